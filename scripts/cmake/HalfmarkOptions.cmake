@@ -1,0 +1,81 @@
+# Options, compiler settings and the two functions every folder uses.
+option(HALFMARK_WERROR "Treat warnings as errors" ON)
+option(HALFMARK_ONEDNN "Use oneDNN kernels on the CPU when the library is found" ON)
+option(HALFMARK_CUDA "Build the CUDA plugin when the toolkit is found" ON)
+option(HALFMARK_TESTS "Build the tests" ON)
+set(HALFMARK_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (address,undefined or thread)")
+set(HALFMARK_DATA "${CMAKE_CURRENT_SOURCE_DIR}/../shared/data" CACHE PATH "Outputs of real GPUs, read by tests; absent is a printed skip")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_VISIBILITY_PRESET default)
+
+# Program, shared library and plugin stand side by side, in the build tree as in the archive.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+set(CMAKE_BUILD_RPATH "$ORIGIN")
+set(CMAKE_INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib")
+
+find_program(HALFMARK_CCACHE ccache)
+if(HALFMARK_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${HALFMARK_CCACHE}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${HALFMARK_CCACHE}")
+endif()
+
+# The numbers are the product: no contraction into fused multiply-adds behind our back, never fast-math.
+add_library(halfmark_settings INTERFACE)
+target_compile_options(halfmark_settings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wno-unknown-pragmas>)
+if(HALFMARK_WERROR)
+  target_compile_options(halfmark_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+target_include_directories(halfmark_settings INTERFACE "${CMAKE_SOURCE_DIR}")
+target_link_options(halfmark_settings INTERFACE "LINKER:--no-undefined")
+if(HALFMARK_SANITIZE)
+  target_compile_options(halfmark_settings INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${HALFMARK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>)
+  target_link_options(halfmark_settings INTERFACE "-fsanitize=${HALFMARK_SANITIZE}")
+  # clang links its sanitizer runtime into programs only, so a shared library has undefined symbols until then.
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    target_link_options(halfmark_settings INTERFACE "LINKER:-z,undefs")
+  endif()
+endif()
+
+# halfmark_sources(VAR DIR...): every .cpp of the folders except tests. Adding a file needs no line here.
+function(halfmark_sources variable)
+  set(found "")
+  foreach(directory IN LISTS ARGN)
+    file(GLOB sources CONFIGURE_DEPENDS "${directory}/*.cpp")
+    list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
+    list(APPEND found ${sources})
+  endforeach()
+  set(${variable} ${found} PARENT_SCOPE)
+endfunction()
+
+# halfmark_tests(NAME LINK lib... DIRECTORIES dir...): one program from every *_test.cpp of the folders, one CTest case per test.
+function(halfmark_tests name)
+  cmake_parse_arguments(ARG "" "" "LINK;DIRECTORIES" ${ARGN})
+  if(NOT HALFMARK_TESTS)
+    return()
+  endif()
+  set(sources "")
+  foreach(directory IN LISTS ARG_DIRECTORIES)
+    file(GLOB found CONFIGURE_DEPENDS "${directory}/*_test.cpp")
+    list(APPEND sources ${found})
+  endforeach()
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${name} ${sources})
+  target_link_libraries(${name} PRIVATE halfmark_settings ${ARG_LINK} GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE
+    HALFMARK_DATA="${HALFMARK_DATA}" HALFMARK_SOURCE_DIR="${CMAKE_SOURCE_DIR}" HALFMARK_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+endfunction()

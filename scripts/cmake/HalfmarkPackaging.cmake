@@ -1,0 +1,1 @@
+# Archive and install rules.
