@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# One command from nothing to numbers: packages, release build, `halfmark run`, charts.
+#   scripts/run.sh                             the quick suite on the best device
+#   scripts/run.sh mlp --policy amp-fp16       arguments go to `halfmark run`
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+build=build/release
+logs=$build/logs
+mkdir -p "$logs"
+# shellcheck source=scripts/stage.sh
+source scripts/stage.sh
+
+must() {
+  stage "$@"
+  $stage_ok || exit 1
+}
+
+must setup scripts/setup.sh
+must build build_preset release
+
+# What the caller gives wins: an option given twice is an error to the program.
+report=$build/report.json
+suite=(--suite quick)
+output=(-o "$report")
+previous=""
+for argument in "$@"; do
+  case "$argument" in
+    --suite | --suite=*) suite=() ;;
+    -o=* | --output=*) output=() report=${argument#*=} ;;
+    -h | --help | --help-all | --dry-run) exec "$build/halfmark" run "$@" ;;
+  esac
+  [[ "$previous" == -o || "$previous" == --output ]] && output=() report=$argument
+  previous=$argument
+done
+
+# 1: a case failed, but the report is whole; go on to the charts and hand the code back.
+status=0
+"$build/halfmark" run "${suite[@]}" "${output[@]}" "$@" || status=$?
+((status <= 1)) || exit "$status"
+
+# A version manager's python3 often does not see the system's matplotlib.
+python=""
+for candidate in /usr/bin/python3 python3; do
+  if "$candidate" -c 'import matplotlib' 2> /dev/null; then
+    python=$candidate
+    break
+  fi
+done
+charts=$build/charts
+if [[ -z "$python" ]]; then
+  skip_stage charts "no python3 can import matplotlib"
+else
+  stage charts "$python" scripts/charts.py "$report" -o "$charts"
+  $stage_ok || status=1
+fi
+
+echo "report   $report"
+[[ -d "$charts" ]] && echo "charts   $charts"
+exit "$status"

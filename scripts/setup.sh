@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Installs the packages halfmark needs on Debian 12 or Ubuntu 24.04. Does nothing, fast, without root or network, when all are there.
+#   scripts/setup.sh          to build and run
+#   scripts/setup.sh --dev    also clang and its tools, for scripts/test.sh
+# HALFMARK_SETUP=skip turns it off, for systems whose packages have other names.
+set -euo pipefail
+
+packages=(
+  build-essential cmake ninja-build ccache
+  libdnnl-dev libopenblas-dev libfmt-dev nlohmann-json3-dev libcli11-dev
+  libgtest-dev libgmock-dev
+  libbenchmark-dev
+  libbenchmark-tools python3-scipy # compare.py of Google Benchmark lives in -tools; its statistics want scipy
+  python3 python3-numpy python3-matplotlib python3-jsonschema
+)
+# libclang-rt-dev: the sanitizer runtimes of clang, which Debian does not install with it.
+dev_packages=(clang clang-tidy clang-format libclang-rt-dev shellcheck)
+
+case "${1:-}" in
+  "") ;;
+  --dev) packages+=("${dev_packages[@]}") ;;
+  *)
+    echo "usage: scripts/setup.sh [--dev]" >&2
+    exit 2
+    ;;
+esac
+
+if [[ "${HALFMARK_SETUP:-}" == skip ]]; then
+  echo "setup: skipped (HALFMARK_SETUP=skip)"
+  exit 0
+fi
+
+if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
+  echo "setup: not Debian or Ubuntu: install what these Debian packages hold, then set HALFMARK_SETUP=skip: ${packages[*]}" >&2
+  exit 1
+fi
+
+# dpkg-query fails when it has never heard of a package; the words it prints for the others are all we want.
+installed=$(dpkg-query --show --showformat '${db:Status-Status} ${Package}\n' "${packages[@]}" 2> /dev/null || true)
+missing=()
+for package in "${packages[@]}"; do
+  grep -qxF "installed $package" <<< "$installed" || missing+=("$package")
+done
+if ((${#missing[@]} == 0)); then
+  echo "setup: all ${#packages[@]} packages are installed"
+  exit 0
+fi
+
+as_root=()
+if ((EUID != 0)); then
+  # Without a terminal sudo cannot ask for a password: use it only where it asks none.
+  if command -v sudo > /dev/null && { [[ -t 0 ]] || sudo -n true 2> /dev/null; }; then
+    as_root=(sudo)
+  else
+    echo "setup: missing ${missing[*]}; no root here, type as root: apt-get update && apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+fi
+
+apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -q -y)
+echo "setup: installing ${missing[*]}"
+if ! "${apt[@]}" update || ! "${apt[@]}" install --no-install-recommends "${missing[@]}"; then
+  echo "setup: apt-get failed; on Ubuntu the 'universe' part of the archive must be on. Missing: ${missing[*]}" >&2
+  exit 1
+fi

@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Builds and tests everything; any failed stage makes the exit code 1 and is named at the end together with its log.
+#   scripts/test.sh          what every commit must pass
+#   scripts/test.sh --all    also thread sanitizer, clang-tidy, clang-format, every GPU architecture, long samples
+# shellcheck disable=SC2317 # functions are called through `stage`
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+all=false
+case "${1:-}" in
+  "") ;;
+  --all) all=true ;;
+  *)
+    echo "usage: scripts/test.sh [--all]" >&2
+    exit 2
+    ;;
+esac
+
+logs=build/logs
+mkdir -p "$logs"
+rm -f "$logs"/*.log "$logs"/*.xml
+# shellcheck source=scripts/stage.sh
+source scripts/stage.sh
+
+python=python3
+[[ -x /usr/bin/python3 ]] && python=/usr/bin/python3
+export PYTHONDONTWRITEBYTECODE=1
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
+test_logs=()
+
+finish() {
+  printf '\n%-24s result       time\n' stage
+  printf '%s\n' "${stage_rows[@]}"
+
+  # The tests' own words, a block for each build: what was skipped and why, then ctest's closing lines.
+  local name
+  for name in "${test_logs[@]}"; do
+    printf '\n%s\n' "$name"
+    if [[ -f "$logs/${name// /-}.xml" ]]; then
+      "$python" scripts/skipped_tests.py "$logs/${name// /-}.xml"
+    fi
+    grep -A1000 -E '^[0-9]+% tests passed' "$logs/${name// /-}.log" | grep -vE '^$|did not run|\((Skipped|Not Run|Disabled)\)$' || true
+  done
+
+  if $any_failed; then
+    printf '\n%s\n' "${red}FAILED:${plain}"
+    printf '%s\n' "${stage_rows[@]}" | grep -E '^.{25}(FAILED|NOT RUN)'
+    exit 1
+  fi
+  exit 0
+}
+
+run_tests() { # PRESET JUNIT_FILE [ctest arguments]
+  local preset=$1 junit=$PWD/$2
+  shift 2
+  ctest --test-dir "build/$preset" --parallel "$(nproc)" --timeout 900 --output-on-failure --no-tests=error \
+    --test-output-size-passed 100000 --output-junit "$junit" "$@"
+}
+
+build_and_test() { # PRESET [ctest arguments]
+  local preset=$1
+  shift
+  stage "build $preset" "${wrapper[@]}" build_preset "$preset"
+  if $stage_ok; then
+    stage "tests $preset" "${wrapper[@]}" run_tests "$preset" "$logs/tests-$preset.xml" "$@"
+    test_logs+=("tests $preset")
+  else
+    miss_stage "tests $preset" "build $preset failed"
+  fi
+}
+wrapper=()
+
+check_floors() {
+  "$python" scripts/check_floors.py
+  # The scripts are code too.
+  if command -v shellcheck > /dev/null; then
+    shellcheck -x .ci/run scripts/*.sh
+  fi
+}
+
+# The plugin is loaded where nobody can look at a linker's message, so nothing may be left undefined beyond its libraries.
+check_plugin() {
+  local plugin=$1 words
+  words=$(ldd -r "$plugin" 2>&1)
+  printf '%s\n' "$words"
+  if grep -E 'undefined symbol|not found' <<< "$words"; then
+    echo "$plugin: the lines above name what does not resolve"
+    return 1
+  fi
+}
+
+cuda_stages() {
+  local state plugin
+  # The summary that CMake prints says whether CUDA is on, and if not, why.
+  state=$(sed -n 's/^-- *CUDA  *//p' "$logs/build-release.log" | tail -n 1)
+  if [[ -z "$state" || "$state" == off* ]]; then
+    skip_stage "cuda plugin" "${state:-build release did not get that far}"
+    return
+  fi
+  plugin=$(find build/release -maxdepth 1 -name '*halfmark_cuda.so' -print -quit)
+  if [[ -z "$plugin" ]]; then
+    miss_stage "cuda plugin" "CUDA is on ($state), yet build/release holds no halfmark_cuda.so"
+  else
+    stage "cuda plugin" check_plugin "$plugin"
+  fi
+  if $all; then
+    stage "build cuda" build_preset cuda --target halfmark_cuda
+  fi
+}
+
+check_format() {
+  clang-format --version
+  git ls-files -z -- '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -0 -r clang-format --dry-run -Werror
+}
+
+# Without address randomisation: older thread sanitizers cannot place their shadow memory on kernels that randomise more bits.
+fixed_addresses() {
+  if setarch "$(uname -m)" -R true 2> /dev/null; then
+    export -f build_preset run_tests
+    setarch "$(uname -m)" -R bash -euo pipefail -c '"$@"' bash "$@"
+  else
+    "$@"
+  fi
+}
+
+stage setup scripts/setup.sh --dev
+$stage_ok || finish
+$all && export HALFMARK_LONG=1
+
+stage floors check_floors
+build_and_test release
+cuda_stages
+if [[ -x build/release/halfmark ]]; then
+  stage archive scripts/pack.sh release
+else
+  miss_stage archive "no program build/release/halfmark"
+fi
+unset HALFMARK_LONG # long samples once are enough
+build_and_test dev
+build_and_test ci -LE slow
+if $all; then
+  wrapper=(fixed_addresses)
+  build_and_test tsan -LE slow
+  wrapper=()
+  stage clang-format check_format
+  stage clang-tidy scripts/tidy.sh
+fi
+finish

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# clang-tidy over our C++ sources, or over the files given. Needs the compile commands of a clang build (preset ci).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+database=build/ci
+if [[ ! -f $database/compile_commands.json ]]; then
+  cmake --preset ci
+fi
+# CUDA code is left out: clang of the distributions does not parse the headers of newer toolkits. Tests are left out because
+# the macros of GoogleTest expand to code that no check likes.
+files=("$@")
+if ((${#files[@]} == 0)); then
+  mapfile -t files < <(git ls-files -- '*.cpp' ':!kernels/cuda/' ':!*_test.cpp')
+fi
+clang-tidy --version | sed -n 's/^ *//; /version/p'
+printf '%s\0' "${files[@]}" | xargs -0 -r -n 1 -P "$(nproc)" clang-tidy --quiet -p "$database"
