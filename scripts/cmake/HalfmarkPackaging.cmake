@@ -1,1 +1,81 @@
-# Archive and install rules.
+# Install rules and the archive: one folder that runs where it is unpacked, without network, root or toolchain.
+#   bin/      halfmark, halfmark_micro, cuda_tests
+#   lib/      our shared library, the CUDA plugin beside it, and the third-party libraries a bare machine lacks
+#   scripts/  gpu_check.sh, charts.py          reports/schema, README.md, LICENSE
+# The driver, cuBLASLt and cuDNN stay out: they belong to the machine (and their licence says so).
+if(CMAKE_INSTALL_PREFIX_INITIALIZED_TO_DEFAULT)
+  set(CMAKE_INSTALL_PREFIX "${CMAKE_BINARY_DIR}/halfmark-${PROJECT_VERSION}" CACHE PATH "Where to install: one folder of its own" FORCE)
+endif()
+
+set(programs "")
+set(libraries "")
+foreach(target IN ITEMS halfmark halfmark_micro cuda_tests)
+  if(TARGET ${target})
+    list(APPEND programs ${target})
+  endif()
+endforeach()
+# Whatever of our own is shared goes along; static libraries are in the programs already.
+function(halfmark_shared_libraries variable directory)
+  get_property(targets DIRECTORY "${directory}" PROPERTY BUILDSYSTEM_TARGETS)
+  get_property(folders DIRECTORY "${directory}" PROPERTY SUBDIRECTORIES)
+  set(shared "")
+  foreach(target IN LISTS targets)
+    get_target_property(type ${target} TYPE)
+    if(type STREQUAL "SHARED_LIBRARY")
+      list(APPEND shared ${target})
+    endif()
+  endforeach()
+  foreach(folder IN LISTS folders)
+    halfmark_shared_libraries(below "${folder}")
+    list(APPEND shared ${below})
+  endforeach()
+  set(${variable} ${shared} PARENT_SCOPE)
+endfunction()
+halfmark_shared_libraries(libraries "${CMAKE_SOURCE_DIR}")
+
+# DT_RPATH, unlike DT_RUNPATH, also serves the libraries of our libraries (libopenblas wants libgfortran), which know nothing of this folder.
+foreach(target IN LISTS programs libraries)
+  target_link_options(${target} PRIVATE "LINKER:--disable-new-dtags")
+endforeach()
+
+if(programs)
+  install(TARGETS ${programs} RUNTIME DESTINATION bin)
+endif()
+if(libraries)
+  install(TARGETS ${libraries} LIBRARY DESTINATION lib)
+endif()
+set(plugin "")
+if(TARGET halfmark_cuda)
+  set(plugin halfmark_cuda)
+  # Here DT_RUNPATH: LD_LIBRARY_PATH must win over it, so that another cuDNN can be tried.
+  target_link_options(halfmark_cuda PRIVATE "LINKER:--enable-new-dtags")
+  set_target_properties(halfmark_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib;/usr/local/cuda/lib64")
+  install(TARGETS halfmark_cuda LIBRARY DESTINATION lib)
+endif()
+
+set(program_files "")
+foreach(target IN LISTS programs)
+  list(APPEND program_files "$<TARGET_FILE:${target}>")
+endforeach()
+set(library_files "")
+foreach(target IN LISTS libraries plugin)
+  list(APPEND library_files "$<TARGET_FILE:${target}>")
+endforeach()
+install(CODE "set(HALFMARK_PROGRAMS \"${program_files}\")\nset(HALFMARK_LIBRARIES \"${library_files}\")")
+install(SCRIPT "${CMAKE_CURRENT_LIST_DIR}/bundle_libraries.cmake")
+
+install(PROGRAMS scripts/gpu_check.sh DESTINATION scripts)
+install(PROGRAMS scripts/charts.py DESTINATION scripts OPTIONAL)
+install(DIRECTORY reports/schema DESTINATION reports OPTIONAL)
+install(DIRECTORY reports/gates DESTINATION reports OPTIONAL)
+install(FILES LICENSE DESTINATION .)
+install(FILES README.md DESTINATION . OPTIONAL)
+
+string(TOLOWER "${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}" platform)
+set(CPACK_GENERATOR TGZ)
+set(CPACK_PACKAGE_NAME halfmark)
+set(CPACK_PACKAGE_VERSION "${PROJECT_VERSION}")
+set(CPACK_PACKAGE_FILE_NAME "halfmark-${PROJECT_VERSION}-${platform}")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_VERBATIM_VARIABLES ON)
+include(CPack)

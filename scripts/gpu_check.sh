@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# Checks halfmark on a machine with an NVIDIA GPU, without network or root: the CUDA tests, then the smoke suite on the GPU.
+# Runs from the packed archive (../bin/halfmark) or from the sources after a build (../build/release/halfmark).
+#   scripts/gpu_check.sh [-o FOLDER] [-d cuda:0]
+# Leaves FOLDER/gpu_report.json and FOLDER/gpu_check.log.
+# Exit codes: 0 all well, 1 a test or a case failed, 2 no GPU or nothing built.
+set -euo pipefail
+
+usage() {
+  echo "usage: gpu_check.sh [-o FOLDER] [-d cuda:N]" >&2
+  exit 2
+}
+
+out=gpu_check
+device=cuda:0
+while (($# > 0)); do
+  case "$1" in
+    -o | --output) out=${2:-} ;;
+    -d | --device) device=${2:-} ;;
+    *) usage ;;
+  esac
+  [[ -n "${2:-}" ]] || usage
+  shift 2
+done
+
+nothing() {
+  echo "gpu_check: $*" >&2
+  exit 2
+}
+
+# The build: an archive has bin/ and lib/, a build folder has everything side by side.
+home=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+halfmark="" tests="" plugin=""
+for place in "$home" "$home/build/release" "$home/build/cuda"; do
+  for program in "$place/bin/halfmark" "$place/halfmark"; do
+    [[ -z "$halfmark" && -f "$program" && -x "$program" ]] || continue
+    halfmark=$program
+    for file in "$(dirname "$program")/cuda_tests" "$place/cuda_tests"; do
+      [[ -x "$file" ]] && tests=$file && break
+    done
+    plugin=$(find "$place" "$place/lib" -maxdepth 1 -name '*halfmark_cuda.so' -print -quit 2> /dev/null || true)
+  done
+done
+[[ -n "$halfmark" ]] || nothing "no build: neither $home/bin/halfmark nor $home/build/release/halfmark is there"
+[[ -n "$plugin" ]] || nothing "$halfmark was built without CUDA: no halfmark_cuda.so beside it"
+
+# The GPU. Some containers have the driver but not nvidia-smi.
+if ! { command -v nvidia-smi > /dev/null && nvidia-smi -L 2> /dev/null | grep -q '^GPU'; } && [[ ! -e /dev/nvidia0 ]]; then
+  nothing "no NVIDIA GPU: nvidia-smi lists none and /dev/nvidia0 is missing"
+fi
+
+mkdir -p "$out"
+report=$out/gpu_report.json
+log=$out/gpu_check.log
+rm -f "$report"
+
+# Where cuBLASLt and cuDNN may lie beyond what the loader knows: toolkits, the container's driver folder, Python wheels.
+library_folders() {
+  printf '%s\n' /usr/local/cuda/lib64 /usr/local/cuda-*/lib64 /usr/local/cuda*/targets/*/lib /usr/local/nvidia/lib64 \
+    /usr/lib64 /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu
+  [[ -n "${CUDA_HOME:-}" ]] && printf '%s\n' "$CUDA_HOME/lib64" "$CUDA_HOME/lib"
+  [[ -n "${CONDA_PREFIX:-}" ]] && printf '%s\n' "$CONDA_PREFIX/lib"
+  local python
+  for python in python3 /usr/bin/python3; do
+    "$python" - 2> /dev/null << 'END' || true
+import glob, os, site, sys, sysconfig
+roots = {sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"], site.getusersitepackages(), *site.getsitepackages(), *sys.path}
+for root in sorted(filter(None, roots)):
+    for pattern in ("nvidia/*/lib", "nvidia/lib", "torch/lib"):
+        for folder in sorted(glob.glob(os.path.join(root, pattern))):
+            print(folder)
+END
+  done
+}
+
+missing_libraries() { # the sonames that the plugin asks for and the loader does not find
+  ldd "$plugin" 2> /dev/null | sed -n 's/^[[:space:]]*\([^ ]*\) => not found.*/\1/p'
+}
+
+find_libraries() {
+  local wanted name folder found
+  wanted=$(missing_libraries)
+  # cuDNN opens these by itself, late; a wheel keeps them in folders of their own.
+  for name in $wanted libcuda.so.1 libnvidia-ml.so.1; do
+    ldconfig -p 2> /dev/null | grep -qF "$name " && continue
+    found=""
+    while read -r folder; do
+      if [[ -e "$folder/$name" ]]; then
+        found=$folder
+        break
+      fi
+    done < <(library_folders)
+    if [[ -n "$found" ]]; then
+      echo "found $name in $found"
+      case ":${LD_LIBRARY_PATH:-}:" in
+        *":$found:"*) ;;
+        *) export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$found" ;;
+      esac
+    fi
+  done
+  wanted=$(missing_libraries)
+  if [[ -n "$wanted" ]]; then
+    echo "not found anywhere: ${wanted//$'\n'/ }; the program will say what it cannot do"
+  fi
+  ldd "$plugin" | grep -E 'libcublas|libcudnn|libcudart' || true
+}
+
+check() {
+  local failed=0 status=0
+  echo "== machine"
+  date -u '+%Y-%m-%d %H:%M:%S UTC'
+  uname -srm
+  if command -v nvidia-smi > /dev/null; then
+    nvidia-smi || true
+    nvidia-smi --query-gpu=index,name,driver_version,compute_cap,memory.total,clocks.max.sm --format=csv || true
+  else
+    cat /proc/driver/nvidia/version 2> /dev/null || true
+  fi
+
+  echo "== libraries"
+  find_libraries
+  "$halfmark" --version || true
+  "$halfmark" list devices || true
+
+  echo "== tests"
+  if [[ -z "$tests" ]]; then
+    echo "cuda_tests was not built"
+    failed=1
+  else
+    local words=$out/.tests
+    status=0
+    "$tests" 2>&1 | tee "$words" || status=$?
+    # On a machine with a GPU, tests that all skip prove nothing.
+    if ((status == 0)) && ! grep -q '^\[       OK \]' "$words"; then
+      echo "no CUDA test ran"
+      status=1
+    fi
+    rm -f "$words"
+    ((status == 0)) || failed=1
+  fi
+
+  echo "== smoke suite on $device"
+  status=0
+  "$halfmark" run --suite smoke --device "$device" -o "$report" || status=$?
+  if ((status != 0)); then
+    echo "halfmark run: exit code $status"
+    failed=1
+  elif [[ ! -s "$report" ]]; then
+    echo "halfmark run left no report"
+    failed=1
+  fi
+
+  echo "== result"
+  if ((failed == 0)); then
+    echo "all well; report $report, log $log"
+  else
+    echo "FAILED; log $log"
+  fi
+  return "$failed"
+}
+
+# `check` in a subshell of its own, so that `set -e` does not end it half-way: each part says itself what failed.
+set +e
+(
+  set +e
+  check
+) 2>&1 | tee "$log"
+exit "${PIPESTATUS[0]}"
