@@ -61,7 +61,8 @@ build_and_test() { # PRESET [ctest arguments]
   local preset=$1
   shift
   stage "build $preset" "${wrapper[@]}" build_preset "$preset"
-  if $stage_ok; then
+  built=$stage_ok
+  if $built; then
     stage "tests $preset" "${wrapper[@]}" run_tests "$preset" "$logs/tests-$preset.xml" "$@"
     test_logs+=("tests $preset")
   else
@@ -94,7 +95,7 @@ cuda_stages() {
   # The summary that CMake prints says whether CUDA is on, and if not, why.
   state=$(sed -n 's/^-- *CUDA  *//p' "$logs/build-release.log" | tail -n 1)
   if [[ -z "$state" || "$state" == off* ]]; then
-    skip_stage "cuda plugin" "${state:-build release did not get that far}"
+    skip_stage "cuda plugin" "${state:-the configuration says nothing about CUDA}"
     return
   fi
   plugin=$(find build/release -maxdepth 1 -name '*halfmark_cuda.so' -print -quit)
@@ -129,11 +130,12 @@ $all && export HALFMARK_LONG=1
 
 stage floors check_floors
 build_and_test release
-cuda_stages
-if [[ -x build/release/halfmark ]]; then
+if $built; then
+  cuda_stages
   stage archive scripts/pack.sh release
 else
-  miss_stage archive "no program build/release/halfmark"
+  miss_stage "cuda plugin" "build release failed"
+  miss_stage archive "build release failed"
 fi
 unset HALFMARK_LONG # long samples once are enough
 build_and_test dev
