@@ -13,8 +13,8 @@ packages=(
   libbenchmark-tools python3-scipy # compare.py of Google Benchmark lives in -tools; its statistics want scipy
   python3 python3-numpy python3-matplotlib python3-jsonschema
 )
-# libclang-rt-dev: the sanitizer runtimes of clang, which Debian does not install with it.
-dev_packages=(clang clang-tidy clang-format libclang-rt-dev shellcheck)
+# The sanitizer builds use g++, whose runtimes come with it; clang's (libclang-rt-dev) are not needed.
+dev_packages=(clang clang-tidy clang-format shellcheck)
 
 case "${1:-}" in
   "") ;;

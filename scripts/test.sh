@@ -111,7 +111,14 @@ cuda_stages() {
 
 check_format() {
   clang-format --version
-  git ls-files -z -- '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -0 -r clang-format --dry-run -Werror
+  local files
+  mapfile -t files < <(git ls-files -- '*.h' '*.cpp' '*.cu' '*.cuh')
+  # Nothing found is no success: outside a repository git lists nothing.
+  ((${#files[@]} > 0)) || {
+    echo "git lists no sources here"
+    return 1
+  }
+  clang-format --dry-run -Werror "${files[@]}"
 }
 
 # Without address randomisation: older thread sanitizers cannot place their shadow memory on kernels that randomise more bits.

@@ -13,5 +13,9 @@ files=("$@")
 if ((${#files[@]} == 0)); then
   mapfile -t files < <(git ls-files -- '*.cpp' ':!kernels/cuda/' ':!*_test.cpp')
 fi
+if ((${#files[@]} == 0)); then
+  echo "tidy: git lists no sources here" >&2
+  exit 1
+fi
 clang-tidy --version | sed -n 's/^ *//; /version/p'
-printf '%s\0' "${files[@]}" | xargs -0 -r -n 1 -P "$(nproc)" clang-tidy --quiet -p "$database"
+printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p "$database"
