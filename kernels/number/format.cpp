@@ -1,0 +1,123 @@
+// Rounding by integer arithmetic on the significand of the fp64 argument, so that it is exact for every format and mode.
+#include "kernels/number/format.h"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "kernels/number/error.h"
+
+namespace halfmark {
+namespace {
+
+constexpr std::array kFormats{kFp64, kFp32, kTf32, kFp16, kBf16, kE5m2, kE4m3};
+
+constexpr int kDoubleFraction = 52;
+constexpr uint64_t kHidden = uint64_t{1} << kDoubleFraction;
+
+// significand >> drop, rounded. `drop` may be any positive number of bits.
+uint64_t shift_right_rounded(uint64_t significand, int drop, Rounding rounding, uint64_t noise) {
+  if (drop > 63) {  // less than a quarter of the last place
+    if (rounding != Rounding::stochastic || drop > 116) return 0;
+    // P(up) = significand / 2^drop: compare with the top 64 bits of a uniform number.
+    return noise < (drop - 64 >= 53 ? 0 : significand >> (drop - 64)) ? 1 : 0;
+  }
+  const uint64_t kept = significand >> drop;
+  const uint64_t lost = significand & ((uint64_t{1} << drop) - 1);
+  const uint64_t half = uint64_t{1} << (drop - 1);
+  switch (rounding) {
+    case Rounding::toward_zero: return kept;
+    case Rounding::near_away: return kept + (lost >= half);
+    case Rounding::near_even: return kept + (lost > half || (lost == half && (kept & 1)));
+    case Rounding::stochastic: return kept + ((noise >> (64 - drop)) < lost);
+  }
+  return kept;
+}
+
+}  // namespace
+
+double Format::max_finite() const {
+  // nan_only gives up the all-ones fraction of the largest exponent.
+  const double largest = 2.0 - std::ldexp(specials == Specials::ieee ? 1.0 : 2.0, -fraction_bits);
+  return std::ldexp(largest, max_exponent());
+}
+
+double Format::unit_roundoff() const { return std::ldexp(1.0, -(fraction_bits + 1)); }
+
+std::span<const Format> formats() { return kFormats; }
+
+const Format& format_named(std::string_view name) {
+  std::string known;
+  for (const Format& format : kFormats) {
+    if (format.name == name) return format;
+    known += (known.empty() ? "" : ", ") + std::string(format.name);
+  }
+  throw Error("unknown format '" + std::string(name) + "'; known: " + known);
+}
+
+std::string_view name_of(Rounding rounding) {
+  switch (rounding) {
+    case Rounding::near_even: return "near_even";
+    case Rounding::toward_zero: return "toward_zero";
+    case Rounding::near_away: return "near_away";
+    case Rounding::stochastic: return "stochastic";
+  }
+  return "?";
+}
+
+double round_to(const Format& format, double x, Rounding rounding, RoundEvents* events, uint64_t noise) {
+  if (events) ++events->values;
+  if (format.fraction_bits >= kDoubleFraction || x == 0 || std::isnan(x)) return x;
+  if (std::isinf(x)) return format.specials == Specials::ieee ? x : std::copysign(std::numeric_limits<double>::quiet_NaN(), x);
+
+  const uint64_t bits = std::bit_cast<uint64_t>(x);
+  const int field = static_cast<int>(bits >> kDoubleFraction) & 0x7ff;
+  uint64_t significand = bits & (kHidden - 1);
+  int exponent = 1 - 1023;  // of the leading bit, were it set
+  if (field) significand |= kHidden, exponent = field - 1023;
+
+  // The last place kept is 2^(max(exponent, emin) - fraction_bits).
+  const int last_place = std::max(exponent, format.min_exponent()) - format.fraction_bits;
+  const int drop = last_place - (exponent - kDoubleFraction);
+  const uint64_t rounded = shift_right_rounded(significand, drop, rounding, noise);
+  double result = std::ldexp(static_cast<double>(rounded), last_place);
+
+  const bool overflow = result > format.max_finite();
+  if (overflow) {
+    if (rounding == Rounding::toward_zero || (rounding == Rounding::stochastic && std::fabs(x) <= format.max_finite()))
+      result = format.max_finite();
+    else
+      result = format.specials == Specials::ieee ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  }
+  if (events) {
+    events->inexact += std::isnan(result) || result != std::fabs(x);
+    events->overflow += overflow;
+    events->underflow += result == 0;
+    events->subnormal += result != 0 && result < std::ldexp(1.0, format.min_exponent());
+  }
+  return std::copysign(result, x);
+}
+
+double add_to_odd(double a, double b) {
+  const double sum = a + b;
+  if (!std::isfinite(sum)) return sum;
+  // TwoSum (Knuth): the error of the addition, exactly.
+  const double b_part = sum - a;
+  const double error = (a - (sum - b_part)) + (b - b_part);
+  const auto bits = std::bit_cast<uint64_t>(sum);
+  if (error == 0 || (bits & 1)) return sum;
+  // Inexact and even: the odd neighbour lies on the side of the error.
+  const bool away = (error > 0) == (sum > 0);
+  return std::bit_cast<double>(away ? bits + 1 : bits - 1);
+}
+
+double fused_multiply_add(const Format& format, double a, double b, double c, Rounding rounding) {
+  if (format == kFp64) return std::fma(a, b, c);
+  const double product = a * b;
+  if (!std::isfinite(product) || !std::isfinite(c)) return round_to(format, product + c, rounding);
+  return round_to(format, add_to_odd(product, c), rounding);
+}
+
+}  // namespace halfmark

@@ -1,0 +1,142 @@
+// How run(op) works: the cached choice of a row, the log, the versions of what was written. Included by ops.h alone.
+#pragma once
+
+#include <bit>
+#include <type_traits>
+
+#include "kernels/number/error.h"
+#include "kernels/ops/ops.h"
+
+namespace halfmark {
+
+namespace ops_detail {
+
+struct SignatureVisitor {
+  Signature& signature;
+  void input(std::string_view, const Tensor& tensor) { signature.add(tensor); }
+  void output(std::string_view, const Tensor& tensor) { signature.add(tensor); }
+  void attribute(const Math& math) {
+    signature.add(math.multiply), signature.add(math.accumulate), signature.add(math.partial);
+    signature.add(math.split_k), signature.add(math.fast_accumulate);
+  }
+  void attribute(const Window& w) {
+    signature.add(w.stride_h | int64_t{w.stride_w} << 16 | int64_t{w.pad_h} << 32 | int64_t{w.pad_w} << 48);
+    signature.add(w.dilation_h | int64_t{w.dilation_w} << 16);
+  }
+  void attribute(double value) { signature.add(std::bit_cast<int64_t>(value)); }
+  template <class T>
+    requires std::is_integral_v<T> || std::is_enum_v<T>
+  void attribute(T value) { signature.add(static_cast<int64_t>(value)); }
+};
+
+struct DTypesVisitor {
+  std::string in, out;
+  void input(std::string_view, const Tensor& tensor) { append(in, tensor); }
+  void output(std::string_view, const Tensor& tensor) { append(out, tensor); }
+  void attribute(const auto&) {}
+  static void append(std::string& text, const Tensor& tensor) {
+    if (!tensor.empty()) text += (text.empty() ? "" : ",") + std::string(name_of(tensor.dtype()));
+  }
+};
+
+struct DeviceVisitor {
+  Device* device = nullptr;
+  std::string_view operation;
+  void see(std::string_view name, const Tensor& tensor) {
+    if (tensor.empty()) return;
+    if (!device) device = &tensor.device();
+    HM_CHECK(device == &tensor.device(), std::string(operation) + ": operand " + std::string(name) + " lies on " +
+                                             tensor.device().name() + ", the others on " + device->name());
+  }
+  void input(std::string_view name, const Tensor& tensor) { see(name, tensor); }
+  void output(std::string_view name, const Tensor& tensor) { see(name, tensor); }
+  void attribute(const auto&) {}
+};
+
+struct TouchVisitor {
+  void input(std::string_view, const Tensor&) {}
+  void output(std::string_view, Tensor& tensor) {
+    if (!tensor.empty()) tensor.touch();
+  }
+  void attribute(const auto&) {}
+};
+
+template <class Op>
+struct Choice {
+  const Kernel<Op>* kernel;
+  LoggedKernel what;  // operation, dtypes, row, speed, refusals
+};
+
+template <class Op> using ChoiceMap = std::unordered_map<Signature, Choice<Op>, SignatureHash>;
+
+struct DispatchState {
+  ForAllOperations<ChoiceMap> choices;
+};
+
+}  // namespace ops_detail
+
+// The parts that are no templates; see kernel.cpp.
+struct Dispatch {
+  static void log(const void* choice, const LoggedKernel& what);
+  static ops_detail::DispatchState& state(Device& device);
+  [[noreturn]] static void nobody(const LoggedKernel& what, const Device& device);
+};
+
+Signature signature_of(const Operation auto& op) {
+  Signature signature;
+  op.visit(ops_detail::SignatureVisitor{signature});
+  return signature;
+}
+
+std::string dtypes_of(const Operation auto& op) {
+  ops_detail::DTypesVisitor visitor;
+  op.visit(visitor);
+  return visitor.in + "->" + visitor.out;
+}
+
+namespace ops_detail {
+
+template <Operation Op> Device& device_of(const Op& op) {
+  DeviceVisitor visitor{nullptr, Op::name};
+  op.visit(visitor);
+  HM_CHECK(visitor.device, std::string(Op::name) + " was given no tensors");
+  return *visitor.device;
+}
+
+template <Operation Op> const Choice<Op>& choice_for(Device& device, const Op& op) {
+  auto& choices = std::get<ChoiceMap<Op>>(Dispatch::state(device).choices);
+  Signature signature = signature_of(op);
+  if (const auto found = choices.find(signature); found != choices.end()) return found->second;
+  op.check();
+  Choice<Op> choice{nullptr, {std::string(Op::name), "", dtypes_of(op), "", Speed::real, 0, {}}};
+  for (const Kernel<Op>& kernel : device.kernels().template of<Op>()) {
+    if (Refusal refusal = kernel.refuses(device, op)) {
+      choice.what.refusals.push_back(std::string(kernel.name) + ": " + *refusal);
+      continue;
+    }
+    choice.kernel = &kernel;
+    choice.what.row = kernel.name;
+    choice.what.speed = kernel.speed;
+    return choices.emplace(std::move(signature), std::move(choice)).first->second;
+  }
+  Dispatch::nobody(choice.what, device);
+}
+
+}  // namespace ops_detail
+
+template <Operation Op> void run_with(const Kernel<Op>& kernel, const Op& op) {
+  kernel.run(ops_detail::device_of(op), op);
+  op.visit(ops_detail::TouchVisitor{});
+}
+
+template <Operation Op> void run(const Op& op) {
+  const auto& choice = ops_detail::choice_for(ops_detail::device_of(op), op);
+  run_with(*choice.kernel, op);
+  Dispatch::log(&choice, choice.what);
+}
+
+template <Operation Op> const Kernel<Op>& chosen(const Op& op) {
+  return *ops_detail::choice_for(ops_detail::device_of(op), op).kernel;
+}
+
+}  // namespace halfmark

@@ -1,0 +1,80 @@
+#include "kernels/ops/kernel.h"
+
+#include <algorithm>
+
+#include "kernels/ops/ops.h"
+
+namespace halfmark {
+
+std::string_view name_of(Speed speed) { return speed == Speed::real ? "real" : "emulated"; }
+
+void Signature::add(const Tensor& tensor) {
+  if (tensor.empty()) return add(int64_t{-1});
+  const Shape& shape = tensor.shape();
+  add(static_cast<int64_t>(tensor.dtype()) | static_cast<int64_t>(tensor.layout()) << 8 | int64_t{shape.rank()} << 16);
+  for (const int64_t extent : shape.extents()) add(extent);
+  if (tensor.layout() == Layout::opaque) add(static_cast<int64_t>(tensor.opaque_layout()->hash()));
+}
+
+namespace {
+thread_local KernelLog* log_now = nullptr;
+thread_local std::string_view phase_now = "";
+}  // namespace
+
+KernelLog::KernelLog() : outer_(log_now) { log_now = this; }
+KernelLog::~KernelLog() { log_now = outer_; }
+
+std::vector<LoggedKernel> KernelLog::entries() const {
+  // Several shapes of one operation may share a line: the record speaks of rows, not of shapes.
+  std::vector<LoggedKernel> merged;
+  for (const Count& count : counts_) {
+    LoggedKernel entry = count.what;
+    entry.phase = count.phase;
+    entry.calls = count.calls;
+    const auto same = std::find_if(merged.begin(), merged.end(), [&](const LoggedKernel& m) {
+      return m.operation == entry.operation && m.phase == entry.phase && m.dtypes == entry.dtypes && m.row == entry.row;
+    });
+    if (same == merged.end()) {
+      merged.push_back(std::move(entry));
+      continue;
+    }
+    same->calls += entry.calls;
+    for (const std::string& refusal : entry.refusals)
+      if (std::find(same->refusals.begin(), same->refusals.end(), refusal) == same->refusals.end())
+        same->refusals.push_back(refusal);
+  }
+  return merged;
+}
+
+bool KernelLog::any_emulated() const {
+  return std::any_of(counts_.begin(), counts_.end(), [](const Count& c) { return c.what.speed == Speed::emulated; });
+}
+
+PhaseScope::PhaseScope(std::string_view phase) : outer_(phase_now) { phase_now = phase; }
+PhaseScope::~PhaseScope() { phase_now = outer_; }
+
+void Dispatch::log(const void* choice, const LoggedKernel& what) {
+  for (KernelLog* log = log_now; log; log = log->outer_) {
+    auto& counts = log->counts_;
+    const auto found = std::find_if(counts.begin(), counts.end(), [&](const KernelLog::Count& count) {
+      return count.choice == choice && count.phase.data() == phase_now.data();
+    });
+    if (found != counts.end())
+      ++found->calls;
+    else
+      counts.push_back({choice, phase_now, 1, what});
+  }
+}
+
+ops_detail::DispatchState& Dispatch::state(Device& device) {
+  if (!device.dispatch) device.dispatch = std::make_shared<ops_detail::DispatchState>();
+  return *static_cast<ops_detail::DispatchState*>(device.dispatch.get());
+}
+
+void Dispatch::nobody(const LoggedKernel& what, const Device& device) {
+  std::string text = device.name() + " has no kernel for " + what.operation + " " + what.dtypes;
+  for (const std::string& refusal : what.refusals) text += "; " + refusal;
+  throw Unsupported(text);
+}
+
+}  // namespace halfmark

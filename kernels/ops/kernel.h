@@ -1,0 +1,105 @@
+// A kernel is a row: a name, whether its time means anything, when it refuses and why, and what it does. A device offers an
+// ordered list of rows for each operation; the first that does not refuse runs.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/tensor/tensor.h"
+
+namespace halfmark {
+
+enum class Speed : uint8_t { real, emulated };  // emulated: its time says nothing about the arithmetic it imitates
+std::string_view name_of(Speed speed);
+
+using Refusal = std::optional<std::string>;  // nothing = takes the work, else why not
+
+template <class Op>
+struct Kernel {
+  std::string_view name;
+  Speed speed;
+  // Looks at shapes, dtypes, layouts and attributes only, never at values: the answer is cached.
+  Refusal (*refuses)(const Device&, const Op&);
+  // May leave outputs of layout `any` to be materialised here, in the layout that suits the row.
+  void (*run)(Device&, const Op&);
+};
+
+// All that distinguishes two calls of one operation but the values: what choices, plans and packed weights are cached by.
+class Signature {
+ public:
+  void add(int64_t word) {
+    words_.push_back(word);
+    hash_ = (hash_ ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15u;
+    hash_ ^= hash_ >> 29;
+  }
+  void add(const Tensor& tensor);
+  void add(const Format& format) {
+    add(int64_t{format.exponent_bits} | int64_t{format.fraction_bits} << 8 | static_cast<int64_t>(format.specials) << 16);
+  }
+  uint64_t hash() const { return hash_; }
+  friend bool operator==(const Signature& a, const Signature& b) { return a.hash_ == b.hash_ && a.words_ == b.words_; }
+
+ private:
+  std::vector<int64_t> words_;
+  uint64_t hash_ = 0x243F6A8885A308D3u;
+};
+
+struct SignatureHash {
+  size_t operator()(const Signature& signature) const { return signature.hash(); }
+};
+
+// An operation is a struct with a name, a check of its shapes, and visit(v), which shows every member once:
+// v.input(name, tensor), v.output(name, tensor) and v.attribute(name, value). Absent operands are empty tensors.
+template <class Op>
+concept Operation = requires(const Op& op) {
+  { Op::name } -> std::convertible_to<std::string_view>;
+  op.check();
+};
+
+// What ran, for the record. Everything run(op) does in this thread while a log lives is written to it.
+struct LoggedKernel {
+  std::string operation, phase, dtypes, row;
+  Speed speed = Speed::real;
+  uint64_t calls = 0;
+  std::vector<std::string> refusals;  // "row: reason"
+};
+
+class KernelLog {
+ public:
+  KernelLog();
+  ~KernelLog();
+  KernelLog(const KernelLog&) = delete;
+  KernelLog& operator=(const KernelLog&) = delete;
+  std::vector<LoggedKernel> entries() const;  // in order of first use
+  bool any_emulated() const;
+  void clear() { counts_.clear(); }
+
+ private:
+  friend struct Dispatch;
+  struct Count {
+    const void* choice;
+    std::string_view phase;
+    uint64_t calls;
+    LoggedKernel what;
+  };
+  std::vector<Count> counts_;
+  KernelLog* outer_;
+};
+
+// Names the phase in the log: "forward", "backward", "optimizer", ... The text must outlive the log (a literal).
+class PhaseScope {
+ public:
+  explicit PhaseScope(std::string_view phase);
+  ~PhaseScope();
+  PhaseScope(const PhaseScope&) = delete;
+  PhaseScope& operator=(const PhaseScope&) = delete;
+
+ private:
+  std::string_view outer_;
+};
+
+}  // namespace halfmark

@@ -1,0 +1,24 @@
+// The contract between the program and the CUDA plugin: one C function that hands over a table. C++ types cross the border, so
+// program and plugin must be of one build; the stamp says whether they are.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/tensor/device.h"
+
+namespace halfmark {
+
+struct Plugin {
+  const char* stamp;  // compiler and a hash of the public headers (kernels/CMakeLists.txt); must equal HALFMARK_STAMP
+  // The devices that can be used, and for each that cannot, a line that says why.
+  void (*find)(std::vector<std::unique_ptr<Device>>& devices, std::vector<std::string>& absent);
+  // Versions of driver, runtime and libraries for the report; works without a GPU.
+  std::vector<std::pair<std::string, std::string>> (*versions)();
+};
+
+inline constexpr const char* kPluginEntry = "halfmark_plugin";  // extern "C" const Plugin* halfmark_plugin()
+using PluginEntry = const Plugin* (*)();
+
+}  // namespace halfmark

@@ -1,0 +1,60 @@
+// Who holds the bytes: a ledger of live and peak memory by purpose, and the scope that names the purpose.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace halfmark {
+
+enum class Purpose : uint8_t {
+  weights,    // parameters the layers compute with
+  master,     // fp32 copies that the optimizer updates
+  gradients,  // of parameters
+  optimizer,  // momentum and moments
+  state,      // running statistics
+  saved,      // kept from forward for backward
+  temporary,  // activations and their gradients while they pass
+  casts,      // low-precision copies that autocast makes
+  workspace,  // scratch of a kernel, packed or reordered operands
+  input,      // data and labels
+  other
+};
+inline constexpr size_t kPurposes = 11;
+std::string_view name_of(Purpose purpose);
+
+struct MemoryUse {
+  size_t total = 0;
+  std::array<size_t, kPurposes> by_purpose{};  // bytes; sums to total
+};
+
+// Counts what a device has handed out. Bytes are what was asked for, not what an allocator rounds them to.
+class MemoryLedger {
+ public:
+  void add(Purpose purpose, size_t bytes);
+  void remove(Purpose purpose, size_t bytes);
+  void retag(Purpose from, Purpose to, size_t bytes);  // total unchanged
+  const MemoryUse& live() const { return live_; }
+  const MemoryUse& peak() const { return peak_; }  // the split at the instant of the largest total
+  void reset_peak() { peak_ = live_; }
+
+ private:
+  void note_peak();
+  MemoryUse live_, peak_;
+};
+
+// Tensors made in this thread while the scope lives belong to `purpose`. Scopes nest.
+class PurposeScope {
+ public:
+  explicit PurposeScope(Purpose purpose);
+  ~PurposeScope();
+  PurposeScope(const PurposeScope&) = delete;
+  PurposeScope& operator=(const PurposeScope&) = delete;
+
+ private:
+  Purpose outer_;
+};
+Purpose current_purpose();  // `temporary` outside every scope
+
+}  // namespace halfmark

@@ -1,0 +1,231 @@
+#include "kernels/tensor/tensor.h"
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/number/error.h"
+
+namespace halfmark {
+
+Shape::Shape(std::span<const int64_t> extents) : rank_(static_cast<int>(extents.size())) {
+  HM_CHECK(extents.size() <= kMaxRank, "a shape has at most 6 extents, not " + std::to_string(extents.size()));
+  for (size_t i = 0; i < extents.size(); ++i) {
+    HM_CHECK(extents[i] >= 0, "a shape has no negative extent: " + std::to_string(extents[i]));
+    extents_[i] = extents[i];
+  }
+}
+
+int64_t Shape::elements() const {
+  int64_t product = 1;
+  for (const int64_t extent : extents()) product *= extent;
+  return product;
+}
+
+std::string Shape::text() const {
+  std::string text = "[";
+  for (int i = 0; i < rank_; ++i) text += (i ? ", " : "") + std::to_string((*this)[i]);
+  return text + "]";
+}
+
+std::string_view name_of(Layout layout) {
+  switch (layout) {
+    case Layout::plain: return "plain";
+    case Layout::nhwc: return "nhwc";
+    case Layout::opaque: return "opaque";
+    case Layout::any: return "any";
+  }
+  return "?";
+}
+
+void Device::copy_out_plain(void*, const Tensor&) { throw Error(name() + " has no opaque layouts"); }
+
+struct Tensor::Storage {
+  Device* device;
+  void* memory;
+  size_t bytes;
+  Purpose purpose;
+  uint64_t id;
+  uint64_t version = 0;
+
+  Storage(Device& d, size_t n) : device(&d), memory(d.allocate(n)), bytes(n), purpose(current_purpose()) {
+    static std::atomic<uint64_t> next{1};
+    id = next++;
+    d.memory().add(purpose, bytes);
+  }
+  ~Storage() {
+    device->memory().remove(purpose, bytes);
+    device->release(memory, bytes);
+  }
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+};
+
+struct Tensor::Meta {
+  Device* device;
+  Shape shape;
+  DType dtype;
+  Layout layout;
+  std::shared_ptr<const OpaqueLayout> opaque;
+  std::shared_ptr<Storage> storage;
+};
+
+namespace {
+const Device& checked(const Device* device) {
+  HM_CHECK(device, "an absent tensor was used");
+  return *device;
+}
+}  // namespace
+
+Tensor::Tensor(Device& device, const Shape& shape, DType dtype, Layout layout)
+    : meta_(std::make_shared<Meta>(Meta{&device, shape, dtype, layout, nullptr, nullptr})) {
+  HM_CHECK(layout != Layout::opaque, "an opaque tensor is made by the kernel that lays it out");
+  HM_CHECK(layout != Layout::nhwc || shape.rank() == 4, "layout nhwc needs rank 4, not " + shape.text());
+  if (layout != Layout::any)
+    meta_->storage = std::make_shared<Storage>(device, static_cast<size_t>(shape.elements()) * size_of(dtype));
+}
+
+Tensor Tensor::from(Device& device, const Shape& shape, DType dtype, std::span<const double> values, Layout layout) {
+  Tensor tensor(device, shape, dtype, layout);
+  tensor.set_values(values);
+  return tensor;
+}
+
+Tensor Tensor::zeros(Device& device, const Shape& shape, DType dtype, Layout layout) {
+  Tensor tensor(device, shape, dtype, layout);
+  tensor.fill(0);
+  return tensor;
+}
+
+Device& Tensor::device() const { return checked(meta_ ? meta_->device : nullptr), *meta_->device; }
+const Shape& Tensor::shape() const { return device(), meta_->shape; }
+DType Tensor::dtype() const { return device(), meta_->dtype; }
+Layout Tensor::layout() const { return device(), meta_->layout; }
+const std::shared_ptr<const OpaqueLayout>& Tensor::opaque_layout() const { return device(), meta_->opaque; }
+size_t Tensor::bytes() const { return device(), meta_->storage ? meta_->storage->bytes : 0; }
+
+void* Tensor::data() {
+  HM_CHECK(meta_ && meta_->storage, "a tensor without memory was used: its layout is still open");
+  return meta_->storage->memory;
+}
+const void* Tensor::data() const { return const_cast<Tensor*>(this)->data(); }
+
+int64_t Tensor::offset(const Shape& shape, Layout layout, std::span<const int64_t> index) {
+  if (layout == Layout::nhwc) return ((index[0] * shape[2] + index[2]) * shape[3] + index[3]) * shape[1] + index[1];
+  int64_t offset = 0;
+  for (int axis = 0; axis < shape.rank(); ++axis) offset = offset * shape[axis] + index[static_cast<size_t>(axis)];
+  return offset;
+}
+
+namespace {
+
+// Moves elements between nhwc memory order and logical (nchw) order.
+void permute(const Shape& shape, size_t size, const unsigned char* from, unsigned char* to, bool to_logical) {
+  const int64_t channels = shape[1], pixels = shape[2] * shape[3];
+  for (int64_t n = 0; n < shape[0]; ++n)
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t p = 0; p < pixels; ++p) {
+        const auto logical = static_cast<size_t>((n * channels + c) * pixels + p) * size;
+        const auto memory = static_cast<size_t>((n * pixels + p) * channels + c) * size;
+        std::memcpy(to + (to_logical ? logical : memory), from + (to_logical ? memory : logical), size);
+      }
+}
+
+}  // namespace
+
+std::vector<unsigned char> Tensor::codes() const {
+  const auto size = size_of(dtype());
+  std::vector<unsigned char> codes(static_cast<size_t>(elements()) * size);
+  if (layout() == Layout::opaque) {
+    device().copy_out_plain(codes.data(), *this);
+    return codes;
+  }
+  device().copy_out(codes.data(), data(), codes.size());
+  if (layout() == Layout::nhwc) {
+    std::vector<unsigned char> logical(codes.size());
+    permute(shape(), size, codes.data(), logical.data(), true);
+    return logical;
+  }
+  return codes;
+}
+
+std::vector<double> Tensor::values() const {
+  const std::vector<unsigned char> raw = codes();
+  std::vector<double> values(static_cast<size_t>(elements()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = load(dtype(), raw.data(), i);
+  return values;
+}
+
+void Tensor::set_values(std::span<const double> values, Rounding rounding, RoundEvents* events) {
+  HM_CHECK(static_cast<int64_t>(values.size()) == elements(),
+           "a tensor of shape " + shape().text() + " takes " + std::to_string(elements()) + " values, not " + std::to_string(values.size()));
+  HM_CHECK(layout() == Layout::plain || layout() == Layout::nhwc, "values can be set in plain and nhwc tensors only");
+  const auto size = size_of(dtype());
+  std::vector<unsigned char> codes(values.size() * size);
+  for (size_t i = 0; i < values.size(); ++i) store(dtype(), codes.data(), i, values[i], rounding, events);
+  if (layout() == Layout::nhwc) {
+    std::vector<unsigned char> memory(codes.size());
+    permute(shape(), size, codes.data(), memory.data(), false);
+    codes.swap(memory);
+  }
+  device().copy_in(data(), codes.data(), codes.size());
+  touch();
+}
+
+void Tensor::fill(double value) {
+  std::vector<unsigned char> codes(bytes());
+  const auto count = static_cast<size_t>(elements());
+  HM_CHECK(layout() != Layout::opaque || value == 0, "an opaque tensor can be filled with zeros only");
+  if (value != 0 || std::signbit(value))
+    for (size_t i = 0; i < count; ++i) store(dtype(), codes.data(), i, value);
+  device().copy_in(data(), codes.data(), codes.size());
+  touch();
+}
+
+void Tensor::materialize(Layout layout) {
+  if (this->layout() != Layout::any) return;
+  HM_CHECK(layout == Layout::plain || (layout == Layout::nhwc && shape().rank() == 4),
+           "an open tensor of shape " + shape().text() + " cannot take layout " + std::string(name_of(layout)));
+  meta_->storage = std::make_shared<Storage>(device(), static_cast<size_t>(elements()) * size_of(dtype()));
+  meta_->layout = layout;
+}
+
+void Tensor::materialize(std::shared_ptr<const OpaqueLayout> layout) {
+  if (this->layout() != Layout::any) return;
+  meta_->storage = std::make_shared<Storage>(device(), layout->bytes());
+  meta_->layout = Layout::opaque;
+  meta_->opaque = std::move(layout);
+}
+
+Tensor Tensor::reshaped(const Shape& shape) const {
+  HM_CHECK(shape.elements() == elements(), "shape " + this->shape().text() + " cannot be seen as " + shape.text());
+  HM_CHECK(layout() == Layout::plain, "only a plain tensor can be seen in another shape, not one of layout " +
+                                          std::string(name_of(layout())));
+  Tensor view;
+  view.meta_ = std::make_shared<Meta>(*meta_);
+  view.meta_->shape = shape;
+  return view;
+}
+
+Tensor Tensor::clone() const {
+  Tensor copy;
+  copy.meta_ = std::make_shared<Meta>(*meta_);
+  std::vector<unsigned char> bytes(this->bytes());
+  copy.meta_->storage = std::make_shared<Storage>(device(), bytes.size());
+  device().copy_out(bytes.data(), data(), bytes.size());
+  device().copy_in(copy.data(), bytes.data(), bytes.size());
+  return copy;
+}
+
+void Tensor::set_purpose(Purpose purpose) {
+  if (!meta_ || !meta_->storage || meta_->storage->purpose == purpose) return;
+  device().memory().retag(meta_->storage->purpose, purpose, meta_->storage->bytes);
+  meta_->storage->purpose = purpose;
+}
+
+Purpose Tensor::purpose() const { return data(), meta_->storage->purpose; }
+uint64_t Tensor::id() const { return data(), meta_->storage->id; }
+uint64_t Tensor::version() const { return data(), meta_->storage->version; }
+void Tensor::touch() { data(), ++meta_->storage->version; }
+
+}  // namespace halfmark

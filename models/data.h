@@ -1,0 +1,25 @@
+// Seeded data that needs no download: drawn tensors for single layers, procedural images with labels for models.
+#pragma once
+
+#include <vector>
+
+#include "kernels/tensor/random.h"
+#include "kernels/tensor/shape.h"
+
+namespace halfmark {
+
+struct Batch {
+  std::vector<double> x;       // logical order of the subject's input shape
+  std::vector<double> labels;  // empty for subjects without labels
+};
+
+enum class DataKind : uint8_t {
+  normal,  // independent N(0, 1) numbers, no labels
+  images,  // ten classes of drawn shapes under noise, shift and contrast: a linear model fails, a small network learns
+  points,  // vectors of a nonlinear ten-class problem, for multilayer perceptrons
+};
+
+// Batch number `step` of the stream `key`; shape[0] samples. Equal arguments give equal numbers on every machine.
+Batch draw_batch(DataKind kind, const Shape& shape, int64_t classes, RandomKey key, int64_t step);
+
+}  // namespace halfmark

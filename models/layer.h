@@ -1,0 +1,120 @@
+// A layer: forward and backward by hand, one code for every precision. It holds parameters and state only; what backward needs
+// goes into Saved, so one instance may run many times before it runs back.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/tensor/random.h"
+#include "models/policy.h"
+
+namespace halfmark {
+
+using Tensors = std::vector<Tensor>;
+
+struct Param {
+  std::string name;        // "conv1.weight", unique in a model
+  Tensor value;            // what the layer computes with
+  Tensor grad;             // empty until the first backward; overwritten by each backward unless Pass::accumulate
+  Tensor master;           // f32, when the policy keeps one
+};
+
+struct State {             // changed by forward, not by the optimizer: running statistics
+  std::string name;
+  Tensor value;
+};
+
+// How a harness looks inside: called with every tensor that passes. Names: "activation/conv1", "gradient/conv1" (of the loss with
+// respect to the layer's output, still scaled), "gradient/conv1.weight".
+using Tap = std::function<void(const std::string& name, const Tensor& tensor)>;
+
+// One run through a model: where, under which policy, and who looks on. Casts obey the policy's rules here and nowhere else.
+class Pass {
+ public:
+  Pass(Device& device, const Policy& policy, bool training, RandomKey key = RandomKey(0), Tap tap = {});
+
+  Device& device;
+  const Policy& policy;
+  bool training;
+  RandomKey key;
+  Tap tap;
+
+  // The input as the policy wants it for `operation` ("conv2d", "linear", "batch_norm", ...): cast, or the same tensor.
+  Tensor input(std::string_view operation, const Tensor& x);
+  // A parameter likewise; the cast is kept until the pass ends, as autocast's weight cache does (purpose `casts`).
+  Tensor weight(std::string_view operation, const Param& param);
+  // The dtype of an operation's output given its (already cast) input.
+  DType output_dtype(std::string_view operation, DType input) const;
+  // Of matmul and convolution on operands of this dtype.
+  Math math(DType operands) const;
+  // A new tensor whose layout the kernel may choose; purpose `temporary`.
+  Tensor fresh(const Shape& shape, DType dtype) const;
+  // A fresh cast of x, or x itself when it has the dtype already.
+  Tensor cast(const Tensor& x, DType dtype) const;
+  void look(const std::string& name, const Tensor& tensor) const {
+    if (tap) tap(name, tensor);
+  }
+
+ private:
+  std::map<std::pair<uint64_t, DType>, Tensor> casts_;  // by identity of the parameter's memory
+};
+
+// What forward keeps for backward, last in first out; what it keeps is retagged to purpose `saved`.
+class Saved {
+ public:
+  void keep(Tensor tensor);
+  Tensor take();                  // throws Error when nothing is left: forward and backward disagree
+  bool empty() const { return kept_.empty(); }
+
+ private:
+  std::vector<Tensor> kept_;
+};
+
+class Layer {
+ public:
+  explicit Layer(std::string name) : name_(std::move(name)) {}
+  virtual ~Layer() = default;
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+
+  // saved == nullptr: inference, nothing is kept.
+  virtual Tensor forward(Pass& pass, const Tensor& x, Saved* saved) = 0;
+  // dy in any floating dtype; returns dx, and sets the gradient of every parameter.
+  virtual Tensor backward(Pass& pass, const Tensor& dy, Saved& saved) = 0;
+  virtual std::vector<Param*> params() { return {}; }
+  virtual std::vector<State*> states() { return {}; }
+  virtual double forward_flops(const Shape& input) const { return (void)input, 0; }  // multiply-adds count two
+  virtual Shape output_shape(const Shape& input) const { return input; }
+
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+};
+using LayerPtr = std::unique_ptr<Layer>;
+
+// The factories; the classes are their files' own business (layers/*.cpp). Initial values are drawn in fp64 from the key and
+// rounded once to the policy's dtypes, so that every policy starts from the same numbers.
+struct Init {
+  Device& device;
+  const Policy& policy;
+  RandomKey key;
+  const Format* round_first = nullptr;  // oracle on rounded inputs: values are rounded to this format before anything else
+};
+LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias = true);
+LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window = {}, int groups = 1,
+                bool bias = true);
+LayerPtr batchnorm2d(const Init& init, std::string name, int64_t channels, double momentum = 0.1, double epsilon = 1e-5);
+LayerPtr relu(std::string name);
+LayerPtr max_pool2d(std::string name, int kernel, int stride);
+LayerPtr avg_pool2d(std::string name, int kernel, int stride);
+LayerPtr global_avg_pool2d(std::string name);
+LayerPtr flatten(std::string name);
+LayerPtr sequential(std::string name, std::vector<LayerPtr> layers);
+LayerPtr residual(std::string name, LayerPtr body, LayerPtr shortcut = nullptr);  // body(x) + shortcut(x), or + x
+
+}  // namespace halfmark

@@ -1,0 +1,20 @@
+// Optimizers. State lives in Purpose::optimizer; arithmetic is fp32 whatever the storage (kernels/ops SgdStep).
+#pragma once
+
+#include <vector>
+
+#include "models/layer.h"
+
+namespace halfmark {
+
+class Sgd {
+ public:
+  Sgd(double rate, double momentum, double weight_decay = 0) : rate_(rate), momentum_(momentum), weight_decay_(weight_decay) {}
+  void step(const std::vector<Param*>& params);  // updates the master where there is one, and rounds it into the value
+
+ private:
+  double rate_, momentum_, weight_decay_;
+  std::vector<Tensor> velocity_;
+};
+
+}  // namespace halfmark

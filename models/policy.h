@@ -1,0 +1,55 @@
+// Policies: what a precision means for a whole training step, as rows of one table.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "kernels/ops/ops.h"
+
+namespace halfmark {
+
+// What autocast does with the inputs of an operation.
+enum class CastRule : uint8_t {
+  lower,     // all floating inputs to the policy's low dtype
+  fp32,      // all floating inputs to f32
+  fp32_out,  // inputs as they are, output f32 (softmax: the kernel reads half and computes wide)
+  widest,    // all to the widest among them
+  as_is,     // untouched: runs in the dtype of its input
+  refused,   // not allowed under this table (binary cross-entropy)
+};
+
+struct CastRules {
+  std::string_view name;                                             // "torch-cuda"
+  std::span<const std::pair<std::string_view, CastRule>> listed;     // operations of the field's frameworks by name
+  CastRule of(std::string_view operation) const;                     // as_is when not listed
+};
+
+// Loss scaling, amp_semantics.md section 2. none: the loss is used as it is.
+struct ScalerSpec {
+  enum class Kind : uint8_t { none, fixed, dynamic } kind = Kind::none;
+  double initial = 65536, growth = 2, backoff = 0.5;
+  int interval = 2000;
+};
+
+struct Policy {
+  std::string_view name;
+  std::string_view about;   // one line for `halfmark list`
+  DType param;              // how parameters are kept
+  DType low;                // what lower-precision operations read, and activations are stored as
+  DType norm;               // parameters of normalisation layers
+  DType state;              // running statistics
+  DType grad;               // parameter gradients as delivered to the optimizer
+  bool master = false;      // an f32 copy of every parameter that the optimizer updates
+  const CastRules* rules = nullptr;  // null = no autocast: everything runs in the dtype of the parameters
+  Math math;                // of matmul and convolution in the low dtype; fp32 operands always use fp32 math (tf32 where set)
+  ScalerSpec scaler;
+  bool hidden = false;      // serves the oracles; not listed
+};
+
+std::span<const Policy> policies();
+const Policy& policy_named(std::string_view name);  // throws Error naming the known ones
+
+}  // namespace halfmark

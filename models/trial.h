@@ -1,0 +1,90 @@
+// A trial: one subject, on one device, under one policy, from one seed. Harnesses make trials and look at them; two trials that
+// differ in the policy alone see the same data and start from the same parameters.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "models/optimizer.h"
+#include "models/scaler.h"
+#include "models/zoo.h"
+
+namespace halfmark {
+
+using Axes = std::map<std::string, std::string>;
+
+// What a harness may turn besides the policy.
+struct Settings {
+  double rate = 0.05, momentum = 0.9, weight_decay = 0;  // of SGD
+  double loss_factor = 1;                // the loss is multiplied by it, the rate divided: pushes gradients towards underflow
+  double input_scale = 1, input_offset = 0;  // applied to the drawn data
+  double batchnorm_momentum = 0.1;
+  std::optional<DType> batchnorm_state;  // how running statistics are stored, instead of the policy's dtype
+  std::optional<ScalerSpec> scaler;      // instead of the policy's
+};
+
+enum class Inputs : uint8_t { drawn, rounded };  // what an oracle is fed: the drawn numbers, or those rounded to the policy's low format
+
+struct TrialSpec {
+  const Subject* subject = nullptr;
+  std::shared_ptr<Device> device;
+  const Policy* policy = nullptr;
+  Axes axes;  // of the harness, for the case's id; Settings are what they mean
+  uint64_t seed = 0;
+  Settings settings;
+  const Format* round_first = nullptr;  // x and parameters are rounded to this format before anything else; set by oracle()
+
+  TrialSpec under(const Policy& other) const;
+  TrialSpec oracle(Inputs inputs) const;  // the fp64 twin, on a device of its own
+};
+
+struct StepResult {
+  double loss = 0;       // unscaled, whatever the policy's scaler did; of the batch before the update
+  double accuracy = 0;   // of the batch; 0 without labels
+  bool skipped = false;  // the scaler saw a non-finite gradient
+  double scale = 1;      // the loss scale used in this step
+};
+
+struct Evaluation {
+  double loss = 0, accuracy = 0;
+};
+
+class Trial {
+ public:
+  explicit Trial(TrialSpec spec);
+  ~Trial();
+  Trial(Trial&&) noexcept;
+
+  const TrialSpec& spec() const;
+  Device& device() const;
+  void set_tap(Tap tap);  // seen by every later forward and backward
+
+  // The parts, in order; phases "forward", "backward", "optimizer" are named in the kernel log.
+  void load_batch(int64_t step);  // training batch number `step`; purpose `input`
+  Tensor forward();               // training mode; returns the output (logits), keeps the loss
+  double loss() const;            // of the last forward, unscaled; copies from the device
+  void backward();                // gradients of scale * loss
+  bool update();                  // unscale, check, optimizer step, scaler update; false = skipped
+  StepResult train_step(int64_t step);  // all of the above
+  Tensor infer();                 // evaluation mode on the loaded batch; phase "evaluation"
+
+  // Loss and accuracy over `batches` held-out batches, in evaluation mode. `policy` null = the trial's own; another one casts
+  // parameters and running statistics to that policy first (evaluation in fp32, in full half), leaving the trial unchanged.
+  Evaluation evaluate(int64_t batches, const Policy* policy = nullptr);
+
+  std::vector<Param*> params();
+  std::vector<State*> states();
+  Scaler& scaler();
+  // After backward: dloss/dx of the loaded batch, and each Param::grad, divided by the loss scale in fp64.
+  std::vector<double> input_gradient() const;
+  std::vector<double> gradient(const Param& param) const;
+  double step_flops() const;  // forward and backward, multiply-adds count two
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace halfmark
