@@ -18,6 +18,10 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 tar -xzf "$archive" -C "$place" --strip-components=1
 unset LD_LIBRARY_PATH
+if [[ ! -x "$place/bin/halfmark" ]]; then
+  echo "pack: no bin/halfmark in $archive"
+  exit 1
+fi
 
 # What may come from the machine: the C and C++ run time, and for the plugin what belongs to the GPU.
 run_time='linux-vdso|ld-linux|lib(c|m|mvec|pthread|dl|rt|resolv)\.so|libstdc\+\+|libgcc_s'
