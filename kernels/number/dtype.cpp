@@ -42,7 +42,7 @@ double decode_float(const Format& format, uint64_t code) {
   const bool negative = (code >> (fraction_bits + format.exponent_bits)) & 1;
   const bool top = field == (1 << format.exponent_bits) - 1;
   const bool all_ones = fraction == (uint64_t{1} << fraction_bits) - 1;
-  double magnitude;
+  double magnitude = 0;
   if (top && (format.specials == Specials::ieee ? true : all_ones)) {
     magnitude = format.specials == Specials::ieee && fraction == 0 ? std::numeric_limits<double>::infinity()
                                                                    : std::numeric_limits<double>::quiet_NaN();
