@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include "reports/report.h"
 
@@ -78,6 +79,8 @@ std::string read_file(const std::filesystem::path& path) {
     text.append(buffer, static_cast<size_t>(count));
   }
 }
+
+void throw_write_error(const std::filesystem::path& path) { fail_write(path, errno); }
 
 void write_all(int descriptor, std::string_view text, const std::filesystem::path& path) {
   while (!text.empty()) {

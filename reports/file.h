@@ -14,6 +14,9 @@ std::string read_file(const std::filesystem::path& path);
 // Throws ReportError naming the path and the cause; the old file is then untouched and the temporary file gone.
 void write_file(const std::filesystem::path& path, std::string_view text);
 
+// The error of the last system call (errno) as a ReportError about `path`.
+[[noreturn]] void throw_write_error(const std::filesystem::path& path);
+
 // Writes everything to an open descriptor, or throws ReportError about `path`.
 void write_all(int descriptor, std::string_view text, const std::filesystem::path& path);
 

@@ -68,7 +68,8 @@ std::string JsonReader::path() const {
 
 void JsonReader::fail(std::string_view what) const {
   std::string place = path();
-  std::replace_if(place.begin(), place.end(), [](unsigned char c) { return c < ' '; }, '?');  // the message is one line
+  std::replace_if(
+      place.begin(), place.end(), [](unsigned char c) { return c < ' '; }, '?');  // the message is one line
   throw ReportError(fmt::format("{}: {}{}{}; is this a halfmark report, or was it edited?", where_, place,
                                 place.empty() ? "" : ": ", what));
 }
