@@ -1,9 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <optional>
-#include <set>
 
 #include "reports/compare.h"
 #include "reports/table.h"
@@ -16,8 +18,9 @@ namespace {
 constexpr double kZeroedShare = 0.01;
 constexpr double kNoopShare = 0.1;
 constexpr double kHeadroomBits = 1;
+constexpr size_t kSubjectsNamed = 3;
 
-enum Rank { kUnmet, kFailed, kNonFinite, kBound, kTraining, kLost, kThin, kSuspect, kRanks };
+enum Rank { kUnmet, kFailed, kNonFinite, kBound, kTraining, kLost, kThin, kRanks };
 
 std::string place(const Measurement& one) { return one.at.empty() ? "" : " at " + one.at; }
 
@@ -54,56 +57,82 @@ std::optional<std::pair<Rank, std::string>> remark(const Measurement& one) {
   return std::nullopt;
 }
 
+// The same remark about several subjects is one line.
+class Notices {
+ public:
+  void add(size_t rank, const Record& record, const std::string& text) {
+    const std::string line = fmt::format("{} on {}: {}", record.policy, record.device, text);
+    const auto [found, is_new] = place_.try_emplace({rank, line}, notices_[rank].size());
+    if (is_new) notices_[rank].push_back({line, {}});
+    std::vector<std::string>& subjects = notices_[rank][found->second].subjects;
+    if (std::find(subjects.begin(), subjects.end(), record.subject) == subjects.end()) {
+      subjects.push_back(record.subject);
+    }
+  }
+
+  std::vector<std::string> lines() const {
+    std::vector<std::string> lines;
+    for (const auto& rank : notices_) {
+      for (const Notice& notice : rank) {
+        const size_t named = std::min(notice.subjects.size(), kSubjectsNamed);
+        std::string line = fmt::format(
+            "{} ({}", notice.line,
+            fmt::join(notice.subjects.begin(), notice.subjects.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+        if (named < notice.subjects.size()) line += fmt::format(" and {} more", notice.subjects.size() - named);
+        line += ')';
+        lines.push_back(std::move(line));
+      }
+    }
+    return lines;
+  }
+
+ private:
+  struct Notice {
+    std::string line;
+    std::vector<std::string> subjects;
+  };
+  std::array<std::vector<Notice>, kRanks> notices_;
+  std::map<std::pair<size_t, std::string>, size_t> place_;
+};
+
 }  // namespace
 
 std::vector<std::string> worth_noticing(const Report& report) {
-  std::array<std::vector<std::string>, kRanks> ranked;
+  Notices notices;
+  size_t suspects = 0;
   for (const Record& record : report.records) {
-    const std::string who = fmt::format("{} on {}, {}: ", record.subject, record.device, record.policy);
-    const std::string again = record.repro.empty() ? "" : " [" + record.repro + "]";
+    suspects += record.status == Status::suspect;
+    const std::string again = record.repro.empty() ? "" : fmt::format(" [{}]", record.repro);
     if (record.expectation && !record.expectation->met) {
       const Expectation& expected = *record.expectation;
-      ranked[kUnmet].push_back(fmt::format("{}expected {}{}{} {} {:.3g}, found {:.3g}{}", who, expected.metric,
-                                           expected.at.empty() ? "" : " at ", expected.at, expected.relation,
-                                           expected.limit, expected.found, again));
+      notices.add(
+          kUnmet, record,
+          fmt::format("expected {}{}{} {} {:.3g}, found {:.3g}{}", expected.metric, expected.at.empty() ? "" : " at ",
+                      expected.at, expected.relation, expected.limit, expected.found, again));
     } else if (record.status == Status::failed) {
-      ranked[kFailed].push_back(fmt::format("{}{} failed: {}{}", who, record.harness, record.reason, again));
+      notices.add(kFailed, record, fmt::format("{} failed: {}{}", record.harness, record.reason, again));
     }
     if (record.status != Status::ok && record.status != Status::suspect) continue;
     // The first of a kind stands for all: one NaN makes NaNs everywhere behind it.
-    std::array<size_t, kRanks> more{};
+    std::array<size_t, kRanks> count{};
     std::array<std::string, kRanks> first;
     for (const Measurement& one : record.measurements) {
-      if (const auto found = remark(one)) {
-        const auto& [rank, text] = *found;
-        const bool names_the_origin = one.metric == "range.first_nonfinite";
-        if (first[rank].empty() || names_the_origin) {
-          more[rank] += first[rank].empty() ? 0 : 1;
-          first[rank] = text;
-        } else {
-          ++more[rank];
-        }
-      }
+      const auto found = remark(one);
+      if (!found) continue;
+      const auto& [rank, text] = *found;
+      if (count[rank]++ == 0 || one.metric == "range.first_nonfinite") first[rank] = text;
     }
     for (size_t rank = 0; rank < kRanks; ++rank) {
-      if (first[rank].empty()) continue;
-      ranked[rank].push_back(who + first[rank] + (more[rank] ? fmt::format(", and {} more like it", more[rank]) : ""));
+      if (count[rank] == 1) notices.add(rank, record, first[rank]);
+      if (count[rank] > 1) notices.add(rank, record, fmt::format("{}, and {} more", first[rank], count[rank] - 1));
     }
   }
-  size_t suspects = 0;
-  for (const Record& record : report.records) suspects += record.status == Status::suspect;
+  std::vector<std::string> lines = notices.lines();
   if (suspects > 0) {
-    ranked[kSuspect].push_back(
-        fmt::format("{} records are suspect: their times mean nothing here and are shown as \"suspect\"", suspects));
+    lines.push_back(
+        fmt::format("{} records are suspect: their times mean nothing here, \"suspect\" stands for them", suspects));
   }
-  std::vector<std::string> all;
-  std::set<std::string> seen;  // the same line from several harnesses is said once
-  for (const auto& lines : ranked) {
-    for (const std::string& line : lines) {
-      if (seen.insert(line).second) all.push_back(line);
-    }
-  }
-  return all;
+  return lines;
 }
 
 }  // namespace halfmark

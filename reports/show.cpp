@@ -65,8 +65,14 @@ std::string counts_text(const Report& report, const TextOptions& options) {
   return text;
 }
 
-// A table's best first: by time where there is one that means something, else by error.
-double rank(const Group& group, const std::string& policy, std::span<const Figure> figures) {
+// A table's best first: by time where there is one that means something, else by error; what came out as NaN is last,
+// however fast.
+std::pair<bool, double> rank(const Group& group, const std::string& policy, std::span<const Figure> figures) {
+  bool broken = false;
+  for (const Figure& figure : figures) {
+    const Value* value = group.value(policy, figure);
+    broken = broken || (value && !value->suspect && !std::isfinite(value->number));
+  }
   for (const Figure& figure : figures) {
     if (!group.has(figure) || (figure.metric != "time.step" && figure.metric != "error.nmse")) continue;
     bool usable = false;
@@ -76,10 +82,10 @@ double rank(const Group& group, const std::string& policy, std::span<const Figur
     }
     if (!usable) continue;
     const Value* value = group.value(policy, figure);
-    if (value && !value->suspect && !std::isnan(value->number)) return value->number;
-    return std::numeric_limits<double>::infinity();
+    if (value && !value->suspect && !std::isnan(value->number)) return {broken, value->number};
+    return {broken, std::numeric_limits<double>::infinity()};
   }
-  return 0;
+  return {broken, 0};
 }
 
 Cell ratio_cell(const Figure& figure, const Value* value, const Value* base) {

@@ -25,7 +25,7 @@ const std::vector<Figure>& table() {
       {"memory eval", "memory.peak", "evaluate", lower, Ratio::times, false, false, false, false},
       {"nmse", "error.nmse", "output", lower, Ratio::times},
       {"arithmetic", "error.arithmetic.nmse", "output", lower, Ratio::times, false, false, false, false},
-      {"cosine", "error.cosine", "output", higher},
+      {"1-cosine", "error.cosine", "output", higher, Ratio::none, false, false, false, true, true},
       {"worst gradient", "error.nmse", "gradient/*", lower, Ratio::times},
       {"zeroed", "error.zeroed", "*", lower, Ratio::none, false, true},
       {"overflow", "error.infinite", "*", lower, Ratio::none, false, true},
@@ -41,6 +41,8 @@ const std::vector<Figure>& table() {
   };
   return figures;
 }
+
+std::string_view family_of(std::string_view metric) { return metric.substr(0, metric.find('.')); }
 
 bool is_timed(std::string_view metric) {
   return metric.starts_with("time.") || metric.starts_with("throughput.") || metric.starts_with("energy.");
@@ -104,11 +106,15 @@ std::span<const Figure> known_figures() { return table(); }
 std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool all) {
   std::vector<Figure> figures = table();
   std::set<std::string> seen;
-  for (const Figure& figure : table()) seen.insert(all ? figure.metric + " @ " + figure.at : figure.metric);
+  std::set<std::string_view> families;
+  for (const Figure& figure : table()) {
+    seen.insert(figure.metric + " @ " + figure.at);
+    families.insert(family_of(figure.metric));
+  }
   for (const Report* report : reports) {
     for (const Record& record : report->records) {
       for (const Measurement& one : record.measurements) {
-        if (!all && one.better == Better::neither) continue;
+        if (!all && (families.contains(family_of(one.metric)) || one.better == Better::neither)) continue;
         const std::string title = all && !one.at.empty() ? one.metric + " @ " + one.at : one.metric;
         if (!seen.insert(title).second) continue;
         Figure figure{title, one.metric, all ? one.at : "*", one.better};
@@ -158,9 +164,7 @@ Cell cell_of(const Figure& figure, const Value* value) {
   if (!value) return {"-", Tone::dim};
   if (value->suspect) return {"suspect", Tone::dim};
   const Tone tone = std::isfinite(value->number) ? Tone::plain : Tone::bad;
-  if (figure.metric.ends_with(".cosine") && value->number < 1 && value->number > 0.999) {
-    return {fmt::format("1-{:.0e}", 1 - value->number), tone};
-  }
+  if (figure.one_minus) return {human(1 - value->number, value->unit), tone};
   return {figure.share ? human_share(value->number) : human(value->number, value->unit), tone};
 }
 

@@ -27,10 +27,11 @@ struct Figure {
   std::string at;  // a place, "gradient/*" all below, "*" any
   Better better = Better::lower;
   Ratio ratio = Ratio::none;
-  bool best = false;   // take the best (times) instead of the worst
-  bool share = false;  // print as per cent
-  bool timed = false;  // of a suspect record it means nothing
-  bool brief = true;   // in the narrow tables of `show` too
+  bool best = false;       // take the best (times) instead of the worst
+  bool share = false;      // print as per cent
+  bool timed = false;      // of a suspect record it means nothing
+  bool brief = true;       // in the narrow tables of `show` too
+  bool one_minus = false;  // print 1 - value: of a cosine only the distance from 1 tells anything
 };
 
 struct Value {
@@ -54,7 +55,7 @@ struct Group {
 // The figures this program knows, most telling first.
 std::span<const Figure> known_figures();
 
-// known_figures(), then every other metric that has a direction, or with `all` every metric at every place.
+// known_figures(), then the metrics of families unknown here, or with `all` every metric at every place.
 std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool all);
 
 // Groups in the order of the report.

@@ -134,7 +134,8 @@ std::string wrapped(std::string_view lead, std::string_view text, size_t width) 
     const std::string_view word = std::string_view(clean).substr(begin, end - begin);
     const size_t length = columns_of(word);
     if (used > 0 && used + 1 + length > room) {
-      result += "\n" + std::string(indent, ' ');
+      result += '\n';
+      result.append(indent, ' ');
       used = 0;
     }
     if (used > 0) {
