@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "reports/compare.h"
 #include "reports/summary.h"
@@ -100,13 +101,13 @@ Cell ratio_cell(const Figure& figure, const Value* value, const Value* base) {
 
 std::string group_text(const Group& group, std::span<const Figure> figures, const TextOptions& options) {
   std::vector<Figure> columns;
+  std::set<std::string_view> told;
   for (const Figure& figure : figures) {
-    if (figure.brief && group.has(figure)) columns.push_back(figure);
+    if (figure.brief && group.has(figure)) told.insert(family_of(figure.metric));
   }
-  if (columns.empty()) {  // none of the usual: then whatever there is
-    for (const Figure& figure : figures) {
-      if (group.has(figure)) columns.push_back(figure);
-    }
+  // A family without its usual figure (a layer has no training step) shows what it has.
+  for (const Figure& figure : figures) {
+    if (group.has(figure) && (figure.brief || !told.contains(family_of(figure.metric)))) columns.push_back(figure);
   }
   const auto has_ratio = [](const Figure& figure) {
     return figure.ratio != Ratio::none && !figure.metric.starts_with("error.");
@@ -187,7 +188,7 @@ std::string record_text(const Record& record, const TextOptions& options) {
                     options.width);
   }
   if (!record.measurements.empty()) {
-    Table table({"metric", "at", "value", "bound", "samples", "kind"}, 2);
+    Table table({"  metric", "at", "value", "bound", "samples", "kind"}, 2);
     for (const Measurement& one : record.measurements) {
       table.add({{fmt::format("  {}", one.metric)},
                  {one.at},

@@ -13,15 +13,15 @@ namespace {
 const std::vector<Figure>& table() {
   using enum Better;
   static const std::vector<Figure> figures = {
-      {"step", "time.step", "hot", lower, Ratio::speed_up, true, false, true},
+      {"step", "time.step", "hot|", lower, Ratio::speed_up, true, false, true},
       {"step cold", "time.step", "cold", lower, Ratio::speed_up, true, false, true, false},
-      {"forward", "time.forward", "hot", lower, Ratio::speed_up, true, false, true, false},
-      {"backward", "time.backward", "hot", lower, Ratio::speed_up, true, false, true, false},
-      {"optimizer", "time.optimizer", "hot", lower, Ratio::speed_up, true, false, true, false},
-      {"evaluation", "time.evaluation", "hot", lower, Ratio::speed_up, true, false, true, false},
+      {"forward", "time.forward", "hot|", lower, Ratio::speed_up, true, false, true, false},
+      {"backward", "time.backward", "hot|", lower, Ratio::speed_up, true, false, true, false},
+      {"optimizer", "time.optimizer", "hot|", lower, Ratio::speed_up, true, false, true, false},
+      {"evaluation", "time.evaluation", "hot|", lower, Ratio::speed_up, true, false, true, false},
       {"samples", "throughput.step", "*", higher, Ratio::rate, true, false, true, false},
       {"rate", "throughput.flops", "*", higher, Ratio::rate, true, false, true},
-      {"memory", "memory.peak", "train", lower, Ratio::times},
+      {"memory", "memory.peak", "train|", lower, Ratio::times},
       {"memory eval", "memory.peak", "evaluate", lower, Ratio::times, false, false, false, false},
       {"nmse", "error.nmse", "output", lower, Ratio::times},
       {"arithmetic", "error.arithmetic.nmse", "output", lower, Ratio::times, false, false, false, false},
@@ -42,13 +42,14 @@ const std::vector<Figure>& table() {
   return figures;
 }
 
-std::string_view family_of(std::string_view metric) { return metric.substr(0, metric.find('.')); }
-
 bool is_timed(std::string_view metric) {
   return metric.starts_with("time.") || metric.starts_with("throughput.") || metric.starts_with("energy.");
 }
 
 bool matches(std::string_view pattern, std::string_view at) {
+  if (const size_t bar = pattern.find('|'); bar != pattern.npos) {
+    return pattern.substr(0, bar) == at || matches(pattern.substr(bar + 1), at);
+  }
   if (pattern.ends_with('*')) return at.starts_with(pattern.substr(0, pattern.size() - 1));
   return pattern == at;
 }
@@ -100,6 +101,8 @@ const Value* Group::value(const std::string& policy, const Figure& figure) const
 bool Group::has(const Figure& figure) const {
   return std::any_of(values.begin(), values.end(), [&](const auto& row) { return row.second.contains(figure.title); });
 }
+
+std::string_view family_of(std::string_view metric) { return metric.substr(0, metric.find('.')); }
 
 std::span<const Figure> known_figures() { return table(); }
 

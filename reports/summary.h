@@ -24,7 +24,7 @@ enum class Ratio { none, speed_up, rate, times };
 struct Figure {
   std::string title;
   std::string metric;
-  std::string at;  // a place, "gradient/*" all below, "*" any
+  std::string at;  // a place, "gradient/*" all below, "*" any, "hot|" hot or none
   Better better = Better::lower;
   Ratio ratio = Ratio::none;
   bool best = false;       // take the best (times) instead of the worst
@@ -51,6 +51,9 @@ struct Group {
   const Value* value(const std::string& policy, const Figure& figure) const;
   bool has(const Figure& figure) const;
 };
+
+// "time" of "time.step".
+std::string_view family_of(std::string_view metric);
 
 // The figures this program knows, most telling first.
 std::span<const Figure> known_figures();
