@@ -210,6 +210,8 @@ void Trial::load_batch(int64_t step) {
   p.step = step;
 }
 
+Tensor Trial::input() const { return parts_->x; }
+
 Tensor Trial::forward() {
   Parts& p = *parts_;
   HM_CHECK(!p.x.empty(), "forward needs a loaded batch");

@@ -65,6 +65,7 @@ class Trial {
   // Training batch number `step`; purpose `input`. With labels x has the parameters' dtype, as a data loader hands it over (autocast
   // casts it). A layer alone gets x in the policy's low dtype: it stands inside a network, where a layer before it stored that.
   void load_batch(int64_t step);
+  Tensor input() const;           // x of the loaded batch; shares its memory, so a harness may change the values
   Tensor forward();               // training mode; returns the output (logits), keeps the loss
   double loss() const;            // of the last forward, without scale and loss_factor; copies from the device
   void backward();                // gradients of scale * loss_factor * loss
