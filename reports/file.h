@@ -1,0 +1,23 @@
+// Whole files in and out: a reader never sees half a file, a failed write leaves nothing behind.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace halfmark {
+
+// Throws ReportError naming the path and the cause.
+std::string read_file(const std::filesystem::path& path);
+
+// Temporary file beside the target, fsync, rename. Devices and pipes (/dev/stdout) are written directly.
+// Throws ReportError naming the path and the cause; the old file is then untouched and the temporary file gone.
+void write_file(const std::filesystem::path& path, std::string_view text);
+
+// The error of the last system call (errno) as a ReportError about `path`.
+[[noreturn]] void throw_write_error(const std::filesystem::path& path);
+
+// Writes everything to an open descriptor, or throws ReportError about `path`.
+void write_all(int descriptor, std::string_view text, const std::filesystem::path& path);
+
+}  // namespace halfmark

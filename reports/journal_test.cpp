@@ -1,0 +1,103 @@
+// The journal: whatever the moment a run is killed, its finished records are there.
+#include "reports/journal.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "reports/file.h"
+#include "reports/sample_report.h"
+
+namespace halfmark {
+namespace {
+
+namespace fs = std::filesystem;
+
+class JournalFile : public testing::Test {
+ protected:
+  JournalFile() : path_(fs::temp_directory_path() / fmt::format("halfmark-journal-{}.jsonl", ::getpid())) {}
+  void TearDown() override { fs::remove(path_); }
+
+  void write(const std::string& text) const { std::ofstream(path_, std::ios::binary) << text; }
+
+  // Header and both records of the sample, as text.
+  std::string written() const {
+    Journal journal = Journal::create(path_, sample_report());
+    for (const Record& record : sample_report().records) journal.append(record);
+    return read_file(path_);
+  }
+
+  fs::path path_;
+};
+
+TEST_F(JournalFile, HoldsTheWholeRun) {
+  written();
+  EXPECT_EQ(to_json(Journal::read(path_)), to_json(sample_report()));
+}
+
+TEST_F(JournalFile, TornAnywhereInTheLastLineLosesThatRecordAlone) {
+  const std::string whole = written();
+  const size_t last_line = whole.rfind('\n', whole.size() - 2) + 1;
+  for (size_t size = last_line; size < whole.size() - 1; ++size) {
+    write(whole.substr(0, size));
+    ASSERT_EQ(Journal::read(path_).records.size(), 1u) << size;
+  }
+  write(whole.substr(0, whole.size() - 1));
+  EXPECT_EQ(Journal::read(path_).records.size(), 2u) << "only the line break is missing";
+}
+
+TEST_F(JournalFile, GoesOnBehindATornLine) {
+  const std::string whole = written();
+  for (size_t missing : {0, 1, 2, 20}) {
+    write(whole.substr(0, whole.size() - missing));
+    Journal::resume(path_).append(sample_report().records[1]);
+    EXPECT_EQ(read_file(path_), missing < 2 ? whole + whole.substr(whole.rfind('\n', whole.size() - 2) + 1) : whole);
+    EXPECT_EQ(to_json(Journal::read(path_)), to_json(sample_report()));
+  }
+}
+
+TEST_F(JournalFile, KeepsTheLaterOfTwoRecordsWithOneId) {
+  Journal journal = Journal::create(path_, sample_report());
+  Record record = sample_report().records[0];
+  record.status = Status::failed;
+  record.reason = "killed";
+  journal.append(record);
+  journal.append(sample_report().records[1]);
+  journal.append(sample_report().records[0]);
+  EXPECT_EQ(to_json(Journal::read(path_)), to_json(sample_report()));
+}
+
+TEST_F(JournalFile, IsStartedAnewByCreate) {
+  written();
+  Journal::create(path_, sample_report());
+  EXPECT_TRUE(Journal::read(path_).records.empty());
+}
+
+TEST_F(JournalFile, SaysWhatIsWrongWithIt) {
+  const auto complaint = [&](const std::string& text) -> std::string {
+    write(text);
+    try {
+      Journal::read(path_);
+    } catch (const ReportError& error) {
+      return error.what();
+    }
+    return "no ReportError";
+  };
+  const auto says = [](const std::string& message, const char* part) { return message.find(part) != message.npos; };
+  const std::string whole = written();
+  std::string broken = whole;
+  broken[whole.find('\n') + 5] = '\0';
+  EXPECT_TRUE(says(complaint(broken), "jsonl, line 2: is not valid JSON")) << complaint(broken);
+  EXPECT_TRUE(says(complaint(""), "is empty")) << complaint("");
+  EXPECT_TRUE(says(complaint("{\"schema\": 1"), "line 1: ends in the middle")) << complaint("{\"schema\": 1");
+  EXPECT_TRUE(says(complaint("{}\n"), "not the header of a journal")) << complaint("{}\n");
+  EXPECT_TRUE(says(complaint("{\"journal\":1,\"schema\":2}\n"), "schema 2"))
+      << complaint("{\"journal\":1,\"schema\":2}\n");
+  EXPECT_THROW(Journal::create("/nonexistent/j.jsonl", sample_report()), ReportError);
+  EXPECT_THROW(Journal::resume("/nonexistent/j.jsonl"), ReportError);
+}
+
+}  // namespace
+}  // namespace halfmark

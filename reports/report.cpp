@@ -1,0 +1,250 @@
+#include "reports/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "reports/file.h"
+#include "reports/json_reader.h"
+
+namespace halfmark {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kStatusNames[] = {"ok", "suspect", "skipped", "failed"};
+constexpr std::string_view kBetterNames[] = {"lower", "higher", "neither"};
+constexpr std::string_view kKindNames[] = {"exact", "bounded", "sampled", "information"};
+
+// JSON has no NaN and no infinity; in our field they are findings and need a spelling.
+Json number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  return value;
+}
+
+Json numbers(const std::vector<double>& values) {
+  Json json = Json::array();
+  for (double value : values) json.push_back(number(value));
+  return json;
+}
+
+Json to_json(const KernelUse& use) {
+  Json json = {{"op", use.operation}, {"phase", use.phase}, {"dtypes", use.dtypes},
+               {"row", use.row},      {"speed", use.speed}, {"calls", use.calls}};
+  if (!use.refusals.empty()) json["refusals"] = use.refusals;
+  return json;
+}
+
+Json to_json(const Measurement& measurement) {
+  Json json = {{"metric", measurement.metric},          {"at", measurement.at},
+               {"value", number(measurement.value)},    {"unit", measurement.unit},
+               {"better", name_of(measurement.better)}, {"kind", name_of(measurement.kind)}};
+  if (measurement.bound) json["bound"] = number(*measurement.bound);
+  if (!measurement.samples.empty()) json["samples"] = numbers(measurement.samples);
+  return json;
+}
+
+Json to_json(const Series& series) {
+  return {{"metric", series.metric}, {"at", series.at},        {"x_unit", series.x_unit},
+          {"y_unit", series.y_unit}, {"x", numbers(series.x)}, {"y", numbers(series.y)}};
+}
+
+Json to_json(const Expectation& expectation) {
+  return {{"metric", expectation.metric},       {"at", expectation.at},
+          {"relation", expectation.relation},   {"limit", number(expectation.limit)},
+          {"found", number(expectation.found)}, {"met", expectation.met}};
+}
+
+Json to_json(const RunInfo& run) {
+  return {{"started", run.started},
+          {"seconds", number(run.seconds)},
+          {"command", run.command},
+          {"seed", run.seed},
+          {"suite", run.suite}};
+}
+
+KernelUse read_kernel(const JsonReader& json) {
+  json.expect_object();
+  KernelUse use;
+  use.operation = json.required("op").text();
+  use.phase = json.text("phase");
+  use.dtypes = json.text("dtypes");
+  use.row = json.required("row").text();
+  use.speed = json.text("speed");
+  use.calls = json.unsigned_integer("calls");
+  json.each("refusals", [&](const JsonReader& refusal) { use.refusals.push_back(refusal.text()); });
+  return use;
+}
+
+Measurement read_measurement(const JsonReader& json) {
+  json.expect_object();
+  Measurement measurement;
+  measurement.metric = json.required("metric").text();
+  measurement.at = json.text("at");
+  measurement.value = json.required("value").number();
+  measurement.unit = json.text("unit", measurement.unit);
+  if (const auto better = json.optional("better")) measurement.better = better->one_of<Better>(kBetterNames);
+  if (const auto kind = json.optional("kind")) measurement.kind = kind->one_of<Kind>(kKindNames);
+  if (const auto bound = json.optional("bound")) measurement.bound = bound->number();
+  measurement.samples = json.numbers("samples");
+  return measurement;
+}
+
+Series read_series(const JsonReader& json) {
+  json.expect_object();
+  Series series;
+  series.metric = json.required("metric").text();
+  series.at = json.text("at");
+  series.x = json.numbers("x");
+  series.y = json.numbers("y");
+  series.x_unit = json.text("x_unit", series.x_unit);
+  series.y_unit = json.text("y_unit", series.y_unit);
+  if (series.x.size() != series.y.size()) {
+    json.fail(fmt::format("x has {} values and y has {}", series.x.size(), series.y.size()));
+  }
+  return series;
+}
+
+Expectation read_expectation(const JsonReader& json) {
+  json.expect_object();
+  Expectation expectation;
+  expectation.metric = json.required("metric").text();
+  expectation.at = json.text("at");
+  expectation.relation = json.text("relation");
+  expectation.limit = json.required("limit").number();
+  expectation.found = json.required("found").number();
+  expectation.met = json.required("met").boolean();
+  return expectation;
+}
+
+RunInfo read_run(const JsonReader& json) {
+  json.expect_object();
+  RunInfo run;
+  run.started = json.text("started");
+  run.seconds = json.number("seconds");
+  run.command = json.text("command");
+  run.seed = json.unsigned_integer("seed");
+  run.suite = json.text("suite");
+  return run;
+}
+
+Record read_record(const JsonReader& json) {
+  json.expect_object();
+  Record record;
+  record.id = json.required("id").text();
+  record.case_version = json.integer("case_version", 1);
+  record.subject = json.required("subject").text();
+  record.device = json.required("device").text();
+  record.policy = json.required("policy").text();
+  record.harness = json.required("harness").text();
+  json.each_member("axes", [&](const std::string& key, const JsonReader& value) { record.axes[key] = value.text(); });
+  record.status = json.required("status").one_of<Status>(kStatusNames);
+  record.reason = json.text("reason");
+  record.repro = json.text("repro");
+  record.numerics = json.text("numerics");
+  record.seconds = json.number("seconds");
+  json.each("kernels", [&](const JsonReader& use) { record.kernels.push_back(read_kernel(use)); });
+  json.each("measurements", [&](const JsonReader& one) { record.measurements.push_back(read_measurement(one)); });
+  json.each("series", [&](const JsonReader& one) { record.series.push_back(read_series(one)); });
+  if (const auto expectation = json.optional("expectation")) record.expectation = read_expectation(*expectation);
+  record.fingerprint = json.text("fingerprint");
+  return record;
+}
+
+Json without_records(const Report& report) {
+  return {{"schema", report.schema},
+          {"minor", report.minor},
+          {"environment", report.environment},
+          {"run", to_json(report.run)}};
+}
+
+// Bytes that are no UTF-8 (a device name from a driver) become U+FFFD instead of an exception.
+std::string dump(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+// One record a line: long arrays stay out of the way, and two reports can be diffed.
+std::string file_text(const Report& report) {
+  std::string text = dump(without_records(report), 1);
+  text.resize(text.size() - 2);  // "\n}"
+  text += ",\n \"records\": [";
+  for (size_t i = 0; i < report.records.size(); ++i) {
+    text += i == 0 ? "\n  " : ",\n  ";
+    text += dump(to_json(report.records[i]));
+  }
+  text += report.records.empty() ? "]\n}\n" : "\n ]\n}\n";
+  return text;
+}
+
+}  // namespace
+
+std::string_view name_of(Status status) { return kStatusNames[static_cast<size_t>(status)]; }
+std::string_view name_of(Better better) { return kBetterNames[static_cast<size_t>(better)]; }
+std::string_view name_of(Kind kind) { return kKindNames[static_cast<size_t>(kind)]; }
+
+const Measurement* find(const Record& record, std::string_view metric, std::string_view at) {
+  const auto found = std::find_if(record.measurements.begin(), record.measurements.end(),
+                                  [&](const Measurement& one) { return one.metric == metric && one.at == at; });
+  return found == record.measurements.end() ? nullptr : &*found;
+}
+
+Json to_json(const Record& record) {
+  Json json = {{"id", record.id},           {"case_version", record.case_version},
+               {"subject", record.subject}, {"device", record.device},
+               {"policy", record.policy},   {"harness", record.harness},
+               {"axes", Json::object()},    {"status", name_of(record.status)},
+               {"reason", record.reason}};
+  for (const auto& [key, value] : record.axes) json["axes"][key] = value;
+  if (!record.repro.empty()) json["repro"] = record.repro;
+  if (!record.numerics.empty()) json["numerics"] = record.numerics;
+  if (record.seconds != 0) json["seconds"] = number(record.seconds);
+  for (const char* list : {"kernels", "measurements", "series"}) json[list] = Json::array();
+  for (const KernelUse& use : record.kernels) json["kernels"].push_back(to_json(use));
+  for (const Measurement& measurement : record.measurements) json["measurements"].push_back(to_json(measurement));
+  for (const Series& series : record.series) json["series"].push_back(to_json(series));
+  if (record.expectation) json["expectation"] = to_json(*record.expectation);
+  if (!record.fingerprint.empty()) json["fingerprint"] = record.fingerprint;
+  return json;
+}
+
+Json to_json(const Report& report) {
+  Json json = without_records(report);
+  json["records"] = Json::array();
+  for (const Record& record : report.records) json["records"].push_back(to_json(record));
+  return json;
+}
+
+Record record_from_json(const Json& json, std::string_view where) { return read_record(JsonReader(json, where)); }
+
+Report report_from_json(const Json& json, std::string_view where) {
+  const JsonReader reader(json, where);
+  reader.expect_object();
+  Report report;
+  // The schema first: of another major nothing else can be trusted.
+  report.schema = reader.required("schema").integer();
+  if (report.schema != Report::kSchema) {
+    throw ReportError(fmt::format("{}: is a report of schema {}, this program reads schema {}; use a matching halfmark",
+                                  where, report.schema, Report::kSchema));
+  }
+  report.minor = reader.integer("minor", 0);
+  if (const auto environment = reader.optional("environment")) {
+    environment->expect_object();
+    report.environment = environment->value();
+  }
+  if (const auto run = reader.optional("run")) report.run = read_run(*run);
+  reader.required("records").each([&](const JsonReader& one) { report.records.push_back(read_record(one)); });
+  return report;
+}
+
+Report Report::load(const std::filesystem::path& path) {
+  const std::string text = read_file(path);
+  return report_from_json(parse_json(text, path.string()), path.string());
+}
+
+void Report::save(const std::filesystem::path& path) const { write_file(path, file_text(*this)); }
+
+}  // namespace halfmark
