@@ -20,6 +20,7 @@ struct Settings {
   double rate = 0.05, momentum = 0.9, weight_decay = 0;  // of SGD
   double loss_factor = 1;                // the loss is multiplied by it, the rate divided: pushes gradients towards underflow
   double input_scale = 1, input_offset = 0;  // applied to the drawn data
+  double input_noise = 0;  // then each batch is multiplied by 1 + input_noise N(0, 1), one number for a step
   double batchnorm_momentum = 0.1;
   std::optional<DType> batchnorm_state;  // how running statistics are stored, instead of the policy's dtype
   std::optional<ScalerSpec> scaler;      // instead of the policy's
@@ -63,6 +64,7 @@ class Trial {
 
   // The parts, in order; phases "forward", "backward", "optimizer" are named in the kernel log.
   void load_batch(int64_t step);  // training batch number `step`; purpose `input`
+  std::vector<double> input() const;  // the loaded batch as the model is given it, logical order
   Tensor forward();               // training mode; returns the output (logits), keeps the loss
   double loss() const;            // of the last forward, unscaled; copies from the device
   void backward();                // gradients of scale * loss
