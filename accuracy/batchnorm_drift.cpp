@@ -108,7 +108,10 @@ Findings measure(const TrialSpec& given) {
 
   const int steps = static_cast<int>(kTimeConstants / momentum);
   const Path seen = walk(spec, steps, noisy);
-  const Path exact = walk(twin, steps, noisy);
+  const Path exact = [&] {
+    const LogPause pause;
+    return walk(twin, steps, noisy);
+  }();
 
   FindingsWriter out(table());
   std::vector<double> mean_error, variance_error;
@@ -126,6 +129,7 @@ Findings measure(const TrialSpec& given) {
 }
 
 std::optional<std::string> refuses(const TrialSpec& spec) {
+  const LogPause pause;
   if (Trial(spec).states().empty()) return spec.subject->id() + " has no running statistics";
   return {};
 }

@@ -20,6 +20,7 @@ double norm(std::span<const double> values) {
 }
 
 Reference run_twin(const TrialSpec& spec) {
+  const LogPause pause;
   Trial trial(spec);
   Reference reference;
   trial.set_tap([&](const std::string& name, const Tensor& tensor) { reference.exponents[name].add(tensor.values()); });
