@@ -19,7 +19,7 @@ using Tensors = std::vector<Tensor>;
 struct Param {
   std::string name;        // "conv1.weight", unique in a model
   Tensor value;            // what the layer computes with
-  Tensor grad;             // empty until the first backward; overwritten by each backward unless Pass::accumulate
+  Tensor grad;             // empty until the first backward; each backward overwrites it, unless Pass::accumulate
   Tensor master;           // f32, when the policy keeps one
 };
 
@@ -42,6 +42,7 @@ class Pass {
   bool training;
   RandomKey key;
   Tap tap;
+  bool accumulate = false;  // gradients are added to those of the backward before: micro-batches, tied weights
 
   // The input as the policy wants it for `operation` ("conv2d", "linear", "batch_norm", ...): cast, or the same tensor.
   Tensor input(std::string_view operation, const Tensor& x);
@@ -49,29 +50,52 @@ class Pass {
   Tensor weight(std::string_view operation, const Param& param);
   // The dtype of an operation's output given its (already cast) input.
   DType output_dtype(std::string_view operation, DType input) const;
+  // A parameter's gradient: `compute` writes it into a plain tensor of dtype `computed`, the pass delivers it as Param::grad in
+  // the wider of policy.grad and the parameter's dtype, and shows it to the tap.
+  void gradient(Param& param, DType computed, const std::function<void(Tensor&)>& compute);
   // Of matmul and convolution on operands of this dtype.
   Math math(DType operands) const;
   // A new tensor whose layout the kernel may choose; purpose `temporary`.
   Tensor fresh(const Shape& shape, DType dtype) const;
   // A fresh cast of x, or x itself when it has the dtype already.
   Tensor cast(const Tensor& x, DType dtype) const;
+  // x itself when it is plain, else reordered to plain: a visible operation.
+  Tensor plain(const Tensor& x) const;
   void look(const std::string& name, const Tensor& tensor) const {
     if (tap) tap(name, tensor);
   }
 
  private:
+  DType wanted(std::string_view operation, DType input) const;
   std::map<std::pair<uint64_t, DType>, Tensor> casts_;  // by identity of the parameter's memory
 };
 
-// What forward keeps for backward, last in first out; what it keeps is retagged to purpose `saved`.
+// The wider of two floating dtypes, as native type promotion has it: f16 with bf16 gives f32.
+DType wider(DType a, DType b);
+
+// All that is left of a tensor whose values backward does not need.
+struct Form {
+  Shape shape;
+  DType dtype;
+};
+
+// What forward keeps for backward, last in first out. What was a passing tensor is retagged to purpose `saved`; weights, casts
+// of weights and the model's input stay what they are.
 class Saved {
  public:
   void keep(Tensor tensor);
-  Tensor take();                  // throws Error when nothing is left: forward and backward disagree
+  void keep_form(const Tensor& tensor);  // holds no memory
+  Tensor take();                         // throws Error when nothing is left: forward and backward disagree
+  Form take_form();
   bool empty() const { return kept_.empty(); }
 
  private:
-  std::vector<Tensor> kept_;
+  struct Entry {
+    Tensor tensor;
+    Form form;
+  };
+  Entry pop();
+  std::vector<Entry> kept_;
 };
 
 class Layer {
@@ -104,6 +128,11 @@ struct Init {
   const Policy& policy;
   RandomKey key;
   const Format* round_first = nullptr;  // oracle on rounded inputs: values are rounded to this format before anything else
+
+  // A parameter or a state with these values, logical order; drawn ones come from key.child(name).
+  Param param(std::string name, const Shape& shape, DType dtype, std::span<const double> values) const;
+  Param uniform(std::string name, const Shape& shape, DType dtype, double bound) const;  // U(-bound, bound)
+  State state(std::string name, const Shape& shape, double value) const;                 // policy.state
 };
 LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias = true);
 LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window = {}, int groups = 1,

@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "kernels/ops/ops.h"
 
@@ -21,11 +20,19 @@ enum class CastRule : uint8_t {
   refused,   // not allowed under this table (binary cross-entropy)
 };
 
+// The operations of the field's frameworks by name, also those that this suite has not got: a table of facts.
 struct CastRules {
-  std::string_view name;                                             // "torch-cuda"
-  std::span<const std::pair<std::string_view, CastRule>> listed;     // operations of the field's frameworks by name
-  CastRule of(std::string_view operation) const;                     // as_is when not listed
+  struct Group {
+    CastRule rule;
+    std::string_view operations;  // separated by single spaces
+  };
+  std::string_view name;  // "torch-cuda"
+  std::span<const Group> groups;
+  CastRule of(std::string_view operation) const;  // as_is when not listed
 };
+
+std::span<const CastRules> cast_rules();
+const CastRules& cast_rules_named(std::string_view name);  // throws Error naming the known ones
 
 // Loss scaling, amp_semantics.md section 2. none: the loss is used as it is.
 struct ScalerSpec {

@@ -13,7 +13,8 @@ class Scaler {
   explicit Scaler(const ScalerSpec& spec);
   float scale() const { return scale_; }           // 1 when the policy has no scaler
   int growth_tracker() const { return tracker_; }
-  // Unscales every gradient in place (inv = float(1 / double(scale))); true = at least one was not finite.
+  // Unscales every gradient in place (inv = float(1 / double(scale))). true = at least one scaled gradient was not finite and the
+  // step must be skipped; a fixed scale never says so, as apex's static scaler never checks.
   bool unscale(Device& device, const std::vector<Param*>& params);
   void update(bool found_inf);                     // growth only if the product is finite in fp32; no lower bound
 

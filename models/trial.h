@@ -42,7 +42,7 @@ struct TrialSpec {
 };
 
 struct StepResult {
-  double loss = 0;       // unscaled, whatever the policy's scaler did; of the batch before the update
+  double loss = 0;       // without scale and loss_factor; of the batch before the update
   double accuracy = 0;   // of the batch; 0 without labels
   bool skipped = false;  // the scaler saw a non-finite gradient
   double scale = 1;      // the loss scale used in this step
@@ -63,23 +63,26 @@ class Trial {
   void set_tap(Tap tap);  // seen by every later forward and backward
 
   // The parts, in order; phases "forward", "backward", "optimizer" are named in the kernel log.
-  void load_batch(int64_t step);  // training batch number `step`; purpose `input`
+  // Training batch number `step`; purpose `input`. With labels x has the parameters' dtype, as a data loader hands it over (autocast
+  // casts it). A layer alone gets x in the policy's low dtype: it stands inside a network, where a layer before it stored that.
+  void load_batch(int64_t step);
   std::vector<double> input() const;  // the loaded batch as the model is given it, logical order
   Tensor forward();               // training mode; returns the output (logits), keeps the loss
-  double loss() const;            // of the last forward, unscaled; copies from the device
-  void backward();                // gradients of scale * loss
+  double loss() const;            // of the last forward, without scale and loss_factor; copies from the device
+  void backward();                // gradients of scale * loss_factor * loss
   bool update();                  // unscale, check, optimizer step, scaler update; false = skipped
   StepResult train_step(int64_t step);  // all of the above
   Tensor infer();                 // evaluation mode on the loaded batch; phase "evaluation"
 
-  // Loss and accuracy over `batches` held-out batches, in evaluation mode. `policy` null = the trial's own; another one casts
+  // Loss and accuracy over `batches` held-out batches, in evaluation mode; the tap does not see it. `policy` null = the trial's own; another one casts
   // parameters and running statistics to that policy first (evaluation in fp32, in full half), leaving the trial unchanged.
   Evaluation evaluate(int64_t batches, const Policy* policy = nullptr);
 
   std::vector<Param*> params();
   std::vector<State*> states();
   Scaler& scaler();
-  // After backward: dloss/dx of the loaded batch, and each Param::grad, divided by the loss scale in fp64.
+  // After backward: dx of the loaded batch, and each Param::grad, divided by the loss scale in fp64 (once: after update they are
+  // unscaled already). Gradients of loss_factor * loss.
   std::vector<double> input_gradient() const;
   std::vector<double> gradient(const Param& param) const;
   double step_flops() const;  // forward and backward, multiply-adds count two

@@ -1,0 +1,148 @@
+// A pass (where casts are made), what is kept for backward, and how parameters are drawn.
+#include "models/layer.h"
+
+#include "kernels/number/error.h"
+
+namespace halfmark {
+
+Pass::Pass(Device& d, const Policy& p, bool train, RandomKey k, Tap t)
+    : device(d), policy(p), training(train), key(k), tap(std::move(t)) {}
+
+DType wider(DType a, DType b) {
+  if (a == b) return a;
+  if (size_of(a) != size_of(b)) return size_of(a) > size_of(b) ? a : b;
+  return DType::f32;
+}
+
+// f64 is left alone by every rule, as autocast does.
+DType Pass::wanted(std::string_view operation, DType input) const {
+  if (!policy.rules || input == DType::f64) return input;
+  switch (policy.rules->of(operation)) {
+    case CastRule::lower: return policy.low;
+    case CastRule::fp32: return DType::f32;
+    case CastRule::refused:
+      throw Unsupported(std::string(operation) + " is refused under the cast rules " + std::string(policy.rules->name));
+    case CastRule::fp32_out:  // inputs as they are
+    case CastRule::widest:    // of one operand
+    case CastRule::as_is: return input;
+  }
+  return input;
+}
+
+Tensor Pass::input(std::string_view operation, const Tensor& x) { return cast(x, wanted(operation, x.dtype())); }
+
+Tensor Pass::weight(std::string_view operation, const Param& param) {
+  const DType dtype = wanted(operation, param.value.dtype());
+  if (dtype == param.value.dtype()) return param.value;
+  Tensor& kept = casts_[{param.value.id(), dtype}];
+  if (kept.empty()) {
+    PurposeScope purpose(Purpose::casts);
+    kept = cast(param.value, dtype);
+  }
+  return kept;
+}
+
+DType Pass::output_dtype(std::string_view operation, DType input) const {
+  const bool widens = policy.rules && input != DType::f64 && policy.rules->of(operation) == CastRule::fp32_out;
+  return widens ? DType::f32 : input;
+}
+
+void Pass::gradient(Param& param, DType computed, const std::function<void(Tensor&)>& compute) {
+  const DType delivered = wider(policy.grad, param.value.dtype());
+  const bool first = param.grad.empty();
+  if (first) {
+    PurposeScope purpose(Purpose::gradients);
+    param.grad = Tensor(device, param.value.shape(), delivered);
+  }
+  if (computed == delivered && (first || !accumulate)) {
+    compute(param.grad);
+  } else {
+    Tensor computed_gradient(device, param.value.shape(), computed);
+    compute(computed_gradient);
+    if (first || !accumulate)
+      run(Cast{.x = computed_gradient, .out = param.grad});
+    else
+      run(Add{.a = param.grad, .b = computed_gradient, .out = param.grad});
+  }
+  if (tap) look("gradient/" + param.name, param.grad);
+}
+
+Math Pass::math(DType operands) const {
+  if (operands == policy.low) return policy.math;
+  if (operands == DType::f64) return Math{.multiply = kFp64, .accumulate = kFp64, .partial = kFp64};
+  return Math{};
+}
+
+Tensor Pass::fresh(const Shape& shape, DType dtype) const { return Tensor(device, shape, dtype, Layout::any); }
+
+Tensor Pass::cast(const Tensor& x, DType dtype) const {
+  if (x.dtype() == dtype) return x;
+  Tensor out = fresh(x.shape(), dtype);
+  run(Cast{.x = x, .out = out});
+  return out;
+}
+
+Tensor Pass::plain(const Tensor& x) const {
+  if (x.layout() == Layout::plain) return x;
+  Tensor out(device, x.shape(), x.dtype());
+  run(Reorder{.x = x, .out = out});
+  return out;
+}
+
+void Saved::keep(Tensor tensor) {
+  if (tensor.purpose() == Purpose::temporary) tensor.set_purpose(Purpose::saved);
+  kept_.push_back({std::move(tensor), {}});
+}
+
+void Saved::keep_form(const Tensor& tensor) { kept_.push_back({{}, {tensor.shape(), tensor.dtype()}}); }
+
+Saved::Entry Saved::pop() {
+  HM_CHECK(!kept_.empty(), "backward asks for more than forward kept");
+  Entry entry = std::move(kept_.back());
+  kept_.pop_back();
+  return entry;
+}
+
+Tensor Saved::take() {
+  Entry entry = pop();
+  HM_CHECK(!entry.tensor.empty(), "backward asks for a tensor where forward kept a form");
+  return std::move(entry.tensor);
+}
+
+Form Saved::take_form() {
+  const Entry entry = pop();
+  HM_CHECK(entry.tensor.empty(), "backward asks for a form where forward kept a tensor");
+  return entry.form;
+}
+
+Param Init::param(std::string name, const Shape& shape, DType dtype, std::span<const double> values) const {
+  std::vector<double> start(values.begin(), values.end());
+  if (round_first)
+    for (double& value : start) value = round_to(*round_first, value);
+  Param param{std::move(name), {}, {}, {}};
+  {
+    PurposeScope purpose(Purpose::weights);
+    param.value = Tensor::from(device, shape, dtype, start);
+  }
+  if (policy.master) {
+    PurposeScope purpose(Purpose::master);
+    param.master = Tensor::from(device, shape, DType::f32, start);
+  }
+  return param;
+}
+
+Param Init::uniform(std::string name, const Shape& shape, DType dtype, double bound) const {
+  const RandomKey numbers = key.child(name);
+  std::vector<double> values(static_cast<size_t>(shape.elements()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = (2 * numbers.uniform(i) - 1) * bound;
+  return param(std::move(name), shape, dtype, values);
+}
+
+State Init::state(std::string name, const Shape& shape, double value) const {
+  PurposeScope purpose(Purpose::state);
+  State state{std::move(name), Tensor(device, shape, policy.state)};
+  state.value.fill(value);
+  return state;
+}
+
+}  // namespace halfmark

@@ -1,0 +1,71 @@
+// Convolution with stride, padding, dilation and groups.
+#include <cmath>
+
+#include "models/layers/leaf.h"
+
+namespace halfmark {
+namespace {
+
+class Convolution : public Leaf {
+ public:
+  // torch.nn.Conv2d.reset_parameters: as Linear, with fan_in = in / groups * kernel^2.
+  Convolution(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window, int groups, bool with_bias)
+      : Leaf(std::move(name)), window_(window), groups_(groups) {
+    const double bound = 1 / std::sqrt(static_cast<double>(in / groups * kernel * kernel));
+    weight_ = init.uniform(this->name() + ".weight", {out, in / groups, kernel, kernel}, init.policy.param, bound);
+    if (with_bias) bias_ = init.uniform(this->name() + ".bias", {out}, init.policy.param, bound);
+  }
+
+  std::vector<Param*> params() override {
+    if (bias_.value.empty()) return {&weight_};
+    return {&weight_, &bias_};
+  }
+  // Every output element is a sum of in / groups * kernel^2 products; those with padding count, as usual.
+  double forward_flops(const Shape& input) const override {
+    const Shape out = output_shape(input), w = weight_.value.shape();
+    return 2.0 * static_cast<double>(out.elements()) * static_cast<double>(w[1] * w[2] * w[3]);
+  }
+  Shape output_shape(const Shape& x) const override {
+    const Shape& w = weight_.value.shape();
+    return {x[0], w[0], window_extent(x[2], w[2], window_.stride_h, window_.pad_h, window_.dilation_h),
+            window_extent(x[3], w[3], window_.stride_w, window_.pad_w, window_.dilation_w)};
+  }
+
+ private:
+  Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override {
+    const Tensor a = pass.input("conv2d", x), w = pass.weight("conv2d", weight_);
+    Tensor y = pass.fresh(output_shape(x.shape()), pass.output_dtype("conv2d", a.dtype()));
+    run(Conv2d{.x = a, .w = w, .out = y, .window = window_, .groups = groups_, .math = pass.math(a.dtype())});
+    if (!bias_.value.empty()) run(AddBias{.x = y, .bias = pass.weight("conv2d", bias_), .out = y});
+    if (saved) saved->keep_form(x), saved->keep(w), saved->keep(a);
+    return y;
+  }
+
+  Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
+    const Tensor a = saved.take(), w = saved.take();
+    const Form x = saved.take_form();
+    const Tensor dy = pass.cast(dy_given, a.dtype());
+    const Math math = pass.math(a.dtype());
+    pass.gradient(weight_, w.dtype(), [&](Tensor& dw) {
+      run(Conv2dBackwardWeights{.x = a, .dy = dy, .dw = dw, .window = window_, .groups = groups_, .math = math});
+    });
+    if (!bias_.value.empty())
+      pass.gradient(bias_, w.dtype(), [&](Tensor& db) { run(BiasGradient{.dy = dy, .dbias = db}); });
+    Tensor dx = pass.fresh(x.shape, a.dtype());
+    run(Conv2dBackwardData{.dy = dy, .w = w, .dx = dx, .window = window_, .groups = groups_, .math = math});
+    return pass.cast(dx, x.dtype);
+  }
+
+  Window window_;
+  int groups_;
+  Param weight_;  // [out, in / groups, kernel, kernel]
+  Param bias_;    // [out]
+};
+
+}  // namespace
+
+LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window, int groups, bool bias) {
+  return std::make_unique<Convolution>(init, std::move(name), in, out, kernel, window, groups, bias);
+}
+
+}  // namespace halfmark

@@ -1,0 +1,28 @@
+// What the files of this folder share: a leaf computes something itself, and shows what passes to the tap.
+#pragma once
+
+#include "models/layer.h"
+
+namespace halfmark {
+
+class Leaf : public Layer {
+ public:
+  using Layer::Layer;
+
+  Tensor forward(Pass& pass, const Tensor& x, Saved* saved) final {
+    Tensor y = compute(pass, x, saved);
+    if (pass.tap) pass.look("activation/" + name(), y);
+    return y;
+  }
+  Tensor backward(Pass& pass, const Tensor& dy, Saved& saved) final {
+    if (pass.tap) pass.look("gradient/" + name(), dy);
+    return differentiate(pass, dy, saved);
+  }
+
+ private:
+  virtual Tensor compute(Pass& pass, const Tensor& x, Saved* saved) = 0;
+  // dx has the dtype of forward's x: where forward cast its input, the cast's backward comes last.
+  virtual Tensor differentiate(Pass& pass, const Tensor& dy, Saved& saved) = 0;
+};
+
+}  // namespace halfmark

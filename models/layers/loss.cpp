@@ -1,0 +1,32 @@
+#include "models/layers/loss.h"
+
+#include "kernels/number/error.h"
+
+namespace halfmark {
+
+Tensor CrossEntropy::forward(Pass& pass, const Tensor& logits, const Tensor& labels) {
+  const Tensor x = pass.plain(pass.input("cross_entropy_loss", logits));
+  given_ = logits.dtype(), computed_ = x.dtype(), labels_ = labels;
+  loss_ = pass.output_dtype("log_softmax", computed_);
+  probabilities_ = Tensor(pass.device, x.shape(), loss_);
+  Tensor loss(pass.device, Shape{1}, loss_);
+  run(SoftmaxCrossEntropy{.logits = x, .labels = labels, .loss = loss, .probabilities = probabilities_});
+  probabilities_.set_purpose(Purpose::saved);
+  pass.look("activation/probabilities", probabilities_);
+  pass.look("activation/loss", loss);
+  return loss;
+}
+
+Tensor CrossEntropy::backward(Pass& pass, double dloss) {
+  HM_CHECK(!probabilities_.empty(), "cross-entropy: backward without forward");
+  const Tensor probabilities = std::move(probabilities_);
+  probabilities_ = {};
+  Tensor dlogits(pass.device, probabilities.shape(), computed_);
+  run(SoftmaxCrossEntropyBackward{.probabilities = probabilities,
+                                  .labels = labels_,
+                                  .dlogits = dlogits,
+                                  .dloss = round_to(format_of(loss_), dloss)});
+  return pass.cast(dlogits, given_);
+}
+
+}  // namespace halfmark

@@ -1,0 +1,295 @@
+// How a training step is put together from data, model, loss, scaler and optimizer.
+#include "models/trial.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/devices.h"
+#include "kernels/number/error.h"
+#include "models/layers/loss.h"
+
+namespace halfmark {
+namespace {
+
+// A policy with the settings that override it.
+Policy adjusted(const Policy& policy, const Settings& settings) {
+  Policy own = policy;
+  if (settings.batchnorm_state) own.state = *settings.batchnorm_state;
+  if (settings.scaler) own.scaler = *settings.scaler;
+  return own;
+}
+
+// How many rows have their largest logit at the label; a row with a NaN has none.
+double accuracy_of(const std::vector<double>& logits, const std::vector<double>& labels) {
+  const size_t classes = logits.size() / labels.size();
+  double right = 0;
+  for (size_t n = 0; n < labels.size(); ++n) {
+    const auto row = logits.begin() + static_cast<std::ptrdiff_t>(n * classes);
+    const auto end = row + static_cast<std::ptrdiff_t>(classes);
+    if (std::any_of(row, end, [](double value) { return value != value; })) continue;
+    right += std::max_element(row, end) - row == static_cast<std::ptrdiff_t>(labels[n]);
+  }
+  return right / static_cast<double>(labels.size());
+}
+
+}  // namespace
+
+TrialSpec TrialSpec::under(const Policy& other) const {
+  TrialSpec spec = *this;
+  spec.policy = &other;
+  return spec;
+}
+
+TrialSpec TrialSpec::oracle(Inputs inputs) const {
+  TrialSpec spec = under(policy_named("fp64"));
+  spec.device = oracle_device(*device);
+  spec.round_first = inputs == Inputs::rounded ? &format_of(policy->low) : nullptr;
+  // The same scale, exact in fp64: what is rounded after scaling (the gradient of a subject without labels) is rounded alike.
+  ScalerSpec scale = settings.scaler.value_or(policy->scaler);
+  if (scale.kind == ScalerSpec::Kind::dynamic) scale.kind = ScalerSpec::Kind::fixed;
+  spec.settings.scaler = scale;
+  spec.settings.batchnorm_state.reset();
+  return spec;
+}
+
+struct Trial::Parts {
+  TrialSpec spec;
+  Policy policy;  // the spec's, with the settings that override it
+  Device& device;
+  RandomKey key;
+  LayerPtr model;
+  std::vector<Param*> params;
+  std::vector<State*> states;
+  CrossEntropy head;
+  Sgd optimizer;
+  Scaler scaler;
+  Tap tap;
+
+  // Of the loaded batch.
+  Batch batch;
+  Tensor x, labels;
+  int64_t step = -1;
+  // Of the last forward and backward.
+  Saved saved;
+  Tensor output, loss, dx;
+  bool pending = false;      // forward has run and backward has not
+  double scale = 1;          // the loss scale of the last backward
+  bool unscaled = false;     // the gradients have been divided by it since
+  // The gradient of a subject without labels, scaled; made anew when the scale changes.
+  std::vector<double> slope;
+  Tensor dy;
+  double dy_scale = 0;
+
+  explicit Parts(TrialSpec given)
+      : spec(std::move(given)),
+        policy(adjusted(*spec.policy, spec.settings)),
+        device(*spec.device),
+        key(spec.seed),
+        model(spec.subject->make({device, policy, key.child("parameters"), spec.round_first}, spec.settings)),
+        params(model->params()),
+        states(model->states()),
+        optimizer(spec.settings.rate / spec.settings.loss_factor, spec.settings.momentum, spec.settings.weight_decay),
+        scaler(policy.scaler) {}
+
+  bool labelled() const { return spec.subject->classes > 0; }
+
+  Batch draw(std::string_view stream, int64_t number) const {
+    const Subject& subject = *spec.subject;
+    Batch drawn = draw_batch(subject.data, subject.input, subject.classes, key.child("data").child(stream), number);
+    const double louder = 1 + spec.settings.input_noise * key.child("noise").child(stream).normal(static_cast<uint64_t>(number));
+    for (double& value : drawn.x) {
+      value = (value * spec.settings.input_scale + spec.settings.input_offset) * louder;
+      if (spec.round_first) value = round_to(*spec.round_first, value);
+    }
+    return drawn;
+  }
+
+  Tensor input(const Batch& drawn) const {
+    PurposeScope purpose(Purpose::input);
+    return Tensor::from(device, spec.subject->input, labelled() ? policy.param : policy.low, drawn.x);
+  }
+  Tensor targets(const Batch& drawn) const {
+    PurposeScope purpose(Purpose::input);
+    return Tensor::from(device, Shape{static_cast<int64_t>(drawn.labels.size())}, DType::i32, drawn.labels);
+  }
+
+  const std::vector<double>& slopes(const Shape& shape) {
+    if (!slope.empty()) return slope;
+    const RandomKey numbers = key.child("slope");
+    slope.resize(static_cast<size_t>(shape.elements()));
+    for (size_t i = 0; i < slope.size(); ++i) slope[i] = numbers.normal(i) / static_cast<double>(slope.size());
+    return slope;
+  }
+
+  double loss_of(const Tensor& out, const Tensor& head_loss) {
+    if (labelled()) return head_loss.values()[0];
+    const std::vector<double> values = out.values();
+    const std::vector<double>& weights = slopes(out.shape());
+    return std::inner_product(values.begin(), values.end(), weights.begin(), 0.0);
+  }
+
+  // The gradient of scale * loss_factor * loss with respect to the output.
+  Tensor output_gradient(Pass& pass, double factor) {
+    if (labelled()) return head.backward(pass, factor);
+    if (dy_scale == factor && !dy.empty()) return dy;
+    PurposeScope purpose(Purpose::input);
+    std::vector<double> values = slopes(output.shape());
+    for (double& value : values) {
+      value *= factor;
+      if (spec.round_first) value = round_to(*spec.round_first, value);
+    }
+    dy = Tensor::from(device, output.shape(), output.dtype(), values);
+    dy_scale = factor;
+    return dy;
+  }
+
+  Evaluation evaluate(int64_t batches) {
+    HM_CHECK(batches > 0, "evaluation needs at least one batch");
+    PhaseScope phase("evaluation");
+    Evaluation sum;
+    for (int64_t i = 0; i < batches; ++i) {
+      const Batch drawn = draw("evaluation", i);
+      Pass pass(device, policy, false);
+      const Tensor out = model->forward(pass, input(drawn), nullptr);
+      Tensor head_loss;
+      if (labelled()) {
+        head_loss = CrossEntropy().forward(pass, out, targets(drawn));
+        sum.accuracy += accuracy_of(out.values(), drawn.labels);
+      }
+      sum.loss += loss_of(out, head_loss);
+    }
+    const auto count = static_cast<double>(batches);
+    return {sum.loss / count, sum.accuracy / count};
+  }
+
+  // The same model under another policy: every value rounded once to the other's dtypes.
+  std::unique_ptr<Parts> twin(const Policy& other) const {
+    TrialSpec own = spec.under(other);
+    own.settings.batchnorm_state.reset();
+    own.settings.scaler.reset();
+    auto made = std::make_unique<Parts>(std::move(own));
+    for (size_t i = 0; i < params.size(); ++i) {
+      const Param& from = *params[i];
+      made->params[i]->value.set_values((from.master.empty() ? from.value : from.master).values());
+    }
+    for (size_t i = 0; i < states.size(); ++i) made->states[i]->value.set_values(states[i]->value.values());
+    return made;
+  }
+
+  // Gradients as the mathematics has them: of loss_factor * loss.
+  static std::vector<double> divided(const Tensor& gradient, double by) {
+    std::vector<double> values = gradient.values();
+    for (double& value : values) value /= by;
+    return values;
+  }
+};
+
+namespace {
+TrialSpec checked(TrialSpec spec) {
+  HM_CHECK(spec.subject && spec.device && spec.policy, "a trial needs a subject, a device and a policy");
+  return spec;
+}
+}  // namespace
+
+Trial::Trial(TrialSpec spec) : parts_(std::make_unique<Parts>(checked(std::move(spec)))) {}
+Trial::~Trial() = default;
+Trial::Trial(Trial&&) noexcept = default;
+
+const TrialSpec& Trial::spec() const { return parts_->spec; }
+Device& Trial::device() const { return parts_->device; }
+void Trial::set_tap(Tap tap) { parts_->tap = std::move(tap); }
+std::vector<Param*> Trial::params() { return parts_->params; }
+std::vector<State*> Trial::states() { return parts_->states; }
+Scaler& Trial::scaler() { return parts_->scaler; }
+
+void Trial::load_batch(int64_t step) {
+  Parts& p = *parts_;
+  p.x = {}, p.labels = {};  // before the next ones are made: one batch at a time is counted
+  p.batch = p.draw("training", step);
+  p.x = p.input(p.batch);
+  if (p.labelled()) p.labels = p.targets(p.batch);
+  p.step = step;
+}
+
+std::vector<double> Trial::input() const {
+  HM_CHECK(!parts_->x.empty(), "there is no input before load_batch");
+  return parts_->x.values();
+}
+
+Tensor Trial::forward() {
+  Parts& p = *parts_;
+  HM_CHECK(!p.x.empty(), "forward needs a loaded batch");
+  PhaseScope phase("forward");
+  p.output = {}, p.loss = {}, p.dx = {}, p.saved = {};  // what a forward before this one left
+  Pass pass(p.device, p.policy, true, p.key.child("forward").child(static_cast<uint64_t>(p.step)), p.tap);
+  p.output = p.model->forward(pass, p.x, &p.saved);
+  if (p.labelled()) p.loss = p.head.forward(pass, p.output, p.labels);
+  p.pending = true;
+  return p.output;
+}
+
+double Trial::loss() const {
+  HM_CHECK(!parts_->output.empty(), "there is no loss before forward");
+  return parts_->loss_of(parts_->output, parts_->loss);
+}
+
+void Trial::backward() {
+  Parts& p = *parts_;
+  HM_CHECK(p.pending, "backward needs a forward of its own");
+  PhaseScope phase("backward");
+  Pass pass(p.device, p.policy, true, p.key.child("backward").child(static_cast<uint64_t>(p.step)), p.tap);
+  p.pending = false;
+  p.scale = static_cast<double>(p.scaler.scale()), p.unscaled = false;
+  p.dx = p.model->backward(pass, p.output_gradient(pass, p.scale * p.spec.settings.loss_factor), p.saved);
+  HM_CHECK(p.saved.empty(), "backward left over something that forward kept");
+  pass.look("gradient/input", p.dx);
+}
+
+bool Trial::update() {
+  Parts& p = *parts_;
+  PhaseScope phase("optimizer");
+  const bool skip = p.scaler.unscale(p.device, p.params);
+  p.unscaled = true;
+  if (!skip) p.optimizer.step(p.params);
+  p.scaler.update(skip);
+  return !skip;
+}
+
+StepResult Trial::train_step(int64_t step) {
+  load_batch(step);
+  const Tensor output = forward();
+  StepResult result{.loss = loss(), .scale = static_cast<double>(scaler().scale())};
+  if (parts_->labelled()) result.accuracy = accuracy_of(output.values(), parts_->batch.labels);
+  backward();
+  result.skipped = !update();
+  return result;
+}
+
+Tensor Trial::infer() {
+  Parts& p = *parts_;
+  HM_CHECK(!p.x.empty(), "inference needs a loaded batch");
+  PhaseScope phase("evaluation");
+  Pass pass(p.device, p.policy, false, p.key, p.tap);
+  return p.model->forward(pass, p.x, nullptr);
+}
+
+Evaluation Trial::evaluate(int64_t batches, const Policy* policy) {
+  return policy ? parts_->twin(*policy)->evaluate(batches) : parts_->evaluate(batches);
+}
+
+std::vector<double> Trial::input_gradient() const {
+  HM_CHECK(!parts_->dx.empty(), "there is no input gradient before backward");
+  return Parts::divided(parts_->dx, parts_->scale);
+}
+
+std::vector<double> Trial::gradient(const Param& param) const {
+  HM_CHECK(!param.grad.empty(), param.name + " has no gradient before backward");
+  return Parts::divided(param.grad, parts_->unscaled ? 1 : parts_->scale);
+}
+
+double Trial::step_flops() const {
+  // Backward does forward's work twice: once for the gradient of the input, once for that of the weights.
+  return 3 * parts_->model->forward_flops(parts_->spec.subject->input);
+}
+
+}  // namespace halfmark

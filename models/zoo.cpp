@@ -1,0 +1,160 @@
+// The table of subjects. A model is added by adding a row.
+#include "models/zoo.h"
+
+#include <algorithm>
+
+#include "kernels/number/error.h"
+#include "models/trial.h"
+
+namespace halfmark {
+namespace {
+
+constexpr int64_t kClasses = 10;
+std::string num(int64_t value) { return std::to_string(value); }
+
+template <class... Layers>
+LayerPtr chain(std::string name, Layers... layers) {
+  std::vector<LayerPtr> list;
+  (list.push_back(std::move(layers)), ...);
+  return sequential(std::move(name), std::move(list));
+}
+
+Subject linear_alone(int64_t batch, int64_t in, int64_t out) {
+  return {"linear", "b" + num(batch) + "_i" + num(in) + "_o" + num(out), {batch, in}, DataKind::normal, 0,
+          [=](const Init& init, const Settings&) { return linear(init, "linear", in, out); }};
+}
+
+struct ConvSizes {
+  int64_t batch, in, out, size;
+  int kernel;
+  int stride = 1, groups = 1, dilation = 1;
+};
+
+// "same" padding: with stride 1 the image keeps its size.
+Subject conv_alone(const ConvSizes& s) {
+  std::string sizes = "b" + num(s.batch) + "_c" + num(s.in) + "_o" + num(s.out) + "_s" + num(s.size) + "_k" + num(s.kernel);
+  if (s.stride != 1) sizes += "_t" + num(s.stride);
+  if (s.groups != 1) sizes += "_g" + num(s.groups);
+  if (s.dilation != 1) sizes += "_d" + num(s.dilation);
+  const int pad = s.dilation * (s.kernel - 1) / 2;
+  const Window window{s.stride, s.stride, pad, pad, s.dilation, s.dilation};
+  return {"conv2d", sizes, {s.batch, s.in, s.size, s.size}, DataKind::normal, 0, [=](const Init& init, const Settings&) {
+            return conv2d(init, "conv", s.in, s.out, s.kernel, window, s.groups);
+          }};
+}
+
+std::string image_sizes(const Shape& image) { return "b" + num(image[0]) + "_c" + num(image[1]) + "_s" + num(image[2]); }
+
+Subject batchnorm_alone(const Shape& image) {
+  return {"batchnorm2d", image_sizes(image), image, DataKind::normal, 0, [=](const Init& init, const Settings& settings) {
+            return batchnorm2d(init, "bn", image[1], settings.batchnorm_momentum);
+          }};
+}
+
+Subject layer_alone(std::string name, std::string suffix, const Shape& image, std::function<LayerPtr()> make) {
+  return {std::move(name), image_sizes(image) + suffix, image, DataKind::normal, 0,
+          [make = std::move(make)](const Init&, const Settings&) { return make(); }};
+}
+
+Subject mlp(int64_t batch, int64_t in, int64_t hidden) {
+  return {"mlp", "b" + num(batch) + "_i" + num(in) + "_h" + num(hidden) + "_o" + num(kClasses), {batch, in},
+          DataKind::points, kClasses, [=](const Init& init, const Settings&) {
+            return chain("mlp", linear(init, "fc1", in, hidden), relu("relu1"), linear(init, "fc2", hidden, hidden),
+                         relu("relu2"), linear(init, "fc3", hidden, kClasses));
+          }};
+}
+
+// Softmax regression: the model that the drawn images are meant to defeat.
+Subject logistic(int64_t batch, int64_t channels, int64_t size) {
+  const Shape image{batch, channels, size, size};
+  return {"logistic", image_sizes(image), image, DataKind::images, kClasses, [=](const Init& init, const Settings&) {
+            return chain("logistic", flatten("flatten"), linear(init, "fc", channels * size * size, kClasses));
+          }};
+}
+
+// conv-bn-relu, pool, a residual block of two convolutions, a strided conv-bn-relu, the mean of the image, a linear head.
+Subject convnet(int64_t batch, int64_t channels, int64_t size, int64_t width) {
+  const Shape image{batch, channels, size, size};
+  return {"convnet", image_sizes(image) + "_w" + num(width), image, DataKind::images, kClasses,
+          [=](const Init& init, const Settings& settings) {
+            const Window same{.pad_h = 1, .pad_w = 1}, half{.stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1};
+            // A convolution before batch norm has no bias: the shift does its work.
+            const auto conv = [&](const char* name, int64_t in, int64_t out, const Window& window) {
+              return conv2d(init, name, in, out, 3, window, 1, false);
+            };
+            const auto bn = [&](const char* name, int64_t c) { return batchnorm2d(init, name, c, settings.batchnorm_momentum); };
+            return chain("convnet", conv("conv1", channels, width, same), bn("bn1", width), relu("relu1"),
+                         max_pool2d("pool1", 2, 2),
+                         residual("block", chain("body", conv("conv2", width, width, same), bn("bn2", width), relu("relu2"),
+                                                 conv("conv3", width, width, same), bn("bn3", width))),
+                         relu("relu3"), conv("conv4", width, 2 * width, half), bn("bn4", 2 * width), relu("relu4"),
+                         global_avg_pool2d("mean"), flatten("flatten"), linear(init, "fc", 2 * width, kClasses));
+          }};
+}
+
+std::vector<Subject> table() {
+  return {
+      // Small enough for reference and simulated devices.
+      linear_alone(4, 16, 8),
+      linear_alone(8, 32, 16),
+      conv_alone({.batch = 2, .in = 4, .out = 6, .size = 6, .kernel = 3}),
+      conv_alone({.batch = 2, .in = 4, .out = 8, .size = 5, .kernel = 1}),
+      conv_alone({.batch = 2, .in = 4, .out = 4, .size = 7, .kernel = 3, .stride = 2}),
+      conv_alone({.batch = 2, .in = 4, .out = 8, .size = 6, .kernel = 3, .groups = 2}),
+      conv_alone({.batch = 1, .in = 3, .out = 4, .size = 8, .kernel = 3, .dilation = 2}),
+      batchnorm_alone({4, 3, 4, 4}),
+      layer_alone("relu", "", {2, 4, 5, 5}, [] { return relu("relu"); }),
+      layer_alone("maxpool", "_k2", {2, 4, 6, 6}, [] { return max_pool2d("pool", 2, 2); }),
+      layer_alone("maxpool", "_k3_t2", {2, 4, 7, 7}, [] { return max_pool2d("pool", 3, 2); }),  // windows overlap
+      layer_alone("avgpool", "_k2", {2, 4, 6, 6}, [] { return avg_pool2d("pool", 2, 2); }),
+      layer_alone("globalpool", "", {2, 4, 5, 5}, [] { return global_avg_pool2d("pool"); }),
+      mlp(8, 16, 24),
+      logistic(4, 1, 8),
+      convnet(4, 1, 8, 4),
+
+      // Models that learn in seconds.
+      mlp(32, 64, 128),
+      logistic(16, 3, 16),
+      convnet(16, 3, 16, 16),
+
+      // Throughput.
+      linear_alone(64, 1024, 1024),
+      linear_alone(512, 1024, 1024),
+      conv_alone({.batch = 16, .in = 64, .out = 64, .size = 28, .kernel = 3}),
+      conv_alone({.batch = 16, .in = 64, .out = 64, .size = 28, .kernel = 1}),
+      conv_alone({.batch = 16, .in = 64, .out = 128, .size = 28, .kernel = 3, .stride = 2}),
+      conv_alone({.batch = 16, .in = 64, .out = 64, .size = 28, .kernel = 3, .groups = 64}),
+      batchnorm_alone({16, 64, 28, 28}),
+      layer_alone("relu", "", {16, 64, 28, 28}, [] { return relu("relu"); }),
+      layer_alone("maxpool", "_k2", {16, 64, 28, 28}, [] { return max_pool2d("pool", 2, 2); }),
+      layer_alone("avgpool", "_k2", {16, 64, 28, 28}, [] { return avg_pool2d("pool", 2, 2); }),
+      layer_alone("globalpool", "", {16, 64, 28, 28}, [] { return global_avg_pool2d("pool"); }),
+      mlp(128, 256, 1024),
+      convnet(32, 3, 32, 32),
+  };
+}
+
+}  // namespace
+
+const std::vector<Subject>& subjects() {
+  static const std::vector<Subject> rows = table();
+  return rows;
+}
+
+const Subject& subject_named(const std::string& id) {
+  std::string near;
+  const std::string family = id.substr(0, id.find('/'));
+  for (const Subject& subject : subjects()) {
+    if (subject.id() == id) return subject;
+    if (subject.name == family) near += (near.empty() ? "" : ", ") + subject.id();
+  }
+  if (near.empty()) {
+    std::vector<std::string> names;
+    for (const Subject& subject : subjects())
+      if (std::find(names.begin(), names.end(), subject.name) == names.end()) names.push_back(subject.name);
+    for (const std::string& name : names) near += (near.empty() ? "" : ", ") + name;
+  }
+  throw Error("unknown subject '" + id + "'; known: " + near);
+}
+
+}  // namespace halfmark
