@@ -176,7 +176,7 @@ TEST(Report, SaysWhichFieldIsWrong) {
 }
 
 TEST(Report, SaysWhereTextIsNoJson) {
-  EXPECT_SAYS(complaint_about("{\n \"schema\": 1,\n \"records\": [}\n"), "not valid JSON at line 3, column 13");
+  EXPECT_SAYS(complaint_about("{\n \"schema\": 1,\n \"records\": [}\n"), "not valid JSON at line 3, column 14");
   EXPECT_SAYS(complaint_about("{\"schema\": 1, \"minor\": 1e999}"), "too large");
   EXPECT_SAYS(complaint_about("{\"schema\": 1, \"minor\": 99999999999}"), "minor: expected a small whole number");
   EXPECT_SAYS(complaint_about("[]"), "r.json: expected an object, found a list");
