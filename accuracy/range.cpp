@@ -20,9 +20,9 @@ const std::vector<MetricRow>& table() {
       {"range.headroom", "bit", Better::higher, Kind::bounded,
        "log2(max finite of the tensor's format / max |x|); from the fp64 twin where the tensor has non-finite elements"},
       {"range.underflow", "1", Better::lower, Kind::bounded,
-       "share of the fp64 twin's elements, times the loss scale, below half the least subnormal of the tensor's format but not zero"},
+       "share of the fp64 twin's elements, loss scale included, below half the least subnormal of the tensor's format but not zero"},
       {"range.subnormal", "1", Better::lower, Kind::bounded,
-       "share of the fp64 twin's elements, times the loss scale, below the least normal number but no underflow"},
+       "share of the fp64 twin's elements, loss scale included, below the least normal number but no underflow"},
       {"range.zero", "1", Better::neither, Kind::bounded, "share of elements that are zero as stored"},
       {"range.first_nonfinite", "1", Better::lower, Kind::bounded,
        "non-finite elements of the first tensor (forward, then backward) that has any, at its name; 0 when none has"},
@@ -36,19 +36,9 @@ const std::vector<MetricRow>& table() {
 struct Passed {
   std::string name;
   const Format* format;
-  double scale;          // loss scale that the tensor carries
-  Exponents exponents;   // as stored
-  Exponents twin;        // of fp64, times the scale
+  Exponents exponents{};  // as stored
+  Exponents twin{};       // of the fp64 twin, which carries the same loss scale
 };
-
-Exponents shifted(const Exponents& exponents, double scale) {
-  Exponents result = exponents;
-  result.counts.clear();
-  const int shift = std::ilogb(scale);  // loss scales are powers of two
-  for (const auto& [exponent, count] : exponents.counts) result.counts[exponent + shift] = count;
-  result.largest *= scale;
-  return result;
-}
 
 struct Summary {
   Exponents exponents;
@@ -90,13 +80,9 @@ Findings measure(const TrialSpec& spec) {
   std::set<std::string> params;
   {
     Trial trial(spec);
-    const double scale = trial.scaler().scale();
     trial.set_tap([&](const std::string& name, const Tensor& tensor) {
       auto seen = std::find_if(passed.begin(), passed.end(), [&](const Passed& p) { return p.name == name; });
-      if (seen == passed.end()) {
-        const bool gradient = name.starts_with("gradient/");
-        seen = passed.insert(passed.end(), {name, &format_of(tensor.dtype()), gradient ? scale : 1.0, {}, {}});
-      }
+      if (seen == passed.end()) seen = passed.insert(passed.end(), {name, &format_of(tensor.dtype())});
       seen->exponents.add(tensor.values());
     });
     trial.load_batch(0);
@@ -115,7 +101,7 @@ Findings measure(const TrialSpec& spec) {
   const Passed* first_nonfinite = nullptr;
   for (Passed& tensor : passed) {
     if (const auto twin = reference->exponents.find(tensor.name); twin != reference->exponents.end())
-      tensor.twin = shifted(twin->second, tensor.scale);
+      tensor.twin = twin->second;
     if (!first_nonfinite && tensor.exponents.nonfinite > 0) first_nonfinite = &tensor;
     write(out, tensor.name, tensor.exponents);
     out.number("range.headroom", tensor.name, headroom_of(tensor));
