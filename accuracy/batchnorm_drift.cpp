@@ -53,12 +53,21 @@ struct Path {
   std::vector<double> evaluation;
 };
 
-Path walk(const TrialSpec& spec, int steps, bool noisy) {
+// Multiplies the loaded batch by 1 + noise N(0, 1), one number for a step, the same in every trial of the seed.
+void make_noise(Trial& trial, double noise, int step) {
+  const double louder = 1 + noise * RandomKey(trial.spec().seed).child("noise").normal(static_cast<uint64_t>(step));
+  Tensor x = trial.input();
+  std::vector<double> values = x.values();
+  for (double& value : values) value *= louder;
+  x.set_values(values);
+}
+
+Path walk(const TrialSpec& spec, int steps, double noise) {
   Trial trial(spec);
   Path path;
   trial.load_batch(0);
   for (int step = 0; step < steps; ++step) {
-    if (noisy) trial.load_batch(step);
+    if (noise > 0) trial.load_batch(step), make_noise(trial, noise, step);
     trial.forward();
     if ((step + 1) % std::max(1, steps / kCurvePoints) == 0 || step + 1 == steps) {
       path.steps.push_back(step + 1);
@@ -96,21 +105,20 @@ Findings measure(const TrialSpec& given) {
   const Harness self = batchnorm_drift_harness();
   TrialSpec spec = given;
   const double momentum = std::stod(axis_value(self, spec, "momentum"));
-  const bool noisy = axis_value(self, spec, "noise") != "0";
+  const double noise = std::stod(axis_value(self, spec, "noise"));
   spec.settings.batchnorm_momentum = momentum;
   spec.settings.input_scale = kInputScale;
   spec.settings.input_offset = kInputOffset;
-  spec.settings.input_noise = std::stod(axis_value(self, spec, "noise"));
   TrialSpec twin = spec.oracle(Inputs::drawn);
   twin.settings.batchnorm_state.reset();
   if (const std::string storage = axis_value(self, spec, "storage"); storage != "policy")
     spec.settings.batchnorm_state = dtype_named(storage);
 
   const int steps = static_cast<int>(kTimeConstants / momentum);
-  const Path seen = walk(spec, steps, noisy);
+  const Path seen = walk(spec, steps, noise);
   const Path exact = [&] {
     const LogPause pause;
-    return walk(twin, steps, noisy);
+    return walk(twin, steps, noise);
   }();
 
   FindingsWriter out(table());

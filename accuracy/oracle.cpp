@@ -25,7 +25,7 @@ Reference run_twin(const TrialSpec& spec) {
   Reference reference;
   trial.set_tap([&](const std::string& name, const Tensor& tensor) { reference.exponents[name].add(tensor.values()); });
   trial.load_batch(0);
-  reference.input_norm = norm(trial.input());
+  reference.input_norm = norm(trial.input().values());
   reference.output = trial.forward().values();
   reference.loss = trial.loss();
   trial.backward();
@@ -41,8 +41,8 @@ Reference run_twin(const TrialSpec& spec) {
 }  // namespace
 
 std::string text_of(const Settings& s) {
-  std::string text = fmt::format("{} {} {} {} {} {} {} {}", s.rate, s.momentum, s.weight_decay, s.loss_factor, s.input_scale,
-                                 s.input_offset, s.input_noise, s.batchnorm_momentum);
+  std::string text = fmt::format("{} {} {} {} {} {} {}", s.rate, s.momentum, s.weight_decay, s.loss_factor, s.input_scale,
+                                 s.input_offset, s.batchnorm_momentum);
   if (s.batchnorm_state) text += fmt::format(" state {}", name_of(*s.batchnorm_state));
   if (s.scaler)
     text += fmt::format(" scaler {} {} {} {} {}", static_cast<int>(s.scaler->kind), s.scaler->initial, s.scaler->growth,

@@ -96,9 +96,8 @@ struct Trial::Parts {
   Batch draw(std::string_view stream, int64_t number) const {
     const Subject& subject = *spec.subject;
     Batch drawn = draw_batch(subject.data, subject.input, subject.classes, key.child("data").child(stream), number);
-    const double louder = 1 + spec.settings.input_noise * key.child("noise").child(stream).normal(static_cast<uint64_t>(number));
     for (double& value : drawn.x) {
-      value = (value * spec.settings.input_scale + spec.settings.input_offset) * louder;
+      value = value * spec.settings.input_scale + spec.settings.input_offset;
       if (spec.round_first) value = round_to(*spec.round_first, value);
     }
     return drawn;
@@ -211,10 +210,7 @@ void Trial::load_batch(int64_t step) {
   p.step = step;
 }
 
-std::vector<double> Trial::input() const {
-  HM_CHECK(!parts_->x.empty(), "there is no input before load_batch");
-  return parts_->x.values();
-}
+Tensor Trial::input() const { return parts_->x; }
 
 Tensor Trial::forward() {
   Parts& p = *parts_;

@@ -20,7 +20,6 @@ struct Settings {
   double rate = 0.05, momentum = 0.9, weight_decay = 0;  // of SGD
   double loss_factor = 1;                // the loss is multiplied by it, the rate divided: pushes gradients towards underflow
   double input_scale = 1, input_offset = 0;  // applied to the drawn data
-  double input_noise = 0;  // then each batch is multiplied by 1 + input_noise N(0, 1), one number for a step
   double batchnorm_momentum = 0.1;
   std::optional<DType> batchnorm_state;  // how running statistics are stored, instead of the policy's dtype
   std::optional<ScalerSpec> scaler;      // instead of the policy's
@@ -66,7 +65,7 @@ class Trial {
   // Training batch number `step`; purpose `input`. With labels x has the parameters' dtype, as a data loader hands it over (autocast
   // casts it). A layer alone gets x in the policy's low dtype: it stands inside a network, where a layer before it stored that.
   void load_batch(int64_t step);
-  std::vector<double> input() const;  // the loaded batch as the model is given it, logical order
+  Tensor input() const;           // x of the loaded batch; shares its memory, so a harness may change the values
   Tensor forward();               // training mode; returns the output (logits), keeps the loss
   double loss() const;            // of the last forward, without scale and loss_factor; copies from the device
   void backward();                // gradients of scale * loss_factor * loss

@@ -1,5 +1,7 @@
 #include "models/layers/loss.h"
 
+#include <utility>
+
 #include "kernels/number/error.h"
 
 namespace halfmark {
@@ -19,11 +21,10 @@ Tensor CrossEntropy::forward(Pass& pass, const Tensor& logits, const Tensor& lab
 
 Tensor CrossEntropy::backward(Pass& pass, double dloss) {
   HM_CHECK(!probabilities_.empty(), "cross-entropy: backward without forward");
-  const Tensor probabilities = std::move(probabilities_);
-  probabilities_ = {};
+  const Tensor probabilities = std::exchange(probabilities_, {}), labels = std::exchange(labels_, {});
   Tensor dlogits(pass.device, probabilities.shape(), computed_);
   run(SoftmaxCrossEntropyBackward{.probabilities = probabilities,
-                                  .labels = labels_,
+                                  .labels = labels,
                                   .dlogits = dlogits,
                                   .dloss = round_to(format_of(loss_), dloss)});
   return pass.cast(dlogits, given_);

@@ -1,0 +1,106 @@
+// Every subject of the zoo against central finite differences in fp64: gradients of parameters and of the input.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+
+#include "models/trial_testing.h"
+
+namespace halfmark {
+namespace {
+
+constexpr int kSamples = 6;          // elements tried in each tensor
+constexpr double kStep = 0x1p-17;    // 7.6e-6, near the cube root of 2^-52, where truncation and cancellation are alike
+constexpr double kFlopsLimit = 2e7;  // of a training step: larger subjects are left to a smaller size of the same name
+constexpr int64_t kElementsLimit = 20000;
+
+bool small(const Subject& subject) {
+  if (subject.input.elements() > kElementsLimit) return false;
+  TrialSpec spec = test_spec(subject.id(), "fp64");
+  return Trial(spec.oracle(Inputs::drawn)).step_flops() <= kFlopsLimit;
+}
+
+class Gradients : public testing::TestWithParam<std::string> {};
+
+// (f(v + h) - f(v - h)) / 2h, which errs by h^2 f'''/6 and by the rounding of f divided by h.
+double difference(Trial& trial, Tensor& tensor, std::vector<double>& values, size_t i, double h) {
+  const double centre = values[i];
+  const auto at = [&](double value) {
+    values[i] = value;
+    tensor.set_values(values);
+    trial.forward();
+    return trial.loss();
+  };
+  const double up = at(centre + h), down = at(centre - h);
+  at(centre);
+  return (up - down) / (2 * h);
+}
+
+void compare(Trial& trial, const std::string& name, Tensor tensor, const std::vector<double>& gradient, RandomKey key) {
+  std::vector<double> values = tensor.values();
+  double largest = 0;
+  for (const double value : gradient) largest = std::max(largest, std::fabs(value));
+  ASSERT_GT(largest, 0) << name << ": a gradient of zeros proves nothing";
+  int rejected = 0, zeros = 0;
+  const auto samples = std::min<size_t>(kSamples, values.size());
+  for (size_t s = 0; s < samples; ++s) {
+    // The first sample is the largest gradient, so that not all of them may happen to be zero.
+    const size_t i = s == 0 ? static_cast<size_t>(std::max_element(gradient.begin(), gradient.end()) - gradient.begin())
+                            : static_cast<size_t>(key.below(s, values.size()));
+    const double wide = difference(trial, tensor, values, i, 2 * kStep), close = difference(trial, tensor, values, i, kStep);
+    // The loss is a sum of numbers of order one (or less); its terms round to about 2^-52 each, a hundred of them in a row.
+    const double rounding = 100 * std::numeric_limits<double>::epsilon() * std::max(std::fabs(trial.loss()), largest) / kStep;
+    // Two steps differ by three times the truncation of the smaller one. Where they differ by more than a smooth function's could,
+    // a kink of relu or max pooling lies in between, and the difference is no derivative: the sample is rejected, and counted.
+    if (std::fabs(wide - close) > 1e-5 * largest + 2 * rounding) {
+      ++rejected;
+      continue;
+    }
+    zeros += gradient[i] == 0;
+    const double tolerance = rounding + 2 * std::fabs(wide - close) + 1e-9 * largest;
+    EXPECT_NEAR(gradient[i], close, tolerance) << name << " element " << i;
+  }
+  EXPECT_LE(2 * rejected, static_cast<int>(samples)) << name << ": too many kinks for a verdict";
+  EXPECT_LT(zeros, static_cast<int>(samples)) << name;
+}
+
+TEST_P(Gradients, AgreeWithFiniteDifferences) {
+  const Subject& subject = subject_named(GetParam());
+  if (!small(subject)) {
+    for (const Subject& other : subjects())
+      if (other.name == subject.name && small(other)) GTEST_SKIP() << "covered by " << other.id();
+    FAIL() << subject.id() << " is too large and no smaller size of it exists";
+  }
+  Trial trial(test_spec(subject.id(), "fp64", 7).oracle(Inputs::drawn));
+  trial.load_batch(0), trial.forward(), trial.backward();
+
+  // All gradients are read before anything moves.
+  std::vector<std::vector<double>> gradients;
+  for (const Param* param : trial.params()) gradients.push_back(trial.gradient(*param));
+  const std::vector<double> dx = trial.input_gradient();
+  const RandomKey key(11);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Param& param = *trial.params()[i];
+    compare(trial, param.name, param.value, gradients[i], key.child(param.name));
+  }
+  compare(trial, "input", trial.input(), dx, key.child("input"));
+}
+
+std::vector<std::string> ids() {
+  std::vector<std::string> ids;
+  for (const Subject& subject : subjects()) ids.push_back(subject.id());
+  return ids;
+}
+
+std::string test_name(const testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, Gradients, testing::ValuesIn(ids()), test_name);
+
+}  // namespace
+}  // namespace halfmark

@@ -1,0 +1,113 @@
+#include "models/policy.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "models/trial_testing.h"
+
+namespace halfmark {
+namespace {
+
+TEST(CastRules, KnowWhatTorchAutocastDoesOnCuda) {
+  const CastRules& rules = cast_rules_named("torch-cuda");
+  for (const char* lower : {"linear", "conv2d", "conv_transpose3d", "matmul", "prelu", "scaled_dot_product_attention"})
+    EXPECT_EQ(rules.of(lower), CastRule::lower) << lower;
+  for (const char* wide : {"layer_norm", "group_norm", "exp", "pow", "nll_loss", "mse_loss", "upsample_bilinear2d"})
+    EXPECT_EQ(rules.of(wide), CastRule::fp32) << wide;
+  for (const char* out : {"softmax", "log_softmax", "sum", "cumsum", "norm"}) EXPECT_EQ(rules.of(out), CastRule::fp32_out) << out;
+  for (const char* widest : {"addcmul", "dot", "scatter_add"}) EXPECT_EQ(rules.of(widest), CastRule::widest) << widest;
+  EXPECT_EQ(rules.of("binary_cross_entropy"), CastRule::refused);
+  EXPECT_EQ(rules.of("binary_cross_entropy_with_logits"), CastRule::fp32);
+}
+
+TEST(CastRules, LeaveUnlistedOperationsInTheDtypeOfTheirInput) {
+  for (const char* plain : {"batch_norm", "relu", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "add", "cat", "mean",
+                            "cross_entropy_loss", "", "conv", "fp32", "linear matmul"})
+    EXPECT_EQ(cast_rules_named("torch-cuda").of(plain), CastRule::as_is) << plain;
+}
+
+TEST(CastRules, DifferBetweenCpuAndCuda) {
+  const CastRules& cpu = cast_rules_named("torch-cpu");
+  EXPECT_EQ(cpu.of("conv2d"), CastRule::lower);
+  EXPECT_EQ(cpu.of("softmax"), CastRule::as_is);
+  EXPECT_EQ(cpu.of("layer_norm"), CastRule::as_is);
+  EXPECT_EQ(cpu.of("binary_cross_entropy"), CastRule::fp32);
+  EXPECT_EQ(cpu.of("cross_entropy_loss"), CastRule::fp32);
+  EXPECT_EQ(cpu.of("cat"), CastRule::widest);
+}
+
+TEST(CastRules, SayWhatIsKnownWhenANameIsWrong) {
+  try {
+    cast_rules_named("torch-tpu");
+    FAIL() << "an unknown name was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("torch-cuda, torch-cpu, none"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Policies, AreFoundByNameAndHideTheOracles) {
+  EXPECT_EQ(policy_named("fp64").param, DType::f64);
+  EXPECT_TRUE(policy_named("fp64").hidden);
+  EXPECT_EQ(policy_named("amp-fp16").scaler.initial, 65536);
+  try {
+    policy_named("fp12");
+    FAIL() << "an unknown policy was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("amp-bf16"), std::string::npos);
+    EXPECT_EQ(std::string(error.what()).find("fp64"), std::string::npos) << "the oracle's policy is not for the command line";
+  }
+}
+
+// amp_semantics.md section 1.6, layer by layer: activations and their gradients, what the loss stores, parameter gradients.
+struct Expected {
+  const char* policy;
+  DType activation, loss, gradient, norm_gradient, input;
+};
+
+TEST(Policies, GiveEveryTensorTheDtypeOfTheFrameworksTable) {
+  constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, f64 = DType::f64;
+  const Expected table[] = {
+      {"fp32", f32, f32, f32, f32, f32},       {"tf32", f32, f32, f32, f32, f32},
+      {"fp16", f16, f16, f16, f16, f16},       {"fp16-bn32", f16, f16, f16, f32, f16},
+      {"amp-fp16", f16, f32, f32, f32, f32},   {"bf16", bf16, bf16, bf16, bf16, bf16},
+      {"amp-bf16", bf16, f32, f32, f32, f32},  {"fp64", f64, f64, f64, f64, f64},
+  };
+  ASSERT_EQ(std::size(table), policies().size()) << "a policy without a row here";
+  for (const Expected& expected : table) {
+    std::map<std::string, DType> seen;
+    Trial trial(test_spec(kSmallConvnet, expected.policy));
+    trial.set_tap([&](const std::string& name, const Tensor& tensor) { seen[name] = tensor.dtype(); });
+    trial.load_batch(0), trial.forward(), trial.backward();
+
+    std::map<std::string, DType> wanted;
+    for (const char* layer : {"conv1", "bn1", "relu1", "pool1", "conv2", "bn2", "relu2", "conv3", "bn3", "block", "relu3",
+                              "conv4", "bn4", "relu4", "mean", "flatten", "fc"}) {
+      wanted["activation/" + std::string(layer)] = expected.activation;
+      wanted["gradient/" + std::string(layer)] = expected.activation;  // half: at the cast boundary of the loss as well
+    }
+    wanted["activation/probabilities"] = wanted["activation/loss"] = expected.loss;
+    for (const Param* param : trial.params())
+      wanted["gradient/" + param->name] = param->name.starts_with("bn") ? expected.norm_gradient : expected.gradient;
+    wanted["gradient/input"] = expected.input;
+    EXPECT_EQ(seen.size(), wanted.size()) << expected.policy;
+    for (const auto& [name, dtype] : wanted) {
+      ASSERT_TRUE(seen.contains(name)) << expected.policy << ": no tensor passed as " << name;
+      EXPECT_EQ(seen[name], dtype) << expected.policy << ": " << name << " is " << name_of(seen[name]);
+    }
+  }
+}
+
+TEST(Policies, KeepParametersAndStatisticsInTheirDtypes) {
+  for (const Policy& policy : policies()) {
+    Trial trial(test_spec(kSmallConvnet, policy.name));
+    for (const Param* param : trial.params()) {
+      EXPECT_EQ(param->value.dtype(), param->name.starts_with("bn") ? policy.norm : policy.param) << param->name;
+      EXPECT_TRUE(param->master.empty()) << param->name;
+    }
+    for (const State* state : trial.states()) EXPECT_EQ(state->value.dtype(), policy.state) << state->name;
+  }
+}
+
+}  // namespace
+}  // namespace halfmark

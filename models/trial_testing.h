@@ -1,0 +1,46 @@
+// What the tests of this folder share.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/devices.h"
+#include "models/trial.h"
+
+namespace halfmark {
+
+inline std::shared_ptr<Device> test_device() {
+  static const std::shared_ptr<Device> device = open_device("cpu");
+  return device;
+}
+
+inline TrialSpec test_spec(const std::string& subject, std::string_view policy, uint64_t seed = 1) {
+  TrialSpec spec;
+  spec.subject = &subject_named(subject);
+  spec.device = test_device();
+  spec.policy = &policy_named(policy);
+  spec.seed = seed;
+  return spec;
+}
+
+inline double norm(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+// |a - b| / |b|
+inline double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> difference(a.size());
+  for (size_t i = 0; i < a.size(); ++i) difference[i] = a[i] - b[i];
+  return norm(difference) / norm(b);
+}
+
+inline constexpr const char* kSmallMlp = "mlp/b8_i16_h24_o10";
+inline constexpr const char* kMlp = "mlp/b32_i64_h128_o10";
+inline constexpr const char* kSmallConvnet = "convnet/b4_c1_s8_w4";
+inline constexpr const char* kConvnet = "convnet/b16_c3_s16_w16";
+
+}  // namespace halfmark
