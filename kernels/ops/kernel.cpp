@@ -23,6 +23,8 @@ thread_local std::string_view phase_now = "";
 
 KernelLog::KernelLog() : outer_(log_now) { log_now = this; }
 KernelLog::~KernelLog() { log_now = outer_; }
+LogPause::LogPause() : paused_(log_now) { log_now = nullptr; }
+LogPause::~LogPause() { log_now = paused_; }
 
 std::vector<LoggedKernel> KernelLog::entries() const {
   // Several shapes of one operation may share a line: the record speaks of rows, not of shapes.

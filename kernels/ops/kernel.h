@@ -90,6 +90,18 @@ class KernelLog {
   KernelLog* outer_;
 };
 
+// While it lives nothing is logged: the work of an oracle or a twin is not the work of the trial.
+class LogPause {
+ public:
+  LogPause();
+  ~LogPause();
+  LogPause(const LogPause&) = delete;
+  LogPause& operator=(const LogPause&) = delete;
+
+ private:
+  KernelLog* paused_;
+};
+
 // Names the phase in the log: "forward", "backward", "optimizer", ... The text must outlive the log (a literal).
 class PhaseScope {
  public:

@@ -1,0 +1,52 @@
+// The list of harnesses, and how their findings are written.
+#include "accuracy/accuracy.h"
+
+#include <algorithm>
+
+#include "kernels/number/error.h"
+
+namespace halfmark {
+
+const std::vector<Harness>& accuracy_harnesses() {
+  static const std::vector<Harness> list = {error_harness(), range_harness(), batchnorm_drift_harness(), training_harness()};
+  return list;
+}
+
+std::string axis_value(const Harness& harness, const TrialSpec& spec, std::string_view axis) {
+  for (const Axis& row : harness.axes) {
+    if (row.name != axis) continue;
+    const auto named = spec.axes.find(std::string(axis));
+    if (named == spec.axes.end()) return std::string(row.values.front());
+    HM_CHECK(std::find(row.values.begin(), row.values.end(), named->second) != row.values.end(),
+             std::string(harness.name) + ": axis " + std::string(axis) + " has no value '" + named->second + "'");
+    return named->second;
+  }
+  throw Error(std::string(harness.name) + " has no axis '" + std::string(axis) + "'");
+}
+
+const MetricRow& FindingsWriter::row(std::string_view metric) const {
+  for (const MetricRow& candidate : table_)
+    if (candidate.metric == metric) return candidate;
+  throw Error("metric " + std::string(metric) + " is not in the table of its harness");
+}
+
+Measurement& FindingsWriter::number(std::string_view metric, std::string at, double value) {
+  const MetricRow& what = row(metric);
+  Measurement measurement{.metric = std::string(metric), .at = std::move(at), .value = value};
+  measurement.unit = what.unit;
+  measurement.better = what.better;
+  measurement.kind = what.kind;
+  findings_.measurements.push_back(std::move(measurement));
+  return findings_.measurements.back();
+}
+
+Series& FindingsWriter::curve(std::string_view metric, std::string at, std::vector<double> x, std::vector<double> y) {
+  const MetricRow& what = row(metric);
+  HM_CHECK(x.size() == y.size(), std::string(metric) + ": x and y differ in length");
+  Series series{.metric = std::string(metric), .at = std::move(at), .x = std::move(x), .y = std::move(y)};
+  series.y_unit = what.unit;
+  findings_.series.push_back(std::move(series));
+  return findings_.series.back();
+}
+
+}  // namespace halfmark

@@ -1,0 +1,156 @@
+// The drift harness: how far running statistics wander from their fp64 twin over many training steps. Stored in half they stop short
+// of their target: an update of momentum |batch - running| below half an ulp of the running value changes nothing.
+#include <cmath>
+
+#include "accuracy/accuracy.h"
+#include "accuracy/stats.h"
+
+namespace halfmark {
+
+namespace {
+
+const std::vector<MetricRow>& table() {
+  static const std::vector<MetricRow> rows = {
+      {"batchnorm.running_mean_error", "1", Better::lower, Kind::bounded,
+       "over steps: rms over channels of (mean - fp64 mean) / sqrt(fp64 variance)"},
+      {"batchnorm.running_var_error", "1", Better::lower, Kind::bounded,
+       "over steps: rms over channels of (variance - fp64 variance) / fp64 variance"},
+      {"batchnorm.running_mean_drift", "1", Better::neither, Kind::bounded,
+       "after the last step: mean over channels of (|mean| - |fp64 mean|) / sqrt(fp64 variance); negative = stopped short"},
+      {"batchnorm.running_var_drift", "1", Better::neither, Kind::bounded,
+       "after the last step: mean over channels of (variance - fp64 variance) / fp64 variance; negative = stopped short"},
+      {"batchnorm.evaluation_error", "1", Better::lower, Kind::bounded,
+       "nmse against the fp64 twin of the output in evaluation mode, with the running statistics reached"},
+  };
+  return rows;
+}
+
+// Far from the initial 0 and 1, so that there is a way to go: the input is 2 z + 3.
+constexpr double kInputScale = 2, kInputOffset = 3;
+// (1 - momentum)^steps is e^-8 of the way left: 3e-4, well below any stall.
+constexpr double kTimeConstants = 8;
+constexpr int kCurvePoints = 64;
+
+struct Statistics {
+  std::vector<double> mean, variance;  // all channels of all layers, in order
+};
+
+Statistics statistics_of(Trial& trial) {
+  Statistics all;
+  for (const State* state : trial.states()) {
+    const std::vector<double> values = state->value.values();
+    const bool is_mean = state->name.ends_with("mean");
+    std::vector<double>& into = is_mean ? all.mean : all.variance;
+    into.insert(into.end(), values.begin(), values.end());
+  }
+  HM_CHECK(!all.mean.empty() && all.mean.size() == all.variance.size(), "batchnorm_drift: running means and variances do not pair");
+  return all;
+}
+
+struct Path {
+  std::vector<double> steps;
+  std::vector<Statistics> points;
+  std::vector<double> evaluation;
+};
+
+// Multiplies the loaded batch by 1 + noise N(0, 1), one number for a step, the same in every trial of the seed.
+void make_noise(Trial& trial, double noise, int step) {
+  const double louder = 1 + noise * RandomKey(trial.spec().seed).child("noise").normal(static_cast<uint64_t>(step));
+  Tensor x = trial.input();
+  std::vector<double> values = x.values();
+  for (double& value : values) value *= louder;
+  x.set_values(values);
+}
+
+Path walk(const TrialSpec& spec, int steps, double noise) {
+  Trial trial(spec);
+  Path path;
+  trial.load_batch(0);
+  for (int step = 0; step < steps; ++step) {
+    if (noise > 0) trial.load_batch(step), make_noise(trial, noise, step);
+    trial.forward();
+    if ((step + 1) % std::max(1, steps / kCurvePoints) == 0 || step + 1 == steps) {
+      path.steps.push_back(step + 1);
+      path.points.push_back(statistics_of(trial));
+    }
+  }
+  trial.load_batch(0);
+  path.evaluation = trial.infer().values();
+  return path;
+}
+
+struct Drift {
+  double mean_error = 0, variance_error = 0;  // rms over channels
+  double mean_drift = 0, variance_drift = 0;  // signed mean over channels
+};
+
+Drift drift(const Statistics& seen, const Statistics& twin) {
+  Drift result;
+  const double channels = static_cast<double>(seen.mean.size());
+  for (size_t c = 0; c < seen.mean.size(); ++c) {
+    const double deviation = std::sqrt(twin.variance[c]);
+    const double mean_error = (seen.mean[c] - twin.mean[c]) / deviation;
+    const double variance_error = (seen.variance[c] - twin.variance[c]) / twin.variance[c];
+    result.mean_error += mean_error * mean_error / channels;
+    result.variance_error += variance_error * variance_error / channels;
+    result.mean_drift += (std::fabs(seen.mean[c]) - std::fabs(twin.mean[c])) / deviation / channels;
+    result.variance_drift += variance_error / channels;
+  }
+  result.mean_error = std::sqrt(result.mean_error);
+  result.variance_error = std::sqrt(result.variance_error);
+  return result;
+}
+
+Findings measure(const TrialSpec& given) {
+  const Harness self = batchnorm_drift_harness();
+  TrialSpec spec = given;
+  const double momentum = std::stod(axis_value(self, spec, "momentum"));
+  const double noise = std::stod(axis_value(self, spec, "noise"));
+  spec.settings.batchnorm_momentum = momentum;
+  spec.settings.input_scale = kInputScale;
+  spec.settings.input_offset = kInputOffset;
+  TrialSpec twin = spec.oracle(Inputs::drawn);
+  twin.settings.batchnorm_state.reset();
+  if (const std::string storage = axis_value(self, spec, "storage"); storage != "policy")
+    spec.settings.batchnorm_state = dtype_named(storage);
+
+  const int steps = static_cast<int>(kTimeConstants / momentum);
+  const Path seen = walk(spec, steps, noise);
+  const Path exact = [&] {
+    const LogPause pause;
+    return walk(twin, steps, noise);
+  }();
+
+  FindingsWriter out(table());
+  std::vector<double> mean_error, variance_error;
+  Drift last;
+  for (size_t i = 0; i < seen.points.size(); ++i) {
+    last = drift(seen.points[i], exact.points[i]);
+    mean_error.push_back(last.mean_error), variance_error.push_back(last.variance_error);
+  }
+  out.curve("batchnorm.running_mean_error", "", seen.steps, mean_error);
+  out.curve("batchnorm.running_var_error", "", seen.steps, variance_error);
+  out.number("batchnorm.running_mean_drift", "", last.mean_drift);
+  out.number("batchnorm.running_var_drift", "", last.variance_drift);
+  out.number("batchnorm.evaluation_error", "", error_stats(seen.evaluation, exact.evaluation, kFp32).nmse);
+  return out.take();
+}
+
+std::optional<std::string> refuses(const TrialSpec& spec) {
+  const LogPause pause;
+  if (Trial(spec).states().empty()) return spec.subject->id() + " has no running statistics";
+  return {};
+}
+
+}  // namespace
+
+Harness batchnorm_drift_harness() {
+  return {.name = "batchnorm_drift",
+          .about = "running mean and variance against their fp64 twin over many steps, by momentum, batch noise and storage",
+          .axes = {{"momentum", {"0.1", "0.01"}}, {"noise", {"0", "0.1"}}, {"storage", {"policy", "f32", "f16", "bf16"}}},
+          .metrics = table(),
+          .refuses = refuses,
+          .measure = measure};
+}
+
+}  // namespace halfmark

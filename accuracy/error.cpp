@@ -1,0 +1,162 @@
+// The error harness: how far output, loss and gradients of one batch are from fp64, once against the inputs as drawn (all that the
+// precision costs) and once against the inputs as rounded (the share of the arithmetic).
+#include <cmath>
+
+#include "accuracy/accuracy.h"
+#include "accuracy/oracle.h"
+#include "accuracy/stats.h"
+
+namespace halfmark {
+
+namespace {
+
+// The same family twice; the names are literals because the tables hold views.
+struct Family {
+  std::string_view nmse, max_relative, cosine, bias, zeroed, subnormal, infinite, nan, nonfinite, ulp_histogram;
+};
+constexpr Family kDrawn = {"error.nmse",      "error.max_relative", "error.cosine", "error.bias",      "error.zeroed",
+                           "error.subnormal", "error.infinite",     "error.nan",    "error.nonfinite", "error.ulp_histogram"};
+constexpr Family kArithmetic = {
+    "error.arithmetic.nmse",      "error.arithmetic.max_relative", "error.arithmetic.cosine", "error.arithmetic.bias",
+    "error.arithmetic.zeroed",    "error.arithmetic.subnormal",    "error.arithmetic.infinite", "error.arithmetic.nan",
+    "error.arithmetic.nonfinite", "error.arithmetic.ulp_histogram"};
+
+std::vector<MetricRow> metrics() {
+  std::vector<MetricRow> rows;
+  for (const Family& family : {kDrawn, kArithmetic}) {
+    const auto add = [&](std::string_view name, Better better, std::string_view formula) {
+      rows.push_back({name, "1", better, Kind::bounded, formula});
+    };
+    add(family.nmse, Better::lower, "sum (value - reference)^2 / sum reference^2");
+    add(family.max_relative, Better::lower, "max |value - reference| / |reference| where |reference| >= least subnormal of the format");
+    add(family.cosine, Better::higher, "sum value reference / (|value| |reference|)");
+    add(family.bias, Better::neither, "mean (value - reference) / rms reference");
+    add(family.zeroed, Better::lower, "share: value = 0 and |reference| > 2^-52 max |reference|");
+    add(family.subnormal, Better::lower, "share: 0 < |value| < least normal number of the format, loss scale included");
+    add(family.infinite, Better::lower, "share of values that are infinite");
+    add(family.nan, Better::lower, "share of values that are NaN");
+    add(family.nonfinite, Better::lower, "share of values that are infinite or NaN");
+    add(family.ulp_histogram, Better::neither, "x: upper edge of |value - reference| in ulps of the format at the reference; y: count");
+  }
+  return rows;
+}
+
+const std::vector<MetricRow>& table() {
+  static const std::vector<MetricRow> rows = metrics();
+  return rows;
+}
+
+// What the trial gave, beside what it is compared with.
+struct Seen {
+  std::string at;
+  std::vector<double> values;
+  const Format* format;
+  double scale = 1;
+};
+
+const std::vector<double>* find(const Reference& reference, const std::string& at, std::vector<double>& loss) {
+  if (at == "output") return &reference.output;
+  if (at == "gradient/input") return &reference.input_gradient;
+  if (at == "loss") return loss = {reference.loss}, &loss;
+  const auto found = reference.gradients.find(at.substr(std::string_view("gradient/").size()));
+  return found == reference.gradients.end() ? nullptr : &found->second;
+}
+
+Measurement* write(FindingsWriter& out, const Family& family, const Seen& seen, const Reference& reference) {
+  std::vector<double> loss;
+  const std::vector<double>* ref = find(reference, seen.at, loss);
+  HM_CHECK(ref, "error: the fp64 twin has no " + seen.at);
+  const ErrorStats stats = error_stats(seen.values, *ref, *seen.format, seen.scale);
+  out.number(family.max_relative, seen.at, stats.max_relative);
+  out.number(family.bias, seen.at, stats.bias);
+  out.number(family.zeroed, seen.at, stats.zeroed);
+  out.number(family.subnormal, seen.at, stats.subnormal);
+  out.number(family.infinite, seen.at, stats.infinite);
+  out.number(family.nan, seen.at, stats.nan);
+  out.number(family.nonfinite, seen.at, stats.nonfinite);
+  if (seen.at != "loss") {  // of a single number they say nothing
+    out.number(family.cosine, seen.at, stats.cosine);
+    out.curve(family.ulp_histogram, seen.at, stats.ulp_edges, stats.ulp_counts);
+  }
+  return &out.number(family.nmse, seen.at, stats.nmse);
+}
+
+// Nothing to bound unless the whole subject is one linear or convolution layer. With K products a sum, any order of adding errs by at
+// most gamma |x| |w| for each element, gamma = (K + 1) u / (1 - (K + 1) u) (Higham, Accuracy and Stability of Numerical Algorithms,
+// 2nd ed., section 3.1); u is doubled because tensor cores may cut instead of rounding. By Cauchy and Schwarz, over all elements,
+// |error| <= gamma r |x| |w| in Frobenius norms, r^2 = kernel area: no input element enters more sums of one output channel. Then come
+// the rounding of the result, the bias and its rounding, and what lies below the least subnormal.
+std::optional<double> output_bound(const TrialSpec& spec, const Reference& reference, const Format& stored) {
+  if (spec.subject->name != "linear" && spec.subject->name != "conv2d") return {};
+  const Shape* weight = nullptr;
+  double weight_norm = 0;
+  for (const auto& [name, shape] : reference.param_shapes) {
+    if (shape.rank() < 2) continue;
+    if (weight) return {};
+    weight = &shape;
+    weight_norm = reference.param_norms.at(name);
+  }
+  double square = 0;
+  for (const double y : reference.output) square += y * y;
+  if (!weight || square == 0) return {};
+
+  const Math& math = spec.policy->math;
+  const double area = weight->rank() == 4 ? static_cast<double>((*weight)[2] * (*weight)[3]) : 1;
+  const double terms = static_cast<double>(weight->elements() / (*weight)[0]) + 1;
+  const double u = 2 * math.accumulate.unit_roundoff();
+  const double split = math.split_k > 1 ? math.split_k * math.partial.unit_roundoff() : 0;
+  if (terms * u >= 0.5 || split >= 0.5) return {};
+  // Operands that the oracle did not round: tf32 reads fp32 operands and rounds them itself.
+  const bool rounds_operands = math.multiply.fraction_bits < format_of(spec.policy->low).fraction_bits;
+  const double operand = rounds_operands ? 2.01 * math.multiply.unit_roundoff() : 0;
+  const double gamma = terms * u / (1 - terms * u) + split / (1 - split) + operand;
+  const double output_norm = std::sqrt(square);
+  const double sums = std::sqrt(area) * reference.input_norm * weight_norm / output_norm;
+  const double out = stored.unit_roundoff() + kFp32.unit_roundoff();
+  const double least = std::ldexp(1.0, std::max(stored.min_subnormal_exponent(), math.accumulate.min_subnormal_exponent()));
+  const double underflow = (terms + 2) * least * std::sqrt(static_cast<double>(reference.output.size())) / output_norm;
+  const double relative = (gamma * sums + out * (1 + gamma) * sums) * (1 + out) + out + underflow;
+  return relative * relative;
+}
+
+Findings measure(const TrialSpec& spec) {
+  std::vector<Seen> seen;
+  const Format* stored = nullptr;
+  {
+    Trial trial(spec);
+    trial.load_batch(0);
+    {
+      const Tensor output = trial.forward();
+      stored = &format_of(output.dtype());
+      seen.push_back({"output", output.values(), stored});
+    }
+    seen.push_back({"loss", {trial.loss()}, &kFp32});
+    trial.backward();
+    const double scale = trial.scaler().scale();
+    seen.push_back({"gradient/input", trial.input_gradient(), &format_of(spec.policy->low), scale});
+    for (const Param* param : trial.params())
+      seen.push_back({"gradient/" + param->name, trial.gradient(*param), &format_of(param->grad.dtype()), scale});
+  }
+  FindingsWriter out(table());
+  const auto drawn = reference_of(spec, Inputs::drawn);
+  const auto rounded = reference_of(spec, Inputs::rounded);
+  for (const Seen& tensor : seen) {
+    write(out, kDrawn, tensor, *drawn);
+    Measurement* nmse = write(out, kArithmetic, tensor, *rounded);
+    if (tensor.at == "output") nmse->bound = output_bound(spec, *rounded, *stored);
+  }
+  return out.take();
+}
+
+}  // namespace
+
+Harness error_harness() {
+  return {.name = "error",
+          .about = "output, loss and gradients of one batch against fp64, on inputs as drawn and as rounded",
+          .axes = {},
+          .metrics = table(),
+          .refuses = [](const TrialSpec&) { return std::optional<std::string>(); },
+          .measure = measure};
+}
+
+}  // namespace halfmark

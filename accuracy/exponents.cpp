@@ -1,0 +1,43 @@
+// Histograms of binary exponents.
+#include "accuracy/exponents.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace halfmark {
+
+void Exponents::add(std::span<const double> values) {
+  total += static_cast<double>(values.size());
+  for (const double x : values) {
+    if (x == 0) {
+      ++zero;
+    } else if (!std::isfinite(x)) {
+      ++nonfinite;
+    } else {
+      ++counts[std::ilogb(x)];
+      largest = std::max(largest, std::fabs(x));
+    }
+  }
+}
+
+void Exponents::add(const Exponents& other) {
+  for (const auto& [exponent, count] : other.counts) counts[exponent] += count;
+  total += other.total, zero += other.zero, nonfinite += other.nonfinite;
+  largest = std::max(largest, other.largest);
+}
+
+double Exponents::share_below(int exponent) const {
+  if (empty()) return 0;
+  double below = 0;
+  for (const auto& [e, count] : counts)
+    if (e < exponent && e >= highest_exponent() - 52) below += count;
+  return below / total;
+}
+
+double headroom(const Format& format, double largest) {
+  if (largest == 0) return std::numeric_limits<double>::infinity();
+  return std::log2(format.max_finite()) - std::log2(largest);
+}
+
+}  // namespace halfmark

@@ -1,0 +1,23 @@
+// The commands of the program. Each adds itself to the command line and sets the exit code when it has run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace halfmark {
+
+// 0 done, 1 a case failed, 2 the command, its configuration or an input was wrong.
+enum ExitCode : int { kDone = 0, kFailed = 1, kWrongInput = 2 };
+
+struct Program {
+  std::string path;     // how to start it again
+  std::string command;  // as it was typed
+  int exit_code = kDone;
+};
+
+void add_run_command(CLI::App& app, Program& program);
+void add_list_command(CLI::App& app, Program& program);
+void add_show_command(CLI::App& app, Program& program);
+void add_compare_command(CLI::App& app, Program& program);
+
+}  // namespace halfmark

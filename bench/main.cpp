@@ -1,0 +1,58 @@
+// halfmark: what a number format costs and what it gains in deep learning.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "bench/commands.h"
+#include "bench_build.h"
+#include "kernels/number/error.h"
+
+namespace {
+
+std::string one_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (char& c : text)
+    if (c == '\n') c = ' ';
+  return text;
+}
+
+int complain(const std::string& what) {
+  fmt::print(stderr, "halfmark: {}\n", one_line(what));
+  return halfmark::kWrongInput;
+}
+
+std::string own_path(const char* called) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? called : path.string();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  halfmark::Program program;
+  program.path = own_path(argv[0]);
+  program.command = "halfmark";
+  for (int i = 1; i < argc; ++i) program.command += std::string(" ") + argv[i];
+
+  CLI::App app("halfmark measures what a number format costs and what it gains in deep learning: speed, memory and error together.");
+  app.set_version_flag("--version", "halfmark " HALFMARK_VERSION " (" HALFMARK_GIT ")");
+  app.require_subcommand(1);
+  app.failure_message([](const CLI::App*, const CLI::Error& error) { return std::string(error.what()); });
+  app.footer("Start with `halfmark run`: it takes about a minute, prints a table and writes report.json.\n"
+             "Exit codes: 0 done, 1 a case failed, 2 the command or an input was wrong.");
+  halfmark::add_run_command(app, program);
+  halfmark::add_list_command(app, program);
+  halfmark::add_show_command(app, program);
+  halfmark::add_compare_command(app, program);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& request) {  // --help, --version
+    return app.exit(request);
+  } catch (const CLI::ParseError& error) {
+    return complain(fmt::format("{} (halfmark --help lists commands and options)", one_line(error.what())));
+  } catch (const std::exception& error) {
+    return complain(error.what());
+  }
+  return program.exit_code;
+}

@@ -1,0 +1,53 @@
+// halfmark show and halfmark compare: reports as text.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "bench/commands.h"
+#include "bench/progress.h"
+#include "reports/compare.h"
+
+namespace halfmark {
+
+namespace {
+
+struct Arguments {
+  std::vector<std::string> files;
+  bool all = false;
+};
+
+TextOptions text_options(bool all) {
+  TextOptions options;
+  options.width = terminal_width(STDOUT_FILENO);
+  options.colour = wants_colour(STDOUT_FILENO);
+  options.all = all;
+  return options;
+}
+
+}  // namespace
+
+void add_show_command(CLI::App& app, Program&) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("show", "a report as tables, best precision first");
+  command->add_option("report", arguments->files, "report.json")->required()->expected(1);
+  command->add_flag("--all", arguments->all, "every record, measurement and curve");
+  command->callback([arguments] {
+    const std::string& file = arguments->files.front();
+    fmt::print("{}", show({file, Report::load(file)}, text_options(arguments->all)));
+  });
+}
+
+void add_compare_command(CLI::App& app, Program&) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("compare", "one report: precisions beside fp32; several: machines side by side");
+  command->add_option("reports", arguments->files, "a.json [b.json ...]")->required();
+  command->add_flag("--all", arguments->all, "every metric, also those this build does not know");
+  command->callback([arguments] {
+    std::vector<NamedReport> reports;
+    for (const std::string& file : arguments->files) reports.push_back({file, Report::load(file)});
+    fmt::print("{}", compare(reports, text_options(arguments->all)));
+  });
+}
+
+}  // namespace halfmark

@@ -1,0 +1,119 @@
+// halfmark run: selects cases, measures them, prints the table and writes the report.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "bench/commands.h"
+#include "bench/progress.h"
+#include "bench/runner.h"
+#include "kernels/number/error.h"
+#include "reports/compare.h"
+
+namespace halfmark {
+
+namespace {
+
+struct RunArguments {
+  Selection selection;
+  std::string id, output = "report.json", shard;
+  uint64_t seed = 0;
+  bool resume = false, isolate = false, dry_run = false;
+  double timeout = 0;
+};
+
+char interrupted_text[1024];
+
+// Async-signal-safe: one write, then out. Every finished record is on disk already.
+void on_interrupt(int) {
+  const ssize_t ignored = ::write(STDERR_FILENO, interrupted_text, std::strlen(interrupted_text));
+  (void)ignored;
+  ::_exit(130);
+}
+
+void keep_journal_on_interrupt(const std::filesystem::path& output) {
+  const auto end = fmt::format_to_n(interrupted_text, sizeof(interrupted_text) - 1,
+                                    "\nhalfmark: interrupted; the finished cases are in {}, go on with the same command and --resume\n",
+                                    journal_of(output).string());
+  *end.out = 0;
+  struct sigaction action = {};
+  action.sa_handler = on_interrupt;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+// "2/8": the second of eight parts, cases dealt out in turn so that the parts are about equally long.
+std::vector<Case> shard_of(std::vector<Case> cases, const std::string& shard) {
+  if (shard.empty()) return cases;
+  unsigned part = 0, parts = 0;
+  char rest = 0;
+  if (std::sscanf(shard.c_str(), "%u/%u%c", &part, &parts, &rest) != 2 || parts == 0 || part == 0 || part > parts)
+    throw Error("--shard " + shard + ": should be I/N with I from 1 to N, as 2/8");
+  std::vector<Case> mine;
+  for (size_t i = part - 1; i < cases.size(); i += parts) mine.push_back(std::move(cases[i]));
+  return mine;
+}
+
+void run(const RunArguments& arguments, Program& program) {
+  if (arguments.timeout > 0 && !arguments.isolate) throw Error("--timeout: a case can only be stopped in a process of its own; add --isolate");
+  RunOptions options;
+  options.cases = arguments.id.empty() ? plan(arguments.selection) : std::vector<Case>{case_of(arguments.id)};
+  options.cases = shard_of(std::move(options.cases), arguments.shard);
+  if (arguments.dry_run) {
+    for (const Case& one : options.cases) fmt::print("{}\n", one.id());
+    return;
+  }
+  options.suite = arguments.id.empty() ? arguments.selection.suite : "case";
+  options.command = program.command;
+  options.seed = arguments.seed;
+  options.output = arguments.output;
+  options.resume = arguments.resume;
+  options.isolate = arguments.isolate;
+  options.timeout = arguments.timeout;
+  options.program = program.path;
+
+  keep_journal_on_interrupt(options.output);
+  Report report;
+  {
+    ProgressLine line;
+    report = run_cases(options, [&](size_t done, size_t all, const std::string& next) { line.show(done, all, next); });
+  }
+  TextOptions text;
+  text.width = terminal_width(STDOUT_FILENO);
+  text.colour = wants_colour(STDOUT_FILENO);
+  fmt::print("{}", show({arguments.output, report}, text));
+  bool failed = false;
+  for (const Record& record : report.records) failed |= record.status == Status::failed;
+  program.exit_code = failed ? kFailed : kDone;
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, Program& program) {
+  auto arguments = std::make_shared<RunArguments>();
+  CLI::App* command = app.add_subcommand("run", "measure, print a table, write a report");
+  Selection& selection = arguments->selection;
+  command->add_option("words", selection.words,
+                      "select cases: a word matches a whole part of the id or a key=value, * as a glob;\n"
+                      "words about the same part are alternatives (fp16 bf16), others must all hold (mlp fp16 error)");
+  command->add_option("--suite", selection.suite, "smoke (seconds), quick (about a minute), full")->capture_default_str();
+  command->add_option("--device", selection.devices, "cpu, sim:hopper, cuda:0, ...; repeatable; default: the best one present");
+  command->add_option("--policy", selection.policies, "precision, also one that the suite leaves out; repeatable, * as a glob");
+  command->add_option("--harness", selection.harnesses, "error, range, ..., also one that the suite leaves out; repeatable");
+  command->add_option("--case", arguments->id, "exactly this case, as `halfmark run --dry-run` prints ids");
+  command->add_option("-o,--output", arguments->output, "report file")->capture_default_str();
+  command->add_option("--seed", arguments->seed, "of parameters and data")->capture_default_str();
+  command->add_flag("--resume", arguments->resume, "go on with a run that was interrupted");
+  command->add_flag("--isolate", arguments->isolate, "each case in a process of its own: a crash costs one record");
+  command->add_option("--timeout", arguments->timeout, "seconds for a case, with --isolate")->check(CLI::PositiveNumber);
+  command->add_option("--shard", arguments->shard, "I/N: the I-th of N parts of the cases");
+  command->add_flag("--dry-run", arguments->dry_run, "list the ids of the cases and stop");
+  command->footer("Examples:\n  halfmark run --suite smoke\n  halfmark run mlp 'amp-*' training\n"
+                  "  halfmark run sim:hopper linear error --policy fp16");
+  command->callback([arguments, &program] { run(*arguments, program); });
+}
+
+}  // namespace halfmark

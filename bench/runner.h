@@ -1,0 +1,35 @@
+// The loop over the cases: measures each, writes each record to the journal, and the report at the end.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "bench/case.h"
+#include "reports/report.h"
+
+namespace halfmark {
+
+struct RunOptions {
+  std::vector<Case> cases;
+  std::string suite, command;
+  uint64_t seed = 0;
+  std::filesystem::path output = "report.json";
+  bool resume = false;
+  bool isolate = false;    // each case in a process of its own
+  double timeout = 0;      // seconds for a case, 0 = none; only with isolate
+  std::string program;     // what to start for an isolated case
+};
+
+// Called before each case and once at the end: how many are done, of how many, and what is next ("" at the end).
+using Progress = std::function<void(size_t done, size_t all, const std::string& next)>;
+
+// Opens every device and checks that the report can be written before anything is measured. Throws Error or ReportError when not.
+Report run_cases(const RunOptions& options, const Progress& progress);
+
+// One case in this process. Never throws: what goes wrong is the record's reason.
+Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t seed);
+
+// Where the finished records lie while the run is under way.
+std::filesystem::path journal_of(const std::filesystem::path& output);
+
+}  // namespace halfmark

@@ -1,0 +1,81 @@
+// The rows of smoke, quick and full.
+#include "bench/suites.h"
+
+#include "bench/case.h"
+
+namespace halfmark {
+
+namespace {
+
+using Names = std::vector<std::string_view>;
+
+const Names kPairs = {"fp32", "fp16", "fp16-bn32", "amp-fp16", "bf16", "amp-bf16"};
+const Names kPairsAndTf32 = {"fp32", "tf32", "fp16", "fp16-bn32", "amp-fp16", "bf16", "amp-bf16"};
+const Names kDrift = {"storage=f32",
+                      "storage=f16",
+                      "storage=bf16",
+                      "storage=f32 momentum=0.01",
+                      "storage=f16 momentum=0.01",
+                      "storage=bf16 momentum=0.01",
+                      "storage=f16 noise=0.1",
+                      "storage=bf16 noise=0.1",
+                      "storage=f16 momentum=0.01 noise=0.1",
+                      "storage=bf16 momentum=0.01 noise=0.1"};
+
+const std::vector<SuiteRow>& smoke() {
+  static const std::vector<SuiteRow> rows = {
+      {{"linear", "conv2d", "batchnorm2d", "mlp", "convnet"}, kPairs, {"error", "range", "memory"}},
+  };
+  return rows;
+}
+
+// The negative controls: trainings whose outcome is known.
+const SuiteRow kUnderflow = {{"mlp"}, {"fp16", "amp-fp16"}, {"training"}, {"control=underflow"}};
+const SuiteRow kSmallRate = {{"mlp"}, {"bf16", "amp-bf16"}, {"training"}, {"control=small_rate"}};
+const SuiteRow kScaleTooHigh = {{"mlp"}, {"amp-fp16"}, {"training"}, {"control=scale_too_high"}};
+
+const std::vector<SuiteRow>& quick() {
+  static const std::vector<SuiteRow> rows = {
+      {{"linear", "conv2d", "batchnorm2d", "mlp", "convnet"}, kPairsAndTf32, {"error", "range", "memory", "throughput"}},
+      {{"mlp"}, kPairsAndTf32, {"training"}, {"", "replicate=1", "replicate=2"}},
+      {{"convnet"}, kPairsAndTf32, {"training"}},
+      {{"batchnorm2d"}, {"fp32"}, {"batchnorm_drift"}, kDrift},
+      kUnderflow,
+      kSmallRate,
+      kScaleTooHigh,
+  };
+  return rows;
+}
+
+const std::vector<SuiteRow>& full() {
+  static const std::vector<SuiteRow> rows = {
+      {{"*"}, {"*"}, {"error", "range", "memory", "throughput"}},
+      {{"*"}, {"*"}, {"training"}, {"", "replicate=1", "replicate=2", "replicate=3", "replicate=4"}},
+      {{"*"}, {"*"}, {"batchnorm_drift"}, {"", "momentum=0.01", "noise=0.1", "momentum=0.01 noise=0.1"}},
+      {{"batchnorm2d"}, {"fp32"}, {"batchnorm_drift"}, kDrift},
+      kUnderflow,
+      kSmallRate,
+      kScaleTooHigh,
+  };
+  return rows;
+}
+
+}  // namespace
+
+const std::vector<Suite>& suites() {
+  static const std::vector<Suite> list = {
+      {"smoke", "layers and small models in seconds: error, range, memory"},
+      {"quick", "the default, about a minute: also throughput, training, drift and the negative controls"},
+      {"full", "every subject, policy and harness"},
+  };
+  return list;
+}
+
+std::span<const SuiteRow> rows_of(std::string_view suite) {
+  if (suite == "smoke") return smoke();
+  if (suite == "quick") return quick();
+  if (suite == "full") return full();
+  return {};
+}
+
+}  // namespace halfmark
