@@ -1,10 +1,19 @@
 // Host memory as a device, and the CPU: real fast rows first, reference rows last.
 #pragma once
 
+#include "kernels/cpu/rows.h"
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/device.h"
+#include "kernels/tensor/tensor.h"
 
 namespace halfmark {
+
+// A library's layout in host memory, which alone knows how to undo itself.
+class HostLayout : public OpaqueLayout {
+ public:
+  // The elements in plain (row-major) order.
+  virtual void copy_out_plain(void* host, const void* memory) const = 0;
+};
 
 // Everything about host memory; what kernels there are is up to the device built on it.
 class HostDevice : public Device {
@@ -20,7 +29,7 @@ class HostDevice : public Device {
 
 class CpuDevice : public HostDevice {
  public:
-  // Threads for every library and for our own kernels; 0 = all cores.
+  // Threads for every library and for our own kernels, in the whole process; 0 leaves them as they are (at first: all cores).
   explicit CpuDevice(int threads = 0);
   std::string name() const override { return "cpu"; }
   std::vector<std::pair<std::string, std::string>> describe() const override;
@@ -29,8 +38,5 @@ class CpuDevice : public HostDevice {
  private:
   KernelTable kernels_;
 };
-
-// The slow, exact rows: any dtype, any Math. The last rows of every host device.
-void add_reference_rows(KernelTable& table);
 
 }  // namespace halfmark

@@ -1,0 +1,46 @@
+// Matmul and the three convolutions as one shape of work, so that "which terms in which order" is written once for the reference
+// rows and the simulated tensor cores: in each group, out[r, c] = sum over k of left[r, k] right[k, c], k increasing.
+//
+//   matmul            r, c: row and column of out                k: as it is
+//   conv2d            r: n, y, x       c: channel of out         k: kh, kw, channel of the image
+//   backward data     r: n, y, x of dx c: channel of dx          k: kh, kw, channel of dy
+//   backward weights  r: channel of dy c: channel, kh, kw of dw  k: n, y, x of dy
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/ops/ops.h"
+
+namespace halfmark {
+
+struct Contraction {
+  const Tensor* left = nullptr;
+  const Tensor* right = nullptr;
+  Tensor* out = nullptr;
+  Math math;
+  double beta = 0;
+  int64_t groups = 1, rows = 0, columns = 0, depth = 0;
+
+  // Where the terms of one row (column) lie: `depth` indices into the operand in logical order; -1 where there is no element,
+  // that is padding, or a place between the strides.
+  void left_row(int64_t group, int64_t row, int64_t* index) const;
+  void right_column(int64_t group, int64_t column, int64_t* index) const;
+  int64_t out_index(int64_t group, int64_t row, int64_t column) const;  // in logical order
+
+  explicit Contraction(const Matmul& op);
+  explicit Contraction(const Conv2d& op);
+  explicit Contraction(const Conv2dBackwardData& op);
+  explicit Contraction(const Conv2dBackwardWeights& op);
+
+ private:
+  enum class Kind { matmul, forward, backward_data, backward_weights };
+  Contraction(Kind kind, const Tensor& image, const Tensor& filter, const Tensor& result, const Window& window, int groups);
+
+  Kind kind_ = Kind::matmul;
+  bool transpose_left_ = false, transpose_right_ = false;
+  Window window_;
+  // Of a convolution: batch, channels and extents of image, filter and result; channels in one group.
+  int64_t n_ = 0, c_ = 0, h_ = 0, w_ = 0, o_ = 0, kh_ = 0, kw_ = 0, oh_ = 0, ow_ = 0, group_c_ = 0, group_o_ = 0;
+};
+
+}  // namespace halfmark

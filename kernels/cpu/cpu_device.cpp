@@ -1,0 +1,92 @@
+// Host memory, its clock, and what there is to say about the CPU.
+#include "kernels/cpu/cpu_device.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <new>
+#include <vector>
+
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/number/convert.h"
+#include "kernels/number/error.h"
+
+namespace halfmark {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};  // a cache line, and the widest vector
+
+size_t last_level_cache() {
+  const long level3 = sysconf(_SC_LEVEL3_CACHE_SIZE), level2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return static_cast<size_t>(std::max({level3, level2, 0L}));
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
+  return "unknown";
+}
+
+}  // namespace
+
+void* HostDevice::allocate(size_t bytes) {
+  try {
+    return ::operator new(std::max<size_t>(bytes, 1), kAlignment);
+  } catch (const std::bad_alloc&) {
+    throw Error(name() + ": no memory for " + std::to_string(bytes) + " bytes (" + std::to_string(memory().live().total) +
+                " bytes are in use)");
+  }
+}
+
+void HostDevice::release(void* memory, size_t) noexcept { ::operator delete(memory, kAlignment); }
+
+void HostDevice::copy_in(void* device_memory, const void* host, size_t bytes) {
+  if (bytes) std::memcpy(device_memory, host, bytes);
+}
+
+void HostDevice::copy_out(void* host, const void* device_memory, size_t bytes) {
+  if (bytes) std::memcpy(host, device_memory, bytes);
+}
+
+double HostDevice::time(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void HostDevice::evict_caches() {
+  // Twice the last-level cache, because it need not replace in order; every line is written, so that it must be fetched and kept.
+  static std::vector<unsigned char> buffer(std::max<size_t>(2 * last_level_cache(), size_t{64} << 20));
+  static unsigned char round = 0;
+  ++round;
+  parallel_for(static_cast<int64_t>(buffer.size()), int64_t{1} << 22, [](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += 64) buffer[static_cast<size_t>(i)] = round;
+  });
+}
+
+void HostDevice::copy_out_plain(void* host, const Tensor& opaque) {
+  const auto* layout = dynamic_cast<const HostLayout*>(opaque.opaque_layout().get());
+  if (!layout) return Device::copy_out_plain(host, opaque);
+  layout->copy_out_plain(host, opaque.data());
+}
+
+CpuDevice::CpuDevice(int threads) {
+  if (threads) set_host_threads(threads);
+  add_reference_rows(kernels_);
+}
+
+std::vector<std::pair<std::string, std::string>> CpuDevice::describe() const {
+  return {{"processor", processor_name()},
+          {"threads", std::to_string(host_threads())},
+          {"cores", std::to_string(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)))},
+          {"last_level_cache_bytes", std::to_string(last_level_cache())},
+          {"memory_bytes", std::to_string(static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE)))},
+          {"conversions", std::string(convert_instructions())}};
+}
+
+}  // namespace halfmark

@@ -1,0 +1,17 @@
+// What each family of host kernels adds to the CPU's table, declared in one place so that the order of the calls is the order of
+// choice: oneDNN, fp64 BLAS, host loops, upcast rows, and the reference rows, which take everything, last.
+#pragma once
+
+#include "kernels/ops/ops.h"
+
+namespace halfmark {
+
+void add_onednn_rows(KernelTable& table);
+void add_blas_rows(KernelTable& table);
+void add_host_rows(KernelTable& table);
+void add_upcast_rows(KernelTable& table);
+
+// The slow, exact rows: any dtype, any Math. The last rows of every host device.
+void add_reference_rows(KernelTable& table);
+
+}  // namespace halfmark

@@ -1,0 +1,98 @@
+// The one list of devices: the CPU, a simulator for each tensor core, and what the CUDA plugin finds or says is missing.
+#include "kernels/devices.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/cpu_device.h"
+#include "kernels/number/convert.h"
+#include "kernels/number/error.h"
+#include "kernels/plugin_file.h"
+#include "kernels/sim/sim_device.h"
+
+namespace halfmark {
+namespace {
+
+struct Machine {
+  std::vector<DeviceRow> rows;
+  const Plugin* plugin = nullptr;
+  std::vector<std::unique_ptr<Device>> hardware;  // one each, shared by all callers
+};
+
+// A line "cuda:1: reason" speaks of that device; any other of the first name not taken.
+DeviceRow absent_row(const Machine& machine, const std::string& line) {
+  if (const size_t end = line.find(": "); line.starts_with("cuda:") && end != std::string::npos && end > 5)
+    return {line.substr(0, end), "NVIDIA GPU", line.substr(end + 2)};
+  for (int i = 0;; ++i) {
+    const std::string name = "cuda:" + std::to_string(i);
+    const auto same = [&](const DeviceRow& row) { return row.name == name; };
+    if (std::none_of(machine.rows.begin(), machine.rows.end(), same)) return {name, "NVIDIA GPU", line};
+  }
+}
+
+std::string text_of(const std::vector<std::pair<std::string, std::string>>& facts) {
+  return facts.empty() ? "NVIDIA GPU" : facts.front().second;
+}
+
+Machine* look_around() {
+  auto* machine = new Machine;
+  machine->rows.push_back({"cpu", "this machine's processor", ""});
+  for (const std::string& name : sim_device_names())
+    machine->rows.push_back({name, "the tensor core's matrix instruction bit for bit, on the CPU", ""});
+
+  const LoadedPlugin loaded = find_plugin();
+  machine->plugin = loaded.plugin;
+  std::vector<std::string> absent;
+  if (loaded.plugin) {
+    try {
+      loaded.plugin->find(machine->hardware, absent);
+    } catch (const std::exception& error) {
+      absent.push_back(std::string("the CUDA plugin failed while it looked for devices: ") + error.what());
+    }
+  } else {
+    absent.push_back(loaded.absent);
+  }
+  for (const auto& device : machine->hardware) machine->rows.push_back({device->name(), text_of(device->describe()), ""});
+  for (const std::string& line : absent) machine->rows.push_back(absent_row(*machine, line));
+  if (machine->hardware.empty() && absent.empty()) machine->rows.push_back({"cuda:0", "NVIDIA GPU", "the CUDA plugin found no device"});
+  return machine;
+}
+
+// Never destroyed: the plugin stays loaded, and a CUDA context may be gone before the program's own static objects are.
+Machine& machine() {
+  static Machine* instance = look_around();
+  return *instance;
+}
+
+}  // namespace
+
+const std::vector<DeviceRow>& known_devices() { return machine().rows; }
+
+std::shared_ptr<Device> open_device(const std::string& name) {
+  std::string known;
+  for (const DeviceRow& row : machine().rows) {
+    known += (known.empty() ? "" : ", ") + row.name;
+    if (row.name != name) continue;
+    if (!row.absent.empty()) throw Error("device " + name + " is absent: " + row.absent);
+    if (name == "cpu") return std::make_shared<CpuDevice>();
+    for (const auto& device : machine().hardware)
+      if (device->name() == name) return {std::shared_ptr<void>(), device.get()};
+    return open_sim_device(name);
+  }
+  throw Error("unknown device '" + name + "'; known: " + known);
+}
+
+// Host memory for every device so far; a GPU's own oracle is a later matter of speed.
+std::shared_ptr<Device> oracle_device(const Device&) { return std::make_shared<CpuDevice>(); }
+
+std::string best_device() {
+  for (const DeviceRow& row : machine().rows)
+    if (row.name == "cuda:0" && row.absent.empty()) return row.name;
+  return "cpu";
+}
+
+std::vector<std::pair<std::string, std::string>> library_versions() {
+  if (const Plugin* plugin = machine().plugin) return plugin->versions();
+  return {};
+}
+
+}  // namespace halfmark

@@ -1,0 +1,58 @@
+#include "kernels/plugin_file.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "kernels/tensor/random.h"
+
+namespace halfmark {
+namespace {
+
+constexpr const char* kFileName = "halfmark_cuda.so";
+
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (c == '\n' || c == '\r') c = ' ';
+  return text;
+}
+
+}  // namespace
+
+LoadedPlugin load_plugin(const std::string& path) {
+  const std::string file = std::filesystem::path(path).filename();
+  // RTLD_NOW: a missing symbol is found here and not in the middle of a run. RTLD_LOCAL: its libraries' symbols stay its own.
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    const char* reason = dlerror();
+    return {nullptr, file + " cannot be loaded: " + one_line(reason ? reason : "no reason given") +
+                         " (install the CUDA 13 runtime libraries and cuDNN 9, or set LD_LIBRARY_PATH)"};
+  }
+  const auto entry = reinterpret_cast<PluginEntry>(dlsym(library, kPluginEntry));
+  if (!entry) return {nullptr, file + " has no entry " + kPluginEntry + ": not a plugin of halfmark, build it anew"};
+  const Plugin* plugin = entry();
+  if (std::string(plugin->stamp) != HALFMARK_STAMP)
+    return {nullptr, file + " is of another build (" + plugin->stamp + ", this program is " + HALFMARK_STAMP +
+                         "): build program and plugin together"};
+  return {plugin, ""};
+}
+
+LoadedPlugin find_plugin() {
+  std::vector<std::filesystem::path> folders;
+  Dl_info where{};
+  if (dladdr(reinterpret_cast<void*>(&philox), &where) && where.dli_fname)
+    folders.push_back(std::filesystem::path(where.dli_fname).parent_path());
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) folders.push_back(program.parent_path());
+  for (const auto& folder : folders)
+    if (const auto path = folder / kFileName; std::filesystem::exists(path, error)) return load_plugin(path);
+#ifdef HALFMARK_PLUGIN_BUILT
+  return {nullptr, std::string(kFileName) + " not found beside the program: build or unpack it there"};
+#else
+  return {nullptr, std::string(kFileName) + " not found: this build is without CUDA (configure where the CUDA toolkit and cuDNN are)"};
+#endif
+}
+
+}  // namespace halfmark

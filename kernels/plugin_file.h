@@ -1,0 +1,22 @@
+// Finding and loading the plugin; apart from devices.cpp so that each way of its absence can be tested.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/plugin.h"
+
+namespace halfmark {
+
+struct LoadedPlugin {
+  const Plugin* plugin = nullptr;  // null: absent says why
+  std::string absent;              // one line: what is missing and what to do
+};
+
+// Loads the plugin at this path and compares its stamp. A library that was opened is never closed again.
+LoadedPlugin load_plugin(const std::string& path);
+
+// halfmark_cuda.so beside libhalfmark_kernels.so or beside the program, whichever exists first.
+LoadedPlugin find_plugin();
+
+}  // namespace halfmark

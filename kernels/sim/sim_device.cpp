@@ -1,0 +1,36 @@
+#include "kernels/sim/sim_device.h"
+
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/number/error.h"
+#include "kernels/sim/tensor_core_rows.h"
+
+namespace halfmark {
+
+SimDevice::SimDevice(const Architecture& architecture) : architecture_(architecture) {
+  add_tensor_core_rows(kernels_);
+  add_reference_rows(kernels_);
+}
+
+std::vector<std::pair<std::string, std::string>> SimDevice::describe() const {
+  std::vector<std::pair<std::string, std::string>> facts{{"stands_for", std::string(architecture_.about)},
+                                                         {"threads", std::to_string(host_threads())}};
+  for (const TensorCore& core : tensor_cores())
+    if (core.architecture == architecture_.name)
+      facts.push_back({std::string(core.instruction), "blocks of " + std::to_string(core.products) + ", " +
+                                                          std::to_string(core.kept_fraction_bits) + " fraction bits kept"});
+  return facts;
+}
+
+std::vector<std::string> sim_device_names() {
+  std::vector<std::string> names;
+  for (const Architecture& architecture : architectures()) names.push_back("sim:" + std::string(architecture.name));
+  return names;
+}
+
+std::shared_ptr<Device> open_sim_device(const std::string& name) {
+  for (const Architecture& architecture : architectures())
+    if (name == "sim:" + std::string(architecture.name)) return std::make_shared<SimDevice>(architecture);
+  throw Error("no simulated device is called '" + name + "'");
+}
+
+}  // namespace halfmark

@@ -1,0 +1,11 @@
+// The rows of a simulated device that run on its tensor core; what they refuse falls to the reference rows.
+#pragma once
+
+#include "kernels/ops/ops.h"
+
+namespace halfmark {
+
+// Matmul and the three convolutions. The device must be a SimDevice.
+void add_tensor_core_rows(KernelTable& table);
+
+}  // namespace halfmark
