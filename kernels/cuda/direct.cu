@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(kThreads) matmul(MatmulArgs s, AnyTyped a, Any
   for (uint32_t k = 0; k < s.k; ++k)
     sum = fma(a.load<Wide>(s.transpose_a ? k * s.m + row : row * s.k + k), b.load<Wide>(s.transpose_b ? column * s.k + k : k * s.n + column),
               sum);
-  if (s.beta != 0) sum += static_cast<Wide>(s.beta) * out.load<Wide>(i);
+  if (s.beta != 0) sum = fma(static_cast<Wide>(s.beta), out.load<Wide>(i), sum);
   out.store<Wide>(i, sum);
 }
 
@@ -84,25 +84,21 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) dw.store<Wide>(blockIdx.x, shared[0]);
 }
 
-bool wide(const Array& a, const Array& b, const Array& c) {
-  return a.dtype == DType::f64 || b.dtype == DType::f64 || c.dtype == DType::f64;
-}
-
 }  // namespace
 
-void launch_direct_matmul(cudaStream_t stream, const MatmulArgs& s, Array a, Array b, Array out) {
+void launch_direct_matmul(cudaStream_t stream, const MatmulArgs& s, bool wide, Array a, Array b, Array out) {
   const uint32_t blocks = blocks_for(s.m * s.n, kThreads);
-  if (wide(a, b, out))
+  if (wide)
     matmul<double><<<blocks, kThreads, 0, stream>>>(s, AnyTyped(a), AnyTyped(b), AnyTyped(out));
   else
     matmul<float><<<blocks, kThreads, 0, stream>>>(s, AnyTyped(a), AnyTyped(b), AnyTyped(out));
   launched("direct matmul");
 }
 
-void launch_direct_conv(cudaStream_t stream, const Image& x, const Image& w, const Image& y, const WindowArgs& v, uint32_t groups,
+void launch_direct_conv(cudaStream_t stream, const Image& x, const Image& w, const Image& y, const WindowArgs& v, uint32_t groups, bool wide,
                         Array x_data, Array w_data, Array y_data) {
   const uint32_t blocks = blocks_for(elements(y), kThreads);
-  if (wide(x_data, w_data, y_data))
+  if (wide)
     conv<double><<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(x_data), AnyTyped(w_data), AnyTyped(y_data));
   else
     conv<float><<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(x_data), AnyTyped(w_data), AnyTyped(y_data));
@@ -110,9 +106,9 @@ void launch_direct_conv(cudaStream_t stream, const Image& x, const Image& w, con
 }
 
 void launch_direct_conv_backward_data(cudaStream_t stream, const Image& x, const Image& w, const Image& y, const WindowArgs& v,
-                                      uint32_t groups, Array dy, Array w_data, Array dx) {
+                                      uint32_t groups, bool wide, Array dy, Array w_data, Array dx) {
   const uint32_t blocks = blocks_for(elements(x), kThreads);
-  if (wide(dy, w_data, dx))
+  if (wide)
     conv_backward_data<double><<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(dy), AnyTyped(w_data), AnyTyped(dx));
   else
     conv_backward_data<float><<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(dy), AnyTyped(w_data), AnyTyped(dx));
@@ -120,9 +116,9 @@ void launch_direct_conv_backward_data(cudaStream_t stream, const Image& x, const
 }
 
 void launch_direct_conv_backward_weights(cudaStream_t stream, const Image& x, const Image& w, const Image& y, const WindowArgs& v,
-                                         uint32_t groups, Array x_data, Array dy, Array dw) {
+                                         uint32_t groups, bool wide, Array x_data, Array dy, Array dw) {
   const uint32_t blocks = elements(w);
-  if (wide(x_data, dy, dw))
+  if (wide)
     conv_backward_weights<double><<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(x_data), AnyTyped(dy), AnyTyped(dw));
   else
     conv_backward_weights<float><<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(x_data), AnyTyped(dy), AnyTyped(dw));

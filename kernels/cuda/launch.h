@@ -71,18 +71,18 @@ void launch_avg_pool_backward(cudaStream_t, const Image& dy, const Image& dx, co
 // `size` bytes an element; to_last: [n][c][p] to [n][p][c], else back.
 void launch_reorder(cudaStream_t, uint32_t outer, uint32_t channels, uint32_t pixels, size_t size, bool to_last, const void* x, void* out);
 
-// direct.cu: one thread, or one block, an output; any mixture of dtypes, fused multiply-adds in fp32 (fp64 for f64).
+// direct.cu: one thread, or one block, an output; any mixture of dtypes, fused multiply-adds in fp32, or fp64 where wide.
 struct MatmulArgs {
   uint32_t m, n, k;
   bool transpose_a, transpose_b;
   double beta;
 };
-void launch_direct_matmul(cudaStream_t, const MatmulArgs&, Array a, Array b, Array out);
-void launch_direct_conv(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&, uint32_t groups, Array x_data,
+void launch_direct_matmul(cudaStream_t, const MatmulArgs&, bool wide, Array a, Array b, Array out);
+void launch_direct_conv(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&, uint32_t groups, bool wide, Array x_data,
                         Array w_data, Array y_data);
-void launch_direct_conv_backward_data(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&, uint32_t groups,
+void launch_direct_conv_backward_data(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&, uint32_t groups, bool wide,
                                       Array dy, Array w_data, Array dx);
-void launch_direct_conv_backward_weights(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&, uint32_t groups,
+void launch_direct_conv_backward_weights(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&, uint32_t groups, bool wide,
                                          Array x_data, Array dy, Array dw);
 
 // Waits about `microseconds` on the device, so that what is timed is enqueued before it starts.
