@@ -16,7 +16,7 @@ Contraction::Contraction(Kind kind, const Tensor& image, const Tensor& filter, c
     case Kind::matmul: break;
     case Kind::forward: rows = n_ * oh_ * ow_, columns = group_o_, depth = kh_ * kw_ * group_c_; break;
     case Kind::backward_data: rows = n_ * h_ * w_, columns = group_c_, depth = kh_ * kw_ * group_o_; break;
-    case Kind::backward_weights: rows = group_o_, columns = group_c_ * kh_ * kw_, depth = n_ * oh_ * ow_; break;
+    case Kind::backward_weights: rows = group_c_ * kh_ * kw_, columns = group_o_, depth = n_ * oh_ * ow_; break;
   }
 }
 
@@ -29,7 +29,7 @@ Contraction::Contraction(const Conv2dBackwardData& op)
 }
 Contraction::Contraction(const Conv2dBackwardWeights& op)
     : Contraction(Kind::backward_weights, op.x, op.dw, op.dy, op.window, op.groups) {
-  left = &op.dy, right = &op.x, out = &op.dw, math = op.math;
+  left = &op.x, right = &op.dy, out = &op.dw, math = op.math;
 }
 
 void Contraction::left_row(int64_t group, int64_t row, int64_t* index) const {
@@ -61,10 +61,17 @@ void Contraction::left_row(int64_t group, int64_t row, int64_t* index) const {
         }
       return;
     }
-    case Kind::backward_weights:
+    case Kind::backward_weights: {
+      const int64_t j = row % kw_, i = row / kw_ % kh_, c = group * group_c_ + row / kw_ / kh_;
       for (int64_t n = 0; n < n_; ++n)
-        for (int64_t p = 0; p < oh_ * ow_; ++p) *index++ = (n * o_ + group * group_o_ + row) * oh_ * ow_ + p;
+        for (int64_t oy = 0; oy < oh_; ++oy)
+          for (int64_t ox = 0; ox < ow_; ++ox) {
+            const int64_t y = oy * window_.stride_h - window_.pad_h + i * window_.dilation_h;
+            const int64_t x = ox * window_.stride_w - window_.pad_w + j * window_.dilation_w;
+            *index++ = y >= 0 && y < h_ && x >= 0 && x < w_ ? ((n * c_ + c) * h_ + y) * w_ + x : -1;
+          }
       return;
+    }
   }
 }
 
@@ -81,17 +88,10 @@ void Contraction::right_column(int64_t group, int64_t column, int64_t* index) co
       for (int64_t p = 0; p < kh_ * kw_; ++p)
         for (int64_t o = 0; o < group_o_; ++o) *index++ = ((group * group_o_ + o) * group_c_ + column) * kh_ * kw_ + p;
       return;
-    case Kind::backward_weights: {
-      const int64_t j = column % kw_, i = column / kw_ % kh_, c = group * group_c_ + column / kw_ / kh_;
+    case Kind::backward_weights:
       for (int64_t n = 0; n < n_; ++n)
-        for (int64_t oy = 0; oy < oh_; ++oy)
-          for (int64_t ox = 0; ox < ow_; ++ox) {
-            const int64_t y = oy * window_.stride_h - window_.pad_h + i * window_.dilation_h;
-            const int64_t x = ox * window_.stride_w - window_.pad_w + j * window_.dilation_w;
-            *index++ = y >= 0 && y < h_ && x >= 0 && x < w_ ? ((n * c_ + c) * h_ + y) * w_ + x : -1;
-          }
+        for (int64_t p = 0; p < oh_ * ow_; ++p) *index++ = (n * o_ + group * group_o_ + column) * oh_ * ow_ + p;
       return;
-    }
   }
 }
 
@@ -100,7 +100,7 @@ int64_t Contraction::out_index(int64_t group, int64_t row, int64_t column) const
     case Kind::matmul: return row * columns + column;
     case Kind::forward: return (row / (oh_ * ow_) * o_ + group * group_o_ + column) * oh_ * ow_ + row % (oh_ * ow_);
     case Kind::backward_data: return (row / (h_ * w_) * c_ + group * group_c_ + column) * h_ * w_ + row % (h_ * w_);
-    case Kind::backward_weights: return (group * group_o_ + row) * columns + column;
+    case Kind::backward_weights: return (group * group_o_ + column) * rows + row;
   }
   return 0;
 }

@@ -4,7 +4,7 @@
 //   matmul            r, c: row and column of out                k: as it is
 //   conv2d            r: n, y, x       c: channel of out         k: kh, kw, channel of the image
 //   backward data     r: n, y, x of dx c: channel of dx          k: kh, kw, channel of dy
-//   backward weights  r: channel of dy c: channel, kh, kw of dw  k: n, y, x of dy
+//   backward weights  r: channel, kh, kw of dw, c: channel of dy k: n, y, x of dy
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct Contraction {
   double beta = 0;
   int64_t groups = 1, rows = 0, columns = 0, depth = 0;
 
-  // Where the terms of one row (column) lie: `depth` indices into the operand in logical order; -1 where there is no element,
-  // that is padding, or a place between the strides.
+  // Where the terms of one row (column) lie: `depth` indices into the operand in logical order. In a row of a convolution -1
+  // stands where there is no element, that is padding, or a place between the strides.
   void left_row(int64_t group, int64_t row, int64_t* index) const;
   void right_column(int64_t group, int64_t column, int64_t* index) const;
   int64_t out_index(int64_t group, int64_t row, int64_t column) const;  // in logical order

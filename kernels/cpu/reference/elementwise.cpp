@@ -1,0 +1,100 @@
+// Reference rows without reductions, and the bias gradient. Each value is computed in fp64 from the operands as stored, which is
+// exact or correctly rounded, and rounded once. The bias gradient is summed in fp32 (fp64 for f64) in logical order n, h, w.
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu/reference/operand.h"
+#include "kernels/number/error.h"
+#include "kernels/tensor/random.h"
+
+namespace halfmark::reference {
+namespace {
+
+// f(i) for every element, its result written to `out`.
+template <class F> void map(Tensor& out, const Tensor& like, F f) {
+  settle(out, like);
+  std::vector<double> results(static_cast<size_t>(out.elements()));
+  parallel_for(out.elements(), kGrain, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) results[i] = f(i);
+  });
+  write(out, results);
+}
+
+// Elements of one channel that follow each other in logical order.
+size_t pixels_of(const Shape& shape) { return shape.rank() == 4 ? static_cast<size_t>(shape[2] * shape[3]) : 1; }
+
+void add_bias(Device&, const AddBias& op) {
+  const std::vector<double> x = read<double>(op.x), bias = read<double>(op.bias);
+  const size_t pixels = pixels_of(op.x.shape());
+  map(op.out, op.x, [&](size_t i) { return x[i] + bias[i / pixels % bias.size()]; });
+}
+
+template <class T> std::vector<T> channel_sums(const Tensor& dy) {
+  const std::vector<T> values = read<T>(dy);
+  const auto n = static_cast<size_t>(dy.shape()[0]), channels = static_cast<size_t>(dy.shape()[1]), pixels = pixels_of(dy.shape());
+  std::vector<T> sums(channels, T{0});
+  parallel_for(static_cast<int64_t>(channels), 1, [&](int64_t begin, int64_t end) {
+    for (auto c = static_cast<size_t>(begin); c < static_cast<size_t>(end); ++c)
+      for (size_t i = 0; i < n; ++i)
+        for (size_t p = 0; p < pixels; ++p) sums[c] += values[(i * channels + c) * pixels + p];
+  });
+  return sums;
+}
+
+void bias_gradient(Device&, const BiasGradient& op) {
+  settle(op.dbias, op.dbias);
+  if (wants_fp64(op.dy))
+    write(op.dbias, channel_sums<double>(op.dy));
+  else
+    write(op.dbias, channel_sums<float>(op.dy));
+}
+
+void relu(Device&, const Relu& op) {  // a NaN stays one: it is what a run is searched for
+  const std::vector<double> x = read<double>(op.x);
+  map(op.out, op.x, [&](size_t i) { return x[i] > 0 || std::isnan(x[i]) ? x[i] : 0.0; });
+}
+
+void relu_backward(Device&, const ReluBackward& op) {
+  const std::vector<double> y = read<double>(op.y), dy = read<double>(op.dy);
+  map(op.dx, op.dy, [&](size_t i) { return y[i] > 0 ? dy[i] : 0.0; });
+}
+
+void add_tensors(Device&, const Add& op) {
+  const std::vector<double> a = read<double>(op.a), b = read<double>(op.b);
+  map(op.out, op.a, [&](size_t i) { return a[i] + b[i]; });
+}
+
+void cast(Device&, const Cast& op) {
+  const std::vector<double> x = read<double>(op.x);
+  settle(op.out, op.x);
+  if (op.rounding == Rounding::near_even) return write(op.out, x);
+  const DType dtype = op.out.dtype();
+  const RandomKey key(op.noise);
+  std::vector<unsigned char> codes(x.size() * size_of(dtype));
+  parallel_for(op.x.elements(), kGrain, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+      store(dtype, codes.data(), i, x[i], op.rounding, nullptr, op.rounding == Rounding::stochastic ? key.bits(i) : 0);
+  });
+  write_codes(op.out, codes);
+}
+
+Refusal refuses_reorder(const Device&, const Reorder& op) {
+  if (op.out.layout() == Layout::opaque) return "out has an opaque layout of another row";
+  return {};
+}
+
+void reorder(Device&, const Reorder& op) {
+  settle(op.out, op.x);
+  write_codes(op.out, op.x.codes());  // an opaque x is unpacked by its device
+}
+
+}  // namespace
+
+void add_elementwise_rows(KernelTable& table) {
+  add_row<AddBias>(table, add_bias), add_row<BiasGradient>(table, bias_gradient);
+  add_row<Relu>(table, relu), add_row<ReluBackward>(table, relu_backward);
+  add_row<Add>(table, add_tensors), add_row<Cast>(table, cast);
+  table.of<Reorder>().push_back({"reference", Speed::emulated, &refuses_reorder, reorder});
+}
+
+}  // namespace halfmark::reference

@@ -1,0 +1,60 @@
+// Reference rows of the loss: fp64 from the logits as stored, every output rounded once.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/reference/operand.h"
+#include "kernels/number/error.h"
+
+namespace halfmark::reference {
+namespace {
+
+std::vector<size_t> read_labels(const Tensor& labels, int64_t classes) {
+  std::vector<size_t> result;
+  for (const double label : labels.values()) {
+    HM_CHECK(label >= 0 && label < static_cast<double>(classes),
+             "label " + std::to_string(static_cast<int64_t>(label)) + " is outside of 0 .. " + std::to_string(classes - 1));
+    result.push_back(static_cast<size_t>(label));
+  }
+  return result;
+}
+
+void softmax_cross_entropy(Device&, const SoftmaxCrossEntropy& op) {
+  const auto n = static_cast<size_t>(op.logits.shape()[0]), classes = static_cast<size_t>(op.logits.shape()[1]);
+  const std::vector<double> logits = read<double>(op.logits);
+  const std::vector<size_t> labels = read_labels(op.labels, op.logits.shape()[1]);
+  std::vector<double> probabilities(logits.size());
+  double loss = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const double* row = &logits[i * classes];
+    double largest = row[0], sum = 0;
+    for (size_t c = 1; c < classes; ++c)
+      if (row[c] > largest || std::isnan(row[c])) largest = row[c];
+    for (size_t c = 0; c < classes; ++c) sum += probabilities[i * classes + c] = std::exp(row[c] - largest);
+    for (size_t c = 0; c < classes; ++c) probabilities[i * classes + c] /= sum;
+    loss += std::log(sum) - (row[labels[i]] - largest);
+  }
+  settle(op.loss, op.loss), settle(op.probabilities, op.logits);
+  write(op.loss, std::vector<double>{loss / static_cast<double>(n)});
+  write(op.probabilities, probabilities);
+}
+
+void softmax_cross_entropy_backward(Device&, const SoftmaxCrossEntropyBackward& op) {
+  const auto n = static_cast<size_t>(op.probabilities.shape()[0]), classes = static_cast<size_t>(op.probabilities.shape()[1]);
+  std::vector<double> gradient = read<double>(op.probabilities);
+  const std::vector<size_t> labels = read_labels(op.labels, op.probabilities.shape()[1]);
+  for (size_t i = 0; i < n; ++i) gradient[i * classes + labels[i]] -= 1;
+  for (double& g : gradient) g = g * op.dloss / static_cast<double>(n);
+  settle(op.dlogits, op.probabilities);
+  write(op.dlogits, gradient);
+}
+
+}  // namespace
+
+void add_loss_rows(KernelTable& table) {
+  add_row<SoftmaxCrossEntropy>(table, softmax_cross_entropy);
+  add_row<SoftmaxCrossEntropyBackward>(table, softmax_cross_entropy_backward);
+}
+
+}  // namespace halfmark::reference

@@ -1,0 +1,89 @@
+// Reference rows of batch normalisation: fp64 throughout from the operands as stored, every output rounded once. Statistics are
+// taken in two passes, so that a large mean costs no digits of the variance.
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu/reference/operand.h"
+
+namespace halfmark::reference {
+namespace {
+
+struct Planes {  // [n, c, h, w] seen by channel
+  size_t n, channels, pixels;
+  explicit Planes(const Shape& shape)
+      : n(static_cast<size_t>(shape[0])), channels(static_cast<size_t>(shape[1])), pixels(static_cast<size_t>(shape[2] * shape[3])) {}
+  size_t count() const { return n * pixels; }
+  // f(i) for every element of channel c.
+  void each(size_t c, auto&& f) const {
+    for (size_t i = 0; i < n; ++i)
+      for (size_t p = 0; p < pixels; ++p) f((i * channels + c) * pixels + p);
+  }
+  void each_channel(auto&& f) const {
+    parallel_for(static_cast<int64_t>(channels), 1, [&](int64_t begin, int64_t end) {
+      for (auto c = static_cast<size_t>(begin); c < static_cast<size_t>(end); ++c) f(c);
+    });
+  }
+};
+
+void batch_norm(Device&, const BatchNorm& op) {
+  const Planes planes(op.x.shape());
+  const std::vector<double> x = read<double>(op.x), scale = read<double>(op.scale), shift = read<double>(op.shift);
+  std::vector<double> out(x.size()), mean(planes.channels), variance(planes.channels);
+  std::vector<double> running_mean = read<double>(op.running_mean), running_variance = read<double>(op.running_variance);
+  const auto count = static_cast<double>(planes.count());
+  planes.each_channel([&](size_t c) {
+    double sum = 0, squares = 0;
+    planes.each(c, [&](size_t i) { sum += x[i]; });
+    mean[c] = sum / count;
+    planes.each(c, [&](size_t i) { squares += (x[i] - mean[c]) * (x[i] - mean[c]); });
+    variance[c] = squares / count;
+    const double inverse = 1 / std::sqrt(variance[c] + op.epsilon);
+    planes.each(c, [&](size_t i) { out[i] = scale[c] * (x[i] - mean[c]) * inverse + shift[c]; });
+    running_mean[c] = (1 - op.momentum) * running_mean[c] + op.momentum * mean[c];
+    running_variance[c] = (1 - op.momentum) * running_variance[c] + op.momentum * squares / (count - 1);
+  });
+  settle(op.out, op.x), settle(op.mean, op.scale), settle(op.variance, op.scale);
+  write(op.out, out), write(op.mean, mean), write(op.variance, variance);
+  write(op.running_mean, running_mean), write(op.running_variance, running_variance);
+}
+
+void batch_norm_inference(Device&, const BatchNormInference& op) {
+  const Planes planes(op.x.shape());
+  const std::vector<double> x = read<double>(op.x), scale = read<double>(op.scale), shift = read<double>(op.shift);
+  const std::vector<double> mean = read<double>(op.running_mean), variance = read<double>(op.running_variance);
+  std::vector<double> out(x.size());
+  planes.each_channel([&](size_t c) {
+    const double inverse = 1 / std::sqrt(variance[c] + op.epsilon);
+    planes.each(c, [&](size_t i) { out[i] = scale[c] * (x[i] - mean[c]) * inverse + shift[c]; });
+  });
+  settle(op.out, op.x);
+  write(op.out, out);
+}
+
+void batch_norm_backward(Device&, const BatchNormBackward& op) {
+  const Planes planes(op.x.shape());
+  const std::vector<double> x = read<double>(op.x), dy = read<double>(op.dy), scale = read<double>(op.scale);
+  const std::vector<double> mean = read<double>(op.mean), variance = read<double>(op.variance);
+  std::vector<double> dx(x.size()), dscale(planes.channels), dshift(planes.channels);
+  const auto count = static_cast<double>(planes.count());
+  planes.each_channel([&](size_t c) {
+    const double inverse = 1 / std::sqrt(variance[c] + op.epsilon);
+    double sum = 0, product = 0;
+    planes.each(c, [&](size_t i) { sum += dy[i], product += dy[i] * (x[i] - mean[c]) * inverse; });
+    planes.each(c, [&](size_t i) {
+      dx[i] = scale[c] * inverse * (dy[i] - sum / count - (x[i] - mean[c]) * inverse * product / count);
+    });
+    dscale[c] = product, dshift[c] = sum;
+  });
+  settle(op.dx, op.x), settle(op.dscale, op.scale), settle(op.dshift, op.scale);
+  write(op.dx, dx), write(op.dscale, dscale), write(op.dshift, dshift);
+}
+
+}  // namespace
+
+void add_norm_rows(KernelTable& table) {
+  add_row<BatchNorm>(table, batch_norm), add_row<BatchNormInference>(table, batch_norm_inference);
+  add_row<BatchNormBackward>(table, batch_norm_backward);
+}
+
+}  // namespace halfmark::reference

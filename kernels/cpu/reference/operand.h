@@ -1,0 +1,65 @@
+// How the reference rows see a tensor: decoded once into logical (row-major) order, whatever its dtype and layout, and written back
+// with one rounding. Working on copies makes every row safe when an output lies on an input.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/rows.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/number/dtype.h"
+
+namespace halfmark::reference {
+
+inline constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at a time
+
+// All elements as T (double or float) in logical order; double is exact for every dtype, float for all but f64 and i32.
+template <class T> std::vector<T> read(const Tensor& tensor);
+
+// Each value rounded once, to nearest even, to the dtype of the tensor. A tensor of layout `any` must have been given one.
+void write(Tensor& tensor, const std::vector<double>& values);
+void write(Tensor& tensor, const std::vector<float>& values);
+
+// The stored codes, in logical order, back into the layout of the tensor.
+void write_codes(Tensor& tensor, const std::vector<unsigned char>& codes);
+
+// Gives an output of layout `any` the layout of `like` where their ranks allow it, else plain.
+void settle(Tensor& out, const Tensor& like);
+
+// f64 tensors are computed in fp64, all others in fp32 where an operation says so.
+bool wants_fp64(const Tensor& tensor);
+
+Refusal refuse_operand(std::string_view name, const Tensor& tensor);
+
+struct RefusalVisitor {
+  Refusal& refusal;
+  void input(std::string_view name, const Tensor& tensor) { see(name, tensor); }
+  void output(std::string_view name, const Tensor& tensor) { see(name, tensor); }
+  void attribute(const auto&) {}
+  void see(std::string_view name, const Tensor& tensor) {
+    if (!refusal && !tensor.empty()) refusal = refuse_operand(name, tensor);
+  }
+};
+
+// What every reference row refuses: layouts of another library, numbers that are none.
+template <class Op> Refusal refuses(const Device&, const Op& op) {
+  Refusal refusal;
+  op.visit(RefusalVisitor{refusal});
+  return refusal;
+}
+
+// Emulated throughout: these rows say what the answer is, and their time says nothing about any hardware.
+template <class Op> void add_row(KernelTable& table, void (*run)(Device&, const Op&)) {
+  table.of<Op>().push_back({"reference", Speed::emulated, &refuses<Op>, run});
+}
+
+// The files of this folder, each with a family of rows.
+void add_contraction_rows(KernelTable& table);
+void add_elementwise_rows(KernelTable& table);
+void add_norm_rows(KernelTable& table);
+void add_pool_rows(KernelTable& table);
+void add_loss_rows(KernelTable& table);
+void add_training_rows(KernelTable& table);
+
+}  // namespace halfmark::reference

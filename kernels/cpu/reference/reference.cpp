@@ -1,0 +1,15 @@
+// The explicit list of the reference rows.
+#include "kernels/cpu/reference/operand.h"
+
+namespace halfmark {
+
+void add_reference_rows(KernelTable& table) {
+  reference::add_contraction_rows(table);
+  reference::add_elementwise_rows(table);
+  reference::add_norm_rows(table);
+  reference::add_pool_rows(table);
+  reference::add_loss_rows(table);
+  reference::add_training_rows(table);
+}
+
+}  // namespace halfmark
