@@ -1,0 +1,154 @@
+// How device code reads and writes elements: exact widening, one rounding to nearest even on the way back.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <initializer_list>
+#include <utility>
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/launch.h"
+
+namespace halfmark::cuda {
+
+template <class Wide>
+__device__ __forceinline__ Wide widen(float x) {
+  return static_cast<Wide>(x);
+}
+template <class Wide>
+__device__ __forceinline__ Wide widen(double x) {
+  return static_cast<Wide>(x);
+}
+template <class Wide>
+__device__ __forceinline__ Wide widen(__half x) {
+  return static_cast<Wide>(__half2float(x));
+}
+template <class Wide>
+__device__ __forceinline__ Wide widen(__nv_bfloat16 x) {
+  return static_cast<Wide>(__bfloat162float(x));
+}
+
+// NaNs become the quiet NaN of the type with their sign, as encode() does: the conversion instructions drop the sign.
+__device__ __forceinline__ void narrow(double x, double& to) { to = x; }
+__device__ __forceinline__ void narrow(float x, double& to) {
+  to = isnan(x) ? __longlong_as_double(signbit(x) ? 0xfff8000000000000ll : 0x7ff8000000000000ll) : static_cast<double>(x);
+}
+__device__ __forceinline__ void narrow(float x, float& to) { to = isnan(x) ? __int_as_float(signbit(x) ? 0xffc00000 : 0x7fc00000) : x; }
+__device__ __forceinline__ void narrow(double x, float& to) {
+  to = isnan(x) ? __int_as_float(signbit(x) ? 0xffc00000 : 0x7fc00000) : __double2float_rn(x);
+}
+__device__ __forceinline__ void narrow(float x, __half& to) {
+  to = isnan(x) ? __ushort_as_half(signbit(x) ? 0xfe00 : 0x7e00) : __float2half_rn(x);
+}
+__device__ __forceinline__ void narrow(double x, __half& to) {
+  to = isnan(x) ? __ushort_as_half(signbit(x) ? 0xfe00 : 0x7e00) : __double2half(x);
+}
+__device__ __forceinline__ void narrow(float x, __nv_bfloat16& to) {
+  to = isnan(x) ? __ushort_as_bfloat16(signbit(x) ? 0xffc0 : 0x7fc0) : __float2bfloat16_rn(x);
+}
+__device__ __forceinline__ void narrow(double x, __nv_bfloat16& to) {
+  to = isnan(x) ? __ushort_as_bfloat16(signbit(x) ? 0xffc0 : 0x7fc0) : __double2bfloat16(x);
+}
+
+template <class T>
+struct alignas(sizeof(T) * 4 > 16 ? 16 : sizeof(T) * 4) Four {
+  T values[4];
+};
+
+// Elements of a type known to the compiler.
+template <class T>
+struct Typed {
+  T* data;
+  explicit Typed(const Array& array) : data(static_cast<T*>(array.data)) {}
+  __device__ bool present() const { return data != nullptr; }
+  template <class Wide>
+  __device__ __forceinline__ Wide load(uint32_t i) const {
+    return widen<Wide>(data[i]);
+  }
+  template <class Wide>
+  __device__ __forceinline__ void store(uint32_t i, Wide x) const {
+    narrow(x, data[i]);
+  }
+  // Elements i .. i + 3, i a multiple of four: one wide access, since every tensor starts a 256-byte block.
+  template <class Wide>
+  __device__ __forceinline__ void load4(uint32_t i, Wide* x) const {
+    const Four<T> four = *reinterpret_cast<const Four<T>*>(data + i);
+    for (int k = 0; k < 4; ++k) x[k] = widen<Wide>(four.values[k]);
+  }
+  template <class Wide>
+  __device__ __forceinline__ void store4(uint32_t i, const Wide* x) const {
+    Four<T> four;
+    for (int k = 0; k < 4; ++k) narrow(x[k], four.values[k]);
+    *reinterpret_cast<Four<T>*>(data + i) = four;
+  }
+};
+
+// Elements of a type known when it runs: for mixtures of dtypes, which would be too many to compile.
+struct AnyTyped {
+  void* data;
+  DType dtype;
+  explicit AnyTyped(const Array& array) : data(array.data), dtype(array.dtype) {}
+  __device__ bool present() const { return data != nullptr; }
+  template <class Wide>
+  __device__ __forceinline__ Wide load(uint32_t i) const {
+    switch (dtype) {
+      case DType::f64: return widen<Wide>(static_cast<const double*>(data)[i]);
+      case DType::f16: return widen<Wide>(static_cast<const __half*>(data)[i]);
+      case DType::bf16: return widen<Wide>(static_cast<const __nv_bfloat16*>(data)[i]);
+      default: return widen<Wide>(static_cast<const float*>(data)[i]);
+    }
+  }
+  template <class Wide>
+  __device__ __forceinline__ void store(uint32_t i, Wide x) const {
+    switch (dtype) {
+      case DType::f64: return narrow(x, static_cast<double*>(data)[i]);
+      case DType::f16: return narrow(x, static_cast<__half*>(data)[i]);
+      case DType::bf16: return narrow(x, static_cast<__nv_bfloat16*>(data)[i]);
+      default: return narrow(x, static_cast<float*>(data)[i]);
+    }
+  }
+  template <class Wide>
+  __device__ __forceinline__ void load4(uint32_t i, Wide* x) const {
+    for (int k = 0; k < 4; ++k) x[k] = load<Wide>(i + k);
+  }
+  template <class Wide>
+  __device__ __forceinline__ void store4(uint32_t i, const Wide* x) const {
+    for (int k = 0; k < 4; ++k) store<Wide>(i + k, x[k]);
+  }
+};
+
+template <class A, class W>
+struct Choice {
+  using Access = A;  // how elements are reached
+  using Wide = W;    // what is computed in
+};
+
+// Calls f with the Choice for operands of these dtypes: typed where all are equal, fp64 arithmetic where one of them is f64.
+// `others` are small operands (a value a channel) reached as AnyTyped whatever the choice; they count for the arithmetic only.
+template <class F>
+void with_access(std::initializer_list<DType> dtypes, std::initializer_list<DType> others, F&& f) {
+  bool equal = true, wide = false;
+  for (const DType dtype : dtypes) equal &= dtype == *dtypes.begin(), wide |= dtype == DType::f64;
+  for (const DType dtype : others) wide |= dtype == DType::f64;
+  if (wide) {
+    if (equal && *dtypes.begin() == DType::f64) return f(Choice<Typed<double>, double>{});
+    return f(Choice<AnyTyped, double>{});
+  }
+  if (!equal) return f(Choice<AnyTyped, float>{});
+  switch (*dtypes.begin()) {
+    case DType::f32: return f(Choice<Typed<float>, float>{});
+    case DType::f16: return f(Choice<Typed<__half>, float>{});
+    case DType::bf16: return f(Choice<Typed<__nv_bfloat16>, float>{});
+    default: throw Error("CUDA kernels take f64, f32, f16 and bf16, not " + std::string(name_of(*dtypes.begin())));
+  }
+}
+template <class F>
+void with_access(std::initializer_list<DType> dtypes, F&& f) {
+  with_access(dtypes, {}, std::forward<F>(f));
+}
+
+inline void launched(const char* what) { check(cudaGetLastError(), what); }
+inline uint32_t blocks_for(uint32_t items, uint32_t per_block) { return items / per_block + (items % per_block != 0); }
+
+}  // namespace halfmark::cuda

@@ -1,0 +1,38 @@
+// Checks of every CUDA, cuBLASLt and cuDNN call: a status that is not success becomes an Error with the call and the reason.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <string>
+#include <string_view>
+
+#include "kernels/number/error.h"
+
+namespace halfmark::cuda {
+
+inline void check(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  (void)cudaGetLastError();  // a failed launch must not be reported a second time by the next call
+  throw Error(std::string(call) + ": " + cudaGetErrorName(status) + ", " + cudaGetErrorString(status));
+}
+
+inline void check(cublasStatus_t status, const char* call) {
+  // cublasGetStatusString lives in libcublas, which the plugin does not link.
+  if (status != CUBLAS_STATUS_SUCCESS) throw Error(std::string(call) + ": " + cublasLtGetStatusString(status));
+}
+
+inline void check(cudnnStatus_t status, const char* call) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  char detail[256] = "";
+  cudnnGetLastErrorString(detail, sizeof detail);
+  throw Error(std::string(call) + ": " + cudnnGetErrorString(status) + (detail[0] ? std::string(", ") + detail : ""));
+}
+
+}  // namespace halfmark::cuda
+
+// Three names for the reader; the overload is chosen by the type of the status.
+#define HM_CUDA(call) ::halfmark::cuda::check((call), #call)
+#define HM_CUBLAS(call) ::halfmark::cuda::check((call), #call)
+#define HM_CUDNN(call) ::halfmark::cuda::check((call), #call)

@@ -1,0 +1,225 @@
+#include "kernels/cuda/cuda_device.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/rows.h"
+
+namespace halfmark::cuda {
+namespace {
+
+constexpr size_t kSmall = size_t{1} << 20, kSmallStep = 512, kLargeStep = size_t{2} << 20;
+
+size_t block_size(size_t bytes) {
+  const size_t step = bytes <= kSmall ? kSmallStep : kLargeStep;
+  return (std::max<size_t>(bytes, 1) + step - 1) / step * step;
+}
+
+// 13000 -> "13.0"
+std::string cuda_version(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+
+std::string dotted(size_t version, size_t major, size_t minor) {
+  return std::to_string(version / major) + "." + std::to_string(version % major / minor) + "." + std::to_string(version % minor);
+}
+
+// The driver's own version ("580.82.07") is known to NVML alone; a machine without NVML has only the CUDA version it supports.
+std::string driver_text() {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no driver";
+  std::string text = "CUDA " + cuda_version(driver);
+  void* nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!nvml) return text;
+  const auto start = reinterpret_cast<int (*)()>(dlsym(nvml, "nvmlInit_v2"));
+  const auto version = reinterpret_cast<int (*)(char*, unsigned)>(dlsym(nvml, "nvmlSystemGetDriverVersion"));
+  const auto stop = reinterpret_cast<int (*)()>(dlsym(nvml, "nvmlShutdown"));
+  if (start && version && stop && start() == 0) {
+    char buffer[96] = "";
+    if (version(buffer, sizeof buffer) == 0) text = std::string(buffer) + " (" + text + ")";
+    stop();
+  }
+  dlclose(nvml);
+  return text;
+}
+
+int attribute(int device, cudaDeviceAttr which) {
+  int value = 0;
+  HM_CUDA(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
+}  // namespace
+
+std::string absence(cudaError_t status, int driver) {
+  int runtime = 0;
+  (void)cudaRuntimeGetVersion(&runtime);
+  if (status == cudaErrorInsufficientDriver && driver == 0) return "no driver: install the NVIDIA driver";
+  if (status == cudaErrorInsufficientDriver)
+    return "the driver supports CUDA " + cuda_version(driver) + ", this build needs " + cuda_version(runtime) + ": update the driver";
+  if (status == cudaErrorNoDevice || status == cudaSuccess) return "no CUDA device (is CUDA_VISIBLE_DEVICES set?)";
+  return std::string("cudaGetDeviceCount: ") + cudaGetErrorName(status) + ", " + cudaGetErrorString(status);
+}
+
+std::vector<std::pair<std::string, std::string>> library_versions() {
+  int runtime = 0;
+  (void)cudaRuntimeGetVersion(&runtime);
+  // cublasLt: major * 10000 + minor * 100 + patch; cuDNN 9: major * 10000 + minor * 100 + patch.
+  return {{"nvidia driver", driver_text()},
+          {"cuda runtime", cuda_version(runtime)},
+          {"cublasLt", dotted(cublasLtGetVersion(), 10000, 100)},
+          {"cudnn", dotted(cudnnGetVersion(), 10000, 100)}};
+}
+
+CudaDevice::CudaDevice(int index) : index_(index) {
+  activate();
+  compute_capability_ =
+      10 * attribute(index, cudaDevAttrComputeCapabilityMajor) + attribute(index, cudaDevAttrComputeCapabilityMinor);
+  if (const char* reason = code_for_device())
+    throw Error("this build has no code for sm_" + std::to_string(compute_capability_) + " (" + reason +
+                "); configure with -DCMAKE_CUDA_ARCHITECTURES=" + std::to_string(compute_capability_));
+  HM_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  HM_CUDA(cudaEventCreate(&start_));
+  HM_CUDA(cudaEventCreate(&stop_));
+  add_blaslt_rows(kernels_);
+  add_cudnn_rows(kernels_);
+  add_elementwise_rows(kernels_);
+  add_reduce_rows(kernels_);
+  add_image_rows(kernels_);
+  add_direct_rows(kernels_);
+}
+
+CudaDevice::~CudaDevice() {
+  // Nothing is checked: a destructor cannot report, and the driver may be shutting down.
+  cudaSetDevice(index_);
+  blaslt_plans.reset(), cudnn_plans.reset();
+  if (stream_) cudaStreamSynchronize(stream_);
+  release_cached();
+  if (eviction_) cudaFree(eviction_);
+  if (cudnn_) cudnnDestroy(cudnn_);
+  if (blaslt_) cublasLtDestroy(blaslt_);
+  if (start_) cudaEventDestroy(start_);
+  if (stop_) cudaEventDestroy(stop_);
+  if (stream_) cudaStreamDestroy(stream_);
+}
+
+std::vector<std::pair<std::string, std::string>> CudaDevice::describe() const {
+  cudaDeviceProp properties;
+  HM_CUDA(cudaGetDeviceProperties(&properties, index_));
+  std::vector<std::pair<std::string, std::string>> facts{
+      {"name", properties.name},
+      {"architecture", "sm_" + std::to_string(compute_capability_)},
+      {"multiprocessors", std::to_string(properties.multiProcessorCount)},
+      {"memory", std::to_string(properties.totalGlobalMem) + " B"},
+      {"l2 cache", std::to_string(properties.l2CacheSize) + " B"},
+      {"memory bus", std::to_string(properties.memoryBusWidth) + " bit"},
+      {"peak clock", std::to_string(attribute(index_, cudaDevAttrClockRate)) + " kHz"},
+      {"peak memory clock", std::to_string(attribute(index_, cudaDevAttrMemoryClockRate)) + " kHz"},
+      {"ecc", properties.ECCEnabled ? "on" : "off"}};
+  for (auto& version : library_versions()) facts.push_back(std::move(version));
+  return facts;
+}
+
+void* CudaDevice::allocate(size_t bytes) {
+  activate();
+  const size_t size = block_size(bytes);
+  // A block that is a little too big is better than a new one; one that is far too big would hide from larger requests.
+  const auto found = free_.lower_bound(size);
+  if (found != free_.end() && found->first <= (size <= kSmall ? 2 * size : size + size / 8)) {
+    void* memory = found->second;
+    free_.erase(found);
+    return memory;
+  }
+  void* memory = nullptr;
+  cudaError_t status = cudaMalloc(&memory, size);
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    synchronize();
+    release_cached();
+    status = cudaMalloc(&memory, size);
+  }
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    size_t available = 0, total = 0;
+    (void)cudaMemGetInfo(&available, &total);
+    throw Error(name() + " has no memory for " + std::to_string(bytes) + " B: " + std::to_string(available) + " of " +
+                std::to_string(total) + " B are free");
+  }
+  check(status, "cudaMalloc");
+  block_sizes_.emplace(memory, size);
+  return memory;
+}
+
+void CudaDevice::release(void* memory, size_t) noexcept {
+  if (const auto block = block_sizes_.find(memory); block != block_sizes_.end()) free_.emplace(block->second, memory);
+}
+
+void CudaDevice::release_cached() noexcept {
+  for (const auto& [size, memory] : free_) {
+    cudaFree(memory);
+    block_sizes_.erase(memory);
+  }
+  free_.clear();
+}
+
+// Copies wait: the host's memory is the caller's again when they return.
+void CudaDevice::copy_in(void* device_memory, const void* host, size_t bytes) {
+  if (bytes == 0) return;
+  activate();
+  HM_CUDA(cudaMemcpyAsync(device_memory, host, bytes, cudaMemcpyHostToDevice, stream_));
+  synchronize();
+}
+
+void CudaDevice::copy_out(void* host, const void* device_memory, size_t bytes) {
+  if (bytes == 0) return;
+  activate();
+  HM_CUDA(cudaMemcpyAsync(host, device_memory, bytes, cudaMemcpyDeviceToHost, stream_));
+  synchronize();
+}
+
+void CudaDevice::synchronize() {
+  activate();
+  HM_CUDA(cudaStreamSynchronize(stream_));
+}
+
+double CudaDevice::time(const std::function<void()>& work) {
+  synchronize();
+  // The stream is kept busy while the host enqueues, or the first launch's latency would be counted as work. Work that takes the
+  // host longer than the pause is bound by its launches, and that is then part of the truth.
+  launch_pause(stream_, 50);
+  HM_CUDA(cudaEventRecord(start_, stream_));
+  work();
+  HM_CUDA(cudaEventRecord(stop_, stream_));
+  HM_CUDA(cudaEventSynchronize(stop_));
+  float milliseconds = 0;
+  HM_CUDA(cudaEventElapsedTime(&milliseconds, start_, stop_));
+  return static_cast<double>(milliseconds) * 1e-3;
+}
+
+void CudaDevice::evict_caches() {
+  activate();
+  if (!eviction_) {
+    eviction_bytes_ = 2 * static_cast<size_t>(std::max(attribute(index_, cudaDevAttrL2CacheSize), 1 << 20));
+    HM_CUDA(cudaMalloc(&eviction_, eviction_bytes_));
+  }
+  HM_CUDA(cudaMemsetAsync(eviction_, 0, eviction_bytes_, stream_));
+}
+
+cublasLtHandle_t CudaDevice::blaslt() const {
+  if (!blaslt_) {
+    activate();
+    HM_CUBLAS(cublasLtCreate(&blaslt_));
+  }
+  return blaslt_;
+}
+
+cudnnHandle_t CudaDevice::cudnn() const {
+  if (!cudnn_) {
+    activate();
+    HM_CUDNN(cudnnCreate(&cudnn_));
+    HM_CUDNN(cudnnSetStream(cudnn_, stream_));
+  }
+  return cudnn_;
+}
+
+}  // namespace halfmark::cuda

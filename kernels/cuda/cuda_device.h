@@ -1,0 +1,62 @@
+// One NVIDIA GPU: plain allocations from a caching pool, one stream, and the libraries' handles.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/ops/ops.h"
+#include "kernels/tensor/device.h"
+
+namespace halfmark::cuda {
+
+// Everything runs on one stream, so memory that is released may be handed out again at once: what comes later runs later.
+class CudaDevice : public Device {
+ public:
+  // Throws Error when the GPU cannot be used, by this build in particular.
+  explicit CudaDevice(int index);
+  ~CudaDevice() override;
+
+  std::string name() const override { return "cuda:" + std::to_string(index_); }
+  std::vector<std::pair<std::string, std::string>> describe() const override;
+  const KernelTable& kernels() const override { return kernels_; }
+  void* allocate(size_t bytes) override;
+  void release(void* memory, size_t bytes) noexcept override;
+  void copy_in(void* device_memory, const void* host, size_t bytes) override;
+  void copy_out(void* host, const void* device_memory, size_t bytes) override;
+  void synchronize() override;
+  double time(const std::function<void()>& work) override;
+  void evict_caches() override;
+
+  void activate() const { HM_CUDA(cudaSetDevice(index_)); }  // the current device belongs to the thread
+  cudaStream_t stream() const { return stream_; }
+  int compute_capability() const { return compute_capability_; }  // 90 for sm_90
+  cublasLtHandle_t blaslt() const;                                // made when first asked for: cuDNN's takes a while
+  cudnnHandle_t cudnn() const;
+
+  // Plans that the files of rows keep; they live and die with the device.
+  mutable std::shared_ptr<void> blaslt_plans, cudnn_plans;
+
+ private:
+  void release_cached() noexcept;
+
+  int index_;
+  int compute_capability_ = 0;
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t start_ = nullptr, stop_ = nullptr;
+  mutable cublasLtHandle_t blaslt_ = nullptr;
+  mutable cudnnHandle_t cudnn_ = nullptr;
+  std::multimap<size_t, void*> free_;             // by size
+  std::unordered_map<void*, size_t> block_sizes_;  // of every block, free or not
+  void* eviction_ = nullptr;
+  size_t eviction_bytes_ = 0;
+  KernelTable kernels_;
+};
+
+// The line for a status of cudaGetDeviceCount that means there is nothing here; `driver` as cudaDriverGetVersion gives it.
+std::string absence(cudaError_t status, int driver);
+
+std::vector<std::pair<std::string, std::string>> library_versions();
+
+}  // namespace halfmark::cuda

@@ -1,0 +1,105 @@
+// Rows of the elementwise operations, their own kernels in elementwise.cu.
+#include "kernels/cuda/rows.h"
+
+namespace halfmark::cuda {
+namespace {
+
+uint32_t count(const Tensor& tensor) { return static_cast<uint32_t>(tensor.elements()); }
+
+// Inputs first; the outputs may still be open.
+Refusal refuses(std::initializer_list<const Tensor*> inputs, std::initializer_list<const Tensor*> all) {
+  if (Refusal r = not_floating(all)) return r;
+  if (Refusal r = not_indexable(all)) return r;
+  if (Refusal r = not_readable(inputs)) return r;
+  return not_alike(all);
+}
+
+Refusal cast_refuses(const Device&, const Cast& op) {
+  if (op.rounding != Rounding::near_even) return "rounds to nearest even only, not " + std::string(name_of(op.rounding));
+  return refuses({&op.x}, {&op.x, &op.out});
+}
+void cast(Device& device, const Cast& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(op.x.layout());
+  launch_cast(cuda.stream(), count(op.x), array(op.x), array(op.out));
+}
+
+Refusal relu_refuses(const Device&, const Relu& op) { return refuses({&op.x}, {&op.x, &op.out}); }
+void relu(Device& device, const Relu& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(op.x.layout());
+  launch_relu(cuda.stream(), count(op.x), array(op.x), array(op.out));
+}
+
+Refusal relu_backward_refuses(const Device&, const ReluBackward& op) { return refuses({&op.y, &op.dy}, {&op.y, &op.dy, &op.dx}); }
+void relu_backward(Device& device, const ReluBackward& op) {
+  CudaDevice& cuda = on(device);
+  op.dx.materialize(op.dy.layout());
+  launch_relu_backward(cuda.stream(), count(op.y), array(op.y), array(op.dy), array(op.dx));
+}
+
+Refusal add_refuses(const Device&, const Add& op) { return refuses({&op.a, &op.b}, {&op.a, &op.b, &op.out}); }
+void add(Device& device, const Add& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(op.a.layout());
+  launch_add(cuda.stream(), count(op.a), array(op.a), array(op.b), array(op.out));
+}
+
+Refusal add_bias_refuses(const Device&, const AddBias& op) {
+  if (Refusal r = not_floating({&op.bias})) return r;
+  if (Refusal r = not_readable({&op.bias})) return r;
+  return refuses({&op.x}, {&op.x, &op.out});
+}
+void add_bias(Device& device, const AddBias& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(op.x.layout());
+  launch_add_bias(cuda.stream(), channels(op.x), array(op.x), array(op.bias), array(op.out));
+}
+
+Refusal unscale_refuses(const Device&, const Unscale& op) {
+  if (op.found_inf.dtype() != DType::f32) return "wants found_inf in f32, not " + std::string(name_of(op.found_inf.dtype()));
+  return refuses({&op.gradient, &op.found_inf}, {&op.gradient});
+}
+void unscale(Device& device, const Unscale& op) {
+  CudaDevice& cuda = on(device);
+  launch_unscale(cuda.stream(), count(op.gradient), array(op.gradient), op.found_inf.as<float>(), op.inverse_scale);
+}
+
+Refusal sgd_refuses(const Device&, const SgdStep& op) {
+  if (any_f64({&op.gradient, &op.velocity, &op.low}) && op.parameter.dtype() != DType::f64)
+    return "computes in the width of the parameter, which is not f64 while another operand is";
+  return refuses({&op.parameter, &op.gradient, &op.velocity}, {&op.parameter, &op.gradient, &op.velocity, &op.low});
+}
+void sgd(Device& device, const SgdStep& op) {
+  CudaDevice& cuda = on(device);
+  if (!op.low.empty()) op.low.materialize(op.parameter.layout());
+  launch_sgd_step(cuda.stream(), count(op.parameter), array(op.parameter), array(op.gradient), array(op.velocity), array(op.low), op.rate,
+                  op.momentum, op.weight_decay);
+}
+
+Refusal softmax_backward_refuses(const Device&, const SoftmaxCrossEntropyBackward& op) {
+  if (Refusal r = not_readable({&op.labels})) return r;
+  return refuses({&op.probabilities}, {&op.probabilities, &op.dlogits});
+}
+void softmax_backward(Device& device, const SoftmaxCrossEntropyBackward& op) {
+  CudaDevice& cuda = on(device);
+  op.dlogits.materialize(Layout::plain);
+  const Shape& shape = op.probabilities.shape();
+  launch_softmax_backward(cuda.stream(), static_cast<uint32_t>(shape[0]), static_cast<uint32_t>(shape[1]), array(op.probabilities),
+                          op.labels.as<int32_t>(), array(op.dlogits), op.dloss / static_cast<double>(shape[0]));
+}
+
+}  // namespace
+
+void add_elementwise_rows(KernelTable& table) {
+  table.of<Cast>().push_back({"cuda", Speed::real, cast_refuses, cast});
+  table.of<Relu>().push_back({"cuda", Speed::real, relu_refuses, relu});
+  table.of<ReluBackward>().push_back({"cuda", Speed::real, relu_backward_refuses, relu_backward});
+  table.of<Add>().push_back({"cuda", Speed::real, add_refuses, add});
+  table.of<AddBias>().push_back({"cuda", Speed::real, add_bias_refuses, add_bias});
+  table.of<Unscale>().push_back({"cuda", Speed::real, unscale_refuses, unscale});
+  table.of<SgdStep>().push_back({"cuda", Speed::real, sgd_refuses, sgd});
+  table.of<SoftmaxCrossEntropyBackward>().push_back({"cuda", Speed::real, softmax_backward_refuses, softmax_backward});
+}
+
+}  // namespace halfmark::cuda

@@ -1,0 +1,221 @@
+// One thread for four neighbouring elements. Formulas: kernels/ops/formulas.h.
+#include "kernels/cuda/arrays.cuh"
+#include "kernels/ops/formulas.h"
+
+namespace halfmark::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+
+// out[i] = f(i, x[i])
+template <class Wide, class In, class Out, class F>
+__global__ void __launch_bounds__(kThreads) map_one(uint32_t n, In x, Out out, F f) {
+  const uint32_t i = (blockIdx.x * kThreads + threadIdx.x) * 4;
+  if (i >= n) return;
+  if (n - i >= 4) {
+    Wide value[4];
+    x.template load4<Wide>(i, value);
+    for (int k = 0; k < 4; ++k) value[k] = f(i + k, value[k]);
+    out.template store4<Wide>(i, value);
+    return;
+  }
+  for (uint32_t j = i; j < n; ++j) out.template store<Wide>(j, f(j, x.template load<Wide>(j)));
+}
+
+// out[i] = f(a[i], b[i])
+template <class Wide, class Access, class F>
+__global__ void __launch_bounds__(kThreads) map_two(uint32_t n, Access a, Access b, Access out, F f) {
+  const uint32_t i = (blockIdx.x * kThreads + threadIdx.x) * 4;
+  if (i >= n) return;
+  if (n - i >= 4) {
+    Wide left[4], right[4];
+    a.template load4<Wide>(i, left);
+    b.template load4<Wide>(i, right);
+    for (int k = 0; k < 4; ++k) left[k] = f(left[k], right[k]);
+    out.template store4<Wide>(i, left);
+    return;
+  }
+  for (uint32_t j = i; j < n; ++j) out.template store<Wide>(j, f(a.template load<Wide>(j), b.template load<Wide>(j)));
+}
+
+template <class Wide>
+struct Same {
+  __device__ Wide operator()(uint32_t, Wide x) const { return x; }
+};
+
+template <class Wide>
+struct Relu {
+  __device__ Wide operator()(uint32_t, Wide x) const { return formulas::relu(x); }
+};
+
+template <class Wide>
+struct ReluBackward {
+  __device__ Wide operator()(Wide y, Wide dy) const { return formulas::relu_backward(y, dy); }
+};
+
+template <class Wide>
+struct Sum {
+  __device__ Wide operator()(Wide a, Wide b) const { return a + b; }
+};
+
+template <class Wide>
+struct PlusBias {
+  AnyTyped bias;
+  uint32_t channels, inner;  // element i belongs to channel i / inner % channels
+  __device__ Wide operator()(uint32_t i, Wide x) const { return x + bias.load<Wide>(i / inner % channels); }
+};
+
+template <class Wide>
+struct Unscaled {
+  float* found_inf;
+  Wide inverse_scale;
+  __device__ Wide operator()(uint32_t, Wide gradient) const {
+    bool found = false;
+    const Wide result = formulas::unscale(gradient, inverse_scale, found);
+    if (found) *found_inf = 1;  // all who write, write the same
+    return result;
+  }
+};
+
+template <class Wide>
+struct SoftmaxBackward {
+  const int32_t* labels;
+  uint32_t classes;
+  Wide factor;
+  __device__ Wide operator()(uint32_t i, Wide probability) const {
+    const uint32_t row = i / classes;
+    return formulas::softmax_backward(probability, labels[row] == static_cast<int32_t>(i - row * classes), factor);
+  }
+};
+
+template <class Wide, class Access>
+__global__ void __launch_bounds__(kThreads)
+    sgd(uint32_t n, Access parameter, Access gradient, Access velocity, Access low, Wide rate, Wide momentum, Wide weight_decay) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= n) return;
+  const Wide before = velocity.present() ? velocity.template load<Wide>(i) : Wide(0);
+  const auto step = formulas::sgd_step(parameter.template load<Wide>(i), gradient.template load<Wide>(i), before, rate, momentum, weight_decay);
+  if (velocity.present()) velocity.template store<Wide>(i, step.velocity);
+  parameter.template store<Wide>(i, step.parameter);
+  if (low.present()) low.template store<Wide>(i, step.parameter);
+}
+
+__global__ void pause(uint64_t nanoseconds) {
+  uint64_t start, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  while (now - start < nanoseconds);
+}
+
+template <class Wide, class In, class Out, class F>
+void start_one(cudaStream_t stream, uint32_t n, In x, Out out, F f) {
+  map_one<Wide><<<blocks_for(n, 4 * kThreads), kThreads, 0, stream>>>(n, x, out, f);
+}
+
+// f with the typed view of an array of a narrow dtype (f32, f16, bf16).
+template <class F>
+void with_typed(const Array& array, F&& f) {
+  switch (array.dtype) {
+    case DType::f32: return f(Typed<float>(array));
+    case DType::f16: return f(Typed<__half>(array));
+    case DType::bf16: return f(Typed<__nv_bfloat16>(array));
+    default: throw Error("no cast kernel for dtype " + std::string(name_of(array.dtype)));
+  }
+}
+
+}  // namespace
+
+void launch_cast(cudaStream_t stream, uint32_t n, Array x, Array out) {
+  if (x.dtype == DType::f64 || out.dtype == DType::f64) {
+    start_one<double>(stream, n, AnyTyped(x), AnyTyped(out), Same<double>{});
+  } else {
+    with_typed(x, [&](auto from) { with_typed(out, [&](auto to) { start_one<float>(stream, n, from, to, Same<float>{}); }); });
+  }
+  launched("cast");
+}
+
+void launch_relu(cudaStream_t stream, uint32_t n, Array x, Array out) {
+  with_access({x.dtype, out.dtype}, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    start_one<Wide>(stream, n, Access(x), Access(out), Relu<Wide>{});
+  });
+  launched("relu");
+}
+
+void launch_relu_backward(cudaStream_t stream, uint32_t n, Array y, Array dy, Array dx) {
+  with_access({y.dtype, dy.dtype, dx.dtype}, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    map_two<Wide><<<blocks_for(n, 4 * kThreads), kThreads, 0, stream>>>(n, Access(y), Access(dy), Access(dx), ReluBackward<Wide>{});
+  });
+  launched("relu_backward");
+}
+
+void launch_add(cudaStream_t stream, uint32_t n, Array a, Array b, Array out) {
+  with_access({a.dtype, b.dtype, out.dtype}, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    map_two<Wide><<<blocks_for(n, 4 * kThreads), kThreads, 0, stream>>>(n, Access(a), Access(b), Access(out), Sum<Wide>{});
+  });
+  launched("add");
+}
+
+void launch_add_bias(cudaStream_t stream, const Channels& c, Array x, Array bias, Array out) {
+  with_access({x.dtype, out.dtype}, {bias.dtype}, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    start_one<Wide>(stream, c.elements(), Access(x), Access(out),
+                    PlusBias<Wide>{AnyTyped(bias), c.channels, c.last ? 1 : c.pixels});
+  });
+  launched("add_bias");
+}
+
+void launch_unscale(cudaStream_t stream, uint32_t n, Array gradient, float* found_inf, float inverse_scale) {
+  with_access({gradient.dtype}, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    start_one<Wide>(stream, n, Access(gradient), Access(gradient), Unscaled<Wide>{found_inf, static_cast<Wide>(inverse_scale)});
+  });
+  launched("unscale");
+}
+
+void launch_sgd_step(cudaStream_t stream, uint32_t n, Array parameter, Array gradient, Array velocity, Array low, double rate,
+                     double momentum, double weight_decay) {
+  if (!velocity.data) velocity.dtype = parameter.dtype;
+  if (!low.data) low.dtype = parameter.dtype;
+  with_access({parameter.dtype, gradient.dtype, velocity.dtype, low.dtype}, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    sgd<Wide><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(n, Access(parameter), Access(gradient), Access(velocity), Access(low),
+                                                                static_cast<Wide>(rate), static_cast<Wide>(momentum),
+                                                                static_cast<Wide>(weight_decay));
+  });
+  launched("sgd_step");
+}
+
+void launch_softmax_backward(cudaStream_t stream, uint32_t rows, uint32_t classes, Array probabilities, const int32_t* labels,
+                             Array dlogits, double factor) {
+  with_access({probabilities.dtype, dlogits.dtype}, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    start_one<Wide>(stream, rows * classes, Access(probabilities), Access(dlogits),
+                    SoftmaxBackward<Wide>{labels, classes, static_cast<Wide>(factor)});
+  });
+  launched("softmax_cross_entropy_backward");
+}
+
+void launch_pause(cudaStream_t stream, uint32_t microseconds) {
+  pause<<<1, 1, 0, stream>>>(uint64_t{microseconds} * 1000);
+  launched("pause");
+}
+
+const char* code_for_device() {
+  cudaFuncAttributes attributes;
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, pause);
+  if (status == cudaSuccess) return nullptr;
+  (void)cudaGetLastError();
+  return cudaGetErrorString(status);
+}
+
+}  // namespace halfmark::cuda

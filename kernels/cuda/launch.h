@@ -1,0 +1,93 @@
+// The border between host code (.cpp, which knows tensors) and device code (.cu, which knows arrays).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "kernels/number/dtype.h"
+
+namespace halfmark::cuda {
+
+struct Array {  // of one of the floating dtypes f64, f32, f16, bf16; data may be null where the operand is optional
+  void* data = nullptr;
+  DType dtype = DType::f32;
+};
+
+// Where channel c of pixel j lies: last: j * channels + c, else (j / pixels * channels + c) * pixels + j % pixels.
+struct Channels {
+  uint32_t outer, channels, pixels;  // images, channels, pixels of an image; a matrix [n, c] has one pixel
+  bool last;
+  uint32_t count() const { return outer * pixels; }  // values of a channel
+  uint32_t elements() const { return outer * pixels * channels; }
+};
+
+struct Image {  // [n, c, h, w], in either layout
+  uint32_t n, c, h, w;
+  bool last;
+};
+
+struct WindowArgs {
+  int kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+};
+
+// Every launcher enqueues on the stream and throws Error when a launch fails. Element counts are below 2^31.
+
+// elementwise.cu. Operands lie in the same layout; outputs may be inputs.
+void launch_cast(cudaStream_t, uint32_t n, Array x, Array out);
+void launch_relu(cudaStream_t, uint32_t n, Array x, Array out);
+void launch_relu_backward(cudaStream_t, uint32_t n, Array y, Array dy, Array dx);
+void launch_add(cudaStream_t, uint32_t n, Array a, Array b, Array out);
+void launch_add_bias(cudaStream_t, const Channels&, Array x, Array bias, Array out);
+void launch_unscale(cudaStream_t, uint32_t n, Array gradient, float* found_inf, float inverse_scale);
+void launch_sgd_step(cudaStream_t, uint32_t n, Array parameter, Array gradient, Array velocity, Array low, double rate, double momentum,
+                     double weight_decay);
+void launch_softmax_backward(cudaStream_t, uint32_t rows, uint32_t classes, Array probabilities, const int32_t* labels, Array dlogits,
+                             double factor);
+
+// reduce.cu. `scratch` is of the wide type: doubles where wide says so, else floats.
+size_t channel_scratch_elements(const Channels&);  // wide elements that the three below need
+void launch_bias_gradient(cudaStream_t, const Channels&, bool wide, void* scratch, Array dy, Array dbias);
+struct BatchNormArrays {
+  Array x, scale, shift, out, mean, variance, running_mean, running_variance;
+};
+void launch_batch_norm(cudaStream_t, const Channels&, bool wide, void* scratch, const BatchNormArrays&, double momentum, double epsilon);
+void launch_batch_norm_inference(cudaStream_t, const Channels&, const BatchNormArrays&, double epsilon);
+struct BatchNormBackwardArrays {
+  Array x, dy, scale, mean, variance, dx, dscale, dshift;
+};
+void launch_batch_norm_backward(cudaStream_t, const Channels&, bool wide, void* scratch, const BatchNormBackwardArrays&, double epsilon);
+// scratch: one wide element a row
+void launch_softmax_cross_entropy(cudaStream_t, uint32_t rows, uint32_t classes, bool wide, void* scratch, Array logits,
+                                  const int32_t* labels, Array loss, Array probabilities);
+
+// images.cu
+void launch_max_pool(cudaStream_t, const Image& x, const Image& out, const WindowArgs&, Array x_data, Array out_data, uint8_t* indices,
+                     bool indices_last);
+void launch_max_pool_backward(cudaStream_t, const Image& dy, const Image& dx, const WindowArgs&, Array dy_data, const uint8_t* indices,
+                              bool indices_last, Array dx_data);
+void launch_avg_pool(cudaStream_t, const Image& x, const Image& out, const WindowArgs&, Array x_data, Array out_data);
+void launch_avg_pool_backward(cudaStream_t, const Image& dy, const Image& dx, const WindowArgs&, Array dy_data, Array dx_data);
+// `size` bytes an element; to_last: [n][c][p] to [n][p][c], else back.
+void launch_reorder(cudaStream_t, uint32_t outer, uint32_t channels, uint32_t pixels, size_t size, bool to_last, const void* x, void* out);
+
+// direct.cu: one thread, or one block, an output; any mixture of dtypes, fused multiply-adds in fp32, or fp64 where wide.
+struct MatmulArgs {
+  uint32_t m, n, k;
+  bool transpose_a, transpose_b;
+  double beta;
+};
+void launch_direct_matmul(cudaStream_t, const MatmulArgs&, bool wide, Array a, Array b, Array out);
+void launch_direct_conv(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&, uint32_t groups, bool wide, Array x_data,
+                        Array w_data, Array y_data);
+void launch_direct_conv_backward_data(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&, uint32_t groups, bool wide,
+                                      Array dy, Array w_data, Array dx);
+void launch_direct_conv_backward_weights(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&, uint32_t groups, bool wide,
+                                         Array x_data, Array dy, Array dw);
+
+// Waits about `microseconds` on the device, so that what is timed is enqueued before it starts.
+void launch_pause(cudaStream_t, uint32_t microseconds);
+// Whether this build holds code that the current device can run; else the reason.
+const char* code_for_device();  // null = yes
+
+}  // namespace halfmark::cuda

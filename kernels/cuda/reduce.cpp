@@ -1,0 +1,99 @@
+// Rows of batch norm, the bias gradient and the softmax loss, their own kernels in reduce.cu.
+//
+// cuDNN's batch norm is not used: it keeps 1 / sqrt(variance + epsilon) where the operation promises the variance, and getting one
+// back from the other loses digits.
+#include "kernels/cuda/rows.h"
+
+namespace halfmark::cuda {
+namespace {
+
+Refusal refuses(std::initializer_list<const Tensor*> images, std::initializer_list<const Tensor*> inputs,
+                std::initializer_list<const Tensor*> vectors) {
+  if (Refusal r = not_floating(images)) return r;
+  if (Refusal r = not_floating(vectors)) return r;
+  if (Refusal r = not_indexable(images)) return r;
+  if (Refusal r = not_readable(inputs)) return r;
+  if (Refusal r = not_plain(vectors)) return r;
+  return not_alike(images);
+}
+
+Tensor scratch(CudaDevice& device, size_t elements, bool wide) { return workspace(device, elements * (wide ? 8 : 4)); }
+
+Refusal bias_gradient_refuses(const Device&, const BiasGradient& op) { return refuses({&op.dy}, {&op.dy}, {&op.dbias}); }
+void bias_gradient(Device& device, const BiasGradient& op) {
+  CudaDevice& cuda = on(device);
+  op.dbias.materialize(Layout::plain);
+  const bool wide = any_f64({&op.dy, &op.dbias});
+  const Channels c = channels(op.dy);
+  Tensor memory = scratch(cuda, channel_scratch_elements(c), wide);
+  launch_bias_gradient(cuda.stream(), c, wide, memory.data(), array(op.dy), array(op.dbias));
+}
+
+Refusal batch_norm_refuses(const Device&, const BatchNorm& op) {
+  return refuses({&op.x, &op.out}, {&op.x, &op.scale, &op.shift, &op.running_mean, &op.running_variance},
+                 {&op.scale, &op.shift, &op.mean, &op.variance, &op.running_mean, &op.running_variance});
+}
+void batch_norm(Device& device, const BatchNorm& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(op.x.layout());
+  op.mean.materialize(Layout::plain), op.variance.materialize(Layout::plain);
+  const bool wide = any_f64({&op.x, &op.out, &op.scale, &op.shift, &op.mean, &op.variance, &op.running_mean, &op.running_variance});
+  const Channels c = channels(op.x);
+  Tensor memory = scratch(cuda, channel_scratch_elements(c), wide);
+  const BatchNormArrays arrays{array(op.x),        array(op.scale),    array(op.shift),        array(op.out),
+                               array(op.mean),     array(op.variance), array(op.running_mean), array(op.running_variance)};
+  launch_batch_norm(cuda.stream(), c, wide, memory.data(), arrays, op.momentum, op.epsilon);
+}
+
+Refusal inference_refuses(const Device&, const BatchNormInference& op) {
+  return refuses({&op.x, &op.out}, {&op.x, &op.scale, &op.shift, &op.running_mean, &op.running_variance},
+                 {&op.scale, &op.shift, &op.running_mean, &op.running_variance});
+}
+void inference(Device& device, const BatchNormInference& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(op.x.layout());
+  const BatchNormArrays arrays{array(op.x), array(op.scale), array(op.shift),        array(op.out),
+                               {},          {},              array(op.running_mean), array(op.running_variance)};
+  launch_batch_norm_inference(cuda.stream(), channels(op.x), arrays, op.epsilon);
+}
+
+Refusal backward_refuses(const Device&, const BatchNormBackward& op) {
+  return refuses({&op.x, &op.dy, &op.dx}, {&op.x, &op.dy, &op.scale, &op.mean, &op.variance},
+                 {&op.scale, &op.mean, &op.variance, &op.dscale, &op.dshift});
+}
+void backward(Device& device, const BatchNormBackward& op) {
+  CudaDevice& cuda = on(device);
+  op.dx.materialize(op.x.layout());
+  op.dscale.materialize(Layout::plain), op.dshift.materialize(Layout::plain);
+  const bool wide = any_f64({&op.x, &op.dy, &op.dx, &op.scale, &op.mean, &op.variance, &op.dscale, &op.dshift});
+  const Channels c = channels(op.x);
+  Tensor memory = scratch(cuda, channel_scratch_elements(c), wide);
+  const BatchNormBackwardArrays arrays{array(op.x),        array(op.dy), array(op.scale),  array(op.mean),
+                                       array(op.variance), array(op.dx), array(op.dscale), array(op.dshift)};
+  launch_batch_norm_backward(cuda.stream(), c, wide, memory.data(), arrays, op.epsilon);
+}
+
+Refusal softmax_refuses(const Device&, const SoftmaxCrossEntropy& op) {
+  return refuses({&op.logits, &op.probabilities}, {&op.logits, &op.labels}, {&op.loss});
+}
+void softmax(Device& device, const SoftmaxCrossEntropy& op) {
+  CudaDevice& cuda = on(device);
+  op.probabilities.materialize(Layout::plain), op.loss.materialize(Layout::plain);
+  const bool wide = any_f64({&op.logits, &op.probabilities});
+  const Shape& shape = op.logits.shape();
+  Tensor memory = scratch(cuda, static_cast<size_t>(shape[0]), wide);
+  launch_softmax_cross_entropy(cuda.stream(), static_cast<uint32_t>(shape[0]), static_cast<uint32_t>(shape[1]), wide, memory.data(),
+                               array(op.logits), op.labels.as<int32_t>(), array(op.loss), array(op.probabilities));
+}
+
+}  // namespace
+
+void add_reduce_rows(KernelTable& table) {
+  table.of<BiasGradient>().push_back({"cuda", Speed::real, bias_gradient_refuses, bias_gradient});
+  table.of<BatchNorm>().push_back({"cuda", Speed::real, batch_norm_refuses, batch_norm});
+  table.of<BatchNormInference>().push_back({"cuda", Speed::real, inference_refuses, inference});
+  table.of<BatchNormBackward>().push_back({"cuda", Speed::real, backward_refuses, backward});
+  table.of<SoftmaxCrossEntropy>().push_back({"cuda", Speed::real, softmax_refuses, softmax});
+}
+
+}  // namespace halfmark::cuda

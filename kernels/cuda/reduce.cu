@@ -1,0 +1,358 @@
+// Sums over a channel or a row, always in the same order: equal inputs give equal bits, on every GPU.
+#include "kernels/cuda/arrays.cuh"
+#include "kernels/ops/formulas.h"
+
+namespace halfmark::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+constexpr uint32_t kTileChannels = 32, kTileRows = kThreads / kTileChannels;  // channels-last: a warp reads neighbouring channels
+
+// How many blocks share a channel. Depends on the shape alone, never on the GPU, so that the order of additions does not either.
+uint32_t splits_of(const Channels& c) {
+  const uint32_t tiles = c.last ? blocks_for(c.channels, kTileChannels) : c.channels;
+  const uint32_t enough = blocks_for(c.count(), (c.last ? kTileRows : kThreads) * 8);  // at least eight values a thread
+  const uint32_t wanted = tiles >= 512 ? 1 : 512 / tiles;
+  const uint32_t splits = enough < wanted ? enough : wanted;
+  return splits < 64 ? splits : 64;
+}
+
+template <class Wide>
+struct Pair {
+  Wide first = 0, second = 0;
+};
+
+// Adds the pairs of `count` neighbours, `stride` apart in shared memory, to the first of them: a tree of fixed shape.
+template <class Wide>
+__device__ void sum_tree(Pair<Wide>* shared, uint32_t position, uint32_t stride, uint32_t count) {
+  for (uint32_t half = count / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (position / stride < half) {
+      shared[position].first += shared[position + half * stride].first;
+      shared[position].second += shared[position + half * stride].second;
+    }
+  }
+}
+
+// partial[split][channel] = sums of what `body` makes of a channel's values. body.prepare(channel) comes once a thread.
+template <class Wide, class Body>
+__global__ void __launch_bounds__(kThreads) sum_planes(Channels c, Body body, Pair<Wide>* partial) {
+  __shared__ Pair<Wide> shared[kThreads];
+  const uint32_t channel = blockIdx.x, count = c.outer * c.pixels, step = gridDim.y * kThreads;
+  body.prepare(channel);
+  Pair<Wide> sum;
+  for (uint32_t j = blockIdx.y * kThreads + threadIdx.x; j < count; j += step) {
+    const uint32_t image = j / c.pixels;
+    body.add((image * c.channels + channel) * c.pixels + (j - image * c.pixels), sum);
+  }
+  shared[threadIdx.x] = sum;
+  sum_tree(shared, threadIdx.x, 1, kThreads);
+  if (threadIdx.x == 0) partial[blockIdx.y * c.channels + channel] = shared[0];
+}
+
+template <class Wide, class Body>
+__global__ void __launch_bounds__(kThreads) sum_last(Channels c, Body body, Pair<Wide>* partial) {
+  __shared__ Pair<Wide> shared[kThreads];
+  const uint32_t lane = threadIdx.x % kTileChannels, row = threadIdx.x / kTileChannels;
+  const uint32_t channel = blockIdx.x * kTileChannels + lane, count = c.outer * c.pixels, step = gridDim.y * kTileRows;
+  Pair<Wide> sum;
+  if (channel < c.channels) {
+    body.prepare(channel);
+    for (uint32_t j = blockIdx.y * kTileRows + row; j < count; j += step) body.add(j * c.channels + channel, sum);
+  }
+  shared[threadIdx.x] = sum;
+  sum_tree(shared, threadIdx.x, kTileChannels, kTileRows);
+  if (row == 0 && channel < c.channels) partial[blockIdx.y * c.channels + channel] = shared[lane];
+}
+
+// The sums of a channel over its splits, in order, for `body` to finish.
+template <class Wide, class Body>
+__global__ void __launch_bounds__(kThreads) finish(Channels c, uint32_t splits, const Pair<Wide>* partial, Body body) {
+  const uint32_t channel = blockIdx.x * kThreads + threadIdx.x;
+  if (channel >= c.channels) return;
+  Pair<Wide> sum;
+  for (uint32_t s = 0; s < splits; ++s) {
+    sum.first += partial[s * c.channels + channel].first;
+    sum.second += partial[s * c.channels + channel].second;
+  }
+  body(channel, sum);
+}
+
+template <class Wide, class Body, class Finish>
+void sum_channels(cudaStream_t stream, const Channels& c, Body body, Pair<Wide>* partial, Finish end) {
+  const uint32_t splits = splits_of(c);
+  if (c.last)
+    sum_last<Wide><<<dim3(blocks_for(c.channels, kTileChannels), splits), kThreads, 0, stream>>>(c, body, partial);
+  else
+    sum_planes<Wide><<<dim3(c.channels, splits), kThreads, 0, stream>>>(c, body, partial);
+  launched("sums of channels");
+  finish<Wide><<<blocks_for(c.channels, kThreads), kThreads, 0, stream>>>(c, splits, partial, end);
+  launched("end of sums of channels");
+}
+
+template <class Wide, class Access>
+struct SumOf {
+  Access x;
+  __device__ void prepare(uint32_t) {}
+  __device__ void add(uint32_t i, Pair<Wide>& sum) const { sum.first += x.template load<Wide>(i); }
+};
+
+template <class Wide>
+struct StoreSum {
+  AnyTyped out;
+  __device__ void operator()(uint32_t channel, const Pair<Wide>& sum) const { out.store<Wide>(channel, sum.first); }
+};
+
+template <class Wide>
+struct StoreMean {
+  AnyTyped mean;
+  Wide* exact;
+  Wide count;
+  __device__ void operator()(uint32_t channel, const Pair<Wide>& sum) const {
+    exact[channel] = sum.first / count;
+    mean.store<Wide>(channel, exact[channel]);
+  }
+};
+
+// Deviations from the mean and their squares: never E[x^2] - E[x]^2, which cancels.
+template <class Wide, class Access>
+struct Deviations {
+  Access x;
+  const Wide* means;
+  Wide mean = 0;
+  __device__ void prepare(uint32_t channel) { mean = means[channel]; }
+  __device__ void add(uint32_t i, Pair<Wide>& sum) const {
+    const Wide deviation = x.template load<Wide>(i) - mean;
+    sum.first += deviation, sum.second += deviation * deviation;
+  }
+};
+
+template <class Wide>
+struct StoreVariance {
+  AnyTyped variance, running_mean, running_variance;
+  const Wide* means;
+  Wide* inverses;
+  Wide count, momentum, epsilon;
+  __device__ void operator()(uint32_t channel, const Pair<Wide>& sum) const {
+    // The sum of the deviations is what rounding left of the mean (Chan, Golub and LeVeque 1983, corrected two-pass).
+    const Wide squares = sum.second - sum.first * sum.first / count;
+    const Wide biased = squares / count, unbiased = squares / (count - 1);
+    variance.store<Wide>(channel, biased);
+    inverses[channel] = formulas::batch_norm_inverse(biased, epsilon);
+    running_mean.store<Wide>(
+        channel, formulas::moving_average(running_mean.load<Wide>(channel), means[channel], momentum));
+    running_variance.store<Wide>(
+        channel, formulas::moving_average(running_variance.load<Wide>(channel), unbiased, momentum));
+  }
+};
+
+__device__ uint32_t channel_of(const Channels& c, uint32_t i) { return c.last ? i % c.channels : i / c.pixels % c.channels; }
+
+template <class Wide, class Access>
+__global__ void __launch_bounds__(kThreads)
+    normalise(Channels c, uint32_t n, Access x, AnyTyped scale, AnyTyped shift, Access out, const Wide* means, const Wide* inverses) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= n) return;
+  const uint32_t channel = channel_of(c, i);
+  out.template store<Wide>(i, formulas::batch_norm(x.template load<Wide>(i), means[channel], inverses[channel],
+                                                   scale.load<Wide>(channel), shift.load<Wide>(channel)));
+}
+
+template <class Wide, class Access>
+__global__ void __launch_bounds__(kThreads) normalise_with(Channels c, uint32_t n, Access x, AnyTyped scale, AnyTyped shift, AnyTyped mean,
+                                                           AnyTyped variance, Access out, Wide epsilon) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= n) return;
+  const uint32_t channel = channel_of(c, i);
+  const Wide inverse = formulas::batch_norm_inverse(variance.load<Wide>(channel), epsilon);
+  out.template store<Wide>(i, formulas::batch_norm(x.template load<Wide>(i), mean.load<Wide>(channel), inverse,
+                                                   scale.load<Wide>(channel), shift.load<Wide>(channel)));
+}
+
+// sum dy and sum dy xhat
+template <class Wide, class Access>
+struct GradientSums {
+  Access x, dy;
+  AnyTyped means, variances;
+  Wide epsilon, mean = 0, inverse = 0;
+  __device__ void prepare(uint32_t channel) {
+    mean = means.load<Wide>(channel);
+    inverse = formulas::batch_norm_inverse(variances.load<Wide>(channel), epsilon);
+  }
+  __device__ void add(uint32_t i, Pair<Wide>& sum) const {
+    const Wide gradient = dy.template load<Wide>(i);
+    sum.first += gradient, sum.second += gradient * ((x.template load<Wide>(i) - mean) * inverse);
+  }
+};
+
+template <class Wide>
+struct StoreGradients {
+  AnyTyped dscale, dshift;
+  Pair<Wide>* exact;
+  __device__ void operator()(uint32_t channel, const Pair<Wide>& sum) const {
+    exact[channel] = sum;
+    dshift.store<Wide>(channel, sum.first);
+    dscale.store<Wide>(channel, sum.second);
+  }
+};
+
+template <class Wide, class Access>
+__global__ void __launch_bounds__(kThreads)
+    normalise_backward(Channels c, uint32_t n, Access x, Access dy, AnyTyped scale, AnyTyped mean, AnyTyped variance, Access dx,
+                       const Pair<Wide>* sums, Wide epsilon) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= n) return;
+  const uint32_t channel = channel_of(c, i);
+  const Wide inverse = formulas::batch_norm_inverse(variance.load<Wide>(channel), epsilon);
+  const Pair<Wide> sum = sums[channel];
+  dx.template store<Wide>(
+      i, formulas::batch_norm_backward(x.template load<Wide>(i), dy.template load<Wide>(i), mean.load<Wide>(channel), inverse,
+                                       scale.load<Wide>(channel), sum.second, sum.first,
+                                       static_cast<Wide>(c.outer * c.pixels)));
+}
+
+constexpr uint32_t kRowThreads = 128;
+
+// Over a row of logits z: m = max z, s = sum exp(z - m), probability = exp(z - m) / s, loss = log s - (z[label] - m).
+template <class Wide, class Access>
+__global__ void __launch_bounds__(kRowThreads)
+    softmax_rows(uint32_t classes, Access logits, const int32_t* labels, Access probabilities, Wide* losses) {
+  __shared__ Wide largest[kRowThreads];
+  __shared__ Pair<Wide> sums[kRowThreads];
+  const uint32_t row = blockIdx.x, start = row * classes, thread = threadIdx.x;
+  const Wide infinity = static_cast<Wide>(__int_as_float(0x7f800000));
+  Wide top = -infinity;
+  for (uint32_t i = thread; i < classes; i += kRowThreads) top = fmax(top, logits.template load<Wide>(start + i));
+  largest[thread] = top;
+  for (uint32_t half = kRowThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (thread < half) largest[thread] = fmax(largest[thread], largest[thread + half]);
+  }
+  __syncthreads();
+  top = largest[0];
+  Pair<Wide> sum;
+  for (uint32_t i = thread; i < classes; i += kRowThreads) sum.first += exp(logits.template load<Wide>(start + i) - top);
+  sums[thread] = sum;
+  sum_tree(sums, thread, 1, kRowThreads);
+  __syncthreads();
+  const Wide total = sums[0].first;
+  // Before the probabilities, which may be written over the logits.
+  if (thread == 0) {
+    const int32_t label = labels[row];
+    const bool known = label >= 0 && label < static_cast<int32_t>(classes);
+    losses[row] = known ? log(total) - (logits.template load<Wide>(start + label) - top) : infinity - infinity;
+  }
+  __syncthreads();
+  for (uint32_t i = thread; i < classes; i += kRowThreads)
+    probabilities.template store<Wide>(start + i, exp(logits.template load<Wide>(start + i) - top) / total);
+}
+
+template <class Wide>
+__global__ void __launch_bounds__(kThreads) mean_of(uint32_t n, const Wide* values, AnyTyped out) {
+  __shared__ Pair<Wide> shared[kThreads];
+  Pair<Wide> sum;
+  for (uint32_t i = threadIdx.x; i < n; i += kThreads) sum.first += values[i];
+  shared[threadIdx.x] = sum;
+  sum_tree(shared, threadIdx.x, 1, kThreads);
+  if (threadIdx.x == 0) out.store<Wide>(0, shared[0].first / static_cast<Wide>(n));
+}
+
+// Scratch: the partial sums, then two vectors of a wide element a channel.
+template <class Wide>
+struct Scratch {
+  Pair<Wide>* partial;
+  Wide* first;
+  Wide* second;
+  Scratch(void* memory, const Channels& c)
+      : partial(static_cast<Pair<Wide>*>(memory)),
+        first(static_cast<Wide*>(memory) + size_t{2} * splits_of(c) * c.channels),
+        second(first + c.channels) {}
+};
+
+// with_access, but in the arithmetic that the scratch was sized for.
+template <class F>
+void with_wide_access(std::initializer_list<DType> dtypes, std::initializer_list<DType> others, bool wide, F&& f) {
+  with_access(dtypes, others, [&](auto choice) {
+    using Wide = typename decltype(choice)::Wide;
+    if (wide != (sizeof(Wide) == sizeof(double))) throw Error("scratch memory of the wrong width");
+    f(choice);
+  });
+}
+
+}  // namespace
+
+size_t channel_scratch_elements(const Channels& c) { return size_t{2} * (splits_of(c) + 1) * c.channels; }
+
+void launch_bias_gradient(cudaStream_t stream, const Channels& c, bool wide, void* scratch, Array dy, Array dbias) {
+  with_wide_access({dy.dtype}, {dbias.dtype}, wide, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    sum_channels(stream, c, SumOf<Wide, Access>{Access(dy)}, Scratch<Wide>(scratch, c).partial,
+                 StoreSum<Wide>{AnyTyped(dbias)});
+  });
+}
+
+void launch_batch_norm(cudaStream_t stream, const Channels& c, bool wide, void* memory, const BatchNormArrays& a, double momentum,
+                       double epsilon) {
+  with_wide_access({a.x.dtype, a.out.dtype},
+                   {a.scale.dtype, a.shift.dtype, a.mean.dtype, a.variance.dtype, a.running_mean.dtype, a.running_variance.dtype}, wide, [&](auto choice) {
+                     using Access = typename decltype(choice)::Access;
+                     using Wide = typename decltype(choice)::Wide;
+                     const Scratch<Wide> scratch(memory, c);
+                     const Wide count = static_cast<Wide>(c.count());
+                     sum_channels(stream, c, SumOf<Wide, Access>{Access(a.x)}, scratch.partial,
+                                  StoreMean<Wide>{AnyTyped(a.mean), scratch.first, count});
+                     sum_channels(stream, c, Deviations<Wide, Access>{Access(a.x), scratch.first}, scratch.partial,
+                                  StoreVariance<Wide>{AnyTyped(a.variance), AnyTyped(a.running_mean), AnyTyped(a.running_variance),
+                                                              scratch.first, scratch.second, count, static_cast<Wide>(momentum),
+                                                              static_cast<Wide>(epsilon)});
+                     normalise<Wide><<<blocks_for(c.elements(), kThreads), kThreads, 0, stream>>>(
+                         c, c.elements(), Access(a.x), AnyTyped(a.scale), AnyTyped(a.shift), Access(a.out), scratch.first, scratch.second);
+                     launched("batch_norm");
+                   });
+}
+
+void launch_batch_norm_inference(cudaStream_t stream, const Channels& c, const BatchNormArrays& a, double epsilon) {
+  with_access({a.x.dtype, a.out.dtype}, {a.scale.dtype, a.shift.dtype, a.running_mean.dtype, a.running_variance.dtype}, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    normalise_with<Wide><<<blocks_for(c.elements(), kThreads), kThreads, 0, stream>>>(
+        c, c.elements(), Access(a.x), AnyTyped(a.scale), AnyTyped(a.shift), AnyTyped(a.running_mean), AnyTyped(a.running_variance),
+        Access(a.out), static_cast<Wide>(epsilon));
+  });
+  launched("batch_norm_inference");
+}
+
+void launch_batch_norm_backward(cudaStream_t stream, const Channels& c, bool wide, void* memory, const BatchNormBackwardArrays& a,
+                                double epsilon) {
+  with_wide_access({a.x.dtype, a.dy.dtype, a.dx.dtype}, {a.scale.dtype, a.mean.dtype, a.variance.dtype, a.dscale.dtype, a.dshift.dtype}, wide,
+                   [&](auto choice) {
+                     using Access = typename decltype(choice)::Access;
+                     using Wide = typename decltype(choice)::Wide;
+                     const Scratch<Wide> scratch(memory, c);
+                     auto* sums = reinterpret_cast<Pair<Wide>*>(scratch.first);
+                     sum_channels(stream, c,
+                                  GradientSums<Wide, Access>{Access(a.x), Access(a.dy), AnyTyped(a.mean), AnyTyped(a.variance),
+                                                             static_cast<Wide>(epsilon)},
+                                  scratch.partial, StoreGradients<Wide>{AnyTyped(a.dscale), AnyTyped(a.dshift), sums});
+                     normalise_backward<Wide><<<blocks_for(c.elements(), kThreads), kThreads, 0, stream>>>(
+                         c, c.elements(), Access(a.x), Access(a.dy), AnyTyped(a.scale), AnyTyped(a.mean), AnyTyped(a.variance), Access(a.dx),
+                         sums, static_cast<Wide>(epsilon));
+                     launched("batch_norm_backward");
+                   });
+}
+
+void launch_softmax_cross_entropy(cudaStream_t stream, uint32_t rows, uint32_t classes, bool wide, void* scratch, Array logits,
+                                  const int32_t* labels, Array loss, Array probabilities) {
+  with_wide_access({logits.dtype, probabilities.dtype}, {}, wide, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    auto* losses = static_cast<Wide*>(scratch);
+    softmax_rows<Wide><<<rows, kRowThreads, 0, stream>>>(classes, Access(logits), labels, Access(probabilities), losses);
+    launched("softmax_cross_entropy");
+    mean_of<Wide><<<1, kThreads, 0, stream>>>(rows, losses, AnyTyped(loss));
+    launched("mean of losses");
+  });
+}
+
+}  // namespace halfmark::cuda

@@ -1,0 +1,118 @@
+#include "kernels/cuda/rows.h"
+
+#include <limits>
+
+namespace halfmark::cuda {
+
+CudaDevice& on(Device& device) {
+  auto& cuda = static_cast<CudaDevice&>(device);
+  cuda.activate();
+  return cuda;
+}
+
+Array array(const Tensor& tensor) {
+  if (tensor.empty()) return {};
+  return {const_cast<void*>(tensor.data()), tensor.dtype()};
+}
+
+namespace {
+uint32_t extent(const Shape& shape, int axis) { return static_cast<uint32_t>(shape[axis]); }
+}  // namespace
+
+Channels channels(const Tensor& tensor) {
+  const Shape& s = tensor.shape();
+  if (s.rank() == 2) return {extent(s, 0), extent(s, 1), 1, true};
+  return {extent(s, 0), extent(s, 1), extent(s, 2) * extent(s, 3), tensor.layout() == Layout::nhwc};
+}
+
+Image image(const Tensor& tensor) {
+  const Shape& s = tensor.shape();
+  return {extent(s, 0), extent(s, 1), extent(s, 2), extent(s, 3), tensor.layout() == Layout::nhwc};
+}
+
+WindowArgs window_args(const Window& w, int64_t kernel_h, int64_t kernel_w) {
+  return {static_cast<int>(kernel_h), static_cast<int>(kernel_w), w.stride_h,   w.stride_w,
+          w.pad_h,                    w.pad_w,                    w.dilation_h, w.dilation_w};
+}
+
+bool any_f64(std::initializer_list<const Tensor*> tensors) {
+  for (const Tensor* tensor : tensors)
+    if (!tensor->empty() && tensor->dtype() == DType::f64) return true;
+  return false;
+}
+
+Tensor workspace(Device& device, size_t bytes) { return workspace(device, Shape{static_cast<int64_t>(bytes)}, DType::u8, Layout::plain); }
+
+Tensor workspace(Device& device, const Shape& shape, DType dtype, Layout layout) {
+  const PurposeScope scope(Purpose::workspace);
+  return Tensor(device, shape, dtype, layout);
+}
+
+void reorder(CudaDevice& device, const Tensor& from, const Tensor& to) {
+  if (from.layout() == to.layout()) {
+    HM_CUDA(cudaMemcpyAsync(const_cast<void*>(to.data()), from.data(), from.bytes(), cudaMemcpyDeviceToDevice, device.stream()));
+    return;
+  }
+  const Shape& s = from.shape();
+  launch_reorder(device.stream(), extent(s, 0), extent(s, 1), extent(s, 2) * extent(s, 3), size_of(from.dtype()),
+                 to.layout() == Layout::nhwc, from.data(), const_cast<void*>(to.data()));
+}
+
+Tensor in_layout(CudaDevice& device, const Tensor& tensor, Layout layout) {
+  if (tensor.layout() == layout) return tensor;
+  const Tensor copy = workspace(device, tensor.shape(), tensor.dtype(), layout);
+  reorder(device, tensor, copy);
+  return copy;
+}
+
+Refusal not_floating(std::initializer_list<const Tensor*> tensors) {
+  for (const Tensor* tensor : tensors) {
+    if (tensor->empty()) continue;
+    const DType dtype = tensor->dtype();
+    if (dtype != DType::f64 && dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)
+      return "takes f64, f32, f16 and bf16, not " + std::string(name_of(dtype));
+  }
+  return {};
+}
+
+Refusal not_indexable(std::initializer_list<const Tensor*> tensors) {
+  for (const Tensor* tensor : tensors) {
+    if (tensor->empty()) continue;
+    // A thread takes up to four elements, so the last thread's first index must fit as well.
+    if (tensor->elements() > std::numeric_limits<int32_t>::max() - 1024) return "takes fewer than 2^31 elements";
+    if (tensor->elements() == 0) return "takes no tensor without elements";
+  }
+  return {};
+}
+
+Refusal not_readable(std::initializer_list<const Tensor*> inputs) {
+  for (const Tensor* tensor : inputs)
+    if (!tensor->empty() && tensor->layout() != Layout::plain && tensor->layout() != Layout::nhwc)
+      return "reads layouts plain and nhwc, not " + std::string(name_of(tensor->layout()));
+  return {};
+}
+
+Refusal not_alike(std::initializer_list<const Tensor*> tensors) {
+  const Tensor* first = nullptr;
+  for (const Tensor* tensor : tensors) {
+    if (tensor->empty() || tensor->layout() == Layout::any) continue;
+    if (!first) first = tensor;
+    if (tensor->layout() != first->layout())
+      return "takes operands of one layout, not " + std::string(name_of(first->layout())) + " and " + std::string(name_of(tensor->layout()));
+  }
+  return {};
+}
+
+Refusal not_plain(std::initializer_list<const Tensor*> vectors) {
+  for (const Tensor* tensor : vectors)
+    if (!tensor->empty() && tensor->layout() != Layout::plain && tensor->layout() != Layout::any)
+      return "takes layout plain, not " + std::string(name_of(tensor->layout()));
+  return {};
+}
+
+bool holds(const Format& format, DType dtype) {
+  const Format& stored = format_of(dtype);
+  return format.specials == Specials::ieee && format.exponent_bits >= stored.exponent_bits && format.fraction_bits >= stored.fraction_bits;
+}
+
+}  // namespace halfmark::cuda
