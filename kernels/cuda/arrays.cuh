@@ -3,6 +3,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include <initializer_list>
 #include <utility>
@@ -12,24 +13,47 @@
 
 namespace halfmark::cuda {
 
+struct E4m3 {
+  uint8_t code;
+};
+struct E5m2 {
+  uint8_t code;
+};
+
+// A quiet NaN of that sign: the conversion instructions would drop it, decode() and encode() keep it.
 template <class Wide>
-__device__ __forceinline__ Wide widen(float x) {
-  return static_cast<Wide>(x);
+__device__ __forceinline__ Wide nan_of(bool negative) {
+  const float nan = __int_as_float(0x7fc00000);
+  return copysign(static_cast<Wide>(nan), negative ? Wide(-1) : Wide(1));
 }
+
 template <class Wide>
 __device__ __forceinline__ Wide widen(double x) {
-  return static_cast<Wide>(x);
+  return static_cast<Wide>(x);  // never to float: with_access chooses double when an operand is one
+}
+template <class Wide>
+__device__ __forceinline__ Wide widen(float x) {
+  return sizeof(Wide) > sizeof(float) && isnan(x) ? nan_of<Wide>(signbit(x)) : static_cast<Wide>(x);
 }
 template <class Wide>
 __device__ __forceinline__ Wide widen(__half x) {
-  return static_cast<Wide>(__half2float(x));
+  return __hisnan(x) ? nan_of<Wide>(__half_as_ushort(x) >> 15) : static_cast<Wide>(__half2float(x));
 }
 template <class Wide>
 __device__ __forceinline__ Wide widen(__nv_bfloat16 x) {
-  return static_cast<Wide>(__bfloat162float(x));
+  return widen<Wide>(__uint_as_float(static_cast<uint32_t>(__bfloat16_as_ushort(x)) << 16));
+}
+template <class Wide>
+__device__ __forceinline__ Wide widen(E4m3 x) {
+  if ((x.code & 0x7f) == 0x7f) return nan_of<Wide>(x.code >> 7);
+  return widen<Wide>(__half(__nv_cvt_fp8_to_halfraw(x.code, __NV_E4M3)));
+}
+template <class Wide>
+__device__ __forceinline__ Wide widen(E5m2 x) {
+  return widen<Wide>(__ushort_as_half(static_cast<unsigned short>(x.code << 8)));  // E5M2 is the upper half of FP16
 }
 
-// NaNs become the quiet NaN of the type with their sign, as encode() does: the conversion instructions drop the sign.
+// NaNs become the quiet NaN of the type with their sign, as encode() does.
 __device__ __forceinline__ void narrow(double x, double& to) { to = x; }
 __device__ __forceinline__ void narrow(float x, double& to) {
   to = isnan(x) ? __longlong_as_double(signbit(x) ? 0xfff8000000000000ll : 0x7ff8000000000000ll) : static_cast<double>(x);
@@ -50,6 +74,14 @@ __device__ __forceinline__ void narrow(float x, __nv_bfloat16& to) {
 __device__ __forceinline__ void narrow(double x, __nv_bfloat16& to) {
   to = isnan(x) ? __ushort_as_bfloat16(signbit(x) ? 0xffc0 : 0x7fc0) : __double2bfloat16(x);
 }
+
+// From double, where the conversion rounds once; what overflows becomes NaN (E4M3) or infinity (E5M2), as encode() does.
+__device__ __forceinline__ void narrow(double x, E4m3& to) { to.code = __nv_cvt_double_to_fp8(x, __NV_NOSAT, __NV_E4M3); }
+__device__ __forceinline__ void narrow(double x, E5m2& to) {
+  to.code = isnan(x) ? (signbit(x) ? 0xfe : 0x7e) : __nv_cvt_double_to_fp8(x, __NV_NOSAT, __NV_E5M2);
+}
+__device__ __forceinline__ void narrow(float x, E4m3& to) { narrow(widen<double>(x), to); }
+__device__ __forceinline__ void narrow(float x, E5m2& to) { narrow(widen<double>(x), to); }
 
 template <class T>
 struct alignas(sizeof(T) * 4 > 16 ? 16 : sizeof(T) * 4) Four {
@@ -84,7 +116,7 @@ struct Typed {
   }
 };
 
-// Elements of a type known when it runs: for mixtures of dtypes, which would be too many to compile.
+// Elements of a type known when it runs: for FP8 and for mixtures of dtypes, which would be too many to compile.
 struct AnyTyped {
   void* data;
   DType dtype;
@@ -96,6 +128,8 @@ struct AnyTyped {
       case DType::f64: return widen<Wide>(static_cast<const double*>(data)[i]);
       case DType::f16: return widen<Wide>(static_cast<const __half*>(data)[i]);
       case DType::bf16: return widen<Wide>(static_cast<const __nv_bfloat16*>(data)[i]);
+      case DType::e4m3: return widen<Wide>(static_cast<const E4m3*>(data)[i]);
+      case DType::e5m2: return widen<Wide>(static_cast<const E5m2*>(data)[i]);
       default: return widen<Wide>(static_cast<const float*>(data)[i]);
     }
   }
@@ -105,6 +139,8 @@ struct AnyTyped {
       case DType::f64: return narrow(x, static_cast<double*>(data)[i]);
       case DType::f16: return narrow(x, static_cast<__half*>(data)[i]);
       case DType::bf16: return narrow(x, static_cast<__nv_bfloat16*>(data)[i]);
+      case DType::e4m3: return narrow(x, static_cast<E4m3*>(data)[i]);
+      case DType::e5m2: return narrow(x, static_cast<E5m2*>(data)[i]);
       default: return narrow(x, static_cast<float*>(data)[i]);
     }
   }
@@ -140,7 +176,7 @@ void with_access(std::initializer_list<DType> dtypes, std::initializer_list<DTyp
     case DType::f32: return f(Choice<Typed<float>, float>{});
     case DType::f16: return f(Choice<Typed<__half>, float>{});
     case DType::bf16: return f(Choice<Typed<__nv_bfloat16>, float>{});
-    default: throw Error("CUDA kernels take f64, f32, f16 and bf16, not " + std::string(name_of(*dtypes.begin())));
+    default: return f(Choice<AnyTyped, float>{});  // FP8
   }
 }
 template <class F>

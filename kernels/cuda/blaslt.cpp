@@ -162,7 +162,7 @@ const Plan& plan_for(const CudaDevice& device, const Matmul& op) {
 }
 
 Refusal refuses(const Device& device, const Matmul& op) {
-  if (Refusal r = not_floating({&op.a, &op.b, &op.out})) return r;
+  if (Refusal r = not_for_library({&op.a, &op.b, &op.out})) return r;
   if (Refusal r = not_readable({&op.a, &op.b})) return r;
   if (Refusal r = not_plain({&op.a, &op.b, &op.out})) return r;
   if (op.a.elements() == 0 || op.b.elements() == 0 || op.out.elements() == 0) return "takes no matrix without elements";

@@ -224,7 +224,7 @@ const Plan& plan_for(const CudaDevice& device, const Problem& p) {
 }
 
 Refusal refuses(const Device& device, const Problem& p, std::initializer_list<const Tensor*> inputs) {
-  if (Refusal r = not_floating({&p.x, &p.w, &p.y})) return r;
+  if (Refusal r = not_for_library({&p.x, &p.w, &p.y})) return r;
   if (Refusal r = not_indexable({&p.x, &p.w, &p.y})) return r;
   if (Refusal r = not_readable(inputs)) return r;
   const Plan& plan = plan_for(of(device), p);

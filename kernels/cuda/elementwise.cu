@@ -97,7 +97,8 @@ __global__ void __launch_bounds__(kThreads)
   const auto step = formulas::sgd_step(parameter.template load<Wide>(i), gradient.template load<Wide>(i), before, rate, momentum, weight_decay);
   if (velocity.present()) velocity.template store<Wide>(i, step.velocity);
   parameter.template store<Wide>(i, step.parameter);
-  if (low.present()) low.template store<Wide>(i, step.parameter);
+  // The copy is of the parameter as stored, so that the two never disagree by a second rounding.
+  if (low.present()) low.template store<Wide>(i, parameter.template load<Wide>(i));
 }
 
 __global__ void pause(uint64_t nanoseconds) {
@@ -112,14 +113,14 @@ void start_one(cudaStream_t stream, uint32_t n, In x, Out out, F f) {
   map_one<Wide><<<blocks_for(n, 4 * kThreads), kThreads, 0, stream>>>(n, x, out, f);
 }
 
-// f with the typed view of an array of a narrow dtype (f32, f16, bf16).
+// f with a view of an array that is not f64.
 template <class F>
 void with_typed(const Array& array, F&& f) {
   switch (array.dtype) {
     case DType::f32: return f(Typed<float>(array));
     case DType::f16: return f(Typed<__half>(array));
     case DType::bf16: return f(Typed<__nv_bfloat16>(array));
-    default: throw Error("no cast kernel for dtype " + std::string(name_of(array.dtype)));
+    default: return f(AnyTyped(array));
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace halfmark::cuda {
 
-struct Array {  // of one of the floating dtypes f64, f32, f16, bf16; data may be null where the operand is optional
+struct Array {  // of a floating dtype; data may be null where the operand is optional
   void* data = nullptr;
   DType dtype = DType::f32;
 };

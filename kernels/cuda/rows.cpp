@@ -66,6 +66,12 @@ Tensor in_layout(CudaDevice& device, const Tensor& tensor, Layout layout) {
 }
 
 Refusal not_floating(std::initializer_list<const Tensor*> tensors) {
+  for (const Tensor* tensor : tensors)
+    if (!tensor->empty() && !is_floating(tensor->dtype())) return "takes floating point, not " + std::string(name_of(tensor->dtype()));
+  return {};
+}
+
+Refusal not_for_library(std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* tensor : tensors) {
     if (tensor->empty()) continue;
     const DType dtype = tensor->dtype();

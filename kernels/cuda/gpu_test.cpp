@@ -1,0 +1,214 @@
+// What a GPU must keep of its promises: FP32 is FP32, TF32 is TF32, sums are as wide as asked, the same bits every time, memory is
+// counted, time is the device's.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cuda/gpu_fixture.h"
+#include "kernels/number/error.h"
+#include "kernels/ops/ops.h"
+#include "kernels/tensor/random.h"
+
+namespace halfmark {
+namespace {
+
+std::vector<double> uniform(int64_t count, uint64_t seed) {
+  const RandomKey key(seed);
+  std::vector<double> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = key.uniform(i);
+  return values;
+}
+
+std::vector<double> identity(int64_t n) {
+  std::vector<double> values(static_cast<size_t>(n * n));
+  for (int64_t i = 0; i < n; ++i) values[static_cast<size_t>(i * n + i)] = 1;
+  return values;
+}
+
+// 1024.5 needs 11 fraction bits: FP32 keeps it, TF32 makes it 1024 or 1025.
+constexpr double kProbe = 1024.5;
+constexpr Math kTf32Math{.multiply = kTf32};
+
+TEST_F(Gpu, MatmulInFp32IsNotTf32) {
+  for (const int64_t n : {16, 48, 256, 1024}) {
+    const Tensor a = Tensor::from(gpu(), {n, n}, DType::f32, std::vector<double>(static_cast<size_t>(n * n), kProbe));
+    const Tensor b = Tensor::from(gpu(), {n, n}, DType::f32, identity(n));
+    Tensor out(gpu(), {n, n}, DType::f32);
+    run(Matmul{.a = a, .b = b, .out = out});
+    for (const double value : out.values()) ASSERT_EQ(value, kProbe) << "n = " << n;
+  }
+}
+
+TEST_F(Gpu, MatmulInTf32IsTf32) {
+  if (architecture() < 80) GTEST_SKIP() << "TF32 needs compute capability 8.0";
+  for (const int64_t n : {64, 256, 1024}) {
+    const Tensor a = Tensor::from(gpu(), {n, n}, DType::f32, std::vector<double>(static_cast<size_t>(n * n), kProbe));
+    const Tensor b = Tensor::from(gpu(), {n, n}, DType::f32, identity(n));
+    Tensor out(gpu(), {n, n}, DType::f32);
+    run(Matmul{.a = a, .b = b, .out = out, .math = kTf32Math});
+    for (const double value : out.values()) ASSERT_TRUE(value == 1024 || value == 1025) << value << " for n = " << n;
+  }
+}
+
+// A convolution that copies its input: 1x1 with the identity, 3x3 with it in the middle.
+std::vector<double> copying_filter(int64_t channels, int64_t extent) {
+  std::vector<double> values(static_cast<size_t>(channels * channels * extent * extent));
+  for (int64_t c = 0; c < channels; ++c)
+    values[static_cast<size_t>((c * channels + c) * extent * extent + extent * extent / 2)] = 1;
+  return values;
+}
+
+TEST_F(Gpu, ConvolutionInFp32IsNotTf32AndInTf32IsTf32) {
+  for (const Layout layout : {Layout::plain, Layout::nhwc})
+    for (const int64_t extent : {1, 3})
+      for (const bool tf32 : {false, true}) {
+        if (tf32 && architecture() < 80) continue;
+        const Shape shape{4, 32, 16, 16}, filter{32, 32, extent, extent};
+        const Tensor x = Tensor::from(gpu(), shape, DType::f32, std::vector<double>(static_cast<size_t>(shape.elements()), kProbe), layout);
+        const Tensor w = Tensor::from(gpu(), filter, DType::f32, copying_filter(32, extent), layout);
+        Tensor out(gpu(), shape, DType::f32, Layout::any), dx(gpu(), shape, DType::f32, Layout::any);
+        const int pad = static_cast<int>(extent / 2);
+        const Window window{.pad_h = pad, .pad_w = pad};
+        const Conv2d forward{.x = x, .w = w, .out = out, .window = window, .math = tf32 ? kTf32Math : Math{}};
+        const Conv2dBackwardData backward{.dy = x, .w = w, .dx = dx, .window = window, .math = tf32 ? kTf32Math : Math{}};
+        try {
+          run(forward), run(backward);
+        } catch (const Unsupported& error) {
+          // Honest, if a pity: cuDNN may have no such algorithm. FP32 always has one.
+          ASSERT_TRUE(tf32) << error.what();
+          std::printf("no TF32 convolution: %s\n", error.what());
+          continue;
+        }
+        for (const Tensor& result : {out, dx})
+          for (const double value : result.values()) {
+            if (tf32)
+              ASSERT_TRUE(value == 1024 || value == 1025) << value << " " << name_of(layout) << " " << extent;
+            else
+              ASSERT_EQ(value, kProbe) << name_of(layout) << " " << extent;
+          }
+      }
+}
+
+TEST_F(Gpu, Fp16SumsAreNarrowerThanFp32Sums) {
+  constexpr int64_t kRows = 64, kDepth = 4096;
+  const Tensor a = Tensor::from(gpu(), {kRows, kDepth}, DType::f16, uniform(kRows * kDepth, 1));
+  const Tensor b = Tensor::from(gpu(), {kDepth, kRows}, DType::f16, uniform(kRows * kDepth, 2));
+  Tensor wide(gpu(), {kRows, kRows}, DType::f16), narrow(gpu(), {kRows, kRows}, DType::f16);
+  run(Matmul{.a = a, .b = b, .out = wide});
+  run(Matmul{.a = a, .b = b, .out = narrow, .math = {.multiply = kFp16, .accumulate = kFp16, .partial = kFp16}});
+  const std::vector<double> av = a.values(), bv = b.values(), wv = wide.values(), nv = narrow.values();
+  double wide_error = 0, narrow_error = 0;
+  for (int64_t i = 0; i < kRows; ++i)
+    for (int64_t j = 0; j < kRows; ++j) {
+      double exact = 0;
+      for (int64_t k = 0; k < kDepth; ++k) exact += av[static_cast<size_t>(i * kDepth + k)] * bv[static_cast<size_t>(k * kRows + j)];
+      const auto at = static_cast<size_t>(i * kRows + j);
+      EXPECT_LE(std::fabs(wv[at] - exact), 2 * kFp16.unit_roundoff() * exact);
+      wide_error += std::fabs(wv[at] - exact), narrow_error += std::fabs(nv[at] - exact);
+    }
+  EXPECT_GT(narrow_error, 2 * wide_error);
+}
+
+TEST_F(Gpu, OneBlockOfAMatmulIsTheSimulatorsBitForBit) {
+  const char* twin = architecture() == 90 ? "sim:hopper" : architecture() == 80 ? "sim:ampere" : nullptr;
+  if (!twin) GTEST_SKIP() << "no simulated twin of sm_" << architecture();
+  const auto rows = known_devices();
+  if (std::none_of(rows.begin(), rows.end(), [&](const DeviceRow& row) { return row.name == twin; })) GTEST_SKIP() << "no " << twin;
+  const std::shared_ptr<Device> sim = open_device(twin);
+  constexpr int64_t kSide = 128;
+  const int64_t depth = architecture() == 90 ? 16 : 8;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    // Magnitudes far apart, so that what the adder cuts off shows.
+    std::vector<double> av = uniform(kSide * depth, 3), bv = uniform(kSide * depth, 4);
+    for (size_t i = 0; i < av.size(); ++i) av[i] = std::ldexp(av[i] - 0.5, static_cast<int>(i % 13) - 6), bv[i] -= 0.5;
+    const auto codes_on = [&](Device& device) {
+      const Tensor a = Tensor::from(device, {kSide, depth}, dtype, av), b = Tensor::from(device, {depth, kSide}, dtype, bv);
+      Tensor out(device, {kSide, kSide}, DType::f32);
+      run(Matmul{.a = a, .b = b, .out = out});
+      return out.codes();
+    };
+    EXPECT_EQ(codes_on(gpu()), codes_on(*sim)) << name_of(dtype);
+  }
+}
+
+TEST_F(Gpu, TheSameWorkGivesTheSameBits) {
+  const Shape shape{8, 32, 28, 28}, filter{64, 32, 3, 3};
+  const Tensor x = Tensor::from(gpu(), shape, DType::f16, uniform(shape.elements(), 5));
+  const Tensor dy = Tensor::from(gpu(), {8, 64, 28, 28}, DType::f16, uniform(8 * 64 * 28 * 28, 6));
+  std::vector<unsigned char> first_weights, first_bias;
+  for (int i = 0; i < 3; ++i) {
+    Tensor dw(gpu(), filter, DType::f16), dbias(gpu(), {64}, DType::f32);
+    run(Conv2dBackwardWeights{.x = x, .dy = dy, .dw = dw, .window = {.pad_h = 1, .pad_w = 1}});
+    run(BiasGradient{.dy = dy, .dbias = dbias});
+    if (i == 0) first_weights = dw.codes(), first_bias = dbias.codes();
+    EXPECT_EQ(dw.codes(), first_weights);
+    EXPECT_EQ(dbias.codes(), first_bias);
+  }
+}
+
+TEST_F(Gpu, RefusalsNameWhatCannotBeAskedOfTheLibrary) {
+  const Tensor a = Tensor::zeros(gpu(), {32, 32}, DType::f16);
+  Tensor out(gpu(), {32, 32}, DType::f16);
+  try {
+    run(Matmul{.a = a, .b = a, .out = out, .math = {.partial = kFp16, .split_k = 4}});
+    FAIL() << "nobody should take a chosen split-K";
+  } catch (const Unsupported& error) {
+    EXPECT_NE(std::string(error.what()).find("split"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(Gpu, AnUnknownLabelMakesTheLossNaN) {
+  const Tensor logits = Tensor::zeros(gpu(), {2, 4}, DType::f32);
+  const Tensor labels = Tensor::from(gpu(), {2}, DType::i32, std::vector<double>{1, 7});
+  Tensor loss(gpu(), {1}, DType::f32), probabilities(gpu(), {2, 4}, DType::f32);
+  run(SoftmaxCrossEntropy{.logits = logits, .labels = labels, .loss = loss, .probabilities = probabilities});
+  EXPECT_TRUE(std::isnan(loss.values()[0]));
+  EXPECT_EQ(probabilities.values()[0], 0.25);
+}
+
+TEST_F(Gpu, MemoryIsCountedAsAskedForAndUsedAgain) {
+  const size_t before = gpu().memory().live().total;
+  const void* where = nullptr;
+  {
+    const Tensor tensor(gpu(), {1000}, DType::f32);
+    where = tensor.data();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(where) % 256, 0u);
+    EXPECT_EQ(gpu().memory().live().total, before + 4000);
+  }
+  EXPECT_EQ(gpu().memory().live().total, before);
+  const Tensor again(gpu(), {1000}, DType::f32);
+  EXPECT_EQ(again.data(), where);
+}
+
+TEST_F(Gpu, TooMuchMemoryIsAnErrorThatSaysHowMuchThereIs) {
+  try {
+    const Tensor tensor(gpu(), {int64_t{1} << 45}, DType::f32);
+    FAIL() << "128 TiB were allocated";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("free"), std::string::npos) << error.what();
+  }
+  // The failure is over and done with.
+  const Tensor x = Tensor::from(gpu(), {3}, DType::f32, std::vector<double>{-1, 0, 2});
+  Tensor out(gpu(), {3}, DType::f32);
+  run(Relu{.x = x, .out = out});
+  EXPECT_EQ(out.values(), (std::vector<double>{0, 0, 2}));
+}
+
+TEST_F(Gpu, TimeGrowsWithTheWork) {
+  const int64_t n = 1 << 24;
+  const Tensor x = Tensor::zeros(gpu(), {n}, DType::f32);
+  Tensor out(gpu(), {n}, DType::f32);
+  const auto times = [&](int count) {
+    return gpu().time([&] {
+      for (int i = 0; i < count; ++i) run(Relu{.x = x, .out = out});
+    });
+  };
+  times(1);
+  gpu().evict_caches();
+  const double one = times(1), twenty = times(20);
+  EXPECT_GT(one, 0);
+  EXPECT_LT(one, 0.1) << "64 MiB take milliseconds at most";
+  EXPECT_GT(twenty, 5 * one);
+}
+
+}  // namespace
+}  // namespace halfmark
