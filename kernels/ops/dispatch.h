@@ -36,7 +36,7 @@ struct DTypesVisitor {
   void attribute(const auto&) {}
   static void append(std::string& text, const Tensor& tensor) {
     if (tensor.empty()) return;
-    if (!text.empty()) text += ',';
+    if (!text.empty()) text += ",";
     text += name_of(tensor.dtype());
   }
 };
