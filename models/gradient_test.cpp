@@ -42,11 +42,12 @@ void compare(Trial& trial, const std::string& name, Tensor tensor, const std::ve
   double largest = 0;
   for (const double value : gradient) largest = std::max(largest, std::fabs(value));
   ASSERT_GT(largest, 0) << name << ": a gradient of zeros proves nothing";
+  const auto by_size = [](double a, double b) { return std::fabs(a) < std::fabs(b); };
   int rejected = 0, zeros = 0;
   const auto samples = std::min<size_t>(kSamples, values.size());
   for (size_t s = 0; s < samples; ++s) {
     // The first sample is the largest gradient, so that not all of them may happen to be zero.
-    const size_t i = s == 0 ? static_cast<size_t>(std::max_element(gradient.begin(), gradient.end()) - gradient.begin())
+    const size_t i = s == 0 ? static_cast<size_t>(std::max_element(gradient.begin(), gradient.end(), by_size) - gradient.begin())
                             : static_cast<size_t>(key.below(s, values.size()));
     const double wide = difference(trial, tensor, values, i, 2 * kStep), close = difference(trial, tensor, values, i, kStep);
     // The loss is a sum of numbers of order one (or less); its terms round to about 2^-52 each, a hundred of them in a row.

@@ -2,6 +2,8 @@
 #include "models/zoo.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <utility>
 
 #include "kernels/number/error.h"
 #include "models/trial.h"
@@ -10,7 +12,17 @@ namespace halfmark {
 namespace {
 
 constexpr int64_t kClasses = 10;
-std::string num(int64_t value) { return std::to_string(value); }
+
+// "b16_i32_h64"
+std::string sizes_of(std::initializer_list<std::pair<const char*, int64_t>> parts) {
+  std::string text;
+  for (const auto& [letter, value] : parts) {
+    if (!text.empty()) text += '_';
+    text += letter;
+    text += std::to_string(value);
+  }
+  return text;
+}
 
 template <class... Layers>
 LayerPtr chain(std::string name, Layers... layers) {
@@ -20,7 +32,7 @@ LayerPtr chain(std::string name, Layers... layers) {
 }
 
 Subject linear_alone(int64_t batch, int64_t in, int64_t out) {
-  return {"linear", "b" + num(batch) + "_i" + num(in) + "_o" + num(out), {batch, in}, DataKind::normal, 0,
+  return {"linear", sizes_of({{"b", batch}, {"i", in}, {"o", out}}), {batch, in}, DataKind::normal, 0,
           [=](const Init& init, const Settings&) { return linear(init, "linear", in, out); }};
 }
 
@@ -32,10 +44,10 @@ struct ConvSizes {
 
 // "same" padding: with stride 1 the image keeps its size.
 Subject conv_alone(const ConvSizes& s) {
-  std::string sizes = "b" + num(s.batch) + "_c" + num(s.in) + "_o" + num(s.out) + "_s" + num(s.size) + "_k" + num(s.kernel);
-  if (s.stride != 1) sizes += "_t" + num(s.stride);
-  if (s.groups != 1) sizes += "_g" + num(s.groups);
-  if (s.dilation != 1) sizes += "_d" + num(s.dilation);
+  std::string sizes = sizes_of({{"b", s.batch}, {"c", s.in}, {"o", s.out}, {"s", s.size}, {"k", s.kernel}});
+  if (s.stride != 1) sizes += "_t" + std::to_string(s.stride);
+  if (s.groups != 1) sizes += "_g" + std::to_string(s.groups);
+  if (s.dilation != 1) sizes += "_d" + std::to_string(s.dilation);
   const int pad = s.dilation * (s.kernel - 1) / 2;
   const Window window{s.stride, s.stride, pad, pad, s.dilation, s.dilation};
   return {"conv2d", sizes, {s.batch, s.in, s.size, s.size}, DataKind::normal, 0, [=](const Init& init, const Settings&) {
@@ -43,7 +55,7 @@ Subject conv_alone(const ConvSizes& s) {
           }};
 }
 
-std::string image_sizes(const Shape& image) { return "b" + num(image[0]) + "_c" + num(image[1]) + "_s" + num(image[2]); }
+std::string image_sizes(const Shape& image) { return sizes_of({{"b", image[0]}, {"c", image[1]}, {"s", image[2]}}); }
 
 Subject batchnorm_alone(const Shape& image) {
   return {"batchnorm2d", image_sizes(image), image, DataKind::normal, 0, [=](const Init& init, const Settings& settings) {
@@ -57,7 +69,7 @@ Subject layer_alone(std::string name, std::string suffix, const Shape& image, st
 }
 
 Subject mlp(int64_t batch, int64_t in, int64_t hidden) {
-  return {"mlp", "b" + num(batch) + "_i" + num(in) + "_h" + num(hidden) + "_o" + num(kClasses), {batch, in},
+  return {"mlp", sizes_of({{"b", batch}, {"i", in}, {"h", hidden}, {"o", kClasses}}), {batch, in},
           DataKind::points, kClasses, [=](const Init& init, const Settings&) {
             return chain("mlp", linear(init, "fc1", in, hidden), relu("relu1"), linear(init, "fc2", hidden, hidden),
                          relu("relu2"), linear(init, "fc3", hidden, kClasses));
@@ -75,7 +87,7 @@ Subject logistic(int64_t batch, int64_t channels, int64_t size) {
 // conv-bn-relu, pool, a residual block of two convolutions, a strided conv-bn-relu, the mean of the image, a linear head.
 Subject convnet(int64_t batch, int64_t channels, int64_t size, int64_t width) {
   const Shape image{batch, channels, size, size};
-  return {"convnet", image_sizes(image) + "_w" + num(width), image, DataKind::images, kClasses,
+  return {"convnet", image_sizes(image) + "_w" + std::to_string(width), image, DataKind::images, kClasses,
           [=](const Init& init, const Settings& settings) {
             const Window same{.pad_h = 1, .pad_w = 1}, half{.stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1};
             // A convolution before batch norm has no bias: the shift does its work.

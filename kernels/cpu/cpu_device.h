@@ -25,6 +25,10 @@ class HostDevice : public Device {
   double time(const std::function<void()>& work) override;
   void evict_caches() override;
   void copy_out_plain(void* host, const Tensor& opaque) override;
+
+  // What a library keeps for this device between calls (packed weights, scratch). It may hold tensors of the device, so it goes
+  // before the device does.
+  std::shared_ptr<void> library;
 };
 
 class CpuDevice : public HostDevice {

@@ -35,7 +35,9 @@ struct DTypesVisitor {
   void output(std::string_view, const Tensor& tensor) { append(out, tensor); }
   void attribute(const auto&) {}
   static void append(std::string& text, const Tensor& tensor) {
-    if (!tensor.empty()) text += (text.empty() ? "" : ",") + std::string(name_of(tensor.dtype()));
+    if (tensor.empty()) return;
+    if (!text.empty()) text += ",";
+    text += name_of(tensor.dtype());
   }
 };
 

@@ -34,7 +34,7 @@ struct Matmul {  // out = op(a) op(b) + beta out
   const Tensor& b;  // [k, n], or [n, k] when transposed
   Tensor& out;      // [m, n]
   bool transpose_a = false, transpose_b = false;
-  Math math;
+  Math math{};
   double beta = 0;
   void check() const;
   void visit(auto&& v) const {
@@ -48,9 +48,9 @@ struct Conv2d {  // out[n, o, y, x] = sum over c, i, j of x[n, c, y s - p + i d,
   const Tensor& x;
   const Tensor& w;
   Tensor& out;
-  Window window;
+  Window window{};
   int groups = 1;
-  Math math;
+  Math math{};
   void check() const;
   void visit(auto&& v) const {
     v.input("x", x), v.input("w", w), v.output("out", out);
@@ -63,9 +63,9 @@ struct Conv2dBackwardData {
   const Tensor& dy;
   const Tensor& w;
   Tensor& dx;
-  Window window;
+  Window window{};
   int groups = 1;
-  Math math;
+  Math math{};
   void check() const;
   void visit(auto&& v) const {
     v.input("dy", dy), v.input("w", w), v.output("dx", dx);
@@ -78,9 +78,9 @@ struct Conv2dBackwardWeights {
   const Tensor& x;
   const Tensor& dy;
   Tensor& dw;
-  Window window;
+  Window window{};
   int groups = 1;
-  Math math;
+  Math math{};
   void check() const;
   void visit(auto&& v) const {
     v.input("x", x), v.input("dy", dy), v.output("dw", dw);
@@ -187,7 +187,7 @@ struct MaxPool2d {  // padding never wins; indices hold the winner's place in it
   Tensor& out;
   Tensor& indices;  // u8, shape of out; empty = not wanted (inference)
   int kernel_h = 2, kernel_w = 2;
-  Window window;
+  Window window{};
   void check() const;
   void visit(auto&& v) const {
     v.input("x", x), v.output("out", out), v.output("indices", indices);
@@ -201,7 +201,7 @@ struct MaxPool2dBackward {
   const Tensor& indices;
   Tensor& dx;
   int kernel_h = 2, kernel_w = 2;
-  Window window;
+  Window window{};
   void check() const;
   void visit(auto&& v) const {
     v.input("dy", dy), v.input("indices", indices), v.output("dx", dx);
@@ -214,7 +214,7 @@ struct AvgPool2d {  // padding counts as zeros, as in PyTorch's default
   const Tensor& x;
   Tensor& out;
   int kernel_h = 2, kernel_w = 2;
-  Window window;
+  Window window{};
   void check() const;
   void visit(auto&& v) const {
     v.input("x", x), v.output("out", out), v.attribute(kernel_h), v.attribute(kernel_w), v.attribute(window);
@@ -226,7 +226,7 @@ struct AvgPool2dBackward {
   const Tensor& dy;
   Tensor& dx;
   int kernel_h = 2, kernel_w = 2;
-  Window window;
+  Window window{};
   void check() const;
   void visit(auto&& v) const {
     v.input("dy", dy), v.output("dx", dx), v.attribute(kernel_h), v.attribute(kernel_w), v.attribute(window);

@@ -227,5 +227,6 @@ Purpose Tensor::purpose() const { return data(), meta_->storage->purpose; }
 uint64_t Tensor::id() const { return data(), meta_->storage->id; }
 uint64_t Tensor::version() const { return data(), meta_->storage->version; }
 void Tensor::touch() { data(), ++meta_->storage->version; }
+std::weak_ptr<const void> Tensor::watch() const { return data(), meta_->storage; }
 
 }  // namespace halfmark

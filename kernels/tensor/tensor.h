@@ -72,6 +72,7 @@ class Tensor {
   uint64_t id() const;
   uint64_t version() const;
   void touch();
+  std::weak_ptr<const void> watch() const;  // expires when the memory is released: when such a cache forgets
 
   // Where an element of logical index lies, for layouts plain and nhwc: offset in elements.
   static int64_t offset(const Shape& shape, Layout layout, std::span<const int64_t> index);

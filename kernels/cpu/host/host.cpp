@@ -1,0 +1,89 @@
+// The list of host rows, and how their operands come into one layout.
+#include "kernels/cpu/host/host.h"
+
+#include "kernels/cpu/rows.h"
+
+namespace halfmark {
+
+void add_host_rows(KernelTable& table) {
+  host::add_elementwise(table);
+  host::add_batch_norms(table);
+  host::add_poolings(table);
+  host::add_training(table);
+  host::add_reorders(table);
+}
+
+namespace host {
+
+Refusal refuses_dtypes(std::initializer_list<const Tensor*> operands) {
+  for (const Tensor* operand : operands) {
+    if (operand->empty()) continue;
+    const DType dtype = operand->dtype();
+    if (dtype != DType::f64 && dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)
+      return "no fast loops for " + std::string(name_of(dtype));
+  }
+  return {};
+}
+
+bool computes_in_double(std::initializer_list<const Tensor*> operands) {
+  for (const Tensor* operand : operands)
+    if (!operand->empty() && operand->dtype() == DType::f64) return true;
+  return false;
+}
+
+bool same_layout(const Tensor& a, const Tensor& b) {
+  if (a.layout() != b.layout()) return false;
+  return a.layout() != Layout::opaque || a.opaque_layout()->hash() == b.opaque_layout()->hash();
+}
+
+namespace {
+
+// The same layout for a tensor of this dtype: a library's layout knows its dtype, so it serves no other.
+void materialize_like(Tensor& tensor, const Tensor& model) {
+  if (model.layout() != Layout::opaque) return tensor.materialize(model.layout());
+  if (tensor.dtype() == model.dtype()) return tensor.materialize(model.opaque_layout());
+  tensor.materialize(tensor.shape().rank() == 4 ? Layout::nhwc : Layout::plain);
+}
+
+}  // namespace
+
+Tensor scratch_like(const Tensor& model, DType dtype) {
+  const PurposeScope scope(Purpose::workspace);
+  Tensor tensor(model.device(), model.shape(), dtype, Layout::any);
+  materialize_like(tensor, model);
+  return tensor;
+}
+
+Tensor in_layout_of(const Tensor& model, const Tensor& tensor) {
+  if (same_layout(model, tensor) || (model.layout() == Layout::opaque && model.dtype() != tensor.dtype())) return tensor;
+  Tensor copy = scratch_like(model, tensor.dtype());
+  run(Reorder{tensor, copy});
+  return copy;
+}
+
+Tensor readable(const Tensor& tensor) {
+  if (tensor.layout() != Layout::opaque) return tensor;
+  const PurposeScope scope(Purpose::workspace);
+  Tensor copy(tensor.device(), tensor.shape(), tensor.dtype(), tensor.shape().rank() == 4 ? Layout::nhwc : Layout::plain);
+  run(Reorder{tensor, copy});
+  return copy;
+}
+
+Result::Result(Tensor& target, const Tensor& model) : target_(target) {
+  materialize_like(target, model);
+  copies_ = !same_layout(target, model);
+  use_ = copies_ ? scratch_like(model, target.dtype()) : target;
+}
+
+void Result::finish() {
+  if (copies_) run(Reorder{use_, target_});
+}
+
+const Tensor& leading(std::initializer_list<const Tensor*> operands) {
+  for (const Tensor* operand : operands)
+    if (operand->layout() != Layout::plain) return *operand;
+  return **operands.begin();
+}
+
+}  // namespace host
+}  // namespace halfmark

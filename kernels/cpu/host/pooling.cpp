@@ -1,0 +1,220 @@
+// Pooling as host loops, for what oneDNN does not take: fp64, fp16, windows with a NaN.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/host/host.h"
+
+namespace halfmark::host {
+namespace {
+
+// Where element (n, c, y, x) of an image lies.
+struct Strides {
+  int64_t n, c, h, w;
+  explicit Strides(const Tensor& t) {
+    const Shape& s = t.shape();
+    if (t.layout() == Layout::nhwc)
+      n = s[1] * s[2] * s[3], c = 1, h = s[3] * s[1], w = s[1];
+    else
+      n = s[1] * s[2] * s[3], c = s[2] * s[3], h = s[3], w = 1;
+  }
+};
+
+// The part of the window of result y that lies in the image: first and last + 1 place in the window, and the image row of place 0.
+struct Span {
+  int64_t first, last, origin;
+  Span(int64_t y, int stride, int pad, int kernel, int64_t extent)
+      : first(std::max<int64_t>(0, pad - y * stride)),
+        last(std::min<int64_t>(kernel, extent + pad - y * stride)),
+        origin(y * stride - pad) {}
+};
+
+// f(n, c) for every plane of an image, in parallel.
+template <class F> void each_plane(const Shape& s, F f) {
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(s[2] * s[3], 1));
+  parallel_for(s[0] * s[1], grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) f(i / s[1], i % s[1]);
+  });
+}
+
+// The first of equals wins, and so does the first NaN.
+template <class T> bool beats(T value, T best) { return value > best || (std::isnan(value) && !std::isnan(best)); }
+
+template <class T> void max_pool(const MaxPool2d& op, const Tensor& x, Tensor& out, Tensor* indices) {
+  const Strides sx(x), sy(out);
+  const Shape &xs = x.shape(), &ys = out.shape();
+  const std::vector<T> source = widened<T>(x);
+  std::vector<T> result(static_cast<size_t>(out.elements()));
+  each_plane(ys, [&](int64_t n, int64_t c) {
+    const T* plane = source.data() + n * sx.n + c * sx.c;
+    for (int64_t y = 0; y < ys[2]; ++y) {
+      const Span rows(y, op.window.stride_h, op.window.pad_h, op.kernel_h, xs[2]);
+      for (int64_t z = 0; z < ys[3]; ++z) {
+        const Span columns(z, op.window.stride_w, op.window.pad_w, op.kernel_w, xs[3]);
+        int64_t winner = rows.first * op.kernel_w + columns.first;
+        T best = plane[(rows.origin + rows.first) * sx.h + (columns.origin + columns.first) * sx.w];
+        for (int64_t i = rows.first; i < rows.last; ++i)
+          for (int64_t j = columns.first; j < columns.last; ++j) {
+            const T value = plane[(rows.origin + i) * sx.h + (columns.origin + j) * sx.w];
+            if (beats(value, best)) best = value, winner = i * op.kernel_w + j;
+          }
+        const int64_t place = n * sy.n + c * sy.c + y * sy.h + z * sy.w;
+        result[static_cast<size_t>(place)] = best;
+        if (indices) indices->as<uint8_t>()[place] = static_cast<uint8_t>(winner);
+      }
+    }
+  });
+  convert(kStored<T>, result.data(), out.dtype(), out.data(), result.size());
+}
+
+template <class T> void max_pool_backward(const MaxPool2dBackward& op, const Tensor& dy, const Tensor& indices, Tensor& dx) {
+  const Strides sx(dx), sy(dy);
+  const Shape& ys = dy.shape();
+  const std::vector<T> source = widened<T>(dy);
+  const auto* winners = indices.as<uint8_t>();
+  std::vector<T> result(static_cast<size_t>(dx.elements()), T(0));
+  each_plane(dx.shape(), [&](int64_t n, int64_t c) {
+    for (int64_t y = 0; y < ys[2]; ++y)
+      for (int64_t z = 0; z < ys[3]; ++z) {
+        const int64_t place = n * sy.n + c * sy.c + y * sy.h + z * sy.w;
+        const int64_t row = y * op.window.stride_h - op.window.pad_h + winners[place] / op.kernel_w;
+        const int64_t column = z * op.window.stride_w - op.window.pad_w + winners[place] % op.kernel_w;
+        result[static_cast<size_t>(n * sx.n + c * sx.c + row * sx.h + column * sx.w)] += source[static_cast<size_t>(place)];
+      }
+  });
+  convert(kStored<T>, result.data(), dx.dtype(), dx.data(), result.size());
+}
+
+template <class T> void average_pool(const AvgPool2d& op, const Tensor& x, Tensor& out) {
+  const Strides sx(x), sy(out);
+  const Shape &xs = x.shape(), &ys = out.shape();
+  const std::vector<T> source = widened<T>(x);
+  std::vector<T> result(static_cast<size_t>(out.elements()));
+  const T count = static_cast<T>(op.kernel_h * op.kernel_w);
+  each_plane(ys, [&](int64_t n, int64_t c) {
+    const T* plane = source.data() + n * sx.n + c * sx.c;
+    for (int64_t y = 0; y < ys[2]; ++y) {
+      const Span rows(y, op.window.stride_h, op.window.pad_h, op.kernel_h, xs[2]);
+      for (int64_t z = 0; z < ys[3]; ++z) {
+        const Span columns(z, op.window.stride_w, op.window.pad_w, op.kernel_w, xs[3]);
+        T sum = 0;
+        for (int64_t i = rows.first; i < rows.last; ++i)
+          for (int64_t j = columns.first; j < columns.last; ++j)
+            sum += plane[(rows.origin + i) * sx.h + (columns.origin + j) * sx.w];
+        result[static_cast<size_t>(n * sy.n + c * sy.c + y * sy.h + z * sy.w)] = sum / count;
+      }
+    }
+  });
+  convert(kStored<T>, result.data(), out.dtype(), out.data(), result.size());
+}
+
+template <class T> void average_pool_backward(const AvgPool2dBackward& op, const Tensor& dy, Tensor& dx) {
+  const Strides sx(dx), sy(dy);
+  const Shape &xs = dx.shape(), &ys = dy.shape();
+  const std::vector<T> source = widened<T>(dy);
+  std::vector<T> result(static_cast<size_t>(dx.elements()), T(0));
+  const T count = static_cast<T>(op.kernel_h * op.kernel_w);
+  each_plane(xs, [&](int64_t n, int64_t c) {
+    T* plane = result.data() + n * sx.n + c * sx.c;
+    for (int64_t y = 0; y < ys[2]; ++y) {
+      const Span rows(y, op.window.stride_h, op.window.pad_h, op.kernel_h, xs[2]);
+      for (int64_t z = 0; z < ys[3]; ++z) {
+        const Span columns(z, op.window.stride_w, op.window.pad_w, op.kernel_w, xs[3]);
+        const T share = source[static_cast<size_t>(n * sy.n + c * sy.c + y * sy.h + z * sy.w)] / count;
+        for (int64_t i = rows.first; i < rows.last; ++i)
+          for (int64_t j = columns.first; j < columns.last; ++j)
+            plane[(rows.origin + i) * sx.h + (columns.origin + j) * sx.w] += share;
+      }
+    }
+  });
+  convert(kStored<T>, result.data(), dx.dtype(), dx.data(), result.size());
+}
+
+// A result in nhwc or plain: laid out as the source is when open, and by way of a copy when it is a library's layout.
+class Image {
+ public:
+  Image(Tensor& target, const Tensor& model) : target_(target), use_(target) {
+    target.materialize(model.layout());
+    if (target.layout() != Layout::opaque) return;
+    const PurposeScope scope(Purpose::workspace);
+    use_ = Tensor(target.device(), target.shape(), target.dtype(), Layout::nhwc);
+  }
+  Tensor& tensor() { return use_; }
+  void finish() {
+    if (target_.layout() == Layout::opaque) run(Reorder{use_, target_});
+  }
+
+ private:
+  Tensor& target_;
+  Tensor use_;
+};
+
+// Indices are looked up with the strides of the gradient: both in its layout.
+Tensor bytes_like(const Tensor& model, const Tensor& indices) {
+  const Tensor seen = readable(indices);
+  if (seen.layout() == model.layout()) return seen;
+  const PurposeScope scope(Purpose::workspace);
+  Tensor copy(model.device(), indices.shape(), DType::u8, model.layout());
+  run(Reorder{seen, copy});
+  return copy;
+}
+
+Refusal refuses_max(const Device&, const MaxPool2d& op) { return refuses_dtypes({&op.x, &op.out}); }
+
+void run_max(Device& device, const MaxPool2d& op) {
+  const Tensor x = readable(op.x);
+  Image out(op.out, x);
+  Tensor places;
+  if (!op.indices.empty()) {
+    op.indices.materialize(out.tensor().layout());
+    places = op.indices;
+    if (!same_layout(places, out.tensor())) {
+      const PurposeScope scope(Purpose::workspace);
+      places = Tensor(device, op.indices.shape(), DType::u8, out.tensor().layout());
+    }
+  }
+  Tensor* indices = op.indices.empty() ? nullptr : &places;
+  computes_in_double({&op.x, &op.out}) ? max_pool<double>(op, x, out.tensor(), indices)
+                                       : max_pool<float>(op, x, out.tensor(), indices);
+  out.finish();
+  if (indices && places.id() != op.indices.id()) run(Reorder{places, op.indices});
+}
+
+Refusal refuses_max_backward(const Device&, const MaxPool2dBackward& op) { return refuses_dtypes({&op.dy, &op.dx}); }
+
+void run_max_backward(Device&, const MaxPool2dBackward& op) {
+  const Tensor dy = readable(op.dy), indices = bytes_like(dy, op.indices);
+  Image dx(op.dx, dy);
+  computes_in_double({&op.dy, &op.dx}) ? max_pool_backward<double>(op, dy, indices, dx.tensor())
+                                       : max_pool_backward<float>(op, dy, indices, dx.tensor());
+  dx.finish();
+}
+
+Refusal refuses_average(const Device&, const AvgPool2d& op) { return refuses_dtypes({&op.x, &op.out}); }
+
+void run_average(Device&, const AvgPool2d& op) {
+  const Tensor x = readable(op.x);
+  Image out(op.out, x);
+  computes_in_double({&op.x, &op.out}) ? average_pool<double>(op, x, out.tensor()) : average_pool<float>(op, x, out.tensor());
+  out.finish();
+}
+
+Refusal refuses_average_backward(const Device&, const AvgPool2dBackward& op) { return refuses_dtypes({&op.dy, &op.dx}); }
+
+void run_average_backward(Device&, const AvgPool2dBackward& op) {
+  const Tensor dy = readable(op.dy);
+  Image dx(op.dx, dy);
+  computes_in_double({&op.dy, &op.dx}) ? average_pool_backward<double>(op, dy, dx.tensor())
+                                       : average_pool_backward<float>(op, dy, dx.tensor());
+  dx.finish();
+}
+
+}  // namespace
+
+void add_poolings(KernelTable& table) {
+  table.of<MaxPool2d>().push_back({"host", Speed::real, refuses_max, run_max});
+  table.of<MaxPool2dBackward>().push_back({"host", Speed::real, refuses_max_backward, run_max_backward});
+  table.of<AvgPool2d>().push_back({"host", Speed::real, refuses_average, run_average});
+  table.of<AvgPool2dBackward>().push_back({"host", Speed::real, refuses_average_backward, run_average_backward});
+}
+
+}  // namespace halfmark::host

@@ -1,0 +1,52 @@
+// The change between plain and nhwc images: bytes are moved, no number is read.
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cpu/host/host.h"
+
+namespace halfmark::host {
+namespace {
+
+Refusal refuses(const Device&, const Reorder& op) {
+  if (op.x.layout() == Layout::opaque || op.out.layout() == Layout::opaque) return "an opaque layout is its library's business";
+  return {};
+}
+
+// rows x columns -> columns x rows in tiles that fit the first-level cache.
+template <class Word> void transpose(const Word* from, Word* to, int64_t rows, int64_t columns) {
+  constexpr int64_t kTile = 32;
+  for (int64_t i = 0; i < rows; i += kTile)
+    for (int64_t j = 0; j < columns; j += kTile)
+      for (int64_t q = j; q < std::min(j + kTile, columns); ++q)
+        for (int64_t p = i; p < std::min(i + kTile, rows); ++p) to[q * rows + p] = from[p * columns + q];
+}
+
+template <class Word> void transpose_images(const Tensor& x, Tensor& out) {
+  const Shape& s = x.shape();
+  const int64_t pixels = s[2] * s[3], image = s[1] * pixels;
+  const bool to_nhwc = x.layout() == Layout::plain;
+  parallel_for(s[0], std::max<int64_t>(1, kGrain / std::max<int64_t>(image, 1)), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n)
+      transpose(x.as<Word>() + n * image, out.as<Word>() + n * image, to_nhwc ? s[1] : pixels, to_nhwc ? pixels : s[1]);
+  });
+}
+
+void run(Device&, const Reorder& op) {
+  op.out.materialize(Layout::plain);
+  if (op.x.layout() == op.out.layout()) {
+    if (op.x.bytes()) std::memcpy(op.out.data(), op.x.data(), op.x.bytes());
+    return;
+  }
+  switch (size_of(op.x.dtype())) {
+    case 1: return transpose_images<uint8_t>(op.x, op.out);
+    case 2: return transpose_images<uint16_t>(op.x, op.out);
+    case 4: return transpose_images<uint32_t>(op.x, op.out);
+    default: return transpose_images<uint64_t>(op.x, op.out);
+  }
+}
+
+}  // namespace
+
+void add_reorders(KernelTable& table) { table.of<Reorder>().push_back({"host", Speed::real, refuses, run}); }
+
+}  // namespace halfmark::host

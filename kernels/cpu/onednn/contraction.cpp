@@ -1,0 +1,184 @@
+// Matrix multiplication and the three convolutions, on the rows "onednn".
+#include "kernels/cpu/onednn/plan.h"
+#include "kernels/cpu/onednn/rows.h"
+
+namespace halfmark::onednn {
+namespace {
+
+// ---- matmul --------------------------------------------------------------------------------------------------------------
+
+Desc matrix_desc(const Tensor& matrix, bool transposed) {
+  if (!transposed || matrix.layout() == Layout::opaque) return desc_of(matrix);
+  const Shape& s = matrix.shape();
+  return Desc(Dims{s[1], s[0]}, type_of(matrix.dtype()), Dims{1, s[1]});
+}
+
+Plan make_matmul_plan(const Matmul& op) {
+  dnnl::primitive_attr attr = attributes();
+  if (op.beta != 0) {
+    dnnl::post_ops sum;
+    sum.append_sum(static_cast<float>(op.beta));
+    attr.set_post_ops(sum);
+  }
+  const Desc a = matrix_desc(op.a, op.transpose_a), b = matrix_desc(op.b, op.transpose_b);
+  const Desc out = op.out.layout() == Layout::any ? plain_desc(dims_of(op.out.shape()), type_of(op.out.dtype())) : desc_of(op.out);
+  const auto description = make_matmul(a, Desc(onednn::dims_of(b), type_of(op.b.dtype()), Tag::any), out, attr);
+  Plan plan = plan_of<dnnl::matmul>(description);
+  plan.x = description.src_desc(), plan.w = description.weights_desc(), plan.y = description.dst_desc();
+  return plan;
+}
+
+Refusal refuses_matmul(const Device&, const Matmul& op) {
+  for (const Tensor* operand : {&op.a, &op.b})
+    if (Refusal refusal = refuses_dtype(operand->dtype())) return refusal;
+  if (Refusal refusal = refuses_math(op.math, op.a.dtype())) return refusal;
+  if ((op.transpose_a && op.a.layout() == Layout::opaque) || (op.transpose_b && op.b.layout() == Layout::opaque))
+    return "a matrix of an opaque layout is not transposed";
+  if (op.beta != static_cast<double>(static_cast<float>(op.beta))) return "beta is no fp32 number";
+  return refuses_plan(op, make_matmul_plan);
+}
+
+void run_matmul(Device& device, const Matmul& op) {
+  const Plan& plan = plan_for(op, make_matmul_plan);
+  Call call(device, plan);
+  call.in(DNNL_ARG_SRC, op.a, matrix_desc(op.a, op.transpose_a), plan.x);
+  // A parameter stays packed until it is written; an activation comes once, and its copy would only hold memory.
+  const Purpose purpose = op.b.purpose();
+  if (purpose == Purpose::weights || purpose == Purpose::master || purpose == Purpose::casts)
+    call.packed(DNNL_ARG_WEIGHTS, op.b, matrix_desc(op.b, op.transpose_b), plan.w);
+  else
+    call.in(DNNL_ARG_WEIGHTS, op.b, matrix_desc(op.b, op.transpose_b), plan.w);
+  call.out(DNNL_ARG_DST, op.out, plan.y);
+  call.run();
+}
+
+// ---- convolution ---------------------------------------------------------------------------------------------------------
+
+Geometry geometry_of(const Window& w) {
+  const Dims padding{w.pad_h, w.pad_w};
+  return {{w.stride_h, w.stride_w}, {w.dilation_h - 1, w.dilation_w - 1}, {}, padding, padding};
+}
+
+// Images as they are given, where oneDNN has fast code for them so, else as it likes them best. Plain images are always asked
+// for openly: fast code for them exists for few channels only, and then it is chosen.
+Desc image_wish(const Tensor& image) {
+  const bool keeps = image.layout() == Layout::nhwc || image.layout() == Layout::opaque;
+  return keeps ? desc_of(image) : open_desc(image.shape(), image.dtype());
+}
+
+bool worth_keeping(const std::string& implementation) {
+  return !is_reference(implementation) && implementation.find("gemm") == std::string::npos;
+}
+
+// make(x, y) -> a primitive descriptor with image-sized operands x and y.
+template <class Make>
+auto best_images(const Tensor& x, const Tensor& y, Make make) {
+  const Desc open_x = open_desc(x.shape(), x.dtype()), open_y = open_desc(y.shape(), y.dtype());
+  const Desc wish_x = image_wish(x), wish_y = image_wish(y);
+  if (!(wish_x == open_x && wish_y == open_y)) {
+    try {
+      auto description = make(wish_x, wish_y);
+      if (worth_keeping(description.impl_info_str())) return description;
+    } catch (const dnnl::error&) {  // oneDNN has nothing for these layouts together
+    }
+  }
+  return make(open_x, open_y);
+}
+
+Desc open_filter(const Tensor& w, int groups) { return Desc(filter_dims(w.shape(), groups), type_of(w.dtype()), Tag::any); }
+
+dnnl::convolution_forward::primitive_desc forward_of(const Desc& x, const Desc& w, const Desc& y, const Geometry& g) {
+  return make_convolution(x, w, y, g, attributes());
+}
+
+Plan make_conv_plan(const Conv2d& op) {
+  const Desc w = open_filter(op.w, op.groups);
+  const auto description =
+      best_images(op.x, op.out, [&](const Desc& x, const Desc& y) { return forward_of(x, w, y, geometry_of(op.window)); });
+  Plan plan = plan_of<dnnl::convolution_forward>(description);
+  plan.x = description.src_desc(), plan.w = description.weights_desc(), plan.y = description.dst_desc();
+  return plan;
+}
+
+Plan make_conv_backward_data_plan(const Conv2dBackwardData& op) {
+  const Desc w = open_filter(op.w, op.groups);
+  const auto description = best_images(op.dx, op.dy, [&](const Desc& dx, const Desc& dy) {
+    const Geometry g = geometry_of(op.window);
+    // The forward hint may have a wider result than dy: only its kind counts.
+    const Desc x = open_desc(op.dx.shape(), op.dy.dtype()), y = open_desc(op.dy.shape(), op.dy.dtype());
+    return make_convolution_backward_data(dx, w, dy, g, attributes(), forward_of(x, w, y, g));
+  });
+  Plan plan = plan_of<dnnl::convolution_backward_data>(description);
+  plan.x = description.diff_src_desc(), plan.w = description.weights_desc(), plan.y = description.diff_dst_desc();
+  return plan;
+}
+
+Plan make_conv_backward_weights_plan(const Conv2dBackwardWeights& op) {
+  const Desc dw = open_filter(op.dw, op.groups);
+  const auto description = best_images(op.x, op.dy, [&](const Desc& x, const Desc& dy) {
+    const Geometry g = geometry_of(op.window);
+    const Desc w(filter_dims(op.dw.shape(), op.groups), type_of(op.x.dtype()), Tag::any);
+    const Desc hint_x = open_desc(op.x.shape(), op.x.dtype()), hint_y = open_desc(op.dy.shape(), op.dy.dtype());
+    return make_convolution_backward_weights(x, dw, dy, g, attributes(), forward_of(hint_x, w, hint_y, g));
+  });
+  Plan plan = plan_of<dnnl::convolution_backward_weights>(description);
+  plan.x = description.src_desc(), plan.w = description.diff_weights_desc(), plan.y = description.diff_dst_desc();
+  return plan;
+}
+
+template <class Op>
+Refusal refuses_conv(const Tensor& a, const Tensor& b, const Op& op, Plan (*make)(const Op&)) {
+  if (a.dtype() != b.dtype())
+    return "mixed operands: " + std::string(name_of(a.dtype())) + " and " + std::string(name_of(b.dtype()));
+  if (Refusal refusal = refuses_dtype(a.dtype())) return refusal;
+  if (Refusal refusal = refuses_math(op.math, a.dtype())) return refusal;
+  return refuses_plan(op, make);
+}
+
+Refusal refuses_conv_forward(const Device&, const Conv2d& op) { return refuses_conv(op.x, op.w, op, make_conv_plan); }
+Refusal refuses_conv_backward_data(const Device&, const Conv2dBackwardData& op) {
+  return refuses_conv(op.dy, op.w, op, make_conv_backward_data_plan);
+}
+Refusal refuses_conv_backward_weights(const Device&, const Conv2dBackwardWeights& op) {
+  if (op.dw.layout() == Layout::opaque && op.groups != 1) return "grouped filters of an opaque layout";
+  return refuses_conv(op.x, op.dy, op, make_conv_backward_weights_plan);
+}
+
+void run_conv(Device& device, const Conv2d& op) {
+  const Plan& plan = plan_for(op, make_conv_plan);
+  Call call(device, plan);
+  call.in(DNNL_ARG_SRC, op.x, plan.x);
+  call.packed(DNNL_ARG_WEIGHTS, op.w, filter_desc(op.w, op.groups), plan.w);
+  call.out(DNNL_ARG_DST, op.out, plan.y);
+  call.run();
+}
+
+void run_conv_backward_data(Device& device, const Conv2dBackwardData& op) {
+  const Plan& plan = plan_for(op, make_conv_backward_data_plan);
+  Call call(device, plan);
+  call.in(DNNL_ARG_DIFF_DST, op.dy, plan.y);
+  call.packed(DNNL_ARG_WEIGHTS, op.w, filter_desc(op.w, op.groups), plan.w);
+  call.out(DNNL_ARG_DIFF_SRC, op.dx, plan.x);
+  call.run();
+}
+
+void run_conv_backward_weights(Device& device, const Conv2dBackwardWeights& op) {
+  const Plan& plan = plan_for(op, make_conv_backward_weights_plan);
+  Call call(device, plan);
+  call.in(DNNL_ARG_SRC, op.x, plan.x);
+  call.in(DNNL_ARG_DIFF_DST, op.dy, plan.y);
+  op.dw.materialize(Layout::plain);  // optimizers read filters: the layout that everybody knows
+  call.out(DNNL_ARG_DIFF_WEIGHTS, op.dw, filter_desc(op.dw, op.groups), plan.w);
+  call.run();
+}
+
+}  // namespace
+
+void add_contractions(KernelTable& table) {
+  table.of<Matmul>().push_back({"onednn", Speed::real, refuses_matmul, run_matmul});
+  table.of<Conv2d>().push_back({"onednn", Speed::real, refuses_conv_forward, run_conv});
+  table.of<Conv2dBackwardData>().push_back({"onednn", Speed::real, refuses_conv_backward_data, run_conv_backward_data});
+  table.of<Conv2dBackwardWeights>().push_back({"onednn", Speed::real, refuses_conv_backward_weights, run_conv_backward_weights});
+}
+
+}  // namespace halfmark::onednn

@@ -1,0 +1,15 @@
+// The list of what oneDNN does for the CPU.
+#include "kernels/cpu/onednn/rows.h"
+
+#include "kernels/cpu/rows.h"
+
+namespace halfmark {
+
+void add_onednn_rows(KernelTable& table) {
+  onednn::add_contractions(table);
+  onednn::add_batch_norms(table);
+  onednn::add_elementwise(table);
+  onednn::add_poolings(table);
+}
+
+}  // namespace halfmark

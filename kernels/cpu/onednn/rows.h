@@ -1,0 +1,13 @@
+// The families of oneDNN rows.
+#pragma once
+
+#include "kernels/ops/ops.h"
+
+namespace halfmark::onednn {
+
+void add_contractions(KernelTable& table);  // matmul, the convolutions
+void add_batch_norms(KernelTable& table);
+void add_elementwise(KernelTable& table);   // relu, add, reorder
+void add_poolings(KernelTable& table);
+
+}  // namespace halfmark::onednn
