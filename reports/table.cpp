@@ -176,7 +176,9 @@ std::string human_share(double value) {
   const double percent = value * 100;
   if (percent == 0) return "0%";
   if (std::abs(percent) < 0.01) return fmt::format("{:.0e}%", percent);
-  return percent < 99.95 && percent > 99.5 ? fmt::format("{:.2f}%", percent) : fmt::format("{:.3g}%", percent);
+  // Not quite all must not read as all.
+  if (percent > 99.9 && percent < 100) return fmt::format("{:.2f}%", std::min(percent, 99.99));
+  return fmt::format("{:.3g}%", percent);
 }
 
 std::string human_ratio(double ratio) {

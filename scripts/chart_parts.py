@@ -3,11 +3,13 @@
 import json
 import math
 import sys
+import textwrap
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 GREY = "0.35"
+LONGEST_TITLE = 42  # characters that fit over a panel
 NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 # One look a policy in every chart: hue after the colour-blind-safe sets of Okabe and Ito and of Tol, and a marker and a
@@ -164,7 +166,11 @@ def panels(report, chart, found, most, size, below=False):
             axes = (figure.add_subplot(inner[0]), figure.add_subplot(inner[1]))
         else:
             axes = figure.add_subplot(cell)
-        title = f"{name[0]}\n{name[1]}" if not one_device or "," in name[1] else name[0]
+        title = name[0] if len(name[0]) <= LONGEST_TITLE else name[0].replace("/", "/\n", 1)
+        title = "\n".join(line if len(line) <= LONGEST_TITLE else line[:LONGEST_TITLE - 2] + ".."
+                          for line in title.split("\n"))
+        if not one_device or "," in name[1]:
+            title += "\n" + "\n".join(textwrap.wrap(name[1], LONGEST_TITLE))
         (axes[0] if below else axes).set_title(title, loc="left")
         yield figure, axes, name
     if one_device and "," not in names[0][1]:
@@ -175,8 +181,9 @@ def legend_below(figure):
     """One legend and one line of notes under all panels; the figure grows by the room they take."""
     width, height = figure.get_size_inches()
     room = 0.05
+    figure.note = textwrap.fill(figure.note, int(width / 0.052))
     if figure.note:
-        room += 0.13
+        room += 0.11 * (figure.note.count("\n") + 1) + 0.02
     if figure.legend_items:
         longest = max(len(name) for name in figure.legend_items)
         columns = max(1, min(len(figure.legend_items), int((width - 0.2) / (0.062 * longest + 0.42))))
@@ -213,10 +220,9 @@ def place_end_labels(figure):
             continue
         box = axes.get_window_extent()
         gap = 7.4 * figure.dpi / 72 / box.height  # a line of text, in axes heights
-        wanted = sorted(((axes.transData.transform((0, y))[1] - box.y0) / box.height, text) for y, text in texts
-                        if math.isfinite(y)) if len(texts) < 2 else sorted(
-            (((axes.transData.transform((axes.get_xlim()[0], y))[1] - box.y0) / box.height, index, text)
-             for index, (y, text) in enumerate(texts)), key=lambda one: one[:2])
+        left = axes.get_xlim()[0]
+        wanted = sorted((((axes.transData.transform((left, y))[1] - box.y0) / box.height, index, text)
+                         for index, (y, text) in enumerate(texts)), key=lambda one: one[:2])
         places = [one[0] for one in wanted]
         for _ in range(200):  # push neighbours apart until all have room
             moved = False
@@ -258,12 +264,18 @@ def point_labels(axes, labels):
             hits = sum(min(box.x1, bx1) > max(box.x0, bx0) and min(box.y1, by1) > max(box.y0, by0)
                        for bx0, by0, bx1, by1 in taken
                        if not (bx0 < own[0] < bx1 and by0 < own[1] < by1 and bx1 - bx0 < 9 * scale))
+            far = max(abs(dx), abs(dy)) > 10
+            if far:  # its leader must not cross a name
+                end = (min(max(own[0], box.x0), box.x1), min(max(own[1], box.y0), box.y1))
+                for t in (0.3, 0.45, 0.6, 0.75, 0.9):
+                    px, py = own[0] + t * (end[0] - own[0]), own[1] + t * (end[1] - own[1])
+                    hits += any(bx0 < px < bx1 and by0 < py < by1 for bx0, by0, bx1, by1 in taken)
             outside = box.x0 < frame.x0 or box.x1 > frame.x1 or box.y0 < frame.y0 or box.y1 > frame.y1
             cost = hits * 10 + outside * 15 + order * 0.1
             if best is None or cost < best[0]:
                 if best:
                     best[1].remove()
-                best = (cost, text, (box.x0, box.y0, box.x1, box.y1), max(abs(dx), abs(dy)) > 10)
+                best = (cost, text, (box.x0, box.y0, box.x1, box.y1), far)
             else:
                 text.remove()
             if cost < 1.6 and order == 0:

@@ -9,6 +9,7 @@ import fnmatch
 import math
 import pathlib
 import sys
+import textwrap
 
 import matplotlib
 
@@ -29,11 +30,20 @@ PURPOSES = {  # of memory, in the order they are stacked; colours after Paul Tol
     "saved": "#117733", "temporary": "#44AA99", "casts": "#AA4499", "workspace": "#999933", "input": "#BBBBBB",
     "other": "#777777",
 }
+COINCIDE = 0.01      # summed difference in share below which two histograms are one curve
 FP16 = {"max": 15, "normal": -14, "least": -24}  # binary exponents, IEEE 754 binary16
 
 
 def baseline_first(policies):
     return sorted(policies, key=lambda policy: policy != BASELINE)
+
+
+def round_numbers(low, high):
+    """Ticks of a logarithmic axis over one or two decades, as few as can be read."""
+    steps = (1, 1.2, 1.5, 2, 2.5, 3, 4, 6, 8) if high / low < 2.5 else (1, 1.5, 2, 3, 5) if high / low < 15 else (1, 3)
+    decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    ticks = [float(f"{step * 10.0 ** decade:.3g}") for decade in decades for step in steps]
+    return [tick for tick in ticks if low * 1.02 < tick < high / 1.02]
 
 
 def speed_against_error(report, subjects):
@@ -72,34 +82,36 @@ def speed_against_error(report, subjects):
             left = left / (right / left) ** 0.3
             axes.axvspan(left, aside, color="0.93", lw=0, zorder=0)
             axes.axvline(aside, color="0.75", lw=0.8, zorder=1)
-            axes.text(0.115, 0.97, "no valid\ntime", transform=axes.transAxes, fontsize=6, color=GREY, ha="center",
-                      va="top")
         if infinite:
             high *= 30
             axes.axhspan(high / 30, high, color="0.93", lw=0, zorder=0)
-            axes.text(0.985, 0.975, "error not finite", transform=axes.transAxes, fontsize=6, color=GREY, ha="right",
-                      va="top")
         axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(low, high))
         labels = []
         for policy, (_, error) in points.items():
             x = measured[policy][0] if policy in measured else math.sqrt(left * aside)
-            y = min(max(error, low * 3), high / 6) if math.isfinite(error) else high / 30 ** 0.55
+            y = min(max(error, low * 3), high / 6) if math.isfinite(error) else high / 30 ** 0.5
             colour, marker, _ = style(policy)
             axes.plot([x], [y], marker, color=colour, ms=6, mew=1.1, zorder=3, clip_on=False,
                       mfc=colour if policy in measured else "white")
             labels.append((x, y, policy if error != 0 else f"{policy} (error 0)", colour))
-        axes.xaxis.set_major_locator(LogLocator(10, subs=(1, 1.5, 2, 3, 4, 6, 8), numticks=30))
+        ticks = {tick: f"{tick:g}{'x' if base else ''}" for tick in round_numbers(aside or left, right)}
+        if aside:
+            ticks[math.sqrt(left * aside)] = "no valid\ntime"
+        axes.set_xticks(list(ticks), list(ticks.values()))
         axes.xaxis.set_minor_locator(NullLocator())
-        unit = "x" if base else ""
-        axes.xaxis.set_major_formatter(FuncFormatter(
-            lambda value, _, edge=aside: "" if edge and value < edge else f"{value:g}{unit}"))
+        decades = [tick for tick in LogLocator(10, numticks=8).tick_values(low, high)
+                   if low <= tick <= (high / 100 if infinite else high)]
+        ticks = {tick: f"$10^{{{math.log10(tick):.0f}}}$" for tick in decades}
+        if infinite:
+            ticks[high / 30 ** 0.5] = "not\nfinite"
+        axes.set_yticks(list(ticks), list(ticks.values()))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.grid(True, color="0.92", lw=0.6, zorder=0)
         axes.set_xlabel(f"speed-up over {BASELINE}" if base else "time of a step (ms)")
         axes.set_ylabel("normalised mean squared error")
         figure.later.append(lambda axes=axes, labels=labels: point_labels(axes, labels))
         if aside:
-            figure.note = "Hollow: an emulated kernel ran in the timed region, so there is an error and no speed."
+            figure.note = "Hollow: the time is suspect (its record says why), so there is an error and no speed."
     return report.figures
 
 
@@ -179,21 +191,27 @@ def gradient_range(report, subjects):
             text = "0%" if share == 0 else f"{share:.1%}" if share >= 0.001 else "<0.1%"
             axes.text((begin + end) / 2, 0.975, f"{name}\n{text}", transform=axes.get_xaxis_transform(), fontsize=6.3,
                       ha="center", va="top", linespacing=1.2)
-        highest = 0
-        lowest = 1
-        for order, policy in enumerate(baseline_first(curves)):
-            counts = curves[policy]
-            total = sum(counts.values())
-            x = np.arange(min(counts), max(counts) + 1)
-            y = np.array([counts.get(exponent, 0) / total for exponent in x])
-            highest, lowest = max(highest, y.max()), min(lowest, y[y > 0].min())
-            colour, _, dashes = style(policy)
-            axes.step(x, np.where(y > 0, y, np.nan), where="mid", color=colour, ls=dashes, zorder=3 + order * 0.01,
-                      lw=2.4 if order == 0 else 1.1, alpha=0.45 if order == 0 and len(curves) > 1 else 1)
-            figure.legend_items[policy] = plt.Line2D([], [], color=colour, ls=dashes, lw=2.4 if order == 0 else 1.1,
-                                                     alpha=0.45 if order == 0 and len(curves) > 1 else 1)
-        lowest = max(lowest, 1e-6)
+        x = np.arange(min(exponents), max(exponents) + 2)
+        drawn = []  # (shares, names): curves that coincide are drawn once and named together
+        for policy in baseline_first(curves):
+            total = sum(curves[policy].values())
+            shares = np.array([curves[policy].get(exponent, 0) / total for exponent in x])
+            twin = next((names for other, names in drawn if np.abs(shares - other).sum() < COINCIDE), None)
+            if twin is None:
+                drawn.append((shares, [policy]))
+            else:
+                twin.append(policy)
+        for order, (shares, names) in enumerate(drawn):
+            colour, _, dashes = style(names[0])
+            axes.step(x, np.where(shares > 0, shares, 1e-30), where="mid", color=colour, ls=dashes, zorder=3,
+                      lw=2.6 if order == 0 and len(drawn) > 1 else 1.1,
+                      alpha=0.4 if order == 0 and len(drawn) > 1 else 1, label=textwrap.fill(", ".join(names), 20))
+        axes.legend(loc="upper right", bbox_to_anchor=(1.0, 0.83), fontsize=6, handlelength=1.5, frameon=False,
+                    borderaxespad=0.2, labelspacing=0.4)
+        highest = max(shares.max() for shares, _ in drawn)
+        lowest = max(min(shares[shares > 0].min() for shares, _ in drawn), 1e-6)
         axes.set(yscale="log", xlim=(left, right), ylim=(lowest / 2, highest * (highest / lowest) ** 0.33))
+        axes.set_yticks([10.0 ** power for power in range(math.ceil(math.log10(lowest / 2)), 1)])
         axes.yaxis.set_minor_locator(NullLocator())
         axes.set_xlabel("binary exponent of a gradient value")
         axes.set_ylabel("share of the values that are not 0")
@@ -226,7 +244,7 @@ def batchnorm_drift(report, subjects):
             ends.append((y[last], policy, colour))
         axes.set(yscale="log", ylim=(low / 2, high * 2))
         axes.yaxis.set_minor_locator(NullLocator())
-        axes.margins(x=0)
+        axes.set_xlim(min(x[0] for x, _ in found[name].values()), max(x[-1] for x, _ in found[name].values()))
         axes.grid(True, axis="y", color="0.92", lw=0.6)
         axes.set_xlabel("training step")
         axes.set_ylabel("relative error, running variance")
@@ -265,6 +283,7 @@ def training(report, subjects):
                                                  below=True):
         curves = found[subject]
         ends = []
+        labels = []
         steps = max(len(curve["loss"][1]) for curve in curves.values())
         window = max(1, steps // 40)
         twins = [curve["twin"][0] for curve in curves.values() if curve["twin"]]
@@ -282,7 +301,9 @@ def training(report, subjects):
             broken = last < len(y) - 1
             if broken:
                 axes.plot([x[last]], [y[last]], "x", color=colour, ms=6, mew=1.6, zorder=5)
-            ends.append((y[last], f"{policy}, not finite from {x[last + 1]:g}" if broken else policy, colour))
+                labels.append((x[last], y[last], f"{policy}: not finite from step {x[last + 1]:g}", colour))
+            else:
+                ends.append((y[last], policy, colour))
         axes.set_ylabel("training loss")
         if np.all([np.nanmin(curve["loss"][2]) > 0 for curve in curves.values()]):
             axes.set_yscale("log")
@@ -294,6 +315,7 @@ def training(report, subjects):
         axes.margins(x=0)
         axes.tick_params(labelbottom=False)
         end_labels(figure, axes, ends)
+        figure.later.append(lambda axes=axes, labels=labels: point_labels(axes, labels))
 
         scaled = {policy: curve["scale"][0] for policy, curve in curves.items() if curve["scale"]}
         ends = []

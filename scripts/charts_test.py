@@ -103,7 +103,12 @@ def bell(centre, width, count):
 
 def ranges(subject, device, policy):
     centre = -17 - 3 * list(SUBJECTS).index(subject)
-    curves = [series("range.histogram", "gradients", *bell(centre, 4.5, 2e5), x_unit="bit")]
+    exponents, counts = bell(centre, 4.5, 2e5)
+    if policy == "fp16":  # below the subnormals nothing is left
+        counts = [count if exponent >= -24 else 0 for exponent, count in zip(exponents, counts)]
+    if policy == "fp8":
+        counts = [count if exponent >= -16 else 0 for exponent, count in zip(exponents, counts)]
+    curves = [series("range.histogram", "gradients", exponents, counts)]
     curves += [series("range.histogram", f"gradient/layer{i}", *bell(centre - i, 3.5, 4e4)) for i in range(3)]
     curves.append(series("range.histogram", "activations", *bell(-1, 2, 3e5)))
     return record(subject, device, policy, "range", [
@@ -134,7 +139,7 @@ def drift(subject, device, policy, draw):
 
 
 def training(subject, device, policy, draw):
-    steps = list(range(300))
+    steps = list(range(295))
     scale = POLICIES[policy][5]
     twin = [2.3 * math.exp(-step / 90) + 0.12 + 0.05 * draw.random() for step in steps]
     blown = policy == "fp16" and subject.startswith("transformer")
