@@ -32,11 +32,11 @@ std::string cpu_line(std::string_view key) {
 
 // Those that decide which kernels run.
 std::string cpu_flags() {
-  const std::string all = " " + cpu_line("flags") + " ";
+  const std::string all = fmt::format(" {} ", cpu_line("flags"));
   std::string found;
   for (const char* flag : {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_tile",
                            "amx_bf16", "amx_fp16"})
-    if (all.find(fmt::format(" {} ", flag)) != std::string::npos) found += (found.empty() ? "" : " ") + std::string(flag);
+    if (all.find(fmt::format(" {} ", flag)) != std::string::npos) found += fmt::format("{}{}", found.empty() ? "" : " ", flag);
   return found;
 }
 

@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
   halfmark::Program program;
   program.path = own_path(argv[0]);
   program.command = "halfmark";
-  for (int i = 1; i < argc; ++i) program.command += std::string(" ") + argv[i];
+  for (int i = 1; i < argc; ++i) program.command += fmt::format(" {}", argv[i]);
 
   CLI::App app("halfmark measures what a number format costs and what it gains in deep learning: speed, memory and error together.");
   app.set_version_flag("--version", "halfmark " HALFMARK_VERSION " (" HALFMARK_GIT ")");
