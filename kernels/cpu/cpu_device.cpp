@@ -1,6 +1,7 @@
 // Host memory, its clock, and what there is to say about the CPU.
 #include "kernels/cpu/cpu_device.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 #include <cstring>
 #include <fstream>
 #include <new>
-#include <vector>
 
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/convert.h"
@@ -19,6 +19,14 @@ namespace halfmark {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};  // a cache line, and the widest vector
+
+// Blocks kept for reuse. Below, malloc keeps them itself; above, a block is rare and its page faults are few beside its work.
+constexpr size_t kSmallestKept = size_t{64} << 10, kLargestKept = size_t{256} << 20;
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kKeepsBlocks = false;  // so that use after release is seen
+#else
+constexpr bool kKeepsBlocks = true;
+#endif
 
 size_t last_level_cache() {
   const long level3 = sysconf(_SC_LEVEL3_CACHE_SIZE), level2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -34,7 +42,18 @@ std::string processor_name() {
 
 }  // namespace
 
+HostDevice::~HostDevice() {
+  library.reset();  // releases tensors into the blocks below
+  for (const auto& [bytes, blocks] : released_)
+    for (void* block : blocks) ::operator delete(block, kAlignment);
+}
+
 void* HostDevice::allocate(size_t bytes) {
+  if (const auto found = released_.find(bytes); found != released_.end() && !found->second.empty()) {
+    void* block = found->second.back();
+    found->second.pop_back();
+    return block;
+  }
   try {
     return ::operator new(std::max<size_t>(bytes, 1), kAlignment);
   } catch (const std::bad_alloc&) {
@@ -43,7 +62,15 @@ void* HostDevice::allocate(size_t bytes) {
   }
 }
 
-void HostDevice::release(void* memory, size_t) noexcept { ::operator delete(memory, kAlignment); }
+void HostDevice::release(void* memory, size_t bytes) noexcept {
+  if (kKeepsBlocks && bytes >= kSmallestKept && bytes <= kLargestKept) {
+    try {
+      return released_[bytes].push_back(memory);
+    } catch (const std::bad_alloc&) {  // then the system has it back
+    }
+  }
+  ::operator delete(memory, kAlignment);
+}
 
 void HostDevice::copy_in(void* device_memory, const void* host, size_t bytes) {
   if (bytes) std::memcpy(device_memory, host, bytes);
@@ -60,12 +87,20 @@ double HostDevice::time(const std::function<void()>& work) {
 }
 
 void HostDevice::evict_caches() {
-  // Twice the last-level cache, because it need not replace in order; every line is written, so that it must be fetched and kept.
-  static std::vector<unsigned char> buffer(std::max<size_t>(2 * last_level_cache(), size_t{64} << 20));
+  // A quarter more than the last-level cache, every line written, so that nothing else stays in it. Kept for the next time; large
+  // pages, because the first walk over small ones takes seconds. A virtual machine may report a cache that it shares: at most 1 GiB.
+  constexpr size_t kPage = size_t{2} << 20;
+  static const size_t bytes =
+      std::clamp(last_level_cache() / 4 * 5, size_t{64} << 20, size_t{1} << 30) / kPage * kPage;
+  static unsigned char* const buffer = [] {
+    auto* memory = static_cast<unsigned char*>(::operator new(bytes, std::align_val_t{kPage}));
+    madvise(memory, bytes, MADV_HUGEPAGE);
+    return memory;
+  }();
   static unsigned char round = 0;
   ++round;
-  parallel_for(static_cast<int64_t>(buffer.size()), int64_t{1} << 22, [](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i += 64) buffer[static_cast<size_t>(i)] = round;
+  parallel_for(static_cast<int64_t>(bytes), int64_t{1} << 22, [](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += 64) buffer[i] = round;
   });
 }
 
