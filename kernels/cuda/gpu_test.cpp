@@ -80,10 +80,8 @@ TEST_F(Gpu, ConvolutionInFp32IsNotTf32AndInTf32IsTf32) {
         }
         for (const Tensor& result : {out, dx})
           for (const double value : result.values()) {
-            if (tf32)
-              ASSERT_TRUE(value == 1024 || value == 1025) << value << " " << name_of(layout) << " " << extent;
-            else
-              ASSERT_EQ(value, kProbe) << name_of(layout) << " " << extent;
+            const bool right = tf32 ? value == 1024 || value == 1025 : value == kProbe;
+            ASSERT_TRUE(right) << value << (tf32 ? " tf32 " : " fp32 ") << name_of(layout) << " " << extent;
           }
       }
 }

@@ -65,7 +65,9 @@ TEST(CudaPlugin, FindsADeviceOrSaysInOneLineWhyNot) {
     EXPECT_EQ(line.find('\n'), std::string::npos) << line;
     RecordProperty("absent", line);
   }
-  if (devices.empty()) EXPECT_EQ(absent.size(), 1u);
+  if (devices.empty()) {
+    EXPECT_EQ(absent.size(), 1u);
+  }
 }
 
 TEST(CudaPlugin, CublasLtMakesItsDescriptors) {
