@@ -56,9 +56,12 @@ __device__ __forceinline__ Wide widen(E5m2 x) {
 // NaNs become the quiet NaN of the type with their sign, as encode() does.
 __device__ __forceinline__ void narrow(double x, double& to) { to = x; }
 __device__ __forceinline__ void narrow(float x, double& to) {
-  to = isnan(x) ? __longlong_as_double(signbit(x) ? 0xfff8000000000000ll : 0x7ff8000000000000ll) : static_cast<double>(x);
+  to = isnan(x) ? __longlong_as_double(signbit(x) ? 0xfff8000000000000ll : 0x7ff8000000000000ll)
+                : static_cast<double>(x);
 }
-__device__ __forceinline__ void narrow(float x, float& to) { to = isnan(x) ? __int_as_float(signbit(x) ? 0xffc00000 : 0x7fc00000) : x; }
+__device__ __forceinline__ void narrow(float x, float& to) {
+  to = isnan(x) ? __int_as_float(signbit(x) ? 0xffc00000 : 0x7fc00000) : x;
+}
 __device__ __forceinline__ void narrow(double x, float& to) {
   to = isnan(x) ? __int_as_float(signbit(x) ? 0xffc00000 : 0x7fc00000) : __double2float_rn(x);
 }
@@ -75,8 +78,11 @@ __device__ __forceinline__ void narrow(double x, __nv_bfloat16& to) {
   to = isnan(x) ? __ushort_as_bfloat16(signbit(x) ? 0xffc0 : 0x7fc0) : __double2bfloat16(x);
 }
 
-// From double, where the conversion rounds once; what overflows becomes NaN (E4M3) or infinity (E5M2), as encode() does.
-__device__ __forceinline__ void narrow(double x, E4m3& to) { to.code = __nv_cvt_double_to_fp8(x, __NV_NOSAT, __NV_E4M3); }
+// From double, where the conversion rounds once; what overflows becomes NaN (E4M3) or infinity (E5M2), as encode()
+// does.
+__device__ __forceinline__ void narrow(double x, E4m3& to) {
+  to.code = __nv_cvt_double_to_fp8(x, __NV_NOSAT, __NV_E4M3);
+}
 __device__ __forceinline__ void narrow(double x, E5m2& to) {
   to.code = isnan(x) ? (signbit(x) ? 0xfe : 0x7e) : __nv_cvt_double_to_fp8(x, __NV_NOSAT, __NV_E5M2);
 }
@@ -125,23 +131,35 @@ struct AnyTyped {
   template <class Wide>
   __device__ __forceinline__ Wide load(uint32_t i) const {
     switch (dtype) {
-      case DType::f64: return widen<Wide>(static_cast<const double*>(data)[i]);
-      case DType::f16: return widen<Wide>(static_cast<const __half*>(data)[i]);
-      case DType::bf16: return widen<Wide>(static_cast<const __nv_bfloat16*>(data)[i]);
-      case DType::e4m3: return widen<Wide>(static_cast<const E4m3*>(data)[i]);
-      case DType::e5m2: return widen<Wide>(static_cast<const E5m2*>(data)[i]);
-      default: return widen<Wide>(static_cast<const float*>(data)[i]);
+      case DType::f64:
+        return widen<Wide>(static_cast<const double*>(data)[i]);
+      case DType::f16:
+        return widen<Wide>(static_cast<const __half*>(data)[i]);
+      case DType::bf16:
+        return widen<Wide>(static_cast<const __nv_bfloat16*>(data)[i]);
+      case DType::e4m3:
+        return widen<Wide>(static_cast<const E4m3*>(data)[i]);
+      case DType::e5m2:
+        return widen<Wide>(static_cast<const E5m2*>(data)[i]);
+      default:
+        return widen<Wide>(static_cast<const float*>(data)[i]);
     }
   }
   template <class Wide>
   __device__ __forceinline__ void store(uint32_t i, Wide x) const {
     switch (dtype) {
-      case DType::f64: return narrow(x, static_cast<double*>(data)[i]);
-      case DType::f16: return narrow(x, static_cast<__half*>(data)[i]);
-      case DType::bf16: return narrow(x, static_cast<__nv_bfloat16*>(data)[i]);
-      case DType::e4m3: return narrow(x, static_cast<E4m3*>(data)[i]);
-      case DType::e5m2: return narrow(x, static_cast<E5m2*>(data)[i]);
-      default: return narrow(x, static_cast<float*>(data)[i]);
+      case DType::f64:
+        return narrow(x, static_cast<double*>(data)[i]);
+      case DType::f16:
+        return narrow(x, static_cast<__half*>(data)[i]);
+      case DType::bf16:
+        return narrow(x, static_cast<__nv_bfloat16*>(data)[i]);
+      case DType::e4m3:
+        return narrow(x, static_cast<E4m3*>(data)[i]);
+      case DType::e5m2:
+        return narrow(x, static_cast<E5m2*>(data)[i]);
+      default:
+        return narrow(x, static_cast<float*>(data)[i]);
     }
   }
   template <class Wide>
@@ -160,8 +178,9 @@ struct Choice {
   using Wide = W;    // what is computed in
 };
 
-// Calls f with the Choice for operands of these dtypes: typed where all are equal, fp64 arithmetic where one of them is f64.
-// `others` are small operands (a value a channel) reached as AnyTyped whatever the choice; they count for the arithmetic only.
+// Calls f with the Choice for operands of these dtypes: typed where all are equal, fp64 arithmetic where one of them is
+// f64. `others` are small operands (a value a channel) reached as AnyTyped whatever the choice; they count for the
+// arithmetic only.
 template <class F>
 void with_access(std::initializer_list<DType> dtypes, std::initializer_list<DType> others, F&& f) {
   bool equal = true, wide = false;
@@ -173,10 +192,14 @@ void with_access(std::initializer_list<DType> dtypes, std::initializer_list<DTyp
   }
   if (!equal) return f(Choice<AnyTyped, float>{});
   switch (*dtypes.begin()) {
-    case DType::f32: return f(Choice<Typed<float>, float>{});
-    case DType::f16: return f(Choice<Typed<__half>, float>{});
-    case DType::bf16: return f(Choice<Typed<__nv_bfloat16>, float>{});
-    default: return f(Choice<AnyTyped, float>{});  // FP8
+    case DType::f32:
+      return f(Choice<Typed<float>, float>{});
+    case DType::f16:
+      return f(Choice<Typed<__half>, float>{});
+    case DType::bf16:
+      return f(Choice<Typed<__nv_bfloat16>, float>{});
+    default:
+      return f(Choice<AnyTyped, float>{});  // FP8
   }
 }
 template <class F>

@@ -1,7 +1,8 @@
 // Matrix products by cublasLt: FP32, TF32, FP16 and BF16 with wide sums, FP16 with FP16 sums, FP64.
 //
-// Whether FP32 is FP32: CUBLAS_COMPUTE_32F keeps to it, but environment variables can make the library emulate it or can switch TF32
-// off, so FP32 is asked for in its pedantic form when one is set, and TF32 is refused where it would silently be FP32.
+// Whether FP32 is FP32: CUBLAS_COMPUTE_32F keeps to it, but environment variables can make the library emulate it or
+// can switch TF32 off, so FP32 is asked for in its pedantic form when one is set, and TF32 is refused where it would
+// silently be FP32.
 #include <cstdlib>
 #include <unordered_map>
 
@@ -52,16 +53,20 @@ bool tf32_switched_off() {
 }
 // Anything that may change what plain FP32 and FP64 mean to the library.
 bool environment_meddles() {
-  return (set_in_environment("NVIDIA_TF32_OVERRIDE") && !tf32_switched_off()) || set_in_environment("CUBLAS_EMULATE_SINGLE_PRECISION") ||
-         set_in_environment("CUBLAS_EMULATE_DOUBLE_PRECISION");
+  return (set_in_environment("NVIDIA_TF32_OVERRIDE") && !tf32_switched_off()) ||
+         set_in_environment("CUBLAS_EMULATE_SINGLE_PRECISION") || set_in_environment("CUBLAS_EMULATE_DOUBLE_PRECISION");
 }
 
 cudaDataType_t type_of(DType dtype) {
   switch (dtype) {
-    case DType::f64: return CUDA_R_64F;
-    case DType::f16: return CUDA_R_16F;
-    case DType::bf16: return CUDA_R_16BF;
-    default: return CUDA_R_32F;
+    case DType::f64:
+      return CUDA_R_64F;
+    case DType::f16:
+      return CUDA_R_16F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    default:
+      return CUDA_R_32F;
   }
 }
 
@@ -73,12 +78,13 @@ Refusal arithmetic_of(const CudaDevice& device, const Matmul& op, Arithmetic& re
   if (math.split_k != 1) return "chooses split-K itself: split_k must be 1";
   if (math.fast_accumulate) return "knows fast accumulation for FP8 only";
   if ((in == DType::bf16 || math.multiply == kTf32) && device.compute_capability() < 80)
-    return "needs compute capability 8.0 for bf16 and tf32, this GPU has " + std::to_string(device.compute_capability() / 10) + "." +
-           std::to_string(device.compute_capability() % 10);
+    return "needs compute capability 8.0 for bf16 and tf32, this GPU has " +
+           std::to_string(device.compute_capability() / 10) + "." + std::to_string(device.compute_capability() % 10);
 
   if (in == DType::f64) {
     if (out != DType::f64 || !holds(math.multiply, in) || math.accumulate != kFp64) return "computes f64 in fp64 only";
-    result = {environment_meddles() ? CUBLAS_COMPUTE_64F_PEDANTIC : CUBLAS_COMPUTE_64F, CUDA_R_64F, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE};
+    result = {environment_meddles() ? CUBLAS_COMPUTE_64F_PEDANTIC : CUBLAS_COMPUTE_64F, CUDA_R_64F,
+              CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE};
     return {};
   }
   if (math.accumulate == kFp16) {
@@ -102,11 +108,12 @@ Refusal arithmetic_of(const CudaDevice& device, const Matmul& op, Arithmetic& re
   return "does not round " + std::string(name_of(in)) + " operands to " + std::string(math.multiply.name);
 }
 
-// cublasLt counts matrices by column, so a row-major matrix is its own transpose: out' = op(b)' op(a)', operands swapped, each
-// described as it lies.
+// cublasLt counts matrices by column, so a row-major matrix is its own transpose: out' = op(b)' op(a)', operands
+// swapped, each described as it lies.
 void describe(MatrixLayout& layout, const Tensor& tensor) {
   const auto rows = static_cast<uint64_t>(tensor.shape()[0]), columns = static_cast<uint64_t>(tensor.shape()[1]);
-  HM_CUBLAS(cublasLtMatrixLayoutCreate(&layout.handle, type_of(tensor.dtype()), columns, rows, static_cast<int64_t>(columns)));
+  HM_CUBLAS(cublasLtMatrixLayoutCreate(&layout.handle, type_of(tensor.dtype()), columns, rows,
+                                       static_cast<int64_t>(columns)));
 }
 
 std::unique_ptr<Plan> make_plan(const CudaDevice& device, const Matmul& op) {
@@ -116,7 +123,8 @@ std::unique_ptr<Plan> make_plan(const CudaDevice& device, const Matmul& op) {
     return plan;
   }
   HM_CUBLAS(cublasLtMatmulDescCreate(&plan->desc.handle, plan->arithmetic.compute, plan->arithmetic.scale));
-  const cublasOperation_t first = op.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, second = op.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t first = op.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                          second = op.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   HM_CUBLAS(cublasLtMatmulDescSetAttribute(plan->desc.handle, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
   HM_CUBLAS(cublasLtMatmulDescSetAttribute(plan->desc.handle, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
   describe(plan->a, op.b), describe(plan->b, op.a), describe(plan->out, op.out);
@@ -124,16 +132,18 @@ std::unique_ptr<Plan> make_plan(const CudaDevice& device, const Matmul& op) {
   Preference preference;
   HM_CUBLAS(cublasLtMatmulPreferenceCreate(&preference.handle));
   const uint64_t bytes = kWorkspace;
-  HM_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference.handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
+  HM_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference.handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
+                                                 sizeof bytes));
   HM_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference.handle, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                  &plan->arithmetic.reductions, sizeof plan->arithmetic.reductions));
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(device.blaslt(), plan->desc.handle, plan->a.handle, plan->b.handle, plan->out.handle,
-                                     plan->out.handle, preference.handle, 1, &result, &found);
+      cublasLtMatmulAlgoGetHeuristic(device.blaslt(), plan->desc.handle, plan->a.handle, plan->b.handle,
+                                     plan->out.handle, plan->out.handle, preference.handle, 1, &result, &found);
   if (status != CUBLAS_STATUS_SUCCESS || found == 0 || result.state != CUBLAS_STATUS_SUCCESS) {
-    plan->refusal = std::string("has no algorithm for this (") + cublasLtGetStatusString(status != CUBLAS_STATUS_SUCCESS ? status : result.state) + ")";
+    plan->refusal = std::string("has no algorithm for this (") +
+                    cublasLtGetStatusString(status != CUBLAS_STATUS_SUCCESS ? status : result.state) + ")";
     return plan;
   }
   plan->algorithm = result.algo;
@@ -187,9 +197,9 @@ void run(Device& device, const Matmul& op) {
   Tensor scratch;
   if (plan.workspace) scratch = workspace(device, plan.workspace);
   const Scalar one(plan.arithmetic.scale, 1), beta(plan.arithmetic.scale, op.beta);
-  HM_CUBLAS(cublasLtMatmul(cuda.blaslt(), plan.desc.handle, one.bytes, op.b.data(), plan.a.handle, op.a.data(), plan.b.handle, beta.bytes,
-                           op.out.data(), plan.out.handle, op.out.data(), plan.out.handle, &plan.algorithm,
-                           scratch.empty() ? nullptr : scratch.data(), plan.workspace, cuda.stream()));
+  HM_CUBLAS(cublasLtMatmul(cuda.blaslt(), plan.desc.handle, one.bytes, op.b.data(), plan.a.handle, op.a.data(),
+                           plan.b.handle, beta.bytes, op.out.data(), plan.out.handle, op.out.data(), plan.out.handle,
+                           &plan.algorithm, scratch.empty() ? nullptr : scratch.data(), plan.workspace, cuda.stream()));
 }
 
 }  // namespace

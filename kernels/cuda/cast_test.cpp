@@ -32,13 +32,14 @@ class GpuCast : public Gpu {
     for (size_t i = 0; i < codes.size() && shown < 5; ++i) {
       double value = decode(from, codes[i]);
       // encode() to f64 and f32 may hand a payload on; a cast gives the quiet NaN.
-      if (std::isnan(value)) value = std::copysign(std::numeric_limits<double>::quiet_NaN(), std::signbit(value) ? -1.0 : 1.0);
+      if (std::isnan(value))
+        value = std::copysign(std::numeric_limits<double>::quiet_NaN(), std::signbit(value) ? -1.0 : 1.0);
       uint64_t actual = 0;
       std::memcpy(&actual, &bytes[i * size_of(to)], size_of(to));
       if (actual == encode(to, value)) continue;
       ++shown;
-      ADD_FAILURE() << name_of(from) << " code " << std::hex << codes[i] << " (" << value << ") to " << name_of(to) << ": " << actual
-                    << ", encode says " << encode(to, value);
+      ADD_FAILURE() << name_of(from) << " code " << std::hex << codes[i] << " (" << value << ") to " << name_of(to)
+                    << ": " << actual << ", encode says " << encode(to, value);
     }
   }
 };
@@ -65,8 +66,8 @@ TEST_F(GpuCast, RandomBitPatternsOfFp32AndFp64) {
 }
 
 TEST_F(GpuCast, TiesAndTheirNeighboursRoundOnce) {
-  // Around every midpoint of two neighbouring f16, bf16 and FP8 values: the tie itself and the next fp64 numbers, where rounding
-  // through fp32 would round twice.
+  // Around every midpoint of two neighbouring f16, bf16 and FP8 values: the tie itself and the next fp64 numbers, where
+  // rounding through fp32 would round twice.
   for (const DType to : {DType::f16, DType::bf16, DType::e4m3, DType::e5m2}) {
     std::vector<uint64_t> codes;
     const uint64_t sign = uint64_t{1} << (8 * size_of(to) - 1);
@@ -74,7 +75,8 @@ TEST_F(GpuCast, TiesAndTheirNeighboursRoundOnce) {
       const double low = decode(to, code), high = decode(to, code + 1);
       if (!std::isfinite(low) || !std::isfinite(high)) continue;
       const auto middle = std::bit_cast<uint64_t>((low + high) / 2);
-      for (const uint64_t step : {middle - 1, middle, middle + 1}) codes.push_back(step), codes.push_back(step | uint64_t{1} << 63);
+      for (const uint64_t step : {middle - 1, middle, middle + 1})
+        codes.push_back(step), codes.push_back(step | uint64_t{1} << 63);
     }
     expect_casts_like_encode(DType::f64, codes, to);
   }

@@ -1,4 +1,5 @@
-// Checks of every CUDA, cuBLASLt and cuDNN call: a status that is not success becomes an Error with the call and the reason.
+// Checks of every CUDA, cuBLASLt and cuDNN call: a status that is not success becomes an Error with the call and the
+// reason.
 #pragma once
 
 #include <cublasLt.h>

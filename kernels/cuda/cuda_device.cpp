@@ -18,13 +18,17 @@ size_t block_size(size_t bytes) {
 }
 
 // 13000 -> "13.0"
-std::string cuda_version(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
-
-std::string dotted(size_t version, size_t major, size_t minor) {
-  return std::to_string(version / major) + "." + std::to_string(version % major / minor) + "." + std::to_string(version % minor);
+std::string cuda_version(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// The driver's own version ("580.82.07") is known to NVML alone; a machine without NVML has only the CUDA version it supports.
+std::string dotted(size_t version, size_t major, size_t minor) {
+  return std::to_string(version / major) + "." + std::to_string(version % major / minor) + "." +
+         std::to_string(version % minor);
+}
+
+// The driver's own version ("580.82.07") is known to NVML alone; a machine without NVML has only the CUDA version it
+// supports.
 std::string driver_text() {
   int driver = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no driver";
@@ -56,7 +60,8 @@ std::string absence(cudaError_t status, int driver) {
   (void)cudaRuntimeGetVersion(&runtime);
   if (status == cudaErrorInsufficientDriver && driver == 0) return "no driver: install the NVIDIA driver";
   if (status == cudaErrorInsufficientDriver)
-    return "the driver supports CUDA " + cuda_version(driver) + ", this build needs " + cuda_version(runtime) + ": update the driver";
+    return "the driver supports CUDA " + cuda_version(driver) + ", this build needs " + cuda_version(runtime) +
+           ": update the driver";
   if (status == cudaErrorNoDevice || status == cudaSuccess) return "no CUDA device (is CUDA_VISIBLE_DEVICES set?)";
   return std::string("cudaGetDeviceCount: ") + cudaGetErrorName(status) + ", " + cudaGetErrorString(status);
 }
@@ -184,8 +189,8 @@ void CudaDevice::synchronize() {
 
 double CudaDevice::time(const std::function<void()>& work) {
   synchronize();
-  // The stream is kept busy while the host enqueues, or the first launch's latency would be counted as work. Work that takes the
-  // host longer than the pause is bound by its launches, and that is then part of the truth.
+  // The stream is kept busy while the host enqueues, or the first launch's latency would be counted as work. Work that
+  // takes the host longer than the pause is bound by its launches, and that is then part of the truth.
   launch_pause(stream_, 50);
   HM_CUDA(cudaEventRecord(start_, stream_));
   work();

@@ -11,7 +11,8 @@
 
 namespace halfmark::cuda {
 
-// Everything runs on one stream, so memory that is released may be handed out again at once: what comes later runs later.
+// Everything runs on one stream, so memory that is released may be handed out again at once: what comes later runs
+// later.
 class CudaDevice : public Device {
  public:
   // Throws Error when the GPU cannot be used, by this build in particular.
@@ -47,14 +48,15 @@ class CudaDevice : public Device {
   cudaEvent_t start_ = nullptr, stop_ = nullptr;
   mutable cublasLtHandle_t blaslt_ = nullptr;
   mutable cudnnHandle_t cudnn_ = nullptr;
-  std::multimap<size_t, void*> free_;             // by size
+  std::multimap<size_t, void*> free_;              // by size
   std::unordered_map<void*, size_t> block_sizes_;  // of every block, free or not
   void* eviction_ = nullptr;
   size_t eviction_bytes_ = 0;
   KernelTable kernels_;
 };
 
-// The line for a status of cudaGetDeviceCount that means there is nothing here; `driver` as cudaDriverGetVersion gives it.
+// The line for a status of cudaGetDeviceCount that means there is nothing here; `driver` as cudaDriverGetVersion gives
+// it.
 std::string absence(cudaError_t status, int driver);
 
 std::vector<std::pair<std::string, std::string>> library_versions();

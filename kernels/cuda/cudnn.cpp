@@ -1,8 +1,8 @@
 // Convolutions by cuDNN: forward, backward data, backward weights.
 //
-// Only algorithms that sum the products as Math says are taken: no Winograd and no FFT, which transform the operands first and lose
-// digits there, and none that adds in a random order. Data is never converted down: FP32 runs with FMA_MATH, TF32 with DEFAULT_MATH
-// (which permits it), never TENSOR_OP_MATH_ALLOW_CONVERSION.
+// Only algorithms that sum the products as Math says are taken: no Winograd and no FFT, which transform the operands
+// first and lose digits there, and none that adds in a random order. Data is never converted down: FP32 runs with
+// FMA_MATH, TF32 with DEFAULT_MATH (which permits it), never TENSOR_OP_MATH_ALLOW_CONVERSION.
 #include <algorithm>
 #include <array>
 #include <unordered_map>
@@ -24,7 +24,8 @@ struct Owned {
 };
 using TensorDesc = Owned<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>;
 using FilterDesc = Owned<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor>;
-using ConvDesc = Owned<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor>;
+using ConvDesc =
+    Owned<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor>;
 
 enum class Direction { forward, backward_data, backward_weights };
 
@@ -50,7 +51,9 @@ struct Problem {
   const Tensor& leading;  // the input whose layout the work is done in
   Layout layout() const { return leading.layout(); }
 };
-Problem problem(const Conv2d& op) { return {Direction::forward, op.x, op.w, op.out, op.window, op.groups, op.math, op.x}; }
+Problem problem(const Conv2d& op) {
+  return {Direction::forward, op.x, op.w, op.out, op.window, op.groups, op.math, op.x};
+}
 Problem problem(const Conv2dBackwardData& op) {
   return {Direction::backward_data, op.dx, op.w, op.dy, op.window, op.groups, op.math, op.dy};
 }
@@ -60,10 +63,14 @@ Problem problem(const Conv2dBackwardWeights& op) {
 
 cudnnDataType_t type_of(DType dtype) {
   switch (dtype) {
-    case DType::f64: return CUDNN_DATA_DOUBLE;
-    case DType::f16: return CUDNN_DATA_HALF;
-    case DType::bf16: return CUDNN_DATA_BFLOAT16;
-    default: return CUDNN_DATA_FLOAT;
+    case DType::f64:
+      return CUDNN_DATA_DOUBLE;
+    case DType::f16:
+      return CUDNN_DATA_HALF;
+    case DType::bf16:
+      return CUDNN_DATA_BFLOAT16;
+    default:
+      return CUDNN_DATA_FLOAT;
   }
 }
 
@@ -98,42 +105,53 @@ Refusal math_of(const CudaDevice& device, const Problem& p, cudnnMathType_t& mat
 }
 
 // The three directions differ in types and in the names of functions only.
-template <Direction> struct Api;
-template <> struct Api<Direction::forward> {
+template <Direction>
+struct Api;
+template <>
+struct Api<Direction::forward> {
   using Algorithm = cudnnConvolutionFwdAlgo_t;
   using Result = cudnnConvolutionFwdAlgoPerf_t;
-  static constexpr std::array kExact{CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
-                                     CUDNN_CONVOLUTION_FWD_ALGO_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_DIRECT};
+  static constexpr std::array kExact{CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+                                     CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
+                                     CUDNN_CONVOLUTION_FWD_ALGO_DIRECT};
   static constexpr int kCount = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
   static cudnnStatus_t candidates(cudnnHandle_t handle, const Plan& p, int wanted, int* found, Result* results) {
-    return cudnnGetConvolutionForwardAlgorithm_v7(handle, p.x.handle, p.w.handle, p.conv.handle, p.y.handle, wanted, found, results);
+    return cudnnGetConvolutionForwardAlgorithm_v7(handle, p.x.handle, p.w.handle, p.conv.handle, p.y.handle, wanted,
+                                                  found, results);
   }
   static cudnnStatus_t workspace(cudnnHandle_t handle, const Plan& p, Algorithm algorithm, size_t* bytes) {
-    return cudnnGetConvolutionForwardWorkspaceSize(handle, p.x.handle, p.w.handle, p.conv.handle, p.y.handle, algorithm, bytes);
+    return cudnnGetConvolutionForwardWorkspaceSize(handle, p.x.handle, p.w.handle, p.conv.handle, p.y.handle, algorithm,
+                                                   bytes);
   }
 };
-template <> struct Api<Direction::backward_data> {
+template <>
+struct Api<Direction::backward_data> {
   using Algorithm = cudnnConvolutionBwdDataAlgo_t;
   using Result = cudnnConvolutionBwdDataAlgoPerf_t;
   static constexpr std::array kExact{CUDNN_CONVOLUTION_BWD_DATA_ALGO_1};  // 0 adds in a random order
   static constexpr int kCount = CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT;
   static cudnnStatus_t candidates(cudnnHandle_t handle, const Plan& p, int wanted, int* found, Result* results) {
-    return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, p.w.handle, p.y.handle, p.conv.handle, p.x.handle, wanted, found, results);
+    return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, p.w.handle, p.y.handle, p.conv.handle, p.x.handle,
+                                                       wanted, found, results);
   }
   static cudnnStatus_t workspace(cudnnHandle_t handle, const Plan& p, Algorithm algorithm, size_t* bytes) {
-    return cudnnGetConvolutionBackwardDataWorkspaceSize(handle, p.w.handle, p.y.handle, p.conv.handle, p.x.handle, algorithm, bytes);
+    return cudnnGetConvolutionBackwardDataWorkspaceSize(handle, p.w.handle, p.y.handle, p.conv.handle, p.x.handle,
+                                                        algorithm, bytes);
   }
 };
-template <> struct Api<Direction::backward_weights> {
+template <>
+struct Api<Direction::backward_weights> {
   using Algorithm = cudnnConvolutionBwdFilterAlgo_t;
   using Result = cudnnConvolutionBwdFilterAlgoPerf_t;
   static constexpr std::array kExact{CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1};  // 0 and 3 add in a random order
   static constexpr int kCount = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT;
   static cudnnStatus_t candidates(cudnnHandle_t handle, const Plan& p, int wanted, int* found, Result* results) {
-    return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, p.x.handle, p.y.handle, p.conv.handle, p.w.handle, wanted, found, results);
+    return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, p.x.handle, p.y.handle, p.conv.handle, p.w.handle,
+                                                         wanted, found, results);
   }
   static cudnnStatus_t workspace(cudnnHandle_t handle, const Plan& p, Algorithm algorithm, size_t* bytes) {
-    return cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, p.x.handle, p.y.handle, p.conv.handle, p.w.handle, algorithm, bytes);
+    return cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, p.x.handle, p.y.handle, p.conv.handle, p.w.handle,
+                                                          algorithm, bytes);
   }
 };
 
@@ -145,7 +163,8 @@ bool acceptable(cudnnMathType_t asked, cudnnMathType_t offered) {
   return true;
 }
 
-template <Direction kDirection> void choose_algorithm(cudnnHandle_t handle, cudnnMathType_t math_type, Plan& plan) {
+template <Direction kDirection>
+void choose_algorithm(cudnnHandle_t handle, cudnnMathType_t math_type, Plan& plan) {
   using A = Api<kDirection>;
   // Each algorithm comes once per math type.
   std::array<typename A::Result, 3 * A::kCount> results{};
@@ -168,12 +187,13 @@ template <Direction kDirection> void choose_algorithm(cudnnHandle_t handle, cudn
     plan.workspace = bytes;
     return;
   }
-  plan.refusal = "offers only algorithms that transform the operands, add in a random order or compute in another precision";
+  plan.refusal =
+      "offers only algorithms that transform the operands, add in a random order or compute in another precision";
 }
 
 void describe(cudnnTensorDescriptor_t desc, const Shape& s, DType dtype, cudnnTensorFormat_t format) {
-  HM_CUDNN(cudnnSetTensor4dDescriptor(desc, format, type_of(dtype), static_cast<int>(s[0]), static_cast<int>(s[1]), static_cast<int>(s[2]),
-                                      static_cast<int>(s[3])));
+  HM_CUDNN(cudnnSetTensor4dDescriptor(desc, format, type_of(dtype), static_cast<int>(s[0]), static_cast<int>(s[1]),
+                                      static_cast<int>(s[2]), static_cast<int>(s[3])));
 }
 
 std::unique_ptr<Plan> make_plan(const CudaDevice& device, const Problem& p) {
@@ -188,18 +208,24 @@ std::unique_ptr<Plan> make_plan(const CudaDevice& device, const Problem& p) {
   describe(plan->x.handle, p.x.shape(), dtype, format);
   describe(plan->y.handle, p.y.shape(), dtype, format);
   const Shape& w = p.w.shape();
-  HM_CUDNN(cudnnSetFilter4dDescriptor(plan->w.handle, type_of(dtype), format, static_cast<int>(w[0]), static_cast<int>(w[1]),
-                                      static_cast<int>(w[2]), static_cast<int>(w[3])));
+  HM_CUDNN(cudnnSetFilter4dDescriptor(plan->w.handle, type_of(dtype), format, static_cast<int>(w[0]),
+                                      static_cast<int>(w[1]), static_cast<int>(w[2]), static_cast<int>(w[3])));
   plan->wide = dtype == DType::f64;
-  HM_CUDNN(cudnnSetConvolution2dDescriptor(plan->conv.handle, p.window.pad_h, p.window.pad_w, p.window.stride_h, p.window.stride_w,
-                                           p.window.dilation_h, p.window.dilation_w, CUDNN_CROSS_CORRELATION,
-                                           plan->wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT));
+  HM_CUDNN(cudnnSetConvolution2dDescriptor(plan->conv.handle, p.window.pad_h, p.window.pad_w, p.window.stride_h,
+                                           p.window.stride_w, p.window.dilation_h, p.window.dilation_w,
+                                           CUDNN_CROSS_CORRELATION, plan->wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT));
   HM_CUDNN(cudnnSetConvolutionGroupCount(plan->conv.handle, p.groups));
   HM_CUDNN(cudnnSetConvolutionMathType(plan->conv.handle, math_type));
   switch (p.direction) {
-    case Direction::forward: choose_algorithm<Direction::forward>(device.cudnn(), math_type, *plan); break;
-    case Direction::backward_data: choose_algorithm<Direction::backward_data>(device.cudnn(), math_type, *plan); break;
-    case Direction::backward_weights: choose_algorithm<Direction::backward_weights>(device.cudnn(), math_type, *plan); break;
+    case Direction::forward:
+      choose_algorithm<Direction::forward>(device.cudnn(), math_type, *plan);
+      break;
+    case Direction::backward_data:
+      choose_algorithm<Direction::backward_data>(device.cudnn(), math_type, *plan);
+      break;
+    case Direction::backward_weights:
+      choose_algorithm<Direction::backward_weights>(device.cudnn(), math_type, *plan);
+      break;
   }
   return plan;
 }
@@ -257,9 +283,9 @@ void forward(Device& device, const Conv2d& op) {
   Tensor out = working_output(device, op.out, op.x.layout());
   Tensor scratch = workspace(device, std::max<size_t>(plan.workspace, 1));
   const Scalars s;
-  HM_CUDNN(cudnnConvolutionForward(cuda.cudnn(), s.one(plan), plan.x.handle, op.x.data(), plan.w.handle, w.data(), plan.conv.handle,
-                                   static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm), scratch.data(), plan.workspace, s.zero(plan),
-                                   plan.y.handle, out.data()));
+  HM_CUDNN(cudnnConvolutionForward(cuda.cudnn(), s.one(plan), plan.x.handle, op.x.data(), plan.w.handle, w.data(),
+                                   plan.conv.handle, static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm),
+                                   scratch.data(), plan.workspace, s.zero(plan), plan.y.handle, out.data()));
   deliver(cuda, out, op.out);
 }
 
@@ -275,9 +301,9 @@ void backward_data(Device& device, const Conv2dBackwardData& op) {
   Tensor dx = working_output(device, op.dx, op.dy.layout());
   Tensor scratch = workspace(device, std::max<size_t>(plan.workspace, 1));
   const Scalars s;
-  HM_CUDNN(cudnnConvolutionBackwardData(cuda.cudnn(), s.one(plan), plan.w.handle, w.data(), plan.y.handle, op.dy.data(), plan.conv.handle,
-                                        static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm), scratch.data(), plan.workspace,
-                                        s.zero(plan), plan.x.handle, dx.data()));
+  HM_CUDNN(cudnnConvolutionBackwardData(cuda.cudnn(), s.one(plan), plan.w.handle, w.data(), plan.y.handle, op.dy.data(),
+                                        plan.conv.handle, static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm),
+                                        scratch.data(), plan.workspace, s.zero(plan), plan.x.handle, dx.data()));
   deliver(cuda, dx, op.dx);
 }
 
@@ -293,9 +319,10 @@ void backward_weights(Device& device, const Conv2dBackwardWeights& op) {
   Tensor dw = working_output(device, op.dw, op.x.layout());
   Tensor scratch = workspace(device, std::max<size_t>(plan.workspace, 1));
   const Scalars s;
-  HM_CUDNN(cudnnConvolutionBackwardFilter(cuda.cudnn(), s.one(plan), plan.x.handle, op.x.data(), plan.y.handle, dy.data(), plan.conv.handle,
-                                          static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), scratch.data(), plan.workspace,
-                                          s.zero(plan), plan.w.handle, dw.data()));
+  HM_CUDNN(cudnnConvolutionBackwardFilter(cuda.cudnn(), s.one(plan), plan.x.handle, op.x.data(), plan.y.handle,
+                                          dy.data(), plan.conv.handle,
+                                          static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), scratch.data(),
+                                          plan.workspace, s.zero(plan), plan.w.handle, dw.data()));
   deliver(cuda, dw, op.dw);
 }
 

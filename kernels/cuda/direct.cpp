@@ -1,4 +1,5 @@
-// Rows that take what the libraries refuse, at a fraction of their speed: mixtures of dtypes, odd layouts. Their own kernels in direct.cu.
+// Rows that take what the libraries refuse, at a fraction of their speed: mixtures of dtypes, odd layouts. Their own
+// kernels in direct.cu.
 #include "kernels/cuda/rows.h"
 
 namespace halfmark::cuda {
@@ -19,7 +20,6 @@ Refusal refuses(const Math& math, const Tensor& left, const Tensor& right, const
 
 bool wide(const Math& math) { return math.accumulate == kFp64; }
 
-
 Refusal matmul_refuses(const Device&, const Matmul& op) {
   if (Refusal r = not_plain({&op.a, &op.b, &op.out})) return r;
   return refuses(op.math, op.a, op.b, op.out);
@@ -28,8 +28,12 @@ void matmul(Device& device, const Matmul& op) {
   CudaDevice& cuda = on(device);
   op.out.materialize(Layout::plain);
   const Shape &a = op.a.shape(), &out = op.out.shape();
-  const MatmulArgs args{static_cast<uint32_t>(out[0]), static_cast<uint32_t>(out[1]), static_cast<uint32_t>(a[op.transpose_a ? 0 : 1]),
-                        op.transpose_a, op.transpose_b, op.beta};
+  const MatmulArgs args{static_cast<uint32_t>(out[0]),
+                        static_cast<uint32_t>(out[1]),
+                        static_cast<uint32_t>(a[op.transpose_a ? 0 : 1]),
+                        op.transpose_a,
+                        op.transpose_b,
+                        op.beta};
   launch_direct_matmul(cuda.stream(), args, wide(op.math), array(op.a), array(op.b), array(op.out));
 }
 
@@ -37,26 +41,32 @@ Refusal conv_refuses(const Device&, const Conv2d& op) { return refuses(op.math, 
 void conv(Device& device, const Conv2d& op) {
   CudaDevice& cuda = on(device);
   op.out.materialize(op.x.layout());
-  launch_direct_conv(cuda.stream(), image(op.x), image(op.w), image(op.out), window_args(op.window, op.w.shape()[2], op.w.shape()[3]),
-                     static_cast<uint32_t>(op.groups), wide(op.math), array(op.x), array(op.w), array(op.out));
+  launch_direct_conv(cuda.stream(), image(op.x), image(op.w), image(op.out),
+                     window_args(op.window, op.w.shape()[2], op.w.shape()[3]), static_cast<uint32_t>(op.groups),
+                     wide(op.math), array(op.x), array(op.w), array(op.out));
 }
 
-Refusal conv_backward_data_refuses(const Device&, const Conv2dBackwardData& op) { return refuses(op.math, op.dy, op.w, op.dx); }
+Refusal conv_backward_data_refuses(const Device&, const Conv2dBackwardData& op) {
+  return refuses(op.math, op.dy, op.w, op.dx);
+}
 void conv_backward_data(Device& device, const Conv2dBackwardData& op) {
   CudaDevice& cuda = on(device);
   op.dx.materialize(op.dy.layout());
-  launch_direct_conv_backward_data(cuda.stream(), image(op.dx), image(op.w), image(op.dy),
-                                   window_args(op.window, op.w.shape()[2], op.w.shape()[3]), static_cast<uint32_t>(op.groups),
-                                   wide(op.math), array(op.dy), array(op.w), array(op.dx));
+  launch_direct_conv_backward_data(
+      cuda.stream(), image(op.dx), image(op.w), image(op.dy), window_args(op.window, op.w.shape()[2], op.w.shape()[3]),
+      static_cast<uint32_t>(op.groups), wide(op.math), array(op.dy), array(op.w), array(op.dx));
 }
 
-Refusal conv_backward_weights_refuses(const Device&, const Conv2dBackwardWeights& op) { return refuses(op.math, op.x, op.dy, op.dw); }
+Refusal conv_backward_weights_refuses(const Device&, const Conv2dBackwardWeights& op) {
+  return refuses(op.math, op.x, op.dy, op.dw);
+}
 void conv_backward_weights(Device& device, const Conv2dBackwardWeights& op) {
   CudaDevice& cuda = on(device);
   op.dw.materialize(Layout::plain);  // as parameters lie, whatever the images do
   launch_direct_conv_backward_weights(cuda.stream(), image(op.x), image(op.dw), image(op.dy),
-                                      window_args(op.window, op.dw.shape()[2], op.dw.shape()[3]), static_cast<uint32_t>(op.groups),
-                                      wide(op.math), array(op.x), array(op.dy), array(op.dw));
+                                      window_args(op.window, op.dw.shape()[2], op.dw.shape()[3]),
+                                      static_cast<uint32_t>(op.groups), wide(op.math), array(op.x), array(op.dy),
+                                      array(op.dw));
 }
 
 }  // namespace
@@ -64,8 +74,10 @@ void conv_backward_weights(Device& device, const Conv2dBackwardWeights& op) {
 void add_direct_rows(KernelTable& table) {
   table.of<Matmul>().push_back({"cuda-direct", Speed::real, matmul_refuses, matmul});
   table.of<Conv2d>().push_back({"cuda-direct", Speed::real, conv_refuses, conv});
-  table.of<Conv2dBackwardData>().push_back({"cuda-direct", Speed::real, conv_backward_data_refuses, conv_backward_data});
-  table.of<Conv2dBackwardWeights>().push_back({"cuda-direct", Speed::real, conv_backward_weights_refuses, conv_backward_weights});
+  table.of<Conv2dBackwardData>().push_back(
+      {"cuda-direct", Speed::real, conv_backward_data_refuses, conv_backward_data});
+  table.of<Conv2dBackwardWeights>().push_back(
+      {"cuda-direct", Speed::real, conv_backward_weights_refuses, conv_backward_weights});
 }
 
 }  // namespace halfmark::cuda

@@ -1,5 +1,6 @@
-// Sums of products without a library: slow, for mixtures of dtypes that cublasLt and cuDNN do not take. Products are exact and each
-// addition rounds once (fused multiply-add); matmul, forward and backward data add in plain increasing order (kh, kw, c).
+// Sums of products without a library: slow, for mixtures of dtypes that cublasLt and cuDNN do not take. Products are
+// exact and each addition rounds once (fused multiply-add); matmul, forward and backward data add in plain increasing
+// order (kh, kw, c).
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/images.cuh"
 
@@ -15,8 +16,8 @@ __global__ void __launch_bounds__(kThreads) matmul(MatmulArgs s, AnyTyped a, Any
   const uint32_t row = i / s.n, column = i % s.n;
   Wide sum = 0;
   for (uint32_t k = 0; k < s.k; ++k)
-    sum = fma(a.load<Wide>(s.transpose_a ? k * s.m + row : row * s.k + k), b.load<Wide>(s.transpose_b ? column * s.k + k : k * s.n + column),
-              sum);
+    sum = fma(a.load<Wide>(s.transpose_a ? k * s.m + row : row * s.k + k),
+              b.load<Wide>(s.transpose_b ? column * s.k + k : k * s.n + column), sum);
   if (s.beta != 0) sum = fma(static_cast<Wide>(s.beta), out.load<Wide>(i), sum);
   out.store<Wide>(i, sum);
 }
@@ -41,8 +42,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class Wide>
-__global__ void __launch_bounds__(kThreads)
-    conv_backward_data(Image xs, Image ws, Image ys, WindowArgs v, uint32_t groups, AnyTyped dy, AnyTyped w, AnyTyped dx) {
+__global__ void __launch_bounds__(kThreads) conv_backward_data(Image xs, Image ws, Image ys, WindowArgs v,
+                                                               uint32_t groups, AnyTyped dy, AnyTyped w, AnyTyped dx) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= elements(xs)) return;
   const Place p = place_of(xs, i);
@@ -56,15 +57,18 @@ __global__ void __launch_bounds__(kThreads)
       const uint32_t oy = y / v.stride_h, ox = column / v.stride_w;
       if (oy >= ys.h || ox >= ys.w) continue;
       for (uint32_t o = 0; o < outs; ++o)
-        sum = fma(dy.load<Wide>(offset(ys, p.n, first + o, oy, ox)), w.load<Wide>(offset(ws, first + o, channel, a, b)), sum);
+        sum = fma(dy.load<Wide>(offset(ys, p.n, first + o, oy, ox)), w.load<Wide>(offset(ws, first + o, channel, a, b)),
+                  sum);
     }
   dx.store<Wide>(i, sum);
 }
 
-// One block a weight: the sum runs over a whole batch. Threads take every kThreads-th pixel, then a tree of fixed shape.
+// One block a weight: the sum runs over a whole batch. Threads take every kThreads-th pixel, then a tree of fixed
+// shape.
 template <class Wide>
 __global__ void __launch_bounds__(kThreads)
-    conv_backward_weights(Image xs, Image ws, Image ys, WindowArgs v, uint32_t groups, AnyTyped x, AnyTyped dy, AnyTyped dw) {
+    conv_backward_weights(Image xs, Image ws, Image ys, WindowArgs v, uint32_t groups, AnyTyped x, AnyTyped dy,
+                          AnyTyped dw) {
   __shared__ Wide shared[kThreads];
   const Place p = place_of(ws, blockIdx.x);
   const uint32_t channel = p.n / (ws.n / groups) * ws.c + p.c, pixels = ys.n * ys.h * ys.w;
@@ -95,33 +99,41 @@ void launch_direct_matmul(cudaStream_t stream, const MatmulArgs& s, bool wide, A
   launched("direct matmul");
 }
 
-void launch_direct_conv(cudaStream_t stream, const Image& x, const Image& w, const Image& y, const WindowArgs& v, uint32_t groups, bool wide,
-                        Array x_data, Array w_data, Array y_data) {
+void launch_direct_conv(cudaStream_t stream, const Image& x, const Image& w, const Image& y, const WindowArgs& v,
+                        uint32_t groups, bool wide, Array x_data, Array w_data, Array y_data) {
   const uint32_t blocks = blocks_for(elements(y), kThreads);
   if (wide)
-    conv<double><<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(x_data), AnyTyped(w_data), AnyTyped(y_data));
+    conv<double>
+        <<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(x_data), AnyTyped(w_data), AnyTyped(y_data));
   else
-    conv<float><<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(x_data), AnyTyped(w_data), AnyTyped(y_data));
+    conv<float>
+        <<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(x_data), AnyTyped(w_data), AnyTyped(y_data));
   launched("direct conv2d");
 }
 
-void launch_direct_conv_backward_data(cudaStream_t stream, const Image& x, const Image& w, const Image& y, const WindowArgs& v,
-                                      uint32_t groups, bool wide, Array dy, Array w_data, Array dx) {
+void launch_direct_conv_backward_data(cudaStream_t stream, const Image& x, const Image& w, const Image& y,
+                                      const WindowArgs& v, uint32_t groups, bool wide, Array dy, Array w_data,
+                                      Array dx) {
   const uint32_t blocks = blocks_for(elements(x), kThreads);
   if (wide)
-    conv_backward_data<double><<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(dy), AnyTyped(w_data), AnyTyped(dx));
+    conv_backward_data<double>
+        <<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(dy), AnyTyped(w_data), AnyTyped(dx));
   else
-    conv_backward_data<float><<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(dy), AnyTyped(w_data), AnyTyped(dx));
+    conv_backward_data<float>
+        <<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(dy), AnyTyped(w_data), AnyTyped(dx));
   launched("direct conv2d_backward_data");
 }
 
-void launch_direct_conv_backward_weights(cudaStream_t stream, const Image& x, const Image& w, const Image& y, const WindowArgs& v,
-                                         uint32_t groups, bool wide, Array x_data, Array dy, Array dw) {
+void launch_direct_conv_backward_weights(cudaStream_t stream, const Image& x, const Image& w, const Image& y,
+                                         const WindowArgs& v, uint32_t groups, bool wide, Array x_data, Array dy,
+                                         Array dw) {
   const uint32_t blocks = elements(w);
   if (wide)
-    conv_backward_weights<double><<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(x_data), AnyTyped(dy), AnyTyped(dw));
+    conv_backward_weights<double>
+        <<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(x_data), AnyTyped(dy), AnyTyped(dw));
   else
-    conv_backward_weights<float><<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(x_data), AnyTyped(dy), AnyTyped(dw));
+    conv_backward_weights<float>
+        <<<blocks, kThreads, 0, stream>>>(x, w, y, v, groups, AnyTyped(x_data), AnyTyped(dy), AnyTyped(dw));
   launched("direct conv2d_backward_weights");
 }
 

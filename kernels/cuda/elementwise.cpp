@@ -15,7 +15,8 @@ Refusal refuses(std::initializer_list<const Tensor*> inputs, std::initializer_li
 }
 
 Refusal cast_refuses(const Device&, const Cast& op) {
-  if (op.rounding != Rounding::near_even) return "rounds to nearest even only, not " + std::string(name_of(op.rounding));
+  if (op.rounding != Rounding::near_even)
+    return "rounds to nearest even only, not " + std::string(name_of(op.rounding));
   return refuses({&op.x}, {&op.x, &op.out});
 }
 void cast(Device& device, const Cast& op) {
@@ -31,7 +32,9 @@ void relu(Device& device, const Relu& op) {
   launch_relu(cuda.stream(), count(op.x), array(op.x), array(op.out));
 }
 
-Refusal relu_backward_refuses(const Device&, const ReluBackward& op) { return refuses({&op.y, &op.dy}, {&op.y, &op.dy, &op.dx}); }
+Refusal relu_backward_refuses(const Device&, const ReluBackward& op) {
+  return refuses({&op.y, &op.dy}, {&op.y, &op.dy, &op.dx});
+}
 void relu_backward(Device& device, const ReluBackward& op) {
   CudaDevice& cuda = on(device);
   op.dx.materialize(op.dy.layout());
@@ -57,7 +60,8 @@ void add_bias(Device& device, const AddBias& op) {
 }
 
 Refusal unscale_refuses(const Device&, const Unscale& op) {
-  if (op.found_inf.dtype() != DType::f32) return "wants found_inf in f32, not " + std::string(name_of(op.found_inf.dtype()));
+  if (op.found_inf.dtype() != DType::f32)
+    return "wants found_inf in f32, not " + std::string(name_of(op.found_inf.dtype()));
   return refuses({&op.gradient, &op.found_inf}, {&op.gradient});
 }
 void unscale(Device& device, const Unscale& op) {
@@ -73,8 +77,8 @@ Refusal sgd_refuses(const Device&, const SgdStep& op) {
 void sgd(Device& device, const SgdStep& op) {
   CudaDevice& cuda = on(device);
   if (!op.low.empty()) op.low.materialize(op.parameter.layout());
-  launch_sgd_step(cuda.stream(), count(op.parameter), array(op.parameter), array(op.gradient), array(op.velocity), array(op.low), op.rate,
-                  op.momentum, op.weight_decay);
+  launch_sgd_step(cuda.stream(), count(op.parameter), array(op.parameter), array(op.gradient), array(op.velocity),
+                  array(op.low), op.rate, op.momentum, op.weight_decay);
 }
 
 Refusal softmax_backward_refuses(const Device&, const SoftmaxCrossEntropyBackward& op) {
@@ -85,8 +89,9 @@ void softmax_backward(Device& device, const SoftmaxCrossEntropyBackward& op) {
   CudaDevice& cuda = on(device);
   op.dlogits.materialize(Layout::plain);
   const Shape& shape = op.probabilities.shape();
-  launch_softmax_backward(cuda.stream(), static_cast<uint32_t>(shape[0]), static_cast<uint32_t>(shape[1]), array(op.probabilities),
-                          op.labels.as<int32_t>(), array(op.dlogits), op.dloss / static_cast<double>(shape[0]));
+  launch_softmax_backward(cuda.stream(), static_cast<uint32_t>(shape[0]), static_cast<uint32_t>(shape[1]),
+                          array(op.probabilities), op.labels.as<int32_t>(), array(op.dlogits),
+                          op.dloss / static_cast<double>(shape[0]));
 }
 
 }  // namespace

@@ -89,12 +89,13 @@ struct SoftmaxBackward {
 };
 
 template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads)
-    sgd(uint32_t n, Access parameter, Access gradient, Access velocity, Access low, Wide rate, Wide momentum, Wide weight_decay) {
+__global__ void __launch_bounds__(kThreads) sgd(uint32_t n, Access parameter, Access gradient, Access velocity,
+                                                Access low, Wide rate, Wide momentum, Wide weight_decay) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= n) return;
   const Wide before = velocity.present() ? velocity.template load<Wide>(i) : Wide(0);
-  const auto step = formulas::sgd_step(parameter.template load<Wide>(i), gradient.template load<Wide>(i), before, rate, momentum, weight_decay);
+  const auto step = formulas::sgd_step(parameter.template load<Wide>(i), gradient.template load<Wide>(i), before, rate,
+                                       momentum, weight_decay);
   if (velocity.present()) velocity.template store<Wide>(i, step.velocity);
   parameter.template store<Wide>(i, step.parameter);
   // The copy is of the parameter as stored, so that the two never disagree by a second rounding.
@@ -117,10 +118,14 @@ void start_one(cudaStream_t stream, uint32_t n, In x, Out out, F f) {
 template <class F>
 void with_typed(const Array& array, F&& f) {
   switch (array.dtype) {
-    case DType::f32: return f(Typed<float>(array));
-    case DType::f16: return f(Typed<__half>(array));
-    case DType::bf16: return f(Typed<__nv_bfloat16>(array));
-    default: return f(AnyTyped(array));
+    case DType::f32:
+      return f(Typed<float>(array));
+    case DType::f16:
+      return f(Typed<__half>(array));
+    case DType::bf16:
+      return f(Typed<__nv_bfloat16>(array));
+    default:
+      return f(AnyTyped(array));
   }
 }
 
@@ -130,7 +135,8 @@ void launch_cast(cudaStream_t stream, uint32_t n, Array x, Array out) {
   if (x.dtype == DType::f64 || out.dtype == DType::f64) {
     start_one<double>(stream, n, AnyTyped(x), AnyTyped(out), Same<double>{});
   } else {
-    with_typed(x, [&](auto from) { with_typed(out, [&](auto to) { start_one<float>(stream, n, from, to, Same<float>{}); }); });
+    with_typed(
+        x, [&](auto from) { with_typed(out, [&](auto to) { start_one<float>(stream, n, from, to, Same<float>{}); }); });
   }
   launched("cast");
 }
@@ -148,7 +154,8 @@ void launch_relu_backward(cudaStream_t stream, uint32_t n, Array y, Array dy, Ar
   with_access({y.dtype, dy.dtype, dx.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    map_two<Wide><<<blocks_for(n, 4 * kThreads), kThreads, 0, stream>>>(n, Access(y), Access(dy), Access(dx), ReluBackward<Wide>{});
+    map_two<Wide><<<blocks_for(n, 4 * kThreads), kThreads, 0, stream>>>(n, Access(y), Access(dy), Access(dx),
+                                                                        ReluBackward<Wide>{});
   });
   launched("relu_backward");
 }
@@ -157,7 +164,8 @@ void launch_add(cudaStream_t stream, uint32_t n, Array a, Array b, Array out) {
   with_access({a.dtype, b.dtype, out.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    map_two<Wide><<<blocks_for(n, 4 * kThreads), kThreads, 0, stream>>>(n, Access(a), Access(b), Access(out), Sum<Wide>{});
+    map_two<Wide>
+        <<<blocks_for(n, 4 * kThreads), kThreads, 0, stream>>>(n, Access(a), Access(b), Access(out), Sum<Wide>{});
   });
   launched("add");
 }
@@ -176,27 +184,28 @@ void launch_unscale(cudaStream_t stream, uint32_t n, Array gradient, float* foun
   with_access({gradient.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    start_one<Wide>(stream, n, Access(gradient), Access(gradient), Unscaled<Wide>{found_inf, static_cast<Wide>(inverse_scale)});
+    start_one<Wide>(stream, n, Access(gradient), Access(gradient),
+                    Unscaled<Wide>{found_inf, static_cast<Wide>(inverse_scale)});
   });
   launched("unscale");
 }
 
-void launch_sgd_step(cudaStream_t stream, uint32_t n, Array parameter, Array gradient, Array velocity, Array low, double rate,
-                     double momentum, double weight_decay) {
+void launch_sgd_step(cudaStream_t stream, uint32_t n, Array parameter, Array gradient, Array velocity, Array low,
+                     double rate, double momentum, double weight_decay) {
   if (!velocity.data) velocity.dtype = parameter.dtype;
   if (!low.data) low.dtype = parameter.dtype;
   with_access({parameter.dtype, gradient.dtype, velocity.dtype, low.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    sgd<Wide><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(n, Access(parameter), Access(gradient), Access(velocity), Access(low),
-                                                                static_cast<Wide>(rate), static_cast<Wide>(momentum),
-                                                                static_cast<Wide>(weight_decay));
+    sgd<Wide><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(
+        n, Access(parameter), Access(gradient), Access(velocity), Access(low), static_cast<Wide>(rate),
+        static_cast<Wide>(momentum), static_cast<Wide>(weight_decay));
   });
   launched("sgd_step");
 }
 
-void launch_softmax_backward(cudaStream_t stream, uint32_t rows, uint32_t classes, Array probabilities, const int32_t* labels,
-                             Array dlogits, double factor) {
+void launch_softmax_backward(cudaStream_t stream, uint32_t rows, uint32_t classes, Array probabilities,
+                             const int32_t* labels, Array dlogits, double factor) {
   with_access({probabilities.dtype, dlogits.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;

@@ -1,5 +1,5 @@
-// What a GPU must keep of its promises: FP32 is FP32, TF32 is TF32, sums are as wide as asked, the same bits every time, memory is
-// counted, time is the device's.
+// What a GPU must keep of its promises: FP32 is FP32, TF32 is TF32, sums are as wide as asked, the same bits every
+// time, memory is counted, time is the device's.
 #include <algorithm>
 #include <cmath>
 
@@ -63,13 +63,15 @@ TEST_F(Gpu, ConvolutionInFp32IsNotTf32AndInTf32IsTf32) {
       for (const bool tf32 : {false, true}) {
         if (tf32 && architecture() < 80) continue;
         const Shape shape{4, 32, 16, 16}, filter{32, 32, extent, extent};
-        const Tensor x = Tensor::from(gpu(), shape, DType::f32, std::vector<double>(static_cast<size_t>(shape.elements()), kProbe), layout);
+        const Tensor x = Tensor::from(gpu(), shape, DType::f32,
+                                      std::vector<double>(static_cast<size_t>(shape.elements()), kProbe), layout);
         const Tensor w = Tensor::from(gpu(), filter, DType::f32, copying_filter(32, extent), layout);
         Tensor out(gpu(), shape, DType::f32, Layout::any), dx(gpu(), shape, DType::f32, Layout::any);
         const int pad = static_cast<int>(extent / 2);
         const Window window{.pad_h = pad, .pad_w = pad};
         const Conv2d forward{.x = x, .w = w, .out = out, .window = window, .math = tf32 ? kTf32Math : Math{}};
-        const Conv2dBackwardData backward{.dy = x, .w = w, .dx = dx, .window = window, .math = tf32 ? kTf32Math : Math{}};
+        const Conv2dBackwardData backward{
+            .dy = x, .w = w, .dx = dx, .window = window, .math = tf32 ? kTf32Math : Math{}};
         try {
           run(forward), run(backward);
         } catch (const Unsupported& error) {
@@ -80,10 +82,8 @@ TEST_F(Gpu, ConvolutionInFp32IsNotTf32AndInTf32IsTf32) {
         }
         for (const Tensor& result : {out, dx})
           for (const double value : result.values()) {
-            if (tf32)
-              ASSERT_TRUE(value == 1024 || value == 1025) << value << " " << name_of(layout) << " " << extent;
-            else
-              ASSERT_EQ(value, kProbe) << name_of(layout) << " " << extent;
+            const bool right = tf32 ? value == 1024 || value == 1025 : value == kProbe;
+            ASSERT_TRUE(right) << value << (tf32 ? " tf32 " : " fp32 ") << name_of(layout) << " " << extent;
           }
       }
 }
@@ -100,7 +100,8 @@ TEST_F(Gpu, Fp16SumsAreNarrowerThanFp32Sums) {
   for (int64_t i = 0; i < kRows; ++i)
     for (int64_t j = 0; j < kRows; ++j) {
       double exact = 0;
-      for (int64_t k = 0; k < kDepth; ++k) exact += av[static_cast<size_t>(i * kDepth + k)] * bv[static_cast<size_t>(k * kRows + j)];
+      for (int64_t k = 0; k < kDepth; ++k)
+        exact += av[static_cast<size_t>(i * kDepth + k)] * bv[static_cast<size_t>(k * kRows + j)];
       const auto at = static_cast<size_t>(i * kRows + j);
       EXPECT_LE(std::fabs(wv[at] - exact), 2 * kFp16.unit_roundoff() * exact);
       wide_error += std::fabs(wv[at] - exact), narrow_error += std::fabs(nv[at] - exact);
@@ -112,7 +113,8 @@ TEST_F(Gpu, OneBlockOfAMatmulIsTheSimulatorsBitForBit) {
   const char* twin = architecture() == 90 ? "sim:hopper" : architecture() == 80 ? "sim:ampere" : nullptr;
   if (!twin) GTEST_SKIP() << "no simulated twin of sm_" << architecture();
   const auto rows = known_devices();
-  if (std::none_of(rows.begin(), rows.end(), [&](const DeviceRow& row) { return row.name == twin; })) GTEST_SKIP() << "no " << twin;
+  if (std::none_of(rows.begin(), rows.end(), [&](const DeviceRow& row) { return row.name == twin; }))
+    GTEST_SKIP() << "no " << twin;
   const std::shared_ptr<Device> sim = open_device(twin);
   constexpr int64_t kSide = 128;
   const int64_t depth = architecture() == 90 ? 16 : 8;
@@ -121,7 +123,8 @@ TEST_F(Gpu, OneBlockOfAMatmulIsTheSimulatorsBitForBit) {
     std::vector<double> av = uniform(kSide * depth, 3), bv = uniform(kSide * depth, 4);
     for (size_t i = 0; i < av.size(); ++i) av[i] = std::ldexp(av[i] - 0.5, static_cast<int>(i % 13) - 6), bv[i] -= 0.5;
     const auto codes_on = [&](Device& device) {
-      const Tensor a = Tensor::from(device, {kSide, depth}, dtype, av), b = Tensor::from(device, {depth, kSide}, dtype, bv);
+      const Tensor a = Tensor::from(device, {kSide, depth}, dtype, av),
+                   b = Tensor::from(device, {depth, kSide}, dtype, bv);
       Tensor out(device, {kSide, kSide}, DType::f32);
       run(Matmul{.a = a, .b = b, .out = out});
       return out.codes();

@@ -11,16 +11,20 @@ Refusal refuses(std::initializer_list<const Tensor*> inputs, std::initializer_li
   return not_readable(inputs);
 }
 
-uint8_t* codes(const Tensor& tensor) { return tensor.empty() ? nullptr : static_cast<uint8_t*>(const_cast<void*>(tensor.data())); }
+uint8_t* codes(const Tensor& tensor) {
+  return tensor.empty() ? nullptr : static_cast<uint8_t*>(const_cast<void*>(tensor.data()));
+}
 bool last(const Tensor& tensor) { return !tensor.empty() && tensor.layout() == Layout::nhwc; }
 
-Refusal max_refuses(const Device&, const MaxPool2d& op) { return refuses({&op.x}, {&op.x, &op.out}, {&op.x, &op.out, &op.indices}); }
+Refusal max_refuses(const Device&, const MaxPool2d& op) {
+  return refuses({&op.x}, {&op.x, &op.out}, {&op.x, &op.out, &op.indices});
+}
 void max_pool(Device& device, const MaxPool2d& op) {
   CudaDevice& cuda = on(device);
   op.out.materialize(op.x.layout());
   if (!op.indices.empty()) op.indices.materialize(op.x.layout());
-  launch_max_pool(cuda.stream(), image(op.x), image(op.out), window_args(op.window, op.kernel_h, op.kernel_w), array(op.x), array(op.out),
-                  codes(op.indices), last(op.indices));
+  launch_max_pool(cuda.stream(), image(op.x), image(op.out), window_args(op.window, op.kernel_h, op.kernel_w),
+                  array(op.x), array(op.out), codes(op.indices), last(op.indices));
 }
 
 Refusal max_backward_refuses(const Device&, const MaxPool2dBackward& op) {
@@ -29,23 +33,26 @@ Refusal max_backward_refuses(const Device&, const MaxPool2dBackward& op) {
 void max_backward(Device& device, const MaxPool2dBackward& op) {
   CudaDevice& cuda = on(device);
   op.dx.materialize(op.dy.layout());
-  launch_max_pool_backward(cuda.stream(), image(op.dy), image(op.dx), window_args(op.window, op.kernel_h, op.kernel_w), array(op.dy),
-                           codes(op.indices), last(op.indices), array(op.dx));
+  launch_max_pool_backward(cuda.stream(), image(op.dy), image(op.dx), window_args(op.window, op.kernel_h, op.kernel_w),
+                           array(op.dy), codes(op.indices), last(op.indices), array(op.dx));
 }
 
 Refusal avg_refuses(const Device&, const AvgPool2d& op) { return refuses({&op.x}, {&op.x, &op.out}, {&op.x, &op.out}); }
 void avg_pool(Device& device, const AvgPool2d& op) {
   CudaDevice& cuda = on(device);
   op.out.materialize(op.x.layout());
-  launch_avg_pool(cuda.stream(), image(op.x), image(op.out), window_args(op.window, op.kernel_h, op.kernel_w), array(op.x), array(op.out));
+  launch_avg_pool(cuda.stream(), image(op.x), image(op.out), window_args(op.window, op.kernel_h, op.kernel_w),
+                  array(op.x), array(op.out));
 }
 
-Refusal avg_backward_refuses(const Device&, const AvgPool2dBackward& op) { return refuses({&op.dy}, {&op.dy, &op.dx}, {&op.dy, &op.dx}); }
+Refusal avg_backward_refuses(const Device&, const AvgPool2dBackward& op) {
+  return refuses({&op.dy}, {&op.dy, &op.dx}, {&op.dy, &op.dx});
+}
 void avg_backward(Device& device, const AvgPool2dBackward& op) {
   CudaDevice& cuda = on(device);
   op.dx.materialize(op.dy.layout());
-  launch_avg_pool_backward(cuda.stream(), image(op.dy), image(op.dx), window_args(op.window, op.kernel_h, op.kernel_w), array(op.dy),
-                           array(op.dx));
+  launch_avg_pool_backward(cuda.stream(), image(op.dy), image(op.dx), window_args(op.window, op.kernel_h, op.kernel_w),
+                           array(op.dy), array(op.dx));
 }
 
 Refusal reorder_refuses(const Device&, const Reorder& op) {

@@ -40,8 +40,8 @@ __device__ __forceinline__ void windows_of(int at, int pad, int kernel, int stri
 }
 
 template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads)
-    max_pool_backward(Image result, Image in, WindowArgs w, Access dy, const uint8_t* indices, bool indices_last, Access dx) {
+__global__ void __launch_bounds__(kThreads) max_pool_backward(Image result, Image in, WindowArgs w, Access dy,
+                                                              const uint8_t* indices, bool indices_last, Access dx) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= elements(in)) return;
   const Place p = place_of(in, i);
@@ -53,7 +53,8 @@ __global__ void __launch_bounds__(kThreads)
   Wide sum = 0;
   for (int y = y0; y <= y1; ++y)
     for (int x = x0; x <= x1; ++x) {
-      const int a = static_cast<int>(p.y) + w.pad_h - y * w.stride_h, b = static_cast<int>(p.x) + w.pad_w - x * w.stride_w;
+      const int a = static_cast<int>(p.y) + w.pad_h - y * w.stride_h,
+                b = static_cast<int>(p.x) + w.pad_w - x * w.stride_w;
       if (indices[offset(index_layout, p.n, p.c, y, x)] != w.kernel_w * a + b) continue;
       sum += dy.template load<Wide>(offset(result, p.n, p.c, y, x));
     }
@@ -77,7 +78,8 @@ __global__ void __launch_bounds__(kThreads) avg_pool(Image in, Image result, Win
 }
 
 template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads) avg_pool_backward(Image result, Image in, WindowArgs w, Access dy, Access dx) {
+__global__ void __launch_bounds__(kThreads)
+    avg_pool_backward(Image result, Image in, WindowArgs w, Access dy, Access dx) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= elements(in)) return;
   const Place p = place_of(in, i);
@@ -97,7 +99,8 @@ template <class T>
 __global__ void __launch_bounds__(kTile* kTileThreads) transpose(uint32_t rows, uint32_t columns, const T* x, T* out) {
   __shared__ T tile[kTile][kTile + 1];
   const uint32_t wide = (columns + kTile - 1) / kTile, high = (rows + kTile - 1) / kTile;
-  const uint32_t column0 = blockIdx.x % wide * kTile, row0 = blockIdx.x / wide % high * kTile, image = blockIdx.x / wide / high;
+  const uint32_t column0 = blockIdx.x % wide * kTile, row0 = blockIdx.x / wide % high * kTile,
+                 image = blockIdx.x / wide / high;
   const uint32_t start = image * rows * columns, lane = threadIdx.x % kTile, line = threadIdx.x / kTile;
   for (uint32_t r = line; r < kTile; r += kTileThreads)
     if (row0 + r < rows && column0 + lane < columns) tile[r][lane] = x[start + (row0 + r) * columns + column0 + lane];
@@ -109,18 +112,19 @@ __global__ void __launch_bounds__(kTile* kTileThreads) transpose(uint32_t rows, 
 template <class T>
 void start_transpose(cudaStream_t stream, uint32_t outer, uint32_t rows, uint32_t columns, const void* x, void* out) {
   const uint32_t blocks = outer * blocks_for(rows, kTile) * blocks_for(columns, kTile);
-  transpose<T><<<blocks, kTile * kTileThreads, 0, stream>>>(rows, columns, static_cast<const T*>(x), static_cast<T*>(out));
+  transpose<T>
+      <<<blocks, kTile * kTileThreads, 0, stream>>>(rows, columns, static_cast<const T*>(x), static_cast<T*>(out));
 }
 
 }  // namespace
 
-void launch_max_pool(cudaStream_t stream, const Image& x, const Image& out, const WindowArgs& w, Array x_data, Array out_data,
-                     uint8_t* indices, bool indices_last) {
+void launch_max_pool(cudaStream_t stream, const Image& x, const Image& out, const WindowArgs& w, Array x_data,
+                     Array out_data, uint8_t* indices, bool indices_last) {
   with_access({x_data.dtype, out_data.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    max_pool<Wide><<<blocks_for(elements(out), kThreads), kThreads, 0, stream>>>(x, out, w, Access(x_data), Access(out_data), indices,
-                                                                                 indices_last);
+    max_pool<Wide><<<blocks_for(elements(out), kThreads), kThreads, 0, stream>>>(
+        x, out, w, Access(x_data), Access(out_data), indices, indices_last);
   });
   launched("max_pool2d");
 }
@@ -130,39 +134,52 @@ void launch_max_pool_backward(cudaStream_t stream, const Image& dy, const Image&
   with_access({dy_data.dtype, dx_data.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    max_pool_backward<Wide><<<blocks_for(elements(dx), kThreads), kThreads, 0, stream>>>(dy, dx, w, Access(dy_data), indices,
-                                                                                         indices_last, Access(dx_data));
+    max_pool_backward<Wide><<<blocks_for(elements(dx), kThreads), kThreads, 0, stream>>>(
+        dy, dx, w, Access(dy_data), indices, indices_last, Access(dx_data));
   });
   launched("max_pool2d_backward");
 }
 
-void launch_avg_pool(cudaStream_t stream, const Image& x, const Image& out, const WindowArgs& w, Array x_data, Array out_data) {
+void launch_avg_pool(cudaStream_t stream, const Image& x, const Image& out, const WindowArgs& w, Array x_data,
+                     Array out_data) {
   with_access({x_data.dtype, out_data.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    avg_pool<Wide><<<blocks_for(elements(out), kThreads), kThreads, 0, stream>>>(x, out, w, Access(x_data), Access(out_data));
+    avg_pool<Wide>
+        <<<blocks_for(elements(out), kThreads), kThreads, 0, stream>>>(x, out, w, Access(x_data), Access(out_data));
   });
   launched("avg_pool2d");
 }
 
-void launch_avg_pool_backward(cudaStream_t stream, const Image& dy, const Image& dx, const WindowArgs& w, Array dy_data, Array dx_data) {
+void launch_avg_pool_backward(cudaStream_t stream, const Image& dy, const Image& dx, const WindowArgs& w, Array dy_data,
+                              Array dx_data) {
   with_access({dy_data.dtype, dx_data.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    avg_pool_backward<Wide><<<blocks_for(elements(dx), kThreads), kThreads, 0, stream>>>(dy, dx, w, Access(dy_data), Access(dx_data));
+    avg_pool_backward<Wide>
+        <<<blocks_for(elements(dx), kThreads), kThreads, 0, stream>>>(dy, dx, w, Access(dy_data), Access(dx_data));
   });
   launched("avg_pool2d_backward");
 }
 
-void launch_reorder(cudaStream_t stream, uint32_t outer, uint32_t channels, uint32_t pixels, size_t size, bool to_last, const void* x,
-                    void* out) {
+void launch_reorder(cudaStream_t stream, uint32_t outer, uint32_t channels, uint32_t pixels, size_t size, bool to_last,
+                    const void* x, void* out) {
   const uint32_t rows = to_last ? channels : pixels, columns = to_last ? pixels : channels;
   switch (size) {
-    case 1: start_transpose<uint8_t>(stream, outer, rows, columns, x, out); break;
-    case 2: start_transpose<uint16_t>(stream, outer, rows, columns, x, out); break;
-    case 4: start_transpose<uint32_t>(stream, outer, rows, columns, x, out); break;
-    case 8: start_transpose<uint64_t>(stream, outer, rows, columns, x, out); break;
-    default: throw Error("no reorder kernel for elements of " + std::to_string(size) + " bytes");
+    case 1:
+      start_transpose<uint8_t>(stream, outer, rows, columns, x, out);
+      break;
+    case 2:
+      start_transpose<uint16_t>(stream, outer, rows, columns, x, out);
+      break;
+    case 4:
+      start_transpose<uint32_t>(stream, outer, rows, columns, x, out);
+      break;
+    case 8:
+      start_transpose<uint64_t>(stream, outer, rows, columns, x, out);
+      break;
+    default:
+      throw Error("no reorder kernel for elements of " + std::to_string(size) + " bytes");
   }
   launched("reorder");
 }

@@ -40,10 +40,10 @@ void launch_relu_backward(cudaStream_t, uint32_t n, Array y, Array dy, Array dx)
 void launch_add(cudaStream_t, uint32_t n, Array a, Array b, Array out);
 void launch_add_bias(cudaStream_t, const Channels&, Array x, Array bias, Array out);
 void launch_unscale(cudaStream_t, uint32_t n, Array gradient, float* found_inf, float inverse_scale);
-void launch_sgd_step(cudaStream_t, uint32_t n, Array parameter, Array gradient, Array velocity, Array low, double rate, double momentum,
-                     double weight_decay);
-void launch_softmax_backward(cudaStream_t, uint32_t rows, uint32_t classes, Array probabilities, const int32_t* labels, Array dlogits,
-                             double factor);
+void launch_sgd_step(cudaStream_t, uint32_t n, Array parameter, Array gradient, Array velocity, Array low, double rate,
+                     double momentum, double weight_decay);
+void launch_softmax_backward(cudaStream_t, uint32_t rows, uint32_t classes, Array probabilities, const int32_t* labels,
+                             Array dlogits, double factor);
 
 // reduce.cu. `scratch` is of the wide type: doubles where wide says so, else floats.
 size_t channel_scratch_elements(const Channels&);  // wide elements that the three below need
@@ -51,39 +51,45 @@ void launch_bias_gradient(cudaStream_t, const Channels&, bool wide, void* scratc
 struct BatchNormArrays {
   Array x, scale, shift, out, mean, variance, running_mean, running_variance;
 };
-void launch_batch_norm(cudaStream_t, const Channels&, bool wide, void* scratch, const BatchNormArrays&, double momentum, double epsilon);
+void launch_batch_norm(cudaStream_t, const Channels&, bool wide, void* scratch, const BatchNormArrays&, double momentum,
+                       double epsilon);
 void launch_batch_norm_inference(cudaStream_t, const Channels&, const BatchNormArrays&, double epsilon);
 struct BatchNormBackwardArrays {
   Array x, dy, scale, mean, variance, dx, dscale, dshift;
 };
-void launch_batch_norm_backward(cudaStream_t, const Channels&, bool wide, void* scratch, const BatchNormBackwardArrays&, double epsilon);
+void launch_batch_norm_backward(cudaStream_t, const Channels&, bool wide, void* scratch, const BatchNormBackwardArrays&,
+                                double epsilon);
 // scratch: one wide element a row
 void launch_softmax_cross_entropy(cudaStream_t, uint32_t rows, uint32_t classes, bool wide, void* scratch, Array logits,
                                   const int32_t* labels, Array loss, Array probabilities);
 
 // images.cu
-void launch_max_pool(cudaStream_t, const Image& x, const Image& out, const WindowArgs&, Array x_data, Array out_data, uint8_t* indices,
-                     bool indices_last);
-void launch_max_pool_backward(cudaStream_t, const Image& dy, const Image& dx, const WindowArgs&, Array dy_data, const uint8_t* indices,
-                              bool indices_last, Array dx_data);
+void launch_max_pool(cudaStream_t, const Image& x, const Image& out, const WindowArgs&, Array x_data, Array out_data,
+                     uint8_t* indices, bool indices_last);
+void launch_max_pool_backward(cudaStream_t, const Image& dy, const Image& dx, const WindowArgs&, Array dy_data,
+                              const uint8_t* indices, bool indices_last, Array dx_data);
 void launch_avg_pool(cudaStream_t, const Image& x, const Image& out, const WindowArgs&, Array x_data, Array out_data);
-void launch_avg_pool_backward(cudaStream_t, const Image& dy, const Image& dx, const WindowArgs&, Array dy_data, Array dx_data);
+void launch_avg_pool_backward(cudaStream_t, const Image& dy, const Image& dx, const WindowArgs&, Array dy_data,
+                              Array dx_data);
 // `size` bytes an element; to_last: [n][c][p] to [n][p][c], else back.
-void launch_reorder(cudaStream_t, uint32_t outer, uint32_t channels, uint32_t pixels, size_t size, bool to_last, const void* x, void* out);
+void launch_reorder(cudaStream_t, uint32_t outer, uint32_t channels, uint32_t pixels, size_t size, bool to_last,
+                    const void* x, void* out);
 
-// direct.cu: one thread, or one block, an output; any mixture of dtypes, fused multiply-adds in fp32, or fp64 where wide.
+// direct.cu: one thread, or one block, an output; any mixture of dtypes, fused multiply-adds in fp32, or fp64 where
+// wide.
 struct MatmulArgs {
   uint32_t m, n, k;
   bool transpose_a, transpose_b;
   double beta;
 };
 void launch_direct_matmul(cudaStream_t, const MatmulArgs&, bool wide, Array a, Array b, Array out);
-void launch_direct_conv(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&, uint32_t groups, bool wide, Array x_data,
-                        Array w_data, Array y_data);
-void launch_direct_conv_backward_data(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&, uint32_t groups, bool wide,
-                                      Array dy, Array w_data, Array dx);
-void launch_direct_conv_backward_weights(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&, uint32_t groups, bool wide,
-                                         Array x_data, Array dy, Array dw);
+void launch_direct_conv(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&,
+                        uint32_t groups, bool wide, Array x_data, Array w_data, Array y_data);
+void launch_direct_conv_backward_data(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&,
+                                      uint32_t groups, bool wide, Array dy, Array w_data, Array dx);
+void launch_direct_conv_backward_weights(cudaStream_t, const Image& x, const Image& w, const Image& y,
+                                         const WindowArgs&, uint32_t groups, bool wide, Array x_data, Array dy,
+                                         Array dw);
 
 // Waits about `microseconds` on the device, so that what is timed is enqueued before it starts.
 void launch_pause(cudaStream_t, uint32_t microseconds);

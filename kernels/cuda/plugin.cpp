@@ -30,4 +30,6 @@ constexpr Plugin kPlugin{HALFMARK_STAMP, find, library_versions};
 }  // namespace
 }  // namespace halfmark::cuda
 
-extern "C" __attribute__((visibility("default"))) const halfmark::Plugin* halfmark_plugin() { return &halfmark::cuda::kPlugin; }
+extern "C" __attribute__((visibility("default"))) const halfmark::Plugin* halfmark_plugin() {
+  return &halfmark::cuda::kPlugin;
+}

@@ -1,5 +1,5 @@
-// What can be known of the plugin without a GPU: that it loads, of which build it is, what it says is missing, and that the
-// libraries it was linked with make their descriptors.
+// What can be known of the plugin without a GPU: that it loads, of which build it is, what it says is missing, and that
+// the libraries it was linked with make their descriptors.
 #include "kernels/plugin.h"
 
 #include <cublasLt.h>
@@ -23,7 +23,8 @@ const Plugin& plugin() {
 }
 
 // A function of a library that the plugin depends on: the tests themselves link none of them.
-template <class Function> Function* library_function(const char* name) {
+template <class Function>
+Function* library_function(const char* name) {
   static void* handle = [] {
     const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
     return dlopen((folder / "halfmark_cuda.so").c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -51,7 +52,8 @@ TEST(CudaPlugin, KnowsTheVersionsOfItsLibrariesWithoutAGpu) {
   };
   EXPECT_EQ(version_of("cudnn").substr(0, 2), std::to_string(CUDNN_MAJOR) + ".");
   EXPECT_EQ(version_of("cublasLt").substr(0, version_of("cublasLt").find('.')), std::to_string(CUBLAS_VER_MAJOR));
-  EXPECT_EQ(version_of("cuda runtime"), std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10));
+  EXPECT_EQ(version_of("cuda runtime"),
+            std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10));
   EXPECT_FALSE(version_of("nvidia driver").empty());
 }
 
@@ -65,15 +67,19 @@ TEST(CudaPlugin, FindsADeviceOrSaysInOneLineWhyNot) {
     EXPECT_EQ(line.find('\n'), std::string::npos) << line;
     RecordProperty("absent", line);
   }
-  if (devices.empty()) EXPECT_EQ(absent.size(), 1u);
+  if (devices.empty()) {
+    EXPECT_EQ(absent.size(), 1u);
+  }
 }
 
 TEST(CudaPlugin, CublasLtMakesItsDescriptors) {
   cublasLtMatmulDesc_t desc = nullptr;
-  ASSERT_EQ(HM_LIBRARY(cublasLtMatmulDescCreate)(&desc, CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F), CUBLAS_STATUS_SUCCESS);
-  const cublasOperation_t transposed = CUBLAS_OP_T;
-  EXPECT_EQ(HM_LIBRARY(cublasLtMatmulDescSetAttribute)(desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
+  ASSERT_EQ(HM_LIBRARY(cublasLtMatmulDescCreate)(&desc, CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F),
             CUBLAS_STATUS_SUCCESS);
+  const cublasOperation_t transposed = CUBLAS_OP_T;
+  EXPECT_EQ(
+      HM_LIBRARY(cublasLtMatmulDescSetAttribute)(desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
+      CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(HM_LIBRARY(cublasLtMatmulDescDestroy)(desc), CUBLAS_STATUS_SUCCESS);
   for (const cudaDataType_t type : {CUDA_R_64F, CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF}) {
     cublasLtMatrixLayout_t layout = nullptr;
@@ -83,8 +89,8 @@ TEST(CudaPlugin, CublasLtMakesItsDescriptors) {
   cublasLtMatmulPreference_t preference = nullptr;
   ASSERT_EQ(HM_LIBRARY(cublasLtMatmulPreferenceCreate)(&preference), CUBLAS_STATUS_SUCCESS);
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  EXPECT_EQ(HM_LIBRARY(cublasLtMatmulPreferenceSetAttribute)(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
-                                                            sizeof reductions),
+  EXPECT_EQ(HM_LIBRARY(cublasLtMatmulPreferenceSetAttribute)(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                             &reductions, sizeof reductions),
             CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(HM_LIBRARY(cublasLtMatmulPreferenceDestroy)(preference), CUBLAS_STATUS_SUCCESS);
 }
@@ -100,7 +106,8 @@ TEST(CudaPlugin, CudnnMakesItsDescriptorsAndGivesTheConvolutionsResultShape) {
     for (const cudnnDataType_t type : {CUDNN_DATA_FLOAT, CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16}) {
       EXPECT_EQ(HM_LIBRARY(cudnnSetTensor4dDescriptor)(x, format, type, 2, 8, 9, 11), CUDNN_STATUS_SUCCESS);
       EXPECT_EQ(HM_LIBRARY(cudnnSetFilter4dDescriptor)(w, type, format, 16, 4, 3, 5), CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(HM_LIBRARY(cudnnSetConvolution2dDescriptor)(conv, 1, 2, 2, 1, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+      EXPECT_EQ(HM_LIBRARY(cudnnSetConvolution2dDescriptor)(conv, 1, 2, 2, 1, 1, 1, CUDNN_CROSS_CORRELATION,
+                                                            CUDNN_DATA_FLOAT),
                 CUDNN_STATUS_SUCCESS);
       EXPECT_EQ(HM_LIBRARY(cudnnSetConvolutionGroupCount)(conv, 2), CUDNN_STATUS_SUCCESS);
       EXPECT_EQ(HM_LIBRARY(cudnnSetConvolutionMathType)(conv, CUDNN_FMA_MATH), CUDNN_STATUS_SUCCESS);
@@ -109,7 +116,8 @@ TEST(CudaPlugin, CudnnMakesItsDescriptorsAndGivesTheConvolutionsResultShape) {
       EXPECT_EQ(math, CUDNN_FMA_MATH);
       // Pads and strides in the order height, width: the same numbers as window_extent gives.
       int n = 0, c = 0, height = 0, width = 0;
-      EXPECT_EQ(HM_LIBRARY(cudnnGetConvolution2dForwardOutputDim)(conv, x, w, &n, &c, &height, &width), CUDNN_STATUS_SUCCESS);
+      EXPECT_EQ(HM_LIBRARY(cudnnGetConvolution2dForwardOutputDim)(conv, x, w, &n, &c, &height, &width),
+                CUDNN_STATUS_SUCCESS);
       EXPECT_EQ(n, 2);
       EXPECT_EQ(c, 16);
       EXPECT_EQ(height, window_extent(9, 3, 2, 1, 1));

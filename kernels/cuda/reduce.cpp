@@ -1,7 +1,7 @@
 // Rows of batch norm, the bias gradient and the softmax loss, their own kernels in reduce.cu.
 //
-// cuDNN's batch norm is not used: it keeps 1 / sqrt(variance + epsilon) where the operation promises the variance, and getting one
-// back from the other loses digits.
+// cuDNN's batch norm is not used: it keeps 1 / sqrt(variance + epsilon) where the operation promises the variance, and
+// getting one back from the other loses digits.
 #include "kernels/cuda/rows.h"
 
 namespace halfmark::cuda {
@@ -19,7 +19,9 @@ Refusal refuses(std::initializer_list<const Tensor*> images, std::initializer_li
 
 Tensor scratch(CudaDevice& device, size_t elements, bool wide) { return workspace(device, elements * (wide ? 8 : 4)); }
 
-Refusal bias_gradient_refuses(const Device&, const BiasGradient& op) { return refuses({&op.dy}, {&op.dy}, {&op.dbias}); }
+Refusal bias_gradient_refuses(const Device&, const BiasGradient& op) {
+  return refuses({&op.dy}, {&op.dy}, {&op.dbias});
+}
 void bias_gradient(Device& device, const BiasGradient& op) {
   CudaDevice& cuda = on(device);
   op.dbias.materialize(Layout::plain);
@@ -37,11 +39,12 @@ void batch_norm(Device& device, const BatchNorm& op) {
   CudaDevice& cuda = on(device);
   op.out.materialize(op.x.layout());
   op.mean.materialize(Layout::plain), op.variance.materialize(Layout::plain);
-  const bool wide = any_f64({&op.x, &op.out, &op.scale, &op.shift, &op.mean, &op.variance, &op.running_mean, &op.running_variance});
+  const bool wide =
+      any_f64({&op.x, &op.out, &op.scale, &op.shift, &op.mean, &op.variance, &op.running_mean, &op.running_variance});
   const Channels c = channels(op.x);
   Tensor memory = scratch(cuda, channel_scratch_elements(c), wide);
-  const BatchNormArrays arrays{array(op.x),        array(op.scale),    array(op.shift),        array(op.out),
-                               array(op.mean),     array(op.variance), array(op.running_mean), array(op.running_variance)};
+  const BatchNormArrays arrays{array(op.x),    array(op.scale),    array(op.shift),        array(op.out),
+                               array(op.mean), array(op.variance), array(op.running_mean), array(op.running_variance)};
   launch_batch_norm(cuda.stream(), c, wide, memory.data(), arrays, op.momentum, op.epsilon);
 }
 
@@ -52,8 +55,8 @@ Refusal inference_refuses(const Device&, const BatchNormInference& op) {
 void inference(Device& device, const BatchNormInference& op) {
   CudaDevice& cuda = on(device);
   op.out.materialize(op.x.layout());
-  const BatchNormArrays arrays{array(op.x), array(op.scale), array(op.shift),        array(op.out),
-                               {},          {},              array(op.running_mean), array(op.running_variance)};
+  const BatchNormArrays arrays{array(op.x), array(op.scale),        array(op.shift),           array(op.out), {},
+                               {},          array(op.running_mean), array(op.running_variance)};
   launch_batch_norm_inference(cuda.stream(), channels(op.x), arrays, op.epsilon);
 }
 
@@ -82,8 +85,9 @@ void softmax(Device& device, const SoftmaxCrossEntropy& op) {
   const bool wide = any_f64({&op.logits, &op.probabilities});
   const Shape& shape = op.logits.shape();
   Tensor memory = scratch(cuda, static_cast<size_t>(shape[0]), wide);
-  launch_softmax_cross_entropy(cuda.stream(), static_cast<uint32_t>(shape[0]), static_cast<uint32_t>(shape[1]), wide, memory.data(),
-                               array(op.logits), op.labels.as<int32_t>(), array(op.loss), array(op.probabilities));
+  launch_softmax_cross_entropy(cuda.stream(), static_cast<uint32_t>(shape[0]), static_cast<uint32_t>(shape[1]), wide,
+                               memory.data(), array(op.logits), op.labels.as<int32_t>(), array(op.loss),
+                               array(op.probabilities));
 }
 
 }  // namespace

@@ -6,9 +6,11 @@ namespace halfmark::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256;
-constexpr uint32_t kTileChannels = 32, kTileRows = kThreads / kTileChannels;  // channels-last: a warp reads neighbouring channels
+constexpr uint32_t kTileChannels = 32,
+                   kTileRows = kThreads / kTileChannels;  // channels-last: a warp reads neighbouring channels
 
-// How many blocks share a channel. Depends on the shape alone, never on the GPU, so that the order of additions does not either.
+// How many blocks share a channel. Depends on the shape alone, never on the GPU, so that the order of additions does
+// not either.
 uint32_t splits_of(const Channels& c) {
   const uint32_t tiles = c.last ? blocks_for(c.channels, kTileChannels) : c.channels;
   const uint32_t enough = blocks_for(c.count(), (c.last ? kTileRows : kThreads) * 8);  // at least eight values a thread
@@ -139,18 +141,20 @@ struct StoreVariance {
     const Wide biased = squares / count, unbiased = squares / (count - 1);
     variance.store<Wide>(channel, biased);
     inverses[channel] = formulas::batch_norm_inverse(biased, epsilon);
-    running_mean.store<Wide>(
-        channel, formulas::moving_average(running_mean.load<Wide>(channel), means[channel], momentum));
-    running_variance.store<Wide>(
-        channel, formulas::moving_average(running_variance.load<Wide>(channel), unbiased, momentum));
+    running_mean.store<Wide>(channel,
+                             formulas::moving_average(running_mean.load<Wide>(channel), means[channel], momentum));
+    running_variance.store<Wide>(channel,
+                                 formulas::moving_average(running_variance.load<Wide>(channel), unbiased, momentum));
   }
 };
 
-__device__ uint32_t channel_of(const Channels& c, uint32_t i) { return c.last ? i % c.channels : i / c.pixels % c.channels; }
+__device__ uint32_t channel_of(const Channels& c, uint32_t i) {
+  return c.last ? i % c.channels : i / c.pixels % c.channels;
+}
 
 template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads)
-    normalise(Channels c, uint32_t n, Access x, AnyTyped scale, AnyTyped shift, Access out, const Wide* means, const Wide* inverses) {
+__global__ void __launch_bounds__(kThreads) normalise(Channels c, uint32_t n, Access x, AnyTyped scale, AnyTyped shift,
+                                                      Access out, const Wide* means, const Wide* inverses) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= n) return;
   const uint32_t channel = channel_of(c, i);
@@ -159,8 +163,9 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads) normalise_with(Channels c, uint32_t n, Access x, AnyTyped scale, AnyTyped shift, AnyTyped mean,
-                                                           AnyTyped variance, Access out, Wide epsilon) {
+__global__ void __launch_bounds__(kThreads)
+    normalise_with(Channels c, uint32_t n, Access x, AnyTyped scale, AnyTyped shift, AnyTyped mean, AnyTyped variance,
+                   Access out, Wide epsilon) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= n) return;
   const uint32_t channel = channel_of(c, i);
@@ -198,16 +203,16 @@ struct StoreGradients {
 
 template <class Wide, class Access>
 __global__ void __launch_bounds__(kThreads)
-    normalise_backward(Channels c, uint32_t n, Access x, Access dy, AnyTyped scale, AnyTyped mean, AnyTyped variance, Access dx,
-                       const Pair<Wide>* sums, Wide epsilon) {
+    normalise_backward(Channels c, uint32_t n, Access x, Access dy, AnyTyped scale, AnyTyped mean, AnyTyped variance,
+                       Access dx, const Pair<Wide>* sums, Wide epsilon) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= n) return;
   const uint32_t channel = channel_of(c, i);
   const Wide inverse = formulas::batch_norm_inverse(variance.load<Wide>(channel), epsilon);
   const Pair<Wide> sum = sums[channel];
   dx.template store<Wide>(
-      i, formulas::batch_norm_backward(x.template load<Wide>(i), dy.template load<Wide>(i), mean.load<Wide>(channel), inverse,
-                                       scale.load<Wide>(channel), sum.second, sum.first,
+      i, formulas::batch_norm_backward(x.template load<Wide>(i), dy.template load<Wide>(i), mean.load<Wide>(channel),
+                                       inverse, scale.load<Wide>(channel), sum.second, sum.first,
                                        static_cast<Wide>(c.outer * c.pixels)));
 }
 
@@ -231,7 +236,8 @@ __global__ void __launch_bounds__(kRowThreads)
   __syncthreads();
   top = largest[0];
   Pair<Wide> sum;
-  for (uint32_t i = thread; i < classes; i += kRowThreads) sum.first += exp(logits.template load<Wide>(start + i) - top);
+  for (uint32_t i = thread; i < classes; i += kRowThreads)
+    sum.first += exp(logits.template load<Wide>(start + i) - top);
   sums[thread] = sum;
   sum_tree(sums, thread, 1, kRowThreads);
   __syncthreads();
@@ -292,63 +298,69 @@ void launch_bias_gradient(cudaStream_t stream, const Channels& c, bool wide, voi
   });
 }
 
-void launch_batch_norm(cudaStream_t stream, const Channels& c, bool wide, void* memory, const BatchNormArrays& a, double momentum,
-                       double epsilon) {
-  with_wide_access({a.x.dtype, a.out.dtype},
-                   {a.scale.dtype, a.shift.dtype, a.mean.dtype, a.variance.dtype, a.running_mean.dtype, a.running_variance.dtype}, wide, [&](auto choice) {
-                     using Access = typename decltype(choice)::Access;
-                     using Wide = typename decltype(choice)::Wide;
-                     const Scratch<Wide> scratch(memory, c);
-                     const Wide count = static_cast<Wide>(c.count());
-                     sum_channels(stream, c, SumOf<Wide, Access>{Access(a.x)}, scratch.partial,
-                                  StoreMean<Wide>{AnyTyped(a.mean), scratch.first, count});
-                     sum_channels(stream, c, Deviations<Wide, Access>{Access(a.x), scratch.first}, scratch.partial,
-                                  StoreVariance<Wide>{AnyTyped(a.variance), AnyTyped(a.running_mean), AnyTyped(a.running_variance),
-                                                              scratch.first, scratch.second, count, static_cast<Wide>(momentum),
-                                                              static_cast<Wide>(epsilon)});
-                     normalise<Wide><<<blocks_for(c.elements(), kThreads), kThreads, 0, stream>>>(
-                         c, c.elements(), Access(a.x), AnyTyped(a.scale), AnyTyped(a.shift), Access(a.out), scratch.first, scratch.second);
-                     launched("batch_norm");
-                   });
+void launch_batch_norm(cudaStream_t stream, const Channels& c, bool wide, void* memory, const BatchNormArrays& a,
+                       double momentum, double epsilon) {
+  with_wide_access(
+      {a.x.dtype, a.out.dtype},
+      {a.scale.dtype, a.shift.dtype, a.mean.dtype, a.variance.dtype, a.running_mean.dtype, a.running_variance.dtype},
+      wide, [&](auto choice) {
+        using Access = typename decltype(choice)::Access;
+        using Wide = typename decltype(choice)::Wide;
+        const Scratch<Wide> scratch(memory, c);
+        const Wide count = static_cast<Wide>(c.count());
+        sum_channels(stream, c, SumOf<Wide, Access>{Access(a.x)}, scratch.partial,
+                     StoreMean<Wide>{AnyTyped(a.mean), scratch.first, count});
+        sum_channels(stream, c, Deviations<Wide, Access>{Access(a.x), scratch.first}, scratch.partial,
+                     StoreVariance<Wide>{AnyTyped(a.variance), AnyTyped(a.running_mean), AnyTyped(a.running_variance),
+                                         scratch.first, scratch.second, count, static_cast<Wide>(momentum),
+                                         static_cast<Wide>(epsilon)});
+        normalise<Wide><<<blocks_for(c.elements(), kThreads), kThreads, 0, stream>>>(
+            c, c.elements(), Access(a.x), AnyTyped(a.scale), AnyTyped(a.shift), Access(a.out), scratch.first,
+            scratch.second);
+        launched("batch_norm");
+      });
 }
 
 void launch_batch_norm_inference(cudaStream_t stream, const Channels& c, const BatchNormArrays& a, double epsilon) {
-  with_access({a.x.dtype, a.out.dtype}, {a.scale.dtype, a.shift.dtype, a.running_mean.dtype, a.running_variance.dtype}, [&](auto choice) {
-    using Access = typename decltype(choice)::Access;
-    using Wide = typename decltype(choice)::Wide;
-    normalise_with<Wide><<<blocks_for(c.elements(), kThreads), kThreads, 0, stream>>>(
-        c, c.elements(), Access(a.x), AnyTyped(a.scale), AnyTyped(a.shift), AnyTyped(a.running_mean), AnyTyped(a.running_variance),
-        Access(a.out), static_cast<Wide>(epsilon));
-  });
+  with_access({a.x.dtype, a.out.dtype}, {a.scale.dtype, a.shift.dtype, a.running_mean.dtype, a.running_variance.dtype},
+              [&](auto choice) {
+                using Access = typename decltype(choice)::Access;
+                using Wide = typename decltype(choice)::Wide;
+                normalise_with<Wide><<<blocks_for(c.elements(), kThreads), kThreads, 0, stream>>>(
+                    c, c.elements(), Access(a.x), AnyTyped(a.scale), AnyTyped(a.shift), AnyTyped(a.running_mean),
+                    AnyTyped(a.running_variance), Access(a.out), static_cast<Wide>(epsilon));
+              });
   launched("batch_norm_inference");
 }
 
-void launch_batch_norm_backward(cudaStream_t stream, const Channels& c, bool wide, void* memory, const BatchNormBackwardArrays& a,
-                                double epsilon) {
-  with_wide_access({a.x.dtype, a.dy.dtype, a.dx.dtype}, {a.scale.dtype, a.mean.dtype, a.variance.dtype, a.dscale.dtype, a.dshift.dtype}, wide,
+void launch_batch_norm_backward(cudaStream_t stream, const Channels& c, bool wide, void* memory,
+                                const BatchNormBackwardArrays& a, double epsilon) {
+  with_wide_access({a.x.dtype, a.dy.dtype, a.dx.dtype},
+                   {a.scale.dtype, a.mean.dtype, a.variance.dtype, a.dscale.dtype, a.dshift.dtype}, wide,
                    [&](auto choice) {
                      using Access = typename decltype(choice)::Access;
                      using Wide = typename decltype(choice)::Wide;
                      const Scratch<Wide> scratch(memory, c);
                      auto* sums = reinterpret_cast<Pair<Wide>*>(scratch.first);
                      sum_channels(stream, c,
-                                  GradientSums<Wide, Access>{Access(a.x), Access(a.dy), AnyTyped(a.mean), AnyTyped(a.variance),
-                                                             static_cast<Wide>(epsilon)},
+                                  GradientSums<Wide, Access>{Access(a.x), Access(a.dy), AnyTyped(a.mean),
+                                                             AnyTyped(a.variance), static_cast<Wide>(epsilon)},
                                   scratch.partial, StoreGradients<Wide>{AnyTyped(a.dscale), AnyTyped(a.dshift), sums});
                      normalise_backward<Wide><<<blocks_for(c.elements(), kThreads), kThreads, 0, stream>>>(
-                         c, c.elements(), Access(a.x), Access(a.dy), AnyTyped(a.scale), AnyTyped(a.mean), AnyTyped(a.variance), Access(a.dx),
-                         sums, static_cast<Wide>(epsilon));
+                         c, c.elements(), Access(a.x), Access(a.dy), AnyTyped(a.scale), AnyTyped(a.mean),
+                         AnyTyped(a.variance), Access(a.dx), sums, static_cast<Wide>(epsilon));
                      launched("batch_norm_backward");
                    });
 }
 
-void launch_softmax_cross_entropy(cudaStream_t stream, uint32_t rows, uint32_t classes, bool wide, void* scratch, Array logits,
-                                  const int32_t* labels, Array loss, Array probabilities) {
+void launch_softmax_cross_entropy(cudaStream_t stream, uint32_t rows, uint32_t classes, bool wide, void* scratch,
+                                  Array logits, const int32_t* labels, Array loss, Array probabilities) {
   with_wide_access({logits.dtype, probabilities.dtype}, {}, wide, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
     auto* losses = static_cast<Wide*>(scratch);
-    softmax_rows<Wide><<<rows, kRowThreads, 0, stream>>>(classes, Access(logits), labels, Access(probabilities), losses);
+    softmax_rows<Wide>
+        <<<rows, kRowThreads, 0, stream>>>(classes, Access(logits), labels, Access(probabilities), losses);
     launched("softmax_cross_entropy");
     mean_of<Wide><<<1, kThreads, 0, stream>>>(rows, losses, AnyTyped(loss));
     launched("mean of losses");

@@ -31,8 +31,14 @@ Image image(const Tensor& tensor) {
 }
 
 WindowArgs window_args(const Window& w, int64_t kernel_h, int64_t kernel_w) {
-  return {static_cast<int>(kernel_h), static_cast<int>(kernel_w), w.stride_h,   w.stride_w,
-          w.pad_h,                    w.pad_w,                    w.dilation_h, w.dilation_w};
+  return {static_cast<int>(kernel_h),
+          static_cast<int>(kernel_w),
+          w.stride_h,
+          w.stride_w,
+          w.pad_h,
+          w.pad_w,
+          w.dilation_h,
+          w.dilation_w};
 }
 
 bool any_f64(std::initializer_list<const Tensor*> tensors) {
@@ -41,7 +47,9 @@ bool any_f64(std::initializer_list<const Tensor*> tensors) {
   return false;
 }
 
-Tensor workspace(Device& device, size_t bytes) { return workspace(device, Shape{static_cast<int64_t>(bytes)}, DType::u8, Layout::plain); }
+Tensor workspace(Device& device, size_t bytes) {
+  return workspace(device, Shape{static_cast<int64_t>(bytes)}, DType::u8, Layout::plain);
+}
 
 Tensor workspace(Device& device, const Shape& shape, DType dtype, Layout layout) {
   const PurposeScope scope(Purpose::workspace);
@@ -50,7 +58,8 @@ Tensor workspace(Device& device, const Shape& shape, DType dtype, Layout layout)
 
 void reorder(CudaDevice& device, const Tensor& from, const Tensor& to) {
   if (from.layout() == to.layout()) {
-    HM_CUDA(cudaMemcpyAsync(const_cast<void*>(to.data()), from.data(), from.bytes(), cudaMemcpyDeviceToDevice, device.stream()));
+    HM_CUDA(cudaMemcpyAsync(const_cast<void*>(to.data()), from.data(), from.bytes(), cudaMemcpyDeviceToDevice,
+                            device.stream()));
     return;
   }
   const Shape& s = from.shape();
@@ -67,7 +76,8 @@ Tensor in_layout(CudaDevice& device, const Tensor& tensor, Layout layout) {
 
 Refusal not_floating(std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* tensor : tensors)
-    if (!tensor->empty() && !is_floating(tensor->dtype())) return "takes floating point, not " + std::string(name_of(tensor->dtype()));
+    if (!tensor->empty() && !is_floating(tensor->dtype()))
+      return "takes floating point, not " + std::string(name_of(tensor->dtype()));
   return {};
 }
 
@@ -104,7 +114,8 @@ Refusal not_alike(std::initializer_list<const Tensor*> tensors) {
     if (tensor->empty() || tensor->layout() == Layout::any) continue;
     if (!first) first = tensor;
     if (tensor->layout() != first->layout())
-      return "takes operands of one layout, not " + std::string(name_of(first->layout())) + " and " + std::string(name_of(tensor->layout()));
+      return "takes operands of one layout, not " + std::string(name_of(first->layout())) + " and " +
+             std::string(name_of(tensor->layout()));
   }
   return {};
 }
@@ -118,7 +129,8 @@ Refusal not_plain(std::initializer_list<const Tensor*> vectors) {
 
 bool holds(const Format& format, DType dtype) {
   const Format& stored = format_of(dtype);
-  return format.specials == Specials::ieee && format.exponent_bits >= stored.exponent_bits && format.fraction_bits >= stored.fraction_bits;
+  return format.specials == Specials::ieee && format.exponent_bits >= stored.exponent_bits &&
+         format.fraction_bits >= stored.fraction_bits;
 }
 
 }  // namespace halfmark::cuda

@@ -1,5 +1,5 @@
-// Formulas that CPU and GPU kernels share, written once so that the host can test them. T is the wide type (float or double) of
-// the arithmetic; reading narrow operands and rounding results is the caller's. Knows no CUDA header.
+// Formulas that CPU and GPU kernels share, written once so that the host can test them. T is the wide type (float or
+// double) of the arithmetic; reading narrow operands and rounding results is the caller's. Knows no CUDA header.
 #pragma once
 
 #include <cmath>
