@@ -77,6 +77,12 @@ void HostDevice::copy_out_plain(void* host, const Tensor& opaque) {
 
 CpuDevice::CpuDevice(int threads) {
   if (threads) set_host_threads(threads);
+#if HALFMARK_ONEDNN
+  add_onednn_rows(kernels_);
+#endif
+  add_blas_rows(kernels_);
+  add_host_rows(kernels_);
+  add_upcast_rows(kernels_);
   add_reference_rows(kernels_);
 }
 

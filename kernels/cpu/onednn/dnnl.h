@@ -149,7 +149,7 @@ inline dnnl::batch_normalization_backward::primitive_desc make_batch_norm_backwa
 #endif
 }
 
-// ReLU whose backward looks at what forward gave.
+// ReLU whose backward looks at what forward gave; for comparisons with oneDNN used directly (see elementwise.cpp).
 inline dnnl::eltwise_forward::primitive_desc make_relu(const Desc& x, const dnnl::primitive_attr& attr) {
   constexpr auto kKind = dnnl::prop_kind::forward_training;
   constexpr auto kRelu = dnnl::algorithm::eltwise_relu_use_dst_for_bwd;

@@ -117,8 +117,16 @@ void run_max(Device& device, const MaxPool2d& op) {
   call.run();
 }
 
+// Seen on averages of bf16 images in nhwc: an element of several windows is rounded after each.
+template <class Op> Refusal refuses_overlap(const Op& op) {
+  const bool overlap = op.window.stride_h < op.kernel_h || op.window.stride_w < op.kernel_w;
+  if (overlap && op.dx.dtype() != DType::f32) return "oneDNN adds overlapping windows in " + std::string(name_of(op.dx.dtype()));
+  return {};
+}
+
 Refusal refuses_max_backward(const Device&, const MaxPool2dBackward& op) {
   if (Refusal refusal = refuses_images(op.dy, op.dx)) return refusal;
+  if (Refusal refusal = refuses_overlap(op)) return refusal;
   return refuses_workspace(op, op.dy, make_max_backward_plan);
 }
 
@@ -145,6 +153,7 @@ void run_average(Device& device, const AvgPool2d& op) {
 
 Refusal refuses_average_backward(const Device&, const AvgPool2dBackward& op) {
   if (Refusal refusal = refuses_images(op.dy, op.dx)) return refusal;
+  if (Refusal refusal = refuses_overlap(op)) return refusal;
   return refuses_plan(op, make_average_backward_plan);
 }
 
