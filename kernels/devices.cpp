@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/number/convert.h"
 #include "kernels/number/error.h"
 #include "kernels/plugin_file.h"
 #include "kernels/sim/sim_device.h"

@@ -1,0 +1,144 @@
+// Every row of every device of this build is tested by being listed: each is run on every case that it does not refuse and compared
+// with plain fp64 loops. Nothing is registered by hand; a row that takes no case at all fails.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "kernels/devices.h"
+#include "kernels/number/error.h"
+#include "kernels/ops/ops_cases_contraction.h"
+#include "kernels/ops/ops_cases_elementwise.h"
+#include "kernels/ops/ops_cases_image.h"
+
+namespace halfmark {
+namespace {
+
+using ops_cases::Bench;
+
+// Opened once; the tests of one device share it.
+Device& device_named(const std::string& name) {
+  static auto* devices = new std::map<std::string, std::shared_ptr<Device>>;
+  auto& device = (*devices)[name];
+  if (!device) device = open_device(name);
+  return *device;
+}
+
+struct RowTest {
+  std::string device, operation, row;
+  std::function<void()> run;
+};
+
+template <Operation Op> void try_row(const std::string& device_name, size_t number) {
+  Device& device = device_named(device_name);
+  const Kernel<Op>& kernel = device.kernels().of<Op>()[number];
+  const Bench bench{device, kernel.name == "reference" || !device.numerics().empty()};
+  int taken = 0;
+  std::set<std::string> reasons;
+  ops_cases::cases<Op>(bench, [&](const std::string& name, const Op& op, const std::function<void()>& check) {
+    ASSERT_NO_THROW(op.check()) << name;
+    if (const Refusal refusal = kernel.refuses(device, op)) {
+      EXPECT_FALSE(refusal->empty()) << name << ": a refusal says why";
+      reasons.insert(*refusal);
+      return;
+    }
+    ++taken;
+    ASSERT_NO_THROW(run_with(kernel, op)) << name;
+    device.synchronize();
+    check();
+  });
+  std::string said;
+  for (const std::string& reason : reasons) said += "\n  " + reason;
+  EXPECT_GT(taken, 0) << "the row took no case and so was not tested; it said" << said;
+}
+
+std::vector<RowTest> every_row() {
+  std::vector<RowTest> tests;
+  for (const DeviceRow& row : known_devices()) {
+    if (!row.absent.empty()) continue;
+    device_named(row.name).kernels().each([&]<class Op>(const KernelList<Op>& list) {
+      for (size_t i = 0; i < list.size(); ++i)
+        tests.push_back({row.name, std::string(Op::name), std::string(list[i].name), [name = row.name, i] { try_row<Op>(name, i); }});
+    });
+  }
+  return tests;
+}
+
+class EveryRow : public testing::TestWithParam<RowTest> {};
+
+TEST_P(EveryRow, AgreesWithFp64) { GetParam().run(); }
+
+std::string readable(const testing::TestParamInfo<RowTest>& info) {
+  std::string name = info.param.device + "_" + info.param.operation + "_" + info.param.row;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, EveryRow, testing::ValuesIn(every_row()), readable);
+
+TEST(Ops, EveryDeviceHasARowForEveryOperation) {
+  for (const DeviceRow& row : known_devices()) {
+    if (!row.absent.empty()) continue;
+    device_named(row.name).kernels().each([&]<class Op>(const KernelList<Op>& list) {
+      EXPECT_FALSE(list.empty()) << row.name << " has no row for " << Op::name;
+      std::set<std::string_view> names;
+      for (const Kernel<Op>& kernel : list) EXPECT_TRUE(names.insert(kernel.name).second) << row.name << " " << Op::name << " " << kernel.name << " twice";
+    });
+  }
+}
+
+TEST(Ops, ARunIsLoggedWithItsRowAndTheRefusalsBeforeIt) {
+  Device& device = device_named("sim:hopper");
+  const Tensor a = Tensor::zeros(device, {4, 8}, DType::f32), b = Tensor::zeros(device, {8, 4}, DType::f32);
+  Tensor out(device, {4, 4}, DType::f32);
+  KernelLog log;
+  {
+    const PhaseScope phase("forward");
+    run(Matmul{.a = a, .b = b, .out = out});
+    run(Matmul{.a = a, .b = b, .out = out});
+  }
+  const std::vector<LoggedKernel> entries = log.entries();
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].row, "reference");
+  EXPECT_EQ(entries[0].phase, "forward");
+  EXPECT_EQ(entries[0].dtypes, "f32,f32->f32");
+  EXPECT_EQ(entries[0].calls, 2u);
+  ASSERT_EQ(entries[0].refusals.size(), 1u);
+  EXPECT_EQ(entries[0].refusals[0], "tensor-core: no instruction for f32 times f32 summed in fp32");
+  EXPECT_TRUE(log.any_emulated());
+}
+
+TEST(Ops, WrongShapesAndTwoDevicesAreErrors) {
+  Device& cpu = device_named("cpu");
+  Device& sim = device_named("sim:hopper");
+  const Tensor a = Tensor::zeros(cpu, {2, 3}, DType::f32), b = Tensor::zeros(cpu, {2, 3}, DType::f32), far = Tensor::zeros(sim, {3, 2}, DType::f32);
+  Tensor out(cpu, {2, 2}, DType::f32);
+  EXPECT_THROW(run(Matmul{.a = a, .b = b, .out = out}), Error);
+  EXPECT_THROW(run(Matmul{.a = a, .b = far, .out = out}), Error);
+}
+
+TEST(Ops, NobodyTakesItSaysEveryReason) {
+  Device& cpu = device_named("cpu");
+  const Tensor a = Tensor::zeros(cpu, {2, 2}, DType::f64), b = Tensor::zeros(cpu, {2, 2}, DType::f64);
+  Tensor out(cpu, {2, 2}, DType::f64);
+  try {
+    run(Matmul{.a = a, .b = b, .out = out, .math = {.multiply = kFp64}});
+    FAIL() << "fp64 products cannot be summed in fp32 with one rounding";
+  } catch (const Unsupported& error) {
+    EXPECT_NE(std::string(error.what()).find("reference: products of fp64 need an fp64 accumulator"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Ops, WritingAnOutputRaisesItsVersion) {
+  Device& cpu = device_named("cpu");
+  const Tensor x = Tensor::zeros(cpu, {4}, DType::f32);
+  Tensor out(cpu, {4}, DType::f32);
+  const uint64_t before = out.version();
+  run(Relu{.x = x, .out = out});
+  EXPECT_GT(out.version(), before);
+}
+
+}  // namespace
+}  // namespace halfmark
