@@ -129,7 +129,7 @@ void run_backward(Device& device, const BatchNormBackward& op) {
   call.in(DNNL_ARG_SRC, op.x, plan.x), call.in(DNNL_ARG_DIFF_DST, op.dy, plan.y);
   call.vector(DNNL_ARG_MEAN, op.mean), call.vector(DNNL_ARG_VARIANCE, op.variance);
   call.vector(DNNL_ARG_SCALE, op.scale);
-  call.vector(DNNL_ARG_SHIFT, op.scale);  // not read, but oneDNN 2.6 wants it to be there
+  if (kBackwardTakesShift) call.vector(DNNL_ARG_SHIFT, op.scale);  // any vector will do
   call.out(DNNL_ARG_DIFF_SRC, op.dx, plan.x);
   call.vector_out(DNNL_ARG_DIFF_SCALE, op.dscale), call.vector_out(DNNL_ARG_DIFF_SHIFT, op.dshift);
   call.run();

@@ -136,6 +136,9 @@ inline dnnl::batch_normalization_forward::primitive_desc make_batch_norm(bool tr
 #endif
 }
 
+// 2.x wants the shift among the arguments of backward although it does not read it, 3.x refuses it.
+inline constexpr bool kBackwardTakesShift = DNNL_VERSION_MAJOR < 3;
+
 inline dnnl::batch_normalization_backward::primitive_desc make_batch_norm_backward(
     const Desc& x, float epsilon, const dnnl::primitive_attr& attr,
     const dnnl::batch_normalization_forward::primitive_desc& forward) {

@@ -51,6 +51,7 @@ void run_reorder(Device&, const Reorder& op) {
   if (onednn::dims_of(wanted).size() > onednn::dims_of(given).size())
     given = filter_desc(op.x, static_cast<int>(onednn::dims_of(wanted)[0]));
   reorder_quietly(given, op.x.data(), wanted, op.out.data());
+  count_reorder();
 }
 
 }  // namespace

@@ -117,7 +117,8 @@ class Call {
 // target <- source in another layout; counted, and a line of the kernel log.
 void reorder(const Desc& given, const void* source, const Desc& wanted, void* target, DType dtype);
 
-// The same without counting: for looking at a tensor.
+// The same without log and count: for looking at a tensor.
 void reorder_quietly(const Desc& given, const void* source, const Desc& wanted, void* target);
+void count_reorder();
 
 }  // namespace halfmark::onednn

@@ -1,0 +1,33 @@
+// halfmark_micro: Google Benchmark over every kernel row of every device that is present, and over our rows beside their library.
+// Its JSON is Google Benchmark's own, so that compare.py and the like read it.
+#include <benchmark/benchmark.h>
+
+#include <exception>
+#include <iostream>
+#include <memory>
+#include <vector>
+
+#include "bench/micro/micro.h"
+#include "kernels/devices.h"
+
+int main(int argc, char** argv) {
+  try {
+    std::vector<std::shared_ptr<halfmark::Device>> devices;
+    for (const halfmark::DeviceRow& row : halfmark::known_devices()) {
+      if (row.absent.empty())
+        devices.push_back(halfmark::open_device(row.name));
+      else
+        std::cerr << row.name << " is absent: " << row.absent << "\n";
+    }
+    halfmark::micro::register_peers();
+    halfmark::micro::register_rows(devices);
+    benchmark::Initialize(&argc, argv);
+    if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+    benchmark::RunSpecifiedBenchmarks();
+    benchmark::Shutdown();
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "halfmark_micro: " << error.what() << "\n";
+    return 2;
+  }
+}

@@ -1,0 +1,14 @@
+// The families of micro benchmarks; each registers its own at run time.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "kernels/tensor/device.h"
+
+namespace halfmark::micro {
+
+void register_rows(const std::vector<std::shared_ptr<Device>>& devices);  // every kernel row of every device, by being listed
+void register_peers();                                                    // ours beside oneDNN used directly; nothing without oneDNN
+
+}  // namespace halfmark::micro
