@@ -129,8 +129,8 @@ std::vector<std::string> worth_noticing(const Report& report) {
   }
   std::vector<std::string> lines = notices.lines();
   if (suspects > 0) {
-    lines.push_back(
-        fmt::format("{} records are suspect: their times mean nothing here, \"suspect\" stands for them", suspects));
+    lines.push_back(fmt::format("suspect: the times of {} of {} records mean nothing here and are not shown", suspects,
+                                report.records.size()));
   }
   return lines;
 }

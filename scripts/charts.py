@@ -23,6 +23,8 @@ from chart_parts import (GREY, BadReport, LeftOut, end_labels, human_bytes, lege
 
 BASELINE = "fp32"
 MOST_PANELS = 9      # more would be too small to read
+MOST_NAMES = 9       # names beside the points of a panel; of more there is a legend
+MOST_SCALES = 5      # names beside the small panel; more are told by their colour above
 PANEL = (3.3, 2.6)   # inches
 
 PURPOSES = {  # of memory, in the order they are stacked; colours after Paul Tol's schemes for the colour-blind
@@ -65,6 +67,7 @@ def speed_against_error(report, subjects):
     if not found:
         raise LeftOut("every time in the report is suspect" if suspects else
                       "needs time.step of status ok and error.nmse at output of the same subject")
+    named = max(len(points) for points in found.values()) <= MOST_NAMES
     for figure, axes, subject in panels(report, "speed_against_error", found, MOST_PANELS, PANEL):
         points = found[subject]
         base = points.get(BASELINE, (None, None))[0]
@@ -93,6 +96,8 @@ def speed_against_error(report, subjects):
             colour, marker, _ = style(policy)
             axes.plot([x], [y], marker, color=colour, ms=6, mew=1.1, zorder=3, clip_on=False,
                       mfc=colour if policy in measured else "white")
+            if not named:
+                figure.legend_items[policy] = plt.Line2D([], [], ls="", color=colour, marker=marker, ms=6)
             labels.append((x, y, policy if error != 0 else f"{policy} (error 0)", colour))
         ticks = {tick: f"{tick:g}{'x' if base else ''}" for tick in round_numbers(aside or left, right)}
         if aside:
@@ -109,7 +114,8 @@ def speed_against_error(report, subjects):
         axes.grid(True, color="0.92", lw=0.6, zorder=0)
         axes.set_xlabel(f"speed-up over {BASELINE}" if base else "time of a step (ms)")
         axes.set_ylabel("normalised mean squared error")
-        figure.later.append(lambda axes=axes, labels=labels: point_labels(axes, labels))
+        if named:
+            figure.later.append(lambda axes=axes, labels=labels: point_labels(axes, labels))
         if aside:
             figure.note = "Hollow: the time is suspect (its record says why), so there is an error and no speed."
     return report.figures
@@ -332,7 +338,7 @@ def training(report, subjects):
             below.yaxis.set_major_locator(LogLocator(2, numticks=5))
             below.margins(y=0.2)
             below.grid(True, axis="y", color="0.92", lw=0.6)
-            end_labels(figure, below, ends)
+            end_labels(figure, below, ends if len(ends) <= MOST_SCALES else [])
             figure.legend_items["skipped step: the scale was lowered"] = plt.Line2D([], [], ls="", marker="v", ms=3.5,
                                                                                    color=GREY)
         else:
@@ -347,7 +353,7 @@ def training(report, subjects):
 CHARTS = [speed_against_error, memory, gradient_range, batchnorm_drift, training]
 
 
-def save(report, name, folder, formats):
+def save(report, name, folder, formats, dpi):
     figure = report.figures.pop(name)
     legend_below(figure)
     figure.draw_without_rendering()  # the layout is settled by this, labels are placed by it
@@ -356,7 +362,7 @@ def save(report, name, folder, formats):
         action()
     for kind in formats:
         path = folder / f"{name}.{kind}"
-        figure.savefig(path, dpi=200, metadata={"Date": None} if kind == "svg" else None)
+        figure.savefig(path, dpi=dpi, metadata={"Date": None} if kind == "svg" else None)
         print(path)
     plt.close(figure)
 
@@ -368,6 +374,7 @@ def main():
     parser.add_argument("--format", default="png", help="png, svg, pdf, or several: png,svg")
     parser.add_argument("--subject", default="*", metavar="GLOB", help="only subjects that match")
     parser.add_argument("--device", default="*", metavar="GLOB", help="only devices that match")
+    parser.add_argument("--dpi", type=int, default=200, choices=range(50, 1201), metavar="50..1200")
     arguments = parser.parse_args()
     formats = arguments.format.split(",")
     if unknown := set(formats) - {"png", "svg", "pdf"}:
@@ -389,7 +396,7 @@ def main():
             except LeftOut as reason:
                 print(f"{chart.__name__}: left out: {reason}", file=sys.stderr)
                 continue
-            save(report, chart.__name__, arguments.folder, formats)
+            save(report, chart.__name__, arguments.folder, formats, arguments.dpi)
     except BadReport as error:
         print(error, file=sys.stderr)
         return 2
