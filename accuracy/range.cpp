@@ -25,7 +25,7 @@ const std::vector<MetricRow>& table() {
        "share of the fp64 twin's elements, loss scale included, below the least normal number but no underflow"},
       {"range.zero", "1", Better::neither, Kind::bounded, "share of elements that are zero as stored"},
       {"range.first_nonfinite", "1", Better::lower, Kind::bounded,
-       "non-finite elements of the first tensor (forward, then backward) that has any, at its name; 0 when none has"},
+       "non-finite elements of the first tensor (forward, then backward) that has any, at its name; absent when none has"},
       {"range.format_max_exponent", "1", Better::neither, Kind::exact, "largest exponent of the policy's low format"},
       {"range.format_min_normal_exponent", "1", Better::neither, Kind::exact, "exponent of its least normal number"},
       {"range.format_min_exponent", "1", Better::neither, Kind::exact, "exponent of its least subnormal number"},
@@ -120,8 +120,7 @@ Findings measure(const TrialSpec& spec) {
     out.number("range.underflow", at, group.twin_total > 0 ? group.underflow / group.twin_total : 0);
     out.number("range.subnormal", at, group.twin_total > 0 ? group.subnormal / group.twin_total : 0);
   }
-  out.number("range.first_nonfinite", first_nonfinite ? first_nonfinite->name : "",
-             first_nonfinite ? first_nonfinite->exponents.nonfinite : 0);
+  if (first_nonfinite) out.number("range.first_nonfinite", first_nonfinite->name, first_nonfinite->exponents.nonfinite);
   return out.take();
 }
 

@@ -2,6 +2,7 @@
 #include "bench/performance.h"
 
 #include <array>
+#include <cmath>
 
 #include "accuracy/stats.h"
 #include "bench/timing.h"
@@ -21,7 +22,8 @@ const std::vector<MetricRow>& throughput_table() {
       {"time.step", "s", Better::lower, Kind::sampled, "median seconds of a whole training step, timed in one piece"},
       {"throughput.step", "1/s", Better::higher, Kind::sampled, "samples of the batch / time.step"},
       {"throughput.flops", "FLOP/s", Better::higher, Kind::sampled, "forward and backward operations (a multiply-add is two) / time.step"},
-      {"timing.half_width", "1", Better::lower, Kind::information, "half of the 95 % interval of the median / median"},
+      {"timing.half_width", "1", Better::neither, Kind::information,
+       "half of the 95 % interval of the median / median; absent with fewer than 6 samples"},
       {"timing.stopped_by", "1", Better::neither, Kind::information,
        "what ended the sampling: 0 half-width below target, 1 most samples allowed, 2 time budget"},
       {"timing.target", "1", Better::neither, Kind::information, "half-width at which sampling ends"},
@@ -91,7 +93,7 @@ void write(FindingsWriter& out, std::string_view metric, const std::string& at, 
 }
 
 void write_stop(FindingsWriter& out, const std::string& at, const Sampled& sampled) {
-  out.number("timing.half_width", at, sampled.half_width);
+  if (std::isfinite(sampled.half_width)) out.number("timing.half_width", at, sampled.half_width);
   out.number("timing.stopped_by", at, static_cast<double>(sampled.stopped_by));
 }
 
@@ -101,6 +103,7 @@ Findings measure_throughput(const TrialSpec& given) {
   Trial trial(spec);
   trial.load_batch(0);
   StoppingRule rule;
+  bool emulated = false;
   const auto step = [&] {
     trial.forward();
     trial.backward();
@@ -111,14 +114,16 @@ Findings measure_throughput(const TrialSpec& given) {
     // The first step compiles, plans and fills caches. Emulated arithmetic is only looked at: its time will not be believed anyway.
     const KernelLog log;
     step();
-    if (log.any_emulated()) rule = {.target = rule.target, .min_samples = 1, .max_samples = 6, .budget = 0.02};
+    emulated = log.any_emulated();
+    if (emulated) rule = {.target = rule.target, .min_samples = 1, .max_samples = 6, .budget = 0.02};
   }
-  step();
+  if (!emulated) step();
 
   FindingsWriter out(throughput_table());
   out.number("timing.target", "", rule.target);
   const double batch = static_cast<double>(spec.subject->input[0]);
   for (const bool cold : {false, true}) {
+    if (cold && emulated) break;
     const std::string at = cold ? "cold" : "hot";
     const Loops loops = run_loops(trial, cold, rule);
     write(out, "time.evaluation", at, loops.evaluation.samples);

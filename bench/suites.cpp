@@ -11,16 +11,10 @@ using Names = std::vector<std::string_view>;
 
 const Names kPairs = {"fp32", "fp16", "fp16-bn32", "amp-fp16", "bf16", "amp-bf16"};
 const Names kPairsAndTf32 = {"fp32", "tf32", "fp16", "fp16-bn32", "amp-fp16", "bf16", "amp-bf16"};
-const Names kDrift = {"storage=f32",
-                      "storage=f16",
-                      "storage=bf16",
-                      "storage=f32 momentum=0.01",
-                      "storage=f16 momentum=0.01",
-                      "storage=bf16 momentum=0.01",
-                      "storage=f16 noise=0.1",
-                      "storage=bf16 noise=0.1",
-                      "storage=f16 momentum=0.01 noise=0.1",
-                      "storage=bf16 momentum=0.01 noise=0.1"};
+// Layers of the size at which a speed means something, and models that learn within seconds.
+const Names kLayers = {"linear/b64_i1024_o1024", "conv2d/b16_c64_o64_s28_k3", "batchnorm2d/b16_c64_s28"};
+const Names kModels = {"mlp/b32_i64_h128_o10", "convnet/b16_c3_s16_w16"};
+const Names kDrift = {"", "momentum=0.01", "noise=0.1", "momentum=0.01 noise=0.1"};
 
 const std::vector<SuiteRow>& smoke() {
   static const std::vector<SuiteRow> rows = {
@@ -36,10 +30,11 @@ const SuiteRow kScaleTooHigh = {{"mlp"}, {"amp-fp16"}, {"training"}, {"control=s
 
 const std::vector<SuiteRow>& quick() {
   static const std::vector<SuiteRow> rows = {
-      {{"linear", "conv2d", "batchnorm2d", "mlp", "convnet"}, kPairsAndTf32, {"error", "range", "memory", "throughput"}},
-      {{"mlp"}, kPairsAndTf32, {"training"}, {"", "replicate=1", "replicate=2"}},
-      {{"convnet"}, kPairsAndTf32, {"training"}},
-      {{"batchnorm2d"}, {"fp32"}, {"batchnorm_drift"}, kDrift},
+      {kLayers, kPairsAndTf32, {"error", "range", "memory", "throughput"}},
+      {kModels, kPairsAndTf32, {"error", "range", "memory", "throughput"}},
+      {{"mlp/b32_i64_h128_o10"}, kPairsAndTf32, {"training"}, {"steps=100", "steps=100 replicate=1", "steps=100 replicate=2"}},
+      {{"convnet/b16_c3_s16_w16"}, kPairsAndTf32, {"training"}, {"steps=40"}},
+      {{"batchnorm2d"}, kPairs, {"batchnorm_drift"}, kDrift},
       kUnderflow,
       kSmallRate,
       kScaleTooHigh,
@@ -50,9 +45,9 @@ const std::vector<SuiteRow>& quick() {
 const std::vector<SuiteRow>& full() {
   static const std::vector<SuiteRow> rows = {
       {{"*"}, {"*"}, {"error", "range", "memory", "throughput"}},
-      {{"*"}, {"*"}, {"training"}, {"", "replicate=1", "replicate=2", "replicate=3", "replicate=4"}},
-      {{"*"}, {"*"}, {"batchnorm_drift"}, {"", "momentum=0.01", "noise=0.1", "momentum=0.01 noise=0.1"}},
-      {{"batchnorm2d"}, {"fp32"}, {"batchnorm_drift"}, kDrift},
+      {{"*"}, {"*"}, {"training"}, {"steps=100", "steps=100 replicate=1", "steps=100 replicate=2"}},
+      {{"*"}, {"*"}, {"batchnorm_drift"}, kDrift},
+      {{"batchnorm2d"}, {"fp16-bn32"}, {"batchnorm_drift"}, {"storage=f16", "storage=f16 momentum=0.01", "storage=bf16", "storage=bf16 momentum=0.01"}},
       kUnderflow,
       kSmallRate,
       kScaleTooHigh,

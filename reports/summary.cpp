@@ -32,7 +32,7 @@ const std::vector<Figure>& table() {
       {"NaN", "error.nan", "*", lower, Ratio::none, false, true, false, false},
       {"underflow", "range.underflow", "*", lower, Ratio::none, false, true, false, false},
       {"headroom", "range.headroom", "*", higher},
-      {"BN drift", "batchnorm.running_var_drift", "*", lower},
+      {"BN drift", "batchnorm.running_var_drift", "*", neither},
       {"final loss", "training.final_loss", "*", lower},
       {"accuracy", "training.final_accuracy", "*", higher, Ratio::none, false, true},
       {"eval gap", "evaluation.gap", "*", lower, Ratio::none, false, false, false, false},
@@ -58,8 +58,9 @@ bool matches(std::string_view pattern, std::string_view at) {
 bool replaces(const Figure& figure, const Value& candidate, const Value& present) {
   if (candidate.suspect != present.suspect) return present.suspect;
   const auto badness = [&](double number) {
-    return std::isnan(number) ? std::numeric_limits<double>::infinity()
-                              : (figure.better == Better::higher ? -number : number);
+    if (std::isnan(number)) return std::numeric_limits<double>::infinity();
+    if (figure.better == Better::neither) return std::abs(number);  // signed, and zero is best
+    return figure.better == Better::higher ? -number : number;
   };
   return figure.best ? badness(candidate.number) < badness(present.number)
                      : badness(candidate.number) > badness(present.number);

@@ -1,0 +1,149 @@
+// Error statistics against numbers worked out by hand.
+#include "accuracy/stats.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "accuracy/exponents.h"
+#include "kernels/number/error.h"
+
+namespace halfmark {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+const double kNan = std::nan("");
+
+double count_at(const ErrorStats& stats, double edge) {
+  for (size_t i = 0; i < stats.ulp_edges.size(); ++i)
+    if (stats.ulp_edges[i] == edge) return stats.ulp_counts[i];
+  return 0;
+}
+
+TEST(ErrorStats, AgreeWithNumbersWorkedOutByHand) {
+  // Errors 0, 0.5, -1, 0 on references 1, 2, -4, 0: squares sum to 1.25 of 21.
+  const ErrorStats stats = error_stats(std::vector<double>{1, 2.5, -5, 0}, std::vector<double>{1, 2, -4, 0}, kFp16);
+  EXPECT_DOUBLE_EQ(stats.nmse, 1.25 / 21);
+  EXPECT_DOUBLE_EQ(stats.max_relative, 0.25);
+  EXPECT_DOUBLE_EQ(stats.cosine, (1 + 5 + 20) / std::sqrt(21 * (1 + 6.25 + 25)));
+  EXPECT_DOUBLE_EQ(stats.bias, (-0.5 / 4) / std::sqrt(21.0 / 4));
+  EXPECT_EQ(stats.zeroed, 0);
+  EXPECT_EQ(stats.nonfinite, 0);
+}
+
+TEST(ErrorStats, OfEqualTensorsAreZero) {
+  const std::vector<double> values = {1, -2, 0, 3e-5};
+  const ErrorStats stats = error_stats(values, values, kFp16);
+  EXPECT_EQ(stats.nmse, 0);
+  EXPECT_EQ(stats.max_relative, 0);
+  EXPECT_DOUBLE_EQ(stats.cosine, 1);
+  EXPECT_EQ(stats.bias, 0);
+  EXPECT_EQ(count_at(stats, 0), 4);
+  EXPECT_EQ(stats.subnormal, 0.25);  // 3e-5 < 2^-14
+}
+
+TEST(ErrorStats, UlpsAreThoseOfTheFormatAtTheReference) {
+  // fp16 in [1, 2): ulp 2^-10. In [4, 8): 2^-8. Below 2^-14: 2^-24.
+  EXPECT_EQ(ulp_at(kFp16, 1.5), 0x1p-10);
+  EXPECT_EQ(ulp_at(kFp16, -4), 0x1p-8);
+  EXPECT_EQ(ulp_at(kFp16, 0), 0x1p-24);
+  EXPECT_EQ(ulp_at(kFp16, 0x1p-20), 0x1p-24);
+  EXPECT_EQ(ulp_at(kFp16, 1e9), 0x1p5);  // top binade
+  const ErrorStats stats = error_stats(std::vector<double>{1, 1 + 0x1p-11, 1 + 0x1p-10, 1 + 3 * 0x1p-10, kInf},
+                                       std::vector<double>{1, 1, 1, 1, 1}, kFp16);
+  EXPECT_EQ(count_at(stats, 0), 1);
+  EXPECT_EQ(count_at(stats, 0.5), 1);
+  EXPECT_EQ(count_at(stats, 1), 1);
+  EXPECT_EQ(count_at(stats, 2), 0);
+  EXPECT_EQ(count_at(stats, 4), 1);
+  EXPECT_EQ(count_at(stats, kInf), 1);
+  EXPECT_EQ(stats.ulp_edges.size(), stats.ulp_counts.size());
+}
+
+TEST(ErrorStats, CountWhatBecameZeroButNotTheOraclesOwnNoise) {
+  // The last reference lies 2^-60 below the largest: an fp64 run does not know it better than as zero.
+  const ErrorStats stats = error_stats(std::vector<double>{0, 0, 1, 0}, std::vector<double>{1e-9, 0, 1, 0x1p-60}, kFp16);
+  EXPECT_EQ(stats.zeroed, 0.25);
+}
+
+TEST(ErrorStats, IgnoreRelativeErrorsBelowTheLeastSubnormal) {
+  const ErrorStats stats = error_stats(std::vector<double>{0, 1}, std::vector<double>{0x1p-26, 1}, kFp16);
+  EXPECT_EQ(stats.max_relative, 0);
+  EXPECT_EQ(error_stats(std::vector<double>{0, 1}, std::vector<double>{0x1p-24, 1}, kFp16).max_relative, 1);
+}
+
+TEST(ErrorStats, JudgeScaledGradientsAsTheyWereStored) {
+  // 2^-20 is subnormal in fp16; under a loss scale of 2^16 it was stored as 2^-4.
+  const std::vector<double> gradient = {0x1p-20};
+  EXPECT_EQ(error_stats(gradient, gradient, kFp16).subnormal, 1);
+  EXPECT_EQ(error_stats(gradient, gradient, kFp16, 65536).subnormal, 0);
+}
+
+TEST(ErrorStats, DoNotHideWhatIsNotFinite) {
+  const ErrorStats infinite = error_stats(std::vector<double>{kInf, 1}, std::vector<double>{2, 1}, kFp16);
+  EXPECT_EQ(infinite.nmse, kInf);
+  EXPECT_EQ(infinite.max_relative, kInf);
+  EXPECT_EQ(infinite.infinite, 0.5);
+  const ErrorStats nan = error_stats(std::vector<double>{1, kNan, 1}, std::vector<double>{1, 1, 1}, kFp16);
+  EXPECT_TRUE(std::isnan(nan.nmse));
+  EXPECT_TRUE(std::isnan(nan.max_relative));
+  EXPECT_TRUE(std::isnan(nan.cosine));
+  EXPECT_DOUBLE_EQ(nan.nan, 1.0 / 3);
+  EXPECT_DOUBLE_EQ(nan.nonfinite, 1.0 / 3);
+}
+
+TEST(ErrorStats, RefuseTensorsOfDifferentSize) {
+  EXPECT_THROW(error_stats(std::vector<double>{1}, std::vector<double>{1, 2}, kFp16), Error);
+}
+
+TEST(Median, AndQuantilesInterpolate) {
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
+  EXPECT_EQ(quantile({0, 10}, 0.25), 2.5);
+  EXPECT_TRUE(std::isnan(median({})));
+}
+
+// Ranks of the 95 % interval for n samples from the binomial distribution, as tables of nonparametric statistics print them.
+TEST(MedianInterval, HasTheRanksOfTheTables) {
+  const std::pair<int, std::pair<int, int>> rows[] = {{6, {1, 6}}, {8, {1, 8}}, {10, {2, 9}}, {12, {3, 10}}, {20, {6, 15}},
+                                                      {30, {10, 21}}, {50, {18, 33}}, {100, {40, 61}}};
+  for (const auto& [n, ranks] : rows) {
+    std::vector<double> samples;
+    for (int i = n; i > 0; --i) samples.push_back(i);
+    const MedianInterval interval = median_interval(samples);
+    EXPECT_EQ(interval.lower_rank, ranks.first) << n;
+    EXPECT_EQ(interval.upper_rank, ranks.second) << n;
+    EXPECT_EQ(interval.lower, ranks.first) << n;
+    EXPECT_EQ(interval.upper, ranks.second) << n;
+  }
+}
+
+TEST(MedianInterval, IsInfiniteWithFewerThanSixSamples) {
+  const MedianInterval interval = median_interval({1, 2, 3, 4, 5});
+  EXPECT_EQ(interval.lower_rank, 0);
+  EXPECT_EQ(interval.half_width(), kInf);
+}
+
+TEST(Exponents, CountBinadesAndWhatLiesBelow) {
+  Exponents exponents;
+  exponents.add(std::vector<double>{1, 1.99, 0, -0x1p-26, 0x1p-25, kInf, kNan, 8});
+  EXPECT_EQ(exponents.counts.at(0), 2);
+  EXPECT_EQ(exponents.highest_exponent(), 3);
+  EXPECT_EQ(exponents.lowest_exponent(), -26);
+  EXPECT_EQ(exponents.zero, 1);
+  EXPECT_EQ(exponents.nonfinite, 2);
+  EXPECT_EQ(exponents.largest, 8);
+  EXPECT_EQ(exponents.share_below(-25), 1.0 / 8);
+  EXPECT_EQ(exponents.share_below(-24), 2.0 / 8);
+}
+
+TEST(Headroom, IsTheDistanceToOverflowInBits) {
+  EXPECT_DOUBLE_EQ(headroom(kFp16, 65504), 0);
+  EXPECT_DOUBLE_EQ(headroom(kFp16, 65504.0 / 1024), 10);
+  EXPECT_LT(headroom(kFp16, 70000), 0);
+  EXPECT_EQ(headroom(kFp16, 0), kInf);
+}
+
+}  // namespace
+}  // namespace halfmark

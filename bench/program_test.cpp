@@ -1,0 +1,212 @@
+// The program from outside: exit codes, one line for each mistake, a smoke run that its own schema accepts.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "bench/performance.h"
+#include "bench/runner.h"
+#include "reports/journal.h"
+#include "reports/report.h"
+
+namespace halfmark {
+namespace {
+
+const std::string kProgram = std::string(HALFMARK_BINARY_DIR) + "/halfmark";
+const std::string kSource = HALFMARK_SOURCE_DIR;
+
+class ProgramTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "halfmark-test-XXXXXX").string();
+    ASSERT_TRUE(::mkdtemp(pattern.data()));
+    folder_ = pattern;
+  }
+  void TearDown() override {
+    std::filesystem::permissions(folder_, std::filesystem::perms::owner_all);
+    std::filesystem::remove_all(folder_);
+  }
+
+  struct Result {
+    int code = -1;
+    std::string out, err;
+    long lines() const { return std::count(err.begin(), err.end(), '\n'); }
+  };
+
+  static std::string read(const std::filesystem::path& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+
+  Result halfmark(const std::string& arguments) const {
+    const std::filesystem::path out = folder_ / "stdout", err = folder_ / "stderr";
+    const int status = std::system(("cd " + folder_.string() + " && " + kProgram + " " + arguments + " > stdout 2> stderr").c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(out), read(err)};
+  }
+
+  // A mistake of the caller's: one line that begins with the program's name, exit code 2.
+  void expect_complaint(const std::string& arguments, const std::string& about) const {
+    const Result result = halfmark(arguments);
+    EXPECT_EQ(result.code, 2) << arguments << "\n" << result.err;
+    EXPECT_EQ(result.lines(), 1) << arguments << "\n" << result.err;
+    EXPECT_TRUE(result.err.starts_with("halfmark: ")) << result.err;
+    EXPECT_NE(result.err.find(about), std::string::npos) << result.err;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
+  expect_complaint("", "subcommand");
+  expect_complaint("nonsense", "nonsense");
+  expect_complaint("run nonsense", "nonsense");
+  expect_complaint("run --nonsense", "--nonsense");
+  expect_complaint("run cuda:9", "cuda:9");
+  expect_complaint("run --device cuda:9", "cuda:9");
+  expect_complaint("run --suite huge", "huge");
+  expect_complaint("run --policy fp17", "fp16");
+  expect_complaint("run --harness erorr", "error");
+  expect_complaint("run --case linear", "id is");
+  expect_complaint("run --shard 3/2", "--shard");
+  expect_complaint("run --timeout 3", "--isolate");
+  expect_complaint("list nonsense", "nonsense");
+}
+
+TEST_F(ProgramTest, RefusesReportsThatAreNone) {
+  std::ofstream(folder_ / "nonsense.json") << "this is no report\n";
+  const std::string fixtures = kSource + "/reports/fixtures/";
+  for (const char* command : {"show ", "compare "}) {
+    expect_complaint(command + std::string("nonsense.json"), "nonsense.json");
+    expect_complaint(command + std::string("absent.json"), "absent.json");
+    expect_complaint(command + fixtures + "bad-truncated.json", "bad-truncated.json");
+    expect_complaint(command + fixtures + "bad-major.json", "bad-major.json");
+  }
+}
+
+TEST_F(ProgramTest, ChecksTheOutputBeforeItMeasures) {
+  expect_complaint("run linear error -o no/such/folder/report.json", "no/such/folder");
+  expect_complaint("run linear error -o .", "directory");
+}
+
+TEST_F(ProgramTest, ListsItsTables) {
+  for (const char* what : {"", "subjects", "policies", "devices", "harnesses", "kernels"}) {
+    const Result text = halfmark(std::string("list ") + what);
+    EXPECT_EQ(text.code, 0) << text.err;
+    EXPECT_FALSE(text.out.empty());
+    const Result json = halfmark(std::string("list --json ") + what);
+    EXPECT_EQ(json.code, 0) << json.err;
+    EXPECT_FALSE(nlohmann::json::parse(json.out).empty());
+  }
+  EXPECT_EQ(halfmark("--help").code, 0);
+  EXPECT_EQ(halfmark("run --help").code, 0);
+  EXPECT_EQ(halfmark("--version").code, 0);
+}
+
+TEST_F(ProgramTest, SmokeSuitePassesAndValidates) {
+  const Result result = halfmark("run --suite smoke --device cpu");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(result.err.empty()) << result.err;
+  const Report report = Report::load(folder_ / "report.json");
+  EXPECT_FALSE(report.records.empty());
+  for (const Record& record : report.records) EXPECT_EQ(record.status, Status::ok) << record.id << ": " << record.reason;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "report.json.journal"));
+  EXPECT_EQ(halfmark("show report.json").code, 0);
+  EXPECT_EQ(halfmark("compare report.json report.json").code, 0);
+  const std::string validator = kSource + "/scripts/validate_report.py";
+  if (std::filesystem::exists(validator) && std::string(HALFMARK_PYTHON) != "") {
+    const std::string command = std::string(HALFMARK_PYTHON) + " " + validator + " " + (folder_ / "report.json").string() + " > /dev/null";
+    EXPECT_EQ(std::system(command.c_str()), 0);
+  }
+}
+
+TEST_F(ProgramTest, EveryRecordCanBeRunAloneWithTheSameBits) {
+  ASSERT_EQ(halfmark("run --suite smoke --device cpu mlp amp-fp16 -o all.json").code, 0);
+  const Report all = Report::load(folder_ / "all.json");
+  ASSERT_FALSE(all.records.empty());
+  for (const Record& record : all.records) {
+    ASSERT_TRUE(record.repro.starts_with("halfmark run "));
+    ASSERT_EQ(halfmark(record.repro.substr(9) + " -o one.json").code, 0);
+    EXPECT_EQ(Report::load(folder_ / "one.json").records.at(0).fingerprint, record.fingerprint) << record.id;
+  }
+}
+
+TEST_F(ProgramTest, IsolatedCasesGiveTheSameBits) {
+  ASSERT_EQ(halfmark("run --suite smoke --device cpu linear fp16 -o here.json").code, 0);
+  ASSERT_EQ(halfmark("run --suite smoke --device cpu linear fp16 -o there.json --isolate --timeout 60").code, 0);
+  const Report here = Report::load(folder_ / "here.json"), there = Report::load(folder_ / "there.json");
+  ASSERT_EQ(here.records.size(), there.records.size());
+  for (size_t i = 0; i < here.records.size(); ++i) EXPECT_EQ(here.records[i].fingerprint, there.records[i].fingerprint);
+}
+
+TEST_F(ProgramTest, KillsACaseThatTakesTooLong) {
+  const Result result = halfmark("run --case mlp/b32_i64_h128_o10/cpu/fp16/training/steps=400 --isolate --timeout 0.02");
+  EXPECT_EQ(result.code, 1);
+  const Report report = Report::load(folder_ / "report.json");
+  EXPECT_EQ(report.records.at(0).status, Status::failed);
+  EXPECT_NE(report.records.at(0).reason.find("killed after"), std::string::npos);
+}
+
+TEST_F(ProgramTest, ResumesFromItsJournal) {
+  ASSERT_EQ(halfmark("run --suite smoke --device cpu linear -o whole.json").code, 0);
+  const Report whole = Report::load(folder_ / "whole.json");
+  ASSERT_GT(whole.records.size(), 3u);
+  {
+    Report header = whole;
+    header.records.clear();
+    Journal journal = Journal::create(journal_of(folder_ / "cut.json"), header);
+    Record marked = whole.records[0];
+    marked.numerics = "from the journal";
+    journal.append(marked);
+  }
+  ASSERT_EQ(halfmark("run --suite smoke --device cpu linear -o cut.json --resume").code, 0);
+  const Report resumed = Report::load(folder_ / "cut.json");
+  ASSERT_EQ(resumed.records.size(), whole.records.size());
+  EXPECT_EQ(resumed.records[0].numerics, "from the journal");
+  for (size_t i = 0; i < whole.records.size(); ++i) EXPECT_EQ(resumed.records[i].fingerprint, whole.records[i].fingerprint);
+}
+
+TEST_F(ProgramTest, ShardsAreTheWhole) {
+  const std::string all = halfmark("run --suite smoke --device cpu --dry-run").out;
+  const auto lines = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };
+  long sum = 0;
+  for (const char* shard : {"1/3", "2/3", "3/3"})
+    sum += lines(halfmark(std::string("run --suite smoke --device cpu --dry-run --shard ") + shard).out);
+  EXPECT_EQ(sum, lines(all));
+}
+
+// The criterion: a time of emulated arithmetic is never presented as one.
+TEST_F(ProgramTest, NoTimedRecordOfEmulatedArithmeticIsOk) {
+  ASSERT_EQ(halfmark("run --suite smoke --device cpu --harness throughput --harness error linear conv2d mlp").code, 0);
+  long timed = 0;
+  for (const Record& record : Report::load(folder_ / "report.json").records) {
+    const bool emulated = std::any_of(record.kernels.begin(), record.kernels.end(), [](const KernelUse& use) {
+      return use.speed == "emulated" && is_timed_phase(use.phase);
+    });
+    const bool has_times = std::any_of(record.measurements.begin(), record.measurements.end(),
+                                       [](const Measurement& m) { return m.metric.starts_with("time.") || m.metric.starts_with("throughput."); });
+    timed += has_times;
+    if (has_times && emulated) EXPECT_EQ(record.status, Status::suspect) << record.id;
+    if (has_times && !emulated) EXPECT_EQ(record.status, Status::ok) << record.id;
+    if (record.status == Status::suspect) EXPECT_FALSE(record.reason.empty());
+  }
+  EXPECT_GT(timed, 0);
+}
+
+TEST_F(ProgramTest, SimulatedDevicesRefuseToBeTimed) {
+  ASSERT_EQ(halfmark("run --suite smoke --device sim:hopper --harness throughput linear fp16").code, 0);
+  for (const Record& record : Report::load(folder_ / "report.json").records) {
+    EXPECT_EQ(record.status, Status::skipped);
+    EXPECT_EQ(record.numerics, "instruction-exact");
+    EXPECT_TRUE(record.measurements.empty());
+  }
+}
+
+}  // namespace
+}  // namespace halfmark
