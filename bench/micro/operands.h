@@ -46,21 +46,21 @@ template <class Op, class F> void with_operation(const Request& r, F f) {
   }
   const int64_t n = r.large ? 8 : 1, c = r.large ? 32 : 4, side = r.large ? 28 : 6;
   const Shape image{n, c, side, side}, half{n, c, side / 2, side / 2}, filter{c, c, 3, 3}, vector{c};
-  const std::string size = "n" + std::to_string(n) + "c" + std::to_string(c) + "h" + std::to_string(side);
+  const std::string size = std::to_string(n).append("x").append(std::to_string(c)).append("x").append(std::to_string(side));
   const Window same{.pad_h = 1, .pad_w = 1}, pooling{.stride_h = 2, .stride_w = 2};
   const double flops = 2.0 * 9 * static_cast<double>(image.elements() * c);
   if constexpr (std::is_same_v<Op, Conv2d>) {
     const Tensor x = operand(r, image, 1), w = operand(r, filter, 2, 0.1);
     Tensor out(r.device, image, r.dtype);
-    f(Op{.x = x, .w = w, .out = out, .window = same, .math = math}, size + "k3", flops);
+    f(Op{.x = x, .w = w, .out = out, .window = same, .math = math}, size, flops);
   } else if constexpr (std::is_same_v<Op, Conv2dBackwardData>) {
     const Tensor dy = operand(r, image, 1), w = operand(r, filter, 2, 0.1);
     Tensor dx(r.device, image, r.dtype);
-    f(Op{.dy = dy, .w = w, .dx = dx, .window = same, .math = math}, size + "k3", flops);
+    f(Op{.dy = dy, .w = w, .dx = dx, .window = same, .math = math}, size, flops);
   } else if constexpr (std::is_same_v<Op, Conv2dBackwardWeights>) {
     const Tensor x = operand(r, image, 1), dy = operand(r, image, 2);
     Tensor dw(r.device, filter, r.dtype);
-    f(Op{.x = x, .dy = dy, .dw = dw, .window = same, .math = math}, size + "k3", flops);
+    f(Op{.x = x, .dy = dy, .dw = dw, .window = same, .math = math}, size, flops);
   } else if constexpr (std::is_same_v<Op, AddBias>) {
     const Tensor x = operand(r, image, 1), bias = operand(r, vector, 2);
     Tensor out(r.device, image, r.dtype);

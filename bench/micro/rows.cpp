@@ -26,7 +26,7 @@ template <class Op> void register_row(const std::shared_ptr<Device>& device, con
     with_operation<Op>(request, [&](const Op& op, const std::string& size, double) {
       if (kernel.refuses(*device, op)) return;
       std::string name(Op::name);
-      for (const std::string& part : {dtypes_of(op), size, device->name(), std::string(kernel.name)}) name += "/" + part;
+      for (const std::string& part : {dtypes_of(op), size, device->name(), std::string(kernel.name)}) name.append("/").append(part);
       benchmark::RegisterBenchmark(name.c_str(), [device, &kernel, dtype](benchmark::State& state) {
         measure(state, kernel, {*device, dtype, kernel.speed == Speed::real, true});
       })->UseManualTime();
