@@ -80,7 +80,7 @@ template <> inline void cases<Matmul>(const Bench& bench, const Try<Matmul>& att
         // 0..3: transposed operands; 4: beta of 1 on integers; 5: integers.
         const bool ta = form & 1 && form < 4, tb = form & 2 && form < 4;
         const Fill fill = form >= 4 ? Fill::integers : Fill::normal;
-        const auto [m, n, k] = size;
+        const int64_t m = size.m, n = size.n, k = size.k;
         const Tensor a = random_tensor(bench, ta ? Shape{k, m} : Shape{m, k}, types.a, Layout::plain, 1, fill);
         const Tensor b = random_tensor(bench, tb ? Shape{n, k} : Shape{k, n}, types.b, Layout::plain, 2, fill);
         const double beta = form == 4 ? 1 : 0;

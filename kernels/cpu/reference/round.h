@@ -41,8 +41,8 @@ class Rounder {
     const uint64_t half = (uint64_t{1} << (drop_ - 1)) - 1;
     const uint64_t rounded = (bits + half + ((bits >> drop_) & 1)) >> drop_ << drop_;
     const auto result = std::bit_cast<double>(rounded);
-    if (result <= largest_) return std::copysign(result, x);
-    return std::copysign(std::isnan(x) ? magnitude : overflow_, x);
+    if (std::isnan(x)) return x;  // rounding a NaN's bits may even make a zero of it
+    return std::copysign(result <= largest_ ? result : overflow_, x);
   }
 
  private:

@@ -1,0 +1,102 @@
+#include "kernels/cpu/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace halfmark {
+namespace {
+
+// Puts the number of threads back.
+struct Threads {
+  int before = host_threads();
+  explicit Threads(int threads) { set_host_threads(threads); }
+  ~Threads() { set_host_threads(before); }
+};
+
+TEST(ThreadPool, DoesEveryElementOnce) {
+  for (const int threads : {1, 2, 4}) {
+    const Threads scope(threads);
+    EXPECT_EQ(host_threads(), threads);
+    for (const int64_t n : {0, 1, 7, 1000, 12345})
+      for (const int64_t grain : {1, 10, 5000}) {
+        std::vector<int> seen(static_cast<size_t>(n), 0);
+        parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+        });
+        EXPECT_EQ(std::accumulate(seen.begin(), seen.end(), int64_t{0}), n);
+        EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), n);
+      }
+  }
+}
+
+TEST(ThreadPool, PiecesDependOnSizeAndGrainAlone) {
+  std::set<std::pair<int64_t, int64_t>> first;
+  for (const int threads : {1, 2, 3}) {
+    const Threads scope(threads);
+    std::set<std::pair<int64_t, int64_t>> pieces;
+    std::mutex mutex;
+    parallel_for(103, 10, [&](int64_t begin, int64_t end) {
+      const std::lock_guard lock(mutex);
+      pieces.emplace(begin, end);
+    });
+    EXPECT_EQ(pieces.size(), 11u);
+    if (first.empty()) first = pieces;
+    EXPECT_EQ(pieces, first);
+  }
+}
+
+TEST(ThreadPool, ACallFromInsideRunsSerially) {
+  const Threads scope(3);
+  std::atomic<int> sum{0};
+  parallel_for(8, 1, [&](int64_t, int64_t) {
+    const auto outer = std::this_thread::get_id();
+    parallel_for(100, 10, [&](int64_t begin, int64_t end) {
+      EXPECT_EQ(std::this_thread::get_id(), outer);
+      sum += static_cast<int>(end - begin);
+    });
+  });
+  EXPECT_EQ(sum, 800);
+}
+
+TEST(ThreadPool, AnExceptionComesOutAndThePoolGoesOn) {
+  const Threads scope(3);
+  for (int round = 0; round < 20; ++round)
+    EXPECT_THROW(parallel_for(100, 1, [](int64_t begin, int64_t) { if (begin == 37) throw std::runtime_error("37"); }), std::runtime_error);
+  std::atomic<int64_t> sum{0};
+  parallel_for(100, 1, [&](int64_t begin, int64_t) { sum += begin; });
+  EXPECT_EQ(sum, 4950);
+}
+
+TEST(ThreadPool, TwoCallersAtOnceBothFinish) {
+  const Threads scope(2);
+  std::atomic<int64_t> sum{0};
+  const auto work = [&] {
+    for (int i = 0; i < 200; ++i) parallel_for(50, 1, [&](int64_t begin, int64_t) { sum += begin; });
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  EXPECT_EQ(sum, 2 * 200 * 1225);
+}
+
+TEST(ThreadPool, ManySmallJobsInARow) {
+  const Threads scope(4);
+  int64_t total = 0;
+  for (int i = 0; i < 5000; ++i) {
+    std::atomic<int64_t> sum{0};
+    parallel_for(16, 2, [&](int64_t begin, int64_t end) { sum += end - begin; });
+    total += sum;
+  }
+  EXPECT_EQ(total, 80000);
+}
+
+}  // namespace
+}  // namespace halfmark

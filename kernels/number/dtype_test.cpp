@@ -1,0 +1,157 @@
+// Every code of every narrow dtype there and back, and against conversions that are not ours: the compiler's _Float16 and the CPU's F16C.
+#include "kernels/number/dtype.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "kernels/number/error.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
+namespace halfmark {
+namespace {
+
+uint64_t codes_of(DType dtype) { return uint64_t{1} << (8 * size_of(dtype)); }
+
+TEST(DType, EveryNarrowCodeThereAndBack) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::e4m3, DType::e5m2, DType::u8})
+    for (uint64_t code = 0; code < codes_of(dtype); ++code) {
+      const double value = decode(dtype, code);
+      const uint64_t back = encode(dtype, value);
+      if (std::isnan(value)) {
+        ASSERT_TRUE(std::isnan(decode(dtype, back))) << name_of(dtype) << " " << code;
+        ASSERT_EQ(back >> (8 * size_of(dtype) - 1), code >> (8 * size_of(dtype) - 1)) << "the sign of a NaN is kept";
+      } else {
+        ASSERT_EQ(back, code) << name_of(dtype);
+      }
+    }
+}
+
+TEST(DType, NaNsBecomeTheQuietOne) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(encode(DType::f16, nan), 0x7E00u);
+  EXPECT_EQ(encode(DType::f16, -nan), 0xFE00u);
+  EXPECT_EQ(encode(DType::bf16, nan), 0x7FC0u);
+  EXPECT_EQ(encode(DType::f32, nan), 0x7FC00000u);
+  EXPECT_EQ(encode(DType::e4m3, nan), 0x7Fu);
+  EXPECT_EQ(encode(DType::e5m2, nan), 0x7Eu);
+  EXPECT_EQ(encode(DType::i32, nan), 0u);
+}
+
+TEST(DType, ThePublishedCodesOfFp8) {  // OFP8 1.0, table 2
+  EXPECT_EQ(decode(DType::e4m3, 0x7E), 448);
+  EXPECT_TRUE(std::isnan(decode(DType::e4m3, 0x7F)));
+  EXPECT_EQ(decode(DType::e4m3, 0x08), 0x1p-6);
+  EXPECT_EQ(decode(DType::e4m3, 0x01), 0x1p-9);
+  EXPECT_EQ(decode(DType::e5m2, 0x7B), 57344);
+  EXPECT_EQ(decode(DType::e5m2, 0x7C), std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(decode(DType::e5m2, 0x7D)));
+  EXPECT_EQ(decode(DType::e5m2, 0x01), 0x1p-16);
+}
+
+TEST(DType, IntegersRoundAndClamp) {
+  EXPECT_EQ(decode(DType::i32, encode(DType::i32, -3.5)), -4);
+  EXPECT_EQ(decode(DType::i32, encode(DType::i32, 1e12)), 2147483647);
+  EXPECT_EQ(encode(DType::u8, -3), 0u);
+  EXPECT_EQ(encode(DType::u8, 300), 255u);
+}
+
+TEST(DType, NamesAndSizes) {
+  for (const DType dtype : dtypes()) EXPECT_EQ(dtype_named(name_of(dtype)), dtype);
+  EXPECT_THROW(dtype_named("half"), Error);
+  EXPECT_THROW(format_of(DType::i32), Error);
+  EXPECT_EQ(size_of(DType::f64), 8u);
+  EXPECT_EQ(size_of(DType::e5m2), 1u);
+}
+
+TEST(DType, Fp32IsTheHardwares) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 1'000'000; ++i) {
+    const auto code = static_cast<uint32_t>(random());
+    const float value = std::bit_cast<float>(code);
+    if (std::isnan(value)) continue;
+    ASSERT_EQ(decode(DType::f32, code), static_cast<double>(value));
+    ASSERT_EQ(encode(DType::f32, static_cast<double>(value)), code);
+  }
+}
+
+// Doubles that lie where a rounding can go wrong: between two fp16 numbers, near the tie, with a last bit far below.
+double awkward(std::mt19937_64& random) {
+  const double low = decode(DType::f16, random() & 0x7BFF), high = decode(DType::f16, (random() & 0x7BFF) | 1);
+  const double place = std::ldexp(1.0, std::max(std::ilogb(low + 0x1p-30), -14) - 10);
+  const double x = random() % 2 ? low + place / 2 : (random() % 2 ? low + place * static_cast<double>(random() % 1024) / 1024 : high);
+  const double tail = static_cast<double>(static_cast<int>(random() % 3) - 1) * std::fabs(x) * 0x1p-50;
+  return random() % 2 ? x + tail : -(x + tail);
+}
+
+TEST(DType, Fp16AgreesWithTheCompilers) {
+#if defined(__FLT16_MANT_DIG__) && defined(__SSE2__) && !defined(__clang__)
+  __extension__ using Half = _Float16;
+  for (uint32_t code = 0; code < 65536; ++code) {
+    const Half half = std::bit_cast<Half>(static_cast<uint16_t>(code));
+    const double value = decode(DType::f16, code);
+    if (std::isnan(value)) {
+      ASSERT_NE(half, half);
+    } else {
+      ASSERT_EQ(value, static_cast<double>(half));
+    }
+  }
+  std::mt19937_64 random(2);
+  for (int i = 0; i < 1'000'000; ++i) {
+    const double x = awkward(random);
+    ASSERT_EQ(encode(DType::f16, x), std::bit_cast<uint16_t>(static_cast<Half>(x))) << std::hexfloat << x;
+  }
+#else
+  GTEST_SKIP() << "this compiler has no _Float16 for this target";
+#endif
+}
+
+#if defined(__x86_64__)
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) && ((c >> 29) & 1);
+}
+__attribute__((target("avx,f16c"))) uint16_t to_half(float x) {
+  return static_cast<uint16_t>(_mm_extract_epi16(_mm_cvtps_ph(_mm_set1_ps(x), _MM_FROUND_TO_NEAREST_INT), 0));
+}
+__attribute__((target("avx,f16c"))) float from_half(uint16_t code) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_set1_epi16(static_cast<short>(code)))); }
+#endif
+
+TEST(DType, Fp16AgreesWithTheProcessors) {
+#if defined(__x86_64__)
+  if (!has_f16c()) GTEST_SKIP() << "this processor has no F16C";
+  for (uint32_t code = 0; code < 65536; ++code) {
+    const auto value = static_cast<float>(decode(DType::f16, code));
+    if (std::isnan(value)) continue;
+    ASSERT_EQ(std::bit_cast<uint32_t>(value), std::bit_cast<uint32_t>(from_half(static_cast<uint16_t>(code))));
+  }
+  std::mt19937_64 random(4);
+  for (int i = 0; i < 4'000'000; ++i) {
+    const auto x = i % 2 ? static_cast<float>(awkward(random)) : std::bit_cast<float>(static_cast<uint32_t>(random()));
+    if (std::isnan(x)) continue;
+    ASSERT_EQ(encode(DType::f16, static_cast<double>(x)), to_half(x)) << std::hexfloat << x;
+  }
+#else
+  GTEST_SKIP() << "F16C belongs to x86-64";
+#endif
+}
+
+TEST(DType, ArraysAreLoadedAndStoredByElement) {
+  std::array<uint16_t, 3> array{0, 0, 0};
+  store(DType::f16, array.data(), 1, -2.0);
+  EXPECT_EQ(array[1], 0xC000);
+  EXPECT_EQ(array[0] | array[2], 0);
+  EXPECT_EQ(load(DType::f16, array.data(), 1), -2);
+}
+
+}  // namespace
+}  // namespace halfmark

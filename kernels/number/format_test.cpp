@@ -1,0 +1,233 @@
+// Rounding: once, in every mode, with the events counted; and the fused multiply-add against integers of 128 bits.
+#include "kernels/number/format.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/number/dtype.h"
+#include "kernels/number/error.h"
+
+namespace halfmark {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+TEST(Format, DerivedNumbersAreThoseOfTheStandards) {
+  EXPECT_EQ(kFp16.max_finite(), 65504);
+  EXPECT_EQ(kFp16.min_exponent(), -14);
+  EXPECT_EQ(kFp16.min_subnormal_exponent(), -24);
+  EXPECT_EQ(kFp16.unit_roundoff(), 0x1p-11);
+  EXPECT_EQ(kBf16.max_finite(), 0x1.FEp127);
+  EXPECT_EQ(kTf32.max_finite(), 0x1.FFCp127);
+  EXPECT_EQ(kFp32.max_finite(), static_cast<double>(std::numeric_limits<float>::max()));
+  EXPECT_EQ(kFp32.min_subnormal_exponent(), -149);
+  EXPECT_EQ(kFp64.max_finite(), std::numeric_limits<double>::max());
+  EXPECT_EQ(kE4m3.max_finite(), 448);                // OFP8 1.0, table 1
+  EXPECT_EQ(kE4m3.min_subnormal_exponent(), -9);
+  EXPECT_EQ(kE5m2.max_finite(), 57344);
+  EXPECT_EQ(kE5m2.min_subnormal_exponent(), -16);
+}
+
+TEST(Format, AnUnknownNameIsAnErrorThatNamesTheKnownOnes) {
+  EXPECT_EQ(format_named("tf32"), kTf32);
+  try {
+    format_named("fp17");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("fp16, bf16"), std::string::npos) << error.what();
+  }
+}
+
+TEST(RoundTo, RoundsOnceAndNotThroughFp32) {
+  // Just above a tie of fp16: fp32 would lose the last bit and then round the tie down to even.
+  EXPECT_EQ(round_to(kFp16, 1 + 0x1p-11 + 0x1p-40), 1 + 0x1p-10);
+  EXPECT_EQ(static_cast<float>(1 + 0x1p-11 + 0x1p-40), static_cast<float>(1 + 0x1p-11));
+  // Just below a tie whose even neighbour is above.
+  EXPECT_EQ(round_to(kFp16, 1 + 3 * 0x1p-11 - 0x1p-40), 1 + 0x1p-10);
+  EXPECT_EQ(round_to(kBf16, 1 + 0x1p-8 + 0x1p-40), 1 + 0x1p-7);
+  EXPECT_EQ(round_to(kE4m3, 1 + 0x1p-4 + 0x1p-30), 1.125);
+  // The same below the smallest normal number, and at half of the smallest subnormal.
+  EXPECT_EQ(round_to(kFp16, 0x1p-25), 0);
+  EXPECT_EQ(round_to(kFp16, 0x1p-25 + 0x1p-60), 0x1p-24);
+  EXPECT_EQ(round_to(kFp16, 3 * 0x1p-25), 0x1p-23);
+  EXPECT_EQ(round_to(kFp32, 0x1p-150), 0);
+  EXPECT_EQ(round_to(kFp32, std::nextafter(0x1p-150, 1.0)), 0x1p-149);
+}
+
+TEST(RoundTo, AgreesWithTheHardwareForFp32) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 2'000'000; ++i) {
+    // Exponents around all of fp32's range, its subnormals and overflow included.
+    const uint64_t exponent = 1023 - 160 + random() % 300;
+    const double x = std::bit_cast<double>((random() & 0x800FFFFFFFFFFFFFu) | exponent << 52);
+    ASSERT_EQ(round_to(kFp32, x), static_cast<double>(static_cast<float>(x))) << std::hexfloat << x;
+  }
+}
+
+TEST(RoundTo, OverflowsAtHalfAPlaceAboveTheLargestNumber) {
+  EXPECT_EQ(round_to(kFp16, 65519.999), 65504);
+  EXPECT_EQ(round_to(kFp16, 65520), kInf);
+  EXPECT_EQ(round_to(kFp16, -65520), -kInf);
+  EXPECT_EQ(round_to(kFp16, 1e300, Rounding::toward_zero), 65504);
+  EXPECT_EQ(round_to(kFp16, 65519.999, Rounding::near_away), 65504);
+  EXPECT_EQ(round_to(kFp16, 65520, Rounding::near_away), kInf);
+  EXPECT_EQ(round_to(kE4m3, 464), 448);  // the tie goes to the even 448
+  EXPECT_TRUE(std::isnan(round_to(kE4m3, 464.001)));
+  EXPECT_TRUE(std::isnan(round_to(kE4m3, kInf)));
+  EXPECT_EQ(round_to(kFp16, 65536, Rounding::near_even), kInf) << "2^16 as a loss scale is infinite in fp16";
+}
+
+TEST(RoundTo, KeepsTheSignOfZeroAndOfWhatUnderflows) {
+  EXPECT_TRUE(std::signbit(round_to(kFp16, -0.0)));
+  EXPECT_TRUE(std::signbit(round_to(kFp16, -1e-30)));
+  EXPECT_EQ(round_to(kFp16, -1e-30), 0);
+}
+
+TEST(RoundTo, DirectedAndAwayModes) {
+  EXPECT_EQ(round_to(kFp16, 1 + 0x1p-11, Rounding::near_even), 1);
+  EXPECT_EQ(round_to(kFp16, 1 + 0x1p-11, Rounding::near_away), 1 + 0x1p-10);
+  EXPECT_EQ(round_to(kFp16, -1 - 0x1p-11, Rounding::near_away), -1 - 0x1p-10);
+  EXPECT_EQ(round_to(kFp16, 1 + 0x1.FFFp-11, Rounding::toward_zero), 1);
+  EXPECT_EQ(round_to(kFp16, -1 - 0x1.FFFp-11, Rounding::toward_zero), -1);
+  EXPECT_EQ(round_to(kFp16, 0x1.FFFp-25, Rounding::toward_zero), 0);
+  EXPECT_EQ(round_to(kFp16, 0x1p-25, Rounding::near_away), 0x1p-24);
+}
+
+TEST(RoundTo, EveryNarrowNeighbourhoodByDefinition) {
+  // For each pair of neighbouring numbers of a format: what lies between them goes where the mode says.
+  for (const DType dtype : {DType::f16, DType::bf16, DType::e4m3, DType::e5m2}) {
+    const Format& format = format_of(dtype);
+    const uint64_t codes = uint64_t{1} << (format.exponent_bits + format.fraction_bits);
+    for (uint64_t code = 0; code + 1 < codes; ++code) {
+      const double low = decode(dtype, code), high = decode(dtype, code + 1);
+      if (!std::isfinite(low) || !std::isfinite(high)) break;
+      const double middle = (low + high) / 2, even = code & 1 ? high : low;
+      ASSERT_EQ(round_to(format, middle), even) << format.name << " code " << code;
+      ASSERT_EQ(round_to(format, middle, Rounding::near_away), high);
+      ASSERT_EQ(round_to(format, middle, Rounding::toward_zero), low);
+      ASSERT_EQ(round_to(format, std::nextafter(middle, 0.0)), low);
+      ASSERT_EQ(round_to(format, std::nextafter(middle, kInf)), high);
+      ASSERT_EQ(round_to(format, std::nextafter(middle, 0.0), Rounding::near_away), low);
+      ASSERT_EQ(round_to(format, std::nextafter(high, 0.0), Rounding::toward_zero), low);
+      ASSERT_EQ(round_to(format, -middle), -even);
+    }
+  }
+}
+
+TEST(RoundTo, CountsWhatIsLost) {
+  RoundEvents events;
+  for (const double x : {1.0, 1 + 0x1p-20, 70000.0, -70000.0, 1e-9, 0x1p-20, 0.0, kInf}) round_to(kFp16, x, Rounding::near_even, &events);
+  EXPECT_EQ(events.values, 8u);
+  EXPECT_EQ(events.inexact, 4u);    // 1 + 2^-20, the two overflows, 1e-9
+  EXPECT_EQ(events.overflow, 2u);   // an infinity that comes in is none
+  EXPECT_EQ(events.underflow, 1u);  // 1e-9; a zero that comes in is none
+  EXPECT_EQ(events.subnormal, 1u);  // 2^-20, exact
+  RoundEvents e4m3;
+  round_to(kE4m3, 1000, Rounding::near_even, &e4m3);
+  EXPECT_EQ(e4m3.overflow, 1u);
+  EXPECT_EQ(e4m3.inexact, 1u);
+}
+
+TEST(StochasticRounding, IsAFunctionOfTheNoise) {
+  const double x = 1 + 0.3 * 0x1p-10;
+  EXPECT_EQ(round_to(kFp16, x, Rounding::stochastic, nullptr, 0), 1 + 0x1p-10);             // the least noise goes up
+  EXPECT_EQ(round_to(kFp16, x, Rounding::stochastic, nullptr, ~uint64_t{0}), 1);            // the greatest stays
+  EXPECT_EQ(round_to(kFp16, 1.5, Rounding::stochastic, nullptr, 0), 1.5) << "an exact number never moves";
+  for (const uint64_t noise : {uint64_t{1}, uint64_t{12345}, uint64_t{1} << 63})
+    EXPECT_EQ(round_to(kFp16, x, Rounding::stochastic, nullptr, noise), round_to(kFp16, x, Rounding::stochastic, nullptr, noise));
+}
+
+TEST(StochasticRounding, IsUnbiased) {
+  std::mt19937_64 random(7);
+  const int samples = 200'000;
+  for (const Format* format : {&kFp16, &kBf16, &kE4m3, &kFp32})
+    for (const double share : {0.0625, 0.3, 0.5, 0.9}) {
+      const double place = 2 * format->unit_roundoff(), x = 1 + share * place;
+      int up = 0;
+      for (int i = 0; i < samples; ++i) up += round_to(*format, x, Rounding::stochastic, nullptr, random()) > 1;
+      // Six standard deviations of a binomial.
+      EXPECT_NEAR(static_cast<double>(up) / samples, share, 6 * std::sqrt(share * (1 - share) / samples)) << format->name;
+    }
+  // Far below the smallest subnormal the chance is the quotient, too.
+  int up = 0;
+  for (int i = 0; i < samples; ++i) up += round_to(kFp16, 0x1p-24 / 64, Rounding::stochastic, nullptr, random()) > 0;
+  EXPECT_NEAR(static_cast<double>(up) / samples, 1.0 / 64, 6 * std::sqrt(1.0 / 64 / samples));
+}
+
+// a b + c for fp16 operands in integers: every number is a multiple of 2^-48, at most 2^32, so 128 bits hold the sum exactly.
+__extension__ using Wide = __int128;
+
+double fp16_fma_by_integers(double a, double b, double c) {
+  const auto units = [](double x, int scale) { return static_cast<int64_t>(std::ldexp(x, scale)); };
+  Wide sum = static_cast<Wide>(units(a, 24)) * units(b, 24) + (static_cast<Wide>(units(c, 24)) << 24);  // in units of 2^-48
+  const bool negative = sum < 0;
+  if (negative) sum = -sum;
+  int top = 0;
+  while (top < 126 && (sum >> (top + 1)) != 0) ++top;
+  // Kept: 11 bits, but nothing below 2^-24, which is bit 24.
+  const int drop = std::max(top - 10, 24);
+  const Wide kept = sum >> drop, lost = sum - (kept << drop), half = static_cast<Wide>(1) << (drop - 1);
+  const Wide rounded = kept + (lost > half || (lost == half && (kept & 1)));
+  double result = std::ldexp(static_cast<double>(static_cast<int64_t>(rounded)), drop - 48);
+  if (result > 65504) result = kInf;
+  return negative ? -result : result;
+}
+
+TEST(FusedMultiplyAdd, IsExactForFp16) {
+  std::mt19937_64 random(3);
+  const auto any = [&] {
+    for (;;)
+      if (const double x = decode(DType::f16, random() & 0xFFFF); std::isfinite(x)) return x;
+  };
+  for (int i = 0; i < 1'000'000; ++i) {
+    const double a = any(), b = any();
+    // Every third addend nearly cancels, every other third lies at the last places of the product.
+    double c = any();
+    if (i % 3 == 0) c = round_to(kFp16, -a * b * (1 + static_cast<double>(random() % 5) * 0x1p-11));
+    if (i % 3 == 1) c = round_to(kFp16, a * b * std::ldexp(1.0, static_cast<int>(random() % 24) - 12));
+    if (!std::isfinite(c)) continue;
+    ASSERT_EQ(fused_multiply_add(kFp16, a, b, c), fp16_fma_by_integers(a, b, c)) << std::hexfloat << a << " " << b << " " << c;
+  }
+}
+
+TEST(FusedMultiplyAdd, DoesNotFallIntoTheTrapOfTwoRoundings) {
+  const double a = 1 + 0x1p-10, b = 1 - 0x1p-10, c = 2050;  // the exact sum is 2051 - 2^-20
+  EXPECT_EQ(fused_multiply_add(kFp16, a, b, c), 2050);
+  EXPECT_EQ(round_to(kFp16, static_cast<double>(static_cast<float>(a * b + c))), 2052) << "the wrong way, through fp32";
+}
+
+TEST(FusedMultiplyAdd, IsTheHardwaresForFp32AndFp64) {
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 1'000'000; ++i) {
+    const auto number = [&] { return std::bit_cast<float>(static_cast<uint32_t>((random() & 0x807FFFFF) | ((40 + random() % 170) << 23))); };
+    const float a = number(), b = number();
+    const float c = i % 2 ? number() : -a * b * (1 + static_cast<float>(random() % 3) * 0x1p-22f);
+    ASSERT_EQ(fused_multiply_add(kFp32, static_cast<double>(a), static_cast<double>(b), static_cast<double>(c)), static_cast<double>(std::fmaf(a, b, c)))
+        << std::hexfloat << a << " " << b << " " << c;
+  }
+  EXPECT_EQ(fused_multiply_add(kFp64, 1 + 0x1p-52, 1 - 0x1p-52, -1), -0x1p-104);
+}
+
+TEST(FusedMultiplyAdd, PassesSpecialsOn) {
+  EXPECT_EQ(fused_multiply_add(kFp16, kInf, 2, -5), kInf);
+  EXPECT_TRUE(std::isnan(fused_multiply_add(kFp16, kInf, 0, 1)));
+  EXPECT_TRUE(std::isnan(fused_multiply_add(kFp16, kInf, 1, -kInf)));
+  EXPECT_EQ(fused_multiply_add(kFp16, 65504, 65504, -kInf), -kInf);
+}
+
+TEST(AddToOdd, IsTheOddNeighbourWhenInexact) {
+  EXPECT_EQ(add_to_odd(1, 2), 3);
+  EXPECT_EQ(add_to_odd(1, 0x1p-60), 1 + 0x1p-52);
+  EXPECT_EQ(add_to_odd(1, -0x1p-60), 1 - 0x1p-53);
+  EXPECT_EQ(add_to_odd(-1, -0x1p-60), -1 - 0x1p-52);
+  EXPECT_EQ(add_to_odd(1 + 0x1p-52, 0x1p-60), 1 + 0x1p-52);
+}
+
+}  // namespace
+}  // namespace halfmark

@@ -1,0 +1,23 @@
+// A plugin for devices_test.cpp, built three times: of this build, of another build, and in need of a library that is not there.
+#include "kernels/plugin.h"
+
+#ifdef HALFMARK_SAMPLE_NEEDS
+extern "C" int halfmark_sample_dependency();
+#endif
+
+namespace {
+
+void find(std::vector<std::unique_ptr<halfmark::Device>>&, std::vector<std::string>& absent) {
+#ifdef HALFMARK_SAMPLE_NEEDS
+  absent.push_back(std::to_string(halfmark_sample_dependency()));
+#endif
+  absent.push_back("no NVIDIA driver");
+}
+
+std::vector<std::pair<std::string, std::string>> versions() { return {{"sample", "1"}}; }
+
+constexpr halfmark::Plugin kPlugin{HALFMARK_STAMP, find, versions};
+
+}  // namespace
+
+extern "C" const halfmark::Plugin* halfmark_plugin() { return &kPlugin; }
