@@ -10,7 +10,8 @@ namespace halfmark {
 namespace {
 
 TEST(Data, IsAPureFunctionOfKeyAndStep) {
-  for (const auto& [kind, shape] : {std::pair{DataKind::images, Shape{4, 3, 16, 16}}, {DataKind::points, Shape{4, 32}}}) {
+  for (const auto& [kind, shape] :
+       {std::pair{DataKind::images, Shape{4, 3, 16, 16}}, {DataKind::points, Shape{4, 32}}}) {
     const Batch a = draw_batch(kind, shape, 10, RandomKey(1), 5), b = draw_batch(kind, shape, 10, RandomKey(1), 5);
     EXPECT_EQ(a.x, b.x);
     EXPECT_EQ(a.labels, b.labels);
@@ -28,7 +29,8 @@ TEST(Data, HasTenClassesInEqualParts) {
 }
 
 TEST(Data, HasModerateNumbers) {
-  for (const auto& [kind, shape] : {std::pair{DataKind::images, Shape{256, 3, 16, 16}}, {DataKind::points, Shape{256, 64}}}) {
+  for (const auto& [kind, shape] :
+       {std::pair{DataKind::images, Shape{256, 3, 16, 16}}, {DataKind::points, Shape{256, 64}}}) {
     const Batch batch = draw_batch(kind, shape, 10, RandomKey(3), 0);
     double sum = 0, squares = 0;
     for (const double value : batch.x) sum += value, squares += value * value;

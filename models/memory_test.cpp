@@ -1,4 +1,5 @@
-// Who holds how many bytes, counted by hand (amp_semantics.md section 7): parameters p, batch b, widths i, h, h, o of an MLP.
+// Who holds how many bytes, counted by hand (amp_semantics.md section 7): parameters p, batch b, widths i, h, h, o of
+// an MLP.
 #include <gtest/gtest.h>
 
 #include "models/trial_testing.h"
@@ -28,8 +29,8 @@ struct Expected {
 };
 
 TEST(Memory, IsCountedByPurpose) {
-  // Saved: the outputs of both relus, and the probabilities; under autocast the cast of the input as well. The input itself, where
-  // no cast is needed, stays `input`.
+  // Saved: the outputs of both relus, and the probabilities; under autocast the cast of the input as well. The input
+  // itself, where no cast is needed, stays `input`.
   const Expected table[] = {
       {"fp32", 4, 4 * kB * (kH + kH + kO), 0, 4},
       {"fp16", 2, 2 * kB * (kH + kH + kO), 0, 2},
@@ -46,7 +47,8 @@ TEST(Memory, IsCountedByPurpose) {
     EXPECT_EQ(live(Purpose::input), expected.param * kB * kI + 4 * kB) << expected.policy;
     trial.forward();
     EXPECT_EQ(live(Purpose::saved), expected.saved) << expected.policy;
-    EXPECT_EQ(live(Purpose::casts), expected.casts) << expected.policy << ": of weights, as long as backward needs them";
+    EXPECT_EQ(live(Purpose::casts), expected.casts)
+        << expected.policy << ": of weights, as long as backward needs them";
     trial.backward();
     EXPECT_EQ(live(Purpose::saved), 0u) << expected.policy;
     EXPECT_EQ(live(Purpose::casts), 0u) << expected.policy;
