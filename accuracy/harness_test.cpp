@@ -57,9 +57,9 @@ TEST(ErrorHarness, SeesTheUnitRoundoffOfEachFormat) {
   const double fp16 = value(harness.measure(spec_of("linear", "fp16")), "error.nmse", "output");
   const double bf16 = value(harness.measure(spec_of("linear", "bf16")), "error.nmse", "output");
   // Roundoffs 2^-24, 2^-11, 2^-8: squares 2^-48, 2^-22, 2^-16, times a few roundings, less the average of the mantissa.
-  EXPECT_GT(fp32, 0x1p-53), EXPECT_LT(fp32, 0x1p-45);
-  EXPECT_GT(fp16, 0x1p-26), EXPECT_LT(fp16, 0x1p-20);
-  EXPECT_GT(bf16, 0x1p-20), EXPECT_LT(bf16, 0x1p-14);
+  EXPECT_GT(fp32, 0x1p-53);  EXPECT_LT(fp32, 0x1p-45);
+  EXPECT_GT(fp16, 0x1p-26);  EXPECT_LT(fp16, 0x1p-20);
+  EXPECT_GT(bf16, 0x1p-20);  EXPECT_LT(bf16, 0x1p-14);
 }
 
 TEST(ErrorHarness, SeparatesRoundedInputsFromRoundedArithmetic) {
@@ -143,9 +143,9 @@ TEST(BatchnormDrift, HalfStatisticsStopShortOfTheirTarget) {
   // Without noise an update below half an ulp is lost: m |x - r| < ulp(r) / 2. With r in [2, 4) and target about 4 that is a few
   // per cent in f16 and a fifth in bf16 at m = 0.01, and ten times less at m = 0.1.
   EXPECT_NEAR(drift("f32", "0.01", "0"), 0, 1e-3);
-  EXPECT_LT(drift("f16", "0.1", "0"), -1e-3), EXPECT_GT(drift("f16", "0.1", "0"), -0.01);
-  EXPECT_LT(drift("f16", "0.01", "0"), -0.01), EXPECT_GT(drift("f16", "0.01", "0"), -0.06);
-  EXPECT_LT(drift("bf16", "0.01", "0"), -0.1), EXPECT_GT(drift("bf16", "0.01", "0"), -0.4);
+  EXPECT_LT(drift("f16", "0.1", "0"), -1e-3);  EXPECT_GT(drift("f16", "0.1", "0"), -0.01);
+  EXPECT_LT(drift("f16", "0.01", "0"), -0.01);  EXPECT_GT(drift("f16", "0.01", "0"), -0.06);
+  EXPECT_LT(drift("bf16", "0.01", "0"), -0.1);  EXPECT_GT(drift("bf16", "0.01", "0"), -0.4);
   // Noise acts as dither.
   EXPECT_NEAR(drift("f16", "0.01", "0.1"), 0, 0.01);
 }

@@ -44,7 +44,7 @@ std::vector<KernelUse> uses_of(const KernelLog& log) {
   return uses;
 }
 
-// How often a stopping rule repeats a step is an accident of time, so in a timed record the calls are those of a step.
+// The rows whose time is that of an imitation.
 bool emulated_in_timed_region(const Record& record, std::string& rows) {
   std::set<std::string> named;
   for (const KernelUse& use : record.kernels)
