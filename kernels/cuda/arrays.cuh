@@ -53,12 +53,9 @@ __device__ __forceinline__ Wide widen(E5m2 x) {
   return widen<Wide>(__ushort_as_half(static_cast<unsigned short>(x.code << 8)));  // E5M2 is the upper half of FP16
 }
 
-// NaNs become the quiet NaN of the type with their sign, as encode() does.
-__device__ __forceinline__ void narrow(double x, double& to) { to = x; }
-__device__ __forceinline__ void narrow(float x, double& to) {
-  to = isnan(x) ? __longlong_as_double(signbit(x) ? 0xfff8000000000000ll : 0x7ff8000000000000ll)
-                : static_cast<double>(x);
-}
+// NaNs become the quiet NaN of the type with their sign; a payload is not handed on.
+__device__ __forceinline__ void narrow(double x, double& to) { to = isnan(x) ? nan_of<double>(signbit(x)) : x; }
+__device__ __forceinline__ void narrow(float x, double& to) { to = widen<double>(x); }
 __device__ __forceinline__ void narrow(float x, float& to) {
   to = isnan(x) ? __int_as_float(signbit(x) ? 0xffc00000 : 0x7fc00000) : x;
 }
