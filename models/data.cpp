@@ -1,5 +1,5 @@
-// Procedural data. Every sample may appear with either sign, so the mean of each class is zero and a linear model learns next to
-// nothing; what tells the classes apart is structure.
+// Procedural data. Every sample may appear with either sign, so the mean of each class is zero and a linear model
+// learns next to nothing; what tells the classes apart is structure.
 #include "models/data.h"
 
 #include <algorithm>
@@ -17,16 +17,26 @@ double picture(int64_t kind, double x, double y, double phase, double frequency)
   const double radius = std::hypot(x, y), diagonal = std::numbers::sqrt2 / 2;
   const auto wave = [&](double u) { return std::sin(pi * frequency * u + phase); };
   switch (kind) {
-    case 0: return wave(y);                                                       // horizontal bars
-    case 1: return wave(x);                                                       // vertical bars
-    case 2: return wave((x + y) * diagonal);                                      // diagonal bars
-    case 3: return wave((x - y) * diagonal);                                      // the other diagonal
-    case 4: return wave(x) * std::sin(pi * frequency * y - phase) * 1.4;          // checks
-    case 5: return std::cos(pi * frequency * radius);                             // rings
-    case 6: return radius < 0.55 ? 1 : -0.4;                                      // disc
-    case 7: return std::min(std::fabs(x), std::fabs(y)) < 0.16 ? 1 : -0.5;        // cross
-    case 8: return std::fabs(std::max(std::fabs(x), std::fabs(y)) - 0.6) < 0.14 ? 1 : -0.5;  // frame
-    default: return (x > 0) == (y > 0) ? 1 : -1;                                  // quarters
+    case 0:
+      return wave(y);  // horizontal bars
+    case 1:
+      return wave(x);  // vertical bars
+    case 2:
+      return wave((x + y) * diagonal);  // diagonal bars
+    case 3:
+      return wave((x - y) * diagonal);  // the other diagonal
+    case 4:
+      return wave(x) * std::sin(pi * frequency * y - phase) * 1.4;  // checks
+    case 5:
+      return std::cos(pi * frequency * radius);  // rings
+    case 6:
+      return radius < 0.55 ? 1 : -0.4;  // disc
+    case 7:
+      return std::min(std::fabs(x), std::fabs(y)) < 0.16 ? 1 : -0.5;  // cross
+    case 8:
+      return std::fabs(std::max(std::fabs(x), std::fabs(y)) - 0.6) < 0.14 ? 1 : -0.5;  // frame
+    default:
+      return (x > 0) == (y > 0) ? 1 : -1;  // quarters
   }
 }
 
@@ -43,12 +53,14 @@ void draw_image(const Shape& shape, int64_t label, RandomKey key, double* pixels
       for (int64_t j = 0; j < shape[3]; ++j) {
         const double x = 2 * (static_cast<double>(j) + 0.5) / static_cast<double>(shape[3]) - 1 - centre_x;
         const double y = 2 * (static_cast<double>(i) + 0.5) / static_cast<double>(shape[2]) - 1 - centre_y;
-        *pixels++ = contrast * colour * picture(label, x, y, phase, frequency) + brightness + 0.4 * noise.normal(drawn++);
+        *pixels++ =
+            contrast * colour * picture(label, x, y, phase, frequency) + brightness + 0.4 * noise.normal(drawn++);
       }
   }
 }
 
-// Two opposite prototypes a class, the same for every seed: what is learnt is the problem, what is seeded are the samples.
+// Two opposite prototypes a class, the same for every seed: what is learnt is the problem, what is seeded are the
+// samples.
 void draw_point(int64_t width, int64_t label, RandomKey key, double* x) {
   const RandomKey prototype = RandomKey(0x686D70).child(static_cast<uint64_t>(label));
   const double sign = key.uniform(0) < 0.5 ? -1 : 1;

@@ -47,13 +47,18 @@ void compare(Trial& trial, const std::string& name, Tensor tensor, const std::ve
   const auto samples = std::min<size_t>(kSamples, values.size());
   for (size_t s = 0; s < samples; ++s) {
     // The first sample is the largest gradient, so that not all of them may happen to be zero.
-    const size_t i = s == 0 ? static_cast<size_t>(std::max_element(gradient.begin(), gradient.end(), by_size) - gradient.begin())
-                            : static_cast<size_t>(key.below(s, values.size()));
-    const double wide = difference(trial, tensor, values, i, 2 * kStep), close = difference(trial, tensor, values, i, kStep);
-    // The loss is a sum of numbers of order one (or less); its terms round to about 2^-52 each, a hundred of them in a row.
-    const double rounding = 100 * std::numeric_limits<double>::epsilon() * std::max(std::fabs(trial.loss()), largest) / kStep;
-    // Two steps differ by three times the truncation of the smaller one. Where they differ by more than a smooth function's could,
-    // a kink of relu or max pooling lies in between, and the difference is no derivative: the sample is rejected, and counted.
+    const size_t i =
+        s == 0 ? static_cast<size_t>(std::max_element(gradient.begin(), gradient.end(), by_size) - gradient.begin())
+               : static_cast<size_t>(key.below(s, values.size()));
+    const double wide = difference(trial, tensor, values, i, 2 * kStep),
+                 close = difference(trial, tensor, values, i, kStep);
+    // The loss is a sum of numbers of order one (or less); its terms round to about 2^-52 each, a hundred of them in a
+    // row.
+    const double rounding =
+        100 * std::numeric_limits<double>::epsilon() * std::max(std::fabs(trial.loss()), largest) / kStep;
+    // Two steps differ by three times the truncation of the smaller one. Where they differ by more than a smooth
+    // function's could, a kink of relu or max pooling lies in between, and the difference is no derivative: the sample
+    // is rejected, and counted.
     if (std::fabs(wide - close) > 1e-5 * largest + 2 * rounding) {
       ++rejected;
       continue;

@@ -18,13 +18,16 @@ DType wider(DType a, DType b) {
 DType Pass::wanted(std::string_view operation, DType input) const {
   if (!policy.rules || input == DType::f64) return input;
   switch (policy.rules->of(operation)) {
-    case CastRule::lower: return policy.low;
-    case CastRule::fp32: return DType::f32;
+    case CastRule::lower:
+      return policy.low;
+    case CastRule::fp32:
+      return DType::f32;
     case CastRule::refused:
       throw Unsupported(std::string(operation) + " is refused under the cast rules " + std::string(policy.rules->name));
     case CastRule::fp32_out:  // inputs as they are
     case CastRule::widest:    // of one operand
-    case CastRule::as_is: return input;
+    case CastRule::as_is:
+      return input;
   }
   return input;
 }

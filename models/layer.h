@@ -1,5 +1,5 @@
-// A layer: forward and backward by hand, one code for every precision. It holds parameters and state only; what backward needs
-// goes into Saved, so one instance may run many times before it runs back.
+// A layer: forward and backward by hand, one code for every precision. It holds parameters and state only; what
+// backward needs goes into Saved, so one instance may run many times before it runs back.
 #pragma once
 
 #include <functional>
@@ -17,22 +17,23 @@ namespace halfmark {
 using Tensors = std::vector<Tensor>;
 
 struct Param {
-  std::string name;        // "conv1.weight", unique in a model
-  Tensor value;            // what the layer computes with
-  Tensor grad;             // empty until the first backward; each backward overwrites it, unless Pass::accumulate
-  Tensor master;           // f32, when the policy keeps one
+  std::string name;  // "conv1.weight", unique in a model
+  Tensor value;      // what the layer computes with
+  Tensor grad;       // empty until the first backward; each backward overwrites it, unless Pass::accumulate
+  Tensor master;     // f32, when the policy keeps one
 };
 
-struct State {             // changed by forward, not by the optimizer: running statistics
+struct State {  // changed by forward, not by the optimizer: running statistics
   std::string name;
   Tensor value;
 };
 
-// How a harness looks inside: called with every tensor that passes. Names: "activation/conv1", "gradient/conv1" (of the loss with
-// respect to the layer's output, still scaled), "gradient/conv1.weight".
+// How a harness looks inside: called with every tensor that passes. Names: "activation/conv1", "gradient/conv1" (of the
+// loss with respect to the layer's output, still scaled), "gradient/conv1.weight".
 using Tap = std::function<void(const std::string& name, const Tensor& tensor)>;
 
-// One run through a model: where, under which policy, and who looks on. Casts obey the policy's rules here and nowhere else.
+// One run through a model: where, under which policy, and who looks on. Casts obey the policy's rules here and nowhere
+// else.
 class Pass {
  public:
   Pass(Device& device, const Policy& policy, bool training, RandomKey key = RandomKey(0), Tap tap = {});
@@ -50,8 +51,8 @@ class Pass {
   Tensor weight(std::string_view operation, const Param& param);
   // The dtype of an operation's output given its (already cast) input.
   DType output_dtype(std::string_view operation, DType input) const;
-  // A parameter's gradient: `compute` writes it into a plain tensor of dtype `computed`, the pass delivers it as Param::grad in
-  // the wider of policy.grad and the parameter's dtype, and shows it to the tap.
+  // A parameter's gradient: `compute` writes it into a plain tensor of dtype `computed`, the pass delivers it as
+  // Param::grad in the wider of policy.grad and the parameter's dtype, and shows it to the tap.
   void gradient(Param& param, DType computed, const std::function<void(Tensor&)>& compute);
   // Of matmul and convolution on operands of this dtype.
   Math math(DType operands) const;
@@ -79,8 +80,8 @@ struct Form {
   DType dtype;
 };
 
-// What forward keeps for backward, last in first out. What was a passing tensor is retagged to purpose `saved`; weights, casts
-// of weights and the model's input stay what they are.
+// What forward keeps for backward, last in first out. What was a passing tensor is retagged to purpose `saved`;
+// weights, casts of weights and the model's input stay what they are.
 class Saved {
  public:
   void keep(Tensor tensor);
@@ -121,13 +122,14 @@ class Layer {
 };
 using LayerPtr = std::unique_ptr<Layer>;
 
-// The factories; the classes are their files' own business (layers/*.cpp). Initial values are drawn in fp64 from the key and
-// rounded once to the policy's dtypes, so that every policy starts from the same numbers.
+// The factories; the classes are their files' own business (layers/*.cpp). Initial values are drawn in fp64 from the
+// key and rounded once to the policy's dtypes, so that every policy starts from the same numbers.
 struct Init {
   Device& device;
   const Policy& policy;
   RandomKey key;
-  const Format* round_first = nullptr;  // oracle on rounded inputs: values are rounded to this format before anything else
+  const Format* round_first =
+      nullptr;  // oracle on rounded inputs: values are rounded to this format before anything else
 
   // A parameter or a state with these values, logical order; drawn ones come from key.child(name).
   Param param(std::string name, const Shape& shape, DType dtype, std::span<const double> values) const;
@@ -135,9 +137,10 @@ struct Init {
   State state(std::string name, const Shape& shape, double value) const;                 // policy.state
 };
 LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias = true);
-LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window = {}, int groups = 1,
-                bool bias = true);
-LayerPtr batchnorm2d(const Init& init, std::string name, int64_t channels, double momentum = 0.1, double epsilon = 1e-5);
+LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window = {},
+                int groups = 1, bool bias = true);
+LayerPtr batchnorm2d(const Init& init, std::string name, int64_t channels, double momentum = 0.1,
+                     double epsilon = 1e-5);
 LayerPtr relu(std::string name);
 LayerPtr max_pool2d(std::string name, int kernel, int stride);
 LayerPtr avg_pool2d(std::string name, int kernel, int stride);

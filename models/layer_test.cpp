@@ -28,13 +28,15 @@ TEST(Layer, DrawsWeightsAsTorchDoes) {
   for (const double w : weights) largest = std::max(largest, std::fabs(w)), squares += w * w;
   EXPECT_LE(largest, 0.05);  // 1 / sqrt(400)
   EXPECT_GT(largest, 0.0499);
-  EXPECT_NEAR(squares / static_cast<double>(weights.size()), 0.05 * 0.05 / 3, 2e-5);  // the variance of a uniform number
+  EXPECT_NEAR(squares / static_cast<double>(weights.size()), 0.05 * 0.05 / 3,
+              2e-5);  // the variance of a uniform number
   for (const double b : layer->params()[1]->value.values()) EXPECT_LE(std::fabs(b), 0.05);
 }
 
 TEST(Layer, DrawsByNameNotByOrder) {
   Bench bench("fp64");
-  const LayerPtr a = linear(bench.init(), "a", 4, 4), b = linear(bench.init(), "b", 4, 4), again = linear(bench.init(), "a", 4, 4);
+  const LayerPtr a = linear(bench.init(), "a", 4, 4), b = linear(bench.init(), "b", 4, 4),
+                 again = linear(bench.init(), "a", 4, 4);
   EXPECT_NE(a->params()[0]->value.values(), b->params()[0]->value.values());
   EXPECT_EQ(a->params()[0]->value.values(), again->params()[0]->value.values());
 }
@@ -84,8 +86,8 @@ TEST(Layer, MayRunManyTimesBeforeItRunsBack) {
   layer->backward(bench.pass, back, saved);
   EXPECT_TRUE(saved.empty());
   // d/dw of w(w x): dy x1^T + (w^T dy) x^T, here in the layout [batch, features].
-  const std::vector<double> g = layer->params()[0]->grad.values(), d1 = dy.values(), d0 = back.values(), h = once.values(),
-                            in = x.values();
+  const std::vector<double> g = layer->params()[0]->grad.values(), d1 = dy.values(), d0 = back.values(),
+                            h = once.values(), in = x.values();
   for (size_t o = 0; o < 5; ++o)
     for (size_t i = 0; i < 5; ++i) {
       double expected = 0;
@@ -142,7 +144,8 @@ TEST(Residual, AddsTheDtypesOfItsBranchesAsPromotionDoes) {
   EXPECT_EQ(wider(DType::f16, DType::f16), DType::f16);
   EXPECT_EQ(wider(DType::f16, DType::bf16), DType::f32);
   EXPECT_EQ(wider(DType::f64, DType::bf16), DType::f64);
-  // A body of one linear layer under autocast is half, the f32 input beside it is not: the sum is f32, dx comes back in f32.
+  // A body of one linear layer under autocast is half, the f32 input beside it is not: the sum is f32, dx comes back in
+  // f32.
   Bench bench("amp-fp16");
   const LayerPtr layer = residual("block", linear(bench.init(), "fc", 4, 4));
   Saved saved;

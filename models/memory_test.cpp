@@ -1,4 +1,5 @@
-// Who holds how many bytes, counted by hand (amp_semantics.md section 7): parameters p, batch b, widths i, h, h, o of an MLP.
+// Who holds how many bytes, counted by hand (amp_semantics.md section 7): parameters p, batch b, widths i, h, h, o of
+// an MLP.
 #include <gtest/gtest.h>
 
 #include "models/trial_testing.h"
@@ -9,7 +10,18 @@ namespace {
 constexpr size_t kB = 32, kI = 64, kH = 128, kO = 10;
 constexpr size_t kWeights = kI * kH + kH * kH + kH * kO, kParams = kWeights + kH + kH + kO;
 
-size_t live(Purpose purpose) { return test_device()->memory().live().by_purpose[static_cast<size_t>(purpose)]; }
+// A device of its own, so that nothing else is on its ledger. What kernels keep between calls (workspace) is theirs.
+struct Ledger {
+  std::shared_ptr<Device> device = open_device("cpu");
+
+  TrialSpec spec(const char* subject, const char* policy) const {
+    TrialSpec spec = test_spec(subject, policy);
+    spec.device = device;
+    return spec;
+  }
+  size_t live(Purpose purpose) const { return device->memory().live().by_purpose[static_cast<size_t>(purpose)]; }
+  size_t of_models() const { return device->memory().live().total - live(Purpose::workspace); }
+};
 
 struct Expected {
   const char* policy;
@@ -17,23 +29,26 @@ struct Expected {
 };
 
 TEST(Memory, IsCountedByPurpose) {
-  // Saved: the outputs of both relus, and the probabilities; under autocast the cast of the input as well. The input itself, where
-  // no cast is needed, stays `input`.
+  // Saved: the outputs of both relus, and the probabilities; under autocast the cast of the input as well. The input
+  // itself, where no cast is needed, stays `input`.
   const Expected table[] = {
       {"fp32", 4, 4 * kB * (kH + kH + kO), 0, 4},
       {"fp16", 2, 2 * kB * (kH + kH + kO), 0, 2},
       {"amp-fp16", 4, 2 * kB * (kI + kH + kH) + 4 * kB * kO, 2 * kWeights, 2},
       {"amp-bf16", 4, 2 * kB * (kI + kH + kH) + 4 * kB * kO, 2 * kWeights, 2},
   };
+  const Ledger ledger;
+  const auto live = [&](Purpose purpose) { return ledger.live(purpose); };
   for (const Expected& expected : table) {
-    ASSERT_EQ(test_device()->memory().live().total, 0u) << "another test left something";
-    Trial trial(test_spec(kMlp, expected.policy));
+    ASSERT_EQ(ledger.of_models(), 0u) << "the trial before left something";
+    Trial trial(ledger.spec(kMlp, expected.policy));
     EXPECT_EQ(live(Purpose::weights), expected.param * kParams) << expected.policy;
     trial.load_batch(0);
     EXPECT_EQ(live(Purpose::input), expected.param * kB * kI + 4 * kB) << expected.policy;
     trial.forward();
     EXPECT_EQ(live(Purpose::saved), expected.saved) << expected.policy;
-    EXPECT_EQ(live(Purpose::casts), expected.casts) << expected.policy << ": of weights, as long as backward needs them";
+    EXPECT_EQ(live(Purpose::casts), expected.casts)
+        << expected.policy << ": of weights, as long as backward needs them";
     trial.backward();
     EXPECT_EQ(live(Purpose::saved), 0u) << expected.policy;
     EXPECT_EQ(live(Purpose::casts), 0u) << expected.policy;
@@ -43,19 +58,20 @@ TEST(Memory, IsCountedByPurpose) {
     EXPECT_EQ(live(Purpose::optimizer), expected.param * kParams) << expected.policy;
     trial.train_step(1);
     EXPECT_EQ(live(Purpose::gradients), expected.param * kParams) << expected.policy << ": a second step needs no more";
-    const MemoryUse& now = test_device()->memory().live();
+    const MemoryUse& now = ledger.device->memory().live();
     size_t sum = 0;
     for (const size_t bytes : now.by_purpose) sum += bytes;
     EXPECT_EQ(sum, now.total);
   }
-  EXPECT_EQ(test_device()->memory().live().total, 0u);
+  EXPECT_EQ(ledger.of_models(), 0u);
 }
 
 TEST(Memory, KeepsHalfTheActivationsOfAConvnetUnderAmp) {
   const auto saved = [](const char* policy) {
-    Trial trial(test_spec(kConvnet, policy));
+    const Ledger ledger;
+    Trial trial(ledger.spec(kConvnet, policy));
     trial.load_batch(0), trial.forward();
-    return static_cast<double>(live(Purpose::saved));
+    return static_cast<double>(ledger.live(Purpose::saved));
   };
   const double single = saved("fp32"), half = saved("amp-fp16");
   // Indices of the pool, statistics, probabilities and the cast of the input keep it above one half.
@@ -64,20 +80,21 @@ TEST(Memory, KeepsHalfTheActivationsOfAConvnetUnderAmp) {
 }
 
 TEST(Memory, OfAnOracleIsNotOnTheTrialsLedger) {
-  const TrialSpec spec = test_spec(kMlp, "fp32");
-  Trial oracle(spec.oracle(Inputs::drawn));
+  const Ledger ledger;
+  Trial oracle(ledger.spec(kMlp, "fp32").oracle(Inputs::drawn));
   oracle.train_step(0);
-  EXPECT_EQ(test_device()->memory().live().total, 0u);
+  EXPECT_EQ(ledger.device->memory().live().total, 0u);
 }
 
 TEST(Memory, OfAMasterCopyIsALineOfItsOwn) {
   Policy master = policy_named("fp16");
   master.master = true;
-  TrialSpec spec = test_spec(kMlp, "fp16");
+  const Ledger ledger;
+  TrialSpec spec = ledger.spec(kMlp, "fp16");
   spec.policy = &master;
   Trial trial(spec);
-  EXPECT_EQ(live(Purpose::weights), 2 * kParams);
-  EXPECT_EQ(live(Purpose::master), 4 * kParams);
+  EXPECT_EQ(ledger.live(Purpose::weights), 2 * kParams);
+  EXPECT_EQ(ledger.live(Purpose::master), 4 * kParams);
 }
 
 }  // namespace

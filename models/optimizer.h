@@ -9,7 +9,8 @@ namespace halfmark {
 
 class Sgd {
  public:
-  Sgd(double rate, double momentum, double weight_decay = 0) : rate_(rate), momentum_(momentum), weight_decay_(weight_decay) {}
+  Sgd(double rate, double momentum, double weight_decay = 0)
+      : rate_(rate), momentum_(momentum), weight_decay_(weight_decay) {}
   void step(const std::vector<Param*>& params);  // updates the master where there is one, and rounds it into the value
 
  private:

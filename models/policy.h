@@ -43,17 +43,17 @@ struct ScalerSpec {
 
 struct Policy {
   std::string_view name;
-  std::string_view about;   // one line for `halfmark list`
-  DType param;              // how parameters are kept
-  DType low;                // what lower-precision operations read, and activations are stored as
-  DType norm;               // parameters of normalisation layers
-  DType state;              // running statistics
-  DType grad;               // parameter gradients as delivered to the optimizer
-  bool master = false;      // an f32 copy of every parameter that the optimizer updates
+  std::string_view about;            // one line for `halfmark list`
+  DType param;                       // how parameters are kept
+  DType low;                         // what lower-precision operations read, and activations are stored as
+  DType norm;                        // parameters of normalisation layers
+  DType state;                       // running statistics
+  DType grad;                        // parameter gradients as delivered to the optimizer
+  bool master = false;               // an f32 copy of every parameter that the optimizer updates
   const CastRules* rules = nullptr;  // null = no autocast: everything runs in the dtype of the parameters
-  Math math;                // of matmul and convolution in the low dtype; fp32 operands always use fp32 math (tf32 where set)
+  Math math;  // of matmul and convolution in the low dtype; fp32 operands always use fp32 math (tf32 where set)
   ScalerSpec scaler;
-  bool hidden = false;      // serves the oracles; not listed
+  bool hidden = false;  // serves the oracles; not listed
 };
 
 std::span<const Policy> policies();

@@ -15,15 +15,16 @@ TEST(CastRules, KnowWhatTorchAutocastDoesOnCuda) {
     EXPECT_EQ(rules.of(lower), CastRule::lower) << lower;
   for (const char* wide : {"layer_norm", "group_norm", "exp", "pow", "nll_loss", "mse_loss", "upsample_bilinear2d"})
     EXPECT_EQ(rules.of(wide), CastRule::fp32) << wide;
-  for (const char* out : {"softmax", "log_softmax", "sum", "cumsum", "norm"}) EXPECT_EQ(rules.of(out), CastRule::fp32_out) << out;
+  for (const char* out : {"softmax", "log_softmax", "sum", "cumsum", "norm"})
+    EXPECT_EQ(rules.of(out), CastRule::fp32_out) << out;
   for (const char* widest : {"addcmul", "dot", "scatter_add"}) EXPECT_EQ(rules.of(widest), CastRule::widest) << widest;
   EXPECT_EQ(rules.of("binary_cross_entropy"), CastRule::refused);
   EXPECT_EQ(rules.of("binary_cross_entropy_with_logits"), CastRule::fp32);
 }
 
 TEST(CastRules, LeaveUnlistedOperationsInTheDtypeOfTheirInput) {
-  for (const char* plain : {"batch_norm", "relu", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "add", "cat", "mean",
-                            "cross_entropy_loss", "", "conv", "fp32", "linear matmul"})
+  for (const char* plain : {"batch_norm", "relu", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "add", "cat",
+                            "mean", "cross_entropy_loss", "", "conv", "fp32", "linear matmul"})
     EXPECT_EQ(cast_rules_named("torch-cuda").of(plain), CastRule::as_is) << plain;
 }
 
@@ -55,11 +56,13 @@ TEST(Policies, AreFoundByNameAndHideTheOracles) {
     FAIL() << "an unknown policy was accepted";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("amp-bf16"), std::string::npos);
-    EXPECT_EQ(std::string(error.what()).find("fp64"), std::string::npos) << "the oracle's policy is not for the command line";
+    EXPECT_EQ(std::string(error.what()).find("fp64"), std::string::npos)
+        << "the oracle's policy is not for the command line";
   }
 }
 
-// amp_semantics.md section 1.6, layer by layer: activations and their gradients, what the loss stores, parameter gradients.
+// amp_semantics.md section 1.6, layer by layer: activations and their gradients, what the loss stores, parameter
+// gradients.
 struct Expected {
   const char* policy;
   DType activation, loss, gradient, norm_gradient, input;
@@ -68,10 +71,10 @@ struct Expected {
 TEST(Policies, GiveEveryTensorTheDtypeOfTheFrameworksTable) {
   constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, f64 = DType::f64;
   const Expected table[] = {
-      {"fp32", f32, f32, f32, f32, f32},       {"tf32", f32, f32, f32, f32, f32},
-      {"fp16", f16, f16, f16, f16, f16},       {"fp16-bn32", f16, f16, f16, f32, f16},
-      {"amp-fp16", f16, f32, f32, f32, f32},   {"bf16", bf16, bf16, bf16, bf16, bf16},
-      {"amp-bf16", bf16, f32, f32, f32, f32},  {"fp64", f64, f64, f64, f64, f64},
+      {"fp32", f32, f32, f32, f32, f32},      {"tf32", f32, f32, f32, f32, f32},
+      {"fp16", f16, f16, f16, f16, f16},      {"fp16-bn32", f16, f16, f16, f32, f16},
+      {"amp-fp16", f16, f32, f32, f32, f32},  {"bf16", bf16, bf16, bf16, bf16, bf16},
+      {"amp-bf16", bf16, f32, f32, f32, f32}, {"fp64", f64, f64, f64, f64, f64},
   };
   ASSERT_EQ(std::size(table), policies().size()) << "a policy without a row here";
   for (const Expected& expected : table) {
@@ -81,8 +84,8 @@ TEST(Policies, GiveEveryTensorTheDtypeOfTheFrameworksTable) {
     trial.load_batch(0), trial.forward(), trial.backward();
 
     std::map<std::string, DType> wanted;
-    for (const char* layer : {"conv1", "bn1", "relu1", "pool1", "conv2", "bn2", "relu2", "conv3", "bn3", "block", "relu3",
-                              "conv4", "bn4", "relu4", "mean", "flatten", "fc"}) {
+    for (const char* layer : {"conv1", "bn1", "relu1", "pool1", "conv2", "bn2", "relu2", "conv3", "bn3", "block",
+                              "relu3", "conv4", "bn4", "relu4", "mean", "flatten", "fc"}) {
       wanted["activation/" + std::string(layer)] = expected.activation;
       wanted["gradient/" + std::string(layer)] = expected.activation;  // half: at the cast boundary of the loss as well
     }

@@ -65,7 +65,8 @@ TEST(Scaler, HasNoLowerBound) {
   for (int skip = 1; skip <= 200; ++skip) {
     scaler.update(true);
     if (!below_one && scaler.scale() < 1) below_one = skip;
-    if (!infinite_inverse && std::isinf(static_cast<float>(1 / static_cast<double>(scaler.scale())))) infinite_inverse = skip;
+    if (!infinite_inverse && std::isinf(static_cast<float>(1 / static_cast<double>(scaler.scale()))))
+      infinite_inverse = skip;
     if (!zero && scaler.scale() == 0) zero = skip;
   }
   // amp_semantics.md 2.1, measured there.

@@ -44,7 +44,8 @@ TrialSpec TrialSpec::oracle(Inputs inputs) const {
   TrialSpec spec = under(policy_named("fp64"));
   spec.device = oracle_device(*device);
   spec.round_first = inputs == Inputs::rounded ? &format_of(policy->low) : nullptr;
-  // The same scale, exact in fp64: what is rounded after scaling (the gradient of a subject without labels) is rounded alike.
+  // The same scale, exact in fp64: what is rounded after scaling (the gradient of a subject without labels) is rounded
+  // alike.
   ScalerSpec scale = settings.scaler.value_or(policy->scaler);
   if (scale.kind == ScalerSpec::Kind::dynamic) scale.kind = ScalerSpec::Kind::fixed;
   spec.settings.scaler = scale;
@@ -72,9 +73,9 @@ struct Trial::Parts {
   // Of the last forward and backward.
   Saved saved;
   Tensor output, loss, dx;
-  bool pending = false;      // forward has run and backward has not
-  double scale = 1;          // the loss scale of the last backward
-  bool unscaled = false;     // the gradients have been divided by it since
+  bool pending = false;   // forward has run and backward has not
+  double scale = 1;       // the loss scale of the last backward
+  bool unscaled = false;  // the gradients have been divided by it since
   // The gradient of a subject without labels, scaled; made anew when the scale changes.
   std::vector<double> slope;
   Tensor dy;

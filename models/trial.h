@@ -1,5 +1,5 @@
-// A trial: one subject, on one device, under one policy, from one seed. Harnesses make trials and look at them; two trials that
-// differ in the policy alone see the same data and start from the same parameters.
+// A trial: one subject, on one device, under one policy, from one seed. Harnesses make trials and look at them; two
+// trials that differ in the policy alone see the same data and start from the same parameters.
 #pragma once
 
 #include <map>
@@ -18,14 +18,17 @@ using Axes = std::map<std::string, std::string>;
 // What a harness may turn besides the policy.
 struct Settings {
   double rate = 0.05, momentum = 0.9, weight_decay = 0;  // of SGD
-  double loss_factor = 1;                // the loss is multiplied by it, the rate divided: pushes gradients towards underflow
+  double loss_factor = 1;  // the loss is multiplied by it, the rate divided: pushes gradients towards underflow
   double input_scale = 1, input_offset = 0;  // applied to the drawn data
   double batchnorm_momentum = 0.1;
   std::optional<DType> batchnorm_state;  // how running statistics are stored, instead of the policy's dtype
   std::optional<ScalerSpec> scaler;      // instead of the policy's
 };
 
-enum class Inputs : uint8_t { drawn, rounded };  // what an oracle is fed: the drawn numbers, or those rounded to the policy's low format
+enum class Inputs : uint8_t {
+  drawn,
+  rounded
+};  // what an oracle is fed: the drawn numbers, or those rounded to the policy's low format
 
 struct TrialSpec {
   const Subject* subject = nullptr;
@@ -34,7 +37,8 @@ struct TrialSpec {
   Axes axes;  // of the harness, for the case's id; Settings are what they mean
   uint64_t seed = 0;
   Settings settings;
-  const Format* round_first = nullptr;  // x and parameters are rounded to this format before anything else; set by oracle()
+  const Format* round_first =
+      nullptr;  // x and parameters are rounded to this format before anything else; set by oracle()
 
   TrialSpec under(const Policy& other) const;
   TrialSpec oracle(Inputs inputs) const;  // the fp64 twin, on a device of its own
@@ -62,26 +66,28 @@ class Trial {
   void set_tap(Tap tap);  // seen by every later forward and backward
 
   // The parts, in order; phases "forward", "backward", "optimizer" are named in the kernel log.
-  // Training batch number `step`; purpose `input`. With labels x has the parameters' dtype, as a data loader hands it over (autocast
-  // casts it). A layer alone gets x in the policy's low dtype: it stands inside a network, where a layer before it stored that.
+  // Training batch number `step`; purpose `input`. With labels x has the parameters' dtype, as a data loader hands it
+  // over (autocast casts it). A layer alone gets x in the policy's low dtype: it stands inside a network, where a layer
+  // before it stored that.
   void load_batch(int64_t step);
-  Tensor input() const;           // x of the loaded batch; shares its memory, so a harness may change the values
-  Tensor forward();               // training mode; returns the output (logits), keeps the loss
-  double loss() const;            // of the last forward, without scale and loss_factor; copies from the device
-  void backward();                // gradients of scale * loss_factor * loss
-  bool update();                  // unscale, check, optimizer step, scaler update; false = skipped
+  Tensor input() const;                 // x of the loaded batch; shares its memory, so a harness may change the values
+  Tensor forward();                     // training mode; returns the output (logits), keeps the loss
+  double loss() const;                  // of the last forward, without scale and loss_factor; copies from the device
+  void backward();                      // gradients of scale * loss_factor * loss
+  bool update();                        // unscale, check, optimizer step, scaler update; false = skipped
   StepResult train_step(int64_t step);  // all of the above
-  Tensor infer();                 // evaluation mode on the loaded batch; phase "evaluation"
+  Tensor infer();                       // evaluation mode on the loaded batch; phase "evaluation"
 
-  // Loss and accuracy over `batches` held-out batches, in evaluation mode; the tap does not see it. `policy` null = the trial's own; another one casts
-  // parameters and running statistics to that policy first (evaluation in fp32, in full half), leaving the trial unchanged.
+  // Loss and accuracy over `batches` held-out batches, in evaluation mode; the tap does not see it. `policy` null = the
+  // trial's own; another one casts parameters and running statistics to that policy first (evaluation in fp32, in full
+  // half), leaving the trial unchanged.
   Evaluation evaluate(int64_t batches, const Policy* policy = nullptr);
 
   std::vector<Param*> params();
   std::vector<State*> states();
   Scaler& scaler();
-  // After backward: dx of the loaded batch, and each Param::grad, divided by the loss scale in fp64 (once: after update they are
-  // unscaled already). Gradients of loss_factor * loss.
+  // After backward: dx of the loaded batch, and each Param::grad, divided by the loss scale in fp64 (once: after update
+  // they are unscaled already). Gradients of loss_factor * loss.
   std::vector<double> input_gradient() const;
   std::vector<double> gradient(const Param& param) const;
   double step_flops() const;  // forward and backward, multiply-adds count two

@@ -1,4 +1,5 @@
-// What a training step promises: same start everywhere, scaling, skipping, learning, memory, and that evaluation changes nothing.
+// What a training step promises: same start everywhere, scaling, skipping, learning, memory, and that evaluation
+// changes nothing.
 #include "models/trial.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +36,8 @@ TEST(Trial, StartsFromTheSameNumbersUnderEveryPolicyRoundedOnce) {
     EXPECT_EQ(trial.input().values(), rounded(exact.input().values(), policy.param)) << policy.name;
     ASSERT_EQ(trial.params().size(), exact.params().size());
     for (size_t i = 0; i < trial.params().size(); ++i)
-      EXPECT_EQ(trial.params()[i]->value.values(), rounded(exact.params()[i]->value.values(), trial.params()[i]->value.dtype()))
+      EXPECT_EQ(trial.params()[i]->value.values(),
+                rounded(exact.params()[i]->value.values(), trial.params()[i]->value.dtype()))
           << policy.name << " " << trial.params()[i]->name;
   }
 }
@@ -105,7 +107,8 @@ TEST(Trial, HasTheOraclesGradientsWithinItsPrecision) {
       const std::vector<double> exact = oracle.gradient(*oracle.params()[i]);
       // Pure half loses small gradients to underflow as well; its bound is that of the format's smallest numbers.
       const double floor = policy.name.starts_with("fp16") ? 0x1p-24 * std::sqrt(static_cast<double>(exact.size())) : 0;
-      EXPECT_LT(distance(trial.gradient(*trial.params()[i]), exact) * norm(exact), 16 * roundoff * norm(exact) + 2 * floor)
+      EXPECT_LT(distance(trial.gradient(*trial.params()[i]), exact) * norm(exact),
+                16 * roundoff * norm(exact) + 2 * floor)
           << policy.name << " " << trial.params()[i]->name;
     }
   }
@@ -124,9 +127,13 @@ TEST(Trial, AsksTheOracleForInputsAsRounded) {
   EXPECT_FALSE(in_half(drawn.params()[0]->value.values()));
   // The gradient of the output is rounded after scaling, as the policy's is.
   std::vector<double> seen, wanted;
-  rounded.set_tap([&](const std::string& name, const Tensor& t) { if (name == "gradient/linear") seen = t.values(); });
+  rounded.set_tap([&](const std::string& name, const Tensor& t) {
+    if (name == "gradient/linear") seen = t.values();
+  });
   Trial trial(spec);
-  trial.set_tap([&](const std::string& name, const Tensor& t) { if (name == "gradient/linear") wanted = t.values(); });
+  trial.set_tap([&](const std::string& name, const Tensor& t) {
+    if (name == "gradient/linear") wanted = t.values();
+  });
   trial.load_batch(0);
   for (Trial* each : {&rounded, &trial}) each->forward(), each->backward();
   EXPECT_EQ(seen, wanted);
@@ -144,11 +151,14 @@ TEST(Trial, SkipsTheStepOnOverflowButRunningStatisticsHaveMoved) {
   EXPECT_EQ(result.scale, 0x1p60);
   EXPECT_EQ(trial.scaler().scale(), 0x1p59f);
   EXPECT_TRUE(std::isfinite(result.loss));
-  for (size_t i = 0; i < params.size(); ++i) EXPECT_EQ(trial.params()[i]->value.values(), params[i]) << trial.params()[i]->name;
-  for (size_t i = 0; i < states.size(); ++i) EXPECT_NE(trial.states()[i]->value.values(), states[i]) << trial.states()[i]->name;
+  for (size_t i = 0; i < params.size(); ++i)
+    EXPECT_EQ(trial.params()[i]->value.values(), params[i]) << trial.params()[i]->name;
+  for (size_t i = 0; i < states.size(); ++i)
+    EXPECT_NE(trial.states()[i]->value.values(), states[i]) << trial.states()[i]->name;
 }
 
-// The twin computes the same bits forward (so no relu decides otherwise) with a scale at which nothing under- or overflows.
+// The twin computes the same bits forward (so no relu decides otherwise) with a scale at which nothing under- or
+// overflows.
 TEST(Trial, UnscalesToTheTrueGradientWhateverTheScaleDoes) {
   TrialSpec spec = test_spec(kMlp, "amp-fp16");
   spec.settings.rate = 0;  // the parameters stay
@@ -170,7 +180,8 @@ TEST(Trial, UnscalesToTheTrueGradientWhateverTheScaleDoes) {
     if (!stepped) continue;
     for (size_t i = 0; i < scaled.size(); ++i) {
       const Param& param = *trial.params()[i];
-      EXPECT_LT(distance(trial.gradient(param), twin.gradient(*twin.params()[i])), kFp16.unit_roundoff()) << step << param.name;
+      EXPECT_LT(distance(trial.gradient(param), twin.gradient(*twin.params()[i])), kFp16.unit_roundoff())
+          << step << param.name;
       EXPECT_EQ(trial.gradient(param), scaled[i]) << "a power of two is divided out exactly, once";
     }
   }
@@ -193,7 +204,8 @@ TEST(Trial, LearnsUnderAmpAsInSinglePrecision) {
   EXPECT_NEAR(brain.evaluate(4).loss, reference, 0.10 * first);
 }
 
-// The negative control: with |p - 1| / n below 1 / 32, a loss of 2^-20 has gradients of at most 2^-25, which f16 rounds to zero.
+// The negative control: with |p - 1| / n below 1 / 32, a loss of 2^-20 has gradients of at most 2^-25, which f16 rounds
+// to zero.
 TEST(Trial, StopsInPureHalfWhereTheLossIsTinyWhileAmpLearns) {
   TrialSpec spec = test_spec(kMlp, "fp16");
   spec.settings.loss_factor = 0x1p-20;
@@ -228,7 +240,8 @@ TEST(Trial, LeavesMostWeightsAloneWhereUpdatesAreBelowTheirLastPlace) {
     }
     return same / all;
   };
-  // The calibration measured 0.1, 0.1, 89 and 99 % in numpy on another problem; dead relus have gradients of zero besides.
+  // The calibration measured 0.1, 0.1, 89 and 99 % in numpy on another problem; dead relus have gradients of zero
+  // besides.
   EXPECT_LT(share_unchanged("fp32"), 0.10);
   EXPECT_LT(share_unchanged("amp-fp16"), 0.10);
   EXPECT_GT(share_unchanged("fp16"), 0.75);
@@ -300,7 +313,8 @@ TEST(Trial, NamesItsPhasesInTheKernelLog) {
   trial.train_step(0), trial.evaluate(1);
   std::vector<std::string> phases;
   for (const LoggedKernel& entry : log.entries())
-    if (phases.empty() || std::find(phases.begin(), phases.end(), entry.phase) == phases.end()) phases.push_back(entry.phase);
+    if (phases.empty() || std::find(phases.begin(), phases.end(), entry.phase) == phases.end())
+      phases.push_back(entry.phase);
   EXPECT_EQ(phases, (std::vector<std::string>{"forward", "backward", "optimizer", "evaluation"}));
 }
 

@@ -32,8 +32,9 @@ LayerPtr chain(std::string name, Layers... layers) {
 }
 
 Subject linear_alone(int64_t batch, int64_t in, int64_t out) {
-  return {"linear", sizes_of({{"b", batch}, {"i", in}, {"o", out}}), {batch, in}, DataKind::normal, 0,
-          [=](const Init& init, const Settings&) { return linear(init, "linear", in, out); }};
+  return {"linear",    sizes_of({{"b", batch}, {"i", in}, {"o", out}}),
+          {batch, in}, DataKind::normal,
+          0,           [=](const Init& init, const Settings&) { return linear(init, "linear", in, out); }};
 }
 
 struct ConvSizes {
@@ -50,27 +51,37 @@ Subject conv_alone(const ConvSizes& s) {
   if (s.dilation != 1) sizes += "_d" + std::to_string(s.dilation);
   const int pad = s.dilation * (s.kernel - 1) / 2;
   const Window window{s.stride, s.stride, pad, pad, s.dilation, s.dilation};
-  return {"conv2d", sizes, {s.batch, s.in, s.size, s.size}, DataKind::normal, 0, [=](const Init& init, const Settings&) {
-            return conv2d(init, "conv", s.in, s.out, s.kernel, window, s.groups);
-          }};
+  return {
+      "conv2d", sizes, {s.batch, s.in, s.size, s.size}, DataKind::normal, 0, [=](const Init& init, const Settings&) {
+        return conv2d(init, "conv", s.in, s.out, s.kernel, window, s.groups);
+      }};
 }
 
 std::string image_sizes(const Shape& image) { return sizes_of({{"b", image[0]}, {"c", image[1]}, {"s", image[2]}}); }
 
 Subject batchnorm_alone(const Shape& image) {
-  return {"batchnorm2d", image_sizes(image), image, DataKind::normal, 0, [=](const Init& init, const Settings& settings) {
-            return batchnorm2d(init, "bn", image[1], settings.batchnorm_momentum);
-          }};
+  return {
+      "batchnorm2d", image_sizes(image), image, DataKind::normal, 0, [=](const Init& init, const Settings& settings) {
+        return batchnorm2d(init, "bn", image[1], settings.batchnorm_momentum);
+      }};
 }
 
 Subject layer_alone(std::string name, std::string suffix, const Shape& image, std::function<LayerPtr()> make) {
-  return {std::move(name), image_sizes(image) + suffix, image, DataKind::normal, 0,
+  return {std::move(name),
+          image_sizes(image) + suffix,
+          image,
+          DataKind::normal,
+          0,
           [make = std::move(make)](const Init&, const Settings&) { return make(); }};
 }
 
 Subject mlp(int64_t batch, int64_t in, int64_t hidden) {
-  return {"mlp", sizes_of({{"b", batch}, {"i", in}, {"h", hidden}, {"o", kClasses}}), {batch, in},
-          DataKind::points, kClasses, [=](const Init& init, const Settings&) {
+  return {"mlp",
+          sizes_of({{"b", batch}, {"i", in}, {"h", hidden}, {"o", kClasses}}),
+          {batch, in},
+          DataKind::points,
+          kClasses,
+          [=](const Init& init, const Settings&) {
             return chain("mlp", linear(init, "fc1", in, hidden), relu("relu1"), linear(init, "fc2", hidden, hidden),
                          relu("relu2"), linear(init, "fc3", hidden, kClasses));
           }};
@@ -84,21 +95,28 @@ Subject logistic(int64_t batch, int64_t channels, int64_t size) {
           }};
 }
 
-// conv-bn-relu, pool, a residual block of two convolutions, a strided conv-bn-relu, the mean of the image, a linear head.
+// conv-bn-relu, pool, a residual block of two convolutions, a strided conv-bn-relu, the mean of the image, a linear
+// head.
 Subject convnet(int64_t batch, int64_t channels, int64_t size, int64_t width) {
   const Shape image{batch, channels, size, size};
-  return {"convnet", image_sizes(image) + "_w" + std::to_string(width), image, DataKind::images, kClasses,
+  return {"convnet",
+          image_sizes(image) + "_w" + std::to_string(width),
+          image,
+          DataKind::images,
+          kClasses,
           [=](const Init& init, const Settings& settings) {
             const Window same{.pad_h = 1, .pad_w = 1}, half{.stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1};
             // A convolution before batch norm has no bias: the shift does its work.
             const auto conv = [&](const char* name, int64_t in, int64_t out, const Window& window) {
               return conv2d(init, name, in, out, 3, window, 1, false);
             };
-            const auto bn = [&](const char* name, int64_t c) { return batchnorm2d(init, name, c, settings.batchnorm_momentum); };
+            const auto bn = [&](const char* name, int64_t c) {
+              return batchnorm2d(init, name, c, settings.batchnorm_momentum);
+            };
             return chain("convnet", conv("conv1", channels, width, same), bn("bn1", width), relu("relu1"),
                          max_pool2d("pool1", 2, 2),
-                         residual("block", chain("body", conv("conv2", width, width, same), bn("bn2", width), relu("relu2"),
-                                                 conv("conv3", width, width, same), bn("bn3", width))),
+                         residual("block", chain("body", conv("conv2", width, width, same), bn("bn2", width),
+                                                 relu("relu2"), conv("conv3", width, width, same), bn("bn3", width))),
                          relu("relu3"), conv("conv4", width, 2 * width, half), bn("bn4", 2 * width), relu("relu4"),
                          global_avg_pool2d("mean"), flatten("flatten"), linear(init, "fc", 2 * width, kClasses));
           }};

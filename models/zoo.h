@@ -13,11 +13,12 @@ namespace halfmark {
 struct Settings;  // trial.h
 
 struct Subject {
-  std::string name;    // "linear", "conv2d", "batchnorm2d", "mlp", "convnet", ...
-  std::string sizes;   // "b16_i32_h64_o8"
-  Shape input;         // with the batch first
+  std::string name;   // "linear", "conv2d", "batchnorm2d", "mlp", "convnet", ...
+  std::string sizes;  // "b16_i32_h64_o8"
+  Shape input;        // with the batch first
   DataKind data;
-  int64_t classes;     // 0: no labels; the loss is then the inner product of the output with fixed N(0, 1) / elements numbers
+  int64_t
+      classes;  // 0: no labels; the loss is then the inner product of the output with fixed N(0, 1) / elements numbers
   std::function<LayerPtr(const Init&, const Settings&)> make;
   std::string id() const { return name + "/" + sizes; }
 };

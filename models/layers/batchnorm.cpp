@@ -31,14 +31,26 @@ class BatchNorm2d : public Leaf {
     Tensor y = pass.fresh(x.shape(), pass.output_dtype("batch_norm", x.dtype()));
     if (!pass.training) {
       HM_CHECK(!saved, name() + ": batch norm in evaluation mode has no backward here");
-      run(BatchNormInference{.x = x, .scale = scale, .shift = shift, .running_mean = mean_.value,
-                             .running_variance = variance_.value, .out = y, .epsilon = epsilon_});
+      run(BatchNormInference{.x = x,
+                             .scale = scale,
+                             .shift = shift,
+                             .running_mean = mean_.value,
+                             .running_variance = variance_.value,
+                             .out = y,
+                             .epsilon = epsilon_});
       return y;
     }
     const DType wide = statistics_dtype(x.dtype());
     Tensor mean(pass.device, scale.shape(), wide), variance(pass.device, scale.shape(), wide);
-    run(halfmark::BatchNorm{.x = x, .scale = scale, .shift = shift, .out = y, .mean = mean, .variance = variance,
-                            .running_mean = mean_.value, .running_variance = variance_.value, .momentum = momentum_,
+    run(halfmark::BatchNorm{.x = x,
+                            .scale = scale,
+                            .shift = shift,
+                            .out = y,
+                            .mean = mean,
+                            .variance = variance,
+                            .running_mean = mean_.value,
+                            .running_variance = variance_.value,
+                            .momentum = momentum_,
                             .epsilon = epsilon_});
     if (saved) {
       saved->keep_form(x_given), saved->keep(scale);
@@ -54,8 +66,15 @@ class BatchNorm2d : public Leaf {
     Tensor dx = pass.fresh(x.shape(), x.dtype());
     pass.gradient(scale_, scale.dtype(), [&](Tensor& dscale) {
       pass.gradient(shift_, scale.dtype(), [&](Tensor& dshift) {
-        run(BatchNormBackward{.x = x, .dy = dy, .scale = scale, .mean = mean, .variance = variance, .dx = dx,
-                              .dscale = dscale, .dshift = dshift, .epsilon = epsilon_});
+        run(BatchNormBackward{.x = x,
+                              .dy = dy,
+                              .scale = scale,
+                              .mean = mean,
+                              .variance = variance,
+                              .dx = dx,
+                              .dscale = dscale,
+                              .dshift = dshift,
+                              .epsilon = epsilon_});
       });
     });
     return pass.cast(dx, given.dtype);

@@ -1,4 +1,5 @@
-// How layers are put together: one after the other, beside each other, and the change of shape between images and vectors.
+// How layers are put together: one after the other, beside each other, and the change of shape between images and
+// vectors.
 #include "models/layers/leaf.h"
 
 namespace halfmark {
@@ -34,8 +35,12 @@ class Sequential : public Layer {
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) dx = (*layer)->backward(pass, dx, saved);
     return dx;
   }
-  std::vector<Param*> params() override { return all<Param>([](Layer& layer) { return layer.params(); }); }
-  std::vector<State*> states() override { return all<State>([](Layer& layer) { return layer.states(); }); }
+  std::vector<Param*> params() override {
+    return all<Param>([](Layer& layer) { return layer.params(); });
+  }
+  std::vector<State*> states() override {
+    return all<State>([](Layer& layer) { return layer.states(); });
+  }
   double forward_flops(const Shape& input) const override {
     double flops = 0;
     Shape shape = input;
@@ -83,8 +88,12 @@ class Residual : public Layer {  // y = body(x) + shortcut(x); the tap sees the 
     return pass.cast(add(pass, through_body, through_shortcut), x.dtype);
   }
 
-  std::vector<Param*> params() override { return both(body_->params(), shortcut_ ? shortcut_->params() : std::vector<Param*>()); }
-  std::vector<State*> states() override { return both(body_->states(), shortcut_ ? shortcut_->states() : std::vector<State*>()); }
+  std::vector<Param*> params() override {
+    return both(body_->params(), shortcut_ ? shortcut_->params() : std::vector<Param*>());
+  }
+  std::vector<State*> states() override {
+    return both(body_->states(), shortcut_ ? shortcut_->states() : std::vector<State*>());
+  }
   double forward_flops(const Shape& input) const override {
     return body_->forward_flops(input) + (shortcut_ ? shortcut_->forward_flops(input) : 0);
   }

@@ -9,7 +9,8 @@ namespace {
 class Convolution : public Leaf {
  public:
   // torch.nn.Conv2d.reset_parameters: as Linear, with fan_in = in / groups * kernel^2.
-  Convolution(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window, int groups, bool with_bias)
+  Convolution(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window, int groups,
+              bool with_bias)
       : Leaf(std::move(name)), window_(window), groups_(groups) {
     const double bound = 1 / std::sqrt(static_cast<double>(in / groups * kernel * kernel));
     weight_ = init.uniform(this->name() + ".weight", {out, in / groups, kernel, kernel}, init.policy.param, bound);
@@ -64,7 +65,8 @@ class Convolution : public Leaf {
 
 }  // namespace
 
-LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window, int groups, bool bias) {
+LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window, int groups,
+                bool bias) {
   return std::make_unique<Convolution>(init, std::move(name), in, out, kernel, window, groups, bias);
 }
 

@@ -40,9 +40,8 @@ class Linear : public Leaf {
     const Form x = saved.take_form();
     const Tensor dy = pass.cast(dy_given, a.dtype());
     const Math math = pass.math(a.dtype());
-    pass.gradient(weight_, w.dtype(), [&](Tensor& dw) {
-      run(Matmul{.a = dy, .b = a, .out = dw, .transpose_a = true, .math = math});
-    });
+    pass.gradient(weight_, w.dtype(),
+                  [&](Tensor& dw) { run(Matmul{.a = dy, .b = a, .out = dw, .transpose_a = true, .math = math}); });
     if (!bias_.value.empty())
       pass.gradient(bias_, w.dtype(), [&](Tensor& db) { run(BiasGradient{.dy = dy, .dbias = db}); });
     Tensor dx = pass.fresh(x.shape, a.dtype());
