@@ -5,13 +5,30 @@
 #include <exception>
 #include <iostream>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/micro/micro.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/devices.h"
+
+// Takes --threads=N out of the arguments; the rest is Google Benchmark's.
+static void take_threads(int& argc, char** argv) {
+  int kept = 1;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument(argv[i]);
+    if (argument.starts_with("--threads="))
+      halfmark::set_host_threads(std::stoi(std::string(argument.substr(10))));
+    else
+      argv[kept++] = argv[i];
+  }
+  argc = kept;
+}
 
 int main(int argc, char** argv) {
   try {
+    take_threads(argc, argv);
     std::vector<std::shared_ptr<halfmark::Device>> devices;
     for (const halfmark::DeviceRow& row : halfmark::known_devices()) {
       if (row.absent.empty())

@@ -20,6 +20,14 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};  // a cache line, and the widest vector
 
+// Blocks kept for reuse. Below, malloc keeps them itself; above, a block is rare and its page faults are few beside its work.
+constexpr size_t kSmallestKept = size_t{64} << 10, kLargestKept = size_t{256} << 20;
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kKeepsBlocks = false;  // so that use after release is seen
+#else
+constexpr bool kKeepsBlocks = true;
+#endif
+
 size_t last_level_cache() {
   const long level3 = sysconf(_SC_LEVEL3_CACHE_SIZE), level2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
   return static_cast<size_t>(std::max({level3, level2, 0L}));
@@ -34,7 +42,18 @@ std::string processor_name() {
 
 }  // namespace
 
+HostDevice::~HostDevice() {
+  library.reset();  // releases tensors into the blocks below
+  for (const auto& [bytes, blocks] : released_)
+    for (void* block : blocks) ::operator delete(block, kAlignment);
+}
+
 void* HostDevice::allocate(size_t bytes) {
+  if (const auto found = released_.find(bytes); found != released_.end() && !found->second.empty()) {
+    void* block = found->second.back();
+    found->second.pop_back();
+    return block;
+  }
   try {
     return ::operator new(std::max<size_t>(bytes, 1), kAlignment);
   } catch (const std::bad_alloc&) {
@@ -43,7 +62,15 @@ void* HostDevice::allocate(size_t bytes) {
   }
 }
 
-void HostDevice::release(void* memory, size_t) noexcept { ::operator delete(memory, kAlignment); }
+void HostDevice::release(void* memory, size_t bytes) noexcept {
+  if (kKeepsBlocks && bytes >= kSmallestKept && bytes <= kLargestKept) {
+    try {
+      return released_[bytes].push_back(memory);
+    } catch (const std::bad_alloc&) {  // then the system has it back
+    }
+  }
+  ::operator delete(memory, kAlignment);
+}
 
 void HostDevice::copy_in(void* device_memory, const void* host, size_t bytes) {
   if (bytes) std::memcpy(device_memory, host, bytes);

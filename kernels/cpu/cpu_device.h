@@ -1,6 +1,10 @@
 // Host memory as a device, and the CPU: real fast rows first, reference rows last.
 #pragma once
 
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
 #include "kernels/cpu/rows.h"
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/device.h"
@@ -18,6 +22,7 @@ class HostLayout : public OpaqueLayout {
 // Everything about host memory; what kernels there are is up to the device built on it.
 class HostDevice : public Device {
  public:
+  ~HostDevice() override;
   void* allocate(size_t bytes) override;
   void release(void* memory, size_t bytes) noexcept override;
   void copy_in(void* device_memory, const void* host, size_t bytes) override;
@@ -29,6 +34,11 @@ class HostDevice : public Device {
   // What a library keeps for this device between calls (packed weights, scratch). It may hold tensors of the device, so it goes
   // before the device does.
   std::shared_ptr<void> library;
+
+ private:
+  // Released blocks by size, for the next tensor of that size: memory fresh from the system costs a page fault for every 4 KiB,
+  // more than a kernel that writes it once. A training step asks for the same sizes again and again.
+  std::unordered_map<size_t, std::vector<void*>> released_;
 };
 
 class CpuDevice : public HostDevice {

@@ -21,7 +21,7 @@ Refusal refuses_elementwise(std::initializer_list<const Tensor*> operands) {
 }
 
 bool is_half(const Tensor& tensor) { return tensor.dtype() == DType::bf16 || tensor.dtype() == DType::f16; }
-uint16_t infinity_code(const Tensor& tensor) { return tensor.dtype() == DType::bf16 ? 0x7f80 : 0x7c00; }
+int16_t infinity_code(const Tensor& tensor) { return tensor.dtype() == DType::bf16 ? 0x7f80 : 0x7c00; }
 
 // ---- relu: a NaN stays a NaN, zeros of either sign become +0 ---------------------------------------------------------------
 
@@ -29,16 +29,17 @@ template <class T> void relu(const Tensor& x, Tensor& out) {
   map<T, 1>(out, {&x}, [](T v) { return v <= 0 ? T(0) : v; });
 }
 
-// The same on codes of 16 bits: negative and no NaN.
+// The same on codes of 16 bits, without branches so that compilers make vectors of it: negative and no NaN.
 void relu_codes(const Tensor& x, Tensor& out) {
-  const auto* source = x.as<uint16_t>();
-  auto* target = out.as<uint16_t>();
-  const uint16_t infinity = infinity_code(x);
+  const auto* source = x.as<int16_t>();
+  auto* target = out.as<int16_t>();
+  const int16_t infinity = infinity_code(x);
   parallel_for(stored_elements(x), 2 * kGrain, [=](int64_t begin, int64_t end) {
+    HM_EACH_FOR_ITSELF
     for (int64_t i = begin; i < end; ++i) {
-      const uint16_t code = source[i];
-      const bool negative = static_cast<uint16_t>(code - 0x8000u) <= infinity;
-      target[i] = negative ? uint16_t{0} : code;
+      const int16_t code = source[i];
+      const auto negative = static_cast<int16_t>((code < 0) & (static_cast<int16_t>(code & 0x7fff) <= infinity));
+      target[i] = static_cast<int16_t>(code & (negative - 1));
     }
   });
 }
@@ -61,14 +62,15 @@ template <class T> void relu_backward(const Tensor& y, const Tensor& dy, Tensor&
 }
 
 void relu_backward_codes(const Tensor& y, const Tensor& dy, Tensor& dx) {
-  const auto* values = y.as<uint16_t>();
-  const auto* gradients = dy.as<uint16_t>();
-  auto* target = dx.as<uint16_t>();
-  const uint16_t infinity = infinity_code(y);
+  const auto* values = y.as<int16_t>();
+  const auto* gradients = dy.as<int16_t>();
+  auto* target = dx.as<int16_t>();
+  const int16_t infinity = infinity_code(y);
   parallel_for(stored_elements(y), 2 * kGrain, [=](int64_t begin, int64_t end) {
+    HM_EACH_FOR_ITSELF
     for (int64_t i = begin; i < end; ++i) {
-      const bool positive = static_cast<uint16_t>(values[i] - 1u) < infinity;  // 1 .. infinity
-      target[i] = positive ? gradients[i] : uint16_t{0};
+      const auto positive = static_cast<int16_t>((values[i] > 0) & (values[i] <= infinity));
+      target[i] = static_cast<int16_t>(gradients[i] & -positive);
     }
   });
 }

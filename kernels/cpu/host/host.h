@@ -12,6 +12,9 @@
 #include "kernels/number/convert.h"
 #include "kernels/ops/ops.h"
 
+// Element i of the result depends on element i of the operands alone, whether they are the same memory or not.
+#define HM_EACH_FOR_ITSELF _Pragma("GCC ivdep")
+
 namespace halfmark::host {
 
 void add_elementwise(KernelTable& table);  // relu, add, add_bias, bias_gradient, cast
@@ -75,6 +78,7 @@ template <class T, size_t N, class F> void map(Tensor& out, const std::array<con
       std::array<const T*, N> p;
       for (size_t k = 0; k < N; ++k) p[k] = read(*in[k], i, count, buffers[k]);
       T* r = writable(out, i, result);
+      HM_EACH_FOR_ITSELF
       for (int64_t j = 0; j < count; ++j) {
         if constexpr (N == 1)
           r[j] = f(p[0][j]);

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Prints how fast our chains and peers are beside the library used directly: ratios.py result.json (1 = as fast, below 1 = slower).
+
+Made for `halfmark_micro --benchmark_filter='chain|peer' --benchmark_repetitions=15 --benchmark_enable_random_interleaving=true
+--benchmark_out=result.json`: the fastest repetition of each side, because what disturbs a run only makes it slower. On a busy
+machine add --threads=1 and --cpu: the processor's time of one thread leaves out what other processes took.
+"""
+import argparse
+import json
+import sys
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file")
+    parser.add_argument("--cpu", action="store_true", help="processor time instead of time on the clock (one thread only)")
+    parser.add_argument("--least", type=float, default=0, help="exit code 1 when a ratio is below this")
+    arguments = parser.parse_args()
+    with open(arguments.file, encoding="utf-8") as file:
+        runs = [run for run in json.load(file)["benchmarks"] if run.get("run_type") == "iteration"]
+    sides = {}
+    for run in runs:
+        parts = run["name"].split("/")
+        for side in ("ours", "onednn"):
+            if parts[0] in ("chain", "peer") and side in parts:
+                name = "/".join(parts[: parts.index(side)])
+                sides.setdefault(name, {}).setdefault(side, []).append(run)
+    below = False
+    for name, both in sorted(sides.items()):
+        if len(both) < 2:
+            continue
+        best = {side: min(run["cpu_time" if arguments.cpu else "real_time"] for run in both[side]) for side in both}
+        ratio = best["onednn"] / best["ours"]
+        below = below or ratio < arguments.least
+        reorders = [f"{both[side][0]['reorders']:g}" for side in ("ours", "onednn") if "reorders" in both[side][0]]
+        note = f"  reorders {' and '.join(reorders)}" if reorders else ""
+        print(f"{name:32} ours {best['ours'] / 1e6:9.3f} ms  onednn {best['onednn'] / 1e6:9.3f} ms  ratio {ratio:.3f}{note}")
+    return 1 if below else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+// What the oneDNN rows promise beyond numbers near fp64 (ops_test.cpp): layouts, packed weights, what is refused and why.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/cpu_device.h"
+#include "kernels/tensor/random.h"
+
+#if HALFMARK_ONEDNN
+#include "kernels/cpu/onednn/onednn.h"
+
+namespace halfmark {
+namespace {
+
+Tensor random_tensor(Device& device, const Shape& shape, DType dtype, uint64_t seed, Layout layout = Layout::plain) {
+  const RandomKey key(seed);
+  std::vector<double> values(static_cast<size_t>(shape.elements()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = key.normal(i);
+  return Tensor::from(device, shape, dtype, values, layout);
+}
+
+template <class Op> const Kernel<Op>& row(const Device& device, std::string_view name) {
+  for (const Kernel<Op>& kernel : device.kernels().of<Op>())
+    if (kernel.name == name) return kernel;
+  throw Error("no such row");
+}
+
+constexpr Window kPadded{.pad_h = 1, .pad_w = 1};
+
+void expect_near(const Tensor& a, const Tensor& b, double bound) {
+  const std::vector<double> p = a.values(), q = b.values();
+  ASSERT_EQ(p.size(), q.size());
+  for (size_t i = 0; i < p.size(); ++i) ASSERT_NEAR(p[i], q[i], bound) << "element " << i;
+}
+
+TEST(OneDnn, PacksAWeightOnceAndAgainWhenItIsWritten) {
+  CpuDevice device;
+  const Tensor x = random_tensor(device, {2, 32, 8, 8}, DType::f32, 1, Layout::nhwc);
+  Tensor w = random_tensor(device, {32, 32, 3, 3}, DType::f32, 2);
+  const auto convolve = [&] {
+    Tensor y(device, {2, 32, 8, 8}, DType::f32, Layout::any);
+    const Conv2d op{.x = x, .w = w, .out = y, .window = kPadded};
+    row<Conv2d>(device, "onednn").run(device, op);
+    return y;
+  };
+  const uint64_t start = onednn_reorders();
+  const Tensor first = convolve();
+  const uint64_t once = onednn_reorders() - start;
+  convolve();
+  const uint64_t twice = onednn_reorders() - start - once;
+  EXPECT_EQ(once, twice + 1) << "the second run finds the weight packed";
+
+  std::vector<double> doubled = w.values();
+  for (double& value : doubled) value *= 2;
+  w.set_values(doubled);
+  const uint64_t before = onednn_reorders();
+  const Tensor third = convolve();
+  EXPECT_EQ(onednn_reorders() - before, once);
+  const std::vector<double> old = first.values(), now = third.values();
+  for (size_t i = 0; i < old.size(); ++i) ASSERT_EQ(now[i], 2 * old[i]);
+}
+
+TEST(OneDnn, CountsPackedWeightsAsWorkspaceAndForgetsThemWithTheWeight) {
+  CpuDevice device;
+  const auto workspace = [&] { return device.memory().live().by_purpose[static_cast<size_t>(Purpose::workspace)]; };
+  const Tensor x = random_tensor(device, {2, 32, 8, 8}, DType::f32, 1, Layout::nhwc);
+  const auto convolve_once = [&](uint64_t seed) {
+    const Tensor w = random_tensor(device, {32, 32, 3, 3}, DType::f32, seed);
+    Tensor y(device, {2, 32, 8, 8}, DType::f32, Layout::any);
+    run(Conv2d{.x = x, .w = w, .out = y, .window = kPadded});
+  };
+  convolve_once(2);
+  const size_t one = workspace();
+  EXPECT_GE(one, 32u * 32 * 9 * 4);
+  for (uint64_t seed = 3; seed < 10; ++seed) convolve_once(seed);
+  EXPECT_EQ(workspace(), one);
+}
+
+TEST(OneDnn, AChainOfItsOwnLayoutsGivesWhatPlainTensorsGive) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    CpuDevice device;
+    const auto chain = [&](Layout layout) {
+      const Shape image{2, 16, 8, 8}, vector{16};
+      const Tensor x = random_tensor(device, image, dtype, 1), w = random_tensor(device, {16, 16, 3, 3}, dtype, 2);
+      Tensor ones = Tensor::zeros(device, vector, DType::f32), zeros = Tensor::zeros(device, vector, DType::f32);
+      ones.fill(1);
+      Tensor conv(device, image, dtype, layout), norm(device, image, dtype, layout), y(device, image, dtype, layout);
+      Tensor mean(device, vector, DType::f32), variance(device, vector, DType::f32);
+      Tensor running_mean = Tensor::zeros(device, vector, DType::f32), running_variance = Tensor::zeros(device, vector, DType::f32);
+      run(Conv2d{.x = x, .w = w, .out = conv, .window = kPadded, .math = {.multiply = format_of(dtype)}});
+      run(BatchNorm{conv, ones, zeros, norm, mean, variance, running_mean, running_variance});
+      run(Relu{norm, y});
+      const Shape half{2, 16, 4, 4};
+      Tensor pooled(device, half, dtype, layout), indices(device, half, DType::u8, layout), back(device, image, dtype, layout);
+      const Window by_two{.stride_h = 2, .stride_w = 2};
+      run(MaxPool2d{.x = y, .out = pooled, .indices = indices, .window = by_two});
+      run(MaxPool2dBackward{.dy = pooled, .indices = indices, .dx = back, .window = by_two});
+      Tensor gradient(device, image, dtype, layout);
+      run(ReluBackward{y, back, gradient});
+      return gradient;
+    };
+    // Where layouts differ, sums may run in another order: some units of the last place of numbers of this size.
+    expect_near(chain(Layout::any), chain(Layout::plain), 64 * 4 * format_of(dtype).unit_roundoff());
+  }
+}
+
+TEST(OneDnn, SameInputsGiveSameBits) {
+  CpuDevice device;
+  const Tensor a = random_tensor(device, {37, 51}, DType::f32, 1), b = random_tensor(device, {51, 29}, DType::f32, 2);
+  std::vector<unsigned char> first;
+  for (int i = 0; i < 4; ++i) {
+    Tensor out(device, {37, 29}, DType::f32);
+    run(Matmul{.a = a, .b = b, .out = out});
+    if (i == 0) first = out.codes();
+    EXPECT_EQ(out.codes(), first);
+  }
+}
+
+TEST(OneDnn, AReorderIsALineOfTheLog) {
+  CpuDevice device;
+  const Tensor x = random_tensor(device, {2, 32, 8, 8}, DType::f32, 1), w = random_tensor(device, {32, 32, 3, 3}, DType::f32, 2);
+  Tensor y(device, {2, 32, 8, 8}, DType::f32, Layout::any);
+  const KernelLog log;
+  const uint64_t before = onednn_reorders();
+  run(Conv2d{.x = x, .w = w, .out = y, .window = kPadded});
+  uint64_t logged = 0;
+  for (const LoggedKernel& entry : log.entries())
+    if (entry.operation == "reorder") logged += entry.calls;
+  EXPECT_EQ(logged, onednn_reorders() - before);
+}
+
+TEST(OneDnn, RefusesTf32BecauseItIgnoresIt) {
+  CpuDevice device;
+  const Tensor a = random_tensor(device, {8, 8}, DType::f32, 1);
+  Tensor out(device, {8, 8}, DType::f32);
+  const Matmul op{.a = a, .b = a, .out = out, .math = {.multiply = kTf32}};
+  const Refusal refusal = row<Matmul>(device, "onednn").refuses(device, op);
+  ASSERT_TRUE(refusal);
+  EXPECT_NE(refusal->find("ignores"), std::string::npos);
+  EXPECT_EQ(chosen(op).name, "upcast");
+  EXPECT_EQ(chosen(op).speed, Speed::emulated);
+}
+
+TEST(OneDnn, SaysWhichOfItsKernelsRuns) {
+  CpuDevice device;
+  const Tensor a = random_tensor(device, {8, 8}, DType::f32, 1);
+  Tensor out(device, {8, 8}, DType::f32);
+  const Matmul op{.a = a, .b = a, .out = out};
+  run(op);
+  EXPECT_FALSE(onednn_implementation(op).empty());
+}
+
+TEST(OneDnn, LosesNoNaNAndNoInfinityInReluAndMaxPool) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    CpuDevice device;
+    std::vector<double> values(16 * 16, 1.0);
+    values[0] = kNan;                                       // one NaN in a window
+    values[2] = values[3] = values[6] = values[7] = -kInfinity;  // a window of nothing else
+    const Tensor x = Tensor::from(device, {1, 16, 4, 4}, dtype, values, Layout::nhwc);
+    Tensor y(device, x.shape(), dtype, Layout::any), pooled(device, {1, 16, 2, 2}, dtype, Layout::any), indices;
+    run(Relu{x, y});
+    EXPECT_TRUE(std::isnan(y.values()[0]));
+    EXPECT_EQ(y.values()[2], 0);
+    run(MaxPool2d{.x = x, .out = pooled, .indices = indices, .window = {.stride_h = 2, .stride_w = 2}});
+    EXPECT_TRUE(std::isnan(pooled.values()[0]));
+    EXPECT_EQ(pooled.values()[1], -kInfinity);
+    EXPECT_EQ(pooled.values()[2], 1);
+  }
+}
+
+}  // namespace
+}  // namespace halfmark
+#endif
