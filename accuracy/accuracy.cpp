@@ -8,7 +8,8 @@
 namespace halfmark {
 
 const std::vector<Harness>& accuracy_harnesses() {
-  static const std::vector<Harness> list = {error_harness(), range_harness(), batchnorm_drift_harness(), training_harness()};
+  static const std::vector<Harness> list = {error_harness(), range_harness(), batchnorm_drift_harness(),
+                                            training_harness()};
   return list;
 }
 

@@ -1,5 +1,5 @@
-// What a precision costs in accuracy: the table of harnesses. A harness asks one question of a trial and answers with named numbers;
-// the metrics it may write are listed with it, so that nobody keeps a second list.
+// What a precision costs in accuracy: the table of harnesses. A harness asks one question of a trial and answers with
+// named numbers; the metrics it may write are listed with it, so that nobody keeps a second list.
 #pragma once
 
 #include <optional>
@@ -49,9 +49,9 @@ Harness range_harness();            // range.cpp
 Harness batchnorm_drift_harness();  // batchnorm_drift.cpp
 Harness training_harness();         // training.cpp
 
-// The value of an axis in this trial: what the case names, or the first of the harness. Throws Error for a value not listed.
+// The value of an axis in this trial: what the case names, or the first of the harness. Throws Error for a value not
+// listed.
 std::string axis_value(const Harness& harness, const TrialSpec& spec, std::string_view axis);
-
 
 // Writes measurements with unit, direction and kind as the table says; a metric that is not in the table is an Error.
 class FindingsWriter {

@@ -1,5 +1,6 @@
-// The drift harness: how far running statistics wander from their fp64 twin over many training steps. Stored in half they stop short
-// of their target: an update of momentum |batch - running| below half an ulp of the running value changes nothing.
+// The drift harness: how far running statistics wander from their fp64 twin over many training steps. Stored in half
+// they stop short of their target: an update of momentum |batch - running| below half an ulp of the running value
+// changes nothing.
 #include <cmath>
 
 #include "accuracy/accuracy.h"
@@ -16,9 +17,11 @@ const std::vector<MetricRow>& table() {
       {"batchnorm.running_var_error", "1", Better::lower, Kind::bounded,
        "over steps: rms over channels of (variance - fp64 variance) / fp64 variance"},
       {"batchnorm.running_mean_drift", "1", Better::neither, Kind::bounded,
-       "after the last step: mean over channels of (|mean| - |fp64 mean|) / sqrt(fp64 variance); negative = stopped short"},
+       "after the last step: mean over channels of (|mean| - |fp64 mean|) / sqrt(fp64 variance); negative = stopped "
+       "short"},
       {"batchnorm.running_var_drift", "1", Better::neither, Kind::bounded,
-       "after the last step: mean over channels of (variance - fp64 variance) / fp64 variance; negative = stopped short"},
+       "after the last step: mean over channels of (variance - fp64 variance) / fp64 variance; negative = stopped "
+       "short"},
       {"batchnorm.evaluation_error", "1", Better::lower, Kind::bounded,
        "nmse against the fp64 twin of the output in evaluation mode, with the running statistics reached"},
   };
@@ -43,7 +46,8 @@ Statistics statistics_of(Trial& trial) {
     std::vector<double>& into = is_mean ? all.mean : all.variance;
     into.insert(into.end(), values.begin(), values.end());
   }
-  HM_CHECK(!all.mean.empty() && all.mean.size() == all.variance.size(), "batchnorm_drift: running means and variances do not pair");
+  HM_CHECK(!all.mean.empty() && all.mean.size() == all.variance.size(),
+           "batchnorm_drift: running means and variances do not pair");
   return all;
 }
 
@@ -145,12 +149,14 @@ std::optional<std::string> refuses(const TrialSpec& spec) {
 }  // namespace
 
 Harness batchnorm_drift_harness() {
-  return {.name = "batchnorm_drift",
-          .about = "running mean and variance against their fp64 twin over many steps, by momentum, batch noise and storage",
-          .axes = {{"momentum", {"0.1", "0.01"}}, {"noise", {"0", "0.1"}}, {"storage", {"policy", "f32", "f16", "bf16"}}},
-          .metrics = table(),
-          .refuses = refuses,
-          .measure = measure};
+  return {
+      .name = "batchnorm_drift",
+      .about =
+          "running mean and variance against their fp64 twin over many steps, by momentum, batch noise and storage",
+      .axes = {{"momentum", {"0.1", "0.01"}}, {"noise", {"0", "0.1"}}, {"storage", {"policy", "f32", "f16", "bf16"}}},
+      .metrics = table(),
+      .refuses = refuses,
+      .measure = measure};
 }
 
 }  // namespace halfmark

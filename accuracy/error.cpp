@@ -1,5 +1,5 @@
-// The error harness: how far output, loss and gradients of one batch are from fp64, once against the inputs as drawn (all that the
-// precision costs) and once against the inputs as rounded (the share of the arithmetic).
+// The error harness: how far output, loss and gradients of one batch are from fp64, once against the inputs as drawn
+// (all that the precision costs) and once against the inputs as rounded (the share of the arithmetic).
 #include <cmath>
 
 #include "accuracy/accuracy.h"
@@ -14,10 +14,11 @@ namespace {
 struct Family {
   std::string_view nmse, max_relative, cosine, bias, zeroed, subnormal, infinite, nan, nonfinite, ulp_histogram;
 };
-constexpr Family kDrawn = {"error.nmse",      "error.max_relative", "error.cosine", "error.bias",      "error.zeroed",
-                           "error.subnormal", "error.infinite",     "error.nan",    "error.nonfinite", "error.ulp_histogram"};
+constexpr Family kDrawn = {"error.nmse",      "error.max_relative", "error.cosine",   "error.bias",
+                           "error.zeroed",    "error.subnormal",    "error.infinite", "error.nan",
+                           "error.nonfinite", "error.ulp_histogram"};
 constexpr Family kArithmetic = {
-    "error.arithmetic.nmse",      "error.arithmetic.max_relative", "error.arithmetic.cosine", "error.arithmetic.bias",
+    "error.arithmetic.nmse",      "error.arithmetic.max_relative", "error.arithmetic.cosine",   "error.arithmetic.bias",
     "error.arithmetic.zeroed",    "error.arithmetic.subnormal",    "error.arithmetic.infinite", "error.arithmetic.nan",
     "error.arithmetic.nonfinite", "error.arithmetic.ulp_histogram"};
 
@@ -28,7 +29,8 @@ std::vector<MetricRow> metrics() {
       rows.push_back({name, "1", better, Kind::bounded, formula});
     };
     add(family.nmse, Better::lower, "sum (value - reference)^2 / sum reference^2");
-    add(family.max_relative, Better::lower, "max |value - reference| / |reference| where |reference| >= least subnormal of the format");
+    add(family.max_relative, Better::lower,
+        "max |value - reference| / |reference| where |reference| >= least subnormal of the format");
     add(family.cosine, Better::higher, "sum value reference / (|value| |reference|)");
     add(family.bias, Better::neither, "mean (value - reference) / rms reference");
     add(family.zeroed, Better::lower, "share: value = 0 and |reference| > 2^-52 max |reference|");
@@ -36,7 +38,8 @@ std::vector<MetricRow> metrics() {
     add(family.infinite, Better::lower, "share of values that are infinite");
     add(family.nan, Better::lower, "share of values that are NaN");
     add(family.nonfinite, Better::lower, "share of values that are infinite or NaN");
-    add(family.ulp_histogram, Better::neither, "x: upper edge of |value - reference| in ulps of the format at the reference; y: count");
+    add(family.ulp_histogram, Better::neither,
+        "x: upper edge of |value - reference| in ulps of the format at the reference; y: count");
   }
   return rows;
 }
@@ -81,11 +84,12 @@ Measurement* write(FindingsWriter& out, const Family& family, const Seen& seen, 
   return &out.number(family.nmse, seen.at, stats.nmse);
 }
 
-// Nothing to bound unless the whole subject is one linear or convolution layer. With K products a sum, any order of adding errs by at
-// most gamma |x| |w| for each element, gamma = (K + 1) u / (1 - (K + 1) u) (Higham, Accuracy and Stability of Numerical Algorithms,
-// 2nd ed., section 3.1); u is doubled because tensor cores may cut instead of rounding. By Cauchy and Schwarz, over all elements,
-// |error| <= gamma r |x| |w| in Frobenius norms, r^2 = kernel area: no input element enters more sums of one output channel. Then come
-// the rounding of the result, the bias and its rounding, and what lies below the least subnormal.
+// Nothing to bound unless the whole subject is one linear or convolution layer. With K products a sum, any order of
+// adding errs by at most gamma |x| |w| for each element, gamma = (K + 1) u / (1 - (K + 1) u) (Higham, Accuracy and
+// Stability of Numerical Algorithms, 2nd ed., section 3.1); u is doubled because tensor cores may cut instead of
+// rounding. By Cauchy and Schwarz, over all elements, |error| <= gamma r |x| |w| in Frobenius norms, r^2 = kernel area:
+// no input element enters more sums of one output channel. Then come the rounding of the result, the bias and its
+// rounding, and what lies below the least subnormal.
 std::optional<double> output_bound(const TrialSpec& spec, const Reference& reference, const Format& stored) {
   if (spec.subject->name != "linear" && spec.subject->name != "conv2d") return {};
   const Shape* weight = nullptr;
@@ -113,7 +117,8 @@ std::optional<double> output_bound(const TrialSpec& spec, const Reference& refer
   const double output_norm = std::sqrt(square);
   const double sums = std::sqrt(area) * reference.input_norm * weight_norm / output_norm;
   const double out = stored.unit_roundoff() + kFp32.unit_roundoff();
-  const double least = std::ldexp(1.0, std::max(stored.min_subnormal_exponent(), math.accumulate.min_subnormal_exponent()));
+  const double least =
+      std::ldexp(1.0, std::max(stored.min_subnormal_exponent(), math.accumulate.min_subnormal_exponent()));
   const double underflow = (terms + 2) * least * std::sqrt(static_cast<double>(reference.output.size())) / output_norm;
   const double relative = (gamma * sums + out * (1 + gamma) * sums) * (1 + out) + out + underflow;
   return relative * relative;

@@ -17,15 +17,16 @@ struct Exponents {
   void add(std::span<const double> values);
   void add(const Exponents& other);
   bool empty() const { return counts.empty(); }
-  int lowest_exponent() const { return counts.begin()->first; }   // not when empty()
+  int lowest_exponent() const { return counts.begin()->first; }  // not when empty()
   int highest_exponent() const { return counts.rbegin()->first; }
 
-  // Share of all elements that are not zero and smaller than 2^exponent. What lies 2^-52 below the largest is rounding noise of an
-  // fp64 run and is not counted.
+  // Share of all elements that are not zero and smaller than 2^exponent. What lies 2^-52 below the largest is rounding
+  // noise of an fp64 run and is not counted.
   double share_below(int exponent) const;
 };
 
-// Bits between the largest number and the overflow of the format: log2(max finite / largest). Infinite when all are zero.
+// Bits between the largest number and the overflow of the format: log2(max finite / largest). Infinite when all are
+// zero.
 double headroom(const Format& format, double largest);
 
 }  // namespace halfmark

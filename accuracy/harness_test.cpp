@@ -1,4 +1,5 @@
-// The harnesses on cases whose answer is known: planted errors, known ranges, drift of half statistics, trainings that must fail.
+// The harnesses on cases whose answer is known: planted errors, known ranges, drift of half statistics, trainings that
+// must fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +16,8 @@ namespace halfmark {
 namespace {
 
 const Subject& first_of(const std::string& name) {
-  const auto found = std::find_if(subjects().begin(), subjects().end(), [&](const Subject& s) { return s.name == name; });
+  const auto found =
+      std::find_if(subjects().begin(), subjects().end(), [&](const Subject& s) { return s.name == name; });
   if (found == subjects().end()) throw Error("no subject " + name);
   return *found;
 }
@@ -34,7 +36,9 @@ const Measurement& number(const Findings& findings, const std::string& metric, c
     if (m.metric == metric && m.at == at) return m;
   throw Error("no " + metric + " at '" + at + "'");
 }
-double value(const Findings& findings, const std::string& metric, const std::string& at = "") { return number(findings, metric, at).value; }
+double value(const Findings& findings, const std::string& metric, const std::string& at = "") {
+  return number(findings, metric, at).value;
+}
 
 const Series& curve(const Findings& findings, const std::string& metric, const std::string& at = "") {
   for (const Series& s : findings.series)
@@ -57,9 +61,12 @@ TEST(ErrorHarness, SeesTheUnitRoundoffOfEachFormat) {
   const double fp16 = value(harness.measure(spec_of("linear", "fp16")), "error.nmse", "output");
   const double bf16 = value(harness.measure(spec_of("linear", "bf16")), "error.nmse", "output");
   // Roundoffs 2^-24, 2^-11, 2^-8: squares 2^-48, 2^-22, 2^-16, times a few roundings, less the average of the mantissa.
-  EXPECT_GT(fp32, 0x1p-53);  EXPECT_LT(fp32, 0x1p-45);
-  EXPECT_GT(fp16, 0x1p-26);  EXPECT_LT(fp16, 0x1p-20);
-  EXPECT_GT(bf16, 0x1p-20);  EXPECT_LT(bf16, 0x1p-14);
+  EXPECT_GT(fp32, 0x1p-53);
+  EXPECT_LT(fp32, 0x1p-45);
+  EXPECT_GT(fp16, 0x1p-26);
+  EXPECT_LT(fp16, 0x1p-20);
+  EXPECT_GT(bf16, 0x1p-20);
+  EXPECT_LT(bf16, 0x1p-14);
 }
 
 TEST(ErrorHarness, SeparatesRoundedInputsFromRoundedArithmetic) {
@@ -137,15 +144,19 @@ TEST(RangeHarness, SeesGradientsUnderflowWithoutALossScale) {
 
 TEST(BatchnormDrift, HalfStatisticsStopShortOfTheirTarget) {
   const auto drift = [](const char* storage, const char* momentum, const char* noise) {
-    const TrialSpec spec = spec_of("batchnorm2d", "fp32", {{"storage", storage}, {"momentum", momentum}, {"noise", noise}});
+    const TrialSpec spec =
+        spec_of("batchnorm2d", "fp32", {{"storage", storage}, {"momentum", momentum}, {"noise", noise}});
     return value(batchnorm_drift_harness().measure(spec), "batchnorm.running_var_drift");
   };
-  // Without noise an update below half an ulp is lost: m |x - r| < ulp(r) / 2. With r in [2, 4) and target about 4 that is a few
-  // per cent in f16 and a fifth in bf16 at m = 0.01, and ten times less at m = 0.1.
+  // Without noise an update below half an ulp is lost: m |x - r| < ulp(r) / 2. With r in [2, 4) and target about 4 that
+  // is a few per cent in f16 and a fifth in bf16 at m = 0.01, and ten times less at m = 0.1.
   EXPECT_NEAR(drift("f32", "0.01", "0"), 0, 1e-3);
-  EXPECT_LT(drift("f16", "0.1", "0"), -1e-3);  EXPECT_GT(drift("f16", "0.1", "0"), -0.01);
-  EXPECT_LT(drift("f16", "0.01", "0"), -0.01);  EXPECT_GT(drift("f16", "0.01", "0"), -0.06);
-  EXPECT_LT(drift("bf16", "0.01", "0"), -0.1);  EXPECT_GT(drift("bf16", "0.01", "0"), -0.4);
+  EXPECT_LT(drift("f16", "0.1", "0"), -1e-3);
+  EXPECT_GT(drift("f16", "0.1", "0"), -0.01);
+  EXPECT_LT(drift("f16", "0.01", "0"), -0.01);
+  EXPECT_GT(drift("f16", "0.01", "0"), -0.06);
+  EXPECT_LT(drift("bf16", "0.01", "0"), -0.1);
+  EXPECT_GT(drift("bf16", "0.01", "0"), -0.4);
   // Noise acts as dither.
   EXPECT_NEAR(drift("f16", "0.01", "0.1"), 0, 0.01);
 }
@@ -178,7 +189,8 @@ TEST(Training, ControlsExpectSomethingOfTheirPoliciesOnly) {
 }
 
 TEST(Axis, RefusesAValueThatIsNotListed) {
-  EXPECT_THROW(axis_value(batchnorm_drift_harness(), spec_of("batchnorm2d", "fp32", {{"momentum", "7"}}), "momentum"), Error);
+  EXPECT_THROW(axis_value(batchnorm_drift_harness(), spec_of("batchnorm2d", "fp32", {{"momentum", "7"}}), "momentum"),
+               Error);
   EXPECT_EQ(axis_value(batchnorm_drift_harness(), spec_of("batchnorm2d", "fp32"), "momentum"), "0.1");
 }
 

@@ -10,7 +10,8 @@ namespace halfmark {
 
 namespace {
 
-// Subjects come one after another, each with one twin a format and loss scale: drawn, fp32, fp16, bf16, drawn and fp16 scaled.
+// Subjects come one after another, each with one twin a format and loss scale: drawn, fp32, fp16, bf16, drawn and fp16
+// scaled.
 constexpr size_t kKept = 8;
 
 double norm(std::span<const double> values) {
@@ -41,8 +42,8 @@ Reference run_twin(const TrialSpec& spec) {
 }  // namespace
 
 std::string text_of(const Settings& s) {
-  std::string text = fmt::format("{} {} {} {} {} {} {}", s.rate, s.momentum, s.weight_decay, s.loss_factor, s.input_scale,
-                                 s.input_offset, s.batchnorm_momentum);
+  std::string text = fmt::format("{} {} {} {} {} {} {}", s.rate, s.momentum, s.weight_decay, s.loss_factor,
+                                 s.input_scale, s.input_offset, s.batchnorm_momentum);
   if (s.batchnorm_state) text += fmt::format(" state {}", name_of(*s.batchnorm_state));
   if (s.scaler)
     text += fmt::format(" scaler {} {} {} {} {}", static_cast<int>(s.scaler->kind), s.scaler->initial, s.scaler->growth,
@@ -53,8 +54,8 @@ std::string text_of(const Settings& s) {
 std::shared_ptr<const Reference> reference_of(const TrialSpec& spec, Inputs inputs) {
   static std::list<std::pair<std::string, std::shared_ptr<const Reference>>> kept;  // latest first
   const TrialSpec twin = spec.oracle(inputs);
-  const std::string key = fmt::format("{} {} {} {}", spec.subject->id(), spec.seed, twin.round_first ? twin.round_first->name : "drawn",
-                                      text_of(twin.settings));
+  const std::string key = fmt::format("{} {} {} {}", spec.subject->id(), spec.seed,
+                                      twin.round_first ? twin.round_first->name : "drawn", text_of(twin.settings));
   for (auto entry = kept.begin(); entry != kept.end(); ++entry) {
     if (entry->first != key) continue;
     kept.splice(kept.begin(), kept, entry);

@@ -26,7 +26,6 @@ struct Reference {
 // Of the trial's fp64 twin on batch 0. The last few are kept, so that the policies of one subject share them.
 std::shared_ptr<const Reference> reference_of(const TrialSpec& spec, Inputs inputs);
 
-
 // Everything in the settings that can change a number, as text: the key of results that are kept.
 std::string text_of(const Settings& settings);
 

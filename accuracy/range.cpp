@@ -1,4 +1,5 @@
-// The range harness: where the numbers of one batch lie between underflow and overflow of their format, tensor by tensor.
+// The range harness: where the numbers of one batch lie between underflow and overflow of their format, tensor by
+// tensor.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,18 +15,24 @@ namespace {
 
 const std::vector<MetricRow>& table() {
   static const std::vector<MetricRow> rows = {
-      {"range.histogram", "1", Better::neither, Kind::information, "x: binary exponent; y: elements with it, as stored"},
-      {"range.max_exponent", "1", Better::neither, Kind::bounded, "largest floor(log2 |x|) as stored, loss scale included"},
-      {"range.min_exponent", "1", Better::neither, Kind::bounded, "smallest floor(log2 |x|) among numbers other than zero"},
+      {"range.histogram", "1", Better::neither, Kind::information,
+       "x: binary exponent; y: elements with it, as stored"},
+      {"range.max_exponent", "1", Better::neither, Kind::bounded,
+       "largest floor(log2 |x|) as stored, loss scale included"},
+      {"range.min_exponent", "1", Better::neither, Kind::bounded,
+       "smallest floor(log2 |x|) among numbers other than zero"},
       {"range.headroom", "bit", Better::higher, Kind::bounded,
-       "log2(max finite of the tensor's format / max |x|); from the fp64 twin where the tensor has non-finite elements"},
+       "log2(max finite of the tensor's format / max |x|); from the fp64 twin where the tensor has non-finite "
+       "elements"},
       {"range.underflow", "1", Better::lower, Kind::bounded,
-       "share of the fp64 twin's elements, loss scale included, below half the least subnormal of the tensor's format but not zero"},
+       "share of the fp64 twin's elements, loss scale included, below half the least subnormal of the tensor's format "
+       "but not zero"},
       {"range.subnormal", "1", Better::lower, Kind::bounded,
        "share of the fp64 twin's elements, loss scale included, below the least normal number but no underflow"},
       {"range.zero", "1", Better::neither, Kind::bounded, "share of elements that are zero as stored"},
       {"range.first_nonfinite", "1", Better::lower, Kind::bounded,
-       "non-finite elements of the first tensor (forward, then backward) that has any, at its name; absent when none has"},
+       "non-finite elements of the first tensor (forward, then backward) that has any, at its name; absent when none "
+       "has"},
       {"range.format_max_exponent", "1", Better::neither, Kind::exact, "largest exponent of the policy's low format"},
       {"range.format_min_normal_exponent", "1", Better::neither, Kind::exact, "exponent of its least normal number"},
       {"range.format_min_exponent", "1", Better::neither, Kind::exact, "exponent of its least subnormal number"},
@@ -49,7 +56,9 @@ struct Summary {
 double headroom_of(const Passed& passed) {
   return headroom(*passed.format, passed.exponents.nonfinite > 0 ? passed.twin.largest : passed.exponents.largest);
 }
-double underflow_of(const Passed& passed) { return passed.twin.share_below(passed.format->min_subnormal_exponent() - 1); }
+double underflow_of(const Passed& passed) {
+  return passed.twin.share_below(passed.format->min_subnormal_exponent() - 1);
+}
 double subnormal_of(const Passed& passed) {
   return passed.twin.share_below(passed.format->min_exponent()) - underflow_of(passed);
 }
@@ -128,7 +137,9 @@ Findings measure(const TrialSpec& spec) {
 
 Harness range_harness() {
   return {.name = "range",
-          .about = "exponents of activations and gradients beside the format's range: headroom, underflow, first non-finite tensor",
+          .about =
+              "exponents of activations and gradients beside the format's range: headroom, underflow, first non-finite "
+              "tensor",
           .axes = {},
           .metrics = table(),
           .refuses = [](const TrialSpec&) { return std::optional<std::string>(); },

@@ -40,7 +40,8 @@ double ulp_at(const Format& format, double x) {
   return std::ldexp(1.0, exponent - format.fraction_bits);
 }
 
-ErrorStats error_stats(std::span<const double> values, std::span<const double> reference, const Format& format, double scale) {
+ErrorStats error_stats(std::span<const double> values, std::span<const double> reference, const Format& format,
+                       double scale) {
   HM_CHECK(values.size() == reference.size(), "error_stats: " + std::to_string(values.size()) + " values, " +
                                                   std::to_string(reference.size()) + " references");
   ErrorStats stats;
@@ -92,7 +93,8 @@ ErrorStats error_stats(std::span<const double> values, std::span<const double> r
   const size_t infinite_bin = bins.size() - 1;
   size_t last = infinite_bin;
   while (last > 2 && bins[last - 1] == 0) --last;
-  for (size_t bin = 0; bin < last; ++bin) stats.ulp_edges.push_back(bin_edge(bin)), stats.ulp_counts.push_back(bins[bin]);
+  for (size_t bin = 0; bin < last; ++bin)
+    stats.ulp_edges.push_back(bin_edge(bin)), stats.ulp_counts.push_back(bins[bin]);
   if (bins[infinite_bin] > 0) stats.ulp_edges.push_back(kInfinity), stats.ulp_counts.push_back(bins[infinite_bin]);
   return stats;
 }
@@ -111,8 +113,8 @@ double median(std::vector<double> samples) { return quantile(std::move(samples),
 MedianInterval median_interval(std::vector<double> samples, double confidence) {
   std::sort(samples.begin(), samples.end());
   const int n = static_cast<int>(samples.size());
-  // The r-th smallest lies above the median with probability P(Binomial(n, 1/2) < r): the largest r for which both tails together
-  // stay within 1 - confidence.
+  // The r-th smallest lies above the median with probability P(Binomial(n, 1/2) < r): the largest r for which both
+  // tails together stay within 1 - confidence.
   int rank = 0;
   double below = 0;  // P(Binomial(n, 1/2) <= rank - 1)
   for (int r = 1; 2 * r <= n; ++r) {

@@ -63,7 +63,8 @@ TEST(ErrorStats, UlpsAreThoseOfTheFormatAtTheReference) {
 
 TEST(ErrorStats, CountWhatBecameZeroButNotTheOraclesOwnNoise) {
   // The last reference lies 2^-60 below the largest: an fp64 run does not know it better than as zero.
-  const ErrorStats stats = error_stats(std::vector<double>{0, 0, 1, 0}, std::vector<double>{1e-9, 0, 1, 0x1p-60}, kFp16);
+  const ErrorStats stats =
+      error_stats(std::vector<double>{0, 0, 1, 0}, std::vector<double>{1e-9, 0, 1, 0x1p-60}, kFp16);
   EXPECT_EQ(stats.zeroed, 0.25);
 }
 
@@ -104,10 +105,11 @@ TEST(Median, AndQuantilesInterpolate) {
   EXPECT_TRUE(std::isnan(median({})));
 }
 
-// Ranks of the 95 % interval for n samples from the binomial distribution, as tables of nonparametric statistics print them.
+// Ranks of the 95 % interval for n samples from the binomial distribution, as tables of nonparametric statistics print
+// them.
 TEST(MedianInterval, HasTheRanksOfTheTables) {
-  const std::pair<int, std::pair<int, int>> rows[] = {{6, {1, 6}}, {8, {1, 8}}, {10, {2, 9}}, {12, {3, 10}}, {20, {6, 15}},
-                                                      {30, {10, 21}}, {50, {18, 33}}, {100, {40, 61}}};
+  const std::pair<int, std::pair<int, int>> rows[] = {{6, {1, 6}},   {8, {1, 8}},    {10, {2, 9}},   {12, {3, 10}},
+                                                      {20, {6, 15}}, {30, {10, 21}}, {50, {18, 33}}, {100, {40, 61}}};
   for (const auto& [n, ranks] : rows) {
     std::vector<double> samples;
     for (int i = n; i > 0; --i) samples.push_back(i);

@@ -1,5 +1,5 @@
-// The training harness: a short training beside its fp32 twin (same data, same start), then evaluation in fp32 and in full half.
-// Divergence is a measurement. Its controls are trainings whose outcome is known beforehand.
+// The training harness: a short training beside its fp32 twin (same data, same start), then evaluation in fp32 and in
+// full half. Divergence is a measurement. Its controls are trainings whose outcome is known beforehand.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -14,17 +14,24 @@ namespace {
 
 const std::vector<MetricRow>& table() {
   static const std::vector<MetricRow> rows = {
-      {"training.loss", "1", Better::lower, Kind::information, "over steps: loss of the batch before the update, unscaled"},
+      {"training.loss", "1", Better::lower, Kind::information,
+       "over steps: loss of the batch before the update, unscaled"},
       {"training.accuracy", "1", Better::higher, Kind::information, "over steps: share of the batch classified right"},
       {"training.loss_fp32", "1", Better::lower, Kind::information, "over steps: the same of the fp32 twin"},
       {"training.scale", "1", Better::neither, Kind::information, "over steps: loss scale in use"},
-      {"training.final_loss", "1", Better::lower, Kind::bounded, "mean of training.loss over the last tenth of the steps"},
-      {"training.final_accuracy", "1", Better::higher, Kind::bounded, "mean of training.accuracy over the last tenth of the steps"},
-      {"training.loss_difference", "1", Better::lower, Kind::bounded, "training.final_loss - the same of the fp32 twin"},
-      {"training.skipped_steps", "1", Better::lower, Kind::bounded, "steps that the scaler skipped for a non-finite gradient"},
+      {"training.final_loss", "1", Better::lower, Kind::bounded,
+       "mean of training.loss over the last tenth of the steps"},
+      {"training.final_accuracy", "1", Better::higher, Kind::bounded,
+       "mean of training.accuracy over the last tenth of the steps"},
+      {"training.loss_difference", "1", Better::lower, Kind::bounded,
+       "training.final_loss - the same of the fp32 twin"},
+      {"training.skipped_steps", "1", Better::lower, Kind::bounded,
+       "steps that the scaler skipped for a non-finite gradient"},
       {"training.noop_updates", "1", Better::lower, Kind::bounded,
-       "share of parameter elements, over all steps not skipped, that the update left exactly as they were (master copy where there is one)"},
-      {"evaluation.loss", "1", Better::lower, Kind::bounded, "loss over held-out batches, parameters and statistics cast to fp32 or half"},
+       "share of parameter elements, over all steps not skipped, that the update left exactly as they were (master "
+       "copy where there is one)"},
+      {"evaluation.loss", "1", Better::lower, Kind::bounded,
+       "loss over held-out batches, parameters and statistics cast to fp32 or half"},
       {"evaluation.accuracy", "1", Better::higher, Kind::bounded, "likewise, share classified right"},
       {"evaluation.gap", "1", Better::lower, Kind::bounded, "evaluation.loss at half - evaluation.loss at fp32"},
   };
@@ -33,8 +40,9 @@ const std::vector<MetricRow>& table() {
 
 constexpr int64_t kEvaluationBatches = 4;
 
-// Trainings with a known end. Sources: tensors smaller than 2^-25 are zero in fp16 (IEEE 754 round to nearest even), a loss scale of
-// 2^16 brings 2^-24 back to 2^-8 (amp_semantics.md 2.1); a bf16 parameter p ignores an update below 2^-9 |p|.
+// Trainings with a known end. Sources: tensors smaller than 2^-25 are zero in fp16 (IEEE 754 round to nearest even), a
+// loss scale of 2^16 brings 2^-24 back to 2^-8 (amp_semantics.md 2.1); a bf16 parameter p ignores an update below 2^-9
+// |p|.
 struct Control {
   std::string_view name, policy;
   void (*configure)(Settings&);
@@ -82,7 +90,9 @@ struct Course {
 };
 
 // What the optimizer updates.
-std::vector<double> stored(const Param& param) { return param.master.empty() ? param.value.values() : param.master.values(); }
+std::vector<double> stored(const Param& param) {
+  return param.master.empty() ? param.value.values() : param.master.values();
+}
 
 Course train(const TrialSpec& spec, int64_t steps) {
   Trial trial(spec);
@@ -157,22 +167,24 @@ Findings measure(const TrialSpec& given) {
 std::optional<std::string> refuses(const TrialSpec& spec) {
   if (spec.subject->classes == 0) return spec.subject->id() + " has no labels to learn";
   const std::string control = axis_value(training_harness(), spec, "control");
-  if (control != "none" && !expects(spec)) return "control " + control + " says nothing about " + std::string(spec.policy->name);
+  if (control != "none" && !expects(spec))
+    return "control " + control + " says nothing about " + std::string(spec.policy->name);
   return {};
 }
 
 }  // namespace
 
 Harness training_harness() {
-  return {.name = "training",
-          .about = "loss and accuracy beside the fp32 twin, loss scale, lost updates, evaluation in fp32 and in full half",
-          .axes = {{"control", {"none", "underflow", "small_rate", "scale_too_high"}},
-                   {"replicate", {"0", "1", "2", "3", "4"}},
-                   {"steps", {"40", "10", "100", "400"}}},
-          .metrics = table(),
-          .refuses = refuses,
-          .measure = measure,
-          .expects = expects};
+  return {
+      .name = "training",
+      .about = "loss and accuracy beside the fp32 twin, loss scale, lost updates, evaluation in fp32 and in full half",
+      .axes = {{"control", {"none", "underflow", "small_rate", "scale_too_high"}},
+               {"replicate", {"0", "1", "2", "3", "4"}},
+               {"steps", {"40", "10", "100", "400"}}},
+      .metrics = table(),
+      .refuses = refuses,
+      .measure = measure,
+      .expects = expects};
 }
 
 }  // namespace halfmark

@@ -65,14 +65,18 @@ std::string hint(std::string_view word, const std::vector<std::string>& names) {
   return near.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(near, " or "));
 }
 
-// The names of `known` that one of the patterns matches, in the order of `known`. Throws for a pattern that matches none.
-std::vector<std::string> chosen_names(std::string_view what, const std::vector<std::string>& patterns, const std::vector<std::string>& known) {
+// The names of `known` that one of the patterns matches, in the order of `known`. Throws for a pattern that matches
+// none.
+std::vector<std::string> chosen_names(std::string_view what, const std::vector<std::string>& patterns,
+                                      const std::vector<std::string>& known) {
   std::vector<std::string> result;
   for (const std::string& pattern : patterns)
     if (std::none_of(known.begin(), known.end(), [&](const std::string& name) { return glob_matches(pattern, name); }))
-      throw Error(fmt::format("unknown {} '{}'{} (known: {})", what, pattern, hint(pattern, known), fmt::join(known, ", ")));
+      throw Error(
+          fmt::format("unknown {} '{}'{} (known: {})", what, pattern, hint(pattern, known), fmt::join(known, ", ")));
   for (const std::string& name : known)
-    if (std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) { return glob_matches(pattern, name); }))
+    if (std::any_of(patterns.begin(), patterns.end(),
+                    [&](const std::string& pattern) { return glob_matches(pattern, name); }))
       result.push_back(name);
   return result;
 }
@@ -107,10 +111,13 @@ void drop_defaults(Case& one) {
 
 void check_axes(const Case& one, const std::string& id) {
   for (const auto& [key, value] : one.axes) {
-    const auto axis = std::find_if(one.harness->axes.begin(), one.harness->axes.end(), [&](const Axis& a) { return a.name == key; });
-    HM_CHECK(axis != one.harness->axes.end(), fmt::format("case {}: harness {} has no axis '{}'", id, one.harness->name, key));
-    HM_CHECK(std::find(axis->values.begin(), axis->values.end(), value) != axis->values.end(),
-             fmt::format("case {}: axis {} has no value '{}' (it has {})", id, key, value, fmt::join(axis->values, ", ")));
+    const auto axis =
+        std::find_if(one.harness->axes.begin(), one.harness->axes.end(), [&](const Axis& a) { return a.name == key; });
+    HM_CHECK(axis != one.harness->axes.end(),
+             fmt::format("case {}: harness {} has no axis '{}'", id, one.harness->name, key));
+    HM_CHECK(
+        std::find(axis->values.begin(), axis->values.end(), value) != axis->values.end(),
+        fmt::format("case {}: axis {} has no value '{}' (it has {})", id, key, value, fmt::join(axis->values, ", ")));
   }
 }
 
@@ -159,7 +166,9 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
               }
           }
   }
-  const auto order = [](const Case& one) { return std::pair(one.subject - subjects().data(), one.policy - policies().data()); };
+  const auto order = [](const Case& one) {
+    return std::pair(one.subject - subjects().data(), one.policy - policies().data());
+  };
   std::stable_sort(cases.begin(), cases.end(), [&](const Case& a, const Case& b) { return order(a) < order(b); });
   return cases;
 }
@@ -177,7 +186,8 @@ std::set<size_t> places(const std::string& word, const std::vector<std::string>&
   return found;
 }
 
-// Words about the same part of the id are alternatives, words about different parts must all hold: "mlp fp16 bf16 error".
+// Words about the same part of the id are alternatives, words about different parts must all hold: "mlp fp16 bf16
+// error".
 std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::string>& words, const Selection& selection) {
   std::map<size_t, std::vector<std::string>> by_place;
   for (const std::string& word : words) {
@@ -190,7 +200,8 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
     }
     if (found.empty()) {
       for (const Subject& subject : subjects()) known.insert(subject.name);
-      for (const auto& names : {policy_names(), harness_names(), device_names()}) known.insert(names.begin(), names.end());
+      for (const auto& names : {policy_names(), harness_names(), device_names()})
+        known.insert(names.begin(), names.end());
       const bool elsewhere = known.contains(word);
       throw Error(elsewhere ? fmt::format("'{}' is in no case of suite {}; try --suite full{}", word, selection.suite,
                                           selection.suite == "full" ? " with another selection" : "")
@@ -233,7 +244,8 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
 std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names) {
   std::vector<std::pair<size_t, std::string>> ranked;
   for (const std::string& name : names) {
-    const bool part = word.size() >= 2 && (name.find(word) != name.npos || (name.size() >= 3 && word.find(name) != word.npos));
+    const bool part =
+        word.size() >= 2 && (name.find(word) != name.npos || (name.size() >= 3 && word.find(name) != word.npos));
     const size_t far = part ? 1 : distance(word, name);
     if (far <= std::max<size_t>(1, std::min(word.size(), name.size()) / 2)) ranked.emplace_back(far, name);
   }
@@ -244,7 +256,8 @@ std::vector<std::string> nearest(std::string_view word, const std::vector<std::s
 }
 
 std::vector<std::string> Case::segments() const {
-  std::vector<std::string> parts = {subject->name, subject->sizes, device, std::string(policy->name), std::string(harness->name)};
+  std::vector<std::string> parts = {subject->name, subject->sizes, device, std::string(policy->name),
+                                    std::string(harness->name)};
   for (const auto& [key, value] : axes) parts.push_back(key + "=" + value);
   return parts;
 }
@@ -274,7 +287,8 @@ const std::vector<Harness>& all_harnesses() {
 const Harness& harness_named(std::string_view name) {
   for (const Harness& harness : all_harnesses())
     if (harness.name == name) return harness;
-  throw Error(fmt::format("unknown harness '{}'{} (known: {})", name, hint(name, harness_names()), fmt::join(harness_names(), ", ")));
+  throw Error(fmt::format("unknown harness '{}'{} (known: {})", name, hint(name, harness_names()),
+                          fmt::join(harness_names(), ", ")));
 }
 
 std::vector<Case> plan(const Selection& selection) {
@@ -294,7 +308,8 @@ std::vector<Case> plan(const Selection& selection) {
 
 Case case_of(const std::string& id) {
   const std::vector<std::string> parts = split(id, '/');
-  if (parts.size() < 5) throw Error(fmt::format("case {}: an id is subject/sizes/device/policy/harness[/key=value...]", id));
+  if (parts.size() < 5)
+    throw Error(fmt::format("case {}: an id is subject/sizes/device/policy/harness[/key=value...]", id));
   Case one;
   one.subject = &subject_named(parts[0] + "/" + parts[1]);
   one.device = chosen_names("device", {parts[2]}, device_names()).front();

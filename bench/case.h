@@ -1,4 +1,5 @@
-// A case is one measurement to make: subject, device, policy, harness and the harness's axes. The plan is the list of them.
+// A case is one measurement to make: subject, device, policy, harness and the harness's axes. The plan is the list of
+// them.
 #pragma once
 
 #include <string>
@@ -30,15 +31,16 @@ struct Suite {
 };
 const std::vector<Suite>& suites();  // the default is "quick"
 
-// What a command line asks for. Lists that are empty leave the choice to the suite; the device is then the best one present.
+// What a command line asks for. Lists that are empty leave the choice to the suite; the device is then the best one
+// present.
 struct Selection {
   std::string suite = "quick";
   std::vector<std::string> devices, policies, harnesses;
   std::vector<std::string> words;  // see words_match
 };
 
-// The cases, in the order they are run: one subject after another, so that its policies share their fp64 twins. Throws Error for a
-// name nobody knows and for a selection that leaves nothing, with the nearest names.
+// The cases, in the order they are run: one subject after another, so that its policies share their fp64 twins. Throws
+// Error for a name nobody knows and for a selection that leaves nothing, with the nearest names.
 std::vector<Case> plan(const Selection& selection);
 
 // The case with this id, whether or not a suite has it. Throws Error saying which part of the id is unknown.

@@ -119,7 +119,8 @@ TEST(Glob, StarStandsForAnything) {
 }
 
 TEST(StoppingRule, StopsAsSoonAsTheMedianIsKnown) {
-  const Sampled sampled = sample_until({.target = 0.01, .min_samples = 6, .max_samples = 100, .budget = 1e9}, [] { return 2.0; });
+  const Sampled sampled =
+      sample_until({.target = 0.01, .min_samples = 6, .max_samples = 100, .budget = 1e9}, [] { return 2.0; });
   EXPECT_EQ(sampled.samples.size(), 6u);
   EXPECT_EQ(sampled.stopped_by, StoppedBy::target);
   EXPECT_EQ(sampled.half_width, 0);
@@ -127,7 +128,8 @@ TEST(StoppingRule, StopsAsSoonAsTheMedianIsKnown) {
 
 TEST(StoppingRule, GoesOnToTheMostSamplesWhenTheyScatter) {
   int i = 0;
-  const Sampled sampled = sample_until({.target = 0.01, .min_samples = 6, .max_samples = 50, .budget = 1e9}, [&] { return i++ % 2 ? 1.0 : 3.0; });
+  const Sampled sampled = sample_until({.target = 0.01, .min_samples = 6, .max_samples = 50, .budget = 1e9},
+                                       [&] { return i++ % 2 ? 1.0 : 3.0; });
   EXPECT_EQ(sampled.samples.size(), 50u);
   EXPECT_EQ(sampled.stopped_by, StoppedBy::samples);
   EXPECT_GT(sampled.half_width, 0.1);

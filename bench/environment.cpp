@@ -34,9 +34,10 @@ std::string cpu_line(std::string_view key) {
 std::string cpu_flags() {
   const std::string all = fmt::format(" {} ", cpu_line("flags"));
   std::string found;
-  for (const char* flag : {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_tile",
-                           "amx_bf16", "amx_fp16"})
-    if (all.find(fmt::format(" {} ", flag)) != std::string::npos) found += fmt::format("{}{}", found.empty() ? "" : " ", flag);
+  for (const char* flag : {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_bf16", "avx512_fp16",
+                           "avx_vnni", "amx_tile", "amx_bf16", "amx_fp16"})
+    if (all.find(fmt::format(" {} ", flag)) != std::string::npos)
+      found += fmt::format("{}{}", found.empty() ? "" : " ", flag);
   return found;
 }
 
@@ -55,8 +56,8 @@ Json describe(const Device& device) {
 
 Json from_environment() {
   Json set = Json::object();
-  for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "NVIDIA_TF32_OVERRIDE",
-                           "CUBLAS_WORKSPACE_CONFIG", "CUDA_VISIBLE_DEVICES"})
+  for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA",
+                           "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "CUDA_VISIBLE_DEVICES"})
     if (const char* value = std::getenv(name)) set[name] = value;
   return set;
 }
@@ -95,7 +96,8 @@ Json environment_of(const std::vector<Device*>& devices) {
                         {"architecture", system.machine},
                         {"flags", cpu_flags()},
                         {"cores", std::thread::hardware_concurrency()}};
-  environment["memory_bytes"] = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  environment["memory_bytes"] =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
   environment["compiler"] = {{"name", HALFMARK_COMPILER}, {"flags", HALFMARK_COMPILER_FLAGS}};
   Json libraries = Json::object();
   for (const auto& [name, version] : library_versions()) libraries[name] = version;

@@ -1,4 +1,5 @@
-// Where a report was made: machine, libraries, compiler, switches. Behaviour that can be tested is tested, not read from a setting.
+// Where a report was made: machine, libraries, compiler, switches. Behaviour that can be tested is tested, not read
+// from a setting.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +12,8 @@ namespace halfmark {
 
 nlohmann::ordered_json environment_of(const std::vector<Device*>& devices);
 
-// True when this process turns subnormal numbers into zeros, as any library linked with -ffast-math may have asked the CPU to.
+// True when this process turns subnormal numbers into zeros, as any library linked with -ffast-math may have asked the
+// CPU to.
 bool flushes_subnormals();
 
 // True when matmul on f32 tensors under fp32 math rounds its operands to fewer bits.

@@ -27,7 +27,8 @@ class Folder {
  public:
   Folder() {
     std::string pattern = (std::filesystem::temp_directory_path() / "halfmark-case-XXXXXX").string();
-    if (!::mkdtemp(pattern.data())) throw Error("no temporary directory for an isolated case: " + std::string(std::strerror(errno)));
+    if (!::mkdtemp(pattern.data()))
+      throw Error("no temporary directory for an isolated case: " + std::string(std::strerror(errno)));
     path_ = pattern;
   }
   ~Folder() {
@@ -86,7 +87,8 @@ IsolatedRun run_isolated(const std::string& program, const std::string& id, uint
   const auto begin = std::chrono::steady_clock::now();
   const Folder folder;
   const std::filesystem::path output = folder.path() / "report.json", complaints = folder.path() / "complaints";
-  const pid_t child = start({program, "run", "--case", id, "--seed", std::to_string(seed), "-o", output.string()}, complaints);
+  const pid_t child =
+      start({program, "run", "--case", id, "--seed", std::to_string(seed), "-o", output.string()}, complaints);
   int status = 0;
   const bool ended = wait_for(child, timeout, status);
   IsolatedRun run;

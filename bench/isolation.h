@@ -15,7 +15,8 @@ struct IsolatedRun {
   double seconds = 0;
 };
 
-// Starts `program run --case ID` and reads what it writes. timeout in seconds, 0 = none; a case that takes longer is killed.
+// Starts `program run --case ID` and reads what it writes. timeout in seconds, 0 = none; a case that takes longer is
+// killed.
 IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout);
 
 }  // namespace halfmark

@@ -30,16 +30,23 @@ Json policies_json() {
   Json list = Json::array();
   for (const Policy& p : policies())
     if (!p.hidden)
-      list.push_back({{"name", p.name}, {"about", p.about}, {"parameters", name_of(p.param)}, {"low", name_of(p.low)},
-                      {"norms", name_of(p.norm)}, {"statistics", name_of(p.state)}, {"gradients", name_of(p.grad)},
-                      {"master", p.master}, {"autocast", p.rules ? std::string(p.rules->name) : "none"},
+      list.push_back({{"name", p.name},
+                      {"about", p.about},
+                      {"parameters", name_of(p.param)},
+                      {"low", name_of(p.low)},
+                      {"norms", name_of(p.norm)},
+                      {"statistics", name_of(p.state)},
+                      {"gradients", name_of(p.grad)},
+                      {"master", p.master},
+                      {"autocast", p.rules ? std::string(p.rules->name) : "none"},
                       {"loss_scaling", p.scaler.kind != ScalerSpec::Kind::none}});
   return list;
 }
 
 Json devices_json() {
   Json list = Json::array();
-  for (const DeviceRow& row : known_devices()) list.push_back({{"name", row.name}, {"about", row.about}, {"absent", row.absent}});
+  for (const DeviceRow& row : known_devices())
+    list.push_back({{"name", row.name}, {"about", row.about}, {"absent", row.absent}});
   return list;
 }
 
@@ -49,7 +56,10 @@ Json harnesses_json() {
     Json axes = Json::object(), metrics = Json::array();
     for (const Axis& axis : harness.axes) axes[std::string(axis.name)] = axis.values;
     for (const MetricRow& m : harness.metrics)
-      metrics.push_back({{"metric", m.metric}, {"unit", m.unit}, {"better", name_of(m.better)}, {"kind", name_of(m.kind)},
+      metrics.push_back({{"metric", m.metric},
+                         {"unit", m.unit},
+                         {"better", name_of(m.better)},
+                         {"kind", name_of(m.kind)},
                          {"formula", m.formula}});
     list.push_back({{"name", harness.name}, {"about", harness.about}, {"axes", axes}, {"metrics", metrics}});
   }
@@ -63,7 +73,8 @@ Json kernels_json() {
     open_device(row.name)->kernels().each([&](const auto& kernels) {
       for (const auto& kernel : kernels) {
         using Op = typename decltype([]<class O>(const Kernel<O>&) { return std::type_identity<O>{}; }(kernel))::type;
-        list.push_back({{"device", row.name}, {"operation", Op::name}, {"row", kernel.name}, {"speed", name_of(kernel.speed)}});
+        list.push_back(
+            {{"device", row.name}, {"operation", Op::name}, {"row", kernel.name}, {"speed", name_of(kernel.speed)}});
       }
     });
   }
@@ -77,7 +88,8 @@ std::string text_of(const Json& value) {
 }
 
 // A table with the keys of the objects as columns, or those named.
-std::string table_of(const Json& list, const std::vector<std::string>& columns, size_t keys, const TextOptions& options) {
+std::string table_of(const Json& list, const std::vector<std::string>& columns, size_t keys,
+                     const TextOptions& options) {
   Table table(columns, keys);
   for (const Json& row : list) {
     std::vector<Cell> cells;
@@ -93,8 +105,8 @@ std::string harnesses_text(const Json& list, const TextOptions& options) {
     text += toned(harness["name"].get<std::string>(), Tone::strong, options.colour) + "\n";
     text += wrapped("  ", harness["about"].get<std::string>(), options.width);
     for (const auto& [axis, values] : harness["axes"].items())
-      text += wrapped(fmt::format("  axis {} = ", axis), fmt::format("{}", fmt::join(values.get<std::vector<std::string>>(), " | ")),
-                      options.width);
+      text += wrapped(fmt::format("  axis {} = ", axis),
+                      fmt::format("{}", fmt::join(values.get<std::vector<std::string>>(), " | ")), options.width);
     text += table_of(harness["metrics"], {"metric", "unit", "better", "kind"}, 4, options);
     text += "\n";
   }
@@ -102,21 +114,27 @@ std::string harnesses_text(const Json& list, const TextOptions& options) {
 }
 
 std::string kernels_text(const Json& list, const TextOptions& options) {
-  // Simulated devices share the rows of host memory; one line an operation and device, rows in the order they are asked.
+  // Simulated devices share the rows of host memory; one line an operation and device, rows in the order they are
+  // asked.
   Table table({"device", "operation", "rows, first that takes the work"}, 3);
   for (size_t i = 0; i < list.size();) {
     std::string rows;
     size_t j = i;
-    for (; j < list.size() && list[j]["device"] == list[i]["device"] && list[j]["operation"] == list[i]["operation"]; ++j)
+    for (; j < list.size() && list[j]["device"] == list[i]["device"] && list[j]["operation"] == list[i]["operation"];
+         ++j)
       rows += fmt::format("{}{}{}", rows.empty() ? "" : ", ", list[j]["row"].get<std::string>(),
                           list[j]["speed"] == "emulated" ? " (emulated)" : "");
-    table.add({{list[i]["device"].get<std::string>(), Tone::plain}, {list[i]["operation"].get<std::string>(), Tone::plain}, {rows, Tone::plain}});
+    table.add({{list[i]["device"].get<std::string>(), Tone::plain},
+               {list[i]["operation"].get<std::string>(), Tone::plain},
+               {rows, Tone::plain}});
     i = j;
   }
   return table.text(options);
 }
 
-std::string heading(const std::string& name, const TextOptions& options) { return toned(name, Tone::strong, options.colour) + "\n"; }
+std::string heading(const std::string& name, const TextOptions& options) {
+  return toned(name, Tone::strong, options.colour) + "\n";
+}
 
 std::string devices_text(const Json& list, const TextOptions& options) {
   std::string text;
@@ -138,9 +156,13 @@ struct Listing {
 
 const Listing kListings[] = {
     {"subjects", subjects_json,
-     [](const Json& list, const TextOptions& options) { return table_of(list, {"id", "input", "classes"}, 2, options); }},
+     [](const Json& list, const TextOptions& options) {
+       return table_of(list, {"id", "input", "classes"}, 2, options);
+     }},
     {"policies", policies_json,
-     [](const Json& list, const TextOptions& options) { return table_of(list, {"name", "about"}, 2, options); }},
+     [](const Json& list, const TextOptions& options) {
+       return table_of(list, {"name", "about"}, 2, options);
+     }},
     {"devices", devices_json, devices_text},
     {"harnesses", harnesses_json, harnesses_text},
     {"kernels", kernels_json, kernels_text},
@@ -157,7 +179,9 @@ void list(const std::string& what, bool json) {
     if (what.empty() ? listing.name == "kernels" : listing.name != what) continue;
     const Json rows = listing.json();
     all[std::string(listing.name)] = rows;
-    if (!json) text += (what.empty() ? heading(std::string(listing.name), options) : "") + listing.text(rows, options) + (what.empty() ? "\n" : "");
+    if (!json)
+      text += (what.empty() ? heading(std::string(listing.name), options) : "") + listing.text(rows, options) +
+              (what.empty() ? "\n" : "");
   }
   fmt::print("{}", json ? (what.empty() ? all : all[what]).dump(2) + "\n" : text);
 }

@@ -35,12 +35,15 @@ int main(int argc, char** argv) {
   program.command = "halfmark";
   for (int i = 1; i < argc; ++i) program.command += fmt::format(" {}", argv[i]);
 
-  CLI::App app("halfmark measures what a number format costs and what it gains in deep learning: speed, memory and error together.");
+  CLI::App app(
+      "halfmark measures what a number format costs and what it gains in deep learning: speed, memory and error "
+      "together.");
   app.set_version_flag("--version", "halfmark " HALFMARK_VERSION " (" HALFMARK_GIT ")");
   app.require_subcommand(1);
   app.failure_message([](const CLI::App*, const CLI::Error& error) { return std::string(error.what()); });
-  app.footer("Start with `halfmark run`: it takes about a minute, prints a table and writes report.json.\n"
-             "Exit codes: 0 done, 1 a case failed, 2 the command or an input was wrong.");
+  app.footer(
+      "Start with `halfmark run`: it takes about a minute, prints a table and writes report.json.\n"
+      "Exit codes: 0 done, 1 a case failed, 2 the command or an input was wrong.");
   halfmark::add_run_command(app, program);
   halfmark::add_list_command(app, program);
   halfmark::add_show_command(app, program);
@@ -49,6 +52,14 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version
     return app.exit(request);
+  } catch (const CLI::RequiredError& error) {
+    if (app.get_subcommands().empty()) {
+      const bool named = argc > 1 && argv[1][0] != '-';
+      return complain((named ? fmt::format("unknown command '{}'", argv[1]) : std::string("a command is needed")) +
+                      "; commands: run, list, show, compare (halfmark --help says more)");
+    }
+    return complain(
+        fmt::format("{} (halfmark {} --help says more)", error.what(), app.get_subcommands().front()->get_name()));
   } catch (const CLI::ParseError& error) {
     return complain(fmt::format("{} (halfmark --help lists commands and options)", one_line(error.what())));
   } catch (const std::exception& error) {

@@ -18,10 +18,13 @@ const std::vector<MetricRow>& throughput_table() {
       {"time.evaluation", "s", Better::lower, Kind::sampled, "median seconds of one batch in evaluation mode"},
       {"time.forward", "s", Better::lower, Kind::sampled, "median seconds of forward and loss, training mode"},
       {"time.backward", "s", Better::lower, Kind::sampled, "median seconds of backward"},
-      {"time.optimizer", "s", Better::lower, Kind::sampled, "median seconds of unscale, check, optimizer step, scaler update"},
-      {"time.step", "s", Better::lower, Kind::sampled, "median seconds of a whole training step, hot: timed in one piece, cold: the sum of its phases"},
+      {"time.optimizer", "s", Better::lower, Kind::sampled,
+       "median seconds of unscale, check, optimizer step, scaler update"},
+      {"time.step", "s", Better::lower, Kind::sampled,
+       "median seconds of a whole training step, hot: timed in one piece, cold: the sum of its phases"},
       {"throughput.step", "1/s", Better::higher, Kind::sampled, "samples of the batch / time.step"},
-      {"throughput.flops", "FLOP/s", Better::higher, Kind::sampled, "forward and backward operations (a multiply-add is two) / time.step"},
+      {"throughput.flops", "FLOP/s", Better::higher, Kind::sampled,
+       "forward and backward operations (a multiply-add is two) / time.step"},
       {"timing.half_width", "1", Better::neither, Kind::information,
        "half of the 95 % interval of the median / median; absent with fewer than 6 samples"},
       {"timing.stopped_by", "1", Better::neither, Kind::information,
@@ -35,7 +38,8 @@ const std::vector<MetricRow>& memory_table() {
   static const std::vector<MetricRow> rows = [] {
     std::vector<MetricRow> all = {
         {"memory.peak", "B", Better::lower, Kind::exact, "most bytes alive at one instant; at train: of a whole step"},
-        {"memory.slope", "B", Better::lower, Kind::exact, "growth of the bytes alive after a step, for each step; more than 0 is a leak"},
+        {"memory.slope", "B", Better::lower, Kind::exact,
+         "growth of the bytes alive after a step, for each step; more than 0 is a leak"},
     };
     // By purpose, at the instant of the peak of a training step; they sum to memory.peak.
     static const std::array<std::string, kPurposes> names = [] {
@@ -43,14 +47,15 @@ const std::vector<MetricRow>& memory_table() {
       for (size_t i = 0; i < kPurposes; ++i) text[i] = "memory.peak." + std::string(name_of(static_cast<Purpose>(i)));
       return text;
     }();
-    for (const std::string& name : names) all.push_back({name, "B", Better::lower, Kind::exact, "of memory.peak at train, this purpose"});
+    for (const std::string& name : names)
+      all.push_back({name, "B", Better::lower, Kind::exact, "of memory.peak at train, this purpose"});
     return all;
   }();
   return rows;
 }
 
-// So small that a million steps leave the parameters where they are, and no product is subnormal: the arithmetic of every sample is
-// then the same.
+// So small that a million steps leave the parameters where they are, and no product is subnormal: the arithmetic of
+// every sample is then the same.
 constexpr double kStandstillRate = 1e-12;
 
 struct Loops {
@@ -58,8 +63,9 @@ struct Loops {
   std::vector<double> forward, backward, optimizer;  // of the samples of `phases`
 };
 
-// Cold: the caches are evicted before each step, so forward finds nothing in them and backward what forward left. Eviction takes far
-// longer than most steps (a server's last-level cache is hundreds of MiB), so that a cold step is the sum of its phases, not timed again.
+// Cold: the caches are evicted before each step, so forward finds nothing in them and backward what forward left.
+// Eviction takes far longer than most steps (a server's last-level cache is hundreds of MiB), so that a cold step is
+// the sum of its phases, not timed again.
 Loops run_loops(Trial& trial, bool cold, const StoppingRule& rule) {
   Device& device = trial.device();
   const auto evict = [&] {
@@ -117,7 +123,8 @@ Findings measure_throughput(const TrialSpec& given) {
     trial.infer();
   };
   {
-    // The first step compiles, plans and fills caches. Emulated arithmetic is only looked at: its time will not be believed anyway.
+    // The first step compiles, plans and fills caches. Emulated arithmetic is only looked at: its time will not be
+    // believed anyway.
     const KernelLog log;
     step();
     emulated = log.any_emulated();
@@ -147,7 +154,8 @@ Findings measure_throughput(const TrialSpec& given) {
 }
 
 std::optional<std::string> refuses_throughput(const TrialSpec& spec) {
-  if (!spec.device->numerics().empty()) return "times of simulated arithmetic mean nothing (" + spec.device->name() + ")";
+  if (!spec.device->numerics().empty())
+    return "times of simulated arithmetic mean nothing (" + spec.device->name() + ")";
   return {};
 }
 
@@ -166,10 +174,12 @@ Findings measure_memory(const TrialSpec& given) {
   out.number("memory.peak", "train", static_cast<double>(train.total));
   size_t sum = 0;
   for (size_t i = 0; i < kPurposes; ++i) {
-    out.number("memory.peak." + std::string(name_of(static_cast<Purpose>(i))), "train", static_cast<double>(train.by_purpose[i]));
+    out.number("memory.peak." + std::string(name_of(static_cast<Purpose>(i))), "train",
+               static_cast<double>(train.by_purpose[i]));
     sum += train.by_purpose[i];
   }
-  HM_CHECK(sum == train.total, "memory: the purposes sum to " + std::to_string(sum) + " bytes, the peak is " + std::to_string(train.total));
+  HM_CHECK(sum == train.total,
+           "memory: the purposes sum to " + std::to_string(sum) + " bytes, the peak is " + std::to_string(train.total));
 
   const auto phase = [&](const std::string& at, const std::function<void()>& work) {
     ledger.reset_peak();
@@ -197,12 +207,14 @@ bool is_timed_phase(std::string_view phase) {
 }
 
 Harness throughput_harness() {
-  return {.name = "throughput",
-          .about = "seconds of evaluation, forward, backward, optimizer and the whole step, with hot caches and with cold ones",
-          .axes = {},
-          .metrics = throughput_table(),
-          .refuses = refuses_throughput,
-          .measure = measure_throughput};
+  return {
+      .name = "throughput",
+      .about =
+          "seconds of evaluation, forward, backward, optimizer and the whole step, with hot caches and with cold ones",
+      .axes = {},
+      .metrics = throughput_table(),
+      .refuses = refuses_throughput,
+      .measure = measure_throughput};
 }
 
 Harness memory_harness() {

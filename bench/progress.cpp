@@ -27,7 +27,8 @@ void ProgressLine::show(size_t done, size_t all, const std::string& next) {
   }
   constexpr size_t kBar = 20;
   const size_t full = all == 0 ? kBar : kBar * done / all;
-  std::string line = fmt::format("[{}{}] {}/{} {}  {}", std::string(full, '#'), std::string(kBar - full, '.'), done, all, left, next);
+  std::string line =
+      fmt::format("[{}{}] {}/{} {}  {}", std::string(full, '#'), std::string(kBar - full, '.'), done, all, left, next);
   const size_t width = terminal_width(STDERR_FILENO);
   if (line.size() >= width) line.resize(width - 1);
   fmt::print(stderr, "\r\033[K{}", line);

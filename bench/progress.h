@@ -21,7 +21,7 @@ class ProgressLine {
   std::chrono::steady_clock::time_point start_;
 };
 
-size_t terminal_width(int descriptor);   // 100 when it is no terminal
-bool wants_colour(int descriptor);       // a terminal, and NO_COLOR is not set
+size_t terminal_width(int descriptor);  // 100 when it is no terminal
+bool wants_colour(int descriptor);      // a terminal, and NO_COLOR is not set
 
 }  // namespace halfmark

@@ -40,7 +40,8 @@ void add_show_command(CLI::App& app, Program&) {
 
 void add_compare_command(CLI::App& app, Program&) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("compare", "one report: precisions beside fp32; several: machines side by side");
+  CLI::App* command =
+      app.add_subcommand("compare", "one report: precisions beside fp32; several: machines side by side");
   command->add_option("reports", arguments->files, "a.json [b.json ...]")->required();
   command->add_flag("--all", arguments->all, "every metric, also those this build does not know");
   command->callback([arguments] {

@@ -35,9 +35,10 @@ void on_interrupt(int) {
 }
 
 void keep_journal_on_interrupt(const std::filesystem::path& output) {
-  const auto end = fmt::format_to_n(interrupted_text, sizeof(interrupted_text) - 1,
-                                    "\nhalfmark: interrupted; the finished cases are in {}, go on with the same command and --resume\n",
-                                    journal_of(output).string());
+  const auto end = fmt::format_to_n(
+      interrupted_text, sizeof(interrupted_text) - 1,
+      "\nhalfmark: interrupted; the finished cases are in {}, go on with the same command and --resume\n",
+      journal_of(output).string());
   *end.out = 0;
   struct sigaction action = {};
   action.sa_handler = on_interrupt;
@@ -58,7 +59,8 @@ std::vector<Case> shard_of(std::vector<Case> cases, const std::string& shard) {
 }
 
 void run(const RunArguments& arguments, Program& program) {
-  if (arguments.timeout > 0 && !arguments.isolate) throw Error("--timeout: a case can only be stopped in a process of its own; add --isolate");
+  if (arguments.timeout > 0 && !arguments.isolate)
+    throw Error("--timeout: a case can only be stopped in a process of its own; add --isolate");
   RunOptions options;
   options.cases = arguments.id.empty() ? plan(arguments.selection) : std::vector<Case>{case_of(arguments.id)};
   options.cases = shard_of(std::move(options.cases), arguments.shard);
@@ -99,20 +101,27 @@ void add_run_command(CLI::App& app, Program& program) {
   command->add_option("words", selection.words,
                       "select cases: a word matches a whole part of the id or a key=value, * as a glob;\n"
                       "words about the same part are alternatives (fp16 bf16), others must all hold (mlp fp16 error)");
-  command->add_option("--suite", selection.suite, "smoke (seconds), quick (about a minute), full")->capture_default_str();
-  command->add_option("--device", selection.devices, "cpu, sim:hopper, cuda:0, ...; repeatable; default: the best one present");
-  command->add_option("--policy", selection.policies, "precision, also one that the suite leaves out; repeatable, * as a glob");
-  command->add_option("--harness", selection.harnesses, "error, range, ..., also one that the suite leaves out; repeatable");
+  command->add_option("--suite", selection.suite, "smoke (seconds), quick (about a minute), full")
+      ->capture_default_str();
+  // One value each time, or several with commas: what follows are words.
+  const auto add_list = [command](const char* name, std::vector<std::string>& values, const char* about) {
+    command->add_option(name, values, about)->delimiter(',')->allow_extra_args(false);
+  };
+  add_list("--device", selection.devices, "cpu, sim:hopper, cuda:0, ... (more: a,b); default: the best one present");
+  add_list("--policy", selection.policies, "precision, also one that the suite leaves out (more: a,b; * as a glob)");
+  add_list("--harness", selection.harnesses, "error, range, ..., also one that the suite leaves out (more: a,b)");
   command->add_option("--case", arguments->id, "exactly this case, as `halfmark run --dry-run` prints ids");
   command->add_option("-o,--output", arguments->output, "report file")->capture_default_str();
   command->add_option("--seed", arguments->seed, "of parameters and data")->capture_default_str();
   command->add_flag("--resume", arguments->resume, "go on with a run that was interrupted");
   command->add_flag("--isolate", arguments->isolate, "each case in a process of its own: a crash costs one record");
-  command->add_option("--timeout", arguments->timeout, "seconds for a case, with --isolate")->check(CLI::PositiveNumber);
+  command->add_option("--timeout", arguments->timeout, "seconds for a case, with --isolate")
+      ->check(CLI::PositiveNumber);
   command->add_option("--shard", arguments->shard, "I/N: the I-th of N parts of the cases");
   command->add_flag("--dry-run", arguments->dry_run, "list the ids of the cases and stop");
-  command->footer("Examples:\n  halfmark run --suite smoke\n  halfmark run mlp 'amp-*' training\n"
-                  "  halfmark run sim:hopper linear error --policy fp16");
+  command->footer(
+      "Examples:\n  halfmark run --suite smoke\n  halfmark run mlp 'amp-*' training\n"
+      "  halfmark run sim:hopper linear error --policy fp16");
   command->callback([arguments, &program] { run(*arguments, program); });
 }
 

@@ -48,7 +48,8 @@ std::vector<KernelUse> uses_of(const KernelLog& log) {
 bool emulated_in_timed_region(const Record& record, std::string& rows) {
   std::set<std::string> named;
   for (const KernelUse& use : record.kernels)
-    if (use.speed == "emulated" && is_timed_phase(use.phase)) named.insert(use.operation + " " + use.dtypes + " by " + use.row);
+    if (use.speed == "emulated" && is_timed_phase(use.phase))
+      named.insert(use.operation + " " + use.dtypes + " by " + use.row);
   size_t shown = 0;
   for (const std::string& name : named) {
     if (++shown > 3) {
@@ -71,13 +72,15 @@ bool holds(double value, std::string_view relation, double limit) {
 }
 
 void check_expectation(const Expect& expect, Record& record) {
-  Expectation result{std::string(expect.metric), std::string(expect.at), std::string(expect.relation), expect.limit, 0, false};
+  Expectation result{
+      std::string(expect.metric), std::string(expect.at), std::string(expect.relation), expect.limit, 0, false};
   const Measurement* found = find(record, expect.metric, expect.at);
   result.found = found ? found->value : std::nan("");
   result.met = found && holds(found->value, expect.relation, expect.limit);
   if (!result.met) {
     record.status = Status::failed;
-    record.reason = fmt::format("control not met: {} should be {} {}, is {:.4g}", expect.metric, expect.relation, expect.limit, result.found);
+    record.reason = fmt::format("control not met: {} should be {} {}, is {:.4g}", expect.metric, expect.relation,
+                                expect.limit, result.found);
   }
   record.expectation = result;
 }
@@ -104,17 +107,21 @@ std::string now() {
 bool is_device_file(const std::filesystem::path& path) {
   std::error_code ignored;
   const auto status = std::filesystem::status(path, ignored);
-  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) && !std::filesystem::is_directory(status);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+         !std::filesystem::is_directory(status);
 }
 
 void check_output(const std::filesystem::path& output) {
   if (output.empty()) throw Error("no output file: -o needs a name");
   std::error_code ignored;
-  if (std::filesystem::is_directory(output, ignored)) throw Error(output.string() + ": is a directory; name a file with -o");
+  if (std::filesystem::is_directory(output, ignored))
+    throw Error(output.string() + ": is a directory; name a file with -o");
   const bool exists = std::filesystem::exists(output, ignored);
-  if (exists && ::access(output.c_str(), W_OK) != 0) throw Error(output.string() + ": cannot be written; name another file with -o");
+  if (exists && ::access(output.c_str(), W_OK) != 0)
+    throw Error(output.string() + ": cannot be written; name another file with -o");
   const std::filesystem::path folder = output.has_parent_path() ? output.parent_path() : std::filesystem::path(".");
-  if (!exists && !std::filesystem::is_directory(folder, ignored)) throw Error(folder.string() + ": no such directory; make it or name another file with -o");
+  if (!exists && !std::filesystem::is_directory(folder, ignored))
+    throw Error(folder.string() + ": no such directory; make it or name another file with -o");
   if (!is_device_file(output) && ::access(folder.c_str(), W_OK) != 0)
     throw Error(folder.string() + ": cannot be written to; name another place with -o");
 }
@@ -126,7 +133,8 @@ std::map<std::string, Record> finished_records(const RunOptions& options, const 
   if (!options.resume || !std::filesystem::exists(journal, ignored)) return finished;
   Report kept = Journal::read(journal);
   if (kept.run.seed != options.seed)
-    throw Error(fmt::format("{}: was begun with --seed {}; go on with that seed or start without --resume", journal.string(), kept.run.seed));
+    throw Error(fmt::format("{}: was begun with --seed {}; go on with that seed or start without --resume",
+                            journal.string(), kept.run.seed));
   for (Record& record : kept.records) finished.emplace(record.id, std::move(record));
   return finished;
 }
@@ -142,7 +150,9 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
   KernelLog log;
   try {
     if (flushes_subnormals())
-      throw Error("this process flushes subnormal numbers to zero; a library linked with -ffast-math has set that, no number would be right");
+      throw Error(
+          "this process flushes subnormal numbers to zero; a library linked with -ffast-math has set that, no number "
+          "would be right");
     const TrialSpec spec = one.trial(device, seed);
     if (const auto refusal = one.harness->refuses(spec)) {
       record.status = Status::skipped;

@@ -15,15 +15,16 @@ struct RunOptions {
   uint64_t seed = 0;
   std::filesystem::path output = "report.json";
   bool resume = false;
-  bool isolate = false;    // each case in a process of its own
-  double timeout = 0;      // seconds for a case, 0 = none; only with isolate
-  std::string program;     // what to start for an isolated case
+  bool isolate = false;  // each case in a process of its own
+  double timeout = 0;    // seconds for a case, 0 = none; only with isolate
+  std::string program;   // what to start for an isolated case
 };
 
 // Called before each case and once at the end: how many are done, of how many, and what is next ("" at the end).
 using Progress = std::function<void(size_t done, size_t all, const std::string& next)>;
 
-// Opens every device and checks that the report can be written before anything is measured. Throws Error or ReportError when not.
+// Opens every device and checks that the report can be written before anything is measured. Throws Error or ReportError
+// when not.
 Report run_cases(const RunOptions& options, const Progress& progress);
 
 // One case in this process. Never throws: what goes wrong is the record's reason.

@@ -10,8 +10,8 @@ namespace halfmark {
 struct SuiteRow {
   // "linear": the first size of that name; "linear/*": all its sizes; "*": everything.
   std::vector<std::string_view> subjects;
-  std::vector<std::string_view> policies;   // globs
-  std::vector<std::string_view> harnesses;  // names
+  std::vector<std::string_view> policies;         // globs
+  std::vector<std::string_view> harnesses;        // names
   std::vector<std::string_view> variants = {""};  // axes as "key=value key=value"
 };
 

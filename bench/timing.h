@@ -6,8 +6,8 @@
 
 namespace halfmark {
 
-// Sampling ends when the half-width of the 95 % order-statistic interval of the median is below target * median, at max_samples, or
-// when budget seconds are spent and min_samples are there.
+// Sampling ends when the half-width of the 95 % order-statistic interval of the median is below target * median, at
+// max_samples, or when budget seconds are spent and min_samples are there.
 struct StoppingRule {
   double target = 0.01;
   int min_samples = 6;  // fewer have no 95 % interval
@@ -20,7 +20,7 @@ enum class StoppedBy { target, samples, budget };
 struct Sampled {
   std::vector<double> samples;  // seconds, in the order taken
   StoppedBy stopped_by = StoppedBy::budget;
-  double half_width = 0;        // relative to the median; infinite with too few samples
+  double half_width = 0;  // relative to the median; infinite with too few samples
 };
 
 // `take` returns one sample in seconds.
