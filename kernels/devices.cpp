@@ -1,4 +1,5 @@
-// The one list of devices: the CPU, a simulator for each tensor core, and what the CUDA plugin finds or says is missing.
+// The one list of devices: the CPU, a simulator for each tensor core, and what the CUDA plugin finds or says is
+// missing.
 #include "kernels/devices.h"
 
 #include <algorithm>
@@ -50,9 +51,11 @@ Machine* look_around() {
   } else {
     absent.push_back(loaded.absent);
   }
-  for (const auto& device : machine->hardware) machine->rows.push_back({device->name(), text_of(device->describe()), ""});
+  for (const auto& device : machine->hardware)
+    machine->rows.push_back({device->name(), text_of(device->describe()), ""});
   for (const std::string& line : absent) machine->rows.push_back(absent_row(*machine, line));
-  if (machine->hardware.empty() && absent.empty()) machine->rows.push_back({"cuda:0", "NVIDIA GPU", "the CUDA plugin found no device"});
+  if (machine->hardware.empty() && absent.empty())
+    machine->rows.push_back({"cuda:0", "NVIDIA GPU", "the CUDA plugin found no device"});
   return machine;
 }
 

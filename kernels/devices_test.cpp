@@ -43,7 +43,8 @@ TEST(Plugin, AFileThatIsNoLibraryOrNoPluginSaysSo) {
   const std::string text = testing::TempDir() + "halfmark_no_library.so";
   std::ofstream(text) << "not a library\n";
   expect_one_line(load_plugin(text).absent, "cannot be loaded");
-  expect_one_line(load_plugin(std::string(HALFMARK_BINARY_DIR) + "/libhalfmark_kernels.so").absent, "has no entry halfmark_plugin");
+  expect_one_line(load_plugin(std::string(HALFMARK_BINARY_DIR) + "/libhalfmark_kernels.so").absent,
+                  "has no entry halfmark_plugin");
 }
 
 TEST(Devices, TheCpuAndTheSimulatorsAreAlwaysThere) {

@@ -22,7 +22,8 @@ std::string one_line(std::string text) {
 
 LoadedPlugin load_plugin(const std::string& path) {
   const std::string file = std::filesystem::path(path).filename();
-  // RTLD_NOW: a missing symbol is found here and not in the middle of a run. RTLD_LOCAL: its libraries' symbols stay its own.
+  // RTLD_NOW: a missing symbol is found here and not in the middle of a run. RTLD_LOCAL: its libraries' symbols stay
+  // its own.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* reason = dlerror();
@@ -51,7 +52,8 @@ LoadedPlugin find_plugin() {
 #ifdef HALFMARK_PLUGIN_BUILT
   return {nullptr, std::string(kFileName) + " not found beside the program: build or unpack it there"};
 #else
-  return {nullptr, std::string(kFileName) + " not found: this build is without CUDA (configure where the CUDA toolkit and cuDNN are)"};
+  return {nullptr, std::string(kFileName) +
+                       " not found: this build is without CUDA (configure where the CUDA toolkit and cuDNN are)"};
 #endif
 }
 

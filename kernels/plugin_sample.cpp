@@ -1,4 +1,5 @@
-// A plugin for devices_test.cpp, built three times: of this build, of another build, and in need of a library that is not there.
+// A plugin for devices_test.cpp, built three times: of this build, of another build, and in need of a library that is
+// not there.
 #include "kernels/plugin.h"
 
 #ifdef HALFMARK_SAMPLE_NEEDS

@@ -7,16 +7,24 @@ Contraction::Contraction(const Matmul& op) : left(&op.a), right(&op.b), out(&op.
   rows = op.out.shape()[0], columns = op.out.shape()[1], depth = op.a.shape()[op.transpose_a ? 0 : 1];
 }
 
-Contraction::Contraction(Kind kind, const Tensor& image, const Tensor& filter, const Tensor& result, const Window& window, int g)
+Contraction::Contraction(Kind kind, const Tensor& image, const Tensor& filter, const Tensor& result,
+                         const Window& window, int g)
     : groups(g), kind_(kind), window_(window) {
   const Shape &x = image.shape(), &w = filter.shape(), &y = result.shape();
   n_ = x[0], c_ = x[1], h_ = x[2], w_ = x[3], o_ = w[0], kh_ = w[2], kw_ = w[3], oh_ = y[2], ow_ = y[3];
   group_c_ = c_ / g, group_o_ = o_ / g;
   switch (kind) {
-    case Kind::matmul: break;
-    case Kind::forward: rows = n_ * oh_ * ow_, columns = group_o_, depth = kh_ * kw_ * group_c_; break;
-    case Kind::backward_data: rows = n_ * h_ * w_, columns = group_c_, depth = kh_ * kw_ * group_o_; break;
-    case Kind::backward_weights: rows = group_c_ * kh_ * kw_, columns = group_o_, depth = n_ * oh_ * ow_; break;
+    case Kind::matmul:
+      break;
+    case Kind::forward:
+      rows = n_ * oh_ * ow_, columns = group_o_, depth = kh_ * kw_ * group_c_;
+      break;
+    case Kind::backward_data:
+      rows = n_ * h_ * w_, columns = group_c_, depth = kh_ * kw_ * group_o_;
+      break;
+    case Kind::backward_weights:
+      rows = group_c_ * kh_ * kw_, columns = group_o_, depth = n_ * oh_ * ow_;
+      break;
   }
 }
 
@@ -55,7 +63,8 @@ void Contraction::left_row(int64_t group, int64_t row, int64_t* index) const {
         for (int64_t j = 0; j < kw_; ++j) {
           const int64_t ys = y0 - i * window_.dilation_h, xs = x0 - j * window_.dilation_w;
           const int64_t y = ys / window_.stride_h, x = xs / window_.stride_w;
-          const bool inside = ys >= 0 && xs >= 0 && ys % window_.stride_h == 0 && xs % window_.stride_w == 0 && y < oh_ && x < ow_;
+          const bool inside =
+              ys >= 0 && xs >= 0 && ys % window_.stride_h == 0 && xs % window_.stride_w == 0 && y < oh_ && x < ow_;
           for (int64_t o = 0; o < group_o_; ++o)
             *index++ = inside ? ((n * o_ + group * group_o_ + o) * oh_ + y) * ow_ + x : -1;
         }
@@ -97,10 +106,14 @@ void Contraction::right_column(int64_t group, int64_t column, int64_t* index) co
 
 int64_t Contraction::out_index(int64_t group, int64_t row, int64_t column) const {
   switch (kind_) {
-    case Kind::matmul: return row * columns + column;
-    case Kind::forward: return (row / (oh_ * ow_) * o_ + group * group_o_ + column) * oh_ * ow_ + row % (oh_ * ow_);
-    case Kind::backward_data: return (row / (h_ * w_) * c_ + group * group_c_ + column) * h_ * w_ + row % (h_ * w_);
-    case Kind::backward_weights: return (group * group_o_ + column) * rows + row;
+    case Kind::matmul:
+      return row * columns + column;
+    case Kind::forward:
+      return (row / (oh_ * ow_) * o_ + group * group_o_ + column) * oh_ * ow_ + row % (oh_ * ow_);
+    case Kind::backward_data:
+      return (row / (h_ * w_) * c_ + group * group_c_ + column) * h_ * w_ + row % (h_ * w_);
+    case Kind::backward_weights:
+      return (group * group_o_ + column) * rows + row;
   }
   return 0;
 }

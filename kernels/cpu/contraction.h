@@ -1,5 +1,6 @@
-// Matmul and the three convolutions as one shape of work, so that "which terms in which order" is written once for the reference
-// rows and the simulated tensor cores: in each group, out[r, c] = sum over k of left[r, k] right[k, c], k increasing.
+// Matmul and the three convolutions as one shape of work, so that "which terms in which order" is written once for the
+// reference rows and the simulated tensor cores: in each group, out[r, c] = sum over k of left[r, k] right[k, c], k
+// increasing.
 //
 //   matmul            r, c: row and column of out                k: as it is
 //   conv2d            r: n, y, x       c: channel of out         k: kh, kw, channel of the image
@@ -21,8 +22,8 @@ struct Contraction {
   double beta = 0;
   int64_t groups = 1, rows = 0, columns = 0, depth = 0;
 
-  // Where the terms of one row (column) lie: `depth` indices into the operand in logical order. In a row of a convolution -1
-  // stands where there is no element, that is padding, or a place between the strides.
+  // Where the terms of one row (column) lie: `depth` indices into the operand in logical order. In a row of a
+  // convolution -1 stands where there is no element, that is padding, or a place between the strides.
   void left_row(int64_t group, int64_t row, int64_t* index) const;
   void right_column(int64_t group, int64_t column, int64_t* index) const;
   int64_t out_index(int64_t group, int64_t row, int64_t column) const;  // in logical order
@@ -34,7 +35,8 @@ struct Contraction {
 
  private:
   enum class Kind { matmul, forward, backward_data, backward_weights };
-  Contraction(Kind kind, const Tensor& image, const Tensor& filter, const Tensor& result, const Window& window, int groups);
+  Contraction(Kind kind, const Tensor& image, const Tensor& filter, const Tensor& result, const Window& window,
+              int groups);
 
   Kind kind_ = Kind::matmul;
   bool transpose_left_ = false, transpose_right_ = false;

@@ -57,8 +57,8 @@ void* HostDevice::allocate(size_t bytes) {
   try {
     return ::operator new(std::max<size_t>(bytes, 1), kAlignment);
   } catch (const std::bad_alloc&) {
-    throw Error(name() + ": no memory for " + std::to_string(bytes) + " bytes (" + std::to_string(memory().live().total) +
-                " bytes are in use)");
+    throw Error(name() + ": no memory for " + std::to_string(bytes) + " bytes (" +
+                std::to_string(memory().live().total) + " bytes are in use)");
   }
 }
 
@@ -87,13 +87,13 @@ double HostDevice::time(const std::function<void()>& work) {
 }
 
 void HostDevice::evict_caches() {
-  // A quarter more than the last-level cache, every line written, so that nothing else stays in it. Kept for the next time; large
-  // pages, because the first walk over small ones takes seconds. A virtual machine may report a cache that it shares: at most 1 GiB.
+  // A quarter more than the last-level cache, every line written, so that nothing else stays in it. Kept for the next
+  // time; large pages, because the first walk over small ones takes seconds. A virtual machine may report a cache that
+  // it shares: at most 1 GiB.
   constexpr size_t kPage = size_t{2} << 20;
-  static const size_t bytes =
-      std::clamp(last_level_cache() / 4 * 5, size_t{64} << 20, size_t{1} << 30) / kPage * kPage;
+  static const size_t bytes = std::clamp(last_level_cache() / 4 * 5, size_t{64} << 20, size_t{1} << 30) / kPage * kPage;
   static unsigned char* const buffer = [] {
-    auto* memory = static_cast<unsigned char*>(::operator new(bytes, std::align_val_t{kPage}));
+    auto* memory = static_cast<unsigned char*>(::operator new (bytes, std::align_val_t{kPage}));
     madvise(memory, bytes, MADV_HUGEPAGE);
     return memory;
   }();
@@ -126,7 +126,8 @@ std::vector<std::pair<std::string, std::string>> CpuDevice::describe() const {
           {"threads", std::to_string(host_threads())},
           {"cores", std::to_string(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)))},
           {"last_level_cache_bytes", std::to_string(last_level_cache())},
-          {"memory_bytes", std::to_string(static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE)))},
+          {"memory_bytes", std::to_string(static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                                          static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE)))},
           {"conversions", std::string(convert_instructions())}};
 }
 

@@ -43,7 +43,8 @@ class HostDevice : public Device {
 
 class CpuDevice : public HostDevice {
  public:
-  // Threads for every library and for our own kernels, in the whole process; 0 leaves them as they are (at first: all cores).
+  // Threads for every library and for our own kernels, in the whole process; 0 leaves them as they are (at first: all
+  // cores).
   explicit CpuDevice(int threads = 0);
   std::string name() const override { return "cpu"; }
   std::vector<std::pair<std::string, std::string>> describe() const override;

@@ -1,5 +1,5 @@
-// What each family of host kernels adds to the CPU's table, declared in one place so that the order of the calls is the order of
-// choice: oneDNN, fp64 BLAS, host loops, upcast rows, and the reference rows, which take everything, last.
+// What each family of host kernels adds to the CPU's table, declared in one place so that the order of the calls is the
+// order of choice: oneDNN, fp64 BLAS, host loops, upcast rows, and the reference rows, which take everything, last.
 #pragma once
 
 #include "kernels/ops/ops.h"

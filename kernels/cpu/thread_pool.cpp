@@ -1,4 +1,5 @@
-// Workers sleep until a job is open, take pieces by an atomic counter, and sign off; the caller works too and closes the job.
+// Workers sleep until a job is open, take pieces by an atomic counter, and sign off; the caller works too and closes
+// the job.
 #include "kernels/cpu/thread_pool.h"
 
 #include <algorithm>

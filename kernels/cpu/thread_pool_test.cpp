@@ -69,7 +69,11 @@ TEST(ThreadPool, ACallFromInsideRunsSerially) {
 TEST(ThreadPool, AnExceptionComesOutAndThePoolGoesOn) {
   const Threads scope(3);
   for (int round = 0; round < 20; ++round)
-    EXPECT_THROW(parallel_for(100, 1, [](int64_t begin, int64_t) { if (begin == 37) throw std::runtime_error("37"); }), std::runtime_error);
+    EXPECT_THROW(parallel_for(100, 1,
+                              [](int64_t begin, int64_t) {
+                                if (begin == 37) throw std::runtime_error("37");
+                              }),
+                 std::runtime_error);
   std::atomic<int64_t> sum{0};
   parallel_for(100, 1, [&](int64_t begin, int64_t) { sum += begin; });
   EXPECT_EQ(sum, 4950);

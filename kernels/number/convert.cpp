@@ -1,5 +1,5 @@
-// The pairs that carry training (f32 with f16 and bf16, f64 with all of them) have paths of their own; everything else goes through
-// decode and encode. Instruction sets are chosen per function and at run time.
+// The pairs that carry training (f32 with f16 and bf16, f64 with all of them) have paths of their own; everything else
+// goes through decode and encode. Instruction sets are chosen per function and at run time.
 #include "kernels/number/convert.h"
 
 #include <algorithm>
@@ -20,8 +20,9 @@ namespace {
 
 constexpr uint32_t kSign = 0x80000000, kQuietNan = 0x7fc00000, kInfinity = 0x7f800000;
 
-// fp64 to fp32 by rounding to odd: one more rounding, to at most 22 significant bits, then gives what a single one would have
-// (Boldo and Melquiond 2008). fp32's own range does not matter: below its subnormals and above its maximum, odd stays odd.
+// fp64 to fp32 by rounding to odd: one more rounding, to at most 22 significant bits, then gives what a single one
+// would have (Boldo and Melquiond 2008). fp32's own range does not matter: below its subnormals and above its maximum,
+// odd stays odd.
 float to_odd_float(double x) {
   const auto y = static_cast<float>(x);
   const auto bits = std::bit_cast<uint32_t>(y);
@@ -31,7 +32,8 @@ float to_odd_float(double x) {
 }
 
 // Integer rounding of an fp32 code at bit `drop`, without branches so that the compiler makes vectors of it.
-template <int drop> inline uint32_t round_bits(uint32_t u) {
+template <int drop>
+inline uint32_t round_bits(uint32_t u) {
   constexpr uint32_t kHalf = (uint32_t{1} << (drop - 1)) - 1;
   const uint32_t rounded = (u + kHalf + ((u >> drop) & 1)) & ~((uint32_t{1} << drop) - 1);
   return (u & ~kSign) > kInfinity ? u : rounded;
@@ -47,11 +49,10 @@ inline uint32_t canonical_nan(uint32_t u) { return (u & ~kSign) > kInfinity ? (u
 #if defined(__x86_64__)
 
 bool has_avx2() {
-  // __builtin_cpu_supports does not know "f16c" in every compiler: leaf 1, ecx bit 29 (Intel SDM volume 2, CPUID). That the
-  // system saves the wide registers is part of the answer for "avx2".
+  // __builtin_cpu_supports does not know "f16c" in every compiler: leaf 1, ecx bit 29 (Intel SDM volume 2, CPUID). That
+  // the system saves the wide registers is part of the answer for "avx2".
   unsigned a = 0, b = 0, c = 0, d = 0;
-  static const bool answer =
-      __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && ((c >> 29) & 1);
+  static const bool answer = __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && ((c >> 29) & 1);
   return answer;
 }
 
@@ -63,7 +64,8 @@ HM_AVX2 size_t f16_from_f32_wide(const float* source, uint16_t* target, size_t c
     const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
     if (!_mm256_testz_si256(nan, nan)) {
       const __m128i nan16 = _mm_packs_epi32(_mm256_castsi256_si128(nan), _mm256_extracti128_si256(nan, 1));
-      const __m128i quiet = _mm_or_si128(_mm_and_si128(codes, _mm_set1_epi16(static_cast<short>(0x8000))), _mm_set1_epi16(0x7e00));
+      const __m128i quiet =
+          _mm_or_si128(_mm_and_si128(codes, _mm_set1_epi16(static_cast<short>(0x8000))), _mm_set1_epi16(0x7e00));
       codes = _mm_blendv_epi8(codes, quiet, nan16);
     }
     _mm_storeu_si128(reinterpret_cast<__m128i*>(target + i), codes);
@@ -191,9 +193,11 @@ void convert(DType from, const void* source, DType to, void* target, size_t coun
 
 void round_array(const Format& format, float* values, size_t count) {
   if (format == kTf32) {
-    for (size_t i = 0; i < count; ++i) values[i] = std::bit_cast<float>(round_bits<13>(std::bit_cast<uint32_t>(values[i])));
+    for (size_t i = 0; i < count; ++i)
+      values[i] = std::bit_cast<float>(round_bits<13>(std::bit_cast<uint32_t>(values[i])));
   } else if (format == kBf16) {
-    for (size_t i = 0; i < count; ++i) values[i] = std::bit_cast<float>(round_bits<16>(std::bit_cast<uint32_t>(values[i])));
+    for (size_t i = 0; i < count; ++i)
+      values[i] = std::bit_cast<float>(round_bits<16>(std::bit_cast<uint32_t>(values[i])));
   } else if (format == kFp16 && has_avx2()) {
     const size_t done = f16_round_wide(values, count);
     convert_detail::round_array_scalar(format, values + done, count - done);

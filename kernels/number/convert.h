@@ -8,11 +8,12 @@
 
 namespace halfmark {
 
-// target[i] = source[i] rounded once to nearest even; a NaN becomes the quiet NaN of `to`, its sign kept. Equal dtypes: a copy.
-// The arrays must not overlap.
+// target[i] = source[i] rounded once to nearest even; a NaN becomes the quiet NaN of `to`, its sign kept. Equal dtypes:
+// a copy. The arrays must not overlap.
 void convert(DType from, const void* source, DType to, void* target, size_t count);
 
-// Each value rounded to the format to nearest even, in place, as round_to does; fp64 and fp32 leave it alone, and so is a NaN.
+// Each value rounded to the format to nearest even, in place, as round_to does; fp64 and fp32 leave it alone, and so is
+// a NaN.
 void round_array(const Format& format, float* values, size_t count);
 
 // The instruction set that convert and round_array use here: "avx2,f16c" or "scalar".

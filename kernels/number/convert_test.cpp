@@ -17,7 +17,8 @@ namespace {
 std::vector<float> many_floats() {
   std::vector<float> values;
   for (uint32_t high = 0; high < 65536; ++high)
-    for (const uint32_t low : {0u, 1u, 0x7FFFu, 0x8000u, 0x8001u, 0x1000u, 0x0FFFu, 0xFFFFu}) values.push_back(std::bit_cast<float>(high << 16 | low));
+    for (const uint32_t low : {0u, 1u, 0x7FFFu, 0x8000u, 0x8001u, 0x1000u, 0x0FFFu, 0xFFFFu})
+      values.push_back(std::bit_cast<float>(high << 16 | low));
   for (uint32_t code = 0; code < 65536; ++code) {
     const auto half = static_cast<float>(decode(DType::f16, code));
     const auto bits = std::bit_cast<uint32_t>(half);
@@ -36,13 +37,15 @@ void expect_as_scalar(DType from, const void* source, DType to, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     uint64_t f = 0, p = 0;
     std::memcpy(&f, &fast[i * size_of(to)], size_of(to)), std::memcpy(&p, &plain[i * size_of(to)], size_of(to));
-    ASSERT_EQ(f, p) << name_of(from) << " to " << name_of(to) << ", element " << i << ": " << std::hexfloat << load(from, source, i);
+    ASSERT_EQ(f, p) << name_of(from) << " to " << name_of(to) << ", element " << i << ": " << std::hexfloat
+                    << load(from, source, i);
   }
 }
 
 TEST(Convert, FloatsBecomeWhatEncodeSays) {
   const std::vector<float> values = many_floats();
-  for (const DType to : {DType::f16, DType::bf16, DType::f64, DType::e4m3, DType::e5m2}) expect_as_scalar(DType::f32, values.data(), to, values.size());
+  for (const DType to : {DType::f16, DType::bf16, DType::f64, DType::e4m3, DType::e5m2})
+    expect_as_scalar(DType::f32, values.data(), to, values.size());
   std::cout << "instructions: " << convert_instructions() << "\n";
 }
 
@@ -50,7 +53,8 @@ TEST(Convert, EveryNarrowCodeWidensAsDecodeSays) {
   std::vector<uint16_t> codes(65536);
   for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint16_t>(i);
   for (const DType from : {DType::f16, DType::bf16})
-    for (const DType to : {DType::f32, DType::f64, DType::f16, DType::bf16}) expect_as_scalar(from, codes.data(), to, codes.size());
+    for (const DType to : {DType::f32, DType::f64, DType::f16, DType::bf16})
+      expect_as_scalar(from, codes.data(), to, codes.size());
   std::vector<uint8_t> bytes(256);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i);
   for (const DType from : {DType::e4m3, DType::e5m2, DType::u8})
@@ -65,15 +69,19 @@ TEST(Convert, DoublesAreRoundedOnce) {
       // The tie above this number, and the doubles on both sides of it: what a stop at fp32 gets wrong.
       const double x = decode(dtype, code), next = decode(dtype, code + 1 < 65536 ? code + 1 : code);
       const double tie = (x + next) / 2;
-      for (const double y : {x, tie, std::nextafter(tie, 0.0), std::nextafter(tie, 1e308), tie * (1 + 0x1p-40), tie * (1 - 0x1p-40)}) values.push_back(y);
+      for (const double y :
+           {x, tie, std::nextafter(tie, 0.0), std::nextafter(tie, 1e308), tie * (1 + 0x1p-40), tie * (1 - 0x1p-40)})
+        values.push_back(y);
     }
   for (int i = 0; i < 300'000; ++i) {
     values.push_back(std::bit_cast<double>(random()));
     values.push_back(std::bit_cast<double>((random() & 0x800FFFFFFFFFFFFFu) | (1023 - 155 + random() % 300) << 52));
   }
-  for (const double x : {0.0, -0.0, 65519.999999, 65520.0, 3.3961775292304601e38, 3.4028235677973366e38, 1e39, -1e39, 1e-46, -1e-46, 5e-324})
+  for (const double x : {0.0, -0.0, 65519.999999, 65520.0, 3.3961775292304601e38, 3.4028235677973366e38, 1e39, -1e39,
+                         1e-46, -1e-46, 5e-324})
     values.push_back(x);
-  for (const DType to : {DType::f16, DType::bf16, DType::f32}) expect_as_scalar(DType::f64, values.data(), to, values.size());
+  for (const DType to : {DType::f16, DType::bf16, DType::f32})
+    expect_as_scalar(DType::f64, values.data(), to, values.size());
 }
 
 TEST(Convert, ShortAndUnalignedArrays) {
@@ -92,7 +100,8 @@ TEST(RoundArray, IsRoundTo) {
     round_array(format, fast.data(), fast.size());
     convert_detail::round_array_scalar(format, plain.data(), plain.size());
     for (size_t i = 0; i < values.size(); ++i) {
-      ASSERT_EQ(std::bit_cast<uint32_t>(fast[i]), std::bit_cast<uint32_t>(plain[i])) << format.name << " " << std::hexfloat << values[i];
+      ASSERT_EQ(std::bit_cast<uint32_t>(fast[i]), std::bit_cast<uint32_t>(plain[i]))
+          << format.name << " " << std::hexfloat << values[i];
       if (std::isnan(values[i])) {
         ASSERT_EQ(std::bit_cast<uint32_t>(fast[i]), std::bit_cast<uint32_t>(values[i])) << "a NaN is left alone";
       }

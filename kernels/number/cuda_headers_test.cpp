@@ -35,16 +35,20 @@ TEST(CudaHeaders, Fp16) {
     if (std::isnan(value)) continue;
     ASSERT_EQ(static_cast<double>(__half2float(__half(__half_raw{static_cast<unsigned short>(code)}))), value);
   }
-  for (const double x : probes()) ASSERT_EQ(encode(DType::f16, x), static_cast<__half_raw>(__double2half(x)).x) << std::hexfloat << x;
+  for (const double x : probes())
+    ASSERT_EQ(encode(DType::f16, x), static_cast<__half_raw>(__double2half(x)).x) << std::hexfloat << x;
 }
 
 TEST(CudaHeaders, Bf16) {
   for (uint32_t code = 0; code < 65536; ++code) {
     const double value = decode(DType::bf16, code);
     if (std::isnan(value)) continue;
-    ASSERT_EQ(static_cast<double>(__bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{static_cast<unsigned short>(code)}))), value);
+    ASSERT_EQ(
+        static_cast<double>(__bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{static_cast<unsigned short>(code)}))),
+        value);
   }
-  for (const double x : probes()) ASSERT_EQ(encode(DType::bf16, x), static_cast<__nv_bfloat16_raw>(__double2bfloat16(x)).x) << std::hexfloat << x;
+  for (const double x : probes())
+    ASSERT_EQ(encode(DType::bf16, x), static_cast<__nv_bfloat16_raw>(__double2bfloat16(x)).x) << std::hexfloat << x;
 }
 
 TEST(CudaHeaders, Fp8) {
@@ -60,7 +64,9 @@ TEST(CudaHeaders, Fp8) {
       }
     }
     // __NV_NOSAT: overflow to infinity or NaN, as ours.
-    for (const double x : probes()) ASSERT_EQ(encode(dtype, x), __nv_cvt_double_to_fp8(x, __NV_NOSAT, kind)) << name_of(dtype) << " " << std::hexfloat << x;
+    for (const double x : probes())
+      ASSERT_EQ(encode(dtype, x), __nv_cvt_double_to_fp8(x, __NV_NOSAT, kind))
+          << name_of(dtype) << " " << std::hexfloat << x;
   }
 }
 

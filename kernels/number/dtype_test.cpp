@@ -1,11 +1,12 @@
-// Every code of every narrow dtype there and back, and against conversions that are not ours: the compiler's _Float16 and the CPU's F16C.
+// Every code of every narrow dtype there and back, and against conversions that are not ours: the compiler's _Float16
+// and the CPU's F16C.
 #include "kernels/number/dtype.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -88,7 +89,8 @@ TEST(DType, Fp32IsTheHardwares) {
 double awkward(std::mt19937_64& random) {
   const double low = decode(DType::f16, random() & 0x7BFF), high = decode(DType::f16, (random() & 0x7BFF) | 1);
   const double place = std::ldexp(1.0, std::max(std::ilogb(low + 0x1p-30), -14) - 10);
-  const double x = random() % 2 ? low + place / 2 : (random() % 2 ? low + place * static_cast<double>(random() % 1024) / 1024 : high);
+  const double x = random() % 2 ? low + place / 2
+                                : (random() % 2 ? low + place * static_cast<double>(random() % 1024) / 1024 : high);
   const double tail = static_cast<double>(static_cast<int>(random() % 3) - 1) * std::fabs(x) * 0x1p-50;
   return random() % 2 ? x + tail : -(x + tail);
 }
@@ -123,7 +125,9 @@ bool has_f16c() {
 __attribute__((target("avx,f16c"))) uint16_t to_half(float x) {
   return static_cast<uint16_t>(_mm_extract_epi16(_mm_cvtps_ph(_mm_set1_ps(x), _MM_FROUND_TO_NEAREST_INT), 0));
 }
-__attribute__((target("avx,f16c"))) float from_half(uint16_t code) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_set1_epi16(static_cast<short>(code)))); }
+__attribute__((target("avx,f16c"))) float from_half(uint16_t code) {
+  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_set1_epi16(static_cast<short>(code))));
+}
 #endif
 
 TEST(DType, Fp16AgreesWithTheProcessors) {

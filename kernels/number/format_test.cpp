@@ -28,7 +28,7 @@ TEST(Format, DerivedNumbersAreThoseOfTheStandards) {
   EXPECT_EQ(kFp32.max_finite(), static_cast<double>(std::numeric_limits<float>::max()));
   EXPECT_EQ(kFp32.min_subnormal_exponent(), -149);
   EXPECT_EQ(kFp64.max_finite(), std::numeric_limits<double>::max());
-  EXPECT_EQ(kE4m3.max_finite(), 448);                // OFP8 1.0, table 1
+  EXPECT_EQ(kE4m3.max_finite(), 448);  // OFP8 1.0, table 1
   EXPECT_EQ(kE4m3.min_subnormal_exponent(), -9);
   EXPECT_EQ(kE5m2.max_finite(), 57344);
   EXPECT_EQ(kE5m2.min_subnormal_exponent(), -16);
@@ -122,7 +122,8 @@ TEST(RoundTo, EveryNarrowNeighbourhoodByDefinition) {
 
 TEST(RoundTo, CountsWhatIsLost) {
   RoundEvents events;
-  for (const double x : {1.0, 1 + 0x1p-20, 70000.0, -70000.0, 1e-9, 0x1p-20, 0.0, kInf}) round_to(kFp16, x, Rounding::near_even, &events);
+  for (const double x : {1.0, 1 + 0x1p-20, 70000.0, -70000.0, 1e-9, 0x1p-20, 0.0, kInf})
+    round_to(kFp16, x, Rounding::near_even, &events);
   EXPECT_EQ(events.values, 8u);
   EXPECT_EQ(events.inexact, 4u);    // 1 + 2^-20, the two overflows, 1e-9
   EXPECT_EQ(events.overflow, 2u);   // an infinity that comes in is none
@@ -136,11 +137,12 @@ TEST(RoundTo, CountsWhatIsLost) {
 
 TEST(StochasticRounding, IsAFunctionOfTheNoise) {
   const double x = 1 + 0.3 * 0x1p-10;
-  EXPECT_EQ(round_to(kFp16, x, Rounding::stochastic, nullptr, 0), 1 + 0x1p-10);             // the least noise goes up
-  EXPECT_EQ(round_to(kFp16, x, Rounding::stochastic, nullptr, ~uint64_t{0}), 1);            // the greatest stays
+  EXPECT_EQ(round_to(kFp16, x, Rounding::stochastic, nullptr, 0), 1 + 0x1p-10);   // the least noise goes up
+  EXPECT_EQ(round_to(kFp16, x, Rounding::stochastic, nullptr, ~uint64_t{0}), 1);  // the greatest stays
   EXPECT_EQ(round_to(kFp16, 1.5, Rounding::stochastic, nullptr, 0), 1.5) << "an exact number never moves";
   for (const uint64_t noise : {uint64_t{1}, uint64_t{12345}, uint64_t{1} << 63})
-    EXPECT_EQ(round_to(kFp16, x, Rounding::stochastic, nullptr, noise), round_to(kFp16, x, Rounding::stochastic, nullptr, noise));
+    EXPECT_EQ(round_to(kFp16, x, Rounding::stochastic, nullptr, noise),
+              round_to(kFp16, x, Rounding::stochastic, nullptr, noise));
 }
 
 TEST(StochasticRounding, IsUnbiased) {
@@ -152,7 +154,8 @@ TEST(StochasticRounding, IsUnbiased) {
       int up = 0;
       for (int i = 0; i < samples; ++i) up += round_to(*format, x, Rounding::stochastic, nullptr, random()) > 1;
       // Six standard deviations of a binomial.
-      EXPECT_NEAR(static_cast<double>(up) / samples, share, 6 * std::sqrt(share * (1 - share) / samples)) << format->name;
+      EXPECT_NEAR(static_cast<double>(up) / samples, share, 6 * std::sqrt(share * (1 - share) / samples))
+          << format->name;
     }
   // Far below the smallest subnormal the chance is the quotient, too.
   int up = 0;
@@ -160,12 +163,14 @@ TEST(StochasticRounding, IsUnbiased) {
   EXPECT_NEAR(static_cast<double>(up) / samples, 1.0 / 64, 6 * std::sqrt(1.0 / 64 / samples));
 }
 
-// a b + c for fp16 operands in integers: every number is a multiple of 2^-48, at most 2^32, so 128 bits hold the sum exactly.
+// a b + c for fp16 operands in integers: every number is a multiple of 2^-48, at most 2^32, so 128 bits hold the sum
+// exactly.
 __extension__ using Wide = __int128;
 
 double fp16_fma_by_integers(double a, double b, double c) {
   const auto units = [](double x, int scale) { return static_cast<int64_t>(std::ldexp(x, scale)); };
-  Wide sum = static_cast<Wide>(units(a, 24)) * units(b, 24) + (static_cast<Wide>(units(c, 24)) << 24);  // in units of 2^-48
+  Wide sum =
+      static_cast<Wide>(units(a, 24)) * units(b, 24) + (static_cast<Wide>(units(c, 24)) << 24);  // in units of 2^-48
   const bool negative = sum < 0;
   if (negative) sum = -sum;
   int top = 0;
@@ -192,7 +197,8 @@ TEST(FusedMultiplyAdd, IsExactForFp16) {
     if (i % 3 == 0) c = round_to(kFp16, -a * b * (1 + static_cast<double>(random() % 5) * 0x1p-11));
     if (i % 3 == 1) c = round_to(kFp16, a * b * std::ldexp(1.0, static_cast<int>(random() % 24) - 12));
     if (!std::isfinite(c)) continue;
-    ASSERT_EQ(fused_multiply_add(kFp16, a, b, c), fp16_fma_by_integers(a, b, c)) << std::hexfloat << a << " " << b << " " << c;
+    ASSERT_EQ(fused_multiply_add(kFp16, a, b, c), fp16_fma_by_integers(a, b, c))
+        << std::hexfloat << a << " " << b << " " << c;
   }
 }
 
@@ -205,10 +211,13 @@ TEST(FusedMultiplyAdd, DoesNotFallIntoTheTrapOfTwoRoundings) {
 TEST(FusedMultiplyAdd, IsTheHardwaresForFp32AndFp64) {
   std::mt19937_64 random(5);
   for (int i = 0; i < 1'000'000; ++i) {
-    const auto number = [&] { return std::bit_cast<float>(static_cast<uint32_t>((random() & 0x807FFFFF) | ((40 + random() % 170) << 23))); };
+    const auto number = [&] {
+      return std::bit_cast<float>(static_cast<uint32_t>((random() & 0x807FFFFF) | ((40 + random() % 170) << 23)));
+    };
     const float a = number(), b = number();
     const float c = i % 2 ? number() : -a * b * (1 + static_cast<float>(random() % 3) * 0x1p-22f);
-    ASSERT_EQ(fused_multiply_add(kFp32, static_cast<double>(a), static_cast<double>(b), static_cast<double>(c)), static_cast<double>(std::fmaf(a, b, c)))
+    ASSERT_EQ(fused_multiply_add(kFp32, static_cast<double>(a), static_cast<double>(b), static_cast<double>(c)),
+              static_cast<double>(std::fmaf(a, b, c)))
         << std::hexfloat << a << " " << b << " " << c;
   }
   EXPECT_EQ(fused_multiply_add(kFp64, 1 + 0x1p-52, 1 - 0x1p-52, -1), -0x1p-104);

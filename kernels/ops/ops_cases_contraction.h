@@ -1,4 +1,5 @@
-// Cases of matmul and the convolutions. The fp64 loops are written from the formulas in ops.h and share nothing with the kernels.
+// Cases of matmul and the convolutions. The fp64 loops are written from the formulas in ops.h and share nothing with
+// the kernels.
 #pragma once
 
 #include "kernels/ops/ops_cases.h"
@@ -52,25 +53,30 @@ inline std::vector<double> as_multiplied(const Tensor& tensor, const Math& math)
 
 inline double slack_of(const Sum& sum, const Types& types, bool strict) {
   const Math& math = types.math;
-  const Format& coarse = math.split_k > 1 && math.partial.fraction_bits < math.accumulate.fraction_bits ? math.partial : math.accumulate;
+  const Format& coarse =
+      math.split_k > 1 && math.partial.fraction_bits < math.accumulate.fraction_bits ? math.partial : math.accumulate;
   // Integers whose every partial sum is a number of both formats are summed without error.
   const double exact_up_to = std::ldexp(1.0, coarse.fraction_bits + 1);
   const bool integers = std::floor(sum.magnitude) == sum.magnitude && sum.magnitude <= exact_up_to;
   if (integers) return 0;
   double slack = gamma(sum.terms + 2, math.accumulate) * sum.magnitude + sum.terms * smallest(math.accumulate);
-  if (math.split_k > 1) slack += gamma(1, math.partial) * (sum.magnitude + slack) + math.split_k * smallest(math.partial);
+  if (math.split_k > 1)
+    slack += gamma(1, math.partial) * (sum.magnitude + slack) + math.split_k * smallest(math.partial);
   const int stored = std::max(format_of(types.a).fraction_bits, format_of(types.b).fraction_bits);
-  if (!strict && math.multiply.fraction_bits < stored) slack += gamma(2, math.multiply) * sum.magnitude;  // cut, not rounded
+  if (!strict && math.multiply.fraction_bits < stored)
+    slack += gamma(2, math.multiply) * sum.magnitude;  // cut, not rounded
   return slack;
 }
 
-inline void expect_sums(const Tensor& out, const std::vector<Sum>& sums, const Types& types, const Bench& bench, const std::string& what) {
+inline void expect_sums(const Tensor& out, const std::vector<Sum>& sums, const Types& types, const Bench& bench,
+                        const std::string& what) {
   std::vector<double> expected, slack;
   for (const Sum& sum : sums) expected.push_back(sum.value), slack.push_back(slack_of(sum, types, bench.strict));
   expect_close(out, expected, slack, what);
 }
 
-template <> inline void cases<Matmul>(const Bench& bench, const Try<Matmul>& attempt) {
+template <>
+inline void cases<Matmul>(const Bench& bench, const Try<Matmul>& attempt) {
   struct Size {
     int64_t m, n, k;
   };
@@ -87,9 +93,10 @@ template <> inline void cases<Matmul>(const Bench& bench, const Try<Matmul>& att
         Tensor out = beta != 0 ? random_tensor(bench, {m, n}, types.out, Layout::plain, 3, fill)
                                : Tensor(bench.device, {m, n}, types.out, form == 3 ? Layout::any : Layout::plain);
         const std::vector<double> before = beta != 0 ? out.values() : std::vector<double>();
-        const Matmul op{.a = a, .b = b, .out = out, .transpose_a = ta, .transpose_b = tb, .math = types.math, .beta = beta};
-        const std::string name = text_of({types.a, types.b, types.out}) + " " + types.note + " m" + std::to_string(m) + " n" +
-                                 std::to_string(n) + " k" + std::to_string(k) + " form " + std::to_string(form);
+        const Matmul op{
+            .a = a, .b = b, .out = out, .transpose_a = ta, .transpose_b = tb, .math = types.math, .beta = beta};
+        const std::string name = text_of({types.a, types.b, types.out}) + " " + types.note + " m" + std::to_string(m) +
+                                 " n" + std::to_string(n) + " k" + std::to_string(k) + " form " + std::to_string(form);
         attempt(name, op, [&, ta, tb] {
           const std::vector<double> av = as_multiplied(a, types.math), bv = as_multiplied(b, types.math);
           std::vector<Sum> sums(static_cast<size_t>(m * n));
@@ -97,7 +104,8 @@ template <> inline void cases<Matmul>(const Bench& bench, const Try<Matmul>& att
             for (int64_t j = 0; j < n; ++j) {
               Sum& sum = sums[static_cast<size_t>(i * n + j)];
               for (int64_t l = 0; l < k; ++l)
-                sum.add(av[static_cast<size_t>(ta ? l * m + i : i * k + l)], bv[static_cast<size_t>(tb ? j * k + l : l * n + j)]);
+                sum.add(av[static_cast<size_t>(ta ? l * m + i : i * k + l)],
+                        bv[static_cast<size_t>(tb ? j * k + l : l * n + j)]);
               if (beta != 0) sum.add(beta, before[static_cast<size_t>(i * n + j)]);
             }
           expect_sums(out, sums, types, bench, name);
@@ -125,7 +133,8 @@ inline std::vector<ConvSize> conv_sizes() {
 
 inline Shape result_shape(const ConvSize& size) {
   const auto& [note, x, w, s, groups] = size;
-  return {x[0], w[0], window_extent(x[2], w[2], s.stride_h, s.pad_h, s.dilation_h), window_extent(x[3], w[3], s.stride_w, s.pad_w, s.dilation_w)};
+  return {x[0], w[0], window_extent(x[2], w[2], s.stride_h, s.pad_h, s.dilation_h),
+          window_extent(x[3], w[3], s.stride_w, s.pad_w, s.dilation_w)};
 }
 
 // f(element of x, element of w, element of y) for every product of a convolution, all in logical order.
@@ -140,7 +149,8 @@ inline void each_product(const ConvSize& size, auto&& f) {
           for (int64_t c = 0; c < w[1]; ++c)
             for (int64_t i = 0; i < w[2]; ++i)
               for (int64_t j = 0; j < w[3]; ++j) {
-                const int64_t iy = oy * s.stride_h - s.pad_h + i * s.dilation_h, ix = ox * s.stride_w - s.pad_w + j * s.dilation_w;
+                const int64_t iy = oy * s.stride_h - s.pad_h + i * s.dilation_h,
+                              ix = ox * s.stride_w - s.pad_w + j * s.dilation_w;
                 if (iy < 0 || iy >= x[2] || ix < 0 || ix >= x[3]) continue;
                 const int64_t channel = o / per_group * w[1] + c;
                 f(static_cast<size_t>(((n * x[1] + channel) * x[2] + iy) * x[3] + ix),
@@ -159,7 +169,8 @@ inline constexpr Layouts kLayouts[] = {
     {Layout::plain, Layout::plain, Layout::any},
 };
 
-// f(name, size, types, layouts, filling) over all of the above; layouts other than the first only with some of the types.
+// f(name, size, types, layouts, filling) over all of the above; layouts other than the first only with some of the
+// types.
 inline void each_convolution(auto&& f) {
   const std::vector<Types> all = contraction_types();
   for (const ConvSize& size : conv_sizes())
@@ -167,53 +178,66 @@ inline void each_convolution(auto&& f) {
       for (size_t l = 0; l < std::size(kLayouts); ++l) {
         if (l > 0 && t > 4 && t % 3 != 0) continue;
         const Fill fill = l == 1 ? Fill::integers : Fill::normal;
-        const std::string name = std::string(size.note) + " " + text_of({all[t].a, all[t].b, all[t].out}) + " " + all[t].note + " " +
-                                 std::string(name_of(kLayouts[l].image)) + "-" + std::string(name_of(kLayouts[l].filter)) + "-" +
-                                 std::string(name_of(kLayouts[l].out));
+        const std::string name = std::string(size.note) + " " + text_of({all[t].a, all[t].b, all[t].out}) + " " +
+                                 all[t].note + " " + std::string(name_of(kLayouts[l].image)) + "-" +
+                                 std::string(name_of(kLayouts[l].filter)) + "-" + std::string(name_of(kLayouts[l].out));
         f(name, size, all[t], kLayouts[l], fill);
       }
 }
 
-template <> inline void cases<Conv2d>(const Bench& bench, const Try<Conv2d>& attempt) {
-  each_convolution([&](const std::string& name, const ConvSize& size, const Types& types, const Layouts& layouts, Fill fill) {
+template <>
+inline void cases<Conv2d>(const Bench& bench, const Try<Conv2d>& attempt) {
+  each_convolution([&](const std::string& name, const ConvSize& size, const Types& types, const Layouts& layouts,
+                       Fill fill) {
     const Tensor x = random_tensor(bench, size.x, types.a, layouts.image, 1, fill);
     const Tensor w = random_tensor(bench, size.w, types.b, layouts.filter, 2, fill);
     Tensor out(bench.device, result_shape(size), types.out, layouts.out);
-    attempt(name, Conv2d{.x = x, .w = w, .out = out, .window = size.window, .groups = size.groups, .math = types.math}, [&] {
-      const std::vector<double> xv = as_multiplied(x, types.math), wv = as_multiplied(w, types.math);
-      std::vector<Sum> sums(static_cast<size_t>(out.elements()));
-      each_product(size, [&](size_t i, size_t j, size_t o) { sums[o].add(xv[i], wv[j]); });
-      expect_sums(out, sums, types, bench, name);
-    });
+    attempt(name, Conv2d{.x = x, .w = w, .out = out, .window = size.window, .groups = size.groups, .math = types.math},
+            [&] {
+              const std::vector<double> xv = as_multiplied(x, types.math), wv = as_multiplied(w, types.math);
+              std::vector<Sum> sums(static_cast<size_t>(out.elements()));
+              each_product(size, [&](size_t i, size_t j, size_t o) { sums[o].add(xv[i], wv[j]); });
+              expect_sums(out, sums, types, bench, name);
+            });
   });
 }
 
-template <> inline void cases<Conv2dBackwardData>(const Bench& bench, const Try<Conv2dBackwardData>& attempt) {
-  each_convolution([&](const std::string& name, const ConvSize& size, const Types& types, const Layouts& layouts, Fill fill) {
-    const Tensor dy = random_tensor(bench, result_shape(size), types.a, layouts.image, 1, fill);
-    const Tensor w = random_tensor(bench, size.w, types.b, layouts.filter, 2, fill);
-    Tensor dx(bench.device, size.x, types.out, layouts.out);
-    attempt(name, Conv2dBackwardData{.dy = dy, .w = w, .dx = dx, .window = size.window, .groups = size.groups, .math = types.math}, [&] {
-      const std::vector<double> yv = as_multiplied(dy, types.math), wv = as_multiplied(w, types.math);
-      std::vector<Sum> sums(static_cast<size_t>(dx.elements()));
-      each_product(size, [&](size_t i, size_t j, size_t o) { sums[i].add(yv[o], wv[j]); });
-      expect_sums(dx, sums, types, bench, name);
-    });
-  });
+template <>
+inline void cases<Conv2dBackwardData>(const Bench& bench, const Try<Conv2dBackwardData>& attempt) {
+  each_convolution(
+      [&](const std::string& name, const ConvSize& size, const Types& types, const Layouts& layouts, Fill fill) {
+        const Tensor dy = random_tensor(bench, result_shape(size), types.a, layouts.image, 1, fill);
+        const Tensor w = random_tensor(bench, size.w, types.b, layouts.filter, 2, fill);
+        Tensor dx(bench.device, size.x, types.out, layouts.out);
+        attempt(name,
+                Conv2dBackwardData{
+                    .dy = dy, .w = w, .dx = dx, .window = size.window, .groups = size.groups, .math = types.math},
+                [&] {
+                  const std::vector<double> yv = as_multiplied(dy, types.math), wv = as_multiplied(w, types.math);
+                  std::vector<Sum> sums(static_cast<size_t>(dx.elements()));
+                  each_product(size, [&](size_t i, size_t j, size_t o) { sums[i].add(yv[o], wv[j]); });
+                  expect_sums(dx, sums, types, bench, name);
+                });
+      });
 }
 
-template <> inline void cases<Conv2dBackwardWeights>(const Bench& bench, const Try<Conv2dBackwardWeights>& attempt) {
-  each_convolution([&](const std::string& name, const ConvSize& size, const Types& types, const Layouts& layouts, Fill fill) {
-    const Tensor x = random_tensor(bench, size.x, types.a, layouts.image, 1, fill);
-    const Tensor dy = random_tensor(bench, result_shape(size), types.b, layouts.image, 2, fill);
-    Tensor dw(bench.device, size.w, types.out, layouts.out);
-    attempt(name, Conv2dBackwardWeights{.x = x, .dy = dy, .dw = dw, .window = size.window, .groups = size.groups, .math = types.math}, [&] {
-      const std::vector<double> xv = as_multiplied(x, types.math), yv = as_multiplied(dy, types.math);
-      std::vector<Sum> sums(static_cast<size_t>(dw.elements()));
-      each_product(size, [&](size_t i, size_t j, size_t o) { sums[j].add(xv[i], yv[o]); });
-      expect_sums(dw, sums, types, bench, name);
-    });
-  });
+template <>
+inline void cases<Conv2dBackwardWeights>(const Bench& bench, const Try<Conv2dBackwardWeights>& attempt) {
+  each_convolution(
+      [&](const std::string& name, const ConvSize& size, const Types& types, const Layouts& layouts, Fill fill) {
+        const Tensor x = random_tensor(bench, size.x, types.a, layouts.image, 1, fill);
+        const Tensor dy = random_tensor(bench, result_shape(size), types.b, layouts.image, 2, fill);
+        Tensor dw(bench.device, size.w, types.out, layouts.out);
+        attempt(name,
+                Conv2dBackwardWeights{
+                    .x = x, .dy = dy, .dw = dw, .window = size.window, .groups = size.groups, .math = types.math},
+                [&] {
+                  const std::vector<double> xv = as_multiplied(x, types.math), yv = as_multiplied(dy, types.math);
+                  std::vector<Sum> sums(static_cast<size_t>(dw.elements()));
+                  each_product(size, [&](size_t i, size_t j, size_t o) { sums[j].add(xv[i], yv[o]); });
+                  expect_sums(dw, sums, types, bench, name);
+                });
+      });
 }
 
 }  // namespace halfmark::ops_cases

@@ -1,5 +1,5 @@
-// Every row of every device of this build is tested by being listed: each is run on every case that it does not refuse and compared
-// with plain fp64 loops. Nothing is registered by hand; a row that takes no case at all fails.
+// Every row of every device of this build is tested by being listed: each is run on every case that it does not refuse
+// and compared with plain fp64 loops. Nothing is registered by hand; a row that takes no case at all fails.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -30,7 +30,8 @@ struct RowTest {
   std::function<void()> run;
 };
 
-template <Operation Op> void try_row(const std::string& device_name, size_t number) {
+template <Operation Op>
+void try_row(const std::string& device_name, size_t number) {
   Device& device = device_named(device_name);
   const Kernel<Op>& kernel = device.kernels().of<Op>()[number];
   const Bench bench{device, kernel.name == "reference" || !device.numerics().empty()};
@@ -59,10 +60,15 @@ std::vector<RowTest> every_row() {
     if (!row.absent.empty()) continue;
     device_named(row.name).kernels().each([&]<class Op>(const KernelList<Op>& list) {
       for (size_t i = 0; i < list.size(); ++i)
-        tests.push_back({row.name, std::string(Op::name), std::string(list[i].name), [name = row.name, i] { try_row<Op>(name, i); }});
+        tests.push_back({row.name, std::string(Op::name), std::string(list[i].name),
+                         [name = row.name, i] { try_row<Op>(name, i); }});
     });
   }
   return tests;
+}
+
+void PrintTo(const RowTest& test, std::ostream* out) {
+  *out << test.device << " " << test.operation << " " << test.row;
 }
 
 class EveryRow : public testing::TestWithParam<RowTest> {};
@@ -84,7 +90,8 @@ TEST(Ops, EveryDeviceHasARowForEveryOperation) {
     device_named(row.name).kernels().each([&]<class Op>(const KernelList<Op>& list) {
       EXPECT_FALSE(list.empty()) << row.name << " has no row for " << Op::name;
       std::set<std::string_view> names;
-      for (const Kernel<Op>& kernel : list) EXPECT_TRUE(names.insert(kernel.name).second) << row.name << " " << Op::name << " " << kernel.name << " twice";
+      for (const Kernel<Op>& kernel : list)
+        EXPECT_TRUE(names.insert(kernel.name).second) << row.name << " " << Op::name << " " << kernel.name << " twice";
     });
   }
 }
@@ -113,7 +120,8 @@ TEST(Ops, ARunIsLoggedWithItsRowAndTheRefusalsBeforeIt) {
 TEST(Ops, WrongShapesAndTwoDevicesAreErrors) {
   Device& cpu = device_named("cpu");
   Device& sim = device_named("sim:hopper");
-  const Tensor a = Tensor::zeros(cpu, {2, 3}, DType::f32), b = Tensor::zeros(cpu, {2, 3}, DType::f32), far = Tensor::zeros(sim, {3, 2}, DType::f32);
+  const Tensor a = Tensor::zeros(cpu, {2, 3}, DType::f32), b = Tensor::zeros(cpu, {2, 3}, DType::f32),
+               far = Tensor::zeros(sim, {3, 2}, DType::f32);
   Tensor out(cpu, {2, 2}, DType::f32);
   EXPECT_THROW(run(Matmul{.a = a, .b = b, .out = out}), Error);
   EXPECT_THROW(run(Matmul{.a = a, .b = far, .out = out}), Error);
@@ -127,7 +135,8 @@ TEST(Ops, NobodyTakesItSaysEveryReason) {
     run(Matmul{.a = a, .b = b, .out = out, .math = {.multiply = kFp64}});
     FAIL() << "fp64 products cannot be summed in fp32 with one rounding";
   } catch (const Unsupported& error) {
-    EXPECT_NE(std::string(error.what()).find("reference: products of fp64 need an fp64 accumulator"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("reference: products of fp64 need an fp64 accumulator"), std::string::npos)
+        << error.what();
   }
 }
 

@@ -17,7 +17,8 @@ std::vector<std::pair<std::string, std::string>> SimDevice::describe() const {
   for (const TensorCore& core : tensor_cores())
     if (core.architecture == architecture_.name)
       facts.push_back({std::string(core.instruction), "blocks of " + std::to_string(core.products) + ", " +
-                                                          std::to_string(core.kept_fraction_bits) + " fraction bits kept"});
+                                                          std::to_string(core.kept_fraction_bits) +
+                                                          " fraction bits kept"});
   return facts;
 }
 

@@ -16,17 +16,18 @@ constexpr std::array kArchitectures{
     Architecture{"hopper", "H100, H200 (sm_90): mma.sync and wgmma"},
 };
 
-// Khattak and Mikaitis: arXiv 2512.07004 and its models (north-numerical-computing/MATLAB-tensor-core), which also give e_zero.
-// MMA-Sim: arXiv 2511.10909 (microsoft/MMA-Sim), bit-exact against H100.
-constexpr std::string_view kHopperSource = "arXiv 2512.07004 (L, F, e_zero); arXiv 2511.10909 (L, F); GPU outputs of H100 and H200";
+// Khattak and Mikaitis: arXiv 2512.07004 and its models (north-numerical-computing/MATLAB-tensor-core), which also give
+// e_zero. MMA-Sim: arXiv 2511.10909 (microsoft/MMA-Sim), bit-exact against H100.
+constexpr std::string_view kHopperSource =
+    "arXiv 2512.07004 (L, F, e_zero); arXiv 2511.10909 (L, F); GPU outputs of H100 and H200";
 
 constexpr std::array kCores{
     TensorCore{"hopper", "m16n8k16.f32.f16.f16.f32", DType::f16, DType::f32, 16, 25, -133, BlockRounding::truncate_fp32,
                kHopperSource},
     TensorCore{"hopper", "m16n8k16.f16.f16.f16.f16", DType::f16, DType::f16, 16, 25, -21, BlockRounding::near_even_fp16,
                kHopperSource},
-    TensorCore{"hopper", "m16n8k16.f32.bf16.bf16.f32", DType::bf16, DType::f32, 16, 25, -133, BlockRounding::truncate_fp32,
-               kHopperSource},
+    TensorCore{"hopper", "m16n8k16.f32.bf16.bf16.f32", DType::bf16, DType::f32, 16, 25, -133,
+               BlockRounding::truncate_fp32, kHopperSource},
 };
 
 constexpr uint32_t kNanF32 = 0x7FFFFFFF, kNanF16 = 0x7FFF;  // the only NaNs these instructions write
@@ -40,7 +41,7 @@ inline int64_t cut(int64_t magnitude, int shift) {
 
 // One code of the result type from sum 2^scale.
 uint32_t finish(const TensorCore& core, int64_t sum, int scale) {
-  if (sum == 0) return 0;  // also an exact cancellation: +0
+  if (sum == 0) return 0;                                            // also an exact cancellation: +0
   const double exact = std::ldexp(static_cast<double>(sum), scale);  // the sum has at most 34 bits
   if (core.rounding == BlockRounding::near_even_fp16) {
     const auto code = static_cast<uint32_t>(encode(DType::f16, exact));
@@ -62,12 +63,15 @@ bool decide_specials(const TensorCore& core, const Term* a, const Term* b, size_
   unsigned seen = c.special;
   for (size_t i = 0; i < count; ++i) {
     if (!a[i].special && !b[i].special) continue;
-    const bool infinity_times_zero = (a[i].special == kFinite && a[i].significand == 0) || (b[i].special == kFinite && b[i].significand == 0);
+    const bool infinity_times_zero =
+        (a[i].special == kFinite && a[i].significand == 0) || (b[i].special == kFinite && b[i].significand == 0);
     if (((a[i].special | b[i].special) & kNotANumber) || infinity_times_zero) {
       seen |= kNotANumber;
       continue;
     }
-    const auto negative = [](const Term& t) { return t.special == kFinite ? t.significand < 0 : t.special == kNegativeInfinity; };
+    const auto negative = [](const Term& t) {
+      return t.special == kFinite ? t.significand < 0 : t.special == kNegativeInfinity;
+    };
     seen |= negative(a[i]) != negative(b[i]) ? kNegativeInfinity : kPositiveInfinity;
   }
   if (!seen) return false;
@@ -85,7 +89,8 @@ uint32_t block(const TensorCore& core, const Term* a, const Term* b, size_t coun
   if (any_special || c.special)
     if (uint32_t d; decide_specials(core, a, b, count, c, d)) return d;
 
-  // The exponent of a product is the sum of its factors', not renormalised; a zero counts as e_zero, whatever it is multiplied by.
+  // The exponent of a product is the sum of its factors', not renormalised; a zero counts as e_zero, whatever it is
+  // multiplied by.
   int largest = c.significand ? c.exponent : core.zero_exponent;
   if (count < static_cast<size_t>(core.products)) largest = std::max(largest, core.zero_exponent);
   std::array<int64_t, 32> product;
@@ -147,9 +152,10 @@ uint32_t dot(const TensorCore& core, const Term* a, const Term* b, size_t k, uin
 }
 
 uint32_t dot(const TensorCore& core, std::span<const uint16_t> a, std::span<const uint16_t> b, uint32_t c) {
-  HM_CHECK(a.size() == b.size(), "a dot product of " + std::to_string(a.size()) + " and " + std::to_string(b.size()) + " terms");
-  return dot(core, take_apart(core.operand, a.data(), a.size()).data(), take_apart(core.operand, b.data(), b.size()).data(),
-             a.size(), c);
+  HM_CHECK(a.size() == b.size(),
+           "a dot product of " + std::to_string(a.size()) + " and " + std::to_string(b.size()) + " terms");
+  return dot(core, take_apart(core.operand, a.data(), a.size()).data(),
+             take_apart(core.operand, b.data(), b.size()).data(), a.size(), c);
 }
 
 }  // namespace halfmark

@@ -1,7 +1,8 @@
-// Matmul and the convolutions on the model of a tensor core. Each output element is one chain of blocks in increasing k; for the
-// convolutions k runs over kh, kw, channel (weights' gradient: n, y, x), padding is +0. K is filled up with +0 to whole blocks.
-// split_k: contiguous slices, each a chain of its own from c = +0, rounded to math.partial and added in order by ordinary fp32 (fp16)
-// additions. beta: beta times out, rounded to the accumulator's format, is the first block's c (with split_k the first slice's).
+// Matmul and the convolutions on the model of a tensor core. Each output element is one chain of blocks in increasing
+// k; for the convolutions k runs over kh, kw, channel (weights' gradient: n, y, x), padding is +0. K is filled up with
+// +0 to whole blocks. split_k: contiguous slices, each a chain of its own from c = +0, rounded to math.partial and
+// added in order by ordinary fp32 (fp16) additions. beta: beta times out, rounded to the accumulator's format, is the
+// first block's c (with split_k the first slice's).
 #include "kernels/sim/tensor_core_rows.h"
 
 #include <algorithm>
@@ -33,11 +34,13 @@ Refusal refuses_types(const Device& device, const Tensor& a, const Tensor& b, co
   const TensorCore* core = core_for(device, a.dtype(), math);
   if (!core) return "no instruction for " + types + " summed in " + std::string(math.accumulate.name);
   if (!holds(math.multiply, format_of(a.dtype())))
-    return "multiplies " + std::string(name_of(a.dtype())) + " as stored, not rounded to " + std::string(math.multiply.name);
+    return "multiplies " + std::string(name_of(a.dtype())) + " as stored, not rounded to " +
+           std::string(math.multiply.name);
   return {};
 }
 
-template <class Op> Refusal refuses(const Device& device, const Op& op) {
+template <class Op>
+Refusal refuses(const Device& device, const Op& op) {
   if (Refusal refusal = reference::refuses(device, op)) return refusal;
   if constexpr (std::is_same_v<Op, Conv2dBackwardData>) {
     return refuses_types(device, op.dy, op.w, op.math);
@@ -88,7 +91,8 @@ class Chain {
   size_t depth_, slices_ = 1, slice_depth_ = 0;
 };
 
-template <class Op> void run(Device& device, const Op& op) {
+template <class Op>
+void run(Device& device, const Op& op) {
   const Contraction work(op);
   const TensorCore& core = *core_for(device, work.left->dtype(), work.math);
   Tensor& out = *work.out;
@@ -106,7 +110,8 @@ template <class Op> void run(Device& device, const Op& op) {
     std::vector<int64_t> index(depth);
     for (int64_t c = 0; c < work.columns; ++c) {
       work.right_column(group, c, index.data());
-      for (size_t k = 0; k < depth; ++k) columns[static_cast<size_t>(c) * depth + k] = right[static_cast<size_t>(index[k])];
+      for (size_t k = 0; k < depth; ++k)
+        columns[static_cast<size_t>(c) * depth + k] = right[static_cast<size_t>(index[k])];
     }
     const int64_t row_work = std::max<int64_t>(work.columns * work.depth, 1);
     parallel_for(work.rows, std::max<int64_t>(1, 4096 / row_work), [&](int64_t begin, int64_t end) {
@@ -129,7 +134,8 @@ template <class Op> void run(Device& device, const Op& op) {
   reference::write_codes(out, results);
 }
 
-template <class Op> void add(KernelTable& table) {
+template <class Op>
+void add(KernelTable& table) {
   table.of<Op>().push_back({"tensor-core", Speed::emulated, &refuses<Op>, &run<Op>});
 }
 

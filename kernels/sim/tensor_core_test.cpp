@@ -40,7 +40,8 @@ std::vector<std::string> split(const std::string& line) {
 
 std::vector<uint16_t> patterns(const std::string& hex) {
   std::vector<uint16_t> codes;
-  for (size_t i = 0; i + 4 <= hex.size(); i += 4) codes.push_back(static_cast<uint16_t>(std::stoul(hex.substr(i, 4), nullptr, 16)));
+  for (size_t i = 0; i + 4 <= hex.size(); i += 4)
+    codes.push_back(static_cast<uint16_t>(std::stoul(hex.substr(i, 4), nullptr, 16)));
   return codes;
 }
 
@@ -90,11 +91,13 @@ struct Products {
 };
 Products block_of(DType dtype, std::initializer_list<std::pair<double, double>> factors, size_t k = 16) {
   Products p;
-  for (const auto& [x, y] : factors) p.a.push_back(static_cast<uint16_t>(encode(dtype, x))), p.b.push_back(static_cast<uint16_t>(encode(dtype, y)));
+  for (const auto& [x, y] : factors)
+    p.a.push_back(static_cast<uint16_t>(encode(dtype, x))), p.b.push_back(static_cast<uint16_t>(encode(dtype, y)));
   p.a.resize(k, static_cast<uint16_t>(encode(dtype, 1))), p.b.resize(k, 0);
   return p;
 }
-uint32_t dot_of(const TensorCore& core, std::initializer_list<std::pair<double, double>> factors, double c, size_t k = 16) {
+uint32_t dot_of(const TensorCore& core, std::initializer_list<std::pair<double, double>> factors, double c,
+                size_t k = 16) {
   const Products p = block_of(core.operand, factors, k);
   return dot(core, p.a, p.b, static_cast<uint32_t>(encode(core.result, c)));
 }
@@ -109,8 +112,10 @@ TEST(TensorCore, KeepsTwentyFiveFractionBitsInABlock) {
   // X - X + small: small survives down to 2^-25 of the largest exponent, and not below.
   EXPECT_EQ(dot_of(f16_to_f32(), {{1, 1}, {-1, 1}, {0x1p-12, 0x1p-13}}, 0), f32(0x1p-25));
   EXPECT_EQ(dot_of(f16_to_f32(), {{1, 1}, {-1, 1}, {0x1p-13, 0x1p-13}}, 0), 0u);
-  EXPECT_EQ(dot_of(f16_to_f32(), {{1, 1}, {-1, 1}, {0x1.8p-12, 0x1p-13}}, 0), f32(0x1p-25)) << "cut, not rounded to 2^-24";
-  EXPECT_EQ(dot_of(f16_to_f32(), {{1, 1}, {-1, 1}, {-0x1.8p-12, 0x1p-13}}, 0), f32(-0x1p-25)) << "the magnitude is cut, not the two's complement";
+  EXPECT_EQ(dot_of(f16_to_f32(), {{1, 1}, {-1, 1}, {0x1.8p-12, 0x1p-13}}, 0), f32(0x1p-25))
+      << "cut, not rounded to 2^-24";
+  EXPECT_EQ(dot_of(f16_to_f32(), {{1, 1}, {-1, 1}, {-0x1.8p-12, 0x1p-13}}, 0), f32(-0x1p-25))
+      << "the magnitude is cut, not the two's complement";
 }
 
 TEST(TensorCore, AlignsProductsByTheirUnnormalisedExponent) {
@@ -129,7 +134,8 @@ TEST(TensorCore, DoesNotDependOnTheOrderWithinABlock) {
   const RandomKey key(5);
   for (uint64_t trial = 0; trial < 200; ++trial) {
     std::vector<uint16_t> a(16), b(16);
-    for (uint64_t i = 0; i < 16; ++i) a[i] = f16(key.child(trial).normal(i)), b[i] = f16(key.child(trial).normal(i + 16));
+    for (uint64_t i = 0; i < 16; ++i)
+      a[i] = f16(key.child(trial).normal(i)), b[i] = f16(key.child(trial).normal(i + 16));
     const uint32_t forward = dot(f16_to_f32(), a, b, f32(0.125));
     std::reverse(a.begin(), a.end()), std::reverse(b.begin(), b.end());
     ASSERT_EQ(dot(f16_to_f32(), a, b, f32(0.125)), forward);
@@ -160,7 +166,8 @@ TEST(TensorCore, RoundsFp16ResultsStraightFromTheSum) {
   // Above the tie of 1 and 1 + 2^-10 by 2^-25: a stop at 24 bits would lose that and go to the even 1.
   EXPECT_EQ(dot_of(f16_to_f16(), {{1, 1}, {0x1p-5, 0x1p-6}, {0x1p-12, 0x1p-13}}, 0), f16(1 + 0x1p-10));
   EXPECT_EQ(dot_of(f16_to_f16(), {{1, 1}, {0x1p-5, 0x1p-6}}, 0), f16(1)) << "the tie itself";
-  EXPECT_EQ(dot_of(f16_to_f16(), {{0x1p-12, 0x1p-13}, {0x1p-14, 0x1p-14}}, 0), f16(0x1p-24)) << "just above half the smallest subnormal";
+  EXPECT_EQ(dot_of(f16_to_f16(), {{0x1p-12, 0x1p-13}, {0x1p-14, 0x1p-14}}, 0), f16(0x1p-24))
+      << "just above half the smallest subnormal";
   EXPECT_EQ(dot_of(f16_to_f16(), {{0x1p-12, 0x1p-13}}, 0), 0u) << "half the smallest subnormal is a tie to zero";
 }
 
@@ -174,8 +181,10 @@ TEST(TensorCore, HonoursSubnormals) {
 }
 
 TEST(TensorCore, ProductsMayLeaveTheRangeAndCancelBack) {
-  EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p100, 0x1p100}, {-0x1p100, 0x1p100}, {0x1p90, 0x1p90}}, 0), f32(0) | 0x7F800000u);
-  EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p100, 0x1p100}, {-0x1p100, 0x1p100}, {0x1p88, 0x1p88}}, 0), f32(HUGE_VAL)) << "2^176 is kept beside 2^200";
+  EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p100, 0x1p100}, {-0x1p100, 0x1p100}, {0x1p90, 0x1p90}}, 0),
+            f32(0) | 0x7F800000u);
+  EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p100, 0x1p100}, {-0x1p100, 0x1p100}, {0x1p88, 0x1p88}}, 0), f32(HUGE_VAL))
+      << "2^176 is kept beside 2^200";
   EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p64, 0x1p63}, {-0x1p64, 0x1p63}, {0x1p60, 0x1p45}}, 0), f32(0x1p105));
 }
 
@@ -183,7 +192,8 @@ TEST(TensorCore, OverflowsToInfinity) {
   EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p64, 0x1p64}}, 0), 0x7F800000u);
   EXPECT_EQ(dot_of(bf16_to_f32(), {{-0x1p64, 0x1p64}}, 0), 0xFF800000u);
   // The last bits below 2^128 are cut, and the largest number stays.
-  EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p64, 0x1.FEp63}, {0x1p60, 0x1.FEp59}, {0x1p56, 0x1.FEp55}, {0x1p52, 0x1p51}}, 0), 0x7F7FFFFFu);
+  EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p64, 0x1.FEp63}, {0x1p60, 0x1.FEp59}, {0x1p56, 0x1.FEp55}, {0x1p52, 0x1p51}}, 0),
+            0x7F7FFFFFu);
   EXPECT_EQ(dot_of(f16_to_f16(), {{65504, 1}, {15.99, 1}}, 0), f16(65504));
   EXPECT_EQ(dot_of(f16_to_f16(), {{65504, 1}, {16, 1}}, 0), 0x7C00u);
   EXPECT_EQ(dot_of(f16_to_f16(), {{-65504, 1}, {-16, 1}}, 0), 0xFC00u);
@@ -198,8 +208,8 @@ TEST(TensorCore, AZeroIsPositive) {
 }
 
 TEST(TensorCore, AZeroAmongTheTermsBoundsTheAlignment) {
-  // f16 results, c = 0: the largest exponent is at least -21, so what lies below 2^-46 is cut off. Thus 2^-25 + 2^-46 is above the tie,
-  // 2^-25 + 2^-47 is cut to the tie and goes to zero.
+  // f16 results, c = 0: the largest exponent is at least -21, so what lies below 2^-46 is cut off. Thus 2^-25 + 2^-46
+  // is above the tie, 2^-25 + 2^-47 is cut to the tie and goes to zero.
   EXPECT_EQ(dot_of(f16_to_f16(), {{0x1p-12, 0x1p-13}, {0x1p-23, 0x1p-23}}, 0), f16(0x1p-24));
   EXPECT_EQ(dot_of(f16_to_f16(), {{0x1p-12, 0x1p-13}, {0x1p-24, 0x1p-23}}, 0), 0u);
   // A zero times something huge raises nothing.
@@ -207,7 +217,8 @@ TEST(TensorCore, AZeroAmongTheTermsBoundsTheAlignment) {
   // bf16, c = 0: bits below 2^-158 are cut, and nothing above is. The first two products are 2^-149 - 2^-158.
   EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p-75, 0x1p-75}, {0x1.FEp-76, 0x1p-75}}, 0), 0u);
   EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p-75, 0x1p-75}, {0x1.FEp-76, 0x1p-75}, {0x1p-79, 0x1p-79}}, 0), 1u);
-  EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p-75, 0x1p-75}, {0x1.FEp-76, 0x1p-75}, {0x1p-80, 0x1p-79}, {0x1p-80, 0x1p-79}}, 0), 0u)
+  EXPECT_EQ(
+      dot_of(bf16_to_f32(), {{0x1p-75, 0x1p-75}, {0x1.FEp-76, 0x1p-75}, {0x1p-80, 0x1p-79}, {0x1p-80, 0x1p-79}}, 0), 0u)
       << "2^-159 twice is lost";
 }
 
@@ -233,7 +244,8 @@ TEST(TensorCore, ThirtyTwoBitsWouldNotHoldTheSum) {
   // Sixteen products of almost 4 and an addend of almost 2, aligned at 2^-25.
   std::vector<uint16_t> a(16, f16(0x1.FFCp0)), b(16, f16(0x1.FFCp0));
   const double exact = 16 * 0x1.FFCp0 * 0x1.FFCp0 + 1.75;
-  EXPECT_EQ(dot(f16_to_f32(), a, b, f32(1.75)), static_cast<uint32_t>(encode(DType::f32, exact, Rounding::toward_zero)));
+  EXPECT_EQ(dot(f16_to_f32(), a, b, f32(1.75)),
+            static_cast<uint32_t>(encode(DType::f32, exact, Rounding::toward_zero)));
 }
 
 TEST(TensorCore, EveryRowHasASourceAndAnArchitecture) {
@@ -267,7 +279,8 @@ TEST(SimDevice, ItsMatmulIsTheChainOfBlocks) {
     run(op);
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {
-        const std::span<const uint16_t> row(a.as<uint16_t>() + i * k, static_cast<size_t>(k)), column(b.as<uint16_t>() + j * k, static_cast<size_t>(k));
+        const std::span<const uint16_t> row(a.as<uint16_t>() + i * k, static_cast<size_t>(k)),
+            column(b.as<uint16_t>() + j * k, static_cast<size_t>(k));
         const uint32_t expected = dot(hopper(DType::f16, result), row, column, 0);
         const auto at = static_cast<size_t>(i * n + j);
         EXPECT_EQ(result == DType::f32 ? out.as<uint32_t>()[at] : out.as<uint16_t>()[at], expected);
@@ -284,11 +297,23 @@ TEST(SimDevice, BetaIsTheAddendOfTheFirstBlock) {
   EXPECT_EQ(out.values()[0], 0x1p-25) << "inside the fused sum; added afterwards it would be 0";
 }
 
+TEST(SimDevice, ANarrowOutIsRoundedOnceMoreToNearestEven) {
+  const auto device = open_device("sim:hopper");
+  const Tensor a = Tensor::from(*device, {1, 2}, DType::f16, std::vector<double>{1, 0x1p-5});
+  for (const double sign : {1.0, -1.0}) {
+    const Tensor b = Tensor::from(*device, {2, 1}, DType::f16, std::vector<double>{sign, sign * 0x1p-6});
+    Tensor out(*device, {1, 1}, DType::f16);
+    run(Matmul{.a = a, .b = b, .out = out});
+    EXPECT_EQ(out.values()[0], sign) << "1 + 2^-11 is a tie in f16; the fp32 result before it is exact";
+  }
+}
+
 TEST(SimDevice, SplitKMakesChainsOfItsOwn) {
   const auto device = open_device("sim:hopper");
   std::vector<double> values(32, 0);
   values[0] = 2048, values[16] = 1, values[17] = 0.5;
-  const Tensor a = Tensor::from(*device, {1, 32}, DType::f16, values), b = Tensor::from(*device, {32, 1}, DType::f16, std::vector<double>(32, 1.0));
+  const Tensor a = Tensor::from(*device, {1, 32}, DType::f16, values),
+               b = Tensor::from(*device, {32, 1}, DType::f16, std::vector<double>(32, 1.0));
   Tensor out(*device, {1, 1}, DType::f32);
   run(Matmul{.a = a, .b = b, .out = out, .math = {.partial = kFp16, .split_k = 2}});
   EXPECT_EQ(out.values()[0], 2049.5);
@@ -303,7 +328,8 @@ TEST(SimDevice, Fp32AndTf32FallToTheReferenceRowWithAReason) {
   for (const Format& multiply : {kFp32, kTf32}) {
     const Matmul op{.a = a, .b = b, .out = out, .math = {.multiply = multiply}};
     EXPECT_EQ(chosen(op).name, "reference");
-    EXPECT_EQ(device->kernels().of<Matmul>()[0].refuses(*device, op), "no instruction for f32 times f32 summed in fp32");
+    EXPECT_EQ(device->kernels().of<Matmul>()[0].refuses(*device, op),
+              "no instruction for f32 times f32 summed in fp32");
   }
 }
 

@@ -75,7 +75,8 @@ TEST_F(TensorTest, TheLedgerSplitsByPurposeAndSumsToTheTotal) {
   kept.clear();
   EXPECT_EQ(live.total, 0u);
   EXPECT_EQ(cpu_.memory().peak().total, 150u);
-  EXPECT_EQ(std::accumulate(cpu_.memory().peak().by_purpose.begin(), cpu_.memory().peak().by_purpose.end(), size_t{0}), 150u);
+  EXPECT_EQ(std::accumulate(cpu_.memory().peak().by_purpose.begin(), cpu_.memory().peak().by_purpose.end(), size_t{0}),
+            150u);
   cpu_.memory().reset_peak();
   EXPECT_EQ(cpu_.memory().peak().total, 0u);
 }

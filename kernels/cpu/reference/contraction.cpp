@@ -1,8 +1,8 @@
-// Reference rows of matmul and the convolutions. Operands are rounded to math.multiply; products are exact; after each addition, in
-// increasing k, the sum is rounded to math.accumulate (so a step is one correctly rounded fused multiply-add); places without an
-// element (padding) are left out. split_k > 1 sums contiguous slices of ceil(depth / split_k) terms, rounds each to math.partial and
-// adds them in order in math.accumulate. beta: out and beta are rounded to math.accumulate and enter after the sum, as one more
-// fused step. fast_accumulate changes nothing here.
+// Reference rows of matmul and the convolutions. Operands are rounded to math.multiply; products are exact; after each
+// addition, in increasing k, the sum is rounded to math.accumulate (so a step is one correctly rounded fused
+// multiply-add); places without an element (padding) are left out. split_k > 1 sums contiguous slices of ceil(depth /
+// split_k) terms, rounds each to math.partial and adds them in order in math.accumulate. beta: out and beta are rounded
+// to math.accumulate and enter after the sum, as one more fused step. fast_accumulate changes nothing here.
 #include "kernels/cpu/contraction.h"
 
 #include <algorithm>
@@ -29,9 +29,11 @@ bool has_fma() { return false; }
 #endif
 
 // sum[c] += left[index[k]] right[k, c] over the terms of one slice; `right` points at the slice's first row.
-template <class T> using Slice = void(std::span<const int64_t> index, const T* left, const T* right, int64_t columns, T* sum);
+template <class T>
+using Slice = void(std::span<const int64_t> index, const T* left, const T* right, int64_t columns, T* sum);
 
-HM_FMA void sum_fma(std::span<const int64_t> index, const float* left, const float* right, int64_t columns, float* sum) {
+HM_FMA void sum_fma(std::span<const int64_t> index, const float* left, const float* right, int64_t columns,
+                    float* sum) {
   for (size_t k = 0; k < index.size(); ++k, right += columns) {
     if (index[k] < 0) continue;
     const float a = left[index[k]];
@@ -39,7 +41,8 @@ HM_FMA void sum_fma(std::span<const int64_t> index, const float* left, const flo
   }
 }
 
-HM_FMA void sum_fma64(std::span<const int64_t> index, const double* left, const double* right, int64_t columns, double* sum) {
+HM_FMA void sum_fma64(std::span<const int64_t> index, const double* left, const double* right, int64_t columns,
+                      double* sum) {
   for (size_t k = 0; k < index.size(); ++k, right += columns) {
     if (index[k] < 0) continue;
     const double a = left[index[k]];
@@ -55,14 +58,23 @@ void sum_plain(std::span<const int64_t> index, const float* left, const float* r
   }
 }
 
-// Exact sums where fp32 cannot hold them: the odd sum in fp64, then one rounding.
-void sum_odd(const Rounder& round, std::span<const int64_t> index, const double* left, const double* right, int64_t columns,
-             double* sum) {
+// Exact sums where fp32 cannot hold them: the odd sum in fp64, then one rounding. By value, so that the loop keeps it
+// in registers.
+HM_INLINE void sum_odd_body(const Rounder round, std::span<const int64_t> index, const double* left,
+                            const double* right, int64_t columns, double* sum) {
   for (size_t k = 0; k < index.size(); ++k, right += columns) {
     if (index[k] < 0) continue;
     const double a = left[index[k]];
     for (int64_t c = 0; c < columns; ++c) sum[c] = round(add_odd(a * right[c], sum[c]));
   }
+}
+void sum_odd(const Rounder& round, std::span<const int64_t> index, const double* left, const double* right,
+             int64_t columns, double* sum) {
+  sum_odd_body(round, index, left, right, columns, sum);
+}
+HM_FMA void sum_odd_wide(const Rounder& round, std::span<const int64_t> index, const double* left, const double* right,
+                         int64_t columns, double* sum) {
+  sum_odd_body(round, index, left, right, columns, sum);
 }
 
 // What of an operand decides whether its products are exact in fp32.
@@ -85,9 +97,11 @@ bool products_fit_float(const Extent& a, const Extent& b) {
   return a.bits + b.bits <= 24 && a.lowest + b.lowest >= -149 && a.highest + b.highest + 1 <= 127;
 }
 
-template <class T> std::vector<T> rounded(const Tensor& tensor, const Format& multiply) {
+template <class T>
+std::vector<T> rounded(const Tensor& tensor, const Format& multiply) {
   std::vector<T> values = read<T>(tensor);
-  if (multiply.fraction_bits >= format_of(tensor.dtype()).fraction_bits && multiply.exponent_bits >= format_of(tensor.dtype()).exponent_bits)
+  if (multiply.fraction_bits >= format_of(tensor.dtype()).fraction_bits &&
+      multiply.exponent_bits >= format_of(tensor.dtype()).exponent_bits)
     return values;
   if constexpr (std::is_same_v<T, float>) {
     parallel_for(static_cast<int64_t>(values.size()), kGrain, [&](int64_t begin, int64_t end) {
@@ -119,14 +133,16 @@ void contract_with(const Contraction& work, const std::vector<T>& right, AddSlic
   std::vector<T> packed(static_cast<size_t>(work.depth * work.columns));
 
   for (int64_t group = 0; group < work.groups; ++group) {
-    parallel_for(work.columns, std::max<int64_t>(1, kGrain / std::max<int64_t>(work.depth, 1)), [&](int64_t begin, int64_t end) {
-      std::vector<int64_t> index(static_cast<size_t>(work.depth));
-      for (int64_t c = begin; c < end; ++c) {
-        work.right_column(group, c, index.data());
-        for (int64_t k = 0; k < work.depth; ++k)
-          packed[static_cast<size_t>(k * work.columns + c)] = right[static_cast<size_t>(index[static_cast<size_t>(k)])];
-      }
-    });
+    parallel_for(work.columns, std::max<int64_t>(1, kGrain / std::max<int64_t>(work.depth, 1)),
+                 [&](int64_t begin, int64_t end) {
+                   std::vector<int64_t> index(static_cast<size_t>(work.depth));
+                   for (int64_t c = begin; c < end; ++c) {
+                     work.right_column(group, c, index.data());
+                     for (int64_t k = 0; k < work.depth; ++k)
+                       packed[static_cast<size_t>(k * work.columns + c)] =
+                           right[static_cast<size_t>(index[static_cast<size_t>(k)])];
+                   }
+                 });
     const int64_t work_of_row = std::max<int64_t>(work.depth * work.columns, 1);
     parallel_for(work.rows, std::max<int64_t>(1, kGrain / work_of_row), [&](int64_t begin, int64_t end) {
       std::vector<int64_t> index(static_cast<size_t>(work.depth));
@@ -137,7 +153,8 @@ void contract_with(const Contraction& work, const std::vector<T>& right, AddSlic
         for (int64_t first = 0, s = 0; s < slices; ++s, first += slice_depth) {
           const int64_t count = std::clamp<int64_t>(work.depth - first, 0, slice_depth);
           std::fill(sum.begin(), sum.end(), T{0});
-          if (count > 0) slice({index.data() + first, static_cast<size_t>(count)}, packed.data() + first * work.columns, sum.data());
+          if (count > 0)
+            slice({index.data() + first, static_cast<size_t>(count)}, packed.data() + first * work.columns, sum.data());
           if (slices == 1) break;
           for (size_t c = 0; c < sum.size(); ++c) {
             const double part = to_partial(static_cast<double>(sum[c]));
@@ -158,21 +175,25 @@ void contract_with(const Contraction& work, const std::vector<T>& right, AddSlic
 
 Refusal refuses_math(const Math& math) {
   if (math.accumulate == kFp64 || math.multiply.fraction_bits <= 25) return {};
-  return "products of " + std::string(math.multiply.name) + " need an fp64 accumulator, not " + std::string(math.accumulate.name);
+  return "products of " + std::string(math.multiply.name) + " need an fp64 accumulator, not " +
+         std::string(math.accumulate.name);
 }
 
-template <class Op> Refusal refuses_contraction(const Device& device, const Op& op) {
+template <class Op>
+Refusal refuses_contraction(const Device& device, const Op& op) {
   if (Refusal refusal = refuses(device, op)) return refusal;
   return refuses_math(op.math);
 }
 
-template <class Op> void run_contraction(Device&, const Op& op) {
+template <class Op>
+void run_contraction(Device&, const Op& op) {
   const Contraction work(op);
   settle(*work.out, *work.left);
   contract(work, fastest_path(work));
 }
 
-template <class Op> void add(KernelTable& table) {
+template <class Op>
+void add(KernelTable& table) {
   table.of<Op>().push_back({"reference", Speed::emulated, &refuses_contraction<Op>, &run_contraction<Op>});
 }
 
@@ -189,7 +210,8 @@ Path fastest_path(const Contraction& work) {
 bool products_exact_in_float(const Contraction& work) {
   const Format& multiply = work.math.multiply;
   const int a = significant_bits(*work.left, multiply), b = significant_bits(*work.right, multiply);
-  return a + b <= 24 && products_fit_float(extent_of(rounded<float>(*work.left, multiply), a), extent_of(rounded<float>(*work.right, multiply), b));
+  return a + b <= 24 && products_fit_float(extent_of(rounded<float>(*work.left, multiply), a),
+                                           extent_of(rounded<float>(*work.right, multiply), b));
 }
 
 void contract(const Contraction& work, Path path) {
@@ -201,7 +223,8 @@ void contract(const Contraction& work, Path path) {
       add(index, left.data(), part, work.columns, sum);
     });
   }
-  const std::vector<double> left = rounded<double>(*work.left, multiply), right = rounded<double>(*work.right, multiply);
+  const std::vector<double> left = rounded<double>(*work.left, multiply),
+                            right = rounded<double>(*work.right, multiply);
   if (path == Path::fma64)
     return contract_with<double>(work, right, [&](std::span<const int64_t> index, const double* part, double* sum) {
       sum_fma64(index, left.data(), part, work.columns, sum);
@@ -210,11 +233,13 @@ void contract(const Contraction& work, Path path) {
     return contract_with<double>(work, right, [&](std::span<const int64_t> index, const double* part, double* sum) {
       for (size_t k = 0; k < index.size(); ++k, part += work.columns)
         if (index[k] >= 0)
-          for (int64_t c = 0; c < work.columns; ++c) sum[c] = std::fma(left[static_cast<size_t>(index[k])], part[c], sum[c]);
+          for (int64_t c = 0; c < work.columns; ++c)
+            sum[c] = std::fma(left[static_cast<size_t>(index[k])], part[c], sum[c]);
     });
   const Rounder round(work.math.accumulate);
+  const auto add = has_fma() ? sum_odd_wide : sum_odd;
   contract_with<double>(work, right, [&](std::span<const int64_t> index, const double* part, double* sum) {
-    sum_odd(round, index, left.data(), part, work.columns, sum);
+    add(round, index, left.data(), part, work.columns, sum);
   });
 }
 

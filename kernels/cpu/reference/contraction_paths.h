@@ -1,4 +1,5 @@
-// The ways the reference contraction can be computed; all give the same bits, the fast ones only where they provably do.
+// The ways the reference contraction can be computed; all give the same bits, the fast ones only where they provably
+// do.
 #pragma once
 
 #include "kernels/cpu/contraction.h"

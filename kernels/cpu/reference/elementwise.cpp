@@ -1,5 +1,6 @@
-// Reference rows without reductions, and the bias gradient. Each value is computed in fp64 from the operands as stored, which is
-// exact or correctly rounded, and rounded once. The bias gradient is summed in fp32 (fp64 for f64) in logical order n, h, w.
+// Reference rows without reductions, and the bias gradient. Each value is computed in fp64 from the operands as stored,
+// which is exact or correctly rounded, and rounded once. The bias gradient is summed in fp32 (fp64 for f64) in logical
+// order n, h, w.
 #include <cmath>
 #include <vector>
 
@@ -11,7 +12,8 @@ namespace halfmark::reference {
 namespace {
 
 // f(i) for every element, its result written to `out`.
-template <class F> void map(Tensor& out, const Tensor& like, F f) {
+template <class F>
+void map(Tensor& out, const Tensor& like, F f) {
   settle(out, like);
   std::vector<double> results(static_cast<size_t>(out.elements()));
   parallel_for(out.elements(), kGrain, [&](int64_t begin, int64_t end) {
@@ -29,9 +31,11 @@ void add_bias(Device&, const AddBias& op) {
   map(op.out, op.x, [&](size_t i) { return x[i] + bias[i / pixels % bias.size()]; });
 }
 
-template <class T> std::vector<T> channel_sums(const Tensor& dy) {
+template <class T>
+std::vector<T> channel_sums(const Tensor& dy) {
   const std::vector<T> values = read<T>(dy);
-  const auto n = static_cast<size_t>(dy.shape()[0]), channels = static_cast<size_t>(dy.shape()[1]), pixels = pixels_of(dy.shape());
+  const auto n = static_cast<size_t>(dy.shape()[0]), channels = static_cast<size_t>(dy.shape()[1]),
+             pixels = pixels_of(dy.shape());
   std::vector<T> sums(channels, T{0});
   parallel_for(static_cast<int64_t>(channels), 1, [&](int64_t begin, int64_t end) {
     for (auto c = static_cast<size_t>(begin); c < static_cast<size_t>(end); ++c)

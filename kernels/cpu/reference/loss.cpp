@@ -13,8 +13,9 @@ namespace {
 std::vector<size_t> read_labels(const Tensor& labels, int64_t classes) {
   std::vector<size_t> result;
   for (const double label : labels.values()) {
-    HM_CHECK(label >= 0 && label < static_cast<double>(classes),
-             "label " + std::to_string(static_cast<int64_t>(label)) + " is outside of 0 .. " + std::to_string(classes - 1));
+    HM_CHECK(
+        label >= 0 && label < static_cast<double>(classes),
+        "label " + std::to_string(static_cast<int64_t>(label)) + " is outside of 0 .. " + std::to_string(classes - 1));
     result.push_back(static_cast<size_t>(label));
   }
   return result;
@@ -41,7 +42,8 @@ void softmax_cross_entropy(Device&, const SoftmaxCrossEntropy& op) {
 }
 
 void softmax_cross_entropy_backward(Device&, const SoftmaxCrossEntropyBackward& op) {
-  const auto n = static_cast<size_t>(op.probabilities.shape()[0]), classes = static_cast<size_t>(op.probabilities.shape()[1]);
+  const auto n = static_cast<size_t>(op.probabilities.shape()[0]),
+             classes = static_cast<size_t>(op.probabilities.shape()[1]);
   std::vector<double> gradient = read<double>(op.probabilities);
   const std::vector<size_t> labels = read_labels(op.labels, op.probabilities.shape()[1]);
   for (size_t i = 0; i < n; ++i) gradient[i * classes + labels[i]] -= 1;

@@ -1,5 +1,5 @@
-// Reference rows of batch normalisation: fp64 throughout from the operands as stored, every output rounded once. Statistics are
-// taken in two passes, so that a large mean costs no digits of the variance.
+// Reference rows of batch normalisation: fp64 throughout from the operands as stored, every output rounded once.
+// Statistics are taken in two passes, so that a large mean costs no digits of the variance.
 #include <cmath>
 #include <vector>
 
@@ -11,7 +11,9 @@ namespace {
 struct Planes {  // [n, c, h, w] seen by channel
   size_t n, channels, pixels;
   explicit Planes(const Shape& shape)
-      : n(static_cast<size_t>(shape[0])), channels(static_cast<size_t>(shape[1])), pixels(static_cast<size_t>(shape[2] * shape[3])) {}
+      : n(static_cast<size_t>(shape[0])),
+        channels(static_cast<size_t>(shape[1])),
+        pixels(static_cast<size_t>(shape[2] * shape[3])) {}
   size_t count() const { return n * pixels; }
   // f(i) for every element of channel c.
   void each(size_t c, auto&& f) const {
@@ -29,7 +31,8 @@ void batch_norm(Device&, const BatchNorm& op) {
   const Planes planes(op.x.shape());
   const std::vector<double> x = read<double>(op.x), scale = read<double>(op.scale), shift = read<double>(op.shift);
   std::vector<double> out(x.size()), mean(planes.channels), variance(planes.channels);
-  std::vector<double> running_mean = read<double>(op.running_mean), running_variance = read<double>(op.running_variance);
+  std::vector<double> running_mean = read<double>(op.running_mean),
+                      running_variance = read<double>(op.running_variance);
   const auto count = static_cast<double>(planes.count());
   planes.each_channel([&](size_t c) {
     double sum = 0, squares = 0;

@@ -11,20 +11,25 @@ namespace halfmark::reference {
 namespace {
 
 // Elements between memory order nhwc and logical order nchw.
-template <class T> void permute(const Shape& shape, const T* from, T* to, bool to_logical) {
+template <class T>
+void permute(const Shape& shape, const T* from, T* to, bool to_logical) {
   const int64_t channels = shape[1], pixels = shape[2] * shape[3];
-  parallel_for(shape[0] * channels, std::max<int64_t>(1, kGrain / std::max<int64_t>(pixels, 1)), [&](int64_t begin, int64_t end) {
-    for (int64_t plane = begin; plane < end; ++plane)
-      for (int64_t p = 0; p < pixels; ++p) {
-        const int64_t logical = plane * pixels + p, memory = (plane / channels * pixels + p) * channels + plane % channels;
-        to_logical ? to[logical] = from[memory] : to[memory] = from[logical];
-      }
-  });
+  parallel_for(shape[0] * channels, std::max<int64_t>(1, kGrain / std::max<int64_t>(pixels, 1)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t plane = begin; plane < end; ++plane)
+                   for (int64_t p = 0; p < pixels; ++p) {
+                     const int64_t logical = plane * pixels + p,
+                                   memory = (plane / channels * pixels + p) * channels + plane % channels;
+                     to_logical ? to[logical] = from[memory] : to[memory] = from[logical];
+                   }
+               });
 }
 
-template <class T> constexpr DType kDTypeOf = std::is_same_v<T, double> ? DType::f64 : DType::f32;
+template <class T>
+constexpr DType kDTypeOf = std::is_same_v<T, double> ? DType::f64 : DType::f32;
 
-template <class T> void write_as(Tensor& tensor, const std::vector<T>& values) {
+template <class T>
+void write_as(Tensor& tensor, const std::vector<T>& values) {
   const std::vector<T>* source = &values;
   std::vector<T> reordered;
   if (tensor.layout() == Layout::nhwc) {
@@ -42,7 +47,8 @@ template <class T> void write_as(Tensor& tensor, const std::vector<T>& values) {
 
 }  // namespace
 
-template <class T> std::vector<T> read(const Tensor& tensor) {
+template <class T>
+std::vector<T> read(const Tensor& tensor) {
   std::vector<T> values(static_cast<size_t>(tensor.elements()));
   const auto* memory = static_cast<const unsigned char*>(tensor.data());
   const size_t size = size_of(tensor.dtype());
@@ -68,11 +74,16 @@ void write_codes(Tensor& tensor, const std::vector<unsigned char>& codes) {
     return;
   }
   switch (size_of(tensor.dtype())) {
-    case 1: return permute(tensor.shape(), codes.data(), tensor.as<unsigned char>(), false);
-    case 2: return permute(tensor.shape(), reinterpret_cast<const uint16_t*>(codes.data()), tensor.as<uint16_t>(), false);
-    case 4: return permute(tensor.shape(), reinterpret_cast<const uint32_t*>(codes.data()), tensor.as<uint32_t>(), false);
-    case 8: return permute(tensor.shape(), reinterpret_cast<const uint64_t*>(codes.data()), tensor.as<uint64_t>(), false);
-    default: throw Error("an element of " + std::to_string(size_of(tensor.dtype())) + " bytes");
+    case 1:
+      return permute(tensor.shape(), codes.data(), tensor.as<unsigned char>(), false);
+    case 2:
+      return permute(tensor.shape(), reinterpret_cast<const uint16_t*>(codes.data()), tensor.as<uint16_t>(), false);
+    case 4:
+      return permute(tensor.shape(), reinterpret_cast<const uint32_t*>(codes.data()), tensor.as<uint32_t>(), false);
+    case 8:
+      return permute(tensor.shape(), reinterpret_cast<const uint64_t*>(codes.data()), tensor.as<uint64_t>(), false);
+    default:
+      throw Error("an element of " + std::to_string(size_of(tensor.dtype())) + " bytes");
   }
 }
 

@@ -1,5 +1,5 @@
-// How the reference rows see a tensor: decoded once into logical (row-major) order, whatever its dtype and layout, and written back
-// with one rounding. Working on copies makes every row safe when an output lies on an input.
+// How the reference rows see a tensor: decoded once into logical (row-major) order, whatever its dtype and layout, and
+// written back with one rounding. Working on copies makes every row safe when an output lies on an input.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,11 @@ namespace halfmark::reference {
 inline constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at a time
 
 // All elements as T (double or float) in logical order; double is exact for every dtype, float for all but f64 and i32.
-template <class T> std::vector<T> read(const Tensor& tensor);
+template <class T>
+std::vector<T> read(const Tensor& tensor);
 
-// Each value rounded once, to nearest even, to the dtype of the tensor. A tensor of layout `any` must have been given one.
+// Each value rounded once, to nearest even, to the dtype of the tensor. A tensor of layout `any` must have been given
+// one.
 void write(Tensor& tensor, const std::vector<double>& values);
 void write(Tensor& tensor, const std::vector<float>& values);
 
@@ -43,14 +45,16 @@ struct RefusalVisitor {
 };
 
 // What every reference row refuses: layouts of another library, numbers that are none.
-template <class Op> Refusal refuses(const Device&, const Op& op) {
+template <class Op>
+Refusal refuses(const Device&, const Op& op) {
   Refusal refusal;
   op.visit(RefusalVisitor{refusal});
   return refusal;
 }
 
 // Emulated throughout: these rows say what the answer is, and their time says nothing about any hardware.
-template <class Op> void add_row(KernelTable& table, void (*run)(Device&, const Op&)) {
+template <class Op>
+void add_row(KernelTable& table, void (*run)(Device&, const Op&)) {
   table.of<Op>().push_back({"reference", Speed::emulated, &refuses<Op>, run});
 }
 

@@ -1,4 +1,5 @@
-// Reference rows of pooling. The maximum is exact; averages and the sums of overlapping windows are taken in fp64 and rounded once.
+// Reference rows of pooling. The maximum is exact; averages and the sums of overlapping windows are taken in fp64 and
+// rounded once.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -16,7 +17,14 @@ struct Pooling {
 
   template <class Op>
   Pooling(const Op& op, const Shape& x, const Shape& y)
-      : planes(x[0] * x[1]), h(x[2]), w(x[3]), oh(y[2]), ow(y[3]), kernel_h(op.kernel_h), kernel_w(op.kernel_w), window(op.window) {}
+      : planes(x[0] * x[1]),
+        h(x[2]),
+        w(x[3]),
+        oh(y[2]),
+        ow(y[3]),
+        kernel_h(op.kernel_h),
+        kernel_w(op.kernel_w),
+        window(op.window) {}
 
   // f(element of the plane, place in the window) for the places of the window at (y, x) that are inside.
   void each(int64_t y, int64_t x, auto&& f) const {

@@ -1,5 +1,5 @@
-// Reference rows of unscaling and of the optimizer step: fp32 (fp64 for f64), one rounding after each operation and one when a result
-// is stored; the new parameter comes from the new velocity before that is stored.
+// Reference rows of unscaling and of the optimizer step: fp32 (fp64 for f64), one rounding after each operation and one
+// when a result is stored; the new parameter comes from the new velocity before that is stored.
 #include <cmath>
 #include <vector>
 
@@ -22,11 +22,13 @@ void unscale(Device&, const Unscale& op) {
   if (found) write(op.found_inf, std::vector<double>{1});
 }
 
-template <class T> void step(const SgdStep& op) {
+template <class T>
+void step(const SgdStep& op) {
   std::vector<T> parameter = read<T>(op.parameter);
   const std::vector<T> gradient = read<T>(op.gradient);
   std::vector<T> velocity = op.velocity.empty() ? std::vector<T>() : read<T>(op.velocity);
-  const auto rate = static_cast<T>(op.rate), momentum = static_cast<T>(op.momentum), decay = static_cast<T>(op.weight_decay);
+  const auto rate = static_cast<T>(op.rate), momentum = static_cast<T>(op.momentum),
+             decay = static_cast<T>(op.weight_decay);
   parallel_for(op.parameter.elements(), kGrain, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
       // Terms with a factor of zero are left out: zero times an infinity is no part of the formula.
@@ -47,8 +49,6 @@ void sgd_step(Device&, const SgdStep& op) { wants_fp64(op.parameter) ? step<doub
 
 }  // namespace
 
-void add_training_rows(KernelTable& table) {
-  add_row<Unscale>(table, unscale), add_row<SgdStep>(table, sgd_step);
-}
+void add_training_rows(KernelTable& table) { add_row<Unscale>(table, unscale), add_row<SgdStep>(table, sgd_step); }
 
 }  // namespace halfmark::reference
