@@ -17,7 +17,7 @@ OPS = TENSOR + ("kernels/ops/",)
 CPU = OPS + ("kernels/cpu/",)
 CUDA = OPS + ("kernels/cuda/", "kernels/plugin.h")
 SIM = CPU + ("kernels/sim/",)
-DEVICES = SIM + ("kernels/plugin.h", "kernels/devices.h")
+DEVICES = SIM + ("kernels/plugin.h", "kernels/plugin_file.h", "kernels/devices.h")
 KERNEL_DOORS = TENSOR + ("kernels/ops/ops.h", "kernels/ops/kernel.h", "kernels/devices.h")
 MODELS = KERNEL_DOORS + ("models/",)
 ACCURACY = MODELS + ("accuracy/", "reports/measurement.h")
@@ -36,9 +36,11 @@ MAY_INCLUDE = {
     "accuracy/": ACCURACY,
     "bench/": BENCH,
 }
-TESTS_ALSO = ("kernels/devices.h",)  # a test runs on devices, whatever floor it stands on
+TESTS_ALSO = ("kernels/devices.h", "kernels/plugin_file.h")  # a test runs on devices, whatever floor it stands on
 
 CUDA_FOLDER = "kernels/cuda/"
+# Compares our conversions with those of CUDA's headers, which are plain C++ there.
+CUDA_WITNESS = "kernels/number/cuda_headers_test.cpp"
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|cusolver|cufft|nvml|nvrtc|nvtx|nccl|vector_types|device_launch"
                          r"|cub/|thrust/|cooperative_groups|mma\.h|sm_\d)")
 TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md",
@@ -78,7 +80,7 @@ def room_of(path):
 
 
 def is_test(path):
-    return os.path.splitext(path)[0].endswith("_test")
+    return os.path.splitext(path)[0].endswith(("_test", "_testing"))
 
 
 def allows(entries, header):
@@ -88,7 +90,7 @@ def allows(entries, header):
 def check_include(root, path, quote, header):
     """The rule that this include breaks, or nothing."""
     if CUDA_HEADER.match(header):
-        return None if path.startswith(CUDA_FOLDER) else f"CUDA header {header}: {CUDA_FOLDER} only"
+        return None if path.startswith(CUDA_FOLDER) or path == CUDA_WITNESS else f"CUDA header {header}: {CUDA_FOLDER} only"
     if header.split("/")[0] in ("bench", "accuracy", "models", "kernels", "reports"):
         room = room_of(path)
         if room is None:

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/cuda/gpu_fixture.h"
+#include "kernels/cuda/gpu_testing.h"
 #include "kernels/number/error.h"
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/random.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cuda/gpu_fixture.h"
+#include "kernels/cuda/gpu_testing.h"
 #include "kernels/number/error.h"
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/random.h"
