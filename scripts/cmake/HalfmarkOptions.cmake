@@ -44,7 +44,9 @@ target_include_directories(halfmark_settings INTERFACE "${CMAKE_SOURCE_DIR}")
 target_link_options(halfmark_settings INTERFACE "LINKER:--no-undefined")
 if(HALFMARK_SANITIZE)
   target_compile_options(halfmark_settings INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${HALFMARK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>)
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${HALFMARK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>
+    # Checked code need not be fast, only soon there: line numbers and light optimisation halve the build.
+    $<$<COMPILE_LANGUAGE:CXX>:-O1 -g1>)
   target_link_options(halfmark_settings INTERFACE "-fsanitize=${HALFMARK_SANITIZE}")
   # clang links its sanitizer runtime into programs only, so a shared library has undefined symbols until then.
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
