@@ -33,7 +33,7 @@ void expect_as_scalar(DType from, const void* source, DType to, size_t count) {
   std::vector<unsigned char> fast(count * size_of(to)), plain(fast.size());
   convert(from, source, to, fast.data(), count);
   convert_detail::convert_scalar(from, source, to, plain.data(), count);
-  if (std::memcmp(fast.data(), plain.data(), fast.size()) == 0) return;
+  if (fast == plain) return;
   for (size_t i = 0; i < count; ++i) {
     uint64_t f = 0, p = 0;
     std::memcpy(&f, &fast[i * size_of(to)], size_of(to)), std::memcpy(&p, &plain[i * size_of(to)], size_of(to));

@@ -67,6 +67,10 @@ std::vector<RowTest> every_row() {
   return tests;
 }
 
+void PrintTo(const RowTest& test, std::ostream* out) {
+  *out << test.device << " " << test.operation << " " << test.row;
+}
+
 class EveryRow : public testing::TestWithParam<RowTest> {};
 
 TEST_P(EveryRow, AgreesWithFp64) { GetParam().run(); }

@@ -297,6 +297,17 @@ TEST(SimDevice, BetaIsTheAddendOfTheFirstBlock) {
   EXPECT_EQ(out.values()[0], 0x1p-25) << "inside the fused sum; added afterwards it would be 0";
 }
 
+TEST(SimDevice, ANarrowOutIsRoundedOnceMoreToNearestEven) {
+  const auto device = open_device("sim:hopper");
+  const Tensor a = Tensor::from(*device, {1, 2}, DType::f16, std::vector<double>{1, 0x1p-5});
+  for (const double sign : {1.0, -1.0}) {
+    const Tensor b = Tensor::from(*device, {2, 1}, DType::f16, std::vector<double>{sign, sign * 0x1p-6});
+    Tensor out(*device, {1, 1}, DType::f16);
+    run(Matmul{.a = a, .b = b, .out = out});
+    EXPECT_EQ(out.values()[0], sign) << "1 + 2^-11 is a tie in f16; the fp32 result before it is exact";
+  }
+}
+
 TEST(SimDevice, SplitKMakesChainsOfItsOwn) {
   const auto device = open_device("sim:hopper");
   std::vector<double> values(32, 0);
