@@ -1,5 +1,5 @@
-// halfmark_micro: Google Benchmark over every kernel row of every device that is present, and over our rows beside their library.
-// Its JSON is Google Benchmark's own, so that compare.py and the like read it.
+// halfmark_micro: Google Benchmark over every kernel row of every device that is present, and over our rows beside
+// their library. Its JSON is Google Benchmark's own, so that compare.py and the like read it.
 #include <benchmark/benchmark.h>
 
 #include <exception>

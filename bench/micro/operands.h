@@ -33,7 +33,8 @@ inline Tensor constant(const Request& r, const Shape& shape, DType dtype, double
 }
 
 // f(operation, size, flops) with the operation `Op`; flops is 0 where nobody counts them.
-template <class Op, class F> void with_operation(const Request& r, F f) {
+template <class Op, class F>
+void with_operation(const Request& r, F f) {
   const Format wide = r.dtype == DType::f64 ? kFp64 : kFp32;
   const Math math{.multiply = format_of(r.dtype), .accumulate = wide, .partial = wide};
   const DType statistics = r.dtype == DType::f64 ? DType::f64 : DType::f32;
@@ -46,7 +47,8 @@ template <class Op, class F> void with_operation(const Request& r, F f) {
   }
   const int64_t n = r.large ? 8 : 1, c = r.large ? 32 : 4, side = r.large ? 28 : 6;
   const Shape image{n, c, side, side}, half{n, c, side / 2, side / 2}, filter{c, c, 3, 3}, vector{c};
-  const std::string size = std::to_string(n).append("x").append(std::to_string(c)).append("x").append(std::to_string(side));
+  const std::string size =
+      std::to_string(n).append("x").append(std::to_string(c)).append("x").append(std::to_string(side));
   const Window same{.pad_h = 1, .pad_w = 1}, pooling{.stride_h = 2, .stride_w = 2};
   const double flops = 2.0 * 9 * static_cast<double>(image.elements() * c);
   if constexpr (std::is_same_v<Op, Conv2d>) {
@@ -70,12 +72,14 @@ template <class Op, class F> void with_operation(const Request& r, F f) {
     Tensor dbias(r.device, vector, r.dtype);
     f(Op{dy, dbias}, size, 0.0);
   } else if constexpr (std::is_same_v<Op, BatchNorm>) {
-    const Tensor x = operand(r, image, 1), scale = constant(r, vector, statistics, 1), shift = constant(r, vector, statistics, 0);
+    const Tensor x = operand(r, image, 1), scale = constant(r, vector, statistics, 1),
+                 shift = constant(r, vector, statistics, 0);
     Tensor out(r.device, image, r.dtype), mean(r.device, vector, statistics), variance(r.device, vector, statistics);
     Tensor running_mean = constant(r, vector, statistics, 0), running_variance = constant(r, vector, statistics, 1);
     f(Op{x, scale, shift, out, mean, variance, running_mean, running_variance}, size, 0.0);
   } else if constexpr (std::is_same_v<Op, BatchNormInference>) {
-    const Tensor x = operand(r, image, 1), scale = constant(r, vector, statistics, 1), shift = constant(r, vector, statistics, 0);
+    const Tensor x = operand(r, image, 1), scale = constant(r, vector, statistics, 1),
+                 shift = constant(r, vector, statistics, 0);
     const Tensor mean = constant(r, vector, statistics, 0), variance = constant(r, vector, statistics, 1);
     Tensor out(r.device, image, r.dtype);
     f(Op{x, scale, shift, mean, variance, out}, size, 0.0);
@@ -136,7 +140,8 @@ template <class Op, class F> void with_operation(const Request& r, F f) {
   } else if constexpr (std::is_same_v<Op, SgdStep>) {
     Tensor parameter = operand(r, image, 1), velocity = operand(r, image, 2), low;
     const Tensor gradient = operand(r, image, 3);
-    f(Op{.parameter = parameter, .gradient = gradient, .velocity = velocity, .low = low, .rate = 1e-4, .momentum = 0.9}, size, 0.0);
+    f(Op{.parameter = parameter, .gradient = gradient, .velocity = velocity, .low = low, .rate = 1e-4, .momentum = 0.9},
+      size, 0.0);
   } else {
     static_assert(std::is_same_v<Op, Matmul>, "a new operation needs a line here");
   }

@@ -1,5 +1,6 @@
-// Work through run(op) beside the same work written directly against oneDNN, the layouts left to the library on both sides:
-// what our dispatch, plans and layouts cost. Operands are the same numbers; parameters lie plain, as an optimizer wants them.
+// Work through run(op) beside the same work written directly against oneDNN, the layouts left to the library on both
+// sides: what our dispatch, plans and layouts cost. Operands are the same numbers; parameters lie plain, as an
+// optimizer wants them.
 #include "bench/micro/micro.h"
 
 #if HALFMARK_ONEDNN
@@ -38,7 +39,8 @@ Tensor random_tensor(const Shape& shape, DType dtype, uint64_t seed, double scal
 
 Math math_of(DType dtype) { return {.multiply = format_of(dtype)}; }
 
-// ---- conv, batch norm, relu: four times forward, four times backward -------------------------------------------------------
+// ---- conv, batch norm, relu: four times forward, four times backward
+// -------------------------------------------------------
 
 constexpr int kLayers = 4;
 constexpr int64_t kBatch = 16, kChannels = 64, kSide = 28;
@@ -55,7 +57,8 @@ struct Inputs {
         zeros(Tensor::zeros(cpu(), {kChannels}, DType::f32)) {
     ones.fill(1);
     for (int i = 0; i < kLayers; ++i)
-      w[static_cast<size_t>(i)] = random_tensor({kChannels, kChannels, 3, 3}, dtype, 3 + static_cast<uint64_t>(i), 0.06, Purpose::weights);
+      w[static_cast<size_t>(i)] =
+          random_tensor({kChannels, kChannels, 3, 3}, dtype, 3 + static_cast<uint64_t>(i), 0.06, Purpose::weights);
   }
 };
 
@@ -64,7 +67,8 @@ class OurChain {
  public:
   explicit OurChain(DType dtype) : dtype_(dtype), in_(dtype) {
     for (Layer& layer : layers_) {
-      for (Tensor* vector : {&layer.mean, &layer.variance, &layer.running_mean, &layer.running_variance, &layer.dscale, &layer.dshift})
+      for (Tensor* vector :
+           {&layer.mean, &layer.variance, &layer.running_mean, &layer.running_variance, &layer.dscale, &layer.dshift})
         *vector = Tensor::zeros(cpu(), {kChannels}, DType::f32);
       layer.dw = Tensor(cpu(), {kChannels, kChannels, 3, 3}, dtype);
     }
@@ -77,8 +81,14 @@ class OurChain {
       layer.x = x;
       layer.conv = open(), layer.norm = open(), layer.y = open();
       run(Conv2d{.x = x, .w = in_.w[i], .out = layer.conv, .window = kWindow, .math = math_of(dtype_)});
-      run(BatchNorm{.x = layer.conv, .scale = in_.ones, .shift = in_.zeros, .out = layer.norm, .mean = layer.mean,
-                    .variance = layer.variance, .running_mean = layer.running_mean, .running_variance = layer.running_variance});
+      run(BatchNorm{.x = layer.conv,
+                    .scale = in_.ones,
+                    .shift = in_.zeros,
+                    .out = layer.norm,
+                    .mean = layer.mean,
+                    .variance = layer.variance,
+                    .running_mean = layer.running_mean,
+                    .running_variance = layer.running_variance});
       run(Relu{.x = layer.norm, .out = layer.y});
       layer.norm = Tensor();  // backward needs y alone
       x = layer.y;
@@ -88,8 +98,14 @@ class OurChain {
       Layer& layer = layers_[i];
       Tensor dnorm = open(), dconv = open(), dx = open();
       run(ReluBackward{.y = layer.y, .dy = dy, .dx = dnorm});
-      run(BatchNormBackward{.x = layer.conv, .dy = dnorm, .scale = in_.ones, .mean = layer.mean, .variance = layer.variance,
-                            .dx = dconv, .dscale = layer.dscale, .dshift = layer.dshift});
+      run(BatchNormBackward{.x = layer.conv,
+                            .dy = dnorm,
+                            .scale = in_.ones,
+                            .mean = layer.mean,
+                            .variance = layer.variance,
+                            .dx = dconv,
+                            .dscale = layer.dscale,
+                            .dshift = layer.dshift});
       run(Conv2dBackwardWeights{.x = layer.x, .dy = dconv, .dw = layer.dw, .window = kWindow, .math = math_of(dtype_)});
       run(Conv2dBackwardData{.dy = dconv, .w = in_.w[i], .dx = dx, .window = kWindow, .math = math_of(dtype_)});
       dy = dx;
@@ -115,7 +131,8 @@ class DirectChain {
     using namespace onednn;
     const Dims image{kBatch, kChannels, kSide, kSide}, filter{kChannels, kChannels, 3, 3};
     const DataType type = onednn::type_of(dtype);
-    const Desc any_image(image, type, Tag::any), any_filter(filter, type, Tag::any), plain_filter(filter, type, Tag::oihw);
+    const Desc any_image(image, type, Tag::any), any_filter(filter, type, Tag::any),
+        plain_filter(filter, type, Tag::oihw);
     const Desc vector = plain_desc({kChannels}, DataType::f32);
     const Geometry g{{1, 1}, {0, 0}, {}, {1, 1}, {1, 1}};
     const dnnl::primitive_attr attr;
@@ -132,13 +149,19 @@ class DirectChain {
     dnnl::memory x = wrap(Desc(image, type, Tag::nchw), in_.x);
     for (size_t i = 0; i < kLayers; ++i) {
       xs[i] = x;
-      convs[i] = make(forward.dst_desc()), ys[i] = make(relu.dst_desc()), means[i] = make(vector), variances[i] = make(vector);
+      convs[i] = make(forward.dst_desc()), ys[i] = make(relu.dst_desc()), means[i] = make(vector),
+      variances[i] = make(vector);
       const dnnl::memory normed = make(forward.dst_desc());
-      add(dnnl::convolution_forward(forward), {{DNNL_ARG_SRC, in(x, forward.src_desc())},
-                                               {DNNL_ARG_WEIGHTS, packed(in_.w[i], plain_filter, forward.weights_desc())},
-                                               {DNNL_ARG_DST, convs[i]}});
-      add(dnnl::batch_normalization_forward(norm), {{DNNL_ARG_SRC, convs[i]}, {DNNL_ARG_SCALE, scale}, {DNNL_ARG_SHIFT, shift},
-                                                    {DNNL_ARG_MEAN, means[i]}, {DNNL_ARG_VARIANCE, variances[i]}, {DNNL_ARG_DST, normed}});
+      add(dnnl::convolution_forward(forward),
+          {{DNNL_ARG_SRC, in(x, forward.src_desc())},
+           {DNNL_ARG_WEIGHTS, packed(in_.w[i], plain_filter, forward.weights_desc())},
+           {DNNL_ARG_DST, convs[i]}});
+      add(dnnl::batch_normalization_forward(norm), {{DNNL_ARG_SRC, convs[i]},
+                                                    {DNNL_ARG_SCALE, scale},
+                                                    {DNNL_ARG_SHIFT, shift},
+                                                    {DNNL_ARG_MEAN, means[i]},
+                                                    {DNNL_ARG_VARIANCE, variances[i]},
+                                                    {DNNL_ARG_DST, normed}});
       add(dnnl::eltwise_forward(relu), {{DNNL_ARG_SRC, normed}, {DNNL_ARG_DST, ys[i]}});
       x = ys[i];
     }
@@ -147,20 +170,27 @@ class DirectChain {
       const dnnl::memory dnorm = make(forward.dst_desc()), dconv = make(forward.dst_desc());
       add(dnnl::eltwise_backward(relu_back),
           {{DNNL_ARG_DST, ys[i]}, {DNNL_ARG_DIFF_DST, in(dy, forward.dst_desc())}, {DNNL_ARG_DIFF_SRC, dnorm}});
-      Arguments arguments{{DNNL_ARG_SRC, convs[i]},     {DNNL_ARG_DIFF_DST, dnorm},          {DNNL_ARG_MEAN, means[i]},
-                          {DNNL_ARG_VARIANCE, variances[i]}, {DNNL_ARG_SCALE, scale},        {DNNL_ARG_DIFF_SRC, dconv},
-                          {DNNL_ARG_DIFF_SCALE, make(vector)}, {DNNL_ARG_DIFF_SHIFT, make(vector)}};
+      Arguments arguments{{DNNL_ARG_SRC, convs[i]},
+                          {DNNL_ARG_DIFF_DST, dnorm},
+                          {DNNL_ARG_MEAN, means[i]},
+                          {DNNL_ARG_VARIANCE, variances[i]},
+                          {DNNL_ARG_SCALE, scale},
+                          {DNNL_ARG_DIFF_SRC, dconv},
+                          {DNNL_ARG_DIFF_SCALE, make(vector)},
+                          {DNNL_ARG_DIFF_SHIFT, make(vector)}};
       if (kBackwardTakesShift) arguments.insert({DNNL_ARG_SHIFT, shift});
       add(dnnl::batch_normalization_backward(norm_back), arguments);
       const dnnl::memory dw = make(back_weights.diff_weights_desc());
-      add(dnnl::convolution_backward_weights(back_weights), {{DNNL_ARG_SRC, in(xs[i], back_weights.src_desc())},
-                                                             {DNNL_ARG_DIFF_DST, in(dconv, back_weights.diff_dst_desc())},
-                                                             {DNNL_ARG_DIFF_WEIGHTS, dw}});
+      add(dnnl::convolution_backward_weights(back_weights),
+          {{DNNL_ARG_SRC, in(xs[i], back_weights.src_desc())},
+           {DNNL_ARG_DIFF_DST, in(dconv, back_weights.diff_dst_desc())},
+           {DNNL_ARG_DIFF_WEIGHTS, dw}});
       in(dw, plain_filter);
       const dnnl::memory dx = make(back_data.diff_src_desc());
-      add(dnnl::convolution_backward_data(back_data), {{DNNL_ARG_DIFF_DST, in(dconv, back_data.diff_dst_desc())},
-                                                       {DNNL_ARG_WEIGHTS, packed(in_.w[i], plain_filter, back_data.weights_desc())},
-                                                       {DNNL_ARG_DIFF_SRC, dx}});
+      add(dnnl::convolution_backward_data(back_data),
+          {{DNNL_ARG_DIFF_DST, in(dconv, back_data.diff_dst_desc())},
+           {DNNL_ARG_WEIGHTS, packed(in_.w[i], plain_filter, back_data.weights_desc())},
+           {DNNL_ARG_DIFF_SRC, dx}});
       dy = dx;
     }
   }
@@ -199,9 +229,11 @@ class DirectChain {
   int reorders_ = 0;
 };
 
-// ---- registration ----------------------------------------------------------------------------------------------------------
+// ---- registration
+// ----------------------------------------------------------------------------------------------------------
 
-template <class Work> void measure(benchmark::State& state, Work& work, double flops) {
+template <class Work>
+void measure(benchmark::State& state, Work& work, double flops) {
   for (auto _ : state) work();
   state.counters["FLOP/s"] = benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
 }
@@ -212,7 +244,8 @@ void chain_ours(benchmark::State& state, DType dtype, double flops) {
   const uint64_t before = onednn_reorders();
   auto step = [&] { chain.step(); };
   measure(state, step, flops);
-  state.counters["reorders"] = static_cast<double>(onednn_reorders() - before) / static_cast<double>(state.iterations());
+  state.counters["reorders"] =
+      static_cast<double>(onednn_reorders() - before) / static_cast<double>(state.iterations());
 }
 
 void chain_direct(benchmark::State& state, DType dtype, double flops) {
@@ -225,7 +258,8 @@ void chain_direct(benchmark::State& state, DType dtype, double flops) {
 }
 
 void matmul_ours(benchmark::State& state, DType dtype, int64_t n, double flops) {
-  const Tensor a = random_tensor({n, n}, dtype, 1, 1, Purpose::input), b = random_tensor({n, n}, dtype, 2, 1, Purpose::weights);
+  const Tensor a = random_tensor({n, n}, dtype, 1, 1, Purpose::input),
+               b = random_tensor({n, n}, dtype, 2, 1, Purpose::weights);
   Tensor out(cpu(), {n, n}, dtype);
   auto step = [&] { run(Matmul{.a = a, .b = b, .out = out, .math = math_of(dtype)}); };
   step();
@@ -234,7 +268,8 @@ void matmul_ours(benchmark::State& state, DType dtype, int64_t n, double flops) 
 
 void matmul_direct(benchmark::State& state, DType dtype, int64_t n, double flops) {
   onednn_set_threads(host_threads());
-  const Tensor a = random_tensor({n, n}, dtype, 1, 1, Purpose::input), b = random_tensor({n, n}, dtype, 2, 1, Purpose::weights);
+  const Tensor a = random_tensor({n, n}, dtype, 1, 1, Purpose::input),
+               b = random_tensor({n, n}, dtype, 2, 1, Purpose::weights);
   Tensor out(cpu(), {n, n}, dtype);
   const Desc plain = onednn::desc_of(a), any(Dims{n, n}, onednn::type_of(dtype), Tag::any);
   const auto description = onednn::make_matmul(plain, any, plain, dnnl::primitive_attr());

@@ -1,5 +1,5 @@
-// Every kernel row of every device, for every stored type it takes: op/dtypes/size/device/row. A row of real speed shows FLOP/s
-// where its operation has them; an emulated one is labelled so and shows its time alone.
+// Every kernel row of every device, for every stored type it takes: op/dtypes/size/device/row. A row of real speed
+// shows FLOP/s where its operation has them; an emulated one is labelled so and shows its time alone.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -10,7 +10,8 @@
 namespace halfmark::micro {
 namespace {
 
-template <class Op> void measure(benchmark::State& state, const Kernel<Op>& kernel, const Request& request) {
+template <class Op>
+void measure(benchmark::State& state, const Kernel<Op>& kernel, const Request& request) {
   with_operation<Op>(request, [&](const Op& op, const std::string&, double flops) {
     run_with(kernel, op);  // primitives and plans are made
     for (auto _ : state) state.SetIterationTime(request.device.time([&] { run_with(kernel, op); }));
@@ -19,14 +20,16 @@ template <class Op> void measure(benchmark::State& state, const Kernel<Op>& kern
   });
 }
 
-template <class Op> void register_row(const std::shared_ptr<Device>& device, const Kernel<Op>& kernel) {
+template <class Op>
+void register_row(const std::shared_ptr<Device>& device, const Kernel<Op>& kernel) {
   for (const DType dtype : dtypes()) {
     if (!is_floating(dtype)) continue;
     const Request request{*device, dtype, kernel.speed == Speed::real, false};
     with_operation<Op>(request, [&](const Op& op, const std::string& size, double) {
       if (kernel.refuses(*device, op)) return;
       std::string name(Op::name);
-      for (const std::string& part : {dtypes_of(op), size, device->name(), std::string(kernel.name)}) name.append("/").append(part);
+      for (const std::string& part : {dtypes_of(op), size, device->name(), std::string(kernel.name)})
+        name.append("/").append(part);
       benchmark::RegisterBenchmark(name.c_str(), [device, &kernel, dtype](benchmark::State& state) {
         measure(state, kernel, {*device, dtype, kernel.speed == Speed::real, true});
       })->UseManualTime();
@@ -34,7 +37,8 @@ template <class Op> void register_row(const std::shared_ptr<Device>& device, con
   }
 }
 
-template <class Op> void register_list(const std::shared_ptr<Device>& device, const KernelList<Op>& list) {
+template <class Op>
+void register_list(const std::shared_ptr<Device>& device, const KernelList<Op>& list) {
   for (const Kernel<Op>& kernel : list) register_row(device, kernel);
 }
 

@@ -1,5 +1,5 @@
-// Matmul and convolution through OpenBLAS, convolutions as im2col: the fast fp64 rows of the oracles, and the fp32 rows of builds
-// without oneDNN.
+// Matmul and convolution through OpenBLAS, convolutions as im2col: the fast fp64 rows of the oracles, and the fp32 rows
+// of builds without oneDNN.
 #include <cblas.h>
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 namespace halfmark {
 namespace {
 
-// Two threads make a small product slower: fresh work for a second core costs more than it saves (measured: threshold in
-// multiply-adds from a sweep of square matrices).
+// Two threads make a small product slower: fresh work for a second core costs more than it saves (measured: threshold
+// in multiply-adds from a sweep of square matrices).
 constexpr double kThreadsFrom = 5e7;
 
 template <class T>
-void gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T beta, T* c,
-          int64_t ldc) {
+void gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T beta,
+          T* c, int64_t ldc) {
   const auto to = [](bool t) { return t ? CblasTrans : CblasNoTrans; };
   const auto i = [](int64_t x) { return static_cast<blasint>(x); };
   if constexpr (sizeof(T) == 8)
@@ -27,11 +27,14 @@ void gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const T* a, int64_t
     cblas_sgemm(CblasRowMajor, to(ta), to(tb), i(m), i(n), i(k), 1, a, i(lda), b, i(ldb), beta, c, i(ldc));
 }
 
-void set_threads(double multiply_adds) { openblas_set_num_threads(2 * multiply_adds > kThreadsFrom ? host_threads() : 1); }
+void set_threads(double multiply_adds) {
+  openblas_set_num_threads(2 * multiply_adds > kThreadsFrom ? host_threads() : 1);
+}
 
 Refusal refuses(std::initializer_list<const Tensor*> operands, const Math& math) {
   const DType dtype = (*operands.begin())->dtype();
-  if (dtype != DType::f64 && dtype != DType::f32) return "BLAS knows fp64 and fp32 only, not " + std::string(name_of(dtype));
+  if (dtype != DType::f64 && dtype != DType::f32)
+    return "BLAS knows fp64 and fp32 only, not " + std::string(name_of(dtype));
   for (const Tensor* operand : operands) {
     if (operand->dtype() != dtype) return "operands of several dtypes";
     if (operand->layout() == Layout::opaque) return "an opaque layout";
@@ -39,7 +42,8 @@ Refusal refuses(std::initializer_list<const Tensor*> operands, const Math& math)
   const Format& format = dtype == DType::f64 ? kFp64 : kFp32;
   const bool holds = math.multiply == format || math.multiply == kFp64;
   if (!holds) return "BLAS multiplies " + std::string(format.name) + ", not " + std::string(math.multiply.name);
-  if (!(math.accumulate == format)) return "BLAS accumulates in " + std::string(format.name) + ", not " + std::string(math.accumulate.name);
+  if (!(math.accumulate == format))
+    return "BLAS accumulates in " + std::string(format.name) + ", not " + std::string(math.accumulate.name);
   if (math.split_k != 1) return "the split of K is not ours to choose";
   if (math.fast_accumulate) return "no fast accumulation";
   return {};
@@ -47,7 +51,8 @@ Refusal refuses(std::initializer_list<const Tensor*> operands, const Math& math)
 
 Refusal refuses_matmul(const Device&, const Matmul& op) { return refuses({&op.a, &op.b, &op.out}, op.math); }
 
-template <class T> void matmul(const Matmul& op) {
+template <class T>
+void matmul(const Matmul& op) {
   const int64_t m = op.out.shape()[0], n = op.out.shape()[1], k = op.a.shape()[op.transpose_a ? 0 : 1];
   set_threads(static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
   op.out.materialize(Layout::plain);
@@ -58,7 +63,8 @@ template <class T> void matmul(const Matmul& op) {
 
 void run_matmul(Device&, const Matmul& op) { op.a.dtype() == DType::f64 ? matmul<double>(op) : matmul<float>(op); }
 
-// ---- convolution -----------------------------------------------------------------------------------------------------------
+// ---- convolution
+// -----------------------------------------------------------------------------------------------------------
 
 // Extents of one group.
 struct Sizes {
@@ -66,13 +72,24 @@ struct Sizes {
   Window window;
 
   Sizes(const Shape& x, const Shape& f, const Shape& y, const Window& win, int g)
-      : n(x[0]), c(x[1] / g), h(x[2]), w(x[3]), o(y[1] / g), kh(f[2]), kw(f[3]), oh(y[2]), ow(y[3]), groups(g), window(win) {}
+      : n(x[0]),
+        c(x[1] / g),
+        h(x[2]),
+        w(x[3]),
+        o(y[1] / g),
+        kh(f[2]),
+        kw(f[3]),
+        oh(y[2]),
+        ow(y[3]),
+        groups(g),
+        window(win) {}
   int64_t depth() const { return c * kh * kw; }
   int64_t pixels() const { return oh * ow; }
   double work() const { return static_cast<double>(depth() * pixels()) * static_cast<double>(o); }
 
   // f(row of columns, pixel, place in the group's image) wherever the window lies inside the image.
-  template <class F> void each_column(F f) const {
+  template <class F>
+  void each_column(F f) const {
     for (int64_t k = 0; k < depth(); ++k) {
       const int64_t channel = k / (kh * kw), i = k / kw % kh, j = k % kw;
       for (int64_t y = 0; y < oh; ++y) {
@@ -87,12 +104,14 @@ struct Sizes {
   }
 };
 
-template <class T> void im2col(const Sizes& s, const T* image, T* columns) {
+template <class T>
+void im2col(const Sizes& s, const T* image, T* columns) {
   std::fill_n(columns, s.depth() * s.pixels(), T(0));
   s.each_column([&](int64_t k, int64_t pixel, int64_t place) { columns[k * s.pixels() + pixel] = image[place]; });
 }
 
-template <class T> void col2im(const Sizes& s, const T* columns, T* image) {
+template <class T>
+void col2im(const Sizes& s, const T* columns, T* image) {
   std::fill_n(image, s.c * s.h * s.w, T(0));
   s.each_column([&](int64_t k, int64_t pixel, int64_t place) { image[place] += columns[k * s.pixels() + pixel]; });
 }
@@ -121,8 +140,10 @@ struct PlainResult {
   }
 };
 
-// A buffer of columns for each image and group: pieces run side by side, each on one BLAS thread; a lone image gives BLAS all.
-template <class F> void each_image(const Sizes& s, F f) {
+// A buffer of columns for each image and group: pieces run side by side, each on one BLAS thread; a lone image gives
+// BLAS all.
+template <class F>
+void each_image(const Sizes& s, F f) {
   const bool alone = s.n * s.groups == 1;
   openblas_set_num_threads(alone && 2 * s.work() > kThreadsFrom ? host_threads() : 1);
   parallel_for(s.n * s.groups, 1, [&](int64_t begin, int64_t end) {
@@ -130,20 +151,22 @@ template <class F> void each_image(const Sizes& s, F f) {
   });
 }
 
-template <class T> void conv(const Conv2d& op) {
+template <class T>
+void conv(const Conv2d& op) {
   const Sizes s(op.x.shape(), op.w.shape(), op.out.shape(), op.window, op.groups);
   const Tensor x = plain(op.x), w = plain(op.w);
   PlainResult out(op.out);
   each_image(s, [&](int64_t n, int64_t g) {
     std::vector<T> columns(static_cast<size_t>(s.depth() * s.pixels()));
     im2col(s, x.as<T>() + (n * s.groups + g) * s.c * s.h * s.w, columns.data());
-    gemm<T>(false, false, s.o, s.pixels(), s.depth(), w.as<T>() + g * s.o * s.depth(), s.depth(), columns.data(), s.pixels(), 0,
-            out.use.as<T>() + (n * s.groups + g) * s.o * s.pixels(), s.pixels());
+    gemm<T>(false, false, s.o, s.pixels(), s.depth(), w.as<T>() + g * s.o * s.depth(), s.depth(), columns.data(),
+            s.pixels(), 0, out.use.as<T>() + (n * s.groups + g) * s.o * s.pixels(), s.pixels());
   });
   out.finish();
 }
 
-template <class T> void conv_backward_data(const Conv2dBackwardData& op) {
+template <class T>
+void conv_backward_data(const Conv2dBackwardData& op) {
   const Sizes s(op.dx.shape(), op.w.shape(), op.dy.shape(), op.window, op.groups);
   const Tensor dy = plain(op.dy), w = plain(op.w);
   PlainResult dx(op.dx);
@@ -156,7 +179,8 @@ template <class T> void conv_backward_data(const Conv2dBackwardData& op) {
   dx.finish();
 }
 
-template <class T> void conv_backward_weights(const Conv2dBackwardWeights& op) {
+template <class T>
+void conv_backward_weights(const Conv2dBackwardWeights& op) {
   const Sizes s(op.x.shape(), op.dw.shape(), op.dy.shape(), op.window, op.groups);
   const Tensor x = plain(op.x), dy = plain(op.dy);
   PlainResult dw(op.dw);
@@ -173,7 +197,9 @@ template <class T> void conv_backward_weights(const Conv2dBackwardWeights& op) {
 }
 
 Refusal refuses_conv(const Device&, const Conv2d& op) { return refuses({&op.x, &op.w, &op.out}, op.math); }
-Refusal refuses_conv_backward_data(const Device&, const Conv2dBackwardData& op) { return refuses({&op.dy, &op.w, &op.dx}, op.math); }
+Refusal refuses_conv_backward_data(const Device&, const Conv2dBackwardData& op) {
+  return refuses({&op.dy, &op.w, &op.dx}, op.math);
+}
 Refusal refuses_conv_backward_weights(const Device&, const Conv2dBackwardWeights& op) {
   return refuses({&op.x, &op.dy, &op.dw}, op.math);
 }
@@ -191,8 +217,10 @@ void run_conv_backward_weights(Device&, const Conv2dBackwardWeights& op) {
 void add_blas_rows(KernelTable& table) {
   table.of<Matmul>().push_back({"openblas", Speed::real, refuses_matmul, run_matmul});
   table.of<Conv2d>().push_back({"openblas", Speed::real, refuses_conv, run_conv});
-  table.of<Conv2dBackwardData>().push_back({"openblas", Speed::real, refuses_conv_backward_data, run_conv_backward_data});
-  table.of<Conv2dBackwardWeights>().push_back({"openblas", Speed::real, refuses_conv_backward_weights, run_conv_backward_weights});
+  table.of<Conv2dBackwardData>().push_back(
+      {"openblas", Speed::real, refuses_conv_backward_data, run_conv_backward_data});
+  table.of<Conv2dBackwardWeights>().push_back(
+      {"openblas", Speed::real, refuses_conv_backward_weights, run_conv_backward_weights});
 }
 
 }  // namespace halfmark

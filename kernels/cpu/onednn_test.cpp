@@ -1,4 +1,5 @@
-// What the oneDNN rows promise beyond numbers near fp64 (ops_test.cpp): layouts, packed weights, what is refused and why.
+// What the oneDNN rows promise beyond numbers near fp64 (ops_test.cpp): layouts, packed weights, what is refused and
+// why.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +21,8 @@ Tensor random_tensor(Device& device, const Shape& shape, DType dtype, uint64_t s
   return Tensor::from(device, shape, dtype, values, layout);
 }
 
-template <class Op> const Kernel<Op>& row(const Device& device, std::string_view name) {
+template <class Op>
+const Kernel<Op>& row(const Device& device, std::string_view name) {
   for (const Kernel<Op>& kernel : device.kernels().of<Op>())
     if (kernel.name == name) return kernel;
   throw Error("no such row");
@@ -87,12 +89,14 @@ TEST(OneDnn, AChainOfItsOwnLayoutsGivesWhatPlainTensorsGive) {
       ones.fill(1);
       Tensor conv(device, image, dtype, layout), norm(device, image, dtype, layout), y(device, image, dtype, layout);
       Tensor mean(device, vector, DType::f32), variance(device, vector, DType::f32);
-      Tensor running_mean = Tensor::zeros(device, vector, DType::f32), running_variance = Tensor::zeros(device, vector, DType::f32);
+      Tensor running_mean = Tensor::zeros(device, vector, DType::f32),
+             running_variance = Tensor::zeros(device, vector, DType::f32);
       run(Conv2d{.x = x, .w = w, .out = conv, .window = kPadded, .math = {.multiply = format_of(dtype)}});
       run(BatchNorm{conv, ones, zeros, norm, mean, variance, running_mean, running_variance});
       run(Relu{norm, y});
       const Shape half{2, 16, 4, 4};
-      Tensor pooled(device, half, dtype, layout), indices(device, half, DType::u8, layout), back(device, image, dtype, layout);
+      Tensor pooled(device, half, dtype, layout), indices(device, half, DType::u8, layout),
+          back(device, image, dtype, layout);
       const Window by_two{.stride_h = 2, .stride_w = 2};
       run(MaxPool2d{.x = y, .out = pooled, .indices = indices, .window = by_two});
       run(MaxPool2dBackward{.dy = pooled, .indices = indices, .dx = back, .window = by_two});
@@ -119,7 +123,8 @@ TEST(OneDnn, SameInputsGiveSameBits) {
 
 TEST(OneDnn, AReorderIsALineOfTheLog) {
   CpuDevice device;
-  const Tensor x = random_tensor(device, {2, 32, 8, 8}, DType::f32, 1), w = random_tensor(device, {32, 32, 3, 3}, DType::f32, 2);
+  const Tensor x = random_tensor(device, {2, 32, 8, 8}, DType::f32, 1),
+               w = random_tensor(device, {32, 32, 3, 3}, DType::f32, 2);
   Tensor y(device, {2, 32, 8, 8}, DType::f32, Layout::any);
   const KernelLog log;
   const uint64_t before = onednn_reorders();
@@ -156,7 +161,7 @@ TEST(OneDnn, LosesNoNaNAndNoInfinityInReluAndMaxPool) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     CpuDevice device;
     std::vector<double> values(16 * 16, 1.0);
-    values[0] = kNan;                                       // one NaN in a window
+    values[0] = kNan;                                            // one NaN in a window
     values[2] = values[3] = values[6] = values[7] = -kInfinity;  // a window of nothing else
     const Tensor x = Tensor::from(device, {1, 16, 4, 4}, dtype, values, Layout::nhwc);
     Tensor y(device, x.shape(), dtype, Layout::any), pooled(device, {1, 16, 2, 2}, dtype, Layout::any), indices;

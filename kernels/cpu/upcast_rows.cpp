@@ -1,6 +1,6 @@
-// Matmul and convolution of narrow operands as fp32 work: operands are widened (and rounded to the format that Math multiplies
-// in), the fast fp32 row runs, the result is rounded once. Every narrow number is an fp32 number, so products and sums are those
-// of a machine with narrow operands and fp32 accumulation; its time is not.
+// Matmul and convolution of narrow operands as fp32 work: operands are widened (and rounded to the format that Math
+// multiplies in), the fast fp32 row runs, the result is rounded once. Every narrow number is an fp32 number, so
+// products and sums are those of a machine with narrow operands and fp32 accumulation; its time is not.
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/convert.h"
@@ -16,10 +16,12 @@ Refusal refuses(std::initializer_list<const Tensor*> operands, const Tensor& out
   for (const Tensor* operand : operands) {
     const DType dtype = operand->dtype();
     if (!is_floating(dtype) || dtype == DType::f64) return std::string(name_of(dtype)) + " cannot be widened to fp32";
-    if (operand->layout() == Layout::opaque && dtype != DType::f32) return "an opaque layout of " + std::string(name_of(dtype));
+    if (operand->layout() == Layout::opaque && dtype != DType::f32)
+      return "an opaque layout of " + std::string(name_of(dtype));
     narrow = narrow || dtype != DType::f32;
   }
-  if (!is_floating(out.dtype()) || out.dtype() == DType::f64) return "a result of dtype " + std::string(name_of(out.dtype()));
+  if (!is_floating(out.dtype()) || out.dtype() == DType::f64)
+    return "a result of dtype " + std::string(name_of(out.dtype()));
   if (math.multiply == kFp64) return "multiplies in fp32 at most";
   if (!narrow && math.multiply == kFp32) return "nothing to widen";
   if (!(math.accumulate == kFp32)) return "accumulates in fp32, not " + std::string(math.accumulate.name);
@@ -86,7 +88,10 @@ class WideResult {
 };
 
 // The fp32 work is not a line of the log: the row that the caller sees is this one.
-template <Operation Op> void run_wide(const Op& op) { run_with(chosen(op), op); }
+template <Operation Op>
+void run_wide(const Op& op) {
+  run_with(chosen(op), op);
+}
 
 Refusal refuses_opaque(const Tensor& out) {
   if (out.layout() == Layout::opaque && out.dtype() != DType::f32) return "a narrow result in an opaque layout";
@@ -148,8 +153,10 @@ void run_conv_backward_weights(Device&, const Conv2dBackwardWeights& op) {
 void add_upcast_rows(KernelTable& table) {
   table.of<Matmul>().push_back({"upcast", Speed::emulated, refuses_matmul, run_matmul});
   table.of<Conv2d>().push_back({"upcast", Speed::emulated, refuses_conv, run_conv});
-  table.of<Conv2dBackwardData>().push_back({"upcast", Speed::emulated, refuses_conv_backward_data, run_conv_backward_data});
-  table.of<Conv2dBackwardWeights>().push_back({"upcast", Speed::emulated, refuses_conv_backward_weights, run_conv_backward_weights});
+  table.of<Conv2dBackwardData>().push_back(
+      {"upcast", Speed::emulated, refuses_conv_backward_data, run_conv_backward_data});
+  table.of<Conv2dBackwardWeights>().push_back(
+      {"upcast", Speed::emulated, refuses_conv_backward_weights, run_conv_backward_weights});
 }
 
 }  // namespace halfmark

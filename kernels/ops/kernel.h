@@ -31,6 +31,7 @@ struct Kernel {
 // All that distinguishes two calls of one operation but the values: what choices, plans and packed weights are cached by.
 class Signature {
  public:
+  Signature() { words_.reserve(48); }  // the longest operation fits: one allocation a call
   void add(int64_t word) {
     words_.push_back(word);
     hash_ = (hash_ ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15u;

@@ -1,5 +1,6 @@
-// Batch normalisation as host loops for fp64, fp32, fp16 and bf16 images. Statistics: two passes (mean, then squares of the
-// differences) summed in fp64 whatever the type, so that neither cancellation nor the length of the sum costs digits.
+// Batch normalisation as host loops for fp64, fp32, fp16 and bf16 images. Statistics: two passes (mean, then squares of
+// the differences) summed in fp64 whatever the type, so that neither cancellation nor the length of the sum costs
+// digits.
 #include <algorithm>
 #include <cmath>
 
@@ -18,8 +19,8 @@ struct Images {
   double values() const { return static_cast<double>(n * pixels); }  // of one channel
 };
 
-// Two sums for each channel: term(channel, a, b, first, second) adds what the elements a of x and b of y give. Pieces and their
-// order do not depend on the number of threads.
+// Two sums for each channel: term(channel, a, b, first, second) adds what the elements a of x and b of y give. Pieces
+// and their order do not depend on the number of threads.
 template <class T, class Term>
 void channel_sums(const Tensor& x, const Tensor& y, double* first, double* second, Term term) {
   const Images m(x);
@@ -65,7 +66,8 @@ void channel_sums(const Tensor& x, const Tensor& y, double* first, double* secon
 }
 
 // out = f(channel, x, y) for every element.
-template <class T, class F> void channel_map(const Tensor& x, const Tensor& y, Tensor& out, F f) {
+template <class T, class F>
+void channel_map(const Tensor& x, const Tensor& y, Tensor& out, F f) {
   const Images m(x);
   const int64_t rows = m.rows ? m.n * m.pixels : m.n * m.c, length = m.rows ? m.c : m.pixels;
   parallel_for(rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(length, 1)), [&](int64_t begin, int64_t end) {
@@ -84,7 +86,8 @@ template <class T, class F> void channel_map(const Tensor& x, const Tensor& y, T
   });
 }
 
-template <class T> struct Affine {  // out = (x - mean) * factor + shift
+template <class T>
+struct Affine {  // out = (x - mean) * factor + shift
   std::vector<T> mean, factor, shift;
 };
 
@@ -93,7 +96,8 @@ void normalize(const Tensor& x, Tensor& out, const Tensor& scale, const Tensor& 
                const std::vector<T>& variance, double epsilon) {
   const std::vector<T> wide_scale = widened<T>(scale);
   Affine<T> a{mean, std::vector<T>(mean.size()), widened<T>(shift)};
-  for (size_t c = 0; c < mean.size(); ++c) a.factor[c] = wide_scale[c] / std::sqrt(variance[c] + static_cast<T>(epsilon));
+  for (size_t c = 0; c < mean.size(); ++c)
+    a.factor[c] = wide_scale[c] / std::sqrt(variance[c] + static_cast<T>(epsilon));
   channel_map<T>(x, x, out, [&a](size_t c, T v, T) { return (v - a.mean[c]) * a.factor[c] + a.shift[c]; });
 }
 
@@ -101,7 +105,8 @@ void round_into(Tensor& tensor, const double* values) {
   convert(DType::f64, values, tensor.dtype(), tensor.data(), static_cast<size_t>(tensor.elements()));
 }
 
-template <class T> void train(const BatchNorm& op, const Tensor& x, Tensor& out) {
+template <class T>
+void train(const BatchNorm& op, const Tensor& x, Tensor& out) {
   const Images m(x);
   const auto channels = static_cast<size_t>(m.c);
   std::vector<double> mean(channels), variance(channels), unused(channels);
@@ -121,7 +126,8 @@ template <class T> void train(const BatchNorm& op, const Tensor& x, Tensor& out)
     const std::vector<T> before = widened<T>(running);
     std::vector<T> after(channels);
     for (size_t c = 0; c < channels; ++c)
-      after[c] = static_cast<T>(1 - op.momentum) * before[c] + static_cast<T>(op.momentum) * static_cast<T>(batch[c] * factor);
+      after[c] =
+          static_cast<T>(1 - op.momentum) * before[c] + static_cast<T>(op.momentum) * static_cast<T>(batch[c] * factor);
     convert(kStored<T>, after.data(), running.dtype(), running.data(), channels);
   };
   update(op.running_mean, mean, 1), update(op.running_variance, variance, unbias);
@@ -130,7 +136,8 @@ template <class T> void train(const BatchNorm& op, const Tensor& x, Tensor& out)
 }
 
 Refusal refuses_training(const Device&, const BatchNorm& op) {
-  return refuses_dtypes({&op.x, &op.scale, &op.shift, &op.out, &op.mean, &op.variance, &op.running_mean, &op.running_variance});
+  return refuses_dtypes(
+      {&op.x, &op.scale, &op.shift, &op.out, &op.mean, &op.variance, &op.running_mean, &op.running_variance});
 }
 
 void run_training(Device&, const BatchNorm& op) {
@@ -144,7 +151,8 @@ Refusal refuses_inference(const Device&, const BatchNormInference& op) {
   return refuses_dtypes({&op.x, &op.scale, &op.shift, &op.running_mean, &op.running_variance, &op.out});
 }
 
-template <class T> void infer(const BatchNormInference& op, const Tensor& x, Tensor& out) {
+template <class T>
+void infer(const BatchNormInference& op, const Tensor& x, Tensor& out) {
   normalize<T>(x, out, op.scale, op.shift, widened<T>(op.running_mean), widened<T>(op.running_variance), op.epsilon);
 }
 
@@ -155,7 +163,8 @@ void run_inference(Device&, const BatchNormInference& op) {
   out.finish();
 }
 
-template <class T> void backward(const BatchNormBackward& op, const Tensor& x, const Tensor& dy, Tensor& dx) {
+template <class T>
+void backward(const BatchNormBackward& op, const Tensor& x, const Tensor& dy, Tensor& dx) {
   const Images m(x);
   const auto channels = static_cast<size_t>(m.c);
   const std::vector<double> mean = widened<double>(op.mean), variance = widened<double>(op.variance);
@@ -187,7 +196,8 @@ Refusal refuses_backward(const Device&, const BatchNormBackward& op) {
 void run_backward(Device&, const BatchNormBackward& op) {
   const Tensor x = readable(op.x), dy = in_layout_of(x, readable(op.dy));
   Result dx(op.dx, x);
-  computes_in_double({&op.x, &op.dy}) ? backward<double>(op, x, dy, dx.tensor()) : backward<float>(op, x, dy, dx.tensor());
+  computes_in_double({&op.x, &op.dy}) ? backward<double>(op, x, dy, dx.tensor())
+                                      : backward<float>(op, x, dy, dx.tensor());
   dx.finish();
 }
 

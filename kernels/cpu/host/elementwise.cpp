@@ -1,5 +1,5 @@
-// ReLU, addition, bias and cast as host loops. They do not care for layouts where all operands lie alike, a library's own layouts
-// included: f(0) = 0 keeps their padding zero.
+// ReLU, addition, bias and cast as host loops. They do not care for layouts where all operands lie alike, a library's
+// own layouts included: f(0) = 0 keeps their padding zero.
 #include <algorithm>
 
 #include "kernels/cpu/host/host.h"
@@ -23,9 +23,11 @@ Refusal refuses_elementwise(std::initializer_list<const Tensor*> operands) {
 bool is_half(const Tensor& tensor) { return tensor.dtype() == DType::bf16 || tensor.dtype() == DType::f16; }
 int16_t infinity_code(const Tensor& tensor) { return tensor.dtype() == DType::bf16 ? 0x7f80 : 0x7c00; }
 
-// ---- relu: a NaN stays a NaN, zeros of either sign become +0 ---------------------------------------------------------------
+// ---- relu: a NaN stays a NaN, zeros of either sign become +0
+// ---------------------------------------------------------------
 
-template <class T> void relu(const Tensor& x, Tensor& out) {
+template <class T>
+void relu(const Tensor& x, Tensor& out) {
   map<T, 1>(out, {&x}, [](T v) { return v <= 0 ? T(0) : v; });
 }
 
@@ -57,7 +59,8 @@ void run_relu(Device&, const Relu& op) {
   out.finish();
 }
 
-template <class T> void relu_backward(const Tensor& y, const Tensor& dy, Tensor& dx) {
+template <class T>
+void relu_backward(const Tensor& y, const Tensor& dy, Tensor& dx) {
   map<T, 2>(dx, {&y, &dy}, [](T v, T d) { return v > 0 ? d : T(0); });
 }
 
@@ -75,7 +78,9 @@ void relu_backward_codes(const Tensor& y, const Tensor& dy, Tensor& dx) {
   });
 }
 
-Refusal refuses_relu_backward(const Device&, const ReluBackward& op) { return refuses_elementwise({&op.y, &op.dy, &op.dx}); }
+Refusal refuses_relu_backward(const Device&, const ReluBackward& op) {
+  return refuses_elementwise({&op.y, &op.dy, &op.dx});
+}
 
 void run_relu_backward(Device&, const ReluBackward& op) {
   const Tensor& model = leading({&op.y, &op.dy});
@@ -90,7 +95,8 @@ void run_relu_backward(Device&, const ReluBackward& op) {
   dx.finish();
 }
 
-// ---- add -------------------------------------------------------------------------------------------------------------------
+// ---- add
+// -------------------------------------------------------------------------------------------------------------------
 
 Refusal refuses_add(const Device&, const Add& op) { return refuses_elementwise({&op.a, &op.b, &op.out}); }
 
@@ -105,10 +111,12 @@ void run_add(Device&, const Add& op) {
   out.finish();
 }
 
-// ---- cast ------------------------------------------------------------------------------------------------------------------
+// ---- cast
+// ------------------------------------------------------------------------------------------------------------------
 
 Refusal refuses_cast(const Device&, const Cast& op) {
-  if (op.rounding != Rounding::near_even) return "rounds to nearest even only, not " + std::string(name_of(op.rounding));
+  if (op.rounding != Rounding::near_even)
+    return "rounds to nearest even only, not " + std::string(name_of(op.rounding));
   if (op.out.layout() == Layout::opaque && op.x.dtype() != op.out.dtype()) return "a cast into an opaque layout";
   return refuses_dtypes({&op.x, &op.out});
 }
@@ -124,7 +132,8 @@ void run_cast(Device&, const Cast& op) {
   out.finish();
 }
 
-// ---- bias ------------------------------------------------------------------------------------------------------------------
+// ---- bias
+// ------------------------------------------------------------------------------------------------------------------
 
 // Memory as rows in which the channel is constant (plain images) or runs (matrices and nhwc images).
 struct Rows {
@@ -138,7 +147,8 @@ Rows rows_of(const Tensor& tensor) {
   return {s.elements() / std::max<int64_t>(s[1], 1), s[1], false};
 }
 
-template <class T> void add_bias(const Tensor& x, const Tensor& bias, Tensor& out) {
+template <class T>
+void add_bias(const Tensor& x, const Tensor& bias, Tensor& out) {
   const Rows rows = rows_of(x);
   const int64_t channels = x.shape()[1], grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(rows.length, 1));
   const std::vector<T> b = widened<T>(bias);
@@ -172,8 +182,10 @@ void run_add_bias(Device&, const AddBias& op) {
   out.finish();
 }
 
-// Sums in fp64 whatever the type, each piece of rows for itself and the pieces in order: any number of threads gives one result.
-template <class T> std::vector<double> channel_sums(const Tensor& dy) {
+// Sums in fp64 whatever the type, each piece of rows for itself and the pieces in order: any number of threads gives
+// one result.
+template <class T>
+std::vector<double> channel_sums(const Tensor& dy) {
   const Rows rows = rows_of(dy);
   const auto channels = static_cast<size_t>(dy.shape()[1]);
   std::vector<double> sums(channels, 0.0);

@@ -55,7 +55,8 @@ Tensor scratch_like(const Tensor& model, DType dtype) {
 }
 
 Tensor in_layout_of(const Tensor& model, const Tensor& tensor) {
-  if (same_layout(model, tensor) || (model.layout() == Layout::opaque && model.dtype() != tensor.dtype())) return tensor;
+  if (same_layout(model, tensor) || (model.layout() == Layout::opaque && model.dtype() != tensor.dtype()))
+    return tensor;
   Tensor copy = scratch_like(model, tensor.dtype());
   run(Reorder{tensor, copy});
   return copy;
@@ -64,7 +65,8 @@ Tensor in_layout_of(const Tensor& model, const Tensor& tensor) {
 Tensor readable(const Tensor& tensor) {
   if (tensor.layout() != Layout::opaque) return tensor;
   const PurposeScope scope(Purpose::workspace);
-  Tensor copy(tensor.device(), tensor.shape(), tensor.dtype(), tensor.shape().rank() == 4 ? Layout::nhwc : Layout::plain);
+  Tensor copy(tensor.device(), tensor.shape(), tensor.dtype(),
+              tensor.shape().rank() == 4 ? Layout::nhwc : Layout::plain);
   run(Reorder{tensor, copy});
   return copy;
 }

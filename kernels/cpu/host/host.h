@@ -1,4 +1,5 @@
-// What the host loops share: reading blocks of any stored type as float or double, and operands brought into one layout.
+// What the host loops share: reading blocks of any stored type as float or double, and operands brought into one
+// layout.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +9,8 @@
 #include <vector>
 
 #include "kernels/cpu/thread_pool.h"
-#include "kernels/number/error.h"
 #include "kernels/number/convert.h"
+#include "kernels/number/error.h"
 #include "kernels/ops/ops.h"
 
 // Element i of the result depends on element i of the operands alone, whether they are the same memory or not.
@@ -23,10 +24,11 @@ void add_poolings(KernelTable& table);
 void add_training(KernelTable& table);  // softmax_cross_entropy, unscale, sgd_step
 void add_reorders(KernelTable& table);
 
-inline constexpr int64_t kBlock = 1024;        // elements widened at a time: fits the first-level cache
+inline constexpr int64_t kBlock = 1024;         // elements widened at a time: fits the first-level cache
 inline constexpr int64_t kGrain = 32 * kBlock;  // elements a thread takes at a time
 
-template <class T> inline constexpr DType kStored = sizeof(T) == 8 ? DType::f64 : DType::f32;
+template <class T>
+inline constexpr DType kStored = sizeof(T) == 8 ? DType::f64 : DType::f32;
 
 // Types the host loops store: those convert() is fast for.
 Refusal refuses_dtypes(std::initializer_list<const Tensor*> operands);
@@ -35,7 +37,9 @@ Refusal refuses_dtypes(std::initializer_list<const Tensor*> operands);
 bool computes_in_double(std::initializer_list<const Tensor*> operands);
 
 // Elements as they lie in memory, the padding of an opaque layout included.
-inline int64_t stored_elements(const Tensor& tensor) { return static_cast<int64_t>(tensor.bytes() / size_of(tensor.dtype())); }
+inline int64_t stored_elements(const Tensor& tensor) {
+  return static_cast<int64_t>(tensor.bytes() / size_of(tensor.dtype()));
+}
 
 inline void* at(void* data, DType dtype, int64_t index) {
   return static_cast<unsigned char*>(data) + static_cast<size_t>(index) * size_of(dtype);
@@ -45,7 +49,8 @@ inline const void* at(const void* data, DType dtype, int64_t index) {
 }
 
 // count elements from index `begin` of memory as T: in place where they are stored so, else widened into the buffer.
-template <class T> const T* read(const Tensor& tensor, int64_t begin, int64_t count, T* buffer) {
+template <class T>
+const T* read(const Tensor& tensor, int64_t begin, int64_t count, T* buffer) {
   const void* source = at(tensor.data(), tensor.dtype(), begin);
   if (tensor.dtype() == kStored<T>) return static_cast<const T*>(source);
   convert(tensor.dtype(), source, kStored<T>, buffer, static_cast<size_t>(count));
@@ -53,23 +58,27 @@ template <class T> const T* read(const Tensor& tensor, int64_t begin, int64_t co
 }
 
 // Where to write such elements, and the rounding to the stored type once they are there.
-template <class T> T* writable(Tensor& tensor, int64_t begin, T* buffer) {
+template <class T>
+T* writable(Tensor& tensor, int64_t begin, T* buffer) {
   return tensor.dtype() == kStored<T> ? static_cast<T*>(at(tensor.data(), tensor.dtype(), begin)) : buffer;
 }
-template <class T> void written(Tensor& tensor, int64_t begin, int64_t count, const T* buffer) {
+template <class T>
+void written(Tensor& tensor, int64_t begin, int64_t count, const T* buffer) {
   if (tensor.dtype() != kStored<T>)
     convert(kStored<T>, buffer, tensor.dtype(), at(tensor.data(), tensor.dtype(), begin), static_cast<size_t>(count));
 }
 
 // The whole tensor as T in memory order; for small tensors and fallbacks.
-template <class T> std::vector<T> widened(const Tensor& tensor) {
+template <class T>
+std::vector<T> widened(const Tensor& tensor) {
   std::vector<T> values(static_cast<size_t>(stored_elements(tensor)));
   convert(tensor.dtype(), tensor.data(), kStored<T>, values.data(), values.size());
   return values;
 }
 
 // out[i] = f(in[0][i], ..., in[N-1][i]) in memory order.
-template <class T, size_t N, class F> void map(Tensor& out, const std::array<const Tensor*, N>& in, F f) {
+template <class T, size_t N, class F>
+void map(Tensor& out, const std::array<const Tensor*, N>& in, F f) {
   parallel_for(stored_elements(out), kGrain, [&](int64_t begin, int64_t end) {
     alignas(64) T buffers[N][kBlock];
     alignas(64) T result[kBlock];
@@ -92,8 +101,8 @@ template <class T, size_t N, class F> void map(Tensor& out, const std::array<con
 
 bool same_layout(const Tensor& a, const Tensor& b);
 
-// An open tensor of this shape, dtype and memory purpose workspace, laid out as `model` is (nhwc when that is opaque and of
-// another dtype).
+// An open tensor of this shape, dtype and memory purpose workspace, laid out as `model` is (nhwc when that is opaque
+// and of another dtype).
 Tensor scratch_like(const Tensor& model, DType dtype);
 
 // The tensor itself, or a copy in the layout of `model`.
@@ -102,7 +111,8 @@ Tensor in_layout_of(const Tensor& model, const Tensor& tensor);
 // The tensor itself, or where only a library can read it, an nhwc (plain unless of rank 4) copy.
 Tensor readable(const Tensor& tensor);
 
-// A result in the layout of a model: the tensor itself once it has memory there, else a scratch tensor that finish() copies.
+// A result in the layout of a model: the tensor itself once it has memory there, else a scratch tensor that finish()
+// copies.
 class Result {
  public:
   Result(Tensor& target, const Tensor& model);

@@ -19,7 +19,8 @@ struct Strides {
   }
 };
 
-// The part of the window of result y that lies in the image: first and last + 1 place in the window, and the image row of place 0.
+// The part of the window of result y that lies in the image: first and last + 1 place in the window, and the image row
+// of place 0.
 struct Span {
   int64_t first, last, origin;
   Span(int64_t y, int stride, int pad, int kernel, int64_t extent)
@@ -29,7 +30,8 @@ struct Span {
 };
 
 // f(n, c) for every plane of an image, in parallel.
-template <class F> void each_plane(const Shape& s, F f) {
+template <class F>
+void each_plane(const Shape& s, F f) {
   const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(s[2] * s[3], 1));
   parallel_for(s[0] * s[1], grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) f(i / s[1], i % s[1]);
@@ -37,9 +39,13 @@ template <class F> void each_plane(const Shape& s, F f) {
 }
 
 // The first of equals wins, and so does the first NaN.
-template <class T> bool beats(T value, T best) { return value > best || (std::isnan(value) && !std::isnan(best)); }
+template <class T>
+bool beats(T value, T best) {
+  return value > best || (std::isnan(value) && !std::isnan(best));
+}
 
-template <class T> void max_pool(const MaxPool2d& op, const Tensor& x, Tensor& out, Tensor* indices) {
+template <class T>
+void max_pool(const MaxPool2d& op, const Tensor& x, Tensor& out, Tensor* indices) {
   const Strides sx(x), sy(out);
   const Shape &xs = x.shape(), &ys = out.shape();
   const std::vector<T> source = widened<T>(x);
@@ -66,7 +72,8 @@ template <class T> void max_pool(const MaxPool2d& op, const Tensor& x, Tensor& o
   convert(kStored<T>, result.data(), out.dtype(), out.data(), result.size());
 }
 
-template <class T> void max_pool_backward(const MaxPool2dBackward& op, const Tensor& dy, const Tensor& indices, Tensor& dx) {
+template <class T>
+void max_pool_backward(const MaxPool2dBackward& op, const Tensor& dy, const Tensor& indices, Tensor& dx) {
   const Strides sx(dx), sy(dy);
   const Shape& ys = dy.shape();
   const std::vector<T> source = widened<T>(dy);
@@ -78,13 +85,15 @@ template <class T> void max_pool_backward(const MaxPool2dBackward& op, const Ten
         const int64_t place = n * sy.n + c * sy.c + y * sy.h + z * sy.w;
         const int64_t row = y * op.window.stride_h - op.window.pad_h + winners[place] / op.kernel_w;
         const int64_t column = z * op.window.stride_w - op.window.pad_w + winners[place] % op.kernel_w;
-        result[static_cast<size_t>(n * sx.n + c * sx.c + row * sx.h + column * sx.w)] += source[static_cast<size_t>(place)];
+        result[static_cast<size_t>(n * sx.n + c * sx.c + row * sx.h + column * sx.w)] +=
+            source[static_cast<size_t>(place)];
       }
   });
   convert(kStored<T>, result.data(), dx.dtype(), dx.data(), result.size());
 }
 
-template <class T> void average_pool(const AvgPool2d& op, const Tensor& x, Tensor& out) {
+template <class T>
+void average_pool(const AvgPool2d& op, const Tensor& x, Tensor& out) {
   const Strides sx(x), sy(out);
   const Shape &xs = x.shape(), &ys = out.shape();
   const std::vector<T> source = widened<T>(x);
@@ -107,7 +116,8 @@ template <class T> void average_pool(const AvgPool2d& op, const Tensor& x, Tenso
   convert(kStored<T>, result.data(), out.dtype(), out.data(), result.size());
 }
 
-template <class T> void average_pool_backward(const AvgPool2dBackward& op, const Tensor& dy, Tensor& dx) {
+template <class T>
+void average_pool_backward(const AvgPool2dBackward& op, const Tensor& dy, Tensor& dx) {
   const Strides sx(dx), sy(dy);
   const Shape &xs = dx.shape(), &ys = dy.shape();
   const std::vector<T> source = widened<T>(dy);
@@ -194,11 +204,14 @@ Refusal refuses_average(const Device&, const AvgPool2d& op) { return refuses_dty
 void run_average(Device&, const AvgPool2d& op) {
   const Tensor x = readable(op.x);
   Image out(op.out, x);
-  computes_in_double({&op.x, &op.out}) ? average_pool<double>(op, x, out.tensor()) : average_pool<float>(op, x, out.tensor());
+  computes_in_double({&op.x, &op.out}) ? average_pool<double>(op, x, out.tensor())
+                                       : average_pool<float>(op, x, out.tensor());
   out.finish();
 }
 
-Refusal refuses_average_backward(const Device&, const AvgPool2dBackward& op) { return refuses_dtypes({&op.dy, &op.dx}); }
+Refusal refuses_average_backward(const Device&, const AvgPool2dBackward& op) {
+  return refuses_dtypes({&op.dy, &op.dx});
+}
 
 void run_average_backward(Device&, const AvgPool2dBackward& op) {
   const Tensor dy = readable(op.dy);

@@ -8,12 +8,14 @@ namespace halfmark::host {
 namespace {
 
 Refusal refuses(const Device&, const Reorder& op) {
-  if (op.x.layout() == Layout::opaque || op.out.layout() == Layout::opaque) return "an opaque layout is its library's business";
+  if (op.x.layout() == Layout::opaque || op.out.layout() == Layout::opaque)
+    return "an opaque layout is its library's business";
   return {};
 }
 
 // rows x columns -> columns x rows in tiles that fit the first-level cache.
-template <class Word> void transpose(const Word* from, Word* to, int64_t rows, int64_t columns) {
+template <class Word>
+void transpose(const Word* from, Word* to, int64_t rows, int64_t columns) {
   constexpr int64_t kTile = 32;
   for (int64_t i = 0; i < rows; i += kTile)
     for (int64_t j = 0; j < columns; j += kTile)
@@ -21,7 +23,8 @@ template <class Word> void transpose(const Word* from, Word* to, int64_t rows, i
         for (int64_t p = i; p < std::min(i + kTile, rows); ++p) to[q * rows + p] = from[p * columns + q];
 }
 
-template <class Word> void transpose_images(const Tensor& x, Tensor& out) {
+template <class Word>
+void transpose_images(const Tensor& x, Tensor& out) {
   const Shape& s = x.shape();
   const int64_t pixels = s[2] * s[3], image = s[1] * pixels;
   const bool to_nhwc = x.layout() == Layout::plain;
@@ -38,10 +41,14 @@ void run(Device&, const Reorder& op) {
     return;
   }
   switch (size_of(op.x.dtype())) {
-    case 1: return transpose_images<uint8_t>(op.x, op.out);
-    case 2: return transpose_images<uint16_t>(op.x, op.out);
-    case 4: return transpose_images<uint32_t>(op.x, op.out);
-    default: return transpose_images<uint64_t>(op.x, op.out);
+    case 1:
+      return transpose_images<uint8_t>(op.x, op.out);
+    case 2:
+      return transpose_images<uint16_t>(op.x, op.out);
+    case 4:
+      return transpose_images<uint32_t>(op.x, op.out);
+    default:
+      return transpose_images<uint64_t>(op.x, op.out);
   }
 }
 

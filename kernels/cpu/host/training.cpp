@@ -9,7 +9,8 @@
 namespace halfmark::host {
 namespace {
 
-// ---- softmax and cross entropy ---------------------------------------------------------------------------------------------
+// ---- softmax and cross entropy
+// ---------------------------------------------------------------------------------------------
 
 Refusal refuses_loss(const Device&, const SoftmaxCrossEntropy& op) {
   if (op.logits.layout() == Layout::opaque) return "logits of an opaque layout";
@@ -17,15 +18,17 @@ Refusal refuses_loss(const Device&, const SoftmaxCrossEntropy& op) {
 }
 
 // Rows in parallel; the sum over rows in fp64 in their order.
-template <class T> void loss(const SoftmaxCrossEntropy& op) {
+template <class T>
+void loss(const SoftmaxCrossEntropy& op) {
   const int64_t rows = op.logits.shape()[0], classes = op.logits.shape()[1];
   const auto* labels = op.labels.as<int32_t>();
   const std::vector<T> logits = widened<T>(op.logits);
   std::vector<T> probabilities(logits.size());
   std::vector<double> losses(static_cast<size_t>(rows));
   for (int64_t row = 0; row < rows; ++row)
-    HM_CHECK(labels[row] >= 0 && labels[row] < classes, "softmax_cross_entropy: label " + std::to_string(labels[row]) + " of row " +
-                                                            std::to_string(row) + " is not one of " + std::to_string(classes) + " classes");
+    HM_CHECK(labels[row] >= 0 && labels[row] < classes, "softmax_cross_entropy: label " + std::to_string(labels[row]) +
+                                                            " of row " + std::to_string(row) + " is not one of " +
+                                                            std::to_string(classes) + " classes");
   parallel_for(rows, std::max<int64_t>(1, 4 * kBlock / classes), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const T* x = logits.data() + row * classes;
@@ -55,7 +58,8 @@ Refusal refuses_loss_backward(const Device&, const SoftmaxCrossEntropyBackward& 
   return refuses_dtypes({&op.probabilities, &op.dlogits});
 }
 
-template <class T> void loss_backward(const SoftmaxCrossEntropyBackward& op) {
+template <class T>
+void loss_backward(const SoftmaxCrossEntropyBackward& op) {
   const int64_t rows = op.probabilities.shape()[0], classes = op.probabilities.shape()[1];
   const auto* labels = op.labels.as<int32_t>();
   std::vector<T> gradient = widened<T>(op.probabilities);
@@ -73,14 +77,16 @@ void run_loss_backward(Device&, const SoftmaxCrossEntropyBackward& op) {
   computes_in_double({&op.probabilities, &op.dlogits}) ? loss_backward<double>(op) : loss_backward<float>(op);
 }
 
-// ---- unscale ---------------------------------------------------------------------------------------------------------------
+// ---- unscale
+// ---------------------------------------------------------------------------------------------------------------
 
 Refusal refuses_unscale(const Device&, const Unscale& op) {
   if (op.found_inf.dtype() != DType::f32) return "found_inf must be f32";
   return refuses_dtypes({&op.gradient});
 }
 
-template <class T> void unscale(const Unscale& op) {
+template <class T>
+void unscale(const Unscale& op) {
   std::atomic<bool> found{false};
   const T factor = op.inverse_scale;
   parallel_for(stored_elements(op.gradient), kGrain, [&](int64_t begin, int64_t end) {
@@ -105,7 +111,8 @@ void run_unscale(Device&, const Unscale& op) {
   op.gradient.dtype() == DType::f64 ? unscale<double>(op) : unscale<float>(op);
 }
 
-// ---- sgd -------------------------------------------------------------------------------------------------------------------
+// ---- sgd
+// -------------------------------------------------------------------------------------------------------------------
 
 Refusal refuses_sgd(const Device&, const SgdStep& op) {
   for (const Tensor* operand : std::initializer_list<const Tensor*>{&op.velocity, &op.low})
@@ -115,8 +122,10 @@ Refusal refuses_sgd(const Device&, const SgdStep& op) {
   return refuses_dtypes({&op.parameter, &op.gradient, &op.velocity, &op.low});
 }
 
-template <class T> void sgd(const SgdStep& op, const Tensor& gradient) {
-  const T rate = static_cast<T>(op.rate), momentum = static_cast<T>(op.momentum), decay = static_cast<T>(op.weight_decay);
+template <class T>
+void sgd(const SgdStep& op, const Tensor& gradient) {
+  const T rate = static_cast<T>(op.rate), momentum = static_cast<T>(op.momentum),
+          decay = static_cast<T>(op.weight_decay);
   parallel_for(op.parameter.elements(), kGrain, [&](int64_t begin, int64_t end) {
     alignas(64) T bp[kBlock], bg[kBlock], bv[kBlock], rp[kBlock], rv[kBlock];
     for (int64_t i = begin; i < end; i += kBlock) {

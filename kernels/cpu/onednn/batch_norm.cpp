@@ -1,5 +1,5 @@
-// Batch normalisation on the rows "onednn". Images that come plain are taken to a layout with fast code first: oneDNN's own code
-// for plain images is several times slower than the two copies.
+// Batch normalisation on the rows "onednn". Images that come plain are taken to a layout with fast code first: oneDNN's
+// own code for plain images is several times slower than the two copies.
 #include <cmath>
 
 #include "kernels/cpu/onednn/plan.h"
@@ -29,7 +29,8 @@ Plan image_plan(const Description& description, const Desc& image) {
   return plan;
 }
 
-template <class Op> Plan make_forward_plan(const Op& op, bool training) {
+template <class Op>
+Plan make_forward_plan(const Op& op, bool training) {
   const auto description = first_fast(
       op.x, [&](const Desc& x) { return make_batch_norm(training, x, static_cast<float>(op.epsilon), attributes()); });
   return image_plan<dnnl::batch_normalization_forward>(description, description.src_desc());
@@ -56,7 +57,8 @@ Refusal refuses_images(std::initializer_list<const Tensor*> images) {
 
 Refusal refuses_statistics(std::initializer_list<const Tensor*> vectors) {
   for (const Tensor* vector : vectors)
-    if (vector->dtype() != DType::f32) return "statistics of dtype " + std::string(name_of(vector->dtype())) + ", not f32";
+    if (vector->dtype() != DType::f32)
+      return "statistics of dtype " + std::string(name_of(vector->dtype())) + ", not f32";
   return {};
 }
 
@@ -70,13 +72,15 @@ Refusal refuses_parameters(std::initializer_list<const Tensor*> vectors) {
 Refusal refuses_training(const Device&, const BatchNorm& op) {
   if (Refusal refusal = refuses_images({&op.x, &op.out})) return refusal;
   if (Refusal refusal = refuses_statistics({&op.mean, &op.variance})) return refusal;
-  if (Refusal refusal = refuses_parameters({&op.scale, &op.shift, &op.running_mean, &op.running_variance})) return refusal;
+  if (Refusal refusal = refuses_parameters({&op.scale, &op.shift, &op.running_mean, &op.running_variance}))
+    return refusal;
   return refuses_plan(op, make_training_plan);
 }
 
 // running <- (1 - momentum) running + momentum batch, in fp32, rounded once to the dtype it is kept in.
 void update_running(Tensor& running, const Tensor& batch, double momentum, double correction) {
-  const auto keep = static_cast<float>(1 - momentum), add = static_cast<float>(momentum), factor = static_cast<float>(correction);
+  const auto keep = static_cast<float>(1 - momentum), add = static_cast<float>(momentum),
+             factor = static_cast<float>(correction);
   const float* value = batch.as<float>();
   const auto channels = static_cast<size_t>(batch.elements());
   for (size_t c = 0; c < channels; ++c) {
@@ -102,7 +106,8 @@ void run_training(Device& device, const BatchNorm& op) {
 
 Refusal refuses_inference(const Device&, const BatchNormInference& op) {
   if (Refusal refusal = refuses_images({&op.x, &op.out})) return refusal;
-  if (Refusal refusal = refuses_parameters({&op.scale, &op.shift, &op.running_mean, &op.running_variance})) return refusal;
+  if (Refusal refusal = refuses_parameters({&op.scale, &op.shift, &op.running_mean, &op.running_variance}))
+    return refusal;
   return refuses_plan(op, make_inference_plan);
 }
 

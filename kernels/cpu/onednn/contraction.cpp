@@ -5,7 +5,8 @@
 namespace halfmark::onednn {
 namespace {
 
-// ---- matmul --------------------------------------------------------------------------------------------------------------
+// ---- matmul
+// --------------------------------------------------------------------------------------------------------------
 
 Desc matrix_desc(const Tensor& matrix, bool transposed) {
   if (!transposed || matrix.layout() == Layout::opaque) return desc_of(matrix);
@@ -21,7 +22,8 @@ Plan make_matmul_plan(const Matmul& op) {
     attr.set_post_ops(sum);
   }
   const Desc a = matrix_desc(op.a, op.transpose_a), b = matrix_desc(op.b, op.transpose_b);
-  const Desc out = op.out.layout() == Layout::any ? plain_desc(dims_of(op.out.shape()), type_of(op.out.dtype())) : desc_of(op.out);
+  const Desc out =
+      op.out.layout() == Layout::any ? plain_desc(dims_of(op.out.shape()), type_of(op.out.dtype())) : desc_of(op.out);
   const auto description = make_matmul(a, Desc(onednn::dims_of(b), type_of(op.b.dtype()), Tag::any), out, attr);
   Plan plan = plan_of<dnnl::matmul>(description);
   plan.x = description.src_desc(), plan.w = description.weights_desc(), plan.y = description.dst_desc();
@@ -52,15 +54,16 @@ void run_matmul(Device& device, const Matmul& op) {
   call.run();
 }
 
-// ---- convolution ---------------------------------------------------------------------------------------------------------
+// ---- convolution
+// ---------------------------------------------------------------------------------------------------------
 
 Geometry geometry_of(const Window& w) {
   const Dims padding{w.pad_h, w.pad_w};
   return {{w.stride_h, w.stride_w}, {w.dilation_h - 1, w.dilation_w - 1}, {}, padding, padding};
 }
 
-// Images as they are given, where oneDNN has fast code for them so, else as it likes them best. Plain images are always asked
-// for openly: fast code for them exists for few channels only, and then it is chosen.
+// Images as they are given, where oneDNN has fast code for them so, else as it likes them best. Plain images are always
+// asked for openly: fast code for them exists for few channels only, and then it is chosen.
 Desc image_wish(const Tensor& image) {
   const bool keeps = image.layout() == Layout::nhwc || image.layout() == Layout::opaque;
   return keeps ? desc_of(image) : open_desc(image.shape(), image.dtype());
@@ -85,7 +88,9 @@ auto best_images(const Tensor& x, const Tensor& y, Make make) {
   return make(open_x, open_y);
 }
 
-Desc open_filter(const Tensor& w, int groups) { return Desc(filter_dims(w.shape(), groups), type_of(w.dtype()), Tag::any); }
+Desc open_filter(const Tensor& w, int groups) {
+  return Desc(filter_dims(w.shape(), groups), type_of(w.dtype()), Tag::any);
+}
 
 dnnl::convolution_forward::primitive_desc forward_of(const Desc& x, const Desc& w, const Desc& y, const Geometry& g) {
   return make_convolution(x, w, y, g, attributes());
@@ -93,8 +98,8 @@ dnnl::convolution_forward::primitive_desc forward_of(const Desc& x, const Desc& 
 
 Plan make_conv_plan(const Conv2d& op) {
   const Desc w = open_filter(op.w, op.groups);
-  const auto description =
-      best_images(op.x, op.out, [&](const Desc& x, const Desc& y) { return forward_of(x, w, y, geometry_of(op.window)); });
+  const auto description = best_images(
+      op.x, op.out, [&](const Desc& x, const Desc& y) { return forward_of(x, w, y, geometry_of(op.window)); });
   Plan plan = plan_of<dnnl::convolution_forward>(description);
   plan.x = description.src_desc(), plan.w = description.weights_desc(), plan.y = description.dst_desc();
   return plan;
@@ -178,7 +183,8 @@ void add_contractions(KernelTable& table) {
   table.of<Matmul>().push_back({"onednn", Speed::real, refuses_matmul, run_matmul});
   table.of<Conv2d>().push_back({"onednn", Speed::real, refuses_conv_forward, run_conv});
   table.of<Conv2dBackwardData>().push_back({"onednn", Speed::real, refuses_conv_backward_data, run_conv_backward_data});
-  table.of<Conv2dBackwardWeights>().push_back({"onednn", Speed::real, refuses_conv_backward_weights, run_conv_backward_weights});
+  table.of<Conv2dBackwardWeights>().push_back(
+      {"onednn", Speed::real, refuses_conv_backward_weights, run_conv_backward_weights});
 }
 
 }  // namespace halfmark::onednn

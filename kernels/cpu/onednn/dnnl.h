@@ -1,9 +1,10 @@
-// The one place that knows which oneDNN this is: 2.x makes a primitive in two steps (operation descriptor, then primitive
-// descriptor), 3.x in one, and the two name the facts of a memory descriptor differently. All else here is written once.
+// The one place that knows which oneDNN this is: 2.x makes a primitive in two steps (operation descriptor, then
+// primitive descriptor), 3.x in one, and the two name the facts of a memory descriptor differently. All else here is
+// written once.
 #pragma once
 
-#include <dnnl.hpp>
 #include <dnnl_debug.h>
+#include <dnnl.hpp>
 
 #include <cstdint>
 #include <string>
@@ -45,7 +46,8 @@ struct Blocking {
 inline Blocking blocking_of(const Desc& desc) {
 #if DNNL_VERSION_MAJOR >= 3
   if (desc.get_format_kind() != dnnl::memory::format_kind::blocked) return {false, desc.get_dims(), {}, {}, {}, {}};
-  return {true, desc.get_dims(), desc.get_padded_dims(), desc.get_strides(), desc.get_inner_blks(), desc.get_inner_idxs()};
+  return {
+      true, desc.get_dims(), desc.get_padded_dims(), desc.get_strides(), desc.get_inner_blks(), desc.get_inner_idxs()};
 #else
   const dnnl_memory_desc_t& d = desc.data;
   const Dims dims(d.dims, d.dims + d.ndims);
@@ -76,7 +78,8 @@ inline DataType type_of(const Desc& desc) {
 #endif
 }
 
-inline dnnl::matmul::primitive_desc make_matmul(const Desc& a, const Desc& b, const Desc& out, const dnnl::primitive_attr& attr) {
+inline dnnl::matmul::primitive_desc make_matmul(const Desc& a, const Desc& b, const Desc& out,
+                                                const dnnl::primitive_attr& attr) {
 #if DNNL_VERSION_MAJOR >= 3
   return {engine(), a, b, out, attr};
 #else
@@ -89,14 +92,15 @@ struct Geometry {
   Dims strides, dilations, kernel, left, right;
 };
 
-inline dnnl::convolution_forward::primitive_desc make_convolution(const Desc& x, const Desc& w, const Desc& y, const Geometry& g,
-                                                                  const dnnl::primitive_attr& attr) {
+inline dnnl::convolution_forward::primitive_desc make_convolution(const Desc& x, const Desc& w, const Desc& y,
+                                                                  const Geometry& g, const dnnl::primitive_attr& attr) {
   constexpr auto kKind = dnnl::prop_kind::forward_training;
   constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
   return {engine(), kKind, kDirect, x, w, y, g.strides, g.dilations, g.left, g.right, attr};
 #else
-  return {dnnl::convolution_forward::desc(kKind, kDirect, x, w, y, g.strides, g.dilations, g.left, g.right), attr, engine()};
+  return {dnnl::convolution_forward::desc(kKind, kDirect, x, w, y, g.strides, g.dilations, g.left, g.right), attr,
+          engine()};
 #endif
 }
 
@@ -107,8 +111,8 @@ inline dnnl::convolution_backward_data::primitive_desc make_convolution_backward
 #if DNNL_VERSION_MAJOR >= 3
   return {engine(), kDirect, dx, w, dy, g.strides, g.dilations, g.left, g.right, forward, attr};
 #else
-  return {dnnl::convolution_backward_data::desc(kDirect, dx, w, dy, g.strides, g.dilations, g.left, g.right), attr, engine(),
-          forward};
+  return {dnnl::convolution_backward_data::desc(kDirect, dx, w, dy, g.strides, g.dilations, g.left, g.right), attr,
+          engine(), forward};
 #endif
 }
 
@@ -119,8 +123,8 @@ inline dnnl::convolution_backward_weights::primitive_desc make_convolution_backw
 #if DNNL_VERSION_MAJOR >= 3
   return {engine(), kDirect, x, dw, dy, g.strides, g.dilations, g.left, g.right, forward, attr};
 #else
-  return {dnnl::convolution_backward_weights::desc(kDirect, x, dw, dy, g.strides, g.dilations, g.left, g.right), attr, engine(),
-          forward};
+  return {dnnl::convolution_backward_weights::desc(kDirect, x, dw, dy, g.strides, g.dilations, g.left, g.right), attr,
+          engine(), forward};
 #endif
 }
 
@@ -183,17 +187,19 @@ inline dnnl::pooling_forward::primitive_desc make_pooling(dnnl::algorithm algori
 #endif
 }
 
-inline dnnl::pooling_backward::primitive_desc make_pooling_backward(dnnl::algorithm algorithm, const Desc& dx, const Desc& dy,
-                                                                    const Geometry& g, const dnnl::primitive_attr& attr,
-                                                                    const dnnl::pooling_forward::primitive_desc& forward) {
+inline dnnl::pooling_backward::primitive_desc make_pooling_backward(
+    dnnl::algorithm algorithm, const Desc& dx, const Desc& dy, const Geometry& g, const dnnl::primitive_attr& attr,
+    const dnnl::pooling_forward::primitive_desc& forward) {
 #if DNNL_VERSION_MAJOR >= 3
   return {engine(), algorithm, dx, dy, g.strides, g.kernel, Dims(g.kernel.size(), 0), g.left, g.right, forward, attr};
 #else
-  return {dnnl::pooling_backward::desc(algorithm, dx, dy, g.strides, g.kernel, g.left, g.right), attr, engine(), forward};
+  return {dnnl::pooling_backward::desc(algorithm, dx, dy, g.strides, g.kernel, g.left, g.right), attr, engine(),
+          forward};
 #endif
 }
 
-inline dnnl::binary::primitive_desc make_add(const Desc& a, const Desc& b, const Desc& out, const dnnl::primitive_attr& attr) {
+inline dnnl::binary::primitive_desc make_add(const Desc& a, const Desc& b, const Desc& out,
+                                             const dnnl::primitive_attr& attr) {
   constexpr auto kAdd = dnnl::algorithm::binary_add;
 #if DNNL_VERSION_MAJOR >= 3
   return {engine(), kAdd, a, b, out, attr};

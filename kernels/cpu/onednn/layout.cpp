@@ -12,9 +12,7 @@ Dims row_major(const Dims& dims) {
   return strides;
 }
 
-Desc nhwc_desc(const Dims& d, DataType type) {
-  return Desc(d, type, Dims{d[1] * d[2] * d[3], 1, d[3] * d[1], d[1]});
-}
+Desc nhwc_desc(const Dims& d, DataType type) { return Desc(d, type, Dims{d[1] * d[2] * d[3], 1, d[3] * d[1], d[1]}); }
 
 // Tags that oneDNN's convolutions and poolings choose for images.
 constexpr Tag kImageTags[] = {Tag::nchw, Tag::nhwc, Tag::nChw16c, Tag::nChw8c, Tag::nChw4c, Tag::nChw32c};
@@ -46,7 +44,8 @@ class BlockedLayout : public HostLayout {
     std::stable_sort(axes.begin(), axes.end(), [&](size_t i, size_t j) { return b.strides[i] > b.strides[j]; });
     std::string name;
     for (const size_t axis : axes) {
-      const bool inner = std::find(b.inner_axes.begin(), b.inner_axes.end(), static_cast<int64_t>(axis)) != b.inner_axes.end();
+      const bool inner =
+          std::find(b.inner_axes.begin(), b.inner_axes.end(), static_cast<int64_t>(axis)) != b.inner_axes.end();
       name += static_cast<char>((inner ? 'A' : 'a') + static_cast<char>(axis));
     }
     for (size_t i = 0; i < b.inner_blocks.size(); ++i)
@@ -66,12 +65,18 @@ class BlockedLayout : public HostLayout {
 
 DataType type_of(DType dtype) {
   switch (dtype) {
-    case DType::f32: return DataType::f32;
-    case DType::bf16: return DataType::bf16;
-    case DType::f16: return DataType::f16;
-    case DType::i32: return DataType::s32;
-    case DType::u8: return DataType::u8;
-    default: throw Error(library_name() + " has no " + std::string(name_of(dtype)) + " on CPUs");
+    case DType::f32:
+      return DataType::f32;
+    case DType::bf16:
+      return DataType::bf16;
+    case DType::f16:
+      return DataType::f16;
+    case DType::i32:
+      return DataType::s32;
+    case DType::u8:
+      return DataType::u8;
+    default:
+      throw Error(library_name() + " has no " + std::string(name_of(dtype)) + " on CPUs");
   }
 }
 
@@ -84,13 +89,15 @@ Desc open_desc(const Shape& shape, DType dtype) { return Desc(dims_of(shape), ty
 Desc desc_of(const Tensor& tensor) {
   const Dims dims = dims_of(tensor.shape());
   switch (tensor.layout()) {
-    case Layout::nhwc: return nhwc_desc(dims, type_of(tensor.dtype()));
+    case Layout::nhwc:
+      return nhwc_desc(dims, type_of(tensor.dtype()));
     case Layout::opaque: {
       const auto* layout = dynamic_cast<const BlockedLayout*>(tensor.opaque_layout().get());
       HM_CHECK(layout, "an opaque tensor of another library was given to oneDNN");
       return layout->desc();
     }
-    default: return plain_desc(dims, type_of(tensor.dtype()));
+    default:
+      return plain_desc(dims, type_of(tensor.dtype()));
   }
 }
 
@@ -115,7 +122,8 @@ bool same_memory(const Desc& a, const Desc& b) {
   if (a == b) return true;
   const Blocking x = blocking_of(a), y = blocking_of(b);
   if (!x.blocked || !y.blocked || onednn::type_of(a) != onednn::type_of(b)) return false;
-  if (x.dims != y.dims || x.padded != y.padded || x.inner_blocks != y.inner_blocks || x.inner_axes != y.inner_axes) return false;
+  if (x.dims != y.dims || x.padded != y.padded || x.inner_blocks != y.inner_blocks || x.inner_axes != y.inner_axes)
+    return false;
   for (size_t axis = 0; axis < x.dims.size(); ++axis)  // the stride of an axis of one element says nothing
     if (x.strides[axis] != y.strides[axis] && x.padded[axis] > 1) return false;
   return true;

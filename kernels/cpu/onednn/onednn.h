@@ -1,4 +1,5 @@
-// What the rest of the CPU may know of oneDNN: its version, its threads, how often a layout was changed, which code ran.
+// What the rest of the CPU may know of oneDNN: its version, its threads, how often a layout was changed, which code
+// ran.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +15,18 @@ std::string onednn_instructions();  // the instruction set that oneDNN's kernels
 // Threads of oneDNN's own runtime in the calling thread. Every row does this itself with host_threads().
 void onednn_set_threads(int threads);
 
-// How often, in this process, an operand or a result was copied into another layout for a primitive (packed weights included).
+// How often, in this process, an operand or a result was copied into another layout for a primitive (packed weights
+// included).
 uint64_t onednn_reorders();
 
 namespace onednn {
 std::string implementation_of(const Signature& signature, std::string_view operation);
 }
 
-// oneDNN's own name of the code that the row "onednn" runs for this operation: "jit:avx512_core". Empty before it was chosen.
-template <Operation Op> std::string onednn_implementation(const Op& op) {
+// oneDNN's own name of the code that the row "onednn" runs for this operation: "jit:avx512_core". Empty before it was
+// chosen.
+template <Operation Op>
+std::string onednn_implementation(const Op& op) {
   return onednn::implementation_of(signature_of(op), Op::name);
 }
 

@@ -1,4 +1,5 @@
-// The engine, the caches of primitives and packed weights, and the bringing of operands into the layouts of a primitive.
+// The engine, the caches of primitives and packed weights, and the bringing of operands into the layouts of a
+// primitive.
 #include "kernels/cpu/onednn/plan.h"
 
 #include <dlfcn.h>
@@ -6,7 +7,6 @@
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <tuple>
 
 #include "kernels/cpu/onednn/onednn.h"
 #include "kernels/cpu/thread_pool.h"
@@ -21,9 +21,14 @@ std::string onednn_version() {
 
 std::string onednn_instructions() {
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  for (const auto& [bits, name] : {std::pair{0x3e7u, "avx512_core_amx"}, {0x1efu, "avx512_core_fp16"},
-                                   {0xe7u, "avx512_core_bf16"}, {0x67u, "avx512_core_vnni"}, {0x27u, "avx512_core"},
-                                   {0x7u, "avx2"}, {0x3u, "avx"}, {0x1u, "sse41"}})
+  for (const auto& [bits, name] : {std::pair{0x3e7u, "avx512_core_amx"},
+                                   {0x1efu, "avx512_core_fp16"},
+                                   {0xe7u, "avx512_core_bf16"},
+                                   {0x67u, "avx512_core_vnni"},
+                                   {0x27u, "avx512_core"},
+                                   {0x7u, "avx2"},
+                                   {0x3u, "avx"},
+                                   {0x1u, "sse41"}})
     if ((isa & bits) == bits) return name;
   return "unknown";
 }
@@ -75,7 +80,7 @@ struct Kept {
     std::weak_ptr<const void> alive;
   };
   Tensor scratch;
-  std::map<std::tuple<uint64_t, uint64_t, uint64_t>, Packed> packed;  // tensor, given layout, wanted layout
+  std::map<std::pair<uint64_t, const Plan*>, Packed> packed;  // by tensor, and by plan, which implies both layouts
 };
 
 Kept& kept_by(Device& device) {
@@ -102,7 +107,8 @@ dnnl::reorder reorder_primitive(const Desc& given, const Desc& wanted) {
   const std::lock_guard lock(mutex);
   const auto found = primitives.find(key);
   if (found != primitives.end()) return found->second;
-  return primitives.emplace(key, dnnl::reorder(dnnl::reorder::primitive_desc(engine(), given, engine(), wanted))).first->second;
+  return primitives.emplace(key, dnnl::reorder(dnnl::reorder::primitive_desc(engine(), given, engine(), wanted)))
+      .first->second;
 }
 
 }  // namespace
@@ -127,7 +133,8 @@ dnnl::primitive_attr attributes() {
 
 Refusal refuses_dtype(DType dtype) {
   switch (dtype) {
-    case DType::f32: return {};
+    case DType::f32:
+      return {};
     case DType::bf16:
       if (has(dnnl::cpu_isa::avx512_core_bf16)) return {};
       return "no bf16 units on this CPU (oneDNN sees " + onednn_instructions() + ")";
@@ -138,16 +145,19 @@ Refusal refuses_dtype(DType dtype) {
 #else
       return library_name() + " does not compute in f16 on CPUs";
 #endif
-    default: return library_name() + " does not compute in " + std::string(name_of(dtype)) + " on CPUs";
+    default:
+      return library_name() + " does not compute in " + std::string(name_of(dtype)) + " on CPUs";
   }
 }
 
 Refusal refuses_math(const Math& math, DType operand) {
   const Format& format = format_of(operand);
-  const bool holds = math.multiply.exponent_bits >= format.exponent_bits && math.multiply.fraction_bits >= format.fraction_bits;
+  const bool holds =
+      math.multiply.exponent_bits >= format.exponent_bits && math.multiply.fraction_bits >= format.fraction_bits;
   if (!holds) {
     if (math.multiply == kTf32) return "oneDNN accepts tf32 on CPUs and ignores it";
-    return "oneDNN multiplies " + std::string(name_of(operand)) + " as it is, not rounded to " + std::string(math.multiply.name);
+    return "oneDNN multiplies " + std::string(name_of(operand)) + " as it is, not rounded to " +
+           std::string(math.multiply.name);
   }
   if (!(math.accumulate == kFp32)) return "oneDNN accumulates in fp32, not " + std::string(math.accumulate.name);
   if (math.split_k != 1) return "the split of K is not ours to choose";
@@ -156,7 +166,7 @@ Refusal refuses_math(const Math& math, DType operand) {
 }
 
 Signature plan_signature(Signature signature, std::string_view operation) {
-  for (const char letter : operation) signature.add(int64_t{letter});
+  signature.add(static_cast<int64_t>(std::hash<std::string_view>()(operation)));
   signature.add(int64_t{host_threads()});  // a primitive divides its work when it is made
   return signature;
 }
@@ -219,13 +229,14 @@ void Call::in(int argument, const Tensor& tensor, const Desc& given, const Desc&
 }
 
 void Call::packed(int argument, const Tensor& tensor, const Desc& given, const Desc& wanted) {
-  if (same_memory(given, wanted)) return bind(argument, wanted, tensor.data());
   auto& cache = kept_by(device_).packed;
-  const std::tuple key(tensor.id(), words_of(given).hash(), words_of(wanted).hash());
+  const std::pair key(tensor.id(), &plan_);
   auto found = cache.find(key);
   if (found == cache.end()) {
+    if (same_memory(given, wanted)) return bind(argument, wanted, tensor.data());
     std::erase_if(cache, [](const auto& entry) { return entry.second.alive.expired(); });
-    found = cache.emplace(key, Kept::Packed{bytes_on(device_, wanted.get_size()), tensor.version() + 1, tensor.watch()}).first;
+    found = cache.emplace(key, Kept::Packed{bytes_on(device_, wanted.get_size()), tensor.version() + 1, tensor.watch()})
+                .first;
   }
   Kept::Packed& packed = found->second;
   if (packed.version != tensor.version()) {
@@ -279,7 +290,8 @@ void Call::run() {
   });
   for (Late& late : late_) {
     if (late.vector)
-      convert(DType::f32, late.buffer.data(), late.tensor.dtype(), late.tensor.data(), static_cast<size_t>(late.tensor.elements()));
+      convert(DType::f32, late.buffer.data(), late.tensor.dtype(), late.tensor.data(),
+              static_cast<size_t>(late.tensor.elements()));
     else
       reorder(late.wanted, late.buffer.data(), late.given, late.tensor.data(), late.tensor.dtype());
   }

@@ -1,5 +1,5 @@
-// Plans: a primitive, made once for each signature of an operation, and the call that brings its operands into the layouts the
-// primitive wants. Files of rows describe an operation to oneDNN; everything about memory is here.
+// Plans: a primitive, made once for each signature of an operation, and the call that brings its operands into the
+// layouts the primitive wants. Files of rows describe an operation to oneDNN; everything about memory is here.
 #pragma once
 
 #include <optional>
@@ -12,17 +12,19 @@
 
 namespace halfmark::onednn {
 
-// ---- layouts -------------------------------------------------------------------------------------------------------------
+// ---- layouts
+// -------------------------------------------------------------------------------------------------------------
 
-DataType type_of(DType dtype);                                 // throws Error for those oneDNN has not
-Desc plain_desc(const Dims& dims, DataType type);              // row-major
-Desc open_desc(const Shape& shape, DType dtype);               // the primitive chooses
-Desc desc_of(const Tensor& tensor);                            // of a tensor that has memory
-Dims filter_dims(const Shape& shape, int groups);              // [o, i, h, w], or [g, o / g, i, h, w]
-Desc filter_desc(const Tensor& filter, int groups);            // plain and nhwc (ohwi) ones
+DataType type_of(DType dtype);                       // throws Error for those oneDNN has not
+Desc plain_desc(const Dims& dims, DataType type);    // row-major
+Desc open_desc(const Shape& shape, DType dtype);     // the primitive chooses
+Desc desc_of(const Tensor& tensor);                  // of a tensor that has memory
+Dims filter_dims(const Shape& shape, int groups);    // [o, i, h, w], or [g, o / g, i, h, w]
+Desc filter_desc(const Tensor& filter, int groups);  // plain and nhwc (ohwi) ones
 Dims dims_of(const Shape& shape);
-bool same_memory(const Desc& a, const Desc& b);                // the same elements at the same places
-Desc like(const Desc& desc, const Dims& dims, DataType type);  // other extents in the same layout; nhwc where it has no name
+bool same_memory(const Desc& a, const Desc& b);  // the same elements at the same places
+Desc like(const Desc& desc, const Dims& dims,
+          DataType type);  // other extents in the same layout; nhwc where it has no name
 
 // Gives an open tensor the layout; plain and nhwc are called by their names.
 void materialize_as(Tensor& tensor, const Desc& desc);
@@ -36,18 +38,21 @@ std::vector<Desc> image_layouts(const Tensor& image);
 // Code that oneDNN keeps for completeness: several times to a hundred times slower than its other code.
 bool is_reference(const std::string& implementation);
 
-// ---- what the rows refuse ------------------------------------------------------------------------------------------------
+// ---- what the rows refuse
+// ------------------------------------------------------------------------------------------------
 
-Refusal refuses_dtype(DType dtype);                    // no fp64, no fp8; bf16 and fp16 only where the CPU computes in them
+Refusal refuses_dtype(DType dtype);  // no fp64, no fp8; bf16 and fp16 only where the CPU computes in them
 Refusal refuses_math(const Math& math, DType operand);  // fp32 accumulation, products of the operands as they are
 
-// ---- plans ---------------------------------------------------------------------------------------------------------------
+// ---- plans
+// ---------------------------------------------------------------------------------------------------------------
 
 struct Plan {
   dnnl::primitive primitive;
   std::string implementation;
   Desc scratch;
-  Desc x, w, y, workspace;  // what the primitive wants: source, weights (second source), result or its gradient, workspace
+  Desc x, w, y,
+      workspace;  // what the primitive wants: source, weights (second source), result or its gradient, workspace
 };
 
 dnnl::primitive_attr attributes();  // the scratch memory is ours, so that it is counted
@@ -66,14 +71,16 @@ const Plan* find_plan(const Signature& signature);
 const Plan& keep_plan(const Signature& signature, Plan plan);
 Signature plan_signature(Signature signature, std::string_view operation);
 
-template <Operation Op> const Plan& plan_for(const Op& op, Plan (*make)(const Op&)) {
+template <Operation Op>
+const Plan& plan_for(const Op& op, Plan (*make)(const Op&)) {
   const Signature signature = plan_signature(signature_of(op), Op::name);
   if (const Plan* plan = find_plan(signature)) return *plan;
   return keep_plan(signature, checked("no primitive", [&] { return make(op); }));
 }
 
 // The refusal of a row that takes whatever oneDNN makes a primitive for.
-template <Operation Op> Refusal refuses_plan(const Op& op, Plan (*make)(const Op&)) {
+template <Operation Op>
+Refusal refuses_plan(const Op& op, Plan (*make)(const Op&)) {
   try {
     plan_for(op, make);
     return {};
@@ -91,10 +98,10 @@ class Call {
   void in(int argument, const Tensor& tensor, const Desc& wanted) { in(argument, tensor, desc_of(tensor), wanted); }
   // As in(), and the reordered copy is kept until the tensor is written or gone.
   void packed(int argument, const Tensor& tensor, const Desc& given, const Desc& wanted);
-  void vector(int argument, const Tensor& tensor);      // [c] read as fp32
+  void vector(int argument, const Tensor& tensor);                                // [c] read as fp32
   void out(int argument, Tensor& tensor, const Desc& given, const Desc& wanted);  // of a tensor that has memory
-  void out(int argument, Tensor& tensor, const Desc& wanted);                     // or of one that takes the wanted layout
-  void vector_out(int argument, Tensor& tensor);        // [c] written as fp32, rounded once to its dtype
+  void out(int argument, Tensor& tensor, const Desc& wanted);  // or of one that takes the wanted layout
+  void vector_out(int argument, Tensor& tensor);               // [c] written as fp32, rounded once to its dtype
   void run();
 
  private:

@@ -1,5 +1,5 @@
-// Pooling on the rows "onednn". oneDNN's workspace of a max pool is the winner's place in its window as u8, which is what our
-// indices are; where it is not, the row refuses.
+// Pooling on the rows "onednn". oneDNN's workspace of a max pool is the winner's place in its window as u8, which is
+// what our indices are; where it is not, the row refuses.
 #include <atomic>
 
 #include "kernels/cpu/onednn/plan.h"
@@ -12,14 +12,17 @@ namespace {
 constexpr auto kMax = dnnl::algorithm::pooling_max;
 constexpr auto kAverage = dnnl::algorithm::pooling_avg_include_padding;
 
-template <class Op> Geometry geometry_of(const Op& op) {
+template <class Op>
+Geometry geometry_of(const Op& op) {
   const Dims padding{op.window.pad_h, op.window.pad_w};
   return {{op.window.stride_h, op.window.stride_w}, {0, 0}, {op.kernel_h, op.kernel_w}, padding, padding};
 }
 
-template <class Op> Plan make_forward_plan(const Op& op, dnnl::algorithm algorithm) {
+template <class Op>
+Plan make_forward_plan(const Op& op, dnnl::algorithm algorithm) {
   const Desc x = desc_of(op.x);
-  const auto description = make_pooling(algorithm, x, like(x, dims_of(op.out.shape()), type_of(op.out.dtype())), geometry_of(op), attributes());
+  const auto description = make_pooling(algorithm, x, like(x, dims_of(op.out.shape()), type_of(op.out.dtype())),
+                                        geometry_of(op), attributes());
   Plan plan = plan_of<dnnl::pooling_forward>(description);
   plan.x = x, plan.y = description.dst_desc(), plan.workspace = description.workspace_desc();
   return plan;
@@ -27,7 +30,8 @@ template <class Op> Plan make_forward_plan(const Op& op, dnnl::algorithm algorit
 Plan make_max_plan(const MaxPool2d& op) { return make_forward_plan(op, kMax); }
 Plan make_average_plan(const AvgPool2d& op) { return make_forward_plan(op, kAverage); }
 
-template <class Op> Plan make_backward_plan(const Op& op, const Desc& layout, dnnl::algorithm algorithm) {
+template <class Op>
+Plan make_backward_plan(const Op& op, const Desc& layout, dnnl::algorithm algorithm) {
   const DataType type = type_of(op.dy.dtype());
   const Desc dy = like(layout, dims_of(op.dy.shape()), type), dx = like(layout, dims_of(op.dx.shape()), type);
   const auto forward = make_pooling(algorithm, dx, dy, geometry_of(op), attributes());
@@ -37,8 +41,12 @@ template <class Op> Plan make_backward_plan(const Op& op, const Desc& layout, dn
   if (algorithm == kMax) plan.workspace = forward.workspace_desc();
   return plan;
 }
-Plan make_max_backward_plan(const MaxPool2dBackward& op) { return make_backward_plan(op, common_desc(op.dy, op.indices), kMax); }
-Plan make_average_backward_plan(const AvgPool2dBackward& op) { return make_backward_plan(op, desc_of(op.dy), kAverage); }
+Plan make_max_backward_plan(const MaxPool2dBackward& op) {
+  return make_backward_plan(op, common_desc(op.dy, op.indices), kMax);
+}
+Plan make_average_backward_plan(const AvgPool2dBackward& op) {
+  return make_backward_plan(op, desc_of(op.dy), kAverage);
+}
 
 Refusal refuses_images(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype()) return "images of two dtypes";
@@ -46,7 +54,8 @@ Refusal refuses_images(const Tensor& a, const Tensor& b) {
 }
 
 // The workspace must be what our indices are: one byte for each result.
-template <class Op> Refusal refuses_workspace(const Op& op, const Tensor& result, Plan (*make)(const Op&)) {
+template <class Op>
+Refusal refuses_workspace(const Op& op, const Tensor& result, Plan (*make)(const Op&)) {
   if (Refusal refusal = refuses_plan(op, make)) return refusal;
   const Desc& workspace = plan_for(op, make).workspace;
   if (onednn::type_of(workspace) != DataType::u8 || onednn::dims_of(workspace) != dims_of(result.shape()))
@@ -54,9 +63,10 @@ template <class Op> Refusal refuses_workspace(const Op& op, const Tensor& result
   return {};
 }
 
-// oneDNN starts a maximum at the lowest finite number and lets NaN lose: wrong for windows with a NaN or with -infinity alone.
-// x in memory order, padding included.
-template <class Word, class Test> bool any_of(const Tensor& x, Test test) {
+// oneDNN starts a maximum at the lowest finite number and lets NaN lose: wrong for windows with a NaN or with -infinity
+// alone. x in memory order, padding included.
+template <class Word, class Test>
+bool any_of(const Tensor& x, Test test) {
   const auto* words = static_cast<const Word*>(x.data());
   const auto count = static_cast<int64_t>(x.bytes() / sizeof(Word));
   std::atomic<bool> found{false};
@@ -70,11 +80,11 @@ template <class Word, class Test> bool any_of(const Tensor& x, Test test) {
 
 bool needs_care(const Tensor& x) {
   if (x.dtype() == DType::f32)
-    return any_of<uint32_t>(x, [](uint32_t u) { return unsigned{(u & 0x7fffffffu) > 0x7f800000u} | unsigned{u == 0xff800000u}; });
+    return any_of<uint32_t>(
+        x, [](uint32_t u) { return unsigned{(u & 0x7fffffffu) > 0x7f800000u} | unsigned{u == 0xff800000u}; });
   const unsigned infinity = x.dtype() == DType::bf16 ? 0x7f80 : 0x7c00;
-  return any_of<uint16_t>(x, [infinity](uint16_t u) {
-    return unsigned{(u & 0x7fffu) > infinity} | unsigned{u == (0x8000u | infinity)};
-  });
+  return any_of<uint16_t>(
+      x, [infinity](uint16_t u) { return unsigned{(u & 0x7fffu) > infinity} | unsigned{u == (0x8000u | infinity)}; });
 }
 
 // The careful way: the host row on plain copies.
@@ -118,9 +128,11 @@ void run_max(Device& device, const MaxPool2d& op) {
 }
 
 // Seen on averages of bf16 images in nhwc: an element of several windows is rounded after each.
-template <class Op> Refusal refuses_overlap(const Op& op) {
+template <class Op>
+Refusal refuses_overlap(const Op& op) {
   const bool overlap = op.window.stride_h < op.kernel_h || op.window.stride_w < op.kernel_w;
-  if (overlap && op.dx.dtype() != DType::f32) return "oneDNN adds overlapping windows in " + std::string(name_of(op.dx.dtype()));
+  if (overlap && op.dx.dtype() != DType::f32)
+    return "oneDNN adds overlapping windows in " + std::string(name_of(op.dx.dtype()));
   return {};
 }
 

@@ -7,7 +7,7 @@ namespace halfmark::onednn {
 
 void add_contractions(KernelTable& table);  // matmul, the convolutions
 void add_batch_norms(KernelTable& table);
-void add_elementwise(KernelTable& table);   // add, reorder
+void add_elementwise(KernelTable& table);  // add, reorder
 void add_poolings(KernelTable& table);
 
 }  // namespace halfmark::onednn
