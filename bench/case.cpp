@@ -111,8 +111,8 @@ void drop_defaults(Case& one) {
 
 void check_axes(const Case& one, const std::string& id) {
   for (const auto& [key, value] : one.axes) {
-    const auto axis =
-        std::find_if(one.harness->axes.begin(), one.harness->axes.end(), [&](const Axis& a) { return a.name == key; });
+    const auto axis = std::find_if(one.harness->axes.begin(), one.harness->axes.end(),
+                                   [&, name = std::string_view(key)](const Axis& a) { return a.name == name; });
     HM_CHECK(axis != one.harness->axes.end(),
              fmt::format("case {}: harness {} has no axis '{}'", id, one.harness->name, key));
     HM_CHECK(

@@ -200,7 +200,9 @@ TEST_F(ProgramTest, NoTimedRecordOfEmulatedArithmeticIsOk) {
         [](const Measurement& m) { return m.metric.starts_with("time.") || m.metric.starts_with("throughput."); });
     timed += has_times;
     if (has_times) {
-      EXPECT_EQ(record.status, emulated ? Status::suspect : Status::ok) << record.id;
+      // On a busy machine an honest time may be suspect too, for another reason.
+      const bool says_so = record.reason.find("emulated") != std::string::npos;
+      EXPECT_EQ(record.status == Status::suspect && says_so, emulated) << record.id << ": " << record.reason;
     }
     EXPECT_EQ(record.status == Status::suspect, !record.reason.empty()) << record.id;
   }

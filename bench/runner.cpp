@@ -61,6 +61,9 @@ bool emulated_in_timed_region(const Record& record, std::string& rows) {
   return !named.empty();
 }
 
+// A median that is not known to a tenth is no time to compare with anything.
+constexpr double kWidestHalfWidth = 0.1;
+
 bool holds(double value, std::string_view relation, double limit) {
   if (relation == "<") return value < limit;
   if (relation == "<=") return value <= limit;
@@ -171,6 +174,13 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
     if (std::string rows; timed && emulated_in_timed_region(record, rows)) {
       record.status = Status::suspect;
       record.reason = "emulated arithmetic in the timed region, its time means nothing: " + rows;
+    }
+    const Measurement* width = find(record, "timing.half_width", "hot/step");
+    if (record.status == Status::ok && width && width->value > kWidestHalfWidth) {
+      record.status = Status::suspect;
+      record.reason =
+          fmt::format("the median step is only known to within {:.0f} %: the machine was busy with something else",
+                      100 * width->value);
     }
     if (one.harness->expects)
       if (const auto expect = one.harness->expects(spec)) check_expectation(*expect, record);
