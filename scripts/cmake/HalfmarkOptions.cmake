@@ -25,8 +25,10 @@ set(CMAKE_INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib")
 
 find_program(HALFMARK_CCACHE ccache)
 if(HALFMARK_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${HALFMARK_CCACHE}")
-  set(CMAKE_CUDA_COMPILER_LAUNCHER "${HALFMARK_CCACHE}")
+  # Paths relative to the checkout, so that a fresh clone finds what another one compiled.
+  set(launcher "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${HALFMARK_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
 endif()
 
 # The numbers are the product: no contraction into fused multiply-adds behind our back, never fast-math.
