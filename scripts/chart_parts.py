@@ -211,6 +211,11 @@ def end_labels(figure, axes, ends):
                                annotation_clip=False, arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5,
                                                                   "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)}))
              for y, name, colour in ends]
+    # The layout must not see the leader lines (before it is settled they point anywhere), only the width of the names.
+    for _, text in texts:
+        text.set_in_layout(False)
+    if ends:
+        axes.text(1.035, 0.5, max((name for _, name, _ in ends), key=len), transform=axes.transAxes, fontsize=6.3, alpha=0)
     figure.ends.append((axes, texts))
 
 

@@ -330,7 +330,8 @@ def training(report, subjects):
             x, scale = np.asarray(x), np.asarray(scale, float)
             below.step(x, scale, where="post", color=colour, ls=dashes, lw=1.1)
             drops = np.flatnonzero(np.diff(scale) < 0) + 1
-            below.plot(x[drops], scale[drops], "v", color=colour, ms=3.5, clip_on=False, zorder=4)
+            if drops.size:  # an unclipped line without points would pull the layout to the figure's corner
+                below.plot(x[drops], scale[drops], "v", color=colour, ms=3.5, clip_on=False, zorder=4)
             if np.isfinite(scale).any():
                 ends.append((scale[np.isfinite(scale)][-1], policy, colour))
         if scaled:

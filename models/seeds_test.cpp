@@ -1,0 +1,52 @@
+// Does the precision matter more than the seed? The small network under fp32 and amp-fp16 over five seeds.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+#include <vector>
+
+#include "kernels/devices.h"
+#include "models/trial.h"
+
+namespace halfmark {
+namespace {
+
+// The loss on held-out data after a short training; every policy sees the same data from the same start.
+double final_loss(std::string_view policy, uint64_t seed) {
+  constexpr int64_t kSteps = 120, kBatches = 8;
+  Trial trial({.subject = &subject_named("convnet/b16_c3_s16_w16"),
+               .device = open_device("cpu"),
+               .policy = &policy_named(policy),
+               .axes = {},
+               .seed = seed,
+               .settings = {},
+               .round_first = nullptr});
+  for (int64_t step = 0; step < kSteps; ++step) trial.train_step(step);
+  return trial.evaluate(kBatches).loss;
+}
+
+TEST(SlowSeeds, AmpFp16EndsWithinFp32sOwnSpreadOverFiveSeeds) {
+  std::vector<double> fp32, amp;
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    fp32.push_back(final_loss("fp32", seed));
+    amp.push_back(final_loss("amp-fp16", seed));
+  }
+  const auto mean = [](const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  };
+  const auto [least, most] = std::minmax_element(fp32.begin(), fp32.end());
+  const double spread = *most - *least, difference = std::fabs(mean(amp) - mean(fp32));
+  RecordProperty("fp32_mean", std::to_string(mean(fp32)));
+  RecordProperty("amp_fp16_mean", std::to_string(mean(amp)));
+  RecordProperty("fp32_spread", std::to_string(spread));
+  std::printf("held-out loss, mean of five seeds: fp32 %.4f, amp-fp16 %.4f; fp32's own spread %.4f\n", mean(fp32), mean(amp),
+              spread);
+  EXPECT_GT(spread, 0);  // else the seeds did nothing
+  EXPECT_LE(difference, spread);
+  EXPECT_LT(mean(fp32), std::log(10.0) / 2);  // it learns: guessing costs ln 10
+}
+
+}  // namespace
+}  // namespace halfmark
