@@ -5,6 +5,10 @@
 #include <algorithm>
 
 #include "kernels/cpu/cpu_device.h"
+#if HALFMARK_ONEDNN
+#include "kernels/cpu/onednn/onednn.h"
+#endif
+#include "kernels/cpu/rows.h"
 #include "kernels/number/error.h"
 #include "kernels/plugin_file.h"
 #include "kernels/sim/sim_device.h"
@@ -93,8 +97,14 @@ std::string best_device() {
 }
 
 std::vector<std::pair<std::string, std::string>> library_versions() {
-  if (const Plugin* plugin = machine().plugin) return plugin->versions();
-  return {};
+  std::vector<std::pair<std::string, std::string>> versions;
+#if HALFMARK_ONEDNN
+  versions.emplace_back("onednn", onednn_version() + " with " + onednn_instructions());
+#endif
+  versions.emplace_back("openblas", openblas_version());
+  if (const Plugin* plugin = machine().plugin)
+    for (auto& version : plugin->versions()) versions.push_back(std::move(version));
+  return versions;
 }
 
 }  // namespace halfmark

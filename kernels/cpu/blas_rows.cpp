@@ -223,4 +223,6 @@ void add_blas_rows(KernelTable& table) {
       {"openblas", Speed::real, refuses_conv_backward_weights, run_conv_backward_weights});
 }
 
+std::string openblas_version() { return openblas_get_config(); }
+
 }  // namespace halfmark

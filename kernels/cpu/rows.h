@@ -2,6 +2,8 @@
 // order of choice: oneDNN, fp64 BLAS, host loops, upcast rows, and the reference rows, which take everything, last.
 #pragma once
 
+#include <string>
+
 #include "kernels/ops/ops.h"
 
 namespace halfmark {
@@ -13,5 +15,7 @@ void add_upcast_rows(KernelTable& table);
 
 // The slow, exact rows: any dtype, any Math. The last rows of every host device.
 void add_reference_rows(KernelTable& table);
+
+std::string openblas_version();  // with its build options and the processor it chose kernels for
 
 }  // namespace halfmark
