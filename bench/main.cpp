@@ -29,11 +29,12 @@ std::string own_path(const char* called) {
   return error ? called : path.string();
 }
 
-// Threads of an OpenMP library that spin for long while they wait take the cores from everybody else: on a busy machine a
-// step of 0.25 ms then read 350 ms. Threads that sleep at once have to be woken for every kernel: on an idle virtual machine
-// a step of 0.19 ms then read 1.9 ms. So they spin for some ten microseconds, longer than the gap between two kernels, and
-// then sleep. The library looks at its settings before main, so the program starts itself anew with them; whoever has set
-// them is left alone. When that fails, the program goes on as it is, and the report's environment shows it.
+// Threads of an OpenMP library that spin for long while they wait take the cores from everybody else: on a busy machine
+// a step of 0.25 ms then read 350 ms. Threads that sleep at once have to be woken for every kernel: on an idle virtual
+// machine a step of 0.19 ms then read 1.9 ms. So they spin for some ten microseconds, longer than the gap between two
+// kernels, and then sleep. The library looks at its settings before main, so the program starts itself anew with them;
+// whoever has set them is left alone. When that fails, the program goes on as it is, and the report's environment shows
+// it.
 void wait_with_short_spins(char** argv) {
   if (::getenv("OMP_WAIT_POLICY") || ::getenv("GOMP_SPINCOUNT")) return;
   ::setenv("OMP_WAIT_POLICY", "passive", 1);

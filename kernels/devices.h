@@ -11,16 +11,16 @@
 namespace halfmark {
 
 struct DeviceRow {
-  std::string name;     // "cpu", "sim:hopper", "cuda:0"
-  std::string about;    // one line for `halfmark list`
-  std::string absent;   // empty when it can be opened, else why not and what to do
+  std::string name;    // "cpu", "sim:hopper", "cuda:0"
+  std::string about;   // one line for `halfmark list`
+  std::string absent;  // empty when it can be opened, else why not and what to do
 };
 
 // Everything that this build knows, present or absent. The CUDA plugin is looked for once, on the first call.
 const std::vector<DeviceRow>& known_devices();
 
-// A new device of its own memory ledger. Throws Error with one line when the name is unknown (naming the known ones) or the device
-// is absent (naming the reason). A CUDA device is shared by all callers, hardware being one.
+// A new device of its own memory ledger. Throws Error with one line when the name is unknown (naming the known ones) or
+// the device is absent (naming the reason). A CUDA device is shared by all callers, hardware being one.
 std::shared_ptr<Device> open_device(const std::string& name);
 
 // The device the fp64 oracles run on beside `device`: fast fp64 rows, a memory ledger of its own.

@@ -1,5 +1,5 @@
-// The contract between the program and the CUDA plugin: one C function that hands over a table. C++ types cross the border, so
-// program and plugin must be of one build; the stamp says whether they are.
+// The contract between the program and the CUDA plugin: one C function that hands over a table. C++ types cross the
+// border, so program and plugin must be of one build; the stamp says whether they are.
 #pragma once
 
 #include <memory>

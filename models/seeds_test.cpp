@@ -41,8 +41,8 @@ TEST(SlowSeeds, AmpFp16EndsWithinFp32sOwnSpreadOverFiveSeeds) {
   RecordProperty("fp32_mean", std::to_string(mean(fp32)));
   RecordProperty("amp_fp16_mean", std::to_string(mean(amp)));
   RecordProperty("fp32_spread", std::to_string(spread));
-  std::printf("held-out loss, mean of five seeds: fp32 %.4f, amp-fp16 %.4f; fp32's own spread %.4f\n", mean(fp32), mean(amp),
-              spread);
+  std::printf("held-out loss, mean of five seeds: fp32 %.4f, amp-fp16 %.4f; fp32's own spread %.4f\n", mean(fp32),
+              mean(amp), spread);
   EXPECT_GT(spread, 0);  // else the seeds did nothing
   EXPECT_LE(difference, spread);
   EXPECT_LT(mean(fp32), std::log(10.0) / 2);  // it learns: guessing costs ln 10

@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};  // a cache line, and the widest vector
 
-// Blocks kept for reuse. Below, malloc keeps them itself; above, a block is rare and its page faults are few beside its work.
+// Blocks kept for reuse. Below, malloc keeps them itself; above, a block is rare and its page faults are few beside its
+// work.
 constexpr size_t kSmallestKept = size_t{64} << 10, kLargestKept = size_t{256} << 20;
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kKeepsBlocks = false;  // so that use after release is seen

@@ -31,13 +31,13 @@ class HostDevice : public Device {
   void evict_caches() override;
   void copy_out_plain(void* host, const Tensor& opaque) override;
 
-  // What a library keeps for this device between calls (packed weights, scratch). It may hold tensors of the device, so it goes
-  // before the device does.
+  // What a library keeps for this device between calls (packed weights, scratch). It may hold tensors of the device, so
+  // it goes before the device does.
   std::shared_ptr<void> library;
 
  private:
-  // Released blocks by size, for the next tensor of that size: memory fresh from the system costs a page fault for every 4 KiB,
-  // more than a kernel that writes it once. A training step asks for the same sizes again and again.
+  // Released blocks by size, for the next tensor of that size: memory fresh from the system costs a page fault for
+  // every 4 KiB, more than a kernel that writes it once. A training step asks for the same sizes again and again.
   std::unordered_map<size_t, std::vector<void*>> released_;
 };
 

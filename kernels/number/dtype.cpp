@@ -60,8 +60,8 @@ uint64_t encode_float(const Format& format, double x) {
   const uint64_t top = ((uint64_t{1} << format.exponent_bits) - 1) << fraction_bits;
   if (std::isnan(x)) {
     // Quiet NaN: the leading fraction bit; E4M3 has all ones only.
-    const uint64_t payload = format.specials == Specials::ieee ? uint64_t{1} << (fraction_bits - 1)
-                                                               : (uint64_t{1} << fraction_bits) - 1;
+    const uint64_t payload =
+        format.specials == Specials::ieee ? uint64_t{1} << (fraction_bits - 1) : (uint64_t{1} << fraction_bits) - 1;
     return sign | top | payload;
   }
   if (std::isinf(x)) return sign | top;
@@ -99,23 +99,30 @@ const Format& format_of(DType dtype) {
 
 double decode(DType dtype, uint64_t code) {
   switch (dtype) {
-    case DType::f64: return std::bit_cast<double>(code);
-    case DType::f32: return std::bit_cast<float>(static_cast<uint32_t>(code));
-    case DType::i32: return static_cast<int32_t>(static_cast<uint32_t>(code));
-    case DType::u8: return static_cast<uint8_t>(code);
-    default: return decode_float(format_of(dtype), code);
+    case DType::f64:
+      return std::bit_cast<double>(code);
+    case DType::f32:
+      return std::bit_cast<float>(static_cast<uint32_t>(code));
+    case DType::i32:
+      return static_cast<int32_t>(static_cast<uint32_t>(code));
+    case DType::u8:
+      return static_cast<uint8_t>(code);
+    default:
+      return decode_float(format_of(dtype), code);
   }
 }
 
 uint64_t encode(DType dtype, double x, Rounding rounding, RoundEvents* events, uint64_t noise) {
   switch (dtype) {
-    case DType::f64: return std::bit_cast<uint64_t>(x);
+    case DType::f64:
+      return std::bit_cast<uint64_t>(x);
     case DType::i32: {
       if (std::isnan(x)) return 0;
       const double clamped = std::clamp(std::nearbyint(x), -2147483648.0, 2147483647.0);
       return static_cast<uint32_t>(static_cast<int32_t>(clamped));
     }
-    case DType::u8: return std::isnan(x) ? 0 : static_cast<uint8_t>(std::clamp(std::nearbyint(x), 0.0, 255.0));
+    case DType::u8:
+      return std::isnan(x) ? 0 : static_cast<uint8_t>(std::clamp(std::nearbyint(x), 0.0, 255.0));
     default: {
       const Format& format = format_of(dtype);
       return encode_float(format, round_to(format, x, rounding, events, noise));

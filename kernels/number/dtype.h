@@ -17,10 +17,10 @@ std::string_view name_of(DType dtype);
 DType dtype_named(std::string_view name);  // throws Error naming the known ones
 size_t size_of(DType dtype);               // bytes an element
 bool is_floating(DType dtype);
-const Format& format_of(DType dtype);      // of a floating dtype: the format whose every value it can hold
+const Format& format_of(DType dtype);  // of a floating dtype: the format whose every value it can hold
 
-// One value. decode is exact; encode rounds once (a NaN becomes the quiet NaN of the dtype, its sign kept). The code is in the
-// low bytes. Integers round to nearest and clamp.
+// One value. decode is exact; encode rounds once (a NaN becomes the quiet NaN of the dtype, its sign kept). The code is
+// in the low bytes. Integers round to nearest and clamp.
 double decode(DType dtype, uint64_t code);
 uint64_t encode(DType dtype, double x, Rounding rounding = Rounding::near_even, RoundEvents* events = nullptr,
                 uint64_t noise = 0);

@@ -21,7 +21,7 @@ class Unsupported : public Error {
 }  // namespace halfmark
 
 // Checks a promise of ours or of the caller; `message` is only evaluated when it is broken.
-#define HM_CHECK(condition, message)                           \
-  do {                                                         \
-    if (!(condition)) throw ::halfmark::Error(message);        \
+#define HM_CHECK(condition, message)                    \
+  do {                                                  \
+    if (!(condition)) throw ::halfmark::Error(message); \
   } while (false)

@@ -1,4 +1,5 @@
-// Rounding by integer arithmetic on the significand of the fp64 argument, so that it is exact for every format and mode.
+// Rounding by integer arithmetic on the significand of the fp64 argument, so that it is exact for every format and
+// mode.
 #include "kernels/number/format.h"
 
 #include <array>
@@ -28,10 +29,14 @@ uint64_t shift_right_rounded(uint64_t significand, int drop, Rounding rounding, 
   const uint64_t lost = significand & ((uint64_t{1} << drop) - 1);
   const uint64_t half = uint64_t{1} << (drop - 1);
   switch (rounding) {
-    case Rounding::toward_zero: return kept;
-    case Rounding::near_away: return kept + (lost >= half);
-    case Rounding::near_even: return kept + (lost > half || (lost == half && (kept & 1)));
-    case Rounding::stochastic: return kept + ((noise >> (64 - drop)) < lost);
+    case Rounding::toward_zero:
+      return kept;
+    case Rounding::near_away:
+      return kept + (lost >= half);
+    case Rounding::near_even:
+      return kept + (lost > half || (lost == half && (kept & 1)));
+    case Rounding::stochastic:
+      return kept + ((noise >> (64 - drop)) < lost);
   }
   return kept;
 }
@@ -59,10 +64,14 @@ const Format& format_named(std::string_view name) {
 
 std::string_view name_of(Rounding rounding) {
   switch (rounding) {
-    case Rounding::near_even: return "near_even";
-    case Rounding::toward_zero: return "toward_zero";
-    case Rounding::near_away: return "near_away";
-    case Rounding::stochastic: return "stochastic";
+    case Rounding::near_even:
+      return "near_even";
+    case Rounding::toward_zero:
+      return "toward_zero";
+    case Rounding::near_away:
+      return "near_away";
+    case Rounding::stochastic:
+      return "stochastic";
   }
   return "?";
 }
@@ -70,7 +79,8 @@ std::string_view name_of(Rounding rounding) {
 double round_to(const Format& format, double x, Rounding rounding, RoundEvents* events, uint64_t noise) {
   if (events) ++events->values;
   if (format.fraction_bits >= kDoubleFraction || x == 0 || std::isnan(x)) return x;
-  if (std::isinf(x)) return format.specials == Specials::ieee ? x : std::copysign(std::numeric_limits<double>::quiet_NaN(), x);
+  if (std::isinf(x))
+    return format.specials == Specials::ieee ? x : std::copysign(std::numeric_limits<double>::quiet_NaN(), x);
 
   const uint64_t bits = std::bit_cast<uint64_t>(x);
   const int field = static_cast<int>(bits >> kDoubleFraction) & 0x7ff;
@@ -89,7 +99,8 @@ double round_to(const Format& format, double x, Rounding rounding, RoundEvents* 
     if (rounding == Rounding::toward_zero || (rounding == Rounding::stochastic && std::fabs(x) <= format.max_finite()))
       result = format.max_finite();
     else
-      result = format.specials == Specials::ieee ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+      result = format.specials == Specials::ieee ? std::numeric_limits<double>::infinity()
+                                                 : std::numeric_limits<double>::quiet_NaN();
   }
   if (events) {
     events->inexact += std::isnan(result) || result != std::fabs(x);

@@ -39,8 +39,8 @@ struct Format {
   friend constexpr bool operator==(const Format& a, const Format& b) { return a.name == b.name; }
 };
 
-// The table. Sources: IEEE 754-2019 (fp64, fp32, fp16); NVIDIA A100 white paper (tf32: 8 exponent bits of fp32 and 10 fraction
-// bits of fp16); Intel bfloat16 definition rev 1.0; OCP 8-bit floating point specification (OFP8) rev 1.0.
+// The table. Sources: IEEE 754-2019 (fp64, fp32, fp16); NVIDIA A100 white paper (tf32: 8 exponent bits of fp32 and 10
+// fraction bits of fp16); Intel bfloat16 definition rev 1.0; OCP 8-bit floating point specification (OFP8) rev 1.0.
 inline constexpr Format kFp64{"fp64", 11, 52};
 inline constexpr Format kFp32{"fp32", 8, 23};
 inline constexpr Format kTf32{"tf32", 8, 10};
@@ -53,14 +53,15 @@ std::span<const Format> formats();
 const Format& format_named(std::string_view name);  // throws Error naming the known ones
 std::string_view name_of(Rounding rounding);
 
-// x rounded to the format: one rounding, gradual underflow, signed zeros kept. Overflow follows IEEE 754: to infinity (to NaN
-// where the format has none), but to the largest number under toward_zero. `noise` drives stochastic rounding: a uniform
-// 64-bit number, used by value, so equal noise gives an equal result.
+// x rounded to the format: one rounding, gradual underflow, signed zeros kept. Overflow follows IEEE 754: to infinity
+// (to NaN where the format has none), but to the largest number under toward_zero. `noise` drives stochastic rounding:
+// a uniform 64-bit number, used by value, so equal noise gives an equal result.
 double round_to(const Format& format, double x, Rounding rounding = Rounding::near_even, RoundEvents* events = nullptr,
                 uint64_t noise = 0);
 
-// a + b rounded to odd: the nearest fp64 numbers' odd one where the sum is inexact. Rounding that once more to a format of at
-// most 50 fraction bits gives the correctly rounded sum, which rounding a + b twice does not (Boldo and Melquiond 2008).
+// a + b rounded to odd: the nearest fp64 numbers' odd one where the sum is inexact. Rounding that once more to a format
+// of at most 50 fraction bits gives the correctly rounded sum, which rounding a + b twice does not (Boldo and Melquiond
+// 2008).
 double add_to_odd(double a, double b);
 
 // a * b + c with one rounding, for a, b of at most 26 significant bits (their product is exact in fp64) or format fp64.

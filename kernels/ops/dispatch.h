@@ -25,7 +25,7 @@ struct SignatureVisitor {
   }
   void attribute(double value) { signature.add(std::bit_cast<int64_t>(value)); }
   template <class T>
-    requires std::is_integral_v<T> || std::is_enum_v<T>
+  requires std::is_integral_v<T> || std::is_enum_v<T>
   void attribute(T value) { signature.add(static_cast<int64_t>(value)); }
 };
 
@@ -69,7 +69,8 @@ struct Choice {
   LoggedKernel what;  // operation, dtypes, row, speed, refusals
 };
 
-template <class Op> using ChoiceMap = std::unordered_map<Signature, Choice<Op>, SignatureHash>;
+template <class Op>
+using ChoiceMap = std::unordered_map<Signature, Choice<Op>, SignatureHash>;
 
 struct DispatchState {
   ForAllOperations<ChoiceMap> choices;
@@ -98,14 +99,16 @@ std::string dtypes_of(const Operation auto& op) {
 
 namespace ops_detail {
 
-template <Operation Op> Device& device_of(const Op& op) {
+template <Operation Op>
+Device& device_of(const Op& op) {
   DeviceVisitor visitor{nullptr, Op::name};
   op.visit(visitor);
   HM_CHECK(visitor.device, std::string(Op::name) + " was given no tensors");
   return *visitor.device;
 }
 
-template <Operation Op> const Choice<Op>& choice_for(Device& device, const Op& op) {
+template <Operation Op>
+const Choice<Op>& choice_for(Device& device, const Op& op) {
   auto& choices = std::get<ChoiceMap<Op>>(Dispatch::state(device).choices);
   Signature signature = signature_of(op);
   if (const auto found = choices.find(signature); found != choices.end()) return found->second;
@@ -126,18 +129,21 @@ template <Operation Op> const Choice<Op>& choice_for(Device& device, const Op& o
 
 }  // namespace ops_detail
 
-template <Operation Op> void run_with(const Kernel<Op>& kernel, const Op& op) {
+template <Operation Op>
+void run_with(const Kernel<Op>& kernel, const Op& op) {
   kernel.run(ops_detail::device_of(op), op);
   op.visit(ops_detail::TouchVisitor{});
 }
 
-template <Operation Op> void run(const Op& op) {
+template <Operation Op>
+void run(const Op& op) {
   const auto& choice = ops_detail::choice_for(ops_detail::device_of(op), op);
   run_with(*choice.kernel, op);
   Dispatch::log(&choice, choice.what);
 }
 
-template <Operation Op> const Kernel<Op>& chosen(const Op& op) {
+template <Operation Op>
+const Kernel<Op>& chosen(const Op& op) {
   return *ops_detail::choice_for(ops_detail::device_of(op), op).kernel;
 }
 

@@ -1,5 +1,5 @@
-// A kernel is a row: a name, whether its time means anything, when it refuses and why, and what it does. A device offers an
-// ordered list of rows for each operation; the first that does not refuse runs.
+// A kernel is a row: a name, whether its time means anything, when it refuses and why, and what it does. A device
+// offers an ordered list of rows for each operation; the first that does not refuse runs.
 #pragma once
 
 #include <concepts>
@@ -28,7 +28,8 @@ struct Kernel {
   void (*run)(Device&, const Op&);
 };
 
-// All that distinguishes two calls of one operation but the values: what choices, plans and packed weights are cached by.
+// All that distinguishes two calls of one operation but the values: what choices, plans and packed weights are cached
+// by.
 class Signature {
  public:
   Signature() { words_.reserve(48); }  // the longest operation fits: one allocation a call
@@ -39,7 +40,8 @@ class Signature {
   }
   void add(const Tensor& tensor);
   void add(const Format& format) {
-    add(int64_t{format.exponent_bits} | int64_t{format.fraction_bits} << 8 | static_cast<int64_t>(format.specials) << 16);
+    add(int64_t{format.exponent_bits} | int64_t{format.fraction_bits} << 8 |
+        static_cast<int64_t>(format.specials) << 16);
   }
   uint64_t hash() const { return hash_; }
   friend bool operator==(const Signature& a, const Signature& b) { return a.hash_ == b.hash_ && a.words_ == b.words_; }

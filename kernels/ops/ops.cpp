@@ -23,15 +23,15 @@ void rank(std::string_view operation, std::string_view which, const Tensor& tens
 }
 
 void check_window(std::string_view operation, const Window& w) {
-  need(w.stride_h > 0 && w.stride_w > 0 && w.dilation_h > 0 && w.dilation_w > 0 && w.pad_h >= 0 && w.pad_w >= 0, operation,
-       "strides and dilations must be positive and padding not negative");
+  need(w.stride_h > 0 && w.stride_w > 0 && w.dilation_h > 0 && w.dilation_w > 0 && w.pad_h >= 0 && w.pad_w >= 0,
+       operation, "strides and dilations must be positive and padding not negative");
   need(w.stride_h < 65536 && w.stride_w < 65536 && w.pad_h < 65536 && w.pad_w < 32768 && w.dilation_h < 65536 &&
            w.dilation_w < 65536,
        operation, "strides, dilations and padding must be below 32768");
 }
 
-void check_convolution(std::string_view operation, const Tensor& x, const Tensor& w, const Tensor& y, const Window& window,
-                       int groups) {
+void check_convolution(std::string_view operation, const Tensor& x, const Tensor& w, const Tensor& y,
+                       const Window& window, int groups) {
   rank(operation, "the image", x, 4), rank(operation, "the filter", w, 4), rank(operation, "the result", y, 4);
   check_window(operation, window);
   const Shape &xs = x.shape(), &ws = w.shape();
@@ -39,19 +39,23 @@ void check_convolution(std::string_view operation, const Tensor& x, const Tensor
        "filter " + ws.text() + " does not fit image " + xs.text() + " in " + std::to_string(groups) + " groups");
   const Shape expected{xs[0], ws[0], window_extent(xs[2], ws[2], window.stride_h, window.pad_h, window.dilation_h),
                        window_extent(xs[3], ws[3], window.stride_w, window.pad_w, window.dilation_w)};
-  need(y.shape() == expected, operation, "the result must be of shape " + expected.text() + ", not " + y.shape().text());
+  need(y.shape() == expected, operation,
+       "the result must be of shape " + expected.text() + ", not " + y.shape().text());
 }
 
-void check_pool(std::string_view operation, const Tensor& x, const Tensor& y, int kernel_h, int kernel_w, const Window& window) {
+void check_pool(std::string_view operation, const Tensor& x, const Tensor& y, int kernel_h, int kernel_w,
+                const Window& window) {
   rank(operation, "the image", x, 4), rank(operation, "the result", y, 4);
   check_window(operation, window);
   need(kernel_h > 0 && kernel_w > 0 && window.dilation_h == 1 && window.dilation_w == 1, operation,
        "windows must be positive and not dilated");
-  need(2 * window.pad_h <= kernel_h && 2 * window.pad_w <= kernel_w, operation, "padding must be at most half the window");
+  need(2 * window.pad_h <= kernel_h && 2 * window.pad_w <= kernel_w, operation,
+       "padding must be at most half the window");
   const Shape& xs = x.shape();
   const Shape expected{xs[0], xs[1], window_extent(xs[2], kernel_h, window.stride_h, window.pad_h, 1),
                        window_extent(xs[3], kernel_w, window.stride_w, window.pad_w, 1)};
-  need(y.shape() == expected, operation, "the result must be of shape " + expected.text() + ", not " + y.shape().text());
+  need(y.shape() == expected, operation,
+       "the result must be of shape " + expected.text() + ", not " + y.shape().text());
 }
 
 }  // namespace
@@ -84,7 +88,8 @@ void AddBias::check() const {
 }
 
 void BiasGradient::check() const {
-  need(dy.shape().rank() == 2 || dy.shape().rank() == 4, name, "dy must have rank 2 or 4, not shape " + dy.shape().text());
+  need(dy.shape().rank() == 2 || dy.shape().rank() == 4, name,
+       "dy must have rank 2 or 4, not shape " + dy.shape().text());
   vector_of(name, "dbias", dbias, dy.shape()[1]);
 }
 
@@ -118,7 +123,8 @@ void MaxPool2d::check() const {
   check_pool(name, x, out, kernel_h, kernel_w, window);
   if (indices.empty()) return;
   same_shape(name, out, indices);
-  need(indices.dtype() == DType::u8 && kernel_h * kernel_w <= 256, name, "indices are u8: windows of at most 256 elements");
+  need(indices.dtype() == DType::u8 && kernel_h * kernel_w <= 256, name,
+       "indices are u8: windows of at most 256 elements");
 }
 
 void MaxPool2dBackward::check() const {

@@ -1,8 +1,9 @@
 // Every operation as a struct, and run(op), which finds the first row of the device that takes it.
 //
-// Shapes: images are [n, c, h, w], filters [out, in / groups, kh, kw], matrices [rows, columns]; the layout is the tensor's
-// business. Outputs may be of layout `any`. Elementwise operations may write over their input. Arithmetic of a row: operands
-// are read as stored, computed in Math's formats (elementwise: at least fp32), and every output is rounded once to its dtype.
+// Shapes: images are [n, c, h, w], filters [out, in / groups, kh, kw], matrices [rows, columns]; the layout is the
+// tensor's business. Outputs may be of layout `any`. Elementwise operations may write over their input. Arithmetic of a
+// row: operands are read as stored, computed in Math's formats (elementwise: at least fp32), and every output is
+// rounded once to its dtype.
 #pragma once
 
 #include <tuple>
@@ -181,7 +182,8 @@ struct ReluBackward {  // dx = y > 0 ? dy : 0
   void visit(auto&& v) const { v.input("y", y), v.input("dy", dy), v.output("dx", dx); }
 };
 
-struct MaxPool2d {  // padding never wins; indices hold the winner's place in its window, kernel_w * i + j, the first on a tie
+struct MaxPool2d {  // padding never wins; indices hold the winner's place in its window, kernel_w * i + j, the first on
+                    // a tie
   static constexpr std::string_view name = "max_pool2d";
   const Tensor& x;
   Tensor& out;
@@ -245,13 +247,14 @@ struct Add {  // out = a + b
 // loss = mean over rows of -log softmax(logits)[label], with the row maximum subtracted first.
 struct SoftmaxCrossEntropy {
   static constexpr std::string_view name = "softmax_cross_entropy";
-  const Tensor& logits;    // [n, classes]
-  const Tensor& labels;    // [n] i32
-  Tensor& loss;            // [1]
-  Tensor& probabilities;   // [n, classes], for backward
+  const Tensor& logits;   // [n, classes]
+  const Tensor& labels;   // [n] i32
+  Tensor& loss;           // [1]
+  Tensor& probabilities;  // [n, classes], for backward
   void check() const;
   void visit(auto&& v) const {
-    v.input("logits", logits), v.input("labels", labels), v.output("loss", loss), v.output("probabilities", probabilities);
+    v.input("logits", logits), v.input("labels", labels), v.output("loss", loss),
+        v.output("probabilities", probabilities);
   }
 };
 
@@ -262,7 +265,9 @@ struct SoftmaxCrossEntropyBackward {  // dlogits = (probabilities - onehot(label
   Tensor& dlogits;
   double dloss = 1;  // the loss scale enters here; a value, not part of the choice of row
   void check() const;
-  void visit(auto&& v) const { v.input("probabilities", probabilities), v.input("labels", labels), v.output("dlogits", dlogits); }
+  void visit(auto&& v) const {
+    v.input("probabilities", probabilities), v.input("labels", labels), v.output("dlogits", dlogits);
+  }
 };
 
 struct Cast {
@@ -283,8 +288,8 @@ struct Reorder {  // the same values in another layout
   void visit(auto&& v) const { v.input("x", x), v.output("out", out); }
 };
 
-// found_inf <- 1 if any gradient is not finite (else left alone); gradient <- gradient * inverse_scale, non-finite ones too.
-// amp_semantics.md 2.1: the test is on the scaled gradient.
+// found_inf <- 1 if any gradient is not finite (else left alone); gradient <- gradient * inverse_scale, non-finite ones
+// too. amp_semantics.md 2.1: the test is on the scaled gradient.
 struct Unscale {
   static constexpr std::string_view name = "unscale";
   Tensor& gradient;
@@ -305,7 +310,8 @@ struct SgdStep {
   double rate = 0.01, momentum = 0, weight_decay = 0;
   void check() const;
   void visit(auto&& v) const {
-    v.output("parameter", parameter), v.input("gradient", gradient), v.output("velocity", velocity), v.output("low", low);
+    v.output("parameter", parameter), v.input("gradient", gradient), v.output("velocity", velocity),
+        v.output("low", low);
   }
 };
 
@@ -316,17 +322,24 @@ struct EachOperation {
 };
 template <template <class> class F>
 using ForAllOperations =
-    typename EachOperation<F, Matmul, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights, AddBias, BiasGradient, BatchNorm,
-                           BatchNormInference, BatchNormBackward, Relu, ReluBackward, MaxPool2d, MaxPool2dBackward, AvgPool2d,
-                           AvgPool2dBackward, Add, SoftmaxCrossEntropy, SoftmaxCrossEntropyBackward, Cast, Reorder, Unscale,
-                           SgdStep>::type;
+    typename EachOperation<F, Matmul, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights, AddBias, BiasGradient,
+                           BatchNorm, BatchNormInference, BatchNormBackward, Relu, ReluBackward, MaxPool2d,
+                           MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, Add, SoftmaxCrossEntropy,
+                           SoftmaxCrossEntropyBackward, Cast, Reorder, Unscale, SgdStep>::type;
 
-template <class Op> using KernelList = std::vector<Kernel<Op>>;
+template <class Op>
+using KernelList = std::vector<Kernel<Op>>;
 
 class KernelTable {
  public:
-  template <Operation Op> KernelList<Op>& of() { return std::get<KernelList<Op>>(lists_); }
-  template <Operation Op> const KernelList<Op>& of() const { return std::get<KernelList<Op>>(lists_); }
+  template <Operation Op>
+  KernelList<Op>& of() {
+    return std::get<KernelList<Op>>(lists_);
+  }
+  template <Operation Op>
+  const KernelList<Op>& of() const {
+    return std::get<KernelList<Op>>(lists_);
+  }
   // f(list) for every operation, in the order above.
   void each(auto&& f) const {
     std::apply([&](const auto&... list) { (f(list), ...); }, lists_);
@@ -339,15 +352,18 @@ class KernelTable {
 Signature signature_of(const Operation auto& op);
 std::string dtypes_of(const Operation auto& op);  // "f16,f16->f16"
 
-// Runs the operation on the device of its tensors with the first row that takes it. Throws Error for wrong shapes, operands on
-// two devices or overlapping promises; Unsupported, with every row's reason, when nobody takes it.
-template <Operation Op> void run(const Op& op);
+// Runs the operation on the device of its tensors with the first row that takes it. Throws Error for wrong shapes,
+// operands on two devices or overlapping promises; Unsupported, with every row's reason, when nobody takes it.
+template <Operation Op>
+void run(const Op& op);
 
 // The row that run(op) would use, without running it.
-template <Operation Op> const Kernel<Op>& chosen(const Op& op);
+template <Operation Op>
+const Kernel<Op>& chosen(const Op& op);
 
 // Runs one given row, as tests and micro benchmarks do.
-template <Operation Op> void run_with(const Kernel<Op>& kernel, const Op& op);
+template <Operation Op>
+void run_with(const Kernel<Op>& kernel, const Op& op);
 
 }  // namespace halfmark
 

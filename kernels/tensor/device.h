@@ -23,7 +23,7 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  virtual std::string name() const = 0;  // as on the command line
+  virtual std::string name() const = 0;                                           // as on the command line
   virtual std::vector<std::pair<std::string, std::string>> describe() const = 0;  // facts for the report, in order
   virtual const KernelTable& kernels() const = 0;
 
@@ -37,8 +37,9 @@ class Device {
   virtual void copy_in(void* device_memory, const void* host, size_t bytes) = 0;
   virtual void copy_out(void* host, const void* device_memory, size_t bytes) = 0;
   virtual void synchronize() {}
-  virtual double time(const std::function<void()>& work) = 0;  // seconds, from the first kernel's start to the last one's end
-  virtual void evict_caches() = 0;                             // so that the next kernel reads from memory
+  virtual double time(
+      const std::function<void()>& work) = 0;  // seconds, from the first kernel's start to the last one's end
+  virtual void evict_caches() = 0;             // so that the next kernel reads from memory
 
   // An opaque tensor's elements in plain (row-major) order. `host` holds elements * size_of(dtype) bytes.
   virtual void copy_out_plain(void* host, const Tensor& opaque);

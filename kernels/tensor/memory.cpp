@@ -3,8 +3,9 @@
 namespace halfmark {
 
 std::string_view name_of(Purpose purpose) {
-  constexpr std::array<std::string_view, kPurposes> kNames{"weights",   "master", "gradients", "optimizer", "state", "saved",
-                                                           "temporary", "casts",  "workspace", "input",     "other"};
+  constexpr std::array<std::string_view, kPurposes> kNames{"weights",   "master", "gradients", "optimizer",
+                                                           "state",     "saved",  "temporary", "casts",
+                                                           "workspace", "input",  "other"};
   return kNames[static_cast<size_t>(purpose)];
 }
 

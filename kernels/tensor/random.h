@@ -1,5 +1,5 @@
-// Counter-based random numbers: value i of a key is a pure function, so the same seed gives the same numbers on every machine,
-// in any order and with any number of threads.
+// Counter-based random numbers: value i of a key is a pure function, so the same seed gives the same numbers on every
+// machine, in any order and with any number of threads.
 #pragma once
 
 #include <array>
@@ -17,9 +17,9 @@ class RandomKey {
   RandomKey child(uint64_t number) const;        // an independent stream
   RandomKey child(std::string_view name) const;  // likewise, by name
 
-  uint64_t bits(uint64_t index) const;   // 64 uniform bits
-  double uniform(uint64_t index) const;  // [0, 1), a multiple of 2^-53
-  double normal(uint64_t index) const;   // mean 0, variance 1 (Box-Muller)
+  uint64_t bits(uint64_t index) const;                   // 64 uniform bits
+  double uniform(uint64_t index) const;                  // [0, 1), a multiple of 2^-53
+  double normal(uint64_t index) const;                   // mean 0, variance 1 (Box-Muller)
   uint64_t below(uint64_t index, uint64_t limit) const;  // 0 .. limit - 1
   uint64_t value() const { return key_; }
 

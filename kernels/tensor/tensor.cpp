@@ -30,10 +30,14 @@ std::string Shape::text() const {
 
 std::string_view name_of(Layout layout) {
   switch (layout) {
-    case Layout::plain: return "plain";
-    case Layout::nhwc: return "nhwc";
-    case Layout::opaque: return "opaque";
-    case Layout::any: return "any";
+    case Layout::plain:
+      return "plain";
+    case Layout::nhwc:
+      return "nhwc";
+    case Layout::opaque:
+      return "opaque";
+    case Layout::any:
+      return "any";
   }
   return "?";
 }
@@ -157,8 +161,9 @@ std::vector<double> Tensor::values() const {
 }
 
 void Tensor::set_values(std::span<const double> values, Rounding rounding, RoundEvents* events) {
-  HM_CHECK(static_cast<int64_t>(values.size()) == elements(),
-           "a tensor of shape " + shape().text() + " takes " + std::to_string(elements()) + " values, not " + std::to_string(values.size()));
+  HM_CHECK(static_cast<int64_t>(values.size()) == elements(), "a tensor of shape " + shape().text() + " takes " +
+                                                                  std::to_string(elements()) + " values, not " +
+                                                                  std::to_string(values.size()));
   HM_CHECK(layout() == Layout::plain || layout() == Layout::nhwc, "values can be set in plain and nhwc tensors only");
   const auto size = size_of(dtype());
   std::vector<unsigned char> codes(values.size() * size);
@@ -199,8 +204,8 @@ void Tensor::materialize(std::shared_ptr<const OpaqueLayout> layout) {
 
 Tensor Tensor::reshaped(const Shape& shape) const {
   HM_CHECK(shape.elements() == elements(), "shape " + this->shape().text() + " cannot be seen as " + shape.text());
-  HM_CHECK(layout() == Layout::plain, "only a plain tensor can be seen in another shape, not one of layout " +
-                                          std::string(name_of(layout())));
+  HM_CHECK(layout() == Layout::plain,
+           "only a plain tensor can be seen in another shape, not one of layout " + std::string(name_of(layout())));
   Tensor view;
   view.meta_ = std::make_shared<Meta>(*meta_);
   view.meta_->shape = shape;

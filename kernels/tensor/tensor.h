@@ -36,7 +36,8 @@ class Tensor {
   // Allocated, not cleared; memory belongs to the current purpose (memory.h). Layout::any allocates nothing yet.
   Tensor(Device& device, const Shape& shape, DType dtype, Layout layout = Layout::plain);
   // `values` in logical order, rounded to nearest even.
-  static Tensor from(Device& device, const Shape& shape, DType dtype, std::span<const double> values, Layout layout = Layout::plain);
+  static Tensor from(Device& device, const Shape& shape, DType dtype, std::span<const double> values,
+                     Layout layout = Layout::plain);
   static Tensor zeros(Device& device, const Shape& shape, DType dtype, Layout layout = Layout::plain);
 
   bool empty() const { return !meta_; }
@@ -48,15 +49,22 @@ class Tensor {
   int64_t elements() const { return shape().elements(); }
   size_t bytes() const;  // in memory; 0 while the layout is any
 
-  void* data();              // throws Error while the layout is any. Writers call touch() when done (run(op) does).
+  void* data();  // throws Error while the layout is any. Writers call touch() when done (run(op) does).
   const void* data() const;
-  template <class T> T* as() { return static_cast<T*>(data()); }
-  template <class T> const T* as() const { return static_cast<const T*>(data()); }
+  template <class T>
+  T* as() {
+    return static_cast<T*>(data());
+  }
+  template <class T>
+  const T* as() const {
+    return static_cast<const T*>(data());
+  }
 
   // Every element in logical order, decoded exactly. Works for every layout.
   std::vector<double> values() const;
   std::vector<unsigned char> codes() const;  // the stored bytes in logical order
-  void set_values(std::span<const double> values, Rounding rounding = Rounding::near_even, RoundEvents* events = nullptr);
+  void set_values(std::span<const double> values, Rounding rounding = Rounding::near_even,
+                  RoundEvents* events = nullptr);
   void fill(double value);
 
   // Gives a tensor of layout any its memory. Every copy of the handle sees it. A tensor that has memory is left alone.
