@@ -270,18 +270,23 @@ def smooth(values, window):
     return np.where(finite, sums / np.maximum(counts, 1), np.nan)
 
 
+TRAINING_CURVES = {"loss": "training.loss", "scale": "training.scale", "twin": "training.loss_fp32"}
+
+
 def training(report, subjects):
     found = {}
     for subject in subjects:
-        curves = {}
         for policy in report.policies(subject):
-            loss = report.curves(subject, policy, "training.loss", lambda at: True)
-            if loss and len(loss[0][1]) > 1 and np.isfinite(loss[0][2]).any():
-                curves[policy] = {"loss": loss[0], "scale": report.curves(subject, policy, "training.scale",
-                                                                          lambda at: True),
-                                  "twin": report.curves(subject, policy, "training.loss_fp32", lambda at: True)}
-        if curves:
-            found[subject] = curves
+            for record in report.measured(subject, policy):
+                # Trainings under other settings have another twin: a panel each. Of replicates the first is drawn.
+                settings = {key: value for key, value in record["axes"].items() if key != "steps"}
+                curve = {key: [(one["at"], one["x"], one["y"]) for one in record["series"] if one["metric"] == metric]
+                         for key, metric in TRAINING_CURVES.items()}
+                loss = curve["loss"]
+                if "replicate" in settings or not loss or len(loss[0][1]) < 2 or not np.isfinite(loss[0][2]).any():
+                    continue
+                name = ", ".join([subject[1], *(f"{key}={value}" for key, value in settings.items())])
+                found.setdefault((subject[0], name), {})[policy] = dict(curve, loss=loss[0])
     if not found:
         raise LeftOut("needs the series training.loss")
     window = 1
