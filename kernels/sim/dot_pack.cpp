@@ -1,0 +1,149 @@
+// Which rows the vector paths take, and panels in the order in which they read them.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <new>
+
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/number/convert.h"
+#include "kernels/sim/dot_engine.h"
+
+namespace halfmark::dot_engine {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};  // a cache line and the widest vector
+constexpr int8_t kZeroExponent = -128;
+
+double largest_significand(const Format& format) { return 2 - std::ldexp(1, -format.fraction_bits); }
+
+// The operands of a vector of k codes in the order of the blocks: for each place the k that stands there, or `depth`
+// where there is none.
+std::vector<uint32_t> places(const Plan& plan, size_t depth, size_t groups) {
+  const size_t l = plan.products;
+  std::vector<uint32_t> source(groups * kBlocksOfGroup * l, static_cast<uint32_t>(depth));
+  for (size_t k = 0; k < depth; ++k) {
+    size_t block = k / plan.row_products, t = k % plan.row_products;
+    if (plan.interleaved) {  // k mod 4 < 2 first, then the others
+      const size_t both = 2 * plan.row_products, in = k % both;
+      block = 2 * (k / both) + ((in >> 1) & 1), t = in / 4 * 2 + (in & 1);
+    }
+    source[block * l + t] = static_cast<uint32_t>(k);
+  }
+  return source;
+}
+
+// The values of k codes in fp32 and their exponents, not normalised. What the vector paths do not handle becomes zero;
+// returns whether there was any.
+bool widen(const Format& format, const unsigned char* codes, size_t k, int shift, float* values, int8_t* exponents) {
+  if (format == kTf32) {
+    for (size_t i = 0; i < k; ++i) {
+      uint32_t word;
+      std::memcpy(&word, codes + 4 * i, 4);
+      values[i] = std::bit_cast<float>(word & 0xFFFFE000u);  // the register's low 13 bits are dropped
+    }
+  } else {
+    const DType dtype = format == kFp16   ? DType::f16
+                        : format == kBf16 ? DType::bf16
+                        : format == kE4m3 ? DType::e4m3
+                                          : DType::e5m2;
+    convert(dtype, codes, DType::f32, values, k);
+  }
+  const int32_t least = format.min_exponent() + 127;
+  int32_t hard = 0;
+  for (size_t i = 0; i < k; ++i) {
+    const auto magnitude = static_cast<int32_t>(std::bit_cast<uint32_t>(values[i]) & 0x7FFFFFFFu);
+    const int32_t exponent = std::max(magnitude >> 23, least) - 127;
+    const bool zero = magnitude == 0, far = (exponent < kLeastOperand) | (exponent > kLargestOperand),
+               bad = far & (magnitude != 0);
+    hard |= bad;
+    values[i] = bad ? 0.0f : values[i];
+    exponents[i] = zero | bad ? kZeroExponent : static_cast<int8_t>(exponent + shift);
+  }
+  return hard != 0;
+}
+
+}  // namespace
+
+std::optional<Plan> plan_for(const TensorCore& core, const Format& left, const Format& right) {
+  Plan plan{};
+  plan.interleaved = core.summation == Summation::interleaved;
+  if (!plan.interleaved && core.summation != Summation::blocks) return {};
+  plan.row_products = static_cast<size_t>(plan.interleaved ? core.depth() / 2 : core.block.products);
+  plan.products = std::max<size_t>(4, std::bit_ceil(plan.row_products));
+  if (plan.products > 32) return {};
+
+  plan.kept = core.block.kept_fraction_bits;
+  if (plan.kept < 1 || plan.kept > 26) return {};  // 2^(F - floor) is a normal number
+  // The sum in two halves: the first 16 products, and the others with c. Each half must fit in 32 bits.
+  const double product = largest_significand(left) * largest_significand(right),
+               first = static_cast<double>(std::min<size_t>(plan.row_products, 16)) * product,
+               second = static_cast<double>(plan.row_products - std::min<size_t>(plan.row_products, 16)) * product + 2,
+               limit = std::ldexp(1, 31 - plan.kept) * (1 - 0x1p-31);
+  if (first > limit || second > limit) return {};
+  plan.carries = first + second > limit;
+
+  plan.half = core.block.rounding == BlockRounding::near_even_fp16;
+  plan.result_mask = core.block.rounding == BlockRounding::truncate_e8m13 ? 0xFFFFFC00u : 0xFFFFFFFFu;
+  // e_zero acts where all that is not zero lies below it. A c that is not zero must not: then c is zero whenever e_zero
+  // acts, so that it may act always.
+  const int zero = core.block.zero_exponent;
+  if (zero >= (plan.half ? kFp16.min_exponent() : kLeastExponent)) return {};
+  plan.floor = std::max(zero, kLeastExponent);
+  return plan;
+}
+
+void Packed::Free::operator()(float* words) const { ::operator delete(words, kAlignment); }
+
+Packed::Packed(const Plan& plan, const Panel& panel, size_t lanes, bool right)
+    : tiles_((panel.vectors + lanes - 1) / lanes), hard_(panel.vectors) {
+  const size_t l = plan.products, depth = panel.depth, instruction = plan.row_products * (plan.interleaved ? 2 : 1);
+  blocks_ = (depth + instruction - 1) / instruction * (plan.interleaved ? 2 : 1);
+  const size_t groups = (blocks_ + kBlocksOfGroup - 1) / kBlocksOfGroup;
+  tile_words_ = groups * plan.chunk() * lanes;
+  words_.reset(static_cast<float*>(::operator new(std::max<size_t>(tiles_ * tile_words_, 1) * 4, kAlignment)));
+
+  const std::vector<uint32_t> source = places(plan, depth, groups);
+  // One side's exponents are one lower, so that 128 above the sum is the exponent field of fp32.
+  const int shift = right ? -1 : 0;
+  const size_t size = size_of_operand(panel.format);
+  // Words from one term of a lane to the next, from lane to lane, from group to group.
+  const size_t next = right ? lanes : 1, beside = right ? 1 : plan.chunk(), group_words = plan.chunk() * lanes;
+  parallel_for(static_cast<int64_t>(tiles_), 1, [&](int64_t begin, int64_t end) {
+    std::vector<float> values(depth + 1);
+    std::vector<int8_t> exponents(depth + 1);
+    for (auto tile = static_cast<size_t>(begin); tile < static_cast<size_t>(end); ++tile)
+      for (size_t lane = 0; lane < lanes; ++lane) {
+        const size_t vector = tile * lanes + lane;
+        values[depth] = 0, exponents[depth] = kZeroExponent;
+        if (vector < panel.vectors) {
+          const auto* codes = static_cast<const unsigned char*>(panel.codes) + vector * panel.stride * size;
+          hard_[vector] = widen(panel.format, codes, depth, shift, values.data(), exponents.data());
+        } else {
+          std::fill(values.begin(), values.end(), 0.0f);
+          std::fill(exponents.begin(), exponents.end(), kZeroExponent);
+        }
+        const uint32_t* place = source.data();
+        for (size_t g = 0; g < groups; ++g, place += kBlocksOfGroup * l) {
+          float* out = words_.get() + tile * tile_words_ + g * group_words + lane * beside;
+          for (size_t i = 0; i < kBlocksOfGroup * l; ++i) out[i * next] = values[place[i]];
+          for (size_t t = 0; t < l; ++t) {
+            uint32_t word = 0;
+            for (size_t q = 0; q < kBlocksOfGroup; ++q)
+              word |= static_cast<uint32_t>(static_cast<uint8_t>(exponents[place[q * l + t]])) << (8 * q);
+            std::memcpy(out + (kBlocksOfGroup * l + t) * next, &word, 4);
+          }
+        }
+      }
+  });
+}
+
+float cut_sum(int32_t s1, int32_t s2, bool odd) {
+  const auto sum = static_cast<double>(int64_t{s1} + s2);  // 33 bits
+  const auto bits = std::bit_cast<uint64_t>(sum);
+  constexpr uint64_t kLost = (uint64_t{1} << 29) - 1;  // of 52 fraction bits fp32 keeps 23
+  const auto cut = static_cast<float>(std::bit_cast<double>(bits & ~kLost));
+  return odd && (bits & kLost) ? std::bit_cast<float>(std::bit_cast<uint32_t>(cut) | 1) : cut;
+}
+
+}  // namespace halfmark::dot_engine
