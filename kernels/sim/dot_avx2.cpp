@@ -39,6 +39,9 @@ struct Vector {
   HM_VECTOR static I bit_xor(I x, I y) { return _mm256_xor_si256(x, y); }
   HM_VECTOR static I add_bytes(I x, I y) { return _mm256_adds_epi8(x, y); }
   HM_VECTOR static I max_bytes(I x, I y) { return _mm256_max_epi8(x, y); }
+  HM_VECTOR static I max_where_not_zero(F c, I x, I y) {
+    return max(x, bit_and(y, as_int(_mm256_cmp_ps(c, _mm256_setzero_ps(), _CMP_NEQ_OQ))));
+  }
   HM_VECTOR static I cut(F x) { return _mm256_cvttps_epi32(x); }
 
   // Byte q of each word where fp32 has its exponent, other bits around it.

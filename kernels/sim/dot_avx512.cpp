@@ -46,6 +46,9 @@ struct Vector {
   HM_VECTOR static I bit_xor(I x, I y) { return _mm512_xor_si512(x, y); }
   HM_VECTOR static I add_bytes(I x, I y) { return _mm512_adds_epi8(x, y); }
   HM_VECTOR static I max_bytes(I x, I y) { return _mm512_max_epi8(x, y); }
+  HM_VECTOR static I max_where_not_zero(F c, I x, I y) {
+    return _mm512_mask_max_epi32(x, _mm512_test_epi32_mask(as_int(c), _mm512_set1_epi32(INT32_MAX)), x, y);
+  }
   HM_VECTOR static I cut(F x) { return _mm512_cvttps_epi32(x); }
 
   // Byte q of each word where fp32 has its exponent, other bits around it.

@@ -11,13 +11,16 @@ using I = Vector::I;
 constexpr int kExponentShift = 23;  // of fp32
 
 struct Constants {
-  I exponent_mask, to_scale, kept, floor, result_mask;
+  I exponent_mask, to_scale, kept, floor, result_mask, least_half;
 };
 
 HM_VECTOR Constants constants_of(const Plan& plan) {
-  return {Vector::all(0x7F800000u), Vector::all(static_cast<uint32_t>(254 + plan.kept) << kExponentShift),
+  return {Vector::all(0x7F800000u),
+          Vector::all(static_cast<uint32_t>(254 + plan.kept) << kExponentShift),
           Vector::all(static_cast<uint32_t>(plan.kept) << kExponentShift),
-          Vector::all(0x01010101u * static_cast<uint8_t>(plan.floor - 1)), Vector::all(plan.result_mask)};
+          Vector::all(0x01010101u * static_cast<uint8_t>(plan.floor - 1)),
+          Vector::all(plan.result_mask),
+          Vector::all(static_cast<uint32_t>(127 + kFp16.min_exponent()) << kExponentShift)};
 }
 
 // s1 + s2, cut to fp32 or rounded to odd, where they may need a 33rd bit.
@@ -54,6 +57,8 @@ HM_VECTOR void block(const Constants& k, const float* const (&a)[kRows], const f
     if constexpr (kHalf) c[r] = Vector::clamp(c[r]);
     e[r] = Vector::max(Vector::bit_and(Vector::as_int(c[r]), k.exponent_mask),
                        Vector::bit_and(Vector::byte_to_exponent(exponents[r], q), k.exponent_mask));
+    // The exponent of a subnormal fp16 number is that of the smallest normal one.
+    if constexpr (kHalf) e[r] = Vector::max_where_not_zero(c[r], e[r], k.least_half);
     scale[r] = Vector::as_float(Vector::sub(k.to_scale, e[r]));
     s2[r] = Vector::cut(Vector::mul(c[r], scale[r]));
     s1[r] = Vector::all(0);
@@ -72,7 +77,8 @@ HM_VECTOR void block(const Constants& k, const float* const (&a)[kRows], const f
 }
 
 template <size_t kL, bool kHalf, bool kCarries, bool kInterleaved>
-HM_VECTOR_CALL void run_blocks(const Plan& plan, const Tile& tile, float (*c)[Vector::kLanes]) {
+__attribute__((noinline)) HM_VECTOR_CALL void run_blocks(const Plan& plan, const Tile& tile,
+                                                         float (*c)[Vector::kLanes]) {
   constexpr size_t kRows = kL == 4 ? Vector::kRowsOfFour : Vector::kRows;
   constexpr size_t kChunk = (kBlocksOfGroup + 1) * kL, kTerms = kBlocksOfGroup * kL;
   const Constants k = constants_of(plan);

@@ -1,5 +1,6 @@
 // Which rows the vector paths take, and panels in the order in which they read them.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -33,6 +34,16 @@ std::vector<uint32_t> places(const Plan& plan, size_t depth, size_t groups) {
   return source;
 }
 
+const std::array<float, 256>& fp8_values(const Format& format) {
+  const auto values_of = [](DType dtype) {
+    std::array<float, 256> values;
+    for (size_t code = 0; code < values.size(); ++code) values[code] = static_cast<float>(decode(dtype, code));
+    return values;
+  };
+  static const std::array<float, 256> e4m3 = values_of(DType::e4m3), e5m2 = values_of(DType::e5m2);
+  return format == kE4m3 ? e4m3 : e5m2;
+}
+
 // The values of k codes in fp32 and their exponents, not normalised. What the vector paths do not handle becomes zero;
 // returns whether there was any.
 bool widen(const Format& format, const unsigned char* codes, size_t k, int shift, float* values, int8_t* exponents) {
@@ -42,12 +53,11 @@ bool widen(const Format& format, const unsigned char* codes, size_t k, int shift
       std::memcpy(&word, codes + 4 * i, 4);
       values[i] = std::bit_cast<float>(word & 0xFFFFE000u);  // the register's low 13 bits are dropped
     }
+  } else if (size_of_operand(format) == 1) {
+    const std::array<float, 256>& value = fp8_values(format);
+    for (size_t i = 0; i < k; ++i) values[i] = value[codes[i]];
   } else {
-    const DType dtype = format == kFp16   ? DType::f16
-                        : format == kBf16 ? DType::bf16
-                        : format == kE4m3 ? DType::e4m3
-                                          : DType::e5m2;
-    convert(dtype, codes, DType::f32, values, k);
+    convert(format == kFp16 ? DType::f16 : DType::bf16, codes, DType::f32, values, k);
   }
   const int32_t least = format.min_exponent() + 127;
   int32_t hard = 0;
