@@ -35,6 +35,15 @@ def main():
         reorders = [f"{both[side][0]['reorders']:g}" for side in ("ours", "onednn") if "reorders" in both[side][0]]
         note = f"  reorders {' and '.join(reorders)}" if reorders else ""
         print(f"{name:32} ours {best['ours'] / 1e6:9.3f} ms  onednn {best['onednn'] / 1e6:9.3f} ms  ratio {ratio:.3f}{note}")
+    sums = {run["name"]: run for run in runs if run["name"].startswith("tensor-core/")}
+    clock = "cpu_time" if arguments.cpu else "real_time"
+    for name in sums:
+        parts = name.split("/")
+        peer = "/".join(["tensor-core/sgemm", *parts[parts.index(next(p for p in parts if p.startswith("threads:"))) :]])
+        if name == peer or peer not in sums:
+            continue
+        ours, sgemm = (min(run[clock] for run in runs if run["name"] == n) for n in (name, peer))
+        print(f"{name:60} {2.0 * 1024**3 / ours / 1e6:7.1f} GFLOP/s  sgemm is {ours / sgemm:.1f} times as fast")
     return 1 if below else 0
 
 

@@ -13,12 +13,12 @@
 namespace halfmark::dot_engine {
 
 // Operands and addends that the vector paths handle; an element with any other in its chain is computed by dot().
-//   - a non-zero operand has an exponent of kLeastOperand .. kLargestOperand, so that products are exact in fp32;
+//   - a non-zero operand has an exponent of at most kLargestOperand, and at least one that is chosen for each panel
+//     (least_operands), so that no product lies below kLeastExponent: products are exact in fp32;
 //   - a non-zero fp32 addend lies in 2^kLeastExponent .. 2^kAddendLimit, an fp16 addend is finite.
 // Then no fp32 sum overflows, every kept bit is above 2^(kLeastExponent - F), and with that exponent as a floor of the
 // alignment nothing is lost. A zero's exponent is -128: added to kLargestOperand it stays below the floor.
-inline constexpr int kLeastOperand = -50, kLargestOperand = 27;
-inline constexpr int kLeastExponent = 2 * kLeastOperand, kAddendLimit = 126;
+inline constexpr int kLargestOperand = 27, kLeastExponent = -100, kAddendLimit = 126;
 
 inline constexpr size_t kBlocksOfGroup = 4;  // blocks whose exponents share the four bytes of a lane
 
@@ -37,12 +37,18 @@ struct Plan {
 };
 std::optional<Plan> plan_for(const TensorCore& core, const Format& left, const Format& right);
 
+// The least exponents that the two panels may have: together kLeastExponent, divided as their numbers need it.
+struct LeastOperands {
+  int left, right;
+};
+LeastOperands least_operands(const Panel& left, const Panel& right);
+
 // Vectors packed side by side, `lanes` at a time: for each group of four blocks 4 x products rows of values in fp32,
 // then `products` rows of words that hold the exponents of the four blocks' terms, one byte each.
 //   right: a row is one word of each lane.      left: a lane's rows stand together, lane after lane.
 class Packed {
  public:
-  Packed(const Plan& plan, const Panel& panel, size_t lanes, bool right);
+  Packed(const Plan& plan, const Panel& panel, size_t lanes, bool right, int least_operand);
   const float* tile(size_t i) const { return words_.get() + i * tile_words_; }
   size_t tiles() const { return tiles_; }
   size_t blocks() const { return blocks_; }

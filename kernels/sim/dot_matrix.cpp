@@ -76,8 +76,9 @@ class Vectors {
         core_(core),
         left_panel_(left),
         right_panel_(right),
-        left_(plan, left, kTileRows, false),
-        right_(plan, right, engine.lanes, true),
+        least_(dot_engine::least_operands(left, right)),
+        left_(plan, left, kTileRows, false, least_.left),
+        right_(plan, right, engine.lanes, true, least_.right),
         d_(d) {}
 
   void run() {
@@ -124,6 +125,7 @@ class Vectors {
   const Plan& plan_;
   const TensorCore& core_;
   const Panel &left_panel_, &right_panel_;
+  dot_engine::LeastOperands least_;
   Packed left_, right_;
   uint32_t* d_;
 };

@@ -72,8 +72,8 @@ class Source {
       case Data::range:
         return make(power(least, most, any_significand()));
       case Data::inner_range:
-        return make(power(std::max(least, dot_engine::kLeastOperand), std::min(most, dot_engine::kLargestOperand),
-                          any_significand()));
+        return make(
+            power(std::max(least, left ? -80 : -20), std::min(most, dot_engine::kLargestOperand), any_significand()));
       case Data::cut: {
         const int half = core_.block.kept_fraction_bits / 2;
         return make(random_() % 8 == 0 ? power(shift_, shift_, 1) : power(-half - 2, -half + 2, ones()));

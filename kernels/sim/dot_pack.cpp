@@ -1,6 +1,7 @@
 // Which rows the vector paths take, and panels in the order in which they read them.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -17,6 +18,33 @@ constexpr std::align_val_t kAlignment{64};  // a cache line and the widest vecto
 constexpr int8_t kZeroExponent = -128;
 
 double largest_significand(const Format& format) { return 2 - std::ldexp(1, -format.fraction_bits); }
+
+// Of the numbers of a panel that are not zero; 16-bit and wider formats with fp32's exponents.
+template <class Code>
+int least_exponent(const Panel& panel) {
+  constexpr int kDrop = 32 - 8 * static_cast<int>(sizeof(Code));
+  std::atomic<int32_t> least{255};
+  parallel_for(static_cast<int64_t>(panel.vectors), 64, [&](int64_t begin, int64_t end) {
+    int32_t low = 255;
+    for (int64_t i = begin; i < end; ++i) {
+      const Code* codes = static_cast<const Code*>(panel.codes) + static_cast<size_t>(i) * panel.stride;
+      for (size_t k = 0; k < panel.depth; ++k) {
+        const auto magnitude = static_cast<int32_t>((static_cast<uint32_t>(codes[k]) << kDrop) & 0x7FFFE000u);
+        low = std::min(low, magnitude ? std::max(magnitude >> 23, 1) : 255);
+      }
+    }
+    int32_t seen = least;
+    while (low < seen && !least.compare_exchange_weak(seen, low)) {
+    }
+  });
+  return least - 127;
+}
+
+int least_exponent(const Panel& panel) {
+  if (panel.format == kTf32) return least_exponent<uint32_t>(panel);
+  if (panel.format == kBf16) return least_exponent<uint16_t>(panel);
+  return panel.format.min_exponent();
+}
 
 // The operands of a vector of k codes in the order of the blocks: for each place the k that stands there, or `depth`
 // where there is none.
@@ -46,7 +74,8 @@ const std::array<float, 256>& fp8_values(const Format& format) {
 
 // The values of k codes in fp32 and their exponents, not normalised. What the vector paths do not handle becomes zero;
 // returns whether there was any.
-bool widen(const Format& format, const unsigned char* codes, size_t k, int shift, float* values, int8_t* exponents) {
+bool widen(const Format& format, const unsigned char* codes, size_t k, int least_operand, int shift, float* values,
+           int8_t* exponents) {
   if (format == kTf32) {
     for (size_t i = 0; i < k; ++i) {
       uint32_t word;
@@ -64,7 +93,7 @@ bool widen(const Format& format, const unsigned char* codes, size_t k, int shift
   for (size_t i = 0; i < k; ++i) {
     const auto magnitude = static_cast<int32_t>(std::bit_cast<uint32_t>(values[i]) & 0x7FFFFFFFu);
     const int32_t exponent = std::max(magnitude >> 23, least) - 127;
-    const bool zero = magnitude == 0, far = (exponent < kLeastOperand) | (exponent > kLargestOperand),
+    const bool zero = magnitude == 0, far = (exponent < least_operand) | (exponent > kLargestOperand),
                bad = far & (magnitude != 0);
     hard |= bad;
     values[i] = bad ? 0.0f : values[i];
@@ -74,6 +103,13 @@ bool widen(const Format& format, const unsigned char* codes, size_t k, int shift
 }
 
 }  // namespace
+
+LeastOperands least_operands(const Panel& left, const Panel& right) {
+  const int a = least_exponent(left), b = least_exponent(right);
+  if (a + b >= kLeastExponent) return {a, b};
+  const int of_right = std::max(b, std::min(kLeastExponent / 2, kLeastExponent - a));
+  return {kLeastExponent - of_right, of_right};
+}
 
 std::optional<Plan> plan_for(const TensorCore& core, const Format& left, const Format& right) {
   Plan plan{};
@@ -105,7 +141,7 @@ std::optional<Plan> plan_for(const TensorCore& core, const Format& left, const F
 
 void Packed::Free::operator()(float* words) const { ::operator delete(words, kAlignment); }
 
-Packed::Packed(const Plan& plan, const Panel& panel, size_t lanes, bool right)
+Packed::Packed(const Plan& plan, const Panel& panel, size_t lanes, bool right, int least_operand)
     : tiles_((panel.vectors + lanes - 1) / lanes), hard_(panel.vectors) {
   const size_t l = plan.products, depth = panel.depth, instruction = plan.row_products * (plan.interleaved ? 2 : 1);
   blocks_ = (depth + instruction - 1) / instruction * (plan.interleaved ? 2 : 1);
@@ -128,7 +164,7 @@ Packed::Packed(const Plan& plan, const Panel& panel, size_t lanes, bool right)
         values[depth] = 0, exponents[depth] = kZeroExponent;
         if (vector < panel.vectors) {
           const auto* codes = static_cast<const unsigned char*>(panel.codes) + vector * panel.stride * size;
-          hard_[vector] = widen(panel.format, codes, depth, shift, values.data(), exponents.data());
+          hard_[vector] = widen(panel.format, codes, depth, least_operand, shift, values.data(), exponents.data());
         } else {
           std::fill(values.begin(), values.end(), 0.0f);
           std::fill(exponents.begin(), exponents.end(), kZeroExponent);
