@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/cpu/instruction_sets.h"
 #include "kernels/cpu/reference/operand.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/number/convert.h"
@@ -100,9 +101,9 @@ std::span<const Engine> engines() {
   static const std::vector<Engine> list = [] {
     std::vector<Engine> all;
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) all.push_back(kAvx2Engine);
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) all.push_back(kAvx512Engine);
-    if (has_native()) all.push_back(kNativeEngine);
+    if (has_avx2_f16c()) all.push_back(kAvx2Engine);
+    if (has_avx512()) all.push_back(kAvx512Engine);
+    if (has_avx512_fp16()) all.push_back(kNativeEngine);
 #endif
     return all;
   }();

@@ -29,7 +29,6 @@ std::span<const Engine> engines();  // those this CPU can run, the slowest first
 // `work` as the row computes it; work.out must have memory.
 void contract(const Contraction& work, const Engine& engine);
 
-extern const Engine kAvx2Engine, kAvx512Engine, kNativeEngine;
-bool has_native();  // fp16 arithmetic: AVX512-FP16
+extern const Engine kAvx2Engine, kAvx512Engine, kNativeEngine;  // on x86-64
 
 }  // namespace halfmark::half_fma

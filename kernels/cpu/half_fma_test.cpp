@@ -73,8 +73,6 @@ class HalfFma : public testing::TestWithParam<std::string_view> {
     const std::vector<double> before = out.values();
     Contraction work(op);
     reference::contract(work, reference::Path::generic);
-    const Tensor want = Tensor::from(out.device(), out.shape(), out.dtype(), out.values());
-    if (out.dtype() == DType::f16) ASSERT_EQ(want.codes(), out.codes());
     Tensor copy = Tensor::from(out.device(), out.shape(), out.dtype(), before);
     work.out = &copy;
     contract(work, *engine_);

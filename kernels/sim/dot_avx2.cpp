@@ -91,8 +91,6 @@ const Engine& avx2_engine() {
   return engine;
 }
 
-bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"); }
-
 }  // namespace halfmark::dot_engine
 
 #else
@@ -100,7 +98,5 @@ bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_support
 namespace halfmark::dot_engine {
 
 const Engine& avx2_engine() { throw Error("dot_matrix: this processor has no AVX2"); }
-bool has_avx2() { return false; }
-
 }  // namespace halfmark::dot_engine
 #endif

@@ -17,7 +17,7 @@
 namespace halfmark::dot_engine {
 namespace {
 
-#define HM_VECTOR_CALL __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c")))
+#define HM_VECTOR_CALL __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 #define HM_VECTOR HM_VECTOR_CALL __attribute__((always_inline)) inline
 #define HM_UNROLL _Pragma("GCC unroll 32")
 
@@ -79,11 +79,6 @@ const Engine& avx512_engine() {
   return engine;
 }
 
-bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("f16c");
-}
-
 }  // namespace halfmark::dot_engine
 
 #else
@@ -91,7 +86,5 @@ bool has_avx512() {
 namespace halfmark::dot_engine {
 
 const Engine& avx512_engine() { throw Error("dot_matrix: this processor has no AVX-512"); }
-bool has_avx512() { return false; }
-
 }  // namespace halfmark::dot_engine
 #endif

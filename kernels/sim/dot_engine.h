@@ -80,8 +80,6 @@ struct Engine {
 };
 const Engine& avx512_engine();
 const Engine& avx2_engine();
-bool has_avx512();
-bool has_avx2();
 
 // (s1 + s2) in fp32, cut toward zero or with the last bit set where bits are lost ("odd"): where 32 bits do not hold
 // it.

@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "kernels/cpu/instruction_sets.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/error.h"
 #include "kernels/sim/dot_engine.h"
@@ -152,8 +153,8 @@ size_t size_of_operand(const Format& format) {
 std::span<const DotPath> dot_paths() {
   static const std::vector<DotPath> paths = [] {
     std::vector<DotPath> all{DotPath::scalar};
-    if (dot_engine::has_avx2()) all.push_back(DotPath::avx2);
-    if (dot_engine::has_avx512()) all.push_back(DotPath::avx512);
+    if (has_avx2_f16c()) all.push_back(DotPath::avx2);
+    if (has_avx512()) all.push_back(DotPath::avx512);
     return all;
   }();
   return paths;

@@ -97,7 +97,7 @@ bool widen(const Format& format, const unsigned char* codes, size_t k, int least
                bad = far & (magnitude != 0);
     hard |= bad;
     values[i] = bad ? 0.0f : values[i];
-    exponents[i] = zero | bad ? kZeroExponent : static_cast<int8_t>(exponent + shift);
+    exponents[i] = (zero | bad) ? kZeroExponent : static_cast<int8_t>(exponent + shift);
   }
   return hard != 0;
 }
