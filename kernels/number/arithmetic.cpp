@@ -50,7 +50,7 @@ Result rounded(const Format& format, double x, Rounding rounding, Overflow overf
   unsigned flags = 0;
   if (events.inexact) flags |= kInexact;
   if (events.overflow) flags |= kOverflow;
-  if (events.inexact && std::fabs(x) < std::ldexp(1.0, format.min_exponent()) && is_tiny(format, x, rounding, noise))
+  if (events.inexact && std::fabs(x) < power_of_two(format.min_exponent()) && is_tiny(format, x, rounding, noise))
     flags |= kUnderflow;
   if (format.is_scale() && x == 0) flags |= kInexact | kUnderflow;
   if (format.is_scale() && std::signbit(x)) flags |= kInexact;

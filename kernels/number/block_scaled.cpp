@@ -35,9 +35,9 @@ double largest_magnitude(std::span<const float> values) {
 // MX v1.0, section 6.3: the largest power of two not above amax, divided by that of the element's largest number.
 double mx_scale(const BlockFormat& format, double amax) {
   const Format& scale = format_of(format.scale);
-  if (amax == 0) return std::ldexp(1.0, scale.min_exponent());
+  if (amax == 0) return power_of_two(scale.min_exponent());
   const int exponent = std::ilogb(amax) - format_of(format.element).max_exponent();
-  return std::ldexp(1.0, std::clamp(exponent, scale.min_exponent(), scale.max_exponent()));
+  return power_of_two(std::clamp(exponent, scale.min_exponent(), scale.max_exponent()));
 }
 
 double product_of_largest(const BlockFormat& format) {
