@@ -77,6 +77,20 @@ void Matmul::check() const {
   need(beta == 0 || out.layout() != Layout::any, name, "beta needs an out that exists");
 }
 
+void DotProducts::check() const {
+  rank(name, "a", a, 2);
+  same_shape(name, a, b);
+  vector_of(name, "c", c, a.shape()[0]), vector_of(name, "out", out, a.shape()[0]);
+  need(scale_a.empty() == scale_b.empty(), name, "either both operands are scaled or none");
+  if (scale_a.empty()) return;
+  same_shape(name, scale_a, scale_b);
+  rank(name, "scale_a", scale_a, 2);
+  const int64_t scales = scale_a.shape()[1];
+  need(scale_a.shape()[0] == a.shape()[0] && scales > 0 && a.shape()[1] % scales == 0, name,
+       "scales " + scale_a.shape().text() + " do not fit operands " + a.shape().text());
+  need(scale_a.dtype() == scale_b.dtype(), name, "both scales must be of one dtype");
+}
+
 void Conv2d::check() const { check_convolution(name, x, w, out, window, groups); }
 void Conv2dBackwardData::check() const { check_convolution(name, dx, w, dy, window, groups); }
 void Conv2dBackwardWeights::check() const { check_convolution(name, x, dw, dy, window, groups); }

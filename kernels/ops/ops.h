@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "kernels/ops/kernel.h"
+#include "kernels/ops/matrix_instruction.h"
 
 namespace halfmark {
 
@@ -41,6 +42,25 @@ struct Matmul {  // out = op(a) op(b) + beta out
   void visit(auto&& v) const {
     v.input("a", a), v.input("b", b), v.output("out", out);
     v.attribute(transpose_a), v.attribute(transpose_b), v.attribute(math), v.attribute(beta);
+  }
+};
+
+// out[i] = c[i] + sum over k of a[i, k] b[i, k], each a chain of one matrix instruction in increasing k: out of one
+// feeds c of the next. Codes go through as they are; k must be a multiple of the instruction's K. Only devices with
+// matrix instructions, real or simulated, have rows.
+struct DotProducts {
+  static constexpr std::string_view name = "dot_products";
+  const Tensor& a;        // [n, k]; f32 stands for the 32-bit registers of tf32
+  const Tensor& b;        // [n, k]
+  const Tensor& scale_a;  // [n, k / scale block], e8m0 or e4m3 (its sign is ignored: ue4m3); empty: none
+  const Tensor& scale_b;  // likewise
+  const Tensor& c;        // [n], f32, f16 or f64
+  Tensor& out;            // [n]
+  MatrixInstruction instruction = MatrixInstruction::usual;
+  void check() const;
+  void visit(auto&& v) const {
+    v.input("a", a), v.input("b", b), v.input("scale_a", scale_a), v.input("scale_b", scale_b), v.input("c", c);
+    v.output("out", out), v.attribute(instruction);
   }
 };
 
@@ -322,9 +342,9 @@ struct EachOperation {
 };
 template <template <class> class F>
 using ForAllOperations =
-    typename EachOperation<F, Matmul, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights, AddBias, BiasGradient,
-                           BatchNorm, BatchNormInference, BatchNormBackward, Relu, ReluBackward, MaxPool2d,
-                           MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, Add, SoftmaxCrossEntropy,
+    typename EachOperation<F, Matmul, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights, AddBias,
+                           BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward, Relu, ReluBackward,
+                           MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, Add, SoftmaxCrossEntropy,
                            SoftmaxCrossEntropyBackward, Cast, Reorder, Unscale, SgdStep>::type;
 
 template <class Op>

@@ -51,15 +51,22 @@ inline std::vector<double> as_multiplied(const Tensor& tensor, const Math& math)
   return values;
 }
 
+// The fewest bits a sum of fp8 products may have where fast accumulation is allowed: those of Hopper's fp8 wgmma
+// (tensor-core models in kernels/sim).
+inline constexpr Format kFastSum{"e8m13", 8, 13};
+
 inline double slack_of(const Sum& sum, const Types& types, bool strict) {
   const Math& math = types.math;
-  const Format& coarse =
-      math.split_k > 1 && math.partial.fraction_bits < math.accumulate.fraction_bits ? math.partial : math.accumulate;
+  const Format& coarse = math.fast_accumulate ? kFastSum
+                         : math.split_k > 1 && math.partial.fraction_bits < math.accumulate.fraction_bits
+                             ? math.partial
+                             : math.accumulate;
   // Integers whose every partial sum is a number of both formats are summed without error.
   const double exact_up_to = std::ldexp(1.0, coarse.fraction_bits + 1);
   const bool integers = std::floor(sum.magnitude) == sum.magnitude && sum.magnitude <= exact_up_to;
   if (integers) return 0;
-  double slack = gamma(sum.terms + 2, math.accumulate) * sum.magnitude + sum.terms * smallest(math.accumulate);
+  double slack = gamma(sum.terms + 2, math.fast_accumulate ? kFastSum : math.accumulate) * sum.magnitude +
+                 sum.terms * smallest(math.accumulate);
   if (math.split_k > 1)
     slack += gamma(1, math.partial) * (sum.magnitude + slack) + math.split_k * smallest(math.partial);
   const int stored = std::max(format_of(types.a).fraction_bits, format_of(types.b).fraction_bits);
