@@ -46,7 +46,7 @@ enum class Mistake : uint8_t {
   addend_afterwards,          // added to the rounded sum of the products
   floor_one_higher,           // exponent of a zero term
   floor_one_lower,            //
-  floor_where_there_is_none,  // -16, amid the candidates for fp16 results of fp8
+  floor_where_there_is_none,  // -9, the highest of the candidates for fp16 results of fp8
   fp16_through_fp32,          // cut to fp32, then to the nearest fp16
   nan_payload_kept,           //
   negative_zero_kept,         // of sums of negative zeros
@@ -54,7 +54,6 @@ enum class Mistake : uint8_t {
   tf32_rounded,               // to nearest, instead of the low bits cut
   tf32_nan_stays,             // a NaN whose payload lies in the bits cut off
   e8m13_as_fp32,              // all of fp32's fraction bits
-  e8m13_on_the_grid_of_fp32,  // 14 bits kept, subnormals cut at 2^-149
   e8m13_addend_passes,        // with no products but zeros c goes through as it is
   not_interleaved,            // the first half of k, then the second
   halves_swapped,             // k mod 4 >= 2 first
@@ -196,18 +195,18 @@ class Block {
  private:
   FusedSum adder() const {
     FusedSum sum{machine_.kept, machine_.zero_floor == kUnreachable ? kNoFloor : machine_.zero_floor, machine_.output};
+    const bool unknown = machine_.zero_floor == kNoFloor;
     sum.kept += (mistake_ == Mistake::one_bit_more) - (mistake_ == Mistake::one_bit_less);
     if (sum.zero_floor == kNoFloor)
-      sum.zero_floor = mistake_ == Mistake::floor_where_there_is_none ? -16 : kNoFloor;
+      sum.zero_floor = unknown && mistake_ == Mistake::floor_where_there_is_none ? -9 : kNoFloor;
     else
       sum.zero_floor += (mistake_ == Mistake::floor_one_higher) - (mistake_ == Mistake::floor_one_lower);
     if (mistake_ == Mistake::alignment_rounds_down) sum.alignment = Direction::down;
     if (mistake_ == Mistake::alignment_to_nearest) sum.alignment = Direction::nearest;
     sum.other_direction = mistake_ == Mistake::other_rounding_of_output;
     sum.through_fp32 = mistake_ == Mistake::fp16_through_fp32;
-    sum.through_fp16 = mistake_ == Mistake::mixed_result_through_fp16;
+    sum.through_fp16 = mistake_ == Mistake::mixed_result_through_fp16 && machine_.c != machine_.d;
     sum.fp32_precision = mistake_ == Mistake::e8m13_as_fp32;
-    sum.fp32_grid = mistake_ == Mistake::e8m13_on_the_grid_of_fp32;
     sum.underflow_keeps_sign = mistake_ == Mistake::underflow_keeps_its_sign;
     sum.negative_zero = mistake_ == Mistake::negative_zero_kept &&
                         std::ranges::all_of(terms_, [](const Term& t) { return t.negative && !t.magnitude; });
@@ -218,8 +217,9 @@ class Block {
     if (specials_.any()) return specials_.code(machine_.output, mistake_);
     const Term c{c_.negative, c_.significand, c_.unit, c_.exponent};
     const bool no_products = std::ranges::all_of(terms_, [](const Term& t) { return !t.magnitude; });
-    if (mistake_ == Mistake::e8m13_addend_passes && no_products) return is_zero(c_) ? 0 : c_code_;
-    if (mistake_ == Mistake::addend_afterwards) {
+    if (mistake_ == Mistake::e8m13_addend_passes && machine_.output == Output::cut_e8m13 && no_products)
+      return is_zero(c_) ? 0 : c_code_;
+    if (mistake_ == Mistake::addend_afterwards && machine_.way != Way::interleaved) {
       const Value d = read(code_of(machine_.d), adder().of(terms_));
       if (d.kind == Kind::infinite)
         return infinity_code(code_of(machine_.d)) | (d.negative ? sign_bit(code_of(machine_.d)) : 0);
@@ -286,9 +286,9 @@ inline uint64_t dot(const Machine& machine, const Inputs& in, Mistake mistake = 
   const size_t k = in.a.size(), depth = static_cast<size_t>(depth_of(machine.instruction));
   HM_CHECK(k && k % depth == 0, "the exact model wants whole instructions");
   auto block = static_cast<size_t>(machine.block);
-  if (machine.way == Way::interleaved) block = depth;
   if (mistake == Mistake::half_the_block) block /= 2;
   if (mistake == Mistake::twice_the_block) block *= 2;
+  if (machine.way == Way::interleaved) block = depth;
   std::vector<size_t> starts;
   for (size_t start = 0; start < k; start += block) starts.push_back(start);
   if (mistake == Mistake::last_block_first) std::ranges::reverse(starts);

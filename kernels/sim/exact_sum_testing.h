@@ -183,12 +183,12 @@ struct FusedSum {
   Output output;
   Direction alignment = Direction::toward_zero;
   bool aligned = true, other_direction = false, through_fp32 = false, through_fp16 = false, fp32_precision = false,
-       fp32_grid = false, underflow_keeps_sign = false, negative_zero = false;
+       underflow_keeps_sign = false, negative_zero = false;
 
   Grid grid() const {
     if (output == Output::near_fp16) return kFp16Grid;
     if (output == Output::cut_fp32 || fp32_precision) return kFp32Grid;
-    return fp32_grid ? Grid{14, -149, Type::fp32} : kE8m13Grid;
+    return kE8m13Grid;
   }
 
   uint64_t of(std::span<const Term> terms) const {

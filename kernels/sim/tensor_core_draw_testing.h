@@ -131,8 +131,15 @@ class Draw {
   void addend(int e) { addend(e, dice.coin(), digits()); }
   void zero_addend() { row.c = dice.coin() ? 0 : sign_bit(code_of(m.c)); }
 
+  // Scales that bring products near 2^e, where there are scales.
+  void aim(int e) {
+    if (m.way != Way::blocks) return;
+    for (size_t i = 0; i < row.scale_a.size(); ++i)
+      set_scales(i, e - dice.between(lowest_product() / 2, highest_product() / 2));
+  }
   // An exponent for the largest term, such that what lies `below` it is still a product, if there is one.
   int base(int below = 0) {
+    if (m.scale_block && dice.coin()) aim(dice.between(-160, 130));
     const int s = scale_exponent(0), high = highest_product() + s, low = lowest_product() + s;
     return dice.between(std::min(high, low + below), high);
   }

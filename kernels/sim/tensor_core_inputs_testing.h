@@ -185,9 +185,36 @@ inline void subnormals(Draw& d) {
     d.addend(d.lowest_product() + d.dice.between(0, d.m.kept));
 }
 
+// The largest product, and what cancels it, has a subnormal factor; the rest lies at the last kept bits.
+inline void subnormals_cancelling(Draw& d) {
+  const bool left = d.dice.coin();
+  const Type small = left ? d.m.a : d.m.b, large = left ? d.m.b : d.m.a;
+  const int top = Draw::highest(large) - d.dice.between(0, 2), width = Draw::significant(small);
+  const int e = 1 - code_of(small).bias + top + d.scale_exponent(0), last = e - d.m.kept;
+  for (int i = 0; i < d.k(); ++i)
+    if (d.dice.one_in(3))
+      d.zero_product(i);
+    else
+      d.product(i, d.dice.between(last - width - 1, last + 1));
+  const uint64_t subnormal =
+      d.number(small, Draw::lowest(small) + d.dice.between(0, width - 1), d.dice.coin(), d.digits());
+  const uint64_t factor = d.number(large, top, d.dice.coin(), d.digits());
+  for (int begin = 0; begin + 1 < d.k(); begin += std::max(2, d.block())) {
+    d.row.a[static_cast<size_t>(begin)] = left ? subnormal : factor;
+    d.row.b[static_cast<size_t>(begin)] = left ? factor : subnormal;
+    d.opposite(begin + 1, begin);
+  }
+  if (d.dice.coin())
+    d.zero_addend();
+  else
+    d.addend(d.dice.between(last - 2, last + 3));
+  d.shuffle_blocks();
+}
+
 // At the largest number of the result, and beyond.
 inline void overflow(Draw& d) {
   const int top = d.m.d == Type::fp64 ? 1023 : d.m.d == Type::fp16 ? 15 : 127, bits = d.result_bits();
+  d.aim(top);
   const int highest = std::min(top, d.highest_product() + d.scale_exponent(0));
   const bool negative = d.dice.coin(), huge = d.dice.one_in(4);
   for (int i = 0; i < d.k(); ++i)
@@ -257,19 +284,28 @@ inline void specials(Draw& d) {
 
 // Zeros among terms so small that the exponent of a zero decides what is kept, and their sum at a border of the result.
 inline void zeros_among_tiny(Draw& d) {
-  const int floor = d.m.zero_floor > -500 ? d.m.zero_floor : d.m.d == Type::fp16 ? -20 : -133;
-  const int lowest = d.result_lowest(), last = floor - d.m.kept;
-  const bool tie = d.m.d == Type::fp16 && d.dice.coin();
+  const int floor = d.m.zero_floor > kUnreachable ? d.m.zero_floor : d.m.d == Type::fp16 ? -9 : -133;
+  const int lowest = d.result_lowest(), last = floor - d.m.kept, high = last + d.dice.between(-1, 3);
+  const bool tie = d.m.d == Type::fp16 && !d.dice.one_in(3);
+  const int zeros = d.dice.between(1, 6);
+  d.aim(last);
   for (int i = 0; i < d.k(); ++i)
-    if (d.dice.one_in(3))
-      d.zero_product(i);
+    if (d.dice.one_in(zeros + 1))
+      d.product(i, d.dice.between(high - 3, high));
     else
-      d.product(i, d.dice.between(last - 2, last + 3));
+      d.zero_product(i);
   d.zero_product(d.k() - 1);
-  const bool negative = d.dice.coin();
-  const int at = std::min(lowest - 1 + (tie ? 0 : d.dice.between(0, 2)), floor - 1);
-  d.product(0, at, negative, tie ? Digits::one : Digits::ones, Digits::one);
-  if (d.dice.coin()) d.product(1, at, negative != d.dice.one_in(3), tie ? Digits::ones : Digits::one, Digits::one);
+  const bool negative = d.dice.coin(), above = !tie && d.dice.coin();
+  // A tie; just below a border of the result; or on it, and something small is taken away.
+  const int at = std::min(tie     ? lowest - 1
+                          : above ? lowest + d.dice.between(0, 2)
+                                  : lowest - d.dice.between(0, 1),
+                          floor - 1);
+  d.product(0, at, negative, tie || above ? Digits::one : Digits::ones, Digits::one);
+  if (!above && d.dice.coin())
+    d.product(1, at, negative != d.dice.one_in(3), tie ? Digits::ones : Digits::one, Digits::one);
+  else
+    d.product(1, high, above ? !negative : d.dice.coin(), Digits::one, Digits::one);
   if (d.dice.one_in(8))
     d.addend(Draw::lowest(d.m.c));
   else
@@ -385,7 +421,7 @@ inline void groups_together(Draw& d) {
 
 }  // namespace draws
 
-inline constexpr std::array<InputClass, 22> kInputClasses{{
+inline constexpr std::array<InputClass, 23> kInputClasses{{
     {"uniform_codes", draws::any, draws::uniform_codes},
     {"whole_range", draws::products, draws::whole_range},
     {"around_the_cut", draws::products, draws::around_the_cut},
@@ -397,6 +433,7 @@ inline constexpr std::array<InputClass, 22> kInputClasses{{
     {"ties", draws::products, draws::ties},
     {"double_rounding", draws::fused_products, draws::double_rounding},
     {"subnormals", draws::products, draws::subnormals},
+    {"subnormals_cancelling", draws::fused_products, draws::subnormals_cancelling},
     {"overflow", draws::any, draws::overflow},
     {"signed_zeros", draws::any, draws::signed_zeros},
     {"addend_alone", draws::any, draws::addend_alone},
