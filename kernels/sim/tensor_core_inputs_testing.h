@@ -123,9 +123,10 @@ inline void ties(Draw& d) {
 
 // A tie of fp16 that only bits below fp32's last decide. Sums that carry are longer than what is kept.
 inline void double_rounding(Draw& d) {
-  const int e = d.base(d.m.kept), large = d.dice.between(1, std::min(d.block(), 6) - 2);
+  const int large = d.dice.between(1, std::min(d.block(), 6) - 2);
+  const int e = d.m.d == Type::fp16 ? d.dice.between(-9, 12) : d.base(d.m.kept);
   int carry = 1;  // of `large` products 2.25 2^e
-  while (4 << carry <= 9 * large) ++carry;
+  while (4 << (carry + 1) <= 9 * large) ++carry;
   for (int i = 0; i < d.k(); ++i) d.zero_product(i);
   const bool negative = d.dice.coin();
   for (int i = 0; i < large; ++i) {
@@ -296,10 +297,11 @@ inline void zeros_among_tiny(Draw& d) {
 
 // Not zero, and too small for the result.
 inline void underflow(Draw& d) {
-  const int lowest = d.result_lowest();
+  const int lowest = d.result_lowest(), few = d.dice.coin() ? 2 : 2 * d.k();
   const bool negative = !d.dice.one_in(4);
+  d.aim(lowest);
   for (int i = 0; i < d.k(); ++i)
-    if (d.dice.coin())
+    if (i > 0 && !d.dice.one_in(few))
       d.zero_product(i);
     else
       d.product(i, lowest - d.dice.between(1, 7), negative != d.dice.one_in(6), d.digits(), d.digits());
@@ -324,7 +326,7 @@ inline void tf32_registers(Draw& d) {
 
 }  // namespace draws
 
-inline constexpr std::array<InputClass, 23> kInputClasses{{
+inline constexpr std::array<InputClass, 24> kInputClasses{{
     {"uniform_codes", draws::any, draws::uniform_codes},
     {"whole_range", draws::products, draws::whole_range},
     {"around_the_cut", draws::products, draws::around_the_cut},
@@ -348,9 +350,10 @@ inline constexpr std::array<InputClass, 23> kInputClasses{{
     {"groups_around_the_cut", draws::groups, draws::groups_around_the_cut},
     {"groups_of_zeros", draws::groups, draws::groups_of_zeros},
     {"groups_together", draws::groups, draws::groups_together},
+    {"groups_that_underflow", draws::groups, draws::groups_that_underflow},
 }};
 
-inline constexpr uint64_t kRowsOfAClass = 200;  // that a test asks, for each length of a chain
+inline constexpr uint64_t kRowsOfAClass = 120;  // that a test asks, for each length of a chain
 
 // Row number `number` of a class, of k products; always the same one.
 inline Row row_of(const InputClass& input_class, const Machine& machine, size_t k, uint64_t number) {

@@ -102,4 +102,13 @@ inline void groups_together(Draw& d) {
   d.addend(e + d.dice.between(-24, 12));
 }
 
+// The scales so small that a sum is below the result's smallest number, where there are such scales.
+inline void groups_that_underflow(Draw& d) {
+  group_codes(d);
+  for (size_t i = 0; i < d.row.scale_a.size(); ++i) d.set_scales(i, d.result_lowest() - d.dice.between(0, 14));
+  for (int i = 0; i < d.k(); ++i)
+    if (i / 16 % 4 != 1 && d.dice.one_in(3)) d.row.a[static_cast<size_t>(i)] &= 8;
+  d.zero_addend();
+}
+
 }  // namespace halfmark::exact::draws
