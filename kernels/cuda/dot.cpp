@@ -25,10 +25,11 @@ std::string where(const Reach& reach) {
 
 // Why this GPU, or this build on it, does not have the instruction.
 Refusal missing(const DotRow& row, const DotImage& image, int capability, const DotProducts& op) {
-  if (has(image, row.reach)) return {};
+  // The GPU is asked too: code for sm_75 may have come to a newer one by way of PTX.
+  const bool within = row.reach.from <= capability && capability <= row.reach.to;
+  if (within && has(image, row.reach)) return {};
   const std::string what = std::string(name_of(row.instruction)) + " of " + dtypes_of(op);
-  if (capability < row.reach.from || capability > row.reach.to)
-    return what + " is an instruction of " + where(row.reach) + ", this GPU is " + sm(capability);
+  if (!within) return what + " is an instruction of " + where(row.reach) + ", this GPU is " + sm(capability);
   return what + " needs code for " + where(row.reach) +
          ", this build has it for " HALFMARK_DOT_ARCHITECTURES "; configure with -DCMAKE_CUDA_ARCHITECTURES=" +
          std::to_string(capability);
