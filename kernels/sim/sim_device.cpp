@@ -2,23 +2,24 @@
 
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/error.h"
+#include "kernels/sim/dot_rows.h"
 #include "kernels/sim/tensor_core_rows.h"
 
 namespace halfmark {
 
-SimDevice::SimDevice(const Architecture& architecture) : architecture_(architecture) {
+SimDevice::SimDevice(const Architecture& architecture, std::span<const TensorCore> cores)
+    : architecture_(architecture), cores_(cores) {
   add_tensor_core_rows(kernels_);
+  add_dot_rows(kernels_);
   add_reference_rows(kernels_);
 }
 
 std::vector<std::pair<std::string, std::string>> SimDevice::describe() const {
   std::vector<std::pair<std::string, std::string>> facts{{"stands_for", std::string(architecture_.about)},
                                                          {"threads", std::to_string(host_threads())}};
-  for (const TensorCore& core : tensor_cores())
+  for (const TensorCore& core : cores_)
     if (core.architecture == architecture_.name)
-      facts.push_back({std::string(core.instruction), "blocks of " + std::to_string(core.products) + ", " +
-                                                          std::to_string(core.kept_fraction_bits) +
-                                                          " fraction bits kept"});
+      facts.push_back({std::string(name_of(core.instruction)), text_of(core)});
   return facts;
 }
 

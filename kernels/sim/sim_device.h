@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,15 +13,18 @@ namespace halfmark {
 
 class SimDevice : public HostDevice {
  public:
-  explicit SimDevice(const Architecture& architecture);
+  // With the rows of the table, or with others that the caller keeps alive: a probe is tried on rows nobody has built.
+  explicit SimDevice(const Architecture& architecture, std::span<const TensorCore> cores = tensor_cores());
   std::string name() const override { return "sim:" + std::string(architecture_.name); }
   std::vector<std::pair<std::string, std::string>> describe() const override;
   const KernelTable& kernels() const override { return kernels_; }
   std::string numerics() const override { return "instruction-exact"; }
   const Architecture& architecture() const { return architecture_; }
+  std::span<const TensorCore> cores() const { return cores_; }
 
  private:
   const Architecture& architecture_;
+  std::span<const TensorCore> cores_;
   KernelTable kernels_;
 };
 

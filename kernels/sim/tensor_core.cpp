@@ -4,158 +4,203 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
-#include <string>
+#include <limits>
+#include <vector>
 
 #include "kernels/number/error.h"
+#include "kernels/sim/block_sum.h"
 
 namespace halfmark {
 namespace {
 
-constexpr std::array kArchitectures{
-    Architecture{"hopper", "H100, H200 (sm_90): mma.sync and wgmma"},
+using block_sum::Part;
+
+constexpr size_t kGroup = 16;  // products that FP4 adds before anything is aligned
+
+// A scale as significand 2^(exponent - 3).
+struct Scale {
+  int significand = 8, exponent = 0;
+  bool nan = false;
 };
 
-// Khattak and Mikaitis: arXiv 2512.07004 and its models (north-numerical-computing/MATLAB-tensor-core), which also give
-// e_zero. MMA-Sim: arXiv 2511.10909 (microsoft/MMA-Sim), bit-exact against H100.
-constexpr std::string_view kHopperSource =
-    "arXiv 2512.07004 (L, F, e_zero); arXiv 2511.10909 (L, F); GPU outputs of H100 and H200";
-
-constexpr std::array kCores{
-    TensorCore{"hopper", "m16n8k16.f32.f16.f16.f32", DType::f16, DType::f32, 16, 25, -133, BlockRounding::truncate_fp32,
-               kHopperSource},
-    TensorCore{"hopper", "m16n8k16.f16.f16.f16.f16", DType::f16, DType::f16, 16, 25, -21, BlockRounding::near_even_fp16,
-               kHopperSource},
-    TensorCore{"hopper", "m16n8k16.f32.bf16.bf16.f32", DType::bf16, DType::f32, 16, 25, -133,
-               BlockRounding::truncate_fp32, kHopperSource},
-};
-
-constexpr uint32_t kNanF32 = 0x7FFFFFFF, kNanF16 = 0x7FFF;  // the only NaNs these instructions write
-
-int fraction_bits(DType dtype) { return format_of(dtype).fraction_bits; }
-
-// magnitude 2^shift, cut toward zero. A shift to the left stays below 2^63: at most F + 2 significant bits are kept.
-inline int64_t cut(int64_t magnitude, int shift) {
-  return shift >= 0 ? magnitude << shift : magnitude >> std::min(-shift, 63);
+Scale take_apart_scale(DType type, uint8_t code) {
+  if (type == DType::e8m0) return {8, code - 127, code == 0xFF};  // code 0 is 2^-127, not zero
+  const int field = (code >> 3) & 15, fraction = code & 7;        // ue4m3: the sign is ignored
+  return {fraction + (field ? 8 : 0), std::max(field, 1) - 7, (code & 0x7F) == 0x7F};
 }
 
-// One code of the result type from sum 2^scale.
-uint32_t finish(const TensorCore& core, int64_t sum, int scale) {
-  if (sum == 0) return 0;                                            // also an exact cancellation: +0
-  const double exact = std::ldexp(static_cast<double>(sum), scale);  // the sum has at most 34 bits
-  if (core.rounding == BlockRounding::near_even_fp16) {
-    const auto code = static_cast<uint32_t>(encode(DType::f16, exact));
-    return code == 0x8000 ? 0 : code;  // a negative sum that rounds to zero gives +0 as well
-  }
-  const double magnitude = std::fabs(exact);
-  if (magnitude >= 0x1p128) return sum < 0 ? 0xFF800000u : 0x7F800000u;
-  if (magnitude >= 0x1p-126) {
-    // Cutting the fp64 significand to 24 bits cuts the value toward zero, and the conversion is then exact.
-    const uint64_t bits = std::bit_cast<uint64_t>(exact) & ~((uint64_t{1} << 29) - 1);
-    return std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
-  }
-  const auto code = static_cast<uint32_t>(encode(DType::f32, exact, Rounding::toward_zero));
-  return code == 0x80000000u ? 0 : code;
-}
+Part addend(const TensorCore& core, const Term& c) { return {c.significand, c.exponent, core.result.fraction_bits}; }
 
-// What infinities and NaNs among the terms of a block decide; true when they do.
-bool decide_specials(const TensorCore& core, const Term* a, const Term* b, size_t count, const Term& c, uint32_t& d) {
+// One fused sum of at most L products; `scale` is added to every product's exponent.
+uint32_t fused(const TensorCore& core, const Operand& a, const Operand& b, std::span<const size_t> which, uint32_t code,
+               int scale = 0) {
+  const Term c = take_apart(core.result, code);
   unsigned seen = c.special;
-  for (size_t i = 0; i < count; ++i) {
-    if (!a[i].special && !b[i].special) continue;
-    const bool infinity_times_zero =
-        (a[i].special == kFinite && a[i].significand == 0) || (b[i].special == kFinite && b[i].significand == 0);
-    if (((a[i].special | b[i].special) & kNotANumber) || infinity_times_zero) {
-      seen |= kNotANumber;
-      continue;
-    }
-    const auto negative = [](const Term& t) {
-      return t.special == kFinite ? t.significand < 0 : t.special == kNegativeInfinity;
-    };
-    seen |= negative(a[i]) != negative(b[i]) ? kNegativeInfinity : kPositiveInfinity;
+  std::array<Part, 65> parts;
+  size_t n = 0;
+  parts[n++] = addend(core, c);
+  const int fraction_bits = a.format.fraction_bits + b.format.fraction_bits;
+  for (const size_t i : which) {
+    const Term zero{};
+    const Term &x = i < a.terms.size() ? a.terms[i] : zero, &y = i < b.terms.size() ? b.terms[i] : zero;
+    seen |= block_sum::special_of(x, y);
+    // The exponent of a product is the sum of its factors', not renormalised.
+    parts[n++] = {int64_t{x.significand} * y.significand, x.exponent + y.exponent + scale, fraction_bits};
   }
-  if (!seen) return false;
-  const bool half = core.result == DType::f16;
-  if ((seen & kNotANumber) || seen == (kPositiveInfinity | kNegativeInfinity))
-    d = half ? kNanF16 : kNanF32;
-  else
-    d = (half ? 0x7C00u : 0x7F800000u) | (seen == kNegativeInfinity ? (half ? 0x8000u : 0x80000000u) : 0u);
-  return true;
+  if (seen) return block_sum::special_code(core.block.rounding, seen);
+  return block_sum::sum(core.block, {parts.data(), n});
 }
 
-uint32_t block(const TensorCore& core, const Term* a, const Term* b, size_t count, uint32_t c_code, bool any_special,
-               int product_shift, int addend_shift) {
-  const Term c = take_apart(core.result, c_code);
-  if (any_special || c.special)
-    if (uint32_t d; decide_specials(core, a, b, count, c, d)) return d;
+// c + sum, one ordinary addition to nearest even in the result's format.
+uint32_t add(const TensorCore& core, uint32_t sum, uint32_t c) {
+  const DType dtype = core.result == kFp16 ? DType::f16 : DType::f32;
+  // Of two fp16 numbers fp64 holds the sum; of two fp32 numbers the host's addition is the rounded one.
+  const double total = dtype == DType::f16 ? decode(dtype, sum) + decode(dtype, c)
+                                           : static_cast<double>(std::bit_cast<float>(sum) + std::bit_cast<float>(c));
+  if (std::isnan(total)) return block_sum::special_code(core.block.rounding, kNotANumber);
+  return static_cast<uint32_t>(encode(dtype, total));
+}
 
-  // The exponent of a product is the sum of its factors', not renormalised; a zero counts as e_zero, whatever it is
-  // multiplied by.
-  int largest = c.significand ? c.exponent : core.zero_exponent;
-  if (count < static_cast<size_t>(core.products)) largest = std::max(largest, core.zero_exponent);
-  std::array<int64_t, 32> product;
-  std::array<int, 32> exponent;
-  for (size_t i = 0; i < count; ++i) {
-    product[i] = int64_t{a[i].significand} * b[i].significand;
-    exponent[i] = product[i] ? a[i].exponent + b[i].exponent : core.zero_exponent;
-    largest = std::max(largest, exponent[i]);
+// FP4: groups of 16 products are added exactly; scaled, they are the terms. A group without a product that is not zero,
+// or of scale zero, is no term; one that cancels still counts.
+uint32_t grouped(const TensorCore& core, const Operand& a, const Operand& b, size_t first, size_t k, uint32_t code) {
+  const Term c = take_apart(core.result, code);
+  unsigned seen = c.special;
+  std::array<Part, 5> parts;
+  size_t n = 0;
+  if (c.significand) parts[n++] = addend(core, c);
+  const auto block = static_cast<size_t>(core.scaling.block);
+  for (size_t begin = first; begin < std::min(first + static_cast<size_t>(core.depth()), k); begin += kGroup) {
+    const Scale x = take_apart_scale(core.scaling.type, a.scales[begin / block]);
+    const Scale y = take_apart_scale(core.scaling.type, b.scales[begin / block]);
+    if (x.nan || y.nan) seen |= kNotANumber;
+    int64_t total = 0;
+    bool any = false;
+    for (size_t i = begin; i < std::min(begin + kGroup, k); ++i) {
+      // e2m1 has exponents 0 .. 2: a product is a whole number of quarters.
+      const int64_t product = int64_t{a.terms[i].significand} * b.terms[i].significand
+                              << (a.terms[i].exponent + b.terms[i].exponent);
+      total += product, any = any || product;
+    }
+    const int64_t scaled = total * x.significand * y.significand;
+    if (any && x.significand && y.significand) parts[n++] = {scaled, x.exponent + y.exponent, 2 + 3 + 3, true};
   }
-  const auto aligned = [largest](int64_t significand, int term_exponent, int shift) {
-    const int64_t magnitude = cut(std::abs(significand), shift + term_exponent - largest);
-    return significand < 0 ? -magnitude : magnitude;
-  };
-  int64_t sum = aligned(c.significand, c.exponent, addend_shift);
-  for (size_t i = 0; i < count; ++i) sum += aligned(product[i], exponent[i], product_shift);
-  return finish(core, sum, largest - core.kept_fraction_bits);
+  if (seen) return block_sum::special_code(core.block.rounding, seen);
+  return block_sum::sum(core.block, {parts.data(), n});
+}
+
+uint32_t one_block(const TensorCore& core, const Operand& a, const Operand& b, size_t first, uint32_t c) {
+  std::array<size_t, 64> which;
+  size_t n = 0;
+  while (n < static_cast<size_t>(core.block.products)) which[n] = first + n, ++n;
+  int scale = 0;
+  if (core.scaling.block) {
+    const auto at = first / static_cast<size_t>(core.scaling.block);
+    const Scale x = take_apart_scale(core.scaling.type, a.scales[at]);
+    const Scale y = take_apart_scale(core.scaling.type, b.scales[at]);
+    if (x.nan || y.nan) return block_sum::special_code(core.block.rounding, kNotANumber);
+    scale = x.exponent + y.exponent;
+  }
+  return fused(core, a, b, {which.data(), n}, c, scale);
+}
+
+uint32_t interleaved(const TensorCore& core, const Operand& a, const Operand& b, size_t first, uint32_t c) {
+  const auto depth = static_cast<size_t>(core.depth());
+  uint32_t total = 0;
+  for (const size_t half : {size_t{0}, size_t{2}}) {
+    std::array<size_t, 64> which;
+    size_t n = 0;
+    for (size_t k = 0; k < depth; ++k)
+      if ((k & 2) == half) which[n++] = first + k;
+    total = fused(core, a, b, {which.data(), n}, total);
+  }
+  return add(core, total, c);
+}
+
+uint32_t widened(const TensorCore& core, uint32_t c) {
+  if (core.addend == core.result) return c;
+  return static_cast<uint32_t>(encode(DType::f32, decode(DType::f16, c)));
 }
 
 }  // namespace
 
-std::span<const Architecture> architectures() { return kArchitectures; }
-std::span<const TensorCore> tensor_cores() { return kCores; }
-
-const TensorCore* tensor_core(std::string_view architecture, DType operand, DType result) {
-  for (const TensorCore& core : kCores)
-    if (core.architecture == architecture && core.operand == operand && core.result == result) return &core;
-  return nullptr;
+bool takes(Operands operands, const Format& format) {
+  switch (operands) {
+    case Operands::f16:
+      return format == kFp16;
+    case Operands::bf16:
+      return format == kBf16;
+    case Operands::tf32:
+      return format == kTf32;
+    case Operands::fp8:
+      return format == kE4m3 || format == kE5m2;
+    case Operands::fp4:
+      return format == kE2m1;
+    case Operands::fp64:
+      return format == kFp64;
+  }
+  return false;
 }
 
-Term take_apart(DType dtype, uint64_t code) {
-  const Format& format = format_of(dtype);
-  HM_CHECK(format.specials == Specials::ieee && format.fraction_bits <= 23,
-           "dtype " + std::string(name_of(dtype)) + " is no operand of a tensor core that is modelled");
-  const uint64_t fraction = code & ((uint64_t{1} << format.fraction_bits) - 1);
+Term take_apart(const Format& format, uint32_t code) {
+  if (format == kTf32) code >>= 13;  // of the 32-bit register the low bits are dropped, a NaN's payload with them
+  const uint32_t fraction = code & ((uint32_t{1} << format.fraction_bits) - 1);
   const int field = static_cast<int>(code >> format.fraction_bits) & ((1 << format.exponent_bits) - 1);
   const bool negative = (code >> (format.fraction_bits + format.exponent_bits)) & 1;
   if (field == (1 << format.exponent_bits) - 1) {
-    const TermKind kind = fraction ? kNotANumber : negative ? kNegativeInfinity : kPositiveInfinity;
-    return {0, 0, kind};
+    if (format.specials == Specials::ieee)
+      return {0, 0, fraction ? kNotANumber : negative ? kNegativeInfinity : kPositiveInfinity};
+    if (format.specials == Specials::nan_only && fraction == (uint32_t{1} << format.fraction_bits) - 1)
+      return {0, 0, kNotANumber};
   }
-  const auto magnitude = static_cast<int32_t>(fraction | (field ? uint64_t{1} << format.fraction_bits : 0));
+  const auto magnitude = static_cast<int32_t>(fraction | (field ? uint32_t{1} << format.fraction_bits : 0));
   return {negative ? -magnitude : magnitude, static_cast<int16_t>(std::max(field, 1) - format.bias()), kFinite};
 }
 
-std::vector<Term> take_apart(DType dtype, const void* codes, size_t count) {
-  HM_CHECK(size_of(dtype) == 2, "operands of two bytes only");
-  std::vector<Term> terms(count);
-  for (size_t i = 0; i < count; ++i) terms[i] = take_apart(dtype, static_cast<const uint16_t*>(codes)[i]);
-  return terms;
+uint32_t dot(const TensorCore& core, const Operand& a, const Operand& b, uint32_t c) {
+  c = widened(core, c);
+  const size_t k = a.terms.size();
+  const auto depth = static_cast<size_t>(core.depth());
+  switch (core.summation) {
+    case Summation::blocks:
+      for (size_t first = 0; first < k; first += static_cast<size_t>(core.block.products))
+        c = one_block(core, a, b, first, c);
+      return c;
+    case Summation::interleaved:
+      for (size_t first = 0; first < k; first += depth) c = interleaved(core, a, b, first, c);
+      return c;
+    case Summation::groups:
+      for (size_t first = 0; first < k; first += depth) c = grouped(core, a, b, first, k, c);
+      return c;
+    case Summation::fma_chain:
+      break;
+  }
+  throw Error(std::string(name_of(core.instruction)) + ": fp64 operands are no terms");
 }
 
-uint32_t dot(const TensorCore& core, const Term* a, const Term* b, size_t k, uint32_t c, bool any_special) {
-  const auto products = static_cast<size_t>(core.products);
-  const int product_shift = core.kept_fraction_bits - 2 * fraction_bits(core.operand);
-  const int addend_shift = core.kept_fraction_bits - fraction_bits(core.result);
-  for (size_t done = 0; done < k; done += products)
-    c = block(core, a + done, b + done, std::min(products, k - done), c, any_special, product_shift, addend_shift);
-  return c;
-}
-
-uint32_t dot(const TensorCore& core, std::span<const uint16_t> a, std::span<const uint16_t> b, uint32_t c) {
+uint64_t dot(const TensorCore& core, const DotTypes& types, std::span<const uint64_t> a, std::span<const uint64_t> b,
+             uint64_t c, std::span<const uint8_t> scale_a, std::span<const uint8_t> scale_b) {
   HM_CHECK(a.size() == b.size(),
            "a dot product of " + std::to_string(a.size()) + " and " + std::to_string(b.size()) + " terms");
-  return dot(core, take_apart(core.operand, a.data(), a.size()).data(),
-             take_apart(core.operand, b.data(), b.size()).data(), a.size(), c);
+  HM_CHECK(takes(core.operands, types.a) && takes(core.operands, types.b),
+           std::string(name_of(core.instruction)) + " does not multiply " + std::string(types.a.name) + " by " +
+               std::string(types.b.name));
+  const auto block = static_cast<size_t>(core.scaling.block);
+  const size_t scales = block ? (a.size() + block - 1) / block : 0;
+  HM_CHECK(scale_a.size() == scales && scale_b.size() == scales,
+           std::string(name_of(core.instruction)) + " wants " + std::to_string(scales) + " scales for each operand");
+  if (core.summation == Summation::fma_chain) {
+    double sum = std::bit_cast<double>(c);
+    for (size_t i = 0; i < a.size(); ++i) sum = std::fma(std::bit_cast<double>(a[i]), std::bit_cast<double>(b[i]), sum);
+    // The bits of a NaN are not promised; ours is the quiet one.
+    return std::bit_cast<uint64_t>(std::isnan(sum) ? std::numeric_limits<double>::quiet_NaN() : sum);
+  }
+  std::vector<Term> x(a.size()), y(b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    x[i] = take_apart(types.a, static_cast<uint32_t>(a[i]));
+    y[i] = take_apart(types.b, static_cast<uint32_t>(b[i]));
+  }
+  return dot(core, {types.a, x, scale_a}, {types.b, y, scale_b}, static_cast<uint32_t>(c));
 }
 
 }  // namespace halfmark

@@ -1,14 +1,17 @@
-// How an NVIDIA tensor core computes a dot product, bit for bit: one fused sum over a block of products, and a table
-// with one row for each instruction that differs. The algorithm and its sources: kernels/sim/README.md.
+// How NVIDIA tensor cores compute a dot product, bit for bit: a table with a row for each architecture, instruction and
+// choice of types, and the exact arithmetic that a row stands for. The algorithm and its sources:
+// kernels/sim/README.md.
 #pragma once
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
-#include <vector>
 
 #include "kernels/number/dtype.h"
+#include "kernels/ops/matrix_instruction.h"
 
 namespace halfmark {
 
@@ -17,29 +20,68 @@ struct Architecture {
   std::string_view about;  // the GPUs it stands for
 };
 
-// How the sum of a block leaves the adder.
+// What a and b may be. Any pairing within fp8.
+enum class Operands : uint8_t { f16, bf16, tf32, fp8, fp4, fp64 };
+bool takes(Operands operands, const Format& format);
+
+// How the products of one instruction and its addend c become d.
+enum class Summation : uint8_t {
+  blocks,       // blocks of L products and c, fused; each result is the next one's c
+  interleaved,  // two fused blocks, of the k with k mod 4 < 2 and of the others, without c; then d = sum + c as IEEE
+                // adds
+  groups,       // FP4: exact sums of 16 scaled products each, which are the terms of one fused sum with c
+  fma_chain,    // IEEE fused multiply-adds in increasing k
+};
+
+// How the sum of a block leaves the adder. Overflow goes to infinity, a zero is +0.
 enum class BlockRounding : uint8_t {
-  truncate_fp32,   // toward zero to fp32, overflow to infinity
+  truncate_fp32,   // toward zero to fp32
+  truncate_e8m13,  // toward zero to 13 fraction bits and fp32's exponents; 2^-139 below 2^-126
   near_even_fp16,  // straight from the accumulator, no stop at fp32
 };
 
-// A block adds `products` exact products and one addend c in one fixed-point sum and rounds once.
+// The arithmetic of one block: what a probe can find out.
+struct BlockSum {
+  int products = 0;            // L: in one fused sum with c
+  int kept_fraction_bits = 0;  // F: below the largest exponent; what lies lower is cut off
+  int zero_exponent = 0;       // e_zero: a zero among the terms raises the largest exponent at least to this
+  BlockRounding rounding = BlockRounding::truncate_fp32;
+};
+inline constexpr int kNoZeroExponent = -4096;  // below every exponent: zeros raise nothing
+
+struct Scaling {  // one scale for so many consecutive k; ue4m3 is e4m3 with its sign ignored
+  DType type = DType::e8m0;
+  int block = 0;  // 0: none
+  friend bool operator==(const Scaling&, const Scaling&) = default;
+};
+
 struct TensorCore {
   std::string_view architecture;
-  std::string_view instruction;
-  DType operand;  // of a and b
-  DType result;   // of c and d
-  int products;   // L: in one block; longer K chains blocks in increasing k, each result being the next one's c
-  int kept_fraction_bits;  // F: below the largest exponent; what lies lower is cut off
-  int zero_exponent;       // e_zero: a zero among the terms raises the largest exponent at least to this
-  BlockRounding rounding;
-  std::string_view source;  // of L, F and e_zero
+  MatrixInstruction instruction;
+  Operands operands;
+  Format addend, result;  // c and d; they differ on volta only, where c is widened first
+  Summation summation;
+  BlockSum block;
+  std::string_view source;  // of L, F, e_zero and the rounding
+  Scaling scaling{};
+
+  int depth() const { return depth_of(instruction); }  // K of one instruction
 };
 
 std::span<const Architecture> architectures();
-std::span<const TensorCore> tensor_cores();
-// The instruction for these types, or null.
-const TensorCore* tensor_core(std::string_view architecture, DType operand, DType result);
+std::span<const TensorCore> tensor_cores();  // of one architecture and types the usual instruction comes first
+
+std::string text_of(const TensorCore& core);  // "f16 to fp32: blocks of 16, 25 fraction bits kept, cut to fp32"
+
+struct DotTypes {
+  Format a, b, c, d;
+  Scaling scaling{};
+};
+
+// The first row of `cores` for this architecture, instruction and types. Null when there is none, and then `*why`, if
+// given, says what the architecture has instead.
+const TensorCore* find_core(std::span<const TensorCore> cores, std::string_view architecture,
+                            MatrixInstruction instruction, const DotTypes& types, std::string* why = nullptr);
 
 // An operand taken apart: (-1)^s significand 2^(exponent - fraction bits), the significand not normalised.
 struct Term {
@@ -49,15 +91,23 @@ struct Term {
 };
 enum TermKind : uint8_t { kFinite = 0, kPositiveInfinity = 1, kNegativeInfinity = 2, kNotANumber = 4 };
 
-Term take_apart(DType dtype, uint64_t code);
-std::vector<Term> take_apart(DType dtype, const void* codes, size_t count);
+// Of fp16, bf16, e4m3, e5m2, e2m1; tf32: the 32 bits of its register, of which the low 13 are dropped.
+Term take_apart(const Format& format, uint32_t code);
 
-// d = a . b + c over k terms, chained in blocks; a last block that is not full is filled up with +0 times +0, as a
-// library pads K. c and the result are codes of core.result. `any_special`: whether a or b may hold an infinity or a
-// NaN.
-uint32_t dot(const TensorCore& core, const Term* a, const Term* b, size_t k, uint32_t c, bool any_special = true);
+// The terms of a chain: k of them on each side.
+struct Operand {
+  Format format;
+  std::span<const Term> terms;
+  std::span<const uint8_t> scales{};  // codes, one for each block of core.scaling
+};
 
-// The same from codes, for tests and for people.
-uint32_t dot(const TensorCore& core, std::span<const uint16_t> a, std::span<const uint16_t> b, uint32_t c);
+// d = a . b + c, chained in increasing k. c is a code of core.addend, the result a code of core.result (for k = 0: c
+// widened). A last instruction that is not full is filled up with +0 times +0, as a library pads K. Not for fp64.
+uint32_t dot(const TensorCore& core, const Operand& a, const Operand& b, uint32_t c);
+
+// The same from codes, for any row, fp64 too. The two must be of equal length, the scales as core.scaling wants.
+// Throws Error otherwise.
+uint64_t dot(const TensorCore& core, const DotTypes& types, std::span<const uint64_t> a, std::span<const uint64_t> b,
+             uint64_t c, std::span<const uint8_t> scale_a = {}, std::span<const uint8_t> scale_b = {});
 
 }  // namespace halfmark

@@ -6,10 +6,12 @@
 #include "kernels/sim/tensor_core_rows.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "kernels/cpu/contraction.h"
 #include "kernels/cpu/reference/operand.h"
+#include "kernels/sim/dot_matrix.h"
 #include "kernels/sim/sim_device.h"
 #include "kernels/sim/tensor_core.h"
 
@@ -21,21 +23,31 @@ bool holds(const Format& outer, const Format& inner) {
          outer.min_subnormal_exponent() <= inner.min_subnormal_exponent();
 }
 
-const TensorCore* core_for(const Device& device, DType operand, const Math& math) {
+// What the instruction multiplies. f32 operands are registers of tf32, whose low bits the instruction drops.
+const Format& operand_format(const Tensor& tensor, const Math& math) {
+  return tensor.dtype() == DType::f32 && math.multiply == kTf32 ? kTf32 : format_of(tensor.dtype());
+}
+
+const TensorCore* core_for(const Device& device, const Tensor& a, const Tensor& b, const Math& math,
+                           std::string* why = nullptr) {
   const auto& sim = static_cast<const SimDevice&>(device);
-  if (math.accumulate == kFp32) return tensor_core(sim.architecture().name, operand, DType::f32);
-  if (math.accumulate == kFp16) return tensor_core(sim.architecture().name, operand, DType::f16);
-  return nullptr;
+  return find_core(sim.cores(), sim.architecture().name, MatrixInstruction::usual,
+                   {operand_format(a, math), operand_format(b, math), math.accumulate, math.accumulate}, why);
 }
 
 Refusal refuses_types(const Device& device, const Tensor& a, const Tensor& b, const Math& math) {
-  const std::string types = std::string(name_of(a.dtype())) + " times " + std::string(name_of(b.dtype()));
-  if (a.dtype() != b.dtype()) return "operands differ: " + types;
-  const TensorCore* core = core_for(device, a.dtype(), math);
-  if (!core) return "no instruction for " + types + " summed in " + std::string(math.accumulate.name);
-  if (!holds(math.multiply, format_of(a.dtype())))
-    return "multiplies " + std::string(name_of(a.dtype())) + " as stored, not rounded to " +
-           std::string(math.multiply.name);
+  std::string why;
+  const TensorCore* core = core_for(device, a, b, math, &why);
+  if (!core) return why;
+  if (core->operands == Operands::fp64) return "fp64 sums go to the rows of the host, which add in the same order";
+  for (const Tensor* operand : {&a, &b})
+    if (!holds(math.multiply, operand_format(*operand, math)))
+      return "multiplies " + std::string(name_of(operand->dtype())) + " as stored, not rounded to " +
+             std::string(math.multiply.name);
+  const bool fewer_bits = core->block.kept_fraction_bits < math.accumulate.fraction_bits;
+  if (fewer_bits && core->operands == Operands::fp8 && !math.fast_accumulate)
+    return std::string(name_of(core->instruction)) + " keeps " + std::to_string(core->block.kept_fraction_bits) +
+           " fraction bits of a sum, which only fast_accumulate allows";
   return {};
 }
 
@@ -53,83 +65,106 @@ Refusal refuses(const Device& device, const Op& op) {
   }
 }
 
-// Operands taken apart, in logical order.
-std::vector<Term> terms_of(const Tensor& tensor) {
-  const std::vector<unsigned char> codes = tensor.codes();
-  return take_apart(tensor.dtype(), codes.data(), static_cast<size_t>(tensor.elements()));
+// Where a vector of a panel has no element, that is padding: +0, as an implicit GEMM reads it.
+template <class Code>
+void gather(const std::vector<unsigned char>& codes, const std::vector<int64_t>& at, unsigned char* vector) {
+  const auto* from = reinterpret_cast<const Code*>(codes.data());
+  auto* to = reinterpret_cast<Code*>(vector);
+  for (size_t k = 0; k < at.size(); ++k) to[k] = at[k] < 0 ? Code{0} : from[at[k]];
 }
 
-bool any_special(const std::vector<Term>& terms) {
-  return std::any_of(terms.begin(), terms.end(), [](const Term& term) { return term.special != kFinite; });
+void gather(size_t size, const std::vector<unsigned char>& codes, const std::vector<int64_t>& at,
+            unsigned char* vector) {
+  if (size == 1) return gather<uint8_t>(codes, at, vector);
+  if (size == 2) return gather<uint16_t>(codes, at, vector);
+  gather<uint32_t>(codes, at, vector);
 }
 
-class Chain {
- public:
-  Chain(const TensorCore& core, const Math& math, int64_t depth, bool special)
-      : core_(core), math_(math), special_(special), depth_(static_cast<size_t>(depth)) {
-    slices_ = std::clamp<size_t>(static_cast<size_t>(math.split_k), 1, std::max<size_t>(depth_, 1));
-    slice_depth_ = (depth_ + slices_ - 1) / slices_;
-  }
-
-  // The code of one element in core.result.
-  uint32_t operator()(const Term* a, const Term* b, uint32_t c) const {
-    if (slices_ == 1) return dot(core_, a, b, depth_, c, special_);
-    double total = 0;
-    for (size_t s = 0, first = 0; s < slices_; ++s, first += slice_depth_) {
-      const size_t begin = std::min(first, depth_), count = std::min(slice_depth_, depth_ - begin);
-      const uint32_t code = dot(core_, a + begin, b + begin, count, s ? 0 : c, special_);
-      const double part = round_to(math_.partial, decode(core_.result, code));
-      total = round_to(math_.accumulate, s ? add_to_odd(total, part) : part);
+// The chains of one panel of rows against all columns, k split as math wants. d holds codes of core.result.
+void chains(const TensorCore& core, const Math& math, const Panel& left, const Panel& right, uint32_t* d) {
+  const size_t depth = left.depth,
+               slices = std::clamp<size_t>(static_cast<size_t>(math.split_k), 1, std::max<size_t>(depth, 1));
+  if (slices == 1) return dot_matrix(core, left, right, d);
+  const auto slice = [](Panel panel, size_t begin, size_t end) {
+    const size_t size = size_of_operand(panel.format);
+    panel.codes = static_cast<const unsigned char*>(panel.codes) + begin * size;
+    panel.depth = end - begin;
+    return panel;
+  };
+  const DType dtype = core.result == kFp16 ? DType::f16 : DType::f32;
+  const size_t count = left.vectors * right.vectors, step = (depth + slices - 1) / slices;
+  std::vector<double> total(count);
+  std::vector<uint32_t> part(d, d + count);  // the first slice begins with c, the others with +0
+  for (size_t s = 0; s < slices; ++s) {
+    const size_t begin = std::min(s * step, depth), end = std::min(begin + step, depth);
+    dot_matrix(core, slice(left, begin, end), slice(right, begin, end), part.data());
+    for (size_t i = 0; i < count; ++i) {
+      const double value = round_to(math.partial, decode(dtype, part[i]));
+      total[i] = round_to(math.accumulate, s ? add_to_odd(total[i], value) : value);
     }
-    return static_cast<uint32_t>(encode(core_.result, total));
+    std::fill(part.begin(), part.end(), 0);
   }
-
- private:
-  const TensorCore& core_;
-  const Math& math_;
-  bool special_;
-  size_t depth_, slices_ = 1, slice_depth_ = 0;
-};
+  for (size_t i = 0; i < count; ++i) d[i] = static_cast<uint32_t>(encode(dtype, total[i]));
+}
 
 template <class Op>
 void run(Device& device, const Op& op) {
   const Contraction work(op);
-  const TensorCore& core = *core_for(device, work.left->dtype(), work.math);
+  const TensorCore& core = *core_for(device, *work.left, *work.right, work.math);
   Tensor& out = *work.out;
   reference::settle(out, *work.left);
-  const std::vector<Term> left = terms_of(*work.left), right = terms_of(*work.right);
-  const Chain chain(core, work.math, work.depth, any_special(left) || any_special(right));
+  const Format &left_format = operand_format(*work.left, work.math),
+               &right_format = operand_format(*work.right, work.math);
+  const std::vector<unsigned char> left = work.left->codes(), right = work.right->codes();
+  const size_t left_size = size_of(work.left->dtype()), right_size = size_of(work.right->dtype());
   std::vector<double> before;
   if (work.beta != 0) before = reference::read<double>(out);
 
-  const DType dtype = out.dtype();
-  const size_t size = size_of(dtype), depth = static_cast<size_t>(work.depth);
+  const DType dtype = out.dtype(), sum_dtype = core.result == kFp16 ? DType::f16 : DType::f32;
+  const size_t size = size_of(dtype), depth = static_cast<size_t>(work.depth),
+               columns = static_cast<size_t>(work.columns);
   std::vector<unsigned char> results(static_cast<size_t>(out.elements()) * size);
-  std::vector<Term> columns(static_cast<size_t>(work.columns) * depth);
+  // Some rows at a time, so that the gathered rows of a large convolution stay small.
+  const int64_t chunk = std::clamp<int64_t>((int64_t{4} << 20) / std::max<int64_t>(work.depth, 1), 64, 4096);
+  std::vector<unsigned char> column_codes(columns * depth * right_size), row_codes;
+  std::vector<uint32_t> d;
   for (int64_t group = 0; group < work.groups; ++group) {
-    std::vector<int64_t> index(depth);
-    for (int64_t c = 0; c < work.columns; ++c) {
-      work.right_column(group, c, index.data());
-      for (size_t k = 0; k < depth; ++k)
-        columns[static_cast<size_t>(c) * depth + k] = right[static_cast<size_t>(index[k])];
-    }
-    const int64_t row_work = std::max<int64_t>(work.columns * work.depth, 1);
-    parallel_for(work.rows, std::max<int64_t>(1, 4096 / row_work), [&](int64_t begin, int64_t end) {
+    parallel_for(work.columns, 16, [&](int64_t begin, int64_t end) {
       std::vector<int64_t> at(depth);
-      std::vector<Term> row(depth);
-      for (int64_t r = begin; r < end; ++r) {
-        work.left_row(group, r, at.data());
-        for (size_t k = 0; k < depth; ++k) row[k] = at[k] < 0 ? Term{} : left[static_cast<size_t>(at[k])];
-        for (int64_t c = 0; c < work.columns; ++c) {
-          const auto o = static_cast<size_t>(work.out_index(group, r, c));
-          const auto addend = work.beta != 0 ? static_cast<uint32_t>(encode(core.result, work.beta * before[o])) : 0;
-          const uint32_t code = chain(row.data(), &columns[static_cast<size_t>(c) * depth], addend);
-          // The instruction's own code, its NaN included, where the tensor stores that type.
-          const uint64_t stored = dtype == core.result ? code : encode(dtype, decode(core.result, code));
-          std::copy_n(reinterpret_cast<const unsigned char*>(&stored), size, &results[o * size]);
-        }
+      for (int64_t c = begin; c < end; ++c) {
+        work.right_column(group, c, at.data());
+        gather(right_size, right, at, &column_codes[static_cast<size_t>(c) * depth * right_size]);
       }
     });
+    for (int64_t first = 0; first < work.rows; first += chunk) {
+      const int64_t rows = std::min(chunk, work.rows - first);
+      row_codes.resize(static_cast<size_t>(rows) * depth * left_size);
+      d.assign(static_cast<size_t>(rows) * columns, 0);
+      parallel_for(rows, 16, [&](int64_t begin, int64_t end) {
+        std::vector<int64_t> at(depth);
+        for (int64_t r = begin; r < end; ++r) {
+          work.left_row(group, first + r, at.data());
+          gather(left_size, left, at, &row_codes[static_cast<size_t>(r) * depth * left_size]);
+          if (work.beta == 0) continue;
+          for (size_t c = 0; c < columns; ++c) {
+            const auto o = static_cast<size_t>(work.out_index(group, first + r, static_cast<int64_t>(c)));
+            d[static_cast<size_t>(r) * columns + c] = static_cast<uint32_t>(encode(sum_dtype, work.beta * before[o]));
+          }
+        }
+      });
+      chains(core, work.math, {left_format, row_codes.data(), static_cast<size_t>(rows), depth, depth},
+             {right_format, column_codes.data(), columns, depth, depth}, d.data());
+      parallel_for(rows, 16, [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r)
+          for (size_t c = 0; c < columns; ++c) {
+            const uint32_t code = d[static_cast<size_t>(r) * columns + c];
+            // The instruction's own code, its NaN included, where the tensor stores that type.
+            const uint64_t stored = dtype == sum_dtype ? code : encode(dtype, decode(sum_dtype, code));
+            const auto o = static_cast<size_t>(work.out_index(group, first + r, static_cast<int64_t>(c)));
+            std::memcpy(&results[o * size], &stored, size);  // little-endian hosts only
+          }
+      });
+    }
   }
   reference::write_codes(out, results);
 }

@@ -1,0 +1,28 @@
+// One fused sum in exact integer arithmetic: the slow and plain form of what the vector engines do.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/sim/tensor_core.h"
+
+namespace halfmark::block_sum {
+
+// A term of the sum: value 2^(exponent - fraction_bits). A value of 0 with `counts` raises the largest exponent as its
+// own does (a group of products that cancels); without, only to e_zero.
+struct Part {
+  int64_t value = 0;
+  int exponent = 0;
+  int fraction_bits = 0;
+  bool counts = false;
+};
+
+// Aligns, cuts, adds and rounds to a code of the rounding's format. Specials are the caller's.
+uint32_t sum(const BlockSum& block, std::span<const Part> parts);
+
+// What infinities and NaNs decide, term by term: a set of TermKind.
+unsigned special_of(const Term& a, const Term& b);
+// The code they lead to, for a set that is not empty.
+uint32_t special_code(BlockRounding rounding, unsigned seen);
+
+}  // namespace halfmark::block_sum

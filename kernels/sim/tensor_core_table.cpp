@@ -1,0 +1,234 @@
+// The tables: architectures, and what each of their matrix instructions does. To add an architecture, add its name and
+// its rows here; devices, commands, probes and tests follow.
+#include <array>
+#include <vector>
+
+#include "kernels/sim/tensor_core.h"
+
+namespace halfmark {
+namespace {
+
+constexpr std::array kArchitectures{
+    Architecture{"volta", "V100 (sm_70)"},
+    Architecture{"turing", "T4, RTX 20 (sm_75)"},
+    Architecture{"ampere", "A100, A30, A2, RTX 30 (sm_80, sm_86)"},
+    Architecture{"ada", "L40S, L4, RTX 40 (sm_89)"},
+    Architecture{"hopper", "H100, H200 (sm_90): mma.sync and wgmma"},
+    Architecture{"blackwell", "B200 (sm_100): mma.sync and tcgen05"},
+    Architecture{"blackwell-rtx", "RTX PRO 6000, RTX 50 (sm_120)"},
+};
+
+// Sources of L, F, e_zero and the rounding, by the letters of kernels/sim/README.md:
+//   M  MMA-Sim, arXiv 2511.10909: directed and bitwise random tests on V100, T4, A100, RTX 4090, H100, B200, RTX PRO
+//   6000 K  Khattak and Mikaitis, arXiv 2512.07004: V100, A100, A2, A30, Ada, L40S, H100, H200, B200, RTX PRO 6000 G
+//   their published outputs of those GPUs, which our test reproduces F  Fasi, Higham, Mikaitis, Pranesh, PeerJ CS
+//   7:e330: V100, T4, A100
+constexpr std::string_view kMK = "L, F: M, K; e_zero: K";
+constexpr std::string_view kMKG = "L, F: M, K, G; e_zero: K";
+constexpr std::string_view kMF = "L, F: M, F; e_zero: M";
+constexpr std::string_view kAdaFp8 = "L, F, E8M13: M, K, G; e_zero of f16 results unknown, none assumed";
+constexpr std::string_view kHopperFp8 = "L, F, E8M13: M, K, G; e_zero of f16 results unknown, none assumed";
+constexpr std::string_view kUnpackedFp8 = "order of k, L, F: G; specials not measured";
+constexpr std::string_view kFullFp8 = "L, F: M; e_zero not reachable";
+constexpr std::string_view kMx = "L, F: M; e_zero as for bf16, not measured";
+constexpr std::string_view kGroups = "groups, F: M; no e_zero assumed";
+constexpr std::string_view kIeee = "M; PTX ISA";
+
+constexpr int kNone = kNoZeroExponent;  // not reachable with these operands, or not known
+constexpr BlockSum to_f32(int products, int kept, int zero) {
+  return {products, kept, zero, BlockRounding::truncate_fp32};
+}
+constexpr BlockSum to_f16(int products, int kept, int zero) {
+  return {products, kept, zero, BlockRounding::near_even_fp16};
+}
+constexpr BlockSum to_e8m13(int products, int kept) { return {products, kept, kNone, BlockRounding::truncate_e8m13}; }
+
+using enum MatrixInstruction;
+using enum Operands;
+using enum Summation;
+
+using Rows = std::vector<TensorCore>;
+
+void add_volta(Rows& rows) {
+  rows.insert(rows.end(),
+              {{"volta", mma_m8n8k4, f16, kFp32, kFp32, blocks, to_f32(4, 23, kNone), kMKG},
+               {"volta", mma_m8n8k4, f16, kFp16, kFp16, blocks, to_f16(4, 23, -19), kMKG},
+               {"volta", mma_m8n8k4, f16, kFp16, kFp32, blocks, to_f32(4, 23, kNone), "M: c is widened first"}});
+}
+
+void add_turing(Rows& rows) {
+  rows.insert(rows.end(), {{"turing", mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 24, kNone), kMF},
+                           {"turing", mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kMF},
+                           {"turing", mma_m8n8k4, f16, kFp32, kFp32, blocks, to_f32(4, 24, kNone), kMF},
+                           {"turing", mma_m8n8k4, f16, kFp16, kFp16, blocks, to_f16(4, 24, -20), kMF}});
+}
+
+// Ampere and Ada: a block takes 16 bytes of an operand, so that m16n8k16 is two blocks of f16.
+void add_sixteen_bytes(Rows& rows, std::string_view name) {
+  rows.insert(rows.end(), {{name, mma_m16n8k16, f16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
+                           {name, mma_m16n8k16, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kMKG},
+                           {name, mma_m16n8k16, bf16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
+                           {name, mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
+                           {name, mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kMKG},
+                           {name, mma_m16n8k8, bf16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
+                           {name, mma_m16n8k8, tf32, kFp32, kFp32, blocks, to_f32(4, 24, -132), kMKG},
+                           {name, mma_m16n8k4, tf32, kFp32, kFp32, blocks, to_f32(4, 24, -132), kMKG},
+                           {name, mma_m8n8k4, fp64, kFp64, kFp64, fma_chain, {}, kIeee}});
+}
+
+void add_ada_fp8(Rows& rows) {
+  for (const MatrixInstruction instruction : {mma_m16n8k32, mma_m16n8k16})
+    rows.insert(rows.end(), {{"ada", instruction, fp8, kFp32, kFp32, blocks, to_e8m13(16, 13), kAdaFp8},
+                             {"ada", instruction, fp8, kFp16, kFp16, blocks, to_f16(16, 13, kNone), kAdaFp8}});
+}
+
+// Hopper and later: a block takes 32 bytes. The 16-bit formats, tf32 and fp64, which all three share.
+void add_thirty_two_bytes(Rows& rows, std::string_view name) {
+  rows.insert(rows.end(), {{name, mma_m16n8k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMKG},
+                           {name, mma_m16n8k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kMKG},
+                           {name, mma_m16n8k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMKG},
+                           {name, mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
+                           {name, mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 25, -21), kMK},
+                           {name, mma_m16n8k8, bf16, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
+                           {name, mma_m16n8k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
+                           {name, mma_m16n8k4, tf32, kFp32, kFp32, blocks, to_f32(4, 25, -133), kMK}});
+  for (const MatrixInstruction instruction : {mma_m8n8k4, mma_m16n8k4, mma_m16n8k8, mma_m16n8k16})
+    rows.push_back({name, instruction, fp64, kFp64, kFp64, fma_chain, {}, kIeee});
+}
+
+// fp8 given to mma.sync of sm_90 and sm_100: the compiler makes f16 instructions of it, which take k in another order.
+void add_unpacked_fp8(Rows& rows, std::string_view name) {
+  rows.insert(rows.end(), {{name, mma_m16n8k32, fp8, kFp32, kFp32, interleaved, to_f32(16, 25, -133), kUnpackedFp8},
+                           {name, mma_m16n8k32, fp8, kFp16, kFp16, interleaved, to_f16(16, 25, -21), kUnpackedFp8}});
+}
+
+void add_wgmma(Rows& rows) {
+  rows.insert(rows.end(), {{"hopper", wgmma_k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
+                           {"hopper", wgmma_k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kMK},
+                           {"hopper", wgmma_k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
+                           {"hopper", wgmma_k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
+                           {"hopper", wgmma_k32, fp8, kFp32, kFp32, blocks, to_e8m13(32, 13), kHopperFp8},
+                           {"hopper", wgmma_k32, fp8, kFp16, kFp16, blocks, to_f16(32, 13, kNone), kHopperFp8}});
+}
+
+void add_tcgen05(Rows& rows) {
+  rows.insert(rows.end(), {{"blackwell", tcgen05_k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
+                           {"blackwell", tcgen05_k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kMK},
+                           {"blackwell", tcgen05_k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
+                           {"blackwell", tcgen05_k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK}});
+}
+
+// fp8 multipliers of their own, with all bits, and the block-scaled formats.
+void add_full_fp8(Rows& rows, std::string_view name, MatrixInstruction k32, MatrixInstruction k64) {
+  rows.insert(rows.end(), {{name, k32, fp8, kFp32, kFp32, blocks, to_f32(32, 25, kNone), kFullFp8},
+                           {name, k32, fp8, kFp16, kFp16, blocks, to_f16(32, 25, kNone), kFullFp8},
+                           {name, k32, fp8, kFp32, kFp32, blocks, to_f32(32, 25, -133), kMx, {DType::e8m0, 32}},
+                           {name, k64, fp4, kFp32, kFp32, groups, to_f32(64, 35, kNone), kGroups, {DType::e8m0, 32}},
+                           {name, k64, fp4, kFp32, kFp32, groups, to_f32(64, 35, kNone), kGroups, {DType::e8m0, 16}},
+                           {name, k64, fp4, kFp32, kFp32, groups, to_f32(64, 35, kNone), kGroups, {DType::e4m3, 16}}});
+}
+
+Rows every_row() {
+  Rows rows;
+  add_volta(rows);
+  add_turing(rows);
+  add_sixteen_bytes(rows, "ampere");
+  add_sixteen_bytes(rows, "ada"), add_ada_fp8(rows);
+  add_thirty_two_bytes(rows, "hopper"), add_wgmma(rows), add_unpacked_fp8(rows, "hopper");
+  add_thirty_two_bytes(rows, "blackwell"), add_tcgen05(rows);
+  add_full_fp8(rows, "blackwell", tcgen05_k32, tcgen05_k64), add_unpacked_fp8(rows, "blackwell");
+  add_thirty_two_bytes(rows, "blackwell-rtx"), add_full_fp8(rows, "blackwell-rtx", mma_m16n8k32, mma_m16n8k64);
+  rows.push_back({"blackwell-rtx", mma_m16n8k16, fp8, kFp32, kFp32, blocks, to_f32(16, 25, kNone), kFullFp8});
+  rows.push_back({"blackwell-rtx", mma_m16n8k16, fp8, kFp16, kFp16, blocks, to_f16(16, 25, kNone), kFullFp8});
+  return rows;
+}
+
+std::string text_of(const DotTypes& types) {
+  std::string text = std::string(types.a.name) + " times " + std::string(types.b.name);
+  if (types.scaling.block)
+    text += " scaled by " + std::string(name_of(types.scaling.type)) + " per " + std::to_string(types.scaling.block);
+  if (!(types.c == types.d)) text += " plus " + std::string(types.c.name);
+  return text + " summed in " + std::string(types.d.name);
+}
+
+std::string_view name_of(Operands operands) {
+  switch (operands) {
+    case f16:
+      return "f16";
+    case bf16:
+      return "bf16";
+    case tf32:
+      return "tf32";
+    case fp8:
+      return "e4m3 and e5m2";
+    case fp4:
+      return "e2m1";
+    case fp64:
+      return "f64";
+  }
+  return "?";
+}
+
+// "mma.m16n8k8 (f16, bf16, tf32), wgmma.k16 (f16)"
+std::string offered(std::span<const TensorCore> cores, std::string_view architecture) {
+  std::string text;
+  for (const MatrixInstructionRow& row : matrix_instructions()) {
+    std::string types;
+    for (const TensorCore& core : cores) {
+      if (core.architecture != architecture || core.instruction != row.instruction) continue;
+      const std::string name(name_of(core.operands));
+      if (types.find(name) == std::string::npos) types += (types.empty() ? "" : ", ") + name;
+    }
+    if (!types.empty()) text += (text.empty() ? "" : "; ") + std::string(row.name) + " of " + types;
+  }
+  return text;
+}
+
+std::string_view text_of(BlockRounding rounding) {
+  switch (rounding) {
+    case BlockRounding::truncate_fp32:
+      return "cut to fp32";
+    case BlockRounding::truncate_e8m13:
+      return "cut to 13 fraction bits";
+    case BlockRounding::near_even_fp16:
+      return "rounded to fp16";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string text_of(const TensorCore& core) {
+  std::string text = std::string(name_of(core.operands)) + " to " + std::string(core.result.name);
+  if (core.scaling.block)
+    text += ", scaled by " + std::string(name_of(core.scaling.type)) + " per " + std::to_string(core.scaling.block);
+  if (core.summation == fma_chain) return text + ": fused multiply-adds one after another";
+  text += ": blocks of " + std::to_string(core.block.products) + ", " + std::to_string(core.block.kept_fraction_bits) +
+          " fraction bits kept, " + std::string(text_of(core.block.rounding));
+  if (core.summation == interleaved) text += ", k interleaved, c added last";
+  if (core.summation == groups) text += ", groups of 16 added first";
+  return text;
+}
+
+std::span<const Architecture> architectures() { return kArchitectures; }
+
+std::span<const TensorCore> tensor_cores() {
+  static const Rows rows = every_row();
+  return rows;
+}
+
+const TensorCore* find_core(std::span<const TensorCore> cores, std::string_view architecture,
+                            MatrixInstruction instruction, const DotTypes& types, std::string* why) {
+  for (const TensorCore& core : cores)
+    if (core.architecture == architecture && (instruction == usual || core.instruction == instruction) &&
+        takes(core.operands, types.a) && takes(core.operands, types.b) && core.addend == types.c &&
+        core.result == types.d && core.scaling == types.scaling)
+      return &core;
+  if (why)
+    *why = std::string(architecture) + " has no " +
+           (instruction == usual ? std::string("instruction") : std::string(name_of(instruction))) + " for " +
+           text_of(types) + "; it has " + offered(cores, architecture);
+  return nullptr;
+}
+
+}  // namespace halfmark
