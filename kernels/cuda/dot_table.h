@@ -44,8 +44,8 @@ inline constexpr Reach kVoltaAndTuring{70, 75, false}, kSinceTuring{75, kNewest,
     kHopper{90, 90, true}, kBlackwellRtx{120, 121, true};
 
 // In the order of preference: the first row of some types that a GPU has is its usual instruction for them. Libraries
-// multiply FP8 by wgmma on Hopper; for the rest wgmma and mma.sync give the same bits, and the longest K is what they
-// issue.
+// multiply FP8 by wgmma on Hopper; 16-bit formats and tf32 go by the longest mma.sync, whose bits are wgmma's too; FP64
+// is a chain of fused multiply-adds in every shape, and the smallest takes every length.
 struct DotRows {
   static constexpr size_t kCount = 50;
   DotRow row[kCount];  // no std::array, whose operator[] is not for device code
@@ -71,10 +71,10 @@ constexpr DotRows dot_rows() {
   add(mma_m16n8k8, f32, f32, f32, f32, kSinceAmpere);
   add(mma_m16n8k4, f32, f32, f32, f32, kSinceAmpere);
   add(wgmma_k8, f32, f32, f32, f32, kHopper);
-  add(mma_m16n8k16, f64, f64, f64, f64, kSinceHopper);
-  add(mma_m16n8k8, f64, f64, f64, f64, kSinceHopper);
-  add(mma_m16n8k4, f64, f64, f64, f64, kSinceHopper);
   add(mma_m8n8k4, f64, f64, f64, f64, kSinceAmpere);
+  add(mma_m16n8k4, f64, f64, f64, f64, kSinceHopper);
+  add(mma_m16n8k8, f64, f64, f64, f64, kSinceHopper);
+  add(mma_m16n8k16, f64, f64, f64, f64, kSinceHopper);
   for (const DType a : {e4m3, e5m2})
     for (const DType b : {e4m3, e5m2}) {
       for (const DType sum : {f32, f16}) {
