@@ -186,10 +186,7 @@ __device__ __forceinline__ auto word(const void* operand, const DotArgs& s, uint
   constexpr int bits = dot_bits(I::row.a);
   const auto* bytes = static_cast<const unsigned char*>(operand) + (size_t{problem} * s.k + k) * bits / 8;
   if constexpr (I::tile.elements * bits == 16) {
-    // e2m1 in bytes: the four bits stand in the middle (PTX ISA, "Packing formats": two bits of padding on either side)
-    const uint32_t pairs = *reinterpret_cast<const uint16_t*>(bytes);
-    const uint32_t spread = pairs & 0xFu | (pairs & 0xF0u) << 4 | (pairs & 0xF00u) << 8 | (pairs & 0xF000u) << 12;
-    return Word{spread << 2};
+    return e2m1_in_bytes(*reinterpret_cast<const uint16_t*>(bytes));
   } else {
     return *reinterpret_cast<const Word*>(bytes);
   }

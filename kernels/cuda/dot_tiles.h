@@ -73,6 +73,12 @@ HM_HOST_DEVICE constexpr TilePlace result_place(const DotTile& tile, bool narrow
 HM_HOST_DEVICE constexpr int scale_row(int lane) { return lane / 4 + lane % 2 * 8; }
 HM_HOST_DEVICE constexpr int scale_column(int lane) { return lane / 4; }
 
+// Four e2m1 as they are stored, two to a byte, the first in the low half, each in a byte of its own: its bits stand in
+// the middle, with two of padding on either side (as m16n8k32 of kind mxf8f6f4 takes them).
+HM_HOST_DEVICE constexpr uint32_t e2m1_in_bytes(uint32_t packed) {
+  return ((packed & 0xFu) | (packed & 0xF0u) << 4 | (packed & 0xF00u) << 8 | (packed & 0xF000u) << 12) << 2;
+}
+
 // wgmma reads B, eight columns of 32 bytes of consecutive k, from shared memory without swizzle: two matrices of eight
 // columns by 16 bytes, one behind the other.
 inline constexpr int kWgmmaBytes = 256, kWgmmaHalf = 128;

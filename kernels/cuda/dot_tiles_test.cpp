@@ -266,6 +266,14 @@ TEST(DotTiles, ScalesComeFromTheFirstThreadsOfEachFour) {
   }
 }
 
+TEST(DotTiles, SpreadPackedFp4OverBytes) {
+  for (uint32_t packed = 0; packed < 0x10000; ++packed)
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint32_t code = packed / (i == 0 ? 1u : i == 1 ? 16u : i == 2 ? 256u : 4096u) % 16u;
+      ASSERT_EQ(e2m1_in_bytes(packed) / (1u << 8 * i) % 256u, code * 4) << packed << " element " << i;
+    }
+}
+
 TEST(DotTable, AgreesWithTheLibrarysDepthsAndBits) {
   for (const DotRow& row : kDotRows.row) {
     EXPECT_EQ(dot_depth(row.instruction), depth_of(row.instruction));
