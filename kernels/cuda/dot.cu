@@ -221,6 +221,7 @@ __device__ __forceinline__ void dot_products(const DotArgs& s) {
   typename I::D sum;
   if constexpr (row.c == row.out) sum = start;
 
+#pragma unroll 1  // less code; nobody waits for it
   for (uint32_t k = 0; k < s.k; k += tile.k) {
     typename I::Word a[tile.a_registers];
 #pragma unroll
@@ -229,7 +230,7 @@ __device__ __forceinline__ void dot_products(const DotArgs& s) {
       a[r] = word<kRow>(s.a, s, batch.problem(p.tile, p.row), k + p.column);
     }
     if constexpr (tile.wgmma) {
-      __shared__ alignas(16) unsigned char columns[kWgmmaBytes];
+      __shared__ alignas(kWgmmaHalf) unsigned char columns[kWgmmaBytes];
       if (thread < kWgmmaBytes / 4) {
         const int column = thread / 8, of_column = thread % 8;
         *reinterpret_cast<uint32_t*>(columns + wgmma_offset(column, of_column * 4)) =
@@ -246,9 +247,14 @@ __device__ __forceinline__ void dot_products(const DotArgs& s) {
         const TilePlace p = b_place(tile, thread, r);
         b[r] = word<kRow>(s.b, s, batch.problem(p.tile, p.column), k + p.row);
       }
+      uint32_t scale_a = 0, scale_b = 0;
+      if constexpr (row.block != 0) {
+        scale_a = scales<kRow>(s.scale_a, s, batch.problem(0, scale_row(thread)), k);
+        scale_b = scales<kRow>(s.scale_b, s, batch.problem(0, scale_column(thread)), k);
+      }
+      __syncwarp();  // threads without a problem skipped their loads; the instruction wants all of them at one place
       if constexpr (row.block != 0)
-        I::scaled(sum, a, b, scales<kRow>(s.scale_a, s, batch.problem(0, scale_row(thread)), k),
-                  scales<kRow>(s.scale_b, s, batch.problem(0, scale_column(thread)), k));
+        I::scaled(sum, a, b, scale_a, scale_b);
       else if constexpr (row.c != row.out)
         k == 0 ? I::first(sum, start, a, b) : I::next(sum, a, b);
       else
