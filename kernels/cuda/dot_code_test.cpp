@@ -185,6 +185,7 @@ TEST_P(SlowDotCode, IsMachineCodeOfTheMatrixUnitsWithoutSubroutines) {
   EXPECT_EQ(found(ran.output, "\\b(CALL[A-Z.]*)"), Lines{});
 }
 
+void PrintTo(const Target& target, std::ostream* out) { *out << "sm_" << target.name; }
 std::string readable(const testing::TestParamInfo<Target>& info) { return "sm_" + info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Dot, SlowDotCode, testing::ValuesIn(targets()), readable);

@@ -133,7 +133,6 @@ void add_full_fp8(Rows& rows, std::string_view name, MatrixInstruction k32, Matr
 
 Rows every_row() {
   Rows rows;
-  rows.reserve(128);  // without it g++ 12 warns of copies out of bounds in the growing of a vector
   add_volta(rows);
   add_turing(rows);
   add_sixteen_bytes(rows, "ampere");
