@@ -69,6 +69,7 @@ uint64_t narrowed(uint64_t c) {
 struct Gpu {
   std::string_view name, architecture;
 };
+void PrintTo(const Gpu& gpu, std::ostream* stream) { *stream << gpu.name; }
 constexpr Gpu kGpus[] = {{"V100", "volta"}, {"A100", "ampere"}, {"A2", "ampere"},   {"Ada", "ada"},
                          {"L40S", "ada"},   {"H100", "hopper"}, {"H200", "hopper"}, {"B200", "blackwell"}};
 
