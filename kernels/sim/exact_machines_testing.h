@@ -16,8 +16,8 @@
 
 namespace halfmark::exact {
 
-// kUnreachable where no product has a bit below 2^(floor - kept): products of fp16 end at 2^-48, of fp8 at 2^-32.
-// A block eats 8 bytes of each operand on Volta, 16 on Turing, Ampere and Ada, 32 from Hopper on.
+// A block eats 8 bytes of each operand on Volta, 16 on Turing, Ampere and Ada, 32 from Hopper on. The floor is
+// kUnreachable where nothing has a bit below 2^(floor - kept): products of fp16 end at 2^-48, of fp8 at 2^-32.
 inline std::vector<Machine> machines() {
   using enum MatrixInstruction;
   using enum Type;

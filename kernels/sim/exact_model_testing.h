@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -32,23 +34,23 @@ struct Machine {  // a row of exact_machines_testing.h
 
 enum class Mistake : uint8_t {
   none,
-  one_bit_more,               // kept below the largest exponent
-  one_bit_less,               //
-  other_rounding_of_output,   // to nearest where it is cut, cut where it is to nearest
-  half_the_block,             //
-  twice_the_block,            //
-  alignment_rounds_down,      // two's complement: toward minus infinity
-  alignment_to_nearest,       //
-  products_renormalised,      // 1.5 x 1.5 aligned as 2.25
-  subnormals_normalised,      // a subnormal operand aligned by its leading bit
-  subnormals_flushed,         // operands and addends
-  last_block_first,           //
-  addend_afterwards,          // added to the rounded sum of the products
-  floor_one_higher,           // exponent of a zero term
-  floor_one_lower,            //
+  one_bit_more,  // kept below the largest exponent
+  one_bit_less,
+  other_rounding_of_output,  // to nearest where it is cut, cut where it is to nearest
+  half_the_block,
+  twice_the_block,
+  alignment_rounds_down,  // two's complement: toward minus infinity
+  alignment_to_nearest,
+  products_renormalised,  // 1.5 x 1.5 aligned as 2.25
+  subnormals_normalised,  // a subnormal operand aligned by its leading bit
+  subnormals_flushed,     // operands and addends
+  last_block_first,
+  addend_afterwards,  // added to the rounded sum of the products
+  floor_one_higher,   // exponent of a zero term
+  floor_one_lower,
   floor_where_there_is_none,  // -9, the highest of the candidates for fp16 results of fp8
   fp16_through_fp32,          // cut to fp32, then to the nearest fp16
-  nan_payload_kept,           //
+  nan_payload_kept,
   negative_zero_kept,         // of sums of negative zeros
   underflow_keeps_its_sign,   // of negative sums that round to zero
   tf32_rounded,               // to nearest, instead of the low bits cut
@@ -61,9 +63,9 @@ enum class Mistake : uint8_t {
   addend_cut,                 // c added to the halves toward zero
   mixed_addend_as_fp16,       // volta: c aligned by fp16's exponents
   mixed_result_through_fp16,  // volta: the sum rounded to fp16 on its way
-  groups_of_eight,            //
-  zero_group_counts,          // its exponent joins the alignment
-  cancelled_group_ignored,    //
+  groups_of_eight,
+  zero_group_counts,  // its exponent joins the alignment
+  cancelled_group_ignored,
   group_aligned_by_its_size,  // by its leading bit
   scale_sign_counts,          // of ue4m3
   scale_zero_is_zero,         // of ue8m0, where it is 2^-127

@@ -2,11 +2,13 @@
 // (exact_model_testing.h). Nothing here knows kernels/number.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "kernels/number/error.h"
 

@@ -69,6 +69,7 @@ uint64_t narrowed(uint64_t c) {
 struct Gpu {
   std::string_view name, architecture;
 };
+void PrintTo(const Gpu& gpu, std::ostream* stream) { *stream << gpu.name; }
 constexpr Gpu kGpus[] = {{"V100", "volta"}, {"A100", "ampere"}, {"A2", "ampere"},   {"Ada", "ada"},
                          {"L40S", "ada"},   {"H100", "hopper"}, {"H200", "hopper"}, {"B200", "blackwell"}};
 
@@ -170,6 +171,90 @@ TEST(WorkedExamples, AreReproducedBitForBit) {
     ++rows;
   }
   EXPECT_EQ(rows, 30);
+}
+
+// ---- probes: inputs on which rival hypotheses differ. The models must hold the one that the README names.
+
+using enum MatrixInstruction;
+struct ProbeRow {  // which machines a probe asks, by the text of its column `instruction`, and what these hold
+  std::string_view probe, instruction;
+  std::vector<std::string_view> architectures;
+  MatrixInstruction machine_instruction;
+  std::string_view hypothesis;  // "": ezero_ and the machine's exponent of a zero
+};
+
+std::vector<ProbeRow> probe_rows() {
+  const std::vector<std::string_view> ampere_on{"ampere", "ada", "hopper", "blackwell", "blackwell-rtx"},
+      hopper_on{"hopper", "blackwell", "blackwell-rtx"}, ampere{"ampere", "ada"};
+  return {
+      {"exponent_of_zero_f16", "volta mma", {"volta"}, mma_m8n8k4, ""},
+      {"exponent_of_zero_f16", "turing mma", {"turing"}, mma_m16n8k8, ""},
+      {"exponent_of_zero_f16", "ampere/ada mma", ampere, mma_m16n8k16, ""},
+      {"exponent_of_zero_f16", "hopper/blackwell mma", hopper_on, mma_m16n8k16, ""},
+      {"exponent_of_zero_f16", "hopper wgmma", {"hopper"}, wgmma_k16, ""},
+      {"exponent_of_zero_f32", "ampere/ada mma.m16n8k16", ampere, mma_m16n8k16, ""},
+      {"exponent_of_zero_f32", "hopper/blackwell mma.m16n8k16", hopper_on, mma_m16n8k16, ""},
+      {"exponent_of_zero_f32", "hopper wgmma.m64nNk16", {"hopper"}, wgmma_k16, ""},
+      {"exponent_of_zero_f32", "ampere/ada mma.m16n8k8", ampere, mma_m16n8k8, ""},
+      {"exponent_of_zero_f32", "hopper/blackwell mma.m16n8k8", hopper_on, mma_m16n8k8, ""},
+      {"exponent_of_zero_f32", "hopper wgmma.m64nNk8", {"hopper"}, wgmma_k8, ""},
+      {"exponent_of_zero_fp8_f16", "ada", {"ada"}, mma_m16n8k32, ""},
+      {"exponent_of_zero_fp8_f16", "hopper wgmma", {"hopper"}, wgmma_k32, ""},
+      {"zero_times_huge", "ampere/ada", ampere, mma_m16n8k16, "zero_ignored"},
+      {"zero_times_huge", "hopper/blackwell", hopper_on, mma_m16n8k16, "zero_ignored"},
+      {"zero_times_huge", "hopper mma.m16n8k8", {"hopper"}, mma_m16n8k8, "zero_ignored"},
+      {"sign_of_underflow", "ampere..blackwell mma.m16n8k16", ampere_on, mma_m16n8k16, "plus_zero"},
+      {"sign_of_underflow", "ampere..blackwell mma.m16n8k8", ampere_on, mma_m16n8k8, "plus_zero"},
+      {"sign_of_underflow", "any mma.m16n8k16.f16", ampere_on, mma_m16n8k16, "plus_zero"},
+      {"all_negative_zero", "any mma", ampere_on, mma_m16n8k16, "plus_zero"},
+      {"mma_sync_fp8_sm90", "mma", {"hopper", "blackwell"}, mma_m16n8k32, "interleaved_hmma_then_fadd"},
+      {"block_size_hopper_f16", "hopper", hopper_on, mma_m16n8k16, "one_block_of_16"},
+      {"tf32_input", "any mma", ampere_on, mma_m16n8k8, "truncate"},
+      {"group_exponent_nvf4", "sm_120", {"blackwell-rtx"}, mma_m16n8k64, "allzero_group_ignored"},
+  };
+}
+
+TEST(Probes, GetTheAnswerOfTheHypothesisThatTheModelHolds) {
+  const std::string file = std::string(HALFMARK_DATA) + "/tensor_core_probes.csv";
+  std::ifstream stream(file);
+  if (!stream) GTEST_SKIP() << "no probes at " << file;
+  std::string line;
+  std::getline(stream, line);
+  ASSERT_EQ(line, "probe,instruction,fmt_a,fmt_b,fmt_c,k,a,b,c,predictions");
+  int rows = 0;
+  while (std::getline(stream, line)) {
+    const std::vector<std::string> fields = split(line);
+    ASSERT_EQ(fields.size(), 10u);
+    ++rows;
+    std::map<std::string, std::string> predictions;
+    std::stringstream list(fields[9]);
+    for (std::string entry; std::getline(list, entry, ';');)
+      predictions[entry.substr(0, entry.find('='))] = entry.substr(entry.find('=') + 1);
+    const Type operand = type_named(fields[2]), result = type_named(fields[4]);
+    const std::vector<uint64_t> a = codes(fields[6], digits_of(operand)), b = codes(fields[7], digits_of(operand));
+    const std::vector<uint8_t> scale_a = bytes(predictions["scale_a"]), scale_b = bytes(predictions["scale_b"]);
+    const uint64_t c = std::stoull(fields[8], nullptr, 16);
+    int asked = 0;
+    for (const ProbeRow& probe : probe_rows()) {
+      if (probe.probe != fields[0] || !fields[1].starts_with(probe.instruction)) continue;
+      for (const std::string_view architecture : probe.architectures) {
+        ++asked;
+        const Machine m = machine(architecture, probe.machine_instruction, operand, operand, result,
+                                  scale_a.empty() ? "" : "ue4m3", scale_a.empty() ? 0 : 16);
+        const std::string hypothesis = !probe.hypothesis.empty()  ? std::string(probe.hypothesis)
+                                       : m.zero_floor == kNoFloor ? "ezero_none"
+                                                                  : "ezero_" + std::to_string(m.zero_floor);
+        ASSERT_TRUE(predictions.contains(hypothesis)) << hypothesis << " is not in: " << line;
+        const uint64_t expected = std::stoull(predictions[hypothesis], nullptr, 16);
+        EXPECT_EQ(halfmark::dot(*core_of(m), types_of(m), a, b, c, scale_a, scale_b), expected)
+            << architecture << ' ' << hypothesis << ": " << line;
+        EXPECT_EQ(dot(m, {a, b, c, scale_a, scale_b}), expected)
+            << "the exact model, " << architecture << ' ' << hypothesis << ": " << line;
+      }
+    }
+    EXPECT_GT(asked, 0) << "nobody is asked: " << line;
+  }
+  EXPECT_GT(rows, 0);
 }
 
 }  // namespace

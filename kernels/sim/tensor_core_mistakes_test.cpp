@@ -48,6 +48,7 @@ struct Planted {
   std::string_view name;
   bool (*matters)(const Machine&);
 };
+void PrintTo(const Planted& planted, std::ostream* stream) { *stream << planted.name; }
 constexpr Planted kPlanted[] = {
     {Mistake::one_bit_more, "OneBitMore", fused},
     {Mistake::one_bit_less, "OneBitLess", fused},
