@@ -14,6 +14,12 @@
 namespace halfmark::dot_engine {
 namespace {
 
+#if defined(__x86_64__)
+#define HM_AVX2 __attribute__((target("avx2")))  // the vector paths have it
+#else
+#define HM_AVX2
+#endif
+
 constexpr std::align_val_t kAlignment{64};  // a cache line and the widest vector
 constexpr int8_t kZeroExponent = -128;
 
@@ -46,20 +52,14 @@ int least_exponent(const Panel& panel) {
   return panel.format.min_exponent();
 }
 
-// The operands of a vector of k codes in the order of the blocks: for each place the k that stands there, or `depth`
-// where there is none.
-std::vector<uint32_t> places(const Plan& plan, size_t depth, size_t groups) {
-  const size_t l = plan.products;
-  std::vector<uint32_t> source(groups * kBlocksOfGroup * l, static_cast<uint32_t>(depth));
-  for (size_t k = 0; k < depth; ++k) {
-    size_t block = k / plan.row_products, t = k % plan.row_products;
-    if (plan.interleaved) {  // k mod 4 < 2 first, then the others
-      const size_t both = 2 * plan.row_products, in = k % both;
-      block = 2 * (k / both) + ((in >> 1) & 1), t = in / 4 * 2 + (in & 1);
-    }
-    source[block * l + t] = static_cast<uint32_t>(k);
+// Where the k-th operand of a vector stands in the order of the blocks.
+size_t place_of(const Plan& plan, size_t k) {
+  size_t block = k / plan.row_products, t = k % plan.row_products;
+  if (plan.interleaved) {  // k mod 4 < 2 first, then the others
+    const size_t both = 2 * plan.row_products, in = k % both;
+    block = 2 * (k / both) + ((in >> 1) & 1), t = in / 4 * 2 + (in & 1);
   }
-  return source;
+  return block * plan.products + t;
 }
 
 const std::array<float, 256>& fp8_values(const Format& format) {
@@ -70,6 +70,22 @@ const std::array<float, 256>& fp8_values(const Format& format) {
   };
   static const std::array<float, 256> e4m3 = values_of(DType::e4m3), e5m2 = values_of(DType::e5m2);
   return format == kE4m3 ? e4m3 : e5m2;
+}
+
+// Compilers make vectors of this loop.
+HM_AVX2 bool exponents_of(int32_t least, int32_t least_operand, int32_t shift, size_t k, float* values,
+                          int8_t* exponents) {
+  int32_t hard = 0;
+  for (size_t i = 0; i < k; ++i) {
+    const auto bits = std::bit_cast<int32_t>(values[i]);
+    const int32_t magnitude = bits & 0x7FFFFFFF, field = magnitude >> 23, exponent = std::max(field, least) - 127;
+    const int32_t zero = -static_cast<int32_t>(magnitude == 0);
+    const int32_t bad = ~zero & -static_cast<int32_t>((exponent < least_operand) | (exponent > kLargestOperand));
+    hard |= bad;
+    values[i] = std::bit_cast<float>(bits & ~bad);
+    exponents[i] = static_cast<int8_t>((zero | bad) ? int32_t{kZeroExponent} : exponent + shift);
+  }
+  return hard != 0;
 }
 
 // The values of k codes in fp32 and their exponents, not normalised. What the vector paths do not handle becomes zero;
@@ -88,18 +104,27 @@ bool widen(const Format& format, const unsigned char* codes, size_t k, int least
   } else {
     convert(format == kFp16 ? DType::f16 : DType::bf16, codes, DType::f32, values, k);
   }
-  const int32_t least = format.min_exponent() + 127;
-  int32_t hard = 0;
-  for (size_t i = 0; i < k; ++i) {
-    const auto magnitude = static_cast<int32_t>(std::bit_cast<uint32_t>(values[i]) & 0x7FFFFFFFu);
-    const int32_t exponent = std::max(magnitude >> 23, least) - 127;
-    const bool zero = magnitude == 0, far = (exponent < least_operand) | (exponent > kLargestOperand),
-               bad = far & (magnitude != 0);
-    hard |= bad;
-    values[i] = bad ? 0.0f : values[i];
-    exponents[i] = (zero | bad) ? kZeroExponent : static_cast<int8_t>(exponent + shift);
+  return exponents_of(format.min_exponent() + 127, least_operand, shift, k, values, exponents);
+}
+
+// Of `lanes` vectors, `line` apart, one group in the order in which the paths read it.
+void write_group(const float* values, const int8_t* exponents, size_t line, size_t l, size_t lanes, bool right,
+                 float* out) {
+  const size_t terms = kBlocksOfGroup * l, chunk = terms + l;
+  std::array<uint32_t, 32> words;
+  for (size_t lane = 0; lane < lanes; ++lane, values += line, exponents += line) {
+    for (size_t t = 0; t < l; ++t) {
+      const auto byte = [&](size_t q) { return uint32_t{static_cast<uint8_t>(exponents[q * l + t])} << (8 * q); };
+      words[t] = byte(0) | byte(1) | byte(2) | byte(3);
+    }
+    if (right) {
+      for (size_t i = 0; i < terms; ++i) out[i * lanes + lane] = values[i];
+      for (size_t t = 0; t < l; ++t) out[(terms + t) * lanes + lane] = std::bit_cast<float>(words[t]);
+    } else {
+      std::copy_n(values, terms, out + lane * chunk);
+      std::memcpy(out + lane * chunk + terms, words.data(), 4 * l);
+    }
   }
-  return hard != 0;
 }
 
 }  // namespace
@@ -149,38 +174,37 @@ Packed::Packed(const Plan& plan, const Panel& panel, size_t lanes, bool right, i
   tile_words_ = groups * plan.chunk() * lanes;
   words_.reset(static_cast<float*>(::operator new(std::max<size_t>(tiles_ * tile_words_, 1) * 4, kAlignment)));
 
-  const std::vector<uint32_t> source = places(plan, depth, groups);
+  const size_t terms = kBlocksOfGroup * l, places = groups * terms;
+  // Kept apart by a little more than a power of two, or the lanes would fall on the same lines of the cache.
+  const size_t line = places + 16;
+  const bool in_order = !plan.interleaved && plan.row_products == l;
   // One side's exponents are one lower, so that 128 above the sum is the exponent field of fp32.
   const int shift = right ? -1 : 0;
   const size_t size = size_of_operand(panel.format);
-  // Words from one term of a lane to the next, from lane to lane, from group to group.
-  const size_t next = right ? lanes : 1, beside = right ? 1 : plan.chunk(), group_words = plan.chunk() * lanes;
   parallel_for(static_cast<int64_t>(tiles_), 1, [&](int64_t begin, int64_t end) {
-    std::vector<float> values(depth + 1);
-    std::vector<int8_t> exponents(depth + 1);
-    for (auto tile = static_cast<size_t>(begin); tile < static_cast<size_t>(end); ++tile)
+    std::vector<float> values(lanes * line), given(in_order ? 0 : depth);
+    std::vector<int8_t> exponents(lanes * line), given_exponents(in_order ? 0 : depth);
+    for (auto tile = static_cast<size_t>(begin); tile < static_cast<size_t>(end); ++tile) {
       for (size_t lane = 0; lane < lanes; ++lane) {
         const size_t vector = tile * lanes + lane;
-        values[depth] = 0, exponents[depth] = kZeroExponent;
-        if (vector < panel.vectors) {
-          const auto* codes = static_cast<const unsigned char*>(panel.codes) + vector * panel.stride * size;
-          hard_[vector] = widen(panel.format, codes, depth, least_operand, shift, values.data(), exponents.data());
-        } else {
-          std::fill(values.begin(), values.end(), 0.0f);
-          std::fill(exponents.begin(), exponents.end(), kZeroExponent);
-        }
-        const uint32_t* place = source.data();
-        for (size_t g = 0; g < groups; ++g, place += kBlocksOfGroup * l) {
-          float* out = words_.get() + tile * tile_words_ + g * group_words + lane * beside;
-          for (size_t i = 0; i < kBlocksOfGroup * l; ++i) out[i * next] = values[place[i]];
-          for (size_t t = 0; t < l; ++t) {
-            uint32_t word = 0;
-            for (size_t q = 0; q < kBlocksOfGroup; ++q)
-              word |= static_cast<uint32_t>(static_cast<uint8_t>(exponents[place[q * l + t]])) << (8 * q);
-            std::memcpy(out + (kBlocksOfGroup * l + t) * next, &word, 4);
-          }
+        float* value = values.data() + lane * line;
+        int8_t* exponent = exponents.data() + lane * line;
+        const size_t from = in_order && vector < panel.vectors ? depth : 0;
+        std::fill(value + from, value + places, 0.0f);
+        std::fill(exponent + from, exponent + places, kZeroExponent);
+        if (vector >= panel.vectors) continue;
+        const auto* codes = static_cast<const unsigned char*>(panel.codes) + vector * panel.stride * size;
+        hard_[vector] = widen(panel.format, codes, depth, least_operand, shift, in_order ? value : given.data(),
+                              in_order ? exponent : given_exponents.data());
+        for (size_t k = 0; k < given.size(); ++k) {
+          const size_t place = place_of(plan, k);
+          value[place] = given[k], exponent[place] = given_exponents[k];
         }
       }
+      float* out = words_.get() + tile * tile_words_;
+      for (size_t g = 0; g < groups; ++g, out += plan.chunk() * lanes)
+        write_group(values.data() + g * terms, exponents.data() + g * terms, line, l, lanes, right, out);
+    }
   });
 }
 
