@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints how fast our chains and peers are beside the library used directly: ratios.py result.json (1 = as fast, below 1 = slower).
 
-Made for `halfmark_micro --benchmark_filter='chain|peer' --benchmark_repetitions=15 --benchmark_enable_random_interleaving=true
+Made for `halfmark_micro --benchmark_filter='chain|peer|tensor-core' --benchmark_repetitions=15 --benchmark_enable_random_interleaving=true
 --benchmark_out=result.json`: the fastest repetition of each side, because what disturbs a run only makes it slower. On a busy
 machine add --threads=1 and --cpu: the processor's time of one thread leaves out what other processes took.
 """
@@ -39,11 +39,12 @@ def main():
     clock = "cpu_time" if arguments.cpu else "real_time"
     for name in sums:
         parts = name.split("/")
-        peer = "/".join(["tensor-core/sgemm", *parts[parts.index(next(p for p in parts if p.startswith("threads:"))) :]])
+        at = next(i for i, part in enumerate(parts) if part.startswith("threads:"))
+        peer = "/".join(["tensor-core/sgemm", *parts[at:]])
         if name == peer or peer not in sums:
             continue
         ours, sgemm = (min(run[clock] for run in runs if run["name"] == n) for n in (name, peer))
-        print(f"{name:60} {2.0 * 1024**3 / ours / 1e6:7.1f} GFLOP/s  sgemm is {ours / sgemm:.1f} times as fast")
+        print(f"{'/'.join(parts[: at + 1]):44} {2 * 1024**3 / ours:6.1f} GFLOP/s  sgemm is {ours / sgemm:.1f} times as fast")
     return 1 if below else 0
 
 

@@ -85,7 +85,7 @@ class HalfFma : public testing::TestWithParam<std::string_view> {
 
 TEST_P(HalfFma, GivesTheBitsOfTheReferenceRowForMatmul) {
   Random random(1);
-  const int rounds = std::getenv("HALFMARK_LONG") ? 10'000 : 12;  // of about a thousand dots
+  const int rounds = std::getenv("HALFMARK_LONG") ? 10'000 : 40;  // of about a thousand dots
   for (int round = 0; round < rounds; ++round)
     for (const Data data : {Data::normal, Data::bits, Data::close, Data::subnormals, Data::specials}) {
       const auto m = static_cast<int64_t>(1 + random() % 39), n = static_cast<int64_t>(1 + random() % 99),

@@ -3,7 +3,7 @@
 //
 // A block of one row of the left panel and `lanes` columns: with e the largest exponent, every product and c is
 // multiplied by 2^(F - e), which is exact, cut by the conversion to an integer, and added; the sum is rounded once.
-// NOLINT: no include guard, it is read once in each file of a path.
+// No include guard: it is read once in each file of a path.
 
 using F = Vector::F;
 using I = Vector::I;
