@@ -90,7 +90,7 @@ void in_steps(const S* source, T* target, size_t count, const Loop& loop) {
 constexpr size_t kStreamBytes = size_t{16} << 20;
 constexpr size_t kLine = 64;
 
-// `count` elements from an even place in the stream of noise.
+// `count` elements from a border of blocks of noise.
 void round_part(const Loops& loops, const Target& to, Rounding rounding, const float* source, float* target,
                 size_t count, Noise noise, bool stream) {
   const size_t whole = count - count % kRoundStep, rest = count - whole;
@@ -202,24 +202,37 @@ bool in_loops(DType from, DType to, Rounding rounding) {
   return rounding != Rounding::stochastic && to != DType::f32;
 }
 
-bool has_avx2() {
+// What this CPU has and the system saves the registers of. __builtin_cpu_supports does not know all of these names in
+// every compiler: those are read from CPUID (Intel SDM volume 2: leaf 1 and leaf 7, register ecx).
+struct Features {
+  bool avx2 = false, avx512 = false, aes = false, vaes = false;
+};
+
+Features read_features() {
+  Features features;
 #if defined(__x86_64__)
-  // __builtin_cpu_supports does not know "f16c" in every compiler: leaf 1, ecx bit 29 (Intel SDM volume 2, CPUID). That
-  // the system saves the wide registers is part of the answer for "avx2".
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && ((c >> 29) & 1);
-#else
-  return false;
+  unsigned a = 0, b = 0, one = 0, seven = 0, d = 0;
+  if (!__get_cpuid(1, &a, &b, &one, &d) || !__builtin_cpu_supports("avx2")) return features;
+  if (!__get_cpuid_count(7, 0, &a, &b, &seven, &d)) return features;
+  features.avx2 = (one >> 29) & 1;  // F16C
+  features.aes = features.avx2 && ((one >> 25) & 1);
+  features.avx512 = features.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  features.vaes = features.avx512 && ((seven >> 9) & 1);
 #endif
+  return features;
 }
 
-bool has_avx512() {
-#if defined(__x86_64__)
-  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#else
-  return false;
-#endif
+const Features& features() {
+  static const Features found = read_features();
+  return found;
+}
+
+// The loops of a path, or those with less that this CPU must take for noise: AVX-512 came before its AES.
+const Loops* rounding_loops(Path path, Rounding rounding) {
+  if (rounding != Rounding::stochastic) return loops_of(path);
+  if (!features().aes) return nullptr;
+  return loops_of(path == Path::avx512 && !features().vaes ? Path::avx2 : path);
 }
 
 }  // namespace
@@ -229,10 +242,7 @@ std::string_view name_of(Path path) {
   return kNames[static_cast<size_t>(path)];
 }
 
-bool has(Path path) {
-  static const bool avx2 = has_avx2(), avx512 = has_avx512();
-  return path == Path::scalar || (path == Path::avx2 ? avx2 : avx512);
-}
+bool has(Path path) { return path == Path::scalar || (path == Path::avx2 ? features().avx2 : features().avx512); }
 
 Path best_path() { return has(Path::avx512) ? Path::avx512 : has(Path::avx2) ? Path::avx2 : Path::scalar; }
 
@@ -285,18 +295,20 @@ void round_array(Path path, const Format& format, const float* source, float* ta
     return;
   }
   const std::optional<Target> to = target_of(format, rounding);
-  const Loops* loops = loops_of(path);
+  const Loops* loops = rounding_loops(path, rounding);
   if (!loops && to && to->wide && rounding == Rounding::near_even)
     return round_wide_near_even(*to, source, target, count);
   if (!loops || !to) return round_array_scalar(format, source, target, count, rounding, noise);
 
-  // Two neighbours share a block of noise: an odd start is one element alone.
-  const size_t single = rounding == Rounding::stochastic && noise.first % 2 && count ? 1 : 0;
-  if (single) round_array_scalar(format, source, target, 1, rounding, noise);
-  const auto past_line = reinterpret_cast<uintptr_t>(target + single) % kLine;
+  // Elements share blocks of noise: up to the first border they go alone.
+  size_t done = 0;
+  if (rounding == Rounding::stochastic) {
+    done = std::min<size_t>((kBlockWords - noise.first % kBlockWords) % kBlockWords, count);
+    round_array_scalar(format, source, target, done, rounding, noise);
+  }
+  const auto past_line = reinterpret_cast<uintptr_t>(target + done) % kLine;
   const size_t head = past_line ? (kLine - past_line) / sizeof(float) : 0;
-  const bool stream = source != target && count * sizeof(float) >= kStreamBytes && head % 2 == 0;
-  size_t done = single;
+  const bool stream = source != target && count * sizeof(float) >= kStreamBytes && head % kBlockWords == 0;
   if (stream) {
     round_part(*loops, *to, rounding, source + done, target + done, head, noise.from(done), false);
     done += head;
@@ -307,10 +319,10 @@ void round_array(Path path, const Format& format, const float* source, float* ta
 }  // namespace convert_detail
 
 uint64_t rounding_noise(uint64_t seed, uint64_t index) {
-  const uint64_t block =
-      convert_detail::philox2x32(convert_detail::noise_counter({seed, index}), static_cast<uint32_t>(seed));
-  // The word of this element decides; its neighbour's stands below it.
-  return index % 2 ? block : std::rotl(block, 32);
+  constexpr size_t kWords = convert_detail::kBlockWords;
+  const auto block = convert_detail::noise_block(seed, index / kWords);
+  // The element's own word decides; below it stands its neighbour's, which is asked once in 2^32 times.
+  return uint64_t{block[index % kWords]} << 32 | block[(index % kWords) ^ 1];
 }
 
 std::string_view convert_instructions() { return name_of(convert_detail::best_path()); }

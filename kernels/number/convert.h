@@ -19,7 +19,7 @@ struct Noise {
   constexpr Noise from(uint64_t index) const { return {seed, first + index}; }
 };
 
-// The word itself: what round_to takes as its noise. Philox2x32 with seven rounds (convert_paths.h says why).
+// The word itself: what round_to takes as its noise (convert_noise.h says how good it is).
 uint64_t rounding_noise(uint64_t seed, uint64_t index);
 
 // target[i] = source[i] rounded once; a NaN becomes the quiet NaN of `to`, its sign kept. Equal dtypes: a copy. The

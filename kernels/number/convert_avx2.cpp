@@ -5,7 +5,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define HM_AVX2 __attribute__((target("avx2,f16c")))
+#define HM_AVX2 __attribute__((target("avx2,f16c,aes")))
 #define HM_AVX2_INLINE HM_AVX2 __attribute__((always_inline)) inline
 
 namespace halfmark::convert_detail {
@@ -28,19 +28,22 @@ HM_AVX2_INLINE __m256 canonical(__m256 x) {
   return _mm256_blendv_ps(x, quiet, nans(x));
 }
 
-// The high words of the noise of kGroup vectors, each of four blocks.
-HM_AVX2_INLINE void make_noise(__m256i (&blocks)[kGroup], uint32_t key) {
-  const __m256i multiplier = _mm256_set1_epi64x(kPhiloxMultiplier);
-#pragma GCC unroll 7
-  for (uint32_t round = 0; round < kPhiloxRounds; ++round) {
-    const __m256i keys = _mm256_set1_epi64x(key + round * kPhiloxIncrement);
-#pragma GCC unroll 4
-    for (__m256i& block : blocks) {
-      const __m256i product = _mm256_mul_epu32(block, multiplier);
-      const __m256i joined = _mm256_xor_si256(_mm256_srli_epi64(block, 32), keys);
-      block = _mm256_xor_si256(_mm256_shuffle_epi32(product, 0xB1), joined);  // the halves change places
-    }
+// The noise of kGroup vectors, each of two blocks; first[g] is the first block of vector g.
+HM_AVX2_INLINE void make_noise(const uint64_t (&first)[kGroup], uint64_t seed, __m256i (&noise)[kGroup]) {
+  const __m128i weyl = _mm_set_epi64x(static_cast<int64_t>(kWeylHigh), static_cast<int64_t>(kWeylLow));
+  __m128i key = _mm_set_epi64x(0, static_cast<int64_t>(seed)), states[2 * kGroup];
+#pragma GCC unroll 8
+  for (size_t b = 0; b < 2 * kGroup; ++b)
+    states[b] = _mm_xor_si128(_mm_cvtsi64_si128(static_cast<int64_t>(first[b / 2] + b % 2)), key);
+#pragma GCC unroll 5
+  for (int round = 1; round <= kNoiseRounds; ++round) {
+    key = _mm_add_epi64(key, weyl);
+#pragma GCC unroll 8
+    for (__m128i& state : states)
+      state = round < kNoiseRounds ? _mm_aesenc_si128(state, key) : _mm_aesenclast_si128(state, key);
   }
+#pragma GCC unroll 4
+  for (size_t g = 0; g < kGroup; ++g) noise[g] = _mm256_set_m128i(states[2 * g + 1], states[2 * g]);
 }
 
 // u and half a last place, or just below half where the last bit kept is 0: what nearest even adds before it drops.
@@ -127,26 +130,22 @@ enum class Kind { wide, narrow, half };
 template <Kind kind, Rounding rounding, bool stream>
 HM_AVX2_INLINE void round_group(const Target& to, const Constants& constants, const float* source, float* target,
                                 size_t stride, Noise noise) {
-  __m256i random[kGroup];
+  __m256i random[kGroup]{};
   if constexpr (rounding == Rounding::stochastic) {
+    uint64_t first[kGroup];
 #pragma GCC unroll 4
-    for (size_t g = 0; g < kGroup; ++g) {
-      const __m256i first = _mm256_set1_epi64x(static_cast<int64_t>((noise.first + g * stride) >> 1));
-      const __m256i counter = _mm256_add_epi64(first, _mm256_set_epi64x(3, 2, 1, 0));
-      random[g] = _mm256_xor_si256(counter, _mm256_set1_epi64x(static_cast<int64_t>(noise.seed & kHighWord)));
-    }
-    make_noise(random, static_cast<uint32_t>(noise.seed));
+    for (size_t g = 0; g < kGroup; ++g) first[g] = (noise.first + g * stride) / kBlockWords;
+    make_noise(first, noise.seed, random);
   }
 #pragma GCC unroll 4
   for (size_t g = 0; g < kGroup; ++g) {
     const __m256 x = _mm256_loadu_ps(source + g * stride);
-    const __m256i bits_of_noise = rounding == Rounding::stochastic ? random[g] : _mm256_setzero_si256();
     __m256i doubt = _mm256_setzero_si256();
     __m256 y;
     if constexpr (kind == Kind::wide)
-      y = round_wide<rounding>(x, constants, bits_of_noise);
+      y = round_wide<rounding>(x, constants, random[g]);
     else if constexpr (kind == Kind::narrow)
-      y = round_narrow<rounding>(x, constants, bits_of_noise, doubt);
+      y = round_narrow<rounding>(x, constants, random[g], doubt);
     else
       y = round_half<rounding>(x);
     if (rounding == Rounding::stochastic && __builtin_expect(!_mm256_testz_si256(doubt, doubt), 0)) {

@@ -10,7 +10,7 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
-#define HM_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c")))
+#define HM_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c,aes,vaes")))
 #define HM_AVX512_INLINE HM_AVX512 __attribute__((always_inline)) inline
 
 namespace halfmark::convert_detail {
@@ -36,22 +36,24 @@ HM_AVX512_INLINE __m512i canonical(__m512 x) {
                                         kAndThenOr);
 }
 
-// The high words of the noise of kGroup vectors, each of eight blocks. A round is three instructions: the product
-// stands with its high word where the other word of the block stands, so both and the key are joined in place, and then
-// the halves change places. The vectors go side by side, because a chain of rounds alone would wait for each product.
-HM_AVX512_INLINE void make_noise(__m512i (&blocks)[kGroup], uint32_t key) {
-  const __m512i multiplier = _mm512_set1_epi64(kPhiloxMultiplier);
-  constexpr __mmask16 kHighWords = 0xAAAA;
-#pragma GCC unroll 7
-  for (uint32_t round = 0; round < kPhiloxRounds; ++round) {
-    const __m512i keys = all(key + round * kPhiloxIncrement);
+// The noise of kGroup vectors, each of four blocks; first[g] is the first block of vector g. The vectors go side by
+// side, because a chain of rounds alone would wait for each result.
+HM_AVX512_INLINE void make_noise(const uint64_t (&first)[kGroup], uint64_t seed, __m512i (&noise)[kGroup]) {
+  constexpr __mmask8 kLowWords = 0x55;
+  const __m512i weyl = _mm512_set4_epi64(static_cast<int64_t>(kWeylHigh), static_cast<int64_t>(kWeylLow),
+                                         static_cast<int64_t>(kWeylHigh), static_cast<int64_t>(kWeylLow));
+  __m512i key = _mm512_maskz_set1_epi64(kLowWords, static_cast<int64_t>(seed));
 #pragma GCC unroll 4
-    for (__m512i& block : blocks) {
-      const __m512i product = _mm512_mul_epu32(block, multiplier);
-      block = _mm512_mask_ternarylogic_epi32(product, kHighWords, block, keys, kXor3);
-    }
+  for (size_t g = 0; g < kGroup; ++g) {
+    const __m512i start = _mm512_maskz_set1_epi64(kLowWords, static_cast<int64_t>(first[g]));
+    noise[g] = _mm512_xor_si512(_mm512_add_epi64(start, _mm512_set_epi64(0, 3, 0, 2, 0, 1, 0, 0)), key);
+  }
+#pragma GCC unroll 5
+  for (int round = 1; round <= kNoiseRounds; ++round) {
+    key = _mm512_add_epi64(key, weyl);
 #pragma GCC unroll 4
-    for (__m512i& block : blocks) block = _mm512_shuffle_epi32(block, _MM_PERM_CDAB);
+    for (__m512i& state : noise)
+      state = round < kNoiseRounds ? _mm512_aesenc_epi128(state, key) : _mm512_aesenclast_epi128(state, key);
   }
 }
 
@@ -141,33 +143,27 @@ enum class Kind { wide, narrow, half };
 template <Kind kind, Rounding rounding, bool stream>
 HM_AVX512_INLINE void round_group(const Target& to, const Constants& constants, const float* source, float* target,
                                   size_t stride, Noise noise) {
-  __m512 x[kGroup];
-  __m512i random[kGroup];
+  __m512i random[kGroup]{};
+  if constexpr (rounding == Rounding::stochastic) {
+    uint64_t first[kGroup];
 #pragma GCC unroll 4
-  for (size_t g = 0; g < kGroup; ++g) {
-    x[g] = _mm512_loadu_ps(source + g * stride);
-    if constexpr (rounding == Rounding::stochastic) {
-      const __m512i first = _mm512_set1_epi64(static_cast<int64_t>((noise.first + g * stride) >> 1));
-      const __m512i counter = _mm512_add_epi64(first, _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0));
-      random[g] = _mm512_xor_si512(counter, _mm512_set1_epi64(static_cast<int64_t>(noise.seed & kHighWord)));
-    } else {
-      random[g] = _mm512_setzero_si512();
-    }
+    for (size_t g = 0; g < kGroup; ++g) first[g] = (noise.first + g * stride) / kBlockWords;
+    make_noise(first, noise.seed, random);
   }
-  if constexpr (rounding == Rounding::stochastic) make_noise(random, static_cast<uint32_t>(noise.seed));
 #pragma GCC unroll 4
   for (size_t g = 0; g < kGroup; ++g) {
+    const __m512 x = _mm512_loadu_ps(source + g * stride);
     __mmask16 doubt = 0;
     __m512 y;
     if constexpr (kind == Kind::wide)
-      y = round_wide<rounding>(x[g], constants, random[g]);
+      y = round_wide<rounding>(x, constants, random[g]);
     else if constexpr (kind == Kind::narrow)
-      y = round_narrow<rounding>(x[g], constants, random[g], doubt);
+      y = round_narrow<rounding>(x, constants, random[g], doubt);
     else
-      y = round_half<rounding>(x[g]);
+      y = round_half<rounding>(x);
     if (rounding == Rounding::stochastic && __builtin_expect(doubt != 0, 0)) {
       alignas(64) float before[kLanes], after[kLanes];
-      _mm512_store_ps(before, x[g]);
+      _mm512_store_ps(before, x);
       round_array_scalar(to.format, before, after, kLanes, rounding, noise.from(g * stride));
       y = _mm512_load_ps(after);
     }

@@ -1,38 +1,13 @@
 // What convert.cpp and the loops of each instruction set share. Private to them.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/number/convert.h"
+#include "kernels/number/convert_noise.h"
 
 namespace halfmark::convert_detail {
-
-// The noise is Philox2x32 with seven rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
-// SC 2011): a pure function of key and counter. Seven is the least number of rounds with which the authors found it
-// Crush-resistant, that is, without a failure in TestU01's SmallCrush, Crush and BigCrush, also for interleaved streams
-// of neighbouring keys and counters, which is how it is used here. Multiplier and increment from Random123. A round is
-// four vector instructions for as many elements as a register has, because a block (two 32-bit words) lives in a 64-bit
-// lane and each of its words serves one element.
-inline constexpr uint32_t kPhiloxMultiplier = 0xD256D193, kPhiloxIncrement = 0x9E3779B9;
-inline constexpr int kPhiloxRounds = 7;
-
-// The block counter: the low word of the seed is the key, the high word moves the counters of one seed away from those
-// of another, so that no block is shared below 2^33 elements.
-inline constexpr uint64_t kHighWord = 0xFFFFFFFF00000000;
-constexpr uint64_t noise_counter(Noise noise) { return (noise.first >> 1) ^ (noise.seed & kHighWord); }
-
-// Counter and result: word 0 in the low half, word 1 in the high one.
-constexpr uint64_t philox2x32(uint64_t counter, uint32_t key) {
-  auto c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32);
-  for (int round = 0; round < kPhiloxRounds; ++round, key += kPhiloxIncrement) {
-    const uint64_t product = uint64_t{kPhiloxMultiplier} * c0;
-    c0 = static_cast<uint32_t>(product >> 32) ^ key ^ c1;
-    c1 = static_cast<uint32_t>(product);
-  }
-  return uint64_t{c1} << 32 | c0;
-}
 
 // A format and a rounding as the loops want them. Codes are those of fp32.
 struct Target {
@@ -65,7 +40,8 @@ struct ByteCodes {
 inline constexpr size_t kPage = 4096 / sizeof(float), kTile = 8 * kPage;
 
 // The loops of an instruction set. `round` takes a multiple of kRoundStep elements, the others of kStep. `round` wants
-// noise.first even, and stores past the caches where `stream` is set, which wants target on a border of 64 bytes.
+// noise.first on a border of blocks, and stores past the caches where `stream` is set, which wants target on a border
+// of 64 bytes.
 inline constexpr size_t kStep = 16, kRoundStep = 64;
 struct Loops {
   void (*round)(const Target& to, Rounding rounding, const float* source, float* target, size_t count, Noise noise,
