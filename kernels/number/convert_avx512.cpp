@@ -22,7 +22,7 @@ constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 constexpr int kTruncate = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 constexpr int kSignBits = static_cast<int>(0x80000000), kExponentBits = 0x7F800000, kQuietNan = 0x7FC00000;
 // Truth tables of vpternlog over operands a, b, c.
-constexpr int kXor3 = 0x96, kAndThenOr = 0xEA /* (a & b) | c */, kOrOfAnd = 0xF8 /* a | (b & c) */;
+constexpr int kAndThenOr = 0xEA /* (a & b) | c */, kOrOfAnd = 0xF8 /* a | (b & c) */;
 
 HM_AVX512_INLINE __m512i all(uint32_t word) { return _mm512_set1_epi32(static_cast<int>(word)); }
 HM_AVX512_INLINE __m512i bits(__m512 x) { return _mm512_castps_si512(x); }
@@ -150,27 +150,34 @@ HM_AVX512_INLINE void round_group(const Target& to, const Constants& constants, 
     for (size_t g = 0; g < kGroup; ++g) first[g] = (noise.first + g * stride) / kBlockWords;
     make_noise(first, noise.seed, random);
   }
+  __m512 x[kGroup], y[kGroup];
+  __mmask16 doubt[kGroup]{};
+#pragma GCC unroll 4
+  for (size_t g = 0; g < kGroup; ++g) x[g] = _mm512_loadu_ps(source + g * stride);
 #pragma GCC unroll 4
   for (size_t g = 0; g < kGroup; ++g) {
-    const __m512 x = _mm512_loadu_ps(source + g * stride);
-    __mmask16 doubt = 0;
-    __m512 y;
     if constexpr (kind == Kind::wide)
-      y = round_wide<rounding>(x, constants, random[g]);
+      y[g] = round_wide<rounding>(x[g], constants, random[g]);
     else if constexpr (kind == Kind::narrow)
-      y = round_narrow<rounding>(x, constants, random[g], doubt);
+      y[g] = round_narrow<rounding>(x[g], constants, random[g], doubt[g]);
     else
-      y = round_half<rounding>(x);
-    if (rounding == Rounding::stochastic && __builtin_expect(doubt != 0, 0)) {
+      y[g] = round_half<rounding>(x[g]);
+  }
+  // Once in 2^26 groups.
+  if (rounding == Rounding::stochastic && __builtin_expect((doubt[0] | doubt[1] | doubt[2] | doubt[3]) != 0, 0)) {
+    for (size_t g = 0; g < kGroup; ++g) {
       alignas(64) float before[kLanes], after[kLanes];
-      _mm512_store_ps(before, x);
+      _mm512_store_ps(before, x[g]);
       round_array_scalar(to.format, before, after, kLanes, rounding, noise.from(g * stride));
-      y = _mm512_load_ps(after);
+      y[g] = _mm512_load_ps(after);
     }
+  }
+#pragma GCC unroll 4
+  for (size_t g = 0; g < kGroup; ++g) {
     if constexpr (stream)
-      _mm512_stream_ps(target + g * stride, y);
+      _mm512_stream_ps(target + g * stride, y[g]);
     else
-      _mm512_storeu_ps(target + g * stride, y);
+      _mm512_storeu_ps(target + g * stride, y[g]);
   }
 }
 

@@ -62,7 +62,7 @@ std::vector<double> ups(const Format& format, double fraction, Noise noise, size
   return result;
 }
 
-TEST(StochasticRounding, IsUnbiased) {
+TEST(StochasticArrays, IsUnbiased) {
   constexpr size_t kCount = 1 << 20;
   for (const Format& format : {kFp16, kBf16, kTf32, kE4m3, kE5m2})
     for (const double fraction : {0.5, 0.25, 0.875, 1.0 / 128, 1 - 1.0 / 1024}) {
@@ -74,7 +74,7 @@ TEST(StochasticRounding, IsUnbiased) {
     }
 }
 
-TEST(StochasticRounding, IsUnbiasedFarBelowTheSmallestNumber) {
+TEST(StochasticArrays, IsUnbiasedFarBelowTheSmallestNumber) {
   constexpr size_t kCount = 1 << 20;
   std::vector<float> values(kCount, 0x1.8p-34f);  // 1.5 2^-10 of fp16's smallest number
   round_array(kFp16, values.data(), values.data(), kCount, Rounding::stochastic, {.seed = 4});
@@ -84,7 +84,7 @@ TEST(StochasticRounding, IsUnbiasedFarBelowTheSmallestNumber) {
   EXPECT_NEAR(went_up, n * p, 5 * std::sqrt(n * p * (1 - p)));
 }
 
-TEST(StochasticRounding, NeighboursAndSeedsDoNotGoTogether) {
+TEST(StochasticArrays, NeighboursAndSeedsDoNotGoTogether) {
   constexpr size_t kCount = 1 << 20;
   const auto correlation = [](const std::vector<double>& a, const std::vector<double>& b, size_t lag) {
     double sum = 0;
