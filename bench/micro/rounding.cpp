@@ -33,14 +33,14 @@ struct Arrays {
   static Memory make() { return Memory(::operator new(kCounts[2] * sizeof(double), kBorder)); }
   Memory source = make(), target = make();
 
-  // Normal numbers of every format here, of both signs, with random digits.
+  // Normal numbers of every format here, of both signs, with digits of all kinds.
   void fill_with_floats() const {
     auto* values = static_cast<float*>(source.get());
-    for (size_t i = 0; i < kCounts[2]; ++i) {
-      const auto random = static_cast<uint32_t>(rounding_noise(1, i) >> 32);
-      values[i] = std::bit_cast<float>((random & 0x807FFFFF) | (124 + (random >> 23) % 8) << 23);
+    for (uint32_t i = 0; i < kCounts[2]; ++i) {
+      const uint32_t mixed = i * 2654435761u;  // Knuth's multiplier
+      values[i] = std::bit_cast<float>((mixed & 0x807FFFFF) | (124 + (i & 7)) << 23);
     }
-    std::memset(target.get(), 0, kCounts[2] * sizeof(double));
+    std::memset(target.get(), 0, kCounts[2] * sizeof(float));
   }
 };
 
