@@ -38,6 +38,7 @@ int main(int argc, char** argv) {
     }
     halfmark::micro::register_peers();
     halfmark::micro::register_rounding();
+    halfmark::micro::register_tensor_cores();
     halfmark::micro::register_rows(devices);
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

@@ -27,6 +27,20 @@ def print_rounding(runs, clock):
         print(f"{name:48} {count:9} elements  {count / median:7.2f} G/s{ratio}")
 
 
+def print_tensor_cores(runs, clock):
+    """Products of 1024 x 1024 matrices, beside the sgemm of as many threads; medians of the repetitions."""
+    times = {}
+    for run in runs:
+        if run["name"].startswith("tensor-core/"):
+            times.setdefault(run["name"], []).append(run[clock])
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    for name, median in medians.items():
+        threads = next(part for part in name.split("/") if part.startswith("threads:"))
+        sgemm = next((t for other, t in medians.items() if other.startswith("tensor-core/sgemm/") and threads in other.split("/")), None)
+        if sgemm and "/sgemm/" not in name:
+            print(f"{name:60} {2.0 * 1024**3 / median / 1e6:7.1f} GFLOP/s  sgemm is {median / sgemm:.1f} times as fast")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file")
@@ -54,6 +68,7 @@ def main():
         note = f"  reorders {' and '.join(reorders)}" if reorders else ""
         print(f"{name:32} ours {best['ours'] / 1e6:9.3f} ms  onednn {best['onednn'] / 1e6:9.3f} ms  ratio {ratio:.3f}{note}")
     print_rounding(runs, clock)
+    print_tensor_cores(runs, clock)
     return 1 if below else 0
 
 
