@@ -173,13 +173,13 @@ void add_dot_command(CLI::App& app, Program&) {
       "in increasing k, each of fixed width (1 digit e2m1, 2 fp8, 4 f16 and bf16, 8 f32 and tf32).\n"
       "Standard output: column d. K may be any multiple of the instruction's K: d of one feeds c of the next.");
   command->callback([arguments] {
-    DotQuestion question = arguments->question;
-    if (question.b.empty()) question.b = question.a;
-    if (question.d.empty()) question.d = question.c;
-    if (!arguments->instruction.empty()) question.instruction = matrix_instruction_named(arguments->instruction);
+    DotQuestion asked = arguments->question;
+    if (asked.b.empty()) asked.b = asked.a;
+    if (asked.d.empty()) asked.d = asked.c;
+    if (!arguments->instruction.empty()) asked.instruction = matrix_instruction_named(arguments->instruction);
     const auto device = open_device(arguments->device);
     std::ios::sync_with_stdio(false), std::cin.tie(nullptr);
-    answer_dots(std::cin, std::cout, *device, question);
+    answer_dots(std::cin, std::cout, *device, asked);
   });
 }
 

@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
         std::cerr << row.name << " is absent: " << row.absent << "\n";
     }
     halfmark::micro::register_peers();
+    halfmark::micro::register_rounding();
     halfmark::micro::register_tensor_cores();
     halfmark::micro::register_rows(devices);
     benchmark::Initialize(&argc, argv);
