@@ -121,13 +121,18 @@ __attribute__((noinline)) HM_VECTOR_CALL void run_blocks(const Plan& plan, const
   }
 }
 
+// Those forms alone that plan_for lets through: compilers take long over each.
 template <size_t kL, bool kHalf>
 HM_VECTOR_CALL void run_products(const Plan& plan, const Tile& tile, float (*c)[Vector::kLanes]) {
-  if (plan.interleaved)
-    return plan.carries ? run_blocks<kL, kHalf, true, true>(plan, tile, c)
-                        : run_blocks<kL, kHalf, false, true>(plan, tile, c);
-  return plan.carries ? run_blocks<kL, kHalf, true, false>(plan, tile, c)
-                      : run_blocks<kL, kHalf, false, false>(plan, tile, c);
+  if constexpr (kL == 16) {
+    if (plan.interleaved)
+      return plan.carries ? run_blocks<kL, kHalf, true, true>(plan, tile, c)
+                          : run_blocks<kL, kHalf, false, true>(plan, tile, c);
+  }
+  if constexpr (kL >= 16) {
+    if (plan.carries) return run_blocks<kL, kHalf, true, false>(plan, tile, c);
+  }
+  run_blocks<kL, kHalf, false, false>(plan, tile, c);
 }
 
 template <bool kHalf>

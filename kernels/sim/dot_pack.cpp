@@ -153,6 +153,8 @@ std::optional<Plan> plan_for(const TensorCore& core, const Format& left, const F
                limit = std::ldexp(1, 31 - plan.kept) * (1 - 0x1p-31);
   if (first > limit || second > limit) return {};
   plan.carries = first + second > limit;
+  // No row needs these forms (dot_kernel.h).
+  if ((plan.carries && plan.products < 16) || (plan.interleaved && plan.products != 16)) return {};
 
   plan.half = core.block.rounding == BlockRounding::near_even_fp16;
   plan.result_mask = core.block.rounding == BlockRounding::truncate_e8m13 ? 0xFFFFFC00u : 0xFFFFFFFFu;
