@@ -130,9 +130,9 @@ void with_operation(const Request& r, F f) {
     const Shape operands{n * 16, 64};
     const Tensor a = operand(r, operands, 1), b = operand(r, operands, 2), none;
     const DType sum = r.dtype == DType::f64 ? DType::f64 : DType::f32;
-    const Tensor c = constant(r, {n * 16}, sum, 1);
+    const Tensor addend = constant(r, {n * 16}, sum, 1);
     Tensor out(r.device, {n * 16}, sum);
-    f(Op{.a = a, .b = b, .scale_a = none, .scale_b = none, .c = c, .out = out}, std::to_string(n * 16) + "x64",
+    f(Op{.a = a, .b = b, .scale_a = none, .scale_b = none, .c = addend, .out = out}, std::to_string(n * 16) + "x64",
       2.0 * static_cast<double>(operands.elements()));
   } else if constexpr (std::is_same_v<Op, Cast>) {  // to the type it meets in training: fp32 and back
     const Tensor x = operand(r, image, 1);
