@@ -10,7 +10,7 @@ Pass::Pass(Device& d, const Policy& p, bool train, RandomKey k, Tap t)
 
 DType wider(DType a, DType b) {
   if (a == b) return a;
-  if (size_of(a) != size_of(b)) return size_of(a) > size_of(b) ? a : b;
+  if (bits_of(a) != bits_of(b)) return bits_of(a) > bits_of(b) ? a : b;
   return DType::f32;
 }
 

@@ -9,7 +9,7 @@
 namespace halfmark {
 namespace {
 
-constexpr int64_t kGrain = 32768;  // elements a thread converts at a time
+constexpr int64_t kGrain = 32768;  // elements a thread converts at a time; even, for packed dtypes
 
 Refusal refuses(std::initializer_list<const Tensor*> operands, const Tensor& out, const Math& math) {
   bool narrow = false;
@@ -46,10 +46,10 @@ Tensor widened(const Tensor& tensor, const Math& math) {
     copy.materialize(tensor.layout());
   const auto* source = static_cast<const unsigned char*>(tensor.data());
   float* target = copy.as<float>();
-  const size_t size = size_of(tensor.dtype());
   parallel_for(static_cast<int64_t>(copy.bytes() / sizeof(float)), kGrain, [&](int64_t begin, int64_t end) {
     const auto count = static_cast<size_t>(end - begin);
-    convert(tensor.dtype(), source + static_cast<size_t>(begin) * size, DType::f32, target + begin, count);
+    convert(tensor.dtype(), source + bytes_for(tensor.dtype(), static_cast<size_t>(begin)), DType::f32, target + begin,
+            count);
     round_array(math.multiply, target + begin, count);
   });
   copy.touch();
@@ -75,10 +75,9 @@ class WideResult {
     if (target_.dtype() == DType::f32) return;
     auto* bytes = static_cast<unsigned char*>(target_.data());
     const float* source = use_.as<float>();
-    const size_t size = size_of(target_.dtype());
     parallel_for(use_.elements(), kGrain, [&](int64_t begin, int64_t end) {
-      convert(DType::f32, source + begin, target_.dtype(), bytes + static_cast<size_t>(begin) * size,
-              static_cast<size_t>(end - begin));
+      convert(DType::f32, source + begin, target_.dtype(),
+              bytes + bytes_for(target_.dtype(), static_cast<size_t>(begin)), static_cast<size_t>(end - begin));
     });
   }
 

@@ -74,10 +74,17 @@ Tensor in_layout(CudaDevice& device, const Tensor& tensor, Layout layout) {
   return copy;
 }
 
+namespace {
+// Elements and scales of block formats: AnyTyped (arrays.cuh) does not read them.
+bool is_block_scaled_only(DType dtype) {
+  return dtype == DType::e2m1 || dtype == DType::e3m2 || dtype == DType::e2m3 || dtype == DType::e8m0;
+}
+}  // namespace
+
 Refusal not_floating(std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* tensor : tensors)
-    if (!tensor->empty() && !is_floating(tensor->dtype()))
-      return "takes floating point, not " + std::string(name_of(tensor->dtype()));
+    if (!tensor->empty() && (!is_floating(tensor->dtype()) || is_block_scaled_only(tensor->dtype())))
+      return "takes f64, f32, f16, bf16, e4m3 and e5m2, not " + std::string(name_of(tensor->dtype()));
   return {};
 }
 

@@ -151,7 +151,7 @@ std::string_view convert_instructions() { return has_avx2() ? "avx2,f16c" : "sca
 
 void convert_detail::convert_scalar(DType from, const void* source, DType to, void* target, size_t count) {
   if (from == to) {
-    if (count) std::memcpy(target, source, count * size_of(from));
+    if (count) std::memcpy(target, source, bytes_for(from, count));
     return;
   }
   for (size_t i = 0; i < count; ++i) store(to, target, i, load(from, source, i));

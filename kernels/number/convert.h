@@ -9,7 +9,8 @@
 namespace halfmark {
 
 // target[i] = source[i] rounded once to nearest even; a NaN becomes the quiet NaN of `to`, its sign kept. Equal dtypes:
-// a copy. The arrays must not overlap.
+// a copy. The arrays must not overlap. Packed arrays begin at a whole byte; the spare half of the last one is kept, or
+// is copied with it.
 void convert(DType from, const void* source, DType to, void* target, size_t count);
 
 // Each value rounded to the format to nearest even, in place, as round_to does; fp64 and fp32 leave it alone, and so is

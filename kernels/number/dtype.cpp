@@ -16,14 +16,18 @@ namespace {
 struct Row {
   DType dtype;
   std::string_view name;
-  size_t bytes;
+  int bits;              // of a code
+  int stored_bits;       // of its room in memory
   const Format* format;  // null: an integer
 };
 
 constexpr std::array kRows{
-    Row{DType::f64, "f64", 8, &kFp64},   Row{DType::f32, "f32", 4, &kFp32},   Row{DType::f16, "f16", 2, &kFp16},
-    Row{DType::bf16, "bf16", 2, &kBf16}, Row{DType::e4m3, "e4m3", 1, &kE4m3}, Row{DType::e5m2, "e5m2", 1, &kE5m2},
-    Row{DType::i32, "i32", 4, nullptr},  Row{DType::u8, "u8", 1, nullptr},
+    Row{DType::f64, "f64", 64, 64, &kFp64},  Row{DType::f32, "f32", 32, 32, &kFp32},
+    Row{DType::f16, "f16", 16, 16, &kFp16},  Row{DType::bf16, "bf16", 16, 16, &kBf16},
+    Row{DType::e4m3, "e4m3", 8, 8, &kE4m3},  Row{DType::e5m2, "e5m2", 8, 8, &kE5m2},
+    Row{DType::e2m1, "e2m1", 4, 4, &kE2m1},  Row{DType::e3m2, "e3m2", 6, 8, &kE3m2},
+    Row{DType::e2m3, "e2m3", 6, 8, &kE2m3},  Row{DType::e8m0, "e8m0", 8, 8, &kE8m0},
+    Row{DType::i32, "i32", 32, 32, nullptr}, Row{DType::u8, "u8", 8, 8, nullptr},
 };
 
 constexpr auto kDTypes = [] {
@@ -34,34 +38,24 @@ constexpr auto kDTypes = [] {
 
 const Row& row_of(DType dtype) { return kRows[static_cast<size_t>(dtype)]; }
 
-// Any sign-exponent-fraction code of at most 32 bits to fp64, exactly.
-double decode_float(const Format& format, uint64_t code) {
-  const int fraction_bits = format.fraction_bits;
-  const uint64_t fraction = code & ((uint64_t{1} << fraction_bits) - 1);
-  const int field = static_cast<int>(code >> fraction_bits) & ((1 << format.exponent_bits) - 1);
-  const bool negative = (code >> (fraction_bits + format.exponent_bits)) & 1;
-  const bool top = field == (1 << format.exponent_bits) - 1;
-  const bool all_ones = fraction == (uint64_t{1} << fraction_bits) - 1;
-  double magnitude = 0;
-  if (top && (format.specials == Specials::ieee ? true : all_ones)) {
-    magnitude = format.specials == Specials::ieee && fraction == 0 ? std::numeric_limits<double>::infinity()
-                                                                   : std::numeric_limits<double>::quiet_NaN();
-  } else {
-    const uint64_t significand = fraction | (field ? uint64_t{1} << fraction_bits : 0);
-    magnitude = std::ldexp(static_cast<double>(significand), std::max(field, 1) - format.bias() - fraction_bits);
-  }
-  return std::copysign(magnitude, negative ? -1.0 : 1.0);
+double decode_scale(const Format& format, uint64_t code) {
+  const auto field = static_cast<int>(code & ((uint64_t{1} << format.exponent_bits) - 1));
+  const bool all_ones = field == (1 << format.exponent_bits) - 1;
+  return all_ones ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, field - format.bias());
 }
 
 // A value of the format (already rounded) to its code.
-uint64_t encode_float(const Format& format, double x) {
+uint64_t encode_rounded(const Format& format, double x) {
+  if (format.is_scale())
+    return std::isnan(x) ? (uint64_t{1} << format.exponent_bits) - 1
+                         : static_cast<uint64_t>(std::ilogb(x) + format.bias());
   const int fraction_bits = format.fraction_bits;
   const uint64_t sign = std::signbit(x) ? uint64_t{1} << (fraction_bits + format.exponent_bits) : 0;
   const uint64_t top = ((uint64_t{1} << format.exponent_bits) - 1) << fraction_bits;
   if (std::isnan(x)) {
     // Quiet NaN: the leading fraction bit; E4M3 has all ones only.
     const uint64_t payload =
-        format.specials == Specials::ieee ? uint64_t{1} << (fraction_bits - 1) : (uint64_t{1} << fraction_bits) - 1;
+        format.has_infinity() ? uint64_t{1} << (fraction_bits - 1) : (uint64_t{1} << fraction_bits) - 1;
     return sign | top | payload;
   }
   if (std::isinf(x)) return sign | top;
@@ -79,8 +73,21 @@ uint64_t encode_float(const Format& format, double x) {
 
 std::span<const DType> dtypes() { return kDTypes; }
 std::string_view name_of(DType dtype) { return row_of(dtype).name; }
-size_t size_of(DType dtype) { return row_of(dtype).bytes; }
 bool is_floating(DType dtype) { return row_of(dtype).format != nullptr; }
+int bits_of(DType dtype) { return row_of(dtype).bits; }
+bool is_packed(DType dtype) { return row_of(dtype).stored_bits < 8; }
+
+size_t bytes_for(DType dtype, size_t count) {
+  const auto bits = static_cast<size_t>(row_of(dtype).stored_bits);
+  return bits < 8 ? (count * bits + 7) / 8 : count * (bits / 8);
+}
+
+size_t size_of(DType dtype) {
+  HM_CHECK(!is_packed(dtype), "elements of dtype " + std::string(name_of(dtype)) + " are packed, " +
+                                  std::to_string(8 / row_of(dtype).stored_bits) +
+                                  " to a byte: count them with bytes_for");
+  return static_cast<size_t>(row_of(dtype).stored_bits) / 8;
+}
 
 DType dtype_named(std::string_view name) {
   std::string known;
@@ -97,6 +104,30 @@ const Format& format_of(DType dtype) {
   return *row.format;
 }
 
+double decode_format(const Format& format, uint64_t code) {
+  if (format.is_scale()) return decode_scale(format, code);
+  const int fraction_bits = format.fraction_bits;
+  const uint64_t fraction = code & ((uint64_t{1} << fraction_bits) - 1);
+  const int field = static_cast<int>(code >> fraction_bits) & ((1 << format.exponent_bits) - 1);
+  const bool negative = (code >> (fraction_bits + format.exponent_bits)) & 1;
+  const bool top = field == (1 << format.exponent_bits) - 1;
+  const bool all_ones = fraction == (uint64_t{1} << fraction_bits) - 1;
+  double magnitude = 0;
+  if (top && (format.has_infinity() || (format.has_nan() && all_ones))) {
+    magnitude = format.has_infinity() && fraction == 0 ? std::numeric_limits<double>::infinity()
+                                                       : std::numeric_limits<double>::quiet_NaN();
+  } else {
+    const uint64_t significand = fraction | (field ? uint64_t{1} << fraction_bits : 0);
+    magnitude = std::ldexp(static_cast<double>(significand), std::max(field, 1) - format.bias() - fraction_bits);
+  }
+  return std::copysign(magnitude, negative ? -1.0 : 1.0);
+}
+
+uint64_t encode_format(const Format& format, double x, Rounding rounding, RoundEvents* events, uint64_t noise,
+                       Overflow overflow) {
+  return encode_rounded(format, round_to(format, x, rounding, events, noise, overflow));
+}
+
 double decode(DType dtype, uint64_t code) {
   switch (dtype) {
     case DType::f64:
@@ -108,14 +139,14 @@ double decode(DType dtype, uint64_t code) {
     case DType::u8:
       return static_cast<uint8_t>(code);
     default:
-      return decode_float(format_of(dtype), code);
+      return decode_format(format_of(dtype), code);
   }
 }
 
-uint64_t encode(DType dtype, double x, Rounding rounding, RoundEvents* events, uint64_t noise) {
+uint64_t encode(DType dtype, double x, Rounding rounding, RoundEvents* events, uint64_t noise, Overflow overflow) {
   switch (dtype) {
     case DType::f64:
-      return std::bit_cast<uint64_t>(x);
+      return std::bit_cast<uint64_t>(round_to(kFp64, x, rounding, events, noise, overflow));
     case DType::i32: {
       if (std::isnan(x)) return 0;
       const double clamped = std::clamp(std::nearbyint(x), -2147483648.0, 2147483647.0);
@@ -123,22 +154,36 @@ uint64_t encode(DType dtype, double x, Rounding rounding, RoundEvents* events, u
     }
     case DType::u8:
       return std::isnan(x) ? 0 : static_cast<uint8_t>(std::clamp(std::nearbyint(x), 0.0, 255.0));
-    default: {
-      const Format& format = format_of(dtype);
-      return encode_float(format, round_to(format, x, rounding, events, noise));
-    }
+    default:
+      return encode_format(format_of(dtype), x, rounding, events, noise, overflow);
   }
 }
 
-double load(DType dtype, const void* data, size_t index) {
+uint64_t load_code(DType dtype, const void* data, size_t index) {
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  if (is_packed(dtype)) return (bytes[index / 2] >> (index % 2 * 4)) & 0xF;
   uint64_t code = 0;  // little-endian hosts only: the low bytes are the code
-  std::memcpy(&code, static_cast<const char*>(data) + index * size_of(dtype), size_of(dtype));
-  return decode(dtype, code);
+  const size_t size = size_of(dtype);
+  std::memcpy(&code, bytes + index * size, size);
+  return code;
 }
 
-void store(DType dtype, void* data, size_t index, double x, Rounding rounding, RoundEvents* events, uint64_t noise) {
-  const uint64_t code = encode(dtype, x, rounding, events, noise);
-  std::memcpy(static_cast<char*>(data) + index * size_of(dtype), &code, size_of(dtype));
+void store_code(DType dtype, void* data, size_t index, uint64_t code) {
+  auto* bytes = static_cast<unsigned char*>(data);
+  if (is_packed(dtype)) {
+    const size_t shift = index % 2 * 4;
+    bytes[index / 2] = static_cast<unsigned char>((bytes[index / 2] & ~(0xF << shift)) | (code & 0xF) << shift);
+    return;
+  }
+  const size_t size = size_of(dtype);
+  std::memcpy(bytes + index * size, &code, size);
+}
+
+double load(DType dtype, const void* data, size_t index) { return decode(dtype, load_code(dtype, data, index)); }
+
+void store(DType dtype, void* data, size_t index, double x, Rounding rounding, RoundEvents* events, uint64_t noise,
+           Overflow overflow) {
+  store_code(dtype, data, index, encode(dtype, x, rounding, events, noise, overflow));
 }
 
 }  // namespace halfmark

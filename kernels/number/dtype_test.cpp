@@ -21,16 +21,17 @@
 namespace halfmark {
 namespace {
 
-uint64_t codes_of(DType dtype) { return uint64_t{1} << (8 * size_of(dtype)); }
+uint64_t codes_of(DType dtype) { return uint64_t{1} << bits_of(dtype); }
 
 TEST(DType, EveryNarrowCodeThereAndBack) {
-  for (const DType dtype : {DType::f16, DType::bf16, DType::e4m3, DType::e5m2, DType::u8})
+  for (const DType dtype : {DType::f16, DType::bf16, DType::e4m3, DType::e5m2, DType::e2m1, DType::e3m2, DType::e2m3,
+                            DType::e8m0, DType::u8})
     for (uint64_t code = 0; code < codes_of(dtype); ++code) {
       const double value = decode(dtype, code);
       const uint64_t back = encode(dtype, value);
       if (std::isnan(value)) {
         ASSERT_TRUE(std::isnan(decode(dtype, back))) << name_of(dtype) << " " << code;
-        ASSERT_EQ(back >> (8 * size_of(dtype) - 1), code >> (8 * size_of(dtype) - 1)) << "the sign of a NaN is kept";
+        ASSERT_EQ(back >> (bits_of(dtype) - 1), code >> (bits_of(dtype) - 1)) << "the sign of a NaN is kept";
       } else {
         ASSERT_EQ(back, code) << name_of(dtype);
       }
@@ -59,6 +60,27 @@ TEST(DType, ThePublishedCodesOfFp8) {  // OFP8 1.0, table 2
   EXPECT_EQ(decode(DType::e5m2, 0x01), 0x1p-16);
 }
 
+TEST(DType, ThePublishedCodesOfFp6Fp4AndScales) {  // MX 1.0, sections 5.3 and 5.4
+  const double e2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  for (uint64_t code = 0; code < 8; ++code) {
+    EXPECT_EQ(decode(DType::e2m1, code), e2m1[code]);
+    EXPECT_EQ(decode(DType::e2m1, code | 8), -e2m1[code]);
+  }
+  EXPECT_EQ(decode(DType::e3m2, 0x1F), 28);
+  EXPECT_EQ(decode(DType::e3m2, 0x04), 0.25);
+  EXPECT_EQ(decode(DType::e3m2, 0x21), -0.0625);
+  EXPECT_EQ(decode(DType::e2m3, 0x1F), 7.5);
+  EXPECT_EQ(decode(DType::e2m3, 0x08), 1);
+  EXPECT_EQ(decode(DType::e2m3, 0x01), 0.125);
+  EXPECT_EQ(decode(DType::e8m0, 0x00), 0x1p-127);
+  EXPECT_EQ(decode(DType::e8m0, 0x7F), 1);
+  EXPECT_EQ(decode(DType::e8m0, 0xFE), 0x1p127);
+  EXPECT_TRUE(std::isnan(decode(DType::e8m0, 0xFF)));
+  EXPECT_EQ(encode(DType::e8m0, std::nan("")), 0xFFu);
+  EXPECT_EQ(encode(DType::e2m1, std::nan("")), 0x7u);
+  EXPECT_EQ(encode(DType::e3m2, -1e9), 0x3Fu);
+}
+
 TEST(DType, IntegersRoundAndClamp) {
   EXPECT_EQ(decode(DType::i32, encode(DType::i32, -3.5)), -4);
   EXPECT_EQ(decode(DType::i32, encode(DType::i32, 1e12)), 2147483647);
@@ -72,6 +94,20 @@ TEST(DType, NamesAndSizes) {
   EXPECT_THROW(format_of(DType::i32), Error);
   EXPECT_EQ(size_of(DType::f64), 8u);
   EXPECT_EQ(size_of(DType::e5m2), 1u);
+  EXPECT_EQ(size_of(DType::e3m2), 1u);
+  EXPECT_THROW(size_of(DType::e2m1), Error) << "half a byte is no number of bytes";
+  EXPECT_EQ(bits_of(DType::e2m1), 4);
+  EXPECT_EQ(bits_of(DType::e2m3), 6);
+  EXPECT_EQ(bits_of(DType::i32), 32);
+  EXPECT_EQ(bytes_for(DType::e2m1, 0), 0u);
+  EXPECT_EQ(bytes_for(DType::e2m1, 7), 4u);
+  EXPECT_EQ(bytes_for(DType::e2m1, 8), 4u);
+  EXPECT_EQ(bytes_for(DType::e2m3, 7), 7u);
+  EXPECT_EQ(bytes_for(DType::f64, 3), 24u);
+  for (const DType dtype : dtypes()) {
+    if (!is_floating(dtype)) continue;
+    EXPECT_EQ(bits_of(dtype), format_of(dtype).bits()) << name_of(dtype);
+  }
 }
 
 TEST(DType, Fp32IsTheHardwares) {
@@ -155,6 +191,18 @@ TEST(DType, ArraysAreLoadedAndStoredByElement) {
   EXPECT_EQ(array[1], 0xC000);
   EXPECT_EQ(array[0] | array[2], 0);
   EXPECT_EQ(load(DType::f16, array.data(), 1), -2);
+}
+
+TEST(DType, PackedElementsKeepTheirNeighbours) {
+  std::array<uint8_t, 3> array{0x52, 0xFF, 0x00};
+  EXPECT_EQ(load(DType::e2m1, array.data(), 0), 1) << "the even index is in the low half";
+  EXPECT_EQ(load(DType::e2m1, array.data(), 1), 3);
+  store(DType::e2m1, array.data(), 2, 0.5);
+  EXPECT_EQ(array[1], 0xF1);
+  store(DType::e2m1, array.data(), 3, -0.5);
+  EXPECT_EQ(array[1], 0x91);
+  EXPECT_EQ(array[0], 0x52);
+  EXPECT_EQ(array[2], 0x00);
 }
 
 }  // namespace

@@ -13,7 +13,12 @@
 namespace halfmark {
 namespace {
 
-constexpr std::array kFormats{kFp64, kFp32, kTf32, kFp16, kBf16, kE5m2, kE4m3};
+constexpr std::array kFormats{kFp64, kFp32, kTf32, kFp16, kBf16, kE5m2, kE4m3, kE3m2, kE2m3, kE2m1, kE8m0};
+constexpr std::array kRoundings{Rounding::near_even, Rounding::toward_zero, Rounding::near_away, Rounding::stochastic};
+constexpr std::array kOverflows{Overflow::infinity, Overflow::nan, Overflow::saturate};
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 constexpr int kDoubleFraction = 52;
 constexpr uint64_t kHidden = uint64_t{1} << kDoubleFraction;
@@ -41,11 +46,37 @@ uint64_t shift_right_rounded(uint64_t significand, int drop, Rounding rounding, 
   return kept;
 }
 
+// What stands in the place of a magnitude beyond the largest number.
+double beyond_largest(const Format& format, Overflow overflow) {
+  const bool wants_nan = overflow == Overflow::nan || !format.has_infinity();
+  if (overflow == Overflow::saturate || (wants_nan && !format.has_nan())) return format.max_finite();
+  return wants_nan ? kNaN : kInfinity;
+}
+
+// Zeros, infinities and NaNs.
+double round_special(const Format& format, double x, Overflow overflow) {
+  if (std::isnan(x)) return format.has_nan() ? x : format.max_finite();
+  if (x == 0) return format.is_scale() ? std::ldexp(1.0, format.min_exponent()) : x;
+  if (format.has_infinity() && overflow != Overflow::saturate) return x;
+  const double result = beyond_largest(format, overflow);
+  return format.is_scale() ? result : std::copysign(result, x);
+}
+
+template <class Value>
+Value named(std::string_view what, std::span<const Value> values, std::string_view name) {
+  std::string known;
+  for (const Value& value : values) {
+    if (name_of(value) == name) return value;
+    known += (known.empty() ? "" : ", ") + std::string(name_of(value));
+  }
+  throw Error("unknown " + std::string(what) + " '" + std::string(name) + "'; known: " + known);
+}
+
 }  // namespace
 
 double Format::max_finite() const {
   // nan_only gives up the all-ones fraction of the largest exponent.
-  const double largest = 2.0 - std::ldexp(specials == Specials::ieee ? 1.0 : 2.0, -fraction_bits);
+  const double largest = 2.0 - std::ldexp(specials == Specials::nan_only ? 2.0 : 1.0, -fraction_bits);
   return std::ldexp(largest, max_exponent());
 }
 
@@ -76,11 +107,35 @@ std::string_view name_of(Rounding rounding) {
   return "?";
 }
 
-double round_to(const Format& format, double x, Rounding rounding, RoundEvents* events, uint64_t noise) {
+std::string_view name_of(Overflow overflow) {
+  switch (overflow) {
+    case Overflow::format_default:
+      return "format_default";
+    case Overflow::infinity:
+      return "infinity";
+    case Overflow::nan:
+      return "nan";
+    case Overflow::saturate:
+      return "saturate";
+  }
+  return "?";
+}
+
+Rounding rounding_named(std::string_view name) { return named<Rounding>("rounding", kRoundings, name); }
+Overflow overflow_named(std::string_view name) { return named<Overflow>("overflow rule", kOverflows, name); }
+
+void require_possible(const Format& format, Overflow overflow) {
+  const bool no_infinity = overflow == Overflow::infinity && !format.has_infinity();
+  if (!no_infinity && (overflow != Overflow::nan || format.has_nan())) return;
+  throw Error("overflow rule '" + std::string(name_of(overflow)) + "': " + std::string(format.name) + " has no " +
+              (no_infinity ? "infinity" : "NaN") + "; possible: " + (format.has_nan() ? "nan, saturate" : "saturate"));
+}
+
+double round_to(const Format& format, double x, Rounding rounding, RoundEvents* events, uint64_t noise,
+                Overflow overflow_rule) {
   if (events) ++events->values;
-  if (format.fraction_bits >= kDoubleFraction || x == 0 || std::isnan(x)) return x;
-  if (std::isinf(x))
-    return format.specials == Specials::ieee ? x : std::copysign(std::numeric_limits<double>::quiet_NaN(), x);
+  if (x == 0 || !std::isfinite(x)) return round_special(format, x, overflow_rule);
+  if (format.fraction_bits >= kDoubleFraction) return x;
 
   const uint64_t bits = std::bit_cast<uint64_t>(x);
   const int field = static_cast<int>(bits >> kDoubleFraction) & 0x7ff;
@@ -94,13 +149,13 @@ double round_to(const Format& format, double x, Rounding rounding, RoundEvents* 
   const uint64_t rounded = shift_right_rounded(significand, drop, rounding, noise);
   double result = std::ldexp(static_cast<double>(rounded), last_place);
 
+  if (result == 0 && format.is_scale()) result = std::ldexp(1.0, format.min_exponent());
+
   const bool overflow = result > format.max_finite();
   if (overflow) {
-    if (rounding == Rounding::toward_zero || (rounding == Rounding::stochastic && std::fabs(x) <= format.max_finite()))
-      result = format.max_finite();
-    else
-      result = format.specials == Specials::ieee ? std::numeric_limits<double>::infinity()
-                                                 : std::numeric_limits<double>::quiet_NaN();
+    const bool stays =
+        rounding == Rounding::toward_zero || (rounding == Rounding::stochastic && std::fabs(x) <= format.max_finite());
+    result = beyond_largest(format, stays ? Overflow::saturate : overflow_rule);
   }
   if (events) {
     events->inexact += std::isnan(result) || result != std::fabs(x);
@@ -108,7 +163,7 @@ double round_to(const Format& format, double x, Rounding rounding, RoundEvents* 
     events->underflow += result == 0;
     events->subnormal += result != 0 && result < std::ldexp(1.0, format.min_exponent());
   }
-  return std::copysign(result, x);
+  return format.is_scale() ? result : std::copysign(result, x);
 }
 
 double add_to_odd(double a, double b) {

@@ -32,6 +32,17 @@ TEST(Format, DerivedNumbersAreThoseOfTheStandards) {
   EXPECT_EQ(kE4m3.min_subnormal_exponent(), -9);
   EXPECT_EQ(kE5m2.max_finite(), 57344);
   EXPECT_EQ(kE5m2.min_subnormal_exponent(), -16);
+  EXPECT_EQ(kE3m2.max_finite(), 28);  // MX 1.0, section 5.3
+  EXPECT_EQ(kE3m2.min_subnormal_exponent(), -4);
+  EXPECT_EQ(kE2m3.max_finite(), 7.5);
+  EXPECT_EQ(kE2m3.min_subnormal_exponent(), -3);
+  EXPECT_EQ(kE2m1.max_finite(), 6);  // MX 1.0, section 5.3
+  EXPECT_EQ(kE2m1.min_subnormal_exponent(), -1);
+  EXPECT_EQ(kE8m0.max_finite(), 0x1p127);  // MX 1.0, section 5.4
+  EXPECT_EQ(kE8m0.min_exponent(), -127);
+  EXPECT_EQ(kTf32.bits(), 19);
+  EXPECT_EQ(kE2m3.bits(), 6);
+  EXPECT_EQ(kE8m0.bits(), 8);
 }
 
 TEST(Format, AnUnknownNameIsAnErrorThatNamesTheKnownOnes) {
@@ -101,7 +112,7 @@ TEST(RoundTo, DirectedAndAwayModes) {
 
 TEST(RoundTo, EveryNarrowNeighbourhoodByDefinition) {
   // For each pair of neighbouring numbers of a format: what lies between them goes where the mode says.
-  for (const DType dtype : {DType::f16, DType::bf16, DType::e4m3, DType::e5m2}) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::e4m3, DType::e5m2, DType::e3m2, DType::e2m3, DType::e2m1}) {
     const Format& format = format_of(dtype);
     const uint64_t codes = uint64_t{1} << (format.exponent_bits + format.fraction_bits);
     for (uint64_t code = 0; code + 1 < codes; ++code) {
@@ -133,6 +144,88 @@ TEST(RoundTo, CountsWhatIsLost) {
   round_to(kE4m3, 1000, Rounding::near_even, &e4m3);
   EXPECT_EQ(e4m3.overflow, 1u);
   EXPECT_EQ(e4m3.inexact, 1u);
+}
+
+double rounded(const Format& format, double x, Overflow overflow, Rounding rounding = Rounding::near_even) {
+  return round_to(format, x, rounding, nullptr, 0, overflow);
+}
+
+TEST(Overflow, TheRuleSaysWhatStandsBeyondTheLargestNumber) {
+  struct Case {
+    const Format& format;
+    double normal, infinity, nan;  // what the rules give; NaN is written as 0
+  };
+  for (const Case& c :
+       {Case{kFp16, kInf, kInf, 0}, Case{kE5m2, kInf, kInf, 0}, Case{kBf16, kInf, kInf, 0}, Case{kE4m3, 0, 0, 0},
+        Case{kE2m1, 6, 6, 6}, Case{kE3m2, 28, 28, 28}, Case{kE2m3, 7.5, 7.5, 7.5}})
+    for (const double sign : {1.0, -1.0}) {
+      const double most = c.format.max_finite(), too_much = sign * most * 4;
+      const auto expect = [&](Overflow overflow, double magnitude) {
+        const double result = rounded(c.format, too_much, overflow);
+        if (magnitude == 0) {
+          EXPECT_TRUE(std::isnan(result)) << c.format.name << " " << name_of(overflow);
+        } else {
+          EXPECT_EQ(result, sign * magnitude) << c.format.name << " " << name_of(overflow);
+        }
+      };
+      expect(Overflow::format_default, c.normal), expect(Overflow::infinity, c.infinity);
+      expect(Overflow::nan, c.nan), expect(Overflow::saturate, most);
+      for (const Overflow rule : {Overflow::format_default, Overflow::infinity, Overflow::nan, Overflow::saturate})
+        EXPECT_EQ(rounded(c.format, too_much, rule, Rounding::toward_zero), sign * most) << name_of(rule);
+    }
+  EXPECT_EQ(rounded(kFp16, 65519, Overflow::nan), 65504) << "what rounds down to the largest number is no overflow";
+}
+
+TEST(Overflow, InfinitiesStayUnlessTheRuleIsSaturate) {
+  for (const Overflow rule : {Overflow::format_default, Overflow::infinity, Overflow::nan}) {
+    EXPECT_EQ(rounded(kFp16, -kInf, rule), -kInf);
+    EXPECT_TRUE(std::isnan(rounded(kE4m3, kInf, rule)));
+    EXPECT_EQ(rounded(kE2m1, -kInf, rule), -6);
+    EXPECT_TRUE(std::isnan(rounded(kE8m0, kInf, rule)));
+  }
+  EXPECT_EQ(rounded(kFp16, -kInf, Overflow::saturate), -65504);
+  EXPECT_EQ(rounded(kE5m2, kInf, Overflow::saturate), 57344);
+  EXPECT_EQ(rounded(kE4m3, -kInf, Overflow::saturate), -448);
+  EXPECT_EQ(rounded(kE8m0, kInf, Overflow::saturate), 0x1p127);
+  EXPECT_EQ(rounded(kFp64, kInf, Overflow::saturate), std::numeric_limits<double>::max());
+  EXPECT_TRUE(std::isnan(rounded(kE4m3, std::nan(""), Overflow::saturate)));
+  EXPECT_EQ(rounded(kE2m1, -std::nan(""), Overflow::nan), 6) << "a format without NaN has its largest number instead";
+}
+
+TEST(Overflow, ARuleThatAFormatCannotFollowIsAnError) {
+  const auto text = [](const Format& format, Overflow overflow) -> std::string {
+    try {
+      require_possible(format, overflow);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(text(kE4m3, Overflow::infinity), "overflow rule 'infinity': e4m3 has no infinity; possible: nan, saturate");
+  EXPECT_EQ(text(kE2m1, Overflow::nan), "overflow rule 'nan': e2m1 has no NaN; possible: saturate");
+  for (const Format& format : formats()) {
+    EXPECT_EQ(text(format, Overflow::saturate), "");
+    EXPECT_EQ(text(format, Overflow::format_default), "");
+  }
+  EXPECT_EQ(text(kE5m2, Overflow::nan) + text(kFp16, Overflow::infinity), "");
+  EXPECT_EQ(overflow_named("saturate"), Overflow::saturate);
+  EXPECT_THROW(overflow_named("wrap"), Error);
+  EXPECT_EQ(rounding_named("stochastic"), Rounding::stochastic);
+  EXPECT_THROW(rounding_named("up"), Error);
+}
+
+TEST(RoundTo, AScaleIsAPowerOfTwo) {
+  EXPECT_EQ(round_to(kE8m0, 1.499), 1);
+  EXPECT_EQ(round_to(kE8m0, 1.5), 2) << "a tie of one digit goes to the larger number";
+  EXPECT_EQ(round_to(kE8m0, 3), 4);
+  EXPECT_EQ(round_to(kE8m0, 1.999, Rounding::toward_zero), 1);
+  EXPECT_EQ(round_to(kE8m0, -8.5), 8) << "a scale has no sign";
+  EXPECT_EQ(round_to(kE8m0, 0), 0x1p-127) << "and no zero";
+  EXPECT_EQ(round_to(kE8m0, 0x1p-140), 0x1p-127);
+  EXPECT_EQ(round_to(kE8m0, 0x1.8p-127), 0x1p-126);
+  EXPECT_EQ(round_to(kE8m0, 0x1.7p127), 0x1p127);
+  EXPECT_TRUE(std::isnan(round_to(kE8m0, 0x1.8p127)));
+  EXPECT_EQ(round_to(kE8m0, 0x1.8p127, Rounding::toward_zero), 0x1p127);
 }
 
 TEST(StochasticRounding, IsAFunctionOfTheNoise) {

@@ -41,7 +41,7 @@ class Device {
       const std::function<void()>& work) = 0;  // seconds, from the first kernel's start to the last one's end
   virtual void evict_caches() = 0;             // so that the next kernel reads from memory
 
-  // An opaque tensor's elements in plain (row-major) order. `host` holds elements * size_of(dtype) bytes.
+  // An opaque tensor's elements in plain (row-major) order. `host` holds bytes_for(dtype, elements).
   virtual void copy_out_plain(void* host, const Tensor& opaque);
 
   MemoryLedger& memory() { return memory_; }

@@ -86,7 +86,7 @@ Tensor::Tensor(Device& device, const Shape& shape, DType dtype, Layout layout)
   HM_CHECK(layout != Layout::opaque, "an opaque tensor is made by the kernel that lays it out");
   HM_CHECK(layout != Layout::nhwc || shape.rank() == 4, "layout nhwc needs rank 4, not " + shape.text());
   if (layout != Layout::any)
-    meta_->storage = std::make_shared<Storage>(device, static_cast<size_t>(shape.elements()) * size_of(dtype));
+    meta_->storage = std::make_shared<Storage>(device, bytes_for(dtype, static_cast<size_t>(shape.elements())));
 }
 
 Tensor Tensor::from(Device& device, const Shape& shape, DType dtype, std::span<const double> values, Layout layout) {
@@ -124,22 +124,26 @@ int64_t Tensor::offset(const Shape& shape, Layout layout, std::span<const int64_
 namespace {
 
 // Moves elements between nhwc memory order and logical (nchw) order.
-void permute(const Shape& shape, size_t size, const unsigned char* from, unsigned char* to, bool to_logical) {
+void permute(const Shape& shape, DType dtype, const unsigned char* from, unsigned char* to, bool to_logical) {
   const int64_t channels = shape[1], pixels = shape[2] * shape[3];
+  const size_t size = is_packed(dtype) ? 0 : size_of(dtype);
   for (int64_t n = 0; n < shape[0]; ++n)
     for (int64_t c = 0; c < channels; ++c)
       for (int64_t p = 0; p < pixels; ++p) {
-        const auto logical = static_cast<size_t>((n * channels + c) * pixels + p) * size;
-        const auto memory = static_cast<size_t>((n * pixels + p) * channels + c) * size;
-        std::memcpy(to + (to_logical ? logical : memory), from + (to_logical ? memory : logical), size);
+        const auto logical = static_cast<size_t>((n * channels + c) * pixels + p);
+        const auto memory = static_cast<size_t>((n * pixels + p) * channels + c);
+        const size_t source = to_logical ? memory : logical, target = to_logical ? logical : memory;
+        if (size)
+          std::memcpy(to + target * size, from + source * size, size);
+        else
+          store_code(dtype, to, target, load_code(dtype, from, source));
       }
 }
 
 }  // namespace
 
 std::vector<unsigned char> Tensor::codes() const {
-  const auto size = size_of(dtype());
-  std::vector<unsigned char> codes(static_cast<size_t>(elements()) * size);
+  std::vector<unsigned char> codes(bytes_for(dtype(), static_cast<size_t>(elements())));
   if (layout() == Layout::opaque) {
     device().copy_out_plain(codes.data(), *this);
     return codes;
@@ -147,7 +151,7 @@ std::vector<unsigned char> Tensor::codes() const {
   device().copy_out(codes.data(), data(), codes.size());
   if (layout() == Layout::nhwc) {
     std::vector<unsigned char> logical(codes.size());
-    permute(shape(), size, codes.data(), logical.data(), true);
+    permute(shape(), dtype(), codes.data(), logical.data(), true);
     return logical;
   }
   return codes;
@@ -165,12 +169,11 @@ void Tensor::set_values(std::span<const double> values, Rounding rounding, Round
                                                                   std::to_string(elements()) + " values, not " +
                                                                   std::to_string(values.size()));
   HM_CHECK(layout() == Layout::plain || layout() == Layout::nhwc, "values can be set in plain and nhwc tensors only");
-  const auto size = size_of(dtype());
-  std::vector<unsigned char> codes(values.size() * size);
+  std::vector<unsigned char> codes(bytes_for(dtype(), values.size()));
   for (size_t i = 0; i < values.size(); ++i) store(dtype(), codes.data(), i, values[i], rounding, events);
   if (layout() == Layout::nhwc) {
     std::vector<unsigned char> memory(codes.size());
-    permute(shape(), size, codes.data(), memory.data(), false);
+    permute(shape(), dtype(), codes.data(), memory.data(), false);
     codes.swap(memory);
   }
   device().copy_in(data(), codes.data(), codes.size());
@@ -191,7 +194,7 @@ void Tensor::materialize(Layout layout) {
   if (this->layout() != Layout::any) return;
   HM_CHECK(layout == Layout::plain || (layout == Layout::nhwc && shape().rank() == 4),
            "an open tensor of shape " + shape().text() + " cannot take layout " + std::string(name_of(layout)));
-  meta_->storage = std::make_shared<Storage>(device(), static_cast<size_t>(elements()) * size_of(dtype()));
+  meta_->storage = std::make_shared<Storage>(device(), bytes_for(dtype(), static_cast<size_t>(elements())));
   meta_->layout = layout;
 }
 

@@ -49,6 +49,26 @@ TEST_F(TensorTest, ValuesAreRoundedOnceToTheDtype) {
   EXPECT_EQ(events.overflow, 1u);
 }
 
+TEST_F(TensorTest, PackedElementsTakeHalfAByteInEveryLayout) {
+  const std::vector<double> e2m1{0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.5, -1, -6};
+  std::vector<double> values;
+  for (size_t i = 0; i < 105; ++i) values.push_back(e2m1[i % e2m1.size()]);
+  for (const Layout layout : {Layout::plain, Layout::nhwc}) {
+    Tensor tensor = Tensor::from(cpu_, {1, 3, 5, 7}, DType::e2m1, values, layout);
+    EXPECT_EQ(tensor.bytes(), 53u);
+    EXPECT_EQ(tensor.codes().size(), 53u);
+    EXPECT_EQ(tensor.values(), values) << name_of(layout);
+    EXPECT_EQ(tensor.clone().values(), values);
+    tensor.fill(-1.5);
+    EXPECT_EQ(tensor.values(), std::vector<double>(105, -1.5));
+  }
+  EXPECT_EQ(Tensor(cpu_, {1, 3, 5, 7}, DType::e2m3).bytes(), 105u);
+  const Tensor nhwc =
+      Tensor::from(cpu_, {1, 3, 1, 2}, DType::e2m1, std::vector<double>{1, 2, 3, 4, 6, 0}, Layout::nhwc);
+  EXPECT_EQ(nhwc.as<uint8_t>()[0], 0x52) << "channels lie next to each other: 1, then 3";
+  EXPECT_EQ(nhwc.as<uint8_t>()[1], 0x47) << "6, then 2";
+}
+
 TEST_F(TensorTest, TheLedgerSplitsByPurposeAndSumsToTheTotal) {
   std::vector<Tensor> kept;
   {

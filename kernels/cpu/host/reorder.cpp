@@ -10,6 +10,7 @@ namespace {
 Refusal refuses(const Device&, const Reorder& op) {
   if (op.x.layout() == Layout::opaque || op.out.layout() == Layout::opaque)
     return "an opaque layout is its library's business";
+  if (is_packed(op.x.dtype())) return "moves whole bytes, and " + std::string(name_of(op.x.dtype())) + " is packed";
   return {};
 }
 

@@ -74,7 +74,7 @@ void cast(Device&, const Cast& op) {
   if (op.rounding == Rounding::near_even) return write(op.out, x);
   const DType dtype = op.out.dtype();
   const RandomKey key(op.noise);
-  std::vector<unsigned char> codes(x.size() * size_of(dtype));
+  std::vector<unsigned char> codes(bytes_for(dtype, x.size()));
   parallel_for(op.x.elements(), kGrain, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
       store(dtype, codes.data(), i, x[i], op.rounding, nullptr, op.rounding == Rounding::stochastic ? key.bits(i) : 0);

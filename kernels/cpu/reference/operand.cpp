@@ -38,10 +38,9 @@ void write_as(Tensor& tensor, const std::vector<T>& values) {
     source = &reordered;
   }
   auto* memory = static_cast<unsigned char*>(tensor.data());
-  const size_t size = size_of(tensor.dtype());
   parallel_for(tensor.elements(), kGrain, [&](int64_t begin, int64_t end) {
-    convert(kDTypeOf<T>, source->data() + begin, tensor.dtype(), memory + static_cast<size_t>(begin) * size,
-            static_cast<size_t>(end - begin));
+    convert(kDTypeOf<T>, source->data() + begin, tensor.dtype(),
+            memory + bytes_for(tensor.dtype(), static_cast<size_t>(begin)), static_cast<size_t>(end - begin));
   });
 }
 
@@ -51,10 +50,9 @@ template <class T>
 std::vector<T> read(const Tensor& tensor) {
   std::vector<T> values(static_cast<size_t>(tensor.elements()));
   const auto* memory = static_cast<const unsigned char*>(tensor.data());
-  const size_t size = size_of(tensor.dtype());
   parallel_for(tensor.elements(), kGrain, [&](int64_t begin, int64_t end) {
-    convert(tensor.dtype(), memory + static_cast<size_t>(begin) * size, kDTypeOf<T>, values.data() + begin,
-            static_cast<size_t>(end - begin));
+    convert(tensor.dtype(), memory + bytes_for(tensor.dtype(), static_cast<size_t>(begin)), kDTypeOf<T>,
+            values.data() + begin, static_cast<size_t>(end - begin));
   });
   if (tensor.layout() != Layout::nhwc) return values;
   std::vector<T> logical(values.size());
@@ -71,6 +69,15 @@ void write_codes(Tensor& tensor, const std::vector<unsigned char>& codes) {
   if (codes.empty()) return;
   if (tensor.layout() != Layout::nhwc) {
     std::memcpy(tensor.data(), codes.data(), codes.size());
+    return;
+  }
+  if (is_packed(tensor.dtype())) {
+    const Shape& shape = tensor.shape();
+    const auto channels = static_cast<size_t>(shape[1]), pixels = static_cast<size_t>(shape[2] * shape[3]);
+    for (size_t i = 0; i < static_cast<size_t>(tensor.elements()); ++i)
+      store_code(tensor.dtype(), tensor.data(),
+                 (i / (channels * pixels) * pixels + i % pixels) * channels + i / pixels % channels,
+                 load_code(tensor.dtype(), codes.data(), i));
     return;
   }
   switch (size_of(tensor.dtype())) {

@@ -12,9 +12,11 @@
 
 namespace halfmark::reference {
 
-inline constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at a time
+// Elements a thread takes at a time; even, so that no two threads share a byte of a packed dtype.
+inline constexpr int64_t kGrain = 1 << 14;
 
-// All elements as T (double or float) in logical order; double is exact for every dtype, float for all but f64 and i32.
+// All elements as T (double or float) in logical order; double is exact for every dtype, float for all but
+// f64 and i32.
 template <class T>
 std::vector<T> read(const Tensor& tensor);
 

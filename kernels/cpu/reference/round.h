@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 
+#include "kernels/number/error.h"
 #include "kernels/number/format.h"
 
 namespace halfmark::reference {
@@ -38,6 +40,8 @@ HM_INLINE double add_odd(double a, double b) {
 class Rounder {
  public:
   explicit Rounder(const Format& format) {
+    HM_CHECK(format.has_nan() && !format.is_scale(),
+             std::string(format.name) + " is a format to store in: sums need one with zero and NaN");
     if (format.fraction_bits >= 52) return;  // fp64: the defaults change nothing
     drop_ = 52 - format.fraction_bits;
     half_ = (uint64_t{1} << (drop_ - 1)) - 1;
@@ -46,8 +50,8 @@ class Rounder {
     // Adding and subtracting 1.5 2^52 times the last place rounds there, to nearest even.
     magic_ = std::ldexp(1.5, 52 + format.min_subnormal_exponent());
     largest_ = std::bit_cast<int64_t>(format.max_finite());
-    overflow_ = std::bit_cast<int64_t>(format.specials == Specials::ieee ? std::numeric_limits<double>::infinity()
-                                                                         : std::numeric_limits<double>::quiet_NaN());
+    overflow_ = std::bit_cast<int64_t>(format.has_infinity() ? std::numeric_limits<double>::infinity()
+                                                             : std::numeric_limits<double>::quiet_NaN());
   }
 
   HM_INLINE double operator()(double x) const {
