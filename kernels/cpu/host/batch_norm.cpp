@@ -204,9 +204,9 @@ void run_backward(Device&, const BatchNormBackward& op) {
 }  // namespace
 
 void add_batch_norms(KernelTable& table) {
-  table.of<BatchNorm>().push_back({"host", Speed::real, refuses_training, run_training});
-  table.of<BatchNormInference>().push_back({"host", Speed::real, refuses_inference, run_inference});
-  table.of<BatchNormBackward>().push_back({"host", Speed::real, refuses_backward, run_backward});
+  add_row<BatchNorm, refuses_training, run_training>(table);
+  add_row<BatchNormInference, refuses_inference, run_inference>(table);
+  add_row<BatchNormBackward, refuses_backward, run_backward>(table);
 }
 
 }  // namespace halfmark::host

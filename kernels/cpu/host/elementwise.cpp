@@ -239,12 +239,12 @@ void run_bias_gradient(Device&, const BiasGradient& op) {
 }  // namespace
 
 void add_elementwise(KernelTable& table) {
-  table.of<Relu>().push_back({"host", Speed::real, refuses_relu, run_relu});
-  table.of<ReluBackward>().push_back({"host", Speed::real, refuses_relu_backward, run_relu_backward});
-  table.of<Add>().push_back({"host", Speed::real, refuses_add, run_add});
+  add_row<Relu, refuses_relu, run_relu>(table);
+  add_row<ReluBackward, refuses_relu_backward, run_relu_backward>(table);
+  add_row<Add, refuses_add, run_add>(table);
   table.of<Cast>().push_back({"host", Speed::real, refuses_cast, run_cast});
-  table.of<AddBias>().push_back({"host", Speed::real, refuses_add_bias, run_add_bias});
-  table.of<BiasGradient>().push_back({"host", Speed::real, refuses_bias_gradient, run_bias_gradient});
+  add_row<AddBias, refuses_add_bias, run_add_bias>(table);
+  add_row<BiasGradient, refuses_bias_gradient, run_bias_gradient>(table);
 }
 
 }  // namespace halfmark::host

@@ -25,6 +25,18 @@ Refusal refuses_dtypes(std::initializer_list<const Tensor*> operands) {
   return {};
 }
 
+Refusal widened_type(const Tensor& tensor) {
+#if defined(__x86_64__)
+  static const bool has_bf16 = __builtin_cpu_supports("avx512bf16");
+#else
+  static const bool has_bf16 = false;
+#endif
+  const DType dtype = tensor.dtype();
+  if (dtype == DType::f16 || (dtype == DType::bf16 && !has_bf16))
+    return std::string(name_of(dtype)) + " is only stored here: computed in fp32";
+  return {};
+}
+
 bool computes_in_double(std::initializer_list<const Tensor*> operands) {
   for (const Tensor* operand : operands)
     if (!operand->empty() && operand->dtype() == DType::f64) return true;

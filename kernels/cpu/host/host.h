@@ -33,6 +33,33 @@ inline constexpr DType kStored = sizeof(T) == 8 ? DType::f64 : DType::f32;
 // Types the host loops store: those convert() is fast for.
 Refusal refuses_dtypes(std::initializer_list<const Tensor*> operands);
 
+// Why the time of these loops is not that of the operands' format: they widen a type that this CPU does not compute in.
+// Nothing when it does.
+Refusal widened_type(const Tensor& tensor);
+
+struct WidenedVisitor {
+  Refusal& found;
+  void input(std::string_view, const Tensor& tensor) { see(tensor); }
+  void output(std::string_view, const Tensor& tensor) { see(tensor); }
+  void attribute(const auto&) {}
+  void see(const Tensor& tensor) {
+    if (!found && !tensor.empty()) found = widened_type(tensor);
+  }
+};
+
+// A row for what the loops compute as it is stored, and an emulated one for what they widen. Casts and reorders, which
+// compute nothing, are real for every type.
+template <class Op, auto refuses, auto run>
+void add_row(KernelTable& table) {
+  constexpr auto refuses_widened = [](const Device& device, const Op& op) {
+    Refusal refusal = refuses(device, op);
+    if (!refusal) op.visit(WidenedVisitor{refusal});
+    return refusal;
+  };
+  table.of<Op>().push_back({"host", Speed::real, refuses_widened, run});
+  table.of<Op>().push_back({"host-upcast", Speed::emulated, refuses, run});
+}
+
 // fp64 when an operand is, else fp32.
 bool computes_in_double(std::initializer_list<const Tensor*> operands);
 

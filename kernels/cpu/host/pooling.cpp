@@ -224,10 +224,10 @@ void run_average_backward(Device&, const AvgPool2dBackward& op) {
 }  // namespace
 
 void add_poolings(KernelTable& table) {
-  table.of<MaxPool2d>().push_back({"host", Speed::real, refuses_max, run_max});
-  table.of<MaxPool2dBackward>().push_back({"host", Speed::real, refuses_max_backward, run_max_backward});
-  table.of<AvgPool2d>().push_back({"host", Speed::real, refuses_average, run_average});
-  table.of<AvgPool2dBackward>().push_back({"host", Speed::real, refuses_average_backward, run_average_backward});
+  add_row<MaxPool2d, refuses_max, run_max>(table);
+  add_row<MaxPool2dBackward, refuses_max_backward, run_max_backward>(table);
+  add_row<AvgPool2d, refuses_average, run_average>(table);
+  add_row<AvgPool2dBackward, refuses_average_backward, run_average_backward>(table);
 }
 
 }  // namespace halfmark::host

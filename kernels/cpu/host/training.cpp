@@ -161,10 +161,10 @@ void run_sgd(Device&, const SgdStep& op) {
 }  // namespace
 
 void add_training(KernelTable& table) {
-  table.of<SoftmaxCrossEntropy>().push_back({"host", Speed::real, refuses_loss, run_loss});
-  table.of<SoftmaxCrossEntropyBackward>().push_back({"host", Speed::real, refuses_loss_backward, run_loss_backward});
-  table.of<Unscale>().push_back({"host", Speed::real, refuses_unscale, run_unscale});
-  table.of<SgdStep>().push_back({"host", Speed::real, refuses_sgd, run_sgd});
+  add_row<SoftmaxCrossEntropy, refuses_loss, run_loss>(table);
+  add_row<SoftmaxCrossEntropyBackward, refuses_loss_backward, run_loss_backward>(table);
+  add_row<Unscale, refuses_unscale, run_unscale>(table);
+  add_row<SgdStep, refuses_sgd, run_sgd>(table);
 }
 
 }  // namespace halfmark::host

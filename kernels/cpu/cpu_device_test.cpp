@@ -1,0 +1,51 @@
+// What the CPU's list of rows promises as a whole.
+#include "kernels/cpu/cpu_device.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/devices.h"
+#include "kernels/ops/ops_cases_contraction.h"
+#include "kernels/ops/ops_cases_dot.h"
+#include "kernels/ops/ops_cases_elementwise.h"
+#include "kernels/ops/ops_cases_image.h"
+
+namespace halfmark {
+namespace {
+
+struct F16Visitor {
+  bool& found;
+  void input(std::string_view, const Tensor& tensor) {
+    found = found || (!tensor.empty() && tensor.dtype() == DType::f16);
+  }
+  void output(std::string_view name, const Tensor& tensor) { input(name, tensor); }
+  void attribute(const auto&) {}
+};
+
+bool any_f16(const Operation auto& op) {
+  bool found = false;
+  op.visit(F16Visitor{found});
+  return found;
+}
+
+// A cast or a reorder moves numbers, with the processor's own conversions, and computes nothing.
+template <class Op>
+constexpr bool kMovesOnly = std::is_same_v<Op, Cast> || std::is_same_v<Op, Reorder>;
+
+TEST(CpuDevice, NeverCallsFp16ArithmeticReal) {
+  const auto device = open_device("cpu");
+  const ops_cases::Bench bench{*device, false};
+  device->kernels().each([&]<class Op>(const KernelList<Op>& list) {
+    if constexpr (kMovesOnly<Op>) return;
+    int seen = 0;
+    ops_cases::cases<Op>(bench, [&](const std::string& name, const Op& op, const std::function<void()>&) {
+      if (!any_f16(op)) return;
+      ++seen;
+      for (const Kernel<Op>& kernel : list)
+        if (kernel.speed == Speed::real) EXPECT_TRUE(kernel.refuses(*device, op)) << kernel.name << " takes " << name;
+    });
+    if (!list.empty()) EXPECT_GT(seen, 0) << Op::name << " was tried with no f16 operand";
+  });
+}
+
+}  // namespace
+}  // namespace halfmark
