@@ -46,6 +46,7 @@ class Witness {
   uint64_t code(Question question) { return codes({std::move(question)}).front(); }
   double value(Question question) { return values({std::move(question)}).front(); }
   const std::vector<Answer>& answers() const { return answers_; }
+  void narrow_operands(int fraction_bits);  // from now on terms have no more digits than that
 
  private:
   BlackBox box_;
@@ -75,9 +76,9 @@ struct SumTree {
   size_t k = 0;
   bool with_c = false;
 
-  std::vector<size_t> leaves_of(size_t node) const;   // ascending
+  std::vector<size_t> leaves_of(size_t node) const;    // ascending
   std::vector<size_t> products_of(size_t node) const;  // leaves among the children of a node, without the addend
-  std::vector<size_t> bottom_up() const;              // every node after its children
+  std::vector<size_t> bottom_up() const;               // every node after its children
 };
 struct TreeFinding {
   std::optional<SumTree> tree;
@@ -91,20 +92,20 @@ std::string text_of(const SumTree& tree);
 
 // Products that meet in one sum, not counting the two that open a chain of single additions.
 size_t products_per_block(const SumTree& tree);
-std::string order_of(const SumTree& tree);      // "increasing", "interleaved: ...", "other"
-std::string place_of_c(const SumTree& tree);    // "in the first block", "added last", ...
-size_t slices_of(const SumTree& tree);          // of a split K: contiguous parts that are added in the end; 1: none
+std::string order_of(const SumTree& tree);    // "increasing", "interleaved: ...", "other"
+std::string place_of_c(const SumTree& tree);  // "in the first block", "added last", ...
+size_t slices_of(const SumTree& tree);        // of a split K: contiguous parts that are added in the end; 1: none
 
 // How one kind of node adds.
 inline constexpr int kAllBits = 90;  // no cut seen: what lies lower is kept as a sticky bit
 enum class Cut : uint8_t { toward_zero, down, near_even, near_away };
 std::string_view name_of(Cut cut);
 struct Adder {
-  int kept_bits = kAllBits;     // below the largest exponent
-  Cut cut = Cut::toward_zero;   // of what lies lower, term by term
-  bool normalised = false;      // exponents of products: of the value, or the sum of the factors'
-  int zero_exponent = -4096;    // a zero raises the largest exponent at least to this
-  Format out{"fp32", 8, 23};    // after each node
+  int kept_bits = kAllBits;    // below the largest exponent
+  Cut cut = Cut::toward_zero;  // of what lies lower, term by term
+  bool normalised = false;     // exponents of products: of the value, or the sum of the factors'
+  int zero_exponent = -4096;   // a zero raises the largest exponent at least to this
+  Format out{"fp32", 8, 23};   // after each node
   Rounding rounding = Rounding::near_even;
 };
 
@@ -113,12 +114,12 @@ struct Model {
   SumTree tree;
   Format a, b, operand;  // operands are rounded to `operand` where that has fewer bits
   Rounding operand_rounding = Rounding::near_even;
-  bool exact_products = true;      // else each is rounded to block.out before it is added
-  bool last_leaf_exact = true;     // of two products that open a chain the later is added unrounded
+  bool exact_products = true;   // else each is rounded to block.out before it is added
+  bool last_leaf_exact = true;  // of two products that open a chain the later is added unrounded
   bool flush_inputs = false, flush_results = false;
-  Adder block;                     // nodes with products of their own
-  Adder join;                      // nodes that add what other nodes gave, and c
-  std::optional<Format> partial;   // what goes into a join is rounded to this first
+  Adder block;                    // nodes with products of their own
+  Adder join;                     // nodes that add what other nodes gave, and c
+  std::optional<Format> partial;  // what goes into a join is rounded to this first
   DType d;
 };
 uint64_t replay(const Model& model, const Question& question);
@@ -153,7 +154,7 @@ struct Options {
 Report examine(Witness& witness, const Options& options);
 
 // The directed experiments, in order; each adds findings and fills the model.
-void find_adders(Witness& witness, Model& model, std::vector<Finding>& findings);   // probe_adder.cpp
+void find_adders(Witness& witness, Model& model, std::vector<Finding>& findings);    // probe_adder.cpp
 void find_operands(Witness& witness, Model& model, std::vector<Finding>& findings);  // probe_range.cpp
 void find_ranges(Witness& witness, Model& model, std::vector<Finding>& findings);    // probe_range.cpp
 
