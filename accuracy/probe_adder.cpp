@@ -53,15 +53,21 @@ Site site_at(const SumTree& tree, size_t node, const std::vector<std::optional<s
   return site;
 }
 
-// The node to be asked: of the wanted kind, with as many products as any, rather one that others follow.
-std::optional<Site> site_of(const SumTree& tree, bool blocks) {
+// The node to be asked: of the wanted kind and with as many products as any. One that others follow, or one whose sum
+// no node of its kind takes up again.
+enum class Place { followed, last };
+std::optional<Site> site_of(const SumTree& tree, bool blocks, Place place) {
   const auto parents = parents_of(tree);
+  const auto is_block = [&](size_t node) { return !tree.products_of(node).empty(); };
   std::optional<Site> best;
   const auto rank = [](const Site& s) {
     return std::tuple(s.products, s.later.has_value(), s.terms() > 2 ? s.has_c : !s.has_c, s.terms());
   };
   for (size_t node = 0; node < tree.nodes.size(); ++node) {
-    if (tree.nodes[node].leaf || tree.products_of(node).empty() == blocks) continue;
+    if (tree.nodes[node].leaf || is_block(node) != blocks) continue;
+    bool last = true;
+    for (auto above = parents[node]; above; above = parents[*above]) last = last && is_block(*above) != blocks;
+    if (place == Place::last && !last) continue;
     Site site = site_at(tree, node, parents);
     // Two products that open a chain say nothing of a sum and a product.
     if (site.products == 2 && site.terms() == 2 && products_per_block(tree) == 1) continue;
@@ -72,7 +78,8 @@ std::optional<Site> site_of(const SumTree& tree, bool blocks) {
 
 class Laboratory {
  public:
-  Laboratory(Witness& witness, const Site& site) : witness_(witness), box_(witness.box()), site_(site) {}
+  Laboratory(Witness& witness, const Site& site, int kept)
+      : witness_(witness), box_(witness.box()), site_(site), kept_(kept), exact_(kept >= kAllBits) {}
 
   using Terms = std::vector<std::optional<Term>>;
   using Answer = std::optional<double>;  // nothing: the types have no such term
@@ -145,7 +152,7 @@ class Laboratory {
       exact_ = true;
       return;
     }
-    adder.kept_bits = kept_ = kept;
+    adder.kept_bits = kept_ = kept, exact_ = false;
     findings.push_back({parameter, fmt::format("{}", kept),
                         fmt::format("X - X + X 2^-t keeps its last term up to t = {}, with X = 2^{}", kept, x)});
   }
@@ -216,38 +223,40 @@ class Laboratory {
   }
 
   // A large B and what can be added to it: B = 2.25 2^x from each of 2^g products, so that more bits than F lie between
-  // its first and the last kept one; s goes into the last slot.
-  void find_rounding(Adder& adder, std::vector<Finding>& findings, const std::string& name) {
+  // its first and the last kept one; s goes into the last slot. False where there is no product to fill it with.
+  bool prepare() {
     base_.clear();
     const bool two = site_.terms() == 2;
-    size_t small = site_.slots.back();
+    small_ = site_.slots.back();
     if (two) {
-      small = site_.products ? site_.slots[0] : site_.slots[1];
+      small_ = site_.products ? site_.slots[0] : site_.slots[1];
       const size_t big = site_.products ? site_.slots[1] : site_.slots[0];
-      x_ = std::clamp(two_room(), lowest(), highest());
+      x_ = std::clamp(lowest() + 30, box_.d.fraction_bits < 13 ? 4 : 0, highest());
       base_.push_back(power(big, x_));
       top_ = x_, value_ = std::ldexp(1.0, x_);
-    } else {
-      const size_t products = site_.products - (site_.slots.size() == site_.products ? 1 : 0);
-      if (products == 0 || site_.products == 0) return unknown_rounding(name, "no product to fill it with", findings);
-      int g = 0;
-      while ((size_t{2} << g) <= products) ++g;
-      const int deepest = std::max(lowest(), small == box_.k ? box_.c.min_subnormal_exponent() + 1 : -10000);
-      x_ = std::max(0, deepest + kept_ + 2);
-      // For results that round to few bits a small B does, and it stays within their range.
-      if (box_.d.fraction_bits < 13) g = std::min(g, std::max(0, box_.d.fraction_bits + 1 - kept_));
-      while (g > 0 && x_ + g + 2 > std::min(box_.d.max_exponent() - 1, box_.a.max_exponent() + box_.b.max_exponent()))
-        --g;
-      for (size_t i = 0; i < (size_t{1} << g); ++i) base_.push_back(square(site_.slots[i], x_));
-      top_ = x_ + g + 1, value_ = std::ldexp(2.25, x_ + g);
+      return true;
     }
-    small_ = small;
-    // The narrower of this sum and all that follow it; then, with B taken away again later, of this sum alone.
-    const int direct = width(false), later = site_.later ? width(true) : -1;
-    cancels_ = later > direct;
-    const int bits = std::max(direct, later);
+    const size_t products = site_.products - (site_.slots.size() == site_.products ? 1 : 0);
+    if (products == 0 || site_.products == 0) return false;
+    int g = 0;
+    while ((size_t{2} << g) <= products) ++g;
+    const int deepest = std::max(lowest(), small_ == box_.k ? box_.c.min_subnormal_exponent() + 1 : -10000);
+    const int kept = exact_ ? box_.d.fraction_bits : kept_;
+    x_ = std::max(0, deepest + kept + 2);
+    // For results that round to few bits a small B does, and it stays within their range.
+    if (box_.d.fraction_bits < 13) g = std::min(g, std::max(0, box_.d.fraction_bits + 1 - kept));
+    const int roof = std::min(box_.d.max_exponent() - 1, box_.a.max_exponent() + box_.b.max_exponent());
+    while (g > 0 && x_ + g + 2 > roof) --g;
+    for (size_t i = 0; i < (size_t{1} << g); ++i) base_.push_back(square(site_.slots[i], x_));
+    top_ = x_ + g + 1, value_ = std::ldexp(2.25, x_ + g);
+    return true;
+  }
+
+  // What B + s keeps of s, as B shows it in the result, or (cancel) once a later term has taken B away again.
+  void find_rounding(Adder& adder, std::vector<Finding>& findings, const std::string& name, bool cancel, int bits) {
+    const bool two = site_.terms() == 2;
+    cancels_ = cancel, seen_bits_ = bits;
     if (bits < 0) return unknown_rounding(name, "B + s loses s", findings);
-    seen_bits_ = bits;
     const int unit = top_ - bits;
     const double parts[] = {0.5, 1.5};
     std::vector<Terms> all;
@@ -265,7 +274,11 @@ class Laboratory {
     }
     adder.out = format_of_bits(bits);
     // Where the cut of the terms takes the bits before they can be rounded, nothing is seen of the rounding.
-    const bool reached = !two ? exact_ || top_ - bits - 1 >= x_ - kept_ + (adder.normalised ? 1 : 0) : true;
+    // Nor where the types have no smaller s.
+    const bool in_range = top_ - bits - 1 >= lowest();
+    const bool before_cut =
+        two || exact_ || (top_ - bits - 1 >= x_ - kept_ + (adder.normalised ? 1 : 0) && !(cancel && bits >= kept_));
+    const bool reached = in_range && before_cut;
     std::string rounding(kNotObservable);
     if (steps.size() == 4 && reached) {
       if (steps == std::vector<double>{0, 1, 0, -1}) rounding = "toward_zero", adder.rounding = Rounding::toward_zero;
@@ -274,7 +287,7 @@ class Laboratory {
       if (steps == std::vector<double>{0, 1, -1, -2}) rounding = "down";
       if (steps == std::vector<double>{1, 2, 0, -1}) rounding = "up";
     }
-    if (two) return find_two(adder, rounding, text, findings, name);
+    if (two && reached) return find_two(adder, rounding, text, findings, name);
     if (!reached) {
       adder.out = format_of_bits(box_.d.fraction_bits);
       adder.rounding = box_.d.fraction_bits < 13 ? Rounding::near_even : Rounding::toward_zero;
@@ -298,8 +311,6 @@ class Laboratory {
     findings.push_back({"rounding of " + name, std::string(kNotObservable), why});
   }
 
-  int two_room() const { return box_.d.fraction_bits < 13 ? 4 : 0; }
-
   Terms terms(bool cancel, double sign, int exponent, double factor) const {
     Terms all = base_;
     if (sign < 0)
@@ -313,11 +324,13 @@ class Laboratory {
     return all;
   }
 
-  // Fraction bits of B + s as far as single bits of s are kept: -1 for none.
+  static constexpr int kMostBits = 52;  // what fp64 shows
+
+ public:
   int width(bool cancel) {
     std::vector<Terms> all;
     std::vector<double> expected;
-    for (int bits = 1; bits <= 60 && top_ - bits >= lowest(); ++bits) {
+    for (int bits = 1; bits <= kMostBits && top_ - bits >= lowest(); ++bits) {
       all.push_back(terms(cancel, 1, top_ - bits, 1));
       expected.push_back(std::ldexp(1.0, top_ - bits) + (cancel ? 0 : value_));
     }
@@ -327,6 +340,7 @@ class Laboratory {
     return kept;
   }
 
+ private:
   // Two terms: a difference X - 2^(x - t) falls below X as long as the last bit is kept, whatever the rounding toward
   // zero drops; where sums are rounded to nearest, a tie that a further bit breaks shows the same.
   void find_two(Adder& adder, const std::string& rounding, const std::string& text, std::vector<Finding>& findings,
@@ -380,8 +394,8 @@ class Laboratory {
   Witness& witness_;
   const BlackBox& box_;
   const Site& site_;
-  int kept_ = kAllBits;
-  bool exact_ = false;
+  int kept_;
+  bool exact_;
   Terms base_;
   size_t small_ = 0;
   int x_ = 0, top_ = 0, seen_bits_ = 0;
@@ -398,7 +412,7 @@ void find_partial(Witness& witness, Model& model, const Site& join, std::vector<
     std::optional<size_t> outside = leaf_below(tree, join.node, child);
     if (inside.size() < 2 || inside[1] == tree.k || !outside) continue;
     Site site{join.node, 0, {}, false, {}};
-    Laboratory lab(witness, site);
+    Laboratory lab(witness, site, kAllBits);
     std::vector<Laboratory::Terms> all;
     const int x = lab.highest() - 4;
     for (int t = 1; x - t >= lab.lowest() && t <= 60; ++t)
@@ -427,28 +441,44 @@ void find_partial(Witness& witness, Model& model, const Site& join, std::vector<
   }
 }
 
+// The narrower of a sum and all that follow it shows in the result; of a sum alone, when a later term takes B away.
+// Sums that are cut take their own results up again and cut them again, so the last one is asked for the former.
+void find_rounding_of(Witness& witness, const SumTree& tree, bool blocks, Adder& adder, std::vector<Finding>& findings,
+                      const std::string& name) {
+  const auto last = site_of(tree, blocks, Place::last), followed = site_of(tree, blocks, Place::followed);
+  if (!last || !followed) return;
+  Laboratory direct(witness, *last, adder.kept_bits), inner(witness, *followed, adder.kept_bits);
+  const int in_result = direct.prepare() ? direct.width(false) : -1;
+  const int in_sum = followed->later && inner.prepare() ? inner.width(true) : -1;
+  if (in_sum > in_result)
+    inner.find_rounding(adder, findings, name, true, in_sum);
+  else
+    direct.find_rounding(adder, findings, name, false, in_result);
+}
+
 }  // namespace
 
 void find_adders(Witness& witness, Model& model, std::vector<Finding>& findings) {
-  if (const auto site = site_of(model.tree, true)) {
-    Laboratory lab(witness, *site);
+  if (const auto site = site_of(model.tree, true, Place::followed)) {
     if (site->terms() >= 3) {
+      Laboratory lab(witness, *site, kAllBits);
       lab.find_kept(model.block, findings);
       lab.find_cut(model.block, findings);
       lab.find_normalised(model.block, findings);
     }
-    lab.find_rounding(model.block, findings, "sums");
+    find_rounding_of(witness, model.tree, true, model.block, findings, "sums");
   }
   model.join = model.block;
-  if (const auto site = site_of(model.tree, false)) {
-    model.join = Adder{};
-    std::vector<Finding> own;
-    Laboratory lab(witness, *site);
-    lab.find_rounding(model.join, own, "sums of sums");
-    for (Finding& finding : own)
-      if (finding.parameter != "kept fraction bits") findings.push_back(std::move(finding));
-    find_partial(witness, model, *site, findings);
-  }
+  const auto join = site_of(model.tree, false, Place::last);
+  if (!join) return;
+  model.join = Adder{};
+  std::vector<Finding> own;
+  find_rounding_of(witness, model.tree, false, model.join, own, "sums of sums");
+  for (Finding& finding : own)
+    if (finding.parameter != "kept fraction bits") findings.push_back(std::move(finding));
+  find_partial(witness, model, *join, findings);
+  // What a tie looks like through a narrow partial sum says nothing of the join itself.
+  if (model.partial) model.join.kept_bits = kAllBits;
 }
 
 }  // namespace halfmark::probe

@@ -105,7 +105,8 @@ std::vector<uint64_t> Witness::codes(std::vector<Question> questions) {
   std::vector<uint64_t> all = box_.answers(questions);
   // Of a deep matmul not everything is kept: 2^24 numbers are 128 MiB.
   const size_t room = (size_t{1} << 23) / box_.k;
-  for (size_t i = 0; i < all.size() && answers_.size() < room; ++i) answers_.push_back({std::move(questions[i]), all[i]});
+  for (size_t i = 0; i < all.size() && answers_.size() < room; ++i)
+    answers_.push_back({std::move(questions[i]), all[i]});
   return all;
 }
 
@@ -166,6 +167,7 @@ MatmulTypes matmul_types_named(std::string_view name) {
     rest = at == std::string_view::npos ? std::string_view() : rest.substr(at + 1);
     return part;
   };
+  HM_CHECK(!name.ends_with('+'), bad);
   std::string_view formats = until('+'), options = rest;
   const size_t arrow = formats.find('>');
   HM_CHECK(arrow != std::string_view::npos, bad);

@@ -158,7 +158,8 @@ class Player {
     if (!is_product(child)) {
       double value = node.leaf ? question_.c : values[child];
       if (model_.flush_inputs && node.leaf) value = flushed(value, adder.out);
-      if (!node.leaf && !has_products && model_.partial) value = round_to(*model_.partial, value);
+      if (!node.leaf && !has_products && model_.partial && !model_.tree.products_of(child).empty())
+        value = round_to(*model_.partial, value);
       // What other sums gave lies in their format, c in its own; both have the exponents of the result.
       return part_of(value, Format{"", adder.out.exponent_bits, 52});
     }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -141,12 +142,21 @@ std::vector<Masks> possible_masks(Witness& witness) {
       questions.push_back(question_of(box, terms));
     }
     if (units.empty()) continue;
-    const std::vector<double> sums = witness.values(std::move(questions));
-    for (size_t i = 0; i < units.size(); ++i)
-      if (sums[i] == static_cast<double>(leaves) * std::ldexp(1.0, units[i])) {
-        all.push_back({mask, units[i]});
-        break;
-      }
+    // One unit alone must survive as well, beside zeros, wherever it stands.
+    constexpr size_t kAlone = 3;
+    const size_t alone[kAlone] = {0, box.k / 2, box.k - 1};
+    for (const int unit : units)
+      for (const size_t leaf : alone)
+        questions.push_back(question_of(box, std::array{*term_of(box, leaf, std::ldexp(1.0, unit))}));
+    const std::vector<double> answers = witness.values(std::move(questions));
+    for (size_t i = 0; i < units.size(); ++i) {
+      const double unit = std::ldexp(1.0, units[i]);
+      bool exact = answers[i] == static_cast<double>(leaves) * unit;
+      for (size_t j = 0; j < kAlone; ++j) exact = exact && answers[units.size() + i * kAlone + j] == unit;
+      if (!exact) continue;
+      all.push_back({mask, units[i]});
+      break;
+    }
   }
   return all;
 }

@@ -19,5 +19,6 @@ void add_run_command(CLI::App& app, Program& program);
 void add_list_command(CLI::App& app, Program& program);
 void add_show_command(CLI::App& app, Program& program);
 void add_compare_command(CLI::App& app, Program& program);
+void add_probe_command(CLI::App& app, Program& program);
 
 }  // namespace halfmark

@@ -64,6 +64,7 @@ int main(int argc, char** argv) {
   halfmark::add_list_command(app, program);
   halfmark::add_show_command(app, program);
   halfmark::add_compare_command(app, program);
+  halfmark::add_probe_command(app, program);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version
@@ -72,7 +73,7 @@ int main(int argc, char** argv) {
     if (app.get_subcommands().empty()) {
       const bool named = argc > 1 && argv[1][0] != '-';
       return complain((named ? fmt::format("unknown command '{}'", argv[1]) : std::string("a command is needed")) +
-                      "; commands: run, list, show, compare (halfmark --help says more)");
+                      "; commands: run, list, show, compare, probe (halfmark --help says more)");
     }
     return complain(
         fmt::format("{} (halfmark {} --help says more)", error.what(), app.get_subcommands().front()->get_name()));

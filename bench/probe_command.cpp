@@ -47,20 +47,15 @@ Json json_of(const probe::Report& report) {
   Json findings = Json::array();
   for (const probe::Finding& f : report.findings)
     findings.push_back({{"parameter", f.parameter}, {"value", f.value}, {"evidence", f.evidence}});
-  return {{"device", report.device},
-          {"types", report.types},
-          {"way", report.way},
-          {"findings", findings},
-          {"replayed", report.replayed},
-          {"replays", report.replays},
-          {"matches", report.matches},
-          {"near", report.near},
-          {"fingerprint", report.fingerprint},
+  return {{"device", report.device},   {"types", report.types},       {"way", report.way},
+          {"findings", findings},      {"replayed", report.replayed}, {"replays", report.replays},
+          {"matches", report.matches}, {"near", report.near},         {"fingerprint", report.fingerprint},
           {"hash", report.hash}};
 }
 
 std::string text_of(const probe::Report& report, const TextOptions& options) {
-  std::string text = toned(fmt::format("{} {} ({})", report.device, report.types, report.way), Tone::strong, options.colour) + "\n";
+  std::string text =
+      toned(fmt::format("{} {} ({})", report.device, report.types, report.way), Tone::strong, options.colour) + "\n";
   size_t widest = 0;
   for (const probe::Finding& finding : report.findings) widest = std::max(widest, finding.parameter.size());
   const auto line = [&](std::string_view name, const std::string& what) {
@@ -68,29 +63,37 @@ std::string text_of(const probe::Report& report, const TextOptions& options) {
   };
   for (const probe::Finding& f : report.findings) line(f.parameter, fmt::format("{}  ({})", f.value, f.evidence));
   if (report.model)
-    line("replay", fmt::format("{} of {} fresh random questions give the same bits in software{}", report.replayed, report.replays,
+    line("replay", fmt::format("{} of {} fresh random questions give the same bits in software{}", report.replayed,
+                               report.replays,
                                report.replayed == report.replays ? "" : ": there is more to it than these lines say"));
-  line("simulated rows", report.matches.empty()
-                             ? "none answers alike" + (report.near.empty() ? "" : fmt::format("; nearest {}", fmt::join(report.near, ", ")))
-                             : fmt::format("{}", fmt::join(report.matches, ", ")));
+  line("simulated rows",
+       report.matches.empty()
+           ? "none answers alike" +
+                 (report.near.empty() ? "" : fmt::format("; nearest {}", fmt::join(report.near, ", ")))
+           : fmt::format("{}", fmt::join(report.matches, ", ")));
   line("fingerprint", report.hash);
   return text + "\n";
 }
 
-std::vector<probe::Report> probe_instructions(Device& device, const ProbeArguments& arguments, const probe::Options& options) {
+std::vector<probe::Report> probe_instructions(Device& device, const ProbeArguments& arguments,
+                                              const probe::Options& options) {
   std::vector<probe::Report> reports;
   for (const probe::DotChoice& choice : probe::dot_choices(device)) {
-    if (arguments.instruction != "all" && choice.instruction != matrix_instruction_named(arguments.instruction)) continue;
+    if (arguments.instruction != "all" && choice.instruction != matrix_instruction_named(arguments.instruction))
+      continue;
     const std::string types = choice.name().substr(choice.name().find(' ') + 1);
-    if (!arguments.types.empty() && std::find(arguments.types.begin(), arguments.types.end(), types) == arguments.types.end()) continue;
+    if (!arguments.types.empty() &&
+        std::find(arguments.types.begin(), arguments.types.end(), types) == arguments.types.end())
+      continue;
     const auto depth = static_cast<size_t>(depth_of(choice.instruction));
     // Two instructions at least, so that the seam between them is seen.
     probe::Witness witness(probe::dot_box(device, choice, std::max<size_t>(2 * depth, 16)));
     reports.push_back(probe::examine(witness, options));
   }
   if (reports.empty())
-    throw Unsupported(fmt::format("{} has no instruction {} that takes {}", device.name(), arguments.instruction,
-                                  arguments.types.empty() ? std::string("anything") : fmt::format("{}", fmt::join(arguments.types, ", "))));
+    throw Unsupported(fmt::format(
+        "{} has no instruction {} that takes {}", device.name(), arguments.instruction,
+        arguments.types.empty() ? std::string("anything") : fmt::format("{}", fmt::join(arguments.types, ", "))));
   return reports;
 }
 
@@ -124,8 +127,9 @@ void run_probe(const ProbeArguments& arguments) {
   probe::Options how;
   how.replays = arguments.replays;
   std::vector<std::string> refused;
-  const std::vector<probe::Report> reports = arguments.instruction.empty() ? probe_matmuls(*device, arguments, how, refused)
-                                                                           : probe_instructions(*device, arguments, how);
+  const std::vector<probe::Report> reports = arguments.instruction.empty()
+                                                 ? probe_matmuls(*device, arguments, how, refused)
+                                                 : probe_instructions(*device, arguments, how);
   Json all = Json::array();
   for (const probe::Report& report : reports) all.push_back(json_of(report));
   const std::string json = Json{{"probe", all}, {"refused", refused}}.dump(2) + "\n";
@@ -135,25 +139,37 @@ void run_probe(const ProbeArguments& arguments) {
     return;
   }
   for (const probe::Report& report : reports) fmt::print("{}", text_of(report, options));
-  if (!refused.empty()) fmt::print("{}", wrapped(fmt::format("not taken by {}: ", device->name()), fmt::format("{}", fmt::join(refused, ", ")), options.width));
+  if (!refused.empty())
+    fmt::print("{}", wrapped(fmt::format("not taken by {}: ", device->name()),
+                             fmt::format("{}", fmt::join(refused, ", ")), options.width));
 }
 
 }  // namespace
 
 void add_probe_command(CLI::App& app, Program&) {
   auto arguments = std::make_shared<ProbeArguments>();
-  CLI::App* command = app.add_subcommand("probe", "how a device adds, found out from outside, and the simulated row that it matches");
+  CLI::App* command =
+      app.add_subcommand("probe", "how a device adds, found out from outside, and the simulated row that it matches");
   command->add_option("--device", arguments->device, "cpu, sim:hopper, cuda:0, ...; default: the best one present");
-  command->add_option("--types", arguments->types, "f16>f32, e4m3*e5m2>f16, tf32>f32, bf16>f32+split3:bf16, ... (more: a,b); default: the usual ones")
+  command
+      ->add_option("--types", arguments->types,
+                   "f16>f32, e4m3*e5m2>f16, tf32>f32, bf16>f32+split3:bf16, ... (more: a,b); default: the usual ones")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--shape", arguments->shape, "of the matmul, MxNxK: libraries choose kernels by it")->capture_default_str();
-  command->add_option("--instruction", arguments->instruction, "mma.m16n8k16, wgmma.k16, ... or all: matrix instructions instead of matmul");
-  command->add_option("--replay", arguments->replays, "random questions that the findings must answer as the device does")->capture_default_str();
-  command->add_option("--vectors", arguments->vectors, "tensor_core_probes.csv: run its questions and say which hypotheses survive");
+  command->add_option("--shape", arguments->shape, "of the matmul, MxNxK: libraries choose kernels by it")
+      ->capture_default_str();
+  command->add_option("--instruction", arguments->instruction,
+                      "mma.m16n8k16, wgmma.k16, ... or all: matrix instructions instead of matmul");
+  command
+      ->add_option("--replay", arguments->replays, "random questions that the findings must answer as the device does")
+      ->capture_default_str();
+  command->add_option("--vectors", arguments->vectors,
+                      "tensor_core_probes.csv: run its questions and say which hypotheses survive");
   command->add_flag("--json", arguments->json, "for programs");
   command->add_option("-o,--output", arguments->output, "write the JSON to this file as well");
-  command->footer("Examples:\n  halfmark probe --device cpu --types bf16>f32 --shape 64x64x256\n  halfmark probe --device sim:hopper --instruction all");
+  command->footer(
+      "Examples:\n  halfmark probe --device cpu --types bf16>f32 --shape 64x64x256\n  halfmark probe --device "
+      "sim:hopper --instruction all");
   command->callback([arguments] { run_probe(*arguments); });
 }
 
