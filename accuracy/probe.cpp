@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
@@ -16,6 +17,11 @@ uint64_t hash_of(uint64_t hash, std::string_view bytes) {  // FNV-1a
   for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
   return hash;
 }
+// NaNs count as one: their bits have lines of their own.
+bool same(DType dtype, uint64_t x, uint64_t y) {
+  return x == y || (std::isnan(decode(dtype, x)) && std::isnan(decode(dtype, y)));
+}
+
 constexpr uint64_t kHashStart = 0xCBF29CE484222325u;
 
 // The accumulator, in the words people ask in.
@@ -91,7 +97,8 @@ Report examine(Witness& witness, const Options& options) {
   if (found.tree) {
     report.model = model;
     report.replays = fresh.size();
-    for (size_t i = 0; i < fresh.size(); ++i) report.replayed += replay(model, fresh[i]) == codes[i] ? 1 : 0;
+    for (size_t i = 0; i < fresh.size(); ++i)
+      report.replayed += same(box.d_type, replay(model, fresh[i]), codes[i]) ? 1 : 0;
   }
   if (!options.match) return report;
   std::vector<Candidate> candidates = compare_with_rows(box, witness.answers());

@@ -78,8 +78,8 @@ std::optional<Site> site_of(const SumTree& tree, bool blocks, Place place) {
 
 class Laboratory {
  public:
-  Laboratory(Witness& witness, const Site& site, int kept)
-      : witness_(witness), box_(witness.box()), site_(site), kept_(kept), exact_(kept >= kAllBits) {}
+  Laboratory(Witness& witness, const Site& site, int kept, int digits = 23)
+      : witness_(witness), box_(witness.box()), site_(site), kept_(kept), exact_(kept >= kAllBits), digits_(digits) {}
 
   using Terms = std::vector<std::optional<Term>>;
   using Answer = std::optional<double>;  // nothing: the types have no such term
@@ -231,7 +231,7 @@ class Laboratory {
     if (two) {
       small_ = site_.products ? site_.slots[0] : site_.slots[1];
       const size_t big = site_.products ? site_.slots[1] : site_.slots[0];
-      x_ = std::clamp(lowest() + 30, box_.d.fraction_bits < 13 ? 4 : 0, highest());
+      x_ = highest() - 1;  // far above what a zero floor may take
       base_.push_back(power(big, x_));
       top_ = x_, value_ = std::ldexp(1.0, x_);
       return true;
@@ -348,14 +348,14 @@ class Laboratory {
     const int bits = seen_bits_;
     if (rounding == "near_even" || rounding == "near_away") {
       std::vector<Terms> all;
-      for (int i = 1; i <= 23; ++i)
+      for (int i = 1; i <= digits_; ++i)
         all.push_back(terms(cancels_, 1, top_ - bits - 1,
                             rounding == "near_even" ? 1 + std::ldexp(1.0, -i) : 2 - std::ldexp(1.0, -i)));
       const std::vector<Answer> answers = ask(all);
       const double up = std::ldexp(1.0, top_ - bits) + (cancels_ ? 0 : value_);
       int kept = 0;
-      while (kept < 23 && answers[static_cast<size_t>(kept)] == up) ++kept;
-      const bool refused = kept == 23 || !answers[static_cast<size_t>(kept)];
+      while (kept < digits_ && answers[static_cast<size_t>(kept)] == up) ++kept;
+      const bool refused = kept == digits_ || !answers[static_cast<size_t>(kept)];
       if (!refused && rounding == "near_even") adder.kept_bits = bits + 1 + kept;
       findings.push_back({"kept fraction bits",
                           adder.kept_bits < kAllBits ? fmt::format("{}", adder.kept_bits) : "all that were asked for",
@@ -396,6 +396,7 @@ class Laboratory {
   const Site& site_;
   int kept_;
   bool exact_;
+  int digits_;  // of a term that arrives unharmed
   Terms base_;
   size_t small_ = 0;
   int x_ = 0, top_ = 0, seen_bits_ = 0;
@@ -404,14 +405,15 @@ class Laboratory {
 };
 
 // Where 1, 2^-t meet in one slice and -1 in another: what is left of 2^-t went through the partial sum.
-void find_partial(Witness& witness, Model& model, const Site& join, std::vector<Finding>& findings) {
+void find_partial(Witness& witness, Model& model, std::vector<Finding>& findings) {
   const SumTree& tree = model.tree;
-  for (const size_t child : tree.nodes[join.node].children) {
-    if (tree.nodes[child].leaf || tree.products_of(child).empty()) continue;
+  const auto parents = parents_of(tree);
+  for (size_t child = 0; child < tree.nodes.size(); ++child) {
+    if (tree.products_of(child).empty() || !parents[child] || !tree.products_of(*parents[child]).empty()) continue;
     const std::vector<size_t> inside = tree.leaves_of(child);
-    std::optional<size_t> outside = leaf_below(tree, join.node, child);
+    const std::optional<size_t> outside = leaf_below(tree, *parents[child], child);
     if (inside.size() < 2 || inside[1] == tree.k || !outside) continue;
-    Site site{join.node, 0, {}, false, {}};
+    Site site{*parents[child], 0, {}, false, {}};
     Laboratory lab(witness, site, kAllBits);
     std::vector<Laboratory::Terms> all;
     const int x = lab.highest() - 4;
@@ -444,10 +446,10 @@ void find_partial(Witness& witness, Model& model, const Site& join, std::vector<
 // The narrower of a sum and all that follow it shows in the result; of a sum alone, when a later term takes B away.
 // Sums that are cut take their own results up again and cut them again, so the last one is asked for the former.
 void find_rounding_of(Witness& witness, const SumTree& tree, bool blocks, Adder& adder, std::vector<Finding>& findings,
-                      const std::string& name) {
+                      const std::string& name, int digits) {
   const auto last = site_of(tree, blocks, Place::last), followed = site_of(tree, blocks, Place::followed);
   if (!last || !followed) return;
-  Laboratory direct(witness, *last, adder.kept_bits), inner(witness, *followed, adder.kept_bits);
+  Laboratory direct(witness, *last, adder.kept_bits, digits), inner(witness, *followed, adder.kept_bits, digits);
   const int in_result = direct.prepare() ? direct.width(false) : -1;
   const int in_sum = followed->later && inner.prepare() ? inner.width(true) : -1;
   if (in_sum > in_result)
@@ -466,17 +468,17 @@ void find_adders(Witness& witness, Model& model, std::vector<Finding>& findings)
       lab.find_cut(model.block, findings);
       lab.find_normalised(model.block, findings);
     }
-    find_rounding_of(witness, model.tree, true, model.block, findings, "sums");
+    find_rounding_of(witness, model.tree, true, model.block, findings, "sums", 23);
   }
   model.join = model.block;
-  const auto join = site_of(model.tree, false, Place::last);
-  if (!join) return;
+  if (!site_of(model.tree, false, Place::last)) return;
   model.join = Adder{};
   std::vector<Finding> own;
-  find_rounding_of(witness, model.tree, false, model.join, own, "sums of sums");
+  find_rounding_of(witness, model.tree, false, model.join, own, "sums of sums",
+                   std::min(model.block.out.fraction_bits, model.block.kept_bits));
   for (Finding& finding : own)
     if (finding.parameter != "kept fraction bits") findings.push_back(std::move(finding));
-  find_partial(witness, model, *join, findings);
+  find_partial(witness, model, findings);
   // What a tie looks like through a narrow partial sum says nothing of the join itself.
   if (model.partial) model.join.kept_bits = kAllBits;
 }

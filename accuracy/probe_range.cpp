@@ -110,28 +110,38 @@ void find_zero_floor(Witness& witness, Model& model, std::vector<Finding>& findi
   const std::string parameter = "zero floor";
   const int kept = model.block.kept_bits;
   if (kept >= kAllBits) return findings.push_back({parameter, std::string(kNotObservable), "no cut was seen"});
-  const std::vector<size_t> block = [&] {
-    std::vector<size_t> most;
-    for (size_t i = 0; i < model.tree.nodes.size(); ++i)
-      if (const auto products = model.tree.products_of(i); products.size() > most.size()) most = products;
-    return most;
-  }();
-  const int least = box.d.min_subnormal_exponent();
-  const auto power = [&](size_t i, int exponent) { return term_of(box, block[i], std::ldexp(1.0, exponent)); };
+  // Terms of the last block: a result that goes on into another one counts there as an addend, whose exponent is not
+  // below that of its format's smallest normal number.
+  const std::vector<size_t> order = model.tree.bottom_up();
+  size_t last = model.tree.root;
+  for (const size_t node : order)
+    if (!model.tree.products_of(node).empty()) last = node;
+  const std::vector<size_t> block = model.tree.products_of(last);
+  const int least = std::max(box.d.min_subnormal_exponent(), model.block.out.min_subnormal_exponent());
+  // By what a term is aligned: a subnormal factor counts as the smallest normal one.
+  const auto aligned_at = [&](const Term& term) {
+    return std::max(std::ilogb(term.a), box.a.min_exponent()) + std::max(std::ilogb(term.b), box.b.min_exponent());
+  };
   // One term 2^-t alone: it is its own largest exponent, and what takes it away is the floor.
   const int top = std::min(box.d.max_exponent() - 2, 4);
   int t = -top;
   std::optional<double> answer;
   bool lost = false;
   for (; - t >= least; ++t) {
-    const auto term = power(0, -t);
-    if (!term) break;
+    const auto term = term_of(box, block[0], std::ldexp(1.0, -t));
+    if (!term || aligned_at(*term) != -t) break;
     answer = ask(witness, {term});
     if (answer != std::ldexp(1.0, -t)) {
       lost = true;
       break;
     }
   }
+  bool bits_known = false;
+  for (const Finding& finding : findings)
+    bits_known = bits_known || (finding.parameter == "bits of sums" && finding.value != kNotObservable);
+  if (lost && !bits_known && -t < box.d.min_exponent())
+    return findings.push_back({parameter, std::string(kNotObservable),
+                               fmt::format("2^-{} alone is lost, to a floor or to a result of few bits", t)});
   if (lost) {
     model.block.zero_exponent = kept - (t - 1);
     return findings.push_back(
@@ -167,7 +177,7 @@ void find_zero_floor(Witness& witness, Model& model, std::vector<Finding>& findi
       }
     }
     put(std::ldexp(1.0, -t));
-    for (const auto& term : terms) possible = possible && term.has_value();
+    for (const auto& term : terms) possible = possible && term && aligned_at(*term) < least;
     if (!possible) break;
     if (ask(witness, terms) != std::ldexp(1.0, least)) {
       ended = true;

@@ -128,12 +128,16 @@ class Player {
       if (opens(node)) early = model_.last_leaf_exact ? products.front() : products.back();
     }
     parts_.clear();
-    bool zero = false;
+    beyond_.reset();
+    // A block that has neither a sum nor c to go on from goes on from zero.
+    bool zero =
+        std::all_of(node.children.begin(), node.children.end(), [this](size_t child) { return is_product(child); });
     for (const size_t child : node.children) {
       Part part = child_part(child, values, adder, has_products, early);
       zero = zero || part.significand == 0;
       if (part.significand) parts_.push_back(part);
     }
+    if (beyond_) return *beyond_;
     if (parts_.empty()) return 0;
     int largest = zero ? adder.zero_exponent : std::numeric_limits<int>::min();
     for (const Part& part : parts_) largest = std::max(largest, part.exponent);
@@ -160,6 +164,10 @@ class Player {
       if (model_.flush_inputs && node.leaf) value = flushed(value, adder.out);
       if (!node.leaf && !has_products && model_.partial && !model_.tree.products_of(child).empty())
         value = round_to(*model_.partial, value);
+      if (!std::isfinite(value)) {
+        beyond_ = beyond_.value_or(0) + value;
+        return {};
+      }
       // What other sums gave lies in their format, c in its own; both have the exponents of the result.
       return part_of(value, Format{"", adder.out.exponent_bits, 52});
     }
@@ -189,6 +197,7 @@ class Player {
   const Model& model_;
   const Question& question_;
   std::vector<Part> parts_;
+  std::optional<double> beyond_;  // the sum of those terms that are infinite or NaN
 };
 
 }  // namespace

@@ -140,7 +140,7 @@ DType operand_dtype(Operands operands, uint64_t which) {
 
 TEST(ProbeRows, IsNeverWrongOfTwoHundredMadeUpRows) {
   const RandomKey key(2024);
-  size_t known = 0, trees = 0, replayed = 0;
+  size_t known = 0;
   for (uint64_t i = 0; i < 200; ++i) {
     const RandomKey draw = key.child(i);
     constexpr int kProducts[] = {1, 2, 4, 8, 16, 32};
@@ -170,16 +170,10 @@ TEST(ProbeRows, IsNeverWrongOfTwoHundredMadeUpRows) {
     const std::string name = "row " + std::to_string(i) + ", " + std::string(name_of(operand)) + ", " + text_of(core) +
                              ", floor " + std::to_string(core.block.zero_exponent);
     known += expect_nothing_wrong(report, core, name);
-    trees += report.model ? 1 : 0;
-    replayed += report.model && report.replayed == report.replays ? 1 : 0;
-    if (report.model && report.replayed != report.replays)
-      std::printf("%s: replayed %zu of %zu\n", name.c_str(), report.replayed, report.replays);
-    if (!report.model) std::printf("%s: %s\n", name.c_str(), report.find("summation tree")->evidence.c_str());
+    ASSERT_TRUE(report.model) << name << ": " << report.find("summation tree")->evidence;
+    EXPECT_EQ(report.replayed, report.replays) << name << ": " << report.fingerprint;
   }
-  std::printf("known %zu trees %zu replayed %zu\n", known, trees, replayed);
-  EXPECT_GE(trees, 190u);
-  EXPECT_GE(replayed, 190u);
-  EXPECT_GE(known, 1200u);
+  EXPECT_GE(known, 1200u);  // of eight lines each, 1600: the rest cannot be seen with the row's types
 }
 
 TEST(ProbeRows, ARowThatKeepsOneBitLessMatchesNothing) {
