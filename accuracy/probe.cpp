@@ -113,6 +113,20 @@ Report examine(Witness& witness, const Options& options) {
   return report;
 }
 
+std::optional<std::string> fingerprint_of(Device& device, std::string_view types) {
+  // Two blocks of the largest instruction, and a size at which libraries take their usual kernels.
+  constexpr MatmulShape kShape{32, 32, 64};
+  Options options;
+  options.replays = 0, options.match = false;
+  try {
+    Witness witness(matmul_box(device, matmul_types_named(types), kShape));
+    const Report report = examine(witness, options);
+    return fmt::format("{}: {}", report.hash, report.fingerprint);
+  } catch (const Unsupported&) {
+    return {};
+  }
+}
+
 std::vector<Candidate> compare_with_rows(const BlackBox& box, std::span<const Witness::Answer> answers) {
   std::vector<Candidate> candidates;
   for (const DeviceRow& row : known_devices()) {

@@ -153,6 +153,10 @@ struct Options {
 };
 Report examine(Witness& witness, const Options& options);
 
+// "a1b2...: summation tree={c + 0}, 1-31; products per block=1; ...": what a report says of a matmul, in well under a
+// second. Nothing when the device does not take these types.
+std::optional<std::string> fingerprint_of(Device& device, std::string_view types);
+
 // The directed experiments, in order; each adds findings and fills the model.
 void find_adders(Witness& witness, Model& model, std::vector<Finding>& findings);    // probe_adder.cpp
 void find_operands(Witness& witness, Model& model, std::vector<Finding>& findings);  // probe_range.cpp
