@@ -135,7 +135,7 @@ std::vector<Candidate> compare_with_rows(const BlackBox& box, std::span<const Wi
     for (const DotChoice& choice : dot_choices(*device)) {
       const BlackBox own = dot_box(*device, choice, box.k);
       if (operands_of(own) != operands_of(box)) continue;
-      if (box.k % static_cast<size_t>(depth_of(choice.instruction)) != 0) continue;
+      if (box.k % least_depth(choice) != 0) continue;
       std::vector<Question> questions;
       for (const Witness::Answer& answer : answers) questions.push_back(answer.question);
       const std::vector<uint64_t> codes = own.answers(questions);

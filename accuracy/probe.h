@@ -182,10 +182,15 @@ BlackBox matmul_box(Device& device, const MatmulTypes& types, MatmulShape shape)
 struct DotChoice {
   MatrixInstruction instruction;
   DType a, b, c, d;
-  std::string name() const;  // "mma.m16n8k16 f16>f32"
+  DType scale = DType::e8m0;
+  int block = 0;             // elements to a scale; 0: no scales
+  std::string name() const;  // "mma.m16n8k16 f16>f32", "mma.m16n8k64 e2m1/e8m0:32>f32"
 };
-std::vector<DotChoice> dot_choices(Device& device);  // all that the device takes, without scales
+std::vector<DotChoice> dot_choices(Device& device);  // all that the device takes
+// Of scaled operands the first element of each block is asked, the others are zero: with its scale it is a number of
+// many exponents. k counts those elements, so that there are k * block products.
 BlackBox dot_box(Device& device, const DotChoice& choice, size_t k);
+size_t least_depth(const DotChoice& choice);  // the k of one instruction
 
 // Every simulated row that takes the types of the box, with the count of answers it gives alike.
 struct Candidate {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -224,73 +223,6 @@ BlackBox matmul_box(Device& device, const MatmulTypes& types, MatmulShape shape)
                static_cast<size_t>(shape.k),
                [runner](std::span<const Question> questions) { return (*runner)(questions); }};
   return box;
-}
-
-std::string DotChoice::name() const {
-  const std::string operands = a == b ? std::string(name_of(a)) : fmt::format("{}*{}", name_of(a), name_of(b));
-  const std::string addend = c == d ? "" : fmt::format("+{}", name_of(c));
-  return fmt::format("{} {}{}>{}", name_of(instruction), operands, addend, name_of(d));
-}
-
-BlackBox dot_box(Device& device, const DotChoice& choice, size_t k) {
-  BlackBox box;
-  box.device = device.name();
-  box.types = choice.name().substr(choice.name().find(' ') + 1);
-  box.way = fmt::format("{} k={}", name_of(choice.instruction), k);
-  box.a = format_of(choice.a), box.b = format_of(choice.b), box.c = format_of(choice.c), box.d = format_of(choice.d);
-  box.d_type = choice.d, box.k = k;
-  box.answers = [&device, choice, k](std::span<const Question> questions) {
-    constexpr size_t kChunk = 2048;
-    std::vector<uint64_t> codes;
-    for (size_t first = 0; first < questions.size(); first += kChunk) {
-      const auto part = questions.subspan(first, std::min(kChunk, questions.size() - first));
-      std::vector<double> a, b, c;
-      for (const Question& question : part) {
-        a.insert(a.end(), question.a.begin(), question.a.end());
-        b.insert(b.end(), question.b.begin(), question.b.end());
-        c.push_back(question.c);
-      }
-      const auto n = static_cast<int64_t>(part.size()), depth = static_cast<int64_t>(k);
-      const Tensor left = Tensor::from(device, {n, depth}, choice.a, a),
-                   right = Tensor::from(device, {n, depth}, choice.b, b),
-                   addend = Tensor::from(device, {n}, choice.c, c), none;
-      Tensor out(device, {n}, choice.d);
-      run(DotProducts{left, right, none, none, addend, out, choice.instruction});
-      const std::vector<unsigned char> bytes = out.codes();
-      for (size_t i = 0; i < part.size(); ++i) codes.push_back(code_at(choice.d, bytes, i));
-    }
-    return codes;
-  };
-  return box;
-}
-
-std::vector<DotChoice> dot_choices(Device& device) {
-  using enum DType;
-  constexpr std::array<std::array<DType, 2>, 9> kOperands{{{f16, f16},
-                                                           {bf16, bf16},
-                                                           {f32, f32},
-                                                           {e4m3, e4m3},
-                                                           {e4m3, e5m2},
-                                                           {e5m2, e4m3},
-                                                           {e5m2, e5m2},
-                                                           {e2m1, e2m1},
-                                                           {f64, f64}}};
-  constexpr std::array<std::array<DType, 2>, 4> kSums{{{f32, f32}, {f16, f16}, {f16, f32}, {f64, f64}}};
-  std::vector<DotChoice> choices;
-  for (const MatrixInstructionRow& row : matrix_instructions())
-    for (const auto& operands : kOperands)
-      for (const auto& sums : kSums) {
-        const DotChoice choice{row.instruction, operands[0], operands[1], sums[0], sums[1]};
-        const Tensor a = Tensor::zeros(device, {1, row.k}, choice.a), b = Tensor::zeros(device, {1, row.k}, choice.b),
-                     c = Tensor::zeros(device, {1}, choice.c), none;
-        Tensor out = Tensor::zeros(device, {1}, choice.d);
-        try {
-          chosen(DotProducts{a, b, none, none, c, out, choice.instruction});
-          choices.push_back(choice);
-        } catch (const Unsupported&) {  // not one of its instructions
-        }
-      }
-  return choices;
 }
 
 }  // namespace halfmark::probe

@@ -85,9 +85,8 @@ std::vector<probe::Report> probe_instructions(Device& device, const ProbeArgumen
     if (!arguments.types.empty() &&
         std::find(arguments.types.begin(), arguments.types.end(), types) == arguments.types.end())
       continue;
-    const auto depth = static_cast<size_t>(depth_of(choice.instruction));
     // Two instructions at least, so that the seam between them is seen.
-    probe::Witness witness(probe::dot_box(device, choice, std::max<size_t>(2 * depth, 16)));
+    probe::Witness witness(probe::dot_box(device, choice, 2 * probe::least_depth(choice)));
     reports.push_back(probe::examine(witness, options));
   }
   if (reports.empty())
