@@ -92,7 +92,9 @@ Report examine(Witness& witness, const Options& options) {
   report.hash = fmt::format("{:016x}", hash_of(hash_of(kHashStart, report.fingerprint), answers));
 
   // Fresh ones for the replay; their answers also tell the simulated rows apart.
-  const std::vector<Question> fresh = random_questions(box, options.replays, options.seed);
+  // Of deep sums fewer: 2^22 numbers on each side are 32 MiB.
+  const size_t replays = std::min(options.replays, (size_t{1} << 22) / box.k);
+  const std::vector<Question> fresh = random_questions(box, replays, options.seed);
   const std::vector<uint64_t> codes = witness.codes(fresh);
   if (found.tree) {
     report.model = model;

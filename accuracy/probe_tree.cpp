@@ -5,11 +5,14 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "accuracy/probe.h"
 
 namespace halfmark::probe {
 namespace {
+
+constexpr size_t kNumbersAtOnce = size_t{1} << 22;  // of each operand: 32 MiB
 
 // Sizes of a mask and a unit, as exponents of two.
 struct Masks {
@@ -87,16 +90,21 @@ class TreeBuilder {
     std::vector<Term> units;
     for (size_t leaf = 0; leaf < leaves(); ++leaf) units.push_back(*term_of(box_, leaf, unit));
     std::vector<Question> questions;
+    std::vector<double> answers;
+    const auto ask = [&] {
+      asked_ += questions.size();
+      const std::vector<double> some = witness_.values(std::exchange(questions, {}));
+      answers.insert(answers.end(), some.begin(), some.end());
+    };
     for (const Task& task : tasks)
       for (size_t j = 1; j < task.leaves.size(); ++j) {
         std::vector<Term> terms = units;
         terms[task.leaves[0]] = *term_of(box_, task.leaves[0], mask);
         terms[task.leaves[j]] = *term_of(box_, task.leaves[j], -mask);
         questions.push_back(question_of(box_, terms));
+        if (questions.size() * box_.k >= kNumbersAtOnce) ask();
       }
-    asked_ += questions.size();
-    const std::vector<double> answers =
-        questions.empty() ? std::vector<double>() : witness_.values(std::move(questions));
+    if (!questions.empty()) ask();
     size_t at = 0;
     for (const Task& task : tasks) {
       below.emplace_back();
