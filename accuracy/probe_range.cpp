@@ -76,7 +76,7 @@ void find_product_rounding(Witness& witness, Model& model, std::vector<Finding>&
     const Term square{leaf, digit, digit}, minus{other, -(1 + std::ldexp(1.0, 1 - h)), 1};
     return witness.value(question_of(box, std::array{square, minus})) == whole;
   };
-  std::string seen = fmt::format("(1 + 2^-{})^2 - (1 + 2^-{}) leaves", h, h - 1);
+  std::string seen = fmt::format("(1 + 2^-{})^2 - (1 + 2^-{}) leaves ", h, h - 1), opening;
   std::optional<bool> beside_sum, early, late;  // the first node of each kind
   for (size_t i = 0; i < model.tree.nodes.size(); ++i) {
     const std::vector<size_t> products = model.tree.products_of(i);
@@ -85,13 +85,13 @@ void find_product_rounding(Witness& witness, Model& model, std::vector<Finding>&
       if (!model.tree.nodes[child].leaf) sum = model.tree.leaves_of(child).front();
     if (products.size() == 1 && sum && *sum != box.k && !beside_sum) {
       beside_sum = survives(products[0], *sum);
-      seen += fmt::format(" {} at k = {}", *beside_sum ? "the last bit" : "nothing", products[0]);
+      seen += fmt::format("{} at k = {}", *beside_sum ? "the last bit" : "nothing", products[0]);
     } else if (products.size() == 2 && model.tree.nodes[i].children.size() == 2 && !early) {
       early = survives(products[0], products[1]), late = survives(products[1], products[0]);
-      seen += fmt::format(", of two products {}", *early && *late ? "both last bits"
-                                                  : *early        ? "that of the first"
-                                                  : *late         ? "that of the second"
-                                                                  : "nothing");
+      opening = fmt::format("; of two products alone {}", *early && *late ? "both last bits"
+                                                          : *early        ? "that of the first"
+                                                          : *late         ? "that of the second"
+                                                                          : "nothing");
     }
   }
   if (!beside_sum && !early) return findings.push_back({"products", std::string(kNotObservable), "no node for it"});
@@ -99,7 +99,7 @@ void find_product_rounding(Witness& witness, Model& model, std::vector<Finding>&
   model.last_leaf_exact = !(early.value_or(false) && !late.value_or(false));
   findings.push_back({"products",
                       model.exact_products ? "added unrounded (fused multiply-add)" : "rounded before they are added",
-                      seen});
+                      seen + opening});
 }
 
 // The floor on the alignment exponent: a zero among the terms counts as an exponent e_zero. It shows only where every
@@ -117,7 +117,8 @@ void find_zero_floor(Witness& witness, Model& model, std::vector<Finding>& findi
   for (const size_t node : order)
     if (!model.tree.products_of(node).empty()) last = node;
   const std::vector<size_t> block = model.tree.products_of(last);
-  const int least = std::max(box.d.min_subnormal_exponent(), model.block.out.min_subnormal_exponent());
+  int least = std::max(box.d.min_subnormal_exponent(), model.block.out.min_subnormal_exponent());
+  if (model.partial) least = std::max(least, model.partial->min_subnormal_exponent());
   // By what a term is aligned: a subnormal factor counts as the smallest normal one.
   const auto aligned_at = [&](const Term& term) {
     return std::max(std::ilogb(term.a), box.a.min_exponent()) + std::max(std::ilogb(term.b), box.b.min_exponent());
@@ -152,6 +153,9 @@ void find_zero_floor(Witness& witness, Model& model, std::vector<Finding>& findi
     return findings.push_back(
         {parameter, std::string(kNotObservable),
          fmt::format("2^{} alone is kept, and no product is smaller: at most {}", 1 - t, kept - t + 1)});
+  if (model.partial)
+    return findings.push_back({parameter, std::string(kNotObservable),
+                               fmt::format("2^{} alone is kept, and partial sums hide what lies lower", 1 - t)});
   // The smallest number of the result and below: a sum that only just reaches it. Rounded to nearest, that is half of
   // it and one bit more; cut, it is all bits below it and the last of them twice.
   const bool nearest = model.block.rounding == Rounding::near_even;
@@ -221,20 +225,18 @@ void find_subnormals(Witness& witness, Model& model, std::vector<Finding>& findi
     findings.push_back({"subnormal operands", value, seen});
   }
   const int small = box.d.min_exponent() - 1;
-  const auto answer = ask(witness, {term_of(box, 0, std::ldexp(1.0, small))});
-  const auto above = ask(witness, {term_of(box, 0, std::ldexp(1.0, small + 1))});
-  std::string value = honoured(answer, std::ldexp(1.0, small));
-  std::string seen = answer ? fmt::format("2^{} gives {}", small, *answer) : "no product is so small";
-  // Where normal numbers go as well, a narrow format on the way or the zero floor takes them, not a rule of its own.
-  if (answer && *answer == 0 && above == 0.0)
-    value = kNotObservable, seen = fmt::format("2^{} is lost as well", small + 1);
-  model.flush_results = value == "flushed to zero" && model.block.kept_bits >= kAllBits;
-  findings.push_back({"subnormal results", value, seen});
-  if (box.takes_c) {
-    const auto back = ask(witness, {term_of(box, box.k, std::ldexp(1.0, small))});
-    findings.push_back(
-        {"subnormal c", honoured(back, std::ldexp(1.0, small)), fmt::format("2^{} gives {}", small, *back)});
-  }
+  const auto passage = [&](size_t leaf, const std::string& parameter) {
+    const auto answer = ask(witness, {term_of(box, leaf, std::ldexp(1.0, small))});
+    const auto above = ask(witness, {term_of(box, leaf, std::ldexp(1.0, small + 1))});
+    std::string value = honoured(answer, std::ldexp(1.0, small));
+    std::string seen = answer ? fmt::format("2^{} gives {}", small, *answer) : "no product is so small";
+    // Where normal numbers go as well, a narrow format on the way or the zero floor takes them, not a rule of its own.
+    if (answer == 0.0 && above == 0.0) value = kNotObservable, seen = fmt::format("2^{} is lost as well", small + 1);
+    findings.push_back({parameter, value, seen});
+    return value == "flushed to zero";
+  };
+  model.flush_results = passage(0, "subnormal results") && model.block.kept_bits >= kAllBits;
+  if (box.takes_c) passage(box.k, "subnormal c");
 }
 
 void find_specials(Witness& witness, const Model& model, std::vector<Finding>& findings) {

@@ -105,6 +105,24 @@ TEST(Probe, ReadsPairwiseAndReversedAndStridedSums) {
   expect_replayed(lanes);
 }
 
+TEST(Probe, SaysOnceWhatIsRepeated) {
+  // Even and odd products in chains of their own, sixteen at a time: what AMX does.
+  const Report report = report_of(box_of(64, [](const auto& a, const auto& b, float c) {
+    float total = 0;
+    for (size_t begin = 0; begin < a.size(); begin += 16) {
+      float even = 0, odd = 0;
+      for (size_t i = begin; i < begin + 16; i += 2) {
+        even = std::fma(a[i], b[i], even), odd = std::fma(a[i + 1], b[i + 1], odd);
+      }
+      total += even + odd;
+    }
+    return total + c;
+  }));
+  EXPECT_EQ(value_of(report, "summation tree"),
+            "((0 2 .. 14) + (1 3 .. 15)) and so on every 16 up to 63, added in turn, c");
+  expect_replayed(report);
+}
+
 TEST(Probe, SeesASplitOfKAndTheFormatOfItsPartialSums) {
   const auto split = [](const auto& a, const auto& b, const Format& partial) {
     float total = 0;

@@ -169,8 +169,9 @@ std::vector<Masks> possible_masks(Witness& witness) {
   return all;
 }
 
-// "0-7", "0 2 4 .. 30", "0-1 4-5 8-9".
-std::string text_of_leaves(const std::vector<size_t>& leaves) {
+// "0-7", "0 2 .. 30", "0-1 4-5 8-9"; numbers are counted from `from`.
+std::string text_of_leaves(std::vector<size_t> leaves, size_t from = 0) {
+  for (size_t& leaf : leaves) leaf -= from;
   const size_t n = leaves.size();
   const auto number = [](size_t i) { return fmt::format("{}", i); };
   if (n >= 3) {
@@ -206,18 +207,52 @@ std::vector<size_t> chain_below(const SumTree& tree, size_t top) {
   return chain;
 }
 
-std::string text_of_node(const SumTree& tree, size_t top) {
-  if (tree.nodes[top].leaf) return *tree.nodes[top].leaf == tree.k ? "c" : fmt::format("{}", *tree.nodes[top].leaf);
+std::string text_of_node(const SumTree& tree, size_t top, size_t from);
+
+// Sums of one shape that are added one after another, each a step of k further on, as one of them: "((0 2 .. 30) + (1 3
+// .. 31)) and so on every 32 up to 63, added in turn". Nothing when there are fewer than three or they differ.
+std::string text_of_repeats(const SumTree& tree, size_t top, size_t from) {
+  std::vector<size_t> parts;
+  for (size_t node = top;;) {
+    const std::vector<size_t>& children = tree.nodes[node].children;
+    const bool join = children.size() == 2 && !tree.nodes[children[0]].leaf && !tree.nodes[children[1]].leaf;
+    const bool first_is_lower = join && tree.leaves_of(children[0]).front() < tree.leaves_of(children[1]).front();
+    // What goes on with the step of the parts so far; else this node is the first part itself.
+    const size_t next = !join ? node : first_is_lower ? children[1] : children[0];
+    const auto key = [&](size_t part) { return text_of_node(tree, part, tree.leaves_of(part).front()); };
+    if (!join || (!parts.empty() && key(next) != key(parts.back()))) {
+      parts.push_back(node);
+      break;
+    }
+    parts.push_back(next);
+    node = first_is_lower ? children[0] : children[1];
+  }
+  if (parts.size() < 3) return {};
+  std::reverse(parts.begin(), parts.end());
+  const auto first_of = [&](size_t i) { return tree.leaves_of(parts[i]).front(); };
+  const size_t step = first_of(1) - first_of(0);
+  const auto key = [&](size_t i) { return text_of_node(tree, parts[i], first_of(i)); };
+  for (size_t i = 1; i < parts.size(); ++i)
+    if (first_of(i) - first_of(i - 1) != step || key(i) != key(0)) return {};
+  return fmt::format("({}) and so on every {} up to {}, added in turn", text_of_node(tree, parts[0], from), step,
+                     tree.leaves_of(parts.back()).back() - from);
+}
+
+std::string text_of_node(const SumTree& tree, size_t top, size_t from) {
+  if (tree.nodes[top].leaf)
+    return *tree.nodes[top].leaf == tree.k ? "c" : fmt::format("{}", *tree.nodes[top].leaf - from);
   std::vector<size_t> chain = chain_below(tree, top);
   std::reverse(chain.begin(), chain.end());
   std::string text;
   // Where the chain begins: with a sum of leaves, or with sums of its own.
   std::vector<size_t> run;  // single products added one after another
   const auto flush = [&] {
-    if (!run.empty()) text += fmt::format("{}{}", text.empty() ? "" : ", ", text_of_leaves(run));
+    if (!run.empty()) text += fmt::format("{}{}", text.empty() ? "" : ", ", text_of_leaves(run, from));
     run.clear();
   };
   for (size_t i = 0; i < chain.size(); ++i) {
+    if (i == 0)
+      if (text = text_of_repeats(tree, chain[0], from); !text.empty()) continue;
     const SumTree::Node& node = tree.nodes[chain[i]];
     std::vector<size_t> products = tree.products_of(chain[i]);
     std::string sums;
@@ -227,7 +262,7 @@ std::string text_of_node(const SumTree& tree, size_t top) {
       if (tree.nodes[child].leaf) {
         c = c || *tree.nodes[child].leaf == tree.k;
       } else if (i == 0) {
-        sums += fmt::format("{}({})", other++ ? " + " : "", text_of_node(tree, child));
+        sums += fmt::format("{}({})", other++ ? " + " : "", text_of_node(tree, child, from));
       }
     }
     const bool opens = i == 0 && products.size() == 2 && !c && !other;  // two products, one after the other
@@ -239,7 +274,7 @@ std::string text_of_node(const SumTree& tree, size_t top) {
     flush();
     std::string block = sums;
     if (c) block += block.empty() ? "c" : " + c";
-    if (!products.empty()) block += fmt::format("{}{}", block.empty() ? "" : " + ", text_of_leaves(products));
+    if (!products.empty()) block += fmt::format("{}{}", block.empty() ? "" : " + ", text_of_leaves(products, from));
     const bool braces = products.size() > 1 || (c && !products.empty());
     text += fmt::format("{}{}", text.empty() ? "" : ", ", braces ? "{" + block + "}" : block);
   }
@@ -288,7 +323,7 @@ TreeFinding find_tree(Witness& witness) {
   return finding;
 }
 
-std::string text_of(const SumTree& tree) { return text_of_node(tree, tree.root); }
+std::string text_of(const SumTree& tree) { return text_of_node(tree, tree.root, 0); }
 
 size_t products_per_block(const SumTree& tree) {
   size_t most = 0, openings = 0;

@@ -132,6 +132,22 @@ TEST(ProbeRows, MatmulOnASimulatedDeviceMatchesItsUsualInstruction) {
               report.matches.end());
 }
 
+TEST(ProbeRows, ASplitOfKHidesNothingAndInventsNothing) {
+  const auto device = open_device("sim:hopper");
+  probe::Options options;
+  options.replays = 256, options.match = false;
+  probe::Witness witness(probe::matmul_box(*device, probe::matmul_types_named("f16>f32+split2:fp16"), {8, 8, 64}));
+  const Report report = probe::examine(witness, options);
+  EXPECT_EQ(value_of(report, "slices of K"), "2");
+  EXPECT_EQ(value_of(report, "partial sums"), "rounded to fp16");
+  EXPECT_EQ(value_of(report, "rounding of sums"), "toward_zero");
+  EXPECT_EQ(value_of(report, "rounding of sums of sums"), "near_even");
+  // fp16 ends at 2^-24, and takes away what a zero floor and a flush would.
+  for (const char* parameter : {"zero floor", "subnormal results", "subnormal c"})
+    EXPECT_EQ(value_of(report, parameter), probe::kNotObservable) << parameter;
+  EXPECT_EQ(report.replayed, report.replays);
+}
+
 // A device whose only row is given.
 struct OneRow {
   TensorCore core;
