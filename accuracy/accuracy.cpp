@@ -9,7 +9,7 @@ namespace halfmark {
 
 const std::vector<Harness>& accuracy_harnesses() {
   static const std::vector<Harness> list = {error_harness(), range_harness(), batchnorm_drift_harness(),
-                                            training_harness()};
+                                            training_harness(), accumulation_harness()};
   return list;
 }
 

@@ -48,6 +48,7 @@ Harness error_harness();            // error.cpp
 Harness range_harness();            // range.cpp
 Harness batchnorm_drift_harness();  // batchnorm_drift.cpp
 Harness training_harness();         // training.cpp
+Harness accumulation_harness();     // accumulation.cpp
 
 // The value of an axis in this trial: what the case names, or the first of the harness. Throws Error for a value not
 // listed.

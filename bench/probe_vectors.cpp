@@ -6,17 +6,20 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <sstream>
 
+#include "bench/csv.h"
 #include "kernels/number/error.h"
 #include "kernels/ops/ops.h"
-#include "reports/file.h"
 
 namespace halfmark {
 
 namespace {
 
-constexpr std::string_view kColumns = "probe,instruction,fmt_a,fmt_b,fmt_c,k,a,b,c,predictions";
+const std::vector<std::string> kColumns{"probe", "instruction", "fmt_a", "fmt_b", "fmt_c",
+                                        "k",     "a",           "b",     "c",     "predictions"};
+enum Column : size_t { kProbe, kInstruction, kFormatA, kFormatB, kFormatC, kDepth, kA, kB, kC, kPredictions };
 
 struct Hypothesis {
   std::string name;
@@ -25,90 +28,78 @@ struct Hypothesis {
 
 struct VectorRow {
   std::string probe, instruction;
-  DType a, b, c, d;
+  DType a = DType::f32, b = DType::f32, c = DType::f32, d = DType::f32;
   int64_t k = 0;
   std::vector<uint64_t> a_codes, b_codes, scale_a, scale_b;
   uint64_t c_code = 0;
   std::vector<Hypothesis> hypotheses;
 };
 
-std::vector<std::string> split(const std::string& text, char mark) {
+std::vector<std::string> split(std::string_view text, char mark) {
   std::vector<std::string> parts;
-  std::istringstream stream(text);
+  std::istringstream stream{std::string(text)};
   for (std::string part; std::getline(stream, part, mark);) parts.push_back(part);
   return parts;
 }
 
-uint64_t hex(const std::string& text) {
-  uint64_t code = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), code, 16);
-  HM_CHECK(!text.empty() && error == std::errc() && end == text.data() + text.size(),
-           fmt::format("'{}' is no hexadecimal number", text));
-  return code;
-}
+DType dtype_of(std::string_view format) { return format == "tf32" ? DType::f32 : dtype_named(format); }
+int digits_of(DType dtype) { return (bits_of(dtype) + 3) / 4; }
 
-// Codes one after the other, each of so many digits.
-std::vector<uint64_t> codes_of(const std::string& text, size_t digits) {
-  HM_CHECK(text.size() % digits == 0, fmt::format("'{}' is no row of codes of {} digits", text, digits));
+std::vector<uint64_t> codes_of(std::string_view text, size_t digits) {
   std::vector<uint64_t> codes;
-  for (size_t i = 0; i < text.size(); i += digits) codes.push_back(hex(text.substr(i, digits)));
+  for (size_t i = 0; i < text.size(); i += digits) {
+    uint64_t code = 0;
+    const std::string_view part = text.substr(i, digits);
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), code, 16);
+    HM_CHECK(error == std::errc() && part.size() == digits && end == part.data() + digits,
+             fmt::format("'{}' is no row of codes of {} hexadecimal digits", text, digits));
+    codes.push_back(code);
+  }
   return codes;
 }
 
-DType dtype_of(const std::string& format) { return format == "tf32" ? DType::f32 : dtype_named(format); }
-size_t digits_of(DType dtype) { return (static_cast<size_t>(bits_of(dtype)) + 3) / 4; }
-
-VectorRow row_of(const std::string& line) {
-  const std::vector<std::string> fields = split(line, ',');
-  HM_CHECK(fields.size() == 10, fmt::format("{} fields, not 10", fields.size()));
-  VectorRow row{fields[0],
-                fields[1],
-                dtype_of(fields[2]),
-                dtype_of(fields[3]),
-                dtype_of(fields[4]),
-                DType::f32,
-                0,
-                {},
-                {},
-                {},
-                {},
-                0,
-                {}};
-  row.a_codes = codes_of(fields[6], digits_of(row.a)), row.b_codes = codes_of(fields[7], digits_of(row.b));
+VectorRow row_of(const CsvReader& reader) {
+  VectorRow row;
+  row.probe = reader.field(kProbe), row.instruction = reader.field(kInstruction);
+  row.a = dtype_of(reader.field(kFormatA)), row.b = dtype_of(reader.field(kFormatB));
+  row.c = dtype_of(reader.field(kFormatC));
+  reader.hex_list(kA, digits_of(row.a), row.a_codes), reader.hex_list(kB, digits_of(row.b), row.b_codes);
   row.k = static_cast<int64_t>(row.a_codes.size());
-  HM_CHECK(fields[5] == std::to_string(row.k) && row.b_codes.size() == row.a_codes.size(),
-           fmt::format("k is {}, but there are {} and {} codes", fields[5], row.a_codes.size(), row.b_codes.size()));
-  row.c_code = hex(fields[8]);
-  for (const std::string& prediction : split(fields[9], ';')) {
+  if (reader.field(kDepth) != std::to_string(row.k) || row.b_codes.size() != row.a_codes.size())
+    reader.fail(kDepth, fmt::format("but there are {} and {} codes", row.a_codes.size(), row.b_codes.size()));
+  row.c_code = reader.hex(kC, digits_of(row.c));
+  for (const std::string& prediction : split(reader.field(kPredictions), ';')) {
     const size_t equals = prediction.find('=');
-    HM_CHECK(equals != std::string::npos, fmt::format("'{}' is no hypothesis=code", prediction));
+    if (equals == std::string::npos) reader.fail(kPredictions, "is no hypothesis=code;hypothesis=code");
     const std::string name = prediction.substr(0, equals), value = prediction.substr(equals + 1);
-    if (name == "scale_a")
+    if (name == "scale_a") {
       row.scale_a = codes_of(value, 2);
-    else if (name == "scale_b")
+    } else if (name == "scale_b") {
       row.scale_b = codes_of(value, 2);
-    else {
+    } else {
       row.d = value.size() == 4 ? DType::f16 : DType::f32;
-      row.hypotheses.push_back({name, hex(value)});
+      row.hypotheses.push_back({name, codes_of(value, value.size() == 4 ? 4 : 8).at(0)});
     }
   }
-  HM_CHECK(!row.hypotheses.empty(), "no hypothesis");
+  if (row.hypotheses.empty()) reader.fail(kPredictions, "names no hypothesis");
   return row;
 }
 
 std::vector<VectorRow> rows_of(const std::string& path) {
-  std::istringstream stream(read_file(path));
-  std::string line;
-  std::getline(stream, line);
-  HM_CHECK(line == kColumns, fmt::format("{}:1: the columns must be {}", path, kColumns));
+  std::ifstream file(path);
+  HM_CHECK(file, path + ": cannot be opened");
   std::vector<VectorRow> rows;
-  for (size_t number = 2; std::getline(stream, line); ++number) {
-    if (line.empty()) continue;
-    try {
-      rows.push_back(row_of(line));
-    } catch (const Error& error) {
-      throw Error(fmt::format("{}:{}: {}", path, number, error.what()));
+  size_t line = 1;
+  try {
+    CsvReader reader(file, kColumns);
+    while (reader.next()) {
+      line = reader.line();
+      rows.push_back(row_of(reader));
     }
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    throw Error(what.starts_with("line ") ? fmt::format("{}: {}", path, what)
+                                          : fmt::format("{}: line {}: {}", path, line, what));
   }
   return rows;
 }

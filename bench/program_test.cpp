@@ -191,6 +191,32 @@ TEST_F(ProgramTest, ShardsAreTheWhole) {
   EXPECT_EQ(sum, lines(all));
 }
 
+TEST_F(ProgramTest, AnswersVectorsFromStandardInput) {
+  std::ofstream(folder_ / "in.csv") << "x,y,z\r\n3C01,3BFE,6801\r\n7C00,0000,7E00\r\n";
+  const Result sums = halfmark("arithmetic --format fp16 --operation mulAdd --rounding near_even < in.csv");
+  EXPECT_EQ(sums.code, 0) << sums.err;
+  EXPECT_EQ(sums.out, "result,flags\n6801,1\n7e00,10\n");
+  std::ofstream(folder_ / "wide.csv") << "x\n43e80001\n";
+  EXPECT_EQ(halfmark("convert --from f32 --to e4m3 < wide.csv").out, "result,flags\n7f,5\n");
+  EXPECT_EQ(halfmark("convert --from f32 --to e4m3 --overflow saturate < wide.csv").out, "result,flags\n7e,5\n");
+  EXPECT_EQ(halfmark("convert --from f32 --to e4m3 --rounding toward_zero < wide.csv").out, "result,flags\n7e,1\n");
+}
+
+TEST_F(ProgramTest, RefusesVectorsThatAreNone) {
+  std::ofstream(folder_ / "bad.csv") << "x,y\n3c00,3c00\n3c00,zz\n";
+  expect_complaint("arithmetic --operation add < bad.csv", "line 3, column 'y': 'zz' is not 4 hex digits");
+  expect_complaint("arithmetic --operation mulAdd < bad.csv", "no column 'z'");
+  expect_complaint("arithmetic --operation power < bad.csv", "add, sub, mul, div, mulAdd, sqrt");
+  expect_complaint("arithmetic --operation add --format fp32 < bad.csv", "--format fp32");
+  expect_complaint("convert --from f16 --to e4m3 --overflow infinity < bad.csv", "e4m3 has no infinity");
+  expect_complaint("convert --from fp16 --to e4m3 < bad.csv", "unknown type 'fp16'");
+  expect_complaint("convert --from f16 --to e4m3 < /dev/null", "the input is empty");
+  if (std::filesystem::exists("/dev/full")) {  // the rest of the line, which sends the output elsewhere, is a comment
+    std::ofstream(folder_ / "in.csv") << "x\n3c00\n";
+    expect_complaint("convert --from f16 --to e4m3 < in.csv > /dev/full 2> stderr #", "No space left on device");
+  }
+}
+
 // The criterion: a time of emulated arithmetic is never presented as one.
 TEST_F(ProgramTest, NoTimedRecordOfEmulatedArithmeticIsOk) {
   ASSERT_EQ(halfmark("run --suite smoke --device cpu --harness throughput,error linear fp32 fp16 amp-bf16").code, 0);

@@ -37,6 +37,8 @@ int main(int argc, char** argv) {
         std::cerr << row.name << " is absent: " << row.absent << "\n";
     }
     halfmark::micro::register_peers();
+    halfmark::micro::register_rounding();
+    halfmark::micro::register_tensor_cores();
     halfmark::micro::register_rows(devices);
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

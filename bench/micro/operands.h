@@ -126,6 +126,14 @@ void with_operation(const Request& r, F f) {
     const Tensor probabilities = constant(r, logits, r.dtype, 0.01), labels = constant(r, {n * 16}, DType::i32, 3);
     Tensor dlogits(r.device, logits, r.dtype);
     f(Op{probabilities, labels, dlogits}, std::to_string(n * 16) + "x100", 0.0);
+  } else if constexpr (std::is_same_v<Op, DotProducts>) {
+    const Shape operands{n * 16, 64};
+    const Tensor a = operand(r, operands, 1), b = operand(r, operands, 2), none;
+    const DType sum = r.dtype == DType::f64 ? DType::f64 : DType::f32;
+    const Tensor c = constant(r, {n * 16}, sum, 1);
+    Tensor out(r.device, {n * 16}, sum);
+    f(Op{.a = a, .b = b, .scale_a = none, .scale_b = none, .c = c, .out = out}, std::to_string(n * 16) + "x64",
+      2.0 * static_cast<double>(operands.elements()));
   } else if constexpr (std::is_same_v<Op, Cast>) {  // to the type it meets in training: fp32 and back
     const Tensor x = operand(r, image, 1);
     Tensor out(r.device, image, r.dtype == DType::f32 ? DType::f16 : DType::f32);

@@ -1,23 +1,55 @@
 #!/usr/bin/env python3
-"""Prints how fast our chains and peers are beside the library used directly: ratios.py result.json (1 = as fast, below 1 = slower).
+"""Prints how fast our chains and peers are beside the library used directly, and arrays rounded beside memcpy: ratios.py result.json (1 = as fast, below 1 = slower).
 
 Made for `halfmark_micro --benchmark_filter='chain|peer' --benchmark_repetitions=15 --benchmark_enable_random_interleaving=true
 --benchmark_out=result.json`: the fastest repetition of each side, because what disturbs a run only makes it slower. On a busy
 machine add --threads=1 and --cpu: the processor's time of one thread leaves out what other processes took.
+
+Rounding (--benchmark_filter='rounding|convert', the other options the same) is compared with memcpy of as many floats in the same
+run: elements a second over elements a second, medians of the repetitions, because both sides wait for the same memory.
 """
 import argparse
 import json
+import statistics
 import sys
+
+
+def print_rounding(runs, clock):
+    times = {}
+    for run in runs:
+        parts = run["name"].removesuffix("/real_time").split("/")
+        if parts[0] in ("rounding", "convert"):
+            times.setdefault((int(parts[-1]), "/".join(parts[:-1])), []).append(run[clock])
+    medians = {key: statistics.median(values) for key, values in times.items()}
+    for (count, name), median in sorted(medians.items()):
+        copy = medians.get((count, "rounding/memcpy"))
+        ratio = f"  ratio {copy / median:.2f}" if copy else ""
+        print(f"{name:48} {count:9} elements  {count / median:7.2f} G/s{ratio}")
+
+
+def print_tensor_cores(runs, clock):
+    """Products of 1024 x 1024 matrices, beside the sgemm of as many threads; medians of the repetitions."""
+    times = {}
+    for run in runs:
+        if run["name"].startswith("tensor-core/"):
+            times.setdefault(run["name"], []).append(run[clock])
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    for name, median in medians.items():
+        threads = next(part for part in name.split("/") if part.startswith("threads:"))
+        sgemm = next((t for other, t in medians.items() if other.startswith("tensor-core/sgemm/") and threads in other.split("/")), None)
+        if sgemm and "/sgemm/" not in name:
+            print(f"{name:60} {2.0 * 1024**3 / median / 1e6:7.1f} GFLOP/s  sgemm is {median / sgemm:.1f} times as fast")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file")
     parser.add_argument("--cpu", action="store_true", help="processor time instead of time on the clock (one thread only)")
-    parser.add_argument("--least", type=float, default=0, help="exit code 1 when a ratio is below this")
+    parser.add_argument("--least", type=float, default=0, help="exit code 1 when a chain or peer is below this")
     arguments = parser.parse_args()
     with open(arguments.file, encoding="utf-8") as file:
         runs = [run for run in json.load(file)["benchmarks"] if run.get("run_type") == "iteration"]
+    clock = "cpu_time" if arguments.cpu else "real_time"
     sides = {}
     for run in runs:
         parts = run["name"].split("/")
@@ -29,12 +61,14 @@ def main():
     for name, both in sorted(sides.items()):
         if len(both) < 2:
             continue
-        best = {side: min(run["cpu_time" if arguments.cpu else "real_time"] for run in both[side]) for side in both}
+        best = {side: min(run[clock] for run in both[side]) for side in both}
         ratio = best["onednn"] / best["ours"]
         below = below or ratio < arguments.least
         reorders = [f"{both[side][0]['reorders']:g}" for side in ("ours", "onednn") if "reorders" in both[side][0]]
         note = f"  reorders {' and '.join(reorders)}" if reorders else ""
         print(f"{name:32} ours {best['ours'] / 1e6:9.3f} ms  onednn {best['onednn'] / 1e6:9.3f} ms  ratio {ratio:.3f}{note}")
+    print_rounding(runs, clock)
+    print_tensor_cores(runs, clock)
     return 1 if below else 0
 
 

@@ -119,6 +119,7 @@ CpuDevice::CpuDevice(int threads) {
   add_blas_rows(kernels_);
   add_host_rows(kernels_);
   add_upcast_rows(kernels_);
+  add_half_fma_rows(kernels_);
   add_reference_rows(kernels_);
 }
 

@@ -12,6 +12,7 @@ void add_onednn_rows(KernelTable& table);
 void add_blas_rows(KernelTable& table);
 void add_host_rows(KernelTable& table);
 void add_upcast_rows(KernelTable& table);
+void add_half_fma_rows(KernelTable& table);
 
 // The slow, exact rows: any dtype, any Math. The last rows of every host device.
 void add_reference_rows(KernelTable& table);

@@ -92,6 +92,7 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   add_reduce_rows(kernels_);
   add_image_rows(kernels_);
   add_direct_rows(kernels_);
+  add_dot_rows(kernels_, *this);
 }
 
 CudaDevice::~CudaDevice() {

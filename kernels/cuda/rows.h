@@ -16,6 +16,7 @@ void add_elementwise_rows(KernelTable& table);
 void add_reduce_rows(KernelTable& table);
 void add_image_rows(KernelTable& table);
 void add_direct_rows(KernelTable& table);
+void add_dot_rows(KernelTable& table, const CudaDevice& device);  // those of the device's own instructions
 
 // The device of a row of this plugin, made current for the thread.
 CudaDevice& on(Device& device);

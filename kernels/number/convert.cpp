@@ -1,209 +1,339 @@
-// The pairs that carry training (f32 with f16 and bf16, f64 with all of them) have paths of their own; everything else
-// goes through decode and encode. Instruction sets are chosen per function and at run time.
+// The choice of path, and what the loops of an instruction set leave over: heads, tails, pairs of dtypes that pass
+// through fp32, and everything that is not in their tables, which goes through decode, round_to and encode.
 #include "kernels/number/convert.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "kernels/number/convert_paths.h"
+#include "kernels/number/error.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <immintrin.h>
-#define HM_AVX2 __attribute__((target("avx2,f16c")))
 #endif
 
 namespace halfmark {
+namespace convert_detail {
 namespace {
 
-constexpr uint32_t kSign = 0x80000000, kQuietNan = 0x7fc00000, kInfinity = 0x7f800000;
+constexpr uint32_t kSign = 0x80000000, kInfinity = 0x7F800000, kQuietNan = 0x7FC00000;
 
-// fp64 to fp32 by rounding to odd: one more rounding, to at most 22 significant bits, then gives what a single one
-// would have (Boldo and Melquiond 2008). fp32's own range does not matter: below its subnormals and above its maximum,
-// odd stays odd.
-float to_odd_float(double x) {
-  const auto y = static_cast<float>(x);
-  const auto bits = std::bit_cast<uint32_t>(y);
-  if (static_cast<double>(y) == x || (bits & 1) || std::isnan(x)) return y;
-  const bool away = std::fabs(x) > std::fabs(static_cast<double>(y));
-  return std::bit_cast<float>(away ? bits + 1 : bits - 1);
+uint32_t code_of(double x) { return std::bit_cast<uint32_t>(static_cast<float>(x)); }
+
+// The formats that the loops know: inside fp32, with signs, zeros and NaNs. What happens past the largest number is
+// asked of round_to.
+std::optional<Target> target_of(const Format& format, Rounding rounding) {
+  constexpr int kWide = kFp32.exponent_bits;
+  const bool known =
+      format.specials == Specials::ieee || (format.specials == Specials::nan_only && format.exponent_bits < kWide);
+  if (!known || format.fraction_bits < 1 || format.fraction_bits >= kFp32.fraction_bits || format.exponent_bits < 2 ||
+      format.exponent_bits > kWide)
+    return {};
+  Target target{
+      .format = format, .drop = kFp32.fraction_bits - format.fraction_bits, .wide = format.exponent_bits == kWide};
+  target.smallest = code_of(std::ldexp(1.0, format.min_exponent()));
+  target.largest = static_cast<float>(format.max_finite());
+  target.overflow = code_of(round_to(format, static_cast<double>(std::numeric_limits<float>::max()), rounding));
+  target.infinity = code_of(round_to(format, std::numeric_limits<double>::infinity(), rounding));
+  // The loops tell infinity from overflow in one rounding only.
+  if (rounding != Rounding::toward_zero && target.overflow != target.infinity) return {};
+  return target;
 }
 
-// Integer rounding of an fp32 code at bit `drop`, without branches so that the compiler makes vectors of it.
-template <int drop>
-inline uint32_t round_bits(uint32_t u) {
-  constexpr uint32_t kHalf = (uint32_t{1} << (drop - 1)) - 1;
-  const uint32_t rounded = (u + kHalf + ((u >> drop) & 1)) & ~((uint32_t{1} << drop) - 1);
-  return (u & ~kSign) > kInfinity ? u : rounded;
+bool is_byte(DType dtype) { return dtype == DType::e4m3 || dtype == DType::e5m2; }
+
+ByteCodes byte_codes_of(DType dtype) {
+  const Format& format = format_of(dtype);
+  const bool ieee = format.specials == Specials::ieee;
+  ByteCodes codes;
+  codes.drop = kFp32.fraction_bits - format.fraction_bits;
+  codes.smallest = code_of(std::ldexp(1.0, format.min_exponent()));
+  codes.beyond = static_cast<float>(std::ldexp(1.0, format.max_exponent() + 1));
+  const int sign_place = format.exponent_bits + format.fraction_bits;
+  codes.sign_shift = 31 - sign_place;
+  codes.sign = uint32_t{1} << sign_place;
+  const auto code = [&](double x) { return static_cast<uint32_t>(encode(dtype, x)); };
+  codes.largest = code(format.max_finite());
+  codes.overflow = code(static_cast<double>(codes.beyond));
+  codes.nan = code(std::numeric_limits<double>::quiet_NaN());
+  codes.first_nan = ieee ? code(std::numeric_limits<double>::infinity()) + 1 : codes.nan;
+  codes.half_shift = kFp16.fraction_bits - format.fraction_bits;
+  codes.half_scale = static_cast<float>(std::ldexp(1.0, kFp16.bias() - format.bias()));
+  return codes;
 }
 
-inline uint16_t bf16_code(uint32_t u) {
-  const uint32_t rounded = round_bits<16>(u) >> 16;
-  return static_cast<uint16_t>((u & ~kSign) > kInfinity ? (u & kSign) >> 16 | 0x7fc0 : rounded);
+const Loops* loops_of(Path path) {
+  if (path == Path::scalar) return nullptr;
+  return path == Path::avx2 ? avx2_loops() : avx512_loops();
 }
 
-inline uint32_t canonical_nan(uint32_t u) { return (u & ~kSign) > kInfinity ? (u & kSign) | kQuietNan : u; }
-
-#if defined(__x86_64__)
-
-bool has_avx2() {
-  // __builtin_cpu_supports does not know "f16c" in every compiler: leaf 1, ecx bit 29 (Intel SDM volume 2, CPUID). That
-  // the system saves the wide registers is part of the answer for "avx2".
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  static const bool answer = __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && ((c >> 29) & 1);
-  return answer;
+// Whole steps, and what is left over in a buffer.
+template <class S, class T, class Loop>
+void in_steps(const S* source, T* target, size_t count, const Loop& loop) {
+  const size_t whole = count - count % kStep, rest = count - whole;
+  if (whole) loop(source, target, whole);
+  if (!rest) return;
+  std::array<S, kStep> in{};
+  std::array<T, kStep> out{};
+  std::copy_n(source + whole, rest, in.data());
+  loop(in.data(), out.data(), kStep);
+  std::copy_n(out.data(), rest, target + whole);
 }
 
-HM_AVX2 size_t f16_from_f32_wide(const float* source, uint16_t* target, size_t count) {
-  size_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    const __m256 x = _mm256_loadu_ps(source + i);
-    __m128i codes = _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    if (!_mm256_testz_si256(nan, nan)) {
-      const __m128i nan16 = _mm_packs_epi32(_mm256_castsi256_si128(nan), _mm256_extracti128_si256(nan, 1));
-      const __m128i quiet =
-          _mm_or_si128(_mm_and_si128(codes, _mm_set1_epi16(static_cast<short>(0x8000))), _mm_set1_epi16(0x7e00));
-      codes = _mm_blendv_epi8(codes, quiet, nan16);
-    }
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(target + i), codes);
+// Arrays past the caches are stored past them: reading a line only to overwrite it would cost a third of the traffic.
+constexpr size_t kStreamBytes = size_t{16} << 20;
+constexpr size_t kLine = 64;
+
+// `count` elements from a border of blocks of noise.
+void round_part(const Loops& loops, const Target& to, Rounding rounding, const float* source, float* target,
+                size_t count, Noise noise, bool stream) {
+  const size_t whole = count - count % kRoundStep, rest = count - whole;
+  if (whole) loops.round(to, rounding, source, target, whole, noise, stream);
+  if (!rest) return;
+  std::array<float, kRoundStep> in{}, out{};
+  std::copy_n(source + whole, rest, in.data());
+  loops.round(to, rounding, in.data(), out.data(), kRoundStep, noise.from(whole), false);
+  std::copy_n(out.data(), rest, target + whole);
+}
+
+// Plain loops for CPUs without the instructions, where compilers find their own vectors.
+void round_wide_near_even(const Target& to, const float* source, float* target, size_t count) {
+  const uint32_t below_half = (uint32_t{1} << (to.drop - 1)) - 1, kept = ~((uint32_t{1} << to.drop) - 1);
+  for (size_t i = 0; i < count; ++i) {
+    const auto u = std::bit_cast<uint32_t>(source[i]);
+    const uint32_t rounded = (u + below_half + ((u >> to.drop) & 1)) & kept;
+    target[i] = std::bit_cast<float>((u & ~kSign) > kInfinity ? u : rounded);
   }
-  return i;
-}
-
-HM_AVX2 size_t f32_from_f16_wide(const uint16_t* source, float* target, size_t count) {
-  size_t i = 0;
-  const __m256 sign = _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(kSign)));
-  const __m256 quiet = _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(kQuietNan)));
-  for (; i + 8 <= count; i += 8) {
-    const __m256 x = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i)));
-    const __m256 nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
-    _mm256_storeu_ps(target + i, _mm256_blendv_ps(x, _mm256_or_ps(_mm256_and_ps(x, sign), quiet), nan));
-  }
-  return i;
-}
-
-HM_AVX2 size_t f16_round_wide(float* values, size_t count) {
-  size_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    const __m256 x = _mm256_loadu_ps(values + i);
-    const __m256 y = _mm256_cvtph_ps(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-    _mm256_storeu_ps(values + i, _mm256_blendv_ps(y, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
-  }
-  return i;
-}
-
-#else
-
-bool has_avx2() { return false; }
-size_t f16_from_f32_wide(const float*, uint16_t*, size_t) { return 0; }
-size_t f32_from_f16_wide(const uint16_t*, float*, size_t) { return 0; }
-size_t f16_round_wide(float*, size_t) { return 0; }
-
-#endif
-
-void f16_from_f32(const float* source, uint16_t* target, size_t count) {
-  for (size_t i = has_avx2() ? f16_from_f32_wide(source, target, count) : 0; i < count; ++i)
-    target[i] = static_cast<uint16_t>(encode(DType::f16, static_cast<double>(source[i])));
-}
-
-void f32_from_f16(const uint16_t* source, float* target, size_t count) {
-  for (size_t i = has_avx2() ? f32_from_f16_wide(source, target, count) : 0; i < count; ++i)
-    target[i] = static_cast<float>(decode(DType::f16, source[i]));
 }
 
 void bf16_from_f32(const float* source, uint16_t* target, size_t count) {
-  for (size_t i = 0; i < count; ++i) target[i] = bf16_code(std::bit_cast<uint32_t>(source[i]));
+  for (size_t i = 0; i < count; ++i) {
+    const auto u = std::bit_cast<uint32_t>(source[i]);
+    const uint32_t rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16, quiet = (u & kSign) >> 16 | kQuietNan >> 16;
+    target[i] = static_cast<uint16_t>((u & ~kSign) > kInfinity ? quiet : rounded);
+  }
 }
 
 void f32_from_bf16(const uint16_t* source, float* target, size_t count) {
-  for (size_t i = 0; i < count; ++i) target[i] = std::bit_cast<float>(canonical_nan(uint32_t{source[i]} << 16));
-}
-
-// f64 <-> f16 and bf16 pass through a small block of fp32: wide enough to be exact one way, rounded to odd the other.
-constexpr size_t kBlock = 512;
-
-template <class Narrow>
-void narrow_from_f64(const double* source, uint16_t* target, size_t count, Narrow narrow) {
-  std::array<float, kBlock> block;
-  for (size_t done = 0; done < count; done += kBlock) {
-    const size_t n = std::min(kBlock, count - done);
-    for (size_t i = 0; i < n; ++i) block[i] = to_odd_float(source[done + i]);
-    narrow(block.data(), target + done, n);
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t u = uint32_t{source[i]} << 16;
+    target[i] = std::bit_cast<float>((u & ~kSign) > kInfinity ? (u & kSign) | kQuietNan : u);
   }
 }
 
-template <class Widen>
-void f64_from_narrow(const uint16_t* source, double* target, size_t count, Widen widen) {
+void f64_from_f32(const float* source, double* target, size_t count) {
+  for (size_t i = 0; i < count; ++i) target[i] = static_cast<double>(source[i]);
+}
+
+// To fp32, exactly; fp64 rounded to odd.
+void widen(const Loops& loops, DType from, const void* source, float* target, size_t count) {
+  const auto* words = static_cast<const uint16_t*>(source);
+  switch (from) {
+    case DType::f16:
+      return in_steps(words, target, count, loops.f32_from_f16);
+    case DType::bf16:
+      return in_steps(words, target, count, loops.f32_from_bf16);
+    case DType::f64:
+      return in_steps(static_cast<const double*>(source), target, count, loops.odd_from_f64);
+    default:
+      return in_steps(static_cast<const uint8_t*>(source), target, count,
+                      [&, codes = byte_codes_of(from)](const uint8_t* s, float* t, size_t n) {
+                        loops.f32_from_bytes(codes, s, t, n);
+                      });
+  }
+}
+
+// From fp32, to nearest even.
+void narrow(const Loops& loops, const float* source, DType to, void* target, size_t count) {
+  auto* words = static_cast<uint16_t*>(target);
+  switch (to) {
+    case DType::f16:
+      return in_steps(source, words, count, loops.f16_from_f32);
+    case DType::bf16:
+      return in_steps(source, words, count, loops.bf16_from_f32);
+    case DType::f64:
+      return f64_from_f32(source, static_cast<double*>(target), count);
+    default:
+      return in_steps(source, static_cast<uint8_t*>(target), count,
+                      [&, codes = byte_codes_of(to)](const float* s, uint8_t* t, size_t n) {
+                        loops.bytes_from_f32(codes, s, t, n);
+                      });
+  }
+}
+
+constexpr size_t kBlock = 512;  // numbers in fp32 at a time: well inside the first-level cache
+
+// Every other pair passes through a small block of fp32, which holds every narrow number.
+void convert_blocks(Path path, DType from, const void* source, DType to, void* target, size_t count, Rounding rounding,
+                    Noise noise) {
+  const Loops& loops = *loops_of(path);
   std::array<float, kBlock> block;
   for (size_t done = 0; done < count; done += kBlock) {
     const size_t n = std::min(kBlock, count - done);
-    widen(source + done, block.data(), n);
-    for (size_t i = 0; i < n; ++i) target[done + i] = static_cast<double>(block[i]);
+    const auto* in = static_cast<const unsigned char*>(source) + done * size_of(from);
+    const float* values = block.data();
+    if (from == DType::f32)
+      values = reinterpret_cast<const float*>(in);
+    else
+      widen(loops, from, in, block.data(), n);
+    if (rounding != Rounding::near_even) {
+      round_array(path, format_of(to), values, block.data(), n, rounding, noise.from(done));
+      values = block.data();
+    }
+    narrow(loops, values, to, static_cast<unsigned char*>(target) + done * size_of(to), n);
   }
+}
+
+bool passes_through_f32(DType dtype) {
+  return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16 || is_byte(dtype);
+}
+
+// What no loop knows goes the scalar way.
+bool in_loops(DType from, DType to, Rounding rounding) {
+  if (!passes_through_f32(from) || !passes_through_f32(to)) return false;
+  if (from != DType::f64 || rounding == Rounding::near_even) return true;
+  // An odd fp32 has not the digits that noise is compared with, and is not one rounding away from fp32.
+  return rounding != Rounding::stochastic && to != DType::f32;
+}
+
+// What this CPU has and the system saves the registers of. __builtin_cpu_supports does not know all of these names in
+// every compiler: those are read from CPUID (Intel SDM volume 2: leaf 1 and leaf 7, register ecx).
+struct Features {
+  bool avx2 = false, avx512 = false, aes = false, vaes = false;
+};
+
+Features read_features() {
+  Features features;
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, one = 0, seven = 0, d = 0;
+  if (!__get_cpuid(1, &a, &b, &one, &d) || !__builtin_cpu_supports("avx2")) return features;
+  if (!__get_cpuid_count(7, 0, &a, &b, &seven, &d)) return features;
+  features.avx2 = (one >> 29) & 1;  // F16C
+  features.aes = features.avx2 && ((one >> 25) & 1);
+  features.avx512 = features.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  features.vaes = features.avx512 && ((seven >> 9) & 1);
+#endif
+  return features;
+}
+
+const Features& features() {
+  static const Features found = read_features();
+  return found;
+}
+
+// The loops of a path, or those with less that this CPU must take for noise: AVX-512 came before its AES.
+const Loops* rounding_loops(Path path, Rounding rounding) {
+  if (rounding != Rounding::stochastic) return loops_of(path);
+  if (!features().aes) return nullptr;
+  return loops_of(path == Path::avx512 && !features().vaes ? Path::avx2 : path);
 }
 
 }  // namespace
 
-std::string_view convert_instructions() { return has_avx2() ? "avx2,f16c" : "scalar"; }
+std::string_view name_of(Path path) {
+  constexpr std::array<std::string_view, 3> kNames{"scalar", "avx2,f16c", "avx512"};
+  return kNames[static_cast<size_t>(path)];
+}
 
-void convert_detail::convert_scalar(DType from, const void* source, DType to, void* target, size_t count) {
+bool has(Path path) { return path == Path::scalar || (path == Path::avx2 ? features().avx2 : features().avx512); }
+
+Path best_path() { return has(Path::avx512) ? Path::avx512 : has(Path::avx2) ? Path::avx2 : Path::scalar; }
+
+void convert_scalar(DType from, const void* source, DType to, void* target, size_t count, Rounding rounding,
+                    Noise noise) {
   if (from == to) {
     if (count) std::memcpy(target, source, bytes_for(from, count));
     return;
   }
-  for (size_t i = 0; i < count; ++i) store(to, target, i, load(from, source, i));
-}
-
-void convert_detail::round_array_scalar(const Format& format, float* values, size_t count) {
-  if (format.fraction_bits >= kFp32.fraction_bits) return;
   for (size_t i = 0; i < count; ++i)
-    if (!std::isnan(values[i])) values[i] = static_cast<float>(round_to(format, static_cast<double>(values[i])));
+    store(to, target, i, load(from, source, i), rounding, nullptr,
+          rounding == Rounding::stochastic ? rounding_noise(noise.seed, noise.first + i) : 0);
 }
 
-void convert(DType from, const void* source, DType to, void* target, size_t count) {
+void round_array_scalar(const Format& format, const float* source, float* target, size_t count, Rounding rounding,
+                        Noise noise) {
+  for (size_t i = 0; i < count; ++i)
+    target[i] = std::isnan(source[i])
+                    ? source[i]
+                    : static_cast<float>(
+                          round_to(format, static_cast<double>(source[i]), rounding, nullptr,
+                                   rounding == Rounding::stochastic ? rounding_noise(noise.seed, noise.first + i) : 0));
+}
+
+void convert(Path path, DType from, const void* source, DType to, void* target, size_t count, Rounding rounding,
+             Noise noise) {
+  HM_CHECK(has(path), "convert: this CPU has no " + std::string(name_of(path)));
   const auto pair = [&](DType a, DType b) { return from == a && to == b; };
-  const auto* s16 = static_cast<const uint16_t*>(source);
-  const auto* s32 = static_cast<const float*>(source);
-  const auto* s64 = static_cast<const double*>(source);
-  auto* t16 = static_cast<uint16_t*>(target);
-  auto* t32 = static_cast<float*>(target);
-  auto* t64 = static_cast<double*>(target);
-  if (pair(DType::f32, DType::f16)) return f16_from_f32(s32, t16, count);
-  if (pair(DType::f16, DType::f32)) return f32_from_f16(s16, t32, count);
-  if (pair(DType::f32, DType::bf16)) return bf16_from_f32(s32, t16, count);
-  if (pair(DType::bf16, DType::f32)) return f32_from_bf16(s16, t32, count);
-  if (pair(DType::f64, DType::f16)) return narrow_from_f64(s64, t16, count, f16_from_f32);
-  if (pair(DType::f64, DType::bf16)) return narrow_from_f64(s64, t16, count, bf16_from_f32);
-  if (pair(DType::f16, DType::f64)) return f64_from_narrow(s16, t64, count, f32_from_f16);
-  if (pair(DType::bf16, DType::f64)) return f64_from_narrow(s16, t64, count, f32_from_bf16);
-  if (pair(DType::f64, DType::f32)) {
-    for (size_t i = 0; i < count; ++i)
-      t32[i] = std::bit_cast<float>(canonical_nan(std::bit_cast<uint32_t>(static_cast<float>(s64[i]))));
-    return;
-  }
-  if (pair(DType::f32, DType::f64)) {
-    for (size_t i = 0; i < count; ++i) t64[i] = static_cast<double>(s32[i]);
-    return;
-  }
-  convert_detail::convert_scalar(from, source, to, target, count);
+  const auto* floats = static_cast<const float*>(source);
+  if (pair(DType::f32, DType::f64)) return f64_from_f32(floats, static_cast<double*>(target), count);
+  const Loops* loops = loops_of(path);
+  if (!loops && pair(DType::f32, DType::bf16) && rounding == Rounding::near_even)
+    return bf16_from_f32(floats, static_cast<uint16_t*>(target), count);
+  if (!loops && pair(DType::bf16, DType::f32))
+    return f32_from_bf16(static_cast<const uint16_t*>(source), static_cast<float*>(target), count);
+  if (!loops || from == to || !in_loops(from, to, rounding))
+    return convert_scalar(from, source, to, target, count, rounding, noise);
+  if (pair(DType::f64, DType::f32))
+    return in_steps(static_cast<const double*>(source), static_cast<float*>(target), count, loops->f32_from_f64);
+  if (to == DType::f32) return widen(*loops, from, source, static_cast<float*>(target), count);
+  if (from == DType::f32 && rounding == Rounding::near_even) return narrow(*loops, floats, to, target, count);
+  convert_blocks(path, from, source, to, target, count, rounding, noise);
 }
 
-void round_array(const Format& format, float* values, size_t count) {
-  if (format == kTf32) {
-    for (size_t i = 0; i < count; ++i)
-      values[i] = std::bit_cast<float>(round_bits<13>(std::bit_cast<uint32_t>(values[i])));
-  } else if (format == kBf16) {
-    for (size_t i = 0; i < count; ++i)
-      values[i] = std::bit_cast<float>(round_bits<16>(std::bit_cast<uint32_t>(values[i])));
-  } else if (format == kFp16 && has_avx2()) {
-    const size_t done = f16_round_wide(values, count);
-    convert_detail::round_array_scalar(format, values + done, count - done);
-  } else {
-    convert_detail::round_array_scalar(format, values, count);
+void round_array(Path path, const Format& format, const float* source, float* target, size_t count, Rounding rounding,
+                 Noise noise) {
+  HM_CHECK(has(path), "round_array: this CPU has no " + std::string(name_of(path)));
+  if (format.fraction_bits >= kFp32.fraction_bits && format.exponent_bits >= kFp32.exponent_bits) {
+    if (source != target) std::copy_n(source, count, target);
+    return;
   }
+  const std::optional<Target> to = target_of(format, rounding);
+  const Loops* loops = rounding_loops(path, rounding);
+  if (!loops && to && to->wide && rounding == Rounding::near_even)
+    return round_wide_near_even(*to, source, target, count);
+  if (!loops || !to) return round_array_scalar(format, source, target, count, rounding, noise);
+
+  // Elements share blocks of noise: up to the first border they go alone.
+  size_t done = 0;
+  if (rounding == Rounding::stochastic) {
+    done = std::min<size_t>((kBlockWords - noise.first % kBlockWords) % kBlockWords, count);
+    round_array_scalar(format, source, target, done, rounding, noise);
+  }
+  const auto past_line = reinterpret_cast<uintptr_t>(target + done) % kLine;
+  const size_t head = past_line ? (kLine - past_line) / sizeof(float) : 0;
+  const bool stream = source != target && count * sizeof(float) >= kStreamBytes && head % kBlockWords == 0;
+  if (stream) {
+    round_part(*loops, *to, rounding, source + done, target + done, head, noise.from(done), false);
+    done += head;
+  }
+  round_part(*loops, *to, rounding, source + done, target + done, count - done, noise.from(done), stream);
+}
+
+}  // namespace convert_detail
+
+uint64_t rounding_noise(uint64_t seed, uint64_t index) {
+  constexpr size_t kWords = convert_detail::kBlockWords;
+  const auto block = convert_detail::noise_block(seed, index / kWords);
+  // The element's own word decides; below it stands its neighbour's, which is asked once in 2^32 times.
+  return uint64_t{block[index % kWords]} << 32 | block[(index % kWords) ^ 1];
+}
+
+std::string_view convert_instructions() { return name_of(convert_detail::best_path()); }
+
+void convert(DType from, const void* source, DType to, void* target, size_t count, Rounding rounding, Noise noise) {
+  convert_detail::convert(convert_detail::best_path(), from, source, to, target, count, rounding, noise);
+}
+
+void round_array(const Format& format, const float* source, float* target, size_t count, Rounding rounding,
+                 Noise noise) {
+  convert_detail::round_array(convert_detail::best_path(), format, source, target, count, rounding, noise);
 }
 
 }  // namespace halfmark

@@ -98,7 +98,7 @@ TEST(RoundArray, IsRoundTo) {
   for (const Format& format : formats()) {
     std::vector<float> fast = values, plain = values;
     round_array(format, fast.data(), fast.size());
-    convert_detail::round_array_scalar(format, plain.data(), plain.size());
+    convert_detail::round_array_scalar(format, plain.data(), plain.data(), plain.size());
     for (size_t i = 0; i < values.size(); ++i) {
       ASSERT_EQ(std::bit_cast<uint32_t>(fast[i]), std::bit_cast<uint32_t>(plain[i]))
           << format.name << " " << std::hexfloat << values[i];

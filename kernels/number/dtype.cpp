@@ -41,14 +41,17 @@ const Row& row_of(DType dtype) { return kRows[static_cast<size_t>(dtype)]; }
 double decode_scale(const Format& format, uint64_t code) {
   const auto field = static_cast<int>(code & ((uint64_t{1} << format.exponent_bits) - 1));
   const bool all_ones = field == (1 << format.exponent_bits) - 1;
-  return all_ones ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, field - format.bias());
+  return all_ones ? std::numeric_limits<double>::quiet_NaN() : power_of_two(field - format.bias());
 }
+
+int exponent_of(double x) { return static_cast<int>(std::bit_cast<uint64_t>(x) >> 52 & 0x7FF) - 1023; }
 
 // A value of the format (already rounded) to its code.
 uint64_t encode_rounded(const Format& format, double x) {
+  if (format.fraction_bits == kFp64.fraction_bits) return std::bit_cast<uint64_t>(x);
   if (format.is_scale())
     return std::isnan(x) ? (uint64_t{1} << format.exponent_bits) - 1
-                         : static_cast<uint64_t>(std::ilogb(x) + format.bias());
+                         : static_cast<uint64_t>(exponent_of(x) + format.bias());
   const int fraction_bits = format.fraction_bits;
   const uint64_t sign = std::signbit(x) ? uint64_t{1} << (fraction_bits + format.exponent_bits) : 0;
   const uint64_t top = ((uint64_t{1} << format.exponent_bits) - 1) << fraction_bits;
@@ -59,14 +62,11 @@ uint64_t encode_rounded(const Format& format, double x) {
     return sign | top | payload;
   }
   if (std::isinf(x)) return sign | top;
-  const double magnitude = std::fabs(x);
-  if (magnitude == 0) return sign;
-  const int exponent = std::max(std::ilogb(magnitude), format.min_exponent());
-  const auto significand = static_cast<uint64_t>(std::ldexp(magnitude, fraction_bits - exponent));
-  const uint64_t hidden = uint64_t{1} << fraction_bits;
-  // Subnormal: field 0. Normal: the hidden bit adds one to the field.
-  return sign | ((static_cast<uint64_t>(exponent + format.bias() - 1) << fraction_bits) + significand -
-                 (significand < hidden ? static_cast<uint64_t>(exponent + format.bias() - 1) << fraction_bits : 0));
+  if (x == 0) return sign;
+  const int exponent = std::max(exponent_of(x), format.min_exponent());
+  const auto significand = static_cast<uint64_t>(std::fabs(x) * power_of_two(fraction_bits - exponent));
+  // The hidden bit of a normal number adds one to the field; a subnormal one has none and field 0.
+  return sign | ((static_cast<uint64_t>(exponent + format.bias() - 1) << fraction_bits) + significand);
 }
 
 }  // namespace
@@ -105,6 +105,7 @@ const Format& format_of(DType dtype) {
 }
 
 double decode_format(const Format& format, uint64_t code) {
+  if (format.fraction_bits == kFp64.fraction_bits) return std::bit_cast<double>(code);
   if (format.is_scale()) return decode_scale(format, code);
   const int fraction_bits = format.fraction_bits;
   const uint64_t fraction = code & ((uint64_t{1} << fraction_bits) - 1);
@@ -118,7 +119,7 @@ double decode_format(const Format& format, uint64_t code) {
                                                        : std::numeric_limits<double>::quiet_NaN();
   } else {
     const uint64_t significand = fraction | (field ? uint64_t{1} << fraction_bits : 0);
-    magnitude = std::ldexp(static_cast<double>(significand), std::max(field, 1) - format.bias() - fraction_bits);
+    magnitude = static_cast<double>(significand) * power_of_two(std::max(field, 1) - format.bias() - fraction_bits);
   }
   return std::copysign(magnitude, negative ? -1.0 : 1.0);
 }

@@ -33,7 +33,7 @@ double decode(DType dtype, uint64_t code);
 uint64_t encode(DType dtype, double x, Rounding rounding = Rounding::near_even, RoundEvents* events = nullptr,
                 uint64_t noise = 0, Overflow overflow = Overflow::format_default);
 
-// The same for any format of at most 32 bits, also those that nothing is stored in (tf32).
+// The same for any format, also those that nothing is stored in (tf32).
 double decode_format(const Format& format, uint64_t code);
 uint64_t encode_format(const Format& format, double x, Rounding rounding = Rounding::near_even,
                        RoundEvents* events = nullptr, uint64_t noise = 0, Overflow overflow = Overflow::format_default);

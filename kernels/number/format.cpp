@@ -56,7 +56,7 @@ double beyond_largest(const Format& format, Overflow overflow) {
 // Zeros, infinities and NaNs.
 double round_special(const Format& format, double x, Overflow overflow) {
   if (std::isnan(x)) return format.has_nan() ? x : format.max_finite();
-  if (x == 0) return format.is_scale() ? std::ldexp(1.0, format.min_exponent()) : x;
+  if (x == 0) return format.is_scale() ? power_of_two(format.min_exponent()) : x;
   if (format.has_infinity() && overflow != Overflow::saturate) return x;
   const double result = beyond_largest(format, overflow);
   return format.is_scale() ? result : std::copysign(result, x);
@@ -73,12 +73,6 @@ Value named(std::string_view what, std::span<const Value> values, std::string_vi
 }
 
 }  // namespace
-
-double Format::max_finite() const {
-  // nan_only gives up the all-ones fraction of the largest exponent.
-  const double largest = 2.0 - std::ldexp(specials == Specials::nan_only ? 2.0 : 1.0, -fraction_bits);
-  return std::ldexp(largest, max_exponent());
-}
 
 double Format::unit_roundoff() const { return std::ldexp(1.0, -(fraction_bits + 1)); }
 
@@ -147,9 +141,9 @@ double round_to(const Format& format, double x, Rounding rounding, RoundEvents* 
   const int last_place = std::max(exponent, format.min_exponent()) - format.fraction_bits;
   const int drop = last_place - (exponent - kDoubleFraction);
   const uint64_t rounded = shift_right_rounded(significand, drop, rounding, noise);
-  double result = std::ldexp(static_cast<double>(rounded), last_place);
+  double result = static_cast<double>(rounded) * power_of_two(last_place);
 
-  if (result == 0 && format.is_scale()) result = std::ldexp(1.0, format.min_exponent());
+  if (result == 0 && format.is_scale()) result = power_of_two(format.min_exponent());
 
   const bool overflow = result > format.max_finite();
   if (overflow) {
@@ -161,7 +155,7 @@ double round_to(const Format& format, double x, Rounding rounding, RoundEvents* 
     events->inexact += std::isnan(result) || result != std::fabs(x);
     events->overflow += overflow;
     events->underflow += result == 0;
-    events->subnormal += result != 0 && result < std::ldexp(1.0, format.min_exponent());
+    events->subnormal += result != 0 && result < power_of_two(format.min_exponent());
   }
   return format.is_scale() ? result : std::copysign(result, x);
 }

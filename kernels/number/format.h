@@ -1,11 +1,17 @@
 // Formats that numbers are computed in, as rows of one table, and the one routine that rounds to any of them.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
 namespace halfmark {
+
+// 2^exponent, from -1022 to 1023: much faster than ldexp where it is called for every number.
+constexpr double power_of_two(int exponent) {
+  return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
+}
 
 // What the codes with the largest exponent field mean.
 enum class Specials : uint8_t {
@@ -51,7 +57,10 @@ struct Format {
   constexpr bool has_infinity() const { return specials == Specials::ieee; }
   constexpr bool has_nan() const { return specials != Specials::none; }
   constexpr bool is_scale() const { return specials == Specials::scale; }  // no sign, no zero
-  double max_finite() const;
+  constexpr double max_finite() const {
+    // nan_only gives up the all-ones fraction of the largest exponent.
+    return (2 - power_of_two((specials == Specials::nan_only ? 1 : 0) - fraction_bits)) * power_of_two(max_exponent());
+  }
   double unit_roundoff() const;  // 2^-(fraction_bits + 1): the largest relative error of near_even among normal numbers
   friend constexpr bool operator==(const Format& a, const Format& b) { return a.name == b.name; }
 };

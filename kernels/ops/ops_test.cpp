@@ -90,8 +90,9 @@ TEST(Ops, EveryDeviceHasARowForEveryOperation) {
     if (!row.absent.empty()) continue;
     device_named(row.name).kernels().each([&]<class Op>(const KernelList<Op>& list) {
       // A device without matrix instructions has none to offer.
-      if constexpr (!std::is_same_v<Op, DotProducts>)
+      if constexpr (!std::is_same_v<Op, DotProducts>) {
         EXPECT_FALSE(list.empty()) << row.name << " has no row for " << Op::name;
+      }
       std::set<std::string_view> names;
       for (const Kernel<Op>& kernel : list)
         EXPECT_TRUE(names.insert(kernel.name).second) << row.name << " " << Op::name << " " << kernel.name << " twice";

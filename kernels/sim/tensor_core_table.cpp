@@ -49,83 +49,86 @@ using enum Summation;
 
 using Rows = std::vector<TensorCore>;
 
+void add(Rows& rows, std::initializer_list<TensorCore> more) {
+  for (const TensorCore& core : more) rows.push_back(core);
+}
+
 void add_volta(Rows& rows) {
-  rows.insert(rows.end(),
-              {{"volta", mma_m8n8k4, f16, kFp32, kFp32, blocks, to_f32(4, 23, kNone), kMKG},
-               {"volta", mma_m8n8k4, f16, kFp16, kFp16, blocks, to_f16(4, 23, -19), kMKG},
-               {"volta", mma_m8n8k4, f16, kFp16, kFp32, blocks, to_f32(4, 23, kNone), "M: c is widened first"}});
+  add(rows, {{"volta", mma_m8n8k4, f16, kFp32, kFp32, blocks, to_f32(4, 23, kNone), kMKG},
+             {"volta", mma_m8n8k4, f16, kFp16, kFp16, blocks, to_f16(4, 23, -19), kMKG},
+             {"volta", mma_m8n8k4, f16, kFp16, kFp32, blocks, to_f32(4, 23, kNone), "M: c is widened first"}});
 }
 
 void add_turing(Rows& rows) {
-  rows.insert(rows.end(), {{"turing", mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 24, kNone), kMF},
-                           {"turing", mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kMF},
-                           {"turing", mma_m8n8k4, f16, kFp32, kFp32, blocks, to_f32(4, 24, kNone), kMF},
-                           {"turing", mma_m8n8k4, f16, kFp16, kFp16, blocks, to_f16(4, 24, -20), kMF}});
+  add(rows, {{"turing", mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 24, kNone), kMF},
+             {"turing", mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kMF},
+             {"turing", mma_m8n8k4, f16, kFp32, kFp32, blocks, to_f32(4, 24, kNone), kMF},
+             {"turing", mma_m8n8k4, f16, kFp16, kFp16, blocks, to_f16(4, 24, -20), kMF}});
 }
 
 // Ampere and Ada: a block takes 16 bytes of an operand, so that m16n8k16 is two blocks of f16.
 void add_sixteen_bytes(Rows& rows, std::string_view name) {
-  rows.insert(rows.end(), {{name, mma_m16n8k16, f16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
-                           {name, mma_m16n8k16, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kMKG},
-                           {name, mma_m16n8k16, bf16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
-                           {name, mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
-                           {name, mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kMKG},
-                           {name, mma_m16n8k8, bf16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
-                           {name, mma_m16n8k8, tf32, kFp32, kFp32, blocks, to_f32(4, 24, -132), kMKG},
-                           {name, mma_m16n8k4, tf32, kFp32, kFp32, blocks, to_f32(4, 24, -132), kMKG},
-                           {name, mma_m8n8k4, fp64, kFp64, kFp64, fma_chain, {}, kIeee}});
+  add(rows, {{name, mma_m16n8k16, f16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
+             {name, mma_m16n8k16, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kMKG},
+             {name, mma_m16n8k16, bf16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
+             {name, mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
+             {name, mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kMKG},
+             {name, mma_m16n8k8, bf16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
+             {name, mma_m16n8k8, tf32, kFp32, kFp32, blocks, to_f32(4, 24, -132), kMKG},
+             {name, mma_m16n8k4, tf32, kFp32, kFp32, blocks, to_f32(4, 24, -132), kMKG},
+             {name, mma_m8n8k4, fp64, kFp64, kFp64, fma_chain, {}, kIeee}});
 }
 
 void add_ada_fp8(Rows& rows) {
   for (const MatrixInstruction instruction : {mma_m16n8k32, mma_m16n8k16})
-    rows.insert(rows.end(), {{"ada", instruction, fp8, kFp32, kFp32, blocks, to_e8m13(16, 13), kAdaFp8},
-                             {"ada", instruction, fp8, kFp16, kFp16, blocks, to_f16(16, 13, kNone), kAdaFp8}});
+    add(rows, {{"ada", instruction, fp8, kFp32, kFp32, blocks, to_e8m13(16, 13), kAdaFp8},
+               {"ada", instruction, fp8, kFp16, kFp16, blocks, to_f16(16, 13, kNone), kAdaFp8}});
 }
 
 // Hopper and later: a block takes 32 bytes. The 16-bit formats, tf32 and fp64, which all three share.
 void add_thirty_two_bytes(Rows& rows, std::string_view name) {
-  rows.insert(rows.end(), {{name, mma_m16n8k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMKG},
-                           {name, mma_m16n8k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kMKG},
-                           {name, mma_m16n8k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMKG},
-                           {name, mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
-                           {name, mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 25, -21), kMK},
-                           {name, mma_m16n8k8, bf16, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
-                           {name, mma_m16n8k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
-                           {name, mma_m16n8k4, tf32, kFp32, kFp32, blocks, to_f32(4, 25, -133), kMK}});
+  add(rows, {{name, mma_m16n8k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMKG},
+             {name, mma_m16n8k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kMKG},
+             {name, mma_m16n8k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMKG},
+             {name, mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
+             {name, mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 25, -21), kMK},
+             {name, mma_m16n8k8, bf16, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
+             {name, mma_m16n8k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
+             {name, mma_m16n8k4, tf32, kFp32, kFp32, blocks, to_f32(4, 25, -133), kMK}});
   for (const MatrixInstruction instruction : {mma_m8n8k4, mma_m16n8k4, mma_m16n8k8, mma_m16n8k16})
     rows.push_back({name, instruction, fp64, kFp64, kFp64, fma_chain, {}, kIeee});
 }
 
 // fp8 given to mma.sync of sm_90 and sm_100: the compiler makes f16 instructions of it, which take k in another order.
 void add_unpacked_fp8(Rows& rows, std::string_view name) {
-  rows.insert(rows.end(), {{name, mma_m16n8k32, fp8, kFp32, kFp32, interleaved, to_f32(16, 25, -133), kUnpackedFp8},
-                           {name, mma_m16n8k32, fp8, kFp16, kFp16, interleaved, to_f16(16, 25, -21), kUnpackedFp8}});
+  add(rows, {{name, mma_m16n8k32, fp8, kFp32, kFp32, interleaved, to_f32(16, 25, -133), kUnpackedFp8},
+             {name, mma_m16n8k32, fp8, kFp16, kFp16, interleaved, to_f16(16, 25, -21), kUnpackedFp8}});
 }
 
 void add_wgmma(Rows& rows) {
-  rows.insert(rows.end(), {{"hopper", wgmma_k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
-                           {"hopper", wgmma_k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kMK},
-                           {"hopper", wgmma_k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
-                           {"hopper", wgmma_k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
-                           {"hopper", wgmma_k32, fp8, kFp32, kFp32, blocks, to_e8m13(32, 13), kHopperFp8},
-                           {"hopper", wgmma_k32, fp8, kFp16, kFp16, blocks, to_f16(32, 13, kNone), kHopperFp8}});
+  add(rows, {{"hopper", wgmma_k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
+             {"hopper", wgmma_k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kMK},
+             {"hopper", wgmma_k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
+             {"hopper", wgmma_k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
+             {"hopper", wgmma_k32, fp8, kFp32, kFp32, blocks, to_e8m13(32, 13), kHopperFp8},
+             {"hopper", wgmma_k32, fp8, kFp16, kFp16, blocks, to_f16(32, 13, kNone), kHopperFp8}});
 }
 
 void add_tcgen05(Rows& rows) {
-  rows.insert(rows.end(), {{"blackwell", tcgen05_k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
-                           {"blackwell", tcgen05_k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kMK},
-                           {"blackwell", tcgen05_k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
-                           {"blackwell", tcgen05_k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK}});
+  add(rows, {{"blackwell", tcgen05_k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
+             {"blackwell", tcgen05_k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kMK},
+             {"blackwell", tcgen05_k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
+             {"blackwell", tcgen05_k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK}});
 }
 
 // fp8 multipliers of their own, with all bits, and the block-scaled formats.
 void add_full_fp8(Rows& rows, std::string_view name, MatrixInstruction k32, MatrixInstruction k64) {
-  rows.insert(rows.end(), {{name, k32, fp8, kFp32, kFp32, blocks, to_f32(32, 25, kNone), kFullFp8},
-                           {name, k32, fp8, kFp16, kFp16, blocks, to_f16(32, 25, kNone), kFullFp8},
-                           {name, k32, fp8, kFp32, kFp32, blocks, to_f32(32, 25, -133), kMx, {DType::e8m0, 32}},
-                           {name, k64, fp4, kFp32, kFp32, groups, to_f32(64, 35, kNone), kGroups, {DType::e8m0, 32}},
-                           {name, k64, fp4, kFp32, kFp32, groups, to_f32(64, 35, kNone), kGroups, {DType::e8m0, 16}},
-                           {name, k64, fp4, kFp32, kFp32, groups, to_f32(64, 35, kNone), kGroups, {DType::e4m3, 16}}});
+  add(rows, {{name, k32, fp8, kFp32, kFp32, blocks, to_f32(32, 25, kNone), kFullFp8},
+             {name, k32, fp8, kFp16, kFp16, blocks, to_f16(32, 25, kNone), kFullFp8},
+             {name, k32, fp8, kFp32, kFp32, blocks, to_f32(32, 25, -133), kMx, {DType::e8m0, 32}},
+             {name, k64, fp4, kFp32, kFp32, groups, to_f32(64, 35, kNone), kGroups, {DType::e8m0, 32}},
+             {name, k64, fp4, kFp32, kFp32, groups, to_f32(64, 35, kNone), kGroups, {DType::e8m0, 16}},
+             {name, k64, fp4, kFp32, kFp32, groups, to_f32(64, 35, kNone), kGroups, {DType::e4m3, 16}}});
 }
 
 Rows every_row() {

@@ -1,105 +1,69 @@
-// The model of the tensor core against outputs of real GPUs, and directed cases for what random inputs do not reach.
+// Directed cases: each says one thing that tensor cores do, with numbers that can be checked by hand. All inputs that
+// random draws can find: tensor_core_adversarial_test.cpp; outputs of GPUs: tensor_core_data_test.cpp.
 #include "kernels/sim/tensor_core.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "kernels/devices.h"
 #include "kernels/number/error.h"
-#include "kernels/ops/ops.h"
 #include "kernels/tensor/random.h"
 
 namespace halfmark {
 namespace {
 
-const TensorCore& hopper(DType operand, DType result) {
-  const TensorCore* core = tensor_core("hopper", operand, result);
-  EXPECT_NE(core, nullptr);
-  return *core;
-}
-const TensorCore& f16_to_f32() { return hopper(DType::f16, DType::f32); }
-const TensorCore& f16_to_f16() { return hopper(DType::f16, DType::f16); }
-const TensorCore& bf16_to_f32() { return hopper(DType::bf16, DType::f32); }
-
-// ---- outputs of GPUs: arXiv 2512.07004, model_validation of north-numerical-computing/MATLAB-tensor-core
-
-std::vector<std::string> split(const std::string& line) {
-  std::vector<std::string> fields;
-  std::stringstream stream(line);
-  for (std::string field; std::getline(stream, field, ',');) fields.push_back(field);
-  return fields;
-}
-
-std::vector<uint16_t> patterns(const std::string& hex) {
-  std::vector<uint16_t> codes;
-  for (size_t i = 0; i + 4 <= hex.size(); i += 4)
-    codes.push_back(static_cast<uint16_t>(std::stoul(hex.substr(i, 4), nullptr, 16)));
-  return codes;
-}
-
-class GpuOutputs : public testing::TestWithParam<const char*> {};
-
-TEST_P(GpuOutputs, AreReproducedBitForBit) {
-  const std::string file = std::string(HALFMARK_DATA) + "/tensor_core_hw/hw_" + GetParam() + "_k16.csv";
-  std::ifstream stream(file);
-  if (!stream) GTEST_SKIP() << "no outputs of real GPUs at " << file;
-  const DType operand = std::string(GetParam()).ends_with("bf16") ? DType::bf16 : DType::f16;
-  std::string line;
-  std::getline(stream, line);
-  const std::vector<std::string> header = split(line);
-  int rows = 0, mismatches = 0;
-  while (std::getline(stream, line)) {
-    const std::vector<std::string> fields = split(line);
-    ASSERT_EQ(fields.size(), header.size());
-    const std::vector<uint16_t> a = patterns(fields[0]), b = patterns(fields[1]);
-    ASSERT_EQ(a.size(), 16u);
-    const auto c = static_cast<uint32_t>(std::stoul(fields[2], nullptr, 16));
-    for (size_t column = 3; column < header.size(); ++column) {
-      const bool half = header[column] == "d_f16";
-      ASSERT_TRUE(half || header[column] == "d_f32") << header[column];
-      // The f16 instruction was given c rounded to f16.
-      const auto addend = half ? static_cast<uint32_t>(encode(DType::f16, decode(DType::f32, c))) : c;
-      const uint32_t d = dot(hopper(operand, half ? DType::f16 : DType::f32), a, b, addend);
-      mismatches += d != std::stoul(fields[column], nullptr, 16);
-    }
-    ++rows;
-  }
-  EXPECT_GE(rows, 600);
-  EXPECT_EQ(mismatches, 0) << "of " << rows << " rows";
-}
-
-INSTANTIATE_TEST_SUITE_P(Hopper, GpuOutputs, testing::Values("H100_f16", "H100_bf16", "H200_f16", "H200_bf16"),
-                         [](const auto& row) { return std::string(row.param); });
-
-// ---- directed cases
-
-uint16_t f16(double x) { return static_cast<uint16_t>(encode(DType::f16, x)); }
-uint16_t bf16(double x) { return static_cast<uint16_t>(encode(DType::bf16, x)); }
-uint32_t f32(double x) { return static_cast<uint32_t>(encode(DType::f32, x)); }
-
-// One block of 16 with these products, the rest 1 times 0.
-struct Products {
-  std::vector<uint16_t> a, b;
+struct Unit {  // a row of the table and types it takes
+  const TensorCore* core;
+  DotTypes types;
+  size_t depth() const { return static_cast<size_t>(core->depth()); }
 };
-Products block_of(DType dtype, std::initializer_list<std::pair<double, double>> factors, size_t k = 16) {
+
+Unit unit(std::string_view architecture, MatrixInstruction instruction, const Format& operand, const Format& result,
+          Scaling scaling = {}) {
+  const DotTypes types{operand, operand, result, result, scaling};
+  std::string why;
+  const TensorCore* core = find_core(tensor_cores(), architecture, instruction, types, &why);
+  if (!core) throw Error(why);
+  return {core, types};
+}
+Unit hopper(const Format& operand, const Format& result) {
+  return unit("hopper", MatrixInstruction::mma_m16n8k16, operand, result);
+}
+Unit f16_to_f32() { return hopper(kFp16, kFp32); }
+Unit f16_to_f16() { return hopper(kFp16, kFp16); }
+Unit bf16_to_f32() { return hopper(kBf16, kFp32); }
+
+uint64_t f16(double x) { return encode(DType::f16, x); }
+uint64_t bf16(double x) { return encode(DType::bf16, x); }
+uint64_t f32(double x) { return encode(DType::f32, x); }
+
+uint64_t dot(const Unit& unit, std::span<const uint64_t> a, std::span<const uint64_t> b, uint64_t c,
+             std::span<const uint8_t> scale_a = {}, std::span<const uint8_t> scale_b = {}) {
+  return dot(*unit.core, unit.types, a, b, c, scale_a, scale_b);
+}
+
+uint64_t operand_code(const Format& format, double x) {
+  return format == kTf32 ? encode(DType::f32, x) : encode_format(format, x);
+}
+
+// One instruction with these products, the rest 1 times 0.
+struct Products {
+  std::vector<uint64_t> a, b;
+};
+using Factors = std::initializer_list<std::pair<double, double>>;
+Products products_of(const Unit& unit, Factors factors) {
   Products p;
   for (const auto& [x, y] : factors)
-    p.a.push_back(static_cast<uint16_t>(encode(dtype, x))), p.b.push_back(static_cast<uint16_t>(encode(dtype, y)));
-  p.a.resize(k, static_cast<uint16_t>(encode(dtype, 1))), p.b.resize(k, 0);
+    p.a.push_back(operand_code(unit.types.a, x)), p.b.push_back(operand_code(unit.types.b, y));
+  p.a.resize(unit.depth(), operand_code(unit.types.a, 1)), p.b.resize(unit.depth(), 0);
   return p;
 }
-uint32_t dot_of(const TensorCore& core, std::initializer_list<std::pair<double, double>> factors, double c,
-                size_t k = 16) {
-  const Products p = block_of(core.operand, factors, k);
-  return dot(core, p.a, p.b, static_cast<uint32_t>(encode(core.result, c)));
+uint64_t dot_of(const Unit& unit, Factors factors, double c) {
+  const Products p = products_of(unit, factors);
+  return dot(unit, p.a, p.b, encode_format(unit.types.c, c));
 }
 
 TEST(TensorCore, CutsTheResultTowardZero) {
@@ -133,10 +97,10 @@ TEST(TensorCore, AddsTheAddendInsideTheFusedSum) {
 TEST(TensorCore, DoesNotDependOnTheOrderWithinABlock) {
   const RandomKey key(5);
   for (uint64_t trial = 0; trial < 200; ++trial) {
-    std::vector<uint16_t> a(16), b(16);
+    std::vector<uint64_t> a(16), b(16);
     for (uint64_t i = 0; i < 16; ++i)
       a[i] = f16(key.child(trial).normal(i)), b[i] = f16(key.child(trial).normal(i + 16));
-    const uint32_t forward = dot(f16_to_f32(), a, b, f32(0.125));
+    const uint64_t forward = dot(f16_to_f32(), a, b, f32(0.125));
     std::reverse(a.begin(), a.end()), std::reverse(b.begin(), b.end());
     ASSERT_EQ(dot(f16_to_f32(), a, b, f32(0.125)), forward);
   }
@@ -144,20 +108,20 @@ TEST(TensorCore, DoesNotDependOnTheOrderWithinABlock) {
 
 TEST(TensorCore, ChainsBlocksOfSixteenThroughTheRoundedResult) {
   // In one block -1 would cancel 1 and keep 2^-25; across the border of two blocks it was cut off before.
-  std::vector<uint16_t> a(32, 0), b(32, f16(1));
+  std::vector<uint64_t> a(32, 0), b(32, f16(1));
   a[0] = f16(1), a[1] = f16(0x1p-12), b[1] = f16(0x1p-13), a[16] = f16(-1);
   EXPECT_EQ(dot(f16_to_f32(), a, b, 0), 0u);
   std::swap(a[16], a[15]);
   EXPECT_EQ(dot(f16_to_f32(), a, b, 0), f32(0x1p-25));
   // f16 results are rounded to f16 in between: 2048 + 1 is a tie to even, twice.
-  std::vector<uint16_t> c(32, 0), d(32, f16(1));
+  std::vector<uint64_t> c(32, 0), d(32, f16(1));
   c[0] = f16(2048), c[1] = f16(1), c[16] = f16(1);
   EXPECT_EQ(dot(f16_to_f16(), c, d, 0), f16(2048));
 }
 
 TEST(TensorCore, FillsUpAShortBlockWithZeros) {
-  const Products whole = block_of(DType::f16, {{1.25, 3}, {-0.5, 0x1p-10}});
-  const std::vector<uint16_t> a(whole.a.begin(), whole.a.begin() + 2), b(whole.b.begin(), whole.b.begin() + 2);
+  const Products whole = products_of(f16_to_f32(), {{1.25, 3}, {-0.5, 0x1p-10}});
+  const std::vector<uint64_t> a(whole.a.begin(), whole.a.begin() + 2), b(whole.b.begin(), whole.b.begin() + 2);
   EXPECT_EQ(dot(f16_to_f32(), a, b, f32(7)), dot(f16_to_f32(), whole.a, whole.b, f32(7)));
   EXPECT_EQ(dot(f16_to_f32(), {}, {}, f32(7)), f32(7));
 }
@@ -202,7 +166,7 @@ TEST(TensorCore, OverflowsToInfinity) {
 TEST(TensorCore, AZeroIsPositive) {
   EXPECT_EQ(dot_of(f16_to_f32(), {{1, 1}, {-1, 1}}, 0), 0u);
   EXPECT_EQ(dot_of(f16_to_f32(), {}, -0.0), 0u);
-  const std::vector<uint16_t> minus(16, 0x8000), one(16, f16(1));
+  const std::vector<uint64_t> minus(16, 0x8000), one(16, f16(1));
   EXPECT_EQ(dot(f16_to_f32(), minus, one, 0x80000000u), 0u) << "all negative zeros";
   EXPECT_EQ(dot_of(f16_to_f16(), {{-0x1p-24, 0x1p-10}}, 0), 0u) << "a negative sum that underflows";
 }
@@ -235,105 +199,195 @@ TEST(TensorCore, WritesOneNanAndInfinitiesWithTheirSign) {
   EXPECT_EQ(dot_of(f16_to_f32(), {{-inf, -inf}}, inf), 0x7F800000u);
   EXPECT_EQ(dot_of(f16_to_f16(), {{1, 1}}, -inf), 0xFC00u);
   // An infinity made by overflow in one block enters the next as c.
-  std::vector<uint16_t> a(32, 0), b(32, 0);
+  std::vector<uint64_t> a(32, 0), b(32, 0);
   a[0] = bf16(0x1p100), b[0] = bf16(0x1p100), a[16] = bf16(-inf), b[16] = bf16(1);
   EXPECT_EQ(dot(bf16_to_f32(), a, b, 0), 0x7FFFFFFFu);
 }
 
 TEST(TensorCore, ThirtyTwoBitsWouldNotHoldTheSum) {
   // Sixteen products of almost 4 and an addend of almost 2, aligned at 2^-25.
-  std::vector<uint16_t> a(16, f16(0x1.FFCp0)), b(16, f16(0x1.FFCp0));
+  std::vector<uint64_t> a(16, f16(0x1.FFCp0)), b(16, f16(0x1.FFCp0));
   const double exact = 16 * 0x1.FFCp0 * 0x1.FFCp0 + 1.75;
-  EXPECT_EQ(dot(f16_to_f32(), a, b, f32(1.75)),
-            static_cast<uint32_t>(encode(DType::f32, exact, Rounding::toward_zero)));
+  EXPECT_EQ(dot(f16_to_f32(), a, b, f32(1.75)), encode(DType::f32, exact, Rounding::toward_zero));
 }
+
+// ---- what the other rows do
+
+TEST(TensorCore, VoltaKeepsTwentyThreeBitsAndTuringTwentyFour) {
+  const auto left_over = [](const Unit& core, double small) {
+    return dot_of(core, {{1, 1}, {-1, 1}, {small, 0x1p-12}}, 0);
+  };
+  using enum MatrixInstruction;
+  const Unit volta = unit("volta", mma_m8n8k4, kFp16, kFp32), turing = unit("turing", mma_m16n8k8, kFp16, kFp32);
+  EXPECT_EQ(left_over(volta, 0x1p-11), f32(0x1p-23));
+  EXPECT_EQ(left_over(volta, 0x1p-12), 0u);
+  EXPECT_EQ(left_over(turing, 0x1p-12), f32(0x1p-24));
+  EXPECT_EQ(left_over(turing, 0x1p-13), 0u);
+}
+
+TEST(TensorCore, AmpereChainsTwoBlocksOfEightInOneInstruction) {
+  const Unit ampere = unit("ampere", MatrixInstruction::mma_m16n8k16, kFp16, kFp32);
+  std::vector<uint64_t> a(16, 0), b(16, f16(1));
+  a[0] = f16(1), a[1] = f16(0x1p-12), b[1] = f16(0x1p-12), a[8] = f16(-1);
+  EXPECT_EQ(dot(ampere, a, b, 0), 0u) << "1 + 2^-24 is cut to fp32 before the second block";
+  std::swap(a[8], a[7]);
+  EXPECT_EQ(dot(ampere, a, b, 0), f32(0x1p-24));
+}
+
+TEST(TensorCore, VoltaWidensAnFp16AddendBeforeItIsAligned) {
+  const DotTypes mixed{kFp16, kFp16, kFp16, kFp32};
+  const TensorCore* core = find_core(tensor_cores(), "volta", MatrixInstruction::mma_m8n8k4, mixed);
+  ASSERT_NE(core, nullptr);
+  // fp16's smallest number, 2^-24, has the exponent -24 in fp32 and -14 in fp16. From -24 on 23 bits reach down to
+  // 2^-47, from -14 on only to 2^-37.
+  const std::vector<uint64_t> a{f16(0x1p-20), 0, 0, 0}, b{f16(0x1p-20), 0, 0, 0};
+  EXPECT_EQ(dot(*core, mixed, a, b, 1), f32(0x1p-24 + 0x1p-40));
+}
+
+TEST(TensorCore, Tf32IsARegisterWhoseLowBitsAreDropped) {
+  const Unit tf32 = unit("hopper", MatrixInstruction::mma_m16n8k8, kTf32, kFp32);
+  const auto times_one = [&](uint64_t code) {
+    std::vector<uint64_t> a(8, 0), b(8, f32(1));
+    a[0] = code;
+    return dot(tf32, a, b, 0);
+  };
+  EXPECT_EQ(times_one(0x3F801FFF), f32(1)) << "cut, not rounded";
+  EXPECT_EQ(times_one(0x7F7FFFFF), 0x7F7FE000u) << "rounded it would be infinite";
+  EXPECT_EQ(times_one(0x00003FFF), 0x00002000u) << "subnormal";
+  EXPECT_EQ(times_one(0x7F800001), 0x7F800000u) << "a NaN whose payload lies in the low bits";
+  EXPECT_EQ(times_one(0x7F802000), 0x7FFFFFFFu);
+}
+
+TEST(TensorCore, Fp8OnAdaAndHopperWgmmaKeepsThirteenBitsOfEverythingAlsoOfC) {
+  for (const Unit& core : {unit("ada", MatrixInstruction::mma_m16n8k32, kE4m3, kFp32),
+                           unit("hopper", MatrixInstruction::wgmma_k32, kE4m3, kFp32)}) {
+    EXPECT_EQ(dot_of(core, {}, 1 + 0x1p-13), f32(1 + 0x1p-13));
+    EXPECT_EQ(dot_of(core, {}, 1 + 0x1p-14), f32(1)) << "though there is nothing to add";
+    EXPECT_EQ(dot_of(core, {}, -0x1p-139), f32(-0x1p-139));
+    EXPECT_EQ(dot_of(core, {}, 0x1.8p-139), f32(0x1p-139));
+    EXPECT_EQ(dot_of(core, {}, -0x1p-140), 0u);
+    EXPECT_EQ(dot_of(core, {{256, 1}, {-256, 1}, {0x1p-5, 1}}, 0), f32(0x1p-5)) << "2^-13 of the largest";
+    EXPECT_EQ(dot_of(core, {{256, 1}, {-256, 1}, {0x1p-6, 1}}, 0), 0u);
+  }
+}
+
+TEST(TensorCore, MmaSyncFp8OnHopperInterleavesKAndAddsCAfterwards) {
+  const Unit core = unit("hopper", MatrixInstruction::mma_m16n8k32, kE5m2, kFp32);
+  const auto with = [&](size_t first, size_t second, size_t third, double c) {
+    std::vector<uint64_t> a(32, 0), b(32, encode(DType::e5m2, 1));
+    a[first] = encode(DType::e5m2, 0x1p15), a[second] = encode(DType::e5m2, -0x1p15),
+    a[third] = encode(DType::e5m2, 0x1p-10);
+    return dot(core, a, b, f32(c));
+  };
+  EXPECT_EQ(with(0, 29, 1, 0), f32(0x1p-10)) << "k = 0, 1 and 29 meet in the first block";
+  EXPECT_EQ(with(0, 2, 1, 0), 0u) << "k = 2 comes after 2^15 + 2^-10 was cut to fp32";
+  // c is added to what the products gave, to nearest even: 1 + 2^-10 2^-14 would be cut inside.
+  EXPECT_EQ(with(0, 29, 1, 0x1.FFFFFEp13), f32(0x1p14)) << "2^14 - 2^-10 + 2^-10";
+  EXPECT_EQ(with(0, 29, 1, 0x1.000002p14), f32(0x1.000004p14)) << "a tie to even; cut, it would stay";
+}
+
+// ---- block scales
+
+TEST(TensorCore, ScalesRaiseTheExponentsOfProductsAndNotOfC) {
+  const Unit core = unit("blackwell", MatrixInstruction::tcgen05_k32, kE4m3, kFp32, {DType::e8m0, 32});
+  const Products p = products_of(core, {{1.5, 2}});
+  const auto scaled = [&](uint8_t sa, uint8_t sb, double c) {
+    return dot(core, p.a, p.b, f32(c), std::vector<uint8_t>{sa}, std::vector<uint8_t>{sb});
+  };
+  EXPECT_EQ(scaled(127, 127, 1), f32(4));
+  EXPECT_EQ(scaled(130, 126, 1), f32(13));
+  EXPECT_EQ(scaled(0, 254, 1), f32(4)) << "0 is 2^-127";
+  EXPECT_EQ(scaled(0, 127, 0), f32(3 * 0x1p-127));
+  EXPECT_EQ(scaled(255, 127, 1), 0x7FFFFFFFu);
+}
+
+TEST(TensorCore, Fp4GroupsKeepThirtyFiveBitsBelowTheLargestScale) {
+  const Unit core = unit("blackwell-rtx", MatrixInstruction::mma_m16n8k64, kE2m1, kFp32, {DType::e8m0, 16});
+  std::vector<uint64_t> a(64, 0), b(64, encode_format(kE2m1, 1));
+  a[0] = encode_format(kE2m1, 1), a[16] = encode_format(kE2m1, -1), a[32] = encode_format(kE2m1, 0.5);
+  const auto scaled = [&](int low) {
+    const std::vector<uint8_t> sa{127, 127, static_cast<uint8_t>(127 + low), 127}, sb(4, 127);
+    return dot(core, a, b, 0, sa, sb);
+  };
+  EXPECT_EQ(scaled(-34), f32(0x1p-35));
+  EXPECT_EQ(scaled(-35), 0u);
+  // The last group is all zero: its scale raises nothing. One that cancels does.
+  std::vector<uint8_t> sa{127, 127, 127 - 34, 254}, sb(4, 127);
+  EXPECT_EQ(dot(core, a, b, 0, sa, sb), f32(0x1p-35));
+  a[48] = encode_format(kE2m1, 2), a[49] = encode_format(kE2m1, -2);
+  EXPECT_EQ(dot(core, a, b, 0, sa, sb), 0u);
+}
+
+TEST(TensorCore, Ue4m3ScalesHaveNoSignAndSubnormals) {
+  const Unit core = unit("blackwell", MatrixInstruction::tcgen05_k64, kE2m1, kFp32, {DType::e4m3, 16});
+  const Products p = products_of(core, {{6, 6}});
+  const auto scaled = [&](uint8_t sa, uint8_t sb) {
+    return dot(core, p.a, p.b, 0, std::vector<uint8_t>{sa, 0, 0, 0}, std::vector<uint8_t>{sb, 0, 0, 0});
+  };
+  EXPECT_EQ(scaled(0x38, 0x38), f32(36));
+  EXPECT_EQ(scaled(0xB8, 0x38), f32(36)) << "the sign bit is ignored";
+  EXPECT_EQ(scaled(0x01, 0x38), f32(36 * 0x1p-9));
+  EXPECT_EQ(scaled(0x3F, 0x3F), f32(36 * 1.875 * 1.875));
+  EXPECT_EQ(scaled(0x7F, 0x38), 0x7FFFFFFFu);
+}
+
+TEST(TensorCore, Fp64IsAChainOfIeeeMultiplyAdds) {
+  const Unit core = unit("ampere", MatrixInstruction::mma_m8n8k4, kFp64, kFp64);
+  const double tiny = 0x1p-27, a0 = 1 + tiny;
+  // (1 + 2^-27)^2 - (1 + 2^-26) = 2^-54, which a rounded product would lose.
+  EXPECT_EQ(dot_of(core, {{a0, a0}}, -(1 + 2 * tiny)), encode(DType::f64, 0x1p-54));
+  EXPECT_EQ(dot_of(core, {{1, 1}, {1, 0x1p-53}, {1, 0x1p-53}, {-1, 1}}, 0), 0u) << "each rounded, in increasing k";
+  EXPECT_EQ(dot_of(core, {{1, 0x1p-53}, {1, 0x1p-53}, {1, 1}, {-1, 1}}, 0), encode(DType::f64, 0x1p-52));
+}
+
+// ---- the table
 
 TEST(TensorCore, EveryRowHasASourceAndAnArchitecture) {
   for (const TensorCore& core : tensor_cores()) {
-    EXPECT_FALSE(core.source.empty()) << core.instruction;
-    EXPECT_EQ(tensor_core(core.architecture, core.operand, core.result), &core);
-    EXPECT_LE(core.products, 32) << "the model's block";
-    bool known = false;
-    for (const Architecture& architecture : architectures()) known = known || architecture.name == core.architecture;
-    EXPECT_TRUE(known) << core.architecture;
-  }
-  EXPECT_EQ(tensor_core("hopper", DType::bf16, DType::f16), nullptr);
-}
-
-// ---- the device
-
-TEST(SimDevice, ItsMatmulIsTheChainOfBlocks) {
-  const auto device = open_device("sim:hopper");
-  EXPECT_EQ(device->numerics(), "instruction-exact");
-  const int64_t m = 3, n = 5, k = 50;
-  const RandomKey key(1);
-  std::vector<double> av(static_cast<size_t>(m * k)), bv(static_cast<size_t>(n * k));
-  for (size_t i = 0; i < av.size(); ++i) av[i] = key.normal(i);
-  for (size_t i = 0; i < bv.size(); ++i) bv[i] = key.normal(1000 + i);
-  const Tensor a = Tensor::from(*device, {m, k}, DType::f16, av), b = Tensor::from(*device, {n, k}, DType::f16, bv);
-  for (const DType result : {DType::f32, DType::f16}) {
-    Tensor out(*device, {m, n}, result);
-    const Format& sum = format_of(result);
-    const Matmul op{.a = a, .b = b, .out = out, .transpose_b = true, .math = {.accumulate = sum}};
-    EXPECT_EQ(chosen(op).name, "tensor-core");
-    run(op);
-    for (int64_t i = 0; i < m; ++i)
-      for (int64_t j = 0; j < n; ++j) {
-        const std::span<const uint16_t> row(a.as<uint16_t>() + i * k, static_cast<size_t>(k)),
-            column(b.as<uint16_t>() + j * k, static_cast<size_t>(k));
-        const uint32_t expected = dot(hopper(DType::f16, result), row, column, 0);
-        const auto at = static_cast<size_t>(i * n + j);
-        EXPECT_EQ(result == DType::f32 ? out.as<uint32_t>()[at] : out.as<uint16_t>()[at], expected);
-      }
+    EXPECT_FALSE(core.source.empty()) << text_of(core);
+    EXPECT_TRUE(std::ranges::any_of(architectures(), [&](const Architecture& a) {
+      return a.name == core.architecture;
+    })) << core.architecture;
+    EXPECT_EQ(core.depth() % std::max(1, core.scaling.block), 0) << text_of(core) << ": whole scales";
   }
 }
 
-TEST(SimDevice, BetaIsTheAddendOfTheFirstBlock) {
-  const auto device = open_device("sim:hopper");
-  const Tensor a = Tensor::from(*device, {1, 2}, DType::f16, std::vector<double>{1, 0x1p-12});
-  const Tensor b = Tensor::from(*device, {2, 1}, DType::f16, std::vector<double>{1, 0x1p-13});
-  Tensor out = Tensor::from(*device, {1, 1}, DType::f32, std::vector<double>{-1});
-  run(Matmul{.a = a, .b = b, .out = out, .beta = 1});
-  EXPECT_EQ(out.values()[0], 0x1p-25) << "inside the fused sum; added afterwards it would be 0";
+TEST(TensorCore, WhatAnArchitectureLacksIsRefusedWithAReason) {
+  std::string why;
+  const DotTypes fp8{kE4m3, kE4m3, kFp32, kFp32}, bf16_result{kBf16, kBf16, kFp16, kFp16};
+  EXPECT_EQ(find_core(tensor_cores(), "volta", MatrixInstruction::usual, fp8, &why), nullptr);
+  EXPECT_FALSE(why.empty());
+  why.clear();
+  EXPECT_EQ(find_core(tensor_cores(), "hopper", MatrixInstruction::usual, bf16_result, &why), nullptr);
+  EXPECT_FALSE(why.empty());
+  EXPECT_EQ(find_core(tensor_cores(), "hopper", MatrixInstruction::mma_m16n8k16, fp8), nullptr)
+      << "fp8 wants k = 32 there";
 }
 
-TEST(SimDevice, ANarrowOutIsRoundedOnceMoreToNearestEven) {
-  const auto device = open_device("sim:hopper");
-  const Tensor a = Tensor::from(*device, {1, 2}, DType::f16, std::vector<double>{1, 0x1p-5});
-  for (const double sign : {1.0, -1.0}) {
-    const Tensor b = Tensor::from(*device, {2, 1}, DType::f16, std::vector<double>{sign, sign * 0x1p-6});
-    Tensor out(*device, {1, 1}, DType::f16);
-    run(Matmul{.a = a, .b = b, .out = out});
-    EXPECT_EQ(out.values()[0], sign) << "1 + 2^-11 is a tie in f16; the fp32 result before it is exact";
+TEST(TensorCore, OperandsOfDifferentLengthsAndMissingScalesAreErrors) {
+  const Unit plain = f16_to_f32(),
+             scaled = unit("blackwell", MatrixInstruction::tcgen05_k32, kE4m3, kFp32, {DType::e8m0, 32});
+  const std::vector<uint64_t> sixteen(16, 0), eight(8, 0), thirty_two(32, 0);
+  EXPECT_THROW(dot(plain, sixteen, eight, 0), Error);
+  EXPECT_THROW(dot(scaled, thirty_two, thirty_two, 0), Error);
+  EXPECT_THROW(dot(plain, sixteen, sixteen, 0, std::vector<uint8_t>{127}, std::vector<uint8_t>{127}), Error);
+}
+
+TEST(TensorCore, TermsTakenApartGiveTheSameAsCodes) {
+  const Unit core = f16_to_f32();
+  const RandomKey key(11);
+  for (uint64_t trial = 0; trial < 500; ++trial) {
+    std::vector<uint64_t> a(32), b(32);
+    std::vector<Term> ta, tb;
+    for (uint64_t i = 0; i < 32; ++i) {
+      a[i] = key.child(trial).bits(i) & (trial % 2 ? 0xFFFF : 0xBFFF), b[i] = key.child(trial).bits(i + 32) & 0xBFFF;
+      ta.push_back(take_apart(kFp16, static_cast<uint32_t>(a[i])));
+      tb.push_back(take_apart(kFp16, static_cast<uint32_t>(b[i])));
+    }
+    const auto c = static_cast<uint32_t>(key.child(trial).bits(64) & 0xBFFFFFFF);
+    ASSERT_EQ(dot(*core.core, Operand{kFp16, ta}, Operand{kFp16, tb}, c), dot(core, a, b, c)) << trial;
   }
 }
-
-TEST(SimDevice, SplitKMakesChainsOfItsOwn) {
-  const auto device = open_device("sim:hopper");
-  std::vector<double> values(32, 0);
-  values[0] = 2048, values[16] = 1, values[17] = 0.5;
-  const Tensor a = Tensor::from(*device, {1, 32}, DType::f16, values),
-               b = Tensor::from(*device, {32, 1}, DType::f16, std::vector<double>(32, 1.0));
-  Tensor out(*device, {1, 1}, DType::f32);
-  run(Matmul{.a = a, .b = b, .out = out, .math = {.partial = kFp16, .split_k = 2}});
-  EXPECT_EQ(out.values()[0], 2049.5);
-  run(Matmul{.a = a, .b = b, .out = out, .math = {.accumulate = kFp16, .partial = kFp16, .split_k = 2}});
-  EXPECT_EQ(out.values()[0], 2050) << "2048 + 1.5 in fp16";
-}
-
-TEST(SimDevice, Fp32AndTf32FallToTheReferenceRowWithAReason) {
-  const auto device = open_device("sim:hopper");
-  const Tensor a = Tensor::zeros(*device, {2, 2}, DType::f32), b = Tensor::zeros(*device, {2, 2}, DType::f32);
-  Tensor out(*device, {2, 2}, DType::f32);
-  for (const Format& multiply : {kFp32, kTf32}) {
-    const Matmul op{.a = a, .b = b, .out = out, .math = {.multiply = multiply}};
-    EXPECT_EQ(chosen(op).name, "reference");
-    EXPECT_EQ(device->kernels().of<Matmul>()[0].refuses(*device, op),
-              "no instruction for f32 times f32 summed in fp32");
-  }
-}
-
-TEST(SimDevice, AnArchitectureThatIsNotModelledIsAnError) { EXPECT_THROW(open_device("sim:kepler"), Error); }
 
 }  // namespace
 }  // namespace halfmark

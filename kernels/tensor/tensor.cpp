@@ -180,6 +180,15 @@ void Tensor::set_values(std::span<const double> values, Rounding rounding, Round
   touch();
 }
 
+void Tensor::set_codes(std::span<const unsigned char> codes) {
+  HM_CHECK(layout() == Layout::plain, "codes can be set in plain tensors only");
+  HM_CHECK(codes.size() == bytes(), "a tensor of shape " + shape().text() + " " + std::string(name_of(dtype())) +
+                                        " takes " + std::to_string(bytes()) + " bytes of codes, not " +
+                                        std::to_string(codes.size()));
+  device().copy_in(data(), codes.data(), codes.size());
+  touch();
+}
+
 void Tensor::fill(double value) {
   std::vector<unsigned char> codes(bytes());
   const auto count = static_cast<size_t>(elements());

@@ -65,6 +65,7 @@ class Tensor {
   std::vector<unsigned char> codes() const;  // the stored bytes in logical order
   void set_values(std::span<const double> values, Rounding rounding = Rounding::near_even,
                   RoundEvents* events = nullptr);
+  void set_codes(std::span<const unsigned char> codes);  // as codes() gives them; layout plain
   void fill(double value);
 
   // Gives a tensor of layout any its memory. Every copy of the handle sees it. A tensor that has memory is left alone.

@@ -1,0 +1,67 @@
+// Rows `mma.sync` and `wgmma`: dot products on the matrix instructions that the GPU has, one at a time. Their kernels
+// in dot.cu, the instructions in dot_table.h.
+#include "kernels/cuda/dot.h"
+
+#include "kernels/cuda/dot_choice.h"
+#include "kernels/cuda/rows.h"
+
+namespace halfmark::cuda {
+namespace {
+
+DotTypes types_of(const DotProducts& op) {
+  DotTypes types{op.a.dtype(), op.b.dtype(), op.c.dtype(), op.out.dtype()};
+  if (op.scale_a.empty()) return types;
+  types.block = static_cast<int>(op.a.shape()[1] / op.scale_a.shape()[1]);
+  types.scale = op.scale_a.dtype();
+  return types;
+}
+
+DotChoice choice(const Device& device, const DotProducts& op) {
+  const CudaDevice& cuda = of(device);
+  cuda.activate();
+  return choose_dot({cuda.compute_capability(), dot_image(), HALFMARK_DOT_ARCHITECTURES}, op.instruction, types_of(op));
+}
+
+template <bool kWgmma>
+Refusal refuses(const Device& device, const DotProducts& op) {
+  const std::initializer_list<const Tensor*> all{&op.a, &op.b, &op.scale_a, &op.scale_b, &op.c, &op.out};
+  if (Refusal r = not_plain(all)) return r;
+  if (Refusal r = not_indexable(all)) return r;
+  const DotChoice chosen = choice(device, op);
+  if (!chosen.row) return chosen.refusal;
+  const std::string name(name_of(chosen.row->instruction));
+  if (is_wgmma(chosen.row->instruction) != kWgmma) return name + (kWgmma ? " is no wgmma" : " is no mma.sync");
+  const int depth = dot_depth(chosen.row->instruction);
+  const int64_t k = op.a.shape()[1];
+  if (k % depth)
+    return name + " adds " + std::to_string(depth) + " products at a time; k = " + std::to_string(k) +
+           " is no multiple";
+  return {};
+}
+
+void dot_products(Device& device, const DotProducts& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(Layout::plain);
+  const DotRow* row = choice(device, op).row;
+  const DotArgs args{op.a.data(),
+                     op.b.data(),
+                     array(op.scale_a).data,
+                     array(op.scale_b).data,
+                     op.c.data(),
+                     array(op.out).data,
+                     static_cast<uint32_t>(op.a.shape()[0]),
+                     static_cast<uint32_t>(op.a.shape()[1])};
+  launch_dot(cuda.stream(), static_cast<size_t>(row - kDotRows.row), args);
+}
+
+}  // namespace
+
+void add_dot_rows(KernelTable& table, const CudaDevice& device) {
+  KernelList<DotProducts>& rows = table.of<DotProducts>();
+  rows.push_back({"mma.sync", Speed::real, refuses<false>, dot_products});
+  // Elsewhere the row above says why there is no wgmma: a row that can take nothing is no row.
+  device.activate();
+  if (has(dot_image(), kHopper)) rows.push_back({"wgmma", Speed::real, refuses<true>, dot_products});
+}
+
+}  // namespace halfmark::cuda

@@ -1,0 +1,30 @@
+// Which matrix instruction a GPU uses for dot products of some types, or why none. Knows no CUDA, so that every GPU's
+// answer can be tested on any machine.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "kernels/cuda/dot_table.h"
+
+namespace halfmark::cuda {
+
+struct DotTypes {
+  DType a, b, c, out;
+  int block = 0;  // elements that share a scale; 0: not scaled
+  DType scale = DType::e8m0;
+};
+
+struct DotGpu {
+  int capability;              // 90 for sm_90
+  DotImage image;              // what the code that runs there was compiled for
+  std::string_view built_for;  // all that this build holds: "sm_80, sm_90a"
+};
+
+struct DotChoice {
+  const DotRow* row = nullptr;
+  std::string refusal;  // where there is no row
+};
+DotChoice choose_dot(const DotGpu& gpu, MatrixInstruction instruction, const DotTypes& types);
+
+}  // namespace halfmark::cuda

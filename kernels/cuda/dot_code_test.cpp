@@ -1,0 +1,194 @@
+// What the compiler makes of dot.cu, for which no GPU is needed: each architecture's code holds exactly the matrix
+// instructions that it is meant to hold, in PTX and, where nvdisasm is at hand, in machine code. The lists are written
+// here once more, by shape and type, from the PTX ISA's "Target ISA Notes" of mma and wgmma.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace halfmark {
+namespace {
+
+using Lines = std::set<std::string>;
+
+struct Ran {
+  int status;
+  std::string output;
+};
+Ran run_command(const std::string& command) {
+  std::string output;
+  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  if (!pipe) return {-1, "popen failed"};
+  std::array<char, 65536> buffer;
+  for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) output.append(buffer.data(), n);
+  return {pclose(pipe), output};
+}
+
+Lines found(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  Lines all;
+  for (std::sregex_iterator i(text.begin(), text.end(), regex), end; i != end; ++i) all.insert(i->str(1));
+  return all;
+}
+
+Lines together(std::initializer_list<Lines> lists) {
+  Lines all;
+  for (const Lines& list : lists) all.insert(list.begin(), list.end());
+  return all;
+}
+
+constexpr std::array<const char*, 2> kFp8{"e4m3", "e5m2"};
+Lines for_fp8_pairs(const std::string& before, const std::string& after) {
+  Lines all;
+  for (const char* a : kFp8)
+    for (const char* b : kFp8) {
+      std::string line = before;
+      line += std::string(".") + a + "." + b + after;
+      all.insert(line);
+    }
+  return all;
+}
+
+const std::string kMma = "mma.sync.aligned.", kWgmma = "wgmma.mma_async.sync.aligned.";
+
+Lines volta_and_turing() {
+  return {kMma + "m8n8k4.row.col.f32.f16.f16.f32", kMma + "m8n8k4.row.col.f32.f16.f16.f16",
+          kMma + "m8n8k4.row.col.f16.f16.f16.f16"};
+}
+Lines since_turing() { return {kMma + "m16n8k8.row.col.f32.f16.f16.f32", kMma + "m16n8k8.row.col.f16.f16.f16.f16"}; }
+Lines since_ampere() {
+  return {kMma + "m16n8k16.row.col.f32.f16.f16.f32",  kMma + "m16n8k16.row.col.f16.f16.f16.f16",
+          kMma + "m16n8k8.row.col.f32.bf16.bf16.f32", kMma + "m16n8k16.row.col.f32.bf16.bf16.f32",
+          kMma + "m16n8k4.row.col.f32.tf32.tf32.f32", kMma + "m16n8k8.row.col.f32.tf32.tf32.f32",
+          kMma + "m8n8k4.row.col.f64.f64.f64.f64"};
+}
+Lines since_ada() {
+  Lines all;
+  for (const std::string shape : {"m16n8k16", "m16n8k32"})
+    for (const std::string sum : {".f32", ".f16"}) all.merge(for_fp8_pairs(kMma + shape + ".row.col" + sum, sum));
+  return all;
+}
+Lines since_hopper() {
+  return {kMma + "m16n8k4.row.col.f64.f64.f64.f64", kMma + "m16n8k8.row.col.f64.f64.f64.f64",
+          kMma + "m16n8k16.row.col.f64.f64.f64.f64"};
+}
+Lines hopper() {
+  Lines all{kWgmma + "m64n8k8.f32.tf32.tf32", kWgmma + "m64n8k16.f32.f16.f16", kWgmma + "m64n8k16.f16.f16.f16",
+            kWgmma + "m64n8k16.f32.bf16.bf16"};
+  for (const std::string sum : {".f32", ".f16"}) all.merge(for_fp8_pairs(kWgmma + "m64n8k32" + sum, ""));
+  return all;
+}
+Lines blackwell_rtx() {
+  const std::string scaled = "m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32";
+  Lines all{kMma + scaled + ".e2m1.e2m1.f32.ue8m0",
+            kMma + "m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0",
+            kMma + "m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"};
+  all.merge(for_fp8_pairs(kMma + scaled, ".f32.ue8m0"));
+  return all;
+}
+
+struct Target {
+  std::string name;  // of nvcc: "90a"
+  Lines ptx;
+  Lines machine;  // names of the machine's instructions, as far as the types of the result
+};
+
+// Machine code: HMMA multiplies 16-bit operands and tf32, QMMA FP8, OMMA FP4, DMMA f64; HGMMA and QGMMA are wgmma's. On
+// Hopper FP8 mma.sync is HMMA, on Blackwell RTX f64 has one shape.
+std::vector<Target> targets() {
+  const Lines ampere = together({since_turing(), since_ampere()});
+  const Lines ampere_machine{"HMMA.1688.F32",      "HMMA.1688.F16",       "HMMA.16816.F32",     "HMMA.16816.F16",
+                             "HMMA.1688.F32.BF16", "HMMA.16816.F32.BF16", "HMMA.1684.F32.TF32", "HMMA.1688.F32.TF32"};
+  Lines qmma, qgmma, qmma_scaled;
+  for (const std::string a : {".E4M3", ".E5M2"})
+    for (const std::string b : {".E4M3", ".E5M2"}) {
+      for (const std::string sum : {".F32", ".F16"}) {
+        qmma.insert("QMMA.16816" + sum + a + b), qmma.insert("QMMA.16832" + sum + a + b);
+        qgmma.insert("QGMMA.64x8x32" + sum + a + b);
+      }
+      qmma_scaled.insert("QMMA.SF.16832.F32" + a + b + ".E8");
+    }
+  return {
+      {"75",
+       together({volta_and_turing(), since_turing()}),
+       {"HMMA.1688.F32", "HMMA.1688.F16", "HMMA.884.F32.F32.STEP0", "HMMA.884.F32.F32.STEP1", "HMMA.884.F32.F32.STEP2",
+        "HMMA.884.F32.F32.STEP3", "HMMA.884.F32.F16.STEP0", "HMMA.884.F32.F16.STEP1", "HMMA.884.F32.F16.STEP2",
+        "HMMA.884.F32.F16.STEP3", "HMMA.884.F16.F16.STEP0", "HMMA.884.F16.F16.STEP1"}},
+      {"80", ampere, together({ampere_machine, {"DMMA.884"}})},
+      {"90a", together({ampere, since_ada(), since_hopper(), hopper()}),
+       together({ampere_machine,
+                 qgmma,
+                 {"DMMA.8x8x4", "DMMA.16x8x4", "DMMA.16x8x8", "DMMA.16x8x16", "HGMMA.64x8x16.F16", "HGMMA.64x8x16.F32",
+                  "HGMMA.64x8x16.F32.BF16", "HGMMA.64x8x8.F32.TF32"}})},
+      {"120a", together({ampere, since_ada(), since_hopper(), blackwell_rtx()}),
+       together({ampere_machine,
+                 qmma,
+                 qmma_scaled,
+                 {"DMMA.8x8x4", "QMMA.SF.16832.F32.E2M1.E2M1.E8", "OMMA.SF.16864.F32.E2M1.E2M1.E8",
+                  "OMMA.SF.16864.F32.E2M1.E2M1.UE4M3.4X"}})},
+  };
+}
+
+std::string command_named(const std::string& name) {
+  const std::string beside = (std::filesystem::path(HALFMARK_NVCC).parent_path() / name).string();
+  if (std::filesystem::exists(beside)) return beside;
+  const Ran where = run_command("command -v " + name);
+  return where.status == 0 ? where.output.substr(0, where.output.find('\n')) : "";
+}
+
+class SlowDotCode : public testing::TestWithParam<Target> {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(HALFMARK_NVCC)) GTEST_SKIP() << "no nvcc at " << HALFMARK_NVCC;
+    if (!std::filesystem::exists(source())) GTEST_SKIP() << "the sources are not here: " << source();
+    folder_ =
+        std::filesystem::temp_directory_path() / ("halfmark_dot_" + GetParam().name + "_" + std::to_string(getpid()));
+    std::filesystem::create_directory(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  static std::string source() { return HALFMARK_SOURCE_DIR "/kernels/cuda/dot.cu"; }
+  // What nvcc writes with --ptx or --cubin.
+  std::filesystem::path compiled(const std::string& how) {
+    const std::filesystem::path result = folder_ / "dot";
+    const Ran ran = run_command("'" HALFMARK_NVCC "' -std=c++20 -I'" HALFMARK_SOURCE_DIR "' -arch=sm_" +
+                                GetParam().name + " --" + how + " -o '" + result.string() + "' '" + source() + "'");
+    EXPECT_EQ(ran.status, 0) << ran.output;
+    return result;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_P(SlowDotCode, HoldsExactlyTheIntendedInstructions) {
+  std::ifstream file(compiled("ptx"));
+  std::ostringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(found(text.str(), "\\b((?:mma\\.sync|wgmma\\.mma_async)[a-z0-9_.:X]*)"), GetParam().ptx);
+}
+
+TEST_P(SlowDotCode, IsMachineCodeOfTheMatrixUnitsWithoutSubroutines) {
+  const std::string nvdisasm = command_named("nvdisasm");
+  if (nvdisasm.empty()) GTEST_SKIP() << "no nvdisasm, neither beside nvcc nor in PATH";
+  const Ran ran = run_command("'" + nvdisasm + "' -c '" + compiled("cubin").string() + "'");
+  ASSERT_EQ(ran.status, 0) << ran.output;
+  EXPECT_EQ(found(ran.output, "\\b([A-Z]+MMA[A-Za-z0-9.]*)"), GetParam().machine);
+  EXPECT_EQ(found(ran.output, "\\b(CALL[A-Z.]*)"), Lines{});
+}
+
+void PrintTo(const Target& target, std::ostream* out) { *out << "sm_" << target.name; }
+std::string readable(const testing::TestParamInfo<Target>& info) { return "sm_" + info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Dot, SlowDotCode, testing::ValuesIn(targets()), readable);
+
+}  // namespace
+}  // namespace halfmark

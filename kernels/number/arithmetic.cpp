@@ -1,0 +1,161 @@
+// Everything goes through fp64, which holds what is needed of the exact answer: sums and products of at most 16-bit
+// formats exactly or rounded to odd (format.h), quotients and square roots with so many bits (53 >= 2 p + 2) that they
+// neither reach nor cross a number of p bits or a tie unless they are it (Figueroa 1995). One rounding to the format
+// follows. No intermediate is subnormal in fp64: with 8 exponent bits it is 2^-266 at the least.
+#include "kernels/number/arithmetic.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "kernels/number/error.h"
+
+namespace halfmark {
+namespace {
+
+constexpr std::array kOperations{
+    OperationRow{Operation::add, "add", 2},        OperationRow{Operation::sub, "sub", 2},
+    OperationRow{Operation::mul, "mul", 2},        OperationRow{Operation::div, "div", 2},
+    OperationRow{Operation::mul_add, "mulAdd", 3}, OperationRow{Operation::sqrt, "sqrt", 1},
+};
+
+struct Operand {
+  double value;
+  bool signalling;
+};
+
+Operand operand(const Format& format, uint64_t code) {
+  const double value = decode_format(format, code);
+  return {value, format.has_infinity() && std::isnan(value) && !((code >> (format.fraction_bits - 1)) & 1)};
+}
+
+Result default_nan(const Format& format, unsigned flags) {
+  return {encode_format(format, std::numeric_limits<double>::quiet_NaN()), flags};
+}
+
+// x is finite and below the normal numbers. Does it stay there when the exponent has no bounds?
+bool is_tiny(const Format& format, double x, Rounding rounding, uint64_t noise) {
+  int exponent = 0;
+  const double significand = 2 * std::frexp(std::fabs(x), &exponent);  // in [1, 2), of x = significand 2^(exponent - 1)
+  // Just below the smallest normal number it may round up to it. [1, 2] is normal in every format.
+  return exponent < format.min_exponent() || round_to(format, significand, rounding, nullptr, noise) < 2;
+}
+
+// A number, exact or as good as that for this format, to its code and flags. Infinities stay what the rule makes them.
+Result rounded(const Format& format, double x, Rounding rounding, Overflow overflow, uint64_t noise) {
+  RoundEvents events;
+  const uint64_t code = encode_format(format, x, rounding, &events, noise, overflow);
+  unsigned flags = 0;
+  if (events.inexact) flags |= kInexact;
+  if (events.overflow) flags |= kOverflow;
+  if (events.inexact && std::fabs(x) < power_of_two(format.min_exponent()) && is_tiny(format, x, rounding, noise))
+    flags |= kUnderflow;
+  if (format.is_scale() && x == 0) flags |= kInexact | kUnderflow;
+  if (format.is_scale() && std::signbit(x)) flags |= kInexact;
+  return {code, flags};
+}
+
+double odd_product_and_sum(double x, double y, double z) {
+  const double product = x * y;
+  return std::isfinite(product) && std::isfinite(z) ? add_to_odd(product, z) : product + z;
+}
+
+}  // namespace
+
+std::span<const OperationRow> operations() { return kOperations; }
+
+const OperationRow& operation_named(std::string_view name) {
+  std::string known;
+  for (const OperationRow& row : kOperations) {
+    if (row.name == name) return row;
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
+  }
+  throw Error("unknown operation '" + std::string(name) + "'; known: " + known);
+}
+
+Result compute(Operation operation, const Format& format, uint64_t x_code, uint64_t y_code, uint64_t z_code,
+               Rounding rounding) {
+  HM_CHECK(format.bits() <= 16 && format.exponent_bits <= 8 && !format.is_scale(),
+           "arithmetic on codes is for formats of at most 16 bits with a sign, not " + std::string(format.name));
+  const int operands = kOperations[static_cast<size_t>(operation)].operands;
+  const Operand none{0, false};
+  const Operand a = operand(format, x_code), b = operands > 1 ? operand(format, y_code) : none,
+                c = operands > 2 ? operand(format, z_code) : none;
+  const double x = a.value, y = b.value, z = c.value;
+  const bool infinity_times_zero = (std::isinf(x) && y == 0) || (x == 0 && std::isinf(y));
+  if (a.signalling || b.signalling || c.signalling) return default_nan(format, kInvalid);
+  if (operation == Operation::mul_add && infinity_times_zero) return default_nan(format, kInvalid);
+  if (std::isnan(x) || std::isnan(y) || std::isnan(z)) return default_nan(format, 0);
+
+  double exact = 0;
+  unsigned flags = 0;
+  switch (operation) {
+    case Operation::add:
+      exact = add_to_odd(x, y);
+      break;
+    case Operation::sub:
+      exact = add_to_odd(x, -y);
+      break;
+    case Operation::mul:
+      exact = x * y;
+      break;
+    case Operation::mul_add:
+      exact = odd_product_and_sum(x, y, z);
+      break;
+    case Operation::div:
+      exact = x / y;
+      if (y == 0 && x != 0 && !std::isinf(x)) flags = kDivideByZero;
+      break;
+    case Operation::sqrt:
+      exact = std::sqrt(x);
+      break;
+  }
+  if (std::isnan(exact)) return default_nan(format, kInvalid);
+  const Result result = rounded(format, exact, rounding, Overflow::format_default, 0);
+  return {result.code, result.flags | flags};
+}
+
+namespace {
+
+Result convert_value(const Operand& x, const Format& to, Rounding rounding, Overflow overflow, uint64_t noise) {
+  if (std::isnan(x.value)) return default_nan(to, x.signalling || !to.has_nan() ? kInvalid : 0u);
+  Result result = rounded(to, x.value, rounding, overflow, noise);
+  if (std::isinf(x.value) && !std::isinf(decode_format(to, result.code))) result.flags |= kOverflow | kInexact;
+  return result;
+}
+
+// Into an integer: first to a whole number, then into its range.
+Result convert_to_integer(double x, DType to, Rounding rounding, uint64_t noise) {
+  if (std::isnan(x)) return {0, kInvalid};
+  const double least = to == DType::i32 ? -2147483648.0 : 0.0, most = to == DType::i32 ? 2147483647.0 : 255.0;
+  double whole = std::trunc(x);
+  const double lost = std::fabs(x - whole);  // exact; NaN for an infinity, which no comparison below moves
+  bool up = false;
+  if (rounding == Rounding::near_even) up = lost > 0.5 || (lost == 0.5 && std::fmod(whole, 2) != 0);
+  if (rounding == Rounding::near_away) up = lost >= 0.5;
+  // 64 bits of chance against the part lost, as round_to has it.
+  if (rounding == Rounding::stochastic) up = std::ldexp(static_cast<double>(noise >> 11), -53) < lost;
+  if (up) whole += std::copysign(1.0, x);
+  const double clamped = std::clamp(whole, least, most);
+  const auto code = to == DType::i32 ? static_cast<uint32_t>(static_cast<int32_t>(clamped))
+                                     : static_cast<uint32_t>(static_cast<uint8_t>(clamped));
+  if (clamped != whole) return {code, kInvalid};
+  return {code, whole != x ? kInexact : 0u};
+}
+
+}  // namespace
+
+Result convert_code(const Format& from, uint64_t code, const Format& to, Rounding rounding, Overflow overflow,
+                    uint64_t noise) {
+  return convert_value(operand(from, code), to, rounding, overflow, noise);
+}
+
+Result convert_code(DType from, uint64_t code, DType to, Rounding rounding, Overflow overflow, uint64_t noise) {
+  const Operand x = is_floating(from) ? operand(format_of(from), code) : Operand{decode(from, code), false};
+  if (!is_floating(to)) return convert_to_integer(x.value, to, rounding, noise);
+  return convert_value(x, format_of(to), rounding, overflow, noise);
+}
+
+}  // namespace halfmark

@@ -1,0 +1,171 @@
+// The tile of a vector path, one text for every instruction set: the including file defines HM_VECTOR (the attributes
+// of a function of that set) and, in an unnamed namespace of dot_engine, struct Vector with its lanes and operations.
+//
+// A block of one row of the left panel and `lanes` columns: with e the largest exponent, every product and c is
+// multiplied by 2^(F - e), which is exact, cut by the conversion to an integer, and added; the sum is rounded once.
+// NOLINT: no include guard, it is read once in each file of a path.
+
+using F = Vector::F;
+using I = Vector::I;
+
+constexpr int kExponentShift = 23;  // of fp32
+
+struct Constants {
+  I exponent_mask, to_scale, kept, floor, result_mask, least_half;
+};
+
+HM_VECTOR Constants constants_of(const Plan& plan) {
+  return {Vector::all(0x7F800000u),
+          Vector::all(static_cast<uint32_t>(254 + plan.kept) << kExponentShift),
+          Vector::all(static_cast<uint32_t>(plan.kept) << kExponentShift),
+          Vector::all(0x01010101u * static_cast<uint8_t>(plan.floor - 1)),
+          Vector::all(plan.result_mask),
+          Vector::all(static_cast<uint32_t>(127 + kFp16.min_exponent()) << kExponentShift)};
+}
+
+// s1 + s2, cut to fp32 or rounded to odd, where they may need a 33rd bit.
+template <bool kHalf>
+__attribute__((noinline)) HM_VECTOR_CALL F cut_wide(I s1, I s2) {
+  alignas(64) int32_t a[Vector::kLanes], b[Vector::kLanes];
+  alignas(64) float sum[Vector::kLanes];
+  Vector::store(a, s1), Vector::store(b, s2);
+  for (size_t i = 0; i < Vector::kLanes; ++i) sum[i] = cut_sum(a[i], b[i], kHalf);
+  return Vector::load(sum);
+}
+
+template <bool kHalf, bool kCarries>
+HM_VECTOR F rounded(const Constants& k, I s1, I s2, I e) {
+  const I total = Vector::add(s1, s2);
+  F sum;
+  if (kCarries && Vector::any_overflow(total, s1, s2)) [[unlikely]]
+    sum = cut_wide<kHalf>(s1, s2);
+  else
+    sum = kHalf ? Vector::to_float_odd(total) : Vector::to_float_cut(total);
+  const F unscale = Vector::as_float(Vector::sub(e, k.kept));
+  if constexpr (kHalf) return Vector::to_half_and_back(Vector::mul(sum, unscale));
+  return Vector::mul(Vector::as_float(Vector::bit_and(Vector::as_int(sum), k.result_mask)), unscale);
+}
+
+// kRows rows against one panel, from block `q` of a group; `exponents` are the bytes of the group's largest ones.
+template <size_t kL, bool kHalf, bool kCarries, size_t kRows>
+HM_VECTOR void block(const Constants& k, const float* const (&a)[kRows], const float* b, const I (&exponents)[kRows],
+                     size_t q, F (&c)[kRows]) {
+  I e[kRows], s1[kRows], s2[kRows];
+  F scale[kRows];
+  for (size_t r = 0; r < kRows; ++r) {
+    // fp16: infinity, which nothing brings back, as 2^100, which nothing brings back either.
+    if constexpr (kHalf) c[r] = Vector::clamp(c[r]);
+    e[r] = Vector::max(Vector::bit_and(Vector::as_int(c[r]), k.exponent_mask),
+                       Vector::bit_and(Vector::byte_to_exponent(exponents[r], q), k.exponent_mask));
+    // The exponent of a subnormal fp16 number is that of the smallest normal one.
+    if constexpr (kHalf) e[r] = Vector::max_where_not_zero(c[r], e[r], k.least_half);
+    scale[r] = Vector::as_float(Vector::sub(k.to_scale, e[r]));
+    s2[r] = Vector::cut(Vector::mul(c[r], scale[r]));
+    s1[r] = Vector::all(0);
+  }
+  const size_t first = q * kL;
+  HM_UNROLL
+  for (size_t t = 0; t < kL; ++t) {
+    const F right = Vector::load(b + (first + t) * Vector::kLanes);
+    for (size_t r = 0; r < kRows; ++r) {
+      const I term = Vector::cut(Vector::mul(Vector::mul(right, Vector::all(a[r][first + t])), scale[r]));
+      I& sum = t < 16 ? s1[r] : s2[r];
+      sum = Vector::add(sum, term);
+    }
+  }
+  for (size_t r = 0; r < kRows; ++r) c[r] = rounded<kHalf, kCarries>(k, s1[r], s2[r], e[r]);
+}
+
+template <size_t kL, bool kHalf, bool kCarries, bool kInterleaved>
+__attribute__((noinline)) HM_VECTOR_CALL void run_blocks(const Plan& plan, const Tile& tile,
+                                                         float (*c)[Vector::kLanes]) {
+  constexpr size_t kRows = kL == 4 ? Vector::kRowsOfFour : Vector::kRows;
+  constexpr size_t kChunk = (kBlocksOfGroup + 1) * kL, kTerms = kBlocksOfGroup * kL;
+  const Constants k = constants_of(plan);
+  const float *left = tile.left, *right = tile.right;
+  for (size_t done = 0; done < tile.blocks; done += kBlocksOfGroup) {
+    const size_t blocks = std::min(kBlocksOfGroup, tile.blocks - done);
+    for (size_t row = 0; row < tile.rows; row += kRows) {
+      const float* a[kRows];
+      I exponents[kRows];
+      F sum[kRows];
+      for (size_t r = 0; r < kRows; ++r) {
+        a[r] = left + (row + r) * kChunk;
+        exponents[r] = k.floor;
+        sum[r] = Vector::load(c[row + r]);
+      }
+      for (size_t t = 0; t < kL; ++t) {
+        const I of_right = Vector::load_words(right + (kTerms + t) * Vector::kLanes);
+        for (size_t r = 0; r < kRows; ++r)
+          exponents[r] = Vector::max_bytes(
+              exponents[r], Vector::add_bytes(of_right, Vector::all(std::bit_cast<uint32_t>(a[r][kTerms + t]))));
+      }
+      for (size_t r = 0; r < kRows; ++r) exponents[r] = Vector::bit_xor(exponents[r], Vector::all(0x80808080u));
+      for (size_t q = 0; q < blocks; ++q) {
+        if constexpr (kInterleaved) {
+          F part[kRows];
+          for (size_t r = 0; r < kRows; ++r) part[r] = Vector::all(0.0f);
+          block<kL, kHalf, kCarries>(k, a, right, exponents, q++, part);
+          block<kL, kHalf, kCarries>(k, a, right, exponents, q, part);
+          for (size_t r = 0; r < kRows; ++r) {
+            sum[r] = Vector::add(sum[r], part[r]);
+            if constexpr (kHalf) sum[r] = Vector::to_half_and_back(sum[r]);  // 24 bits hold twice 11 and 2 more
+          }
+        } else {
+          block<kL, kHalf, kCarries>(k, a, right, exponents, q, sum);
+        }
+      }
+      for (size_t r = 0; r < kRows; ++r) Vector::store(c[row + r], sum[r]);
+    }
+    left += kTileRows * kChunk, right += kChunk * Vector::kLanes;
+  }
+}
+
+template <size_t kL, bool kHalf>
+HM_VECTOR_CALL void run_products(const Plan& plan, const Tile& tile, float (*c)[Vector::kLanes]) {
+  if (plan.interleaved)
+    return plan.carries ? run_blocks<kL, kHalf, true, true>(plan, tile, c)
+                        : run_blocks<kL, kHalf, false, true>(plan, tile, c);
+  return plan.carries ? run_blocks<kL, kHalf, true, false>(plan, tile, c)
+                      : run_blocks<kL, kHalf, false, false>(plan, tile, c);
+}
+
+template <bool kHalf>
+HM_VECTOR_CALL void run_tile(const Plan& plan, const Tile& tile) {
+  alignas(64) float c[kTileRows][Vector::kLanes] = {};
+  alignas(64) uint32_t words[Vector::kLanes] = {};
+  for (size_t r = 0; r < tile.rows; ++r) {
+    std::copy_n(tile.d + r * tile.stride, tile.columns, words);
+    Vector::store(c[r],
+                  kHalf ? Vector::from_half(Vector::load_words(words)) : Vector::as_float(Vector::load_words(words)));
+  }
+  switch (plan.products) {
+    case 4:
+      run_products<4, kHalf>(plan, tile, c);
+      break;
+    case 8:
+      run_products<8, kHalf>(plan, tile, c);
+      break;
+    case 16:
+      run_products<16, kHalf>(plan, tile, c);
+      break;
+    default:
+      run_products<32, kHalf>(plan, tile, c);
+  }
+  for (size_t r = 0; r < tile.rows; ++r) {
+    const F sum = Vector::load(c[r]);
+    Vector::store(words, kHalf ? Vector::to_half(sum) : Vector::as_int(sum));
+    uint32_t* out = tile.d + r * tile.stride;
+    for (size_t i = 0; i < tile.columns; ++i) {
+      const uint32_t code = words[i];
+      if constexpr (kHalf)  // a sum that rounds to zero gives +0; one NaN alone is written
+        out[i] = code == 0x8000u ? 0 : (code & 0x7FFFu) > 0x7C00u ? 0x7FFFu : code;
+      else
+        out[i] = code;
+    }
+  }
+}
+
+void run(const Plan& plan, const Tile& tile) {
+  return plan.half ? run_tile<true>(plan, tile) : run_tile<false>(plan, tile);
+}
