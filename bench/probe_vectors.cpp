@@ -77,8 +77,10 @@ VectorRow row_of(const CsvReader& reader) {
     } else if (name == "scale_b") {
       row.scale_b = codes_of(value, 2);
     } else {
+      if (value.size() != 4 && value.size() != 8)
+        reader.fail(kPredictions, "predicts a code that is neither f16 nor f32");
       row.d = value.size() == 4 ? DType::f16 : DType::f32;
-      row.hypotheses.push_back({name, codes_of(value, value.size() == 4 ? 4 : 8).at(0)});
+      row.hypotheses.push_back({name, codes_of(value, value.size()).front()});
     }
   }
   if (row.hypotheses.empty()) reader.fail(kPredictions, "names no hypothesis");

@@ -55,7 +55,8 @@ TEST_F(ProbeVectors, AreRefusedWithFileAndLine) {
   for (const char* rows : {"kept,any\n", "kept,any mma.m8n8k4,f16,f16,f32,4,3c00,3c00,00000000,x=00000000\n",
                            "kept,any mma.m8n8k4,f17,f16,f32,1,3c00,3c00,00000000,x=00000000\n",
                            "kept,any mma.m8n8k4,f16,f16,f32,1,3c0g,3c00,00000000,x=00000000\n",
-                           "kept,any mma.m8n8k4,f16,f16,f32,1,3c00,3c00,00000000,scale_a=38\n"}) {
+                           "kept,any mma.m8n8k4,f16,f16,f32,1,3c00,3c00,00000000,scale_a=38\n",
+                           "kept,any mma.m8n8k4,f16,f16,f32,1,3c00,3c00,00000000,x=\n"}) {
     try {
       answer("sim:volta", rows);
       ADD_FAILURE() << rows;
