@@ -19,6 +19,7 @@ void add_run_command(CLI::App& app, Program& program);
 void add_list_command(CLI::App& app, Program& program);
 void add_show_command(CLI::App& app, Program& program);
 void add_compare_command(CLI::App& app, Program& program);
+void add_probe_command(CLI::App& app, Program& program);
 void add_dot_command(CLI::App& app, Program& program);
 void add_arithmetic_command(CLI::App& app, Program& program);
 void add_convert_command(CLI::App& app, Program& program);

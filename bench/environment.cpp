@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "accuracy/probe.h"
 #include "bench_build.h"  // written by CMake: version, compiler flags, build type, git revision
 #include "kernels/devices.h"
 #include "kernels/ops/ops.h"
@@ -109,6 +110,10 @@ Json environment_of(const std::vector<Device*>& devices) {
     Json facts = describe(*device);
     if (!device->numerics().empty()) facts["numerics"] = device->numerics();
     facts["probed"] = {{"fp32_matmul_rounds_operands", rounds_fp32_operands(*device)}};
+    // How its matmuls add: two reports of one machine that differ here ran another library or another kernel of it.
+    for (const char* types : {"f32>f32", "f16>f32", "bf16>f32"})
+      if (const auto fingerprint = probe::fingerprint_of(*device, types))
+        facts["probed"][fmt::format("probe.{}", types)] = *fingerprint;
     present[device->name()] = facts;
   }
   environment["devices"] = present;

@@ -64,6 +64,7 @@ int main(int argc, char** argv) {
   halfmark::add_list_command(app, program);
   halfmark::add_show_command(app, program);
   halfmark::add_compare_command(app, program);
+  halfmark::add_probe_command(app, program);
   halfmark::add_dot_command(app, program);
   halfmark::add_arithmetic_command(app, program);
   halfmark::add_convert_command(app, program);
@@ -74,8 +75,9 @@ int main(int argc, char** argv) {
   } catch (const CLI::RequiredError& error) {
     if (app.get_subcommands().empty()) {
       const bool named = argc > 1 && argv[1][0] != '-';
-      return complain((named ? fmt::format("unknown command '{}'", argv[1]) : std::string("a command is needed")) +
-                      "; commands: run, list, show, compare, dot, arithmetic, convert (halfmark --help says more)");
+      return complain(
+          (named ? fmt::format("unknown command '{}'", argv[1]) : std::string("a command is needed")) +
+          "; commands: run, list, show, compare, probe, dot, arithmetic, convert (halfmark --help says more)");
     }
     return complain(
         fmt::format("{} (halfmark {} --help says more)", error.what(), app.get_subcommands().front()->get_name()));

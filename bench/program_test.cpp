@@ -77,6 +77,10 @@ TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("run --harness erorr", "error");
   expect_complaint("run --case linear", "id is");
   expect_complaint("run --shard 3/2", "--shard");
+  expect_complaint("probe --shape 32x32", "--shape");
+  expect_complaint("probe --types f16", "f16>f32");
+  expect_complaint("probe --device cpu --instruction mma.m16n8k16", "no instruction");
+  expect_complaint("probe --device sim:hopper --vectors nowhere.csv", "nowhere.csv");
   expect_complaint("run --timeout 3", "--isolate");
   expect_complaint("list nonsense", "nonsense");
 }

@@ -1,0 +1,220 @@
+// The probe against simulated tensor cores, whose rows say what is to be found: those of the table, and made-up ones
+// that stand in no table. A line may say "not observable"; it may never be wrong.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "accuracy/probe.h"
+#include "kernels/devices.h"
+#include "kernels/number/error.h"
+#include "kernels/sim/sim_device.h"
+#include "kernels/tensor/random.h"
+
+namespace halfmark {
+namespace {
+
+using probe::Report;
+
+std::string value_of(const Report& report, std::string_view parameter) {
+  const probe::Finding* finding = report.find(parameter);
+  return finding ? finding->value : std::string(probe::kNotObservable);
+}
+
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("-0123456789") == std::string::npos;
+}
+
+// Every line that says something says what the row says. Counts the lines that do.
+size_t expect_nothing_wrong(const Report& report, const TensorCore& core, const std::string& name) {
+  size_t known = 0;
+  const auto expect = [&](std::string_view parameter, const std::string& truth) {
+    const std::string value = value_of(report, parameter);
+    if (value == probe::kNotObservable || value.starts_with("all that")) return;
+    EXPECT_EQ(value, truth) << name << ": " << parameter << " (" << report.find(parameter)->evidence << ")";
+    ++known;
+  };
+  const bool interleaved = core.summation == Summation::interleaved;
+  const int depth = core.depth(), block = std::max(core.scaling.block, 1);  // one element of each block is asked
+  const int products = interleaved ? depth / 2 : std::min(core.block.products, depth) / block;
+  expect("products per block", std::to_string(products));
+  expect("c", interleaved ? "added between partial sums" : "in the first sum");
+  expect("kept fraction bits", std::to_string(core.block.kept_fraction_bits));
+  expect("alignment", "terms cut toward zero");
+  expect("exponents of products", "of the factors, added");
+  const BlockRounding rounding = core.block.rounding;
+  expect("bits of sums", rounding == BlockRounding::truncate_fp32    ? "23"
+                         : rounding == BlockRounding::truncate_e8m13 ? "13"
+                                                                     : "10");
+  expect("rounding of sums", rounding == BlockRounding::near_even_fp16 ? "near_even" : "toward_zero");
+  const std::string floor = value_of(report, "zero floor");
+  if (is_number(floor)) {
+    EXPECT_EQ(floor, std::to_string(core.block.zero_exponent)) << name << ": " << report.find("zero floor")->evidence;
+    ++known;
+  } else if (floor.starts_with("none above ")) {
+    EXPECT_LE(core.block.zero_exponent, std::stoi(floor.substr(11))) << name;
+  }
+  return known;
+}
+
+Report report_of(Device& device, const probe::DotChoice& choice, size_t k, size_t replays, bool match) {
+  probe::Options options;
+  options.replays = replays, options.match = match;
+  probe::Witness witness(probe::dot_box(device, choice, k));
+  return probe::examine(witness, options);
+}
+
+const TensorCore* row_of(const std::string& architecture, const probe::DotChoice& choice) {
+  const auto format = [](DType dtype) { return dtype == DType::f32 ? kTf32 : format_of(dtype); };
+  return find_core(
+      tensor_cores(), architecture, choice.instruction,
+      {format(choice.a), format(choice.b), format_of(choice.c), format_of(choice.d), {choice.scale, choice.block}});
+}
+
+TEST(ProbeRows, FindsEveryRowOfEverySimulatedDevice) {
+  for (const std::string& device_name : sim_device_names()) {
+    const auto device = open_device(device_name);
+    for (const probe::DotChoice& choice : probe::dot_choices(*device)) {
+      if (choice.a != choice.b) continue;  // mixed fp8 is the same row
+      const std::string name = device_name + " " + choice.name();
+      const TensorCore& core = *row_of(device_name.substr(4), choice);
+      const Report report = report_of(*device, choice, 2 * probe::least_depth(choice), 256, false);
+      if (choice.block && choice.scale == DType::e4m3) {
+        // Scales from 2^-9 to 2^8 put a mask at most 2^30 above a unit, and 35 bits are kept.
+        EXPECT_FALSE(report.model) << name;
+        continue;
+      }
+      ASSERT_TRUE(report.model) << name << ": " << report.find("summation tree")->evidence;
+      EXPECT_EQ(report.replayed, report.replays) << name << ": " << report.fingerprint;
+      if (core.summation == Summation::fma_chain) {
+        EXPECT_EQ(value_of(report, "accumulator"), "fp64") << name;
+        EXPECT_EQ(value_of(report, "products"), "added unrounded (fused multiply-add)") << name;
+        continue;
+      }
+      expect_nothing_wrong(report, core, name);
+      std::vector<const char*> found{"products per block", "c", "kept fraction bits", "bits of sums",
+                                     "rounding of sums"};
+      // A block of one scale is asked for one product: two terms do not tell how a third would be aligned.
+      if (core.scaling.block != core.depth()) found.insert(found.end(), {"alignment", "exponents of products"});
+      for (const char* parameter : found)
+        EXPECT_NE(value_of(report, parameter), probe::kNotObservable) << name << ": " << parameter;
+      // The floor of f16 results is within reach of f16 products.
+      if (core.operands == Operands::bf16 || (core.operands == Operands::f16 && core.result == kFp16)) {
+        EXPECT_EQ(value_of(report, "zero floor"), std::to_string(core.block.zero_exponent)) << name;
+      }
+    }
+  }
+}
+
+TEST(ProbeRows, NamesAllRowsThatItCannotTellApart) {
+  const auto device = open_device("sim:ada");
+  const probe::DotChoice choice{MatrixInstruction::mma_m16n8k16, DType::f16, DType::f16, DType::f32, DType::f32};
+  const Report report = report_of(*device, choice, 32, 512, true);
+  const auto names = [&](const std::string& row) {
+    return std::find(report.matches.begin(), report.matches.end(), row) != report.matches.end();
+  };
+  EXPECT_TRUE(names("sim:ada mma.m16n8k16 f16>f32"));
+  EXPECT_TRUE(names("sim:ampere mma.m16n8k16 f16>f32"));
+  EXPECT_TRUE(names("sim:turing mma.m16n8k8 f16>f32"));
+  EXPECT_FALSE(names("sim:turing mma.m8n8k4 f16>f32"));
+  EXPECT_FALSE(names("sim:volta mma.m8n8k4 f16>f32"));
+  EXPECT_FALSE(names("sim:hopper mma.m16n8k16 f16>f32"));
+  EXPECT_FALSE(names("sim:hopper mma.m16n8k8 f16>f32"));  // blocks of 8 as well, but a bit more kept
+}
+
+TEST(ProbeRows, MatmulOnASimulatedDeviceMatchesItsUsualInstruction) {
+  const auto device = open_device("sim:hopper");
+  probe::Options options;
+  options.replays = 256;
+  probe::Witness witness(probe::matmul_box(*device, probe::matmul_types_named("f16>f16"), {8, 8, 32}));
+  const Report report = probe::examine(witness, options);
+  EXPECT_EQ(report.replayed, report.replays);
+  EXPECT_TRUE(std::find(report.matches.begin(), report.matches.end(), "sim:hopper mma.m16n8k16 f16>f16") !=
+              report.matches.end());
+}
+
+TEST(ProbeRows, ASplitOfKHidesNothingAndInventsNothing) {
+  const auto device = open_device("sim:hopper");
+  probe::Options options;
+  options.replays = 256, options.match = false;
+  probe::Witness witness(probe::matmul_box(*device, probe::matmul_types_named("f16>f32+split2:fp16"), {8, 8, 64}));
+  const Report report = probe::examine(witness, options);
+  EXPECT_EQ(value_of(report, "slices of K"), "2");
+  EXPECT_EQ(value_of(report, "partial sums"), "rounded to fp16");
+  EXPECT_EQ(value_of(report, "rounding of sums"), "toward_zero");
+  EXPECT_EQ(value_of(report, "rounding of sums of sums"), "near_even");
+  // fp16 ends at 2^-24, and takes away what a zero floor and a flush would.
+  for (const char* parameter : {"zero floor", "subnormal results", "subnormal c"})
+    EXPECT_EQ(value_of(report, parameter), probe::kNotObservable) << parameter;
+  EXPECT_EQ(report.replayed, report.replays);
+}
+
+// A device whose only row is given.
+struct OneRow {
+  TensorCore core;
+  Architecture architecture{"made-up", "stands in no table"};
+  std::vector<TensorCore> rows;
+  SimDevice device;
+  explicit OneRow(TensorCore row) : core(row), rows{row}, device(architecture, rows) {}
+};
+
+DType operand_dtype(Operands operands, uint64_t which) {
+  if (operands == Operands::f16) return DType::f16;
+  if (operands == Operands::bf16) return DType::bf16;
+  return which % 2 ? DType::e4m3 : DType::e5m2;
+}
+
+TEST(ProbeRows, IsNeverWrongOfTwoHundredMadeUpRows) {
+  const RandomKey key(2024);
+  size_t known = 0;
+  for (uint64_t i = 0; i < 200; ++i) {
+    const RandomKey draw = key.child(i);
+    constexpr int kProducts[] = {1, 2, 4, 8, 16, 32};
+    constexpr Operands kOperands[] = {Operands::f16, Operands::bf16, Operands::fp8};
+    TensorCore core{
+        "made-up", MatrixInstruction::mma_m16n8k32, kOperands[draw.below(0, 3)], kFp32, kFp32, Summation::blocks, {},
+        ""};
+    core.block.products = kProducts[draw.below(1, 6)];
+    core.block.kept_fraction_bits = 8 + static_cast<int>(draw.below(2, 23));
+    core.block.zero_exponent = draw.below(3, 4) == 0 ? kNoZeroExponent : -10 - static_cast<int>(draw.below(4, 130));
+    switch (draw.below(5, core.operands == Operands::bf16 ? 2 : 3)) {
+      case 0:
+        core.block.rounding = BlockRounding::truncate_fp32;
+        break;
+      case 1:
+        core.block.rounding = BlockRounding::truncate_e8m13;
+        break;
+      default:
+        core.block.rounding = BlockRounding::near_even_fp16;
+        core.addend = core.result = kFp16;
+    }
+    if (draw.below(6, 5) == 0) core.summation = Summation::interleaved;
+    OneRow one(core);
+    const DType operand = operand_dtype(core.operands, draw.below(7, 2));
+    const DType sum = core.result == kFp16 ? DType::f16 : DType::f32;
+    const Report report = report_of(one.device, {core.instruction, operand, operand, sum, sum}, 64, 128, false);
+    const std::string name = "row " + std::to_string(i) + ", " + std::string(name_of(operand)) + ", " + text_of(core) +
+                             ", floor " + std::to_string(core.block.zero_exponent);
+    known += expect_nothing_wrong(report, core, name);
+    ASSERT_TRUE(report.model) << name << ": " << report.find("summation tree")->evidence;
+    EXPECT_EQ(report.replayed, report.replays) << name << ": " << report.fingerprint;
+  }
+  EXPECT_GE(known, 1200u);  // of eight lines each, 1600: the rest cannot be seen with the row's types
+}
+
+TEST(ProbeRows, ARowThatKeepsOneBitLessMatchesNothing) {
+  for (const int kept : {22, 26}) {
+    TensorCore core =
+        *find_core(tensor_cores(), "hopper", MatrixInstruction::mma_m16n8k16, {kFp16, kFp16, kFp32, kFp32});
+    core.architecture = "made-up";
+    core.block.kept_fraction_bits = kept;
+    OneRow one(core);
+    const Report report =
+        report_of(one.device, {core.instruction, DType::f16, DType::f16, DType::f32, DType::f32}, 32, 512, true);
+    EXPECT_TRUE(report.matches.empty());
+    EXPECT_FALSE(report.near.empty());
+    EXPECT_EQ(value_of(report, "kept fraction bits"), std::to_string(kept));
+  }
+}
+
+}  // namespace
+}  // namespace halfmark
