@@ -43,7 +43,10 @@ int digits_of(DType dtype) { return (bits_of(dtype) + 3) / 4; }
 class Column {
  public:
   Column(Device& device, DType dtype) : device_(device), dtype_(dtype) {}
-  void read(const CsvReader& rows, size_t field) { rows.hex_list(field, digits_of(dtype_), codes_); }
+  void read(const CsvReader& rows, size_t field) {
+    rows.hex_list(field, digits_of(dtype_), row_);
+    codes_.insert(codes_.end(), row_.begin(), row_.end());
+  }
   size_t size() const { return codes_.size(); }
   void clear() { codes_.clear(); }
   DType dtype() const { return dtype_; }
@@ -59,7 +62,7 @@ class Column {
  private:
   Device& device_;
   DType dtype_;
-  std::vector<uint64_t> codes_;
+  std::vector<uint64_t> codes_, row_;
 };
 
 class Batch {

@@ -37,6 +37,9 @@ TEST(DotVectors, AnswerOneCodeARowAndChainLongerRows) {
                  "c,b,x,a\n00000000,3c003c003c003c003c003c003c003c00,?,3c003c003c003c003c003c003c003c00\n"
                  "BF800000,3C00000000000000,!,3C00000000000000\n"),
             "d\n41000000\n00000000\n");
+  EXPECT_EQ(dots("sim:volta", kF16,
+                 "a,b,c\n3c00400000000000,3c00400000000000,3f800000\n3c00000000000000,3c00000000000000,3f800000\n"),
+            "d\n40c00000\n40000000\n");
   EXPECT_EQ(dots("sim:volta", kF16, "a,b,c\n"), "d\n");
 }
 
