@@ -186,6 +186,15 @@ std::set<size_t> places(const std::string& word, const std::vector<std::string>&
   return found;
 }
 
+// The parts of the id, and the axes that it leaves out because they have their first value.
+std::vector<std::string> words_of(const Case& one) {
+  std::vector<std::string> words = one.segments();
+  for (const Axis& axis : one.harness->axes)
+    if (!one.axes.contains(std::string(axis.name)))
+      words.push_back(fmt::format("{}={}", axis.name, axis.values.front()));
+  return words;
+}
+
 // Words about the same part of the id are alternatives, words about different parts must all hold: "mlp fp16 bf16
 // error".
 std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::string>& words, const Selection& selection) {
@@ -194,7 +203,7 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
     std::set<size_t> found;
     std::set<std::string> known;
     for (const Case& one : cases) {
-      const std::vector<std::string> segments = one.segments();
+      const std::vector<std::string> segments = words_of(one);
       found.merge(places(word, segments));
       known.insert(segments.begin(), segments.end());
     }
@@ -211,7 +220,7 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
     by_place[*found.begin()].push_back(word);
   }
   std::erase_if(cases, [&](const Case& one) {
-    const std::vector<std::string> segments = one.segments();
+    const std::vector<std::string> segments = words_of(one);
     return !std::all_of(by_place.begin(), by_place.end(), [&](const auto& place) {
       return std::any_of(place.second.begin(), place.second.end(),
                          [&](const std::string& word) { return !places(word, segments).empty(); });

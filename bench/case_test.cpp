@@ -69,6 +69,12 @@ TEST(Words, MatchKeysWithTheirValues) {
   for (const Case& one : cases) EXPECT_EQ(one.axes.at("momentum"), "0.01");
 }
 
+TEST(Words, MayNameTheValueThatAnIdLeavesOut) {
+  const std::vector<Case> cases = plan(selection_of("quick", {"convnet", "amp-fp16", "training", "steps=40"}));
+  ASSERT_EQ(cases.size(), 1u);
+  EXPECT_EQ(cases[0].id(), "convnet/b16_c3_s16_w16/cpu/amp-fp16/training");
+}
+
 TEST(Words, WithSlashesMatchNeighbouringSegments) {
   for (const Case& one : plan(selection_of("smoke", {"mlp/*/cpu/fp16"}))) {
     EXPECT_EQ(one.subject->name, "mlp");

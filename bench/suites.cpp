@@ -28,6 +28,11 @@ const SuiteRow kUnderflow = {{"mlp"}, {"fp16", "amp-fp16"}, {"training"}, {"cont
 const SuiteRow kSmallRate = {{"mlp"}, {"bf16", "amp-bf16"}, {"training"}, {"control=small_rate"}};
 const SuiteRow kScaleTooHigh = {{"mlp"}, {"amp-fp16"}, {"training"}, {"control=scale_too_high"}};
 
+// Sums of products against their length: as the policy sums them, in fp16, and split with narrow partial sums.
+const Names kSums = {"", "data=same_sign", "data=cancelling", "sum=split_k", "data=same_sign sum=split_k"};
+const SuiteRow kHalfSums = {
+    {"linear"}, {"fp16", "amp-fp16"}, {"accumulation"}, {"sum=fp16", "data=same_sign sum=fp16"}};
+
 const std::vector<SuiteRow>& quick() {
   static const std::vector<SuiteRow> rows = {
       {kLayers, kPairsAndTf32, {"error", "range", "memory", "throughput"}},
@@ -38,6 +43,8 @@ const std::vector<SuiteRow>& quick() {
        {"steps=100", "steps=100 replicate=1", "steps=100 replicate=2"}},
       {{"convnet/b16_c3_s16_w16"}, kPairsAndTf32, {"training"}, {"steps=40"}},
       {{"batchnorm2d"}, kPairs, {"batchnorm_drift"}, kDrift},
+      {{"linear"}, {"fp32", "tf32", "amp-fp16", "bf16"}, {"accumulation"}, {"data=same_sign"}},
+      {{"linear"}, {"amp-fp16"}, {"accumulation"}, {"sum=split_k", "data=same_sign sum=fp16"}},
       kUnderflow,
       kSmallRate,
       kScaleTooHigh,
@@ -54,6 +61,8 @@ const std::vector<SuiteRow>& full() {
        {"fp16-bn32"},
        {"batchnorm_drift"},
        {"storage=f16", "storage=f16 momentum=0.01", "storage=bf16", "storage=bf16 momentum=0.01"}},
+      {{"linear"}, {"*"}, {"accumulation"}, kSums},
+      kHalfSums,
       kUnderflow,
       kSmallRate,
       kScaleTooHigh,

@@ -1,0 +1,43 @@
+// Models on simulated GPUs: two generations of tensor cores train the same network apart.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/devices.h"
+#include "models/trial.h"
+
+namespace halfmark {
+namespace {
+
+std::vector<double> losses(const std::string& device, int steps) {
+  TrialSpec spec;
+  for (const Subject& subject : subjects())
+    if (subject.name == "convnet" && !spec.subject) spec.subject = &subject;
+  spec.device = open_device(device);
+  spec.policy = &policy_named("amp-fp16");
+  spec.settings.scaler = ScalerSpec{.kind = ScalerSpec::Kind::dynamic, .initial = 1024};
+  Trial trial(spec);
+  std::vector<double> all;
+  for (int step = 0; step < steps; ++step) all.push_back(trial.train_step(step).loss);
+  return all;
+}
+
+TEST(SimulatedTraining, OfOneSeedIsRepeatedAndOfTwoArchitecturesParts) {
+  const int steps = 24;
+  const std::vector<double> hopper = losses("sim:hopper", steps), again = losses("sim:hopper", steps),
+                            volta = losses("sim:volta", steps);
+  EXPECT_EQ(hopper, again);
+  EXPECT_NE(hopper, volta);
+  // Before anything was learned they differ by roundings alone: of fp16, in which activations are stored.
+  EXPECT_NEAR(hopper.front(), volta.front(), 0x1p-10 * hopper.front());
+  for (const double loss : volta) EXPECT_TRUE(std::isfinite(loss));
+}
+
+TEST(SimulatedTraining, TuringAmpereAndAdaAreOneInFp16) {
+  const std::vector<double> ampere = losses("sim:ampere", 3);
+  EXPECT_EQ(losses("sim:turing", 3), ampere);
+  EXPECT_EQ(losses("sim:ada", 3), ampere);
+}
+
+}  // namespace
+}  // namespace halfmark
