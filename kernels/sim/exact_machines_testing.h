@@ -82,10 +82,13 @@ inline std::vector<Machine> machines() {
   add_fp8("blackwell", {tcgen05_k32}, fp32, Way::blocks, 32, 25, -133, cut_fp32, 32);
   add_fp4("blackwell", tcgen05_k64);
 
-  // Their mma.sync has no units for fp8: the operands are unpacked to fp16, 16 at a time.
+  // Their mma.sync has no units for fp8: the operands are unpacked to fp16, half of them at a time.
   for (const std::string_view architecture : {"hopper", "blackwell"}) {
     add_fp8(architecture, {mma_m16n8k32}, fp32, Way::interleaved, 16, 25, kUnreachable, cut_fp32);
     add_fp8(architecture, {mma_m16n8k32}, fp16, Way::interleaved, 16, 25, kUnreachable, near_fp16);
+    // Two f16 instructions of K = 8 in the machine code that ptxas makes of it.
+    add_fp8(architecture, {mma_m16n8k16}, fp32, Way::interleaved, 8, 25, kUnreachable, cut_fp32);
+    add_fp8(architecture, {mma_m16n8k16}, fp16, Way::interleaved, 8, 25, kUnreachable, near_fp16);
   }
 
   add_fp8("blackwell-rtx", {mma_m16n8k16, mma_m16n8k32}, fp32, Way::blocks, 32, 25, kUnreachable, cut_fp32);

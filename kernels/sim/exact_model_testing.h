@@ -246,9 +246,10 @@ class Block {
 // Two blocks without c, of the k with k mod 4 < 2 and of the others, and then an IEEE addition of c.
 inline uint64_t interleaved(const Machine& machine, const Inputs& in, size_t begin, uint64_t c, Mistake mistake) {
   std::vector<size_t> first, second;
-  for (size_t k = 0; k < 32; ++k) {
+  const auto depth = static_cast<size_t>(depth_of(machine.instruction));
+  for (size_t k = 0; k < depth; ++k) {
     const bool early =
-        mistake == Mistake::not_interleaved ? k < 16 : (k % 4 < 2) != (mistake == Mistake::halves_swapped);
+        mistake == Mistake::not_interleaved ? k < depth / 2 : (k % 4 < 2) != (mistake == Mistake::halves_swapped);
     (early ? first : second).push_back(begin + k);
   }
   const bool inside = mistake == Mistake::addend_in_first_half;

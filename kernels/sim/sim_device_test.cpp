@@ -121,7 +121,7 @@ TEST(SimDotProducts, WhatNoInstructionTakesIsRefusedWithAReason) {
   expect_reason("volta", {e4m3, f32, 32},
                 "volta has no instruction for e4m3 times e4m3 summed in fp32; it has mma.m8n8k4");
   expect_reason("hopper", {bf16, f16, 16}, "hopper has no instruction for bf16 times bf16 summed in fp16");
-  expect_reason("hopper", {e4m3, f32, 32, mma_m16n8k16}, "hopper has no mma.m16n8k16 for e4m3 times e4m3");
+  expect_reason("hopper", {e4m3, f32, 32, mma_m16n8k8}, "hopper has no mma.m16n8k8 for e4m3 times e4m3");
   expect_reason("hopper", {f16, f32, 20}, "K = 20 is no multiple of the K of mma.m16n8k16");
   expect_reason("blackwell", {e4m3, f32, 64, tcgen05_k32, e8m0, 1},
                 "no tcgen05.k32 for e4m3 times e4m3 scaled by e8m0 per 64");

@@ -29,6 +29,7 @@ constexpr std::string_view kMF = "L, F: M, F; e_zero: M";
 constexpr std::string_view kAdaFp8 = "L, F, E8M13: M, K, G; e_zero of f16 results unknown, none assumed";
 constexpr std::string_view kHopperFp8 = "L, F, E8M13: M, K, G; e_zero of f16 results unknown, none assumed";
 constexpr std::string_view kUnpackedFp8 = "order of k, L, F: G; specials not measured";
+constexpr std::string_view kUnpackedShort = "two f16 m16n8k8 and an addition: machine code of ptxas 13.0; not measured";
 constexpr std::string_view kFullFp8 = "L, F: M; e_zero not reachable";
 constexpr std::string_view kMx = "L, F: M; e_zero as for bf16, not measured";
 constexpr std::string_view kGroups = "groups, F: M; no e_zero assumed";
@@ -99,10 +100,12 @@ void add_thirty_two_bytes(Rows& rows, std::string_view name) {
     rows.push_back({name, instruction, fp64, kFp64, kFp64, fma_chain, {}, kIeee});
 }
 
-// fp8 given to mma.sync of sm_90 and sm_100: the compiler makes f16 instructions of it, which take k in another order.
+// fp8 given to mma.sync of sm_90 and sm_100: the assembler makes f16 instructions of it, which take k in another order.
 void add_unpacked_fp8(Rows& rows, std::string_view name) {
   add(rows, {{name, mma_m16n8k32, fp8, kFp32, kFp32, interleaved, to_f32(16, 25, -133), kUnpackedFp8},
-             {name, mma_m16n8k32, fp8, kFp16, kFp16, interleaved, to_f16(16, 25, -21), kUnpackedFp8}});
+             {name, mma_m16n8k32, fp8, kFp16, kFp16, interleaved, to_f16(16, 25, -21), kUnpackedFp8},
+             {name, mma_m16n8k16, fp8, kFp32, kFp32, interleaved, to_f32(8, 25, -133), kUnpackedShort},
+             {name, mma_m16n8k16, fp8, kFp16, kFp16, interleaved, to_f16(8, 25, -21), kUnpackedShort}});
 }
 
 void add_wgmma(Rows& rows) {
