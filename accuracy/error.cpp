@@ -106,7 +106,8 @@ std::optional<double> output_bound(const TrialSpec& spec, const Reference& refer
 
   const Math& math = spec.policy->math;
   const double area = weight->rank() == 4 ? static_cast<double>((*weight)[2] * (*weight)[3]) : 1;
-  const double terms = static_cast<double>(weight->elements() / (*weight)[0]) + 1;
+  const int64_t products = weight->elements() / (*weight)[0];  // in each sum
+  const double terms = static_cast<double>(products) + 1;
   const double u = 2 * math.accumulate.unit_roundoff();
   const double split = math.split_k > 1 ? math.split_k * math.partial.unit_roundoff() : 0;
   if (terms * u >= 0.5 || split >= 0.5) return {};
