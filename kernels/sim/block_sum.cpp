@@ -48,8 +48,10 @@ uint32_t sum(const BlockSum& block, std::span<const Part> parts) {
     largest = std::max(largest, part.value || part.counts ? part.exponent : block.zero_exponent);
   if (parts.empty() || largest == kNoZeroExponent) return 0;
   int64_t total = 0;
-  for (const Part& part : parts)
+  for (const Part& part : parts) {
+    if (part.value == 0) continue;  // its exponent counted for nothing, and may lie far above the largest
     total += cut(part.value, block.kept_fraction_bits - part.fraction_bits + part.exponent - largest);
+  }
   return round_out(block.rounding, total, largest - block.kept_fraction_bits);
 }
 
