@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(All, ConvertPaths, testing::Values(Path::scalar, Path::
                          });
 
 TEST_P(ConvertPaths, RoundAsRoundTo) {
-  const std::vector<float> values = sample(GetParam() == Path::scalar ? 0 : 200);  // slow, and nearly the definition
+  const std::vector<float> values = sample(GetParam() == Path::scalar ? 0 : 50);  // slow, and nearly the definition
   for (const Format& format : many_formats())
     for (const Rounding rounding : kRoundings) {
       std::vector<float> expected(values.size()), got(values.size());
@@ -100,7 +100,7 @@ void expect_as_scalar(Path path, DType from, const void* source, DType to, size_
 }
 
 TEST_P(ConvertPaths, FloatsBecomeWhatEncodeSays) {
-  const std::vector<float> values = sample(200);
+  const std::vector<float> values = sample(50);
   for (const DType to : dtypes())
     for (const Rounding rounding : kRoundings)
       expect_as_scalar(GetParam(), DType::f32, values.data(), to, values.size(), rounding);
