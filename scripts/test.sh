@@ -145,7 +145,7 @@ else
   miss_stage archive "build release failed"
 fi
 unset HALFMARK_LONG # long samples once are enough
-build_and_test dev
+build_and_test dev -LE slow
 build_and_test ci -LE slow
 if $all; then
   wrapper=(fixed_addresses)

@@ -39,7 +39,11 @@ TEST_P(Adversarial, InputsGetTheAnswerOfTheExactModel) {
   const TensorCore* core = core_of(machine);
   ASSERT_NE(core, nullptr);
   const DotTypes types = types_of(machine);
+#if defined(__SANITIZE_ADDRESS__)
+  const uint64_t rows = kRowsOfAClass / 4;  // here for what the sanitizers see; the answers are compared in release
+#else
   const uint64_t rows = std::getenv("HALFMARK_LONG") ? 100 * kRowsOfAClass : kRowsOfAClass;
+#endif
   const auto depth = static_cast<size_t>(depth_of(machine.instruction));
   for (const InputClass& input_class : kInputClasses) {
     if (!input_class.fits(machine)) continue;
