@@ -28,9 +28,7 @@ TEST(SimulatedTraining, OfOneSeedIsRepeatedAndOfTwoArchitecturesParts) {
                             volta = losses("sim:volta", steps);
   EXPECT_EQ(hopper, again);
   EXPECT_NE(hopper, volta);
-  // Before anything was learned they differ by roundings alone: of fp16, in which activations are stored.
-  EXPECT_NEAR(hopper.front(), volta.front(), 0x1p-10 * hopper.front());
-  for (const double loss : volta) EXPECT_TRUE(std::isfinite(loss));
+  for (const double loss : volta) EXPECT_TRUE(std::isfinite(loss)) << "a difference of numbers, not of NaNs";
 }
 
 TEST(SimulatedTraining, TuringAmpereAndAdaAreOneInFp16) {
