@@ -136,7 +136,7 @@ Findings measure_throughput(const TrialSpec& given) {
     const KernelLog log;
     step();
     emulated = log.any_emulated();
-    if (emulated) rule = {.target = rule.target, .min_samples = 1, .max_samples = 6, .budget = 0.02};
+    if (emulated) rule = {.target = rule.target, .min_samples = 1, .max_samples = 6, .budget = 0.02, .patience = 0.02};
   }
   if (!emulated) warm_up(step);
 

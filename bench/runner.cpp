@@ -17,6 +17,7 @@
 #include "bench/fingerprint.h"
 #include "bench/isolation.h"
 #include "bench/performance.h"
+#include "bench/timing.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "reports/journal.h"
@@ -60,9 +61,6 @@ bool emulated_in_timed_region(const Record& record, std::string& rows) {
   }
   return !named.empty();
 }
-
-// A median that is not known to a tenth is no time to compare with anything.
-constexpr double kWidestHalfWidth = 0.1;
 
 bool holds(double value, std::string_view relation, double limit) {
   if (relation == "<") return value < limit;
@@ -179,7 +177,7 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
     if (record.status == Status::ok && width && width->value > kWidestHalfWidth) {
       record.status = Status::suspect;
       record.reason =
-          fmt::format("the median step is only known to within {:.0f} %: the machine was busy with something else",
+          fmt::format("the median step is only known to within {:.2g} %: the machine was busy with something else",
                       100 * width->value);
     }
     if (one.harness->expects)

@@ -21,14 +21,16 @@ Sampled sample_until(const StoppingRule& rule, const std::function<double()>& ta
     // Sorting at every sample would cost more than short samples do.
     const bool look = count <= 32 || count % 16 == 0 || count >= rule.max_samples;
     const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const bool spent = std::max(timed, wall) >= rule.budget;
+    const double used = std::max(timed, wall);
+    const bool spent = used >= rule.budget;
     if (count < rule.min_samples || (!look && !spent)) continue;
     const double middle = median(sampled.samples);
     const double half_width = median_interval(sampled.samples).half_width();
     sampled.half_width = middle > 0 ? half_width / middle : std::numeric_limits<double>::infinity();
     if (sampled.half_width < rule.target) return sampled.stopped_by = StoppedBy::target, sampled;
     if (count >= rule.max_samples) return sampled.stopped_by = StoppedBy::samples, sampled;
-    if (spent) return sampled.stopped_by = StoppedBy::budget, sampled;
+    if (spent && (sampled.half_width <= kWidestHalfWidth || used >= rule.patience))
+      return sampled.stopped_by = StoppedBy::budget, sampled;
   }
 }
 

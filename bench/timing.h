@@ -6,13 +6,18 @@
 
 namespace halfmark {
 
+// A median whose 95 % interval is wider than this share of it on either side is not shown as a speed.
+inline constexpr double kWidestHalfWidth = 0.1;
+
 // Sampling ends when the half-width of the 95 % order-statistic interval of the median is below target * median, at
-// max_samples, or when budget seconds are spent and min_samples are there.
+// max_samples, or when budget seconds are spent, min_samples are there and the half-width is below kWidestHalfWidth:
+// on a machine that is busy with something else it goes on, for `patience` seconds at most.
 struct StoppingRule {
   double target = 0.01;
   int min_samples = 6;  // fewer have no 95 % interval
   int max_samples = 400;
   double budget = 0.1;  // seconds, the untimed part of taking a sample included
+  double patience = 2;  // seconds
 };
 
 enum class StoppedBy { target, samples, budget };

@@ -66,6 +66,24 @@ TEST(Show, PutsTheFastestFirstWithItsSpeedUp) {
   EXPECT_TRUE(has(row(text, "bf16"), "3e-05")) << "the worst gradient\n" << text;
 }
 
+TEST(Show, TakesTheRateOfTheHotStepAsItTakesTheStep) {
+  const auto rate = [](double flops, const char* at) {
+    return Measurement{.metric = "throughput.flops",
+                       .at = at,
+                       .value = flops,
+                       .unit = "FLOP/s",
+                       .better = Better::higher,
+                       .kind = Kind::sampled};
+  };
+  // On a noisy machine a cold step may come out faster than a hot one.
+  NamedReport named{"noisy.json", {}};
+  named.report.records = {
+      record_of("fp32", "throughput", {step(4e-3), rate(3e9, "hot"), step(2e-3, "cold"), rate(6e9, "cold")})};
+  const std::string text = show(named);
+  EXPECT_TRUE(has(row(text, "fp32"), "3 GFLOP/s")) << text;
+  EXPECT_FALSE(has(row(text, "fp32"), "6 GFLOP/s")) << text;
+}
+
 TEST(Show, NeverPrintsASuspectTime) {
   NamedReport named = three_precisions();
   named.report.records[2].status = Status::suspect;

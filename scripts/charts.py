@@ -32,8 +32,8 @@ PURPOSES = {  # of memory, in the order they are stacked; colours after Paul Tol
     "saved": "#117733", "temporary": "#44AA99", "casts": "#AA4499", "workspace": "#999933", "input": "#BBBBBB",
     "other": "#777777",
 }
+HOT = ["hot", ""]    # where a time with warm caches stands; a cold one is never drawn beside it
 COINCIDE = 0.01      # summed difference in share below which two histograms are one curve
-FP16 = {"max": 15, "normal": -14, "least": -24}  # binary exponents, IEEE 754 binary16
 
 
 def baseline_first(policies):
@@ -55,10 +55,8 @@ def speed_against_error(report, subjects):
         points = {}
         for policy in report.policies(subject):
             error = report.value(subject, policy, "error.nmse", ["output", ""], worst=max)
-            seconds = None
-            for at in (["hot", ""], ["cold"]):
-                seconds = seconds or report.value(subject, policy, "time.step", at, worst=min, status="ok")
-            suspect = seconds is None and report.value(subject, policy, "time.step", None, worst=min) is not None
+            seconds = report.value(subject, policy, "time.step", HOT, worst=min, status="ok")
+            suspect = seconds is None and report.value(subject, policy, "time.step", HOT, worst=min) is not None
             suspects += suspect
             if error is not None and (seconds or suspect):
                 points[policy] = (seconds, error)
@@ -172,23 +170,36 @@ def histogram(report, subject, policy):
     return counts
 
 
+def narrowest_format(report, subject):
+    """(policy, exponents of the least subnormal, the least normal and the largest number) of the low format that reaches
+    the least way down and up; of equal ones the policy first named."""
+    found = []
+    for policy in report.policies(subject):
+        least, normal, largest = (report.value(subject, policy, f"range.format_{name}_exponent", None, worst=max)
+                                  for name in ("min", "min_normal", "max"))
+        if None not in (least, normal, largest) and all(map(math.isfinite, (least, normal, largest))):
+            found.append((policy, least, normal, largest))
+    return min(found, key=lambda one: one[3] - one[1], default=None)
+
+
 def gradient_range(report, subjects):
     found = {}
     for subject in subjects:
         curves = {policy: histogram(report, subject, policy) for policy in report.policies(subject)}
         curves = {policy: counts for policy, counts in curves.items() if counts}
-        if curves:
+        if curves and narrowest_format(report, subject):
             found[subject] = curves
     if not found:
-        raise LeftOut("needs the series range.histogram at gradients or gradient/<layer>")
-    zones = [("lost as zero", -math.inf, FP16["least"] - 1, "#F4C7B8"), ("subnormal", FP16["least"], FP16["normal"] - 1,
-             "#FBE9C6"), ("normal", FP16["normal"], FP16["max"], "#DCEBDD"),
-             ("overflow", FP16["max"] + 1, math.inf, "#F4C7B8")]
+        raise LeftOut("needs the series range.histogram at gradients or gradient/<layer>, and range.format_max_exponent, "
+                      "range.format_min_normal_exponent, range.format_min_exponent")
     for figure, axes, subject in panels(report, "gradient_range", found, MOST_PANELS, (PANEL[0] + 0.9, PANEL[1])):
         curves = found[subject]
         shown = BASELINE if BASELINE in curves else next(iter(curves))
         exponents = [exponent for counts in curves.values() for exponent in counts]
-        left, right = min(min(exponents) - 1, FP16["least"] - 12), max(max(exponents) + 1, FP16["max"] + 11)
+        narrow, least, normal, largest = narrowest_format(report, subject)
+        zones = [("lost as zero", -math.inf, least - 1, "#F4C7B8"), ("subnormal", least, normal - 1, "#FBE9C6"),
+                 ("normal", normal, largest, "#DCEBDD"), ("overflow", largest + 1, math.inf, "#F4C7B8")]
+        left, right = min(min(exponents) - 1, least - 12), max(max(exponents) + 1, largest + 11)
         total = sum(curves[shown].values())
         for name, first, last, colour in zones:
             begin, end = max(first - 0.5, left), min(last + 0.5, right)
@@ -221,7 +232,8 @@ def gradient_range(report, subjects):
         axes.yaxis.set_minor_locator(NullLocator())
         axes.set_xlabel("binary exponent of a gradient value")
         axes.set_ylabel("share of the values that are not 0")
-        figure.note = f"Shaded: where fp16 puts a value of this exponent, with the share of the {shown} gradients there."
+        figure.note = (f"Shaded: where the low format of {narrow} puts a value of this exponent, with the share of the {shown} "
+                       "gradients there.")
     return report.figures
 
 

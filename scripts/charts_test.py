@@ -5,6 +5,7 @@ import json
 import math
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,10 @@ POLICIES = {
     "apex-o2": (2.15, 2.4e-7, 2, 2, True, 32768.0),
     "fp8": (2.90, 8e-4, 4, 1, True, None),
 }
+#              exponents of the largest, the least normal and the least number of the low format
+LOW_FORMATS = dict.fromkeys(("bf16", "amp-bf16"), (127, -126, -133)) | dict.fromkeys(
+    ("fp16", "amp-fp16", "apex-o2"), (15, -14, -24)) | {
+    "fp32": (127, -126, -149), "tf32": (127, -126, -136), "fp8": (8, -6, -9)}
 SUBJECTS = {  # parameters, activation values, seconds a step
     "mlp/b64_i784_h512_o10": (4.1e5, 8e4, 6e-4),
     "cnn/b32_c3_s32": (1.2e6, 3.5e6, 4.2e-3),
@@ -115,9 +120,8 @@ def ranges(subject, device, policy):
         measurement("range.headroom", "gradients", 3.0, "bit", "higher"),
         measurement("range.zero", "gradients", 0.03),
         measurement("range.underflow", "gradients", 0.12),
-        measurement("range.format_max_exponent", "", 15, "1", "neither", "information"),
-        measurement("range.format_min_normal_exponent", "", -14, "1", "neither", "information"),
-        measurement("range.format_min_exponent", "", -24, "1", "neither", "information"),
+        *(measurement(f"range.format_{name}_exponent", "", exponent, "1", "neither", "information")
+          for name, exponent in zip(("max", "min_normal", "min"), LOW_FORMATS[policy])),
     ], curves)
 
 
@@ -203,6 +207,11 @@ class Charts(unittest.TestCase):
         self.assertGreater(min(pixels.shape[:2]), 200, path)
         self.assertGreater((pixels < 0.9).any(axis=2).mean(), 0.005, f"{path} is blank")
 
+    def texts(self, report, chart):
+        """What is written in a chart: matplotlib names every text that it draws as a path."""
+        path = self.written(self.draw(report, "--format", "svg"))[f"{chart}.svg"]
+        return re.findall("<!-- (.*?) -->", path.read_text(), re.DOTALL)
+
     def test_draws_every_chart_that_the_report_holds(self):
         files = self.written(self.draw(made_up_report()))
         self.assertEqual(sorted(files), ["batchnorm_drift.png", "gradient_range.png", "memory.png",
@@ -229,6 +238,29 @@ class Charts(unittest.TestCase):
         result = self.draw(report)
         self.assertNotIn("speed_against_error.png", self.written(result))
         self.assertRegex(result.stderr, "speed_against_error: left out: .*suspect")
+
+    def test_never_draws_a_cold_step_beside_hot_ones(self):
+        report = made_up_report(["cnn/b32_c3_s32"])
+        for one in report["records"]:
+            if one["harness"] == "throughput" and one["policy"] == "fp32":
+                one["measurements"][0]["at"] = "cold"
+        drawn = self.texts(report, "speed_against_error")
+        self.assertNotIn("fp32", drawn)
+        self.assertIn("bf16", drawn)
+        for one in report["records"]:
+            if one["harness"] == "throughput":
+                one["measurements"][0]["at"] = "cold"
+        result = self.draw(report)
+        self.assertNotIn("speed_against_error.png", self.written(result))
+
+    def test_shades_the_narrowest_format_that_the_report_names(self):
+        def note(*left_out):
+            report = made_up_report(["cnn/b32_c3_s32"])
+            report["records"] = [one for one in report["records"] if one["policy"] not in left_out]
+            return " ".join(self.texts(report, "gradient_range"))
+        self.assertIn("low format of fp8 ", note())
+        self.assertIn("low format of fp16 ", note("fp8"))
+        self.assertIn("low format of bf16 ", note("fp8", "fp16", "amp-fp16", "apex-o2"))
 
     def test_survives_reports_with_only_nan(self):
         report = made_up_report(["cnn/b32_c3_s32"])
