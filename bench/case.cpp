@@ -208,7 +208,7 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
       known.insert(segments.begin(), segments.end());
     }
     if (found.empty()) {
-      for (const Subject& subject : subjects()) known.insert(subject.name);
+      for (const Subject& subject : subjects()) known.insert({subject.name, subject.id()});
       for (const auto& names : {policy_names(), harness_names(), device_names()})
         known.insert(names.begin(), names.end());
       const bool elsewhere = known.contains(word);

@@ -73,6 +73,7 @@ TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("run cuda:9", "cuda:9");
   expect_complaint("run --device cuda:9", "cuda:9");
   expect_complaint("run --suite huge", "huge");
+  expect_complaint("run --suite smoke linear/b8_i32_o16", "in no case of suite smoke");
   expect_complaint("run --policy fp17", "fp16");
   expect_complaint("run --harness erorr", "error");
   expect_complaint("run --case linear", "id is");
@@ -237,6 +238,32 @@ TEST_F(ProgramTest, NoTimedRecordOfEmulatedArithmeticIsOk) {
     EXPECT_EQ(record.status == Status::suspect, !record.reason.empty()) << record.id;
   }
   EXPECT_GT(timed, 0);
+}
+
+TEST_F(ProgramTest, Bf16IsSuspectOnACpuWithoutItsUnits) {
+#if HALFMARK_ONEDNN
+  // oneDNN lets a processor look like an older one.
+  ::setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+  const Result result = halfmark("run --suite smoke --device cpu linear/b4_i16_o8 bf16 fp32 --harness throughput");
+  ::unsetenv("ONEDNN_MAX_CPU_ISA");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const std::vector<Record> records = Report::load(folder_ / "report.json").records;
+  EXPECT_EQ(records.size(), 2u);
+  for (const Record& record : records) {
+    const bool bf16 = record.policy == "bf16";
+    EXPECT_EQ(record.reason.find("matmul bf16,bf16->bf16 by upcast") != std::string::npos, bf16) << record.reason;
+    EXPECT_EQ(record.reason.find("emulated") != std::string::npos, bf16) << record.reason;
+    for (const KernelUse& use : record.kernels) {
+      if (use.operation != "matmul") continue;
+      const bool says_why = std::any_of(use.refusals.begin(), use.refusals.end(), [](const std::string& refusal) {
+        return refusal.find("no bf16 units on this CPU") != std::string::npos;
+      });
+      EXPECT_EQ(says_why, bf16) << record.id;
+    }
+  }
+#else
+  GTEST_SKIP() << "built without oneDNN: no CPU multiplies bf16 here";
+#endif
 }
 
 TEST_F(ProgramTest, SimulatedDevicesRefuseToBeTimed) {

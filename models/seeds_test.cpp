@@ -13,25 +13,32 @@
 namespace halfmark {
 namespace {
 
-// The loss on held-out data after a short training; every policy sees the same data from the same start.
-double final_loss(std::string_view policy, uint64_t seed) {
-  constexpr int64_t kSteps = 120, kBatches = 8;
-  Trial trial({.subject = &subject_named("convnet/b16_c3_s16_w16"),
+// The loss on held-out data after a training; every subject and policy sees the same data.
+double final_loss(const char* subject, double rate, std::string_view policy, uint64_t seed) {
+  constexpr int64_t kSteps = 150, kBatches = 16;
+  Settings settings;
+  settings.rate = rate;
+  Trial trial({.subject = &subject_named(subject),
                .device = open_device("cpu"),
                .policy = &policy_named(policy),
                .axes = {},
                .seed = seed,
-               .settings = {},
+               .settings = settings,
                .round_first = nullptr});
   for (int64_t step = 0; step < kSteps; ++step) trial.train_step(step);
   return trial.evaluate(kBatches).loss;
 }
 
 TEST(SlowSeeds, AmpFp16EndsWithinFp32sOwnSpreadOverFiveSeeds) {
+  constexpr const char* kConvnet = "convnet/b16_c3_s16_w16";
   std::vector<double> fp32, amp;
   for (uint64_t seed = 0; seed < 5; ++seed) {
-    fp32.push_back(final_loss("fp32", seed));
-    amp.push_back(final_loss("amp-fp16", seed));
+    fp32.push_back(final_loss(kConvnet, 0.05, "fp32", seed));
+    amp.push_back(final_loss(kConvnet, 0.05, "amp-fp16", seed));
+    // Both learn what a linear model cannot (the rate at which softmax regression ends best, see data_test.cpp).
+    const double linear = final_loss("logistic/b16_c3_s16", 0.001, "fp32", seed);
+    EXPECT_LT(fp32.back(), linear) << "seed " << seed;
+    EXPECT_LT(amp.back(), linear) << "seed " << seed;
   }
   const auto mean = [](const std::vector<double>& values) {
     return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -45,7 +52,6 @@ TEST(SlowSeeds, AmpFp16EndsWithinFp32sOwnSpreadOverFiveSeeds) {
               mean(amp), spread);
   EXPECT_GT(spread, 0);  // else the seeds did nothing
   EXPECT_LE(difference, spread);
-  EXPECT_LT(mean(fp32), std::log(10.0) / 2);  // it learns: guessing costs ln 10
 }
 
 }  // namespace

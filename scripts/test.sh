@@ -53,7 +53,7 @@ finish() {
 run_tests() { # PRESET JUNIT_FILE [ctest arguments]
   local preset=$1 junit=$PWD/$2
   shift 2
-  ctest --test-dir "build/$preset" --parallel "$(nproc)" --timeout 900 --output-on-failure --no-tests=error \
+  ctest --test-dir "build/$preset" --parallel "$(nproc)" --timeout 1800 --output-on-failure --no-tests=error \
     --test-output-size-passed 100000 --output-junit "$junit" "$@"
 }
 
