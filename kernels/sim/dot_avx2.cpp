@@ -1,5 +1,4 @@
-// The AVX2 path of dot_matrix: 8 columns at a time. There is no rounding by instruction, and the rounding mode of the
-// thread is left alone: sums are cut by hand.
+// The AVX2 path of dot_matrix: 8 columns at a time.
 #include <algorithm>
 #include <bit>
 
@@ -16,7 +15,21 @@ namespace {
 #define HM_VECTOR HM_VECTOR_CALL __attribute__((always_inline)) inline
 #define HM_UNROLL _Pragma("GCC unroll 4")
 
+// AVX2 has no conversion that is told how to round; while one of these lives, the processor's register says: toward
+// zero. Compilers do not know of it, so it is set outside of run_blocks, which is never inlined. What a tile computes
+// besides is exact, or says itself how it rounds.
+class CutWhileAlive {
+ public:
+  CutWhileAlive() : before_(_mm_getcsr()) { _mm_setcsr(before_ | _MM_ROUND_TOWARD_ZERO); }
+  ~CutWhileAlive() { _mm_setcsr(before_); }
+  CutWhileAlive(const CutWhileAlive&) = delete;
+
+ private:
+  unsigned before_;
+};
+
 struct Vector {
+  using Rounding = CutWhileAlive;
   static constexpr size_t kLanes = 8, kRows = 2, kRowsOfFour = 2;
   using F = __m256;
   using I = __m256i;
@@ -30,7 +43,15 @@ struct Vector {
   HM_VECTOR static void store(void* p, I x) { _mm256_storeu_si256(static_cast<I*>(p), x); }
   HM_VECTOR static F as_float(I x) { return _mm256_castsi256_ps(x); }
   HM_VECTOR static I as_int(F x) { return _mm256_castps_si256(x); }
-  HM_VECTOR static F add(F x, F y) { return _mm256_add_ps(x, y); }
+  // To nearest: the only operation of a tile that rounds and is not meant to cut.
+  HM_VECTOR static F add(F x, F y) {
+    const unsigned outside = _mm_getcsr(), nearest = outside & ~static_cast<unsigned>(_MM_ROUND_MASK);
+    F sum;
+    asm("vldmxcsr %[nearest]\n\tvaddps %[y], %[x], %[sum]\n\tvldmxcsr %[outside]"
+        : [sum] "=x"(sum)
+        : [x] "x"(x), [y] "x"(y), [nearest] "m"(nearest), [outside] "m"(outside));
+    return sum;
+  }
   HM_VECTOR static F mul(F x, F y) { return _mm256_mul_ps(x, y); }
   HM_VECTOR static I add(I x, I y) { return _mm256_add_epi32(x, y); }
   HM_VECTOR static I sub(I x, I y) { return _mm256_sub_epi32(x, y); }
@@ -52,24 +73,12 @@ struct Vector {
     return _mm256_movemask_ps(as_float(_mm256_and_si256(bit_xor(sum, x), bit_xor(sum, y)))) != 0;
   }
 
-  // The magnitude to nearest, and a step back where that went up. 2147483520 is the largest float below 2^31.
-  struct Cut {
-    I magnitude, bits, back, sign;  // of the integer, of its float, the float as an integer, the sign bit
-  };
-  HM_VECTOR static Cut cut_magnitude(I x) {
-    const I magnitude = _mm256_abs_epi32(x);
-    const F nearest = _mm256_min_ps(_mm256_cvtepi32_ps(magnitude), _mm256_set1_ps(2147483520.0f));
-    const I up = _mm256_cmpgt_epi32(cut(nearest), magnitude), bits = add(as_int(nearest), up);  // up is -1
-    return {magnitude, bits, cut(as_float(bits)), bit_and(x, _mm256_set1_epi32(INT32_MIN))};
-  }
-  HM_VECTOR static F to_float_cut(I x) {
-    const Cut c = cut_magnitude(x);
-    return as_float(_mm256_or_si256(c.bits, c.sign));
-  }
+  // Under CutWhileAlive the conversion cuts.
+  HM_VECTOR static F to_float_cut(I x) { return _mm256_cvtepi32_ps(x); }
   HM_VECTOR static F to_float_odd(I x) {
-    const Cut c = cut_magnitude(x);
-    const I lost = _mm256_srli_epi32(_mm256_cmpgt_epi32(c.magnitude, c.back), 31);
-    return as_float(_mm256_or_si256(_mm256_or_si256(c.bits, lost), c.sign));
+    const F cut_off = to_float_cut(x);
+    const I same = _mm256_cmpeq_epi32(cut(cut_off), x);  // -1 or 0
+    return as_float(_mm256_or_si256(as_int(cut_off), add(same, all(1))));
   }
   HM_VECTOR static F to_half_and_back(F x) { return _mm256_cvtph_ps(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)); }
   HM_VECTOR static I to_half(F x) { return _mm256_cvtepu16_epi32(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)); }

@@ -22,6 +22,7 @@ namespace {
 #define HM_UNROLL _Pragma("GCC unroll 32")
 
 struct Vector {
+  struct Rounding {};  // each conversion says itself how it rounds
   static constexpr size_t kLanes = 16, kRows = 2, kRowsOfFour = 4;
   static constexpr int kCut = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC,
                        kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;

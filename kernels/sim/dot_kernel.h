@@ -124,6 +124,7 @@ __attribute__((noinline)) HM_VECTOR_CALL void run_blocks(const Plan& plan, const
 // Those forms alone that plan_for lets through: compilers take long over each.
 template <size_t kL, bool kHalf>
 HM_VECTOR_CALL void run_products(const Plan& plan, const Tile& tile, float (*c)[Vector::kLanes]) {
+  [[maybe_unused]] const Vector::Rounding rounding;
   if constexpr (kL == 16) {
     if (plan.interleaved)
       return plan.carries ? run_blocks<kL, kHalf, true, true>(plan, tile, c)
