@@ -306,10 +306,8 @@ std::vector<size_t> SumTree::products_of(size_t node) const {
 
 std::vector<size_t> SumTree::bottom_up() const {
   std::vector<size_t> order{root};
-  for (size_t i = 0; i < order.size(); ++i) {
-    const std::vector<size_t>& children = nodes[order[i]].children;
-    order.insert(order.end(), children.begin(), children.end());
-  }
+  for (size_t i = 0; i < order.size(); ++i)
+    for (const size_t child : nodes[order[i]].children) order.push_back(child);
   std::reverse(order.begin(), order.end());
   return order;
 }

@@ -69,6 +69,7 @@ struct Vector {
   HM_VECTOR static I byte_to_exponent(I bytes, size_t q) {
     return _mm256_srli_epi32(_mm256_sllv_epi32(bytes, _mm256_set1_epi32(24 - 8 * static_cast<int>(q))), 1);
   }
+  HM_VECTOR static I larger_exponent(F x, I y, I mask) { return max(bit_and(as_int(x), mask), bit_and(y, mask)); }
   HM_VECTOR static bool any_overflow(I sum, I x, I y) {
     return _mm256_movemask_ps(as_float(_mm256_and_si256(bit_xor(sum, x), bit_xor(sum, y)))) != 0;
   }

@@ -23,7 +23,7 @@ namespace {
 
 struct Vector {
   struct Rounding {};  // each conversion says itself how it rounds
-  static constexpr size_t kLanes = 16, kRows = 2, kRowsOfFour = 4;
+  static constexpr size_t kLanes = 16, kRows = 4, kRowsOfFour = 4;
   static constexpr int kCut = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC,
                        kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   using F = __m512;
@@ -55,6 +55,9 @@ struct Vector {
   // Byte q of each word where fp32 has its exponent, other bits around it.
   HM_VECTOR static I byte_to_exponent(I bytes, size_t q) {
     return _mm512_rolv_epi32(bytes, _mm512_set1_epi32(23 - 8 * static_cast<int>(q)));
+  }
+  HM_VECTOR static I larger_exponent(F x, I y, I mask) {
+    return bit_and(as_int(_mm512_range_ps(x, as_float(y), 0b1011)), mask);  // the larger magnitude, without its sign
   }
   HM_VECTOR static bool any_overflow(I sum, I x, I y) {  // (sum ^ x) & (sum ^ y) is negative
     return _mm512_movepi32_mask(_mm512_ternarylogic_epi32(sum, x, y, 0x18)) != 0;

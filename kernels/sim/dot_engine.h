@@ -22,6 +22,8 @@ inline constexpr int kLargestOperand = 27, kLeastExponent = -100, kAddendLimit =
 
 inline constexpr size_t kBlocksOfGroup = 4;  // blocks whose exponents share the four bytes of a lane
 
+inline constexpr size_t kMostUnmasked = 8;  // products of blocks so small that a needless operation shows
+
 // A row of the table as the vector paths see it.
 struct Plan {
   size_t products;       // of a fused sum; zeros fill up a smaller one
@@ -31,7 +33,7 @@ struct Plan {
   bool carries;          // sums may need a 33rd bit
   int kept;              // F
   int floor;             // the least alignment exponent
-  uint32_t result_mask;  // bits of an fp32 result that are kept: all, or those of E8M13
+  uint32_t result_mask;  // bits of an fp32 result that are kept: all, or those of E8M13 (above kMostUnmasked products)
 
   size_t chunk() const { return (kBlocksOfGroup + 1) * products; }  // words of a group of blocks, one vector
 };

@@ -33,7 +33,7 @@ __attribute__((noinline)) HM_VECTOR_CALL F cut_wide(I s1, I s2) {
   return Vector::load(sum);
 }
 
-template <bool kHalf, bool kCarries>
+template <bool kHalf, bool kCarries, bool kMasked>
 HM_VECTOR F rounded(const Constants& k, I s1, I s2, I e) {
   const I total = Vector::add(s1, s2);
   F sum;
@@ -43,7 +43,8 @@ HM_VECTOR F rounded(const Constants& k, I s1, I s2, I e) {
     sum = kHalf ? Vector::to_float_odd(total) : Vector::to_float_cut(total);
   const F unscale = Vector::as_float(Vector::sub(e, k.kept));
   if constexpr (kHalf) return Vector::to_half_and_back(Vector::mul(sum, unscale));
-  return Vector::mul(Vector::as_float(Vector::bit_and(Vector::as_int(sum), k.result_mask)), unscale);
+  if constexpr (kMasked) sum = Vector::as_float(Vector::bit_and(Vector::as_int(sum), k.result_mask));
+  return Vector::mul(sum, unscale);
 }
 
 // kRows rows against one panel, from block `q` of a group; `exponents` are the bytes of the group's largest ones.
@@ -55,8 +56,7 @@ HM_VECTOR void block(const Constants& k, const float* const (&a)[kRows], const f
   for (size_t r = 0; r < kRows; ++r) {
     // fp16: infinity, which nothing brings back, as 2^100, which nothing brings back either.
     if constexpr (kHalf) c[r] = Vector::clamp(c[r]);
-    e[r] = Vector::max(Vector::bit_and(Vector::as_int(c[r]), k.exponent_mask),
-                       Vector::bit_and(Vector::byte_to_exponent(exponents[r], q), k.exponent_mask));
+    e[r] = Vector::larger_exponent(c[r], Vector::byte_to_exponent(exponents[r], q), k.exponent_mask);
     // The exponent of a subnormal fp16 number is that of the smallest normal one.
     if constexpr (kHalf) e[r] = Vector::max_where_not_zero(c[r], e[r], k.least_half);
     scale[r] = Vector::as_float(Vector::sub(k.to_scale, e[r]));
@@ -73,13 +73,13 @@ HM_VECTOR void block(const Constants& k, const float* const (&a)[kRows], const f
       sum = Vector::add(sum, term);
     }
   }
-  for (size_t r = 0; r < kRows; ++r) c[r] = rounded<kHalf, kCarries>(k, s1[r], s2[r], e[r]);
+  for (size_t r = 0; r < kRows; ++r) c[r] = rounded<kHalf, kCarries, (kL > kMostUnmasked)>(k, s1[r], s2[r], e[r]);
 }
 
 template <size_t kL, bool kHalf, bool kCarries, bool kInterleaved>
 __attribute__((noinline)) HM_VECTOR_CALL void run_blocks(const Plan& plan, const Tile& tile,
                                                          float (*c)[Vector::kLanes]) {
-  constexpr size_t kRows = kL == 4 ? Vector::kRowsOfFour : Vector::kRows;
+  constexpr size_t kRows = kL <= 8 ? Vector::kRowsOfFour : Vector::kRows;
   constexpr size_t kChunk = (kBlocksOfGroup + 1) * kL, kTerms = kBlocksOfGroup * kL;
   const Constants k = constants_of(plan);
   const float *left = tile.left, *right = tile.right;

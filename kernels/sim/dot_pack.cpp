@@ -141,7 +141,9 @@ std::optional<Plan> plan_for(const TensorCore& core, const Format& left, const F
   plan.interleaved = core.summation == Summation::interleaved;
   if (!plan.interleaved && core.summation != Summation::blocks) return {};
   plan.row_products = static_cast<size_t>(plan.interleaved ? core.depth() / 2 : core.block.products);
-  plan.products = std::max<size_t>(4, std::bit_ceil(plan.row_products));
+  plan.result_mask = core.block.rounding == BlockRounding::truncate_e8m13 ? 0xFFFFFC00u : 0xFFFFFFFFu;
+  const size_t fewest = plan.result_mask == 0xFFFFFFFFu ? 4 : 2 * kMostUnmasked;
+  plan.products = std::max(fewest, std::bit_ceil(plan.row_products));
   if (plan.products > 32) return {};
 
   plan.kept = core.block.kept_fraction_bits;
@@ -157,7 +159,6 @@ std::optional<Plan> plan_for(const TensorCore& core, const Format& left, const F
   if ((plan.carries && plan.products < 16) || (plan.interleaved && plan.products != 16)) return {};
 
   plan.half = core.block.rounding == BlockRounding::near_even_fp16;
-  plan.result_mask = core.block.rounding == BlockRounding::truncate_e8m13 ? 0xFFFFFC00u : 0xFFFFFFFFu;
   // e_zero acts where all that is not zero lies below it. A c that is not zero must not: then c is zero whenever e_zero
   // acts, so that it may act always.
   const int zero = core.block.zero_exponent;
