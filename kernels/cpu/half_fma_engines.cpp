@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/cpu/half_fma.h"
+#include "kernels/cpu/rounding_mode.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -24,22 +25,21 @@ namespace {
 #define HM_AVX512 __attribute__((target("avx512f,avx512bw")))
 #define HM_NATIVE __attribute__((target("avx512f,avx512bw,avx512vl,avx512fp16")))
 
-// ---- AVX2: the error of a sum by two-sum (Knuth), then a step toward zero where it points there
+// ---- AVX2: the sum rounded toward zero, by the processor's mode; it is inexact if c does not come back
 
 constexpr size_t kAvx2Rows = 4, kAvx2Vectors = 2, kAvx2Lanes = 8;
 
+// Toward zero, sum - p lies strictly nearer to zero than c, or exact where |p| >= |c|, whenever bits were lost, and so
+// does what it is rounded to: it differs from c. An exact sum gives c back.
 HM_AVX2 inline __m256 step(__m256 a, __m256 b, __m256 c) {
-  const __m256 p = _mm256_mul_ps(a, b), sum = _mm256_add_ps(p, c), c_part = _mm256_sub_ps(sum, p);
-  const __m256 error = _mm256_add_ps(_mm256_sub_ps(p, _mm256_sub_ps(sum, c_part)), _mm256_sub_ps(c, c_part));
-  // Ordered: infinities and NaNs, whose error is NaN, stay.
-  const __m256i inexact = _mm256_castps_si256(_mm256_cmp_ps(error, _mm256_setzero_ps(), _CMP_NEQ_OQ));
-  const __m256i up = _mm256_srai_epi32(_mm256_castps_si256(_mm256_xor_ps(error, sum)), 31);  // -1: was rounded away
-  const __m256i cut = _mm256_add_epi32(_mm256_castps_si256(sum), _mm256_and_si256(up, inexact));
-  const __m256 odd = _mm256_castsi256_ps(_mm256_or_si256(cut, _mm256_srli_epi32(inexact, 31)));
+  const __m256 p = _mm256_mul_ps(a, b), sum = _mm256_add_ps(p, c);
+  // Ordered: infinities and NaNs, whose difference is NaN, stay.
+  const __m256 inexact = _mm256_cmp_ps(_mm256_sub_ps(sum, p), c, _CMP_NEQ_OQ);
+  const __m256 odd = _mm256_or_ps(sum, _mm256_and_ps(inexact, _mm256_castsi256_ps(_mm256_set1_epi32(1))));
   return _mm256_cvtph_ps(_mm256_cvtps_ph(odd, _MM_FROUND_TO_NEAREST_INT));
 }
 
-HM_AVX2 void run_avx2(const uint32_t* left, const void* right, size_t depth, float* sum) {
+HM_AVX2 __attribute__((noinline)) void chains_avx2(const uint32_t* left, const void* right, size_t depth, float* sum) {
   __m256 c[kAvx2Rows][kAvx2Vectors] = {};
   const auto* b = static_cast<const float*>(right);
   for (size_t k = 0; k < depth; ++k, left += kAvx2Rows, b += kAvx2Vectors * kAvx2Lanes)
@@ -52,6 +52,11 @@ HM_AVX2 void run_avx2(const uint32_t* left, const void* right, size_t depth, flo
     for (size_t v = 0; v < kAvx2Vectors; ++v) _mm256_storeu_ps(sum + (r * kAvx2Vectors + v) * kAvx2Lanes, c[r][v]);
 }
 
+void run_avx2(const uint32_t* left, const void* right, size_t depth, float* sum) {
+  const RoundingTowardZero mode;
+  chains_avx2(left, right, depth, sum);
+}
+
 // ---- AVX-512: the sum rounded down and rounded up; of two neighbours one is odd, an exact sum is both
 
 constexpr size_t kAvx512Rows = 4, kAvx512Vectors = 4, kAvx512Lanes = 16;
@@ -59,11 +64,10 @@ constexpr size_t kAvx512Rows = 4, kAvx512Vectors = 4, kAvx512Lanes = 16;
 HM_AVX512 inline __m512 step(__m512 a, __m512 b, __m512 c) {
   constexpr int kDown = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC, kUp = _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC;
   const __m512 p = _mm512_mul_ps(a, b);
-  const __m512i down = _mm512_castps_si512(_mm512_add_round_ps(p, c, kDown));
-  const __m512i up = _mm512_castps_si512(_mm512_add_round_ps(p, c, kUp));
-  const __mmask16 down_is_odd = _mm512_test_epi32_mask(down, _mm512_set1_epi32(1));
+  const __m512 down = _mm512_add_round_ps(p, c, kDown);
+  const __mmask16 down_is_even = _mm512_testn_epi32_mask(_mm512_castps_si512(down), _mm512_set1_epi32(1));
   // Of the two zeros of an exact cancellation this picks +0, as nearest even does.
-  const __m512 odd = _mm512_castsi512_ps(_mm512_mask_mov_epi32(up, down_is_odd, down));
+  const __m512 odd = _mm512_mask_add_round_ps(down, down_is_even, p, c, kUp);
   return _mm512_cvtph_ps(_mm512_cvtps_ph(odd, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 

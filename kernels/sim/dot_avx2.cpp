@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels/cpu/rounding_mode.h"
 #include "kernels/number/error.h"
 #include "kernels/sim/dot_engine.h"
 
@@ -15,21 +16,9 @@ namespace {
 #define HM_VECTOR HM_VECTOR_CALL __attribute__((always_inline)) inline
 #define HM_UNROLL _Pragma("GCC unroll 4")
 
-// AVX2 has no conversion that is told how to round; while one of these lives, the processor's register says: toward
-// zero. Compilers do not know of it, so it is set outside of run_blocks, which is never inlined. What a tile computes
-// besides is exact, or says itself how it rounds.
-class CutWhileAlive {
- public:
-  CutWhileAlive() : before_(_mm_getcsr()) { _mm_setcsr(before_ | _MM_ROUND_TOWARD_ZERO); }
-  ~CutWhileAlive() { _mm_setcsr(before_); }
-  CutWhileAlive(const CutWhileAlive&) = delete;
-
- private:
-  unsigned before_;
-};
-
 struct Vector {
-  using Rounding = CutWhileAlive;
+  // What a tile computes is exact, is meant to be cut, or says itself how it rounds.
+  using Rounding = RoundingTowardZero;
   static constexpr size_t kLanes = 8, kRows = 2, kRowsOfFour = 2;
   using F = __m256;
   using I = __m256i;
@@ -74,7 +63,7 @@ struct Vector {
     return _mm256_movemask_ps(as_float(_mm256_and_si256(bit_xor(sum, x), bit_xor(sum, y)))) != 0;
   }
 
-  // Under CutWhileAlive the conversion cuts.
+  // Rounding makes the conversion cut.
   HM_VECTOR static F to_float_cut(I x) { return _mm256_cvtepi32_ps(x); }
   HM_VECTOR static F to_float_odd(I x) {
     const F cut_off = to_float_cut(x);
