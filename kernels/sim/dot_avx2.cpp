@@ -19,7 +19,7 @@ namespace {
 struct Vector {
   // What a tile computes is exact, is meant to be cut, or says itself how it rounds.
   using Rounding = RoundingTowardZero;
-  static constexpr size_t kLanes = 8, kRows = 2, kRowsOfFour = 2;
+  static constexpr size_t kLanes = 8, kRows = 4;
   using F = __m256;
   using I = __m256i;
 

@@ -23,7 +23,7 @@ namespace {
 
 struct Vector {
   struct Rounding {};  // each conversion says itself how it rounds
-  static constexpr size_t kLanes = 16, kRows = 4, kRowsOfFour = 8;
+  static constexpr size_t kLanes = 16, kRows = 8;
   static constexpr int kCut = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC,
                        kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   using F = __m512;

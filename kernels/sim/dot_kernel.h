@@ -79,7 +79,7 @@ HM_VECTOR void block(const Constants& k, const float* const (&a)[kRows], const f
 template <size_t kL, bool kHalf, bool kCarries, bool kInterleaved>
 __attribute__((noinline)) HM_VECTOR_CALL void run_blocks(const Plan& plan, const Tile& tile,
                                                          float (*c)[Vector::kLanes]) {
-  constexpr size_t kRows = kL <= 8 ? Vector::kRowsOfFour : Vector::kRows;
+  constexpr size_t kRows = Vector::kRows;  // at once, so that one's long chain of operations fills the others' gaps
   constexpr size_t kChunk = (kBlocksOfGroup + 1) * kL, kTerms = kBlocksOfGroup * kL;
   const Constants k = constants_of(plan);
   const float *left = tile.left, *right = tile.right;
