@@ -13,6 +13,7 @@
 #include "bench/progress.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "kernels/ops/kernel.h"
 #include "reports/file.h"
 #include "reports/table.h"
 
@@ -96,6 +97,18 @@ std::vector<probe::Report> probe_instructions(Device& device, const ProbeArgumen
   return reports;
 }
 
+// Who answered: the probe asks a device's matmul, and the device chooses the row.
+probe::Finding answering_rows(const KernelLog& log) {
+  std::vector<std::string> rows, refusals;
+  for (const LoggedKernel& entry : log.entries()) {
+    if (entry.operation != "matmul" || std::find(rows.begin(), rows.end(), entry.row) != rows.end()) continue;
+    rows.push_back(entry.row);
+    refusals.insert(refusals.end(), entry.refusals.begin(), entry.refusals.end());
+  }
+  return {"kernel row", fmt::format("{}", fmt::join(rows, ", ")),
+          refusals.empty() ? "the first of its list" : fmt::format("before it, {}", fmt::join(refusals, "; "))};
+}
+
 std::vector<probe::Report> probe_matmuls(Device& device, const ProbeArguments& arguments, const probe::Options& options,
                                          std::vector<std::string>& refused) {
   std::vector<probe::Report> reports;
@@ -103,9 +116,12 @@ std::vector<probe::Report> probe_matmuls(Device& device, const ProbeArguments& a
   for (const std::string& name : arguments.types.empty() ? probe::usual_types() : arguments.types) {
     const probe::MatmulTypes types = probe::matmul_types_named(name);
     try {
+      const KernelLog log;
       probe::Witness witness(probe::matmul_box(device, types, shape));
-      reports.push_back(probe::examine(witness, options));
-      probe::find_repeatability(device, types, shape, reports.back().findings);
+      probe::Report report = probe::examine(witness, options);
+      probe::find_repeatability(device, types, shape, report.findings);
+      report.findings.insert(report.findings.begin(), answering_rows(log));
+      reports.push_back(std::move(report));
     } catch (const Unsupported& reason) {
       if (!arguments.types.empty()) throw;  // it was asked for
       refused.push_back(name);

@@ -266,6 +266,19 @@ TEST_F(ProgramTest, Bf16IsSuspectOnACpuWithoutItsUnits) {
 #endif
 }
 
+TEST_F(ProgramTest, ProbeNamesTheRowThatAnswered) {
+  const auto row_of = [&](const std::string& types) {
+    const Result result = halfmark("probe --device sim:hopper --replay 100 --types '" + types + "'");
+    EXPECT_EQ(result.code, 0) << result.err;
+    const size_t at = result.out.find("kernel row");
+    return at == std::string::npos ? result.out : result.out.substr(at, result.out.find('\n', at) - at);
+  };
+  EXPECT_NE(row_of("f16>f32").find(" tensor-core "), std::string::npos);
+  // The fp8 instruction keeps too few bits for a product that asks for no less.
+  EXPECT_NE(row_of("e4m3>f32").find(" reference "), std::string::npos);
+  EXPECT_NE(row_of("e4m3>f32+fast").find(" tensor-core "), std::string::npos);
+}
+
 TEST_F(ProgramTest, SimulatedDevicesRefuseToBeTimed) {
   ASSERT_EQ(halfmark("run --suite smoke --device sim:hopper --harness throughput linear fp16").code, 0);
   for (const Record& record : Report::load(folder_ / "report.json").records) {
