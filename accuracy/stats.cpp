@@ -1,4 +1,4 @@
-// Error statistics and order statistics.
+// Error statistics.
 #include "accuracy/stats.h"
 
 #include <algorithm>
@@ -97,33 +97,6 @@ ErrorStats error_stats(std::span<const double> values, std::span<const double> r
     stats.ulp_edges.push_back(bin_edge(bin)), stats.ulp_counts.push_back(bins[bin]);
   if (bins[infinite_bin] > 0) stats.ulp_edges.push_back(kInfinity), stats.ulp_counts.push_back(bins[infinite_bin]);
   return stats;
-}
-
-double quantile(std::vector<double> samples, double share) {
-  if (samples.empty()) return std::numeric_limits<double>::quiet_NaN();
-  std::sort(samples.begin(), samples.end());
-  const double place = share * static_cast<double>(samples.size() - 1);
-  const size_t below = static_cast<size_t>(std::floor(place));
-  const size_t above = std::min(below + 1, samples.size() - 1);
-  return samples[below] + (place - static_cast<double>(below)) * (samples[above] - samples[below]);
-}
-
-double median(std::vector<double> samples) { return quantile(std::move(samples), 0.5); }
-
-MedianInterval median_interval(std::vector<double> samples, double confidence) {
-  std::sort(samples.begin(), samples.end());
-  const int n = static_cast<int>(samples.size());
-  // The r-th smallest lies above the median with probability P(Binomial(n, 1/2) < r): the largest r for which both
-  // tails together stay within 1 - confidence.
-  int rank = 0;
-  double below = 0;  // P(Binomial(n, 1/2) <= rank - 1)
-  for (int r = 1; 2 * r <= n; ++r) {
-    below += std::exp(std::lgamma(n + 1.0) - std::lgamma(r + 0.0) - std::lgamma(n - r + 2.0) - n * std::log(2.0));
-    if (2 * below > 1 - confidence) break;
-    rank = r;
-  }
-  if (rank == 0) return {-kInfinity, kInfinity, 0, 0};
-  return {samples[static_cast<size_t>(rank - 1)], samples[static_cast<size_t>(n - rank)], rank, n - rank + 1};
 }
 
 }  // namespace halfmark

@@ -1,4 +1,4 @@
-// How far a tensor is from its fp64 reference, and the order statistics behind every sampled number.
+// How far a tensor is from its fp64 reference.
 #pragma once
 
 #include <span>
@@ -28,17 +28,5 @@ ErrorStats error_stats(std::span<const double> values, std::span<const double> r
 
 double ulp_at(const Format& format,
               double x);  // distance of neighbours at x; of subnormals at 0, of the top binade beyond
-
-double median(std::vector<double> samples);                  // NaN when empty
-double quantile(std::vector<double> samples, double share);  // linear between order statistics (Hyndman and Fan type 7)
-
-// The interval between two order statistics that covers the median with at least this confidence, whatever the
-// distribution.
-struct MedianInterval {
-  double lower, upper;
-  int lower_rank, upper_rank;  // 1-based; 0 = too few samples for this confidence, the bounds are then infinite
-  double half_width() const { return (upper - lower) / 2; }
-};
-MedianInterval median_interval(std::vector<double> samples, double confidence = 0.95);
 
 }  // namespace halfmark

@@ -98,35 +98,6 @@ TEST(ErrorStats, RefuseTensorsOfDifferentSize) {
   EXPECT_THROW(error_stats(std::vector<double>{1}, std::vector<double>{1, 2}, kFp16), Error);
 }
 
-TEST(Median, AndQuantilesInterpolate) {
-  EXPECT_EQ(median({3, 1, 2}), 2);
-  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
-  EXPECT_EQ(quantile({0, 10}, 0.25), 2.5);
-  EXPECT_TRUE(std::isnan(median({})));
-}
-
-// Ranks of the 95 % interval for n samples from the binomial distribution, as tables of nonparametric statistics print
-// them.
-TEST(MedianInterval, HasTheRanksOfTheTables) {
-  const std::pair<int, std::pair<int, int>> rows[] = {{6, {1, 6}},   {8, {1, 8}},    {10, {2, 9}},   {12, {3, 10}},
-                                                      {20, {6, 15}}, {30, {10, 21}}, {50, {18, 33}}, {100, {40, 61}}};
-  for (const auto& [n, ranks] : rows) {
-    std::vector<double> samples;
-    for (int i = n; i > 0; --i) samples.push_back(i);
-    const MedianInterval interval = median_interval(samples);
-    EXPECT_EQ(interval.lower_rank, ranks.first) << n;
-    EXPECT_EQ(interval.upper_rank, ranks.second) << n;
-    EXPECT_EQ(interval.lower, ranks.first) << n;
-    EXPECT_EQ(interval.upper, ranks.second) << n;
-  }
-}
-
-TEST(MedianInterval, IsInfiniteWithFewerThanSixSamples) {
-  const MedianInterval interval = median_interval({1, 2, 3, 4, 5});
-  EXPECT_EQ(interval.lower_rank, 0);
-  EXPECT_EQ(interval.half_width(), kInf);
-}
-
 TEST(Exponents, CountBinadesAndWhatLiesBelow) {
   Exponents exponents;
   exponents.add(std::vector<double>{1, 1.99, 0, -0x1p-26, 0x1p-25, kInf, kNan, 8});

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cmath>
 
-#include "accuracy/stats.h"
 #include "bench/timing.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "reports/statistics.h"
 
 namespace halfmark {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "accuracy/stats.h"
+#include "reports/statistics.h"
 
 namespace halfmark {
 
