@@ -20,7 +20,7 @@ namespace {
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   size_t begin = 0;
-  for (size_t end; (end = text.find(separator, begin)) != text.npos; begin = end + 1)
+  for (size_t end = 0; (end = text.find(separator, begin)) != text.npos; begin = end + 1)
     parts.emplace_back(text.substr(begin, end - begin));
   parts.emplace_back(text.substr(begin));
   return parts;

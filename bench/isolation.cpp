@@ -3,20 +3,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <thread>
 #include <vector>
 
 #include "kernels/number/error.h"
-
-extern char** environ;
 
 namespace halfmark {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 
 namespace halfmark {
@@ -11,9 +12,12 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// [w] = P(W = w) of the ranks 1 ... count with random signs.
-std::vector<double> signed_rank_distribution(int count) {
-  std::vector<double> chance(static_cast<size_t>(count * (count + 1) / 2 + 1));
+// [w] = P(W = w) of the ranks 1 ... count with random signs. Kept: hundreds of cases have the same number of pairs.
+const std::vector<double>& signed_rank_distribution(int count) {
+  thread_local std::map<int, std::vector<double>> known;
+  std::vector<double>& chance = known[count];
+  if (!chance.empty()) return chance;
+  chance.resize(static_cast<size_t>(count * (count + 1) / 2 + 1));
   chance[0] = 1;
   size_t highest = 0;
   for (int rank = 1; rank <= count; ++rank) {
@@ -74,7 +78,7 @@ double hodges_lehmann(std::span<const double> differences) { return median(sorte
 
 Interval hodges_lehmann_interval(std::span<const double> differences, double confidence) {
   const std::vector<double> means = sorted_walsh_averages(differences);
-  const std::vector<double> chance = signed_rank_distribution(static_cast<int>(differences.size()));
+  const std::vector<double>& chance = signed_rank_distribution(static_cast<int>(differences.size()));
   // With K the largest sum of ranks for which P(W <= K) is within half of what may be missed, the interval leaves out
   // the K least means and the K greatest.
   size_t sums = 0;  // K + 1
@@ -87,7 +91,7 @@ Interval hodges_lehmann_interval(std::span<const double> differences, double con
 }
 
 double signed_rank_tail(int count, int sum) {
-  const std::vector<double> chance = signed_rank_distribution(count);
+  const std::vector<double>& chance = signed_rank_distribution(count);
   const auto first = static_cast<size_t>(std::clamp(sum, 0, static_cast<int>(chance.size())));
   return std::accumulate(chance.begin() + static_cast<std::ptrdiff_t>(first), chance.end(), 0.0);
 }

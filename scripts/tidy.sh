@@ -7,11 +7,11 @@ database=build/ci
 if [[ ! -f $database/compile_commands.json ]]; then
   cmake --preset ci
 fi
-# CUDA code is left out: clang of the distributions does not parse the headers of newer toolkits. Tests are left out because
-# the macros of GoogleTest expand to code that no check likes.
+# CUDA code is left out: clang of the distributions does not parse the headers of newer toolkits. Tests and micro
+# benchmarks are left out because the macros of their libraries expand to code that no check likes.
 files=("$@")
 if ((${#files[@]} == 0)); then
-  mapfile -t files < <(git ls-files -- '*.cpp' ':!kernels/cuda/' ':!*_test.cpp')
+  mapfile -t files < <(git ls-files -- '*.cpp' ':!kernels/cuda/' ':!*_test.cpp' ':!bench/micro/')
 fi
 if ((${#files[@]} == 0)); then
   echo "tidy: git lists no sources here" >&2
