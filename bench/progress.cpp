@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <cmath>
 
 #include <algorithm>
 #include <cstdio>
@@ -22,7 +23,7 @@ void ProgressLine::show(size_t done, size_t all, const std::string& next) {
   const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   std::string left = "    ";
   if (done > 0) {
-    const int seconds = static_cast<int>(spent / static_cast<double>(done) * static_cast<double>(all - done) + 0.5);
+    const long seconds = std::lround(spent / static_cast<double>(done) * static_cast<double>(all - done));
     left = fmt::format("{}:{:02} left", seconds / 60, seconds % 60);
   }
   constexpr size_t kBar = 20;

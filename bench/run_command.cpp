@@ -1,8 +1,8 @@
 // halfmark run: selects cases, measures them, prints the table and writes the report.
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <memory>

@@ -67,7 +67,7 @@ std::vector<uint32_t> words_of(const Tensor& tensor, bool codes) {
     const auto begin = static_cast<size_t>(first), count = static_cast<size_t>(last) - begin;
     if (!codes) return convert(DType::f16, bytes.data() + 2 * begin, DType::f32, words.data() + begin, count);
     for (size_t i = begin; i < begin + count; ++i) {
-      uint16_t code;
+      uint16_t code = 0;
       std::memcpy(&code, &bytes[2 * i], 2);
       words[i] = code * 0x10001u;
     }

@@ -100,11 +100,11 @@ __attribute__((noinline)) HM_VECTOR_CALL void run_blocks(const Plan& plan, const
           exponents[r] = Vector::max_bytes(
               exponents[r], Vector::add_bytes(of_right, Vector::all(std::bit_cast<uint32_t>(a[r][kTerms + t]))));
       }
-      for (size_t r = 0; r < kRows; ++r) exponents[r] = Vector::bit_xor(exponents[r], Vector::all(0x80808080u));
+      for (I& bytes : exponents) bytes = Vector::bit_xor(bytes, Vector::all(0x80808080u));
       for (size_t q = 0; q < blocks; ++q) {
         if constexpr (kInterleaved) {
           F part[kRows];
-          for (size_t r = 0; r < kRows; ++r) part[r] = Vector::all(0.0f);
+          for (F& x : part) x = Vector::all(0.0f);
           block<kL, kHalf, kCarries>(k, a, right, exponents, q++, part);
           block<kL, kHalf, kCarries>(k, a, right, exponents, q, part);
           for (size_t r = 0; r < kRows; ++r) {

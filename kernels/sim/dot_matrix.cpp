@@ -40,7 +40,8 @@ std::vector<Term> terms_of(const Panel& panel) {
   return terms;
 }
 
-void scalar(const TensorCore& core, const Panel& left, const Panel& right, uint32_t* d) {
+void scalar(const TensorCore& core, const Panel& left, const Panel& right,
+            uint32_t* d) {  // NOLINT(readability-non-const-parameter): written inside the lambda
   const std::vector<Term> a = terms_of(left), b = terms_of(right);
   const size_t k = left.depth;
   const auto row_work = static_cast<int64_t>(std::max<size_t>(right.vectors * k, 1));

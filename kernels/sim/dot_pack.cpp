@@ -94,7 +94,7 @@ bool widen(const Format& format, const unsigned char* codes, size_t k, int least
            int8_t* exponents) {
   if (format == kTf32) {
     for (size_t i = 0; i < k; ++i) {
-      uint32_t word;
+      uint32_t word = 0;
       std::memcpy(&word, codes + 4 * i, 4);
       values[i] = std::bit_cast<float>(word & 0xFFFFE000u);  // the register's low 13 bits are dropped
     }

@@ -32,7 +32,7 @@ class Sequential : public Layer {
   }
   Tensor backward(Pass& pass, const Tensor& dy, Saved& saved) override {
     Tensor dx = dy;
-    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) dx = (*layer)->backward(pass, dx, saved);
+    for (size_t i = layers_.size(); i-- > 0;) dx = layers_[i]->backward(pass, dx, saved);
     return dx;
   }
   std::vector<Param*> params() override {

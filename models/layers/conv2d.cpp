@@ -12,8 +12,9 @@ class Convolution : public Leaf {
   Convolution(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window, int groups,
               bool with_bias)
       : Leaf(std::move(name)), window_(window), groups_(groups) {
-    const double bound = 1 / std::sqrt(static_cast<double>(in / groups * kernel * kernel));
-    weight_ = init.uniform(this->name() + ".weight", {out, in / groups, kernel, kernel}, init.policy.param, bound);
+    const int64_t in_of_group = in / groups;
+    const double bound = 1 / std::sqrt(static_cast<double>(in_of_group * kernel * kernel));
+    weight_ = init.uniform(this->name() + ".weight", {out, in_of_group, kernel, kernel}, init.policy.param, bound);
     if (with_bias) bias_ = init.uniform(this->name() + ".bias", {out}, init.policy.param, bound);
   }
 

@@ -160,7 +160,7 @@ class Image {
 
 // Indices are looked up with the strides of the gradient: both in its layout.
 Tensor bytes_like(const Tensor& model, const Tensor& indices) {
-  const Tensor seen = readable(indices);
+  Tensor seen = readable(indices);
   if (seen.layout() == model.layout()) return seen;
   const PurposeScope scope(Purpose::workspace);
   Tensor copy(model.device(), indices.shape(), DType::u8, model.layout());

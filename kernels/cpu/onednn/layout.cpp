@@ -19,7 +19,7 @@ constexpr Tag kImageTags[] = {Tag::nchw, Tag::nhwc, Tag::nChw16c, Tag::nChw8c, T
 
 class BlockedLayout : public HostLayout {
  public:
-  explicit BlockedLayout(Desc desc) : desc_(std::move(desc)) {}
+  explicit BlockedLayout(const Desc& desc) : desc_(desc) {}
   const Desc& desc() const { return desc_; }
   size_t bytes() const override { return desc_.get_size(); }
 
