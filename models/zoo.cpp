@@ -66,7 +66,7 @@ Subject batchnorm_alone(const Shape& image) {
       }};
 }
 
-Subject layer_alone(std::string name, std::string suffix, const Shape& image, std::function<LayerPtr()> make) {
+Subject layer_alone(std::string name, const std::string& suffix, const Shape& image, std::function<LayerPtr()> make) {
   return {std::move(name),
           image_sizes(image) + suffix,
           image,
