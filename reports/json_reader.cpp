@@ -1,5 +1,7 @@
 #include "reports/json_reader.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -141,7 +143,7 @@ size_t JsonReader::index_of(std::span<const std::string_view> names) const {
 
 std::string JsonReader::text(const char* key, std::string fallback) const {
   const auto member = optional(key);
-  return member ? member->text() : fallback;
+  return member ? member->text() : std::move(fallback);
 }
 
 double JsonReader::number(const char* key, double fallback) const {
