@@ -1,12 +1,11 @@
 #include "reports/json_reader.h"
 
-#include <utility>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "reports/report.h"
 
