@@ -11,6 +11,8 @@
 namespace halfmark::convert_detail {
 namespace {
 
+constexpr size_t kLine =
+    16;  // floats of a cache line: half a line streamed past the caches costs as much as four whole ones
 constexpr size_t kLanes = 8, kGroup = 4;
 static_assert(kRoundStep % (kGroup * kLanes) == 0);
 constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
@@ -166,9 +168,10 @@ HM_AVX2 void round_loop(const Target& to, const float* source, float* target, si
   const Constants constants = constants_of(to);
   size_t i = 0;
   for (; i + kTile <= count; i += kTile)
-    for (size_t j = i; j < i + kPage; j += kLanes)
+    for (size_t j = i; j < i + kPage; j += kLine)
       for (size_t k = j; k < j + kTile; k += kGroup * kPage)
-        round_group<kind, rounding, stream>(to, constants, source + k, target + k, kPage, noise.from(k));
+        for (size_t part = k; part < k + kLine; part += kLanes)
+          round_group<kind, rounding, stream>(to, constants, source + part, target + part, kPage, noise.from(part));
   for (; i < count; i += kGroup * kLanes)
     round_group<kind, rounding, stream>(to, constants, source + i, target + i, kLanes, noise.from(i));
   if constexpr (stream) _mm_sfence();
