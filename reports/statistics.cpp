@@ -17,7 +17,8 @@ const std::vector<double>& signed_rank_distribution(int count) {
   thread_local std::map<int, std::vector<double>> known;
   std::vector<double>& chance = known[count];
   if (!chance.empty()) return chance;
-  chance.resize(static_cast<size_t>(count * (count + 1) / 2 + 1));
+  const auto ranks = static_cast<size_t>(count);
+  chance.resize(ranks * (ranks + 1) / 2 + 1);
   chance[0] = 1;
   size_t highest = 0;
   for (int rank = 1; rank <= count; ++rank) {
