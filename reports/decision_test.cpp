@@ -169,6 +169,7 @@ TEST_P(SlowDecision, ReportsWhatIsPlantedByItsSize) {
 TEST_P(SlowDecision, WithoutAFloorReportsTwoPercent) {  // so the floor matters: with it the same is below 0.015
   DecisionRules rules;
   rules.floor = 0;
+  // 0.34 in the other simulation; thirteen times the limit with a floor shows the difference as well.
   EXPECT_GT(tally({.planted = kPlanted, .factor = 1.02}, runs(200), seed(), rules).reported, 0.2);
 }
 
@@ -195,7 +196,7 @@ TEST_P(SlowDecision, WouldReportTooMuchByTheMean) {
       by_mean += sum / 24 >= std::log(1.03), ++tested;
     }
   }
-  EXPECT_GT(by_mean / tested, 0.05);
+  EXPECT_GT(by_mean / tested, 0.05);  // 0.10 in the other simulation
 }
 
 TEST_P(SlowDecision, IsNotMovedByDrift) {
