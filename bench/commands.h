@@ -1,8 +1,9 @@
 // The commands of the program. Each adds itself to the command line and sets the exit code when it has run.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+#include "bench/command_line.h"
 
 namespace halfmark {
 
@@ -15,13 +16,13 @@ struct Program {
   int exit_code = kDone;
 };
 
-void add_run_command(CLI::App& app, Program& program);
-void add_list_command(CLI::App& app, Program& program);
-void add_show_command(CLI::App& app, Program& program);
-void add_compare_command(CLI::App& app, Program& program);
-void add_probe_command(CLI::App& app, Program& program);
-void add_dot_command(CLI::App& app, Program& program);
-void add_arithmetic_command(CLI::App& app, Program& program);
-void add_convert_command(CLI::App& app, Program& program);
+void add_run_command(CommandLine& line, Program& program);
+void add_list_command(CommandLine& line, Program& program);
+void add_show_command(CommandLine& line, Program& program);
+void add_compare_command(CommandLine& line, Program& program);
+void add_probe_command(CommandLine& line, Program& program);
+void add_dot_command(CommandLine& line, Program& program);
+void add_arithmetic_command(CommandLine& line, Program& program);
+void add_convert_command(CommandLine& line, Program& program);
 
 }  // namespace halfmark

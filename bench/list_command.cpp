@@ -188,7 +188,7 @@ void list(const std::string& what, bool json) {
 
 }  // namespace
 
-void add_list_command(CLI::App& app, Program&) {
+void add_list_command(CommandLine& line, Program&) {
   struct Arguments {
     std::string what;
     bool json = false;
@@ -196,10 +196,10 @@ void add_list_command(CLI::App& app, Program&) {
   auto arguments = std::make_shared<Arguments>();
   std::vector<std::string> names;
   for (const Listing& listing : kListings) names.emplace_back(listing.name);
-  CLI::App* command = app.add_subcommand("list", "subjects, policies, devices, harnesses with their metrics, kernels");
-  command->add_option("what", arguments->what, fmt::format("{}", fmt::join(names, ", ")))->check(CLI::IsMember(names));
-  command->add_flag("--json", arguments->json, "for programs");
-  command->callback([arguments] { list(arguments->what, arguments->json); });
+  line.add("list", "subjects, policies, devices, harnesses with their metrics, kernels")
+      .choice("what", arguments->what, names)
+      .flag("--json", arguments->json, "for programs")
+      .action([arguments] { list(arguments->what, arguments->json); });
 }
 
 }  // namespace halfmark

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -10,18 +11,6 @@
 #include "kernels/number/error.h"
 
 namespace {
-
-std::string one_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  for (char& c : text)
-    if (c == '\n') c = ' ';
-  return text;
-}
-
-int complain(const std::string& what) {
-  fmt::print(stderr, "halfmark: {}\n", one_line(what));
-  return halfmark::kWrongInput;
-}
 
 std::string own_path(const char* called) {
   std::error_code error;
@@ -51,40 +40,27 @@ int main(int argc, char** argv) {
   program.command = "halfmark";
   for (int i = 1; i < argc; ++i) program.command += fmt::format(" {}", argv[i]);
 
-  CLI::App app(
+  halfmark::CommandLine line(
       "halfmark measures what a number format costs and what it gains in deep learning: speed, memory and error "
-      "together.");
-  app.set_version_flag("--version", "halfmark " HALFMARK_VERSION " (" HALFMARK_GIT ")");
-  app.require_subcommand(1);
-  app.failure_message([](const CLI::App*, const CLI::Error& error) { return std::string(error.what()); });
-  app.footer(
+      "together.",
+      "halfmark " HALFMARK_VERSION " (" HALFMARK_GIT ")",
       "Start with `halfmark run`: it takes about a minute, prints a table and writes report.json.\n"
       "Exit codes: 0 done, 1 a case failed, 2 the command or an input was wrong.");
-  halfmark::add_run_command(app, program);
-  halfmark::add_list_command(app, program);
-  halfmark::add_show_command(app, program);
-  halfmark::add_compare_command(app, program);
-  halfmark::add_probe_command(app, program);
-  halfmark::add_dot_command(app, program);
-  halfmark::add_arithmetic_command(app, program);
-  halfmark::add_convert_command(app, program);
+  halfmark::add_run_command(line, program);
+  halfmark::add_list_command(line, program);
+  halfmark::add_show_command(line, program);
+  halfmark::add_compare_command(line, program);
+  halfmark::add_probe_command(line, program);
+  halfmark::add_dot_command(line, program);
+  halfmark::add_arithmetic_command(line, program);
+  halfmark::add_convert_command(line, program);
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& request) {  // --help, --version
-    return app.exit(request);
-  } catch (const CLI::RequiredError& error) {
-    if (app.get_subcommands().empty()) {
-      const bool named = argc > 1 && argv[1][0] != '-';
-      return complain(
-          (named ? fmt::format("unknown command '{}'", argv[1]) : std::string("a command is needed")) +
-          "; commands: run, list, show, compare, probe, dot, arithmetic, convert (halfmark --help says more)");
-    }
-    return complain(
-        fmt::format("{} (halfmark {} --help says more)", error.what(), app.get_subcommands().front()->get_name()));
-  } catch (const CLI::ParseError& error) {
-    return complain(fmt::format("{} (halfmark --help lists commands and options)", one_line(error.what())));
+    line.run(argc, argv);
   } catch (const std::exception& error) {
-    return complain(error.what());
+    std::string what = error.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    fmt::print(stderr, "halfmark: {}\n", what);
+    return halfmark::kWrongInput;
   }
   return program.exit_code;
 }

@@ -161,31 +161,25 @@ void run_probe(const ProbeArguments& arguments) {
 
 }  // namespace
 
-void add_probe_command(CLI::App& app, Program&) {
+void add_probe_command(CommandLine& line, Program&) {
   auto arguments = std::make_shared<ProbeArguments>();
-  CLI::App* command =
-      app.add_subcommand("probe", "how a device adds, found out from outside, and the simulated row that it matches");
-  command->add_option("--device", arguments->device, "cpu, sim:hopper, cuda:0, ...; default: the best one present");
-  command
-      ->add_option("--types", arguments->types,
-                   "f16>f32, e4m3*e5m2>f16, tf32>f32, bf16>f32+split3:bf16, ... (more: a,b); default: the usual ones")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command->add_option("--shape", arguments->shape, "of the matmul, MxNxK: libraries choose kernels by it")
-      ->capture_default_str();
-  command->add_option("--instruction", arguments->instruction,
-                      "mma.m16n8k16, wgmma.k16, ... or all: matrix instructions instead of matmul");
-  command
-      ->add_option("--replay", arguments->replays, "random questions that the findings must answer as the device does")
-      ->capture_default_str();
-  command->add_option("--vectors", arguments->vectors,
-                      "tensor_core_probes.csv: run its questions and say which hypotheses survive");
-  command->add_flag("--json", arguments->json, "for programs");
-  command->add_option("-o,--output", arguments->output, "write the JSON to this file as well");
-  command->footer(
-      "Examples:\n  halfmark probe --device cpu --types bf16>f32 --shape 64x64x256\n  halfmark probe --device "
-      "sim:hopper --instruction all");
-  command->callback([arguments] { run_probe(*arguments); });
+  line.add("probe", "how a device adds, found out from outside, and the simulated row that it matches")
+      .option("--device", arguments->device, "cpu, sim:hopper, cuda:0, ...; default: the best one present")
+      .list("--types", arguments->types,
+            "f16>f32, e4m3*e5m2>f16, tf32>f32, bf16>f32+split3:bf16, ... (more: a,b); default: the usual ones")
+      .option("--shape", arguments->shape, "of the matmul, MxNxK: libraries choose kernels by it", kShowsDefault)
+      .option("--instruction", arguments->instruction,
+              "mma.m16n8k16, wgmma.k16, ... or all: matrix instructions instead of matmul")
+      .option("--replay", arguments->replays, "random questions that the findings must answer as the device does",
+              kShowsDefault)
+      .option("--vectors", arguments->vectors,
+              "tensor_core_probes.csv: run its questions and say which hypotheses survive")
+      .flag("--json", arguments->json, "for programs")
+      .option("-o,--output", arguments->output, "write the JSON to this file as well")
+      .footer(
+          "Examples:\n  halfmark probe --device cpu --types bf16>f32 --shape 64x64x256\n  halfmark probe --device "
+          "sim:hopper --instruction all")
+      .action([arguments] { run_probe(*arguments); });
 }
 
 }  // namespace halfmark

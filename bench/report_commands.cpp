@@ -13,6 +13,7 @@ namespace halfmark {
 namespace {
 
 struct Arguments {
+  std::string file;
   std::vector<std::string> files;
   bool all = false;
 };
@@ -27,28 +28,27 @@ TextOptions text_options(bool all) {
 
 }  // namespace
 
-void add_show_command(CLI::App& app, Program&) {
+void add_show_command(CommandLine& line, Program&) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("show", "a report as tables, best precision first");
-  command->add_option("report", arguments->files, "report.json")->required()->expected(1);
-  command->add_flag("--all", arguments->all, "every record, measurement and curve");
-  command->callback([arguments] {
-    const std::string& file = arguments->files.front();
-    fmt::print("{}", show({file, Report::load(file)}, text_options(arguments->all)));
-  });
+  line.add("show", "a report as tables, best precision first")
+      .option("report", arguments->file, "report.json", kRequired)
+      .flag("--all", arguments->all, "every record, measurement and curve")
+      .action([arguments] {
+        const std::string& file = arguments->file;
+        fmt::print("{}", show({file, Report::load(file)}, text_options(arguments->all)));
+      });
 }
 
-void add_compare_command(CLI::App& app, Program&) {
+void add_compare_command(CommandLine& line, Program&) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("compare", "one report: precisions beside fp32; several: machines side by side");
-  command->add_option("reports", arguments->files, "a.json [b.json ...]")->required();
-  command->add_flag("--all", arguments->all, "every metric, also those this build does not know");
-  command->callback([arguments] {
-    std::vector<NamedReport> reports;
-    for (const std::string& file : arguments->files) reports.push_back({file, Report::load(file)});
-    fmt::print("{}", compare(reports, text_options(arguments->all)));
-  });
+  line.add("compare", "one report: precisions beside fp32; several: machines side by side")
+      .words("reports", arguments->files, "a.json [b.json ...]", kRequired)
+      .flag("--all", arguments->all, "every metric, also those this build does not know")
+      .action([arguments] {
+        std::vector<NamedReport> reports;
+        for (const std::string& file : arguments->files) reports.push_back({file, Report::load(file)});
+        fmt::print("{}", compare(reports, text_options(arguments->all)));
+      });
 }
 
 }  // namespace halfmark

@@ -94,35 +94,31 @@ void run(const RunArguments& arguments, Program& program) {
 
 }  // namespace
 
-void add_run_command(CLI::App& app, Program& program) {
+void add_run_command(CommandLine& line, Program& program) {
   auto arguments = std::make_shared<RunArguments>();
-  CLI::App* command = app.add_subcommand("run", "measure, print a table, write a report");
+  Command command = line.add("run", "measure, print a table, write a report");
   Selection& selection = arguments->selection;
-  command->add_option("words", selection.words,
-                      "select cases: a word matches a whole part of the id or a key=value, * as a glob;\n"
-                      "words about the same part are alternatives (fp16 bf16), others must all hold (mlp fp16 error)");
-  command->add_option("--suite", selection.suite, "smoke (seconds), quick (about a minute), full")
-      ->capture_default_str();
-  // One value each time, or several with commas: what follows are words.
-  const auto add_list = [command](const char* name, std::vector<std::string>& values, const char* about) {
-    command->add_option(name, values, about)->delimiter(',')->allow_extra_args(false);
-  };
-  add_list("--device", selection.devices, "cpu, sim:hopper, cuda:0, ... (more: a,b); default: the best one present");
-  add_list("--policy", selection.policies, "precision, also one that the suite leaves out (more: a,b; * as a glob)");
-  add_list("--harness", selection.harnesses, "error, range, ..., also one that the suite leaves out (more: a,b)");
-  command->add_option("--case", arguments->id, "exactly this case, as `halfmark run --dry-run` prints ids");
-  command->add_option("-o,--output", arguments->output, "report file")->capture_default_str();
-  command->add_option("--seed", arguments->seed, "of parameters and data")->capture_default_str();
-  command->add_flag("--resume", arguments->resume, "go on with a run that was interrupted");
-  command->add_flag("--isolate", arguments->isolate, "each case in a process of its own: a crash costs one record");
-  command->add_option("--timeout", arguments->timeout, "seconds for a case, with --isolate")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--shard", arguments->shard, "I/N: the I-th of N parts of the cases");
-  command->add_flag("--dry-run", arguments->dry_run, "list the ids of the cases and stop");
-  command->footer(
+  command.words("words", selection.words,
+                "select cases: a word matches a whole part of the id or a key=value, * as a glob;\n"
+                "words about the same part are alternatives (fp16 bf16), others must all hold (mlp fp16 error)");
+  command.option("--suite", selection.suite, "smoke (seconds), quick (about a minute), full", kShowsDefault);
+  command.list("--device", selection.devices,
+               "cpu, sim:hopper, cuda:0, ... (more: a,b); default: the best one present");
+  command.list("--policy", selection.policies,
+               "precision, also one that the suite leaves out (more: a,b; * as a glob)");
+  command.list("--harness", selection.harnesses, "error, range, ..., also one that the suite leaves out (more: a,b)");
+  command.option("--case", arguments->id, "exactly this case, as `halfmark run --dry-run` prints ids");
+  command.option("-o,--output", arguments->output, "report file", kShowsDefault);
+  command.option("--seed", arguments->seed, "of parameters and data", kShowsDefault);
+  command.flag("--resume", arguments->resume, "go on with a run that was interrupted");
+  command.flag("--isolate", arguments->isolate, "each case in a process of its own: a crash costs one record");
+  command.option("--timeout", arguments->timeout, "seconds for a case, with --isolate", kPositive);
+  command.option("--shard", arguments->shard, "I/N: the I-th of N parts of the cases");
+  command.flag("--dry-run", arguments->dry_run, "list the ids of the cases and stop");
+  command.footer(
       "Examples:\n  halfmark run --suite smoke\n  halfmark run mlp 'amp-*' training\n"
       "  halfmark run sim:hopper linear error --policy fp16");
-  command->callback([arguments, &program] { run(*arguments, program); });
+  command.action([arguments, &program] { run(*arguments, program); });
 }
 
 }  // namespace halfmark

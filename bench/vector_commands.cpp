@@ -85,17 +85,17 @@ void answer_convert(std::istream& in, std::ostream& out, const VectorType& from,
   answers.finish();
 }
 
-void add_arithmetic_command(CLI::App& app, Program&) {
+void add_arithmetic_command(CommandLine& line, Program&) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("arithmetic", "scalar operations on codes: CSV in, result and flags out");
-  command->add_option("--format", arguments->format, "fp16 (default) or bf16, and any other of at most 16 bits");
-  command->add_option("--operation", arguments->operation, "add, sub, mul, div, mulAdd, sqrt")->required();
-  command->add_option("--rounding", arguments->rounding, "near_even (default), toward_zero");
-  command->footer(
+  Command command = line.add("arithmetic", "scalar operations on codes: CSV in, result and flags out");
+  command.option("--format", arguments->format, "fp16 (default) or bf16, and any other of at most 16 bits");
+  command.option("--operation", arguments->operation, "add, sub, mul, div, mulAdd, sqrt", kRequired);
+  command.option("--rounding", arguments->rounding, "near_even (default), toward_zero");
+  command.footer(
       "Standard input: a header line, then rows of hex codes in the columns x, y, z that the operation has.\n"
       "Standard output: result,flags; flags are the sum in hex of 1 inexact, 2 underflow, 4 overflow,\n"
       "8 divide by zero, 10 invalid. mulAdd is x * y + z with one rounding.");
-  command->callback([arguments] {
+  command.action([arguments] {
     const Format& format = format_named(arguments->format);
     const Operation operation = operation_named(arguments->operation).operation;
     const Rounding rounding = rounding_named(arguments->rounding);
@@ -108,18 +108,18 @@ void add_arithmetic_command(CLI::App& app, Program&) {
   });
 }
 
-void add_convert_command(CLI::App& app, Program&) {
+void add_convert_command(CommandLine& line, Program&) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("convert", "codes of one type to another: CSV in, result and flags out");
-  command->add_option("--from", arguments->from, "f32, e4m3, ...: every dtype, and tf32 (8 hex digits)")->required();
-  command->add_option("--to", arguments->to, "the same")->required();
-  command->add_option("--rounding", arguments->rounding, "near_even (default), toward_zero, near_away, stochastic");
-  command->add_option("--overflow", arguments->overflow, "infinity, nan or saturate (default: the format's own)");
-  command->add_option("--seed", arguments->seed, "of stochastic rounding");
-  command->footer(
+  Command command = line.add("convert", "codes of one type to another: CSV in, result and flags out");
+  command.option("--from", arguments->from, "f32, e4m3, ...: every dtype, and tf32 (8 hex digits)", kRequired);
+  command.option("--to", arguments->to, "the same", kRequired);
+  command.option("--rounding", arguments->rounding, "near_even (default), toward_zero, near_away, stochastic");
+  command.option("--overflow", arguments->overflow, "infinity, nan or saturate (default: the format's own)");
+  command.option("--seed", arguments->seed, "of stochastic rounding");
+  command.footer(
       "Standard input: a header line, then rows of hex codes in the column x.\n"
       "Standard output: result,flags as in halfmark arithmetic.");
-  command->callback([arguments] {
+  command.action([arguments] {
     const VectorType from = vector_type_named(arguments->from), to = vector_type_named(arguments->to);
     const Rounding rounding = rounding_named(arguments->rounding);
     const Overflow overflow =
