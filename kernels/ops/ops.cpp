@@ -77,6 +77,20 @@ void Matmul::check() const {
   need(beta == 0 || out.layout() != Layout::any, name, "beta needs an out that exists");
 }
 
+void ScaledMatmul::check() const {
+  rank(name, "a", a.codes, 2), rank(name, "b", b.codes, 2), rank(name, "out", out, 2);
+  rank(name, "scale_a", a.scales, 2), rank(name, "scale_b", b.scales, 2);
+  const int64_t m = a.codes.shape()[0], n = b.codes.shape()[0], k = a.codes.shape()[1], scales = a.scales.shape()[1];
+  need(b.codes.shape()[1] == k, name,
+       "inner extents differ: " + a.codes.shape().text() + " and " + b.codes.shape().text());
+  need(out.shape() == Shape{m, n}, name, "out must be of shape " + Shape{m, n}.text() + ", not " + out.shape().text());
+  need(scales > 0 && k % scales == 0 && a.scales.shape() == Shape{m, scales} && b.scales.shape() == Shape{n, scales},
+       name,
+       "scales " + a.scales.shape().text() + " and " + b.scales.shape().text() + " do not fit operands " +
+           a.codes.shape().text() + " and " + b.codes.shape().text());
+  need(a.scales.dtype() == b.scales.dtype(), name, "both scales must be of one dtype");
+}
+
 void DotProducts::check() const {
   rank(name, "a", a, 2);
   same_shape(name, a, b);

@@ -11,6 +11,7 @@
 
 #include "kernels/ops/kernel.h"
 #include "kernels/ops/matrix_instruction.h"
+#include "kernels/tensor/scaled.h"
 
 namespace halfmark {
 
@@ -42,6 +43,22 @@ struct Matmul {  // out = op(a) op(b) + beta out
   void visit(auto&& v) const {
     v.input("a", a), v.input("b", b), v.output("out", out);
     v.attribute(transpose_a), v.attribute(transpose_b), v.attribute(math), v.attribute(beta);
+  }
+};
+
+// out = a b^T, where blocks of k share a scale (MX, NVFP4). Sums are fp32 sums of (code * scale) * (code * scale); the
+// scales of the tensors multiply the finished sum, in fp32 as the factor of a library's matmul does, and the result is
+// rounded once to the dtype of out.
+struct ScaledMatmul {
+  static constexpr std::string_view name = "scaled_matmul";
+  const Scaled& a;  // [m, k]
+  const Scaled& b;  // [n, k]
+  Tensor& out;      // [m, n]
+  double factor() const { return static_cast<double>(a.tensor_scale * b.tensor_scale); }
+  void check() const;
+  void visit(auto&& v) const {
+    v.input("a", a.codes), v.input("b", b.codes), v.input("scale_a", a.scales), v.input("scale_b", b.scales);
+    v.output("out", out), v.attribute(factor());
   }
 };
 
@@ -342,8 +359,8 @@ struct EachOperation {
 };
 template <template <class> class F>
 using ForAllOperations =
-    typename EachOperation<F, Matmul, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights, AddBias,
-                           BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward, Relu, ReluBackward,
+    typename EachOperation<F, Matmul, ScaledMatmul, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights,
+                           AddBias, BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward, Relu, ReluBackward,
                            MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, Add, SoftmaxCrossEntropy,
                            SoftmaxCrossEntropyBackward, Cast, Reorder, Unscale, SgdStep>::type;
 

@@ -75,4 +75,48 @@ inline void cases<DotProducts>(const Bench& bench, const Try<DotProducts>& attem
     }
 }
 
+struct ScaledCase {
+  std::string_view a, b;  // block formats
+  DType out;
+};
+
+template <>
+inline void cases<ScaledMatmul>(const Bench& bench, const Try<ScaledMatmul>& attempt) {
+  struct Size {
+    int64_t m, n, k;
+  };
+  using enum DType;
+  for (const ScaledCase& types :
+       {ScaledCase{"mxfp8-e4m3", "mxfp8-e4m3", f32}, ScaledCase{"mxfp8-e4m3", "mxfp8-e5m2", f32},
+        ScaledCase{"mxfp8-e5m2", "mxfp8-e5m2", bf16}, ScaledCase{"mxfp4", "mxfp4", f32},
+        ScaledCase{"nvfp4", "nvfp4", f32}, ScaledCase{"nvfp4", "nvfp4", f16}})
+    for (const Size size : {Size{5, 7, 32}, Size{3, 9, 160}, Size{17, 2, 320}}) {
+      const auto quantised = [&](std::string_view format, int64_t rows, uint64_t seed) {
+        const std::vector<double> values = random_values(rows * size.k, seed);
+        const std::vector<float> narrow(values.begin(), values.end());
+        return to_scaled(bench.device, block_format_named(format), narrow, rows, size.k);
+      };
+      const Scaled a = quantised(types.a, size.m, 1), b = quantised(types.b, size.n, 2);
+      Tensor out(bench.device, {size.m, size.n}, types.out);
+      const std::string name = std::string(types.a) + " " + std::string(types.b) + " m" + std::to_string(size.m) +
+                               " n" + std::to_string(size.n) + " k" + std::to_string(size.k);
+      attempt(name, ScaledMatmul{.a = a, .b = b, .out = out}, [&] {
+        const std::vector<double> av = a.values(), bv = b.values();
+        std::vector<double> expected, slack;
+        for (int64_t i = 0; i < size.m; ++i)
+          for (int64_t j = 0; j < size.n; ++j) {
+            double value = 0, magnitude = 0;
+            for (int64_t l = 0; l < size.k; ++l) {
+              const double product = av[static_cast<size_t>(i * size.k + l)] * bv[static_cast<size_t>(j * size.k + l)];
+              value += product, magnitude += std::fabs(product);
+            }
+            // One step more than the terms: the factor of the tensors' scales is rounded to fp32.
+            expected.push_back(value);
+            slack.push_back(gamma(static_cast<double>(size.k) + 1, kFp32) * magnitude);
+          }
+        expect_close(out, expected, slack, name);
+      });
+    }
+}
+
 }  // namespace halfmark::ops_cases

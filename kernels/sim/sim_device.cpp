@@ -11,6 +11,7 @@ SimDevice::SimDevice(const Architecture& architecture, std::span<const TensorCor
     : architecture_(architecture), cores_(cores) {
   add_tensor_core_rows(kernels_);
   add_dot_rows(kernels_);
+  add_scaled_rows(kernels_);
   add_half_fma_rows(kernels_);
   add_reference_rows(kernels_);
 }

@@ -141,6 +141,76 @@ TEST(SimDotProducts, ShapesThatDoNotFitAreErrors) {
   EXPECT_NO_THROW(run(DotProducts{.a = a, .b = a, .scale_a = two, .scale_b = two, .c = c, .out = out}));
 }
 
+// ---- matmul with block scales
+
+TEST(SimScaledMatmul, EveryElementIsTheChainOfTheExactModel) {
+  int machines = 0;
+  for (const exact::Machine& m : exact::machines()) {
+    if (!m.scale_block) continue;
+    ++machines;
+    Device& device = sim(m.architecture);
+    const int64_t k = 2 * depth_of(m.instruction), blocks = k / m.scale_block;
+    std::vector<exact::Row> rows;
+    for (const exact::InputClass& input_class : exact::kInputClasses)
+      if (input_class.fits(m)) rows.push_back(exact::row_of(input_class, m, static_cast<size_t>(k), 77));
+    const auto n = static_cast<int64_t>(rows.size());
+    const DType scale = m.scale == exact::Type::e8m0 ? DType::e8m0 : DType::e4m3;
+    Scaled a{Tensor(device, {n, k}, dtype_of(m.a)), Tensor(device, {n, blocks}, scale)};
+    Scaled b{Tensor(device, {n, k}, dtype_of(m.b)), Tensor(device, {n, blocks}, scale)};
+    for (size_t i = 0; i < rows.size(); ++i) {
+      put(a.codes, i, rows[i].a), put(a.scales, i, rows[i].scale_a);
+      put(b.codes, i, rows[i].b), put(b.scales, i, rows[i].scale_b);
+    }
+    Tensor out(device, {n, n}, DType::f32);
+    const ScaledMatmul op{.a = a, .b = b, .out = out};
+    ASSERT_EQ(chosen(op).name, "tensor-core") << exact::text_of(m);
+    run(op);
+    for (size_t i = 0; i < rows.size(); ++i)
+      for (size_t j = 0; j < rows.size(); ++j) {
+        const exact::Inputs inputs{rows[i].a, rows[j].b, 0, rows[i].scale_a, rows[j].scale_b};
+        ASSERT_EQ(load_code(DType::f32, out.data(), i * rows.size() + j), exact::dot(m, inputs))
+            << exact::text_of(m) << ' ' << i << ' ' << j;
+      }
+  }
+  EXPECT_GT(machines, 0);
+}
+
+TEST(SimScaledMatmul, TheTensorsScalesMultiplyTheFinishedSum) {
+  Device& device = sim("blackwell");
+  const std::vector<float> ones(64, 1.0f);
+  Scaled a = to_scaled(device, block_format_named("nvfp4"), ones, 1, 64), b = a;
+  EXPECT_EQ(a.values(), std::vector<double>(64, 1.0));
+  Tensor out(device, {1, 1}, DType::f32);
+  run(ScaledMatmul{.a = a, .b = b, .out = out});
+  EXPECT_EQ(out.values()[0], 64.0 * 448 * 6 * 448 * 6 * static_cast<double>(a.tensor_scale * b.tensor_scale));
+  a.tensor_scale = 2, b.tensor_scale = 0.25;
+  run(ScaledMatmul{.a = a, .b = b, .out = out});
+  EXPECT_EQ(out.values()[0], 64.0 * 448 * 6 * 448 * 6 / 2);
+}
+
+TEST(SimScaledMatmul, AGpuWithoutBlockScalesLeavesItToTheReferenceRow) {
+  Device& device = sim("hopper");
+  const Scaled a = to_scaled(device, block_format_named("mxfp8-e4m3"), std::vector<float>(64, 1.0f), 2, 32);
+  Tensor out(device, {2, 2}, DType::f32);
+  const ScaledMatmul op{.a = a, .b = a, .out = out};
+  EXPECT_EQ(chosen(op).name, "reference");
+  const std::optional<std::string> reason = device.kernels().of<ScaledMatmul>()[0].refuses(device, op);
+  ASSERT_TRUE(reason.has_value());
+  EXPECT_NE(reason->find("hopper has no instruction for e4m3 times e4m3 scaled by e8m0 per 32"), std::string::npos)
+      << *reason;
+}
+
+TEST(SimScaledMatmul, ShapesThatDoNotFitAreErrors) {
+  Device& device = sim("blackwell");
+  const Scaled a = to_scaled(device, block_format_named("mxfp8-e4m3"), std::vector<float>(128, 1.0f), 2, 64);
+  const Scaled shorter = to_scaled(device, block_format_named("mxfp8-e4m3"), std::vector<float>(64, 1.0f), 2, 32);
+  Tensor out(device, {2, 2}, DType::f32), tall(device, {3, 2}, DType::f32);
+  EXPECT_THROW(run(ScaledMatmul{.a = a, .b = shorter, .out = out}), Error);
+  EXPECT_THROW(run(ScaledMatmul{.a = a, .b = {a.codes, shorter.scales}, .out = out}), Error);
+  EXPECT_THROW(run(ScaledMatmul{.a = a, .b = a, .out = tall}), Error);
+  EXPECT_THROW(to_scaled(device, block_format_named("mxfp8-e4m3"), std::vector<float>(20, 1.0f), 1, 20), Error);
+}
+
 // ---- Matmul
 
 struct MatmulCase {

@@ -5,6 +5,7 @@ namespace halfmark {
 
 void add_reference_rows(KernelTable& table) {
   reference::add_contraction_rows(table);
+  reference::add_scaled_matmul_rows(table);
   reference::add_elementwise_rows(table);
   reference::add_norm_rows(table);
   reference::add_pool_rows(table);
