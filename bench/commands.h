@@ -4,17 +4,9 @@
 #include <string>
 
 #include "bench/command_line.h"
+#include "bench/program.h"
 
 namespace halfmark {
-
-// 0 done, 1 a case failed, 2 the command, its configuration or an input was wrong.
-enum ExitCode : int { kDone = 0, kFailed = 1, kWrongInput = 2 };
-
-struct Program {
-  std::string path;     // how to start it again
-  std::string command;  // as it was typed
-  int exit_code = kDone;
-};
 
 void add_run_command(CommandLine& line, Program& program);
 void add_list_command(CommandLine& line, Program& program);
@@ -24,5 +16,7 @@ void add_probe_command(CommandLine& line, Program& program);
 void add_dot_command(CommandLine& line, Program& program);
 void add_arithmetic_command(CommandLine& line, Program& program);
 void add_convert_command(CommandLine& line, Program& program);
+void add_ab_command(CommandLine& line, Program& program);
+void add_sample_command(CommandLine& line, Program& program);
 
 }  // namespace halfmark

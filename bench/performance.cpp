@@ -55,10 +55,6 @@ const std::vector<MetricRow>& memory_table() {
   return rows;
 }
 
-// So small that a million steps leave the parameters where they are, and no product is subnormal: the arithmetic of
-// every sample is then the same.
-constexpr double kStandstillRate = 1e-12;
-
 struct Loops {
   Sampled evaluation, step, phases;
   std::vector<double> forward, backward, optimizer;  // of the samples of `phases`

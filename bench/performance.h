@@ -5,6 +5,10 @@
 
 namespace halfmark {
 
+// The learning rate while time is taken: so small that a million steps leave the parameters where they are, and no
+// product is subnormal. The arithmetic of every sample is then the same.
+inline constexpr double kStandstillRate = 1e-12;
+
 Harness throughput_harness();
 Harness memory_harness();
 

@@ -163,7 +163,7 @@ DType operand_dtype(Operands operands, uint64_t which) {
   return which % 2 ? DType::e4m3 : DType::e5m2;
 }
 
-TEST(ProbeRows, IsNeverWrongOfTwoHundredMadeUpRows) {
+TEST(SlowProbeRows, IsNeverWrongOfTwoHundredMadeUpRows) {
   const RandomKey key(2024);
   size_t known = 0;
   for (uint64_t i = 0; i < 200; ++i) {

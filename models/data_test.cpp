@@ -62,7 +62,7 @@ double accuracy_after(const char* subject, int64_t steps, double rate, uint64_t 
 
 // Measured over six seeds: softmax regression ends between 16 and 29 % whatever its rate (0.001 to 0.05), the network
 // reaches 69 to 92 % after 150 steps and 85 to 96 % after 300; this seed about 84 % after 150.
-TEST(Data, OfImagesDefeatsALinearModelAndASmallNetworkLearnsIt) {
+TEST(SlowData, OfImagesDefeatsALinearModelAndASmallNetworkLearnsIt) {
   EXPECT_LT(accuracy_after("logistic/b16_c3_s16", 200, 0.001, 0), 0.40);
   EXPECT_GT(accuracy_after(kConvnet, 150, 0.05, 0), 0.70);
 }

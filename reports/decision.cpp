@@ -96,6 +96,9 @@ class Judge {
       one.interval = {std::min(low, high), std::max(low, high)};
       one.ratio = std::exp(sign * hodges_lehmann(shifts));
       one.p = signed_rank_p(shifts, std::log1p(rules_.margin));
+      std::vector<double> mirrored;
+      for (const double shift : shifts) mirrored.push_back(-shift);
+      one.p_moved = std::min(1.0, 2 * std::min(signed_rank_p(shifts), signed_rank_p(mirrored)));
     }
   }
 
@@ -113,10 +116,13 @@ class Judge {
     return found;
   }
 
+  // The controls are measured with the first family, routed or not, so that they see what it sees.
   void confirm(const Indices& family) {
     Indices fresh;
     for (const size_t i : family)
       if (at(i).stage != Stage::confirmed) fresh.push_back(i);
+    for (size_t i = 0; i < cases_.size(); ++i)
+      if (cases_[i].control && at(i).stage == Stage::screened) fresh.push_back(i);
     test(fresh, rules_.confirm_pairs, Stage::confirmed, +1);
     for (const size_t i : found_in(family, rules_.alpha_confirm, +1)) at(i).verdict = Verdict::regression;
   }
@@ -148,15 +154,16 @@ class Judge {
     return sample;
   }
 
-  // Controls are confirmed whether they were routed or not.
   void watch_controls() {
-    Indices fresh;
-    for (size_t i = 0; i < cases_.size(); ++i)
-      if (cases_[i].control && at(i).stage != Stage::confirmed) fresh.push_back(i);
-    test(fresh, rules_.confirm_pairs, Stage::confirmed, +1);
-    for (size_t i = 0; i < cases_.size(); ++i)
-      if (cases_[i].control)
-        decision_.largest_control = std::max(decision_.largest_control, std::fabs(std::log(at(i).ratio)));
+    const auto controls = static_cast<double>(
+        std::count_if(cases_.begin(), cases_.end(), [](const JudgedCase& one) { return one.control; }));
+    for (size_t i = 0; i < cases_.size(); ++i) {
+      if (!cases_[i].control) continue;
+      const double shift = std::fabs(std::log(at(i).ratio));
+      decision_.largest_control = std::max(decision_.largest_control, shift);
+      // On a noisy machine a control that did not move is estimated beyond the limit often enough.
+      at(i).moved = shift > rules_.control_limit && at(i).p_moved * controls <= rules_.alpha_control;
+    }
   }
 
   void extend(const Indices& confirmed) {
@@ -182,10 +189,12 @@ class Judge {
   void conclude() {
     const auto any = [&](Verdict verdict, bool of_controls) {
       for (size_t i = 0; i < cases_.size(); ++i)
-        if (at(i).verdict == verdict && (!of_controls || cases_[i].control)) return true;
+        if (at(i).verdict == verdict && of_controls == cases_[i].control) return true;
       return false;
     };
-    if (any(Verdict::regression, true) || decision_.largest_control > rules_.control_limit)
+    const bool any_moved =
+        std::any_of(decision_.cases.begin(), decision_.cases.end(), [](const CaseDecision& one) { return one.moved; });
+    if (any(Verdict::regression, true) || any_moved)
       decision_.verdict = Verdict::environment_suspect;
     else if (any(Verdict::regression, false))
       decision_.verdict = Verdict::regression;

@@ -27,7 +27,8 @@ struct DecisionRules {
   double alpha_confirm = 0.007;  // chance of any false finding among all routed cases, in each of the two tests
   double alpha_extend = 0.003;
   size_t most_routed = 40;       // with more, a sample of them is confirmed first
-  double control_limit = 0.005;  // a control that moves more, either way, makes the machine suspect
+  double control_limit = 0.005;  // a control that moves more, either way, makes the machine suspect,
+  double alpha_control = 0.001;  // where that is no accident: chance of it among all controls of a quiet machine
   double global_limit = 0.01;    // a median over all cases that moves more is remarked on
   bool improvements = false;     // confirm what seems faster too; never a reason to fail
 };
@@ -72,12 +73,14 @@ std::string_view name_of(Stage stage);
 struct CaseDecision {
   Verdict verdict = Verdict::pass;
   bool improved = false;
+  bool moved = false;  // of a control: beyond the limit, and not by accident
   Stage stage = Stage::screened;
   double screened = 0;  // ln of the ratio that the screen saw
   int pairs = 0;        // of the last stage, on which the rest of this rests
   double ratio = 1;     // t_b / t_a: Hodges and Lehmann's estimate, after the screen alone that of the medians
   Interval interval{0, INFINITY};  // 95 %, of the ratio; the screen gives none
   double p = 1, corrected_p = 1;
+  double p_moved = 1;  // that the ratio is 1, either way
   double floor = 0;
 };
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Prints "SKIPPED name: reason" for every skipped test of the JUnit files that ctest wrote."""
+"""Counts the tests in JUnit files that ctest wrote and prints "SKIPPED name: reason" for every one that was skipped."""
 
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
-# GoogleTest says "file.cpp:12: Skipped", then the words of GTEST_SKIP(), then an empty line or a line of its own.
-GTEST = re.compile(r": Skipped\n(.*?)(?=\n\s*\n|\n\[|\Z)", re.DOTALL)
+# GoogleTest: "[ RUN      ] name", "file.cpp:12: Skipped", the words of GTEST_SKIP(), "[  SKIPPED ] name (0 ms)".
+GTEST = re.compile(r"^\[ RUN      \] (\S+)$(.*?)^\[  (SKIPPED|FAILED|     OK) ", re.DOTALL | re.MULTILINE)
+GTEST_REASON = re.compile(r": Skipped\n(.*?)(?=\n\s*\n|\n\[|\Z)", re.DOTALL)
 # unittest -v says "test_x (module.Class.test_x) ... skipped 'reason'".
 UNITTEST = re.compile(r"^(\w+) \(.*?(?:\n.*)?\.\.\. skipped ['\"](.*)['\"]$", re.MULTILINE)
 
@@ -15,23 +16,31 @@ def one_line(text):
     return " ".join(text.split())
 
 
-def skipped(path):
+def read(path):
+    """How many tests there were, and (name, reason) of those that were skipped."""
+    count, skipped = 0, []
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         name = case.get("name")
         output = case.findtext("system-out") or ""
         inside = [(f"{name}/{test}", reason) for test, reason in UNITTEST.findall(output)]
-        if inside:
-            yield from inside
-        elif case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
-            reasons = [one_line(reason) for reason in GTEST.findall(output)]
-            element = case.find("skipped")
-            fallback = element.get("message", "") if element is not None else ""
-            yield name, "; ".join(reason for reason in reasons if reason) or fallback or "no reason given"
+        tests = GTEST.findall(output)
+        count += max(len(tests), 1)
+        for test, text, end in tests:
+            if end == "SKIPPED":
+                reasons = [one_line(reason) for reason in GTEST_REASON.findall(text)]
+                inside.append((test, "; ".join(reason for reason in reasons if reason) or "no reason given"))
+        element = case.find("skipped")
+        if not inside and (element is not None or case.get("status") in ("notrun", "disabled")):
+            inside.append((name, (element.get("message", "") if element is not None else "") or "no reason given"))
+        skipped += inside
+    return count, skipped
 
 
 def main():
     for path in sys.argv[1:]:
-        for name, reason in skipped(path):
+        count, skipped = read(path)
+        print(f"{count} tests, {len(skipped)} skipped")
+        for name, reason in skipped:
             print(f"SKIPPED {name}: {reason}")
 
 

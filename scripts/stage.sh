@@ -7,6 +7,8 @@ stage_ok=true
 stage_log=""
 any_failed=false
 
+configure_arguments=() # of every preset
+
 red="" green="" yellow="" plain=""
 if [[ -t 1 && -z "${NO_COLOR:-}" ]]; then
   red=$'\e[31m' green=$'\e[32m' yellow=$'\e[33m' plain=$'\e[0m'
@@ -40,7 +42,7 @@ stage() {
     printf '%s %8s s   %s\n' "${red}FAILED ${plain}" "$seconds" "$stage_log"
     stage_rows+=("$(printf '%-24s FAILED  %8s s   exit %d, log: %s' "$name" "$seconds" "$status" "$stage_log")")
     # Lines about what went well would push the failure out of the part that is shown.
-    { grep -vE '^ *Start +[0-9]+:|Passed +[0-9.]+ sec$|^\[[0-9]+/[0-9]+\] ' "$stage_log" || true; } | tail -n 150 | sed 's/^/    /'
+    { grep -vE '^ *Start +[0-9]+:|Passed +[0-9.]+ sec$|^\[[0-9]+/[0-9]+\] |^\[( RUN  |   +OK )' "$stage_log" || true; } | tail -n 150 | sed 's/^/    /'
     printf '%s\n' "${red}$name failed (exit $status); the whole log: $stage_log${plain}"
   fi
 }
@@ -61,6 +63,6 @@ miss_stage() {
 build_preset() { # PRESET [cmake --build arguments]
   local preset=$1
   shift
-  cmake --preset "$preset"
+  cmake --preset "$preset" ${configure_arguments[@]+"${configure_arguments[@]}"}
   cmake --build --preset "$preset" --parallel "$(nproc)" "$@"
 }

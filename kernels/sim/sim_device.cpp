@@ -1,5 +1,7 @@
 #include "kernels/sim/sim_device.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/error.h"
 #include "kernels/sim/dot_rows.h"
@@ -11,7 +13,10 @@ SimDevice::SimDevice(const Architecture& architecture, std::span<const TensorCor
     : architecture_(architecture), cores_(cores) {
   add_tensor_core_rows(kernels_);
   add_dot_rows(kernels_);
-  add_scaled_rows(kernels_);
+  const auto scales = [&](const TensorCore& core) {
+    return core.architecture == architecture_.name && core.scaling.block > 0;
+  };
+  if (std::any_of(cores_.begin(), cores_.end(), scales)) add_scaled_rows(kernels_);
   add_half_fma_rows(kernels_);
   add_reference_rows(kernels_);
 }

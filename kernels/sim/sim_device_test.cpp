@@ -182,10 +182,11 @@ TEST(SimScaledMatmul, TheTensorsScalesMultiplyTheFinishedSum) {
   EXPECT_EQ(a.values(), std::vector<double>(64, 1.0));
   Tensor out(device, {1, 1}, DType::f32);
   run(ScaledMatmul{.a = a, .b = b, .out = out});
-  EXPECT_EQ(out.values()[0], 64.0 * 448 * 6 * 448 * 6 * static_cast<double>(a.tensor_scale * b.tensor_scale));
+  const double sum = 64.0 * 448 * 6 * 448 * 6;
+  EXPECT_EQ(out.values()[0], round_to(kFp32, sum * static_cast<double>(a.tensor_scale * b.tensor_scale)));
   a.tensor_scale = 2, b.tensor_scale = 0.25;
   run(ScaledMatmul{.a = a, .b = b, .out = out});
-  EXPECT_EQ(out.values()[0], 64.0 * 448 * 6 * 448 * 6 / 2);
+  EXPECT_EQ(out.values()[0], sum / 2);
 }
 
 TEST(SimScaledMatmul, AGpuWithoutBlockScalesLeavesItToTheReferenceRow) {
@@ -194,10 +195,6 @@ TEST(SimScaledMatmul, AGpuWithoutBlockScalesLeavesItToTheReferenceRow) {
   Tensor out(device, {2, 2}, DType::f32);
   const ScaledMatmul op{.a = a, .b = a, .out = out};
   EXPECT_EQ(chosen(op).name, "reference");
-  const std::optional<std::string> reason = device.kernels().of<ScaledMatmul>()[0].refuses(device, op);
-  ASSERT_TRUE(reason.has_value());
-  EXPECT_NE(reason->find("hopper has no instruction for e4m3 times e4m3 scaled by e8m0 per 32"), std::string::npos)
-      << *reason;
 }
 
 TEST(SimScaledMatmul, ShapesThatDoNotFitAreErrors) {

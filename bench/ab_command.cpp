@@ -1,0 +1,128 @@
+// halfmark ab: two builds on one machine. halfmark sample: what it asks of each.
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "bench/ab.h"
+#include "bench/commands.h"
+#include "bench/progress.h"
+#include "kernels/number/error.h"
+
+namespace halfmark {
+
+namespace {
+
+struct AbArguments {
+  std::string a, b, suite, noise, learn;
+  std::vector<std::string> words, devices, policies;
+  bool one_after_another = false;
+  AbOptions options;
+};
+
+std::vector<std::string> selection_of(const AbArguments& arguments) {
+  std::vector<std::string> selection = arguments.words;
+  const auto add = [&](const char* option, const std::string& value) {
+    if (!value.empty()) selection.insert(selection.end(), {option, value});
+  };
+  add("--suite", arguments.suite);
+  for (const std::string& device : arguments.devices) add("--device", device);
+  for (const std::string& policy : arguments.policies) add("--policy", policy);
+  return selection;
+}
+
+// A line of its own for each stage, so that the time left is that of the stage.
+class StageLine {
+ public:
+  void show(const std::string& doing, const PairProgress& progress) {
+    if (doing != doing_ || progress.pair == 0) line_.emplace();
+    doing_ = doing;
+    line_->show(static_cast<size_t>(progress.pair), static_cast<size_t>(progress.pairs),
+                fmt::format("{}: {} cases", doing, progress.cases));
+  }
+
+ private:
+  std::string doing_;
+  std::optional<ProgressLine> line_;
+};
+
+Noise noise_in(const std::string& file) {
+  if (file.empty() || !std::filesystem::exists(file)) return {};
+  return Noise::load(file);
+}
+
+void run_ab(const AbArguments& arguments, Program& program) {
+  AbOptions options = arguments.options;
+  options.selection = selection_of(arguments);
+  options.side_by_side = !arguments.one_after_another;
+  const Build a = Build::open(arguments.a);
+  StageLine line;
+  options.progress = [&](const std::string& doing, const PairProgress& progress) { line.show(doing, progress); };
+  if (!arguments.learn.empty()) {
+    if (!arguments.b.empty() && arguments.b != arguments.a)
+      throw Error("--learn: noise is that of one build against itself; name one build");
+    Noise noise = noise_in(arguments.learn);
+    learn_noise(a, options, noise);
+    noise.save(arguments.learn);
+    fmt::print("{}: {} cases known\n", arguments.learn, noise.cases.size());
+    return;
+  }
+  if (arguments.b.empty()) throw Error("ab: two builds are needed (halfmark ab --help says more)");
+  if (!arguments.noise.empty()) options.noise = Noise::load(arguments.noise);
+  const Judgement judgement = compare_times(a, Build::open(arguments.b), options);
+  for (const JudgedLine& one : judgement.lines)
+    fmt::print("{:14} {}: {}\n", word_of(one.question, one.outcome), one.id, one.words);
+  for (const std::string& remark : judgement.remarks) fmt::print("{}\n", remark);
+  fmt::print("{}\n", name_of(judgement.verdict));
+  program.exit_code = judgement.exit_code;
+}
+
+}  // namespace
+
+void add_ab_command(CommandLine& line, Program& program) {
+  auto arguments = std::make_shared<AbArguments>();
+  AbOptions& options = arguments->options;
+  DecisionRules& rules = options.rules;
+  line.add("ab", "two builds on one machine: which cases became slower, larger or less accurate")
+      .option("a", arguments->a, "the old build: a program, an unpacked archive or a .tar.gz", kRequired)
+      .option("b", arguments->b, "the new one")
+      .words("words", arguments->words, "select cases, as in halfmark run")
+      .option("--suite", arguments->suite, "smoke, quick (default), full")
+      .list("--device", arguments->devices, "cpu, cuda:0, ... (more: a,b); default: the best one present")
+      .list("--policy", arguments->policies, "precisions (more: a,b; * as a glob)")
+      .option("--seconds", options.seconds, "of timed steps for a case in one process", kShowsDefault | kPositive)
+      .option("--floor", rules.floor, "a case is slower from this share on", kShowsDefault | kPositive)
+      .option("--margin", rules.margin, "and must be shown to be slower by more than this", kShowsDefault)
+      .option("--confirm-pairs", rules.confirm_pairs, "fresh pairs for what the screen points at", kShowsDefault)
+      .option("--extend-pairs", rules.extend_pairs, "and for what stays open", kShowsDefault)
+      .flag("--improvements", rules.improvements, "confirm what became faster, too")
+      .option("--noise", arguments->noise, "what --learn wrote: cases known to be noisy get a higher floor")
+      .option("--learn", arguments->learn, "measure build a against itself and add what is learned to this file")
+      .flag("--one-after-another", arguments->one_after_another, "for a device that only one process may use")
+      .option("--timeout", options.timeout, "seconds for one case in one process", kShowsDefault | kPositive)
+      .option("--seed", options.seed, "of the orders", kShowsDefault)
+      .footer(
+          "Exit codes: 0 pass, 1 a case is slower or lost, 2 wrong input, 3 undecided or the machine itself moved.\n"
+          "Examples:\n  halfmark ab old/halfmark new/halfmark\n  halfmark ab v1.tar.gz v2.tar.gz mlp 'amp-*'")
+      .action([arguments, &program] { run_ab(*arguments, program); });
+}
+
+void add_sample_command(CommandLine& line, Program& program) {
+  auto options = std::make_shared<SamplerOptions>();
+  line.add("sample", "for `halfmark ab`: reads ids of cases, answers each with its time")
+      .option("--seconds", options->seconds, "of timed steps for each case", kShowsDefault | kPositive)
+      .option("--seed", options->seed, "of parameters and data", kShowsDefault)
+      .action([options, &program] {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody is left to ask
+        options->slow_down = program.slow_down;
+        Sampler sampler(*options);
+        answer_samples(std::cin, std::cout, sampler);
+      });
+}
+
+}  // namespace halfmark

@@ -1,0 +1,125 @@
+#include "bench/build.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "kernels/number/error.h"
+
+namespace halfmark {
+
+namespace {
+
+// What a child writes, kept in memory.
+class Capture {
+ public:
+  explicit Capture(const char* name) : file_(::memfd_create(name, MFD_CLOEXEC)) {}
+  ~Capture() { ::close(file_); }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  int descriptor() const { return file_; }
+  std::string text() const {
+    std::string all;
+    char buffer[1 << 14];
+    for (ssize_t count; (count = ::pread(file_, buffer, sizeof buffer, static_cast<off_t>(all.size()))) > 0;)
+      all.append(buffer, static_cast<size_t>(count));
+    return all;
+  }
+
+ private:
+  int file_;
+};
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::shared_ptr<const void> temporary_folder(std::filesystem::path& path) {
+  std::string pattern = (std::filesystem::temp_directory_path() / "halfmark-build-XXXXXX").string();
+  if (!::mkdtemp(pattern.data())) throw Error(fmt::format("no temporary directory: {}", std::strerror(errno)));
+  path = pattern;
+  return {new std::filesystem::path(path), [](const std::filesystem::path* folder) {
+            std::error_code ignored;
+            std::filesystem::remove_all(*folder, ignored);
+            delete folder;
+          }};
+}
+
+// The program in a folder: of an installation, of a build, or of the one folder that an archive holds.
+std::filesystem::path program_in(const std::filesystem::path& folder) {
+  const auto found_in = [](const std::filesystem::path& place) -> std::filesystem::path {
+    for (const char* name : {"bin/halfmark", "halfmark"})
+      if (std::filesystem::is_regular_file(place / name)) return place / name;
+    return {};
+  };
+  if (const auto found = found_in(folder); !found.empty()) return found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.is_directory())
+      if (const auto found = found_in(entry.path()); !found.empty()) return found;
+  return {};
+}
+
+}  // namespace
+
+Ended run_program(const std::vector<std::string>& command) {
+  const Capture out("out"), err("err");
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, out.descriptor(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, err.descriptor(), STDERR_FILENO);
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  pid_t child = 0;
+  const int error = ::posix_spawnp(&child, words.front(), &actions, nullptr, words.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) throw Error(fmt::format("{}: cannot be started: {}", command.front(), std::strerror(error)));
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), out.text(), err.text()};
+}
+
+Build Build::open(const std::string& given) {
+  Build build;
+  build.given_ = given;
+  std::filesystem::path path = given;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored))
+    throw Error(given + ": no such file; name a halfmark program, an unpacked archive or a .tar.gz");
+  if (std::filesystem::is_regular_file(path) && (given.ends_with(".tar.gz") || given.ends_with(".tgz"))) {
+    std::filesystem::path folder;
+    build.unpacked_ = temporary_folder(folder);
+    const Ended tar = run_program({"tar", "-xzf", std::filesystem::absolute(path).string(), "-C", folder.string()});
+    if (tar.code != 0) throw Error(given + ": cannot be unpacked: " + first_line(tar.err));
+    path = folder;
+  }
+  build.program_ = std::filesystem::is_directory(path) ? program_in(path) : std::filesystem::absolute(path);
+  if (build.program_.empty())
+    throw Error(given + ": holds no bin/halfmark; name a program, an unpacked archive or a .tar.gz");
+  const Ended version = run_program(build.command({"--version"}));
+  if (version.code != 0 || !version.out.starts_with("halfmark "))
+    throw Error(given + ": does not answer to --version as a halfmark does: " +
+                first_line(version.err.empty() ? version.out : version.err));
+  build.version_ = first_line(version.out);
+  return build;
+}
+
+std::vector<std::string> Build::command(std::vector<std::string> arguments) const {
+  arguments.insert(arguments.begin(), program_.string());
+  return arguments;
+}
+
+std::string Build::output(const std::vector<std::string>& arguments) const {
+  const Ended ended = run_program(command(arguments));
+  if (ended.code > 1)
+    throw Error(
+        fmt::format("{} {}: ended with code {}: {}", given_, arguments.front(), ended.code, first_line(ended.err)));
+  return ended.out;
+}
+
+}  // namespace halfmark

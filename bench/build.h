@@ -1,0 +1,35 @@
+// A build of halfmark, given as a program, as the folder of an unpacked archive, or as an archive.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace halfmark {
+
+// What a program printed and how it ended.
+struct Ended {
+  int code = 0;  // exit code; 128 + the signal's number when one ended it
+  std::string out, err;
+};
+Ended run_program(const std::vector<std::string>& command);  // throws Error when it cannot be started
+
+class Build {
+ public:
+  // Throws Error: no such file, not an archive, no program in it, or one that does not answer to --version.
+  static Build open(const std::string& given);
+
+  const std::string& given() const { return given_; }                          // as it was named
+  const std::string& version() const { return version_; }                      // "halfmark 0.1.0 (8b2deaf)"
+  std::vector<std::string> command(std::vector<std::string> arguments) const;  // program and arguments
+  // Standard output of the program; throws Error with its complaint when it ends with another code than 0 and 1.
+  std::string output(const std::vector<std::string>& arguments) const;
+
+ private:
+  std::string given_, version_;
+  std::filesystem::path program_;
+  std::shared_ptr<const void> unpacked_;  // keeps a temporary folder alive
+};
+
+}  // namespace halfmark

@@ -1,0 +1,116 @@
+#include "bench/process_pairs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <random>
+
+namespace halfmark {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void shuffle(std::vector<size_t>& order, std::mt19937_64& random) {
+  // std::shuffle is free to differ from one library to another.
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+}
+
+bool stolen_from(const ProcessSample& sample) { return sample.stolen > kStolenShare * sample.wall; }
+
+}  // namespace
+
+ProcessSample ProcessPairs::ask(SamplerProcess& process, size_t index, bool is_a) const {
+  try {
+    ProcessSample sample = process.ask(options_.ids[index]);
+    if (!sample.reason.empty()) throw CaseLost(index, is_a, sample.reason);
+    return sample;
+  } catch (const ProcessLost& loss) {
+    throw CaseLost(index, is_a, loss.what());
+  }
+}
+
+ProcessPairs::Answers ProcessPairs::one_pair(const std::vector<size_t>& order, const std::map<size_t, bool>& a_first,
+                                             std::map<size_t, int>& may_repeat) {
+  Answers answers;
+  const auto start = [&](bool a) {
+    return std::make_unique<SamplerProcess>(a ? options_.command_a : options_.command_b, options_.timeout);
+  };
+  const bool first_is_a = a_first.at(order.front());
+  if (!options_.side_by_side) {
+    for (const bool a : {first_is_a, !first_is_a}) {
+      const auto process = start(a);
+      for (const size_t i : order) (a ? answers[i].first : answers[i].second) = ask(*process, i, a);
+    }
+    return answers;
+  }
+  auto first = start(first_is_a), second = start(!first_is_a);
+  SamplerProcess &process_a = first_is_a ? *first : *second, &process_b = first_is_a ? *second : *first;
+  for (const size_t i : order)
+    while (true) {
+      auto& [a, b] = answers[i];
+      for (const bool ask_a : {a_first.at(i), !a_first.at(i)})
+        (ask_a ? a : b) = ask(ask_a ? process_a : process_b, i, ask_a);
+      if (!stolen_from(a) && !stolen_from(b)) break;
+      if (may_repeat[i]-- <= 0) {
+        ++disturbed_;
+        break;
+      }
+      ++repeated_;
+    }
+  return answers;
+}
+
+std::vector<ProcessPairs::Trouble> ProcessPairs::rehearse() {
+  std::vector<Trouble> found;
+  for (const bool of_a : {true, false}) {
+    std::unique_ptr<SamplerProcess> process;
+    for (size_t i = 0; i < options_.ids.size(); ++i) {
+      if (!process)
+        process = std::make_unique<SamplerProcess>(of_a ? options_.command_a : options_.command_b, options_.timeout);
+      ProcessSample sample;
+      try {
+        sample = process->ask(options_.ids[i]);
+      } catch (const ProcessLost& loss) {
+        sample.reason = loss.what();
+        process.reset();
+      }
+      if (sample.reason.empty()) continue;
+      auto known = std::find_if(found.begin(), found.end(), [&](const Trouble& one) { return one.index == i; });
+      if (known == found.end()) known = found.insert(found.end(), {i, true, "", ""});
+      known->refused = known->refused && sample.refused;
+      (of_a ? known->in_a : known->in_b) = sample.reason;
+    }
+  }
+  for (Trouble& one : found) one.refused = one.refused && !one.in_a.empty() && !one.in_b.empty();
+  return found;
+}
+
+std::vector<std::vector<Pair>> ProcessPairs::measure(std::span<const size_t> cases, int pairs) {
+  ++stage_;
+  std::mt19937_64 random(options_.seed * 1000 + stage_);
+  std::map<size_t, std::vector<bool>> a_first;
+  std::map<size_t, int> may_repeat;
+  for (const size_t i : cases) {
+    a_first[i] = balanced_order(pairs, random());
+    may_repeat[i] = static_cast<int>(kMostRepeated * pairs);
+  }
+  std::vector<size_t> order(cases.begin(), cases.end());
+  std::map<size_t, std::vector<Pair>> found;
+  const auto begin = Clock::now();
+  for (int pair = 0; pair < pairs; ++pair) {
+    const double spent = std::chrono::duration<double>(Clock::now() - begin).count();
+    options_.progress({pair, pairs, cases.size(), pair ? spent / pair * (pairs - pair) : NAN});
+    shuffle(order, random);
+    std::map<size_t, bool> first;
+    for (const size_t i : order) first[i] = a_first.at(i)[static_cast<size_t>(pair)];
+    for (const auto& [i, samples] : one_pair(order, first, may_repeat))
+      found[i].push_back({samples.first.seconds, samples.second.seconds});
+  }
+  std::vector<std::vector<Pair>> result;
+  for (const size_t i : cases) result.push_back(std::move(found[i]));
+  return result;
+}
+
+}  // namespace halfmark

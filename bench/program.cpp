@@ -1,0 +1,72 @@
+#include "bench/program.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "bench/commands.h"
+#include "bench_build.h"
+#include "kernels/number/error.h"
+
+namespace halfmark {
+
+namespace {
+
+std::string own_path(const char* called) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? called : path.string();
+}
+
+// Threads of an OpenMP library that spin for long while they wait take the cores from everybody else: on a busy machine
+// a step of 0.25 ms then read 350 ms. Threads that sleep at once have to be woken for every kernel: on an idle virtual
+// machine a step of 0.19 ms then read 1.9 ms. So they spin for some ten microseconds, longer than the gap between two
+// kernels, and then sleep. The library looks at its settings before main, so the program starts itself anew with them;
+// whoever has set them is left alone. When that fails, the program goes on as it is, and the report's environment shows
+// it.
+void wait_with_short_spins(char** argv) {
+  if (::getenv("OMP_WAIT_POLICY") || ::getenv("GOMP_SPINCOUNT")) return;
+  ::setenv("OMP_WAIT_POLICY", "passive", 1);
+  ::setenv("GOMP_SPINCOUNT", "20000", 1);  // of GNU's library; measured: 1000 is too few, 100000 no faster
+  ::execv("/proc/self/exe", argv);
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv, Program program) {
+  wait_with_short_spins(argv);
+  program.path = own_path(argv[0]);
+  program.command = "halfmark";
+  for (int i = 1; i < argc; ++i) program.command += fmt::format(" {}", argv[i]);
+
+  CommandLine line(
+      "halfmark measures what a number format costs and what it gains in deep learning: speed, memory and error "
+      "together.",
+      "halfmark " HALFMARK_VERSION " (" HALFMARK_GIT ")",
+      "Start with `halfmark run`: it takes about a minute, prints a table and writes report.json.\n"
+      "Exit codes: 0 done, 1 a case failed, 2 the command or an input was wrong.");
+  add_run_command(line, program);
+  add_list_command(line, program);
+  add_show_command(line, program);
+  add_compare_command(line, program);
+  add_probe_command(line, program);
+  add_dot_command(line, program);
+  add_arithmetic_command(line, program);
+  add_convert_command(line, program);
+  add_ab_command(line, program);
+  add_sample_command(line, program);
+  try {
+    line.run(argc, argv);
+  } catch (const std::exception& error) {
+    std::string what = error.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    fmt::print(stderr, "halfmark: {}\n", what);
+    return kWrongInput;
+  }
+  return program.exit_code;
+}
+
+}  // namespace halfmark
