@@ -21,12 +21,11 @@ std::string_view level_of(Outcome outcome) {
 }
 
 std::string annotation(const Judgement& judgement, const JudgedLine& line) {
-  std::string message = fmt::format("{}: {}", part(line.id), part(subject_phrase(line)));
+  std::string message = fmt::format("{}, {}", part(line.id), name_of(line.question));
   if (const std::string timing = timing_phrase(timing_of(judgement, line)); !timing.empty())
-    message += ", " + timing;
-  else if (const std::string change = change_phrase(line); !change.empty())
-    message += fmt::format(" {}", change);
-  if (!line.words.empty()) message += "\n" + part(line.words);
+    message += fmt::format("\n{}: {}", part(subject_phrase(line)), timing);
+  const std::string words = line.words.empty() ? numbers_phrase(line) : line.words;
+  if (!words.empty()) message += "\n" + part(words);
   if (!line.rerun.empty()) message += "\nreproduce: " + part(line.rerun);
   return fmt::format("::{} title={}::{}\n", level_of(line.outcome),
                      workflow_property(fmt::format("halfmark {}", word_of(line.question, line.outcome))),

@@ -33,8 +33,8 @@ TEST(Annotations, AreErrorsForWhatBrokeAndWarningsForWhatWantsALook) {
 
 TEST(Annotations, SayWhatAndHowToSeeItAgain) {
   EXPECT_EQ(annotations_of(findings(1, Outcome::breach)),
-            "::error title=halfmark ACCURACY_FAIL::case-0: bits%0Awords%0Areproduce: halfmark run --case case-0\n");
-  EXPECT_NE(annotations_of(sample_judgement()).find("time.step at hot, +6.1 %25 (95 %25 interval +5.2 ... +7.0 %25)"),
+            "::error title=halfmark ACCURACY_FAIL::case-0, bits%0Awords%0Areproduce: halfmark run --case case-0\n");
+  EXPECT_NE(annotations_of(sample_judgement()).find("time.step at hot: +6.1 %25 (95 %25 interval +5.2 ... +7.0 %25)"),
             std::string::npos);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -14,11 +15,12 @@ namespace halfmark {
 namespace {
 
 constexpr size_t kFailing = 20;       // rows in front of the fold
+constexpr size_t kItems = 10;         // of a list, likewise
 constexpr size_t kLongest = 600;      // bytes of a name or a sentence in a cell
 constexpr size_t kLongestRun = 4000;  // of a command line; a longer one cannot be told from a broken one
 constexpr size_t kReserve = 1024;     // for the words that close the page
 constexpr std::string_view kColumns =
-    "| verdict | case | what | base | now | change | limit | why |\n|---|---|---|---:|---:|---:|---:|---|\n";
+    "| verdict | case | what | base | now | change | why |\n|---|---|---|---:|---:|---:|---|\n";
 
 std::string cell(std::string_view text) { return markdown_text(middle_cut(valid_utf8(text), kLongest)); }
 std::string code(std::string_view text) { return markdown_code(middle_cut(valid_utf8(text), kLongest)); }
@@ -36,9 +38,15 @@ class Page {
   void add_row(std::string_view row) {
     if (full_ || !add(row)) full_ = true, ++left_out_;
   }
+  // The first items in sight, more of them folded.
   void list(std::string_view title, const std::vector<std::string>& items) {
-    if (!items.empty()) add(fmt::format("\n{}\n\n", title));
-    for (const std::string& item : items) add_row(fmt::format("- {}\n", cell(item)));
+    std::vector<std::string> rows;
+    for (const std::string& item : items) rows.push_back(fmt::format("- {}\n", cell(item)));
+    if (!rows.empty()) add(fmt::format("\n{}\n\n", title));
+    const size_t shown = std::min(rows.size(), kItems);
+    for (size_t i = 0; i < shown; ++i) add_row(rows[i]);
+    rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(shown));
+    fold(fmt::format("{} more", rows.size()), "", rows);
   }
   // A table behind one line that unfolds it.
   void fold(std::string_view title, std::string_view columns, const std::vector<std::string>& rows) {
@@ -65,12 +73,15 @@ std::string row_of(const Judgement& judgement, const JudgedLine& line) {
   std::vector<std::string> why;
   if (const std::string timing = timing_phrase(timing_of(judgement, line)); !timing.empty())
     why.push_back(cell(timing));
-  if (!line.words.empty()) why.push_back(cell(line.words));
+  if (!line.words.empty())
+    why.push_back(cell(line.words));
+  else if (const std::string limit = limit_phrase(line); !limit.empty())
+    why.push_back(cell("limit " + limit));
   if (!line.rerun.empty() && line.rerun.size() <= kLongestRun && fails(line))
     why.push_back("reproduce: " + markdown_code(line.rerun));
-  return fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", word_of(line.question, line.outcome), code(line.id),
+  return fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", word_of(line.question, line.outcome), code(line.id),
                      cell(subject_phrase(line)), cell(base_phrase(line)), cell(found_phrase(line)),
-                     cell(change_phrase(line)), cell(limit_phrase(line)), fmt::join(why, "<br>"));
+                     cell(change_phrase(line)), fmt::join(why, "<br>"));
 }
 
 }  // namespace
@@ -95,7 +106,8 @@ std::string markdown_of(const Judgement& judgement, size_t limit) {
   if (!failing.empty()) page.add(fmt::format("\n{}", kColumns));
   for (const std::string& row : failing) page.add_row(row);
   std::vector<std::string> notes = judgement.remarks;
-  if (std::string timing = all_timing_phrase(judgement); !timing.empty()) notes.insert(notes.begin(), timing);
+  if (const std::string timing = all_timing_phrase(judgement); !timing.empty())
+    notes.insert(notes.begin(), "times: " + timing);
   page.list("The environments differ:", judgement.differences);
   page.list("Worth noticing:", notes);
   page.fold(fmt::format("{} other {}", others.size(), others.size() == 1 ? "line" : "lines"), kColumns, others);

@@ -81,6 +81,14 @@ std::string change_phrase(const JudgedLine& line) {
   return std::fabs(change) < 100 ? fmt::format("{:+.3g} %", change) : human_ratio(line.found / line.base);
 }
 
+std::string numbers_phrase(const JudgedLine& line) {
+  const std::string base = base_phrase(line), found = found_phrase(line), limit = limit_phrase(line);
+  std::string words = base.empty() ? found : fmt::format("{} -> {}", base, found.empty() ? "none" : found);
+  if (const std::string change = change_phrase(line); !change.empty()) words += fmt::format(" ({})", change);
+  if (!limit.empty()) words += fmt::format("{}limit {}", words.empty() ? "" : ", ", limit);
+  return words.empty() ? "" : fmt::format("{}: {}", subject_phrase(line), words);
+}
+
 const CaseDecision* timing_of(const Judgement& judgement, const JudgedLine& line) {
   if (line.question != Question::time) return nullptr;
   const auto found = std::find(judgement.timed.begin(), judgement.timed.end(), line.id);
@@ -104,9 +112,10 @@ std::string timing_phrase(const CaseDecision* decision) {
 std::string all_timing_phrase(const Judgement& judgement) {
   const Decision& timing = judgement.timing;
   if (timing.cases.empty()) return "";
-  std::string words = fmt::format(
-      "{} of {} cases seemed slower and were measured again, {} seemed faster; {} process runs of either build",
-      timing.routed, timing.cases.size(), timing.seem_faster, timing.process_runs);
+  std::string words = fmt::format("{} cases on {} process runs", timing.cases.size(), timing.process_runs);
+  if (timing.routed > 0 || timing.seem_faster > 0)
+    words +=
+        fmt::format("; {} seemed slower and were measured again, {} seemed faster", timing.routed, timing.seem_faster);
   if (timing.largest_control > 0)
     words += fmt::format("; controls moved by {:.2g} % at most", percent(std::exp(timing.largest_control)));
   if (timing.global_shift_is_large)

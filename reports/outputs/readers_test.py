@@ -195,17 +195,17 @@ class Markdown(unittest.TestCase):
             page = self.page(name)
             self.assertGreater(len(page.rows), 5)
             for row in page.rows:
-                self.assertIn(len(row), (2, 8), row)
+                self.assertIn(len(row), (2, 7), row)
 
     def test_names_are_shown_as_they_are_written(self):
         for name in NAMES:
-            shown = {row[1] for row in self.page(name).rows if len(row) == 8}
+            shown = {row[1] for row in self.page(name).rows if len(row) == 7}
             for line in read_json(f"{name}.json")["cases"]:
                 if line["verdict"] != "PASS" and len(line["case"]) <= 600:
                     self.assertIn(on_one_line(line["case"]).strip(), {cell.strip() for cell in shown})
 
     def test_command_lines_can_be_copied(self):
-        cells = [row[7] for row in self.page("hostile").rows if len(row) == 8]
+        cells = [row[6] for row in self.page("hostile").rows if len(row) == 7]
         broken = [line for line in read_json("hostile.json")["cases"]
                   if line["verdict"] in ("ACCURACY_FAIL", "CASE_LOST") and len(line["rerun"]) < 4000]
         self.assertGreater(len(broken), 2)
@@ -253,7 +253,7 @@ class Annotations(unittest.TestCase):
                 self.assertEqual(level, "error" if case["verdict"] in ("REGRESSION", "ACCURACY_FAIL", "CASE_LOST") else "warning")
                 self.assertEqual(properties, {"title": f"halfmark {case['verdict']}"})
                 if len(case["case"]) < 500:
-                    self.assertTrue(message.startswith(on_one_line(case["case"]) + ": "), message)
+                    self.assertTrue(message.startswith(f"{on_one_line(case['case'])}, {case['question']}\n"), message)
                     self.assertIn("\nreproduce: ", message)
 
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kInWords = 20;  // failing lines told in words
 constexpr size_t kInTable = 20;  // lines of each other kind
+constexpr size_t kNotes = 20;    // differences of the environments, remarks
 
 Tone tone_of(Outcome outcome) {
   if (outcome <= Outcome::lost) return Tone::bad;
@@ -32,22 +33,17 @@ std::string verdict_text(const Judgement& judgement, const TextOptions& options)
   return text;
 }
 
-// What failed: the case, the numbers, the sentence, and how to see it again. The command line is not wrapped, so that
-// it can be copied.
+// What failed: the case, what is to be said, and how to see it again. The command line is not wrapped, so that it can
+// be copied.
 std::string failure_text(const Judgement& judgement, const JudgedLine& line, const TextOptions& options) {
   const std::string word = word_of(line.question, line.outcome);
   std::string text =
-      wrapped(word + "  ", one_line(fmt::format("{}, {}", line.id, subject_phrase(line))), options.width);
+      wrapped(word + "  ", one_line(fmt::format("{}, {}", line.id, name_of(line.question))), options.width);
   text.replace(0, word.size(), toned(word, tone_of(line.outcome), options.colour));
-  const std::string base = base_phrase(line), found = found_phrase(line), limit = limit_phrase(line);
-  std::string numbers = timing_phrase(timing_of(judgement, line));
-  if (numbers.empty() && !found.empty()) {
-    numbers = base.empty() ? found : fmt::format("{} -> {}", base, found);
-    if (const std::string change = change_phrase(line); !change.empty()) numbers += fmt::format(" ({})", change);
-    if (!limit.empty()) numbers += fmt::format(", limit {}", limit);
-  }
-  if (!numbers.empty()) text += wrapped("  ", one_line(numbers), options.width);
-  if (!line.words.empty()) text += wrapped("  ", one_line(line.words), options.width);
+  if (const std::string timing = timing_phrase(timing_of(judgement, line)); !timing.empty())
+    text += wrapped("  ", one_line(fmt::format("{}: {}", subject_phrase(line), timing)), options.width);
+  const std::string words = line.words.empty() ? numbers_phrase(line) : line.words;
+  if (!words.empty()) text += wrapped("  ", one_line(words), options.width);
   if (!line.rerun.empty()) text += toned("  reproduce: " + one_line(line.rerun), Tone::dim, options.colour) + "\n";
   return text;
 }
@@ -105,6 +101,13 @@ std::string group_text(const Judgement& judgement, Outcome outcome, const TextOp
   return options.all ? text : text + more(count, kInTable);
 }
 
+std::string list_text(std::string_view lead, const std::vector<std::string>& items, const TextOptions& options) {
+  const size_t shown = options.all ? items.size() : std::min(items.size(), kNotes);
+  std::string text;
+  for (size_t i = 0; i < shown; ++i) text += wrapped(lead, one_line(items[i]), options.width);
+  return text + more(items.size(), shown);
+}
+
 }  // namespace
 
 std::string text_of(const Judgement& judgement, const TextOptions& options) {
@@ -114,12 +117,10 @@ std::string text_of(const Judgement& judgement, const TextOptions& options) {
     if (outcome > Outcome::inconclusive && (!only_counted || options.all))
       text += group_text(judgement, outcome, options);
   }
-  std::string notes;
-  for (const std::string& difference : judgement.differences)
-    notes += wrapped("differs   ", one_line(difference), options.width);
+  std::string notes = list_text("differs   ", judgement.differences, options);
   if (const std::string timing = all_timing_phrase(judgement); !timing.empty())
     notes += wrapped("times     ", timing, options.width);
-  for (const std::string& remark : judgement.remarks) notes += wrapped("note      ", one_line(remark), options.width);
+  notes += list_text("note      ", judgement.remarks, options);
   if (!notes.empty()) (text += '\n') += notes;
   return text;
 }
