@@ -49,9 +49,8 @@ std::string without_markup(std::string_view given, bool code) {
     // An underscore inside a word is one; elsewhere two of them make the words between them lean.
     const bool inside_word =
         i > 0 && i + 1 < text.size() && is_alphanumeric(text[i - 1]) && is_alphanumeric(text[i + 1]);
-    const bool begins_list = i == 0 && (follows(i, "- ") || follows(i, "+ "));
     const bool makes_link = follows(i, "://") || (c == '.' && i >= 3 && follows(i - 3, "www"));
-    if (kMarkup.find(c) != kMarkup.npos || (c == '_' && !inside_word) || begins_list || makes_link)
+    if (kMarkup.find(c) != kMarkup.npos || (c == '_' && !inside_word) || makes_link)
       result += fmt::format("&#{};", static_cast<int>(c));
     else
       result += c;

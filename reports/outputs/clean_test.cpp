@@ -48,7 +48,6 @@ TEST(Clean, TakesTheMarkupOutOfMarkdown) {
   EXPECT_EQ(markdown_text("b16_i32_h64"), "b16_i32_h64");
   EXPECT_EQ(markdown_text("_a_"), "&#95;a&#95;");
   EXPECT_EQ(markdown_text("two\nlines"), "two lines");
-  EXPECT_EQ(markdown_text("- item"), "&#45; item");
   for (const std::string& name : hostile_names())
     EXPECT_FALSE(std::regex_search(markdown_text(name.substr(0, 300)), std::regex("[|<>`*\\n]|&(?!#[0-9]+;)"))) << name;
 }

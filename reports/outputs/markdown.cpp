@@ -41,7 +41,8 @@ class Page {
   // The first items in sight, more of them folded.
   void list(std::string_view title, const std::vector<std::string>& items) {
     std::vector<std::string> rows;
-    for (const std::string& item : items) rows.push_back(fmt::format("- {}\n", cell(item)));
+    // A word joiner, which is not seen, in front of each: "1. ", "- " or blanks would begin a list or code in the list.
+    for (const std::string& item : items) rows.push_back(fmt::format("- &#8288;{}\n", cell(item)));
     if (!rows.empty()) add(fmt::format("\n{}\n\n", title));
     const size_t shown = std::min(rows.size(), kItems);
     for (size_t i = 0; i < shown; ++i) add_row(rows[i]);

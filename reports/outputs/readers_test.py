@@ -210,7 +210,7 @@ class Markdown(unittest.TestCase):
                   if line["verdict"] in ("ACCURACY_FAIL", "CASE_LOST") and len(line["rerun"]) < 4000]
         self.assertGreater(len(broken), 2)
         for line in broken:
-            self.assertTrue(any(cell.endswith("reproduce: " + on_one_line(line["rerun"]).rstrip()) for cell in cells), line["rerun"])
+            self.assertTrue(any(cell.endswith("reproduce: " + on_one_line(line["rerun"])) for cell in cells), line["rerun"])
 
     def test_nothing_in_a_name_becomes_markup(self):
         tags = set(self.page("hostile").tags)

@@ -116,6 +116,8 @@ inline std::vector<std::string> hostile_names() {
       "\xC2\x9B"
       "31m \xE2\x80\xAE turned round \xEF\xBF\xBE \xEF\xBF\xBF",
       "- item",
+      "1. item",
+      "    code",
       "=HYPERLINK(1)",
       " blanks at both ends ",
       "long " + std::string(10000, 'x') + " end",
