@@ -5,10 +5,14 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <sstream>
 
 #include "reports/file.h"
 #include "reports/outputs/annotations.h"
 #include "reports/outputs/csv.h"
+#include "reports/outputs/gbench.h"
+#include "reports/outputs/judgement_json.h"
+#include "reports/outputs/junit.h"
 #include "reports/outputs/markdown.h"
 #include "reports/outputs/sample_judgement.h"
 #include "reports/outputs/sample_report.h"
@@ -134,6 +138,39 @@ TEST(Outputs, AreWrittenForOtherReaders) {
   }
   write("hostile", hostile_judgement(), hostile);
   for (const auto& file : fs::directory_iterator(folder)) EXPECT_GT(file.file_size(), 0u) << file.path();
+}
+
+// The fenced blocks of a page, in their order.
+std::vector<std::string> blocks_of(const std::string& page) {
+  std::vector<std::string> blocks;
+  for (size_t at = page.find("\n```"); at != page.npos; at = page.find("\n```", at + 4)) {
+    const size_t begin = page.find('\n', at + 1) + 1;
+    at = page.find("\n```", begin);
+    blocks.push_back(page.substr(begin, at + 1 - begin));
+  }
+  return blocks;
+}
+
+TEST(Outputs, AreWhatTheReadmeShows) {
+  const std::string page = read_file(fs::path(HALFMARK_SOURCE_DIR) / "reports" / "outputs" / "README.md");
+  const Judgement judgement = sample_judgement();
+  std::string csv = csv_of(judgement);
+  std::erase(csv, '\r');
+  const std::string printed[] = {text_of(judgement, {}),
+                                 markdown_of(judgement),
+                                 annotations_of(judgement),
+                                 junit_of(judgement),
+                                 csv,
+                                 json_of(judgement),
+                                 gbench_of(timed_report(1.25)),
+                                 smaller_is_better_of(timed_report(1.25))};
+  const std::vector<std::string> blocks = blocks_of(page);
+  ASSERT_EQ(blocks.size(), std::size(printed));
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    std::istringstream lines(blocks[i]);
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_NE(("\n" + printed[i]).find("\n" + line + "\n"), std::string::npos) << "not printed any more: " << line;
+  }
 }
 
 }  // namespace

@@ -15,6 +15,8 @@ inline constexpr std::array kOutcomes = {Outcome::breach,       Outcome::lost,  
                                          Outcome::acknowledged, Outcome::improved,  Outcome::added,
                                          Outcome::information,  Outcome::pass};
 
+static_assert(kOutcomes.size() == static_cast<size_t>(Outcome::pass) + 1);
+
 size_t count_of(const Judgement& judgement, Outcome outcome);
 
 // Whether the line is why the exit code is not 0.
