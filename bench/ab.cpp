@@ -202,6 +202,7 @@ Judgement compare_times(const Build& a, const Build& b, const AbOptions& options
     ProcessPairs pairs(std::move(settings));
     try {
       judgement.timing = decide(field.cases, options.rules, pairs, options.seed);
+      judgement.timed = field.ids();
       add_lines(field, judgement.timing, judgement);
       add_remarks(judgement.timing, pairs, judgement);
       break;

@@ -7,14 +7,17 @@ set -euo pipefail
 
 packages=(
   build-essential cmake ninja-build ccache
-  libdnnl-dev libopenblas-dev libfmt-dev nlohmann-json3-dev libcli11-dev
+  libdnnl-dev libopenblas-dev libfmt-dev nlohmann-json3-dev libcli11-dev libpugixml-dev
   libgtest-dev libgmock-dev
   libbenchmark-dev
   libbenchmark-tools python3-scipy # compare.py of Google Benchmark lives in -tools; its statistics want scipy
   python3 python3-numpy python3-matplotlib python3-jsonschema
 )
 # The sanitizer builds use g++, whose runtimes come with it; clang's (libclang-rt-dev) are not needed.
-dev_packages=(clang clang-tidy clang-format shellcheck)
+dev_packages=(
+  clang clang-tidy clang-format shellcheck
+  python3-junitparser libxml2-utils cmark-gfm python3-yaml # read what we write: JUnit, Markdown, workflow files
+)
 
 case "${1:-}" in
   "") ;;

@@ -46,6 +46,7 @@ struct Vector {
   HM_VECTOR static I sub(I x, I y) { return _mm256_sub_epi32(x, y); }
   HM_VECTOR static I max(I x, I y) { return _mm256_max_epi32(x, y); }
   HM_VECTOR static I bit_and(I x, I y) { return _mm256_and_si256(x, y); }
+  HM_VECTOR static I bit_or(I x, I y) { return _mm256_or_si256(x, y); }
   HM_VECTOR static I bit_xor(I x, I y) { return _mm256_xor_si256(x, y); }
   HM_VECTOR static I add_bytes(I x, I y) { return _mm256_adds_epi8(x, y); }
   HM_VECTOR static I max_bytes(I x, I y) { return _mm256_max_epi8(x, y); }
@@ -59,9 +60,11 @@ struct Vector {
     return _mm256_srli_epi32(_mm256_sllv_epi32(bytes, _mm256_set1_epi32(24 - 8 * static_cast<int>(q))), 1);
   }
   HM_VECTOR static I larger_exponent(F x, I y, I mask) { return max(bit_and(as_int(x), mask), bit_and(y, mask)); }
-  HM_VECTOR static bool any_overflow(I sum, I x, I y) {
-    return _mm256_movemask_ps(as_float(_mm256_and_si256(bit_xor(sum, x), bit_xor(sum, y)))) != 0;
-  }
+  // Negative where x + y took a 33rd bit.
+  HM_VECTOR static I overflow(I sum, I x, I y) { return bit_and(bit_xor(sum, x), bit_xor(sum, y)); }
+  HM_VECTOR static bool any_negative(I x) { return _mm256_movemask_ps(as_float(x)) != 0; }
+  HM_VECTOR static F where_negative(I x, F yes, F no) { return _mm256_blendv_ps(no, yes, as_float(x)); }
+  HM_VECTOR static I shift_right_once(I x) { return _mm256_srai_epi32(x, 1); }
 
   // Rounding makes the conversion cut.
   HM_VECTOR static F to_float_cut(I x) { return _mm256_cvtepi32_ps(x); }

@@ -44,6 +44,7 @@ struct Vector {
   HM_VECTOR static I sub(I x, I y) { return _mm512_sub_epi32(x, y); }
   HM_VECTOR static I max(I x, I y) { return _mm512_max_epi32(x, y); }
   HM_VECTOR static I bit_and(I x, I y) { return _mm512_and_si512(x, y); }
+  HM_VECTOR static I bit_or(I x, I y) { return _mm512_or_si512(x, y); }
   HM_VECTOR static I bit_xor(I x, I y) { return _mm512_xor_si512(x, y); }
   HM_VECTOR static I add_bytes(I x, I y) { return _mm512_adds_epi8(x, y); }
   HM_VECTOR static I max_bytes(I x, I y) { return _mm512_max_epi8(x, y); }
@@ -59,9 +60,11 @@ struct Vector {
   HM_VECTOR static I larger_exponent(F x, I y, I mask) {
     return bit_and(as_int(_mm512_range_ps(x, as_float(y), 0b1011)), mask);  // the larger magnitude, without its sign
   }
-  HM_VECTOR static bool any_overflow(I sum, I x, I y) {  // (sum ^ x) & (sum ^ y) is negative
-    return _mm512_movepi32_mask(_mm512_ternarylogic_epi32(sum, x, y, 0x18)) != 0;
-  }
+  // (sum ^ x) & (sum ^ y): negative where x + y took a 33rd bit.
+  HM_VECTOR static I overflow(I sum, I x, I y) { return _mm512_ternarylogic_epi32(sum, x, y, 0x18); }
+  HM_VECTOR static bool any_negative(I x) { return _mm512_movepi32_mask(x) != 0; }
+  HM_VECTOR static F where_negative(I x, F yes, F no) { return _mm512_mask_blend_ps(_mm512_movepi32_mask(x), no, yes); }
+  HM_VECTOR static I shift_right_once(I x) { return _mm512_srai_epi32(x, 1); }
   HM_VECTOR static F to_float_cut(I x) { return _mm512_cvt_roundepi32_ps(x, kCut); }
   HM_VECTOR static F to_float_odd(I x) {
     const I cut_off = as_int(to_float_cut(x));

@@ -23,24 +23,24 @@ HM_VECTOR Constants constants_of(const Plan& plan) {
           Vector::all(static_cast<uint32_t>(127 + kFp16.min_exponent()) << kExponentShift)};
 }
 
-// s1 + s2, cut to fp32 or rounded to odd, where they may need a 33rd bit.
 template <bool kHalf>
-__attribute__((noinline)) HM_VECTOR_CALL F cut_wide(I s1, I s2) {
-  alignas(64) int32_t a[Vector::kLanes], b[Vector::kLanes];
-  alignas(64) float sum[Vector::kLanes];
-  Vector::store(a, s1), Vector::store(b, s2);
-  for (size_t i = 0; i < Vector::kLanes; ++i) sum[i] = cut_sum(a[i], b[i], kHalf);
-  return Vector::load(sum);
+HM_VECTOR F to_float(I x) {
+  return kHalf ? Vector::to_float_odd(x) : Vector::to_float_cut(x);
 }
 
-template <bool kHalf, bool kCarries, bool kMasked>
-HM_VECTOR F rounded(const Constants& k, I s1, I s2, I e) {
-  const I total = Vector::add(s1, s2);
-  F sum;
-  if (kCarries && Vector::any_overflow(total, s1, s2)) [[unlikely]]
-    sum = cut_wide<kHalf>(s1, s2);
-  else
-    sum = kHalf ? Vector::to_float_odd(total) : Vector::to_float_cut(total);
+// s1 + s2 where that takes a 33rd bit: twice the rounded half. The half is s1 + s2 shifted down, which goes toward
+// minus infinity, with the bit that falls off kept in the last place; seven bits at least lie below those of fp32, so
+// that it stands for a remainder there as in the whole sum.
+template <bool kHalf>
+HM_VECTOR F wide_sum(I s1, I s2) {
+  const I differ = Vector::bit_xor(s1, s2);
+  const I half = Vector::add(Vector::bit_and(s1, s2), Vector::shift_right_once(differ));
+  const F rounded_half = to_float<kHalf>(Vector::bit_or(half, Vector::bit_and(differ, Vector::all(1))));
+  return Vector::mul(rounded_half, Vector::all(2.0f));
+}
+
+template <bool kHalf, bool kMasked>
+HM_VECTOR F scaled_back(const Constants& k, F sum, I e) {
   const F unscale = Vector::as_float(Vector::sub(e, k.kept));
   if constexpr (kHalf) return Vector::to_half_and_back(Vector::mul(sum, unscale));
   if constexpr (kMasked) sum = Vector::as_float(Vector::bit_and(Vector::as_int(sum), k.result_mask));
@@ -73,7 +73,18 @@ HM_VECTOR void block(const Constants& k, const float* const (&a)[kRows], const f
       sum = Vector::add(sum, term);
     }
   }
-  for (size_t r = 0; r < kRows; ++r) c[r] = rounded<kHalf, kCarries, (kL > kMostUnmasked)>(k, s1[r], s2[r], e[r]);
+  F sum[kRows];
+  for (size_t r = 0; r < kRows; ++r) sum[r] = to_float<kHalf>(Vector::add(s1[r], s2[r]));
+  if constexpr (kCarries) {
+    I overflow = Vector::all(0);  // of any row, in the sign bit
+    for (size_t r = 0; r < kRows; ++r)
+      overflow = Vector::bit_or(overflow, Vector::overflow(Vector::add(s1[r], s2[r]), s1[r], s2[r]));
+    if (Vector::any_negative(overflow)) [[unlikely]]
+      for (size_t r = 0; r < kRows; ++r)
+        sum[r] = Vector::where_negative(Vector::overflow(Vector::add(s1[r], s2[r]), s1[r], s2[r]),
+                                        wide_sum<kHalf>(s1[r], s2[r]), sum[r]);
+  }
+  for (size_t r = 0; r < kRows; ++r) c[r] = scaled_back<kHalf, (kL > kMostUnmasked)>(k, sum[r], e[r]);
 }
 
 template <size_t kL, bool kHalf, bool kCarries, bool kInterleaved>

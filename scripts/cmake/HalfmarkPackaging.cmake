@@ -66,6 +66,7 @@ install(SCRIPT "${CMAKE_CURRENT_LIST_DIR}/bundle_libraries.cmake")
 
 install(PROGRAMS scripts/gpu_check.sh DESTINATION scripts)
 install(PROGRAMS scripts/charts.py DESTINATION scripts OPTIONAL)
+install(DIRECTORY scripts/workflows DESTINATION scripts OPTIONAL)
 install(DIRECTORY reports/schema DESTINATION reports OPTIONAL)
 install(DIRECTORY reports/gates DESTINATION reports OPTIONAL)
 install(FILES LICENSE DESTINATION .)

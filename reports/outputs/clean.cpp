@@ -1,0 +1,118 @@
+#include "reports/outputs/clean.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace halfmark {
+
+namespace {
+
+bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+// Calls visit(code point, its bytes) for each character of valid UTF-8.
+template <class Visit>
+void each_character(std::string_view text, const Visit& visit) {
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = begin + 1;
+    while (end < text.size() && continues(text[end])) ++end;
+    const auto lead = static_cast<unsigned char>(text[begin]);
+    uint32_t code = lead < 0x80 ? lead : lead & (0x7Fu >> (end - begin));
+    for (size_t i = begin + 1; i < end; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3Fu);
+    visit(code, text.substr(begin, end - begin));
+    begin = end;
+  }
+}
+
+bool is_blank(uint32_t code) {
+  return code == '\t' || code == '\n' || code == '\r' || code == 0x2028 || code == 0x2029;
+}
+
+bool is_control(uint32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
+
+// Marks, embeddings, overrides and isolates of a direction: the reader would see the characters in another order.
+bool turns_direction(uint32_t code) {
+  return code == 0x061C || code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) ||
+         (code >= 0x2066 && code <= 0x2069);
+}
+
+bool is_alphanumeric(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
+
+// As a numeric reference a character is text wherever it stands; a table's columns are split before it is one.
+std::string without_markup(std::string_view given, bool code) {
+  static constexpr std::string_view kMarkup = "|<>&`*~[]\\$#!";
+  const std::string text = one_line(given);
+  const auto follows = [&](size_t i, std::string_view part) { return text.compare(i, part.size(), part) == 0; };
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    // An underscore inside a word is one; elsewhere two of them make the words between them lean.
+    const bool inside_word =
+        i > 0 && i + 1 < text.size() && is_alphanumeric(text[i - 1]) && is_alphanumeric(text[i + 1]);
+    const bool makes_link = follows(i, "://") || (c == '.' && i >= 3 && follows(i - 3, "www"));
+    if (kMarkup.find(c) != kMarkup.npos || (c == '_' && !inside_word) || makes_link)
+      result += fmt::format("&#{};", static_cast<int>(c));
+    else
+      result += c;
+    // People and addresses are looked for when the references are gone already. A word joiner keeps them apart. What is
+    // code will be copied, so there it is a comment, which is not shown; nobody is mentioned there.
+    if (c == '@') result += code ? "<!-- -->" : "&#8288;";
+  }
+  return result;
+}
+
+std::string percent_escaped(std::string_view given, std::string_view characters) {
+  std::string result;
+  for (const char c : valid_utf8(given)) {
+    if (characters.find(c) != characters.npos)
+      result += fmt::format("%{:02X}", static_cast<int>(c));
+    else
+      result += c;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string valid_utf8(std::string_view text) {
+  // The JSON library replaces what is invalid while it writes.
+  using Json = nlohmann::json;
+  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+}
+
+std::string one_line(std::string_view text) {
+  std::string result;
+  each_character(valid_utf8(text), [&](uint32_t code, std::string_view bytes) {
+    result += is_blank(code) ? " " : is_control(code) || turns_direction(code) ? kReplacement : bytes;
+  });
+  return result;
+}
+
+std::string xml_characters(std::string_view text) {
+  std::string result;
+  each_character(valid_utf8(text), [&](uint32_t code, std::string_view bytes) {
+    const bool forbidden = (code < 0x20 && !is_blank(code)) || code == 0xFFFE || code == 0xFFFF;
+    result += forbidden ? kReplacement : bytes;
+  });
+  return result;
+}
+
+std::string markdown_text(std::string_view text) { return without_markup(text, false); }
+
+std::string markdown_code(std::string_view text) {
+  return text.empty() ? "" : "<code>" + without_markup(text, true) + "</code>";
+}
+
+std::string workflow_message(std::string_view text) { return percent_escaped(text, "%\r\n"); }
+
+std::string workflow_property(std::string_view text) { return percent_escaped(text, "%\r\n:,"); }
+
+std::string middle_cut(std::string_view text, size_t bytes) {
+  if (text.size() <= bytes) return std::string(text);
+  size_t head = bytes / 2, tail = text.size() - (bytes - head);
+  while (head > 0 && continues(text[head])) --head;
+  while (tail < text.size() && continues(text[tail])) ++tail;
+  return fmt::format("{} .. {}", text.substr(0, head), text.substr(tail));
+}
+
+}  // namespace halfmark

@@ -1,0 +1,36 @@
+// Texts of unknown origin made fit to print: names in a report may hold any bytes.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace halfmark {
+
+// U+FFFD, in the place of what cannot be shown.
+inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+// Bytes that are no UTF-8 become U+FFFD.
+std::string valid_utf8(std::string_view text);
+
+// Valid UTF-8 on one line: line ends and tabs become blanks, other control characters, and those that turn the
+// direction of writing round, U+FFFD.
+std::string one_line(std::string_view text);
+
+// Valid UTF-8 without the characters that XML 1.0 forbids; they become U+FFFD. Markup is left alone.
+std::string xml_characters(std::string_view text);
+
+// Text in a Markdown table cell that reads as it was written: no markup, no HTML, no mention of a person, no pipe.
+std::string markdown_text(std::string_view text);
+
+// The same as code: names, command lines. Nothing visible is added, so that what is copied from the page runs.
+std::string markdown_code(std::string_view text);
+
+// For the message and for a property of a GitHub workflow command.
+std::string workflow_message(std::string_view text);
+std::string workflow_property(std::string_view text);
+
+// The beginning and the end of a valid text that is longer than so many bytes, with " .. " between.
+std::string middle_cut(std::string_view text, size_t bytes);
+
+}  // namespace halfmark

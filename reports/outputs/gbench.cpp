@@ -1,0 +1,129 @@
+#include "reports/outputs/gbench.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "reports/outputs/clean.h"
+
+namespace halfmark {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kNanoseconds = 1e9;
+constexpr size_t kLongestName = 1024;  // bencher refuses a file with a longer one
+
+bool is_hot_time(const Measurement& measurement) {
+  return measurement.metric.starts_with("time.") && measurement.at == "hot" && measurement.unit == "s";
+}
+
+bool has_hot_time(const Record& record) {
+  for (const Measurement& measurement : record.measurements)
+    if (is_hot_time(measurement)) return true;
+  return false;
+}
+
+// Long names keep a number that tells those apart whose middle alone differs (FNV-1a).
+std::string name_of_row(std::string_view id, std::string_view what) {
+  std::string name = valid_utf8(fmt::format("{}/{}", id, what));
+  if (name.size() <= kLongestName) return name;
+  uint64_t hash = 0xCBF29CE484222325;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+  return fmt::format("{}#{:016x}", middle_cut(name, kLongestName - 24), hash);
+}
+
+// The environment is a free tree: what is not where it was looked for is left out.
+const Json* leaf(const Json& tree, const char* pointer) {
+  const Json::json_pointer place(pointer);
+  return tree.contains(place) ? &tree.at(place) : nullptr;
+}
+
+std::string text_at(const Json& tree, const char* pointer) {
+  const Json* found = leaf(tree, pointer);
+  return found && found->is_string() ? found->get<std::string>() : "";
+}
+
+Json context_of(const Report& report, size_t suspect, size_t not_finite) {
+  Json context = {
+      {"date", report.run.started}, {"host_name", text_at(report.environment, "/machine")}, {"executable", "halfmark"}};
+  const Json* cores = leaf(report.environment, "/cpu/cores");
+  if (cores && cores->is_number()) context["num_cpus"] = static_cast<int64_t>(cores->get<double>());
+  context["caches"] = Json::array();  // always there: bencher reads no file without
+  context["load_avg"] = Json::array();
+  context["library_version"] = "halfmark " + text_at(report.environment, "/halfmark/version");
+  context["library_build_type"] = text_at(report.environment, "/halfmark/build_type") == "Debug" ? "debug" : "release";
+  context["json_schema_version"] = 1;
+  context["halfmark_git"] = text_at(report.environment, "/halfmark/git");
+  context["halfmark_rows"] = "median of the hot samples of one process; cpu_time was not measured and is real_time";
+  context["halfmark_left_out_suspect_records"] = fmt::format("{}", suspect);
+  context["halfmark_left_out_rows_not_finite"] = fmt::format("{}", not_finite);
+  return context;
+}
+
+std::string dump(const Json& json) { return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+}  // namespace
+
+std::string gbench_of(const Report& report) {
+  Json rows = Json::array();
+  size_t suspect = 0, not_finite = 0, family = 0;
+  for (const Record& record : report.records) {
+    if (!has_hot_time(record)) continue;
+    if (record.status != Status::ok) {
+      ++suspect;
+      continue;
+    }
+    size_t instance = 0;
+    for (const Measurement& measurement : record.measurements) {
+      if (!is_hot_time(measurement)) continue;
+      const double nanoseconds = measurement.value * kNanoseconds;
+      if (!std::isfinite(nanoseconds)) {
+        ++not_finite;
+        continue;
+      }
+      const std::string name = name_of_row(record.id, measurement.metric.substr(measurement.metric.find('.') + 1));
+      rows.push_back({{"name", name},
+                      {"family_index", family},
+                      {"per_family_instance_index", instance++},
+                      {"run_name", name},
+                      {"run_type", "iteration"},
+                      {"repetitions", 1},
+                      {"repetition_index", 0},
+                      {"threads", 1},
+                      {"iterations", std::max<size_t>(measurement.samples.size(), 1)},
+                      {"real_time", nanoseconds},
+                      {"cpu_time", nanoseconds},
+                      {"time_unit", "ns"}});
+    }
+    ++family;
+  }
+  return dump({{"context", context_of(report, suspect, not_finite)}, {"benchmarks", rows}});
+}
+
+std::string smaller_is_better_of(const Report& report) {
+  // Of a layer's hundred numbers the one that tells.
+  struct Telling {
+    std::string_view metric, at;
+  };
+  static constexpr Telling kTelling[] = {{"error.nmse", "output"},
+                                         {"error.arithmetic.nmse", "output"},
+                                         {"error.max_relative", "output"},
+                                         {"memory.peak", "train"},
+                                         {"memory.peak", "evaluate"}};
+  Json rows = Json::array();
+  for (const Record& record : report.records) {
+    if (record.status == Status::skipped || record.status == Status::failed) continue;
+    for (const auto& [metric, at] : kTelling) {
+      const Measurement* found = find(record, metric, at);
+      if (found == nullptr || found->better != Better::lower || !std::isfinite(found->value)) continue;
+      rows.push_back({{"name", name_of_row(record.id, fmt::format("{} at {}", metric, at))},
+                      {"value", found->value},
+                      {"unit", found->unit}});
+    }
+  }
+  return dump(rows);
+}
+
+}  // namespace halfmark

@@ -1,0 +1,16 @@
+// A judgement as JSON (schema/judgement-1.schema.json): everything in it, for other programs.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "reports/judgement.h"
+
+namespace halfmark {
+
+nlohmann::ordered_json to_json(const Judgement& judgement);
+
+// The file: valid UTF-8 whatever the names hold.
+std::string json_of(const Judgement& judgement);
+
+}  // namespace halfmark

@@ -1,0 +1,126 @@
+#include "reports/outputs/junit.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <pugixml.hpp>
+#include <sstream>
+#include <vector>
+
+#include "reports/outputs/clean.h"
+#include "reports/outputs/phrases.h"
+
+namespace halfmark {
+
+namespace {
+
+constexpr size_t kLongest = 2000;  // bytes of a message; its element holds the whole
+
+// Bits are one way to ask about accuracy: one test case.
+std::string_view suite_of(Question question) {
+  if (question == Question::time) return "perf";
+  return name_of(question == Question::bits ? Question::accuracy : question);
+}
+
+void set(pugi::xml_node node, const char* name, std::string_view value) {
+  node.append_attribute(name).set_value(xml_characters(value).c_str());
+}
+
+void set_text(pugi::xml_node node, std::string_view text) { node.text().set(xml_characters(text).c_str()); }
+
+// What a line says, in full.
+std::string words_of(const Judgement& judgement, const JudgedLine& line) {
+  std::string text = fmt::format("{}: {}", word_of(line.question, line.outcome), subject_phrase(line));
+  const std::string base = base_phrase(line), found = found_phrase(line), limit = limit_phrase(line);
+  if (const std::string timing = timing_phrase(timing_of(judgement, line)); !timing.empty()) text += ", " + timing;
+  if (!base.empty()) text += fmt::format(", base {}", base);
+  if (!found.empty()) text += fmt::format(", found {}", found);
+  if (!limit.empty()) text += fmt::format(", limit {}", limit);
+  if (!line.words.empty()) text += "\n" + line.words;
+  if (!line.rerun.empty()) text += "\nreproduce: " + line.rerun;
+  return text + "\n";
+}
+
+// The name of the element inside a test case, or nothing where it passed.
+const char* element_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::breach:
+      return "failure";
+    case Outcome::lost:
+      return "error";
+    case Outcome::environment_suspect:
+    case Outcome::inconclusive:
+    case Outcome::untrusted:
+      return "skipped";
+    default:
+      return nullptr;
+  }
+}
+
+using Lines = std::vector<const JudgedLine*>;  // worst first, as in the judgement
+
+void add_case(pugi::xml_node suite, const Judgement& judgement, std::string_view question, const Lines& lines) {
+  const JudgedLine& worst = *lines.front();
+  pugi::xml_node node = suite.append_child("testcase");
+  // Readers show the class as the group: question and subject, "accuracy.mlp".
+  set(node, "classname", fmt::format("{}.{}", question, worst.id.substr(0, worst.id.find('/'))));
+  set(node, "name", worst.id);
+  std::string words;
+  bool telling = false;  // a pass of which nothing is to be said has no words
+  for (const JudgedLine* line : lines) {
+    words += words_of(judgement, *line);
+    telling = telling || line->outcome != Outcome::pass || !line->words.empty();
+  }
+  if (const char* element = element_of(worst.outcome)) {
+    pugi::xml_node child = node.append_child(element);
+    const std::string word = word_of(worst.question, worst.outcome);
+    if (worst.outcome <= Outcome::lost) set(child, "type", word);
+    const std::string message = fmt::format("{}: {}", word, worst.words.empty() ? subject_phrase(worst) : worst.words);
+    set(child, "message", middle_cut(valid_utf8(message), kLongest));
+    set_text(child, words);
+  } else if (telling) {
+    set_text(node.append_child("system-out"), words);
+  }
+}
+
+void add_property(pugi::xml_node properties, const char* name, std::string_view value) {
+  pugi::xml_node node = properties.append_child("property");
+  set(node, "name", name);
+  set(node, "value", value);
+}
+
+}  // namespace
+
+std::string junit_of(const Judgement& judgement) {
+  std::map<std::string_view, std::map<std::string_view, Lines>> suites;  // [question][case]
+  for (const JudgedLine& line : judgement.lines) suites[suite_of(line.question)][line.id].push_back(&line);
+
+  pugi::xml_document document;
+  pugi::xml_node declaration = document.append_child(pugi::node_declaration);
+  declaration.append_attribute("version") = "1.0";
+  declaration.append_attribute("encoding") = "UTF-8";
+  pugi::xml_node root = document.append_child("testsuites");
+  set(root, "name", "halfmark gate");
+  for (const auto& [question, cases] : suites) {
+    pugi::xml_node suite = root.append_child("testsuite");
+    set(suite, "name", question);
+    std::map<std::string_view, size_t> counts;
+    for (const auto& [id, lines] : cases)
+      if (const char* element = element_of(lines.front()->outcome)) ++counts[element];
+    suite.append_attribute("tests") = static_cast<unsigned long long>(cases.size());
+    suite.append_attribute("failures") = static_cast<unsigned long long>(counts["failure"]);
+    suite.append_attribute("errors") = static_cast<unsigned long long>(counts["error"]);
+    suite.append_attribute("skipped") = static_cast<unsigned long long>(counts["skipped"]);
+    pugi::xml_node properties = suite.append_child("properties");
+    add_property(properties, "base", judgement.base);
+    add_property(properties, "candidate", judgement.candidate);
+    add_property(properties, "verdict", name_of(judgement.verdict));
+    add_property(properties, "exit_code", fmt::format("{}", judgement.exit_code));
+    for (const auto& [id, lines] : cases) add_case(suite, judgement, question, lines);
+  }
+  std::ostringstream text;
+  document.save(text, "  ");
+  return text.str();
+}
+
+}  // namespace halfmark

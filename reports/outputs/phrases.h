@@ -1,0 +1,51 @@
+// What all outputs say in the same words: the verdict in one line, how many of what, a line's numbers, its times.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "reports/judgement.h"
+
+namespace halfmark {
+
+// Every outcome, worst first.
+inline constexpr std::array kOutcomes = {Outcome::breach,       Outcome::lost,      Outcome::environment_suspect,
+                                         Outcome::inconclusive, Outcome::untrusted, Outcome::changed,
+                                         Outcome::acknowledged, Outcome::improved,  Outcome::added,
+                                         Outcome::information,  Outcome::pass};
+
+static_assert(kOutcomes.size() == static_cast<size_t>(Outcome::pass) + 1);
+
+size_t count_of(const Judgement& judgement, Outcome outcome);
+
+// Whether the line is why the exit code is not 0.
+bool fails(const JudgedLine& line);
+
+// "1 breach, 2 lost, 3 changed, 240 passed"; only what there is.
+std::string counts_phrase(const Judgement& judgement);
+
+// "error.nmse at output", "time", where there is no metric.
+std::string subject_phrase(const JudgedLine& line);
+
+// "1.84 ms"; "" for a number that there is not. A NaN that was found beside real numbers was measured: "NaN".
+std::string base_phrase(const JudgedLine& line);
+std::string found_phrase(const JudgedLine& line);
+std::string limit_phrase(const JudgedLine& line);
+
+// "+6.1 %", from base to found; "" where that means nothing.
+std::string change_phrase(const JudgedLine& line);
+
+// "memory.peak at train: 6 MiB -> 8 MiB (+33.3 %), limit 7 MiB": all numbers of a line; "" where there are none.
+std::string numbers_phrase(const JudgedLine& line);
+
+// The decision behind a line about time, or nothing.
+const CaseDecision* timing_of(const Judgement& judgement, const JudgedLine& line);
+
+// "+6.1 % (95 % interval +5.2 ... +7.0 %), 24 pairs, corrected p 1.3e-06"; "" without a decision.
+std::string timing_phrase(const CaseDecision* decision);
+
+// Of all times together: "300 cases on 2880 process runs, 11 seemed slower ..."; "" when no times were judged.
+std::string all_timing_phrase(const Judgement& judgement);
+
+}  // namespace halfmark

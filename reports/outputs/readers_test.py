@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""Every output read by a reader that is not ours. The files are those that OutputsTest left: readers_test.py FOLDER."""
+
+import csv
+import html.parser
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+FOLDER = None
+SCHEMA = pathlib.Path(__file__).resolve().parent.parent / "schema" / "judgement-1.schema.json"
+NAMES = ("sample", "hostile")
+SKIPPED = {"INCONCLUSIVE", "ENV_SUSPECT", "UNTRUSTED"}
+
+try:
+    import junitparser
+except ImportError:
+    junitparser = None
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+try:
+    import scipy
+except ImportError:
+    scipy = None
+
+COMPARE = next((path for path in ("/usr/share/benchmark/compare.py", shutil.which("compare.py"))
+                if path and os.path.isfile(path)), None)
+
+
+def no_constant(name):
+    raise ValueError(f"{name} is not JSON")
+
+
+def read_json(name):
+    return json.loads((FOLDER / name).read_bytes().decode("utf-8"), parse_constant=no_constant)
+
+
+def without_forbidden(text):
+    """As XML 1.0, section 2.2, has it."""
+    return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
+
+
+def on_one_line(text):
+    text = re.sub("[\t\n\r\u2028\u2029]", " ", text)
+    return re.sub("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]", "\ufffd", text)
+
+
+class Json(unittest.TestCase):
+    @unittest.skipUnless(jsonschema, "no Python package jsonschema (install python3-jsonschema)")
+    def test_fits_its_schema(self):
+        schema = json.loads(SCHEMA.read_text())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        validator = jsonschema.Draft202012Validator(schema)
+        for name in NAMES:
+            judgement = read_json(f"{name}.json")
+            self.assertEqual([error.message for error in validator.iter_errors(judgement)], [])
+            # The schema must be able to refuse.
+            for spoil in (lambda j: j.pop("verdict"), lambda j: j["cases"][0].update(base="nan"),
+                          lambda j: j["cases"][0].update(verdict="FAIL"), lambda j: j.update(schema="gate/2"),
+                          lambda j: j["counts"].pop("new"), lambda j: j.update(exit_code=4)):
+                spoilt = json.loads(json.dumps(judgement))
+                spoil(spoilt)
+                self.assertFalse(validator.is_valid(spoilt))
+
+    def test_counts_are_those_of_its_lines(self):
+        for name in NAMES:
+            judgement = read_json(f"{name}.json")
+            lines = judgement["cases"]
+            self.assertEqual(judgement["counts"]["lines"], len(lines))
+            self.assertEqual(judgement["counts"]["cases"], len({line["case"] for line in lines}))
+            for verdict in {line["verdict"] for line in lines}:
+                self.assertEqual(judgement["counts"][verdict.lower()],
+                                 sum(line["verdict"] == verdict for line in lines))
+
+
+class Csv(unittest.TestCase):
+    def test_python_reads_the_same_lines(self):
+        for name in NAMES:
+            with open(FOLDER / f"{name}.csv", encoding="utf-8", newline="") as file:
+                rows = list(csv.DictReader(file, strict=True))
+            lines = read_json(f"{name}.json")["cases"]
+            self.assertEqual(len(rows), len(lines))
+            for row, line in zip(rows, lines):
+                self.assertNotIn(None, row)  # a field too many
+                self.assertNotIn(None, row.values())  # a field too few
+                for key in ("case", "question", "verdict", "metric", "at", "unit", "words", "rerun"):
+                    self.assertEqual(row[key], line[key])
+                for key in ("base", "found", "limit"):
+                    self.assertEqual(repr(float(row[key] or "nan")), repr(float(line[key])))
+
+    def test_lines_end_as_the_rfc_says(self):
+        self.assertTrue((FOLDER / "sample.csv").read_bytes().endswith(b"\r\n"))
+        self.assertEqual((FOLDER / "sample.csv").read_bytes().count(b"\n"), (FOLDER / "sample.csv").read_bytes().count(b"\r\n"))
+
+
+class JUnit(unittest.TestCase):
+    def expected(self, name):
+        """What each case and question should have become, from the judgement as JSON."""
+        suites = {"time": "perf", "bits": "accuracy"}
+        worst = {}
+        for line in read_json(f"{name}.json")["cases"]:  # worst first
+            worst.setdefault((suites.get(line["question"], line["question"]), line["case"]), line["verdict"])
+        return worst
+
+    @unittest.skipUnless(shutil.which("xmllint"), "no xmllint (install libxml2-utils)")
+    def test_is_well_formed(self):
+        for name in NAMES:
+            result = subprocess.run(["xmllint", "--noout", "--nonet", FOLDER / f"{name}.xml"], capture_output=True, text=True)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    @unittest.skipUnless(junitparser, "no Python package junitparser (install python3-junitparser)")
+    def test_junitparser_finds_every_case_with_its_result(self):
+        for name in NAMES:
+            expected = {(suite, without_forbidden(case)): verdict for (suite, case), verdict in self.expected(name).items()}
+            found = {}
+            for suite in junitparser.JUnitXml.fromfile(str(FOLDER / f"{name}.xml")):
+                cases = list(suite)
+                self.assertEqual(suite.tests, len(cases))
+                for case in cases:
+                    self.assertNotIn((suite.name, case.name), found, "readers collapse cases of one name")
+                    self.assertTrue(case.classname.startswith(f"{suite.name}."))
+                    found[suite.name, case.name] = [type(result).__name__ for result in case.result]
+                    for result in case.result:
+                        self.assertTrue(result.message and result.text.strip())
+            self.assertEqual(found.keys(), expected.keys())
+            for key, verdict in expected.items():
+                result = (["Failure"] if verdict in ("REGRESSION", "ACCURACY_FAIL") else
+                          ["Error"] if verdict == "CASE_LOST" else ["Skipped"] if verdict in SKIPPED else [])
+                self.assertEqual(found[key], result, (key, verdict))
+
+    def test_gitlab_and_jenkins_find_the_fields_they_read(self):
+        # docs.gitlab.com/ci/testing/unit_test_reports: testcase name, classname, and the content of failure, error,
+        # skipped, system-out. plugins.jenkins.io/junit: the same, message and type.
+        import xml.etree.ElementTree
+        for name in NAMES:
+            root = xml.etree.ElementTree.parse(FOLDER / f"{name}.xml").getroot()
+            self.assertEqual(root.tag, "testsuites")
+            for case in root.iter("testcase"):
+                self.assertTrue(case.get("name") and case.get("classname"))
+                for result in case:
+                    self.assertIn(result.tag, ("failure", "error", "skipped", "system-out"))
+                    self.assertTrue(result.text.strip())
+                    self.assertTrue(result.tag == "system-out" or result.get("message"))
+
+
+class Cells(html.parser.HTMLParser):
+    """The tables, list items and headings of a page as a browser would show them."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.rows, self.items, self.tags = [], [], []
+        self.target = None
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self.target = self.rows[-1]
+        if tag == "li":
+            self.items.append("")
+            self.target = self.items
+        if tag == "br" and self.target:
+            self.target[-1] += "\n"
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th", "li"):
+            self.target = None
+
+    def handle_data(self, data):
+        if self.target:
+            self.target[-1] += data
+
+
+@unittest.skipUnless(shutil.which("cmark-gfm"), "no cmark-gfm, GitHub's own renderer (install cmark-gfm)")
+class Markdown(unittest.TestCase):
+    def page(self, name):
+        result = subprocess.run(["cmark-gfm", "--unsafe", "-e", "table", "-e", "autolink", "-e", "strikethrough", "-e", "tagfilter",
+                                 FOLDER / f"{name}.md"], capture_output=True, check=True)
+        return Cells(result.stdout.decode("utf-8"))
+
+    def test_every_row_has_its_cells(self):
+        for name in NAMES:
+            page = self.page(name)
+            self.assertGreater(len(page.rows), 5)
+            for row in page.rows:
+                self.assertIn(len(row), (2, 7), row)
+
+    def test_names_are_shown_as_they_are_written(self):
+        for name in NAMES:
+            shown = {row[1] for row in self.page(name).rows if len(row) == 7}
+            for line in read_json(f"{name}.json")["cases"]:
+                if line["verdict"] != "PASS" and len(line["case"]) <= 600:
+                    self.assertIn(on_one_line(line["case"]).strip(), {cell.strip() for cell in shown})
+
+    def test_command_lines_can_be_copied(self):
+        cells = [row[6] for row in self.page("hostile").rows if len(row) == 7]
+        broken = [line for line in read_json("hostile.json")["cases"]
+                  if line["verdict"] in ("ACCURACY_FAIL", "CASE_LOST") and len(line["rerun"]) < 4000]
+        self.assertGreater(len(broken), 2)
+        for line in broken:
+            self.assertTrue(any(cell.endswith("reproduce: " + on_one_line(line["rerun"])) for cell in cells), line["rerun"])
+
+    def test_nothing_in_a_name_becomes_markup(self):
+        tags = set(self.page("hostile").tags)
+        self.assertLessEqual(tags, {"p", "strong", "code", "table", "thead", "tbody", "tr", "th", "td", "br", "ul", "li",
+                                    "details", "summary"})
+
+    def test_nobody_is_mentioned(self):
+        # GitHub looks for @name in the rendered text, outside of code.
+        result = subprocess.run(["cmark-gfm", "--unsafe", "-e", "table", FOLDER / "hostile.md"], capture_output=True, check=True)
+        text = re.sub(r"<code>.*?</code>", "", result.stdout.decode("utf-8"), flags=re.S)
+        self.assertIn("someone", text)
+        self.assertIsNone(re.search(r"@[a-z0-9]", text))
+
+    def test_what_is_folded_can_be_unfolded(self):
+        for name in NAMES:
+            tags = self.page(name).tags
+            self.assertGreater(tags.count("details"), 0)
+            self.assertEqual(tags.count("details"), tags.count("summary"))
+
+
+class Annotations(unittest.TestCase):
+    """As the runner parses them: docs.github.com/actions, "Workflow commands", and actions/runner ActionCommand.cs."""
+
+    def parsed(self, line):
+        match = re.fullmatch(r"::(error|warning|notice) ([^:]*)::(.*)", line)
+        self.assertIsNotNone(match, line)
+        back = lambda text, codes: re.sub("|".join(codes), lambda found: chr(int(found[0][1:], 16)), text)
+        properties = dict(part.split("=", 1) for part in match[2].split(","))
+        properties = {key: back(value, ("%0D", "%0A", "%3A", "%2C", "%25")) for key, value in properties.items()}
+        return match[1], properties, back(match[3], ("%0D", "%0A", "%25"))
+
+    def test_are_read_back(self):
+        for name in NAMES:
+            lines = (FOLDER / f"{name}.annotations").read_bytes().decode("utf-8").split("\n")
+            self.assertEqual(lines.pop(), "")
+            self.assertLessEqual(len(lines), 5)
+            cases = [line for line in read_json(f"{name}.json")["cases"]]
+            for line, case in zip(lines[:4], cases):
+                level, properties, message = self.parsed(line)
+                self.assertEqual(level, "error" if case["verdict"] in ("REGRESSION", "ACCURACY_FAIL", "CASE_LOST") else "warning")
+                self.assertEqual(properties, {"title": f"halfmark {case['verdict']}"})
+                if len(case["case"]) < 500:
+                    self.assertTrue(message.startswith(f"{on_one_line(case['case'])}, {case['question']}\n"), message)
+                    self.assertIn("\nreproduce: ", message)
+
+
+class GoogleBenchmark(unittest.TestCase):
+    FILES = ("before_gbench.json", "sample_gbench.json", "hostile_gbench.json")
+
+    def test_github_action_benchmark_finds_its_fields(self):
+        # benchmark-action/github-action-benchmark, src/extract.ts, extractGoogleCppResult: it takes every row.
+        for name in self.FILES:
+            rows = read_json(name)["benchmarks"]
+            self.assertGreater(len(rows), 2)
+            for row in rows:
+                value = row["real_time"]
+                self.assertTrue(isinstance(value, float) and math.isfinite(value) and value > 0)
+                self.assertEqual(row["time_unit"] + "/iter", "ns/iter")
+                self.assertTrue(row["name"] and row["iterations"] >= 1 and row["threads"] == 1)
+                self.assertTrue(math.isfinite(row["cpu_time"]))
+            names = [row["name"] for row in rows]
+            self.assertEqual(len(names), len(set(names)), "rows of one name would be one point of the history")
+
+    def test_bencher_finds_its_fields(self):
+        # bencherdev/bencher, lib/bencher_adapter/src/adapters/cpp/google.rs: context.caches must be there, and on every
+        # row name, real_time and time_unit; one row without makes the file unreadable. Names have 1024 bytes at most.
+        for name in self.FILES:
+            report = read_json(name)
+            self.assertIsInstance(report["context"]["caches"], list)
+            for row in report["benchmarks"]:
+                self.assertTrue(0 < len(row["name"].encode()) <= 1024)
+                self.assertIsInstance(row["real_time"], float)
+                self.assertIn(row["time_unit"], ("ns", "us", "ms", "s"))
+
+    def test_github_action_benchmark_reads_the_plain_list(self):
+        # src/extract.ts, extractCustomBenchmarkResult: name, value, unit.
+        for name in ("sample_smaller.json", "hostile_smaller.json"):
+            rows = read_json(name)
+            self.assertGreater(len(rows), 0)
+            for row in rows:
+                self.assertTrue(row["name"] and row["unit"])
+                self.assertTrue(isinstance(row["value"], (int, float)) and math.isfinite(row["value"]))
+
+    @unittest.skipUnless(COMPARE, "no compare.py (install libbenchmark-tools)")
+    @unittest.skipUnless(scipy, "no Python package scipy (install python3-scipy)")
+    def test_compare_py_sees_what_became_slower(self):
+        result = subprocess.run([sys.executable, COMPARE, "--no-color", "benchmarks", FOLDER / self.FILES[0], FOLDER / self.FILES[1]],
+                                capture_output=True, text=True)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = [line.split() for line in result.stdout.splitlines() if line.startswith("mlp/")]
+        self.assertEqual(len(rows), 3, result.stdout)
+        for row in rows:
+            self.assertEqual(row[1], "+0.2500", result.stdout)
+
+
+if __name__ == "__main__":
+    FOLDER = pathlib.Path(sys.argv.pop(1))
+    unittest.main()
