@@ -136,12 +136,13 @@ void with_operation(const Request& r, F f) {
       2.0 * static_cast<double>(operands.elements()));
   } else if constexpr (std::is_same_v<Op, ScaledMatmul>) {
     // The request's dtype is that of the result; the operands are NVFP4.
-    const int64_t size = r.large ? 256 : 32;
-    const std::vector<float> ones(static_cast<size_t>(size * size), 1.0f);
+    const int64_t extent = r.large ? 256 : 32;
+    const std::vector<float> ones(static_cast<size_t>(extent * extent), 1.0f);
     const BlockFormat& format = block_format_named("nvfp4");
-    const Scaled a = to_scaled(r.device, format, ones, size, size), b = to_scaled(r.device, format, ones, size, size);
-    Tensor out(r.device, {size, size}, r.dtype);
-    f(Op{a, b, out}, std::to_string(size), 2.0 * static_cast<double>(size * size * size));
+    const Scaled a = to_scaled(r.device, format, ones, extent, extent),
+                 b = to_scaled(r.device, format, ones, extent, extent);
+    Tensor out(r.device, {extent, extent}, r.dtype);
+    f(Op{a, b, out}, std::to_string(extent), 2.0 * static_cast<double>(extent * extent * extent));
   } else if constexpr (std::is_same_v<Op, Cast>) {  // to the type it meets in training: fp32 and back
     const Tensor x = operand(r, image, 1);
     Tensor out(r.device, image, r.dtype == DType::f32 ? DType::f16 : DType::f32);

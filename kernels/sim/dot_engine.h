@@ -83,8 +83,4 @@ struct Engine {
 const Engine& avx512_engine();
 const Engine& avx2_engine();
 
-// (s1 + s2) in fp32, cut toward zero or with the last bit set where bits are lost ("odd"): where 32 bits do not hold
-// it.
-float cut_sum(int32_t s1, int32_t s2, bool odd);
-
 }  // namespace halfmark::dot_engine

@@ -211,12 +211,4 @@ Packed::Packed(const Plan& plan, const Panel& panel, size_t lanes, bool right, i
   });
 }
 
-float cut_sum(int32_t s1, int32_t s2, bool odd) {
-  const auto sum = static_cast<double>(int64_t{s1} + s2);  // 33 bits
-  const auto bits = std::bit_cast<uint64_t>(sum);
-  constexpr uint64_t kLost = (uint64_t{1} << 29) - 1;  // of 52 fraction bits fp32 keeps 23
-  const auto cut = static_cast<float>(std::bit_cast<double>(bits & ~kLost));
-  return odd && (bits & kLost) ? std::bit_cast<float>(std::bit_cast<uint32_t>(cut) | 1) : cut;
-}
-
 }  // namespace halfmark::dot_engine

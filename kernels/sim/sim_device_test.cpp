@@ -179,7 +179,7 @@ TEST(SimScaledMatmul, TheTensorsScalesMultiplyTheFinishedSum) {
   Device& device = sim("blackwell");
   const std::vector<float> ones(64, 1.0f);
   Scaled a = to_scaled(device, block_format_named("nvfp4"), ones, 1, 64), b = a;
-  EXPECT_EQ(a.values(), std::vector<double>(64, 1.0));
+  EXPECT_EQ(a.values(), std::vector<double>(64, 6.0 * 448 * static_cast<double>(a.tensor_scale)));
   Tensor out(device, {1, 1}, DType::f32);
   run(ScaledMatmul{.a = a, .b = b, .out = out});
   const double sum = 64.0 * 448 * 6 * 448 * 6;
