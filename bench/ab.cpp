@@ -39,11 +39,16 @@ JudgedLine line_about(const std::string& id, Question question, Outcome outcome,
 
 std::string percent(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 
-std::string words_of(const CaseDecision& one) {
-  if (one.stage == Stage::screened) return fmt::format("{} in the screen of {} pairs", percent(one.ratio), one.pairs);
-  if (one.stage == Stage::routed) return fmt::format("{} in the screen; judged by the sample", percent(one.ratio));
-  return fmt::format("{} (95 % {} to {}), {} pairs, corrected p {:.2g}", percent(one.ratio),
-                     percent(one.interval.lower), percent(one.interval.upper), one.pairs, one.corrected_p);
+// The numbers stand in the judgement's timing; outputs put them before these words.
+std::string words_of(const CaseDecision& one, bool control, bool suspect) {
+  if (control) return one.moved ? "the same machine code in both builds: the machine itself moved" : "a control";
+  if (one.verdict == Verdict::inconclusive) return fmt::format("open after {} pairs", one.pairs);
+  if (one.improved) return "faster";
+  if (one.verdict != Verdict::regression)
+    return one.stage == Stage::screened ? "nothing seen in the screen" : "within the floor";
+  if (suspect) return "slower, but a control moved as well";
+  if (one.stage == Stage::routed) return "slower in the screen, as are the cases of the sample that stands for it";
+  return fmt::format("slower than the floor of {:.3g} % allows", 100 * one.floor);
 }
 
 // Everything that takes part: the cases of both builds, then the canaries.
@@ -103,22 +108,18 @@ void add_lines(const Field& field, const Decision& decision, Judgement& judgemen
   for (size_t i = 0; i < field.cases.size(); ++i) {
     const CaseDecision& one = decision.cases[i];
     const bool control = field.cases[i].control;
-    JudgedLine line = line_about(field.cases[i].name, Question::time, Outcome::pass, words_of(one));
+    JudgedLine line = line_about(field.cases[i].name, Question::time, Outcome::pass, words_of(one, control, suspect));
     line.metric = "time.step", line.at = "hot";
     line.base = 1, line.found = one.ratio, line.limit = 1 + one.floor;
     if (control) {
       line.rerun.clear();
       line.outcome = one.moved ? Outcome::environment_suspect : Outcome::information;
-      line.words = (one.moved ? "the machine itself moved: " : "") + line.words;
     } else if (one.verdict == Verdict::regression) {
       line.outcome = suspect ? Outcome::environment_suspect : Outcome::breach;
-      line.words = "slower: " + line.words + (suspect ? ", while controls moved too" : "");
     } else if (one.verdict == Verdict::inconclusive) {
       line.outcome = Outcome::inconclusive;
-      line.words = "open after every pair: " + line.words;
     } else if (one.improved) {
       line.outcome = Outcome::improved;
-      line.words = "faster: " + line.words;
     }
     judgement.lines.push_back(std::move(line));
   }

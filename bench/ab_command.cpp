@@ -13,6 +13,8 @@
 #include "bench/commands.h"
 #include "bench/progress.h"
 #include "kernels/number/error.h"
+#include "reports/outputs/outputs.h"
+#include "reports/outputs/text.h"
 
 namespace halfmark {
 
@@ -21,7 +23,9 @@ namespace {
 struct AbArguments {
   std::string a, b, suite, noise, learn;
   std::vector<std::string> words, devices, policies;
-  bool one_after_another = false;
+  bool one_after_another = false, all = false;
+  std::string markdown, junit, csv, json;
+  OutputFiles files;
   AbOptions options;
 };
 
@@ -45,6 +49,7 @@ class StageLine {
     line_->show(static_cast<size_t>(progress.pair), static_cast<size_t>(progress.pairs),
                 fmt::format("{}: {} cases", doing, progress.cases));
   }
+  void clear() { line_.reset(); }
 
  private:
   std::string doing_;
@@ -61,6 +66,8 @@ void run_ab(const AbArguments& arguments, Program& program) {
   options.selection = selection_of(arguments);
   options.side_by_side = !arguments.one_after_another;
   const Build a = Build::open(arguments.a);
+  TextOptions text;
+  text.width = terminal_width(STDOUT_FILENO), text.colour = wants_colour(STDOUT_FILENO), text.all = arguments.all;
   StageLine line;
   options.progress = [&](const std::string& doing, const PairProgress& progress) { line.show(doing, progress); };
   if (!arguments.learn.empty()) {
@@ -74,11 +81,14 @@ void run_ab(const AbArguments& arguments, Program& program) {
   }
   if (arguments.b.empty()) throw Error("ab: two builds are needed (halfmark ab --help says more)");
   if (!arguments.noise.empty()) options.noise = Noise::load(arguments.noise);
+  OutputFiles files = arguments.files;
+  files.markdown = arguments.markdown, files.junit = arguments.junit;
+  files.csv = arguments.csv, files.json = arguments.json;
+  check_outputs(files);
   const Judgement judgement = compare_times(a, Build::open(arguments.b), options);
-  for (const JudgedLine& one : judgement.lines)
-    fmt::print("{:14} {}: {}\n", word_of(one.question, one.outcome), one.id, one.words);
-  for (const std::string& remark : judgement.remarks) fmt::print("{}\n", remark);
-  fmt::print("{}\n", name_of(judgement.verdict));
+  line.clear();
+  fmt::print("{}", text_of(judgement, text));
+  write_outputs(judgement, {}, files);
   program.exit_code = judgement.exit_code;
 }
 
@@ -106,6 +116,12 @@ void add_ab_command(CommandLine& line, Program& program) {
       .flag("--one-after-another", arguments->one_after_another, "for a device that only one process may use")
       .option("--timeout", options.timeout, "seconds for one case in one process", kShowsDefault | kPositive)
       .option("--seed", options.seed, "of the orders", kShowsDefault)
+      .flag("--all", arguments->all, "list every case, those that passed too")
+      .option("--markdown", arguments->markdown, std::string(kMarkdownHelp))
+      .option("--junit", arguments->junit, std::string(kJunitHelp))
+      .option("--csv", arguments->csv, std::string(kCsvHelp))
+      .option("--json", arguments->json, std::string(kJsonHelp))
+      .flag("--annotations", arguments->files.annotations, std::string(kAnnotationsHelp))
       .footer(
           "Exit codes: 0 pass, 1 a case is slower or lost, 2 wrong input, 3 undecided or the machine itself moved.\n"
           "Examples:\n  halfmark ab old/halfmark new/halfmark\n  halfmark ab v1.tar.gz v2.tar.gz mlp 'amp-*'")

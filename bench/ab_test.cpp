@@ -8,6 +8,7 @@
 
 #include "bench/fake_build_testing.h"
 #include "kernels/number/error.h"
+#include "reports/outputs/text.h"
 
 namespace halfmark {
 namespace {
@@ -56,8 +57,9 @@ TEST(Ab, SaysWhichCaseIsSlowerByHowMuchAndHowToRunItAgain) {
   const JudgedLine& line = judgement.lines.front();
   EXPECT_EQ(line.id, "two") << "the worst comes first";
   EXPECT_NEAR(line.found, 1.1, 1e-12);
-  EXPECT_NE(line.words.find("+10.0 %"), std::string::npos) << line.words;
-  EXPECT_NE(line.words.find("24 pairs"), std::string::npos) << line.words;
+  const std::string text = text_of(judgement, {});
+  EXPECT_NE(text.find("+10.0 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("24 pairs"), std::string::npos) << text;
   EXPECT_EQ(line.rerun, "halfmark run --case two");
   EXPECT_EQ(outcome_of(judgement, "one"), Outcome::pass);
 }
