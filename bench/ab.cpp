@@ -71,7 +71,8 @@ Field field_of(const std::vector<std::string>& ids, const AbOptions& options) {
 
 PairOptions pair_options(const Build& a, const Build& b, const Field& field, const AbOptions& options) {
   PairOptions pairs;
-  const std::vector<std::string> sample{"sample", "--seconds", fmt::format("{}", options.seconds)};
+  const std::vector<std::string> sample{"sample", "--seconds", fmt::format("{}", options.seconds), "--threads",
+                                        std::to_string(options.threads)};
   pairs.command_a = a.command(sample), pairs.command_b = b.command(sample);
   pairs.ids = field.ids();
   pairs.timeout = options.timeout;
@@ -141,6 +142,7 @@ nlohmann::ordered_json echo(const AbOptions& options) {
           {"alpha_control", r.alpha_control},
           {"global_limit", r.global_limit},
           {"seconds", options.seconds},
+          {"threads", options.threads},
           {"seed", options.seed},
           {"side_by_side", options.side_by_side}};
 }

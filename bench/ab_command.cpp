@@ -106,6 +106,8 @@ void add_ab_command(CommandLine& line, Program& program) {
       .list("--device", arguments->devices, "cpu, cuda:0, ... (more: a,b); default: the best one present")
       .list("--policy", arguments->policies, "precisions (more: a,b; * as a glob)")
       .option("--seconds", options.seconds, "of timed steps for a case in one process", kShowsDefault | kPositive)
+      .option("--threads", options.threads,
+              "of the CPU's kernels, 0: all; 1 is quieter on a machine that has other work", kShowsDefault)
       .option("--floor", rules.floor, "a case is slower from this share on", kShowsDefault | kPositive)
       .option("--margin", rules.margin, "and must be shown to be slower by more than this", kShowsDefault)
       .option("--confirm-pairs", rules.confirm_pairs, "fresh pairs for what the screen points at", kShowsDefault)
@@ -132,6 +134,7 @@ void add_sample_command(CommandLine& line, Program& program) {
   auto options = std::make_shared<SamplerOptions>();
   line.add("sample", "for `halfmark ab`: reads ids of cases, answers each with its time")
       .option("--seconds", options->seconds, "of timed steps for each case", kShowsDefault | kPositive)
+      .option("--threads", options->threads, "of the CPU's kernels; 0: as many as there are cores", kShowsDefault)
       .option("--seed", options->seed, "of parameters and data", kShowsDefault)
       .action([options, &program] {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody is left to ask

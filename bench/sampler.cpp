@@ -12,6 +12,7 @@
 #include "bench/case.h"
 #include "bench/performance.h"
 #include "bench/timing.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "kernels/ops/kernel.h"
@@ -106,6 +107,10 @@ ProcessSample sample_of(const std::string& line) {
   } catch (const nlohmann::json::exception&) {
     throw Error("a build answered '" + line.substr(0, 120) + "', which is no sample; is it a halfmark of this age?");
   }
+}
+
+Sampler::Sampler(SamplerOptions options) : options_(std::move(options)) {
+  if (options_.threads > 0) set_host_threads(options_.threads);
 }
 
 ProcessSample Sampler::sample(const std::string& id) {

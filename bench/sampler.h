@@ -39,13 +39,14 @@ ProcessSample sample_of(const std::string& line);  // throws Error for a line th
 
 struct SamplerOptions {
   double seconds = 0.05;                      // of timed steps for each case
+  int threads = 0;                            // of the CPU's kernels, 0: as many as there are cores
   uint64_t seed = 0;                          // of parameters and data
   std::map<std::string, double> slow_down{};  // case -> share by which each step is made longer; for tests of the gate
 };
 
 class Sampler {
  public:
-  explicit Sampler(SamplerOptions options) : options_(std::move(options)) {}
+  explicit Sampler(SamplerOptions options);
   ProcessSample sample(const std::string& id);  // never throws: what goes wrong is the reason
 
  private:
