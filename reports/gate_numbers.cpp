@@ -102,7 +102,8 @@ NumberFinding with_slack(const NumberRule& rule, const Measurement& base, const 
     finding.words = fmt::format("{}{}; the rule allows {}{}", beside(base, found),
                                 std::isfinite(share) && share > 0 ? fmt::format(" ({} worse)", human_share(share)) : "",
                                 allowed, because(rule));
-  } else if (found.better != Better::neither && breaks_slack(rule, found.better, found.value, base.value)) {
+  } else if ((rule.magnitude || found.better != Better::neither) &&
+             breaks_slack(rule, found.better, found.value, base.value)) {
     finding.outcome = Outcome::improved;
     finding.words = beside(base, found);
   } else if (rule.changed && base.value != found.value) {
