@@ -7,8 +7,9 @@
 
 namespace halfmark {
 
-// 0 done, 1 a case failed, 2 the command, its configuration or an input was wrong.
-enum ExitCode : int { kDone = 0, kFailed = 1, kWrongInput = 2 };
+// 0 done, 1 a case failed or a gate is broken, 2 the command, its configuration or an input was wrong,
+// 3 a gate could not decide.
+enum ExitCode : int { kDone = 0, kFailed = 1, kWrongInput = 2, kUndecided = 3 };
 
 struct Program {
   std::string path;     // how to start it again
@@ -20,6 +21,7 @@ void add_run_command(CommandLine& line, Program& program);
 void add_list_command(CommandLine& line, Program& program);
 void add_show_command(CommandLine& line, Program& program);
 void add_compare_command(CommandLine& line, Program& program);
+void add_gate_command(CommandLine& line, Program& program);
 void add_probe_command(CommandLine& line, Program& program);
 void add_dot_command(CommandLine& line, Program& program);
 void add_arithmetic_command(CommandLine& line, Program& program);

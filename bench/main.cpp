@@ -45,11 +45,14 @@ int main(int argc, char** argv) {
       "together.",
       "halfmark " HALFMARK_VERSION " (" HALFMARK_GIT ")",
       "Start with `halfmark run`: it takes about a minute, prints a table and writes report.json.\n"
-      "Exit codes: 0 done, 1 a case failed, 2 the command or an input was wrong.");
+      "Exit codes: 0 done, 1 a case failed or a gate is broken, 2 the command or an input was wrong, 3 a gate could "
+      "not "
+      "decide.");
   halfmark::add_run_command(line, program);
   halfmark::add_list_command(line, program);
   halfmark::add_show_command(line, program);
   halfmark::add_compare_command(line, program);
+  halfmark::add_gate_command(line, program);
   halfmark::add_probe_command(line, program);
   halfmark::add_dot_command(line, program);
   halfmark::add_arithmetic_command(line, program);

@@ -153,16 +153,18 @@ double elements_of(const NumberRule& rule, const Measurement& measurement, const
 }
 
 std::optional<NumberFinding> judge_own_bound(const Measurement& found) {
-  if (!found.bound || found.value <= *found.bound) return {};
+  if (!found.bound) return {};
+  const bool is_least = found.better == Better::higher;
+  const double value = found.better == Better::neither ? std::fabs(found.value) : found.value;
+  if (is_least ? value >= *found.bound : value <= *found.bound) return {};
   NumberFinding finding;
   finding.outcome = Outcome::breach;
   finding.found = found.value, finding.limit = *found.bound;
   finding.times_limit = std::numeric_limits<double>::infinity();
   finding.own_bound = true;
-  finding.words = fmt::format(
-      "{} is {}, above its own bound {}: theory allows no such error, whatever the order of "
-      "adding",
-      place_of(found), human(found.value, found.unit), human(*found.bound, found.unit));
+  finding.words = fmt::format("{} is {}, {} its own bound {}: no rounding explains that, whatever the order of adding",
+                              place_of(found), human(found.value, found.unit), is_least ? "below" : "above",
+                              human(*found.bound, found.unit));
   return finding;
 }
 

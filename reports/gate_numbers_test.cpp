@@ -123,7 +123,7 @@ TEST(NumberUnderSlack, KnowsWhichSideIsWorse) {
   magnitude.magnitude = true;
   EXPECT_EQ(judged(magnitude, neither, -5.05).outcome, Outcome::pass);
   EXPECT_EQ(judged(magnitude, neither, -5.2).outcome, Outcome::breach);
-  EXPECT_EQ(judged(magnitude, neither, 0).outcome, Outcome::pass);
+  EXPECT_EQ(judged(magnitude, neither, 0).outcome, Outcome::improved);
 }
 
 TEST(NumberUnderAnyRule, IsBrokenByANaNThatTheBaseHasNot) {
@@ -141,6 +141,22 @@ TEST(NumberUnderAnyRule, IsBrokenByANaNThatTheBaseHasNot) {
   Measurement bounded = base;
   bounded.bound = 1e300;
   EXPECT_EQ(judged(own, bounded, kNaN).outcome, Outcome::breach);
+}
+
+TEST(NumberUnderAnyRule, IsHeldToItsOwnBoundOnTheSideThatIsWorse) {
+  for (const auto& [better, good, bad] :
+       {std::tuple(Better::lower, 1.0, 1.1), {Better::higher, 1.0, 0.9}, {Better::neither, -1.0, -1.1}}) {
+    Measurement one = number("x.y", "", good, Kind::bounded, better);
+    one.bound = 1;
+    EXPECT_FALSE(judge_own_bound(one));
+    one.value = bad;
+    ASSERT_TRUE(judge_own_bound(one));
+    EXPECT_EQ(judge_own_bound(one)->outcome, Outcome::breach);
+    one.value = kNaN;
+    EXPECT_TRUE(judge_own_bound(one));
+    one.bound.reset();
+    EXPECT_FALSE(judge_own_bound(one));
+  }
 }
 
 TEST(NumberUnderAnyRule, ProvesNothingWhereBothAreNaN) {
