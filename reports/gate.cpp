@@ -58,7 +58,7 @@ class Gate {
         found_(found),
         rules_(rules),
         options_(options),
-        acknowledgements_(options.acknowledgements),
+        context_{rules, options, options.acknowledgements},
         environment_(base.report, found.report) {}
 
   Judgement run() {
@@ -113,7 +113,7 @@ class Gate {
       judgement_.remarks.push_back(fmt::format("{}: suspect now: {}", printable(found.id), printable(found.reason)));
     pairs_.emplace_back(&base, &found);
     compare_bits(base, found);
-    judge_record(base, found, rules_, options_, acknowledgements_, unruled_, judgement_);
+    judge_record(base, found, environment_.in(rules_.bits_keys, found.device).empty(), context_, judgement_);
   }
 
   void compare_bits(const Record& base, const Record& found) {
@@ -142,7 +142,7 @@ class Gate {
           "other bits ({}); {} in the base and {} here to give the same every time: halfmark run --processes 2 tells",
           bits, name_of(before), name_of(now));
     } else if (const Acknowledgement* entry =
-                   acknowledgements_.find_bits(found.id, base.fingerprint, found.fingerprint, options_.today)) {
+                   context_.acknowledgements.find_bits(found.id, base.fingerprint, found.fingerprint, options_.today)) {
       line.outcome = Outcome::acknowledged;
       line.words = fmt::format("other bits ({}), acknowledged until {}: {}", bits, entry->expires, entry->reason);
     } else {
@@ -162,9 +162,7 @@ class Gate {
     if (moved.empty()) return;
     const std::string words = fmt::format("the environments differ in {}", some_of({moved.begin(), moved.end()}));
     if (!options_.same_environment) {
-      judgement_.remarks.push_back(words +
-                                   "; limits hold all the same, fingerprints and times are not compared where "
-                                   "it counts");
+      judgement_.remarks.push_back(words + "; every limit holds all the same, fingerprints and times are not compared");
       return;
     }
     JudgedLine line;
@@ -181,19 +179,18 @@ class Gate {
                     [&](const JudgedLine& line) { return is_common(line) || line.outcome == Outcome::added; }))
       remarks.push_back("the reports have no measured case in common; are these the two that should be compared?");
     if (base_.report.records.empty()) remarks.push_back(base_.name + " has no records: there is nothing to hold to");
-    for (const std::string& metric : unruled_)
+    for (const std::string& metric : context_.unruled)
       remarks.push_back(fmt::format("no rule speaks of {}: it was not judged", printable(metric)));
-    const std::vector<std::string> about = acknowledgements_.remarks(options_.today);
+    const std::vector<std::string> about = context_.acknowledgements.remarks(options_.today);
     remarks.insert(remarks.end(), about.begin(), about.end());
   }
 
   const NamedReport &base_, &found_;
   const GateRules& rules_;
   const GateOptions& options_;
-  Acknowledgements acknowledgements_;
+  GateContext context_;
   EnvironmentDifference environment_;
   std::vector<RecordPair> pairs_;
-  std::set<std::string> unruled_;
   Judgement judgement_;
 };
 

@@ -14,6 +14,7 @@ struct NumberFinding {
   Outcome outcome = Outcome::pass;
   double base = NAN, found = NAN, limit = NAN;
   std::string words{};
+  std::string parts{};     // what grew in a number that sums up others
   std::string remark{};    // not a finding, but worth a line
   double times_limit = 0;  // how far beyond the limit, to tell the worst of many: larger is worse
   bool own_bound = false;  // the measurement's own bound is broken: nobody can acknowledge that

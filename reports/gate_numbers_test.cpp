@@ -189,13 +189,16 @@ TEST(GateNumbers, MemoryGrownByAByteIsChangedAndByTwoPerCentARegression) {
   EXPECT_EQ(judgement.exit_code, 0);
   EXPECT_SAYS(words_of(judgement, Question::memory, Outcome::changed), "209715201 B, was 209715200 B");
   EXPECT_EQ(gate(made_report(), found, {.strict_bits = true}).exit_code, 1);
+  Report elsewhere = found;  // another library needs another workspace
+  elsewhere.environment["libraries"]["onednn"] = "3.1.1";
+  EXPECT_EQ(gate(made_report(), elsewhere, {.strict_bits = true}).exit_code, 0);
   EXPECT_EQ(gate(made_report(), found, {}, "strict").exit_code, 1);
   at(found.records[1], "memory.peak").value = 1.02 * (200 << 20);
   at(found.records[1], "memory.peak.casts").value = 12 << 20;
   judgement = gate(made_report(), found);
   EXPECT_EQ(judgement.exit_code, 1);
   EXPECT_SAYS(words_of(judgement, Question::memory, Outcome::breach), "204 MiB, was 200 MiB (2% worse)");
-  EXPECT_SAYS(words_of(judgement, Question::memory, Outcome::breach), "grown: casts +4 MiB");
+  EXPECT_SAYS(words_of(judgement, Question::memory, Outcome::breach), "grown at train: casts +4 MiB");
   EXPECT_EQ(word_of(judgement.lines[0].question, judgement.lines[0].outcome), "REGRESSION");
 }
 

@@ -28,7 +28,7 @@ Question question_of(std::string_view metric) {
   return family_of(metric) == "memory" ? Question::memory : Question::accuracy;
 }
 
-// "; of it casts +2 MiB": what a number that sums up others owes to which of them.
+// "; grown at train: casts +2 MiB": what a number that sums up others owes to which of them.
 std::string parts_that_grew(const Measurement& whole, const Numbers& base, const Record& found) {
   std::vector<std::pair<double, std::string>> grown;
   const std::string prefix = whole.metric + ".";
@@ -42,7 +42,8 @@ std::string parts_that_grew(const Measurement& whole, const Numbers& base, const
   std::sort(grown.begin(), grown.end());
   std::vector<std::string> names;
   for (const auto& [size, name] : grown) names.push_back(name);
-  return names.empty() ? "" : "; grown: " + some_of(names);
+  if (names.empty()) return "";
+  return fmt::format("; grown{}{}: {}", whole.at.empty() ? "" : " at ", whole.at, some_of(names));
 }
 
 struct PlacedFinding {
@@ -52,14 +53,11 @@ struct PlacedFinding {
 
 class RecordJudge {
  public:
-  RecordJudge(const Record& base, const Record& found, const GateRules& rules, const GateOptions& options,
-              Acknowledgements& acknowledgements, std::set<std::string>& unruled, Judgement& judgement)
+  RecordJudge(const Record& base, const Record& found, bool same_keys, GateContext& context, Judgement& judgement)
       : base_(base),
         found_(found),
-        rules_(rules),
-        options_(options),
-        acknowledgements_(acknowledgements),
-        unruled_(unruled),
+        same_keys_(same_keys),
+        context_(context),
         judgement_(judgement),
         before_(numbers_of(base)),
         after_(numbers_of(found)) {}
@@ -85,9 +83,9 @@ class RecordJudge {
   // Either may be missing, not both.
   void look_at(const Measurement* base, const Measurement* found) {
     const Measurement& known = found ? *found : *base;
-    const NumberRule* rule = rules_.rule_for(found_, known);
+    const NumberRule* rule = context_.rules.rule_for(found_, known);
     if (!rule) {
-      if (known.kind == Kind::exact || known.kind == Kind::bounded) unruled_.insert(known.metric);
+      if (known.kind == Kind::exact || known.kind == Kind::bounded) context_.unruled.insert(known.metric);
       if (found) take_own_bound(*found);
       return;
     }
@@ -117,11 +115,11 @@ class RecordJudge {
     if (finding.outcome == Outcome::information) return;
     ++judged_[question_of(found.metric)];
     if (!finding.remark.empty()) remarks_[found.metric].push_back(finding.remark);
-    if (finding.outcome == Outcome::pass) return;
+    if (finding.outcome == Outcome::pass || (finding.outcome == Outcome::changed && !same_keys_)) return;
     if (finding.outcome == Outcome::breach || finding.outcome == Outcome::changed)
-      finding.words += parts_that_grew(found, before_, found_);
+      finding.parts = parts_that_grew(found, before_, found_);
     acknowledge(finding, base, found);
-    if (finding.outcome == Outcome::changed && options_.strict_bits) finding.outcome = Outcome::breach;
+    if (finding.outcome == Outcome::changed && context_.options.strict_bits) finding.outcome = Outcome::breach;
     keep(found, std::move(finding));
   }
 
@@ -129,7 +127,8 @@ class RecordJudge {
     const bool can_be = finding.outcome == Outcome::changed ||
                         (finding.outcome == Outcome::breach && !finding.own_bound && !std::isnan(found.value));
     if (!can_be) return;
-    const Acknowledgement* entry = acknowledgements_.find_number(found_.id, base, found.value, options_.today);
+    const Acknowledgement* entry =
+        context_.acknowledgements.find_number(found_.id, base, found.value, context_.options.today);
     if (!entry) return;
     finding.outcome = Outcome::acknowledged;
     finding.words += fmt::format("; acknowledged until {}: {}", entry->expires, entry->reason);
@@ -169,10 +168,14 @@ class RecordJudge {
       line.base = worst->finding.base, line.found = worst->finding.found, line.limit = worst->finding.limit;
       line.words = worst->finding.words;
       std::vector<std::string> others;
+      std::string parts = worst->finding.parts;  // not every place is divided into parts
       for (auto place = places.begin(); place != places.end(); ++place)
-        if (place != worst) others.push_back(place->at.empty() ? "the whole case" : place->at);
+        if (place != worst) {
+          others.push_back(place->at.empty() ? "the whole case" : place->at);
+          if (parts.empty()) parts = place->finding.parts;
+        }
       if (!others.empty()) line.words += "; likewise at " + some_of(others);
-      line.words = printable(line.words);
+      line.words = printable(line.words + parts);
       spoken_.insert(line.question);
       judgement_.lines.push_back(std::move(line));
     }
@@ -193,10 +196,8 @@ class RecordJudge {
   }
 
   const Record &base_, &found_;
-  const GateRules& rules_;
-  const GateOptions& options_;
-  Acknowledgements& acknowledgements_;
-  std::set<std::string>& unruled_;
+  bool same_keys_;
+  GateContext& context_;
   Judgement& judgement_;
   Numbers before_, after_;
   std::map<std::string, Sum> sums_;
@@ -208,9 +209,8 @@ class RecordJudge {
 
 }  // namespace
 
-void judge_record(const Record& base, const Record& found, const GateRules& rules, const GateOptions& options,
-                  Acknowledgements& acknowledgements, std::set<std::string>& unruled, Judgement& judgement) {
-  RecordJudge(base, found, rules, options, acknowledgements, unruled, judgement).run();
+void judge_record(const Record& base, const Record& found, bool same_keys, GateContext& context, Judgement& judgement) {
+  RecordJudge(base, found, same_keys, context, judgement).run();
 }
 
 }  // namespace halfmark

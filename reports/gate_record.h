@@ -9,8 +9,15 @@
 
 namespace halfmark {
 
-// `unruled` collects metrics that should be judged and no rule speaks of.
-void judge_record(const Record& base, const Record& found, const GateRules& rules, const GateOptions& options,
-                  Acknowledgements& acknowledgements, std::set<std::string>& unruled, Judgement& judgement);
+// What judging one case needs to know of the whole gate.
+struct GateContext {
+  const GateRules& rules;
+  const GateOptions& options;
+  Acknowledgements acknowledgements;
+  std::set<std::string> unruled{};  // metrics that should be judged and that no rule speaks of
+};
+
+// Under other keys (another library, another machine) a number that is other, but within its rule, is none to look at.
+void judge_record(const Record& base, const Record& found, bool same_keys, GateContext& context, Judgement& judgement);
 
 }  // namespace halfmark
