@@ -89,7 +89,7 @@ NumberFinding with_slack(const NumberRule& rule, const Measurement& base, const 
     finding.limit = found.better == Better::higher ? base.value - slack : base.value + slack;
   if (breaks_slack(rule, found.better, base.value, found.value)) {
     finding.outcome = Outcome::breach;
-    finding.times_limit = slack > 0 ? worse / slack : std::numeric_limits<double>::infinity();
+    finding.times_limit = std::isnan(worse) ? HUGE_VAL : slack > 0 ? worse / slack : worse;
     std::string allowed = "nothing worse than the base";
     if (slack > 0)
       allowed = fmt::format("{} worse than the base{}", human(slack, found.unit),
@@ -98,7 +98,8 @@ NumberFinding with_slack(const NumberRule& rule, const Measurement& base, const 
                                            : "");
     if (!rule.magnitude && found.better == Better::neither)
       allowed = slack > 0 ? fmt::format("{} on either side", human(slack, found.unit)) : "no change at all";
-    const double share = worse / std::fabs(base.value);
+    const bool has_worse_side = rule.magnitude || found.better != Better::neither;
+    const double share = has_worse_side ? worse / std::fabs(base.value) : 0;
     finding.words = fmt::format("{}{}; the rule allows {}{}", beside(base, found),
                                 std::isfinite(share) && share > 0 ? fmt::format(" ({} worse)", human_share(share)) : "",
                                 allowed, because(rule));

@@ -181,6 +181,12 @@ TEST(NumberUnderInformation, IsNeverJudged) {
   EXPECT_EQ(judged(NumberRule{}, base, 1e9).outcome, Outcome::information);
 }
 
+TEST(NumberUnderSlack, TellsTheWorseOfTwoEvenWithoutAnySlack) {
+  const Measurement base = number("error.nan", "output", 0);
+  EXPECT_LT(judged(slack_rule(0, 0), base, 0.1).times_limit, judged(slack_rule(0, 0), base, 0.2).times_limit);
+  EXPECT_LT(judged(slack_rule(0, 0), base, 1e9).times_limit, judged(slack_rule(0, 0), base, kNaN).times_limit);
+}
+
 // Through the gate: numbers of a whole record.
 TEST(GateNumbers, MemoryGrownByAByteIsChangedAndByTwoPerCentARegression) {
   Report found = made_report();
