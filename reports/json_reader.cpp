@@ -26,11 +26,13 @@ std::string shown(const Json& json) {
 }
 
 std::string not_json(std::string_view text, size_t byte, std::string_view where, std::string_view kind) {
+  const bool is_report = kind == kReportKind;
+  if (text.empty() && !is_report) return fmt::format("{}: is empty, not a {}", where, kind);
   if (text.empty()) return fmt::format("{}: is empty; was the run cut short? make the report again", where);
   // nlohmann counts from 1 and points behind the last character when the text ends too early.
   if (byte > text.size()) {
-    return fmt::format("{}: ends in the middle after {} bytes; the file was cut short, make the report again", where,
-                       text.size());
+    return fmt::format("{}: ends in the middle after {} bytes; the file was cut short{}", where, text.size(),
+                       is_report ? ", make the report again" : "");
   }
   const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
   const size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
