@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "accuracy/accuracy.h"
+#include "reports/glob.h"
 
 namespace halfmark {
 
@@ -45,9 +46,6 @@ std::vector<Case> plan(const Selection& selection);
 
 // The case with this id, whether or not a suite has it. Throws Error saying which part of the id is unknown.
 Case case_of(const std::string& id);
-
-// `*` stands for any characters, everything else for itself.
-bool glob_matches(std::string_view pattern, std::string_view text);
 
 // The names that are written most alike, best first, at most three.
 std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names);

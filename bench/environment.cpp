@@ -87,7 +87,7 @@ bool rounds_fp32_operands(Device& device) {
   return out.values() != values;
 }
 
-Json environment_of(const std::vector<Device*>& devices) {
+Json environment_of(const std::vector<Device*>& devices, bool probes) {
   Json environment = Json::object();
   utsname system{};
   uname(&system);
@@ -111,9 +111,11 @@ Json environment_of(const std::vector<Device*>& devices) {
     if (!device->numerics().empty()) facts["numerics"] = device->numerics();
     facts["probed"] = {{"fp32_matmul_rounds_operands", rounds_fp32_operands(*device)}};
     // How its matmuls add: two reports of one machine that differ here ran another library or another kernel of it.
-    for (const char* types : {"f32>f32", "f16>f32", "bf16>f32"})
+    for (const char* types : {"f32>f32", "f16>f32", "bf16>f32"}) {
+      if (!probes) break;
       if (const auto fingerprint = probe::fingerprint_of(*device, types))
         facts["probed"][fmt::format("probe.{}", types)] = *fingerprint;
+    }
     present[device->name()] = facts;
   }
   environment["devices"] = present;

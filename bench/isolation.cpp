@@ -86,7 +86,8 @@ IsolatedRun run_isolated(const std::string& program, const std::string& id, uint
   const Folder folder;
   const std::filesystem::path output = folder.path() / "report.json", complaints = folder.path() / "complaints";
   const pid_t child =
-      start({program, "run", "--case", id, "--seed", std::to_string(seed), "-o", output.string()}, complaints);
+      start({program, "run", "--case", id, "--seed", std::to_string(seed), "--no-probes", "-o", output.string()},
+            complaints);  // its environment is that of the parent, which has asked
   int status = 0;
   const bool ended = wait_for(child, timeout, status);
   IsolatedRun run;

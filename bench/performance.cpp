@@ -23,6 +23,8 @@ const std::vector<MetricRow>& throughput_table() {
        "median seconds of unscale, check, optimizer step, scaler update"},
       {"time.step", "s", Better::lower, Kind::sampled,
        "median seconds of a whole training step, hot: timed in one piece, cold: the sum of its phases"},
+      {"time.process", "s", Better::lower, Kind::sampled,
+       "median of the samples, each the time.step (hot) of a process of its own: run --processes writes it"},
       {"throughput.step", "1/s", Better::higher, Kind::sampled, "samples of the batch / time.step"},
       {"throughput.flops", "FLOP/s", Better::higher, Kind::sampled,
        "forward and backward operations (a multiply-add is two) / time.step"},

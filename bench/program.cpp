@@ -47,16 +47,18 @@ int run_command_line(int argc, char** argv, Program program) {
       "together.",
       "halfmark " HALFMARK_VERSION " (" HALFMARK_GIT ")",
       "Start with `halfmark run`: it takes about a minute, prints a table and writes report.json.\n"
-      "Exit codes: 0 done, 1 a case failed, 2 the command or an input was wrong.");
+      "Exit codes: 0 done, 1 a case failed or a gate is broken, 2 the command or an input was wrong, 3 a gate could not\n"
+      "decide.");
   add_run_command(line, program);
   add_list_command(line, program);
   add_show_command(line, program);
   add_compare_command(line, program);
+  add_gate_command(line, program);
+  add_ab_command(line, program);
   add_probe_command(line, program);
   add_dot_command(line, program);
   add_arithmetic_command(line, program);
   add_convert_command(line, program);
-  add_ab_command(line, program);
   add_sample_command(line, program);
   try {
     line.run(argc, argv);

@@ -21,7 +21,8 @@ struct RunArguments {
   Selection selection;
   std::string id, output = "report.json", shard;
   uint64_t seed = 0;
-  bool resume = false, isolate = false, dry_run = false;
+  bool resume = false, isolate = false, dry_run = false, no_probes = false;
+  int processes = 0;
   double timeout = 0;
 };
 
@@ -59,7 +60,7 @@ std::vector<Case> shard_of(std::vector<Case> cases, const std::string& shard) {
 }
 
 void run(const RunArguments& arguments, Program& program) {
-  if (arguments.timeout > 0 && !arguments.isolate)
+  if (arguments.timeout > 0 && !arguments.isolate && arguments.processes == 0)
     throw Error("--timeout: a case can only be stopped in a process of its own; add --isolate");
   RunOptions options;
   options.cases = arguments.id.empty() ? plan(arguments.selection) : std::vector<Case>{case_of(arguments.id)};
@@ -74,6 +75,8 @@ void run(const RunArguments& arguments, Program& program) {
   options.output = arguments.output;
   options.resume = arguments.resume;
   options.isolate = arguments.isolate;
+  options.probes = !arguments.no_probes;
+  options.processes = arguments.processes;
   options.timeout = arguments.timeout;
   options.program = program.path;
 
@@ -112,8 +115,15 @@ void add_run_command(CommandLine& line, Program& program) {
   command.option("--seed", arguments->seed, "of parameters and data", kShowsDefault);
   command.flag("--resume", arguments->resume, "go on with a run that was interrupted");
   command.flag("--isolate", arguments->isolate, "each case in a process of its own: a crash costs one record");
-  command.option("--timeout", arguments->timeout, "seconds for a case, with --isolate", kPositive);
+  command.option(
+      "--processes", arguments->processes,
+      "each case in N processes of its own, the cases in turn: proves that bits are the same every time and\n"
+      "gives the samples that halfmark gate --time compares (24 or more)",
+      kPositive);
+  command.option("--timeout", arguments->timeout, "seconds for a case, with --isolate or --processes", kPositive);
   command.option("--shard", arguments->shard, "I/N: the I-th of N parts of the cases");
+  command.flag("--no-probes", arguments->no_probes,
+               "leave out of the report how the matmuls of each device add: saves a second");
   command.flag("--dry-run", arguments->dry_run, "list the ids of the cases and stop");
   command.footer(
       "Examples:\n  halfmark run --suite smoke\n  halfmark run mlp 'amp-*' training\n"

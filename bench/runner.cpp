@@ -17,6 +17,7 @@
 #include "bench/fingerprint.h"
 #include "bench/isolation.h"
 #include "bench/performance.h"
+#include "bench/processes.h"
 #include "bench/timing.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
@@ -140,6 +141,29 @@ std::map<std::string, Record> finished_records(const RunOptions& options, const 
   return finished;
 }
 
+Record run_elsewhere(const Case& one, const RunOptions& options) {
+  const IsolatedRun isolated = run_isolated(options.program, one.id(), options.seed, options.timeout);
+  if (isolated.record) return *isolated.record;
+  Record record = blank(one, options.seed);
+  record.status = Status::failed;
+  record.reason = isolated.reason;
+  record.seconds = isolated.seconds;
+  return record;
+}
+
+// In the order of the cases; nothing where a case is still to be begun.
+std::vector<std::optional<Record>> records_so_far(const RunOptions& options,
+                                                  const std::map<std::string, Record>& finished) {
+  std::vector<std::optional<Record>> records;
+  for (const Case& one : options.cases) {
+    const auto found = finished.find(one.id());
+    // A record that was measured, but not in processes of its own, cannot be gone on with in such.
+    const bool counts = found != finished.end() && (options.processes == 0 || is_complete(found->second, 1));
+    records.push_back(counts ? std::optional(found->second) : std::nullopt);
+  }
+  return records;
+}
+
 }  // namespace
 
 std::filesystem::path journal_of(const std::filesystem::path& output) { return output.string() + ".journal"; }
@@ -207,7 +231,7 @@ Report run_cases(const RunOptions& options, const Progress& progress) {
   }
 
   Report report;
-  report.environment = environment_of(opened);
+  report.environment = environment_of(opened, options.probes);
   report.run = {now(), 0, options.command, options.seed, options.suite};
   const std::filesystem::path journal_path = journal_of(options.output);
   const std::map<std::string, Record> finished = finished_records(options, journal_path);
@@ -215,27 +239,25 @@ Report run_cases(const RunOptions& options, const Progress& progress) {
   if (!is_device_file(options.output))
     journal = finished.empty() ? Journal::create(journal_path, report) : Journal::resume(journal_path);
 
-  for (size_t i = 0; i < options.cases.size(); ++i) {
+  // In several processes: one of every case, then the next of every case, so that the processes of a case are spread
+  // over the time of the run.
+  std::vector<std::optional<Record>> records = records_so_far(options, finished);
+  const size_t rounds = static_cast<size_t>(std::max(options.processes, 1)), all = rounds * options.cases.size();
+  for (size_t turn = 0; turn < all; ++turn) {
+    const size_t round = turn / options.cases.size(), i = turn % options.cases.size();
+    std::optional<Record>& record = records[i];
     const Case& one = options.cases[i];
-    if (const auto done = finished.find(one.id()); done != finished.end()) {
-      report.records.push_back(done->second);
+    if (record &&
+        (is_complete(*record, options.processes) || static_cast<size_t>(record->determinism.processes) > round))
       continue;
-    }
-    progress(i, options.cases.size(), one.id());
-    if (options.isolate) {
-      const IsolatedRun isolated = run_isolated(options.program, one.id(), options.seed, options.timeout);
-      report.records.push_back(isolated.record.value_or(blank(one, options.seed)));
-      if (!isolated.record) {
-        report.records.back().status = Status::failed;
-        report.records.back().reason = isolated.reason;
-        report.records.back().seconds = isolated.seconds;
-      }
-    } else {
-      report.records.push_back(run_case(one, devices[one.device], options.seed));
-    }
-    if (journal) journal->append(report.records.back());
+    progress(turn, all, one.id());
+    Record run = options.isolate || options.processes > 0 ? run_elsewhere(one, options)
+                                                          : run_case(one, devices[one.device], options.seed);
+    record = options.processes > 0 ? with_process(std::move(record), std::move(run)) : std::move(run);
+    if (journal) journal->append(*record);
   }
-  progress(options.cases.size(), options.cases.size(), "");
+  for (std::optional<Record>& record : records) report.records.push_back(std::move(*record));
+  progress(all, all, "");
   report.run.seconds = seconds_since(start);
   report.save(options.output);
   if (journal) {

@@ -15,8 +15,10 @@ struct RunOptions {
   uint64_t seed = 0;
   std::filesystem::path output = "report.json";
   bool resume = false;
+  bool probes = true;    // ask each device how its matmuls add, for the report's environment
   bool isolate = false;  // each case in a process of its own
-  double timeout = 0;    // seconds for a case, 0 = none; only with isolate
+  int processes = 0;     // each case in so many processes of its own, the cases in turn; 0 = none
+  double timeout = 0;    // seconds for a case, 0 = none; only with isolate or processes
   std::string program;   // what to start for an isolated case
 };
 

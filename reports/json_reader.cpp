@@ -7,8 +7,6 @@
 #include <limits>
 #include <utility>
 
-#include "reports/report.h"
-
 namespace halfmark {
 
 namespace {
@@ -27,33 +25,34 @@ std::string shown(const Json& json) {
   return text;
 }
 
-std::string not_json(std::string_view text, size_t byte, std::string_view where) {
+std::string not_json(std::string_view text, size_t byte, std::string_view where, std::string_view kind) {
+  const bool is_report = kind == kReportKind;
+  if (text.empty() && !is_report) return fmt::format("{}: is empty, not a {}", where, kind);
   if (text.empty()) return fmt::format("{}: is empty; was the run cut short? make the report again", where);
   // nlohmann counts from 1 and points behind the last character when the text ends too early.
   if (byte > text.size()) {
-    return fmt::format("{}: ends in the middle after {} bytes; the file was cut short, make the report again", where,
-                       text.size());
+    return fmt::format("{}: ends in the middle after {} bytes; the file was cut short{}", where, text.size(),
+                       is_report ? ", make the report again" : "");
   }
   const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
   const size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
   const size_t column = before.size() - (before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1) + 1;
-  return fmt::format("{}: is not valid JSON at line {}, column {}; is this a halfmark report?", where, line, column);
+  return fmt::format("{}: is not valid JSON at line {}, column {}; is this a {}?", where, line, column, kind);
 }
 
 }  // namespace
 
-Json parse_json(std::string_view text, std::string_view where) {
+Json parse_json(std::string_view text, std::string_view where, std::string_view kind) {
   const auto limit_depth = [&](int depth, Json::parse_event_t, Json&) {
     if (depth > kDeepest) {
-      throw ReportError(
-          fmt::format("{}: is nested deeper than {} levels; is this a halfmark report?", where, kDeepest));
+      throw ReportError(fmt::format("{}: is nested deeper than {} levels; is this a {}?", where, kDeepest, kind));
     }
     return true;
   };
   try {
     return Json::parse(text.begin(), text.end(), limit_depth);
   } catch (const Json::parse_error& error) {
-    throw ReportError(not_json(text, error.byte, where));
+    throw ReportError(not_json(text, error.byte, where, kind));
   } catch (const Json::exception&) {  // a number beyond double
     throw ReportError(
         fmt::format("{}: holds a number too large for a double; infinity is written \"Infinity\"", where));
@@ -71,8 +70,8 @@ void JsonReader::fail(std::string_view what) const {
   std::string place = path();
   std::replace_if(
       place.begin(), place.end(), [](unsigned char c) { return c < ' '; }, '?');  // the message is one line
-  throw ReportError(fmt::format("{}: {}{}{}; is this a halfmark report, or was it edited?", where_, place,
-                                place.empty() ? "" : ": ", what));
+  throw ReportError(fmt::format("{}: {}{}{}; is this a {}{}?", where_, place, place.empty() ? "" : ": ", what, kind_,
+                                kind_ == kReportKind ? ", or was it edited" : ""));
 }
 
 void JsonReader::expected(std::string_view what) const {
@@ -81,6 +80,14 @@ void JsonReader::expected(std::string_view what) const {
 
 void JsonReader::expect_object() const {
   if (!json_->is_object()) expected("an object");
+}
+
+void JsonReader::expect_only(std::span<const std::string_view> known) const {
+  expect_object();
+  for (const auto& [key, value] : json_->items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    fail(fmt::format("unknown key {}, known are {}", shown(Json(key)), fmt::join(known, ", ")));
+  }
 }
 
 JsonReader JsonReader::required(const char* key) const {

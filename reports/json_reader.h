@@ -10,15 +10,20 @@
 
 #include <nlohmann/json.hpp>
 
+#include "reports/report.h"
+
 namespace halfmark {
 
 // A view: the tree, and the parents it was reached from, must outlive it. Every method throws ReportError.
 class JsonReader {
  public:
-  JsonReader(const nlohmann::ordered_json& json, std::string_view where) : json_(&json), where_(where) {}
+  // `where` opens every complaint: a file name. `kind` is what the file should be.
+  JsonReader(const nlohmann::ordered_json& json, std::string_view where, std::string_view kind = kReportKind)
+      : json_(&json), where_(where), kind_(kind) {}
 
   const nlohmann::ordered_json& value() const { return *json_; }
   void expect_object() const;
+  void expect_only(std::span<const std::string_view> known) const;  // of the members; a slip of the pen is no setting
 
   JsonReader required(const char* key) const;
   std::optional<JsonReader> optional(const char* key) const;  // nothing when absent or null
@@ -46,14 +51,14 @@ class JsonReader {
 
  private:
   JsonReader(const nlohmann::ordered_json& json, const JsonReader* parent, std::string_view key, size_t index)
-      : json_(&json), where_(parent->where_), parent_(parent), key_(key), index_(index) {}
+      : json_(&json), where_(parent->where_), kind_(parent->kind_), parent_(parent), key_(key), index_(index) {}
 
   size_t index_of(std::span<const std::string_view> names) const;
   [[noreturn]] void expected(std::string_view what) const;
   std::string path() const;  // "records[3].measurements[0].value"
 
   const nlohmann::ordered_json* json_;
-  std::string_view where_;
+  std::string_view where_, kind_;
   const JsonReader* parent_ = nullptr;
   std::string_view key_;  // empty: index_ counts
   size_t index_ = 0;

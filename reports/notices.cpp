@@ -113,6 +113,10 @@ std::vector<std::string> worth_noticing(const Report& report) {
       notices.add(kFailed, record, fmt::format("{} failed: {}{}", record.harness, record.reason, again));
     }
     if (record.status != Status::ok && record.status != Status::suspect) continue;
+    if (const Determinism& found = record.determinism; found.differing > 0)
+      notices.add(kBound, record,
+                  fmt::format("{}: {} of {} processes gave other bits than the first{}", record.harness,
+                              found.differing, found.processes, again));
     // The first of a kind stands for all: one NaN makes NaNs everywhere behind it.
     std::array<size_t, kRanks> count{};
     std::array<std::string, kRanks> first;

@@ -18,6 +18,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kStatusNames[] = {"ok", "suspect", "skipped", "failed"};
 constexpr std::string_view kBetterNames[] = {"lower", "higher", "neither"};
 constexpr std::string_view kKindNames[] = {"exact", "bounded", "sampled", "information"};
+constexpr std::string_view kProofNames[] = {"unproved", "proved", "refuted"};
 
 // JSON has no NaN and no infinity; in our field they are findings and need a spelling.
 Json number(double value) {
@@ -121,6 +122,16 @@ Expectation read_expectation(const JsonReader& json) {
   return expectation;
 }
 
+Determinism read_determinism(const JsonReader& json) {
+  json.expect_object();
+  Determinism determinism;
+  determinism.processes = json.required("processes").integer();
+  determinism.differing = json.required("differing").integer();
+  if (determinism.differing < 0 || determinism.differing >= std::max(determinism.processes, 1))
+    json.fail(fmt::format("{} of {} processes differ", determinism.differing, determinism.processes));
+  return determinism;
+}
+
 RunInfo read_run(const JsonReader& json) {
   json.expect_object();
   RunInfo run;
@@ -152,6 +163,7 @@ Record read_record(const JsonReader& json) {
   json.each("series", [&](const JsonReader& one) { record.series.push_back(read_series(one)); });
   if (const auto expectation = json.optional("expectation")) record.expectation = read_expectation(*expectation);
   record.fingerprint = json.text("fingerprint");
+  if (const auto determinism = json.optional("determinism")) record.determinism = read_determinism(*determinism);
   return record;
 }
 
@@ -185,6 +197,7 @@ std::string file_text(const Report& report) {
 std::string_view name_of(Status status) { return kStatusNames[static_cast<size_t>(status)]; }
 std::string_view name_of(Better better) { return kBetterNames[static_cast<size_t>(better)]; }
 std::string_view name_of(Kind kind) { return kKindNames[static_cast<size_t>(kind)]; }
+std::string_view name_of(Determinism::Proof proof) { return kProofNames[static_cast<size_t>(proof)]; }
 
 const Measurement* find(const Record& record, std::string_view metric, std::string_view at) {
   const auto found = std::find_if(record.measurements.begin(), record.measurements.end(),
@@ -208,6 +221,10 @@ Json to_json(const Record& record) {
   for (const Series& series : record.series) json["series"].push_back(to_json(series));
   if (record.expectation) json["expectation"] = to_json(*record.expectation);
   if (!record.fingerprint.empty()) json["fingerprint"] = record.fingerprint;
+  if (const Determinism& found = record.determinism; found.processes > 0) {
+    json["determinism"] = {
+        {"proof", name_of(found.proof())}, {"processes", found.processes}, {"differing", found.differing}};
+  }
   return json;
 }
 

@@ -40,6 +40,15 @@ struct Expectation {
   bool met = false;
 };
 
+// Whether a case gives the same bits every time: so many processes of its own measured it, and so many of them gave
+// another fingerprint than the first.
+struct Determinism {
+  enum class Proof : uint8_t { unproved, proved, refuted };
+  int processes = 0, differing = 0;
+  Proof proof() const { return differing > 0 ? Proof::refuted : processes > 1 ? Proof::proved : Proof::unproved; }
+};
+std::string_view name_of(Determinism::Proof proof);
+
 struct Record {
   std::string id;  // "mlp/b16_i32_h64_o8/sim:hopper/amp-fp16/error", unique in a report
   int case_version = 1;
@@ -55,6 +64,7 @@ struct Record {
   std::vector<Series> series;
   std::optional<Expectation> expectation;
   std::string fingerprint;
+  Determinism determinism;
 };
 
 struct RunInfo {
@@ -67,7 +77,7 @@ struct RunInfo {
 
 struct Report {
   static constexpr int kSchema = 1;  // another major is refused
-  static constexpr int kMinor = 0;   // a newer minor is read, its new fields ignored
+  static constexpr int kMinor = 1;   // a newer minor is read, its new fields ignored
 
   int schema = kSchema;
   int minor = kMinor;
@@ -92,7 +102,8 @@ nlohmann::ordered_json to_json(const Report& report);
 Record record_from_json(const nlohmann::ordered_json& json, std::string_view where);
 Report report_from_json(const nlohmann::ordered_json& json, std::string_view where);
 
-// JSON text to a tree, for files of ours. Throws ReportError with line and column.
-nlohmann::ordered_json parse_json(std::string_view text, std::string_view where);
+// JSON text to a tree, for files of ours; `kind` is what the file should be. Throws ReportError with line and column.
+inline constexpr std::string_view kReportKind = "halfmark report";
+nlohmann::ordered_json parse_json(std::string_view text, std::string_view where, std::string_view kind = kReportKind);
 
 }  // namespace halfmark

@@ -228,6 +228,28 @@ TEST_F(ReportFile, TakesBytesThatAreNoText) {
   EXPECT_EQ(Report::load(folder_ / "report.json").environment["gpu"], "Tesla\uFFFD\uFFFD");
 }
 
+TEST(Report, KeepsHowOftenTheBitsWereTheSame) {
+  using Proof = Determinism::Proof;
+  const std::tuple<Determinism, Proof, const char*> rows[] = {{{0, 0}, Proof::unproved, ""},
+                                                              {{1, 0}, Proof::unproved, "unproved"},
+                                                              {{2, 0}, Proof::proved, "proved"},
+                                                              {{24, 3}, Proof::refuted, "refuted"}};
+  for (const auto& [determinism, proof, word] : rows) {
+    Record record = sample_report().records[0];
+    record.determinism = determinism;
+    const auto json = to_json(record);
+    EXPECT_EQ(json.contains("determinism"), determinism.processes > 0);
+    EXPECT_EQ(json.contains("determinism") ? json["determinism"]["proof"] : "", word);
+    const Record read = record_from_json(json, "r.json");
+    EXPECT_EQ(read.determinism.processes, determinism.processes);
+    EXPECT_EQ(read.determinism.differing, determinism.differing);
+    EXPECT_EQ(read.determinism.proof(), proof);
+  }
+  auto json = to_json(sample_report().records[0]);
+  json["determinism"] = {{"processes", 2}, {"differing", 2}};
+  EXPECT_SAYS(complaint([&] { record_from_json(json, "r.json"); }), "determinism: 2 of 2 processes differ");
+}
+
 TEST(Report, ReadsTheFixtureOfEveryVersion) {
   const fs::path fixtures = fs::path(HALFMARK_SOURCE_DIR) / "reports/fixtures";
   size_t read = 0;
@@ -238,7 +260,7 @@ TEST(Report, ReadsTheFixtureOfEveryVersion) {
       ++read;
     }
   }
-  EXPECT_GE(read, 1u);
+  EXPECT_GE(read, 2u);
   const Report report = Report::load(fixtures / "report-1.0.json");
   EXPECT_TRUE(std::isnan(find(report.records[1], "error.nmse", "output")->value));
   EXPECT_SAYS(complaint([&] { Report::load(fixtures / "bad-truncated.json"); }), "cut short");

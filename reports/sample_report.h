@@ -33,6 +33,7 @@ inline Report sample_report() {
   first.series = {{.metric = "error.ulp_histogram", .at = "output", .x = {0, 1, 2}, .y = {90, 9, 1}}};
   first.expectation = Expectation{"error.nmse", "output", "<", 1e-3, 2.19e-07, true};
   first.fingerprint = "5d0c";
+  first.determinism = {24, 1};
 
   Record second;
   second.id = "mlp/b16_i32_h64_o8/sim:hopper/amp-fp16/throughput";

@@ -38,6 +38,38 @@ std::vector<double> sorted_walsh_averages(std::span<const double> differences) {
   return means;
 }
 
+constexpr size_t kMostExactPairs = 10000;  // the distribution of U takes their square in additions
+
+// [u] = P(U = u) for samples of these sizes: of the largest of all values, one of the a and b values is left over.
+const std::vector<double>& rank_sum_distribution(size_t a, size_t b) {
+  thread_local std::map<std::pair<size_t, size_t>, std::vector<double>> known;
+  std::vector<double>& chance = known[{a, b}];
+  if (!chance.empty()) return chance;
+  std::vector<std::vector<double>> row(b + 1, std::vector<double>{1});  // of 0 values of a and j of b
+  for (size_t i = 1; i <= a; ++i)
+    for (size_t j = 1; j <= b; ++j) {
+      // The largest is of b: it lies above all i of a. Or of a: it adds nothing.
+      const std::vector<double>&left = row[j - 1], &above = row[j];
+      const double share = static_cast<double>(j) / static_cast<double>(i + j);
+      std::vector<double> next(i * j + 1, 0.0);
+      for (size_t u = 0; u < left.size(); ++u) next[u + i] += share * left[u];
+      for (size_t u = 0; u < above.size(); ++u) next[u] += (1 - share) * above[u];
+      row[j] = std::move(next);
+    }
+  return chance = std::move(row[b]);
+}
+
+std::vector<double> sorted_differences(std::span<const double> a, std::span<const double> b) {
+  std::vector<double> all;
+  all.reserve(a.size() * b.size());
+  for (const double x : a)
+    for (const double y : b) all.push_back(y - x);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+double normal_tail(double z) { return std::erfc(z / std::sqrt(2.0)) / 2; }
+
 // The places of p in ascending order.
 std::vector<size_t> ascending(std::span<const double> p) {
   std::vector<size_t> order(p.size());
@@ -113,6 +145,107 @@ double signed_rank_p(std::span<const double> differences, double centre) {
 }
 
 double least_signed_rank_p(int count) { return std::ldexp(1.0, -count); }
+
+double shift_between(std::span<const double> a, std::span<const double> b) {
+  const std::vector<double> all = sorted_differences(a, b);
+  if (all.empty()) return std::numeric_limits<double>::quiet_NaN();
+  return (all[(all.size() - 1) / 2] + all[all.size() / 2]) / 2;
+}
+
+Interval shift_interval(std::span<const double> a, std::span<const double> b, double confidence) {
+  const std::vector<double> all = sorted_differences(a, b);
+  const double each_side = (1 - confidence) / 2;
+  size_t sums = 0;  // K + 1, with K the largest U for which P(U <= K) is within what may be missed on either side
+  if (all.size() <= kMostExactPairs) {
+    const std::vector<double>& chance = rank_sum_distribution(a.size(), b.size());
+    for (double below = 0; sums < chance.size(); ++sums) {
+      below += chance[sums];
+      if (below > each_side) break;
+    }
+  } else {
+    const auto pairs = static_cast<double>(all.size());
+    const double deviation = std::sqrt(pairs * static_cast<double>(a.size() + b.size() + 1) / 12);
+    while (normal_tail((pairs / 2 - static_cast<double>(sums) - 0.5) / deviation) <= each_side) ++sums;
+  }
+  if (sums == 0 || 2 * sums > all.size()) return {-kInfinity, kInfinity};
+  return {all[sums - 1], all[all.size() - sums]};
+}
+
+double rank_sum_tail(int a, int b, int sum) {
+  const std::vector<double>& chance = rank_sum_distribution(static_cast<size_t>(a), static_cast<size_t>(b));
+  const auto count = static_cast<size_t>(std::clamp(sum, 0, static_cast<int>(chance.size())));
+  return std::accumulate(chance.rbegin(), chance.rend() - static_cast<std::ptrdiff_t>(count), 0.0);  // small ones first
+}
+
+double rank_sum_p(std::span<const double> a, std::span<const double> b, double shift) {
+  std::vector<std::pair<double, bool>> all;  // value, of b
+  for (const double x : a) all.emplace_back(x, false);
+  for (const double x : b) all.emplace_back(x - shift, true);
+  std::sort(all.begin(), all.end());
+  double sum = 0, ties = 0;  // U, and the sum of t^3 - t over groups of t equal values
+  double below = 0;          // of a
+  for (size_t begin = 0; begin < all.size();) {
+    double of_a = 0, of_b = 0;
+    size_t end = begin;
+    for (; end < all.size() && all[end].first == all[begin].first; ++end) ++(all[end].second ? of_b : of_a);
+    sum += of_b * (below + of_a / 2);
+    below += of_a;
+    const double equal = of_a + of_b;
+    ties += equal * equal * equal - equal;
+    begin = end;
+  }
+  const size_t pairs = a.size() * b.size();
+  if (pairs == 0) return 1;
+  if (ties == 0 && pairs <= kMostExactPairs)
+    return rank_sum_tail(static_cast<int>(a.size()), static_cast<int>(b.size()), static_cast<int>(sum));
+  const auto count = static_cast<double>(all.size()), expected = static_cast<double>(pairs) / 2;
+  const double variance = static_cast<double>(pairs) / 12 * (count + 1 - ties / (count * (count - 1)));
+  return variance > 0 ? normal_tail((sum - expected - 0.5) / std::sqrt(variance)) : 1;
+}
+
+double least_rank_sum_p(int a, int b) {
+  return std::exp(std::lgamma(a + 1.0) + std::lgamma(b + 1.0) - std::lgamma(a + b + 1.0));
+}
+
+double incomplete_beta(double a, double b, double x) {
+  if (!(x > 0)) return std::isnan(x) ? x : 0;
+  if (x >= 1) return 1;
+  // Where the fraction converges fast; beyond that it is asked for the other end.
+  if (x > (a + 1) / (a + b + 2)) return 1 - incomplete_beta(b, a, 1 - x);
+  const double front =
+      std::exp(a * std::log(x) + b * std::log1p(-x) + std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b)) / a;
+  // I_x(a, b) = front / (1 + d1 / (1 + d2 / (1 + ...))), evaluated from the top (Lentz). It takes some sqrt(a) terms.
+  constexpr int kMostTerms = 1000000;
+  constexpr double kTiny = 1e-300;
+  double c = 1, d = 0, fraction = 1;
+  for (int term = 0; term < kMostTerms; ++term) {
+    const double m = term / 2;
+    const double numerator = term == 0       ? 1
+                             : term % 2 == 0 ? m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+                                             : -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+    d = 1 + numerator * d;
+    if (std::fabs(d) < kTiny) d = kTiny;
+    d = 1 / d;
+    c = 1 + numerator / c;
+    if (std::fabs(c) < kTiny) c = kTiny;
+    fraction *= c * d;
+    if (term > 0 && std::fabs(c * d - 1) < 1e-15) break;
+  }
+  return front * (fraction - 1);
+}
+
+double rms_ratio_quantile(double count, double chance) {
+  // P(F > f) = I_y(n / 2, n / 2) with y = 1 / (1 + f), so no chance is lost next to 1. Bisection over ln f.
+  const double half = std::max(count, 1.0) / 2;
+  const auto beyond = [&](double log_f) { return incomplete_beta(half, half, 1 / (1 + std::exp(log_f))) > chance; };
+  double low = 0, high = 1;
+  while (high < 500 && beyond(high)) low = high, high *= 2;
+  for (int step = 0; step < 60; ++step) {
+    const double middle = (low + high) / 2;
+    (beyond(middle) ? low : high) = middle;
+  }
+  return std::exp((low + high) / 4);  // f^(1/2)
+}
 
 std::vector<double> holm(std::span<const double> p) {
   std::vector<double> adjusted(p.size());

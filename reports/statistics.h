@@ -1,9 +1,11 @@
-// Statistics of repeated measurements: order statistics of one series, exact tests and intervals for pairs, and
-// corrections for many tests at once. Everything here is exact or a definition; nothing assumes a normal distribution.
+// Statistics of repeated measurements: order statistics of one series, exact tests and intervals for pairs and for two
+// samples, and corrections for many tests at once. Everything here is exact or a definition; nothing assumes a normal
+// distribution but the tests of two samples that are large or tied, and the quantile of error ratios.
 //
 // Sources: Hodges and Lehmann, Ann. Math. Statist. 34, 1963 (estimate); Wilcoxon, Biometrics 1, 1945 (signed ranks);
-// Hollander and Wolfe, Nonparametric Statistical Methods, 3.3 (interval); Holm, Scand. J. Statist. 6, 1979; Benjamini
-// and Hochberg, J. R. Statist. Soc. B 57, 1995.
+// Mann and Whitney, Ann. Math. Statist. 18, 1947 (two samples); Hollander and Wolfe, Nonparametric Statistical Methods,
+// 3.3 and 4.3 (intervals), 4.1 (ties); DLMF 8.17.22 and Lentz, Appl. Opt. 15, 1976 (incomplete beta function); Holm,
+// Scand. J. Statist. 6, 1979; Benjamini and Hochberg, J. R. Statist. Soc. B 57, 1995.
 #pragma once
 
 #include <span>
@@ -41,6 +43,24 @@ double least_signed_rank_p(int count);  // that `count` differences can reach: 2
 
 // P(W >= sum) of `count` ranks with random signs, W the sum of the positive ones.
 double signed_rank_tail(int count, int sum);
+
+// Two samples that nobody paired. The median of all differences b - a; it changes its sign exactly when they are
+// swapped.
+double shift_between(std::span<const double> a, std::span<const double> b);
+// Exact for up to 10000 pairs of values, beyond that by the normal distribution. Infinite bounds: too few values.
+Interval shift_interval(std::span<const double> a, std::span<const double> b, double confidence = 0.95);
+
+// The chance that b, less `shift`, ranks as high above a as it does or higher if both come from one distribution (Mann
+// and Whitney's U). Exact up to 10000 pairs of values when no two are equal; else by the normal distribution, corrected
+// for ties and for continuity.
+double rank_sum_p(std::span<const double> a, std::span<const double> b, double shift = 0);
+double rank_sum_tail(int a, int b, int sum);  // P(U >= sum) of samples of these sizes
+double least_rank_sum_p(int a, int b);        // that they can reach: 1 / C(a + b, a)
+
+// How many times larger the root mean square of `count` independent errors can be than that of as many others, of the
+// same size, but for this chance: sqrt(F^-1(1 - chance; count, count)).
+double rms_ratio_quantile(double count, double chance);
+double incomplete_beta(double a, double b, double x);  // regularised: I_x(a, b)
 
 // p values corrected for their number, in the order given. Holm: a false finding among all has at most the level's
 // chance, whatever depends on what. Benjamini and Hochberg: of the findings at most the level's share is false.

@@ -143,5 +143,103 @@ TEST(ManyTests, AreAnsweredInTheOrderGiven) {
   EXPECT_EQ(std::vector<double>(adjusted.rbegin(), adjusted.rend()), forwards);
 }
 
+// Two made-up samples; scipy.stats.mannwhitneyu(b, a, alternative="greater", method="exact") of scipy 1.10 gives the p
+// values, sorting the 72 differences gives the rest.
+const std::vector<double> kFirst = {.031, .052, .018, .044, .067, .029, .038, .055};
+const std::vector<double> kSecond = {.012, .047, .061, -.004, .071, .083, .058, .091, .066};
+
+TEST(RankSum, HasTheExactPValuesOfScipy) {
+  EXPECT_NEAR(rank_sum_p(kFirst, kSecond), 0.0997943233237351, 1e-14);
+  EXPECT_NEAR(rank_sum_p(kSecond, kFirst), 0.9164129987659398, 1e-14);
+  EXPECT_NEAR(rank_sum_p(kFirst, kSecond, 0.0205), 0.6285067873303168, 1e-14);
+}
+
+TEST(RankSum, HasTheTailsOfLargeSamplesToo) {
+  EXPECT_NEAR(rank_sum_tail(24, 24, 288), 0.504074023400345, 1e-12);
+  EXPECT_NEAR(rank_sum_tail(24, 24, 400), 0.010257434824602197, 1e-13);
+  EXPECT_NEAR(rank_sum_tail(24, 24, 500) / 1.6298646099878955e-06, 1, 1e-12);
+  EXPECT_NEAR(rank_sum_tail(24, 24, 576) / 3.101005612159858e-14, 1, 1e-12);
+  EXPECT_NEAR(least_rank_sum_p(24, 24) / 3.101005612159858e-14, 1, 1e-10);
+  EXPECT_EQ(rank_sum_tail(3, 4, 13), 0);
+  EXPECT_NEAR(rank_sum_tail(3, 4, 0), 1, 1e-15);
+}
+
+// Counted by hand: of the 20 ways to deal out 1 ... 6 in threes, how often does U reach u?
+TEST(RankSum, CountsEveryWayToDealTheRanks) {
+  const int reach[] = {20, 19, 18, 16, 13, 10, 7, 4, 2, 1, 0};
+  for (int u = 0; u <= 10; ++u) EXPECT_NEAR(rank_sum_tail(3, 3, u), reach[u] / 20.0, 1e-15) << u;
+}
+
+TEST(RankSum, CorrectsTheNormalDistributionForTiesAndContinuity) {
+  const std::vector<double> a = {1, 2, 2, 3, 5, 5, 7, 9}, b = {2, 4, 5, 5, 6, 8, 9, 9, 11};
+  EXPECT_NEAR(rank_sum_p(a, b), 0.06574966659741059, 1e-13);  // scipy, method="asymptotic"
+  EXPECT_EQ(rank_sum_p(std::vector<double>(24, 1.0), std::vector<double>(24, 1.0)), 1);
+}
+
+TEST(RankSum, UsesTheNormalDistributionForVeryLargeSamples) {
+  std::vector<double> a, b;
+  for (int i = 0; i < 110; ++i) a.push_back(2 * i), b.push_back((2 * i - 9) * 1.05);
+  EXPECT_NEAR(rank_sum_p(a, b), 0.6721713514636769, 1e-12);  // scipy, method="asymptotic"
+}
+
+TEST(RankSum, OfAllBOnTopIsTheLeastItCanReach) {
+  const std::vector<double> a = {1, 2, 3, 4}, b = {5, 6, 7, 8, 9};
+  EXPECT_NEAR(rank_sum_p(a, b), 1 / 126.0, 1e-15);
+  EXPECT_NEAR(rank_sum_p(a, b), least_rank_sum_p(4, 5), 1e-14);
+  EXPECT_EQ(rank_sum_p(a, std::vector<double>{}), 1);
+}
+
+TEST(Shift, IsTheMedianOfAllDifferencesAndChangesItsSignExactly) {
+  EXPECT_NEAR(shift_between(kFirst, kSecond), 0.0175, 1e-15);
+  EXPECT_EQ(shift_between(kFirst, kSecond), -shift_between(kSecond, kFirst));
+  EXPECT_TRUE(std::isnan(shift_between(kFirst, std::vector<double>{})));
+}
+
+TEST(Shift, HasAnExactInterval) {
+  const Interval interval = shift_interval(kFirst, kSecond);  // K = 15
+  EXPECT_NEAR(interval.lower, -0.017, 1e-15);
+  EXPECT_NEAR(interval.upper, 0.039, 1e-15);
+  const Interval none = shift_interval(std::vector{1.0, 2.0}, std::vector{3.0, 4.0});
+  EXPECT_EQ(none.lower, -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(none.upper, std::numeric_limits<double>::infinity());
+}
+
+// Just above the size up to which it is exact, the interval by the normal distribution is all but the exact one of the
+// size below.
+TEST(Shift, HasAnIntervalOfLargeSamples) {
+  const auto width_of = [](int count) {
+    std::vector<double> a, b;
+    for (int i = 0; i < count; ++i) a.push_back(i / double(count)), b.push_back(1 + (i + 0.5) / count);
+    const Interval interval = shift_interval(a, b);
+    EXPECT_LT(interval.lower, 1) << count;
+    EXPECT_GT(interval.upper, 1) << count;
+    return interval.upper - interval.lower;
+  };
+  EXPECT_NEAR(width_of(101) / width_of(100), std::sqrt(100.0 / 101), 0.01);
+}
+
+// scipy.special.betainc of scipy 1.10.
+TEST(IncompleteBeta, HasTheValuesOfScipy) {
+  const double rows[][4] = {{0.5, 0.5, 0.3, 0.3690101195655454},     {2, 3, 0.4, 0.5248},
+                            {10, 1, 0.9, 0.3486784401000001},        {50, 50, 0.45, 0.15865219893709973},
+                            {500, 500, 0.43, 4.333574879229661e-06}, {5e4, 5e4, 0.49, 1.2647525057589133e-10},
+                            {5, 200, 0.001, 2.374891515008604e-06},  {1, 1, 0.25, 0.25}};
+  for (const auto& [a, b, x, expected] : rows)
+    EXPECT_NEAR(incomplete_beta(a, b, x) / expected, 1, 1e-9) << a << " " << x;
+  EXPECT_EQ(incomplete_beta(2, 3, 0), 0);
+  EXPECT_EQ(incomplete_beta(2, 3, 1), 1);
+}
+
+// sqrt(scipy.stats.f.isf(1e-6, n, n)) of scipy 1.10; the gate's reference rounds some of them to 6.3, 3.3, 2.0, 1.63,
+// 1.24, 1.16, 1.015.
+TEST(RmsRatio, HasTheQuantilesOfScipy) {
+  const std::pair<double, double> rows[] = {
+      {1, 636619.7723487514},    {2, 999.9994999854972},     {10, 6.325786603513969},
+      {20, 3.2570813107806833},  {50, 2.0166297379974774},   {100, 1.6251093739107199},
+      {500, 1.2379888280230396}, {1000, 1.1625750241401354}, {1e5, 1.0151455163877554},
+  };
+  for (const auto& [count, expected] : rows) EXPECT_NEAR(rms_ratio_quantile(count, 1e-6) / expected, 1, 1e-8) << count;
+}
+
 }  // namespace
 }  // namespace halfmark
