@@ -3,8 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <system_error>
 
 #include "bench/commands.h"
 #include "bench_build.h"
@@ -35,6 +39,7 @@ void wait_with_short_spins(char** argv) {
 
 int main(int argc, char** argv) {
   wait_with_short_spins(argv);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond a limit on its size is then an error like a full disk
   halfmark::Program program;
   program.path = own_path(argv[0]);
   program.command = "halfmark";
@@ -45,17 +50,22 @@ int main(int argc, char** argv) {
       "together.",
       "halfmark " HALFMARK_VERSION " (" HALFMARK_GIT ")",
       "Start with `halfmark run`: it takes about a minute, prints a table and writes report.json.\n"
-      "Exit codes: 0 done, 1 a case failed, 2 the command or an input was wrong.");
+      "Exit codes: 0 done, 1 a case failed, 2 the command or an input was wrong, 130 or 143 stopped by a "
+      "signal.");
   halfmark::add_run_command(line, program);
   halfmark::add_list_command(line, program);
   halfmark::add_show_command(line, program);
   halfmark::add_compare_command(line, program);
+  halfmark::add_merge_command(line, program);
   halfmark::add_probe_command(line, program);
   halfmark::add_dot_command(line, program);
   halfmark::add_arithmetic_command(line, program);
   halfmark::add_convert_command(line, program);
   try {
     line.run(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      throw halfmark::Error(fmt::format("standard output cannot be written: {}; send it elsewhere",
+                                        std::generic_category().message(errno)));
   } catch (const std::exception& error) {
     std::string what = error.what();
     std::replace(what.begin(), what.end(), '\n', ' ');

@@ -9,18 +9,24 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <ctime>
 #include <map>
+#include <mutex>
 #include <set>
 
 #include "bench/environment.h"
 #include "bench/fingerprint.h"
+#include "bench/interruption.h"
 #include "bench/isolation.h"
 #include "bench/performance.h"
 #include "bench/timing.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "reports/file.h"
 #include "reports/journal.h"
+#include "reports/lock.h"
+#include "reports/provenance.h"
 
 namespace halfmark {
 
@@ -127,18 +133,95 @@ void check_output(const std::filesystem::path& output) {
     throw Error(folder.string() + ": cannot be written to; name another place with -o");
 }
 
+// A run that begins anew must not cost what an earlier one has left.
+void set_aside(const std::filesystem::path& journal) {
+  const std::filesystem::path kept = journal.string() + ".old";
+  try {
+    if (Journal::read(journal).records.empty()) return;
+  } catch (const ReportError&) {  // whatever it is, it is not ours to overwrite
+  }
+  std::filesystem::rename(journal, kept);
+  fmt::print(stderr, "halfmark: the journal of an earlier run is kept as {}; --resume would have gone on from it\n",
+             kept.string());
+}
+
 // The records of the journal to go on with; it must be of this very run.
-std::map<std::string, Record> finished_records(const RunOptions& options, const std::filesystem::path& journal) {
+std::map<std::string, Record> finished_records(const RunOptions& options, const Report& now,
+                                               const std::filesystem::path& journal) {
   std::map<std::string, Record> finished;
   std::error_code ignored;
-  if (!options.resume || !std::filesystem::exists(journal, ignored)) return finished;
+  if (!std::filesystem::exists(journal, ignored)) return finished;
+  if (!options.resume) return set_aside(journal), finished;
   Report kept = Journal::read(journal);
-  if (kept.run.seed != options.seed)
-    throw Error(fmt::format("{}: was begun with --seed {}; go on with that seed or start without --resume",
-                            journal.string(), kept.run.seed));
+  const auto refuse = [&](const std::string& what) {
+    throw Error(
+        fmt::format("{}: was begun with {}; go on as it was begun or start without --resume", journal.string(), what));
+  };
+  if (kept.run.seed != options.seed) refuse(fmt::format("--seed {}", kept.run.seed));
+  if (kept.run.plan.cases > 0 && (kept.run.plan.hash != now.run.plan.hash || kept.run.shard != now.run.shard))
+    refuse(fmt::format("other cases (`{}`)", kept.run.command));
+  if (const auto other = difference_of(kept.environment, now.environment))
+    refuse(fmt::format("{} {}, which is {} now", other->key, other->here, other->there));
   for (Record& record : kept.records) finished.emplace(record.id, std::move(record));
   return finished;
 }
+
+Record measured(const RunOptions& options, const Case& one, const std::shared_ptr<Device>& device) {
+  if (!options.isolate) return run_case(one, device, options.seed);
+  const IsolatedRun isolated = run_isolated(options.program, one.id(), options.seed, options.timeout);
+  if (isolated.record) return *isolated.record;
+  Record record = blank(one, options.seed);
+  record.status = Status::failed;
+  record.reason = isolated.reason;
+  record.seconds = isolated.seconds;
+  return record;
+}
+
+[[noreturn]] void throw_kept(const ReportError& error, const std::filesystem::path& journal) {
+  throw Error(fmt::format("{}; the finished cases are in {}, then go on with the same command and --resume",
+                          error.what(), journal.string()));
+}
+
+// The records there are so far, in the order of the plan. The loop adds one while a signal may ask for all.
+class Progressing {
+ public:
+  Progressing(const RunOptions& options, Report header)
+      : header_(std::move(header)), records_(options.cases.size()), output_(options.output) {}
+
+  bool has(size_t i) const { return records_[i].has_value(); }
+  void add(size_t i, Record record) {
+    const std::lock_guard lock(mutex_);
+    records_[i] = std::move(record);
+  }
+  Report report() const {
+    const std::lock_guard lock(mutex_);
+    Report report = header_;
+    for (const auto& record : records_)
+      if (record) report.records.push_back(*record);
+    report.run.complete = report.records.size() == records_.size();
+    report.run.seconds = seconds_since(start_);
+    return report;
+  }
+  // A run that was cut short before its first case ended leaves the report of an earlier one alone.
+  Report save() const {
+    Report whole = report();
+    if (!whole.run.complete && whole.records.empty()) return whole;
+    try {
+      whole.save(output_);
+    } catch (const ReportError& error) {
+      if (is_device_file(output_)) throw;
+      throw_kept(error, journal_of(output_));
+    }
+    return whole;
+  }
+
+ private:
+  const Clock::time_point start_ = Clock::now();
+  Report header_;
+  std::vector<std::optional<Record>> records_;
+  std::filesystem::path output_;
+  mutable std::mutex mutex_;
+};
 
 }  // namespace
 
@@ -194,9 +277,22 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
   return record;
 }
 
+std::string interruption_text(const Report& report, const std::filesystem::path& output) {
+  const char* const signal = ::strsignal(interrupting_signal());
+  const std::string done = fmt::format("{} of {} cases", report.records.size(), report.run.planned);
+  if (is_device_file(output)) return fmt::format("stopped ({}) after {}, which are written", signal, done);
+  if (report.records.empty()) return fmt::format("stopped ({}) before a case had ended; nothing is written", signal);
+  return fmt::format("stopped ({}) after {}, now in {}; go on with the same command and --resume", signal, done,
+                     output.string());
+}
+
 Report run_cases(const RunOptions& options, const Progress& progress) {
-  const auto start = Clock::now();
   check_output(options.output);
+  const bool to_file = !is_device_file(options.output);
+  const std::filesystem::path journal_path = journal_of(options.output);
+  std::optional<FileLock> lock;
+  if (to_file) lock.emplace(options.output);
+  if (to_file) remove_leftovers(options.output), remove_leftovers(journal_path);
   std::map<std::string, std::shared_ptr<Device>> devices;
   std::vector<Device*> opened;
   for (const Case& one : options.cases) {
@@ -206,39 +302,46 @@ Report run_cases(const RunOptions& options, const Progress& progress) {
     opened.push_back(device.get());
   }
 
-  Report report;
-  report.environment = environment_of(opened);
-  report.run = {now(), 0, options.command, options.seed, options.suite};
-  const std::filesystem::path journal_path = journal_of(options.output);
-  const std::map<std::string, Record> finished = finished_records(options, journal_path);
+  Report header;
+  header.environment = environment_of(opened);
+  header.run = {now(),         0,           options.command, options.seed, options.suite, false, options.cases.size(),
+                options.shard, options.plan};
+  std::map<std::string, Record> finished;
+  if (to_file) finished = finished_records(options, header, journal_path);
   std::optional<Journal> journal;
-  if (!is_device_file(options.output))
-    journal = finished.empty() ? Journal::create(journal_path, report) : Journal::resume(journal_path);
+  if (to_file) journal = finished.empty() ? Journal::create(journal_path, header) : Journal::resume(journal_path);
 
-  for (size_t i = 0; i < options.cases.size(); ++i) {
-    const Case& one = options.cases[i];
-    if (const auto done = finished.find(one.id()); done != finished.end()) {
-      report.records.push_back(done->second);
-      continue;
+  Progressing so_far(options, header);
+  for (size_t i = 0; i < options.cases.size(); ++i)
+    if (const auto done = finished.find(options.cases[i].id()); done != finished.end())
+      so_far.add(i, std::move(done->second));
+  // A case that does not end by itself soon is given up, and with it this process.
+  constexpr double kPatience = 2;  // seconds
+  Interruption interruption(
+      kPatience, fmt::format("\nhalfmark: stopped at once; finished cases are in {}\n", journal_path.string()), [&] {
+        const Report report = so_far.save();
+        fmt::print(stderr, "{}halfmark: {}\n", ::isatty(STDERR_FILENO) ? "\n" : "",
+                   interruption_text(report, options.output));
+        lock.reset();
+      });
+  try {
+    for (size_t i = 0; i < options.cases.size(); ++i) {
+      if (so_far.has(i)) continue;
+      stop_if_interrupted();
+      const Case& one = options.cases[i];
+      progress(i, options.cases.size(), one.id());
+      Record record = measured(options, one, devices[one.device]);
+      if (journal) journal->append(record);
+      so_far.add(i, std::move(record));
     }
-    progress(i, options.cases.size(), one.id());
-    if (options.isolate) {
-      const IsolatedRun isolated = run_isolated(options.program, one.id(), options.seed, options.timeout);
-      report.records.push_back(isolated.record.value_or(blank(one, options.seed)));
-      if (!isolated.record) {
-        report.records.back().status = Status::failed;
-        report.records.back().reason = isolated.reason;
-        report.records.back().seconds = isolated.seconds;
-      }
-    } else {
-      report.records.push_back(run_case(one, devices[one.device], options.seed));
-    }
-    if (journal) journal->append(report.records.back());
+    progress(options.cases.size(), options.cases.size(), "");
+  } catch (const Interrupted&) {
+  } catch (const ReportError& error) {  // the journal's: the disk is full
+    throw_kept(error, journal_path);
   }
-  progress(options.cases.size(), options.cases.size(), "");
-  report.run.seconds = seconds_since(start);
-  report.save(options.output);
-  if (journal) {
+  interruption.close();
+  Report report = so_far.save();
+  if (journal && report.run.complete) {
     journal.reset();
     std::error_code ignored;
     std::filesystem::remove(journal_path, ignored);

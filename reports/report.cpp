@@ -60,11 +60,12 @@ Json to_json(const Expectation& expectation) {
 }
 
 Json to_json(const RunInfo& run) {
-  return {{"started", run.started},
-          {"seconds", number(run.seconds)},
-          {"command", run.command},
-          {"seed", run.seed},
-          {"suite", run.suite}};
+  Json json = {{"started", run.started}, {"seconds", number(run.seconds)}, {"command", run.command}, {"seed", run.seed},
+               {"suite", run.suite},     {"complete", run.complete}};
+  if (run.planned > 0) json["planned"] = run.planned;
+  if (!run.shard.empty()) json["shard"] = run.shard;
+  if (run.plan.cases > 0) json["plan"] = {{"cases", run.plan.cases}, {"hash", run.plan.hash}};
+  return json;
 }
 
 KernelUse read_kernel(const JsonReader& json) {
@@ -129,6 +130,14 @@ RunInfo read_run(const JsonReader& json) {
   run.command = json.text("command");
   run.seed = json.unsigned_integer("seed");
   run.suite = json.text("suite");
+  if (const auto complete = json.optional("complete")) run.complete = complete->boolean();
+  run.planned = json.unsigned_integer("planned");
+  run.shard = json.text("shard");
+  if (const auto plan = json.optional("plan")) {
+    plan->expect_object();
+    run.plan.cases = plan->unsigned_integer("cases");
+    run.plan.hash = plan->text("hash");
+  }
   return run;
 }
 

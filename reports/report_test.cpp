@@ -5,11 +5,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <thread>
 
 #include "reports/file.h"
 #include "reports/sample_report.h"
@@ -221,6 +223,23 @@ TEST_F(ReportFile, IsReplacedBehindASymbolicLink) {
   EXPECT_EQ(Report::load(folder_ / "report.json").records.size(), sample_report().records.size());
 }
 
+TEST_F(ReportFile, IsWholeWheneverItIsReadWhileItIsWritten) {
+  const fs::path path = folder_ / "report.json";
+  Report small = sample_report(), large = sample_report();
+  for (int i = 0; i < 200; ++i) large.records.push_back(small.records[0]), large.records.back().id += std::to_string(i);
+  small.save(path);
+  std::atomic<bool> done = false;
+  std::thread writer([&] {
+    for (int i = 0; i < 50; ++i) (i % 2 ? small : large).save(path);
+    done = true;
+  });
+  while (!done) {
+    const size_t records = Report::load(path).records.size();
+    EXPECT_TRUE(records == small.records.size() || records == large.records.size()) << records;
+  }
+  writer.join();
+}
+
 TEST_F(ReportFile, TakesBytesThatAreNoText) {
   Report report = sample_report();
   report.environment["gpu"] = "Tesla\xff\xfe";
@@ -238,9 +257,19 @@ TEST(Report, ReadsTheFixtureOfEveryVersion) {
       ++read;
     }
   }
-  EXPECT_GE(read, 1u);
+  EXPECT_EQ(read, static_cast<size_t>(Report::kMinor) + 1);
   const Report report = Report::load(fixtures / "report-1.0.json");
   EXPECT_TRUE(std::isnan(find(report.records[1], "error.nmse", "output")->value));
+  EXPECT_TRUE(report.run.complete) << "before minor 1 there were no partial reports";
+  EXPECT_EQ(report.run.plan.cases, 0u);
+  const RunInfo shard = Report::load(fixtures / "report-1.1.json").run;
+  EXPECT_FALSE(shard.complete);
+  EXPECT_EQ(shard.planned, 2u);
+  EXPECT_EQ(shard.shard, "2/8");
+  EXPECT_EQ(shard.plan.cases, 15u);
+  const Report newer = Report::load(fixtures / "newer-minor.json");
+  EXPECT_EQ(newer.records.at(0).axes.at("sparsity"), "2:4");
+  EXPECT_EQ(newer.run.plan.cases, 1u);
   EXPECT_SAYS(complaint([&] { Report::load(fixtures / "bad-truncated.json"); }), "cut short");
   EXPECT_SAYS(complaint([&] { Report::load(fixtures / "bad-major.json"); }), "schema 2");
 }
