@@ -51,7 +51,7 @@ class ProcessTest : public testing::Test {
   // A shell command in the test's folder; $HALFMARK is the program.
   Result shell(const std::string& command) const {
     const int status = std::system(
-        ("cd " + folder_.string() + " && HALFMARK=" + program() + " && { " + command + " ; } > stdout 2> stderr")
+        ("cd " + folder_.string() + " && export HALFMARK=" + program() + " && { " + command + " ; } > stdout 2> stderr")
             .c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(folder_ / "stdout"), read(folder_ / "stderr")};
   }

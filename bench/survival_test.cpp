@@ -12,8 +12,8 @@ namespace {
 using SurvivalTest = ProcessTest;
 
 const std::string kSmoke = "run --suite smoke --device cpu";
-// Minutes, without a sample or a case between which a signal could be looked at.
-const std::string kEndless = "run --case mlp/b32_i64_h128_o10/cpu/fp16/training/steps=1000000";
+// Minutes on any machine, without a sample or a case between which a signal could be looked at.
+const std::string kEndless = "run --case convnet/b32_c3_s32_w32/sim:hopper/fp16/training/steps=400";
 
 bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -190,7 +190,7 @@ TEST_F(SurvivalTest, WhatKilledWritersLeftIsRemovedAndNothingElse) {
 TEST_F(SurvivalTest, AJournalThatCannotGrowEndsTheRunAndCostsNothing) {
   ASSERT_EQ(halfmark(kSmoke + " -o whole.json").code, 0);
   std::ofstream(folder_ / "report.json") << "of an earlier run";
-  const Result full = shell("ulimit -f 40; exec $HALFMARK " + kSmoke);
+  const Result full = shell("ulimit -f 400; exec $HALFMARK " + kSmoke);
   EXPECT_EQ(full.code, 2);
   EXPECT_EQ(full.lines(), 1) << full.err;
   EXPECT_TRUE(says(full.err, "report.json.journal: cannot be written: File too large; free some space")) << full.err;
@@ -207,7 +207,7 @@ class Mounted : public ProcessTest {
  protected:
   void SetUp() override {
     ProcessTest::SetUp();
-    if (shell(mounting("size=64k", "true")).code != 0) GTEST_SKIP() << "no file system can be mounted here";
+    if (shell(mounting("size=256k", "true")).code != 0) GTEST_SKIP() << "no file system can be mounted here";
   }
   // A command with a file system of its own at ./disk, in a name space of its own: nothing stays mounted.
   static std::string mounting(const std::string& options, const std::string& command) {
@@ -216,8 +216,8 @@ class Mounted : public ProcessTest {
 };
 
 TEST_F(Mounted, AFullDiskIsSaidPlainlyAndTheReportBeforeStays) {
-  const Result full = shell(mounting("size=64k", "cd disk && echo earlier > report.json && { $HALFMARK " + kSmoke +
-                                                     "; code=$?; cp * ..; exit $code; }"));
+  const Result full = shell(mounting("size=256k", "cd disk && echo earlier > report.json && { $HALFMARK " + kSmoke +
+                                                      "; code=$?; cp * ..; exit $code; }"));
   EXPECT_EQ(full.code, 2);
   EXPECT_EQ(full.lines(), 1) << full.err;
   EXPECT_TRUE(says(full.err, "No space left on device; free some space")) << full.err;
