@@ -85,6 +85,8 @@ std::string read_file(const std::filesystem::path& path) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) fail(errno);
   std::string text;
+  struct stat known = {};
+  if (::fstat(file.get(), &known) == 0 && known.st_size > 0) text.reserve(static_cast<size_t>(known.st_size));
   char buffer[1 << 16];
   while (true) {
     const ssize_t count = ::read(file.get(), buffer, sizeof buffer);

@@ -15,9 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Deeper nesting is no report of ours, and recursion over it would end the stack.
-constexpr int kDeepest = 64;
-
 // A foreign value in one line of a message: short, and without line breaks.
 std::string shown(const Json& json) {
   if (json.is_object()) return "an object";
@@ -27,54 +24,7 @@ std::string shown(const Json& json) {
   return text;
 }
 
-// Of JSON the depth is exact; of what is none, the parser finds that out.
-bool is_too_deep(std::string_view text) {
-  int depth = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      if (c == '"') quoted = false;
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > kDeepest) return true;
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return false;
-}
-
-std::string not_json(std::string_view text, size_t byte, std::string_view where) {
-  if (text.empty()) return fmt::format("{}: is empty; was the run cut short? make the report again", where);
-  // nlohmann counts from 1 and points behind the last character when the text ends too early.
-  if (byte > text.size()) {
-    return fmt::format("{}: ends in the middle after {} bytes; the file was cut short, make the report again", where,
-                       text.size());
-  }
-  const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
-  const size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
-  const size_t column = before.size() - (before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1) + 1;
-  return fmt::format("{}: is not valid JSON at line {}, column {}; is this a halfmark report?", where, line, column);
-}
-
 }  // namespace
-
-Json parse_json(std::string_view text, std::string_view where) {
-  // Before the parser: its callback, which could look at the depth too, makes it half as fast.
-  if (is_too_deep(text))
-    throw ReportError(fmt::format("{}: is nested deeper than {} levels; is this a halfmark report?", where, kDeepest));
-  try {
-    return Json::parse(text.begin(), text.end());
-  } catch (const Json::parse_error& error) {
-    throw ReportError(not_json(text, error.byte, where));
-  } catch (const Json::exception&) {  // a number beyond double
-    throw ReportError(
-        fmt::format("{}: holds a number too large for a double; infinity is written \"Infinity\"", where));
-  }
-}
 
 std::string JsonReader::path() const {
   if (!parent_) return {};

@@ -17,6 +17,9 @@ class JsonReader {
  public:
   JsonReader(const nlohmann::ordered_json& json, std::string_view where) : json_(&json), where_(where) {}
 
+  // Of a list whose elements are not in the tree.
+  JsonReader element(const nlohmann::ordered_json& json, size_t index) const { return {json, this, {}, index}; }
+
   const nlohmann::ordered_json& value() const { return *json_; }
   void expect_object() const;
 

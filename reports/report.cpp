@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "reports/file.h"
+#include "reports/json_parser.h"
 #include "reports/json_reader.h"
 
 namespace halfmark {
@@ -164,6 +165,13 @@ Record read_record(const JsonReader& json) {
   return record;
 }
 
+int schema_of(const JsonReader& report, std::string_view where) {
+  const int schema = report.required("schema").integer();
+  if (schema == Report::kSchema) return schema;
+  throw ReportError(fmt::format("{}: is a report of schema {}, this program reads schema {}; use a matching halfmark",
+                                where, schema, Report::kSchema));
+}
+
 Json without_records(const Report& report) {
   return {{"schema", report.schema},
           {"minor", report.minor},
@@ -234,11 +242,7 @@ Report report_from_json(const Json& json, std::string_view where) {
   reader.expect_object();
   Report report;
   // The schema first: of another major nothing else can be trusted.
-  report.schema = reader.required("schema").integer();
-  if (report.schema != Report::kSchema) {
-    throw ReportError(fmt::format("{}: is a report of schema {}, this program reads schema {}; use a matching halfmark",
-                                  where, report.schema, Report::kSchema));
-  }
+  report.schema = schema_of(reader, where);
   report.minor = reader.integer("minor", 0);
   if (const auto environment = reader.optional("environment")) {
     environment->expect_object();
@@ -250,8 +254,19 @@ Report report_from_json(const Json& json, std::string_view where) {
 }
 
 Report Report::load(const std::filesystem::path& path) {
-  const std::string text = read_file(path);
-  return report_from_json(parse_json(text, path.string()), path.string());
+  const std::string text = read_file(path), where = path.string();
+  std::vector<Record> records;
+  const Taker taker{"records", [&](const Json& before, const Json& element, size_t index) {
+                      if (!before.contains("schema")) return false;
+                      const JsonReader report(before, where);
+                      schema_of(report, where);
+                      records.push_back(read_record(report.required("records").element(element, index)));
+                      return true;
+                    }};
+  Report report = report_from_json(parse_json(text, where, taker), where);
+  // A list is taken as a whole or not at all.
+  if (!records.empty()) report.records = std::move(records);
+  return report;
 }
 
 void Report::save(const std::filesystem::path& path) const { write_file(path, file_text(*this)); }

@@ -1,0 +1,21 @@
+// JSON text to a tree. What is long in a file can be taken away piece by piece while it is read: the tree of a report
+// of 100 MB takes a gigabyte, and longer to build than the rest of the reading.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace halfmark {
+
+// Is shown each element of the outermost list `key` as soon as it is read, with all of the file before that list, and
+// says whether it has taken it; what it has not taken stays in the tree.
+struct Taker {
+  std::string_view key;
+  std::function<bool(const nlohmann::ordered_json& before, const nlohmann::ordered_json& element, size_t index)> take;
+};
+
+// Throws ReportError with line and column, and what `taker` throws. `where` opens the message.
+nlohmann::ordered_json parse_json(std::string_view text, std::string_view where, const Taker& taker);
+
+}  // namespace halfmark
