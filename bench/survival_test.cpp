@@ -203,6 +203,25 @@ TEST_F(SurvivalTest, AJournalThatCannotGrowEndsTheRunAndCostsNothing) {
   EXPECT_EQ(times_aside(Report::load(folder_ / "report.json")), times_aside(Report::load(folder_ / "whole.json")));
 }
 
+// No room for the report alone: a directory stands where its temporary file would.
+TEST_F(SurvivalTest, AReportThatCannotBeWrittenLeavesItsJournal) {
+  const std::string few = "run --suite smoke --device cpu linear error";
+  ASSERT_EQ(halfmark(few + " -o whole.json").code, 0);
+  std::ofstream(folder_ / "report.json") << "of an earlier run";
+  const pid_t child = start_halfmark(few);
+  std::filesystem::create_directory(folder_ / fmt::format("report.json.{}.tmp", child));
+  const Result stopped = wait(child);
+  EXPECT_EQ(stopped.code, 2);
+  EXPECT_EQ(stopped.lines(), 1) << stopped.err;
+  EXPECT_TRUE(says(stopped.err, "report.json: cannot be written: Is a directory")) << stopped.err;
+  EXPECT_TRUE(says(stopped.err, "the finished cases are in report.json.journal")) << stopped.err;
+  EXPECT_EQ(read(folder_ / "report.json"), "of an earlier run");
+  const Report whole = Report::load(folder_ / "whole.json");
+  EXPECT_EQ(Journal::read(folder_ / "report.json.journal").records.size(), whole.records.size());
+  EXPECT_EQ(halfmark(few + " --resume").code, 0);
+  EXPECT_EQ(times_aside(Report::load(folder_ / "report.json")), times_aside(whole));
+}
+
 class Mounted : public ProcessTest {
  protected:
   void SetUp() override {

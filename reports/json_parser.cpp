@@ -92,7 +92,9 @@ class TreeBuilder {
   }
 
   bool close() {
+    const Json* const closed = open_.back();
     open_.pop_back();
+    if (closed == source_) source_ = nullptr;
     if (open_.empty() || open_.back() != source_ || !taker_.take) return true;
     if (taker_.take(root_, source_->back(), taken_)) {
       source_->get_ref<Json::array_t&>().pop_back();
@@ -109,7 +111,7 @@ class TreeBuilder {
   std::vector<Json*> open_;  // objects and lists that have not ended, outermost first
   Json* member_ = nullptr;   // of the innermost object, its latest
   std::string key_;          // of the outermost object, its latest
-  Json* source_ = nullptr;   // the list that is taken from
+  Json* source_ = nullptr;   // the list that is taken from, while it is open
   size_t taken_ = 0;
 };
 

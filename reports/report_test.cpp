@@ -215,12 +215,42 @@ TEST_F(ReportFile, StaysAsItWasWhenTheDiskIsFull) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "the temporary file was left behind";
 }
 
+// A file is read record by record; where that cannot be, or something is wrong, it must not show.
+TEST_F(ReportFile, IsReadTheSameInWhateverOrderItsPartsCome) {
+  const Report sample = sample_report();
+  const auto json = to_json(sample);
+  const auto loaded = [&](std::initializer_list<const char*> order) {
+    auto turned = nlohmann::ordered_json::object();
+    for (const char* key : order) turned[key] = json[key];
+    return to_json(Report::load(write(turned.dump())));
+  };
+  EXPECT_EQ(loaded({"schema", "minor", "environment", "run", "records"}), json);
+  EXPECT_EQ(loaded({"records", "run", "environment", "minor", "schema"}), json);
+  EXPECT_EQ(loaded({"environment", "schema", "records", "minor", "run"}), json);
+  const auto complains = [&](const std::string& text) { return complaint([&] { Report::load(write(text)); }); };
+  auto wrong = json;
+  wrong["records"][1]["status"] = "fine";
+  EXPECT_SAYS(complains(wrong.dump()), "report.json: records[1].status: expected one of ok");
+  wrong["schema"] = 2;
+  EXPECT_SAYS(complains(wrong.dump()), "is a report of schema 2");
+  for (const char* records : {"[5]", "[null]", "[[]]", "{}", "[{}]", "[{\"id\": [{}]}]"})
+    EXPECT_SAYS(complains(fmt::format("{{\"schema\": 1, \"records\": {}}}", records)), "records");
+  const std::string record = json["records"][0].dump();
+  EXPECT_SAYS(complains(fmt::format("{{\"schema\": 1, \"records\": [{}, 5]}}", record)), "expected an object, found 5");
+  EXPECT_SAYS(complains(fmt::format("{{\"schema\": 1, \"records\": [{0}], \"records\": [{0}]}}", record)), "twice");
+  EXPECT_SAYS(complains("{\"schema\": 1, \"records\": [" + record + ", "), "cut short");
+}
+
 TEST_F(ReportFile, IsReplacedBehindASymbolicLink) {
   write("the old report");
   fs::create_symlink("report.json", folder_ / "latest.json");
   sample_report().save(folder_ / "latest.json");
   EXPECT_TRUE(fs::is_symlink(folder_ / "latest.json"));
   EXPECT_EQ(Report::load(folder_ / "report.json").records.size(), sample_report().records.size());
+  fs::create_symlink("to_come.json", folder_ / "next.json");
+  sample_report().save(folder_ / "next.json");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "next.json"));
+  EXPECT_EQ(Report::load(folder_ / "to_come.json").records.size(), sample_report().records.size());
 }
 
 TEST_F(ReportFile, IsWholeWheneverItIsReadWhileItIsWritten) {
