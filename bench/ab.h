@@ -18,7 +18,7 @@ struct AbOptions {
   std::vector<std::string> selection;  // words and options for `run`, which choose the cases
   DecisionRules rules;
   double seconds = 0.05;       // of timed steps in each process run
-  int threads = 0;            // of the CPU's kernels, 0: all; fewer are quieter on a machine with other work
+  int threads = 0;             // of the CPU's kernels, 0: all; fewer are quieter on a machine with other work
   double timeout = 60;         // for one case in one process
   uint64_t seed = 0;           // of the orders; the data have seed 0 in both builds
   bool side_by_side = true;    // see PairOptions

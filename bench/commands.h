@@ -13,6 +13,7 @@ void add_list_command(CommandLine& line, Program& program);
 void add_show_command(CommandLine& line, Program& program);
 void add_compare_command(CommandLine& line, Program& program);
 void add_gate_command(CommandLine& line, Program& program);
+void add_merge_command(CommandLine& line, Program& program);
 void add_probe_command(CommandLine& line, Program& program);
 void add_dot_command(CommandLine& line, Program& program);
 void add_arithmetic_command(CommandLine& line, Program& program);

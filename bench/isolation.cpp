@@ -3,7 +3,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +15,9 @@
 #include <thread>
 #include <vector>
 
+#include "bench/interruption.h"
 #include "kernels/number/error.h"
+#include "reports/table.h"
 
 namespace halfmark {
 
@@ -41,33 +44,70 @@ class Folder {
   std::filesystem::path path_;
 };
 
+// fork rather than posix_spawn: only the child itself can ask to be killed when its parent dies, and it keeps that
+// through exec.
 pid_t start(const std::vector<std::string>& words, const std::filesystem::path& complaints) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, complaints.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  pid_t child = 0;
-  const int error = ::posix_spawn(&child, words.front().c_str(), &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw Error("cannot start " + words.front() + ": " + std::strerror(error));
+  const auto fail = [&](int error) { throw Error("cannot start " + words.front() + ": " + std::strerror(error)); };
+  int told[2] = {};  // an exec that succeeds closes it, one that fails writes why
+  if (::pipe2(told, O_CLOEXEC) != 0) fail(errno);
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // Between fork and exec nothing that takes a lock or memory: another thread may have held it.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(127);  // died before the line above
+    const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    const int file = ::open(complaints.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (::dup2(nowhere, STDOUT_FILENO) >= 0 && ::dup2(file, STDERR_FILENO) >= 0)
+      ::execv(arguments[0], arguments.data());
+    const int error = errno;
+    const ssize_t ignored = ::write(told[1], &error, sizeof error);
+    (void)ignored;
+    ::_exit(127);
+  }
+  int error = child < 0 ? errno : 0;
+  ::close(told[1]);
+  while (child > 0 && ::read(told[0], &error, sizeof error) < 0 && errno == EINTR) continue;
+  ::close(told[0]);
+  if (error == 0) return child;
+  if (child > 0) ::waitpid(child, nullptr, 0);
+  fail(error);
   return child;
 }
 
-// False when the time was up; the child is then gone all the same.
-bool wait_for(pid_t child, double timeout, int& status) {
+struct Ending {
+  int status = 0;
+  bool timed_out = false;
+  std::string memory;  // ", peak memory 1.2 GiB"
+};
+
+// Throws Interrupted when this process is to end. The child is gone in every case.
+Ending wait_for(pid_t child, double timeout) {
   const auto begin = std::chrono::steady_clock::now();
-  while (true) {
-    if (::waitpid(child, &status, timeout > 0 ? WNOHANG : 0) == child) return true;
-    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > timeout) {
+  Ending ending;
+  rusage used = {};
+  while (::wait4(child, &ending.status, WNOHANG, &used) != child) {
+    const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    ending.timed_out = timeout > 0 && waited > timeout;
+    if (ending.timed_out || interrupted()) {
       ::kill(child, SIGKILL);
-      ::waitpid(child, &status, 0);
-      return false;
+      ::wait4(child, &ending.status, 0, &used);
+      break;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+  // A terminal sends its signal to the child too. One that ended well all the same counts.
+  if (!WIFEXITED(ending.status) || WEXITSTATUS(ending.status) > 1) stop_if_interrupted();
+  // The kernel counts what the child had of this process before it became another program: a peak is known only when
+  // it lies above our own.
+  rusage own = {};
+  ::getrusage(RUSAGE_SELF, &own);
+  if (used.ru_maxrss > own.ru_maxrss)
+    ending.memory = ", peak memory " + human(1024.0 * static_cast<double>(used.ru_maxrss), "B");
+  return ending;
 }
 
 std::string first_line(const std::filesystem::path& path) {
@@ -88,14 +128,18 @@ IsolatedRun run_isolated(const std::string& program, const std::string& id, uint
   const pid_t child =
       start({program, "run", "--case", id, "--seed", std::to_string(seed), "--no-probes", "-o", output.string()},
             complaints);  // its environment is that of the parent, which has asked
-  int status = 0;
-  const bool ended = wait_for(child, timeout, status);
+  const Ending ending = wait_for(child, timeout);
+  const int status = ending.status;
   IsolatedRun run;
   run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (!ended) {
-    run.reason = fmt::format("killed after {} s (--timeout)", timeout);
+  if (ending.timed_out) {
+    run.reason = fmt::format("killed after {} s (--timeout){}", timeout, ending.memory);
+  } else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+    // Nobody of ours has sent it; the kernel sends it to the largest process when memory runs out.
+    run.reason = fmt::format("killed with signal 9, often for want of memory{}", ending.memory);
   } else if (WIFSIGNALED(status)) {
-    run.reason = fmt::format("crashed with signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    run.reason =
+        fmt::format("crashed with signal {} ({}){}", WTERMSIG(status), strsignal(WTERMSIG(status)), ending.memory);
   } else if (WEXITSTATUS(status) > 1) {
     run.reason = fmt::format("exit code {}: {}", WEXITSTATUS(status), first_line(complaints));
   } else {

@@ -11,12 +11,12 @@ namespace halfmark {
 
 struct IsolatedRun {
   std::optional<Record> record;  // nothing: see reason
-  std::string reason;            // "killed after 30 s", "crashed with signal 11 (Segmentation fault)"
+  std::string reason;            // "killed after 30 s (--timeout)", "crashed with signal 11 (Segmentation fault)"
   double seconds = 0;
 };
 
 // Starts `program run --case ID` and reads what it writes. timeout in seconds, 0 = none; a case that takes longer is
-// killed.
+// killed, and so is it when this process dies. Throws Interrupted when a signal ends the run (bench/interruption.h).
 IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout);
 
 }  // namespace halfmark

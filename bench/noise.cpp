@@ -45,7 +45,7 @@ double Noise::floor_of(const std::string& id, int pairs) const {
 
 Noise Noise::load(const std::filesystem::path& path) {
   const std::string where = path.string();
-  const nlohmann::ordered_json json = parse_json(read_file(path), where);
+  const nlohmann::ordered_json json = parse_json(read_file(path), where, "file about noise");
   try {
     if (json.at("noise").get<int>() != kSchema)
       throw ReportError(where + ": is a file about noise of another version; learn it anew with `halfmark ab --learn`");

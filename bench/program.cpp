@@ -4,8 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <system_error>
 
 #include "bench/commands.h"
 #include "bench_build.h"
@@ -38,6 +42,7 @@ void wait_with_short_spins(char** argv) {
 
 int run_command_line(int argc, char** argv, Program program) {
   wait_with_short_spins(argv);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond a limit on its size is then an error like a full disk
   program.path = own_path(argv[0]);
   program.command = "halfmark";
   for (int i = 1; i < argc; ++i) program.command += fmt::format(" {}", argv[i]);
@@ -47,12 +52,14 @@ int run_command_line(int argc, char** argv, Program program) {
       "together.",
       "halfmark " HALFMARK_VERSION " (" HALFMARK_GIT ")",
       "Start with `halfmark run`: it takes about a minute, prints a table and writes report.json.\n"
-      "Exit codes: 0 done, 1 a case failed or a gate is broken, 2 the command or an input was wrong, 3 a gate could not\n"
-      "decide.");
+      "Exit codes: 0 done, 1 a case failed or a gate is broken, 2 the command or an input was wrong, 3 a gate could "
+      "not\n"
+      "decide, 130 or 143 stopped by a signal.");
   add_run_command(line, program);
   add_list_command(line, program);
   add_show_command(line, program);
   add_compare_command(line, program);
+  add_merge_command(line, program);
   add_gate_command(line, program);
   add_ab_command(line, program);
   add_probe_command(line, program);
@@ -62,6 +69,9 @@ int run_command_line(int argc, char** argv, Program program) {
   add_sample_command(line, program);
   try {
     line.run(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      throw Error(fmt::format("standard output cannot be written: {}; send it elsewhere",
+                              std::generic_category().message(errno)));
   } catch (const std::exception& error) {
     std::string what = error.what();
     std::replace(what.begin(), what.end(), '\n', ' ');

@@ -2,16 +2,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <csignal>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 
 #include "bench/commands.h"
+#include "bench/interruption.h"
 #include "bench/progress.h"
 #include "bench/runner.h"
 #include "kernels/number/error.h"
 #include "reports/compare.h"
+#include "reports/provenance.h"
 
 namespace halfmark {
 
@@ -26,37 +25,19 @@ struct RunArguments {
   double timeout = 0;
 };
 
-char interrupted_text[1024];
-
-// Async-signal-safe: one write, then out. Every finished record is on disk already.
-void on_interrupt(int) {
-  const ssize_t ignored = ::write(STDERR_FILENO, interrupted_text, std::strlen(interrupted_text));
-  (void)ignored;
-  ::_exit(130);
-}
-
-void keep_journal_on_interrupt(const std::filesystem::path& output) {
-  const auto end = fmt::format_to_n(
-      interrupted_text, sizeof(interrupted_text) - 1,
-      "\nhalfmark: interrupted; the finished cases are in {}, go on with the same command and --resume\n",
-      journal_of(output).string());
-  *end.out = 0;
-  struct sigaction action = {};
-  action.sa_handler = on_interrupt;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
-}
-
-// "2/8": the second of eight parts, cases dealt out in turn so that the parts are about equally long.
-std::vector<Case> shard_of(std::vector<Case> cases, const std::string& shard) {
-  if (shard.empty()) return cases;
-  unsigned part = 0, parts = 0;
-  char rest = 0;
-  if (std::sscanf(shard.c_str(), "%u/%u%c", &part, &parts, &rest) != 2 || parts == 0 || part == 0 || part > parts)
-    throw Error("--shard " + shard + ": should be I/N with I from 1 to N, as 2/8");
+std::vector<Case> shard_of(std::vector<Case> cases, const std::string& label) {
+  if (label.empty()) return cases;
+  const auto shard = shard_named(label);
+  if (!shard) throw Error("--shard " + label + ": should be I/N with I from 1 to N, as 2/8");
   std::vector<Case> mine;
-  for (size_t i = part - 1; i < cases.size(); i += parts) mine.push_back(std::move(cases[i]));
+  for (size_t i = 0; i < shard->size(cases.size()); ++i) mine.push_back(std::move(cases[shard->place(i)]));
   return mine;
+}
+
+Plan plan_of(const std::vector<Case>& cases) {
+  std::vector<std::string> ids;
+  for (const Case& one : cases) ids.push_back(one.id());
+  return halfmark::plan_of(ids);
 }
 
 void run(const RunArguments& arguments, Program& program) {
@@ -64,6 +45,8 @@ void run(const RunArguments& arguments, Program& program) {
     throw Error("--timeout: a case can only be stopped in a process of its own; add --isolate");
   RunOptions options;
   options.cases = arguments.id.empty() ? plan(arguments.selection) : std::vector<Case>{case_of(arguments.id)};
+  options.plan = plan_of(options.cases);
+  if (const auto shard = shard_named(arguments.shard)) options.shard = fmt::format("{}/{}", shard->part, shard->parts);
   options.cases = shard_of(std::move(options.cases), arguments.shard);
   if (arguments.dry_run) {
     for (const Case& one : options.cases) fmt::print("{}\n", one.id());
@@ -80,11 +63,15 @@ void run(const RunArguments& arguments, Program& program) {
   options.timeout = arguments.timeout;
   options.program = program.path;
 
-  keep_journal_on_interrupt(options.output);
   Report report;
   {
     ProgressLine line;
     report = run_cases(options, [&](size_t done, size_t all, const std::string& next) { line.show(done, all, next); });
+  }
+  if (!report.run.complete) {
+    fmt::print(stderr, "halfmark: {}\n", interruption_text(report, options.output));
+    program.exit_code = 128 + interrupting_signal();
+    return;
   }
   TextOptions text;
   text.width = terminal_width(STDOUT_FILENO);
@@ -113,7 +100,7 @@ void add_run_command(CommandLine& line, Program& program) {
   command.option("--case", arguments->id, "exactly this case, as `halfmark run --dry-run` prints ids");
   command.option("-o,--output", arguments->output, "report file", kShowsDefault);
   command.option("--seed", arguments->seed, "of parameters and data", kShowsDefault);
-  command.flag("--resume", arguments->resume, "go on with a run that was interrupted");
+  command.flag("--resume", arguments->resume, "go on with a run that was cut short, from its journal");
   command.flag("--isolate", arguments->isolate, "each case in a process of its own: a crash costs one record");
   command.option(
       "--processes", arguments->processes,

@@ -13,6 +13,8 @@ struct RunOptions {
   std::vector<Case> cases;
   std::string suite, command;
   uint64_t seed = 0;
+  std::string shard;  // "2/8": `cases` are this part of `plan`; empty: all of it
+  Plan plan;
   std::filesystem::path output = "report.json";
   bool resume = false;
   bool probes = true;    // ask each device how its matmuls add, for the report's environment
@@ -25,11 +27,15 @@ struct RunOptions {
 // Called before each case and once at the end: how many are done, of how many, and what is next ("" at the end).
 using Progress = std::function<void(size_t done, size_t all, const std::string& next)>;
 
-// Opens every device and checks that the report can be written before anything is measured. Throws Error or ReportError
-// when not.
+// Opens every device and checks that the report can be written, by nobody else at the same time, before anything is
+// measured. Throws Error or ReportError when not. When a signal cuts it short (bench/interruption.h) the report, here
+// and on disk, is partial and the journal stays.
 Report run_cases(const RunOptions& options, const Progress& progress);
 
-// One case in this process. Never throws: what goes wrong is the record's reason.
+// One line about a run that a signal has cut short: what is done, and how to go on.
+std::string interruption_text(const Report& report, const std::filesystem::path& output);
+
+// One case in this process. Throws nothing but Interrupted: what goes wrong is the record's reason.
 Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t seed);
 
 // Where the finished records lie while the run is under way.

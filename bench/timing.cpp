@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bench/interruption.h"
 #include "reports/statistics.h"
 
 namespace halfmark {
@@ -15,6 +16,7 @@ Sampled sample_until(const StoppingRule& rule, const std::function<double()>& ta
   Sampled sampled;
   double timed = 0;
   while (true) {
+    stop_if_interrupted();
     sampled.samples.push_back(take());
     timed += sampled.samples.back();
     const int count = static_cast<int>(sampled.samples.size());

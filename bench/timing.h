@@ -28,7 +28,7 @@ struct Sampled {
   double half_width = 0;  // relative to the median; infinite with too few samples
 };
 
-// `take` returns one sample in seconds.
+// `take` returns one sample in seconds. Throws Interrupted when the run is to end.
 Sampled sample_until(const StoppingRule& rule, const std::function<double()>& take);
 
 }  // namespace halfmark

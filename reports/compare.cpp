@@ -67,6 +67,8 @@ std::string precisions_text(const Group& group, const std::vector<Figure>& figur
 std::string one_report(const NamedReport& named, const TextOptions& options) {
   const std::vector<Figure> figures = figures_of({&named.report}, options.all);
   std::string text = toned(printable(named.name), Tone::strong, options.colour) + "\n";
+  if (const std::string partial = partial_text(named.report); !partial.empty())
+    text += wrapped("note: ", "partial, " + partial, options.width);
   if (any_ratio(figures)) text += legend(kBaseline, options);
   for (const Group& group : groups_of(named.report, figures)) {
     (text += '\n') += precisions_text(group, figures, options);
@@ -78,6 +80,8 @@ std::string one_report(const NamedReport& named, const TextOptions& options) {
 std::vector<std::string> doubts(const std::vector<NamedReport>& reports) {
   std::vector<std::string> lines;
   for (const NamedReport& other : reports) {
+    if (const std::string partial = partial_text(other.report); !partial.empty())
+      lines.push_back(fmt::format("{} is partial, {}", other.name, partial));
     if (other.report.run.seed != reports[0].report.run.seed) {
       lines.push_back(fmt::format("{} ran with seed {}, {} with {}: errors and losses differ by that alone", other.name,
                                   other.report.run.seed, reports[0].name, reports[0].report.run.seed));

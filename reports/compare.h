@@ -23,6 +23,9 @@ std::string show(const NamedReport& report, const TextOptions& options = {});
 // One report: the precisions beside fp32, with ratios. Several: the machines side by side, ratios to the first.
 std::string compare(const std::vector<NamedReport>& reports, const TextOptions& options = {});
 
+// "holds 12 of 62 cases: ..." of a partial report, nothing of a complete one.
+std::string partial_text(const Report& report);
+
 // Lines about what somebody should know: unmet expectations, failures, non-finite tensors, broken bounds, updates that
 // change nothing. Worst first, one a case and kind.
 std::vector<std::string> worth_noticing(const Report& report);

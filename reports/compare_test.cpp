@@ -57,6 +57,17 @@ std::string row(const std::string& text, const std::string& name) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
+TEST(Show, SaysThatAReportIsPartial) {
+  NamedReport named = three_precisions();
+  EXPECT_FALSE(has(show(named), "partial"));
+  EXPECT_FALSE(has(compare({named}), "partial"));
+  named.report.run.complete = false;
+  named.report.run.planned = 20;
+  EXPECT_TRUE(has(show(named), "partial   holds 6 of 20 cases"));
+  EXPECT_TRUE(has(compare({named}), "note: partial, holds 6 of 20 cases"));
+  EXPECT_TRUE(has(compare({three_precisions(), named}), "base.json is partial, holds 6 of 20 cases"));
+}
+
 TEST(Show, PutsTheFastestFirstWithItsSpeedUp) {
   const std::string text = show(three_precisions());
   EXPECT_LT(text.find("\nfp16 "), text.find("\nbf16 ")) << text;

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <system_error>
 #include <utility>
 
@@ -14,6 +16,8 @@
 namespace halfmark {
 
 namespace {
+
+constexpr std::string_view kTemporary = ".tmp";  // NAME.PROCESS.tmp
 
 std::string cause(int error) { return std::generic_category().message(error); }
 
@@ -63,6 +67,17 @@ void write_directly(const std::filesystem::path& path, std::string_view text) {
 
 }  // namespace
 
+std::filesystem::path target_of(const std::filesystem::path& path) {
+  std::filesystem::path target = path;
+  std::error_code error;
+  for (int links = 0; links < 40 && std::filesystem::is_symlink(target, error); ++links) {
+    const std::filesystem::path next = std::filesystem::read_symlink(target, error);
+    if (error) return path;
+    target = target.parent_path() / next;  // `next` alone when it is absolute
+  }
+  return target;
+}
+
 std::string read_file(const std::filesystem::path& path) {
   const auto fail = [&](int error) {
     throw ReportError(fmt::format("{}: cannot be read: {}; check the path", path.string(), cause(error)));
@@ -70,6 +85,8 @@ std::string read_file(const std::filesystem::path& path) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) fail(errno);
   std::string text;
+  struct stat known = {};
+  if (::fstat(file.get(), &known) == 0 && known.st_size > 0) text.reserve(static_cast<size_t>(known.st_size));
   char buffer[1 << 16];
   while (true) {
     const ssize_t count = ::read(file.get(), buffer, sizeof buffer);
@@ -93,17 +110,15 @@ void write_all(int descriptor, std::string_view text, const std::filesystem::pat
 
 void write_file(const std::filesystem::path& path, std::string_view text) {
   if (path.empty()) throw ReportError("the report's path is empty; name a file to write");
-  std::error_code ignored;
-  const std::filesystem::path target =  // a symbolic link stays one, its target is replaced
-      std::filesystem::is_symlink(path, ignored) ? std::filesystem::weakly_canonical(path, ignored) : path;
+  const std::filesystem::path target = target_of(path);
   struct stat old = {};
-  const bool exists = ::stat(target.c_str(), &old) == 0;
+  const bool exists = ::stat(path.c_str(), &old) == 0;
   if (exists && S_ISDIR(old.st_mode)) fail_write(path, EISDIR);
   if (exists && !S_ISREG(old.st_mode)) return write_directly(path, text);
   if (exists && ::access(target.c_str(), W_OK) != 0) fail_write(path, errno);
 
   std::filesystem::path name = target;
-  name += fmt::format(".{}.tmp", ::getpid());
+  name += fmt::format(".{}{}", ::getpid(), kTemporary);
   Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (file.get() < 0) fail_write(path, errno);
   TemporaryFile temporary(name);
@@ -117,6 +132,22 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
   const std::filesystem::path directory = target.has_parent_path() ? target.parent_path() : ".";
   Descriptor parent(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (parent.get() >= 0) ::fsync(parent.get());
+}
+
+void remove_leftovers(const std::filesystem::path& path) {
+  const std::filesystem::path target = target_of(path);
+  const std::string prefix = target.filename().string() + ".";
+  std::error_code ignored;
+  const std::filesystem::directory_iterator folder(target.has_parent_path() ? target.parent_path() : ".", ignored);
+  for (const std::filesystem::directory_entry& entry : folder) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix) || !name.ends_with(kTemporary)) continue;
+    const char* const end = name.data() + name.size() - kTemporary.size();
+    pid_t writer = 0;
+    const auto number = std::from_chars(name.data() + prefix.size(), end, writer);
+    const bool is_ours = number.ec == std::errc() && number.ptr == end && writer > 0;
+    if (is_ours && ::kill(writer, 0) != 0 && errno == ESRCH) std::filesystem::remove(entry.path(), ignored);
+  }
 }
 
 }  // namespace halfmark

@@ -7,12 +7,18 @@
 
 namespace halfmark {
 
+// The file that writing to `path` replaces: a symbolic link stays one.
+std::filesystem::path target_of(const std::filesystem::path& path);
+
 // Throws ReportError naming the path and the cause.
 std::string read_file(const std::filesystem::path& path);
 
 // Temporary file beside the target, fsync, rename. Devices and pipes (/dev/stdout) are written directly.
 // Throws ReportError naming the path and the cause; the old file is then untouched and the temporary file gone.
 void write_file(const std::filesystem::path& path, std::string_view text);
+
+// Removes the temporary files that writers of `path` left behind when they were killed.
+void remove_leftovers(const std::filesystem::path& path);
 
 // The error of the last system call (errno) as a ReportError about `path`.
 [[noreturn]] void throw_write_error(const std::filesystem::path& path);

@@ -13,9 +13,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Deeper nesting is no report of ours, and recursion over it would end the stack.
-constexpr int kDeepest = 64;
-
 // A foreign value in one line of a message: short, and without line breaks.
 std::string shown(const Json& json) {
   if (json.is_object()) return "an object";
@@ -25,39 +22,7 @@ std::string shown(const Json& json) {
   return text;
 }
 
-std::string not_json(std::string_view text, size_t byte, std::string_view where, std::string_view kind) {
-  const bool is_report = kind == kReportKind;
-  if (text.empty() && !is_report) return fmt::format("{}: is empty, not a {}", where, kind);
-  if (text.empty()) return fmt::format("{}: is empty; was the run cut short? make the report again", where);
-  // nlohmann counts from 1 and points behind the last character when the text ends too early.
-  if (byte > text.size()) {
-    return fmt::format("{}: ends in the middle after {} bytes; the file was cut short{}", where, text.size(),
-                       is_report ? ", make the report again" : "");
-  }
-  const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
-  const size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
-  const size_t column = before.size() - (before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1) + 1;
-  return fmt::format("{}: is not valid JSON at line {}, column {}; is this a {}?", where, line, column, kind);
-}
-
 }  // namespace
-
-Json parse_json(std::string_view text, std::string_view where, std::string_view kind) {
-  const auto limit_depth = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > kDeepest) {
-      throw ReportError(fmt::format("{}: is nested deeper than {} levels; is this a {}?", where, kDeepest, kind));
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text.begin(), text.end(), limit_depth);
-  } catch (const Json::parse_error& error) {
-    throw ReportError(not_json(text, error.byte, where, kind));
-  } catch (const Json::exception&) {  // a number beyond double
-    throw ReportError(
-        fmt::format("{}: holds a number too large for a double; infinity is written \"Infinity\"", where));
-  }
-}
 
 std::string JsonReader::path() const {
   if (!parent_) return {};

@@ -21,6 +21,9 @@ class JsonReader {
   JsonReader(const nlohmann::ordered_json& json, std::string_view where, std::string_view kind = kReportKind)
       : json_(&json), where_(where), kind_(kind) {}
 
+  // Of a list whose elements are not in the tree.
+  JsonReader element(const nlohmann::ordered_json& json, size_t index) const { return {json, this, {}, index}; }
+
   const nlohmann::ordered_json& value() const { return *json_; }
   void expect_object() const;
   void expect_only(std::span<const std::string_view> known) const;  // of the members; a slip of the pen is no setting

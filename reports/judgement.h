@@ -57,7 +57,7 @@ struct Judgement {
   std::vector<std::string> differences{};  // of the environments: "driver: 550.54 -> 560.35"
   std::vector<std::string> remarks{};      // worth a line, no verdict
   nlohmann::ordered_json rules = nlohmann::ordered_json::object();  // echo of what was applied
-  Decision timing{};  // of `ab` and of `gate --time`: the decision behind the lines about time
+  Decision timing{};                 // of `ab` and of `gate --time`: the decision behind the lines about time
   std::vector<std::string> timed{};  // the id of each of timing.cases; outputs find a line's numbers by it
 };
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "reports/file.h"
+#include "reports/json_parser.h"
 #include "reports/json_reader.h"
 
 namespace halfmark {
@@ -61,11 +62,12 @@ Json to_json(const Expectation& expectation) {
 }
 
 Json to_json(const RunInfo& run) {
-  return {{"started", run.started},
-          {"seconds", number(run.seconds)},
-          {"command", run.command},
-          {"seed", run.seed},
-          {"suite", run.suite}};
+  Json json = {{"started", run.started}, {"seconds", number(run.seconds)}, {"command", run.command}, {"seed", run.seed},
+               {"suite", run.suite},     {"complete", run.complete}};
+  if (run.planned > 0) json["planned"] = run.planned;
+  if (!run.shard.empty()) json["shard"] = run.shard;
+  if (run.plan.cases > 0) json["plan"] = {{"cases", run.plan.cases}, {"hash", run.plan.hash}};
+  return json;
 }
 
 KernelUse read_kernel(const JsonReader& json) {
@@ -140,6 +142,14 @@ RunInfo read_run(const JsonReader& json) {
   run.command = json.text("command");
   run.seed = json.unsigned_integer("seed");
   run.suite = json.text("suite");
+  if (const auto complete = json.optional("complete")) run.complete = complete->boolean();
+  run.planned = json.unsigned_integer("planned");
+  run.shard = json.text("shard");
+  if (const auto plan = json.optional("plan")) {
+    plan->expect_object();
+    run.plan.cases = plan->unsigned_integer("cases");
+    run.plan.hash = plan->text("hash");
+  }
   return run;
 }
 
@@ -165,6 +175,13 @@ Record read_record(const JsonReader& json) {
   record.fingerprint = json.text("fingerprint");
   if (const auto determinism = json.optional("determinism")) record.determinism = read_determinism(*determinism);
   return record;
+}
+
+int schema_of(const JsonReader& report, std::string_view where) {
+  const int schema = report.required("schema").integer();
+  if (schema == Report::kSchema) return schema;
+  throw ReportError(fmt::format("{}: is a report of schema {}, this program reads schema {}; use a matching halfmark",
+                                where, schema, Report::kSchema));
 }
 
 Json without_records(const Report& report) {
@@ -242,11 +259,7 @@ Report report_from_json(const Json& json, std::string_view where) {
   reader.expect_object();
   Report report;
   // The schema first: of another major nothing else can be trusted.
-  report.schema = reader.required("schema").integer();
-  if (report.schema != Report::kSchema) {
-    throw ReportError(fmt::format("{}: is a report of schema {}, this program reads schema {}; use a matching halfmark",
-                                  where, report.schema, Report::kSchema));
-  }
+  report.schema = schema_of(reader, where);
   report.minor = reader.integer("minor", 0);
   if (const auto environment = reader.optional("environment")) {
     environment->expect_object();
@@ -258,8 +271,19 @@ Report report_from_json(const Json& json, std::string_view where) {
 }
 
 Report Report::load(const std::filesystem::path& path) {
-  const std::string text = read_file(path);
-  return report_from_json(parse_json(text, path.string()), path.string());
+  const std::string text = read_file(path), where = path.string();
+  std::vector<Record> records;
+  const Taker taker{"records", [&](const Json& before, const Json& element, size_t index) {
+                      if (!before.contains("schema")) return false;
+                      const JsonReader report(before, where);
+                      schema_of(report, where);
+                      records.push_back(read_record(report.required("records").element(element, index)));
+                      return true;
+                    }};
+  Report report = report_from_json(parse_json(text, where, taker), where);
+  // A list is taken as a whole or not at all.
+  if (!records.empty()) report.records = std::move(records);
+  return report;
 }
 
 void Report::save(const std::filesystem::path& path) const { write_file(path, file_text(*this)); }

@@ -67,12 +67,22 @@ struct Record {
   Determinism determinism;
 };
 
+// Every case that a command line asks for, before they are dealt out to shards.
+struct Plan {
+  uint64_t cases = 0;
+  std::string hash{};  // of the ids in their order: equal hashes, equal plans
+};
+
 struct RunInfo {
-  std::string started;  // ISO 8601 with zone
-  double seconds = 0;   // wall time of the whole run
-  std::string command;
+  std::string started{};  // ISO 8601 with zone
+  double seconds = 0;     // wall time of the whole run
+  std::string command{};
   uint64_t seed = 0;
-  std::string suite;
+  std::string suite{};
+  bool complete = true;  // false: cut short, or shards are missing; the records are the cases that ended
+  uint64_t planned = 0;  // records of the complete report; 0 when unknown (before minor 1)
+  std::string shard{};   // "2/8": the second of eight parts of the plan
+  Plan plan{};           // no cases: unknown (before minor 1)
 };
 
 struct Report {

@@ -5,11 +5,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <thread>
 
 #include "reports/file.h"
 #include "reports/sample_report.h"
@@ -213,12 +215,59 @@ TEST_F(ReportFile, StaysAsItWasWhenTheDiskIsFull) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "the temporary file was left behind";
 }
 
+// A file is read record by record; where that cannot be, or something is wrong, it must not show.
+TEST_F(ReportFile, IsReadTheSameInWhateverOrderItsPartsCome) {
+  const Report sample = sample_report();
+  const auto json = to_json(sample);
+  const auto loaded = [&](std::initializer_list<const char*> order) {
+    auto turned = nlohmann::ordered_json::object();
+    for (const char* key : order) turned[key] = json[key];
+    return to_json(Report::load(write(turned.dump())));
+  };
+  EXPECT_EQ(loaded({"schema", "minor", "environment", "run", "records"}), json);
+  EXPECT_EQ(loaded({"records", "run", "environment", "minor", "schema"}), json);
+  EXPECT_EQ(loaded({"environment", "schema", "records", "minor", "run"}), json);
+  const auto complains = [&](const std::string& text) { return complaint([&] { Report::load(write(text)); }); };
+  auto wrong = json;
+  wrong["records"][1]["status"] = "fine";
+  EXPECT_SAYS(complains(wrong.dump()), "report.json: records[1].status: expected one of ok");
+  wrong["schema"] = 2;
+  EXPECT_SAYS(complains(wrong.dump()), "is a report of schema 2");
+  for (const char* records : {"[5]", "[null]", "[[]]", "{}", "[{}]", "[{\"id\": [{}]}]"})
+    EXPECT_SAYS(complains(fmt::format("{{\"schema\": 1, \"records\": {}}}", records)), "records");
+  const std::string record = json["records"][0].dump();
+  EXPECT_SAYS(complains(fmt::format("{{\"schema\": 1, \"records\": [{}, 5]}}", record)), "expected an object, found 5");
+  EXPECT_SAYS(complains(fmt::format("{{\"schema\": 1, \"records\": [{0}], \"records\": [{0}]}}", record)), "twice");
+  EXPECT_SAYS(complains("{\"schema\": 1, \"records\": [" + record + ", "), "cut short");
+}
+
 TEST_F(ReportFile, IsReplacedBehindASymbolicLink) {
   write("the old report");
   fs::create_symlink("report.json", folder_ / "latest.json");
   sample_report().save(folder_ / "latest.json");
   EXPECT_TRUE(fs::is_symlink(folder_ / "latest.json"));
   EXPECT_EQ(Report::load(folder_ / "report.json").records.size(), sample_report().records.size());
+  fs::create_symlink("to_come.json", folder_ / "next.json");
+  sample_report().save(folder_ / "next.json");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "next.json"));
+  EXPECT_EQ(Report::load(folder_ / "to_come.json").records.size(), sample_report().records.size());
+}
+
+TEST_F(ReportFile, IsWholeWheneverItIsReadWhileItIsWritten) {
+  const fs::path path = folder_ / "report.json";
+  Report small = sample_report(), large = sample_report();
+  for (int i = 0; i < 200; ++i) large.records.push_back(small.records[0]), large.records.back().id += std::to_string(i);
+  small.save(path);
+  std::atomic<bool> done = false;
+  std::thread writer([&] {
+    for (int i = 0; i < 50; ++i) (i % 2 ? small : large).save(path);
+    done = true;
+  });
+  while (!done) {
+    const size_t records = Report::load(path).records.size();
+    EXPECT_TRUE(records == small.records.size() || records == large.records.size()) << records;
+  }
+  writer.join();
 }
 
 TEST_F(ReportFile, TakesBytesThatAreNoText) {
@@ -260,9 +309,19 @@ TEST(Report, ReadsTheFixtureOfEveryVersion) {
       ++read;
     }
   }
-  EXPECT_GE(read, 2u);
+  EXPECT_EQ(read, static_cast<size_t>(Report::kMinor) + 1);
   const Report report = Report::load(fixtures / "report-1.0.json");
   EXPECT_TRUE(std::isnan(find(report.records[1], "error.nmse", "output")->value));
+  EXPECT_TRUE(report.run.complete) << "before minor 1 there were no partial reports";
+  EXPECT_EQ(report.run.plan.cases, 0u);
+  const RunInfo shard = Report::load(fixtures / "report-1.1.json").run;
+  EXPECT_FALSE(shard.complete);
+  EXPECT_EQ(shard.planned, 2u);
+  EXPECT_EQ(shard.shard, "2/8");
+  EXPECT_EQ(shard.plan.cases, 15u);
+  const Report newer = Report::load(fixtures / "newer-minor.json");
+  EXPECT_EQ(newer.records.at(0).axes.at("sparsity"), "2:4");
+  EXPECT_EQ(newer.run.plan.cases, 1u);
   EXPECT_SAYS(complaint([&] { Report::load(fixtures / "bad-truncated.json"); }), "cut short");
   EXPECT_SAYS(complaint([&] { Report::load(fixtures / "bad-major.json"); }), "schema 2");
 }

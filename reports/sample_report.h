@@ -12,7 +12,8 @@ inline Report sample_report() {
   report.environment = {{"machine", "bench-01"},
                         {"cpu", {{"model", "Example 9000"}, {"threads", 16}, {"f16", false}}},
                         {"libraries", {{"onednn", "2.6.3"}, {"cudnn", nullptr}}}};
-  report.run = {"2025-03-01T12:00:00Z", 12.5, "halfmark run --suite smoke", 42, "smoke"};
+  report.run = {"2025-03-01T12:00:00Z", 12.5, "halfmark run --suite smoke --shard 1/2", 42, "smoke", false, 3, "1/2",
+                {5, "9b0c5d1e00aa7f42"}};
 
   Record first;
   first.id = "mlp/b16_i32_h64_o8/sim:hopper/amp-fp16/error/eval=half";

@@ -205,13 +205,22 @@ std::string record_text(const Record& record, const TextOptions& options) {
 
 }  // namespace
 
+std::string partial_text(const Report& report) {
+  if (report.run.complete) return {};
+  return fmt::format("holds {} of {} cases: the run was cut short, or shards of it are missing", report.records.size(),
+                     report.run.planned > 0 ? std::to_string(report.run.planned) : "an unknown number of");
+}
+
 std::string show(const NamedReport& named, const TextOptions& options) {
   const Report& report = named.report;
   std::string run = fmt::format("seed {}, {}", report.run.seed, human(report.run.seconds, "s"));
   if (!report.run.suite.empty()) run.insert(0, fmt::format("suite {}, ", report.run.suite));
   if (!report.run.started.empty()) run += ", started " + report.run.started;
   std::string text = title(named.name, options);
+  if (!report.run.shard.empty()) run += ", shard " + report.run.shard;
   text += wrapped("run       ", run, options.width);
+  if (const std::string partial = partial_text(report); !partial.empty())
+    text += toned(wrapped("partial   ", partial, options.width), Tone::bad, options.colour);
   text += environment_text(report, options) + counts_text(report, options);
 
   const std::vector<Figure> figures = figures_of({&report}, false);

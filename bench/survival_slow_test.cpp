@@ -1,0 +1,121 @@
+// A run is killed at random moments and goes on: no finished record is lost, and in the end the report is that of a run
+// nobody disturbed. HALFMARK_LONG=1 kills two hundred times instead of eight.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <random>
+
+#include "bench/process_testing.h"
+#include "bench/runner.h"
+
+namespace halfmark {
+namespace {
+
+class SlowSurvival : public ProcessTest {
+ protected:
+  const std::string kRun = "run --suite smoke --device cpu --seed 3";
+
+  // The records that are in the journal now, as text; those of whole lines only, as a reader finds them.
+  std::vector<std::string> finished() const {
+    std::vector<std::string> records;
+    if (!std::filesystem::exists(journal())) return records;
+    for (const Record& record : Journal::read(journal()).records) records.push_back(to_json(record).dump());
+    return records;
+  }
+  std::filesystem::path journal() const { return journal_of(folder_ / "report.json"); }
+  std::filesystem::path report() const { return folder_ / "report.json"; }
+};
+
+TEST_F(SlowSurvival, NothingIsLostToKillsAtRandomMoments) {
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_EQ(halfmark(kRun + " -o undisturbed.json").code, 0);
+  const double duration = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const Report undisturbed = Report::load(folder_ / "undisturbed.json");
+  const size_t cases = undisturbed.records.size();
+
+  constexpr unsigned kSeed = 20260131;
+  std::mt19937 random(kSeed);
+  const int kills = std::getenv("HALFMARK_LONG") ? 200 : 8;
+  int killed = 0, runs = 0, completed = 0, resumed = 0;
+  while (killed < kills) {
+    ASSERT_LT(++runs, 10 * kills + 10) << "the runs end before they can be killed";
+    const std::string now = fmt::format("run {}, {} killed, seed {}", runs, killed, kSeed);
+    const bool goes_on = std::filesystem::exists(journal()) && !finished().empty();
+    resumed += goes_on;
+    const size_t before = finished().size();
+    const pid_t child = start_halfmark(kRun + " --resume");
+    // Half of the moments lie anywhere in the time of a run, half just after some record has come, the last included.
+    if (random() % 2) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(duration * std::uniform_real_distribution<>()(random)));
+    } else {
+      const size_t wanted = before + 1 + random() % std::min<size_t>(cases - before + 1, 20);  // lines, with the header
+      wait_until([&] { return lines_in(journal()) >= wanted || has_ended(child); });
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 5000));
+    }
+    std::vector<std::string> seen;
+    try {
+      seen = finished();
+    } catch (const ReportError&) {  // removed between a look and the other: the run is at its end
+    }
+    const bool had_ended = has_ended(child);
+    ::kill(child, SIGKILL);
+    const Result result = wait(child);
+    if (had_ended) {
+      EXPECT_EQ(result.code, 0) << now << ": " << result.err;
+    }
+    killed += !had_ended;
+
+    if (std::filesystem::exists(report())) {  // the run had got to its end
+      const Report report_now = Report::load(report());
+      EXPECT_EQ(times_aside(report_now), times_aside(undisturbed)) << now;
+      ++completed;
+      std::filesystem::remove(report());
+      std::filesystem::remove(journal());
+      continue;
+    }
+    const std::vector<std::string> kept = finished();
+    ASSERT_GE(kept.size(), seen.size()) << now;
+    for (size_t i = 0; i < seen.size(); ++i) ASSERT_EQ(kept[i], seen[i]) << now;
+  }
+  const Result last = halfmark(kRun + " --resume");
+  EXPECT_EQ(last.code, 0) << last.err;
+  EXPECT_EQ(times_aside(Report::load(report())), times_aside(undisturbed));
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_FALSE(name.ends_with(".tmp") || name.ends_with(".lock") || name.ends_with(".journal")) << name;
+  }
+  EXPECT_GT(resumed, 0);
+  fmt::print("{} runs, {} killed, {} of them went on from a journal, {} had a whole report\n", runs, killed, resumed,
+             completed);
+}
+
+// Signals instead of kills: the report on disk is a report after each of them.
+TEST_F(SlowSurvival, SignalsAtRandomMomentsLeaveAReportThatLoads) {
+  ASSERT_EQ(halfmark(kRun + " -o undisturbed.json").code, 0);
+  const Report undisturbed = Report::load(folder_ / "undisturbed.json");
+  std::mt19937 random(7);
+  const int stops = std::getenv("HALFMARK_LONG") ? 60 : 4;
+  for (int i = 0; i < stops; ++i) {
+    const size_t before = finished().size();
+    const pid_t child = start_halfmark(kRun + " --resume");
+    const size_t wanted = before + 2 + random() % 12;
+    wait_until([&] { return lines_in(journal()) >= wanted || has_ended(child); });
+    ::kill(child, random() % 2 ? SIGINT : SIGTERM);
+    const Result result = wait(child);
+    EXPECT_TRUE(result.code == 130 || result.code == 143 || result.code == 0) << result.code << " " << result.err;
+    const Report report_now = Report::load(report());
+    EXPECT_EQ(report_now.run.complete, result.code == 0);
+    if (result.code == 0) {
+      EXPECT_EQ(times_aside(report_now), times_aside(undisturbed));
+    } else {
+      EXPECT_GT(report_now.records.size(), before);
+      EXPECT_EQ(report_now.records.size(), finished().size());
+    }
+  }
+  ASSERT_EQ(halfmark(kRun + " --resume").code, 0);
+  EXPECT_EQ(times_aside(Report::load(report())), times_aside(undisturbed));
+}
+
+}  // namespace
+}  // namespace halfmark

@@ -1,0 +1,266 @@
+// What a run leaves behind when it is stopped, when another one writes to the same place, and when there is no room.
+#include <fmt/format.h>
+
+#include "bench/interruption.h"
+#include "bench/process_testing.h"
+#include "bench/runner.h"
+#include "reports/lock.h"
+
+namespace halfmark {
+namespace {
+
+using SurvivalTest = ProcessTest;
+
+const std::string kSmoke = "run --suite smoke --device cpu";
+// Minutes on any machine, without a sample or a case between which a signal could be looked at.
+const std::string kEndless = "run --case convnet/b32_c3_s32_w32/sim:hopper/fp16/training/steps=400";
+
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_F(SurvivalTest, ASignalLeavesAPartialReportAndAJournalToGoOnFrom) {
+  ASSERT_EQ(halfmark(kSmoke + " -o whole.json").code, 0);
+  const Report whole = Report::load(folder_ / "whole.json");
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const pid_t child = start_halfmark(kSmoke);
+    ASSERT_TRUE(wait_until([&] { return lines_in(folder_ / "report.json.journal") > 5 || has_ended(child); }));
+    ::kill(child, signal);
+    const Result stopped = wait(child);
+    EXPECT_EQ(stopped.code, 128 + signal) << stopped.err;
+    EXPECT_EQ(stopped.lines(), 1) << stopped.err;
+    EXPECT_TRUE(stopped.err.starts_with("halfmark: stopped (")) << stopped.err;
+    EXPECT_TRUE(says(stopped.err, "now in report.json; go on with the same command and --resume")) << stopped.err;
+    EXPECT_FALSE(std::filesystem::exists(FileLock::path_of(folder_ / "report.json")));
+
+    const Report partial = Report::load(folder_ / "report.json");
+    EXPECT_FALSE(partial.run.complete);
+    EXPECT_EQ(partial.run.planned, whole.records.size());
+    ASSERT_GE(partial.records.size(), 5u);
+    ASSERT_LT(partial.records.size(), whole.records.size());
+    for (size_t i = 0; i < partial.records.size(); ++i) EXPECT_EQ(partial.records[i].id, whole.records[i].id);
+    const std::string holds = fmt::format("holds {} of {} cases", partial.records.size(), whole.records.size());
+    EXPECT_TRUE(says(halfmark("show report.json").out, holds));
+    EXPECT_TRUE(says(halfmark("compare report.json").out, holds));
+    EXPECT_TRUE(says(halfmark("compare whole.json report.json").out, "report.json is partial"));
+
+    const Result resumed = halfmark(kSmoke + " --resume");
+    EXPECT_EQ(resumed.code, 0) << resumed.err;
+    EXPECT_EQ(times_aside(Report::load(folder_ / "report.json")), times_aside(whole));
+    EXPECT_FALSE(says(halfmark("show report.json").out, "partial"));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "report.json.journal"));
+  }
+}
+
+TEST_F(SurvivalTest, ASecondSignalEndsItAtOnce) {
+  const pid_t child = start_halfmark(kEndless);
+  ASSERT_TRUE(wait_until([&] { return lines_in(folder_ / "report.json.journal") == 1 || has_ended(child); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  ::kill(child, SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  ::kill(child, SIGINT);
+  const Result stopped = wait(child);
+  EXPECT_EQ(stopped.code, 130);
+  EXPECT_TRUE(says(stopped.err, "stopped at once; finished cases are in report.json.journal")) << stopped.err;
+  EXPECT_TRUE(Journal::read(folder_ / "report.json.journal").records.empty());
+}
+
+TEST_F(SurvivalTest, ACaseThatDoesNotEndIsGivenUp) {
+  std::ofstream(folder_ / "report.json") << "of an earlier run";
+  const pid_t child = start_halfmark(kEndless);
+  ASSERT_TRUE(wait_until([&] { return lines_in(folder_ / "report.json.journal") == 1 || has_ended(child); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  ::kill(child, SIGTERM);
+  const Result stopped = wait(child);
+  EXPECT_EQ(stopped.code, 143) << stopped.err;
+  EXPECT_TRUE(says(stopped.err, "before a case had ended")) << stopped.err;
+  EXPECT_EQ(read(folder_ / "report.json"), "of an earlier run");
+}
+
+// The same with a report to write: the thread that watches does it while the loop hangs.
+TEST_F(SurvivalTest, WhatThereIsIsSavedWhileTheLoopHangs) {
+  int ready[2] = {};
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
+    Interruption interruption(0.01, "at once\n", [&] { std::ofstream(folder_ / "saved") << interrupting_signal(); });
+    if (::write(ready[1], "!", 1) != 1) ::_exit(1);
+    while (true) ::pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ::kill(child, SIGTERM);
+  ::kill(child, SIGTERM);  // an echo, as process managers send: no second signal
+  EXPECT_EQ(wait(child).code, 143);
+  EXPECT_EQ(read(folder_ / "saved"), "15");
+  ::close(ready[0]), ::close(ready[1]);
+}
+
+TEST_F(SurvivalTest, TheProcessOfAnIsolatedCaseEndsWithTheRun) {
+  for (const int signal : {SIGINT, SIGKILL}) {
+    const pid_t run = start_halfmark(kEndless + " --isolate");
+    const std::string children = fmt::format("/proc/{0}/task/{0}/children", run);
+    std::string child;
+    ASSERT_TRUE(wait_until([&] { return !(child = read(children)).empty() || has_ended(run); }));
+    ASSERT_FALSE(child.empty());
+    ::kill(run, signal);
+    EXPECT_EQ(wait(run).code, 128 + signal);
+    const std::string state = "/proc/" + std::to_string(std::stol(child)) + "/stat";
+    EXPECT_TRUE(wait_until([&] {
+      const std::string text = read(state);
+      return text.empty() || says(text, ") Z ");  // gone, or waiting for whoever inherits it
+    })) << "the child lives on";
+  }
+}
+
+TEST_F(SurvivalTest, TwoRunsDoNotWriteToOnePlace) {
+  const pid_t first = start_halfmark(kEndless);
+  ASSERT_TRUE(wait_until([&] { return lines_in(folder_ / "report.json.journal") == 1 || has_ended(first); }));
+  const std::string journal = read(folder_ / "report.json.journal");
+  for (const char* more : {"", " --resume"}) {
+    const int status = std::system((program() + " " + kSmoke + " -o " + (folder_ / "report.json").string() + more +
+                                    " > /dev/null 2> " + (folder_ / "complaint").string())
+                                       .c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 2);
+    EXPECT_TRUE(
+        says(read(folder_ / "complaint"), fmt::format("report.json: is being written by process {} since 2", first)))
+        << read(folder_ / "complaint");
+    EXPECT_EQ(lines_in(folder_ / "complaint"), 1u);
+  }
+  EXPECT_EQ(read(folder_ / "report.json.journal"), journal);
+  ::kill(first, SIGKILL);
+  wait(first);
+  EXPECT_EQ(halfmark("run --suite smoke --device cpu linear fp16").code, 0) << "the lock of a killed run still holds";
+  EXPECT_FALSE(std::filesystem::exists(FileLock::path_of(folder_ / "report.json")));
+}
+
+class JournalOfAnotherRun : public ProcessTest {
+ protected:
+  // A journal with the first of the smoke cases of linear, changed as a test wants.
+  void write_journal(const std::function<void(Report&)>& change) {
+    ASSERT_EQ(halfmark("run --suite smoke --device cpu linear -o whole.json").code, 0);
+    Report header = Report::load(folder_ / "whole.json");
+    const Record first = header.records.at(0);
+    change(header);
+    Journal::create(journal_of(folder_ / "report.json"), header).append(first);
+    contents_ = read(folder_ / "report.json.journal");
+  }
+  void expect_refusal(const std::string& about) {
+    const Result result = halfmark("run --suite smoke --device cpu linear --resume");
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(result.lines(), 1) << result.err;
+    EXPECT_TRUE(says(result.err, about)) << result.err;
+    EXPECT_EQ(read(folder_ / "report.json.journal"), contents_);
+  }
+  std::string contents_;
+};
+
+TEST_F(JournalOfAnotherRun, IsNotGoneOnFrom) {
+  write_journal([](Report& header) { header.run.plan.hash = "of other words"; });
+  expect_refusal("was begun with other cases");
+  write_journal([](Report& header) { header.run.shard = "1/2"; });
+  expect_refusal("was begun with other cases");
+  write_journal([](Report& header) { header.run.seed = 7; });
+  expect_refusal("was begun with --seed 7");
+  write_journal([](Report& header) { header.environment["halfmark"]["git"] = "0123456789ab"; });
+  expect_refusal("was begun with halfmark.git 0123456789ab, which is ");
+}
+
+TEST_F(JournalOfAnotherRun, IsKeptWhenARunBeginsAnew) {
+  write_journal([](Report&) {});
+  const Result result = halfmark("run --suite smoke --device cpu linear");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(read(folder_ / "report.json.journal.old"), contents_);
+  EXPECT_TRUE(says(result.err, "kept as report.json.journal.old; --resume would have gone on from it")) << result.err;
+}
+
+TEST_F(SurvivalTest, WhatKilledWritersLeftIsRemovedAndNothingElse) {
+  const pid_t gone = start({"/bin/true"});
+  wait(gone);
+  const auto names = {fmt::format("report.json.{}.tmp", gone), fmt::format("report.json.journal.{}.tmp", gone),
+                      fmt::format("report.json.{}.tmp", ::getpid()), fmt::format("other.json.{}.tmp", gone),
+                      std::string("report.json.notes.tmp")};
+  for (const std::string& name : names) std::ofstream(folder_ / name) << "half a repo";
+  ASSERT_EQ(halfmark("run --suite smoke --device cpu linear fp16 error").code, 0);
+  std::vector<bool> there;
+  for (const std::string& name : names) there.push_back(std::filesystem::exists(folder_ / name));
+  EXPECT_EQ(there, (std::vector<bool>{false, false, true, true, true}));
+}
+
+// A limit on the size of files stands for a full disk: a write that fails in the middle of the journal.
+TEST_F(SurvivalTest, AJournalThatCannotGrowEndsTheRunAndCostsNothing) {
+  ASSERT_EQ(halfmark(kSmoke + " -o whole.json").code, 0);
+  std::ofstream(folder_ / "report.json") << "of an earlier run";
+  const Result full = shell("ulimit -f 400; exec $HALFMARK " + kSmoke);
+  EXPECT_EQ(full.code, 2);
+  EXPECT_EQ(full.lines(), 1) << full.err;
+  EXPECT_TRUE(says(full.err, "report.json.journal: cannot be written: File too large; free some space")) << full.err;
+  EXPECT_TRUE(says(full.err, "--resume")) << full.err;
+  EXPECT_EQ(read(folder_ / "report.json"), "of an earlier run");
+  const size_t kept = Journal::read(folder_ / "report.json.journal").records.size();
+  EXPECT_GT(kept, 1u);
+  const Result resumed = halfmark(kSmoke + " --resume");
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(times_aside(Report::load(folder_ / "report.json")), times_aside(Report::load(folder_ / "whole.json")));
+}
+
+// No room for the report alone: a directory stands where its temporary file would.
+TEST_F(SurvivalTest, AReportThatCannotBeWrittenLeavesItsJournal) {
+  const std::string few = "run --suite smoke --device cpu linear error";
+  ASSERT_EQ(halfmark(few + " -o whole.json").code, 0);
+  std::ofstream(folder_ / "report.json") << "of an earlier run";
+  const pid_t child = start_halfmark(few);
+  std::filesystem::create_directory(folder_ / fmt::format("report.json.{}.tmp", child));
+  const Result stopped = wait(child);
+  EXPECT_EQ(stopped.code, 2);
+  EXPECT_EQ(stopped.lines(), 1) << stopped.err;
+  EXPECT_TRUE(says(stopped.err, "report.json: cannot be written: Is a directory")) << stopped.err;
+  EXPECT_TRUE(says(stopped.err, "the finished cases are in report.json.journal")) << stopped.err;
+  EXPECT_EQ(read(folder_ / "report.json"), "of an earlier run");
+  const Report whole = Report::load(folder_ / "whole.json");
+  EXPECT_EQ(Journal::read(folder_ / "report.json.journal").records.size(), whole.records.size());
+  EXPECT_EQ(halfmark(few + " --resume").code, 0);
+  EXPECT_EQ(times_aside(Report::load(folder_ / "report.json")), times_aside(whole));
+}
+
+class Mounted : public ProcessTest {
+ protected:
+  void SetUp() override {
+    ProcessTest::SetUp();
+    if (shell(mounting("size=256k", "true")).code != 0) GTEST_SKIP() << "no file system can be mounted here";
+  }
+  // A command with a file system of its own at ./disk, in a name space of its own: nothing stays mounted.
+  static std::string mounting(const std::string& options, const std::string& command) {
+    return "mkdir -p disk && unshare -rm sh -c 'mount -t tmpfs -o " + options + " none disk && " + command + "'";
+  }
+};
+
+TEST_F(Mounted, AFullDiskIsSaidPlainlyAndTheReportBeforeStays) {
+  const Result full = shell(mounting("size=256k", "cd disk && echo earlier > report.json && { $HALFMARK " + kSmoke +
+                                                      "; code=$?; cp * ..; exit $code; }"));
+  EXPECT_EQ(full.code, 2);
+  EXPECT_EQ(full.lines(), 1) << full.err;
+  EXPECT_TRUE(says(full.err, "No space left on device; free some space")) << full.err;
+  EXPECT_EQ(read(folder_ / "report.json"), "earlier\n");
+  EXPECT_GT(Journal::read(folder_ / "report.json.journal").records.size(), 1u);
+  const Result resumed = halfmark(kSmoke + " --resume");
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+}
+
+TEST_F(Mounted, AReadOnlyPlaceIsRefusedBeforeAnythingIsMeasured) {
+  const Result result = shell(mounting("ro", "exec $HALFMARK " + kSmoke + " -o disk/report.json"));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.lines(), 1) << result.err;
+  EXPECT_TRUE(says(result.err, "disk: cannot be written to; name another place with -o")) << result.err;
+}
+
+TEST_F(SurvivalTest, OutputThatNobodyTakesIsAnError) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  ASSERT_EQ(halfmark("run --suite smoke --device cpu linear fp16 error").code, 0);
+  const Result result = shell("$HALFMARK show report.json > /dev/full");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.lines(), 1) << result.err;
+  EXPECT_TRUE(says(result.err, "No space left on device")) << result.err;
+}
+
+}  // namespace
+}  // namespace halfmark
