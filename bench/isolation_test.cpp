@@ -17,7 +17,8 @@ namespace {
 
 class Isolation : public ProcessTest {
  protected:
-  // A shell script that is called as our program is; $7 is the report to write (run --case ID --seed S -o FILE).
+  // A shell script that is called as our program is; $8 is the report to write (run --case ID --seed S --no-probes -o
+  // FILE).
   std::string script(const std::string& text) const {
     const std::filesystem::path path = folder_ / "program";
     std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
@@ -32,7 +33,7 @@ class Isolation : public ProcessTest {
 TEST_F(Isolation, BringsBackTheRecord) {
   const std::string fixture = std::string(HALFMARK_SOURCE_DIR) + "/reports/fixtures/newer-minor.json";
   const IsolatedRun result =
-      run("test \"$*\" = \"run --case mlp/cpu/fp16/error --seed 7 -o $7\" && cp " + fixture + " $7");
+      run("test \"$*\" = \"run --case mlp/cpu/fp16/error --seed 7 --no-probes -o $8\" && cp " + fixture + " $8");
   ASSERT_TRUE(result.record) << result.reason;
   EXPECT_EQ(result.record->fingerprint, "ab12");
 }
@@ -43,7 +44,7 @@ TEST_F(Isolation, SaysHowTheProcessEnded) {
   EXPECT_TRUE(run("kill -KILL $$").reason.starts_with("killed with signal 9, often for want of memory"));
   EXPECT_EQ(run("echo no such device >&2; echo more >&2; exit 2").reason, "exit code 2: no such device");
   EXPECT_NE(run("exit 0").reason.find("cannot be read"), std::string::npos);
-  EXPECT_NE(run("echo '{\"schema\":1,\"records\":[]}' > $7").reason.find("wrote 0 records"), std::string::npos);
+  EXPECT_NE(run("echo '{\"schema\":1,\"records\":[]}' > $8").reason.find("wrote 0 records"), std::string::npos);
   EXPECT_THROW(run_isolated((folder_ / "absent").string(), "id", 0, 0), Error);
 }
 
@@ -54,9 +55,9 @@ TEST_F(Isolation, TellsItsOwnTimeoutFromAKill) {
 }
 
 TEST_F(Isolation, SaysHowMuchMemoryItTook) {
-  // The shell doubles a variable to 64 MiB, more than this process has.
+  // The shell doubles a variable to 256 MiB, more than this process has.
   const IsolatedRun result =
-      run("x=0123456789abcdef; i=0; while [ $i -lt 22 ]; do x=$x$x; i=$((i+1)); done; kill -KILL $$");
+      run("x=0123456789abcdef; i=0; while [ $i -lt 24 ]; do x=$x$x; i=$((i+1)); done; kill -KILL $$");
   EXPECT_NE(result.reason.find(", peak memory "), std::string::npos) << result.reason;
   EXPECT_NE(result.reason.find("iB"), std::string::npos) << result.reason;
 }
