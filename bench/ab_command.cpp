@@ -10,11 +10,11 @@
 #include <optional>
 
 #include "bench/ab.h"
+#include "bench/ab_numbers.h"
 #include "bench/commands.h"
+#include "bench/output_options.h"
 #include "bench/progress.h"
 #include "kernels/number/error.h"
-#include "reports/outputs/outputs.h"
-#include "reports/outputs/text.h"
 
 namespace halfmark {
 
@@ -23,9 +23,9 @@ namespace {
 struct AbArguments {
   std::string a, b, suite, noise, learn;
   std::vector<std::string> words, devices, policies;
-  bool one_after_another = false, all = false;
-  std::string markdown, junit, csv, json;
-  OutputFiles files;
+  bool one_after_another = false, time_only = false;
+  std::string rules = "default";
+  OutputOptions outputs;
   AbOptions options;
 };
 
@@ -66,8 +66,6 @@ void run_ab(const AbArguments& arguments, Program& program) {
   options.selection = selection_of(arguments);
   options.side_by_side = !arguments.one_after_another;
   const Build a = Build::open(arguments.a);
-  TextOptions text;
-  text.width = terminal_width(STDOUT_FILENO), text.colour = wants_colour(STDOUT_FILENO), text.all = arguments.all;
   StageLine line;
   options.progress = [&](const std::string& doing, const PairProgress& progress) { line.show(doing, progress); };
   if (!arguments.learn.empty()) {
@@ -81,14 +79,19 @@ void run_ab(const AbArguments& arguments, Program& program) {
   }
   if (arguments.b.empty()) throw Error("ab: two builds are needed (halfmark ab --help says more)");
   if (!arguments.noise.empty()) options.noise = Noise::load(arguments.noise);
-  OutputFiles files = arguments.files;
-  files.markdown = arguments.markdown, files.junit = arguments.junit;
-  files.csv = arguments.csv, files.json = arguments.json;
-  check_outputs(files);
-  const Judgement judgement = compare_times(a, Build::open(arguments.b), options);
+  arguments.outputs.check();
+  const GateRules rules = load_gate_rules(arguments.rules);
+  const Build b = Build::open(arguments.b);
+  Judgement judgement = compare_times(a, b, options);
+  Report candidate;
+  if (!arguments.time_only) {
+    line.show("bytes and numbers of both builds", {0, 1, 0, NAN});
+    NumbersCompared numbers = compare_numbers(a, b, options.selection, rules, {.today = today()});
+    judgement = joined(std::move(judgement), std::move(numbers.judgement));
+    candidate = std::move(numbers.candidate);
+  }
   line.clear();
-  fmt::print("{}", text_of(judgement, text));
-  write_outputs(judgement, {}, files);
+  arguments.outputs.write(judgement, candidate);
   program.exit_code = judgement.exit_code;
 }
 
@@ -98,36 +101,36 @@ void add_ab_command(CommandLine& line, Program& program) {
   auto arguments = std::make_shared<AbArguments>();
   AbOptions& options = arguments->options;
   DecisionRules& rules = options.rules;
-  line.add("ab", "two builds on one machine: which cases became slower, larger or less accurate")
-      .option("a", arguments->a, "the old build: a program, an unpacked archive or a .tar.gz", kRequired)
-      .option("b", arguments->b, "the new one")
-      .words("words", arguments->words, "select cases, as in halfmark run")
-      .option("--suite", arguments->suite, "smoke, quick (default), full")
-      .list("--device", arguments->devices, "cpu, cuda:0, ... (more: a,b); default: the best one present")
-      .list("--policy", arguments->policies, "precisions (more: a,b; * as a glob)")
-      .option("--seconds", options.seconds, "of timed steps for a case in one process", kShowsDefault | kPositive)
-      .option("--threads", options.threads,
-              "of the CPU's kernels, 0: all; 1 is quieter on a machine that has other work", kShowsDefault)
-      .option("--floor", rules.floor, "a case is slower from this share on", kShowsDefault | kPositive)
-      .option("--margin", rules.margin, "and must be shown to be slower by more than this", kShowsDefault)
-      .option("--confirm-pairs", rules.confirm_pairs, "fresh pairs for what the screen points at", kShowsDefault)
-      .option("--extend-pairs", rules.extend_pairs, "and for what stays open", kShowsDefault)
-      .flag("--improvements", rules.improvements, "confirm what became faster, too")
-      .option("--noise", arguments->noise, "what --learn wrote: cases known to be noisy get a higher floor")
-      .option("--learn", arguments->learn, "measure build a against itself and add what is learned to this file")
-      .flag("--one-after-another", arguments->one_after_another, "for a device that only one process may use")
-      .option("--timeout", options.timeout, "seconds for one case in one process", kShowsDefault | kPositive)
-      .option("--seed", options.seed, "of the orders", kShowsDefault)
-      .flag("--all", arguments->all, "list every case, those that passed too")
-      .option("--markdown", arguments->markdown, std::string(kMarkdownHelp))
-      .option("--junit", arguments->junit, std::string(kJunitHelp))
-      .option("--csv", arguments->csv, std::string(kCsvHelp))
-      .option("--json", arguments->json, std::string(kJsonHelp))
-      .flag("--annotations", arguments->files.annotations, std::string(kAnnotationsHelp))
-      .footer(
-          "Exit codes: 0 pass, 1 a case is slower or lost, 2 wrong input, 3 undecided or the machine itself moved.\n"
-          "Examples:\n  halfmark ab old/halfmark new/halfmark\n  halfmark ab v1.tar.gz v2.tar.gz mlp 'amp-*'")
-      .action([arguments, &program] { run_ab(*arguments, program); });
+  Command command =
+      line.add("ab", "two builds on one machine: which cases became slower, larger or less accurate")
+          .option("a", arguments->a, "the old build: a program, an unpacked archive or a .tar.gz", kRequired)
+          .option("b", arguments->b, "the new one")
+          .words("words", arguments->words, "select cases, as in halfmark run")
+          .option("--suite", arguments->suite, "smoke, quick (default), full")
+          .list("--device", arguments->devices, "cpu, cuda:0, ... (more: a,b); default: the best one present")
+          .list("--policy", arguments->policies, "precisions (more: a,b; * as a glob)")
+          .option("--seconds", options.seconds, "of timed steps for a case in one process", kShowsDefault | kPositive)
+          .option("--threads", options.threads,
+                  "of the CPU's kernels, 0: all; 1 is quieter on a machine that has other work", kShowsDefault)
+          .option("--floor", rules.floor, "a case is slower from this share on", kShowsDefault | kPositive)
+          .option("--margin", rules.margin, "and must be shown to be slower by more than this", kShowsDefault)
+          .option("--confirm-pairs", rules.confirm_pairs, "fresh pairs for what the screen points at", kShowsDefault)
+          .option("--extend-pairs", rules.extend_pairs, "and for what stays open", kShowsDefault)
+          .flag("--improvements", rules.improvements, "confirm what became faster, too")
+          .option("--noise", arguments->noise, "what --learn wrote: cases known to be noisy get a higher floor")
+          .option("--learn", arguments->learn, "measure build a against itself and add what is learned to this file")
+          .flag("--time-only", arguments->time_only, "leave bytes and numbers alone")
+          .option("--rules", arguments->rules, "what bytes and numbers may do: default, strict or a file",
+                  kShowsDefault)
+          .flag("--one-after-another", arguments->one_after_another, "for a device that only one process may use")
+          .option("--timeout", options.timeout, "seconds for one case in one process", kShowsDefault | kPositive)
+          .option("--seed", options.seed, "of the orders", kShowsDefault)
+          .footer(
+              "Exit codes: 0 pass, 1 a case is slower or lost, 2 wrong input, 3 undecided or the machine itself "
+              "moved.\n"
+              "Examples:\n  halfmark ab old/halfmark new/halfmark\n  halfmark ab v1.tar.gz v2.tar.gz mlp 'amp-*'")
+          .action([arguments, &program] { run_ab(*arguments, program); });
+  arguments->outputs.add_to(command);
 }
 
 void add_sample_command(CommandLine& line, Program& program) {

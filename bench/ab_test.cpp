@@ -13,11 +13,6 @@
 namespace halfmark {
 namespace {
 
-struct Compared {
-  TemporaryFolder folder;
-  Judgement judgement;
-};
-
 AbOptions quick_options() {
   AbOptions options;
   options.timeout = 20;
@@ -25,7 +20,7 @@ AbOptions quick_options() {
 }
 
 Judgement compared(const FakeBuild& a, const FakeBuild& b, const AbOptions& options = quick_options()) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("test");
   return compare_times(Build::open(a.write(folder / "a")), Build::open(b.write(folder / "b")), options);
 }
 
@@ -111,7 +106,7 @@ TEST(Ab, ABuildThatDiesAtACaseCostsThatCase) {
 }
 
 TEST(Ab, ABuildThatDiesLaterCostsThatCaseToo) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("test");
   const std::string count = (folder / "count").string();
   // Answers the first look and two pairs, then never again.
   const FakeBuild b{
@@ -140,7 +135,7 @@ TEST(Ab, WhatTheHostTookTimeFromIsMeasuredAgainButNotForEver) {
 }
 
 TEST(Ab, OrdersAreBalancedForEveryCase) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("test");
   const std::string log = (folder / "log").string();
   const Build a = Build::open(FakeBuild{.log = log}.write(folder / "a")),
               b = Build::open(FakeBuild{.log = log}.write(folder / "b"));
@@ -178,7 +173,7 @@ TEST(Ab, PairsThatCouldFindNothingAreRefusedBeforeAnythingRuns) {
 }
 
 TEST(Build, IsAProgramAFolderOrAnArchive) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("test");
   std::filesystem::create_directories(folder / "halfmark-1/bin");
   const std::string program = FakeBuild{}.write(folder / "halfmark-1/bin/halfmark");
   const std::string archive = (folder / "halfmark-1.tar.gz").string();
@@ -191,7 +186,7 @@ TEST(Build, IsAProgramAFolderOrAnArchive) {
 }
 
 TEST(Build, WhatIsNoneIsSaidToBeNone) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("test");
   std::ofstream(folder / "broken.tar.gz") << "no archive";
   std::filesystem::create_directories(folder / "empty");
   const auto complaint = [](const std::string& given) -> std::string {

@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "bench/temporary_folder.h"
 #include "kernels/number/error.h"
 
 namespace halfmark {
@@ -36,17 +37,6 @@ class Capture {
 };
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-std::shared_ptr<const void> temporary_folder(std::filesystem::path& path) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "halfmark-build-XXXXXX").string();
-  if (!::mkdtemp(pattern.data())) throw Error(fmt::format("no temporary directory: {}", std::strerror(errno)));
-  path = pattern;
-  return {new std::filesystem::path(path), [](const std::filesystem::path* folder) {
-            std::error_code ignored;
-            std::filesystem::remove_all(*folder, ignored);
-            delete folder;
-          }};
-}
 
 // The program in a folder: of an installation, of a build, or of the one folder that an archive holds.
 std::filesystem::path program_in(const std::filesystem::path& folder) {
@@ -92,9 +82,9 @@ Build Build::open(const std::string& given) {
   if (!std::filesystem::exists(path, ignored))
     throw Error(given + ": no such file; name a halfmark program, an unpacked archive or a .tar.gz");
   if (std::filesystem::is_regular_file(path) && (given.ends_with(".tar.gz") || given.ends_with(".tgz"))) {
-    std::filesystem::path folder;
-    build.unpacked_ = temporary_folder(folder);
-    const Ended tar = run_program({"tar", "-xzf", std::filesystem::absolute(path).string(), "-C", folder.string()});
+    build.unpacked_ = std::make_shared<TemporaryFolder>("build");
+    const std::string folder = build.unpacked_->path().string();
+    const Ended tar = run_program({"tar", "-xzf", std::filesystem::absolute(path).string(), "-C", folder});
     if (tar.code != 0) throw Error(given + ": cannot be unpacked: " + first_line(tar.err));
     path = folder;
   }

@@ -8,6 +8,8 @@
 
 namespace halfmark {
 
+class TemporaryFolder;
+
 // What a program printed and how it ended.
 struct Ended {
   int code = 0;  // exit code; 128 + the signal's number when one ended it
@@ -29,7 +31,7 @@ class Build {
  private:
   std::string given_, version_;
   std::filesystem::path program_;
-  std::shared_ptr<const void> unpacked_;  // keeps a temporary folder alive
+  std::shared_ptr<const TemporaryFolder> unpacked_;  // where an archive was given
 };
 
 }  // namespace halfmark

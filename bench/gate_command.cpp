@@ -1,13 +1,9 @@
 // halfmark gate: is a report worse than another? Prints what it found; the exit code is the verdict.
-#include <fmt/chrono.h>
-#include <fmt/format.h>
-
-#include <ctime>
 #include <memory>
 
 #include "bench/commands.h"
+#include "bench/output_options.h"
 #include "reports/gate.h"
-#include "reports/table.h"
 
 namespace halfmark {
 
@@ -16,28 +12,11 @@ namespace {
 struct GateArguments {
   std::string base, candidate, rules = "default", acknowledged;
   bool strict_bits = false, same_environment = false, time = false;
+  OutputOptions outputs;
 };
 
-std::string today() {
-  std::tm utc{};
-  const std::time_t seconds = std::time(nullptr);
-  gmtime_r(&seconds, &utc);
-  return fmt::format("{:%Y-%m-%d}", utc);
-}
-
-void print_judgement(const Judgement& judgement) {
-  fmt::print("{}: {} beside {}\n", name_of(judgement.verdict), printable(judgement.candidate),
-             printable(judgement.base));
-  for (const JudgedLine& line : judgement.lines) {
-    if (line.outcome == Outcome::pass || line.outcome == Outcome::information) continue;
-    fmt::print("{} {}: {}\n", word_of(line.question, line.outcome), printable(line.id), printable(line.words));
-    if (!line.rerun.empty() && line.outcome < Outcome::acknowledged) fmt::print("    {}\n", printable(line.rerun));
-  }
-  for (const std::string& remark : judgement.remarks) fmt::print("note: {}\n", printable(remark));
-  for (const std::string& difference : judgement.differences) fmt::print("environment: {}\n", printable(difference));
-}
-
 void gate(const GateArguments& arguments, Program& program) {
+  arguments.outputs.check();
   const GateRules rules = load_gate_rules(arguments.rules);
   GateOptions options;
   options.strict_bits = arguments.strict_bits;
@@ -48,7 +27,7 @@ void gate(const GateArguments& arguments, Program& program) {
   const NamedReport base{arguments.base, Report::load(arguments.base)};
   const NamedReport candidate{arguments.candidate, Report::load(arguments.candidate)};
   const Judgement judgement = judge(base, candidate, rules, options);
-  print_judgement(judgement);
+  arguments.outputs.write(judgement, candidate.report);
   program.exit_code = judgement.exit_code;
 }
 
@@ -56,21 +35,24 @@ void gate(const GateArguments& arguments, Program& program) {
 
 void add_gate_command(CommandLine& line, Program& program) {
   auto arguments = std::make_shared<GateArguments>();
-  line.add("gate", "is a report worse than another? numbers, bits, memory; times with --time")
-      .option("base", arguments->base, "the report to hold to", kRequired)
-      .option("new", arguments->candidate, "the report to judge", kRequired)
-      .option("--rules", arguments->rules, "what is allowed: default, strict or a file", kShowsDefault)
-      .option("--acknowledge", arguments->acknowledged, "file of changes that somebody looked at and accepts")
-      .flag("--strict-bits", arguments->strict_bits, "a change that nobody acknowledged fails")
-      .flag("--same-environment", arguments->same_environment,
-            "another machine or library makes the verdict ENV_SUSPECT")
-      .flag("--time", arguments->time,
-            "judge times too, where both reports are of one machine and of halfmark run --processes 24 or more")
-      .footer(
-          "Exit codes: 0 pass, 1 worse or a case lost, 2 the command or a file was wrong, 3 no verdict (inconclusive, "
-          "or "
-          "another environment).")
-      .action([arguments, &program] { gate(*arguments, program); });
+  Command command =
+      line.add("gate", "is a report worse than another? numbers, bits, memory; times with --time")
+          .option("base", arguments->base, "the report to hold to", kRequired)
+          .option("new", arguments->candidate, "the report to judge", kRequired)
+          .option("--rules", arguments->rules, "what is allowed: default, strict or a file", kShowsDefault)
+          .option("--acknowledge", arguments->acknowledged, "file of changes that somebody looked at and accepts")
+          .flag("--strict-bits", arguments->strict_bits, "a change that nobody acknowledged fails")
+          .flag("--same-environment", arguments->same_environment,
+                "another machine or library makes the verdict ENV_SUSPECT")
+          .flag("--time", arguments->time,
+                "judge times too, where both reports are of one machine and of halfmark run --processes 24 or more")
+          .footer(
+              "Exit codes: 0 pass, 1 worse or a case lost, 2 the command or a file was wrong, 3 no verdict "
+              "(inconclusive, "
+              "or "
+              "another environment).")
+          .action([arguments, &program] { gate(*arguments, program); });
+  arguments->outputs.add_to(command);
 }
 
 }  // namespace halfmark

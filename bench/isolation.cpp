@@ -16,33 +16,13 @@
 #include <vector>
 
 #include "bench/interruption.h"
+#include "bench/temporary_folder.h"
 #include "kernels/number/error.h"
 #include "reports/table.h"
 
 namespace halfmark {
 
 namespace {
-
-// Removed with all that is in it.
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "halfmark-case-XXXXXX").string();
-    if (!::mkdtemp(pattern.data()))
-      throw Error("no temporary directory for an isolated case: " + std::string(std::strerror(errno)));
-    path_ = pattern;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // fork rather than posix_spawn: only the child itself can ask to be killed when its parent dies, and it keeps that
 // through exec.
@@ -123,8 +103,8 @@ std::string first_line(const std::filesystem::path& path) {
 
 IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout) {
   const auto begin = std::chrono::steady_clock::now();
-  const Folder folder;
-  const std::filesystem::path output = folder.path() / "report.json", complaints = folder.path() / "complaints";
+  const TemporaryFolder folder("case");
+  const std::filesystem::path output = folder / "report.json", complaints = folder / "complaints";
   const pid_t child =
       start({program, "run", "--case", id, "--seed", std::to_string(seed), "--no-probes", "-o", output.string()},
             complaints);  // its environment is that of the parent, which has asked

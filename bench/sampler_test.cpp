@@ -62,7 +62,7 @@ TEST(Sampler, ALineThatIsNoSampleIsAnError) {
 }
 
 TEST(SamplerProcess, SaysHowAProcessEnded) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("test");
   const FakeBuild fake{.instead = {{"dies", "kill -KILL $$"}, {"lies", "id=other"}, {"talks", "echo nonsense"}}};
   const std::vector<std::string> command{fake.write(folder / "fake"), "sample"};
   const auto loss = [&](const std::string& id) -> std::string {
@@ -91,7 +91,7 @@ TEST(Noise, FloorsAreThreeStandardErrorsOrThreeTimesTheSpreadBetweenRuns) {
 }
 
 TEST(Noise, IsLearnedFromPairsAndComesBackFromItsFile) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("test");
   Noise noise;
   noise.machine = "here";
   noise.add("a case", {{1.0, 1.0}, {1.0, std::exp(0.01)}, {1.0, std::exp(-0.01)}, {1.0, std::exp(0.02)}});
@@ -104,7 +104,7 @@ TEST(Noise, IsLearnedFromPairsAndComesBackFromItsFile) {
 }
 
 TEST(Noise, AFileThatIsNoneIsSaidToBeNone) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("test");
   for (const char* text : {"", "[]", "{}", R"({"noise":2,"machine":"","cases":{}})",
                            R"({"noise":1,"machine":"","cases":{"x":{"spreads":["NaN"],"shifts":[]}}})"}) {
     std::ofstream(folder / "noise.json") << text;

@@ -59,7 +59,7 @@ def run(number, kind, arguments):
         begin = datetime.datetime.now()
         done = subprocess.run(
             [a, "ab", a, b, "--suite", "full", *SUBJECTS, "--policy", ",".join(POLICIES), "--device", "cpu",
-             "--threads", "1", "--seconds", str(arguments.seconds), "--seed", str(number), "--json", out],
+             "--threads", "1", "--time-only", "--seconds", str(arguments.seconds), "--seed", str(number), "--json", out],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         row["seconds"] = round((datetime.datetime.now() - begin).total_seconds(), 1)
         row["exit_code"] = done.returncode
