@@ -23,10 +23,10 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "release"
+# Such as are made in a moment: a run takes a minute or two.
 SUBJECTS = [
-    "mlp/b32_i64_h128_o10", "mlp/b128_i256_h1024_o10", "convnet/b16_c3_s16_w16", "linear/b64_i1024_o1024",
-    "conv2d/b16_c64_o64_s28_k1", "batchnorm2d/b16_c64_s28", "relu/b16_c64_s28", "maxpool/b16_c64_s28_k2",
-    "avgpool/b16_c64_s28_k2", "globalpool/b16_c64_s28",
+    "mlp/b8_i16_h24_o10", "mlp/b32_i64_h128_o10", "convnet/b4_c1_s8_w4", "convnet/b16_c3_s16_w16", "logistic/b16_c3_s16",
+    "linear/b8_i32_o16", "conv2d/b2_c4_o6_s6_k3", "batchnorm2d/b4_c3_s4", "maxpool/b2_c4_s6_k2", "relu/b2_c4_s5",
 ]
 POLICIES = ["fp32", "bf16"]
 CASES = [f"{subject}/cpu/{policy}/throughput" for subject in SUBJECTS for policy in POLICIES]
