@@ -32,16 +32,15 @@ Report header_of(std::string_view line, const std::string& where) {
   return report_from_json(json, where);
 }
 
-Contents contents_of(const std::filesystem::path& path) {
-  const std::string text = read_file(path);
+Contents contents_of(std::string_view text, const std::string& file) {
   Contents contents;
   std::unordered_map<std::string, size_t> place;
   size_t line = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     const bool last = end == text.npos;
-    const std::string_view piece = std::string_view(text).substr(begin, last ? text.npos : end - begin);
-    const std::string where = fmt::format("{}, line {}", path.string(), ++line);
+    const std::string_view piece = text.substr(begin, last ? text.npos : end - begin);
+    const std::string where = fmt::format("{}, line {}", file, ++line);
     if (line == 1) {
       contents.report = header_of(piece, where);
     } else {
@@ -65,9 +64,11 @@ Contents contents_of(const std::filesystem::path& path) {
     if (last) break;
     begin = end + 1;
   }
-  if (line == 0) throw ReportError(path.string() + ": is empty, not a journal; start the run without --resume");
+  if (line == 0) throw ReportError(file + ": is empty, not a journal; start the run without --resume");
   return contents;
 }
+
+Contents contents_of(const std::filesystem::path& path) { return contents_of(read_file(path), path.string()); }
 
 }  // namespace
 
@@ -108,6 +109,8 @@ Journal Journal::resume(const std::filesystem::path& path) {
 }
 
 Report Journal::read(const std::filesystem::path& path) { return contents_of(path).report; }
+
+Report Journal::parse(std::string_view text, const std::string& where) { return contents_of(text, where).report; }
 
 void Journal::append(const Record& record) {
   // One write, so that processes sharing a journal do not mix their lines.

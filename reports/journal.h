@@ -18,6 +18,7 @@ class Journal {
   // What is in a journal, its torn last line left out. Of two records with one id the later counts, at the place of the
   // first. Throws ReportError on anything else that is not a journal of ours.
   static Report read(const std::filesystem::path& path);
+  static Report parse(std::string_view text, const std::string& where);  // the same from memory
 
   // On disk when it returns. Throws ReportError naming the path and the cause.
   void append(const Record& record);

@@ -270,8 +270,9 @@ Report report_from_json(const Json& json, std::string_view where) {
   return report;
 }
 
-Report Report::load(const std::filesystem::path& path) {
-  const std::string text = read_file(path), where = path.string();
+Report Report::load(const std::filesystem::path& path) { return parse(read_file(path), path.string()); }
+
+Report Report::parse(std::string_view text, std::string_view where) {
   std::vector<Record> records;
   const Taker taker{"records", [&](const Json& before, const Json& element, size_t index) {
                       if (!before.contains("schema")) return false;

@@ -97,6 +97,7 @@ struct Report {
 
   // Throws ReportError: unreadable, not JSON, wrong type, unknown major schema.
   static Report load(const std::filesystem::path& path);
+  static Report parse(std::string_view text, std::string_view where);  // the same from memory
 
   // The file is replaced whole or left as it was. Throws ReportError naming the path and the cause.
   void save(const std::filesystem::path& path) const;
