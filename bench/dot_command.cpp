@@ -65,9 +65,9 @@ class Column {
   std::vector<uint64_t> codes_, row_;
 };
 
-class Batch {
+class DotBatch {
  public:
-  Batch(Device& device, const DotQuestion& question)
+  DotBatch(Device& device, const DotQuestion& question)
       : device_(device),
         question_(question),
         scaled_(!question.scale_type.empty()),
@@ -145,7 +145,7 @@ class Batch {
 }  // namespace
 
 void answer_dots(std::istream& in, std::ostream& out, Device& device, const DotQuestion& question) {
-  Batch batch(device, question);
+  DotBatch batch(device, question);
   CsvReader rows(in, batch.columns());
   Answers answers(out);
   answers.text("d\n");

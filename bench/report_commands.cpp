@@ -12,7 +12,7 @@ namespace halfmark {
 
 namespace {
 
-struct Arguments {
+struct ReportArguments {
   std::string file;
   std::vector<std::string> files;
   bool all = false;
@@ -29,7 +29,7 @@ TextOptions text_options(bool all) {
 }  // namespace
 
 void add_show_command(CommandLine& line, Program&) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ReportArguments>();
   line.add("show", "a report as tables, best precision first")
       .option("report", arguments->file, "report.json", kRequired)
       .flag("--all", arguments->all, "every record, measurement and curve")
@@ -40,7 +40,7 @@ void add_show_command(CommandLine& line, Program&) {
 }
 
 void add_compare_command(CommandLine& line, Program&) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ReportArguments>();
   line.add("compare", "one report: precisions beside fp32; several: machines side by side")
       .words("reports", arguments->files, "a.json [b.json ...]", kRequired)
       .flag("--all", arguments->all, "every metric, also those this build does not know")

@@ -23,7 +23,7 @@ namespace halfmark {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double elapsed(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // A chain of additions that wait for each other: counts cycles of the core, whatever compiled the rest.
 void clock_work() {
@@ -125,14 +125,14 @@ ProcessSample Sampler::sample(const std::string& id) {
     std::replace(result.reason.begin(), result.reason.end(), '\n', ' ');
   }
   result.stolen = stolen_seconds() - stolen;
-  result.wall = seconds_since(start);
+  result.wall = elapsed(start);
   return result;
 }
 
 void Sampler::measure(ProcessSample& result) {
   const auto take = [&](const std::function<double()>& step) {
     const auto start = Clock::now();
-    for (int done = 0; done < 2 || seconds_since(start) < std::min(kWarmUp, options_.seconds); ++done) step();
+    for (int done = 0; done < 2 || elapsed(start) < std::min(kWarmUp, options_.seconds); ++done) step();
     const Sampled sampled = sample_until(
         {.target = 0, .max_samples = 100'000, .budget = options_.seconds, .patience = kPatience * options_.seconds},
         step);
@@ -146,7 +146,7 @@ void Sampler::measure(ProcessSample& result) {
       return take([&] {
         const auto start = Clock::now();
         canary.work();
-        return seconds_since(start);
+        return elapsed(start);
       });
 
   const Case one = case_of(result.id);

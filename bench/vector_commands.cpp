@@ -23,7 +23,7 @@ void answer(Answers& answers, const Result& result, int digits) {
   answers.end_row();
 }
 
-struct Arguments {
+struct VectorArguments {
   std::string format = "fp16", operation, from, to, rounding = "near_even", overflow;
   uint64_t seed = 0;
 };
@@ -43,7 +43,7 @@ VectorType vector_type_named(std::string_view name) {
   throw Error(fmt::format("unknown type '{}'; known: {}{}", name, known, kTf32.name));
 }
 
-void answer_arithmetic(std::istream& in, std::ostream& out, const Format& format, Operation operation,
+void answer_arithmetic(std::istream& in, std::ostream& out, const Format& format, ScalarOperation operation,
                        Rounding rounding) {
   const auto operands = static_cast<size_t>(operations()[static_cast<size_t>(operation)].operands);
   const int digits = (format.bits() + 3) / 4;
@@ -86,7 +86,7 @@ void answer_convert(std::istream& in, std::ostream& out, const VectorType& from,
 }
 
 void add_arithmetic_command(CommandLine& line, Program&) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<VectorArguments>();
   Command command = line.add("arithmetic", "scalar operations on codes: CSV in, result and flags out");
   command.option("--format", arguments->format, "fp16 (default) or bf16, and any other of at most 16 bits");
   command.option("--operation", arguments->operation, "add, sub, mul, div, mulAdd, sqrt", kRequired);
@@ -97,7 +97,7 @@ void add_arithmetic_command(CommandLine& line, Program&) {
       "8 divide by zero, 10 invalid. mulAdd is x * y + z with one rounding.");
   command.action([arguments] {
     const Format& format = format_named(arguments->format);
-    const Operation operation = operation_named(arguments->operation).operation;
+    const ScalarOperation operation = operation_named(arguments->operation).operation;
     const Rounding rounding = rounding_named(arguments->rounding);
     if (format.bits() > 16 || format.is_scale())
       throw Error(
@@ -109,7 +109,7 @@ void add_arithmetic_command(CommandLine& line, Program&) {
 }
 
 void add_convert_command(CommandLine& line, Program&) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<VectorArguments>();
   Command command = line.add("convert", "codes of one type to another: CSV in, result and flags out");
   command.option("--from", arguments->from, "f32, e4m3, ...: every dtype, and tf32 (8 hex digits)", kRequired);
   command.option("--to", arguments->to, "the same", kRequired);

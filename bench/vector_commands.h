@@ -20,7 +20,7 @@ struct VectorType {
 VectorType vector_type_named(std::string_view name);
 
 // Columns x, y, z (those the operation has) -> result,flags.
-void answer_arithmetic(std::istream& in, std::ostream& out, const Format& format, Operation operation,
+void answer_arithmetic(std::istream& in, std::ostream& out, const Format& format, ScalarOperation operation,
                        Rounding rounding);
 
 // Column x -> result,flags. Stochastic rounding: the noise of row i is RandomKey(seed).bits(i), as Cast draws it.

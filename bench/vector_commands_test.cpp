@@ -107,7 +107,7 @@ TEST(CsvReader, ReadsListsOfHex) {
   EXPECT_EQ(complaint([&] { list("3c0g", 2); }), "line 2, column 'x': '3c0g' has no hex digit at place 4: 'g'");
 }
 
-std::string arithmetic(const std::string& input, const Format& format, Operation operation,
+std::string arithmetic(const std::string& input, const Format& format, ScalarOperation operation,
                        Rounding rounding = Rounding::near_even) {
   std::istringstream in(input);
   std::ostringstream out;
@@ -125,16 +125,18 @@ std::string convert(const std::string& input, std::string_view from, std::string
 }
 
 TEST(ArithmeticCommand, AnswersEachRowWithResultAndFlags) {
-  EXPECT_EQ(arithmetic("x,y\n3C00,3c00\n7bff,7BFF\n0000,fc00\n", kFp16, Operation::mul),
+  EXPECT_EQ(arithmetic("x,y\n3C00,3c00\n7bff,7BFF\n0000,fc00\n", kFp16, ScalarOperation::mul),
             "result,flags\n3c00,0\n7c00,5\n7e00,10\n");
-  EXPECT_EQ(arithmetic("z,note,y,x\n6801,?,3bfe,3c01\n", kFp16, Operation::mul_add), "result,flags\n6801,1\n");
-  EXPECT_EQ(arithmetic("x\n8000\nbf80\n4080\n", kBf16, Operation::sqrt), "result,flags\n8000,0\n7fc0,10\n4000,0\n");
-  EXPECT_EQ(arithmetic("x,y\n3f80,0000\n0001,3f00\n", kBf16, Operation::div), "result,flags\n7f80,8\n0002,0\n");
-  EXPECT_EQ(arithmetic("x,y\n0001,4000\n", kFp16, Operation::div, Rounding::toward_zero), "result,flags\n0000,3\n");
-  EXPECT_EQ(arithmetic("x,y\n", kFp16, Operation::add), "result,flags\n");
-  EXPECT_EQ(complaint([] { arithmetic("x,y\n3c00,3c00\n3c00,zz\n", kFp16, Operation::add); }),
+  EXPECT_EQ(arithmetic("z,note,y,x\n6801,?,3bfe,3c01\n", kFp16, ScalarOperation::mul_add), "result,flags\n6801,1\n");
+  EXPECT_EQ(arithmetic("x\n8000\nbf80\n4080\n", kBf16, ScalarOperation::sqrt),
+            "result,flags\n8000,0\n7fc0,10\n4000,0\n");
+  EXPECT_EQ(arithmetic("x,y\n3f80,0000\n0001,3f00\n", kBf16, ScalarOperation::div), "result,flags\n7f80,8\n0002,0\n");
+  EXPECT_EQ(arithmetic("x,y\n0001,4000\n", kFp16, ScalarOperation::div, Rounding::toward_zero),
+            "result,flags\n0000,3\n");
+  EXPECT_EQ(arithmetic("x,y\n", kFp16, ScalarOperation::add), "result,flags\n");
+  EXPECT_EQ(complaint([] { arithmetic("x,y\n3c00,3c00\n3c00,zz\n", kFp16, ScalarOperation::add); }),
             "line 3, column 'y': 'zz' is not 4 hex digits");
-  EXPECT_EQ(complaint([] { arithmetic("x,y\n", kFp16, Operation::mul_add); }),
+  EXPECT_EQ(complaint([] { arithmetic("x,y\n", kFp16, ScalarOperation::mul_add); }),
             "line 1: the header has no column 'z' but 'x,y'");
 }
 

@@ -9,7 +9,7 @@
 namespace halfmark {
 namespace {
 
-std::vector<Policy> table() {
+std::vector<Policy> policy_table() {
   constexpr DType f64 = DType::f64, f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16;
   const CastRules* const none = nullptr;
   const CastRules* const autocast = &cast_rules_named("torch-cuda");
@@ -52,7 +52,7 @@ std::vector<Policy> table() {
 }  // namespace
 
 std::span<const Policy> policies() {
-  static const std::vector<Policy> rows = table();
+  static const std::vector<Policy> rows = policy_table();
   return rows;
 }
 

@@ -63,21 +63,21 @@ TEST(Policies, AreFoundByNameAndHideTheOracles) {
 
 // amp_semantics.md section 1.6, layer by layer: activations and their gradients, what the loss stores, parameter
 // gradients.
-struct Expected {
+struct ExpectedDTypes {
   const char* policy;
   DType activation, loss, gradient, norm_gradient, input;
 };
 
 TEST(Policies, GiveEveryTensorTheDtypeOfTheFrameworksTable) {
   constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, f64 = DType::f64;
-  const Expected table[] = {
+  const ExpectedDTypes table[] = {
       {"fp32", f32, f32, f32, f32, f32},      {"tf32", f32, f32, f32, f32, f32},
       {"fp16", f16, f16, f16, f16, f16},      {"fp16-bn32", f16, f16, f16, f32, f16},
       {"amp-fp16", f16, f32, f32, f32, f32},  {"bf16", bf16, bf16, bf16, bf16, bf16},
       {"amp-bf16", bf16, f32, f32, f32, f32}, {"fp64", f64, f64, f64, f64, f64},
   };
   ASSERT_EQ(std::size(table), policies().size()) << "a policy without a row here";
-  for (const Expected& expected : table) {
+  for (const ExpectedDTypes& expected : table) {
     std::map<std::string, DType> seen;
     Trial trial(test_spec(kSmallConvnet, expected.policy));
     trial.set_tap([&](const std::string& name, const Tensor& tensor) { seen[name] = tensor.dtype(); });

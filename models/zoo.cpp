@@ -122,7 +122,7 @@ Subject convnet(int64_t batch, int64_t channels, int64_t size, int64_t width) {
           }};
 }
 
-std::vector<Subject> table() {
+std::vector<Subject> subject_table() {
   return {
       // Small enough for reference and simulated devices.
       linear_alone(4, 16, 8),
@@ -167,7 +167,7 @@ std::vector<Subject> table() {
 }  // namespace
 
 const std::vector<Subject>& subjects() {
-  static const std::vector<Subject> rows = table();
+  static const std::vector<Subject> rows = subject_table();
   return rows;
 }
 

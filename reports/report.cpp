@@ -21,16 +21,9 @@ constexpr std::string_view kBetterNames[] = {"lower", "higher", "neither"};
 constexpr std::string_view kKindNames[] = {"exact", "bounded", "sampled", "information"};
 constexpr std::string_view kProofNames[] = {"unproved", "proved", "refuted"};
 
-// JSON has no NaN and no infinity; in our field they are findings and need a spelling.
-Json number(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  return value;
-}
-
 Json numbers(const std::vector<double>& values) {
   Json json = Json::array();
-  for (double value : values) json.push_back(number(value));
+  for (double value : values) json.push_back(json_number(value));
   return json;
 }
 
@@ -42,10 +35,13 @@ Json to_json(const KernelUse& use) {
 }
 
 Json to_json(const Measurement& measurement) {
-  Json json = {{"metric", measurement.metric},          {"at", measurement.at},
-               {"value", number(measurement.value)},    {"unit", measurement.unit},
-               {"better", name_of(measurement.better)}, {"kind", name_of(measurement.kind)}};
-  if (measurement.bound) json["bound"] = number(*measurement.bound);
+  Json json = {{"metric", measurement.metric},
+               {"at", measurement.at},
+               {"value", json_number(measurement.value)},
+               {"unit", measurement.unit},
+               {"better", name_of(measurement.better)},
+               {"kind", name_of(measurement.kind)}};
+  if (measurement.bound) json["bound"] = json_number(*measurement.bound);
   if (!measurement.samples.empty()) json["samples"] = numbers(measurement.samples);
   return json;
 }
@@ -56,13 +52,17 @@ Json to_json(const Series& series) {
 }
 
 Json to_json(const Expectation& expectation) {
-  return {{"metric", expectation.metric},       {"at", expectation.at},
-          {"relation", expectation.relation},   {"limit", number(expectation.limit)},
-          {"found", number(expectation.found)}, {"met", expectation.met}};
+  return {{"metric", expectation.metric},
+          {"at", expectation.at},
+          {"relation", expectation.relation},
+          {"limit", json_number(expectation.limit)},
+          {"found", json_number(expectation.found)},
+          {"met", expectation.met}};
 }
 
 Json to_json(const RunInfo& run) {
-  Json json = {{"started", run.started}, {"seconds", number(run.seconds)}, {"command", run.command}, {"seed", run.seed},
+  Json json = {{"started", run.started}, {"seconds", json_number(run.seconds)},
+               {"command", run.command}, {"seed", run.seed},
                {"suite", run.suite},     {"complete", run.complete}};
   if (run.planned > 0) json["planned"] = run.planned;
   if (!run.shard.empty()) json["shard"] = run.shard;
@@ -231,7 +231,7 @@ Json to_json(const Record& record) {
   for (const auto& [key, value] : record.axes) json["axes"][key] = value;
   if (!record.repro.empty()) json["repro"] = record.repro;
   if (!record.numerics.empty()) json["numerics"] = record.numerics;
-  if (record.seconds != 0) json["seconds"] = number(record.seconds);
+  if (record.seconds != 0) json["seconds"] = json_number(record.seconds);
   for (const char* list : {"kernels", "measurements", "series"}) json[list] = Json::array();
   for (const KernelUse& use : record.kernels) json["kernels"].push_back(to_json(use));
   for (const Measurement& measurement : record.measurements) json["measurements"].push_back(to_json(measurement));
@@ -250,6 +250,12 @@ Json to_json(const Report& report) {
   json["records"] = Json::array();
   for (const Record& record : report.records) json["records"].push_back(to_json(record));
   return json;
+}
+
+Json json_number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  return value;
 }
 
 Record record_from_json(const Json& json, std::string_view where) { return read_record(JsonReader(json, where)); }

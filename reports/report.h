@@ -106,6 +106,9 @@ struct Report {
 // The first measurement with this metric and place, or nothing.
 const Measurement* find(const Record& record, std::string_view metric, std::string_view at = {});
 
+// JSON has no NaN and no infinity; in our field they are findings and are written as strings.
+nlohmann::ordered_json json_number(double value);
+
 nlohmann::ordered_json to_json(const Record& record);
 nlohmann::ordered_json to_json(const Report& report);
 

@@ -84,9 +84,8 @@ void collect_leaves(const nlohmann::ordered_json& json, const std::string& path,
   if (json.is_object()) {
     for (const auto& [key, value] : json.items()) collect_leaves(value, path.empty() ? key : path + "." + key, leaves);
   } else {
-    using Json = nlohmann::ordered_json;
-    leaves.emplace_back(
-        path, json.is_string() ? json.get<std::string>() : json.dump(-1, ' ', false, Json::error_handler_t::replace));
+    constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+    leaves.emplace_back(path, json.is_string() ? json.get<std::string>() : json.dump(-1, ' ', false, kReplace));
   }
 }
 

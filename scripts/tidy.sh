@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# clang-tidy over our C++ sources, or over the files given. Needs the compile commands of a clang build (preset ci).
+# clang-tidy over our C++ sources, or over the files given. Configures a clang build for its compile commands.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-database=build/ci
-if [[ ! -f $database/compile_commands.json ]]; then
-  cmake --preset ci
-fi
+# Each file by itself, as it stands.
+database=build/tidy
+cmake --preset ci -B "$database" -DHALFMARK_UNITY=OFF > /dev/null
 # CUDA code is left out: clang of the distributions does not parse the headers of newer toolkits. Tests and micro
 # benchmarks are left out because the macros of their libraries expand to code that no check likes.
 files=("$@")

@@ -16,9 +16,9 @@ namespace halfmark {
 namespace {
 
 constexpr std::array kOperations{
-    OperationRow{Operation::add, "add", 2},        OperationRow{Operation::sub, "sub", 2},
-    OperationRow{Operation::mul, "mul", 2},        OperationRow{Operation::div, "div", 2},
-    OperationRow{Operation::mul_add, "mulAdd", 3}, OperationRow{Operation::sqrt, "sqrt", 1},
+    OperationRow{ScalarOperation::add, "add", 2},        OperationRow{ScalarOperation::sub, "sub", 2},
+    OperationRow{ScalarOperation::mul, "mul", 2},        OperationRow{ScalarOperation::div, "div", 2},
+    OperationRow{ScalarOperation::mul_add, "mulAdd", 3}, OperationRow{ScalarOperation::sqrt, "sqrt", 1},
 };
 
 struct Operand {
@@ -75,7 +75,7 @@ const OperationRow& operation_named(std::string_view name) {
   throw Error("unknown operation '" + std::string(name) + "'; known: " + known);
 }
 
-Result compute(Operation operation, const Format& format, uint64_t x_code, uint64_t y_code, uint64_t z_code,
+Result compute(ScalarOperation operation, const Format& format, uint64_t x_code, uint64_t y_code, uint64_t z_code,
                Rounding rounding) {
   HM_CHECK(format.bits() <= 16 && format.exponent_bits <= 8 && !format.is_scale(),
            "arithmetic on codes is for formats of at most 16 bits with a sign, not " + std::string(format.name));
@@ -86,29 +86,29 @@ Result compute(Operation operation, const Format& format, uint64_t x_code, uint6
   const double x = a.value, y = b.value, z = c.value;
   const bool infinity_times_zero = (std::isinf(x) && y == 0) || (x == 0 && std::isinf(y));
   if (a.signalling || b.signalling || c.signalling) return default_nan(format, kInvalid);
-  if (operation == Operation::mul_add && infinity_times_zero) return default_nan(format, kInvalid);
+  if (operation == ScalarOperation::mul_add && infinity_times_zero) return default_nan(format, kInvalid);
   if (std::isnan(x) || std::isnan(y) || std::isnan(z)) return default_nan(format, 0);
 
   double exact = 0;
   unsigned flags = 0;
   switch (operation) {
-    case Operation::add:
+    case ScalarOperation::add:
       exact = add_to_odd(x, y);
       break;
-    case Operation::sub:
+    case ScalarOperation::sub:
       exact = add_to_odd(x, -y);
       break;
-    case Operation::mul:
+    case ScalarOperation::mul:
       exact = x * y;
       break;
-    case Operation::mul_add:
+    case ScalarOperation::mul_add:
       exact = odd_product_and_sum(x, y, z);
       break;
-    case Operation::div:
+    case ScalarOperation::div:
       exact = x / y;
       if (y == 0 && x != 0 && !std::isinf(x)) flags = kDivideByZero;
       break;
-    case Operation::sqrt:
+    case ScalarOperation::sqrt:
       exact = std::sqrt(x);
       break;
   }

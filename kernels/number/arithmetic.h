@@ -25,10 +25,10 @@ struct Result {
   friend bool operator==(const Result&, const Result&) = default;
 };
 
-enum class Operation : uint8_t { add, sub, mul, div, mul_add, sqrt };
+enum class ScalarOperation : uint8_t { add, sub, mul, div, mul_add, sqrt };
 
 struct OperationRow {
-  Operation operation;
+  ScalarOperation operation;
   std::string_view name;
   int operands;
 };
@@ -40,7 +40,7 @@ const OperationRow& operation_named(std::string_view name);  // throws Error nam
 // A NaN that results is the default quiet NaN, positive (7e00 in fp16, 7fc0 in bf16), whatever the operands: as RISC-V
 // and SoftFloat for it do; x86 hands a payload on. A signalling NaN (leading fraction bit clear, in formats with
 // infinities) is invalid, and so is infinity * 0 + z for every z, a quiet NaN included (RISC-V; x86 says otherwise).
-Result compute(Operation operation, const Format& format, uint64_t x, uint64_t y, uint64_t z,
+Result compute(ScalarOperation operation, const Format& format, uint64_t x, uint64_t y, uint64_t z,
                Rounding rounding = Rounding::near_even);
 
 // A code of one format to another (64 bits at most), rounded once; NaNs as above. Beyond IEEE 754: an infinity that the

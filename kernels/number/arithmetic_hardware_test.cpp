@@ -40,28 +40,28 @@ bool has_avx512_fp16() {
                    : [x] "+x"(x), [after] "=m"(after)                                                  \
                    : [y] "x"(y), [z] "x"(z), [control] "m"(control), [before] "m"(before))
 
-Result on_processor(Operation operation, uint64_t x_code, uint64_t y_code, uint64_t z_code, Rounding rounding) {
+Result on_processor(ScalarOperation operation, uint64_t x_code, uint64_t y_code, uint64_t z_code, Rounding rounding) {
   __m128i x = _mm_cvtsi32_si128(static_cast<int>(x_code));
   const __m128i y = _mm_cvtsi32_si128(static_cast<int>(y_code)), z = _mm_cvtsi32_si128(static_cast<int>(z_code));
   const unsigned before = _mm_getcsr(), control = 0x1F80 | (rounding == Rounding::toward_zero ? 0x6000 : 0);
   unsigned after = 0;
   switch (operation) {
-    case Operation::add:
+    case ScalarOperation::add:
       HM_FP16("vaddsh %[y], %[x], %[x]");
       break;
-    case Operation::sub:
+    case ScalarOperation::sub:
       HM_FP16("vsubsh %[y], %[x], %[x]");
       break;
-    case Operation::mul:
+    case ScalarOperation::mul:
       HM_FP16("vmulsh %[y], %[x], %[x]");
       break;
-    case Operation::div:
+    case ScalarOperation::div:
       HM_FP16("vdivsh %[y], %[x], %[x]");
       break;
-    case Operation::mul_add:
+    case ScalarOperation::mul_add:
       HM_FP16("vfmadd213sh %[z], %[y], %[x]");
       break;
-    case Operation::sqrt:
+    case ScalarOperation::sqrt:
       HM_FP16("vsqrtsh %[x], %[x], %[x]");
       break;
   }
@@ -74,13 +74,13 @@ Result on_processor(Operation operation, uint64_t x_code, uint64_t y_code, uint6
 }
 
 // x86 raises no flag for infinity * 0 + a quiet NaN; RISC-V and we do.
-bool differs_by_definition(Operation operation, uint64_t x, uint64_t y, uint64_t z) {
+bool differs_by_definition(ScalarOperation operation, uint64_t x, uint64_t y, uint64_t z) {
   const auto infinite = [](uint64_t code) { return (code & 0x7FFF) == 0x7C00; };
   const auto zero = [](uint64_t code) { return (code & 0x7FFF) == 0; };
-  return operation == Operation::mul_add && ((infinite(x) && zero(y)) || (zero(x) && infinite(y))) && is_nan(z);
+  return operation == ScalarOperation::mul_add && ((infinite(x) && zero(y)) || (zero(x) && infinite(y))) && is_nan(z);
 }
 
-void expect_processor(Operation operation, uint64_t x, uint64_t y, uint64_t z, Rounding rounding) {
+void expect_processor(ScalarOperation operation, uint64_t x, uint64_t y, uint64_t z, Rounding rounding) {
   if (differs_by_definition(operation, x, y, z)) return;
   const Result ours = compute(operation, kFp16, x, y, z, rounding), theirs = on_processor(operation, x, y, z, rounding);
   ASSERT_EQ(ours, theirs) << operations()[static_cast<size_t>(operation)].name << " " << name_of(rounding) << std::hex
@@ -92,14 +92,16 @@ TEST(ArithmeticOfTheProcessor, IsOursWithItsFlags) {
   if (!has_avx512_fp16()) GTEST_SKIP() << "this processor has no AVX512-FP16";
   std::mt19937_64 random(1);
   for (const Rounding rounding : {Rounding::near_even, Rounding::toward_zero}) {
-    for (uint64_t x = 0; x < 65536; ++x) ASSERT_NO_FATAL_FAILURE(expect_processor(Operation::sqrt, x, 0, 0, rounding));
+    for (uint64_t x = 0; x < 65536; ++x)
+      ASSERT_NO_FATAL_FAILURE(expect_processor(ScalarOperation::sqrt, x, 0, 0, rounding));
     for (int i = 0; i < 300'000; ++i) {
       const uint64_t x = draw(random), y = draw(random);
       uint64_t z = draw(random);
-      for (const Operation operation : {Operation::add, Operation::sub, Operation::mul, Operation::div})
+      for (const ScalarOperation operation :
+           {ScalarOperation::add, ScalarOperation::sub, ScalarOperation::mul, ScalarOperation::div})
         ASSERT_NO_FATAL_FAILURE(expect_processor(operation, x, y, 0, rounding));
-      if (i % 2) z = ((compute(Operation::mul, kFp16, x, y, 0).code ^ 0x8000) + random() % 5 - 2) & 0xFFFF;
-      ASSERT_NO_FATAL_FAILURE(expect_processor(Operation::mul_add, x, y, z, rounding));
+      if (i % 2) z = ((compute(ScalarOperation::mul, kFp16, x, y, 0).code ^ 0x8000) + random() % 5 - 2) & 0xFFFF;
+      ASSERT_NO_FATAL_FAILURE(expect_processor(ScalarOperation::mul_add, x, y, z, rounding));
     }
   }
 }
@@ -114,7 +116,7 @@ TEST(ArithmeticOfTheCompiler, IsOurs) {
 #if defined(__FLT16_MANT_DIG__) && defined(__SSE2__) && !defined(__clang__)
   __extension__ using Half = _Float16;
   const auto half = [](uint64_t code) { return std::bit_cast<Half>(static_cast<uint16_t>(code)); };
-  const auto expect = [&](Operation operation, uint64_t x, uint64_t y, Half theirs) {
+  const auto expect = [&](ScalarOperation operation, uint64_t x, uint64_t y, Half theirs) {
     const uint64_t ours = compute(operation, kFp16, x, y, 0).code, code = std::bit_cast<uint16_t>(theirs);
     if (is_nan(code)) {
       ASSERT_EQ(ours, 0x7E00u);
@@ -125,10 +127,10 @@ TEST(ArithmeticOfTheCompiler, IsOurs) {
   std::mt19937_64 random(2);
   for (int i = 0; i < 300'000; ++i) {
     const uint64_t x = draw(random), y = draw(random);
-    ASSERT_NO_FATAL_FAILURE(expect(Operation::add, x, y, static_cast<Half>(half(x) + half(y))));
-    ASSERT_NO_FATAL_FAILURE(expect(Operation::sub, x, y, static_cast<Half>(half(x) - half(y))));
-    ASSERT_NO_FATAL_FAILURE(expect(Operation::mul, x, y, static_cast<Half>(half(x) * half(y))));
-    ASSERT_NO_FATAL_FAILURE(expect(Operation::div, x, y, static_cast<Half>(half(x) / half(y))));
+    ASSERT_NO_FATAL_FAILURE(expect(ScalarOperation::add, x, y, static_cast<Half>(half(x) + half(y))));
+    ASSERT_NO_FATAL_FAILURE(expect(ScalarOperation::sub, x, y, static_cast<Half>(half(x) - half(y))));
+    ASSERT_NO_FATAL_FAILURE(expect(ScalarOperation::mul, x, y, static_cast<Half>(half(x) * half(y))));
+    ASSERT_NO_FATAL_FAILURE(expect(ScalarOperation::div, x, y, static_cast<Half>(half(x) / half(y))));
   }
 #else
   GTEST_SKIP() << "this compiler has no _Float16 for this target";

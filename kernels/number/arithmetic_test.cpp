@@ -151,8 +151,8 @@ Exact root_model(Exact a) {
   return {false, low, a.exponent / 2, low * low != a.magnitude};
 }
 
-Result model(Operation operation, const Format& format, uint64_t x, uint64_t y, uint64_t z, Rounding rounding) {
-  const int operands = operation == Operation::sqrt ? 1 : operation == Operation::mul_add ? 3 : 2;
+Result model(ScalarOperation operation, const Format& format, uint64_t x, uint64_t y, uint64_t z, Rounding rounding) {
+  const int operands = operation == ScalarOperation::sqrt ? 1 : operation == ScalarOperation::mul_add ? 3 : 2;
   Code a = take_apart(format, x), b = take_apart(format, operands > 1 ? y : 0),
        c = take_apart(format, operands > 2 ? z : 0);
   const Result invalid{nan_code(format), kInvalid}, quiet{nan_code(format), 0};
@@ -162,36 +162,36 @@ Result model(Operation operation, const Format& format, uint64_t x, uint64_t y, 
   for (const Code* code : {&a, &b, &c})
     if (is(*code, Kind::signalling)) return invalid;
   const bool bad_product = (is(a, Kind::infinite) && zero(b)) || (zero(a) && is(b, Kind::infinite));
-  if (operation == Operation::mul_add && bad_product) return invalid;
+  if (operation == ScalarOperation::mul_add && bad_product) return invalid;
   for (const Code* code : {&a, &b, &c})
     if (is(*code, Kind::quiet)) return quiet;
   const bool product_sign = a.value.negative != b.value.negative;
   const auto finish = [&](const Exact& exact) { return round_model(format, exact, rounding); };
   switch (operation) {
-    case Operation::sub:
+    case ScalarOperation::sub:
       b.value.negative = !b.value.negative;
       [[fallthrough]];
-    case Operation::add:
+    case ScalarOperation::add:
       if (is(a, Kind::infinite))
         return is(b, Kind::infinite) && a.value.negative != b.value.negative ? invalid : infinity(a.value.negative);
       if (is(b, Kind::infinite)) return infinity(b.value.negative);
       return finish(sum_model(a.value, b.value));
-    case Operation::mul:
+    case ScalarOperation::mul:
       if (bad_product) return invalid;
       if (is(a, Kind::infinite) || is(b, Kind::infinite)) return infinity(product_sign);
       return finish(product_model(a.value, b.value));
-    case Operation::mul_add:
+    case ScalarOperation::mul_add:
       if (is(a, Kind::infinite) || is(b, Kind::infinite))
         return is(c, Kind::infinite) && c.value.negative != product_sign ? invalid : infinity(product_sign);
       if (is(c, Kind::infinite)) return infinity(c.value.negative);
       return finish(sum_model(product_model(a.value, b.value), c.value));
-    case Operation::div:
+    case ScalarOperation::div:
       if ((is(a, Kind::infinite) && is(b, Kind::infinite)) || (zero(a) && zero(b))) return invalid;
       if (is(a, Kind::infinite)) return infinity(product_sign);
       if (is(b, Kind::infinite)) return {with_sign(format, product_sign, 0), 0};
       if (zero(b)) return {infinity(product_sign).code, kDivideByZero};
       return finish(quotient_model(a.value, b.value));
-    case Operation::sqrt:
+    case ScalarOperation::sqrt:
       if (zero(a)) return {x, 0};
       if (a.value.negative) return invalid;
       if (is(a, Kind::infinite)) return infinity(false);
@@ -237,7 +237,8 @@ uint64_t draw(const Format& format, std::mt19937_64& random) {
 
 constexpr Rounding kRoundings[] = {Rounding::near_even, Rounding::toward_zero};
 
-void expect_model(Operation operation, const Format& format, uint64_t x, uint64_t y, uint64_t z, Rounding rounding) {
+void expect_model(ScalarOperation operation, const Format& format, uint64_t x, uint64_t y, uint64_t z,
+                  Rounding rounding) {
   const Result actual = compute(operation, format, x, y, z, rounding),
                expected = model(operation, format, x, y, z, rounding);
   ASSERT_EQ(actual, expected) << format.name << " " << operations()[static_cast<size_t>(operation)].name << " "
@@ -252,13 +253,14 @@ TEST(Arithmetic, EveryOperationIsTheModelInIntegers) {
     for (const Rounding rounding : kRoundings)
       for (int i = 0; i < 150'000; ++i) {
         const uint64_t x = draw(*format, random), y = draw(*format, random), z = draw(*format, random);
-        for (const Operation operation : {Operation::add, Operation::sub, Operation::mul, Operation::div})
+        for (const ScalarOperation operation :
+             {ScalarOperation::add, ScalarOperation::sub, ScalarOperation::mul, ScalarOperation::div})
           ASSERT_NO_FATAL_FAILURE(expect_model(operation, *format, x, y, 0, rounding));
-        ASSERT_NO_FATAL_FAILURE(expect_model(Operation::mul_add, *format, x, y, z, rounding));
+        ASSERT_NO_FATAL_FAILURE(expect_model(ScalarOperation::mul_add, *format, x, y, z, rounding));
         // An addend that nearly cancels the product, or lies a little above or below its last place.
-        uint64_t near = model(Operation::mul, *format, x, y, 0, rounding).code ^ 0x8000;
+        uint64_t near = model(ScalarOperation::mul, *format, x, y, 0, rounding).code ^ 0x8000;
         near = (i % 2 ? near + random() % 5 - 2 : near ^ ((random() % 64) << format->fraction_bits)) & 0xFFFF;
-        ASSERT_NO_FATAL_FAILURE(expect_model(Operation::mul_add, *format, x, y, near, rounding));
+        ASSERT_NO_FATAL_FAILURE(expect_model(ScalarOperation::mul_add, *format, x, y, near, rounding));
       }
 }
 
@@ -266,7 +268,7 @@ TEST(Arithmetic, EverySquareRootIsTheModelInIntegers) {
   for (const Format* format : {&kFp16, &kBf16})
     for (const Rounding rounding : kRoundings)
       for (uint64_t x = 0; x < 65536; ++x)
-        ASSERT_NO_FATAL_FAILURE(expect_model(Operation::sqrt, *format, x, 0, 0, rounding));
+        ASSERT_NO_FATAL_FAILURE(expect_model(ScalarOperation::sqrt, *format, x, 0, 0, rounding));
 }
 
 TEST(Arithmetic, AllPairsOfEightBitsAreTheModelInIntegers) {
@@ -274,39 +276,43 @@ TEST(Arithmetic, AllPairsOfEightBitsAreTheModelInIntegers) {
   for (const Rounding rounding : kRoundings)
     for (uint64_t x = 0; x < 256; ++x)
       for (uint64_t y = 0; y < 256; ++y) {
-        for (const Operation operation : {Operation::add, Operation::sub, Operation::mul, Operation::div})
+        for (const ScalarOperation operation :
+             {ScalarOperation::add, ScalarOperation::sub, ScalarOperation::mul, ScalarOperation::div})
           ASSERT_NO_FATAL_FAILURE(expect_model(operation, format, x, y, 0, rounding));
         for (uint64_t z = x % 7; z < 256; z += 7)
-          ASSERT_NO_FATAL_FAILURE(expect_model(Operation::mul_add, format, x, y, z, rounding));
+          ASSERT_NO_FATAL_FAILURE(expect_model(ScalarOperation::mul_add, format, x, y, z, rounding));
       }
 }
 
 TEST(Arithmetic, DoesNotFallIntoTheTrapOfTwoRoundings) {
   // 1 + 2^-10, 1 - 2^-10 and 2050: the exact answer is 2051 - 2^-20.
-  EXPECT_EQ(compute(Operation::mul_add, kFp16, 0x3C01, 0x3BFE, 0x6801), (Result{0x6801, kInexact}));
+  EXPECT_EQ(compute(ScalarOperation::mul_add, kFp16, 0x3C01, 0x3BFE, 0x6801), (Result{0x6801, kInexact}));
 }
 
 TEST(Arithmetic, TheFlagsOfIeee754) {
-  const auto run = [](Operation operation, uint64_t x, uint64_t y, uint64_t z = 0,
+  const auto run = [](ScalarOperation operation, uint64_t x, uint64_t y, uint64_t z = 0,
                       Rounding rounding = Rounding::near_even) { return compute(operation, kFp16, x, y, z, rounding); };
-  EXPECT_EQ(run(Operation::div, 0x3C00, 0x8000, 0), (Result{0xFC00, kDivideByZero}));
-  EXPECT_EQ(run(Operation::div, 0x0000, 0x0000), (Result{0x7E00, kInvalid}));
-  EXPECT_EQ(run(Operation::mul, 0x7BFF, 0x4000), (Result{0x7C00, kOverflow | kInexact}));
-  EXPECT_EQ(run(Operation::mul, 0x7BFF, 0x4000, 0, Rounding::toward_zero), (Result{0x7BFF, kOverflow | kInexact}));
-  EXPECT_EQ(run(Operation::mul, 0x0001, 0x3800), (Result{0x0000, kUnderflow | kInexact}));
-  EXPECT_EQ(run(Operation::mul, 0x0002, 0x3800), (Result{0x0001, 0})) << "subnormal and exact is no underflow";
+  EXPECT_EQ(run(ScalarOperation::div, 0x3C00, 0x8000, 0), (Result{0xFC00, kDivideByZero}));
+  EXPECT_EQ(run(ScalarOperation::div, 0x0000, 0x0000), (Result{0x7E00, kInvalid}));
+  EXPECT_EQ(run(ScalarOperation::mul, 0x7BFF, 0x4000), (Result{0x7C00, kOverflow | kInexact}));
+  EXPECT_EQ(run(ScalarOperation::mul, 0x7BFF, 0x4000, 0, Rounding::toward_zero),
+            (Result{0x7BFF, kOverflow | kInexact}));
+  EXPECT_EQ(run(ScalarOperation::mul, 0x0001, 0x3800), (Result{0x0000, kUnderflow | kInexact}));
+  EXPECT_EQ(run(ScalarOperation::mul, 0x0002, 0x3800), (Result{0x0001, 0})) << "subnormal and exact is no underflow";
   // 1448^2 2^-35 lies below 2^-14, but rounded to 11 bits it is 2^-14: not tiny. 1447 1448 2^-35 is.
-  EXPECT_EQ(run(Operation::mul, 0x05A8, 0x39A8), (Result{0x0400, kInexact})) << "tininess is detected after rounding";
-  EXPECT_EQ(run(Operation::mul, 0x05A8, 0x39A7), (Result{0x03FF, kUnderflow | kInexact}));
-  EXPECT_EQ(run(Operation::add, 0x3C00, 0xBC00, 0, Rounding::toward_zero), (Result{0x0000, 0})) << "x - x is +0";
-  EXPECT_EQ(run(Operation::sqrt, 0x8000, 0), (Result{0x8000, 0}));
-  EXPECT_EQ(run(Operation::sqrt, 0xBC00, 0), (Result{0x7E00, kInvalid}));
-  EXPECT_EQ(run(Operation::add, 0x7D00, 0x3C00), (Result{0x7E00, kInvalid})) << "a signalling NaN";
-  EXPECT_EQ(run(Operation::add, 0xFE01, 0x3C00), (Result{0x7E00, 0})) << "a quiet one: the default NaN";
-  EXPECT_EQ(run(Operation::mul_add, 0x7C00, 0x0000, 0x7E00), (Result{0x7E00, kInvalid})) << "as RISC-V";
-  EXPECT_EQ(compute(Operation::div, kE4m3, 0x38, 0x00, 0), (Result{0x7F, kDivideByZero})) << "no infinity to give";
-  EXPECT_THROW(compute(Operation::add, kFp32, 0, 0, 0), Error);
-  EXPECT_THROW(compute(Operation::add, kE8m0, 0, 0, 0), Error);
+  EXPECT_EQ(run(ScalarOperation::mul, 0x05A8, 0x39A8), (Result{0x0400, kInexact}))
+      << "tininess is detected after rounding";
+  EXPECT_EQ(run(ScalarOperation::mul, 0x05A8, 0x39A7), (Result{0x03FF, kUnderflow | kInexact}));
+  EXPECT_EQ(run(ScalarOperation::add, 0x3C00, 0xBC00, 0, Rounding::toward_zero), (Result{0x0000, 0})) << "x - x is +0";
+  EXPECT_EQ(run(ScalarOperation::sqrt, 0x8000, 0), (Result{0x8000, 0}));
+  EXPECT_EQ(run(ScalarOperation::sqrt, 0xBC00, 0), (Result{0x7E00, kInvalid}));
+  EXPECT_EQ(run(ScalarOperation::add, 0x7D00, 0x3C00), (Result{0x7E00, kInvalid})) << "a signalling NaN";
+  EXPECT_EQ(run(ScalarOperation::add, 0xFE01, 0x3C00), (Result{0x7E00, 0})) << "a quiet one: the default NaN";
+  EXPECT_EQ(run(ScalarOperation::mul_add, 0x7C00, 0x0000, 0x7E00), (Result{0x7E00, kInvalid})) << "as RISC-V";
+  EXPECT_EQ(compute(ScalarOperation::div, kE4m3, 0x38, 0x00, 0), (Result{0x7F, kDivideByZero}))
+      << "no infinity to give";
+  EXPECT_THROW(compute(ScalarOperation::add, kFp32, 0, 0, 0), Error);
+  EXPECT_THROW(compute(ScalarOperation::add, kE8m0, 0, 0, 0), Error);
 }
 
 // --- Conversions.

@@ -17,8 +17,8 @@ namespace {
 
 using convert_detail::Path;
 
-constexpr Rounding kRoundings[] = {Rounding::near_even, Rounding::toward_zero, Rounding::near_away,
-                                   Rounding::stochastic};
+constexpr Rounding kEveryRounding[] = {Rounding::near_even, Rounding::toward_zero, Rounding::near_away,
+                                       Rounding::stochastic};
 constexpr Noise kNoise{.seed = 0x123456789ABCDEF, .first = 5};
 
 // The formats of the table, and others at the borders of what the loops take.
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(All, ConvertPaths, testing::Values(Path::scalar, Path::
 TEST_P(ConvertPaths, RoundAsRoundTo) {
   const std::vector<float> values = sample(GetParam() == Path::scalar ? 0 : 50);  // slow, and nearly the definition
   for (const Format& format : many_formats())
-    for (const Rounding rounding : kRoundings) {
+    for (const Rounding rounding : kEveryRounding) {
       std::vector<float> expected(values.size()), got(values.size());
       for (size_t i = 0; i < values.size(); ++i)
         expected[i] = std::isnan(values[i])
@@ -102,7 +102,7 @@ void expect_as_scalar(Path path, DType from, const void* source, DType to, size_
 TEST_P(ConvertPaths, FloatsBecomeWhatEncodeSays) {
   const std::vector<float> values = sample(50);
   for (const DType to : dtypes())
-    for (const Rounding rounding : kRoundings)
+    for (const Rounding rounding : kEveryRounding)
       expect_as_scalar(GetParam(), DType::f32, values.data(), to, values.size(), rounding);
 }
 
@@ -113,7 +113,8 @@ TEST_P(ConvertPaths, EveryNarrowCodeBecomesWhatDecodeAndEncodeSay) {
     std::vector<unsigned char> codes(bytes_for(from, count));
     for (size_t i = 0; i < count; ++i) store_code(from, codes.data(), i, i);
     for (const DType to : dtypes())
-      for (const Rounding rounding : kRoundings) expect_as_scalar(GetParam(), from, codes.data(), to, count, rounding);
+      for (const Rounding rounding : kEveryRounding)
+        expect_as_scalar(GetParam(), from, codes.data(), to, count, rounding);
   }
 }
 
@@ -126,7 +127,7 @@ TEST_P(ConvertPaths, DoublesAreRoundedOnce) {
   for (const double x : {1e39, -1e39, 1e308, 1e-46, -1e-46, 5e-324, 0x1.ffffffp127, 0x1.fffffefp127, 0x1p-150})
     values.push_back(x);
   for (const DType to : dtypes())
-    for (const Rounding rounding : kRoundings)
+    for (const Rounding rounding : kEveryRounding)
       expect_as_scalar(GetParam(), DType::f64, values.data(), to, values.size(), rounding);
 }
 
@@ -208,7 +209,7 @@ void compare_range(const Format& format, uint64_t begin, uint64_t end, std::stri
   constexpr size_t kPart = 1 << 16;
   std::vector<float> values(kPart), negative(kPart), expected(kPart), got(kPart);
   for (uint64_t first = begin; first < end && difference.empty(); first += kPart)
-    for (const Rounding rounding : kRoundings) {
+    for (const Rounding rounding : kEveryRounding) {
       const bool stochastic = rounding == Rounding::stochastic;
       if (stochastic && first / kPart % 16) continue;  // its definition takes longer
       for (size_t i = 0; i < kPart; ++i) {

@@ -12,13 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// JSON has no NaN and no infinity; here they are strings, as in reports.
-Json number(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  return value;
-}
-
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -44,19 +37,21 @@ Json validity_of(const Decision& timing) {
   Json flags = Json::array();
   if (timing.global_shift_is_large) flags.push_back("GLOBAL_SHIFT");
   if (timing.widespread) flags.push_back("WIDESPREAD");
-  return {{"canary_max_abs", number(timing.largest_control)},
-          {"global_shift", number(timing.global_shift)},
+  return {{"canary_max_abs", json_number(timing.largest_control)},
+          {"global_shift", json_number(timing.global_shift)},
           {"slow_fast", {timing.routed, timing.seem_faster}},
           {"process_runs", timing.process_runs},
           {"flags", flags}};
 }
 
 Json timing_json(const CaseDecision& decision) {
-  return {
-      {"stage", name_of(decision.stage)}, {"n_pairs", decision.pairs},
-      {"ratio", number(decision.ratio)},  {"ci95", {number(decision.interval.lower), number(decision.interval.upper)}},
-      {"p", number(decision.p)},          {"p_holm", number(decision.corrected_p)},
-      {"floor", number(decision.floor)}};
+  return {{"stage", name_of(decision.stage)},
+          {"n_pairs", decision.pairs},
+          {"ratio", json_number(decision.ratio)},
+          {"ci95", {json_number(decision.interval.lower), json_number(decision.interval.upper)}},
+          {"p", json_number(decision.p)},
+          {"p_holm", json_number(decision.corrected_p)},
+          {"floor", json_number(decision.floor)}};
 }
 
 Json line_json(const Judgement& judgement, const JudgedLine& line) {
@@ -65,9 +60,9 @@ Json line_json(const Judgement& judgement, const JudgedLine& line) {
                {"verdict", word_of(line.question, line.outcome)},
                {"metric", line.metric},
                {"at", line.at},
-               {"base", number(line.base)},
-               {"found", number(line.found)},
-               {"limit", number(line.limit)},
+               {"base", json_number(line.base)},
+               {"found", json_number(line.found)},
+               {"limit", json_number(line.limit)},
                {"unit", line.unit},
                {"words", line.words},
                {"rerun", line.rerun}};

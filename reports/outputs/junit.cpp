@@ -14,7 +14,7 @@ namespace halfmark {
 
 namespace {
 
-constexpr size_t kLongest = 2000;  // bytes of a message; its element holds the whole
+constexpr size_t kLongestMessage = 2000;  // bytes of a message; its element holds the whole
 
 // Bits are one way to ask about accuracy: one test case.
 std::string_view suite_of(Question question) {
@@ -76,7 +76,7 @@ void add_case(pugi::xml_node suite, const Judgement& judgement, std::string_view
     const std::string word = word_of(worst.question, worst.outcome);
     if (worst.outcome <= Outcome::lost) set(child, "type", word);
     const std::string message = fmt::format("{}: {}", word, worst.words.empty() ? subject_phrase(worst) : worst.words);
-    set(child, "message", middle_cut(valid_utf8(message), kLongest));
+    set(child, "message", middle_cut(valid_utf8(message), kLongestMessage));
     set_text(child, words);
   } else if (telling) {
     set_text(node.append_child("system-out"), words);

@@ -14,16 +14,16 @@ namespace halfmark {
 
 namespace {
 
-constexpr size_t kFailing = 20;       // rows in front of the fold
-constexpr size_t kItems = 10;         // of a list, likewise
-constexpr size_t kLongest = 600;      // bytes of a name or a sentence in a cell
-constexpr size_t kLongestRun = 4000;  // of a command line; a longer one cannot be told from a broken one
-constexpr size_t kReserve = 1024;     // for the words that close the page
+constexpr size_t kFailing = 20;         // rows in front of the fold
+constexpr size_t kItems = 10;           // of a list, likewise
+constexpr size_t kLongestInCell = 600;  // bytes of a name or a sentence in a cell
+constexpr size_t kLongestRun = 4000;    // of a command line; a longer one cannot be told from a broken one
+constexpr size_t kReserve = 1024;       // for the words that close the page
 constexpr std::string_view kColumns =
     "| verdict | case | what | base | now | change | why |\n|---|---|---|---:|---:|---:|---|\n";
 
-std::string cell(std::string_view text) { return markdown_text(middle_cut(valid_utf8(text), kLongest)); }
-std::string code(std::string_view text) { return markdown_code(middle_cut(valid_utf8(text), kLongest)); }
+std::string cell(std::string_view text) { return markdown_text(middle_cut(valid_utf8(text), kLongestInCell)); }
+std::string code(std::string_view text) { return markdown_code(middle_cut(valid_utf8(text), kLongestInCell)); }
 
 // Text that grows up to a limit; what would go beyond it is counted instead.
 class Page {

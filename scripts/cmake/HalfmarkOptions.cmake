@@ -9,6 +9,7 @@ option(HALFMARK_WERROR "Treat warnings as errors" ${built_with_every_commit})
 option(HALFMARK_ONEDNN "Use oneDNN kernels on the CPU when the library is found" ON)
 option(HALFMARK_CUDA "Build the CUDA plugin when the toolkit is found" ON)
 option(HALFMARK_TESTS "Build the tests" ON)
+option(HALFMARK_UNITY "Compile reports, tests and the program in groups of files: half the time" ON)
 option(HALFMARK_FUZZ "Build the fuzzers (clang, preset fuzz)" OFF)
 set(HALFMARK_TEST_SHARDS 0 CACHE STRING "0: a CTest case for each test; N: N for each test program, which start far fewer processes")
 set(HALFMARK_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (address,undefined or thread)")
@@ -70,6 +71,12 @@ function(halfmark_quick_build target level)
   target_compile_options(${target} PRIVATE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:${level}>")
 endfunction()
 
+# Compiles the files of a target in groups, so that a header is read once for eight of them. A name in an unnamed namespace must
+# then be unique in the target: for reports, tests and the program, not for tables whose files follow one pattern (accuracy, kernels).
+function(halfmark_in_groups target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${HALFMARK_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
 # halfmark_fuzzers(LINK lib... DIRECTORY dir): a program for each *_fuzz.cpp of the folder.
 if(HALFMARK_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
@@ -124,6 +131,7 @@ function(halfmark_tests name)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE halfmark_settings ${ARG_LINK} GTest::gtest GTest::gtest_main)
   halfmark_quick_build(${name} -O1)
+  halfmark_in_groups(${name})
   target_compile_definitions(${name} PRIVATE
     HALFMARK_DATA="${HALFMARK_DATA}" HALFMARK_SOURCE_DIR="${CMAKE_SOURCE_DIR}" HALFMARK_BINARY_DIR="${CMAKE_BINARY_DIR}")
   # OpenMP threads that wait must sleep: where tests share the cores, spinning ones slow each other down a hundredfold.
