@@ -44,10 +44,8 @@ target_link_options(halfmark_cuda PRIVATE "LINKER:--exclude-libs,ALL")
 
 # Needs gtest alone beside what the plugin needs, so that it can be packed and run where the GPU is.
 halfmark_tests(cuda_tests LINK halfmark_devices ${CMAKE_DL_LIBS} DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}")
-if(TARGET cuda_tests) # it takes tests of two folders, which share names
-  set_target_properties(cuda_tests PROPERTIES UNITY_BUILD OFF)
-endif()
 if(TARGET cuda_tests)
+  set_target_properties(cuda_tests PROPERTIES UNITY_BUILD OFF) # files of two folders, which share names
   add_dependencies(cuda_tests halfmark_cuda)
   target_include_directories(cuda_tests SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} "${CUDNN_INCLUDE}")
   target_compile_definitions(cuda_tests PRIVATE HALFMARK_STAMP="${HALFMARK_STAMP}" HALFMARK_NVCC="${CMAKE_CUDA_COMPILER}")
