@@ -24,9 +24,9 @@ const std::vector<SuiteRow>& smoke() {
 }
 
 // The negative controls: trainings whose outcome is known.
-const SuiteRow kUnderflow = {{"mlp"}, {"fp16", "amp-fp16"}, {"training"}, {"control=underflow"}};
-const SuiteRow kSmallRate = {{"mlp"}, {"bf16", "amp-bf16"}, {"training"}, {"control=small_rate"}};
-const SuiteRow kScaleTooHigh = {{"mlp"}, {"amp-fp16"}, {"training"}, {"control=scale_too_high"}};
+const SuiteRow kUnderflowControl = {{"mlp"}, {"fp16", "amp-fp16"}, {"training"}, {"control=underflow"}};
+const SuiteRow kSmallRateControl = {{"mlp"}, {"bf16", "amp-bf16"}, {"training"}, {"control=small_rate"}};
+const SuiteRow kScaleTooHighControl = {{"mlp"}, {"amp-fp16"}, {"training"}, {"control=scale_too_high"}};
 
 // Sums of products against their length: as the policy sums them, in fp16, and split with narrow partial sums.
 const Names kSums = {"", "data=same_sign", "data=cancelling", "sum=split_k", "data=same_sign sum=split_k"};
@@ -45,9 +45,9 @@ const std::vector<SuiteRow>& quick() {
       {{"batchnorm2d"}, kPairs, {"batchnorm_drift"}, kDrift},
       {{"linear"}, {"fp32", "tf32", "amp-fp16", "bf16"}, {"accumulation"}, {"data=same_sign"}},
       {{"linear"}, {"amp-fp16"}, {"accumulation"}, {"sum=split_k", "data=same_sign sum=fp16"}},
-      kUnderflow,
-      kSmallRate,
-      kScaleTooHigh,
+      kUnderflowControl,
+      kSmallRateControl,
+      kScaleTooHighControl,
   };
   return rows;
 }
@@ -63,9 +63,9 @@ const std::vector<SuiteRow>& full() {
        {"storage=f16", "storage=f16 momentum=0.01", "storage=bf16", "storage=bf16 momentum=0.01"}},
       {{"linear"}, {"*"}, {"accumulation"}, kSums},
       kHalfSums,
-      kUnderflow,
-      kSmallRate,
-      kScaleTooHigh,
+      kUnderflowControl,
+      kSmallRateControl,
+      kScaleTooHighControl,
   };
   return rows;
 }
