@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "bench/temporary_folder.h"
+#include "reports/temporary_folder.h"
 
 namespace halfmark {
 

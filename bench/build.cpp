@@ -9,8 +9,8 @@
 
 #include <cstring>
 
-#include "bench/temporary_folder.h"
 #include "kernels/number/error.h"
+#include "reports/temporary_folder.h"
 
 namespace halfmark {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/temporary_folder.h"
+#include "reports/temporary_folder.h"
 
 namespace halfmark {
 

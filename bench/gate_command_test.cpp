@@ -1,59 +1,23 @@
 // The gate from outside: exit codes, one line for each mistake; runs in several processes; a rule for every metric.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "bench/case.h"
+#include "bench/process_testing.h"
 #include "bench/runner.h"
 #include "reports/gate_rules.h"
 #include "reports/journal.h"
+#include "reports/testing.h"
 
 namespace halfmark {
 namespace {
 
-#define EXPECT_SAYS(message, part) EXPECT_PRED_FORMAT2(testing::IsSubstring, part, std::string(message))
-
-class GateCommand : public testing::Test {
+class GateCommand : public ProcessTest {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "halfmark-test-XXXXXX").string();
-    ASSERT_TRUE(::mkdtemp(pattern.data()));
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  struct Result {
-    int code = -1;
-    std::string out, err;
-  };
-
-  static std::string read(const std::filesystem::path& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  }
-
-  Result halfmark(const std::string& arguments) const {
-    const int status = std::system(
-        ("cd " + folder_.string() + " && " + HALFMARK_BINARY_DIR + "/halfmark " + arguments + " > stdout 2> stderr")
-            .c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(folder_ / "stdout"), read(folder_ / "stderr")};
-  }
-
-  void expect_complaint(const std::string& arguments, const std::string& about) const {
-    const Result result = halfmark(arguments);
-    EXPECT_EQ(result.code, 2) << arguments << "\n" << result.err;
-    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-    EXPECT_TRUE(result.err.starts_with("halfmark: ")) << result.err;
-    EXPECT_SAYS(result.err, about);
-  }
-
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
 
   // Cases that broke a rule, `count` of them, beside the same cases before.
@@ -73,8 +37,6 @@ class GateCommand : public testing::Test {
     for (Record& record : base.records) record.measurements[0].value = 1;
     base.save(folder_ / "new.json");
   }
-
-  std::filesystem::path folder_;
 };
 
 TEST_F(GateCommand, RefusesMistakesWithOneLineAndExitCode2) {

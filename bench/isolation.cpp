@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "bench/interruption.h"
-#include "bench/temporary_folder.h"
 #include "kernels/number/error.h"
 #include "reports/table.h"
+#include "reports/temporary_folder.h"
 
 namespace halfmark {
 

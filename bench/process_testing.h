@@ -19,19 +19,15 @@
 
 #include "reports/journal.h"
 #include "reports/report.h"
+#include "reports/testing.h"
 
 namespace halfmark {
 
-class ProcessTest : public testing::Test {
+class ProcessTest : public FolderTest {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "halfmark-process-XXXXXX").string();
-    ASSERT_TRUE(::mkdtemp(pattern.data()));
-    folder_ = pattern;
-  }
   void TearDown() override {
     for (const pid_t child : running_) ::kill(child, SIGKILL), ::waitpid(child, nullptr, 0);
-    std::filesystem::remove_all(folder_);
+    std::filesystem::permissions(folder_, std::filesystem::perms::owner_all);
   }
 
   static std::string program() { return std::string(HALFMARK_BINARY_DIR) + "/halfmark"; }
@@ -56,6 +52,15 @@ class ProcessTest : public testing::Test {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(folder_ / "stdout"), read(folder_ / "stderr")};
   }
   Result halfmark(const std::string& arguments) const { return shell("$HALFMARK " + arguments); }
+
+  // A mistake of the caller's: one line that begins with the program's name, exit code 2.
+  void expect_complaint(const std::string& arguments, const std::string& about) const {
+    const Result result = halfmark(arguments);
+    EXPECT_EQ(result.code, 2) << arguments << "\n" << result.err;
+    EXPECT_EQ(result.lines(), 1) << arguments << "\n" << result.err;
+    EXPECT_TRUE(result.err.starts_with("halfmark: ")) << result.err;
+    EXPECT_NE(result.err.find(about), std::string::npos) << result.err;
+  }
 
   // Starts `words` in the test's folder, its standard error in the file "stderr".
   pid_t start(const std::vector<std::string>& words) {
@@ -109,8 +114,6 @@ class ProcessTest : public testing::Test {
     const std::string text = read(path);
     return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
   }
-
-  std::filesystem::path folder_;
 
  private:
   std::vector<pid_t> running_;

@@ -5,11 +5,10 @@
 
 #include "reports/gate_testing.h"
 #include "reports/statistics.h"
+#include "reports/testing.h"
 
 namespace halfmark::gate_test {
 namespace {
-
-#define EXPECT_SAYS(message, part) EXPECT_PRED_FORMAT2(testing::IsSubstring, part, std::string(message))
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 

@@ -8,26 +8,17 @@
 
 #include "reports/file.h"
 #include "reports/gate_testing.h"
+#include "reports/testing.h"
 
 namespace halfmark::gate_test {
 namespace {
 
-#define EXPECT_SAYS(message, part) EXPECT_PRED_FORMAT2(testing::IsSubstring, part, std::string(message))
-
-template <class Action>
-std::string complaint(Action action) {
-  try {
-    action();
-  } catch (const ReportError& error) {
-    const std::string message = error.what();
-    EXPECT_EQ(message.find('\n'), message.npos) << message;
-    return message;
-  }
-  return "nothing";
+void read_rules(const std::string& text) {
+  gate_rules_from(parse_json(text, "r.json", "file of gate rules"), "r.json");
 }
 
 std::string about_rules(const std::string& text) {
-  return complaint([&] { gate_rules_from(parse_json(text, "r.json", "file of gate rules"), "r.json"); });
+  return complaint([&] { read_rules(text); });
 }
 
 std::string about_number_rule(const std::string& rule) {
@@ -86,7 +77,7 @@ TEST(GateRules, RefuseFilesThatAreNone) {
   EXPECT_SAYS(about_rules(R"({"gate_rules": 1, "keys": {}, "numbers": [], "tyme": {}})"),
               "unknown key \"tyme\", known are gate_rules, about, keys, bits, numbers, time");
   EXPECT_SAYS(about_rules(R"({"gate_rules": 1, "keys": {}, "numbers": [], "bits": {"cases": []}})"), "\"cases\"");
-  EXPECT_EQ(about_rules(R"({"gate_rules": 1, "keys": {}, "numbers": []})"), "nothing");
+  EXPECT_NO_THROW(read_rules(R"({"gate_rules": 1, "keys": {}, "numbers": []})"));
   EXPECT_SAYS(complaint([] { load_gate_rules("no/such.json"); }), "no/such.json: cannot be read");
 }
 
@@ -120,15 +111,19 @@ TEST(GateRules, RefuseTimesThatStoredReportsCannotTell) {
   EXPECT_SAYS(about_time_rule(R"({"metric": "time.step"})"), "unknown key \"metric\"");
 }
 
-std::string about_entries(const std::string& entries) {
+void read_entries(const std::string& entries) {
   const std::string text = R"({"acknowledgements": 1, "entries": [)" + entries + "]}";
-  return complaint([&] { Acknowledgements::from_json(parse_json(text, "a.json"), "a.json"); });
+  Acknowledgements::from_json(parse_json(text, "a.json"), "a.json");
+}
+
+std::string about_entries(const std::string& entries) {
+  return complaint([&] { read_entries(entries); });
 }
 
 TEST(Acknowledgements, RefuseWhatIsWrongInOneLine) {
   const std::string rest = R"(, "reason": "r", "expires": "2026-03-01"})";
-  EXPECT_EQ(about_entries(R"({"case": "x", "from": "a", "to": "b")" + rest), "nothing");
-  EXPECT_EQ(about_entries(R"({"case": "x", "metric": "m.n", "from": 1, "to": 2)" + rest), "nothing");
+  EXPECT_NO_THROW(read_entries(R"({"case": "x", "from": "a", "to": "b")" + rest));
+  EXPECT_NO_THROW(read_entries(R"({"case": "x", "metric": "m.n", "from": 1, "to": 2)" + rest));
   EXPECT_SAYS(about_entries(R"({"from": "a", "to": "b")" + rest), "a.json: entries[0]: \"case\" is missing");
   EXPECT_SAYS(about_entries(R"({"case": "", "from": "a", "to": "b")" + rest), "entries[0].case: is empty");
   EXPECT_SAYS(about_entries(R"({"case": "x", "from": 1, "to": "b")" + rest), "entries[0].from: expected text");

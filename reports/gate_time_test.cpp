@@ -5,11 +5,10 @@
 
 #include "reports/gate_testing.h"
 #include "reports/statistics.h"
+#include "reports/testing.h"
 
 namespace halfmark::gate_test {
 namespace {
-
-#define EXPECT_SAYS(message, part) EXPECT_PRED_FORMAT2(testing::IsSubstring, part, std::string(message))
 
 constexpr const char* kTimed = "linear/b64_i1024_o1024/cpu/fp16/throughput";
 

@@ -2,24 +2,21 @@
 #include "reports/journal.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "reports/file.h"
 #include "reports/sample_report.h"
+#include "reports/testing.h"
 
 namespace halfmark {
 namespace {
 
 namespace fs = std::filesystem;
 
-class JournalFile : public testing::Test {
+class JournalFile : public FolderTest {
  protected:
-  JournalFile() : path_(fs::temp_directory_path() / fmt::format("halfmark-journal-{}.jsonl", ::getpid())) {}
-  void TearDown() override { fs::remove(path_); }
-
   void write(const std::string& text) const { std::ofstream(path_, std::ios::binary) << text; }
 
   // Header and both records of the sample, as text.
@@ -29,7 +26,7 @@ class JournalFile : public testing::Test {
     return read_file(path_);
   }
 
-  fs::path path_;
+  const fs::path path_ = folder_ / "run.jsonl";
 };
 
 TEST_F(JournalFile, HoldsTheWholeRun) {
@@ -76,25 +73,18 @@ TEST_F(JournalFile, IsStartedAnewByCreate) {
 }
 
 TEST_F(JournalFile, SaysWhatIsWrongWithIt) {
-  const auto complaint = [&](const std::string& text) -> std::string {
+  const auto message = [&](const std::string& text) {
     write(text);
-    try {
-      Journal::read(path_);
-    } catch (const ReportError& error) {
-      return error.what();
-    }
-    return "no ReportError";
+    return complaint([&] { Journal::read(path_); });
   };
-  const auto says = [](const std::string& message, const char* part) { return message.find(part) != message.npos; };
   const std::string whole = written();
   std::string broken = whole;
   broken[whole.find('\n') + 5] = '\0';
-  EXPECT_TRUE(says(complaint(broken), "jsonl, line 2: is not valid JSON")) << complaint(broken);
-  EXPECT_TRUE(says(complaint(""), "is empty")) << complaint("");
-  EXPECT_TRUE(says(complaint("{\"schema\": 1"), "line 1: ends in the middle")) << complaint("{\"schema\": 1");
-  EXPECT_TRUE(says(complaint("{}\n"), "not the header of a journal")) << complaint("{}\n");
-  EXPECT_TRUE(says(complaint("{\"journal\":1,\"schema\":2}\n"), "schema 2"))
-      << complaint("{\"journal\":1,\"schema\":2}\n");
+  EXPECT_SAYS(message(broken), "jsonl, line 2: is not valid JSON");
+  EXPECT_SAYS(message(""), "is empty");
+  EXPECT_SAYS(message("{\"schema\": 1"), "line 1: ends in the middle");
+  EXPECT_SAYS(message("{}\n"), "not the header of a journal");
+  EXPECT_SAYS(message("{\"journal\":1,\"schema\":2}\n"), "schema 2");
   EXPECT_THROW(Journal::create("/nonexistent/j.jsonl", sample_report()), ReportError);
   EXPECT_THROW(Journal::resume("/nonexistent/j.jsonl"), ReportError);
 }

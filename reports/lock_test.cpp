@@ -11,22 +11,15 @@
 #include <filesystem>
 
 #include "reports/report.h"
+#include "reports/testing.h"
 
 namespace halfmark {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Lock : public testing::Test {
+class Lock : public FolderTest {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              fmt::format("halfmark-{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), ::getpid());
-    fs::create_directories(folder_);
-    report_ = folder_ / "report.json";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::string refusal(const fs::path& target) const {
     try {
       const FileLock lock(target);
@@ -57,7 +50,7 @@ class Lock : public testing::Test {
     ::waitpid(child, nullptr, 0);
   }
 
-  fs::path folder_, report_;
+  const fs::path report_ = folder_ / "report.json";
 };
 
 TEST_F(Lock, NamesTheProcessThatHasIt) {

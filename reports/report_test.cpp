@@ -15,6 +15,7 @@
 
 #include "reports/file.h"
 #include "reports/sample_report.h"
+#include "reports/testing.h"
 
 namespace halfmark {
 namespace {
@@ -23,42 +24,17 @@ namespace fs = std::filesystem;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-class ReportFile : public testing::Test {
+class ReportFile : public FolderTest {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              fmt::format("halfmark-{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), ::getpid());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   fs::path write(const std::string& text) const {
     std::ofstream(folder_ / "report.json", std::ios::binary) << text;
     return folder_ / "report.json";
   }
-
-  fs::path folder_;
 };
-
-// The message of the ReportError that `action` must throw: one line.
-template <class Action>
-std::string complaint(Action action) {
-  try {
-    action();
-  } catch (const ReportError& error) {
-    const std::string message = error.what();
-    EXPECT_EQ(message.find('\n'), message.npos) << message;
-    return message;
-  }
-  ADD_FAILURE() << "no ReportError";
-  return {};
-}
 
 std::string complaint_about(const std::string& text) {
   return complaint([&] { report_from_json(parse_json(text, "r.json"), "r.json"); });
 }
-
-#define EXPECT_SAYS(message, part) EXPECT_PRED_FORMAT2(testing::IsSubstring, part, std::string(message))
 
 TEST_F(ReportFile, ComesBackAsItWasWritten) {
   const Report written = sample_report();

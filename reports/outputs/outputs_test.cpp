@@ -17,36 +17,21 @@
 #include "reports/outputs/sample_judgement.h"
 #include "reports/outputs/sample_report.h"
 #include "reports/outputs/text.h"
+#include "reports/testing.h"
 
 namespace halfmark {
 namespace {
 
 namespace fs = std::filesystem;
 
-class OutputsTest : public testing::Test {
+class OutputsTest : public FolderTest {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "halfmark-outputs-XXXXXX").string();
-    ASSERT_TRUE(::mkdtemp(pattern.data()));
-    folder_ = pattern;
-    ::unsetenv("GITHUB_STEP_SUMMARY");
-  }
-  void TearDown() override {
-    ::unsetenv("GITHUB_STEP_SUMMARY");
-    fs::remove_all(folder_);
-  }
+  void SetUp() override { ::unsetenv("GITHUB_STEP_SUMMARY"); }
+  void TearDown() override { ::unsetenv("GITHUB_STEP_SUMMARY"); }
 
   static void expect_complaint(const OutputFiles& files, const std::string& about) {
-    try {
-      write_outputs(sample_judgement(), timed_report(), files);
-      FAIL() << "no complaint about " << about;
-    } catch (const ReportError& error) {
-      EXPECT_NE(std::string(error.what()).find(about), std::string::npos) << error.what();
-      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    }
+    EXPECT_SAYS(complaint([&] { write_outputs(sample_judgement(), timed_report(), files); }), about);
   }
-
-  fs::path folder_;
 };
 
 TEST_F(OutputsTest, WritesWhatWasAskedForAndNothingElse) {

@@ -6,15 +6,15 @@
 #include <filesystem>
 #include <string>
 
-#include "kernels/number/error.h"
+#include "reports/report.h"
 
 namespace halfmark {
 
 class TemporaryFolder {
  public:
-  explicit TemporaryFolder(const std::string& purpose) {  // "case": /tmp/halfmark-case-Xf3a9Q; throws Error
+  explicit TemporaryFolder(const std::string& purpose) {  // "case": /tmp/halfmark-case-Xf3a9Q; throws ReportError
     std::string pattern = (std::filesystem::temp_directory_path() / ("halfmark-" + purpose + "-XXXXXX")).string();
-    if (!::mkdtemp(pattern.data())) throw Error("no temporary folder: " + std::string(std::strerror(errno)));
+    if (!::mkdtemp(pattern.data())) throw ReportError("no temporary folder: " + std::string(std::strerror(errno)));
     path_ = pattern;
   }
   ~TemporaryFolder() {
