@@ -20,7 +20,7 @@ constexpr double kGrows = 0.25;
 constexpr double kFactor = 1.189207115;  // 2^(1/4)
 enum Class { kFlat = 0, kConstantFactor = 1, kGrowing = 2 };
 
-const std::vector<MetricRow>& table() {
+const std::vector<MetricRow>& accumulation_table() {
   static const std::vector<MetricRow> rows = {
       {"accumulation.error", "1", Better::lower, Kind::bounded,
        "over K: sqrt(sum (value - exact)^2 / sum exact^2), exact: the same rounded operands summed in 64 bits"},
@@ -148,7 +148,7 @@ double with_rounding(double bound, const Format& stored) {
   return std::isfinite(bound) ? bound + stored.unit_roundoff() * (1 + bound) : bound;
 }
 
-Findings measure(const TrialSpec& spec) {
+Findings measure_accumulation(const TrialSpec& spec) {
   const Math math = math_of(spec);
   const std::string data = axis_value(self(), spec, "data");
   const DType stored = spec.policy->low;  // as a layer stores it
@@ -175,7 +175,7 @@ Findings measure(const TrialSpec& spec) {
     nonfinite = std::max(nonfinite, found.nonfinite);
   }
 
-  FindingsWriter out(table());
+  FindingsWriter out(accumulation_table());
   const auto over_k = [&](std::string_view metric, const std::vector<double>& y) { out.curve(metric, "", depths, y); };
   over_k("accumulation.error", relative);
   over_k("accumulation.backward_error", backward);
@@ -194,7 +194,7 @@ Findings measure(const TrialSpec& spec) {
   return out.take();
 }
 
-std::optional<std::string> refuses(const TrialSpec& spec) {
+std::optional<std::string> refuses_accumulation(const TrialSpec& spec) {
   if (spec.subject->name != "linear") return "asks about one sum of products: a linear layer";
   if (axis_value(self(), spec, "sum") == "fp16" && spec.policy->low != DType::f16)
     return "sums in fp16 need f16 operands, not " + std::string(name_of(spec.policy->low));
@@ -207,9 +207,9 @@ Harness accumulation_harness() {
   return {.name = "accumulation",
           .about = "error of one sum of products against its length K = 2^8 .. 2^17, beside the bounds of theory",
           .axes = {{"data", {"random", "same_sign", "cancelling"}}, {"sum", {"policy", "fp16", "split_k"}}},
-          .metrics = table(),
-          .refuses = refuses,
-          .measure = measure};
+          .metrics = accumulation_table(),
+          .refuses = refuses_accumulation,
+          .measure = measure_accumulation};
 }
 
 }  // namespace halfmark

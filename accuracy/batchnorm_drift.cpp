@@ -10,7 +10,7 @@ namespace halfmark {
 
 namespace {
 
-const std::vector<MetricRow>& table() {
+const std::vector<MetricRow>& drift_table() {
   static const std::vector<MetricRow> rows = {
       {"batchnorm.running_mean_error", "1", Better::lower, Kind::bounded,
        "over steps: rms over channels of (mean - fp64 mean) / sqrt(fp64 variance)"},
@@ -105,7 +105,7 @@ Drift drift(const Statistics& seen, const Statistics& twin) {
   return result;
 }
 
-Findings measure(const TrialSpec& given) {
+Findings measure_drift(const TrialSpec& given) {
   const Harness self = batchnorm_drift_harness();
   TrialSpec spec = given;
   const double momentum = std::stod(axis_value(self, spec, "momentum"));
@@ -125,7 +125,7 @@ Findings measure(const TrialSpec& given) {
     return walk(twin, steps, noise);
   }();
 
-  FindingsWriter out(table());
+  FindingsWriter out(drift_table());
   std::vector<double> mean_error, variance_error;
   Drift last;
   for (size_t i = 0; i < seen.points.size(); ++i) {
@@ -140,7 +140,7 @@ Findings measure(const TrialSpec& given) {
   return out.take();
 }
 
-std::optional<std::string> refuses(const TrialSpec& spec) {
+std::optional<std::string> refuses_drift(const TrialSpec& spec) {
   const LogPause pause;
   if (Trial(spec).states().empty()) return spec.subject->id() + " has no running statistics";
   return {};
@@ -154,9 +154,9 @@ Harness batchnorm_drift_harness() {
       .about =
           "running mean and variance against their fp64 twin over many steps, by momentum, batch noise and storage",
       .axes = {{"momentum", {"0.1", "0.01"}}, {"noise", {"0", "0.1"}}, {"storage", {"policy", "f32", "f16", "bf16"}}},
-      .metrics = table(),
-      .refuses = refuses,
-      .measure = measure};
+      .metrics = drift_table(),
+      .refuses = refuses_drift,
+      .measure = measure_drift};
 }
 
 }  // namespace halfmark

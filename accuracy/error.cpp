@@ -44,7 +44,7 @@ std::vector<MetricRow> metrics() {
   return rows;
 }
 
-const std::vector<MetricRow>& table() {
+const std::vector<MetricRow>& error_table() {
   static const std::vector<MetricRow> rows = metrics();
   return rows;
 }
@@ -125,7 +125,7 @@ std::optional<double> output_bound(const TrialSpec& spec, const Reference& refer
   return relative * relative;
 }
 
-Findings measure(const TrialSpec& spec) {
+Findings measure_error(const TrialSpec& spec) {
   std::vector<Seen> seen;
   const Format* stored = nullptr;
   {
@@ -143,7 +143,7 @@ Findings measure(const TrialSpec& spec) {
     for (const Param* param : trial.params())
       seen.push_back({"gradient/" + param->name, trial.gradient(*param), &format_of(param->grad.dtype()), scale});
   }
-  FindingsWriter out(table());
+  FindingsWriter out(error_table());
   const auto drawn = reference_of(spec, Inputs::drawn);
   const auto rounded = reference_of(spec, Inputs::rounded);
   for (const Seen& tensor : seen) {
@@ -160,9 +160,9 @@ Harness error_harness() {
   return {.name = "error",
           .about = "output, loss and gradients of one batch against fp64, on inputs as drawn and as rounded",
           .axes = {},
-          .metrics = table(),
+          .metrics = error_table(),
           .refuses = [](const TrialSpec&) { return std::optional<std::string>(); },
-          .measure = measure};
+          .measure = measure_error};
 }
 
 }  // namespace halfmark

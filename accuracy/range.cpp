@@ -13,7 +13,7 @@ namespace halfmark {
 
 namespace {
 
-const std::vector<MetricRow>& table() {
+const std::vector<MetricRow>& range_table() {
   static const std::vector<MetricRow> rows = {
       {"range.histogram", "1", Better::neither, Kind::information,
        "x: binary exponent; y: elements with it, as stored"},
@@ -83,7 +83,7 @@ std::string group_of(const Passed& passed, const std::set<std::string>& params) 
   return params.contains(passed.name.substr(passed.name.find('/') + 1)) ? "weight_gradients" : "gradients";
 }
 
-Findings measure(const TrialSpec& spec) {
+Findings measure_range(const TrialSpec& spec) {
   const auto reference = reference_of(spec, Inputs::drawn);
   std::vector<Passed> passed;
   std::set<std::string> params;
@@ -100,7 +100,7 @@ Findings measure(const TrialSpec& spec) {
     for (const Param* param : trial.params()) params.insert(param->name);
   }
 
-  FindingsWriter out(table());
+  FindingsWriter out(range_table());
   const Format& low = format_of(spec.policy->low);
   out.number("range.format_max_exponent", "", low.max_exponent());
   out.number("range.format_min_normal_exponent", "", low.min_exponent());
@@ -141,9 +141,9 @@ Harness range_harness() {
               "exponents of activations and gradients beside the format's range: headroom, underflow, first non-finite "
               "tensor",
           .axes = {},
-          .metrics = table(),
+          .metrics = range_table(),
           .refuses = [](const TrialSpec&) { return std::optional<std::string>(); },
-          .measure = measure};
+          .measure = measure_range};
 }
 
 }  // namespace halfmark

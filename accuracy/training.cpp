@@ -12,7 +12,7 @@ namespace halfmark {
 
 namespace {
 
-const std::vector<MetricRow>& table() {
+const std::vector<MetricRow>& training_table() {
   static const std::vector<MetricRow> rows = {
       {"training.loss", "1", Better::lower, Kind::information,
        "over steps: loss of the batch before the update, unscaled"},
@@ -137,14 +137,14 @@ std::shared_ptr<const Course> fp32_course(const TrialSpec& spec, int64_t steps) 
   return course;
 }
 
-Findings measure(const TrialSpec& given) {
+Findings measure_training(const TrialSpec& given) {
   const TrialSpec spec = configured(given);
   const int64_t steps = std::stoll(axis_value(training_harness(), given, "steps"));
   const auto twin = fp32_course(spec, steps);
   // fp32 is trained once more, for the record of its kernels; that both runs agree is then a check of determinism.
   const auto course = std::make_shared<const Course>(train(spec, steps));
 
-  FindingsWriter out(table());
+  FindingsWriter out(training_table());
   out.curve("training.loss", "", course->steps, course->loss);
   out.curve("training.accuracy", "", course->steps, course->accuracy);
   out.curve("training.loss_fp32", "", twin->steps, twin->loss);
@@ -164,7 +164,7 @@ Findings measure(const TrialSpec& given) {
   return out.take();
 }
 
-std::optional<std::string> refuses(const TrialSpec& spec) {
+std::optional<std::string> refuses_training(const TrialSpec& spec) {
   if (spec.subject->classes == 0) return spec.subject->id() + " has no labels to learn";
   const std::string control = axis_value(training_harness(), spec, "control");
   if (control != "none" && !expects(spec))
@@ -181,9 +181,9 @@ Harness training_harness() {
       .axes = {{"control", {"none", "underflow", "small_rate", "scale_too_high"}},
                {"replicate", {"0", "1", "2", "3", "4"}},
                {"steps", {"40", "10", "100", "400"}}},
-      .metrics = table(),
-      .refuses = refuses,
-      .measure = measure,
+      .metrics = training_table(),
+      .refuses = refuses_training,
+      .measure = measure_training,
       .expects = expects};
 }
 

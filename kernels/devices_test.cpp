@@ -92,16 +92,8 @@ TEST(HostDevice, MemoryIsAligned) {
   }
 }
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HM_SANITIZED 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HM_SANITIZED 1
-#endif
-
 TEST(HostDevice, TooMuchMemoryIsAnErrorThatNamesTheSize) {
-#ifdef HM_SANITIZED
+#if HALFMARK_SANITIZED
   GTEST_SKIP() << "a sanitizer ends the program where an allocator would say no";
 #endif
   const auto cpu = open_device("cpu");

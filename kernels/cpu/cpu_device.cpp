@@ -23,7 +23,7 @@ constexpr std::align_val_t kAlignment{64};  // a cache line, and the widest vect
 // Blocks kept for reuse. Below, malloc keeps them itself; above, a block is rare and its page faults are few beside its
 // work.
 constexpr size_t kSmallestKept = size_t{64} << 10, kLargestKept = size_t{256} << 20;
-#if defined(__SANITIZE_ADDRESS__)
+#if HALFMARK_SANITIZED
 constexpr bool kKeepsBlocks = false;  // so that use after release is seen
 #else
 constexpr bool kKeepsBlocks = true;

@@ -134,9 +134,9 @@ void contract(const Contraction& work, const Engine& engine) {
       std::vector<int64_t> index(depth);
       for (size_t r = 0; r < rows; ++r) {
         work.left_row(group, begin + static_cast<int64_t>(r), index.data());
-        uint32_t* to = chunk.data() + r / engine.rows * engine.rows * depth + r % engine.rows;
+        const size_t first = r / engine.rows * engine.rows * depth + r % engine.rows;
         for (size_t k = 0; k < depth; ++k)
-          if (index[k] >= 0) to[k * engine.rows] = left[static_cast<size_t>(index[k])];
+          if (index[k] >= 0) chunk[first + k * engine.rows] = left[static_cast<size_t>(index[k])];
       }
       std::vector<float> sum(engine.rows * engine.columns);
       for (size_t tile = 0; tile < tiles; ++tile)

@@ -7,6 +7,7 @@
 #include "kernels/number/error.h"
 
 namespace halfmark {
+namespace upcast {
 namespace {
 
 constexpr int64_t kGrain = 32768;  // elements a thread converts at a time; even, for packed dtypes
@@ -147,9 +148,7 @@ void run_conv_backward_weights(Device&, const Conv2dBackwardWeights& op) {
   dw.finish();
 }
 
-}  // namespace
-
-void add_upcast_rows(KernelTable& table) {
+void add(KernelTable& table) {
   table.of<Matmul>().push_back({"upcast", Speed::emulated, refuses_matmul, run_matmul});
   table.of<Conv2d>().push_back({"upcast", Speed::emulated, refuses_conv, run_conv});
   table.of<Conv2dBackwardData>().push_back(
@@ -157,5 +156,10 @@ void add_upcast_rows(KernelTable& table) {
   table.of<Conv2dBackwardWeights>().push_back(
       {"upcast", Speed::emulated, refuses_conv_backward_weights, run_conv_backward_weights});
 }
+
+}  // namespace
+}  // namespace upcast
+
+void add_upcast_rows(KernelTable& table) { upcast::add(table); }
 
 }  // namespace halfmark

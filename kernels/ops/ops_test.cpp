@@ -61,9 +61,13 @@ std::vector<RowTest> every_row() {
   for (const DeviceRow& row : known_devices()) {
     if (!row.absent.empty()) continue;
     device_named(row.name).kernels().each([&]<class Op>(const KernelList<Op>& list) {
-      for (size_t i = 0; i < list.size(); ++i)
+      for (size_t i = 0; i < list.size(); ++i) {
+#if HALFMARK_SANITIZED
+        if (list[i].name == "reference" && row.name != "cpu") continue;  // the same code, and slow
+#endif
         tests.push_back({row.name, std::string(Op::name), std::string(list[i].name),
                          [name = row.name, i] { try_row<Op>(name, i); }});
+      }
     });
   }
   return tests;

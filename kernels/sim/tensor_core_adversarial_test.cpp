@@ -39,7 +39,7 @@ TEST_P(Adversarial, InputsGetTheAnswerOfTheExactModel) {
   const TensorCore* core = core_of(machine);
   ASSERT_NE(core, nullptr);
   const DotTypes types = types_of(machine);
-#if defined(__SANITIZE_ADDRESS__)
+#if HALFMARK_SANITIZED
   const uint64_t rows = kRowsOfAClass / 4;  // here for what the sanitizers see; the answers are compared in release
 #else
   const uint64_t rows = std::getenv("HALFMARK_LONG") ? 100 * kRowsOfAClass : kRowsOfAClass;
