@@ -8,6 +8,8 @@
 #include <set>
 #include <sstream>
 
+#include "bench/environment.h"
+#include "bench/utc.h"
 #include "kernels/number/error.h"
 
 namespace halfmark {
@@ -167,6 +169,7 @@ void add_remarks(const Decision& decision, const ProcessPairs& pairs, Judgement&
 Judgement compare_times(const Build& a, const Build& b, const AbOptions& options) {
   check(options.rules);
   Judgement judgement{.base = a.given() + ", " + a.version(), .candidate = b.given() + ", " + b.version()};
+  judgement.where = {now(), machine_name(), a.revision(), b.revision()};
   judgement.rules = echo(options);
   const std::vector<std::string> in_a = timed_cases(a, options.selection), in_b = timed_cases(b, options.selection);
   const std::set<std::string> known_a(in_a.begin(), in_a.end()), known_b(in_b.begin(), in_b.end());

@@ -14,6 +14,7 @@
 #include "bench/commands.h"
 #include "bench/output_options.h"
 #include "bench/progress.h"
+#include "bench/utc.h"
 #include "kernels/number/error.h"
 
 namespace halfmark {
@@ -114,6 +115,7 @@ void add_ab_command(CommandLine& line, Program& program) {
                   "of the CPU's kernels, 0: all; 1 is quieter on a machine that has other work", kShowsDefault)
           .option("--floor", rules.floor, "a case is slower from this share on", kShowsDefault | kPositive)
           .option("--margin", rules.margin, "and must be shown to be slower by more than this", kShowsDefault)
+          .option("--screen-pairs", rules.screen_pairs, "for a first look at every case", kShowsDefault)
           .option("--confirm-pairs", rules.confirm_pairs, "fresh pairs for what the screen points at", kShowsDefault)
           .option("--extend-pairs", rules.extend_pairs, "and for what stays open", kShowsDefault)
           .flag("--improvements", rules.improvements, "confirm what became faster, too")

@@ -99,6 +99,11 @@ Build Build::open(const std::string& given) {
   return build;
 }
 
+std::string Build::revision() const {
+  const size_t begin = version_.find('(') + 1, end = version_.find(')', begin);
+  return begin == 0 || end == version_.npos ? std::string() : version_.substr(begin, end - begin);
+}
+
 std::vector<std::string> Build::command(std::vector<std::string> arguments) const {
   arguments.insert(arguments.begin(), program_.string());
   return arguments;

@@ -24,6 +24,7 @@ class Build {
 
   const std::string& given() const { return given_; }                          // as it was named
   const std::string& version() const { return version_; }                      // "halfmark 0.1.0 (8b2deaf)"
+  std::string revision() const;                                                // "8b2deaf", of git
   std::vector<std::string> command(std::vector<std::string> arguments) const;  // program and arguments
   // Standard output of the program; throws Error with its complaint when it ends with another code than 0 and 1.
   std::string output(const std::vector<std::string>& arguments) const;

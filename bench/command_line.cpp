@@ -80,12 +80,13 @@ Command& Command::footer(const std::string& text) {
 }
 
 Command& Command::action(std::function<void()> run) {
-  app_of(app_).callback(std::move(run));
+  app_of(app_).callback([&chosen = chosen_, run = std::move(run)] { chosen = run; });
   return *this;
 }
 
 struct CommandLine::Parser {
   CLI::App app;
+  std::function<void()> chosen = [] {};
 };
 
 CommandLine::CommandLine(const std::string& about, const std::string& version, const std::string& footer)
@@ -97,13 +98,14 @@ CommandLine::CommandLine(const std::string& about, const std::string& version, c
   app.footer(footer);
 }
 
+CommandLine::CommandLine(CommandLine&&) noexcept = default;
 CommandLine::~CommandLine() = default;
 
 Command CommandLine::add(const char* name, const std::string& about) {
-  return Command(parser_->app.add_subcommand(name, about));
+  return Command(parser_->app.add_subcommand(name, about), parser_->chosen);
 }
 
-void CommandLine::run(int argc, const char* const* argv) {
+std::function<void()> CommandLine::read(int argc, const char* const* argv) {
   CLI::App& app = parser_->app;
   try {
     app.parse(argc, argv);
@@ -122,6 +124,7 @@ void CommandLine::run(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw Error(fmt::format("{} (halfmark --help lists commands and options)", one_line(error.what())));
   }
+  return parser_->chosen;
 }
 
 }  // namespace halfmark

@@ -24,7 +24,7 @@ enum OptionRule : unsigned {
 // stands without a name.
 class Command {
  public:
-  explicit Command(void* app) : app_(app) {}
+  Command(void* app, std::function<void()>& chosen) : app_(app), chosen_(chosen) {}
 
   Command& option(const char* names, std::string& value, const std::string& about, unsigned rules = kOptional);
   Command& option(const char* names, double& value, const std::string& about, unsigned rules = kOptional);
@@ -47,17 +47,19 @@ class Command {
   Command& add(const char* names, Value& value, const std::string& about, unsigned rules);
 
   void* app_;  // CLI::App, owned by the CommandLine
+  std::function<void()>& chosen_;
 };
 
 class CommandLine {
  public:
   CommandLine(const std::string& about, const std::string& version, const std::string& footer);
+  CommandLine(CommandLine&&) noexcept;
   ~CommandLine();
 
   Command add(const char* name, const std::string& about);
-  // Reads the arguments and runs the command's action, or prints the help or the version that was asked for.
-  // Throws Error for a command line that is wrong, in one line, and whatever the action throws.
-  void run(int argc, const char* const* argv);
+  // Reads the arguments and returns the action of the command, its variables written; nothing is left to do where it
+  // has printed the help or the version that was asked for. Throws Error for a command line that is wrong, in one line.
+  std::function<void()> read(int argc, const char* const* argv);
 
  private:
   struct Parser;

@@ -8,6 +8,8 @@
 
 namespace halfmark {
 
+CommandLine command_line(Program& program);  // all of them
+
 void add_run_command(CommandLine& line, Program& program);
 void add_list_command(CommandLine& line, Program& program);
 void add_show_command(CommandLine& line, Program& program);
@@ -19,6 +21,7 @@ void add_dot_command(CommandLine& line, Program& program);
 void add_arithmetic_command(CommandLine& line, Program& program);
 void add_convert_command(CommandLine& line, Program& program);
 void add_ab_command(CommandLine& line, Program& program);
+void add_history_command(CommandLine& line, Program& program);
 void add_sample_command(CommandLine& line, Program& program);
 
 }  // namespace halfmark

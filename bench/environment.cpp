@@ -87,12 +87,18 @@ bool rounds_fp32_operands(Device& device) {
   return out.values() != values;
 }
 
+std::string machine_name() {
+  utsname system{};
+  uname(&system);
+  return system.nodename;
+}
+
 Json environment_of(const std::vector<Device*>& devices, bool probes) {
   Json environment = Json::object();
   utsname system{};
   uname(&system);
   environment["halfmark"] = {{"version", HALFMARK_VERSION}, {"git", HALFMARK_GIT}, {"build_type", HALFMARK_BUILD_TYPE}};
-  environment["machine"] = system.nodename;
+  environment["machine"] = machine_name();
   environment["os"] = {{"name", os_name()}, {"kernel", fmt::format("{} {}", system.sysname, system.release)}};
   environment["cpu"] = {{"model", cpu_line("model name")},
                         {"architecture", system.machine},

@@ -13,6 +13,8 @@ namespace halfmark {
 // With probes: also how the matmuls of each device add, which takes most of a second.
 nlohmann::ordered_json environment_of(const std::vector<Device*>& devices, bool probes);
 
+std::string machine_name();
+
 // True when this process turns subnormal numbers into zeros, as any library linked with -ffast-math may have asked the
 // CPU to.
 bool flushes_subnormals();

@@ -3,6 +3,7 @@
 
 #include "bench/commands.h"
 #include "bench/output_options.h"
+#include "bench/utc.h"
 #include "reports/gate.h"
 
 namespace halfmark {

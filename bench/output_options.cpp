@@ -1,22 +1,12 @@
 #include "bench/output_options.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
-
-#include <ctime>
 
 #include "bench/progress.h"
 #include "reports/outputs/text.h"
 
 namespace halfmark {
-
-std::string today() {
-  std::tm utc{};
-  const std::time_t seconds = std::time(nullptr);
-  gmtime_r(&seconds, &utc);
-  return fmt::format("{:%Y-%m-%d}", utc);
-}
 
 void OutputOptions::add_to(Command& command) {
   command.flag("--all", all, "list every line, those that passed too")

@@ -6,8 +6,6 @@
 
 namespace halfmark {
 
-std::string today();  // "2025-06-30", of Greenwich
-
 struct OutputOptions {
   std::string markdown, junit, csv, json, gbench, smaller_is_better;
   bool annotations = false, all = false;

@@ -40,13 +40,7 @@ void wait_with_short_spins(char** argv) {
 
 }  // namespace
 
-int run_command_line(int argc, char** argv, Program program) {
-  wait_with_short_spins(argv);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond a limit on its size is then an error like a full disk
-  program.path = own_path(argv[0]);
-  program.command = "halfmark";
-  for (int i = 1; i < argc; ++i) program.command += fmt::format(" {}", argv[i]);
-
+CommandLine command_line(Program& program) {
   CommandLine line(
       "halfmark measures what a number format costs and what it gains in deep learning: speed, memory and error "
       "together.",
@@ -62,13 +56,25 @@ int run_command_line(int argc, char** argv, Program program) {
   add_merge_command(line, program);
   add_gate_command(line, program);
   add_ab_command(line, program);
+  add_history_command(line, program);
   add_probe_command(line, program);
   add_dot_command(line, program);
   add_arithmetic_command(line, program);
   add_convert_command(line, program);
   add_sample_command(line, program);
+  return line;
+}
+
+int run_command_line(int argc, char** argv, Program program) {
+  wait_with_short_spins(argv);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond a limit on its size is then an error like a full disk
+  program.path = own_path(argv[0]);
+  program.command = "halfmark";
+  for (int i = 1; i < argc; ++i) program.command += fmt::format(" {}", argv[i]);
+
+  CommandLine line = command_line(program);
   try {
-    line.run(argc, argv);
+    line.read(argc, argv)();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
       throw Error(fmt::format("standard output cannot be written: {}; send it elsewhere",
                               std::generic_category().message(errno)));

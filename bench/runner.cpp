@@ -2,7 +2,6 @@
 #include "bench/runner.h"
 
 #include <fcntl.h>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,7 +9,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <ctime>
 #include <map>
 #include <mutex>
 #include <set>
@@ -22,6 +20,7 @@
 #include "bench/performance.h"
 #include "bench/processes.h"
 #include "bench/timing.h"
+#include "bench/utc.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "reports/file.h"
@@ -103,13 +102,6 @@ Record blank(const Case& one, uint64_t seed) {
   record.axes = one.axes;
   record.repro = "halfmark run --case " + record.id + (seed == 0 ? "" : fmt::format(" --seed {}", seed));
   return record;
-}
-
-std::string now() {
-  std::tm utc{};
-  const std::time_t seconds = std::time(nullptr);
-  gmtime_r(&seconds, &utc);
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", utc);
 }
 
 bool is_device_file(const std::filesystem::path& path) {

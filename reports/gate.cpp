@@ -10,6 +10,7 @@
 #include "reports/gate_record.h"
 #include "reports/gate_time.h"
 #include "reports/glob.h"
+#include "reports/provenance.h"
 #include "reports/table.h"
 
 namespace halfmark {
@@ -65,6 +66,9 @@ class Gate {
     const Index before = index_of(base_), after = index_of(found_);
     check_times(base_), check_times(found_);
     judgement_.base = base_.name, judgement_.candidate = found_.name;
+    judgement_.where = {found_.report.run.started, fact(found_.report.environment, "/machine"),
+                        fact(base_.report.environment, "/halfmark/git"),
+                        fact(found_.report.environment, "/halfmark/git")};
     judgement_.differences = environment_.lines();
     judgement_.rules = {{"rules", rules_.source},
                         {"options",

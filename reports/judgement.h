@@ -49,8 +49,15 @@ struct JudgedLine {
   std::string rerun{};  // the command line that runs this case again alone
 };
 
+// When and where, and the git revisions of the two sides. Empty: not known.
+struct JudgedWhere {
+  std::string started{};  // ISO 8601 with zone
+  std::string machine{}, base{}, candidate{};
+};
+
 struct Judgement {
   std::string base{}, candidate{};  // what to call the two sides: file names, programs
+  JudgedWhere where{};
   Verdict verdict = Verdict::pass;
   int exit_code = 0;                       // 1 before 3 before 0: a suspect machine hides no lost case
   std::vector<JudgedLine> lines{};         // worst first, then by id

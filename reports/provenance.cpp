@@ -45,6 +45,13 @@ Leaves telling(const nlohmann::ordered_json& environment) {
 
 }  // namespace
 
+std::string fact(const nlohmann::ordered_json& environment, const char* pointer) {
+  const nlohmann::ordered_json::json_pointer place(pointer);
+  if (!environment.contains(place)) return {};
+  const nlohmann::ordered_json& found = environment.at(place);
+  return found.is_string() ? found.get<std::string>() : std::string();
+}
+
 uint64_t Shard::size(uint64_t cases) const { return cases < part ? 0 : (cases - part) / parts + 1; }
 
 std::optional<Shard> shard_named(std::string_view text) {

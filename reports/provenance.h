@@ -25,6 +25,9 @@ std::optional<Shard> shard_named(std::string_view text);
 
 Plan plan_of(const std::vector<std::string>& ids);
 
+// What an environment says at "/halfmark/git", as text; empty where it does not. The environment is a free tree.
+std::string fact(const nlohmann::ordered_json& environment, const char* pointer);
+
 // The first fact about build, libraries, processor, variables or devices that two environments both have and that
 // differs. Records with such a difference are not of one run; machine names, memory sizes and dates may differ.
 struct Difference {

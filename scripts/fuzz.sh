@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Feeds the readers made-up bytes until they break, with libFuzzer under sanitizers.
 #   scripts/fuzz.sh [SECONDS]     for each reader; default 60. What is found lies in build/fuzz/findings, and exit code 1 says so
-# Seeds are the fixtures and rules that the project has; what is learned is kept in build/fuzz/corpus and used again.
+# Seeds lie beside the fuzzers in seeds/; what is learned is kept in build/fuzz/corpus and used again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:-60}
@@ -17,13 +17,8 @@ found=false
 for fuzzer in build/fuzz/*_fuzz; do
   name=$(basename "$fuzzer")
   mkdir -p "build/fuzz/corpus/$name"
-  case "$name" in
-    report_fuzz | journal_fuzz) seeds=(reports/fixtures) ;;
-    gate_fuzz) seeds=(reports/gates) ;;
-    *) seeds=() ;;
-  esac
   if ! "$fuzzer" -max_total_time="$seconds" -max_len=20000 -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 \
-    -artifact_prefix="build/fuzz/findings/$name-" "build/fuzz/corpus/$name" "${seeds[@]}" > "build/fuzz/$name.log" 2>&1; then
+    -artifact_prefix="build/fuzz/findings/$name-" "build/fuzz/corpus/$name" "$(compgen -G "*/fuzz/seeds/$name")" > "build/fuzz/$name.log" 2>&1; then
     found=true
     echo "$name: FOUND, the end of build/fuzz/$name.log:"
     tail -n 30 "build/fuzz/$name.log"

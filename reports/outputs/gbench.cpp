@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "reports/outputs/clean.h"
+#include "reports/provenance.h"
 
 namespace halfmark {
 
@@ -40,22 +41,17 @@ const Json* leaf(const Json& tree, const char* pointer) {
   return tree.contains(place) ? &tree.at(place) : nullptr;
 }
 
-std::string text_at(const Json& tree, const char* pointer) {
-  const Json* found = leaf(tree, pointer);
-  return found && found->is_string() ? found->get<std::string>() : "";
-}
-
 Json context_of(const Report& report, size_t suspect, size_t not_finite) {
   Json context = {
-      {"date", report.run.started}, {"host_name", text_at(report.environment, "/machine")}, {"executable", "halfmark"}};
+      {"date", report.run.started}, {"host_name", fact(report.environment, "/machine")}, {"executable", "halfmark"}};
   const Json* cores = leaf(report.environment, "/cpu/cores");
   if (cores && cores->is_number()) context["num_cpus"] = static_cast<int64_t>(cores->get<double>());
   context["caches"] = Json::array();  // always there: bencher reads no file without
   context["load_avg"] = Json::array();
-  context["library_version"] = "halfmark " + text_at(report.environment, "/halfmark/version");
-  context["library_build_type"] = text_at(report.environment, "/halfmark/build_type") == "Debug" ? "debug" : "release";
+  context["library_version"] = "halfmark " + fact(report.environment, "/halfmark/version");
+  context["library_build_type"] = fact(report.environment, "/halfmark/build_type") == "Debug" ? "debug" : "release";
   context["json_schema_version"] = 1;
-  context["halfmark_git"] = text_at(report.environment, "/halfmark/git");
+  context["halfmark_git"] = fact(report.environment, "/halfmark/git");
   context["halfmark_rows"] = "median of the hot samples of one process; cpu_time was not measured and is real_time";
   context["halfmark_left_out_suspect_records"] = fmt::format("{}", suspect);
   context["halfmark_left_out_rows_not_finite"] = fmt::format("{}", not_finite);

@@ -79,7 +79,12 @@ Json to_json(const Judgement& judgement) {
                {"base", judgement.base},
                {"candidate", judgement.candidate},
                {"config", judgement.rules},
-               {"env", {{"differences", judgement.differences}}},
+               {"env",
+                {{"started", judgement.where.started},
+                 {"machine", judgement.where.machine},
+                 {"base", judgement.where.base},
+                 {"candidate", judgement.where.candidate},
+                 {"differences", judgement.differences}}},
                {"remarks", judgement.remarks}};
   if (!judgement.timing.cases.empty()) json["validity"] = validity_of(judgement.timing);
   json["counts"] = counts_of(judgement);

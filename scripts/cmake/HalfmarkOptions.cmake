@@ -67,14 +67,15 @@ if(HALFMARK_SANITIZE)
 endif()
 
 # Numbers are computed in kernels/ alone. What asks, plans, judges and prints is built with -O2, tests with -O1: that takes a third
-# less time and changes no result. Under sanitizers nothing of it is optimised: clang then takes a third of the time.
-set(HALFMARK_SANITIZED_LEVEL -O0)
+# less time and changes no result. Where only tests run it is not optimised at all (presets dev and ci).
+set(HALFMARK_QUICK_LEVEL "" CACHE STRING "Instead of -O2 and -O1 for what computes no numbers")
 function(halfmark_quick_build target level)
-  if(HALFMARK_SANITIZE)
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${HALFMARK_SANITIZED_LEVEL}>)
-  else()
-    target_compile_options(${target} PRIVATE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:${level}>")
+  if(HALFMARK_QUICK_LEVEL)
+    set(level "${HALFMARK_QUICK_LEVEL}")
+  elseif(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+    return()
   endif()
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${level}>")
 endfunction()
 
 # Compiles the files of a target in groups, so that a header is read once for eight of them. A name in an unnamed namespace must
@@ -83,13 +84,17 @@ function(halfmark_in_groups target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${HALFMARK_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
-# halfmark_fuzzers(LINK lib... DIRECTORY dir): a program for each *_fuzz.cpp of the folder.
-if(HALFMARK_FUZZ)
-  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    message(FATAL_ERROR "HALFMARK_FUZZ: libFuzzer comes with clang; use the preset fuzz")
-  endif()
-  target_compile_options(halfmark_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
+# halfmark_fuzzers(LINK lib... DIRECTORY dir): a program for each *_fuzz.cpp of the folder, which feeds a reader made-up bytes, and a
+# test that does so for some seconds. Seeds lie in dir/seeds/NAME. halfmark_fuzzed(target): the fuzzers see which way its code goes.
+if(HALFMARK_FUZZ AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  message(FATAL_ERROR "HALFMARK_FUZZ: libFuzzer comes with clang; use the preset dev or fuzz")
 endif()
+function(halfmark_fuzzed target)
+  if(HALFMARK_FUZZ)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()
+add_custom_target(fuzzers)
 function(halfmark_fuzzers)
   cmake_parse_arguments(ARG "" "DIRECTORY" "LINK" ${ARGN})
   if(NOT HALFMARK_FUZZ)
@@ -102,11 +107,13 @@ function(halfmark_fuzzers)
     target_link_libraries(${name} PRIVATE ${ARG_LINK})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     add_dependencies(fuzzers ${name})
+    # What is learned stays in the build folder; the seeds are only read.
+    file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/corpus/${name}")
+    add_test(NAME fuzz.${name} COMMAND ${name} -max_total_time=5 -max_len=20000 -timeout=20 -rss_limit_mb=4096 -close_fd_mask=1
+      "${CMAKE_BINARY_DIR}/corpus/${name}" "${ARG_DIRECTORY}/seeds/${name}")
+    set_tests_properties(fuzz.${name} PROPERTIES TIMEOUT 300)
   endforeach()
 endfunction()
-if(HALFMARK_FUZZ)
-  add_custom_target(fuzzers)
-endif()
 
 # halfmark_sources(VAR DIR...): every .cpp of the folders except tests. Adding a file needs no line here.
 function(halfmark_sources variable)
@@ -155,5 +162,5 @@ function(halfmark_tests name)
       PROPERTIES TIMEOUT 1800 ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE")
   endif()
   gtest_discover_tests(${name} TEST_FILTER "Slow*:*/Slow*" TEST_LIST ${name}_slow DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 1800 LABELS slow ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE")
+    PROPERTIES TIMEOUT 1800 COST 1000 LABELS slow ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE")
 endfunction()

@@ -1,0 +1,27 @@
+// Any words as a command line: read, or refused in one line; nothing is run. Words are divided by line breaks.
+#include <cstdint>
+#include <cstdlib>
+
+#include "bench/commands.h"
+#include "kernels/number/error.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace halfmark;
+  std::vector<std::string> words{"halfmark", ""};
+  for (size_t i = 0; i < size; ++i) {
+    if (data[i] == '\n')
+      words.emplace_back();
+    else if (data[i] != 0)  // no word of a real command line holds one
+      words.back() += static_cast<char>(data[i]);
+  }
+  std::vector<const char*> arguments;
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  Program program;
+  CommandLine line = command_line(program);
+  try {
+    line.read(static_cast<int>(arguments.size()), arguments.data());
+  } catch (const Error& error) {
+    if (std::string(error.what()).empty()) std::abort();
+  }
+  return 0;
+}

@@ -1,0 +1,343 @@
+#include "reports/history.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <optional>
+#include <set>
+
+#include "reports/file.h"
+#include "reports/glob.h"
+#include "reports/json_reader.h"
+#include "reports/provenance.h"
+
+namespace halfmark {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kJudgementKind = "halfmark judgement";
+
+// What a build is may differ: it is what the history is about.
+Json without_build(Json environment) {
+  for (const char* key : {"halfmark", "compiler"}) environment.erase(key);
+  return environment;
+}
+
+bool drifts(std::string_view metric) { return metric.starts_with("time.") || metric.starts_with("throughput."); }
+
+std::string counted(size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+bool HistorySeries::worse(const ChangePoint& change) const {
+  return better == Better::higher ? change.change() < 0 : change.change() > 0;
+}
+
+int64_t seconds_since_1970(const std::string& text, std::string_view where) {
+  std::tm time{};
+  int length = 0;
+  if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d%n", &time.tm_year, &time.tm_mon, &time.tm_mday, &time.tm_hour,
+                  &time.tm_min, &time.tm_sec, &length) == 6 &&
+      length > 0) {
+    const std::string zone = text.substr(static_cast<size_t>(length));
+    int hours = 0, minutes = 0, end = 0;
+    const bool east_or_west = std::sscanf(zone.c_str(), "%3d:%2d%n", &hours, &minutes, &end) == 2 &&
+                              static_cast<size_t>(end) == zone.size() && (zone[0] == '+' || zone[0] == '-');
+    if (zone == "Z" || east_or_west) {
+      time.tm_year -= 1900, time.tm_mon -= 1;
+      const int64_t offset = zone == "Z" ? 0 : 3600 * std::abs(hours) + 60 * minutes;
+      return static_cast<int64_t>(::timegm(&time)) - (zone[0] == '-' ? -offset : offset);
+    }
+  }
+  throw ReportError(fmt::format("{}: does not say when it was made: '{}' is no date like 2025-11-01T12:00:00Z", where,
+                                printable(text.substr(0, 40))));
+}
+
+void HistoryStore::add(const std::string& file, std::string_view text) {
+  // A judgement says so in its first line; a report is far too long to be parsed twice.
+  if (text.substr(0, 200).find("\"gate/1\"") != text.npos)
+    add_judgement(file, text);
+  else
+    add_report(file, text);
+}
+
+void HistoryStore::add_report(const std::string& file, std::string_view text) {
+  const Report report = Report::parse(text, file);
+  StoredReport stored{.file = file,
+                      .started = report.run.started,
+                      .build = fact(report.environment, "/halfmark/git"),
+                      .machine = fact(report.environment, "/machine"),
+                      .when = seconds_since_1970(report.run.started, file),
+                      .environment = without_build(report.environment),
+                      .values = {}};
+  if (stored.build.empty()) throw ReportError(fmt::format("{}: does not say of which build it is", file));
+  for (const Record& record : report.records) {
+    if (record.status != Status::ok) continue;
+    for (const Measurement& one : record.measurements)
+      if (one.better != Better::neither)
+        stored.values.emplace(Key{record.id, one.metric, one.at, record.case_version},
+                              Value{one.value, one.better, drifts(one.metric)});
+  }
+  reports_.push_back(std::move(stored));
+}
+
+void HistoryStore::add_judgement(const std::string& file, std::string_view text) {
+  const Json json = parse_json(text, file, kJudgementKind);
+  const JsonReader reader(json, file, kJudgementKind);
+  reader.expect_object();
+  const JsonReader env = reader.required("env");
+  StoredJudgement stored{.file = file,
+                         .started = env.text("started"),
+                         .base = env.text("base"),
+                         .candidate = env.text("candidate"),
+                         .machine = env.text("machine"),
+                         .when = 0,
+                         .ratios = {}};
+  stored.when = seconds_since_1970(stored.started, file);
+  if (stored.base.empty() || stored.candidate.empty())
+    throw ReportError(fmt::format("{}: does not say which builds it compares", file));
+  reader.each("cases", [&](const JsonReader& line) {
+    const auto timing = line.optional("timing");
+    if (!timing || line.text("question") != "time") return;
+    const double ratio = timing->required("ratio").number();
+    if (std::isfinite(ratio) && ratio > 0)
+      stored.ratios[{line.required("case").text(), line.text("metric"), line.text("at"), 1}] = ratio;
+  });
+  judgements_.push_back(std::move(stored));
+}
+
+std::string HistoryStore::anchor_of(const HistoryRules& rules) const {
+  // Judgements are about their base, reports about their build; at the same moment the judgement counts.
+  std::string oldest;
+  int64_t when = INT64_MAX;
+  std::set<std::string> known;
+  const auto see = [&](const std::string& build, int64_t made) {
+    known.insert(build);
+    if (made < when) when = made, oldest = build;
+  };
+  for (const StoredJudgement& one : judgements_) see(one.base, one.when);
+  for (const StoredReport& one : reports_) see(one.build, one.when);
+  if (rules.anchor.empty()) return oldest;
+  std::vector<std::string> called;
+  for (const std::string& build : known)
+    if (build.starts_with(rules.anchor)) called.push_back(build);
+  if (called.size() == 1) return called[0];
+  throw ReportError(fmt::format("--anchor {}: {}; there are {}", rules.anchor,
+                                called.empty() ? "no build of the folder begins so" : "several builds begin so",
+                                fmt::join(known, ", ")));
+}
+
+// Collects the points of all series.
+class HistoryStore::Collector {
+ public:
+  Collector(const HistoryStore& store, const HistoryRules& rules, std::string anchor)
+      : store_(store), rules_(rules), anchor_(std::move(anchor)) {}
+
+  History history() {
+    for (const StoredJudgement& one : store_.judgements_) add(one);
+    for (const StoredReport& one : store_.reports_)
+      if (one.build != anchor_) add(one);
+    History history{anchor_, store_.reports_.size(), store_.judgements_.size()};
+    for (auto& [key, series] : series_) {
+      std::stable_sort(series.points.begin(), series.points.end(),
+                       [](const HistoryPoint& a, const HistoryPoint& b) { return a.when < b.when; });
+      std::vector<double> logarithms;
+      for (const HistoryPoint& point : series.points) logarithms.push_back(std::log(point.ratio));
+      series.changes = change_points(logarithms, rules_.change);
+      history.series.push_back(std::move(series));
+    }
+    const auto largest = [](const HistorySeries& one) {
+      double most = 0;
+      for (const ChangePoint& change : one.changes) most = std::max(most, std::abs(change.change()));
+      return most;
+    };
+    std::stable_sort(history.series.begin(), history.series.end(),
+                     [&](const HistorySeries& a, const HistorySeries& b) { return largest(a) > largest(b); });
+    history.remarks = remarks();
+    return history;
+  }
+
+ private:
+  bool is_wanted(const std::string& metric) const {
+    return std::any_of(rules_.metrics.begin(), rules_.metrics.end(),
+                       [&](const std::string& glob) { return glob_matches(glob, metric); });
+  }
+
+  void add_point(const Key& key, const std::string& machine, Better better, HistoryPoint point) {
+    HistorySeries& series = series_[{key, machine}];
+    if (series.points.empty())
+      series = {.id = key.id, .metric = key.metric, .at = key.at, .machine = machine, .better = better};
+    series.points.push_back(std::move(point));
+  }
+
+  // A judgement against another anchor counts where one of that anchor against ours gives the factor between them: the
+  // latest before it, else the first after it.
+  const StoredJudgement* link_to(const StoredJudgement& judgement) const {
+    const StoredJudgement* best = nullptr;
+    for (const StoredJudgement& one : store_.judgements_) {
+      if (one.base != anchor_ || one.candidate != judgement.base || one.machine != judgement.machine) continue;
+      const auto distance = [&](const StoredJudgement& link) {
+        return std::pair(link.when > judgement.when, std::abs(link.when - judgement.when));
+      };
+      if (!best || distance(one) < distance(*best)) best = &one;
+    }
+    return best;
+  }
+
+  void add(const StoredJudgement& judgement) {
+    const StoredJudgement* link = judgement.base == anchor_ ? nullptr : link_to(judgement);
+    if (judgement.base != anchor_ && !link) {
+      ++unlinked_[judgement.base];
+      return;
+    }
+    for (const auto& [key, ratio] : judgement.ratios) {
+      if (!is_wanted(key.metric)) continue;
+      double factor = 1;
+      if (link) {
+        const auto found = link->ratios.find(key);
+        if (found == link->ratios.end()) continue;
+        factor = found->second;
+      }
+      add_point(key, judgement.machine, Better::lower,
+                {judgement.when, judgement.started, judgement.candidate, judgement.file, ratio * factor});
+    }
+  }
+
+  // Of the anchor's reports from the same machine and libraries, the nearest in time first.
+  std::vector<const StoredReport*> anchors_of(const StoredReport& report) const {
+    std::vector<const StoredReport*> found;
+    for (const StoredReport& one : store_.reports_)
+      if (one.build == anchor_ && one.machine == report.machine && !difference_of(one.environment, report.environment))
+        found.push_back(&one);
+    std::stable_sort(found.begin(), found.end(), [&](const StoredReport* a, const StoredReport* b) {
+      return std::abs(a->when - report.when) < std::abs(b->when - report.when);
+    });
+    return found;
+  }
+
+  void add(const StoredReport& report) {
+    const std::vector<const StoredReport*> anchors = anchors_of(report);
+    size_t added = 0, too_far = 0;
+    for (const auto& [key, value] : report.values) {
+      if (!is_wanted(key.metric)) continue;
+      const auto beside = std::find_if(anchors.begin(), anchors.end(),
+                                       [&](const StoredReport* one) { return one->values.contains(key); });
+      if (beside == anchors.end()) continue;
+      const double hours = static_cast<double>(std::abs((*beside)->when - report.when)) / 3600;
+      if (value.timed && hours > rules_.hours) {
+        ++too_far;
+        continue;
+      }
+      const double ratio = value.value / (*beside)->values.at(key).value;
+      if (!std::isfinite(ratio) || ratio <= 0) {
+        ++no_ratio_;
+        continue;
+      }
+      add_point(key, report.machine, value.better, {report.when, report.started, report.build, report.file, ratio});
+      ++added;
+    }
+    if (anchors.empty())
+      alone_.push_back(report.file);
+    else if (too_far > 0)
+      far_.push_back(report.file);
+    else if (added == 0)
+      ++nothing_common_;
+  }
+
+  std::vector<std::string> remarks() const {
+    std::vector<std::string> all;
+    for (const auto& [base, count] : unlinked_)
+      all.push_back(fmt::format("{} against {} left out: no judgement of {} against the anchor {} links them",
+                                counted(count, "judgement"), base, base, anchor_));
+    if (!alone_.empty())
+      all.push_back(fmt::format("{} left out ({}): the anchor {} has none of the same machine and libraries",
+                                counted(alone_.size(), "report"), alone_[0], anchor_));
+    if (!far_.empty())
+      all.push_back(fmt::format("times of {} left out ({}): the anchor was not run within {:g} hours",
+                                counted(far_.size(), "report"), far_[0], rules_.hours));
+    if (nothing_common_ > 0)
+      all.push_back(
+          fmt::format("{} no number in common with the anchor's",
+                      nothing_common_ == 1 ? "1 report has" : fmt::format("{} reports have", nothing_common_)));
+    if (no_ratio_ > 0)
+      all.push_back(fmt::format("{} left out: zero, or not finite, here or in the anchor's report",
+                                counted(no_ratio_, "number")));
+    return all;
+  }
+
+  const HistoryStore& store_;
+  const HistoryRules& rules_;
+  std::string anchor_;
+  std::map<std::pair<Key, std::string>, HistorySeries> series_;
+  std::map<std::string, size_t> unlinked_;
+  std::vector<std::string> alone_, far_;
+  size_t nothing_common_ = 0, no_ratio_ = 0;
+};
+
+History HistoryStore::history(const HistoryRules& rules) const {
+  if (reports_.empty() && judgements_.empty()) throw ReportError("there is no report and no judgement to compare");
+  return Collector(*this, rules, anchor_of(rules)).history();
+}
+
+History history_in(const std::filesystem::path& folder, const HistoryRules& rules) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().extension() == ".json" && !entry->is_directory()) files.push_back(entry->path());
+  if (error) throw ReportError(fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
+  std::sort(files.begin(), files.end());
+
+  HistoryStore store;
+  std::vector<std::string> broken;
+  size_t good = 0;
+  for (const fs::path& file : files) {
+    try {
+      store.add(fs::relative(file, folder).string(), read_file(file));
+      ++good;
+    } catch (const ReportError& problem) {
+      broken.push_back(problem.what());
+    }
+  }
+  if (good == 0)
+    throw ReportError(fmt::format("{}: holds no report and no judgement{}", folder.string(),
+                                  broken.empty() ? "" : fmt::format("; {}", broken[0])));
+  History history = store.history(rules);
+  for (const std::string& problem : broken) history.remarks.push_back("left out: " + problem);
+  return history;
+}
+
+Json to_json(const History& history) {
+  Json json{{"history", 1},
+            {"anchor", history.anchor},
+            {"reports", history.reports},
+            {"judgements", history.judgements},
+            {"remarks", history.remarks},
+            {"series", Json::array()}};
+  for (const HistorySeries& one : history.series) {
+    Json series{{"case", one.id},          {"metric", one.metric},          {"at", one.at},
+                {"machine", one.machine},  {"better", name_of(one.better)}, {"points", Json::array()},
+                {"changes", Json::array()}};
+    for (const HistoryPoint& point : one.points)
+      series["points"].push_back(
+          {{"started", point.started}, {"build", point.build}, {"file", point.file}, {"ratio", point.ratio}});
+    for (const ChangePoint& change : one.changes)
+      series["changes"].push_back({{"at", change.at},
+                                   {"before", std::exp(change.before)},
+                                   {"after", std::exp(change.after)},
+                                   {"p", change.p},
+                                   {"worse", one.worse(change)}});
+    json["series"].push_back(std::move(series));
+  }
+  return json;
+}
+
+}  // namespace halfmark
