@@ -73,13 +73,15 @@ Field field_of(const std::vector<std::string>& ids, const AbOptions& options) {
 
 PairOptions pair_options(const Build& a, const Build& b, const Field& field, const AbOptions& options) {
   PairOptions pairs;
-  const std::vector<std::string> sample{"sample", "--seconds", fmt::format("{}", options.seconds), "--threads",
-                                        std::to_string(options.threads)};
+  const std::vector<std::string> sample{
+      "sample", "--seconds", fmt::format("{}", options.side_by_side ? options.seconds / kSlices : options.seconds),
+      "--threads", std::to_string(options.threads)};
   pairs.command_a = a.command(sample), pairs.command_b = b.command(sample);
   pairs.ids = field.ids();
   pairs.timeout = options.timeout;
   pairs.seed = options.seed;
   pairs.side_by_side = options.side_by_side;
+  pairs.cores = options.threads;
   return pairs;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "bench/fake_build_testing.h"
 #include "kernels/number/error.h"
@@ -151,13 +152,52 @@ TEST(Ab, OrdersAreBalancedForEveryCase) {
   std::map<std::string, std::vector<std::string>> asked;
   for (std::string who, id; lines >> who >> id;) asked[id].push_back(who);
   for (const auto& [id, order] : asked) {
-    ASSERT_EQ(order.size(), 16u) << id;
+    const size_t of_a_pair = 2 * kSlices;
+    ASSERT_EQ(order.size(), 8 * of_a_pair) << id;
     for (size_t i = 0; i < order.size(); i += 2) {
-      EXPECT_NE(order[i], order[i + 1]) << id << ": a pair has one of each";
-      a_first[id] += order[i] == "a";
+      EXPECT_NE(order[i], order[i + 1]) << id << ": a slice has one of each";
+      if (i % of_a_pair == 0)
+        a_first[id] += order[i] == "a";
+      else
+        EXPECT_EQ(order[i], order[i - 1]) << id << ": slices have both orders in turn";
     }
     EXPECT_EQ(a_first[id], 4) << id;
   }
+}
+
+// What meets one build alone, in less than half of the slices of a pair, is not in the ratio.
+TEST(Ab, ADisturbanceOfSomeSlicesChangesNothing) {
+  const TemporaryFolder folder("test");
+  const std::string every_third = "n=$((n + 1)); [ $((n % 3)) = 0 ] && s=0.05";
+  const Build a = Build::open(FakeBuild{.instead = {{"one", "s=0.0101"}}}.write(folder / "a")),
+              b = Build::open(FakeBuild{.instead = {{"one", every_third}}}.write(folder / "b"));
+  PairOptions options;
+  options.command_a = a.command({"sample"}), options.command_b = b.command({"sample"});
+  options.ids = {"one"};
+  const auto pairs = ProcessPairs(options).measure(std::vector<size_t>{0}, 4);
+  for (const Pair& pair : pairs[0]) {
+    EXPECT_EQ(pair.a, 0.0101);
+    EXPECT_DOUBLE_EQ(pair.b, 0.01);
+  }
+}
+
+TEST(Ab, BothProcessesOfAPairRunOnTheSameCores) {
+  const TemporaryFolder folder("test");
+  const Build build =
+      Build::open(FakeBuild{.instead = {{"one", "s=1.$(taskset -pc $$ | sed 's/.*: //')"}}}.write(folder / "a"));
+  if (own_cores().size() < 2) GTEST_SKIP() << "one core is always the same";
+  if (run_program({"sh", "-c", "command -v taskset"}).code != 0) GTEST_SKIP() << "no taskset (install util-linux)";
+  PairOptions options;
+  options.command_a = options.command_b = build.command({"sample"});
+  options.ids = {"one"};
+  options.cores = 1;
+  std::set<double> seen;
+  const auto pairs = ProcessPairs(options).measure(std::vector<size_t>{0}, 12);
+  for (const Pair& pair : pairs[0]) {
+    EXPECT_DOUBLE_EQ(pair.a, pair.b);
+    seen.insert(pair.a);
+  }
+  EXPECT_GT(seen.size(), 1u) << "not the same in every pair";
 }
 
 TEST(Ab, OneProcessAfterTheOtherMeasuresTheSame) {

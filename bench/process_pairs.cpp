@@ -6,6 +6,8 @@
 #include <memory>
 #include <random>
 
+#include "reports/statistics.h"
+
 namespace halfmark {
 
 namespace {
@@ -17,7 +19,14 @@ void shuffle(std::vector<size_t>& order, std::mt19937_64& random) {
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
 }
 
-bool stolen_from(const ProcessSample& sample) { return sample.stolen > kStolenShare * sample.wall; }
+// So many of the cores; none, which stands for all of them, where all or more are asked for.
+std::vector<int> some_cores(int count, std::mt19937_64& random) {
+  std::vector<int> cores = own_cores();
+  if (count <= 0 || static_cast<size_t>(count) >= cores.size()) return {};
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) std::swap(cores[i], cores[i + random() % (cores.size() - i)]);
+  cores.resize(static_cast<size_t>(count));
+  return cores;
+}
 
 }  // namespace
 
@@ -31,17 +40,37 @@ ProcessSample ProcessPairs::ask(SamplerProcess& process, size_t index, bool is_a
   }
 }
 
+// a: the median of its times; b: so much more or less as the median of the ratios of neighbouring slices says.
+ProcessPairs::Asked ProcessPairs::ask_both(SamplerProcess& a, SamplerProcess& b, size_t index, bool a_first) const {
+  std::vector<double> of_a, ratios;
+  double stolen[2] = {}, wall[2] = {};
+  for (int slice = 0; slice < options_.slices; ++slice) {
+    double seconds[2] = {};
+    const bool first_is_a = a_first == (slice % 2 == 0);
+    for (const bool is_a : {first_is_a, !first_is_a}) {
+      const ProcessSample sample = ask(is_a ? a : b, index, is_a);
+      seconds[is_a] = sample.seconds;
+      stolen[is_a] += sample.stolen, wall[is_a] += sample.wall;
+    }
+    of_a.push_back(seconds[true]);
+    ratios.push_back(seconds[false] / seconds[true]);
+  }
+  const double middle = median(std::move(of_a));
+  return {{middle, middle * median(std::move(ratios))},
+          stolen[0] > kStolenShare * wall[0] || stolen[1] > kStolenShare * wall[1]};
+}
+
 ProcessPairs::Answers ProcessPairs::one_pair(const std::vector<size_t>& order, const std::map<size_t, bool>& a_first,
-                                             std::map<size_t, int>& may_repeat) {
+                                             const std::vector<int>& cores, std::map<size_t, int>& may_repeat) {
   Answers answers;
   const auto start = [&](bool a) {
-    return std::make_unique<SamplerProcess>(a ? options_.command_a : options_.command_b, options_.timeout);
+    return std::make_unique<SamplerProcess>(a ? options_.command_a : options_.command_b, options_.timeout, cores);
   };
   const bool first_is_a = a_first.at(order.front());
   if (!options_.side_by_side) {
     for (const bool a : {first_is_a, !first_is_a}) {
       const auto process = start(a);
-      for (const size_t i : order) (a ? answers[i].first : answers[i].second) = ask(*process, i, a);
+      for (const size_t i : order) (a ? answers[i].a : answers[i].b) = ask(*process, i, a).seconds;
     }
     return answers;
   }
@@ -49,10 +78,9 @@ ProcessPairs::Answers ProcessPairs::one_pair(const std::vector<size_t>& order, c
   SamplerProcess &process_a = first_is_a ? *first : *second, &process_b = first_is_a ? *second : *first;
   for (const size_t i : order)
     while (true) {
-      auto& [a, b] = answers[i];
-      for (const bool ask_a : {a_first.at(i), !a_first.at(i)})
-        (ask_a ? a : b) = ask(ask_a ? process_a : process_b, i, ask_a);
-      if (!stolen_from(a) && !stolen_from(b)) break;
+      const Asked asked = ask_both(process_a, process_b, i, a_first.at(i));
+      answers[i] = asked.pair;
+      if (!asked.disturbed) break;
       if (may_repeat[i]-- <= 0) {
         ++disturbed_;
         break;
@@ -105,8 +133,8 @@ std::vector<std::vector<Pair>> ProcessPairs::measure(std::span<const size_t> cas
     shuffle(order, random);
     std::map<size_t, bool> first;
     for (const size_t i : order) first[i] = a_first.at(i)[static_cast<size_t>(pair)];
-    for (const auto& [i, samples] : one_pair(order, first, may_repeat))
-      found[i].push_back({samples.first.seconds, samples.second.seconds});
+    for (const auto& [i, both] : one_pair(order, first, some_cores(options_.cores, random), may_repeat))
+      found[i].push_back(both);
   }
   std::vector<std::vector<Pair>> result;
   for (const size_t i : cases) result.push_back(std::move(found[i]));

@@ -27,12 +27,20 @@ struct PairProgress {
   double seconds_left;  // of this stage, from how long the pairs took so far
 };
 
+inline constexpr int kSlices = 10;
+
 struct PairOptions {
   std::vector<std::string> command_a, command_b;  // what to start: "/there/halfmark", "sample", ...
   std::vector<std::string> ids;                   // of the cases, as `decide` numbers them
   double timeout = 60;                            // seconds for one answer
   uint64_t seed = 0;                              // of the orders
   bool side_by_side = true;  // false: one process after the other, for devices that only one may use
+  // Of this machine's cores for both processes of a pair, others in each pair; 0: all. Two cores of one machine can
+  // differ by a fifth for seconds, by what else they have to do.
+  int cores = 0;
+  // Questions about a case in turn to either process, where both are there: what disturbs the machine for some
+  // milliseconds meets both alike, and of what it meets alone the median of the ratios knows nothing.
+  int slices = kSlices;
   std::function<void(const PairProgress&)> progress = [](const PairProgress&) {};
 };
 
@@ -60,10 +68,15 @@ class ProcessPairs : public PairSource {
   int64_t disturbed() const { return disturbed_; }  // and those kept although the host had taken time
 
  private:
-  using Answers = std::map<size_t, std::pair<ProcessSample, ProcessSample>>;
+  using Answers = std::map<size_t, Pair>;
+  struct Asked {
+    Pair pair;
+    bool disturbed;  // the host has taken time
+  };
   ProcessSample ask(SamplerProcess& process, size_t index, bool is_a) const;
+  Asked ask_both(SamplerProcess& a, SamplerProcess& b, size_t index, bool a_first) const;
   Answers one_pair(const std::vector<size_t>& order, const std::map<size_t, bool>& a_first,
-                   std::map<size_t, int>& may_repeat);
+                   const std::vector<int>& cores, std::map<size_t, int>& may_repeat);
 
   PairOptions options_;
   uint64_t stage_ = 0;

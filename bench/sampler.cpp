@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "bench/case.h"
 #include "bench/performance.h"
@@ -73,7 +74,7 @@ void linger(Clock::time_point start, double share) {
   }
 }
 
-constexpr double kWarmUp = 0.02;   // seconds; at least two steps
+constexpr double kWarmUp = 0.02;   // seconds, of a case that was not asked for just before
 constexpr double kPatience = 2.0;  // times the budget, until six samples are there
 
 }  // namespace
@@ -113,6 +114,8 @@ Sampler::Sampler(SamplerOptions options) : options_(std::move(options)) {
   if (options_.threads > 0) set_host_threads(options_.threads);
 }
 
+Sampler::~Sampler() = default;
+
 ProcessSample Sampler::sample(const std::string& id) {
   ProcessSample result;
   result.id = id;
@@ -121,6 +124,7 @@ ProcessSample Sampler::sample(const std::string& id) {
   try {
     measure(result);
   } catch (const std::exception& error) {
+    ready_.reset();
     result.reason = error.what();
     std::replace(result.reason.begin(), result.reason.end(), '\n', ' ');
   }
@@ -129,42 +133,40 @@ ProcessSample Sampler::sample(const std::string& id) {
   return result;
 }
 
-void Sampler::measure(ProcessSample& result) {
-  const auto take = [&](const std::function<double()>& step) {
-    const auto start = Clock::now();
-    for (int done = 0; done < 2 || elapsed(start) < std::min(kWarmUp, options_.seconds); ++done) step();
-    const Sampled sampled = sample_until(
-        {.target = 0, .max_samples = 100'000, .budget = options_.seconds, .patience = kPatience * options_.seconds},
-        step);
-    result.seconds = median(sampled.samples);
-    result.samples = static_cast<int64_t>(sampled.samples.size());
-    result.half_width = sampled.half_width;
-  };
+// Everything of a case that stays from one question about it to the next.
+struct Sampler::Ready {
+  std::string id;
+  std::optional<std::string> refusal;
+  std::optional<Trial> trial;
+  std::function<double()> step;  // seconds
+};
 
+std::unique_ptr<Sampler::Ready> Sampler::prepared(const std::string& id) {
+  auto ready = std::make_unique<Ready>();
+  ready->id = id;
   for (const Canary& canary : canaries())
-    if (canary.id == result.id)
-      return take([&] {
+    if (canary.id == id) {
+      ready->step = [work = canary.work] {
         const auto start = Clock::now();
-        canary.work();
+        work();
         return elapsed(start);
-      });
+      };
+      return ready;
+    }
 
-  const Case one = case_of(result.id);
-  if (one.harness->name != "throughput") throw Error(result.id + ": only cases of harness throughput have a time");
+  const Case one = case_of(id);
+  if (one.harness->name != "throughput") throw Error(id + ": only cases of harness throughput have a time");
   std::shared_ptr<Device>& device = devices_[one.device];
   if (!device) device = open_device(one.device);
   TrialSpec spec = one.trial(device, options_.seed);
-  if (const auto refusal = one.harness->refuses(spec)) {
-    result.refused = true;
-    result.reason = *refusal;
-    return;
-  }
+  ready->refusal = one.harness->refuses(spec);
+  if (ready->refusal) return ready;
   spec.settings.rate = kStandstillRate;
-  Trial trial(spec);
+  Trial& trial = ready->trial.emplace(spec);
   trial.load_batch(0);
-  const auto found = options_.slow_down.find(result.id);
+  const auto found = options_.slow_down.find(id);
   const double slow_down = found == options_.slow_down.end() ? 0 : found->second;
-  const auto step = [&] {
+  ready->step = [&trial, slow_down, device] {
     return device->time([&] {
       const auto start = Clock::now();
       trial.forward();
@@ -174,13 +176,32 @@ void Sampler::measure(ProcessSample& result) {
     });
   };
   const KernelLog log;
-  step();
-  if (log.any_emulated()) {
+  ready->step();
+  if (log.any_emulated()) ready->refusal = "emulated arithmetic, its time means nothing";
+  return ready;
+}
+
+void Sampler::measure(ProcessSample& result) {
+  double warm_up = 0;
+  if (!ready_ || ready_->id != result.id) {
+    ready_.reset();
+    ready_ = prepared(result.id);
+    warm_up = kWarmUp;
+  }
+  if (ready_->refusal) {
     result.refused = true;
-    result.reason = "emulated arithmetic, its time means nothing";
+    result.reason = *ready_->refusal;
     return;
   }
-  take(step);
+  const auto start = Clock::now();
+  do ready_->step();  // once at least: somebody else may have had the caches
+  while (elapsed(start) < warm_up);
+  const Sampled sampled = sample_until(
+      {.target = 0, .max_samples = 100'000, .budget = options_.seconds, .patience = kPatience * options_.seconds},
+      ready_->step);
+  result.seconds = median(sampled.samples);
+  result.samples = static_cast<int64_t>(sampled.samples.size());
+  result.half_width = sampled.half_width;
 }
 
 void answer_samples(std::istream& in, std::ostream& out, Sampler& sampler) {

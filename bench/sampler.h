@@ -47,13 +47,18 @@ struct SamplerOptions {
 class Sampler {
  public:
   explicit Sampler(SamplerOptions options);
-  ProcessSample sample(const std::string& id);  // never throws: what goes wrong is the reason
+  ~Sampler();
+  // Never throws: what goes wrong is the reason. Asked again about the same case it goes on with what it has in memory.
+  ProcessSample sample(const std::string& id);
 
  private:
+  struct Ready;
+  std::unique_ptr<Ready> prepared(const std::string& id);
   void measure(ProcessSample& result);
 
   SamplerOptions options_;
   std::map<std::string, std::shared_ptr<Device>> devices_;
+  std::unique_ptr<Ready> ready_;  // the case that was asked for last
 };
 
 // Reads ids line by line until the end of input and answers each before it reads the next.

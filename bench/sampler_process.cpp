@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -32,7 +33,17 @@ void ignore_broken_pipes() { ::signal(SIGPIPE, SIG_IGN); }
 
 }  // namespace
 
-SamplerProcess::SamplerProcess(const std::vector<std::string>& command, double timeout) : timeout_(timeout) {
+std::vector<int> own_cores() {
+  cpu_set_t set;
+  std::vector<int> cores;
+  if (::sched_getaffinity(0, sizeof(set), &set) == 0)
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(core, &set)) cores.push_back(core);
+  return cores;
+}
+
+SamplerProcess::SamplerProcess(const std::vector<std::string>& command, double timeout, const std::vector<int>& cores)
+    : timeout_(timeout) {
   ignore_broken_pipes();
   Pipe questions, answers;
   to_ = questions.write, from_ = answers.read;
@@ -51,6 +62,12 @@ SamplerProcess::SamplerProcess(const std::vector<std::string>& command, double t
   if (error != 0) {
     ::close(to_), ::close(from_), ::close(errors_);
     throw Error(fmt::format("{}: cannot be started: {}", command.front(), std::strerror(error)));
+  }
+  if (!cores.empty()) {  // it has only just begun to load; its threads will inherit this
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int core : cores) CPU_SET(core, &set);
+    ::sched_setaffinity(child_, sizeof(set), &set);
   }
 }
 

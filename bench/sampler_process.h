@@ -17,10 +17,14 @@ class ProcessLost : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The cores that this process may use.
+std::vector<int> own_cores();
+
 class SamplerProcess {
  public:
-  // Starts it; it waits for questions. `timeout`: seconds for one answer. Throws Error when it cannot be started.
-  SamplerProcess(const std::vector<std::string>& command, double timeout);
+  // Starts it; it waits for questions. `timeout`: seconds for one answer. `cores`: where it may run, anywhere if empty.
+  // Throws Error when it cannot be started.
+  SamplerProcess(const std::vector<std::string>& command, double timeout, const std::vector<int>& cores = {});
   ~SamplerProcess();  // ends it
   SamplerProcess(const SamplerProcess&) = delete;
   SamplerProcess& operator=(const SamplerProcess&) = delete;

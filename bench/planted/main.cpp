@@ -1,5 +1,6 @@
 // halfmark with planted slow-downs, for testing the gate: every line "case=0.05" of the file `planted` beside the
 // program makes the timed steps of that case 5 % longer when it is sampled. It is not installed.
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,7 +14,10 @@ int main(int argc, char** argv) {
   std::ifstream file(std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "planted");
   for (std::string line; std::getline(file, line);) {
     const size_t equals = line.rfind('=');  // ids hold key=value, too
-    if (equals == std::string::npos) return halfmark::kWrongInput;
+    if (equals == std::string::npos) {
+      std::fprintf(stderr, "halfmark: planted: '%s' is not CASE=SHARE\n", line.c_str());
+      return halfmark::kWrongInput;
+    }
     program.slow_down[line.substr(0, equals)] = std::strtod(line.c_str() + equals + 1, nullptr);
   }
   return halfmark::run_command_line(argc, argv, program);
