@@ -95,7 +95,7 @@ TEST_F(GateCommand, TakesAFileOfAcknowledgements) {
 }
 
 TEST_F(GateCommand, FindsARunNoWorseThanAnotherOfTheSameBuild) {
-  const std::string run = "run --suite smoke --device cpu linear mlp --policy fp32,amp-fp16 --processes 2 ";
+  const std::string run = "run --no-probes --suite smoke --device cpu linear mlp --policy fp32,amp-fp16 --processes 2 ";
   ASSERT_EQ(halfmark(run + "-o a.json").code, 0);
   ASSERT_EQ(halfmark(run + "-o b.json").code, 0);
   const Result result = halfmark("gate a.json b.json --rules strict --strict-bits --same-environment");
@@ -125,7 +125,7 @@ TEST_F(GateCommand, RunsInSeveralProcessesAndKeepsAMedianOfEach) {
 }
 
 TEST_F(GateCommand, GoesOnWithARunInProcessesThatWasKilled) {
-  const std::string run = "run linear/b4_i16_o8 --suite smoke --device cpu --policy fp32,fp16 --harness error ";
+  const std::string run = "run linear/b4_i16_o8 --no-probes --suite smoke --device cpu --policy fp32,fp16 --harness error ";
   ASSERT_EQ(halfmark(run + "--processes 3 -o whole.json").code, 0);
   const Report whole = Report::load(folder_ / "whole.json");
   ASSERT_EQ(whole.records.size(), 2u);
@@ -148,7 +148,7 @@ TEST_F(GateCommand, GoesOnWithARunInProcessesThatWasKilled) {
 }
 
 TEST_F(GateCommand, BeginsAnewWhatWasNotMeasuredInProcesses) {
-  const std::string run = "run linear/b4_i16_o8 --suite smoke --device cpu --policy fp32 --harness error ";
+  const std::string run = "run linear/b4_i16_o8 --no-probes --suite smoke --device cpu --policy fp32 --harness error ";
   ASSERT_EQ(halfmark(run + "-o whole.json").code, 0);
   const Report whole = Report::load(folder_ / "whole.json");
   Report header = whole;

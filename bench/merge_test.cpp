@@ -9,7 +9,7 @@ namespace {
 
 class MergeTest : public ProcessTest {
  protected:
-  const std::string kRun = "run --suite smoke --device cpu linear mlp ";
+  const std::string kRun = "run --no-probes --suite smoke --device cpu linear mlp ";
 
   void run_shards(int parts) {
     for (int part = 1; part <= parts; ++part)

@@ -11,7 +11,7 @@ namespace {
 
 using SurvivalTest = ProcessTest;
 
-const std::string kSmoke = "run --suite smoke --device cpu";
+const std::string kSmoke = "run --no-probes --suite smoke --device cpu";
 // Minutes on any machine, without a sample or a case between which a signal could be looked at.
 const std::string kEndless = "run --case convnet/b32_c3_s32_w32/sim:hopper/fp16/training/steps=400";
 
@@ -129,7 +129,7 @@ TEST_F(SurvivalTest, TwoRunsDoNotWriteToOnePlace) {
   EXPECT_EQ(read(folder_ / "report.json.journal"), journal);
   ::kill(first, SIGKILL);
   wait(first);
-  EXPECT_EQ(halfmark("run --suite smoke --device cpu linear fp16").code, 0) << "the lock of a killed run still holds";
+  EXPECT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear fp16").code, 0) << "the lock of a killed run still holds";
   EXPECT_FALSE(std::filesystem::exists(FileLock::path_of(folder_ / "report.json")));
 }
 
@@ -137,7 +137,7 @@ class JournalOfAnotherRun : public ProcessTest {
  protected:
   // A journal with the first of the smoke cases of linear, changed as a test wants.
   void write_journal(const std::function<void(Report&)>& change) {
-    ASSERT_EQ(halfmark("run --suite smoke --device cpu linear -o whole.json").code, 0);
+    ASSERT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear -o whole.json").code, 0);
     Report header = Report::load(folder_ / "whole.json");
     const Record first = header.records.at(0);
     change(header);
@@ -145,7 +145,7 @@ class JournalOfAnotherRun : public ProcessTest {
     contents_ = read(folder_ / "report.json.journal");
   }
   void expect_refusal(const std::string& about) {
-    const Result result = halfmark("run --suite smoke --device cpu linear --resume");
+    const Result result = halfmark("run --no-probes --suite smoke --device cpu linear --resume");
     EXPECT_EQ(result.code, 2);
     EXPECT_EQ(result.lines(), 1) << result.err;
     EXPECT_TRUE(says(result.err, about)) << result.err;
@@ -167,7 +167,7 @@ TEST_F(JournalOfAnotherRun, IsNotGoneOnFrom) {
 
 TEST_F(JournalOfAnotherRun, IsKeptWhenARunBeginsAnew) {
   write_journal([](Report&) {});
-  const Result result = halfmark("run --suite smoke --device cpu linear");
+  const Result result = halfmark("run --no-probes --suite smoke --device cpu linear");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(read(folder_ / "report.json.journal.old"), contents_);
   EXPECT_TRUE(says(result.err, "kept as report.json.journal.old; --resume would have gone on from it")) << result.err;
@@ -180,7 +180,7 @@ TEST_F(SurvivalTest, WhatKilledWritersLeftIsRemovedAndNothingElse) {
                       fmt::format("report.json.{}.tmp", ::getpid()), fmt::format("other.json.{}.tmp", gone),
                       std::string("report.json.notes.tmp")};
   for (const std::string& name : names) std::ofstream(folder_ / name) << "half a repo";
-  ASSERT_EQ(halfmark("run --suite smoke --device cpu linear fp16 error").code, 0);
+  ASSERT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear fp16 error").code, 0);
   std::vector<bool> there;
   for (const std::string& name : names) there.push_back(std::filesystem::exists(folder_ / name));
   EXPECT_EQ(there, (std::vector<bool>{false, false, true, true, true}));
@@ -205,7 +205,7 @@ TEST_F(SurvivalTest, AJournalThatCannotGrowEndsTheRunAndCostsNothing) {
 
 // No room for the report alone: a directory stands where its temporary file would.
 TEST_F(SurvivalTest, AReportThatCannotBeWrittenLeavesItsJournal) {
-  const std::string few = "run --suite smoke --device cpu linear error";
+  const std::string few = "run --no-probes --suite smoke --device cpu linear error";
   ASSERT_EQ(halfmark(few + " -o whole.json").code, 0);
   std::ofstream(folder_ / "report.json") << "of an earlier run";
   const pid_t child = start_halfmark(few);
@@ -255,7 +255,7 @@ TEST_F(Mounted, AReadOnlyPlaceIsRefusedBeforeAnythingIsMeasured) {
 
 TEST_F(SurvivalTest, OutputThatNobodyTakesIsAnError) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
-  ASSERT_EQ(halfmark("run --suite smoke --device cpu linear fp16 error").code, 0);
+  ASSERT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear fp16 error").code, 0);
   const Result result = shell("$HALFMARK show report.json > /dev/full");
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.lines(), 1) << result.err;

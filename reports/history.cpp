@@ -226,7 +226,8 @@ class HistoryStore::Collector {
   void add(const StoredReport& report) {
     const std::vector<const StoredReport*> anchors = anchors_of(report);
     size_t added = 0, too_far = 0;
-    for (const auto& [key, value] : report.values) {
+    for (const auto& [of, value] : report.values) {
+      const Key& key = of;  // a lambda below uses it
       if (!is_wanted(key.metric)) continue;
       const auto beside = std::find_if(anchors.begin(), anchors.end(),
                                        [&](const StoredReport* one) { return one->values.contains(key); });
