@@ -125,7 +125,8 @@ TEST_F(GateCommand, RunsInSeveralProcessesAndKeepsAMedianOfEach) {
 }
 
 TEST_F(GateCommand, GoesOnWithARunInProcessesThatWasKilled) {
-  const std::string run = "run linear/b4_i16_o8 --no-probes --suite smoke --device cpu --policy fp32,fp16 --harness error ";
+  const std::string run =
+      "run linear/b4_i16_o8 --no-probes --suite smoke --device cpu --policy fp32,fp16 --harness error ";
   ASSERT_EQ(halfmark(run + "--processes 3 -o whole.json").code, 0);
   const Report whole = Report::load(folder_ / "whole.json");
   ASSERT_EQ(whole.records.size(), 2u);

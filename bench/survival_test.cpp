@@ -129,7 +129,8 @@ TEST_F(SurvivalTest, TwoRunsDoNotWriteToOnePlace) {
   EXPECT_EQ(read(folder_ / "report.json.journal"), journal);
   ::kill(first, SIGKILL);
   wait(first);
-  EXPECT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear fp16").code, 0) << "the lock of a killed run still holds";
+  EXPECT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear fp16").code, 0)
+      << "the lock of a killed run still holds";
   EXPECT_FALSE(std::filesystem::exists(FileLock::path_of(folder_ / "report.json")));
 }
 
