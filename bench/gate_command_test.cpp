@@ -4,13 +4,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
 
 #include "bench/case.h"
 #include "bench/process_testing.h"
 #include "bench/runner.h"
+#include "reports/file.h"
 #include "reports/gate_rules.h"
 #include "reports/journal.h"
+#include "reports/outputs/sample_report.h"
 #include "reports/testing.h"
 
 namespace halfmark {
@@ -158,6 +161,44 @@ TEST_F(GateCommand, BeginsAnewWhatWasNotMeasuredInProcesses) {
   journal.append(whole.records.at(0));
   ASSERT_EQ(halfmark(run + "--processes 2 -o cut.json --resume").code, 0);
   EXPECT_EQ(Report::load(folder_ / "cut.json").records.at(0).determinism.processes, 2);
+}
+
+// Self-test S11 of the gate: what is wrong with a report, and the exit code that each gets.
+struct WrongReport {
+  const char* what;
+  std::function<void(Report&)> spoil;
+  int code;
+  const char* says;
+};
+
+TEST_F(GateCommand, GivesEachWrongReportItsExitCode) {
+  Report base = timed_report();
+  base.records.resize(1);
+  base.records[0].device = "cuda:0";
+  base.records[0].measurements = {seconds("time.step", "hot", 3e-4)};
+  base.environment["devices"]["cuda:0"]["name"] = "H100";
+  base.save(folder_ / "base.json");
+  const auto takes = [](double time) {
+    return [time](Report& report) { report.records[0].measurements[0].value = time; };
+  };
+  const WrongReport wrong[] = {
+      {"nothing", [](Report&) {}, 0, ""},
+      {"a case missing", [](Report& report) { report.records.clear(); }, 1, "CASE_LOST"},
+      {"a time that is NaN", takes(NAN), 2, "which is no time"},
+      {"no time at all", takes(0), 2, "which is no time"},
+      {"a negative time", takes(-3e-4), 2, "which is no time"},
+      {"a name twice", [](Report& report) { report.records.push_back(report.records[0]); }, 2, "is there twice"},
+      {"another schema", [](Report& report) { report.schema = 2; }, 2, "is a report of schema 2"},
+      {"another GPU", [](Report& report) { report.environment["devices"]["cuda:0"]["name"] = "B200"; }, 3, "B200"},
+  };
+  for (const WrongReport& one : wrong) {
+    Report report = base;
+    one.spoil(report);
+    write_file(folder_ / "new.json", to_json(report).dump());
+    const Result result = halfmark("gate base.json new.json --same-environment");
+    EXPECT_EQ(result.code, one.code) << one.what << "\n" << result.out << result.err;
+    EXPECT_SAYS(result.out + result.err, one.says) << one.what;
+  }
 }
 
 // A number that no rule speaks of would pass whatever it is.

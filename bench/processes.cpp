@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "reports/gate_rules.h"
@@ -32,6 +33,26 @@ void set_times(Record& record, std::vector<double> seconds) {
   record.measurements.push_back(std::move(times));
 }
 
+bool is_worse(double value, const Measurement& than) {
+  if (std::isnan(value) || std::isnan(than.value)) return std::isnan(value);
+  if (than.better == Better::higher) return value < than.value;
+  return than.better == Better::lower ? value > than.value : std::fabs(value) > std::fabs(than.value);
+}
+
+// A number of a case whose bits differ from process to process has a value from each: the worst has the word, all are
+// kept.
+void add_values(Record& so_far, const Record& run) {
+  const auto earlier = static_cast<size_t>(so_far.determinism.processes - 1);
+  for (Measurement& one : so_far.measurements) {
+    if (one.kind != Kind::exact && one.kind != Kind::bounded) continue;
+    const Measurement* other = find(run, one.metric, one.at);
+    if (!other) continue;
+    if (one.samples.empty()) one.samples.assign(earlier, one.value);  // they had the same bits
+    one.samples.push_back(other->value);
+    if (is_worse(other->value, one)) one.value = other->value;
+  }
+}
+
 }  // namespace
 
 Record with_process(std::optional<Record> so_far, Record run) {
@@ -48,9 +69,10 @@ Record with_process(std::optional<Record> so_far, Record run) {
     ++so_far->determinism.processes;
     const bool same_bits = run.fingerprint == so_far->fingerprint;
     if (!same_bits) ++so_far->determinism.differing;
+    if (so_far->determinism.differing > 0) add_values(*so_far, run);
     run.seconds += so_far->seconds;
     so_far->seconds = run.seconds;
-    if (so_far->status == Status::suspect && run.status == Status::ok && same_bits) {
+    if (so_far->status == Status::suspect && run.status == Status::ok && so_far->determinism.differing == 0) {
       std::vector<double> times = times_of(*so_far);
       const Determinism determinism = so_far->determinism;
       so_far = run;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "reports/gate_rules.h"
 
 namespace halfmark {
@@ -49,6 +51,31 @@ TEST(Processes, ProveOrRefuteTheBits) {
   record = with_process(record, process_run(1, "5d0c"));
   EXPECT_EQ(record.determinism.processes, 4);
   EXPECT_EQ(record.determinism.differing, 1);
+}
+
+TEST(Processes, WhoseBitsDifferLetTheWorstValueSpeak) {
+  const auto run = [](double error, double accuracy, const std::string& fingerprint) {
+    Record record = process_run(1, fingerprint);
+    Measurement nmse{.metric = "error.nmse", .at = "output", .value = error, .better = Better::lower};
+    nmse.kind = Kind::bounded;
+    Measurement right{.metric = "evaluation.accuracy", .value = accuracy, .better = Better::higher};
+    right.kind = Kind::bounded;
+    Measurement note{.metric = "range.zero", .value = error, .kind = Kind::information};
+    record.measurements.insert(record.measurements.end(), {nmse, right, note});
+    return record;
+  };
+  Record record = with_process({}, run(2e-7, 0.9, "5d0c"));
+  record = with_process(record, run(2e-7, 0.9, "5d0c"));
+  EXPECT_TRUE(find(record, "error.nmse", "output")->samples.empty()) << "the same bits have the same numbers";
+  record = with_process(record, run(3e-7, 0.95, "77a1"));
+  record = with_process(record, run(1e-7, 0.8, "5d0c"));
+  EXPECT_EQ(find(record, "error.nmse", "output")->samples, (std::vector<double>{2e-7, 2e-7, 3e-7, 1e-7}));
+  EXPECT_EQ(find(record, "error.nmse", "output")->value, 3e-7);
+  EXPECT_EQ(find(record, "evaluation.accuracy")->value, 0.8);
+  EXPECT_TRUE(find(record, "range.zero")->samples.empty());
+  record = with_process(record, run(NAN, 0.9, "0000"));
+  record = with_process(record, run(9e-7, 0.9, "0000"));
+  EXPECT_TRUE(std::isnan(find(record, "error.nmse", "output")->value));
 }
 
 TEST(Processes, LetALaterOneSpeakForAFirstThatWasDisturbed) {

@@ -169,6 +169,28 @@ std::optional<NumberFinding> judge_own_bound(const Measurement& found) {
   return finding;
 }
 
+std::optional<NumberFinding> judge_spread(const Measurement& base, const Measurement& found) {
+  constexpr size_t kFewestProcesses = 5;
+  constexpr double kTimesAsFar = 2;
+  if (found.kind == Kind::sampled || std::min(base.samples.size(), found.samples.size()) < kFewestProcesses) return {};
+  // The largest beside the smallest; a NaN makes it none, and has been judged.
+  const auto spread = [](const Measurement& one) {
+    double least = HUGE_VAL, most = 0;
+    for (const double value : one.samples)
+      least = std::min(least, std::fabs(value)), most = std::max(most, std::fabs(value));
+    return most == least ? 1 : most / least;
+  };
+  const double before = spread(base), after = spread(found);
+  if (!(after > kTimesAsFar * before)) return {};
+  NumberFinding finding;
+  finding.outcome = Outcome::changed;
+  finding.base = base.value, finding.found = found.value;
+  finding.times_limit = after / (kTimesAsFar * before);
+  finding.words = fmt::format("{}: the values of {} processes lie {} apart, were {}: it repeats less well",
+                              place_of(found), found.samples.size(), human_ratio(after), human_ratio(before));
+  return finding;
+}
+
 NumberFinding judge_number(const NumberRule& rule, const Measurement& base, const Measurement& found,
                            const NumberPlace& place) {
   NumberFinding finding;

@@ -33,6 +33,10 @@ NumberFinding judge_number(const NumberRule& rule, const Measurement& base, cons
 // A number that the base lacks: only its own bound can be judged. Nothing: it holds, or there is none.
 std::optional<NumberFinding> judge_own_bound(const Measurement& found);
 
+// Of a case whose bits differ from process to process: do its values lie further apart than they did? Nothing: no, or
+// there are fewer than five processes on a side.
+std::optional<NumberFinding> judge_spread(const Measurement& base, const Measurement& found);
+
 // n of the rule at this place.
 double elements_of(const NumberRule& rule, const Measurement& measurement, const Record& record);
 

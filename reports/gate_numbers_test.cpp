@@ -243,6 +243,26 @@ TEST(GateNumbers, ATensorThatIsNotFiniteAnyMoreFails) {
   EXPECT_EQ(lines_with(gate(base, made_report()), Outcome::improved).size(), 1u);
 }
 
+TEST(GateNumbers, ValuesThatLieTwiceAsFarApartAreAChange) {
+  const auto report = [](std::vector<double> values) {
+    Report made = made_report();
+    made.records[0].determinism = {static_cast<int>(values.size()), 1};
+    made.records[0].measurements = {number("error.nmse", "output", 3e-7)};
+    made.records[0].measurements[0].samples = std::move(values);
+    return made;
+  };
+  const std::vector<double> close{3e-7, 2.9e-7, 2.8e-7, 3e-7, 2.5e-7}, wide{3e-7, 2e-7, 1e-7, 3e-7, 3e-7};
+  const auto changed = [&](const Report& base, const Report& found) {
+    return lines_with(gate(base, found), Outcome::changed);
+  };
+  EXPECT_TRUE(changed(report(close), report(close)).empty());
+  EXPECT_TRUE(changed(report(wide), report(close)).empty());
+  EXPECT_TRUE(changed(report({3e-7, 3e-7, 3e-7, 3e-7}), report(wide)).empty()) << "four processes say too little";
+  const auto lines = changed(report(close), report(wide));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_SAYS(lines[0].words, "the values of 5 processes lie 3.00x apart, were 1.20x: it repeats less well");
+}
+
 TEST(GateNumbers, AMetricNoRuleSpeaksOfIsRemarkedOnAndKeepsItsBound) {
   Report found = made_report();
   found.records[0].measurements.push_back(number("novel.metric", "", 1));

@@ -113,6 +113,8 @@ class RecordJudge {
                         found_.determinism.proof() == Determinism::Proof::proved;
     NumberFinding finding = judge_number(rule, base, found, {base_, found_, proved});
     if (finding.outcome == Outcome::information) return;
+    if (finding.outcome == Outcome::pass)
+      if (auto wider = judge_spread(base, found)) finding = std::move(*wider);
     ++judged_[question_of(found.metric)];
     if (!finding.remark.empty()) remarks_[found.metric].push_back(finding.remark);
     if (finding.outcome == Outcome::pass || (finding.outcome == Outcome::changed && !same_keys_)) return;

@@ -1,28 +1,69 @@
 #!/usr/bin/env bash
 # Feeds the readers made-up bytes until they break, with libFuzzer under sanitizers.
 #   scripts/fuzz.sh [SECONDS]     for each reader; default 60. What is found lies in build/fuzz/findings, and exit code 1 says so
+#   scripts/fuzz.sh --coverage    how many lines of each reader the seeds and what was learned reach
 # Seeds lie beside the fuzzers in seeds/; what is learned is kept in build/fuzz/corpus and used again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-seconds=${1:-60}
-[[ "$seconds" =~ ^[0-9]+$ ]] || {
-  echo "usage: scripts/fuzz.sh [SECONDS]" >&2
+usage() {
+  echo "usage: scripts/fuzz.sh [SECONDS | --coverage]" >&2
   exit 2
 }
+(($# <= 1)) || usage
+what=${1:-60}
 
-cmake --preset fuzz > /dev/null
-cmake --build --preset fuzz --parallel "$(nproc)" > /dev/null
-mkdir -p build/fuzz/findings
-found=false
-for fuzzer in build/fuzz/*_fuzz; do
-  name=$(basename "$fuzzer")
-  mkdir -p "build/fuzz/corpus/$name"
-  if ! "$fuzzer" -max_total_time="$seconds" -max_len=20000 -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 \
-    -artifact_prefix="build/fuzz/findings/$name-" "build/fuzz/corpus/$name" "$(compgen -G "*/fuzz/seeds/$name")" > "build/fuzz/$name.log" 2>&1; then
-    found=true
-    echo "$name: FOUND, the end of build/fuzz/$name.log:"
-    tail -n 30 "build/fuzz/$name.log"
-  fi
-  echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$name.log") executions"
-done
-! $found
+seeds_of() { # FUZZER
+  compgen -G "*/fuzz/seeds/$1"
+}
+
+fuzz() { # SECONDS
+  cmake --preset fuzz > /dev/null
+  cmake --build --preset fuzz --parallel "$(nproc)" > /dev/null
+  mkdir -p build/fuzz/findings
+  local found=false fuzzer name
+  for fuzzer in build/fuzz/*_fuzz; do
+    name=$(basename "$fuzzer")
+    mkdir -p "build/fuzz/corpus/$name"
+    if ! "$fuzzer" -max_total_time="$1" -max_len=20000 -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 -close_fd_mask=1 \
+      -artifact_prefix="build/fuzz/findings/$name-" "build/fuzz/corpus/$name" "$(seeds_of "$name")" > "build/fuzz/$name.log" 2>&1; then
+      found=true
+      echo "$name: FOUND, the end of build/fuzz/$name.log:"
+      tail -n 30 "build/fuzz/$name.log"
+    fi
+    echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$name.log") executions"
+  done
+  ! $found
+}
+
+# Where the readers are: what a file, a line of a command or an answer of a build can say is decided there.
+readers=(reports/{report,journal,json_parser,json_reader,gate_rules,acknowledgement,history}.cpp
+  bench/{csv,vector_commands,dot_vectors,command_line}.cpp)
+
+coverage() {
+  local llvm=(llvm-profdata llvm-cov) tool
+  for tool in "${llvm[@]}"; do
+    command -v "$tool" > /dev/null || {
+      echo "scripts/fuzz.sh: no $tool; install llvm (scripts/setup.sh --dev)" >&2
+      exit 2
+    }
+  done
+  cmake --preset fuzz -B build/coverage -DHALFMARK_SANITIZE= -DCMAKE_BUILD_TYPE=Debug -DHALFMARK_UNITY=OFF \
+    -DCMAKE_CXX_FLAGS="-fprofile-instr-generate -fcoverage-mapping" > /dev/null
+  cmake --build build/coverage --target fuzzers --parallel "$(nproc)" > /dev/null
+  local fuzzer name objects=()
+  for fuzzer in build/coverage/*_fuzz; do
+    name=$(basename "$fuzzer")
+    mkdir -p "build/fuzz/corpus/$name"
+    LLVM_PROFILE_FILE="build/coverage/$name.profraw" "$fuzzer" -runs=0 -close_fd_mask=1 "build/fuzz/corpus/$name" \
+      "$(seeds_of "$name")" > "build/coverage/$name.log" 2>&1
+    objects+=(-object "$fuzzer")
+  done
+  llvm-profdata merge -sparse build/coverage/*.profraw -o build/coverage/all.profdata
+  llvm-cov report "${objects[@]}" -instr-profile build/coverage/all.profdata "${readers[@]}"
+}
+
+case "$what" in
+  --coverage) coverage ;;
+  *[!0-9]* | "") usage ;;
+  *) fuzz "$what" ;;
+esac

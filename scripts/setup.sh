@@ -13,9 +13,9 @@ packages=(
   libbenchmark-tools python3-scipy # compare.py of Google Benchmark lives in -tools; its statistics want scipy
   python3 python3-numpy python3-matplotlib python3-jsonschema
 )
-# The sanitizer builds use g++, whose runtimes come with it; clang's (libclang-rt-dev) are not needed.
 dev_packages=(
   clang clang-tidy clang-format shellcheck
+  libclang-rt-dev llvm # sanitizers and libFuzzer; what lines they reach
   python3-junitparser libxml2-utils cmark-gfm python3-yaml # read what we write: JUnit, Markdown, workflow files
 )
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "reports/outputs/phrases.h"
+#include "reports/report.h"
 
 namespace halfmark {
 
