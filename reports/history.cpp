@@ -171,6 +171,8 @@ class HistoryStore::Collector {
     for (const auto& [base, count] : unlinked_)
       all.push_back(fmt::format("{} against {} left out: no judgement of {} against the anchor {} links them",
                                 counted(count, "judgement"), base, base, anchor_));
+    if (series_.empty() && unlinked_.empty() && alone_.empty())
+      all.push_back(fmt::format("no build stands beside the anchor {}: there is nothing to compare with it", anchor_));
     if (!alone_.empty())
       all.push_back(fmt::format("{} left out ({}): the anchor {} has none of the same machine and libraries",
                                 counted(alone_.size(), "report"), alone_[0], anchor_));

@@ -120,6 +120,12 @@ TEST(History, AnotherVersionOfACaseIsAnotherSeries) {
   EXPECT_TRUE(series_of(history, "memory.peak", "train"));
 }
 
+TEST(History, SaysWhenThereIsTheAnchorAlone) {
+  HistoryStore store;
+  for (int i = 0; i < 3; ++i) store.add(fmt::format("a{}", i), text_of_report(timed_report(), "anchor", day(i)));
+  EXPECT_SAYS(all_of(store.history({}).remarks), "no build stands beside the anchor anchor");
+}
+
 TEST(History, FindsBytesThatChanged) {
   HistoryStore store;
   store.add("a", text_of_report(timed_report(), "anchor", day(0)));

@@ -88,6 +88,29 @@ class Report:
         return found
 
 
+def read_json(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except OSError as error:
+        raise BadReport(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadReport(f"{path}: is not valid JSON: {error}; is this a file of halfmark?") from None
+
+
+def ending(draw, target):
+    """The exit code of drawing: 2 and one line on standard error where a file is wrong or cannot be written."""
+    try:
+        draw()
+    except BadReport as error:
+        print(error, file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"{error.filename or target}: cannot be written: {error.strerror}", file=sys.stderr)
+        return 2
+    return 0
+
+
 def read_report(path):
     def bad(what):
         raise BadReport(f"{path}: {what}; is this a halfmark report?")
@@ -105,13 +128,7 @@ def read_report(path):
             bad(f"{place}.{key}: expected a list of objects")
         return values
 
-    try:
-        with open(path, encoding="utf-8") as file:
-            report = json.load(file)
-    except OSError as error:
-        raise BadReport(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        bad(f"is not valid JSON: {error}")
+    report = read_json(path)
     if not isinstance(report, dict) or "schema" not in report:
         bad("\"schema\" is missing")
     if report["schema"] != 1:

@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from chart_parts import (GREY, BadReport, LeftOut, end_labels, human_bytes, legend_below, panels, place_end_labels,
+from chart_parts import (GREY, BadReport, LeftOut, end_labels, ending, human_bytes, legend_below, panels, place_end_labels,
                          point_labels, read_report, style)
 
 BASELINE = "fp32"
@@ -401,7 +401,8 @@ def main():
     plt.rcParams.update({"font.size": 7.5, "axes.titlesize": 8, "axes.spines.top": False, "axes.spines.right": False,
                          "axes.linewidth": 0.7, "xtick.major.width": 0.7, "ytick.major.width": 0.7,
                          "font.family": "DejaVu Sans", "svg.hashsalt": "halfmark"})
-    try:
+
+    def draw():
         report = read_report(arguments.report)
         subjects = [subject for subject in report.subjects if fnmatch.fnmatchcase(subject[0], arguments.subject)
                     and fnmatch.fnmatchcase(subject[1], arguments.device)]
@@ -415,13 +416,8 @@ def main():
                 print(f"{chart.__name__}: left out: {reason}", file=sys.stderr)
                 continue
             save(report, chart.__name__, arguments.folder, formats, arguments.dpi)
-    except BadReport as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"{error.filename or arguments.folder}: cannot be written: {error.strerror}", file=sys.stderr)
-        return 2
-    return 0
+
+    return ending(draw, arguments.folder)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 and change points. Series that changed come first; the others are drawn with --all."""
 
 import argparse
-import json
 import math
 import pathlib
 import sys
@@ -14,7 +13,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from chart_parts import GREY, LONGEST_TITLE, BadReport
+from chart_parts import GREY, LONGEST_TITLE, BadReport, ending, read_json
 
 WORSE, BETTER, POINTS = "#D55E00", "#009E73", "#0072B2"  # of the colour-blind-safe set of Okabe and Ito
 PANEL = (6.6, 1.9)  # inches
@@ -22,13 +21,7 @@ MOST_PANELS = 12
 
 
 def read_history(path):
-    try:
-        with open(path, encoding="utf-8") as file:
-            history = json.load(file)
-    except OSError as error:
-        raise BadReport(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise BadReport(f"{path}: is not valid JSON: {error}; halfmark history DIR --json FILE writes one") from None
+    history = read_json(path)
     try:
         if history["history"] != 1:
             raise BadReport(f"{path}: is a history of schema {history['history']}, this script reads schema 1")
@@ -91,12 +84,13 @@ def main():
         parser.error(f"-o {arguments.file}: the name must end with .png, .svg or .pdf")
     plt.rcParams.update({"font.size": 7.5, "axes.titlesize": 7.5, "axes.spines.top": False, "axes.spines.right": False,
                          "font.family": "DejaVu Sans", "svg.hashsalt": "halfmark"})
-    try:
+
+    def draw_all():
         history = read_history(arguments.history)
         found = [series for series in history["series"] if series["points"] and (series["changes"] or arguments.all)]
         if not found:
             print(f"{arguments.history}: no series changed; --all draws them all the same", file=sys.stderr)
-            return 0
+            return
         if len(found) > MOST_PANELS:
             print(f"shows {MOST_PANELS} of {len(found)} series, those that changed most", file=sys.stderr)
         found = found[:MOST_PANELS]
@@ -108,13 +102,8 @@ def main():
                          "point (orange worse, green better)", fontsize=6.5, color=GREY)
         figure.savefig(arguments.file, dpi=200)
         print(arguments.file)
-    except BadReport as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"{error.filename or arguments.file}: cannot be written: {error.strerror}", file=sys.stderr)
-        return 2
-    return 0
+
+    return ending(draw_all, arguments.file)
 
 
 if __name__ == "__main__":
