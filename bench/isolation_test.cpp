@@ -8,6 +8,7 @@
 #include <csignal>
 #include <map>
 
+#include "bench/plan.h"
 #include "bench/process_testing.h"
 #include "bench/runner.h"
 #include "kernels/number/error.h"

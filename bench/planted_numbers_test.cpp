@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "bench/processes.h"
-#include "bench/runner.h"
+#include "bench/run_case.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/devices.h"
 #include "reports/gate.h"

@@ -13,9 +13,7 @@
 namespace halfmark {
 namespace {
 
-using probe::Report;
-
-std::string value_of(const Report& report, std::string_view parameter) {
+std::string value_of(const probe::Report& report, std::string_view parameter) {
   const probe::Finding* finding = report.find(parameter);
   return finding ? finding->value : std::string(probe::kNotObservable);
 }
@@ -25,7 +23,7 @@ bool is_number(const std::string& text) {
 }
 
 // Every line that says something says what the row says. Counts the lines that do.
-size_t expect_nothing_wrong(const Report& report, const TensorCore& core, const std::string& name) {
+size_t expect_nothing_wrong(const probe::Report& report, const TensorCore& core, const std::string& name) {
   size_t known = 0;
   const auto expect = [&](std::string_view parameter, const std::string& truth) {
     const std::string value = value_of(report, parameter);
@@ -56,7 +54,7 @@ size_t expect_nothing_wrong(const Report& report, const TensorCore& core, const 
   return known;
 }
 
-Report report_of(Device& device, const probe::DotChoice& choice, size_t k, size_t replays, bool match) {
+probe::Report report_of(Device& device, const probe::DotChoice& choice, size_t k, size_t replays, bool match) {
   probe::Options options;
   options.replays = replays, options.match = match;
   probe::Witness witness(probe::dot_box(device, choice, k));
@@ -77,7 +75,7 @@ TEST(ProbeRows, FindsEveryRowOfEverySimulatedDevice) {
       if (choice.a != choice.b) continue;  // mixed fp8 is the same row
       const std::string name = device_name + " " + choice.name();
       const TensorCore& core = *row_of(device_name.substr(4), choice);
-      const Report report = report_of(*device, choice, 2 * probe::least_depth(choice), 256, false);
+      const probe::Report report = report_of(*device, choice, 2 * probe::least_depth(choice), 256, false);
       if (choice.block && choice.scale == DType::e4m3) {
         // Scales from 2^-9 to 2^8 put a mask at most 2^30 above a unit, and 35 bits are kept.
         EXPECT_FALSE(report.model) << name;
@@ -108,7 +106,7 @@ TEST(ProbeRows, FindsEveryRowOfEverySimulatedDevice) {
 TEST(ProbeRows, NamesAllRowsThatItCannotTellApart) {
   const auto device = open_device("sim:ada");
   const probe::DotChoice choice{MatrixInstruction::mma_m16n8k16, DType::f16, DType::f16, DType::f32, DType::f32};
-  const Report report = report_of(*device, choice, 32, 512, true);
+  const probe::Report report = report_of(*device, choice, 32, 512, true);
   const auto names = [&](const std::string& row) {
     return std::find(report.matches.begin(), report.matches.end(), row) != report.matches.end();
   };
@@ -126,7 +124,7 @@ TEST(ProbeRows, MatmulOnASimulatedDeviceMatchesItsUsualInstruction) {
   probe::Options options;
   options.replays = 256;
   probe::Witness witness(probe::matmul_box(*device, probe::matmul_types_named("f16>f16"), {8, 8, 32}));
-  const Report report = probe::examine(witness, options);
+  const probe::Report report = probe::examine(witness, options);
   EXPECT_EQ(report.replayed, report.replays);
   EXPECT_TRUE(std::find(report.matches.begin(), report.matches.end(), "sim:hopper mma.m16n8k16 f16>f16") !=
               report.matches.end());
@@ -137,7 +135,7 @@ TEST(ProbeRows, ASplitOfKHidesNothingAndInventsNothing) {
   probe::Options options;
   options.replays = 256, options.match = false;
   probe::Witness witness(probe::matmul_box(*device, probe::matmul_types_named("f16>f32+split2:fp16"), {8, 8, 64}));
-  const Report report = probe::examine(witness, options);
+  const probe::Report report = probe::examine(witness, options);
   EXPECT_EQ(value_of(report, "slices of K"), "2");
   EXPECT_EQ(value_of(report, "partial sums"), "rounded to fp16");
   EXPECT_EQ(value_of(report, "rounding of sums"), "toward_zero");
@@ -191,7 +189,7 @@ TEST(SlowProbeRows, IsNeverWrongOfTwoHundredMadeUpRows) {
     OneRow one(core);
     const DType operand = operand_dtype(core.operands, draw.below(7, 2));
     const DType sum = core.result == kFp16 ? DType::f16 : DType::f32;
-    const Report report = report_of(one.device, {core.instruction, operand, operand, sum, sum}, 64, 128, false);
+    const probe::Report report = report_of(one.device, {core.instruction, operand, operand, sum, sum}, 64, 128, false);
     const std::string name = "row " + std::to_string(i) + ", " + std::string(name_of(operand)) + ", " + text_of(core) +
                              ", floor " + std::to_string(core.block.zero_exponent);
     known += expect_nothing_wrong(report, core, name);
@@ -208,7 +206,7 @@ TEST(ProbeRows, ARowThatKeepsOneBitLessMatchesNothing) {
     core.architecture = "made-up";
     core.block.kept_fraction_bits = kept;
     OneRow one(core);
-    const Report report =
+    const probe::Report report =
         report_of(one.device, {core.instruction, DType::f16, DType::f16, DType::f32, DType::f32}, 32, 512, true);
     EXPECT_TRUE(report.matches.empty());
     EXPECT_FALSE(report.near.empty());

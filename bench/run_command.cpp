@@ -6,6 +6,7 @@
 
 #include "bench/commands.h"
 #include "bench/interruption.h"
+#include "bench/plan.h"
 #include "bench/progress.h"
 #include "bench/runner.h"
 #include "kernels/number/error.h"

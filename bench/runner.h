@@ -35,9 +35,6 @@ Report run_cases(const RunOptions& options, const Progress& progress);
 // One line about a run that a signal has cut short: what is done, and how to go on.
 std::string interruption_text(const Report& report, const std::filesystem::path& output);
 
-// One case in this process. Throws nothing but Interrupted: what goes wrong is the record's reason.
-Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t seed);
-
 // Where the finished records lie while the run is under way.
 std::filesystem::path journal_of(const std::filesystem::path& output);
 

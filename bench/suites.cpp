@@ -1,8 +1,6 @@
 // The rows of smoke, quick and full.
 #include "bench/suites.h"
 
-#include "bench/case.h"
-
 namespace halfmark {
 
 namespace {

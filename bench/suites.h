@@ -7,6 +7,11 @@
 
 namespace halfmark {
 
+struct Suite {
+  std::string_view name, about;
+};
+const std::vector<Suite>& suites();  // the default is "quick"
+
 struct SuiteRow {
   // "linear": the first size of that name; "linear/*": all its sizes; "*": everything.
   std::vector<std::string_view> subjects;

@@ -183,6 +183,7 @@ TEST(WorthNoticing, PutsBrokenPromisesFirstAndMergesSubjects) {
   Record twin = zeroed;
   twin.subject = "cnn/s32";
   Record noop = record_of("bf16", "training", {{.metric = "training.noop_updates", .at = "", .value = 0.5}});
+  noop.axes = {{"control", "small_rate"}};
   Record bound = record_of("tf32", "error", {nmse(2e-3)});
   bound.measurements[0].kind = Kind::bounded;
   bound.measurements[0].bound = 1e-3;
@@ -194,7 +195,7 @@ TEST(WorthNoticing, PutsBrokenPromisesFirstAndMergesSubjects) {
   ASSERT_EQ(lines.size(), 4u) << testing::PrintToString(lines);
   EXPECT_EQ(lines[0], "fp16 on cuda:0: expected range.underflow at gradients > 0.1, found 0 (mlp/h64)");
   EXPECT_EQ(lines[1], "tf32 on cuda:0: error.nmse at output is 0.002, its bound is 0.001 (mlp/h64)");
-  EXPECT_EQ(lines[2], "bf16 on cuda:0: 50% of the updates change nothing (mlp/h64)");
+  EXPECT_EQ(lines[2], "bf16 on cuda:0: 50% of the updates change nothing (mlp/h64 control=small_rate)");
   EXPECT_EQ(lines[3], "fp16 on cuda:0: 20% of gradient/w is zero here and not in the oracle (mlp/h64, cnn/s32)");
 }
 

@@ -57,6 +57,13 @@ std::optional<std::pair<Rank, std::string>> remark(const Measurement& one) {
   return std::nullopt;
 }
 
+// "mlp/b8_i16_h24_o10 control=underflow": with the axes, because the same subject may have something to say under each.
+std::string whose(const Record& record) {
+  std::string text = record.subject;
+  for (const auto& [key, value] : record.axes) text += fmt::format(" {}={}", key, value);
+  return text;
+}
+
 // The same remark about several subjects is one line.
 class Notices {
  public:
@@ -65,9 +72,8 @@ class Notices {
     const auto [found, is_new] = place_.try_emplace({rank, line}, notices_[rank].size());
     if (is_new) notices_[rank].push_back({line, {}});
     std::vector<std::string>& subjects = notices_[rank][found->second].subjects;
-    if (std::find(subjects.begin(), subjects.end(), record.subject) == subjects.end()) {
-      subjects.push_back(record.subject);
-    }
+    std::string subject = whose(record);
+    if (std::find(subjects.begin(), subjects.end(), subject) == subjects.end()) subjects.push_back(std::move(subject));
   }
 
   std::vector<std::string> lines() const {

@@ -1,14 +1,11 @@
-// Selection of cases, their ids, the stopping rule.
-#include "bench/case.h"
+// Selection of cases and their ids.
+#include "bench/plan.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <set>
 
-#include "bench/fingerprint.h"
-#include "bench/timing.h"
+#include "bench/suites.h"
 #include "kernels/number/error.h"
 
 namespace halfmark {
@@ -113,72 +110,6 @@ TEST(CaseOf, RefusesWhatIsNotACase) {
   EXPECT_THROW(case_of("linear"), Error);
   EXPECT_THROW(case_of(id + "/momentum=0.1"), Error);
   EXPECT_THROW(case_of(id + "x"), Error);
-}
-
-TEST(Glob, StarStandsForAnything) {
-  EXPECT_TRUE(glob_matches("*", ""));
-  EXPECT_TRUE(glob_matches("a*c", "abbc"));
-  EXPECT_TRUE(glob_matches("*fp16", "amp-fp16"));
-  EXPECT_FALSE(glob_matches("fp16", "amp-fp16"));
-  EXPECT_FALSE(glob_matches("a*c", "abcd"));
-  EXPECT_TRUE(glob_matches("a*b*c", "aXbYbZc"));
-}
-
-TEST(StoppingRule, StopsAsSoonAsTheMedianIsKnown) {
-  const Sampled sampled =
-      sample_until({.target = 0.01, .min_samples = 6, .max_samples = 100, .budget = 1e9}, [] { return 2.0; });
-  EXPECT_EQ(sampled.samples.size(), 6u);
-  EXPECT_EQ(sampled.stopped_by, StoppedBy::target);
-  EXPECT_EQ(sampled.half_width, 0);
-}
-
-TEST(StoppingRule, GoesOnToTheMostSamplesWhenTheyScatter) {
-  int i = 0;
-  const Sampled sampled = sample_until({.target = 0.01, .min_samples = 6, .max_samples = 50, .budget = 1e9},
-                                       [&] { return i++ % 2 ? 1.0 : 3.0; });
-  EXPECT_EQ(sampled.samples.size(), 50u);
-  EXPECT_EQ(sampled.stopped_by, StoppedBy::samples);
-  EXPECT_GT(sampled.half_width, 0.1);
-}
-
-TEST(StoppingRule, EndsWithTheBudgetButNotBeforeTheFewestSamples) {
-  int i = 0;
-  const auto scattered = [&] { return i++ % 2 ? 1.0 : 3.0; };
-  const Sampled sampled =
-      sample_until({.target = 0.01, .min_samples = 6, .max_samples = 1000, .budget = 1, .patience = 1}, scattered);
-  EXPECT_EQ(sampled.samples.size(), 6u);
-  EXPECT_EQ(sampled.stopped_by, StoppedBy::budget);
-  EXPECT_TRUE(std::isfinite(sampled.half_width));
-}
-
-TEST(StoppingRule, GoesOnPastTheBudgetUntilTheMedianCanBeShownOrPatienceEnds) {
-  int i = 0;
-  const auto calming = [&] { return ++i <= 6 && i % 2 ? 3.0 : 1.0; };  // disturbed at first
-  const Sampled shown =
-      sample_until({.target = 0, .min_samples = 6, .max_samples = 1000, .budget = 1, .patience = 1e9}, calming);
-  EXPECT_EQ(shown.stopped_by, StoppedBy::budget);
-  EXPECT_GT(shown.samples.size(), 6u);
-  EXPECT_LE(shown.half_width, kWidestHalfWidth);
-
-  i = 0;
-  const auto scattered = [&] { return i++ % 2 ? 1.0 : 3.0; };
-  const Sampled given_up =
-      sample_until({.target = 0, .min_samples = 6, .max_samples = 1000, .budget = 1, .patience = 40}, scattered);
-  EXPECT_EQ(given_up.stopped_by, StoppedBy::budget);
-  EXPECT_EQ(given_up.samples.size(), 20u);  // 2 seconds each in the mean
-  EXPECT_GT(given_up.half_width, kWidestHalfWidth);
-}
-
-TEST(Fingerprint, ChangesWithOneBitAndNotWithTimes) {
-  Findings findings;
-  findings.measurements.push_back({.metric = "error.nmse", .at = "output", .value = 1});
-  const std::string before = fingerprint_of(findings);
-  Measurement time{.metric = "time.step", .value = 3};
-  time.kind = Kind::sampled;
-  findings.measurements.push_back(time);
-  EXPECT_EQ(fingerprint_of(findings), before);
-  findings.measurements[0].value = std::nextafter(1.0, 2.0);
-  EXPECT_NE(fingerprint_of(findings), before);
 }
 
 }  // namespace
