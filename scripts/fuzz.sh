@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Feeds the readers made-up bytes until they break, with libFuzzer under sanitizers.
-#   scripts/fuzz.sh [SECONDS]     for each reader; default 60. What is found lies in build/fuzz/findings, and exit code 1 says so
+#   scripts/fuzz.sh [SECONDS]     for each reader; default 60. What is found lies in build/fuzz/findings, and the exit code is not 0
 #   scripts/fuzz.sh --coverage    how many lines of each reader the seeds and what was learned reach
 # Seeds lie beside the fuzzers in seeds/; what is learned is kept in build/fuzz/corpus and used again.
 set -euo pipefail
@@ -16,23 +16,27 @@ seeds_of() { # FUZZER
   compgen -G "*/fuzz/seeds/$1"
 }
 
+fuzz_one() { # FUZZER SECONDS
+  local name log executions
+  name=$(basename "$1")
+  log=build/fuzz/$name.log
+  mkdir -p "build/fuzz/corpus/$name"
+  if ! "$1" -max_total_time="$2" -max_len=20000 -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 -close_fd_mask=1 \
+    -artifact_prefix="build/fuzz/findings/$name-" "build/fuzz/corpus/$name" "$(seeds_of "$name")" > "$log" 2>&1; then
+    printf '%s: FOUND, the end of %s:\n%s\n' "$name" "$log" "$(tail -n 30 "$log")"
+    return 1
+  fi
+  executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+  printf '%-20s %12d executions\n' "$name" "$executions"
+}
+
 fuzz() { # SECONDS
   cmake --preset fuzz > /dev/null
   cmake --build --preset fuzz --parallel "$(nproc)" > /dev/null
   mkdir -p build/fuzz/findings
-  local found=false fuzzer name
-  for fuzzer in build/fuzz/*_fuzz; do
-    name=$(basename "$fuzzer")
-    mkdir -p "build/fuzz/corpus/$name"
-    if ! "$fuzzer" -max_total_time="$1" -max_len=20000 -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 -close_fd_mask=1 \
-      -artifact_prefix="build/fuzz/findings/$name-" "build/fuzz/corpus/$name" "$(seeds_of "$name")" > "build/fuzz/$name.log" 2>&1; then
-      found=true
-      echo "$name: FOUND, the end of build/fuzz/$name.log:"
-      tail -n 30 "build/fuzz/$name.log"
-    fi
-    echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$name.log") executions"
-  done
-  ! $found
+  export -f fuzz_one seeds_of
+  # One fuzzer on each core.
+  printf '%s\0' build/fuzz/*_fuzz | xargs -0 -P "$(nproc)" -I{} bash -euo pipefail -c 'fuzz_one "$@"' bash {} "$1"
 }
 
 # Where the readers are: what a file, a line of a command or an answer of a build can say is decided there.
