@@ -81,8 +81,16 @@ Report examine(Witness& witness, const Options& options) {
     report.findings.push_back({"summation tree", std::string(kNotObservable), found.evidence});
   }
   find_ranges(witness, model, report.findings);
+  if (box.elements == kAlike)
+    report.findings.push_back({"elements", box.elements, "the same questions at every element of the result"});
+  else if (!box.elements.empty())
+    report.findings.push_back(
+        {"elements", "add differently", fmt::format("element {} answers otherwise than 0,0", box.elements)});
+  const auto follows_from_others = [](const Finding& finding) {
+    return finding.parameter == "order" || finding.parameter == "accumulator" || finding.value == kAlike;
+  };
   for (const Finding& finding : report.findings)
-    if (finding.parameter != "order" && finding.parameter != "accumulator")
+    if (!follows_from_others(finding))
       report.fingerprint +=
           fmt::format("{}{}={}", report.fingerprint.empty() ? "" : "; ", finding.parameter, finding.value);
 

@@ -21,6 +21,8 @@ struct Question {
   double c = 0;
 };
 
+inline constexpr std::string_view kAlike = "alike";
+
 struct BlackBox {
   std::string device;  // "sim:hopper"
   std::string types;   // "f16>f32"
@@ -30,6 +32,9 @@ struct BlackBox {
   bool takes_c = true;
   size_t k = 0;                                                             // products of a question
   std::function<std::vector<uint64_t>(std::span<const Question>)> answers;  // codes of d
+  // Of a matmul: kAlike, so that any element of the result may answer, or the first that answers otherwise than element
+  // 0,0, as "3,8"; then 0,0 alone is asked.
+  std::string elements{};
 };
 
 // A box with a memory: what was asked can be asked of somebody else.
@@ -88,6 +93,9 @@ struct TreeFinding {
 // else. M swallows the units that are added before the masks meet; the others are counted in the answer, which says how
 // many leaves lie below the node where i and j meet.
 TreeFinding find_tree(Witness& witness);
+// Questions that two orders of addition answer differently, unless in both as many leaves lie below the nodes where the
+// first leaf meets the second, the third, a middle one and the last.
+std::vector<Question> order_questions(const BlackBox& box);
 std::string text_of(const SumTree& tree);
 
 // Products that meet in one sum, not counting the two that open a chain of single additions.

@@ -44,6 +44,19 @@ class MatmulRunner {
     return codes;
   }
 
+  // Some libraries add the elements at the edges of their tiles in another order than the rest. The first element seen
+  // that answers otherwise than element 0, 0; from then on that one alone is asked.
+  std::optional<size_t> find_other_element(std::span<const Question> questions) {
+    for (const Question& question : questions) {
+      const std::vector<uint64_t> codes = everywhere(question);
+      const auto other = std::find_if(codes.begin(), codes.end(), [&](uint64_t code) { return code != codes[0]; });
+      if (other == codes.end()) continue;
+      rows_ = columns_ = 1;
+      return static_cast<size_t>(other - codes.begin());
+    }
+    return {};
+  }
+
  private:
   // Which row or column holds this vector; a new one when there is room, else nothing. By bits: there are NaNs and -0.
   using Places = std::map<std::string, size_t>;
@@ -66,7 +79,7 @@ class MatmulRunner {
     size_t q = first;
     for (; q < questions.size(); ++q) {
       const Question& question = questions[q];
-      const auto row = place(rows, question.a, shape_.m), column = place(columns, question.b, shape_.n);
+      const auto row = place(rows, question.a, rows_), column = place(columns, question.b, columns_);
       if (!row || !column || used[*row * n + *column]) break;
       std::copy(question.a.begin(), question.a.end(), a.begin() + static_cast<long>(*row * k));
       for (size_t i = 0; i < k; ++i) b[i * n + *column] = question.b[i];
@@ -75,15 +88,31 @@ class MatmulRunner {
       c[cells.back()] = question.c;
       any_c = any_c || question.c != 0 || std::signbit(question.c);
     }
+    HM_CHECK(with_c_ || !any_c, "a question with c to a box without");
+    const std::vector<unsigned char> bytes = product(a, b, c);
+    for (size_t i = 0; i < cells.size(); ++i) codes[first + i] = code_at(types_.d, bytes, cells[i]);
+    return q;
+  }
+
+  // The same question at every element.
+  std::vector<uint64_t> everywhere(const Question& question) {
+    const auto m = static_cast<size_t>(shape_.m), n = static_cast<size_t>(shape_.n);
+    std::vector<double> a, b;
+    for (size_t row = 0; row < m; ++row) a.insert(a.end(), question.a.begin(), question.a.end());
+    for (const double x : question.b) b.insert(b.end(), n, x);
+    const std::vector<unsigned char> bytes = product(a, b, std::vector<double>(m * n, question.c));
+    std::vector<uint64_t> codes(m * n);
+    for (size_t i = 0; i < codes.size(); ++i) codes[i] = code_at(types_.d, bytes, i);
+    return codes;
+  }
+
+  std::vector<unsigned char> product(std::span<const double> a, std::span<const double> b, std::span<const double> c) {
     const Tensor left = Tensor::from(device_, {shape_.m, shape_.k}, types_.a, a),
                  right = Tensor::from(device_, {shape_.k, shape_.n}, types_.b, b);
     Tensor out = Tensor::from(device_, {shape_.m, shape_.n}, types_.d, c);
     // With beta in every call or in none, so that one row of the device answers all questions.
     run(Matmul{.a = left, .b = right, .out = out, .math = types_.math, .beta = with_c_ ? 1.0 : 0.0});
-    HM_CHECK(with_c_ || !any_c, "a question with c to a box without");
-    const std::vector<unsigned char> bytes = out.codes();
-    for (size_t i = 0; i < cells.size(); ++i) codes[first + i] = code_at(types_.d, bytes, cells[i]);
-    return q;
+    return out.codes();
   }
 
  public:
@@ -93,6 +122,7 @@ class MatmulRunner {
   Device& device_;
   MatmulTypes types_;
   MatmulShape shape_;
+  int64_t rows_ = shape_.m, columns_ = shape_.n;  // those that questions are put to
 };
 
 // Where the accumulator of a result of this dtype is when nothing else is said.
@@ -222,6 +252,12 @@ BlackBox matmul_box(Device& device, const MatmulTypes& types, MatmulShape shape)
                runner->with_c_,
                static_cast<size_t>(shape.k),
                [runner](std::span<const Question> questions) { return (*runner)(questions); }};
+  box.elements = kAlike;
+  if (const auto other = runner->find_other_element(order_questions(box))) {
+    const auto at = static_cast<int64_t>(*other);
+    box.elements = fmt::format("{},{}", at / shape.n, at % shape.n);
+    box.way += ", element 0,0";
+  }
   return box;
 }
 

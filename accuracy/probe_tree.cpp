@@ -126,19 +126,24 @@ class TreeBuilder {
   size_t asked_ = 0;
 };
 
+// 2^60 and 2^-40 are far enough apart for every adder of 64 bits, and far from the limits of fp32's exponents.
+int largest_mask(const BlackBox& box) {
+  return std::min({60, box.d.max_exponent() - 1, box.a.max_exponent() + box.b.max_exponent() - 1});
+}
+int smallest_unit(const BlackBox& box) { return std::max(-40, box.d.min_subnormal_exponent()); }
+
 // Masks that overflow nowhere, and the smallest units whose sum is still exact. Smaller masks follow, for partial sums
 // in formats of less range.
 std::vector<Masks> possible_masks(Witness& witness) {
   const BlackBox& box = witness.box();
   const size_t leaves = box.k + (box.takes_c ? 1 : 0);
   std::vector<Masks> all;
-  // 2^60 and 2^-40 are far enough apart for every adder of 64 bits, and far from the limits of fp32's exponents.
-  const int top = std::min({60, box.d.max_exponent() - 1, box.a.max_exponent() + box.b.max_exponent() - 1});
+  const int top = largest_mask(box);
   for (const int mask : {top, std::min(top, 14)}) {
     if (!all.empty() && all.back().mask == mask) break;
     std::vector<int> units;
     std::vector<Question> questions;
-    for (int unit = std::max(-40, box.d.min_subnormal_exponent()); unit <= mask - 10; ++unit) {
+    for (int unit = smallest_unit(box); unit <= mask - 10; ++unit) {
       std::vector<Term> terms;
       for (size_t leaf = 0; leaf < leaves; ++leaf)
         if (const auto term = term_of(box, leaf, std::ldexp(1.0, unit))) terms.push_back(*term);
@@ -319,6 +324,23 @@ TreeFinding find_tree(Witness& witness) {
     if (finding.tree) break;
   }
   return finding;
+}
+
+std::vector<Question> order_questions(const BlackBox& box) {
+  const double mask = std::ldexp(1.0, largest_mask(box));
+  std::vector<Term> units;
+  for (size_t leaf = 0; leaf < box.k; ++leaf)
+    for (int unit = smallest_unit(box); units.size() == leaf && unit < 0; ++unit)
+      if (const auto term = term_of(box, leaf, std::ldexp(1.0, unit))) units.push_back(*term);
+  std::vector<Question> questions;
+  for (const size_t other : {size_t{1}, size_t{2}, box.k / 2, box.k - 1}) {
+    const auto plus = term_of(box, 0, mask), minus = term_of(box, other, -mask);
+    if (units.size() < box.k || other == 0 || !plus || !minus) continue;
+    std::vector<Term> terms = units;
+    terms[0] = *plus, terms[other] = *minus;
+    questions.push_back(question_of(box, terms));
+  }
+  return questions;
 }
 
 std::string text_of(const SumTree& tree) { return text_of_node(tree, tree.root, 0); }

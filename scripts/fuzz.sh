@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Feeds the readers made-up bytes until they break, with libFuzzer under sanitizers.
 #   scripts/fuzz.sh [SECONDS]     for each reader; default 60. What is found lies in build/fuzz/findings, and the exit code is not 0
-#   scripts/fuzz.sh --coverage    how many lines of each reader the seeds and what was learned reach
+#   scripts/fuzz.sh --coverage    how many lines of each reader its tests, the seeds and what was learned reach
 # Seeds lie beside the fuzzers in seeds/; what is learned is kept in build/fuzz/corpus and used again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -11,6 +11,18 @@ usage() {
 }
 (($# <= 1)) || usage
 what=${1:-60}
+
+build() { # DIRECTORY TARGET... -- [configure arguments]
+  local directory=$1 targets=()
+  shift
+  while (($#)) && [[ $1 != -- ]]; do targets+=("$1") && shift; done
+  mkdir -p "$directory"
+  if ! { cmake --preset fuzz -B "$directory" "${@:2}" && cmake --build "$directory" --target "${targets[@]}" --parallel "$(nproc)"; } \
+    > "$directory/build.log" 2>&1; then
+    tail -n 40 "$directory/build.log" >&2
+    exit 1
+  fi
+}
 
 seeds_of() { # FUZZER
   compgen -G "*/fuzz/seeds/$1"
@@ -31,8 +43,7 @@ fuzz_one() { # FUZZER SECONDS
 }
 
 fuzz() { # SECONDS
-  cmake --preset fuzz > /dev/null
-  cmake --build --preset fuzz --parallel "$(nproc)" > /dev/null
+  build build/fuzz fuzzers
   mkdir -p build/fuzz/findings
   export -f fuzz_one seeds_of
   # One fuzzer on each core.
@@ -40,9 +51,10 @@ fuzz() { # SECONDS
 }
 
 # Where the readers are: what a file, a line of a command or an answer of a build can say is decided there.
-readers=(reports/{report,journal,json_parser,json_reader,gate_rules,acknowledgement,history}.cpp
-  bench/{csv,vector_commands,dot_vectors,command_line}.cpp)
+readers=(reports/{report,journal,json_parser,json_reader,gate_rules,acknowledgement,history_store}.cpp
+  bench/{csv,vector_commands,dot_command,command_line}.cpp)
 
+# By the seeds, by what was learned, and by the readers' own tests, which also say what a reader answers.
 coverage() {
   local llvm=(llvm-profdata llvm-cov) tool
   for tool in "${llvm[@]}"; do
@@ -51,10 +63,12 @@ coverage() {
       exit 2
     }
   done
-  cmake --preset fuzz -B build/coverage -DHALFMARK_SANITIZE= -DCMAKE_BUILD_TYPE=Debug -DHALFMARK_UNITY=OFF \
-    -DCMAKE_CXX_FLAGS="-fprofile-instr-generate -fcoverage-mapping" > /dev/null
-  cmake --build build/coverage --target fuzzers --parallel "$(nproc)" > /dev/null
-  local fuzzer name objects=()
+  # Without a compiler cache, which shortens the names of the files that are counted.
+  build build/coverage fuzzers reports_tests -- -DHALFMARK_SANITIZE= -DCMAKE_BUILD_TYPE=Debug -DHALFMARK_UNITY=OFF -DHALFMARK_CCACHE=OFF \
+    -DHALFMARK_QUICK_LEVEL=-O0 -DHALFMARK_TESTS=ON -DCMAKE_CXX_FLAGS="-fprofile-instr-generate -fcoverage-mapping" \
+    -DCMAKE_EXE_LINKER_FLAGS=-fsanitize=fuzzer-no-link
+  local fuzzer name objects=(build/coverage/reports_tests)
+  LLVM_PROFILE_FILE=build/coverage/reports_tests.profraw build/coverage/reports_tests --gtest_filter='-*Slow*' > build/coverage/reports_tests.log
   for fuzzer in build/coverage/*_fuzz; do
     name=$(basename "$fuzzer")
     mkdir -p "build/fuzz/corpus/$name"
