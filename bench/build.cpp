@@ -27,7 +27,7 @@ class Capture {
   std::string text() const {
     std::string all;
     char buffer[1 << 14];
-    for (ssize_t count; (count = ::pread(file_, buffer, sizeof buffer, static_cast<off_t>(all.size()))) > 0;)
+    for (ssize_t count = 0; (count = ::pread(file_, buffer, sizeof buffer, static_cast<off_t>(all.size()))) > 0;)
       all.append(buffer, static_cast<size_t>(count));
     return all;
   }
@@ -45,10 +45,10 @@ std::filesystem::path program_in(const std::filesystem::path& folder) {
       if (std::filesystem::is_regular_file(place / name)) return place / name;
     return {};
   };
-  if (const auto found = found_in(folder); !found.empty()) return found;
+  if (auto found = found_in(folder); !found.empty()) return found;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.is_directory())
-      if (const auto found = found_in(entry.path()); !found.empty()) return found;
+      if (auto found = found_in(entry.path()); !found.empty()) return found;
   return {};
 }
 

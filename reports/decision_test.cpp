@@ -140,6 +140,9 @@ Tally tally(const World& world, int runs, uint64_t seed, const DecisionRules& ru
   return sum;
 }
 
+// Of runs where nothing changed, or nothing else: none of 300. The long form has room for single ones among thousands.
+constexpr double kFalse = 0.001;
+
 class SlowDecision : public testing::TestWithParam<int> {
  protected:
   uint64_t seed() const { return 3 * seed_of_today() + static_cast<uint64_t>(GetParam()); }
@@ -162,7 +165,7 @@ TEST_P(SlowDecision, ReportsWhatIsPlantedByItsSize) {
     const Tally found = tally({.planted = kPlanted, .factor = row.factor}, runs(200), seed());
     EXPECT_GE(found.reported, row.least) << row.factor;
     EXPECT_LE(found.reported, row.most) << row.factor;
-    EXPECT_EQ(found.alarmed, 0) << row.factor;
+    EXPECT_LE(found.alarmed, kFalse * runs(200)) << row.factor;
   }
 }
 
@@ -177,7 +180,7 @@ TEST_P(SlowDecision, SeesThroughRunsThatWereDisturbed) {
   for (const auto& [share, least] : {std::pair{0.02, 0.95}, {0.05, 0.92}}) {
     const Tally found = tally({.planted = kPlanted, .factor = 1.05, .bad_runs = share}, runs(200), seed());
     EXPECT_GE(found.reported, least) << share;
-    EXPECT_EQ(tally({.bad_runs = share}, runs(300), seed()).alarmed, 0) << share;
+    EXPECT_LE(tally({.bad_runs = share}, runs(300), seed()).alarmed, kFalse * runs(300)) << share;
   }
 }
 
@@ -200,7 +203,7 @@ TEST_P(SlowDecision, WouldReportTooMuchByTheMean) {
 }
 
 TEST_P(SlowDecision, IsNotMovedByDrift) {
-  EXPECT_EQ(tally({.drift_step = 0.012}, runs(300), seed()).alarmed, 0);
+  EXPECT_LE(tally({.drift_step = 0.012}, runs(300), seed()).alarmed, kFalse * runs(300));
   const World ramp{.cases = 1, .ramp = 0.03, .noise = false};
   for (uint64_t run = 0; run < 100; ++run) {
     Machine machine(ramp, seed() + run);

@@ -65,10 +65,10 @@ class RecordJudge {
   void run() {
     for (const auto& [place, one] : after_) {
       const auto other = before_.find(place);
-      look_at(other == before_.end() ? nullptr : other->second, one);
+      look_at(*one, other == before_.end() ? nullptr : other->second, one);
     }
     for (const auto& [place, one] : before_)
-      if (!after_.contains(place)) look_at(one, nullptr);
+      if (!after_.contains(place)) look_at(*one, one, nullptr);
     for (const auto& [metric, sum] : sums_) take(*sum.rule, sum.base, sum.found);
     write_lines();
     write_passes();
@@ -80,9 +80,8 @@ class RecordJudge {
     Measurement base, found;
   };
 
-  // Either may be missing, not both.
-  void look_at(const Measurement* base, const Measurement* found) {
-    const Measurement& known = found ? *found : *base;
+  // Either may be missing; `known` is the later of the two.
+  void look_at(const Measurement& known, const Measurement* base, const Measurement* found) {
     const NumberRule* rule = context_.rules.rule_for(found_, known);
     if (!rule) {
       if (known.kind == Kind::exact || known.kind == Kind::bounded) context_.unruled.insert(known.metric);
@@ -154,7 +153,8 @@ class RecordJudge {
   }
 
   void keep(const Measurement& one, NumberFinding finding) {
-    found_lines_[{one.metric, finding.outcome}].push_back({one.at, one.unit, std::move(finding)});
+    auto& lines = found_lines_[{one.metric, finding.outcome}];
+    lines.push_back({one.at, one.unit, std::move(finding)});
   }
 
   // The worst place of a metric has the word, the others are named.

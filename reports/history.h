@@ -65,7 +65,7 @@ class HistoryStore {
   struct Key {
     std::string id, metric, at;
     int case_version;
-    auto operator<=>(const Key&) const = default;
+    auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees a 0
   };
   struct Value {
     double value;

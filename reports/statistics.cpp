@@ -219,7 +219,8 @@ double incomplete_beta(double a, double b, double x) {
   constexpr double kTiny = 1e-300;
   double c = 1, d = 0, fraction = 1;
   for (int term = 0; term < kMostTerms; ++term) {
-    const double m = term / 2;
+    const int pairs = term / 2;
+    const double m = pairs;
     const double numerator = term == 0       ? 1
                              : term % 2 == 0 ? m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
                                              : -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
