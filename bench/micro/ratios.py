@@ -34,12 +34,14 @@ def print_tensor_cores(runs, clock):
         if run["name"].startswith("tensor-core/"):
             times.setdefault(run["name"], []).append(run[clock])
     medians = {name: statistics.median(values) for name, values in times.items()}
-    for name, median in medians.items():
+    for name, median in sorted(medians.items()):
+        if "/sgemm/" in name:
+            continue
         threads = next(part for part in name.split("/") if part.startswith("threads:"))
         sgemm = next((t for other, t in medians.items() if other.startswith("tensor-core/sgemm/") and threads in other.split("/")), None)
-        if sgemm and "/sgemm/" not in name:
-            name = name.split(threads)[0] + threads  # without "/process_time/real_time"
-            print(f"{name:44} {2 * 1024**3 / median:7.1f} GFLOP/s  sgemm is {median / sgemm:.1f} times as fast")
+        beside = f"  sgemm is {median / sgemm:.1f} times as fast" if sgemm else ""
+        name = name.split(threads)[0] + threads  # without "/process_time/real_time"
+        print(f"{name:44} {2 * 1024**3 / median:7.1f} GFLOP/s{beside}")
 
 
 def main():
