@@ -3,38 +3,18 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
 
 #include "kernels/number/error.h"
+#include "reports/memory_file.h"
 #include "reports/temporary_folder.h"
 
 namespace halfmark {
 
 namespace {
-
-// What a child writes, kept in memory.
-class Capture {
- public:
-  explicit Capture(const char* name) : file_(::memfd_create(name, MFD_CLOEXEC)) {}
-  ~Capture() { ::close(file_); }
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
-  int descriptor() const { return file_; }
-  std::string text() const {
-    std::string all;
-    char buffer[1 << 14];
-    for (ssize_t count = 0; (count = ::pread(file_, buffer, sizeof buffer, static_cast<off_t>(all.size()))) > 0;)
-      all.append(buffer, static_cast<size_t>(count));
-    return all;
-  }
-
- private:
-  int file_;
-};
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -55,7 +35,7 @@ std::filesystem::path program_in(const std::filesystem::path& folder) {
 }  // namespace
 
 Ended run_program(const std::vector<std::string>& command) {
-  const Capture out("out"), err("err");
+  const MemoryFile out("out"), err("err");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);

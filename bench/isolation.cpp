@@ -11,14 +11,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
 #include <thread>
 #include <vector>
 
 #include "bench/interruption.h"
 #include "kernels/number/error.h"
+#include "reports/memory_file.h"
 #include "reports/table.h"
-#include "reports/temporary_folder.h"
 
 namespace halfmark {
 
@@ -26,7 +25,7 @@ namespace {
 
 // fork rather than posix_spawn: only the child itself can ask to be killed when its parent dies, and it keeps that
 // through exec.
-pid_t start(const std::vector<std::string>& words, const std::filesystem::path& complaints) {
+pid_t start(const std::vector<std::string>& words, const MemoryFile& report, const MemoryFile& complaints) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -40,8 +39,8 @@ pid_t start(const std::vector<std::string>& words, const std::filesystem::path& 
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);  // died before the line above
     const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-    const int file = ::open(complaints.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (::dup2(nowhere, STDOUT_FILENO) >= 0 && ::dup2(file, STDERR_FILENO) >= 0)
+    if (::dup2(nowhere, STDOUT_FILENO) >= 0 && ::dup2(complaints.descriptor(), STDERR_FILENO) >= 0 &&
+        ::fcntl(report.descriptor(), F_SETFD, 0) == 0)  // stays open under its number
       ::execv(arguments[0], arguments.data());
     const int error = errno;
     const ssize_t ignored = ::write(told[1], &error, sizeof error);
@@ -90,24 +89,14 @@ Ending wait_for(pid_t child, double timeout) {
   return ending;
 }
 
-std::string first_line(const std::filesystem::path& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  char text[300] = {};
-  const ssize_t count = file < 0 ? 0 : ::read(file, text, sizeof(text) - 1);
-  if (file >= 0) ::close(file);
-  const std::string_view all(text, count > 0 ? static_cast<size_t>(count) : 0);
-  return std::string(all.substr(0, all.find('\n')));
-}
-
 }  // namespace
 
 IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout) {
   const auto begin = std::chrono::steady_clock::now();
-  const TemporaryFolder folder("case");
-  const std::filesystem::path output = folder / "report.json", complaints = folder / "complaints";
-  const pid_t child =
-      start({program, "run", "--case", id, "--seed", std::to_string(seed), "--no-probes", "-o", output.string()},
-            complaints);  // its environment is that of the parent, which has asked
+  const MemoryFile report("report"), complaints("complaints");
+  const std::string output = fmt::format("/proc/self/fd/{}", report.descriptor());
+  const pid_t child = start({program, "run", "--case", id, "--seed", std::to_string(seed), "--no-probes", "-o", output},
+                            report, complaints);  // its environment is that of the parent, which has asked
   const Ending ending = wait_for(child, timeout);
   const int status = ending.status;
   IsolatedRun run;
@@ -121,12 +110,15 @@ IsolatedRun run_isolated(const std::string& program, const std::string& id, uint
     run.reason =
         fmt::format("crashed with signal {} ({}){}", WTERMSIG(status), strsignal(WTERMSIG(status)), ending.memory);
   } else if (WEXITSTATUS(status) > 1) {
-    run.reason = fmt::format("exit code {}: {}", WEXITSTATUS(status), first_line(complaints));
+    const std::string said = complaints.text();
+    run.reason = fmt::format("exit code {}: {}", WEXITSTATUS(status), said.substr(0, said.find('\n')));
+  } else if (const std::string text = report.text(); text.empty()) {
+    run.reason = "wrote no report";
   } else {
     try {
-      Report report = Report::load(output);
-      if (report.records.size() == 1) return run.record = std::move(report.records.front()), run;
-      run.reason = fmt::format("wrote {} records instead of one", report.records.size());
+      Report written = Report::parse(text, "the report of " + id);
+      if (written.records.size() == 1) return run.record = std::move(written.records.front()), run;
+      run.reason = fmt::format("wrote {} records instead of one", written.records.size());
     } catch (const ReportError& error) {
       run.reason = error.what();
     }

@@ -30,13 +30,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-bool is_device_file(const std::filesystem::path& path) {
-  std::error_code ignored;
-  const auto status = std::filesystem::status(path, ignored);
-  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
-         !std::filesystem::is_directory(status);
-}
-
 void check_output(const std::filesystem::path& output) {
   if (output.empty()) throw Error("no output file: -o needs a name");
   std::error_code ignored;
@@ -48,7 +41,7 @@ void check_output(const std::filesystem::path& output) {
   const std::filesystem::path folder = output.has_parent_path() ? output.parent_path() : std::filesystem::path(".");
   if (!exists && !std::filesystem::is_directory(folder, ignored))
     throw Error(folder.string() + ": no such directory; make it or name another file with -o");
-  if (!is_device_file(output) && ::access(folder.c_str(), W_OK) != 0)
+  if (!is_written_in_place(output) && ::access(folder.c_str(), W_OK) != 0)
     throw Error(folder.string() + ": cannot be written to; name another place with -o");
 }
 
@@ -140,7 +133,7 @@ class Progressing {
     try {
       whole.save(output_);
     } catch (const ReportError& error) {
-      if (is_device_file(output_)) throw;
+      if (is_written_in_place(output_)) throw;
       throw_kept(error, journal_of(output_));
     }
     return whole;
@@ -162,7 +155,7 @@ std::filesystem::path journal_of(const std::filesystem::path& output) { return o
 std::string interruption_text(const Report& report, const std::filesystem::path& output) {
   const char* const signal = ::strsignal(interrupting_signal());
   const std::string done = fmt::format("{} of {} cases", report.records.size(), report.run.planned);
-  if (is_device_file(output)) return fmt::format("stopped ({}) after {}, which are written", signal, done);
+  if (is_written_in_place(output)) return fmt::format("stopped ({}) after {}, which are written", signal, done);
   if (report.records.empty()) return fmt::format("stopped ({}) before a case had ended; nothing is written", signal);
   return fmt::format("stopped ({}) after {}, now in {}; go on with the same command and --resume", signal, done,
                      output.string());
@@ -170,7 +163,7 @@ std::string interruption_text(const Report& report, const std::filesystem::path&
 
 Report run_cases(const RunOptions& options, const Progress& progress) {
   check_output(options.output);
-  const bool to_file = !is_device_file(options.output);
+  const bool to_file = !is_written_in_place(options.output);
   const std::filesystem::path journal_path = journal_of(options.output);
   std::optional<FileLock> lock;
   if (to_file) lock.emplace(options.output);

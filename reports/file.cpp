@@ -60,7 +60,7 @@ class TemporaryFile {
 };
 
 void write_directly(const std::filesystem::path& path, std::string_view text) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
   if (file.get() < 0) fail_write(path, errno);
   write_all(file.get(), text, path);
 }
@@ -76,6 +76,13 @@ std::filesystem::path target_of(const std::filesystem::path& path) {
     target = target.parent_path() / next;  // `next` alone when it is absolute
   }
   return target;
+}
+
+bool is_written_in_place(const std::filesystem::path& path) {
+  struct stat known = {};
+  if (::stat(path.c_str(), &known) != 0 || S_ISDIR(known.st_mode)) return false;
+  std::error_code ignored;
+  return !S_ISREG(known.st_mode) || !std::filesystem::exists(target_of(path), ignored);
 }
 
 std::string read_file(const std::filesystem::path& path) {
@@ -114,7 +121,7 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
   struct stat old = {};
   const bool exists = ::stat(path.c_str(), &old) == 0;
   if (exists && S_ISDIR(old.st_mode)) fail_write(path, EISDIR);
-  if (exists && !S_ISREG(old.st_mode)) return write_directly(path, text);
+  if (is_written_in_place(path)) return write_directly(path, text);
   if (exists && ::access(target.c_str(), W_OK) != 0) fail_write(path, errno);
 
   std::filesystem::path name = target;

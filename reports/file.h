@@ -10,10 +10,13 @@ namespace halfmark {
 // The file that writing to `path` replaces: a symbolic link stays one.
 std::filesystem::path target_of(const std::filesystem::path& path);
 
+// What cannot be replaced: devices, pipes (/dev/stdout), open files without a name (/proc/self/fd/3).
+bool is_written_in_place(const std::filesystem::path& path);
+
 // Throws ReportError naming the path and the cause.
 std::string read_file(const std::filesystem::path& path);
 
-// Temporary file beside the target, fsync, rename. Devices and pipes (/dev/stdout) are written directly.
+// Temporary file beside the target, fsync, rename; or in place.
 // Throws ReportError naming the path and the cause; the old file is then untouched and the temporary file gone.
 void write_file(const std::filesystem::path& path, std::string_view text);
 

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "reports/file.h"
+#include "reports/memory_file.h"
 #include "reports/sample_report.h"
 #include "reports/testing.h"
 
@@ -227,6 +228,14 @@ TEST_F(ReportFile, IsReplacedBehindASymbolicLink) {
   sample_report().save(folder_ / "next.json");
   EXPECT_TRUE(fs::is_symlink(folder_ / "next.json"));
   EXPECT_EQ(Report::load(folder_ / "to_come.json").records.size(), sample_report().records.size());
+}
+
+TEST_F(ReportFile, IsWrittenIntoAnOpenFileWithoutAName) {
+  const MemoryFile file("report");
+  const std::string path = "/proc/self/fd/" + std::to_string(file.descriptor());
+  write_file(path, "long text");
+  write_file(path, "text");
+  EXPECT_EQ(file.text(), "text");
 }
 
 TEST_F(ReportFile, IsWholeWheneverItIsReadWhileItIsWritten) {
