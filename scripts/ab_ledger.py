@@ -32,7 +32,14 @@ POLICIES = ["fp32", "bf16"]
 CASES = [f"{subject}/cpu/{policy}/throughput" for subject in SUBJECTS for policy in POLICIES]
 PLANTED = 3
 COLUMNS = ["number", "kind", "started", "build", "verdict", "exit_code", "planted", "planted_found", "planted_open",
-           "others_found", "others_open", "confirmed", "seconds", "load_before"]
+           "others_found", "others_open", "confirmed", "seconds", "load_before", "processor"]
+
+
+def processor():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return "unknown"
 
 
 def copy_of_the_build(folder, planted):
@@ -48,7 +55,7 @@ def run(number, kind, arguments):
     share = 0.0 if kind == "same" else float(kind) / 100
     chosen = random.Random(f"{kind} {number}").sample(CASES, PLANTED) if share else []
     row = dict.fromkeys(COLUMNS, "")
-    row.update(number=number, kind=kind, planted=" ".join(chosen), load_before=f"{os.getloadavg()[0]:.2f}",
+    row.update(number=number, kind=kind, planted=" ".join(chosen), processor=processor(), load_before=f"{os.getloadavg()[0]:.2f}",
                started=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"))
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
