@@ -2,6 +2,7 @@
 #include "bench/isolation.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -66,9 +67,12 @@ TEST_F(Isolation, TellsItsOwnTimeoutFromAKill) {
 }
 
 TEST_F(Isolation, SaysHowMuchMemoryItTook) {
-  // The shell doubles a variable to 256 MiB, more than this process has.
+  // The shell doubles a variable until it has twice what this process ever had.
+  rusage own = {};
+  ::getrusage(RUSAGE_SELF, &own);
+  const std::string bytes = std::to_string(2 * 1024 * own.ru_maxrss);
   const IsolatedRun result =
-      run("x=0123456789abcdef; i=0; while [ $i -lt 24 ]; do x=$x$x; i=$((i+1)); done; kill -KILL $$");
+      run("x=0123456789abcdef; n=16; while [ $n -lt " + bytes + " ]; do x=$x$x; n=$((n+n)); done; kill -KILL $$");
   EXPECT_NE(result.reason.find(", peak memory "), std::string::npos) << result.reason;
   EXPECT_NE(result.reason.find("iB"), std::string::npos) << result.reason;
 }
