@@ -32,7 +32,7 @@ POLICIES = ["fp32", "bf16"]
 CASES = [f"{subject}/cpu/{policy}/throughput" for subject in SUBJECTS for policy in POLICIES]
 PLANTED = 3
 COLUMNS = ["number", "kind", "started", "build", "verdict", "exit_code", "planted", "planted_found", "planted_open",
-           "others_found", "others_open", "confirmed", "seconds", "load_before", "processor"]
+           "others_found", "others_open", "confirmed", "seconds", "load_before", "processor", "others"]
 
 
 def processor():
@@ -81,6 +81,7 @@ def run(number, kind, arguments):
         row["verdict"] = "ERROR no line about " + min(missing)
     count = lambda cases, word: sum(of_time.get(case) == word for case in cases)
     others = [case for case in CASES if case not in chosen]
+    row["others"] = " ".join(f"{case}={of_time[case]}" for case in others if of_time[case] in ("REGRESSION", "INCONCLUSIVE"))
     row.update(planted_found=count(chosen, "REGRESSION"), planted_open=count(chosen, "INCONCLUSIVE"),
                others_found=count(others, "REGRESSION"), others_open=count(others, "INCONCLUSIVE"),
                confirmed=judgement.get("counts", {}).get("routed", ""))
