@@ -81,7 +81,8 @@ def run(number, kind, arguments):
         row["verdict"] = "ERROR no line about " + min(missing)
     count = lambda cases, word: sum(of_time.get(case) == word for case in cases)
     others = [case for case in CASES if case not in chosen]
-    row["others"] = " ".join(f"{case}={of_time[case]}" for case in others if of_time[case] in ("REGRESSION", "INCONCLUSIVE"))
+    row["others"] = " ".join(f"{case}={of_time[case]}" for case in others
+                             if of_time.get(case) in ("REGRESSION", "INCONCLUSIVE"))
     row.update(planted_found=count(chosen, "REGRESSION"), planted_open=count(chosen, "INCONCLUSIVE"),
                others_found=count(others, "REGRESSION"), others_open=count(others, "INCONCLUSIVE"),
                confirmed=judgement.get("counts", {}).get("routed", ""))
