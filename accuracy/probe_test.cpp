@@ -207,18 +207,6 @@ TEST(Probe, ReplaysTheCpusOwnMatmulsBitForBit) {
   }
 }
 
-// OpenBLAS adds the elements at the edges of its tiles in another order; oneDNN does not.
-TEST(Probe, AsksOneElementWhereElementsAddDifferently) {
-  const auto device = open_device("cpu");
-  for (const MatmulShape shape : {MatmulShape{32, 32, 64}, MatmulShape{5, 3, 40}}) {
-    const BlackBox box = matmul_box(*device, matmul_types_named("f64>f64"), shape);
-    const Report report = report_of(box);
-    EXPECT_EQ(value_of(report, "elements"), box.elements == kAlike ? kAlike : "add differently");
-    EXPECT_EQ(box.way.ends_with("element 0,0"), box.elements != kAlike) << box.way;
-    expect_replayed(report);
-  }
-}
-
 TEST(Probe, SeesWhatMathAsksOfTheReferenceRows) {
   const auto device = open_device("cpu");
   const Report report = report_of(matmul_box(*device, matmul_types_named("f16>f32+split3:bf16"), {4, 4, 12}));

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "accuracy/probe.h"
+#include "kernels/cpu/cpu_device.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "kernels/sim/sim_device.h"
@@ -212,6 +214,53 @@ TEST(ProbeRows, ARowThatKeepsOneBitLessMatchesNothing) {
     EXPECT_FALSE(report.near.empty());
     EXPECT_EQ(value_of(report, "kept fraction bits"), std::to_string(kept));
   }
+}
+
+// Adds each element from k = 0 on, but for those of the last column, which begin at the other end: as libraries do at
+// the edges of their tiles.
+class UnevenDevice : public HostDevice {
+ public:
+  UnevenDevice() {
+    kernels_.of<Matmul>().push_back(
+        {"uneven", Speed::real, [](const Device&, const Matmul&) -> Refusal { return {}; }, run});
+  }
+  std::string name() const override { return "cpu"; }
+  std::vector<std::pair<std::string, std::string>> describe() const override { return {}; }
+  const KernelTable& kernels() const override { return kernels_; }
+
+ private:
+  static void run(Device&, const Matmul& op) {
+    const int64_t m = op.out.shape()[0], n = op.out.shape()[1], depth = op.a.shape()[1];
+    const float *a = op.a.as<float>(), *b = op.b.as<float>();
+    float* out = op.out.as<float>();
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        float sum = op.beta == 0 ? 0 : out[i * n + j];
+        for (int64_t step = 0; step < depth; ++step) {
+          const int64_t k = j == n - 1 ? depth - 1 - step : step;
+          sum = std::fma(a[i * depth + k], b[k * n + j], sum);
+        }
+        out[i * n + j] = sum;
+      }
+  }
+  KernelTable kernels_;
+};
+
+TEST(ProbeOfElements, AsksOneElementWhereElementsAddDifferently) {
+  UnevenDevice device;
+  const probe::BlackBox box = probe::matmul_box(device, probe::matmul_types_named("f32>f32"), {4, 5, 24});
+  EXPECT_EQ(box.elements, "0,4");
+  EXPECT_TRUE(box.way.ends_with("element 0,0")) << box.way;
+  probe::Witness witness(box);
+  probe::Options options;
+  options.replays = 512, options.match = false;
+  const probe::Report report = probe::examine(witness, options);
+  EXPECT_EQ(value_of(report, "elements"), "add differently");
+  EXPECT_EQ(value_of(report, "order"), "k increasing");
+  EXPECT_EQ(report.replayed, 512u);
+  const probe::BlackBox narrow =
+      probe::matmul_box(device, probe::matmul_types_named("f32>f32"), {4, 1, 24});  // the last column alone
+  EXPECT_EQ(narrow.elements, probe::kAlike);
 }
 
 }  // namespace
