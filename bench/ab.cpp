@@ -162,6 +162,11 @@ void add_remarks(const Decision& decision, const ProcessPairs& pairs, Judgement&
     judgement.remarks.push_back(
         fmt::format("the host took time from this machine: {} pairs measured again, {} kept all the same",
                     pairs.repeated(), pairs.disturbed()));
+  if (!pairs.shared_pages().empty())
+    judgement.remarks.push_back(
+        "the processes of a build share the pages of its code, whose place in memory alone can make it some per cent "
+        "slower in every pair: " +
+        pairs.shared_pages());
   judgement.remarks.push_back(fmt::format("{} process runs of single cases on either side, {} of {} cases confirmed",
                                           decision.process_runs / 2, decision.routed, decision.cases.size()));
 }

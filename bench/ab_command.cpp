@@ -1,9 +1,7 @@
 // halfmark ab: two builds on one machine. halfmark sample: what it asks of each.
 #include <fmt/format.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
-#include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -12,7 +10,9 @@
 #include "bench/ab.h"
 #include "bench/ab_numbers.h"
 #include "bench/commands.h"
+#include "bench/interruption.h"
 #include "bench/output_options.h"
+#include "bench/own_pages.h"
 #include "bench/progress.h"
 #include "bench/utc.h"
 #include "kernels/number/error.h"
@@ -96,6 +96,23 @@ void run_ab(const AbArguments& arguments, Program& program) {
   program.exit_code = judgement.exit_code;
 }
 
+// A signal takes the builds' processes and unpacked archives along.
+void run_ab_until_stopped(const AbArguments& arguments, Program& program) {
+  const auto say = [] {
+    fmt::print(stderr, "halfmark: stopped ({}) before there was a verdict; nothing is written\n",
+               ::strsignal(interrupting_signal()));
+  };
+  constexpr double kPatience = 2;  // seconds
+  Interruption interruption(kPatience, "\nhalfmark: stopped at once\n", say);
+  try {
+    run_ab(arguments, program);
+  } catch (const Interrupted&) {
+    say();
+    program.exit_code = 128 + interrupting_signal();
+  }
+  interruption.close();
+}
+
 }  // namespace
 
 void add_ab_command(CommandLine& line, Program& program) {
@@ -131,7 +148,7 @@ void add_ab_command(CommandLine& line, Program& program) {
               "Exit codes: 0 pass, 1 a case is slower or lost, 2 wrong input, 3 undecided or the machine itself "
               "moved.\n"
               "Examples:\n  halfmark ab old/halfmark new/halfmark\n  halfmark ab v1.tar.gz v2.tar.gz mlp 'amp-*'")
-          .action([arguments, &program] { run_ab(*arguments, program); });
+          .action([arguments, &program] { run_ab_until_stopped(*arguments, program); });
   arguments->outputs.add_to(command);
 }
 
@@ -142,7 +159,7 @@ void add_sample_command(CommandLine& line, Program& program) {
       .option("--threads", options->threads, "of the CPU's kernels; 0: as many as there are cores", kShowsDefault)
       .option("--seed", options->seed, "of parameters and data", kShowsDefault)
       .action([options, &program] {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody is left to ask
+        options->shared_pages = take_own_pages();
         options->slow_down = program.slow_down;
         Sampler sampler(*options);
         answer_samples(std::cin, std::cout, sampler);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 
+#include "bench/child.h"
 #include "bench/fake_build_testing.h"
 #include "kernels/number/error.h"
 #include "reports/outputs/text.h"
@@ -133,6 +134,17 @@ TEST(Ab, WhatTheHostTookTimeFromIsMeasuredAgainButNotForEver) {
   });
   ASSERT_NE(said, judgement.remarks.end());
   EXPECT_NE(said->find("kept all the same"), std::string::npos) << *said;
+}
+
+TEST(Ab, SaysWhereProcessesShareThePagesOfTheirCode) {
+  const auto remarks = [](const Judgement& judgement) {
+    return std::count_if(judgement.remarks.begin(), judgement.remarks.end(), [](const std::string& remark) {
+      return remark.find("share the pages of its code") != std::string::npos &&
+             remark.find("Permission denied") != std::string::npos;
+    });
+  };
+  EXPECT_EQ(remarks(compared({}, {.shared_pages = "Permission denied"})), 1);
+  EXPECT_EQ(remarks(compared({}, {})), 0);
 }
 
 TEST(Ab, OrdersAreBalancedForEveryCase) {

@@ -1,15 +1,9 @@
 #include "bench/build.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstring>
-
+#include "bench/child.h"
 #include "kernels/number/error.h"
-#include "reports/memory_file.h"
 #include "reports/temporary_folder.h"
 
 namespace halfmark {
@@ -33,26 +27,6 @@ std::filesystem::path program_in(const std::filesystem::path& folder) {
 }
 
 }  // namespace
-
-Ended run_program(const std::vector<std::string>& command) {
-  const MemoryFile out("out"), err("err");
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, out.descriptor(), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, err.descriptor(), STDERR_FILENO);
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  pid_t child = 0;
-  const int error = ::posix_spawnp(&child, words.front(), &actions, nullptr, words.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw Error(fmt::format("{}: cannot be started: {}", command.front(), std::strerror(error)));
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), out.text(), err.text()};
-}
 
 Build Build::open(const std::string& given) {
   Build build;

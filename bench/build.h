@@ -10,13 +10,6 @@ namespace halfmark {
 
 class TemporaryFolder;
 
-// What a program printed and how it ended.
-struct Ended {
-  int code = 0;  // exit code; 128 + the signal's number when one ended it
-  std::string out, err;
-};
-Ended run_program(const std::vector<std::string>& command);  // throws Error when it cannot be started
-
 class Build {
  public:
   // Throws Error: no such file, not an archive, no program in it, or one that does not answer to --version.

@@ -28,6 +28,16 @@ std::string one_line(std::string text) {
   return text;
 }
 
+// Names and descriptions of the required options that the command line does not give.
+std::string what_is_missing(const CLI::App& command, std::string in_short) {
+  std::vector<std::string> missing;
+  for (const CLI::Option* option : command.get_options())
+    if (option->get_required() && option->count() == 0)
+      missing.push_back(fmt::format("{} ({})", option->get_name(), option->get_description()));
+  if (!missing.empty()) in_short = "missing: " + fmt::format("{}", fmt::join(missing, ", "));
+  return fmt::format("{}; halfmark {} --help says more", in_short, command.get_name());
+}
+
 }  // namespace
 
 template <class Value>
@@ -112,9 +122,7 @@ std::function<void()> CommandLine::read(int argc, const char* const* argv) {
   } catch (const CLI::Success& request) {  // --help, --version
     app.exit(request);
   } catch (const CLI::RequiredError& error) {
-    if (!app.get_subcommands().empty())
-      throw Error(
-          fmt::format("{} (halfmark {} --help says more)", error.what(), app.get_subcommands().front()->get_name()));
+    if (!app.get_subcommands().empty()) throw Error(what_is_missing(*app.get_subcommands().front(), error.what()));
     std::vector<std::string> names;
     for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
     const bool named = argc > 1 && argv[1][0] != '-';

@@ -16,6 +16,7 @@ struct FakeBuild {
   std::map<std::string, std::string> seconds{};  // of a case or canary; all others take 0.01
   std::map<std::string, std::string> instead{};  // shell commands instead of an answer: "exit 3", "sleep 9"
   std::string stolen = "0";
+  std::string shared_pages{};
   std::string log{};  // every question is added to this file as "NAME case"
 
   // Writes the script, its name is what `log` calls it; returns its path.
@@ -28,7 +29,8 @@ struct FakeBuild {
     for (const auto& [id, value] : seconds) script += "'" + id + "') s=" + value + ";;\n";
     for (const auto& [id, command] : instead) script += "'" + id + "') " + command + ";;\n";
     script += "esac\necho '{\"case\":\"'$id'\",\"seconds\":'$s',\"samples\":9,\"half_width\":0,\"stolen\":" + stolen +
-              ",\"wall\":0.05,\"refused\":false,\"reason\":\"\"}'\ndone;;\nesac\n";
+              ",\"wall\":0.05,\"refused\":false,\"reason\":\"\",\"shared_pages\":\"" + shared_pages +
+              "\"}'\ndone;;\nesac\n";
     std::ofstream(path) << script;
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     return path.string();

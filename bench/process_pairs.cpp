@@ -30,10 +30,11 @@ std::vector<int> some_cores(int count, std::mt19937_64& random) {
 
 }  // namespace
 
-ProcessSample ProcessPairs::ask(SamplerProcess& process, size_t index, bool is_a) const {
+ProcessSample ProcessPairs::ask(SamplerProcess& process, size_t index, bool is_a) {
   try {
     ProcessSample sample = process.ask(options_.ids[index]);
     if (!sample.reason.empty()) throw CaseLost(index, is_a, sample.reason);
+    if (shared_pages_.empty()) shared_pages_ = sample.shared_pages;
     return sample;
   } catch (const ProcessLost& loss) {
     throw CaseLost(index, is_a, loss.what());
@@ -41,7 +42,7 @@ ProcessSample ProcessPairs::ask(SamplerProcess& process, size_t index, bool is_a
 }
 
 // a: the median of its times; b: so much more or less as the median of the ratios of neighbouring slices says.
-ProcessPairs::Asked ProcessPairs::ask_both(SamplerProcess& a, SamplerProcess& b, size_t index, bool a_first) const {
+ProcessPairs::Asked ProcessPairs::ask_both(SamplerProcess& a, SamplerProcess& b, size_t index, bool a_first) {
   std::vector<double> of_a, ratios;
   double stolen[2] = {}, wall[2] = {};
   for (int slice = 0; slice < options_.slices; ++slice) {

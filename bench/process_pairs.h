@@ -64,6 +64,8 @@ class ProcessPairs : public PairSource {
   // Throws CaseLost.
   std::vector<std::vector<Pair>> measure(std::span<const size_t> cases, int pairs) override;
 
+  // Why processes share the pages of their code, so that all pairs share one accident of placement; empty: they do not.
+  const std::string& shared_pages() const { return shared_pages_; }
   int64_t repeated() const { return repeated_; }    // pairs measured again, over all cases
   int64_t disturbed() const { return disturbed_; }  // and those kept although the host had taken time
 
@@ -73,13 +75,14 @@ class ProcessPairs : public PairSource {
     Pair pair;
     bool disturbed;  // the host has taken time
   };
-  ProcessSample ask(SamplerProcess& process, size_t index, bool is_a) const;
-  Asked ask_both(SamplerProcess& a, SamplerProcess& b, size_t index, bool a_first) const;
+  ProcessSample ask(SamplerProcess& process, size_t index, bool is_a);
+  Asked ask_both(SamplerProcess& a, SamplerProcess& b, size_t index, bool a_first);
   Answers one_pair(const std::vector<size_t>& order, const std::map<size_t, bool>& a_first,
                    const std::vector<int>& cores, std::map<size_t, int>& may_repeat);
 
   PairOptions options_;
   uint64_t stage_ = 0;
+  std::string shared_pages_;
   int64_t repeated_ = 0, disturbed_ = 0;
 };
 

@@ -22,6 +22,7 @@ TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("", "a command is needed");
   expect_complaint("nonsense", "unknown command 'nonsense'");
   expect_complaint("show", "report");
+  expect_complaint("gate base.json", "missing: new (the report to judge); halfmark gate --help says more");
   expect_complaint("run nonsense", "nonsense");
   expect_complaint("run --nonsense", "--nonsense");
   expect_complaint("run cuda:9", "cuda:9");

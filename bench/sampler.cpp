@@ -89,10 +89,15 @@ const std::vector<Canary>& canaries() {
 }
 
 std::string line_of(const ProcessSample& sample) {
-  const nlohmann::ordered_json json{{"case", sample.id},         {"seconds", sample.seconds},
-                                    {"samples", sample.samples}, {"half_width", sample.half_width},
-                                    {"stolen", sample.stolen},   {"wall", sample.wall},
-                                    {"refused", sample.refused}, {"reason", sample.reason}};
+  const nlohmann::ordered_json json{{"case", sample.id},
+                                    {"seconds", sample.seconds},
+                                    {"samples", sample.samples},
+                                    {"half_width", sample.half_width},
+                                    {"stolen", sample.stolen},
+                                    {"wall", sample.wall},
+                                    {"refused", sample.refused},
+                                    {"reason", sample.reason},
+                                    {"shared_pages", sample.shared_pages}};
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
@@ -104,6 +109,7 @@ ProcessSample sample_of(const std::string& line) {
     json.at("samples").get_to(sample.samples), json.at("half_width").get_to(sample.half_width);
     json.at("stolen").get_to(sample.stolen), json.at("wall").get_to(sample.wall);
     json.at("refused").get_to(sample.refused), json.at("reason").get_to(sample.reason);
+    json.at("shared_pages").get_to(sample.shared_pages);
     return sample;
   } catch (const nlohmann::json::exception&) {
     throw Error("a build answered '" + line.substr(0, 120) + "', which is no sample; is it a halfmark of this age?");
@@ -119,6 +125,7 @@ Sampler::~Sampler() = default;
 ProcessSample Sampler::sample(const std::string& id) {
   ProcessSample result;
   result.id = id;
+  result.shared_pages = options_.shared_pages;
   const auto start = Clock::now();
   const double stolen = stolen_seconds();
   try {

@@ -26,13 +26,14 @@ const std::vector<Canary>& canaries();
 
 struct ProcessSample {
   std::string id;
-  std::string reason;     // why there is no time; empty: there is one
-  bool refused = false;   // no time because its time means nothing, not because something broke
-  double seconds = 0;     // median of a hot training step, of a canary's work
-  int64_t samples = 0;    // behind the median
-  double half_width = 0;  // of its 95 % interval, relative
-  double stolen = 0;      // seconds of this machine's cores that the host gave to others meanwhile
-  double wall = 0;        // seconds from question to answer, preparations counted in
+  std::string reason;          // why there is no time; empty: there is one
+  bool refused = false;        // no time because its time means nothing, not because something broke
+  double seconds = 0;          // median of a hot training step, of a canary's work
+  int64_t samples = 0;         // behind the median
+  double half_width = 0;       // of its 95 % interval, relative
+  double stolen = 0;           // seconds of this machine's cores that the host gave to others meanwhile
+  double wall = 0;             // seconds from question to answer, preparations counted in
+  std::string shared_pages{};  // why the process has no pages of its own (own_pages.h); empty: it has
 };
 std::string line_of(const ProcessSample& sample);
 ProcessSample sample_of(const std::string& line);  // throws Error for a line that is none
@@ -41,6 +42,7 @@ struct SamplerOptions {
   double seconds = 0.05;                      // of timed steps for each case
   int threads = 0;                            // of the CPU's kernels, 0: as many as there are cores
   uint64_t seed = 0;                          // of parameters and data
+  std::string shared_pages{};                 // what take_own_pages() said; goes into every answer
   std::map<std::string, double> slow_down{};  // case -> share by which each step is made longer; for tests of the gate
 };
 

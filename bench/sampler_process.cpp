@@ -4,15 +4,17 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 
+#include "bench/child.h"
+#include "bench/interruption.h"
 #include "kernels/number/error.h"
 
 namespace halfmark {
@@ -27,6 +29,8 @@ struct Pipe {
     read = ends[0], write = ends[1];
   }
 };
+
+constexpr double kGlance = 0.2;  // seconds between two looks at whether a signal has come
 
 // A write to a process that has ended must be an error, not the end of this one.
 void ignore_broken_pipes() { ::signal(SIGPIPE, SIG_IGN); }
@@ -48,21 +52,13 @@ SamplerProcess::SamplerProcess(const std::vector<std::string>& command, double t
   Pipe questions, answers;
   to_ = questions.write, from_ = answers.read;
   errors_ = ::memfd_create("errors", MFD_CLOEXEC);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, questions.read, STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, answers.write, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, errors_, STDERR_FILENO);
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  const int error = ::posix_spawn(&child_, words.front(), &actions, nullptr, words.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  ::close(questions.read), ::close(answers.write);
-  if (error != 0) {
-    ::close(to_), ::close(from_), ::close(errors_);
-    throw Error(fmt::format("{}: cannot be started: {}", command.front(), std::strerror(error)));
+  try {
+    child_ = start_child(command, {.in = questions.read, .out = answers.write, .error = errors_});
+  } catch (...) {
+    for (const int end : {questions.read, answers.write, to_, from_, errors_}) ::close(end);
+    throw;
   }
+  ::close(questions.read), ::close(answers.write);
   if (!cores.empty()) {  // it has only just begun to load; its threads will inherit this
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -92,8 +88,9 @@ ProcessSample SamplerProcess::ask(const std::string& id) {
     }
     const double left = std::chrono::duration<double>(until - std::chrono::steady_clock::now()).count();
     if (left <= 0) lose(id, true);
+    stop_if_interrupted();
     pollfd waiting{from_, POLLIN, 0};
-    if (::poll(&waiting, 1, static_cast<int>(left * 1000) + 1) <= 0) continue;
+    if (::poll(&waiting, 1, static_cast<int>(std::min(left, kGlance) * 1000) + 1) <= 0) continue;
     char buffer[4096];
     const ssize_t count = ::read(from_, buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;

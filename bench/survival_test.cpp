@@ -1,6 +1,7 @@
 // What a run leaves behind when it is stopped, when another one writes to the same place, and when there is no room.
 #include <fmt/format.h>
 
+#include "bench/fake_build_testing.h"
 #include "bench/interruption.h"
 #include "bench/process_testing.h"
 #include "bench/runner.h"
@@ -132,6 +133,29 @@ TEST_F(SurvivalTest, TwoRunsDoNotWriteToOnePlace) {
   EXPECT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear fp16").code, 0)
       << "the lock of a killed run still holds";
   EXPECT_FALSE(std::filesystem::exists(FileLock::path_of(folder_ / "report.json")));
+}
+
+TEST_F(SurvivalTest, AStoppedAbTakesItsProcessesAndUnpackedArchivesAlong) {
+  std::filesystem::create_directories(folder_ / "halfmark-1");
+  std::filesystem::create_directories(folder_ / "temporary");
+  const std::string asked = (folder_ / "asked").string();
+  FakeBuild{.instead = {{"two", "echo $$ > '" + asked + "'; exec sleep 1000"}}}.write(folder_ / "halfmark-1/halfmark");
+  ASSERT_EQ(shell("tar -czf build.tar.gz halfmark-1").code, 0);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::filesystem::remove(asked);
+    const pid_t child = start({"/usr/bin/env", "TMPDIR=" + (folder_ / "temporary").string(), program(), "ab",
+                               "build.tar.gz", "build.tar.gz", "--json", "judgement.json"});
+    ASSERT_TRUE(wait_until([&] { return lines_in(asked) == 1 || has_ended(child); })) << read(folder_ / "stderr");
+    ::kill(child, signal);
+    const Result stopped = wait(child);
+    EXPECT_EQ(stopped.code, 128 + signal) << stopped.err;
+    EXPECT_EQ(stopped.lines(), 1) << stopped.err;
+    EXPECT_TRUE(says(stopped.err, "before there was a verdict")) << stopped.err;
+    EXPECT_TRUE(std::filesystem::is_empty(folder_ / "temporary"));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "judgement.json"));
+    const pid_t sampler = std::stoi(read(asked));
+    EXPECT_NE(::kill(sampler, 0), 0) << "the build's process lives on";
+  }
 }
 
 class JournalOfAnotherRun : public ProcessTest {
