@@ -153,15 +153,22 @@ void add_ab_command(CommandLine& line, Program& program) {
 }
 
 void add_sample_command(CommandLine& line, Program& program) {
-  auto options = std::make_shared<SamplerOptions>();
+  struct SampleArguments {
+    SamplerOptions options;
+    bool shared_pages = false;
+  };
+  auto arguments = std::make_shared<SampleArguments>();
+  SamplerOptions& options = arguments->options;
   line.add("sample", "for `halfmark ab`: reads ids of cases, answers each with its time")
-      .option("--seconds", options->seconds, "of timed steps for each case", kShowsDefault | kPositive)
-      .option("--threads", options->threads, "of the CPU's kernels; 0: as many as there are cores", kShowsDefault)
-      .option("--seed", options->seed, "of parameters and data", kShowsDefault)
-      .action([options, &program] {
-        options->shared_pages = take_own_pages();
-        options->slow_down = program.slow_down;
-        Sampler sampler(*options);
+      .option("--seconds", options.seconds, "of timed steps for each case", kShowsDefault | kPositive)
+      .option("--threads", options.threads, "of the CPU's kernels; 0: as many as there are cores", kShowsDefault)
+      .option("--seed", options.seed, "of parameters and data", kShowsDefault)
+      .flag("--shared-pages", arguments->shared_pages,
+            "run the code where other processes of this program have it too (scripts/placement.py)")
+      .action([arguments, &program] {
+        arguments->options.shared_pages = arguments->shared_pages ? "asked for" : take_own_pages();
+        arguments->options.slow_down = program.slow_down;
+        Sampler sampler(arguments->options);
         answer_samples(std::cin, std::cout, sampler);
       });
 }
