@@ -12,7 +12,8 @@
 namespace halfmark {
 
 // Copies the read-only segments (code, constants) of the program and of all libraries loaded by now, page by page, in
-// place: addresses stay. To be called before there are threads, and before time is taken: some ten milliseconds.
+// place: addresses stay. To be called before there are threads, and before time is taken: 0.2 s for the 90 MB of
+// oneDNN, OpenBLAS and ours.
 // Returns why it could not be done, empty where it was: a system may forbid that code is ever writable.
 std::string take_own_pages();
 
