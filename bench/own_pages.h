@@ -1,10 +1,10 @@
 // Pages of its own for the machine code of this process.
 //
 // Where a program's file lies in memory is settled when it is first read, and is the same for every process that runs
-// it from then on. It moves the times of some cases by some per cent (scripts/placement.py measures it), presumably
-// through the sets of the caches and the entries of the TLB. Of two copies of one program one is then the slower in
-// every pair of processes, and no number of pairs shows that this is an accident. With pages of its own every process
-// draws anew, and the accident is noise that the pairs measure.
+// it from then on. It can move the times of a case, presumably through the sets of the caches and the entries of the
+// TLB; by how much depends on the machine and the hour (scripts/placement.py). Of two copies of one program one is then
+// the slower in every pair of processes, and no number of pairs shows that this is an accident. With pages of its own
+// every process draws anew, and the accident is noise that the pairs measure.
 #pragma once
 
 #include <string>
