@@ -164,8 +164,8 @@ void add_remarks(const Decision& decision, const ProcessPairs& pairs, Judgement&
                     pairs.repeated(), pairs.disturbed()));
   if (!pairs.shared_pages().empty())
     judgement.remarks.push_back(
-        "the processes of a build share the pages of its code, whose place in memory alone can make it some per cent "
-        "slower in every pair: " +
+        "the processes of a build share the pages of its code; what their place in memory does to its times, no pair "
+        "can tell from the build itself: " +
         pairs.shared_pages());
   judgement.remarks.push_back(fmt::format("{} process runs of single cases on either side, {} of {} cases confirmed",
                                           decision.process_runs / 2, decision.routed, decision.cases.size()));
