@@ -6,7 +6,7 @@
 #include "accuracy/accuracy.h"
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::accuracy {
 
 namespace {
 
@@ -212,4 +212,4 @@ Harness accumulation_harness() {
           .measure = measure_accumulation};
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

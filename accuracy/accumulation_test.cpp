@@ -7,7 +7,7 @@
 #include "accuracy/accuracy.h"
 #include "kernels/devices.h"
 
-namespace halfmark {
+namespace halfmark::accuracy {
 namespace {
 
 TrialSpec spec_of(std::string_view policy, Axes axes, const std::string& device = "cpu") {
@@ -78,4 +78,4 @@ TEST(Accumulation, RefusesWhatItCannotAsk) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

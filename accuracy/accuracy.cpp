@@ -5,7 +5,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::accuracy {
 
 const std::vector<Harness>& accuracy_harnesses() {
   static const std::vector<Harness> list = {error_harness(), range_harness(), batchnorm_drift_harness(),
@@ -50,4 +50,4 @@ Series& FindingsWriter::curve(std::string_view metric, std::string at, std::vect
   return findings_.series.back();
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

@@ -7,10 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "accuracy/namespaces.h"
 #include "models/trial.h"
-#include "reports/measurement.h"
+#include "reports/record/measurement.h"
 
-namespace halfmark {
+namespace halfmark::accuracy {
 
 struct Axis {
   std::string_view name;
@@ -68,4 +69,4 @@ class FindingsWriter {
   Findings findings_;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

@@ -6,7 +6,7 @@
 #include "accuracy/accuracy.h"
 #include "accuracy/stats.h"
 
-namespace halfmark {
+namespace halfmark::accuracy {
 
 namespace {
 
@@ -159,4 +159,4 @@ Harness batchnorm_drift_harness() {
       .measure = measure_drift};
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

@@ -6,7 +6,7 @@
 #include "accuracy/oracle.h"
 #include "accuracy/stats.h"
 
-namespace halfmark {
+namespace halfmark::accuracy {
 
 namespace {
 
@@ -165,4 +165,4 @@ Harness error_harness() {
           .measure = measure_error};
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

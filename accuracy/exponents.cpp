@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace halfmark {
+namespace halfmark::accuracy {
 
 void Exponents::add(std::span<const double> values) {
   total += static_cast<double>(values.size());
@@ -40,4 +40,4 @@ double headroom(const Format& format, double largest) {
   return std::log2(format.max_finite()) - std::log2(largest);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

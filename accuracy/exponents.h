@@ -7,7 +7,7 @@
 
 #include "kernels/number/format.h"
 
-namespace halfmark {
+namespace halfmark::accuracy {
 
 struct Exponents {
   std::map<int, double> counts;  // floor(log2 |x|) of finite numbers other than zero -> how many
@@ -29,4 +29,4 @@ struct Exponents {
 // zero.
 double headroom(const Format& format, double largest);
 
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

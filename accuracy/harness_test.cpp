@@ -12,7 +12,7 @@
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::accuracy {
 namespace {
 
 const Subject& first_of(const std::string& name) {
@@ -196,4 +196,4 @@ TEST(Axis, RefusesAValueThatIsNotListed) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

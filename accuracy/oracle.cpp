@@ -6,7 +6,7 @@
 #include <cmath>
 #include <list>
 
-namespace halfmark {
+namespace halfmark::accuracy {
 
 namespace {
 
@@ -67,4 +67,4 @@ std::shared_ptr<const Reference> reference_of(const TrialSpec& spec, Inputs inpu
   return reference;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

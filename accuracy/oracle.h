@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "accuracy/exponents.h"
+#include "accuracy/namespaces.h"
 #include "models/trial.h"
 
-namespace halfmark {
+namespace halfmark::accuracy {
 
 // One batch, forward and backward, in fp64 throughout.
 struct Reference {
@@ -29,4 +30,4 @@ std::shared_ptr<const Reference> reference_of(const TrialSpec& spec, Inputs inpu
 // Everything in the settings that can change a number, as text: the key of results that are kept.
 std::string text_of(const Settings& settings);
 
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

@@ -9,7 +9,7 @@
 #include "accuracy/exponents.h"
 #include "accuracy/oracle.h"
 
-namespace halfmark {
+namespace halfmark::accuracy {
 
 namespace {
 
@@ -146,4 +146,4 @@ Harness range_harness() {
           .measure = measure_range};
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

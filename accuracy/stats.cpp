@@ -7,7 +7,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::accuracy {
 
 namespace {
 
@@ -99,4 +99,4 @@ ErrorStats error_stats(std::span<const double> values, std::span<const double> r
   return stats;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

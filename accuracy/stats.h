@@ -6,7 +6,7 @@
 
 #include "kernels/number/format.h"
 
-namespace halfmark {
+namespace halfmark::accuracy {
 
 // Non-finite values are not hidden: an infinite one makes nmse infinite, a NaN makes it NaN.
 struct ErrorStats {
@@ -29,4 +29,4 @@ ErrorStats error_stats(std::span<const double> values, std::span<const double> r
 double ulp_at(const Format& format,
               double x);  // distance of neighbours at x; of subnormals at 0, of the top binade beyond
 
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

@@ -9,7 +9,7 @@
 #include "accuracy/exponents.h"
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::accuracy {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -119,4 +119,4 @@ TEST(Headroom, IsTheDistanceToOverflowInBits) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

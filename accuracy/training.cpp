@@ -8,7 +8,7 @@
 #include "accuracy/accuracy.h"
 #include "accuracy/oracle.h"
 
-namespace halfmark {
+namespace halfmark::accuracy {
 
 namespace {
 
@@ -187,4 +187,4 @@ Harness training_harness() {
       .expects = expects};
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::accuracy

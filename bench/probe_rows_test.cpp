@@ -5,14 +5,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "accuracy/probe.h"
+#include "accuracy/probe/probe.h"
+#include "bench/run/known_names.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "kernels/sim/sim_device.h"
 #include "kernels/tensor/random.h"
 
-namespace halfmark {
+namespace halfmark::bench {
 namespace {
 
 std::string value_of(const probe::Report& report, std::string_view parameter) {
@@ -264,4 +265,4 @@ TEST(ProbeOfElements, AsksOneElementWhereElementsAddDifferently) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::bench

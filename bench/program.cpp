@@ -11,11 +11,10 @@
 #include <filesystem>
 #include <system_error>
 
-#include "bench/commands.h"
 #include "bench_build.h"
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::bench {
 
 namespace {
 
@@ -87,4 +86,4 @@ int run_command_line(int argc, char** argv, Program program) {
   return program.exit_code;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::bench

@@ -5,13 +5,13 @@
 #include <filesystem>
 #include <fstream>
 
-#include "bench/performance.h"
-#include "bench/process_testing.h"
-#include "bench/runner.h"
-#include "reports/journal.h"
-#include "reports/report.h"
+#include "bench/run/performance.h"
+#include "bench/run/program_testing.h"
+#include "bench/run/record_store.h"
+#include "reports/record/journal.h"
+#include "reports/record/report.h"
 
-namespace halfmark {
+namespace halfmark::bench {
 namespace {
 
 const std::string kSource = HALFMARK_SOURCE_DIR;
@@ -245,4 +245,4 @@ TEST_F(ProgramTest, SimulatedDevicesRefuseToBeTimed) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::bench

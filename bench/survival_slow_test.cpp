@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <random>
 
-#include "bench/process_testing.h"
-#include "bench/runner.h"
+#include "bench/run/program_testing.h"
+#include "bench/run/record_store.h"
 
-namespace halfmark {
+namespace halfmark::bench {
 namespace {
 
 class SlowSurvival : public ProcessTest {
@@ -118,4 +118,4 @@ TEST_F(SlowSurvival, SignalsAtRandomMomentsLeaveAReportThatLoads) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::bench

@@ -1,13 +1,13 @@
 // What a run leaves behind when it is stopped, when another one writes to the same place, and when there is no room.
 #include <fmt/format.h>
 
-#include "bench/fake_build_testing.h"
-#include "bench/interruption.h"
-#include "bench/process_testing.h"
-#include "bench/runner.h"
-#include "reports/lock.h"
+#include "bench/ab/fake_build_testing.h"
+#include "bench/run/interruption.h"
+#include "bench/run/program_testing.h"
+#include "bench/run/record_store.h"
+#include "reports/record/lock.h"
 
-namespace halfmark {
+namespace halfmark::bench {
 namespace {
 
 using SurvivalTest = ProcessTest;
@@ -288,4 +288,4 @@ TEST_F(SurvivalTest, OutputThatNobodyTakesIsAnError) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::bench

@@ -5,7 +5,7 @@
 #include "kernels/number/error.h"
 #include "models/policy.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 // Source: PyTorch aten/src/ATen/autocast_mode.h (commit d70fe7f): AT_FORALL_LOWER_PRECISION_FP, _FP32,
@@ -93,4 +93,4 @@ const CastRules& cast_rules_named(std::string_view name) {
   throw Error("unknown cast rules '" + std::string(name) + "'; known: " + known);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -8,7 +8,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 // A class's picture in coordinates -1 .. 1 around its centre: about +1 where drawn, -1 where not.
@@ -97,4 +97,4 @@ Batch draw_batch(DataKind kind, const Shape& shape, int64_t classes, RandomKey k
   return batch;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -6,7 +6,7 @@
 #include "kernels/tensor/random.h"
 #include "kernels/tensor/shape.h"
 
-namespace halfmark {
+namespace halfmark::models {
 
 struct Batch {
   std::vector<double> x;       // logical order of the subject's input shape
@@ -22,4 +22,4 @@ enum class DataKind : uint8_t {
 // Batch number `step` of the stream `key`; shape[0] samples. Equal arguments give equal numbers on every machine.
 Batch draw_batch(DataKind kind, const Shape& shape, int64_t classes, RandomKey key, int64_t step);
 
-}  // namespace halfmark
+}  // namespace halfmark::models

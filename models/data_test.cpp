@@ -6,7 +6,7 @@
 
 #include "models/trial_testing.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 TEST(Data, IsAPureFunctionOfKeyAndStep) {
@@ -94,4 +94,4 @@ TEST(Zoo, SaysTheShapeOfEveryOutput) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -7,7 +7,7 @@
 
 #include "models/trial_testing.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 constexpr int kSamples = 6;          // elements tried in each tensor
@@ -109,4 +109,4 @@ std::string test_name(const testing::TestParamInfo<std::string>& info) {
 INSTANTIATE_TEST_SUITE_P(Zoo, Gradients, testing::ValuesIn(ids()), test_name);
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -3,7 +3,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::models {
 
 Pass::Pass(Device& d, const Policy& p, bool train, RandomKey k, Tap t)
     : device(d), policy(p), training(train), key(k), tap(std::move(t)) {}
@@ -148,4 +148,4 @@ State Init::state(std::string name, const Shape& shape, double value) const {
   return state;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -12,7 +12,7 @@
 #include "kernels/tensor/random.h"
 #include "models/policy.h"
 
-namespace halfmark {
+namespace halfmark::models {
 
 using Tensors = std::vector<Tensor>;
 
@@ -149,4 +149,4 @@ LayerPtr flatten(std::string name);
 LayerPtr sequential(std::string name, std::vector<LayerPtr> layers);
 LayerPtr residual(std::string name, LayerPtr body, LayerPtr shortcut = nullptr);  // body(x) + shortcut(x), or + x
 
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -4,7 +4,7 @@
 
 #include "models/trial_testing.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 struct Bench {
@@ -156,4 +156,4 @@ TEST(Residual, AddsTheDtypesOfItsBranchesAsPromotionDoes) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -4,7 +4,7 @@
 
 #include "models/trial_testing.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 constexpr size_t kB = 32, kI = 64, kH = 128, kO = 10;
@@ -98,4 +98,4 @@ TEST(Memory, OfAMasterCopyIsALineOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -4,7 +4,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::models {
 
 void Sgd::step(const std::vector<Param*>& params) {
   velocity_.resize(params.size());
@@ -27,4 +27,4 @@ void Sgd::step(const std::vector<Param*>& params) {
   }
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -5,7 +5,7 @@
 
 #include "models/layer.h"
 
-namespace halfmark {
+namespace halfmark::models {
 
 class Sgd {
  public:
@@ -18,4 +18,4 @@ class Sgd {
   std::vector<Tensor> velocity_;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::models

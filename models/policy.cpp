@@ -6,7 +6,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 std::vector<Policy> policy_table() {
@@ -65,4 +65,4 @@ const Policy& policy_named(std::string_view name) {
   throw Error("unknown policy '" + std::string(name) + "'; known: " + known);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

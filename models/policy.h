@@ -8,7 +8,7 @@
 
 #include "kernels/ops/ops.h"
 
-namespace halfmark {
+namespace halfmark::models {
 
 // What autocast does with the inputs of an operation.
 enum class CastRule : uint8_t {
@@ -59,4 +59,4 @@ struct Policy {
 std::span<const Policy> policies();
 const Policy& policy_named(std::string_view name);  // throws Error naming the known ones
 
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -6,7 +6,7 @@
 
 #include "models/trial_testing.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 TEST(CastRules, KnowWhatTorchAutocastDoesOnCuda) {
@@ -113,4 +113,4 @@ TEST(Policies, KeepParametersAndStatisticsInTheirDtypes) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -5,7 +5,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::models {
 
 Scaler::Scaler(const ScalerSpec& spec)
     : spec_(spec), scale_(spec.kind == ScalerSpec::Kind::none ? 1.0f : static_cast<float>(spec.initial)) {
@@ -40,4 +40,4 @@ void Scaler::update(bool found_inf) {
   tracker_ = 0;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

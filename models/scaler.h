@@ -6,7 +6,7 @@
 
 #include "models/layer.h"
 
-namespace halfmark {
+namespace halfmark::models {
 
 class Scaler {
  public:
@@ -25,4 +25,4 @@ class Scaler {
   Tensor found_inf_;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::models

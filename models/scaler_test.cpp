@@ -8,7 +8,7 @@
 
 #include "models/trial_testing.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 ScalerSpec dynamic() { return {.kind = ScalerSpec::Kind::dynamic}; }
@@ -127,4 +127,4 @@ TEST(Scaler, RefusesFactorsThatCannotWork) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -10,7 +10,7 @@
 #include "kernels/devices.h"
 #include "models/trial.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 // The loss on held-out data after a training; every subject and policy sees the same data.
@@ -55,4 +55,4 @@ TEST(SlowSeeds, AmpFp16EndsWithinFp32sOwnSpreadOverFiveSeeds) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::models

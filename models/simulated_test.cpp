@@ -6,7 +6,7 @@
 #include "kernels/devices.h"
 #include "models/trial.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 std::vector<double> losses(const std::string& device, int steps) {
@@ -38,4 +38,4 @@ TEST(SimulatedTraining, TuringAmpereAndAdaAreOneInFp16) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::models

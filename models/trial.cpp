@@ -8,7 +8,7 @@
 #include "kernels/number/error.h"
 #include "models/layers/loss.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 // A policy with the settings that override it.
@@ -289,4 +289,4 @@ double Trial::step_flops() const {
   return 3 * parts_->model->forward_flops(parts_->spec.subject->input);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -9,21 +9,12 @@
 
 #include "models/optimizer.h"
 #include "models/scaler.h"
+#include "models/settings.h"
 #include "models/zoo.h"
 
-namespace halfmark {
+namespace halfmark::models {
 
 using Axes = std::map<std::string, std::string>;
-
-// What a harness may turn besides the policy.
-struct Settings {
-  double rate = 0.05, momentum = 0.9, weight_decay = 0;  // of SGD
-  double loss_factor = 1;  // the loss is multiplied by it, the rate divided: pushes gradients towards underflow
-  double input_scale = 1, input_offset = 0;  // applied to the drawn data
-  double batchnorm_momentum = 0.1;
-  std::optional<DType> batchnorm_state;  // how running statistics are stored, instead of the policy's dtype
-  std::optional<ScalerSpec> scaler;      // instead of the policy's
-};
 
 enum class Inputs : uint8_t {
   drawn,
@@ -97,4 +88,4 @@ class Trial {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::models

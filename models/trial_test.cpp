@@ -6,7 +6,7 @@
 
 #include "models/trial_testing.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 std::vector<std::vector<unsigned char>> codes_of(Trial& trial) {
@@ -325,4 +325,4 @@ TEST(Trial, CountsTheWorkOfAStep) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -9,7 +9,7 @@
 #include "kernels/devices.h"
 #include "models/trial.h"
 
-namespace halfmark {
+namespace halfmark::models {
 
 inline std::shared_ptr<Device> test_device() {
   static const std::shared_ptr<Device> device = open_device("cpu");
@@ -43,4 +43,4 @@ inline constexpr const char* kMlp = "mlp/b32_i64_h128_o10";
 inline constexpr const char* kSmallConvnet = "convnet/b4_c1_s8_w4";
 inline constexpr const char* kConvnet = "convnet/b16_c3_s16_w16";
 
-}  // namespace halfmark
+}  // namespace halfmark::models

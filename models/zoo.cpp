@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "kernels/number/error.h"
-#include "models/trial.h"
+#include "models/settings.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 constexpr int64_t kClasses = 10;
@@ -187,4 +187,4 @@ const Subject& subject_named(const std::string& id) {
   throw Error("unknown subject '" + id + "'; known: " + near);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

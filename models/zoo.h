@@ -7,10 +7,9 @@
 
 #include "models/data.h"
 #include "models/layer.h"
+#include "models/settings.h"
 
-namespace halfmark {
-
-struct Settings;  // trial.h
+namespace halfmark::models {
 
 struct Subject {
   std::string name;   // "linear", "conv2d", "batchnorm2d", "mlp", "convnet", ...
@@ -26,4 +25,4 @@ struct Subject {
 const std::vector<Subject>& subjects();
 const Subject& subject_named(const std::string& id);  // throws Error naming the nearest known ones
 
-}  // namespace halfmark
+}  // namespace halfmark::models

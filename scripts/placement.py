@@ -6,7 +6,7 @@
 In every round each copy runs in a fresh process, all on one core, asked in turn. If nothing about a copy stays from
 process to process, its name tells nothing: F, the variance between copies over that within them, is about 1, and so it is
 after the names have been dealt anew within each round (p: the share of 1000 deals with a mean F as large). This is done
-twice: with processes that share the pages of their code, as programs do, and as `halfmark ab` does it (bench/own_pages.h).
+twice: with processes that share the pages of their code, as programs do, and as `halfmark ab` does it (bench/ab/private_code_pages.h).
 """
 
 import argparse

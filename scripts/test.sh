@@ -73,8 +73,8 @@ wrapper=()
 # A process for each of a thousand tests would spend a third of the time on starting.
 configure_arguments=(-DHALFMARK_TEST_SHARDS=8)
 
-check_floors() {
-  "$python" scripts/check_floors.py
+check_levels() {
+  "$python" scripts/check_levels.py
   # The scripts are code too.
   if command -v shellcheck > /dev/null; then
     shellcheck -x .ci/run scripts/*.sh
@@ -137,7 +137,7 @@ stage setup scripts/setup.sh --dev
 $stage_ok || finish
 $all && export HALFMARK_LONG=1
 
-stage floors check_floors
+stage levels check_levels
 build_and_test release
 if $built; then
   cuda_stages

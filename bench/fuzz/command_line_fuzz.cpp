@@ -2,11 +2,11 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "bench/commands.h"
+#include "bench/program.h"
 #include "kernels/number/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace halfmark;
+  using namespace halfmark::bench;
   std::vector<std::string> words{"halfmark", ""};
   for (size_t i = 0; i < size; ++i) {
     if (data[i] == '\n')

@@ -2,11 +2,11 @@
 #include <cstdint>
 #include <sstream>
 
-#include "bench/vector_commands.h"
+#include "bench/vectors/scalar_vectors.h"
 #include "kernels/number/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace halfmark;
+  using namespace halfmark::bench;
   if (size == 0) return 0;
   const std::string text(reinterpret_cast<const char*>(data + 1), size - 1);
   const uint8_t choice = data[0];

@@ -2,12 +2,12 @@
 #include <cstdint>
 #include <sstream>
 
-#include "bench/dot_vectors.h"
+#include "bench/vectors/dot_vectors.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace halfmark;
+  using namespace halfmark::bench;
   static const std::shared_ptr<Device> device = open_device("sim:blackwell");
   static const DotQuestion questions[] = {
       {"f16", "f16", "f32", "f32"},

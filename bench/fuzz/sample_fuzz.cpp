@@ -1,12 +1,12 @@
 // Any bytes as what a build answers to `halfmark ab`.
 #include <cstdint>
 
-#include "bench/sampler.h"
+#include "bench/ab/sampler.h"
 #include "kernels/number/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
-    halfmark::sample_of({reinterpret_cast<const char*>(data), size});
+    halfmark::bench::sample_of({reinterpret_cast<const char*>(data), size});
   } catch (const halfmark::Error&) {
   }
   return 0;

@@ -36,10 +36,10 @@ int main(int argc, char** argv) {
       else
         std::cerr << row.name << " is absent: " << row.absent << "\n";
     }
-    halfmark::micro::register_peers();
-    halfmark::micro::register_rounding();
-    halfmark::micro::register_tensor_cores();
-    halfmark::micro::register_rows(devices);
+    halfmark::bench::micro::register_peers();
+    halfmark::bench::micro::register_rounding();
+    halfmark::bench::micro::register_tensor_cores();
+    halfmark::bench::micro::register_rows(devices);
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
     benchmark::RunSpecifiedBenchmarks();

@@ -6,7 +6,7 @@
 
 #include "kernels/tensor/device.h"
 
-namespace halfmark::micro {
+namespace halfmark::bench::micro {
 
 void register_rows(
     const std::vector<std::shared_ptr<Device>>& devices);  // every kernel row of every device, by being listed
@@ -14,4 +14,4 @@ void register_peers();                                     // ours beside oneDNN
 void register_rounding();                                  // arrays rounded and converted, beside memcpy
 void register_tensor_cores();                              // simulated tensor cores by path, beside an sgemm
 
-}  // namespace halfmark::micro
+}  // namespace halfmark::bench::micro

@@ -8,7 +8,7 @@
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/random.h"
 
-namespace halfmark::micro {
+namespace halfmark::bench::micro {
 
 struct Request {
   Device& device;
@@ -164,4 +164,4 @@ void with_operation(const Request& r, F f) {
   }
 }
 
-}  // namespace halfmark::micro
+}  // namespace halfmark::bench::micro

@@ -16,7 +16,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/tensor/random.h"
 
-namespace halfmark::micro {
+namespace halfmark::bench::micro {
 namespace {
 
 using onednn::Arguments;
@@ -308,10 +308,10 @@ void register_peers() {
   }
 }
 
-}  // namespace halfmark::micro
+}  // namespace halfmark::bench::micro
 
 #else
-namespace halfmark::micro {
+namespace halfmark::bench::micro {
 void register_peers() {}
-}  // namespace halfmark::micro
+}  // namespace halfmark::bench::micro
 #endif

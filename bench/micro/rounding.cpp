@@ -14,7 +14,7 @@
 #include "kernels/number/dtype.h"
 #include "kernels/number/format.h"
 
-namespace halfmark::micro {
+namespace halfmark::bench::micro {
 namespace {
 
 using convert_detail::Path;
@@ -110,4 +110,4 @@ void register_rounding() {
   }
 }
 
-}  // namespace halfmark::micro
+}  // namespace halfmark::bench::micro

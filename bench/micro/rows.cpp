@@ -7,7 +7,7 @@
 #include "bench/micro/micro.h"
 #include "bench/micro/operands.h"
 
-namespace halfmark::micro {
+namespace halfmark::bench::micro {
 namespace {
 
 template <class Op>
@@ -48,4 +48,4 @@ void register_rows(const std::vector<std::shared_ptr<Device>>& devices) {
   for (const auto& device : devices) device->kernels().each([&](const auto& list) { register_list(device, list); });
 }
 
-}  // namespace halfmark::micro
+}  // namespace halfmark::bench::micro

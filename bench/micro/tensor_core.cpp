@@ -14,7 +14,7 @@
 #include "kernels/sim/dot_matrix.h"
 #include "kernels/tensor/random.h"
 
-namespace halfmark::micro {
+namespace halfmark::bench::micro {
 namespace {
 
 constexpr int64_t kSize = 1024;
@@ -126,4 +126,4 @@ void register_tensor_cores() {
   }
 }
 
-}  // namespace halfmark::micro
+}  // namespace halfmark::bench::micro

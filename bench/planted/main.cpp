@@ -9,16 +9,16 @@
 #include "bench/program.h"
 
 int main(int argc, char** argv) {
-  halfmark::Program program;
+  halfmark::bench::Program program;
   std::error_code error;
   std::ifstream file(std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "planted");
   for (std::string line; std::getline(file, line);) {
     const size_t equals = line.rfind('=');  // ids hold key=value, too
     if (equals == std::string::npos) {
       std::fprintf(stderr, "halfmark: planted: '%s' is not CASE=SHARE\n", line.c_str());
-      return halfmark::kWrongInput;
+      return halfmark::bench::kWrongInput;
     }
     program.slow_down[line.substr(0, equals)] = std::strtod(line.c_str() + equals + 1, nullptr);
   }
-  return halfmark::run_command_line(argc, argv, program);
+  return halfmark::bench::run_command_line(argc, argv, program);
 }

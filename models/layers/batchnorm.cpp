@@ -2,7 +2,7 @@
 #include "kernels/number/error.h"
 #include "models/layers/leaf.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 // The statistics of a batch: at least fp32 (kernels/ops BatchNorm).
@@ -91,4 +91,4 @@ LayerPtr batchnorm2d(const Init& init, std::string name, int64_t channels, doubl
   return std::make_unique<BatchNorm2d>(init, std::move(name), channels, momentum, epsilon);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -2,7 +2,7 @@
 // vectors.
 #include "models/layers/leaf.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 class Flatten : public Leaf {  // [n, c, h, w] -> [n, c h w]
@@ -128,4 +128,4 @@ LayerPtr residual(std::string name, LayerPtr body, LayerPtr shortcut) {
   return std::make_unique<Residual>(std::move(name), std::move(body), std::move(shortcut));
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -3,7 +3,7 @@
 
 #include "models/layers/leaf.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 class Convolution : public Leaf {
@@ -71,4 +71,4 @@ LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, int
   return std::make_unique<Convolution>(init, std::move(name), in, out, kernel, window, groups, bias);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

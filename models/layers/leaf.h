@@ -3,7 +3,7 @@
 
 #include "models/layer.h"
 
-namespace halfmark {
+namespace halfmark::models {
 
 class Leaf : public Layer {
  public:
@@ -25,4 +25,4 @@ class Leaf : public Layer {
   virtual Tensor differentiate(Pass& pass, const Tensor& dy, Saved& saved) = 0;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -3,7 +3,7 @@
 
 #include "models/layers/leaf.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 class Linear : public Leaf {
@@ -59,4 +59,4 @@ LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, boo
   return std::make_unique<Linear>(init, std::move(name), in, out, bias);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

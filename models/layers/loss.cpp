@@ -4,7 +4,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::models {
 
 Tensor CrossEntropy::forward(Pass& pass, const Tensor& logits, const Tensor& labels) {
   const Tensor x = pass.plain(pass.input("cross_entropy_loss", logits));
@@ -30,4 +30,4 @@ Tensor CrossEntropy::backward(Pass& pass, double dloss) {
   return pass.cast(dlogits, given_);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -3,7 +3,7 @@
 
 #include "models/layer.h"
 
-namespace halfmark {
+namespace halfmark::models {
 
 // Decomposes as the frameworks' cross_entropy_loss does: where it is not listed itself, log_softmax decides the dtype.
 // Under torch-cuda half logits give an f32 loss and dlogits return to half once; without rules all is stored in the
@@ -21,4 +21,4 @@ class CrossEntropy {
   DType given_ = DType::f32, computed_ = DType::f32, loss_ = DType::f32;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::models

@@ -1,7 +1,7 @@
 // Pooling: the largest or the mean of a window, or of the whole image.
 #include "models/layers/leaf.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 Shape pooled(const Shape& x, int kernel_h, int kernel_w, const Window& window) {
@@ -83,4 +83,4 @@ LayerPtr avg_pool2d(std::string name, int kernel, int stride) {
 }
 LayerPtr global_avg_pool2d(std::string name) { return std::make_unique<AvgPool>(std::move(name), 0, 1); }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

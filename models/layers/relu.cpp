@@ -1,7 +1,7 @@
 // y = max(x, 0). Backward needs the output only, which the next layer keeps anyway.
 #include "models/layers/leaf.h"
 
-namespace halfmark {
+namespace halfmark::models {
 namespace {
 
 class ReluLayer : public Leaf {
@@ -31,4 +31,4 @@ class ReluLayer : public Leaf {
 
 LayerPtr relu(std::string name) { return std::make_unique<ReluLayer>(std::move(name)); }
 
-}  // namespace halfmark
+}  // namespace halfmark::models

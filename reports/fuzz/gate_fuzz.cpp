@@ -2,9 +2,10 @@
 // bits, bytes and errors.
 #include <cstdint>
 
-#include "reports/gate.h"
+#include "reports/gate/gate.h"
+#include "reports/record/json_parser.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 namespace {
 
 // The record that seeds/gate_fuzz speaks of, before and after.
@@ -31,10 +32,10 @@ void judge_with(const GateRules& rules, const Acknowledgements& acknowledgements
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::reports
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace halfmark;
+  using namespace halfmark::reports;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
     judge_with(gate_rules_from(parse_json(text, "fuzz", "file of gate rules"), "fuzz"), {});

@@ -2,16 +2,16 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "reports/compare.h"
-#include "reports/gate.h"
-#include "reports/merge.h"
+#include "reports/gate/gate.h"
 #include "reports/outputs/csv.h"
 #include "reports/outputs/gbench.h"
 #include "reports/outputs/junit.h"
 #include "reports/outputs/markdown.h"
 #include "reports/outputs/text.h"
+#include "reports/record/merge.h"
+#include "reports/text/compare.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 namespace {
 
 std::string text_of(const Report& report) {
@@ -32,12 +32,12 @@ void use(const Report& report) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::reports
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
-    halfmark::use(halfmark::Report::parse({reinterpret_cast<const char*>(data), size}, "fuzz"));
-  } catch (const halfmark::ReportError&) {
+    halfmark::reports::use(halfmark::reports::Report::parse({reinterpret_cast<const char*>(data), size}, "fuzz"));
+  } catch (const halfmark::reports::ReportError&) {
   }
   return 0;
 }

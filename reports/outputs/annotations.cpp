@@ -5,7 +5,7 @@
 #include "reports/outputs/clean.h"
 #include "reports/outputs/phrases.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 namespace {
 
@@ -50,4 +50,4 @@ std::string annotations_of(const Judgement& judgement) {
   return text;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

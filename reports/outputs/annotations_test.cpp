@@ -6,7 +6,7 @@
 
 #include "reports/outputs/sample_judgement.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 namespace {
 
 Judgement findings(size_t count, Outcome outcome) {
@@ -64,4 +64,4 @@ TEST(Annotations, StayOneLineEachWhateverTheNames) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::reports

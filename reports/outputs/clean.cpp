@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace halfmark {
+namespace halfmark::reports {
 
 namespace {
 
@@ -115,4 +115,4 @@ std::string middle_cut(std::string_view text, size_t bytes) {
   return fmt::format("{} .. {}", text.substr(0, head), text.substr(tail));
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace halfmark {
+namespace halfmark::reports {
 
 // U+FFFD, in the place of what cannot be shown.
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
@@ -33,4 +33,4 @@ std::string workflow_property(std::string_view text);
 // The beginning and the end of a valid text that is longer than so many bytes, with " .. " between.
 std::string middle_cut(std::string_view text, size_t bytes);
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -6,7 +6,7 @@
 
 #include "reports/outputs/sample_judgement.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 namespace {
 
 const std::string kGone(kReplacement);
@@ -80,4 +80,4 @@ TEST(Clean, CutsInTheMiddleAndNeverInACharacter) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -8,7 +8,7 @@
 #include "reports/outputs/clean.h"
 #include "reports/outputs/phrases.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 namespace {
 
@@ -57,4 +57,4 @@ std::string csv_of(const Judgement& judgement) {
   return text;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

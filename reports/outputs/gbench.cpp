@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "reports/outputs/clean.h"
-#include "reports/provenance.h"
+#include "reports/record/provenance.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 namespace {
 
@@ -122,4 +122,4 @@ std::string smaller_is_better_of(const Report& report) {
   return dump(rows);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "reports/report.h"
+#include "reports/record/report.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 // A row for each hot time of each ok record: the median of its samples, in nanoseconds. Samples of one process share
 // its clock and memory, so they are not written as repetitions, of which tests would make far too much. Times that
@@ -17,4 +17,4 @@ std::string gbench_of(const Report& report);
 // better for every one; what is not finite is left out, no dashboard could draw it.
 std::string smaller_is_better_of(const Report& report);
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -7,7 +7,7 @@
 
 #include "reports/outputs/sample_report.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -75,4 +75,4 @@ TEST(SmallerIsBetter, HoldsTheTellingErrorsAndBytes) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "reports/outputs/phrases.h"
-#include "reports/report.h"
+#include "reports/record/report.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 namespace {
 
@@ -98,4 +98,4 @@ std::string json_of(const Judgement& judgement) {
   return to_json(judgement).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -4,13 +4,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "reports/judgement.h"
+#include "reports/gate/judgement.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 nlohmann::ordered_json to_json(const Judgement& judgement);
 
 // The file: valid UTF-8 whatever the names hold.
 std::string json_of(const Judgement& judgement);
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

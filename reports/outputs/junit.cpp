@@ -10,7 +10,7 @@
 #include "reports/outputs/clean.h"
 #include "reports/outputs/phrases.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 namespace {
 
@@ -123,4 +123,4 @@ std::string junit_of(const Judgement& judgement) {
   return text.str();
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "reports/judgement.h"
+#include "reports/gate/judgement.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 // One test case for each of perf, memory, accuracy and presence that was asked of a case. What broke a rule is a
 // failure, a case that is gone an error, what could not be decided is skipped; each with its words.
 std::string junit_of(const Judgement& judgement);
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

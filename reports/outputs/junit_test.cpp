@@ -7,7 +7,7 @@
 
 #include "reports/outputs/sample_judgement.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 namespace {
 
 pugi::xml_document parsed(const std::string& text) {
@@ -84,4 +84,4 @@ TEST(Junit, OfNothingIsStillADocument) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::reports

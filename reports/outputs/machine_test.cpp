@@ -7,7 +7,7 @@
 #include "reports/outputs/judgement_json.h"
 #include "reports/outputs/sample_judgement.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 namespace {
 
 std::string last_row(JudgedLine line) {
@@ -92,4 +92,4 @@ TEST(JudgementJson, SaysNothingOfTimesThatWereNotJudged) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -10,7 +10,7 @@
 #include "reports/outputs/clean.h"
 #include "reports/outputs/phrases.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 namespace {
 
@@ -117,4 +117,4 @@ std::string markdown_of(const Judgement& judgement, size_t limit) {
   return page.close();
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

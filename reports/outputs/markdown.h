@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <string>
 
-#include "reports/judgement.h"
+#include "reports/gate/judgement.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 // GitHub drops a step summary of more than 1 MiB whole.
 inline constexpr size_t kMarkdownLimit = 900 * 1024;
@@ -15,4 +15,4 @@ inline constexpr size_t kMarkdownLimit = 900 * 1024;
 // room are left out, the last ones first, and counted.
 std::string markdown_of(const Judgement& judgement, size_t limit = kMarkdownLimit);
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -6,7 +6,7 @@
 #include "reports/outputs/clean.h"
 #include "reports/outputs/sample_judgement.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 namespace {
 
 size_t count(const std::string& text, std::string_view part) {
@@ -65,4 +65,4 @@ TEST(Markdown, IsValidUtf8WhateverTheNames) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -10,15 +10,15 @@
 #include <cstdlib>
 #include <vector>
 
-#include "reports/file.h"
 #include "reports/outputs/annotations.h"
 #include "reports/outputs/csv.h"
 #include "reports/outputs/gbench.h"
 #include "reports/outputs/judgement_json.h"
 #include "reports/outputs/junit.h"
 #include "reports/outputs/markdown.h"
+#include "reports/record/file.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 namespace {
 
@@ -104,4 +104,4 @@ void write_outputs(const Judgement& judgement, const Report& candidate, const Ou
   if (files.annotations) fmt::print("{}", annotations_of(judgement));
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <string_view>
 
-#include "reports/judgement.h"
-#include "reports/report.h"
+#include "reports/gate/judgement.h"
+#include "reports/record/report.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 // An empty path: not asked for.
 struct OutputFiles {
@@ -37,4 +37,4 @@ void check_outputs(const OutputFiles& files);
 // Writes what was asked for; checks all before the first is written. Throws ReportError.
 void write_outputs(const Judgement& judgement, const Report& candidate, const OutputFiles& files);
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "reports/file.h"
 #include "reports/outputs/annotations.h"
 #include "reports/outputs/csv.h"
 #include "reports/outputs/gbench.h"
@@ -17,9 +16,10 @@
 #include "reports/outputs/sample_judgement.h"
 #include "reports/outputs/sample_report.h"
 #include "reports/outputs/text.h"
-#include "reports/testing.h"
+#include "reports/record/file.h"
+#include "reports/record/folder_testing.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 namespace {
 
 namespace fs = std::filesystem;
@@ -159,4 +159,4 @@ TEST(Outputs, AreWhatTheReadmeShows) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "reports/table.h"
+#include "reports/text/table.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 namespace {
 
@@ -124,4 +124,4 @@ std::string all_timing_phrase(const Judgement& judgement) {
   return words;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "reports/judgement.h"
+#include "reports/gate/judgement.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 // Every outcome, worst first.
 inline constexpr std::array kOutcomes = {Outcome::breach,       Outcome::lost,      Outcome::environment_suspect,
@@ -48,4 +48,4 @@ std::string timing_phrase(const CaseDecision* decision);
 // Of all times together: "300 cases on 2880 process runs, 11 seemed slower ..."; "" when no times were judged.
 std::string all_timing_phrase(const Judgement& judgement);
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

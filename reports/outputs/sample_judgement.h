@@ -5,7 +5,7 @@
 
 #include "reports/outputs/phrases.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 inline JudgedLine judged(const std::string& id, Question question, Outcome outcome, const std::string& words = "") {
   JudgedLine line;
@@ -145,4 +145,4 @@ inline Judgement hostile_judgement() {
   return judgement;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

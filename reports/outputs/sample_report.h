@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "reports/report.h"
+#include "reports/record/report.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 inline Measurement seconds(const std::string& metric, const std::string& at, double value) {
   Measurement time{.metric = metric, .at = at, .value = value, .unit = "s", .better = Better::lower};
@@ -58,4 +58,4 @@ inline Report timed_report(double factor = 1) {
   return report;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -7,7 +7,7 @@
 #include "reports/outputs/clean.h"
 #include "reports/outputs/phrases.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 namespace {
 
@@ -125,4 +125,4 @@ std::string text_of(const Judgement& judgement, const TextOptions& options) {
   return text;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

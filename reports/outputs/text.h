@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "reports/judgement.h"
-#include "reports/table.h"
+#include "reports/gate/judgement.h"
+#include "reports/text/table.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 
 // With options.all every line, passed ones too; else the first of each kind and how many there are more.
 std::string text_of(const Judgement& judgement, const TextOptions& options);
 
-}  // namespace halfmark
+}  // namespace halfmark::reports

@@ -8,7 +8,7 @@
 #include "reports/outputs/clean.h"
 #include "reports/outputs/sample_judgement.h"
 
-namespace halfmark {
+namespace halfmark::reports {
 namespace {
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -106,4 +106,4 @@ TEST(JudgementText, OfNothingSaysSo) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::reports

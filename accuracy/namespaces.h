@@ -1,0 +1,10 @@
+// The levels below accuracy/, whose names are used here without qualification.
+#pragma once
+
+namespace halfmark::models {}
+namespace halfmark::reports {}
+
+namespace halfmark::accuracy {
+using namespace models;
+using namespace reports;
+}  // namespace halfmark::accuracy

@@ -1,0 +1,73 @@
+#include "bench/ab/build.h"
+
+#include <fmt/format.h>
+
+#include "bench/run/child_process.h"
+#include "kernels/number/error.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// The program in a folder: of an installation, of a build, or of the one folder that an archive holds.
+std::filesystem::path program_in(const std::filesystem::path& folder) {
+  const auto found_in = [](const std::filesystem::path& place) -> std::filesystem::path {
+    for (const char* name : {"bin/halfmark", "halfmark"})
+      if (std::filesystem::is_regular_file(place / name)) return place / name;
+    return {};
+  };
+  if (auto found = found_in(folder); !found.empty()) return found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.is_directory())
+      if (auto found = found_in(entry.path()); !found.empty()) return found;
+  return {};
+}
+
+}  // namespace
+
+Build Build::open(const std::string& given) {
+  Build build;
+  build.given_ = given;
+  std::filesystem::path path = given;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored))
+    throw Error(given + ": no such file; name a halfmark program, an unpacked archive or a .tar.gz");
+  if (std::filesystem::is_regular_file(path) && (given.ends_with(".tar.gz") || given.ends_with(".tgz"))) {
+    build.unpacked_ = std::make_shared<TemporaryFolder>("build");
+    const std::string folder = build.unpacked_->path().string();
+    const Ended tar = run_program({"tar", "-xzf", std::filesystem::absolute(path).string(), "-C", folder});
+    if (tar.code != 0) throw Error(given + ": cannot be unpacked: " + first_line(tar.err));
+    path = folder;
+  }
+  build.program_ = std::filesystem::is_directory(path) ? program_in(path) : std::filesystem::absolute(path);
+  if (build.program_.empty())
+    throw Error(given + ": holds no bin/halfmark; name a program, an unpacked archive or a .tar.gz");
+  const Ended version = run_program(build.command({"--version"}));
+  if (version.code != 0 || !version.out.starts_with("halfmark "))
+    throw Error(given + ": does not answer to --version as a halfmark does: " +
+                first_line(version.err.empty() ? version.out : version.err));
+  build.version_ = first_line(version.out);
+  return build;
+}
+
+std::string Build::revision() const {
+  const size_t begin = version_.find('(') + 1, end = version_.find(')', begin);
+  return begin == 0 || end == version_.npos ? std::string() : version_.substr(begin, end - begin);
+}
+
+std::vector<std::string> Build::command(std::vector<std::string> arguments) const {
+  arguments.insert(arguments.begin(), program_.string());
+  return arguments;
+}
+
+std::string Build::output(const std::vector<std::string>& arguments) const {
+  const Ended ended = run_program(command(arguments));
+  if (ended.code > 1)
+    throw Error(
+        fmt::format("{} {}: ended with code {}: {}", given_, arguments.front(), ended.code, first_line(ended.err)));
+  return ended.out;
+}
+
+}  // namespace halfmark::bench

@@ -1,0 +1,219 @@
+#include "bench/ab/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "bench/run/case.h"
+#include "bench/run/performance.h"
+#include "bench/run/timing.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/devices.h"
+#include "kernels/number/error.h"
+#include "kernels/ops/kernel.h"
+#include "reports/statistics/statistics.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double elapsed(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// A chain of additions that wait for each other: counts cycles of the core, whatever compiled the rest.
+void clock_work() {
+#if defined(__x86_64__)
+  double x = 1;
+  uint64_t left = 60'000;
+  asm volatile(
+      "1:\n\t"
+      "addsd %[x], %[x]\n\taddsd %[x], %[x]\n\taddsd %[x], %[x]\n\taddsd %[x], %[x]\n\t"
+      "addsd %[x], %[x]\n\taddsd %[x], %[x]\n\taddsd %[x], %[x]\n\taddsd %[x], %[x]\n\t"
+      "dec %[left]\n\t"
+      "jnz 1b"
+      : [x] "+x"(x), [left] "+r"(left)::"cc");
+#else
+  volatile double x = 1;
+  for (int i = 0; i < 100'000; ++i) x = x + x;
+#endif
+}
+
+// The C library's own memcpy, between two halves of memory that stays.
+void copy(size_t bytes, int times) {
+  static std::vector<char> memory(size_t{64} << 20, 1);
+  for (int i = 0; i < times; ++i) {
+    std::memcpy(memory.data() + memory.size() / 2, memory.data(), bytes);
+    asm volatile("" ::: "memory");
+  }
+}
+void cache_work() { copy(size_t{256} << 10, 32); }
+void memory_work() { copy(size_t{32} << 20, 1); }
+
+// Time that the host took from this machine's cores since it started, from the line "cpu user nice system idle iowait
+// irq softirq steal ..." in ticks of 10 ms (proc(5)); 0 where nobody says.
+double stolen_seconds() {
+  std::ifstream file("/proc/stat");
+  std::string word;
+  double ticks = 0;
+  if (!(file >> word) || word != "cpu") return 0;
+  for (int field = 0; field < 8; ++field)
+    if (!(file >> ticks)) return 0;
+  return ticks / 100;
+}
+
+// Makes a step longer by a share of itself, inside the timed region.
+void linger(Clock::time_point start, double share) {
+  const auto until = start + std::chrono::duration_cast<Clock::duration>((1 + share) * (Clock::now() - start));
+  while (Clock::now() < until) {
+  }
+}
+
+constexpr double kWarmUp = 0.02;   // seconds, of a case that was not asked for just before
+constexpr double kPatience = 2.0;  // times the budget, until six samples are there
+
+}  // namespace
+
+const std::vector<Canary>& canaries() {
+  static const std::vector<Canary> all{
+      {"canary/clock", "the core's clock", &clock_work},
+      {"canary/cache", "the second-level cache", &cache_work},
+      {"canary/memory", "main memory", &memory_work},
+  };
+  return all;
+}
+
+std::string line_of(const ProcessSample& sample) {
+  const nlohmann::ordered_json json{{"case", sample.id},
+                                    {"seconds", sample.seconds},
+                                    {"samples", sample.samples},
+                                    {"half_width", sample.half_width},
+                                    {"stolen", sample.stolen},
+                                    {"wall", sample.wall},
+                                    {"refused", sample.refused},
+                                    {"reason", sample.reason},
+                                    {"shared_pages", sample.shared_pages}};
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+ProcessSample sample_of(const std::string& line) {
+  try {
+    const nlohmann::json json = nlohmann::json::parse(line);
+    ProcessSample sample;
+    json.at("case").get_to(sample.id), json.at("seconds").get_to(sample.seconds);
+    json.at("samples").get_to(sample.samples), json.at("half_width").get_to(sample.half_width);
+    json.at("stolen").get_to(sample.stolen), json.at("wall").get_to(sample.wall);
+    json.at("refused").get_to(sample.refused), json.at("reason").get_to(sample.reason);
+    json.at("shared_pages").get_to(sample.shared_pages);
+    return sample;
+  } catch (const nlohmann::json::exception&) {
+    throw Error("a build answered '" + line.substr(0, 120) + "', which is no sample; is it a halfmark of this age?");
+  }
+}
+
+Sampler::Sampler(SamplerOptions options) : options_(std::move(options)) {
+  if (options_.threads > 0) set_host_threads(options_.threads);
+}
+
+Sampler::~Sampler() = default;
+
+ProcessSample Sampler::sample(const std::string& id) {
+  ProcessSample result;
+  result.id = id;
+  result.shared_pages = options_.shared_pages;
+  const auto start = Clock::now();
+  const double stolen = stolen_seconds();
+  try {
+    measure(result);
+  } catch (const std::exception& error) {
+    ready_.reset();
+    result.reason = error.what();
+    std::replace(result.reason.begin(), result.reason.end(), '\n', ' ');
+  }
+  result.stolen = stolen_seconds() - stolen;
+  result.wall = elapsed(start);
+  return result;
+}
+
+// Everything of a case that stays from one question about it to the next.
+struct Sampler::Ready {
+  std::string id;
+  std::optional<std::string> refusal;
+  std::optional<Trial> trial;
+  std::function<double()> step;  // seconds
+};
+
+std::unique_ptr<Sampler::Ready> Sampler::prepared(const std::string& id) {
+  auto ready = std::make_unique<Ready>();
+  ready->id = id;
+  for (const Canary& canary : canaries())
+    if (canary.id == id) {
+      ready->step = [work = canary.work] {
+        const auto start = Clock::now();
+        work();
+        return elapsed(start);
+      };
+      return ready;
+    }
+
+  const Case one = case_of(id);
+  if (one.harness->name != "throughput") throw Error(id + ": only cases of harness throughput have a time");
+  std::shared_ptr<Device>& device = devices_[one.device];
+  if (!device) device = open_device(one.device);
+  TrialSpec spec = one.trial(device, options_.seed);
+  ready->refusal = one.harness->refuses(spec);
+  if (ready->refusal) return ready;
+  spec.settings.rate = kStandstillRate;
+  Trial& trial = ready->trial.emplace(spec);
+  trial.load_batch(0);
+  const auto found = options_.slow_down.find(id);
+  const double slow_down = found == options_.slow_down.end() ? 0 : found->second;
+  ready->step = [&trial, slow_down, device] {
+    return device->time([&] {
+      const auto start = Clock::now();
+      trial.forward();
+      trial.backward();
+      trial.update();
+      if (slow_down > 0) linger(start, slow_down);
+    });
+  };
+  const KernelLog log;
+  ready->step();
+  if (log.any_emulated()) ready->refusal = "emulated arithmetic, its time means nothing";
+  return ready;
+}
+
+void Sampler::measure(ProcessSample& result) {
+  double warm_up = 0;
+  if (!ready_ || ready_->id != result.id) {
+    ready_.reset();
+    ready_ = prepared(result.id);
+    warm_up = kWarmUp;
+  }
+  if (ready_->refusal) {
+    result.refused = true;
+    result.reason = *ready_->refusal;
+    return;
+  }
+  const auto start = Clock::now();
+  do ready_->step();  // once at least: somebody else may have had the caches
+  while (elapsed(start) < warm_up);
+  const Sampled sampled = sample_until(
+      {.target = 0, .max_samples = 100'000, .budget = options_.seconds, .patience = kPatience * options_.seconds},
+      ready_->step);
+  result.seconds = median(sampled.samples);
+  result.samples = static_cast<int64_t>(sampled.samples.size());
+  result.half_width = sampled.half_width;
+}
+
+void answer_samples(std::istream& in, std::ostream& out, Sampler& sampler) {
+  for (std::string id; std::getline(in, id);)
+    if (!id.empty()) out << line_of(sampler.sample(id)) << std::endl;
+}
+
+}  // namespace halfmark::bench

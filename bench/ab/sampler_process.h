@@ -1,0 +1,44 @@
+// A build at work in a process of its own: `program sample`, asked for one case after another.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "bench/ab/sampler.h"
+
+namespace halfmark::bench {
+
+// Thrown when the process ended, hung or answered nonsense; what() says how it ended.
+class ProcessLost : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The cores that this process may use.
+std::vector<int> own_cores();
+
+class SamplerProcess {
+ public:
+  // Starts it; it waits for questions. `timeout`: seconds for one answer. `cores`: where it may run, anywhere if empty.
+  // Throws Error when it cannot be started.
+  SamplerProcess(const std::vector<std::string>& command, double timeout, const std::vector<int>& cores = {});
+  ~SamplerProcess();  // ends it
+  SamplerProcess(const SamplerProcess&) = delete;
+  SamplerProcess& operator=(const SamplerProcess&) = delete;
+
+  ProcessSample ask(const std::string& id);  // throws ProcessLost
+
+ private:
+  [[noreturn]] void lose(const std::string& id, bool too_slow);
+  std::string complaint() const;  // the first line on its standard error
+
+  pid_t child_ = 0;
+  int to_ = -1, from_ = -1, errors_ = -1;
+  double timeout_;
+  std::string pending_;  // read beyond the last answer
+};
+
+}  // namespace halfmark::bench

@@ -1,0 +1,116 @@
+// Process runs: what one answers, and how its end is told.
+#include "bench/ab/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "bench/ab/noise_profile.h"
+#include "bench/ab/sampler_process.h"
+#include "kernels/number/error.h"
+#include "reports/record/report.h"
+
+#include "bench/ab/fake_build_testing.h"
+
+namespace halfmark::bench {
+namespace {
+
+constexpr const char* kCase = "mlp/b32_i64_h128_o10/cpu/fp32/throughput";
+
+TEST(Sampler, TimesACaseAndEveryCanary) {
+  Sampler sampler({.seconds = 0.002});
+  std::vector<std::string> ids{kCase};
+  for (const Canary& canary : canaries()) ids.emplace_back(canary.id);
+  for (const std::string& id : ids) {
+    const ProcessSample sample = sampler.sample(id);
+    EXPECT_EQ(sample.id, id);
+    EXPECT_EQ(sample.reason, "");
+    EXPECT_GT(sample.seconds, 0);
+    EXPECT_GE(sample.samples, 6);
+    EXPECT_GE(sample.wall, sample.seconds);
+  }
+}
+
+TEST(Sampler, WhatHasNoTimeSaysWhy) {
+  Sampler sampler({.seconds = 0.002});
+  EXPECT_NE(sampler.sample("mlp/b32_i64_h128_o10/cpu/fp32/error").reason.find("harness throughput"), std::string::npos);
+  EXPECT_NE(sampler.sample("nonsense").reason, "");
+  const ProcessSample simulated = sampler.sample("mlp/b32_i64_h128_o10/sim:hopper/fp32/throughput");
+  EXPECT_TRUE(simulated.refused);
+  EXPECT_NE(simulated.reason.find("mean nothing"), std::string::npos);
+}
+
+TEST(Sampler, AnswersLineByLineAndItsLinesAreRead) {
+  Sampler sampler({.seconds = 0.001});
+  std::istringstream in("canary/clock\n\nnonsense\n");
+  std::ostringstream out;
+  answer_samples(in, out, sampler);
+  std::istringstream lines(out.str());
+  std::string line;
+  ASSERT_TRUE(std::getline(lines, line));
+  EXPECT_EQ(sample_of(line).id, "canary/clock");
+  ASSERT_TRUE(std::getline(lines, line));
+  const ProcessSample nonsense = sample_of(line);
+  EXPECT_EQ(nonsense.id, "nonsense");
+  EXPECT_NE(nonsense.reason, "");
+  EXPECT_FALSE(std::getline(lines, line));
+}
+
+TEST(Sampler, ALineThatIsNoSampleIsAnError) {
+  for (const char* line : {"", "{}", "no json", "{\"case\": 7}", "[1,2]"}) EXPECT_THROW(sample_of(line), Error) << line;
+}
+
+TEST(SamplerProcess, SaysHowAProcessEnded) {
+  const TemporaryFolder folder("test");
+  const FakeBuild fake{.instead = {{"dies", "kill -KILL $$"}, {"lies", "id=other"}, {"talks", "echo nonsense"}}};
+  const std::vector<std::string> command{fake.write(folder / "fake"), "sample"};
+  const auto loss = [&](const std::string& id) -> std::string {
+    SamplerProcess process(command, 20);
+    try {
+      process.ask(id);
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(loss("one"), "");
+  EXPECT_NE(loss("dies").find("died with signal 9"), std::string::npos) << loss("dies");
+  EXPECT_NE(loss("lies").find("answered for other when asked for lies"), std::string::npos) << loss("lies");
+  EXPECT_NE(loss("talks").find("which is no sample"), std::string::npos) << loss("talks");
+  EXPECT_THROW(SamplerProcess({(folder / "absent").string()}, 1), Error);
+}
+
+TEST(Noise, FloorsAreThreeStandardErrorsOrThreeTimesTheSpreadBetweenRuns) {
+  Noise noise;
+  EXPECT_EQ(noise.floor_of("nobody", 24), 0);
+  noise.cases["steady"] = {{0.02}, {0.001}};
+  EXPECT_NEAR(noise.floor_of("steady", 24), std::expm1(3 * 0.02 / std::sqrt(0.955 * 24)), 1e-12);
+  noise.cases["wandering"] = {{0.001, 0.001, 0.001}, {-0.02, 0.0, 0.02}};
+  EXPECT_NEAR(noise.floor_of("wandering", 24), std::expm1(3 * 1.4826 * 0.02), 1e-12);
+}
+
+TEST(Noise, IsLearnedFromPairsAndComesBackFromItsFile) {
+  const TemporaryFolder folder("test");
+  Noise noise;
+  noise.machine = "here";
+  noise.add("a case", {{1.0, 1.0}, {1.0, std::exp(0.01)}, {1.0, std::exp(-0.01)}, {1.0, std::exp(0.02)}});
+  noise.save(folder / "noise.json");
+  const Noise again = Noise::load(folder / "noise.json");
+  EXPECT_EQ(again.machine, "here");
+  EXPECT_EQ(again.cases.at("a case").spreads, noise.cases.at("a case").spreads);
+  EXPECT_EQ(again.cases.at("a case").shifts, noise.cases.at("a case").shifts);
+  EXPECT_NEAR(noise.cases.at("a case").spreads[0], 1.4826 * 0.01, 1e-9);
+}
+
+TEST(Noise, AFileThatIsNoneIsSaidToBeNone) {
+  const TemporaryFolder folder("test");
+  for (const char* text : {"", "[]", "{}", R"({"noise":2,"machine":"","cases":{}})",
+                           R"({"noise":1,"machine":"","cases":{"x":{"spreads":["NaN"],"shifts":[]}}})"}) {
+    std::ofstream(folder / "noise.json") << text;
+    EXPECT_THROW(Noise::load(folder / "noise.json"), ReportError) << text;
+  }
+}
+
+}  // namespace
+}  // namespace halfmark::bench

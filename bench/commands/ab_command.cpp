@@ -1,0 +1,176 @@
+// halfmark ab: two builds on one machine. halfmark sample: what it asks of each.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "bench/ab/compare_numbers.h"
+#include "bench/ab/compare_times.h"
+#include "bench/ab/private_code_pages.h"
+#include "bench/commands/commands.h"
+#include "bench/commands/output_options.h"
+#include "bench/run/interruption.h"
+#include "bench/run/progress_line.h"
+#include "bench/run/utc_time.h"
+#include "kernels/number/error.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+struct AbArguments {
+  std::string a, b, suite, noise, learn;
+  std::vector<std::string> words, devices, policies;
+  bool one_after_another = false, time_only = false;
+  std::string rules = "default";
+  OutputOptions outputs;
+  AbOptions options;
+};
+
+std::vector<std::string> selection_of(const AbArguments& arguments) {
+  std::vector<std::string> selection = arguments.words;
+  const auto add = [&](const char* option, const std::string& value) {
+    if (!value.empty()) selection.insert(selection.end(), {option, value});
+  };
+  add("--suite", arguments.suite);
+  for (const std::string& device : arguments.devices) add("--device", device);
+  for (const std::string& policy : arguments.policies) add("--policy", policy);
+  return selection;
+}
+
+// A line of its own for each stage, so that the time left is that of the stage.
+class StageLine {
+ public:
+  void show(const std::string& doing, const PairProgress& progress) {
+    if (doing != doing_ || progress.pair == 0) line_.emplace();
+    doing_ = doing;
+    line_->show(static_cast<size_t>(progress.pair), static_cast<size_t>(progress.pairs),
+                fmt::format("{}: {} cases", doing, progress.cases));
+  }
+  void clear() { line_.reset(); }
+
+ private:
+  std::string doing_;
+  std::optional<ProgressLine> line_;
+};
+
+Noise noise_in(const std::string& file) {
+  if (file.empty() || !std::filesystem::exists(file)) return {};
+  return Noise::load(file);
+}
+
+void run_ab(const AbArguments& arguments, Program& program) {
+  AbOptions options = arguments.options;
+  options.selection = selection_of(arguments);
+  options.side_by_side = !arguments.one_after_another;
+  const Build a = Build::open(arguments.a);
+  StageLine line;
+  options.progress = [&](const std::string& doing, const PairProgress& progress) { line.show(doing, progress); };
+  if (!arguments.learn.empty()) {
+    if (!arguments.b.empty() && arguments.b != arguments.a)
+      throw Error("--learn: noise is that of one build against itself; name one build");
+    Noise noise = noise_in(arguments.learn);
+    learn_noise(a, options, noise);
+    noise.save(arguments.learn);
+    fmt::print("{}: {} cases known\n", arguments.learn, noise.cases.size());
+    return;
+  }
+  if (arguments.b.empty()) throw Error("ab: two builds are needed (halfmark ab --help says more)");
+  if (!arguments.noise.empty()) options.noise = Noise::load(arguments.noise);
+  arguments.outputs.check();
+  const GateRules rules = load_gate_rules(arguments.rules);
+  const Build b = Build::open(arguments.b);
+  Judgement judgement = compare_times(a, b, options);
+  Report candidate;
+  if (!arguments.time_only) {
+    line.show("bytes and numbers of both builds", {0, 1, 0, NAN});
+    NumbersCompared numbers = compare_numbers(a, b, options.selection, rules, {.today = today()});
+    judgement = joined(std::move(judgement), std::move(numbers.judgement));
+    candidate = std::move(numbers.candidate);
+  }
+  line.clear();
+  arguments.outputs.write(judgement, candidate);
+  program.exit_code = judgement.exit_code;
+}
+
+// A signal takes the builds' processes and unpacked archives along.
+void run_ab_until_stopped(const AbArguments& arguments, Program& program) {
+  const auto say = [] {
+    fmt::print(stderr, "halfmark: stopped ({}) before there was a verdict; nothing is written\n",
+               ::strsignal(interrupting_signal()));
+  };
+  constexpr double kPatience = 2;  // seconds
+  Interruption interruption(kPatience, "\nhalfmark: stopped at once\n", say);
+  try {
+    run_ab(arguments, program);
+  } catch (const Interrupted&) {
+    say();
+    program.exit_code = 128 + interrupting_signal();
+  }
+  interruption.close();
+}
+
+}  // namespace
+
+void add_ab_command(CommandLine& line, Program& program) {
+  auto arguments = std::make_shared<AbArguments>();
+  AbOptions& options = arguments->options;
+  DecisionRules& rules = options.rules;
+  Command command =
+      line.add("ab", "two builds on one machine: which cases became slower, larger or less accurate")
+          .option("a", arguments->a, "the old build: a program, an unpacked archive or a .tar.gz", kRequired)
+          .option("b", arguments->b, "the new one")
+          .words("words", arguments->words, "select cases, as in halfmark run")
+          .option("--suite", arguments->suite, "smoke, quick (default), full")
+          .list("--device", arguments->devices, "cpu, cuda:0, ... (more: a,b); default: the best one present")
+          .list("--policy", arguments->policies, "precisions (more: a,b; * as a glob)")
+          .option("--seconds", options.seconds, "of timed steps for a case in one process", kShowsDefault | kPositive)
+          .option("--threads", options.threads,
+                  "of the CPU's kernels, 0: all; 1 is quieter on a machine that has other work", kShowsDefault)
+          .option("--floor", rules.floor, "a case is slower from this share on", kShowsDefault | kPositive)
+          .option("--margin", rules.margin, "and must be shown to be slower by more than this", kShowsDefault)
+          .option("--screen-pairs", rules.screen_pairs, "for a first look at every case", kShowsDefault)
+          .option("--confirm-pairs", rules.confirm_pairs, "fresh pairs for what the screen points at", kShowsDefault)
+          .option("--extend-pairs", rules.extend_pairs, "and for what stays open", kShowsDefault)
+          .flag("--improvements", rules.improvements, "confirm what became faster, too")
+          .option("--noise", arguments->noise, "what --learn wrote: cases known to be noisy get a higher floor")
+          .option("--learn", arguments->learn, "measure build a against itself and add what is learned to this file")
+          .flag("--time-only", arguments->time_only, "leave bytes and numbers alone")
+          .option("--rules", arguments->rules, "what bytes and numbers may do: default, strict or a file",
+                  kShowsDefault)
+          .flag("--one-after-another", arguments->one_after_another, "for a device that only one process may use")
+          .option("--timeout", options.timeout, "seconds for one case in one process", kShowsDefault | kPositive)
+          .option("--seed", options.seed, "of the orders", kShowsDefault)
+          .footer(
+              "Exit codes: 0 pass, 1 a case is slower or lost, 2 wrong input, 3 undecided or the machine itself "
+              "moved.\n"
+              "Examples:\n  halfmark ab old/halfmark new/halfmark\n  halfmark ab v1.tar.gz v2.tar.gz mlp 'amp-*'")
+          .action([arguments, &program] { run_ab_until_stopped(*arguments, program); });
+  arguments->outputs.add_to(command);
+}
+
+void add_sample_command(CommandLine& line, Program& program) {
+  struct SampleArguments {
+    SamplerOptions options;
+    bool shared_pages = false;
+  };
+  auto arguments = std::make_shared<SampleArguments>();
+  SamplerOptions& options = arguments->options;
+  line.add("sample", "for `halfmark ab`: reads ids of cases, answers each with its time")
+      .option("--seconds", options.seconds, "of timed steps for each case", kShowsDefault | kPositive)
+      .option("--threads", options.threads, "of the CPU's kernels; 0: as many as there are cores", kShowsDefault)
+      .option("--seed", options.seed, "of parameters and data", kShowsDefault)
+      .flag("--shared-pages", arguments->shared_pages,
+            "run the code where other processes of this program have it too (scripts/placement.py)")
+      .action([arguments, &program] {
+        arguments->options.shared_pages = arguments->shared_pages ? "asked for" : take_own_pages();
+        arguments->options.slow_down = program.slow_down;
+        Sampler sampler(arguments->options);
+        answer_samples(std::cin, std::cout, sampler);
+      });
+}
+
+}  // namespace halfmark::bench

@@ -1,0 +1,69 @@
+// The command line: commands and their options. CLI11 does the work behind it; its header takes ten seconds to compile
+// and is included in command_line.cpp alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace halfmark::bench {
+
+// What an option asks for, joined with |.
+enum OptionRule : unsigned {
+  kOptional = 0,
+  kRequired = 1,      // without it the command line is wrong
+  kShowsDefault = 2,  // --help prints the value that the variable has now
+  kPositive = 4,      // zero, negative numbers and text are wrong
+};
+
+// One command. Values are written where the references point while the command line is read, before the action runs,
+// so the variables live in a shared_ptr that the action holds. Names: "--seed", "-o,--output", or "words" for what
+// stands without a name.
+class Command {
+ public:
+  Command(void* app, std::function<void()>& chosen) : app_(app), chosen_(chosen) {}
+
+  Command& option(const char* names, std::string& value, const std::string& about, unsigned rules = kOptional);
+  Command& option(const char* names, double& value, const std::string& about, unsigned rules = kOptional);
+  Command& option(const char* names, int& value, const std::string& about, unsigned rules = kOptional);
+  Command& option(const char* names, int64_t& value, const std::string& about, unsigned rules = kOptional);
+  Command& option(const char* names, uint64_t& value, const std::string& about, unsigned rules = kOptional);
+  // One of these names, any other is wrong.
+  Command& choice(const char* names, std::string& value, const std::vector<std::string>& known);
+  // One value each time or several with commas; what stands after them are words again.
+  Command& list(const char* names, std::vector<std::string>& values, const std::string& about);
+  // All that stands without a name.
+  Command& words(const char* name, std::vector<std::string>& values, const std::string& about,
+                 unsigned rules = kOptional);
+  Command& flag(const char* names, bool& value, const std::string& about);
+  Command& footer(const std::string& text);  // printed at the end of --help
+  Command& action(std::function<void()> run);
+
+ private:
+  template <class Value>
+  Command& add(const char* names, Value& value, const std::string& about, unsigned rules);
+
+  void* app_;  // CLI::App, owned by the CommandLine
+  std::function<void()>& chosen_;
+};
+
+class CommandLine {
+ public:
+  CommandLine(const std::string& about, const std::string& version, const std::string& footer);
+  CommandLine(CommandLine&&) noexcept;
+  ~CommandLine();
+
+  Command add(const char* name, const std::string& about);
+  // Reads the arguments and returns the action of the command, its variables written; nothing is left to do where it
+  // has printed the help or the version that was asked for. Throws Error for a command line that is wrong, in one line.
+  std::function<void()> read(int argc, const char* const* argv);
+
+ private:
+  struct Parser;
+  std::unique_ptr<Parser> parser_;
+};
+
+}  // namespace halfmark::bench

@@ -1,0 +1,56 @@
+// halfmark history: change points over a folder of reports.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "bench/commands/commands.h"
+#include "bench/run/progress_line.h"
+#include "kernels/number/error.h"
+#include "reports/history/history.h"
+#include "reports/record/file.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+struct HistoryArguments {
+  std::string folder, json;
+  std::vector<std::string> metrics;
+  bool all = false;
+  HistoryRules rules;
+};
+
+void print_history(HistoryArguments arguments) {
+  if (!arguments.metrics.empty()) arguments.rules.metrics = arguments.metrics;
+  if (arguments.rules.change.p > 1) throw Error("--p: a chance is at most 1");
+  const History history = history_in(arguments.folder, arguments.rules);
+  if (!arguments.json.empty()) write_file(arguments.json, to_json(history).dump(1) + "\n");
+  fmt::print("{}", text_of(history, {.width = terminal_width(STDOUT_FILENO),
+                                     .colour = wants_colour(STDOUT_FILENO),
+                                     .all = arguments.all}));
+}
+
+}  // namespace
+
+void add_history_command(CommandLine& line, Program&) {
+  auto arguments = std::make_shared<HistoryArguments>();
+  HistoryRules& rules = arguments->rules;
+  line.add("history", "change points over a folder of reports and of judgements (halfmark ab --json)")
+      .option("folder", arguments->folder, "looked through for *.json, with the folders in it", kRequired)
+      .option("--anchor", rules.anchor, "git revision of the build all are compared with; default: the oldest")
+      .option("--hours", rules.hours, "a time is compared with one of the anchor that is at most so far away",
+              kShowsDefault | kPositive)
+      .list("--metric", arguments->metrics,
+            "time.process, time.step, memory.peak, error.nmse, evaluation.accuracy, or others (more: a,b; * as a glob)")
+      .option("--least", rules.change.least, "smaller changes are none: 0.02 is 2 %", kShowsDefault | kPositive)
+      .option("--p", rules.change.p, "chance of a change point where there is none, at most", kShowsDefault | kPositive)
+      .flag("--all", arguments->all, "every series, not only those that changed")
+      .option("--json", arguments->json, "series and change points as JSON, for scripts/history_charts.py")
+      .footer(
+          "Each night: halfmark ab ANCHOR NEW --json FOLDER/DATE.json, or halfmark run of both into the folder.\n"
+          "Exit codes: 0 whatever was found, for a change point is no verdict; 2 wrong input.")
+      .action([arguments] { print_history(*arguments); });
+}
+
+}  // namespace halfmark::bench

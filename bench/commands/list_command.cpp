@@ -1,0 +1,206 @@
+// halfmark list: the tables of the suite, for people and as JSON.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "bench/commands/commands.h"
+#include "bench/run/case.h"
+#include "bench/run/known_names.h"
+#include "bench/run/progress_line.h"
+#include "kernels/devices.h"
+#include "kernels/number/error.h"
+#include "reports/record/report.h"
+#include "reports/text/table.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json subjects_json() {
+  Json list = Json::array();
+  for (const Subject& s : subjects())
+    list.push_back({{"id", s.id()}, {"input", s.input.extents()}, {"classes", s.classes}});
+  return list;
+}
+
+Json policies_json() {
+  Json list = Json::array();
+  for (const Policy& p : policies())
+    if (!p.hidden)
+      list.push_back({{"name", p.name},
+                      {"about", p.about},
+                      {"parameters", name_of(p.param)},
+                      {"low", name_of(p.low)},
+                      {"norms", name_of(p.norm)},
+                      {"statistics", name_of(p.state)},
+                      {"gradients", name_of(p.grad)},
+                      {"master", p.master},
+                      {"autocast", p.rules ? std::string(p.rules->name) : "none"},
+                      {"loss_scaling", p.scaler.kind != ScalerSpec::Kind::none}});
+  return list;
+}
+
+Json devices_json() {
+  Json list = Json::array();
+  for (const DeviceRow& row : known_devices())
+    list.push_back({{"name", row.name}, {"about", row.about}, {"absent", row.absent}});
+  return list;
+}
+
+Json harnesses_json() {
+  Json list = Json::array();
+  for (const Harness& harness : all_harnesses()) {
+    Json axes = Json::object(), metrics = Json::array();
+    for (const Axis& axis : harness.axes) axes[std::string(axis.name)] = axis.values;
+    for (const MetricRow& m : harness.metrics)
+      metrics.push_back({{"metric", m.metric},
+                         {"unit", m.unit},
+                         {"better", name_of(m.better)},
+                         {"kind", name_of(m.kind)},
+                         {"formula", m.formula}});
+    list.push_back({{"name", harness.name}, {"about", harness.about}, {"axes", axes}, {"metrics", metrics}});
+  }
+  return list;
+}
+
+Json kernels_json() {
+  Json list = Json::array();
+  for (const DeviceRow& row : known_devices()) {
+    if (!row.absent.empty()) continue;
+    open_device(row.name)->kernels().each([&](const auto& kernels) {
+      for (const auto& kernel : kernels) {
+        using Op = typename decltype([]<class O>(const Kernel<O>&) { return std::type_identity<O>{}; }(kernel))::type;
+        list.push_back(
+            {{"device", row.name}, {"operation", Op::name}, {"row", kernel.name}, {"speed", name_of(kernel.speed)}});
+      }
+    });
+  }
+  return list;
+}
+
+std::string text_of(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  return value.dump();
+}
+
+// A table with the keys of the objects as columns, or those named.
+std::string table_of(const Json& list, const std::vector<std::string>& columns, size_t keys,
+                     const TextOptions& options) {
+  Table table(columns, keys);
+  for (const Json& row : list) {
+    std::vector<Cell> cells;
+    for (const std::string& column : columns) cells.push_back({text_of(row.at(column)), Tone::plain});
+    table.add(std::move(cells));
+  }
+  return table.text(options);
+}
+
+std::string harnesses_text(const Json& list, const TextOptions& options) {
+  std::string text;
+  for (const Json& harness : list) {
+    text += toned(harness["name"].get<std::string>(), Tone::strong, options.colour) + "\n";
+    text += wrapped("  ", harness["about"].get<std::string>(), options.width);
+    for (const auto& [axis, values] : harness["axes"].items())
+      text += wrapped(fmt::format("  axis {} = ", axis),
+                      fmt::format("{}", fmt::join(values.get<std::vector<std::string>>(), " | ")), options.width);
+    text += table_of(harness["metrics"], {"metric", "unit", "better", "kind"}, 4, options);
+    text += "\n";
+  }
+  return text + "halfmark list harnesses --json has the formula of every metric.\n";
+}
+
+std::string kernels_text(const Json& list, const TextOptions& options) {
+  // Simulated devices share the rows of host memory; one line an operation and device, rows in the order they are
+  // asked.
+  Table table({"device", "operation", "rows, first that takes the work"}, 3);
+  for (size_t i = 0; i < list.size();) {
+    std::string rows;
+    size_t j = i;
+    for (; j < list.size() && list[j]["device"] == list[i]["device"] && list[j]["operation"] == list[i]["operation"];
+         ++j)
+      rows += fmt::format("{}{}{}", rows.empty() ? "" : ", ", list[j]["row"].get<std::string>(),
+                          list[j]["speed"] == "emulated" ? " (emulated)" : "");
+    table.add({{list[i]["device"].get<std::string>(), Tone::plain},
+               {list[i]["operation"].get<std::string>(), Tone::plain},
+               {rows, Tone::plain}});
+    i = j;
+  }
+  return table.text(options);
+}
+
+std::string heading(const std::string& name, const TextOptions& options) {
+  return toned(name, Tone::strong, options.colour) + "\n";
+}
+
+std::string devices_text(const Json& list, const TextOptions& options) {
+  std::string text;
+  size_t longest = 0;
+  for (const Json& row : list) longest = std::max(longest, row["name"].get<std::string>().size());
+  for (const Json& row : list) {
+    const std::string absent = row["absent"].get<std::string>();
+    text += wrapped(fmt::format("{:<{}}  ", row["name"].get<std::string>(), longest),
+                    absent.empty() ? row["about"].get<std::string>() : "absent: " + absent, options.width);
+  }
+  return text;
+}
+
+struct Listing {
+  std::string_view name;
+  Json (*json)();
+  std::string (*text)(const Json&, const TextOptions&);
+};
+
+const Listing kListings[] = {
+    {"subjects", subjects_json,
+     [](const Json& list, const TextOptions& options) {
+       return table_of(list, {"id", "input", "classes"}, 2, options);
+     }},
+    {"policies", policies_json,
+     [](const Json& list, const TextOptions& options) {
+       return table_of(list, {"name", "about"}, 2, options);
+     }},
+    {"devices", devices_json, devices_text},
+    {"harnesses", harnesses_json, harnesses_text},
+    {"kernels", kernels_json, kernels_text},
+};
+
+void list(const std::string& what, bool json) {
+  TextOptions options;
+  options.width = terminal_width(STDOUT_FILENO);
+  options.colour = wants_colour(STDOUT_FILENO);
+  Json all = Json::object();
+  std::string text;
+  for (const Listing& listing : kListings) {
+    // Without a name everything but the long list of kernels.
+    if (what.empty() ? listing.name == "kernels" : listing.name != what) continue;
+    const Json rows = listing.json();
+    all[std::string(listing.name)] = rows;
+    if (!json)
+      text += (what.empty() ? heading(std::string(listing.name), options) : "") + listing.text(rows, options) +
+              (what.empty() ? "\n" : "");
+  }
+  fmt::print("{}", json ? (what.empty() ? all : all[what]).dump(2) + "\n" : text);
+}
+
+}  // namespace
+
+void add_list_command(CommandLine& line, Program&) {
+  struct Arguments {
+    std::string what;
+    bool json = false;
+  };
+  auto arguments = std::make_shared<Arguments>();
+  std::vector<std::string> names;
+  for (const Listing& listing : kListings) names.emplace_back(listing.name);
+  line.add("list", "subjects, policies, devices, harnesses with their metrics, kernels")
+      .choice("what", arguments->what, names)
+      .flag("--json", arguments->json, "for programs")
+      .action([arguments] { list(arguments->what, arguments->json); });
+}
+
+}  // namespace halfmark::bench

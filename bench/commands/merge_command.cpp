@@ -1,0 +1,50 @@
+// halfmark merge: the reports of shards become one.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "bench/commands/commands.h"
+#include "reports/record/lock.h"
+#include "reports/record/merge.h"
+#include "reports/text/compare.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+struct MergeArguments {
+  std::vector<std::string> files;
+  std::string output;
+  bool partial = false;
+};
+
+void merge_files(const MergeArguments& arguments, const Program& program) {
+  std::vector<NamedReport> shards;
+  for (const std::string& file : arguments.files) shards.push_back({file, Report::load(file)});
+  Report whole = merge(shards, arguments.partial);
+  whole.run.command = program.command;
+  std::error_code ignored;
+  const auto kind = std::filesystem::status(arguments.output, ignored).type();
+  std::optional<FileLock> lock;  // a run may be writing there
+  if (kind == std::filesystem::file_type::regular || kind == std::filesystem::file_type::not_found)
+    lock.emplace(arguments.output);
+  whole.save(arguments.output);
+  if (!lock) return;  // /dev/stdout: the report, and nothing else
+  const std::string partial = partial_text(whole);
+  fmt::print("{}: {} records of {} shards{}\n", arguments.output, whole.records.size(), shards.size(),
+             partial.empty() ? "" : "; partial, " + partial);
+}
+
+}  // namespace
+
+void add_merge_command(CommandLine& line, Program& program) {
+  auto arguments = std::make_shared<MergeArguments>();
+  line.add("merge", "the reports of all shards of a run (--shard I/N) as one, in the order of an undivided run")
+      .words("reports", arguments->files, "a.json b.json ...", kRequired)
+      .option("-o,--output", arguments->output, "report file", kRequired)
+      .flag("--partial", arguments->partial, "even when shards are missing or were cut short; the report says so")
+      .action([arguments, &program] { merge_files(*arguments, program); });
+}
+
+}  // namespace halfmark::bench

@@ -1,0 +1,185 @@
+// halfmark probe: how a device adds, and which simulated row adds alike.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "accuracy/probe/probe.h"
+#include "bench/commands/commands.h"
+#include "bench/run/progress_line.h"
+#include "bench/vectors/probe_vectors.h"
+#include "kernels/devices.h"
+#include "kernels/number/error.h"
+#include "kernels/ops/kernel.h"
+#include "reports/record/file.h"
+#include "reports/text/table.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ProbeArguments {
+  std::string device, shape = "32x32x64", instruction, output, vectors;
+  std::vector<std::string> types;
+  size_t replays = 10000;
+  bool json = false;
+};
+
+probe::MatmulShape shape_named(const std::string& text) {
+  probe::MatmulShape shape;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (int64_t* extent : {&shape.m, &shape.n, &shape.k}) {
+    const auto [next, error] = std::from_chars(at, end, *extent);
+    const bool last = extent == &shape.k;
+    if (error != std::errc() || *extent < 1 || (last ? next != end : next == end || *next != 'x'))
+      throw Error(fmt::format("--shape '{}': write MxNxK, as in 32x32x64", text));
+    at = next + 1;
+  }
+  return shape;
+}
+
+Json json_of(const probe::Report& report) {
+  Json findings = Json::array();
+  for (const probe::Finding& f : report.findings)
+    findings.push_back({{"parameter", f.parameter}, {"value", f.value}, {"evidence", f.evidence}});
+  return {{"device", report.device},   {"types", report.types},       {"way", report.way},
+          {"findings", findings},      {"replayed", report.replayed}, {"replays", report.replays},
+          {"matches", report.matches}, {"near", report.near},         {"fingerprint", report.fingerprint},
+          {"hash", report.hash}};
+}
+
+std::string text_of(const probe::Report& report, const TextOptions& options) {
+  std::string text =
+      toned(fmt::format("{} {} ({})", report.device, report.types, report.way), Tone::strong, options.colour) + "\n";
+  size_t widest = 0;
+  for (const probe::Finding& finding : report.findings) widest = std::max(widest, finding.parameter.size());
+  const auto line = [&](std::string_view name, const std::string& what) {
+    text += wrapped(fmt::format("  {:<{}}  ", name, widest), what, options.width);
+  };
+  for (const probe::Finding& f : report.findings) line(f.parameter, fmt::format("{}  ({})", f.value, f.evidence));
+  if (report.model)
+    line("replay", fmt::format("{} of {} fresh random questions give the same bits in software{}", report.replayed,
+                               report.replays,
+                               report.replayed == report.replays ? "" : ": there is more to it than these lines say"));
+  line("simulated rows",
+       report.matches.empty()
+           ? "none answers alike" +
+                 (report.near.empty() ? "" : fmt::format("; nearest {}", fmt::join(report.near, ", ")))
+           : fmt::format("{}", fmt::join(report.matches, ", ")));
+  line("fingerprint", report.hash);
+  return text + "\n";
+}
+
+std::vector<probe::Report> probe_instructions(Device& device, const ProbeArguments& arguments,
+                                              const probe::Options& options) {
+  std::vector<probe::Report> reports;
+  for (const probe::DotChoice& choice : probe::dot_choices(device)) {
+    if (arguments.instruction != "all" && choice.instruction != matrix_instruction_named(arguments.instruction))
+      continue;
+    const std::string types = choice.name().substr(choice.name().find(' ') + 1);
+    if (!arguments.types.empty() &&
+        std::find(arguments.types.begin(), arguments.types.end(), types) == arguments.types.end())
+      continue;
+    // Two instructions at least, so that the seam between them is seen.
+    probe::Witness witness(probe::dot_box(device, choice, 2 * probe::least_depth(choice)));
+    reports.push_back(probe::examine(witness, options));
+  }
+  if (reports.empty())
+    throw Unsupported(fmt::format(
+        "{} has no instruction {} that takes {}", device.name(), arguments.instruction,
+        arguments.types.empty() ? std::string("anything") : fmt::format("{}", fmt::join(arguments.types, ", "))));
+  return reports;
+}
+
+// Who answered: the probe asks a device's matmul, and the device chooses the row.
+probe::Finding answering_rows(const KernelLog& log) {
+  std::vector<std::string> rows, refusals;
+  for (const LoggedKernel& entry : log.entries()) {
+    if (entry.operation != "matmul" || std::find(rows.begin(), rows.end(), entry.row) != rows.end()) continue;
+    rows.push_back(entry.row);
+    refusals.insert(refusals.end(), entry.refusals.begin(), entry.refusals.end());
+  }
+  return {"kernel row", fmt::format("{}", fmt::join(rows, ", ")),
+          refusals.empty() ? "the first of its list" : fmt::format("before it, {}", fmt::join(refusals, "; "))};
+}
+
+std::vector<probe::Report> probe_matmuls(Device& device, const ProbeArguments& arguments, const probe::Options& options,
+                                         std::vector<std::string>& refused) {
+  std::vector<probe::Report> reports;
+  const probe::MatmulShape shape = shape_named(arguments.shape);
+  for (const std::string& name : arguments.types.empty() ? probe::usual_types() : arguments.types) {
+    const probe::MatmulTypes types = probe::matmul_types_named(name);
+    try {
+      const KernelLog log;
+      probe::Witness witness(probe::matmul_box(device, types, shape));
+      probe::Report report = probe::examine(witness, options);
+      probe::find_repeatability(device, types, shape, report.findings);
+      report.findings.insert(report.findings.begin(), answering_rows(log));
+      reports.push_back(std::move(report));
+    } catch (const Unsupported& reason) {
+      if (!arguments.types.empty()) throw;  // it was asked for
+      refused.push_back(name);
+    }
+  }
+  return reports;
+}
+
+void run_probe(const ProbeArguments& arguments) {
+  const auto device = open_device(arguments.device.empty() ? best_device() : arguments.device);
+  TextOptions options;
+  options.width = terminal_width(STDOUT_FILENO);
+  options.colour = wants_colour(STDOUT_FILENO);
+  if (!arguments.vectors.empty()) {
+    fmt::print("{}", probe_vectors(*device, arguments.vectors, options));
+    return;
+  }
+  probe::Options how;
+  how.replays = arguments.replays;
+  std::vector<std::string> refused;
+  const std::vector<probe::Report> reports = arguments.instruction.empty()
+                                                 ? probe_matmuls(*device, arguments, how, refused)
+                                                 : probe_instructions(*device, arguments, how);
+  Json all = Json::array();
+  for (const probe::Report& report : reports) all.push_back(json_of(report));
+  const std::string json = Json{{"probe", all}, {"refused", refused}}.dump(2) + "\n";
+  if (!arguments.output.empty()) write_file(arguments.output, json);
+  if (arguments.json) {
+    fmt::print("{}", json);
+    return;
+  }
+  for (const probe::Report& report : reports) fmt::print("{}", text_of(report, options));
+  if (!refused.empty())
+    fmt::print("{}", wrapped(fmt::format("not taken by {}: ", device->name()),
+                             fmt::format("{}", fmt::join(refused, ", ")), options.width));
+}
+
+}  // namespace
+
+void add_probe_command(CommandLine& line, Program&) {
+  auto arguments = std::make_shared<ProbeArguments>();
+  line.add("probe", "how a device adds, found out from outside, and the simulated row that it matches")
+      .option("--device", arguments->device, "cpu, sim:hopper, cuda:0, ...; default: the best one present")
+      .list("--types", arguments->types,
+            "f16>f32, e4m3*e5m2>f16, tf32>f32, bf16>f32+split3:bf16, ... (more: a,b); default: the usual ones")
+      .option("--shape", arguments->shape, "of the matmul, MxNxK: libraries choose kernels by it", kShowsDefault)
+      .option("--instruction", arguments->instruction,
+              "mma.m16n8k16, wgmma.k16, ... or all: matrix instructions instead of matmul")
+      .option("--replay", arguments->replays, "random questions that the findings must answer as the device does",
+              kShowsDefault)
+      .option("--vectors", arguments->vectors,
+              "tensor_core_probes.csv: run its questions and say which hypotheses survive")
+      .flag("--json", arguments->json, "for programs")
+      .option("-o,--output", arguments->output, "write the JSON to this file as well")
+      .footer(
+          "Examples:\n  halfmark probe --device cpu --types bf16>f32 --shape 64x64x256\n  halfmark probe --device "
+          "sim:hopper --instruction all")
+      .action([arguments] { run_probe(*arguments); });
+}
+
+}  // namespace halfmark::bench

@@ -1,0 +1,120 @@
+// halfmark run: selects cases, measures them, prints the table and writes the report.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "bench/commands/commands.h"
+#include "bench/run/interruption.h"
+#include "bench/run/plan.h"
+#include "bench/run/progress_line.h"
+#include "bench/run/runner.h"
+#include "kernels/number/error.h"
+#include "reports/record/provenance.h"
+#include "reports/text/compare.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+struct RunArguments {
+  Selection selection;
+  std::string id, output = "report.json", shard;
+  uint64_t seed = 0;
+  bool resume = false, isolate = false, dry_run = false, no_probes = false;
+  int processes = 0;
+  double timeout = 0;
+};
+
+std::vector<Case> shard_of(std::vector<Case> cases, const std::string& label) {
+  if (label.empty()) return cases;
+  const auto shard = shard_named(label);
+  if (!shard) throw Error("--shard " + label + ": should be I/N with I from 1 to N, as 2/8");
+  std::vector<Case> mine;
+  for (size_t i = 0; i < shard->size(cases.size()); ++i) mine.push_back(std::move(cases[shard->place(i)]));
+  return mine;
+}
+
+Plan plan_of(const std::vector<Case>& cases) {
+  std::vector<std::string> ids;
+  for (const Case& one : cases) ids.push_back(one.id());
+  return reports::plan_of(ids);
+}
+
+void run(const RunArguments& arguments, Program& program) {
+  if (arguments.timeout > 0 && !arguments.isolate && arguments.processes == 0)
+    throw Error("--timeout: a case can only be stopped in a process of its own; add --isolate");
+  RunOptions options;
+  options.cases = arguments.id.empty() ? plan(arguments.selection) : std::vector<Case>{case_of(arguments.id)};
+  options.info.plan = plan_of(options.cases);
+  if (const auto shard = shard_named(arguments.shard))
+    options.info.shard = fmt::format("{}/{}", shard->part, shard->parts);
+  options.cases = shard_of(std::move(options.cases), arguments.shard);
+  if (arguments.dry_run) {
+    for (const Case& one : options.cases) fmt::print("{}\n", one.id());
+    return;
+  }
+  options.info.suite = arguments.id.empty() ? arguments.selection.suite : "case";
+  options.info.command = program.command;
+  options.info.seed = arguments.seed;
+  options.output = arguments.output;
+  options.resume = arguments.resume;
+  options.probes = !arguments.no_probes;
+  options.execution = {arguments.isolate, arguments.processes, arguments.timeout, program.path};
+
+  Report report;
+  {
+    ProgressLine line;
+    report = run_cases(options, [&](size_t done, size_t all, const std::string& next) { line.show(done, all, next); });
+  }
+  if (!report.run.complete) {
+    fmt::print(stderr, "halfmark: {}\n", interruption_text(report, options.output));
+    program.exit_code = 128 + interrupting_signal();
+    return;
+  }
+  TextOptions text;
+  text.width = terminal_width(STDOUT_FILENO);
+  text.colour = wants_colour(STDOUT_FILENO);
+  fmt::print("{}", show({arguments.output, report}, text));
+  bool failed = false;
+  for (const Record& record : report.records) failed |= record.status == Status::failed;
+  program.exit_code = failed ? kFailed : kDone;
+}
+
+}  // namespace
+
+void add_run_command(CommandLine& line, Program& program) {
+  auto arguments = std::make_shared<RunArguments>();
+  Command command = line.add("run", "measure, print a table, write a report");
+  Selection& selection = arguments->selection;
+  command.words("words", selection.words,
+                "select cases: a word matches a whole part of the id or a key=value, * as a glob;\n"
+                "words about the same part are alternatives (fp16 bf16), others must all hold (mlp fp16 error)");
+  command.option("--suite", selection.suite, "smoke (seconds), quick (about a minute), full", kShowsDefault);
+  command.list("--device", selection.devices,
+               "cpu, sim:hopper, cuda:0, ... (more: a,b); default: the best one present");
+  command.list("--policy", selection.policies,
+               "precision, also one that the suite leaves out (more: a,b; * as a glob)");
+  command.list("--harness", selection.harnesses, "error, range, ..., also one that the suite leaves out (more: a,b)");
+  command.option("--case", arguments->id, "exactly this case, as `halfmark run --dry-run` prints ids");
+  command.option("-o,--output", arguments->output, "report file", kShowsDefault);
+  command.option("--seed", arguments->seed, "of parameters and data", kShowsDefault);
+  command.flag("--resume", arguments->resume, "go on with a run that was cut short, from its journal");
+  command.flag("--isolate", arguments->isolate, "each case in a process of its own: a crash costs one record");
+  command.option(
+      "--processes", arguments->processes,
+      "each case in N processes of its own, the cases in turn: proves that bits are the same every time and\n"
+      "gives the samples that halfmark gate --time compares (24 or more)",
+      kPositive);
+  command.option("--timeout", arguments->timeout, "seconds for a case, with --isolate or --processes", kPositive);
+  command.option("--shard", arguments->shard, "I/N: the I-th of N parts of the cases");
+  command.flag("--no-probes", arguments->no_probes,
+               "leave out of the report how the matmuls of each device add: saves a second");
+  command.flag("--dry-run", arguments->dry_run, "list the ids of the cases and stop");
+  command.footer(
+      "Examples:\n  halfmark run --suite smoke\n  halfmark run mlp 'amp-*' training\n"
+      "  halfmark run sim:hopper linear error --policy fp16");
+  command.action([arguments, &program] { run(*arguments, program); });
+}
+
+}  // namespace halfmark::bench

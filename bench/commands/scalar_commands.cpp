@@ -1,0 +1,73 @@
+// halfmark arithmetic and halfmark convert: scalar operations on codes, for comparison with other implementations.
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+
+#include "bench/commands/commands.h"
+#include "bench/vectors/scalar_vectors.h"
+#include "kernels/number/error.h"
+
+namespace halfmark::bench {
+namespace {
+
+struct VectorArguments {
+  std::string format = "fp16", operation, from, to, rounding = "near_even", overflow;
+  uint64_t seed = 0;
+};
+
+// Rows come by the million: no locking, no second buffer between us and the stream.
+void prepare_streams() { std::ios::sync_with_stdio(false), std::cin.tie(nullptr); }
+
+}  // namespace
+
+void add_arithmetic_command(CommandLine& line, Program&) {
+  auto arguments = std::make_shared<VectorArguments>();
+  Command command = line.add("arithmetic", "scalar operations on codes: CSV in, result and flags out");
+  command.option("--format", arguments->format, "fp16 (default) or bf16, and any other of at most 16 bits");
+  command.option("--operation", arguments->operation, "add, sub, mul, div, mulAdd, sqrt", kRequired);
+  command.option("--rounding", arguments->rounding, "near_even (default), toward_zero");
+  command.footer(
+      "Standard input: a header line, then rows of hex codes in the columns x, y, z that the operation has.\n"
+      "Standard output: result,flags; flags are the sum in hex of 1 inexact, 2 underflow, 4 overflow,\n"
+      "8 divide by zero, 10 invalid. mulAdd is x * y + z with one rounding.");
+  command.action([arguments] {
+    const Format& format = format_named(arguments->format);
+    const ScalarOperation operation = operation_named(arguments->operation).operation;
+    const Rounding rounding = rounding_named(arguments->rounding);
+    if (format.bits() > 16 || format.is_scale())
+      throw Error(
+          fmt::format("--format {}: arithmetic is for fp16, bf16 and narrower formats with a sign", format.name));
+    if (rounding == Rounding::stochastic) throw Error("--rounding stochastic: arithmetic takes the others");
+    prepare_streams();
+    answer_arithmetic(std::cin, std::cout, format, operation, rounding);
+  });
+}
+
+void add_convert_command(CommandLine& line, Program&) {
+  auto arguments = std::make_shared<VectorArguments>();
+  Command command = line.add("convert", "codes of one type to another: CSV in, result and flags out");
+  command.option("--from", arguments->from, "f32, e4m3, ...: every dtype, and tf32 (8 hex digits)", kRequired);
+  command.option("--to", arguments->to, "the same", kRequired);
+  command.option("--rounding", arguments->rounding, "near_even (default), toward_zero, near_away, stochastic");
+  command.option("--overflow", arguments->overflow, "infinity, nan or saturate (default: the format's own)");
+  command.option("--seed", arguments->seed, "of stochastic rounding");
+  command.footer(
+      "Standard input: a header line, then rows of hex codes in the column x.\n"
+      "Standard output: result,flags as in halfmark arithmetic.");
+  command.action([arguments] {
+    const VectorType from = vector_type_named(arguments->from), to = vector_type_named(arguments->to);
+    const Rounding rounding = rounding_named(arguments->rounding);
+    const Overflow overflow =
+        arguments->overflow.empty() ? Overflow::format_default : overflow_named(arguments->overflow);
+    if (is_floating(to.dtype))
+      require_possible(to.computed ? *to.computed : format_of(to.dtype), overflow);
+    else if (overflow == Overflow::infinity || overflow == Overflow::nan)
+      throw Error(fmt::format("overflow rule '{}': {} has no infinity and no NaN; possible: saturate",
+                              name_of(overflow), to.name));
+    prepare_streams();
+    answer_convert(std::cin, std::cout, from, to, rounding, overflow, arguments->seed);
+  });
+}
+
+}  // namespace halfmark::bench

@@ -1,0 +1,12 @@
+// The levels below bench/, whose names are used here without qualification.
+#pragma once
+
+namespace halfmark::accuracy {}
+namespace halfmark::models {}
+namespace halfmark::reports {}
+
+namespace halfmark::bench {
+using namespace accuracy;
+using namespace models;
+using namespace reports;
+}  // namespace halfmark::bench

@@ -1,0 +1,68 @@
+// Cases and their ids.
+#include "bench/run/case.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "bench/run/known_names.h"
+#include "bench/run/name_match.h"
+#include "kernels/number/error.h"
+
+namespace halfmark::bench {
+
+std::vector<std::string> Case::segments() const {
+  std::vector<std::string> parts = {subject->name, subject->sizes, device, std::string(policy->name),
+                                    std::string(harness->name)};
+  for (const auto& [key, value] : axes) parts.push_back(key + "=" + value);
+  return parts;
+}
+
+std::string Case::id() const { return fmt::format("{}", fmt::join(segments(), "/")); }
+
+void Case::settle_axes() {
+  for (const auto& [key, value] : axes) {
+    const auto axis = std::find_if(harness->axes.begin(), harness->axes.end(),
+                                   [&, name = std::string_view(key)](const Axis& a) { return a.name == name; });
+    HM_CHECK(axis != harness->axes.end(),
+             fmt::format("case {}: harness {} has no axis '{}'", id(), harness->name, key));
+    HM_CHECK(
+        std::find(axis->values.begin(), axis->values.end(), value) != axis->values.end(),
+        fmt::format("case {}: axis {} has no value '{}' (it has {})", id(), key, value, fmt::join(axis->values, ", ")));
+  }
+  for (const Axis& axis : harness->axes) {
+    const auto named = axes.find(std::string(axis.name));
+    if (named != axes.end() && named->second == axis.values.front()) axes.erase(named);
+  }
+}
+
+TrialSpec Case::trial(std::shared_ptr<Device> opened, uint64_t seed) const {
+  TrialSpec spec;
+  spec.subject = subject;
+  spec.device = std::move(opened);
+  spec.policy = policy;
+  spec.axes = axes;
+  spec.seed = seed;
+  return spec;
+}
+
+Case case_of(const std::string& id) {
+  const std::vector<std::string> parts = split(id, '/');
+  if (parts.size() < 5)
+    throw Error(fmt::format("case {}: an id is subject/sizes/device/policy/harness[/key=value...]", id));
+  Case one;
+  one.subject = &subject_named(parts[0] + "/" + parts[1]);
+  one.device = chosen_names("device", {parts[2]}, device_names()).front();
+  one.policy = &policy_named(parts[3]);
+  one.harness = &harness_named(parts[4]);
+  for (size_t i = 5; i < parts.size(); ++i) {
+    const size_t equals = parts[i].find('=');
+    HM_CHECK(equals != std::string::npos, fmt::format("case {}: '{}' is no key=value", id, parts[i]));
+    one.axes[parts[i].substr(0, equals)] = parts[i].substr(equals + 1);
+  }
+  one.settle_axes();
+  return one;
+}
+
+}  // namespace halfmark::bench

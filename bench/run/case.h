@@ -1,0 +1,31 @@
+// A case is one measurement to make: subject, device, policy, harness and the harness's axes.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "accuracy/accuracy.h"
+#include "bench/namespaces.h"
+
+namespace halfmark::bench {
+
+struct Case {
+  const Subject* subject = nullptr;
+  std::string device;
+  const Policy* policy = nullptr;
+  const Harness* harness = nullptr;
+  Axes axes;  // those that are not at their first value
+
+  std::string id() const;                     // "mlp/b16_i32_h64_o8/cpu/amp-fp16/error[/key=value...]"
+  std::vector<std::string> segments() const;  // what lies between the slashes
+  // Leaves out axes at their first value, so that one case has one id. Throws Error for an axis or a value that the
+  // harness does not have.
+  void settle_axes();
+  TrialSpec trial(std::shared_ptr<Device> opened, uint64_t seed) const;
+};
+
+// The case with this id, whether or not a suite has it. Throws Error saying which part of the id is unknown.
+Case case_of(const std::string& id);
+
+}  // namespace halfmark::bench

@@ -1,0 +1,115 @@
+// The handler writes one byte; a thread that waits for it does what a handler must not do.
+#include "bench/run/interruption.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+
+#include "kernels/number/error.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+// Process managers send one signal to the process and to its group: two within an instant are one.
+constexpr int64_t kEcho = 300'000'000;  // ns
+
+// All that the handler touches.
+std::atomic<int64_t> first_time{0};
+std::atomic<int> first_signal{0};
+std::atomic<int> wake_end{-1};
+std::atomic<const char*> farewell_text{""};
+static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free);
+
+int64_t now() {
+  timespec time = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+void write_text(int descriptor, const char* text, size_t size) {
+  const ssize_t ignored = ::write(descriptor, text, size);
+  (void)ignored;
+}
+
+void on_signal(int signal) {
+  const int error = errno;
+  int64_t none = 0;
+  if (first_time.compare_exchange_strong(none, now())) {
+    first_signal = signal;
+    write_text(wake_end, "!", 1);
+  } else if (now() - first_time > kEcho) {
+    const char* const text = farewell_text;
+    write_text(STDERR_FILENO, text, std::strlen(text));
+    ::_exit(128 + signal);
+  }
+  errno = error;
+}
+
+}  // namespace
+
+bool interrupted() { return first_signal.load(std::memory_order_relaxed) != 0; }
+
+void stop_if_interrupted() {
+  if (interrupted()) throw Interrupted();
+}
+
+int interrupting_signal() { return first_signal; }
+
+Interruption::Interruption(double patience, std::string farewell, std::function<void()> give_up)
+    : farewell_(std::move(farewell)), give_up_(std::move(give_up)) {
+  if (::pipe2(wake_, O_CLOEXEC) != 0) throw Error("no pipe for signals: " + std::string(std::strerror(errno)));
+  first_time = 0, first_signal = 0, wake_end = wake_[1], farewell_text = farewell_.c_str();
+  watcher_ = std::thread([this, patience] { watch(patience); });
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    ::sigaction(kSignals[i], nullptr, &before_[i]);
+    if (before_[i].sa_handler == SIG_IGN) continue;
+    struct sigaction action = {};
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(kSignals[i], &action, nullptr);
+  }
+}
+
+Interruption::~Interruption() {
+  close();
+  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+  write_text(wake_[1], "?", 1);  // wakes the watcher if no signal has
+  watcher_.join();
+  wake_end = -1, farewell_text = "";
+  ::close(wake_[0]), ::close(wake_[1]);
+}
+
+void Interruption::close() {
+  const std::lock_guard lock(ending_);
+  closed_ = true;
+  closed_changed_.notify_all();
+}
+
+void Interruption::watch(double patience) {
+  char byte = 0;
+  while (::read(wake_[0], &byte, 1) < 0 && errno == EINTR) continue;
+  std::unique_lock lock(ending_);
+  if (closed_changed_.wait_for(lock, std::chrono::duration<double>(patience), [&] { return closed_; })) return;
+  int code = 128 + first_signal;
+  try {
+    give_up_();
+  } catch (const std::exception& error) {
+    std::string what = error.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    fmt::print(stderr, "halfmark: {}\n", what);
+    code = 2;
+  }
+  ::_exit(code);  // with the lock held: whoever wants to end the run meanwhile waits for ever
+}
+
+}  // namespace halfmark::bench

@@ -1,0 +1,54 @@
+// Starts the program anew for one case, waits, kills it when it takes too long.
+#include "bench/run/isolation.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+
+#include "bench/run/child_process.h"
+#include "reports/record/memory_file.h"
+#include "reports/text/table.h"
+
+namespace halfmark::bench {
+
+IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout) {
+  const auto begin = std::chrono::steady_clock::now();
+  const MemoryFile report("report"), complaints("complaints");
+  const std::string output = fmt::format("/proc/self/fd/{}", report.descriptor());
+  const pid_t child = start_child(  // its environment is that of the parent, which has asked
+      {program, "run", "--case", id, "--seed", std::to_string(seed), "--no-probes", "-o", output},
+      {.error = complaints.descriptor(), .kept = report.descriptor()});
+  const ChildEnd ending = wait_for_child(child, timeout);
+  const int status = ending.status;
+  const std::string memory =
+      ending.peak > 0 ? ", peak memory " + human(1024.0 * static_cast<double>(ending.peak), "B") : "";
+  IsolatedRun run;
+  run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (ending.timed_out) {
+    run.reason = fmt::format("killed after {} s (--timeout){}", timeout, memory);
+  } else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+    // Nobody of ours has sent it; the kernel sends it to the largest process when memory runs out.
+    run.reason = fmt::format("killed with signal 9, often for want of memory{}", memory);
+  } else if (WIFSIGNALED(status)) {
+    run.reason = fmt::format("crashed with signal {} ({}){}", WTERMSIG(status), strsignal(WTERMSIG(status)), memory);
+  } else if (WEXITSTATUS(status) > 1) {
+    const std::string said = complaints.text();
+    run.reason = fmt::format("exit code {}: {}", WEXITSTATUS(status), said.substr(0, said.find('\n')));
+  } else if (const std::string text = report.text(); text.empty()) {
+    run.reason = "wrote no report";
+  } else {
+    try {
+      Report written = Report::parse(text, "the report of " + id);
+      if (written.records.size() == 1) return run.record = std::move(written.records.front()), run;
+      run.reason = fmt::format("wrote {} records instead of one", written.records.size());
+    } catch (const ReportError& error) {
+      run.reason = error.what();
+    }
+  }
+  return run;
+}
+
+}  // namespace halfmark::bench

@@ -1,0 +1,49 @@
+#include "bench/run/known_names.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "bench/run/name_match.h"
+#include "bench/run/performance.h"
+#include "kernels/devices.h"
+#include "kernels/number/error.h"
+
+namespace halfmark::bench {
+
+const std::vector<Harness>& all_harnesses() {
+  static const std::vector<Harness> list = [] {
+    std::vector<Harness> all = accuracy_harnesses();
+    all.push_back(throughput_harness());
+    all.push_back(memory_harness());
+    return all;
+  }();
+  return list;
+}
+
+const Harness& harness_named(std::string_view name) {
+  for (const Harness& harness : all_harnesses())
+    if (harness.name == name) return harness;
+  throw Error(fmt::format("unknown harness '{}'{} (known: {})", name, hint(name, harness_names()),
+                          fmt::join(harness_names(), ", ")));
+}
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const Policy& policy : policies())
+    if (!policy.hidden) names.emplace_back(policy.name);
+  return names;
+}
+
+std::vector<std::string> harness_names() {
+  std::vector<std::string> names;
+  for (const Harness& harness : all_harnesses()) names.emplace_back(harness.name);
+  return names;
+}
+
+std::vector<std::string> device_names() {
+  std::vector<std::string> names;
+  for (const DeviceRow& row : known_devices()) names.push_back(row.name);
+  return names;
+}
+
+}  // namespace halfmark::bench

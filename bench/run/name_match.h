@@ -1,0 +1,24 @@
+// Matching what a user wrote against lists of known names, with suggestions for a name that is unknown.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace halfmark::bench {
+
+// The names that are written most alike, best first, at most three.
+std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names);
+
+// "; did you mean mlp or tf32?", or nothing where no name is near.
+std::string hint(std::string_view word, const std::vector<std::string>& names);
+
+// The names of `known` that one of the patterns matches, in the order of `known`. Throws Error for a pattern that
+// matches none, calling it a `what`.
+std::vector<std::string> chosen_names(std::string_view what, const std::vector<std::string>& patterns,
+                                      const std::vector<std::string>& known);
+
+// "a/b" at '/' is {"a", "b"}; there is always one part more than separators.
+std::vector<std::string> split(std::string_view text, char separator);
+
+}  // namespace halfmark::bench

@@ -1,0 +1,168 @@
+// Every case of the suite's rows, and of these the ones that the words match.
+#include "bench/run/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "bench/run/known_names.h"
+#include "bench/run/name_match.h"
+#include "bench/run/suites.h"
+#include "kernels/devices.h"
+#include "kernels/number/error.h"
+#include "reports/record/glob.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+std::vector<const Subject*> subjects_of(std::string_view pattern) {
+  std::vector<const Subject*> found;
+  const bool every_size = pattern == "*" || pattern.find('/') != pattern.npos;
+  for (const Subject& subject : subjects()) {
+    if (every_size ? glob_matches(pattern, subject.id()) : subject.name == pattern) found.push_back(&subject);
+    if (!every_size && !found.empty()) break;
+  }
+  HM_CHECK(!found.empty(), "a suite names the subject '" + std::string(pattern) + "', which the zoo does not have");
+  return found;
+}
+
+Axes axes_of(std::string_view variant) {
+  Axes axes;
+  for (const std::string& part : split(variant, ' ')) {
+    const size_t equals = part.find('=');
+    if (equals != part.npos) axes[part.substr(0, equals)] = part.substr(equals + 1);
+  }
+  return axes;
+}
+
+// Every case that the suite's rows give for these devices, one subject after another.
+std::vector<Case> expand(const Selection& selection, const std::vector<std::string>& devices) {
+  const std::vector<std::string> only_policies = chosen_names("policy", selection.policies, policy_names());
+  const std::vector<std::string> only_harnesses = chosen_names("harness", selection.harnesses, harness_names());
+  std::vector<SuiteRow> rows;
+  for (SuiteRow row : rows_of(selection.suite)) {
+    if (!only_harnesses.empty())
+      std::erase_if(row.harnesses, [&](std::string_view name) {
+        return std::find(only_harnesses.begin(), only_harnesses.end(), name) == only_harnesses.end();
+      });
+    rows.push_back(std::move(row));
+  }
+  // A harness asked for by name that the suite lacks meets the suite's main subjects.
+  for (const std::string& name : only_harnesses)
+    if (std::none_of(rows.begin(), rows.end(), [&](const SuiteRow& row) {
+          return std::find(row.harnesses.begin(), row.harnesses.end(), name) != row.harnesses.end();
+        }))
+      rows.push_back({rows.front().subjects, rows.front().policies, {name}, {""}});
+
+  std::vector<Case> cases;
+  std::set<std::string> seen;
+  for (const SuiteRow& row : rows) {
+    const bool control = row.variants.front().starts_with("control=");
+    for (const std::string_view pattern : row.subjects)
+      for (const Subject* subject : subjects_of(pattern))
+        for (const std::string& device : devices)
+          for (const Policy& policy : policies()) {
+            if (policy.hidden) continue;
+            const std::string name(policy.name);
+            const auto wanted = [&](const auto& list) {
+              return std::any_of(list.begin(), list.end(), [&](const auto& glob) { return glob_matches(glob, name); });
+            };
+            // A control speaks of its own policies only; elsewhere --policy widens the suite.
+            const bool in_row = wanted(row.policies);
+            if (only_policies.empty() || control ? !in_row : false) continue;
+            if (!only_policies.empty() && !wanted(only_policies)) continue;
+            for (const std::string_view harness : row.harnesses)
+              for (const std::string_view variant : row.variants) {
+                Case one{subject, device, &policy, &harness_named(harness), axes_of(variant)};
+                one.settle_axes();
+                if (seen.insert(one.id()).second) cases.push_back(std::move(one));
+              }
+          }
+  }
+  const auto order = [](const Case& one) {
+    return std::pair(one.subject - subjects().data(), one.policy - policies().data());
+  };
+  std::stable_sort(cases.begin(), cases.end(), [&](const Case& a, const Case& b) { return order(a) < order(b); });
+  return cases;
+}
+
+// The places of the id at which the word matches; a word with slashes matches that many neighbouring segments.
+std::set<size_t> places(const std::string& word, const std::vector<std::string>& segments) {
+  constexpr size_t kAxes = 5;  // subject, sizes, device, policy, harness come first; all axes count as one place
+  const std::vector<std::string> parts = split(word, '/');
+  std::set<size_t> found;
+  for (size_t begin = 0; begin + parts.size() <= segments.size(); ++begin) {
+    bool all = true;
+    for (size_t i = 0; all && i < parts.size(); ++i) all = glob_matches(parts[i], segments[begin + i]);
+    if (all) found.insert(std::min(begin, kAxes));
+  }
+  return found;
+}
+
+// The parts of the id, and the axes that it leaves out because they have their first value.
+std::vector<std::string> words_of(const Case& one) {
+  std::vector<std::string> words = one.segments();
+  for (const Axis& axis : one.harness->axes)
+    if (!one.axes.contains(std::string(axis.name)))
+      words.push_back(fmt::format("{}={}", axis.name, axis.values.front()));
+  return words;
+}
+
+// Words about the same part of the id are alternatives, words about different parts must all hold: "mlp fp16 bf16
+// error".
+std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::string>& words, const Selection& selection) {
+  std::map<size_t, std::vector<std::string>> by_place;
+  for (const std::string& word : words) {
+    std::set<size_t> found;
+    std::set<std::string> known;
+    for (const Case& one : cases) {
+      const std::vector<std::string> segments = words_of(one);
+      found.merge(places(word, segments));
+      known.insert(segments.begin(), segments.end());
+    }
+    if (found.empty()) {
+      for (const Subject& subject : subjects()) known.insert({subject.name, subject.id()});
+      for (const auto& names : {policy_names(), harness_names(), device_names()})
+        known.insert(names.begin(), names.end());
+      const bool elsewhere = known.contains(word);
+      throw Error(elsewhere ? fmt::format("'{}' is in no case of suite {}; try --suite full{}", word, selection.suite,
+                                          selection.suite == "full" ? " with another selection" : "")
+                            : fmt::format("unknown word '{}'{} (halfmark list shows all names)", word,
+                                          hint(word, {known.begin(), known.end()})));
+    }
+    by_place[*found.begin()].push_back(word);
+  }
+  std::erase_if(cases, [&](const Case& one) {
+    const std::vector<std::string> segments = words_of(one);
+    return !std::all_of(by_place.begin(), by_place.end(), [&](const auto& place) {
+      return std::any_of(place.second.begin(), place.second.end(),
+                         [&](const std::string& word) { return !places(word, segments).empty(); });
+    });
+  });
+  if (cases.empty())
+    throw Error(fmt::format("no case of suite {} matches {} together", selection.suite, fmt::join(words, " ")));
+  return cases;
+}
+
+}  // namespace
+
+std::vector<Case> plan(const Selection& selection) {
+  std::vector<std::string> suite_names;
+  for (const Suite& suite : suites()) suite_names.emplace_back(suite.name);
+  if (rows_of(selection.suite).empty())
+    throw Error(fmt::format("unknown suite '{}' (known: {})", selection.suite, fmt::join(suite_names, ", ")));
+  // A device among the words is a choice of device: suites say nothing about devices.
+  std::vector<std::string> devices = selection.devices, words;
+  for (const std::string& word : selection.words) {
+    const bool names_device = word.starts_with("cpu") || word.starts_with("sim:") || word.starts_with("cuda:");
+    (names_device && word.find('/') == word.npos ? devices : words).push_back(word);
+  }
+  devices = devices.empty() ? std::vector<std::string>{best_device()} : chosen_names("device", devices, device_names());
+  return matching(expand(selection, devices), words, selection);
+}
+
+}  // namespace halfmark::bench

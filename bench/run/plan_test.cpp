@@ -1,0 +1,116 @@
+// Selection of cases and their ids.
+#include "bench/run/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "bench/run/suites.h"
+#include "kernels/number/error.h"
+
+namespace halfmark::bench {
+namespace {
+
+Selection selection_of(const std::string& suite, std::vector<std::string> words = {}) {
+  Selection selection;
+  selection.suite = suite;
+  selection.devices = {"cpu"};
+  selection.words = std::move(words);
+  return selection;
+}
+
+std::string message_of(const Selection& selection) {
+  try {
+    plan(selection);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Plan, HasUniqueIdsThatComeBackAsTheSameCase) {
+  for (const Suite& suite : suites()) {
+    std::set<std::string> ids;
+    for (const Case& one : plan(selection_of(std::string(suite.name)))) {
+      EXPECT_TRUE(ids.insert(one.id()).second) << one.id();
+      const Case again = case_of(one.id());
+      EXPECT_EQ(again.id(), one.id());
+      EXPECT_EQ(again.subject, one.subject);
+      EXPECT_EQ(again.policy, one.policy);
+      EXPECT_EQ(again.harness, one.harness);
+    }
+    EXPECT_FALSE(ids.empty());
+  }
+}
+
+TEST(Plan, NamesNoHiddenPolicy) {
+  for (const Case& one : plan(selection_of("full"))) EXPECT_FALSE(one.policy->hidden) << one.id();
+}
+
+TEST(Words, MatchWholeSegments) {
+  for (const Case& one : plan(selection_of("smoke", {"fp16"}))) EXPECT_EQ(one.policy->name, "fp16");
+  std::set<std::string_view> policies;
+  for (const Case& one : plan(selection_of("smoke", {"amp-*"}))) policies.insert(one.policy->name);
+  EXPECT_EQ(policies, (std::set<std::string_view>{"amp-fp16", "amp-bf16"}));
+}
+
+TEST(Words, AboutOnePartAreAlternativesAndAboutDifferentPartsMustAllHold) {
+  const std::vector<Case> cases = plan(selection_of("smoke", {"mlp", "linear", "fp16", "bf16", "error"}));
+  EXPECT_EQ(cases.size(), 4u);
+  for (const Case& one : cases) EXPECT_EQ(one.harness->name, "error");
+}
+
+TEST(Words, MatchKeysWithTheirValues) {
+  const std::vector<Case> cases = plan(selection_of("quick", {"momentum=0.01"}));
+  EXPECT_FALSE(cases.empty());
+  for (const Case& one : cases) EXPECT_EQ(one.axes.at("momentum"), "0.01");
+}
+
+TEST(Words, MayNameTheValueThatAnIdLeavesOut) {
+  const std::vector<Case> cases = plan(selection_of("quick", {"convnet", "amp-fp16", "training", "steps=40"}));
+  ASSERT_EQ(cases.size(), 1u);
+  EXPECT_EQ(cases[0].id(), "convnet/b16_c3_s16_w16/cpu/amp-fp16/training");
+}
+
+TEST(Words, WithSlashesMatchNeighbouringSegments) {
+  for (const Case& one : plan(selection_of("smoke", {"mlp/*/cpu/fp16"}))) {
+    EXPECT_EQ(one.subject->name, "mlp");
+    EXPECT_EQ(one.policy->name, "fp16");
+  }
+}
+
+TEST(Words, ThatNobodyKnowsAreRefusedWithTheNearestNames) {
+  EXPECT_NE(message_of(selection_of("smoke", {"fp61"})).find("fp16"), std::string::npos);
+  EXPECT_NE(message_of(selection_of("smoke", {"liner"})).find("linear"), std::string::npos);
+  EXPECT_NE(message_of(selection_of("smoke", {"training"})).find("no case of suite smoke"), std::string::npos);
+}
+
+TEST(Words, CanNameTheDevice) {
+  Selection selection = selection_of("smoke", {"sim:hopper", "linear", "error"});
+  selection.devices.clear();
+  for (const Case& one : plan(selection)) EXPECT_EQ(one.device, "sim:hopper");
+  selection.words = {"cuda:9"};
+  EXPECT_NE(message_of(selection).find("unknown device 'cuda:9'"), std::string::npos);
+}
+
+TEST(Options, WidenTheSuite) {
+  Selection selection = selection_of("smoke");
+  selection.policies = {"tf32"};
+  selection.harnesses = {"throughput"};
+  const std::vector<Case> cases = plan(selection);
+  EXPECT_FALSE(cases.empty());
+  for (const Case& one : cases) {
+    EXPECT_EQ(one.policy->name, "tf32");
+    EXPECT_EQ(one.harness->name, "throughput");
+  }
+}
+
+TEST(CaseOf, RefusesWhatIsNotACase) {
+  const std::string id = plan(selection_of("smoke")).front().id();
+  EXPECT_THROW(case_of("linear"), Error);
+  EXPECT_THROW(case_of(id + "/momentum=0.1"), Error);
+  EXPECT_THROW(case_of(id + "x"), Error);
+}
+
+}  // namespace
+}  // namespace halfmark::bench

@@ -1,0 +1,48 @@
+// The progress line and what is known of the terminal.
+#include "bench/run/progress_line.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+namespace halfmark::bench {
+
+ProgressLine::ProgressLine() : terminal_(::isatty(STDERR_FILENO) == 1), start_(std::chrono::steady_clock::now()) {}
+
+ProgressLine::~ProgressLine() {
+  if (drawn_) fmt::print(stderr, "\r\033[K");
+}
+
+void ProgressLine::show(size_t done, size_t all, const std::string& next) {
+  if (!terminal_) return;
+  const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  std::string left = "    ";
+  if (done > 0) {
+    const long seconds = std::lround(spent / static_cast<double>(done) * static_cast<double>(all - done));
+    left = fmt::format("{}:{:02} left", seconds / 60, seconds % 60);
+  }
+  constexpr size_t kBar = 20;
+  const size_t full = all == 0 ? kBar : kBar * done / all;
+  std::string line =
+      fmt::format("[{}{}] {}/{} {}  {}", std::string(full, '#'), std::string(kBar - full, '.'), done, all, left, next);
+  const size_t width = terminal_width(STDERR_FILENO);
+  if (line.size() >= width) line.resize(width - 1);
+  fmt::print(stderr, "\r\033[K{}", line);
+  std::fflush(stderr);
+  drawn_ = true;
+}
+
+size_t terminal_width(int descriptor) {
+  winsize size{};
+  if (::isatty(descriptor) != 1 || ::ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 100;
+  return std::max<size_t>(40, size.ws_col);
+}
+
+bool wants_colour(int descriptor) { return ::isatty(descriptor) == 1 && !std::getenv("NO_COLOR"); }
+
+}  // namespace halfmark::bench

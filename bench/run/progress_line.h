@@ -1,0 +1,27 @@
+// One line on a terminal that says how far a run is.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace halfmark::bench {
+
+// Draws only when standard error is a terminal.
+class ProgressLine {
+ public:
+  ProgressLine();
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  void show(size_t done, size_t all, const std::string& next);
+
+ private:
+  bool drawn_ = false;
+  bool terminal_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+size_t terminal_width(int descriptor);  // 100 when it is no terminal
+bool wants_colour(int descriptor);      // a terminal, and NO_COLOR is not set
+
+}  // namespace halfmark::bench

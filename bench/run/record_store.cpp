@@ -1,0 +1,137 @@
+#include "bench/run/record_store.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "bench/run/case_processes.h"
+#include "kernels/number/error.h"
+#include "reports/record/error.h"
+#include "reports/record/file.h"
+#include "reports/record/provenance.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+void check_output(const std::filesystem::path& output) {
+  if (output.empty()) throw Error("no output file: -o needs a name");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(output, ignored))
+    throw Error(output.string() + ": is a directory; name a file with -o");
+  const bool exists = std::filesystem::exists(output, ignored);
+  if (exists && ::access(output.c_str(), W_OK) != 0)
+    throw Error(output.string() + ": cannot be written; name another file with -o");
+  const std::filesystem::path folder = output.has_parent_path() ? output.parent_path() : std::filesystem::path(".");
+  if (!exists && !std::filesystem::is_directory(folder, ignored))
+    throw Error(folder.string() + ": no such directory; make it or name another file with -o");
+  if (!is_written_in_place(output) && ::access(folder.c_str(), W_OK) != 0)
+    throw Error(folder.string() + ": cannot be written to; name another place with -o");
+}
+
+// A new run must not destroy the records of an earlier one.
+void set_aside(const std::filesystem::path& journal) {
+  const std::filesystem::path kept = journal.string() + ".old";
+  try {
+    if (Journal::read(journal).records.empty()) return;
+  } catch (const ReportError&) {  // not a journal: not ours to overwrite
+  }
+  std::filesystem::rename(journal, kept);
+  fmt::print(stderr, "halfmark: the journal of an earlier run is kept as {}; --resume would have continued it\n",
+             kept.string());
+}
+
+}  // namespace
+
+std::filesystem::path journal_of(const std::filesystem::path& output) { return output.string() + ".journal"; }
+
+RecordStore::RecordStore(std::filesystem::path output)
+    : output_(std::move(output)), journal_path_(journal_of(output_)), to_file_(!is_written_in_place(output_)) {
+  check_output(output_);
+  if (!to_file_) return;
+  lock_.emplace(output_);
+  remove_leftovers(output_);
+  remove_leftovers(journal_path_);
+}
+
+std::vector<Record> RecordStore::earlier_records(bool resume) const {
+  std::error_code ignored;
+  if (!std::filesystem::exists(journal_path_, ignored)) return {};
+  if (!resume) return set_aside(journal_path_), std::vector<Record>{};
+  Report kept = Journal::read(journal_path_);
+  const auto refuse = [&](const std::string& what) {
+    throw Error(fmt::format("{}: was started with {}; repeat that command or start without --resume",
+                            journal_path_.string(), what));
+  };
+  if (kept.run.seed != header_.run.seed) refuse(fmt::format("--seed {}", kept.run.seed));
+  if (kept.run.plan.cases > 0 && (kept.run.plan.hash != header_.run.plan.hash || kept.run.shard != header_.run.shard))
+    refuse(fmt::format("other cases (`{}`)", kept.run.command));
+  if (const auto other = difference_of(kept.environment, header_.environment))
+    refuse(fmt::format("{} {}, which is {} now", other->key, other->here, other->there));
+  return std::move(kept.records);
+}
+
+void RecordStore::begin(Report header, const std::vector<std::string>& ids, int processes, bool resume) {
+  header_ = std::move(header);
+  processes_ = processes;
+  records_.resize(ids.size());
+  if (!to_file_) return;
+  std::map<std::string, Record> earlier;
+  for (Record& record : earlier_records(resume)) earlier.emplace(record.id, std::move(record));
+  journal_ = earlier.empty() ? Journal::create(journal_path_, header_) : Journal::resume(journal_path_);
+  for (size_t place = 0; place < ids.size(); ++place) {
+    const auto found = earlier.find(ids[place]);
+    // A record that was not measured in processes of its own is no part of one that is.
+    if (found != earlier.end() && (processes == 0 || is_complete(found->second, 1)))
+      records_[place] = std::move(found->second);
+  }
+}
+
+void RecordStore::add(size_t place, Record record) {
+  try {
+    if (journal_) journal_->append(record);
+  } catch (const ReportError& error) {
+    throw_kept(error);
+  }
+  const std::lock_guard lock(mutex_);
+  records_[place] = std::move(record);
+}
+
+Report RecordStore::report() const {
+  const std::lock_guard lock(mutex_);
+  Report report = header_;
+  report.run.complete = true;
+  for (const auto& record : records_) {
+    if (record) report.records.push_back(*record);
+    report.run.complete = report.run.complete && record && is_complete(*record, processes_);
+  }
+  report.run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  return report;
+}
+
+Report RecordStore::save() const {
+  Report whole = report();
+  if (!whole.run.complete && whole.records.empty()) return whole;
+  try {
+    whole.save(output_);
+  } catch (const ReportError& error) {
+    if (!to_file_) throw;
+    throw_kept(error);
+  }
+  return whole;
+}
+
+void RecordStore::remove_journal() {
+  if (!journal_) return;
+  journal_.reset();
+  std::error_code ignored;
+  std::filesystem::remove(journal_path_, ignored);
+}
+
+void RecordStore::throw_kept(const ReportError& error) const {
+  throw Error(fmt::format("{}; the finished cases are in {}: repeat the command with --resume", error.what(),
+                          journal_path_.string()));
+}
+
+}  // namespace halfmark::bench

@@ -1,0 +1,59 @@
+// The finished records of a run: in memory, in the journal beside the report, and in the report at the end.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/namespaces.h"
+#include "reports/record/journal.h"
+#include "reports/record/lock.h"
+#include "reports/record/report.h"
+
+namespace halfmark::bench {
+
+// Where the finished records are kept while the run is under way.
+std::filesystem::path journal_of(const std::filesystem::path& output);
+
+// One thread adds records; another may save the report at any time.
+class RecordStore {
+ public:
+  // Checks that the report can be written and takes its lock. Throws Error or ReportError when not.
+  explicit RecordStore(std::filesystem::path output);
+
+  // Starts the journal, or with `resume` continues the one that is there. `header`: environment and run of the report;
+  // `ids`: of the cases in the order of the report. Throws Error when the journal is not of this run.
+  void begin(Report header, const std::vector<std::string>& ids, int processes, bool resume);
+
+  const std::optional<Record>& record(size_t place) const { return records_[place]; }  // for the adding thread
+  void add(size_t place, Record record);  // on disk when it returns. Throws Error naming the journal
+
+  // Writes the report with the records so far. A run that has none leaves an earlier report as it is.
+  Report save() const;
+
+  // Ends the journal of a complete report and removes it.
+  void remove_journal();
+  void release_lock() { lock_.reset(); }
+
+  const std::filesystem::path& output() const { return output_; }
+
+ private:
+  Report report() const;
+  std::vector<Record> earlier_records(bool resume) const;
+  [[noreturn]] void throw_kept(const ReportError& error) const;
+
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::filesystem::path output_, journal_path_;
+  bool to_file_;  // false: a pipe or a device, which has neither lock nor journal
+  std::optional<FileLock> lock_;
+  std::optional<Journal> journal_;
+  Report header_;
+  std::vector<std::optional<Record>> records_;
+  int processes_ = 0;
+  mutable std::mutex mutex_;
+};
+
+}  // namespace halfmark::bench

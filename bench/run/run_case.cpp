@@ -1,0 +1,145 @@
+// From the findings of a harness to a record: which kernels ran, whether its time means anything, whether it is as
+// expected.
+#include "bench/run/run_case.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <set>
+
+#include "bench/run/environment.h"
+#include "bench/run/fingerprint.h"
+#include "bench/run/performance.h"
+#include "bench/run/timing.h"
+#include "kernels/devices.h"
+#include "kernels/number/error.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+std::vector<KernelUse> uses_of(const KernelLog& log) {
+  std::vector<KernelUse> uses;
+  for (const LoggedKernel& entry : log.entries()) {
+    KernelUse use;
+    use.operation = entry.operation, use.phase = entry.phase, use.dtypes = entry.dtypes, use.row = entry.row;
+    use.speed = name_of(entry.speed), use.calls = entry.calls, use.refusals = entry.refusals;
+    uses.push_back(std::move(use));
+  }
+  return uses;
+}
+
+// The rows whose time is that of an imitation.
+bool emulated_in_timed_region(const Record& record, std::string& rows) {
+  std::set<std::string> named;
+  for (const KernelUse& use : record.kernels)
+    if (use.speed == "emulated" && is_timed_phase(use.phase))
+      named.insert(use.operation + " " + use.dtypes + " by " + use.row);
+  size_t shown = 0;
+  for (const std::string& name : named) {
+    if (++shown > 3) {
+      rows += fmt::format(" and {} more", named.size() - 3);
+      break;
+    }
+    rows += (rows.empty() ? "" : ", ") + name;
+  }
+  return !named.empty();
+}
+
+bool holds(double value, std::string_view relation, double limit) {
+  if (relation == "<") return value < limit;
+  if (relation == "<=") return value <= limit;
+  if (relation == "==") return value == limit;
+  if (relation == "!=") return value != limit;
+  if (relation == ">=") return value >= limit;
+  if (relation == ">") return value > limit;
+  throw Error(fmt::format("an expectation has the relation '{}'", relation));
+}
+
+void check_expectation(const Expect& expect, Record& record) {
+  Expectation result{
+      std::string(expect.metric), std::string(expect.at), std::string(expect.relation), expect.limit, 0, false};
+  const Measurement* found = find(record, expect.metric, expect.at);
+  result.found = found ? found->value : std::nan("");
+  result.met = found && holds(found->value, expect.relation, expect.limit);
+  if (!result.met) {
+    record.status = Status::failed;
+    record.reason = fmt::format("control not met: {} should be {} {}, is {:.4g}", expect.metric, expect.relation,
+                                expect.limit, result.found);
+  }
+  record.expectation = result;
+}
+
+}  // namespace
+
+Record blank_record(const Case& one, uint64_t seed) {
+  Record record;
+  record.id = one.id();
+  record.subject = one.subject->id();
+  record.device = one.device;
+  record.policy = one.policy->name;
+  record.harness = one.harness->name;
+  record.axes = one.axes;
+  record.repro = "halfmark run --case " + record.id + (seed == 0 ? "" : fmt::format(" --seed {}", seed));
+  return record;
+}
+
+Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t seed) {
+  Record record = blank_record(one, seed);
+  record.numerics = device->numerics();
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  KernelLog log;
+  try {
+    if (flushes_subnormals())
+      throw Error(
+          "this process flushes subnormal numbers to zero; a library linked with -ffast-math has set that, no number "
+          "would be right");
+    const TrialSpec spec = one.trial(device, seed);
+    if (const auto refusal = one.harness->refuses(spec)) {
+      record.status = Status::skipped;
+      record.reason = one_line(*refusal);
+      record.seconds = seconds();
+      return record;
+    }
+    log.clear();
+    Findings findings = one.harness->measure(spec);
+    record.fingerprint = fingerprint_of(findings);
+    record.measurements = std::move(findings.measurements);
+    record.series = std::move(findings.series);
+    record.kernels = uses_of(log);
+    const bool timed = std::any_of(record.measurements.begin(), record.measurements.end(),
+                                   [](const Measurement& m) { return m.kind == Kind::sampled; });
+    if (std::string rows; timed && emulated_in_timed_region(record, rows)) {
+      record.status = Status::suspect;
+      record.reason = "emulated arithmetic in the timed region, its time means nothing: " + rows;
+    }
+    const Measurement* width = find(record, "timing.half_width", "hot/step");
+    if (record.status == Status::ok && width && width->value > kWidestHalfWidth) {
+      record.status = Status::suspect;
+      record.reason =
+          fmt::format("the median step is only known to within {:.2g} %: the machine was busy with something else",
+                      100 * width->value);
+    }
+    if (one.harness->expects)
+      if (const auto expect = one.harness->expects(spec)) check_expectation(*expect, record);
+  } catch (const Unsupported& error) {
+    record.status = Status::skipped;
+    record.reason = one_line(error.what());
+  } catch (const std::exception& error) {
+    record.status = Status::failed;
+    record.reason = one_line(error.what());
+  }
+  if (record.kernels.empty()) record.kernels = uses_of(log);
+  record.seconds = seconds();
+  return record;
+}
+
+}  // namespace halfmark::bench

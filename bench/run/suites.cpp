@@ -1,0 +1,89 @@
+// The rows of smoke, quick and full.
+#include "bench/run/suites.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+using Names = std::vector<std::string_view>;
+
+const Names kPairs = {"fp32", "fp16", "fp16-bn32", "amp-fp16", "bf16", "amp-bf16"};
+const Names kPairsAndTf32 = {"fp32", "tf32", "fp16", "fp16-bn32", "amp-fp16", "bf16", "amp-bf16"};
+// Layers of the size at which a speed means something, and models that learn within seconds.
+const Names kLayers = {"linear/b64_i1024_o1024", "conv2d/b16_c64_o64_s28_k3", "batchnorm2d/b16_c64_s28"};
+const Names kModels = {"mlp/b32_i64_h128_o10", "convnet/b16_c3_s16_w16"};
+const Names kDrift = {"", "momentum=0.01", "noise=0.1", "momentum=0.01 noise=0.1"};
+
+const std::vector<SuiteRow>& smoke() {
+  static const std::vector<SuiteRow> rows = {
+      {{"linear", "conv2d", "batchnorm2d", "mlp", "convnet"}, kPairs, {"error", "range", "memory"}},
+  };
+  return rows;
+}
+
+// The negative controls: trainings whose outcome is known.
+const SuiteRow kUnderflowControl = {{"mlp"}, {"fp16", "amp-fp16"}, {"training"}, {"control=underflow"}};
+const SuiteRow kSmallRateControl = {{"mlp"}, {"bf16", "amp-bf16"}, {"training"}, {"control=small_rate"}};
+const SuiteRow kScaleTooHighControl = {{"mlp"}, {"amp-fp16"}, {"training"}, {"control=scale_too_high"}};
+
+// Sums of products against their length: as the policy sums them, in fp16, and split with narrow partial sums.
+const Names kSums = {"", "data=same_sign", "data=cancelling", "sum=split_k", "data=same_sign sum=split_k"};
+const SuiteRow kHalfSums = {
+    {"linear"}, {"fp16", "amp-fp16"}, {"accumulation"}, {"sum=fp16", "data=same_sign sum=fp16"}};
+
+const std::vector<SuiteRow>& quick() {
+  static const std::vector<SuiteRow> rows = {
+      {kLayers, kPairsAndTf32, {"error", "range", "memory", "throughput"}},
+      {kModels, kPairsAndTf32, {"error", "range", "memory", "throughput"}},
+      {{"mlp/b32_i64_h128_o10"},
+       kPairsAndTf32,
+       {"training"},
+       {"steps=100", "steps=100 replicate=1", "steps=100 replicate=2"}},
+      {{"convnet/b16_c3_s16_w16"}, kPairsAndTf32, {"training"}, {"steps=40"}},
+      {{"batchnorm2d"}, kPairs, {"batchnorm_drift"}, kDrift},
+      {{"linear"}, {"fp32", "tf32", "amp-fp16", "bf16"}, {"accumulation"}, {"data=same_sign"}},
+      {{"linear"}, {"amp-fp16"}, {"accumulation"}, {"sum=split_k", "data=same_sign sum=fp16"}},
+      kUnderflowControl,
+      kSmallRateControl,
+      kScaleTooHighControl,
+  };
+  return rows;
+}
+
+const std::vector<SuiteRow>& full() {
+  static const std::vector<SuiteRow> rows = {
+      {{"*"}, {"*"}, {"error", "range", "memory", "throughput"}},
+      {{"*"}, {"*"}, {"training"}, {"steps=100", "steps=100 replicate=1", "steps=100 replicate=2"}},
+      {{"*"}, {"*"}, {"batchnorm_drift"}, kDrift},
+      {{"batchnorm2d"},
+       {"fp16-bn32"},
+       {"batchnorm_drift"},
+       {"storage=f16", "storage=f16 momentum=0.01", "storage=bf16", "storage=bf16 momentum=0.01"}},
+      {{"linear"}, {"*"}, {"accumulation"}, kSums},
+      kHalfSums,
+      kUnderflowControl,
+      kSmallRateControl,
+      kScaleTooHighControl,
+  };
+  return rows;
+}
+
+}  // namespace
+
+const std::vector<Suite>& suites() {
+  static const std::vector<Suite> list = {
+      {"smoke", "layers and small models in seconds: error, range, memory"},
+      {"quick", "the default, about a minute: also throughput, training, drift and the negative controls"},
+      {"full", "every subject, policy and harness"},
+  };
+  return list;
+}
+
+std::span<const SuiteRow> rows_of(std::string_view suite) {
+  if (suite == "smoke") return smoke();
+  if (suite == "quick") return quick();
+  if (suite == "full") return full();
+  return {};
+}
+
+}  // namespace halfmark::bench

@@ -1,0 +1,75 @@
+#include "bench/vectors/scalar_vectors.h"
+
+#include <fmt/format.h>
+
+#include "bench/vectors/csv.h"
+#include "kernels/number/error.h"
+#include "kernels/tensor/random.h"
+
+namespace halfmark::bench {
+namespace {
+
+constexpr int kTf32Spare = 13;  // low bits of an f32 that tf32 has no use for
+
+void answer(Answers& answers, const Result& result, int digits) {
+  answers.hex(result.code, digits);
+  answers.text(",");
+  answers.hex(result.flags, 0);
+  answers.end_row();
+}
+
+}  // namespace
+
+VectorType vector_type_named(std::string_view name) {
+  if (name == kTf32.name) return {kTf32.name, DType::f32, &kTf32};
+  std::string known;
+  for (const DType dtype : dtypes()) {
+    if (name_of(dtype) == name) return {name_of(dtype), dtype, nullptr};
+    known += std::string(name_of(dtype)) + ", ";
+  }
+  throw Error(fmt::format("unknown type '{}'; known: {}{}", name, known, kTf32.name));
+}
+
+void answer_arithmetic(std::istream& in, std::ostream& out, const Format& format, ScalarOperation operation,
+                       Rounding rounding) {
+  const auto operands = static_cast<size_t>(operations()[static_cast<size_t>(operation)].operands);
+  const int digits = (format.bits() + 3) / 4;
+  const std::vector<std::string> names{"x", "y", "z"};
+  CsvReader rows(in, {names.begin(), names.begin() + static_cast<std::ptrdiff_t>(operands)});
+  Answers answers(out);
+  answers.text("result,flags\n");
+  uint64_t codes[3] = {0, 0, 0};
+  while (rows.next()) {
+    for (size_t i = 0; i < operands; ++i) codes[i] = rows.hex(i, digits);
+    answer(answers, compute(operation, format, codes[0], codes[1], codes[2], rounding), digits);
+  }
+  answers.finish();
+}
+
+void answer_convert(std::istream& in, std::ostream& out, const VectorType& from, const VectorType& to,
+                    Rounding rounding, Overflow overflow, uint64_t seed) {
+  CsvReader rows(in, {"x"});
+  Answers answers(out);
+  answers.text("result,flags\n");
+  const RandomKey key(seed);
+  const int digits = from.digits(), spare = digits * 4 - bits_of(from.dtype);
+  for (uint64_t row = 0; rows.next(); ++row) {
+    const uint64_t code = rows.hex(0, digits);
+    if (spare && code >> bits_of(from.dtype))
+      rows.fail(0, fmt::format("has more than the {} bits of {}", bits_of(from.dtype), from.name));
+    if (from.computed && code & ((uint64_t{1} << kTf32Spare) - 1))
+      rows.fail(0, "is not tf32: its low 13 bits are not zero");
+    const uint64_t noise = rounding == Rounding::stochastic ? key.bits(row) : 0;
+    // A tf32 number is an f32 number too, so only the way there needs the format.
+    Result result =
+        !to.computed ? convert_code(from.dtype, code, to.dtype, rounding, overflow, noise)
+        : is_floating(from.dtype)
+            ? convert_code(format_of(from.dtype), code, kTf32, rounding, overflow, noise)
+            : convert_code(kFp64, encode(DType::f64, decode(from.dtype, code)), kTf32, rounding, overflow, noise);
+    if (to.computed) result.code <<= kTf32Spare;
+    answer(answers, result, to.digits());
+  }
+  answers.finish();
+}
+
+}  // namespace halfmark::bench

@@ -1,0 +1,47 @@
+// Changes that somebody has looked at and accepts: a checked-in file that the gate reads with --acknowledge.
+//   {"acknowledgements": 1, "entries": [
+//     {"case": "mlp/*/cpu/*/memory", "metric": "memory.peak", "at": "train", "from": 12000, "to": 15000,
+//      "reason": "#123: a second buffer", "expires": "2026-03-01"},
+//     {"case": "linear/b4_i16_o8/cpu/fp16/error", "from": "5d0c..", "to": "77a1..", "reason": "...", "expires":
+//     "..."}]}
+// Without a metric an entry is about the fingerprint.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reports/record/measurement.h"
+
+namespace halfmark::reports {
+
+struct Acknowledgement {
+  std::string cases, metric, at = "*";  // globs; no metric: of the fingerprint
+  std::string from, to;                 // fingerprints
+  double from_value = 0, to_value = 0;  // of the metric
+  std::string reason, expires;          // the last day on which it counts, "2026-03-01"
+  bool used = false;
+};
+
+class Acknowledgements {
+ public:
+  // Throws ReportError in one line: file, field, what is wrong.
+  static Acknowledgements load(const std::string& path);
+  static Acknowledgements from_json(const nlohmann::ordered_json& json, std::string_view where);
+
+  // The entry in force on this day ("2026-02-28") about such a change, marked as used, or nothing. Numbers agree within
+  // 1 %, as people copy them from a text; a number on the better side of `to` is covered as well.
+  const Acknowledgement* find_bits(const std::string& id, const std::string& from, const std::string& to,
+                                   std::string_view today);
+  const Acknowledgement* find_number(const std::string& id, const Measurement& from, double to, std::string_view today);
+
+  // "acknowledged.json: entry 3 about X expired on ...": entries out of date or without use.
+  std::vector<std::string> remarks(std::string_view today) const;
+
+ private:
+  std::string where_;
+  std::vector<Acknowledgement> entries_;
+};
+
+}  // namespace halfmark::reports

@@ -1,0 +1,208 @@
+#include "reports/gate/gate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "reports/gate/environment_difference.h"
+#include "reports/gate/gate_record.h"
+#include "reports/gate/gate_time.h"
+#include "reports/record/glob.h"
+#include "reports/record/provenance.h"
+#include "reports/text/table.h"
+
+namespace halfmark::reports {
+
+namespace {
+
+using Index = std::unordered_map<std::string, const Record*>;
+
+Index index_of(const NamedReport& report) {
+  Index index;
+  for (const Record& record : report.report.records)
+    if (!index.emplace(record.id, &record).second)
+      throw ReportError(fmt::format("{}: the case {} is there twice, so that it cannot be compared; merge or run again",
+                                    report.name, printable(record.id)));
+  return index;
+}
+
+bool was_measured(const Record& record) { return record.status == Status::ok || record.status == Status::suspect; }
+
+std::string with_reason(std::string_view what, const Record& record) {
+  return record.reason.empty() ? std::string(what) : fmt::format("{}: {}", what, printable(record.reason));
+}
+
+// "matmul forward f16,f16->f16: upcast -> onednn" of the rows of the kernels that did the work.
+std::string other_kernels(const Record& base, const Record& found) {
+  const auto rows_of = [](const Record& record) {
+    std::map<std::string, std::string> rows;
+    for (const KernelUse& use : record.kernels) {
+      std::string& row = rows[fmt::format("{} {} {}", use.operation, use.phase, use.dtypes)];
+      row += (row.empty() ? "" : "+") + use.row;
+    }
+    return rows;
+  };
+  const auto before = rows_of(base), after = rows_of(found);
+  std::vector<std::string> changes;
+  for (const auto& [work, row] : before)
+    if (const auto now = after.find(work); now != after.end() && now->second != row)
+      changes.push_back(fmt::format("{}: {} -> {}", work, row, now->second));
+  return changes.empty() ? "" : "; other kernels: " + printable(some_of(changes));
+}
+
+class Gate {
+ public:
+  Gate(const NamedReport& base, const NamedReport& found, const GateRules& rules, const GateOptions& options)
+      : base_(base),
+        found_(found),
+        rules_(rules),
+        options_(options),
+        context_{rules, options, options.acknowledgements},
+        environment_(base.report, found.report) {}
+
+  Judgement run() {
+    const Index before = index_of(base_), after = index_of(found_);
+    check_times(base_), check_times(found_);
+    judgement_.base = base_.name, judgement_.candidate = found_.name;
+    judgement_.where = {found_.report.run.started, fact(found_.report.environment, "/machine"),
+                        fact(base_.report.environment, "/halfmark/git"),
+                        fact(found_.report.environment, "/halfmark/git")};
+    judgement_.differences = environment_.lines();
+    judgement_.rules = {{"rules", rules_.source},
+                        {"options",
+                         {{"strict_bits", options_.strict_bits},
+                          {"same_environment", options_.same_environment},
+                          {"time", options_.time}}}};
+    for (const Record& record : base_.report.records) {
+      const auto other = after.find(record.id);
+      if (other != after.end())
+        compare(record, *other->second);
+      else
+        say(record, Outcome::lost, "is in the base and not in the new report");
+    }
+    for (const Record& record : found_.report.records)
+      if (!before.contains(record.id)) say(record, Outcome::added, "is not in the base");
+    if (options_.time) judge_times(pairs_, rules_.time, rules_.time_keys, environment_, judgement_);
+    look_at_environment();
+    remark();
+    conclude(judgement_);
+    return std::move(judgement_);
+  }
+
+ private:
+  void say(const Record& record, Outcome outcome, std::string words) {
+    JudgedLine line;
+    line.id = record.id, line.outcome = outcome, line.words = std::move(words), line.rerun = record.repro;
+    judgement_.lines.push_back(std::move(line));
+  }
+
+  void compare(const Record& base, const Record& found) {
+    if (base.case_version != found.case_version)
+      return say(found, Outcome::added,
+                 fmt::format("is version {} of the case, the base has version {}: a new series", found.case_version,
+                             base.case_version));
+    if (!was_measured(found)) {
+      const bool lost = was_measured(base) || (base.status == Status::skipped && found.status == Status::failed);
+      const std::string what =
+          fmt::format("{}{}", name_of(found.status), found.status == base.status ? " in both reports" : " now");
+      return say(found, lost ? Outcome::lost : Outcome::information, with_reason(what, found));
+    }
+    if (!was_measured(base))
+      return say(found, base.status == Status::failed ? Outcome::improved : Outcome::added,
+                 with_reason(fmt::format("is measured now, was {}", name_of(base.status)), base));
+    say(found, Outcome::pass, "is there");
+    if (base.status == Status::ok && found.status == Status::suspect)
+      judgement_.remarks.push_back(fmt::format("{}: suspect now: {}", printable(found.id), printable(found.reason)));
+    pairs_.emplace_back(&base, &found);
+    compare_bits(base, found);
+    judge_record(base, found, environment_.in(rules_.bits_keys, found.device).empty(), context_, judgement_);
+  }
+
+  void compare_bits(const Record& base, const Record& found) {
+    using Proof = Determinism::Proof;
+    const auto skips = [&](const std::string& glob) { return glob_matches(glob, found.id); };
+    if (base.fingerprint.empty() || found.fingerprint.empty()) return;
+    if (std::any_of(rules_.bits_skip.begin(), rules_.bits_skip.end(), skips)) return;
+    JudgedLine line;
+    line.id = found.id, line.question = Question::bits, line.rerun = found.repro;
+    const std::vector<std::string>& moved = environment_.in(rules_.bits_keys, found.device);
+    const std::string bits = fmt::format("{} -> {}", printable(base.fingerprint), printable(found.fingerprint));
+    const Proof before = base.determinism.proof(), now = found.determinism.proof();
+    if (before == Proof::proved && now == Proof::refuted && moved.empty()) {
+      line.outcome = Outcome::breach;
+      line.words = fmt::format(
+          "lost its determinism: {} of {} processes gave other bits than the first, in the base all {} agreed{}",
+          found.determinism.differing, found.determinism.processes, base.determinism.processes,
+          other_kernels(base, found));
+    } else if (base.fingerprint == found.fingerprint) {
+      line.words = moved.empty() ? "the same bits" : fmt::format("the same bits, though {} changed", some_of(moved));
+    } else if (!moved.empty()) {
+      line.words = fmt::format("other bits ({}), as may be where {} changed", bits, some_of(moved));
+    } else if (before != Proof::proved || now != Proof::proved) {
+      line.outcome = Outcome::information;
+      line.words = fmt::format(
+          "other bits ({}); {} in the base and {} here to give the same every time: halfmark run --processes 2 tells",
+          bits, name_of(before), name_of(now));
+    } else if (const Acknowledgement* entry =
+                   context_.acknowledgements.find_bits(found.id, base.fingerprint, found.fingerprint, options_.today)) {
+      line.outcome = Outcome::acknowledged;
+      line.words = fmt::format("other bits ({}), acknowledged until {}: {}", bits, entry->expires, entry->reason);
+    } else {
+      line.outcome = options_.strict_bits ? Outcome::breach : Outcome::changed;
+      line.words = fmt::format("other bits ({}) in the same environment{}; look, then acknowledge them", bits,
+                               other_kernels(base, found));
+    }
+    judgement_.lines.push_back(std::move(line));
+  }
+
+  void look_at_environment() {
+    std::set<std::string> devices, moved;
+    for (const auto& [base, found] : pairs_) devices.insert(found->device);
+    for (const std::string& device : devices)
+      for (const Keys* keys : {&rules_.bits_keys, &rules_.time_keys})
+        for (const std::string& leaf : environment_.in(*keys, device)) moved.insert(leaf);
+    if (moved.empty()) return;
+    const std::string words = fmt::format("the environments differ in {}", some_of({moved.begin(), moved.end()}));
+    if (!options_.same_environment) {
+      judgement_.remarks.push_back(words + "; every limit holds all the same, fingerprints and times are not compared");
+      return;
+    }
+    JudgedLine line;
+    line.id = "environment", line.outcome = Outcome::environment_suspect;
+    line.words = words + ", and --same-environment asks for none";
+    judgement_.lines.push_back(std::move(line));
+  }
+
+  void remark() {
+    std::vector<std::string>& remarks = judgement_.remarks;
+    const auto is_common = [](const JudgedLine& line) { return line.outcome == Outcome::lost; };
+    if (pairs_.empty() && !base_.report.records.empty() &&
+        std::all_of(judgement_.lines.begin(), judgement_.lines.end(),
+                    [&](const JudgedLine& line) { return is_common(line) || line.outcome == Outcome::added; }))
+      remarks.push_back("the reports have no measured case in common; are these the two that should be compared?");
+    if (base_.report.records.empty()) remarks.push_back(base_.name + " has no records: there is nothing to hold to");
+    for (const std::string& metric : context_.unruled)
+      remarks.push_back(fmt::format("no rule speaks of {}: it was not judged", printable(metric)));
+    const std::vector<std::string> about = context_.acknowledgements.remarks(options_.today);
+    remarks.insert(remarks.end(), about.begin(), about.end());
+  }
+
+  const NamedReport &base_, &found_;
+  const GateRules& rules_;
+  const GateOptions& options_;
+  GateContext context_;
+  EnvironmentDifference environment_;
+  std::vector<RecordPair> pairs_;
+  Judgement judgement_;
+};
+
+}  // namespace
+
+Judgement judge(const NamedReport& base, const NamedReport& candidate, const GateRules& rules,
+                const GateOptions& options) {
+  return Gate(base, candidate, rules, options).run();
+}
+
+}  // namespace halfmark::reports

@@ -1,0 +1,359 @@
+// The gate over made-up reports: presence, fingerprints and keys (every row of the table in the README), environments,
+// acknowledgements, order and names.
+#include "reports/gate/gate.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "reports/gate/gate_testing.h"
+#include "reports/record/folder_testing.h"
+
+namespace halfmark::reports::gate_test {
+namespace {
+
+std::string refusal(const Report& base, const Report& found) {
+  return complaint([&] { gate(base, found); });
+}
+
+std::string all_remarks(const Judgement& judgement) {
+  std::string text;
+  for (const std::string& remark : judgement.remarks) text += remark + "\n";
+  return text;
+}
+
+TEST(Gate, PassesAReportBesideItself) {
+  const Judgement judgement = gate(made_report(), made_report());
+  EXPECT_EQ(judgement.verdict, Verdict::pass);
+  EXPECT_EQ(judgement.exit_code, 0);
+  EXPECT_TRUE(judgement.differences.empty());
+  EXPECT_TRUE(judgement.remarks.empty()) << all_remarks(judgement);
+  for (const JudgedLine& line : judgement.lines) EXPECT_EQ(line.outcome, Outcome::pass) << line.words;
+  // presence twice, bits once (not of memory), accuracy once, memory once
+  EXPECT_EQ(judgement.lines.size(), 5u);
+  EXPECT_EQ(judgement.base, "base.json");
+  EXPECT_EQ(judgement.candidate, "new.json");
+  EXPECT_EQ(judgement.rules["rules"]["gate_rules"], 1);
+}
+
+TEST(Gate, PassesEveryFixtureBesideItselfButForTheBrokenBoundInIt) {
+  const std::filesystem::path fixtures = std::filesystem::path(HALFMARK_SOURCE_DIR) / "reports/fixtures";
+  const Report old = Report::load(fixtures / "report-1.0.json"), now = Report::load(fixtures / "report-1.1.json");
+  EXPECT_EQ(gate(now, now).exit_code, 0);
+  const Judgement judgement = gate(old, old);
+  EXPECT_EQ(judgement.exit_code, 1);
+  ASSERT_EQ(lines_with(judgement, Outcome::breach).size(), 1u);
+  EXPECT_SAYS(lines_with(judgement, Outcome::breach)[0].words, "own bound");  // a NaN
+}
+
+TEST(Gate, LosesACaseThatVanished) {
+  Report found = made_report();
+  found.records.pop_back();
+  const Judgement judgement = gate(made_report(), found);
+  EXPECT_EQ(judgement.exit_code, 1);
+  ASSERT_EQ(lines_with(judgement, Outcome::lost).size(), 1u);
+  const JudgedLine line = lines_with(judgement, Outcome::lost)[0];
+  EXPECT_EQ(line.id, "linear/b64_i1024_o1024/cpu/fp16/memory");
+  EXPECT_EQ(line.question, Question::presence);
+  EXPECT_EQ(line.rerun, "halfmark run --case linear/b64_i1024_o1024/cpu/fp16/memory");
+}
+
+TEST(Gate, LosesACaseThatFailsOrIsSkippedNow) {
+  for (const Status status : {Status::failed, Status::skipped}) {
+    Report found = made_report();
+    found.records[0].status = status;
+    found.records[0].reason = "crashed with signal 11";
+    found.records[0].measurements.clear();
+    const Judgement judgement = gate(made_report(), found);
+    EXPECT_EQ(judgement.exit_code, 1);
+    EXPECT_SAYS(words_of(judgement, Question::presence, Outcome::lost), "crashed with signal 11");
+  }
+}
+
+TEST(Gate, AsksNothingOfACaseThatIsSkippedOrFailsInBoth) {
+  for (const Status status : {Status::failed, Status::skipped}) {
+    Report base = made_report();
+    base.records[0].status = status;
+    base.records[0].reason = "no fp8 here";
+    const Judgement judgement = gate(base, base);
+    EXPECT_EQ(judgement.exit_code, 0);
+    EXPECT_SAYS(words_of(judgement, Question::presence, Outcome::information), "in both reports: no fp8 here");
+  }
+}
+
+TEST(Gate, LosesACaseThatWasSkippedAndCrashesNow) {
+  Report base = made_report(), found = made_report();
+  base.records[0].status = Status::skipped, base.records[0].reason = "no fp8 here";
+  found.records[0].status = Status::failed, found.records[0].reason = "exit code 139";
+  EXPECT_SAYS(words_of(gate(base, found), Question::presence, Outcome::lost), "exit code 139");
+}
+
+TEST(Gate, ListsWhatIsNewAndJudgesNoneOfIt) {
+  Report base = made_report(), skipped = made_report(), failed = made_report();
+  base.records.pop_back();
+  Judgement judgement = gate(base, made_report());
+  EXPECT_EQ(judgement.exit_code, 0);
+  EXPECT_EQ(lines_with(judgement, Outcome::added).size(), 1u);
+  skipped.records[0].status = Status::skipped, skipped.records[0].reason = "no row";
+  judgement = gate(skipped, made_report());
+  EXPECT_EQ(judgement.exit_code, 0);
+  EXPECT_EQ(lines_with(judgement, Outcome::added).size(), 1u);
+  failed.records[0].status = Status::failed, failed.records[0].reason = "crash";
+  EXPECT_EQ(lines_with(gate(failed, made_report()), Outcome::improved).size(), 1u);
+}
+
+TEST(Gate, StartsANewSeriesWithAnotherVersionOfACase) {
+  Report found = made_report();
+  found.records[0].case_version = 2;
+  at(found.records[0], "error.nmse").value = 1;
+  found.records[0].fingerprint = "ffff";
+  const Judgement judgement = gate(made_report(), found);
+  EXPECT_EQ(judgement.exit_code, 0);
+  EXPECT_SAYS(words_of(judgement, Question::presence, Outcome::added), "version 2");
+}
+
+TEST(Gate, RemarksOnACaseThatIsSuspectNowAndJudgesItsNumbers) {
+  Report found = made_report();
+  found.records[0].status = Status::suspect, found.records[0].reason = "emulated arithmetic";
+  Judgement judgement = gate(made_report(), found);
+  EXPECT_EQ(judgement.exit_code, 0);
+  EXPECT_SAYS(all_remarks(judgement), "suspect now: emulated arithmetic");
+  at(found.records[0], "error.nan").value = 0.5;
+  EXPECT_EQ(gate(made_report(), found).exit_code, 1);
+}
+
+// The rows of the table about fingerprints, in its order.
+TEST(Gate, PassesTheSameBitsUnderTheSameKey) {
+  EXPECT_SAYS(words_of(gate(made_report(), made_report()), Question::bits, Outcome::pass), "the same bits");
+}
+
+TEST(Gate, CallsOtherBitsUnderTheSameKeyChanged) {
+  Report found = made_report();
+  found.records[0].fingerprint = "77a1";
+  found.records[0].kernels = {{"matmul", "forward", "f16,f16->f16", "onednn", "real", 1, {}}};
+  Report base = made_report();
+  base.records[0].kernels = {{"matmul", "forward", "f16,f16->f16", "upcast", "real", 1, {}}};
+  Judgement judgement = gate(base, found);
+  EXPECT_EQ(judgement.exit_code, 0);
+  EXPECT_SAYS(words_of(judgement, Question::bits, Outcome::changed), "5d0c -> 77a1");
+  EXPECT_SAYS(words_of(judgement, Question::bits, Outcome::changed), "upcast -> onednn");
+  judgement = gate(base, found, {.strict_bits = true});
+  EXPECT_EQ(judgement.exit_code, 1);
+  EXPECT_EQ(word_of(judgement.lines[0].question, judgement.lines[0].outcome), "ACCURACY_FAIL");
+}
+
+TEST(Gate, PassesOtherBitsUnderAnotherKey) {
+  Report found = made_report();
+  found.records[0].fingerprint = "77a1";
+  found.environment["libraries"]["onednn"] = "3.1.1";
+  const Judgement judgement = gate(made_report(), found, {.strict_bits = true});
+  EXPECT_EQ(judgement.exit_code, 0);
+  EXPECT_SAYS(words_of(judgement, Question::bits, Outcome::pass), "libraries.onednn");
+  ASSERT_EQ(judgement.differences.size(), 1u);
+  EXPECT_EQ(judgement.differences[0], "libraries.onednn: 2.6.3 -> 3.1.1");
+}
+
+TEST(Gate, FailsABrokenBoundWhateverTheKeyAndTheBits) {
+  for (const bool other_key : {false, true}) {
+    Report found = made_report();
+    if (other_key) found.environment["libraries"]["onednn"] = "3.1.1", found.records[0].fingerprint = "77a1";
+    at(found.records[0], "error.arithmetic.nmse").value = 2e-6;
+    const Judgement judgement = gate(made_report(), found);
+    EXPECT_EQ(judgement.exit_code, 1);
+    const JudgedLine line = lines_with(judgement, Outcome::breach).at(0);
+    EXPECT_EQ(line.id, kCase);
+    EXPECT_EQ(line.metric, "error.arithmetic.nmse");
+    EXPECT_EQ(line.at, "output");
+    EXPECT_EQ(line.found, 2e-6);
+    EXPECT_EQ(line.limit, 1e-6);
+    EXPECT_EQ(line.rerun, std::string("halfmark run --case ") + kCase);
+    EXPECT_EQ(word_of(line.question, line.outcome), "ACCURACY_FAIL");
+  }
+}
+
+TEST(Gate, FailsABrokenBoundThatWasBrokenBefore) {
+  Report both = made_report();
+  at(both.records[0], "error.arithmetic.nmse").value = 2e-6;
+  EXPECT_EQ(gate(both, both).exit_code, 1);
+}
+
+TEST(Gate, FailsMoreNaNsAndInfinitiesThanTheBaseHas) {
+  for (const char* metric : {"error.nan", "error.infinite"}) {
+    Report base = made_report(), found = made_report();
+    at(base.records[0], metric).value = 0.25;
+    at(found.records[0], metric).value = 0.25;
+    found.environment["libraries"]["onednn"] = "3.1.1";
+    EXPECT_EQ(gate(base, found).exit_code, 0);
+    at(found.records[0], metric).value = 0.2500001;
+    EXPECT_EQ(gate(base, found).exit_code, 1);
+    EXPECT_EQ(lines_with(gate(found, base), Outcome::improved).size(), 1u);
+  }
+}
+
+TEST(Gate, TrustsNothingThatIsNearlyAllZeros) {
+  Report both = made_report();
+  both.records[0].measurements.push_back(number("range.zero", "activation/relu", 0.95, Kind::bounded, Better::neither));
+  both.records[0].measurements.push_back(number("range.zero", "activation/fc", 0.5, Kind::bounded, Better::neither));
+  const Judgement judgement = gate(both, both);
+  EXPECT_EQ(words_of(judgement, Question::accuracy, Outcome::pass), "");
+  const auto lines = lines_with(judgement, Outcome::untrusted);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].at, "activation/relu");
+}
+
+TEST(Gate, ComparesBitsOnlyWhereBothAreProved) {
+  for (const Determinism unproved : {Determinism{0, 0}, Determinism{1, 0}, Determinism{5, 2}})
+    for (const bool in_base : {true, false}) {
+      Report base = made_report(), found = made_report();
+      found.records[0].fingerprint = "77a1";
+      (in_base ? base : found).records[0].determinism = unproved;
+      const Judgement judgement = gate(base, found, {.strict_bits = true});
+      const bool lost = !in_base && unproved.differing > 0;
+      EXPECT_EQ(judgement.exit_code, lost ? 1 : 0);
+      EXPECT_SAYS(words_of(judgement, Question::bits, lost ? Outcome::breach : Outcome::information),
+                  lost ? "lost its determinism: 2 of 5 processes" : "--processes 2");
+    }
+}
+
+TEST(Gate, SaysNothingAboutBitsThatOneSideLacks) {
+  Report found = made_report();
+  found.records[0].fingerprint = "";
+  const Judgement judgement = gate(made_report(), found, {.strict_bits = true});
+  for (const JudgedLine& line : judgement.lines) EXPECT_NE(line.question, Question::bits);
+}
+
+TEST(Gate, LooksAtNoKeyOfADeviceThatTheCaseDoesNotUse) {
+  Report found = made_report();
+  found.environment["devices"]["sim:hopper"]["stands_for"] = "H200";
+  found.records[0].fingerprint = "77a1";
+  EXPECT_FALSE(words_of(gate(made_report(), found), Question::bits, Outcome::changed).empty());
+  found.environment["devices"]["cpu"]["threads"] = "4";
+  EXPECT_TRUE(words_of(gate(made_report(), found), Question::bits, Outcome::changed).empty());
+}
+
+// How a matmul adds is measured with the code under test: it must not excuse other bits.
+TEST(Gate, TakesWhatWasProbedForNoKey) {
+  Report found = made_report();
+  found.environment["devices"]["cpu"]["probed"] = {{"probe.f32>f32", "another tree"}};
+  found.records[0].fingerprint = "77a1";
+  EXPECT_FALSE(words_of(gate(made_report(), found), Question::bits, Outcome::changed).empty());
+}
+
+TEST(Gate, TakesAnotherSeedForAnotherKey) {
+  Report found = made_report();
+  found.run.seed = 7;
+  found.records[0].fingerprint = "77a1";
+  const Judgement judgement = gate(made_report(), found, {.strict_bits = true});
+  EXPECT_EQ(judgement.exit_code, 0);
+  EXPECT_EQ(judgement.differences.at(0), "run.seed: 0 -> 7");
+}
+
+TEST(Gate, CallsAnotherEnvironmentSuspectOnlyWhenAsked) {
+  Report found = made_report();
+  found.environment["cpu"]["model"] = "Example 9001";
+  EXPECT_EQ(gate(made_report(), found).exit_code, 0);
+  Judgement judgement = gate(made_report(), found, {.same_environment = true});
+  EXPECT_EQ(judgement.exit_code, 3);
+  EXPECT_EQ(judgement.verdict, Verdict::environment_suspect);
+  EXPECT_SAYS(words_of(judgement, Question::presence, Outcome::environment_suspect), "cpu.model");
+  EXPECT_EQ(gate(made_report(), made_report(), {.same_environment = true}).exit_code, 0);
+
+  // A suspect environment hides no lost case and no broken number.
+  at(found.records[0], "error.nan").value = 0.5;
+  EXPECT_EQ(gate(made_report(), found, {.same_environment = true}).exit_code, 1);
+  at(found.records[0], "error.nan").value = 0;
+  found.records.pop_back();
+  EXPECT_EQ(gate(made_report(), found, {.same_environment = true}).exit_code, 1);
+}
+
+TEST(Gate, RefusesWhatCannotBeJoined) {
+  Report twice = made_report();
+  twice.records.push_back(twice.records[0]);
+  EXPECT_SAYS(refusal(twice, made_report()), "base.json: the case linear/");
+  EXPECT_SAYS(refusal(made_report(), twice), "new.json: the case linear/");
+  for (const double seconds : {std::nan(""), 0.0, -1e-3, HUGE_VAL}) {
+    Report timed = made_report();
+    timed.records.push_back(timed_record("linear/b/cpu/fp32/throughput", 1, 3, 1));
+    EXPECT_NO_THROW(gate(timed, timed));
+    timed.records.back().measurements[0].samples[1] = seconds;
+    EXPECT_SAYS(refusal(made_report(), timed), "new.json: time.process at hot");
+    timed.records.back().measurements = {number("time.step", "hot", seconds, Kind::sampled)};
+    EXPECT_SAYS(refusal(timed, made_report()), "base.json: time.step at hot");
+  }
+}
+
+TEST(Gate, SaysWhenTheReportsHaveNothingInCommon) {
+  Report found = made_report();
+  for (Record& record : found.records) record.id = "x" + record.id;
+  const Judgement judgement = gate(made_report(), found);
+  EXPECT_EQ(judgement.exit_code, 1);
+  EXPECT_SAYS(all_remarks(judgement), "no measured case in common");
+  EXPECT_SAYS(all_remarks(gate(Report{}, found)), "has no records");
+}
+
+// The exit code is no count, which a shell would cut to 8 bits.
+TEST(Gate, ExitsWithOneForTwoHundredAndFiftySixRegressions) {
+  Report base, found;
+  for (int i = 0; i < 256; ++i) {
+    base.records.push_back(made_record(fmt::format("linear/b{}/cpu/fp16/error", i)));
+    base.records.back().measurements = {number("error.nan", "output", 0)};
+    found.records.push_back(base.records.back());
+    found.records.back().measurements[0].value = 1;
+  }
+  const Judgement judgement = gate(base, found);
+  EXPECT_EQ(lines_with(judgement, Outcome::breach).size(), 256u);
+  EXPECT_EQ(judgement.exit_code, 1);
+}
+
+TEST(Gate, TurnsRegressionsIntoImprovementsWhenTheSidesAreSwapped) {
+  Report base = made_report(), found = made_report();
+  at(found.records[0], "error.nmse").value = 2e-6;
+  at(found.records[0], "error.cosine").value = 0.9;
+  at(found.records[0], "error.bias").value = 0.5;
+  at(found.records[1], "memory.peak").value = 210 << 20;
+  const Judgement there = gate(base, found), back = gate(found, base);
+  const auto broken = lines_with(there, Outcome::breach), better = lines_with(back, Outcome::improved);
+  ASSERT_EQ(broken.size(), 4u);
+  ASSERT_EQ(better.size(), 4u);
+  for (size_t i = 0; i < broken.size(); ++i) {
+    EXPECT_EQ(broken[i].metric, better[i].metric);
+    EXPECT_EQ(broken[i].found, better[i].base);
+  }
+  EXPECT_EQ(there.exit_code, 1);
+  EXPECT_EQ(back.exit_code, 0);
+}
+
+TEST(Gate, GivesTheSameVerdictsInWhateverOrderTheCasesCome) {
+  Report base = made_report(), found = made_report();
+  at(found.records[0], "error.nmse").value = 2e-6;
+  const Judgement one = gate(base, found);
+  std::reverse(found.records.begin(), found.records.end());
+  for (Record& record : found.records) std::reverse(record.measurements.begin(), record.measurements.end());
+  const Judgement other = gate(base, found);
+  ASSERT_EQ(one.lines.size(), other.lines.size());
+  for (size_t i = 0; i < one.lines.size(); ++i) {
+    EXPECT_EQ(one.lines[i].id, other.lines[i].id);
+    EXPECT_EQ(one.lines[i].words, other.lines[i].words);
+  }
+}
+
+TEST(Gate, TakesCaseNamesWithAnyCharacter) {
+  for (const std::string id :
+       {"a/b/\"quoted\" 'id'/x", "ä/漢字/\xF0\x9F\x98\x80", "line\nbreak\tand\x01", "*/[a]?/\\", "", "{}{0}%s"}) {
+    Report base, found;
+    base.records = {made_record(id)};
+    base.records[0].measurements = {number("error.nan", "at\n{}", 0)};
+    found = base;
+    found.records[0].measurements[0].value = 1;
+    found.records[0].reason = "why\nnot";
+    const Judgement judgement = gate(base, found);
+    ASSERT_EQ(lines_with(judgement, Outcome::breach).size(), 1u) << id;
+    EXPECT_EQ(judgement.lines[0].id, id);
+    EXPECT_EQ(judgement.lines[0].words.find('\n'), std::string::npos);
+    found.records.push_back(found.records[0]);
+    refusal(base, found);  // in one line
+  }
+}
+
+}  // namespace
+}  // namespace halfmark::reports::gate_test

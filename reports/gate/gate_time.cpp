@@ -1,0 +1,150 @@
+#include "reports/gate/gate_time.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "reports/statistics/statistics.h"
+#include "reports/text/table.h"
+
+namespace halfmark::reports {
+
+namespace {
+
+bool is_timed(const Record& record) {
+  return std::any_of(record.measurements.begin(), record.measurements.end(),
+                     [](const Measurement& one) { return one.metric.starts_with("time."); });
+}
+
+std::vector<double> logarithms(const std::vector<double>& seconds) {
+  std::vector<double> all;
+  for (const double s : seconds) all.push_back(std::log(s));
+  return all;
+}
+
+// Why these times say nothing, or nothing.
+std::string reason_against(const Record& base, const Record& found, const TimeRule& rule,
+                           const std::vector<std::string>& differing) {
+  for (const Record* record : {&base, &found})
+    if (record->status == Status::suspect)
+      return fmt::format("its time means nothing {}: {}", record == &base ? "in the base" : "here", record->reason);
+  if (!differing.empty()) return fmt::format("the machines differ in {}", some_of(differing));
+  size_t runs[2] = {};
+  for (const Record* record : {&base, &found}) {
+    const Measurement* times = find(*record, kProcessTime, rule.at);
+    const size_t count = times ? times->samples.size() : 0;
+    if (count > static_cast<size_t>(std::max(record->determinism.processes, 0)))
+      return fmt::format("{} samples of {} processes are no replicates", count, record->determinism.processes);
+    runs[record == &base ? 0 : 1] = count;
+  }
+  if (std::min(runs[0], runs[1]) < static_cast<size_t>(rule.processes))
+    return fmt::format(
+        "{} process runs in the base and {} here, {} are needed on each side: halfmark run "
+        "--processes {}",
+        runs[0], runs[1], rule.processes, rule.processes);
+  return {};
+}
+
+struct Timed {
+  JudgedLine line;
+  std::vector<double> base, found;  // ln s
+  CaseDecision decision;
+  double faster_p = 1;
+};
+
+std::string percent(double ln_ratio) { return fmt::format("{:+.1f} %", 100 * std::expm1(ln_ratio)); }
+
+void decide(Timed& one, double slower_p, double faster_p, size_t family, const TimeRule& rule) {
+  CaseDecision& decision = one.decision;
+  const double shift = shift_between(one.base, one.found);
+  const Interval interval = shift_interval(one.base, one.found);
+  const double floor = std::log1p(rule.floor);
+  decision.corrected_p = slower_p;
+  decision.ratio = std::exp(shift);
+  decision.interval = {std::exp(interval.lower), std::exp(interval.upper)};
+  if (shift >= floor && slower_p <= rule.alpha) {
+    decision.verdict = Verdict::regression;
+    one.line.outcome = Outcome::breach;
+  } else if (shift >= floor) {
+    decision.verdict = Verdict::inconclusive;
+    one.line.outcome = Outcome::inconclusive;
+  } else if (-shift >= floor && faster_p <= rule.alpha) {
+    decision.improved = true;
+    one.line.outcome = Outcome::improved;
+  }
+  one.line.words = fmt::format(
+      "{} at {}: {} (95 %: {} ... {}), {} and {} process runs, p {:.2g} after Holm's correction for {} cases; the rule "
+      "allows {}",
+      kProcessTime, rule.at, percent(shift), percent(interval.lower), percent(interval.upper), one.base.size(),
+      one.found.size(), shift < 0 ? faster_p : slower_p, family, percent(floor));
+}
+
+}  // namespace
+
+void judge_times(const std::vector<RecordPair>& pairs, const TimeRule& rule, const Keys& keys,
+                 EnvironmentDifference& environment, Judgement& judgement) {
+  std::vector<Timed> judged;
+  for (const auto& [base, found] : pairs) {
+    if (!is_timed(*base) && !is_timed(*found)) continue;
+    JudgedLine line;
+    line.id = found->id, line.question = Question::time, line.rerun = found->repro;
+    line.metric = kProcessTime, line.at = rule.at, line.unit = "s";
+    const std::string reason = reason_against(*base, *found, rule, environment.in(keys, found->device));
+    if (!reason.empty()) {
+      line.outcome = Outcome::information;
+      line.words = "not judged: " + reason;
+      judgement.lines.push_back(line);
+      continue;
+    }
+    const std::vector<double>& before = find(*base, kProcessTime, rule.at)->samples;
+    const std::vector<double>& after = find(*found, kProcessTime, rule.at)->samples;
+    line.base = median(before), line.found = median(after), line.limit = line.base * (1 + rule.floor);
+    Timed one{line, logarithms(before), logarithms(after), {}, 1};
+    one.decision.stage = Stage::confirmed;
+    one.decision.pairs = static_cast<int>(std::min(before.size(), after.size()));
+    one.decision.floor = rule.floor;
+    one.decision.screened = median(one.found) - median(one.base);
+    one.decision.p = rank_sum_p(one.base, one.found, std::log1p(rule.margin));
+    one.faster_p = rank_sum_p(one.found, one.base, std::log1p(rule.margin));
+    judgement.timing.process_runs += static_cast<int64_t>(before.size() + after.size());
+    judged.push_back(std::move(one));
+  }
+  if (judged.empty()) {
+    judgement.remarks.push_back("no time was judged");
+    return;
+  }
+  const double least = least_rank_sum_p(rule.processes, rule.processes) * static_cast<double>(judged.size());
+  if (least > rule.alpha)
+    throw ReportError(
+        fmt::format("time.alpha = {:.2g} can find nothing: the least p value of {} process runs, for {} "
+                    "cases, is {:.2g}; measure more processes or raise alpha",
+                    rule.alpha, rule.processes, judged.size(), least));
+  std::vector<double> slower, faster;
+  for (const Timed& one : judged) slower.push_back(one.decision.p), faster.push_back(one.faster_p);
+  slower = holm(slower), faster = holm(faster);
+  for (size_t i = 0; i < judged.size(); ++i) {
+    decide(judged[i], slower[i], faster[i], judged.size(), rule);
+    judgement.timing.cases.push_back(judged[i].decision);
+    judgement.lines.push_back(judged[i].line);
+  }
+  Verdict& verdict = judgement.timing.verdict;
+  for (const CaseDecision& one : judgement.timing.cases)
+    if (one.verdict == Verdict::regression || verdict == Verdict::pass) verdict = one.verdict;
+}
+
+void check_times(const NamedReport& report) {
+  for (const Record& record : report.report.records)
+    for (const Measurement& one : record.measurements) {
+      if (one.metric != kProcessTime && one.metric != "time.step") continue;
+      const auto check = [&](double seconds) {
+        if (!(seconds > 0) || !std::isfinite(seconds))
+          throw ReportError(fmt::format("{}: {} at {} of {} is {}, which is no time; measure again", report.name,
+                                        one.metric, printable(one.at), printable(record.id), human(seconds, "s")));
+      };
+      check(one.value);
+      for (const double sample : one.samples) check(sample);
+    }
+}
+
+}  // namespace halfmark::reports

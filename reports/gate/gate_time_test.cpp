@@ -1,0 +1,162 @@
+// Stored times: judged only from process runs on one machine, with a margin, a floor and a correction.
+#include "reports/gate/gate_time.h"
+
+#include <gtest/gtest.h>
+
+#include "reports/gate/gate_testing.h"
+#include "reports/record/folder_testing.h"
+#include "reports/statistics/statistics.h"
+
+namespace halfmark::reports::gate_test {
+namespace {
+
+constexpr const char* kTimed = "linear/b64_i1024_o1024/cpu/fp16/throughput";
+
+Report timed_report(double ratio, uint64_t seed, int processes = 24, int cases = 1, double noise = 0.01) {
+  Report report = made_report();
+  report.records.clear();
+  for (int i = 0; i < cases; ++i)
+    report.records.push_back(
+        timed_record(fmt::format("{}/n={}", kTimed, i), ratio, processes, seed + static_cast<uint64_t>(i), noise));
+  return report;
+}
+
+Judgement time_gate(const Report& base, const Report& found, const std::string& rules = "default") {
+  return gate(base, found, {.time = true}, rules);
+}
+
+std::string why_not(const Report& base, const Report& found) {
+  const Judgement judgement = time_gate(base, found);
+  EXPECT_EQ(judgement.exit_code, 0);
+  EXPECT_TRUE(judgement.timing.cases.empty());
+  return words_of(judgement, Question::time, Outcome::information);
+}
+
+TEST(GateTime, IsSilentUnlessAsked) {
+  const Judgement judgement = gate(timed_report(1, 1), timed_report(2, 2));
+  EXPECT_EQ(judgement.exit_code, 0);
+  for (const JudgedLine& line : judgement.lines) EXPECT_NE(line.question, Question::time);
+}
+
+TEST(GateTime, FindsAFifthAndSaysHowSureItIs) {
+  const Judgement judgement = time_gate(timed_report(1, 1), timed_report(1.2, 2));
+  EXPECT_EQ(judgement.exit_code, 1);
+  EXPECT_EQ(judgement.timing.verdict, Verdict::regression);
+  ASSERT_EQ(judgement.timing.cases.size(), 1u);
+  EXPECT_NEAR(judgement.timing.cases[0].ratio, 1.2, 0.02);
+  EXPECT_LT(judgement.timing.cases[0].interval.lower, judgement.timing.cases[0].ratio);
+  EXPECT_NEAR(judgement.timing.cases[0].p, least_rank_sum_p(24, 24), 1e-15);
+  const JudgedLine line = lines_with(judgement, Outcome::breach).at(0);
+  EXPECT_EQ(line.unit, "s");
+  EXPECT_NEAR(line.limit / line.base, 1.1, 1e-12);
+  EXPECT_SAYS(line.words, "24 and 24 process runs, p 3.1e-14 after Holm's correction for 1 cases; the rule allows +10");
+  EXPECT_EQ(word_of(line.question, line.outcome), "REGRESSION");
+}
+
+TEST(GateTime, PassesWhatLiesBelowTheFloor) {
+  for (const double ratio : {1.0, 1.05, 1.08, 0.95})
+    EXPECT_EQ(time_gate(timed_report(1, 1), timed_report(ratio, 2)).exit_code, 0) << ratio;
+}
+
+TEST(GateTime, IsInconclusiveWhereTheNoiseIsAsLargeAsTheFinding) {
+  const Judgement judgement = time_gate(timed_report(1, 1, 24, 1, 0.8), timed_report(1.5, 2, 24, 1, 0.8));
+  EXPECT_EQ(judgement.exit_code, 3);
+  EXPECT_EQ(judgement.verdict, Verdict::inconclusive);
+}
+
+TEST(GateTime, TurnsARegressionIntoAnImprovementWhenTheSidesAreSwapped) {
+  const Report base = timed_report(1, 1), found = timed_report(1.2, 2);
+  const Judgement there = time_gate(base, found), back = time_gate(found, base);
+  EXPECT_EQ(back.exit_code, 0);
+  EXPECT_TRUE(back.timing.cases.at(0).improved);
+  EXPECT_EQ(lines_with(back, Outcome::improved).size(), 1u);
+  EXPECT_EQ(std::log(there.timing.cases.at(0).ratio), -std::log(back.timing.cases.at(0).ratio));
+}
+
+TEST(GateTime, GivesTheSameVerdictInWhateverUnitAndOrder) {
+  Report base = timed_report(1, 1, 24, 5), found = timed_report(1.06, 50, 24, 5);
+  found.records[3] = timed_record(found.records[3].id, 1.2, 24, 9);
+  const Judgement one = time_gate(base, found);
+  for (Report* report : {&base, &found})
+    for (Record& record : report->records) {
+      record.measurements[0].value *= 1000;
+      for (double& sample : record.measurements[0].samples) sample *= 1000;
+    }
+  std::reverse(base.records.begin(), base.records.end());
+  const Judgement other = time_gate(base, found);
+  ASSERT_EQ(one.lines.size(), other.lines.size());
+  for (size_t i = 0; i < one.lines.size(); ++i) {
+    EXPECT_EQ(one.lines[i].id, other.lines[i].id);
+    EXPECT_EQ(one.lines[i].outcome, other.lines[i].outcome);
+  }
+  EXPECT_EQ(lines_with(one, Outcome::breach).size(), 1u);
+}
+
+// Each case alone would be found at 1 % by chance; over many the correction holds the whole gate to that.
+TEST(GateTime, IsCorrectedForTheNumberOfCases) {
+  const Judgement judgement = time_gate(timed_report(1, 1, 24, 40), timed_report(1.2, 1000, 24, 40));
+  ASSERT_EQ(judgement.timing.cases.size(), 40u);
+  for (const CaseDecision& one : judgement.timing.cases) {
+    EXPECT_GE(one.corrected_p, one.p);
+    EXPECT_EQ(one.verdict, Verdict::regression);
+  }
+  EXPECT_NEAR(judgement.timing.cases[0].corrected_p / judgement.timing.cases[0].p, 40, 1e-9);
+  EXPECT_EQ(judgement.timing.process_runs, 40 * 48);
+}
+
+TEST(GateTime, WantsEnoughProcessesOnBothSides) {
+  EXPECT_SAYS(why_not(timed_report(1, 1, 23), timed_report(2, 2, 24)), "23 process runs in the base and 24 here");
+  EXPECT_SAYS(why_not(timed_report(1, 1, 24), timed_report(2, 2, 23)), "halfmark run --processes 24");
+}
+
+TEST(GateTime, NeverTakesSamplesOfOneProcessForReplicates) {
+  Report base = timed_report(1, 1, 400), found = timed_report(2, 2, 400);
+  base.records[0].determinism = {1, 0};
+  EXPECT_SAYS(why_not(base, found), "400 samples of 1 processes are no replicates");
+  base.records[0].determinism = {};
+  EXPECT_SAYS(why_not(base, found), "400 samples of 0 processes are no replicates");
+  // The samples of an ordinary run.
+  base = timed_report(1, 1, 400), found = timed_report(2, 2, 400);
+  for (Report* report : {&base, &found}) report->records[0].measurements[0].metric = "time.step";
+  EXPECT_SAYS(why_not(base, found), "0 process runs in the base and 0 here");
+}
+
+TEST(GateTime, WantsTheSameMachine) {
+  Report found = timed_report(2, 2);
+  found.environment["machine"] = "bench-02";
+  EXPECT_SAYS(why_not(timed_report(1, 1), found), "the machines differ in machine");
+  const Judgement judgement = gate(timed_report(1, 1), found, {.same_environment = true, .time = true});
+  EXPECT_EQ(judgement.exit_code, 3);
+}
+
+TEST(GateTime, BelievesNoSuspectRecord) {
+  Report found = timed_report(2, 2);
+  found.records[0].status = Status::suspect, found.records[0].reason = "emulated arithmetic";
+  EXPECT_SAYS(why_not(timed_report(1, 1), found), "means nothing here: emulated arithmetic");
+  EXPECT_SAYS(why_not(found, timed_report(1, 1)), "means nothing in the base: emulated arithmetic");
+}
+
+TEST(GateTime, RefusesALevelAtWhichNothingCanBeFound) {
+  GateRules rules = load_gate_rules("default");
+  rules.time.alpha = 1e-13;
+  const auto run = [&](int cases) {
+    return judge({"a", timed_report(1, 1, 24, cases)}, {"b", timed_report(1.2, 99, 24, cases)}, rules, {.time = true});
+  };
+  EXPECT_EQ(run(3).exit_code, 1);
+  try {
+    run(4);
+    ADD_FAILURE() << "four cases cannot reach 1e-13";
+  } catch (const ReportError& error) {
+    EXPECT_SAYS(error.what(), "time.alpha = 1e-13 can find nothing");
+  }
+}
+
+TEST(GateTime, SaysWhenNothingWasJudged) {
+  const Judgement judgement = time_gate(made_report(), made_report());
+  EXPECT_EQ(judgement.exit_code, 0);
+  ASSERT_EQ(judgement.remarks.size(), 1u);
+  EXPECT_EQ(judgement.remarks[0], "no time was judged");
+}
+
+}  // namespace
+}  // namespace halfmark::reports::gate_test

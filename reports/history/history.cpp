@@ -1,0 +1,231 @@
+#include "reports/history/history.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <set>
+
+#include "reports/record/glob.h"
+#include "reports/record/provenance.h"
+
+namespace halfmark::reports {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string counted(size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+bool HistorySeries::worse(const ChangePoint& change) const {
+  return better == Better::higher ? change.change() < 0 : change.change() > 0;
+}
+
+std::string HistoryStore::anchor_of(const HistoryRules& rules) const {
+  // Judgements are about their base, reports about their build; at the same moment the judgement counts.
+  std::string oldest;
+  int64_t when = INT64_MAX;
+  std::set<std::string> known;
+  const auto see = [&](const std::string& build, int64_t made) {
+    known.insert(build);
+    if (made < when) when = made, oldest = build;
+  };
+  for (const StoredJudgement& one : judgements_) see(one.base, one.when);
+  for (const StoredReport& one : reports_) see(one.build, one.when);
+  if (rules.anchor.empty()) return oldest;
+  std::vector<std::string> called;
+  for (const std::string& build : known)
+    if (build.starts_with(rules.anchor)) called.push_back(build);
+  if (called.size() == 1) return called[0];
+  throw ReportError(fmt::format("--anchor {}: {}; there are {}", rules.anchor,
+                                called.empty() ? "no build of the folder begins so" : "several builds begin so",
+                                fmt::join(known, ", ")));
+}
+
+// Collects the points of all series.
+class HistoryStore::Collector {
+ public:
+  Collector(const HistoryStore& store, const HistoryRules& rules, std::string anchor)
+      : store_(store), rules_(rules), anchor_(std::move(anchor)) {}
+
+  History history() {
+    for (const StoredJudgement& one : store_.judgements_) add(one);
+    for (const StoredReport& one : store_.reports_)
+      if (one.build != anchor_) add(one);
+    History history{anchor_, store_.reports_.size(), store_.judgements_.size()};
+    for (auto& [key, series] : series_) {
+      std::stable_sort(series.points.begin(), series.points.end(),
+                       [](const HistoryPoint& a, const HistoryPoint& b) { return a.when < b.when; });
+      std::vector<double> logarithms;
+      for (const HistoryPoint& point : series.points) logarithms.push_back(std::log(point.ratio));
+      series.changes = change_points(logarithms, rules_.change);
+      history.series.push_back(std::move(series));
+    }
+    const auto largest = [](const HistorySeries& one) {
+      double most = 0;
+      for (const ChangePoint& change : one.changes) most = std::max(most, std::abs(change.change()));
+      return most;
+    };
+    std::stable_sort(history.series.begin(), history.series.end(),
+                     [&](const HistorySeries& a, const HistorySeries& b) { return largest(a) > largest(b); });
+    history.remarks = remarks();
+    return history;
+  }
+
+ private:
+  bool is_wanted(const std::string& metric) const {
+    return std::any_of(rules_.metrics.begin(), rules_.metrics.end(),
+                       [&](const std::string& glob) { return glob_matches(glob, metric); });
+  }
+
+  void add_point(const Key& key, const std::string& machine, Better better, HistoryPoint point) {
+    HistorySeries& series = series_[{key, machine}];
+    if (series.points.empty())
+      series = {.id = key.id, .metric = key.metric, .at = key.at, .machine = machine, .better = better};
+    series.points.push_back(std::move(point));
+  }
+
+  // A judgement against another anchor counts where one of that anchor against ours gives the factor between them: the
+  // latest before it, else the first after it.
+  const StoredJudgement* link_to(const StoredJudgement& judgement) const {
+    const StoredJudgement* best = nullptr;
+    for (const StoredJudgement& one : store_.judgements_) {
+      if (one.base != anchor_ || one.candidate != judgement.base || one.machine != judgement.machine) continue;
+      const auto distance = [&](const StoredJudgement& link) {
+        return std::pair(link.when > judgement.when, std::abs(link.when - judgement.when));
+      };
+      if (!best || distance(one) < distance(*best)) best = &one;
+    }
+    return best;
+  }
+
+  void add(const StoredJudgement& judgement) {
+    const StoredJudgement* link = judgement.base == anchor_ ? nullptr : link_to(judgement);
+    if (judgement.base != anchor_ && !link) {
+      ++unlinked_[judgement.base];
+      return;
+    }
+    for (const auto& [key, ratio] : judgement.ratios) {
+      if (!is_wanted(key.metric)) continue;
+      double factor = 1;
+      if (link) {
+        const auto found = link->ratios.find(key);
+        if (found == link->ratios.end()) continue;
+        factor = found->second;
+      }
+      add_point(key, judgement.machine, Better::lower,
+                {judgement.when, judgement.started, judgement.candidate, judgement.file, ratio * factor});
+    }
+  }
+
+  // Of the anchor's reports from the same machine and libraries, the nearest in time first.
+  std::vector<const StoredReport*> anchors_of(const StoredReport& report) const {
+    std::vector<const StoredReport*> found;
+    for (const StoredReport& one : store_.reports_)
+      if (one.build == anchor_ && one.machine == report.machine && !difference_of(one.environment, report.environment))
+        found.push_back(&one);
+    std::stable_sort(found.begin(), found.end(), [&](const StoredReport* a, const StoredReport* b) {
+      return std::abs(a->when - report.when) < std::abs(b->when - report.when);
+    });
+    return found;
+  }
+
+  void add(const StoredReport& report) {
+    const std::vector<const StoredReport*> anchors = anchors_of(report);
+    size_t added = 0, too_far = 0;
+    for (const auto& [of, value] : report.values) {
+      const Key& key = of;  // a lambda below uses it
+      if (!is_wanted(key.metric)) continue;
+      const auto beside = std::find_if(anchors.begin(), anchors.end(),
+                                       [&](const StoredReport* one) { return one->values.contains(key); });
+      if (beside == anchors.end()) continue;
+      const double hours = static_cast<double>(std::abs((*beside)->when - report.when)) / 3600;
+      if (value.timed && hours > rules_.hours) {
+        ++too_far;
+        continue;
+      }
+      const double ratio = value.value / (*beside)->values.at(key).value;
+      if (!std::isfinite(ratio) || ratio <= 0) {
+        ++no_ratio_;
+        continue;
+      }
+      add_point(key, report.machine, value.better, {report.when, report.started, report.build, report.file, ratio});
+      ++added;
+    }
+    if (anchors.empty())
+      alone_.push_back(report.file);
+    else if (too_far > 0)
+      far_.push_back(report.file);
+    else if (added == 0)
+      ++nothing_common_;
+  }
+
+  std::vector<std::string> remarks() const {
+    std::vector<std::string> all;
+    for (const auto& [base, count] : unlinked_)
+      all.push_back(fmt::format("{} against {} left out: no judgement of {} against the anchor {} links them",
+                                counted(count, "judgement"), base, base, anchor_));
+    if (series_.empty() && unlinked_.empty() && alone_.empty())
+      all.push_back(fmt::format("no build stands beside the anchor {}: there is nothing to compare with it", anchor_));
+    if (!alone_.empty())
+      all.push_back(fmt::format("{} left out ({}): the anchor {} has none of the same machine and libraries",
+                                counted(alone_.size(), "report"), alone_[0], anchor_));
+    if (!far_.empty())
+      all.push_back(fmt::format("times of {} left out ({}): the anchor was not run within {:g} hours",
+                                counted(far_.size(), "report"), far_[0], rules_.hours));
+    if (nothing_common_ > 0)
+      all.push_back(
+          fmt::format("{} no number in common with the anchor's",
+                      nothing_common_ == 1 ? "1 report has" : fmt::format("{} reports have", nothing_common_)));
+    if (no_ratio_ > 0)
+      all.push_back(fmt::format("{} left out: zero, or not finite, here or in the anchor's report",
+                                counted(no_ratio_, "number")));
+    return all;
+  }
+
+  const HistoryStore& store_;
+  const HistoryRules& rules_;
+  std::string anchor_;
+  std::map<std::pair<Key, std::string>, HistorySeries> series_;
+  std::map<std::string, size_t> unlinked_;
+  std::vector<std::string> alone_, far_;
+  size_t nothing_common_ = 0, no_ratio_ = 0;
+};
+
+History HistoryStore::history(const HistoryRules& rules) const {
+  if (reports_.empty() && judgements_.empty()) throw ReportError("there is no report and no judgement to compare");
+  return Collector(*this, rules, anchor_of(rules)).history();
+}
+
+Json to_json(const History& history) {
+  Json json{{"history", 1},
+            {"anchor", history.anchor},
+            {"reports", history.reports},
+            {"judgements", history.judgements},
+            {"remarks", history.remarks},
+            {"series", Json::array()}};
+  for (const HistorySeries& one : history.series) {
+    Json series{{"case", one.id},          {"metric", one.metric},          {"at", one.at},
+                {"machine", one.machine},  {"better", name_of(one.better)}, {"points", Json::array()},
+                {"changes", Json::array()}};
+    for (const HistoryPoint& point : one.points)
+      series["points"].push_back(
+          {{"started", point.started}, {"build", point.build}, {"file", point.file}, {"ratio", point.ratio}});
+    for (const ChangePoint& change : one.changes)
+      series["changes"].push_back({{"at", change.at},
+                                   {"before", std::exp(change.before)},
+                                   {"after", std::exp(change.after)},
+                                   {"p", change.p},
+                                   {"worse", one.worse(change)}});
+    json["series"].push_back(std::move(series));
+  }
+  return json;
+}
+
+}  // namespace halfmark::reports

@@ -1,0 +1,135 @@
+// What a folder holds, read into the store of a history.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+#include "reports/history/history.h"
+#include "reports/record/file.h"
+#include "reports/record/json_parser.h"
+#include "reports/record/json_reader.h"
+#include "reports/record/provenance.h"
+
+namespace halfmark::reports {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kJudgementKind = "halfmark judgement";
+
+// What a build is may differ: it is what the history is about.
+Json without_build(Json environment) {
+  for (const char* key : {"halfmark", "compiler"}) environment.erase(key);
+  return environment;
+}
+
+bool drifts(std::string_view metric) { return metric.starts_with("time.") || metric.starts_with("throughput."); }
+
+}  // namespace
+
+int64_t seconds_since_1970(const std::string& text, std::string_view where) {
+  std::tm time{};
+  int length = 0;
+  if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d%n", &time.tm_year, &time.tm_mon, &time.tm_mday, &time.tm_hour,
+                  &time.tm_min, &time.tm_sec, &length) == 6 &&
+      length > 0) {
+    const std::string zone = text.substr(static_cast<size_t>(length));
+    int hours = 0, minutes = 0, end = 0;
+    const bool east_or_west = std::sscanf(zone.c_str(), "%3d:%2d%n", &hours, &minutes, &end) == 2 &&
+                              static_cast<size_t>(end) == zone.size() && (zone[0] == '+' || zone[0] == '-');
+    if (zone == "Z" || east_or_west) {
+      time.tm_year -= 1900, time.tm_mon -= 1;
+      const int64_t offset = zone == "Z" ? 0 : 3600 * std::abs(hours) + 60 * minutes;
+      return static_cast<int64_t>(::timegm(&time)) - (zone[0] == '-' ? -offset : offset);
+    }
+  }
+  throw ReportError(fmt::format("{}: does not say when it was made: '{}' is no date like 2025-11-01T12:00:00Z", where,
+                                printable(text.substr(0, 40))));
+}
+
+void HistoryStore::add(const std::string& file, std::string_view text) {
+  // A judgement says so in its first line; a report is far too long to be parsed twice.
+  if (text.substr(0, 200).find("\"gate/1\"") != text.npos)
+    add_judgement(file, text);
+  else
+    add_report(file, text);
+}
+
+void HistoryStore::add_report(const std::string& file, std::string_view text) {
+  const Report report = Report::parse(text, file);
+  StoredReport stored{.file = file,
+                      .started = report.run.started,
+                      .build = fact(report.environment, "/halfmark/git"),
+                      .machine = fact(report.environment, "/machine"),
+                      .when = seconds_since_1970(report.run.started, file),
+                      .environment = without_build(report.environment),
+                      .values = {}};
+  if (stored.build.empty()) throw ReportError(fmt::format("{}: does not say of which build it is", file));
+  for (const Record& record : report.records) {
+    if (record.status != Status::ok) continue;
+    for (const Measurement& one : record.measurements)
+      if (one.better != Better::neither)
+        stored.values.emplace(Key{record.id, one.metric, one.at, record.case_version},
+                              Value{one.value, one.better, drifts(one.metric)});
+  }
+  reports_.push_back(std::move(stored));
+}
+
+void HistoryStore::add_judgement(const std::string& file, std::string_view text) {
+  const Json json = parse_json(text, file, kJudgementKind);
+  const JsonReader reader(json, file, kJudgementKind);
+  reader.expect_object();
+  const JsonReader env = reader.required("env");
+  StoredJudgement stored{.file = file,
+                         .started = env.text("started"),
+                         .base = env.text("base"),
+                         .candidate = env.text("candidate"),
+                         .machine = env.text("machine"),
+                         .when = 0,
+                         .ratios = {}};
+  stored.when = seconds_since_1970(stored.started, file);
+  if (stored.base.empty() || stored.candidate.empty())
+    throw ReportError(fmt::format("{}: does not say which builds it compares", file));
+  reader.each("cases", [&](const JsonReader& line) {
+    const auto timing = line.optional("timing");
+    if (!timing || line.text("question") != "time") return;
+    const double ratio = timing->required("ratio").number();
+    if (std::isfinite(ratio) && ratio > 0)
+      stored.ratios[{line.required("case").text(), line.text("metric"), line.text("at"), 1}] = ratio;
+  });
+  judgements_.push_back(std::move(stored));
+}
+
+History history_in(const std::filesystem::path& folder, const HistoryRules& rules) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().extension() == ".json" && !entry->is_directory()) files.push_back(entry->path());
+  if (error) throw ReportError(fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
+  std::sort(files.begin(), files.end());
+
+  HistoryStore store;
+  std::vector<std::string> broken;
+  size_t good = 0;
+  for (const fs::path& file : files) {
+    try {
+      store.add(fs::relative(file, folder).string(), read_file(file));
+      ++good;
+    } catch (const ReportError& problem) {
+      broken.push_back(problem.what());
+    }
+  }
+  if (good == 0)
+    throw ReportError(fmt::format("{}: holds no report and no judgement{}", folder.string(),
+                                  broken.empty() ? "" : fmt::format("; {}", broken[0])));
+  History history = store.history(rules);
+  for (const std::string& problem : broken) history.remarks.push_back("left out: " + problem);
+  return history;
+}
+
+}  // namespace halfmark::reports

@@ -1,0 +1,239 @@
+// The store of reports and judgements: what is compared with what, what is left out and said, which changes are found.
+#include "reports/history/history.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "reports/outputs/judgement_json.h"
+#include "reports/outputs/sample_report.h"
+#include "reports/record/file.h"
+#include "reports/record/folder_testing.h"
+
+namespace halfmark::reports::history_test {
+namespace {
+
+const std::string kTimed = "mlp/b32_i64_h128_o10/cpu/fp32/throughput";
+
+std::string day(int number, int hour = 1) {
+  return fmt::format("2026-{:02}-{:02}T{:02}:00:00Z", 1 + number / 28, 1 + number % 28, hour);
+}
+
+std::string text_of_report(Report report, const std::string& build, const std::string& started) {
+  report.environment["halfmark"]["git"] = build;
+  report.run.started = started;
+  return to_json(report).dump();
+}
+
+std::string text_of_judgement(const std::string& base, const std::string& candidate, const std::string& started,
+                              double ratio) {
+  Judgement judgement{.base = "a", .candidate = "b"};
+  judgement.where = {started, "bench-01", base, candidate};
+  JudgedLine line{.id = kTimed, .question = Question::time, .metric = "time.step", .at = "hot"};
+  judgement.lines = {line};
+  CaseDecision decision;
+  decision.ratio = ratio;
+  judgement.timing.cases = {decision};
+  judgement.timed = {kTimed};
+  return json_of(judgement);
+}
+
+const HistorySeries* series_of(const History& history, std::string_view metric, std::string_view at) {
+  for (const HistorySeries& one : history.series)
+    if (one.metric == metric && one.at == at) return &one;
+  return nullptr;
+}
+
+std::string all_of(const std::vector<std::string>& remarks) {
+  std::string all;
+  for (const std::string& remark : remarks) all += remark + "\n";
+  return all;
+}
+
+TEST(History, ComparesEachReportWithTheAnchorsOfTheSameNight) {
+  // The machine drifts by 3 % a day; the build of day 12 is a tenth slower.
+  HistoryStore store;
+  std::mt19937 noise(1);
+  for (int i = 0; i < 20; ++i) {
+    const double drift = std::pow(1.03, i), jitter = 1 + 1e-6 * (noise() % 41 - 20.0);
+    store.add(fmt::format("a{}", i), text_of_report(timed_report(drift), "anchor", day(i, 1)));
+    store.add(fmt::format("b{}", i),
+              text_of_report(timed_report(drift * jitter * (i < 12 ? 1 : 1.1)), fmt::format("b{}", i), day(i, 2)));
+  }
+  const History history = store.history({});
+  EXPECT_EQ(history.anchor, "anchor");
+  EXPECT_EQ(history.reports, 40u);
+  EXPECT_TRUE(history.remarks.empty()) << all_of(history.remarks);
+  const HistorySeries* step = series_of(history, "time.step", "hot");
+  ASSERT_TRUE(step);
+  ASSERT_EQ(step->points.size(), 20u);
+  EXPECT_NEAR(step->points[19].ratio, 1.1, 0.003);
+  ASSERT_EQ(step->changes.size(), 1u);
+  EXPECT_EQ(step->points[step->changes[0].at].build, "b12");
+  EXPECT_TRUE(step->worse(step->changes[0]));
+  EXPECT_NEAR(std::exp(step->changes[0].change()), 1.1, 0.005);
+  const HistorySeries* memory = series_of(history, "memory.peak", "train");
+  ASSERT_TRUE(memory);
+  EXPECT_TRUE(memory->changes.empty());
+
+  const std::string text = text_of(history, {.width = 100});
+  EXPECT_SAYS(text, "40 reports and 0 judgements, ratios to anchor");
+  EXPECT_SAYS(text, "+10.0 % worse  b11 (2026-01-12) -> b12 (2026-01-13), 12 points before and 8 after");
+  EXPECT_SAYS(text, "confirm: halfmark ab BUILD-b11 BUILD-b12 mlp b32_i64_h128_o10 cpu fp32 throughput");
+  EXPECT_SAYS(text, "|");
+}
+
+TEST(History, LeavesTimesWithoutAnAnchorNearThemOutAndSaysSo) {
+  HistoryStore store;
+  store.add("a", text_of_report(timed_report(), "anchor", day(0)));
+  for (int i = 0; i < 8; ++i)
+    store.add(fmt::format("b{}.json", i), text_of_report(timed_report(), fmt::format("b{}", i), day(i)));
+  const History history = store.history({.anchor = "anch"});
+  EXPECT_EQ(series_of(history, "time.step", "hot")->points.size(), 2u) << "the same day and the next";
+  EXPECT_EQ(series_of(history, "memory.peak", "train")->points.size(), 8u) << "bytes do not drift";
+  EXPECT_SAYS(all_of(history.remarks), "times of 6 reports left out (b2.json): the anchor was not run within 24 hours");
+}
+
+TEST(History, DoesNotCompareOtherMachinesOrLibraries) {
+  HistoryStore store;
+  store.add("a", text_of_report(timed_report(), "anchor", day(0)));
+  Report elsewhere = timed_report();
+  elsewhere.environment["machine"] = "bench-02";
+  store.add("elsewhere.json", text_of_report(elsewhere, "b", day(0)));
+  Report other = timed_report();
+  other.environment["libraries"] = {{"onednn", "3.1"}};
+  store.add("other.json", text_of_report(other, "c", day(0)));
+  const History history = store.history({});
+  EXPECT_TRUE(history.series.empty());
+  EXPECT_SAYS(all_of(history.remarks), "2 reports left out (elsewhere.json): the anchor anchor has none of the same");
+}
+
+TEST(History, AnotherVersionOfACaseIsAnotherSeries) {
+  HistoryStore store;
+  store.add("a", text_of_report(timed_report(), "anchor", day(0)));
+  Report changed = timed_report();
+  changed.records[0].case_version = 2;
+  store.add("b", text_of_report(changed, "b", day(0)));
+  const History history = store.history({});
+  EXPECT_FALSE(series_of(history, "time.step", "hot"));
+  EXPECT_TRUE(series_of(history, "memory.peak", "train"));
+}
+
+TEST(History, SaysWhenThereIsTheAnchorAlone) {
+  HistoryStore store;
+  for (int i = 0; i < 3; ++i) store.add(fmt::format("a{}", i), text_of_report(timed_report(), "anchor", day(i)));
+  EXPECT_SAYS(all_of(store.history({}).remarks), "no build stands beside the anchor anchor");
+}
+
+TEST(History, FindsBytesThatChanged) {
+  HistoryStore store;
+  store.add("a", text_of_report(timed_report(), "anchor", day(0)));
+  for (int i = 0; i < 10; ++i) {
+    Report report = timed_report();
+    for (Record& record : report.records)
+      for (Measurement& one : record.measurements)
+        if (one.metric == "memory.peak" && i >= 6) one.value *= 0.5;
+    store.add(fmt::format("b{}", i), text_of_report(report, fmt::format("b{}", i), day(i)));
+  }
+  const History history = store.history({});
+  ASSERT_EQ(history.series.front().metric, "memory.peak") << "the largest change comes first";
+  ASSERT_EQ(history.series.front().changes.size(), 1u);
+  EXPECT_EQ(history.series.front().changes[0].at, 6u);
+  EXPECT_FALSE(history.series.front().worse(history.series.front().changes[0]));
+  EXPECT_SAYS(text_of(history), "-50.0 % better  b5");
+}
+
+TEST(History, TakesTheRatiosOfJudgementsAndLinksAnchors) {
+  HistoryStore store;
+  for (int i = 0; i < 6; ++i)
+    store.add(fmt::format("{}", i), text_of_judgement("first", fmt::format("b{}", i), day(i), 1.01));
+  store.add("link", text_of_judgement("first", "second", day(6), 0.5));
+  for (int i = 7; i < 13; ++i)
+    store.add(fmt::format("{}", i), text_of_judgement("second", fmt::format("b{}", i), day(i), 2.02));
+  store.add("lonely", text_of_judgement("third", "b13", day(13), 3));
+  const History history = store.history({});
+  EXPECT_EQ(history.anchor, "first");
+  ASSERT_EQ(history.series.size(), 1u);
+  const HistorySeries& series = history.series[0];
+  EXPECT_EQ(series.id, kTimed);
+  EXPECT_EQ(series.machine, "bench-01");
+  ASSERT_EQ(series.points.size(), 13u) << "the link is a point too";
+  EXPECT_DOUBLE_EQ(series.points[12].ratio, 1.01);
+  EXPECT_TRUE(series.changes.empty()) << "but the one outlier that the new anchor itself is";
+  EXPECT_SAYS(all_of(history.remarks), "1 judgement against third left out: no judgement of third against the anchor");
+}
+
+TEST(History, RefusesAnAnchorThatIsNoneOrSeveral) {
+  HistoryStore store;
+  EXPECT_SAYS(complaint([&] { store.history({}); }), "no report and no judgement");
+  store.add("a", text_of_report(timed_report(), "abc1", day(0)));
+  store.add("b", text_of_report(timed_report(), "abd2", day(0)));
+  EXPECT_SAYS(complaint([&] { store.history({.anchor = "xyz"}); }), "no build of the folder begins so; there are abc1");
+  EXPECT_SAYS(complaint([&] { store.history({.anchor = "ab"}); }), "several builds begin so");
+  EXPECT_EQ(store.history({.anchor = "abd"}).anchor, "abd2");
+}
+
+TEST(History, ReadsTheClockOfEveryZone) {
+  EXPECT_EQ(seconds_since_1970("1970-01-02T00:00:00Z", "f"), 86400);
+  EXPECT_EQ(seconds_since_1970("2026-11-22T01:19:40Z", "f"), 1795310380);  // date -u -d ... +%s
+  EXPECT_EQ(seconds_since_1970("2026-11-22T02:19:40+01:00", "f"), 1795310380);
+  EXPECT_EQ(seconds_since_1970("2026-11-21T19:49:40-05:30", "f"), 1795310380);
+  for (const char* wrong : {"", "yesterday", "2026-11-22", "2026-11-22T01:19:40", "2026-11-22T01:19:40 UTC",
+                            "2026-11-22T01:19:40+1", "2026-11-22T01:19:40Zx"})
+    EXPECT_SAYS(complaint([&] { seconds_since_1970(wrong, "f.json"); }), "f.json: does not say when it was made");
+}
+
+class HistoryFolder : public FolderTest {};
+
+TEST_F(HistoryFolder, IsLookedThroughAndWhatIsBrokenIsSaid) {
+  EXPECT_SAYS(complaint([&] { history_in(folder_ / "none", {}); }), "none: cannot be read: No such file");
+  EXPECT_SAYS(complaint([&] { history_in(folder_, {}); }), "holds no report and no judgement");
+  std::filesystem::create_directories(folder_ / "2026" / "01");
+  write_file(folder_ / "notes.txt", "no report");
+  write_file(folder_ / "broken.json", "{");
+  EXPECT_SAYS(complaint([&] { history_in(folder_, {}); }), "holds no report and no judgement; broken.json: ");
+  write_file(folder_ / "a.json", text_of_report(timed_report(), "anchor", day(0)));
+  write_file(folder_ / "2026" / "01" / "b.json", text_of_report(timed_report(1.5), "b", day(0, 2)));
+  write_file(folder_ / "ab.json", text_of_judgement("anchor", "c", day(1), 1.2));
+  write_file(folder_ / "old.json", text_of_judgement("", "", "", 1.2));
+  const History history = history_in(folder_, {});
+  EXPECT_EQ(history.reports, 2u);
+  EXPECT_EQ(history.judgements, 1u);
+  const HistorySeries* step = series_of(history, "time.step", "hot");
+  ASSERT_TRUE(step);
+  ASSERT_EQ(step->points.size(), 2u);
+  EXPECT_EQ(step->points[0].file, "2026/01/b.json");
+  EXPECT_DOUBLE_EQ(step->points[0].ratio, 1.5);
+  EXPECT_DOUBLE_EQ(step->points[1].ratio, 1.2);
+  EXPECT_SAYS(all_of(history.remarks), "left out: broken.json: ends in the middle");
+  EXPECT_SAYS(all_of(history.remarks), "left out: old.json: does not say when it was made");
+}
+
+TEST(History, ShowsNoControlCharactersOfAForeignFile) {
+  HistoryStore store;
+  Report report = timed_report();
+  report.records[0].id = "evil\n\x1b[31m/case";
+  store.add("a", text_of_report(report, "an\x1b[0mchor", day(0)));
+  store.add("b\n", text_of_report(report, "b\n", day(0)));
+  const std::string text = text_of(store.history({}), {.all = true});
+  EXPECT_EQ(text.find('\x1b'), text.npos);
+  EXPECT_SAYS(text, "evil??[31m/case");
+}
+
+TEST(History, CurvesFitTheTerminal) {
+  HistoryStore store;
+  for (int i = 0; i < 300; ++i)
+    store.add(fmt::format("{}", i), text_of_judgement("a", fmt::format("b{}", i), day(i), i < 150 ? 1.0 : 1.3));
+  for (const size_t width : {40u, 80u, 120u}) {
+    const std::string text = text_of(store.history({}), {.width = width});
+    const size_t begin = text.find("\n  \xE2") + 3;  // the first bar
+    ASSERT_GE(begin, 3u);
+    const std::string line = text.substr(begin, text.find('\n', begin) - begin);
+    const auto columns = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; });
+    EXPECT_LE(static_cast<size_t>(columns) + 2, width);
+  }
+}
+
+}  // namespace
+}  // namespace halfmark::reports::history_test

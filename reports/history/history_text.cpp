@@ -1,0 +1,96 @@
+// A history for a terminal: for each series that changed a curve of its ratios, and what changed when.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "reports/history/history.h"
+
+namespace halfmark::reports {
+
+namespace {
+
+constexpr size_t kIndent = 2;
+constexpr std::string_view kBars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+
+// One bar a point, a line before each change; of a series longer than the terminal the latest.
+std::string curve_of(const HistorySeries& series, const TextOptions& options) {
+  const size_t room = std::max<size_t>(options.width, 40) - kIndent - series.changes.size();
+  const size_t first = series.points.size() > room ? series.points.size() - room : 0;
+  double low = INFINITY, high = -INFINITY;
+  for (size_t i = first; i < series.points.size(); ++i) {
+    low = std::min(low, std::log(series.points[i].ratio));
+    high = std::max(high, std::log(series.points[i].ratio));
+  }
+  // Noise must not fill the picture: its height is 2 % at least.
+  const double middle = (low + high) / 2, height = std::max(high - low, 0.02);
+  std::string curve;
+  for (size_t i = first; i < series.points.size(); ++i) {
+    const auto change =
+        std::find_if(series.changes.begin(), series.changes.end(), [&](const ChangePoint& one) { return one.at == i; });
+    if (change != series.changes.end()) curve += "|";
+    const double place = (std::log(series.points[i].ratio) - middle) / height + 0.5;
+    curve += kBars[static_cast<size_t>(std::clamp(place * 8, 0.0, 7.0))];
+  }
+  return curve;
+}
+
+std::string name_of(const HistorySeries& series) {
+  std::string name = series.id + "  " + series.metric;
+  if (!series.at.empty()) name += " at " + series.at;
+  if (!series.machine.empty()) name += ", " + series.machine;
+  return printable(name);
+}
+
+std::string in_percent(double logarithm) { return fmt::format("{:+.1f} %", 100 * std::expm1(logarithm)); }
+
+// "mlp b32_i64_h128_o10 cpu fp16 throughput": the words that select a case.
+std::string selecting(std::string id) {
+  std::replace(id.begin(), id.end(), '/', ' ');
+  return id;
+}
+
+std::string text_of(const HistorySeries& series, const ChangePoint& change, size_t index, const TextOptions& options) {
+  const HistoryPoint &last = series.points[change.at - 1], &first = series.points[change.at];
+  const size_t begin = index ? series.changes[index - 1].at : 0;
+  const size_t end = index + 1 < series.changes.size() ? series.changes[index + 1].at : series.points.size();
+  const bool worse = series.worse(change);
+  std::string text(kIndent, ' ');
+  text += toned(fmt::format("{} {}", in_percent(change.change()), worse ? "worse" : "better"),
+                worse ? Tone::bad : Tone::good, options.colour);
+  text += printable(fmt::format("  {} ({}) -> {} ({}), {} points before and {} after, p {:.1g}", last.build,
+                                last.started.substr(0, 10), first.build, first.started.substr(0, 10), change.at - begin,
+                                end - change.at, change.p)) +
+          "\n";
+  if (worse && series.metric.starts_with("time."))
+    text += toned(printable(fmt::format("{:{}}confirm: halfmark ab BUILD-{} BUILD-{} {}", "", kIndent, last.build,
+                                        first.build, selecting(series.id))),
+                  Tone::dim, options.colour) +
+            "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string text_of(const History& history, const TextOptions& options) {
+  size_t changes = 0, changed = 0;
+  for (const HistorySeries& series : history.series)
+    changes += series.changes.size(), changed += !series.changes.empty();
+  std::string text = fmt::format(
+      "{} reports and {} judgements, ratios to {}: {} series, {} change points in {} of them\n", history.reports,
+      history.judgements, printable(history.anchor), history.series.size(), changes, changed);
+  for (const HistorySeries& series : history.series) {
+    if (series.changes.empty() && !options.all) continue;
+    text += "\n" + toned(name_of(series), Tone::strong, options.colour) + "\n";
+    text += fmt::format("{:{}}{}\n", "", kIndent, curve_of(series, options));
+    for (size_t i = 0; i < series.changes.size(); ++i) text += text_of(series, series.changes[i], i, options);
+  }
+  if (changes > 0)
+    text +=
+        "\n" + wrapped("", "A change point is no verdict: the confirming line is one, from pairs of fresh processes.",
+                       options.width);
+  for (const std::string& remark : history.remarks) text += "\n" + wrapped("- ", printable(remark), options.width);
+  return text;
+}
+
+}  // namespace halfmark::reports

@@ -1,0 +1,160 @@
+#include "reports/record/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <system_error>
+#include <utility>
+
+#include "reports/record/error.h"
+
+namespace halfmark::reports {
+
+namespace {
+
+constexpr std::string_view kTemporary = ".tmp";  // NAME.PROCESS.tmp
+
+std::string cause(int error) { return std::generic_category().message(error); }
+
+[[noreturn]] void fail_write(const std::filesystem::path& path, int error) {
+  const char* advice = error == ENOSPC || error == EDQUOT || error == EFBIG ? "free some space or write elsewhere"
+                                                                            : "choose a path that can be written";
+  throw ReportError(fmt::format("{}: cannot be written: {}; {}", path.string(), cause(error), advice));
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  int get() const { return value_; }
+  // Some file systems report a full disk only here.
+  int close() { return ::close(std::exchange(value_, -1)); }
+
+ private:
+  int value_;
+};
+
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::filesystem::path path) : path_(std::move(path)) {}
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() {
+    if (!kept_) ::unlink(path_.c_str());
+  }
+  const char* c_str() const { return path_.c_str(); }
+  void keep() { kept_ = true; }
+
+ private:
+  std::filesystem::path path_;
+  bool kept_ = false;
+};
+
+void write_directly(const std::filesystem::path& path, std::string_view text) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+  if (file.get() < 0) fail_write(path, errno);
+  write_all(file.get(), text, path);
+}
+
+}  // namespace
+
+std::filesystem::path target_of(const std::filesystem::path& path) {
+  std::filesystem::path target = path;
+  std::error_code error;
+  for (int links = 0; links < 40 && std::filesystem::is_symlink(target, error); ++links) {
+    const std::filesystem::path next = std::filesystem::read_symlink(target, error);
+    if (error) return path;
+    target = target.parent_path() / next;  // `next` alone when it is absolute
+  }
+  return target;
+}
+
+bool is_written_in_place(const std::filesystem::path& path) {
+  struct stat known = {};
+  if (::stat(path.c_str(), &known) != 0 || S_ISDIR(known.st_mode)) return false;
+  std::error_code ignored;
+  return !S_ISREG(known.st_mode) || !std::filesystem::exists(target_of(path), ignored);
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  const auto fail = [&](int error) {
+    throw ReportError(fmt::format("{}: cannot be read: {}; check the path", path.string(), cause(error)));
+  };
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) fail(errno);
+  std::string text;
+  struct stat known = {};
+  if (::fstat(file.get(), &known) == 0 && known.st_size > 0) text.reserve(static_cast<size_t>(known.st_size));
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t count = ::read(file.get(), buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(errno);
+    if (count == 0) return text;
+    text.append(buffer, static_cast<size_t>(count));
+  }
+}
+
+void throw_write_error(const std::filesystem::path& path) { fail_write(path, errno); }
+
+void write_all(int descriptor, std::string_view text, const std::filesystem::path& path) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(descriptor, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_write(path, errno);
+    text.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+void write_file(const std::filesystem::path& path, std::string_view text) {
+  if (path.empty()) throw ReportError("the report's path is empty; name a file to write");
+  const std::filesystem::path target = target_of(path);
+  struct stat old = {};
+  const bool exists = ::stat(path.c_str(), &old) == 0;
+  if (exists && S_ISDIR(old.st_mode)) fail_write(path, EISDIR);
+  if (is_written_in_place(path)) return write_directly(path, text);
+  if (exists && ::access(target.c_str(), W_OK) != 0) fail_write(path, errno);
+
+  std::filesystem::path name = target;
+  name += fmt::format(".{}{}", ::getpid(), kTemporary);
+  Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (file.get() < 0) fail_write(path, errno);
+  TemporaryFile temporary(name);
+  if (exists && ::fchmod(file.get(), old.st_mode & 07777) != 0) fail_write(path, errno);
+  write_all(file.get(), text, path);
+  if (::fsync(file.get()) != 0 || file.close() != 0) fail_write(path, errno);
+  if (::rename(temporary.c_str(), target.c_str()) != 0) fail_write(path, errno);
+  temporary.keep();
+
+  // The new name is in the directory only once that is on disk too. Not every file system lets one ask.
+  const std::filesystem::path directory = target.has_parent_path() ? target.parent_path() : ".";
+  Descriptor parent(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (parent.get() >= 0) ::fsync(parent.get());
+}
+
+void remove_leftovers(const std::filesystem::path& path) {
+  const std::filesystem::path target = target_of(path);
+  const std::string prefix = target.filename().string() + ".";
+  std::error_code ignored;
+  const std::filesystem::directory_iterator folder(target.has_parent_path() ? target.parent_path() : ".", ignored);
+  for (const std::filesystem::directory_entry& entry : folder) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix) || !name.ends_with(kTemporary)) continue;
+    const char* const end = name.data() + name.size() - kTemporary.size();
+    pid_t writer = 0;
+    const auto number = std::from_chars(name.data() + prefix.size(), end, writer);
+    const bool is_ours = number.ec == std::errc() && number.ptr == end && writer > 0;
+    if (is_ours && ::kill(writer, 0) != 0 && errno == ESRCH) std::filesystem::remove(entry.path(), ignored);
+  }
+}
+
+}  // namespace halfmark::reports

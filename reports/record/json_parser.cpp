@@ -1,0 +1,131 @@
+#include "reports/record/json_parser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reports/record/error.h"
+
+namespace halfmark::reports {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Deeper nesting is no report of ours, and recursion over it would end the stack.
+constexpr size_t kDeepest = 64;
+
+std::string not_json(std::string_view text, size_t byte, std::string_view where, std::string_view kind) {
+  const bool is_report = kind == kReportKind;
+  if (text.empty() && !is_report) return fmt::format("{}: is empty, not a {}", where, kind);
+  if (text.empty()) return fmt::format("{}: is empty; was the run cut short? make the report again", where);
+  // nlohmann counts from 1 and points behind the last character when the text ends too early.
+  if (byte > text.size()) {
+    return fmt::format("{}: ends in the middle after {} bytes; the file was cut short{}", where, text.size(),
+                       is_report ? ", make the report again" : "");
+  }
+  const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
+  const size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
+  const size_t column = before.size() - (before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1) + 1;
+  return fmt::format("{}: is not valid JSON at line {}, column {}; is this a {}?", where, line, column, kind);
+}
+
+// What nlohmann's parser calls, by these names; true goes on.
+class TreeBuilder {
+ public:
+  TreeBuilder(std::string_view text, std::string_view where, std::string_view kind, const Taker& taker)
+      : text_(text), where_(where), kind_(kind), taker_(taker) {}
+
+  Json take() { return std::move(root_); }
+
+  bool null() { return add(nullptr), true; }
+  bool boolean(bool value) { return add(value), true; }
+  bool number_integer(Json::number_integer_t value) { return add(value), true; }
+  bool number_unsigned(Json::number_unsigned_t value) { return add(value), true; }
+  bool number_float(Json::number_float_t value, const std::string&) { return add(value), true; }
+  bool string(std::string& value) { return add(std::as_const(value)), true; }  // its room is the parser's
+  bool binary(Json::binary_t&) { return false; }                               // not in text
+  bool start_object(size_t) { return open(Json::value_t::object); }
+  bool start_array(size_t) { return open(Json::value_t::array); }
+  bool key(std::string& name) {
+    if (open_.size() == 1) key_ = name;
+    return member_ = &(*open_.back())[name], true;
+  }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+
+  bool parse_error(size_t byte, const std::string&, const Json::exception& error) {
+    constexpr int kNumberTooLarge = 406;
+    if (error.id == kNumberTooLarge)
+      throw ReportError(
+          fmt::format("{}: holds a number too large for a double; infinity is written \"Infinity\"", where_));
+    throw ReportError(not_json(text_, byte, where_, kind_));
+  }
+
+ private:
+  template <class Value>
+  Json& add(Value&& value) {
+    Json* place = &root_;
+    if (!open_.empty()) {
+      Json& parent = *open_.back();
+      place = parent.is_array() ? &parent.emplace_back(nullptr) : member_;
+    }
+    *place = std::forward<Value>(value);
+    return *place;
+  }
+
+  bool open(Json::value_t kind) {
+    if (open_.size() == kDeepest)
+      throw ReportError(fmt::format("{}: is nested deeper than {} levels; is this a {}?", where_, kDeepest, kind_));
+    const bool is_taken_from = open_.size() == 1 && kind == Json::value_t::array && key_ == taker_.key;
+    Json& opened = add(kind);
+    if (is_taken_from) {
+      if (taken_ > 0) throw ReportError(fmt::format("{}: has \"{}\" twice; was it edited?", where_, taker_.key));
+      source_ = &opened;
+    }
+    constexpr size_t kMembers = 8;  // a measurement has six to eight
+    if (opened.is_object()) opened.get_ref<Json::object_t&>().reserve(kMembers);
+    open_.push_back(&opened);
+    return true;
+  }
+
+  bool close() {
+    const Json* const closed = open_.back();
+    open_.pop_back();
+    if (closed == source_) source_ = nullptr;
+    if (open_.empty() || open_.back() != source_ || !taker_.take) return true;
+    if (taker_.take(root_, source_->back(), taken_)) {
+      source_->get_ref<Json::array_t&>().pop_back();
+      ++taken_;
+    } else {
+      source_ = nullptr;
+    }
+    return true;
+  }
+
+  std::string_view text_, where_, kind_;
+  const Taker& taker_;
+  Json root_;
+  std::vector<Json*> open_;  // objects and lists that have not ended, outermost first
+  Json* member_ = nullptr;   // of the innermost object, its latest
+  std::string key_;          // of the outermost object, its latest
+  Json* source_ = nullptr;   // the list that is taken from, while it is open
+  size_t taken_ = 0;
+};
+
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view where, const Taker& taker, std::string_view kind) {
+  TreeBuilder builder(text, where, kind, taker);
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  return builder.take();
+}
+
+Json parse_json(std::string_view text, std::string_view where, std::string_view kind) {
+  return parse_json(text, where, {}, kind);
+}
+
+}  // namespace halfmark::reports

@@ -1,0 +1,71 @@
+// A JSON tree read with its place at hand, so that every complaint names the field it is about.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "reports/record/error.h"
+#include "reports/record/json_parser.h"
+
+namespace halfmark::reports {
+
+// A view: the tree, and the parents it was reached from, must outlive it. Every method throws ReportError.
+class JsonReader {
+ public:
+  // `where` opens every complaint: a file name. `kind` is what the file should be.
+  JsonReader(const nlohmann::ordered_json& json, std::string_view where, std::string_view kind = kReportKind)
+      : json_(&json), where_(where), kind_(kind) {}
+
+  // Of a list whose elements are not in the tree.
+  JsonReader element(const nlohmann::ordered_json& json, size_t index) const { return {json, this, {}, index}; }
+
+  const nlohmann::ordered_json& value() const { return *json_; }
+  void expect_object() const;
+  void expect_only(std::span<const std::string_view> known) const;  // of the members; a slip of the pen is no setting
+
+  JsonReader required(const char* key) const;
+  std::optional<JsonReader> optional(const char* key) const;  // nothing when absent or null
+
+  std::string text() const;
+  double number() const;  // numbers, and "NaN" "Infinity" "-Infinity"
+  int integer() const;
+  bool boolean() const;
+  void each(const std::function<void(const JsonReader&)>& visit) const;
+  template <class Enum>
+  Enum one_of(std::span<const std::string_view> names) const {
+    return static_cast<Enum>(index_of(names));
+  }
+
+  // Members that may be absent.
+  std::string text(const char* key, std::string fallback = {}) const;
+  double number(const char* key, double fallback = 0) const;
+  int integer(const char* key, int fallback) const;
+  uint64_t unsigned_integer(const char* key) const;
+  std::vector<double> numbers(const char* key) const;
+  void each(const char* key, const std::function<void(const JsonReader&)>& visit) const;
+  void each_member(const char* key, const std::function<void(const std::string&, const JsonReader&)>& visit) const;
+
+  [[noreturn]] void fail(std::string_view what) const;
+
+ private:
+  JsonReader(const nlohmann::ordered_json& json, const JsonReader* parent, std::string_view key, size_t index)
+      : json_(&json), where_(parent->where_), kind_(parent->kind_), parent_(parent), key_(key), index_(index) {}
+
+  size_t index_of(std::span<const std::string_view> names) const;
+  [[noreturn]] void expected(std::string_view what) const;
+  std::string path() const;  // "records[3].measurements[0].value"
+
+  const nlohmann::ordered_json* json_;
+  std::string_view where_, kind_;
+  const JsonReader* parent_ = nullptr;
+  std::string_view key_;  // empty: index_ counts
+  size_t index_ = 0;
+};
+
+}  // namespace halfmark::reports

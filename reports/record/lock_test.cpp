@@ -1,0 +1,121 @@
+// The lock of a report: one holder, who is named, and none that outlives its process.
+#include "reports/record/lock.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "reports/record/folder_testing.h"
+#include "reports/record/report.h"
+
+namespace halfmark::reports {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Lock : public FolderTest {
+ protected:
+  std::string refusal(const fs::path& target) const {
+    try {
+      const FileLock lock(target);
+    } catch (const ReportError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  // A process that takes the lock, says so, and waits to be killed.
+  pid_t holder() const {
+    int told[2] = {};
+    EXPECT_EQ(::pipe(told), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const FileLock lock(report_);
+      if (::write(told[1], "!", 1) != 1) ::_exit(1);
+      while (true) ::pause();
+    }
+    char said = 0;
+    EXPECT_EQ(::read(told[0], &said, 1), 1);
+    ::close(told[0]), ::close(told[1]);
+    return child;
+  }
+
+  static void kill(pid_t child) {
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+  }
+
+  const fs::path report_ = folder_ / "report.json";
+};
+
+TEST_F(Lock, NamesTheProcessThatHasIt) {
+  const pid_t child = holder();
+  const std::string message = refusal(report_);
+  kill(child);
+  EXPECT_TRUE(message.starts_with(fmt::format("{}: is being written by process {} since 2", report_.string(), child)))
+      << message;
+  EXPECT_NE(message.find("-o"), message.npos) << message;
+  EXPECT_EQ(message.find('\n'), message.npos) << message;
+}
+
+TEST_F(Lock, OfAKilledProcessHindersNobody) {
+  kill(holder());
+  EXPECT_TRUE(fs::exists(FileLock::path_of(report_))) << "the test should meet a file that was left behind";
+  EXPECT_EQ(refusal(report_), "");
+}
+
+TEST_F(Lock, GoesAndItsFileWithIt) {
+  {
+    const FileLock lock(report_);
+    EXPECT_NE(refusal(report_), "");
+  }
+  EXPECT_EQ(refusal(report_), "");
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(Lock, IsTheSameBehindASymbolicLink) {
+  fs::create_symlink("report.json", folder_ / "latest.json");
+  const FileLock lock(report_);
+  EXPECT_NE(refusal(folder_ / "latest.json"), "");
+  EXPECT_EQ(refusal(folder_ / "another.json"), "");
+}
+
+// Whoever opens the file just before its holder removes it must not end with a lock on a name that is gone.
+TEST_F(Lock, HasOneHolderHoweverManyTryAtOnce) {
+  constexpr int kProcesses = 4, kTurns = 200;
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int taken = 0;
+      while (taken < kTurns) {
+        try {
+          const FileLock lock(report_);
+          if (::mkdir((folder_ / "busy").c_str(), 0700) != 0) ::_exit(1);  // two inside
+          if (::rmdir((folder_ / "busy").c_str()) != 0) ::_exit(1);
+          ++taken;
+        } catch (const ReportError&) {
+        }
+      }
+      ::_exit(0);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << "two processes held the lock at once";
+  }
+}
+
+TEST_F(Lock, SaysWhereItCannotStand) {
+  EXPECT_NE(refusal(folder_ / "none" / "r.json").find("none/r.json.lock"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace halfmark::reports

@@ -1,0 +1,91 @@
+#include "reports/record/provenance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+namespace halfmark::reports {
+
+namespace {
+
+// What results depend on. A device counts where both have opened it: shards need not all use every device.
+bool matters(std::string_view key) {
+  static constexpr std::string_view kFamilies[] = {"halfmark.",  "compiler.", "libraries.", "cpu.",
+                                                   "variables.", "devices.",  "probed."};
+  if (key.ends_with(".memory_bytes") || key == "cpu.cores") return false;
+  return std::any_of(std::begin(kFamilies), std::end(kFamilies),
+                     [&](std::string_view family) { return key.starts_with(family); });
+}
+
+// "devices.cpu." of "devices.cpu.threads"; "" of all else.
+std::string_view device_of(std::string_view key) {
+  constexpr std::string_view kDevices = "devices.";
+  if (!key.starts_with(kDevices)) return {};
+  const size_t dot = key.find('.', kDevices.size());
+  return dot == key.npos ? key : key.substr(0, dot + 1);
+}
+
+using Leaves = std::map<std::string, std::string, std::less<>>;
+
+bool has_device(const Leaves& leaves, std::string_view device) {
+  const auto next = leaves.lower_bound(device);
+  return next != leaves.end() && next->first.starts_with(device);
+}
+
+Leaves telling(const nlohmann::ordered_json& environment) {
+  Leaves leaves;
+  for (auto& [key, value] : leaves_of(environment))
+    if (matters(key)) leaves.emplace(std::move(key), std::move(value));
+  return leaves;
+}
+
+}  // namespace
+
+std::string fact(const nlohmann::ordered_json& environment, const char* pointer) {
+  const nlohmann::ordered_json::json_pointer place(pointer);
+  if (!environment.contains(place)) return {};
+  const nlohmann::ordered_json& found = environment.at(place);
+  return found.is_string() ? found.get<std::string>() : std::string();
+}
+
+uint64_t Shard::size(uint64_t cases) const { return cases < part ? 0 : (cases - part) / parts + 1; }
+
+std::optional<Shard> shard_named(std::string_view text) {
+  Shard shard;
+  const char* const end = text.data() + text.size();
+  const auto part = std::from_chars(text.data(), end, shard.part);
+  if (part.ec != std::errc() || part.ptr == end || *part.ptr != '/') return std::nullopt;
+  const auto parts = std::from_chars(part.ptr + 1, end, shard.parts);
+  if (parts.ec != std::errc() || parts.ptr != end) return std::nullopt;
+  if (shard.part == 0 || shard.part > shard.parts) return std::nullopt;
+  return shard;
+}
+
+// FNV-1a, each id closed by a zero.
+Plan plan_of(const std::vector<std::string>& ids) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  const auto add = [&](unsigned char byte) { hash = (hash ^ byte) * 0x100000001B3u; };
+  for (const std::string& id : ids) {
+    for (const char c : id) add(static_cast<unsigned char>(c));
+    add(0);
+  }
+  return {ids.size(), fmt::format("{:016x}", hash)};
+}
+
+std::optional<Difference> difference_of(const nlohmann::ordered_json& here, const nlohmann::ordered_json& there) {
+  const Leaves first = telling(here), second = telling(there);
+  Leaves both = first;
+  both.insert(second.begin(), second.end());
+  for (const auto& [key, ignored] : both) {
+    const std::string_view device = device_of(key);
+    if (!device.empty() && !(has_device(first, device) && has_device(second, device))) continue;
+    const auto a = first.find(key), b = second.find(key);
+    const std::string one = a == first.end() ? "nothing" : a->second, other = b == second.end() ? "nothing" : b->second;
+    if (one != other) return Difference{key, one, other};
+  }
+  return std::nullopt;
+}
+
+}  // namespace halfmark::reports

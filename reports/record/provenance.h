@@ -1,0 +1,38 @@
+// Whether records belong together: shards of one plan, and what a build and a machine must have in common.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reports/record/report.h"
+
+namespace halfmark::reports {
+
+// "2/8": the second of eight parts of a plan. Cases are dealt out in turn, so that the parts are about equally long.
+struct Shard {
+  uint64_t part = 1, parts = 1;
+
+  uint64_t size(uint64_t cases) const;                                       // how many of so many cases it has
+  uint64_t place(uint64_t index) const { return part - 1 + index * parts; }  // in the plan, of its case `index`
+};
+
+// Nothing when the text is not I/N with I from 1 to N.
+std::optional<Shard> shard_named(std::string_view text);
+
+Plan plan_of(const std::vector<std::string>& ids);
+
+// What an environment says at "/halfmark/git", as text; empty where it does not. The environment is a free tree.
+std::string fact(const nlohmann::ordered_json& environment, const char* pointer);
+
+// The first fact about build, libraries, processor, variables or devices that two environments both have and that
+// differs. Records with such a difference are not of one run; machine names, memory sizes and dates may differ.
+struct Difference {
+  std::string key, here, there;
+};
+std::optional<Difference> difference_of(const nlohmann::ordered_json& here, const nlohmann::ordered_json& there);
+
+}  // namespace halfmark::reports

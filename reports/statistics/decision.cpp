@@ -1,0 +1,280 @@
+#include "reports/statistics/decision.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "reports/record/error.h"
+
+namespace halfmark::reports {
+
+namespace {
+
+using Indices = std::vector<size_t>;
+
+constexpr size_t kSampleAtRandom = 30, kSampleOfSlowest = 10;  // of too many routed cases
+
+class Judge {
+ public:
+  Judge(std::span<const JudgedCase> cases, const DecisionRules& rules, PairSource& source, uint64_t seed)
+      : cases_(cases), rules_(rules), source_(source), seed_(seed) {
+    decision_.cases.resize(cases.size());
+    for (size_t i = 0; i < cases.size(); ++i) decision_.cases[i].floor = std::max(rules.floor, cases[i].floor);
+  }
+
+  Decision run() {
+    screen();
+    Indices routed = seeming([](double shift, double limit) { return shift >= limit; });
+    const Indices faster = seeming([](double shift, double limit) { return shift <= -limit; });
+    decision_.routed = routed.size(), decision_.seem_faster = faster.size();
+    for (const size_t i : routed) at(i).stage = Stage::routed;
+    if (routed.size() > rules_.most_routed) routed = widespread_or_all(routed);
+    if (!decision_.widespread) confirm(routed);
+    watch_controls();
+    extend(routed);
+    if (rules_.improvements) look_for_improvements(faster);
+    conclude();
+    return std::move(decision_);
+  }
+
+ private:
+  CaseDecision& at(size_t i) { return decision_.cases[i]; }
+
+  std::vector<std::vector<Pair>> measured(const Indices& which, int pairs) {
+    if (which.empty()) return {};
+    std::vector<std::vector<Pair>> found = source_.measure(which, pairs);
+    decision_.process_runs += 2 * static_cast<int64_t>(which.size()) * pairs;
+    for (size_t k = 0; k < which.size(); ++k)
+      for (const Pair& pair : found.at(k))
+        for (const double seconds : {pair.a, pair.b})
+          if (!(seconds > 0) || !std::isfinite(seconds))
+            throw ReportError(
+                fmt::format("{}: a process run took {} seconds, which is no time; look at what its build "
+                            "prints alone",
+                            cases_[which[k]].name, seconds));
+    return found;
+  }
+
+  void screen() {
+    Indices all(cases_.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    const std::vector<std::vector<Pair>> pairs = measured(all, rules_.screen_pairs);
+    std::vector<double> shifts;
+    for (const size_t i : all) {
+      std::vector<double> a, b;
+      for (const Pair& pair : pairs[i]) a.push_back(std::log(pair.a)), b.push_back(std::log(pair.b));
+      at(i).screened = median(b) - median(a);
+      at(i).pairs = rules_.screen_pairs;
+      at(i).ratio = std::exp(at(i).screened);
+      shifts.push_back(at(i).screened);
+    }
+    if (!shifts.empty()) decision_.global_shift = median(shifts);
+    decision_.global_shift_is_large = std::fabs(decision_.global_shift) > rules_.global_limit;
+  }
+
+  template <class Beyond>
+  Indices seeming(Beyond beyond) {
+    Indices found;
+    for (size_t i = 0; i < cases_.size(); ++i)
+      if (beyond(at(i).screened, std::log1p(rules_.route))) found.push_back(i);
+    return found;
+  }
+
+  // Fresh pairs of these cases; their estimates, intervals and exact p values.
+  void test(const Indices& which, int pairs, Stage stage, double sign) {
+    const std::vector<std::vector<Pair>> found = measured(which, pairs);
+    for (size_t k = 0; k < which.size(); ++k) {
+      std::vector<double> shifts;
+      for (const Pair& pair : found[k]) shifts.push_back(sign * (std::log(pair.b) - std::log(pair.a)));
+      CaseDecision& one = at(which[k]);
+      one.stage = stage, one.pairs = pairs;
+      const Interval interval = hodges_lehmann_interval(shifts);
+      const double low = std::exp(sign * interval.lower), high = std::exp(sign * interval.upper);
+      one.interval = {std::min(low, high), std::max(low, high)};
+      one.ratio = std::exp(sign * hodges_lehmann(shifts));
+      one.p = signed_rank_p(shifts, std::log1p(rules_.margin));
+      std::vector<double> mirrored;
+      for (const double shift : shifts) mirrored.push_back(-shift);
+      one.p_moved = std::min(1.0, 2 * std::min(signed_rank_p(shifts), signed_rank_p(mirrored)));
+    }
+  }
+
+  // Those of the tested family that are found beyond the margin, and beyond the floor.
+  Indices found_in(const Indices& family, double level, double sign) {
+    std::vector<double> p;
+    for (const size_t i : family) p.push_back(at(i).p);
+    const std::vector<double> corrected = holm(p);
+    Indices found;
+    for (size_t k = 0; k < family.size(); ++k) {
+      CaseDecision& one = at(family[k]);
+      one.corrected_p = corrected[k];
+      if (corrected[k] <= level && sign * std::log(one.ratio) >= std::log1p(one.floor)) found.push_back(family[k]);
+    }
+    return found;
+  }
+
+  // The controls are measured with the first family, routed or not, so that they see what it sees.
+  void confirm(const Indices& family) {
+    Indices fresh;
+    for (const size_t i : family)
+      if (at(i).stage != Stage::confirmed) fresh.push_back(i);
+    for (size_t i = 0; i < cases_.size(); ++i)
+      if (cases_[i].control && at(i).stage == Stage::screened) fresh.push_back(i);
+    test(fresh, rules_.confirm_pairs, Stage::confirmed, +1);
+    for (const size_t i : found_in(family, rules_.alpha_confirm, +1)) at(i).verdict = Verdict::regression;
+  }
+
+  // Too many were routed to measure them all: some at random and the slowest. If half of those at random are confirmed
+  // they stand for all, and what was not measured is judged by them; else all are measured after all.
+  Indices widespread_or_all(const Indices& routed) {
+    Indices shuffled = routed;
+    std::mt19937_64 random(seed_);
+    // std::shuffle is free to differ from one library to another.
+    for (size_t i = shuffled.size() - 1; i > 0; --i) std::swap(shuffled[i], shuffled[random() % (i + 1)]);
+    Indices at_random(shuffled.begin(),
+                      shuffled.begin() + static_cast<std::ptrdiff_t>(std::min(kSampleAtRandom, shuffled.size())));
+    Indices others(shuffled.begin() + static_cast<std::ptrdiff_t>(at_random.size()), shuffled.end());
+    std::stable_sort(others.begin(), others.end(), [&](size_t a, size_t b) { return at(a).screened > at(b).screened; });
+    others.resize(std::min(kSampleOfSlowest, others.size()));
+    Indices sample = at_random;
+    sample.insert(sample.end(), others.begin(), others.end());
+    confirm(sample);
+    const auto confirmed = std::count_if(at_random.begin(), at_random.end(),
+                                         [&](size_t i) { return at(i).verdict == Verdict::regression; });
+    decision_.widespread = 2 * static_cast<size_t>(confirmed) >= at_random.size();
+    if (!decision_.widespread) {
+      for (const size_t i : sample) at(i).verdict = Verdict::pass;  // judged again, among all that were routed
+      return routed;
+    }
+    for (const size_t i : routed)
+      if (at(i).stage == Stage::routed) at(i).verdict = Verdict::regression;
+    return sample;
+  }
+
+  void watch_controls() {
+    const auto controls = static_cast<double>(
+        std::count_if(cases_.begin(), cases_.end(), [](const JudgedCase& one) { return one.control; }));
+    for (size_t i = 0; i < cases_.size(); ++i) {
+      if (!cases_[i].control) continue;
+      const double shift = std::fabs(std::log(at(i).ratio));
+      decision_.largest_control = std::max(decision_.largest_control, shift);
+      // On a noisy machine a control that did not move is estimated beyond the limit often enough.
+      at(i).moved = shift > rules_.control_limit && at(i).p_moved * controls <= rules_.alpha_control;
+    }
+  }
+
+  void extend(const Indices& confirmed) {
+    Indices open;
+    for (const size_t i : confirmed)
+      if (at(i).verdict != Verdict::regression && std::log(at(i).ratio) >= std::log1p(rules_.extend_from))
+        open.push_back(i);
+    test(open, rules_.extend_pairs, Stage::extended, +1);
+    for (const size_t i : found_in(open, rules_.alpha_extend, +1)) at(i).verdict = Verdict::regression;
+    for (const size_t i : open)
+      if (at(i).verdict != Verdict::regression && std::log(at(i).ratio) >= std::log1p(rules_.extend_from))
+        at(i).verdict = Verdict::inconclusive;
+  }
+
+  void look_for_improvements(const Indices& faster) {
+    Indices family;
+    for (const size_t i : faster)
+      if (at(i).stage == Stage::screened) family.push_back(i);
+    test(family, rules_.confirm_pairs, Stage::confirmed, -1);
+    for (const size_t i : found_in(family, rules_.alpha_confirm, -1)) at(i).improved = true;
+  }
+
+  void conclude() {
+    const auto any = [&](Verdict verdict, bool of_controls) {
+      for (size_t i = 0; i < cases_.size(); ++i)
+        if (at(i).verdict == verdict && of_controls == cases_[i].control) return true;
+      return false;
+    };
+    const bool any_moved =
+        std::any_of(decision_.cases.begin(), decision_.cases.end(), [](const CaseDecision& one) { return one.moved; });
+    if (any(Verdict::regression, true) || any_moved)
+      decision_.verdict = Verdict::environment_suspect;
+    else if (any(Verdict::regression, false))
+      decision_.verdict = Verdict::regression;
+    else if (any(Verdict::inconclusive, false))
+      decision_.verdict = Verdict::inconclusive;
+  }
+
+  std::span<const JudgedCase> cases_;
+  const DecisionRules& rules_;
+  PairSource& source_;
+  uint64_t seed_;
+  Decision decision_;
+};
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::pass:
+      return "PASS";
+    case Verdict::regression:
+      return "REGRESSION";
+    case Verdict::inconclusive:
+      return "INCONCLUSIVE";
+    case Verdict::environment_suspect:
+      return "ENV_SUSPECT";
+  }
+  return "";
+}
+
+int exit_code_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::pass:
+      return 0;
+    case Verdict::regression:
+      return 1;
+    default:
+      return 3;
+  }
+}
+
+std::string_view name_of(Stage stage) {
+  switch (stage) {
+    case Stage::screened:
+      return "screened";
+    case Stage::routed:
+      return "routed";
+    case Stage::confirmed:
+      return "confirmed";
+    case Stage::extended:
+      return "extended";
+  }
+  return "";
+}
+
+void check(const DecisionRules& rules) {
+  if (rules.screen_pairs < 1) throw ReportError("screen_pairs is below 1: nothing would be measured");
+  const auto check_stage = [&](const char* name, int pairs, double level) {
+    const double needed = level / static_cast<double>(std::max<size_t>(rules.most_routed, 1));
+    if (pairs >= 1 && least_signed_rank_p(pairs) <= needed) return;
+    throw ReportError(
+        fmt::format("{} = {} can find nothing: the least p value of so many pairs is {:.2g}, and {} routed "
+                    "cases at {} need {:.2g}; give {} pairs or more",
+                    name, pairs, pairs < 1 ? 1 : least_signed_rank_p(pairs), rules.most_routed, level, needed,
+                    static_cast<int>(std::ceil(-std::log2(needed)))));
+  };
+  check_stage("confirm_pairs", rules.confirm_pairs, rules.alpha_confirm);
+  check_stage("extend_pairs", rules.extend_pairs, rules.alpha_extend);
+}
+
+std::vector<bool> balanced_order(int pairs, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<bool> first;
+  for (int pair = 0; pair < pairs; ++pair) first.push_back(pair % 2 ? !first.back() : random() >> 63 != 0);
+  return first;
+}
+
+Decision decide(std::span<const JudgedCase> cases, const DecisionRules& rules, PairSource& source, uint64_t seed) {
+  check(rules);
+  return Judge(cases, rules, source, seed).run();
+}
+
+}  // namespace halfmark::reports

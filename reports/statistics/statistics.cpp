@@ -1,0 +1,273 @@
+#include "reports/statistics/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+
+namespace halfmark::reports {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// [w] = P(W = w) of the ranks 1 ... count with random signs. Kept: hundreds of cases have the same number of pairs.
+const std::vector<double>& signed_rank_distribution(int count) {
+  thread_local std::map<int, std::vector<double>> known;
+  std::vector<double>& chance = known[count];
+  if (!chance.empty()) return chance;
+  const auto ranks = static_cast<size_t>(count);
+  chance.resize(ranks * (ranks + 1) / 2 + 1);
+  chance[0] = 1;
+  size_t highest = 0;
+  for (int rank = 1; rank <= count; ++rank) {
+    const auto step = static_cast<size_t>(rank);
+    highest += step;
+    for (size_t w = highest + 1; w-- > 0;) chance[w] = (chance[w] + (w >= step ? chance[w - step] : 0)) / 2;
+  }
+  return chance;
+}
+
+std::vector<double> sorted_walsh_averages(std::span<const double> differences) {
+  std::vector<double> means;
+  means.reserve(differences.size() * (differences.size() + 1) / 2);
+  for (size_t i = 0; i < differences.size(); ++i)
+    for (size_t j = i; j < differences.size(); ++j) means.push_back((differences[i] + differences[j]) / 2);
+  std::sort(means.begin(), means.end());
+  return means;
+}
+
+constexpr size_t kMostExactPairs = 10000;  // the distribution of U takes their square in additions
+
+// [u] = P(U = u) for samples of these sizes: of the largest of all values, one of the a and b values is left over.
+const std::vector<double>& rank_sum_distribution(size_t a, size_t b) {
+  thread_local std::map<std::pair<size_t, size_t>, std::vector<double>> known;
+  std::vector<double>& chance = known[{a, b}];
+  if (!chance.empty()) return chance;
+  std::vector<std::vector<double>> row(b + 1, std::vector<double>{1});  // of 0 values of a and j of b
+  for (size_t i = 1; i <= a; ++i)
+    for (size_t j = 1; j <= b; ++j) {
+      // The largest is of b: it lies above all i of a. Or of a: it adds nothing.
+      const std::vector<double>&left = row[j - 1], &above = row[j];
+      const double share = static_cast<double>(j) / static_cast<double>(i + j);
+      std::vector<double> next(i * j + 1, 0.0);
+      for (size_t u = 0; u < left.size(); ++u) next[u + i] += share * left[u];
+      for (size_t u = 0; u < above.size(); ++u) next[u] += (1 - share) * above[u];
+      row[j] = std::move(next);
+    }
+  return chance = std::move(row[b]);
+}
+
+std::vector<double> sorted_differences(std::span<const double> a, std::span<const double> b) {
+  std::vector<double> all;
+  all.reserve(a.size() * b.size());
+  for (const double x : a)
+    for (const double y : b) all.push_back(y - x);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+double normal_tail(double z) { return std::erfc(z / std::sqrt(2.0)) / 2; }
+
+// The places of p in ascending order.
+std::vector<size_t> ascending(std::span<const double> p) {
+  std::vector<size_t> order(p.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p[a] < p[b]; });
+  return order;
+}
+
+}  // namespace
+
+double quantile(std::vector<double> samples, double share) {
+  if (samples.empty()) return std::numeric_limits<double>::quiet_NaN();
+  std::sort(samples.begin(), samples.end());
+  const double place = share * static_cast<double>(samples.size() - 1);
+  const size_t below = static_cast<size_t>(std::floor(place));
+  const size_t above = std::min(below + 1, samples.size() - 1);
+  return samples[below] + (place - static_cast<double>(below)) * (samples[above] - samples[below]);
+}
+
+double median(std::vector<double> samples) { return quantile(std::move(samples), 0.5); }
+
+MedianInterval median_interval(std::vector<double> samples, double confidence) {
+  std::sort(samples.begin(), samples.end());
+  const int n = static_cast<int>(samples.size());
+  // The r-th smallest lies above the median with probability P(Binomial(n, 1/2) < r): the largest r for which both
+  // tails together stay within 1 - confidence.
+  int rank = 0;
+  double below = 0;  // P(Binomial(n, 1/2) <= rank - 1)
+  for (int r = 1; 2 * r <= n; ++r) {
+    below += std::exp(std::lgamma(n + 1.0) - std::lgamma(r + 0.0) - std::lgamma(n - r + 2.0) - n * std::log(2.0));
+    if (2 * below > 1 - confidence) break;
+    rank = r;
+  }
+  if (rank == 0) return {-kInfinity, kInfinity, 0, 0};
+  return {samples[static_cast<size_t>(rank - 1)], samples[static_cast<size_t>(n - rank)], rank, n - rank + 1};
+}
+
+double hodges_lehmann(std::span<const double> differences) { return median(sorted_walsh_averages(differences)); }
+
+Interval hodges_lehmann_interval(std::span<const double> differences, double confidence) {
+  const std::vector<double> means = sorted_walsh_averages(differences);
+  const std::vector<double>& chance = signed_rank_distribution(static_cast<int>(differences.size()));
+  // With K the largest sum of ranks for which P(W <= K) is within half of what may be missed, the interval leaves out
+  // the K least means and the K greatest.
+  size_t sums = 0;  // K + 1
+  for (double below = 0; sums < chance.size(); ++sums) {
+    below += chance[sums];
+    if (below > (1 - confidence) / 2) break;
+  }
+  if (sums == 0 || 2 * sums > means.size()) return {-kInfinity, kInfinity};
+  return {means[sums - 1], means[means.size() - sums]};
+}
+
+double signed_rank_tail(int count, int sum) {
+  const std::vector<double>& chance = signed_rank_distribution(count);
+  const auto first = static_cast<size_t>(std::clamp(sum, 0, static_cast<int>(chance.size())));
+  return std::accumulate(chance.begin() + static_cast<std::ptrdiff_t>(first), chance.end(), 0.0);
+}
+
+double signed_rank_p(std::span<const double> differences, double centre) {
+  std::vector<double> shifted;
+  for (const double x : differences) shifted.push_back(x - centre);
+  std::sort(shifted.begin(), shifted.end(), [](double a, double b) { return std::fabs(a) < std::fabs(b); });
+  double sum = 0;
+  for (size_t begin = 0; begin < shifted.size();) {
+    size_t end = begin;
+    while (end < shifted.size() && std::fabs(shifted[end]) == std::fabs(shifted[begin])) ++end;
+    const double rank = static_cast<double>(begin + 1 + end) / 2;  // ranks count from 1
+    for (; begin < end; ++begin)
+      if (shifted[begin] > 0) sum += rank;
+  }
+  return signed_rank_tail(static_cast<int>(shifted.size()), static_cast<int>(std::floor(sum)));
+}
+
+double least_signed_rank_p(int count) { return std::ldexp(1.0, -count); }
+
+double shift_between(std::span<const double> a, std::span<const double> b) {
+  const std::vector<double> all = sorted_differences(a, b);
+  if (all.empty()) return std::numeric_limits<double>::quiet_NaN();
+  return (all[(all.size() - 1) / 2] + all[all.size() / 2]) / 2;
+}
+
+Interval shift_interval(std::span<const double> a, std::span<const double> b, double confidence) {
+  const std::vector<double> all = sorted_differences(a, b);
+  const double each_side = (1 - confidence) / 2;
+  size_t sums = 0;  // K + 1, with K the largest U for which P(U <= K) is within what may be missed on either side
+  if (all.size() <= kMostExactPairs) {
+    const std::vector<double>& chance = rank_sum_distribution(a.size(), b.size());
+    for (double below = 0; sums < chance.size(); ++sums) {
+      below += chance[sums];
+      if (below > each_side) break;
+    }
+  } else {
+    const auto pairs = static_cast<double>(all.size());
+    const double deviation = std::sqrt(pairs * static_cast<double>(a.size() + b.size() + 1) / 12);
+    while (normal_tail((pairs / 2 - static_cast<double>(sums) - 0.5) / deviation) <= each_side) ++sums;
+  }
+  if (sums == 0 || 2 * sums > all.size()) return {-kInfinity, kInfinity};
+  return {all[sums - 1], all[all.size() - sums]};
+}
+
+double rank_sum_tail(int a, int b, int sum) {
+  const std::vector<double>& chance = rank_sum_distribution(static_cast<size_t>(a), static_cast<size_t>(b));
+  const auto count = static_cast<size_t>(std::clamp(sum, 0, static_cast<int>(chance.size())));
+  return std::accumulate(chance.rbegin(), chance.rend() - static_cast<std::ptrdiff_t>(count), 0.0);  // small ones first
+}
+
+double rank_sum_p(std::span<const double> a, std::span<const double> b, double shift) {
+  std::vector<std::pair<double, bool>> all;  // value, of b
+  for (const double x : a) all.emplace_back(x, false);
+  for (const double x : b) all.emplace_back(x - shift, true);
+  std::sort(all.begin(), all.end());
+  double sum = 0, ties = 0;  // U, and the sum of t^3 - t over groups of t equal values
+  double below = 0;          // of a
+  for (size_t begin = 0; begin < all.size();) {
+    double of_a = 0, of_b = 0;
+    size_t end = begin;
+    for (; end < all.size() && all[end].first == all[begin].first; ++end) ++(all[end].second ? of_b : of_a);
+    sum += of_b * (below + of_a / 2);
+    below += of_a;
+    const double equal = of_a + of_b;
+    ties += equal * equal * equal - equal;
+    begin = end;
+  }
+  const size_t pairs = a.size() * b.size();
+  if (pairs == 0) return 1;
+  if (ties == 0 && pairs <= kMostExactPairs)
+    return rank_sum_tail(static_cast<int>(a.size()), static_cast<int>(b.size()), static_cast<int>(sum));
+  const auto count = static_cast<double>(all.size()), expected = static_cast<double>(pairs) / 2;
+  const double variance = static_cast<double>(pairs) / 12 * (count + 1 - ties / (count * (count - 1)));
+  return variance > 0 ? normal_tail((sum - expected - 0.5) / std::sqrt(variance)) : 1;
+}
+
+double least_rank_sum_p(int a, int b) {
+  return std::exp(std::lgamma(a + 1.0) + std::lgamma(b + 1.0) - std::lgamma(a + b + 1.0));
+}
+
+double incomplete_beta(double a, double b, double x) {
+  if (!(x > 0)) return std::isnan(x) ? x : 0;
+  if (x >= 1) return 1;
+  // Where the fraction converges fast; beyond that it is asked for the other end.
+  if (x > (a + 1) / (a + b + 2)) return 1 - incomplete_beta(b, a, 1 - x);
+  const double front =
+      std::exp(a * std::log(x) + b * std::log1p(-x) + std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b)) / a;
+  // I_x(a, b) = front / (1 + d1 / (1 + d2 / (1 + ...))), evaluated from the top (Lentz). It takes some sqrt(a) terms.
+  constexpr int kMostTerms = 1000000;
+  constexpr double kTiny = 1e-300;
+  double c = 1, d = 0, fraction = 1;
+  for (int term = 0; term < kMostTerms; ++term) {
+    const int pairs = term / 2;
+    const double m = pairs;
+    const double numerator = term == 0       ? 1
+                             : term % 2 == 0 ? m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+                                             : -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+    d = 1 + numerator * d;
+    if (std::fabs(d) < kTiny) d = kTiny;
+    d = 1 / d;
+    c = 1 + numerator / c;
+    if (std::fabs(c) < kTiny) c = kTiny;
+    fraction *= c * d;
+    if (term > 0 && std::fabs(c * d - 1) < 1e-15) break;
+  }
+  return front * (fraction - 1);
+}
+
+double rms_ratio_quantile(double count, double chance) {
+  // P(F > f) = I_y(n / 2, n / 2) with y = 1 / (1 + f), so no chance is lost next to 1. Bisection over ln f.
+  const double half = std::max(count, 1.0) / 2;
+  const auto beyond = [&](double log_f) { return incomplete_beta(half, half, 1 / (1 + std::exp(log_f))) > chance; };
+  double low = 0, high = 1;
+  while (high < 500 && beyond(high)) low = high, high *= 2;
+  for (int step = 0; step < 60; ++step) {
+    const double middle = (low + high) / 2;
+    (beyond(middle) ? low : high) = middle;
+  }
+  return std::exp((low + high) / 4);  // f^(1/2)
+}
+
+std::vector<double> holm(std::span<const double> p) {
+  std::vector<double> adjusted(p.size());
+  const std::vector<size_t> order = ascending(p);
+  double least = 0;
+  for (size_t k = 0; k < order.size(); ++k) {
+    least = std::max(least, std::min(1.0, static_cast<double>(p.size() - k) * p[order[k]]));
+    adjusted[order[k]] = least;
+  }
+  return adjusted;
+}
+
+std::vector<double> benjamini_hochberg(std::span<const double> p) {
+  std::vector<double> adjusted(p.size());
+  const std::vector<size_t> order = ascending(p);
+  double most = 1;
+  for (size_t k = order.size(); k-- > 0;) {
+    most = std::min(most, static_cast<double>(p.size()) / static_cast<double>(k + 1) * p[order[k]]);
+    adjusted[order[k]] = most;
+  }
+  return adjusted;
+}
+
+}  // namespace halfmark::reports

@@ -1,0 +1,238 @@
+// show and compare: what they say, and what they must never say.
+#include "reports/text/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <sstream>
+
+#include "reports/record/sample_report_testing.h"
+
+namespace halfmark::reports {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+Record record_of(const std::string& policy, const std::string& harness, std::vector<Measurement> measurements,
+                 const std::string& device = "cuda:0") {
+  Record record;
+  record.subject = "mlp/h64";
+  record.device = device;
+  record.policy = policy;
+  record.harness = harness;
+  record.id = record.subject + "/" + device + "/" + policy + "/" + harness;
+  record.measurements = std::move(measurements);
+  return record;
+}
+
+Measurement step(double seconds, const char* at = "hot") {
+  return {
+      .metric = "time.step", .at = at, .value = seconds, .unit = "s", .better = Better::lower, .kind = Kind::sampled};
+}
+
+Measurement nmse(double value, const char* at = "output") {
+  return {.metric = "error.nmse", .at = at, .value = value, .better = Better::lower};
+}
+
+NamedReport three_precisions() {
+  NamedReport named{"base.json", {}};
+  named.report.records = {record_of("fp32", "throughput", {step(4e-3)}),
+                          record_of("bf16", "throughput", {step(2e-3)}),
+                          record_of("fp16", "throughput", {step(1e-3)}),
+                          record_of("fp32", "error", {nmse(1e-14)}),
+                          record_of("bf16", "error", {nmse(1e-5), nmse(3e-5, "gradient/w"), nmse(2e-5, "gradient/b")}),
+                          record_of("fp16", "error", {nmse(1e-7)})};
+  return named;
+}
+
+// The first line that starts with `name`, from its first blank on.
+std::string row(const std::string& text, const std::string& name) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(name + " ")) return line.substr(name.size());
+  }
+  return {};
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+TEST(Show, SaysThatAReportIsPartial) {
+  NamedReport named = three_precisions();
+  EXPECT_FALSE(has(show(named), "partial"));
+  EXPECT_FALSE(has(compare({named}), "partial"));
+  named.report.run.complete = false;
+  named.report.run.planned = 20;
+  EXPECT_TRUE(has(show(named), "partial   holds 6 of 20 cases"));
+  EXPECT_TRUE(has(compare({named}), "note: partial, holds 6 of 20 cases"));
+  EXPECT_TRUE(has(compare({three_precisions(), named}), "base.json is partial, holds 6 of 20 cases"));
+}
+
+TEST(Show, PutsTheFastestFirstWithItsSpeedUp) {
+  const std::string text = show(three_precisions());
+  EXPECT_LT(text.find("\nfp16 "), text.find("\nbf16 ")) << text;
+  EXPECT_LT(text.find("\nbf16 "), text.find("\nfp32 ")) << text;
+  EXPECT_TRUE(has(row(text, "fp16"), "4.00x")) << text;
+  EXPECT_TRUE(has(row(text, "bf16"), "2 ms")) << text;
+  EXPECT_TRUE(has(row(text, "bf16"), "3e-05")) << "the worst gradient\n" << text;
+}
+
+TEST(Show, TakesTheRateOfTheHotStepAsItTakesTheStep) {
+  const auto rate = [](double flops, const char* at) {
+    return Measurement{.metric = "throughput.flops",
+                       .at = at,
+                       .value = flops,
+                       .unit = "FLOP/s",
+                       .better = Better::higher,
+                       .kind = Kind::sampled};
+  };
+  // On a noisy machine a cold step may come out faster than a hot one.
+  NamedReport named{"noisy.json", {}};
+  named.report.records = {
+      record_of("fp32", "throughput", {step(4e-3), rate(3e9, "hot"), step(2e-3, "cold"), rate(6e9, "cold")})};
+  const std::string text = show(named);
+  EXPECT_TRUE(has(row(text, "fp32"), "3 GFLOP/s")) << text;
+  EXPECT_FALSE(has(row(text, "fp32"), "6 GFLOP/s")) << text;
+}
+
+TEST(Show, NeverPrintsASuspectTime) {
+  NamedReport named = three_precisions();
+  named.report.records[2].status = Status::suspect;
+  named.report.records[2].reason = "emulated kernel in the timed region";
+  for (const std::string& text : {show(named), compare({named}), compare({named, three_precisions()})}) {
+    EXPECT_TRUE(has(text, "suspect")) << text;
+    EXPECT_FALSE(has(text, "4.00x")) << text;
+  }
+  const std::string text = show(named);
+  EXPECT_FALSE(has(row(text, "fp16"), "1 ms")) << text;
+  EXPECT_GT(text.find("\nfp16 "), text.find("\nfp32 ")) << text;
+  EXPECT_TRUE(has(text, "1 suspect emulated kernel in the timed region")) << text;
+}
+
+TEST(Show, GivesNoSpeedUpOverASuspectBaseline) {
+  NamedReport named = three_precisions();
+  named.report.records[0].status = Status::suspect;
+  EXPECT_FALSE(has(show(named), "4.00x")) << show(named);
+}
+
+TEST(Show, PrefersARealTimeToASuspectOneOfTheSameCase) {
+  NamedReport named = three_precisions();
+  Record other = record_of("fp16", "throughput", {step(1e-6)});
+  other.axes = {{"layout", "nhwc"}};
+  other.status = Status::suspect;
+  named.report.records.push_back(other);
+  const std::string text = show(named);
+  EXPECT_TRUE(has(row(text, "fp16"), "1 ms")) << text;
+  EXPECT_TRUE(has(text, "of several settings of layout")) << text;
+}
+
+TEST(Show, PutsWhatCameOutAsNaNLastHoweverFast) {
+  NamedReport named = three_precisions();
+  named.report.records[5].measurements[0].value = kNaN;
+  const std::string text = show(named);
+  EXPECT_GT(text.find("\nfp16 "), text.find("\nfp32 ")) << text;
+  EXPECT_TRUE(has(text, "worth noticing")) << text;
+  EXPECT_TRUE(has(text, "fp16 on cuda:0: error.nmse at output is NaN (mlp/h64)")) << text;
+}
+
+TEST(Show, ShowsMetricsItHasNeverHeardOf) {
+  NamedReport named = three_precisions();
+  named.report.records[0].measurements.push_back(
+      {.metric = "karma.total", .value = 7, .unit = "point", .better = Better::higher});
+  EXPECT_TRUE(has(show(named), "karma.total")) << show(named);
+  EXPECT_TRUE(has(show(named, {.all = true}), "7 point"));
+  EXPECT_TRUE(has(compare({named}), "karma.total"));
+}
+
+TEST(Show, ShowsALayerThatHasNoTrainingStep) {
+  NamedReport named{"layer.json", {}};
+  named.report.records = {
+      record_of("fp32", "throughput",
+                {{.metric = "time.forward", .at = "hot", .value = 2e-6, .unit = "s", .better = Better::lower}})};
+  EXPECT_TRUE(has(show(named), "forward")) << show(named);
+  EXPECT_TRUE(has(row(show(named), "fp32"), "2 us")) << show(named);
+}
+
+TEST(Show, FitsTheTerminal) {
+  for (size_t width : {60u, 80u, 120u}) {
+    std::istringstream lines(show(three_precisions(), {.width = width}));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), width) << line;
+  }
+}
+
+TEST(Show, SaysWhyAPrecisionDidNotRun) {
+  NamedReport named{"r.json", sample_report()};
+  named.report.records[0].status = Status::failed;
+  named.report.records[0].reason = "out of memory";
+  const std::string text = show(named, {.width = 200});
+  EXPECT_TRUE(has(text, "amp-fp16 failed: out of memory")) << text;
+  EXPECT_TRUE(has(text, "error failed: out of memory [halfmark run --case ")) << text;
+  EXPECT_TRUE(has(text, "amp-fp16 skipped: a simulated device has no speed")) << text;
+}
+
+TEST(Show, SurvivesAnEmptyReport) {
+  EXPECT_TRUE(has(show({"empty.json", {}}), "records   0"));
+  EXPECT_FALSE(compare({{"empty.json", {}}}).empty());
+  EXPECT_FALSE(compare({{"empty.json", {}}, {"empty.json", {}}}).empty());
+  EXPECT_FALSE(compare({}).empty());
+}
+
+TEST(WorthNoticing, PutsBrokenPromisesFirstAndMergesSubjects) {
+  Report report;
+  Record zeroed = record_of("fp16", "error", {{.metric = "error.zeroed", .at = "gradient/w", .value = 0.2}});
+  Record twin = zeroed;
+  twin.subject = "cnn/s32";
+  Record noop = record_of("bf16", "training", {{.metric = "training.noop_updates", .at = "", .value = 0.5}});
+  noop.axes = {{"control", "small_rate"}};
+  Record bound = record_of("tf32", "error", {nmse(2e-3)});
+  bound.measurements[0].kind = Kind::bounded;
+  bound.measurements[0].bound = 1e-3;
+  Record unmet = record_of("fp16", "range", {});
+  unmet.status = Status::failed;
+  unmet.expectation = Expectation{"range.underflow", "gradients", ">", 0.1, 0, false};
+  report.records = {zeroed, twin, noop, bound, unmet};
+  const std::vector<std::string> lines = worth_noticing(report);
+  ASSERT_EQ(lines.size(), 4u) << testing::PrintToString(lines);
+  EXPECT_EQ(lines[0], "fp16 on cuda:0: expected range.underflow at gradients > 0.1, found 0 (mlp/h64)");
+  EXPECT_EQ(lines[1], "tf32 on cuda:0: error.nmse at output is 0.002, its bound is 0.001 (mlp/h64)");
+  EXPECT_EQ(lines[2], "bf16 on cuda:0: 50% of the updates change nothing (mlp/h64 control=small_rate)");
+  EXPECT_EQ(lines[3], "fp16 on cuda:0: 20% of gradient/w is zero here and not in the oracle (mlp/h64, cnn/s32)");
+}
+
+TEST(WorthNoticing, NamesTheFirstTensorThatIsNotFinite) {
+  Report report;
+  report.records = {record_of("fp16", "range",
+                              {{.metric = "error.nan", .at = "output", .value = 1},
+                               {.metric = "range.first_nonfinite", .at = "forward/fc2/output", .value = 1}})};
+  const std::vector<std::string> lines = worth_noticing(report);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0],
+            "fp16 on cuda:0: the first tensor that is not finite is forward/fc2/output, and 1 more (mlp/h64)");
+}
+
+TEST(Compare, PutsPrecisionsBesideTheBaseline) {
+  const std::string text = compare({three_precisions()});
+  EXPECT_LT(text.find("4 ms "), text.find("2 ms (2.00x)")) << text;
+  EXPECT_LT(text.find("2 ms (2.00x)"), text.find("1 ms (4.00x)")) << text;
+  EXPECT_TRUE(has(row(text, "nmse"), "1e-05 (1.0e+09x)")) << text;
+}
+
+TEST(Compare, PutsMachinesSideBySide) {
+  NamedReport other = three_precisions();
+  other.name = "new.json";
+  other.report.run.seed = 7;
+  for (Record& record : other.report.records) {
+    record.device = "cuda:1";
+    for (Measurement& one : record.measurements) one.value *= one.metric == "time.step" ? 0.5 : 1;
+  }
+  other.report.records[3].case_version = 2;
+  const std::string text = compare({three_precisions(), other});
+  EXPECT_TRUE(has(text, "base.json cuda:0")) << text;
+  EXPECT_TRUE(has(text, "new.json cuda:1")) << text;
+  EXPECT_TRUE(has(text, "2 ms (2.00x)")) << text;
+  EXPECT_TRUE(has(text, "new.json ran with seed 7")) << text;
+  EXPECT_TRUE(has(text, "mlp/h64/error changed its meaning")) << text;
+}
+
+}  // namespace
+}  // namespace halfmark::reports

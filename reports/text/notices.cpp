@@ -1,0 +1,148 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "reports/text/compare.h"
+#include "reports/text/table.h"
+
+namespace halfmark::reports {
+
+namespace {
+
+// Limits of what is worth a line. They gate nothing, they only keep the list short.
+constexpr double kZeroedShare = 0.01;
+constexpr double kNoopShare = 0.1;
+constexpr double kHeadroomBits = 1;
+constexpr size_t kSubjectsNamed = 3;
+
+enum Rank { kUnmet, kFailed, kNonFinite, kBound, kTraining, kLost, kThin, kRanks };
+
+std::string place(const Measurement& one) { return one.at.empty() ? "" : " at " + one.at; }
+
+// What this measurement has to say, and how urgently.
+std::optional<std::pair<Rank, std::string>> remark(const Measurement& one) {
+  const std::string& metric = one.metric;
+  if (metric == "range.first_nonfinite") {
+    return std::pair(kNonFinite, "the first tensor that is not finite is " + (one.at.empty() ? "unnamed" : one.at));
+  }
+  if ((metric == "error.nonfinite" || metric == "error.infinite" || metric == "error.nan") && one.value > 0) {
+    const char* what = metric == "error.nan" ? "is NaN" : metric == "error.infinite" ? "is infinite" : "is not finite";
+    return std::pair(kNonFinite, fmt::format("{} of {} {}", human_share(one.value), one.at, what));
+  }
+  if (!std::isfinite(one.value) && !metric.starts_with("time.")) {
+    return std::pair(kNonFinite, fmt::format("{}{} is {}", metric, place(one), human(one.value, "1")));
+  }
+  if (one.kind == Kind::bounded && one.bound && one.better != Better::neither &&
+      (one.better == Better::higher ? one.value < *one.bound : one.value > *one.bound)) {
+    return std::pair(kBound, fmt::format("{}{} is {}, its bound is {}", metric, place(one), human(one.value, one.unit),
+                                         human(*one.bound, one.unit)));
+  }
+  if (metric == "training.noop_updates" && one.value > kNoopShare) {
+    return std::pair(kTraining, fmt::format("{} of the updates change nothing{}", human_share(one.value), place(one)));
+  }
+  if (metric == "training.skipped_steps" && one.value > 0) {
+    return std::pair(kTraining, fmt::format("{:.0f} steps were skipped", one.value));
+  }
+  if (metric == "error.zeroed" && one.value > kZeroedShare) {
+    return std::pair(kLost, fmt::format("{} of {} is zero here and not in the oracle", human_share(one.value), one.at));
+  }
+  if (metric == "range.headroom" && one.value < kHeadroomBits) {
+    return std::pair(kThin, fmt::format("only {} of headroom{}", human(one.value, one.unit), place(one)));
+  }
+  return std::nullopt;
+}
+
+// "mlp/b8_i16_h24_o10 control=underflow": with the axes, because the same subject may have something to say under each.
+std::string whose(const Record& record) {
+  std::string text = record.subject;
+  for (const auto& [key, value] : record.axes) text += fmt::format(" {}={}", key, value);
+  return text;
+}
+
+// The same remark about several subjects is one line.
+class Notices {
+ public:
+  void add(size_t rank, const Record& record, const std::string& text) {
+    const std::string line = fmt::format("{} on {}: {}", record.policy, record.device, text);
+    const auto [found, is_new] = place_.try_emplace({rank, line}, notices_[rank].size());
+    if (is_new) notices_[rank].push_back({line, {}});
+    std::vector<std::string>& subjects = notices_[rank][found->second].subjects;
+    std::string subject = whose(record);
+    if (std::find(subjects.begin(), subjects.end(), subject) == subjects.end()) subjects.push_back(std::move(subject));
+  }
+
+  std::vector<std::string> lines() const {
+    std::vector<std::string> lines;
+    for (const auto& rank : notices_) {
+      for (const Notice& notice : rank) {
+        const size_t named = std::min(notice.subjects.size(), kSubjectsNamed);
+        std::string line = fmt::format(
+            "{} ({}", notice.line,
+            fmt::join(notice.subjects.begin(), notice.subjects.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+        if (named < notice.subjects.size()) line += fmt::format(" and {} more", notice.subjects.size() - named);
+        line += ')';
+        lines.push_back(std::move(line));
+      }
+    }
+    return lines;
+  }
+
+ private:
+  struct Notice {
+    std::string line;
+    std::vector<std::string> subjects;
+  };
+  std::array<std::vector<Notice>, kRanks> notices_;
+  std::map<std::pair<size_t, std::string>, size_t> place_;
+};
+
+}  // namespace
+
+std::vector<std::string> worth_noticing(const Report& report) {
+  Notices notices;
+  size_t suspects = 0;
+  for (const Record& record : report.records) {
+    suspects += record.status == Status::suspect;
+    const std::string again = record.repro.empty() ? "" : fmt::format(" [{}]", record.repro);
+    if (record.expectation && !record.expectation->met) {
+      const Expectation& expected = *record.expectation;
+      notices.add(
+          kUnmet, record,
+          fmt::format("expected {}{}{} {} {:.3g}, found {:.3g}{}", expected.metric, expected.at.empty() ? "" : " at ",
+                      expected.at, expected.relation, expected.limit, expected.found, again));
+    } else if (record.status == Status::failed) {
+      notices.add(kFailed, record, fmt::format("{} failed: {}{}", record.harness, record.reason, again));
+    }
+    if (record.status != Status::ok && record.status != Status::suspect) continue;
+    if (const Determinism& found = record.determinism; found.differing > 0)
+      notices.add(kBound, record,
+                  fmt::format("{}: {} of {} processes gave other bits than the first{}", record.harness,
+                              found.differing, found.processes, again));
+    // The first of a kind stands for all: one NaN makes NaNs everywhere behind it.
+    std::array<size_t, kRanks> count{};
+    std::array<std::string, kRanks> first;
+    for (const Measurement& one : record.measurements) {
+      const auto found = remark(one);
+      if (!found) continue;
+      const auto& [rank, text] = *found;
+      if (count[rank]++ == 0 || one.metric == "range.first_nonfinite") first[rank] = text;
+    }
+    for (size_t rank = 0; rank < kRanks; ++rank) {
+      if (count[rank] == 1) notices.add(rank, record, first[rank]);
+      if (count[rank] > 1) notices.add(rank, record, fmt::format("{}, and {} more", first[rank], count[rank] - 1));
+    }
+  }
+  std::vector<std::string> lines = notices.lines();
+  if (suspects > 0) {
+    lines.push_back(fmt::format("suspect: the times of {} of {} records mean nothing here and are not shown", suspects,
+                                report.records.size()));
+  }
+  return lines;
+}
+
+}  // namespace halfmark::reports

@@ -1,0 +1,242 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "reports/text/compare.h"
+#include "reports/text/summary.h"
+
+namespace halfmark::reports {
+
+namespace {
+
+constexpr size_t kReasons = 8;        // reasons listed for a status
+constexpr size_t kNotices = 20;       // lines under "worth noticing"
+constexpr double kWorthColour = 1.1;  // a speed-up that is more than noise
+
+std::string title(std::string_view text, const TextOptions& options) {
+  return toned(printable(text), Tone::strong, options.colour) + "\n";
+}
+
+std::string environment_text(const Report& report, const TextOptions& options) {
+  const auto leaves = leaves_of(report.environment);
+  if (options.all) {
+    std::string text;
+    for (const auto& [key, value] : leaves) text += wrapped("  ", key + ": " + value, options.width);
+    return text;
+  }
+  // In brief: what names the machine and its libraries, wherever in the tree it stands.
+  static constexpr std::string_view kTelling[] = {"machine",  "host",   "hostname", "name",  "model",    "cpu",
+                                                  "gpu",      "driver", "cuda",     "cudnn", "cublaslt", "onednn",
+                                                  "compiler", "git",    "version",  "commit"};
+  std::vector<std::string> told;
+  for (const auto& [key, value] : leaves) {
+    const std::string_view last = std::string_view(key).substr(key.rfind('.') + 1);
+    if (std::find(std::begin(kTelling), std::end(kTelling), last) != std::end(kTelling) && value.size() <= 80) {
+      told.push_back(key + " " + value);
+    }
+  }
+  return told.empty() ? "" : wrapped("machine   ", fmt::format("{}", fmt::join(told, ", ")), options.width);
+}
+
+std::string counts_text(const Report& report, const TextOptions& options) {
+  std::map<Status, std::map<std::string, size_t>> reasons;
+  std::map<Status, size_t> counts;
+  for (const Record& record : report.records) {
+    ++counts[record.status];
+    if (record.status != Status::ok) ++reasons[record.status][record.reason];
+  }
+  std::vector<std::string> words;
+  for (const auto& [status, count] : counts) words.push_back(fmt::format("{} {}", count, name_of(status)));
+  std::string text = fmt::format("records   {}: {}\n", report.records.size(), fmt::join(words, ", "));
+  for (const auto& [status, why] : reasons) {
+    std::vector<std::pair<size_t, std::string>> sorted;
+    for (const auto& [reason, count] : why) sorted.emplace_back(count, reason);
+    std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    const size_t shown = options.all ? sorted.size() : std::min(sorted.size(), kReasons);
+    for (size_t i = 0; i < shown; ++i) {
+      text += wrapped(fmt::format("  {:>5} {:<8}", sorted[i].first, name_of(status)),
+                      sorted[i].second.empty() ? "no reason given" : sorted[i].second, options.width);
+    }
+    if (shown < sorted.size()) text += fmt::format("        and {} more reasons\n", sorted.size() - shown);
+  }
+  return text;
+}
+
+// A table's best first: by time where there is one that means something, else by error; what came out as NaN is last,
+// however fast.
+std::pair<bool, double> rank(const Group& group, const std::string& policy, std::span<const Figure> figures) {
+  bool broken = false;
+  for (const Figure& figure : figures) {
+    const Value* value = group.value(policy, figure);
+    broken = broken || (value && !value->suspect && !std::isfinite(value->number));
+  }
+  for (const Figure& figure : figures) {
+    if (!group.has(figure) || (figure.metric != "time.step" && figure.metric != "error.nmse")) continue;
+    bool usable = false;
+    for (const std::string& other : group.policies) {
+      const Value* value = group.value(other, figure);
+      usable = usable || (value && !value->suspect);
+    }
+    if (!usable) continue;
+    const Value* value = group.value(policy, figure);
+    if (value && !value->suspect && !std::isnan(value->number)) return {broken, value->number};
+    return {broken, std::numeric_limits<double>::infinity()};
+  }
+  return {broken, 0};
+}
+
+Cell ratio_cell(const Figure& figure, const Value* value, const Value* base) {
+  const auto ratio = ratio_of(figure, value, base);
+  if (!ratio) return {};
+  const bool more_is_good = figure.ratio != Ratio::times;
+  if (*ratio == 1 || figure.metric.starts_with("error.")) return {human_ratio(*ratio)};
+  if (more_is_good ? *ratio > kWorthColour : *ratio < 1 / kWorthColour) return {human_ratio(*ratio), Tone::good};
+  if (more_is_good ? *ratio < 1 / kWorthColour : *ratio > kWorthColour) return {human_ratio(*ratio), Tone::bad};
+  return {human_ratio(*ratio)};
+}
+
+std::string group_text(const Group& group, std::span<const Figure> figures, const TextOptions& options) {
+  std::vector<Figure> columns;
+  std::set<std::string_view> told;
+  for (const Figure& figure : figures) {
+    if (figure.brief && group.has(figure)) told.insert(family_of(figure.metric));
+  }
+  // A family without its usual figure (a layer has no training step) shows what it has.
+  for (const Figure& figure : figures) {
+    if (group.has(figure) && (figure.brief || !told.contains(family_of(figure.metric)))) columns.push_back(figure);
+  }
+  const auto has_ratio = [](const Figure& figure) {
+    return figure.ratio != Ratio::none && !figure.metric.starts_with("error.");
+  };
+  std::vector<std::string> titles = {"policy"};
+  for (const Figure& figure : columns) {
+    titles.push_back(figure.title);
+    if (has_ratio(figure)) titles.push_back(fmt::format("vs {}", kBaseline));
+  }
+
+  std::vector<std::string> policies, absent;
+  for (const std::string& policy : group.policies) {
+    const auto values = group.values.find(policy);
+    (values != group.values.end() && !values->second.empty() ? policies : absent).push_back(policy);
+  }
+  std::stable_sort(policies.begin(), policies.end(), [&](const std::string& a, const std::string& b) {
+    return rank(group, a, columns) < rank(group, b, columns);
+  });
+
+  Table table(titles);
+  for (const std::string& policy : policies) {
+    std::vector<Cell> row = {{policy, policy == kBaseline ? Tone::strong : Tone::plain}};
+    for (const Figure& figure : columns) {
+      const Value* value = group.value(policy, figure);
+      row.push_back(cell_of(figure, value));
+      if (has_ratio(figure)) row.push_back(ratio_cell(figure, value, group.value(std::string(kBaseline), figure)));
+    }
+    table.add(std::move(row));
+  }
+
+  std::string text = title(group.subject + " on " + group.device, options);
+  if (!table.empty()) text += table.text(options);
+  for (const std::string& policy : absent) {
+    const auto found = group.without.find(policy);
+    if (found == group.without.end()) continue;
+    for (const auto& [status, reasons] : found->second) {
+      text += wrapped(fmt::format("{} {}: ", printable(policy), name_of(status)),
+                      fmt::format("{}", fmt::join(reasons, "; ")), options.width);
+    }
+  }
+  if (!group.folded_axes.empty()) {
+    text += wrapped("",
+                    fmt::format("of several settings of {}: the best time, the worst of all else",
+                                fmt::join(group.folded_axes, ", ")),
+                    options.width);
+  }
+  return text;
+}
+
+std::string series_line(const Series& series) {
+  const auto range = [](const std::vector<double>& values, const std::string& unit) {
+    if (values.empty()) return std::string("empty");
+    const auto [low, high] = std::minmax_element(values.begin(), values.end());
+    return human(*low, unit) + " .. " + human(*high, unit);
+  };
+  return fmt::format("{}{}{}: {} points, x {}, y {}", series.metric, series.at.empty() ? "" : " @ ", series.at,
+                     series.x.size(), range(series.x, series.x_unit), range(series.y, series.y_unit));
+}
+
+std::string record_text(const Record& record, const TextOptions& options) {
+  std::string text = title(record.id, options);
+  const std::string status(name_of(record.status));
+  text += wrapped("  status  ", record.reason.empty() ? status : status + ": " + record.reason, options.width);
+  if (!record.numerics.empty()) text += wrapped("  numbers ", record.numerics, options.width);
+  if (!record.repro.empty()) text += wrapped("  again   ", record.repro, options.width);
+  for (const KernelUse& use : record.kernels) {
+    text += wrapped(
+        "  kernel  ",
+        fmt::format("{} {} {}: {}, {}, {} calls", use.phase, use.operation, use.dtypes, use.row, use.speed, use.calls),
+        options.width);
+    for (const std::string& refusal : use.refusals) text += wrapped("          refused by ", refusal, options.width);
+  }
+  if (record.expectation) {
+    const Expectation& expected = *record.expectation;
+    text += wrapped("  expects ",
+                    fmt::format("{} {} {:.3g}, found {:.3g}: {}", expected.metric, expected.relation, expected.limit,
+                                expected.found, expected.met ? "met" : "not met"),
+                    options.width);
+  }
+  if (!record.measurements.empty()) {
+    Table table({"  metric", "at", "value", "bound", "samples", "kind"}, 2);
+    for (const Measurement& one : record.measurements) {
+      table.add({{fmt::format("  {}", one.metric)},
+                 {one.at},
+                 {human(one.value, one.unit), std::isfinite(one.value) ? Tone::plain : Tone::bad},
+                 {one.bound ? human(*one.bound, one.unit) : ""},
+                 {one.samples.empty() ? "" : fmt::format("{}", one.samples.size())},
+                 {std::string(name_of(one.kind))}});
+    }
+    text += table.text(options);
+  }
+  for (const Series& series : record.series) text += wrapped("  curve   ", series_line(series), options.width);
+  return text;
+}
+
+}  // namespace
+
+std::string partial_text(const Report& report) {
+  if (report.run.complete) return {};
+  return fmt::format("holds {} of {} cases: the run was cut short, or shards of it are missing", report.records.size(),
+                     report.run.planned > 0 ? std::to_string(report.run.planned) : "an unknown number of");
+}
+
+std::string show(const NamedReport& named, const TextOptions& options) {
+  const Report& report = named.report;
+  std::string run = fmt::format("seed {}, {}", report.run.seed, human(report.run.seconds, "s"));
+  if (!report.run.suite.empty()) run.insert(0, fmt::format("suite {}, ", report.run.suite));
+  if (!report.run.started.empty()) run += ", started " + report.run.started;
+  std::string text = title(named.name, options);
+  if (!report.run.shard.empty()) run += ", shard " + report.run.shard;
+  text += wrapped("run       ", run, options.width);
+  if (const std::string partial = partial_text(report); !partial.empty())
+    text += toned(wrapped("partial   ", partial, options.width), Tone::bad, options.colour);
+  text += environment_text(report, options) + counts_text(report, options);
+
+  const std::vector<Figure> figures = figures_of({&report}, false);
+  for (const Group& group : groups_of(report, figures)) (text += '\n') += group_text(group, figures, options);
+
+  const std::vector<std::string> notices = worth_noticing(report);
+  if (!notices.empty()) {
+    (text += '\n') += title("worth noticing", options);
+    const size_t shown = options.all ? notices.size() : std::min(notices.size(), kNotices);
+    for (size_t i = 0; i < shown; ++i) text += wrapped("- ", notices[i], options.width);
+    if (shown < notices.size()) text += fmt::format("  and {} more\n", notices.size() - shown);
+  }
+  if (options.all) {
+    for (const Record& record : report.records) (text += '\n') += record_text(record, options);
+  }
+  return text;
+}
+
+}  // namespace halfmark::reports

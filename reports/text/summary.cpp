@@ -1,0 +1,163 @@
+#include "reports/text/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace halfmark::reports {
+
+namespace {
+
+const std::vector<Figure>& table() {
+  using enum Better;
+  static const std::vector<Figure> figures = {
+      {"step", "time.step", "hot|", lower, Ratio::speed_up, true, false, true},
+      {"step cold", "time.step", "cold", lower, Ratio::speed_up, true, false, true, false},
+      {"forward", "time.forward", "hot|", lower, Ratio::speed_up, true, false, true, false},
+      {"backward", "time.backward", "hot|", lower, Ratio::speed_up, true, false, true, false},
+      {"optimizer", "time.optimizer", "hot|", lower, Ratio::speed_up, true, false, true, false},
+      {"evaluation", "time.evaluation", "hot|", lower, Ratio::speed_up, true, false, true, false},
+      {"samples", "throughput.step", "hot|", higher, Ratio::rate, true, false, true, false},
+      {"rate", "throughput.flops", "hot|", higher, Ratio::rate, true, false, true},
+      {"memory", "memory.peak", "train|", lower, Ratio::times},
+      {"memory eval", "memory.peak", "evaluate", lower, Ratio::times, false, false, false, false},
+      {"nmse", "error.nmse", "output", lower, Ratio::times},
+      {"arithmetic", "error.arithmetic.nmse", "output", lower, Ratio::times, false, false, false, false},
+      {"1-cosine", "error.cosine", "output", higher, Ratio::none, false, false, false, true, true},
+      {"worst gradient", "error.nmse", "gradient/*", lower, Ratio::times},
+      {"zeroed", "error.zeroed", "*", lower, Ratio::none, false, true},
+      {"overflow", "error.infinite", "*", lower, Ratio::none, false, true},
+      {"NaN", "error.nan", "*", lower, Ratio::none, false, true, false, false},
+      {"underflow", "range.underflow", "*", lower, Ratio::none, false, true, false, false},
+      {"headroom", "range.headroom", "*", higher},
+      {"BN drift", "batchnorm.running_var_drift", "*", neither},
+      {"final loss", "training.final_loss", "*", lower},
+      {"accuracy", "training.final_accuracy", "*", higher, Ratio::none, false, true},
+      {"eval gap", "evaluation.gap", "*", lower, Ratio::none, false, false, false, false},
+      {"skipped", "training.skipped_steps", "*", lower},
+      {"no-op", "training.noop_updates", "*", lower, Ratio::none, false, true},
+  };
+  return figures;
+}
+
+bool is_timed(std::string_view metric) {
+  return metric.starts_with("time.") || metric.starts_with("throughput.") || metric.starts_with("energy.");
+}
+
+bool matches(std::string_view pattern, std::string_view at) {
+  if (const size_t bar = pattern.find('|'); bar != pattern.npos) {
+    return pattern.substr(0, bar) == at || matches(pattern.substr(bar + 1), at);
+  }
+  if (pattern.ends_with('*')) return at.starts_with(pattern.substr(0, pattern.size() - 1));
+  return pattern == at;
+}
+
+// Whether `candidate` goes before `present`: a real time before a suspect one, then best or worst, NaN being worst.
+bool replaces(const Figure& figure, const Value& candidate, const Value& present) {
+  if (candidate.suspect != present.suspect) return present.suspect;
+  const auto badness = [&](double number) {
+    if (std::isnan(number)) return std::numeric_limits<double>::infinity();
+    if (figure.better == Better::neither) return std::abs(number);  // signed, and zero is best
+    return figure.better == Better::higher ? -number : number;
+  };
+  return figure.best ? badness(candidate.number) < badness(present.number)
+                     : badness(candidate.number) > badness(present.number);
+}
+
+void take(Group& group, const Record& record, std::span<const Figure> figures) {
+  auto& values = group.values[record.policy];
+  for (const Measurement& measurement : record.measurements) {
+    for (const Figure& figure : figures) {
+      if (measurement.metric != figure.metric || !matches(figure.at, measurement.at)) continue;
+      const Value value{measurement.value, measurement.unit, figure.timed && record.status == Status::suspect};
+      const auto [found, is_new] = values.try_emplace(figure.title, value);
+      if (!is_new && replaces(figure, value, found->second)) found->second = value;
+    }
+  }
+}
+
+}  // namespace
+
+const Value* Group::value(const std::string& policy, const Figure& figure) const {
+  const auto row = values.find(policy);
+  if (row == values.end()) return nullptr;
+  const auto found = row->second.find(figure.title);
+  return found == row->second.end() ? nullptr : &found->second;
+}
+
+bool Group::has(const Figure& figure) const {
+  return std::any_of(values.begin(), values.end(), [&](const auto& row) { return row.second.contains(figure.title); });
+}
+
+std::string_view family_of(std::string_view metric) { return metric.substr(0, metric.find('.')); }
+
+std::span<const Figure> known_figures() { return table(); }
+
+std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool all) {
+  std::vector<Figure> figures = table();
+  std::set<std::string> seen;
+  std::set<std::string_view> families;
+  for (const Figure& figure : table()) {
+    seen.insert(figure.metric + " @ " + figure.at);
+    families.insert(family_of(figure.metric));
+  }
+  for (const Report* report : reports) {
+    for (const Record& record : report->records) {
+      for (const Measurement& one : record.measurements) {
+        if (!all && (families.contains(family_of(one.metric)) || one.better == Better::neither)) continue;
+        const std::string title = all && !one.at.empty() ? one.metric + " @ " + one.at : one.metric;
+        if (!seen.insert(title).second) continue;
+        Figure figure{title, one.metric, all ? one.at : "*", one.better};
+        figure.timed = figure.best = is_timed(one.metric);
+        figures.push_back(figure);
+      }
+    }
+  }
+  return figures;
+}
+
+std::vector<Group> groups_of(const Report& report, std::span<const Figure> figures) {
+  std::vector<Group> groups;
+  std::map<std::pair<std::string, std::string>, size_t> place;
+  std::map<std::tuple<size_t, std::string, std::string>, std::map<std::string, std::string>> axes;
+  for (const Record& record : report.records) {
+    const auto [found, is_new] = place.try_emplace({record.subject, record.device}, groups.size());
+    if (is_new) {
+      groups.emplace_back();
+      groups.back().subject = record.subject;
+      groups.back().device = record.device;
+    }
+    Group& group = groups[found->second];
+    if (std::find(group.policies.begin(), group.policies.end(), record.policy) == group.policies.end()) {
+      group.policies.push_back(record.policy);
+    }
+    if (record.status != Status::ok) group.without[record.policy][record.status].insert(record.reason);
+    if (record.status != Status::ok && record.status != Status::suspect) continue;
+    const auto [first, is_first] = axes.try_emplace({found->second, record.policy, record.harness}, record.axes);
+    for (const auto& [axis, setting] : record.axes) {
+      const auto earlier = first->second.find(axis);
+      if (earlier == first->second.end() || earlier->second != setting) group.folded_axes.insert(axis);
+    }
+    take(group, record, figures);
+  }
+  return groups;
+}
+
+std::optional<double> ratio_of(const Figure& figure, const Value* value, const Value* base) {
+  if (!value || !base || figure.ratio == Ratio::none || value->suspect || base->suspect) return std::nullopt;
+  if (!std::isfinite(value->number) || !std::isfinite(base->number)) return std::nullopt;
+  const double ratio = figure.ratio == Ratio::speed_up ? base->number / value->number : value->number / base->number;
+  return std::isfinite(ratio) ? std::optional(ratio) : std::nullopt;
+}
+
+Cell cell_of(const Figure& figure, const Value* value) {
+  if (!value) return {"-", Tone::dim};
+  if (value->suspect) return {"suspect", Tone::dim};
+  const Tone tone = std::isfinite(value->number) ? Tone::plain : Tone::bad;
+  if (figure.one_minus) return {human(1 - value->number, value->unit), tone};
+  return {figure.share ? human_share(value->number) : human(value->number, value->unit), tone};
+}
+
+}  // namespace halfmark::reports

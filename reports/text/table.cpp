@@ -1,0 +1,183 @@
+#include "reports/text/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+namespace halfmark::reports {
+
+namespace {
+
+constexpr size_t kGap = 2;          // blanks between columns
+constexpr size_t kNarrowest = 20;   // below this nothing sensible can be printed
+constexpr size_t kLongestKey = 40;  // a key column takes no more
+
+bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
+
+// Columns of a terminal, one a character: names with wide characters are rare enough.
+size_t columns_of(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), starts_character));
+}
+
+std::string shortened(const std::string& text, size_t width) {
+  if (columns_of(text) <= width) return text;
+  size_t end = 0;
+  for (size_t seen = 0; end < text.size(); ++end) {
+    if (starts_character(text[end]) && ++seen > width - 2) break;
+  }
+  return text.substr(0, end) + "..";
+}
+
+struct Prefix {
+  double factor;
+  const char* name;
+};
+constexpr std::array kDecimal = {Prefix{1e15, "P"}, Prefix{1e12, "T"}, Prefix{1e9, "G"},
+                                 Prefix{1e6, "M"},  Prefix{1e3, "k"},  Prefix{1, ""}};
+constexpr std::array kBinary = {Prefix{0x1p40, "Ti"}, Prefix{0x1p30, "Gi"}, Prefix{0x1p20, "Mi"}, Prefix{0x1p10, "Ki"},
+                                Prefix{1, ""}};
+constexpr std::array kSmall = {Prefix{1, ""}, Prefix{1e-3, "m"}, Prefix{1e-6, "u"}, Prefix{1e-9, "n"}};
+
+template <class Prefixes>
+std::string prefixed(double value, std::string_view unit, const Prefixes& prefixes) {
+  const auto fits = [&](const Prefix& prefix) { return std::abs(value) >= prefix.factor * 0.9995; };
+  const auto found = std::find_if(prefixes.begin(), prefixes.end(), fits);
+  const Prefix& prefix = found == prefixes.end() ? prefixes.back() : *found;
+  const double scaled = value / prefix.factor;
+  // 1023 KiB has four digits in front of the point.
+  if (std::abs(scaled) >= 999.5) return fmt::format("{:.0f} {}{}", scaled, prefix.name, unit);
+  return fmt::format("{:.3g} {}{}", scaled, prefix.name, unit);
+}
+
+}  // namespace
+
+Table::Table(std::vector<std::string> titles, size_t keys) : titles_(std::move(titles)), keys_(keys) {
+  for (std::string& title : titles_) title = printable(title);
+}
+
+void Table::add(std::vector<Cell> row) {
+  row.resize(titles_.size());
+  for (size_t i = 0; i < row.size(); ++i) {
+    row[i].text = printable(row[i].text);
+    if (i < keys_) row[i].text = shortened(row[i].text, kLongestKey);
+  }
+  rows_.push_back(std::move(row));
+}
+
+std::string Table::text(const TextOptions& options) const {
+  std::vector<size_t> widths;
+  for (size_t i = 0; i < titles_.size(); ++i) {
+    widths.push_back(columns_of(titles_[i]));
+    for (const auto& row : rows_) widths[i] = std::max(widths[i], columns_of(row[i].text));
+  }
+  std::vector<size_t> keys(keys_);
+  std::iota(keys.begin(), keys.end(), size_t{0});
+  size_t key_width = 0;
+  for (size_t key : keys) key_width += widths[key] + kGap;
+
+  std::string text;
+  const size_t width = std::max(options.width, kNarrowest);
+  for (size_t next = keys_; next < titles_.size() || text.empty();) {
+    std::vector<size_t> columns = keys;
+    size_t used = key_width;
+    while (next < titles_.size() && (columns.size() == keys_ || used + widths[next] <= width)) {
+      used += widths[next] + kGap;
+      columns.push_back(next++);
+    }
+    if (!text.empty()) text += "\n";
+    text += block(columns, widths, options.colour);
+  }
+  return text;
+}
+
+std::string Table::block(const std::vector<size_t>& columns, const std::vector<size_t>& widths, bool colour) const {
+  const auto line = [&](const auto& cell_at) {
+    std::string text;
+    for (size_t column : columns) {
+      const Cell cell = cell_at(column);
+      const std::string blanks(widths[column] - columns_of(cell.text), ' ');
+      const bool last = column == columns.back();
+      if (column >= keys_) text += blanks;
+      text += toned(cell.text, cell.tone, colour);
+      if (column < keys_ && !last) text += blanks;
+      if (!last) text += std::string(kGap, ' ');
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    return text + "\n";
+  };
+  std::string text = line([&](size_t column) { return Cell{titles_[column], Tone::dim}; });
+  for (const auto& row : rows_) {
+    // A block in which the row says nothing would only repeat its name.
+    text += line([&](size_t column) { return row[column]; });
+  }
+  return text;
+}
+
+std::string toned(std::string_view text, Tone tone, bool colour) {
+  if (!colour || tone == Tone::plain || text.empty()) return std::string(text);
+  const char* code = tone == Tone::strong ? "1" : tone == Tone::dim ? "2" : tone == Tone::good ? "32" : "31";
+  return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
+}
+
+std::string wrapped(std::string_view lead, std::string_view text, size_t width) {
+  const std::string clean = printable(text);
+  const size_t indent = columns_of(lead);
+  const size_t room = std::max(width, indent + kNarrowest) - indent;
+  std::string result(lead);
+  size_t used = 0;
+  for (size_t begin = 0; begin < clean.size();) {
+    size_t end = clean.find(' ', begin);
+    if (end == clean.npos) end = clean.size();
+    const std::string_view word = std::string_view(clean).substr(begin, end - begin);
+    const size_t length = columns_of(word);
+    if (used > 0 && used + 1 + length > room) {
+      result += '\n';
+      result.append(indent, ' ');
+      used = 0;
+    }
+    if (used > 0) {
+      result += ' ';
+      ++used;
+    }
+    result += word;
+    used += length;
+    begin = end + 1;
+  }
+  return result + "\n";
+}
+
+std::string human(double value, std::string_view unit) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  if (unit == "1") return fmt::format("{:.3g}", value);
+  if (value == 0) return fmt::format("0 {}", unit);
+  if (unit == "s") return std::abs(value) < 1 ? prefixed(value, unit, kSmall) : fmt::format("{:.3g} s", value);
+  if (unit == "B" || unit == "B/s") return prefixed(value, unit, kBinary);
+  if (unit == "1/s") return std::abs(value) < 1000 ? fmt::format("{:.3g}/s", value) : prefixed(value, "/s", kDecimal);
+  if (unit == "FLOP" || unit == "FLOP/s" || unit == "Hz") return prefixed(value, unit, kDecimal);
+  if (unit == "J" || unit == "W") {
+    return std::abs(value) < 1 ? prefixed(value, unit, kSmall) : prefixed(value, unit, kDecimal);
+  }
+  return fmt::format("{:.3g} {}", value, unit);
+}
+
+std::string human_share(double value) {
+  if (!std::isfinite(value)) return human(value, "1");
+  const double percent = value * 100;
+  if (percent == 0) return "0%";
+  if (std::abs(percent) < 0.01) return fmt::format("{:.0e}%", percent);
+  // Not quite all must not read as all.
+  if (percent > 99.9 && percent < 100) return fmt::format("{:.2f}%", std::min(percent, 99.99));
+  return fmt::format("{:.3g}%", percent);
+}
+
+std::string human_ratio(double ratio) {
+  if (!std::isfinite(ratio)) return human(ratio, "1");
+  if (ratio >= 9999.5 || (ratio < 0.005 && ratio > 0)) return fmt::format("{:.1e}x", ratio);
+  return ratio < 9.995 ? fmt::format("{:.2f}x", ratio) : fmt::format("{:.0f}x", ratio);
+}
+
+}  // namespace halfmark::reports

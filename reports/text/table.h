@@ -1,0 +1,59 @@
+// Text for people: tables that fit a terminal, wrapped lines, and base units turned into ms, MiB and GFLOP/s.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reports/record/printable.h"
+
+namespace halfmark::reports {
+
+struct TextOptions {
+  size_t width = 100;   // columns of the terminal
+  bool colour = false;  // ANSI colours; the caller knows whether it writes to a terminal
+  bool all = false;     // everything in the report, unknown metrics too
+};
+
+enum class Tone { plain, strong, dim, good, bad };
+
+struct Cell {
+  std::string text;
+  Tone tone = Tone::plain;
+};
+
+// Columns that do not fit the width follow in a second block below, the key columns repeated: nothing is left out.
+class Table {
+ public:
+  // The first `keys` columns name the row and are left-aligned; the others are numbers.
+  explicit Table(std::vector<std::string> titles, size_t keys = 1);
+
+  void add(std::vector<Cell> row);  // fewer cells than columns: the rest stays empty
+  bool empty() const { return rows_.empty(); }
+  std::string text(const TextOptions& options) const;
+
+ private:
+  std::string block(const std::vector<size_t>& columns, const std::vector<size_t>& widths, bool colour) const;
+
+  std::vector<std::string> titles_;
+  std::vector<std::vector<Cell>> rows_;
+  size_t keys_;
+};
+
+// The text in ANSI colours, or as it is.
+std::string toned(std::string_view text, Tone tone, bool colour);
+
+// Lines of at most `width` columns, the first led by `lead`, the others indented as far. Ends with a line break.
+std::string wrapped(std::string_view lead, std::string_view text, size_t width);
+
+// "1.84 ms", "12.5 MiB", "3.1 TFLOP/s"; unit "1" and unknown units keep the number: "2.19e-07", "12 dB".
+std::string human(double value, std::string_view unit);
+
+// "12.5%" of a share between 0 and 1.
+std::string human_share(double value);
+
+// "1.85x", "0.53x", "3.2e+08x".
+std::string human_ratio(double ratio);
+
+}  // namespace halfmark::reports

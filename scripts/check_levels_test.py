@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""check_levels.py catches what it promises: each test plants a file in a throwaway tree."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import check_levels  # noqa: E402
+
+
+class Tree(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+
+    def plant(self, path, text=""):
+        full = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def violations(self):
+        return check_levels.check(self.root)[0]
+
+    def including(self, path, header):
+        """The violations of one file with one include."""
+        self.plant(path, f'// what it is for\n#include "{header}"\n')
+        found = self.violations()
+        os.remove(os.path.join(self.root, path))
+        return found
+
+    def assert_refused(self, path, header):
+        found = self.including(path, header)
+        self.assertEqual(len(found), 1, f"{path} including {header}: {found}")
+        self.assertTrue(found[0].startswith(f"{path}:2: "), found[0])
+
+    def assert_allowed(self, path, header):
+        self.assertEqual(self.including(path, header), [], f"{path} including {header}")
+
+
+class Includes(Tree):
+    # folder, what it may include, what it may not
+    TABLE = [
+        ("reports/a.cpp", ["reports/record/report.h"], ["kernels/number/format.h", "models/policy.h", "bench/run/case.h", "accuracy/accuracy.h"]),
+        ("kernels/number/a.cpp", ["kernels/number/format.h"], ["kernels/tensor/tensor.h", "reports/record/measurement.h"]),
+        ("kernels/tensor/a.cpp", ["kernels/number/dtype.h", "kernels/tensor/device.h"], ["kernels/ops/ops.h"]),
+        ("kernels/ops/a.cpp", ["kernels/tensor/tensor.h", "kernels/number/format.h"], ["kernels/cpu/cpu_device.h", "kernels/devices.h"]),
+        ("kernels/cpu/onednn/a.cpp", ["kernels/cpu/onednn/engine.h", "kernels/ops/ops.h"], ["kernels/sim/sim_device.h", "kernels/plugin.h"]),
+        ("kernels/sim/a.cpp", ["kernels/cpu/cpu_device.h", "kernels/number/format.h"], ["kernels/cuda/cuda.h", "kernels/devices.h"]),
+        ("kernels/cuda/a.cu", ["kernels/plugin.h", "kernels/ops/ops.h", "kernels/cuda/cuda.h"], ["kernels/cpu/cpu_device.h", "models/policy.h"]),
+        ("kernels/devices.cpp", ["kernels/sim/sim_device.h", "kernels/plugin.h", "kernels/cpu/cpu_device.h"], ["kernels/cuda/cuda.h", "models/policy.h"]),
+        ("models/layers/a.cpp", ["models/layer.h", "kernels/ops/ops.h", "kernels/tensor/random.h", "kernels/devices.h", "kernels/number/format.h"],
+         ["kernels/cpu/cpu_device.h", "kernels/sim/tensor_core.h", "kernels/ops/detail.h", "kernels/plugin.h", "accuracy/accuracy.h", "reports/record/measurement.h"]),
+        ("accuracy/a.cpp", ["models/trial.h", "kernels/ops/ops.h", "reports/record/measurement.h"], ["reports/record/report.h", "bench/run/case.h", "kernels/cpu/cpu_device.h"]),
+        ("bench/micro/a.cpp", ["kernels/cpu/cpu_device.h", "reports/gate/gate.h", "accuracy/accuracy.h", "models/zoo.h"], []),
+    ]
+
+    def test_the_table_holds_both_ways(self):
+        for path, allowed, refused in self.TABLE:
+            for header in allowed:
+                self.assert_allowed(path, header)
+            for header in refused:
+                self.assert_refused(path, header)
+
+    def test_every_folder_of_the_table_is_tried(self):
+        tried = {check_levels.folder_of(path) for path, _, _ in self.TABLE}
+        self.assertEqual(tried, set(check_levels.MAY_INCLUDE))
+
+    def test_angle_brackets_are_no_way_out(self):
+        self.plant("models/a.cpp", "#include <bench/run/case.h>\n")
+        self.assertEqual(len(self.violations()), 1)
+
+    def test_tests_may_open_devices_and_nothing_more(self):
+        self.assert_allowed("kernels/ops/ops_test.cpp", "kernels/devices.h")
+        self.assert_refused("kernels/ops/ops_test.cpp", "models/policy.h")
+        self.assert_refused("kernels/ops/ops.cpp", "kernels/devices.h")
+
+    def test_includes_are_written_from_the_root(self):
+        self.plant("reports/record/report.h")
+        self.assert_refused("reports/record/report.cpp", "report.h")
+        self.assert_refused("reports/record/report.cpp", "../reports/report.h")
+        self.assert_allowed("reports/record/report.cpp", "gtest/gtest.h")
+
+    def test_cuda_headers_stay_in_their_folder(self):
+        for header in ("cuda_runtime.h", "cuda_fp8.h", "cublasLt.h", "cudnn.h", "nvml.h", "cuda/std/array"):
+            self.assert_allowed("kernels/cuda/a.cpp", header)
+            self.assert_refused("kernels/cpu/a.cpp", header)
+            self.assert_refused("bench/a.cpp", header)
+
+
+class Files(Tree):
+    def assert_one(self, words):
+        found = self.violations()
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(words, found[0])
+
+    def test_device_code_elsewhere(self):
+        self.plant("kernels/cuda/cast.cu")
+        self.assertEqual(self.violations(), [])
+        self.plant("kernels/cpu/cast.cu")
+        self.assert_one("kernels/cpu/cast.cu:1: device code")
+
+    def test_folders_without_meaning(self):
+        for name in ("core", "common", "utils"):
+            self.plant(f"models/{name}/a.h")
+            self.assert_one(f"a folder called {name}")
+            os.remove(os.path.join(self.root, f"models/{name}/a.h"))
+
+    def test_flags_that_change_numbers(self):
+        for flag in ("-ffast-math", "-Ofast", "--use_fast_math", "-use_fast_math", "-march=native"):
+            for path in ("CMakeLists.txt", "scripts/cmake/a.cmake", "CMakePresets.json", "kernels/cuda/CMakeLists.txt"):
+                self.plant(path, f"\nadd_compile_options({flag})\n")
+                self.assert_one(f"{path}:2: {flag}")
+                os.remove(os.path.join(self.root, path))
+
+    def test_a_comment_may_name_them(self):
+        self.plant("CMakeLists.txt", "# never -ffast-math\nadd_compile_options(-fno-fast-math)\n")
+        self.assertEqual(self.violations(), [])
+
+    def test_strangers_in_the_root(self):
+        self.plant("README.md")
+        self.plant(".clang-format")
+        self.assertEqual(self.violations(), [])
+        self.plant("docs/a.md")
+        self.assert_one("docs:1: ")
+
+    def test_in_a_repository_only_tracked_files_stand_in_the_root(self):
+        subprocess.run(["git", "init", "-q", self.root], check=True)
+        self.plant("report.json")
+        self.assertEqual(self.violations(), [])
+        subprocess.run(["git", "-C", self.root, "add", "report.json"], check=True)
+        self.assert_one("report.json:1: ")
+
+    def test_long_files_are_a_warning(self):
+        self.plant("models/long.cpp", "\n" * (check_levels.LONG_FILE + 1))
+        violations, warnings, _ = check_levels.check(self.root)
+        self.assertEqual(violations, [])
+        self.assertEqual(len(warnings), 1)
+
+    def test_the_exit_code_and_the_lines(self):
+        script = os.path.join(HERE, "check_levels.py")
+        clean = subprocess.run([sys.executable, script, self.root], capture_output=True, text=True)
+        self.assertEqual(clean.returncode, 0, clean.stdout)
+        self.plant("reports/a.cpp", '#include "bench/run/case.h"\n')
+        broken = subprocess.run([sys.executable, script, self.root], capture_output=True, text=True)
+        self.assertEqual(broken.returncode, 1)
+        self.assertIn('reports/a.cpp:1: reports/ may not include "bench/run/case.h"', broken.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
