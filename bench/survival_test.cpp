@@ -29,7 +29,7 @@ TEST_F(SurvivalTest, ASignalLeavesAPartialReportAndAJournalToGoOnFrom) {
     EXPECT_EQ(stopped.code, 128 + signal) << stopped.err;
     EXPECT_EQ(stopped.lines(), 1) << stopped.err;
     EXPECT_TRUE(stopped.err.starts_with("halfmark: stopped (")) << stopped.err;
-    EXPECT_TRUE(says(stopped.err, "now in report.json; go on with the same command and --resume")) << stopped.err;
+    EXPECT_TRUE(says(stopped.err, "saved in report.json; to continue, repeat the command with --resume")) << stopped.err;
     EXPECT_FALSE(std::filesystem::exists(FileLock::path_of(folder_ / "report.json")));
 
     const Report partial = Report::load(folder_ / "report.json");
@@ -181,13 +181,13 @@ class JournalOfAnotherRun : public ProcessTest {
 
 TEST_F(JournalOfAnotherRun, IsNotGoneOnFrom) {
   write_journal([](Report& header) { header.run.plan.hash = "of other words"; });
-  expect_refusal("was begun with other cases");
+  expect_refusal("was started with other cases");
   write_journal([](Report& header) { header.run.shard = "1/2"; });
-  expect_refusal("was begun with other cases");
+  expect_refusal("was started with other cases");
   write_journal([](Report& header) { header.run.seed = 7; });
-  expect_refusal("was begun with --seed 7");
+  expect_refusal("was started with --seed 7");
   write_journal([](Report& header) { header.environment["halfmark"]["git"] = "0123456789ab"; });
-  expect_refusal("was begun with halfmark.git 0123456789ab, which is ");
+  expect_refusal("was started with halfmark.git 0123456789ab, which is ");
 }
 
 TEST_F(JournalOfAnotherRun, IsKeptWhenARunBeginsAnew) {
@@ -195,7 +195,7 @@ TEST_F(JournalOfAnotherRun, IsKeptWhenARunBeginsAnew) {
   const Result result = halfmark("run --no-probes --suite smoke --device cpu linear");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(read(folder_ / "report.json.journal.old"), contents_);
-  EXPECT_TRUE(says(result.err, "kept as report.json.journal.old; --resume would have gone on from it")) << result.err;
+  EXPECT_TRUE(says(result.err, "kept as report.json.journal.old; --resume would have continued it")) << result.err;
 }
 
 TEST_F(SurvivalTest, WhatKilledWritersLeftIsRemovedAndNothingElse) {

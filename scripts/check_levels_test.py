@@ -46,7 +46,13 @@ class Tree(unittest.TestCase):
 class Includes(Tree):
     # folder, what it may include, what it may not
     TABLE = [
-        ("reports/a.cpp", ["reports/record/report.h"], ["kernels/number/format.h", "models/policy.h", "bench/run/case.h", "accuracy/accuracy.h"]),
+        ("reports/record/a.cpp", ["reports/record/report.h"], ["kernels/number/format.h", "reports/text/table.h", "reports/statistics/decision.h"]),
+        ("reports/statistics/a.cpp", ["reports/record/error.h", "reports/statistics/decision.h"], ["reports/record/report.h", "reports/text/table.h"]),
+        ("reports/text/a.cpp", ["reports/record/report.h", "reports/text/table.h"], ["reports/gate/gate.h", "reports/outputs/text.h"]),
+        ("reports/gate/a.cpp", ["reports/text/table.h", "reports/statistics/decision.h"], ["reports/outputs/text.h", "reports/history/history.h"]),
+        ("reports/outputs/a.cpp", ["reports/gate/judgement.h"], ["reports/history/history.h", "bench/run/case.h"]),
+        ("reports/history/a.cpp", ["reports/outputs/judgement_json.h"], ["kernels/number/format.h"]),
+        ("reports/fuzz/a.cpp", ["reports/history/history.h"], ["bench/run/case.h"]),
         ("kernels/number/a.cpp", ["kernels/number/format.h"], ["kernels/tensor/tensor.h", "reports/record/measurement.h"]),
         ("kernels/tensor/a.cpp", ["kernels/number/dtype.h", "kernels/tensor/device.h"], ["kernels/ops/ops.h"]),
         ("kernels/ops/a.cpp", ["kernels/tensor/tensor.h", "kernels/number/format.h"], ["kernels/cpu/cpu_device.h", "kernels/devices.h"]),
@@ -56,8 +62,17 @@ class Includes(Tree):
         ("kernels/devices.cpp", ["kernels/sim/sim_device.h", "kernels/plugin.h", "kernels/cpu/cpu_device.h"], ["kernels/cuda/cuda.h", "models/policy.h"]),
         ("models/layers/a.cpp", ["models/layer.h", "kernels/ops/ops.h", "kernels/tensor/random.h", "kernels/devices.h", "kernels/number/format.h"],
          ["kernels/cpu/cpu_device.h", "kernels/sim/tensor_core.h", "kernels/ops/detail.h", "kernels/plugin.h", "accuracy/accuracy.h", "reports/record/measurement.h"]),
-        ("accuracy/a.cpp", ["models/trial.h", "kernels/ops/ops.h", "reports/record/measurement.h"], ["reports/record/report.h", "bench/run/case.h", "kernels/cpu/cpu_device.h"]),
-        ("bench/micro/a.cpp", ["kernels/cpu/cpu_device.h", "reports/gate/gate.h", "accuracy/accuracy.h", "models/zoo.h"], []),
+        ("accuracy/a.cpp", ["models/trial.h", "kernels/ops/ops.h", "reports/record/measurement.h"],
+         ["reports/record/report.h", "bench/run/case.h", "kernels/cpu/cpu_device.h", "accuracy/probe/probe.h"]),
+        ("accuracy/probe/a.cpp", ["accuracy/stats.h", "accuracy/probe/probe.h"], ["bench/run/case.h"]),
+        ("bench/run/a.cpp", ["accuracy/accuracy.h", "reports/gate/gate.h", "bench/run/case.h"], ["bench/ab/build.h", "bench/commands/commands.h"]),
+        ("bench/vectors/a.cpp", ["accuracy/probe/probe.h", "bench/vectors/csv.h"], ["bench/run/case.h", "bench/commands/commands.h"]),
+        ("bench/ab/a.cpp", ["bench/run/case.h", "bench/ab/build.h"], ["bench/vectors/csv.h", "bench/commands/commands.h"]),
+        ("bench/commands/a.cpp", ["bench/run/case.h", "bench/ab/build.h", "bench/vectors/csv.h"], ["bench/program.h", "bench/micro/micro.h"]),
+        ("bench/micro/a.cpp", ["kernels/cpu/cpu_device.h", "accuracy/accuracy.h", "models/zoo.h"], ["bench/run/case.h"]),
+        ("bench/planted/a.cpp", ["bench/program.h"], ["bench/micro/micro.h"]),
+        ("bench/fuzz/a.cpp", ["bench/program.h", "bench/vectors/csv.h"], ["bench/micro/micro.h"]),
+        ("bench/a.cpp", ["bench/program.h", "bench/commands/commands.h"], ["bench/micro/micro.h"]),
     ]
 
     def test_the_table_holds_both_ways(self):
@@ -91,6 +106,40 @@ class Includes(Tree):
             self.assert_allowed("kernels/cuda/a.cpp", header)
             self.assert_refused("kernels/cpu/a.cpp", header)
             self.assert_refused("bench/a.cpp", header)
+
+
+class Modules(Tree):
+    def test_a_cycle_through_a_source_file(self):
+        self.plant("models/a.h", '#include "models/b.h"\n')
+        self.plant("models/b.h")
+        self.assertEqual(self.violations(), [])
+        self.plant("models/b.cpp", '#include "models/a.h"\n')
+        found = self.violations()
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("modules include each other: models/a, models/b", found[0])
+
+    def test_a_test_may_close_a_circle(self):
+        self.plant("models/a.h", '#include "models/b.h"\n')
+        self.plant("models/b_test.cpp", '#include "models/a.h"\n')
+        self.assertEqual(self.violations(), [])
+
+    def test_private_parts_of_a_unit(self):
+        self.plant("kernels/number/convert.h")
+        self.plant("kernels/number/convert_paths.h", '#include "kernels/number/convert.h"\n')
+        self.plant("kernels/number/convert.cpp", '#include "kernels/number/convert_paths.h"\n')
+        self.assertEqual(self.violations(), [])
+        self.assert_refused("kernels/number/dtype.cpp", "kernels/number/convert_paths.h")
+
+    def test_two_types_of_one_name(self):
+        self.plant("models/a.h", "namespace halfmark::models {\nstruct Noise {\n  int a;\n};\n}  // namespace halfmark::models\n")
+        self.plant("models/b.h", "namespace halfmark::models {\nnamespace {\nstruct Noise {\n};\n}  // namespace\n"
+                                 "}  // namespace halfmark::models\n")
+        self.plant("bench/c.h", "namespace halfmark::bench {\nclass Noise {\n};\n}  // namespace halfmark::bench\n")
+        self.assertEqual(self.violations(), [])
+        self.plant("models/d.h", "namespace halfmark::models {\nclass Noise final : public A {\n};\n}  // namespace halfmark::models\n")
+        found = self.violations()
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("halfmark::models::Noise is also defined at models/a.h:2", found[0])
 
 
 class Files(Tree):
@@ -146,10 +195,10 @@ class Files(Tree):
         script = os.path.join(HERE, "check_levels.py")
         clean = subprocess.run([sys.executable, script, self.root], capture_output=True, text=True)
         self.assertEqual(clean.returncode, 0, clean.stdout)
-        self.plant("reports/a.cpp", '#include "bench/run/case.h"\n')
+        self.plant("reports/text/a.cpp", '#include "bench/run/case.h"\n')
         broken = subprocess.run([sys.executable, script, self.root], capture_output=True, text=True)
         self.assertEqual(broken.returncode, 1)
-        self.assertIn('reports/a.cpp:1: reports/ may not include "bench/run/case.h"', broken.stdout)
+        self.assertIn('reports/text/a.cpp:1: reports/text/ may not include "bench/run/case.h"', broken.stdout)
 
 
 if __name__ == "__main__":
