@@ -8,7 +8,7 @@ set -euo pipefail
 packages=(
   build-essential cmake ninja-build ccache
   libdnnl-dev libopenblas-dev libfmt-dev nlohmann-json3-dev libcli11-dev libpugixml-dev
-  libgtest-dev libgmock-dev
+  libboost-dev libgtest-dev libgmock-dev
   libbenchmark-dev
   libbenchmark-tools python3-scipy # compare.py of Google Benchmark lives in -tools; its statistics want scipy
   python3 python3-numpy python3-matplotlib python3-jsonschema

@@ -63,8 +63,7 @@ Test t_test(Points a, Points b) {
   const double tiny = 16 * std::numeric_limits<double>::epsilon() * (std::abs(left.mean) + std::abs(right.mean));
   if (difference <= tiny) return {1, error};
   if (error <= tiny) return {0, error};
-  const double t = difference / error;
-  return {incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t)), error};
+  return {two_sided_t_p(difference / error, freedom), error};
 }
 
 // Splits of [begin, end), and of what lies on both sides of each.

@@ -1,6 +1,10 @@
 #include "reports/statistics/statistics.h"
 
 #include <algorithm>
+#include <boost/math/distributions/binomial.hpp>
+#include <boost/math/distributions/fisher_f.hpp>
+#include <boost/math/distributions/normal.hpp>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -68,7 +72,13 @@ std::vector<double> sorted_differences(std::span<const double> a, std::span<cons
   return all;
 }
 
-double normal_tail(double z) { return std::erfc(z / std::sqrt(2.0)) / 2; }
+// Overflow of a quantile gives infinity instead of an exception.
+using Policy =
+    boost::math::policies::policy<boost::math::policies::overflow_error<boost::math::policies::ignore_error>>;
+
+double normal_tail(double z) {
+  return boost::math::cdf(boost::math::complement(boost::math::normal_distribution<double, Policy>(), z));
+}
 
 // The places of p in ascending order.
 std::vector<size_t> ascending(std::span<const double> p) {
@@ -96,12 +106,11 @@ MedianInterval median_interval(std::vector<double> samples, double confidence) {
   const int n = static_cast<int>(samples.size());
   // The r-th smallest lies above the median with probability P(Binomial(n, 1/2) < r): the largest r for which both
   // tails together stay within 1 - confidence.
-  int rank = 0;
-  double below = 0;  // P(Binomial(n, 1/2) <= rank - 1)
-  for (int r = 1; 2 * r <= n; ++r) {
-    below += std::exp(std::lgamma(n + 1.0) - std::lgamma(r + 0.0) - std::lgamma(n - r + 2.0) - n * std::log(2.0));
-    if (2 * below > 1 - confidence) break;
-    rank = r;
+  const boost::math::binomial_distribution<double, Policy> smaller(n, 0.5);
+  int rank = 0;  // bisection: asked after every sample that is taken
+  for (int too_large = n / 2 + 1; too_large - rank > 1;) {
+    const int middle = (rank + too_large) / 2;
+    (2 * boost::math::cdf(smaller, middle - 1) <= 1 - confidence ? rank : too_large) = middle;
   }
   if (rank == 0) return {-kInfinity, kInfinity, 0, 0};
   return {samples[static_cast<size_t>(rank - 1)], samples[static_cast<size_t>(n - rank)], rank, n - rank + 1};
@@ -207,45 +216,15 @@ double least_rank_sum_p(int a, int b) {
   return std::exp(std::lgamma(a + 1.0) + std::lgamma(b + 1.0) - std::lgamma(a + b + 1.0));
 }
 
-double incomplete_beta(double a, double b, double x) {
-  if (!(x > 0)) return std::isnan(x) ? x : 0;
-  if (x >= 1) return 1;
-  // Where the fraction converges fast; beyond that it is asked for the other end.
-  if (x > (a + 1) / (a + b + 2)) return 1 - incomplete_beta(b, a, 1 - x);
-  const double front =
-      std::exp(a * std::log(x) + b * std::log1p(-x) + std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b)) / a;
-  // I_x(a, b) = front / (1 + d1 / (1 + d2 / (1 + ...))), evaluated from the top (Lentz). It takes some sqrt(a) terms.
-  constexpr int kMostTerms = 1000000;
-  constexpr double kTiny = 1e-300;
-  double c = 1, d = 0, fraction = 1;
-  for (int term = 0; term < kMostTerms; ++term) {
-    const int pairs = term / 2;
-    const double m = pairs;
-    const double numerator = term == 0       ? 1
-                             : term % 2 == 0 ? m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-                                             : -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
-    d = 1 + numerator * d;
-    if (std::fabs(d) < kTiny) d = kTiny;
-    d = 1 / d;
-    c = 1 + numerator / c;
-    if (std::fabs(c) < kTiny) c = kTiny;
-    fraction *= c * d;
-    if (term > 0 && std::fabs(c * d - 1) < 1e-15) break;
-  }
-  return front * (fraction - 1);
+double two_sided_t_p(double t, double freedom) {
+  const boost::math::students_t_distribution<double, Policy> student(freedom);
+  return 2 * boost::math::cdf(boost::math::complement(student, std::fabs(t)));
 }
 
 double rms_ratio_quantile(double count, double chance) {
-  // P(F > f) = I_y(n / 2, n / 2) with y = 1 / (1 + f), so no chance is lost next to 1. Bisection over ln f.
-  const double half = std::max(count, 1.0) / 2;
-  const auto beyond = [&](double log_f) { return incomplete_beta(half, half, 1 / (1 + std::exp(log_f))) > chance; };
-  double low = 0, high = 1;
-  while (high < 500 && beyond(high)) low = high, high *= 2;
-  for (int step = 0; step < 60; ++step) {
-    const double middle = (low + high) / 2;
-    (beyond(middle) ? low : high) = middle;
-  }
-  return std::exp((low + high) / 4);  // f^(1/2)
+  const double freedom = std::max(count, 1.0);
+  const boost::math::fisher_f_distribution<double, Policy> ratio_of_squares(freedom, freedom);
+  return std::sqrt(boost::math::quantile(boost::math::complement(ratio_of_squares, chance)));
 }
 
 std::vector<double> holm(std::span<const double> p) {

@@ -4,8 +4,7 @@
 //
 // Sources: Hodges and Lehmann, Ann. Math. Statist. 34, 1963 (estimate); Wilcoxon, Biometrics 1, 1945 (signed ranks);
 // Mann and Whitney, Ann. Math. Statist. 18, 1947 (two samples); Hollander and Wolfe, Nonparametric Statistical Methods,
-// 3.3 and 4.3 (intervals), 4.1 (ties); DLMF 8.17.22 and Lentz, Appl. Opt. 15, 1976 (incomplete beta function); Holm,
-// Scand. J. Statist. 6, 1979; Benjamini and Hochberg, J. R. Statist. Soc. B 57, 1995.
+// 3.3 and 4.3 (intervals), 4.1 (ties); Holm, Scand. J. Statist. 6, 1979; Benjamini and Hochberg, J. R. Statist. Soc. B 57, 1995.
 #pragma once
 
 #include <span>
@@ -60,7 +59,9 @@ double least_rank_sum_p(int a, int b);        // that they can reach: 1 / C(a + 
 // How many times larger the root mean square of `count` independent errors can be than that of as many others, of the
 // same size, but for this chance: sqrt(F^-1(1 - chance; count, count)).
 double rms_ratio_quantile(double count, double chance);
-double incomplete_beta(double a, double b, double x);  // regularised: I_x(a, b)
+
+// The chance that Student's t with this many degrees of freedom lies at least as far from 0 as `t`, on either side.
+double two_sided_t_p(double t, double freedom);
 
 // p values corrected for their number, in the order given. Holm: a false finding among all has at most the level's
 // chance, whatever depends on what. Benjamini and Hochberg: of the findings at most the level's share is false.

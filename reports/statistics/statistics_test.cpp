@@ -218,16 +218,18 @@ TEST(Shift, HasAnIntervalOfLargeSamples) {
   EXPECT_NEAR(width_of(101) / width_of(100), std::sqrt(100.0 / 101), 0.01);
 }
 
-// scipy.special.betainc of scipy 1.10.
-TEST(IncompleteBeta, HasTheValuesOfScipy) {
-  const double rows[][4] = {{0.5, 0.5, 0.3, 0.3690101195655454},     {2, 3, 0.4, 0.5248},
-                            {10, 1, 0.9, 0.3486784401000001},        {50, 50, 0.45, 0.15865219893709973},
-                            {500, 500, 0.43, 4.333574879229661e-06}, {5e4, 5e4, 0.49, 1.2647525057589133e-10},
-                            {5, 200, 0.001, 2.374891515008604e-06},  {1, 1, 0.25, 0.25}};
-  for (const auto& [a, b, x, expected] : rows)
-    EXPECT_NEAR(incomplete_beta(a, b, x) / expected, 1, 1e-9) << a << " " << x;
-  EXPECT_EQ(incomplete_beta(2, 3, 0), 0);
-  EXPECT_EQ(incomplete_beta(2, 3, 1), 1);
+// 2 * scipy.stats.t.sf(t, freedom) of scipy 1.10.
+TEST(StudentsT, HasTheTwoSidedTailsOfScipy) {
+  const double rows[][3] = {{0, 3, 1.0},
+                            {1, 1, 0.49999999999999956},
+                            {2.5, 4, 0.06676654481198813},
+                            {3.3, 18, 0.003981306977226002},
+                            {10, 48, 2.5329075677351385e-13},
+                            {40, 98, 1.6633877203685742e-62},
+                            {0.001, 7, 0.9992300172449988}};
+  for (const auto& [t, freedom, expected] : rows)
+    EXPECT_NEAR(two_sided_t_p(t, freedom) / expected, 1, 1e-9) << t << " " << freedom;
+  EXPECT_EQ(two_sided_t_p(-2.5, 4), two_sided_t_p(2.5, 4));
 }
 
 // sqrt(scipy.stats.f.isf(1e-6, n, n)) of scipy 1.10; the gate's reference rounds some of them to 6.3, 3.3, 2.0, 1.63,
