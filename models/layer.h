@@ -141,6 +141,8 @@ LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, int
                 int groups = 1, bool bias = true);
 LayerPtr batchnorm2d(const Init& init, std::string name, int64_t channels, double momentum = 0.1,
                      double epsilon = 1e-5);
+// `kind`: a name of kernels/ops/activations.h ("relu"). Throws Error naming the known ones.
+LayerPtr activation(std::string_view kind, std::string name);
 LayerPtr relu(std::string name);
 LayerPtr max_pool2d(std::string name, int kernel, int stride);
 LayerPtr avg_pool2d(std::string name, int kernel, int stride);

@@ -97,7 +97,7 @@ class OurChain {
     for (size_t i = kLayers; i-- > 0;) {
       Layer& layer = layers_[i];
       Tensor dnorm = open(), dconv = open(), dx = open();
-      run(ReluBackward{.y = layer.y, .dy = dy, .dx = dnorm});
+      run(ReluBackward{.kept = layer.y, .dy = dy, .dx = dnorm});
       run(BatchNormBackward{.x = layer.conv,
                             .dy = dnorm,
                             .scale = in_.ones,

@@ -25,20 +25,27 @@ void cast(Device& device, const Cast& op) {
   launch_cast(cuda.stream(), count(op.x), array(op.x), array(op.out));
 }
 
-Refusal relu_refuses(const Device&, const Relu& op) { return refuses({&op.x}, {&op.x, &op.out}); }
-void relu(Device& device, const Relu& op) {
+template <class Row>
+Refusal activation_refuses(const Device&, const Activation<Row>& op) {
+  return refuses({&op.x}, {&op.x, &op.out});
+}
+template <class Row>
+void activation(Device& device, const Activation<Row>& op) {
   CudaDevice& cuda = on(device);
   op.out.materialize(op.x.layout());
-  launch_relu(cuda.stream(), count(op.x), array(op.x), array(op.out));
+  launch_activation(cuda.stream(), activations::number_of<Row>(), count(op.x), array(op.x), array(op.out));
 }
 
-Refusal relu_backward_refuses(const Device&, const ReluBackward& op) {
-  return refuses({&op.y, &op.dy}, {&op.y, &op.dy, &op.dx});
+template <class Row>
+Refusal activation_backward_refuses(const Device&, const ActivationBackward<Row>& op) {
+  return refuses({&op.kept, &op.dy}, {&op.kept, &op.dy, &op.dx});
 }
-void relu_backward(Device& device, const ReluBackward& op) {
+template <class Row>
+void activation_backward(Device& device, const ActivationBackward<Row>& op) {
   CudaDevice& cuda = on(device);
   op.dx.materialize(op.dy.layout());
-  launch_relu_backward(cuda.stream(), count(op.y), array(op.y), array(op.dy), array(op.dx));
+  launch_activation_backward(cuda.stream(), activations::number_of<Row>(), count(op.kept), array(op.kept),
+                             array(op.dy), array(op.dx));
 }
 
 Refusal add_refuses(const Device&, const Add& op) { return refuses({&op.a, &op.b}, {&op.a, &op.b, &op.out}); }
@@ -98,8 +105,11 @@ void softmax_backward(Device& device, const SoftmaxCrossEntropyBackward& op) {
 
 void add_elementwise_rows(KernelTable& table) {
   table.of<Cast>().push_back({"cuda", Speed::real, cast_refuses, cast});
-  table.of<Relu>().push_back({"cuda", Speed::real, relu_refuses, relu});
-  table.of<ReluBackward>().push_back({"cuda", Speed::real, relu_backward_refuses, relu_backward});
+  activations::All::each([&]<class Row>() {
+    table.of<Activation<Row>>().push_back({"cuda", Speed::real, activation_refuses<Row>, activation<Row>});
+    table.of<ActivationBackward<Row>>().push_back(
+        {"cuda", Speed::real, activation_backward_refuses<Row>, activation_backward<Row>});
+  });
   table.of<Add>().push_back({"cuda", Speed::real, add_refuses, add});
   table.of<AddBias>().push_back({"cuda", Speed::real, add_bias_refuses, add_bias});
   table.of<Unscale>().push_back({"cuda", Speed::real, unscale_refuses, unscale});

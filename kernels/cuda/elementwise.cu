@@ -1,6 +1,7 @@
 // One thread for four neighbouring elements. Formulas: kernels/ops/formulas.h.
 #include "kernels/cuda/arrays.cuh"
-#include "kernels/ops/formulas.h"
+#include "kernels/number/error.h"
+#include "kernels/ops/activations.h"
 
 namespace halfmark::cuda {
 namespace {
@@ -43,14 +44,14 @@ struct Same {
   __device__ Wide operator()(uint32_t, Wide x) const { return x; }
 };
 
-template <class Wide>
-struct Relu {
-  __device__ Wide operator()(uint32_t, Wide x) const { return formulas::relu(x); }
+template <class Wide, class Row>
+struct Forward {
+  __device__ Wide operator()(uint32_t, Wide x) const { return Row::forward(x); }
 };
 
-template <class Wide>
-struct ReluBackward {
-  __device__ Wide operator()(Wide y, Wide dy) const { return formulas::relu_backward(y, dy); }
+template <class Wide, class Row>
+struct Backward {
+  __device__ Wide operator()(Wide kept, Wide dy) const { return Row::backward(kept, dy); }
 };
 
 template <class Wide>
@@ -70,10 +71,8 @@ struct Unscaled {
   float* found_inf;
   Wide inverse_scale;
   __device__ Wide operator()(uint32_t, Wide gradient) const {
-    bool found = false;
-    const Wide result = formulas::unscale(gradient, inverse_scale, found);
-    if (found) *found_inf = 1;  // all who write, write the same
-    return result;
+    if (formulas::overflowed(gradient)) *found_inf = 1;  // all who write, write the same
+    return formulas::unscale(gradient, inverse_scale);
   }
 };
 
@@ -129,6 +128,18 @@ void with_typed(const Array& array, F&& f) {
   }
 }
 
+// f(row) with the row of that number in the list of activations.
+template <class... Rows, class F>
+void with_activation(activations::List<Rows...>, size_t activation, F&& f) {
+  size_t number = 0;
+  const bool found = ((number++ == activation && (f(Rows{}), true)) || ...);
+  HM_CHECK(found, "no activation has number " + std::to_string(activation));
+}
+template <class F>
+void with_activation(size_t activation, F&& f) {
+  with_activation(activations::All{}, activation, f);
+}
+
 }  // namespace
 
 void launch_cast(cudaStream_t stream, uint32_t n, Array x, Array out) {
@@ -141,23 +152,29 @@ void launch_cast(cudaStream_t stream, uint32_t n, Array x, Array out) {
   launched("cast");
 }
 
-void launch_relu(cudaStream_t stream, uint32_t n, Array x, Array out) {
-  with_access({x.dtype, out.dtype}, [&](auto choice) {
-    using Access = typename decltype(choice)::Access;
-    using Wide = typename decltype(choice)::Wide;
-    start_one<Wide>(stream, n, Access(x), Access(out), Relu<Wide>{});
+void launch_activation(cudaStream_t stream, size_t activation, uint32_t n, Array x, Array out) {
+  with_activation(activation, [&](auto row) {
+    using Row = decltype(row);
+    with_access({x.dtype, out.dtype}, [&](auto choice) {
+      using Access = typename decltype(choice)::Access;
+      using Wide = typename decltype(choice)::Wide;
+      start_one<Wide>(stream, n, Access(x), Access(out), Forward<Wide, Row>{});
+    });
   });
-  launched("relu");
+  launched("activation");
 }
 
-void launch_relu_backward(cudaStream_t stream, uint32_t n, Array y, Array dy, Array dx) {
-  with_access({y.dtype, dy.dtype, dx.dtype}, [&](auto choice) {
-    using Access = typename decltype(choice)::Access;
-    using Wide = typename decltype(choice)::Wide;
-    map_two<Wide><<<blocks_for(n, 4 * kThreads), kThreads, 0, stream>>>(n, Access(y), Access(dy), Access(dx),
-                                                                        ReluBackward<Wide>{});
+void launch_activation_backward(cudaStream_t stream, size_t activation, uint32_t n, Array kept, Array dy, Array dx) {
+  with_activation(activation, [&](auto row) {
+    using Row = decltype(row);
+    with_access({kept.dtype, dy.dtype, dx.dtype}, [&](auto choice) {
+      using Access = typename decltype(choice)::Access;
+      using Wide = typename decltype(choice)::Wide;
+      map_two<Wide><<<blocks_for(n, 4 * kThreads), kThreads, 0, stream>>>(n, Access(kept), Access(dy), Access(dx),
+                                                                          Backward<Wide, Row>{});
+    });
   });
-  launched("relu_backward");
+  launched("activation_backward");
 }
 
 void launch_add(cudaStream_t stream, uint32_t n, Array a, Array b, Array out) {

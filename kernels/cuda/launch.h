@@ -35,8 +35,9 @@ struct WindowArgs {
 
 // elementwise.cu. Operands lie in the same layout; outputs may be inputs.
 void launch_cast(cudaStream_t, uint32_t n, Array x, Array out);
-void launch_relu(cudaStream_t, uint32_t n, Array x, Array out);
-void launch_relu_backward(cudaStream_t, uint32_t n, Array y, Array dy, Array dx);
+// `activation`: its number in the list of activations.h.
+void launch_activation(cudaStream_t, size_t activation, uint32_t n, Array x, Array out);
+void launch_activation_backward(cudaStream_t, size_t activation, uint32_t n, Array kept, Array dy, Array dx);
 void launch_add(cudaStream_t, uint32_t n, Array a, Array b, Array out);
 void launch_add_bias(cudaStream_t, const Channels&, Array x, Array bias, Array out);
 void launch_unscale(cudaStream_t, uint32_t n, Array gradient, float* found_inf, float inverse_scale);

@@ -1,8 +1,11 @@
-// Formulas that CPU and GPU kernels share, written once so that the host can test them. T is the wide type (float or
-// double) of the arithmetic; reading narrow operands and rounding results is the caller's. Knows no CUDA header.
+// The mathematics of one element, written once: the reference rows, the fast CPU rows and the CUDA kernels call these
+// functions and nothing else. T is the arithmetic (float or double); reading narrow operands and rounding results is
+// the caller's. Includes no CUDA header, so that the host can test it. Where rows of two devices evaluate one formula
+// in different orders, each order has its own function: their roundings differ.
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #ifdef __CUDACC__
 #define HM_HOST_DEVICE __host__ __device__
@@ -22,7 +25,7 @@ HM_HOST_DEVICE constexpr bool is_finite(T x) {
   return x - x == 0;  // infinity minus itself is NaN
 }
 
-// A NaN passes: a network that has gone wrong must not be healed by its activation. -0 becomes +0.
+// NaN must propagate; max(x, 0) would hide it. -0 becomes +0.
 template <class T>
 HM_HOST_DEVICE constexpr T relu(T x) {
   return x <= 0 ? T(0) : x;
@@ -33,17 +36,33 @@ HM_HOST_DEVICE constexpr T relu_backward(T y, T dy) {
   return y > 0 ? dy : T(0);
 }
 
+// The same on the codes of fp16 and bf16, without branches so that compilers vectorise them. `infinity` is the code of
+// infinity: larger positive codes are NaNs.
+HM_HOST_DEVICE constexpr int16_t relu_code(int16_t x, int16_t infinity) {
+  const auto negative = static_cast<int16_t>((x < 0) & (static_cast<int16_t>(x & 0x7fff) <= infinity));
+  return static_cast<int16_t>(x & (negative - 1));
+}
+
+HM_HOST_DEVICE constexpr int16_t relu_backward_code(int16_t y, int16_t dy, int16_t infinity) {
+  const auto positive = static_cast<int16_t>((y > 0) & (y <= infinity));
+  return static_cast<int16_t>(dy & -positive);
+}
+
 // Does `candidate` replace `best` as a window's maximum? The first of equals stays; the first NaN wins and stays.
 template <class T>
 HM_HOST_DEVICE constexpr bool pool_takes(T candidate, T best) {
   return candidate > best || (is_nan(candidate) && !is_nan(best));
 }
 
-// The test is on the scaled gradient: an overflow must be seen even where the product would be finite.
+// Tested on the scaled gradient: an overflow must be seen even where the unscaled one would be finite.
 template <class T>
-HM_HOST_DEVICE constexpr T unscale(T gradient, T inverse_scale, bool& found_inf) {
-  if (!is_finite(gradient)) found_inf = true;
-  return gradient * inverse_scale;
+HM_HOST_DEVICE constexpr bool overflowed(T scaled_gradient) {
+  return !is_finite(scaled_gradient);
+}
+
+template <class T>
+HM_HOST_DEVICE constexpr T unscale(T scaled_gradient, T inverse_scale) {
+  return scaled_gradient * inverse_scale;
 }
 
 template <class T>
@@ -71,9 +90,27 @@ HM_HOST_DEVICE constexpr T batch_norm(T x, T mean, T inverse, T scale, T shift) 
   return scale * ((x - mean) * inverse) + shift;
 }
 
+// From left to right, as the definition reads: the order of the reference rows.
+template <class T>
+HM_HOST_DEVICE constexpr T batch_norm_in_order(T x, T mean, T inverse, T scale, T shift) {
+  return scale * (x - mean) * inverse + shift;
+}
+
+// With factor = scale / sqrt(variance + epsilon), computed once per channel.
+template <class T>
+HM_HOST_DEVICE constexpr T batch_norm_folded(T x, T mean, T factor, T shift) {
+  return (x - mean) * factor + shift;
+}
+
+// `kept` = 1 - momentum, which the caller may have rounded from a wider type.
+template <class T>
+HM_HOST_DEVICE constexpr T moving_average(T running, T batch, T kept, T momentum) {
+  return kept * running + momentum * batch;
+}
+
 template <class T>
 HM_HOST_DEVICE constexpr T moving_average(T running, T batch, T momentum) {
-  return (T(1) - momentum) * running + momentum * batch;
+  return moving_average(running, batch, T(1) - momentum, momentum);
 }
 
 // With m values per channel: scale inverse (dy - dshift / m - xhat dscale / m).
@@ -81,6 +118,19 @@ template <class T>
 HM_HOST_DEVICE constexpr T batch_norm_backward(T x, T dy, T mean, T inverse, T scale, T dscale, T dshift, T m) {
   const T xhat = (x - mean) * inverse;
   return scale * inverse * (dy - dshift / m - xhat * (dscale / m));
+}
+
+// From left to right: the order of the reference rows.
+template <class T>
+HM_HOST_DEVICE constexpr T batch_norm_backward_in_order(T x, T dy, T mean, T inverse, T scale, T dscale, T dshift,
+                                                        T m) {
+  return scale * inverse * (dy - dshift / m - (x - mean) * inverse * dscale / m);
+}
+
+// With a = scale inverse, b = dshift / m and d = inverse dscale / m, computed once per channel.
+template <class T>
+HM_HOST_DEVICE constexpr T batch_norm_backward_folded(T x, T dy, T mean, T a, T b, T d) {
+  return a * (dy - b - (x - mean) * d);
 }
 
 // Gradient of the mean cross-entropy with respect to one logit; `factor` is dloss / n.

@@ -1,9 +1,13 @@
-// The formulas that CPU and GPU share, at the edges where implementations differ.
+// The formulas at the edges where implementations differ, and every activation against its points and derivative.
 #include "kernels/ops/formulas.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <set>
+
+#include "kernels/number/dtype.h"
+#include "kernels/ops/activations.h"
 
 namespace halfmark::formulas {
 namespace {
@@ -33,15 +37,26 @@ TEST(Formulas, TheFirstOfEqualsAndTheFirstNaNWinAWindow) {
   EXPECT_FALSE(pool_takes(kNan, kNan));
 }
 
-TEST(Formulas, UnscaleTestsTheScaledGradient) {
-  bool found = false;
-  EXPECT_EQ(unscale(8.0f, 0.125f, found), 1.0f);
-  EXPECT_FALSE(found);
-  EXPECT_EQ(unscale(-kInf, 0.125f, found), -kInf);
-  EXPECT_TRUE(found);
-  found = false;
-  EXPECT_TRUE(std::isnan(unscale(kNan, 0.0f, found)));
-  EXPECT_TRUE(found);
+TEST(Formulas, ReluOnCodesIsReluOnValues) {
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (int code = -32768; code < 32768; ++code) {
+      const auto infinity = static_cast<int16_t>(encode(dtype, kInf));
+      const auto bits = [](int16_t c) { return uint64_t{static_cast<uint16_t>(c)}; };
+      const auto x = static_cast<int16_t>(code);
+      const double value = decode(dtype, bits(x)), y = decode(dtype, bits(relu_code(x, infinity)));
+      const auto dy = static_cast<int16_t>(encode(dtype, -1.5));
+      ASSERT_TRUE(std::isnan(value) ? std::isnan(y) : y == relu(value) && !std::signbit(y)) << name_of(dtype) << code;
+      ASSERT_EQ(decode(dtype, bits(relu_backward_code(x, dy, infinity))), relu_backward(value, -1.5)) << code;
+    }
+}
+
+TEST(Formulas, AnOverflowIsSeenInTheScaledGradient) {
+  EXPECT_FALSE(overflowed(std::numeric_limits<float>::max()));
+  EXPECT_TRUE(overflowed(-kInf));
+  EXPECT_TRUE(overflowed(kNan));
+  EXPECT_EQ(unscale(8.0f, 0.125f), 1.0f);
+  EXPECT_EQ(unscale(-kInf, 0.125f), -kInf);
+  EXPECT_TRUE(std::isnan(unscale(kNan, 0.0f)));
 }
 
 TEST(Formulas, SgdIsTheTextbookStep) {
@@ -59,6 +74,16 @@ TEST(Formulas, BatchNormAgreesWithItsDefinition) {
   EXPECT_DOUBLE_EQ(inverse, 0.5);
   EXPECT_DOUBLE_EQ(batch_norm(7.0, 3.0, inverse, 10.0, 1.0), 21.0);
   EXPECT_DOUBLE_EQ(moving_average(1.0, 3.0, 0.25), 1.5);
+}
+
+TEST(Formulas, TheOrdersOfBatchNormAgreeUpToRounding) {
+  const double x = 0.7, dy = -1.3, mean = 0.2, inverse = 0.9, scale = 1.7, shift = -0.4, dscale = 2.5, dshift = 0.3;
+  const double y = batch_norm(x, mean, inverse, scale, shift);
+  EXPECT_DOUBLE_EQ(batch_norm_in_order(x, mean, inverse, scale, shift), y);
+  EXPECT_DOUBLE_EQ(batch_norm_folded(x, mean, scale * inverse, shift), y);
+  const double dx = batch_norm_backward(x, dy, mean, inverse, scale, dscale, dshift, 4.0);
+  EXPECT_DOUBLE_EQ(batch_norm_backward_in_order(x, dy, mean, inverse, scale, dscale, dshift, 4.0), dx);
+  EXPECT_DOUBLE_EQ(batch_norm_backward_folded(x, dy, mean, scale * inverse, dshift / 4, inverse * dscale / 4), dx);
 }
 
 TEST(Formulas, BatchNormBackwardIsTheDerivativeOfForward) {
@@ -93,6 +118,48 @@ TEST(Formulas, SoftmaxBackwardSumsToNothingOverARow) {
   for (int i = 0; i < 3; ++i) sum += softmax_backward(p[i], i == 1, 0.25);
   EXPECT_NEAR(sum, 0, 1e-16);
   EXPECT_DOUBLE_EQ(softmax_backward(p[1], true, 0.25), -0.175);
+}
+
+template <class Row>
+double backward_at(double x, double dy) {
+  return Row::backward(Row::kept == activations::Kept::input ? x : Row::forward(x), dy);
+}
+
+TEST(Activations, EachGoesThroughItsPointsInBothArithmetics) {
+  activations::All::each([]<class Row>() {
+    EXPECT_GE(std::size(Row::points), 4u) << Row::name;
+    for (const activations::Point& point : Row::points) {
+      const double tolerance = Row::forward_steps * std::fabs(point.y);
+      EXPECT_NEAR(Row::forward(point.x), point.y, tolerance * 0x1p-52) << Row::name << " of " << point.x;
+      EXPECT_NEAR(Row::forward(static_cast<float>(point.x)), point.y, (tolerance + std::fabs(point.y)) * 0x1p-23)
+          << Row::name << " of " << point.x;
+    }
+  });
+}
+
+TEST(Activations, EachBackwardIsTheDerivativeOfItsForward) {
+  activations::All::each([]<class Row>() {
+    for (double x = -7.96875; x < 8; x += 0.0625) {  // never at 0, where relu has a kink
+      const double h = 0x1p-17, slope = (Row::forward(x + h) - Row::forward(x - h)) / (2 * h);
+      ASSERT_NEAR(backward_at<Row>(x, 1.0), slope, 1e-8) << Row::name << " at " << x;
+      ASSERT_NEAR(backward_at<Row>(x, -3.0), -3 * slope, 3e-8) << Row::name << " at " << x;
+    }
+  });
+}
+
+TEST(Activations, NoneHidesANaNAndPaddingStaysZeroBackward) {
+  activations::All::each([]<class Row>() {
+    EXPECT_TRUE(std::isnan(Row::forward(kNan)) && std::isnan(Row::forward(static_cast<double>(kNan)))) << Row::name;
+    EXPECT_EQ(Row::backward(0.0, 0.0), 0) << Row::name;  // a library's layout is padded with zeros
+  });
+}
+
+TEST(Activations, NoTwoShareAName) {
+  std::set<std::string_view> names;
+  activations::All::each([&]<class Row>() {
+    EXPECT_TRUE(names.insert(Row::name).second && names.insert(Row::backward_name).second) << Row::name;
+    EXPECT_EQ(std::string(Row::name) + "_backward", Row::backward_name);
+  });
 }
 
 }  // namespace

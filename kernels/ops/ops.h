@@ -9,6 +9,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "kernels/ops/activations.h"
 #include "kernels/ops/kernel.h"
 #include "kernels/ops/matrix_instruction.h"
 #include "kernels/tensor/scaled.h"
@@ -29,6 +30,8 @@ struct Window {  // of a convolution or pooling
   int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
   friend bool operator==(const Window&, const Window&) = default;
 };
+// Throws Error naming the operation.
+void check_same_shape(std::string_view operation, const Tensor& a, const Tensor& b);
 int64_t window_extent(int64_t input, int64_t kernel, int stride, int pad, int dilation);  // output rows or columns
 
 struct Matmul {  // out = op(a) op(b) + beta out
@@ -202,22 +205,27 @@ struct BatchNormBackward {
   }
 };
 
-struct Relu {
-  static constexpr std::string_view name = "relu";
+template <class Row>  // a row of activations.h
+struct Activation {   // out = f(x), element by element
+  static constexpr std::string_view name = Row::name;
   const Tensor& x;
   Tensor& out;
-  void check() const;
+  void check() const { check_same_shape(name, x, out); }
   void visit(auto&& v) const { v.input("x", x), v.output("out", out); }
 };
 
-struct ReluBackward {  // dx = y > 0 ? dy : 0
-  static constexpr std::string_view name = "relu_backward";
-  const Tensor& y;  // what forward gave
+template <class Row>
+struct ActivationBackward {  // dx = f'(x) dy
+  static constexpr std::string_view name = Row::backward_name;
+  const Tensor& kept;  // forward's input or output, as Row::kept says
   const Tensor& dy;
   Tensor& dx;
-  void check() const;
-  void visit(auto&& v) const { v.input("y", y), v.input("dy", dy), v.output("dx", dx); }
+  void check() const { check_same_shape(name, kept, dy), check_same_shape(name, kept, dx); }
+  void visit(auto&& v) const { v.input("kept", kept), v.input("dy", dy), v.output("dx", dx); }
 };
+
+using Relu = Activation<activations::Relu>;
+using ReluBackward = ActivationBackward<activations::Relu>;
 
 struct MaxPool2d {  // padding never wins; indices hold the winner's place in its window, kernel_w * i + j, the first on
                     // a tie
@@ -353,16 +361,26 @@ struct SgdStep {
 };
 
 // The one list of operations; rows, tests and micro benchmarks are generated from it.
-template <template <class> class F, class... Ops>
-struct EachOperation {
-  using type = std::tuple<F<Ops>...>;
+template <class... Ops>
+struct OperationList {
+  template <template <class> class F>
+  using Tuple = std::tuple<F<Ops>...>;
+  template <class... More>
+  OperationList<Ops..., More...> operator+(OperationList<More...>) const;
 };
+template <class... Rows>
+OperationList<Activation<Rows>...> forward_of(activations::List<Rows...>);
+template <class... Rows>
+OperationList<ActivationBackward<Rows>...> backward_of(activations::List<Rows...>);
+
+using Operations =
+    decltype(OperationList<Matmul, ScaledMatmul, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights,
+                           AddBias, BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward>() +
+             forward_of(activations::All()) + backward_of(activations::All()) +
+             OperationList<MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, Add, SoftmaxCrossEntropy,
+                           SoftmaxCrossEntropyBackward, Cast, Reorder, Unscale, SgdStep>());
 template <template <class> class F>
-using ForAllOperations =
-    typename EachOperation<F, Matmul, ScaledMatmul, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights,
-                           AddBias, BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward, Relu, ReluBackward,
-                           MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, Add, SoftmaxCrossEntropy,
-                           SoftmaxCrossEntropyBackward, Cast, Reorder, Unscale, SgdStep>::type;
+using ForAllOperations = Operations::Tuple<F>;
 
 template <class Op>
 using KernelList = std::vector<Kernel<Op>>;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/cpu/host/host.h"
+#include "kernels/ops/formulas.h"
 
 namespace halfmark::host {
 namespace {
@@ -98,7 +99,9 @@ void normalize(const Tensor& x, Tensor& out, const Tensor& scale, const Tensor& 
   Affine<T> a{mean, std::vector<T>(mean.size()), widened<T>(shift)};
   for (size_t c = 0; c < mean.size(); ++c)
     a.factor[c] = wide_scale[c] / std::sqrt(variance[c] + static_cast<T>(epsilon));
-  channel_map<T>(x, x, out, [&a](size_t c, T v, T) { return (v - a.mean[c]) * a.factor[c] + a.shift[c]; });
+  channel_map<T>(x, x, out, [&a](size_t c, T v, T) {
+    return formulas::batch_norm_folded(v, a.mean[c], a.factor[c], a.shift[c]);
+  });
 }
 
 void round_into(Tensor& tensor, const double* values) {
@@ -127,7 +130,8 @@ void train(const BatchNorm& op, const Tensor& x, Tensor& out) {
     std::vector<T> after(channels);
     for (size_t c = 0; c < channels; ++c)
       after[c] =
-          static_cast<T>(1 - op.momentum) * before[c] + static_cast<T>(op.momentum) * static_cast<T>(batch[c] * factor);
+          formulas::moving_average(before[c], static_cast<T>(batch[c] * factor), static_cast<T>(1 - op.momentum),
+                                   static_cast<T>(op.momentum));
     convert(kStored<T>, after.data(), running.dtype(), running.data(), channels);
   };
   update(op.running_mean, mean, 1), update(op.running_variance, variance, unbias);
@@ -169,7 +173,7 @@ void backward(const BatchNormBackward& op, const Tensor& x, const Tensor& dy, Te
   const auto channels = static_cast<size_t>(m.c);
   const std::vector<double> mean = widened<double>(op.mean), variance = widened<double>(op.variance);
   std::vector<double> dshift(channels), dscale(channels), inverse(channels);
-  for (size_t c = 0; c < channels; ++c) inverse[c] = 1 / std::sqrt(variance[c] + op.epsilon);
+  for (size_t c = 0; c < channels; ++c) inverse[c] = formulas::batch_norm_inverse(variance[c], op.epsilon);
   const double* means = mean.data();
   channel_sums<T>(x, dy, dshift.data(), dscale.data(), [means](int64_t c, T v, T d, double& s, double& t) {
     s += d;
@@ -186,7 +190,9 @@ void backward(const BatchNormBackward& op, const Tensor& x, const Tensor& dy, Te
     a[c] = static_cast<T>(scale[c] * inverse[c]), b[c] = static_cast<T>(dshift[c] / m.values());
     d[c] = static_cast<T>(inverse[c] * dscale[c] / m.values()), center[c] = static_cast<T>(mean[c]);
   }
-  channel_map<T>(x, dy, dx, [&](size_t c, T v, T g) { return a[c] * (g - b[c] - (v - center[c]) * d[c]); });
+  channel_map<T>(x, dy, dx, [&](size_t c, T v, T g) {
+    return formulas::batch_norm_backward_folded(v, g, center[c], a[c], b[c], d[c]);
+  });
 }
 
 Refusal refuses_backward(const Device&, const BatchNormBackward& op) {

@@ -1,5 +1,5 @@
-// ReLU, addition, bias and cast as host loops. They do not care for layouts where all operands lie alike, a library's
-// own layouts included: f(0) = 0 keeps their padding zero.
+// Activations, addition, bias and cast as host loops. They do not care for layouts where all operands lie alike, a
+// library's own layouts included, as long as f(0) = 0 keeps their padding zero.
 #include <algorithm>
 
 #include "kernels/cpu/host/host.h"
@@ -23,80 +23,70 @@ Refusal refuses_elementwise(std::initializer_list<const Tensor*> operands) {
 bool is_half(const Tensor& tensor) { return tensor.dtype() == DType::bf16 || tensor.dtype() == DType::f16; }
 int16_t infinity_code(const Tensor& tensor) { return tensor.dtype() == DType::bf16 ? 0x7f80 : 0x7c00; }
 
-// ---- relu: a NaN stays a NaN, zeros of either sign become +0
-// ---------------------------------------------------------------
+template <class Row>
+constexpr bool kHasCodes = requires { Row::forward_code(int16_t{}, int16_t{}); };
 
-template <class T>
-void relu(const Tensor& x, Tensor& out) {
-  map<T, 1>(out, {&x}, [](T v) { return v <= 0 ? T(0) : v; });
-}
-
-// The same on codes of 16 bits, without branches so that compilers make vectors of it: negative and no NaN.
-void relu_codes(const Tensor& x, Tensor& out) {
-  const auto* source = x.as<int16_t>();
+// out = f(in[0], ...) on codes of 16 bits.
+template <size_t N, class F>
+void map_codes(Tensor& out, const std::array<const Tensor*, N>& in, F f) {
+  std::array<const int16_t*, N> source;
+  for (size_t k = 0; k < N; ++k) source[k] = in[k]->template as<int16_t>();
   auto* target = out.as<int16_t>();
-  const int16_t infinity = infinity_code(x);
-  parallel_for(stored_elements(x), 2 * kGrain, [=](int64_t begin, int64_t end) {
+  const int16_t infinity = infinity_code(*in[0]);
+  parallel_for(stored_elements(out), 2 * kGrain, [=](int64_t begin, int64_t end) {
     HM_EACH_FOR_ITSELF
     for (int64_t i = begin; i < end; ++i) {
-      const int16_t code = source[i];
-      const auto negative = static_cast<int16_t>((code < 0) & (static_cast<int16_t>(code & 0x7fff) <= infinity));
-      target[i] = static_cast<int16_t>(code & (negative - 1));
+      if constexpr (N == 1)
+        target[i] = f(source[0][i], infinity);
+      else
+        target[i] = f(source[0][i], source[1][i], infinity);
     }
   });
 }
 
-Refusal refuses_relu(const Device&, const Relu& op) { return refuses_elementwise({&op.x, &op.out}); }
+template <class Row>
+Refusal refuses_activation(const Device&, const Activation<Row>& op) {
+  return refuses_elementwise({&op.x, &op.out});
+}
 
-void run_relu(Device&, const Relu& op) {
-  Result out(op.out, op.x);
-  if (is_half(op.x) && op.x.dtype() == op.out.dtype())
-    relu_codes(op.x, out.tensor());
-  else if (computes_in_double({&op.x, &op.out}))
-    relu<double>(op.x, out.tensor());
-  else
-    relu<float>(op.x, out.tensor());
+template <class Row>
+void run_activation(Device&, const Activation<Row>& op) {
+  const Tensor x = Row::forward(0.0) == 0 ? op.x : readable(op.x);
+  Result out(op.out, x);
+  if (kHasCodes<Row> && is_half(x) && x.dtype() == op.out.dtype()) {
+    if constexpr (kHasCodes<Row>) {
+      map_codes<1>(out.tensor(), {&x}, [](int16_t v, int16_t infinity) { return Row::forward_code(v, infinity); });
+    }
+  } else if (computes_in_double({&x, &op.out})) {
+    map<double, 1>(out.tensor(), {&x}, [](double v) { return Row::forward(v); });
+  } else {
+    map<float, 1>(out.tensor(), {&x}, [](float v) { return Row::forward(v); });
+  }
   out.finish();
 }
 
-template <class T>
-void relu_backward(const Tensor& y, const Tensor& dy, Tensor& dx) {
-  map<T, 2>(dx, {&y, &dy}, [](T v, T d) { return v > 0 ? d : T(0); });
+template <class Row>
+Refusal refuses_activation_backward(const Device&, const ActivationBackward<Row>& op) {
+  return refuses_elementwise({&op.kept, &op.dy, &op.dx});
 }
 
-void relu_backward_codes(const Tensor& y, const Tensor& dy, Tensor& dx) {
-  const auto* values = y.as<int16_t>();
-  const auto* gradients = dy.as<int16_t>();
-  auto* target = dx.as<int16_t>();
-  const int16_t infinity = infinity_code(y);
-  parallel_for(stored_elements(y), 2 * kGrain, [=](int64_t begin, int64_t end) {
-    HM_EACH_FOR_ITSELF
-    for (int64_t i = begin; i < end; ++i) {
-      const auto positive = static_cast<int16_t>((values[i] > 0) & (values[i] <= infinity));
-      target[i] = static_cast<int16_t>(gradients[i] & -positive);
-    }
-  });
-}
-
-Refusal refuses_relu_backward(const Device&, const ReluBackward& op) {
-  return refuses_elementwise({&op.y, &op.dy, &op.dx});
-}
-
-void run_relu_backward(Device&, const ReluBackward& op) {
-  const Tensor& model = leading({&op.y, &op.dy});
-  const Tensor y = in_layout_of(model, op.y), dy = in_layout_of(model, op.dy);
+template <class Row>
+void run_activation_backward(Device&, const ActivationBackward<Row>& op) {
+  const Tensor& model = leading({&op.kept, &op.dy});
+  const Tensor kept = in_layout_of(model, op.kept), dy = in_layout_of(model, op.dy);
   Result dx(op.dx, model);
-  if (is_half(y) && y.dtype() == dy.dtype() && y.dtype() == op.dx.dtype())
-    relu_backward_codes(y, dy, dx.tensor());
-  else if (computes_in_double({&op.y, &op.dy, &op.dx}))
-    relu_backward<double>(y, dy, dx.tensor());
-  else
-    relu_backward<float>(y, dy, dx.tensor());
+  if (kHasCodes<Row> && is_half(kept) && kept.dtype() == dy.dtype() && kept.dtype() == op.dx.dtype()) {
+    if constexpr (kHasCodes<Row>) {
+      map_codes<2>(dx.tensor(), {&kept, &dy},
+                   [](int16_t v, int16_t d, int16_t infinity) { return Row::backward_code(v, d, infinity); });
+    }
+  } else if (computes_in_double({&kept, &dy, &op.dx})) {
+    map<double, 2>(dx.tensor(), {&kept, &dy}, [](double v, double d) { return Row::backward(v, d); });
+  } else {
+    map<float, 2>(dx.tensor(), {&kept, &dy}, [](float v, float d) { return Row::backward(v, d); });
+  }
   dx.finish();
 }
-
-// ---- add
-// -------------------------------------------------------------------------------------------------------------------
 
 Refusal refuses_add(const Device&, const Add& op) { return refuses_elementwise({&op.a, &op.b, &op.out}); }
 
@@ -110,9 +100,6 @@ void run_add(Device&, const Add& op) {
     map<float, 2>(out.tensor(), {&a, &b}, [](float p, float q) { return p + q; });
   out.finish();
 }
-
-// ---- cast
-// ------------------------------------------------------------------------------------------------------------------
 
 Refusal refuses_cast(const Device&, const Cast& op) {
   if (op.rounding != Rounding::near_even)
@@ -131,9 +118,6 @@ void run_cast(Device&, const Cast& op) {
   });
   out.finish();
 }
-
-// ---- bias
-// ------------------------------------------------------------------------------------------------------------------
 
 // Memory as rows in which the channel is constant (plain images) or runs (matrices and nhwc images).
 struct Rows {
@@ -239,8 +223,10 @@ void run_bias_gradient(Device&, const BiasGradient& op) {
 }  // namespace
 
 void add_elementwise(KernelTable& table) {
-  add_row<Relu, refuses_relu, run_relu>(table);
-  add_row<ReluBackward, refuses_relu_backward, run_relu_backward>(table);
+  activations::All::each([&]<class Row>() {
+    add_row<Activation<Row>, refuses_activation<Row>, run_activation<Row>>(table);
+    add_row<ActivationBackward<Row>, refuses_activation_backward<Row>, run_activation_backward<Row>>(table);
+  });
   add_row<Add, refuses_add, run_add>(table);
   table.of<Cast>().push_back({"host", Speed::real, refuses_cast, run_cast});
   add_row<AddBias, refuses_add_bias, run_add_bias>(table);

@@ -18,7 +18,7 @@
 
 namespace halfmark::host {
 
-void add_elementwise(KernelTable& table);  // relu, add, add_bias, bias_gradient, cast
+void add_elementwise(KernelTable& table);  // activations, add, add_bias, bias_gradient, cast
 void add_batch_norms(KernelTable& table);
 void add_poolings(KernelTable& table);
 void add_training(KernelTable& table);  // softmax_cross_entropy, unscale, sgd_step

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/cpu/host/host.h"
+#include "kernels/ops/formulas.h"
 
 namespace halfmark::host {
 namespace {
@@ -38,12 +39,6 @@ void each_plane(const Shape& s, F f) {
   });
 }
 
-// The first of equals wins, and so does the first NaN.
-template <class T>
-bool beats(T value, T best) {
-  return value > best || (std::isnan(value) && !std::isnan(best));
-}
-
 template <class T>
 void max_pool(const MaxPool2d& op, const Tensor& x, Tensor& out, Tensor* indices) {
   const Strides sx(x), sy(out);
@@ -61,7 +56,7 @@ void max_pool(const MaxPool2d& op, const Tensor& x, Tensor& out, Tensor* indices
         for (int64_t i = rows.first; i < rows.last; ++i)
           for (int64_t j = columns.first; j < columns.last; ++j) {
             const T value = plane[(rows.origin + i) * sx.h + (columns.origin + j) * sx.w];
-            if (beats(value, best)) best = value, winner = i * op.kernel_w + j;
+            if (formulas::pool_takes(value, best)) best = value, winner = i * op.kernel_w + j;
           }
         const int64_t place = n * sy.n + c * sy.c + y * sy.h + z * sy.w;
         result[static_cast<size_t>(place)] = best;

@@ -2,15 +2,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <limits>
 
 #include "kernels/cpu/host/host.h"
+#include "kernels/ops/formulas.h"
 
 namespace halfmark::host {
 namespace {
-
-// ---- softmax and cross entropy
-// ---------------------------------------------------------------------------------------------
 
 Refusal refuses_loss(const Device&, const SoftmaxCrossEntropy& op) {
   if (op.logits.layout() == Layout::opaque) return "logits of an opaque layout";
@@ -66,8 +63,7 @@ void loss_backward(const SoftmaxCrossEntropyBackward& op) {
   const T factor = static_cast<T>(op.dloss / static_cast<double>(rows));
   for (int64_t row = 0; row < rows; ++row) {
     T* p = gradient.data() + row * classes;
-    p[labels[row]] -= 1;
-    for (int64_t c = 0; c < classes; ++c) p[c] *= factor;
+    for (int64_t c = 0; c < classes; ++c) p[c] = formulas::softmax_backward(p[c], c == labels[row], factor);
   }
   op.dlogits.materialize(Layout::plain);
   convert(kStored<T>, gradient.data(), op.dlogits.dtype(), op.dlogits.data(), gradient.size());
@@ -76,9 +72,6 @@ void loss_backward(const SoftmaxCrossEntropyBackward& op) {
 void run_loss_backward(Device&, const SoftmaxCrossEntropyBackward& op) {
   computes_in_double({&op.probabilities, &op.dlogits}) ? loss_backward<double>(op) : loss_backward<float>(op);
 }
-
-// ---- unscale
-// ---------------------------------------------------------------------------------------------------------------
 
 Refusal refuses_unscale(const Device&, const Unscale& op) {
   if (op.found_inf.dtype() != DType::f32) return "found_inf must be f32";
@@ -97,8 +90,8 @@ void unscale(const Unscale& op) {
       T* r = writable(op.gradient, i, result);
       int bad = 0;
       for (int64_t j = 0; j < count; ++j) {
-        bad |= !(std::abs(g[j]) <= std::numeric_limits<T>::max());
-        r[j] = g[j] * factor;
+        bad |= formulas::overflowed(g[j]);
+        r[j] = formulas::unscale(g[j], factor);
       }
       if (bad) found = true;
       written(op.gradient, i, count, r);
@@ -110,9 +103,6 @@ void unscale(const Unscale& op) {
 void run_unscale(Device&, const Unscale& op) {
   op.gradient.dtype() == DType::f64 ? unscale<double>(op) : unscale<float>(op);
 }
-
-// ---- sgd
-// -------------------------------------------------------------------------------------------------------------------
 
 Refusal refuses_sgd(const Device&, const SgdStep& op) {
   for (const Tensor* operand : std::initializer_list<const Tensor*>{&op.velocity, &op.low})
@@ -133,14 +123,17 @@ void sgd(const SgdStep& op, const Tensor& gradient) {
       const T *p = read(op.parameter, i, count, bp), *g = read(gradient, i, count, bg);
       T* next = writable(op.parameter, i, rp);
       if (op.velocity.empty()) {
-        for (int64_t j = 0; j < count; ++j) next[j] = p[j] - rate * (g[j] + decay * p[j]);
+        HM_EACH_FOR_ITSELF
+        for (int64_t j = 0; j < count; ++j)
+          next[j] = formulas::sgd_step(p[j], g[j], T(0), rate, T(0), decay).parameter;
       } else {
         const T* v = read(op.velocity, i, count, bv);
         T* speed = writable(op.velocity, i, rv);
+        HM_EACH_FOR_ITSELF
         for (int64_t j = 0; j < count; ++j) {
-          const T step = momentum * v[j] + (g[j] + decay * p[j]);
-          speed[j] = step;
-          next[j] = p[j] - rate * step;
+          const auto step = formulas::sgd_step(p[j], g[j], v[j], rate, momentum, decay);
+          speed[j] = step.velocity;
+          next[j] = step.parameter;
         }
         written(op.velocity, i, count, speed);
       }

@@ -1,7 +1,6 @@
 // Reference rows without reductions, and the bias gradient. Each value is computed in fp64 from the operands as stored,
 // which is exact or correctly rounded, and rounded once. The bias gradient is summed in fp32 (fp64 for f64) in logical
 // order n, h, w.
-#include <cmath>
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"
@@ -53,14 +52,16 @@ void bias_gradient(Device&, const BiasGradient& op) {
     write(op.dbias, channel_sums<float>(op.dy));
 }
 
-void relu(Device&, const Relu& op) {  // a NaN stays one: it is what a run is searched for
+template <class Row>
+void activation(Device&, const Activation<Row>& op) {
   const std::vector<double> x = read<double>(op.x);
-  map(op.out, op.x, [&](size_t i) { return x[i] > 0 || std::isnan(x[i]) ? x[i] : 0.0; });
+  map(op.out, op.x, [&](size_t i) { return Row::forward(x[i]); });
 }
 
-void relu_backward(Device&, const ReluBackward& op) {
-  const std::vector<double> y = read<double>(op.y), dy = read<double>(op.dy);
-  map(op.dx, op.dy, [&](size_t i) { return y[i] > 0 ? dy[i] : 0.0; });
+template <class Row>
+void activation_backward(Device&, const ActivationBackward<Row>& op) {
+  const std::vector<double> kept = read<double>(op.kept), dy = read<double>(op.dy);
+  map(op.dx, op.dy, [&](size_t i) { return Row::backward(kept[i], dy[i]); });
 }
 
 void add_tensors(Device&, const Add& op) {
@@ -96,7 +97,10 @@ void reorder(Device&, const Reorder& op) {
 
 void add_elementwise_rows(KernelTable& table) {
   add_row<AddBias>(table, add_bias), add_row<BiasGradient>(table, bias_gradient);
-  add_row<Relu>(table, relu), add_row<ReluBackward>(table, relu_backward);
+  activations::All::each([&]<class Row>() {
+    add_row<Activation<Row>>(table, activation<Row>);
+    add_row<ActivationBackward<Row>>(table, activation_backward<Row>);
+  });
   add_row<Add>(table, add_tensors), add_row<Cast>(table, cast);
   table.of<Reorder>().push_back({"reference", Speed::emulated, &refuses_reorder, reorder});
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"
+#include "kernels/ops/formulas.h"
 #include "kernels/number/error.h"
 
 namespace halfmark::reference {
@@ -46,8 +47,11 @@ void softmax_cross_entropy_backward(Device&, const SoftmaxCrossEntropyBackward& 
              classes = static_cast<size_t>(op.probabilities.shape()[1]);
   std::vector<double> gradient = read<double>(op.probabilities);
   const std::vector<size_t> labels = read_labels(op.labels, op.probabilities.shape()[1]);
-  for (size_t i = 0; i < n; ++i) gradient[i * classes + labels[i]] -= 1;
-  for (double& g : gradient) g = g * op.dloss / static_cast<double>(n);
+  for (size_t i = 0; i < n; ++i)
+    for (size_t c = 0; c < classes; ++c) {
+      double& g = gradient[i * classes + c];
+      g = formulas::softmax_backward(g, c == labels[i], 1.0) * op.dloss / static_cast<double>(n);
+    }
   settle(op.dlogits, op.probabilities);
   write(op.dlogits, gradient);
 }

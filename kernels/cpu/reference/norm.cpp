@@ -1,9 +1,9 @@
 // Reference rows of batch normalisation: fp64 throughout from the operands as stored, every output rounded once.
 // Statistics are taken in two passes, so that a large mean costs no digits of the variance.
-#include <cmath>
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"
+#include "kernels/ops/formulas.h"
 
 namespace halfmark::reference {
 namespace {
@@ -40,9 +40,12 @@ void batch_norm(Device&, const BatchNorm& op) {
     mean[c] = sum / count;
     planes.each(c, [&](size_t i) { squares += (x[i] - mean[c]) * (x[i] - mean[c]); });
     variance[c] = squares / count;
-    const double inverse = 1 / std::sqrt(variance[c] + op.epsilon);
-    planes.each(c, [&](size_t i) { out[i] = scale[c] * (x[i] - mean[c]) * inverse + shift[c]; });
-    running_mean[c] = (1 - op.momentum) * running_mean[c] + op.momentum * mean[c];
+    const double inverse = formulas::batch_norm_inverse(variance[c], op.epsilon);
+    planes.each(c, [&](size_t i) {
+      out[i] = formulas::batch_norm_in_order(x[i], mean[c], inverse, scale[c], shift[c]);
+    });
+    running_mean[c] = formulas::moving_average(running_mean[c], mean[c], op.momentum);
+    // The unbiased variance is never rounded for itself, hence not moving_average().
     running_variance[c] = (1 - op.momentum) * running_variance[c] + op.momentum * squares / (count - 1);
   });
   settle(op.out, op.x), settle(op.mean, op.scale), settle(op.variance, op.scale);
@@ -56,8 +59,10 @@ void batch_norm_inference(Device&, const BatchNormInference& op) {
   const std::vector<double> mean = read<double>(op.running_mean), variance = read<double>(op.running_variance);
   std::vector<double> out(x.size());
   planes.each_channel([&](size_t c) {
-    const double inverse = 1 / std::sqrt(variance[c] + op.epsilon);
-    planes.each(c, [&](size_t i) { out[i] = scale[c] * (x[i] - mean[c]) * inverse + shift[c]; });
+    const double inverse = formulas::batch_norm_inverse(variance[c], op.epsilon);
+    planes.each(c, [&](size_t i) {
+      out[i] = formulas::batch_norm_in_order(x[i], mean[c], inverse, scale[c], shift[c]);
+    });
   });
   settle(op.out, op.x);
   write(op.out, out);
@@ -70,11 +75,11 @@ void batch_norm_backward(Device&, const BatchNormBackward& op) {
   std::vector<double> dx(x.size()), dscale(planes.channels), dshift(planes.channels);
   const auto count = static_cast<double>(planes.count());
   planes.each_channel([&](size_t c) {
-    const double inverse = 1 / std::sqrt(variance[c] + op.epsilon);
+    const double inverse = formulas::batch_norm_inverse(variance[c], op.epsilon);
     double sum = 0, product = 0;
     planes.each(c, [&](size_t i) { sum += dy[i], product += dy[i] * (x[i] - mean[c]) * inverse; });
     planes.each(c, [&](size_t i) {
-      dx[i] = scale[c] * inverse * (dy[i] - sum / count - (x[i] - mean[c]) * inverse * product / count);
+      dx[i] = formulas::batch_norm_backward_in_order(x[i], dy[i], mean[c], inverse, scale[c], product, sum, count);
     });
     dscale[c] = product, dshift[c] = sum;
   });

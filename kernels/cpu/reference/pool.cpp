@@ -1,10 +1,10 @@
 // Reference rows of pooling. The maximum is exact; averages and the sums of overlapping windows are taken in fp64 and
 // rounded once.
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"
+#include "kernels/ops/formulas.h"
 
 namespace halfmark::reference {
 namespace {
@@ -54,8 +54,7 @@ void max_pool(Device&, const MaxPool2d& op) {
     bool first = true;
     pooling.each(y, xx, [&](size_t element, int place) {
       const double value = x[base + element];
-      // The first of equals wins, and so does the first NaN.
-      if (!first && !(value > out[o]) && !(std::isnan(value) && !std::isnan(out[o]))) return;
+      if (!first && !formulas::pool_takes(value, out[o])) return;
       first = false, out[o] = value, indices[o] = static_cast<unsigned char>(place);
     });
   });

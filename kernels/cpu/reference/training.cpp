@@ -1,9 +1,9 @@
 // Reference rows of unscaling and of the optimizer step: fp32 (fp64 for f64), one rounding after each operation and one
 // when a result is stored; the new parameter comes from the new velocity before that is stored.
-#include <cmath>
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"
+#include "kernels/ops/formulas.h"
 
 namespace halfmark::reference {
 namespace {
@@ -13,8 +13,8 @@ void unscale(Device&, const Unscale& op) {
   const auto apply = [&](auto values) {
     using T = typename decltype(values)::value_type;
     for (T& value : values) {
-      found = found || !std::isfinite(value);
-      value *= static_cast<T>(op.inverse_scale);
+      found = found || formulas::overflowed(value);
+      value = formulas::unscale(value, static_cast<T>(op.inverse_scale));
     }
     write(op.gradient, values);
   };
@@ -31,11 +31,10 @@ void step(const SgdStep& op) {
              decay = static_cast<T>(op.weight_decay);
   parallel_for(op.parameter.elements(), kGrain, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      // Terms with a factor of zero are left out: zero times an infinity is no part of the formula.
-      T v = decay != 0 ? gradient[i] + decay * parameter[i] : gradient[i];
-      if (momentum != 0) v = momentum * velocity[i] + v;
-      if (!velocity.empty()) velocity[i] = v;
-      parameter[i] = parameter[i] - rate * v;
+      const auto next = formulas::sgd_step(parameter[i], gradient[i], velocity.empty() ? T(0) : velocity[i], rate,
+                                           momentum, decay);
+      if (!velocity.empty()) velocity[i] = next.velocity;
+      parameter[i] = next.parameter;
     }
   });
   write(op.parameter, parameter);

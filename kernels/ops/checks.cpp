@@ -1,4 +1,4 @@
-// What every operation promises of its shapes.
+// Checks of shapes and attributes: what every operation demands of its operands.
 #include "kernels/ops/ops.h"
 
 namespace halfmark {
@@ -6,10 +6,6 @@ namespace {
 
 void need(bool condition, std::string_view operation, const std::string& what) {
   HM_CHECK(condition, std::string(operation) + ": " + what);
-}
-
-void same_shape(std::string_view operation, const Tensor& a, const Tensor& b) {
-  need(a.shape() == b.shape(), operation, "shapes differ: " + a.shape().text() + " and " + b.shape().text());
 }
 
 void vector_of(std::string_view operation, std::string_view which, const Tensor& tensor, int64_t extent) {
@@ -60,6 +56,10 @@ void check_pool(std::string_view operation, const Tensor& x, const Tensor& y, in
 
 }  // namespace
 
+void check_same_shape(std::string_view operation, const Tensor& a, const Tensor& b) {
+  need(a.shape() == b.shape(), operation, "shapes differ: " + a.shape().text() + " and " + b.shape().text());
+}
+
 int64_t window_extent(int64_t input, int64_t kernel, int stride, int pad, int dilation) {
   const int64_t span = dilation * (kernel - 1) + 1;
   HM_CHECK(input + 2 * pad >= span, "a window of " + std::to_string(span) + " does not fit " + std::to_string(input) +
@@ -93,11 +93,11 @@ void ScaledMatmul::check() const {
 
 void DotProducts::check() const {
   rank(name, "a", a, 2);
-  same_shape(name, a, b);
+  check_same_shape(name, a, b);
   vector_of(name, "c", c, a.shape()[0]), vector_of(name, "out", out, a.shape()[0]);
   need(scale_a.empty() == scale_b.empty(), name, "either both operands are scaled or none");
   if (scale_a.empty()) return;
-  same_shape(name, scale_a, scale_b);
+  check_same_shape(name, scale_a, scale_b);
   rank(name, "scale_a", scale_a, 2);
   const int64_t scales = scale_a.shape()[1];
   need(scale_a.shape()[0] == a.shape()[0] && scales > 0 && a.shape()[1] % scales == 0, name,
@@ -110,7 +110,7 @@ void Conv2dBackwardData::check() const { check_convolution(name, dx, w, dy, wind
 void Conv2dBackwardWeights::check() const { check_convolution(name, x, dw, dy, window, groups); }
 
 void AddBias::check() const {
-  same_shape(name, x, out);
+  check_same_shape(name, x, out);
   need(x.shape().rank() == 2 || x.shape().rank() == 4, name, "x must have rank 2 or 4, not shape " + x.shape().text());
   vector_of(name, "bias", bias, x.shape()[1]);
 }
@@ -122,7 +122,7 @@ void BiasGradient::check() const {
 }
 
 void BatchNorm::check() const {
-  rank(name, "x", x, 4), same_shape(name, x, out);
+  rank(name, "x", x, 4), check_same_shape(name, x, out);
   const int64_t c = x.shape()[1];
   vector_of(name, "scale", scale, c), vector_of(name, "shift", shift, c), vector_of(name, "mean", mean, c);
   vector_of(name, "variance", variance, c), vector_of(name, "running_mean", running_mean, c);
@@ -131,68 +131,65 @@ void BatchNorm::check() const {
 }
 
 void BatchNormInference::check() const {
-  rank(name, "x", x, 4), same_shape(name, x, out);
+  rank(name, "x", x, 4), check_same_shape(name, x, out);
   const int64_t c = x.shape()[1];
   vector_of(name, "scale", scale, c), vector_of(name, "shift", shift, c);
   vector_of(name, "running_mean", running_mean, c), vector_of(name, "running_variance", running_variance, c);
 }
 
 void BatchNormBackward::check() const {
-  rank(name, "x", x, 4), same_shape(name, x, dy), same_shape(name, x, dx);
+  rank(name, "x", x, 4), check_same_shape(name, x, dy), check_same_shape(name, x, dx);
   const int64_t c = x.shape()[1];
   vector_of(name, "scale", scale, c), vector_of(name, "mean", mean, c), vector_of(name, "variance", variance, c);
   vector_of(name, "dscale", dscale, c), vector_of(name, "dshift", dshift, c);
 }
 
-void Relu::check() const { same_shape(name, x, out); }
-void ReluBackward::check() const { same_shape(name, y, dy), same_shape(name, y, dx); }
-
 void MaxPool2d::check() const {
   check_pool(name, x, out, kernel_h, kernel_w, window);
   if (indices.empty()) return;
-  same_shape(name, out, indices);
+  check_same_shape(name, out, indices);
   need(indices.dtype() == DType::u8 && kernel_h * kernel_w <= 256, name,
        "indices are u8: windows of at most 256 elements");
 }
 
 void MaxPool2dBackward::check() const {
-  check_pool(name, dx, dy, kernel_h, kernel_w, window), same_shape(name, dy, indices);
+  check_pool(name, dx, dy, kernel_h, kernel_w, window), check_same_shape(name, dy, indices);
   need(indices.dtype() == DType::u8, name, "indices must be u8");
 }
 
 void AvgPool2d::check() const { check_pool(name, x, out, kernel_h, kernel_w, window); }
 void AvgPool2dBackward::check() const { check_pool(name, dx, dy, kernel_h, kernel_w, window); }
-void Add::check() const { same_shape(name, a, b), same_shape(name, a, out); }
+void Add::check() const { check_same_shape(name, a, b), check_same_shape(name, a, out); }
 
 void SoftmaxCrossEntropy::check() const {
-  rank(name, "logits", logits, 2), same_shape(name, logits, probabilities);
+  rank(name, "logits", logits, 2), check_same_shape(name, logits, probabilities);
   vector_of(name, "labels", labels, logits.shape()[0]), vector_of(name, "loss", loss, 1);
   need(labels.dtype() == DType::i32, name, "labels must be i32");
   need(logits.elements() > 0, name, "an empty batch has no loss");
 }
 
 void SoftmaxCrossEntropyBackward::check() const {
-  rank(name, "probabilities", probabilities, 2), same_shape(name, probabilities, dlogits);
+  rank(name, "probabilities", probabilities, 2), check_same_shape(name, probabilities, dlogits);
   vector_of(name, "labels", labels, probabilities.shape()[0]);
   need(labels.dtype() == DType::i32, name, "labels must be i32");
 }
 
 void Cast::check() const {
-  same_shape(name, x, out);
+  check_same_shape(name, x, out);
   need(is_floating(x.dtype()) && is_floating(out.dtype()), name, "both sides must be floating point");
 }
 
 void Reorder::check() const {
-  same_shape(name, x, out);
+  check_same_shape(name, x, out);
   need(x.dtype() == out.dtype(), name, "a reorder keeps the dtype");
 }
 
 void Unscale::check() const { vector_of(name, "found_inf", found_inf, 1); }
 
 void SgdStep::check() const {
-  same_shape(name, parameter, gradient);
-  if (!velocity.empty()) same_shape(name, parameter, velocity);
-  if (!low.empty()) same_shape(name, parameter, low);
+  check_same_shape(name, parameter, gradient);
+  if (!velocity.empty()) check_same_shape(name, parameter, velocity);
+  if (!low.empty()) check_same_shape(name, parameter, low);
   need(momentum == 0 || !velocity.empty(), name, "momentum needs a velocity");
 }
 
