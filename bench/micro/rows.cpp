@@ -5,17 +5,102 @@
 #include <string>
 
 #include "bench/micro/micro.h"
-#include "bench/micro/operands.h"
+#include "kernels/number/error.h"
+#include "kernels/ops/ops_cases_contraction.h"
+#include "kernels/ops/ops_cases_dot.h"
+#include "kernels/ops/ops_cases_elementwise.h"
+#include "kernels/ops/ops_cases_image.h"
 
 namespace halfmark::bench::micro {
 namespace {
 
+using ops_cases::Axes;
+
+// One case of each operation: operands of a dtype, small for rows that are slow by nature.
+Axes measured_axes(DType dtype, bool large) {
+  const int64_t n = large ? 8 : 1, c = large ? 32 : 4, side = large ? 28 : 6, matrix = large ? 256 : 24,
+                block_scaled = large ? 256 : 32;
+  const Shape image{n, c, side, side};
+  const DType wide = ops_cases::wide_type(dtype);
+  const Math math{.multiply = format_of(dtype), .accumulate = format_of(wide), .partial = format_of(wide)};
+  Axes axes;
+  axes.dtypes = axes.cast_from = axes.reorder_dtypes = axes.unscale_dtypes = {dtype};
+  axes.forms = {{Layout::plain, Layout::plain}};
+  axes.elements = axes.norms = {image};
+  axes.pools = {{image, 2, 2, {.stride_h = 2, .stride_w = 2}}};
+  axes.in_place = {false};
+  axes.narrow_bias = {true}, axes.narrow_parameters = {false};
+  axes.pool_indices = {true};
+  axes.special_values = false;
+  axes.contractions = {{dtype, dtype, dtype, math, ""}};
+  axes.matmuls = {{matrix, matrix, matrix}};
+  axes.matmul_forms = {ops_cases::MatmulForm::plain};
+  axes.convolutions = {{"", image, {c, c, 3, 3}, {.pad_h = 1, .pad_w = 1}, 1}};
+  axes.conv_layouts = {{Layout::plain, Layout::plain, Layout::plain}};
+  axes.dots = {{dtype, dtype, wide, wide}};
+  axes.instructions = {MatrixInstruction::usual};
+  axes.dot_count = n * 16, axes.dot_depth = 64;
+  axes.scaled = {{"nvfp4", "nvfp4", dtype}};
+  axes.scaled_sizes = {{block_scaled, block_scaled, block_scaled}};
+  axes.cast_to = {dtype == DType::f32 ? DType::f16 : DType::f32};  // what it meets in training: fp32 and back
+  axes.roundings = {Rounding::near_even};
+  axes.cast_layouts = {Layout::plain};
+  axes.cast_shape = axes.sgd_shape = image;
+  axes.reorder_to = {Layout::nhwc};
+  axes.losses = {{dtype, wide, dtype}};
+  axes.loss_shapes = {{n * 16, 100}};
+  axes.loss_scales = {1};
+  axes.unscale_bad = axes.found_before = {0};
+  axes.unscale_count = image.elements(), axes.inverse_scale = 1;
+  axes.sgd_types = {{dtype, dtype, dtype, dtype}};
+  axes.momenta = {0.9}, axes.decays = {0}, axes.sgd_rate = 1e-4;
+  return axes;
+}
+
+// f(op) with the one case of an operation for this row.
+template <class Op, class F>
+void with_operation(Device& device, const Kernel<Op>& kernel, DType dtype, bool filled, F f) {
+  const Axes axes = measured_axes(dtype, kernel.speed == Speed::real);
+  int made = 0;
+  ops_cases::Cases<Op>::each({device, axes, true, filled},
+                             [&](const std::string&, const Op& op, const ops_cases::Comparison&) {
+                               ++made;
+                               f(op);
+                             });
+  HM_CHECK(made == 1, std::string(Op::name) + " has " + std::to_string(made) +
+                          " cases to measure, not 1: measured_axes() must give one of each that it needs");
+}
+
+// 0 where nobody counts them.
+double flops_of(const auto&) { return 0; }
+double flops_of(const Matmul& op) { return 2.0 * static_cast<double>(op.out.elements() * op.a.shape()[1]); }
+double flops_of(const ScaledMatmul& op) { return 2.0 * static_cast<double>(op.out.elements() * op.a.codes.shape()[1]); }
+double flops_of(const DotProducts& op) { return 2.0 * static_cast<double>(op.a.elements()); }
+double convolution_flops(const Tensor& y, const Tensor& w) {
+  return 2.0 * static_cast<double>(y.elements() * (w.elements() / w.shape()[0]));
+}
+double flops_of(const Conv2d& op) { return convolution_flops(op.out, op.w); }
+double flops_of(const Conv2dBackwardData& op) { return convolution_flops(op.dy, op.w); }
+double flops_of(const Conv2dBackwardWeights& op) { return convolution_flops(op.dy, op.dw); }
+
+struct FirstShape {  // "8x32x28x28": of the operand that an operation names first
+  std::string text;
+  void input(std::string_view, const Tensor& tensor) { see(tensor); }
+  void output(std::string_view, const Tensor& tensor) { see(tensor); }
+  void attribute(const auto&) {}
+  void see(const Tensor& tensor) {
+    if (!text.empty() || tensor.empty()) return;
+    for (const int64_t extent : tensor.shape().extents()) text += (text.empty() ? "" : "x") + std::to_string(extent);
+  }
+};
+
 template <class Op>
-void measure(benchmark::State& state, const Kernel<Op>& kernel, const Request& request) {
-  with_operation<Op>(request, [&](const Op& op, const std::string&, double flops) {
+void measure(benchmark::State& state, Device& device, const Kernel<Op>& kernel, DType dtype) {
+  with_operation(device, kernel, dtype, true, [&](const Op& op) {
     run_with(kernel, op);  // primitives and plans are made
-    for (auto _ : state) state.SetIterationTime(request.device.time([&] { run_with(kernel, op); }));
+    for (auto _ : state) state.SetIterationTime(device.time([&] { run_with(kernel, op); }));
     if (kernel.speed == Speed::emulated) return state.SetLabel("emulated");
+    const double flops = flops_of(op);
     if (flops > 0) state.counters["FLOP/s"] = benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
   });
 }
@@ -24,14 +109,15 @@ template <class Op>
 void register_row(const std::shared_ptr<Device>& device, const Kernel<Op>& kernel) {
   for (const DType dtype : dtypes()) {
     if (!is_floating(dtype)) continue;
-    const Request request{*device, dtype, kernel.speed == Speed::real, false};
-    with_operation<Op>(request, [&](const Op& op, const std::string& size, double) {
+    with_operation(*device, kernel, dtype, false, [&](const Op& op) {
       if (kernel.refuses(*device, op)) return;
+      FirstShape first;
+      op.visit(first);
       std::string name(Op::name);
-      for (const std::string& part : {dtypes_of(op), size, device->name(), std::string(kernel.name)})
+      for (const std::string& part : {dtypes_of(op), first.text, device->name(), std::string(kernel.name)})
         name.append("/").append(part);
       benchmark::RegisterBenchmark(name.c_str(), [device, &kernel, dtype](benchmark::State& state) {
-        measure(state, kernel, {*device, dtype, kernel.speed == Speed::real, true});
+        measure(state, *device, kernel, dtype);
       })->UseManualTime();
     });
   }

@@ -12,17 +12,37 @@ namespace {
 
 constexpr int64_t kGrain = 32768;  // elements a thread converts at a time; even, for packed dtypes
 
+// Whether every number of the dtype is an fp32 number.
+bool fits_fp32(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+    case DType::e4m3:
+    case DType::e5m2:
+    case DType::e2m1:
+    case DType::e3m2:
+    case DType::e2m3:
+    case DType::e8m0:
+      return true;
+    case DType::f64:
+    case DType::i32:
+    case DType::u8:
+      return false;
+  }
+  return false;
+}
+
 Refusal refuses(std::initializer_list<const Tensor*> operands, const Tensor& out, const Math& math) {
   bool narrow = false;
   for (const Tensor* operand : operands) {
     const DType dtype = operand->dtype();
-    if (!is_floating(dtype) || dtype == DType::f64) return std::string(name_of(dtype)) + " cannot be widened to fp32";
+    if (!fits_fp32(dtype)) return std::string(name_of(dtype)) + " cannot be widened to fp32";
     if (operand->layout() == Layout::opaque && dtype != DType::f32)
       return "an opaque layout of " + std::string(name_of(dtype));
     narrow = narrow || dtype != DType::f32;
   }
-  if (!is_floating(out.dtype()) || out.dtype() == DType::f64)
-    return "a result of dtype " + std::string(name_of(out.dtype()));
+  if (!fits_fp32(out.dtype())) return "a result of dtype " + std::string(name_of(out.dtype()));
   if (math.multiply == kFp64) return "multiplies in fp32 at most";
   if (!narrow && math.multiply == kFp32) return "nothing to widen";
   if (!(math.accumulate == kFp32)) return "accumulates in fp32, not " + std::string(math.accumulate.name);

@@ -6,10 +6,12 @@
 #include <cuda_fp8.h>
 
 #include <initializer_list>
+#include <string>
 #include <utility>
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/number/error.h"
 
 namespace halfmark::cuda {
 
@@ -138,9 +140,18 @@ struct AnyTyped {
         return widen<Wide>(static_cast<const E4m3*>(data)[i]);
       case DType::e5m2:
         return widen<Wide>(static_cast<const E5m2*>(data)[i]);
-      default:
+      case DType::f32:
         return widen<Wide>(static_cast<const float*>(data)[i]);
+      case DType::e2m1:
+      case DType::e3m2:
+      case DType::e2m3:
+      case DType::e8m0:
+      case DType::i32:
+      case DType::u8:
+        break;
     }
+    __trap();  // rows refuse these: device_code_reads()
+    return Wide(0);
   }
   template <class Wide>
   __device__ __forceinline__ void store(uint32_t i, Wide x) const {
@@ -155,9 +166,17 @@ struct AnyTyped {
         return narrow(x, static_cast<E4m3*>(data)[i]);
       case DType::e5m2:
         return narrow(x, static_cast<E5m2*>(data)[i]);
-      default:
+      case DType::f32:
         return narrow(x, static_cast<float*>(data)[i]);
+      case DType::e2m1:
+      case DType::e3m2:
+      case DType::e2m3:
+      case DType::e8m0:
+      case DType::i32:
+      case DType::u8:
+        break;
     }
+    __trap();
   }
   template <class Wide>
   __device__ __forceinline__ void load4(uint32_t i, Wide* x) const {
@@ -195,9 +214,19 @@ void with_access(std::initializer_list<DType> dtypes, std::initializer_list<DTyp
       return f(Choice<Typed<__half>, float>{});
     case DType::bf16:
       return f(Choice<Typed<__nv_bfloat16>, float>{});
-    default:
-      return f(Choice<AnyTyped, float>{});  // FP8
+    case DType::e4m3:
+    case DType::e5m2:
+      return f(Choice<AnyTyped, float>{});
+    case DType::f64:  // decided on above
+    case DType::e2m1:
+    case DType::e3m2:
+    case DType::e2m3:
+    case DType::e8m0:
+    case DType::i32:
+    case DType::u8:
+      break;
   }
+  throw Error("device code does not read " + std::string(name_of(*dtypes.begin())));
 }
 template <class F>
 void with_access(std::initializer_list<DType> dtypes, F&& f) {

@@ -65,9 +65,19 @@ cudaDataType_t type_of(DType dtype) {
       return CUDA_R_16F;
     case DType::bf16:
       return CUDA_R_16BF;
-    default:
+    case DType::f32:
       return CUDA_R_32F;
+    case DType::e4m3:
+    case DType::e5m2:
+    case DType::e2m1:
+    case DType::e3m2:
+    case DType::e2m3:
+    case DType::e8m0:
+    case DType::i32:
+    case DType::u8:
+      break;
   }
+  throw Error("no cuBLASLt type for " + std::string(name_of(dtype)));
 }
 
 // What the library must be asked for, or why it cannot do this arithmetic.

@@ -69,9 +69,19 @@ cudnnDataType_t type_of(DType dtype) {
       return CUDNN_DATA_HALF;
     case DType::bf16:
       return CUDNN_DATA_BFLOAT16;
-    default:
+    case DType::f32:
       return CUDNN_DATA_FLOAT;
+    case DType::e4m3:
+    case DType::e5m2:
+    case DType::e2m1:
+    case DType::e3m2:
+    case DType::e2m3:
+    case DType::e8m0:
+    case DType::i32:
+    case DType::u8:
+      break;
   }
+  throw Error("no cuDNN type for " + std::string(name_of(dtype)));
 }
 
 Refusal math_of(const CudaDevice& device, const Problem& p, cudnnMathType_t& math_type) {

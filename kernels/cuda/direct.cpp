@@ -6,7 +6,7 @@ namespace halfmark::cuda {
 namespace {
 
 Refusal refuses(const Math& math, const Tensor& left, const Tensor& right, const Tensor& out) {
-  if (Refusal r = not_floating({&left, &right, &out})) return r;
+  if (Refusal r = not_readable_dtype({&left, &right, &out})) return r;
   if (Refusal r = not_indexable({&left, &right, &out})) return r;
   if (Refusal r = not_readable({&left, &right})) return r;
   if (math.split_k != 1) return "splits no sums";

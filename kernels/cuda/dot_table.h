@@ -115,9 +115,10 @@ HM_HOST_DEVICE constexpr int dot_depth(MatrixInstruction instruction) {
       return 32;
     case mma_m16n8k64:
       return 64;
-    default:
+    case usual:
       return 0;
   }
+  return 0;
 }
 HM_HOST_DEVICE constexpr int dot_bits(DType dtype) {
   switch (dtype) {
@@ -130,9 +131,17 @@ HM_HOST_DEVICE constexpr int dot_bits(DType dtype) {
       return 16;
     case DType::e2m1:
       return 4;
-    default:
+    case DType::e4m3:
+    case DType::e5m2:
+    case DType::e8m0:
+    case DType::u8:
       return 8;
+    case DType::e3m2:  // no row multiplies these
+    case DType::e2m3:
+    case DType::i32:
+      return 0;
   }
+  return 0;
 }
 
 // The instruction in PTX, as far as its operands: "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32".
@@ -166,9 +175,10 @@ constexpr const char* ptx_shape(MatrixInstruction instruction) {
       return "m64n8k16";
     case wgmma_k32:
       return "m64n8k32";
-    default:
+    case usual:
       return "";
   }
+  return "";
 }
 
 constexpr const char* ptx_type(DType dtype) {
@@ -187,9 +197,14 @@ constexpr const char* ptx_type(DType dtype) {
       return ".e5m2";
     case DType::e2m1:
       return ".e2m1";
-    default:
+    case DType::e3m2:  // no row multiplies these
+    case DType::e2m3:
+    case DType::e8m0:
+    case DType::i32:
+    case DType::u8:
       return "";
   }
+  return "";
 }
 constexpr const char* ptx_operand(DType dtype) { return dtype == DType::f32 ? ".tf32" : ptx_type(dtype); }
 

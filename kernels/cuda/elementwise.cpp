@@ -8,7 +8,7 @@ uint32_t count(const Tensor& tensor) { return static_cast<uint32_t>(tensor.eleme
 
 // Inputs first; the outputs may still be open.
 Refusal refuses(std::initializer_list<const Tensor*> inputs, std::initializer_list<const Tensor*> all) {
-  if (Refusal r = not_floating(all)) return r;
+  if (Refusal r = not_readable_dtype(all)) return r;
   if (Refusal r = not_indexable(all)) return r;
   if (Refusal r = not_readable(inputs)) return r;
   return not_alike(all);
@@ -44,8 +44,8 @@ template <class Row>
 void activation_backward(Device& device, const ActivationBackward<Row>& op) {
   CudaDevice& cuda = on(device);
   op.dx.materialize(op.dy.layout());
-  launch_activation_backward(cuda.stream(), activations::number_of<Row>(), count(op.kept), array(op.kept),
-                             array(op.dy), array(op.dx));
+  launch_activation_backward(cuda.stream(), activations::number_of<Row>(), count(op.kept), array(op.kept), array(op.dy),
+                             array(op.dx));
 }
 
 Refusal add_refuses(const Device&, const Add& op) { return refuses({&op.a, &op.b}, {&op.a, &op.b, &op.out}); }
@@ -56,7 +56,7 @@ void add(Device& device, const Add& op) {
 }
 
 Refusal add_bias_refuses(const Device&, const AddBias& op) {
-  if (Refusal r = not_floating({&op.bias})) return r;
+  if (Refusal r = not_readable_dtype({&op.bias})) return r;
   if (Refusal r = not_readable({&op.bias})) return r;
   return refuses({&op.x}, {&op.x, &op.out});
 }

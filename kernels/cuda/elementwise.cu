@@ -123,9 +123,19 @@ void with_typed(const Array& array, F&& f) {
       return f(Typed<__half>(array));
     case DType::bf16:
       return f(Typed<__nv_bfloat16>(array));
-    default:
+    case DType::e4m3:
+    case DType::e5m2:
       return f(AnyTyped(array));
+    case DType::f64:
+    case DType::e2m1:
+    case DType::e3m2:
+    case DType::e2m3:
+    case DType::e8m0:
+    case DType::i32:
+    case DType::u8:
+      break;
   }
+  throw Error("no view of " + std::string(name_of(array.dtype)) + " for device code that computes in fp32");
 }
 
 // f(row) with the row of that number in the list of activations.

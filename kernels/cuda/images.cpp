@@ -6,7 +6,7 @@ namespace {
 
 Refusal refuses(std::initializer_list<const Tensor*> inputs, std::initializer_list<const Tensor*> floating,
                 std::initializer_list<const Tensor*> all) {
-  if (Refusal r = not_floating(floating)) return r;
+  if (Refusal r = not_readable_dtype(floating)) return r;
   if (Refusal r = not_indexable(all)) return r;
   return not_readable(inputs);
 }

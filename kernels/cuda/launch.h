@@ -9,7 +9,28 @@
 
 namespace halfmark::cuda {
 
-struct Array {  // of a floating dtype; data may be null where the operand is optional
+// The dtypes that device code reads and writes element by element (arrays.cuh). A new dtype must be decided on here.
+constexpr bool device_code_reads(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+    case DType::e4m3:
+    case DType::e5m2:
+      return true;
+    case DType::e2m1:
+    case DType::e3m2:
+    case DType::e2m3:
+    case DType::e8m0:
+    case DType::i32:
+    case DType::u8:
+      return false;
+  }
+  return false;
+}
+
+struct Array {  // of a dtype that device code reads; data may be null where the operand is optional
   void* data = nullptr;
   DType dtype = DType::f32;
 };

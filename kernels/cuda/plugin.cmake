@@ -35,7 +35,8 @@ foreach(target IN ITEMS halfmark_cuda halfmark_cuda_dot)
     CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF CUDA_RUNTIME_LIBRARY Static)
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} "${CUDNN_INCLUDE}")
   # No contraction, as on the host: where a fused multiply-add is meant, fma() says so. No --use_fast_math.
-  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--fmad=false -Xcompiler=-ffp-contract=off,-Wall,-Wextra,-Wshadow>")
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--fmad=false -Xcompiler=-ffp-contract=off,-Wall,-Wextra,-Wshadow>"
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wswitch-enum>")
   target_link_libraries(${target} PRIVATE halfmark_kernels)
 endforeach()
 target_compile_definitions(halfmark_cuda PRIVATE HALFMARK_STAMP="${HALFMARK_STAMP}")

@@ -9,8 +9,8 @@ namespace {
 
 Refusal refuses(std::initializer_list<const Tensor*> images, std::initializer_list<const Tensor*> inputs,
                 std::initializer_list<const Tensor*> vectors) {
-  if (Refusal r = not_floating(images)) return r;
-  if (Refusal r = not_floating(vectors)) return r;
+  if (Refusal r = not_readable_dtype(images)) return r;
+  if (Refusal r = not_readable_dtype(vectors)) return r;
   if (Refusal r = not_indexable(images)) return r;
   if (Refusal r = not_readable(inputs)) return r;
   if (Refusal r = not_plain(vectors)) return r;

@@ -75,28 +75,46 @@ Tensor in_layout(CudaDevice& device, const Tensor& tensor, Layout layout) {
 }
 
 namespace {
-// Elements and scales of block formats: AnyTyped (arrays.cuh) does not read them.
-bool is_block_scaled_only(DType dtype) {
-  return dtype == DType::e2m1 || dtype == DType::e3m2 || dtype == DType::e2m3 || dtype == DType::e8m0;
-}
-}  // namespace
 
-Refusal not_floating(std::initializer_list<const Tensor*> tensors) {
-  for (const Tensor* tensor : tensors)
-    if (!tensor->empty() && (!is_floating(tensor->dtype()) || is_block_scaled_only(tensor->dtype())))
-      return "takes f64, f32, f16, bf16, e4m3 and e5m2, not " + std::string(name_of(tensor->dtype()));
-  return {};
+// Whether the libraries' rows hand this dtype on.
+bool is_for_library(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+      return true;
+    case DType::e4m3:
+    case DType::e5m2:
+    case DType::e2m1:
+    case DType::e3m2:
+    case DType::e2m3:
+    case DType::e8m0:
+    case DType::i32:
+    case DType::u8:
+      return false;
+  }
+  return false;
 }
 
-Refusal not_for_library(std::initializer_list<const Tensor*> tensors) {
+Refusal not_among(bool (*allowed)(DType), std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* tensor : tensors) {
-    if (tensor->empty()) continue;
-    const DType dtype = tensor->dtype();
-    if (dtype != DType::f64 && dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)
-      return "takes f64, f32, f16 and bf16, not " + std::string(name_of(dtype));
+    if (tensor->empty() || allowed(tensor->dtype())) continue;
+    std::string text;
+    for (const DType dtype : dtypes())
+      if (allowed(dtype)) text.append(text.empty() ? "takes " : ", ").append(name_of(dtype));
+    return text + ", not " + std::string(name_of(tensor->dtype()));
   }
   return {};
 }
+
+}  // namespace
+
+Refusal not_readable_dtype(std::initializer_list<const Tensor*> tensors) {
+  return not_among(device_code_reads, tensors);
+}
+
+Refusal not_for_library(std::initializer_list<const Tensor*> tensors) { return not_among(is_for_library, tensors); }
 
 Refusal not_indexable(std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* tensor : tensors) {

@@ -36,11 +36,11 @@ Tensor in_layout(CudaDevice& device, const Tensor& tensor, Layout layout);
 void reorder(CudaDevice& device, const Tensor& from, const Tensor& to);
 
 // Each gives the first reason found. Absent operands (empty tensors) pass.
-Refusal not_floating(std::initializer_list<const Tensor*> tensors);
-Refusal not_for_library(std::initializer_list<const Tensor*> tensors);  // f64, f32, f16, bf16 only
-Refusal not_indexable(std::initializer_list<const Tensor*> tensors);    // between 1 and 2^31 - 1 elements
-Refusal not_readable(std::initializer_list<const Tensor*> inputs);      // an input must lie plain or nhwc
-Refusal not_alike(std::initializer_list<const Tensor*> tensors);        // all in one layout; open ones will follow
+Refusal not_readable_dtype(std::initializer_list<const Tensor*> tensors);  // device_code_reads(), launch.h
+Refusal not_for_library(std::initializer_list<const Tensor*> tensors);     // f64, f32, f16, bf16 only
+Refusal not_indexable(std::initializer_list<const Tensor*> tensors);       // between 1 and 2^31 - 1 elements
+Refusal not_readable(std::initializer_list<const Tensor*> inputs);         // an input must lie plain or nhwc
+Refusal not_alike(std::initializer_list<const Tensor*> tensors);           // all in one layout; open ones will follow
 Refusal not_plain(std::initializer_list<const Tensor*> vectors);
 
 // Whether every value of the dtype is a value of the format, so that rounding an operand to it changes nothing.

@@ -1,5 +1,5 @@
-// The frame of ops_test.cpp: tensors with known values, what fp64 says of an operation, and how far a row may be from
-// it.
+// Descriptions of operations: operands with known values, what fp64 says of the result, and how far a row may be from
+// it. One description serves the tests of every row, the guard bytes and the micro benchmarks.
 //
 // Tolerances are derived, never tuned. With u the unit roundoff of a format, n the number of rounded steps and S the
 // sum of the magnitudes that went in, a computed sum differs from the exact one by at most gamma(n) S, gamma(n) = n 2u
@@ -8,33 +8,99 @@
 // format and half its smallest subnormal.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <functional>
+#include <map>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
-#include "kernels/ops/ops.h"
+#include "kernels/ops/ops_cases_axes.h"
 #include "kernels/tensor/random.h"
 
 namespace halfmark::ops_cases {
 
-// What a test sees of the row it tries. `strict`: our own rows, which do exactly what Math says; hardware may, say, cut
-// fp32 operands to tf32 where Math says that they are rounded.
-struct Bench {
+struct CaseRequest {
   Device& device;
+  const Axes& axes;
+  // Of a row that does exactly what Math says, as ours do; hardware may, say, cut fp32 operands to tf32 where Math says
+  // that they are rounded.
   bool strict = true;
+  bool filled = true;  // else the values do not matter: only whether a row takes the case is asked
 };
 
-// A case hands over an operation on fresh tensors and a check to be made once it has run.
-template <class Op>
-using Try = std::function<void(const std::string& name, const Op& op, const std::function<void()>& check)>;
+inline double gamma(double steps, const Format& format) {
+  const double nu = steps * 2 * format.unit_roundoff();
+  return nu < 1 ? nu / (1 - nu) : HUGE_VAL;
+}
+inline double smallest(const Format& format) { return std::ldexp(1.0, format.min_subnormal_exponent()); }
 
-// Every case of an operation; specialised in the other headers.
+// What operations other than sums of products compute in.
+inline const Format& wide_format(DType dtype) { return dtype == DType::f64 ? kFp64 : kFp32; }
+inline DType wide_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+// What a run left behind. A description compares it with fp64; what is wrong is collected as sentences.
+class CaseResult {
+ public:
+  // `before`: the values that outputs had before the run, by id of their memory.
+  explicit CaseResult(std::map<uint64_t, std::vector<double>> before) : before_(std::move(before)) {}
+
+  // The values of an operand before the run, also where the result was written over it.
+  std::vector<double> before(const Tensor& tensor) const {
+    const auto found = before_.find(tensor.id());
+    return found == before_.end() ? tensor.values() : found->second;
+  }
+
+  // |actual - expected| <= slack, plus what storing costs. A slack of exactly 0 asks for the correctly rounded value.
+  void expect_close(const Tensor& actual, const std::vector<double>& expected, const std::vector<double>& slack,
+                    const std::string& what = "") {
+    const std::vector<double> values = actual.values();
+    if (values.size() != expected.size())
+      return add(what + ": " + std::to_string(values.size()) + " values, not " + std::to_string(expected.size()));
+    const Format& format = format_of(actual.dtype());
+    int shown = 0;
+    for (size_t i = 0; i < values.size() && shown < 3; ++i) {
+      const double rounded = round_to(format, expected[i]);
+      if (slack[i] == 0) {
+        if (values[i] == rounded || (std::isnan(values[i]) && std::isnan(rounded))) continue;
+      } else {
+        const double bound =
+            slack[i] + format.unit_roundoff() * (std::fabs(expected[i]) + slack[i]) + smallest(format) / 2;
+        if (std::fabs(values[i] - expected[i]) <= bound) continue;
+      }
+      ++shown;
+      std::ostringstream text;
+      text.precision(17);
+      text << what << (what.empty() ? "" : ": ") << "element " << i << " of " << actual.shape().text() << " "
+           << name_of(actual.dtype()) << " is " << values[i] << ", fp64 says " << expected[i] << " within " << slack[i];
+      add(text.str());
+    }
+  }
+  void expect_exact(const Tensor& actual, const std::vector<double>& expected, const std::string& what = "") {
+    expect_close(actual, expected, std::vector<double>(expected.size(), 0.0), what);
+  }
+  void expect(bool condition, const std::string& otherwise) {
+    if (!condition) add(otherwise);
+  }
+  void add(std::string finding) { findings_.push_back(std::move(finding)); }
+  const std::vector<std::string>& findings() const { return findings_; }
+
+ private:
+  std::map<uint64_t, std::vector<double>> before_;
+  std::vector<std::string> findings_;
+};
+
+// Takes one case: an operation on fresh tensors, and the comparison to be made once it has run.
+using Comparison = std::function<void(CaseResult&)>;
 template <class Op>
-void cases(const Bench& bench, const Try<Op>& attempt);
+using RunCase = std::function<void(const std::string& name, const Op& op, const Comparison& compare)>;
+
+// Every case of an operation that the request asks for; specialised in the other headers.
+template <class Op>
+struct Cases {
+  static void each(const CaseRequest& request, const RunCase<Op>& run_case);
+};
 
 enum class Fill { normal, integers };  // integers: -2 .. 2, so that sums are exact
 
@@ -46,18 +112,31 @@ inline std::vector<double> random_values(int64_t count, uint64_t seed, Fill fill
   return values;
 }
 
-inline Tensor random_tensor(const Bench& bench, const Shape& shape, DType dtype, Layout layout, uint64_t seed,
+// A tensor with what `values()` gives, which is not called where values do not matter.
+inline Tensor filled_tensor(const CaseRequest& request, const Shape& shape, DType dtype, Layout layout,
+                            const std::function<std::vector<double>()>& values) {
+  if (!request.filled) return Tensor(request.device, shape, dtype, layout);
+  return Tensor::from(request.device, shape, dtype, values(), layout);
+}
+
+inline Tensor random_tensor(const CaseRequest& request, const Shape& shape, DType dtype, Layout layout, uint64_t seed,
                             Fill fill = Fill::normal, double scale = 1) {
-  return Tensor::from(bench.device, shape, dtype, random_values(shape.elements(), seed, fill, scale), layout);
+  return filled_tensor(request, shape, dtype, layout,
+                       [&] { return random_values(shape.elements(), seed, fill, scale); });
+}
+
+inline Tensor constant_tensor(const CaseRequest& request, const Shape& shape, DType dtype, double value) {
+  return filled_tensor(request, shape, dtype, Layout::plain,
+                       [&] { return std::vector<double>(static_cast<size_t>(shape.elements()), value); });
 }
 
 // A tensor in a layout of the device's own library: the result of a convolution that may choose. Nothing if it chooses
 // none.
-inline std::optional<Tensor> opaque_tensor(const Bench& bench, const Shape& shape, DType dtype, uint64_t seed) {
-  const Tensor x = random_tensor(bench, shape, dtype, Layout::plain, seed);
-  const Tensor w = random_tensor(bench, {shape[1], shape[1], 1, 1}, dtype, Layout::plain, seed + 1);
-  Tensor out(bench.device, shape, dtype, Layout::any);
-  const Format& format = dtype == DType::f64 ? kFp64 : kFp32;
+inline std::optional<Tensor> opaque_tensor(const CaseRequest& request, const Shape& shape, DType dtype, uint64_t seed) {
+  const Tensor x = random_tensor(request, shape, dtype, Layout::plain, seed);
+  const Tensor w = random_tensor(request, {shape[1], shape[1], 1, 1}, dtype, Layout::plain, seed + 1);
+  Tensor out(request.device, shape, dtype, Layout::any);
+  const Format& format = wide_format(dtype);
   run(Conv2d{.x = x,
              .w = w,
              .out = out,
@@ -66,42 +145,6 @@ inline std::optional<Tensor> opaque_tensor(const Bench& bench, const Shape& shap
              .math = {.multiply = format, .accumulate = format, .partial = format}});
   if (out.layout() != Layout::opaque) return std::nullopt;
   return out;
-}
-
-inline double gamma(double steps, const Format& format) {
-  const double nu = steps * 2 * format.unit_roundoff();
-  return nu < 1 ? nu / (1 - nu) : HUGE_VAL;
-}
-inline double smallest(const Format& format) { return std::ldexp(1.0, format.min_subnormal_exponent()); }
-
-// What operations other than sums of products compute in.
-inline const Format& wide_format(DType dtype) { return dtype == DType::f64 ? kFp64 : kFp32; }
-
-// Compares a tensor with fp64: |actual - expected| <= slack, plus what storing costs. A slack of exactly 0 asks for the
-// correctly rounded value.
-inline void expect_close(const Tensor& actual, const std::vector<double>& expected, const std::vector<double>& slack,
-                         const std::string& what) {
-  const std::vector<double> values = actual.values();
-  ASSERT_EQ(values.size(), expected.size()) << what;
-  const Format& format = format_of(actual.dtype());
-  int shown = 0;
-  for (size_t i = 0; i < values.size() && shown < 3; ++i) {
-    const double rounded = round_to(format, expected[i]);
-    if (slack[i] == 0) {
-      if (values[i] == rounded || (std::isnan(values[i]) && std::isnan(rounded))) continue;
-    } else {
-      const double bound =
-          slack[i] + format.unit_roundoff() * (std::fabs(expected[i]) + slack[i]) + smallest(format) / 2;
-      if (std::fabs(values[i] - expected[i]) <= bound) continue;
-    }
-    ++shown;
-    ADD_FAILURE() << what << ": element " << i << " of " << actual.shape().text() << " " << name_of(actual.dtype())
-                  << " is " << values[i] << ", fp64 says " << expected[i] << " within " << slack[i];
-  }
-}
-
-inline void expect_exact(const Tensor& actual, const std::vector<double>& expected, const std::string& what) {
-  expect_close(actual, expected, std::vector<double>(expected.size(), 0.0), what);
 }
 
 inline std::string text_of(std::initializer_list<DType> dtypes) {

@@ -6,38 +6,6 @@
 
 namespace halfmark::ops_cases {
 
-struct Types {
-  DType a, b, out;
-  Math math;
-  const char* note;
-};
-
-// What is stored, and how it is summed.
-inline std::vector<Types> contraction_types() {
-  using enum DType;
-  const Math fp32{}, fp64{.multiply = kFp64, .accumulate = kFp64, .partial = kFp64};
-  return {
-      {f32, f32, f32, fp32, "fp32"},
-      {f64, f64, f64, fp64, "fp64"},
-      {f16, f16, f16, fp32, "fp32"},
-      {f16, f16, f32, fp32, "fp32"},
-      {bf16, bf16, bf16, fp32, "fp32"},
-      {bf16, bf16, f32, fp32, "fp32"},
-      {f16, f16, f16, {.multiply = kFp16, .accumulate = kFp16, .partial = kFp16}, "fp16-sum"},
-      {bf16, bf16, bf16, {.multiply = kBf16, .accumulate = kBf16, .partial = kBf16}, "bf16-sum"},
-      {f32, f32, f32, {.multiply = kTf32}, "tf32"},
-      {f32, f32, f32, {.multiply = kBf16}, "bf16-multiply"},
-      {e4m3, e4m3, f32, fp32, "fp32"},
-      {e4m3, e5m2, bf16, fp32, "fp32"},
-      {e4m3, e4m3, f16, {.fast_accumulate = true}, "fp32-fast"},
-      {f16, f32, f32, fp32, "mixed"},
-      {f32, f32, f16, fp32, "narrow-out"},
-      {f16, f16, f16, {.partial = kFp16, .split_k = 3}, "split3-fp16"},
-      {f32, f32, f32, {.split_k = 2}, "split2"},
-      {bf16, bf16, f32, {.partial = kBf16, .split_k = 4}, "split4-bf16"},
-  };
-}
-
 // Collects one output's exact value and the sum of magnitudes.
 struct Sum {
   double value = 0, magnitude = 0, terms = 0;
@@ -55,7 +23,7 @@ inline std::vector<double> as_multiplied(const Tensor& tensor, const Math& math)
 // (tensor-core models in kernels/sim).
 inline constexpr Format kFastSum{"e8m13", 8, 13};
 
-inline double slack_of(const Sum& sum, const Types& types, bool strict) {
+inline double slack_of(const Sum& sum, const ContractionTypes& types, bool strict) {
   const Math& math = types.math;
   const Format& coarse = math.fast_accumulate ? kFastSum
                          : math.split_k > 1 && math.partial.fraction_bits < math.accumulate.fraction_bits
@@ -75,36 +43,35 @@ inline double slack_of(const Sum& sum, const Types& types, bool strict) {
   return slack;
 }
 
-inline void expect_sums(const Tensor& out, const std::vector<Sum>& sums, const Types& types, const Bench& bench,
-                        const std::string& what) {
+inline void expect_sums(CaseResult& result, const Tensor& out, const std::vector<Sum>& sums,
+                        const ContractionTypes& types, const CaseRequest& request) {
   std::vector<double> expected, slack;
-  for (const Sum& sum : sums) expected.push_back(sum.value), slack.push_back(slack_of(sum, types, bench.strict));
-  expect_close(out, expected, slack, what);
+  for (const Sum& sum : sums) expected.push_back(sum.value), slack.push_back(slack_of(sum, types, request.strict));
+  result.expect_close(out, expected, slack);
 }
 
 template <>
-inline void cases<Matmul>(const Bench& bench, const Try<Matmul>& attempt) {
-  struct Size {
-    int64_t m, n, k;
-  };
-  for (const Types& types : contraction_types())
-    for (const Size size : {Size{5, 7, 13}, Size{32, 48, 64}, Size{1, 33, 40}})
-      for (const int form : {0, 1, 2, 3, 4, 5}) {
-        // 0..3: transposed operands; 4: beta of 1 on integers; 5: integers.
-        const bool ta = form & 1 && form < 4, tb = form & 2 && form < 4;
-        const Fill fill = form >= 4 ? Fill::integers : Fill::normal;
-        const int64_t m = size.m, n = size.n, k = size.k;
-        const Tensor a = random_tensor(bench, ta ? Shape{k, m} : Shape{m, k}, types.a, Layout::plain, 1, fill);
-        const Tensor b = random_tensor(bench, tb ? Shape{n, k} : Shape{k, n}, types.b, Layout::plain, 2, fill);
-        const double beta = form == 4 ? 1 : 0;
-        Tensor out = beta != 0 ? random_tensor(bench, {m, n}, types.out, Layout::plain, 3, fill)
-                               : Tensor(bench.device, {m, n}, types.out, form == 3 ? Layout::any : Layout::plain);
-        const std::vector<double> before = beta != 0 ? out.values() : std::vector<double>();
+inline void Cases<Matmul>::each(const CaseRequest& request, const RunCase<Matmul>& run_case) {
+  for (const ContractionTypes& types : request.axes.contractions)
+    for (const auto& [m, n, k] : request.axes.matmuls)
+      for (const MatmulForm form : request.axes.matmul_forms) {
+        const bool ta = form == MatmulForm::transpose_a || form == MatmulForm::transpose_both,
+                   tb = form == MatmulForm::transpose_b || form == MatmulForm::transpose_both,
+                   adds = form == MatmulForm::add_to_integers;
+        const Fill fill = adds || form == MatmulForm::integers ? Fill::integers : Fill::normal;
+        const Tensor a = random_tensor(request, ta ? Shape{k, m} : Shape{m, k}, types.a, Layout::plain, 1, fill);
+        const Tensor b = random_tensor(request, tb ? Shape{n, k} : Shape{k, n}, types.b, Layout::plain, 2, fill);
+        const bool open = form == MatmulForm::transpose_both;
+        Tensor out = adds ? random_tensor(request, {m, n}, types.out, Layout::plain, 3, fill)
+                          : Tensor(request.device, {m, n}, types.out, open ? Layout::any : Layout::plain);
+        const double beta = adds ? 1 : 0;
         const Matmul op{
             .a = a, .b = b, .out = out, .transpose_a = ta, .transpose_b = tb, .math = types.math, .beta = beta};
         const std::string name = text_of({types.a, types.b, types.out}) + " " + types.note + " m" + std::to_string(m) +
-                                 " n" + std::to_string(n) + " k" + std::to_string(k) + " form " + std::to_string(form);
-        attempt(name, op, [&, ta, tb] {
+                                 " n" + std::to_string(n) + " k" + std::to_string(k) + " form " +
+                                 std::to_string(static_cast<int>(form));
+        run_case(name, op, [&, m, n, k](CaseResult& result) {
+          const std::vector<double> before = adds ? result.before(out) : std::vector<double>();
           const std::vector<double> av = as_multiplied(a, types.math), bv = as_multiplied(b, types.math);
           std::vector<Sum> sums(static_cast<size_t>(m * n));
           for (int64_t i = 0; i < m; ++i)
@@ -115,27 +82,9 @@ inline void cases<Matmul>(const Bench& bench, const Try<Matmul>& attempt) {
                         bv[static_cast<size_t>(tb ? j * k + l : l * n + j)]);
               if (beta != 0) sum.add(beta, before[static_cast<size_t>(i * n + j)]);
             }
-          expect_sums(out, sums, types, bench, name);
+          expect_sums(result, out, sums, types, request);
         });
       }
-}
-
-struct ConvSize {
-  const char* note;
-  Shape x, w;
-  Window window;
-  int groups;
-};
-
-inline std::vector<ConvSize> conv_sizes() {
-  return {
-      {"3x3 pad", {2, 3, 7, 6}, {5, 3, 3, 3}, {.pad_h = 1, .pad_w = 1}, 1},
-      {"3x2 strided dilated groups", {1, 4, 9, 8}, {6, 2, 3, 2}, {.stride_h = 2, .pad_h = 1, .dilation_h = 2}, 2},
-      {"depthwise", {2, 6, 5, 5}, {6, 1, 3, 3}, {.pad_h = 1, .pad_w = 1}, 6},
-      {"1x1 strided", {2, 8, 6, 5}, {16, 8, 1, 1}, {.stride_h = 2, .stride_w = 2}, 1},
-      {"channels of 16", {2, 16, 8, 8}, {32, 16, 3, 3}, {.pad_h = 1, .pad_w = 1}, 1},
-      {"5x5 strided pad", {1, 3, 11, 9}, {8, 3, 5, 5}, {.stride_h = 2, .stride_w = 2, .pad_h = 2, .pad_w = 2}, 1},
-  };
 }
 
 inline Shape result_shape(const ConvSize& size) {
@@ -166,85 +115,75 @@ inline void each_product(const ConvSize& size, auto&& f) {
               }
 }
 
-struct Layouts {
-  Layout image, filter, out;
-};
-inline constexpr Layouts kLayouts[] = {
-    {Layout::plain, Layout::plain, Layout::plain},
-    {Layout::nhwc, Layout::nhwc, Layout::nhwc},
-    {Layout::nhwc, Layout::plain, Layout::any},
-    {Layout::plain, Layout::plain, Layout::any},
-};
-
-// f(name, size, types, layouts, filling) over all of the above; layouts other than the first only with some of the
-// types.
-inline void each_convolution(auto&& f) {
-  const std::vector<Types> all = contraction_types();
-  for (const ConvSize& size : conv_sizes())
-    for (size_t t = 0; t < all.size(); ++t)
-      for (size_t l = 0; l < std::size(kLayouts); ++l) {
-        if (l > 0 && t > 4 && t % 3 != 0) continue;
-        const Fill fill = l == 1 ? Fill::integers : Fill::normal;
-        const std::string name = std::string(size.note) + " " + text_of({all[t].a, all[t].b, all[t].out}) + " " +
-                                 all[t].note + " " + std::string(name_of(kLayouts[l].image)) + "-" +
-                                 std::string(name_of(kLayouts[l].filter)) + "-" + std::string(name_of(kLayouts[l].out));
-        f(name, size, all[t], kLayouts[l], fill);
+// f(name, size, types, layouts, filling) over the axes.
+inline void each_convolution(const Axes& axes, auto&& f) {
+  for (const ConvSize& size : axes.convolutions)
+    for (size_t t = 0; t < axes.contractions.size(); ++t)
+      for (const ConvLayouts& layouts : axes.conv_layouts) {
+        if (layouts.few_types && t > 4 && t % 3 != 0) continue;
+        const ContractionTypes& types = axes.contractions[t];
+        const Fill fill = layouts.out == Layout::nhwc ? Fill::integers : Fill::normal;
+        const std::string name = std::string(size.note) + " " + text_of({types.a, types.b, types.out}) + " " +
+                                 types.note + " " + std::string(name_of(layouts.image)) + "-" +
+                                 std::string(name_of(layouts.filter)) + "-" + std::string(name_of(layouts.out));
+        f(name, size, types, layouts, fill);
       }
 }
 
 template <>
-inline void cases<Conv2d>(const Bench& bench, const Try<Conv2d>& attempt) {
-  each_convolution([&](const std::string& name, const ConvSize& size, const Types& types, const Layouts& layouts,
-                       Fill fill) {
-    const Tensor x = random_tensor(bench, size.x, types.a, layouts.image, 1, fill);
-    const Tensor w = random_tensor(bench, size.w, types.b, layouts.filter, 2, fill);
-    Tensor out(bench.device, result_shape(size), types.out, layouts.out);
-    attempt(name, Conv2d{.x = x, .w = w, .out = out, .window = size.window, .groups = size.groups, .math = types.math},
-            [&] {
-              const std::vector<double> xv = as_multiplied(x, types.math), wv = as_multiplied(w, types.math);
-              std::vector<Sum> sums(static_cast<size_t>(out.elements()));
-              each_product(size, [&](size_t i, size_t j, size_t o) { sums[o].add(xv[i], wv[j]); });
-              expect_sums(out, sums, types, bench, name);
-            });
+inline void Cases<Conv2d>::each(const CaseRequest& request, const RunCase<Conv2d>& run_case) {
+  each_convolution(request.axes, [&](const std::string& name, const ConvSize& size, const ContractionTypes& types,
+                                     const ConvLayouts& layouts, Fill fill) {
+    const Tensor x = random_tensor(request, size.x, types.a, layouts.image, 1, fill);
+    const Tensor w = random_tensor(request, size.w, types.b, layouts.filter, 2, fill);
+    Tensor out(request.device, result_shape(size), types.out, layouts.out);
+    run_case(name, Conv2d{.x = x, .w = w, .out = out, .window = size.window, .groups = size.groups, .math = types.math},
+             [&](CaseResult& result) {
+               const std::vector<double> xv = as_multiplied(x, types.math), wv = as_multiplied(w, types.math);
+               std::vector<Sum> sums(static_cast<size_t>(out.elements()));
+               each_product(size, [&](size_t i, size_t j, size_t o) { sums[o].add(xv[i], wv[j]); });
+               expect_sums(result, out, sums, types, request);
+             });
   });
 }
 
 template <>
-inline void cases<Conv2dBackwardData>(const Bench& bench, const Try<Conv2dBackwardData>& attempt) {
-  each_convolution(
-      [&](const std::string& name, const ConvSize& size, const Types& types, const Layouts& layouts, Fill fill) {
-        const Tensor dy = random_tensor(bench, result_shape(size), types.a, layouts.image, 1, fill);
-        const Tensor w = random_tensor(bench, size.w, types.b, layouts.filter, 2, fill);
-        Tensor dx(bench.device, size.x, types.out, layouts.out);
-        attempt(name,
-                Conv2dBackwardData{
-                    .dy = dy, .w = w, .dx = dx, .window = size.window, .groups = size.groups, .math = types.math},
-                [&] {
-                  const std::vector<double> yv = as_multiplied(dy, types.math), wv = as_multiplied(w, types.math);
-                  std::vector<Sum> sums(static_cast<size_t>(dx.elements()));
-                  each_product(size, [&](size_t i, size_t j, size_t o) { sums[i].add(yv[o], wv[j]); });
-                  expect_sums(dx, sums, types, bench, name);
-                });
-      });
+inline void Cases<Conv2dBackwardData>::each(const CaseRequest& request, const RunCase<Conv2dBackwardData>& run_case) {
+  each_convolution(request.axes, [&](const std::string& name, const ConvSize& size, const ContractionTypes& types,
+                                     const ConvLayouts& layouts, Fill fill) {
+    const Tensor dy = random_tensor(request, result_shape(size), types.a, layouts.image, 1, fill);
+    const Tensor w = random_tensor(request, size.w, types.b, layouts.filter, 2, fill);
+    Tensor dx(request.device, size.x, types.out, layouts.out);
+    run_case(name,
+             Conv2dBackwardData{
+                 .dy = dy, .w = w, .dx = dx, .window = size.window, .groups = size.groups, .math = types.math},
+             [&](CaseResult& result) {
+               const std::vector<double> yv = as_multiplied(dy, types.math), wv = as_multiplied(w, types.math);
+               std::vector<Sum> sums(static_cast<size_t>(dx.elements()));
+               each_product(size, [&](size_t i, size_t j, size_t o) { sums[i].add(yv[o], wv[j]); });
+               expect_sums(result, dx, sums, types, request);
+             });
+  });
 }
 
 template <>
-inline void cases<Conv2dBackwardWeights>(const Bench& bench, const Try<Conv2dBackwardWeights>& attempt) {
-  each_convolution(
-      [&](const std::string& name, const ConvSize& size, const Types& types, const Layouts& layouts, Fill fill) {
-        const Tensor x = random_tensor(bench, size.x, types.a, layouts.image, 1, fill);
-        const Tensor dy = random_tensor(bench, result_shape(size), types.b, layouts.image, 2, fill);
-        Tensor dw(bench.device, size.w, types.out, layouts.out);
-        attempt(name,
-                Conv2dBackwardWeights{
-                    .x = x, .dy = dy, .dw = dw, .window = size.window, .groups = size.groups, .math = types.math},
-                [&] {
-                  const std::vector<double> xv = as_multiplied(x, types.math), yv = as_multiplied(dy, types.math);
-                  std::vector<Sum> sums(static_cast<size_t>(dw.elements()));
-                  each_product(size, [&](size_t i, size_t j, size_t o) { sums[j].add(xv[i], yv[o]); });
-                  expect_sums(dw, sums, types, bench, name);
-                });
-      });
+inline void Cases<Conv2dBackwardWeights>::each(const CaseRequest& request,
+                                               const RunCase<Conv2dBackwardWeights>& run_case) {
+  each_convolution(request.axes, [&](const std::string& name, const ConvSize& size, const ContractionTypes& types,
+                                     const ConvLayouts& layouts, Fill fill) {
+    const Tensor x = random_tensor(request, size.x, types.a, layouts.image, 1, fill);
+    const Tensor dy = random_tensor(request, result_shape(size), types.b, layouts.image, 2, fill);
+    Tensor dw(request.device, size.w, types.out, layouts.out);
+    run_case(name,
+             Conv2dBackwardWeights{
+                 .x = x, .dy = dy, .dw = dw, .window = size.window, .groups = size.groups, .math = types.math},
+             [&](CaseResult& result) {
+               const std::vector<double> xv = as_multiplied(x, types.math), yv = as_multiplied(dy, types.math);
+               std::vector<Sum> sums(static_cast<size_t>(dw.elements()));
+               each_product(size, [&](size_t i, size_t j, size_t o) { sums[j].add(xv[i], yv[o]); });
+               expect_sums(result, dw, sums, types, request);
+             });
+  });
 }
 
 }  // namespace halfmark::ops_cases

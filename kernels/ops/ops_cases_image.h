@@ -7,33 +7,22 @@
 
 namespace halfmark::ops_cases {
 
-// f(name, make, out_layout): make(shape, seed) gives the image operand of a case. All layouts, the library's own
-// included.
-inline void each_image(const Bench& bench, const std::vector<DType>& dtypes, auto&& f) {
-  const auto fresh = [&bench](DType dtype, Layout layout) {
-    return [&bench, dtype, layout](const Shape& shape, uint64_t seed) {
-      return random_tensor(bench, shape, dtype, layout, seed);
-    };
-  };
-  for (const DType dtype : dtypes) {
-    const std::string name(name_of(dtype));
-    f(name + " plain", fresh(dtype, Layout::plain), Layout::plain);
-    f(name + " plain-any", fresh(dtype, Layout::plain), Layout::any);
-    f(name + " nhwc", fresh(dtype, Layout::nhwc), Layout::nhwc);
-    f(name + " nhwc-any", fresh(dtype, Layout::nhwc), Layout::any);
-    f(name + " nhwc-plain", fresh(dtype, Layout::nhwc), Layout::plain);
-    if (opaque_tensor(bench, {2, 16, 6, 5}, dtype, 1))
-      f(
-          name + " opaque",
-          [&bench, dtype](const Shape& shape, uint64_t seed) {
-            std::optional<Tensor> tensor = opaque_tensor(bench, shape, dtype, seed);
-            return tensor ? *tensor : random_tensor(bench, shape, dtype, Layout::plain, seed);
-          },
-          Layout::any);
-  }
+// f(name, make, out_layout): make(shape, seed) gives the image operand of a case. All layouts of the axes; the
+// library's own only where the device has one for this dtype.
+inline void each_image(const CaseRequest& request, const std::vector<DType>& dtypes, auto&& f) {
+  for (const DType dtype : dtypes)
+    for (const ImageForm& form : request.axes.forms) {
+      if (form.opaque && !opaque_tensor(request, {2, 16, 6, 5}, dtype, 1)) continue;
+      const std::string layouts =
+          form.opaque ? "opaque" : std::string(name_of(form.in)) + "-" + std::string(name_of(form.out));
+      const auto make = [&request, dtype, form](const Shape& shape, uint64_t seed) {
+        std::optional<Tensor> tensor;
+        if (form.opaque) tensor = opaque_tensor(request, shape, dtype, seed);
+        return tensor ? *tensor : random_tensor(request, shape, dtype, form.in, seed);
+      };
+      f(std::string(name_of(dtype)) + " " + layouts, make, form.out);
+    }
 }
-
-inline const std::vector<DType> kImageTypes{DType::f32, DType::f64, DType::f16, DType::bf16, DType::e4m3};
 
 struct Channels {  // [n, c, h, w] by channel
   size_t n, c, pixels;
@@ -45,8 +34,6 @@ struct Channels {  // [n, c, h, w] by channel
       for (size_t p = 0; p < pixels; ++p) f((i * c + channel) * pixels + p);
   }
 };
-
-inline const std::vector<Shape> kNormShapes{{2, 16, 6, 5}, {3, 5, 4, 7}, {4, 32, 1, 2}};
 
 // Of one channel in fp64, with what an fp32 computation may be off by. Variance may have been taken in one pass, E x^2
 // - mean^2: gamma(m) (variance + mean^2) covers that and the two-pass form.
@@ -74,22 +61,21 @@ inline double normalised_slack(double x, double mean, double inverse, double sca
 }
 
 template <>
-inline void cases<BatchNorm>(const Bench& bench, const Try<BatchNorm>& attempt) {
-  each_image(bench, kImageTypes, [&](const std::string& image, auto make, Layout out_layout) {
-    for (const Shape& shape : kNormShapes) {
+inline void Cases<BatchNorm>::each(const CaseRequest& request, const RunCase<BatchNorm>& run_case) {
+  each_image(request, request.axes.dtypes, [&](const std::string& image, auto make, Layout out_layout) {
+    for (const Shape& shape : request.axes.norms) {
       const Tensor x = make(shape, 1);
-      const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-      for (const DType parameters : {wide, x.dtype()}) {
+      const DType wide = wide_type(x.dtype());
+      for (const bool narrow : request.axes.narrow_parameters) {
+        const DType parameters = narrow ? x.dtype() : wide;
         if (parameters == DType::e4m3) continue;
         const Shape c{shape[1]};
-        const Tensor scale = random_tensor(bench, c, parameters, Layout::plain, 2),
-                     shift = random_tensor(bench, c, parameters, Layout::plain, 3);
-        Tensor out(bench.device, shape, x.dtype(), out_layout), mean(bench.device, c, wide),
-            variance(bench.device, c, wide);
-        Tensor running_mean = random_tensor(bench, c, parameters, Layout::plain, 4);
-        Tensor running_variance =
-            Tensor::from(bench.device, c, parameters, std::vector<double>(static_cast<size_t>(shape[1]), 0.75));
-        const std::vector<double> mean_before = running_mean.values(), variance_before = running_variance.values();
+        const Tensor scale = random_tensor(request, c, parameters, Layout::plain, 2),
+                     shift = random_tensor(request, c, parameters, Layout::plain, 3);
+        Tensor out(request.device, shape, x.dtype(), out_layout), mean(request.device, c, wide),
+            variance(request.device, c, wide);
+        Tensor running_mean = random_tensor(request, c, parameters, Layout::plain, 4);
+        Tensor running_variance = constant_tensor(request, c, parameters, 0.75);
         const std::string name = image + " " + shape.text() + " parameters " + std::string(name_of(parameters));
         const BatchNorm op{.x = x,
                            .scale = scale,
@@ -101,10 +87,12 @@ inline void cases<BatchNorm>(const Bench& bench, const Try<BatchNorm>& attempt) 
                            .running_variance = running_variance,
                            .momentum = 0.25,
                            .epsilon = 1e-3};
-        attempt(name, op, [&] {
+        run_case(name, op, [&](CaseResult& result) {
           const Format& format = wide_format(x.dtype());
           const Channels channels(shape);
           const std::vector<double> xv = x.values(), sv = scale.values(), bv = shift.values();
+          const std::vector<double> mean_before = result.before(running_mean),
+                                    variance_before = result.before(running_variance);
           std::vector<double> y(xv.size()), y_slack(xv.size()), m, m_slack, v, v_slack, rm, rm_slack, rv, rv_slack;
           for (size_t ch = 0; ch < channels.c; ++ch) {
             const Statistics s(xv, channels, ch, format);
@@ -122,10 +110,10 @@ inline void cases<BatchNorm>(const Bench& bench, const Try<BatchNorm>& attempt) 
                   normalised_slack(xv[i], s.mean, inverse, sv[ch], bv[ch], s.mean_slack, s.variance_slack, format);
             });
           }
-          expect_close(out, y, y_slack, name + " out"), expect_close(mean, m, m_slack, name + " mean");
-          expect_close(variance, v, v_slack, name + " variance");
-          expect_close(running_mean, rm, rm_slack, name + " running mean");
-          expect_close(running_variance, rv, rv_slack, name + " running variance");
+          result.expect_close(out, y, y_slack, "out"), result.expect_close(mean, m, m_slack, "mean");
+          result.expect_close(variance, v, v_slack, "variance");
+          result.expect_close(running_mean, rm, rm_slack, "running mean");
+          result.expect_close(running_variance, rv, rv_slack, "running variance");
         });
       }
     }
@@ -133,20 +121,20 @@ inline void cases<BatchNorm>(const Bench& bench, const Try<BatchNorm>& attempt) 
 }
 
 template <>
-inline void cases<BatchNormInference>(const Bench& bench, const Try<BatchNormInference>& attempt) {
-  each_image(bench, kImageTypes, [&](const std::string& image, auto make, Layout out_layout) {
-    for (const Shape& shape : kNormShapes) {
+inline void Cases<BatchNormInference>::each(const CaseRequest& request, const RunCase<BatchNormInference>& run_case) {
+  each_image(request, request.axes.dtypes, [&](const std::string& image, auto make, Layout out_layout) {
+    for (const Shape& shape : request.axes.norms) {
       const Tensor x = make(shape, 1);
-      const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-      for (const DType parameters : {wide, x.dtype()}) {
+      const DType wide = wide_type(x.dtype());
+      for (const bool narrow : request.axes.narrow_parameters) {
+        const DType parameters = narrow ? x.dtype() : wide;
         if (parameters == DType::e4m3) continue;
         const Shape c{shape[1]};
-        const Tensor scale = random_tensor(bench, c, parameters, Layout::plain, 2),
-                     shift = random_tensor(bench, c, parameters, Layout::plain, 3);
-        const Tensor mean = random_tensor(bench, c, parameters, Layout::plain, 4);
-        const Tensor variance =
-            Tensor::from(bench.device, c, parameters, std::vector<double>(static_cast<size_t>(shape[1]), 0.625));
-        Tensor out(bench.device, shape, x.dtype(), out_layout);
+        const Tensor scale = random_tensor(request, c, parameters, Layout::plain, 2),
+                     shift = random_tensor(request, c, parameters, Layout::plain, 3);
+        const Tensor mean = random_tensor(request, c, parameters, Layout::plain, 4);
+        const Tensor variance = constant_tensor(request, c, parameters, 0.625);
+        Tensor out(request.device, shape, x.dtype(), out_layout);
         const std::string name = image + " " + shape.text() + " parameters " + std::string(name_of(parameters));
         const BatchNormInference op{.x = x,
                                     .scale = scale,
@@ -155,7 +143,7 @@ inline void cases<BatchNormInference>(const Bench& bench, const Try<BatchNormInf
                                     .running_variance = variance,
                                     .out = out,
                                     .epsilon = 1e-3};
-        attempt(name, op, [&] {
+        run_case(name, op, [&](CaseResult& result) {
           const Channels channels(shape);
           const std::vector<double> xv = x.values(), sv = scale.values(), bv = shift.values(), mv = mean.values();
           std::vector<double> y(xv.size()), slack(xv.size());
@@ -165,7 +153,7 @@ inline void cases<BatchNormInference>(const Bench& bench, const Try<BatchNormInf
               y[i] = sv[ch] * (xv[i] - mv[ch]) * inverse + bv[ch];
               slack[i] = normalised_slack(xv[i], mv[ch], inverse, sv[ch], bv[ch], 0, 0, wide_format(x.dtype()));
             });
-          expect_close(out, y, slack, name);
+          result.expect_close(out, y, slack);
         });
       }
     }
@@ -173,27 +161,29 @@ inline void cases<BatchNormInference>(const Bench& bench, const Try<BatchNormInf
 }
 
 template <>
-inline void cases<BatchNormBackward>(const Bench& bench, const Try<BatchNormBackward>& attempt) {
-  each_image(bench, kImageTypes, [&](const std::string& image, auto make, Layout out_layout) {
-    for (const Shape& shape : kNormShapes) {
+inline void Cases<BatchNormBackward>::each(const CaseRequest& request, const RunCase<BatchNormBackward>& run_case) {
+  each_image(request, request.axes.dtypes, [&](const std::string& image, auto make, Layout out_layout) {
+    for (const Shape& shape : request.axes.norms) {
       const Tensor x = make(shape, 1), dy = make(shape, 5);
-      const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+      const DType wide = wide_type(x.dtype());
       const Format& format = wide_format(x.dtype());
       const Channels channels(shape);
-      const std::vector<double> xv = x.values(), dv = dy.values();
-      std::vector<double> means, variances;
-      for (size_t ch = 0; ch < channels.c; ++ch) {
-        const Statistics s(xv, channels, ch, format);
-        means.push_back(s.mean), variances.push_back(s.variance);
-      }
       const Shape c{shape[1]};
-      const Tensor mean = Tensor::from(bench.device, c, wide, means),
-                   variance = Tensor::from(bench.device, c, wide, variances);
-      for (const DType parameters : {wide, x.dtype()}) {
+      const auto statistic = [&](double Statistics::*which) {
+        return filled_tensor(request, c, wide, Layout::plain, [&] {
+          const std::vector<double> xv = x.values();
+          std::vector<double> values;
+          for (size_t ch = 0; ch < channels.c; ++ch) values.push_back(Statistics(xv, channels, ch, format).*which);
+          return values;
+        });
+      };
+      const Tensor mean = statistic(&Statistics::mean), variance = statistic(&Statistics::variance);
+      for (const bool narrow : request.axes.narrow_parameters) {
+        const DType parameters = narrow ? x.dtype() : wide;
         if (parameters == DType::e4m3) continue;
-        const Tensor scale = random_tensor(bench, c, parameters, Layout::plain, 2);
-        Tensor dx(bench.device, shape, x.dtype(), out_layout), dscale(bench.device, c, parameters),
-            dshift(bench.device, c, parameters);
+        const Tensor scale = random_tensor(request, c, parameters, Layout::plain, 2);
+        Tensor dx(request.device, shape, x.dtype(), out_layout), dscale(request.device, c, parameters),
+            dshift(request.device, c, parameters);
         const std::string name = image + " " + shape.text() + " parameters " + std::string(name_of(parameters));
         const BatchNormBackward op{.x = x,
                                    .dy = dy,
@@ -204,7 +194,8 @@ inline void cases<BatchNormBackward>(const Bench& bench, const Try<BatchNormBack
                                    .dscale = dscale,
                                    .dshift = dshift,
                                    .epsilon = 1e-3};
-        attempt(name, op, [&] {
+        run_case(name, op, [&](CaseResult& result) {
+          const std::vector<double> xv = x.values(), dv = dy.values();
           const std::vector<double> sv = scale.values(), mv = mean.values(), vv = variance.values();
           std::vector<double> g(xv.size()), g_slack(xv.size()), ds, ds_slack, db, db_slack;
           const double m = channels.count(), rounding = gamma(m + 10, format);
@@ -226,25 +217,14 @@ inline void cases<BatchNormBackward>(const Bench& bench, const Try<BatchNormBack
                            (std::fabs(dv[i]) + sum_magnitude / m + hat_magnitude * product_magnitude / m);
             });
           }
-          expect_close(dx, g, g_slack, name + " dx");
-          expect_close(dscale, ds, ds_slack, name + " dscale"), expect_close(dshift, db, db_slack, name + " dshift");
+          result.expect_close(dx, g, g_slack, "dx");
+          result.expect_close(dscale, ds, ds_slack, "dscale"), result.expect_close(dshift, db, db_slack, "dshift");
         });
       }
     }
   });
 }
 
-struct PoolSize {
-  Shape x;
-  int kernel_h, kernel_w;
-  Window window;
-};
-inline const std::vector<PoolSize> kPoolSizes{
-    {{2, 16, 6, 8}, 2, 2, {.stride_h = 2, .stride_w = 2}},
-    {{1, 16, 7, 5}, 3, 3, {.stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1}},
-    {{2, 5, 6, 5}, 3, 2, {.pad_h = 1}},
-    {{3, 16, 4, 4}, 4, 4, {.stride_h = 4, .stride_w = 4}},
-};
 inline Shape result_shape(const PoolSize& p) {
   return {p.x[0], p.x[1], window_extent(p.x[2], p.kernel_h, p.window.stride_h, p.window.pad_h, 1),
           window_extent(p.x[3], p.kernel_w, p.window.stride_w, p.window.pad_w, 1)};
@@ -263,107 +243,110 @@ inline void each_place(const PoolSize& p, auto&& f) {
             f(static_cast<size_t>((plane * p.x[2] + iy) * p.x[3] + ix), place, o);
         }
 }
-inline void each_pool(const Bench& bench, auto&& f) {
-  each_image(bench, kImageTypes, [&](const std::string& image, auto make, Layout out_layout) {
-    for (const PoolSize& p : kPoolSizes)
+inline void each_pool(const CaseRequest& request, auto&& f) {
+  each_image(request, request.axes.dtypes, [&](const std::string& image, auto make, Layout out_layout) {
+    for (const PoolSize& p : request.axes.pools)
       f(image + " " + p.x.text() + " window " + std::to_string(p.kernel_h) + "x" + std::to_string(p.kernel_w), p, make,
         out_layout);
   });
 }
 
 template <>
-inline void cases<MaxPool2d>(const Bench& bench, const Try<MaxPool2d>& attempt) {
-  each_pool(bench, [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
+inline void Cases<MaxPool2d>::each(const CaseRequest& request, const RunCase<MaxPool2d>& run_case) {
+  each_pool(request, [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
     const Tensor x = make(p.x, 1);
-    for (const bool wanted : {true, false}) {
-      Tensor out(bench.device, result_shape(p), x.dtype(), out_layout);
-      Tensor indices = wanted ? Tensor(bench.device, result_shape(p), DType::u8, out_layout) : Tensor();
-      attempt(name,
-              MaxPool2d{.x = x,
-                        .out = out,
-                        .indices = indices,
-                        .kernel_h = p.kernel_h,
-                        .kernel_w = p.kernel_w,
-                        .window = p.window},
-              [&] {
-                const std::vector<double> xv = x.values();
-                std::vector<double> best(static_cast<size_t>(out.elements()), -HUGE_VAL), winner(best.size());
-                each_place(p, [&](size_t i, int place, size_t o) {
-                  if (xv[i] > best[o]) best[o] = xv[i], winner[o] = place;
-                });
-                expect_exact(out, best, name);
-                // A library may keep its own note of the winner; what is readable must be right.
-                if (wanted && indices.layout() != Layout::opaque) {
-                  EXPECT_EQ(indices.values(), winner) << name;
-                }
-              });
+    for (const bool wanted : request.axes.pool_indices) {
+      Tensor out(request.device, result_shape(p), x.dtype(), out_layout);
+      Tensor indices = wanted ? Tensor(request.device, result_shape(p), DType::u8, out_layout) : Tensor();
+      run_case(name,
+               MaxPool2d{.x = x,
+                         .out = out,
+                         .indices = indices,
+                         .kernel_h = p.kernel_h,
+                         .kernel_w = p.kernel_w,
+                         .window = p.window},
+               [&](CaseResult& result) {
+                 const std::vector<double> xv = x.values();
+                 std::vector<double> best(static_cast<size_t>(out.elements()), -HUGE_VAL), winner(best.size());
+                 each_place(p, [&](size_t i, int place, size_t o) {
+                   if (xv[i] > best[o]) best[o] = xv[i], winner[o] = place;
+                 });
+                 result.expect_exact(out, best);
+                 // A library may keep its own note of the winner; what is readable must be right.
+                 if (wanted && indices.layout() != Layout::opaque) result.expect_exact(indices, winner, "indices");
+               });
     }
   });
 }
 
 template <>
-inline void cases<MaxPool2dBackward>(const Bench& bench, const Try<MaxPool2dBackward>& attempt) {
-  each_pool(bench, [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
+inline void Cases<MaxPool2dBackward>::each(const CaseRequest& request, const RunCase<MaxPool2dBackward>& run_case) {
+  each_pool(request, [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
     const Tensor dy = make(result_shape(p), 2);
-    std::vector<double> winner(static_cast<size_t>(dy.elements()));
-    each_place(p, [&](size_t i, int place, size_t o) {
-      if ((i + o) % 3 == 0 || winner[o] == 0) winner[o] = place;  // always inside the image
-    });
-    std::vector<double> expected(static_cast<size_t>(p.x.elements())), slack(expected.size());
-    const std::vector<double> dv = dy.values();
-    each_place(p, [&](size_t i, int place, size_t o) {
-      if (place != static_cast<int>(winner[o])) return;
-      expected[i] += dv[o], slack[i] += std::fabs(dv[o]);
-    });
-    const bool overlapping = p.window.stride_h < p.kernel_h || p.window.stride_w < p.kernel_w;
-    for (double& s : slack) s *= overlapping ? gamma(p.kernel_h * p.kernel_w, wide_format(dy.dtype())) : 0;
+    const auto winners = [&] {
+      std::vector<double> winner(static_cast<size_t>(dy.elements()));
+      each_place(p, [&](size_t i, int place, size_t o) {
+        if ((i + o) % 3 == 0 || winner[o] == 0) winner[o] = place;  // always inside the image
+      });
+      return winner;
+    };
     const Layout index_layout = dy.layout() == Layout::nhwc ? Layout::nhwc : Layout::plain;
-    const Tensor indices = Tensor::from(bench.device, dy.shape(), DType::u8, winner, index_layout);
-    Tensor dx(bench.device, p.x, dy.dtype(), out_layout);
-    attempt(
+    const Tensor indices = filled_tensor(request, dy.shape(), DType::u8, index_layout, winners);
+    Tensor dx(request.device, p.x, dy.dtype(), out_layout);
+    run_case(
         name,
         MaxPool2dBackward{
             .dy = dy, .indices = indices, .dx = dx, .kernel_h = p.kernel_h, .kernel_w = p.kernel_w, .window = p.window},
-        [&] { expect_close(dx, expected, slack, name); });
+        [&](CaseResult& result) {
+          const std::vector<double> winner = winners(), dv = dy.values();
+          std::vector<double> expected(static_cast<size_t>(p.x.elements())), slack(expected.size());
+          each_place(p, [&](size_t i, int place, size_t o) {
+            if (place != static_cast<int>(winner[o])) return;
+            expected[i] += dv[o], slack[i] += std::fabs(dv[o]);
+          });
+          const bool overlapping = p.window.stride_h < p.kernel_h || p.window.stride_w < p.kernel_w;
+          for (double& s : slack) s *= overlapping ? gamma(p.kernel_h * p.kernel_w, wide_format(dy.dtype())) : 0;
+          result.expect_close(dx, expected, slack);
+        });
   });
 }
 
 template <>
-inline void cases<AvgPool2d>(const Bench& bench, const Try<AvgPool2d>& attempt) {
-  each_pool(bench, [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
+inline void Cases<AvgPool2d>::each(const CaseRequest& request, const RunCase<AvgPool2d>& run_case) {
+  each_pool(request, [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
     const Tensor x = make(p.x, 1);
-    Tensor out(bench.device, result_shape(p), x.dtype(), out_layout);
-    attempt(name, AvgPool2d{.x = x, .out = out, .kernel_h = p.kernel_h, .kernel_w = p.kernel_w, .window = p.window},
-            [&] {
-              const std::vector<double> xv = x.values();
-              const double count = p.kernel_h * p.kernel_w;
-              std::vector<double> expected(static_cast<size_t>(out.elements())), slack(expected.size());
-              each_place(p, [&](size_t i, int, size_t o) {
-                expected[o] += xv[i] / count,
-                    slack[o] += gamma(count + 2, wide_format(x.dtype())) * std::fabs(xv[i]) / count;
-              });
-              expect_close(out, expected, slack, name);
-            });
+    Tensor out(request.device, result_shape(p), x.dtype(), out_layout);
+    run_case(name, AvgPool2d{.x = x, .out = out, .kernel_h = p.kernel_h, .kernel_w = p.kernel_w, .window = p.window},
+             [&](CaseResult& result) {
+               const std::vector<double> xv = x.values();
+               const double count = p.kernel_h * p.kernel_w;
+               std::vector<double> expected(static_cast<size_t>(out.elements())), slack(expected.size());
+               each_place(p, [&](size_t i, int, size_t o) {
+                 expected[o] += xv[i] / count,
+                     slack[o] += gamma(count + 2, wide_format(x.dtype())) * std::fabs(xv[i]) / count;
+               });
+               result.expect_close(out, expected, slack);
+             });
   });
 }
 
 template <>
-inline void cases<AvgPool2dBackward>(const Bench& bench, const Try<AvgPool2dBackward>& attempt) {
-  each_pool(bench, [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
+inline void Cases<AvgPool2dBackward>::each(const CaseRequest& request, const RunCase<AvgPool2dBackward>& run_case) {
+  each_pool(request, [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
     const Tensor dy = make(result_shape(p), 1);
-    Tensor dx(bench.device, p.x, dy.dtype(), out_layout);
-    attempt(name,
-            AvgPool2dBackward{.dy = dy, .dx = dx, .kernel_h = p.kernel_h, .kernel_w = p.kernel_w, .window = p.window},
-            [&] {
-              const std::vector<double> dv = dy.values();
-              const double count = p.kernel_h * p.kernel_w;
-              std::vector<double> expected(static_cast<size_t>(dx.elements())), slack(expected.size());
-              each_place(p, [&](size_t i, int, size_t o) {
-                expected[i] += dv[o] / count,
-                    slack[i] += gamma(count + 2, wide_format(dy.dtype())) * std::fabs(dv[o]) / count;
-              });
-              expect_close(dx, expected, slack, name);
-            });
+    Tensor dx(request.device, p.x, dy.dtype(), out_layout);
+    run_case(name,
+             AvgPool2dBackward{.dy = dy, .dx = dx, .kernel_h = p.kernel_h, .kernel_w = p.kernel_w, .window = p.window},
+             [&](CaseResult& result) {
+               const std::vector<double> dv = dy.values();
+               const double count = p.kernel_h * p.kernel_w;
+               std::vector<double> expected(static_cast<size_t>(dx.elements())), slack(expected.size());
+               each_place(p, [&](size_t i, int, size_t o) {
+                 expected[i] += dv[o] / count,
+                     slack[i] += gamma(count + 2, wide_format(dy.dtype())) * std::fabs(dv[o]) / count;
+               });
+               result.expect_close(dx, expected, slack);
+             });
   });
 }
 

@@ -1,7 +1,9 @@
-// Every row of every device of this build is tested by being listed: each is run on every case that it does not refuse
-// and compared with plain fp64 loops. Nothing is registered by hand; a row that takes no case at all fails.
+// Every row of every device of this build is tested by being listed: each is run on every case that it does not refuse,
+// with guard bytes around every tensor, and compared with plain fp64 loops. Nothing is registered by hand; a row that
+// takes no case at all fails.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -12,11 +14,10 @@
 #include "kernels/ops/ops_cases_dot.h"
 #include "kernels/ops/ops_cases_elementwise.h"
 #include "kernels/ops/ops_cases_image.h"
+#include "kernels/ops/row_under_test.h"
 
 namespace halfmark {
 namespace {
-
-using ops_cases::Bench;
 
 // Opened once; the tests of one device share it.
 Device& device_named(const std::string& name) {
@@ -35,25 +36,15 @@ template <Operation Op>
 void try_row(const std::string& device_name, size_t number) {
   Device& device = device_named(device_name);
   const Kernel<Op>& kernel = device.kernels().of<Op>()[number];
+  ops_cases::RowUnderTest<Op> row(device, kernel);
   // Tensor cores cut what the operands have beyond tf32, simulated ones too; the reference rows round as Math says.
-  const Bench bench{device, kernel.name == "reference"};
-  int taken = 0;
-  std::set<std::string> reasons;
-  ops_cases::cases<Op>(bench, [&](const std::string& name, const Op& op, const std::function<void()>& check) {
-    ASSERT_NO_THROW(op.check()) << name;
-    if (const Refusal refusal = kernel.refuses(device, op)) {
-      EXPECT_FALSE(refusal->empty()) << name << ": a refusal says why";
-      reasons.insert(*refusal);
-      return;
-    }
-    ++taken;
-    ASSERT_NO_THROW(run_with(kernel, op)) << name;
-    device.synchronize();
-    check();
-  });
+  row.run_all(ops_cases::tested_axes(), kernel.name == "reference");
+  constexpr size_t kShown = 20;
+  for (size_t i = 0; i < row.findings().size() && i < kShown; ++i) ADD_FAILURE() << row.findings()[i];
+  if (row.findings().size() > kShown) ADD_FAILURE() << "and " << row.findings().size() - kShown << " more";
   std::string said;
-  for (const std::string& reason : reasons) said += "\n  " + reason;
-  EXPECT_GT(taken, 0) << "the row took no case and so was not tested; it said" << said;
+  for (const std::string& reason : row.refusals()) said += "\n  " + reason;
+  EXPECT_GT(row.taken(), 0) << "the row took no case and so was not tested; it said" << said;
 }
 
 std::vector<RowTest> every_row() {

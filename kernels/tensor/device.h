@@ -12,6 +12,7 @@
 
 namespace halfmark {
 
+class GuardBytes;
 class Tensor;
 class KernelTable;  // kernels/ops/ops.h: the rows this device offers
 
@@ -49,6 +50,9 @@ class Device {
 
   // The dispatcher's cache of chosen rows (kernels/ops/kernel.h); lives and dies with the device.
   std::shared_ptr<void> dispatch;
+
+  // Set while sentinel bytes surround every new tensor: tests only (guard_bytes.h).
+  GuardBytes* guard_bytes = nullptr;
 
  private:
   MemoryLedger memory_;

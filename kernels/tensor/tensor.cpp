@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/number/error.h"
+#include "kernels/tensor/guard_bytes.h"
 
 namespace halfmark {
 
@@ -51,15 +52,24 @@ struct Tensor::Storage {
   Purpose purpose;
   uint64_t id;
   uint64_t version = 0;
+  bool guarded;
 
-  Storage(Device& d, size_t n) : device(&d), memory(d.allocate(n)), bytes(n), purpose(current_purpose()) {
+  Storage(Device& d, size_t n)
+      : device(&d),
+        memory(d.guard_bytes ? d.guard_bytes->allocate(n) : d.allocate(n)),
+        bytes(n),
+        purpose(current_purpose()),
+        guarded(d.guard_bytes) {
     static std::atomic<uint64_t> next{1};
     id = next++;
     d.memory().add(purpose, bytes);
   }
   ~Storage() {
     device->memory().remove(purpose, bytes);
-    device->release(memory, bytes);
+    if (guarded)
+      GuardBytes::release(*device, memory, bytes);
+    else
+      device->release(memory, bytes);
   }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;

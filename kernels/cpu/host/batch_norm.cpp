@@ -99,9 +99,8 @@ void normalize(const Tensor& x, Tensor& out, const Tensor& scale, const Tensor& 
   Affine<T> a{mean, std::vector<T>(mean.size()), widened<T>(shift)};
   for (size_t c = 0; c < mean.size(); ++c)
     a.factor[c] = wide_scale[c] / std::sqrt(variance[c] + static_cast<T>(epsilon));
-  channel_map<T>(x, x, out, [&a](size_t c, T v, T) {
-    return formulas::batch_norm_folded(v, a.mean[c], a.factor[c], a.shift[c]);
-  });
+  channel_map<T>(x, x, out,
+                 [&a](size_t c, T v, T) { return formulas::batch_norm_folded(v, a.mean[c], a.factor[c], a.shift[c]); });
 }
 
 void round_into(Tensor& tensor, const double* values) {
@@ -129,9 +128,8 @@ void train(const BatchNorm& op, const Tensor& x, Tensor& out) {
     const std::vector<T> before = widened<T>(running);
     std::vector<T> after(channels);
     for (size_t c = 0; c < channels; ++c)
-      after[c] =
-          formulas::moving_average(before[c], static_cast<T>(batch[c] * factor), static_cast<T>(1 - op.momentum),
-                                   static_cast<T>(op.momentum));
+      after[c] = formulas::moving_average(before[c], static_cast<T>(batch[c] * factor), static_cast<T>(1 - op.momentum),
+                                          static_cast<T>(op.momentum));
     convert(kStored<T>, after.data(), running.dtype(), running.data(), channels);
   };
   update(op.running_mean, mean, 1), update(op.running_variance, variance, unbias);

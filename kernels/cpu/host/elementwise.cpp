@@ -24,7 +24,9 @@ bool is_half(const Tensor& tensor) { return tensor.dtype() == DType::bf16 || ten
 int16_t infinity_code(const Tensor& tensor) { return tensor.dtype() == DType::bf16 ? 0x7f80 : 0x7c00; }
 
 template <class Row>
-constexpr bool kHasCodes = requires { Row::forward_code(int16_t{}, int16_t{}); };
+constexpr bool kHasCodes = requires {
+  Row::forward_code(int16_t{}, int16_t{});
+};
 
 // out = f(in[0], ...) on codes of 16 bits.
 template <size_t N, class F>

@@ -15,26 +15,54 @@ void add_host_rows(KernelTable& table) {
 
 namespace host {
 
-Refusal refuses_dtypes(std::initializer_list<const Tensor*> operands) {
-  for (const Tensor* operand : operands) {
-    if (operand->empty()) continue;
-    const DType dtype = operand->dtype();
-    if (dtype != DType::f64 && dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)
-      return "no fast loops for " + std::string(name_of(dtype));
-  }
-  return {};
-}
+namespace {
 
-Refusal widened_type(const Tensor& tensor) {
+// How a stored dtype reaches the arithmetic of the loops.
+enum class Stored : uint8_t {
+  as_computed,
+  widened,   // computed in fp32
+  not_taken  // convert() is not fast for it
+};
+
+Stored stored(DType dtype) {
 #if defined(__x86_64__)
   static const bool has_bf16 = __builtin_cpu_supports("avx512bf16");
 #else
   static const bool has_bf16 = false;
 #endif
-  const DType dtype = tensor.dtype();
-  if (dtype == DType::f16 || (dtype == DType::bf16 && !has_bf16))
-    return std::string(name_of(dtype)) + " is only stored here: computed in fp32";
+  switch (dtype) {
+    case DType::f64:
+    case DType::f32:
+      return Stored::as_computed;
+    case DType::f16:
+      return Stored::widened;
+    case DType::bf16:
+      return has_bf16 ? Stored::as_computed : Stored::widened;
+    case DType::e4m3:
+    case DType::e5m2:
+    case DType::e2m1:
+    case DType::e3m2:
+    case DType::e2m3:
+    case DType::e8m0:
+    case DType::i32:
+    case DType::u8:
+      return Stored::not_taken;
+  }
+  return Stored::not_taken;
+}
+
+}  // namespace
+
+Refusal refuses_dtypes(std::initializer_list<const Tensor*> operands) {
+  for (const Tensor* operand : operands)
+    if (!operand->empty() && stored(operand->dtype()) == Stored::not_taken)
+      return "no fast loops for " + std::string(name_of(operand->dtype()));
   return {};
+}
+
+Refusal widened_type(const Tensor& tensor) {
+  if (stored(tensor.dtype()) != Stored::widened) return {};
+  return std::string(name_of(tensor.dtype())) + " is only stored here: computed in fp32";
 }
 
 bool computes_in_double(std::initializer_list<const Tensor*> operands) {

@@ -48,8 +48,10 @@ void run(Device&, const Reorder& op) {
       return transpose_images<uint16_t>(op.x, op.out);
     case 4:
       return transpose_images<uint32_t>(op.x, op.out);
-    default:
+    case 8:
       return transpose_images<uint64_t>(op.x, op.out);
+    default:
+      throw Error("no reorder for elements of " + std::to_string(size_of(op.x.dtype())) + " bytes");
   }
 }
 

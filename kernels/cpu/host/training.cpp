@@ -124,8 +124,7 @@ void sgd(const SgdStep& op, const Tensor& gradient) {
       T* next = writable(op.parameter, i, rp);
       if (op.velocity.empty()) {
         HM_EACH_FOR_ITSELF
-        for (int64_t j = 0; j < count; ++j)
-          next[j] = formulas::sgd_step(p[j], g[j], T(0), rate, T(0), decay).parameter;
+        for (int64_t j = 0; j < count; ++j) next[j] = formulas::sgd_step(p[j], g[j], T(0), rate, T(0), decay).parameter;
       } else {
         const T* v = read(op.velocity, i, count, bv);
         T* speed = writable(op.velocity, i, rv);

@@ -75,9 +75,16 @@ DataType type_of(DType dtype) {
       return DataType::s32;
     case DType::u8:
       return DataType::u8;
-    default:
-      throw Error(library_name() + " has no " + std::string(name_of(dtype)) + " on CPUs");
+    case DType::f64:
+    case DType::e4m3:
+    case DType::e5m2:
+    case DType::e2m1:
+    case DType::e3m2:
+    case DType::e2m3:
+    case DType::e8m0:
+      break;
   }
+  throw Error(library_name() + " has no " + std::string(name_of(dtype)) + " on CPUs");
 }
 
 Dims dims_of(const Shape& shape) { return Dims(shape.extents().begin(), shape.extents().end()); }
@@ -96,9 +103,11 @@ Desc desc_of(const Tensor& tensor) {
       HM_CHECK(layout, "an opaque tensor of another library was given to oneDNN");
       return layout->desc();
     }
-    default:
-      return plain_desc(dims, type_of(tensor.dtype()));
+    case Layout::plain:
+    case Layout::any:
+      break;
   }
+  return plain_desc(dims, type_of(tensor.dtype()));
 }
 
 Dims filter_dims(const Shape& shape, int groups) {

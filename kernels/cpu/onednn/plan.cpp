@@ -145,9 +145,18 @@ Refusal refuses_dtype(DType dtype) {
 #else
       return library_name() + " does not compute in f16 on CPUs";
 #endif
-    default:
-      return library_name() + " does not compute in " + std::string(name_of(dtype)) + " on CPUs";
+    case DType::f64:
+    case DType::e4m3:
+    case DType::e5m2:
+    case DType::e2m1:
+    case DType::e3m2:
+    case DType::e2m3:
+    case DType::e8m0:
+    case DType::i32:
+    case DType::u8:
+      break;
   }
+  return library_name() + " does not compute in " + std::string(name_of(dtype)) + " on CPUs";
 }
 
 Refusal refuses_math(const Math& math, DType operand) {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"
-#include "kernels/ops/formulas.h"
 #include "kernels/number/error.h"
+#include "kernels/ops/formulas.h"
 
 namespace halfmark::reference {
 namespace {

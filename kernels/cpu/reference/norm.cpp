@@ -41,9 +41,8 @@ void batch_norm(Device&, const BatchNorm& op) {
     planes.each(c, [&](size_t i) { squares += (x[i] - mean[c]) * (x[i] - mean[c]); });
     variance[c] = squares / count;
     const double inverse = formulas::batch_norm_inverse(variance[c], op.epsilon);
-    planes.each(c, [&](size_t i) {
-      out[i] = formulas::batch_norm_in_order(x[i], mean[c], inverse, scale[c], shift[c]);
-    });
+    planes.each(c,
+                [&](size_t i) { out[i] = formulas::batch_norm_in_order(x[i], mean[c], inverse, scale[c], shift[c]); });
     running_mean[c] = formulas::moving_average(running_mean[c], mean[c], op.momentum);
     // The unbiased variance is never rounded for itself, hence not moving_average().
     running_variance[c] = (1 - op.momentum) * running_variance[c] + op.momentum * squares / (count - 1);
@@ -60,9 +59,8 @@ void batch_norm_inference(Device&, const BatchNormInference& op) {
   std::vector<double> out(x.size());
   planes.each_channel([&](size_t c) {
     const double inverse = formulas::batch_norm_inverse(variance[c], op.epsilon);
-    planes.each(c, [&](size_t i) {
-      out[i] = formulas::batch_norm_in_order(x[i], mean[c], inverse, scale[c], shift[c]);
-    });
+    planes.each(c,
+                [&](size_t i) { out[i] = formulas::batch_norm_in_order(x[i], mean[c], inverse, scale[c], shift[c]); });
   });
   settle(op.out, op.x);
   write(op.out, out);

@@ -31,8 +31,8 @@ void step(const SgdStep& op) {
              decay = static_cast<T>(op.weight_decay);
   parallel_for(op.parameter.elements(), kGrain, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      const auto next = formulas::sgd_step(parameter[i], gradient[i], velocity.empty() ? T(0) : velocity[i], rate,
-                                           momentum, decay);
+      const auto next =
+          formulas::sgd_step(parameter[i], gradient[i], velocity.empty() ? T(0) : velocity[i], rate, momentum, decay);
       if (!velocity.empty()) velocity[i] = next.velocity;
       parameter[i] = next.parameter;
     }

@@ -1,0 +1,230 @@
+// What the cases of an operation are made of: shapes, dtypes, layouts, special values. The descriptions in
+// ops_cases_*.h go through every combination that the axes hold. tested_axes() is what every row of every device is
+// tested on; the micro benchmarks hand in one size of their own.
+#pragma once
+
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "kernels/ops/ops.h"
+
+namespace halfmark::ops_cases {
+
+struct ImageForm {
+  Layout in, out;
+  bool opaque = false;  // the input lies in a layout of the device's library, where it has one
+};
+
+struct ContractionTypes {  // what is stored, and how it is summed
+  DType a, b, out;
+  Math math;
+  const char* note;
+};
+
+struct MatmulSize {
+  int64_t m, n, k;
+};
+
+enum class MatmulForm : uint8_t { plain, transpose_a, transpose_b, transpose_both, add_to_integers, integers };
+
+struct ConvSize {
+  const char* note;
+  Shape x, w;
+  Window window;
+  int groups;
+};
+
+struct ConvLayouts {
+  Layout image, filter, out;
+  bool few_types = false;  // with some of the types only: libraries take long to prepare each
+};
+
+struct PoolSize {
+  Shape x;
+  int kernel_h, kernel_w;
+  Window window;
+};
+
+struct LossTypes {
+  DType logits, loss, probabilities;
+};
+
+struct SgdTypes {
+  DType parameter, gradient, velocity, low;
+  bool has_low = false;
+};
+
+struct DotTypes {
+  DType a, b, c, out;
+  DType scale = DType::f32;
+  int block = 0;  // elements that share a scale; 0: no scales
+};
+
+struct ScaledTypes {
+  std::string_view a, b;  // block formats
+  DType out;
+};
+
+struct Axes {
+  // Images, matrices and their element-wise operations.
+  std::vector<DType> dtypes;
+  std::vector<ImageForm> forms;
+  std::vector<Shape> elements, matrices, norms;
+  std::vector<PoolSize> pools;
+  std::vector<bool> in_place;
+  std::vector<bool> narrow_bias;        // bias and its gradient: of the dtype of the image, or f32
+  std::vector<bool> narrow_parameters;  // of batch norm: of the dtype of the image, or at least f32
+  std::vector<bool> pool_indices;    // whether max pooling is asked for them
+  bool special_values;               // zeros, infinities, NaN and the ends of the range, for activations
+
+  std::vector<ContractionTypes> contractions;
+  std::vector<MatmulSize> matmuls;
+  std::vector<MatmulForm> matmul_forms;
+  std::vector<ConvSize> convolutions;
+  std::vector<ConvLayouts> conv_layouts;
+
+  std::vector<DotTypes> dots;
+  std::vector<MatrixInstruction> instructions;
+  int64_t dot_count, dot_depth;  // dot products, and elements of each (0: twice the instruction's)
+  std::vector<ScaledTypes> scaled;
+  std::vector<MatmulSize> scaled_sizes;
+
+  std::vector<DType> cast_from, cast_to;
+  std::vector<Rounding> roundings;
+  std::vector<Layout> cast_layouts;
+  Shape cast_shape;
+  std::vector<DType> reorder_dtypes;
+  std::vector<Layout> reorder_to;
+
+  std::vector<LossTypes> losses;
+  std::vector<Shape> loss_shapes;
+  std::vector<double> loss_scales;
+  std::vector<DType> unscale_dtypes;
+  std::vector<double> unscale_bad;  // one gradient is this instead; 0: none
+  std::vector<double> found_before;
+  int64_t unscale_count;
+  float inverse_scale;
+  std::vector<SgdTypes> sgd_types;
+  std::vector<double> momenta, decays;
+  double sgd_rate;
+  Shape sgd_shape;
+};
+
+inline std::vector<DotTypes> tested_dots() {
+  using enum DType;
+  std::vector<DotTypes> all{{f16, f16, f32, f32},
+                            {f16, f16, f16, f16},
+                            {f16, f16, f16, f32},
+                            {bf16, bf16, f32, f32},
+                            {f32, f32, f32, f32},
+                            {f64, f64, f64, f64},
+                            {e2m1, e2m1, f32, f32, e8m0, 32},
+                            {e2m1, e2m1, f32, f32, e8m0, 16},
+                            {e2m1, e2m1, f32, f32, e4m3, 16}};
+  for (const DType a : {e4m3, e5m2})
+    for (const DType b : {e4m3, e5m2}) {
+      for (const DType sum : {f32, f16}) all.push_back({a, b, sum, sum});
+      all.push_back({a, b, f32, f32, e8m0, 32});
+    }
+  return all;
+}
+
+inline std::vector<ContractionTypes> tested_contractions() {
+  using enum DType;
+  const Math fp32{}, fp64{.multiply = kFp64, .accumulate = kFp64, .partial = kFp64};
+  return {
+      {f32, f32, f32, fp32, "fp32"},
+      {f64, f64, f64, fp64, "fp64"},
+      {f16, f16, f16, fp32, "fp32"},
+      {f16, f16, f32, fp32, "fp32"},
+      {bf16, bf16, bf16, fp32, "fp32"},
+      {bf16, bf16, f32, fp32, "fp32"},
+      {f16, f16, f16, {.multiply = kFp16, .accumulate = kFp16, .partial = kFp16}, "fp16-sum"},
+      {bf16, bf16, bf16, {.multiply = kBf16, .accumulate = kBf16, .partial = kBf16}, "bf16-sum"},
+      {f32, f32, f32, {.multiply = kTf32}, "tf32"},
+      {f32, f32, f32, {.multiply = kBf16}, "bf16-multiply"},
+      {e4m3, e4m3, f32, fp32, "fp32"},
+      {e4m3, e5m2, bf16, fp32, "fp32"},
+      {e4m3, e4m3, f16, {.fast_accumulate = true}, "fp32-fast"},
+      {f16, f32, f32, fp32, "mixed"},
+      {f32, f32, f16, fp32, "narrow-out"},
+      {f16, f16, f16, {.partial = kFp16, .split_k = 3}, "split3-fp16"},
+      {f32, f32, f32, {.split_k = 2}, "split2"},
+      {bf16, bf16, f32, {.partial = kBf16, .split_k = 4}, "split4-bf16"},
+  };
+}
+
+inline std::vector<ConvSize> tested_convolutions() {
+  return {
+      {"3x3 pad", {2, 3, 7, 6}, {5, 3, 3, 3}, {.pad_h = 1, .pad_w = 1}, 1},
+      {"3x2 strided dilated groups", {1, 4, 9, 8}, {6, 2, 3, 2}, {.stride_h = 2, .pad_h = 1, .dilation_h = 2}, 2},
+      {"depthwise", {2, 6, 5, 5}, {6, 1, 3, 3}, {.pad_h = 1, .pad_w = 1}, 6},
+      {"1x1 strided", {2, 8, 6, 5}, {16, 8, 1, 1}, {.stride_h = 2, .stride_w = 2}, 1},
+      {"channels of 16", {2, 16, 8, 8}, {32, 16, 3, 3}, {.pad_h = 1, .pad_w = 1}, 1},
+      {"5x5 strided pad", {1, 3, 11, 9}, {8, 3, 5, 5}, {.stride_h = 2, .stride_w = 2, .pad_h = 2, .pad_w = 2}, 1},
+  };
+}
+
+inline Axes tested_axes() {
+  using enum DType;
+  Axes axes;
+  axes.dtypes = {f32, f64, f16, bf16, e4m3};
+  axes.forms = {{Layout::plain, Layout::plain}, {Layout::plain, Layout::any},  {Layout::nhwc, Layout::nhwc},
+                {Layout::nhwc, Layout::any},    {Layout::nhwc, Layout::plain}, {Layout::plain, Layout::any, true}};
+  axes.elements = {{2, 16, 5, 3}, {1, 5, 7, 4}};
+  axes.matrices = {{9, 37}};
+  axes.norms = {{2, 16, 6, 5}, {3, 5, 4, 7}, {4, 32, 1, 2}};
+  axes.pools = {{{2, 16, 6, 8}, 2, 2, {.stride_h = 2, .stride_w = 2}},
+                {{1, 16, 7, 5}, 3, 3, {.stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1}},
+                {{2, 5, 6, 5}, 3, 2, {.pad_h = 1}},
+                {{3, 16, 4, 4}, 4, 4, {.stride_h = 4, .stride_w = 4}}};
+  axes.in_place = {false, true};
+  axes.narrow_bias = axes.narrow_parameters = {false, true};
+  axes.pool_indices = {true, false};
+  axes.special_values = true;
+
+  axes.contractions = tested_contractions();
+  axes.matmuls = {{5, 7, 13}, {32, 48, 64}, {1, 33, 40}};
+  axes.matmul_forms = {MatmulForm::plain,          MatmulForm::transpose_a,     MatmulForm::transpose_b,
+                       MatmulForm::transpose_both, MatmulForm::add_to_integers, MatmulForm::integers};
+  axes.convolutions = tested_convolutions();
+  axes.conv_layouts = {{Layout::plain, Layout::plain, Layout::plain},
+                       {Layout::nhwc, Layout::nhwc, Layout::nhwc, true},
+                       {Layout::nhwc, Layout::plain, Layout::any, true},
+                       {Layout::plain, Layout::plain, Layout::any, true}};
+
+  axes.dots = tested_dots();
+  for (const MatrixInstructionRow& row : matrix_instructions()) axes.instructions.push_back(row.instruction);
+  axes.dot_count = 9, axes.dot_depth = 0;
+  axes.scaled = {
+      {"mxfp8-e4m3", "mxfp8-e4m3", f32}, {"mxfp8-e4m3", "mxfp8-e5m2", f32}, {"mxfp8-e5m2", "mxfp8-e5m2", bf16},
+      {"mxfp4", "mxfp4", f32},           {"nvfp4", "nvfp4", f32},           {"nvfp4", "nvfp4", f16}};
+  axes.scaled_sizes = {{5, 7, 32}, {3, 9, 160}, {17, 2, 320}};
+
+  for (const DType dtype : halfmark::dtypes())
+    if (is_floating(dtype)) axes.cast_from.push_back(dtype);
+  axes.cast_to = axes.cast_from;
+  axes.roundings = {Rounding::near_even, Rounding::toward_zero, Rounding::near_away, Rounding::stochastic};
+  axes.cast_layouts = {Layout::plain, Layout::nhwc};
+  axes.cast_shape = {3, 5, 4, 7};
+  axes.reorder_dtypes = {f32, f64, f16, bf16, e4m3, e5m2};
+  axes.reorder_to = {Layout::plain, Layout::nhwc, Layout::any};
+
+  axes.losses = {{f32, f32, f32}, {f64, f64, f64},  {f16, f32, f32},
+                 {f16, f16, f16}, {bf16, f32, f32}, {bf16, bf16, bf16}};
+  axes.loss_shapes = {{7, 10}, {1, 3}, {16, 129}};
+  axes.loss_scales = {1, 1024};
+  axes.unscale_dtypes = {f32, f64, f16, bf16};
+  axes.unscale_bad = {0, HUGE_VAL, static_cast<double>(NAN)};
+  axes.found_before = {0, 1};
+  axes.unscale_count = 301, axes.inverse_scale = 1.0f / 1024;
+  axes.sgd_types = {{f32, f32, f32, f32},         {f32, f32, f32, f16, true}, {f32, f16, f32, f16, true},
+                    {f32, bf16, f32, bf16, true}, {f64, f64, f64, f64},       {f16, f16, f16, f16},
+                    {bf16, bf16, bf16, bf16},     {bf16, bf16, f32, f32}};
+  axes.momenta = {0, 0.9}, axes.decays = {0, 0.01}, axes.sgd_rate = 0.1;
+  axes.sgd_shape = {13, 17};
+  return axes;
+}
+
+}  // namespace halfmark::ops_cases

@@ -1,0 +1,258 @@
+// The frame that tests rows must itself see faults: each of these rows is wrong in one way, and must be reported with
+// operation, row, operand and place.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+
+#include "kernels/devices.h"
+#include "kernels/number/error.h"
+#include "kernels/ops/ops_cases_elementwise.h"
+#include "kernels/ops/row_under_test.h"
+
+namespace halfmark {
+namespace {
+
+Refusal takes_all(const Device&, const auto&) { return {}; }
+
+// out = a + b as it should be, for plain operands of one dtype.
+void add_correctly(const Add& op) {
+  op.out.materialize(Layout::plain);
+  std::vector<double> values = op.a.values();
+  const std::vector<double> b = op.b.values();
+  for (size_t i = 0; i < values.size(); ++i) values[i] += b[i];
+  op.out.set_values(values);
+}
+
+unsigned char* bytes_of(const Tensor& tensor) { return static_cast<unsigned char*>(const_cast<void*>(tensor.data())); }
+
+// Everything but memory outside its operands.
+ops_cases::Axes plain_axes(DType dtype) {
+  ops_cases::Axes axes = ops_cases::tested_axes();
+  axes.dtypes = {dtype};
+  axes.forms = {{Layout::plain, Layout::any}};
+  axes.elements = {{2, 16, 5, 3}};
+  axes.matrices = {{9, 37}};
+  axes.in_place = {false};
+  axes.narrow_bias = {true};
+  return axes;
+}
+
+template <class Op>
+std::vector<std::string> findings_of(void (*run)(Device&, const Op&), const ops_cases::Axes& axes) {
+  const std::shared_ptr<Device> device = open_device("cpu");
+  const Kernel<Op> row{"planted", Speed::real, takes_all<Op>, run};
+  ops_cases::RowUnderTest<Op> test(*device, row);
+  test.run_all(axes, true);
+  EXPECT_GT(test.taken(), 0);
+  return test.findings();
+}
+
+// Every case must be found out, and the first finding must say so in these words.
+void expect_found(void (*run)(Device&, const Add&), const ops_cases::Axes& axes, const std::string& words) {
+  const std::vector<std::string> findings = findings_of(run, axes);
+  ASSERT_FALSE(findings.empty());
+  EXPECT_NE(findings[0].find("add, row planted, "), std::string::npos) << findings[0];
+  EXPECT_NE(findings[0].find(words), std::string::npos) << findings[0];
+  EXPECT_GE(findings.size(), 2u) << "the matrix as well as the image";
+}
+
+// The memory lies in one block with its sentinels, so these rows write where they are allowed to; the address sanitizer
+// sees the sentinels as poisoned and would end the test.
+#if HALFMARK_SANITIZED
+#define HM_PLANTED(name) TEST(DISABLED_PlantedFault, name)
+#else
+#define HM_PLANTED(name) TEST(PlantedFault, name)
+#endif
+
+TEST(RowUnderTest, FindsNothingInACorrectRow) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::e4m3})
+    EXPECT_EQ(findings_of<Add>([](Device&, const Add& op) { add_correctly(op); }, plain_axes(dtype)),
+              std::vector<std::string>());
+}
+
+HM_PLANTED(OneElementAfterTheOutput) {
+  expect_found(
+      [](Device&, const Add& op) {
+        add_correctly(op);
+        bytes_of(op.out)[op.out.bytes()] = 0;
+      },
+      plain_axes(DType::f32), "wrote outside operand out of 1920 bytes: 1 bytes from offset 1920");
+}
+
+HM_PLANTED(OneByteBeforeTheOutput) {
+  expect_found(
+      [](Device&, const Add& op) {
+        add_correctly(op);
+        bytes_of(op.out)[-1] ^= 1;
+      },
+      plain_axes(DType::f16), "wrote outside operand out of 960 bytes: 1 bytes from offset -1");
+}
+
+HM_PLANTED(AnEightBitResultWrittenAsFp32) {
+  expect_found(
+      [](Device&, const Add& op) {
+        add_correctly(op);
+        const std::vector<double> values = op.out.values();
+        for (size_t i = 0; i < values.size(); ++i) {
+          const auto value = static_cast<float>(values[i]);
+          std::memcpy(bytes_of(op.out) + 4 * i, &value, 4);
+        }
+      },
+      plain_axes(DType::e4m3), "wrote outside operand out of 480 bytes: 1440 bytes from offset 480");
+}
+
+HM_PLANTED(AVectorRoundedUpToSixteenBytes) {
+  expect_found(
+      [](Device&, const Add& op) {
+        add_correctly(op);
+        const size_t rounded = (op.out.bytes() + 15) / 16 * 16 + 16;
+        std::memset(bytes_of(op.out) + op.out.bytes(), 0, rounded - op.out.bytes());
+      },
+      plain_axes(DType::e4m3), "wrote outside operand out");
+}
+
+HM_PLANTED(AllBitsSetFarBehindTheOutput) {  // the code of a NaN, and a byte of the sentinels
+  expect_found(
+      [](Device&, const Add& op) {
+        add_correctly(op);
+        std::memset(bytes_of(op.out) + op.out.bytes() + 1000, 0xff, 2);
+      },
+      plain_axes(DType::f16), "wrote outside operand out");
+}
+
+HM_PLANTED(AWriteBehindAnInput) {
+  expect_found(
+      [](Device&, const Add& op) {
+        add_correctly(op);
+        bytes_of(op.b)[op.b.bytes() + 3] = 1;
+      },
+      plain_axes(DType::f32), "wrote outside operand b of 1920 bytes: 1 bytes from offset 1923");
+}
+
+HM_PLANTED(AWriteBehindAScratchTensorThatIsGoneAgain) {
+  expect_found(
+      [](Device& device, const Add& op) {
+        add_correctly(op);
+        Tensor scratch(device, {7}, DType::f32);
+        std::memset(bytes_of(scratch), 0, 32);
+      },
+      plain_axes(DType::f32), "wrote outside a scratch tensor of 28 bytes: 4 bytes from offset 28");
+}
+
+HM_PLANTED(AReadBehindAnInput) {  // which then stands in the result
+  expect_found(
+      [](Device&, const Add& op) {
+        add_correctly(op);
+        const auto* b = op.b.as<float>();
+        op.out.as<float>()[0] += 0 * b[op.b.elements()];
+      },
+      plain_axes(DType::f32), "element 0 of [2, 16, 5, 3] f32 is nan, fp64 says ");
+}
+
+TEST(PlantedFault, AChangedInput) {
+  expect_found(
+      [](Device&, const Add& op) {
+        add_correctly(op);
+        bytes_of(op.a)[17] ^= 0x80;
+      },
+      plain_axes(DType::f32), "changed its input a of 1920 bytes: 1 bytes from offset 17");
+}
+
+TEST(PlantedFault, TheLastElementUnwritten) {
+  expect_found(
+      [](Device&, const Add& op) {
+        op.out.materialize(Layout::plain);
+        const Tensor whole(op.out.device(), op.out.shape(), op.out.dtype());
+        Tensor copy = whole;
+        add_correctly({.a = op.a, .b = op.b, .out = copy});
+        std::memcpy(bytes_of(op.out), whole.data(), op.out.bytes() - size_of(op.out.dtype()));
+      },
+      plain_axes(DType::f16), "element 479 of [2, 16, 5, 3] f16 is nan");
+}
+
+TEST(PlantedFault, TheOldResultAddedIn) {
+  expect_found(
+      [](Device&, const Add& op) {
+        op.out.materialize(Layout::plain);
+        std::vector<double> values = op.out.values();
+        add_correctly(op);
+        const std::vector<double> sums = op.out.values();
+        for (size_t i = 0; i < values.size(); ++i) values[i] += sums[i];
+        op.out.set_values(values);
+      },
+      plain_axes(DType::f32), "element 0 of [2, 16, 5, 3] f32 is nan");
+}
+
+TEST(PlantedFault, TwoRoundingsInsteadOfOne) {
+  expect_found(
+      [](Device&, const Add& op) {
+        add_correctly(op);
+        std::vector<double> values = op.out.values();
+        for (double& value : values) value = round_to(kBf16, value);
+        op.out.set_values(values);
+      },
+      plain_axes(DType::f32), "element ");
+}
+
+TEST(PlantedFault, WrongOnlyInPlace) {
+  ops_cases::Axes axes = plain_axes(DType::f32);
+  const auto run = [](Device&, const Add& op) {
+    add_correctly(op);
+    if (op.out.data() == op.a.data()) op.out.as<float>()[1] += 1;
+  };
+  EXPECT_EQ(findings_of<Add>(run, axes), std::vector<std::string>());
+  axes.in_place = {true};
+  expect_found(run, axes, "in place: element 1 of [2, 16, 5, 3] f32 is ");
+}
+
+TEST(PlantedFault, AnException) {
+  expect_found([](Device&, const Add&) { throw Error("no kernel image"); }, plain_axes(DType::f32),
+               "threw: no kernel image");
+}
+
+TEST(PlantedFault, ARefusalWithoutAReason) {
+  const std::shared_ptr<Device> device = open_device("cpu");
+  const Kernel<Add> row{"planted", Speed::real, [](const Device&, const Add&) -> Refusal { return ""; },
+                        [](Device&, const Add&) {}};
+  ops_cases::RowUnderTest<Add> test(*device, row);
+  test.run_all(plain_axes(DType::f32), true);
+  EXPECT_EQ(test.taken(), 0);
+  ASSERT_FALSE(test.findings().empty());
+  EXPECT_NE(test.findings()[0].find("a refusal must say why"), std::string::npos) << test.findings()[0];
+}
+
+// A NaN that relu hides is seen only because the cases hold NaNs.
+TEST(PlantedFault, ANaNHiddenByRelu) {
+  const auto findings = findings_of<Relu>(
+      [](Device&, const Relu& op) {
+        op.out.materialize(Layout::plain);
+        std::vector<double> values = op.x.values();
+        for (double& value : values) value = value > 0 ? value : 0;
+        op.out.set_values(values);
+      },
+      plain_axes(DType::f32));
+  ASSERT_FALSE(findings.empty());
+  EXPECT_NE(findings[0].find("fp64 says nan"), std::string::npos) << findings[0];
+}
+
+TEST(GuardBytes, SurroundTensorsMadeWhileTheyLiveAndKeepTheirAlignment) {
+  const std::shared_ptr<Device> device = open_device("cpu");
+  Tensor outlives;
+  {
+    GuardBytes guard(*device);
+    EXPECT_THROW(GuardBytes second(*device), Error);
+    outlives = Tensor(*device, {3}, DType::f32);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(outlives.data()) % 64, 0u);
+    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::e5m2})
+      for (const double value : Tensor(*device, {8}, dtype).values()) EXPECT_TRUE(std::isnan(value)) << name_of(dtype);
+    EXPECT_TRUE(guard.take_damage().empty());
+    EXPECT_EQ(outlives.bytes(), 12u);
+    EXPECT_EQ(device->memory().live().total, 12u);
+  }
+  outlives.fill(1);
+  EXPECT_EQ(outlives.values(), std::vector<double>(3, 1.0));
+}
+
+}  // namespace
+}  // namespace halfmark

@@ -1,0 +1,121 @@
+// Runs one row of a device on cases and collects what is wrong with it, in sentences: results that differ from fp64,
+// writes outside a tensor, inputs that were changed, exceptions. For any device; only tests include it.
+#pragma once
+
+#include <cstring>
+#include <exception>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kernels/ops/ops_cases.h"
+#include "kernels/tensor/guard_bytes.h"
+
+namespace halfmark::ops_cases {
+
+struct Operand {
+  std::string_view name;
+  Tensor tensor;  // shares the memory, also that which a row gives to an open output
+  bool output;
+  std::vector<unsigned char> bytes;  // its memory before the run
+};
+
+struct OperandVisitor {
+  std::vector<Operand>& operands;
+  void input(std::string_view name, const Tensor& tensor) { add(name, tensor, false); }
+  void output(std::string_view name, const Tensor& tensor) { add(name, tensor, true); }
+  void attribute(const auto&) {}
+  void add(std::string_view name, const Tensor& tensor, bool output) {
+    if (!tensor.empty()) operands.push_back({name, tensor, output, {}});
+  }
+};
+
+inline std::vector<unsigned char> memory_of(const Tensor& tensor) {
+  std::vector<unsigned char> bytes(tensor.bytes());
+  if (!bytes.empty()) tensor.device().copy_out(bytes.data(), tensor.data(), bytes.size());
+  return bytes;
+}
+
+template <Operation Op>
+class RowUnderTest {
+ public:
+  RowUnderTest(Device& device, const Kernel<Op>& row) : device_(device), row_(row), guard_(device) {}
+
+  // Runs every case that the row does not refuse. Nothing is found when all is well.
+  void run_all(const Axes& axes, bool strict) {
+    Cases<Op>::each({device_, axes, strict, true}, [this](const std::string& name, const Op& op,
+                                                          const Comparison& compare) { run_case(name, op, compare); });
+  }
+
+  void run_case(const std::string& name, const Op& op, const Comparison& compare) {
+    (void)guard_.take_damage();  // by rows that made the operands: not this one's
+    try {
+      op.check();
+      if (const Refusal refusal = row_.refuses(device_, op)) {
+        if (refusal->empty()) add(name, "a refusal must say why");
+        refusals_.insert(*refusal);
+        return;
+      }
+      ++taken_;
+      std::vector<Operand> operands;
+      op.visit(OperandVisitor{operands});
+      std::map<uint64_t, std::vector<double>> before;
+      for (Operand& operand : operands) {
+        if (operand.tensor.layout() == Layout::any) continue;
+        operand.bytes = memory_of(operand.tensor);
+        if (operand.output) before[operand.tensor.id()] = operand.tensor.values();
+      }
+      run_with(row_, op);
+      device_.synchronize();
+      for (const GuardBytes::Damage& damage : guard_.take_damage()) add(name, text_of(damage, operands));
+      look_at_inputs(name, operands, before);
+      CaseResult result(std::move(before));
+      compare(result);
+      for (const std::string& finding : result.findings()) add(name, finding);
+    } catch (const std::exception& error) {
+      add(name, std::string("threw: ") + error.what());
+    }
+  }
+
+  int taken() const { return taken_; }
+  const std::set<std::string>& refusals() const { return refusals_; }
+  const std::vector<std::string>& findings() const { return findings_; }
+
+ private:
+  void add(const std::string& name, const std::string& what) {
+    findings_.push_back(std::string(Op::name) + ", row " + std::string(row_.name) + ", " + name + ": " + what);
+  }
+
+  static std::string text_of(const GuardBytes::Damage& damage, const std::vector<Operand>& operands) {
+    std::string where = "a scratch tensor";
+    for (const Operand& operand : operands)
+      if (!damage.released && operand.tensor.layout() != Layout::any && operand.tensor.data() == damage.memory)
+        where = "operand " + std::string(operand.name);
+    return "wrote outside " + where + " of " + std::to_string(damage.bytes) +
+           " bytes: " + std::to_string(damage.count) + " bytes from offset " + std::to_string(damage.offset);
+  }
+
+  // Inputs must not change, unless an output is the same memory.
+  void look_at_inputs(const std::string& name, const std::vector<Operand>& operands,
+                      const std::map<uint64_t, std::vector<double>>& outputs) {
+    for (const Operand& operand : operands) {
+      if (operand.output || operand.tensor.layout() == Layout::any || outputs.contains(operand.tensor.id())) continue;
+      const std::vector<unsigned char> after = memory_of(operand.tensor);
+      size_t changed = 0, first = after.size();
+      for (size_t i = after.size(); i-- > 0;)
+        if (after[i] != operand.bytes[i]) first = i, ++changed;
+      if (changed)
+        add(name, "changed its input " + std::string(operand.name) + " of " + std::to_string(after.size()) +
+                      " bytes: " + std::to_string(changed) + " bytes from offset " + std::to_string(first));
+    }
+  }
+
+  Device& device_;
+  const Kernel<Op>& row_;
+  GuardBytes guard_;
+  int taken_ = 0;
+  std::set<std::string> refusals_;
+  std::vector<std::string> findings_;
+};
+
+}  // namespace halfmark::ops_cases
