@@ -115,6 +115,10 @@ HM_HOST_DEVICE constexpr int dot_depth(MatrixInstruction instruction) {
       return 32;
     case mma_m16n8k64:
       return 64;
+    case tcgen05_k8:  // no row of this table
+    case tcgen05_k16:
+    case tcgen05_k32:
+    case tcgen05_k64:
     case usual:
       return 0;
   }
@@ -175,6 +179,10 @@ constexpr const char* ptx_shape(MatrixInstruction instruction) {
       return "m64n8k16";
     case wgmma_k32:
       return "m64n8k32";
+    case tcgen05_k8:  // no row of this table
+    case tcgen05_k16:
+    case tcgen05_k32:
+    case tcgen05_k64:
     case usual:
       return "";
   }
