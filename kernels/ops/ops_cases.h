@@ -52,7 +52,8 @@ class CaseResult {
     return found == before_.end() ? tensor.values() : found->second;
   }
 
-  // |actual - expected| <= slack, plus what storing costs. A slack of exactly 0 asks for the correctly rounded value.
+  // |actual - expected| <= slack, plus what storing costs, or the correctly rounded value, which alone will do where
+  // the slack is exactly 0.
   void expect_close(const Tensor& actual, const std::vector<double>& expected, const std::vector<double>& slack,
                     const std::string& what = "") {
     const std::vector<double> values = actual.values();
@@ -62,13 +63,10 @@ class CaseResult {
     int shown = 0;
     for (size_t i = 0; i < values.size() && shown < 3; ++i) {
       const double rounded = round_to(format, expected[i]);
-      if (slack[i] == 0) {
-        if (values[i] == rounded || (std::isnan(values[i]) && std::isnan(rounded))) continue;
-      } else {
-        const double bound =
-            slack[i] + format.unit_roundoff() * (std::fabs(expected[i]) + slack[i]) + smallest(format) / 2;
-        if (std::fabs(values[i] - expected[i]) <= bound) continue;
-      }
+      if (values[i] == rounded || (std::isnan(values[i]) && std::isnan(rounded))) continue;
+      const double bound =
+          slack[i] + format.unit_roundoff() * (std::fabs(expected[i]) + slack[i]) + smallest(format) / 2;
+      if (slack[i] != 0 && std::fabs(values[i] - expected[i]) <= bound) continue;
       ++shown;
       std::ostringstream text;
       text.precision(17);
