@@ -33,11 +33,12 @@ constexpr bool kMovesOnly = std::is_same_v<Op, Cast> || std::is_same_v<Op, Reord
 
 TEST(CpuDevice, NeverCallsFp16ArithmeticReal) {
   const auto device = open_device("cpu");
-  const ops_cases::Bench bench{*device, false};
+  const ops_cases::Axes axes = ops_cases::tested_axes();
+  const ops_cases::CaseRequest request{*device, axes, false};
   device->kernels().each([&]<class Op>(const KernelList<Op>& list) {
     if constexpr (kMovesOnly<Op>) return;
     int seen = 0;
-    ops_cases::cases<Op>(bench, [&](const std::string& name, const Op& op, const std::function<void()>&) {
+    ops_cases::Cases<Op>::each(request, [&](const std::string& name, const Op& op, const ops_cases::Comparison&) {
       if (!any_f16(op)) return;
       ++seen;
       for (const Kernel<Op>& kernel : list) {

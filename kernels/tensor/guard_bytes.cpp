@@ -21,7 +21,7 @@ namespace {
 
 // Eight bytes in turn, 0x7f and 0xff only: NaN as f64, f32, f16, bf16, e4m3 and e5m2, and not one byte repeated, which
 // a kernel might write.
-constexpr unsigned char kPattern[8] = {0xff, 0x7f, 0xff, 0x7f, 0x7f, 0xff, 0xff, 0x7f};
+constexpr unsigned char kPattern[8] = {0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0x7f};
 
 std::vector<unsigned char> sentinels(size_t bytes) {
   std::vector<unsigned char> block(bytes);
