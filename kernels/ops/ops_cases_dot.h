@@ -2,8 +2,6 @@
 // the instructions do with other numbers is the business of their models (kernels/sim).
 #pragma once
 
-#include <algorithm>
-
 #include "kernels/ops/ops_cases.h"
 
 namespace halfmark::ops_cases {
@@ -12,10 +10,8 @@ template <>
 inline void Cases<DotProducts>::each(const CaseRequest& request, const RunCase<DotProducts>& run_case) {
   const int64_t n = request.axes.dot_count;
   for (const DotTypes& types : request.axes.dots)
-    for (const MatrixInstructionRow& instruction : matrix_instructions()) {
-      const std::vector<MatrixInstruction>& wanted = request.axes.instructions;
-      if (std::find(wanted.begin(), wanted.end(), instruction.instruction) == wanted.end()) continue;
-      const int64_t k = request.axes.dot_depth ? request.axes.dot_depth : 2 * instruction.k;
+    for (const MatrixInstruction instruction : request.axes.instructions) {
+      const int64_t k = request.axes.dot_depth ? request.axes.dot_depth : 2 * depth_of(instruction);
       if (types.block && k % types.block) continue;
       const auto operand = [&](DType dtype, uint64_t seed) {
         return random_tensor(request, {n, k}, dtype, Layout::plain, seed, Fill::integers);
@@ -38,8 +34,8 @@ inline void Cases<DotProducts>::each(const CaseRequest& request, const RunCase<D
                            .scale_b = scale_b,
                            .c = c,
                            .out = out,
-                           .instruction = instruction.instruction};
-      const std::string name = std::string(instruction.name) + " " + dtypes_of(op);
+                           .instruction = instruction};
+      const std::string name = std::string(name_of(instruction)) + " " + dtypes_of(op);
       run_case(name, op, [&](CaseResult& result) {
         const std::vector<double> av = a.values(), bv = b.values(), cv = c.values();
         const std::vector<double> sa = types.block ? scale_a.values() : std::vector<double>();

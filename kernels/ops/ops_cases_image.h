@@ -273,7 +273,8 @@ inline void Cases<MaxPool2d>::each(const CaseRequest& request, const RunCase<Max
                  });
                  result.expect_exact(out, best);
                  // A library may keep its own note of the winner; what is readable must be right.
-                 if (wanted && indices.layout() != Layout::opaque) result.expect(indices.values() == winner, "the indices differ");
+                 if (wanted && indices.layout() != Layout::opaque)
+                   result.expect(indices.values() == winner, "the indices differ");
                });
     }
   });
