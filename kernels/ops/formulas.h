@@ -70,13 +70,19 @@ struct SgdState {
   T parameter, velocity;
 };
 
-// v <- momentum v + (g + weight_decay p); p <- p - rate v, with the v that was not yet rounded to its storage.
+// v <- momentum v + (g + weight_decay p); p <- p - rate v, with the v that was not yet rounded to its storage. A term
+// whose factor is zero is left out: 0 * infinity is NaN. A caller whose flags are constants gets a loop without branches.
+template <class T>
+HM_HOST_DEVICE constexpr SgdState<T> sgd_step(T parameter, T gradient, T velocity, T rate, T momentum, T weight_decay,
+                                              bool has_momentum, bool has_decay) {
+  const T direction = has_decay ? gradient + weight_decay * parameter : gradient;
+  const T next = has_momentum ? momentum * velocity + direction : direction;
+  return {parameter - rate * next, next};
+}
+
 template <class T>
 HM_HOST_DEVICE constexpr SgdState<T> sgd_step(T parameter, T gradient, T velocity, T rate, T momentum, T weight_decay) {
-  const T direction = weight_decay == 0 ? gradient : gradient + weight_decay * parameter;
-  // No momentum must not read the velocity: 0 * infinity is NaN.
-  const T next = momentum == 0 ? direction : momentum * velocity + direction;
-  return {parameter - rate * next, next};
+  return sgd_step(parameter, gradient, velocity, rate, momentum, weight_decay, momentum != 0, weight_decay != 0);
 }
 
 // 1 / sqrt(variance + epsilon)

@@ -69,6 +69,12 @@ TEST(Formulas, SgdWithoutMomentumIgnoresAnInfiniteVelocity) {
   EXPECT_EQ(sgd_step(1.0f, 0.5f, kInf, 1.0f, 0.0f, 0.0f).parameter, 0.5f);
 }
 
+TEST(Formulas, SgdWithoutDecayLeavesTheParameterOutOfTheDirection) {
+  const auto step = sgd_step(kInf, 0.5f, 2.0f, 1.0f, 0.5f, 0.0f);
+  EXPECT_EQ(step.velocity, 1.5f);
+  EXPECT_EQ(step.parameter, kInf);
+}
+
 TEST(Formulas, BatchNormAgreesWithItsDefinition) {
   const double inverse = batch_norm_inverse(4.0, 0.0);
   EXPECT_DOUBLE_EQ(inverse, 0.5);

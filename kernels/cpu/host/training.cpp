@@ -63,7 +63,9 @@ void loss_backward(const SoftmaxCrossEntropyBackward& op) {
   const T factor = static_cast<T>(op.dloss / static_cast<double>(rows));
   for (int64_t row = 0; row < rows; ++row) {
     T* p = gradient.data() + row * classes;
-    for (int64_t c = 0; c < classes; ++c) p[c] = formulas::softmax_backward(p[c], c == labels[row], factor);
+    const T at_label = p[labels[row]];
+    for (int64_t c = 0; c < classes; ++c) p[c] = formulas::softmax_backward(p[c], false, factor);
+    p[labels[row]] = formulas::softmax_backward(at_label, true, factor);
   }
   op.dlogits.materialize(Layout::plain);
   convert(kStored<T>, gradient.data(), op.dlogits.dtype(), op.dlogits.data(), gradient.size());
@@ -112,36 +114,41 @@ Refusal refuses_sgd(const Device&, const SgdStep& op) {
   return refuses_dtypes({&op.parameter, &op.gradient, &op.velocity, &op.low});
 }
 
-template <class T>
-void sgd(const SgdStep& op, const Tensor& gradient) {
+template <bool kMomentum, bool kDecay, class T>
+void sgd_loop(const SgdStep& op, const Tensor& gradient) {
   const T rate = static_cast<T>(op.rate), momentum = static_cast<T>(op.momentum),
           decay = static_cast<T>(op.weight_decay);
+  const bool has_velocity = !op.velocity.empty();
   parallel_for(op.parameter.elements(), kGrain, [&](int64_t begin, int64_t end) {
-    alignas(64) T bp[kBlock], bg[kBlock], bv[kBlock], rp[kBlock], rv[kBlock];
+    alignas(64) T bp[kBlock], bg[kBlock], bv[kBlock] = {}, rp[kBlock], rv[kBlock];
     for (int64_t i = begin; i < end; i += kBlock) {
       const int64_t count = std::min(kBlock, end - i);
       const T *p = read(op.parameter, i, count, bp), *g = read(gradient, i, count, bg);
+      const T* v = has_velocity ? read(op.velocity, i, count, bv) : bv;
       T* next = writable(op.parameter, i, rp);
-      if (op.velocity.empty()) {
-        HM_EACH_FOR_ITSELF
-        for (int64_t j = 0; j < count; ++j) next[j] = formulas::sgd_step(p[j], g[j], T(0), rate, T(0), decay).parameter;
-      } else {
-        const T* v = read(op.velocity, i, count, bv);
-        T* speed = writable(op.velocity, i, rv);
-        HM_EACH_FOR_ITSELF
-        for (int64_t j = 0; j < count; ++j) {
-          const auto step = formulas::sgd_step(p[j], g[j], v[j], rate, momentum, decay);
-          speed[j] = step.velocity;
-          next[j] = step.parameter;
-        }
-        written(op.velocity, i, count, speed);
+      T* speed = has_velocity ? writable(op.velocity, i, rv) : rv;
+      HM_EACH_FOR_ITSELF
+      for (int64_t j = 0; j < count; ++j) {
+        const auto step = formulas::sgd_step(p[j], g[j], v[j], rate, momentum, decay, kMomentum, kDecay);
+        speed[j] = step.velocity;
+        next[j] = step.parameter;
       }
+      if (has_velocity) written(op.velocity, i, count, speed);
       written(op.parameter, i, count, next);
       if (!op.low.empty())  // of the parameter as it is stored
         convert(op.parameter.dtype(), at(op.parameter.data(), op.parameter.dtype(), i), op.low.dtype(),
                 at(op.low.data(), op.low.dtype(), i), static_cast<size_t>(count));
     }
   });
+}
+
+template <class T>
+void sgd(const SgdStep& op, const Tensor& gradient) {
+  const bool momentum = static_cast<T>(op.momentum) != 0, decay = static_cast<T>(op.weight_decay) != 0;
+  if (momentum)
+    decay ? sgd_loop<true, true, T>(op, gradient) : sgd_loop<true, false, T>(op, gradient);
+  else
+    decay ? sgd_loop<false, true, T>(op, gradient) : sgd_loop<false, false, T>(op, gradient);
 }
 
 void run_sgd(Device&, const SgdStep& op) {
