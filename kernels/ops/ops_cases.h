@@ -71,7 +71,8 @@ class CaseResult {
       std::ostringstream text;
       text.precision(17);
       text << what << (what.empty() ? "" : ": ") << "element " << i << " of " << actual.shape().text() << " "
-           << name_of(actual.dtype()) << " is " << values[i] << ", fp64 says " << expected[i] << " within " << slack[i];
+           << name_of(actual.dtype()) << " is " << without_sign_of_nan(values[i]) << ", fp64 says "
+           << without_sign_of_nan(expected[i]) << " within " << slack[i];
       add(text.str());
     }
   }
@@ -85,6 +86,8 @@ class CaseResult {
   const std::vector<std::string>& findings() const { return findings_; }
 
  private:
+  static double without_sign_of_nan(double x) { return std::isnan(x) ? std::fabs(x) : x; }
+
   std::map<uint64_t, std::vector<double>> before_;
   std::vector<std::string> findings_;
 };

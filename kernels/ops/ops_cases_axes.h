@@ -75,8 +75,8 @@ struct Axes {
   std::vector<bool> in_place;
   std::vector<bool> narrow_bias;        // bias and its gradient: of the dtype of the image, or f32
   std::vector<bool> narrow_parameters;  // of batch norm: of the dtype of the image, or at least f32
-  std::vector<bool> pool_indices;    // whether max pooling is asked for them
-  bool special_values;               // zeros, infinities, NaN and the ends of the range, for activations
+  std::vector<bool> pool_indices;       // whether max pooling is asked for them
+  bool special_values;                  // zeros, infinities, NaN and the ends of the range, for activations
 
   std::vector<ContractionTypes> contractions;
   std::vector<MatmulSize> matmuls;

@@ -53,8 +53,9 @@ inline void expect_sums(CaseResult& result, const Tensor& out, const std::vector
 template <>
 inline void Cases<Matmul>::each(const CaseRequest& request, const RunCase<Matmul>& run_case) {
   for (const ContractionTypes& types : request.axes.contractions)
-    for (const auto& [m, n, k] : request.axes.matmuls)
+    for (const MatmulSize& size : request.axes.matmuls)
       for (const MatmulForm form : request.axes.matmul_forms) {
+        const int64_t m = size.m, n = size.n, k = size.k;
         const bool ta = form == MatmulForm::transpose_a || form == MatmulForm::transpose_both,
                    tb = form == MatmulForm::transpose_b || form == MatmulForm::transpose_both,
                    adds = form == MatmulForm::add_to_integers;
@@ -70,7 +71,7 @@ inline void Cases<Matmul>::each(const CaseRequest& request, const RunCase<Matmul
         const std::string name = text_of({types.a, types.b, types.out}) + " " + types.note + " m" + std::to_string(m) +
                                  " n" + std::to_string(n) + " k" + std::to_string(k) + " form " +
                                  std::to_string(static_cast<int>(form));
-        run_case(name, op, [&, m, n, k](CaseResult& result) {
+        run_case(name, op, [&](CaseResult& result) {
           const std::vector<double> before = adds ? result.before(out) : std::vector<double>();
           const std::vector<double> av = as_multiplied(a, types.math), bv = as_multiplied(b, types.math);
           std::vector<Sum> sums(static_cast<size_t>(m * n));

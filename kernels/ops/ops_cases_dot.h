@@ -28,13 +28,8 @@ inline void Cases<DotProducts>::each(const CaseRequest& request, const RunCase<D
             Tensor::from(request.device, {n, k / types.block}, types.scale, std::vector<double>(two_one.size(), 1));
       }
       Tensor out(request.device, {n}, types.out);
-      const DotProducts op{.a = a,
-                           .b = b,
-                           .scale_a = scale_a,
-                           .scale_b = scale_b,
-                           .c = c,
-                           .out = out,
-                           .instruction = instruction};
+      const DotProducts op{
+          .a = a, .b = b, .scale_a = scale_a, .scale_b = scale_b, .c = c, .out = out, .instruction = instruction};
       const std::string name = std::string(name_of(instruction)) + " " + dtypes_of(op);
       run_case(name, op, [&](CaseResult& result) {
         const std::vector<double> av = a.values(), bv = b.values(), cv = c.values();

@@ -327,7 +327,8 @@ inline void Cases<SgdStep>::each(const CaseRequest& request, const RunCase<SgdSt
                      v_slack[i] =
                          gamma(6, format) * (std::fabs(momentum * vv[i]) + std::fabs(gv[i]) + std::fabs(decay * pv[i]));
                      new_p[i] = pv[i] - rate * new_v[i];
-                     p_slack[i] = rate * v_slack[i] + gamma(4, format) * (std::fabs(pv[i]) + rate * std::fabs(new_v[i]));
+                     p_slack[i] =
+                         rate * v_slack[i] + gamma(4, format) * (std::fabs(pv[i]) + rate * std::fabs(new_v[i]));
                    }
                    if (!v.empty()) result.expect_close(v, new_v, v_slack, "velocity");
                    result.expect_close(p, new_p, p_slack, "parameter");
