@@ -78,7 +78,7 @@ struct DispatchState {
 
 }  // namespace ops_detail
 
-// The parts that are no templates; see kernel.cpp.
+// The parts that are no templates; see dispatch.cpp.
 struct Dispatch {
   static void log(const void* choice, const LoggedKernel& what);
   static ops_detail::DispatchState& state(Device& device);

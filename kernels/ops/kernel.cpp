@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/ops/ops.h"
-
 namespace halfmark {
 
 std::string_view name_of(Speed speed) { return speed == Speed::real ? "real" : "emulated"; }
@@ -55,28 +53,17 @@ bool KernelLog::any_emulated() const {
 PhaseScope::PhaseScope(std::string_view phase) : outer_(phase_now) { phase_now = phase; }
 PhaseScope::~PhaseScope() { phase_now = outer_; }
 
-void Dispatch::log(const void* choice, const LoggedKernel& what) {
+void KernelLog::count(const void* choice, const LoggedKernel& what) {
   for (KernelLog* log = log_now; log; log = log->outer_) {
     auto& counts = log->counts_;
-    const auto found = std::find_if(counts.begin(), counts.end(), [&](const KernelLog::Count& count) {
-      return count.choice == choice && count.phase.data() == phase_now.data();
+    const auto found = std::find_if(counts.begin(), counts.end(), [&](const Count& each) {
+      return each.choice == choice && each.phase.data() == phase_now.data();
     });
     if (found != counts.end())
       ++found->calls;
     else
       counts.push_back({choice, phase_now, 1, what});
   }
-}
-
-ops_detail::DispatchState& Dispatch::state(Device& device) {
-  if (!device.dispatch) device.dispatch = std::make_shared<ops_detail::DispatchState>();
-  return *static_cast<ops_detail::DispatchState*>(device.dispatch.get());
-}
-
-void Dispatch::nobody(const LoggedKernel& what, const Device& device) {
-  std::string text = device.name() + " has no kernel for " + what.operation + " " + what.dtypes;
-  for (const std::string& refusal : what.refusals) text += "; " + refusal;
-  throw Unsupported(text);
 }
 
 }  // namespace halfmark

@@ -83,6 +83,7 @@ class KernelLog {
 
  private:
   friend struct Dispatch;
+  static void count(const void* choice, const LoggedKernel& what);  // in every log of this thread
   struct Count {
     const void* choice;
     std::string_view phase;

@@ -1,0 +1,19 @@
+// The parts of run(op) that are no templates.
+#include "kernels/ops/dispatch.h"
+
+namespace halfmark {
+
+void Dispatch::log(const void* choice, const LoggedKernel& what) { KernelLog::count(choice, what); }
+
+ops_detail::DispatchState& Dispatch::state(Device& device) {
+  if (!device.dispatch) device.dispatch = std::make_shared<ops_detail::DispatchState>();
+  return *static_cast<ops_detail::DispatchState*>(device.dispatch.get());
+}
+
+void Dispatch::nobody(const LoggedKernel& what, const Device& device) {
+  std::string text = device.name() + " has no kernel for " + what.operation + " " + what.dtypes;
+  for (const std::string& refusal : what.refusals) text += "; " + refusal;
+  throw Unsupported(text);
+}
+
+}  // namespace halfmark
