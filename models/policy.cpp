@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/number/error.h"
+#include "kernels/number/named.h"
 
 namespace halfmark::models {
 namespace {
@@ -57,12 +57,7 @@ std::span<const Policy> policies() {
 }
 
 const Policy& policy_named(std::string_view name) {
-  std::string known;
-  for (const Policy& policy : policies()) {
-    if (policy.name == name) return policy;
-    if (!policy.hidden) known += (known.empty() ? "" : ", ") + std::string(policy.name);
-  }
-  throw Error("unknown policy '" + std::string(name) + "'; known: " + known);
+  return named("policy", policies(), name, &Policy::name, [](const Policy& policy) { return !policy.hidden; });
 }
 
 }  // namespace halfmark::models

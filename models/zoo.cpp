@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <utility>
 
-#include "kernels/number/error.h"
+#include "kernels/number/named.h"
 #include "models/settings.h"
 
 namespace halfmark::models {
@@ -172,19 +172,14 @@ const std::vector<Subject>& subjects() {
 }
 
 const Subject& subject_named(const std::string& id) {
-  std::string near;
+  std::vector<std::string> families, of_family;
   const std::string family = id.substr(0, id.find('/'));
   for (const Subject& subject : subjects()) {
     if (subject.id() == id) return subject;
-    if (subject.name == family) near += (near.empty() ? "" : ", ") + subject.id();
+    if (subject.name == family) of_family.push_back(subject.id());
+    if (std::find(families.begin(), families.end(), subject.name) == families.end()) families.push_back(subject.name);
   }
-  if (near.empty()) {
-    std::vector<std::string> names;
-    for (const Subject& subject : subjects())
-      if (std::find(names.begin(), names.end(), subject.name) == names.end()) names.push_back(subject.name);
-    for (const std::string& name : names) near += (near.empty() ? "" : ", ") + name;
-  }
-  throw Error("unknown subject '" + id + "'; known: " + near);
+  throw_unknown_name("subject", id, of_family.empty() ? families : of_family);
 }
 
 }  // namespace halfmark::models

@@ -13,6 +13,7 @@
 #include "bench/run/suites.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "kernels/number/named.h"
 #include "reports/record/glob.h"
 
 namespace halfmark::bench {
@@ -153,8 +154,7 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
 std::vector<Case> plan(const Selection& selection) {
   std::vector<std::string> suite_names;
   for (const Suite& suite : suites()) suite_names.emplace_back(suite.name);
-  if (rows_of(selection.suite).empty())
-    throw Error(fmt::format("unknown suite '{}' (known: {})", selection.suite, fmt::join(suite_names, ", ")));
+  if (rows_of(selection.suite).empty()) throw_unknown_name("suite", selection.suite, suite_names);
   // A device among the words is a choice of device: suites say nothing about devices.
   std::vector<std::string> devices = selection.devices, words;
   for (const std::string& word : selection.words) {

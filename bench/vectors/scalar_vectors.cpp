@@ -4,6 +4,7 @@
 
 #include "bench/vectors/csv.h"
 #include "kernels/number/error.h"
+#include "kernels/number/named.h"
 #include "kernels/tensor/random.h"
 
 namespace halfmark::bench {
@@ -21,13 +22,10 @@ void answer(Answers& answers, const Result& result, int digits) {
 }  // namespace
 
 VectorType vector_type_named(std::string_view name) {
-  if (name == kTf32.name) return {kTf32.name, DType::f32, &kTf32};
-  std::string known;
-  for (const DType dtype : dtypes()) {
-    if (name_of(dtype) == name) return {name_of(dtype), dtype, nullptr};
-    known += std::string(name_of(dtype)) + ", ";
-  }
-  throw Error(fmt::format("unknown type '{}'; known: {}{}", name, known, kTf32.name));
+  std::vector<VectorType> types;
+  for (const DType dtype : dtypes()) types.push_back({name_of(dtype), dtype, nullptr});
+  types.push_back({kTf32.name, DType::f32, &kTf32});
+  return named("type", types, name);
 }
 
 void answer_arithmetic(std::istream& in, std::ostream& out, const Format& format, ScalarOperation operation,

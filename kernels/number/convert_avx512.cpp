@@ -142,7 +142,7 @@ enum class Kind { wide, narrow, half };
 // kGroup vectors, each `stride` elements after the one before.
 template <Kind kind, Rounding rounding, bool stream>
 HM_AVX512_INLINE void round_group(const Target& to, const Constants& constants, const float* source, float* target,
-                                  size_t stride, Noise noise) {
+                                  size_t stride, NoiseStream noise) {
   __m512i random[kGroup]{};
   if constexpr (rounding == Rounding::stochastic) {
     uint64_t first[kGroup];
@@ -182,7 +182,7 @@ HM_AVX512_INLINE void round_group(const Target& to, const Constants& constants, 
 }
 
 template <Kind kind, Rounding rounding, bool stream>
-HM_AVX512 void round_loop(const Target& to, const float* source, float* target, size_t count, Noise noise) {
+HM_AVX512 void round_loop(const Target& to, const float* source, float* target, size_t count, NoiseStream noise) {
   const Constants constants = constants_of(to);
   size_t i = 0;
   for (; i + kTile <= count; i += kTile)
@@ -195,7 +195,7 @@ HM_AVX512 void round_loop(const Target& to, const float* source, float* target, 
 }
 
 template <Kind kind, Rounding rounding>
-void round_stored(const Target& to, const float* source, float* target, size_t count, Noise noise, bool stream) {
+void round_stored(const Target& to, const float* source, float* target, size_t count, NoiseStream noise, bool stream) {
   if (stream)
     round_loop<kind, rounding, true>(to, source, target, count, noise);
   else
@@ -203,7 +203,7 @@ void round_stored(const Target& to, const float* source, float* target, size_t c
 }
 
 template <Rounding rounding>
-void round_kind(const Target& to, const float* source, float* target, size_t count, Noise noise, bool stream) {
+void round_kind(const Target& to, const float* source, float* target, size_t count, NoiseStream noise, bool stream) {
   constexpr bool kConverts = rounding == Rounding::near_even || rounding == Rounding::toward_zero;
   if (to.wide)
     round_stored<Kind::wide, rounding>(to, source, target, count, noise, stream);
@@ -213,7 +213,7 @@ void round_kind(const Target& to, const float* source, float* target, size_t cou
     round_stored<Kind::narrow, rounding>(to, source, target, count, noise, stream);
 }
 
-void round(const Target& to, Rounding rounding, const float* source, float* target, size_t count, Noise noise,
+void round(const Target& to, Rounding rounding, const float* source, float* target, size_t count, NoiseStream noise,
            bool stream) {
   switch (rounding) {
     case Rounding::near_even:

@@ -44,8 +44,8 @@ inline constexpr size_t kPage = 4096 / sizeof(float), kTile = 8 * kPage;
 // of 64 bytes.
 inline constexpr size_t kStep = 16, kRoundStep = 64;
 struct Loops {
-  void (*round)(const Target& to, Rounding rounding, const float* source, float* target, size_t count, Noise noise,
-                bool stream);
+  void (*round)(const Target& to, Rounding rounding, const float* source, float* target, size_t count,
+                NoiseStream noise, bool stream);
   void (*f16_from_f32)(const float* source, uint16_t* target, size_t count);
   void (*f32_from_f16)(const uint16_t* source, float* target, size_t count);
   void (*bf16_from_f32)(const float* source, uint16_t* target, size_t count);
