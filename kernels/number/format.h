@@ -127,7 +127,8 @@ struct Format {
 
 // The table. Sources: IEEE 754-2019 (fp64, fp32, fp16); NVIDIA A100 white paper (tf32: 8 exponent bits of fp32 and 10
 // fraction bits of fp16); Intel bfloat16 definition rev 1.0; OCP 8-bit floating point specification (OFP8) rev 1.0; OCP
-// Microscaling formats (MX) specification v1.0, section 5.3 (e3m2, e2m3, e2m1) and 5.4 (e8m0).
+// Microscaling formats (MX) specification v1.0, section 5.3 (e3m2, e2m3, e2m1) and 5.4 (e8m0); B. Noune et al., "8-bit
+// numerical formats for deep neural networks", arXiv:2206.02915, 2022 (e5m2fnuz, e4m3fnuz: FP8 of AMD's MI300).
 inline constexpr Format kFormats[] = {
     {"fp64", 11, 52},
     {"fp32", 8, 23},
@@ -136,6 +137,8 @@ inline constexpr Format kFormats[] = {
     {"bf16", 8, 7},
     {"e5m2", 5, 2},
     {"e4m3", 4, 3, Specials::nan_only},
+    {"e5m2fnuz", 5, 2, Specials::fnuz},
+    {"e4m3fnuz", 4, 3, Specials::fnuz},
     {"e3m2", 3, 2, Specials::none},
     {"e2m3", 2, 3, Specials::none},
     {"e2m1", 2, 1, Specials::none},
