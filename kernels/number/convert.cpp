@@ -93,7 +93,6 @@ void in_steps(const S* source, T* target, size_t count, const Loop& loop) {
 
 // Arrays past the caches are stored past them: reading a line only to overwrite it would cost a third of the traffic.
 constexpr size_t kStreamBytes = size_t{16} << 20;
-constexpr size_t kLine = 64;
 
 // `count` elements from a border of blocks of noise.
 void round_part(const Loops& loops, const Target& to, Rounding rounding, const float* source, float* target,
@@ -299,8 +298,8 @@ void round_array(Path path, const Format& format, const float* source, float* ta
     done = std::min<size_t>((kBlockWords - noise.first % kBlockWords) % kBlockWords, count);
     round_array_scalar(format, source, target, done, rounding, noise);
   }
-  const auto past_line = reinterpret_cast<uintptr_t>(target + done) % kLine;
-  const size_t head = past_line ? (kLine - past_line) / sizeof(float) : 0;
+  const size_t past_line = reinterpret_cast<uintptr_t>(target + done) / sizeof(float) % kLine;
+  const size_t head = past_line ? kLine - past_line : 0;
   const bool stream = source != target && count * sizeof(float) >= kStreamBytes && head % kBlockWords == 0;
   if (stream) {
     round_part(*loops, *to, rounding, source + done, target + done, head, noise.from(done), false);
