@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/number/convert.h"
 #include "kernels/ops/ops_cases_image.h"
 
 namespace halfmark::ops_cases {
@@ -137,7 +138,7 @@ inline void cases<Cast>(const Bench& bench, const Try<Cast>& attempt) {
           const uint64_t noise = 77;
           std::vector<double> expected = x.values();
           for (size_t i = 0; i < expected.size(); ++i)
-            expected[i] = round_to(format_of(to), expected[i], rounding, nullptr, RandomKey(noise).bits(i));
+            expected[i] = round_to(format_of(to), expected[i], rounding, nullptr, rounding_noise(noise, i));
           const std::string name =
               text_of({from, to}) + " " + std::string(name_of(layout)) + " " + std::string(name_of(rounding));
           attempt(name, Cast{.x = x, .out = out, .rounding = rounding, .noise = noise},
