@@ -133,6 +133,28 @@ TEST(DType, ThePublishedCodesOfFp8) {  // OFP8 1.0, table 2
   EXPECT_EQ(decode(DType::e5m2, 0x01), 0x1p-16);
 }
 
+TEST(DType, ThePublishedCodesOfFnuz) {  // arXiv:2206.02915: no infinity, one NaN in the place of -0, a bias of one more
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(decode(DType::e4m3fnuz, 0x7F), 240);
+  EXPECT_EQ(decode(DType::e4m3fnuz, 0xFF), -240);
+  EXPECT_EQ(decode(DType::e4m3fnuz, 0x40), 1);
+  EXPECT_EQ(decode(DType::e4m3fnuz, 0x08), 0x1p-7);
+  EXPECT_EQ(decode(DType::e4m3fnuz, 0x01), 0x1p-10);
+  EXPECT_EQ(decode(DType::e5m2fnuz, 0x7F), 57344);
+  EXPECT_EQ(decode(DType::e5m2fnuz, 0x40), 1);
+  EXPECT_EQ(decode(DType::e5m2fnuz, 0x04), 0x1p-15);
+  EXPECT_EQ(decode(DType::e5m2fnuz, 0x01), 0x1p-17);
+  for (const DType dtype : {DType::e4m3fnuz, DType::e5m2fnuz}) {
+    EXPECT_TRUE(std::isnan(decode(dtype, 0x80)));
+    for (const double x : {nan, -nan, infinity, -infinity, 1e6, -1e6}) EXPECT_EQ(encode(dtype, x), 0x80u) << x;
+    for (const double x : {0.0, -0.0, -1e-30}) EXPECT_EQ(encode(dtype, x), 0x00u) << x;
+    EXPECT_EQ(encode(dtype, -1e6, Rounding::near_even, nullptr, 0, Overflow::saturate), 0xFFu);
+  }
+  EXPECT_EQ(encode(DType::e4m3fnuz, 248), 0x80u)
+      << "a tie between 240 and 256 goes to the even 256, which is too large";
+  EXPECT_EQ(encode(DType::e4m3fnuz, 247.99), 0x7Fu);
+}
+
 TEST(DType, ThePublishedCodesOfFp6Fp4AndScales) {  // MX 1.0, sections 5.3 and 5.4
   const double e2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   for (uint64_t code = 0; code < 8; ++code) {
