@@ -12,6 +12,7 @@ namespace halfmark {
 SimDevice::SimDevice(const Architecture& architecture, std::span<const TensorCore> cores)
     : architecture_(architecture), cores_(cores) {
   add_tensor_core_rows(kernels_);
+  add_fp64_rows(kernels_);
   add_dot_rows(kernels_);
   const auto scales = [&](const TensorCore& core) {
     return core.architecture == architecture_.name && core.scaling.block > 0;
