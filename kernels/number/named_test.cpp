@@ -35,7 +35,8 @@ TEST(Named, FindsEveryRowAndTheHiddenOneToo) {
 }
 
 TEST(Named, AnUnknownNameListsWhatIsListedAndSuggestsTheNearest) {
-  EXPECT_EQ(message("convent"), "unknown subject 'convent'; known: mlp, convnet, conv2d; did you mean convnet?");
+  EXPECT_EQ(message("convent"),
+            "unknown subject 'convent'; known: mlp, convnet, conv2d; did you mean convnet or conv2d?");
   EXPECT_EQ(message("mpl"), "unknown subject 'mpl'; known: mlp, convnet, conv2d");
   EXPECT_EQ(message("conv"), "unknown subject 'conv'; known: mlp, convnet, conv2d; did you mean convnet or conv2d?");
   EXPECT_EQ(message("oracl"), "unknown subject 'oracl'; known: mlp, convnet, conv2d") << "a hidden row is not named";
