@@ -164,18 +164,18 @@ std::string kernels_text(const Json& list, const TextOptions& options) {
   return table.text(options);
 }
 
-// One line a row, and what it does in words; the numbers have columns of their own in the JSON.
+// What each row does in words; the numbers have keys of their own in the JSON.
 std::string instructions_text(const Json& list, const TextOptions& options) {
-  Table table({"architecture", "instruction", "arithmetic", "evidence"}, 4);
+  std::string text;
   size_t row = 0;
   for (const TensorCore& core : tensor_cores()) {
     const Json& zero = list[row++]["zero_exponent"];
-    table.add({{std::string(core.architecture), Tone::plain},
-               {std::string(name_of(core.instruction)), Tone::plain},
-               {text_of(core) + (zero.is_null() ? "" : fmt::format(", e_zero {}", zero.get<int>())), Tone::plain},
-               {std::string(core.source), Tone::plain}});
+    text += wrapped(fmt::format("{:<14} {:<13} ", core.architecture, name_of(core.instruction)),
+                    fmt::format("{}{} ({})", text_of(core),
+                                zero.is_null() ? "" : fmt::format(", e_zero {}", zero.get<int>()), core.source),
+                    options.width);
   }
-  std::string text = table.text(options) + "\nSources of the evidence:\n";
+  text += "\nSources of the evidence:\n";
   for (const InstructionSource& source : instruction_sources())
     text += wrapped(fmt::format("  {}: ", source.key), std::string(source.citation), options.width);
   return text;
