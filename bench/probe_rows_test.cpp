@@ -133,6 +133,31 @@ TEST(ProbeRows, MatmulOnASimulatedDeviceMatchesItsUsualInstruction) {
               report.matches.end());
 }
 
+// What training runs: the instruction gives f32, and the matmul rounds that once more to the dtype of the result.
+TEST(ProbeRows, AResultThatIsRoundedOnceMoreIsNamedSo) {
+  const auto matches = [](const std::string& device_name, std::string_view types) {
+    const auto device = open_device(device_name);
+    probe::Options options;
+    options.replays = 512;
+    probe::Witness witness(probe::matmul_box(*device, probe::matmul_types_named(types), {8, 8, 32}));
+    return probe::examine(witness, options).matches;
+  };
+  const auto has = [](const std::vector<std::string>& rows, std::string_view row) {
+    return std::find(rows.begin(), rows.end(), row) != rows.end();
+  };
+  for (const std::string name : {"sim:hopper", "sim:ampere"}) {
+    const std::string other = name == "sim:hopper" ? "sim:ampere" : "sim:hopper";
+    const auto bf16 = matches(name, "bf16>bf16"), f16 = matches(name, "f16>f16+wide"), fp16 = matches(name, "f16>f16");
+    EXPECT_TRUE(has(bf16, name + " mma.m16n8k16 bf16>f32, then rounded to bf16"));
+    EXPECT_FALSE(has(bf16, other + " mma.m16n8k16 bf16>f32, then rounded to bf16"));
+    EXPECT_TRUE(has(f16, name + " mma.m16n8k16 f16>f32, then rounded to fp16"));
+    EXPECT_FALSE(has(f16, name + " mma.m16n8k16 f16>f16")) << "sums in f16";
+    EXPECT_TRUE(has(fp16, name + " mma.m16n8k16 f16>f16"));
+    EXPECT_FALSE(has(fp16, name + " mma.m16n8k16 f16>f32, then rounded to fp16"));
+  }
+  EXPECT_TRUE(has(matches("sim:hopper", "f64>f64"), "sim:hopper mma.m8n8k4 f64>f64")) << "c is the first addend";
+}
+
 TEST(ProbeRows, ASplitOfKHidesNothingAndInventsNothing) {
   const auto device = open_device("sim:hopper");
   probe::Options options;

@@ -10,6 +10,7 @@
 #endif
 #include "kernels/cpu/rows.h"
 #include "kernels/number/error.h"
+#include "kernels/number/named.h"
 #include "kernels/plugin_file.h"
 #include "kernels/sim/sim_device.h"
 
@@ -74,17 +75,12 @@ Machine& machine() {
 const std::vector<DeviceRow>& known_devices() { return machine().rows; }
 
 std::shared_ptr<Device> open_device(const std::string& name) {
-  std::string known;
-  for (const DeviceRow& row : machine().rows) {
-    known += (known.empty() ? "" : ", ") + row.name;
-    if (row.name != name) continue;
-    if (!row.absent.empty()) throw Error("device " + name + " is absent: " + row.absent);
-    if (name == "cpu") return std::make_shared<CpuDevice>();
-    for (const auto& device : machine().hardware)
-      if (device->name() == name) return {std::shared_ptr<void>(), device.get()};
-    return open_sim_device(name);
-  }
-  throw Error("unknown device '" + name + "'; known: " + known);
+  const DeviceRow& row = named("device", machine().rows, name);
+  if (!row.absent.empty()) throw Error("device " + name + " is absent: " + row.absent);
+  if (name == "cpu") return std::make_shared<CpuDevice>();
+  for (const auto& device : machine().hardware)
+    if (device->name() == name) return {std::shared_ptr<void>(), device.get()};
+  return open_sim_device(name);
 }
 
 // Host memory for every device so far; a GPU's own oracle is a later matter of speed.

@@ -2,7 +2,7 @@
 // lack.
 #include <string>
 
-#include "kernels/number/error.h"
+#include "kernels/number/named.h"
 #include "models/policy.h"
 
 namespace halfmark::models {
@@ -84,13 +84,6 @@ CastRule CastRules::of(std::string_view operation) const {
 
 std::span<const CastRules> cast_rules() { return kTables; }
 
-const CastRules& cast_rules_named(std::string_view name) {
-  std::string known;
-  for (const CastRules& rules : kTables) {
-    if (rules.name == name) return rules;
-    known += (known.empty() ? "" : ", ") + std::string(rules.name);
-  }
-  throw Error("unknown cast rules '" + std::string(name) + "'; known: " + known);
-}
+const CastRules& cast_rules_named(std::string_view name) { return named("cast rules", kTables, name); }
 
 }  // namespace halfmark::models

@@ -51,8 +51,8 @@ struct Policy {
   DType grad;                        // parameter gradients as delivered to the optimizer
   bool master = false;               // an f32 copy of every parameter that the optimizer updates
   const CastRules* rules = nullptr;  // null = no autocast: everything runs in the dtype of the parameters
-  Math math;  // of matmul and convolution in the low dtype; fp32 operands always use fp32 math (tf32 where set)
-  ScalerSpec scaler;
+  Math math{};  // of matmul and convolution in the low dtype; fp32 operands always use fp32 math (tf32 where set)
+  ScalerSpec scaler{};
   bool hidden = false;  // serves the oracles; not listed
 };
 

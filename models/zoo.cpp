@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <utility>
 
-#include "kernels/number/error.h"
+#include "kernels/number/named.h"
 #include "models/settings.h"
 
 namespace halfmark::models {
@@ -32,9 +32,14 @@ LayerPtr chain(std::string name, Layers... layers) {
 }
 
 Subject linear_alone(int64_t batch, int64_t in, int64_t out) {
-  return {"linear",    sizes_of({{"b", batch}, {"i", in}, {"o", out}}),
-          {batch, in}, DataKind::normal,
-          0,           [=](const Init& init, const Settings&) { return linear(init, "linear", in, out); }};
+  return {
+      .name = "linear",
+      .sizes = sizes_of({{"b", batch}, {"i", in}, {"o", out}}),
+      .input = {batch, in},
+      .data = DataKind::normal,
+      .classes = 0,
+      .make = [=](const Init& init, const Settings&) { return linear(init, "linear", in, out); },
+  };
 }
 
 struct ConvSizes {
@@ -52,58 +57,83 @@ Subject conv_alone(const ConvSizes& s) {
   const int pad = s.dilation * (s.kernel - 1) / 2;
   const Window window{s.stride, s.stride, pad, pad, s.dilation, s.dilation};
   return {
-      "conv2d", sizes, {s.batch, s.in, s.size, s.size}, DataKind::normal, 0, [=](const Init& init, const Settings&) {
-        return conv2d(init, "conv", s.in, s.out, s.kernel, window, s.groups);
-      }};
+      .name = "conv2d",
+      .sizes = sizes,
+      .input = {s.batch, s.in, s.size, s.size},
+      .data = DataKind::normal,
+      .classes = 0,
+      .make = [=](const Init& init,
+                  const Settings&) { return conv2d(init, "conv", s.in, s.out, s.kernel, window, s.groups); },
+  };
 }
 
 std::string image_sizes(const Shape& image) { return sizes_of({{"b", image[0]}, {"c", image[1]}, {"s", image[2]}}); }
 
 Subject batchnorm_alone(const Shape& image) {
   return {
-      "batchnorm2d", image_sizes(image), image, DataKind::normal, 0, [=](const Init& init, const Settings& settings) {
-        return batchnorm2d(init, "bn", image[1], settings.batchnorm_momentum);
-      }};
+      .name = "batchnorm2d",
+      .sizes = image_sizes(image),
+      .input = image,
+      .data = DataKind::normal,
+      .classes = 0,
+      .make = [=](const Init& init,
+                  const Settings& settings) { return batchnorm2d(init, "bn", image[1], settings.batchnorm_momentum); },
+  };
 }
 
 Subject layer_alone(std::string name, const std::string& suffix, const Shape& image, std::function<LayerPtr()> make) {
-  return {std::move(name),
-          image_sizes(image) + suffix,
-          image,
-          DataKind::normal,
-          0,
-          [make = std::move(make)](const Init&, const Settings&) { return make(); }};
+  return {
+      .name = std::move(name),
+      .sizes = image_sizes(image) + suffix,
+      .input = image,
+      .data = DataKind::normal,
+      .classes = 0,
+      .make = [make = std::move(make)](const Init&, const Settings&) { return make(); },
+  };
 }
 
 Subject mlp(int64_t batch, int64_t in, int64_t hidden) {
-  return {"mlp",
-          sizes_of({{"b", batch}, {"i", in}, {"h", hidden}, {"o", kClasses}}),
-          {batch, in},
-          DataKind::points,
-          kClasses,
+  return {
+      .name = "mlp",
+      .sizes = sizes_of({{"b", batch}, {"i", in}, {"h", hidden}, {"o", kClasses}}),
+      .input = {batch, in},
+      .data = DataKind::points,
+      .classes = kClasses,
+      .make =
           [=](const Init& init, const Settings&) {
             return chain("mlp", linear(init, "fc1", in, hidden), relu("relu1"), linear(init, "fc2", hidden, hidden),
                          relu("relu2"), linear(init, "fc3", hidden, kClasses));
-          }};
+          },
+  };
 }
 
 // Softmax regression: the model that the drawn images are meant to defeat.
 Subject logistic(int64_t batch, int64_t channels, int64_t size) {
   const Shape image{batch, channels, size, size};
-  return {"logistic", image_sizes(image), image, DataKind::images, kClasses, [=](const Init& init, const Settings&) {
+  return {
+      .name = "logistic",
+      .sizes = image_sizes(image),
+      .input = image,
+      .data = DataKind::images,
+      .classes = kClasses,
+      .make =
+          [=](const Init& init, const Settings&) {
             return chain("logistic", flatten("flatten"), linear(init, "fc", channels * size * size, kClasses));
-          }};
+          },
+  };
 }
 
 // conv-bn-relu, pool, a residual block of two convolutions, a strided conv-bn-relu, the mean of the image, a linear
 // head.
 Subject convnet(int64_t batch, int64_t channels, int64_t size, int64_t width) {
   const Shape image{batch, channels, size, size};
-  return {"convnet",
-          image_sizes(image) + "_w" + std::to_string(width),
-          image,
-          DataKind::images,
-          kClasses,
+  return {
+      .name = "convnet",
+      .sizes = image_sizes(image) + "_w" + std::to_string(width),
+      .input = image,
+      .data = DataKind::images,
+      .classes = kClasses,
+      .make =
           [=](const Init& init, const Settings& settings) {
             const Window same{.pad_h = 1, .pad_w = 1}, half{.stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1};
             // A convolution before batch norm has no bias: the shift does its work.
@@ -119,7 +149,8 @@ Subject convnet(int64_t batch, int64_t channels, int64_t size, int64_t width) {
                                                  relu("relu2"), conv("conv3", width, width, same), bn("bn3", width))),
                          relu("relu3"), conv("conv4", width, 2 * width, half), bn("bn4", 2 * width), relu("relu4"),
                          global_avg_pool2d("mean"), flatten("flatten"), linear(init, "fc", 2 * width, kClasses));
-          }};
+          },
+  };
 }
 
 std::vector<Subject> subject_table() {
@@ -172,19 +203,14 @@ const std::vector<Subject>& subjects() {
 }
 
 const Subject& subject_named(const std::string& id) {
-  std::string near;
+  std::vector<std::string> families, of_family;
   const std::string family = id.substr(0, id.find('/'));
   for (const Subject& subject : subjects()) {
     if (subject.id() == id) return subject;
-    if (subject.name == family) near += (near.empty() ? "" : ", ") + subject.id();
+    if (subject.name == family) of_family.push_back(subject.id());
+    if (std::find(families.begin(), families.end(), subject.name) == families.end()) families.push_back(subject.name);
   }
-  if (near.empty()) {
-    std::vector<std::string> names;
-    for (const Subject& subject : subjects())
-      if (std::find(names.begin(), names.end(), subject.name) == names.end()) names.push_back(subject.name);
-    for (const std::string& name : names) near += (near.empty() ? "" : ", ") + name;
-  }
-  throw Error("unknown subject '" + id + "'; known: " + near);
+  throw_unknown_name("subject", id, of_family.empty() ? families : of_family);
 }
 
 }  // namespace halfmark::models

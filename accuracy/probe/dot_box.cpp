@@ -13,17 +13,12 @@ namespace {
 
 // An element and its scale as one number: the digits of the element, the exponents of the scale.
 Format scaled_format(DType element, DType scale) {
-  const bool wide = scale == DType::e8m0;
-  switch (element) {
-    case DType::e2m1:
-      return {wide ? "e2m1/e8m0" : "e2m1/e4m3", wide ? 8 : 4, 1, Specials::none};
-    case DType::e4m3:
-      return {"e4m3/e8m0", 8, 3, Specials::none};
-    case DType::e5m2:
-      return {"e5m2/e8m0", 8, 2, Specials::none};
-    default:
-      throw Error(fmt::format("no scales are known for {}", name_of(element)));
-  }
+  const bool e8m0 = scale == DType::e8m0, e4m3 = scale == DType::e4m3;
+  if (element == DType::e2m1 && e8m0) return {"e2m1/e8m0", 8, 1, Specials::none};
+  if (element == DType::e2m1 && e4m3) return {"e2m1/e4m3", 4, 1, Specials::none};
+  if (element == DType::e4m3 && e8m0) return {"e4m3/e8m0", 8, 3, Specials::none};
+  if (element == DType::e5m2 && e8m0) return {"e5m2/e8m0", 8, 2, Specials::none};
+  throw Error(fmt::format("no instruction scales {} by {}", name_of(element), name_of(scale)));
 }
 
 // A power of two that leaves between one and two for the element.

@@ -24,6 +24,18 @@ bool same(DType dtype, uint64_t x, uint64_t y) {
 
 constexpr uint64_t kHashStart = 0xCBF29CE484222325u;
 
+// What of a box and a row must agree before they are compared.
+bool comparable(const BlackBox& row, const BlackBox& box) {
+  return row.a == box.a && row.b == box.b && row.c == box.c && row.d == box.d;
+}
+
+// A row whose result is wider than the box's, and whose c takes what the box's does: a matmul may round its result.
+bool comparable_rounded(const BlackBox& row, const BlackBox& box) {
+  return row.a == box.a && row.b == box.b && row.c == row.d && row.d.fraction_bits > box.d.fraction_bits &&
+         row.d.exponent_bits >= box.d.exponent_bits && row.d.fraction_bits >= box.c.fraction_bits &&
+         row.d.exponent_bits >= box.c.exponent_bits;
+}
+
 // The accumulator, in the words people ask in.
 void say_accumulator(const BlackBox& box, const Model& model, std::vector<Finding>& findings) {
   const Finding* bits = nullptr;
@@ -50,10 +62,6 @@ void say_tree(const SumTree& tree, const TreeFinding& found, std::vector<Finding
   const size_t slices = slices_of(tree);
   findings.push_back({"slices of K", slices > 1 ? fmt::format("{}", slices) : "1",
                       slices > 1 ? "contiguous parts, added in the end" : "no split"});
-}
-
-std::string operands_of(const BlackBox& box) {
-  return fmt::format("{} {} {} {}", box.a.name, box.b.name, box.c.name, box.d.name);
 }
 
 }  // namespace
@@ -144,17 +152,22 @@ std::vector<Candidate> compare_with_rows(const BlackBox& box, std::span<const Wi
     const auto device = open_device(row.name);
     for (const DotChoice& choice : dot_choices(*device)) {
       const BlackBox own = dot_box(*device, choice, box.k);
-      if (operands_of(own) != operands_of(box)) continue;
+      const bool rounds = !comparable(own, box);
+      if (rounds && !comparable_rounded(own, box)) continue;
       if (box.k % least_depth(choice) != 0) continue;
       // Random questions, the last ones, tell most rows apart: whoever differs is not asked further.
       constexpr size_t kAtOnce = 512;
-      Candidate candidate{fmt::format("{} {}", row.name, choice.name()), 0, 0};
+      Candidate candidate{fmt::format("{} {}{}", row.name, choice.name(),
+                                      rounds ? fmt::format(", then rounded to {}", box.d.name) : ""),
+                          0, 0};
       for (size_t left = answers.size(); left > 0 && candidate.alike == candidate.asked;) {
         const size_t count = std::min(left, kAtOnce);
         left -= count;
         std::vector<Question> questions;
         for (size_t i = left; i < left + count; ++i) questions.push_back(answers[i].question);
-        const std::vector<uint64_t> codes = own.answers(questions);
+        std::vector<uint64_t> codes = own.answers(questions);
+        if (rounds)
+          for (uint64_t& code : codes) code = encode(box.d_type, decode(own.d_type, code));
         for (size_t i = 0; i < count; ++i) candidate.alike += codes[i] == answers[left + i].code ? 1 : 0;
         candidate.asked += count;
       }

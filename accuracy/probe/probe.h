@@ -200,8 +200,9 @@ std::vector<DotChoice> dot_choices(Device& device);  // all that the device take
 BlackBox dot_box(Device& device, const DotChoice& choice, size_t k);
 size_t least_depth(const DotChoice& choice);  // the k of one instruction
 
-// Every simulated row that takes the types of the box, with the count of answers it gives alike, out of all, or out of
-// those up to which it was seen to differ.
+// Every simulated row that takes the types of the box, or that takes its operands and gives a wider result, which is
+// then rounded once more to nearest even, as libraries do it for bf16 (and f16) results of fp32 sums. With the count of
+// answers it gives alike, out of all, or out of those up to which it was seen to differ.
 struct Candidate {
   std::string row;
   size_t alike = 0, asked = 0;

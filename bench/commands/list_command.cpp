@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "bench/commands/commands.h"
@@ -11,6 +12,7 @@
 #include "bench/run/progress_line.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "kernels/sim/tensor_core.h"
 #include "reports/record/report.h"
 #include "reports/text/table.h"
 
@@ -82,9 +84,38 @@ Json kernels_json() {
   return list;
 }
 
+// The rows of the simulated tensor cores, each with the citations that its evidence names.
+Json instructions_json() {
+  Json list = Json::array();
+  for (const TensorCore& core : tensor_cores()) {
+    const bool blocks = core.summation != Summation::fma_chain;
+    const auto number = [&](int value) { return blocks && value != kNoZeroExponent ? Json(value) : Json(nullptr); };
+    Json citations = Json::array();
+    for (const InstructionSource& source : instruction_sources())
+      if (core.source.find(source.key) != core.source.npos) citations.push_back(source.citation);
+    list.push_back(
+        {{"architecture", core.architecture},
+         {"instruction", name_of(core.instruction)},
+         {"operands", name_of(core.operands)},
+         {"scale", core.scaling.block ? fmt::format("{} per {}", name_of(core.scaling.type), core.scaling.block)
+                                      : std::string()},
+         {"addend", core.addend.name},
+         {"result", core.result.name},
+         {"summation", text_of(core.summation)},
+         {"products_per_block", number(core.block.products)},
+         {"kept_fraction_bits", number(core.block.kept_fraction_bits)},
+         {"zero_exponent", number(core.block.zero_exponent)},
+         {"rounding", blocks ? text_of(core.block.rounding) : "each operation to nearest even"},
+         {"evidence", core.source},
+         {"sources", citations}});
+  }
+  return list;
+}
+
 std::string text_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (value.is_null()) return "-";
   return value.dump();
 }
 
@@ -133,6 +164,23 @@ std::string kernels_text(const Json& list, const TextOptions& options) {
   return table.text(options);
 }
 
+// What each row does in words; the numbers have keys of their own in the JSON.
+std::string instructions_text(const Json& list, const TextOptions& options) {
+  std::string text;
+  size_t row = 0;
+  for (const TensorCore& core : tensor_cores()) {
+    const Json& zero = list[row++]["zero_exponent"];
+    text += wrapped(fmt::format("{:<14} {:<13} ", core.architecture, name_of(core.instruction)),
+                    fmt::format("{}{} ({})", text_of(core),
+                                zero.is_null() ? "" : fmt::format(", e_zero {}", zero.get<int>()), core.source),
+                    options.width);
+  }
+  text += "\nSources of the evidence:\n";
+  for (const InstructionSource& source : instruction_sources())
+    text += wrapped(fmt::format("  {}: ", source.key), std::string(source.citation), options.width);
+  return text;
+}
+
 std::string heading(const std::string& name, const TextOptions& options) {
   return toned(name, Tone::strong, options.colour) + "\n";
 }
@@ -167,7 +215,10 @@ const Listing kListings[] = {
     {"devices", devices_json, devices_text},
     {"harnesses", harnesses_json, harnesses_text},
     {"kernels", kernels_json, kernels_text},
+    {"instructions", instructions_json, instructions_text},
 };
+// The long lists, shown only when they are asked for by name.
+constexpr std::string_view kLong[] = {"kernels", "instructions"};
 
 void list(const std::string& what, bool json) {
   TextOptions options;
@@ -176,8 +227,8 @@ void list(const std::string& what, bool json) {
   Json all = Json::object();
   std::string text;
   for (const Listing& listing : kListings) {
-    // Without a name everything but the long list of kernels.
-    if (what.empty() ? listing.name == "kernels" : listing.name != what) continue;
+    const bool is_long = std::ranges::find(kLong, listing.name) != std::end(kLong);
+    if (what.empty() ? is_long : listing.name != what) continue;
     const Json rows = listing.json();
     all[std::string(listing.name)] = rows;
     if (!json)
@@ -197,7 +248,7 @@ void add_list_command(CommandLine& line, Program&) {
   auto arguments = std::make_shared<Arguments>();
   std::vector<std::string> names;
   for (const Listing& listing : kListings) names.emplace_back(listing.name);
-  line.add("list", "subjects, policies, devices, harnesses with their metrics, kernels")
+  line.add("list", "subjects, policies, devices, harnesses with their metrics, kernels, instructions of simulated GPUs")
       .choice("what", arguments->what, names)
       .flag("--json", arguments->json, "for programs")
       .action([arguments] { list(arguments->what, arguments->json); });

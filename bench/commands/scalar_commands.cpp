@@ -13,7 +13,7 @@ namespace {
 
 struct VectorArguments {
   std::string format = "fp16", operation, from, to, rounding = "near_even", overflow;
-  uint64_t seed = 0;
+  uint64_t seed = 0, first = 0;
 };
 
 // Rows come by the million: no locking, no second buffer between us and the stream.
@@ -51,10 +51,13 @@ void add_convert_command(CommandLine& line, Program&) {
   command.option("--to", arguments->to, "the same", kRequired);
   command.option("--rounding", arguments->rounding, "near_even (default), toward_zero, near_away, stochastic");
   command.option("--overflow", arguments->overflow, "infinity, nan or saturate (default: the format's own)");
-  command.option("--seed", arguments->seed, "of stochastic rounding");
+  command.option("--seed", arguments->seed, "of stochastic rounding: the noise seed of the cast to repeat (default 0)");
+  command.option("--first", arguments->first, "element of that cast which the first row stands for (default 0)");
   command.footer(
       "Standard input: a header line, then rows of hex codes in the column x.\n"
-      "Standard output: result,flags as in halfmark arithmetic.");
+      "Standard output: result,flags as in halfmark arithmetic.\n"
+      "Stochastic rounding repeats a kernel's: row i has the bits of element FIRST + i of a tensor that the operation\n"
+      "cast rounds with that seed, counted in the tensor's logical (plain) order.");
   command.action([arguments] {
     const VectorType from = vector_type_named(arguments->from), to = vector_type_named(arguments->to);
     const Rounding rounding = rounding_named(arguments->rounding);
@@ -66,7 +69,8 @@ void add_convert_command(CommandLine& line, Program&) {
       throw Error(fmt::format("overflow rule '{}': {} has no infinity and no NaN; possible: saturate",
                               name_of(overflow), to.name));
     prepare_streams();
-    answer_convert(std::cin, std::cout, from, to, rounding, overflow, arguments->seed);
+    answer_convert(std::cin, std::cout, from, to, rounding, overflow,
+                   {.seed = arguments->seed, .first = arguments->first});
   });
 }
 

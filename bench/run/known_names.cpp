@@ -1,12 +1,8 @@
 #include "bench/run/known_names.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include "bench/run/name_match.h"
 #include "bench/run/performance.h"
 #include "kernels/devices.h"
-#include "kernels/number/error.h"
+#include "kernels/number/named.h"
 
 namespace halfmark::bench {
 
@@ -21,10 +17,7 @@ const std::vector<Harness>& all_harnesses() {
 }
 
 const Harness& harness_named(std::string_view name) {
-  for (const Harness& harness : all_harnesses())
-    if (harness.name == name) return harness;
-  throw Error(fmt::format("unknown harness '{}'{} (known: {})", name, hint(name, harness_names()),
-                          fmt::join(harness_names(), ", ")));
+  return named("harness", all_harnesses(), name);
 }
 
 std::vector<std::string> policy_names() {

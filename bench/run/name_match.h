@@ -7,12 +7,6 @@
 
 namespace halfmark::bench {
 
-// The names that are written most alike, best first, at most three.
-std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names);
-
-// "; did you mean mlp or tf32?", or nothing where no name is near.
-std::string hint(std::string_view word, const std::vector<std::string>& names);
-
 // The names of `known` that one of the patterns matches, in the order of `known`. Throws Error for a pattern that
 // matches none, calling it a `what`.
 std::vector<std::string> chosen_names(std::string_view what, const std::vector<std::string>& patterns,

@@ -13,6 +13,7 @@
 #include "bench/run/suites.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "kernels/number/named.h"
 #include "reports/record/glob.h"
 
 namespace halfmark::bench {
@@ -39,8 +40,36 @@ Axes axes_of(std::string_view variant) {
   return axes;
 }
 
-// Every case that the suite's rows give for these devices, one subject after another.
-std::vector<Case> expand(const Selection& selection, const std::vector<std::string>& devices) {
+// The pattern of the subjects that a word names exactly, a family or an id; empty where it names none.
+std::string exact_subject(const std::string& word) {
+  for (const Subject& subject : subjects()) {
+    if (subject.name == word) return word + "/*";
+    if (subject.id() == word) return word;
+  }
+  return "";
+}
+
+bool has_subject(const std::vector<SuiteRow>& rows, const std::string& word) {
+  for (const SuiteRow& row : rows)
+    for (const std::string_view pattern : row.subjects)
+      for (const Subject* subject : subjects_of(pattern))
+        if (subject->name == word || subject->id() == word) return true;
+  return false;
+}
+
+// The harnesses that a subject from outside the suite meets: those named, else those of the suite's main subjects.
+std::vector<std::string_view> harnesses_for(const std::vector<std::string>& words, std::string_view suite,
+                                            const std::vector<std::string>& only) {
+  std::vector<std::string_view> named(only.begin(), only.end());
+  for (const Harness& harness : all_harnesses())
+    if (std::find(words.begin(), words.end(), harness.name) != words.end()) named.push_back(harness.name);
+  return named.empty() ? rows_of(suite).front().harnesses : named;
+}
+
+// Every case that the suite's rows give for these devices, one subject after another; and those of subjects that a word
+// names exactly although the suite has not got them.
+std::vector<Case> expand(const Selection& selection, const std::vector<std::string>& devices,
+                         const std::vector<std::string>& words) {
   const std::vector<std::string> only_policies = chosen_names("policy", selection.policies, policy_names());
   const std::vector<std::string> only_harnesses = chosen_names("harness", selection.harnesses, harness_names());
   std::vector<SuiteRow> rows;
@@ -57,6 +86,13 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
           return std::find(row.harnesses.begin(), row.harnesses.end(), name) != row.harnesses.end();
         }))
       rows.push_back({rows.front().subjects, rows.front().policies, {name}, {""}});
+
+  std::vector<std::string> patterns;  // the rows look at them
+  for (const std::string& word : words) patterns.push_back(exact_subject(word));
+  for (size_t i = 0; i < words.size(); ++i)
+    if (!patterns[i].empty() && !has_subject(rows, words[i]))
+      rows.push_back(
+          {{patterns[i]}, rows.front().policies, harnesses_for(words, selection.suite, only_harnesses), {""}});
 
   std::vector<Case> cases;
   std::set<std::string> seen;
@@ -153,8 +189,7 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
 std::vector<Case> plan(const Selection& selection) {
   std::vector<std::string> suite_names;
   for (const Suite& suite : suites()) suite_names.emplace_back(suite.name);
-  if (rows_of(selection.suite).empty())
-    throw Error(fmt::format("unknown suite '{}' (known: {})", selection.suite, fmt::join(suite_names, ", ")));
+  if (rows_of(selection.suite).empty()) throw_unknown_name("suite", selection.suite, suite_names);
   // A device among the words is a choice of device: suites say nothing about devices.
   std::vector<std::string> devices = selection.devices, words;
   for (const std::string& word : selection.words) {
@@ -162,7 +197,7 @@ std::vector<Case> plan(const Selection& selection) {
     (names_device && word.find('/') == word.npos ? devices : words).push_back(word);
   }
   devices = devices.empty() ? std::vector<std::string>{best_device()} : chosen_names("device", devices, device_names());
-  return matching(expand(selection, devices), words, selection);
+  return matching(expand(selection, devices, words), words, selection);
 }
 
 }  // namespace halfmark::bench

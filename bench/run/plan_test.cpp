@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "bench/run/suites.h"
@@ -83,6 +84,27 @@ TEST(Words, ThatNobodyKnowsAreRefusedWithTheNearestNames) {
   EXPECT_NE(message_of(selection_of("smoke", {"fp61"})).find("fp16"), std::string::npos);
   EXPECT_NE(message_of(selection_of("smoke", {"liner"})).find("linear"), std::string::npos);
   EXPECT_NE(message_of(selection_of("smoke", {"training"})).find("no case of suite smoke"), std::string::npos);
+}
+
+TEST(Words, AnExactSubjectIsRunThoughTheSuiteHasNotGotIt) {
+  size_t outside = 0;
+  for (const Subject& subject : subjects()) {
+    std::set<std::string> of_family, alone;
+    for (const Case& one : plan(selection_of("smoke", {subject.name}))) of_family.insert(one.subject->name);
+    EXPECT_EQ(of_family, (std::set<std::string>{subject.name}));
+    const std::vector<Case> cases = plan(selection_of("smoke", {subject.id()}));
+    for (const Case& one : cases) alone.insert(one.subject->id());
+    EXPECT_EQ(alone, (std::set<std::string>{subject.id()}));
+    EXPECT_EQ(cases.size(), 18u) << subject.id() << ": the policies and harnesses of the suite's first row";
+    const std::vector<Case> suite = plan(selection_of("smoke"));
+    outside += std::ranges::none_of(suite, [&](const Case& one) { return one.subject == &subject; });
+  }
+  EXPECT_GT(outside, 0u);
+  for (const Case& one : plan(selection_of("smoke", {"relu", "fp16", "throughput"})))
+    EXPECT_EQ(one.harness->name, "throughput");
+  const size_t sizes = static_cast<size_t>(
+      std::ranges::count_if(subjects(), [](const Subject& subject) { return subject.name == "relu"; }));
+  EXPECT_EQ(plan(selection_of("smoke", {"relu", "fp16", "error"})).size(), sizes) << "every size of a family";
 }
 
 TEST(Words, CanNameTheDevice) {

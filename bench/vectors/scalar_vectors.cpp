@@ -4,7 +4,7 @@
 
 #include "bench/vectors/csv.h"
 #include "kernels/number/error.h"
-#include "kernels/tensor/random.h"
+#include "kernels/number/named.h"
 
 namespace halfmark::bench {
 namespace {
@@ -21,13 +21,10 @@ void answer(Answers& answers, const Result& result, int digits) {
 }  // namespace
 
 VectorType vector_type_named(std::string_view name) {
-  if (name == kTf32.name) return {kTf32.name, DType::f32, &kTf32};
-  std::string known;
-  for (const DType dtype : dtypes()) {
-    if (name_of(dtype) == name) return {name_of(dtype), dtype, nullptr};
-    known += std::string(name_of(dtype)) + ", ";
-  }
-  throw Error(fmt::format("unknown type '{}'; known: {}{}", name, known, kTf32.name));
+  std::vector<VectorType> types;
+  for (const DType dtype : dtypes()) types.push_back({name_of(dtype), dtype, nullptr});
+  types.push_back({kTf32.name, DType::f32, &kTf32});
+  return named("type", types, name);
 }
 
 void answer_arithmetic(std::istream& in, std::ostream& out, const Format& format, ScalarOperation operation,
@@ -47,11 +44,10 @@ void answer_arithmetic(std::istream& in, std::ostream& out, const Format& format
 }
 
 void answer_convert(std::istream& in, std::ostream& out, const VectorType& from, const VectorType& to,
-                    Rounding rounding, Overflow overflow, uint64_t seed) {
+                    Rounding rounding, Overflow overflow, NoiseStream noise) {
   CsvReader rows(in, {"x"});
   Answers answers(out);
   answers.text("result,flags\n");
-  const RandomKey key(seed);
   const int digits = from.digits(), spare = digits * 4 - bits_of(from.dtype);
   for (uint64_t row = 0; rows.next(); ++row) {
     const uint64_t code = rows.hex(0, digits);
@@ -59,13 +55,13 @@ void answer_convert(std::istream& in, std::ostream& out, const VectorType& from,
       rows.fail(0, fmt::format("has more than the {} bits of {}", bits_of(from.dtype), from.name));
     if (from.computed && code & ((uint64_t{1} << kTf32Spare) - 1))
       rows.fail(0, "is not tf32: its low 13 bits are not zero");
-    const uint64_t noise = rounding == Rounding::stochastic ? key.bits(row) : 0;
+    const uint64_t word = rounding == Rounding::stochastic ? rounding_noise(noise.seed, noise.first + row) : 0;
     // A tf32 number is an f32 number too, so only the way there needs the format.
     Result result =
-        !to.computed ? convert_code(from.dtype, code, to.dtype, rounding, overflow, noise)
+        !to.computed ? convert_code(from.dtype, code, to.dtype, rounding, overflow, word)
         : is_floating(from.dtype)
-            ? convert_code(format_of(from.dtype), code, kTf32, rounding, overflow, noise)
-            : convert_code(kFp64, encode(DType::f64, decode(from.dtype, code)), kTf32, rounding, overflow, noise);
+            ? convert_code(format_of(from.dtype), code, kTf32, rounding, overflow, word)
+            : convert_code(kFp64, encode(DType::f64, decode(from.dtype, code)), kTf32, rounding, overflow, word);
     if (to.computed) result.code <<= kTf32Spare;
     answer(answers, result, to.digits());
   }

@@ -8,6 +8,7 @@
 
 #include "bench/vectors/hex_digits.h"
 #include "kernels/number/arithmetic.h"
+#include "kernels/number/convert.h"
 
 namespace halfmark::bench {
 
@@ -24,8 +25,9 @@ VectorType vector_type_named(std::string_view name);
 void answer_arithmetic(std::istream& in, std::ostream& out, const Format& format, ScalarOperation operation,
                        Rounding rounding);
 
-// Column x -> result,flags. Stochastic rounding: the noise of row i is RandomKey(seed).bits(i), as Cast draws it.
+// Column x -> result,flags. Stochastic rounding: row i is rounded as element noise.first + i of a Cast whose noise is
+// noise.seed, or of an array that convert() or round_array() is given with this noise.
 void answer_convert(std::istream& in, std::ostream& out, const VectorType& from, const VectorType& to,
-                    Rounding rounding, Overflow overflow, uint64_t seed);
+                    Rounding rounding, Overflow overflow, NoiseStream noise = {});
 
 }  // namespace halfmark::bench

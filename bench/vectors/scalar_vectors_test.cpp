@@ -1,13 +1,17 @@
 // The CSV reader and the commands that answer vectors, through streams.
 #include "bench/vectors/scalar_vectors.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <sstream>
 
 #include "bench/vectors/csv.h"
+#include "kernels/cpu/cpu_device.h"
 #include "kernels/number/error.h"
+#include "kernels/ops/ops.h"
+#include "kernels/tensor/random.h"
 
 namespace halfmark::bench {
 namespace {
@@ -117,10 +121,10 @@ std::string arithmetic(const std::string& input, const Format& format, ScalarOpe
 
 std::string convert(const std::string& input, std::string_view from, std::string_view to,
                     Rounding rounding = Rounding::near_even, Overflow overflow = Overflow::format_default,
-                    uint64_t seed = 0) {
+                    NoiseStream noise = {}) {
   std::istringstream in(input);
   std::ostringstream out;
-  answer_convert(in, out, vector_type_named(from), vector_type_named(to), rounding, overflow, seed);
+  answer_convert(in, out, vector_type_named(from), vector_type_named(to), rounding, overflow, noise);
   return out.str();
 }
 
@@ -174,10 +178,38 @@ TEST(ConvertCommand, StochasticResultsFollowTheSeed) {
     for (size_t at = 0; (at = text.find("3c01,1", at)) != std::string::npos; ++at) ++count;
     return count;
   };
-  const std::string one = convert(input, "f32", "f16", Rounding::stochastic, Overflow::format_default, 1);
-  EXPECT_EQ(one, convert(input, "f32", "f16", Rounding::stochastic, Overflow::format_default, 1));
-  EXPECT_NE(one, convert(input, "f32", "f16", Rounding::stochastic, Overflow::format_default, 2));
+  const std::string one = convert(input, "f32", "f16", Rounding::stochastic, Overflow::format_default, {.seed = 1});
+  EXPECT_EQ(one, convert(input, "f32", "f16", Rounding::stochastic, Overflow::format_default, {.seed = 1}));
+  EXPECT_NE(one, convert(input, "f32", "f16", Rounding::stochastic, Overflow::format_default, {.seed = 2}));
   EXPECT_NEAR(static_cast<double>(ups(one)), 250, 6 * 13.7);  // six standard deviations of a binomial
+}
+
+// What a kernel rounded in a run, from the codes that went in and the seed.
+TEST(ConvertCommand, StochasticRoundingRepeatsTheKernels) {
+  CpuDevice cpu;
+  constexpr int64_t kCount = 500, kFirst = 37;
+  constexpr uint64_t kSeed = 0xFEDCBA9876543210;
+  std::vector<double> values;
+  for (int64_t i = 0; i < kCount; ++i) values.push_back(RandomKey(3).normal(static_cast<uint64_t>(i)));
+  const Tensor x = Tensor::from(cpu, {kCount}, DType::f32, values);
+  for (const DType to : dtypes()) {
+    if (!is_floating(to) || to == DType::f64) continue;
+    Tensor out(cpu, {kCount}, to);
+    run(Cast{.x = x, .out = out, .rounding = Rounding::stochastic, .noise = kSeed});
+    const std::vector<unsigned char> codes = x.codes(), rounded = out.codes();
+    std::string input = "x\n";
+    std::vector<std::string> expected;
+    for (size_t i = kFirst; i < kCount; ++i) {
+      input += fmt::format("{:08x}\n", load_code(DType::f32, codes.data(), i));
+      expected.push_back(fmt::format("{:0{}x}", load_code(to, rounded.data(), i), (bits_of(to) + 3) / 4));
+    }
+    const std::string answer = convert(input, "f32", name_of(to), Rounding::stochastic, Overflow::format_default,
+                                       {.seed = kSeed, .first = kFirst});
+    EXPECT_EQ(column(answer, "result"), expected) << name_of(to);
+    std::vector<unsigned char> array(bytes_for(to, kCount));
+    halfmark::convert(DType::f32, codes.data(), to, array.data(), kCount, Rounding::stochastic, {.seed = kSeed});
+    EXPECT_EQ(array, rounded) << name_of(to) << ": convert() of the whole array";
+  }
 }
 
 TEST(Answers, AnOutputThatTakesNothingIsAnError) {
@@ -186,7 +218,7 @@ TEST(Answers, AnOutputThatTakesNothingIsAnError) {
   out.setstate(std::ios::badbit);
   EXPECT_NE(complaint([&] {
               answer_convert(in, out, vector_type_named("f16"), vector_type_named("f32"), Rounding::near_even,
-                             Overflow::format_default, 0);
+                             Overflow::format_default);
             }).find("could not be written"),
             std::string::npos);
 }

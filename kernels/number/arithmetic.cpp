@@ -11,6 +11,7 @@
 #include <string>
 
 #include "kernels/number/error.h"
+#include "kernels/number/named.h"
 
 namespace halfmark {
 namespace {
@@ -66,14 +67,7 @@ double odd_product_and_sum(double x, double y, double z) {
 
 std::span<const OperationRow> operations() { return kOperations; }
 
-const OperationRow& operation_named(std::string_view name) {
-  std::string known;
-  for (const OperationRow& row : kOperations) {
-    if (row.name == name) return row;
-    known += (known.empty() ? "" : ", ") + std::string(row.name);
-  }
-  throw Error("unknown operation '" + std::string(name) + "'; known: " + known);
-}
+const OperationRow& operation_named(std::string_view name) { return named("operation", kOperations, name); }
 
 Result compute(ScalarOperation operation, const Format& format, uint64_t x_code, uint64_t y_code, uint64_t z_code,
                Rounding rounding) {

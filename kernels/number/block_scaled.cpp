@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/number/error.h"
+#include "kernels/number/named.h"
 
 namespace halfmark {
 namespace {
@@ -59,14 +60,7 @@ float tensor_scale_for(const BlockFormat& format, std::span<const float> values,
 
 std::span<const BlockFormat> block_formats() { return kBlockFormats; }
 
-const BlockFormat& block_format_named(std::string_view name) {
-  std::string known;
-  for (const BlockFormat& format : kBlockFormats) {
-    if (format.name == name) return format;
-    known += (known.empty() ? "" : ", ") + std::string(format.name);
-  }
-  throw Error("unknown block format '" + std::string(name) + "'; known: " + known);
-}
+const BlockFormat& block_format_named(std::string_view name) { return named("block format", kBlockFormats, name); }
 
 double BlockScaled::value(size_t row, size_t k) const {
   // At most 4 + 4 + 24 significant bits: exact in fp64.

@@ -30,8 +30,8 @@ uint32_t code_of(double x) { return std::bit_cast<uint32_t>(static_cast<float>(x
 // asked of round_to.
 std::optional<Target> target_of(const Format& format, Rounding rounding) {
   constexpr int kWide = kFp32.exponent_bits;
-  const bool known =
-      format.specials == Specials::ieee || (format.specials == Specials::nan_only && format.exponent_bits < kWide);
+  const bool known = format.has_nan() && format.has_negative_zero() && !format.is_scale() &&
+                     (format.has_infinity() || format.exponent_bits < kWide);
   if (!known || format.fraction_bits < 1 || format.fraction_bits >= kFp32.fraction_bits || format.exponent_bits < 2 ||
       format.exponent_bits > kWide)
     return {};
@@ -46,11 +46,16 @@ std::optional<Target> target_of(const Format& format, Rounding rounding) {
   return target;
 }
 
-bool is_byte(DType dtype) { return dtype == DType::e4m3 || dtype == DType::e5m2; }
+// The dtypes of one byte that the loops know: inside f16, with signed zeros, and NaNs above all numbers.
+bool is_byte(DType dtype) {
+  if (!is_floating(dtype)) return false;
+  const Format& format = format_of(dtype);
+  return format.bits() == 8 && format.has_nan() && format.has_negative_zero() && format.fraction_bits >= 1 &&
+         format.exponent_bits >= 2 && format.exponent_bits <= kFp16.exponent_bits;
+}
 
 ByteCodes byte_codes_of(DType dtype) {
   const Format& format = format_of(dtype);
-  const bool ieee = format.specials == Specials::ieee;
   ByteCodes codes;
   codes.drop = kFp32.fraction_bits - format.fraction_bits;
   codes.smallest = code_of(std::ldexp(1.0, format.min_exponent()));
@@ -62,7 +67,7 @@ ByteCodes byte_codes_of(DType dtype) {
   codes.largest = code(format.max_finite());
   codes.overflow = code(static_cast<double>(codes.beyond));
   codes.nan = code(std::numeric_limits<double>::quiet_NaN());
-  codes.first_nan = ieee ? code(std::numeric_limits<double>::infinity()) + 1 : codes.nan;
+  codes.first_nan = static_cast<uint32_t>(format.has_infinity() ? format.infinity_code() + 1 : format.quiet_nan_code());
   codes.half_shift = kFp16.fraction_bits - format.fraction_bits;
   codes.half_scale = static_cast<float>(std::ldexp(1.0, kFp16.bias() - format.bias()));
   return codes;
@@ -88,11 +93,10 @@ void in_steps(const S* source, T* target, size_t count, const Loop& loop) {
 
 // Arrays past the caches are stored past them: reading a line only to overwrite it would cost a third of the traffic.
 constexpr size_t kStreamBytes = size_t{16} << 20;
-constexpr size_t kLine = 64;
 
 // `count` elements from a border of blocks of noise.
 void round_part(const Loops& loops, const Target& to, Rounding rounding, const float* source, float* target,
-                size_t count, Noise noise, bool stream) {
+                size_t count, NoiseStream noise, bool stream) {
   const size_t whole = count - count % kRoundStep, rest = count - whole;
   if (whole) loops.round(to, rounding, source, target, whole, noise, stream);
   if (!rest) return;
@@ -134,44 +138,32 @@ void f64_from_f32(const float* source, double* target, size_t count) {
 // To fp32, exactly; fp64 rounded to odd.
 void widen(const Loops& loops, DType from, const void* source, float* target, size_t count) {
   const auto* words = static_cast<const uint16_t*>(source);
-  switch (from) {
-    case DType::f16:
-      return in_steps(words, target, count, loops.f32_from_f16);
-    case DType::bf16:
-      return in_steps(words, target, count, loops.f32_from_bf16);
-    case DType::f64:
-      return in_steps(static_cast<const double*>(source), target, count, loops.odd_from_f64);
-    default:
-      return in_steps(static_cast<const uint8_t*>(source), target, count,
-                      [&, codes = byte_codes_of(from)](const uint8_t* s, float* t, size_t n) {
-                        loops.f32_from_bytes(codes, s, t, n);
-                      });
-  }
+  if (from == DType::f16) return in_steps(words, target, count, loops.f32_from_f16);
+  if (from == DType::bf16) return in_steps(words, target, count, loops.f32_from_bf16);
+  if (from == DType::f64) return in_steps(static_cast<const double*>(source), target, count, loops.odd_from_f64);
+  HM_CHECK(is_byte(from), "convert: no loop reads " + std::string(halfmark::name_of(from)));
+  in_steps(
+      static_cast<const uint8_t*>(source), target, count,
+      [&, codes = byte_codes_of(from)](const uint8_t* s, float* t, size_t n) { loops.f32_from_bytes(codes, s, t, n); });
 }
 
 // From fp32, to nearest even.
 void narrow(const Loops& loops, const float* source, DType to, void* target, size_t count) {
   auto* words = static_cast<uint16_t*>(target);
-  switch (to) {
-    case DType::f16:
-      return in_steps(source, words, count, loops.f16_from_f32);
-    case DType::bf16:
-      return in_steps(source, words, count, loops.bf16_from_f32);
-    case DType::f64:
-      return f64_from_f32(source, static_cast<double*>(target), count);
-    default:
-      return in_steps(source, static_cast<uint8_t*>(target), count,
-                      [&, codes = byte_codes_of(to)](const float* s, uint8_t* t, size_t n) {
-                        loops.bytes_from_f32(codes, s, t, n);
-                      });
-  }
+  if (to == DType::f16) return in_steps(source, words, count, loops.f16_from_f32);
+  if (to == DType::bf16) return in_steps(source, words, count, loops.bf16_from_f32);
+  if (to == DType::f64) return f64_from_f32(source, static_cast<double*>(target), count);
+  HM_CHECK(is_byte(to), "convert: no loop writes " + std::string(halfmark::name_of(to)));
+  in_steps(
+      source, static_cast<uint8_t*>(target), count,
+      [&, codes = byte_codes_of(to)](const float* s, uint8_t* t, size_t n) { loops.bytes_from_f32(codes, s, t, n); });
 }
 
 constexpr size_t kBlock = 512;  // numbers in fp32 at a time: well inside the first-level cache
 
 // Every other pair passes through a small block of fp32, which holds every narrow number.
 void convert_blocks(Path path, DType from, const void* source, DType to, void* target, size_t count, Rounding rounding,
-                    Noise noise) {
+                    NoiseStream noise) {
   const Loops& loops = *loops_of(path);
   std::array<float, kBlock> block;
   for (size_t done = 0; done < count; done += kBlock) {
@@ -247,7 +239,7 @@ bool has(Path path) { return path == Path::scalar || (path == Path::avx2 ? featu
 Path best_path() { return has(Path::avx512) ? Path::avx512 : has(Path::avx2) ? Path::avx2 : Path::scalar; }
 
 void convert_scalar(DType from, const void* source, DType to, void* target, size_t count, Rounding rounding,
-                    Noise noise) {
+                    NoiseStream noise) {
   if (from == to) {
     if (count) std::memcpy(target, source, bytes_for(from, count));
     return;
@@ -258,7 +250,7 @@ void convert_scalar(DType from, const void* source, DType to, void* target, size
 }
 
 void round_array_scalar(const Format& format, const float* source, float* target, size_t count, Rounding rounding,
-                        Noise noise) {
+                        NoiseStream noise) {
   for (size_t i = 0; i < count; ++i)
     target[i] = std::isnan(source[i])
                     ? source[i]
@@ -268,7 +260,7 @@ void round_array_scalar(const Format& format, const float* source, float* target
 }
 
 void convert(Path path, DType from, const void* source, DType to, void* target, size_t count, Rounding rounding,
-             Noise noise) {
+             NoiseStream noise) {
   HM_CHECK(has(path), "convert: this CPU has no " + std::string(name_of(path)));
   const auto pair = [&](DType a, DType b) { return from == a && to == b; };
   const auto* floats = static_cast<const float*>(source);
@@ -288,7 +280,7 @@ void convert(Path path, DType from, const void* source, DType to, void* target, 
 }
 
 void round_array(Path path, const Format& format, const float* source, float* target, size_t count, Rounding rounding,
-                 Noise noise) {
+                 NoiseStream noise) {
   HM_CHECK(has(path), "round_array: this CPU has no " + std::string(name_of(path)));
   if (format.fraction_bits >= kFp32.fraction_bits && format.exponent_bits >= kFp32.exponent_bits) {
     if (source != target) std::copy_n(source, count, target);
@@ -306,8 +298,8 @@ void round_array(Path path, const Format& format, const float* source, float* ta
     done = std::min<size_t>((kBlockWords - noise.first % kBlockWords) % kBlockWords, count);
     round_array_scalar(format, source, target, done, rounding, noise);
   }
-  const auto past_line = reinterpret_cast<uintptr_t>(target + done) % kLine;
-  const size_t head = past_line ? (kLine - past_line) / sizeof(float) : 0;
+  const size_t past_line = reinterpret_cast<uintptr_t>(target + done) / sizeof(float) % kLine;
+  const size_t head = past_line ? kLine - past_line : 0;
   const bool stream = source != target && count * sizeof(float) >= kStreamBytes && head % kBlockWords == 0;
   if (stream) {
     round_part(*loops, *to, rounding, source + done, target + done, head, noise.from(done), false);
@@ -327,12 +319,13 @@ uint64_t rounding_noise(uint64_t seed, uint64_t index) {
 
 std::string_view convert_instructions() { return name_of(convert_detail::best_path()); }
 
-void convert(DType from, const void* source, DType to, void* target, size_t count, Rounding rounding, Noise noise) {
+void convert(DType from, const void* source, DType to, void* target, size_t count, Rounding rounding,
+             NoiseStream noise) {
   convert_detail::convert(convert_detail::best_path(), from, source, to, target, count, rounding, noise);
 }
 
 void round_array(const Format& format, const float* source, float* target, size_t count, Rounding rounding,
-                 Noise noise) {
+                 NoiseStream noise) {
   convert_detail::round_array(convert_detail::best_path(), format, source, target, count, rounding, noise);
 }
 

@@ -13,10 +13,10 @@ namespace halfmark {
 
 // Where stochastic rounding takes its noise: element i of an array takes word first + i of the stream `seed`. So an
 // array gives the same bits in one piece and in any pieces, each with `first` moved on.
-struct Noise {
+struct NoiseStream {
   uint64_t seed = 0;
   uint64_t first = 0;
-  constexpr Noise from(uint64_t index) const { return {seed, first + index}; }
+  constexpr NoiseStream from(uint64_t index) const { return {seed, first + index}; }
 };
 
 // The word itself: what round_to takes as its noise (convert_noise.h says how good it is).
@@ -26,12 +26,12 @@ uint64_t rounding_noise(uint64_t seed, uint64_t index);
 // arrays must not overlap. Packed arrays begin at a whole byte; the spare half of the last one is kept, or is copied
 // with it.
 void convert(DType from, const void* source, DType to, void* target, size_t count,
-             Rounding rounding = Rounding::near_even, Noise noise = {});
+             Rounding rounding = Rounding::near_even, NoiseStream noise = {});
 
 // target[i] = source[i] rounded to the format as round_to does. fp64 and fp32 leave a number alone, and so is a NaN
 // left. The arrays must be the same or not overlap.
 void round_array(const Format& format, const float* source, float* target, size_t count,
-                 Rounding rounding = Rounding::near_even, Noise noise = {});
+                 Rounding rounding = Rounding::near_even, NoiseStream noise = {});
 
 // In place, to nearest even.
 inline void round_array(const Format& format, float* values, size_t count) {
@@ -51,15 +51,15 @@ Path best_path();
 
 // As above on one path, which this CPU must have.
 void convert(Path path, DType from, const void* source, DType to, void* target, size_t count,
-             Rounding rounding = Rounding::near_even, Noise noise = {});
+             Rounding rounding = Rounding::near_even, NoiseStream noise = {});
 void round_array(Path path, const Format& format, const float* source, float* target, size_t count,
-                 Rounding rounding = Rounding::near_even, Noise noise = {});
+                 Rounding rounding = Rounding::near_even, NoiseStream noise = {});
 
 // The definition, an element at a time through encode() and round_to().
 void convert_scalar(DType from, const void* source, DType to, void* target, size_t count,
-                    Rounding rounding = Rounding::near_even, Noise noise = {});
+                    Rounding rounding = Rounding::near_even, NoiseStream noise = {});
 void round_array_scalar(const Format& format, const float* source, float* target, size_t count,
-                        Rounding rounding = Rounding::near_even, Noise noise = {});
+                        Rounding rounding = Rounding::near_even, NoiseStream noise = {});
 
 }  // namespace convert_detail
 

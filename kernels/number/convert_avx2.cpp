@@ -5,33 +5,30 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define HM_AVX2 __attribute__((target("avx2,f16c,aes")))
-#define HM_AVX2_INLINE HM_AVX2 __attribute__((always_inline)) inline
+#define HM_VECTOR_CALL __attribute__((target("avx2,f16c,aes")))
+#define HM_VECTOR HM_VECTOR_CALL __attribute__((always_inline)) inline
 
 namespace halfmark::convert_detail {
 namespace {
 
-constexpr size_t kLine =
-    16;  // floats of a cache line: half a line streamed past the caches costs as much as four whole ones
 constexpr size_t kLanes = 8, kGroup = 4;
-static_assert(kRoundStep % (kGroup * kLanes) == 0);
 constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 constexpr int kTruncate = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 constexpr uint32_t kSignBits = 0x80000000, kExponentBits = 0x7F800000, kQuietNan = 0x7FC00000;
 
-HM_AVX2_INLINE __m256i all(uint32_t word) { return _mm256_set1_epi32(static_cast<int>(word)); }
-HM_AVX2_INLINE __m256i bits(__m256 x) { return _mm256_castps_si256(x); }
-HM_AVX2_INLINE __m256 number(__m256i x) { return _mm256_castsi256_ps(x); }
-HM_AVX2_INLINE __m256 nans(__m256 x) { return _mm256_cmp_ps(x, x, _CMP_UNORD_Q); }
-HM_AVX2_INLINE __m256 magnitude_of(__m256 x) { return _mm256_andnot_ps(number(all(kSignBits)), x); }
+HM_VECTOR __m256i all(uint32_t word) { return _mm256_set1_epi32(static_cast<int>(word)); }
+HM_VECTOR __m256i bits(__m256 x) { return _mm256_castps_si256(x); }
+HM_VECTOR __m256 number(__m256i x) { return _mm256_castsi256_ps(x); }
+HM_VECTOR __m256 nans(__m256 x) { return _mm256_cmp_ps(x, x, _CMP_UNORD_Q); }
+HM_VECTOR __m256 magnitude_of(__m256 x) { return _mm256_andnot_ps(number(all(kSignBits)), x); }
 
-HM_AVX2_INLINE __m256 canonical(__m256 x) {
+HM_VECTOR __m256 canonical(__m256 x) {
   const __m256 quiet = _mm256_or_ps(_mm256_and_ps(x, number(all(kSignBits))), number(all(kQuietNan)));
   return _mm256_blendv_ps(x, quiet, nans(x));
 }
 
 // The noise of kGroup vectors, each of two blocks; first[g] is the first block of vector g.
-HM_AVX2_INLINE void make_noise(const uint64_t (&first)[kGroup], uint64_t seed, __m256i (&noise)[kGroup]) {
+HM_VECTOR void make_noise(const uint64_t (&first)[kGroup], uint64_t seed, __m256i (&noise)[kGroup]) {
   const __m128i weyl = _mm_set_epi64x(static_cast<int64_t>(kWeylHigh), static_cast<int64_t>(kWeylLow));
   __m128i key = _mm_set_epi64x(0, static_cast<int64_t>(seed)), states[2 * kGroup];
 #pragma GCC unroll 8
@@ -49,7 +46,7 @@ HM_AVX2_INLINE void make_noise(const uint64_t (&first)[kGroup], uint64_t seed, _
 }
 
 // u and half a last place, or just below half where the last bit kept is 0: what nearest even adds before it drops.
-HM_AVX2_INLINE __m256i plus_near_even(__m256i u, __m256i drop, __m256i below_half) {
+HM_VECTOR __m256i plus_near_even(__m256i u, __m256i drop, __m256i below_half) {
   return _mm256_add_epi32(_mm256_add_epi32(u, below_half), _mm256_and_si256(_mm256_srlv_epi32(u, drop), all(1)));
 }
 
@@ -60,7 +57,7 @@ struct Constants {
   __m256 largest;
 };
 
-HM_AVX2_INLINE Constants constants_of(const Target& to) {
+HM_VECTOR Constants constants_of(const Target& to) {
   const auto drop = static_cast<uint32_t>(to.drop), fraction = 23 - drop, last = uint32_t{1} << drop;
   Constants k;
   k.drop = all(drop), k.half = all(last >> 1), k.below_half = all((last >> 1) - 1), k.kept = all(~(last - 1));
@@ -73,7 +70,7 @@ HM_AVX2_INLINE Constants constants_of(const Target& to) {
 }
 
 template <Rounding rounding>
-HM_AVX2_INLINE __m256 round_wide(__m256 x, const Constants& k, __m256i noise) {
+HM_VECTOR __m256 round_wide(__m256 x, const Constants& k, __m256i noise) {
   const __m256i u = bits(x);
   __m256i sum = u;
   if constexpr (rounding == Rounding::near_even) {
@@ -90,7 +87,7 @@ HM_AVX2_INLINE __m256 round_wide(__m256 x, const Constants& k, __m256i noise) {
 // There is no rounding mode in the instruction: what is to be cut is rounded to nearest, and one place taken back where
 // that went up. Nor is there a conversion to unsigned numbers: 31 bits of noise decide, or do not.
 template <Rounding rounding>
-HM_AVX2_INLINE __m256 round_narrow(__m256 x, const Constants& k, __m256i noise, __m256i& doubt) {
+HM_VECTOR __m256 round_narrow(__m256 x, const Constants& k, __m256i noise, __m256i& doubt) {
   const __m256 magnitude = magnitude_of(x);
   const __m256i exponent = _mm256_max_epu32(_mm256_and_si256(bits(x), all(kExponentBits)), k.smallest);
   const __m256 c = number(_mm256_add_epi32(exponent, k.to_c));
@@ -121,17 +118,15 @@ HM_AVX2_INLINE __m256 round_narrow(__m256 x, const Constants& k, __m256i noise, 
 }
 
 template <Rounding rounding>
-HM_AVX2_INLINE __m256 round_half(__m256 x) {
+HM_VECTOR __m256 round_half(__m256 x) {
   constexpr int kMode = rounding == Rounding::near_even ? kNearest : kTruncate;
   return _mm256_blendv_ps(_mm256_cvtph_ps(_mm256_cvtps_ph(x, kMode)), x, nans(x));
 }
 
-enum class Kind { wide, narrow, half };
-
 // kGroup vectors, each `stride` elements after the one before.
 template <Kind kind, Rounding rounding, bool stream>
-HM_AVX2_INLINE void round_group(const Target& to, const Constants& constants, const float* source, float* target,
-                                size_t stride, Noise noise) {
+HM_VECTOR void round_group(const Target& to, const Constants& constants, const float* source, float* target,
+                           size_t stride, NoiseStream noise) {
   __m256i random[kGroup]{};
   if constexpr (rounding == Rounding::stochastic) {
     uint64_t first[kGroup];
@@ -163,61 +158,16 @@ HM_AVX2_INLINE void round_group(const Target& to, const Constants& constants, co
   }
 }
 
-template <Kind kind, Rounding rounding, bool stream>
-HM_AVX2 void round_loop(const Target& to, const float* source, float* target, size_t count, Noise noise) {
-  const Constants constants = constants_of(to);
-  size_t i = 0;
-  for (; i + kTile <= count; i += kTile)
-    for (size_t j = i; j < i + kPage; j += kLine)
-      for (size_t k = j; k < j + kTile; k += kGroup * kPage)
-        for (size_t part = k; part < k + kLine; part += kLanes)
-          round_group<kind, rounding, stream>(to, constants, source + part, target + part, kPage, noise.from(part));
-  for (; i < count; i += kGroup * kLanes)
-    round_group<kind, rounding, stream>(to, constants, source + i, target + i, kLanes, noise.from(i));
-  if constexpr (stream) _mm_sfence();
-}
+#include "kernels/number/convert_driver.h"
 
-template <Kind kind, Rounding rounding>
-void round_stored(const Target& to, const float* source, float* target, size_t count, Noise noise, bool stream) {
-  if (stream)
-    round_loop<kind, rounding, true>(to, source, target, count, noise);
-  else
-    round_loop<kind, rounding, false>(to, source, target, count, noise);
-}
-
-template <Rounding rounding>
-void round_kind(const Target& to, const float* source, float* target, size_t count, Noise noise, bool stream) {
-  constexpr bool kConverts = rounding == Rounding::near_even || rounding == Rounding::toward_zero;
-  if (to.wide)
-    round_stored<Kind::wide, rounding>(to, source, target, count, noise, stream);
-  else if (kConverts && to.format == kFp16)
-    round_stored<kConverts ? Kind::half : Kind::narrow, rounding>(to, source, target, count, noise, stream);
-  else
-    round_stored<Kind::narrow, rounding>(to, source, target, count, noise, stream);
-}
-
-void round(const Target& to, Rounding rounding, const float* source, float* target, size_t count, Noise noise,
-           bool stream) {
-  switch (rounding) {
-    case Rounding::near_even:
-      return round_kind<Rounding::near_even>(to, source, target, count, noise, stream);
-    case Rounding::toward_zero:
-      return round_kind<Rounding::toward_zero>(to, source, target, count, noise, stream);
-    case Rounding::near_away:
-      return round_kind<Rounding::near_away>(to, source, target, count, noise, stream);
-    case Rounding::stochastic:
-      return round_kind<Rounding::stochastic>(to, source, target, count, noise, stream);
-  }
-}
-
-HM_AVX2 void f16_from_f32(const float* source, uint16_t* target, size_t count) {
+HM_VECTOR_CALL void f16_from_f32(const float* source, uint16_t* target, size_t count) {
   for (size_t i = 0; i < count; i += kLanes) {
     const __m256 x = canonical(_mm256_loadu_ps(source + i));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(target + i), _mm256_cvtps_ph(x, kNearest));
   }
 }
 
-HM_AVX2 void f32_from_f16(const uint16_t* source, float* target, size_t count) {
+HM_VECTOR_CALL void f32_from_f16(const uint16_t* source, float* target, size_t count) {
   for (size_t i = 0; i < count; i += kLanes) {
     const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i));
     _mm256_storeu_ps(target + i, canonical(_mm256_cvtph_ps(codes)));
@@ -225,15 +175,15 @@ HM_AVX2 void f32_from_f16(const uint16_t* source, float* target, size_t count) {
 }
 
 // Sixteen words of 32 bits, none above 65535, as words of 16 bits in their order.
-HM_AVX2_INLINE __m256i packed(__m256i low, __m256i high) {
+HM_VECTOR __m256i packed(__m256i low, __m256i high) {
   return _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xD8);
 }
 
-HM_AVX2_INLINE __m256i bf16_codes(__m256 x) {
+HM_VECTOR __m256i bf16_codes(__m256 x) {
   return _mm256_srli_epi32(plus_near_even(bits(canonical(x)), all(16), all(0x7FFF)), 16);
 }
 
-HM_AVX2 void bf16_from_f32(const float* source, uint16_t* target, size_t count) {
+HM_VECTOR_CALL void bf16_from_f32(const float* source, uint16_t* target, size_t count) {
   for (size_t i = 0; i < count; i += kStep) {
     const __m256i low = bf16_codes(_mm256_loadu_ps(source + i));
     const __m256i high = bf16_codes(_mm256_loadu_ps(source + i + kLanes));
@@ -241,14 +191,14 @@ HM_AVX2 void bf16_from_f32(const float* source, uint16_t* target, size_t count) 
   }
 }
 
-HM_AVX2 void f32_from_bf16(const uint16_t* source, float* target, size_t count) {
+HM_VECTOR_CALL void f32_from_bf16(const uint16_t* source, float* target, size_t count) {
   for (size_t i = 0; i < count; i += kLanes) {
     const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i));
     _mm256_storeu_ps(target + i, canonical(number(_mm256_slli_epi32(_mm256_cvtepu16_epi32(codes), 16))));
   }
 }
 
-HM_AVX2_INLINE __m256i byte_codes(const ByteCodes& to, __m256 x) {
+HM_VECTOR __m256i byte_codes(const ByteCodes& to, __m256 x) {
   const __m256 magnitude = _mm256_min_ps(magnitude_of(x), _mm256_set1_ps(to.beyond));
   const __m256i exponent = _mm256_max_epu32(_mm256_and_si256(bits(magnitude), all(kExponentBits)), all(to.smallest));
   const __m256i c = _mm256_add_epi32(exponent, all(static_cast<uint32_t>(to.drop) << 23));
@@ -262,7 +212,7 @@ HM_AVX2_INLINE __m256i byte_codes(const ByteCodes& to, __m256 x) {
   return _mm256_or_si256(code, _mm256_and_si256(sign, all(to.sign)));
 }
 
-HM_AVX2 void bytes_from_f32(const ByteCodes& codes, const float* source, uint8_t* target, size_t count) {
+HM_VECTOR_CALL void bytes_from_f32(const ByteCodes& codes, const float* source, uint8_t* target, size_t count) {
   const ByteCodes to = codes;  // no store of the loop can change it
   for (size_t i = 0; i < count; i += kStep) {
     const __m256i words =
@@ -272,7 +222,7 @@ HM_AVX2 void bytes_from_f32(const ByteCodes& codes, const float* source, uint8_t
   }
 }
 
-HM_AVX2 void f32_from_bytes(const ByteCodes& from, const uint8_t* source, float* target, size_t count) {
+HM_VECTOR_CALL void f32_from_bytes(const ByteCodes& from, const uint8_t* source, float* target, size_t count) {
   const __m128i shift = _mm_cvtsi32_si128(from.half_shift), sign_shift = _mm_cvtsi32_si128(from.sign_shift - 16);
   for (size_t i = 0; i < count; i += kLanes) {
     const __m128i codes = _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(source + i)));
@@ -287,11 +237,11 @@ HM_AVX2 void f32_from_bytes(const ByteCodes& from, const uint8_t* source, float*
 }
 
 // The even words of 32 bits.
-HM_AVX2_INLINE __m128i even_words(__m256i x) {
+HM_VECTOR __m128i even_words(__m256i x) {
   return _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6)));
 }
 
-HM_AVX2 void f32_from_f64(const double* source, float* target, size_t count) {
+HM_VECTOR_CALL void f32_from_f64(const double* source, float* target, size_t count) {
   for (size_t i = 0; i < count; i += kLanes) {
     const __m128 low = _mm256_cvtpd_ps(_mm256_loadu_pd(source + i));
     const __m128 high = _mm256_cvtpd_ps(_mm256_loadu_pd(source + i + 4));
@@ -299,7 +249,7 @@ HM_AVX2 void f32_from_f64(const double* source, float* target, size_t count) {
   }
 }
 
-HM_AVX2 void odd_from_f64(const double* source, float* target, size_t count) {
+HM_VECTOR_CALL void odd_from_f64(const double* source, float* target, size_t count) {
   const __m256d sign = _mm256_set1_pd(-0.0);
   for (size_t i = 0; i < count; i += 4) {
     const __m256d x = _mm256_loadu_pd(source + i);
@@ -315,13 +265,12 @@ HM_AVX2 void odd_from_f64(const double* source, float* target, size_t count) {
   }
 }
 
+constexpr Loops kLoops{round,          f16_from_f32,   f32_from_f16, bf16_from_f32, f32_from_bf16,
+                       bytes_from_f32, f32_from_bytes, f32_from_f64, odd_from_f64};
+
 }  // namespace
 
-const Loops* avx2_loops() {
-  static constexpr Loops kLoops{round,          f16_from_f32,   f32_from_f16, bf16_from_f32, f32_from_bf16,
-                                bytes_from_f32, f32_from_bytes, f32_from_f64, odd_from_f64};
-  return &kLoops;
-}
+const Loops* avx2_loops() { return &kLoops; }
 
 }  // namespace halfmark::convert_detail
 

@@ -10,27 +10,26 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
-#define HM_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c,aes,vaes")))
-#define HM_AVX512_INLINE HM_AVX512 __attribute__((always_inline)) inline
+#define HM_VECTOR_CALL __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c,aes,vaes")))
+#define HM_VECTOR HM_VECTOR_CALL __attribute__((always_inline)) inline
 
 namespace halfmark::convert_detail {
 namespace {
 
 constexpr size_t kLanes = 16, kGroup = 4;
-static_assert(kRoundStep % (kGroup * kLanes) == 0);
 constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 constexpr int kTruncate = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 constexpr int kSignBits = static_cast<int>(0x80000000), kExponentBits = 0x7F800000, kQuietNan = 0x7FC00000;
 // Truth tables of vpternlog over operands a, b, c.
 constexpr int kAndThenOr = 0xEA /* (a & b) | c */, kOrOfAnd = 0xF8 /* a | (b & c) */;
 
-HM_AVX512_INLINE __m512i all(uint32_t word) { return _mm512_set1_epi32(static_cast<int>(word)); }
-HM_AVX512_INLINE __m512i bits(__m512 x) { return _mm512_castps_si512(x); }
-HM_AVX512_INLINE __m512 number(__m512i x) { return _mm512_castsi512_ps(x); }
-HM_AVX512_INLINE __mmask16 nans(__m512 x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q); }
+HM_VECTOR __m512i all(uint32_t word) { return _mm512_set1_epi32(static_cast<int>(word)); }
+HM_VECTOR __m512i bits(__m512 x) { return _mm512_castps_si512(x); }
+HM_VECTOR __m512 number(__m512i x) { return _mm512_castsi512_ps(x); }
+HM_VECTOR __mmask16 nans(__m512 x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q); }
 
 // A NaN becomes the quiet one of its sign.
-HM_AVX512_INLINE __m512i canonical(__m512 x) {
+HM_VECTOR __m512i canonical(__m512 x) {
   const __m512i u = bits(x);
   return _mm512_mask_ternarylogic_epi32(u, nans(x), _mm512_set1_epi32(kSignBits), _mm512_set1_epi32(kQuietNan),
                                         kAndThenOr);
@@ -38,7 +37,7 @@ HM_AVX512_INLINE __m512i canonical(__m512 x) {
 
 // The noise of kGroup vectors, each of four blocks; first[g] is the first block of vector g. The vectors go side by
 // side, because a chain of rounds alone would wait for each result.
-HM_AVX512_INLINE void make_noise(const uint64_t (&first)[kGroup], uint64_t seed, __m512i (&noise)[kGroup]) {
+HM_VECTOR void make_noise(const uint64_t (&first)[kGroup], uint64_t seed, __m512i (&noise)[kGroup]) {
   constexpr __mmask8 kLowWords = 0x55;
   const __m512i weyl = _mm512_set4_epi64(static_cast<int64_t>(kWeylHigh), static_cast<int64_t>(kWeylLow),
                                          static_cast<int64_t>(kWeylHigh), static_cast<int64_t>(kWeylLow));
@@ -64,7 +63,7 @@ struct Constants {
   __m512 largest;
 };
 
-HM_AVX512_INLINE Constants constants_of(const Target& to) {
+HM_VECTOR Constants constants_of(const Target& to) {
   const auto drop = static_cast<uint32_t>(to.drop), fraction = 23 - drop, last = uint32_t{1} << drop;
   Constants k;
   k.last = all(last), k.half = all(last >> 1), k.below_half = all((last >> 1) - 1), k.kept = all(~(last - 1));
@@ -79,7 +78,7 @@ HM_AVX512_INLINE Constants constants_of(const Target& to) {
 
 // Formats with fp32's exponents drop the low bits of the code, carries and subnormal numbers included.
 template <Rounding rounding>
-HM_AVX512_INLINE __m512 round_wide(__m512 x, const Constants& k, __m512i noise) {
+HM_VECTOR __m512 round_wide(__m512 x, const Constants& k, __m512i noise) {
   const __m512i u = bits(x);
   __m512i sum = u;
   if constexpr (rounding == Rounding::near_even) {
@@ -99,7 +98,7 @@ HM_AVX512_INLINE __m512 round_wide(__m512 x, const Constants& k, __m512i noise) 
 // magnitude rounds there and subtracting it is exact. For magnitudes so large that c wraps, the result is the magnitude
 // itself or a NaN, both of which are not <= largest. `doubt` marks elements that 32 bits of noise do not decide.
 template <Rounding rounding>
-HM_AVX512_INLINE __m512 round_narrow(__m512 x, const Constants& k, __m512i noise, __mmask16& doubt) {
+HM_VECTOR __m512 round_narrow(__m512 x, const Constants& k, __m512i noise, __mmask16& doubt) {
   const __m512i u = bits(x);
   const __m512 magnitude = _mm512_abs_ps(x);
   const __m512i exponent = _mm512_max_epu32(_mm512_and_si512(u, _mm512_set1_epi32(kExponentBits)), k.smallest);
@@ -132,17 +131,15 @@ HM_AVX512_INLINE __m512 round_narrow(__m512 x, const Constants& k, __m512i noise
 
 // fp16 by the conversion there and back, which keeps subnormals whatever MXCSR says.
 template <Rounding rounding>
-HM_AVX512_INLINE __m512 round_half(__m512 x) {
+HM_VECTOR __m512 round_half(__m512 x) {
   constexpr int kMode = rounding == Rounding::near_even ? kNearest : kTruncate;
   return _mm512_mask_mov_ps(_mm512_cvtph_ps(_mm512_cvtps_ph(x, kMode)), nans(x), x);
 }
 
-enum class Kind { wide, narrow, half };
-
 // kGroup vectors, each `stride` elements after the one before.
 template <Kind kind, Rounding rounding, bool stream>
-HM_AVX512_INLINE void round_group(const Target& to, const Constants& constants, const float* source, float* target,
-                                  size_t stride, Noise noise) {
+HM_VECTOR void round_group(const Target& to, const Constants& constants, const float* source, float* target,
+                           size_t stride, NoiseStream noise) {
   __m512i random[kGroup]{};
   if constexpr (rounding == Rounding::stochastic) {
     uint64_t first[kGroup];
@@ -181,67 +178,23 @@ HM_AVX512_INLINE void round_group(const Target& to, const Constants& constants, 
   }
 }
 
-template <Kind kind, Rounding rounding, bool stream>
-HM_AVX512 void round_loop(const Target& to, const float* source, float* target, size_t count, Noise noise) {
-  const Constants constants = constants_of(to);
-  size_t i = 0;
-  for (; i + kTile <= count; i += kTile)
-    for (size_t j = i; j < i + kPage; j += kLanes)
-      for (size_t k = j; k < j + kTile; k += kGroup * kPage)
-        round_group<kind, rounding, stream>(to, constants, source + k, target + k, kPage, noise.from(k));
-  for (; i < count; i += kGroup * kLanes)
-    round_group<kind, rounding, stream>(to, constants, source + i, target + i, kLanes, noise.from(i));
-  if constexpr (stream) _mm_sfence();
-}
+#include "kernels/number/convert_driver.h"
 
-template <Kind kind, Rounding rounding>
-void round_stored(const Target& to, const float* source, float* target, size_t count, Noise noise, bool stream) {
-  if (stream)
-    round_loop<kind, rounding, true>(to, source, target, count, noise);
-  else
-    round_loop<kind, rounding, false>(to, source, target, count, noise);
-}
-
-template <Rounding rounding>
-void round_kind(const Target& to, const float* source, float* target, size_t count, Noise noise, bool stream) {
-  constexpr bool kConverts = rounding == Rounding::near_even || rounding == Rounding::toward_zero;
-  if (to.wide)
-    round_stored<Kind::wide, rounding>(to, source, target, count, noise, stream);
-  else if (kConverts && to.format == kFp16)
-    round_stored<kConverts ? Kind::half : Kind::narrow, rounding>(to, source, target, count, noise, stream);
-  else
-    round_stored<Kind::narrow, rounding>(to, source, target, count, noise, stream);
-}
-
-void round(const Target& to, Rounding rounding, const float* source, float* target, size_t count, Noise noise,
-           bool stream) {
-  switch (rounding) {
-    case Rounding::near_even:
-      return round_kind<Rounding::near_even>(to, source, target, count, noise, stream);
-    case Rounding::toward_zero:
-      return round_kind<Rounding::toward_zero>(to, source, target, count, noise, stream);
-    case Rounding::near_away:
-      return round_kind<Rounding::near_away>(to, source, target, count, noise, stream);
-    case Rounding::stochastic:
-      return round_kind<Rounding::stochastic>(to, source, target, count, noise, stream);
-  }
-}
-
-HM_AVX512 void f16_from_f32(const float* source, uint16_t* target, size_t count) {
+HM_VECTOR_CALL void f16_from_f32(const float* source, uint16_t* target, size_t count) {
   for (size_t i = 0; i < count; i += kStep) {
     const __m512 x = number(canonical(_mm512_loadu_ps(source + i)));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(target + i), _mm512_cvtps_ph(x, kNearest));
   }
 }
 
-HM_AVX512 void f32_from_f16(const uint16_t* source, float* target, size_t count) {
+HM_VECTOR_CALL void f32_from_f16(const uint16_t* source, float* target, size_t count) {
   for (size_t i = 0; i < count; i += kStep) {
     const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source + i));
     _mm512_storeu_ps(target + i, number(canonical(_mm512_cvtph_ps(codes))));
   }
 }
 
-HM_AVX512 void bf16_from_f32(const float* source, uint16_t* target, size_t count) {
+HM_VECTOR_CALL void bf16_from_f32(const float* source, uint16_t* target, size_t count) {
   for (size_t i = 0; i < count; i += kStep) {
     // The quiet NaN has no bits that would carry.
     const __m512i u = canonical(_mm512_loadu_ps(source + i));
@@ -252,7 +205,7 @@ HM_AVX512 void bf16_from_f32(const float* source, uint16_t* target, size_t count
   }
 }
 
-HM_AVX512 void f32_from_bf16(const uint16_t* source, float* target, size_t count) {
+HM_VECTOR_CALL void f32_from_bf16(const uint16_t* source, float* target, size_t count) {
   for (size_t i = 0; i < count; i += kStep) {
     const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source + i));
     const __m512 x = number(_mm512_slli_epi32(_mm512_cvtepu16_epi32(codes), 16));
@@ -261,7 +214,7 @@ HM_AVX512 void f32_from_bf16(const uint16_t* source, float* target, size_t count
 }
 
 // As round_narrow; the sum with c has the kept digits in its fraction, and the exponent adds to them as in any code.
-HM_AVX512 void bytes_from_f32(const ByteCodes& codes, const float* source, uint8_t* target, size_t count) {
+HM_VECTOR_CALL void bytes_from_f32(const ByteCodes& codes, const float* source, uint8_t* target, size_t count) {
   const ByteCodes to = codes;  // no store of the loop can change it
   const __m512i shift = all(static_cast<uint32_t>(to.drop)), sign_shift = all(static_cast<uint32_t>(to.sign_shift));
   for (size_t i = 0; i < count; i += kStep) {
@@ -281,7 +234,7 @@ HM_AVX512 void bytes_from_f32(const ByteCodes& codes, const float* source, uint8
 }
 
 // Through f16, whose digits stand in the same order and whose subnormals the conversion reads exactly.
-HM_AVX512 void f32_from_bytes(const ByteCodes& from, const uint8_t* source, float* target, size_t count) {
+HM_VECTOR_CALL void f32_from_bytes(const ByteCodes& from, const uint8_t* source, float* target, size_t count) {
   const __m256i sign = _mm256_set1_epi16(static_cast<int16_t>(from.sign));
   const __m256i rest = _mm256_set1_epi16(static_cast<int16_t>(from.sign - 1));
   const __m256i first_nan = _mm256_set1_epi16(static_cast<int16_t>(from.first_nan));
@@ -299,7 +252,7 @@ HM_AVX512 void f32_from_bytes(const ByteCodes& from, const uint8_t* source, floa
   }
 }
 
-HM_AVX512 void f32_from_f64(const double* source, float* target, size_t count) {
+HM_VECTOR_CALL void f32_from_f64(const double* source, float* target, size_t count) {
   for (size_t i = 0; i < count; i += 8) {
     const __m256 y = _mm512_cvt_roundpd_ps(_mm512_loadu_pd(source + i), kNearest);
     const __m256i quiet =
@@ -309,7 +262,7 @@ HM_AVX512 void f32_from_f64(const double* source, float* target, size_t count) {
   }
 }
 
-HM_AVX512 void odd_from_f64(const double* source, float* target, size_t count) {
+HM_VECTOR_CALL void odd_from_f64(const double* source, float* target, size_t count) {
   for (size_t i = 0; i < count; i += 8) {
     const __m512d x = _mm512_loadu_pd(source + i);
     const __m256 y = _mm512_cvt_roundpd_ps(x, kTruncate);
@@ -320,13 +273,12 @@ HM_AVX512 void odd_from_f64(const double* source, float* target, size_t count) {
   }
 }
 
+constexpr Loops kLoops{round,          f16_from_f32,   f32_from_f16, bf16_from_f32, f32_from_bf16,
+                       bytes_from_f32, f32_from_bytes, f32_from_f64, odd_from_f64};
+
 }  // namespace
 
-const Loops* avx512_loops() {
-  static constexpr Loops kLoops{round,          f16_from_f32,   f32_from_f16, bf16_from_f32, f32_from_bf16,
-                                bytes_from_f32, f32_from_bytes, f32_from_f64, odd_from_f64};
-  return &kLoops;
-}
+const Loops* avx512_loops() { return &kLoops; }
 
 }  // namespace halfmark::convert_detail
 

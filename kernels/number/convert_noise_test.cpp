@@ -50,7 +50,7 @@ TEST(Noise, EveryBitIsFairAndNoTwoGoTogether) {
 }
 
 // Whether element i of an array of equal numbers went up, as +-1 with its mean taken away.
-std::vector<double> ups(const Format& format, double fraction, Noise noise, size_t count) {
+std::vector<double> ups(const Format& format, double fraction, NoiseStream noise, size_t count) {
   const double place = std::ldexp(1.0, -format.fraction_bits);
   std::vector<float> values(count, static_cast<float>(1 + fraction * place));
   round_array(format, values.data(), values.data(), count, Rounding::stochastic, noise);

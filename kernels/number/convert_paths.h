@@ -38,14 +38,19 @@ struct ByteCodes {
 // Long arrays are rounded in tiles of eight pages that go side by side: a hardware prefetcher stops at the border of a
 // page, and eight of them at work keep a core's memory busier than one (measured: 1.4 times in place).
 inline constexpr size_t kPage = 4096 / sizeof(float), kTile = 8 * kPage;
+// Floats of a cache line: half a line streamed past the caches costs as much as four whole ones.
+inline constexpr size_t kLine = 64 / sizeof(float);
+
+// How a format is rounded to: fp32's own exponents, fewer of them, or by the conversion to f16 and back.
+enum class Kind : uint8_t { wide, narrow, half };
 
 // The loops of an instruction set. `round` takes a multiple of kRoundStep elements, the others of kStep. `round` wants
 // noise.first on a border of blocks, and stores past the caches where `stream` is set, which wants target on a border
 // of 64 bytes.
 inline constexpr size_t kStep = 16, kRoundStep = 64;
 struct Loops {
-  void (*round)(const Target& to, Rounding rounding, const float* source, float* target, size_t count, Noise noise,
-                bool stream);
+  void (*round)(const Target& to, Rounding rounding, const float* source, float* target, size_t count,
+                NoiseStream noise, bool stream);
   void (*f16_from_f32)(const float* source, uint16_t* target, size_t count);
   void (*f32_from_f16)(const uint16_t* source, float* target, size_t count);
   void (*bf16_from_f32)(const float* source, uint16_t* target, size_t count);

@@ -19,7 +19,7 @@ using convert_detail::Path;
 
 constexpr Rounding kEveryRounding[] = {Rounding::near_even, Rounding::toward_zero, Rounding::near_away,
                                        Rounding::stochastic};
-constexpr Noise kNoise{.seed = 0x123456789ABCDEF, .first = 5};
+constexpr NoiseStream kNoise{.seed = 0x123456789ABCDEF, .first = 5};
 
 // The formats of the table, and others at the borders of what the loops take.
 std::vector<Format> many_formats() {

@@ -10,7 +10,7 @@
 
 namespace halfmark {
 
-enum class DType : uint8_t { f64, f32, f16, bf16, e4m3, e5m2, e2m1, e3m2, e2m3, e8m0, i32, u8 };
+enum class DType : uint8_t { f64, f32, f16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, e2m1, e3m2, e2m3, e8m0, i32, u8 };
 
 std::span<const DType> dtypes();
 std::string_view name_of(DType dtype);

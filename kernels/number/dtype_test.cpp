@@ -1,5 +1,5 @@
-// Every code of every narrow dtype there and back, and against conversions that are not ours: the compiler's _Float16
-// and the CPU's F16C.
+// Every code of every narrow dtype of the table there and back, and against conversions that are not ours: the
+// compiler's _Float16 and the CPU's F16C.
 #include "kernels/number/dtype.h"
 
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <vector>
 
 #include "kernels/number/error.h"
 
@@ -23,9 +24,15 @@ namespace {
 
 uint64_t codes_of(DType dtype) { return uint64_t{1} << bits_of(dtype); }
 
+std::vector<DType> narrow_dtypes() {
+  std::vector<DType> narrow;
+  for (const DType dtype : dtypes())
+    if (bits_of(dtype) <= 16) narrow.push_back(dtype);
+  return narrow;
+}
+
 TEST(DType, EveryNarrowCodeThereAndBack) {
-  for (const DType dtype : {DType::f16, DType::bf16, DType::e4m3, DType::e5m2, DType::e2m1, DType::e3m2, DType::e2m3,
-                            DType::e8m0, DType::u8})
+  for (const DType dtype : narrow_dtypes())
     for (uint64_t code = 0; code < codes_of(dtype); ++code) {
       const double value = decode(dtype, code);
       const uint64_t back = encode(dtype, value);
@@ -35,7 +42,73 @@ TEST(DType, EveryNarrowCodeThereAndBack) {
       } else {
         ASSERT_EQ(back, code) << name_of(dtype);
       }
+      ASSERT_EQ(std::bit_cast<uint64_t>(decode(dtype, code | ~uint64_t{0} << bits_of(dtype))),
+                std::bit_cast<uint64_t>(value))
+          << name_of(dtype) << ": bits above the code are ignored";
     }
+}
+
+// Positive codes count upwards, each with its negative; what is no number stands where the format says, and as often.
+TEST(DType, NarrowCodesAreInTheOrderOfTheirNumbers) {
+  for (const DType dtype : narrow_dtypes()) {
+    if (!is_floating(dtype)) continue;
+    const Format& format = format_of(dtype);
+    uint64_t numbers = 0, infinities = 0, nans = 0;
+    const uint64_t positive = format.is_scale() ? codes_of(dtype) : codes_of(dtype) / 2;
+    double before = -1;
+    for (uint64_t code = 0; code < positive; ++code) {
+      const double value = decode(dtype, code), negative = decode(dtype, code + positive);
+      nans += std::isnan(value) + (!format.is_scale() && std::isnan(negative));
+      infinities += std::isinf(value);
+      numbers += std::isfinite(value);
+      if (std::isnan(value)) continue;
+      ASSERT_GT(value, before) << name_of(dtype) << " " << code;
+      before = value;
+      if (!format.is_scale() && !std::isnan(negative)) {
+        ASSERT_EQ(negative, -value) << name_of(dtype) << " " << code;
+        ASSERT_TRUE(std::signbit(negative)) << name_of(dtype) << " " << code;
+      }
+    }
+    EXPECT_EQ(infinities, format.has_infinity() ? 1u : 0u) << name_of(dtype);
+    EXPECT_EQ(nans > 0, format.has_nan()) << name_of(dtype);
+    EXPECT_EQ(decode(dtype, numbers - 1), format.max_finite()) << name_of(dtype);
+    // Numbers and specials of both signs are all codes there are.
+    EXPECT_EQ((numbers + infinities) * (format.is_scale() ? 1 : 2) + nans -
+                  !(format.is_scale() || format.has_negative_zero()),
+              codes_of(dtype))
+        << name_of(dtype);
+    if (format.fraction_bits > 0) {
+      EXPECT_EQ(decode(dtype, 0), 0) << name_of(dtype);
+      EXPECT_EQ(decode(dtype, 1), std::ldexp(1.0, format.min_subnormal_exponent())) << name_of(dtype);
+      EXPECT_EQ(decode(dtype, uint64_t{1} << format.fraction_bits), std::ldexp(1.0, format.min_exponent()));
+    }
+  }
+}
+
+TEST(DType, ZerosInfinitiesAndNaNsBecomeWhatTheFormatHasForThem) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const DType dtype : dtypes()) {
+    if (!is_floating(dtype)) continue;
+    const Format& format = format_of(dtype);
+    const auto there_and_back = [&](double x) { return decode(dtype, encode(dtype, x)); };
+    for (const double sign : {1.0, -1.0}) {
+      const bool negative = sign < 0 && !format.is_scale();
+      const double zero = there_and_back(std::copysign(0.0, sign)), infinity = there_and_back(sign * kInfinity);
+      EXPECT_EQ(zero, format.is_scale() ? format.max_finite() / std::ldexp(1.0, 2 * format.bias()) : 0);
+      EXPECT_EQ(std::signbit(zero), negative && format.has_negative_zero()) << name_of(dtype);
+      if (format.has_infinity()) {
+        EXPECT_EQ(infinity, sign * kInfinity) << name_of(dtype);
+      } else if (format.has_nan()) {
+        EXPECT_TRUE(std::isnan(infinity)) << name_of(dtype);
+      } else {
+        EXPECT_EQ(infinity, sign * format.max_finite()) << name_of(dtype);
+      }
+      EXPECT_EQ(std::isnan(there_and_back(std::copysign(nan, sign))), format.has_nan()) << name_of(dtype);
+      EXPECT_EQ(there_and_back(std::copysign(format.max_finite(), sign)),
+                negative ? -format.max_finite() : format.max_finite());
+    }
+  }
 }
 
 TEST(DType, NaNsBecomeTheQuietOne) {
@@ -58,6 +131,28 @@ TEST(DType, ThePublishedCodesOfFp8) {  // OFP8 1.0, table 2
   EXPECT_EQ(decode(DType::e5m2, 0x7C), std::numeric_limits<double>::infinity());
   EXPECT_TRUE(std::isnan(decode(DType::e5m2, 0x7D)));
   EXPECT_EQ(decode(DType::e5m2, 0x01), 0x1p-16);
+}
+
+TEST(DType, ThePublishedCodesOfFnuz) {  // arXiv:2206.02915: no infinity, one NaN in the place of -0, a bias of one more
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(decode(DType::e4m3fnuz, 0x7F), 240);
+  EXPECT_EQ(decode(DType::e4m3fnuz, 0xFF), -240);
+  EXPECT_EQ(decode(DType::e4m3fnuz, 0x40), 1);
+  EXPECT_EQ(decode(DType::e4m3fnuz, 0x08), 0x1p-7);
+  EXPECT_EQ(decode(DType::e4m3fnuz, 0x01), 0x1p-10);
+  EXPECT_EQ(decode(DType::e5m2fnuz, 0x7F), 57344);
+  EXPECT_EQ(decode(DType::e5m2fnuz, 0x40), 1);
+  EXPECT_EQ(decode(DType::e5m2fnuz, 0x04), 0x1p-15);
+  EXPECT_EQ(decode(DType::e5m2fnuz, 0x01), 0x1p-17);
+  for (const DType dtype : {DType::e4m3fnuz, DType::e5m2fnuz}) {
+    EXPECT_TRUE(std::isnan(decode(dtype, 0x80)));
+    for (const double x : {nan, -nan, infinity, -infinity, 1e6, -1e6}) EXPECT_EQ(encode(dtype, x), 0x80u) << x;
+    for (const double x : {0.0, -0.0, -1e-30}) EXPECT_EQ(encode(dtype, x), 0x00u) << x;
+    EXPECT_EQ(encode(dtype, -1e6, Rounding::near_even, nullptr, 0, Overflow::saturate), 0xFFu);
+  }
+  EXPECT_EQ(encode(DType::e4m3fnuz, 248), 0x80u)
+      << "a tie between 240 and 256 goes to the even 256, which is too large";
+  EXPECT_EQ(encode(DType::e4m3fnuz, 247.99), 0x7Fu);
 }
 
 TEST(DType, ThePublishedCodesOfFp6Fp4AndScales) {  // MX 1.0, sections 5.3 and 5.4

@@ -9,11 +9,11 @@
 #include <string>
 
 #include "kernels/number/error.h"
+#include "kernels/number/named.h"
 
 namespace halfmark {
 namespace {
 
-constexpr std::array kFormats{kFp64, kFp32, kTf32, kFp16, kBf16, kE5m2, kE4m3, kE3m2, kE2m3, kE2m1, kE8m0};
 constexpr std::array kRoundings{Rounding::near_even, Rounding::toward_zero, Rounding::near_away, Rounding::stochastic};
 constexpr std::array kOverflows{Overflow::infinity, Overflow::nan, Overflow::saturate};
 
@@ -56,36 +56,16 @@ double beyond_largest(const Format& format, Overflow overflow) {
 // Zeros, infinities and NaNs.
 double round_special(const Format& format, double x, Overflow overflow) {
   if (std::isnan(x)) return format.has_nan() ? x : format.max_finite();
-  if (x == 0) return format.is_scale() ? power_of_two(format.min_exponent()) : x;
+  if (x == 0) return format.with_sign_of(format.is_scale() ? power_of_two(format.min_exponent()) : 0, x);
   if (format.has_infinity() && overflow != Overflow::saturate) return x;
-  const double result = beyond_largest(format, overflow);
-  return format.is_scale() ? result : std::copysign(result, x);
-}
-
-template <class Value>
-Value named(std::string_view what, std::span<const Value> values, std::string_view name) {
-  std::string known;
-  for (const Value& value : values) {
-    if (name_of(value) == name) return value;
-    known += (known.empty() ? "" : ", ") + std::string(name_of(value));
-  }
-  throw Error("unknown " + std::string(what) + " '" + std::string(name) + "'; known: " + known);
+  return format.with_sign_of(beyond_largest(format, overflow), x);
 }
 
 }  // namespace
 
 double Format::unit_roundoff() const { return std::ldexp(1.0, -(fraction_bits + 1)); }
 
-std::span<const Format> formats() { return kFormats; }
-
-const Format& format_named(std::string_view name) {
-  std::string known;
-  for (const Format& format : kFormats) {
-    if (format.name == name) return format;
-    known += (known.empty() ? "" : ", ") + std::string(format.name);
-  }
-  throw Error("unknown format '" + std::string(name) + "'; known: " + known);
-}
+const Format& format_named(std::string_view name) { return named("format", kFormats, name); }
 
 std::string_view name_of(Rounding rounding) {
   switch (rounding) {
@@ -115,8 +95,12 @@ std::string_view name_of(Overflow overflow) {
   return "?";
 }
 
-Rounding rounding_named(std::string_view name) { return named<Rounding>("rounding", kRoundings, name); }
-Overflow overflow_named(std::string_view name) { return named<Overflow>("overflow rule", kOverflows, name); }
+Rounding rounding_named(std::string_view name) {
+  return named("rounding", kRoundings, name, [](Rounding rounding) { return name_of(rounding); });
+}
+Overflow overflow_named(std::string_view name) {
+  return named("overflow rule", kOverflows, name, [](Overflow overflow) { return name_of(overflow); });
+}
 
 void require_possible(const Format& format, Overflow overflow) {
   const bool no_infinity = overflow == Overflow::infinity && !format.has_infinity();
@@ -157,7 +141,7 @@ double round_to(const Format& format, double x, Rounding rounding, RoundEvents* 
     events->underflow += result == 0;
     events->subnormal += result != 0 && result < power_of_two(format.min_exponent());
   }
-  return format.is_scale() ? result : std::copysign(result, x);
+  return format.with_sign_of(result, x);
 }
 
 double add_to_odd(double a, double b) {

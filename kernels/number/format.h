@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -13,13 +14,33 @@ constexpr double power_of_two(int exponent) {
   return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
 }
 
-// What the codes with the largest exponent field mean.
-enum class Specials : uint8_t {
-  ieee,      // infinities and NaNs, as in IEEE 754
-  nan_only,  // OCP E4M3: all ones is NaN, there is no infinity, the rest of that exponent are ordinary numbers
-  none,      // OCP FP6, FP4: every code is an ordinary number
-  scale,     // OCP E8M0: a power of two without sign, zero or subnormals; all ones is NaN
+// Which codes are NaN. Every code that is neither NaN nor infinity is an ordinary number.
+enum class NanCodes : uint8_t {
+  none,
+  top_exponent,   // the largest exponent field; with fraction 0 it is infinity
+  all_ones,       // the largest exponent field with the largest fraction, of either sign
+  negative_zero,  // the code that would be -0; zero then has no sign
 };
+
+// What the codes of a format mean beyond sign, exponent and fraction. All else about a format is derived from this and
+// the numbers of its bits.
+struct Specials {
+  NanCodes nan = NanCodes::top_exponent;
+  bool scale = false;  // no sign bit, no zero, no subnormal numbers: powers of two alone
+  int more_bias = 0;   // bias beyond 2^(exponent_bits - 1) - 1
+
+  static const Specials ieee;      // IEEE 754
+  static const Specials nan_only;  // OCP E4M3
+  static const Specials none;      // OCP FP6 and FP4
+  static const Specials e8m0;      // OCP E8M0
+  static const Specials fnuz;      // finite numbers and one NaN, unsigned zero
+  friend constexpr bool operator==(const Specials&, const Specials&) = default;
+};
+inline constexpr Specials Specials::ieee{};
+inline constexpr Specials Specials::nan_only{.nan = NanCodes::all_ones};
+inline constexpr Specials Specials::none{.nan = NanCodes::none};
+inline constexpr Specials Specials::e8m0{.nan = NanCodes::all_ones, .scale = true};
+inline constexpr Specials Specials::fnuz{.nan = NanCodes::negative_zero, .more_bias = 1};
 
 enum class Rounding : uint8_t { near_even, toward_zero, near_away, stochastic };
 
@@ -49,38 +70,102 @@ struct Format {
   int fraction_bits;  // stored; the leading bit is not counted
   Specials specials = Specials::ieee;
 
-  constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }
+  constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1 + specials.more_bias; }
   constexpr int min_exponent() const { return (is_scale() ? 0 : 1) - bias(); }  // of the smallest normal number
-  constexpr int max_exponent() const { return specials == Specials::ieee || is_scale() ? bias() : bias() + 1; }
+  constexpr int max_exponent() const { return static_cast<int>(largest_code() >> fraction_bits) - bias(); }
   constexpr int min_subnormal_exponent() const { return min_exponent() - fraction_bits; }
   constexpr int bits() const { return (is_scale() ? 0 : 1) + exponent_bits + fraction_bits; }  // of a code
-  constexpr bool has_infinity() const { return specials == Specials::ieee; }
-  constexpr bool has_nan() const { return specials != Specials::none; }
-  constexpr bool is_scale() const { return specials == Specials::scale; }  // no sign, no zero
+  constexpr bool has_infinity() const { return specials.nan == NanCodes::top_exponent; }
+  constexpr bool has_nan() const { return specials.nan != NanCodes::none; }
+  constexpr bool has_negative_zero() const { return !is_scale() && specials.nan != NanCodes::negative_zero; }
+  constexpr bool is_scale() const { return specials.scale; }  // no sign, no zero
+
+  // Codes without their sign: the positive numbers are the codes from 0 to largest_code() in increasing order.
+  constexpr uint64_t sign_code() const { return is_scale() ? 0 : uint64_t{1} << (exponent_bits + fraction_bits); }
+  constexpr uint64_t all_ones_code() const { return (uint64_t{1} << (exponent_bits + fraction_bits)) - 1; }
+  constexpr uint64_t infinity_code() const { return all_ones_code() >> fraction_bits << fraction_bits; }
+  constexpr uint64_t largest_code() const {
+    if (has_infinity()) return infinity_code() - 1;
+    return specials.nan == NanCodes::all_ones ? all_ones_code() - 1 : all_ones_code();
+  }
+  // The only NaN of negative_zero formats, sign bit and all. The largest number where there is no NaN.
+  constexpr uint64_t quiet_nan_code() const {
+    if (has_infinity()) return infinity_code() | uint64_t{1} << (fraction_bits - 1);
+    return specials.nan == NanCodes::negative_zero ? sign_code() : all_ones_code();
+  }
+  constexpr bool is_nan_code(uint64_t code) const {
+    const uint64_t magnitude = code & all_ones_code();
+    switch (specials.nan) {
+      case NanCodes::none:
+        return false;
+      case NanCodes::top_exponent:
+        return magnitude > infinity_code();
+      case NanCodes::all_ones:
+        return magnitude == all_ones_code();
+      case NanCodes::negative_zero:
+        return magnitude == 0 && (code & sign_code());
+    }
+    return false;
+  }
+
   constexpr double max_finite() const {
-    // nan_only gives up the all-ones fraction of the largest exponent.
-    return (2 - power_of_two((specials == Specials::nan_only ? 1 : 0) - fraction_bits)) * power_of_two(max_exponent());
+    const uint64_t fraction = largest_code() & ((uint64_t{1} << fraction_bits) - 1);
+    return (1 + static_cast<double>(fraction) * power_of_two(-fraction_bits)) * power_of_two(max_exponent());
+  }
+  // A magnitude with the sign of x, where the format has that sign.
+  double with_sign_of(double magnitude, double x) const {
+    return is_scale() || (magnitude == 0 && !has_negative_zero()) ? magnitude : std::copysign(magnitude, x);
   }
   double unit_roundoff() const;  // 2^-(fraction_bits + 1): the largest relative error of near_even among normal numbers
+  // All that distinguishes two formats but their names, in one word.
+  constexpr int64_t key() const {
+    return int64_t{exponent_bits} | int64_t{fraction_bits} << 8 | static_cast<int64_t>(specials.nan) << 16 |
+           int64_t{specials.scale} << 24 | int64_t{specials.more_bias} << 32;
+  }
   friend constexpr bool operator==(const Format& a, const Format& b) { return a.name == b.name; }
 };
 
 // The table. Sources: IEEE 754-2019 (fp64, fp32, fp16); NVIDIA A100 white paper (tf32: 8 exponent bits of fp32 and 10
 // fraction bits of fp16); Intel bfloat16 definition rev 1.0; OCP 8-bit floating point specification (OFP8) rev 1.0; OCP
-// Microscaling formats (MX) specification v1.0, section 5.3 (e3m2, e2m3, e2m1) and 5.4 (e8m0).
-inline constexpr Format kFp64{"fp64", 11, 52};
-inline constexpr Format kFp32{"fp32", 8, 23};
-inline constexpr Format kTf32{"tf32", 8, 10};
-inline constexpr Format kFp16{"fp16", 5, 10};
-inline constexpr Format kBf16{"bf16", 8, 7};
-inline constexpr Format kE5m2{"e5m2", 5, 2};
-inline constexpr Format kE4m3{"e4m3", 4, 3, Specials::nan_only};
-inline constexpr Format kE3m2{"e3m2", 3, 2, Specials::none};
-inline constexpr Format kE2m3{"e2m3", 2, 3, Specials::none};
-inline constexpr Format kE2m1{"e2m1", 2, 1, Specials::none};
-inline constexpr Format kE8m0{"e8m0", 8, 0, Specials::scale};
+// Microscaling formats (MX) specification v1.0, section 5.3 (e3m2, e2m3, e2m1) and 5.4 (e8m0); B. Noune et al., "8-bit
+// numerical formats for deep neural networks", arXiv:2206.02915, 2022 (e5m2fnuz, e4m3fnuz: FP8 of AMD's MI300).
+inline constexpr Format kFormats[] = {
+    {"fp64", 11, 52},
+    {"fp32", 8, 23},
+    {"tf32", 8, 10},
+    {"fp16", 5, 10},
+    {"bf16", 8, 7},
+    {"e5m2", 5, 2},
+    {"e4m3", 4, 3, Specials::nan_only},
+    {"e5m2fnuz", 5, 2, Specials::fnuz},
+    {"e4m3fnuz", 4, 3, Specials::fnuz},
+    {"e3m2", 3, 2, Specials::none},
+    {"e2m3", 2, 3, Specials::none},
+    {"e2m1", 2, 1, Specials::none},
+    {"e8m0", 8, 0, Specials::e8m0},
+};
 
-std::span<const Format> formats();
+// A row of the table for the constants below: a name that the table lacks does not compile there.
+constexpr const Format& format_row(std::string_view name) {
+  for (const Format& format : kFormats)
+    if (format.name == name) return format;
+  throw "no such format";
+}
+
+// Rows that the code speaks of.
+inline constexpr Format kFp64 = format_row("fp64");
+inline constexpr Format kFp32 = format_row("fp32");
+inline constexpr Format kTf32 = format_row("tf32");
+inline constexpr Format kFp16 = format_row("fp16");
+inline constexpr Format kBf16 = format_row("bf16");
+inline constexpr Format kE5m2 = format_row("e5m2");
+inline constexpr Format kE4m3 = format_row("e4m3");
+inline constexpr Format kE3m2 = format_row("e3m2");
+inline constexpr Format kE2m3 = format_row("e2m3");
+inline constexpr Format kE2m1 = format_row("e2m1");
+inline constexpr Format kE8m0 = format_row("e8m0");
+
+inline std::span<const Format> formats() { return kFormats; }
 const Format& format_named(std::string_view name);  // throws Error naming the known ones
 std::string_view name_of(Rounding rounding);
 std::string_view name_of(Overflow overflow);
@@ -91,11 +176,11 @@ Overflow overflow_named(std::string_view name);  // infinity, nan or saturate
 // the format's own rule.
 void require_possible(const Format& format, Overflow overflow);
 
-// x rounded to the format: one rounding, gradual underflow, signed zeros kept. `noise` drives stochastic rounding: a
-// uniform 64-bit number, used by value, so equal noise gives an equal result.
-// A NaN stays one; where the format has none it becomes the largest positive number. e8m0 takes the absolute value, and
-// what is smaller than 2^-127, zero included, becomes 2^-127 (both as NVIDIA's conversions: cuda_fp4.h, cuda_fp6.h,
-// cuda_fp8.h); its tie goes to the larger power of two, as in IEEE 754-2019, 4.3.1, for one digit.
+// x rounded to the format: one rounding, gradual underflow, signed zeros kept where the format has them. `noise` drives
+// stochastic rounding: a uniform 64-bit number, used by value, so equal noise gives an equal result. A NaN stays one;
+// where the format has none it becomes the largest positive number. e8m0 takes the absolute value, and what is smaller
+// than 2^-127, zero included, becomes 2^-127 (both as NVIDIA's conversions: cuda_fp4.h, cuda_fp6.h, cuda_fp8.h); its
+// tie goes to the larger power of two, as in IEEE 754-2019, 4.3.1, for one digit.
 double round_to(const Format& format, double x, Rounding rounding = Rounding::near_even, RoundEvents* events = nullptr,
                 uint64_t noise = 0, Overflow overflow = Overflow::format_default);
 

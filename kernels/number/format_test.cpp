@@ -45,6 +45,15 @@ TEST(Format, DerivedNumbersAreThoseOfTheStandards) {
   EXPECT_EQ(kE8m0.bits(), 8);
 }
 
+TEST(Format, NamesAndNumbersTellFormatsApart) {
+  for (const Format& a : formats())
+    for (const Format& b : formats()) {
+      if (&a == &b) continue;
+      EXPECT_NE(a.name, b.name);
+      EXPECT_NE(a.key(), b.key()) << a.name << " and " << b.name;
+    }
+}
+
 TEST(Format, AnUnknownNameIsAnErrorThatNamesTheKnownOnes) {
   EXPECT_EQ(format_named("tf32"), kTf32);
   try {
@@ -112,7 +121,8 @@ TEST(RoundTo, DirectedAndAwayModes) {
 
 TEST(RoundTo, EveryNarrowNeighbourhoodByDefinition) {
   // For each pair of neighbouring numbers of a format: what lies between them goes where the mode says.
-  for (const DType dtype : {DType::f16, DType::bf16, DType::e4m3, DType::e5m2, DType::e3m2, DType::e2m3, DType::e2m1}) {
+  for (const DType dtype : dtypes()) {
+    if (!is_floating(dtype) || bits_of(dtype) > 16 || format_of(dtype).is_scale()) continue;
     const Format& format = format_of(dtype);
     const uint64_t codes = uint64_t{1} << (format.exponent_bits + format.fraction_bits);
     for (uint64_t code = 0; code + 1 < codes; ++code) {
@@ -241,15 +251,17 @@ TEST(StochasticRounding, IsAFunctionOfTheNoise) {
 TEST(StochasticRounding, IsUnbiased) {
   std::mt19937_64 random(7);
   const int samples = 200'000;
-  for (const Format* format : {&kFp16, &kBf16, &kE4m3, &kFp32})
+  for (const Format& format : formats()) {
+    if (format == kFp64 || format.is_scale()) continue;  // nothing to round, and no sign to keep the ends apart
     for (const double share : {0.0625, 0.3, 0.5, 0.9}) {
-      const double place = 2 * format->unit_roundoff(), x = 1 + share * place;
+      const double place = 2 * format.unit_roundoff(), x = 1 + share * place;
       int up = 0;
-      for (int i = 0; i < samples; ++i) up += round_to(*format, x, Rounding::stochastic, nullptr, random()) > 1;
+      for (int i = 0; i < samples; ++i) up += round_to(format, x, Rounding::stochastic, nullptr, random()) > 1;
       // Six standard deviations of a binomial.
       EXPECT_NEAR(static_cast<double>(up) / samples, share, 6 * std::sqrt(share * (1 - share) / samples))
-          << format->name;
+          << format.name;
     }
+  }
   // Far below the smallest subnormal the chance is the quotient, too.
   int up = 0;
   for (int i = 0; i < samples; ++i) up += round_to(kFp16, 0x1p-24 / 64, Rounding::stochastic, nullptr, random()) > 0;

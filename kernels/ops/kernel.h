@@ -39,10 +39,7 @@ class Signature {
     hash_ ^= hash_ >> 29;
   }
   void add(const Tensor& tensor);
-  void add(const Format& format) {
-    add(int64_t{format.exponent_bits} | int64_t{format.fraction_bits} << 8 |
-        static_cast<int64_t>(format.specials) << 16);
-  }
+  void add(const Format& format) { add(format.key()); }
   uint64_t hash() const { return hash_; }
   friend bool operator==(const Signature& a, const Signature& b) { return a.hash_ == b.hash_ && a.words_ == b.words_; }
 

@@ -1,9 +1,7 @@
 #include "kernels/ops/matrix_instruction.h"
 
 #include <array>
-#include <string>
-
-#include "kernels/number/error.h"
+#include "kernels/number/named.h"
 
 namespace halfmark {
 namespace {
@@ -42,12 +40,7 @@ int depth_of(MatrixInstruction instruction) {
 }
 
 MatrixInstruction matrix_instruction_named(std::string_view name) {
-  std::string known;
-  for (const MatrixInstructionRow& row : kInstructions) {
-    if (row.name == name) return row.instruction;
-    known += (known.empty() ? "" : ", ") + std::string(row.name);
-  }
-  throw Error("unknown instruction '" + std::string(name) + "'; known: " + known);
+  return named("instruction", kInstructions, name).instruction;
 }
 
 }  // namespace halfmark

@@ -320,7 +320,7 @@ struct Cast {
   const Tensor& x;
   Tensor& out;
   Rounding rounding = Rounding::near_even;
-  uint64_t noise = 0;  // key of the random numbers of stochastic rounding (random.h), one for each element
+  uint64_t noise = 0;  // seed of stochastic rounding: element i takes rounding_noise(noise, i) of number/convert.h
   void check() const;
   void visit(auto&& v) const { v.input("x", x), v.output("out", out), v.attribute(rounding); }
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/number/convert.h"
 #include "kernels/ops/ops_cases_image.h"
 
 namespace halfmark::ops_cases {
@@ -174,7 +175,7 @@ inline void Cases<Cast>::each(const CaseRequest& request, const RunCase<Cast>& r
           run_case(name, Cast{.x = x, .out = out, .rounding = rounding, .noise = noise}, [&](CaseResult& result) {
             std::vector<double> expected = x.values();
             for (size_t i = 0; i < expected.size(); ++i)
-              expected[i] = round_to(format_of(to), expected[i], rounding, nullptr, RandomKey(noise).bits(i));
+              expected[i] = round_to(format_of(to), expected[i], rounding, nullptr, rounding_noise(noise, i));
             result.expect_exact(out, expected);
           });
         }

@@ -20,14 +20,11 @@ using dot_engine::Plan;
 
 uint32_t code_at(const Panel& panel, size_t vector, size_t k) {
   const size_t at = vector * panel.stride + k;
-  switch (size_of_operand(panel.format)) {
-    case 1:
-      return static_cast<const uint8_t*>(panel.codes)[at];
-    case 2:
-      return static_cast<const uint16_t*>(panel.codes)[at];
-    default:
-      return static_cast<const uint32_t*>(panel.codes)[at];
-  }
+  const size_t size = size_of_operand(panel.format);
+  if (size == 1) return static_cast<const uint8_t*>(panel.codes)[at];
+  if (size == 2) return static_cast<const uint16_t*>(panel.codes)[at];
+  HM_CHECK(size == 4, "operands of " + std::to_string(size) + " bytes are not read here");
+  return static_cast<const uint32_t*>(panel.codes)[at];
 }
 
 void terms_of(const Panel& panel, size_t vector, Term* terms) {

@@ -13,10 +13,12 @@ SimDevice::SimDevice(const Architecture& architecture, std::span<const TensorCor
     : architecture_(architecture), cores_(cores) {
   add_tensor_core_rows(kernels_);
   add_dot_rows(kernels_);
-  const auto scales = [&](const TensorCore& core) {
-    return core.architecture == architecture_.name && core.scaling.block > 0;
+  const auto has = [&](const auto& which) {
+    return std::ranges::any_of(
+        cores_, [&](const TensorCore& core) { return core.architecture == architecture_.name && which(core); });
   };
-  if (std::any_of(cores_.begin(), cores_.end(), scales)) add_scaled_rows(kernels_);
+  if (has([](const TensorCore& core) { return core.operands == Operands::fp64; })) add_fp64_rows(kernels_);
+  if (has([](const TensorCore& core) { return core.scaling.block > 0; })) add_scaled_rows(kernels_);
   add_half_fma_rows(kernels_);
   add_reference_rows(kernels_);
 }

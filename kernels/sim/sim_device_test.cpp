@@ -235,19 +235,20 @@ void expect_chains(const MatmulCase& t) {
                b_format = t.multiply == kTf32 ? kTf32 : format_of(t.b);
   const DotTypes types{a_format, b_format, sum, sum};
   const TensorCore* core = find_core(tensor_cores(), t.architecture, MatrixInstruction::usual, types);
-  const Matmul op{.a = a,
-                  .b = b,
-                  .out = out,
-                  .transpose_b = true,
-                  .math = {.multiply = t.multiply, .accumulate = sum, .fast_accumulate = t.fast_accumulate},
-                  .beta = 1};
+  const Matmul op{
+      .a = a,
+      .b = b,
+      .out = out,
+      .transpose_b = true,
+      .math = {.multiply = t.multiply, .accumulate = sum, .partial = sum, .fast_accumulate = t.fast_accumulate},
+      .beta = 1};
   const std::string name = std::string(t.architecture) + " " + std::string(name_of(t.a)) + " " +
                            std::string(name_of(t.b)) + " " + std::string(name_of(t.result));
   if (!core) {
     EXPECT_EQ(chosen(op).name, "reference") << name;
     return;
   }
-  ASSERT_EQ(chosen(op).name, "tensor-core") << name;
+  ASSERT_EQ(chosen(op).name, t.a == DType::f64 ? "tensor-core-fp64" : "tensor-core") << name;
   run(op);
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
@@ -273,7 +274,17 @@ TEST(SimMatmul, IsTheChainOfInstructionsOfEveryArchitecture) {
     }
     expect_chains({architecture.name, bf16, bf16, f32});
     expect_chains({architecture.name, f32, f32, f32, kTf32});
+    expect_chains({architecture.name, f64, f64, f64, kFp64});
   }
+}
+
+TEST(SimMatmul, AnFp64SumBeginsWithC) {
+  const Tensor a = Tensor::from(sim("hopper"), {1, 2}, DType::f64, std::vector<double>{1, 0x1p-60});
+  const Tensor b = Tensor::from(sim("hopper"), {2, 1}, DType::f64, std::vector<double>{1, 1});
+  Tensor out = Tensor::from(sim("hopper"), {1, 1}, DType::f64, std::vector<double>{-1});
+  const Math fp64{.multiply = kFp64, .accumulate = kFp64, .partial = kFp64};
+  run(Matmul{.a = a, .b = b, .out = out, .math = fp64, .beta = 1});
+  EXPECT_EQ(out.values()[0], 0x1p-60) << "with c added last it would be 0";
 }
 
 TEST(SimMatmul, Fp8ThatKeepsThirteenBitsWantsFastAccumulate) {

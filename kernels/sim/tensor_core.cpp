@@ -147,12 +147,9 @@ Term take_apart(const Format& format, uint32_t code) {
   const uint32_t fraction = code & ((uint32_t{1} << format.fraction_bits) - 1);
   const int field = static_cast<int>(code >> format.fraction_bits) & ((1 << format.exponent_bits) - 1);
   const bool negative = (code >> (format.fraction_bits + format.exponent_bits)) & 1;
-  if (field == (1 << format.exponent_bits) - 1) {
-    if (format.specials == Specials::ieee)
-      return {0, 0, fraction ? kNotANumber : negative ? kNegativeInfinity : kPositiveInfinity};
-    if (format.specials == Specials::nan_only && fraction == (uint32_t{1} << format.fraction_bits) - 1)
-      return {0, 0, kNotANumber};
-  }
+  if (format.is_nan_code(code)) return {0, 0, kNotANumber};
+  if ((code & format.all_ones_code()) > format.largest_code())
+    return {0, 0, negative ? kNegativeInfinity : kPositiveInfinity};
   const auto magnitude = static_cast<int32_t>(fraction | (field ? uint32_t{1} << format.fraction_bits : 0));
   return {negative ? -magnitude : magnitude, static_cast<int16_t>(std::max(field, 1) - format.bias()), kFinite};
 }

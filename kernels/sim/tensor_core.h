@@ -23,6 +23,7 @@ struct Architecture {
 // What a and b may be. Any pairing within fp8.
 enum class Operands : uint8_t { f16, bf16, tf32, fp8, fp4, fp64 };
 bool takes(Operands operands, const Format& format);
+std::string_view name_of(Operands operands);  // "f16", "e4m3 and e5m2"
 
 // How the products of one instruction and its addend c become d.
 enum class Summation : uint8_t {
@@ -32,6 +33,7 @@ enum class Summation : uint8_t {
   groups,       // FP4: exact sums of 16 scaled products each, which are the terms of one fused sum with c
   fma_chain,    // IEEE fused multiply-adds in increasing k
 };
+std::string_view text_of(Summation summation);
 
 // How the sum of a block leaves the adder. Overflow goes to infinity, a zero is +0.
 enum class BlockRounding : uint8_t {
@@ -39,6 +41,7 @@ enum class BlockRounding : uint8_t {
   truncate_e8m13,  // toward zero to 13 fraction bits and fp32's exponents; 2^-139 below 2^-126
   near_even_fp16,  // straight from the accumulator, no stop at fp32
 };
+std::string_view text_of(BlockRounding rounding);  // "cut to fp32"
 
 // The arithmetic of one block: what a probe can find out.
 struct BlockSum {
@@ -62,13 +65,19 @@ struct TensorCore {
   Format addend, result;  // c and d; they differ on volta only, where c is widened first
   Summation summation;
   BlockSum block;
-  std::string_view source;  // of L, F, e_zero and the rounding
+  std::string_view source;  // of L, F, e_zero and the rounding: keys of instruction_sources()
   Scaling scaling{};
 
   int depth() const { return depth_of(instruction); }  // K of one instruction
 };
 
+struct InstructionSource {
+  std::string_view key;       // as the rows name it: "mma-sim"
+  std::string_view citation;  // with DOI, commit or version
+};
+
 std::span<const Architecture> architectures();
+std::span<const InstructionSource> instruction_sources();
 std::span<const TensorCore> tensor_cores();  // of one architecture and types the usual instruction comes first
 
 std::string text_of(const TensorCore& core);  // "f16 to fp32: blocks of 16, 25 fraction bits kept, cut to fp32"

@@ -39,7 +39,7 @@ Refusal refuses_types(const Device& device, const Tensor& a, const Tensor& b, co
   std::string why;
   const TensorCore* core = core_for(device, a, b, math, &why);
   if (!core) return why;
-  if (core->operands == Operands::fp64) return "fp64 sums go to the rows of the host, which add in the same order";
+  if (core->operands == Operands::fp64) return "fp64 sums are another row's";
   for (const Tensor* operand : {&a, &b})
     if (!holds(math.multiply, operand_format(*operand, math)))
       return "multiplies " + std::string(name_of(operand->dtype())) + " as stored, not rounded to " +

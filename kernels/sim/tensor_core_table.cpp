@@ -18,22 +18,38 @@ constexpr std::array kArchitectures{
     Architecture{"blackwell-rtx", "RTX PRO 6000, RTX 50 (sm_120)"},
 };
 
-// Sources of L, F, e_zero and the rounding, by the letters of kernels/sim/README.md:
-//   M  MMA-Sim, arXiv 2511.10909: directed and bitwise random tests on V100, T4, A100, RTX 4090, H100, B200, RTX PRO
-//   6000 K  Khattak and Mikaitis, arXiv 2512.07004: V100, A100, A2, A30, Ada, L40S, H100, H200, B200, RTX PRO 6000 G
-//   their published outputs of those GPUs, which our test reproduces F  Fasi, Higham, Mikaitis, Pranesh, PeerJ CS
-//   7:e330: V100, T4, A100
-constexpr std::string_view kMK = "L, F: M, K; e_zero: K";
-constexpr std::string_view kMKG = "L, F: M, K, G; e_zero: K";
-constexpr std::string_view kMF = "L, F: M, F; e_zero: M";
-constexpr std::string_view kAdaFp8 = "L, F, E8M13: M, K, G; e_zero of f16 results unknown, none assumed";
-constexpr std::string_view kHopperFp8 = "L, F, E8M13: M, K, G; e_zero of f16 results unknown, none assumed";
-constexpr std::string_view kUnpackedFp8 = "order of k, L, F: G; specials not measured";
-constexpr std::string_view kUnpackedShort = "two f16 m16n8k8 and an addition: machine code of ptxas 13.0; not measured";
-constexpr std::string_view kFullFp8 = "L, F: M; e_zero not reachable";
-constexpr std::string_view kMx = "L, F: M; e_zero as for bf16, not measured";
-constexpr std::string_view kGroups = "groups, F: M; no e_zero assumed";
-constexpr std::string_view kIeee = "M; PTX ISA";
+// Where the numbers of the rows come from. Evidence of a row names them by key.
+constexpr std::array kSources{
+    InstructionSource{
+        "mma-sim",
+        "MMA-Sim, arXiv:2511.10909; microsoft/MMA-Sim @ c785138, tests @ f35d9c5 and 1727461, probes @ "
+        "47eb633: directed and bitwise random tests on V100, T4, A100, RTX 4090, H100, B200, RTX PRO 6000"},
+    InstructionSource{"khattak-mikaitis",
+                      "F. A. Khattak, M. Mikaitis: Accurate Models of NVIDIA Tensor Cores, arXiv:2512.07004, "
+                      "doi:10.1145/3830409; models of north-numerical-computing/MATLAB-tensor-core @ b12b5a7"},
+    InstructionSource{"gpu-outputs",
+                      "outputs of V100, A100, A2, RTX 1000 Ada, H100, H200, B200 published in model_validation of "
+                      "north-numerical-computing/MATLAB-tensor-core @ b12b5a7, reproduced by our test"},
+    InstructionSource{
+        "fasi-2021",
+        "M. Fasi, N. Higham, M. Mikaitis, S. Pranesh: Numerical behavior of NVIDIA tensor cores, PeerJ CS "
+        "7:e330, 2021; tensor-cores-numerical-behavior @ 9dae3fc: V100, T4, A100"},
+    InstructionSource{"ptx-isa", "NVIDIA PTX ISA, sections on mma, wmma and wgmma; version not recorded"},
+    InstructionSource{"ptxas", "machine code made by ptxas of CUDA 13.0"},
+};
+
+constexpr std::string_view kModels = "L, F: mma-sim, khattak-mikaitis; e_zero: khattak-mikaitis";
+constexpr std::string_view kModelsAndOutputs = "L, F: mma-sim, khattak-mikaitis, gpu-outputs; e_zero: khattak-mikaitis";
+constexpr std::string_view kTuring = "L, F: mma-sim, fasi-2021; e_zero: mma-sim";
+constexpr std::string_view kWidenedAddend = "as with an f32 addend; that c is widened first: mma-sim";
+constexpr std::string_view kShortFp8 =
+    "L, F, E8M13: mma-sim, khattak-mikaitis, gpu-outputs; e_zero of f16 results unknown, none assumed";
+constexpr std::string_view kUnpackedFp8 = "order of k, L, F: gpu-outputs; specials not measured";
+constexpr std::string_view kUnpackedShort = "two f16 m16n8k8 and an addition: ptxas; not measured";
+constexpr std::string_view kFullFp8 = "L, F: mma-sim; e_zero not reachable";
+constexpr std::string_view kMx = "L, F: mma-sim; e_zero as for bf16, not measured";
+constexpr std::string_view kGroups = "groups, F: mma-sim; no e_zero assumed";
+constexpr std::string_view kIeee = "order: mma-sim; IEEE operations: ptx-isa";
 
 constexpr int kNone = kNoZeroExponent;  // not reachable with these operands, or not known
 constexpr BlockSum to_f32(int products, int kept, int zero) {
@@ -55,47 +71,47 @@ void add(Rows& rows, std::initializer_list<TensorCore> more) {
 }
 
 void add_volta(Rows& rows) {
-  add(rows, {{"volta", mma_m8n8k4, f16, kFp32, kFp32, blocks, to_f32(4, 23, kNone), kMKG},
-             {"volta", mma_m8n8k4, f16, kFp16, kFp16, blocks, to_f16(4, 23, -19), kMKG},
-             {"volta", mma_m8n8k4, f16, kFp16, kFp32, blocks, to_f32(4, 23, kNone), "M: c is widened first"}});
+  add(rows, {{"volta", mma_m8n8k4, f16, kFp32, kFp32, blocks, to_f32(4, 23, kNone), kModelsAndOutputs},
+             {"volta", mma_m8n8k4, f16, kFp16, kFp16, blocks, to_f16(4, 23, -19), kModelsAndOutputs},
+             {"volta", mma_m8n8k4, f16, kFp16, kFp32, blocks, to_f32(4, 23, kNone), kWidenedAddend}});
 }
 
 void add_turing(Rows& rows) {
-  add(rows, {{"turing", mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 24, kNone), kMF},
-             {"turing", mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kMF},
-             {"turing", mma_m8n8k4, f16, kFp32, kFp32, blocks, to_f32(4, 24, kNone), kMF},
-             {"turing", mma_m8n8k4, f16, kFp16, kFp16, blocks, to_f16(4, 24, -20), kMF}});
+  add(rows, {{"turing", mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 24, kNone), kTuring},
+             {"turing", mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kTuring},
+             {"turing", mma_m8n8k4, f16, kFp32, kFp32, blocks, to_f32(4, 24, kNone), kTuring},
+             {"turing", mma_m8n8k4, f16, kFp16, kFp16, blocks, to_f16(4, 24, -20), kTuring}});
 }
 
 // Ampere and Ada: a block takes 16 bytes of an operand, so that m16n8k16 is two blocks of f16.
 void add_sixteen_bytes(Rows& rows, std::string_view name) {
-  add(rows, {{name, mma_m16n8k16, f16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
-             {name, mma_m16n8k16, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kMKG},
-             {name, mma_m16n8k16, bf16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
-             {name, mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
-             {name, mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kMKG},
-             {name, mma_m16n8k8, bf16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kMKG},
-             {name, mma_m16n8k8, tf32, kFp32, kFp32, blocks, to_f32(4, 24, -132), kMKG},
-             {name, mma_m16n8k4, tf32, kFp32, kFp32, blocks, to_f32(4, 24, -132), kMKG},
+  add(rows, {{name, mma_m16n8k16, f16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kModelsAndOutputs},
+             {name, mma_m16n8k16, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kModelsAndOutputs},
+             {name, mma_m16n8k16, bf16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kModelsAndOutputs},
+             {name, mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kModelsAndOutputs},
+             {name, mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kModelsAndOutputs},
+             {name, mma_m16n8k8, bf16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kModelsAndOutputs},
+             {name, mma_m16n8k8, tf32, kFp32, kFp32, blocks, to_f32(4, 24, -132), kModelsAndOutputs},
+             {name, mma_m16n8k4, tf32, kFp32, kFp32, blocks, to_f32(4, 24, -132), kModelsAndOutputs},
              {name, mma_m8n8k4, fp64, kFp64, kFp64, fma_chain, {}, kIeee}});
 }
 
 void add_ada_fp8(Rows& rows) {
   for (const MatrixInstruction instruction : {mma_m16n8k32, mma_m16n8k16})
-    add(rows, {{"ada", instruction, fp8, kFp32, kFp32, blocks, to_e8m13(16, 13), kAdaFp8},
-               {"ada", instruction, fp8, kFp16, kFp16, blocks, to_f16(16, 13, kNone), kAdaFp8}});
+    add(rows, {{"ada", instruction, fp8, kFp32, kFp32, blocks, to_e8m13(16, 13), kShortFp8},
+               {"ada", instruction, fp8, kFp16, kFp16, blocks, to_f16(16, 13, kNone), kShortFp8}});
 }
 
 // Hopper and later: a block takes 32 bytes. The 16-bit formats, tf32 and fp64, which all three share.
 void add_thirty_two_bytes(Rows& rows, std::string_view name) {
-  add(rows, {{name, mma_m16n8k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMKG},
-             {name, mma_m16n8k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kMKG},
-             {name, mma_m16n8k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMKG},
-             {name, mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
-             {name, mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 25, -21), kMK},
-             {name, mma_m16n8k8, bf16, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
-             {name, mma_m16n8k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
-             {name, mma_m16n8k4, tf32, kFp32, kFp32, blocks, to_f32(4, 25, -133), kMK}});
+  add(rows, {{name, mma_m16n8k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kModelsAndOutputs},
+             {name, mma_m16n8k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kModelsAndOutputs},
+             {name, mma_m16n8k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kModelsAndOutputs},
+             {name, mma_m16n8k8, f16, kFp32, kFp32, blocks, to_f32(8, 25, -133), kModels},
+             {name, mma_m16n8k8, f16, kFp16, kFp16, blocks, to_f16(8, 25, -21), kModels},
+             {name, mma_m16n8k8, bf16, kFp32, kFp32, blocks, to_f32(8, 25, -133), kModels},
+             {name, mma_m16n8k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kModels},
+             {name, mma_m16n8k4, tf32, kFp32, kFp32, blocks, to_f32(4, 25, -133), kModels}});
   for (const MatrixInstruction instruction : {mma_m8n8k4, mma_m16n8k4, mma_m16n8k8, mma_m16n8k16})
     rows.push_back({name, instruction, fp64, kFp64, kFp64, fma_chain, {}, kIeee});
 }
@@ -109,19 +125,19 @@ void add_unpacked_fp8(Rows& rows, std::string_view name) {
 }
 
 void add_wgmma(Rows& rows) {
-  add(rows, {{"hopper", wgmma_k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
-             {"hopper", wgmma_k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kMK},
-             {"hopper", wgmma_k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
-             {"hopper", wgmma_k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK},
-             {"hopper", wgmma_k32, fp8, kFp32, kFp32, blocks, to_e8m13(32, 13), kHopperFp8},
-             {"hopper", wgmma_k32, fp8, kFp16, kFp16, blocks, to_f16(32, 13, kNone), kHopperFp8}});
+  add(rows, {{"hopper", wgmma_k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kModels},
+             {"hopper", wgmma_k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kModels},
+             {"hopper", wgmma_k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kModels},
+             {"hopper", wgmma_k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kModels},
+             {"hopper", wgmma_k32, fp8, kFp32, kFp32, blocks, to_e8m13(32, 13), kShortFp8},
+             {"hopper", wgmma_k32, fp8, kFp16, kFp16, blocks, to_f16(32, 13, kNone), kShortFp8}});
 }
 
 void add_tcgen05(Rows& rows) {
-  add(rows, {{"blackwell", tcgen05_k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
-             {"blackwell", tcgen05_k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kMK},
-             {"blackwell", tcgen05_k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kMK},
-             {"blackwell", tcgen05_k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kMK}});
+  add(rows, {{"blackwell", tcgen05_k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kModels},
+             {"blackwell", tcgen05_k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kModels},
+             {"blackwell", tcgen05_k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kModels},
+             {"blackwell", tcgen05_k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kModels}});
 }
 
 // fp8 multipliers of their own, with all bits, and the block-scaled formats.
@@ -157,6 +173,8 @@ std::string text_of(const DotTypes& types) {
   return text + " summed in " + std::string(types.d.name);
 }
 
+}  // namespace
+
 std::string_view name_of(Operands operands) {
   switch (operands) {
     case f16:
@@ -175,6 +193,34 @@ std::string_view name_of(Operands operands) {
   return "?";
 }
 
+std::string_view text_of(BlockRounding rounding) {
+  switch (rounding) {
+    case BlockRounding::truncate_fp32:
+      return "cut to fp32";
+    case BlockRounding::truncate_e8m13:
+      return "cut to 13 fraction bits";
+    case BlockRounding::near_even_fp16:
+      return "rounded to fp16";
+  }
+  return "?";
+}
+
+std::string_view text_of(Summation summation) {
+  switch (summation) {
+    case blocks:
+      return "blocks";
+    case interleaved:
+      return "blocks, k interleaved, c added last";
+    case groups:
+      return "groups of 16 added first";
+    case fma_chain:
+      return "fused multiply-adds one after another";
+  }
+  return "?";
+}
+
+namespace {
+
 // "mma.m16n8k8 (f16, bf16, tf32), wgmma.k16 (f16)"
 std::string offered(std::span<const TensorCore> cores, std::string_view architecture) {
   std::string text;
@@ -190,25 +236,13 @@ std::string offered(std::span<const TensorCore> cores, std::string_view architec
   return text;
 }
 
-std::string_view text_of(BlockRounding rounding) {
-  switch (rounding) {
-    case BlockRounding::truncate_fp32:
-      return "cut to fp32";
-    case BlockRounding::truncate_e8m13:
-      return "cut to 13 fraction bits";
-    case BlockRounding::near_even_fp16:
-      return "rounded to fp16";
-  }
-  return "?";
-}
-
 }  // namespace
 
 std::string text_of(const TensorCore& core) {
   std::string text = std::string(name_of(core.operands)) + " to " + std::string(core.result.name);
   if (core.scaling.block)
     text += ", scaled by " + std::string(name_of(core.scaling.type)) + " per " + std::to_string(core.scaling.block);
-  if (core.summation == fma_chain) return text + ": fused multiply-adds one after another";
+  if (core.summation == fma_chain) return text + ": " + std::string(text_of(fma_chain));
   text += ": blocks of " + std::to_string(core.block.products) + ", " + std::to_string(core.block.kept_fraction_bits) +
           " fraction bits kept, " + std::string(text_of(core.block.rounding));
   if (core.summation == interleaved) text += ", k interleaved, c added last";
@@ -217,6 +251,8 @@ std::string text_of(const TensorCore& core) {
 }
 
 std::span<const Architecture> architectures() { return kArchitectures; }
+
+std::span<const InstructionSource> instruction_sources() { return kSources; }
 
 std::span<const TensorCore> tensor_cores() {
   static const Rows rows = every_row();

@@ -342,9 +342,22 @@ TEST(TensorCore, Fp64IsAChainOfIeeeMultiplyAdds) {
 
 // ---- the table
 
+TEST(TensorCore, EverySourceSaysWhichVersionOfItWasReadAndIsUsed) {
+  for (const InstructionSource& source : instruction_sources()) {
+    const auto says = [&](std::string_view mark) { return source.citation.find(mark) != source.citation.npos; };
+    EXPECT_TRUE(says(" @ ") || says("doi:") || says("CUDA 13.0") || says("version not recorded")) << source.citation;
+    EXPECT_TRUE(std::ranges::any_of(
+        tensor_cores(), [&](const TensorCore& core) { return core.source.find(source.key) != core.source.npos; }))
+        << source.key << " is named by no row";
+  }
+}
+
 TEST(TensorCore, EveryRowHasASourceAndAnArchitecture) {
   for (const TensorCore& core : tensor_cores()) {
-    EXPECT_FALSE(core.source.empty()) << text_of(core);
+    const auto names = [&](const InstructionSource& source) {
+      return core.source.find(source.key) != core.source.npos;
+    };
+    EXPECT_TRUE(std::ranges::any_of(instruction_sources(), names)) << text_of(core) << ": " << core.source;
     EXPECT_TRUE(std::ranges::any_of(architectures(), [&](const Architecture& a) {
       return a.name == core.architecture;
     })) << core.architecture;

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"
+#include "kernels/number/convert.h"
 #include "kernels/number/error.h"
-#include "kernels/tensor/random.h"
 
 namespace halfmark::reference {
 namespace {
@@ -74,11 +74,11 @@ void cast(Device&, const Cast& op) {
   settle(op.out, op.x);
   if (op.rounding == Rounding::near_even) return write(op.out, x);
   const DType dtype = op.out.dtype();
-  const RandomKey key(op.noise);
+  const auto noise = [&](size_t i) { return op.rounding == Rounding::stochastic ? rounding_noise(op.noise, i) : 0; };
   std::vector<unsigned char> codes(bytes_for(dtype, x.size()));
   parallel_for(op.x.elements(), kGrain, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
-      store(dtype, codes.data(), i, x[i], op.rounding, nullptr, op.rounding == Rounding::stochastic ? key.bits(i) : 0);
+      store(dtype, codes.data(), i, x[i], op.rounding, nullptr, noise(i));
   });
   write_codes(op.out, codes);
 }

@@ -1,6 +1,6 @@
-// round_to for one format and nearest even, and add_to_odd, for inner loops: integer selects instead of branches, so
-// that compilers make vectors of them. Forced inline, because they must take the instruction set of the loop they stand
-// in.
+// The second rounder: round_to for one format and nearest even, and add_to_odd, for inner loops: integer selects
+// instead of branches, so that compilers make vectors of them. Forced inline, because they must take the instruction
+// set of the loop they stand in.
 #pragma once
 
 #include <bit>
@@ -50,6 +50,7 @@ class Rounder {
     // Adding and subtracting 1.5 2^52 times the last place rounds there, to nearest even.
     magic_ = std::ldexp(1.5, 52 + format.min_subnormal_exponent());
     largest_ = std::bit_cast<int64_t>(format.max_finite());
+    zero_ = format.has_negative_zero() ? -0.0 : 0.0;
     overflow_ = std::bit_cast<int64_t>(format.has_infinity() ? std::numeric_limits<double>::infinity()
                                                              : std::numeric_limits<double>::quiet_NaN());
   }
@@ -63,7 +64,7 @@ class Rounder {
                                               ~((uint64_t{1} << drop_) - 1));
     const int64_t large = pick(rounded > largest_, overflow_, rounded);
     const int64_t result = pick(magnitude > kInfinityBits, magnitude, pick(magnitude < normal_, small, large));
-    return std::bit_cast<double>(result | sign);
+    return std::bit_cast<double>(result | sign) + zero_;
   }
 
  private:
@@ -71,6 +72,7 @@ class Rounder {
   uint64_t half_ = 0, odd_ = 0;
   int64_t normal_ = 0, largest_ = kInfinityBits, overflow_ = kInfinityBits;
   double magic_ = 0;
+  double zero_ = -0.0;  // x + -0 is x; x + 0 is x but for -0, which becomes 0
 };
 
 }  // namespace halfmark::reference

@@ -1,0 +1,59 @@
+#include "kernels/number/named.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "kernels/number/error.h"
+
+namespace halfmark {
+namespace {
+
+size_t edit_distance(std::string_view a, std::string_view b) {  // Levenshtein
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t change = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, change});
+    }
+  }
+  return row.back();
+}
+
+std::string joined(const std::vector<std::string>& names, std::string_view separator) {
+  std::string text;
+  for (const std::string& name : names) (text += text.empty() ? "" : separator) += name;
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& known) {
+  std::vector<std::pair<size_t, std::string>> ranked;
+  for (const std::string& other : known) {
+    const bool part =
+        name.size() >= 2 && (other.find(name) != other.npos || (other.size() >= 3 && name.find(other) != name.npos));
+    const size_t far = part ? 1 : edit_distance(name, other);
+    if (far <= std::max<size_t>(1, std::min(name.size(), other.size()) / 2)) ranked.emplace_back(far, other);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> result;
+  for (size_t i = 0; i < ranked.size() && i < 3; ++i) result.push_back(ranked[i].second);
+  return result;
+}
+
+std::string hint(std::string_view name, const std::vector<std::string>& known) {
+  const std::vector<std::string> near = nearest_names(name, known);
+  return near.empty() ? "" : "; did you mean " + joined(near, " or ") + "?";
+}
+
+void throw_unknown_name(std::string_view what, std::string_view name, const std::vector<std::string>& known) {
+  throw Error("unknown " + std::string(what) + " '" + std::string(name) + "'; known: " + joined(known, ", ") +
+              hint(name, known));
+}
+
+}  // namespace halfmark
