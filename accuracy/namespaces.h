@@ -1,10 +1,12 @@
 // The levels below accuracy/, whose names are used here without qualification.
 #pragma once
 
+namespace halfmark::kernels {}
 namespace halfmark::models {}
 namespace halfmark::reports {}
 
 namespace halfmark::accuracy {
+using namespace kernels;
 using namespace models;
 using namespace reports;
 }  // namespace halfmark::accuracy

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "accuracy/namespaces.h"
 #include "kernels/number/format.h"
 
 namespace halfmark::accuracy {

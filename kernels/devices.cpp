@@ -14,7 +14,7 @@
 #include "kernels/plugin_file.h"
 #include "kernels/sim/sim_device.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 struct Machine {
@@ -103,4 +103,4 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
   return versions;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -8,7 +8,7 @@
 
 #include "kernels/tensor/device.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 struct DeviceRow {
   std::string name;    // "cpu", "sim:hopper", "cuda:0"
@@ -32,4 +32,4 @@ std::string best_device();
 // Versions of the libraries in use (oneDNN, OpenBLAS, CUDA, ...), for the report's environment.
 std::vector<std::pair<std::string, std::string>> library_versions();
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

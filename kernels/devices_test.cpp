@@ -11,7 +11,7 @@
 #include "kernels/plugin_file.h"
 #include "kernels/tensor/tensor.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 std::string sample(const std::string& name) { return std::string(HALFMARK_BINARY_DIR) + "/samples/" + name + ".so"; }
@@ -116,4 +116,4 @@ TEST(HostDevice, TimeIsThatOfTheWork) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -8,7 +8,7 @@
 
 #include "kernels/tensor/device.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 struct Plugin {
   const char* stamp;  // compiler and a hash of the public headers (kernels/CMakeLists.txt); must equal HALFMARK_STAMP
@@ -21,4 +21,4 @@ struct Plugin {
 inline constexpr const char* kPluginEntry = "halfmark_plugin";  // extern "C" const Plugin* halfmark_plugin()
 using PluginEntry = const Plugin* (*)();
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

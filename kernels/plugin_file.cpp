@@ -7,7 +7,7 @@
 
 #include "kernels/tensor/random.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 constexpr const char* kFileName = "halfmark_cuda.so";
@@ -57,4 +57,4 @@ LoadedPlugin find_plugin() {
 #endif
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

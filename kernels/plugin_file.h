@@ -6,7 +6,7 @@
 
 #include "kernels/plugin.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 struct LoadedPlugin {
   const Plugin* plugin = nullptr;  // null: absent says why
@@ -19,4 +19,4 @@ LoadedPlugin load_plugin(const std::string& path);
 // halfmark_cuda.so beside libhalfmark_kernels.so or beside the program, whichever exists first.
 LoadedPlugin find_plugin();
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

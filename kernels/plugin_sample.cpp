@@ -8,7 +8,7 @@ extern "C" int halfmark_sample_dependency();
 
 namespace {
 
-void find(std::vector<std::unique_ptr<halfmark::Device>>&, std::vector<std::string>& absent) {
+void find(std::vector<std::unique_ptr<halfmark::kernels::Device>>&, std::vector<std::string>& absent) {
 #ifdef HALFMARK_SAMPLE_NEEDS
   absent.push_back(std::to_string(halfmark_sample_dependency()));
 #endif
@@ -17,8 +17,8 @@ void find(std::vector<std::unique_ptr<halfmark::Device>>&, std::vector<std::stri
 
 std::vector<std::pair<std::string, std::string>> versions() { return {{"sample", "1"}}; }
 
-constexpr halfmark::Plugin kPlugin{HALFMARK_STAMP, find, versions};
+constexpr halfmark::kernels::Plugin kPlugin{HALFMARK_STAMP, find, versions};
 
 }  // namespace
 
-extern "C" const halfmark::Plugin* halfmark_plugin() { return &kPlugin; }
+extern "C" const halfmark::kernels::Plugin* halfmark_plugin() { return &kPlugin; }

@@ -5,6 +5,7 @@
 
 #include "kernels/tensor/random.h"
 #include "kernels/tensor/shape.h"
+#include "models/namespaces.h"
 
 namespace halfmark::models {
 

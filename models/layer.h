@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/tensor/random.h"
+#include "models/namespaces.h"
 #include "models/policy.h"
 
 namespace halfmark::models {

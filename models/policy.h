@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kernels/ops/ops.h"
+#include "models/namespaces.h"
 
 namespace halfmark::models {
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/layer.h"
+#include "models/namespaces.h"
 
 namespace halfmark::models {
 

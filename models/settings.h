@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "kernels/number/dtype.h"
+#include "models/namespaces.h"
 #include "models/policy.h"
 
 namespace halfmark::models {

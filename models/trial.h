@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "models/namespaces.h"
 #include "models/optimizer.h"
 #include "models/scaler.h"
 #include "models/settings.h"

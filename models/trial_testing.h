@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/devices.h"
+#include "models/namespaces.h"
 #include "models/trial.h"
 
 namespace halfmark::models {

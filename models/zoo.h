@@ -7,6 +7,7 @@
 
 #include "models/data.h"
 #include "models/layer.h"
+#include "models/namespaces.h"
 #include "models/settings.h"
 
 namespace halfmark::models {

@@ -73,7 +73,8 @@ UNITS = {
     "kernels/sim/dot_matrix": ("kernels/sim/dot_engine", "kernels/sim/dot_kernel", "kernels/sim/dot_pack", "kernels/sim/dot_avx2",
                                "kernels/sim/dot_avx512"),
     # A device and its rows.
-    "kernels/sim/sim_device": ("kernels/sim/dot_rows", "kernels/sim/tensor_core_rows", "kernels/sim/scaled_rows"),
+    "kernels/sim/sim_device": ("kernels/sim/dot_rows", "kernels/sim/tensor_core_rows",
+                                 "kernels/sim/scaled_rows", "kernels/sim/fp64_rows"),
     "kernels/cuda/cuda_device": tuple("kernels/cuda/" + part for part in (
         "rows", "blaslt", "cudnn", "direct", "dot", "elementwise", "images", "reduce")),
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "accuracy/namespaces.h"
 #include "accuracy/probe/probe.h"
 
 namespace halfmark::accuracy::probe {

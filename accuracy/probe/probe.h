@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "accuracy/namespaces.h"
 #include "kernels/ops/ops.h"
 
 namespace halfmark::accuracy::probe {

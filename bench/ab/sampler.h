@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/namespaces.h"
 #include "kernels/tensor/device.h"
 
 namespace halfmark::bench {

@@ -7,7 +7,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     halfmark::bench::sample_of({reinterpret_cast<const char*>(data), size});
-  } catch (const halfmark::Error&) {
+  } catch (const halfmark::kernels::Error&) {
   }
   return 0;
 }

@@ -19,7 +19,7 @@ static void take_threads(int& argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument(argv[i]);
     if (argument.starts_with("--threads="))
-      halfmark::set_host_threads(std::stoi(std::string(argument.substr(10))));
+      halfmark::kernels::set_host_threads(std::stoi(std::string(argument.substr(10))));
     else
       argv[kept++] = argv[i];
   }
@@ -29,10 +29,10 @@ static void take_threads(int& argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     take_threads(argc, argv);
-    std::vector<std::shared_ptr<halfmark::Device>> devices;
-    for (const halfmark::DeviceRow& row : halfmark::known_devices()) {
+    std::vector<std::shared_ptr<halfmark::kernels::Device>> devices;
+    for (const halfmark::kernels::DeviceRow& row : halfmark::kernels::known_devices()) {
       if (row.absent.empty())
-        devices.push_back(halfmark::open_device(row.name));
+        devices.push_back(halfmark::kernels::open_device(row.name));
       else
         std::cerr << row.name << " is absent: " << row.absent << "\n";
     }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "bench/namespaces.h"
 #include "kernels/tensor/device.h"
 
 namespace halfmark::bench::micro {

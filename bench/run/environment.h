@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/namespaces.h"
 #include "kernels/tensor/device.h"
 
 namespace halfmark::bench {

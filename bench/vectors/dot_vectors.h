@@ -7,6 +7,7 @@
 #include <ostream>
 #include <string>
 
+#include "bench/namespaces.h"
 #include "kernels/ops/ops.h"
 
 namespace halfmark::bench {

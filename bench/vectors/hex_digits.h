@@ -1,6 +1,7 @@
 // How codes are written in the vectors.
 #pragma once
 
+#include "bench/namespaces.h"
 #include "kernels/number/dtype.h"
 
 namespace halfmark::bench {

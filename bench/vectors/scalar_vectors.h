@@ -6,6 +6,7 @@
 #include <istream>
 #include <ostream>
 
+#include "bench/namespaces.h"
 #include "bench/vectors/hex_digits.h"
 #include "kernels/number/arithmetic.h"
 #include "kernels/number/convert.h"

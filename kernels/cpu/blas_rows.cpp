@@ -9,7 +9,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 // Two threads make a small product slower: fresh work for a second core costs more than it saves (measured: threshold
@@ -225,4 +225,4 @@ void add_blas_rows(KernelTable& table) {
 
 std::string openblas_version() { return openblas_get_config(); }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

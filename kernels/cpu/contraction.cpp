@@ -1,6 +1,6 @@
 #include "kernels/cpu/contraction.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 Contraction::Contraction(const Matmul& op) : left(&op.a), right(&op.b), out(&op.out), math(op.math), beta(op.beta) {
   transpose_left_ = op.transpose_a, transpose_right_ = op.transpose_b;
@@ -118,4 +118,4 @@ int64_t Contraction::out_index(int64_t group, int64_t row, int64_t column) const
   return 0;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

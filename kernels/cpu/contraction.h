@@ -12,7 +12,7 @@
 
 #include "kernels/ops/ops.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 struct Contraction {
   const Tensor* left = nullptr;
@@ -45,4 +45,4 @@ struct Contraction {
   int64_t n_ = 0, c_ = 0, h_ = 0, w_ = 0, o_ = 0, kh_ = 0, kw_ = 0, oh_ = 0, ow_ = 0, group_c_ = 0, group_o_ = 0;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -15,7 +15,7 @@
 #include "kernels/number/convert.h"
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};  // a cache line, and the widest vector
@@ -133,4 +133,4 @@ std::vector<std::pair<std::string, std::string>> CpuDevice::describe() const {
           {"conversions", std::string(convert_instructions())}};
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

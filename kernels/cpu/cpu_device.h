@@ -10,7 +10,7 @@
 #include "kernels/tensor/device.h"
 #include "kernels/tensor/tensor.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // A library's layout in host memory, which alone knows how to undo itself.
 class HostLayout : public OpaqueLayout {
@@ -54,4 +54,4 @@ class CpuDevice : public HostDevice {
   KernelTable kernels_;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

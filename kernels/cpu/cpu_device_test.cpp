@@ -9,7 +9,7 @@
 #include "kernels/ops/ops_cases_elementwise.h"
 #include "kernels/ops/ops_cases_image.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 struct F16Visitor {
@@ -51,4 +51,4 @@ TEST(CpuDevice, NeverCallsFp16ArithmeticReal) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -14,7 +14,7 @@
 #include "kernels/number/convert.h"
 #include "kernels/number/error.h"
 
-namespace halfmark::half_fma {
+namespace halfmark::kernels::half_fma {
 namespace {
 
 constexpr size_t kRowsAtATime = 32;  // of the left operand, against one panel of columns that stays in the cache
@@ -158,13 +158,13 @@ void contract(const Contraction& work, const Engine& engine) {
   reference::write(out, results);
 }
 
-}  // namespace halfmark::half_fma
+}  // namespace halfmark::kernels::half_fma
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 void add_half_fma_rows(KernelTable& table) {
   using namespace half_fma;
   add<Matmul>(table), add<Conv2d>(table), add<Conv2dBackwardData>(table), add<Conv2dBackwardWeights>(table);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

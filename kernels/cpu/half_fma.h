@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/contraction.h"
 
-namespace halfmark::half_fma {
+namespace halfmark::kernels::half_fma {
 
 // The chains of `rows` rows and `columns` columns over the whole depth, with the instructions of one kind of CPU.
 //   left [depth][rows]: the operand as the engine reads it, twice its fp16 code or its fp32 bits; kNone: no term here
@@ -31,4 +31,4 @@ void contract(const Contraction& work, const Engine& engine);
 
 extern const Engine kAvx2Engine, kAvx512Engine, kNativeEngine;  // on x86-64
 
-}  // namespace halfmark::half_fma
+}  // namespace halfmark::kernels::half_fma

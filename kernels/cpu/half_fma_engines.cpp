@@ -18,7 +18,7 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-namespace halfmark::half_fma {
+namespace halfmark::kernels::half_fma {
 namespace {
 
 #define HM_AVX2 __attribute__((target("avx2,f16c")))
@@ -123,5 +123,5 @@ const Engine kAvx2Engine{"avx2", kAvx2Rows, kAvx2Vectors* kAvx2Lanes, false, run
 const Engine kAvx512Engine{"avx512", kAvx512Rows, kAvx512Vectors* kAvx512Lanes, false, run_avx512};
 const Engine kNativeEngine{"avx512fp16", kNativeRows, kNativeVectors* kNativeLanes, true, run_native};
 
-}  // namespace halfmark::half_fma
+}  // namespace halfmark::kernels::half_fma
 #endif

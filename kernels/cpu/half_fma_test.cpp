@@ -12,12 +12,12 @@
 #include "kernels/cpu/reference/contraction_paths.h"
 #include "kernels/devices.h"
 
-namespace halfmark::half_fma {
+namespace halfmark::kernels::half_fma {
 namespace {
 
 using Random = std::mt19937_64;
 
-constexpr Math kMath{.multiply = halfmark::kFp16, .accumulate = halfmark::kFp16, .partial = halfmark::kFp16};
+constexpr Math kMath{.multiply = halfmark::kernels::kFp16, .accumulate = halfmark::kernels::kFp16, .partial = halfmark::kernels::kFp16};
 
 enum class Data { normal, bits, close, subnormals, specials };
 
@@ -165,4 +165,4 @@ TEST(HalfFmaRow, TakesChainsInFp16AndSaysWhyNotOthers) {
 }
 
 }  // namespace
-}  // namespace halfmark::half_fma
+}  // namespace halfmark::kernels::half_fma

@@ -7,7 +7,7 @@
 #include <cpuid.h>
 #endif
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 #if defined(__x86_64__)
 
@@ -34,4 +34,4 @@ inline bool has_avx512_fp16() { return false; }
 
 #endif
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -11,7 +11,7 @@
 #if HALFMARK_ONEDNN
 #include "kernels/cpu/onednn/onednn.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 Tensor random_tensor(Device& device, const Shape& shape, DType dtype, uint64_t seed, Layout layout = Layout::plain) {
@@ -176,5 +176,5 @@ TEST(OneDnn, LosesNoNaNAndNoInfinityInReluAndMaxPool) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels
 #endif

@@ -4,7 +4,7 @@
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // While one lives, this thread's SSE and AVX arithmetic rounds toward zero. Compilers do not know that arithmetic
 // depends on it: keep what it is meant for in a function that is never inlined, called while it lives.
@@ -19,5 +19,5 @@ class RoundingTowardZero {
   unsigned before_;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels
 #endif

@@ -6,7 +6,7 @@
 
 #include "kernels/ops/ops.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 void add_onednn_rows(KernelTable& table);
 void add_blas_rows(KernelTable& table);
@@ -19,4 +19,4 @@ void add_reference_rows(KernelTable& table);
 
 std::string openblas_version();  // with its build options and the processor it chose kernels for
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

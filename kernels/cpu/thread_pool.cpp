@@ -15,7 +15,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 thread_local bool inside_job = false;
@@ -143,4 +143,4 @@ void thread_pool_detail::run(int64_t n, int64_t grain, Body body, void* context)
   for (int64_t begin = 0; begin < n; begin += grain) body(context, begin, std::min(begin + grain, n));
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // Threads of the process for every host kernel and library, the caller included. 0 = all cores this process may use.
 // Not to be called while a parallel_for runs.
@@ -31,4 +31,4 @@ void parallel_for(int64_t n, int64_t grain, F&& f) {
       const_cast<void*>(static_cast<const void*>(&f)));
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 // Puts the number of threads back.
@@ -103,4 +103,4 @@ TEST(ThreadPool, ManySmallJobsInARow) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -6,32 +6,14 @@
 #include "kernels/number/convert.h"
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace upcast {
 namespace {
 
 constexpr int64_t kGrain = 32768;  // elements a thread converts at a time; even, for packed dtypes
 
 // Whether every number of the dtype is an fp32 number.
-bool fits_fp32(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-    case DType::f16:
-    case DType::bf16:
-    case DType::e4m3:
-    case DType::e5m2:
-    case DType::e2m1:
-    case DType::e3m2:
-    case DType::e2m3:
-    case DType::e8m0:
-      return true;
-    case DType::f64:
-    case DType::i32:
-    case DType::u8:
-      return false;
-  }
-  return false;
-}
+bool fits_fp32(DType dtype) { return is_floating(dtype) && bits_of(dtype) <= bits_of(DType::f32); }
 
 Refusal refuses(std::initializer_list<const Tensor*> operands, const Tensor& out, const Math& math) {
   bool narrow = false;
@@ -182,4 +164,4 @@ void add(KernelTable& table) {
 
 void add_upcast_rows(KernelTable& table) { upcast::add(table); }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

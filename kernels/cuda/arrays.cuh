@@ -13,7 +13,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/number/error.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 
 struct E4m3 {
   uint8_t code;
@@ -129,53 +129,23 @@ struct AnyTyped {
   __device__ bool present() const { return data != nullptr; }
   template <class Wide>
   __device__ __forceinline__ Wide load(uint32_t i) const {
-    switch (dtype) {
-      case DType::f64:
-        return widen<Wide>(static_cast<const double*>(data)[i]);
-      case DType::f16:
-        return widen<Wide>(static_cast<const __half*>(data)[i]);
-      case DType::bf16:
-        return widen<Wide>(static_cast<const __nv_bfloat16*>(data)[i]);
-      case DType::e4m3:
-        return widen<Wide>(static_cast<const E4m3*>(data)[i]);
-      case DType::e5m2:
-        return widen<Wide>(static_cast<const E5m2*>(data)[i]);
-      case DType::f32:
-        return widen<Wide>(static_cast<const float*>(data)[i]);
-      case DType::e2m1:
-      case DType::e3m2:
-      case DType::e2m3:
-      case DType::e8m0:
-      case DType::i32:
-      case DType::u8:
-        break;
-    }
+    if (dtype == DType::f64) return widen<Wide>(static_cast<const double*>(data)[i]);
+    if (dtype == DType::f16) return widen<Wide>(static_cast<const __half*>(data)[i]);
+    if (dtype == DType::bf16) return widen<Wide>(static_cast<const __nv_bfloat16*>(data)[i]);
+    if (dtype == DType::e4m3) return widen<Wide>(static_cast<const E4m3*>(data)[i]);
+    if (dtype == DType::e5m2) return widen<Wide>(static_cast<const E5m2*>(data)[i]);
+    if (dtype == DType::f32) return widen<Wide>(static_cast<const float*>(data)[i]);
     __trap();  // rows refuse these: device_code_reads()
     return Wide(0);
   }
   template <class Wide>
   __device__ __forceinline__ void store(uint32_t i, Wide x) const {
-    switch (dtype) {
-      case DType::f64:
-        return narrow(x, static_cast<double*>(data)[i]);
-      case DType::f16:
-        return narrow(x, static_cast<__half*>(data)[i]);
-      case DType::bf16:
-        return narrow(x, static_cast<__nv_bfloat16*>(data)[i]);
-      case DType::e4m3:
-        return narrow(x, static_cast<E4m3*>(data)[i]);
-      case DType::e5m2:
-        return narrow(x, static_cast<E5m2*>(data)[i]);
-      case DType::f32:
-        return narrow(x, static_cast<float*>(data)[i]);
-      case DType::e2m1:
-      case DType::e3m2:
-      case DType::e2m3:
-      case DType::e8m0:
-      case DType::i32:
-      case DType::u8:
-        break;
-    }
+    if (dtype == DType::f64) return narrow(x, static_cast<double*>(data)[i]);
+    if (dtype == DType::f16) return narrow(x, static_cast<__half*>(data)[i]);
+    if (dtype == DType::bf16) return narrow(x, static_cast<__nv_bfloat16*>(data)[i]);
+    if (dtype == DType::e4m3) return narrow(x, static_cast<E4m3*>(data)[i]);
+    if (dtype == DType::e5m2) return narrow(x, static_cast<E5m2*>(data)[i]);
+    if (dtype == DType::f32) return narrow(x, static_cast<float*>(data)[i]);
     __trap();
   }
   template <class Wide>
@@ -207,25 +177,10 @@ void with_access(std::initializer_list<DType> dtypes, std::initializer_list<DTyp
     return f(Choice<AnyTyped, double>{});
   }
   if (!equal) return f(Choice<AnyTyped, float>{});
-  switch (*dtypes.begin()) {
-    case DType::f32:
-      return f(Choice<Typed<float>, float>{});
-    case DType::f16:
-      return f(Choice<Typed<__half>, float>{});
-    case DType::bf16:
-      return f(Choice<Typed<__nv_bfloat16>, float>{});
-    case DType::e4m3:
-    case DType::e5m2:
-      return f(Choice<AnyTyped, float>{});
-    case DType::f64:  // decided on above
-    case DType::e2m1:
-    case DType::e3m2:
-    case DType::e2m3:
-    case DType::e8m0:
-    case DType::i32:
-    case DType::u8:
-      break;
-  }
+  if (*dtypes.begin() == DType::f32) return f(Choice<Typed<float>, float>{});
+  if (*dtypes.begin() == DType::f16) return f(Choice<Typed<__half>, float>{});
+  if (*dtypes.begin() == DType::bf16) return f(Choice<Typed<__nv_bfloat16>, float>{});
+  if (*dtypes.begin() == DType::e4m3 || *dtypes.begin() == DType::e5m2) return f(Choice<AnyTyped, float>{});
   throw Error("device code does not read " + std::string(name_of(*dtypes.begin())));
 }
 template <class F>
@@ -236,4 +191,4 @@ void with_access(std::initializer_list<DType> dtypes, F&& f) {
 inline void launched(const char* what) { check(cudaGetLastError(), what); }
 inline uint32_t blocks_for(uint32_t items, uint32_t per_block) { return items / per_block + (items % per_block != 0); }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

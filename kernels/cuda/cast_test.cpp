@@ -10,7 +10,7 @@
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/random.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 class GpuCast : public Gpu {
@@ -89,4 +89,4 @@ TEST_F(GpuCast, OtherRoundingsAreRefusedWithTheReason) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -11,7 +11,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 
 inline void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
@@ -31,9 +31,9 @@ inline void check(cudnnStatus_t status, const char* call) {
   throw Error(std::string(call) + ": " + cudnnGetErrorString(status) + (detail[0] ? std::string(", ") + detail : ""));
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda
 
 // Three names for the reader; the overload is chosen by the type of the status.
-#define HM_CUDA(call) ::halfmark::cuda::check((call), #call)
-#define HM_CUBLAS(call) ::halfmark::cuda::check((call), #call)
-#define HM_CUDNN(call) ::halfmark::cuda::check((call), #call)
+#define HM_CUDA(call) ::halfmark::kernels::cuda::check((call), #call)
+#define HM_CUBLAS(call) ::halfmark::kernels::cuda::check((call), #call)
+#define HM_CUDNN(call) ::halfmark::kernels::cuda::check((call), #call)

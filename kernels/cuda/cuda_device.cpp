@@ -7,7 +7,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/rows.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 namespace {
 
 constexpr size_t kSmall = size_t{1} << 20, kSmallStep = 512, kLargeStep = size_t{2} << 20;
@@ -228,4 +228,4 @@ cudnnHandle_t CudaDevice::cudnn() const {
   return cudnn_;
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

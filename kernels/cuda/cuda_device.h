@@ -9,7 +9,7 @@
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/device.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 
 // Everything runs on one stream, so memory that is released may be handed out again at once: what comes later runs
 // later.
@@ -61,4 +61,4 @@ std::string absence(cudaError_t status, int driver);
 
 std::vector<std::pair<std::string, std::string>> library_versions();
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

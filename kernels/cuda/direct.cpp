@@ -2,7 +2,7 @@
 // kernels in direct.cu.
 #include "kernels/cuda/rows.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 namespace {
 
 Refusal refuses(const Math& math, const Tensor& left, const Tensor& right, const Tensor& out) {
@@ -80,4 +80,4 @@ void add_direct_rows(KernelTable& table) {
       {"cuda-direct", Speed::real, conv_backward_weights_refuses, conv_backward_weights});
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

@@ -4,7 +4,7 @@
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/images.cuh"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256;
@@ -137,4 +137,4 @@ void launch_direct_conv_backward_weights(cudaStream_t stream, const Image& x, co
   launched("direct conv2d_backward_weights");
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

@@ -5,7 +5,7 @@
 #include "kernels/cuda/dot_choice.h"
 #include "kernels/cuda/rows.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 namespace {
 
 DotTypes types_of(const DotProducts& op) {
@@ -64,4 +64,4 @@ void add_dot_rows(KernelTable& table, const CudaDevice& device) {
   if (has(dot_image(), kHopper)) rows.push_back({"wgmma", Speed::real, refuses<true>, dot_products});
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

@@ -7,7 +7,7 @@
 #include "kernels/cuda/dot.h"
 #include "kernels/cuda/dot_tiles.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 namespace {
 
 // Of this pass of the compiler; on the host nothing is issued.
@@ -302,4 +302,4 @@ DotImage dot_image() {
   return image;
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/dot_table.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 
 struct DotArgs {
   const void* a;        // [n, k]
@@ -23,4 +23,4 @@ void launch_dot(cudaStream_t stream, size_t row, const DotArgs& args);
 // What the code that the current device runs was compiled for.
 DotImage dot_image();
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

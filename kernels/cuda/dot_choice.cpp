@@ -1,6 +1,6 @@
 #include "kernels/cuda/dot_choice.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 namespace {
 
 bool takes(const DotRow& row, const DotTypes& types) {
@@ -66,4 +66,4 @@ DotChoice choose_dot(const DotGpu& gpu, MatrixInstruction instruction, const Dot
                        " takes " + wanted};
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/dot_table.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 
 struct DotTypes {
   DType a, b, c, out;
@@ -27,4 +27,4 @@ struct DotChoice {
 };
 DotChoice choose_dot(const DotGpu& gpu, MatrixInstruction instruction, const DotTypes& types);
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

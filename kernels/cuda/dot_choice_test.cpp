@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 namespace {
 
 using enum DType;
@@ -106,4 +106,4 @@ TEST(DotChoice, SaysWhatNoInstructionTakes) {
 }
 
 }  // namespace
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

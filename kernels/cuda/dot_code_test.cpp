@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 using Lines = std::set<std::string>;
@@ -191,4 +191,4 @@ std::string readable(const testing::TestParamInfo<Target>& info) { return "sm_" 
 INSTANTIATE_TEST_SUITE_P(Dot, SlowDotCode, testing::ValuesIn(targets()), readable);
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

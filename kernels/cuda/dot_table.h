@@ -8,7 +8,7 @@
 #include "kernels/ops/formulas.h"  // HM_HOST_DEVICE
 #include "kernels/ops/matrix_instruction.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 
 // Compute capabilities, 90 for sm_90. `specific`: only in code compiled for the architecture with its "a" (sm_90a),
 // which runs nowhere else.
@@ -125,26 +125,11 @@ HM_HOST_DEVICE constexpr int dot_depth(MatrixInstruction instruction) {
   return 0;
 }
 HM_HOST_DEVICE constexpr int dot_bits(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return 64;
-    case DType::f32:
-      return 32;
-    case DType::f16:
-    case DType::bf16:
-      return 16;
-    case DType::e2m1:
-      return 4;
-    case DType::e4m3:
-    case DType::e5m2:
-    case DType::e8m0:
-    case DType::u8:
-      return 8;
-    case DType::e3m2:  // no row multiplies these
-    case DType::e2m3:
-    case DType::i32:
-      return 0;
-  }
+  if (dtype == DType::f64) return 64;
+  if (dtype == DType::f32) return 32;
+  if (dtype == DType::f16 || dtype == DType::bf16) return 16;
+  if (dtype == DType::e2m1) return 4;
+  if (dtype == DType::e4m3 || dtype == DType::e5m2 || dtype == DType::e8m0 || dtype == DType::u8) return 8;
   return 0;
 }
 
@@ -190,28 +175,13 @@ constexpr const char* ptx_shape(MatrixInstruction instruction) {
 }
 
 constexpr const char* ptx_type(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return ".f64";
-    case DType::f32:
-      return ".f32";
-    case DType::f16:
-      return ".f16";
-    case DType::bf16:
-      return ".bf16";
-    case DType::e4m3:
-      return ".e4m3";
-    case DType::e5m2:
-      return ".e5m2";
-    case DType::e2m1:
-      return ".e2m1";
-    case DType::e3m2:  // no row multiplies these
-    case DType::e2m3:
-    case DType::e8m0:
-    case DType::i32:
-    case DType::u8:
-      return "";
-  }
+  if (dtype == DType::f64) return ".f64";
+  if (dtype == DType::f32) return ".f32";
+  if (dtype == DType::f16) return ".f16";
+  if (dtype == DType::bf16) return ".bf16";
+  if (dtype == DType::e4m3) return ".e4m3";
+  if (dtype == DType::e5m2) return ".e5m2";
+  if (dtype == DType::e2m1) return ".e2m1";
   return "";
 }
 constexpr const char* ptx_operand(DType dtype) { return dtype == DType::f32 ? ".tf32" : ptx_type(dtype); }
@@ -236,4 +206,4 @@ constexpr DotText ptx_of(const DotRow& row) {
   return text;
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

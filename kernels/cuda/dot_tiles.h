@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/dot_table.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 
 // Row and column in the tile of an operand. mma.m8n8k4 of f16 multiplies four tiles at once.
 struct TilePlace {
@@ -92,4 +92,4 @@ HM_HOST_DEVICE constexpr uint64_t wgmma_descriptor(uint32_t shared_address) {
   return (shared_address & 0x3FFFFu) / 16 | step << 16 | step << 32;
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 namespace {
 
 using enum DType;
@@ -285,4 +285,4 @@ TEST(DotTable, AgreesWithTheLibrarysDepthsAndBits) {
 }
 
 }  // namespace
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

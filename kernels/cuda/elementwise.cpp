@@ -1,7 +1,7 @@
 // Rows of the elementwise operations, their own kernels in elementwise.cu.
 #include "kernels/cuda/rows.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 namespace {
 
 uint32_t count(const Tensor& tensor) { return static_cast<uint32_t>(tensor.elements()); }
@@ -117,4 +117,4 @@ void add_elementwise_rows(KernelTable& table) {
   table.of<SoftmaxCrossEntropyBackward>().push_back({"cuda", Speed::real, softmax_backward_refuses, softmax_backward});
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

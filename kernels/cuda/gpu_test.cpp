@@ -8,7 +8,7 @@
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/random.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 std::vector<double> uniform(int64_t count, uint64_t seed) {
@@ -214,4 +214,4 @@ TEST_F(Gpu, TimeGrowsWithTheWork) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -7,7 +7,7 @@
 
 #include "kernels/devices.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 class Gpu : public testing::Test {
  protected:
@@ -33,4 +33,4 @@ class Gpu : public testing::Test {
   std::shared_ptr<Device> gpu_;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -1,7 +1,7 @@
 // Rows of pooling and the change of layout, their own kernels in images.cu. cuDNN's pooling knows no indices.
 #include "kernels/cuda/rows.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 namespace {
 
 Refusal refuses(std::initializer_list<const Tensor*> inputs, std::initializer_list<const Tensor*> floating,
@@ -75,4 +75,4 @@ void add_image_rows(KernelTable& table) {
   table.of<Reorder>().push_back({"cuda", Speed::real, reorder_refuses, run_reorder});
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

@@ -3,7 +3,7 @@
 #include "kernels/cuda/images.cuh"
 #include "kernels/ops/formulas.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256;
@@ -184,4 +184,4 @@ void launch_reorder(cudaStream_t stream, uint32_t outer, uint32_t channels, uint
   launched("reorder");
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

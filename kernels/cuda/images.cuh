@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/launch.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 
 struct Place {
   uint32_t n, c, y, x;
@@ -30,4 +30,4 @@ __device__ __forceinline__ Place place_of(const Image& s, uint32_t i) {
 
 __host__ __device__ inline uint32_t elements(const Image& s) { return s.n * s.c * s.h * s.w; }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

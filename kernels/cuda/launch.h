@@ -7,26 +7,13 @@
 
 #include "kernels/number/dtype.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 
 // The dtypes that device code reads and writes element by element (arrays.cuh). A new dtype must be decided on here.
 constexpr bool device_code_reads(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-    case DType::f32:
-    case DType::f16:
-    case DType::bf16:
-    case DType::e4m3:
-    case DType::e5m2:
-      return true;
-    case DType::e2m1:
-    case DType::e3m2:
-    case DType::e2m3:
-    case DType::e8m0:
-    case DType::i32:
-    case DType::u8:
-      return false;
-  }
+  if (dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16 ||
+      dtype == DType::e4m3 || dtype == DType::e5m2)
+    return true;
   return false;
 }
 
@@ -118,4 +105,4 @@ void launch_pause(cudaStream_t, uint32_t microseconds);
 // Whether this build holds code that the current device can run; else the reason.
 const char* code_for_device();  // null = yes
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/cuda_device.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 namespace {
 
 void find(std::vector<std::unique_ptr<Device>>& devices, std::vector<std::string>& absent) {
@@ -28,8 +28,8 @@ void find(std::vector<std::unique_ptr<Device>>& devices, std::vector<std::string
 constexpr Plugin kPlugin{HALFMARK_STAMP, find, library_versions};
 
 }  // namespace
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda
 
-extern "C" __attribute__((visibility("default"))) const halfmark::Plugin* halfmark_plugin() {
-  return &halfmark::cuda::kPlugin;
+extern "C" __attribute__((visibility("default"))) const halfmark::kernels::Plugin* halfmark_plugin() {
+  return &halfmark::kernels::cuda::kPlugin;
 }

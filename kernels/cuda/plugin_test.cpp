@@ -13,7 +13,7 @@
 #include "kernels/ops/ops.h"
 #include "kernels/plugin_file.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 const Plugin& plugin() {
@@ -41,7 +41,7 @@ TEST(CudaPlugin, LoadsAndIsOfThisBuild) {
 
 TEST(CudaPlugin, ShowsItsEntryAndNothingElseOfOurs) {
   EXPECT_TRUE(library_function<const Plugin*()>(kPluginEntry));
-  EXPECT_FALSE(library_function<void()>("_ZN8halfmark4cuda10CudaDevice8allocateEm"));
+  EXPECT_FALSE(library_function<void()>("_ZN8halfmark7kernels4cuda10CudaDevice8allocateEm"));
 }
 
 TEST(CudaPlugin, KnowsTheVersionsOfItsLibrariesWithoutAGpu) {
@@ -129,4 +129,4 @@ TEST(CudaPlugin, CudnnMakesItsDescriptorsAndGivesTheConvolutionsResultShape) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

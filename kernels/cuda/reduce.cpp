@@ -4,7 +4,7 @@
 // getting one back from the other loses digits.
 #include "kernels/cuda/rows.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 namespace {
 
 Refusal refuses(std::initializer_list<const Tensor*> images, std::initializer_list<const Tensor*> inputs,
@@ -100,4 +100,4 @@ void add_reduce_rows(KernelTable& table) {
   table.of<SoftmaxCrossEntropy>().push_back({"cuda", Speed::real, softmax_refuses, softmax});
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

@@ -2,7 +2,7 @@
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/ops/formulas.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256;
@@ -367,4 +367,4 @@ void launch_softmax_cross_entropy(cudaStream_t stream, uint32_t rows, uint32_t c
   });
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

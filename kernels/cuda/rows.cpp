@@ -2,7 +2,7 @@
 
 #include <limits>
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 
 CudaDevice& on(Device& device) {
   auto& cuda = static_cast<CudaDevice&>(device);
@@ -78,22 +78,7 @@ namespace {
 
 // Whether the libraries' rows hand this dtype on.
 bool is_for_library(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-    case DType::f32:
-    case DType::f16:
-    case DType::bf16:
-      return true;
-    case DType::e4m3:
-    case DType::e5m2:
-    case DType::e2m1:
-    case DType::e3m2:
-    case DType::e2m3:
-    case DType::e8m0:
-    case DType::i32:
-    case DType::u8:
-      return false;
-  }
+  if (dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16) return true;
   return false;
 }
 
@@ -158,4 +143,4 @@ bool holds(const Format& format, DType dtype) {
          format.fraction_bits >= stored.fraction_bits;
 }
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

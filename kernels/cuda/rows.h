@@ -7,7 +7,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/ops/ops.h"
 
-namespace halfmark::cuda {
+namespace halfmark::kernels::cuda {
 
 // In the order of preference; direct rows come last.
 void add_blaslt_rows(KernelTable& table);
@@ -46,4 +46,4 @@ Refusal not_plain(std::initializer_list<const Tensor*> vectors);
 // Whether every value of the dtype is a value of the format, so that rounding an operand to it changes nothing.
 bool holds(const Format& format, DType dtype);
 
-}  // namespace halfmark::cuda
+}  // namespace halfmark::kernels::cuda

@@ -13,7 +13,7 @@
 #include "kernels/number/error.h"
 #include "kernels/number/named.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 constexpr std::array kOperations{
@@ -152,4 +152,4 @@ Result convert_code(DType from, uint64_t code, DType to, Rounding rounding, Over
   return convert_value(x, format_of(to), rounding, overflow, noise);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -8,7 +8,7 @@
 #include "kernels/number/dtype.h"
 #include "kernels/number/format.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // The bits of RISC-V's fflags and of SoftFloat's exception flags.
 enum Flag : unsigned {
@@ -54,4 +54,4 @@ Result convert_code(const Format& from, uint64_t code, const Format& to, Roundin
 Result convert_code(DType from, uint64_t code, DType to, Rounding rounding = Rounding::near_even,
                     Overflow overflow = Overflow::format_default, uint64_t noise = 0);
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 bool is_nan(uint64_t code) { return (code & 0x7FFF) > 0x7C00; }
@@ -138,4 +138,4 @@ TEST(ArithmeticOfTheCompiler, IsOurs) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -13,7 +13,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 __extension__ using Wide = unsigned __int128;
@@ -430,4 +430,4 @@ TEST(Conversion, ToScalesAndIntegers) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -9,7 +9,7 @@
 #include "kernels/number/error.h"
 #include "kernels/number/named.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 // Sources: OCP Microscaling formats (MX) specification v1.0, section 5.1 (element types, blocks of 32, e8m0); NVIDIA,
@@ -109,4 +109,4 @@ BlockScaled quantize(const BlockFormat& format, std::span<const float> values, s
   return result;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -8,7 +8,7 @@
 
 #include "kernels/number/dtype.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 struct BlockFormat {
   std::string_view name;
@@ -43,4 +43,4 @@ struct BlockScaled {
 BlockScaled quantize(const BlockFormat& format, std::span<const float> values, size_t rows, size_t depth,
                      Rounding rounding = Rounding::near_even);
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

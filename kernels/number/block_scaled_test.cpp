@@ -11,7 +11,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 std::vector<float> normal_values(size_t count, int spread, uint64_t seed) {
@@ -169,4 +169,4 @@ TEST(BlockScaled, RoundingTowardZeroNeverGrows) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -18,7 +18,7 @@
 #include <cpuid.h>
 #endif
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace convert_detail {
 namespace {
 
@@ -141,7 +141,7 @@ void widen(const Loops& loops, DType from, const void* source, float* target, si
   if (from == DType::f16) return in_steps(words, target, count, loops.f32_from_f16);
   if (from == DType::bf16) return in_steps(words, target, count, loops.f32_from_bf16);
   if (from == DType::f64) return in_steps(static_cast<const double*>(source), target, count, loops.odd_from_f64);
-  HM_CHECK(is_byte(from), "convert: no loop reads " + std::string(halfmark::name_of(from)));
+  HM_CHECK(is_byte(from), "convert: no loop reads " + std::string(halfmark::kernels::name_of(from)));
   in_steps(
       static_cast<const uint8_t*>(source), target, count,
       [&, codes = byte_codes_of(from)](const uint8_t* s, float* t, size_t n) { loops.f32_from_bytes(codes, s, t, n); });
@@ -153,7 +153,7 @@ void narrow(const Loops& loops, const float* source, DType to, void* target, siz
   if (to == DType::f16) return in_steps(source, words, count, loops.f16_from_f32);
   if (to == DType::bf16) return in_steps(source, words, count, loops.bf16_from_f32);
   if (to == DType::f64) return f64_from_f32(source, static_cast<double*>(target), count);
-  HM_CHECK(is_byte(to), "convert: no loop writes " + std::string(halfmark::name_of(to)));
+  HM_CHECK(is_byte(to), "convert: no loop writes " + std::string(halfmark::kernels::name_of(to)));
   in_steps(
       source, static_cast<uint8_t*>(target), count,
       [&, codes = byte_codes_of(to)](const float* s, uint8_t* t, size_t n) { loops.bytes_from_f32(codes, s, t, n); });
@@ -329,4 +329,4 @@ void round_array(const Format& format, const float* source, float* target, size_
   convert_detail::round_array(convert_detail::best_path(), format, source, target, count, rounding, noise);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -9,7 +9,7 @@
 #include "kernels/number/dtype.h"
 #include "kernels/number/format.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // Where stochastic rounding takes its noise: element i of an array takes word first + i of the stream `seed`. So an
 // array gives the same bits in one piece and in any pieces, each with `first` moved on.
@@ -63,4 +63,4 @@ void round_array_scalar(const Format& format, const float* source, float* target
 
 }  // namespace convert_detail
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

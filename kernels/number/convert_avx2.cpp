@@ -8,7 +8,7 @@
 #define HM_VECTOR_CALL __attribute__((target("avx2,f16c,aes")))
 #define HM_VECTOR HM_VECTOR_CALL __attribute__((always_inline)) inline
 
-namespace halfmark::convert_detail {
+namespace halfmark::kernels::convert_detail {
 namespace {
 
 constexpr size_t kLanes = 8, kGroup = 4;
@@ -272,8 +272,8 @@ constexpr Loops kLoops{round,          f16_from_f32,   f32_from_f16, bf16_from_f
 
 const Loops* avx2_loops() { return &kLoops; }
 
-}  // namespace halfmark::convert_detail
+}  // namespace halfmark::kernels::convert_detail
 
 #else
-const halfmark::convert_detail::Loops* halfmark::convert_detail::avx2_loops() { return nullptr; }
+const halfmark::kernels::convert_detail::Loops* halfmark::kernels::convert_detail::avx2_loops() { return nullptr; }
 #endif

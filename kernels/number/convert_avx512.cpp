@@ -13,7 +13,7 @@
 #define HM_VECTOR_CALL __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c,aes,vaes")))
 #define HM_VECTOR HM_VECTOR_CALL __attribute__((always_inline)) inline
 
-namespace halfmark::convert_detail {
+namespace halfmark::kernels::convert_detail {
 namespace {
 
 constexpr size_t kLanes = 16, kGroup = 4;
@@ -280,8 +280,8 @@ constexpr Loops kLoops{round,          f16_from_f32,   f32_from_f16, bf16_from_f
 
 const Loops* avx512_loops() { return &kLoops; }
 
-}  // namespace halfmark::convert_detail
+}  // namespace halfmark::kernels::convert_detail
 
 #else
-const halfmark::convert_detail::Loops* halfmark::convert_detail::avx512_loops() { return nullptr; }
+const halfmark::kernels::convert_detail::Loops* halfmark::kernels::convert_detail::avx512_loops() { return nullptr; }
 #endif

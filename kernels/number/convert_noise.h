@@ -15,7 +15,7 @@
 
 #include "kernels/number/convert.h"
 
-namespace halfmark::convert_detail {
+namespace halfmark::kernels::convert_detail {
 
 inline constexpr size_t kBlockWords = 4;  // 32-bit words of a block; each serves one element
 inline constexpr int kNoiseRounds = 5;
@@ -71,4 +71,4 @@ constexpr std::array<uint32_t, kBlockWords> noise_block(uint64_t seed, uint64_t 
   return std::bit_cast<std::array<uint32_t, kBlockWords>>(ars({block, 0}, {seed, 0}, kNoiseRounds));
 }
 
-}  // namespace halfmark::convert_detail
+}  // namespace halfmark::kernels::convert_detail

@@ -8,7 +8,7 @@
 
 #include "kernels/number/convert.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 TEST(Noise, IsBuiltFromTheAdvancedEncryptionStandard) {
@@ -104,4 +104,4 @@ TEST(StochasticArrays, NeighboursAndSeedsDoNotGoTogether) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

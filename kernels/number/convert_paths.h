@@ -7,7 +7,7 @@
 #include "kernels/number/convert.h"
 #include "kernels/number/convert_noise.h"
 
-namespace halfmark::convert_detail {
+namespace halfmark::kernels::convert_detail {
 
 // A format and a rounding as the loops want them. Codes are those of fp32.
 struct Target {
@@ -66,4 +66,4 @@ struct Loops {
 const Loops* avx2_loops();    // null where this build has none
 const Loops* avx512_loops();  // likewise
 
-}  // namespace halfmark::convert_detail
+}  // namespace halfmark::kernels::convert_detail

@@ -12,7 +12,7 @@
 
 #include "kernels/number/convert.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 using convert_detail::Path;
@@ -254,4 +254,4 @@ INSTANTIATE_TEST_SUITE_P(All, SlowEveryFloat, testing::Values(kFp16, kBf16, kTf3
                          [](const auto& param_info) { return std::string(param_info.param.name); });
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

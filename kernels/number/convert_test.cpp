@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 // All 2^16 patterns in the places where they matter, ties and their neighbours, specials, and uniform patterns.
@@ -103,4 +103,4 @@ TEST(RoundArray, IsRoundTo) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -18,7 +18,7 @@
 #include <random>
 #include <vector>
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 std::vector<double> probes() {
@@ -149,7 +149,7 @@ TEST(CudaHeaders, E8m0) {
 #endif
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels
 #else
 TEST(CudaHeaders, Absent) { GTEST_SKIP() << "cuda_fp8.h was not found: no comparison with NVIDIA's host conversions"; }
 #endif

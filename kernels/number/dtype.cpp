@@ -11,7 +11,7 @@
 #include "kernels/number/error.h"
 #include "kernels/number/named.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 struct Row {
@@ -179,4 +179,4 @@ void store(DType dtype, void* data, size_t index, double x, Rounding rounding, R
   store_code(dtype, data, index, encode(dtype, x, rounding, events, noise, overflow));
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

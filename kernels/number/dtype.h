@@ -8,7 +8,7 @@
 
 #include "kernels/number/format.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 enum class DType : uint8_t { f64, f32, f16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, e2m1, e3m2, e2m3, e8m0, i32, u8 };
 
@@ -46,4 +46,4 @@ double load(DType dtype, const void* data, size_t index);
 void store(DType dtype, void* data, size_t index, double x, Rounding rounding = Rounding::near_even,
            RoundEvents* events = nullptr, uint64_t noise = 0, Overflow overflow = Overflow::format_default);
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

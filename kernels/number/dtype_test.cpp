@@ -19,7 +19,7 @@
 #include <immintrin.h>
 #endif
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 uint64_t codes_of(DType dtype) { return uint64_t{1} << bits_of(dtype); }
@@ -301,4 +301,4 @@ TEST(DType, PackedElementsKeepTheirNeighbours) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // A promise was broken, a library call failed, or an input was wrong. The text says what, where and what to do.
 class Error : public std::runtime_error {
@@ -18,10 +18,10 @@ class Unsupported : public Error {
   using Error::Error;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels
 
 // Checks a promise of ours or of the caller; `message` is only evaluated when it is broken.
 #define HM_CHECK(condition, message)                    \
   do {                                                  \
-    if (!(condition)) throw ::halfmark::Error(message); \
+    if (!(condition)) throw ::halfmark::kernels::Error(message); \
   } while (false)

@@ -11,7 +11,7 @@
 #include "kernels/number/error.h"
 #include "kernels/number/named.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 constexpr std::array kRoundings{Rounding::near_even, Rounding::toward_zero, Rounding::near_away, Rounding::stochastic};
@@ -164,4 +164,4 @@ double fused_multiply_add(const Format& format, double a, double b, double c, Ro
   return round_to(format, add_to_odd(product, c), rounding);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

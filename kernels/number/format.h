@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // 2^exponent, from -1022 to 1023: much faster than ldexp where it is called for every number.
 constexpr double power_of_two(int exponent) {
@@ -192,4 +192,4 @@ double add_to_odd(double a, double b);
 // a * b + c with one rounding, for a, b of at most 26 significant bits (their product is exact in fp64) or format fp64.
 double fused_multiply_add(const Format& format, double a, double b, double c, Rounding rounding = Rounding::near_even);
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -13,7 +13,7 @@
 #include "kernels/number/dtype.h"
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -344,4 +344,4 @@ TEST(AddToOdd, IsTheOddNeighbourWhenInexact) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -13,7 +13,7 @@
 
 #include "kernels/number/dtype.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 // The floats that are converted: every upper half with lower halves around ties and neighbours.
@@ -105,4 +105,4 @@ TEST(MlDtypes, HasTheSameNumbersAndRoundsTheSameWay) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

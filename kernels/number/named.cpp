@@ -6,7 +6,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 size_t edit_distance(std::string_view a, std::string_view b) {  // Levenshtein
@@ -56,4 +56,4 @@ void throw_unknown_name(std::string_view what, std::string_view name, const std:
               hint(name, known));
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

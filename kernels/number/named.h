@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // The names that are written most alike (edit distance, or one contains the other), best first, at most three.
 std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& known);
@@ -41,4 +41,4 @@ const auto& named(std::string_view what, const Rows& rows, std::string_view name
   return named(what, rows, name, [](const auto& row) -> decltype(auto) { return (row.name); });
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

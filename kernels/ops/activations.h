@@ -19,7 +19,7 @@
 
 #include "kernels/ops/formulas.h"
 
-namespace halfmark::activations {
+namespace halfmark::kernels::activations {
 
 enum class Kept : uint8_t { input, output };
 
@@ -66,4 +66,4 @@ constexpr size_t number_of() {
   return found;
 }
 
-}  // namespace halfmark::activations
+}  // namespace halfmark::kernels::activations

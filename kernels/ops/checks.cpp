@@ -1,7 +1,7 @@
 // Checks of shapes and attributes: what every operation demands of its operands.
 #include "kernels/ops/ops.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 void need(bool condition, std::string_view operation, const std::string& what) {
@@ -193,4 +193,4 @@ void SgdStep::check() const {
   need(momentum == 0 || !velocity.empty(), name, "momentum needs a velocity");
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -1,7 +1,7 @@
 // The parts of run(op) that are no templates.
 #include "kernels/ops/dispatch.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 void Dispatch::log(const void* choice, const LoggedKernel& what) { KernelLog::count(choice, what); }
 
@@ -16,4 +16,4 @@ void Dispatch::nobody(const LoggedKernel& what, const Device& device) {
   throw Unsupported(text);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -7,7 +7,7 @@
 #include "kernels/number/error.h"
 #include "kernels/ops/ops.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 namespace ops_detail {
 
@@ -147,4 +147,4 @@ const Kernel<Op>& chosen(const Op& op) {
   return *ops_detail::choice_for(ops_detail::device_of(op), op).kernel;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

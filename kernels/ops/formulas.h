@@ -13,7 +13,7 @@
 #define HM_HOST_DEVICE
 #endif
 
-namespace halfmark::formulas {
+namespace halfmark::kernels::formulas {
 
 template <class T>
 HM_HOST_DEVICE constexpr bool is_nan(T x) {
@@ -145,4 +145,4 @@ HM_HOST_DEVICE constexpr T softmax_backward(T probability, bool is_label, T fact
   return (probability - (is_label ? T(1) : T(0))) * factor;
 }
 
-}  // namespace halfmark::formulas
+}  // namespace halfmark::kernels::formulas

@@ -9,7 +9,7 @@
 #include "kernels/number/dtype.h"
 #include "kernels/ops/activations.h"
 
-namespace halfmark::formulas {
+namespace halfmark::kernels::formulas {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -169,4 +169,4 @@ TEST(Activations, NoTwoShareAName) {
 }
 
 }  // namespace
-}  // namespace halfmark::formulas
+}  // namespace halfmark::kernels::formulas

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 std::string_view name_of(Speed speed) { return speed == Speed::real ? "real" : "emulated"; }
 
@@ -66,4 +66,4 @@ void KernelLog::count(const void* choice, const LoggedKernel& what) {
   }
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

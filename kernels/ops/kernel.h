@@ -11,7 +11,7 @@
 
 #include "kernels/tensor/tensor.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 enum class Speed : uint8_t { real, emulated };  // emulated: its time says nothing about the arithmetic it imitates
 std::string_view name_of(Speed speed);
@@ -115,4 +115,4 @@ class PhaseScope {
   std::string_view outer_;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

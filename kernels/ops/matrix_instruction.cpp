@@ -3,7 +3,7 @@
 #include <array>
 #include "kernels/number/named.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 using enum MatrixInstruction;
@@ -43,4 +43,4 @@ MatrixInstruction matrix_instruction_named(std::string_view name) {
   return named("instruction", kInstructions, name).instruction;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // The names and extents are those of the PTX ISA: mma.sync of shape m16n8k16, wgmma.mma_async with K = 16 (M = 64, any
 // N), tcgen05.mma with K = 16. Two instructions of one name differ in the types they are given.
@@ -37,4 +37,4 @@ std::string_view name_of(MatrixInstruction instruction);
 int depth_of(MatrixInstruction instruction);                        // K; 0 for `usual`
 MatrixInstruction matrix_instruction_named(std::string_view name);  // throws Error naming the known ones
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

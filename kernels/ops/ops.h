@@ -14,7 +14,7 @@
 #include "kernels/ops/matrix_instruction.h"
 #include "kernels/tensor/scaled.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // How sums of products are computed, apart from how the operands are stored.
 struct Math {
@@ -420,6 +420,6 @@ const Kernel<Op>& chosen(const Op& op);
 template <Operation Op>
 void run_with(const Kernel<Op>& kernel, const Op& op);
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels
 
 #include "kernels/ops/dispatch.h"

@@ -19,7 +19,7 @@
 #include "kernels/ops/ops_cases_axes.h"
 #include "kernels/tensor/random.h"
 
-namespace halfmark::ops_cases {
+namespace halfmark::kernels::ops_cases {
 
 struct CaseRequest {
   Device& device;
@@ -157,4 +157,4 @@ inline std::string text_of(std::initializer_list<DType> dtypes) {
   return text;
 }
 
-}  // namespace halfmark::ops_cases
+}  // namespace halfmark::kernels::ops_cases

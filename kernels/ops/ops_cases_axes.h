@@ -9,7 +9,7 @@
 
 #include "kernels/ops/ops.h"
 
-namespace halfmark::ops_cases {
+namespace halfmark::kernels::ops_cases {
 
 struct ImageForm {
   Layout in, out;
@@ -202,7 +202,7 @@ inline Axes tested_axes() {
       {"mxfp4", "mxfp4", f32},           {"nvfp4", "nvfp4", f32},           {"nvfp4", "nvfp4", f16}};
   axes.scaled_sizes = {{5, 7, 32}, {3, 9, 160}, {17, 2, 320}};
 
-  for (const DType dtype : halfmark::dtypes())
+  for (const DType dtype : halfmark::kernels::dtypes())
     if (is_floating(dtype)) axes.cast_from.push_back(dtype);
   axes.cast_to = axes.cast_from;
   axes.roundings = {Rounding::near_even, Rounding::toward_zero, Rounding::near_away, Rounding::stochastic};
@@ -227,4 +227,4 @@ inline Axes tested_axes() {
   return axes;
 }
 
-}  // namespace halfmark::ops_cases
+}  // namespace halfmark::kernels::ops_cases

@@ -4,7 +4,7 @@
 
 #include "kernels/ops/ops_cases.h"
 
-namespace halfmark::ops_cases {
+namespace halfmark::kernels::ops_cases {
 
 // Collects one output's exact value and the sum of magnitudes.
 struct Sum {
@@ -187,4 +187,4 @@ inline void Cases<Conv2dBackwardWeights>::each(const CaseRequest& request,
   });
 }
 
-}  // namespace halfmark::ops_cases
+}  // namespace halfmark::kernels::ops_cases

@@ -4,7 +4,7 @@
 
 #include "kernels/ops/ops_cases.h"
 
-namespace halfmark::ops_cases {
+namespace halfmark::kernels::ops_cases {
 
 template <>
 inline void Cases<DotProducts>::each(const CaseRequest& request, const RunCase<DotProducts>& run_case) {
@@ -79,4 +79,4 @@ inline void Cases<ScaledMatmul>::each(const CaseRequest& request, const RunCase<
     }
 }
 
-}  // namespace halfmark::ops_cases
+}  // namespace halfmark::kernels::ops_cases

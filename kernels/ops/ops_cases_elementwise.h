@@ -6,7 +6,7 @@
 #include "kernels/number/convert.h"
 #include "kernels/ops/ops_cases_image.h"
 
-namespace halfmark::ops_cases {
+namespace halfmark::kernels::ops_cases {
 
 // Images of every layout, and matrices. f(name, make, shape, out_layout)
 inline void each_tensor(const CaseRequest& request, auto&& f) {
@@ -340,4 +340,4 @@ inline void Cases<SgdStep>::each(const CaseRequest& request, const RunCase<SgdSt
       }
 }
 
-}  // namespace halfmark::ops_cases
+}  // namespace halfmark::kernels::ops_cases

@@ -5,7 +5,7 @@
 
 #include "kernels/ops/ops_cases.h"
 
-namespace halfmark::ops_cases {
+namespace halfmark::kernels::ops_cases {
 
 // f(name, make, out_layout): make(shape, seed) gives the image operand of a case. All layouts of the axes; the
 // library's own only where the device has one for this dtype.
@@ -351,4 +351,4 @@ inline void Cases<AvgPool2dBackward>::each(const CaseRequest& request, const Run
   });
 }
 
-}  // namespace halfmark::ops_cases
+}  // namespace halfmark::kernels::ops_cases

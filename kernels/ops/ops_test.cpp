@@ -16,7 +16,7 @@
 #include "kernels/ops/ops_cases_image.h"
 #include "kernels/ops/row_under_test.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 // Opened once; the tests of one device share it.
@@ -154,4 +154,4 @@ TEST(Ops, WritingAnOutputRaisesItsVersion) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -10,7 +10,7 @@
 #include "kernels/ops/ops_cases_elementwise.h"
 #include "kernels/ops/row_under_test.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 Refusal takes_all(const Device&, const auto&) { return {}; }
@@ -255,4 +255,4 @@ TEST(GuardBytes, SurroundTensorsMadeWhileTheyLiveAndKeepTheirAlignment) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -11,7 +11,7 @@
 #include "kernels/ops/ops_cases.h"
 #include "kernels/tensor/guard_bytes.h"
 
-namespace halfmark::ops_cases {
+namespace halfmark::kernels::ops_cases {
 
 struct Operand {
   std::string_view name;
@@ -118,4 +118,4 @@ class RowUnderTest {
   std::vector<std::string> findings_;
 };
 
-}  // namespace halfmark::ops_cases
+}  // namespace halfmark::kernels::ops_cases

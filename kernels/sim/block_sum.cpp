@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-namespace halfmark::block_sum {
+namespace halfmark::kernels::block_sum {
 namespace {
 
 constexpr Format kE8m13{"e8m13", 8, 13};
@@ -70,4 +70,4 @@ uint32_t special_code(BlockRounding rounding, unsigned seen) {
   return seen == kNegativeInfinity ? infinity | (half ? 0x8000u : 0x80000000u) : infinity;
 }
 
-}  // namespace halfmark::block_sum
+}  // namespace halfmark::kernels::block_sum

@@ -6,7 +6,7 @@
 
 #include "kernels/sim/tensor_core.h"
 
-namespace halfmark::block_sum {
+namespace halfmark::kernels::block_sum {
 
 // A term of the sum: value 2^(exponent - fraction_bits). A value of 0 with `counts` raises the largest exponent as its
 // own does (a group of products that cancels); without, only to e_zero.
@@ -25,4 +25,4 @@ unsigned special_of(const Term& a, const Term& b);
 // The code they lead to, for a set that is not empty.
 uint32_t special_code(BlockRounding rounding, unsigned seen);
 
-}  // namespace halfmark::block_sum
+}  // namespace halfmark::kernels::block_sum

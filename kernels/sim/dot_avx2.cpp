@@ -9,7 +9,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-namespace halfmark::dot_engine {
+namespace halfmark::kernels::dot_engine {
 namespace {
 
 #define HM_VECTOR_CALL __attribute__((target("avx2,f16c")))
@@ -93,12 +93,12 @@ const Engine& avx2_engine() {
   return engine;
 }
 
-}  // namespace halfmark::dot_engine
+}  // namespace halfmark::kernels::dot_engine
 
 #else
 
-namespace halfmark::dot_engine {
+namespace halfmark::kernels::dot_engine {
 
 const Engine& avx2_engine() { throw Error("dot_matrix: this processor has no AVX2"); }
-}  // namespace halfmark::dot_engine
+}  // namespace halfmark::kernels::dot_engine
 #endif

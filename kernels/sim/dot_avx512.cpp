@@ -14,7 +14,7 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-namespace halfmark::dot_engine {
+namespace halfmark::kernels::dot_engine {
 namespace {
 
 #define HM_VECTOR_CALL __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
@@ -86,12 +86,12 @@ const Engine& avx512_engine() {
   return engine;
 }
 
-}  // namespace halfmark::dot_engine
+}  // namespace halfmark::kernels::dot_engine
 
 #else
 
-namespace halfmark::dot_engine {
+namespace halfmark::kernels::dot_engine {
 
 const Engine& avx512_engine() { throw Error("dot_matrix: this processor has no AVX-512"); }
-}  // namespace halfmark::dot_engine
+}  // namespace halfmark::kernels::dot_engine
 #endif

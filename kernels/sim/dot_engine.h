@@ -10,7 +10,7 @@
 
 #include "kernels/sim/dot_matrix.h"
 
-namespace halfmark::dot_engine {
+namespace halfmark::kernels::dot_engine {
 
 // Operands and addends that the vector paths handle; an element with any other in its chain is computed by dot().
 //   - a non-zero operand has an exponent of at most kLargestOperand, and at least one that is chosen for each panel
@@ -83,4 +83,4 @@ struct Engine {
 const Engine& avx512_engine();
 const Engine& avx2_engine();
 
-}  // namespace halfmark::dot_engine
+}  // namespace halfmark::kernels::dot_engine

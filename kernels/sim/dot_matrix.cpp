@@ -10,7 +10,7 @@
 #include "kernels/number/error.h"
 #include "kernels/sim/dot_engine.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 using dot_engine::Engine;
@@ -173,4 +173,4 @@ void dot_matrix(DotPath path, const TensorCore& core, const Panel& left, const P
   Vectors(engine, *plan, core, left, right, d).run();
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

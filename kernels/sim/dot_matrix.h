@@ -9,7 +9,7 @@
 
 #include "kernels/sim/tensor_core.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // The instructions of the CPU that a path uses.
 enum class DotPath : uint8_t { scalar, avx2, avx512 };
@@ -33,4 +33,4 @@ size_t size_of_operand(const Format& format);  // bytes of a code in a panel
 void dot_matrix(const TensorCore& core, const Panel& left, const Panel& right, uint32_t* d);
 void dot_matrix(DotPath path, const TensorCore& core, const Panel& left, const Panel& right, uint32_t* d);
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -15,7 +15,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/sim/dot_engine.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 using Random = std::mt19937_64;
@@ -348,4 +348,4 @@ TEST(DotEngine, TakesEveryRowThatAMatmulUses) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

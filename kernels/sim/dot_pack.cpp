@@ -11,7 +11,7 @@
 #include "kernels/number/convert.h"
 #include "kernels/sim/dot_engine.h"
 
-namespace halfmark::dot_engine {
+namespace halfmark::kernels::dot_engine {
 namespace {
 
 #if defined(__x86_64__)
@@ -211,4 +211,4 @@ Packed::Packed(const Plan& plan, const Panel& panel, size_t lanes, bool right, i
   });
 }
 
-}  // namespace halfmark::dot_engine
+}  // namespace halfmark::kernels::dot_engine

@@ -9,7 +9,7 @@
 #include "kernels/sim/sim_device.h"
 #include "kernels/sim/tensor_core.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 // What the instruction reads: the registers of tf32 are stored as f32.
@@ -79,4 +79,4 @@ void add_dot_rows(KernelTable& table) {
   table.of<DotProducts>().push_back({"tensor-core", Speed::emulated, &refuses, &run});
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -3,10 +3,10 @@
 
 #include "kernels/ops/ops.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // The device must be a SimDevice.
 void add_dot_rows(KernelTable& table);
 void add_scaled_rows(KernelTable& table);
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

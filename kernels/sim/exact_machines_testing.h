@@ -14,7 +14,7 @@
 #include "kernels/sim/exact_model_testing.h"
 #include "kernels/sim/tensor_core.h"
 
-namespace halfmark::exact {
+namespace halfmark::kernels::exact {
 
 // A block eats 8 bytes of each operand on Volta, 16 on Turing, Ampere and Ada, 32 from Hopper on. The floor is
 // kUnreachable where nothing has a bit below 2^(floor - kept): products of fp16 end at 2^-48, of fp8 at 2^-32.
@@ -132,4 +132,4 @@ inline std::string text_of(const Machine& m) {
 
 inline void PrintTo(const Machine& m, std::ostream* stream) { *stream << text_of(m); }  // for GoogleTest
 
-}  // namespace halfmark::exact
+}  // namespace halfmark::kernels::exact

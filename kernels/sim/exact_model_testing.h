@@ -14,7 +14,7 @@
 #include "kernels/ops/matrix_instruction.h"
 #include "kernels/sim/exact_sum_testing.h"
 
-namespace halfmark::exact {
+namespace halfmark::kernels::exact {
 
 enum class Way : uint8_t { blocks, interleaved, groups, fma };
 inline constexpr int kUnreachable = -999;  // a floor of exponents that no operands get below: any would do
@@ -323,4 +323,4 @@ inline uint64_t dot(const Machine& machine, const Inputs& in, Mistake mistake = 
   return d;
 }
 
-}  // namespace halfmark::exact
+}  // namespace halfmark::kernels::exact

@@ -12,7 +12,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark::exact {
+namespace halfmark::kernels::exact {
 
 enum class Type : uint8_t { fp64, fp32, tf32, bf16, fp16, e5m2, e4m3, e2m1, e8m0 };
 
@@ -256,4 +256,4 @@ inline uint64_t fused_multiply_add(const Value& a, const Value& b, const Value& 
   return rounded(sum, kFp64Grid, true) | (negative != turned ? minus : 0);
 }
 
-}  // namespace halfmark::exact
+}  // namespace halfmark::kernels::exact

@@ -11,7 +11,7 @@
 #include "kernels/cpu/reference/operand.h"
 #include "kernels/sim/tensor_core_rows.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 #if defined(__x86_64__)
@@ -118,4 +118,4 @@ void add_fp64_rows(KernelTable& table) {
   add<Matmul>(table), add<Conv2d>(table), add<Conv2dBackwardData>(table), add<Conv2dBackwardWeights>(table);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -9,7 +9,7 @@
 #include "kernels/sim/sim_device.h"
 #include "kernels/sim/tensor_core.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 const TensorCore* core_for(const Device& device, const ScaledMatmul& op, std::string* why = nullptr) {
@@ -75,4 +75,4 @@ void add_scaled_rows(KernelTable& table) {
   table.of<ScaledMatmul>().push_back({"tensor-core", Speed::emulated, &refuses, &run});
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

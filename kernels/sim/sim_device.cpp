@@ -7,7 +7,7 @@
 #include "kernels/sim/dot_rows.h"
 #include "kernels/sim/tensor_core_rows.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 SimDevice::SimDevice(const Architecture& architecture, std::span<const TensorCore> cores)
     : architecture_(architecture), cores_(cores) {
@@ -44,4 +44,4 @@ std::shared_ptr<Device> open_sim_device(const std::string& name) {
   throw Error("no simulated device is called '" + name + "'");
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

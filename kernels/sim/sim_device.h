@@ -9,7 +9,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/sim/tensor_core.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 class SimDevice : public HostDevice {
  public:
@@ -31,4 +31,4 @@ class SimDevice : public HostDevice {
 std::vector<std::string> sim_device_names();
 std::shared_ptr<Device> open_sim_device(const std::string& name);  // throws Error for a name that is not in the table
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

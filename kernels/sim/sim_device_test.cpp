@@ -17,7 +17,7 @@
 #include "kernels/sim/tensor_core_inputs_testing.h"
 #include "kernels/tensor/random.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 Device& sim(std::string_view architecture) {
@@ -351,4 +351,4 @@ TEST(SimDevice, ItsNumbersAreThoseOfTheInstruction) { EXPECT_EQ(sim("hopper").nu
 TEST(SimDevice, AnArchitectureThatIsNotModelledIsAnError) { EXPECT_THROW(open_device("sim:kepler"), Error); }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

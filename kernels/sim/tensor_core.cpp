@@ -10,7 +10,7 @@
 #include "kernels/number/error.h"
 #include "kernels/sim/block_sum.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 using block_sum::Part;
@@ -200,4 +200,4 @@ uint64_t dot(const TensorCore& core, const DotTypes& types, std::span<const uint
   return dot(core, {types.a, x, scale_a}, {types.b, y, scale_b}, static_cast<uint32_t>(c));
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -13,7 +13,7 @@
 #include "kernels/number/dtype.h"
 #include "kernels/ops/matrix_instruction.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 struct Architecture {
   std::string_view name;   // as in "sim:hopper"
@@ -119,4 +119,4 @@ uint32_t dot(const TensorCore& core, const Operand& a, const Operand& b, uint32_
 uint64_t dot(const TensorCore& core, const DotTypes& types, std::span<const uint64_t> a, std::span<const uint64_t> b,
              uint64_t c, std::span<const uint8_t> scale_a = {}, std::span<const uint8_t> scale_b = {});
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -9,7 +9,7 @@
 #include "kernels/sim/exact_machines_testing.h"
 #include "kernels/sim/tensor_core_inputs_testing.h"
 
-namespace halfmark::exact {
+namespace halfmark::kernels::exact {
 namespace {
 
 std::string text_of(const Row& row) {
@@ -53,7 +53,7 @@ TEST_P(Adversarial, InputsGetTheAnswerOfTheExactModel) {
       for (uint64_t number = 0; number < rows; ++number) {
         const Row row = row_of(input_class, machine, instructions * depth, number);
         const uint64_t expected = dot(machine, row.inputs());
-        const uint64_t got = halfmark::dot(*core, types, row.a, row.b, row.c, row.scale_a, row.scale_b);
+        const uint64_t got = halfmark::kernels::dot(*core, types, row.a, row.b, row.c, row.scale_a, row.scale_b);
         if (answers.size() < 16) answers.insert(expected);
         if (same(machine, got, expected)) continue;
         if (++mismatches <= 2)
@@ -123,4 +123,4 @@ TEST(ExactMachines, HaveTheNumbersOfTheTable) {
 }
 
 }  // namespace
-}  // namespace halfmark::exact
+}  // namespace halfmark::kernels::exact

@@ -10,7 +10,7 @@
 
 #include "kernels/sim/exact_machines_testing.h"
 
-namespace halfmark::exact {
+namespace halfmark::kernels::exact {
 namespace {
 
 std::vector<std::string> split(const std::string& line) {
@@ -120,7 +120,7 @@ TEST_P(GpuOutputs, AreReproducedBitForBit) {
         uint64_t c = header[column] == "d_f32_wgmma_czero" ? 0 : std::stoull(fields[2], nullptr, 16);
         if (half) c = narrowed(c);
         const uint64_t d = std::stoull(fields[column], nullptr, 16);
-        mismatches[header[column]] += halfmark::dot(*core_of(m), types_of(m), a, b, c) != d;
+        mismatches[header[column]] += halfmark::kernels::dot(*core_of(m), types_of(m), a, b, c) != d;
         mismatches_of_exact_model[header[column]] += dot(m, {a, b, c}) != d;
       }
     }
@@ -191,7 +191,7 @@ TEST(WorkedExamples, AreReproducedBitForBit) {
     const std::vector<uint64_t> a = codes(row["a"], digits_of(a_type)), b = codes(row["b"], digits_of(b_type));
     const std::vector<uint8_t> scale_a = bytes(row["scale_a"]), scale_b = bytes(row["scale_b"]);
     const uint64_t c = std::stoull(row["c"], nullptr, 16), d = std::stoull(row["d"], nullptr, 16);
-    EXPECT_EQ(halfmark::dot(*core_of(m), types_of(m), a, b, c, scale_a, scale_b), d) << line;
+    EXPECT_EQ(halfmark::kernels::dot(*core_of(m), types_of(m), a, b, c, scale_a, scale_b), d) << line;
     EXPECT_EQ(dot(m, {a, b, c, scale_a, scale_b}), d) << "the exact model: " << line;
     ++rows;
   }
@@ -271,7 +271,7 @@ TEST(Probes, GetTheAnswerOfTheHypothesisThatTheModelHolds) {
                                                                   : "ezero_" + std::to_string(m.zero_floor);
         ASSERT_TRUE(predictions.contains(hypothesis)) << hypothesis << " is not in: " << line;
         const uint64_t expected = std::stoull(predictions[hypothesis], nullptr, 16);
-        EXPECT_EQ(halfmark::dot(*core_of(m), types_of(m), a, b, c, scale_a, scale_b), expected)
+        EXPECT_EQ(halfmark::kernels::dot(*core_of(m), types_of(m), a, b, c, scale_a, scale_b), expected)
             << architecture << ' ' << hypothesis << ": " << line;
         EXPECT_EQ(dot(m, {a, b, c, scale_a, scale_b}), expected)
             << "the exact model, " << architecture << ' ' << hypothesis << ": " << line;
@@ -283,4 +283,4 @@ TEST(Probes, GetTheAnswerOfTheHypothesisThatTheModelHolds) {
 }
 
 }  // namespace
-}  // namespace halfmark::exact
+}  // namespace halfmark::kernels::exact

@@ -7,7 +7,7 @@
 
 #include "kernels/sim/exact_model_testing.h"
 
-namespace halfmark::exact {
+namespace halfmark::kernels::exact {
 
 struct Row {
   std::vector<uint64_t> a, b;
@@ -178,4 +178,4 @@ class Draw {
   }
 };
 
-}  // namespace halfmark::exact
+}  // namespace halfmark::kernels::exact

@@ -9,7 +9,7 @@
 
 #include "kernels/sim/tensor_core_scaled_inputs_testing.h"
 
-namespace halfmark::exact {
+namespace halfmark::kernels::exact {
 
 struct InputClass {
   std::string_view name;
@@ -365,4 +365,4 @@ inline Row row_of(const InputClass& input_class, const Machine& machine, size_t 
   return std::move(draw.row);
 }
 
-}  // namespace halfmark::exact
+}  // namespace halfmark::kernels::exact

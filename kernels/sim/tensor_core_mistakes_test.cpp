@@ -5,7 +5,7 @@
 #include "kernels/sim/exact_machines_testing.h"
 #include "kernels/sim/tensor_core_inputs_testing.h"
 
-namespace halfmark::exact {
+namespace halfmark::kernels::exact {
 namespace {
 
 bool fused(const Machine& m) { return m.way != Way::fma; }
@@ -128,4 +128,4 @@ INSTANTIATE_TEST_SUITE_P(Of, AMistake, testing::ValuesIn(kPlanted),
                          [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace
-}  // namespace halfmark::exact
+}  // namespace halfmark::kernels::exact

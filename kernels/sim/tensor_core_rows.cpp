@@ -15,7 +15,7 @@
 #include "kernels/sim/sim_device.h"
 #include "kernels/sim/tensor_core.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 bool holds(const Format& outer, const Format& inner) {
@@ -180,4 +180,4 @@ void add_tensor_core_rows(KernelTable& table) {
   add<Matmul>(table), add<Conv2d>(table), add<Conv2dBackwardData>(table), add<Conv2dBackwardWeights>(table);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -5,7 +5,7 @@
 
 #include "kernels/sim/tensor_core_draw_testing.h"
 
-namespace halfmark::exact::draws {
+namespace halfmark::kernels::exact::draws {
 
 // Every code alike; in half of the rows no infinities and NaNs, which would decide most of them.
 inline void uniform_codes(Draw& d) {
@@ -111,4 +111,4 @@ inline void groups_that_underflow(Draw& d) {
   d.zero_addend();
 }
 
-}  // namespace halfmark::exact::draws
+}  // namespace halfmark::kernels::exact::draws

@@ -5,7 +5,7 @@
 
 #include "kernels/sim/tensor_core.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 constexpr std::array kArchitectures{
@@ -273,4 +273,4 @@ const TensorCore* find_core(std::span<const TensorCore> cores, std::string_view 
   return nullptr;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

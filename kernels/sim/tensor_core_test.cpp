@@ -12,7 +12,7 @@
 #include "kernels/number/error.h"
 #include "kernels/tensor/random.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 struct Unit {  // a row of the table and types it takes
@@ -403,4 +403,4 @@ TEST(TensorCore, TermsTakenApartGiveTheSameAsCodes) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

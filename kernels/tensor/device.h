@@ -10,7 +10,7 @@
 
 #include "kernels/tensor/memory.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 class GuardBytes;
 class Tensor;
@@ -58,4 +58,4 @@ class Device {
   MemoryLedger memory_;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

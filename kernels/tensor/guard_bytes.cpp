@@ -16,7 +16,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 // Eight bytes in turn, 0x7f and 0xff only: NaN as f64, f32, f16, bf16, e4m3 and e5m2, and not one byte repeated, which
@@ -103,4 +103,4 @@ std::vector<GuardBytes::Damage> GuardBytes::take_damage() {
   return std::exchange(damage_, {});
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -9,7 +9,7 @@
 
 #include "kernels/tensor/device.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // While it lives, each tensor made on the device, a kernel's scratch included, lies between sentinels. All of its
 // memory starts as sentinel bytes as well: they are NaNs in every floating dtype, so an element that nobody writes
@@ -46,4 +46,4 @@ class GuardBytes {
   std::vector<Damage> damage_;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

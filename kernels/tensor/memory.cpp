@@ -1,6 +1,6 @@
 #include "kernels/tensor/memory.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 std::string_view name_of(Purpose purpose) {
   constexpr std::array<std::string_view, kPurposes> kNames{"weights",   "master", "gradients", "optimizer",
@@ -37,4 +37,4 @@ Purpose current_purpose() { return purpose_now; }
 PurposeScope::PurposeScope(Purpose purpose) : outer_(purpose_now) { purpose_now = purpose; }
 PurposeScope::~PurposeScope() { purpose_now = outer_; }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

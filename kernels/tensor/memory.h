@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 enum class Purpose : uint8_t {
   weights,    // parameters the layers compute with
@@ -57,4 +57,4 @@ class PurposeScope {
 };
 Purpose current_purpose();  // `temporary` outside every scope
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

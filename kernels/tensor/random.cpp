@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> c, std::array<uint32_t, 2> k) {
   // Multipliers and Weyl increments from the paper's table 2 and Random123.
@@ -57,4 +57,4 @@ uint64_t RandomKey::below(uint64_t index, uint64_t limit) const {
   return static_cast<uint64_t>((Wide{bits(index)} * limit) >> 64);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
@@ -27,4 +27,4 @@ class RandomKey {
   uint64_t key_;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 TEST(Philox, GivesThePublishedAnswers) {  // Random123, tests/kat_vectors: philox4x32 10
@@ -57,4 +57,4 @@ TEST(RandomKey, BelowStaysBelow) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -4,7 +4,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 std::vector<double> Scaled::values() const {
   std::vector<double> all = codes.values();
@@ -26,4 +26,4 @@ Scaled to_scaled(Device& device, const BlockFormat& format, std::span<const floa
   return result;
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

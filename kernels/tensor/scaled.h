@@ -4,7 +4,7 @@
 #include "kernels/number/block_scaled.h"
 #include "kernels/tensor/tensor.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // An element is worth code * scale * tensor_scale.
 struct Scaled {
@@ -18,4 +18,4 @@ struct Scaled {
 // `values` [rows, k] quantised along k, which must be a multiple of the format's block; see quantize(). Throws Error.
 Scaled to_scaled(Device& device, const BlockFormat& format, std::span<const float> values, int64_t rows, int64_t k);
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

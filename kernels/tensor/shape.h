@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 class Shape {
  public:
@@ -30,4 +30,4 @@ class Shape {
   int rank_ = 0;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -7,7 +7,7 @@
 #include "kernels/number/error.h"
 #include "kernels/tensor/guard_bytes.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 Shape::Shape(std::span<const int64_t> extents) : rank_(static_cast<int>(extents.size())) {
   HM_CHECK(extents.size() <= kMaxRank, "a shape has at most 6 extents, not " + std::to_string(extents.size()));
@@ -256,4 +256,4 @@ uint64_t Tensor::version() const { return data(), meta_->storage->version; }
 void Tensor::touch() { data(), ++meta_->storage->version; }
 std::weak_ptr<const void> Tensor::watch() const { return data(), meta_->storage; }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

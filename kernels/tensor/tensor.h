@@ -11,7 +11,7 @@
 #include "kernels/tensor/device.h"
 #include "kernels/tensor/shape.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 enum class Layout : uint8_t {
   plain,   // row-major in the order of the shape; nchw for images
@@ -92,4 +92,4 @@ class Tensor {
   std::shared_ptr<Meta> meta_;
 };
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -9,7 +9,7 @@
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 class TensorTest : public testing::Test {
@@ -159,4 +159,4 @@ TEST_F(TensorTest, EmptyTensorsHaveNoBytesAndDoNoHarm) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels

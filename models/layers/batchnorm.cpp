@@ -42,7 +42,7 @@ class BatchNorm2d : public Leaf {
     }
     const DType wide = statistics_dtype(x.dtype());
     Tensor mean(pass.device, scale.shape(), wide), variance(pass.device, scale.shape(), wide);
-    run(halfmark::BatchNorm{.x = x,
+    run(halfmark::kernels::BatchNorm{.x = x,
                             .scale = scale,
                             .shift = shift,
                             .out = y,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/layer.h"
+#include "models/namespaces.h"
 
 namespace halfmark::models {
 

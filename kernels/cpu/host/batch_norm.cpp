@@ -7,7 +7,7 @@
 #include "kernels/cpu/host/host.h"
 #include "kernels/ops/formulas.h"
 
-namespace halfmark::host {
+namespace halfmark::kernels::host {
 namespace {
 
 // Images of plain layout are runs of one channel, of nhwc rows of all channels.
@@ -213,4 +213,4 @@ void add_batch_norms(KernelTable& table) {
   add_row<BatchNormBackward, refuses_backward, run_backward>(table);
 }
 
-}  // namespace halfmark::host
+}  // namespace halfmark::kernels::host

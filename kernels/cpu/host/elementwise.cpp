@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/host/host.h"
 
-namespace halfmark::host {
+namespace halfmark::kernels::host {
 namespace {
 
 // Refuses operands that differ in dtype and lie in a library's layout: that layout exists for one dtype.
@@ -235,4 +235,4 @@ void add_elementwise(KernelTable& table) {
   add_row<BiasGradient, refuses_bias_gradient, run_bias_gradient>(table);
 }
 
-}  // namespace halfmark::host
+}  // namespace halfmark::kernels::host

@@ -3,7 +3,7 @@
 
 #include "kernels/cpu/rows.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 void add_host_rows(KernelTable& table) {
   host::add_elementwise(table);
@@ -30,24 +30,9 @@ Stored stored(DType dtype) {
 #else
   static const bool has_bf16 = false;
 #endif
-  switch (dtype) {
-    case DType::f64:
-    case DType::f32:
-      return Stored::as_computed;
-    case DType::f16:
-      return Stored::widened;
-    case DType::bf16:
-      return has_bf16 ? Stored::as_computed : Stored::widened;
-    case DType::e4m3:
-    case DType::e5m2:
-    case DType::e2m1:
-    case DType::e3m2:
-    case DType::e2m3:
-    case DType::e8m0:
-    case DType::i32:
-    case DType::u8:
-      return Stored::not_taken;
-  }
+  if (dtype == DType::f64 || dtype == DType::f32) return Stored::as_computed;
+  if (dtype == DType::f16) return Stored::widened;
+  if (dtype == DType::bf16) return has_bf16 ? Stored::as_computed : Stored::widened;
   return Stored::not_taken;
 }
 
@@ -128,4 +113,4 @@ const Tensor& leading(std::initializer_list<const Tensor*> operands) {
 }
 
 }  // namespace host
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -16,7 +16,7 @@
 // Element i of the result depends on element i of the operands alone, whether they are the same memory or not.
 #define HM_EACH_FOR_ITSELF _Pragma("GCC ivdep")
 
-namespace halfmark::host {
+namespace halfmark::kernels::host {
 
 void add_elementwise(KernelTable& table);  // activations, add, add_bias, bias_gradient, cast
 void add_batch_norms(KernelTable& table);
@@ -155,4 +155,4 @@ class Result {
 // The operand that decides the layout of an elementwise operation: the first that is not plain.
 const Tensor& leading(std::initializer_list<const Tensor*> operands);
 
-}  // namespace halfmark::host
+}  // namespace halfmark::kernels::host

@@ -5,7 +5,7 @@
 #include "kernels/cpu/host/host.h"
 #include "kernels/ops/formulas.h"
 
-namespace halfmark::host {
+namespace halfmark::kernels::host {
 namespace {
 
 // Where element (n, c, y, x) of an image lies.
@@ -225,4 +225,4 @@ void add_poolings(KernelTable& table) {
   add_row<AvgPool2dBackward, refuses_average_backward, run_average_backward>(table);
 }
 
-}  // namespace halfmark::host
+}  // namespace halfmark::kernels::host

@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/host/host.h"
 
-namespace halfmark::host {
+namespace halfmark::kernels::host {
 namespace {
 
 Refusal refuses(const Device&, const Reorder& op) {
@@ -59,4 +59,4 @@ void run(Device&, const Reorder& op) {
 
 void add_reorders(KernelTable& table) { table.of<Reorder>().push_back({"host", Speed::real, refuses, run}); }
 
-}  // namespace halfmark::host
+}  // namespace halfmark::kernels::host

@@ -6,7 +6,7 @@
 #include "kernels/cpu/host/host.h"
 #include "kernels/ops/formulas.h"
 
-namespace halfmark::host {
+namespace halfmark::kernels::host {
 namespace {
 
 Refusal refuses_loss(const Device&, const SoftmaxCrossEntropy& op) {
@@ -166,4 +166,4 @@ void add_training(KernelTable& table) {
   add_row<SgdStep, refuses_sgd, run_sgd>(table);
 }
 
-}  // namespace halfmark::host
+}  // namespace halfmark::kernels::host

@@ -5,7 +5,7 @@
 #include "kernels/cpu/onednn/plan.h"
 #include "kernels/cpu/onednn/rows.h"
 
-namespace halfmark::onednn {
+namespace halfmark::kernels::onednn {
 namespace {
 
 // The first layout with fast code; the given one when there is none. make(desc) -> a primitive descriptor.
@@ -148,4 +148,4 @@ void add_batch_norms(KernelTable& table) {
   table.of<BatchNormBackward>().push_back({"onednn", Speed::real, refuses_backward, run_backward});
 }
 
-}  // namespace halfmark::onednn
+}  // namespace halfmark::kernels::onednn

@@ -2,7 +2,7 @@
 #include "kernels/cpu/onednn/plan.h"
 #include "kernels/cpu/onednn/rows.h"
 
-namespace halfmark::onednn {
+namespace halfmark::kernels::onednn {
 namespace {
 
 // ---- matmul
@@ -197,4 +197,4 @@ void add_contractions(KernelTable& table) {
       {"onednn", Speed::real, refuses_conv_backward_weights, run_conv_backward_weights});
 }
 
-}  // namespace halfmark::onednn
+}  // namespace halfmark::kernels::onednn

@@ -14,7 +14,7 @@
 
 #include "kernels/number/error.h"
 
-namespace halfmark::onednn {
+namespace halfmark::kernels::onednn {
 
 using Desc = dnnl::memory::desc;
 using Dims = dnnl::memory::dims;
@@ -208,4 +208,4 @@ inline dnnl::binary::primitive_desc make_add(const Desc& a, const Desc& b, const
 #endif
 }
 
-}  // namespace halfmark::onednn
+}  // namespace halfmark::kernels::onednn

@@ -4,7 +4,7 @@
 #include "kernels/cpu/onednn/plan.h"
 #include "kernels/cpu/onednn/rows.h"
 
-namespace halfmark::onednn {
+namespace halfmark::kernels::onednn {
 namespace {
 
 Refusal refuses_same(std::initializer_list<const Tensor*> operands) {
@@ -61,4 +61,4 @@ void add_elementwise(KernelTable& table) {
   table.of<Reorder>().push_back({"onednn", Speed::real, refuses_reorder, run_reorder});
 }
 
-}  // namespace halfmark::onednn
+}  // namespace halfmark::kernels::onednn

@@ -7,7 +7,7 @@
 
 #include "kernels/ops/ops.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 std::string onednn_version();       // "2.6.3"
 std::string onednn_instructions();  // the instruction set that oneDNN's kernels are made for: "avx512_core_bf16"
@@ -30,4 +30,4 @@ std::string onednn_implementation(const Op& op) {
   return onednn::implementation_of(signature_of(op), Op::name);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -12,7 +12,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/convert.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 std::string onednn_version() {
   const dnnl_version_t* version = dnnl_version();
@@ -132,30 +132,17 @@ dnnl::primitive_attr attributes() {
 }
 
 Refusal refuses_dtype(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return {};
-    case DType::bf16:
-      if (has(dnnl::cpu_isa::avx512_core_bf16)) return {};
-      return "no bf16 units on this CPU (oneDNN sees " + onednn_instructions() + ")";
-    case DType::f16:
-#if DNNL_VERSION_MAJOR >= 3
-      if (has(dnnl::cpu_isa::avx512_core_fp16)) return {};
-      return "no fp16 units on this CPU (oneDNN sees " + onednn_instructions() + ")";
-#else
-      return library_name() + " does not compute in f16 on CPUs";
-#endif
-    case DType::f64:
-    case DType::e4m3:
-    case DType::e5m2:
-    case DType::e2m1:
-    case DType::e3m2:
-    case DType::e2m3:
-    case DType::e8m0:
-    case DType::i32:
-    case DType::u8:
-      break;
+  if (dtype == DType::f32) return {};
+  if (dtype == DType::bf16) {
+    if (has(dnnl::cpu_isa::avx512_core_bf16)) return {};
+    return "no bf16 units on this CPU (oneDNN sees " + onednn_instructions() + ")";
   }
+#if DNNL_VERSION_MAJOR >= 3
+  if (dtype == DType::f16) {
+    if (has(dnnl::cpu_isa::avx512_core_fp16)) return {};
+    return "no fp16 units on this CPU (oneDNN sees " + onednn_instructions() + ")";
+  }
+#endif
   return library_name() + " does not compute in " + std::string(name_of(dtype)) + " on CPUs";
 }
 
@@ -307,4 +294,4 @@ void Call::run() {
 }
 
 }  // namespace onednn
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -10,7 +10,7 @@
 #include "kernels/cpu/onednn/dnnl.h"
 #include "kernels/ops/ops.h"
 
-namespace halfmark::onednn {
+namespace halfmark::kernels::onednn {
 
 // ---- layouts
 // -------------------------------------------------------------------------------------------------------------
@@ -128,4 +128,4 @@ void reorder(const Desc& given, const void* source, const Desc& wanted, void* ta
 void reorder_quietly(const Desc& given, const void* source, const Desc& wanted, void* target);
 void count_reorder();
 
-}  // namespace halfmark::onednn
+}  // namespace halfmark::kernels::onednn

@@ -6,7 +6,7 @@
 #include "kernels/cpu/onednn/rows.h"
 #include "kernels/cpu/thread_pool.h"
 
-namespace halfmark::onednn {
+namespace halfmark::kernels::onednn {
 namespace {
 
 constexpr auto kMax = dnnl::algorithm::pooling_max;
@@ -186,4 +186,4 @@ void add_poolings(KernelTable& table) {
   table.of<AvgPool2dBackward>().push_back({"onednn", Speed::real, refuses_average_backward, run_average_backward});
 }
 
-}  // namespace halfmark::onednn
+}  // namespace halfmark::kernels::onednn

@@ -3,7 +3,7 @@
 
 #include "kernels/cpu/rows.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 void add_onednn_rows(KernelTable& table) {
   onednn::add_contractions(table);
@@ -12,4 +12,4 @@ void add_onednn_rows(KernelTable& table) {
   onednn::add_poolings(table);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

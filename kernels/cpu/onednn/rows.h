@@ -3,11 +3,11 @@
 
 #include "kernels/ops/ops.h"
 
-namespace halfmark::onednn {
+namespace halfmark::kernels::onednn {
 
 void add_contractions(KernelTable& table);  // matmul, the convolutions
 void add_batch_norms(KernelTable& table);
 void add_elementwise(KernelTable& table);  // add, reorder
 void add_poolings(KernelTable& table);
 
-}  // namespace halfmark::onednn
+}  // namespace halfmark::kernels::onednn

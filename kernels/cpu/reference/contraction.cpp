@@ -17,7 +17,7 @@
 #include "kernels/number/convert.h"
 #include "kernels/number/error.h"
 
-namespace halfmark::reference {
+namespace halfmark::kernels::reference {
 namespace {
 
 #if defined(__x86_64__)
@@ -247,4 +247,4 @@ void add_contraction_rows(KernelTable& table) {
   add<Matmul>(table), add<Conv2d>(table), add<Conv2dBackwardData>(table), add<Conv2dBackwardWeights>(table);
 }
 
-}  // namespace halfmark::reference
+}  // namespace halfmark::kernels::reference

@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/contraction.h"
 
-namespace halfmark::reference {
+namespace halfmark::kernels::reference {
 
 enum class Path {
   generic,       // products exact in fp64, sums rounded to odd and then once: any format
@@ -18,4 +18,4 @@ bool products_exact_in_float(const Contraction& work);
 // `work.out` must have memory.
 void contract(const Contraction& work, Path path);
 
-}  // namespace halfmark::reference
+}  // namespace halfmark::kernels::reference

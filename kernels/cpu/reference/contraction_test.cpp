@@ -13,7 +13,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/devices.h"
 
-namespace halfmark::reference {
+namespace halfmark::kernels::reference {
 namespace {
 
 bool has_fma() {
@@ -170,4 +170,4 @@ TEST(AddOdd, IsAddToOdd) {
 }
 
 }  // namespace
-}  // namespace halfmark::reference
+}  // namespace halfmark::kernels::reference

@@ -7,7 +7,7 @@
 #include "kernels/number/convert.h"
 #include "kernels/number/error.h"
 
-namespace halfmark::reference {
+namespace halfmark::kernels::reference {
 namespace {
 
 // f(i) for every element, its result written to `out`.
@@ -105,4 +105,4 @@ void add_elementwise_rows(KernelTable& table) {
   table.of<Reorder>().push_back({"reference", Speed::emulated, &refuses_reorder, reorder});
 }
 
-}  // namespace halfmark::reference
+}  // namespace halfmark::kernels::reference

@@ -8,7 +8,7 @@
 #include "kernels/number/error.h"
 #include "kernels/ops/formulas.h"
 
-namespace halfmark::reference {
+namespace halfmark::kernels::reference {
 namespace {
 
 std::vector<size_t> read_labels(const Tensor& labels, int64_t classes) {
@@ -63,4 +63,4 @@ void add_loss_rows(KernelTable& table) {
   add_row<SoftmaxCrossEntropyBackward>(table, softmax_cross_entropy_backward);
 }
 
-}  // namespace halfmark::reference
+}  // namespace halfmark::kernels::reference

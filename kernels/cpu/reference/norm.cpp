@@ -5,7 +5,7 @@
 #include "kernels/cpu/reference/operand.h"
 #include "kernels/ops/formulas.h"
 
-namespace halfmark::reference {
+namespace halfmark::kernels::reference {
 namespace {
 
 struct Planes {  // [n, c, h, w] seen by channel
@@ -92,4 +92,4 @@ void add_norm_rows(KernelTable& table) {
   add_row<BatchNormBackward>(table, batch_norm_backward);
 }
 
-}  // namespace halfmark::reference
+}  // namespace halfmark::kernels::reference

@@ -7,7 +7,7 @@
 #include "kernels/number/convert.h"
 #include "kernels/number/error.h"
 
-namespace halfmark::reference {
+namespace halfmark::kernels::reference {
 namespace {
 
 // Elements between memory order nhwc and logical order nchw.
@@ -108,4 +108,4 @@ Refusal refuse_operand(std::string_view name, const Tensor& tensor) {
   return {};
 }
 
-}  // namespace halfmark::reference
+}  // namespace halfmark::kernels::reference

@@ -10,7 +10,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/dtype.h"
 
-namespace halfmark::reference {
+namespace halfmark::kernels::reference {
 
 // Elements a thread takes at a time; even, so that no two threads share a byte of a packed dtype.
 inline constexpr int64_t kGrain = 1 << 14;
@@ -69,4 +69,4 @@ void add_pool_rows(KernelTable& table);
 void add_loss_rows(KernelTable& table);
 void add_training_rows(KernelTable& table);
 
-}  // namespace halfmark::reference
+}  // namespace halfmark::kernels::reference

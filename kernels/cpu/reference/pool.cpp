@@ -6,7 +6,7 @@
 #include "kernels/cpu/reference/operand.h"
 #include "kernels/ops/formulas.h"
 
-namespace halfmark::reference {
+namespace halfmark::kernels::reference {
 namespace {
 
 // The windows of one plane (one image, one channel).
@@ -110,4 +110,4 @@ void add_pool_rows(KernelTable& table) {
   add_row<AvgPool2d>(table, avg_pool), add_row<AvgPool2dBackward>(table, avg_pool_backward);
 }
 
-}  // namespace halfmark::reference
+}  // namespace halfmark::kernels::reference

@@ -1,7 +1,7 @@
 // The explicit list of the reference rows.
 #include "kernels/cpu/reference/operand.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 void add_reference_rows(KernelTable& table) {
   reference::add_contraction_rows(table);
@@ -13,4 +13,4 @@ void add_reference_rows(KernelTable& table) {
   reference::add_training_rows(table);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -12,7 +12,7 @@
 #include "kernels/number/error.h"
 #include "kernels/number/format.h"
 
-namespace halfmark::reference {
+namespace halfmark::kernels::reference {
 
 #define HM_INLINE __attribute__((always_inline)) inline
 
@@ -75,4 +75,4 @@ class Rounder {
   double zero_ = -0.0;  // x + -0 is x; x + 0 is x but for -0, which becomes 0
 };
 
-}  // namespace halfmark::reference
+}  // namespace halfmark::kernels::reference

@@ -7,7 +7,7 @@
 #include "kernels/cpu/reference/operand.h"
 #include "kernels/cpu/reference/round.h"
 
-namespace halfmark::reference {
+namespace halfmark::kernels::reference {
 namespace {
 
 // [rows, k] without the tensor's scale.
@@ -40,4 +40,4 @@ void run(Device&, const ScaledMatmul& op) {
 
 void add_scaled_matmul_rows(KernelTable& table) { add_row<ScaledMatmul>(table, &run); }
 
-}  // namespace halfmark::reference
+}  // namespace halfmark::kernels::reference

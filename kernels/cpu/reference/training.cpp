@@ -5,7 +5,7 @@
 #include "kernels/cpu/reference/operand.h"
 #include "kernels/ops/formulas.h"
 
-namespace halfmark::reference {
+namespace halfmark::kernels::reference {
 namespace {
 
 void unscale(Device&, const Unscale& op) {
@@ -50,4 +50,4 @@ void sgd_step(Device&, const SgdStep& op) { wants_fp64(op.parameter) ? step<doub
 
 void add_training_rows(KernelTable& table) { add_row<Unscale>(table, unscale), add_row<SgdStep>(table, sgd_step); }
 
-}  // namespace halfmark::reference
+}  // namespace halfmark::kernels::reference

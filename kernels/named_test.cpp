@@ -10,7 +10,7 @@
 #include "kernels/number/error.h"
 #include "kernels/ops/matrix_instruction.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 namespace {
 
 struct Row {
@@ -71,4 +71,4 @@ TEST(Named, EveryTableOfNumbersSpeaksTheSameWay) {
 }
 
 }  // namespace
-}  // namespace halfmark
+}  // namespace halfmark::kernels
