@@ -9,7 +9,7 @@
 namespace halfmark::models {
 namespace {
 
-TEST(CastRules, KnowWhatTorchAutocastDoesOnCuda) {
+TEST(CastRules, MatchTorchAutocastOnCuda) {
   const CastRules& rules = cast_rules_named("torch-cuda");
   for (const char* lower : {"linear", "conv2d", "conv_transpose3d", "matmul", "prelu", "scaled_dot_product_attention"})
     EXPECT_EQ(rules.of(lower), CastRule::lower) << lower;
@@ -38,7 +38,7 @@ TEST(CastRules, DifferBetweenCpuAndCuda) {
   EXPECT_EQ(cpu.of("cat"), CastRule::widest);
 }
 
-TEST(CastRules, SayWhatIsKnownWhenANameIsWrong) {
+TEST(CastRules, ListTheKnownNamesWhenANameIsWrong) {
   try {
     cast_rules_named("torch-tpu");
     FAIL() << "an unknown name was accepted";
@@ -47,7 +47,7 @@ TEST(CastRules, SayWhatIsKnownWhenANameIsWrong) {
   }
 }
 
-TEST(Policies, AreFoundByNameAndHideTheOracles) {
+TEST(Policies, AreFoundByNameAndHideTheFp64Reference) {
   EXPECT_EQ(policy_named("fp64").param, DType::f64);
   EXPECT_TRUE(policy_named("fp64").hidden);
   EXPECT_EQ(policy_named("amp-fp16").scaler.initial, 65536);
@@ -57,18 +57,18 @@ TEST(Policies, AreFoundByNameAndHideTheOracles) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("amp-bf16"), std::string::npos);
     EXPECT_EQ(std::string(error.what()).find("fp64"), std::string::npos)
-        << "the oracle's policy is not for the command line";
+        << "the policy of the fp64 reference is not for the command line";
   }
 }
 
-// amp_semantics.md section 1.6, layer by layer: activations and their gradients, what the loss stores, parameter
-// gradients.
+// amp_semantics.md section 1.6: dtypes of activations and their gradients, of the loss, of parameter gradients, and of
+// the gradient of the input.
 struct ExpectedDTypes {
   const char* policy;
   DType activation, loss, gradient, norm_gradient, input;
 };
 
-TEST(Policies, GiveEveryTensorTheDtypeOfTheFrameworksTable) {
+TEST(Policies, GiveEveryTensorTheDtypeThatTheFrameworkUses) {
   constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, f64 = DType::f64;
   const ExpectedDTypes table[] = {
       {"fp32", f32, f32, f32, f32, f32},      {"tf32", f32, f32, f32, f32, f32},
@@ -76,7 +76,7 @@ TEST(Policies, GiveEveryTensorTheDtypeOfTheFrameworksTable) {
       {"amp-fp16", f16, f32, f32, f32, f32},  {"bf16", bf16, bf16, bf16, bf16, bf16},
       {"amp-bf16", bf16, f32, f32, f32, f32}, {"fp64", f64, f64, f64, f64, f64},
   };
-  ASSERT_EQ(std::size(table), policies().size()) << "a policy without a row here";
+  ASSERT_EQ(std::size(table), policies().size()) << "a policy has no row in this table";
   for (const ExpectedDTypes& expected : table) {
     std::map<std::string, DType> seen;
     Trial trial(test_spec(kSmallConvnet, expected.policy));
@@ -87,7 +87,7 @@ TEST(Policies, GiveEveryTensorTheDtypeOfTheFrameworksTable) {
     for (const char* layer : {"conv1", "bn1", "relu1", "pool1", "conv2", "bn2", "relu2", "conv3", "bn3", "block",
                               "relu3", "conv4", "bn4", "relu4", "mean", "flatten", "fc"}) {
       wanted["activation/" + std::string(layer)] = expected.activation;
-      wanted["gradient/" + std::string(layer)] = expected.activation;  // half: at the cast boundary of the loss as well
+      wanted["gradient/" + std::string(layer)] = expected.activation;  // also at the cast before the loss
     }
     wanted["activation/probabilities"] = wanted["activation/loss"] = expected.loss;
     for (const Param* param : trial.params())
@@ -95,7 +95,7 @@ TEST(Policies, GiveEveryTensorTheDtypeOfTheFrameworksTable) {
     wanted["gradient/input"] = expected.input;
     EXPECT_EQ(seen.size(), wanted.size()) << expected.policy;
     for (const auto& [name, dtype] : wanted) {
-      ASSERT_TRUE(seen.contains(name)) << expected.policy << ": no tensor passed as " << name;
+      ASSERT_TRUE(seen.contains(name)) << expected.policy << ": the tap saw no tensor named " << name;
       EXPECT_EQ(seen[name], dtype) << expected.policy << ": " << name << " is " << name_of(seen[name]);
     }
   }

@@ -1,25 +1,25 @@
-// y = max(x, 0). Backward needs the output only, which the next layer keeps anyway.
-#include "models/layers/leaf.h"
+// y = max(x, 0). Backward needs the output only, which the next layer keeps as its input.
+#include "models/layers/tapped_layer.h"
 
 namespace halfmark::models {
 namespace {
 
-class ReluLayer : public Leaf {
+class ReluLayer : public TappedLayer {
  public:
-  using Leaf::Leaf;
+  using TappedLayer::TappedLayer;
 
  private:
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
     const Tensor x = pass.input("relu", x_given);
     Tensor y = pass.fresh(x.shape(), pass.output_dtype("relu", x.dtype()));
     run(Relu{.x = x, .out = y});
-    if (saved) saved->keep_form(x_given), saved->keep(y);
+    if (saved) saved->keep_spec(x_given), saved->keep(y);
     return y;
   }
 
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
     const Tensor y = saved.take();
-    const Form x = saved.take_form();
+    const TensorSpec x = saved.take_spec();
     const Tensor dy = pass.cast(dy_given, y.dtype());
     Tensor dx = pass.fresh(x.shape, y.dtype());
     run(ReluBackward{.y = y, .dy = dy, .dx = dx});
