@@ -60,8 +60,8 @@ size_t expect_nothing_wrong(const probe::Report& report, const TensorCore& core,
 probe::Report report_of(Device& device, const probe::DotChoice& choice, size_t k, size_t replays, bool match) {
   probe::Options options;
   options.replays = replays, options.match = match;
-  probe::Witness witness(probe::dot_box(device, choice, k));
-  return probe::examine(witness, options);
+  probe::RecordingBox recorder(probe::dot_box(device, choice, k));
+  return probe::examine(recorder, options);
 }
 
 const TensorCore* row_of(const std::string& architecture, const probe::DotChoice& choice) {
@@ -126,8 +126,8 @@ TEST(ProbeRows, MatmulOnASimulatedDeviceMatchesItsUsualInstruction) {
   const auto device = open_device("sim:hopper");
   probe::Options options;
   options.replays = 256;
-  probe::Witness witness(probe::matmul_box(*device, probe::matmul_types_named("f16>f16"), {8, 8, 32}));
-  const probe::Report report = probe::examine(witness, options);
+  probe::RecordingBox recorder(probe::matmul_box(*device, probe::matmul_types_named("f16>f16"), {8, 8, 32}));
+  const probe::Report report = probe::examine(recorder, options);
   EXPECT_EQ(report.replayed, report.replays);
   EXPECT_TRUE(std::find(report.matches.begin(), report.matches.end(), "sim:hopper mma.m16n8k16 f16>f16") !=
               report.matches.end());
@@ -137,8 +137,9 @@ TEST(ProbeRows, ASplitOfKHidesNothingAndInventsNothing) {
   const auto device = open_device("sim:hopper");
   probe::Options options;
   options.replays = 256, options.match = false;
-  probe::Witness witness(probe::matmul_box(*device, probe::matmul_types_named("f16>f32+split2:fp16"), {8, 8, 64}));
-  const probe::Report report = probe::examine(witness, options);
+  probe::RecordingBox recorder(
+      probe::matmul_box(*device, probe::matmul_types_named("f16>f32+split2:fp16"), {8, 8, 64}));
+  const probe::Report report = probe::examine(recorder, options);
   EXPECT_EQ(value_of(report, "slices of K"), "2");
   EXPECT_EQ(value_of(report, "partial sums"), "rounded to fp16");
   EXPECT_EQ(value_of(report, "rounding of sums"), "toward_zero");
@@ -252,10 +253,10 @@ TEST(ProbeOfElements, AsksOneElementWhereElementsAddDifferently) {
   const probe::BlackBox box = probe::matmul_box(device, probe::matmul_types_named("f32>f32"), {4, 5, 24});
   EXPECT_EQ(box.elements, "0,4");
   EXPECT_TRUE(box.way.ends_with("element 0,0")) << box.way;
-  probe::Witness witness(box);
+  probe::RecordingBox recorder(box);
   probe::Options options;
   options.replays = 512, options.match = false;
-  const probe::Report report = probe::examine(witness, options);
+  const probe::Report report = probe::examine(recorder, options);
   EXPECT_EQ(value_of(report, "elements"), "add differently");
   EXPECT_EQ(value_of(report, "order"), "k increasing");
   EXPECT_EQ(report.replayed, 512u);
