@@ -28,7 +28,7 @@ TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("run cuda:9", "cuda:9");
   expect_complaint("run --device cuda:9", "cuda:9");
   expect_complaint("run --suite huge", "huge");
-  expect_complaint("run --suite smoke linear/b8_i32_o16", "in no case of suite smoke");
+  expect_complaint("run --suite smoke linear/b8_i32_o16", "no case of suite smoke contains 'linear/b8_i32_o16'");
   expect_complaint("run --policy fp17", "fp16");
   expect_complaint("run --harness erorr", "error");
   expect_complaint("run --case linear", "id is");

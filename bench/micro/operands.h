@@ -1,4 +1,4 @@
-// One piece of work for each operation: operands of a dtype on a device, small for rows that are slow by nature.
+// The work of each operation for the micro benchmarks: operands of a dtype on a device, small for emulated rows.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct Request {
   Device& device;
   DType dtype;
   bool large;   // for rows of real speed
-  bool filled;  // with random numbers; not needed to ask whether a row takes the work
+  bool filled;  // with random numbers; not needed to check whether a row accepts the work
 };
 
 // A tensor of the request's dtype with random numbers around 0.
@@ -32,7 +32,7 @@ inline Tensor constant(const Request& r, const Shape& shape, DType dtype, double
   return tensor;
 }
 
-// f(operation, size, flops) with the operation `Op`; flops is 0 where nobody counts them.
+// Calls f(operation, size, flops) with an operation of type `Op`; flops is 0 if they are not counted.
 template <class Op, class F>
 void with_operation(const Request& r, F f) {
   const Format wide = r.dtype == DType::f64 ? kFp64 : kFp32;
@@ -143,7 +143,7 @@ void with_operation(const Request& r, F f) {
                  b = to_scaled(r.device, format, ones, extent, extent);
     Tensor out(r.device, {extent, extent}, r.dtype);
     f(Op{a, b, out}, std::to_string(extent), 2.0 * static_cast<double>(extent * extent * extent));
-  } else if constexpr (std::is_same_v<Op, Cast>) {  // to the type it meets in training: fp32 and back
+  } else if constexpr (std::is_same_v<Op, Cast>) {  // the casts of training: to fp32 and back
     const Tensor x = operand(r, image, 1);
     Tensor out(r.device, image, r.dtype == DType::f32 ? DType::f16 : DType::f32);
     f(Op{.x = x, .out = out}, size, 0.0);
@@ -160,7 +160,7 @@ void with_operation(const Request& r, F f) {
     f(Op{.parameter = parameter, .gradient = gradient, .velocity = velocity, .low = low, .rate = 1e-4, .momentum = 0.9},
       size, 0.0);
   } else {
-    static_assert(std::is_same_v<Op, Matmul>, "a new operation needs a line here");
+    static_assert(std::is_same_v<Op, Matmul>, "add a branch with the operands of the new operation here");
   }
 }
 

@@ -1,5 +1,5 @@
-// Every kernel row of every device, for every stored type it takes: op/dtypes/size/device/row. A row of real speed
-// shows FLOP/s where its operation has them; an emulated one is labelled so and shows its time alone.
+// Every kernel row of every device, for every dtype it accepts: op/dtypes/size/device/row. A row of real speed shows
+// FLOP/s if its operation counts them; an emulated row is labelled and shows its time only.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -13,7 +13,7 @@ namespace {
 template <class Op>
 void measure(benchmark::State& state, const Kernel<Op>& kernel, const Request& request) {
   with_operation<Op>(request, [&](const Op& op, const std::string&, double flops) {
-    run_with(kernel, op);  // primitives and plans are made
+    run_with(kernel, op);  // creates primitives and plans
     for (auto _ : state) state.SetIterationTime(request.device.time([&] { run_with(kernel, op); }));
     if (kernel.speed == Speed::emulated) return state.SetLabel("emulated");
     if (flops > 0) state.counters["FLOP/s"] = benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);

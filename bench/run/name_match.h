@@ -1,4 +1,4 @@
-// Matching what a user wrote against lists of known names, with suggestions for a name that is unknown.
+// Matches a user's patterns against lists of known names, and suggests similar names for an unknown one.
 #pragma once
 
 #include <string>
@@ -7,18 +7,18 @@
 
 namespace halfmark::bench {
 
-// The names that are written most alike, best first, at most three.
+// The most similar names by edit distance, best first, at most three.
 std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names);
 
-// "; did you mean mlp or tf32?", or nothing where no name is near.
+// "; did you mean mlp or tf32?", or empty if no name is similar.
 std::string hint(std::string_view word, const std::vector<std::string>& names);
 
-// The names of `known` that one of the patterns matches, in the order of `known`. Throws Error for a pattern that
-// matches none, calling it a `what`.
+// The names in `known` that match at least one pattern, in the order of `known`. Throws Error for a pattern that
+// matches none; `what` says in the message what kind of name it is.
 std::vector<std::string> chosen_names(std::string_view what, const std::vector<std::string>& patterns,
                                       const std::vector<std::string>& known);
 
-// "a/b" at '/' is {"a", "b"}; there is always one part more than separators.
+// "a/b" split at '/' is {"a", "b"}; there is always one more part than separators.
 std::vector<std::string> split(std::string_view text, char separator);
 
 }  // namespace halfmark::bench

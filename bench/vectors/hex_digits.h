@@ -1,11 +1,11 @@
-// How codes are written in the vectors.
+// The width of codes in vectors.
 #pragma once
 
 #include "kernels/number/dtype.h"
 
 namespace halfmark::bench {
 
-// Hex digits of a code of this dtype.
+// Number of hex digits of a code of this dtype.
 inline int hex_digits(DType dtype) { return (bits_of(dtype) + 3) / 4; }
 
 }  // namespace halfmark::bench

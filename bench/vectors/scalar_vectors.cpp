@@ -9,7 +9,7 @@
 namespace halfmark::bench {
 namespace {
 
-constexpr int kTf32Spare = 13;  // low bits of an f32 that tf32 has no use for
+constexpr int kTf32Spare = 13;  // low bits of an f32 that tf32 does not use
 
 void answer(Answers& answers, const Result& result, int digits) {
   answers.hex(result.code, digits);
@@ -60,7 +60,7 @@ void answer_convert(std::istream& in, std::ostream& out, const VectorType& from,
     if (from.computed && code & ((uint64_t{1} << kTf32Spare) - 1))
       rows.fail(0, "is not tf32: its low 13 bits are not zero");
     const uint64_t noise = rounding == Rounding::stochastic ? key.bits(row) : 0;
-    // A tf32 number is an f32 number too, so only the way there needs the format.
+    // Every tf32 number is an f32 number, so only the conversion to tf32 needs the format.
     Result result =
         !to.computed ? convert_code(from.dtype, code, to.dtype, rounding, overflow, noise)
         : is_floating(from.dtype)
