@@ -1,5 +1,5 @@
-// The probe against simulated tensor cores, whose rows say what is to be found: those of the table, and made-up ones
-// that stand in no table. A line may say "not observable"; it may never be wrong.
+// Tests of the probe on simulated tensor cores with known properties: those of the table, and random ones. A finding
+// may be "not observable" but never wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ bool is_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("-0123456789") == std::string::npos;
 }
 
-// Every line that says something says what the row says. Counts the lines that do.
+// Expects every finding that is observable to agree with the tensor core. Counts these findings.
 size_t expect_nothing_wrong(const probe::Report& report, const TensorCore& core, const std::string& name) {
   size_t known = 0;
   const auto expect = [&](std::string_view parameter, const std::string& truth) {
@@ -35,7 +35,7 @@ size_t expect_nothing_wrong(const probe::Report& report, const TensorCore& core,
     ++known;
   };
   const bool interleaved = core.summation == Summation::interleaved;
-  const int depth = core.depth(), block = std::max(core.scaling.block, 1);  // one element of each block is asked
+  const int depth = core.depth(), block = std::max(core.scaling.block, 1);  // one element of each block is used
   const int products = interleaved ? depth / 2 : std::min(core.block.products, depth) / block;
   expect("products per block", std::to_string(products));
   expect("c", interleaved ? "added between partial sums" : "in the first sum");
@@ -75,12 +75,12 @@ TEST(ProbeRows, FindsEveryRowOfEverySimulatedDevice) {
   for (const std::string& device_name : sim_device_names()) {
     const auto device = open_device(device_name);
     for (const probe::DotChoice& choice : probe::dot_choices(*device)) {
-      if (choice.a != choice.b) continue;  // mixed fp8 is the same row
+      if (choice.a != choice.b) continue;  // mixed fp8 uses the same row
       const std::string name = device_name + " " + choice.name();
       const TensorCore& core = *row_of(device_name.substr(4), choice);
       const probe::Report report = report_of(*device, choice, 2 * probe::least_depth(choice), 256, false);
       if (choice.block && choice.scale == DType::e4m3) {
-        // Scales from 2^-9 to 2^8 put a mask at most 2^30 above a unit, and 35 bits are kept.
+        // With scales from 2^-9 to 2^8, a mask is at most 2^30 times a unit, but 35 bits are kept.
         EXPECT_FALSE(report.model) << name;
         continue;
       }
@@ -94,11 +94,11 @@ TEST(ProbeRows, FindsEveryRowOfEverySimulatedDevice) {
       expect_nothing_wrong(report, core, name);
       std::vector<const char*> found{"products per block", "c", "kept fraction bits", "bits of sums",
                                      "rounding of sums"};
-      // A block of one scale is asked for one product: two terms do not tell how a third would be aligned.
+      // A block of one scale has one usable product: two terms do not show how a third would be aligned.
       if (core.scaling.block != core.depth()) found.insert(found.end(), {"alignment", "exponents of products"});
       for (const char* parameter : found)
         EXPECT_NE(value_of(report, parameter), probe::kNotObservable) << name << ": " << parameter;
-      // The floor of f16 results is within reach of f16 products.
+      // The zero floor for f16 results can be reached with f16 products.
       if (core.operands == Operands::bf16 || (core.operands == Operands::f16 && core.result == kFp16)) {
         EXPECT_EQ(value_of(report, "zero floor"), std::to_string(core.block.zero_exponent)) << name;
       }
@@ -106,7 +106,7 @@ TEST(ProbeRows, FindsEveryRowOfEverySimulatedDevice) {
   }
 }
 
-TEST(ProbeRows, NamesAllRowsThatItCannotTellApart) {
+TEST(ProbeRows, NamesAllRowsThatItCannotDistinguish) {
   const auto device = open_device("sim:ada");
   const probe::DotChoice choice{MatrixInstruction::mma_m16n8k16, DType::f16, DType::f16, DType::f32, DType::f32};
   const probe::Report report = report_of(*device, choice, 32, 512, true);
@@ -119,7 +119,7 @@ TEST(ProbeRows, NamesAllRowsThatItCannotTellApart) {
   EXPECT_FALSE(names("sim:turing mma.m8n8k4 f16>f32"));
   EXPECT_FALSE(names("sim:volta mma.m8n8k4 f16>f32"));
   EXPECT_FALSE(names("sim:hopper mma.m16n8k16 f16>f32"));
-  EXPECT_FALSE(names("sim:hopper mma.m16n8k8 f16>f32"));  // blocks of 8 as well, but a bit more kept
+  EXPECT_FALSE(names("sim:hopper mma.m16n8k8 f16>f32"));  // also blocks of 8, but keeps one more bit
 }
 
 TEST(ProbeRows, MatmulOnASimulatedDeviceMatchesItsUsualInstruction) {
@@ -133,7 +133,7 @@ TEST(ProbeRows, MatmulOnASimulatedDeviceMatchesItsUsualInstruction) {
               report.matches.end());
 }
 
-TEST(ProbeRows, ASplitOfKHidesNothingAndInventsNothing) {
+TEST(ProbeRows, FindingsStayCorrectWithASplitOfK) {
   const auto device = open_device("sim:hopper");
   probe::Options options;
   options.replays = 256, options.match = false;
@@ -144,16 +144,16 @@ TEST(ProbeRows, ASplitOfKHidesNothingAndInventsNothing) {
   EXPECT_EQ(value_of(report, "partial sums"), "rounded to fp16");
   EXPECT_EQ(value_of(report, "rounding of sums"), "toward_zero");
   EXPECT_EQ(value_of(report, "rounding of sums of sums"), "near_even");
-  // fp16 ends at 2^-24, and takes away what a zero floor and a flush would.
+  // fp16 partial sums end at 2^-24, which hides the zero floor and flushing.
   for (const char* parameter : {"zero floor", "subnormal results", "subnormal c"})
     EXPECT_EQ(value_of(report, parameter), probe::kNotObservable) << parameter;
   EXPECT_EQ(report.replayed, report.replays);
 }
 
-// A device whose only row is given.
+// A simulated device with one given tensor core.
 struct OneRow {
   TensorCore core;
-  Architecture architecture{"made-up", "stands in no table"};
+  Architecture architecture{"synthetic", "only in this test"};
   std::vector<TensorCore> rows;
   SimDevice device;
   explicit OneRow(TensorCore row) : core(row), rows{row}, device(architecture, rows) {}
@@ -165,7 +165,7 @@ DType operand_dtype(Operands operands, uint64_t which) {
   return which % 2 ? DType::e4m3 : DType::e5m2;
 }
 
-TEST(SlowProbeRows, IsNeverWrongOfTwoHundredMadeUpRows) {
+TEST(SlowProbeRows, IsNeverWrongForTwoHundredRandomRows) {
   const RandomKey key(2024);
   size_t known = 0;
   for (uint64_t i = 0; i < 200; ++i) {
@@ -200,7 +200,7 @@ TEST(SlowProbeRows, IsNeverWrongOfTwoHundredMadeUpRows) {
     ASSERT_TRUE(report.model) << name << ": " << report.find("summation tree")->evidence;
     EXPECT_EQ(report.replayed, report.replays) << name << ": " << report.fingerprint;
   }
-  EXPECT_GE(known, 1200u);  // of eight lines each, 1600: the rest cannot be seen with the row's types
+  EXPECT_GE(known, 1200u);  // of 1600 findings, eight per row; the others are not observable with the types of the row
 }
 
 TEST(ProbeRows, ARowThatKeepsOneBitLessMatchesNothing) {
@@ -218,8 +218,8 @@ TEST(ProbeRows, ARowThatKeepsOneBitLessMatchesNothing) {
   }
 }
 
-// Adds each element from k = 0 on, but for those of the last column, which begin at the other end: as libraries do at
-// the edges of their tiles.
+// Adds each element from k = 0 upwards, except in the last column, which starts at the other end. Some libraries do
+// this at the edges of their tiles.
 class UnevenDevice : public HostDevice {
  public:
   UnevenDevice() {
@@ -248,7 +248,7 @@ class UnevenDevice : public HostDevice {
   KernelTable kernels_;
 };
 
-TEST(ProbeOfElements, AsksOneElementWhereElementsAddDifferently) {
+TEST(ProbeOfElements, UsesOneElementIfElementsAddDifferently) {
   UnevenDevice device;
   const probe::BlackBox box = probe::matmul_box(device, probe::matmul_types_named("f32>f32"), {4, 5, 24});
   EXPECT_EQ(box.elements, "0,4");
@@ -261,7 +261,7 @@ TEST(ProbeOfElements, AsksOneElementWhereElementsAddDifferently) {
   EXPECT_EQ(value_of(report, "order"), "k increasing");
   EXPECT_EQ(report.replayed, 512u);
   const probe::BlackBox narrow =
-      probe::matmul_box(device, probe::matmul_types_named("f32>f32"), {4, 1, 24});  // the last column alone
+      probe::matmul_box(device, probe::matmul_types_named("f32>f32"), {4, 1, 24});  // the last column only
   EXPECT_EQ(narrow.elements, probe::kAlike);
 }
 
