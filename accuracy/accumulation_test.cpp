@@ -40,9 +40,9 @@ double at(const Findings& found, std::string_view metric, double k) {
 TEST(Accumulation, InFp32AddsNoErrorToTheRoundingOfAnFp16Result) {
   const Findings found = findings("amp-fp16", {{"data", "same_sign"}});
   EXPECT_EQ(number(found, "accumulation.class").value, 0);
-  // The relative error of rounding to fp16 is at most 2^-11. Its rms goes from 2^-11 / sqrt(12) to 2^-11 / sqrt(3)
-  // across a binade. The rms of 64 uniform errors has a relative standard deviation of sqrt(4/45) 3 / (2 sqrt(64)) =
-  // 5.6 %.
+  // The relative error of rounding to fp16 is at most 2^-11. Its rms goes from 2^-11
+  // / sqrt(12) to 2^-11 / sqrt(3) across a binade. The rms of 64 uniform errors has
+  // a relative standard deviation of sqrt(4/45) 3 / (2 sqrt(64)) = 5.6 %.
   EXPECT_GT(at(found, "accumulation.error", 1 << 17), 0x1p-11 / std::sqrt(12) * (1 - 5 * 0.056));
   EXPECT_LT(at(found, "accumulation.error", 1 << 17), 0x1p-11);
 }

@@ -1,6 +1,6 @@
-// The drift harness: deviation of running statistics from their fp64 reference over many training steps. Stored in
-// half, they stop short of their target: an update momentum |batch - running| below half an ulp of the running value is
-// lost.
+// The drift harness: deviation of running statistics from their fp64 reference over
+// many training steps. Stored in half, they stop short of their target: an update
+// momentum |batch - running| below half an ulp of the running value is lost.
 #include <cmath>
 
 #include "accuracy/accuracy.h"

@@ -25,8 +25,8 @@ struct Exponents {
   double share_below(int exponent) const;
 };
 
-// Bits between the largest number and the overflow of the format: log2(max finite / largest). Infinite when largest =
-// 0.
+// Bits between the largest number and the overflow of the
+// format: log2(max finite / largest). Infinite when largest = 0.
 double headroom(const Format& format, double largest);
 
 }  // namespace halfmark::accuracy

@@ -1,5 +1,5 @@
-// Tests of the harnesses on cases with known results: planted errors, known ranges, drift of half statistics, trainings
-// that must fail.
+// Tests of the harnesses on cases with known results: planted errors,
+// known ranges, drift of half statistics, trainings that must fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,8 +60,8 @@ TEST(ErrorHarness, MeasuresTheUnitRoundoffOfEachFormat) {
   const double fp32 = value(harness.measure(spec_of("linear", "fp32")), "error.nmse", "output");
   const double fp16 = value(harness.measure(spec_of("linear", "fp16")), "error.nmse", "output");
   const double bf16 = value(harness.measure(spec_of("linear", "bf16")), "error.nmse", "output");
-  // Unit roundoffs 2^-24, 2^-11, 2^-8: squares 2^-48, 2^-22, 2^-16, times a few roundings, less for the mean
-  // significand.
+  // Unit roundoffs 2^-24, 2^-11, 2^-8: squares 2^-48, 2^-22,
+  // 2^-16, times a few roundings, less for the mean significand.
   EXPECT_GT(fp32, 0x1p-53);
   EXPECT_LT(fp32, 0x1p-45);
   EXPECT_GT(fp16, 0x1p-26);

@@ -173,7 +173,7 @@ TEST(SlowProbeRows, IsNeverWrongForTwoHundredRandomRows) {
     constexpr int kProducts[] = {1, 2, 4, 8, 16, 32};
     constexpr Operands kOperands[] = {Operands::f16, Operands::bf16, Operands::fp8};
     TensorCore core{
-        "made-up", MatrixInstruction::mma_m16n8k32, kOperands[draw.below(0, 3)], kFp32, kFp32, Summation::blocks, {},
+        "synthetic", MatrixInstruction::mma_m16n8k32, kOperands[draw.below(0, 3)], kFp32, kFp32, Summation::blocks, {},
         ""};
     core.block.products = kProducts[draw.below(1, 6)];
     core.block.kept_fraction_bits = 8 + static_cast<int>(draw.below(2, 23));
@@ -207,7 +207,7 @@ TEST(ProbeRows, ARowThatKeepsOneBitLessMatchesNothing) {
   for (const int kept : {22, 26}) {
     TensorCore core =
         *find_core(tensor_cores(), "hopper", MatrixInstruction::mma_m16n8k16, {kFp16, kFp16, kFp32, kFp32});
-    core.architecture = "made-up";
+    core.architecture = "synthetic";
     core.block.kept_fraction_bits = kept;
     OneRow one(core);
     const probe::Report report =

@@ -24,12 +24,12 @@ std::string own_path(const char* called) {
   return error ? called : path.string();
 }
 
-// OpenMP threads that spin for long while they wait take the cores from other processes: on a busy machine, a step of
-// 0.25 ms then took 350 ms. Threads that sleep at once must be woken for every kernel: on an idle virtual machine, a
-// step of 0.19 ms then took 1.9 ms. Therefore they spin for about ten microseconds, longer than the gap between two
-// kernels, and then sleep. The library reads these settings before main, so the program sets them and executes itself
-// again. Settings of the user are kept. If exec fails, the program continues, and the environment of the report shows
-// it.
+// OpenMP threads that spin for long while they wait take the cores from other processes: on a busy
+// machine, a step of 0.25 ms then took 350 ms. Threads that sleep at once must be woken for every
+// kernel: on an idle virtual machine, a step of 0.19 ms then took 1.9 ms. Therefore they spin for
+// about ten microseconds, longer than the gap between two kernels, and then sleep. The library reads
+// these settings before main, so the program sets them and executes itself again. Settings of the
+// user are kept. If exec fails, the program continues, and the environment of the report shows it.
 void wait_with_short_spins(char** argv) {
   if (::getenv("OMP_WAIT_POLICY") || ::getenv("GOMP_SPINCOUNT")) return;
   ::setenv("OMP_WAIT_POLICY", "passive", 1);

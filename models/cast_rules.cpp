@@ -8,11 +8,11 @@
 namespace halfmark::models {
 namespace {
 
-// Source: PyTorch aten/src/ATen/autocast_mode.h (commit d70fe7f): AT_FORALL_LOWER_PRECISION_FP, _FP32,
-// _FP32_SET_OPT_DTYPE, _DIFFERENT_REDISPATCH_SIGNATURE (norm), _PROMOTE, and binary_cross_entropy_banned; the same for
-// f16 and bf16. Unlisted operations run in the dtype of their input: batch_norm, relu, gelu, pooling, dropout, add,
-// mean, embedding. cross_entropy_loss is not listed because it decomposes into log_softmax (f32 out) and nll_loss
-// (f32).
+// Source: PyTorch aten/src/ATen/autocast_mode.h (commit d70fe7f): AT_FORALL_LOWER_PRECISION_FP,
+// _FP32, _FP32_SET_OPT_DTYPE, _DIFFERENT_REDISPATCH_SIGNATURE (norm), _PROMOTE, and
+// binary_cross_entropy_banned; the same for f16 and bf16. Unlisted operations run in the dtype of
+// their input: batch_norm, relu, gelu, pooling, dropout, add, mean, embedding. cross_entropy_loss
+// is not listed because it decomposes into log_softmax (f32 out) and nll_loss (f32).
 constexpr CastRules::Group kTorchCuda[] = {
     {CastRule::lower,
      "_convolution convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d "

@@ -1,5 +1,5 @@
-// Seeded data that needs no download: random tensors for single layers, procedural images or points with labels for
-// models.
+// Seeded data that needs no download: random tensors for single
+// layers, procedural images or points with labels for models.
 #pragma once
 
 #include <vector>

@@ -32,8 +32,8 @@ struct State {  // changed by forward, not by the optimizer: running statistics
 // to the layer's output, still multiplied by the loss scale), "gradient/conv1.weight".
 using Tap = std::function<void(const std::string& name, const Tensor& tensor)>;
 
-// One forward or backward run of a model: the device, the policy and the tap. All casts happen here, by the policy's
-// cast rules.
+// One forward or backward run of a model: the device, the policy
+// and the tap. All casts happen here, by the policy's cast rules.
 class Pass {
  public:
   Pass(Device& device, const Policy& policy, bool training, RandomKey key = RandomKey(0), Tap tap = {});
@@ -45,8 +45,8 @@ class Pass {
   Tap tap;
   bool accumulate = false;  // add gradients to those of the previous backward: micro-batches, tied weights
 
-  // The input in the dtype that the policy sets for `operation` ("conv2d", "linear", "batch_norm", ...): a cast of x,
-  // or x itself.
+  // The input in the dtype that the policy sets for `operation`
+  // ("conv2d", "linear", "batch_norm", ...): a cast of x, or x itself.
   Tensor input(std::string_view operation, const Tensor& x);
   // The same for a parameter; the cast is kept until the pass ends, like autocast's weight cache (purpose `casts`).
   Tensor weight(std::string_view operation, const Param& param);
@@ -61,8 +61,8 @@ class Pass {
   Tensor fresh(const Shape& shape, DType dtype) const;
   // A fresh cast of x, or x itself when it has the dtype already.
   Tensor cast(const Tensor& x, DType dtype) const;
-  // x itself when its layout is plain, else a reordered copy. The reorder is an operation and appears in the kernel
-  // log.
+  // x itself when its layout is plain, else a reordered copy.
+  // The reorder is an operation and appears in the kernel log.
   Tensor plain(const Tensor& x) const;
   void look(const std::string& name, const Tensor& tensor) const {
     if (tap) tap(name, tensor);

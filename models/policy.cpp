@@ -30,14 +30,14 @@ std::vector<Policy> policy_table() {
 
       // IEEE 754 binary32 throughout: PyTorch with fp32_precision = "ieee"; apex O0.
       {"fp32", "single precision throughout (IEEE)", f32, f32, f32, f32, f32, no, none, wide, off},
-      // torch.backends.{cuda.matmul,cudnn}.allow_tf32 = True: storage stays fp32, matmul and convolution multiply in
-      // tf32.
+      // torch.backends.{cuda.matmul,cudnn}.allow_tf32 = True:
+      // storage stays fp32, matmul and convolution multiply in tf32.
       {"tf32", "fp32 storage, matmul and convolution multiply in tf32", f32, f32, f32, f32, f32, no, none, tf32, off},
       // model.half(), no scaler: apex O3 (apex/amp/frontend.py: cast_model_type float16, keep_batchnorm_fp32 False,
       // master_weights False, loss_scale 1.0).
       {"fp16", "everything stored in f16, no loss scaling (apex O3)", f16, f16, f16, f16, f16, no, none, wide, off},
-      // apex O3 with keep_batchnorm_fp32=True, apex's "speed of light": batch norm takes half input with float
-      // parameters.
+      // apex O3 with keep_batchnorm_fp32=True, apex's "speed of
+      // light": batch norm takes half input with float parameters.
       {"fp16-bn32", "as fp16, batch norm parameters and statistics in f32", f16, f16, f32, f32, f16, no, none, wide, off},
       // torch.autocast("cuda", torch.float16) with torch.amp.GradScaler().
       {"amp-fp16", "f32 parameters, autocast to f16, dynamic loss scaling", f32, f16, f32, f32, f32, no, autocast, wide, dynamic},

@@ -1,5 +1,5 @@
-// Compares the effect of the precision with the effect of the seed: a small network under fp32 and amp-fp16, five
-// seeds.
+// Compares the effect of the precision with the effect of the
+// seed: a small network under fp32 and amp-fp16, five seeds.
 #include <gtest/gtest.h>
 
 #include <algorithm>

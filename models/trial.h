@@ -58,9 +58,9 @@ class Trial {
   void set_tap(Tap tap);  // used by every later forward and backward
 
   // The steps, in order; the kernel log names the phases "forward", "backward", "optimizer".
-  // Loads training batch number `step`; purpose `input`. A model with labels gets x in the parameters' dtype, as from a
-  // data loader (autocast casts it). A single layer gets x in the policy's low dtype, as from a previous layer of a
-  // network.
+  // Loads training batch number `step`; purpose `input`. A model with labels gets x
+  // in the parameters' dtype, as from a data loader (autocast casts it). A single
+  // layer gets x in the policy's low dtype, as from a previous layer of a network.
   void load_batch(int64_t step);
   Tensor input() const;                 // x of the loaded batch; shares its memory, so a harness may change the values
   Tensor forward();                     // training mode; returns the output (logits), keeps the loss

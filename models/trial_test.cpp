@@ -1,5 +1,5 @@
-// Tests of the training step: equal start values, loss scaling, skipped steps, learning, evaluation without side
-// effects.
+// Tests of the training step: equal start values, loss scaling,
+// skipped steps, learning, evaluation without side effects.
 #include "models/trial.h"
 
 #include <gtest/gtest.h>
@@ -158,8 +158,8 @@ TEST(Trial, SkipsTheStepOnOverflowButUpdatesRunningStatistics) {
     EXPECT_NE(trial.states()[i]->value.values(), states[i]) << trial.states()[i]->name;
 }
 
-// The second trial computes the same bits in forward, so every relu decides alike, with a scale at which no gradient
-// underflows or overflows.
+// The second trial computes the same bits in forward, so every relu decides
+// alike, with a scale at which no gradient underflows or overflows.
 TEST(Trial, UnscalesToTheTrueGradientAtEveryScale) {
   TrialSpec spec = test_spec(kMlp, "amp-fp16");
   spec.settings.rate = 0;  // the parameters do not change
@@ -205,8 +205,8 @@ TEST(Trial, LearnsUnderAmpAsInSinglePrecision) {
   EXPECT_NEAR(brain.evaluate(4).loss, reference, 0.10 * first);
 }
 
-// A negative control: with |p - 1| / n below 1 / 32, a loss factor of 2^-20 gives gradients of at most 2^-25, which f16
-// rounds to zero.
+// A negative control: with |p - 1| / n below 1 / 32, a loss factor of
+// 2^-20 gives gradients of at most 2^-25, which f16 rounds to zero.
 TEST(Trial, StopsLearningInPureHalfWhenTheLossIsTinyWhileAmpLearns) {
   TrialSpec spec = test_spec(kMlp, "fp16");
   spec.settings.loss_factor = 0x1p-20;

@@ -1,5 +1,5 @@
-// The subjects: single layers at several sizes, and small models. A row holds everything that a trial needs to build
-// one.
+// The subjects: single layers at several sizes, and small models.
+// A row holds everything that a trial needs to build one.
 #pragma once
 
 #include <functional>

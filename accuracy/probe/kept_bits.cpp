@@ -128,7 +128,7 @@ void NodeProbe::find_cut(Adder& adder, std::vector<Finding>& findings) {
   findings.push_back({"alignment", value, text});
 }
 
-// X = 1.5 1.5 2^x is 2.25 2^x. Aligned by the sum of the factors' exponents, 2^(x - F) is still kept beside it.
+// X = 1.5 * 1.5 * 2^x = 2.25 * 2^x. If it is aligned by the sum of the factors' exponents, 2^(x - F) is still kept.
 void NodeProbe::find_normalised(Adder& adder, std::vector<Finding>& findings) {
   const std::string parameter = "exponents of products";
   if (exact_ || inputs_.products < 2)

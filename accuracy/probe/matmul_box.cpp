@@ -57,8 +57,8 @@ class MatmulRunner {
   }
 
  private:
-  // The row or column that holds this vector: a new one if there is room, else nullopt. Compared by bits because of
-  // NaNs and -0.
+  // The row or column that holds this vector: a new one if there is
+  // room, else nullopt. Compared by bits because of NaNs and -0.
   using Places = std::map<std::string, size_t>;
   static std::optional<size_t> place(Places& places, const std::vector<double>& vector, int64_t room) {
     const std::string bits(reinterpret_cast<const char*>(vector.data()), vector.size() * sizeof(double));

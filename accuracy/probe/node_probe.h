@@ -9,8 +9,8 @@
 
 namespace halfmark::accuracy::probe {
 
-// A node and the leaves through which terms reach it: first its own products, then one product of each sum below it,
-// then c.
+// A node and the leaves through which terms reach it: first its
+// own products, then one product of each sum below it, then c.
 struct NodeInputs {
   size_t node = 0, products = 0;
   std::vector<size_t> slots;
@@ -45,8 +45,8 @@ class NodeProbe {
   void find_cut(Adder& adder, std::vector<Finding>& findings);
   void find_normalised(Adder& adder, std::vector<Finding>& findings);
 
-  // For all nodes (rounding.cpp). Chooses a large B and the leaf of a small s; false if the node has no product for
-  // them.
+  // For all nodes (rounding.cpp). Chooses a large B and the leaf
+  // of a small s; false if the node has no product for them.
   bool prepare();
   // Fraction bits of B + s, found by adding single bits s. They are observed in the result or, with `cancel`, after a
   // later term has subtracted B. -1: none.

@@ -1,5 +1,5 @@
-// Builds the report: summation tree, adders, ranges, a replay that verifies them, and the simulated rows with equal
-// answers.
+// Builds the report: summation tree, adders, ranges, a replay
+// that verifies them, and the simulated rows with equal answers.
 #include "accuracy/probe/probe.h"
 
 #include <fmt/format.h>

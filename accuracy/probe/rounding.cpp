@@ -76,8 +76,8 @@ Format NodeProbe::format_of_bits(int bits) const {
   return {"", 8, bits};
 }
 
-// The assumption if nothing can be observed: results of few bits are rounded to nearest, and sums that truncate their
-// terms are truncated.
+// The assumption if nothing can be observed: results of few bits are
+// rounded to nearest, and sums that truncate their terms are truncated.
 void NodeProbe::unknown_rounding(Adder& adder, const std::string& name, const std::string& why,
                                  std::vector<Finding>& findings) const {
   adder.out = format_of_bits(box_.d.fraction_bits);

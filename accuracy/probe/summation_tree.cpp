@@ -40,11 +40,11 @@ class TreeBuilder {
       for (size_t t = 0; t < tasks.size(); ++t) {
         const Task& task = tasks[t];
         std::map<size_t, std::vector<size_t>>
-            meets;  // leaves, by the number of leaves below the node where they meet the first leaf
-        for (size_t j = 1; j < task.leaves.size(); ++j) meets[below[t][j - 1]].push_back(task.leaves[j]);
+            meeting;  // leaves, by the number of leaves below the node where they meet the first leaf
+        for (size_t j = 1; j < task.leaves.size(); ++j) meeting[below[t][j - 1]].push_back(task.leaves[j]);
         size_t node = add_leaf(task.leaves[0]), size = 1;
         std::vector<size_t> rest;
-        for (auto& [leaves_below, others] : meets) {
+        for (auto& [leaves_below, others] : meeting) {
           if (leaves_below == task.limit) {  // they meet in the parent: other children of it
             rest = std::move(others);
             continue;
@@ -214,9 +214,9 @@ std::vector<size_t> chain_below(const SumTree& tree, size_t top) {
 
 std::string text_of_node(const SumTree& tree, size_t top, size_t from);
 
-// Abbreviates sums of one shape that are added one after another, each a fixed step of k after the last one:
-// "((0 2 .. 30) + (1 3 .. 31)) and so on every 32 up to 63, added in turn". Nothing if there are fewer than three or
-// they differ.
+// Abbreviates sums of one shape that are added one after another, each a fixed
+// step of k after the last one: "((0 2 .. 30) + (1 3 .. 31)) and so on every 32
+// up to 63, added in turn". Nothing if there are fewer than three or they differ.
 std::string text_of_repeats(const SumTree& tree, size_t top, size_t from) {
   std::vector<size_t> parts;
   for (size_t node = top;;) {

@@ -77,15 +77,15 @@ void find_product_rounding(RecordingBox& recorder, Model& model, std::vector<Fin
     return recorder.value(question_of(box, std::array{square, minus})) == whole;
   };
   std::string seen = fmt::format("(1 + 2^-{})^2 - (1 + 2^-{}) leaves ", h, h - 1), opening;
-  std::optional<bool> beside_sum, early, late;  // the first node of each kind
+  std::optional<bool> with_sum, early, late;  // the first node of each kind
   for (size_t i = 0; i < model.tree.nodes.size(); ++i) {
     const std::vector<size_t> products = model.tree.products_of(i);
     std::optional<size_t> sum;
     for (const size_t child : model.tree.nodes[i].children)
       if (!model.tree.nodes[child].leaf) sum = model.tree.leaves_of(child).front();
-    if (products.size() == 1 && sum && *sum != box.k && !beside_sum) {
-      beside_sum = survives(products[0], *sum);
-      seen += fmt::format("{} at k = {}", *beside_sum ? "the last bit" : "nothing", products[0]);
+    if (products.size() == 1 && sum && *sum != box.k && !with_sum) {
+      with_sum = survives(products[0], *sum);
+      seen += fmt::format("{} at k = {}", *with_sum ? "the last bit" : "nothing", products[0]);
     } else if (products.size() == 2 && model.tree.nodes[i].children.size() == 2 && !early) {
       early = survives(products[0], products[1]), late = survives(products[1], products[0]);
       opening = fmt::format("; of two products alone {}", *early && *late ? "both last bits"
@@ -94,17 +94,17 @@ void find_product_rounding(RecordingBox& recorder, Model& model, std::vector<Fin
                                                                           : "nothing");
     }
   }
-  if (!beside_sum && !early) return findings.push_back({"products", std::string(kNotObservable), "no node for it"});
-  model.exact_products = beside_sum.value_or(false) || early.value_or(false) || late.value_or(false);
+  if (!with_sum && !early) return findings.push_back({"products", std::string(kNotObservable), "no node for it"});
+  model.exact_products = with_sum.value_or(false) || early.value_or(false) || late.value_or(false);
   model.last_leaf_exact = !(early.value_or(false) && !late.value_or(false));
   findings.push_back({"products",
                       model.exact_products ? "added unrounded (fused multiply-add)" : "rounded before they are added",
                       seen + opening});
 }
 
-// The lower limit ("zero floor") of the alignment exponent: a zero term counts as exponent e_zero. It is observable
-// only if all other terms are smaller. Then bits below 2^(e_zero - F) are lost although they lie within F bits of the
-// largest term.
+// The lower limit ("zero floor") of the alignment exponent: a zero term counts as
+// exponent e_zero. It is observable only if all other terms are smaller. Then bits
+// below 2^(e_zero - F) are lost although they lie within F bits of the largest term.
 void find_zero_floor(RecordingBox& recorder, Model& model, std::vector<Finding>& findings) {
   const BlackBox& box = recorder.box();
   const std::string parameter = "zero floor";

@@ -17,9 +17,9 @@ namespace {
 // NOLINTNEXTLINE(performance-no-int-to-ptr): the loader returns integers
 char* pointer_to(uintptr_t address) { return reinterpret_cast<char*>(address); }
 
-// The mapping is private, so the first write to a page makes a copy of it. The byte written is the existing byte, so
-// code that runs or reads it at the same time sees no difference. A page may start in the sanitizer's red zone of a
-// constant.
+// The mapping is private, so the first write to a page makes a copy of it. The byte
+// written is the existing byte, so code that runs or reads it at the same time sees
+// no difference. A page may start in the sanitizer's red zone of a constant.
 __attribute__((no_sanitize("address", "thread", "undefined"))) void write_each(volatile char* begin, size_t bytes,
                                                                                size_t page) {
   for (size_t i = 0; i < bytes; i += page) begin[i] = begin[i];

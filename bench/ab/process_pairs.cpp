@@ -41,8 +41,8 @@ ProcessSample ProcessPairs::ask(SamplerProcess& process, size_t index, bool is_a
   }
 }
 
-// The time of a is the median over its slices. The time of b is this median times the median of the ratios of adjacent
-// slices.
+// The time of a is the median over its slices. The time of b is
+// this median times the median of the ratios of adjacent slices.
 ProcessPairs::Asked ProcessPairs::ask_both(SamplerProcess& a, SamplerProcess& b, size_t index, bool a_first) {
   std::vector<double> of_a, ratios;
   double stolen[2] = {}, wall[2] = {};

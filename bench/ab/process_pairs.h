@@ -36,7 +36,7 @@ struct PairOptions {
   double timeout = 60;                            // seconds for one answer
   uint64_t seed = 0;                              // of the orders
   bool side_by_side = true;  // false: one process after the other, for devices that only one process may use
-  // Number of cores for both processes of a pair, chosen anew for each pair; 0: all. Two cores of one machine can
+  // Number of cores for both processes of a pair, chosen again for each pair; 0: all. Two cores of one machine can
   // differ by a fifth for seconds, because of other work on them.
   int cores = 0;
   // Number of time slices of a case that alternate between the two processes, if they run side by side. A disturbance
@@ -65,8 +65,8 @@ class ProcessPairs : public PairSource {
   // Throws CaseLost.
   std::vector<std::vector<Pair>> measure(std::span<const size_t> cases, int pairs) override;
 
-  // The reason why processes share the pages of their code, so that all pairs have the same placement; empty: they do
-  // not share them.
+  // The reason why processes share the pages of their code, so that
+  // all pairs have the same placement; empty: they do not share them.
   const std::string& shared_pages() const { return shared_pages_; }
   int64_t repeated() const { return repeated_; }    // pairs measured again, over all cases
   int64_t disturbed() const { return disturbed_; }  // pairs kept although the host took time

@@ -1,6 +1,6 @@
-// One process run of a build, for `halfmark ab`: times cases on request and answers each with one line of JSON. The
-// comparison uses the median of a process run. Its samples are not replicates: they share clock speeds, memory
-// placement and plans.
+// One process run of a build, for `halfmark ab`: times cases on request and answers
+// each with one line of JSON. The comparison uses the median of a process run. Its
+// samples are not replicates: they share clock speeds, memory placement and plans.
 #pragma once
 
 #include <cstdint>

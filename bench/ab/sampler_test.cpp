@@ -83,7 +83,7 @@ TEST(SamplerProcess, ReportsHowAProcessEnded) {
 
 TEST(NoiseProfile, GivesThreeStandardErrorsOrThreeTimesTheSpreadBetweenRuns) {
   NoiseProfile noise;
-  EXPECT_EQ(noise.minimum_effect_of("nobody", 24), 0);
+  EXPECT_EQ(noise.minimum_effect_of("unknown", 24), 0);
   noise.cases["steady"] = {{0.02}, {0.001}};
   EXPECT_NEAR(noise.minimum_effect_of("steady", 24), std::expm1(3 * 0.02 / std::sqrt(0.955 * 24)), 1e-12);
   noise.cases["wandering"] = {{0.001, 0.001, 0.001}, {-0.02, 0.0, 0.02}};

@@ -1,5 +1,5 @@
-// Fuzzes the command line: any words must be accepted or refused with one line; nothing is run. Words are separated by
-// line breaks.
+// Fuzzes the command line: any words must be accepted or refused
+// with one line; nothing is run. Words are separated by line breaks.
 #include <cstdint>
 #include <cstdlib>
 

@@ -1,6 +1,6 @@
-// halfmark_micro: Google Benchmark over every kernel row of every present device, and over halfmark's rows compared
-// with direct calls of the library. Its JSON is Google Benchmark's own, so that compare.py and similar tools can read
-// it.
+// halfmark_micro: Google Benchmark over every kernel row of every present device,
+// and over halfmark's rows compared with direct calls of the library. Its JSON is
+// Google Benchmark's own, so that compare.py and similar tools can read it.
 #include <benchmark/benchmark.h>
 
 #include <exception>

@@ -1,6 +1,6 @@
-// Rounding and conversion of arrays on every code path of this CPU, compared with memcpy of the same number of floats,
-// the limit set by memory. Names: rounding/FORMAT/ROUNDING/PLACE/PATH/COUNT, convert/FROM->TO/PATH/COUNT,
-// rounding/memcpy/COUNT.
+// Rounding and conversion of arrays on every code path of this CPU, compared with memcpy of the
+// same number of floats, the limit set by memory. Names:
+// rounding/FORMAT/ROUNDING/PLACE/PATH/COUNT, convert/FROM->TO/PATH/COUNT, rounding/memcpy/COUNT.
 #include <benchmark/benchmark.h>
 
 #include <bit>

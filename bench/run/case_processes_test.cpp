@@ -86,7 +86,7 @@ TEST(Processes, ReplaceADisturbedFirstOneByALaterOne) {
   EXPECT_EQ(record.status, Status::ok);
   EXPECT_EQ(record.reason, "");
   EXPECT_EQ(find(record, "time.step", "hot")->value, 2);
-  // All times are kept, whatever their value.
+  // All times are kept, independent of their value.
   EXPECT_EQ(find(record, kProcessTime, "hot")->samples, (std::vector<double>{9, 2, 7}));
   EXPECT_EQ(record.determinism.processes, 3);
 }

@@ -1,4 +1,4 @@
-// Child processes that are killed when this process ends, for whatever reason.
+// Child processes that are killed when this process ends for any reason.
 #pragma once
 
 #include <sys/types.h>

@@ -19,8 +19,8 @@ namespace {
 
 class Isolation : public ProcessTest {
  protected:
-  // A shell script that is called like halfmark; $8 is the report to write (run --case ID --seed S --no-probes -o
-  // FILE).
+  // A shell script that is called like halfmark; $8 is the report
+  // to write (run --case ID --seed S --no-probes -o FILE).
   std::string script(const std::string& text) const {
     const std::filesystem::path path = folder_ / "program";
     std::ofstream(path) << "#!/bin/sh\n" << text << "\n";

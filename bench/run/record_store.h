@@ -1,4 +1,4 @@
-// The finished records of a run: in memory, in the journal beside the report, and in the report at the end.
+// The finished records of a run: in memory, in the journal next to the report, and in the report at the end.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Turns the findings of a harness into a record: the kernels that ran, the validity of its timing, and the result of a
-// control.
+// Turns the findings of a harness into a record: the kernels that
+// ran, the validity of its timing, and the result of a control.
 #include "bench/run/run_case.h"
 
 #include <fmt/format.h>

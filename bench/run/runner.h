@@ -22,8 +22,8 @@ struct RunOptions {
   ExecutionOptions execution;
 };
 
-// Called before each case and once at the end: number of finished cases, number of all cases, next case ("" at the
-// end).
+// Called before each case and once at the end: number of finished
+// cases, number of all cases, next case ("" at the end).
 using Progress = std::function<void(size_t done, size_t all, const std::string& next)>;
 
 // Before anything is measured, opens every device and checks that the report can be written and that no other process

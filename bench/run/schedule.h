@@ -15,8 +15,8 @@ struct Turn {
   size_t round;  // number of processes that have measured it before
 };
 
-// Rounds over all cases, so that the processes of one case are spread over the whole run. processes = 0: one round, in
-// this process.
+// Rounds over all cases, so that the processes of one case are spread
+// over the whole run. processes = 0: one round, in this process.
 std::vector<Turn> schedule_of(size_t cases, int processes);
 
 // True if this turn still has to be measured; `known` is the record of the case so far.

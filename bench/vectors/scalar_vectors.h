@@ -1,5 +1,5 @@
-// Scalar operations and conversions of codes: CSV rows in, result and flags out for each. Independent of the command
-// line, for tests.
+// Scalar operations and conversions of codes: CSV rows in, result and
+// flags out for each. Independent of the command line, for tests.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@ class CrossEntropy {
  public:
   // logits [n, classes], labels [n] i32 -> loss [1]. Keeps the probabilities for backward.
   Tensor forward(Pass& pass, const Tensor& logits, const Tensor& labels);
-  // dlogits in the logits' dtype, for the gradient `dloss` of the loss. dloss is first rounded to the dtype of the
-  // loss.
+  // dlogits in the logits' dtype, for the gradient `dloss` of
+  // the loss. dloss is first rounded to the dtype of the loss.
   Tensor backward(Pass& pass, double dloss);
 
  private:

@@ -70,7 +70,7 @@ double limit_value(const NumberRule& rule, double base, double ratio) {
   return rule.squared ? rms * rms : rms;
 }
 
-std::string beside(const Measurement& base, const Measurement& found) {
+std::string was_and_is(const Measurement& base, const Measurement& found) {
   std::string now = human(found.value, found.unit), then = human(base.value, base.unit);
   if (now == then && base.value != found.value)  // rounded alike, such as one byte of megabytes
     now = fmt::format("{} {}", found.value, found.unit), then = fmt::format("{} {}", base.value, base.unit);
@@ -101,16 +101,16 @@ NumberVerdict with_slack(const NumberRule& rule, const Measurement& base, const 
       allowed = slack > 0 ? fmt::format("{} on either side", human(slack, found.unit)) : "no change at all";
     const bool has_worse_side = rule.magnitude || found.better != Better::neither;
     const double share = has_worse_side ? worse / std::fabs(base.value) : 0;
-    verdict.words = fmt::format("{}{}; the rule allows {}{}", beside(base, found),
+    verdict.words = fmt::format("{}{}; the rule allows {}{}", was_and_is(base, found),
                                 std::isfinite(share) && share > 0 ? fmt::format(" ({} worse)", human_share(share)) : "",
                                 allowed, because(rule));
   } else if ((rule.magnitude || found.better != Better::neither) &&
              breaks_slack(rule, found.better, found.value, base.value)) {
     verdict.outcome = Outcome::improved;
-    verdict.words = beside(base, found);
+    verdict.words = was_and_is(base, found);
   } else if (rule.changed && base.value != found.value) {
     verdict.outcome = Outcome::changed;
-    verdict.words = fmt::format("{}: different, within the limit of the rule", beside(base, found));
+    verdict.words = fmt::format("{}: different, within the limit of the rule", was_and_is(base, found));
   }
   return verdict;
 }
@@ -126,7 +126,7 @@ NumberVerdict with_ratio(const NumberRule& rule, const Measurement& base, const 
     verdict.outcome = Outcome::breach;
     verdict.times_limit = std::isnan(found.value) ? std::numeric_limits<double>::infinity()
                                                   : rms_of(rule, found.value) / rms_of(rule, verdict.limit);
-    verdict.words = fmt::format("{}{}{}; the rule allows {} for {:.0f} value{}{}", beside(base, found),
+    verdict.words = fmt::format("{}{}{}; the rule allows {} for {:.0f} value{}{}", was_and_is(base, found),
                                 std::isnan(ratio) ? "" : fmt::format(", {} the error", human_ratio(ratio)),
                                 std::isfinite(bits) ? fmt::format(", {:.2g} bits lost", bits) : "",
                                 limit.by_bits ? fmt::format("{:.2g} bits", rule.bits_fail) : human_ratio(limit.ratio),
@@ -136,10 +136,10 @@ NumberVerdict with_ratio(const NumberRule& rule, const Measurement& base, const 
   const RatioLimit back = ratio_limit(rule, base, records, records.base);
   if (base.value != found.value && !(base.value <= limit_value(rule, found.value, back.ratio))) {
     verdict.outcome = Outcome::improved;
-    verdict.words = beside(base, found);
+    verdict.words = was_and_is(base, found);
   } else if (limit.elements >= kFewestForBits && bits >= rule.bits_warn &&
              rms_of(rule, found.value) > rms_of(rule, base.value) + rule.tiny) {
-    verdict.remark = fmt::format("{}: {:.2g} bits lost", beside(base, found), bits);
+    verdict.remark = fmt::format("{}: {:.2g} bits lost", was_and_is(base, found), bits);
   }
   return verdict;
 }
@@ -204,7 +204,7 @@ NumberVerdict judge_number(const NumberRule& rule, const Measurement& base, cons
     verdict.outcome = std::isnan(found.value) ? Outcome::untrusted : Outcome::improved;
     verdict.words = std::isnan(found.value)
                         ? fmt::format("{} is NaN in both reports: no comparison is possible", place_of(found))
-                        : beside(base, found);
+                        : was_and_is(base, found);
   } else if (rule.judge == Judging::slack) {
     verdict = with_slack(rule, base, found);
   } else if (rule.judge == Judging::ratio) {

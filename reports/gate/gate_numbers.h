@@ -33,8 +33,8 @@ NumberVerdict judge_number(const NumberRule& rule, const Measurement& base, cons
 // For a number that the base does not have, only its own bound can be judged. nullopt: it holds, or there is none.
 std::optional<NumberVerdict> judge_own_bound(const Measurement& found);
 
-// For a case whose bits differ between processes: has the spread of its values grown? nullopt: no, or a side has fewer
-// than five processes.
+// For a case whose bits differ between processes: has the spread of its
+// values grown? nullopt: no, or a side has fewer than five processes.
 std::optional<NumberVerdict> judge_spread(const Measurement& base, const Measurement& found);
 
 // The number n of independent values of the rule for this measurement.

@@ -20,8 +20,8 @@ struct GateContext {
   std::set<std::string> unruled{};  // metrics that should be judged but match no rule
 };
 
-// Judges the case. Without same_keys (different library or machine), a number that differs within its rule is not
-// reported.
+// Judges the case. Without same_keys (different library or
+// machine), a number that differs within its rule is not reported.
 void judge_record(const Record& base, const Record& found, bool same_keys, GateContext& context, Judgement& judgement);
 
 }  // namespace halfmark::reports

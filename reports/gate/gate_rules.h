@@ -16,9 +16,9 @@
 
 namespace halfmark::reports {
 
-// information: never judged. bound: by the measurement's own bound only. slack: worse than the base by at most a given
-// amount. ratio: a root mean square error of at most a given multiple of the base's. The last two also apply the
-// measurement's own bound.
+// information: never judged. bound: by the measurement's own bound only. slack: worse
+// than the base by at most a given amount. ratio: a root mean square error of at most
+// a given multiple of the base's. The last two also apply the measurement's own bound.
 enum class Judging : uint8_t { information, bound, slack, ratio };
 
 struct NumberRule {

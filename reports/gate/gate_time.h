@@ -1,6 +1,6 @@
-// Judges the times of two reports if they are comparable: same machine, and medians of many processes on each side.
-// Stored times cannot separate a change of the code from drift between days, so the minimum effect is large. `ab`
-// measures in pairs.
+// Judges the times of two reports if they are comparable: same machine, and medians
+// of many processes on each side. Stored times cannot separate a change of the code
+// from drift between days, so the minimum effect is large. `ab` measures in pairs.
 #pragma once
 
 #include <utility>

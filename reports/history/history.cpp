@@ -143,15 +143,15 @@ class HistoryStore::Collector {
     for (const auto& [of, value] : report.values) {
       const Key& key = of;  // a lambda below uses it
       if (!is_wanted(key.metric)) continue;
-      const auto beside = std::find_if(anchors.begin(), anchors.end(),
-                                       [&](const StoredReport* one) { return one->values.contains(key); });
-      if (beside == anchors.end()) continue;
-      const double hours = static_cast<double>(std::abs((*beside)->when - report.when)) / 3600;
+      const auto nearest = std::find_if(anchors.begin(), anchors.end(),
+                                        [&](const StoredReport* one) { return one->values.contains(key); });
+      if (nearest == anchors.end()) continue;
+      const double hours = static_cast<double>(std::abs((*nearest)->when - report.when)) / 3600;
       if (value.timed && hours > rules_.hours) {
         ++too_far;
         continue;
       }
-      const double ratio = value.value / (*beside)->values.at(key).value;
+      const double ratio = value.value / (*nearest)->values.at(key).value;
       if (!std::isfinite(ratio) || ratio <= 0) {
         ++no_ratio_;
         continue;

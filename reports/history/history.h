@@ -97,8 +97,8 @@ class HistoryStore {
 // folder cannot be read or contains nothing to compare.
 History history_in(const std::filesystem::path& folder, const HistoryRules& rules);
 
-// Converts "2025-11-01T12:00:00Z" or with "+02:00" to seconds since 1970. Throws ReportError; `where` is the prefix of
-// its message.
+// Converts "2025-11-01T12:00:00Z" or with "+02:00" to seconds since
+// 1970. Throws ReportError; `where` is the prefix of its message.
 int64_t seconds_since_1970(const std::string& text, std::string_view where);
 
 // Text for a terminal: the changes with their curves, then what was omitted. With options.all, every series.

@@ -13,8 +13,8 @@ namespace {
 constexpr size_t kIndent = 2;
 constexpr std::string_view kBars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 
-// One bar per point and a line before each change; if the series is longer than the terminal is wide, its latest
-// points.
+// One bar per point and a line before each change; if the series
+// is longer than the terminal is wide, its latest points.
 std::string curve_of(const HistorySeries& series, const TextOptions& options) {
   const size_t room = std::max<size_t>(options.width, 40) - kIndent - series.changes.size();
   const size_t first = series.points.size() > room ? series.points.size() - room : 0;

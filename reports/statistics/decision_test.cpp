@@ -139,8 +139,8 @@ Tally tally(const SimulatedEffects& effects, int runs, uint64_t seed, const Deci
   return sum;
 }
 
-// False alarms in runs without a change, or without a further change: none of 300. The long form runs thousands and
-// allows a few.
+// False alarms in runs without a change, or without a further change:
+// none of 300. The long form runs thousands and allows a few.
 constexpr double kFalse = 0.001;
 
 class SlowDecision : public testing::TestWithParam<int> {

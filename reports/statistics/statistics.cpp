@@ -121,8 +121,8 @@ double hodges_lehmann(std::span<const double> differences) { return median(sorte
 Interval hodges_lehmann_interval(std::span<const double> differences, double confidence) {
   const std::vector<double> means = sorted_walsh_averages(differences);
   const std::vector<double>& chance = signed_rank_distribution(static_cast<int>(differences.size()));
-  // Let K be the largest rank sum with P(W <= K) <= (1 - confidence) / 2. The interval excludes the K smallest and the
-  // K largest means.
+  // Let K be the largest rank sum with P(W <= K) <= (1 - confidence) /
+  // 2. The interval excludes the K smallest and the K largest means.
   size_t sums = 0;  // K + 1
   for (double below = 0; sums < chance.size(); ++sums) {
     below += chance[sums];
@@ -183,8 +183,8 @@ Interval shift_interval(std::span<const double> a, std::span<const double> b, do
 double rank_sum_tail(int a, int b, int sum) {
   const std::vector<double>& chance = rank_sum_distribution(static_cast<size_t>(a), static_cast<size_t>(b));
   const auto count = static_cast<size_t>(std::clamp(sum, 0, static_cast<int>(chance.size())));
-  return std::accumulate(chance.rbegin(), chance.rend() - static_cast<std::ptrdiff_t>(count),
-                         0.0);  // smallest terms first
+  // Adds the smallest terms first.
+  return std::accumulate(chance.rbegin(), chance.rend() - static_cast<std::ptrdiff_t>(count), 0.0);
 }
 
 double rank_sum_p(std::span<const double> a, std::span<const double> b, double shift) {

@@ -2,10 +2,10 @@
 // samples, and corrections for multiple tests. Everything is exact or a definition. Only two parts assume a normal
 // distribution: the tests of two large or tied samples, and the quantile of error ratios.
 //
-// Sources: Hodges and Lehmann, Ann. Math. Statist. 34, 1963 (estimate); Wilcoxon, Biometrics 1, 1945 (signed ranks);
-// Mann and Whitney, Ann. Math. Statist. 18, 1947 (two samples); Hollander and Wolfe, Nonparametric Statistical Methods,
-// 3.3 and 4.3 (intervals), 4.1 (ties); Holm, Scand. J. Statist. 6, 1979; Benjamini and Hochberg, J. R. Statist. Soc. B
-// 57, 1995.
+// Sources: Hodges and Lehmann, Ann. Math. Statist. 34, 1963 (estimate); Wilcoxon, Biometrics
+// 1, 1945 (signed ranks); Mann and Whitney, Ann. Math. Statist. 18, 1947 (two samples);
+// Hollander and Wolfe, Nonparametric Statistical Methods, 3.3 and 4.3 (intervals), 4.1 (ties);
+// Holm, Scand. J. Statist. 6, 1979; Benjamini and Hochberg, J. R. Statist. Soc. B 57, 1995.
 #pragma once
 
 #include <span>
@@ -43,8 +43,8 @@ double least_signed_rank_p(int count);  // the smallest p value of `count` diffe
 // P(W >= sum) of `count` ranks with random signs, W the sum of the positive ones.
 double signed_rank_tail(int count, int sum);
 
-// The shift between two unpaired samples: the median of all differences b - a. It changes its sign exactly when the
-// samples are swapped.
+// The shift between two unpaired samples: the median of all differences
+// b - a. It changes its sign exactly when the samples are swapped.
 double shift_between(std::span<const double> a, std::span<const double> b);
 // Exact for up to 10000 pairs of values, otherwise by the normal distribution. Infinite bounds: too few values.
 Interval shift_interval(std::span<const double> a, std::span<const double> b, double confidence = 0.95);

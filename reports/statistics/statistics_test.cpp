@@ -18,8 +18,8 @@ TEST(Median, AndQuantilesInterpolate) {
   EXPECT_TRUE(std::isnan(median({})));
 }
 
-// Ranks of the 95 % interval for n samples from the binomial distribution, as tables of nonparametric statistics print
-// them.
+// Ranks of the 95 % interval for n samples from the binomial
+// distribution, as tables of nonparametric statistics print them.
 TEST(MedianInterval, HasTheRanksOfTheTables) {
   const std::pair<int, std::pair<int, int>> rows[] = {{6, {1, 6}},   {8, {1, 8}},    {10, {2, 9}},   {12, {3, 10}},
                                                       {20, {6, 15}}, {30, {10, 21}}, {50, {18, 33}}, {100, {40, 61}}};
@@ -204,8 +204,8 @@ TEST(Shift, HasAnExactInterval) {
   EXPECT_EQ(none.upper, std::numeric_limits<double>::infinity());
 }
 
-// Just above the largest exact size, the interval by the normal distribution is almost equal to the exact interval of
-// the size below.
+// Just above the largest exact size, the interval by the normal
+// distribution is almost equal to the exact interval of the size below.
 TEST(Shift, HasAnIntervalOfLargeSamples) {
   const auto width_of = [](int count) {
     std::vector<double> a, b;
@@ -232,8 +232,8 @@ TEST(StudentsT, HasTheTwoSidedTailsOfScipy) {
   EXPECT_EQ(two_sided_t_p(-2.5, 4), two_sided_t_p(2.5, 4));
 }
 
-// sqrt(scipy.stats.f.isf(1e-6, n, n)) of scipy 1.10; the gate's reference rounds some of them to 6.3, 3.3, 2.0, 1.63,
-// 1.24, 1.16, 1.015.
+// sqrt(scipy.stats.f.isf(1e-6, n, n)) of scipy 1.10; the gate's reference
+// rounds some of them to 6.3, 3.3, 2.0, 1.63, 1.24, 1.16, 1.015.
 TEST(RmsRatio, HasTheQuantilesOfScipy) {
   const std::pair<double, double> rows[] = {
       {1, 636619.7723487514},    {2, 999.9994999854972},     {10, 6.325786603513969},
