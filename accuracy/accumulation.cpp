@@ -1,5 +1,5 @@
-// The accumulation harness: how the error of one sum of products grows with its length K, for each way of summing it,
-// beside the bounds of theory. Operands are rounded before anything is compared, so that the sum alone is judged.
+// The accumulation harness: growth of the error of a sum of products with its length K, for each way of summing, next
+// to the theoretical bounds. The reference uses the rounded operands, so that only the summation is measured.
 #include <algorithm>
 #include <cmath>
 
@@ -13,10 +13,10 @@ namespace {
 constexpr int kLeastPower = 8, kMostPower = 17;  // K = 2^8 .. 2^17
 constexpr int64_t kRows = 8, kColumns = 8;       // sums for each K; GPU libraries want multiples of 8
 
-// Theory knows slopes of 0 (rounding of the result alone), 1/2 (errors that wander) and 1 (errors with a bias); the
-// border to "grows" lies half way between the first two.
+// Theory predicts slopes of 0 (only the result is rounded), 1/2 (random errors) and 1 (biased errors). The limit for
+// "growing" is half way between the first two.
 constexpr double kGrows = 0.25;
-// Between one rounding of the result (1) and one more of equal size (sqrt 2), half way in bits.
+// The geometric mean of one rounding of the result (1) and two roundings of equal size (sqrt 2).
 constexpr double kFactor = 1.189207115;  // 2^(1/4)
 enum Class { kFlat = 0, kConstantFactor = 1, kGrowing = 2 };
 
@@ -28,16 +28,16 @@ const std::vector<MetricRow>& accumulation_table() {
        "over K, and at the largest K: max |value - exact| / sum |a b|"},
       {"accumulation.bound", "1", Better::neither, Kind::information,
        "over K: gamma = K u / (1 - K u) and the rounding of the result (Higham 2002, section 3.1); u is twice the unit "
-       "roundoff of the accumulator where a device may cut"},
+       "roundoff of the accumulator because a device may truncate"},
       {"accumulation.probabilistic_bound", "1", Better::neither, Kind::information,
        "over K: exp(lambda sqrt(K) u + K u^2 / (1 - u)) - 1 and the rounding of the result (Higham and Mary 2019, "
-       "theorem 2.4), lambda so that it holds for all sums at once with probability 0.99 if errors have mean zero"},
+       "theorem 2.4), lambda such that it holds for all sums at once with probability 0.99 if errors have mean zero"},
       {"accumulation.ratio", "1", Better::lower, Kind::bounded,
        "median over K: rms error over the rms error of the correctly rounded results, or over u if those are exact"},
       {"accumulation.growth", "1", Better::lower, Kind::bounded, "slope of log error over log K, least squares"},
       {"accumulation.class", "1", Better::lower, Kind::bounded,
        "0 flat: growth < 1/4 and ratio < 2^(1/4); 1 constant factor: growth < 1/4; 2 growing"},
-      {"accumulation.nonfinite", "1", Better::lower, Kind::bounded, "share of sums that came out infinite or NaN"},
+      {"accumulation.nonfinite", "1", Better::lower, Kind::bounded, "share of sums that are infinite or NaN"},
   };
   return rows;
 }
@@ -55,8 +55,8 @@ Math math_of(const TrialSpec& spec) {
   return math;
 }
 
-// The operands of `count` sums of K products, in the vectors' order. same_sign: uniform in (0, 1). cancelling: the
-// second half takes back the first but for a few per cent, when the sum has grown large. random: normal.
+// The operands of kRows x kColumns sums of K products. same_sign: uniform in (0, 1). cancelling: the second half
+// cancels the first, which has grown large, to a few per cent. random: normal.
 struct Operands {
   std::vector<double> a, b;  // [rows, K], [columns, K]
 };
@@ -107,7 +107,7 @@ Errors errors_at(const TrialSpec& spec, const std::string& data, int64_t depth, 
   Errors found;
   for (int64_t r = 0; r < kRows; ++r)
     for (int64_t c = 0; c < kColumns; ++c) {
-      // 64 bits of significand: an error of K 2^-64 sum |a b|, far below what is measured.
+      // 64 bits of significand: an error of K 2^-64 sum |a b|, far below the errors measured.
       long double exact = 0, magnitude = 0;
       for (int64_t k = 0; k < depth; ++k) {
         const auto product = static_cast<long double>(x.a[static_cast<size_t>(r * depth + k)]) *
@@ -143,7 +143,7 @@ double slope(const std::vector<double>& x, const std::vector<double>& y) {
   return n < 2 ? 0 : (n * sxy - sx * sy) / (n * sxx - sx * sx);
 }
 
-// What the result's own rounding adds to a bound on the sum.
+// Adds the rounding of the result to a bound on the sum.
 double with_rounding(double bound, const Format& stored) {
   return std::isfinite(bound) ? bound + stored.unit_roundoff() * (1 + bound) : bound;
 }
@@ -152,8 +152,8 @@ Findings measure_accumulation(const TrialSpec& spec) {
   const Math math = math_of(spec);
   const std::string data = axis_value(self(), spec, "data");
   const DType stored = spec.policy->low;  // as a layer stores it
-  // A tensor core cuts: its error is up to a whole last place, twice that of rounding to nearest. Of fp8 some keep 13
-  // fraction bits only where that is allowed.
+  // A tensor core truncates: its error is up to one unit in the last place, twice that of rounding to nearest. With
+  // fast accumulation, some keep 13 fraction bits only for fp8 operands.
   const double u = math.fast_accumulate ? 0x1p-13 : 2 * math.accumulate.unit_roundoff();
   const double sums = static_cast<double>(kRows * kColumns);
 
@@ -195,7 +195,7 @@ Findings measure_accumulation(const TrialSpec& spec) {
 }
 
 std::optional<std::string> refuses_accumulation(const TrialSpec& spec) {
-  if (spec.subject->name != "linear") return "asks about one sum of products: a linear layer";
+  if (spec.subject->name != "linear") return "measures one sum of products and needs a linear layer";
   if (axis_value(self(), spec, "sum") == "fp16" && spec.policy->low != DType::f16)
     return "sums in fp16 need f16 operands, not " + std::string(name_of(spec.policy->low));
   return {};
@@ -205,7 +205,7 @@ std::optional<std::string> refuses_accumulation(const TrialSpec& spec) {
 
 Harness accumulation_harness() {
   return {.name = "accumulation",
-          .about = "error of one sum of products against its length K = 2^8 .. 2^17, beside the bounds of theory",
+          .about = "error of a sum of products against its length K = 2^8 .. 2^17, next to the theoretical bounds",
           .axes = {{"data", {"random", "same_sign", "cancelling"}}, {"sum", {"policy", "fp16", "split_k"}}},
           .metrics = accumulation_table(),
           .refuses = refuses_accumulation,

@@ -1,4 +1,4 @@
-// The accumulation harness on sums whose behaviour is known.
+// Tests of the accumulation harness on sums with known behaviour.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,24 +37,26 @@ double at(const Findings& found, std::string_view metric, double k) {
   return NAN;
 }
 
-TEST(Accumulation, InFp32AddsNothingToTheRoundingOfAnFp16Result) {
+TEST(Accumulation, InFp32AddsNoErrorToTheRoundingOfAnFp16Result) {
   const Findings found = findings("amp-fp16", {{"data", "same_sign"}});
   EXPECT_EQ(number(found, "accumulation.class").value, 0);
-  // Rounding to fp16 errs by at most 2^-11; the rms is 2^-11 / sqrt(12) to 2^-11 / sqrt(3) from one end of a binade to
-  // the other. The rms of 64 uniform errors has a standard deviation of sqrt(4/45) 3 / (2 sqrt(64)) = 5.6 % of itself.
+  // The relative error of rounding to fp16 is at most 2^-11. Its rms goes from 2^-11
+  // / sqrt(12) to 2^-11 / sqrt(3) across a binade. The rms of 64 uniform errors has
+  // a relative standard deviation of sqrt(4/45) 3 / (2 sqrt(64)) = 5.6 %.
   EXPECT_GT(at(found, "accumulation.error", 1 << 17), 0x1p-11 / std::sqrt(12) * (1 - 5 * 0.056));
   EXPECT_LT(at(found, "accumulation.error", 1 << 17), 0x1p-11);
 }
 
-TEST(Accumulation, InFp16StandsStillOnceTheSumIsLarge) {
+TEST(Accumulation, InFp16StagnatesOnceTheSumIsLarge) {
   const Findings found = findings("amp-fp16", {{"data", "same_sign"}, {"sum", "fp16"}});
   EXPECT_EQ(number(found, "accumulation.class").value, 2);
-  // Above 2048 a term below 1 is less than half a last place of 2: the sum of 2^17 terms of mean 1/4 stays there.
+  // Above 2048 the last place is 2, and a term below 1 is less than half of it: the sum of 2^17 terms of mean 1/4
+  // stagnates.
   // The exact sum is 2^15 with a standard deviation of sqrt(2^17 (1/9 - 1/16)) = 80.
   EXPECT_NEAR(at(found, "accumulation.error", 1 << 17), 1 - 2048 / 0x1p15, 2048 / 0x1p15 * 5 * 80 / 0x1p15);
 }
 
-TEST(SlowAccumulation, KeepsToItsBoundForEveryWayAndData) {
+TEST(SlowAccumulation, StaysWithinItsBoundForEverySumAndData) {
   for (const std::string_view policy : {"fp32", "amp-fp16"})
     for (const char* data : {"random", "cancelling"})
       for (const char* sum : {"policy", "split_k"}) {
@@ -71,7 +73,7 @@ TEST(Accumulation, ASplitWithHalfPartialsCostsAConstantFactor) {
       << number(found, "accumulation.growth").value << " " << number(found, "accumulation.ratio").value;
 }
 
-TEST(Accumulation, RefusesWhatItCannotAsk) {
+TEST(Accumulation, RefusesTrialsItCannotMeasure) {
   const Harness harness = accumulation_harness();
   EXPECT_TRUE(harness.refuses(spec_of("bf16", {{"sum", "fp16"}})));
   EXPECT_FALSE(harness.refuses(spec_of("fp16", {{"sum", "fp16"}})));

@@ -1,4 +1,4 @@
-// The list of harnesses, and how their findings are written.
+// The list of harnesses, and the writer of their findings.
 #include "accuracy/accuracy.h"
 
 #include <algorithm>

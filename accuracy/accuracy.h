@@ -1,5 +1,5 @@
-// What a precision costs in accuracy: the table of harnesses. A harness asks one question of a trial and answers with
-// named numbers; the metrics it may write are listed with it, so that nobody keeps a second list.
+// The table of accuracy harnesses. A harness measures one property of a trial and returns named numbers. The metrics it
+// may write are listed with it, so that no second list is needed.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,10 @@ namespace halfmark::accuracy {
 
 struct Axis {
   std::string_view name;
-  std::vector<std::string_view> values;  // the first is meant when a case does not name the axis
+  std::vector<std::string_view> values;  // the first is the default
 };
 
-// A row of the metrics table: what a number is, so that reports and gates need not guess.
+// A row of the metrics table: everything that reports and gates need to know about a number.
 struct MetricRow {
   std::string_view metric, unit;
   Better better;
@@ -26,7 +26,7 @@ struct MetricRow {
   std::string_view formula;
 };
 
-// What must be seen, or the measurement itself is not to be trusted (a negative control).
+// The expected effect of a negative control. If it is not observed, the measurement itself cannot be trusted.
 struct Expect {
   std::string_view metric, at, relation;  // relation: < <= == != >= >
   double limit = 0;
@@ -37,12 +37,12 @@ struct Harness {
   std::string_view about;  // one line for `halfmark list`
   std::vector<Axis> axes;
   std::vector<MetricRow> metrics;
-  std::optional<std::string> (*refuses)(const TrialSpec&);  // nothing = takes it, else why not
+  std::optional<std::string> (*refuses)(const TrialSpec&);  // the reason for a refusal; nullopt = the trial is accepted
   Findings (*measure)(const TrialSpec&);
   std::optional<Expect> (*expects)(const TrialSpec&) = nullptr;
 };
 
-// The harnesses of this folder, in the order they are run.
+// The harnesses of this folder, in the order in which they run.
 const std::vector<Harness>& accuracy_harnesses();
 
 Harness error_harness();            // error.cpp
@@ -51,11 +51,11 @@ Harness batchnorm_drift_harness();  // batchnorm_drift.cpp
 Harness training_harness();         // training.cpp
 Harness accumulation_harness();     // accumulation.cpp
 
-// The value of an axis in this trial: what the case names, or the first of the harness. Throws Error for a value not
-// listed.
+// The value of an axis in this trial: the one that the case names, or the harness's default. Throws Error for a value
+// that the harness does not list.
 std::string axis_value(const Harness& harness, const TrialSpec& spec, std::string_view axis);
 
-// Writes measurements with unit, direction and kind as the table says; a metric that is not in the table is an Error.
+// Writes measurements with unit, direction and kind from the table. Throws Error for a metric that is not in the table.
 class FindingsWriter {
  public:
   explicit FindingsWriter(const std::vector<MetricRow>& table) : table_(table) {}

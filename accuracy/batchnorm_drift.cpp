@@ -1,6 +1,6 @@
-// The drift harness: how far running statistics wander from their fp64 twin over many training steps. Stored in half
-// they stop short of their target: an update of momentum |batch - running| below half an ulp of the running value
-// changes nothing.
+// The drift harness: deviation of running statistics from their fp64 reference over
+// many training steps. Stored in half, they stop short of their target: an update
+// momentum |batch - running| below half an ulp of the running value is lost.
 #include <cmath>
 
 #include "accuracy/accuracy.h"
@@ -23,14 +23,14 @@ const std::vector<MetricRow>& drift_table() {
        "after the last step: mean over channels of (variance - fp64 variance) / fp64 variance; negative = stopped "
        "short"},
       {"batchnorm.evaluation_error", "1", Better::lower, Kind::bounded,
-       "nmse against the fp64 twin of the output in evaluation mode, with the running statistics reached"},
+       "nmse of the output in evaluation mode against the fp64 reference, with the final running statistics"},
   };
   return rows;
 }
 
-// Far from the initial 0 and 1, so that there is a way to go: the input is 2 z + 3.
+// The input is 2 z + 3, so that the statistics are far from their initial values 0 and 1.
 constexpr double kInputScale = 2, kInputOffset = 3;
-// (1 - momentum)^steps is e^-8 of the way left: 3e-4, well below any stall.
+// Enough steps for (1 - momentum)^steps = e^-8 = 3e-4 of the initial distance, far less than a stall leaves.
 constexpr double kTimeConstants = 8;
 constexpr int kCurvePoints = 64;
 
@@ -51,36 +51,36 @@ Statistics statistics_of(Trial& trial) {
   return all;
 }
 
-struct Path {
+struct Trajectory {
   std::vector<double> steps;
   std::vector<Statistics> points;
   std::vector<double> evaluation;
 };
 
-// Multiplies the loaded batch by 1 + noise N(0, 1), one number for a step, the same in every trial of the seed.
+// Multiplies the loaded batch by 1 + noise N(0, 1): one factor per step, equal in every trial of the seed.
 void make_noise(Trial& trial, double noise, int step) {
-  const double louder = 1 + noise * RandomKey(trial.spec().seed).child("noise").normal(static_cast<uint64_t>(step));
+  const double factor = 1 + noise * RandomKey(trial.spec().seed).child("noise").normal(static_cast<uint64_t>(step));
   Tensor x = trial.input();
   std::vector<double> values = x.values();
-  for (double& value : values) value *= louder;
+  for (double& value : values) value *= factor;
   x.set_values(values);
 }
 
-Path walk(const TrialSpec& spec, int steps, double noise) {
+Trajectory train_and_record(const TrialSpec& spec, int steps, double noise) {
   Trial trial(spec);
-  Path path;
+  Trajectory trajectory;
   trial.load_batch(0);
   for (int step = 0; step < steps; ++step) {
     if (noise > 0) trial.load_batch(step), make_noise(trial, noise, step);
     trial.forward();
     if ((step + 1) % std::max(1, steps / kCurvePoints) == 0 || step + 1 == steps) {
-      path.steps.push_back(step + 1);
-      path.points.push_back(statistics_of(trial));
+      trajectory.steps.push_back(step + 1);
+      trajectory.points.push_back(statistics_of(trial));
     }
   }
   trial.load_batch(0);
-  path.evaluation = trial.infer().values();
-  return path;
+  trajectory.evaluation = trial.infer().values();
+  return trajectory;
 }
 
 struct Drift {
@@ -88,16 +88,16 @@ struct Drift {
   double mean_drift = 0, variance_drift = 0;  // signed mean over channels
 };
 
-Drift drift(const Statistics& seen, const Statistics& twin) {
+Drift drift(const Statistics& seen, const Statistics& reference) {
   Drift result;
   const double channels = static_cast<double>(seen.mean.size());
   for (size_t c = 0; c < seen.mean.size(); ++c) {
-    const double deviation = std::sqrt(twin.variance[c]);
-    const double mean_error = (seen.mean[c] - twin.mean[c]) / deviation;
-    const double variance_error = (seen.variance[c] - twin.variance[c]) / twin.variance[c];
+    const double deviation = std::sqrt(reference.variance[c]);
+    const double mean_error = (seen.mean[c] - reference.mean[c]) / deviation;
+    const double variance_error = (seen.variance[c] - reference.variance[c]) / reference.variance[c];
     result.mean_error += mean_error * mean_error / channels;
     result.variance_error += variance_error * variance_error / channels;
-    result.mean_drift += (std::fabs(seen.mean[c]) - std::fabs(twin.mean[c])) / deviation / channels;
+    result.mean_drift += (std::fabs(seen.mean[c]) - std::fabs(reference.mean[c])) / deviation / channels;
     result.variance_drift += variance_error / channels;
   }
   result.mean_error = std::sqrt(result.mean_error);
@@ -113,16 +113,16 @@ Findings measure_drift(const TrialSpec& given) {
   spec.settings.batchnorm_momentum = momentum;
   spec.settings.input_scale = kInputScale;
   spec.settings.input_offset = kInputOffset;
-  TrialSpec twin = spec.oracle(Inputs::drawn);
-  twin.settings.batchnorm_state.reset();
+  TrialSpec exact_spec = spec.oracle(Inputs::drawn);
+  exact_spec.settings.batchnorm_state.reset();
   if (const std::string storage = axis_value(self, spec, "storage"); storage != "policy")
     spec.settings.batchnorm_state = dtype_named(storage);
 
   const int steps = static_cast<int>(kTimeConstants / momentum);
-  const Path seen = walk(spec, steps, noise);
-  const Path exact = [&] {
+  const Trajectory seen = train_and_record(spec, steps, noise);
+  const Trajectory exact = [&] {
     const LogPause pause;
-    return walk(twin, steps, noise);
+    return train_and_record(exact_spec, steps, noise);
   }();
 
   FindingsWriter out(drift_table());
@@ -152,7 +152,7 @@ Harness batchnorm_drift_harness() {
   return {
       .name = "batchnorm_drift",
       .about =
-          "running mean and variance against their fp64 twin over many steps, by momentum, batch noise and storage",
+          "running mean and variance against an fp64 reference over many steps, by momentum, batch noise and storage",
       .axes = {{"momentum", {"0.1", "0.01"}}, {"noise", {"0", "0.1"}}, {"storage", {"policy", "f32", "f16", "bf16"}}},
       .metrics = drift_table(),
       .refuses = refuses_drift,

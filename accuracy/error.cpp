@@ -1,5 +1,5 @@
-// The error harness: how far output, loss and gradients of one batch are from fp64, once against the inputs as drawn
-// (all that the precision costs) and once against the inputs as rounded (the share of the arithmetic).
+// The error harness: errors of output, loss and gradients of one batch against two fp64 references. One uses the inputs
+// as drawn (the whole cost of the precision), the other the inputs as rounded (the share of the arithmetic).
 #include <cmath>
 
 #include "accuracy/accuracy.h"
@@ -10,7 +10,7 @@ namespace halfmark::accuracy {
 
 namespace {
 
-// The same family twice; the names are literals because the tables hold views.
+// The names of one family of metrics, for each reference. They are literals because the tables hold string views.
 struct Family {
   std::string_view nmse, max_relative, cosine, bias, zeroed, subnormal, infinite, nan, nonfinite, ulp_histogram;
 };
@@ -49,8 +49,8 @@ const std::vector<MetricRow>& error_table() {
   return rows;
 }
 
-// What the trial gave, beside what it is compared with.
-struct Seen {
+// A tensor of the trial and what it is compared with.
+struct ComparedTensor {
   std::string at;
   std::vector<double> values;
   const Format* format;
@@ -65,10 +65,10 @@ const std::vector<double>* find(const Reference& reference, const std::string& a
   return found == reference.gradients.end() ? nullptr : &found->second;
 }
 
-Measurement* write(FindingsWriter& out, const Family& family, const Seen& seen, const Reference& reference) {
+Measurement* write(FindingsWriter& out, const Family& family, const ComparedTensor& seen, const Reference& reference) {
   std::vector<double> loss;
   const std::vector<double>* ref = find(reference, seen.at, loss);
-  HM_CHECK(ref, "error: the fp64 twin has no " + seen.at);
+  HM_CHECK(ref, "error: the fp64 reference has no " + seen.at);
   const ErrorStats stats = error_stats(seen.values, *ref, *seen.format, seen.scale);
   out.number(family.max_relative, seen.at, stats.max_relative);
   out.number(family.bias, seen.at, stats.bias);
@@ -77,19 +77,19 @@ Measurement* write(FindingsWriter& out, const Family& family, const Seen& seen, 
   out.number(family.infinite, seen.at, stats.infinite);
   out.number(family.nan, seen.at, stats.nan);
   out.number(family.nonfinite, seen.at, stats.nonfinite);
-  if (seen.at != "loss") {  // of a single number they say nothing
+  if (seen.at != "loss") {  // meaningless for a single number
     out.number(family.cosine, seen.at, stats.cosine);
     out.curve(family.ulp_histogram, seen.at, stats.ulp_edges, stats.ulp_counts);
   }
   return &out.number(family.nmse, seen.at, stats.nmse);
 }
 
-// Nothing to bound unless the whole subject is one linear or convolution layer. With K products a sum, any order of
-// adding errs by at most gamma |x| |w| for each element, gamma = (K + 1) u / (1 - (K + 1) u) (Higham, Accuracy and
-// Stability of Numerical Algorithms, 2nd ed., section 3.1); u is doubled because tensor cores may cut instead of
-// rounding. By Cauchy and Schwarz, over all elements, |error| <= gamma r |x| |w| in Frobenius norms, r^2 = kernel area:
-// no input element enters more sums of one output channel. Then come the rounding of the result, the bias and its
-// rounding, and what lies below the least subnormal.
+// There is a bound only if the whole subject is one linear or convolution layer. With K products per sum, the error of
+// an element is at most gamma |x| |w| for any order of summation, gamma = (K + 1) u / (1 - (K + 1) u) (Higham, Accuracy
+// and Stability of Numerical Algorithms, 2nd ed., section 3.1). u is doubled because tensor cores may truncate.
+// Over all elements, Cauchy-Schwarz gives |error| <= gamma r |x| |w| in Frobenius norms with r^2 = kernel area: no
+// input element enters more sums of one output channel. The rounding of the result, the bias and its rounding, and
+// underflow below the least subnormal are added.
 std::optional<double> output_bound(const TrialSpec& spec, const Reference& reference, const Format& stored) {
   if (spec.subject->name != "linear" && spec.subject->name != "conv2d") return {};
   const Shape* weight = nullptr;
@@ -111,7 +111,7 @@ std::optional<double> output_bound(const TrialSpec& spec, const Reference& refer
   const double u = 2 * math.accumulate.unit_roundoff();
   const double split = math.split_k > 1 ? math.split_k * math.partial.unit_roundoff() : 0;
   if (terms * u >= 0.5 || split >= 0.5) return {};
-  // Operands that the oracle did not round: tf32 reads fp32 operands and rounds them itself.
+  // Operands that the fp64 reference did not round: tf32 reads fp32 operands and rounds them itself.
   const bool rounds_operands = math.multiply.fraction_bits < format_of(spec.policy->low).fraction_bits;
   const double operand = rounds_operands ? 2.01 * math.multiply.unit_roundoff() : 0;
   const double gamma = terms * u / (1 - terms * u) + split / (1 - split) + operand;
@@ -126,7 +126,7 @@ std::optional<double> output_bound(const TrialSpec& spec, const Reference& refer
 }
 
 Findings measure_error(const TrialSpec& spec) {
-  std::vector<Seen> seen;
+  std::vector<ComparedTensor> seen;
   const Format* stored = nullptr;
   {
     Trial trial(spec);
@@ -146,7 +146,7 @@ Findings measure_error(const TrialSpec& spec) {
   FindingsWriter out(error_table());
   const auto drawn = reference_of(spec, Inputs::drawn);
   const auto rounded = reference_of(spec, Inputs::rounded);
-  for (const Seen& tensor : seen) {
+  for (const ComparedTensor& tensor : seen) {
     write(out, kDrawn, tensor, *drawn);
     Measurement* nmse = write(out, kArithmetic, tensor, *rounded);
     if (tensor.at == "output") nmse->bound = output_bound(spec, *rounded, *stored);

@@ -1,4 +1,4 @@
-// Which binary exponents the numbers of a tensor have: all that is needed to say what another format would lose.
+// Histogram of the binary exponents of a tensor. It suffices to tell what another format would lose.
 #pragma once
 
 #include <map>
@@ -21,13 +21,13 @@ struct Exponents {
   int lowest_exponent() const { return counts.begin()->first; }  // not when empty()
   int highest_exponent() const { return counts.rbegin()->first; }
 
-  // Share of all elements that are not zero and smaller than 2^exponent. What lies 2^-52 below the largest is rounding
-  // noise of an fp64 run and is not counted.
+  // Share of all elements that are not zero and smaller than 2^exponent. Elements more than 52 binades below the
+  // largest are rounding noise of an fp64 run and are not counted.
   double share_below(int exponent) const;
 };
 
-// Bits between the largest number and the overflow of the format: log2(max finite / largest). Infinite when all are
-// zero.
+// Bits between the largest number and the overflow of the
+// format: log2(max finite / largest). Infinite when largest = 0.
 double headroom(const Format& format, double largest);
 
 }  // namespace halfmark::accuracy

@@ -1,5 +1,5 @@
-// The harnesses on cases whose answer is known: planted errors, known ranges, drift of half statistics, trainings that
-// must fail.
+// Tests of the harnesses on cases with known results: planted errors,
+// known ranges, drift of half statistics, trainings that must fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,12 +55,13 @@ TEST(Harnesses, NameEveryMetricOnceAndWriteOnlyThose) {
   }
 }
 
-TEST(ErrorHarness, SeesTheUnitRoundoffOfEachFormat) {
+TEST(ErrorHarness, MeasuresTheUnitRoundoffOfEachFormat) {
   const Harness harness = error_harness();
   const double fp32 = value(harness.measure(spec_of("linear", "fp32")), "error.nmse", "output");
   const double fp16 = value(harness.measure(spec_of("linear", "fp16")), "error.nmse", "output");
   const double bf16 = value(harness.measure(spec_of("linear", "bf16")), "error.nmse", "output");
-  // Roundoffs 2^-24, 2^-11, 2^-8: squares 2^-48, 2^-22, 2^-16, times a few roundings, less the average of the mantissa.
+  // Unit roundoffs 2^-24, 2^-11, 2^-8: squares 2^-48, 2^-22,
+  // 2^-16, times a few roundings, less for the mean significand.
   EXPECT_GT(fp32, 0x1p-53);
   EXPECT_LT(fp32, 0x1p-45);
   EXPECT_GT(fp16, 0x1p-26);
@@ -81,13 +82,13 @@ TEST(ErrorHarness, StaysWithinItsBounds) {
       const Measurement& nmse = number(findings, "error.arithmetic.nmse", "output");
       ASSERT_TRUE(nmse.bound) << subject << " " << policy;
       EXPECT_LE(nmse.value, *nmse.bound) << subject << " " << policy;
-      // A bound a billion times too large would catch nothing. K = 36 roundings in the worst order, of sums that cancel
-      // to a fifth of their terms, against a single one: (36 * 5)^2; and five times that twice, as both are estimates.
+      // A bound that is far too large would catch nothing. The worst case is K = 36 roundings of sums that cancel to a
+      // fifth of their terms, against a single rounding: (36 * 5)^2; times 5^2, as both numbers are estimates.
       EXPECT_LE(*nmse.bound, 1e6 * std::max(nmse.value, 1e-18)) << subject << " " << policy;
     }
 }
 
-TEST(ErrorHarness, SeesAPlantedError) {
+TEST(ErrorHarness, DetectsAPlantedError) {
   const TrialSpec spec = spec_of("linear", "fp32");
   const auto reference = reference_of(spec, Inputs::drawn);
   std::vector<double> output = reference->output;
@@ -95,7 +96,7 @@ TEST(ErrorHarness, SeesAPlantedError) {
   double square = 0;
   for (const double y : reference->output) square += y * y;
   EXPECT_NEAR(error_stats(output, reference->output, kFp32).nmse, 0.25 / square, 1e-12);
-  // And one planted where the harness looks: another seed of the parameters is another model.
+  // The same for an error in the trial itself: another seed gives another model.
   TrialSpec other = spec;
   other.seed = 1;
   Trial trial(other);
@@ -103,18 +104,18 @@ TEST(ErrorHarness, SeesAPlantedError) {
   EXPECT_GT(error_stats(trial.forward().values(), reference->output, kFp32).nmse, 0.1);
 }
 
-TEST(ErrorHarness, AsksTheOracleOnce) {
+TEST(ErrorHarness, SharesOneReferenceBetweenPolicies) {
   const TrialSpec spec = spec_of("linear", "fp16");
   EXPECT_EQ(reference_of(spec, Inputs::drawn), reference_of(spec.under(policy_named("bf16")), Inputs::drawn));
   EXPECT_NE(reference_of(spec, Inputs::rounded), reference_of(spec.under(policy_named("bf16")), Inputs::rounded));
 }
 
-TEST(RangeHarness, KnowsTheHeadroomOfAKnownTensor) {
+TEST(RangeHarness, MeasuresTheHeadroomOfAKnownTensor) {
   TrialSpec spec = spec_of("linear", "fp16");
   const Findings plain = range_harness().measure(spec);
-  spec.settings.input_scale = 1024;  // of the input: activations follow but for the bias
-  const Findings louder = range_harness().measure(spec);
-  EXPECT_NEAR(value(plain, "range.headroom", "activations") - value(louder, "range.headroom", "activations"), 10, 0.5);
+  spec.settings.input_scale = 1024;  // activations scale with the input, except for the bias
+  const Findings scaled = range_harness().measure(spec);
+  EXPECT_NEAR(value(plain, "range.headroom", "activations") - value(scaled, "range.headroom", "activations"), 10, 0.5);
   EXPECT_EQ(value(plain, "range.format_max_exponent"), 15);
   EXPECT_EQ(value(plain, "range.format_min_normal_exponent"), -14);
   EXPECT_EQ(value(plain, "range.format_min_exponent"), -24);
@@ -131,7 +132,7 @@ TEST(RangeHarness, NamesTheFirstTensorThatOverflows) {
   EXPECT_LT(value(findings, "range.headroom", "activation/fc1"), 0);
 }
 
-TEST(RangeHarness, SeesGradientsUnderflowWithoutALossScale) {
+TEST(RangeHarness, DetectsThatGradientsUnderflowWithoutALossScale) {
   TrialSpec spec = spec_of("mlp", "fp16");
   spec.settings.loss_factor = 0x1p-24;
   const Findings plain = range_harness().measure(spec);
@@ -149,8 +150,8 @@ TEST(BatchnormDrift, HalfStatisticsStopShortOfTheirTarget) {
         spec_of("batchnorm2d", "fp32", {{"storage", storage}, {"momentum", momentum}, {"noise", noise}});
     return value(batchnorm_drift_harness().measure(spec), "batchnorm.running_var_drift");
   };
-  // Without noise an update below half an ulp is lost: m |x - r| < ulp(r) / 2. With r in [2, 4) and target about 4 that
-  // is a few per cent in f16 and a fifth in bf16 at m = 0.01, and ten times less at m = 0.1.
+  // Without noise, an update below half an ulp is lost: m |x - r| < ulp(r) / 2. With r in [2, 4) and a target of about
+  // 4 the drift is a few per cent in f16 and a fifth in bf16 at m = 0.01, and ten times less at m = 0.1.
   EXPECT_NEAR(drift("f32", "0.01", "0"), 0, 1e-3);
   EXPECT_LT(drift("f16", "0.1", "0"), -1e-3);
   EXPECT_GT(drift("f16", "0.1", "0"), -0.01);
@@ -167,7 +168,7 @@ TEST(BatchnormDrift, RefusesSubjectsWithoutStatistics) {
   EXPECT_FALSE(batchnorm_drift_harness().refuses(spec_of("batchnorm2d", "fp32")));
 }
 
-TEST(Training, OfFp32IsItsOwnTwin) {
+TEST(Training, OfFp32EqualsItsFp32Baseline) {
   const Findings findings = training_harness().measure(spec_of("mlp", "fp32"));
   EXPECT_EQ(curve(findings, "training.loss").y, curve(findings, "training.loss_fp32").y);
   EXPECT_EQ(value(findings, "training.loss_difference"), 0);
@@ -181,7 +182,7 @@ TEST(Training, LosesUpdatesWhenGradientsUnderflowUnlessTheLossIsScaled) {
   EXPECT_LT(value(amp, "training.noop_updates"), 0.2);
 }
 
-TEST(Training, ControlsExpectSomethingOfTheirPoliciesOnly) {
+TEST(Training, ControlsHaveExpectationsForTheirPoliciesOnly) {
   const Harness harness = training_harness();
   EXPECT_TRUE(harness.expects(spec_of("mlp", "fp16", {{"control", "underflow"}})));
   EXPECT_FALSE(harness.expects(spec_of("mlp", "fp16")));

@@ -1,4 +1,4 @@
-// The levels below accuracy/, whose names are used here without qualification.
+// Makes the names of the levels below accuracy/ visible without qualification.
 #pragma once
 
 namespace halfmark::kernels {}

@@ -1,4 +1,4 @@
-// Runs the fp64 twins and keeps the last few results.
+// Computes fp64 references and caches the last few.
 #include "accuracy/oracle.h"
 
 #include <fmt/format.h>
@@ -10,8 +10,8 @@ namespace halfmark::accuracy {
 
 namespace {
 
-// Subjects come one after another, each with one twin a format and loss scale: drawn, fp32, fp16, bf16, drawn and fp16
-// scaled.
+// Subjects run one after another. Each needs one reference per input format and loss scale: drawn, fp32, fp16, bf16,
+// drawn and fp16 with a loss scale.
 constexpr size_t kKept = 8;
 
 double norm(std::span<const double> values) {
@@ -20,7 +20,7 @@ double norm(std::span<const double> values) {
   return std::sqrt(sum);
 }
 
-Reference run_twin(const TrialSpec& spec) {
+Reference run_reference(const TrialSpec& spec) {
   const LogPause pause;
   Trial trial(spec);
   Reference reference;
@@ -53,15 +53,16 @@ std::string text_of(const Settings& s) {
 
 std::shared_ptr<const Reference> reference_of(const TrialSpec& spec, Inputs inputs) {
   static std::list<std::pair<std::string, std::shared_ptr<const Reference>>> kept;  // latest first
-  const TrialSpec twin = spec.oracle(inputs);
-  const std::string key = fmt::format("{} {} {} {}", spec.subject->id(), spec.seed,
-                                      twin.round_first ? twin.round_first->name : "drawn", text_of(twin.settings));
+  const TrialSpec spec_fp64 = spec.oracle(inputs);
+  const std::string key =
+      fmt::format("{} {} {} {}", spec.subject->id(), spec.seed,
+                  spec_fp64.round_first ? spec_fp64.round_first->name : "drawn", text_of(spec_fp64.settings));
   for (auto entry = kept.begin(); entry != kept.end(); ++entry) {
     if (entry->first != key) continue;
     kept.splice(kept.begin(), kept, entry);
     return entry->second;
   }
-  auto reference = std::make_shared<const Reference>(run_twin(twin));
+  auto reference = std::make_shared<const Reference>(run_reference(spec_fp64));
   kept.emplace_front(key, reference);
   if (kept.size() > kKept) kept.pop_back();
   return reference;

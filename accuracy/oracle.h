@@ -1,4 +1,4 @@
-// The fp64 twins that errors are measured against, computed once for a subject, a seed and a rounding of the inputs.
+// The fp64 references that errors are measured against, computed once per subject, seed, settings and input rounding.
 #pragma once
 
 #include <map>
@@ -18,16 +18,16 @@ struct Reference {
   double loss = 0;
   std::vector<double> input_gradient;
   std::map<std::string, std::vector<double>> gradients;  // by parameter
-  std::map<std::string, Exponents> exponents;            // of every tensor that passed, by its tap name
+  std::map<std::string, Exponents> exponents;            // of every tapped tensor, by its tap name
   double input_norm = 0;                                 // root of the sum of squares of the input
   std::map<std::string, double> param_norms;             // likewise, by parameter
   std::map<std::string, Shape> param_shapes;
 };
 
-// Of the trial's fp64 twin on batch 0. The last few are kept, so that the policies of one subject share them.
+// The fp64 reference of a trial on batch 0. The last few are cached, so that the policies of one subject share them.
 std::shared_ptr<const Reference> reference_of(const TrialSpec& spec, Inputs inputs);
 
-// Everything in the settings that can change a number, as text: the key of results that are kept.
+// All settings that can change a number, as text: the key of the cache.
 std::string text_of(const Settings& settings);
 
 }  // namespace halfmark::accuracy

@@ -1,5 +1,4 @@
-// The range harness: where the numbers of one batch lie between underflow and overflow of their format, tensor by
-// tensor.
+// The range harness: per tensor of one batch, the position of its numbers between underflow and overflow of its format.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -22,13 +21,14 @@ const std::vector<MetricRow>& range_table() {
       {"range.min_exponent", "1", Better::neither, Kind::bounded,
        "smallest floor(log2 |x|) among numbers other than zero"},
       {"range.headroom", "bit", Better::higher, Kind::bounded,
-       "log2(max finite of the tensor's format / max |x|); from the fp64 twin where the tensor has non-finite "
+       "log2(max finite of the tensor's format / max |x|); from the fp64 reference where the tensor has non-finite "
        "elements"},
       {"range.underflow", "1", Better::lower, Kind::bounded,
-       "share of the fp64 twin's elements, loss scale included, below half the least subnormal of the tensor's format "
-       "but not zero"},
+       "share of the fp64 reference's elements, loss scale included, below half the least subnormal of the tensor's "
+       "format but not zero"},
       {"range.subnormal", "1", Better::lower, Kind::bounded,
-       "share of the fp64 twin's elements, loss scale included, below the least normal number but no underflow"},
+       "share of the fp64 reference's elements, loss scale included, below the least normal number but not "
+       "underflowing"},
       {"range.zero", "1", Better::neither, Kind::bounded, "share of elements that are zero as stored"},
       {"range.first_nonfinite", "1", Better::lower, Kind::bounded,
        "non-finite elements of the first tensor (forward, then backward) that has any, at its name; absent when none "
@@ -40,27 +40,27 @@ const std::vector<MetricRow>& range_table() {
   return rows;
 }
 
-struct Passed {
+struct TappedTensor {
   std::string name;
   const Format* format;
   Exponents exponents{};  // as stored
-  Exponents twin{};       // of the fp64 twin, which carries the same loss scale
+  Exponents reference{};  // of the fp64 reference, with the same loss scale
 };
 
 struct Summary {
   Exponents exponents;
   double headroom = std::numeric_limits<double>::infinity();
-  double underflow = 0, subnormal = 0, twin_total = 0;
+  double underflow = 0, subnormal = 0, reference_total = 0;
 };
 
-double headroom_of(const Passed& passed) {
-  return headroom(*passed.format, passed.exponents.nonfinite > 0 ? passed.twin.largest : passed.exponents.largest);
+double headroom_of(const TappedTensor& tapped) {
+  return headroom(*tapped.format, tapped.exponents.nonfinite > 0 ? tapped.reference.largest : tapped.exponents.largest);
 }
-double underflow_of(const Passed& passed) {
-  return passed.twin.share_below(passed.format->min_subnormal_exponent() - 1);
+double underflow_of(const TappedTensor& tapped) {
+  return tapped.reference.share_below(tapped.format->min_subnormal_exponent() - 1);
 }
-double subnormal_of(const Passed& passed) {
-  return passed.twin.share_below(passed.format->min_exponent()) - underflow_of(passed);
+double subnormal_of(const TappedTensor& tapped) {
+  return tapped.reference.share_below(tapped.format->min_exponent()) - underflow_of(tapped);
 }
 
 void write(FindingsWriter& out, const std::string& at, const Exponents& exponents) {
@@ -78,20 +78,20 @@ void write(FindingsWriter& out, const std::string& at, const Exponents& exponent
   out.number("range.zero", at, exponents.total > 0 ? exponents.zero / exponents.total : 0);
 }
 
-std::string group_of(const Passed& passed, const std::set<std::string>& params) {
-  if (passed.name.starts_with("activation/")) return "activations";
-  return params.contains(passed.name.substr(passed.name.find('/') + 1)) ? "weight_gradients" : "gradients";
+std::string group_of(const TappedTensor& tapped, const std::set<std::string>& params) {
+  if (tapped.name.starts_with("activation/")) return "activations";
+  return params.contains(tapped.name.substr(tapped.name.find('/') + 1)) ? "weight_gradients" : "gradients";
 }
 
 Findings measure_range(const TrialSpec& spec) {
   const auto reference = reference_of(spec, Inputs::drawn);
-  std::vector<Passed> passed;
+  std::vector<TappedTensor> tapped;
   std::set<std::string> params;
   {
     Trial trial(spec);
     trial.set_tap([&](const std::string& name, const Tensor& tensor) {
-      auto seen = std::find_if(passed.begin(), passed.end(), [&](const Passed& p) { return p.name == name; });
-      if (seen == passed.end()) seen = passed.insert(passed.end(), {name, &format_of(tensor.dtype())});
+      auto seen = std::find_if(tapped.begin(), tapped.end(), [&](const TappedTensor& p) { return p.name == name; });
+      if (seen == tapped.end()) seen = tapped.insert(tapped.end(), {name, &format_of(tensor.dtype())});
       seen->exponents.add(tensor.values());
     });
     trial.load_batch(0);
@@ -107,10 +107,10 @@ Findings measure_range(const TrialSpec& spec) {
   out.number("range.format_min_exponent", "", low.min_subnormal_exponent());
 
   std::map<std::string, Summary> groups;
-  const Passed* first_nonfinite = nullptr;
-  for (Passed& tensor : passed) {
-    if (const auto twin = reference->exponents.find(tensor.name); twin != reference->exponents.end())
-      tensor.twin = twin->second;
+  const TappedTensor* first_nonfinite = nullptr;
+  for (TappedTensor& tensor : tapped) {
+    if (const auto exact = reference->exponents.find(tensor.name); exact != reference->exponents.end())
+      tensor.reference = exact->second;
     if (!first_nonfinite && tensor.exponents.nonfinite > 0) first_nonfinite = &tensor;
     write(out, tensor.name, tensor.exponents);
     out.number("range.headroom", tensor.name, headroom_of(tensor));
@@ -119,15 +119,15 @@ Findings measure_range(const TrialSpec& spec) {
     Summary& group = groups[group_of(tensor, params)];
     group.exponents.add(tensor.exponents);
     group.headroom = std::min(group.headroom, headroom_of(tensor));
-    group.underflow += underflow_of(tensor) * tensor.twin.total;
-    group.subnormal += subnormal_of(tensor) * tensor.twin.total;
-    group.twin_total += tensor.twin.total;
+    group.underflow += underflow_of(tensor) * tensor.reference.total;
+    group.subnormal += subnormal_of(tensor) * tensor.reference.total;
+    group.reference_total += tensor.reference.total;
   }
   for (const auto& [at, group] : groups) {
     write(out, at, group.exponents);
     out.number("range.headroom", at, group.headroom);  // of the tensor with the least
-    out.number("range.underflow", at, group.twin_total > 0 ? group.underflow / group.twin_total : 0);
-    out.number("range.subnormal", at, group.twin_total > 0 ? group.subnormal / group.twin_total : 0);
+    out.number("range.underflow", at, group.reference_total > 0 ? group.underflow / group.reference_total : 0);
+    out.number("range.subnormal", at, group.reference_total > 0 ? group.subnormal / group.reference_total : 0);
   }
   if (first_nonfinite) out.number("range.first_nonfinite", first_nonfinite->name, first_nonfinite->exponents.nonfinite);
   return out.take();
@@ -138,7 +138,7 @@ Findings measure_range(const TrialSpec& spec) {
 Harness range_harness() {
   return {.name = "range",
           .about =
-              "exponents of activations and gradients beside the format's range: headroom, underflow, first non-finite "
+              "exponents of activations and gradients within the format's range: headroom, underflow, first non-finite "
               "tensor",
           .axes = {},
           .metrics = range_table(),

@@ -1,4 +1,4 @@
-// Error statistics.
+// Computes the error statistics.
 #include "accuracy/stats.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kLargestUlpPower = 64;  // errors of more ulps share the last finite bin
 
-// 0: exact, 1: <= 0.5, 2: <= 1, 3: <= 2, ...; the bin after the last power takes what is not finite.
+// Bin 0: exact, 1: <= 0.5, 2: <= 1, 3: <= 2, ...; the bin after the last power holds non-finite errors.
 size_t ulp_bin(double ulps) {
   if (ulps == 0) return 0;
   if (!std::isfinite(ulps)) return kLargestUlpPower + 3;

@@ -1,4 +1,4 @@
-// How far a tensor is from its fp64 reference.
+// Statistics of the error of a tensor relative to its fp64 reference.
 #pragma once
 
 #include <span>
@@ -15,15 +15,15 @@ struct ErrorStats {
   double max_relative = 0;  // max |value - ref| / |ref| where |ref| is at least the least subnormal of the format
   double cosine = 1;        // of the angle between value and ref; 1 when both are zero
   double bias = 0;          // mean (value - ref) / rms ref
-  double zeroed = 0;  // share: value is 0 and |ref| > 2^-52 max |ref| (below that the oracle itself is rounding noise)
-  double subnormal = 0;                         // share: 0 < |value| < least normal number of the format
+  double zeroed = 0;        // share: value is 0 and |ref| > 2^-52 max |ref| (a smaller ref is rounding noise itself)
+  double subnormal = 0;     // share: 0 < |value| < least normal number of the format
   double infinite = 0, nan = 0, nonfinite = 0;  // shares of the values
   std::vector<double> ulp_edges;  // upper edges of the bins: 0, 0.5, 1, 2, 4, ..., infinity for non-finite errors
   std::vector<double> ulp_counts;
 };
 
-// Every value and reference is multiplied by `scale` first: gradients are judged as they were stored, loss scale and
-// all. An ulp is that of `format` at the reference.
+// Every value and reference is multiplied by `scale` first: gradients are judged as stored, loss scale included. An ulp
+// is that of `format` at the reference.
 ErrorStats error_stats(std::span<const double> values, std::span<const double> reference, const Format& format,
                        double scale = 1);
 

@@ -1,4 +1,4 @@
-// Error statistics against numbers worked out by hand.
+// Compares error statistics with numbers computed by hand.
 #include "accuracy/stats.h"
 
 #include <gtest/gtest.h>
@@ -21,8 +21,8 @@ double count_at(const ErrorStats& stats, double edge) {
   return 0;
 }
 
-TEST(ErrorStats, AgreeWithNumbersWorkedOutByHand) {
-  // Errors 0, 0.5, -1, 0 on references 1, 2, -4, 0: squares sum to 1.25 of 21.
+TEST(ErrorStats, AgreeWithNumbersComputedByHand) {
+  // Errors 0, 0.5, -1, 0 on references 1, 2, -4, 0: the sum of squares is 1.25, of the references 21.
   const ErrorStats stats = error_stats(std::vector<double>{1, 2.5, -5, 0}, std::vector<double>{1, 2, -4, 0}, kFp16);
   EXPECT_DOUBLE_EQ(stats.nmse, 1.25 / 21);
   EXPECT_DOUBLE_EQ(stats.max_relative, 0.25);
@@ -61,8 +61,8 @@ TEST(ErrorStats, UlpsAreThoseOfTheFormatAtTheReference) {
   EXPECT_EQ(stats.ulp_edges.size(), stats.ulp_counts.size());
 }
 
-TEST(ErrorStats, CountWhatBecameZeroButNotTheOraclesOwnNoise) {
-  // The last reference lies 2^-60 below the largest: an fp64 run does not know it better than as zero.
+TEST(ErrorStats, CountValuesThatBecameZeroButNotTheNoiseOfTheReference) {
+  // The last reference is 2^-60 times the largest: for an fp64 run it is rounding noise.
   const ErrorStats stats =
       error_stats(std::vector<double>{0, 0, 1, 0}, std::vector<double>{1e-9, 0, 1, 0x1p-60}, kFp16);
   EXPECT_EQ(stats.zeroed, 0.25);
@@ -74,14 +74,14 @@ TEST(ErrorStats, IgnoreRelativeErrorsBelowTheLeastSubnormal) {
   EXPECT_EQ(error_stats(std::vector<double>{0, 1}, std::vector<double>{0x1p-24, 1}, kFp16).max_relative, 1);
 }
 
-TEST(ErrorStats, JudgeScaledGradientsAsTheyWereStored) {
+TEST(ErrorStats, JudgeScaledGradientsAsStored) {
   // 2^-20 is subnormal in fp16; under a loss scale of 2^16 it was stored as 2^-4.
   const std::vector<double> gradient = {0x1p-20};
   EXPECT_EQ(error_stats(gradient, gradient, kFp16).subnormal, 1);
   EXPECT_EQ(error_stats(gradient, gradient, kFp16, 65536).subnormal, 0);
 }
 
-TEST(ErrorStats, DoNotHideWhatIsNotFinite) {
+TEST(ErrorStats, DoNotHideNonFiniteValues) {
   const ErrorStats infinite = error_stats(std::vector<double>{kInf, 1}, std::vector<double>{2, 1}, kFp16);
   EXPECT_EQ(infinite.nmse, kInf);
   EXPECT_EQ(infinite.max_relative, kInf);
@@ -98,7 +98,7 @@ TEST(ErrorStats, RefuseTensorsOfDifferentSize) {
   EXPECT_THROW(error_stats(std::vector<double>{1}, std::vector<double>{1, 2}, kFp16), Error);
 }
 
-TEST(Exponents, CountBinadesAndWhatLiesBelow) {
+TEST(Exponents, CountBinadesAndTheShareBelowAnExponent) {
   Exponents exponents;
   exponents.add(std::vector<double>{1, 1.99, 0, -0x1p-26, 0x1p-25, kInf, kNan, 8});
   EXPECT_EQ(exponents.counts.at(0), 2);

@@ -1,4 +1,4 @@
-// The levels below bench/, whose names are used here without qualification.
+// Makes the names of the levels below bench/ visible without qualification.
 #pragma once
 
 namespace halfmark::accuracy {}

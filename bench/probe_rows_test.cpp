@@ -1,5 +1,5 @@
-// The probe against simulated tensor cores, whose rows say what is to be found: those of the table, and made-up ones
-// that stand in no table. A line may say "not observable"; it may never be wrong.
+// Tests of the probe on simulated tensor cores with known properties: those of the table, and random ones. A finding
+// may be "not observable" but never wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ bool is_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("-0123456789") == std::string::npos;
 }
 
-// Every line that says something says what the row says. Counts the lines that do.
+// Expects every finding that is observable to agree with the tensor core. Counts these findings.
 size_t expect_nothing_wrong(const probe::Report& report, const TensorCore& core, const std::string& name) {
   size_t known = 0;
   const auto expect = [&](std::string_view parameter, const std::string& truth) {
@@ -35,7 +35,7 @@ size_t expect_nothing_wrong(const probe::Report& report, const TensorCore& core,
     ++known;
   };
   const bool interleaved = core.summation == Summation::interleaved;
-  const int depth = core.depth(), block = std::max(core.scaling.block, 1);  // one element of each block is asked
+  const int depth = core.depth(), block = std::max(core.scaling.block, 1);  // one element of each block is used
   const int products = interleaved ? depth / 2 : std::min(core.block.products, depth) / block;
   expect("products per block", std::to_string(products));
   expect("c", interleaved ? "added between partial sums" : "in the first sum");
@@ -60,8 +60,8 @@ size_t expect_nothing_wrong(const probe::Report& report, const TensorCore& core,
 probe::Report report_of(Device& device, const probe::DotChoice& choice, size_t k, size_t replays, bool match) {
   probe::Options options;
   options.replays = replays, options.match = match;
-  probe::Witness witness(probe::dot_box(device, choice, k));
-  return probe::examine(witness, options);
+  probe::RecordingBox recorder(probe::dot_box(device, choice, k));
+  return probe::examine(recorder, options);
 }
 
 const TensorCore* row_of(const std::string& architecture, const probe::DotChoice& choice) {
@@ -75,12 +75,12 @@ TEST(ProbeRows, FindsEveryRowOfEverySimulatedDevice) {
   for (const std::string& device_name : sim_device_names()) {
     const auto device = open_device(device_name);
     for (const probe::DotChoice& choice : probe::dot_choices(*device)) {
-      if (choice.a != choice.b) continue;  // mixed fp8 is the same row
+      if (choice.a != choice.b) continue;  // mixed fp8 uses the same row
       const std::string name = device_name + " " + choice.name();
       const TensorCore& core = *row_of(device_name.substr(4), choice);
       const probe::Report report = report_of(*device, choice, 2 * probe::least_depth(choice), 256, false);
       if (choice.block && choice.scale == DType::e4m3) {
-        // Scales from 2^-9 to 2^8 put a mask at most 2^30 above a unit, and 35 bits are kept.
+        // With scales from 2^-9 to 2^8, a mask is at most 2^30 times a unit, but 35 bits are kept.
         EXPECT_FALSE(report.model) << name;
         continue;
       }
@@ -94,11 +94,11 @@ TEST(ProbeRows, FindsEveryRowOfEverySimulatedDevice) {
       expect_nothing_wrong(report, core, name);
       std::vector<const char*> found{"products per block", "c", "kept fraction bits", "bits of sums",
                                      "rounding of sums"};
-      // A block of one scale is asked for one product: two terms do not tell how a third would be aligned.
+      // A block of one scale has one usable product: two terms do not show how a third would be aligned.
       if (core.scaling.block != core.depth()) found.insert(found.end(), {"alignment", "exponents of products"});
       for (const char* parameter : found)
         EXPECT_NE(value_of(report, parameter), probe::kNotObservable) << name << ": " << parameter;
-      // The floor of f16 results is within reach of f16 products.
+      // The zero floor for f16 results can be reached with f16 products.
       if (core.operands == Operands::bf16 || (core.operands == Operands::f16 && core.result == kFp16)) {
         EXPECT_EQ(value_of(report, "zero floor"), std::to_string(core.block.zero_exponent)) << name;
       }
@@ -106,7 +106,7 @@ TEST(ProbeRows, FindsEveryRowOfEverySimulatedDevice) {
   }
 }
 
-TEST(ProbeRows, NamesAllRowsThatItCannotTellApart) {
+TEST(ProbeRows, NamesAllRowsThatItCannotDistinguish) {
   const auto device = open_device("sim:ada");
   const probe::DotChoice choice{MatrixInstruction::mma_m16n8k16, DType::f16, DType::f16, DType::f32, DType::f32};
   const probe::Report report = report_of(*device, choice, 32, 512, true);
@@ -119,15 +119,15 @@ TEST(ProbeRows, NamesAllRowsThatItCannotTellApart) {
   EXPECT_FALSE(names("sim:turing mma.m8n8k4 f16>f32"));
   EXPECT_FALSE(names("sim:volta mma.m8n8k4 f16>f32"));
   EXPECT_FALSE(names("sim:hopper mma.m16n8k16 f16>f32"));
-  EXPECT_FALSE(names("sim:hopper mma.m16n8k8 f16>f32"));  // blocks of 8 as well, but a bit more kept
+  EXPECT_FALSE(names("sim:hopper mma.m16n8k8 f16>f32"));  // also blocks of 8, but keeps one more bit
 }
 
 TEST(ProbeRows, MatmulOnASimulatedDeviceMatchesItsUsualInstruction) {
   const auto device = open_device("sim:hopper");
   probe::Options options;
   options.replays = 256;
-  probe::Witness witness(probe::matmul_box(*device, probe::matmul_types_named("f16>f16"), {8, 8, 32}));
-  const probe::Report report = probe::examine(witness, options);
+  probe::RecordingBox recorder(probe::matmul_box(*device, probe::matmul_types_named("f16>f16"), {8, 8, 32}));
+  const probe::Report report = probe::examine(recorder, options);
   EXPECT_EQ(report.replayed, report.replays);
   EXPECT_TRUE(std::find(report.matches.begin(), report.matches.end(), "sim:hopper mma.m16n8k16 f16>f16") !=
               report.matches.end());
@@ -139,8 +139,8 @@ TEST(ProbeRows, AResultThatIsRoundedOnceMoreIsNamedSo) {
     const auto device = open_device(device_name);
     probe::Options options;
     options.replays = 512;
-    probe::Witness witness(probe::matmul_box(*device, probe::matmul_types_named(types), {8, 8, 32}));
-    return probe::examine(witness, options).matches;
+    probe::RecordingBox recording(probe::matmul_box(*device, probe::matmul_types_named(types), {8, 8, 32}));
+    return probe::examine(recording, options).matches;
   };
   const auto has = [](const std::vector<std::string>& rows, std::string_view row) {
     return std::find(rows.begin(), rows.end(), row) != rows.end();
@@ -162,22 +162,23 @@ TEST(ProbeRows, ASplitOfKHidesNothingAndInventsNothing) {
   const auto device = open_device("sim:hopper");
   probe::Options options;
   options.replays = 256, options.match = false;
-  probe::Witness witness(probe::matmul_box(*device, probe::matmul_types_named("f16>f32+split2:fp16"), {8, 8, 64}));
-  const probe::Report report = probe::examine(witness, options);
+  probe::RecordingBox recorder(
+      probe::matmul_box(*device, probe::matmul_types_named("f16>f32+split2:fp16"), {8, 8, 64}));
+  const probe::Report report = probe::examine(recorder, options);
   EXPECT_EQ(value_of(report, "slices of K"), "2");
   EXPECT_EQ(value_of(report, "partial sums"), "rounded to fp16");
   EXPECT_EQ(value_of(report, "rounding of sums"), "toward_zero");
   EXPECT_EQ(value_of(report, "rounding of sums of sums"), "near_even");
-  // fp16 ends at 2^-24, and takes away what a zero floor and a flush would.
+  // fp16 partial sums end at 2^-24, which hides the zero floor and flushing.
   for (const char* parameter : {"zero floor", "subnormal results", "subnormal c"})
     EXPECT_EQ(value_of(report, parameter), probe::kNotObservable) << parameter;
   EXPECT_EQ(report.replayed, report.replays);
 }
 
-// A device whose only row is given.
+// A simulated device with one given tensor core.
 struct OneRow {
   TensorCore core;
-  Architecture architecture{"made-up", "stands in no table"};
+  Architecture architecture{"synthetic", "only in this test"};
   std::vector<TensorCore> rows;
   SimDevice device;
   explicit OneRow(TensorCore row) : core(row), rows{row}, device(architecture, rows) {}
@@ -189,7 +190,7 @@ DType operand_dtype(Operands operands, uint64_t which) {
   return which % 2 ? DType::e4m3 : DType::e5m2;
 }
 
-TEST(SlowProbeRows, IsNeverWrongOfTwoHundredMadeUpRows) {
+TEST(SlowProbeRows, IsNeverWrongForTwoHundredRandomRows) {
   const RandomKey key(2024);
   size_t known = 0;
   for (uint64_t i = 0; i < 200; ++i) {
@@ -197,7 +198,7 @@ TEST(SlowProbeRows, IsNeverWrongOfTwoHundredMadeUpRows) {
     constexpr int kProducts[] = {1, 2, 4, 8, 16, 32};
     constexpr Operands kOperands[] = {Operands::f16, Operands::bf16, Operands::fp8};
     TensorCore core{
-        "made-up", MatrixInstruction::mma_m16n8k32, kOperands[draw.below(0, 3)], kFp32, kFp32, Summation::blocks, {},
+        "synthetic", MatrixInstruction::mma_m16n8k32, kOperands[draw.below(0, 3)], kFp32, kFp32, Summation::blocks, {},
         ""};
     core.block.products = kProducts[draw.below(1, 6)];
     core.block.kept_fraction_bits = 8 + static_cast<int>(draw.below(2, 23));
@@ -224,14 +225,14 @@ TEST(SlowProbeRows, IsNeverWrongOfTwoHundredMadeUpRows) {
     ASSERT_TRUE(report.model) << name << ": " << report.find("summation tree")->evidence;
     EXPECT_EQ(report.replayed, report.replays) << name << ": " << report.fingerprint;
   }
-  EXPECT_GE(known, 1200u);  // of eight lines each, 1600: the rest cannot be seen with the row's types
+  EXPECT_GE(known, 1200u);  // of 1600 findings, eight per row; the others are not observable with the types of the row
 }
 
 TEST(ProbeRows, ARowThatKeepsOneBitLessMatchesNothing) {
   for (const int kept : {22, 26}) {
     TensorCore core =
         *find_core(tensor_cores(), "hopper", MatrixInstruction::mma_m16n8k16, {kFp16, kFp16, kFp32, kFp32});
-    core.architecture = "made-up";
+    core.architecture = "synthetic";
     core.block.kept_fraction_bits = kept;
     OneRow one(core);
     const probe::Report report =
@@ -242,8 +243,8 @@ TEST(ProbeRows, ARowThatKeepsOneBitLessMatchesNothing) {
   }
 }
 
-// Adds each element from k = 0 on, but for those of the last column, which begin at the other end: as libraries do at
-// the edges of their tiles.
+// Adds each element from k = 0 upwards, except in the last column, which starts at the other end. Some libraries do
+// this at the edges of their tiles.
 class UnevenDevice : public HostDevice {
  public:
   UnevenDevice() {
@@ -272,20 +273,20 @@ class UnevenDevice : public HostDevice {
   KernelTable kernels_;
 };
 
-TEST(ProbeOfElements, AsksOneElementWhereElementsAddDifferently) {
+TEST(ProbeOfElements, UsesOneElementIfElementsAddDifferently) {
   UnevenDevice device;
   const probe::BlackBox box = probe::matmul_box(device, probe::matmul_types_named("f32>f32"), {4, 5, 24});
   EXPECT_EQ(box.elements, "0,4");
   EXPECT_TRUE(box.way.ends_with("element 0,0")) << box.way;
-  probe::Witness witness(box);
+  probe::RecordingBox recorder(box);
   probe::Options options;
   options.replays = 512, options.match = false;
-  const probe::Report report = probe::examine(witness, options);
+  const probe::Report report = probe::examine(recorder, options);
   EXPECT_EQ(value_of(report, "elements"), "add differently");
   EXPECT_EQ(value_of(report, "order"), "k increasing");
   EXPECT_EQ(report.replayed, 512u);
   const probe::BlackBox narrow =
-      probe::matmul_box(device, probe::matmul_types_named("f32>f32"), {4, 1, 24});  // the last column alone
+      probe::matmul_box(device, probe::matmul_types_named("f32>f32"), {4, 1, 24});  // the last column only
   EXPECT_EQ(narrow.elements, probe::kAlike);
 }
 

@@ -24,16 +24,16 @@ std::string own_path(const char* called) {
   return error ? called : path.string();
 }
 
-// Threads of an OpenMP library that spin for long while they wait take the cores from everybody else: on a busy machine
-// a step of 0.25 ms then read 350 ms. Threads that sleep at once have to be woken for every kernel: on an idle virtual
-// machine a step of 0.19 ms then read 1.9 ms. So they spin for some ten microseconds, longer than the gap between two
-// kernels, and then sleep. The library looks at its settings before main, so the program starts itself anew with them;
-// whoever has set them is left alone. When that fails, the program goes on as it is, and the report's environment shows
-// it.
+// OpenMP threads that spin for long while they wait take the cores from other processes: on a busy
+// machine, a step of 0.25 ms then took 350 ms. Threads that sleep at once must be woken for every
+// kernel: on an idle virtual machine, a step of 0.19 ms then took 1.9 ms. Therefore they spin for
+// about ten microseconds, longer than the gap between two kernels, and then sleep. The library reads
+// these settings before main, so the program sets them and executes itself again. Settings of the
+// user are kept. If exec fails, the program continues, and the environment of the report shows it.
 void wait_with_short_spins(char** argv) {
   if (::getenv("OMP_WAIT_POLICY") || ::getenv("GOMP_SPINCOUNT")) return;
   ::setenv("OMP_WAIT_POLICY", "passive", 1);
-  ::setenv("GOMP_SPINCOUNT", "20000", 1);  // of GNU's library; measured: 1000 is too few, 100000 no faster
+  ::setenv("GOMP_SPINCOUNT", "20000", 1);  // for GNU's library; measured: 1000 is too few, 100000 is not faster
   ::execv("/proc/self/exe", argv);
 }
 
@@ -66,7 +66,7 @@ CommandLine command_line(Program& program) {
 
 int run_command_line(int argc, char** argv, Program program) {
   wait_with_short_spins(argv);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond a limit on its size is then an error like a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // exceeding a file size limit is then an error like a full disk
   program.path = own_path(argv[0]);
   program.command = "halfmark";
   for (int i = 1; i < argc; ++i) program.command += fmt::format(" {}", argv[i]);
@@ -75,7 +75,7 @@ int run_command_line(int argc, char** argv, Program program) {
   try {
     line.read(argc, argv)();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-      throw Error(fmt::format("standard output cannot be written: {}; send it elsewhere",
+      throw Error(fmt::format("standard output cannot be written: {}; redirect it to another place",
                               std::generic_category().message(errno)));
   } catch (const std::exception& error) {
     std::string what = error.what();

@@ -1,4 +1,4 @@
-// The program from outside: exit codes, one line for each mistake, a smoke run that its own schema accepts.
+// End-to-end tests of the program: exit codes, one error line per mistake, a smoke run whose report is valid.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("list nonsense", "nonsense");
 }
 
-TEST_F(ProgramTest, RefusesReportsThatAreNone) {
+TEST_F(ProgramTest, RefusesFilesThatAreNotReports) {
   std::ofstream(folder_ / "nonsense.json") << "this is no report\n";
   const std::string fixtures = kSource + "/reports/fixtures/";
   for (const char* command : {"show ", "compare "}) {
@@ -139,7 +139,7 @@ TEST_F(ProgramTest, ResumesFromItsJournal) {
     EXPECT_EQ(resumed.records[i].fingerprint, whole.records[i].fingerprint);
 }
 
-TEST_F(ProgramTest, ShardsAreTheWhole) {
+TEST_F(ProgramTest, ShardsTogetherAreTheWholePlan) {
   const std::string all = halfmark("run --suite smoke --device cpu --dry-run").out;
   const auto lines = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };
   long sum = 0;
@@ -159,7 +159,7 @@ TEST_F(ProgramTest, AnswersVectorsFromStandardInput) {
   EXPECT_EQ(halfmark("convert --from f32 --to e4m3 --rounding toward_zero < wide.csv").out, "result,flags\n7e,1\n");
 }
 
-TEST_F(ProgramTest, RefusesVectorsThatAreNone) {
+TEST_F(ProgramTest, RefusesInvalidVectors) {
   std::ofstream(folder_ / "bad.csv") << "x,y\n3c00,3c00\n3c00,zz\n";
   expect_complaint("arithmetic --operation add < bad.csv", "line 3, column 'y': 'zz' is not 4 hex digits");
   expect_complaint("arithmetic --operation mulAdd < bad.csv", "no column 'z'");
@@ -174,7 +174,7 @@ TEST_F(ProgramTest, RefusesVectorsThatAreNone) {
   }
 }
 
-// The criterion: a time of emulated arithmetic is never presented as one.
+// A time of emulated arithmetic must never be presented as a valid timing.
 TEST_F(ProgramTest, NoTimedRecordOfEmulatedArithmeticIsOk) {
   ASSERT_EQ(halfmark("run --suite smoke --device cpu --harness throughput,error linear fp32 fp16 amp-bf16").code, 0);
   long timed = 0;
@@ -187,7 +187,7 @@ TEST_F(ProgramTest, NoTimedRecordOfEmulatedArithmeticIsOk) {
         [](const Measurement& m) { return m.metric.starts_with("time.") || m.metric.starts_with("throughput."); });
     timed += has_times;
     if (has_times) {
-      // On a busy machine an honest time may be suspect too, for another reason.
+      // On a busy machine, a valid timing may also be suspect, for another reason.
       const bool says_so = record.reason.find("emulated") != std::string::npos;
       EXPECT_EQ(record.status == Status::suspect && says_so, emulated) << record.id << ": " << record.reason;
     }
@@ -196,9 +196,9 @@ TEST_F(ProgramTest, NoTimedRecordOfEmulatedArithmeticIsOk) {
   EXPECT_GT(timed, 0);
 }
 
-TEST_F(ProgramTest, Bf16IsSuspectOnACpuWithoutItsUnits) {
+TEST_F(ProgramTest, Bf16IsSuspectOnACpuWithoutBf16Units) {
 #if HALFMARK_ONEDNN
-  // oneDNN lets a processor look like an older one.
+  // oneDNN can limit itself to the instructions of an older CPU.
   ::setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
   const Result result = halfmark("run --suite smoke --device cpu linear/b4_i16_o8 bf16 fp32 --harness throughput");
   ::unsetenv("ONEDNN_MAX_CPU_ISA");
@@ -230,7 +230,7 @@ TEST_F(ProgramTest, ProbeNamesTheRowThatAnswered) {
     return at == std::string::npos ? result.out : result.out.substr(at, result.out.find('\n', at) - at);
   };
   EXPECT_NE(row_of("f16>f32").find(" tensor-core "), std::string::npos);
-  // The fp8 instruction keeps too few bits for a product that asks for no less.
+  // The fp8 instruction keeps too few bits for a product that requires full fp32 accumulation.
   EXPECT_NE(row_of("e4m3>f32").find(" reference "), std::string::npos);
   EXPECT_NE(row_of("e4m3>f32+fast").find(" tensor-core "), std::string::npos);
 }

@@ -1,5 +1,5 @@
-// A run is killed at random moments and goes on: no finished record is lost, and in the end the report is that of a run
-// nobody disturbed. HALFMARK_LONG=1 kills two hundred times instead of eight.
+// Kills a run at random moments and resumes it: no finished record may be lost, and the final report must equal that of
+// an undisturbed run. HALFMARK_LONG=1 kills two hundred times instead of eight.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -16,7 +16,7 @@ class SlowSurvival : public ProcessTest {
  protected:
   const std::string kRun = "run --suite smoke --device cpu --seed 3";
 
-  // The records that are in the journal now, as text; those of whole lines only, as a reader finds them.
+  // The records in the journal as text; only complete lines, as a reader sees them.
   std::vector<std::string> finished() const {
     std::vector<std::string> records;
     if (!std::filesystem::exists(journal())) return records;
@@ -45,7 +45,7 @@ TEST_F(SlowSurvival, NothingIsLostToKillsAtRandomMoments) {
     resumed += goes_on;
     const size_t before = finished().size();
     const pid_t child = start_halfmark(kRun + " --resume");
-    // Half of the moments lie anywhere in the time of a run, half just after some record has come, the last included.
+    // Half of the moments are anywhere in the run, the other half just after a new record, including the last one.
     if (random() % 2) {
       std::this_thread::sleep_for(std::chrono::duration<double>(duration * std::uniform_real_distribution<>()(random)));
     } else {
@@ -56,7 +56,7 @@ TEST_F(SlowSurvival, NothingIsLostToKillsAtRandomMoments) {
     std::vector<std::string> seen;
     try {
       seen = finished();
-    } catch (const ReportError&) {  // removed between a look and the other: the run is at its end
+    } catch (const ReportError&) {  // removed between two checks: the run is at its end
     }
     const bool had_ended = has_ended(child);
     ::kill(child, SIGKILL);
@@ -66,7 +66,7 @@ TEST_F(SlowSurvival, NothingIsLostToKillsAtRandomMoments) {
     }
     killed += !had_ended;
 
-    if (std::filesystem::exists(report())) {  // the run had got to its end
+    if (std::filesystem::exists(report())) {  // the run had finished
       const Report report_now = Report::load(report());
       EXPECT_EQ(times_aside(report_now), times_aside(undisturbed)) << now;
       ++completed;
@@ -86,11 +86,11 @@ TEST_F(SlowSurvival, NothingIsLostToKillsAtRandomMoments) {
     EXPECT_FALSE(name.ends_with(".tmp") || name.ends_with(".lock") || name.ends_with(".journal")) << name;
   }
   EXPECT_GT(resumed, 0);
-  fmt::print("{} runs, {} killed, {} of them went on from a journal, {} had a whole report\n", runs, killed, resumed,
+  fmt::print("{} runs, {} killed, {} of them resumed from a journal, {} had a complete report\n", runs, killed, resumed,
              completed);
 }
 
-// Signals instead of kills: the report on disk is a report after each of them.
+// Signals instead of kills: after each of them, the report on disk can be loaded.
 TEST_F(SlowSurvival, SignalsAtRandomMomentsLeaveAReportThatLoads) {
   ASSERT_EQ(halfmark(kRun + " -o undisturbed.json").code, 0);
   const Report undisturbed = Report::load(folder_ / "undisturbed.json");

@@ -1,4 +1,4 @@
-// What a run leaves behind when it is stopped, when another one writes to the same place, and when there is no room.
+// End-to-end tests of interrupted runs: signals, SIGKILL, a report locked by another run, and a full disk.
 #include <fmt/format.h>
 
 #include "bench/ab/fake_build_testing.h"
@@ -13,12 +13,12 @@ namespace {
 using SurvivalTest = ProcessTest;
 
 const std::string kSmoke = "run --no-probes --suite smoke --device cpu";
-// Minutes on any machine, without a sample or a case between which a signal could be looked at.
+// Takes minutes on any machine, without a point at which the run could check for a signal.
 const std::string kEndless = "run --case convnet/b32_c3_s32_w32/sim:hopper/fp16/training/steps=400";
 
 bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST_F(SurvivalTest, ASignalLeavesAPartialReportAndAJournalToGoOnFrom) {
+TEST_F(SurvivalTest, ASignalLeavesAPartialReportAndAJournalToResume) {
   ASSERT_EQ(halfmark(kSmoke + " -o whole.json").code, 0);
   const Report whole = Report::load(folder_ / "whole.json");
   for (const int signal : {SIGINT, SIGTERM}) {
@@ -29,7 +29,8 @@ TEST_F(SurvivalTest, ASignalLeavesAPartialReportAndAJournalToGoOnFrom) {
     EXPECT_EQ(stopped.code, 128 + signal) << stopped.err;
     EXPECT_EQ(stopped.lines(), 1) << stopped.err;
     EXPECT_TRUE(stopped.err.starts_with("halfmark: stopped (")) << stopped.err;
-    EXPECT_TRUE(says(stopped.err, "saved in report.json; to continue, repeat the command with --resume")) << stopped.err;
+    EXPECT_TRUE(says(stopped.err, "saved in report.json; to continue, repeat the command with --resume"))
+        << stopped.err;
     EXPECT_FALSE(std::filesystem::exists(FileLock::path_of(folder_ / "report.json")));
 
     const Report partial = Report::load(folder_ / "report.json");
@@ -64,7 +65,7 @@ TEST_F(SurvivalTest, ASecondSignalEndsItAtOnce) {
   EXPECT_TRUE(Journal::read(folder_ / "report.json.journal").records.empty());
 }
 
-TEST_F(SurvivalTest, ACaseThatDoesNotEndIsGivenUp) {
+TEST_F(SurvivalTest, ACaseThatDoesNotEndIsAbandoned) {
   std::ofstream(folder_ / "report.json") << "of an earlier run";
   const pid_t child = start_halfmark(kEndless);
   ASSERT_TRUE(wait_until([&] { return lines_in(folder_ / "report.json.journal") == 1 || has_ended(child); }));
@@ -72,12 +73,12 @@ TEST_F(SurvivalTest, ACaseThatDoesNotEndIsGivenUp) {
   ::kill(child, SIGTERM);
   const Result stopped = wait(child);
   EXPECT_EQ(stopped.code, 143) << stopped.err;
-  EXPECT_TRUE(says(stopped.err, "before a case had ended")) << stopped.err;
+  EXPECT_TRUE(says(stopped.err, "before the first case was finished")) << stopped.err;
   EXPECT_EQ(read(folder_ / "report.json"), "of an earlier run");
 }
 
-// The same with a report to write: the thread that watches does it while the loop hangs.
-TEST_F(SurvivalTest, WhatThereIsIsSavedWhileTheLoopHangs) {
+// The same with a report to write: the watcher thread writes it while the loop hangs.
+TEST_F(SurvivalTest, FinishedRecordsAreSavedWhileTheLoopHangs) {
   int ready[2] = {};
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();
@@ -90,7 +91,7 @@ TEST_F(SurvivalTest, WhatThereIsIsSavedWhileTheLoopHangs) {
   char byte = 0;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
   ::kill(child, SIGTERM);
-  ::kill(child, SIGTERM);  // an echo, as process managers send: no second signal
+  ::kill(child, SIGTERM);  // a repeated signal, as from process managers, does not count as a second one
   EXPECT_EQ(wait(child).code, 143);
   EXPECT_EQ(read(folder_ / "saved"), "15");
   ::close(ready[0]), ::close(ready[1]);
@@ -108,12 +109,12 @@ TEST_F(SurvivalTest, TheProcessOfAnIsolatedCaseEndsWithTheRun) {
     const std::string state = "/proc/" + std::to_string(std::stol(child)) + "/stat";
     EXPECT_TRUE(wait_until([&] {
       const std::string text = read(state);
-      return text.empty() || says(text, ") Z ");  // gone, or waiting for whoever inherits it
-    })) << "the child lives on";
+      return text.empty() || says(text, ") Z ");  // gone, or a zombie until its new parent waits for it
+    })) << "the child is still alive";
   }
 }
 
-TEST_F(SurvivalTest, TwoRunsDoNotWriteToOnePlace) {
+TEST_F(SurvivalTest, TwoRunsCannotWriteOneReport) {
   const pid_t first = start_halfmark(kEndless);
   ASSERT_TRUE(wait_until([&] { return lines_in(folder_ / "report.json.journal") == 1 || has_ended(first); }));
   const std::string journal = read(folder_ / "report.json.journal");
@@ -131,11 +132,11 @@ TEST_F(SurvivalTest, TwoRunsDoNotWriteToOnePlace) {
   ::kill(first, SIGKILL);
   wait(first);
   EXPECT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear fp16").code, 0)
-      << "the lock of a killed run still holds";
+      << "the lock of a killed run is still held";
   EXPECT_FALSE(std::filesystem::exists(FileLock::path_of(folder_ / "report.json")));
 }
 
-TEST_F(SurvivalTest, AStoppedAbTakesItsProcessesAndUnpackedArchivesAlong) {
+TEST_F(SurvivalTest, AStoppedAbEndsItsProcessesAndRemovesUnpackedArchives) {
   std::filesystem::create_directories(folder_ / "halfmark-1");
   std::filesystem::create_directories(folder_ / "temporary");
   const std::string asked = (folder_ / "asked").string();
@@ -179,7 +180,7 @@ class JournalOfAnotherRun : public ProcessTest {
   std::string contents_;
 };
 
-TEST_F(JournalOfAnotherRun, IsNotGoneOnFrom) {
+TEST_F(JournalOfAnotherRun, IsNotContinued) {
   write_journal([](Report& header) { header.run.plan.hash = "of other words"; });
   expect_refusal("was started with other cases");
   write_journal([](Report& header) { header.run.shard = "1/2"; });
@@ -190,7 +191,7 @@ TEST_F(JournalOfAnotherRun, IsNotGoneOnFrom) {
   expect_refusal("was started with halfmark.git 0123456789ab, which is ");
 }
 
-TEST_F(JournalOfAnotherRun, IsKeptWhenARunBeginsAnew) {
+TEST_F(JournalOfAnotherRun, IsKeptWhenARunStartsAgain) {
   write_journal([](Report&) {});
   const Result result = halfmark("run --no-probes --suite smoke --device cpu linear");
   EXPECT_EQ(result.code, 0) << result.err;
@@ -198,7 +199,7 @@ TEST_F(JournalOfAnotherRun, IsKeptWhenARunBeginsAnew) {
   EXPECT_TRUE(says(result.err, "kept as report.json.journal.old; --resume would have continued it")) << result.err;
 }
 
-TEST_F(SurvivalTest, WhatKilledWritersLeftIsRemovedAndNothingElse) {
+TEST_F(SurvivalTest, TemporaryFilesOfKilledProcessesAreRemovedAndNothingElse) {
   const pid_t gone = start({"/bin/true"});
   wait(gone);
   const auto names = {fmt::format("report.json.{}.tmp", gone), fmt::format("report.json.journal.{}.tmp", gone),
@@ -211,8 +212,8 @@ TEST_F(SurvivalTest, WhatKilledWritersLeftIsRemovedAndNothingElse) {
   EXPECT_EQ(there, (std::vector<bool>{false, false, true, true, true}));
 }
 
-// A limit on the size of files stands for a full disk: a write that fails in the middle of the journal.
-TEST_F(SurvivalTest, AJournalThatCannotGrowEndsTheRunAndCostsNothing) {
+// A limit on the file size simulates a full disk: a write fails in the middle of the journal.
+TEST_F(SurvivalTest, AJournalThatCannotGrowEndsTheRunWithoutLosses) {
   ASSERT_EQ(halfmark(kSmoke + " -o whole.json").code, 0);
   std::ofstream(folder_ / "report.json") << "of an earlier run";
   const Result full = shell("ulimit -f 400; exec $HALFMARK " + kSmoke);
@@ -228,7 +229,7 @@ TEST_F(SurvivalTest, AJournalThatCannotGrowEndsTheRunAndCostsNothing) {
   EXPECT_EQ(times_aside(Report::load(folder_ / "report.json")), times_aside(Report::load(folder_ / "whole.json")));
 }
 
-// No room for the report alone: a directory stands where its temporary file would.
+// Only the report cannot be written: a directory has the name of its temporary file.
 TEST_F(SurvivalTest, AReportThatCannotBeWrittenLeavesItsJournal) {
   const std::string few = "run --no-probes --suite smoke --device cpu linear error";
   ASSERT_EQ(halfmark(few + " -o whole.json").code, 0);
@@ -253,13 +254,13 @@ class Mounted : public ProcessTest {
     ProcessTest::SetUp();
     if (shell(mounting("size=256k", "true")).code != 0) GTEST_SKIP() << "no file system can be mounted here";
   }
-  // A command with a file system of its own at ./disk, in a name space of its own: nothing stays mounted.
+  // A command with a separate file system at ./disk, in a separate mount namespace: nothing stays mounted.
   static std::string mounting(const std::string& options, const std::string& command) {
     return "mkdir -p disk && unshare -rm sh -c 'mount -t tmpfs -o " + options + " none disk && " + command + "'";
   }
 };
 
-TEST_F(Mounted, AFullDiskIsSaidPlainlyAndTheReportBeforeStays) {
+TEST_F(Mounted, AFullDiskIsReportedAndTheEarlierReportStays) {
   const Result full = shell(mounting("size=256k", "cd disk && echo earlier > report.json && { $HALFMARK " + kSmoke +
                                                       "; code=$?; cp * ..; exit $code; }"));
   EXPECT_EQ(full.code, 2);
@@ -271,14 +272,14 @@ TEST_F(Mounted, AFullDiskIsSaidPlainlyAndTheReportBeforeStays) {
   EXPECT_EQ(resumed.code, 0) << resumed.err;
 }
 
-TEST_F(Mounted, AReadOnlyPlaceIsRefusedBeforeAnythingIsMeasured) {
+TEST_F(Mounted, AReadOnlyFolderIsRefusedBeforeMeasuring) {
   const Result result = shell(mounting("ro", "exec $HALFMARK " + kSmoke + " -o disk/report.json"));
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.lines(), 1) << result.err;
   EXPECT_TRUE(says(result.err, "disk: cannot be written to; name another place with -o")) << result.err;
 }
 
-TEST_F(SurvivalTest, OutputThatNobodyTakesIsAnError) {
+TEST_F(SurvivalTest, AWriteErrorOnStandardOutputIsAnError) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   ASSERT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear fp16 error").code, 0);
   const Result result = shell("$HALFMARK show report.json > /dev/full");

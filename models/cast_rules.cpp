@@ -1,5 +1,5 @@
-// What autocast does with each operation, framework by framework: facts, written down whole, also for operations we
-// lack.
+// The cast rules of autocast, one table per framework backend. The tables are complete: they also list operations that
+// this suite does not implement.
 #include <string>
 
 #include "kernels/number/named.h"
@@ -8,59 +8,50 @@
 namespace halfmark::models {
 namespace {
 
-// Source: PyTorch aten/src/ATen/autocast_mode.h (commit d70fe7f): AT_FORALL_LOWER_PRECISION_FP, _FP32,
-// _FP32_SET_OPT_DTYPE, _DIFFERENT_REDISPATCH_SIGNATURE (norm), _PROMOTE, and binary_cross_entropy_banned; the same for
-// f16 and bf16. What is not listed runs in the dtype of its input: batch_norm, relu, gelu, pooling, dropout, add, mean,
-// embedding. cross_entropy_loss is not listed because it decomposes into log_softmax (f32 out) and nll_loss (f32).
+// Source: PyTorch aten/src/ATen/autocast_mode.h (commit d70fe7f): AT_FORALL_LOWER_PRECISION_FP,
+// _FP32, _FP32_SET_OPT_DTYPE, _DIFFERENT_REDISPATCH_SIGNATURE (norm), _PROMOTE, and
+// binary_cross_entropy_banned; the same for f16 and bf16. Unlisted operations run in the dtype of
+// their input: batch_norm, relu, gelu, pooling, dropout, add, mean, embedding. cross_entropy_loss
+// is not listed because it decomposes into log_softmax (f32 out) and nll_loss (f32).
 constexpr CastRules::Group kTorchCuda[] = {
     {CastRule::lower,
      "_convolution convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d "
      "cudnn_convolution cudnn_convolution_transpose prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear "
-     "addbmm "
-     "baddbmm bmm chain_matmul linalg_multi_dot lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _thnn_fused_lstm_cell "
-     "_thnn_fused_gru_cell scaled_dot_product_attention _scaled_dot_product_flash_attention"},
+     "addbmm baddbmm bmm chain_matmul linalg_multi_dot lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell "
+     "_thnn_fused_lstm_cell _thnn_fused_gru_cell scaled_dot_product_attention _scaled_dot_product_flash_attention"},
     {CastRule::fp32,
      "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus layer_norm "
-     "native_layer_norm "
-     "group_norm frobenius_norm nuclear_norm cosine_similarity dist pdist cdist renorm logsumexp poisson_nll_loss "
-     "cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss "
-     "margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss "
-     "binary_cross_entropy_with_logits upsample_nearest1d _upsample_nearest_exact1d upsample_nearest2d "
-     "_upsample_nearest_exact2d upsample_nearest3d _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d "
-     "_upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa"},
+     "native_layer_norm group_norm frobenius_norm nuclear_norm cosine_similarity dist pdist cdist renorm logsumexp "
+     "poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss "
+     "huber_loss mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss "
+     "multi_margin_loss binary_cross_entropy_with_logits upsample_nearest1d _upsample_nearest_exact1d "
+     "upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d _upsample_nearest_exact3d upsample_linear1d "
+     "upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa"},
     {CastRule::fp32_out, "softmax log_softmax prod cumprod cumsum sum linalg_vector_norm linalg_matrix_norm norm"},
     {CastRule::widest, "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"},
     {CastRule::refused, "binary_cross_entropy"},
 };
 
 // Source: PyTorch aten/src/ATen/autocast_mode.cpp (commit 008ec6b), the registrations for AutocastCPU. Softmax,
-// log_softmax, layer_norm, group_norm, exp, log, pow, sum and norm are missing here: on a CPU they stay in the low
-// dtype.
+// log_softmax, layer_norm, group_norm, exp, log, pow, sum and norm are not listed: on a CPU they stay in the low dtype.
 constexpr CastRules::Group kTorchCpu[] = {
     {CastRule::lower,
      "_convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d bmm mm "
-     "linalg_vecdot "
-     "baddbmm addmm _addmm_activation addbmm linear matmul mkldnn_rnn_layer prelu scaled_dot_product_attention "
-     "_native_multi_head_attention"},
+     "linalg_vecdot baddbmm addmm _addmm_activation addbmm linear matmul mkldnn_rnn_layer prelu "
+     "scaled_dot_product_attention _native_multi_head_attention"},
     {CastRule::fp32,
      "avg_pool3d binary_cross_entropy grid_sampler polar prod quantile nanquantile stft cdist grid_sampler_2d "
      "_grid_sampler_2d_cpu_fallback grid_sampler_3d trace view_as_complex cholesky cholesky_inverse cholesky_solve "
-     "inverse "
-     "lu_solve orgqr ormqr pinverse max_pool3d max_unpool2d max_unpool3d adaptive_avg_pool3d reflection_pad1d "
-     "reflection_pad2d "
-     "replication_pad1d replication_pad2d replication_pad3d mse_loss cosine_embedding_loss nll_loss nll_loss2d "
-     "hinge_embedding_loss poisson_nll_loss smooth_l1_loss cross_entropy_loss l1_loss huber_loss margin_ranking_loss "
-     "soft_margin_loss triplet_margin_loss multi_margin_loss ctc_loss kl_div multilabel_margin_loss "
-     "binary_cross_entropy_with_logits fft_fft fft_ifft fft_fft2 fft_ifft2 fft_fftn fft_ifftn fft_rfft fft_irfft "
-     "fft_rfft2 "
-     "fft_irfft2 fft_rfftn fft_irfftn fft_hfft fft_ihfft linalg_cond linalg_matrix_rank linalg_solve linalg_cholesky "
-     "linalg_svdvals linalg_eigvals linalg_eigvalsh linalg_inv linalg_householder_product linalg_tensorinv "
-     "linalg_tensorsolve "
-     "fake_quantize_per_tensor_affine geqrf _lu_with_info qr svd triangular_solve fractional_max_pool2d "
-     "fractional_max_pool3d "
-     "adaptive_max_pool3d multilabel_margin_loss_forward linalg_qr linalg_cholesky_ex linalg_svd linalg_eig "
-     "linalg_eigh "
-     "linalg_lstsq linalg_inv_ex"},
+     "inverse lu_solve orgqr ormqr pinverse max_pool3d max_unpool2d max_unpool3d adaptive_avg_pool3d reflection_pad1d "
+     "reflection_pad2d replication_pad1d replication_pad2d replication_pad3d mse_loss cosine_embedding_loss nll_loss "
+     "nll_loss2d hinge_embedding_loss poisson_nll_loss smooth_l1_loss cross_entropy_loss l1_loss huber_loss "
+     "margin_ranking_loss soft_margin_loss triplet_margin_loss multi_margin_loss ctc_loss kl_div "
+     "multilabel_margin_loss binary_cross_entropy_with_logits fft_fft fft_ifft fft_fft2 fft_ifft2 fft_fftn fft_ifftn "
+     "fft_rfft fft_irfft fft_rfft2 fft_irfft2 fft_rfftn fft_irfftn fft_hfft fft_ihfft linalg_cond linalg_matrix_rank "
+     "linalg_solve linalg_cholesky linalg_svdvals linalg_eigvals linalg_eigvalsh linalg_inv linalg_householder_product "
+     "linalg_tensorinv linalg_tensorsolve fake_quantize_per_tensor_affine geqrf _lu_with_info qr svd triangular_solve "
+     "fractional_max_pool2d fractional_max_pool3d adaptive_max_pool3d multilabel_margin_loss_forward linalg_qr "
+     "linalg_cholesky_ex linalg_svd linalg_eig linalg_eigh linalg_lstsq linalg_inv_ex"},
     {CastRule::widest, "stack cat index_copy"},
 };
 

@@ -1,5 +1,5 @@
-// Procedural data. Every sample may appear with either sign, so the mean of each class is zero and a linear model
-// learns next to nothing; what tells the classes apart is structure.
+// Procedural data. Every sample appears with a random sign, so the mean of each class is zero and a linear model learns
+// almost nothing: only the structure of a sample tells its class.
 #include "models/data.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace halfmark::models {
 namespace {
 
-// A class's picture in coordinates -1 .. 1 around its centre: about +1 where drawn, -1 where not.
+// The pattern of one class at (x, y), in coordinates -1 .. 1 around its centre: about +1 inside, about -1 outside.
 double picture(int64_t kind, double x, double y, double phase, double frequency) {
   using std::numbers::pi;
   const double radius = std::hypot(x, y), diagonal = std::numbers::sqrt2 / 2;
@@ -41,7 +41,7 @@ double picture(int64_t kind, double x, double y, double phase, double frequency)
 }
 
 void draw_image(const Shape& shape, int64_t label, RandomKey key, double* pixels) {
-  // The sample's own choices: where, how strong, which sign, which colour.
+  // Drawn per sample: position, phase, frequency, contrast with its sign, brightness; below, a weight per channel.
   const double centre_x = 0.6 * (key.uniform(0) - 0.5), centre_y = 0.6 * (key.uniform(1) - 0.5);
   const double phase = 2 * std::numbers::pi * key.uniform(2), frequency = 2.2 + 1.2 * key.uniform(3);
   const double contrast = (0.5 + key.uniform(4)) * (key.uniform(5) < 0.5 ? -1 : 1), brightness = 0.5 * key.normal(6);
@@ -59,8 +59,7 @@ void draw_image(const Shape& shape, int64_t label, RandomKey key, double* pixels
   }
 }
 
-// Two opposite prototypes a class, the same for every seed: what is learnt is the problem, what is seeded are the
-// samples.
+// Each class has two opposite prototype vectors, the same for every seed: the seed changes the samples, not the task.
 void draw_point(int64_t width, int64_t label, RandomKey key, double* x) {
   const RandomKey prototype = RandomKey(0x686D70).child(static_cast<uint64_t>(label));
   const double sign = key.uniform(0) < 0.5 ? -1 : 1;
@@ -81,8 +80,10 @@ Batch draw_batch(DataKind kind, const Shape& shape, int64_t classes, RandomKey k
     for (size_t i = 0; i < batch.x.size(); ++i) batch.x[i] = stream.normal(i);
     return batch;
   }
-  HM_CHECK(classes >= 2 && classes <= 10, "there are two to ten classes to draw, not " + std::to_string(classes));
-  HM_CHECK(shape.rank() == (kind == DataKind::images ? 4 : 2), "data of shape " + shape.text() + " cannot be drawn");
+  HM_CHECK(classes >= 2 && classes <= 10,
+           "labelled data has two to ten classes; " + std::to_string(classes) + " were requested");
+  HM_CHECK(shape.rank() == (kind == DataKind::images ? 4 : 2),
+           "cannot generate data of shape " + shape.text() + ": images need rank 4, points rank 2");
   const int64_t sample = shape[0] ? shape.elements() / shape[0] : 0;
   for (int64_t n = 0; n < shape[0]; ++n) {
     const auto label = static_cast<int64_t>(stream.below(static_cast<uint64_t>(n), static_cast<uint64_t>(classes)));

@@ -1,4 +1,5 @@
-// Seeded data that needs no download: drawn tensors for single layers, procedural images with labels for models.
+// Seeded data that needs no download: random tensors for single
+// layers, procedural images or points with labels for models.
 #pragma once
 
 #include <vector>
@@ -16,11 +17,11 @@ struct Batch {
 
 enum class DataKind : uint8_t {
   normal,  // independent N(0, 1) numbers, no labels
-  images,  // ten classes of drawn shapes under noise, shift and contrast: a linear model fails, a small network learns
+  images,  // ten classes of shapes with random position, contrast and noise: a linear model fails, a small CNN learns
   points,  // vectors of a nonlinear ten-class problem, for multilayer perceptrons
 };
 
-// Batch number `step` of the stream `key`; shape[0] samples. Equal arguments give equal numbers on every machine.
+// Batch number `step` of the stream `key`, with shape[0] samples. Equal arguments give equal numbers on every machine.
 Batch draw_batch(DataKind kind, const Shape& shape, int64_t classes, RandomKey key, int64_t step);
 
 }  // namespace halfmark::models

@@ -41,7 +41,7 @@ TEST(Data, HasModerateNumbers) {
   }
 }
 
-TEST(Data, OfALayerAloneHasNoLabels) {
+TEST(Data, ForASingleLayerHasNoLabels) {
   const Batch batch = draw_batch(DataKind::normal, {2, 3}, 0, RandomKey(1), 0);
   EXPECT_EQ(batch.x.size(), 6u);
   EXPECT_TRUE(batch.labels.empty());
@@ -60,14 +60,14 @@ double accuracy_after(const char* subject, int64_t steps, double rate, uint64_t 
   return trial.evaluate(20).accuracy;
 }
 
-// Measured over six seeds: softmax regression ends between 16 and 29 % whatever its rate (0.001 to 0.05), the network
-// reaches 69 to 92 % after 150 steps and 85 to 96 % after 300; this seed about 84 % after 150.
-TEST(SlowData, OfImagesDefeatsALinearModelAndASmallNetworkLearnsIt) {
+// Measured over six seeds: softmax regression ends between 16 and 29 % at every rate from 0.001 to 0.05. The network
+// reaches 69 to 92 % after 150 steps and 85 to 96 % after 300; with this seed about 84 % after 150.
+TEST(SlowData, ImagesAreLearntByASmallNetworkButNotByALinearModel) {
   EXPECT_LT(accuracy_after("logistic/b16_c3_s16", 200, 0.001, 0), 0.40);
   EXPECT_GT(accuracy_after(kConvnet, 150, 0.05, 0), 0.70);
 }
 
-TEST(Data, OfPointsIsLearntByAnMlp) { EXPECT_GT(accuracy_after(kMlp, 100, 0.05, 1), 0.90); }
+TEST(Data, PointsAreLearntByAnMlp) { EXPECT_GT(accuracy_after(kMlp, 100, 0.05, 1), 0.90); }
 
 TEST(Zoo, HasEverySubjectOnceAndNamesTheNearestOnes) {
   std::set<std::string> ids;
@@ -82,7 +82,7 @@ TEST(Zoo, HasEverySubjectOnceAndNamesTheNearestOnes) {
   }
 }
 
-TEST(Zoo, SaysTheShapeOfEveryOutput) {
+TEST(Zoo, PredictsTheShapeOfEveryOutput) {
   for (const Subject& subject : subjects()) {
     if (subject.input.elements() > 20000) continue;
     TrialSpec spec = test_spec(subject.id(), "fp32");

@@ -1,4 +1,4 @@
-// Every subject of the zoo against central finite differences in fp64: gradients of parameters and of the input.
+// Compares the gradients of every subject (parameters and input) with central finite differences in fp64.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace halfmark::models {
 namespace {
 
 constexpr int kSamples = 6;          // elements tried in each tensor
-constexpr double kStep = 0x1p-17;    // 7.6e-6, near the cube root of 2^-52, where truncation and cancellation are alike
-constexpr double kFlopsLimit = 2e7;  // of a training step: larger subjects are left to a smaller size of the same name
+constexpr double kStep = 0x1p-17;    // 7.6e-6, near the cube root of 2^-52, where truncation and cancellation balance
+constexpr double kFlopsLimit = 2e7;  // per training step; a larger subject is covered by a smaller size of its family
 constexpr int64_t kElementsLimit = 20000;
 
 bool small(const Subject& subject) {
@@ -23,7 +23,7 @@ bool small(const Subject& subject) {
 
 class Gradients : public testing::TestWithParam<std::string> {};
 
-// (f(v + h) - f(v - h)) / 2h, which errs by h^2 f'''/6 and by the rounding of f divided by h.
+// (f(v + h) - f(v - h)) / 2h. Its error is h^2 f'''/6 (truncation) plus the rounding error of f divided by h.
 double difference(Trial& trial, Tensor& tensor, std::vector<double>& values, size_t i, double h) {
   const double centre = values[i];
   const auto at = [&](double value) {
@@ -46,19 +46,18 @@ void compare(Trial& trial, const std::string& name, Tensor tensor, const std::ve
   int rejected = 0, zeros = 0;
   const auto samples = std::min<size_t>(kSamples, values.size());
   for (size_t s = 0; s < samples; ++s) {
-    // The first sample is the largest gradient, so that not all of them may happen to be zero.
+    // The first sample is the element with the largest gradient, so that the samples cannot all be zero.
     const size_t i =
         s == 0 ? static_cast<size_t>(std::max_element(gradient.begin(), gradient.end(), by_size) - gradient.begin())
                : static_cast<size_t>(key.below(s, values.size()));
     const double wide = difference(trial, tensor, values, i, 2 * kStep),
                  close = difference(trial, tensor, values, i, kStep);
-    // The loss is a sum of numbers of order one (or less); its terms round to about 2^-52 each, a hundred of them in a
-    // row.
+    // The loss is a sum of terms of order one or less. Each rounds to about 2^-52; a hundred of them are allowed for.
     const double rounding =
         100 * std::numeric_limits<double>::epsilon() * std::max(std::fabs(trial.loss()), largest) / kStep;
-    // Two steps differ by three times the truncation of the smaller one. Where they differ by more than a smooth
-    // function's could, a kink of relu or max pooling lies in between, and the difference is no derivative: the sample
-    // is rejected, and counted.
+    // The results of the two steps differ by three times the truncation error of the smaller step. A larger difference
+    // means that a kink of relu or max pooling lies between the points, so the quotient is not a derivative.
+    // Such a sample is rejected and counted.
     if (std::fabs(wide - close) > 1e-5 * largest + 2 * rounding) {
       ++rejected;
       continue;
@@ -67,7 +66,7 @@ void compare(Trial& trial, const std::string& name, Tensor tensor, const std::ve
     const double tolerance = rounding + 2 * std::fabs(wide - close) + 1e-9 * largest;
     EXPECT_NEAR(gradient[i], close, tolerance) << name << " element " << i;
   }
-  EXPECT_LE(2 * rejected, static_cast<int>(samples)) << name << ": too many kinks for a verdict";
+  EXPECT_LE(2 * rejected, static_cast<int>(samples)) << name << ": too many samples lie at kinks";
   EXPECT_LT(zeros, static_cast<int>(samples)) << name;
 }
 
@@ -81,7 +80,7 @@ TEST_P(Gradients, AgreeWithFiniteDifferences) {
   Trial trial(test_spec(subject.id(), "fp64", 7).oracle(Inputs::drawn));
   trial.load_batch(0), trial.forward(), trial.backward();
 
-  // All gradients are read before anything moves.
+  // All gradients are read before any value is changed.
   std::vector<std::vector<double>> gradients;
   for (const Param* param : trial.params()) gradients.push_back(trial.gradient(*param));
   const std::vector<double> dx = trial.input_gradient();

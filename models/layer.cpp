@@ -1,4 +1,4 @@
-// A pass (where casts are made), what is kept for backward, and how parameters are drawn.
+// Pass (where casts happen), Saved (tensors kept for backward) and Init (initial parameter values).
 #include "models/layer.h"
 
 #include "kernels/number/error.h"
@@ -14,7 +14,7 @@ DType wider(DType a, DType b) {
   return DType::f32;
 }
 
-// f64 is left alone by every rule, as autocast does.
+// No rule changes f64, as in autocast.
 DType Pass::wanted(std::string_view operation, DType input) const {
   if (!policy.rules || input == DType::f64) return input;
   switch (policy.rules->of(operation)) {
@@ -23,7 +23,8 @@ DType Pass::wanted(std::string_view operation, DType input) const {
     case CastRule::fp32:
       return DType::f32;
     case CastRule::refused:
-      throw Unsupported(std::string(operation) + " is refused under the cast rules " + std::string(policy.rules->name));
+      throw Unsupported(std::string(operation) + " is not allowed by the cast rules " +
+                        std::string(policy.rules->name));
     case CastRule::fp32_out:  // inputs as they are
     case CastRule::widest:    // of one operand
     case CastRule::as_is:
@@ -97,7 +98,7 @@ void Saved::keep(Tensor tensor) {
   kept_.push_back({std::move(tensor), {}});
 }
 
-void Saved::keep_form(const Tensor& tensor) { kept_.push_back({{}, {tensor.shape(), tensor.dtype()}}); }
+void Saved::keep_spec(const Tensor& tensor) { kept_.push_back({{}, {tensor.shape(), tensor.dtype()}}); }
 
 Saved::Entry Saved::pop() {
   HM_CHECK(!kept_.empty(), "backward asks for more than forward kept");
@@ -108,13 +109,13 @@ Saved::Entry Saved::pop() {
 
 Tensor Saved::take() {
   Entry entry = pop();
-  HM_CHECK(!entry.tensor.empty(), "backward asks for a tensor where forward kept a form");
+  HM_CHECK(!entry.tensor.empty(), "backward asks for a tensor where forward kept a shape and dtype only");
   return std::move(entry.tensor);
 }
 
-Form Saved::take_form() {
+TensorSpec Saved::take_spec() {
   const Entry entry = pop();
-  HM_CHECK(entry.tensor.empty(), "backward asks for a form where forward kept a tensor");
+  HM_CHECK(entry.tensor.empty(), "backward asks for a shape and dtype where forward kept a tensor");
   return entry.form;
 }
 

@@ -1,5 +1,5 @@
-// A layer: forward and backward by hand, one code for every precision. It holds parameters and state only; what
-// backward needs goes into Saved, so one instance may run many times before it runs back.
+// Layers with hand-written forward and backward, one implementation for every precision. A layer holds parameters and
+// state only. What backward needs goes into Saved, so one instance may run forward several times before backward.
 #pragma once
 
 #include <functional>
@@ -29,12 +29,12 @@ struct State {  // changed by forward, not by the optimizer: running statistics
   Tensor value;
 };
 
-// How a harness looks inside: called with every tensor that passes. Names: "activation/conv1", "gradient/conv1" (of the
-// loss with respect to the layer's output, still scaled), "gradient/conv1.weight".
+// A hook that sees every activation and gradient. Names: "activation/conv1", "gradient/conv1" (of the loss with respect
+// to the layer's output, still multiplied by the loss scale), "gradient/conv1.weight".
 using Tap = std::function<void(const std::string& name, const Tensor& tensor)>;
 
-// One run through a model: where, under which policy, and who looks on. Casts obey the policy's rules here and nowhere
-// else.
+// One forward or backward run of a model: the device, the policy
+// and the tap. All casts happen here, by the policy's cast rules.
 class Pass {
  public:
   Pass(Device& device, const Policy& policy, bool training, RandomKey key = RandomKey(0), Tap tap = {});
@@ -44,24 +44,26 @@ class Pass {
   bool training;
   RandomKey key;
   Tap tap;
-  bool accumulate = false;  // gradients are added to those of the backward before: micro-batches, tied weights
+  bool accumulate = false;  // add gradients to those of the previous backward: micro-batches, tied weights
 
-  // The input as the policy wants it for `operation` ("conv2d", "linear", "batch_norm", ...): cast, or the same tensor.
+  // The input in the dtype that the policy sets for `operation`
+  // ("conv2d", "linear", "batch_norm", ...): a cast of x, or x itself.
   Tensor input(std::string_view operation, const Tensor& x);
-  // A parameter likewise; the cast is kept until the pass ends, as autocast's weight cache does (purpose `casts`).
+  // The same for a parameter; the cast is kept until the pass ends, like autocast's weight cache (purpose `casts`).
   Tensor weight(std::string_view operation, const Param& param);
   // The dtype of an operation's output given its (already cast) input.
   DType output_dtype(std::string_view operation, DType input) const;
-  // A parameter's gradient: `compute` writes it into a plain tensor of dtype `computed`, the pass delivers it as
-  // Param::grad in the wider of policy.grad and the parameter's dtype, and shows it to the tap.
+  // Sets a parameter's gradient: `compute` writes it into a plain tensor of dtype `computed`. The pass stores it as
+  // Param::grad in the wider of policy.grad and the parameter's dtype, and calls the tap.
   void gradient(Param& param, DType computed, const std::function<void(Tensor&)>& compute);
-  // Of matmul and convolution on operands of this dtype.
+  // The arithmetic of matmul and convolution on operands of this dtype.
   Math math(DType operands) const;
   // A new tensor whose layout the kernel may choose; purpose `temporary`.
   Tensor fresh(const Shape& shape, DType dtype) const;
   // A fresh cast of x, or x itself when it has the dtype already.
   Tensor cast(const Tensor& x, DType dtype) const;
-  // x itself when it is plain, else reordered to plain: a visible operation.
+  // x itself when its layout is plain, else a reordered copy.
+  // The reorder is an operation and appears in the kernel log.
   Tensor plain(const Tensor& x) const;
   void look(const std::string& name, const Tensor& tensor) const {
     if (tap) tap(name, tensor);
@@ -72,29 +74,29 @@ class Pass {
   std::map<std::pair<uint64_t, DType>, Tensor> casts_;  // by identity of the parameter's memory
 };
 
-// The wider of two floating dtypes, as native type promotion has it: f16 with bf16 gives f32.
+// The wider of two floating dtypes, as in PyTorch's type promotion: f16 with bf16 gives f32.
 DType wider(DType a, DType b);
 
-// All that is left of a tensor whose values backward does not need.
-struct Form {
+// Shape and dtype of a tensor whose values backward does not need.
+struct TensorSpec {
   Shape shape;
   DType dtype;
 };
 
-// What forward keeps for backward, last in first out. What was a passing tensor is retagged to purpose `saved`;
-// weights, casts of weights and the model's input stay what they are.
+// What forward keeps for backward: a stack. A tensor of purpose `temporary` is retagged to purpose `saved`; weights,
+// casts of weights and the model's input keep their purpose.
 class Saved {
  public:
   void keep(Tensor tensor);
-  void keep_form(const Tensor& tensor);  // holds no memory
-  Tensor take();                         // throws Error when nothing is left: forward and backward disagree
-  Form take_form();
+  void keep_spec(const Tensor& tensor);  // holds no memory
+  Tensor take();                         // throws Error when the next entry is missing or holds no tensor
+  TensorSpec take_spec();
   bool empty() const { return kept_.empty(); }
 
  private:
   struct Entry {
     Tensor tensor;
-    Form form;
+    TensorSpec form;
   };
   Entry pop();
   std::vector<Entry> kept_;
@@ -123,16 +125,16 @@ class Layer {
 };
 using LayerPtr = std::unique_ptr<Layer>;
 
-// The factories; the classes are their files' own business (layers/*.cpp). Initial values are drawn in fp64 from the
-// key and rounded once to the policy's dtypes, so that every policy starts from the same numbers.
+// What the layer factories below need; the layer classes are private to layers/*.cpp. Initial values are drawn in fp64
+// from the key and rounded once to the policy's dtypes, so that every policy starts from the same numbers.
 struct Init {
   Device& device;
   const Policy& policy;
   RandomKey key;
-  const Format* round_first =
-      nullptr;  // oracle on rounded inputs: values are rounded to this format before anything else
+  // Set for the fp64 reference on rounded inputs: values are rounded to this format before anything else.
+  const Format* round_first = nullptr;
 
-  // A parameter or a state with these values, logical order; drawn ones come from key.child(name).
+  // A parameter or state with these values, in logical order; random ones are drawn from key.child(name).
   Param param(std::string name, const Shape& shape, DType dtype, std::span<const double> values) const;
   Param uniform(std::string name, const Shape& shape, DType dtype, double bound) const;  // U(-bound, bound)
   State state(std::string name, const Shape& shape, double value) const;                 // policy.state

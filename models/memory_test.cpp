@@ -1,5 +1,5 @@
-// Who holds how many bytes, counted by hand (amp_semantics.md section 7): parameters p, batch b, widths i, h, h, o of
-// an MLP.
+// Bytes held per purpose, compared with a count by hand (amp_semantics.md section 7): parameters p, batch b, widths
+// i, h, h, o of an MLP.
 #include <gtest/gtest.h>
 
 #include "models/trial_testing.h"
@@ -10,8 +10,9 @@ namespace {
 constexpr size_t kB = 32, kI = 64, kH = 128, kO = 10;
 constexpr size_t kWeights = kI * kH + kH * kH + kH * kO, kParams = kWeights + kH + kH + kO;
 
-// A device of its own, so that nothing else is on its ledger. What kernels keep between calls (workspace) is theirs.
-struct Ledger {
+// A separate device, so that its memory counters hold nothing else. The workspace that kernels keep between calls is
+// not counted as memory of a model.
+struct SeparateDevice {
   std::shared_ptr<Device> device = open_device("cpu");
 
   TrialSpec spec(const char* subject, const char* policy) const {
@@ -25,30 +26,30 @@ struct Ledger {
 
 struct Expected {
   const char* policy;
-  size_t param, saved, casts, low;  // bytes of a parameter; of all that is saved, cast and passing
+  size_t param, saved, casts, low;  // bytes per parameter; total bytes saved; total bytes of casts; bytes per low value
 };
 
 TEST(Memory, IsCountedByPurpose) {
-  // Saved: the outputs of both relus, and the probabilities; under autocast the cast of the input as well. The input
-  // itself, where no cast is needed, stays `input`.
+  // Saved are the outputs of both relus and the probabilities; under autocast also the cast of the input. An input that
+  // needs no cast keeps purpose `input`.
   const Expected table[] = {
       {"fp32", 4, 4 * kB * (kH + kH + kO), 0, 4},
       {"fp16", 2, 2 * kB * (kH + kH + kO), 0, 2},
       {"amp-fp16", 4, 2 * kB * (kI + kH + kH) + 4 * kB * kO, 2 * kWeights, 2},
       {"amp-bf16", 4, 2 * kB * (kI + kH + kH) + 4 * kB * kO, 2 * kWeights, 2},
   };
-  const Ledger ledger;
-  const auto live = [&](Purpose purpose) { return ledger.live(purpose); };
+  const SeparateDevice separate;
+  const auto live = [&](Purpose purpose) { return separate.live(purpose); };
   for (const Expected& expected : table) {
-    ASSERT_EQ(ledger.of_models(), 0u) << "the trial before left something";
-    Trial trial(ledger.spec(kMlp, expected.policy));
+    ASSERT_EQ(separate.of_models(), 0u) << "the previous trial left memory allocated";
+    Trial trial(separate.spec(kMlp, expected.policy));
     EXPECT_EQ(live(Purpose::weights), expected.param * kParams) << expected.policy;
     trial.load_batch(0);
     EXPECT_EQ(live(Purpose::input), expected.param * kB * kI + 4 * kB) << expected.policy;
     trial.forward();
     EXPECT_EQ(live(Purpose::saved), expected.saved) << expected.policy;
     EXPECT_EQ(live(Purpose::casts), expected.casts)
-        << expected.policy << ": of weights, as long as backward needs them";
+        << expected.policy << ": casts of weights, for as long as backward needs them";
     trial.backward();
     EXPECT_EQ(live(Purpose::saved), 0u) << expected.policy;
     EXPECT_EQ(live(Purpose::casts), 0u) << expected.policy;
@@ -58,43 +59,43 @@ TEST(Memory, IsCountedByPurpose) {
     EXPECT_EQ(live(Purpose::optimizer), expected.param * kParams) << expected.policy;
     trial.train_step(1);
     EXPECT_EQ(live(Purpose::gradients), expected.param * kParams) << expected.policy << ": a second step needs no more";
-    const MemoryUse& now = ledger.device->memory().live();
+    const MemoryUse& now = separate.device->memory().live();
     size_t sum = 0;
     for (const size_t bytes : now.by_purpose) sum += bytes;
     EXPECT_EQ(sum, now.total);
   }
-  EXPECT_EQ(ledger.of_models(), 0u);
+  EXPECT_EQ(separate.of_models(), 0u);
 }
 
 TEST(Memory, KeepsHalfTheActivationsOfAConvnetUnderAmp) {
   const auto saved = [](const char* policy) {
-    const Ledger ledger;
-    Trial trial(ledger.spec(kConvnet, policy));
+    const SeparateDevice separate;
+    Trial trial(separate.spec(kConvnet, policy));
     trial.load_batch(0), trial.forward();
-    return static_cast<double>(ledger.live(Purpose::saved));
+    return static_cast<double>(separate.live(Purpose::saved));
   };
   const double single = saved("fp32"), half = saved("amp-fp16");
-  // Indices of the pool, statistics, probabilities and the cast of the input keep it above one half.
+  // Pooling indices, statistics, probabilities and the cast of the input keep the ratio above one half.
   EXPECT_GT(half / single, 0.5);
   EXPECT_LT(half / single, 0.6);
 }
 
-TEST(Memory, OfAnOracleIsNotOnTheTrialsLedger) {
-  const Ledger ledger;
-  Trial oracle(ledger.spec(kMlp, "fp32").oracle(Inputs::drawn));
+TEST(Memory, OfTheReferenceIsNotCountedOnTheTrialsDevice) {
+  const SeparateDevice separate;
+  Trial oracle(separate.spec(kMlp, "fp32").oracle(Inputs::drawn));
   oracle.train_step(0);
-  EXPECT_EQ(ledger.device->memory().live().total, 0u);
+  EXPECT_EQ(separate.device->memory().live().total, 0u);
 }
 
-TEST(Memory, OfAMasterCopyIsALineOfItsOwn) {
+TEST(Memory, OfAMasterCopyIsCountedSeparately) {
   Policy master = policy_named("fp16");
   master.master = true;
-  const Ledger ledger;
-  TrialSpec spec = ledger.spec(kMlp, "fp16");
+  const SeparateDevice separate;
+  TrialSpec spec = separate.spec(kMlp, "fp16");
   spec.policy = &master;
   Trial trial(spec);
-  EXPECT_EQ(ledger.live(Purpose::weights), 2 * kParams);
-  EXPECT_EQ(ledger.live(Purpose::master), 4 * kParams);
+  EXPECT_EQ(separate.live(Purpose::weights), 2 * kParams);
+  EXPECT_EQ(separate.live(Purpose::master), 4 * kParams);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Stochastic gradient descent with torch.optim.SGD's momentum: the velocity starts at zero, so the first step is the
-// gradient.
+// Stochastic gradient descent with the momentum of torch.optim.SGD:
+// the velocity starts at zero, so the first step is the gradient.
 #include "models/optimizer.h"
 
 #include "kernels/number/error.h"

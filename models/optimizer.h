@@ -1,4 +1,4 @@
-// Optimizers. State lives in Purpose::optimizer; arithmetic is fp32 whatever the storage (kernels/ops SgdStep).
+// Optimizers. Their state has Purpose::optimizer; arithmetic is fp32 for every storage dtype (kernels/ops SgdStep).
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ class Sgd {
  public:
   Sgd(double rate, double momentum, double weight_decay = 0)
       : rate_(rate), momentum_(momentum), weight_decay_(weight_decay) {}
-  void step(const std::vector<Param*>& params);  // updates the master where there is one, and rounds it into the value
+  void step(const std::vector<Param*>& params);  // updates the master copy if there is one and rounds it into the value
 
  private:
   double rate_, momentum_, weight_decay_;

@@ -1,4 +1,4 @@
-// The table of policies. A precision is added by adding a row.
+// The table of policies. To add a precision, add a row.
 #include "models/policy.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// Policies: what a precision means for a whole training step, as rows of one table.
+// Policies: the dtypes, cast rules, arithmetic and loss scaling of a whole training step, as rows of one table.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace halfmark::models {
 enum class CastRule : uint8_t {
   lower,     // all floating inputs to the policy's low dtype
   fp32,      // all floating inputs to f32
-  fp32_out,  // inputs as they are, output f32 (softmax: the kernel reads half and computes wide)
-  widest,    // all to the widest among them
-  as_is,     // untouched: runs in the dtype of its input
+  fp32_out,  // inputs unchanged, output f32 (softmax: the kernel reads half and computes in fp32)
+  widest,    // all inputs to the widest dtype among them
+  as_is,     // unchanged: runs in the dtype of its input
   refused,   // not allowed under this table (binary cross-entropy)
 };
 
-// The operations of the field's frameworks by name, also those that this suite has not got: a table of facts.
+// The cast rules of one framework backend by operation name, including operations that this suite does not implement.
 struct CastRules {
   struct Group {
     CastRule rule;
@@ -35,7 +35,7 @@ struct CastRules {
 std::span<const CastRules> cast_rules();
 const CastRules& cast_rules_named(std::string_view name);  // throws Error naming the known ones
 
-// Loss scaling, amp_semantics.md section 2. none: the loss is used as it is.
+// Loss scaling, amp_semantics.md section 2. `none`: the loss is not scaled.
 struct ScalerSpec {
   enum class Kind : uint8_t { none, fixed, dynamic } kind = Kind::none;
   double initial = 65536, growth = 2, backoff = 0.5;
@@ -45,12 +45,12 @@ struct ScalerSpec {
 struct Policy {
   std::string_view name;
   std::string_view about;            // one line for `halfmark list`
-  DType param;                       // how parameters are kept
-  DType low;                         // what lower-precision operations read, and activations are stored as
+  DType param;                       // storage of parameters
+  DType low;                         // inputs of lower-precision operations, and storage of activations
   DType norm;                        // parameters of normalisation layers
   DType state;                       // running statistics
-  DType grad;                        // parameter gradients as delivered to the optimizer
-  bool master = false;               // an f32 copy of every parameter that the optimizer updates
+  DType grad;                        // parameter gradients as the optimizer receives them
+  bool master = false;               // keeps an f32 copy of every parameter, which the optimizer updates
   const CastRules* rules = nullptr;  // null = no autocast: everything runs in the dtype of the parameters
   Math math{};  // of matmul and convolution in the low dtype; fp32 operands always use fp32 math (tf32 where set)
   ScalerSpec scaler{};

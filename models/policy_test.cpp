@@ -9,7 +9,7 @@
 namespace halfmark::models {
 namespace {
 
-TEST(CastRules, KnowWhatTorchAutocastDoesOnCuda) {
+TEST(CastRules, MatchTorchAutocastOnCuda) {
   const CastRules& rules = cast_rules_named("torch-cuda");
   for (const char* lower : {"linear", "conv2d", "conv_transpose3d", "matmul", "prelu", "scaled_dot_product_attention"})
     EXPECT_EQ(rules.of(lower), CastRule::lower) << lower;
@@ -38,7 +38,7 @@ TEST(CastRules, DifferBetweenCpuAndCuda) {
   EXPECT_EQ(cpu.of("cat"), CastRule::widest);
 }
 
-TEST(CastRules, SayWhatIsKnownWhenANameIsWrong) {
+TEST(CastRules, ListTheKnownNamesWhenANameIsWrong) {
   try {
     cast_rules_named("torch-tpu");
     FAIL() << "an unknown name was accepted";
@@ -47,7 +47,7 @@ TEST(CastRules, SayWhatIsKnownWhenANameIsWrong) {
   }
 }
 
-TEST(Policies, AreFoundByNameAndHideTheOracles) {
+TEST(Policies, AreFoundByNameAndHideTheFp64Reference) {
   EXPECT_EQ(policy_named("fp64").param, DType::f64);
   EXPECT_TRUE(policy_named("fp64").hidden);
   EXPECT_EQ(policy_named("amp-fp16").scaler.initial, 65536);
@@ -57,7 +57,7 @@ TEST(Policies, AreFoundByNameAndHideTheOracles) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("amp-bf16"), std::string::npos);
     EXPECT_EQ(std::string(error.what()).find("fp64"), std::string::npos)
-        << "the oracle's policy is not for the command line";
+        << "the policy of the fp64 reference is not for the command line";
   }
 }
 
@@ -96,7 +96,7 @@ TEST(Policies, GiveEveryTensorItsDtype) {
     for (const char* layer : {"conv1", "bn1", "relu1", "pool1", "conv2", "bn2", "relu2", "conv3", "bn3", "block",
                               "relu3", "conv4", "bn4", "relu4", "mean", "flatten", "fc"}) {
       wanted["activation/" + std::string(layer)] = expected.activation;
-      wanted["gradient/" + std::string(layer)] = expected.activation;  // half: at the cast boundary of the loss as well
+      wanted["gradient/" + std::string(layer)] = expected.activation;  // also at the cast before the loss
     }
     wanted["activation/probabilities"] = wanted["activation/loss"] = expected.loss;
     for (const Param* param : trial.params())

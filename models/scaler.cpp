@@ -1,4 +1,5 @@
-// PyTorch torch/amp/grad_scaler.py (_unscale_grads_, update) and aten/src/ATen/native/cuda/AmpKernels.cu.
+// Loss scaling as in PyTorch torch/amp/grad_scaler.py (_unscale_grads_, update) and
+// aten/src/ATen/native/cuda/AmpKernels.cu.
 #include "models/scaler.h"
 
 #include <cmath>
@@ -28,7 +29,7 @@ bool Scaler::unscale(Device& device, const std::vector<Param*>& params) {
 
 void Scaler::update(bool found_inf) {
   if (spec_.kind != ScalerSpec::Kind::dynamic) return;
-  // The products are taken in fp32, the scale being an fp32 tensor of one element there.
+  // The products are computed in fp32: PyTorch's scale is an fp32 tensor of one element.
   if (found_inf) {
     scale_ *= static_cast<float>(spec_.backoff);
     tracker_ = 0;

@@ -1,5 +1,5 @@
-// Loss scaling with PyTorch's exact rules (amp_semantics: GradScaler): the scale multiplies the loss, gradients are
-// checked while still scaled, a non-finite one skips the step and halves the scale, `interval` clean steps double it.
+// Loss scaling by PyTorch's exact rules (amp_semantics: GradScaler). The scale multiplies the loss. Gradients are
+// checked while still scaled: a non-finite one skips the step and halves the scale. `interval` clean steps double it.
 #pragma once
 
 #include <vector>
@@ -15,9 +15,9 @@ class Scaler {
   float scale() const { return scale_; }  // 1 when the policy has no scaler
   int growth_tracker() const { return tracker_; }
   // Unscales every gradient in place (inv = float(1 / double(scale))). true = at least one scaled gradient was not
-  // finite and the step must be skipped; a fixed scale never says so, as apex's static scaler never checks.
+  // finite and the step must be skipped. A fixed scale always returns false: apex's static scaler does not check.
   bool unscale(Device& device, const std::vector<Param*>& params);
-  void update(bool found_inf);  // growth only if the product is finite in fp32; no lower bound
+  void update(bool found_inf);  // grows only if the product is finite in fp32; the scale has no lower bound
 
  private:
   ScalerSpec spec_;

@@ -1,4 +1,4 @@
-// The trajectories of torch.amp.GradScaler, step by step.
+// Compares the loss scale step by step with torch.amp.GradScaler.
 #include "models/scaler.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 ScalerSpec dynamic() { return {.kind = ScalerSpec::Kind::dynamic}; }
 
-// A parameter that has nothing but this gradient.
+// A parameter with this gradient and no value.
 Param with_gradient(double value, DType dtype = DType::f32) {
   Param param{"p", {}, {}, {}};
   param.grad = Tensor::from(*test_device(), {1}, dtype, std::vector<double>{value});
@@ -33,7 +33,7 @@ TEST(Scaler, StartsAtTwoToTheSixteenthAndDoublesEveryIntervalOfCleanSteps) {
   EXPECT_EQ(scaler.growth_tracker(), 0);
 }
 
-TEST(Scaler, HalvesOnAnOverflowAndCountsCleanStepsAnew) {
+TEST(Scaler, HalvesOnAnOverflowAndRestartsTheCountOfCleanSteps) {
   ScalerSpec spec = dynamic();
   spec.interval = 3;
   Scaler scaler(spec);
@@ -55,8 +55,8 @@ TEST(Scaler, GrowsOnlyWhileTheProductIsFiniteInFp32) {
   scaler.update(false);
   EXPECT_EQ(scaler.scale(), 0x1p127f);
   scaler.update(false);
-  EXPECT_EQ(scaler.scale(), 0x1p127f) << "2^128 is no fp32 number: the scale stays";
-  EXPECT_EQ(scaler.growth_tracker(), 0) << "the count starts anew all the same";
+  EXPECT_EQ(scaler.scale(), 0x1p127f) << "2^128 is not an fp32 number: the scale stays";
+  EXPECT_EQ(scaler.growth_tracker(), 0) << "the count still restarts";
 }
 
 TEST(Scaler, HasNoLowerBound) {
@@ -69,24 +69,24 @@ TEST(Scaler, HasNoLowerBound) {
       infinite_inverse = skip;
     if (!zero && scaler.scale() == 0) zero = skip;
   }
-  // amp_semantics.md 2.1, measured there.
+  // Measured in amp_semantics.md section 2.1.
   EXPECT_EQ(below_one, 17);
   EXPECT_EQ(infinite_inverse, 144);
   EXPECT_EQ(zero, 166);
 }
 
-TEST(Scaler, LooksForOverflowInTheScaledGradients) {
+TEST(Scaler, DetectsOverflowInTheScaledGradients) {
   Scaler scaler(dynamic());
   for (const double bad : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
     Param good = with_gradient(2), broken = with_gradient(bad);
     EXPECT_TRUE(scaler.unscale(*test_device(), {&broken, &good})) << bad;
-    EXPECT_EQ(good.grad.values()[0], 2 / 65536.0) << "the others are unscaled all the same";
+    EXPECT_EQ(good.grad.values()[0], 2 / 65536.0) << "the other gradients are still unscaled";
   }
   Param good = with_gradient(3e38);
-  EXPECT_FALSE(scaler.unscale(*test_device(), {&good})) << "the flag of the step before is forgotten";
+  EXPECT_FALSE(scaler.unscale(*test_device(), {&good})) << "the flag of the previous step is reset";
 }
 
-TEST(Scaler, DoesNotFlagAnOverflowThatUnscalingItselfMakes) {
+TEST(Scaler, DoesNotFlagAnOverflowCausedByUnscaling) {
   ScalerSpec spec = dynamic();
   spec.initial = 0.25;
   Scaler scaler(spec);
@@ -97,13 +97,13 @@ TEST(Scaler, DoesNotFlagAnOverflowThatUnscalingItselfMakes) {
 
 TEST(Scaler, IsExactForPowersOfTwo) {
   Scaler scaler(dynamic());
-  const double value = 1.2345678806304932;  // of fp32
+  const double value = 1.2345678806304932;  // an fp32 number
   Param param = with_gradient(value * 65536);
   scaler.unscale(*test_device(), {&param});
   EXPECT_EQ(param.grad.values()[0], value);
 }
 
-TEST(Scaler, DoesNothingWhereThePolicyHasNone) {
+TEST(Scaler, DoesNothingWhenThePolicyHasNoLossScaling) {
   Scaler scaler(ScalerSpec{});
   Param param = with_gradient(HUGE_VAL);
   EXPECT_EQ(scaler.scale(), 1.0f);
@@ -112,7 +112,7 @@ TEST(Scaler, DoesNothingWhereThePolicyHasNone) {
   EXPECT_EQ(scaler.scale(), 1.0f);
 }
 
-TEST(Scaler, WithAFixedScaleNeverChecksNorMoves) {
+TEST(Scaler, WithAFixedScaleNeitherChecksNorChanges) {
   Scaler scaler({.kind = ScalerSpec::Kind::fixed, .initial = 128, .interval = 1});
   Param broken = with_gradient(HUGE_VAL), good = with_gradient(256);
   EXPECT_FALSE(scaler.unscale(*test_device(), {&broken, &good}));

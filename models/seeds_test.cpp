@@ -1,4 +1,5 @@
-// Does the precision matter more than the seed? The small network under fp32 and amp-fp16 over five seeds.
+// Compares the effect of the precision with the effect of the
+// seed: a small network under fp32 and amp-fp16, five seeds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace halfmark::models {
 namespace {
 
-// The loss on held-out data after a training; every subject and policy sees the same data.
+// The loss on held-out data after training. Every subject and policy sees the same data.
 double final_loss(const char* subject, double rate, std::string_view policy, uint64_t seed) {
   constexpr int64_t kSteps = 150, kBatches = 16;
   Settings settings;
@@ -29,13 +30,13 @@ double final_loss(const char* subject, double rate, std::string_view policy, uin
   return trial.evaluate(kBatches).loss;
 }
 
-TEST(SlowSeeds, AmpFp16EndsWithinFp32sOwnSpreadOverFiveSeeds) {
+TEST(SlowSeeds, AmpFp16EndsWithinTheSpreadOfFp32OverFiveSeeds) {
   constexpr const char* kConvnet = "convnet/b16_c3_s16_w16";
   std::vector<double> fp32, amp;
   for (uint64_t seed = 0; seed < 5; ++seed) {
     fp32.push_back(final_loss(kConvnet, 0.05, "fp32", seed));
     amp.push_back(final_loss(kConvnet, 0.05, "amp-fp16", seed));
-    // Both learn what a linear model cannot (the rate at which softmax regression ends best, see data_test.cpp).
+    // Both learn what a linear model cannot (0.001 is the best rate for softmax regression, see data_test.cpp).
     const double linear = final_loss("logistic/b16_c3_s16", 0.001, "fp32", seed);
     EXPECT_LT(fp32.back(), linear) << "seed " << seed;
     EXPECT_LT(amp.back(), linear) << "seed " << seed;
@@ -48,9 +49,9 @@ TEST(SlowSeeds, AmpFp16EndsWithinFp32sOwnSpreadOverFiveSeeds) {
   RecordProperty("fp32_mean", std::to_string(mean(fp32)));
   RecordProperty("amp_fp16_mean", std::to_string(mean(amp)));
   RecordProperty("fp32_spread", std::to_string(spread));
-  std::printf("held-out loss, mean of five seeds: fp32 %.4f, amp-fp16 %.4f; fp32's own spread %.4f\n", mean(fp32),
+  std::printf("held-out loss, mean of five seeds: fp32 %.4f, amp-fp16 %.4f; spread of fp32 %.4f\n", mean(fp32),
               mean(amp), spread);
-  EXPECT_GT(spread, 0);  // else the seeds did nothing
+  EXPECT_GT(spread, 0);  // otherwise the seeds had no effect
   EXPECT_LE(difference, spread);
 }
 

@@ -1,4 +1,4 @@
-// Models on simulated GPUs: two generations of tensor cores train the same network apart.
+// Models on simulated GPUs: tensor cores of different generations give different training results.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ std::vector<double> losses(const std::string& device, int steps) {
   return all;
 }
 
-TEST(SimulatedTraining, OfOneSeedIsRepeatedAndOfTwoArchitecturesParts) {
+TEST(SimulatedTraining, RepeatsForOneSeedAndDiffersBetweenArchitectures) {
   const int steps = 24;
   const std::vector<double> hopper = losses("sim:hopper", steps), again = losses("sim:hopper", steps),
                             volta = losses("sim:volta", steps);
@@ -31,7 +31,7 @@ TEST(SimulatedTraining, OfOneSeedIsRepeatedAndOfTwoArchitecturesParts) {
   for (const double loss : volta) EXPECT_TRUE(std::isfinite(loss)) << "a difference of numbers, not of NaNs";
 }
 
-TEST(SimulatedTraining, TuringAmpereAndAdaAreOneInFp16) {
+TEST(SimulatedTraining, TuringAmpereAndAdaAgreeInFp16) {
   const std::vector<double> ampere = losses("sim:ampere", 3);
   EXPECT_EQ(losses("sim:turing", 3), ampere);
   EXPECT_EQ(losses("sim:ada", 3), ampere);

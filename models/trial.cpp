@@ -1,4 +1,4 @@
-// How a training step is put together from data, model, loss, scaler and optimizer.
+// A training step, built from data, model, loss, scaler and optimizer.
 #include "models/trial.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ Policy adjusted(const Policy& policy, const Settings& settings) {
   return own;
 }
 
-// How many rows have their largest logit at the label; a row with a NaN has none.
+// The share of samples whose largest logit is at the label; a sample with a NaN counts as wrong.
 double accuracy_of(const std::vector<double>& logits, const std::vector<double>& labels) {
   const size_t classes = logits.size() / labels.size();
   double right = 0;
@@ -44,8 +44,8 @@ TrialSpec TrialSpec::oracle(Inputs inputs) const {
   TrialSpec spec = under(policy_named("fp64"));
   spec.device = oracle_device(*device);
   spec.round_first = inputs == Inputs::rounded ? &format_of(policy->low) : nullptr;
-  // The same scale, exact in fp64: what is rounded after scaling (the gradient of a subject without labels) is rounded
-  // alike.
+  // The same scale, exact in fp64, so that values rounded after scaling are rounded in the same way. Such a value is
+  // the output gradient of a subject without labels.
   ScalerSpec scale = settings.scaler.value_or(policy->scaler);
   if (scale.kind == ScalerSpec::Kind::dynamic) scale.kind = ScalerSpec::Kind::fixed;
   spec.settings.scaler = scale;
@@ -76,7 +76,7 @@ struct Trial::Parts {
   bool pending = false;   // forward has run and backward has not
   double scale = 1;       // the loss scale of the last backward
   bool unscaled = false;  // the gradients have been divided by it since
-  // The gradient of a subject without labels, scaled; made anew when the scale changes.
+  // The scaled output gradient of a subject without labels; recomputed when the scale changes.
   std::vector<double> slope;
   Tensor dy;
   double dy_scale = 0;
@@ -162,8 +162,8 @@ struct Trial::Parts {
     return {sum.loss / count, sum.accuracy / count};
   }
 
-  // The same model under another policy: every value rounded once to the other's dtypes.
-  std::unique_ptr<Parts> twin(const Policy& other) const {
+  // A copy of the model under another policy: every value is rounded once to that policy's dtypes.
+  std::unique_ptr<Parts> copy_under(const Policy& other) const {
     TrialSpec own = spec.under(other);
     own.settings.batchnorm_state.reset();
     own.settings.scaler.reset();
@@ -176,7 +176,7 @@ struct Trial::Parts {
     return made;
   }
 
-  // Gradients as the mathematics has them: of loss_factor * loss.
+  // The gradient of loss_factor * loss, without the loss scale.
   static std::vector<double> divided(const Tensor& gradient, double by) {
     std::vector<double> values = gradient.values();
     for (double& value : values) value /= by;
@@ -204,7 +204,7 @@ Scaler& Trial::scaler() { return parts_->scaler; }
 
 void Trial::load_batch(int64_t step) {
   Parts& p = *parts_;
-  p.x = {}, p.labels = {};  // before the next ones are made: one batch at a time is counted
+  p.x = {}, p.labels = {};  // freed first, so that memory counts one batch at a time
   p.batch = p.draw("training", step);
   p.x = p.input(p.batch);
   if (p.labelled()) p.labels = p.targets(p.batch);
@@ -217,7 +217,7 @@ Tensor Trial::forward() {
   Parts& p = *parts_;
   HM_CHECK(!p.x.empty(), "forward needs a loaded batch");
   PhaseScope phase("forward");
-  p.output = {}, p.loss = {}, p.dx = {}, p.saved = {};  // what a forward before this one left
+  p.output = {}, p.loss = {}, p.dx = {}, p.saved = {};  // results of the previous forward
   Pass pass(p.device, p.policy, true, p.key.child("forward").child(static_cast<uint64_t>(p.step)), p.tap);
   p.output = p.model->forward(pass, p.x, &p.saved);
   if (p.labelled()) p.loss = p.head.forward(pass, p.output, p.labels);
@@ -232,13 +232,13 @@ double Trial::loss() const {
 
 void Trial::backward() {
   Parts& p = *parts_;
-  HM_CHECK(p.pending, "backward needs a forward of its own");
+  HM_CHECK(p.pending, "backward needs a forward before it; it cannot run twice");
   PhaseScope phase("backward");
   Pass pass(p.device, p.policy, true, p.key.child("backward").child(static_cast<uint64_t>(p.step)), p.tap);
   p.pending = false;
   p.scale = static_cast<double>(p.scaler.scale()), p.unscaled = false;
   p.dx = p.model->backward(pass, p.output_gradient(pass, p.scale * p.spec.settings.loss_factor), p.saved);
-  HM_CHECK(p.saved.empty(), "backward left over something that forward kept");
+  HM_CHECK(p.saved.empty(), "backward did not use everything that forward kept");
   pass.look("gradient/input", p.dx);
 }
 
@@ -271,7 +271,7 @@ Tensor Trial::infer() {
 }
 
 Evaluation Trial::evaluate(int64_t batches, const Policy* policy) {
-  return policy ? parts_->twin(*policy)->evaluate(batches) : parts_->evaluate(batches);
+  return policy ? parts_->copy_under(*policy)->evaluate(batches) : parts_->evaluate(batches);
 }
 
 std::vector<double> Trial::input_gradient() const {
@@ -285,7 +285,7 @@ std::vector<double> Trial::gradient(const Param& param) const {
 }
 
 double Trial::step_flops() const {
-  // Backward does forward's work twice: once for the gradient of the input, once for that of the weights.
+  // Backward costs twice the forward: once for the gradient of the input, once for the gradient of the weights.
   return 3 * parts_->model->forward_flops(parts_->spec.subject->input);
 }
 

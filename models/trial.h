@@ -1,5 +1,5 @@
-// A trial: one subject, on one device, under one policy, from one seed. Harnesses make trials and look at them; two
-// trials that differ in the policy alone see the same data and start from the same parameters.
+// A trial: one subject on one device under one policy from one seed. Harnesses create and inspect trials. Two trials
+// that differ in the policy only see the same data and start from the same parameters.
 #pragma once
 
 #include <map>
@@ -17,23 +17,24 @@ namespace halfmark::models {
 
 using Axes = std::map<std::string, std::string>;
 
+// The inputs of the fp64 reference.
 enum class Inputs : uint8_t {
-  drawn,
-  rounded
-};  // what an oracle is fed: the drawn numbers, or those rounded to the policy's low format
+  drawn,    // the drawn numbers
+  rounded,  // the drawn numbers rounded to the policy's low format
+};
 
 struct TrialSpec {
   const Subject* subject = nullptr;
   std::shared_ptr<Device> device;
   const Policy* policy = nullptr;
-  Axes axes;  // of the harness, for the case's id; Settings are what they mean
+  Axes axes;  // values of the harness's axes, for the id of the case; `settings` holds their effect
   uint64_t seed = 0;
   Settings settings;
-  const Format* round_first =
-      nullptr;  // x and parameters are rounded to this format before anything else; set by oracle()
+  // x and parameters are rounded to this format before anything else; set by oracle().
+  const Format* round_first = nullptr;
 
   TrialSpec under(const Policy& other) const;
-  TrialSpec oracle(Inputs inputs) const;  // the fp64 twin, on a device of its own
+  TrialSpec oracle(Inputs inputs) const;  // the fp64 reference, on a separate device
 };
 
 struct StepResult {
@@ -55,12 +56,12 @@ class Trial {
 
   const TrialSpec& spec() const;
   Device& device() const;
-  void set_tap(Tap tap);  // seen by every later forward and backward
+  void set_tap(Tap tap);  // used by every later forward and backward
 
-  // The parts, in order; phases "forward", "backward", "optimizer" are named in the kernel log.
-  // Training batch number `step`; purpose `input`. With labels x has the parameters' dtype, as a data loader hands it
-  // over (autocast casts it). A layer alone gets x in the policy's low dtype: it stands inside a network, where a layer
-  // before it stored that.
+  // The steps, in order; the kernel log names the phases "forward", "backward", "optimizer".
+  // Loads training batch number `step`; purpose `input`. A model with labels gets x
+  // in the parameters' dtype, as from a data loader (autocast casts it). A single
+  // layer gets x in the policy's low dtype, as from a previous layer of a network.
   void load_batch(int64_t step);
   Tensor input() const;                 // x of the loaded batch; shares its memory, so a harness may change the values
   Tensor forward();                     // training mode; returns the output (logits), keeps the loss
@@ -70,16 +71,16 @@ class Trial {
   StepResult train_step(int64_t step);  // all of the above
   Tensor infer();                       // evaluation mode on the loaded batch; phase "evaluation"
 
-  // Loss and accuracy over `batches` held-out batches, in evaluation mode; the tap does not see it. `policy` null = the
-  // trial's own; another one casts parameters and running statistics to that policy first (evaluation in fp32, in full
-  // half), leaving the trial unchanged.
+  // Mean loss and accuracy over `batches` held-out batches, in evaluation mode; the tap is not called. `policy` null =
+  // the trial's own. With another policy, a copy of the parameters and running statistics is cast to it first
+  // (evaluation in fp32, in pure half); the trial does not change.
   Evaluation evaluate(int64_t batches, const Policy* policy = nullptr);
 
   std::vector<Param*> params();
   std::vector<State*> states();
   Scaler& scaler();
-  // After backward: dx of the loaded batch, and each Param::grad, divided by the loss scale in fp64 (once: after update
-  // they are unscaled already). Gradients of loss_factor * loss.
+  // After backward: the gradients of loss_factor * loss, i.e. dx of the loaded batch and each Param::grad, divided by
+  // the loss scale in fp64. After update, Param::grad is already unscaled and is not divided again.
   std::vector<double> input_gradient() const;
   std::vector<double> gradient(const Param& param) const;
   double step_flops() const;  // forward and backward, multiply-adds count two

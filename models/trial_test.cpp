@@ -1,5 +1,5 @@
-// What a training step promises: same start everywhere, scaling, skipping, learning, memory, and that evaluation
-// changes nothing.
+// Tests of the training step: equal start values, loss scaling,
+// skipped steps, learning, evaluation without side effects.
 #include "models/trial.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(Trial, StartsFromTheSameNumbersUnderEveryPolicyRoundedOnce) {
   }
 }
 
-TEST(Trial, GivesALayerAloneTheLowDtype) {
+TEST(Trial, GivesASingleLayerTheLowDtype) {
   Trial trial(test_spec("batchnorm2d/b4_c3_s4", "amp-fp16"));
   trial.load_batch(0);
   EXPECT_EQ(trial.input().dtype(), DType::f16);
@@ -61,7 +61,7 @@ TEST(Trial, DependsOnTheSeedAndOnTheStep) {
   EXPECT_EQ(one.input().values(), first);
 }
 
-TEST(Trial, RepeatsItselfBitForBit) {
+TEST(Trial, IsReproducibleBitForBit) {
   for (const Policy& policy : policies()) {
     Trial one(test_spec(kSmallConvnet, policy.name)), two(test_spec(kSmallConvnet, policy.name));
     for (int64_t step = 0; step < 3; ++step) {
@@ -91,11 +91,11 @@ TEST(Trial, RefusesToRunOutOfOrder) {
   trial.load_batch(0);
   EXPECT_THROW(trial.backward(), Error);
   trial.forward(), trial.backward();
-  EXPECT_THROW(trial.backward(), Error) << "what forward kept is used up";
+  EXPECT_THROW(trial.backward(), Error) << "backward has consumed what forward kept";
 }
 
-// Half the format's last place for each rounding on the way, at most twice that for a sum that cancels: a few units.
-TEST(Trial, HasTheOraclesGradientsWithinItsPrecision) {
+// Each rounding adds half a unit in the last place, a sum that cancels at most twice that: a few units in all.
+TEST(Trial, GradientsMatchTheFp64ReferenceWithinThePrecision) {
   for (const Policy& policy : policies()) {
     TrialSpec spec = test_spec(kMlp, policy.name);
     Trial trial(spec), oracle(spec.oracle(Inputs::rounded));
@@ -105,16 +105,17 @@ TEST(Trial, HasTheOraclesGradientsWithinItsPrecision) {
     EXPECT_NEAR(trial.loss(), oracle.loss(), 8 * roundoff * oracle.loss()) << policy.name;
     for (size_t i = 0; i < trial.params().size(); ++i) {
       const std::vector<double> exact = oracle.gradient(*oracle.params()[i]);
-      // Pure half loses small gradients to underflow as well; its bound is that of the format's smallest numbers.
-      const double floor = policy.name.starts_with("fp16") ? 0x1p-24 * std::sqrt(static_cast<double>(exact.size())) : 0;
+      // Pure half also loses small gradients to underflow; this bound follows from the format's smallest numbers.
+      const double underflow =
+          policy.name.starts_with("fp16") ? 0x1p-24 * std::sqrt(static_cast<double>(exact.size())) : 0;
       EXPECT_LT(distance(trial.gradient(*trial.params()[i]), exact) * norm(exact),
-                16 * roundoff * norm(exact) + 2 * floor)
+                16 * roundoff * norm(exact) + 2 * underflow)
           << policy.name << " " << trial.params()[i]->name;
     }
   }
 }
 
-TEST(Trial, AsksTheOracleForInputsAsRounded) {
+TEST(Trial, FeedsTheReferenceRoundedInputsOnRequest) {
   const TrialSpec spec = test_spec("linear/b8_i32_o16", "amp-fp16");
   const auto in_half = [](const std::vector<double>& values) {
     return std::all_of(values.begin(), values.end(), [](double value) { return round_to(kFp16, value) == value; });
@@ -125,7 +126,7 @@ TEST(Trial, AsksTheOracleForInputsAsRounded) {
   EXPECT_FALSE(in_half(drawn.input().values()));
   EXPECT_TRUE(in_half(rounded.params()[0]->value.values()));
   EXPECT_FALSE(in_half(drawn.params()[0]->value.values()));
-  // The gradient of the output is rounded after scaling, as the policy's is.
+  // The output gradient is rounded after scaling, as under the policy itself.
   std::vector<double> seen, wanted;
   rounded.set_tap([&](const std::string& name, const Tensor& t) {
     if (name == "gradient/linear") seen = t.values();
@@ -139,7 +140,7 @@ TEST(Trial, AsksTheOracleForInputsAsRounded) {
   EXPECT_EQ(seen, wanted);
 }
 
-TEST(Trial, SkipsTheStepOnOverflowButRunningStatisticsHaveMoved) {
+TEST(Trial, SkipsTheStepOnOverflowButUpdatesRunningStatistics) {
   TrialSpec spec = test_spec(kSmallConvnet, "amp-fp16");
   spec.settings.scaler = ScalerSpec{.kind = ScalerSpec::Kind::dynamic, .initial = 0x1p60};
   Trial trial(spec);
@@ -157,20 +158,20 @@ TEST(Trial, SkipsTheStepOnOverflowButRunningStatisticsHaveMoved) {
     EXPECT_NE(trial.states()[i]->value.values(), states[i]) << trial.states()[i]->name;
 }
 
-// The twin computes the same bits forward (so no relu decides otherwise) with a scale at which nothing under- or
-// overflows.
-TEST(Trial, UnscalesToTheTrueGradientWhateverTheScaleDoes) {
+// The second trial computes the same bits in forward, so every relu decides
+// alike, with a scale at which no gradient underflows or overflows.
+TEST(Trial, UnscalesToTheTrueGradientAtEveryScale) {
   TrialSpec spec = test_spec(kMlp, "amp-fp16");
-  spec.settings.rate = 0;  // the parameters stay
+  spec.settings.rate = 0;  // the parameters do not change
   TrialSpec fixed = spec;
   fixed.settings.scaler = ScalerSpec{.kind = ScalerSpec::Kind::fixed, .initial = 0x1p12};
-  // From far too large, so that it backs off first and grows afterwards.
+  // Starts far too large, so that it backs off first and grows afterwards.
   spec.settings.scaler = ScalerSpec{.kind = ScalerSpec::Kind::dynamic, .initial = 0x1p30, .interval = 2};
-  Trial trial(spec), twin(fixed);
+  Trial trial(spec), safe(fixed);
   int skipped = 0, grown = 0;
   for (int64_t step = 0; step < 24; ++step) {
     trial.load_batch(step), trial.forward(), trial.backward();
-    twin.load_batch(step), twin.forward(), twin.backward();
+    safe.load_batch(step), safe.forward(), safe.backward();
     const float before = trial.scaler().scale();
     std::vector<std::vector<double>> scaled;
     for (const Param* param : trial.params()) scaled.push_back(trial.gradient(*param));
@@ -180,7 +181,7 @@ TEST(Trial, UnscalesToTheTrueGradientWhateverTheScaleDoes) {
     if (!stepped) continue;
     for (size_t i = 0; i < scaled.size(); ++i) {
       const Param& param = *trial.params()[i];
-      EXPECT_LT(distance(trial.gradient(param), twin.gradient(*twin.params()[i])), kFp16.unit_roundoff())
+      EXPECT_LT(distance(trial.gradient(param), safe.gradient(*safe.params()[i])), kFp16.unit_roundoff())
           << step << param.name;
       EXPECT_EQ(trial.gradient(param), scaled[i]) << "a power of two is divided out exactly, once";
     }
@@ -204,9 +205,9 @@ TEST(Trial, LearnsUnderAmpAsInSinglePrecision) {
   EXPECT_NEAR(brain.evaluate(4).loss, reference, 0.10 * first);
 }
 
-// The negative control: with |p - 1| / n below 1 / 32, a loss of 2^-20 has gradients of at most 2^-25, which f16 rounds
-// to zero.
-TEST(Trial, StopsInPureHalfWhereTheLossIsTinyWhileAmpLearns) {
+// A negative control: with |p - 1| / n below 1 / 32, a loss factor of
+// 2^-20 gives gradients of at most 2^-25, which f16 rounds to zero.
+TEST(Trial, StopsLearningInPureHalfWhenTheLossIsTinyWhileAmpLearns) {
   TrialSpec spec = test_spec(kMlp, "fp16");
   spec.settings.loss_factor = 0x1p-20;
   Trial half(spec), amp(spec.under(policy_named("amp-fp16"))), single(spec.under(policy_named("fp32")));
@@ -224,7 +225,7 @@ TEST(Trial, StopsInPureHalfWhereTheLossIsTinyWhileAmpLearns) {
   EXPECT_NEAR(amp.evaluate(4).loss, single.evaluate(4).loss, 0.02 * first);
 }
 
-TEST(Trial, LeavesMostWeightsAloneWhereUpdatesAreBelowTheirLastPlace) {
+TEST(Trial, LeavesWeightsUnchangedWhenUpdatesAreBelowTheirLastPlace) {
   const auto share_unchanged = [](const char* policy) {
     TrialSpec spec = test_spec(kMlp, policy);
     spec.settings.rate = 1e-3, spec.settings.momentum = 0;
@@ -240,15 +241,14 @@ TEST(Trial, LeavesMostWeightsAloneWhereUpdatesAreBelowTheirLastPlace) {
     }
     return same / all;
   };
-  // The calibration measured 0.1, 0.1, 89 and 99 % in numpy on another problem; dead relus have gradients of zero
-  // besides.
+  // A calibration in numpy on another problem measured 0.1, 0.1, 89 and 99 %. Inactive relus add gradients of zero.
   EXPECT_LT(share_unchanged("fp32"), 0.10);
   EXPECT_LT(share_unchanged("amp-fp16"), 0.10);
   EXPECT_GT(share_unchanged("fp16"), 0.75);
   EXPECT_GT(share_unchanged("bf16"), 0.95);
 }
 
-TEST(Trial, EvaluatesUnderAnotherPolicyWithoutBeingChanged) {
+TEST(Trial, EvaluatesUnderAnotherPolicyWithoutChanging) {
   Trial trial(test_spec(kSmallConvnet, "amp-fp16"));
   for (int64_t step = 0; step < 3; ++step) trial.train_step(step);
   const auto before = codes_of(trial);
@@ -263,7 +263,7 @@ TEST(Trial, EvaluatesUnderAnotherPolicyWithoutBeingChanged) {
   EXPECT_NE(half.loss, single.loss);
 }
 
-TEST(Trial, InfersWithRunningStatisticsAndLeavesThemAlone) {
+TEST(Trial, InfersWithRunningStatisticsWithoutChangingThem) {
   Trial trial(test_spec("batchnorm2d/b4_c3_s4", "fp64"));
   trial.load_batch(0);
   // Running mean 0 and variance 1: out = x / sqrt(1 + 1e-5).
@@ -318,7 +318,7 @@ TEST(Trial, NamesItsPhasesInTheKernelLog) {
   EXPECT_EQ(phases, (std::vector<std::string>{"forward", "backward", "optimizer", "evaluation"}));
 }
 
-TEST(Trial, CountsTheWorkOfAStep) {
+TEST(Trial, CountsTheFlopsOfAStep) {
   // 2 m k n each for forward, dx and dw.
   EXPECT_EQ(Trial(test_spec("linear/b8_i32_o16", "fp32")).step_flops(), 3.0 * 2 * 8 * 32 * 16);
   EXPECT_EQ(Trial(test_spec("conv2d/b2_c4_o8_s6_k3_g2", "fp32")).step_flops(), 3.0 * 2 * 2 * 8 * 36 * 2 * 9);

@@ -1,4 +1,4 @@
-// What the tests of this folder share.
+// Shared by the tests of models/: a device, trial specs, norms, and ids of subjects.
 #pragma once
 
 #include <cmath>

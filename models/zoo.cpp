@@ -1,4 +1,4 @@
-// The table of subjects. A model is added by adding a row.
+// The table of subjects. To add a model, add a row.
 #include "models/zoo.h"
 
 #include <algorithm>
@@ -107,7 +107,7 @@ Subject mlp(int64_t batch, int64_t in, int64_t hidden) {
   };
 }
 
-// Softmax regression: the model that the drawn images are meant to defeat.
+// Softmax regression: a linear model, which the generated images are designed not to be learnable by.
 Subject logistic(int64_t batch, int64_t channels, int64_t size) {
   const Shape image{batch, channels, size, size};
   return {
@@ -123,8 +123,7 @@ Subject logistic(int64_t batch, int64_t channels, int64_t size) {
   };
 }
 
-// conv-bn-relu, pool, a residual block of two convolutions, a strided conv-bn-relu, the mean of the image, a linear
-// head.
+// conv-bn-relu, pool, a residual block of two convolutions, a strided conv-bn-relu, global average pool, a linear head.
 Subject convnet(int64_t batch, int64_t channels, int64_t size, int64_t width) {
   const Shape image{batch, channels, size, size};
   return {
@@ -136,7 +135,7 @@ Subject convnet(int64_t batch, int64_t channels, int64_t size, int64_t width) {
       .make =
           [=](const Init& init, const Settings& settings) {
             const Window same{.pad_h = 1, .pad_w = 1}, half{.stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1};
-            // A convolution before batch norm has no bias: the shift does its work.
+            // A convolution before batch norm has no bias: the shift of the batch norm replaces it.
             const auto conv = [&](const char* name, int64_t in, int64_t out, const Window& window) {
               return conv2d(init, name, in, out, 3, window, 1, false);
             };
@@ -178,7 +177,7 @@ std::vector<Subject> subject_table() {
       logistic(16, 3, 16),
       convnet(16, 3, 16, 16),
 
-      // Throughput.
+      // Large enough to measure throughput.
       linear_alone(64, 1024, 1024),
       linear_alone(512, 1024, 1024),
       conv_alone({.batch = 16, .in = 64, .out = 64, .size = 28, .kernel = 3}),

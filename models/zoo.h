@@ -1,4 +1,5 @@
-// The subjects: layers alone at several sizes, and small models. A row is all that a trial needs to build one.
+// The subjects: single layers at several sizes, and small models.
+// A row holds everything that a trial needs to build one.
 #pragma once
 
 #include <functional>
@@ -17,8 +18,7 @@ struct Subject {
   std::string sizes;  // "b16_i32_h64_o8"
   Shape input;        // with the batch first
   DataKind data;
-  int64_t
-      classes;  // 0: no labels; the loss is then the inner product of the output with fixed N(0, 1) / elements numbers
+  int64_t classes;  // 0: no labels; the loss is the inner product of the output with fixed N(0, 1) / elements numbers
   std::function<LayerPtr(const Init&, const Settings&)> make;
   std::string id() const { return name + "/" + sizes; }
 };

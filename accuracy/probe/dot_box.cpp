@@ -1,4 +1,4 @@
-// Black boxes of matrix instructions, where a question is a row.
+// Black boxes of matrix instructions: a question is one dot product.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace halfmark::accuracy::probe {
 namespace {
 
-// An element and its scale as one number: the digits of the element, the exponents of the scale.
+// An element and its scale as one number: fraction bits of the element, exponent bits of the scale.
 Format scaled_format(DType element, DType scale) {
   const bool e8m0 = scale == DType::e8m0, e4m3 = scale == DType::e4m3;
   if (element == DType::e2m1 && e8m0) return {"e2m1/e8m0", 8, 1, Specials::none};
@@ -21,7 +21,7 @@ Format scaled_format(DType element, DType scale) {
   throw Error(fmt::format("no instruction scales {} by {}", name_of(element), name_of(scale)));
 }
 
-// A power of two that leaves between one and two for the element.
+// The power of two for the scale, so that the element lies between one and two.
 double scale_of(double value, DType scale) {
   if (value == 0) return 1;
   const int limit = scale == DType::e8m0 ? 127 : 8, least = scale == DType::e8m0 ? -127 : -9;

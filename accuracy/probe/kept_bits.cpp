@@ -1,4 +1,4 @@
-// Sums of three terms and more: what they keep below the largest, and what becomes of the rest.
+// Sums of three or more terms: the bits kept below the largest term, and the rounding of lower bits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace halfmark::accuracy::probe {
 
-std::vector<Laboratory::Answer> Laboratory::ask(const std::vector<Terms>& all) {
+std::vector<NodeProbe::Answer> NodeProbe::ask(const std::vector<Terms>& all) {
   std::vector<Answer> answers(all.size());
   std::vector<Question> questions;
   std::vector<size_t> of;
@@ -21,17 +21,17 @@ std::vector<Laboratory::Answer> Laboratory::ask(const std::vector<Terms>& all) {
     of.push_back(i);
   }
   if (questions.empty()) return answers;
-  const std::vector<double> values = witness_.values(std::move(questions));
+  const std::vector<double> values = recorder_.values(std::move(questions));
   for (size_t i = 0; i < of.size(); ++i) answers[of[i]] = values[i];
   return answers;
 }
 
-std::optional<Term> Laboratory::power(size_t leaf, int exponent, double factor) const {
+std::optional<Term> NodeProbe::power(size_t leaf, int exponent, double factor) const {
   return term_of(box_, leaf, std::ldexp(factor, exponent));
 }
 
-// 1.5 times 1.5: 2.25, of exponent 0 as a product and 1 as a number.
-std::optional<Term> Laboratory::square(size_t leaf, int exponent, double sign) const {
+// 1.5 * 1.5 = 2.25: its exponent is 0 as the sum of the factors' exponents and 1 as a number.
+std::optional<Term> NodeProbe::square(size_t leaf, int exponent, double sign) const {
   auto term = power(leaf, exponent);
   if (!term) return {};
   if (leaf == box_.k) return term_of(box_, leaf, sign * std::ldexp(2.25, exponent));
@@ -40,20 +40,20 @@ std::optional<Term> Laboratory::square(size_t leaf, int exponent, double sign) c
   return term;
 }
 
-int Laboratory::lowest() const {
+int NodeProbe::lowest() const {
   return std::max(box_.a.min_subnormal_exponent() + box_.b.min_subnormal_exponent() + 2,
                   box_.d.min_subnormal_exponent());
 }
 
-// 14: the largest power of two that fp16 holds twice, wherever it may stand on the way.
-int Laboratory::highest() const { return std::min(box_.a.max_exponent() + box_.b.max_exponent() - 1, 14); }
+// 14: twice 2^14 is still finite in fp16, if an intermediate sum should be fp16.
+int NodeProbe::highest() const { return std::min(box_.a.max_exponent() + box_.b.max_exponent() - 1, 14); }
 
-// F: of X, -X and 2^(x - t) the last is what is left, as long as t is not above F.
-void Laboratory::find_kept(Adder& adder, std::vector<Finding>& findings) {
+// F: X - X + 2^(x - t) leaves the last term as long as t <= F.
+void NodeProbe::find_kept(Adder& adder, std::vector<Finding>& findings) {
   const auto scan = [&](int x) {
     std::vector<Terms> all;
     for (int t = 1; x - t >= lowest() && t <= 64; ++t)
-      all.push_back({power(site_.slots[0], x), power(site_.slots[1], x, -1), power(site_.slots[2], x - t)});
+      all.push_back({power(inputs_.slots[0], x), power(inputs_.slots[1], x, -1), power(inputs_.slots[2], x - t)});
     const std::vector<Answer> answers = ask(all);
     size_t t = 0;
     while (t < answers.size() && answers[t] == std::ldexp(1.0, x - static_cast<int>(t) - 1)) ++t;
@@ -66,14 +66,14 @@ void Laboratory::find_kept(Adder& adder, std::vector<Finding>& findings) {
   if (all_seen || kept == 0) {
     findings.push_back(
         {parameter, std::string(kNotObservable),
-         kept ? fmt::format("X - X + X 2^-t keeps its last term up to t = {}, the most these types allow", kept)
+         kept ? fmt::format("X - X + X 2^-t keeps its last term up to t = {}, the limit of these types", kept)
               : "X - X + X / 2 loses its last term"});
     exact_ = true;
     return;
   }
   if (kept != again && !all_seen_again) {
     findings.push_back({parameter, std::string(kNotObservable),
-                        fmt::format("{} below 2^{} but {} below 2^{}: zeros or something else raise the exponent", kept,
+                        fmt::format("{} below 2^{} but {} below 2^{}: zeros or another effect raise the exponent", kept,
                                     x, again, x - 3)});
     exact_ = true;
     return;
@@ -83,18 +83,18 @@ void Laboratory::find_kept(Adder& adder, std::vector<Finding>& findings) {
                       fmt::format("X - X + X 2^-t keeps its last term up to t = {}, with X = 2^{}", kept, x)});
 }
 
-// What lies below the last kept bit U, term by term: X - X + s for s = 1/4, 1/2, 3/4 and 3/2 U of both signs.
-void Laboratory::find_cut(Adder& adder, std::vector<Finding>& findings) {
-  if (exact_) return findings.push_back({"alignment", std::string(kNotObservable), "no cut was seen"});
+// Rounding of bits below the last kept bit U, term by term: X - X + s for s = 1/4, 1/2, 3/4 and 3/2 U of both signs.
+void NodeProbe::find_cut(Adder& adder, std::vector<Finding>& findings) {
+  if (exact_) return findings.push_back({"alignment", std::string(kNotObservable), "no truncation was observed"});
   const int x = highest(), unit = x - kept_;
   const double parts[] = {0.5, 1.5, -0.5, -1.5, 0.25, 0.75, -0.25, -0.75};
   std::vector<Terms> all;
   for (const double part : parts)
-    all.push_back({power(site_.slots[0], x), power(site_.slots[1], x, -1), power(site_.slots[2], unit, part)});
+    all.push_back({power(inputs_.slots[0], x), power(inputs_.slots[1], x, -1), power(inputs_.slots[2], unit, part)});
   // Two halves: one unit when the sum is cut, nothing when its terms are.
-  if (site_.terms() >= 4)
-    all.push_back({power(site_.slots[0], x), power(site_.slots[1], x, -1), power(site_.slots[2], unit, 0.5),
-                   power(site_.slots[3], unit, 0.5)});
+  if (inputs_.terms() >= 4)
+    all.push_back({power(inputs_.slots[0], x), power(inputs_.slots[1], x, -1), power(inputs_.slots[2], unit, 0.5),
+                   power(inputs_.slots[3], unit, 0.5)});
   const std::vector<Answer> answers = ask(all);
   std::vector<double> seen;
   std::string text;
@@ -128,15 +128,16 @@ void Laboratory::find_cut(Adder& adder, std::vector<Finding>& findings) {
   findings.push_back({"alignment", value, text});
 }
 
-// X = 1.5 1.5 2^x is 2.25 2^x. Aligned by the sum of the factors' exponents, 2^(x - F) is still kept beside it.
-void Laboratory::find_normalised(Adder& adder, std::vector<Finding>& findings) {
+// X = 1.5 * 1.5 * 2^x = 2.25 * 2^x. If it is aligned by the sum of the factors' exponents, 2^(x - F) is still kept.
+void NodeProbe::find_normalised(Adder& adder, std::vector<Finding>& findings) {
   const std::string parameter = "exponents of products";
-  if (exact_ || site_.products < 2)
-    return findings.push_back({parameter, std::string(kNotObservable), "no cut was seen"});
+  if (exact_ || inputs_.products < 2)
+    return findings.push_back({parameter, std::string(kNotObservable), "no truncation was observed"});
   const int x = highest() - 2;
   std::vector<Terms> all;
   for (const int above : {0, 1})
-    all.push_back({square(site_.slots[0], x), square(site_.slots[1], x, -1), power(site_.slots[2], x - kept_ + above)});
+    all.push_back(
+        {square(inputs_.slots[0], x), square(inputs_.slots[1], x, -1), power(inputs_.slots[2], x - kept_ + above)});
   const std::vector<Answer> answers = ask(all);
   std::string value(kNotObservable);
   if (answers[0] && answers[1] && *answers[1] == std::ldexp(1.0, x - kept_ + 1)) {

@@ -1,5 +1,4 @@
-// Black boxes: a device's matmul, where a question is one element of a result of realistic size, and its matrix
-// instructions, where it is a row.
+// Black boxes of a device's matmul: a question is one element of a result of realistic size.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +18,7 @@ uint64_t code_at(DType dtype, const std::vector<unsigned char>& bytes, size_t in
   return load_code(dtype, bytes.data(), index);
 }
 
-// One matmul of fixed size at a time: distinct a become rows, distinct b columns, the rest of both is zero.
+// Answers questions in matmuls of a fixed size: distinct a become rows, distinct b become columns, the rest is zero.
 class MatmulRunner {
  public:
   MatmulRunner(Device& device, const MatmulTypes& types, MatmulShape shape)
@@ -44,8 +43,8 @@ class MatmulRunner {
     return codes;
   }
 
-  // Some libraries add the elements at the edges of their tiles in another order than the rest. The first element seen
-  // that answers otherwise than element 0, 0; from then on that one alone is asked.
+  // Some libraries add the elements at the edges of their tiles in a different order. This returns the first element
+  // that differs from element 0,0; from then on only element 0,0 is used.
   std::optional<size_t> find_other_element(std::span<const Question> questions) {
     for (const Question& question : questions) {
       const std::vector<uint64_t> codes = everywhere(question);
@@ -58,7 +57,8 @@ class MatmulRunner {
   }
 
  private:
-  // Which row or column holds this vector; a new one when there is room, else nothing. By bits: there are NaNs and -0.
+  // The row or column that holds this vector: a new one if there is
+  // room, else nullopt. Compared by bits because of NaNs and -0.
   using Places = std::map<std::string, size_t>;
   static std::optional<size_t> place(Places& places, const std::vector<double>& vector, int64_t room) {
     const std::string bits(reinterpret_cast<const char*>(vector.data()), vector.size() * sizeof(double));
@@ -88,7 +88,7 @@ class MatmulRunner {
       c[cells.back()] = question.c;
       any_c = any_c || question.c != 0 || std::signbit(question.c);
     }
-    HM_CHECK(with_c_ || !any_c, "a question with c to a box without");
+    HM_CHECK(with_c_ || !any_c, "a question has c != 0, but this box takes no addend");
     const std::vector<unsigned char> bytes = product(a, b, c);
     for (size_t i = 0; i < cells.size(); ++i) codes[first + i] = code_at(types_.d, bytes, cells[i]);
     return q;
@@ -110,7 +110,7 @@ class MatmulRunner {
     const Tensor left = Tensor::from(device_, {shape_.m, shape_.k}, types_.a, a),
                  right = Tensor::from(device_, {shape_.k, shape_.n}, types_.b, b);
     Tensor out = Tensor::from(device_, {shape_.m, shape_.n}, types_.d, c);
-    // With beta in every call or in none, so that one row of the device answers all questions.
+    // beta is set in every call or in none, so that one kernel of the device answers all questions.
     run(Matmul{.a = left, .b = right, .out = out, .math = types_.math, .beta = with_c_ ? 1.0 : 0.0});
     return out.codes();
   }
@@ -122,30 +122,30 @@ class MatmulRunner {
   Device& device_;
   MatmulTypes types_;
   MatmulShape shape_;
-  int64_t rows_ = shape_.m, columns_ = shape_.n;  // those that questions are put to
+  int64_t rows_ = shape_.m, columns_ = shape_.n;  // the part of the result that answers questions
 };
 
-// Where the accumulator of a result of this dtype is when nothing else is said.
+// The default accumulator for a result of this dtype.
 Format accumulator_of(DType d) { return d == DType::f64 ? kFp64 : d == DType::f16 ? kFp16 : kFp32; }
 
 }  // namespace
 
-std::vector<uint64_t> Witness::codes(std::vector<Question> questions) {
+std::vector<uint64_t> RecordingBox::codes(std::vector<Question> questions) {
   std::vector<uint64_t> all = box_.answers(questions);
-  // Of a deep matmul not everything is kept: 2^24 numbers are 128 MiB.
+  // Limits the memory of a deep matmul: 2^24 numbers are 128 MiB.
   const size_t room = (size_t{1} << 23) / box_.k;
   for (size_t i = 0; i < all.size() && answers_.size() < room; ++i)
     answers_.push_back({std::move(questions[i]), all[i]});
   return all;
 }
 
-std::vector<double> Witness::values(std::vector<Question> questions) {
+std::vector<double> RecordingBox::values(std::vector<Question> questions) {
   std::vector<double> all;
   for (const uint64_t code : codes(std::move(questions))) all.push_back(decode(box_.d_type, code));
   return all;
 }
 
-void Witness::narrow_operands(int fraction_bits) {
+void RecordingBox::narrow_operands(int fraction_bits) {
   for (Format* format : {&box_.a, &box_.b}) *format = {"", format->exponent_bits, fraction_bits, format->specials};
 }
 
@@ -162,7 +162,7 @@ std::optional<Term> term_of(const BlackBox& box, size_t leaf, double value) {
     if (!found && holds(box.a, a) && holds(box.b, b)) found = Term{leaf, a, b};
   };
   if (exponent >= box.a.min_exponent()) consider(0);
-  // Both factors normal, b as near to one as that allows; then any factors.
+  // First both factors normal with b as close to one as possible; then any factors.
   for (int right = 1; right <= box.b.max_exponent(); ++right)
     if (exponent - right >= box.a.min_exponent()) consider(right);
   for (int right = -1; right >= box.b.min_exponent(); --right)
@@ -213,7 +213,7 @@ MatmulTypes matmul_types_named(std::string_view name) {
     std::string_view option = until('+');
     if (option == "fast") {
       types.math.fast_accumulate = true;
-    } else if (option == "wide") {  // a narrow result of a wide accumulator
+    } else if (option == "wide") {  // narrow result, fp32 accumulator
       types.math.accumulate = types.math.partial = kFp32;
     } else if (option.starts_with("split")) {
       option.remove_prefix(5);
@@ -239,7 +239,7 @@ std::vector<std::string> usual_types() {
 BlackBox matmul_box(Device& device, const MatmulTypes& types, MatmulShape shape) {
   HM_CHECK(shape.m > 0 && shape.n > 0 && shape.k > 1, "a shape to probe needs m, n >= 1 and k >= 2");
   auto runner = std::make_shared<MatmulRunner>(device, types, shape);
-  runner->takes(0);  // throws, with every reason
+  runner->takes(0);  // throws Unsupported with the reasons of all kernels
   runner->with_c_ = runner->takes(1);
   BlackBox box{device.name(),
                types.name,

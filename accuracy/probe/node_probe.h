@@ -1,4 +1,4 @@
-// The bench on which sums are examined: one node of the tree, and terms that are put into it.
+// Experiments on one node of the summation tree: chosen terms are fed into the node and the result is observed.
 #pragma once
 
 #include <optional>
@@ -10,9 +10,9 @@
 
 namespace halfmark::accuracy::probe {
 
-// A node and the leaves through which terms reach it: its own products first, then one product of each sum below it,
-// then c.
-struct Site {
+// A node and the leaves through which terms reach it: first its
+// own products, then one product of each sum below it, then c.
+struct NodeInputs {
   size_t node = 0, products = 0;
   std::vector<size_t> slots;
   bool has_c = false;
@@ -21,31 +21,36 @@ struct Site {
   size_t terms() const { return slots.size(); }
 };
 
-class Laboratory {
+class NodeProbe {
  public:
-  // kept: F as far as it is known, else kAllBits. digits: how many of a term's arrive at the node unharmed.
-  Laboratory(Witness& witness, const Site& site, int kept, int digits = 23)
-      : witness_(witness), box_(witness.box()), site_(site), kept_(kept), exact_(kept >= kAllBits), digits_(digits) {}
+  // kept: F if it is known, else kAllBits. digits: number of bits of a term that reach the node unchanged.
+  NodeProbe(RecordingBox& recorder, const NodeInputs& inputs, int kept, int digits = 23)
+      : recorder_(recorder),
+        box_(recorder.box()),
+        inputs_(inputs),
+        kept_(kept),
+        exact_(kept >= kAllBits),
+        digits_(digits) {}
 
   using Terms = std::vector<std::optional<Term>>;
-  using Answer = std::optional<double>;  // nothing: the types have no such term
+  using Answer = std::optional<double>;  // nullopt: the types have no such term
   std::vector<Answer> ask(const std::vector<Terms>& all);
 
   std::optional<Term> power(size_t leaf, int exponent, double factor = 1) const;
   std::optional<Term> square(size_t leaf, int exponent, double sign = 1) const;
-  int lowest() const;   // exponent of the smallest product with a digit to spare, which the result can show
-  int highest() const;  // of a large one that overflows nowhere
+  int lowest() const;   // exponent of the smallest product that has a spare bit and is representable in the result
+  int highest() const;  // exponent of a large product that overflows in no intermediate sum
 
-  // For nodes of three terms and more (probe_kept.cpp).
+  // For nodes of three or more terms (kept_bits.cpp).
   void find_kept(Adder& adder, std::vector<Finding>& findings);
   void find_cut(Adder& adder, std::vector<Finding>& findings);
   void find_normalised(Adder& adder, std::vector<Finding>& findings);
 
-  // For all nodes (probe_rounding.cpp). A large B and what can be added to it: false where there is no product to make
-  // it of.
+  // For all nodes (rounding.cpp). Chooses a large B and the leaf
+  // of a small s; false if the node has no product for them.
   bool prepare();
-  // Fraction bits of B + s as far as single bits of s are kept, in the result or (cancel) once a later term has taken B
-  // away again: -1 for none.
+  // Fraction bits of B + s, found by adding single bits s. They are observed in the result or, with `cancel`, after a
+  // later term has subtracted B. -1: none.
   int width(bool cancel);
   void find_rounding(Adder& adder, std::vector<Finding>& findings, const std::string& name, bool cancel, int bits);
 
@@ -57,13 +62,13 @@ class Laboratory {
                 const std::string& name);
   Terms terms(bool cancel, double sign, int exponent, double factor) const;
 
-  Witness& witness_;
+  RecordingBox& recorder_;
   const BlackBox& box_;
-  const Site& site_;
+  const NodeInputs& inputs_;
   int kept_;
   bool exact_;
   int digits_;
-  Terms base_;                           // of B
+  Terms base_;                           // the terms of B
   size_t small_ = 0;                     // the leaf of s
   int x_ = 0, top_ = 0, seen_bits_ = 0;  // exponents of the products of B and of B itself
   double value_ = 0;                     // B

@@ -1,5 +1,5 @@
-// From questions to a report: tree, adders, ranges, a replay that proves them, and the simulated rows that answer
-// alike.
+// Builds the report: summation tree, adders, ranges, a replay
+// that verifies them, and the simulated rows with equal answers.
 #include "accuracy/probe/probe.h"
 
 #include <fmt/format.h>
@@ -17,27 +17,27 @@ uint64_t hash_of(uint64_t hash, std::string_view bytes) {  // FNV-1a
   for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
   return hash;
 }
-// NaNs count as one: their bits have lines of their own.
+// All NaNs are equal here: their bits have separate findings.
 bool same(DType dtype, uint64_t x, uint64_t y) {
   return x == y || (std::isnan(decode(dtype, x)) && std::isnan(decode(dtype, y)));
 }
 
 constexpr uint64_t kHashStart = 0xCBF29CE484222325u;
 
-// What of a box and a row must agree before they are compared.
+// A box and a row are compared only when these types agree.
 bool comparable(const BlackBox& row, const BlackBox& box) {
   return row.a == box.a && row.b == box.b && row.c == box.c && row.d == box.d;
 }
 
-// A row whose result is wider than the box's, and whose c takes what the box's does: a matmul may round its result.
+// A row whose result is wider than that of the box: a matmul may round it once more.
 bool comparable_rounded(const BlackBox& row, const BlackBox& box) {
   return row.a == box.a && row.b == box.b && row.c == row.d && row.d.fraction_bits > box.d.fraction_bits &&
          row.d.exponent_bits >= box.d.exponent_bits && row.d.fraction_bits >= box.c.fraction_bits &&
          row.d.exponent_bits >= box.c.exponent_bits;
 }
 
-// The accumulator, in the words people ask in.
-void say_accumulator(const BlackBox& box, const Model& model, std::vector<Finding>& findings) {
+// The accumulator by its usual name.
+void add_accumulator_finding(const BlackBox& box, const Model& model, std::vector<Finding>& findings) {
   const Finding* bits = nullptr;
   for (const Finding& finding : findings)
     if (finding.parameter == "bits of sums") bits = &finding;
@@ -51,17 +51,17 @@ void say_accumulator(const BlackBox& box, const Model& model, std::vector<Findin
   findings.push_back({"accumulator", name, bits->evidence});
 }
 
-void say_tree(const SumTree& tree, const TreeFinding& found, std::vector<Finding>& findings) {
+void add_tree_findings(const SumTree& tree, const TreeFinding& found, std::vector<Finding>& findings) {
   findings.push_back({"summation tree", text_of(tree), found.evidence});
   const size_t products = products_per_block(tree);
   findings.push_back({"products per block", fmt::format("{}", products),
-                      products > 1 ? "they meet in one node" : "a chain of single additions"});
+                      products > 1 ? "added in one node" : "a chain of single additions"});
   findings.push_back({"order", order_of(tree), "from the tree"});
   findings.push_back({"c", tree.with_c ? place_of_c(tree) : std::string(kNotObservable),
-                      tree.with_c ? "from the tree" : "no addend is taken"});
+                      tree.with_c ? "from the tree" : "the box takes no addend"});
   const size_t slices = slices_of(tree);
   findings.push_back({"slices of K", slices > 1 ? fmt::format("{}", slices) : "1",
-                      slices > 1 ? "contiguous parts, added in the end" : "no split"});
+                      slices > 1 ? "contiguous parts, added at the end" : "no split"});
 }
 
 }  // namespace
@@ -72,28 +72,28 @@ const Finding* Report::find(std::string_view parameter) const {
   return nullptr;
 }
 
-Report examine(Witness& witness, const Options& options) {
-  const BlackBox box = witness.box();
+Report examine(RecordingBox& recorder, const Options& options) {
+  const BlackBox box = recorder.box();
   Report report{box.device, box.types, box.way, {}, {}, 0, 0, {}, {}, {}, {}};
   Model model;
   model.a = box.a, model.b = box.b, model.d = box.d_type;
-  find_operands(witness, model, report.findings);
-  if (model.operand.fraction_bits < box.a.fraction_bits) witness.narrow_operands(model.operand.fraction_bits);
-  const TreeFinding found = find_tree(witness);
+  find_operands(recorder, model, report.findings);
+  if (model.operand.fraction_bits < box.a.fraction_bits) recorder.narrow_operands(model.operand.fraction_bits);
+  const TreeFinding found = find_tree(recorder);
   if (found.tree) {
     model.tree = *found.tree;
-    say_tree(model.tree, found, report.findings);
-    find_adders(witness, model, report.findings);
-    say_accumulator(box, model, report.findings);
+    add_tree_findings(model.tree, found, report.findings);
+    find_adders(recorder, model, report.findings);
+    add_accumulator_finding(box, model, report.findings);
   } else {
     report.findings.push_back({"summation tree", std::string(kNotObservable), found.evidence});
   }
-  find_ranges(witness, model, report.findings);
+  find_ranges(recorder, model, report.findings);
   if (box.elements == kAlike)
     report.findings.push_back({"elements", box.elements, "the same questions at every element of the result"});
   else if (!box.elements.empty())
     report.findings.push_back(
-        {"elements", "add differently", fmt::format("element {} answers otherwise than 0,0", box.elements)});
+        {"elements", "add differently", fmt::format("element {} differs from element 0,0", box.elements)});
   const auto follows_from_others = [](const Finding& finding) {
     return finding.parameter == "order" || finding.parameter == "accumulator" || finding.value == kAlike;
   };
@@ -102,16 +102,16 @@ Report examine(Witness& witness, const Options& options) {
       report.fingerprint +=
           fmt::format("{}{}={}", report.fingerprint.empty() ? "" : "; ", finding.parameter, finding.value);
 
-  // Questions that never change, whatever was found: their answers are what a hash can hold on to.
+  // The hash includes the answers to fixed questions, which do not depend on the findings.
   std::string answers;
-  for (const uint64_t code : witness.codes(random_questions(box, 256, 0))) answers += fmt::format("{:x},", code);
+  for (const uint64_t code : recorder.codes(random_questions(box, 256, 0))) answers += fmt::format("{:x},", code);
   report.hash = fmt::format("{:016x}", hash_of(hash_of(kHashStart, report.fingerprint), answers));
 
-  // Fresh ones for the replay; their answers also tell the simulated rows apart.
-  // Of deep sums fewer: 2^22 numbers on each side are 32 MiB.
+  // Fresh questions for the replay; their answers also distinguish the simulated rows. Long sums get fewer questions:
+  // 2^22 numbers per operand are 32 MiB.
   const size_t replays = std::min(options.replays, (size_t{1} << 22) / box.k);
   const std::vector<Question> fresh = random_questions(box, replays, options.seed);
-  const std::vector<uint64_t> codes = witness.codes(fresh);
+  const std::vector<uint64_t> codes = recorder.codes(fresh);
   if (found.tree) {
     report.model = model;
     report.replays = fresh.size();
@@ -119,7 +119,7 @@ Report examine(Witness& witness, const Options& options) {
       report.replayed += same(box.d_type, replay(model, fresh[i]), codes[i]) ? 1 : 0;
   }
   if (!options.match) return report;
-  std::vector<Candidate> candidates = compare_with_rows(box, witness.answers());
+  std::vector<Candidate> candidates = compare_with_rows(box, recorder.answers());
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& x, const Candidate& y) { return x.alike > y.alike; });
   for (const Candidate& candidate : candidates) {
@@ -132,20 +132,20 @@ Report examine(Witness& witness, const Options& options) {
 }
 
 std::optional<std::string> fingerprint_of(Device& device, std::string_view types) {
-  // Two blocks of the largest instruction, and a size at which libraries take their usual kernels.
+  // Two blocks of the largest instruction, and large enough that libraries choose their usual kernels.
   constexpr MatmulShape kShape{32, 32, 64};
   Options options;
   options.replays = 0, options.match = false;
   try {
-    Witness witness(matmul_box(device, matmul_types_named(types), kShape));
-    const Report report = examine(witness, options);
+    RecordingBox recorder(matmul_box(device, matmul_types_named(types), kShape));
+    const Report report = examine(recorder, options);
     return fmt::format("{}: {}", report.hash, report.fingerprint);
   } catch (const Unsupported&) {
     return {};
   }
 }
 
-std::vector<Candidate> compare_with_rows(const BlackBox& box, std::span<const Witness::Answer> answers) {
+std::vector<Candidate> compare_with_rows(const BlackBox& box, std::span<const RecordingBox::Answer> answers) {
   std::vector<Candidate> candidates;
   for (const DeviceRow& row : known_devices()) {
     if (!row.name.starts_with("sim:") || !row.absent.empty()) continue;
@@ -155,7 +155,7 @@ std::vector<Candidate> compare_with_rows(const BlackBox& box, std::span<const Wi
       const bool rounds = !comparable(own, box);
       if (rounds && !comparable_rounded(own, box)) continue;
       if (box.k % least_depth(choice) != 0) continue;
-      // Random questions, the last ones, tell most rows apart: whoever differs is not asked further.
+      // The random questions at the end distinguish most rows; the comparison stops at the first difference.
       constexpr size_t kAtOnce = 512;
       Candidate candidate{fmt::format("{} {}{}", row.name, choice.name(),
                                       rounds ? fmt::format(", then rounded to {}", box.d.name) : ""),
@@ -187,7 +187,7 @@ void find_repeatability(Device& device, const MatmulTypes& types, MatmulShape sh
   for (int run = 0; run < kRuns; ++run) alike += box.answers(questions) == first ? 1 : 0;
   findings.push_back(
       {"run to run", alike == kRuns ? "the same bits" : "differs", fmt::format("{} of {} further runs", alike, kRuns)});
-  // The same rows alone, and among more.
+  // The same rows of a in a matmul of one row, and among more rows.
   std::string same, other;
   for (const MatmulShape size : {MatmulShape{1, shape.n, shape.k}, MatmulShape{4 * shape.m, shape.n, shape.k}}) {
     if (size.m == shape.m) continue;
@@ -195,7 +195,7 @@ void find_repeatability(Device& device, const MatmulTypes& types, MatmulShape sh
     (alike_bits ? same : other) += fmt::format(" m = {}", size.m);
   }
   findings.push_back({"batch", other.empty() ? "invariant" : "changes the bits",
-                      fmt::format("beside m = {}:{}{}{}{}", shape.m, same.empty() ? "" : " alike at", same,
+                      fmt::format("compared with m = {}:{}{}{}{}", shape.m, same.empty() ? "" : " equal at", same,
                                   other.empty() ? "" : " other bits at", other)});
 }
 

@@ -1,4 +1,4 @@
-// The probe on boxes whose order and rounding are written here, and on the CPU's own rows, replayed bit for bit.
+// Tests of the probe on boxes with known order and rounding, and on matmul kernels of the CPU, replayed bit for bit.
 #include "accuracy/probe/probe.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace halfmark::accuracy::probe {
 namespace {
 
-// A box of fp32 operands and results whose sum is the function given.
+// A box with fp32 operands and results that computes the given function.
 BlackBox box_of(size_t k, std::function<float(const std::vector<float>&, const std::vector<float>&, float)> sum,
                 bool takes_c = true) {
   BlackBox box{"test", "f32>f32", "a function", kFp32, kFp32, kFp32, kFp32, DType::f32, takes_c, k, {}};
@@ -36,8 +36,8 @@ Options quick(size_t replays = 500) {
 }
 
 Report report_of(const BlackBox& box, size_t replays = 500) {
-  Witness witness(box);
-  return examine(witness, quick(replays));
+  RecordingBox recorder(box);
+  return examine(recorder, quick(replays));
 }
 
 std::string value_of(const Report& report, std::string_view parameter) {
@@ -50,7 +50,7 @@ void expect_replayed(const Report& report) {
   EXPECT_EQ(report.replayed, report.replays) << report.fingerprint;
 }
 
-TEST(Probe, ReadsAChainOfFusedMultiplyAddsFromC) {
+TEST(Probe, FindsAChainOfFusedMultiplyAddsFromC) {
   const Report report = report_of(box_of(12, [](const auto& a, const auto& b, float c) {
     for (size_t i = 0; i < a.size(); ++i) c = std::fma(a[i], b[i], c);
     return c;
@@ -64,7 +64,7 @@ TEST(Probe, ReadsAChainOfFusedMultiplyAddsFromC) {
   expect_replayed(report);
 }
 
-TEST(Probe, TellsRoundedProductsFromFusedOnes) {
+TEST(Probe, DistinguishesRoundedProductsFromFusedOnes) {
   const Report report = report_of(box_of(12, [](const auto& a, const auto& b, float c) {
     float sum = a[0] * b[0];
     for (size_t i = 1; i < a.size(); ++i) sum = sum + a[i] * b[i];
@@ -76,7 +76,7 @@ TEST(Probe, TellsRoundedProductsFromFusedOnes) {
   expect_replayed(report);
 }
 
-TEST(Probe, ReadsPairwiseAndReversedAndStridedSums) {
+TEST(Probe, FindsPairwiseAndReversedAndStridedSums) {
   const std::function<float(const std::vector<float>&, const std::vector<float>&, size_t, size_t)> pairwise =
       [&pairwise](const auto& a, const auto& b, size_t begin, size_t end) -> float {
     if (end - begin == 1) return a[begin] * b[begin];
@@ -105,8 +105,8 @@ TEST(Probe, ReadsPairwiseAndReversedAndStridedSums) {
   expect_replayed(lanes);
 }
 
-TEST(Probe, SaysOnceWhatIsRepeated) {
-  // Even and odd products in chains of their own, sixteen at a time: what AMX does.
+TEST(Probe, AbbreviatesRepeatedParts) {
+  // Even and odd products in separate chains, sixteen at a time, as in AMX.
   const Report report = report_of(box_of(64, [](const auto& a, const auto& b, float c) {
     float total = 0;
     for (size_t begin = 0; begin < a.size(); begin += 16) {
@@ -123,7 +123,7 @@ TEST(Probe, SaysOnceWhatIsRepeated) {
   expect_replayed(report);
 }
 
-TEST(Probe, SeesASplitOfKAndTheFormatOfItsPartialSums) {
+TEST(Probe, FindsASplitOfKAndTheFormatOfItsPartialSums) {
   const auto split = [](const auto& a, const auto& b, const Format& partial) {
     float total = 0;
     for (size_t begin = 0; begin < a.size(); begin += 4) {
@@ -143,7 +143,7 @@ TEST(Probe, SeesASplitOfKAndTheFormatOfItsPartialSums) {
   }
 }
 
-TEST(Probe, SeesOperandsThatAreReallyTf32) {
+TEST(Probe, FindsOperandsThatAreRoundedToTf32) {
   for (const Rounding rounding : {Rounding::toward_zero, Rounding::near_even, Rounding::near_away}) {
     const Report report = report_of(box_of(8, [&](const auto& a, const auto& b, float c) {
       for (size_t i = 0; i < a.size(); ++i)
@@ -159,7 +159,7 @@ TEST(Probe, SeesOperandsThatAreReallyTf32) {
   }
 }
 
-TEST(Probe, SeesASumThatIsWiderOrNarrowerThanTheResult) {
+TEST(Probe, FindsASumThatIsWiderOrNarrowerThanTheResult) {
   const Report wide = report_of(box_of(8, [](const auto& a, const auto& b, float c) {
     double sum = c;
     for (size_t i = 0; i < a.size(); ++i) sum = std::fma(static_cast<double>(a[i]), static_cast<double>(b[i]), sum);
@@ -174,8 +174,8 @@ TEST(Probe, SeesASumThatIsWiderOrNarrowerThanTheResult) {
   EXPECT_EQ(value_of(narrow, "accumulator"), "10 fraction bits");
 }
 
-TEST(Probe, SaysNothingOfATreeWhereThereIsNone) {
-  // Exact sums: every mask cancels wherever it stands, and all other units are left.
+TEST(Probe, ReportsNoTreeForExactSums) {
+  // Exact sums: masks cancel at every position, and all other units remain.
   const Report report = report_of(box_of(6, [](const auto& a, const auto& b, float c) {
     std::vector<double> terms{c};
     for (size_t i = 0; i < a.size(); ++i) terms.push_back(static_cast<double>(a[i]) * static_cast<double>(b[i]));
@@ -186,7 +186,7 @@ TEST(Probe, SaysNothingOfATreeWhereThereIsNone) {
   EXPECT_FALSE(report.model);
 }
 
-TEST(Probe, FlushedSubnormalsAreSeenAndReplayed) {
+TEST(Probe, FindsAndReplaysFlushedSubnormals) {
   const Report report = report_of(box_of(6, [](const auto& a, const auto& b, float c) {
     const auto flush = [](float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; };
     for (size_t i = 0; i < a.size(); ++i) c = flush(std::fma(flush(a[i]), flush(b[i]), c));
@@ -197,17 +197,17 @@ TEST(Probe, FlushedSubnormalsAreSeenAndReplayed) {
   expect_replayed(report);
 }
 
-TEST(Probe, ReplaysTheCpusOwnMatmulsBitForBit) {
+TEST(Probe, ReplaysTheMatmulsOfTheCpuBitForBit) {
   const auto device = open_device("cpu");
   for (const char* name : {"f32>f32", "bf16>f32", "f16>f32", "f16>f16"}) {
-    Witness witness(matmul_box(*device, matmul_types_named(name), {32, 32, 64}));
-    const Report report = examine(witness, quick(10000));
+    RecordingBox recorder(matmul_box(*device, matmul_types_named(name), {32, 32, 64}));
+    const Report report = examine(recorder, quick(10000));
     ASSERT_TRUE(report.model) << name << ": " << report.find("summation tree")->evidence;
     EXPECT_EQ(report.replayed, 10000u) << name << ": " << report.fingerprint;
   }
 }
 
-TEST(Probe, SeesWhatMathAsksOfTheReferenceRows) {
+TEST(Probe, FindsTheMathRequestedFromTheReferenceRows) {
   const auto device = open_device("cpu");
   const Report report = report_of(matmul_box(*device, matmul_types_named("f16>f32+split3:bf16"), {4, 4, 12}));
   EXPECT_EQ(value_of(report, "slices of K"), "3");
@@ -219,21 +219,21 @@ TEST(Probe, SeesWhatMathAsksOfTheReferenceRows) {
   EXPECT_EQ(value_of(wide, "accumulator"), "fp32");
 }
 
-TEST(Probe, FindsARunRepeatable) {
+TEST(Probe, FindsThatRunsAreRepeatable) {
   const auto device = open_device("cpu");
   std::vector<Finding> findings;
   find_repeatability(*device, matmul_types_named("f16>f16"), {4, 4, 12}, findings);
   ASSERT_EQ(findings.size(), 2u);
   EXPECT_EQ(findings[0].value, "the same bits");
-  EXPECT_EQ(findings[1].value, "invariant");  // a reference row knows no other rows of the matrix
+  EXPECT_EQ(findings[1].value, "invariant");  // a reference kernel computes each row of the matrix independently
 }
 
-TEST(Probe, RefusesTypesItCannotRead) {
+TEST(Probe, RefusesTypesItCannotParse) {
   for (const char* name : {"f16", "f16>", "f16>f32+", "f16>f32+split0", "f16>f32+splitX", "u8>f32", "f99>f32"})
     EXPECT_THROW(matmul_types_named(name), Error) << name;
 }
 
-TEST(Probe, AFingerprintStaysAndADifferentSumHasAnother) {
+TEST(Probe, GivesEqualSumsOneFingerprintAndDifferentSumsTwo) {
   const auto chain = [](bool fused) {
     return box_of(8, [fused](const auto& a, const auto& b, float c) {
       for (size_t i = 0; i < a.size(); ++i) c = fused ? std::fma(a[i], b[i], c) : c + a[i] * b[i];

@@ -1,5 +1,5 @@
-// What was found, computed in software: a replay that gives other bits than the device proves that something else is
-// going on. Written from the findings alone, in exact integers; it shares nothing with the simulated tensor cores.
+// Computes a question in software from the findings: if the bits differ from the device's, the findings are incomplete
+// or wrong. It uses exact integers and shares no code with the simulated tensor cores.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,13 +14,13 @@ namespace {
 __extension__ using Wide = __int128;
 __extension__ using Magnitude = unsigned __int128;
 
-// significand 2^last, and the exponent by which it is aligned.
+// A term significand * 2^last, and the exponent by which it is aligned.
 struct Part {
   int64_t significand = 0;
   int last = 0, exponent = 0;
 };
 
-// x taken apart in a format: subnormal numbers have the exponent of the smallest normal one.
+// x decomposed in a format: subnormal numbers have the exponent of the smallest normal number.
 Part part_of(double x, const Format& format) {
   if (x == 0) return {};
   const int exponent = std::max(std::ilogb(x), format.min_exponent());
@@ -38,7 +38,7 @@ Part product_of(double a, double b, const Format& format_a, const Format& format
   return product;
 }
 
-// significand 2^shift; what falls below one is cut, or remembered in the last bit.
+// significand * 2^shift; bits below one are cut as the adder does, or kept as a sticky bit.
 Wide shifted(int64_t significand, int shift, const Adder& adder) {
   if (shift >= 0) return Wide{significand} << std::min(shift, 100);
   const int right = std::min(-shift, 64);
@@ -66,7 +66,7 @@ Wide shifted(int64_t significand, int shift, const Adder& adder) {
   return negative ? -moved : moved;
 }
 
-// sum 2^last rounded to the format.
+// sum * 2^last rounded to the format.
 double rounded(Wide sum, int last, const Format& format, Rounding rounding) {
   if (sum == 0) return 0;
   const bool negative = sum < 0;
@@ -85,17 +85,17 @@ double rounded(Wide sum, int last, const Format& format, Rounding rounding) {
     magnitude = whole + up;
     last = lowest;
   }
-  // At most fraction_bits + 2 bits are left, unless none had to go: then fp64 holds the sum as well.
+  // At most fraction_bits + 2 bits remain if bits were dropped; if none were, fp64 also holds the sum.
   const double value = std::ldexp(static_cast<double>(magnitude), last);
   const double limited = value > format.max_finite() ? std::numeric_limits<double>::infinity() : value;
   return negative ? -limited : limited;
 }
 
-class Player {
+class ModelEvaluator {
  public:
-  Player(const Model& model, const Question& question) : model_(model), question_(question) {}
+  ModelEvaluator(const Model& model, const Question& question) : model_(model), question_(question) {}
 
-  double play() {
+  double evaluate() {
     std::vector<double> values(model_.tree.nodes.size(), 0.0);
     for (const size_t node : model_.tree.bottom_up())
       if (!model_.tree.nodes[node].leaf) values[node] = sum(node, values);
@@ -121,7 +121,7 @@ class Player {
     const bool has_products = !tree.products_of(at).empty();
     const Adder& adder = has_products ? model_.block : model_.join;
     if (has_products && adder.out.fraction_bits == 52 && node.children.size() == 2) return fused64(node, values);
-    // Of two products that open a chain one is there before the other.
+    // Of two products that start a chain, one is computed before the other.
     std::optional<size_t> early;
     if (!model_.exact_products || opens(node)) {
       const std::vector<size_t> products = tree.products_of(at);
@@ -129,7 +129,7 @@ class Player {
     }
     parts_.clear();
     beyond_.reset();
-    // A block that has neither a sum nor c to go on from goes on from zero.
+    // A block without a previous sum or c starts from zero.
     bool zero =
         std::all_of(node.children.begin(), node.children.end(), [this](size_t child) { return is_product(child); });
     for (const size_t child : node.children) {
@@ -168,7 +168,7 @@ class Player {
         beyond_ = beyond_.value_or(0) + value;
         return {};
       }
-      // What other sums gave lies in their format, c in its own; both have the exponents of the result.
+      // Results of other sums have the format of those sums, c has its own; both have the exponent range of the result.
       return part_of(value, Format{"", adder.out.exponent_bits, 52});
     }
     const double a = operand(question_.a[*node.leaf], model_.a), b = operand(question_.b[*node.leaf], model_.b);
@@ -178,7 +178,7 @@ class Player {
     return part_of(flushed(product, adder.out), Format{"", adder.out.exponent_bits, 52});
   }
 
-  // fp64: products have more bits than fit here, and the hardware has the operation.
+  // fp64: the products have more bits than the integers here, so the fma of the host is used.
   double fused64(const SumTree::Node& node, const std::vector<double>& values) {
     const auto value = [&](size_t child) {
       const auto& leaf = model_.tree.nodes[child].leaf;
@@ -197,7 +197,7 @@ class Player {
   const Model& model_;
   const Question& question_;
   std::vector<Part> parts_;
-  std::optional<double> beyond_;  // the sum of those terms that are infinite or NaN
+  std::optional<double> beyond_;  // the sum of the terms that are infinite or NaN
 };
 
 }  // namespace
@@ -217,16 +217,16 @@ std::string_view name_of(Cut cut) {
 }
 
 uint64_t replay(const Model& model, const Question& question) {
-  return encode(model.d, Player(model, question).play());
+  return encode(model.d, ModelEvaluator(model, question).evaluate());
 }
 
 std::vector<Question> random_questions(const BlackBox& box, size_t count, uint64_t seed) {
   const RandomKey key = RandomKey(seed).child("probe");
-  // Exponents of products stay where neither the result overflows nor, but for the last kind, everything is subnormal.
+  // Exponents of products are such that the result does not overflow and, except for the last kind, is not subnormal.
   const int top = std::min({box.a.max_exponent() - 1, box.b.max_exponent() - 1, (box.d.max_exponent() - 10) / 2, 12});
   const int low_a = std::max(box.a.min_exponent(), -20), low_b = std::max(box.b.min_exponent(), -20);
   std::vector<Question> all;
-  // Sixteen rows a meet sixteen b, so that a matmul of some size answers many at a time.
+  // Sixteen vectors a are paired with sixteen b, so that one matmul answers many questions.
   constexpr size_t kSide = 16;
   for (uint64_t group = 0; all.size() < count; ++group) {
     const RandomKey here = key.child(group);
@@ -238,7 +238,7 @@ std::vector<Question> random_questions(const BlackBox& box, size_t count, uint64
         const int span = kind == 0 ? 3 : top - low;
         const int exponent = top - static_cast<int>(draw.below(3 * i, static_cast<uint64_t>(std::max(span, 0)) + 1));
         double digits = 1 + draw.uniform(3 * i + 1);
-        if (kind == 3) digits = 2 - std::ldexp(1.0, -format.fraction_bits);  // all ones: what a cut loses most of
+        if (kind == 3) digits = 2 - std::ldexp(1.0, -format.fraction_bits);  // all ones: truncation loses most here
         const double sign = draw.bits(3 * i + 2) & 1 ? -1 : 1;
         x[i] = round_to(format, sign * std::ldexp(digits, exponent), Rounding::toward_zero);
       }
@@ -248,7 +248,7 @@ std::vector<Question> random_questions(const BlackBox& box, size_t count, uint64
     for (size_t i = 0; i < kSide; ++i) {
       a[i] = vector("a", i, box.a, low_a), b[i] = vector("b", i, box.b, low_b);
       if (kind != 2) continue;
-      // Pairs that cancel, wholly or but for a bit of b.
+      // Pairs that cancel exactly or up to a bit of b.
       const size_t step = 1 + here.child("step").below(i, std::max<uint64_t>(box.k / 2, 1));
       for (size_t j = 0; j + step < box.k; j += 2 * step) a[i][j + step] = -a[i][j];
     }

@@ -1,4 +1,4 @@
-// What a sum is rounded to, and how.
+// Finds the format that a sum is rounded to, and the rounding.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,41 +9,41 @@
 namespace halfmark::accuracy::probe {
 namespace {
 
-constexpr int kMostBits = 52;  // what fp64 shows
+constexpr int kMostBits = 52;  // the fraction bits of fp64
 
 }  // namespace
 
-// A large B and what can be added to it: B = 2.25 2^x from each of 2^g products, so that more bits than F lie between
-// its first and the last kept one; s goes into the last slot. False where there is no product to fill it with.
-bool Laboratory::prepare() {
+// B is the sum of 2^g products 2.25 2^x, so that more than F bits lie between its first bit and the last kept one. The
+// last slot is left for s. False if no product is left for B.
+bool NodeProbe::prepare() {
   base_.clear();
-  const bool two = site_.terms() == 2;
-  small_ = site_.slots.back();
+  const bool two = inputs_.terms() == 2;
+  small_ = inputs_.slots.back();
   if (two) {
-    small_ = site_.products ? site_.slots[0] : site_.slots[1];
-    const size_t big = site_.products ? site_.slots[1] : site_.slots[0];
-    x_ = highest() - 1;  // far above what a zero floor may take
+    small_ = inputs_.products ? inputs_.slots[0] : inputs_.slots[1];
+    const size_t big = inputs_.products ? inputs_.slots[1] : inputs_.slots[0];
+    x_ = highest() - 1;  // far above a possible zero floor
     base_.push_back(power(big, x_));
     top_ = x_, value_ = std::ldexp(1.0, x_);
     return true;
   }
-  const size_t products = site_.products - (site_.slots.size() == site_.products ? 1 : 0);
-  if (products == 0 || site_.products == 0) return false;
+  const size_t products = inputs_.products - (inputs_.slots.size() == inputs_.products ? 1 : 0);
+  if (products == 0 || inputs_.products == 0) return false;
   int g = 0;
   while ((size_t{2} << g) <= products) ++g;
   const int deepest = std::max(lowest(), small_ == box_.k ? box_.c.min_subnormal_exponent() + 1 : -10000);
   const int kept = exact_ ? box_.d.fraction_bits : kept_;
   x_ = std::max(0, deepest + kept + 2);
-  // For results that round to few bits a small B does, and it stays within their range.
+  // For results of few bits a small B is enough and stays within their range.
   if (box_.d.fraction_bits < 13) g = std::min(g, std::max(0, box_.d.fraction_bits + 1 - kept));
-  const int roof = std::min(box_.d.max_exponent() - 1, box_.a.max_exponent() + box_.b.max_exponent());
-  while (g > 0 && x_ + g + 2 > roof) --g;
-  for (size_t i = 0; i < (size_t{1} << g); ++i) base_.push_back(square(site_.slots[i], x_));
+  const int limit = std::min(box_.d.max_exponent() - 1, box_.a.max_exponent() + box_.b.max_exponent());
+  while (g > 0 && x_ + g + 2 > limit) --g;
+  for (size_t i = 0; i < (size_t{1} << g); ++i) base_.push_back(square(inputs_.slots[i], x_));
   top_ = x_ + g + 1, value_ = std::ldexp(2.25, x_ + g);
   return true;
 }
 
-Laboratory::Terms Laboratory::terms(bool cancel, double sign, int exponent, double factor) const {
+NodeProbe::Terms NodeProbe::terms(bool cancel, double sign, int exponent, double factor) const {
   Terms all = base_;
   if (sign < 0)
     for (auto& term : all)
@@ -51,12 +51,12 @@ Laboratory::Terms Laboratory::terms(bool cancel, double sign, int exponent, doub
   all.push_back(power(small_, exponent, sign * factor));
   if (cancel) {
     const int e = std::ilogb(value_);
-    all.push_back(site_.terms() == 2 ? power(*site_.later, e, -sign) : square(*site_.later, e - 1, -sign));
+    all.push_back(inputs_.terms() == 2 ? power(*inputs_.later, e, -sign) : square(*inputs_.later, e - 1, -sign));
   }
   return all;
 }
 
-int Laboratory::width(bool cancel) {
+int NodeProbe::width(bool cancel) {
   std::vector<Terms> all;
   std::vector<double> expected;
   for (int bits = 1; bits <= kMostBits && top_ - bits >= lowest(); ++bits) {
@@ -69,27 +69,27 @@ int Laboratory::width(bool cancel) {
   return kept;
 }
 
-Format Laboratory::format_of_bits(int bits) const {
+Format NodeProbe::format_of_bits(int bits) const {
   for (const Format& format : {kFp64, kFp32, kBf16})
     if (format.fraction_bits == bits) return format;
   if (bits == 10) return box_.d == kFp16 ? kFp16 : kTf32;
   return {"", 8, bits};
 }
 
-// What is assumed where nothing can be seen: results of few bits are rounded to nearest, sums that cut their terms are
-// cut.
-void Laboratory::unknown_rounding(Adder& adder, const std::string& name, const std::string& why,
-                                  std::vector<Finding>& findings) const {
+// The assumption if nothing can be observed: results of few bits are
+// rounded to nearest, and sums that truncate their terms are truncated.
+void NodeProbe::unknown_rounding(Adder& adder, const std::string& name, const std::string& why,
+                                 std::vector<Finding>& findings) const {
   adder.out = format_of_bits(box_.d.fraction_bits);
   adder.rounding = exact_ || box_.d.fraction_bits < 13 ? Rounding::near_even : Rounding::toward_zero;
   findings.push_back({"bits of " + name, std::string(kNotObservable), why});
   findings.push_back({"rounding of " + name, std::string(kNotObservable), why});
 }
 
-// What B + s keeps of s, as B shows it in the result, or (cancel) once a later term has taken B away again.
-void Laboratory::find_rounding(Adder& adder, std::vector<Finding>& findings, const std::string& name, bool cancel,
-                               int bits) {
-  const bool two = site_.terms() == 2;
+// Finds the rounding of B + s from the result or, with `cancel`, from the result after a later term has subtracted B.
+void NodeProbe::find_rounding(Adder& adder, std::vector<Finding>& findings, const std::string& name, bool cancel,
+                              int bits) {
+  const bool two = inputs_.terms() == 2;
   cancels_ = cancel, seen_bits_ = bits;
   if (bits < 0) return unknown_rounding(adder, name, "B + s loses s", findings);
   const int unit = top_ - bits;
@@ -100,7 +100,7 @@ void Laboratory::find_rounding(Adder& adder, std::vector<Finding>& findings, con
   const std::vector<Answer> answers = ask(all);
   std::vector<double> steps;
   std::string text =
-      fmt::format("B + s keeps s down to 2^-{} B{}", bits, cancels_ ? ", seen when B is taken away later" : "");
+      fmt::format("B + s keeps s down to 2^-{} B{}", bits, cancels_ ? ", observed after a later term subtracts B" : "");
   for (size_t i = 0; i < all.size(); ++i) {
     if (!answers[i]) break;
     const double sign = i < 2 ? 1 : -1;
@@ -108,8 +108,7 @@ void Laboratory::find_rounding(Adder& adder, std::vector<Finding>& findings, con
     text += fmt::format(", {}: {}", sign * parts[i % 2], steps.back());
   }
   adder.out = format_of_bits(bits);
-  // Where the cut of the terms takes the bits before they can be rounded, nothing is seen of the rounding.
-  // Nor where the types have no smaller s.
+  // The rounding is not observable if the terms are truncated before it, or if the types have no smaller s.
   const bool in_range = top_ - bits - 1 >= lowest();
   const bool before_cut =
       two || exact_ || (top_ - bits - 1 >= x_ - kept_ + (adder.normalised ? 1 : 0) && !(cancel && bits >= kept_));
@@ -128,10 +127,10 @@ void Laboratory::find_rounding(Adder& adder, std::vector<Finding>& findings, con
   findings.push_back({"rounding of " + name, rounding, text});
 }
 
-// Two terms: a difference X - 2^(x - t) falls below X as long as the last bit is kept, whatever the rounding toward
-// zero drops; where sums are rounded to nearest, a tie that a further bit breaks shows the same.
-void Laboratory::find_two(Adder& adder, const std::string& rounding, const std::string& text,
-                          std::vector<Finding>& findings, const std::string& name) {
+// Two terms: if sums are truncated, X - 2^(x - t) is below X as long as the last bit is kept. If sums are rounded to
+// nearest, a further bit that breaks a tie shows the same.
+void NodeProbe::find_two(Adder& adder, const std::string& rounding, const std::string& text,
+                         std::vector<Finding>& findings, const std::string& name) {
   const int bits = seen_bits_;
   if (rounding == "near_even") {
     std::vector<Terms> all;
@@ -144,7 +143,7 @@ void Laboratory::find_two(Adder& adder, const std::string& rounding, const std::
     if (!refused) adder.kept_bits = bits + 1 + kept;
     findings.push_back({"kept fraction bits",
                         adder.kept_bits < kAllBits ? fmt::format("{}", adder.kept_bits) : "all that were asked for",
-                        fmt::format("a tie is broken by a bit {} places lower", kept)});
+                        fmt::format("a bit {} places lower breaks a tie", kept)});
   } else if (rounding == "toward_zero") {
     std::vector<Terms> all;
     for (int t = bits; t <= 64; ++t) {
@@ -164,8 +163,8 @@ void Laboratory::find_two(Adder& adder, const std::string& rounding, const std::
       findings.push_back(
           {"kept fraction bits", fmt::format("{}", kept), fmt::format("X - X 2^-t is below X up to t = {}", kept)});
     }
-    if (!all_seen && kept <= bits) {  // the cut comes before the rounding
-      return unknown_rounding(adder, name, "the cut of the terms comes before it", findings);
+    if (!all_seen && kept <= bits) {  // terms are truncated before the rounding
+      return unknown_rounding(adder, name, "the terms are truncated before it", findings);
     }
   } else {
     findings.push_back({"kept fraction bits", std::string(kNotObservable), text});

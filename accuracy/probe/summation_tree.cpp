@@ -1,4 +1,4 @@
-// The order of addition, from masks and units.
+// Finds the order of addition from questions of masks and units.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,18 +14,18 @@ namespace {
 
 constexpr size_t kNumbersAtOnce = size_t{1} << 22;  // of each operand: 32 MiB
 
-// Sizes of a mask and a unit, as exponents of two.
+// Magnitudes of a mask and a unit, as exponents of two.
 struct Masks {
   int mask, unit;
 };
 
 class TreeBuilder {
  public:
-  TreeBuilder(Witness& witness, Masks masks) : witness_(witness), box_(witness.box()), masks_(masks) {
+  TreeBuilder(RecordingBox& recorder, Masks masks) : recorder_(recorder), box_(recorder.box()), masks_(masks) {
     tree_.k = box_.k, tree_.with_c = box_.takes_c;
   }
 
-  // The tree, or why the answers are not those of one.
+  // The tree, or the reason why the answers do not form a tree.
   TreeFinding build() {
     const size_t n = leaves();
     std::vector<size_t> all(n);
@@ -39,21 +39,21 @@ class TreeBuilder {
       std::vector<Task> next;
       for (size_t t = 0; t < tasks.size(); ++t) {
         const Task& task = tasks[t];
-        std::map<size_t, std::vector<size_t>> meets;  // by the leaves below the node where they meet the first leaf
-        for (size_t j = 1; j < task.leaves.size(); ++j) meets[below[t][j - 1]].push_back(task.leaves[j]);
+        std::map<size_t, std::vector<size_t>>
+            meeting;  // leaves, by the number of leaves below the node where they meet the first leaf
+        for (size_t j = 1; j < task.leaves.size(); ++j) meeting[below[t][j - 1]].push_back(task.leaves[j]);
         size_t node = add_leaf(task.leaves[0]), size = 1;
         std::vector<size_t> rest;
-        for (auto& [leaves_below, others] : meets) {
-          if (leaves_below == task.limit) {  // they meet above: other children of the same parent
+        for (auto& [leaves_below, others] : meeting) {
+          if (leaves_below == task.limit) {  // they meet in the parent: other children of it
             rest = std::move(others);
             continue;
           }
           size += others.size();
           if (leaves_below != size || leaves_below > task.limit)
-            return {
-                {},
-                fmt::format("the answers are those of no tree: k = {} would meet {} others below a node of {} leaves",
-                            task.leaves[0], size - 1, leaves_below)};
+            return {{},
+                    fmt::format("the answers do not form a tree: k = {} would meet {} others below a node of {} leaves",
+                                task.leaves[0], size - 1, leaves_below)};
           tree_.nodes.push_back({{node}, {}, size});
           node = tree_.nodes.size() - 1;
           next.push_back({std::move(others), leaves_below, node});
@@ -74,7 +74,7 @@ class TreeBuilder {
   struct Task {
     std::vector<size_t> leaves;
     size_t limit;   // leaves below the parent
-    size_t parent;  // node that these leaves hang from, through one child or several
+    size_t parent;  // the node above these leaves, which become one child or several
   };
 
   size_t leaves() const { return box_.k + (box_.takes_c ? 1 : 0); }
@@ -84,7 +84,7 @@ class TreeBuilder {
     return tree_.nodes.size() - 1;
   }
 
-  // For every task and every leaf but its first: how many leaves lie below the node where the two meet.
+  // For every task and every leaf except its first: the number of leaves below the node where the two meet.
   std::string measure(const std::vector<Task>& tasks, std::vector<std::vector<size_t>>& below) {
     const double mask = std::ldexp(1.0, masks_.mask), unit = std::ldexp(1.0, masks_.unit);
     std::vector<Term> units;
@@ -93,7 +93,7 @@ class TreeBuilder {
     std::vector<double> answers;
     const auto ask = [&] {
       asked_ += questions.size();
-      const std::vector<double> some = witness_.values(std::exchange(questions, {}));
+      const std::vector<double> some = recorder_.values(std::exchange(questions, {}));
       answers.insert(answers.end(), some.begin(), some.end());
     };
     for (const Task& task : tasks)
@@ -119,23 +119,23 @@ class TreeBuilder {
     return {};
   }
 
-  Witness& witness_;
+  RecordingBox& recorder_;
   const BlackBox& box_;
   Masks masks_;
   SumTree tree_;
   size_t asked_ = 0;
 };
 
-// 2^60 and 2^-40 are far enough apart for every adder of 64 bits, and far from the limits of fp32's exponents.
+// 2^60 and 2^-40 are far enough apart for every adder of up to 64 bits, and far from the exponent limits of fp32.
 int largest_mask(const BlackBox& box) {
   return std::min({60, box.d.max_exponent() - 1, box.a.max_exponent() + box.b.max_exponent() - 1});
 }
 int smallest_unit(const BlackBox& box) { return std::max(-40, box.d.min_subnormal_exponent()); }
 
-// Masks that overflow nowhere, and the smallest units whose sum is still exact. Smaller masks follow, for partial sums
-// in formats of less range.
-std::vector<Masks> possible_masks(Witness& witness) {
-  const BlackBox& box = witness.box();
+// Masks that cannot overflow, and the smallest units whose sum is still exact. Smaller masks follow, for partial sums
+// in formats of smaller range.
+std::vector<Masks> possible_masks(RecordingBox& recorder) {
+  const BlackBox& box = recorder.box();
   const size_t leaves = box.k + (box.takes_c ? 1 : 0);
   std::vector<Masks> all;
   const int top = largest_mask(box);
@@ -155,13 +155,13 @@ std::vector<Masks> possible_masks(Witness& witness) {
       questions.push_back(question_of(box, terms));
     }
     if (units.empty()) continue;
-    // One unit alone must survive as well, beside zeros, wherever it stands.
+    // A single unit among zeros must also be kept, at every position.
     constexpr size_t kAlone = 3;
     const size_t alone[kAlone] = {0, box.k / 2, box.k - 1};
     for (const int unit : units)
       for (const size_t leaf : alone)
         questions.push_back(question_of(box, std::array{*term_of(box, leaf, std::ldexp(1.0, unit))}));
-    const std::vector<double> answers = witness.values(std::move(questions));
+    const std::vector<double> answers = recorder.values(std::move(questions));
     for (size_t i = 0; i < units.size(); ++i) {
       const double unit = std::ldexp(1.0, units[i]);
       bool exact = answers[i] == static_cast<double>(leaves) * unit;
@@ -214,15 +214,16 @@ std::vector<size_t> chain_below(const SumTree& tree, size_t top) {
 
 std::string text_of_node(const SumTree& tree, size_t top, size_t from);
 
-// Sums of one shape that are added one after another, each a step of k further on, as one of them: "((0 2 .. 30) + (1 3
-// .. 31)) and so on every 32 up to 63, added in turn". Nothing when there are fewer than three or they differ.
+// Abbreviates sums of one shape that are added one after another, each a fixed
+// step of k after the last one: "((0 2 .. 30) + (1 3 .. 31)) and so on every 32
+// up to 63, added in turn". Nothing if there are fewer than three or they differ.
 std::string text_of_repeats(const SumTree& tree, size_t top, size_t from) {
   std::vector<size_t> parts;
   for (size_t node = top;;) {
     const std::vector<size_t>& children = tree.nodes[node].children;
     const bool join = children.size() == 2 && !tree.nodes[children[0]].leaf && !tree.nodes[children[1]].leaf;
     const bool first_is_lower = join && tree.leaves_of(children[0]).front() < tree.leaves_of(children[1]).front();
-    // What goes on with the step of the parts so far; else this node is the first part itself.
+    // A part that continues the step so far; otherwise this node is itself the first part.
     const size_t next = !join ? node : first_is_lower ? children[1] : children[0];
     const auto key = [&](size_t part) { return text_of_node(tree, part, tree.leaves_of(part).front()); };
     if (!join || (!parts.empty() && key(next) != key(parts.back()))) {
@@ -249,7 +250,7 @@ std::string text_of_node(const SumTree& tree, size_t top, size_t from) {
   std::vector<size_t> chain = chain_below(tree, top);
   std::reverse(chain.begin(), chain.end());
   std::string text;
-  // Where the chain begins: with a sum of leaves, or with sums of its own.
+  // The chain starts with a sum of leaves or with other sums.
   std::vector<size_t> run;  // single products added one after another
   const auto flush = [&] {
     if (!run.empty()) text += fmt::format("{}{}", text.empty() ? "" : ", ", text_of_leaves(run, from));
@@ -317,10 +318,10 @@ std::vector<size_t> SumTree::bottom_up() const {
   return order;
 }
 
-TreeFinding find_tree(Witness& witness) {
-  TreeFinding finding{{}, "no mask of these types is far enough above a unit"};
-  for (const Masks masks : possible_masks(witness)) {
-    finding = TreeBuilder(witness, masks).build();
+TreeFinding find_tree(RecordingBox& recorder) {
+  TreeFinding finding{{}, "these types have no mask that is large enough compared with a unit"};
+  for (const Masks masks : possible_masks(recorder)) {
+    finding = TreeBuilder(recorder, masks).build();
     if (finding.tree) break;
   }
   return finding;
@@ -349,18 +350,18 @@ size_t products_per_block(const SumTree& tree) {
   size_t most = 0, openings = 0;
   for (size_t i = 0; i < tree.nodes.size(); ++i) {
     const size_t products = tree.products_of(i).size();
-    // Two products alone may be the first two of a chain of single additions.
+    // Two products may be the first two of a chain of single additions.
     if (products == 2 && tree.nodes[i].children.size() == 2)
       ++openings;
     else
       most = std::max(most, products);
   }
-  // A chain that opens with two and goes on with one adds one at a time; nothing but pairs are blocks of two.
+  // A chain that starts with two products and continues with one adds one at a time; pairs only are blocks of two.
   return most >= 1 ? most : openings ? 2 : 1;
 }
 
 std::string order_of(const SumTree& tree) {
-  std::vector<size_t> seen;  // products in the order of the nodes from the bottom, along the first chain
+  std::vector<size_t> seen;  // products in the order in which the first chain adds them
   std::vector<size_t> chain = chain_below(tree, tree.root);
   std::reverse(chain.begin(), chain.end());
   if (!chain.empty())
@@ -399,7 +400,7 @@ std::string place_of_c(const SumTree& tree) {
 }
 
 size_t slices_of(const SumTree& tree) {
-  // Sums of sums at the top, of parts that lie one after the other.
+  // The top nodes add sums of contiguous parts.
   std::vector<std::vector<size_t>> parts;
   std::vector<size_t> open{tree.root};
   while (!open.empty()) {

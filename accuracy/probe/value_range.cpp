@@ -1,4 +1,4 @@
-// What happens to operands on the way in, and at both ends of the range: subnormal numbers, zeros, infinities, NaNs.
+// Finds how operands are converted, and what happens at the ends of the range: subnormals, zeros, infinities, NaNs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,29 +13,29 @@ namespace {
 
 using Terms = std::vector<std::optional<Term>>;
 
-// The answer to terms, or nothing when the types do not have them.
-std::optional<double> ask(Witness& witness, const Terms& terms) {
+// The answer to a question of these terms; nullopt if the types do not have them.
+std::optional<double> ask(RecordingBox& recorder, const Terms& terms) {
   std::vector<Term> all;
   for (const auto& term : terms) {
     if (!term) return {};
     all.push_back(*term);
   }
-  return witness.value(question_of(witness.box(), all));
+  return recorder.value(question_of(recorder.box(), all));
 }
 
 std::string code_text(const BlackBox& box, uint64_t code) {
   return fmt::format("{:0{}X}", code, static_cast<size_t>(box.d.bits() + 3) / 4);
 }
 
-// How many of the places below one are kept, by a product of its own and by two products.
-void find_operand_bits(Witness& witness, Model& model, std::vector<Finding>& findings) {
-  const BlackBox& box = witness.box();
+// Fraction bits that are kept of one operand: in a single product, and in two products.
+void find_operand_bits(RecordingBox& recorder, Model& model, std::vector<Finding>& findings) {
+  const BlackBox& box = recorder.box();
   int lone = 0, pair = 0;
   const int stored = box.a.fraction_bits;
-  const auto alone = [&](double a) { return witness.value(question_of(box, std::array{Term{0, a}})); };
+  const auto alone = [&](double a) { return recorder.value(question_of(box, std::array{Term{0, a}})); };
   while (lone < stored && alone(1 + std::ldexp(1.0, -lone - 1)) == 1 + std::ldexp(1.0, -lone - 1)) ++lone;
   while (pair < stored &&
-         ask(witness, {Term{0, 1}, term_of(box, 1, std::ldexp(1.0, -pair - 1))}) == 1 + std::ldexp(1.0, -pair - 1))
+         ask(recorder, {Term{0, 1}, term_of(box, 1, std::ldexp(1.0, -pair - 1))}) == 1 + std::ldexp(1.0, -pair - 1))
     ++pair;
   const std::string seen = fmt::format("(1 + 2^-t) 1 is kept up to t = {}, 1 1 + 2^-t 1 up to t = {}", lone, pair);
   model.operand = box.a;
@@ -45,7 +45,7 @@ void find_operand_bits(Witness& witness, Model& model, std::vector<Finding>& fin
   std::array<double, 3> steps{};
   const std::array<double, 3> parts{0.5, 0.75, 1.5};
   for (size_t i = 0; i < 3; ++i) steps[i] = (alone(1 + parts[i] * unit) - 1) / unit;
-  std::string how = "in a way of its own";
+  std::string how = "rounded in an unknown way";
   if (steps == std::array<double, 3>{0, 0, 1}) how = "cut", model.operand_rounding = Rounding::toward_zero;
   if (steps == std::array<double, 3>{0, 1, 2})
     how = "rounded to nearest even", model.operand_rounding = Rounding::near_even;
@@ -58,34 +58,34 @@ void find_operand_bits(Witness& witness, Model& model, std::vector<Finding>& fin
        fmt::format("{}; 1/2, 3/4 and 3/2 units above 1 become {}, {}, {}", seen, steps[0], steps[1], steps[2])});
 }
 
-// (1 + 2^-h)^2 = 1 + 2^(1-h) + 2^-2h. Its last bit lies below a result of p bits when 2h > p; beside -(1 + 2^(1-h)) it
-// shows whether the product reached the sum unrounded.
-void find_product_rounding(Witness& witness, Model& model, std::vector<Finding>& findings) {
-  const BlackBox& box = witness.box();
+// (1 + 2^-h)^2 = 1 + 2^(1-h) + 2^-2h. If 2h > p, its last bit lies below a result of p bits. Adding -(1 + 2^(1-h))
+// shows whether the product was rounded before the sum.
+void find_product_rounding(RecordingBox& recorder, Model& model, std::vector<Finding>& findings) {
+  const BlackBox& box = recorder.box();
   const int p = model.block.out.fraction_bits, h = p / 2 + 1;
   if (model.operand.fraction_bits < h || model.block.kept_bits < 2 * h || box.k < 3) {
     findings.push_back(
         {"products",
          model.block.kept_bits < kAllBits ? "aligned as they are, not rounded" : "exact in the sum's format",
-         "two operands have no more digits than that"});
+         "the product of two operands has no more bits"});
     return;
   }
   const double digit = 1 + std::ldexp(1.0, -h), whole = std::ldexp(1.0, -2 * h);
-  // `leaf` holds the square; another leaf, which meets it where it is added, the number it is compared with.
+  // `leaf` holds the square; another leaf of the same node holds the number that it is compared with.
   const auto survives = [&](size_t leaf, size_t other) {
     const Term square{leaf, digit, digit}, minus{other, -(1 + std::ldexp(1.0, 1 - h)), 1};
-    return witness.value(question_of(box, std::array{square, minus})) == whole;
+    return recorder.value(question_of(box, std::array{square, minus})) == whole;
   };
   std::string seen = fmt::format("(1 + 2^-{})^2 - (1 + 2^-{}) leaves ", h, h - 1), opening;
-  std::optional<bool> beside_sum, early, late;  // the first node of each kind
+  std::optional<bool> with_sum, early, late;  // the first node of each kind
   for (size_t i = 0; i < model.tree.nodes.size(); ++i) {
     const std::vector<size_t> products = model.tree.products_of(i);
     std::optional<size_t> sum;
     for (const size_t child : model.tree.nodes[i].children)
       if (!model.tree.nodes[child].leaf) sum = model.tree.leaves_of(child).front();
-    if (products.size() == 1 && sum && *sum != box.k && !beside_sum) {
-      beside_sum = survives(products[0], *sum);
-      seen += fmt::format("{} at k = {}", *beside_sum ? "the last bit" : "nothing", products[0]);
+    if (products.size() == 1 && sum && *sum != box.k && !with_sum) {
+      with_sum = survives(products[0], *sum);
+      seen += fmt::format("{} at k = {}", *with_sum ? "the last bit" : "nothing", products[0]);
     } else if (products.size() == 2 && model.tree.nodes[i].children.size() == 2 && !early) {
       early = survives(products[0], products[1]), late = survives(products[1], products[0]);
       opening = fmt::format("; of two products alone {}", *early && *late ? "both last bits"
@@ -94,24 +94,25 @@ void find_product_rounding(Witness& witness, Model& model, std::vector<Finding>&
                                                                           : "nothing");
     }
   }
-  if (!beside_sum && !early) return findings.push_back({"products", std::string(kNotObservable), "no node for it"});
-  model.exact_products = beside_sum.value_or(false) || early.value_or(false) || late.value_or(false);
+  if (!with_sum && !early) return findings.push_back({"products", std::string(kNotObservable), "no node for it"});
+  model.exact_products = with_sum.value_or(false) || early.value_or(false) || late.value_or(false);
   model.last_leaf_exact = !(early.value_or(false) && !late.value_or(false));
   findings.push_back({"products",
                       model.exact_products ? "added unrounded (fused multiply-add)" : "rounded before they are added",
                       seen + opening});
 }
 
-// The floor on the alignment exponent: a zero among the terms counts as an exponent e_zero. It shows only where every
-// other term lies below it, by the bits under 2^(e_zero - F) that are lost although F places below the largest term
-// would hold them.
-void find_zero_floor(Witness& witness, Model& model, std::vector<Finding>& findings) {
-  const BlackBox& box = witness.box();
+// The lower limit ("zero floor") of the alignment exponent: a zero term counts as
+// exponent e_zero. It is observable only if all other terms are smaller. Then bits
+// below 2^(e_zero - F) are lost although they lie within F bits of the largest term.
+void find_zero_floor(RecordingBox& recorder, Model& model, std::vector<Finding>& findings) {
+  const BlackBox& box = recorder.box();
   const std::string parameter = "zero floor";
   const int kept = model.block.kept_bits;
-  if (kept >= kAllBits) return findings.push_back({parameter, std::string(kNotObservable), "no cut was seen"});
-  // Terms of the last block: a result that goes on into another one counts there as an addend, whose exponent is not
-  // below that of its format's smallest normal number.
+  if (kept >= kAllBits)
+    return findings.push_back({parameter, std::string(kNotObservable), "no truncation was observed"});
+  // Terms of the last block. The result of an earlier block is an addend of the next one, and its exponent is at least
+  // that of the smallest normal number of its format.
   const std::vector<size_t> order = model.tree.bottom_up();
   size_t last = model.tree.root;
   for (const size_t node : order)
@@ -119,11 +120,11 @@ void find_zero_floor(Witness& witness, Model& model, std::vector<Finding>& findi
   const std::vector<size_t> block = model.tree.products_of(last);
   int least = std::max(box.d.min_subnormal_exponent(), model.block.out.min_subnormal_exponent());
   if (model.partial) least = std::max(least, model.partial->min_subnormal_exponent());
-  // By what a term is aligned: a subnormal factor counts as the smallest normal one.
+  // The exponent by which a term is aligned: a subnormal factor counts as the smallest normal number.
   const auto aligned_at = [&](const Term& term) {
     return std::max(std::ilogb(term.a), box.a.min_exponent()) + std::max(std::ilogb(term.b), box.b.min_exponent());
   };
-  // One term 2^-t alone: it is its own largest exponent, and what takes it away is the floor.
+  // A single term 2^-t has the largest exponent itself, so that only the floor can remove it.
   const int top = std::min(box.d.max_exponent() - 2, 4);
   int t = -top;
   std::optional<double> answer;
@@ -131,7 +132,7 @@ void find_zero_floor(Witness& witness, Model& model, std::vector<Finding>& findi
   for (; - t >= least; ++t) {
     const auto term = term_of(box, block[0], std::ldexp(1.0, -t));
     if (!term || aligned_at(*term) != -t) break;
-    answer = ask(witness, {term});
+    answer = ask(recorder, {term});
     if (answer != std::ldexp(1.0, -t)) {
       lost = true;
       break;
@@ -156,8 +157,8 @@ void find_zero_floor(Witness& witness, Model& model, std::vector<Finding>& findi
   if (model.partial)
     return findings.push_back({parameter, std::string(kNotObservable),
                                fmt::format("2^{} alone is kept, and partial sums hide what lies lower", 1 - t)});
-  // The smallest number of the result and below: a sum that only just reaches it. Rounded to nearest, that is half of
-  // it and one bit more; cut, it is all bits below it and the last of them twice.
+  // A sum that just reaches the smallest number of the result. With rounding to nearest, that is half of it and one
+  // more bit. With truncation, it is all bits below it and the last of them twice.
   const bool nearest = model.block.rounding == Rounding::near_even;
   const int digits = std::min(box.a.fraction_bits, model.operand.fraction_bits) + 1;
   int last_seen = 0;
@@ -183,26 +184,27 @@ void find_zero_floor(Witness& witness, Model& model, std::vector<Finding>& findi
     put(std::ldexp(1.0, -t));
     for (const auto& term : terms) possible = possible && term && aligned_at(*term) < least;
     if (!possible) break;
-    if (ask(witness, terms) != std::ldexp(1.0, least)) {
+    if (ask(recorder, terms) != std::ldexp(1.0, least)) {
       ended = true;
       break;
     }
     last_seen = t;
   }
-  // Without a floor the first of these terms, 2^(least - 1), is the largest, and the cut comes F places below it.
+  // Without a floor, the first of these terms, 2^(least - 1), is the largest, and bits F places below it are cut.
   const std::string seen = fmt::format("a sum that just reaches 2^{} keeps bits down to 2^-{}", least, last_seen);
   const int floor_at = kept - last_seen;
   if (!ended || last_seen == 0)
     findings.push_back({parameter, std::string(kNotObservable),
                         last_seen ? seen + ", the last that these types have" : "no such sum with these types"});
   else if (floor_at <= least - 1)
-    findings.push_back({parameter, fmt::format("none above {}", least - 1), seen + ", as its largest term has it"});
+    findings.push_back(
+        {parameter, fmt::format("none above {}", least - 1), seen + ", as expected from its largest term"});
   else
     model.block.zero_exponent = floor_at, findings.push_back({parameter, fmt::format("{}", floor_at), seen});
 }
 
-void find_subnormals(Witness& witness, Model& model, std::vector<Finding>& findings) {
-  const BlackBox& box = witness.box();
+void find_subnormals(RecordingBox& recorder, Model& model, std::vector<Finding>& findings) {
+  const BlackBox& box = recorder.box();
   const auto honoured = [&](const std::optional<double>& answer, double expected) {
     return !answer               ? std::string(kNotObservable)
            : *answer == expected ? "honoured"
@@ -217,7 +219,7 @@ void find_subnormals(Witness& witness, Model& model, std::vector<Finding>& findi
     std::string value(kNotObservable), seen = "the product is subnormal as well";
     if (lowest + lift >= box.d.min_exponent()) {
       const double answer =
-          witness.value(question_of(box, std::array{Term{0, std::ldexp(1.0, lowest), std::ldexp(1.0, lift)}}));
+          recorder.value(question_of(box, std::array{Term{0, std::ldexp(1.0, lowest), std::ldexp(1.0, lift)}}));
       value = honoured(answer, expected);
       seen = fmt::format("2^{} 2^{} gives {}", lowest, lift, answer);
       model.flush_inputs = answer == 0 && model.operand.fraction_bits == box.a.fraction_bits;
@@ -226,11 +228,11 @@ void find_subnormals(Witness& witness, Model& model, std::vector<Finding>& findi
   }
   const int small = box.d.min_exponent() - 1;
   const auto passage = [&](size_t leaf, const std::string& parameter) {
-    const auto answer = ask(witness, {term_of(box, leaf, std::ldexp(1.0, small))});
-    const auto above = ask(witness, {term_of(box, leaf, std::ldexp(1.0, small + 1))});
+    const auto answer = ask(recorder, {term_of(box, leaf, std::ldexp(1.0, small))});
+    const auto above = ask(recorder, {term_of(box, leaf, std::ldexp(1.0, small + 1))});
     std::string value = honoured(answer, std::ldexp(1.0, small));
     std::string seen = answer ? fmt::format("2^{} gives {}", small, *answer) : "no product is so small";
-    // Where normal numbers go as well, a narrow format on the way or the zero floor takes them, not a rule of its own.
+    // If normal numbers are lost as well, the cause is a narrow intermediate format or the zero floor, not flushing.
     if (answer == 0.0 && above == 0.0) value = kNotObservable, seen = fmt::format("2^{} is lost as well", small + 1);
     findings.push_back({parameter, value, seen});
     return value == "flushed to zero";
@@ -239,11 +241,11 @@ void find_subnormals(Witness& witness, Model& model, std::vector<Finding>& findi
   if (box.takes_c) passage(box.k, "subnormal c");
 }
 
-void find_specials(Witness& witness, const Model& model, std::vector<Finding>& findings) {
-  const BlackBox& box = witness.box();
+void find_specials(RecordingBox& recorder, const Model& model, std::vector<Finding>& findings) {
+  const BlackBox& box = recorder.box();
   const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const auto code = [&](std::initializer_list<Term> terms) {
-    return code_text(box, witness.code(question_of(box, std::span(terms.begin(), terms.size()))));
+    return code_text(box, recorder.code(question_of(box, std::span(terms.begin(), terms.size()))));
   };
   if (box.a.has_nan())
     findings.push_back({"NaN", code({{0, nan}}), fmt::format("NaN 1; -NaN 1 gives {}", code({{0, -nan}}))});
@@ -254,23 +256,23 @@ void find_specials(Witness& witness, const Model& model, std::vector<Finding>& f
   Question zeros = question_of(box, {});
   for (double& a : zeros.a) a = -0.0;
   if (box.takes_c) zeros.c = -0.0;
-  const std::string all_zeros = code_text(box, witness.code(zeros));
-  const bool signed_zero = std::signbit(decode(box.d_type, witness.code(zeros)));
+  const std::string all_zeros = code_text(box, recorder.code(zeros));
+  const bool signed_zero = std::signbit(decode(box.d_type, recorder.code(zeros)));
   findings.push_back(
       {"negative zero", signed_zero ? "kept" : "becomes +0", fmt::format("a sum of -0 alone gives {}", all_zeros)});
-  // A negative number too small for the result.
+  // A negative number that is too small for the result.
   if (const auto tiny = term_of(box, 0, -std::ldexp(1.0, box.d.min_subnormal_exponent() - 2)))
     findings.push_back({"negative underflow", code({*tiny}), fmt::format("-2^{}", box.d.min_subnormal_exponent() - 2)});
-  // Twice the largest power of two, in two halves that meet in one sum where there are blocks.
+  // Twice the largest power of two, as two terms of one node if there are blocks.
   const auto half = term_of(box, 0, std::ldexp(1.0, box.d.max_exponent())),
              other = term_of(box, 1, std::ldexp(1.0, box.d.max_exponent()));
   if (half && other) {
     const std::string over = code({*half, *other});
     findings.push_back({"overflow", over, fmt::format("2^{0} + 2^{0}", box.d.max_exponent())});
-    // The same, taken back by a later term: whether a sum in between is wider than the result.
+    // The same, cancelled by a later term: shows whether an intermediate sum has a wider range than the result.
     const auto back = term_of(box, box.k - 1, -std::ldexp(1.0, box.d.max_exponent()));
     if (back && model.tree.k > 2) {
-      const double left = witness.value(question_of(box, std::array{*half, *other, *back}));
+      const double left = recorder.value(question_of(box, std::array{*half, *other, *back}));
       findings.push_back({"overflow in between", std::isfinite(left) ? "passes" : "stays",
                           fmt::format("2^{0} + 2^{0} - 2^{0}, the last at k = {1}, gives {2}", box.d.max_exponent(),
                                       box.k - 1, left)});
@@ -280,17 +282,17 @@ void find_specials(Witness& witness, const Model& model, std::vector<Finding>& f
 
 }  // namespace
 
-void find_operands(Witness& witness, Model& model, std::vector<Finding>& findings) {
-  find_operand_bits(witness, model, findings);
+void find_operands(RecordingBox& recorder, Model& model, std::vector<Finding>& findings) {
+  find_operand_bits(recorder, model, findings);
 }
 
-void find_ranges(Witness& witness, Model& model, std::vector<Finding>& findings) {
+void find_ranges(RecordingBox& recorder, Model& model, std::vector<Finding>& findings) {
   if (!model.tree.nodes.empty()) {
-    find_product_rounding(witness, model, findings);
-    find_zero_floor(witness, model, findings);
+    find_product_rounding(recorder, model, findings);
+    find_zero_floor(recorder, model, findings);
   }
-  find_subnormals(witness, model, findings);
-  find_specials(witness, model, findings);
+  find_subnormals(recorder, model, findings);
+  find_specials(recorder, model, findings);
 }
 
 }  // namespace halfmark::accuracy::probe

@@ -11,7 +11,7 @@ namespace {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// The program in a folder: of an installation, of a build, or of the one folder that an archive holds.
+// The program in the folder of an installation or of a build, or in the single folder of an unpacked archive.
 std::filesystem::path program_in(const std::filesystem::path& folder) {
   const auto found_in = [](const std::filesystem::path& place) -> std::filesystem::path {
     for (const char* name : {"bin/halfmark", "halfmark"})
@@ -43,10 +43,10 @@ Build Build::open(const std::string& given) {
   }
   build.program_ = std::filesystem::is_directory(path) ? program_in(path) : std::filesystem::absolute(path);
   if (build.program_.empty())
-    throw Error(given + ": holds no bin/halfmark; name a program, an unpacked archive or a .tar.gz");
+    throw Error(given + ": contains no bin/halfmark; name a program, an unpacked archive or a .tar.gz");
   const Ended version = run_program(build.command({"--version"}));
   if (version.code != 0 || !version.out.starts_with("halfmark "))
-    throw Error(given + ": does not answer to --version as a halfmark does: " +
+    throw Error(given + ": --version does not answer like halfmark: " +
                 first_line(version.err.empty() ? version.out : version.err));
   build.version_ = first_line(version.out);
   return build;

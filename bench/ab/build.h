@@ -1,4 +1,4 @@
-// A build of halfmark, given as a program, as the folder of an unpacked archive, or as an archive.
+// A build of halfmark, given as a program, the folder of an unpacked archive, or an archive.
 #pragma once
 
 #include <filesystem>
@@ -13,20 +13,20 @@ namespace halfmark::bench {
 
 class Build {
  public:
-  // Throws Error: no such file, not an archive, no program in it, or one that does not answer to --version.
+  // Throws Error: no such file, not an archive, no program in it, or a program that does not answer to --version.
   static Build open(const std::string& given);
 
-  const std::string& given() const { return given_; }                          // as it was named
+  const std::string& given() const { return given_; }                          // as named by the user
   const std::string& version() const { return version_; }                      // "halfmark 0.1.0 (8b2deaf)"
-  std::string revision() const;                                                // "8b2deaf", of git
+  std::string revision() const;                                                // git revision, "8b2deaf"
   std::vector<std::string> command(std::vector<std::string> arguments) const;  // program and arguments
-  // Standard output of the program; throws Error with its complaint when it ends with another code than 0 and 1.
+  // Standard output of the program. Throws Error with its error message when the exit code is neither 0 nor 1.
   std::string output(const std::vector<std::string>& arguments) const;
 
  private:
   std::string given_, version_;
   std::filesystem::path program_;
-  std::shared_ptr<const TemporaryFolder> unpacked_;  // where an archive was given
+  std::shared_ptr<const TemporaryFolder> unpacked_;  // set if an archive was given
 };
 
 }  // namespace halfmark::bench

@@ -8,7 +8,7 @@ namespace halfmark::bench {
 
 namespace {
 
-// Two processes prove, or refute, that a case gives the same bits every time.
+// Two processes show whether a case gives the same bits every time.
 constexpr const char* kProcesses = "2";
 
 Report numbers_of(const Build& build, const std::vector<std::string>& selection, const std::string& file) {

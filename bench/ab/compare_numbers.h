@@ -1,5 +1,5 @@
-// What two builds compute and how many bytes they take: each runs the cases that time is not measured of, in processes
-// of their own, and the gate judges the two reports.
+// Compares the numbers and the memory of two builds: each runs the cases of the other harnesses in separate processes,
+// and the gate compares the two reports.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ struct NumbersCompared {
   Report candidate;
 };
 
-// `selection`: words and options for `run`, which choose the cases. Throws Error when a build cannot be asked.
+// `selection`: words and options for `run`, which choose the cases. Throws Error when a build cannot be run.
 NumbersCompared compare_numbers(const Build& a, const Build& b, const std::vector<std::string>& selection,
                                 const GateRules& rules, const GateOptions& options);
 
-// The lines, differences and remarks of both, and one verdict.
+// Merges the lines, differences and remarks of both comparisons into one verdict.
 Judgement joined(Judgement times, Judgement numbers);
 
 }  // namespace halfmark::bench

@@ -24,7 +24,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The ids of the cases that have a time.
+// The ids of the cases that measure time.
 std::vector<std::string> timed_cases(const Build& build, const std::vector<std::string>& selection) {
   std::vector<std::string> arguments{"run", "--dry-run", "--harness", "throughput"};
   arguments.insert(arguments.end(), selection.begin(), selection.end());
@@ -41,20 +41,21 @@ JudgedLine line_about(const std::string& id, Question question, Outcome outcome,
 
 std::string percent(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 
-// The numbers stand in the judgement's timing; outputs put them before these words.
+// The text of a line. The outputs print the numbers, from the judgement's timing, before it.
 std::string words_of(const CaseDecision& one, bool control, bool suspect) {
-  if (control) return one.moved ? "the same machine code in both builds: the machine itself moved" : "a control";
-  if (one.verdict == Verdict::inconclusive) return fmt::format("open after {} pairs", one.pairs);
+  if (control)
+    return one.moved ? "the machine changed: this control is the same machine code in both builds" : "a control";
+  if (one.verdict == Verdict::inconclusive) return fmt::format("undecided after {} pairs", one.pairs);
   if (one.improved) return "faster";
   if (one.verdict != Verdict::regression)
-    return one.stage == Stage::screened ? "nothing seen in the screen" : "within the floor";
-  if (suspect) return "slower, but a control moved as well";
-  if (one.stage == Stage::routed) return "slower in the screen, as are the cases of the sample that stands for it";
-  return fmt::format("slower than the floor of {:.3g} % allows", 100 * one.floor);
+    return one.stage == Stage::screened ? "no effect in the screen" : "below the minimum effect";
+  if (suspect) return "slower, but a control changed as well";
+  if (one.stage == Stage::routed) return "slower in the screen; not confirmed itself, but the sample of such cases is";
+  return fmt::format("slower by at least the minimum effect of {:.3g} %", 100 * one.minimum_effect);
 }
 
-// Everything that takes part: the cases of both builds, then the canaries.
-struct Field {
+// The cases that both builds have, then the canaries.
+struct ComparedCases {
   std::vector<JudgedCase> cases;
   std::vector<std::string> ids() const {
     std::vector<std::string> all;
@@ -63,21 +64,22 @@ struct Field {
   }
 };
 
-Field field_of(const std::vector<std::string>& ids, const AbOptions& options) {
-  Field field;
+ComparedCases compared_cases(const std::vector<std::string>& ids, const AbOptions& options) {
+  ComparedCases compared;
   for (const std::string& id : ids)
-    field.cases.push_back({id, false, options.noise ? options.noise->floor_of(id, options.rules.confirm_pairs) : 0.0});
-  for (const Canary& canary : canaries()) field.cases.push_back({std::string(canary.id), true});
-  return field;
+    compared.cases.push_back(
+        {id, false, options.noise ? options.noise->minimum_effect_of(id, options.rules.confirm_pairs) : 0.0});
+  for (const Canary& canary : canaries()) compared.cases.push_back({std::string(canary.id), true});
+  return compared;
 }
 
-PairOptions pair_options(const Build& a, const Build& b, const Field& field, const AbOptions& options) {
+PairOptions pair_options(const Build& a, const Build& b, const ComparedCases& compared, const AbOptions& options) {
   PairOptions pairs;
   const std::vector<std::string> sample{
       "sample", "--seconds", fmt::format("{}", options.side_by_side ? options.seconds / kSlices : options.seconds),
       "--threads", std::to_string(options.threads)};
   pairs.command_a = a.command(sample), pairs.command_b = b.command(sample);
-  pairs.ids = field.ids();
+  pairs.ids = compared.ids();
   pairs.timeout = options.timeout;
   pairs.seed = options.seed;
   pairs.side_by_side = options.side_by_side;
@@ -85,17 +87,18 @@ PairOptions pair_options(const Build& a, const Build& b, const Field& field, con
   return pairs;
 }
 
-// Removes from the field what one of the builds cannot measure and says so.
-void leave_out(Field& field, const std::vector<ProcessPairs::Trouble>& troubles, Judgement& judgement) {
+// Removes the cases that one of the builds cannot measure, and adds a line or remark for each.
+void remove_unmeasurable(ComparedCases& compared, const std::vector<ProcessPairs::Trouble>& troubles,
+                         Judgement& judgement) {
   std::vector<JudgedCase> left;
-  for (size_t i = 0; i < field.cases.size(); ++i) {
+  for (size_t i = 0; i < compared.cases.size(); ++i) {
     const auto trouble =
         std::find_if(troubles.begin(), troubles.end(), [&](const auto& one) { return one.index == i; });
-    const std::string& id = field.cases[i].name;
+    const std::string& id = compared.cases[i].name;
     if (trouble == troubles.end()) {
-      left.push_back(field.cases[i]);
-    } else if (field.cases[i].control) {
-      judgement.remarks.push_back(fmt::format("{} is not watched: {}", id, trouble->in_a + trouble->in_b));
+      left.push_back(compared.cases[i]);
+    } else if (compared.cases[i].control) {
+      judgement.remarks.push_back(fmt::format("control {} cannot be measured: {}", id, trouble->in_a + trouble->in_b));
     } else if (trouble->refused || (!trouble->in_a.empty() && !trouble->in_b.empty())) {
       judgement.lines.push_back(
           line_about(id, Question::time, Outcome::information, "no time in either build: " + trouble->in_a));
@@ -105,17 +108,18 @@ void leave_out(Field& field, const std::vector<ProcessPairs::Trouble>& troubles,
       judgement.lines.push_back(line_about(id, Question::presence, Outcome::added, "no time in a: " + trouble->in_a));
     }
   }
-  field.cases = std::move(left);
+  compared.cases = std::move(left);
 }
 
-void add_lines(const Field& field, const Decision& decision, Judgement& judgement) {
+void add_lines(const ComparedCases& compared, const Decision& decision, Judgement& judgement) {
   const bool suspect = decision.verdict == Verdict::environment_suspect;
-  for (size_t i = 0; i < field.cases.size(); ++i) {
+  for (size_t i = 0; i < compared.cases.size(); ++i) {
     const CaseDecision& one = decision.cases[i];
-    const bool control = field.cases[i].control;
-    JudgedLine line = line_about(field.cases[i].name, Question::time, Outcome::pass, words_of(one, control, suspect));
+    const bool control = compared.cases[i].control;
+    JudgedLine line =
+        line_about(compared.cases[i].name, Question::time, Outcome::pass, words_of(one, control, suspect));
     line.metric = "time.step", line.at = "hot";
-    line.base = 1, line.found = one.ratio, line.limit = 1 + one.floor;
+    line.base = 1, line.found = one.ratio, line.limit = 1 + one.minimum_effect;
     if (control) {
       line.rerun.clear();
       line.outcome = one.moved ? Outcome::environment_suspect : Outcome::information;
@@ -137,7 +141,7 @@ nlohmann::ordered_json echo(const AbOptions& options) {
           {"extend_pairs", r.extend_pairs},
           {"route", r.route},
           {"margin", r.margin},
-          {"floor", r.floor},
+          {"floor", r.minimum_effect},
           {"extend_from", r.extend_from},
           {"alpha_confirm", r.alpha_confirm},
           {"alpha_extend", r.alpha_extend},
@@ -153,22 +157,23 @@ nlohmann::ordered_json echo(const AbOptions& options) {
 
 void add_remarks(const Decision& decision, const ProcessPairs& pairs, Judgement& judgement) {
   if (decision.widespread)
-    judgement.remarks.push_back(
-        fmt::format("widespread: {} cases seem slower, half of a sample of them at least is", decision.routed));
+    judgement.remarks.push_back(fmt::format(
+        "widespread: {} cases seem slower; at least half of a sample of them is confirmed", decision.routed));
   if (decision.global_shift_is_large)
     judgement.remarks.push_back(
-        fmt::format("all cases moved together by {}", percent(std::exp(decision.global_shift))));
+        fmt::format("the median over all cases changed by {}", percent(std::exp(decision.global_shift))));
   if (pairs.repeated() || pairs.disturbed())
     judgement.remarks.push_back(
-        fmt::format("the host took time from this machine: {} pairs measured again, {} kept all the same",
+        fmt::format("the host took CPU time from this machine: {} pairs were measured again, {} were kept",
                     pairs.repeated(), pairs.disturbed()));
   if (!pairs.shared_pages().empty())
     judgement.remarks.push_back(
-        "the processes of a build share the pages of its code; what their place in memory does to its times, no pair "
-        "can tell from the build itself: " +
+        "the processes of a build share the memory pages of its code, so that no pair can separate an effect of their "
+        "placement from an effect of the build: " +
         pairs.shared_pages());
-  judgement.remarks.push_back(fmt::format("{} process runs of single cases on either side, {} of {} cases confirmed",
-                                          decision.process_runs / 2, decision.routed, decision.cases.size()));
+  judgement.remarks.push_back(
+      fmt::format("{} process runs of single cases per build, {} of {} cases were routed to confirmation",
+                  decision.process_runs / 2, decision.routed, decision.cases.size()));
 }
 
 }  // namespace
@@ -176,7 +181,7 @@ void add_remarks(const Decision& decision, const ProcessPairs& pairs, Judgement&
 Judgement compare_times(const Build& a, const Build& b, const AbOptions& options) {
   check(options.rules);
   Judgement judgement{.base = a.given() + ", " + a.version(), .candidate = b.given() + ", " + b.version()};
-  judgement.where = {now(), machine_name(), a.revision(), b.revision()};
+  judgement.where = {utc_now_iso8601(), machine_name(), a.revision(), b.revision()};
   judgement.rules = echo(options);
   const std::vector<std::string> in_a = timed_cases(a, options.selection), in_b = timed_cases(b, options.selection);
   const std::set<std::string> known_a(in_a.begin(), in_a.end()), known_b(in_b.begin(), in_b.end());
@@ -190,23 +195,23 @@ Judgement compare_times(const Build& a, const Build& b, const AbOptions& options
     if (!known_a.contains(id))
       judgement.lines.push_back(line_about(id, Question::presence, Outcome::added, "build a does not have this case"));
 
-  Field field = field_of(both, options);
+  ComparedCases compared = compared_cases(both, options);
   {
-    PairOptions first = pair_options(a, b, field, options);
-    options.progress("a first look", {0, 1, field.cases.size(), NAN});
-    leave_out(field, ProcessPairs(first).rehearse(), judgement);
+    PairOptions first = pair_options(a, b, compared, options);
+    options.progress("trial pair", {0, 1, compared.cases.size(), NAN});
+    remove_unmeasurable(compared, ProcessPairs(first).rehearse(), judgement);
   }
-  // A case that is lost on the way costs itself; what was measured before is thrown away, for a verdict rests on fresh
-  // pairs alone.
+  // A case that is lost later is removed, and the comparison starts again: the pairs measured so far are discarded,
+  // because a verdict uses fresh pairs only.
   for (uint64_t attempt = 0;; ++attempt) {
-    if (std::all_of(field.cases.begin(), field.cases.end(), [](const JudgedCase& one) { return one.control; })) {
-      judgement.remarks.push_back("no case has a time in both builds");
+    if (std::all_of(compared.cases.begin(), compared.cases.end(), [](const JudgedCase& one) { return one.control; })) {
+      judgement.remarks.push_back("no case can be timed in both builds");
       break;
     }
-    PairOptions settings = pair_options(a, b, field, options);
+    PairOptions settings = pair_options(a, b, compared, options);
     settings.seed += attempt;
     settings.progress = [&](const PairProgress& progress) {
-      const size_t all = field.cases.size();
+      const size_t all = compared.cases.size();
       options.progress(progress.pairs == options.rules.screen_pairs && progress.cases == all ? "screen"
                        : progress.pairs == options.rules.extend_pairs                        ? "extend"
                                                                                              : "confirm",
@@ -214,32 +219,32 @@ Judgement compare_times(const Build& a, const Build& b, const AbOptions& options
     };
     ProcessPairs pairs(std::move(settings));
     try {
-      judgement.timing = decide(field.cases, options.rules, pairs, options.seed);
-      judgement.timed = field.ids();
-      add_lines(field, judgement.timing, judgement);
+      judgement.timing = decide(compared.cases, options.rules, pairs, options.seed);
+      judgement.timed = compared.ids();
+      add_lines(compared, judgement.timing, judgement);
       add_remarks(judgement.timing, pairs, judgement);
       break;
     } catch (const CaseLost& loss) {
       ProcessPairs::Trouble trouble{loss.index, false, "", ""};
       (loss.in_a ? trouble.in_a : trouble.in_b) = loss.what();
-      leave_out(field, {trouble}, judgement);
+      remove_unmeasurable(compared, {trouble}, judgement);
     }
   }
   conclude(judgement);
   return judgement;
 }
 
-void learn_noise(const Build& build, const AbOptions& options, Noise& noise) {
-  Field field = field_of(timed_cases(build, options.selection), options);
+void learn_noise(const Build& build, const AbOptions& options, NoiseProfile& noise) {
+  ComparedCases compared = compared_cases(timed_cases(build, options.selection), options);
   Judgement unused;
-  leave_out(field, ProcessPairs(pair_options(build, build, field, options)).rehearse(), unused);
-  PairOptions settings = pair_options(build, build, field, options);
+  remove_unmeasurable(compared, ProcessPairs(pair_options(build, build, compared, options)).rehearse(), unused);
+  PairOptions settings = pair_options(build, build, compared, options);
   settings.progress = [&](const PairProgress& progress) { options.progress("learn", progress); };
   std::vector<size_t> all;
-  for (size_t i = 0; i < field.cases.size(); ++i) all.push_back(i);
+  for (size_t i = 0; i < compared.cases.size(); ++i) all.push_back(i);
   const std::vector<std::vector<Pair>> pairs =
       ProcessPairs(std::move(settings)).measure(all, options.rules.confirm_pairs);
-  for (const size_t i : all) noise.add(field.cases[i].name, pairs[i]);
+  for (const size_t i : all) noise.add(compared.cases[i].name, pairs[i]);
 }
 
 }  // namespace halfmark::bench

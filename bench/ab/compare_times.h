@@ -1,5 +1,4 @@
-// Two builds on one machine: which cases became slower, from pairs of process runs, and whether bytes and numbers are
-// what they were.
+// Compares the times of two builds on one machine: which cases became slower, from pairs of process runs.
 #pragma once
 
 #include <functional>
@@ -18,21 +17,21 @@ namespace halfmark::bench {
 struct AbOptions {
   std::vector<std::string> selection;  // words and options for `run`, which choose the cases
   DecisionRules rules;
-  double seconds = 0.05;       // of timed steps in each process run
-  int threads = 0;             // of the CPU's kernels, 0: all; fewer are quieter on a machine with other work
-  double timeout = 60;         // for one case in one process
-  uint64_t seed = 0;           // of the orders; the data have seed 0 in both builds
-  bool side_by_side = true;    // see PairOptions
-  std::optional<Noise> noise;  // what is known of the cases' noise
+  double seconds = 0.05;     // duration of the timed steps per process run
+  int threads = 0;           // of the CPU's kernels, 0: all; fewer give less noise on a machine with other work
+  double timeout = 60;       // seconds for one case in one process
+  uint64_t seed = 0;         // of the pair orders; the data have seed 0 in both builds
+  bool side_by_side = true;  // see PairOptions
+  std::optional<NoiseProfile> noise;  // known noise of the cases
   std::function<void(const std::string& doing, const PairProgress& progress)> progress = [](const auto&, const auto&) {
   };
 };
 
-// The times. Cases that only one build has, or that one cannot measure, are lines too. Throws Error when a build cannot
-// be asked or nothing is left to compare.
+// Compares the times. Cases that only one build has, or that a build cannot measure, also get a line. Throws Error when
+// a build cannot be run or nothing is left to compare.
 Judgement compare_times(const Build& a, const Build& b, const AbOptions& options);
 
-// Rules for `noise`: the same build on both sides, every case confirmed. What was learned is added to `noise`.
-void learn_noise(const Build& build, const AbOptions& options, Noise& noise);
+// Measures the noise: the same build on both sides, confirm_pairs pairs of every case. Adds the result to `noise`.
+void learn_noise(const Build& build, const AbOptions& options, NoiseProfile& noise);
 
 }  // namespace halfmark::bench

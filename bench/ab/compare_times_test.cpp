@@ -1,4 +1,4 @@
-// Two builds compared, with builds whose times are written down.
+// Tests of the comparison of two builds, with fake builds that report given times.
 #include "bench/ab/compare_times.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(Ab, OneBuildUnderTwoNamesPasses) {
   EXPECT_EQ(outcome_of(judgement, "canary/clock"), Outcome::information);
 }
 
-TEST(Ab, SaysWhichCaseIsSlowerByHowMuchAndHowToRunItAgain) {
+TEST(Ab, ReportsTheSlowerCaseWithItsRatioAndACommandToRerunIt) {
   const Judgement judgement = compared({}, {.seconds = {{"two", "0.011"}}});
   EXPECT_EQ(judgement.verdict, Verdict::regression);
   EXPECT_EQ(judgement.exit_code, 1);
@@ -61,13 +61,13 @@ TEST(Ab, SaysWhichCaseIsSlowerByHowMuchAndHowToRunItAgain) {
   EXPECT_EQ(outcome_of(judgement, "one"), Outcome::pass);
 }
 
-TEST(Ab, SlowerByLessThanTheFloorIsNoFinding) {
+TEST(Ab, SlowerByLessThanTheMinimumEffectIsNoRegression) {
   EXPECT_EQ(compared({}, {.seconds = {{"two", "0.010250"}}}).verdict, Verdict::inconclusive)
-      << "2.5 % lies beyond what stays open and below what is found";
+      << "2.5 % is above extend_from and below the minimum effect";
   EXPECT_EQ(compared({}, {.seconds = {{"two", "0.010150"}}}).verdict, Verdict::pass);
 }
 
-TEST(Ab, ANoisyCaseHasAFloorOfItsOwn) {
+TEST(Ab, ANoisyCaseHasItsOwnMinimumEffect) {
   AbOptions options = quick_options();
   options.noise.emplace();
   options.noise->cases["two"] = {{0.2}, {0.0}};  // three standard errors of 24 pairs are 12.5 %
@@ -75,7 +75,7 @@ TEST(Ab, ANoisyCaseHasAFloorOfItsOwn) {
   EXPECT_EQ(outcome_of(compared({}, {.seconds = {{"two", "0.012"}}}, options), "two"), Outcome::breach);
 }
 
-TEST(Ab, FasterIsSaidOnlyWhenAskedAndNeverFails) {
+TEST(Ab, ImprovementsAreReportedOnRequestAndNeverFail) {
   AbOptions options = quick_options();
   EXPECT_EQ(outcome_of(compared({}, {.seconds = {{"two", "0.009"}}}, options), "two"), Outcome::pass);
   options.rules.improvements = true;
@@ -84,14 +84,14 @@ TEST(Ab, FasterIsSaidOnlyWhenAskedAndNeverFails) {
   EXPECT_EQ(judgement.exit_code, 0);
 }
 
-TEST(Ab, AMachineThatMovesHasTheLastWord) {
+TEST(Ab, AChangedControlMakesTheEnvironmentSuspect) {
   const Judgement judgement = compared({}, {.seconds = {{"canary/clock", "0.0103"}, {"two", "0.011"}}});
   EXPECT_EQ(judgement.verdict, Verdict::environment_suspect);
   EXPECT_EQ(judgement.exit_code, 3);
   EXPECT_EQ(outcome_of(judgement, "two"), Outcome::environment_suspect);
 }
 
-TEST(Ab, CasesOfOneBuildAloneAreLostOrNew) {
+TEST(Ab, CasesOfOneBuildOnlyAreLostOrNew) {
   const Judgement judgement = compared({.cases = {"one", "old"}}, {.cases = {"new", "one"}});
   EXPECT_EQ(outcome_of(judgement, "old"), Outcome::lost);
   EXPECT_EQ(outcome_of(judgement, "new"), Outcome::added);
@@ -99,7 +99,7 @@ TEST(Ab, CasesOfOneBuildAloneAreLostOrNew) {
   EXPECT_EQ(judgement.exit_code, 1);
 }
 
-TEST(Ab, ABuildThatDiesAtACaseCostsThatCase) {
+TEST(Ab, ABuildThatCrashesAtACaseLosesOnlyThatCase) {
   const Judgement judgement = compared({}, {.instead = {{"two", "echo 'no luck' >&2; exit 4"}}});
   ASSERT_EQ(outcome_of(judgement, "two"), Outcome::lost);
   EXPECT_NE(judgement.lines.front().words.find("exit code 4 at two: no luck"), std::string::npos)
@@ -107,10 +107,10 @@ TEST(Ab, ABuildThatDiesAtACaseCostsThatCase) {
   EXPECT_EQ(outcome_of(judgement, "three"), Outcome::pass);
 }
 
-TEST(Ab, ABuildThatDiesLaterCostsThatCaseToo) {
+TEST(Ab, ABuildThatCrashesLaterLosesOnlyThatCaseToo) {
   const TemporaryFolder folder("test");
   const std::string count = (folder / "count").string();
-  // Answers the first look and two pairs, then never again.
+  // Answers the trial pair and two more pairs, then crashes.
   const FakeBuild b{
       .instead = {{"two", "echo x >> '" + count + "'; [ $(wc -l < '" + count + "') -le 3 ] || kill -SEGV $$"}}};
   const Judgement judgement = compared({}, b);
@@ -119,7 +119,7 @@ TEST(Ab, ABuildThatDiesLaterCostsThatCaseToo) {
   EXPECT_EQ(outcome_of(judgement, "one"), Outcome::pass);
 }
 
-TEST(Ab, ABuildThatHangsCostsThatCase) {
+TEST(Ab, ABuildThatHangsLosesOnlyThatCase) {
   AbOptions options = quick_options();
   options.timeout = 0.3;
   const Judgement judgement = compared({}, {.instead = {{"two", "sleep 20"}}}, options);
@@ -127,19 +127,19 @@ TEST(Ab, ABuildThatHangsCostsThatCase) {
   EXPECT_NE(judgement.lines.front().words.find("no answer for two within 0.3 s"), std::string::npos);
 }
 
-TEST(Ab, WhatTheHostTookTimeFromIsMeasuredAgainButNotForEver) {
+TEST(Ab, PairsThatTheHostDisturbedAreMeasuredAgainALimitedNumberOfTimes) {
   const Judgement judgement = compared({}, {.stolen = "0.04"});
   const auto said = std::find_if(judgement.remarks.begin(), judgement.remarks.end(), [](const std::string& remark) {
-    return remark.find("host took time") != std::string::npos;
+    return remark.find("host took CPU time") != std::string::npos;
   });
   ASSERT_NE(said, judgement.remarks.end());
-  EXPECT_NE(said->find("kept all the same"), std::string::npos) << *said;
+  EXPECT_NE(said->find("were kept"), std::string::npos) << *said;
 }
 
-TEST(Ab, SaysWhereProcessesShareThePagesOfTheirCode) {
+TEST(Ab, ReportsThatProcessesShareThePagesOfTheirCode) {
   const auto remarks = [](const Judgement& judgement) {
     return std::count_if(judgement.remarks.begin(), judgement.remarks.end(), [](const std::string& remark) {
-      return remark.find("share the pages of its code") != std::string::npos &&
+      return remark.find("share the memory pages of its code") != std::string::npos &&
              remark.find("Permission denied") != std::string::npos;
     });
   };
@@ -167,18 +167,18 @@ TEST(Ab, OrdersAreBalancedForEveryCase) {
     const size_t of_a_pair = 2 * kSlices;
     ASSERT_EQ(order.size(), 8 * of_a_pair) << id;
     for (size_t i = 0; i < order.size(); i += 2) {
-      EXPECT_NE(order[i], order[i + 1]) << id << ": a slice has one of each";
+      EXPECT_NE(order[i], order[i + 1]) << id << ": a slice runs each build once";
       if (i % of_a_pair == 0)
         a_first[id] += order[i] == "a";
       else
-        EXPECT_EQ(order[i], order[i - 1]) << id << ": slices have both orders in turn";
+        EXPECT_EQ(order[i], order[i - 1]) << id << ": the order alternates between slices";
     }
     EXPECT_EQ(a_first[id], 4) << id;
   }
 }
 
-// What meets one build alone, in less than half of the slices of a pair, is not in the ratio.
-TEST(Ab, ADisturbanceOfSomeSlicesChangesNothing) {
+// A disturbance of one build in less than half of the slices of a pair does not change the ratio.
+TEST(Ab, ADisturbanceOfSomeSlicesHasNoEffect) {
   const TemporaryFolder folder("test");
   const std::string every_third = "n=$((n + 1)); [ $((n % 3)) = 0 ] && s=0.05";
   const Build a = Build::open(FakeBuild{.instead = {{"one", "s=0.0101"}}}.write(folder / "a")),
@@ -197,7 +197,7 @@ TEST(Ab, BothProcessesOfAPairRunOnTheSameCores) {
   const TemporaryFolder folder("test");
   const Build build =
       Build::open(FakeBuild{.instead = {{"one", "s=1.$(taskset -pc $$ | sed 's/.*: //')"}}}.write(folder / "a"));
-  if (own_cores().size() < 2) GTEST_SKIP() << "one core is always the same";
+  if (own_cores().size() < 2) GTEST_SKIP() << "needs two cores";
   if (run_program({"sh", "-c", "command -v taskset"}).code != 0) GTEST_SKIP() << "no taskset (install util-linux)";
   PairOptions options;
   options.command_a = options.command_b = build.command({"sample"});
@@ -209,22 +209,22 @@ TEST(Ab, BothProcessesOfAPairRunOnTheSameCores) {
     EXPECT_DOUBLE_EQ(pair.a, pair.b);
     seen.insert(pair.a);
   }
-  EXPECT_GT(seen.size(), 1u) << "not the same in every pair";
+  EXPECT_GT(seen.size(), 1u) << "different pairs use different cores";
 }
 
-TEST(Ab, OneProcessAfterTheOtherMeasuresTheSame) {
+TEST(Ab, ProcessesOneAfterTheOtherGiveTheSameVerdict) {
   AbOptions options = quick_options();
   options.side_by_side = false;
   EXPECT_EQ(outcome_of(compared({}, {.seconds = {{"two", "0.011"}}}, options), "two"), Outcome::breach);
 }
 
-TEST(Ab, PairsThatCouldFindNothingAreRefusedBeforeAnythingRuns) {
+TEST(Ab, TooFewPairsForAnyFindingAreRefusedBeforeMeasuring) {
   AbOptions options = quick_options();
   options.rules.confirm_pairs = 3;
   EXPECT_THROW(compared({}, {}, options), std::runtime_error);
 }
 
-TEST(Build, IsAProgramAFolderOrAnArchive) {
+TEST(Build, MayBeAProgramAFolderOrAnArchive) {
   const TemporaryFolder folder("test");
   std::filesystem::create_directories(folder / "halfmark-1/bin");
   const std::string program = FakeBuild{}.write(folder / "halfmark-1/bin/halfmark");
@@ -237,7 +237,7 @@ TEST(Build, IsAProgramAFolderOrAnArchive) {
   }
 }
 
-TEST(Build, WhatIsNoneIsSaidToBeNone) {
+TEST(Build, RefusesEverythingElseWithTheReason) {
   const TemporaryFolder folder("test");
   std::ofstream(folder / "broken.tar.gz") << "no archive";
   std::filesystem::create_directories(folder / "empty");
@@ -250,9 +250,9 @@ TEST(Build, WhatIsNoneIsSaidToBeNone) {
     return "";
   };
   EXPECT_NE(complaint((folder / "absent").string()).find("no such file"), std::string::npos);
-  EXPECT_NE(complaint((folder / "empty").string()).find("holds no bin/halfmark"), std::string::npos);
+  EXPECT_NE(complaint((folder / "empty").string()).find("contains no bin/halfmark"), std::string::npos);
   EXPECT_NE(complaint((folder / "broken.tar.gz").string()).find("cannot be unpacked"), std::string::npos);
-  EXPECT_NE(complaint("/bin/cat").find("does not answer to --version"), std::string::npos);
+  EXPECT_NE(complaint("/bin/cat").find("--version does not answer like halfmark"), std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A build whose times are written down: a shell script that answers as a halfmark does, for tests of what compares two.
+// A fake build for tests: a shell script that answers like `halfmark sample`, with given times.
 #pragma once
 
 #include <filesystem>
@@ -14,13 +14,13 @@ namespace halfmark::bench {
 
 struct FakeBuild {
   std::vector<std::string> cases{"one", "two", "three"};
-  std::map<std::string, std::string> seconds{};  // of a case or canary; all others take 0.01
+  std::map<std::string, std::string> seconds{};  // time of a case or canary; default 0.01
   std::map<std::string, std::string> instead{};  // shell commands instead of an answer: "exit 3", "sleep 9"
   std::string stolen = "0";
   std::string shared_pages{};
-  std::string log{};  // every question is added to this file as "NAME case"
+  std::string log{};  // every request is appended to this file as "NAME case"
 
-  // Writes the script, its name is what `log` calls it; returns its path.
+  // Writes the script and returns its path; `log` uses the name of the script.
   std::string write(const std::filesystem::path& path) const {
     std::string script = "#!/bin/sh\ncase \"$1\" in\n--version) echo 'halfmark fake';;\nrun)";
     for (const std::string& one : cases) script += " echo '" + one + "';";

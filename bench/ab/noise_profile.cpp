@@ -17,7 +17,7 @@ namespace {
 // Of a normal distribution: standard deviation / median of the absolute deviations (Hampel, J. Am. Statist. Assoc. 69,
 // 1974), and the standard error of Hodges and Lehmann's estimate in units of sd / sqrt(n) (efficiency 3 / pi).
 constexpr double kDeviation = 1.4826, kEfficiency = 0.955;
-constexpr size_t kEnoughRuns = 3;  // for a spread between runs
+constexpr size_t kEnoughRuns = 3;  // runs needed to estimate the spread between runs
 
 double robust_deviation(const std::vector<double>& values) {
   const double middle = median(values);
@@ -28,7 +28,7 @@ double robust_deviation(const std::vector<double>& values) {
 
 }  // namespace
 
-void Noise::add(const std::string& id, const std::vector<Pair>& pairs) {
+void NoiseProfile::add(const std::string& id, const std::vector<Pair>& pairs) {
   std::vector<double> shifts;
   for (const Pair& pair : pairs) shifts.push_back(std::log(pair.b) - std::log(pair.a));
   CaseNoise& one = cases[id];
@@ -36,7 +36,7 @@ void Noise::add(const std::string& id, const std::vector<Pair>& pairs) {
   one.shifts.push_back(hodges_lehmann(shifts));
 }
 
-double Noise::floor_of(const std::string& id, int pairs) const {
+double NoiseProfile::minimum_effect_of(const std::string& id, int pairs) const {
   const auto found = cases.find(id);
   if (found == cases.end() || found->second.spreads.empty()) return 0;
   const double error = median(found->second.spreads) / std::sqrt(kEfficiency * pairs);
@@ -44,28 +44,29 @@ double Noise::floor_of(const std::string& id, int pairs) const {
   return std::expm1(3 * std::max(error, between));
 }
 
-Noise Noise::load(const std::filesystem::path& path) {
+NoiseProfile NoiseProfile::load(const std::filesystem::path& path) {
   const std::string where = path.string();
-  const nlohmann::ordered_json json = parse_json(read_file(path), where, "file about noise");
+  const nlohmann::ordered_json json = parse_json(read_file(path), where, "noise profile");
   try {
     if (json.at("noise").get<int>() != kSchema)
-      throw ReportError(where + ": is a file about noise of another version; learn it anew with `halfmark ab --learn`");
-    Noise noise;
+      throw ReportError(where +
+                        ": is a noise profile of a different version; create it again with `halfmark ab --learn`");
+    NoiseProfile noise;
     json.at("machine").get_to(noise.machine);
     for (const auto& [id, one] : json.at("cases").items()) {
       CaseNoise& entry = noise.cases[id];
       one.at("spreads").get_to(entry.spreads), one.at("shifts").get_to(entry.shifts);
       for (const std::vector<double>* values : {&entry.spreads, &entry.shifts})
         for (const double value : *values)
-          if (!std::isfinite(value)) throw ReportError(where + ": " + id + " holds a number that is none");
+          if (!std::isfinite(value)) throw ReportError(where + ": " + id + " contains a number that is not finite");
     }
     return noise;
   } catch (const nlohmann::json::exception&) {
-    throw ReportError(where + ": is no file about noise; `halfmark ab --learn` writes one");
+    throw ReportError(where + ": is not a noise profile; `halfmark ab --learn` writes one");
   }
 }
 
-void Noise::save(const std::filesystem::path& path) const {
+void NoiseProfile::save(const std::filesystem::path& path) const {
   nlohmann::ordered_json json{{"noise", kSchema}, {"machine", machine}, {"cases", nlohmann::ordered_json::object()}};
   for (const auto& [id, one] : cases) json["cases"][id] = {{"spreads", one.spreads}, {"shifts", one.shifts}};
   write_file(path, json.dump(1) + "\n");

@@ -1,4 +1,4 @@
-// Numeric changes planted in one of two otherwise equal builds: the gate must see each of them.
+// Numeric changes planted in one of two otherwise equal builds: the gate must detect each of them.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -12,7 +12,7 @@
 namespace halfmark::bench {
 namespace {
 
-// The reference rows in front of everything, with something between them and the one who asks.
+// A device that uses the reference kernels first and changes their arithmetic or their results.
 enum class Plant { nothing, sums_toward_zero, one_element };
 
 class PlantedDevice : public HostDevice {
@@ -32,7 +32,7 @@ class PlantedDevice : public HostDevice {
     KernelList<Op>& rows = kernels_.of<Op>();
     rows.insert(rows.begin(), {rows.back().name, rows.back().speed, rows.back().refuses, run});
   }
-  // Sums as they are, stored by cutting instead of rounding to nearest.
+  // The same sums, stored with truncation instead of rounding to nearest.
   static void sum_toward_zero(Device& device, const Matmul& op) {
     Tensor wide(device, op.out.shape(), DType::f32);
     const Matmul exact{.a = op.a,
@@ -57,7 +57,7 @@ class PlantedDevice : public HostDevice {
 
 using Change = std::function<void(Policy&)>;
 
-// The report of two processes of a build; the device is shared, the trials are not.
+// The report of a build measured twice, as by two processes; the device is shared, the trials are not.
 NamedReport build_with(const std::string& id, const std::shared_ptr<Device>& device, const Change& change) {
   Case one = case_of(id);
   Policy policy = *one.policy;
@@ -74,14 +74,14 @@ struct Planted {
   const char* id;
   Change change;
   Plant plant;
-  bool breaks_rules;  // the default rules fail it; otherwise other bits are reported, and fail with --strict-bits
+  bool breaks_rules;  // true: fails the default rules. false: is reported as changed bits and fails with --strict-bits
 };
 
 void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
 
 class PlantedNumbers : public testing::TestWithParam<Planted> {};
 
-TEST_P(PlantedNumbers, AreSeenByTheGate) {
+TEST_P(PlantedNumbers, AreDetectedByTheGate) {
   const Planted& planted = GetParam();
   const bool real = planted.plant == Plant::nothing;
   const auto device = [&](Plant plant) -> std::shared_ptr<Device> {

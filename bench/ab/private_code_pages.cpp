@@ -14,11 +14,12 @@ namespace halfmark::bench {
 
 namespace {
 
-// NOLINTNEXTLINE(performance-no-int-to-ptr): the loader gives numbers
+// NOLINTNEXTLINE(performance-no-int-to-ptr): the loader returns integers
 char* pointer_to(uintptr_t address) { return reinterpret_cast<char*>(address); }
 
-// The mapping is private, so that the first write to a page makes a copy of it. The byte written is the one that is
-// there: whoever runs or reads it meanwhile sees no difference. A page may begin in the red zone of a constant.
+// The mapping is private, so the first write to a page makes a copy of it. The byte
+// written is the existing byte, so code that runs or reads it at the same time sees
+// no difference. A page may start in the sanitizer's red zone of a constant.
 __attribute__((no_sanitize("address", "thread", "undefined"))) void write_each(volatile char* begin, size_t bytes,
                                                                                size_t page) {
   for (size_t i = 0; i < bytes; i += page) begin[i] = begin[i];
@@ -26,7 +27,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void write_each(v
 
 int copy_segments(dl_phdr_info* object, size_t, void* why) {
   static const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const uintptr_t kernels_own = ::getauxval(AT_SYSINFO_EHDR);  // the vDSO is no file
+  const uintptr_t kernels_own = ::getauxval(AT_SYSINFO_EHDR);  // the vDSO is not a file
   for (int i = 0; i < object->dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) != 0 || (segment.p_flags & PF_R) == 0) continue;
@@ -48,7 +49,7 @@ int copy_segments(dl_phdr_info* object, size_t, void* why) {
 
 }  // namespace
 
-std::string take_own_pages() {
+std::string use_private_code_pages() {
   std::string why;
   ::dl_iterate_phdr(&copy_segments, &why);
   return why;

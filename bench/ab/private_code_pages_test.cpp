@@ -1,4 +1,4 @@
-// What the kernel says about this process's mappings before and after.
+// Compares the kernel's account of this process's mappings before and after the copy.
 #include "bench/ab/private_code_pages.h"
 
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@ namespace {
 
 struct Mapping {
   std::string rights;         // "r-xp"
-  size_t bytes = 0, own = 0;  // own: of them in pages that no file stands behind
+  size_t bytes = 0, own = 0;  // own: bytes in private pages, without a file behind them
 };
 
-// From the entries of /proc/self/smaps (proc(5)): a line "begin-end rights ...", then lines "Name:  number kB".
+// Parses an entry of /proc/self/smaps (proc(5)): a line "begin-end rights ...", then lines "Name:  number kB".
 Mapping mapping_of(const void* address) {
   std::ifstream file("/proc/self/smaps");
   const auto wanted = reinterpret_cast<uintptr_t>(address);
@@ -40,10 +40,10 @@ Mapping mapping_of(const void* address) {
 
 constexpr int kConstants[4096] = {1, 2, 3};
 
-TEST(OwnPages, AreAllPagesOfCodeAndConstantsAndNeitherIsWritableAfterwards) {
-  const auto* const code = reinterpret_cast<const void*>(&take_own_pages);
-  ASSERT_EQ(mapping_of(code).own, 0u) << "pages of the file, which all processes share";
-  const std::string why = take_own_pages();
+TEST(PrivateCodePages, CoverAllCodeAndConstantsAndLeaveNeitherWritable) {
+  const auto* const code = reinterpret_cast<const void*>(&use_private_code_pages);
+  ASSERT_EQ(mapping_of(code).own, 0u) << "before the copy: pages of the file, shared by all processes";
+  const std::string why = use_private_code_pages();
   if (!why.empty()) GTEST_SKIP() << why;
   const Mapping of_code = mapping_of(code), of_constants = mapping_of(&kConstants[1000]);
   EXPECT_EQ(of_code.rights, "r-xp");

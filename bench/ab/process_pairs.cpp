@@ -15,11 +15,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 void shuffle(std::vector<size_t>& order, std::mt19937_64& random) {
-  // std::shuffle is free to differ from one library to another.
+  // std::shuffle may give different orders in different standard libraries.
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
 }
 
-// So many of the cores; none, which stands for all of them, where all or more are asked for.
+// `count` random cores of this process; empty, which means all cores, if count is 0 or not smaller than their number.
 std::vector<int> some_cores(int count, std::mt19937_64& random) {
   std::vector<int> cores = own_cores();
   if (count <= 0 || static_cast<size_t>(count) >= cores.size()) return {};
@@ -41,7 +41,8 @@ ProcessSample ProcessPairs::ask(SamplerProcess& process, size_t index, bool is_a
   }
 }
 
-// a: the median of its times; b: so much more or less as the median of the ratios of neighbouring slices says.
+// The time of a is the median over its slices. The time of b is
+// this median times the median of the ratios of adjacent slices.
 ProcessPairs::Asked ProcessPairs::ask_both(SamplerProcess& a, SamplerProcess& b, size_t index, bool a_first) {
   std::vector<double> of_a, ratios;
   double stolen[2] = {}, wall[2] = {};

@@ -1,5 +1,5 @@
-// Pairs of process runs of two builds. Of each pair both processes are fresh, and live side by side: while one works
-// the other waits for a question, so that the two times of a case lie as close together as they can.
+// Pairs of process runs of two builds. Both processes of a pair are new and run side by side: while one measures, the
+// other waits, so that the two times of a case are measured as close together as possible.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace halfmark::bench {
 
-// A case that one of the builds measured at first and then no more. what() says how.
+// A case that a build could measure at first but not any more. what() gives the reason.
 class CaseLost : public std::runtime_error {
  public:
   CaseLost(size_t which, bool by_a, const std::string& how) : std::runtime_error(how), index(which), in_a(by_a) {}
@@ -21,60 +21,61 @@ class CaseLost : public std::runtime_error {
   bool in_a;
 };
 
-// How far the measurement of one stage is.
+// Progress of one stage of the measurement.
 struct PairProgress {
-  int pair, pairs;      // under way, of how many
-  size_t cases;         // in each
-  double seconds_left;  // of this stage, from how long the pairs took so far
+  int pair, pairs;      // index of the current pair, number of pairs
+  size_t cases;         // cases per pair
+  double seconds_left;  // of this stage, estimated from the pairs so far
 };
 
 inline constexpr int kSlices = 10;
 
 struct PairOptions {
-  std::vector<std::string> command_a, command_b;  // what to start: "/there/halfmark", "sample", ...
-  std::vector<std::string> ids;                   // of the cases, as `decide` numbers them
+  std::vector<std::string> command_a, command_b;  // the commands to start: "/path/halfmark", "sample", ...
+  std::vector<std::string> ids;                   // of the cases, in the order of `decide`
   double timeout = 60;                            // seconds for one answer
   uint64_t seed = 0;                              // of the orders
-  bool side_by_side = true;  // false: one process after the other, for devices that only one may use
-  // Of this machine's cores for both processes of a pair, others in each pair; 0: all. Two cores of one machine can
-  // differ by a fifth for seconds, by what else they have to do.
+  bool side_by_side = true;  // false: one process after the other, for devices that only one process may use
+  // Number of cores for both processes of a pair, chosen again for each pair; 0: all. Two cores of one machine can
+  // differ by a fifth for seconds, because of other work on them.
   int cores = 0;
-  // Questions about a case in turn to either process, where both are there: what disturbs the machine for some
-  // milliseconds meets both alike, and of what it meets alone the median of the ratios knows nothing.
+  // Number of time slices of a case that alternate between the two processes, if they run side by side. A disturbance
+  // of some milliseconds then affects both processes, and the median of the ratios is robust against the rest.
   int slices = kSlices;
   std::function<void(const PairProgress&)> progress = [](const PairProgress&) {};
 };
 
-// The host took so much of a time that a pair is measured again: looked at before the time is.
+// Share of stolen CPU time above which a pair is measured again. The decision does not look at the measured time.
 inline constexpr double kStolenShare = 0.1;
-// At most so many of a case's pairs are.
+// Maximum share of the pairs of a case that are measured again.
 inline constexpr double kMostRepeated = 0.2;
 
 class ProcessPairs : public PairSource {
  public:
   explicit ProcessPairs(PairOptions options) : options_(std::move(options)) {}
 
-  // A first pair of all cases, whose times are thrown away: which of them either build cannot measure, and why.
+  // Measures one trial pair of all cases, and discards the times: returns the cases that a build cannot measure.
   struct Trouble {
     size_t index;
-    bool refused;            // by both builds alike: nothing to judge
-    std::string in_a, in_b;  // empty where there is a time
+    bool refused;            // refused by both builds: nothing to compare
+    std::string in_a, in_b;  // reasons; empty if the build can measure the case
   };
   std::vector<Trouble> rehearse();
 
   // Throws CaseLost.
   std::vector<std::vector<Pair>> measure(std::span<const size_t> cases, int pairs) override;
 
-  // Why processes share the pages of their code, so that all pairs share one accident of placement; empty: they do not.
+  // The reason why processes share the pages of their code, so that
+  // all pairs have the same placement; empty: they do not share them.
   const std::string& shared_pages() const { return shared_pages_; }
   int64_t repeated() const { return repeated_; }    // pairs measured again, over all cases
-  int64_t disturbed() const { return disturbed_; }  // and those kept although the host had taken time
+  int64_t disturbed() const { return disturbed_; }  // pairs kept although the host took time
 
  private:
   using Answers = std::map<size_t, Pair>;
   struct Asked {
     Pair pair;
-    bool disturbed;  // the host has taken time
+    bool disturbed;  // the host took more than kStolenShare of the time
   };
   ProcessSample ask(SamplerProcess& process, size_t index, bool is_a);
   Asked ask_both(SamplerProcess& a, SamplerProcess& b, size_t index, bool a_first);

@@ -26,7 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double elapsed(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// A chain of additions that wait for each other: counts cycles of the core, whatever compiled the rest.
+// A chain of dependent additions in assembly: counts core cycles, independent of the compiler.
 void clock_work() {
 #if defined(__x86_64__)
   double x = 1;
@@ -44,7 +44,7 @@ void clock_work() {
 #endif
 }
 
-// The C library's own memcpy, between two halves of memory that stays.
+// memcpy of the C library between two halves of a buffer that is allocated once.
 void copy(size_t bytes, int times) {
   static std::vector<char> memory(size_t{64} << 20, 1);
   for (int i = 0; i < times; ++i) {
@@ -55,8 +55,8 @@ void copy(size_t bytes, int times) {
 void cache_work() { copy(size_t{256} << 10, 32); }
 void memory_work() { copy(size_t{32} << 20, 1); }
 
-// Time that the host took from this machine's cores since it started, from the line "cpu user nice system idle iowait
-// irq softirq steal ..." in ticks of 10 ms (proc(5)); 0 where nobody says.
+// CPU time that the host has taken from this machine since its start, from the line "cpu user nice system idle iowait
+// irq softirq steal ..." of /proc/stat, in ticks of 10 ms (proc(5)); 0 if unknown.
 double stolen_seconds() {
   std::ifstream file("/proc/stat");
   std::string word;
@@ -67,15 +67,15 @@ double stolen_seconds() {
   return ticks / 100;
 }
 
-// Makes a step longer by a share of itself, inside the timed region.
+// Makes a step longer by a share of its duration, inside the timed region.
 void linger(Clock::time_point start, double share) {
   const auto until = start + std::chrono::duration_cast<Clock::duration>((1 + share) * (Clock::now() - start));
   while (Clock::now() < until) {
   }
 }
 
-constexpr double kWarmUp = 0.02;   // seconds, of a case that was not asked for just before
-constexpr double kPatience = 2.0;  // times the budget, until six samples are there
+constexpr double kWarmUp = 0.02;   // seconds, for a case that was not the previous one
+constexpr double kPatience = 2.0;  // times the budget, until there are six samples
 
 }  // namespace
 
@@ -112,7 +112,8 @@ ProcessSample sample_of(const std::string& line) {
     json.at("shared_pages").get_to(sample.shared_pages);
     return sample;
   } catch (const nlohmann::json::exception&) {
-    throw Error("a build answered '" + line.substr(0, 120) + "', which is no sample; is it a halfmark of this age?");
+    throw Error("a build answered '" + line.substr(0, 120) +
+                "', which is not a sample; is it a halfmark of this version?");
   }
 }
 
@@ -131,7 +132,7 @@ ProcessSample Sampler::sample(const std::string& id) {
   try {
     measure(result);
   } catch (const std::exception& error) {
-    ready_.reset();
+    prepared_.reset();
     result.reason = error.what();
     std::replace(result.reason.begin(), result.reason.end(), '\n', ' ');
   }
@@ -140,25 +141,25 @@ ProcessSample Sampler::sample(const std::string& id) {
   return result;
 }
 
-// Everything of a case that stays from one question about it to the next.
-struct Sampler::Ready {
+// A prepared case, which is kept for the next request of the same case.
+struct Sampler::PreparedCase {
   std::string id;
   std::optional<std::string> refusal;
   std::optional<Trial> trial;
   std::function<double()> step;  // seconds
 };
 
-std::unique_ptr<Sampler::Ready> Sampler::prepared(const std::string& id) {
-  auto ready = std::make_unique<Ready>();
-  ready->id = id;
+std::unique_ptr<Sampler::PreparedCase> Sampler::prepare(const std::string& id) {
+  auto prepared = std::make_unique<PreparedCase>();
+  prepared->id = id;
   for (const Canary& canary : canaries())
     if (canary.id == id) {
-      ready->step = [work = canary.work] {
+      prepared->step = [work = canary.work] {
         const auto start = Clock::now();
         work();
         return elapsed(start);
       };
-      return ready;
+      return prepared;
     }
 
   const Case one = case_of(id);
@@ -166,14 +167,14 @@ std::unique_ptr<Sampler::Ready> Sampler::prepared(const std::string& id) {
   std::shared_ptr<Device>& device = devices_[one.device];
   if (!device) device = open_device(one.device);
   TrialSpec spec = one.trial(device, options_.seed);
-  ready->refusal = one.harness->refuses(spec);
-  if (ready->refusal) return ready;
+  prepared->refusal = one.harness->refuses(spec);
+  if (prepared->refusal) return prepared;
   spec.settings.rate = kStandstillRate;
-  Trial& trial = ready->trial.emplace(spec);
+  Trial& trial = prepared->trial.emplace(spec);
   trial.load_batch(0);
   const auto found = options_.slow_down.find(id);
   const double slow_down = found == options_.slow_down.end() ? 0 : found->second;
-  ready->step = [&trial, slow_down, device] {
+  prepared->step = [&trial, slow_down, device] {
     return device->time([&] {
       const auto start = Clock::now();
       trial.forward();
@@ -183,29 +184,29 @@ std::unique_ptr<Sampler::Ready> Sampler::prepared(const std::string& id) {
     });
   };
   const KernelLog log;
-  ready->step();
-  if (log.any_emulated()) ready->refusal = "emulated arithmetic, its time means nothing";
-  return ready;
+  prepared->step();
+  if (log.any_emulated()) prepared->refusal = "emulated arithmetic, its timing is not valid";
+  return prepared;
 }
 
 void Sampler::measure(ProcessSample& result) {
   double warm_up = 0;
-  if (!ready_ || ready_->id != result.id) {
-    ready_.reset();
-    ready_ = prepared(result.id);
+  if (!prepared_ || prepared_->id != result.id) {
+    prepared_.reset();
+    prepared_ = prepare(result.id);
     warm_up = kWarmUp;
   }
-  if (ready_->refusal) {
+  if (prepared_->refusal) {
     result.refused = true;
-    result.reason = *ready_->refusal;
+    result.reason = *prepared_->refusal;
     return;
   }
   const auto start = Clock::now();
-  do ready_->step();  // once at least: somebody else may have had the caches
+  do prepared_->step();  // at least once: another process may have used the caches
   while (elapsed(start) < warm_up);
   const Sampled sampled = sample_until(
       {.target = 0, .max_samples = 100'000, .budget = options_.seconds, .patience = kPatience * options_.seconds},
-      ready_->step);
+      prepared_->step);
   result.seconds = median(sampled.samples);
   result.samples = static_cast<int64_t>(sampled.samples.size());
   result.half_width = sampled.half_width;

@@ -1,6 +1,6 @@
-// One process run of a build, for `halfmark ab`: cases timed one after another as they are asked for, one line of JSON
-// an answer. What counts above is the median of a process run; its samples are no replicates (they share clocks, memory
-// placement and plans).
+// One process run of a build, for `halfmark ab`: times cases on request and answers
+// each with one line of JSON. The comparison uses the median of a process run. Its
+// samples are not replicates: they share clock speeds, memory placement and plans.
 #pragma once
 
 #include <cstdint>
@@ -17,33 +17,33 @@
 
 namespace halfmark::bench {
 
-// Work that is the same machine code in every build: what moves them is the machine.
+// A control: the same machine code in every build, so that only the machine can change its time.
 struct Canary {
   std::string_view id;     // "canary/clock"
-  std::string_view about;  // what bounds it
-  void (*work)();          // about a millisecond
+  std::string_view about;  // what limits its speed
+  void (*work)();          // takes about a millisecond
 };
 const std::vector<Canary>& canaries();
 
 struct ProcessSample {
   std::string id;
-  std::string reason;          // why there is no time; empty: there is one
-  bool refused = false;        // no time because its time means nothing, not because something broke
-  double seconds = 0;          // median of a hot training step, of a canary's work
-  int64_t samples = 0;         // behind the median
-  double half_width = 0;       // of its 95 % interval, relative
-  double stolen = 0;           // seconds of this machine's cores that the host gave to others meanwhile
-  double wall = 0;             // seconds from question to answer, preparations counted in
-  std::string shared_pages{};  // why the process has no pages of its own (own_pages.h); empty: it has
+  std::string reason;          // the reason if there is no time; empty: there is one
+  bool refused = false;        // no time because it would not be valid, not because of an error
+  double seconds = 0;          // median of a hot training step, or of a canary's work
+  int64_t samples = 0;         // number of samples
+  double half_width = 0;       // of the 95 % interval of the median, relative
+  double stolen = 0;           // CPU seconds that the host took from this machine meanwhile
+  double wall = 0;             // seconds from request to answer, preparation included
+  std::string shared_pages{};  // the reason if the process has no private code pages (private_code_pages.h)
 };
 std::string line_of(const ProcessSample& sample);
-ProcessSample sample_of(const std::string& line);  // throws Error for a line that is none
+ProcessSample sample_of(const std::string& line);  // throws Error for a line that is not a sample
 
 struct SamplerOptions {
-  double seconds = 0.05;                      // of timed steps for each case
+  double seconds = 0.05;                      // duration of the timed steps per case
   int threads = 0;                            // of the CPU's kernels, 0: as many as there are cores
   uint64_t seed = 0;                          // of parameters and data
-  std::string shared_pages{};                 // what take_own_pages() said; goes into every answer
+  std::string shared_pages{};                 // the result of use_private_code_pages(); part of every answer
   std::map<std::string, double> slow_down{};  // case -> share by which each step is made longer; for tests of the gate
 };
 
@@ -51,20 +51,20 @@ class Sampler {
  public:
   explicit Sampler(SamplerOptions options);
   ~Sampler();
-  // Never throws: what goes wrong is the reason. Asked again about the same case it goes on with what it has in memory.
+  // Never throws: errors become the reason. A second request for the same case uses the prepared model in memory.
   ProcessSample sample(const std::string& id);
 
  private:
-  struct Ready;
-  std::unique_ptr<Ready> prepared(const std::string& id);
+  struct PreparedCase;
+  std::unique_ptr<PreparedCase> prepare(const std::string& id);
   void measure(ProcessSample& result);
 
   SamplerOptions options_;
   std::map<std::string, std::shared_ptr<Device>> devices_;
-  std::unique_ptr<Ready> ready_;  // the case that was asked for last
+  std::unique_ptr<PreparedCase> prepared_;  // the last case
 };
 
-// Reads ids line by line until the end of input and answers each before it reads the next.
+// Reads ids line by line until the end of input, and answers each one before reading the next.
 void answer_samples(std::istream& in, std::ostream& out, Sampler& sampler);
 
 }  // namespace halfmark::bench

@@ -25,14 +25,15 @@ struct Pipe {
   int read = -1, write = -1;
   Pipe() {
     int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(fmt::format("no pipe to a build: {}", std::strerror(errno)));
+    if (::pipe2(ends, O_CLOEXEC) != 0)
+      throw Error(fmt::format("cannot create a pipe to a build: {}", std::strerror(errno)));
     read = ends[0], write = ends[1];
   }
 };
 
-constexpr double kGlance = 0.2;  // seconds between two looks at whether a signal has come
+constexpr double kPollInterval = 0.2;  // seconds between two checks for a signal
 
-// A write to a process that has ended must be an error, not the end of this one.
+// A write to a process that has ended must be an error and must not kill this process (SIGPIPE).
 void ignore_broken_pipes() { ::signal(SIGPIPE, SIG_IGN); }
 
 }  // namespace
@@ -59,7 +60,7 @@ SamplerProcess::SamplerProcess(const std::vector<std::string>& command, double t
     throw;
   }
   ::close(questions.read), ::close(answers.write);
-  if (!cores.empty()) {  // it has only just begun to load; its threads will inherit this
+  if (!cores.empty()) {  // the child has just been started; its threads inherit the setting
     cpu_set_t set;
     CPU_ZERO(&set);
     for (const int core : cores) CPU_SET(core, &set);
@@ -70,7 +71,7 @@ SamplerProcess::SamplerProcess(const std::vector<std::string>& command, double t
 SamplerProcess::~SamplerProcess() {
   ::close(to_), ::close(from_), ::close(errors_);
   if (child_ == 0) return;
-  ::kill(child_, SIGKILL);  // it has nothing to lose, and it need not tidy up on our time
+  ::kill(child_, SIGKILL);  // it has no data to save, and its cleanup would only take time
   ::waitpid(child_, nullptr, 0);
 }
 
@@ -90,7 +91,7 @@ ProcessSample SamplerProcess::ask(const std::string& id) {
     if (left <= 0) lose(id, true);
     stop_if_interrupted();
     pollfd waiting{from_, POLLIN, 0};
-    if (::poll(&waiting, 1, static_cast<int>(std::min(left, kGlance) * 1000) + 1) <= 0) continue;
+    if (::poll(&waiting, 1, static_cast<int>(std::min(left, kPollInterval) * 1000) + 1) <= 0) continue;
     char buffer[4096];
     const ssize_t count = ::read(from_, buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;

@@ -1,4 +1,4 @@
-// A build at work in a process of its own: `program sample`, asked for one case after another.
+// A child process `program sample` that measures one case after another on request.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@
 
 namespace halfmark::bench {
 
-// Thrown when the process ended, hung or answered nonsense; what() says how it ended.
+// Thrown when the process ended, hung or gave an invalid answer; what() gives the reason.
 class ProcessLost : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -22,10 +22,10 @@ std::vector<int> own_cores();
 
 class SamplerProcess {
  public:
-  // Starts it; it waits for questions. `timeout`: seconds for one answer. `cores`: where it may run, anywhere if empty.
-  // Throws Error when it cannot be started.
+  // Starts the process, which then waits for requests. `timeout`: seconds for one answer. `cores`: the cores it may
+  // use, all if empty. Throws Error when it cannot be started.
   SamplerProcess(const std::vector<std::string>& command, double timeout, const std::vector<int>& cores = {});
-  ~SamplerProcess();  // ends it
+  ~SamplerProcess();  // kills the process
   SamplerProcess(const SamplerProcess&) = delete;
   SamplerProcess& operator=(const SamplerProcess&) = delete;
 
@@ -38,7 +38,7 @@ class SamplerProcess {
   pid_t child_ = 0;
   int to_ = -1, from_ = -1, errors_ = -1;
   double timeout_;
-  std::string pending_;  // read beyond the last answer
+  std::string pending_;  // input after the last answer
 };
 
 }  // namespace halfmark::bench

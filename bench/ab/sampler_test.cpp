@@ -1,4 +1,4 @@
-// Process runs: what one answers, and how its end is told.
+// Tests of the sampler: its answers, and the reports of how a sampler process ended.
 #include "bench/ab/sampler.h"
 
 #include <gtest/gtest.h>
@@ -32,16 +32,16 @@ TEST(Sampler, TimesACaseAndEveryCanary) {
   }
 }
 
-TEST(Sampler, WhatHasNoTimeSaysWhy) {
+TEST(Sampler, GivesAReasonIfThereIsNoTime) {
   Sampler sampler({.seconds = 0.002});
   EXPECT_NE(sampler.sample("mlp/b32_i64_h128_o10/cpu/fp32/error").reason.find("harness throughput"), std::string::npos);
   EXPECT_NE(sampler.sample("nonsense").reason, "");
   const ProcessSample simulated = sampler.sample("mlp/b32_i64_h128_o10/sim:hopper/fp32/throughput");
   EXPECT_TRUE(simulated.refused);
-  EXPECT_NE(simulated.reason.find("mean nothing"), std::string::npos);
+  EXPECT_NE(simulated.reason.find("not valid"), std::string::npos);
 }
 
-TEST(Sampler, AnswersLineByLineAndItsLinesAreRead) {
+TEST(Sampler, AnswersLineByLineAndItsLinesCanBeParsed) {
   Sampler sampler({.seconds = 0.001});
   std::istringstream in("canary/clock\n\nnonsense\n");
   std::ostringstream out;
@@ -57,11 +57,11 @@ TEST(Sampler, AnswersLineByLineAndItsLinesAreRead) {
   EXPECT_FALSE(std::getline(lines, line));
 }
 
-TEST(Sampler, ALineThatIsNoSampleIsAnError) {
+TEST(Sampler, RefusesALineThatIsNotASample) {
   for (const char* line : {"", "{}", "no json", "{\"case\": 7}", "[1,2]"}) EXPECT_THROW(sample_of(line), Error) << line;
 }
 
-TEST(SamplerProcess, SaysHowAProcessEnded) {
+TEST(SamplerProcess, ReportsHowAProcessEnded) {
   const TemporaryFolder folder("test");
   const FakeBuild fake{.instead = {{"dies", "kill -KILL $$"}, {"lies", "id=other"}, {"talks", "echo nonsense"}}};
   const std::vector<std::string> command{fake.write(folder / "fake"), "sample"};
@@ -77,38 +77,38 @@ TEST(SamplerProcess, SaysHowAProcessEnded) {
   EXPECT_EQ(loss("one"), "");
   EXPECT_NE(loss("dies").find("died with signal 9"), std::string::npos) << loss("dies");
   EXPECT_NE(loss("lies").find("answered for other when asked for lies"), std::string::npos) << loss("lies");
-  EXPECT_NE(loss("talks").find("which is no sample"), std::string::npos) << loss("talks");
+  EXPECT_NE(loss("talks").find("which is not a sample"), std::string::npos) << loss("talks");
   EXPECT_THROW(SamplerProcess({(folder / "absent").string()}, 1), Error);
 }
 
-TEST(Noise, FloorsAreThreeStandardErrorsOrThreeTimesTheSpreadBetweenRuns) {
-  Noise noise;
-  EXPECT_EQ(noise.floor_of("nobody", 24), 0);
+TEST(NoiseProfile, GivesThreeStandardErrorsOrThreeTimesTheSpreadBetweenRuns) {
+  NoiseProfile noise;
+  EXPECT_EQ(noise.minimum_effect_of("unknown", 24), 0);
   noise.cases["steady"] = {{0.02}, {0.001}};
-  EXPECT_NEAR(noise.floor_of("steady", 24), std::expm1(3 * 0.02 / std::sqrt(0.955 * 24)), 1e-12);
+  EXPECT_NEAR(noise.minimum_effect_of("steady", 24), std::expm1(3 * 0.02 / std::sqrt(0.955 * 24)), 1e-12);
   noise.cases["wandering"] = {{0.001, 0.001, 0.001}, {-0.02, 0.0, 0.02}};
-  EXPECT_NEAR(noise.floor_of("wandering", 24), std::expm1(3 * 1.4826 * 0.02), 1e-12);
+  EXPECT_NEAR(noise.minimum_effect_of("wandering", 24), std::expm1(3 * 1.4826 * 0.02), 1e-12);
 }
 
-TEST(Noise, IsLearnedFromPairsAndComesBackFromItsFile) {
+TEST(NoiseProfile, IsLearnedFromPairsAndReadBackFromItsFile) {
   const TemporaryFolder folder("test");
-  Noise noise;
+  NoiseProfile noise;
   noise.machine = "here";
   noise.add("a case", {{1.0, 1.0}, {1.0, std::exp(0.01)}, {1.0, std::exp(-0.01)}, {1.0, std::exp(0.02)}});
   noise.save(folder / "noise.json");
-  const Noise again = Noise::load(folder / "noise.json");
+  const NoiseProfile again = NoiseProfile::load(folder / "noise.json");
   EXPECT_EQ(again.machine, "here");
   EXPECT_EQ(again.cases.at("a case").spreads, noise.cases.at("a case").spreads);
   EXPECT_EQ(again.cases.at("a case").shifts, noise.cases.at("a case").shifts);
   EXPECT_NEAR(noise.cases.at("a case").spreads[0], 1.4826 * 0.01, 1e-9);
 }
 
-TEST(Noise, AFileThatIsNoneIsSaidToBeNone) {
+TEST(NoiseProfile, RefusesAFileThatIsNotANoiseProfile) {
   const TemporaryFolder folder("test");
   for (const char* text : {"", "[]", "{}", R"({"noise":2,"machine":"","cases":{}})",
                            R"({"noise":1,"machine":"","cases":{"x":{"spreads":["NaN"],"shifts":[]}}})"}) {
     std::ofstream(folder / "noise.json") << text;
-    EXPECT_THROW(Noise::load(folder / "noise.json"), ReportError) << text;
+    EXPECT_THROW(NoiseProfile::load(folder / "noise.json"), ReportError) << text;
   }
 }
 

@@ -57,9 +57,9 @@ class StageLine {
   std::optional<ProgressLine> line_;
 };
 
-Noise noise_in(const std::string& file) {
+NoiseProfile noise_in(const std::string& file) {
   if (file.empty() || !std::filesystem::exists(file)) return {};
-  return Noise::load(file);
+  return NoiseProfile::load(file);
 }
 
 void run_ab(const AbArguments& arguments, Program& program) {
@@ -72,14 +72,14 @@ void run_ab(const AbArguments& arguments, Program& program) {
   if (!arguments.learn.empty()) {
     if (!arguments.b.empty() && arguments.b != arguments.a)
       throw Error("--learn: noise is that of one build against itself; name one build");
-    Noise noise = noise_in(arguments.learn);
+    NoiseProfile noise = noise_in(arguments.learn);
     learn_noise(a, options, noise);
     noise.save(arguments.learn);
     fmt::print("{}: {} cases known\n", arguments.learn, noise.cases.size());
     return;
   }
   if (arguments.b.empty()) throw Error("ab: two builds are needed (halfmark ab --help says more)");
-  if (!arguments.noise.empty()) options.noise = Noise::load(arguments.noise);
+  if (!arguments.noise.empty()) options.noise = NoiseProfile::load(arguments.noise);
   arguments.outputs.check();
   const GateRules rules = load_gate_rules(arguments.rules);
   const Build b = Build::open(arguments.b);
@@ -87,7 +87,7 @@ void run_ab(const AbArguments& arguments, Program& program) {
   Report candidate;
   if (!arguments.time_only) {
     line.show("bytes and numbers of both builds", {0, 1, 0, NAN});
-    NumbersCompared numbers = compare_numbers(a, b, options.selection, rules, {.today = today()});
+    NumbersCompared numbers = compare_numbers(a, b, options.selection, rules, {.today = utc_date()});
     judgement = joined(std::move(judgement), std::move(numbers.judgement));
     candidate = std::move(numbers.candidate);
   }
@@ -130,7 +130,7 @@ void add_ab_command(CommandLine& line, Program& program) {
           .option("--seconds", options.seconds, "of timed steps for a case in one process", kShowsDefault | kPositive)
           .option("--threads", options.threads,
                   "of the CPU's kernels, 0: all; 1 is quieter on a machine that has other work", kShowsDefault)
-          .option("--floor", rules.floor, "a case is slower from this share on", kShowsDefault | kPositive)
+          .option("--floor", rules.minimum_effect, "a case is slower from this share on", kShowsDefault | kPositive)
           .option("--margin", rules.margin, "and must be shown to be slower by more than this", kShowsDefault)
           .option("--screen-pairs", rules.screen_pairs, "for a first look at every case", kShowsDefault)
           .option("--confirm-pairs", rules.confirm_pairs, "fresh pairs for what the screen points at", kShowsDefault)
@@ -166,7 +166,7 @@ void add_sample_command(CommandLine& line, Program& program) {
       .flag("--shared-pages", arguments->shared_pages,
             "run the code where other processes of this program have it too (scripts/placement.py)")
       .action([arguments, &program] {
-        arguments->options.shared_pages = arguments->shared_pages ? "asked for" : take_own_pages();
+        arguments->options.shared_pages = arguments->shared_pages ? "asked for" : use_private_code_pages();
         arguments->options.slow_down = program.slow_down;
         Sampler sampler(arguments->options);
         answer_samples(std::cin, std::cout, sampler);

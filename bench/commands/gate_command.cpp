@@ -23,7 +23,7 @@ void gate(const GateArguments& arguments, Program& program) {
   options.strict_bits = arguments.strict_bits;
   options.same_environment = arguments.same_environment;
   options.time = arguments.time;
-  options.today = today();
+  options.today = utc_date();
   if (!arguments.acknowledged.empty()) options.acknowledgements = Acknowledgements::load(arguments.acknowledged);
   const NamedReport base{arguments.base, Report::load(arguments.base)};
   const NamedReport candidate{arguments.candidate, Report::load(arguments.candidate)};

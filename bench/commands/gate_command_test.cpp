@@ -56,7 +56,7 @@ TEST_F(GateCommand, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("gate base.json absent.json", "absent.json: cannot be read");
   expect_complaint("gate nonsense.json new.json", "nonsense.json: is not valid JSON");
   expect_complaint("gate base.json other.json", "other.json: is a report of schema 2");
-  expect_complaint("gate base.json time.json", "time.json: time.step at hot of a is NaN, which is no time");
+  expect_complaint("gate base.json time.json", "time.json: time.step at hot of a is NaN, which is not a valid time");
   expect_complaint("gate base.json new.json --rules absent.json", "absent.json: cannot be read");
   expect_complaint("gate base.json new.json --rules rules.json", "rules.json: numbers[0]: unknown key \"absolut\"");
   expect_complaint("gate base.json new.json --rules base.json", "is this a file of gate rules?");
@@ -185,9 +185,9 @@ TEST_F(GateCommand, GivesEachWrongReportItsExitCode) {
   const WrongReport wrong[] = {
       {"nothing", [](Report&) {}, 0, ""},
       {"a case missing", [](Report& report) { report.records.clear(); }, 1, "CASE_LOST"},
-      {"a time that is NaN", takes(NAN), 2, "which is no time"},
-      {"no time at all", takes(0), 2, "which is no time"},
-      {"a negative time", takes(-3e-4), 2, "which is no time"},
+      {"a time that is NaN", takes(NAN), 2, "which is not a valid time"},
+      {"no time at all", takes(0), 2, "which is not a valid time"},
+      {"a negative time", takes(-3e-4), 2, "which is not a valid time"},
       {"a name twice", [](Report& report) { report.records.push_back(report.records[0]); }, 2, "is there twice"},
       {"another schema", [](Report& report) { report.schema = 2; }, 2, "is a report of schema 2"},
       {"another GPU", [](Report& report) { report.environment["devices"]["cuda:0"]["name"] = "B200"; }, 3, "B200"},

@@ -87,8 +87,8 @@ std::vector<probe::Report> probe_instructions(Device& device, const ProbeArgumen
         std::find(arguments.types.begin(), arguments.types.end(), types) == arguments.types.end())
       continue;
     // Two instructions at least, so that the seam between them is seen.
-    probe::Witness witness(probe::dot_box(device, choice, 2 * probe::least_depth(choice)));
-    reports.push_back(probe::examine(witness, options));
+    probe::RecordingBox recorder(probe::dot_box(device, choice, 2 * probe::least_depth(choice)));
+    reports.push_back(probe::examine(recorder, options));
   }
   if (reports.empty())
     throw Unsupported(fmt::format(
@@ -117,8 +117,8 @@ std::vector<probe::Report> probe_matmuls(Device& device, const ProbeArguments& a
     const probe::MatmulTypes types = probe::matmul_types_named(name);
     try {
       const KernelLog log;
-      probe::Witness witness(probe::matmul_box(device, types, shape));
-      probe::Report report = probe::examine(witness, options);
+      probe::RecordingBox recorder(probe::matmul_box(device, types, shape));
+      probe::Report report = probe::examine(recorder, options);
       probe::find_repeatability(device, types, shape, report.findings);
       report.findings.insert(report.findings.begin(), answering_rows(log));
       reports.push_back(std::move(report));

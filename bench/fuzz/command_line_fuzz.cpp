@@ -1,4 +1,5 @@
-// Any words as a command line: read, or refused in one line; nothing is run. Words are divided by line breaks.
+// Fuzzes the command line: any words must be accepted or refused
+// with one line; nothing is run. Words are separated by line breaks.
 #include <cstdint>
 #include <cstdlib>
 
@@ -11,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (size_t i = 0; i < size; ++i) {
     if (data[i] == '\n')
       words.emplace_back();
-    else if (data[i] != 0)  // no word of a real command line holds one
+    else if (data[i] != 0)  // words of a real command line contain no NUL
       words.back() += static_cast<char>(data[i]);
   }
   std::vector<const char*> arguments;

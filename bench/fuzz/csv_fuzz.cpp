@@ -1,4 +1,4 @@
-// Any bytes as the vectors of `halfmark convert` and `halfmark arithmetic`; the first byte chooses types and operation.
+// Fuzzes the vectors of `halfmark convert` and `halfmark arithmetic`; the first byte chooses types and operation.
 #include <cstdint>
 #include <sstream>
 

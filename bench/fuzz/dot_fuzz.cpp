@@ -1,4 +1,4 @@
-// Any bytes as the vectors of `halfmark dot`; the first byte chooses the question.
+// Fuzzes the vectors of `halfmark dot`; the first byte chooses types and instruction.
 #include <cstdint>
 #include <sstream>
 

@@ -1,4 +1,4 @@
-// Any bytes as what a build answers to `halfmark ab`.
+// Fuzzes the parser of a build's answers to `halfmark ab`.
 #include <cstdint>
 
 #include "bench/ab/sampler.h"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Google Benchmark's compare.py must read our JSON: two short runs, one comparison. $1 = halfmark_micro, $2 = a folder to write in.
+# Checks that Google Benchmark's compare.py reads the JSON of halfmark_micro: two short runs, one comparison.
+# $1 = halfmark_micro, $2 = folder for the output.
 set -eu
 micro=$1
 folder=$2

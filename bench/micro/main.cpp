@@ -1,5 +1,6 @@
-// halfmark_micro: Google Benchmark over every kernel row of every device that is present, and over our rows beside
-// their library. Its JSON is Google Benchmark's own, so that compare.py and the like read it.
+// halfmark_micro: Google Benchmark over every kernel row of every present device,
+// and over halfmark's rows compared with direct calls of the library. Its JSON is
+// Google Benchmark's own, so that compare.py and similar tools can read it.
 #include <benchmark/benchmark.h>
 
 #include <exception>
@@ -13,7 +14,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/devices.h"
 
-// Takes --threads=N out of the arguments; the rest is Google Benchmark's.
+// Removes --threads=N from the arguments; the others are for Google Benchmark.
 static void take_threads(int& argc, char** argv) {
   int kept = 1;
   for (int i = 1; i < argc; ++i) {

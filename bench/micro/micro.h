@@ -1,4 +1,4 @@
-// The families of micro benchmarks; each registers its own at run time.
+// The families of micro benchmarks; each registers its benchmarks at run time.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,9 @@
 
 namespace halfmark::bench::micro {
 
-void register_rows(
-    const std::vector<std::shared_ptr<Device>>& devices);  // every kernel row of every device, by being listed
-void register_peers();                                     // ours beside oneDNN used directly; nothing without oneDNN
-void register_rounding();                                  // arrays rounded and converted, beside memcpy
-void register_tensor_cores();                              // simulated tensor cores by path, beside an sgemm
+void register_rows(const std::vector<std::shared_ptr<Device>>& devices);  // every listed kernel row of every device
+void register_peers();         // halfmark compared with direct calls of oneDNN; none without oneDNN
+void register_rounding();      // rounding and conversion of arrays, compared with memcpy
+void register_tensor_cores();  // simulated tensor cores by code path, compared with an sgemm
 
 }  // namespace halfmark::bench::micro

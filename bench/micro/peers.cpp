@@ -1,6 +1,6 @@
-// Work through run(op) beside the same work written directly against oneDNN, the layouts left to the library on both
-// sides: what our dispatch, plans and layouts cost. Operands are the same numbers; parameters lie plain, as an
-// optimizer wants them.
+// Compares work through run(op) with the same work written directly against oneDNN: the cost of halfmark's dispatch,
+// plans and layouts. On both sides the library chooses the layouts. Operands are the same numbers; parameters have
+// plain layout, as an optimizer needs.
 #include "bench/micro/micro.h"
 
 #if HALFMARK_ONEDNN
@@ -39,9 +39,7 @@ Tensor random_tensor(const Shape& shape, DType dtype, uint64_t seed, double scal
 
 Math math_of(DType dtype) { return {.multiply = format_of(dtype)}; }
 
-// ---- conv, batch norm, relu: four times forward, four times backward
-// -------------------------------------------------------
-
+// The chain: conv, batch norm and relu, four times forward and four times backward.
 constexpr int kLayers = 4;
 constexpr int64_t kBatch = 16, kChannels = 64, kSide = 28;
 constexpr Window kWindow{.pad_h = 1, .pad_w = 1};
@@ -62,7 +60,7 @@ struct Inputs {
   }
 };
 
-// As layers do it: every result is a new tensor that takes the layout its kernel likes.
+// The chain as layers compute it: every result is a new tensor whose layout the kernel chooses.
 class OurChain {
  public:
   explicit OurChain(DType dtype) : dtype_(dtype), in_(dtype) {
@@ -124,7 +122,7 @@ class OurChain {
   std::array<Layer, kLayers> layers_;
 };
 
-// The same in oneDNN's own words: a list of executions made once; all memory is allocated beforehand.
+// The same chain in the oneDNN API: primitives are created once, and all memory is allocated in advance.
 class DirectChain {
  public:
   explicit DirectChain(DType dtype) : in_(dtype) {
@@ -208,7 +206,7 @@ class DirectChain {
   static dnnl::memory make(const Desc& desc) { return dnnl::memory(desc, onednn::engine()); }
   void add(const dnnl::primitive& primitive, const Arguments& arguments) { work_.emplace_back(primitive, arguments); }
 
-  // The memory itself, or a copy in the wanted layout made in every step.
+  // The memory itself, or a copy in the wanted layout, which every step makes again.
   dnnl::memory in(const dnnl::memory& given, const Desc& wanted) {
     if (given.get_desc() == wanted) return given;
     const dnnl::memory copy = make(wanted);
@@ -216,7 +214,7 @@ class DirectChain {
     ++reorders_;
     return copy;
   }
-  // Parameters do not change here: packed once.
+  // Parameters do not change here, so they are packed once.
   static dnnl::memory packed(const Tensor& w, const Desc& given, const Desc& wanted) {
     dnnl::memory source = wrap(given, w), copy = make(wanted);
     dnnl::reorder(source, copy).execute(onednn::stream(), source, copy);
@@ -229,9 +227,6 @@ class DirectChain {
   int reorders_ = 0;
 };
 
-// ---- registration
-// ----------------------------------------------------------------------------------------------------------
-
 template <class Work>
 void measure(benchmark::State& state, Work& work, double flops) {
   for (auto _ : state) work();
@@ -240,7 +235,7 @@ void measure(benchmark::State& state, Work& work, double flops) {
 
 void chain_ours(benchmark::State& state, DType dtype, double flops) {
   OurChain chain(dtype);
-  chain.step(), chain.step();  // primitives are made, weights are packed
+  chain.step(), chain.step();  // creates primitives and packs weights
   const uint64_t before = onednn_reorders();
   auto step = [&] { chain.step(); };
   measure(state, step, flops);

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Prints how fast our chains and peers are beside the library used directly, and arrays rounded beside memcpy: ratios.py result.json (1 = as fast, below 1 = slower).
+"""Prints the speed of halfmark relative to direct library calls, and of rounding relative to memcpy: ratios.py result.json
 
-Made for `halfmark_micro --benchmark_filter='chain|peer' --benchmark_repetitions=15 --benchmark_enable_random_interleaving=true
---benchmark_out=result.json`: the fastest repetition of each side, because what disturbs a run only makes it slower. On a busy
-machine add --threads=1 and --cpu: the processor's time of one thread leaves out what other processes took.
+A ratio of 1 means equal speed, below 1 means that halfmark is slower.
 
-Rounding (--benchmark_filter='rounding|convert', the other options the same) is compared with memcpy of as many floats in the same
-run: elements a second over elements a second, medians of the repetitions, because both sides wait for the same memory.
+Chains and peers: run `halfmark_micro --benchmark_filter='chain|peer' --benchmark_repetitions=15
+--benchmark_enable_random_interleaving=true --benchmark_out=result.json`. The fastest repetition of each side is compared, because
+disturbances only make a run slower. On a busy machine add --threads=1 and --cpu: CPU time of one thread excludes other processes.
+
+Rounding: --benchmark_filter='rounding|convert' with the same other options. It is compared with memcpy of the same number of floats
+in the same run, as elements per second, medians of the repetitions, because both are limited by the same memory.
 """
 import argparse
 import json
@@ -28,7 +30,7 @@ def print_rounding(runs, clock):
 
 
 def print_tensor_cores(runs, clock):
-    """Products of 1024 x 1024 matrices, beside the sgemm of as many threads; medians of the repetitions."""
+    """Products of 1024 x 1024 matrices, compared with an sgemm with the same number of threads; medians of the repetitions."""
     times = {}
     for run in runs:
         if run["name"].startswith("tensor-core/"):
@@ -47,8 +49,8 @@ def print_tensor_cores(runs, clock):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file")
-    parser.add_argument("--cpu", action="store_true", help="processor time instead of time on the clock (one thread only)")
-    parser.add_argument("--least", type=float, default=0, help="exit code 1 when a chain or peer is below this")
+    parser.add_argument("--cpu", action="store_true", help="compare CPU time instead of wall time (one thread only)")
+    parser.add_argument("--least", type=float, default=0, help="exit code 1 if the ratio of a chain or peer is below this")
     arguments = parser.parse_args()
     with open(arguments.file, encoding="utf-8") as file:
         runs = [run for run in json.load(file)["benchmarks"] if run.get("run_type") == "iteration"]

@@ -1,5 +1,6 @@
-// Arrays rounded and converted on every path this CPU has, beside memcpy of as many floats: the speed that memory
-// allows. Names: rounding/FORMAT/ROUNDING/PLACE/PATH/COUNT and convert/FROM->TO/PATH/COUNT, rounding/memcpy/COUNT.
+// Rounding and conversion of arrays on every code path of this CPU, compared with memcpy of the
+// same number of floats, the limit set by memory. Names:
+// rounding/FORMAT/ROUNDING/PLACE/PATH/COUNT, convert/FROM->TO/PATH/COUNT, rounding/memcpy/COUNT.
 #include <benchmark/benchmark.h>
 
 #include <bit>
@@ -19,10 +20,10 @@ namespace {
 
 using convert_detail::Path;
 
-// In the first cache, in the second, in memory.
+// Sizes for the first-level cache, the second-level cache and main memory.
 constexpr size_t kCounts[] = {size_t{1} << 12, size_t{1} << 17, size_t{1} << 24};
 
-// Two arrays that hold the largest work, on a border of pages as large allocations lie.
+// Two arrays for the largest size, aligned to pages like large allocations.
 struct Arrays {
   static constexpr std::align_val_t kBorder{4096};
   struct Release {
@@ -33,7 +34,7 @@ struct Arrays {
   static Memory make() { return Memory(::operator new(kCounts[2] * sizeof(double), kBorder)); }
   Memory source = make(), target = make();
 
-  // Normal numbers of every format here, of both signs, with digits of all kinds.
+  // Numbers that are normal in every format here, of both signs, with varied fraction bits.
   void fill_with_floats() const {
     auto* values = static_cast<float*>(source.get());
     for (uint32_t i = 0; i < kCounts[2]; ++i) {
@@ -77,7 +78,7 @@ void add_rounding(const Format& format, Rounding rounding, bool in_place, Path p
 
 void add_conversion(DType from, DType to, Path path, size_t count) {
   const std::string name = "convert/" + std::string(name_of(from)) + "->" + std::string(name_of(to)) + "/";
-  // Codes of any bits are numbers of `from` as well; those of f64 are made of floats.
+  // Any bits are valid codes of `from`; codes of f64 are converted from floats.
   benchmark::RegisterBenchmark((name + std::string(name_of(path)) + "/" + std::to_string(count)).c_str(),
                                [=](benchmark::State& state) {
                                  arrays().fill_with_floats();

@@ -1,5 +1,5 @@
-// Every kernel row of every device, for every stored type it takes: op/dtypes/size/device/row. A row of real speed
-// shows FLOP/s where its operation has them; an emulated one is labelled so and shows its time alone.
+// Every kernel row of every device, for every dtype it accepts: op/dtypes/size/device/row. A row of real speed shows
+// FLOP/s if its operation counts them; an emulated row is labelled and shows its time only.
 #include <benchmark/benchmark.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// Simulated tensor cores and fp16 chains at 1024^3, by path of the CPU, with one thread and with all, beside an sgemm
-// of the same size: what the bits cost. Packing is counted in.
+// Simulated tensor cores and fp16 chains at 1024^3, by code path of the CPU, with one thread and with all threads,
+// compared with an sgemm of the same size: the cost of bit-exact simulation. Packing is included.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -52,7 +52,7 @@ std::vector<unsigned char> normal_codes(const Format& format, uint64_t seed) {
   return bytes;
 }
 
-// With so many threads, and afterwards with as many as before.
+// Sets the number of threads, and restores the previous number at the end.
 template <class Work>
 void measure(benchmark::State& state, int threads, Work work) {
   const int before = host_threads();
@@ -115,7 +115,7 @@ void register_tensor_cores() {
     };
     for (const Case& row : kCases)
       for (const DotPath path : dot_paths())
-        if (path != DotPath::scalar)  // minutes
+        if (path != DotPath::scalar)  // would take minutes
           add(std::string(row.name) + "/" + std::string(name_of(path)),
               [&row, path, threads](benchmark::State& s) { simulated(s, row, path, threads); });
     for (const half_fma::Engine& engine : half_fma::engines())

@@ -1,5 +1,5 @@
-// halfmark with planted slow-downs, for testing the gate: every line "case=0.05" of the file `planted` beside the
-// program makes the timed steps of that case 5 % longer when it is sampled. It is not installed.
+// halfmark with planted slow-downs, for tests of the gate. It reads the file `planted` next to the program: a line
+// "case=0.05" makes the timed steps of that case 5 % longer when it is sampled. It is not installed.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   std::error_code error;
   std::ifstream file(std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "planted");
   for (std::string line; std::getline(file, line);) {
-    const size_t equals = line.rfind('=');  // ids hold key=value, too
+    const size_t equals = line.rfind('=');  // ids may contain key=value
     if (equals == std::string::npos) {
       std::fprintf(stderr, "halfmark: planted: '%s' is not CASE=SHARE\n", line.c_str());
       return halfmark::bench::kWrongInput;

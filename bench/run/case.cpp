@@ -1,4 +1,4 @@
-// Cases and their ids.
+// Builds and parses the ids of cases.
 #include "bench/run/case.h"
 
 #include <fmt/format.h>
@@ -58,7 +58,7 @@ Case case_of(const std::string& id) {
   one.harness = &harness_named(parts[4]);
   for (size_t i = 5; i < parts.size(); ++i) {
     const size_t equals = parts[i].find('=');
-    HM_CHECK(equals != std::string::npos, fmt::format("case {}: '{}' is no key=value", id, parts[i]));
+    HM_CHECK(equals != std::string::npos, fmt::format("case {}: '{}' is not key=value", id, parts[i]));
     one.axes[parts[i].substr(0, equals)] = parts[i].substr(equals + 1);
   }
   one.settle_axes();

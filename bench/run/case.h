@@ -1,4 +1,4 @@
-// A case is one measurement to make: subject, device, policy, harness and the harness's axes.
+// A case: one measurement, defined by subject, device, policy, harness and the harness's axes.
 #pragma once
 
 #include <string>
@@ -15,17 +15,17 @@ struct Case {
   std::string device;
   const Policy* policy = nullptr;
   const Harness* harness = nullptr;
-  Axes axes;  // those that are not at their first value
+  Axes axes;  // those that do not have their default value
 
   std::string id() const;                     // "mlp/b16_i32_h64_o8/cpu/amp-fp16/error[/key=value...]"
-  std::vector<std::string> segments() const;  // what lies between the slashes
-  // Leaves out axes at their first value, so that one case has one id. Throws Error for an axis or a value that the
-  // harness does not have.
+  std::vector<std::string> segments() const;  // the parts between the slashes
+  // Removes axes that have their default value, so that each case has one id. Throws Error for an axis or a value that
+  // the harness does not have.
   void settle_axes();
   TrialSpec trial(std::shared_ptr<Device> opened, uint64_t seed) const;
 };
 
-// The case with this id, whether or not a suite has it. Throws Error saying which part of the id is unknown.
+// The case with this id; it need not be in a suite. Throws Error that names the unknown part of the id.
 Case case_of(const std::string& id);
 
 }  // namespace halfmark::bench

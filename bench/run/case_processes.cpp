@@ -39,8 +39,8 @@ bool is_worse(double value, const Measurement& than) {
   return than.better == Better::lower ? value > than.value : std::fabs(value) > std::fabs(than.value);
 }
 
-// A number of a case whose bits differ from process to process has a value from each: the worst has the word, all are
-// kept.
+// If the bits of a case differ between processes, each number has one value per process. The worst one becomes the
+// value, and all are kept as samples.
 void add_values(Record& so_far, const Record& run) {
   const auto earlier = static_cast<size_t>(so_far.determinism.processes - 1);
   for (Measurement& one : so_far.measurements) {

@@ -1,4 +1,4 @@
-// A case measured in several processes of its own: what they say together.
+// Combines the measurements of one case from several processes into one record.
 #pragma once
 
 #include <optional>
@@ -8,14 +8,15 @@
 
 namespace halfmark::bench {
 
-// The record after one more process: the first one's numbers, the median hot step of every process as samples of
-// time.process, and how many of them gave other bits than the first. Processes, unlike the steps of one, are
-// replicates: each has its own place in memory and its own clocks. Where only the first was disturbed (suspect) a later
-// one has the word. Where the bits differ, the worst value of each number has it, and all are kept as its samples. A
-// process that could not measure fails the record.
+// The record after one more process. It has the numbers of the first process, the median hot step of every process as
+// samples of time.process, and the number of processes whose bits differ from the first. Processes are replicates,
+// unlike the steps of one process: each has its own memory placement and clock speeds.
+// If the first process was disturbed (suspect) and a later one was not, the later one replaces its numbers. If the bits
+// differ, each number takes its worst value, and all values are kept as its samples. A process that could not measure
+// makes the record failed.
 Record with_process(std::optional<Record> so_far, Record run);
 
-// Whether so many processes are enough for this record: they are done, or one was skipped or failed.
+// True when the record needs no further process: all `processes` are done, or one was skipped or failed.
 bool is_complete(const Record& record, int processes);
 
 }  // namespace halfmark::bench

@@ -1,4 +1,4 @@
-// What several processes of one case say together.
+// Tests of the record that combines several processes of one case.
 #include "bench/run/case_processes.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(Processes, GiveOneSampleEach) {
   EXPECT_EQ(record->seconds, 4);
 }
 
-TEST(Processes, ProveOrRefuteTheBits) {
+TEST(Processes, ShowWhetherTheBitsAreReproducible) {
   using Proof = Determinism::Proof;
   Record record = with_process({}, process_run(1, "5d0c"));
   EXPECT_EQ(record.determinism.proof(), Proof::unproved);
@@ -47,13 +47,13 @@ TEST(Processes, ProveOrRefuteTheBits) {
   record = with_process(record, process_run(1, "77a1"));
   EXPECT_EQ(record.determinism.proof(), Proof::refuted);
   EXPECT_EQ(record.fingerprint, "5d0c");
-  EXPECT_EQ(record.status, Status::ok);  // a measurement, no failure
+  EXPECT_EQ(record.status, Status::ok);  // a measurement, not a failure
   record = with_process(record, process_run(1, "5d0c"));
   EXPECT_EQ(record.determinism.processes, 4);
   EXPECT_EQ(record.determinism.differing, 1);
 }
 
-TEST(Processes, WhoseBitsDifferLetTheWorstValueSpeak) {
+TEST(Processes, WithDifferentBitsReportTheWorstValue) {
   const auto run = [](double error, double accuracy, const std::string& fingerprint) {
     Record record = process_run(1, fingerprint);
     Measurement nmse{.metric = "error.nmse", .at = "output", .value = error, .better = Better::lower};
@@ -66,7 +66,7 @@ TEST(Processes, WhoseBitsDifferLetTheWorstValueSpeak) {
   };
   Record record = with_process({}, run(2e-7, 0.9, "5d0c"));
   record = with_process(record, run(2e-7, 0.9, "5d0c"));
-  EXPECT_TRUE(find(record, "error.nmse", "output")->samples.empty()) << "the same bits have the same numbers";
+  EXPECT_TRUE(find(record, "error.nmse", "output")->samples.empty()) << "equal bits give equal numbers";
   record = with_process(record, run(3e-7, 0.95, "77a1"));
   record = with_process(record, run(1e-7, 0.8, "5d0c"));
   EXPECT_EQ(find(record, "error.nmse", "output")->samples, (std::vector<double>{2e-7, 2e-7, 3e-7, 1e-7}));
@@ -78,7 +78,7 @@ TEST(Processes, WhoseBitsDifferLetTheWorstValueSpeak) {
   EXPECT_TRUE(std::isnan(find(record, "error.nmse", "output")->value));
 }
 
-TEST(Processes, LetALaterOneSpeakForAFirstThatWasDisturbed) {
+TEST(Processes, ReplaceADisturbedFirstOneByALaterOne) {
   Record record = with_process({}, process_run(9, "5d0c", Status::suspect));
   EXPECT_EQ(record.status, Status::suspect);
   record = with_process(record, process_run(2, "5d0c"));
@@ -86,7 +86,7 @@ TEST(Processes, LetALaterOneSpeakForAFirstThatWasDisturbed) {
   EXPECT_EQ(record.status, Status::ok);
   EXPECT_EQ(record.reason, "");
   EXPECT_EQ(find(record, "time.step", "hot")->value, 2);
-  // No time is left out for its value.
+  // All times are kept, independent of their value.
   EXPECT_EQ(find(record, kProcessTime, "hot")->samples, (std::vector<double>{9, 2, 7}));
   EXPECT_EQ(record.determinism.processes, 3);
 }
@@ -101,7 +101,7 @@ TEST(Processes, FailTheRecordWhenOneOfThemDoes) {
   EXPECT_TRUE(is_complete(record, 24));
 }
 
-TEST(Processes, AreCompleteWhenAllAreDoneOrOneSaysNo) {
+TEST(Processes, AreCompleteWhenAllAreDoneOrOneCannotMeasure) {
   Record record = with_process({}, process_run(1, "5d0c"));
   EXPECT_FALSE(is_complete(record, 2));
   record = with_process(record, process_run(1, "5d0c"));
@@ -112,7 +112,7 @@ TEST(Processes, AreCompleteWhenAllAreDoneOrOneSaysNo) {
   EXPECT_EQ(refused.determinism.processes, 0);
 }
 
-TEST(Processes, HaveNoTimeWhereTheCaseHasNone) {
+TEST(Processes, HaveNoTimeIfTheCaseHasNone) {
   Record run = process_run(1, "5d0c");
   run.measurements.clear();
   const Record record = with_process(with_process({}, run), run);

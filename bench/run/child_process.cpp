@@ -21,10 +21,10 @@ namespace halfmark::bench {
 
 namespace {
 
-// Between fork and exec nothing that takes a lock or memory: another thread may have held it.
+// Between fork and exec, no call may take a lock or allocate memory: another thread may have held the lock at the fork.
 [[noreturn]] void become(char* const* arguments, const ChildStreams& streams, pid_t parent, int told) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(127);  // died before the line above
+  if (::getppid() != parent) ::_exit(127);  // the parent died before prctl
   const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   const auto put = [nowhere](int given, int place) { return ::dup2(given < 0 ? nowhere : given, place) >= 0; };
   if (put(streams.in, STDIN_FILENO) && put(streams.out, STDOUT_FILENO) && put(streams.error, STDERR_FILENO) &&
@@ -38,8 +38,8 @@ namespace {
 
 }  // namespace
 
-// fork rather than posix_spawn: only the child itself can ask to be killed when its parent dies, and it keeps that
-// through exec.
+// fork instead of posix_spawn: only the child itself can request
+// to be killed when its parent dies; exec keeps the request.
 pid_t start_child(const std::vector<std::string>& words, const ChildStreams& streams) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -47,7 +47,7 @@ pid_t start_child(const std::vector<std::string>& words, const ChildStreams& str
   const auto fail = [&](int error) {
     throw Error(fmt::format("{}: cannot be started: {}", words.front(), std::strerror(error)));
   };
-  int told[2] = {};  // an exec that succeeds closes it, one that fails writes why
+  int told[2] = {};  // closed by a successful exec; a failed exec writes its errno
   if (::pipe2(told, O_CLOEXEC) != 0) fail(errno);
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
@@ -76,10 +76,10 @@ ChildEnd wait_for_child(pid_t child, double timeout) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  // A terminal sends its signal to the child too. One that ended well all the same counts.
+  // A terminal also sends its signal to the child. If the child still ended normally, its result counts.
   if (!WIFEXITED(end.status) || WEXITSTATUS(end.status) > 1) stop_if_interrupted();
-  // The kernel counts what the child had of this process before it became another program: a peak is known only when
-  // it lies above our own.
+  // The kernel's peak includes the memory that the child shared with this process before exec. The child's own peak is
+  // therefore known only if it is larger than the peak of this process.
   rusage own = {};
   ::getrusage(RUSAGE_SELF, &own);
   if (used.ru_maxrss > own.ru_maxrss) end.peak = used.ru_maxrss;

@@ -1,4 +1,4 @@
-// Programs as children: they die with this process, however it ends.
+// Child processes that are killed when this process ends for any reason.
 #pragma once
 
 #include <sys/types.h>
@@ -8,30 +8,30 @@
 
 namespace halfmark::bench {
 
-// Descriptors that become the child's; /dev/null where none is given.
+// File descriptors for the child; /dev/null where none is given.
 struct ChildStreams {
   int in = -1, out = -1, error = -1;
-  int kept = -1;  // stays open under its number
+  int kept = -1;  // stays open in the child, with the same number
 };
 
-// words: a program, with its path or to be found in PATH, and its arguments. Throws Error when it cannot be started.
+// words: a program (a path, or a name that is found in PATH) and its arguments. Throws Error when it cannot be started.
 pid_t start_child(const std::vector<std::string>& words, const ChildStreams& streams);
 
 struct ChildEnd {
-  int status = 0;  // as wait(2) has it
+  int status = 0;  // as returned by wait(2)
   bool timed_out = false;
-  long peak = 0;  // KiB of memory, 0 where it is not known
+  long peak = 0;  // peak memory in KiB; 0 = unknown
 };
 
-// Waits until the child has ended; kills it after `timeout` seconds (0: never) and when a signal asks this process to
-// end, then throws Interrupted, unless the child has ended well all the same.
+// Waits for the child to end. Kills it after `timeout` seconds (0 = never), or when a signal interrupts the run; then
+// throws Interrupted, unless the child has ended normally.
 ChildEnd wait_for_child(pid_t child, double timeout = 0);
 
-// What a program printed and how it ended.
+// The output of a program and how it ended.
 struct Ended {
-  int code = 0;  // exit code; 128 + the signal's number when one ended it
+  int code = 0;  // exit code; 128 + signal number if a signal ended it
   std::string out, err;
 };
-Ended run_program(const std::vector<std::string>& command);  // throws as the two above
+Ended run_program(const std::vector<std::string>& command);  // throws like the two functions above
 
 }  // namespace halfmark::bench

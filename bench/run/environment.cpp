@@ -1,4 +1,4 @@
-// Reads the machine and probes the arithmetic.
+// Reads the facts of the machine and probes its arithmetic.
 #include "bench/run/environment.h"
 
 #include <sys/utsname.h>
@@ -31,7 +31,7 @@ std::string cpu_line(std::string_view key) {
   return "";
 }
 
-// Those that decide which kernels run.
+// The CPU flags that decide which kernels run.
 std::string cpu_flags() {
   const std::string all = fmt::format(" {} ", cpu_line("flags"));
   std::string found;
@@ -116,7 +116,7 @@ Json environment_of(const std::vector<Device*>& devices, bool probes) {
     Json facts = describe(*device);
     if (!device->numerics().empty()) facts["numerics"] = device->numerics();
     facts["probed"] = {{"fp32_matmul_rounds_operands", rounds_fp32_operands(*device)}};
-    // How its matmuls add: two reports of one machine that differ here ran another library or another kernel of it.
+    // How its matmuls add. If two reports of one machine differ here, they used different libraries or kernels.
     for (const char* types : {"f32>f32", "f16>f32", "bf16>f32"}) {
       if (!probes) break;
       if (const auto fingerprint = probe::fingerprint_of(*device, types))

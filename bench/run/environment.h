@@ -1,5 +1,5 @@
-// Where a report was made: machine, libraries, compiler, switches. Behaviour that can be tested is tested, not read
-// from a setting.
+// The environment of a report: machine, libraries, compiler, settings. Behaviour that can be tested is tested instead
+// of read from a setting.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,13 +11,12 @@
 
 namespace halfmark::bench {
 
-// With probes: also how the matmuls of each device add, which takes most of a second.
+// With probes, also how the matmuls of each device add; this takes almost a second per device.
 nlohmann::ordered_json environment_of(const std::vector<Device*>& devices, bool probes);
 
 std::string machine_name();
 
-// True when this process turns subnormal numbers into zeros, as any library linked with -ffast-math may have asked the
-// CPU to.
+// True when this process flushes subnormal numbers to zero. Any library linked with -ffast-math may have set this mode.
 bool flushes_subnormals();
 
 // True when matmul on f32 tensors under fp32 math rounds its operands to fewer bits.

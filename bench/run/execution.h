@@ -1,4 +1,4 @@
-// Measures cases, each in this process or in a process of its own.
+// Measures cases, in this process or each in a separate process.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 namespace halfmark::bench {
 
 struct ExecutionOptions {
-  bool isolate = false;   // each case in a process of its own
-  int processes = 0;      // each case in this many processes of its own; 0: in none
-  double timeout = 0;     // seconds for a case, 0: none; only with isolate or processes
-  std::string program{};  // what to start for an isolated case
+  bool isolate = false;   // measure each case in a separate process
+  int processes = 0;      // measure each case in this many separate processes; 0: off
+  double timeout = 0;     // seconds per case, 0: none; only with isolate or processes
+  std::string program{};  // the program to start for an isolated case
 };
 
 class Execution {
@@ -27,7 +27,7 @@ class Execution {
 
   std::vector<Device*> devices() const;
 
-  // Throws nothing but Interrupted: what goes wrong is the record's reason.
+  // Throws only Interrupted: errors become the reason of the record.
   Record measure(const Case& one) const;
 
  private:

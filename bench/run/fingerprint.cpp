@@ -1,4 +1,4 @@
-// FNV-1a over names and bit patterns.
+// Computes FNV-1a over names and bit patterns.
 #include "bench/run/fingerprint.h"
 
 #include <fmt/format.h>

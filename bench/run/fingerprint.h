@@ -1,4 +1,4 @@
-// A hash of what a case found, for telling at a glance whether two runs agree in every bit.
+// A hash of the findings of a case, which shows at a glance whether two runs agree in every bit.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace halfmark::bench {
 
-// Of every number and curve but sampled ones (times). NaNs count as one, -0 and +0 as two.
+// Hashes every number and curve except sampled ones (times). All NaNs are equal; -0 and +0 differ.
 std::string fingerprint_of(const Findings& findings);
 
 }  // namespace halfmark::bench

@@ -1,4 +1,4 @@
-// What a fingerprint sees.
+// Tests of the fingerprint.
 #include "bench/run/fingerprint.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The handler writes one byte; a thread that waits for it does what a handler must not do.
+// The signal handler writes one byte. A thread waits for it and does what a handler must not do.
 #include "bench/run/interruption.h"
 
 #include <fcntl.h>
@@ -20,10 +20,10 @@ namespace halfmark::bench {
 
 namespace {
 
-// Process managers send one signal to the process and to its group: two within an instant are one.
+// Process managers send a signal to the process and to its group: two signals within this time count as one.
 constexpr int64_t kEcho = 300'000'000;  // ns
 
-// All that the handler touches.
+// Everything that the handler accesses.
 std::atomic<int64_t> first_time{0};
 std::atomic<int> first_signal{0};
 std::atomic<int> wake_end{-1};
@@ -67,7 +67,8 @@ int interrupting_signal() { return first_signal; }
 
 Interruption::Interruption(double patience, std::string farewell, std::function<void()> give_up)
     : farewell_(std::move(farewell)), give_up_(std::move(give_up)) {
-  if (::pipe2(wake_, O_CLOEXEC) != 0) throw Error("no pipe for signals: " + std::string(std::strerror(errno)));
+  if (::pipe2(wake_, O_CLOEXEC) != 0)
+    throw Error("cannot create a pipe for signals: " + std::string(std::strerror(errno)));
   first_time = 0, first_signal = 0, wake_end = wake_[1], farewell_text = farewell_.c_str();
   watcher_ = std::thread([this, patience] { watch(patience); });
   for (size_t i = 0; i < kSignals.size(); ++i) {
@@ -83,7 +84,7 @@ Interruption::Interruption(double patience, std::string farewell, std::function<
 Interruption::~Interruption() {
   close();
   for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
-  write_text(wake_[1], "?", 1);  // wakes the watcher if no signal has
+  write_text(wake_[1], "?", 1);  // wakes the watcher thread if no signal has done so
   watcher_.join();
   wake_end = -1, farewell_text = "";
   ::close(wake_[0]), ::close(wake_[1]);
@@ -109,7 +110,7 @@ void Interruption::watch(double patience) {
     fmt::print(stderr, "halfmark: {}\n", what);
     code = 2;
   }
-  ::_exit(code);  // with the lock held: whoever wants to end the run meanwhile waits for ever
+  ::_exit(code);  // with the lock held: another thread that wants to end the run blocks until the process is gone
 }
 
 }  // namespace halfmark::bench

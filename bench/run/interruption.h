@@ -1,4 +1,4 @@
-// SIGINT, SIGTERM and SIGHUP during a run: it ends with what it has, or at once when asked a second time.
+// SIGINT, SIGTERM and SIGHUP during a run: the first signal ends it with a partial report, the second ends it at once.
 #pragma once
 
 #include <array>
@@ -11,17 +11,17 @@
 
 namespace halfmark::bench {
 
-// Thrown out of the case under way. No std::exception: a catch for what goes wrong in a case must not take it.
+// Thrown out of the current case. Not a std::exception, so that handlers for errors of a case do not catch it.
 struct Interrupted {};
 
-bool interrupted();          // a signal has come; as cheap as reading an int
-void stop_if_interrupted();  // throws Interrupted when one has come: for loops that take long
-int interrupting_signal();   // 0 when none has come
+bool interrupted();          // true after a signal; as cheap as reading an int
+void stop_if_interrupted();  // throws Interrupted after a signal: for long loops
+int interrupting_signal();   // 0 = none
 
-// While one lives, the first signal only sets the flag above. When close() has not been called `patience` seconds
-// later, the case under way does not look at the flag: `give_up`, on a thread of its own, saves what there is, and the
-// process ends with 128 + signal (with 2 when give_up throws). A second signal prints `farewell` and ends the process
-// at once. A signal that was ignored stays ignored (nohup). One at a time.
+// While an object exists, the first signal only sets the flag above. If close() is not called within `patience`
+// seconds, the current case does not check the flag. Then `give_up` saves the finished records on a separate thread,
+// and the process ends with 128 + signal (with 2 if give_up throws). A second signal prints `farewell` and ends the
+// process at once. A signal that was ignored before stays ignored (nohup). Only one object may exist at a time.
 class Interruption {
  public:
   Interruption(double patience, std::string farewell, std::function<void()> give_up);
@@ -29,7 +29,7 @@ class Interruption {
   Interruption(const Interruption&) = delete;
   Interruption& operator=(const Interruption&) = delete;
 
-  // The run ends by itself now. Does not return when give_up has begun.
+  // Call when the run ends by itself. Does not return if give_up has started.
   void close();
 
  private:
@@ -41,7 +41,7 @@ class Interruption {
   std::function<void()> give_up_;
   std::array<struct sigaction, kSignals.size()> before_{};
   int wake_[2] = {-1, -1};
-  std::mutex ending_;  // held by whoever ends the run
+  std::mutex ending_;  // held by the thread that ends the run
   std::condition_variable closed_changed_;
   bool closed_ = false;
   std::thread watcher_;

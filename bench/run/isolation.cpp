@@ -1,4 +1,4 @@
-// Starts the program anew for one case, waits, kills it when it takes too long.
+// Starts the program for one case, waits for it, and kills it at the timeout.
 #include "bench/run/isolation.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ IsolatedRun run_isolated(const std::string& program, const std::string& id, uint
   const auto begin = std::chrono::steady_clock::now();
   const MemoryFile report("report"), complaints("complaints");
   const std::string output = fmt::format("/proc/self/fd/{}", report.descriptor());
-  const pid_t child = start_child(  // its environment is that of the parent, which has asked
+  const pid_t child = start_child(  // --no-probes: the parent has already probed the environment
       {program, "run", "--case", id, "--seed", std::to_string(seed), "--no-probes", "-o", output},
       {.error = complaints.descriptor(), .kept = report.descriptor()});
   const ChildEnd ending = wait_for_child(child, timeout);
@@ -30,8 +30,8 @@ IsolatedRun run_isolated(const std::string& program, const std::string& id, uint
   if (ending.timed_out) {
     run.reason = fmt::format("killed after {} s (--timeout){}", timeout, memory);
   } else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
-    // Nobody of ours has sent it; the kernel sends it to the largest process when memory runs out.
-    run.reason = fmt::format("killed with signal 9, often for want of memory{}", memory);
+    // halfmark did not send it; the kernel kills the largest process when memory runs out.
+    run.reason = fmt::format("killed with signal 9, often because memory ran out{}", memory);
   } else if (WIFSIGNALED(status)) {
     run.reason = fmt::format("crashed with signal {} ({}){}", WTERMSIG(status), strsignal(WTERMSIG(status)), memory);
   } else if (WEXITSTATUS(status) > 1) {

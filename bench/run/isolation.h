@@ -1,4 +1,4 @@
-// A case in a process of its own: one that crashes or hangs costs its own record and nothing else.
+// Measures a case in a separate process: a crash or a hang costs the record of that case only.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 namespace halfmark::bench {
 
 struct IsolatedRun {
-  std::optional<Record> record;  // nothing: see reason
+  std::optional<Record> record;  // nullopt: see reason
   std::string reason;            // "killed after 30 s (--timeout)", "crashed with signal 11 (Segmentation fault)"
   double seconds = 0;
 };
 
-// Starts `program run --case ID` and reads what it writes. timeout in seconds, 0 = none; a case that takes longer is
-// killed, and so is it when this process dies. Throws Interrupted when a signal ends the run (bench/run/interruption.h).
+// Starts `program run --case ID` and reads its report. timeout in seconds, 0 = none. The process is killed at the
+// timeout and when this process dies. Throws Interrupted when a signal ends the run (bench/run/interruption.h).
 IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout);
 
 }  // namespace halfmark::bench

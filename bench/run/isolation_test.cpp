@@ -1,4 +1,4 @@
-// A case in a process of its own, with small programs in the place of ours: each way to end costs one record.
+// Cases in separate processes, with small shell scripts in place of halfmark: each kind of end costs one record.
 #include "bench/run/isolation.h"
 
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@ namespace {
 
 class Isolation : public ProcessTest {
  protected:
-  // A shell script that is called as our program is; $8 is the report to write (run --case ID --seed S --no-probes -o
-  // FILE).
+  // A shell script that is called like halfmark; $8 is the report
+  // to write (run --case ID --seed S --no-probes -o FILE).
   std::string script(const std::string& text) const {
     const std::filesystem::path path = folder_ / "program";
     std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
@@ -40,7 +40,7 @@ TEST_F(Isolation, BringsBackTheRecord) {
   EXPECT_EQ(result.record->fingerprint, "ab12");
 }
 
-// So none is left by a run that is killed.
+// Then a killed run leaves no temporary file behind.
 TEST_F(Isolation, NeedsNoTemporaryFile) {
   ::setenv("TMPDIR", (folder_ / "absent").c_str(), 1);
   const IsolatedRun result = run_isolated(program(), "linear/b4_i16_o8/cpu/fp32/memory", 0, 0);
@@ -52,7 +52,7 @@ TEST_F(Isolation, NeedsNoTemporaryFile) {
 TEST_F(Isolation, SaysHowTheProcessEnded) {
   EXPECT_TRUE(run("kill -SEGV $$").reason.starts_with("crashed with signal 11 (Segmentation fault)"));
   EXPECT_TRUE(run("kill -ABRT $$").reason.starts_with("crashed with signal 6 (Aborted)"));
-  EXPECT_TRUE(run("kill -KILL $$").reason.starts_with("killed with signal 9, often for want of memory"));
+  EXPECT_TRUE(run("kill -KILL $$").reason.starts_with("killed with signal 9, often because memory ran out"));
   EXPECT_EQ(run("echo no such device >&2; echo more >&2; exit 2").reason, "exit code 2: no such device");
   EXPECT_EQ(run("exit 0").reason, "wrote no report");
   EXPECT_SAYS(run("echo no report > $8").reason, "the report of mlp/cpu/fp16/error");
@@ -60,14 +60,14 @@ TEST_F(Isolation, SaysHowTheProcessEnded) {
   EXPECT_THROW(run_isolated((folder_ / "absent").string(), "id", 0, 0), Error);
 }
 
-TEST_F(Isolation, TellsItsOwnTimeoutFromAKill) {
+TEST_F(Isolation, DistinguishesItsTimeoutFromAKill) {
   const IsolatedRun result = run("exec sleep 1000", 0.05);
   EXPECT_FALSE(result.record);
   EXPECT_TRUE(result.reason.starts_with("killed after 0.05 s (--timeout)")) << result.reason;
 }
 
-TEST_F(Isolation, SaysHowMuchMemoryItTook) {
-  // The shell doubles a variable until it has twice what this process ever had.
+TEST_F(Isolation, ReportsThePeakMemory) {
+  // The shell doubles a variable until it has twice the peak memory of this process.
   rusage own = {};
   ::getrusage(RUSAGE_SELF, &own);
   const std::string bytes = std::to_string(2 * 1024 * own.ru_maxrss);
@@ -77,7 +77,7 @@ TEST_F(Isolation, SaysHowMuchMemoryItTook) {
   EXPECT_NE(result.reason.find("iB"), std::string::npos) << result.reason;
 }
 
-TEST_F(Isolation, KillsTheProcessWhenItIsKilledItself) {
+TEST_F(Isolation, KillsTheProcessWhenTheParentIsKilled) {
   const std::string program = script("echo $$ > " + (folder_ / "pid").string() + "; exec sleep 1000");
   const pid_t parent = ::fork();
   if (parent == 0) {
@@ -92,12 +92,12 @@ TEST_F(Isolation, KillsTheProcessWhenItIsKilledItself) {
   EXPECT_TRUE(wait_until([&] {
     const std::string text = read(state);
     return text.empty() || text.find(") Z ") != std::string::npos;
-  })) << "the child lives on";
+  })) << "the child is still alive";
 }
 
 using SlowIsolation = Isolation;
 
-TEST_F(SlowIsolation, EachCaseThatGoesWrongCostsItsOwnRecord) {
+TEST_F(SlowIsolation, EachFailingCaseCostsItsOwnRecordOnly) {
   const std::string wrapped = script(
       "case $3 in\n"
       "  */fp16/range) exec sleep 1000 ;;\n"

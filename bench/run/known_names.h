@@ -1,4 +1,4 @@
-// Every harness of the program, and the names a command line may use for policies, harnesses and devices.
+// The list of all harnesses, and the names of policies, harnesses and devices that a command line may use.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace halfmark::bench {
 
-// Every harness of the suite, those of accuracy/ and those of bench/.
+// All harnesses: those of accuracy/ and those of bench/.
 const std::vector<Harness>& all_harnesses();
 const Harness& harness_named(std::string_view name);  // throws Error naming the known ones
 

@@ -1,4 +1,4 @@
-// Matching what a user wrote against lists of known names, with suggestions for a name that is unknown.
+// Matches a user's patterns against lists of known names, and suggests similar names for an unknown one.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace halfmark::bench {
 std::vector<std::string> chosen_names(std::string_view what, const std::vector<std::string>& patterns,
                                       const std::vector<std::string>& known);
 
-// "a/b" at '/' is {"a", "b"}; there is always one part more than separators.
+// "a/b" split at '/' is {"a", "b"}; there is always one more part than separators.
 std::vector<std::string> split(std::string_view text, char separator);
 
 }  // namespace halfmark::bench

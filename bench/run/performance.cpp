@@ -22,16 +22,16 @@ const std::vector<MetricRow>& throughput_table() {
       {"time.optimizer", "s", Better::lower, Kind::sampled,
        "median seconds of unscale, check, optimizer step, scaler update"},
       {"time.step", "s", Better::lower, Kind::sampled,
-       "median seconds of a whole training step, hot: timed in one piece, cold: the sum of its phases"},
+       "median seconds of a whole training step; hot: timed as a whole, cold: the sum of its phases"},
       {"time.process", "s", Better::lower, Kind::sampled,
-       "median of the samples, each the time.step (hot) of a process of its own: run --processes writes it"},
+       "median of the samples, each the time.step (hot) of a separate process; written by run --processes"},
       {"throughput.step", "1/s", Better::higher, Kind::sampled, "samples of the batch / time.step"},
       {"throughput.flops", "FLOP/s", Better::higher, Kind::sampled,
        "forward and backward operations (a multiply-add is two) / time.step"},
       {"timing.half_width", "1", Better::neither, Kind::information,
        "half of the 95 % interval of the median / median; absent with fewer than 6 samples"},
       {"timing.stopped_by", "1", Better::neither, Kind::information,
-       "what ended the sampling: 0 half-width below target, 1 most samples allowed, 2 time budget"},
+       "what ended the sampling: 0 half-width below target, 1 maximum number of samples, 2 time budget"},
       {"timing.target", "1", Better::neither, Kind::information, "half-width at which sampling ends"},
   };
   return rows;
@@ -40,18 +40,18 @@ const std::vector<MetricRow>& throughput_table() {
 const std::vector<MetricRow>& memory_table() {
   static const std::vector<MetricRow> rows = [] {
     std::vector<MetricRow> all = {
-        {"memory.peak", "B", Better::lower, Kind::exact, "most bytes alive at one instant; at train: of a whole step"},
+        {"memory.peak", "B", Better::lower, Kind::exact, "maximum of the allocated bytes; at train: over a whole step"},
         {"memory.slope", "B", Better::lower, Kind::exact,
-         "growth of the bytes alive after a step, for each step; more than 0 is a leak"},
+         "growth of the allocated bytes per step, measured after each step; more than 0 is a leak"},
     };
-    // By purpose, at the instant of the peak of a training step; they sum to memory.peak.
+    // Bytes by purpose at the moment of the peak of a training step; they sum to memory.peak.
     static const std::array<std::string, kPurposes> names = [] {
       std::array<std::string, kPurposes> text;
       for (size_t i = 0; i < kPurposes; ++i) text[i] = "memory.peak." + std::string(name_of(static_cast<Purpose>(i)));
       return text;
     }();
     for (const std::string& name : names)
-      all.push_back({name, "B", Better::lower, Kind::exact, "of memory.peak at train, this purpose"});
+      all.push_back({name, "B", Better::lower, Kind::exact, "part of memory.peak at train with this purpose"});
     return all;
   }();
   return rows;
@@ -62,9 +62,9 @@ struct Loops {
   std::vector<double> forward, backward, optimizer;  // of the samples of `phases`
 };
 
-// Cold: the caches are evicted before each step, so forward finds nothing in them and backward what forward left.
-// Eviction takes far longer than most steps (a server's last-level cache is hundreds of MiB), so that a cold step is
-// the sum of its phases, not timed again.
+// Cold: the caches are evicted before each step, so forward starts with cold caches and backward with those that
+// forward leaves. Eviction takes much longer than most steps (a server's last-level cache has hundreds of MiB).
+// Therefore a cold step is the sum of its phases and is not timed separately.
 Loops run_loops(Trial& trial, bool cold, const StoppingRule& rule) {
   Device& device = trial.device();
   const auto evict = [&] {
@@ -93,7 +93,7 @@ Loops run_loops(Trial& trial, bool cold, const StoppingRule& rule) {
   return loops;
 }
 
-// Packed weights, grown pools, clocks: until 20 ms have gone by, and twice at least.
+// Warms up packed weights, memory pools and clock speeds: for 20 ms and at least two steps.
 void warm_up(const std::function<void()>& step) {
   const auto start = std::chrono::steady_clock::now();
   int done = 0;
@@ -129,8 +129,7 @@ Findings measure_throughput(const TrialSpec& given) {
     trial.infer();
   };
   {
-    // The first step compiles, plans and fills caches. Emulated arithmetic is only looked at: its time will not be
-    // believed anyway.
+    // The first step compiles, plans and fills caches. Emulated arithmetic gets few samples: its timing is not valid.
     const KernelLog log;
     step();
     emulated = log.any_emulated();
@@ -151,7 +150,7 @@ Findings measure_throughput(const TrialSpec& given) {
     write(out, "time.optimizer", at, loops.optimizer);
     write(out, "time.step", at, loops.step.samples);
     write(out, "throughput.step", at, rates(batch, loops.step.samples));
-    if (trial.step_flops() > 0)  // batch norm and pooling count none
+    if (trial.step_flops() > 0)  // batch norm and pooling have no counted operations
       write(out, "throughput.flops", at, rates(trial.step_flops(), loops.step.samples));
     write_stop(out, at + "/evaluation", loops.evaluation);
     write_stop(out, at + "/phases", loops.phases);
@@ -162,12 +161,12 @@ Findings measure_throughput(const TrialSpec& given) {
 
 std::optional<std::string> refuses_throughput(const TrialSpec& spec) {
   if (!spec.device->numerics().empty())
-    return "times of simulated arithmetic mean nothing (" + spec.device->name() + ")";
+    return "timings of simulated arithmetic are not valid (" + spec.device->name() + ")";
   return {};
 }
 
 Findings measure_memory(const TrialSpec& given) {
-  // A device of its own where there can be one: packed weights and plans of earlier cases must not count.
+  // A separate device if possible: packed weights and plans of earlier cases must not be counted.
   TrialSpec spec = given;
   spec.device = open_device(given.device->name());
   MemoryLedger& ledger = spec.device->memory();
@@ -179,7 +178,7 @@ Findings measure_memory(const TrialSpec& given) {
     trial.update();
   };
   trial.load_batch(0);
-  step();  // gradients and optimizer state come to life, kernels make their plans
+  step();  // allocates gradients and optimizer state, and kernels make their plans
 
   ledger.reset_peak();
   trial.load_batch(1);
@@ -192,8 +191,8 @@ Findings measure_memory(const TrialSpec& given) {
                static_cast<double>(train.by_purpose[i]));
     sum += train.by_purpose[i];
   }
-  HM_CHECK(sum == train.total,
-           "memory: the purposes sum to " + std::to_string(sum) + " bytes, the peak is " + std::to_string(train.total));
+  HM_CHECK(sum == train.total, "memory: the bytes by purpose sum to " + std::to_string(sum) + " bytes, the peak is " +
+                                   std::to_string(train.total));
 
   const auto phase = [&](const std::string& at, const std::function<void()>& work) {
     ledger.reset_peak();

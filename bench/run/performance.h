@@ -1,4 +1,4 @@
-// What a precision gains: time and memory of a training step, phase by phase.
+// The throughput and memory harnesses: time and memory of a training step, by phase.
 #pragma once
 
 #include "accuracy/accuracy.h"
@@ -6,8 +6,8 @@
 
 namespace halfmark::bench {
 
-// The learning rate while time is taken: so small that a million steps leave the parameters where they are, and no
-// product is subnormal. The arithmetic of every sample is then the same.
+// The learning rate while timing: so small that a million steps do not change the parameters, and large enough that no
+// product is subnormal. Every sample then has the same arithmetic.
 inline constexpr double kStandstillRate = 1e-12;
 
 Harness throughput_harness();

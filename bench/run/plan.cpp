@@ -1,4 +1,4 @@
-// Every case of the suite's rows, and of these the ones that the words match.
+// Expands the rows of a suite into cases, and selects the cases that match the words.
 #include "bench/run/plan.h"
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ std::vector<const Subject*> subjects_of(std::string_view pattern) {
     if (every_size ? glob_matches(pattern, subject.id()) : subject.name == pattern) found.push_back(&subject);
     if (!every_size && !found.empty()) break;
   }
-  HM_CHECK(!found.empty(), "a suite names the subject '" + std::string(pattern) + "', which the zoo does not have");
+  HM_CHECK(!found.empty(), "a suite names the subject '" + std::string(pattern) + "', which does not exist in the zoo");
   return found;
 }
 
@@ -80,7 +80,7 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
       });
     rows.push_back(std::move(row));
   }
-  // A harness asked for by name that the suite lacks meets the suite's main subjects.
+  // A harness that is requested by name but not in the suite runs on the suite's main subjects.
   for (const std::string& name : only_harnesses)
     if (std::none_of(rows.begin(), rows.end(), [&](const SuiteRow& row) {
           return std::find(row.harnesses.begin(), row.harnesses.end(), name) != row.harnesses.end();
@@ -107,7 +107,7 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
             const auto wanted = [&](const auto& list) {
               return std::any_of(list.begin(), list.end(), [&](const auto& glob) { return glob_matches(glob, name); });
             };
-            // A control speaks of its own policies only; elsewhere --policy widens the suite.
+            // A control is defined for its own policies only; for other rows --policy extends the suite.
             const bool in_row = wanted(row.policies);
             if (only_policies.empty() || control ? !in_row : false) continue;
             if (!only_policies.empty() && !wanted(only_policies)) continue;
@@ -126,9 +126,9 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
   return cases;
 }
 
-// The places of the id at which the word matches; a word with slashes matches that many neighbouring segments.
+// The positions in the id at which the word matches; a word with slashes matches as many adjacent segments.
 std::set<size_t> places(const std::string& word, const std::vector<std::string>& segments) {
-  constexpr size_t kAxes = 5;  // subject, sizes, device, policy, harness come first; all axes count as one place
+  constexpr size_t kAxes = 5;  // subject, sizes, device, policy, harness come first; all axes count as one position
   const std::vector<std::string> parts = split(word, '/');
   std::set<size_t> found;
   for (size_t begin = 0; begin + parts.size() <= segments.size(); ++begin) {
@@ -139,7 +139,7 @@ std::set<size_t> places(const std::string& word, const std::vector<std::string>&
   return found;
 }
 
-// The parts of the id, and the axes that it leaves out because they have their first value.
+// The segments of the id, and the axes that it omits because they have their default value.
 std::vector<std::string> words_of(const Case& one) {
   std::vector<std::string> words = one.segments();
   for (const Axis& axis : one.harness->axes)
@@ -148,8 +148,8 @@ std::vector<std::string> words_of(const Case& one) {
   return words;
 }
 
-// Words about the same part of the id are alternatives, words about different parts must all hold: "mlp fp16 bf16
-// error".
+// Words that match the same part of the id are alternatives; all parts that words refer to must match:
+// "mlp fp16 bf16 error".
 std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::string>& words, const Selection& selection) {
   std::map<size_t, std::vector<std::string>> by_place;
   for (const std::string& word : words) {
@@ -165,8 +165,8 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
       for (const auto& names : {policy_names(), harness_names(), device_names()})
         known.insert(names.begin(), names.end());
       const bool elsewhere = known.contains(word);
-      throw Error(elsewhere ? fmt::format("'{}' is in no case of suite {}; try --suite full{}", word, selection.suite,
-                                          selection.suite == "full" ? " with another selection" : "")
+      throw Error(elsewhere ? fmt::format("no case of suite {1} contains '{0}'; try --suite full{2}", word,
+                                          selection.suite, selection.suite == "full" ? " with another selection" : "")
                             : fmt::format("unknown word '{}'{} (halfmark list shows all names)", word,
                                           hint(word, {known.begin(), known.end()})));
     }
@@ -180,7 +180,7 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
     });
   });
   if (cases.empty())
-    throw Error(fmt::format("no case of suite {} matches {} together", selection.suite, fmt::join(words, " ")));
+    throw Error(fmt::format("no case of suite {} matches all of: {}", selection.suite, fmt::join(words, " ")));
   return cases;
 }
 

@@ -1,4 +1,4 @@
-// How the suites and the words of a command line become a plan: the list of the cases to run.
+// Builds the plan, the list of cases to run, from a suite and the words of a command line.
 #pragma once
 
 #include <string>
@@ -8,16 +8,15 @@
 
 namespace halfmark::bench {
 
-// What a command line asks for. Lists that are empty leave the choice to the suite; the device is then the best one
-// present.
+// The selection of a command line. For an empty list the suite decides; without a device, the best one present is used.
 struct Selection {
   std::string suite = "quick";
   std::vector<std::string> devices, policies, harnesses;
-  std::vector<std::string> words;  // parts of ids: alternatives within one part, all parts must hold
+  std::vector<std::string> words;  // parts of ids: alternatives within one part, all parts must match
 };
 
-// The cases, in the order they are run: one subject after another, so that its policies share their fp64 twins. Throws
-// Error for a name nobody knows and for a selection that leaves nothing, with the nearest names.
+// The cases in the order in which they run: one subject after another, so that its policies share their fp64
+// references. Throws Error, with the nearest names, for an unknown name and for an empty selection.
 std::vector<Case> plan(const Selection& selection);
 
 }  // namespace halfmark::bench

@@ -1,4 +1,4 @@
-// Selection of cases and their ids.
+// Tests of the selection of cases and of their ids.
 #include "bench/run/plan.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::string message_of(const Selection& selection) {
   return "";
 }
 
-TEST(Plan, HasUniqueIdsThatComeBackAsTheSameCase) {
+TEST(Plan, HasUniqueIdsThatParseToTheSameCase) {
   for (const Suite& suite : suites()) {
     std::set<std::string> ids;
     for (const Case& one : plan(selection_of(std::string(suite.name)))) {
@@ -55,7 +55,7 @@ TEST(Words, MatchWholeSegments) {
   EXPECT_EQ(policies, (std::set<std::string_view>{"amp-fp16", "amp-bf16"}));
 }
 
-TEST(Words, AboutOnePartAreAlternativesAndAboutDifferentPartsMustAllHold) {
+TEST(Words, ForOnePartAreAlternativesAndForDifferentPartsMustAllMatch) {
   const std::vector<Case> cases = plan(selection_of("smoke", {"mlp", "linear", "fp16", "bf16", "error"}));
   EXPECT_EQ(cases.size(), 4u);
   for (const Case& one : cases) EXPECT_EQ(one.harness->name, "error");
@@ -67,20 +67,20 @@ TEST(Words, MatchKeysWithTheirValues) {
   for (const Case& one : cases) EXPECT_EQ(one.axes.at("momentum"), "0.01");
 }
 
-TEST(Words, MayNameTheValueThatAnIdLeavesOut) {
+TEST(Words, MayNameTheDefaultValueThatAnIdOmits) {
   const std::vector<Case> cases = plan(selection_of("quick", {"convnet", "amp-fp16", "training", "steps=40"}));
   ASSERT_EQ(cases.size(), 1u);
   EXPECT_EQ(cases[0].id(), "convnet/b16_c3_s16_w16/cpu/amp-fp16/training");
 }
 
-TEST(Words, WithSlashesMatchNeighbouringSegments) {
+TEST(Words, WithSlashesMatchAdjacentSegments) {
   for (const Case& one : plan(selection_of("smoke", {"mlp/*/cpu/fp16"}))) {
     EXPECT_EQ(one.subject->name, "mlp");
     EXPECT_EQ(one.policy->name, "fp16");
   }
 }
 
-TEST(Words, ThatNobodyKnowsAreRefusedWithTheNearestNames) {
+TEST(Words, ThatAreUnknownAreRefusedWithTheNearestNames) {
   EXPECT_NE(message_of(selection_of("smoke", {"fp61"})).find("fp16"), std::string::npos);
   EXPECT_NE(message_of(selection_of("smoke", {"liner"})).find("linear"), std::string::npos);
   EXPECT_NE(message_of(selection_of("smoke", {"training"})).find("no case of suite smoke"), std::string::npos);
@@ -115,7 +115,7 @@ TEST(Words, CanNameTheDevice) {
   EXPECT_NE(message_of(selection).find("unknown device 'cuda:9'"), std::string::npos);
 }
 
-TEST(Options, WidenTheSuite) {
+TEST(Options, ExtendTheSuite) {
   Selection selection = selection_of("smoke");
   selection.policies = {"tf32"};
   selection.harnesses = {"throughput"};
@@ -127,7 +127,7 @@ TEST(Options, WidenTheSuite) {
   }
 }
 
-TEST(CaseOf, RefusesWhatIsNotACase) {
+TEST(CaseOf, RefusesInvalidIds) {
   const std::string id = plan(selection_of("smoke")).front().id();
   EXPECT_THROW(case_of("linear"), Error);
   EXPECT_THROW(case_of(id + "/momentum=0.1"), Error);

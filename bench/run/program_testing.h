@@ -1,4 +1,4 @@
-// For tests that run the program as a process of its own and do to it what the world does: signals, kills, full disks.
+// Fixture for tests that run halfmark as a child process under signals, SIGKILL, file locks and full disks.
 #pragma once
 
 #include <fcntl.h>
@@ -40,12 +40,12 @@ class ProcessTest : public FolderTest {
   }
 
   struct Result {
-    int code = -1;  // 128 + signal when one has ended it
+    int code = -1;  // exit code, or 128 + signal
     std::string out, err;
     long lines() const { return std::count(err.begin(), err.end(), '\n'); }
   };
 
-  // A shell command in the test's folder; $HALFMARK is the program.
+  // Runs a shell command in the test's folder; $HALFMARK is the program.
   Result shell(const std::string& command) const {
     const int status = std::system(
         ("cd " + folder_.string() + " && export HALFMARK=" + program() + " && { " + command + " ; } > stdout 2> stderr")
@@ -54,7 +54,7 @@ class ProcessTest : public FolderTest {
   }
   Result halfmark(const std::string& arguments) const { return shell("$HALFMARK " + arguments); }
 
-  // A mistake of the caller's: one line that begins with the program's name, exit code 2.
+  // Expects a user error: one line that starts with the program's name, and exit code 2.
   void expect_complaint(const std::string& arguments, const std::string& about) const {
     const Result result = halfmark(arguments);
     EXPECT_EQ(result.code, 2) << arguments << "\n" << result.err;
@@ -101,7 +101,7 @@ class ProcessTest : public FolderTest {
     return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child;
   }
 
-  // Looks every millisecond; false when a minute has gone by, which only a fault can make happen.
+  // Polls every millisecond; false after a minute, which only a bug can cause.
   template <class Condition>
   static bool wait_until(Condition condition) {
     for (int i = 0; i < 60'000; ++i) {
@@ -120,7 +120,7 @@ class ProcessTest : public FolderTest {
   std::vector<pid_t> running_;
 };
 
-// A report without what differs from run to run of the same build on the same machine: times and dates.
+// A report without the times and dates, which differ between runs of one build on one machine.
 inline nlohmann::ordered_json times_aside(const Report& report) {
   nlohmann::ordered_json records = nlohmann::ordered_json::array();
   for (Record record : report.records) {

@@ -1,4 +1,4 @@
-// The progress line and what is known of the terminal.
+// Draws the progress line, and reads the properties of the terminal.
 #include "bench/run/progress_line.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// One line on a terminal that says how far a run is.
+// The progress line of a run on a terminal.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ class ProgressLine {
   std::chrono::steady_clock::time_point start_;
 };
 
-size_t terminal_width(int descriptor);  // 100 when it is no terminal
+size_t terminal_width(int descriptor);  // 100 if it is not a terminal
 bool wants_colour(int descriptor);      // a terminal, and NO_COLOR is not set
 
 }  // namespace halfmark::bench

@@ -16,7 +16,7 @@ namespace halfmark::bench {
 namespace {
 
 void check_output(const std::filesystem::path& output) {
-  if (output.empty()) throw Error("no output file: -o needs a name");
+  if (output.empty()) throw Error("no output file: -o needs a file name");
   std::error_code ignored;
   if (std::filesystem::is_directory(output, ignored))
     throw Error(output.string() + ": is a directory; name a file with -o");
@@ -25,7 +25,7 @@ void check_output(const std::filesystem::path& output) {
     throw Error(output.string() + ": cannot be written; name another file with -o");
   const std::filesystem::path folder = output.has_parent_path() ? output.parent_path() : std::filesystem::path(".");
   if (!exists && !std::filesystem::is_directory(folder, ignored))
-    throw Error(folder.string() + ": no such directory; make it or name another file with -o");
+    throw Error(folder.string() + ": no such directory; create it or name another file with -o");
   if (!is_written_in_place(output) && ::access(folder.c_str(), W_OK) != 0)
     throw Error(folder.string() + ": cannot be written to; name another place with -o");
 }
@@ -35,7 +35,7 @@ void set_aside(const std::filesystem::path& journal) {
   const std::filesystem::path kept = journal.string() + ".old";
   try {
     if (Journal::read(journal).records.empty()) return;
-  } catch (const ReportError&) {  // not a journal: not ours to overwrite
+  } catch (const ReportError&) {  // not a journal: must not be overwritten
   }
   std::filesystem::rename(journal, kept);
   fmt::print(stderr, "halfmark: the journal of an earlier run is kept as {}; --resume would have continued it\n",
@@ -82,7 +82,7 @@ void RecordStore::begin(Report header, const std::vector<std::string>& ids, int 
   journal_ = earlier.empty() ? Journal::create(journal_path_, header_) : Journal::resume(journal_path_);
   for (size_t place = 0; place < ids.size(); ++place) {
     const auto found = earlier.find(ids[place]);
-    // A record that was not measured in processes of its own is no part of one that is.
+    // With --processes, a record that was measured without it is measured again.
     if (found != earlier.end() && (processes == 0 || is_complete(found->second, 1)))
       records_[place] = std::move(found->second);
   }

@@ -1,4 +1,4 @@
-// The finished records of a run: in memory, in the journal beside the report, and in the report at the end.
+// The finished records of a run: in memory, in the journal next to the report, and in the report at the end.
 #pragma once
 
 #include <chrono>
@@ -15,26 +15,26 @@
 
 namespace halfmark::bench {
 
-// Where the finished records are kept while the run is under way.
+// The journal: the file that holds the finished records during the run.
 std::filesystem::path journal_of(const std::filesystem::path& output);
 
-// One thread adds records; another may save the report at any time.
+// One thread adds records; another thread may save the report at any time.
 class RecordStore {
  public:
-  // Checks that the report can be written and takes its lock. Throws Error or ReportError when not.
+  // Checks that the report can be written and takes its lock. Throws Error or ReportError otherwise.
   explicit RecordStore(std::filesystem::path output);
 
-  // Starts the journal, or with `resume` continues the one that is there. `header`: environment and run of the report;
-  // `ids`: of the cases in the order of the report. Throws Error when the journal is not of this run.
+  // Starts the journal or, with `resume`, continues the existing one. `header`: environment and run of the report;
+  // `ids`: the cases in the order of the report. Throws Error when the journal belongs to a different run.
   void begin(Report header, const std::vector<std::string>& ids, int processes, bool resume);
 
   const std::optional<Record>& record(size_t place) const { return records_[place]; }  // for the adding thread
-  void add(size_t place, Record record);  // on disk when it returns. Throws Error naming the journal
+  void add(size_t place, Record record);  // on disk when it returns. Throws Error that names the journal
 
-  // Writes the report with the records so far. A run that has none leaves an earlier report as it is.
+  // Writes the report with the records so far. Without any record, an earlier report stays unchanged.
   Report save() const;
 
-  // Ends the journal of a complete report and removes it.
+  // Closes the journal of a complete report and removes it.
   void remove_journal();
   void release_lock() { lock_.reset(); }
 
@@ -47,7 +47,7 @@ class RecordStore {
 
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::filesystem::path output_, journal_path_;
-  bool to_file_;  // false: a pipe or a device, which has neither lock nor journal
+  bool to_file_;  // false: a pipe or a device, without lock and journal
   std::optional<FileLock> lock_;
   std::optional<Journal> journal_;
   Report header_;

@@ -1,5 +1,5 @@
-// From the findings of a harness to a record: which kernels ran, whether its time means anything, whether it is as
-// expected.
+// Turns the findings of a harness into a record: the kernels that
+// ran, the validity of its timing, and the result of a control.
 #include "bench/run/run_case.h"
 
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ std::vector<KernelUse> uses_of(const KernelLog& log) {
   return uses;
 }
 
-// The rows whose time is that of an imitation.
+// The emulated kernels of the timed phases, as text.
 bool emulated_in_timed_region(const Record& record, std::string& rows) {
   std::set<std::string> named;
   for (const KernelUse& use : record.kernels)
@@ -60,7 +60,7 @@ bool holds(double value, std::string_view relation, double limit) {
   if (relation == "!=") return value != limit;
   if (relation == ">=") return value >= limit;
   if (relation == ">") return value > limit;
-  throw Error(fmt::format("an expectation has the relation '{}'", relation));
+  throw Error(fmt::format("an expectation has the unknown relation '{}'", relation));
 }
 
 void check_expectation(const Expect& expect, Record& record) {
@@ -100,8 +100,8 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
   try {
     if (flushes_subnormals())
       throw Error(
-          "this process flushes subnormal numbers to zero; a library linked with -ffast-math has set that, no number "
-          "would be right");
+          "this process flushes subnormal numbers to zero, which makes all numbers wrong; a library linked with "
+          "-ffast-math has set this mode");
     const TrialSpec spec = one.trial(device, seed);
     if (const auto refusal = one.harness->refuses(spec)) {
       record.status = Status::skipped;
@@ -119,14 +119,13 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
                                    [](const Measurement& m) { return m.kind == Kind::sampled; });
     if (std::string rows; timed && emulated_in_timed_region(record, rows)) {
       record.status = Status::suspect;
-      record.reason = "emulated arithmetic in the timed region, its time means nothing: " + rows;
+      record.reason = "emulated arithmetic in the timed region, the timing is not valid: " + rows;
     }
     const Measurement* width = find(record, "timing.half_width", "hot/step");
     if (record.status == Status::ok && width && width->value > kWidestHalfWidth) {
       record.status = Status::suspect;
-      record.reason =
-          fmt::format("the median step is only known to within {:.2g} %: the machine was busy with something else",
-                      100 * width->value);
+      record.reason = fmt::format("the median step is uncertain by {:.2g} %: the machine was busy with other work",
+                                  100 * width->value);
     }
     if (one.harness->expects)
       if (const auto expect = one.harness->expects(spec)) check_expectation(*expect, record);

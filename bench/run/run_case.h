@@ -10,11 +10,11 @@
 
 namespace halfmark::bench {
 
-// Throws nothing but Interrupted: what goes wrong is the record's reason. Timed but emulated arithmetic, and a time not
-// known well enough, make the record suspect.
+// Throws only Interrupted: errors become the reason of the record. Emulated arithmetic in a timed region, or an
+// uncertain median, make the record suspect.
 Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t seed);
 
-// What is known of a record before it is measured: whose it is, and the command that measures it alone.
+// A record before its measurement: its identification, and the command that measures only this case.
 Record blank_record(const Case& one, uint64_t seed);
 
 }  // namespace halfmark::bench

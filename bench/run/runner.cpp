@@ -21,7 +21,7 @@ Report header_of(const RunOptions& options, const Execution& execution) {
   Report header;
   header.environment = environment_of(execution.devices(), options.probes);
   header.run = options.info;
-  header.run.started = now();
+  header.run.started = utc_now_iso8601();
   header.run.complete = false;
   header.run.planned = options.cases.size();
   return header;
@@ -48,8 +48,9 @@ void measure_all(const RunOptions& options, const Execution& execution, RecordSt
 std::string interruption_text(const Report& report, const std::filesystem::path& output) {
   const char* const signal = ::strsignal(interrupting_signal());
   const std::string done = fmt::format("{} of {} cases", report.records.size(), report.run.planned);
-  if (is_written_in_place(output)) return fmt::format("stopped ({}) after {}, which are written", signal, done);
-  if (report.records.empty()) return fmt::format("stopped ({}) before a case had ended; nothing is written", signal);
+  if (is_written_in_place(output)) return fmt::format("stopped ({}) after {}; they are written", signal, done);
+  if (report.records.empty())
+    return fmt::format("stopped ({}) before the first case was finished; nothing is written", signal);
   return fmt::format("stopped ({}) after {}, saved in {}; to continue, repeat the command with --resume", signal, done,
                      output.string());
 }
@@ -61,7 +62,7 @@ Report run_cases(const RunOptions& options, const Progress& progress) {
   for (const Case& one : options.cases) ids.push_back(one.id());
   store.begin(header_of(options, execution), ids, options.execution.processes, options.resume);
 
-  constexpr double kPatience = 2;  // seconds until a case that does not end by itself is given up
+  constexpr double kPatience = 2;  // seconds to wait for the current case after a signal
   Interruption interruption(
       kPatience,
       fmt::format("\nhalfmark: stopped at once; finished cases are in {}\n", journal_of(options.output).string()), [&] {

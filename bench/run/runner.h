@@ -18,19 +18,20 @@ struct RunOptions {
   RunInfo info;  // command, seed, suite, shard and plan, for the report
   std::filesystem::path output = "report.json";
   bool resume = false;
-  bool probes = true;  // ask each device how its matmuls add, for the report's environment
+  bool probes = true;  // probe how the matmuls of each device add, for the report's environment
   ExecutionOptions execution;
 };
 
-// Called before each case and once at the end: how many are done, of how many, and what is next ("" at the end).
+// Called before each case and once at the end: number of finished
+// cases, number of all cases, next case ("" at the end).
 using Progress = std::function<void(size_t done, size_t all, const std::string& next)>;
 
-// Opens every device and checks that the report can be written, by no other process at the same time, before anything
-// is measured. Throws Error or ReportError when not. When a signal ends it early (bench/run/interruption.h) the report,
-// returned and on disk, is partial and the journal is kept.
+// Before anything is measured, opens every device and checks that the report can be written and that no other process
+// writes it. Throws Error or ReportError otherwise. If a signal ends the run early (bench/run/interruption.h), the
+// report, returned and on disk, is partial and the journal is kept.
 Report run_cases(const RunOptions& options, const Progress& progress);
 
-// One line about a run that a signal has ended early: what is done, and how to continue.
+// One line about a run that a signal ended early: what is finished, and how to continue.
 std::string interruption_text(const Report& report, const std::filesystem::path& output);
 
 }  // namespace halfmark::bench

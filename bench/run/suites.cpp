@@ -1,4 +1,4 @@
-// The rows of smoke, quick and full.
+// The rows of the suites smoke, quick and full.
 #include "bench/run/suites.h"
 
 namespace halfmark::bench {
@@ -9,7 +9,7 @@ using Names = std::vector<std::string_view>;
 
 const Names kPairs = {"fp32", "fp16", "fp16-bn32", "amp-fp16", "bf16", "amp-bf16"};
 const Names kPairsAndTf32 = {"fp32", "tf32", "fp16", "fp16-bn32", "amp-fp16", "bf16", "amp-bf16"};
-// Layers of the size at which a speed means something, and models that learn within seconds.
+// Layers that are large enough for a meaningful throughput, and models that learn within seconds.
 const Names kLayers = {"linear/b64_i1024_o1024", "conv2d/b16_c64_o64_s28_k3", "batchnorm2d/b16_c64_s28"};
 const Names kModels = {"mlp/b32_i64_h128_o10", "convnet/b16_c3_s16_w16"};
 const Names kDrift = {"", "momentum=0.01", "noise=0.1", "momentum=0.01 noise=0.1"};
@@ -21,12 +21,12 @@ const std::vector<SuiteRow>& smoke() {
   return rows;
 }
 
-// The negative controls: trainings whose outcome is known.
+// The negative controls: trainings with a known outcome.
 const SuiteRow kUnderflowControl = {{"mlp"}, {"fp16", "amp-fp16"}, {"training"}, {"control=underflow"}};
 const SuiteRow kSmallRateControl = {{"mlp"}, {"bf16", "amp-bf16"}, {"training"}, {"control=small_rate"}};
 const SuiteRow kScaleTooHighControl = {{"mlp"}, {"amp-fp16"}, {"training"}, {"control=scale_too_high"}};
 
-// Sums of products against their length: as the policy sums them, in fp16, and split with narrow partial sums.
+// Sums of products by length: with the policy's accumulator, in fp16, and with split K and narrow partial sums.
 const Names kSums = {"", "data=same_sign", "data=cancelling", "sum=split_k", "data=same_sign sum=split_k"};
 const SuiteRow kHalfSums = {
     {"linear"}, {"fp16", "amp-fp16"}, {"accumulation"}, {"sum=fp16", "data=same_sign sum=fp16"}};

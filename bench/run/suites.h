@@ -1,4 +1,4 @@
-// The suites as tables: which subjects meet which policies in which harnesses.
+// The suites as tables: the combinations of subjects, policies and harnesses that they run.
 #pragma once
 
 #include <span>
@@ -20,6 +20,6 @@ struct SuiteRow {
   std::vector<std::string_view> variants = {""};  // axes as "key=value key=value"
 };
 
-std::span<const SuiteRow> rows_of(std::string_view suite);  // empty for a suite nobody knows
+std::span<const SuiteRow> rows_of(std::string_view suite);  // empty for an unknown suite
 
 }  // namespace halfmark::bench

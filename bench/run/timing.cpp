@@ -20,7 +20,7 @@ Sampled sample_until(const StoppingRule& rule, const std::function<double()>& ta
     sampled.samples.push_back(take());
     timed += sampled.samples.back();
     const int count = static_cast<int>(sampled.samples.size());
-    // Sorting at every sample would cost more than short samples do.
+    // Sorting after every sample would take longer than a short sample.
     const bool look = count <= 32 || count % 16 == 0 || count >= rule.max_samples;
     const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double used = std::max(timed, wall);

@@ -1,4 +1,4 @@
-// The clock on the wall of Greenwich, as reports write it.
+// The current UTC time in ISO 8601, as written to reports.
 #pragma once
 
 #include <fmt/chrono.h>
@@ -9,14 +9,14 @@
 
 namespace halfmark::bench {
 
-inline std::tm utc() {
+inline std::tm utc_parts() {
   std::tm parts{};
   const std::time_t seconds = std::time(nullptr);
   ::gmtime_r(&seconds, &parts);
   return parts;
 }
 
-inline std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", utc()); }
-inline std::string today() { return fmt::format("{:%Y-%m-%d}", utc()); }
+inline std::string utc_now_iso8601() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", utc_parts()); }
+inline std::string utc_date() { return fmt::format("{:%Y-%m-%d}", utc_parts()); }
 
 }  // namespace halfmark::bench

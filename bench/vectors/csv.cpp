@@ -34,7 +34,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Long fields are cut, and what is no printable text is shown as '?', so that a complaint stays one readable line.
+// Long fields are truncated and non-printable characters become '?', so that an error message stays one readable line.
 std::string shown(std::string_view text) {
   constexpr size_t kMost = 40;
   std::string result(text.substr(0, kMost));
@@ -48,13 +48,13 @@ std::string shown(std::string_view text) {
 CsvReader::CsvReader(std::istream& in, const std::vector<std::string>& columns)
     : in_(in), columns_(columns), row_(columns.size()), buffer_(kPiece) {
   if (!read_line())
-    throw Error(fmt::format("the input is empty: a header line with {} is needed", fmt::join(columns, ",")));
+    throw Error(fmt::format("the input is empty: it needs a header line with {}", fmt::join(columns, ",")));
   if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);  // a byte order mark
   split();
   for (const std::string& column : columns_) {
     const auto found = std::find(fields_.begin(), fields_.end(), column);
     if (found == fields_.end())
-      throw Error(fmt::format("line 1: the header has no column '{}' but '{}'", column, shown(text_)));
+      throw Error(fmt::format("line 1: the header '{1}' has no column '{0}'", column, shown(text_)));
     if (std::find(found + 1, fields_.end(), column) != fields_.end())
       throw Error(fmt::format("line 1: the header has two columns '{}'", column));
     field_of_.push_back(static_cast<size_t>(found - fields_.begin()));
@@ -71,7 +71,7 @@ bool CsvReader::read_line() {
       break;
     }
     searched = end_;
-    if (begin_ > 0) {  // the piece of a line that is there moves to the front
+    if (begin_ > 0) {  // moves the incomplete line to the front
       std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
       searched -= begin_, end_ -= begin_, begin_ = 0;
     }
@@ -84,7 +84,7 @@ bool CsvReader::read_line() {
       if (count) continue;
     }
     if (begin_ == end_) return false;
-    text_ = {buffer_.data(), end_};  // the last line has no end
+    text_ = {buffer_.data(), end_};  // the last line has no line end
     begin_ = end_;
     break;
   }
@@ -95,7 +95,7 @@ bool CsvReader::read_line() {
 
 void CsvReader::split() {
   if (std::memchr(text_.data(), '"', text_.size()))
-    throw Error(fmt::format("line {}: quotes are not supported: write the fields bare", line_));
+    throw Error(fmt::format("line {}: quotes are not supported; write the fields without quotes", line_));
   const size_t expected = fields_.size();
   fields_.clear();
   for (std::string_view rest = text_;;) {
@@ -113,7 +113,7 @@ bool CsvReader::next() {
   if (trimmed(text_).empty()) {
     const size_t blank = line_;
     while (read_line())
-      if (!trimmed(text_).empty()) throw Error(fmt::format("line {}: it is blank, and rows follow", blank));
+      if (!trimmed(text_).empty()) throw Error(fmt::format("line {}: blank lines are allowed only at the end", blank));
     return false;
   }
   split();
@@ -148,7 +148,8 @@ void CsvReader::hex_list(size_t i, int digits, std::vector<uint64_t>& codes) con
     for (size_t d = k * width; d < (k + 1) * width; ++d) {
       const uint8_t digit = kDigits[static_cast<unsigned char>(text[d])];
       if (digit == kNoDigit)
-        fail(i, fmt::format("has no hex digit at place {}: '{}'", d + 1, shown(text.substr(d, 1))));
+        fail(i, fmt::format("has a character that is not a hex digit at position {}: '{}'", d + 1,
+                            shown(text.substr(d, 1))));
       codes[k] = codes[k] << 4 | digit;
     }
   }
@@ -172,7 +173,7 @@ void Answers::flush() {
   out_.flush();
   if (!out_)
     throw Error(fmt::format("the answers could not be written: {}",
-                            errno ? std::strerror(errno) : "standard output takes no more"));
+                            errno ? std::strerror(errno) : "write error on standard output"));
   pending_.clear();
 }
 

@@ -1,5 +1,5 @@
-// Comma-separated rows, streamed: a header that names the columns, then a row a line. Millions of rows, or a few with
-// very long fields. Whoever answers a bad row with an error says file line and column.
+// A streaming CSV reader: a header that names the columns, then one row per line. It handles millions of rows and very
+// long fields. Errors about a row name the line of the file and the column.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,19 @@
 
 namespace halfmark::bench {
 
-// Columns may stand in any order, those not asked for are passed over. Lines end in LF or CRLF; blank ones may stand at
-// the end only. Quotes are refused. Every mistake is an Error.
+// Columns may be in any order; columns that were not requested are ignored. Lines end in LF or CRLF; blank lines are
+// allowed only at the end. Quotes are refused. Every violation throws Error.
 class CsvReader {
  public:
-  // Reads the header. `columns` are what the caller wants; field(i) is the i-th of them.
+  // Reads the header. `columns` are the requested columns; field(i) is the i-th of them.
   CsvReader(std::istream& in, const std::vector<std::string>& columns);
 
-  bool next();                                                // the next row; false at the end
+  bool next();                                                // reads the next row; false at the end
   std::string_view field(size_t i) const { return row_[i]; }  // until the next next()
-  size_t line() const { return line_; }                       // of the file, from 1
+  size_t line() const { return line_; }                       // line of the file, from 1
 
-  uint64_t hex(size_t i, int digits) const;  // exactly so many digits, at most 16, either case
-  // A field of any number of such codes, one after the other.
+  uint64_t hex(size_t i, int digits) const;  // exactly `digits` digits, at most 16, upper or lower case
+  // A field of any number of such codes without separators.
   void hex_list(size_t i, int digits, std::vector<uint64_t>& codes) const;
 
   [[noreturn]] void fail(size_t i, const std::string& what) const;  // Error "line 7, column 'x': 'zz' <what>"
@@ -38,17 +38,17 @@ class CsvReader {
   std::vector<size_t> field_of_;  // column wanted -> field of a line
   std::vector<std::string_view> fields_, row_;
   std::vector<char> buffer_;
-  size_t begin_ = 0, end_ = 0;  // what is read and not yet used
+  size_t begin_ = 0, end_ = 0;  // the range of the buffer that is not yet used
   std::string_view text_;
   size_t line_ = 0;
 };
 
-// Answers, gathered into large pieces. finish() must be called: it throws Error when anything could not be written.
+// Buffered output of answers. finish() must be called: it throws Error if anything could not be written.
 class Answers {
  public:
   explicit Answers(std::ostream& out) : out_(out) {}
   void text(std::string_view text) { pending_ += text; }
-  void hex(uint64_t code, int digits);  // fixed width, lower case; 0 digits: as many as it takes
+  void hex(uint64_t code, int digits);  // fixed width, lower case; digits = 0: no leading zeros
   void end_row();
   void finish();
 

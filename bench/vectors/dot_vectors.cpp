@@ -12,9 +12,9 @@
 namespace halfmark::bench {
 namespace {
 
-constexpr size_t kBatch = size_t{1} << 20;  // codes of one operand that go to the device at once
+constexpr size_t kBatch = size_t{1} << 20;  // codes of one operand per call of the device
 
-// The registers of tf32 are stored as f32.
+// tf32 operands are stored as f32.
 DType dot_dtype(std::string_view option, const std::string& name) {
   if (name == kTf32.name) return DType::f32;
   for (const DType dtype : {DType::f16, DType::bf16, DType::e4m3, DType::e5m2, DType::e2m1, DType::f64})
@@ -28,14 +28,14 @@ DType sum_dtype(std::string_view option, const std::string& name) {
   throw Error(fmt::format("--{} {}: sums are f32, f16 or f64", option, name));
 }
 
-// The sign of a scale has no meaning: ue4m3 is stored as e4m3, ue8m0 is e8m0.
+// Scales are unsigned: ue4m3 is stored as e4m3, and ue8m0 is e8m0.
 DType scale_dtype(const std::string& name) {
   if (name == "ue8m0") return DType::e8m0;
   if (name == "ue4m3") return DType::e4m3;
   throw Error(fmt::format("--scale-type {}: scales are ue8m0 or ue4m3", name));
 }
 
-// One column of a batch, and its tensor.
+// One column of a batch, converted to a tensor.
 class Column {
  public:
   Column(Device& device, DType dtype) : device_(device), dtype_(dtype) {}
@@ -81,29 +81,32 @@ class DotBatch {
     return {"a", "b", "c"};
   }
 
-  // Takes the row, after the answers to the rows before where its K is another.
+  // Adds a row. If its K differs from the previous rows, these are answered first.
   void add(const CsvReader& rows, Answers& answers) {
     const size_t k = rows.field(0).size() / static_cast<size_t>(hex_digits(a_.dtype()));
     if (k != k_ || a_.size() >= kBatch) flush(answers);
     k_ = k;
-    if (k == 0) rows.fail(0, "holds no operand");
+    if (k == 0) rows.fail(0, "contains no operand");
     const size_t before = a_.size();
     a_.read(rows, 0), b_.read(rows, 1), c_.read(rows, 2);
     if (b_.size() != a_.size())
-      rows.fail(1, fmt::format("holds {} operands, column 'a' {}", b_.size() - before, a_.size() - before));
-    if (c_.size() != ++rows_) rows.fail(2, "must hold one number");
+      rows.fail(
+          1, fmt::format("contains {} operands, but column 'a' contains {}", b_.size() - before, a_.size() - before));
+    if (c_.size() != ++rows_) rows.fail(2, "must contain one number");
     if (question_.instruction != MatrixInstruction::usual) {
       const auto depth = static_cast<size_t>(depth_of(question_.instruction));
       if (k % depth != 0)
-        rows.fail(0, fmt::format("holds {} operands: no multiple of the K of {}", k, name_of(question_.instruction)));
+        rows.fail(
+            0, fmt::format("contains {} operands, not a multiple of the K of {}", k, name_of(question_.instruction)));
     }
     if (!scaled_) return;
     const auto block = static_cast<size_t>(question_.scale_block);
-    if (k % block != 0) rows.fail(0, fmt::format("holds {} operands: no multiple of the {} of a scale", k, block));
+    if (k % block != 0)
+      rows.fail(0, fmt::format("contains {} operands, not a multiple of the scale block of {}", k, block));
     const size_t scales = scale_a_.size();
     scale_a_.read(rows, 3), scale_b_.read(rows, 4);
     for (const auto& [column, field] : {std::pair{&scale_a_, size_t{3}}, std::pair{&scale_b_, size_t{4}}})
-      if (column->size() != scales + k / block) rows.fail(field, fmt::format("must hold {} scales", k / block));
+      if (column->size() != scales + k / block) rows.fail(field, fmt::format("must contain {} scales", k / block));
   }
 
   void flush(Answers& answers) {

@@ -1,4 +1,4 @@
-// Vectors of dot products through the simulated devices: what goes in, what comes out, and what is said of mistakes.
+// Tests of dot product vectors on simulated devices: input, output and error messages.
 #include "bench/vectors/dot_vectors.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ std::string complaint(const std::string& device, const DotQuestion& question, co
 
 const DotQuestion kF16{"f16", "f16", "f32", "f32", MatrixInstruction::mma_m8n8k4};
 
-TEST(DotVectors, AnswerOneCodeARowAndChainLongerRows) {
+TEST(DotVectors, AnswerOneCodePerRowAndChainLongerRows) {
   // 1 x 1 + 2 x 2 + 1; then twice as long, and the same with columns in another order.
   EXPECT_EQ(dots("sim:volta", kF16, "a,b,c\n3c00400000000000,3c00400000000000,3f800000\n"), "d\n40c00000\n");
   EXPECT_EQ(dots("sim:volta", kF16,
@@ -68,18 +68,18 @@ TEST(DotVectors, ReproduceTheWorkedExamples) {
   EXPECT_EQ(rows, 30);
 }
 
-TEST(DotVectors, SayWhichRowIsWrong) {
+TEST(DotVectors, ReportWhichRowIsInvalid) {
   const std::string good = "a,b,c\n3c00400000000000,3c00400000000000,3f800000\n";
   EXPECT_EQ(complaint("sim:volta", kF16, good + "3c00,3c00400000000000,3f800000\n"),
-            "line 3, column 'b': '3c00400000000000' holds 4 operands, column 'a' 1");
+            "line 3, column 'b': '3c00400000000000' contains 4 operands, but column 'a' contains 1");
   EXPECT_EQ(complaint("sim:volta", kF16, good + "3c00,3c00,3f800000\n"),
-            "line 3, column 'a': '3c00' holds 1 operands: no multiple of the K of mma.m8n8k4");
+            "line 3, column 'a': '3c00' contains 1 operands, not a multiple of the K of mma.m8n8k4");
   EXPECT_EQ(complaint("sim:volta", kF16, good + "3c00400000000000,3c00400000000000,3f8000003f800000\n"),
-            "line 3, column 'c': '3f8000003f800000' must hold one number");
+            "line 3, column 'c': '3f8000003f800000' must contain one number");
   EXPECT_NE(complaint("sim:volta", kF16, "a,b\n").find("no column 'c'"), std::string::npos);
 }
 
-TEST(DotVectors, SayWhatTheDeviceLacks) {
+TEST(DotVectors, ReportMissingInstructions) {
   const std::string row = "a,b,c\n00000000,00000000,00000000\n";
   EXPECT_NE(complaint("sim:volta", {"e4m3", "e4m3", "f32", "f32"}, row).find("volta has no instruction for e4m3"),
             std::string::npos);

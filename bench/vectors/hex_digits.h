@@ -1,4 +1,4 @@
-// How codes are written in the vectors.
+// The width of codes in vectors.
 #pragma once
 
 #include "bench/namespaces.h"
@@ -6,7 +6,7 @@
 
 namespace halfmark::bench {
 
-// Hex digits of a code of this dtype.
+// Number of hex digits of a code of this dtype.
 inline int hex_digits(DType dtype) { return (bits_of(dtype) + 3) / 4; }
 
 }  // namespace halfmark::bench

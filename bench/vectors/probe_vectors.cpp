@@ -1,4 +1,4 @@
-// Rows of a file, grouped by probe and instruction as they stand there.
+// Reads the rows of a file, groups them by probe and instruction, and compares the answers with the hypotheses.
 #include "bench/vectors/probe_vectors.h"
 
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ std::vector<uint64_t> codes_of(std::string_view text, size_t digits) {
     const std::string_view part = text.substr(i, digits);
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), code, 16);
     HM_CHECK(error == std::errc() && part.size() == digits && end == part.data() + digits,
-             fmt::format("'{}' is no row of codes of {} hexadecimal digits", text, digits));
+             fmt::format("'{}' is not a sequence of codes of {} hex digits", text, digits));
     codes.push_back(code);
   }
   return codes;
@@ -69,7 +69,7 @@ VectorRow row_of(const CsvReader& reader) {
   row.c_code = reader.hex(kC, hex_digits(row.c));
   for (const std::string& prediction : split(reader.field(kPredictions), ';')) {
     const size_t equals = prediction.find('=');
-    if (equals == std::string::npos) reader.fail(kPredictions, "is no hypothesis=code;hypothesis=code");
+    if (equals == std::string::npos) reader.fail(kPredictions, "is not of the form hypothesis=code;hypothesis=code");
     const std::string name = prediction.substr(0, equals), value = prediction.substr(equals + 1);
     if (name == "scale_a") {
       row.scale_a = codes_of(value, 2);
@@ -105,9 +105,9 @@ std::vector<VectorRow> rows_of(const std::string& path) {
   return rows;
 }
 
-// Whether the GPUs that a row names are the one that is simulated here: "ampere/ada mma...", "any mma...".
+// True if the GPUs that a row names include the simulated one: "ampere/ada mma...", "any mma...".
 bool is_about(const std::string& instruction, const Device& device) {
-  if (!device.name().starts_with("sim:")) return true;  // of a real GPU its instructions decide
+  if (!device.name().starts_with("sim:")) return true;  // for a real GPU, its instructions decide
   constexpr std::string_view kNames[] = {"volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-rtx"};
   const std::string own = device.name().substr(4), about = instruction.substr(0, instruction.find(' '));
   if (instruction.starts_with("ampere..blackwell")) return own != "volta" && own != "turing";
@@ -119,7 +119,7 @@ bool is_about(const std::string& instruction, const Device& device) {
   return ours || !any;
 }
 
-// The instructions that the text of a row means: by shape, or by family and K.
+// The instructions that the text of a row refers to: by shape, or by family and K.
 bool means(const std::string& text, const MatrixInstructionRow& instruction, int64_t k) {
   if (text.find(instruction.name) != std::string::npos) return true;
   const std::string family(instruction.name.substr(0, instruction.name.find('.')));
@@ -136,7 +136,7 @@ Tensor tensor_of(Device& device, Shape shape, DType dtype, const std::vector<uin
   return tensor;
 }
 
-// The code of d, or nothing when the device has no such instruction.
+// The code of d; nullopt if the device has no such instruction.
 std::optional<uint64_t> answer(Device& device, const VectorRow& row, MatrixInstruction instruction) {
   const DType scale = row.instruction.find("ue4m3") != std::string::npos ? DType::e4m3 : DType::e8m0;
   const auto blocks = static_cast<int64_t>(row.scale_a.size());
@@ -195,23 +195,25 @@ std::string probe_vectors(Device& device, const std::string& path, const TextOpt
   std::string text;
   if (!device.numerics().empty())
     text += wrapped("",
-                    fmt::format("{} is a model: what survives below is what the model assumes, not what a GPU does.",
+                    fmt::format("{} is a model: the hypotheses below show what the model assumes, not what a GPU does.",
                                 device.name()),
                     options.width) +
             "\n";
-  Table table({"probe", "asked of", "ran on", "rows", "survives"}, 3);
+  Table table({"probe", "written for", "run on", "rows", "consistent"}, 3);
   for (const Group& group : groups)
-    table.add({{group.probe, Tone::plain},
-               {group.instruction, Tone::plain},
-               {group.ran, Tone::plain},
-               {fmt::format("{}", group.rows), Tone::plain},
-               {group.alive.empty()
-                    ? fmt::format("none of {}{}", group.hypotheses.size(),
-                                  group.unforeseen ? fmt::format("; {} answers nobody foresaw", group.unforeseen) : "")
-                    : fmt::format("{} of {}", fmt::join(group.alive, ", "), group.hypotheses.size()),
-                group.alive.empty() ? Tone::bad : Tone::good}});
+    table.add(
+        {{group.probe, Tone::plain},
+         {group.instruction, Tone::plain},
+         {group.ran, Tone::plain},
+         {fmt::format("{}", group.rows), Tone::plain},
+         {group.alive.empty()
+              ? fmt::format(
+                    "none of {}{}", group.hypotheses.size(),
+                    group.unforeseen ? fmt::format("; {} answers that no hypothesis predicts", group.unforeseen) : "")
+              : fmt::format("{} of {}", fmt::join(group.alive, ", "), group.hypotheses.size()),
+          group.alive.empty() ? Tone::bad : Tone::good}});
   if (!groups.empty()) text += table.text(options);
-  return text + fmt::format("{} rows of {} ask other GPUs than {}\n", left_out, path, device.name());
+  return text + fmt::format("{} rows of {} are for other GPUs than {}\n", left_out, path, device.name());
 }
 
 }  // namespace halfmark::bench

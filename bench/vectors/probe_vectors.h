@@ -1,4 +1,4 @@
-// halfmark probe --vectors: questions whose answers tell hypotheses apart, put to a device's matrix instructions.
+// halfmark probe --vectors: runs test vectors that distinguish hypotheses on the matrix instructions of a device.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace halfmark::bench {
 
-// Reads a file of the columns probe, instruction, fmt_a, fmt_b, fmt_c, k, a, b, c, predictions, runs the rows whose
-// instruction the device has, and says for every group of rows which hypotheses give all its answers. Throws Error with
-// file, line and what is wrong there.
+// Reads a file with the columns probe, instruction, fmt_a, fmt_b, fmt_c, k, a, b, c, predictions. Runs the rows whose
+// instruction the device has, and reports for each group of rows the hypotheses that predict all its answers. Throws
+// Error with file, line and the reason.
 std::string probe_vectors(Device& device, const std::string& path, const TextOptions& options);
 
 }  // namespace halfmark::bench

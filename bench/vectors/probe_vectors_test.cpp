@@ -1,4 +1,4 @@
-// Files of questions: what is read, what is refused, and what survives where the answer is settled.
+// Tests of files of probe vectors: parsing, refusals, and the consistent hypotheses where the answer is known.
 #include "bench/vectors/probe_vectors.h"
 
 #include <gtest/gtest.h>
@@ -28,12 +28,12 @@ class ProbeVectors : public testing::Test {
       (std::filesystem::temp_directory_path() / ("halfmark-vectors-" + std::to_string(::getpid()) + ".csv")).string();
 };
 
-// 1 1 - 1 1 + 2^-12 2^-12 in a block of four, and c = 0: F = 23 loses the last product, 24 keeps it.
+// 1 1 - 1 1 + 2^-12 2^-12 in a block of four with c = 0: F = 23 loses the last product, F = 24 keeps it.
 constexpr char kKept[] =
     "kept,any "
     "mma.m8n8k4.f32.f16.f16.f32,f16,f16,f32,4,3c00bc000c000000,3c003c000c000000,00000000,F23=00000000;F24=33800000\n";
 
-TEST_F(ProbeVectors, NameTheHypothesesThatGiveEveryAnswer) {
+TEST_F(ProbeVectors, NameTheHypothesesThatPredictEveryAnswer) {
   EXPECT_NE(answer("sim:volta", kKept).find("F23 of 2"), std::string::npos);
   EXPECT_NE(answer("sim:turing", kKept).find("F24 of 2"), std::string::npos);
   const std::string other =
@@ -41,11 +41,11 @@ TEST_F(ProbeVectors, NameTheHypothesesThatGiveEveryAnswer) {
   EXPECT_NE(answer("sim:volta", other).find("none of 2"), std::string::npos);
 }
 
-TEST_F(ProbeVectors, SayThatAModelIsNoMeasurement) {
+TEST_F(ProbeVectors, StateThatAModelIsNotAMeasurement) {
   EXPECT_NE(answer("sim:volta", kKept).find("what the model assumes, not what a GPU does"), std::string::npos);
 }
 
-TEST_F(ProbeVectors, LeaveOutWhatIsAskedOfOtherGpus) {
+TEST_F(ProbeVectors, LeaveOutRowsForOtherGpus) {
   const std::string text = answer("sim:turing", std::string(kKept).replace(5, 3, "volta"));
   EXPECT_NE(text.find("1 rows of"), std::string::npos) << text;
   EXPECT_EQ(text.find("F24"), std::string::npos) << text;
@@ -66,7 +66,7 @@ TEST_F(ProbeVectors, AreRefusedWithFileAndLine) {
   }
 }
 
-TEST_F(ProbeVectors, SettledQuestionsOfThePublishedFileAreAnsweredAsSettled) {
+TEST_F(ProbeVectors, KnownAnswersOfThePublishedFileAreReproduced) {
   const std::string file = std::string(HALFMARK_DATA) + "/tensor_core_probes.csv";
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there";
   TextOptions options;

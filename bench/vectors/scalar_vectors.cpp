@@ -9,7 +9,7 @@
 namespace halfmark::bench {
 namespace {
 
-constexpr int kTf32Spare = 13;  // low bits of an f32 that tf32 has no use for
+constexpr int kTf32Spare = 13;  // low bits of an f32 that tf32 does not use
 
 void answer(Answers& answers, const Result& result, int digits) {
   answers.hex(result.code, digits);

@@ -1,5 +1,5 @@
-// Vectors of scalar operations: rows of codes in, a row of result and flags out for each. Without the command line, for
-// tests.
+// Scalar operations and conversions of codes: CSV rows in, result and
+// flags out for each. Independent of the command line, for tests.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace halfmark::bench {
 
-// A type as the vectors name it: every dtype, and tf32, which is stored as f32 (8 hex digits, the low 13 bits zero).
+// A type as named in vectors: every dtype, and tf32, which is stored as f32 (8 hex digits, the low 13 bits are zero).
 struct VectorType {
   std::string_view name;
   DType dtype;
-  const Format* computed;  // tf32's format; null: the dtype says it all
+  const Format* computed;  // the format of tf32; null: the format of the dtype
   int digits() const { return hex_digits(dtype); }
 };
 VectorType vector_type_named(std::string_view name);
 
-// Columns x, y, z (those the operation has) -> result,flags.
+// Columns x, y, z (as many as the operation has operands) -> result,flags.
 void answer_arithmetic(std::istream& in, std::ostream& out, const Format& format, ScalarOperation operation,
                        Rounding rounding);
 

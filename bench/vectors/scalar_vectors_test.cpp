@@ -1,4 +1,4 @@
-// The CSV reader and the commands that answer vectors, through streams.
+// Tests of the CSV reader and of the scalar commands, on streams.
 #include "bench/vectors/scalar_vectors.h"
 
 #include <fmt/format.h>
@@ -42,11 +42,11 @@ TEST(CsvReader, FindsColumnsByNameInAnyOrder) {
   EXPECT_EQ(rows.line(), 2u);
   ASSERT_TRUE(rows.next());
   EXPECT_EQ(rows.field(0), "4");
-  EXPECT_EQ(rows.field(1), "3") << "blanks round a field are dropped";
+  EXPECT_EQ(rows.field(1), "3") << "blanks around a field are removed";
   EXPECT_FALSE(rows.next());
 }
 
-TEST(CsvReader, TakesEveryEndOfLineAndOfFile) {
+TEST(CsvReader, AcceptsEveryEndOfLineAndOfFile) {
   using Fields = std::vector<std::string>;
   EXPECT_EQ(column("x\n1\n2\n", "x"), (Fields{"1", "2"}));
   EXPECT_EQ(column("x\r\n1\r\n2\r\n\r\n", "x"), (Fields{"1", "2"}));
@@ -69,14 +69,14 @@ TEST(CsvReader, ManyRowsCrossItsBuffer) {
   for (size_t i = 0; i < fields.size(); ++i) ASSERT_EQ(fields[i], std::to_string(i));
 }
 
-TEST(CsvReader, SaysWhereAMistakeIs) {
-  EXPECT_EQ(complaint([] { column("", "x"); }), "the input is empty: a header line with x is needed");
-  EXPECT_EQ(complaint([] { column("a,b\n1,2\n", "x"); }), "line 1: the header has no column 'x' but 'a,b'");
+TEST(CsvReader, ReportsLineAndColumnOfAnError) {
+  EXPECT_EQ(complaint([] { column("", "x"); }), "the input is empty: it needs a header line with x");
+  EXPECT_EQ(complaint([] { column("a,b\n1,2\n", "x"); }), "line 1: the header 'a,b' has no column 'x'");
   EXPECT_EQ(complaint([] { column("x,x\n1,2\n", "x"); }), "line 1: the header has two columns 'x'");
   EXPECT_EQ(complaint([] { column("x,y\n1,2\n3\n", "x"); }), "line 3: 1 fields, but the header has 2");
   EXPECT_EQ(complaint([] { column("x,y\n1,\"2\"\n", "x"); }),
-            "line 2: quotes are not supported: write the fields bare");
-  EXPECT_EQ(complaint([] { column("x\n1\n\n2\n", "x"); }), "line 3: it is blank, and rows follow");
+            "line 2: quotes are not supported; write the fields without quotes");
+  EXPECT_EQ(complaint([] { column("x\n1\n\n2\n", "x"); }), "line 3: blank lines are allowed only at the end");
 }
 
 TEST(CsvReader, ReadsHexOfAFixedWidth) {
@@ -108,7 +108,8 @@ TEST(CsvReader, ReadsListsOfHex) {
   EXPECT_EQ(list("3c00BC01", 4), (std::vector<uint64_t>{0x3C00, 0xBC01}));
   EXPECT_EQ(list("17f", 1), (std::vector<uint64_t>{1, 7, 15}));
   EXPECT_EQ(complaint([&] { list("3c00b", 4); }), "line 2, column 'x': '3c00b' has 5 hex digits, not a multiple of 4");
-  EXPECT_EQ(complaint([&] { list("3c0g", 2); }), "line 2, column 'x': '3c0g' has no hex digit at place 4: 'g'");
+  EXPECT_EQ(complaint([&] { list("3c0g", 2); }),
+            "line 2, column 'x': '3c0g' has a character that is not a hex digit at position 4: 'g'");
 }
 
 std::string arithmetic(const std::string& input, const Format& format, ScalarOperation operation,
@@ -141,10 +142,10 @@ TEST(ArithmeticCommand, AnswersEachRowWithResultAndFlags) {
   EXPECT_EQ(complaint([] { arithmetic("x,y\n3c00,3c00\n3c00,zz\n", kFp16, ScalarOperation::add); }),
             "line 3, column 'y': 'zz' is not 4 hex digits");
   EXPECT_EQ(complaint([] { arithmetic("x,y\n", kFp16, ScalarOperation::mul_add); }),
-            "line 1: the header has no column 'z' but 'x,y'");
+            "line 1: the header 'x,y' has no column 'z'");
 }
 
-TEST(ConvertCommand, TakesEveryTypeInItsWidth) {
+TEST(ConvertCommand, AcceptsEveryTypeInItsWidth) {
   EXPECT_EQ(convert("x\n3f800000\n43e80000\n43e80001\n7fc00000\n", "f32", "e4m3"),
             "result,flags\n38,0\n7e,1\n7f,5\n7f,0\n");
   EXPECT_EQ(convert("x\n47800000\n", "f32", "e4m3", Rounding::near_even, Overflow::saturate), "result,flags\n7e,5\n");
@@ -172,7 +173,7 @@ TEST(ConvertCommand, Tf32IsWrittenAsAnF32) {
 
 TEST(ConvertCommand, StochasticResultsFollowTheSeed) {
   std::string input = "x\n";
-  for (int i = 0; i < 1000; ++i) input += "3f800800\n";  // a quarter of a place above 1
+  for (int i = 0; i < 1000; ++i) input += "3f800800\n";  // a quarter of an ulp above 1
   const auto ups = [](const std::string& text) {
     size_t count = 0;
     for (size_t at = 0; (at = text.find("3c01,1", at)) != std::string::npos; ++at) ++count;

@@ -1,6 +1,6 @@
 // Batch normalisation over [n, h, w], with running statistics.
 #include "kernels/number/error.h"
-#include "models/layers/leaf.h"
+#include "models/layers/tapped_layer.h"
 
 namespace halfmark::models {
 namespace {
@@ -8,11 +8,11 @@ namespace {
 // The statistics of a batch: at least fp32 (kernels/ops BatchNorm).
 DType statistics_dtype(DType x) { return x == DType::f64 ? DType::f64 : DType::f32; }
 
-class BatchNorm2d : public Leaf {
+class BatchNorm2d : public TappedLayer {
  public:
   // torch.nn.BatchNorm2d: scale 1, shift 0, running mean 0 and variance 1.
   BatchNorm2d(const Init& init, std::string name, int64_t channels, double momentum, double epsilon)
-      : Leaf(std::move(name)), momentum_(momentum), epsilon_(epsilon) {
+      : TappedLayer(std::move(name)), momentum_(momentum), epsilon_(epsilon) {
     const Shape shape{channels};
     const std::vector<double> ones(static_cast<size_t>(channels), 1.0), zeros(static_cast<size_t>(channels), 0.0);
     scale_ = init.param(this->name() + ".scale", shape, init.policy.norm, ones);
@@ -53,7 +53,7 @@ class BatchNorm2d : public Leaf {
                             .momentum = momentum_,
                             .epsilon = epsilon_});
     if (saved) {
-      saved->keep_form(x_given), saved->keep(scale);
+      saved->keep_spec(x_given), saved->keep(scale);
       saved->keep(mean), saved->keep(variance), saved->keep(x);
     }
     return y;
@@ -61,7 +61,7 @@ class BatchNorm2d : public Leaf {
 
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
     const Tensor x = saved.take(), variance = saved.take(), mean = saved.take(), scale = saved.take();
-    const Form given = saved.take_form();
+    const TensorSpec given = saved.take_spec();
     const Tensor dy = pass.cast(dy_given, x.dtype());
     Tensor dx = pass.fresh(x.shape(), x.dtype());
     pass.gradient(scale_, scale.dtype(), [&](Tensor& dscale) {

@@ -1,22 +1,21 @@
-// How layers are put together: one after the other, beside each other, and the change of shape between images and
-// vectors.
-#include "models/layers/leaf.h"
+// Containers: layers in sequence, a residual block, and the change of shape from images to vectors.
+#include "models/layers/tapped_layer.h"
 
 namespace halfmark::models {
 namespace {
 
-class Flatten : public Leaf {  // [n, c, h, w] -> [n, c h w]
+class Flatten : public TappedLayer {  // [n, c, h, w] -> [n, c h w]
  public:
-  using Leaf::Leaf;
+  using TappedLayer::TappedLayer;
   Shape output_shape(const Shape& x) const override { return {x[0], x[0] ? x.elements() / x[0] : 0}; }
 
  private:
   Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override {
-    if (saved) saved->keep_form(x);
+    if (saved) saved->keep_spec(x);
     return pass.plain(x).reshaped(output_shape(x.shape()));
   }
   Tensor differentiate(Pass& pass, const Tensor& dy, Saved& saved) override {
-    const Form x = saved.take_form();
+    const TensorSpec x = saved.take_spec();
     return pass.cast(pass.plain(dy).reshaped(x.shape), x.dtype);
   }
 };
@@ -73,7 +72,7 @@ class Residual : public Layer {  // y = body(x) + shortcut(x); the tap sees the 
   Tensor forward(Pass& pass, const Tensor& x, Saved* saved) override {
     const Tensor a = body_->forward(pass, x, saved);
     const Tensor b = shortcut_ ? shortcut_->forward(pass, x, saved) : x;
-    if (saved) saved->keep_form(x), saved->keep_form(a), saved->keep_form(b);
+    if (saved) saved->keep_spec(x), saved->keep_spec(a), saved->keep_spec(b);
     Tensor y = add(pass, pass.input("add", a), pass.input("add", b));
     if (pass.tap) pass.look("activation/" + name(), y);
     return y;
@@ -81,7 +80,7 @@ class Residual : public Layer {  // y = body(x) + shortcut(x); the tap sees the 
 
   Tensor backward(Pass& pass, const Tensor& dy, Saved& saved) override {
     if (pass.tap) pass.look("gradient/" + name(), dy);
-    const Form b = saved.take_form(), a = saved.take_form(), x = saved.take_form();
+    const TensorSpec b = saved.take_spec(), a = saved.take_spec(), x = saved.take_spec();
     Tensor through_shortcut = pass.cast(dy, b.dtype);
     if (shortcut_) through_shortcut = shortcut_->backward(pass, through_shortcut, saved);
     const Tensor through_body = body_->backward(pass, pass.cast(dy, a.dtype), saved);
@@ -100,7 +99,7 @@ class Residual : public Layer {  // y = body(x) + shortcut(x); the tap sees the 
   Shape output_shape(const Shape& input) const override { return body_->output_shape(input); }
 
  private:
-  // In the wider dtype of the two, as native promotion does; operands of two layouts meet in plain.
+  // The sum in the wider dtype, as in PyTorch's type promotion. Operands of different layouts are both made plain.
   static Tensor add(Pass& pass, const Tensor& a, const Tensor& b) {
     const bool alike = a.layout() == b.layout() && a.layout() != Layout::opaque;
     const Tensor left = alike ? a : pass.plain(a), right = alike ? b : pass.plain(b);

@@ -1,17 +1,17 @@
 // Convolution with stride, padding, dilation and groups.
 #include <cmath>
 
-#include "models/layers/leaf.h"
+#include "models/layers/tapped_layer.h"
 
 namespace halfmark::models {
 namespace {
 
-class Convolution : public Leaf {
+class Convolution : public TappedLayer {
  public:
   // torch.nn.Conv2d.reset_parameters: as Linear, with fan_in = in / groups * kernel^2.
   Convolution(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window, int groups,
               bool with_bias)
-      : Leaf(std::move(name)), window_(window), groups_(groups) {
+      : TappedLayer(std::move(name)), window_(window), groups_(groups) {
     const int64_t in_of_group = in / groups;
     const double bound = 1 / std::sqrt(static_cast<double>(in_of_group * kernel * kernel));
     weight_ = init.uniform(this->name() + ".weight", {out, in_of_group, kernel, kernel}, init.policy.param, bound);
@@ -39,13 +39,13 @@ class Convolution : public Leaf {
     Tensor y = pass.fresh(output_shape(x.shape()), pass.output_dtype("conv2d", a.dtype()));
     run(Conv2d{.x = a, .w = w, .out = y, .window = window_, .groups = groups_, .math = pass.math(a.dtype())});
     if (!bias_.value.empty()) run(AddBias{.x = y, .bias = pass.weight("conv2d", bias_), .out = y});
-    if (saved) saved->keep_form(x), saved->keep(w), saved->keep(a);
+    if (saved) saved->keep_spec(x), saved->keep(w), saved->keep(a);
     return y;
   }
 
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
     const Tensor a = saved.take(), w = saved.take();
-    const Form x = saved.take_form();
+    const TensorSpec x = saved.take_spec();
     const Tensor dy = pass.cast(dy_given, a.dtype());
     const Math math = pass.math(a.dtype());
     pass.gradient(weight_, w.dtype(), [&](Tensor& dw) {

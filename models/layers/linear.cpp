@@ -1,15 +1,15 @@
 // y = x w^T + b.
 #include <cmath>
 
-#include "models/layers/leaf.h"
+#include "models/layers/tapped_layer.h"
 
 namespace halfmark::models {
 namespace {
 
-class Linear : public Leaf {
+class Linear : public TappedLayer {
  public:
   // torch.nn.Linear.reset_parameters: kaiming_uniform(a = sqrt 5) is U(-1 / sqrt(in), 1 / sqrt(in)), the bias likewise.
-  Linear(const Init& init, std::string name, int64_t in, int64_t out, bool with_bias) : Leaf(std::move(name)) {
+  Linear(const Init& init, std::string name, int64_t in, int64_t out, bool with_bias) : TappedLayer(std::move(name)) {
     const double bound = 1 / std::sqrt(static_cast<double>(in));
     weight_ = init.uniform(this->name() + ".weight", {out, in}, init.policy.param, bound);
     if (with_bias) bias_ = init.uniform(this->name() + ".bias", {out}, init.policy.param, bound);
@@ -30,14 +30,14 @@ class Linear : public Leaf {
     Tensor y = pass.fresh(output_shape(x.shape()), pass.output_dtype("linear", a.dtype()));
     run(Matmul{.a = a, .b = w, .out = y, .transpose_b = true, .math = pass.math(a.dtype())});
     if (!bias_.value.empty()) run(AddBias{.x = y, .bias = pass.weight("linear", bias_), .out = y});
-    if (saved) saved->keep_form(x), saved->keep(w), saved->keep(a);
+    if (saved) saved->keep_spec(x), saved->keep(w), saved->keep(a);
     return y;
   }
 
   // dx = dy w, dw = dy^T x, db = sum of dy over the batch.
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
     const Tensor a = saved.take(), w = saved.take();
-    const Form x = saved.take_form();
+    const TensorSpec x = saved.take_spec();
     const Tensor dy = pass.cast(dy_given, a.dtype());
     const Math math = pass.math(a.dtype());
     pass.gradient(weight_, w.dtype(),

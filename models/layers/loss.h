@@ -1,4 +1,4 @@
-// The head of a classifier: softmax and cross-entropy in one, averaged over the batch.
+// The loss of a classifier: softmax and cross-entropy in one operation, averaged over the batch.
 #pragma once
 
 #include "models/layer.h"
@@ -6,15 +6,15 @@
 
 namespace halfmark::models {
 
-// Decomposes as the frameworks' cross_entropy_loss does: where it is not listed itself, log_softmax decides the dtype.
-// Under torch-cuda half logits give an f32 loss and dlogits return to half once; without rules all is stored in the
-// logits' dtype and computed wide inside.
+// Decomposes like cross_entropy_loss of the frameworks: if the cast rules do not list it, log_softmax sets the dtype.
+// Under torch-cuda, half logits give an f32 loss, and dlogits are rounded to half once. Without rules all is stored in
+// the logits' dtype and computed in at least fp32.
 class CrossEntropy {
  public:
-  // loss [1]; keeps the probabilities for backward. labels: [n] i32.
+  // logits [n, classes], labels [n] i32 -> loss [1]. Keeps the probabilities for backward.
   Tensor forward(Pass& pass, const Tensor& logits, const Tensor& labels);
-  // dlogits in the logits' dtype, for the gradient `dloss` of the loss (which a loss of a narrow dtype rounds to that
-  // dtype).
+  // dlogits in the logits' dtype, for the gradient `dloss` of
+  // the loss. dloss is first rounded to the dtype of the loss.
   Tensor backward(Pass& pass, double dloss);
 
  private:

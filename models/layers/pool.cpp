@@ -1,5 +1,5 @@
-// Pooling: the largest or the mean of a window, or of the whole image.
-#include "models/layers/leaf.h"
+// Pooling: the maximum or the mean of a window, or of the whole image.
+#include "models/layers/tapped_layer.h"
 
 namespace halfmark::models {
 namespace {
@@ -9,10 +9,10 @@ Shape pooled(const Shape& x, int kernel_h, int kernel_w, const Window& window) {
           window_extent(x[3], kernel_w, window.stride_w, window.pad_w, 1)};
 }
 
-class MaxPool : public Leaf {
+class MaxPool : public TappedLayer {
  public:
   MaxPool(std::string name, int kernel, int stride)
-      : Leaf(std::move(name)), kernel_(kernel), window_{.stride_h = stride, .stride_w = stride} {}
+      : TappedLayer(std::move(name)), kernel_(kernel), window_{.stride_h = stride, .stride_w = stride} {}
   Shape output_shape(const Shape& x) const override { return pooled(x, kernel_, kernel_, window_); }
 
  private:
@@ -22,13 +22,13 @@ class MaxPool : public Leaf {
     Tensor y = pass.fresh(shape, pass.output_dtype("max_pool2d", x.dtype()));
     Tensor indices = saved ? pass.fresh(shape, DType::u8) : Tensor();
     run(MaxPool2d{.x = x, .out = y, .indices = indices, .kernel_h = kernel_, .kernel_w = kernel_, .window = window_});
-    if (saved) saved->keep_form(x_given), saved->keep_form(x), saved->keep(indices);
+    if (saved) saved->keep_spec(x_given), saved->keep_spec(x), saved->keep(indices);
     return y;
   }
 
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
     const Tensor indices = saved.take();
-    const Form x = saved.take_form(), given = saved.take_form();
+    const TensorSpec x = saved.take_spec(), given = saved.take_spec();
     const Tensor dy = pass.cast(dy_given, x.dtype);
     Tensor dx = pass.fresh(x.shape, x.dtype);
     run(MaxPool2dBackward{
@@ -40,11 +40,11 @@ class MaxPool : public Leaf {
   Window window_;
 };
 
-class AvgPool : public Leaf {
+class AvgPool : public TappedLayer {
  public:
   // kernel 0: the whole image.
   AvgPool(std::string name, int kernel, int stride)
-      : Leaf(std::move(name)), kernel_(kernel), window_{.stride_h = stride, .stride_w = stride} {}
+      : TappedLayer(std::move(name)), kernel_(kernel), window_{.stride_h = stride, .stride_w = stride} {}
   Shape output_shape(const Shape& x) const override { return pooled(x, height(x), width(x), window_); }
 
  private:
@@ -56,12 +56,12 @@ class AvgPool : public Leaf {
     const Tensor x = pass.input(operation(), x_given);
     Tensor y = pass.fresh(output_shape(x.shape()), pass.output_dtype(operation(), x.dtype()));
     run(AvgPool2d{.x = x, .out = y, .kernel_h = height(x.shape()), .kernel_w = width(x.shape()), .window = window_});
-    if (saved) saved->keep_form(x_given), saved->keep_form(x);
+    if (saved) saved->keep_spec(x_given), saved->keep_spec(x);
     return y;
   }
 
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
-    const Form x = saved.take_form(), given = saved.take_form();
+    const TensorSpec x = saved.take_spec(), given = saved.take_spec();
     const Tensor dy = pass.cast(dy_given, x.dtype);
     Tensor dx = pass.fresh(x.shape, x.dtype);
     run(AvgPool2dBackward{

@@ -48,14 +48,14 @@ Acknowledgement read_entry(const JsonReader& json) {
   entry.metric = json.text("metric");
   entry.at = json.text("at", entry.at);
   if (entry.metric.empty()) {
-    if (json.optional("at")) json.fail("\"at\" without \"metric\": fingerprints are of the whole case");
+    if (json.optional("at")) json.fail("\"at\" without \"metric\": a fingerprint covers the whole case");
     entry.from = filled(json, "from"), entry.to = filled(json, "to");
   } else {
     entry.from_value = json.required("from").number(), entry.to_value = json.required("to").number();
   }
   entry.reason = filled(json, "reason");
   entry.expires = filled(json, "expires");
-  if (!is_date(entry.expires)) json.required("expires").fail("is no date such as \"2026-03-01\"");
+  if (!is_date(entry.expires)) json.required("expires").fail("is not a date such as \"2026-03-01\"");
   return entry;
 }
 

@@ -1,10 +1,10 @@
-// Changes that somebody has looked at and accepts: a checked-in file that the gate reads with --acknowledge.
+// Reviewed and accepted changes: a checked-in file that the gate reads with --acknowledge.
 //   {"acknowledgements": 1, "entries": [
 //     {"case": "mlp/*/cpu/*/memory", "metric": "memory.peak", "at": "train", "from": 12000, "to": 15000,
 //      "reason": "#123: a second buffer", "expires": "2026-03-01"},
-//     {"case": "linear/b4_i16_o8/cpu/fp16/error", "from": "5d0c..", "to": "77a1..", "reason": "...", "expires":
-//     "..."}]}
-// Without a metric an entry is about the fingerprint.
+//     {"case": "linear/b4_i16_o8/cpu/fp16/error", "from": "5d0c..", "to": "77a1..",
+//      "reason": "...", "expires": "..."}]}
+// An entry without a metric is about the fingerprint.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,26 +17,26 @@
 namespace halfmark::reports {
 
 struct Acknowledgement {
-  std::string cases, metric, at = "*";  // globs; no metric: of the fingerprint
+  std::string cases, metric, at = "*";  // globs; empty metric: the fingerprint
   std::string from, to;                 // fingerprints
   double from_value = 0, to_value = 0;  // of the metric
-  std::string reason, expires;          // the last day on which it counts, "2026-03-01"
+  std::string reason, expires;          // expires: the last day on which it is valid, "2026-03-01"
   bool used = false;
 };
 
 class Acknowledgements {
  public:
-  // Throws ReportError in one line: file, field, what is wrong.
+  // Throws ReportError with one line: file, field, problem.
   static Acknowledgements load(const std::string& path);
   static Acknowledgements from_json(const nlohmann::ordered_json& json, std::string_view where);
 
-  // The entry in force on this day ("2026-02-28") about such a change, marked as used, or nothing. Numbers agree within
-  // 1 %, as people copy them from a text; a number on the better side of `to` is covered as well.
+  // The valid entry on this day ("2026-02-28") for such a change, or null; marks it as used. Numbers must agree within
+  // 1 %, because people copy them from a text. A number on the better side of `to` is also covered.
   const Acknowledgement* find_bits(const std::string& id, const std::string& from, const std::string& to,
                                    std::string_view today);
   const Acknowledgement* find_number(const std::string& id, const Measurement& from, double to, std::string_view today);
 
-  // "acknowledged.json: entry 3 about X expired on ...": entries out of date or without use.
+  // "acknowledged.json: entry 3 about X expired on ...": expired or unused entries.
   std::vector<std::string> remarks(std::string_view today) const;
 
  private:

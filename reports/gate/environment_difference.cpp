@@ -10,53 +10,53 @@ namespace halfmark::reports {
 namespace {
 
 constexpr std::string_view kDevices = "devices.";
-constexpr size_t kLongest = 60;  // characters of a value: some describe how a matmul adds, clause by clause
+constexpr size_t kLongest = 60;  // maximum length of a shown value: descriptions of how a matmul adds are long
 
-using Leaves = std::vector<std::pair<std::string, std::string>>;
+using Facts = std::vector<std::pair<std::string, std::string>>;
 
-Leaves leaves_with_seed(const Report& report) {
-  Leaves leaves = leaves_of(report.environment);
-  leaves.emplace_back("run.seed", fmt::format("{}", report.run.seed));
-  return leaves;
+Facts facts_with_seed(const Report& report) {
+  Facts facts = environment_facts(report.environment);
+  facts.emplace_back("run.seed", fmt::format("{}", report.run.seed));
+  return facts;
 }
 
 std::string shown(const std::string& value) {
   const std::string text = printable(value);
   if (text.size() <= kLongest) return text.empty() ? "\"\"" : text;
   size_t end = kLongest - 2;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // never half a character
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // never splits a UTF-8 character
   return text.substr(0, end) + "..";
 }
 
-// A fact about another device than this one. The names of devices hold no dot.
-bool is_of_other_device(std::string_view leaf, std::string_view device) {
-  if (!leaf.starts_with(kDevices)) return false;
-  leaf.remove_prefix(kDevices.size());
-  return leaf.substr(0, leaf.find('.')) != device;
+// True for a fact about a different device. Names of devices contain no dot.
+bool is_of_other_device(std::string_view name, std::string_view device) {
+  if (!name.starts_with(kDevices)) return false;
+  name.remove_prefix(kDevices.size());
+  return name.substr(0, name.find('.')) != device;
 }
 
 }  // namespace
 
 EnvironmentDifference::EnvironmentDifference(const Report& base, const Report& found) {
-  const Leaves before = leaves_with_seed(base), after = leaves_with_seed(found);
+  const Facts before = facts_with_seed(base), after = facts_with_seed(found);
   std::map<std::string, std::string> left(after.begin(), after.end());
-  for (const auto& [leaf, value] : before) {
-    const auto same = left.find(leaf);
+  for (const auto& [name, value] : before) {
+    const auto same = left.find(name);
     if (same == left.end()) {
-      changes_.push_back({leaf, value, "absent"});
+      changes_.push_back({name, value, "absent"});
       continue;
     }
-    if (same->second != value) changes_.push_back({leaf, value, same->second});
+    if (same->second != value) changes_.push_back({name, value, same->second});
     left.erase(same);
   }
-  for (const auto& [leaf, value] : after)
-    if (left.contains(leaf)) changes_.push_back({leaf, "absent", value});
+  for (const auto& [name, value] : after)
+    if (left.contains(name)) changes_.push_back({name, "absent", value});
 }
 
 std::vector<std::string> EnvironmentDifference::lines() const {
   std::vector<std::string> lines;
   for (const Change& change : changes_)
-    lines.push_back(fmt::format("{}: {} -> {}", printable(change.leaf), shown(change.base), shown(change.found)));
+    lines.push_back(fmt::format("{}: {} -> {}", printable(change.name), shown(change.base), shown(change.found)));
   return lines;
 }
 
@@ -64,8 +64,8 @@ const std::vector<std::string>& EnvironmentDifference::in(const Keys& keys, cons
   const auto [place, is_new] = known_.try_emplace({&keys, device});
   if (is_new)
     for (const Change& change : changes_)
-      if (!is_of_other_device(change.leaf, device) && is_key(keys, change.leaf))
-        place->second.push_back(printable(change.leaf));
+      if (!is_of_other_device(change.name, device) && is_key(keys, change.name))
+        place->second.push_back(printable(change.name));
   return place->second;
 }
 

@@ -1,4 +1,4 @@
-// In what the machines of two reports differ, and whether that counts.
+// The differences between the environments of two reports, and which of them matter for a case.
 #pragma once
 
 #include <map>
@@ -14,15 +14,15 @@ class EnvironmentDifference {
  public:
   EnvironmentDifference(const Report& base, const Report& found);
 
-  // "libraries.onednn: 2.6.3 -> 3.1.1", every leaf that differs or is on one side only.
+  // "libraries.onednn: 2.6.3 -> 3.1.1": every fact that differs or exists on one side only.
   std::vector<std::string> lines() const;
 
-  // The leaves that differ and are keys, for a case on this device: facts of other devices do not count.
+  // The names of the differing facts that are keys, for a case on this device. Facts of other devices do not count.
   const std::vector<std::string>& in(const Keys& keys, const std::string& device);
 
  private:
   struct Change {
-    std::string leaf, base, found;
+    std::string name, base, found;
   };
   std::vector<Change> changes_;
   std::map<std::pair<const Keys*, std::string>, std::vector<std::string>> known_;

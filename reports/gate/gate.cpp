@@ -23,8 +23,9 @@ Index index_of(const NamedReport& report) {
   Index index;
   for (const Record& record : report.report.records)
     if (!index.emplace(record.id, &record).second)
-      throw ReportError(fmt::format("{}: the case {} is there twice, so that it cannot be compared; merge or run again",
-                                    report.name, printable(record.id)));
+      throw ReportError(
+          fmt::format("{}: the case {} is there twice and cannot be compared; merge the reports or run it again",
+                      report.name, printable(record.id)));
   return index;
 }
 
@@ -34,7 +35,7 @@ std::string with_reason(std::string_view what, const Record& record) {
   return record.reason.empty() ? std::string(what) : fmt::format("{}: {}", what, printable(record.reason));
 }
 
-// "matmul forward f16,f16->f16: upcast -> onednn" of the rows of the kernels that did the work.
+// "matmul forward f16,f16->f16: upcast -> onednn": the changes of the kernels that ran.
 std::string other_kernels(const Record& base, const Record& found) {
   const auto rows_of = [](const Record& record) {
     std::map<std::string, std::string> rows;
@@ -80,10 +81,10 @@ class Gate {
       if (other != after.end())
         compare(record, *other->second);
       else
-        say(record, Outcome::lost, "is in the base and not in the new report");
+        add_line(record, Outcome::lost, "is in the base but not in the new report");
     }
     for (const Record& record : found_.report.records)
-      if (!before.contains(record.id)) say(record, Outcome::added, "is not in the base");
+      if (!before.contains(record.id)) add_line(record, Outcome::added, "is not in the base");
     if (options_.time) judge_times(pairs_, rules_.time, rules_.time_keys, environment_, judgement_);
     look_at_environment();
     remark();
@@ -92,7 +93,7 @@ class Gate {
   }
 
  private:
-  void say(const Record& record, Outcome outcome, std::string words) {
+  void add_line(const Record& record, Outcome outcome, std::string words) {
     JudgedLine line;
     line.id = record.id, line.outcome = outcome, line.words = std::move(words), line.rerun = record.repro;
     judgement_.lines.push_back(std::move(line));
@@ -100,19 +101,19 @@ class Gate {
 
   void compare(const Record& base, const Record& found) {
     if (base.case_version != found.case_version)
-      return say(found, Outcome::added,
-                 fmt::format("is version {} of the case, the base has version {}: a new series", found.case_version,
-                             base.case_version));
+      return add_line(found, Outcome::added,
+                      fmt::format("is version {} of the case, the base has version {}: a new series",
+                                  found.case_version, base.case_version));
     if (!was_measured(found)) {
       const bool lost = was_measured(base) || (base.status == Status::skipped && found.status == Status::failed);
       const std::string what =
           fmt::format("{}{}", name_of(found.status), found.status == base.status ? " in both reports" : " now");
-      return say(found, lost ? Outcome::lost : Outcome::information, with_reason(what, found));
+      return add_line(found, lost ? Outcome::lost : Outcome::information, with_reason(what, found));
     }
     if (!was_measured(base))
-      return say(found, base.status == Status::failed ? Outcome::improved : Outcome::added,
-                 with_reason(fmt::format("is measured now, was {}", name_of(base.status)), base));
-    say(found, Outcome::pass, "is there");
+      return add_line(found, base.status == Status::failed ? Outcome::improved : Outcome::added,
+                      with_reason(fmt::format("is measured now, was {}", name_of(base.status)), base));
+    add_line(found, Outcome::pass, "measured in both");
     if (base.status == Status::ok && found.status == Status::suspect)
       judgement_.remarks.push_back(fmt::format("{}: suspect now: {}", printable(found.id), printable(found.reason)));
     pairs_.emplace_back(&base, &found);
@@ -133,25 +134,26 @@ class Gate {
     if (before == Proof::proved && now == Proof::refuted && moved.empty()) {
       line.outcome = Outcome::breach;
       line.words = fmt::format(
-          "lost its determinism: {} of {} processes gave other bits than the first, in the base all {} agreed{}",
+          "not deterministic any more: {} of {} processes gave different bits than the first; in the base all {} "
+          "agreed{}",
           found.determinism.differing, found.determinism.processes, base.determinism.processes,
           other_kernels(base, found));
     } else if (base.fingerprint == found.fingerprint) {
-      line.words = moved.empty() ? "the same bits" : fmt::format("the same bits, though {} changed", some_of(moved));
+      line.words = moved.empty() ? "the same bits" : fmt::format("the same bits, although {} changed", some_of(moved));
     } else if (!moved.empty()) {
-      line.words = fmt::format("other bits ({}), as may be where {} changed", bits, some_of(moved));
+      line.words = fmt::format("different bits ({}), as expected because {} changed", bits, some_of(moved));
     } else if (before != Proof::proved || now != Proof::proved) {
       line.outcome = Outcome::information;
       line.words = fmt::format(
-          "other bits ({}); {} in the base and {} here to give the same every time: halfmark run --processes 2 tells",
-          bits, name_of(before), name_of(now));
+          "different bits ({}); determinism is {} in the base and {} here: halfmark run --processes 2 checks it", bits,
+          name_of(before), name_of(now));
     } else if (const Acknowledgement* entry =
                    context_.acknowledgements.find_bits(found.id, base.fingerprint, found.fingerprint, options_.today)) {
       line.outcome = Outcome::acknowledged;
-      line.words = fmt::format("other bits ({}), acknowledged until {}: {}", bits, entry->expires, entry->reason);
+      line.words = fmt::format("different bits ({}), acknowledged until {}: {}", bits, entry->expires, entry->reason);
     } else {
       line.outcome = options_.strict_bits ? Outcome::breach : Outcome::changed;
-      line.words = fmt::format("other bits ({}) in the same environment{}; look, then acknowledge them", bits,
+      line.words = fmt::format("different bits ({}) in the same environment{}; review and acknowledge them", bits,
                                other_kernels(base, found));
     }
     judgement_.lines.push_back(std::move(line));
@@ -162,16 +164,16 @@ class Gate {
     for (const auto& [base, found] : pairs_) devices.insert(found->device);
     for (const std::string& device : devices)
       for (const Keys* keys : {&rules_.bits_keys, &rules_.time_keys})
-        for (const std::string& leaf : environment_.in(*keys, device)) moved.insert(leaf);
+        for (const std::string& fact : environment_.in(*keys, device)) moved.insert(fact);
     if (moved.empty()) return;
     const std::string words = fmt::format("the environments differ in {}", some_of({moved.begin(), moved.end()}));
     if (!options_.same_environment) {
-      judgement_.remarks.push_back(words + "; every limit holds all the same, fingerprints and times are not compared");
+      judgement_.remarks.push_back(words + "; limits still apply, fingerprints and times are not compared");
       return;
     }
     JudgedLine line;
     line.id = "environment", line.outcome = Outcome::environment_suspect;
-    line.words = words + ", and --same-environment asks for none";
+    line.words = words + ", but --same-environment allows no difference";
     judgement_.lines.push_back(std::move(line));
   }
 
@@ -181,10 +183,10 @@ class Gate {
     if (pairs_.empty() && !base_.report.records.empty() &&
         std::all_of(judgement_.lines.begin(), judgement_.lines.end(),
                     [&](const JudgedLine& line) { return is_common(line) || line.outcome == Outcome::added; }))
-      remarks.push_back("the reports have no measured case in common; are these the two that should be compared?");
-    if (base_.report.records.empty()) remarks.push_back(base_.name + " has no records: there is nothing to hold to");
+      remarks.push_back("the reports have no measured case in common; check that these are the reports to compare");
+    if (base_.report.records.empty()) remarks.push_back(base_.name + " has no records: nothing can be compared");
     for (const std::string& metric : context_.unruled)
-      remarks.push_back(fmt::format("no rule speaks of {}: it was not judged", printable(metric)));
+      remarks.push_back(fmt::format("no rule matches {}: it was not judged", printable(metric)));
     const std::vector<std::string> about = context_.acknowledgements.remarks(options_.today);
     remarks.insert(remarks.end(), about.begin(), about.end());
   }
@@ -194,7 +196,7 @@ class Gate {
   const GateOptions& options_;
   GateContext context_;
   EnvironmentDifference environment_;
-  std::vector<RecordPair> pairs_;
+  std::vector<MeasuredPair> pairs_;
   Judgement judgement_;
 };
 

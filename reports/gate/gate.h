@@ -1,5 +1,5 @@
-// The gate: is a report worse than another, and where? Numbers are deterministic and judged by limits, fingerprints
-// where they are proved to be the same every time; stored times only on request and only on the same machine.
+// The gate: judges whether a report is worse than another one, and where. Numbers are judged by limits. Fingerprints
+// are compared if they are proved reproducible; stored times only on request and only on the same machine.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace halfmark::reports {
 
-// Throws ReportError about reports that cannot be joined: an id that is there twice, a time that is none.
+// Throws ReportError for reports that cannot be compared: a duplicate id, an invalid time.
 Judgement judge(const NamedReport& base, const NamedReport& candidate, const GateRules& rules,
                 const GateOptions& options = {});
 

@@ -14,7 +14,7 @@ namespace halfmark::reports {
 
 namespace {
 
-constexpr double kFewestForBits = 50;  // with fewer values an error doubles by chance
+constexpr double kFewestForBits = 50;  // with fewer values, an error may double by chance
 
 std::string place_of(const Measurement& one) {
   return one.at.empty() ? one.metric : fmt::format("{} at {}", one.metric, one.at);
@@ -27,7 +27,7 @@ double quantile_for(double count, double chance) {
   return place->second;
 }
 
-// How much worse `found` is than `base`, in the unit: above zero is worse.
+// How much worse `found` is than `base`, in the unit of the number; positive is worse.
 double worsening(const NumberRule& rule, Better better, double base, double found) {
   if (rule.magnitude) return std::fabs(found) - std::fabs(base);
   if (better == Better::lower) return found - base;
@@ -39,7 +39,7 @@ double allowed_slack(const NumberRule& rule, double base) {
   return std::max(rule.absolute, rule.share > 0 ? rule.share * std::fabs(base) : 0);
 }
 
-// A NaN is worse than anything: every comparison asks whether the limit holds.
+// A NaN is worse than any number: comparisons test whether the limit holds, which is false for NaN.
 bool breaks_slack(const NumberRule& rule, Better better, double base, double found) {
   if (base == found) return false;  // infinities too
   return !(worsening(rule, better, base, found) <= allowed_slack(rule, base));
@@ -47,16 +47,17 @@ bool breaks_slack(const NumberRule& rule, Better better, double base, double fou
 
 struct RatioLimit {
   double ratio = 1;     // of root mean squares
-  double elements = 1;  // behind it
+  double elements = 1;  // number of independent values
   bool by_bits = false;
 };
 
-RatioLimit ratio_limit(const NumberRule& rule, const Measurement& one, const NumberPlace& place, const Record& record) {
+RatioLimit ratio_limit(const NumberRule& rule, const Measurement& one, const RecordPair& records,
+                       const Record& record) {
   RatioLimit limit;
   limit.elements = elements_of(rule, one, record);
   const double counted = std::min(limit.elements, rule.most_elements);
   limit.ratio =
-      std::max(quantile_for(counted, rule.chance), place.proved ? rule.least_ratio : rule.least_ratio_unproved);
+      std::max(quantile_for(counted, rule.chance), records.proved ? rule.least_ratio : rule.least_ratio_unproved);
   if (const double most = std::exp2(rule.bits_fail); limit.elements >= kFewestForBits && most < limit.ratio)
     limit.ratio = most, limit.by_bits = true;
   return limit;
@@ -69,9 +70,9 @@ double limit_value(const NumberRule& rule, double base, double ratio) {
   return rule.squared ? rms * rms : rms;
 }
 
-std::string beside(const Measurement& base, const Measurement& found) {
+std::string was_and_is(const Measurement& base, const Measurement& found) {
   std::string now = human(found.value, found.unit), then = human(base.value, base.unit);
-  if (now == then && base.value != found.value)  // a byte of megabytes
+  if (now == then && base.value != found.value)  // rounded alike, such as one byte of megabytes
     now = fmt::format("{} {}", found.value, found.unit), then = fmt::format("{} {}", base.value, base.unit);
   return fmt::format("{} is {}, was {}{}", place_of(found), now, then,
                      std::isnan(found.value) && !std::isnan(base.value) ? " (a NaN breaks every limit)" : "");
@@ -79,17 +80,17 @@ std::string beside(const Measurement& base, const Measurement& found) {
 
 std::string because(const NumberRule& rule) { return rule.why.empty() ? "" : fmt::format(" ({})", rule.why); }
 
-NumberFinding with_slack(const NumberRule& rule, const Measurement& base, const Measurement& found) {
-  NumberFinding finding;
+NumberVerdict with_slack(const NumberRule& rule, const Measurement& base, const Measurement& found) {
+  NumberVerdict verdict;
   const double slack = allowed_slack(rule, base.value);
   const double worse = worsening(rule, found.better, base.value, found.value);
   if (rule.magnitude)
-    finding.limit = std::fabs(base.value) + slack;
+    verdict.limit = std::fabs(base.value) + slack;
   else
-    finding.limit = found.better == Better::higher ? base.value - slack : base.value + slack;
+    verdict.limit = found.better == Better::higher ? base.value - slack : base.value + slack;
   if (breaks_slack(rule, found.better, base.value, found.value)) {
-    finding.outcome = Outcome::breach;
-    finding.times_limit = std::isnan(worse) ? HUGE_VAL : slack > 0 ? worse / slack : worse;
+    verdict.outcome = Outcome::breach;
+    verdict.times_limit = std::isnan(worse) ? HUGE_VAL : slack > 0 ? worse / slack : worse;
     std::string allowed = "nothing worse than the base";
     if (slack > 0)
       allowed = fmt::format("{} worse than the base{}", human(slack, found.unit),
@@ -100,47 +101,47 @@ NumberFinding with_slack(const NumberRule& rule, const Measurement& base, const 
       allowed = slack > 0 ? fmt::format("{} on either side", human(slack, found.unit)) : "no change at all";
     const bool has_worse_side = rule.magnitude || found.better != Better::neither;
     const double share = has_worse_side ? worse / std::fabs(base.value) : 0;
-    finding.words = fmt::format("{}{}; the rule allows {}{}", beside(base, found),
+    verdict.words = fmt::format("{}{}; the rule allows {}{}", was_and_is(base, found),
                                 std::isfinite(share) && share > 0 ? fmt::format(" ({} worse)", human_share(share)) : "",
                                 allowed, because(rule));
   } else if ((rule.magnitude || found.better != Better::neither) &&
              breaks_slack(rule, found.better, found.value, base.value)) {
-    finding.outcome = Outcome::improved;
-    finding.words = beside(base, found);
+    verdict.outcome = Outcome::improved;
+    verdict.words = was_and_is(base, found);
   } else if (rule.changed && base.value != found.value) {
-    finding.outcome = Outcome::changed;
-    finding.words = fmt::format("{}: other, within what the rule allows", beside(base, found));
+    verdict.outcome = Outcome::changed;
+    verdict.words = fmt::format("{}: different, within the limit of the rule", was_and_is(base, found));
   }
-  return finding;
+  return verdict;
 }
 
-NumberFinding with_ratio(const NumberRule& rule, const Measurement& base, const Measurement& found,
-                         const NumberPlace& place) {
-  NumberFinding finding;
-  const RatioLimit limit = ratio_limit(rule, found, place, place.found);
-  finding.limit = limit_value(rule, base.value, limit.ratio);
+NumberVerdict with_ratio(const NumberRule& rule, const Measurement& base, const Measurement& found,
+                         const RecordPair& records) {
+  NumberVerdict verdict;
+  const RatioLimit limit = ratio_limit(rule, found, records, records.found);
+  verdict.limit = limit_value(rule, base.value, limit.ratio);
   const double ratio = rms_of(rule, found.value) / rms_of(rule, base.value);
   const double bits = std::log2(ratio);
-  if (base.value != found.value && !(found.value <= finding.limit)) {
-    finding.outcome = Outcome::breach;
-    finding.times_limit = std::isnan(found.value) ? std::numeric_limits<double>::infinity()
-                                                  : rms_of(rule, found.value) / rms_of(rule, finding.limit);
-    finding.words = fmt::format("{}{}{}; the rule allows {} for {:.0f} value{}{}", beside(base, found),
+  if (base.value != found.value && !(found.value <= verdict.limit)) {
+    verdict.outcome = Outcome::breach;
+    verdict.times_limit = std::isnan(found.value) ? std::numeric_limits<double>::infinity()
+                                                  : rms_of(rule, found.value) / rms_of(rule, verdict.limit);
+    verdict.words = fmt::format("{}{}{}; the rule allows {} for {:.0f} value{}{}", was_and_is(base, found),
                                 std::isnan(ratio) ? "" : fmt::format(", {} the error", human_ratio(ratio)),
                                 std::isfinite(bits) ? fmt::format(", {:.2g} bits lost", bits) : "",
                                 limit.by_bits ? fmt::format("{:.2g} bits", rule.bits_fail) : human_ratio(limit.ratio),
                                 limit.elements, limit.elements == 1 ? "" : "s", because(rule));
-    return finding;
+    return verdict;
   }
-  const RatioLimit back = ratio_limit(rule, base, place, place.base);
+  const RatioLimit back = ratio_limit(rule, base, records, records.base);
   if (base.value != found.value && !(base.value <= limit_value(rule, found.value, back.ratio))) {
-    finding.outcome = Outcome::improved;
-    finding.words = beside(base, found);
+    verdict.outcome = Outcome::improved;
+    verdict.words = was_and_is(base, found);
   } else if (limit.elements >= kFewestForBits && bits >= rule.bits_warn &&
              rms_of(rule, found.value) > rms_of(rule, base.value) + rule.tiny) {
-    finding.remark = fmt::format("{}: {:.2g} bits lost", beside(base, found), bits);
+    verdict.remark = fmt::format("{}: {:.2g} bits lost", was_and_is(base, found), bits);
   }
-  return finding;
+  return verdict;
 }
 
 }  // namespace
@@ -153,27 +154,27 @@ double elements_of(const NumberRule& rule, const Measurement& measurement, const
   return 1;
 }
 
-std::optional<NumberFinding> judge_own_bound(const Measurement& found) {
+std::optional<NumberVerdict> judge_own_bound(const Measurement& found) {
   if (!found.bound) return {};
   const bool is_least = found.better == Better::higher;
   const double value = found.better == Better::neither ? std::fabs(found.value) : found.value;
   if (is_least ? value >= *found.bound : value <= *found.bound) return {};
-  NumberFinding finding;
-  finding.outcome = Outcome::breach;
-  finding.found = found.value, finding.limit = *found.bound;
-  finding.times_limit = std::numeric_limits<double>::infinity();
-  finding.own_bound = true;
-  finding.words = fmt::format("{} is {}, {} its own bound {}: no rounding explains that, whatever the order of adding",
-                              place_of(found), human(found.value, found.unit), is_least ? "below" : "above",
-                              human(*found.bound, found.unit));
-  return finding;
+  NumberVerdict verdict;
+  verdict.outcome = Outcome::breach;
+  verdict.found = found.value, verdict.limit = *found.bound;
+  verdict.times_limit = std::numeric_limits<double>::infinity();
+  verdict.own_bound = true;
+  verdict.words = fmt::format(
+      "{} is {}, {} its own bound {}, which holds for every rounding and every order of summation", place_of(found),
+      human(found.value, found.unit), is_least ? "below" : "above", human(*found.bound, found.unit));
+  return verdict;
 }
 
-std::optional<NumberFinding> judge_spread(const Measurement& base, const Measurement& found) {
+std::optional<NumberVerdict> judge_spread(const Measurement& base, const Measurement& found) {
   constexpr size_t kFewestProcesses = 5;
   constexpr double kTimesAsFar = 2;
   if (found.kind == Kind::sampled || std::min(base.samples.size(), found.samples.size()) < kFewestProcesses) return {};
-  // The largest beside the smallest; a NaN makes it none, and has been judged.
+  // The ratio of the largest to the smallest value. With a NaN there is no ratio; a NaN is judged elsewhere.
   const auto spread = [](const Measurement& one) {
     double least = HUGE_VAL, most = 0;
     for (const double value : one.samples)
@@ -182,42 +183,42 @@ std::optional<NumberFinding> judge_spread(const Measurement& base, const Measure
   };
   const double before = spread(base), after = spread(found);
   if (!(after > kTimesAsFar * before)) return {};
-  NumberFinding finding;
-  finding.outcome = Outcome::changed;
-  finding.base = base.value, finding.found = found.value;
-  finding.times_limit = after / (kTimesAsFar * before);
-  finding.words = fmt::format("{}: the values of {} processes lie {} apart, were {}: it repeats less well",
+  NumberVerdict verdict;
+  verdict.outcome = Outcome::changed;
+  verdict.base = base.value, verdict.found = found.value;
+  verdict.times_limit = after / (kTimesAsFar * before);
+  verdict.words = fmt::format("{}: the values of {} processes differ by up to {}, before {}: less reproducible",
                               place_of(found), found.samples.size(), human_ratio(after), human_ratio(before));
-  return finding;
+  return verdict;
 }
 
-NumberFinding judge_number(const NumberRule& rule, const Measurement& base, const Measurement& found,
-                           const NumberPlace& place) {
-  NumberFinding finding;
+NumberVerdict judge_number(const NumberRule& rule, const Measurement& base, const Measurement& found,
+                           const RecordPair& records) {
+  NumberVerdict verdict;
   if (rule.judge == Judging::information) {
-    finding.outcome = Outcome::information;
+    verdict.outcome = Outcome::information;
   } else if (auto broken = judge_own_bound(found)) {
-    finding = std::move(*broken);
+    verdict = std::move(*broken);
   } else if (rule.judge != Judging::bound && std::isnan(base.value)) {
-    // No limit can be drawn from a NaN. A number is better than none, another NaN proves nothing.
-    finding.outcome = std::isnan(found.value) ? Outcome::untrusted : Outcome::improved;
-    finding.words = std::isnan(found.value)
-                        ? fmt::format("{} is NaN in both reports: nothing can be said", place_of(found))
-                        : beside(base, found);
+    // A NaN in the base gives no limit. A number is an improvement; another NaN proves nothing.
+    verdict.outcome = std::isnan(found.value) ? Outcome::untrusted : Outcome::improved;
+    verdict.words = std::isnan(found.value)
+                        ? fmt::format("{} is NaN in both reports: no comparison is possible", place_of(found))
+                        : was_and_is(base, found);
   } else if (rule.judge == Judging::slack) {
-    finding = with_slack(rule, base, found);
+    verdict = with_slack(rule, base, found);
   } else if (rule.judge == Judging::ratio) {
-    finding = with_ratio(rule, base, found, place);
+    verdict = with_ratio(rule, base, found, records);
   }
-  finding.base = base.value, finding.found = found.value;
-  const bool passes = finding.outcome == Outcome::pass || finding.outcome == Outcome::information;
+  verdict.base = base.value, verdict.found = found.value;
+  const bool passes = verdict.outcome == Outcome::pass || verdict.outcome == Outcome::information;
   if (passes && found.value > rule.untrusted_above) {
-    finding.outcome = Outcome::untrusted;
-    finding.limit = rule.untrusted_above;
-    finding.words = fmt::format("{} is {}, above {}{}", place_of(found), human(found.value, found.unit),
+    verdict.outcome = Outcome::untrusted;
+    verdict.limit = rule.untrusted_above;
+    verdict.words = fmt::format("{} is {}, above {}{}", place_of(found), human(found.value, found.unit),
                                 human(rule.untrusted_above, found.unit), because(rule));
   }
-  return finding;
+  return verdict;
 }
 
 }  // namespace halfmark::reports

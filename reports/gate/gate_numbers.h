@@ -1,4 +1,4 @@
-// One number beside the base's under its rule: is it worse than the rule allows, better, or neither?
+// Judges one number against the base under its rule: worse than the rule allows, better, or neither.
 #pragma once
 
 #include <optional>
@@ -9,35 +9,35 @@
 
 namespace halfmark::reports {
 
-// breach, untrusted, changed, improved, information or pass; and why, in words.
-struct NumberFinding {
+// The verdict on one number: breach, lost, untrusted, changed, acknowledged, improved, information or pass.
+struct NumberVerdict {
   Outcome outcome = Outcome::pass;
   double base = NAN, found = NAN, limit = NAN;
   std::string words{};
-  std::string parts{};     // what grew in a number that sums up others
-  std::string remark{};    // not a finding, but worth a line
-  double times_limit = 0;  // how far beyond the limit, to tell the worst of many: larger is worse
-  bool own_bound = false;  // the measurement's own bound is broken: nobody can acknowledge that
+  std::string parts{};     // the parts that grew, for a number that is a sum
+  std::string remark{};    // a remark that does not change the verdict
+  double times_limit = 0;  // distance beyond the limit, for finding the worst of several: larger is worse
+  bool own_bound = false;  // the measurement's own bound is broken: this cannot be acknowledged
 };
 
-// What a number stands in.
-struct NumberPlace {
+// The two records that contain the number.
+struct RecordPair {
   const Record& base;
   const Record& found;
   bool proved = false;  // both records are proved to be deterministic
 };
 
-NumberFinding judge_number(const NumberRule& rule, const Measurement& base, const Measurement& found,
-                           const NumberPlace& place);
+NumberVerdict judge_number(const NumberRule& rule, const Measurement& base, const Measurement& found,
+                           const RecordPair& records);
 
-// A number that the base lacks: only its own bound can be judged. Nothing: it holds, or there is none.
-std::optional<NumberFinding> judge_own_bound(const Measurement& found);
+// For a number that the base does not have, only its own bound can be judged. nullopt: it holds, or there is none.
+std::optional<NumberVerdict> judge_own_bound(const Measurement& found);
 
-// Of a case whose bits differ from process to process: do its values lie further apart than they did? Nothing: no, or
-// there are fewer than five processes on a side.
-std::optional<NumberFinding> judge_spread(const Measurement& base, const Measurement& found);
+// For a case whose bits differ between processes: has the spread of its
+// values grown? nullopt: no, or a side has fewer than five processes.
+std::optional<NumberVerdict> judge_spread(const Measurement& base, const Measurement& found);
 
-// n of the rule at this place.
+// The number n of independent values of the rule for this measurement.
 double elements_of(const NumberRule& rule, const Measurement& measurement, const Record& record);
 
 }  // namespace halfmark::reports

@@ -1,4 +1,4 @@
-// Single numbers under their rules: limits from the number of values behind an error, slack, NaN, zeros, what is gone.
+// Tests of single numbers under their rules: limits by number of values, slack, NaN, zeros, missing numbers.
 #include "reports/gate/gate_numbers.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-NumberFinding judged(const NumberRule& rule, const Measurement& base, double found, bool proved = true) {
+NumberVerdict judged(const NumberRule& rule, const Measurement& base, double found, bool proved = true) {
   Measurement other = base;
   other.value = found;
   const Record record = made_report().records[0];
@@ -31,7 +31,7 @@ NumberRule slack_rule(double absolute, double share) {
   return rule;
 }
 
-TEST(NumberUnderRatio, MayGrowByWhatAsManyValuesScatter) {
+TEST(NumberUnderRatio, MayGrowByTheScatterOfItsNumberOfValues) {
   for (const double elements : {10.0, 20.0, 50.0, 500.0}) {
     const double most = rms_ratio_quantile(elements, 1e-6);
     const Measurement base = number("error.nmse", "output", 1e-8);
@@ -49,7 +49,7 @@ TEST(NumberUnderRatio, MayGrowByFivePerCentWhenProvedAndByAQuarterWhenNot) {
   }
 }
 
-TEST(NumberUnderRatio, CountsTheValuesInTheHistogramOfItsPlace) {
+TEST(NumberUnderRatio, CountsTheValuesInTheHistogramAtTheSamePlace) {
   NumberRule rule = ratio_rule(1);
   rule.elements_in = "error.ulp_histogram";
   const Record record = made_report().records[0];
@@ -62,7 +62,7 @@ TEST(NumberUnderRatio, CountsTheValuesInTheHistogramOfItsPlace) {
   EXPECT_EQ(judged(rule, base, 1e-8 * most * most * 1.001).outcome, Outcome::breach);
 }
 
-TEST(NumberUnderRatio, LosesBitsUpToTheLimitWithARemark) {
+TEST(NumberUnderRatio, GetsARemarkForLostBitsBelowTheLimit) {
   NumberRule rule = ratio_rule(1000);
   rule.least_ratio = 4, rule.bits_warn = 0.5, rule.bits_fail = 1;
   const Measurement base = number("error.nmse", "output", 1e-8);
@@ -70,11 +70,11 @@ TEST(NumberUnderRatio, LosesBitsUpToTheLimitWithARemark) {
   EXPECT_SAYS(judged(rule, base, 1e-8 * std::exp2(2 * 0.51)).remark, "0.51 bits lost");
   EXPECT_EQ(judged(rule, base, 1e-8 * std::exp2(2 * 0.99)).outcome, Outcome::pass);
   EXPECT_EQ(judged(rule, base, 1e-8 * std::exp2(2 * 1.01)).outcome, Outcome::breach);
-  rule.elements = 20;  // so few values double their error by chance
+  rule.elements = 20;  // the error of so few values may double by chance
   EXPECT_EQ(judged(rule, base, 1e-8 * std::exp2(2 * 1.5)).outcome, Outcome::pass);
 }
 
-TEST(NumberUnderRatio, HasRoomAboveAnErrorOfZero) {
+TEST(NumberUnderRatio, MayGrowFromAnErrorOfZeroByTiny) {
   NumberRule rule = ratio_rule(1000);
   const Measurement base = number("error.nmse", "output", 0);
   EXPECT_EQ(judged(rule, base, 0).outcome, Outcome::pass);
@@ -84,12 +84,12 @@ TEST(NumberUnderRatio, HasRoomAboveAnErrorOfZero) {
   EXPECT_EQ(judged(rule, base, 1.1e-16).outcome, Outcome::breach);
 }
 
-TEST(NumberUnderRatio, SaysHowMuchAndWhatIsAllowed) {
-  const NumberFinding finding = judged(ratio_rule(500), number("error.nmse", "output", 1e-8), 4e-8);
-  EXPECT_SAYS(finding.words, "error.nmse at output is 4e-08, was 1e-08");
-  EXPECT_SAYS(finding.words, "2.00x the error, 1 bits lost");
-  EXPECT_SAYS(finding.words, "allows 1.24x for 500 values");
-  EXPECT_NEAR(finding.limit, 1e-8 * 1.2379888 * 1.2379888, 1e-14);
+TEST(NumberUnderRatio, ReportsTheGrowthAndTheLimit) {
+  const NumberVerdict verdict = judged(ratio_rule(500), number("error.nmse", "output", 1e-8), 4e-8);
+  EXPECT_SAYS(verdict.words, "error.nmse at output is 4e-08, was 1e-08");
+  EXPECT_SAYS(verdict.words, "2.00x the error, 1 bits lost");
+  EXPECT_SAYS(verdict.words, "allows 1.24x for 500 values");
+  EXPECT_NEAR(verdict.limit, 1e-8 * 1.2379888 * 1.2379888, 1e-14);
 }
 
 TEST(NumberUnderSlack, MayBeWorseByTheGreaterOfAmountAndShare) {
@@ -125,7 +125,7 @@ TEST(NumberUnderSlack, KnowsWhichSideIsWorse) {
   EXPECT_EQ(judged(magnitude, neither, 0).outcome, Outcome::improved);
 }
 
-TEST(NumberUnderAnyRule, IsBrokenByANaNThatTheBaseHasNot) {
+TEST(NumberUnderAnyRule, IsBrokenByANaNThatTheBaseDoesNotHave) {
   const Measurement base = number("error.nmse", "output", 1e-8);
   EXPECT_EQ(judged(ratio_rule(100), base, kNaN).outcome, Outcome::breach);
   EXPECT_SAYS(judged(ratio_rule(100), base, kNaN).words, "a NaN breaks every limit");
@@ -142,7 +142,7 @@ TEST(NumberUnderAnyRule, IsBrokenByANaNThatTheBaseHasNot) {
   EXPECT_EQ(judged(own, bounded, kNaN).outcome, Outcome::breach);
 }
 
-TEST(NumberUnderAnyRule, IsHeldToItsOwnBoundOnTheSideThatIsWorse) {
+TEST(NumberUnderAnyRule, MustKeepItsOwnBoundOnTheWorseSide) {
   for (const auto& [better, good, bad] :
        {std::tuple(Better::lower, 1.0, 1.1), {Better::higher, 1.0, 0.9}, {Better::neither, -1.0, -1.1}}) {
     Measurement one = number("x.y", "", good, Kind::bounded, better);
@@ -158,14 +158,14 @@ TEST(NumberUnderAnyRule, IsHeldToItsOwnBoundOnTheSideThatIsWorse) {
   }
 }
 
-TEST(NumberUnderAnyRule, ProvesNothingWhereBothAreNaN) {
+TEST(NumberUnderAnyRule, ProvesNothingIfBothAreNaN) {
   const Measurement base = number("error.nmse", "output", kNaN);
   EXPECT_EQ(judged(ratio_rule(100), base, kNaN).outcome, Outcome::untrusted);
   EXPECT_EQ(judged(slack_rule(1, 0), base, kNaN).outcome, Outcome::untrusted);
   EXPECT_EQ(judged(ratio_rule(100), base, 1).outcome, Outcome::improved);
 }
 
-TEST(NumberUnderAnyRule, HoldsAnInfinityForWorseThanAnyNumber) {
+TEST(NumberUnderAnyRule, TreatsInfinityAsWorseThanAnyNumber) {
   const double infinity = std::numeric_limits<double>::infinity();
   EXPECT_EQ(judged(ratio_rule(100), number("error.nmse", "output", 1), infinity).outcome, Outcome::breach);
   EXPECT_EQ(judged(ratio_rule(100), number("error.nmse", "output", infinity), infinity).outcome, Outcome::pass);
@@ -180,14 +180,14 @@ TEST(NumberUnderInformation, IsNeverJudged) {
   EXPECT_EQ(judged(NumberRule{}, base, 1e9).outcome, Outcome::information);
 }
 
-TEST(NumberUnderSlack, TellsTheWorseOfTwoEvenWithoutAnySlack) {
+TEST(NumberUnderSlack, IsJudgedEvenWithoutAnySlack) {
   const Measurement base = number("error.nan", "output", 0);
   EXPECT_LT(judged(slack_rule(0, 0), base, 0.1).times_limit, judged(slack_rule(0, 0), base, 0.2).times_limit);
   EXPECT_LT(judged(slack_rule(0, 0), base, 1e9).times_limit, judged(slack_rule(0, 0), base, kNaN).times_limit);
 }
 
-// Through the gate: numbers of a whole record.
-TEST(GateNumbers, MemoryGrownByAByteIsChangedAndByTwoPerCentARegression) {
+// Numbers of a whole record, through the gate.
+TEST(GateNumbers, MemoryGrowthOfAByteIsAChangeAndOfTwoPerCentARegression) {
   Report found = made_report();
   at(found.records[1], "memory.peak").value += 1;
   Judgement judgement = gate(made_report(), found);
@@ -213,19 +213,19 @@ TEST(GateNumbers, ALeakOfAByteIsARegression) {
   EXPECT_EQ(gate(made_report(), found).exit_code, 1);
 }
 
-TEST(GateNumbers, ANumberThatIsGoneIsLost) {
+TEST(GateNumbers, AMissingNumberIsLost) {
   Report found = made_report();
   found.records[0].measurements.erase(found.records[0].measurements.begin());
   const Judgement judgement = gate(made_report(), found);
   EXPECT_EQ(judgement.exit_code, 1);
   EXPECT_SAYS(words_of(judgement, Question::accuracy, Outcome::lost), "error.nmse at output was 2e-07");
-  // What is only information may go.
+  // Numbers that are only information may disappear.
   Report less = made_report();
   less.records[0].measurements.pop_back();
   EXPECT_EQ(gate(made_report(), less).exit_code, 0);
 }
 
-TEST(GateNumbers, ANumberThatIsNewIsHeldToItsOwnBoundAlone) {
+TEST(GateNumbers, ANewNumberMustKeepItsOwnBoundOnly) {
   Report found = made_report();
   found.records[0].measurements.push_back(number("error.nmse", "gradient/fc", 0.5));
   EXPECT_EQ(gate(made_report(), found).exit_code, 0);
@@ -233,17 +233,17 @@ TEST(GateNumbers, ANumberThatIsNewIsHeldToItsOwnBoundAlone) {
   EXPECT_EQ(gate(made_report(), found).exit_code, 1);
 }
 
-TEST(GateNumbers, ATensorThatIsNotFiniteAnyMoreFails) {
+TEST(GateNumbers, ATensorThatBecomesNonFiniteFails) {
   Report found = made_report();
   found.records[0].measurements.push_back(number("range.first_nonfinite", "activation/fc2", 3));
   EXPECT_EQ(gate(made_report(), found).exit_code, 1);
   Report base = made_report();
   base.records[0].measurements.push_back(number("range.first_nonfinite", "activation/fc1", 3));
-  EXPECT_EQ(gate(base, found).exit_code, 0);  // as many, first elsewhere
+  EXPECT_EQ(gate(base, found).exit_code, 0);  // equally many, but a different first tensor
   EXPECT_EQ(lines_with(gate(base, made_report()), Outcome::improved).size(), 1u);
 }
 
-TEST(GateNumbers, ValuesThatLieTwiceAsFarApartAreAChange) {
+TEST(GateNumbers, ASpreadTwiceAsLargeIsAChange) {
   const auto report = [](std::vector<double> values) {
     Report made = made_report();
     made.records[0].determinism = {static_cast<int>(values.size()), 1};
@@ -257,24 +257,24 @@ TEST(GateNumbers, ValuesThatLieTwiceAsFarApartAreAChange) {
   };
   EXPECT_TRUE(changed(report(close), report(close)).empty());
   EXPECT_TRUE(changed(report(wide), report(close)).empty());
-  EXPECT_TRUE(changed(report({3e-7, 3e-7, 3e-7, 3e-7}), report(wide)).empty()) << "four processes say too little";
+  EXPECT_TRUE(changed(report({3e-7, 3e-7, 3e-7, 3e-7}), report(wide)).empty()) << "four processes are too few";
   const auto lines = changed(report(close), report(wide));
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_SAYS(lines[0].words, "the values of 5 processes lie 3.00x apart, were 1.20x: it repeats less well");
+  EXPECT_SAYS(lines[0].words, "the values of 5 processes differ by up to 3.00x, before 1.20x: less reproducible");
 }
 
-TEST(GateNumbers, AMetricNoRuleSpeaksOfIsRemarkedOnAndKeepsItsBound) {
+TEST(GateNumbers, AMetricWithoutARuleGetsARemarkAndMustKeepItsBound) {
   Report found = made_report();
   found.records[0].measurements.push_back(number("novel.metric", "", 1));
   Judgement judgement = gate(found, found);
   EXPECT_EQ(judgement.exit_code, 0);
   ASSERT_EQ(judgement.remarks.size(), 1u);
-  EXPECT_SAYS(judgement.remarks[0], "no rule speaks of novel.metric");
+  EXPECT_SAYS(judgement.remarks[0], "no rule matches novel.metric");
   found.records[0].measurements.back().bound = 0.5;
   EXPECT_EQ(gate(found, found).exit_code, 1);
 }
 
-TEST(GateNumbers, TheWorstPlaceOfAMetricHasTheWord) {
+TEST(GateNumbers, OneLineReportsTheWorstPlaceAndNamesTheOthers) {
   Report base = made_report(), found;
   for (const char* place : {"gradient/a", "gradient/b", "gradient/c"})
     base.records[0].measurements.push_back(number("error.nmse", place, 1e-8));
@@ -284,7 +284,7 @@ TEST(GateNumbers, TheWorstPlaceOfAMetricHasTheWord) {
   const auto lines = lines_with(gate(base, found), Outcome::breach);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0].at, "gradient/b");
-  EXPECT_SAYS(lines[0].words, "likewise at gradient/a, gradient/c");
+  EXPECT_SAYS(lines[0].words, "also at gradient/a, gradient/c");
 }
 
 }  // namespace

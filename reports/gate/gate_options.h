@@ -1,4 +1,4 @@
-// What a call of the gate asks for, besides its rules.
+// Options of one call of the gate, in addition to its rules.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 namespace halfmark::reports {
 
 struct GateOptions {
-  bool strict_bits = false;       // a change that nobody acknowledged is a breach
-  bool same_environment = false;  // another environment makes the verdict ENV_SUSPECT
-  bool time = false;              // times are judged where they can be
+  bool strict_bits = false;       // a change without acknowledgement is a breach
+  bool same_environment = false;  // a different environment makes the verdict ENV_SUSPECT
+  bool time = false;              // judge times where possible
   Acknowledgements acknowledgements{};
-  std::string today = "0000-01-01";  // entries that expired before this day do not count
+  std::string today = "0000-01-01";  // entries that expired before this day are ignored
 };
 
 }  // namespace halfmark::reports

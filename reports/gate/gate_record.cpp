@@ -28,7 +28,7 @@ Question question_of(std::string_view metric) {
   return family_of(metric) == "memory" ? Question::memory : Question::accuracy;
 }
 
-// "; grown at train: casts +2 MiB": what a number that sums up others owes to which of them.
+// "; grown at train: casts +2 MiB": the parts by which a sum has grown.
 std::string parts_that_grew(const Measurement& whole, const Numbers& base, const Record& found) {
   std::vector<std::pair<double, std::string>> grown;
   const std::string prefix = whole.metric + ".";
@@ -46,9 +46,9 @@ std::string parts_that_grew(const Measurement& whole, const Numbers& base, const
   return fmt::format("; grown{}{}: {}", whole.at.empty() ? "" : " at ", whole.at, some_of(names));
 }
 
-struct PlacedFinding {
+struct PlacedVerdict {
   std::string at, unit;
-  NumberFinding finding;
+  NumberVerdict verdict;
 };
 
 class RecordJudge {
@@ -80,7 +80,7 @@ class RecordJudge {
     Measurement base, found;
   };
 
-  // Either may be missing; `known` is the later of the two.
+  // Either may be null; `known` is the found one if it exists, else the base's.
   void look_at(const Measurement& known, const Measurement* base, const Measurement* found) {
     const NumberRule* rule = context_.rules.rule_for(found_, known);
     if (!rule) {
@@ -110,86 +110,86 @@ class RecordJudge {
   void take(const NumberRule& rule, const Measurement& base, const Measurement& found) {
     const bool proved = base_.determinism.proof() == Determinism::Proof::proved &&
                         found_.determinism.proof() == Determinism::Proof::proved;
-    NumberFinding finding = judge_number(rule, base, found, {base_, found_, proved});
-    if (finding.outcome == Outcome::information) return;
-    if (finding.outcome == Outcome::pass)
-      if (auto wider = judge_spread(base, found)) finding = std::move(*wider);
+    NumberVerdict verdict = judge_number(rule, base, found, {base_, found_, proved});
+    if (verdict.outcome == Outcome::information) return;
+    if (verdict.outcome == Outcome::pass)
+      if (auto wider = judge_spread(base, found)) verdict = std::move(*wider);
     ++judged_[question_of(found.metric)];
-    if (!finding.remark.empty()) remarks_[found.metric].push_back(finding.remark);
-    if (finding.outcome == Outcome::pass || (finding.outcome == Outcome::changed && !same_keys_)) return;
-    if (finding.outcome == Outcome::breach || finding.outcome == Outcome::changed)
-      finding.parts = parts_that_grew(found, before_, found_);
-    acknowledge(finding, base, found);
-    if (finding.outcome == Outcome::changed && context_.options.strict_bits) finding.outcome = Outcome::breach;
-    keep(found, std::move(finding));
+    if (!verdict.remark.empty()) remarks_[found.metric].push_back(verdict.remark);
+    if (verdict.outcome == Outcome::pass || (verdict.outcome == Outcome::changed && !same_keys_)) return;
+    if (verdict.outcome == Outcome::breach || verdict.outcome == Outcome::changed)
+      verdict.parts = parts_that_grew(found, before_, found_);
+    acknowledge(verdict, base, found);
+    if (verdict.outcome == Outcome::changed && context_.options.strict_bits) verdict.outcome = Outcome::breach;
+    keep(found, std::move(verdict));
   }
 
-  void acknowledge(NumberFinding& finding, const Measurement& base, const Measurement& found) {
-    const bool can_be = finding.outcome == Outcome::changed ||
-                        (finding.outcome == Outcome::breach && !finding.own_bound && !std::isnan(found.value));
+  void acknowledge(NumberVerdict& verdict, const Measurement& base, const Measurement& found) {
+    const bool can_be = verdict.outcome == Outcome::changed ||
+                        (verdict.outcome == Outcome::breach && !verdict.own_bound && !std::isnan(found.value));
     if (!can_be) return;
     const Acknowledgement* entry =
         context_.acknowledgements.find_number(found_.id, base, found.value, context_.options.today);
     if (!entry) return;
-    finding.outcome = Outcome::acknowledged;
-    finding.words += fmt::format("; acknowledged until {}: {}", entry->expires, entry->reason);
+    verdict.outcome = Outcome::acknowledged;
+    verdict.words += fmt::format("; acknowledged until {}: {}", entry->expires, entry->reason);
   }
 
   void take_own_bound(const Measurement& found) {
-    auto finding = judge_own_bound(found);
+    auto verdict = judge_own_bound(found);
     if (found.bound) ++judged_[question_of(found.metric)];
-    if (finding) keep(found, std::move(*finding));
+    if (verdict) keep(found, std::move(*verdict));
   }
 
-  // A number that is gone was perhaps the one that would have failed.
+  // A missing number is lost: it might be the one that would have failed.
   void lose(const NumberRule& rule, const Measurement& base) {
     if (rule.judge == Judging::information) return;
-    NumberFinding finding;
-    finding.outcome = Outcome::lost;
-    finding.base = base.value;
-    finding.words = fmt::format("{}{}{} was {} and is not measured any more", base.metric,
+    NumberVerdict verdict;
+    verdict.outcome = Outcome::lost;
+    verdict.base = base.value;
+    verdict.words = fmt::format("{}{}{} was {} and is not measured any more", base.metric,
                                 base.at.empty() ? "" : " at ", base.at, human(base.value, base.unit));
-    keep(base, std::move(finding));
+    keep(base, std::move(verdict));
   }
 
-  void keep(const Measurement& one, NumberFinding finding) {
-    auto& lines = found_lines_[{one.metric, finding.outcome}];
-    lines.push_back({one.at, one.unit, std::move(finding)});
+  void keep(const Measurement& one, NumberVerdict verdict) {
+    auto& lines = found_lines_[{one.metric, verdict.outcome}];
+    lines.push_back({one.at, one.unit, std::move(verdict)});
   }
 
-  // The worst place of a metric has the word, the others are named.
+  // One line per metric: the numbers of the worst place, and the names of the other places.
   void write_lines() {
     for (auto& [key, places] : found_lines_) {
       const auto worst = std::max_element(places.begin(), places.end(), [](const auto& a, const auto& b) {
-        return a.finding.times_limit < b.finding.times_limit;
+        return a.verdict.times_limit < b.verdict.times_limit;
       });
       JudgedLine line;
       line.id = found_.id, line.rerun = found_.repro.empty() ? base_.repro : found_.repro;
       line.question = question_of(key.first), line.outcome = key.second;
       line.metric = key.first, line.at = worst->at, line.unit = worst->unit;
-      line.base = worst->finding.base, line.found = worst->finding.found, line.limit = worst->finding.limit;
-      line.words = worst->finding.words;
+      line.base = worst->verdict.base, line.found = worst->verdict.found, line.limit = worst->verdict.limit;
+      line.words = worst->verdict.words;
       std::vector<std::string> others;
-      std::string parts = worst->finding.parts;  // not every place is divided into parts
+      std::string parts = worst->verdict.parts;  // not every place has parts
       for (auto place = places.begin(); place != places.end(); ++place)
         if (place != worst) {
           others.push_back(place->at.empty() ? "the whole case" : place->at);
-          if (parts.empty()) parts = place->finding.parts;
+          if (parts.empty()) parts = place->verdict.parts;
         }
-      if (!others.empty()) line.words += "; likewise at " + some_of(others);
+      if (!others.empty()) line.words += "; also at " + some_of(others);
       line.words = printable(line.words + parts);
-      spoken_.insert(line.question);
+      with_lines_.insert(line.question);
       judgement_.lines.push_back(std::move(line));
     }
     for (const auto& [metric, lines] : remarks_)
       judgement_.remarks.push_back(
           fmt::format("{}: {}{}", printable(found_.id), printable(lines.front()),
-                      lines.size() > 1 ? fmt::format("; likewise at {} more places", lines.size() - 1) : ""));
+                      lines.size() > 1 ? fmt::format("; also at {} more places", lines.size() - 1) : ""));
   }
 
   void write_passes() {
     for (const auto& [question, count] : judged_) {
-      if (spoken_.contains(question)) continue;
+      if (with_lines_.contains(question)) continue;
       JudgedLine line;
       line.id = found_.id, line.question = question, line.rerun = found_.repro;
       line.words = fmt::format("{} number{} within the rules", count, count == 1 ? "" : "s");
@@ -203,10 +203,10 @@ class RecordJudge {
   Judgement& judgement_;
   Numbers before_, after_;
   std::map<std::string, Sum> sums_;
-  std::map<std::pair<std::string, Outcome>, std::vector<PlacedFinding>> found_lines_;
+  std::map<std::pair<std::string, Outcome>, std::vector<PlacedVerdict>> found_lines_;
   std::map<std::string, std::vector<std::string>> remarks_;
   std::map<Question, size_t> judged_;
-  std::set<Question> spoken_;
+  std::set<Question> with_lines_;
 };
 
 }  // namespace

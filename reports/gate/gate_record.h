@@ -1,5 +1,5 @@
-// The numbers of one case beside those of the base: a line for each metric that broke its rule, changed or got better,
-// and one for each question without any.
+// Judges the numbers of one case against the base: a line for each metric that broke its rule, changed or improved, and
+// one line for each question without such a metric.
 #pragma once
 
 #include <set>
@@ -12,15 +12,16 @@
 
 namespace halfmark::reports {
 
-// What judging one case needs to know of the whole gate.
+// The state of the gate that is shared by all cases.
 struct GateContext {
   const GateRules& rules;
   const GateOptions& options;
   Acknowledgements acknowledgements;
-  std::set<std::string> unruled{};  // metrics that should be judged and that no rule speaks of
+  std::set<std::string> unruled{};  // metrics that should be judged but match no rule
 };
 
-// Under other keys (another library, another machine) a number that is other, but within its rule, is none to look at.
+// Judges the case. Without same_keys (different library or
+// machine), a number that differs within its rule is not reported.
 void judge_record(const Record& base, const Record& found, bool same_keys, GateContext& context, Judgement& judgement);
 
 }  // namespace halfmark::reports

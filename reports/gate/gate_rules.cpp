@@ -22,7 +22,7 @@ constexpr std::string_view kRulesKind = "file of gate rules";
 constexpr std::string_view kJudgingNames[] = {"information", "bound", "slack", "ratio"};
 constexpr std::string_view kKindNames[] = {"exact", "bounded", "sampled", "information"};
 
-// Fields that every rule for numbers may have, and those of one way of judging.
+// Fields that every rule for numbers may have, and those of the judging modes.
 const Names kAnyRule = {"metric", "case", "at", "kind", "judge", "why", "untrusted_above"};
 const Names kSlackRule = {"absolute", "share", "magnitude", "changed", "together", "absent"};
 const Names kRatioRule = {"squared", "elements", "most_elements", "least_ratio", "least_ratio_unproved",
@@ -56,7 +56,7 @@ void read(const JsonReader& json, const char* key, bool& value) {
   if (const auto member = json.optional(key)) value = member->boolean();
 }
 
-// A pattern that is empty would match nothing but empty names, which is never meant.
+// An empty pattern would match empty names only, which is never intended.
 void read_pattern(const JsonReader& json, const char* key, std::string& pattern) {
   const auto member = json.optional(key);
   if (!member) return;
@@ -115,23 +115,23 @@ TimeRule read_time_rule(const JsonReader& json) {
     if (rule.processes < 24 || rule.processes > 100000)
       processes->fail(
           fmt::format("{} is out of range, it must be at least 24 and at most 100000: fewer process runs "
-                      "cannot carry a correction over hundreds of cases",
+                      "are not enough for a correction over hundreds of cases",
                       rule.processes));
   }
-  // Two builds measured on two days differ by more than their code.
-  read(json, "floor", {0.1, 10}, rule.floor);
-  read(json, "margin", {0, rule.floor}, rule.margin);
+  // Two builds measured on different days differ by more than their code.
+  read(json, "floor", {0.1, 10}, rule.minimum_effect);
+  read(json, "margin", {0, rule.minimum_effect}, rule.margin);
   read(json, "alpha", {0, 0.1, false}, rule.alpha);
   return rule;
 }
 
 }  // namespace
 
-bool is_key(const Keys& keys, std::string_view leaf) {
+bool is_key(const Keys& keys, std::string_view fact) {
   bool counts = false;
   for (const std::string_view key : keys) {
     const bool takes_away = key.starts_with('!');
-    if (glob_matches(key.substr(takes_away ? 1 : 0), leaf)) counts = !takes_away;
+    if (glob_matches(key.substr(takes_away ? 1 : 0), fact)) counts = !takes_away;
   }
   return counts;
 }

@@ -1,4 +1,4 @@
-// Rules and acknowledgements read from JSON: one clear complaint for whatever is wrong with a file.
+// Tests of reading rules and acknowledgements from JSON: one clear error line for every invalid file.
 #include "reports/gate/gate_rules.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::string about_time_rule(const std::string& rule) {
   return about_rules(R"({"gate_rules": 1, "keys": {}, "numbers": [], "time": )" + rule + "}");
 }
 
-TEST(GateRules, ThatAreShippedAreTheFilesOfTheFolder) {
+TEST(GateRules, ThatAreBuiltInEqualTheFilesOfTheFolder) {
   for (const char* name : {"default", "strict"}) {
     const std::string path = std::string(HALFMARK_SOURCE_DIR) + "/reports/gate/rules/" + name + ".json";
     EXPECT_EQ(shipped_gate_rules(name), read_file(path)) << name;
@@ -42,7 +42,7 @@ TEST(GateRules, ThatAreShippedAreTheFilesOfTheFolder) {
   EXPECT_FALSE(shipped_gate_rules("nonsense"));
 }
 
-TEST(GateRules, TheFirstThatMatchesCounts) {
+TEST(GateRules, TheFirstThatMatchesApplies) {
   const GateRules rules = load_gate_rules("default");
   const Record linear = made_record("linear/b1/cpu/fp16/error"), model = made_record("mlp/b1/cpu/fp16/error");
   EXPECT_EQ(rules.rule_for(linear, number("error.nmse", "loss", 1))->elements, 1);
@@ -53,7 +53,7 @@ TEST(GateRules, TheFirstThatMatchesCounts) {
   EXPECT_EQ(rules.rule_for(model, number("novel.metric", "", 1)), nullptr);
 }
 
-TEST(GateRules, KeysAreTakenAwayByAMark) {
+TEST(GateRules, KeysAreExcludedByAnExclamationMark) {
   const Keys keys = {"devices.*", "!devices.*.probed.*", "devices.cpu.probed.flushes"};
   EXPECT_TRUE(is_key(keys, "devices.cpu.threads"));
   EXPECT_FALSE(is_key(keys, "devices.cpu.probed.f16"));
@@ -61,7 +61,7 @@ TEST(GateRules, KeysAreTakenAwayByAMark) {
   EXPECT_FALSE(is_key(keys, "machine"));
 }
 
-TEST(GateRules, RefuseFilesThatAreNone) {
+TEST(GateRules, RefuseFilesThatAreNotRules) {
   EXPECT_SAYS(about_rules("{\"gate_rules\": 1"), "r.json: ends in the middle");
   EXPECT_SAYS(about_rules("{,}"), "r.json: is not valid JSON at line 1, column 2; is this a file of gate rules?");
   EXPECT_EQ(about_rules(""), "r.json: is empty, not a file of gate rules");
@@ -82,7 +82,7 @@ TEST(GateRules, RefuseFilesThatAreNone) {
   EXPECT_SAYS(complaint([] { load_gate_rules("no/such.json"); }), "no/such.json: cannot be read");
 }
 
-TEST(GateRules, RefuseWrongRulesNamingTheField) {
+TEST(GateRules, RefuseInvalidRulesWithTheNameOfTheField) {
   EXPECT_SAYS(about_number_rule("1"), "numbers[1]: expected an object");
   EXPECT_SAYS(about_number_rule(R"({"judge": "slack"})"), "numbers[1]: \"metric\" is missing");
   EXPECT_SAYS(about_number_rule(R"({"metric": "a"})"), "numbers[1]: \"judge\" is missing");
@@ -103,12 +103,12 @@ TEST(GateRules, RefuseWrongRulesNamingTheField) {
   EXPECT_SAYS(about_number_rule(R"({"metric": "a", "judge": "slack", "kind": "exakt"})"), "one of exact, bounded");
 }
 
-TEST(GateRules, RefuseTimesThatStoredReportsCannotTell) {
+TEST(GateRules, RefuseEffectsThatStoredTimesCannotShow) {
   EXPECT_SAYS(about_time_rule(R"({"floor": 0.03})"), "time.floor: 0.03 is out of range, it must be at least 0.1");
   EXPECT_SAYS(about_time_rule(R"({"processes": 5})"), "time.processes: 5 is out of range, it must be at least 24");
   EXPECT_SAYS(about_time_rule(R"({"margin": 0.2})"), "time.margin: 0.2 is out of range");
   EXPECT_SAYS(about_time_rule(R"({"alpha": 0})"), "time.alpha");
-  // Samples of one process are no replicates, so no other metric can be named.
+  // Samples of one process are not replicates, so no other metric can be selected.
   EXPECT_SAYS(about_time_rule(R"({"metric": "time.step"})"), "unknown key \"metric\"");
 }
 
@@ -121,7 +121,7 @@ std::string about_entries(const std::string& entries) {
   return complaint([&] { read_entries(entries); });
 }
 
-TEST(Acknowledgements, RefuseWhatIsWrongInOneLine) {
+TEST(Acknowledgements, RefuseInvalidFilesWithOneLine) {
   const std::string rest = R"(, "reason": "r", "expires": "2026-03-01"})";
   EXPECT_NO_THROW(read_entries(R"({"case": "x", "from": "a", "to": "b")" + rest));
   EXPECT_NO_THROW(read_entries(R"({"case": "x", "metric": "m.n", "from": 1, "to": 2)" + rest));
@@ -136,7 +136,7 @@ TEST(Acknowledgements, RefuseWhatIsWrongInOneLine) {
        {"tomorrow", "2026-13-01", "2026-02-30", "2026-3-1", "01.03.2026", "2026-03-0x", "2026-03- 1"})
     EXPECT_SAYS(
         about_entries(fmt::format(R"({{"case": "x", "from": "a", "to": "b", "reason": "r", "expires": "{}"}})", date)),
-        "entries[0].expires: is no date")
+        "entries[0].expires: is not a date")
         << date;
   EXPECT_SAYS(complaint([] { Acknowledgements::load("no/such.json"); }), "cannot be read");
   EXPECT_SAYS(complaint([] { Acknowledgements::from_json(parse_json("{\"acknowledgements\": 3}", "a"), "a"); }),
@@ -155,7 +155,7 @@ GateOptions acknowledging(const std::string& entries, const std::string& today =
 constexpr const char* kBits =
     R"({"case": "linear/*/error", "from": "5d0c", "to": "77a1", "reason": "#12", "expires": "2026-03-01"})";
 
-TEST(Acknowledgements, CoverOtherBitsUntilTheyExpire) {
+TEST(Acknowledgements, CoverDifferentBitsUntilTheyExpire) {
   Report found = made_report();
   found.records[0].fingerprint = "77a1";
   Judgement judgement = gate(made_report(), found, acknowledging(kBits));
@@ -169,13 +169,13 @@ TEST(Acknowledgements, CoverOtherBitsUntilTheyExpire) {
   ASSERT_EQ(judgement.remarks.size(), 1u);
   EXPECT_SAYS(judgement.remarks[0], "a.json: entry 1 about linear/*/error expired on 2026-03-01");
 
-  found.records[0].fingerprint = "ffff";  // yet other bits
+  found.records[0].fingerprint = "ffff";  // different bits again
   judgement = gate(made_report(), found, acknowledging(kBits));
   EXPECT_EQ(judgement.exit_code, 1);
   EXPECT_SAYS(judgement.remarks.at(0), "covers no change; remove it");
 }
 
-TEST(Acknowledgements, CoverANumberUpToWhatTheyName) {
+TEST(Acknowledgements, CoverANumberUpToTheirValue) {
   const char* entry = R"({"case": "*/memory", "metric": "memory.peak", "at": "train", "from": 2.1e8, "to": 2.5e8,
                           "reason": "#13", "expires": "2026-03-01"})";
   Report found = made_report();
@@ -185,7 +185,7 @@ TEST(Acknowledgements, CoverANumberUpToWhatTheyName) {
     EXPECT_EQ(judgement.exit_code, code) << bytes;
     EXPECT_EQ(words_of(judgement, Question::memory, Outcome::acknowledged).empty(), code == 1) << bytes;
   }
-  Report base = made_report();  // the base has moved on: the entry is not about this change
+  Report base = made_report();  // the base has changed: the entry does not cover this change
   at(base.records[1], "memory.peak").value = 2.2e8;
   at(found.records[1], "memory.peak").value = 2.4e8;
   EXPECT_EQ(gate(base, found, acknowledging(entry)).exit_code, 1);

@@ -1,5 +1,5 @@
-// The gate over made-up reports: presence, fingerprints and keys (every row of the table in the README), environments,
-// acknowledgements, order and names.
+// Tests of the gate on synthetic reports: presence, fingerprints and keys (every row of the table in the README),
+// environments, acknowledgements, order and names.
 #include "reports/gate/gate.h"
 
 #include <gtest/gtest.h>
@@ -22,21 +22,21 @@ std::string all_remarks(const Judgement& judgement) {
   return text;
 }
 
-TEST(Gate, PassesAReportBesideItself) {
+TEST(Gate, PassesAReportAgainstItself) {
   const Judgement judgement = gate(made_report(), made_report());
   EXPECT_EQ(judgement.verdict, Verdict::pass);
   EXPECT_EQ(judgement.exit_code, 0);
   EXPECT_TRUE(judgement.differences.empty());
   EXPECT_TRUE(judgement.remarks.empty()) << all_remarks(judgement);
   for (const JudgedLine& line : judgement.lines) EXPECT_EQ(line.outcome, Outcome::pass) << line.words;
-  // presence twice, bits once (not of memory), accuracy once, memory once
+  // presence twice, bits once (not for memory), accuracy once, memory once
   EXPECT_EQ(judgement.lines.size(), 5u);
   EXPECT_EQ(judgement.base, "base.json");
   EXPECT_EQ(judgement.candidate, "new.json");
   EXPECT_EQ(judgement.rules["rules"]["gate_rules"], 1);
 }
 
-TEST(Gate, PassesEveryFixtureBesideItselfButForTheBrokenBoundInIt) {
+TEST(Gate, PassesEveryFixtureAgainstItselfExceptForTheBrokenBoundInIt) {
   const std::filesystem::path fixtures = std::filesystem::path(HALFMARK_SOURCE_DIR) / "reports/fixtures";
   const Report old = Report::load(fixtures / "report-1.0.json"), now = Report::load(fixtures / "report-1.1.json");
   EXPECT_EQ(gate(now, now).exit_code, 0);
@@ -46,7 +46,7 @@ TEST(Gate, PassesEveryFixtureBesideItselfButForTheBrokenBoundInIt) {
   EXPECT_SAYS(lines_with(judgement, Outcome::breach)[0].words, "own bound");  // a NaN
 }
 
-TEST(Gate, LosesACaseThatVanished) {
+TEST(Gate, ReportsAMissingCaseAsLost) {
   Report found = made_report();
   found.records.pop_back();
   const Judgement judgement = gate(made_report(), found);
@@ -58,7 +58,7 @@ TEST(Gate, LosesACaseThatVanished) {
   EXPECT_EQ(line.rerun, "halfmark run --case linear/b64_i1024_o1024/cpu/fp16/memory");
 }
 
-TEST(Gate, LosesACaseThatFailsOrIsSkippedNow) {
+TEST(Gate, ReportsACaseThatFailsOrIsSkippedNowAsLost) {
   for (const Status status : {Status::failed, Status::skipped}) {
     Report found = made_report();
     found.records[0].status = status;
@@ -70,7 +70,7 @@ TEST(Gate, LosesACaseThatFailsOrIsSkippedNow) {
   }
 }
 
-TEST(Gate, AsksNothingOfACaseThatIsSkippedOrFailsInBoth) {
+TEST(Gate, DoesNotJudgeACaseThatIsSkippedOrFailsInBoth) {
   for (const Status status : {Status::failed, Status::skipped}) {
     Report base = made_report();
     base.records[0].status = status;
@@ -81,14 +81,14 @@ TEST(Gate, AsksNothingOfACaseThatIsSkippedOrFailsInBoth) {
   }
 }
 
-TEST(Gate, LosesACaseThatWasSkippedAndCrashesNow) {
+TEST(Gate, ReportsACaseThatWasSkippedAndCrashesNowAsLost) {
   Report base = made_report(), found = made_report();
   base.records[0].status = Status::skipped, base.records[0].reason = "no fp8 here";
   found.records[0].status = Status::failed, found.records[0].reason = "exit code 139";
   EXPECT_SAYS(words_of(gate(base, found), Question::presence, Outcome::lost), "exit code 139");
 }
 
-TEST(Gate, ListsWhatIsNewAndJudgesNoneOfIt) {
+TEST(Gate, ListsNewCasesWithoutJudgingThem) {
   Report base = made_report(), skipped = made_report(), failed = made_report();
   base.records.pop_back();
   Judgement judgement = gate(base, made_report());
@@ -102,7 +102,7 @@ TEST(Gate, ListsWhatIsNewAndJudgesNoneOfIt) {
   EXPECT_EQ(lines_with(gate(failed, made_report()), Outcome::improved).size(), 1u);
 }
 
-TEST(Gate, StartsANewSeriesWithAnotherVersionOfACase) {
+TEST(Gate, TreatsANewVersionOfACaseAsANewCase) {
   Report found = made_report();
   found.records[0].case_version = 2;
   at(found.records[0], "error.nmse").value = 1;
@@ -112,7 +112,7 @@ TEST(Gate, StartsANewSeriesWithAnotherVersionOfACase) {
   EXPECT_SAYS(words_of(judgement, Question::presence, Outcome::added), "version 2");
 }
 
-TEST(Gate, RemarksOnACaseThatIsSuspectNowAndJudgesItsNumbers) {
+TEST(Gate, AddsARemarkForACaseThatIsSuspectNowAndJudgesItsNumbers) {
   Report found = made_report();
   found.records[0].status = Status::suspect, found.records[0].reason = "emulated arithmetic";
   Judgement judgement = gate(made_report(), found);
@@ -122,12 +122,12 @@ TEST(Gate, RemarksOnACaseThatIsSuspectNowAndJudgesItsNumbers) {
   EXPECT_EQ(gate(made_report(), found).exit_code, 1);
 }
 
-// The rows of the table about fingerprints, in its order.
-TEST(Gate, PassesTheSameBitsUnderTheSameKey) {
+// The rows of the table about fingerprints in the README, in its order.
+TEST(Gate, PassesTheSameBitsUnderTheSameKeys) {
   EXPECT_SAYS(words_of(gate(made_report(), made_report()), Question::bits, Outcome::pass), "the same bits");
 }
 
-TEST(Gate, CallsOtherBitsUnderTheSameKeyChanged) {
+TEST(Gate, ReportsDifferentBitsUnderTheSameKeysAsChanged) {
   Report found = made_report();
   found.records[0].fingerprint = "77a1";
   found.records[0].kernels = {{"matmul", "forward", "f16,f16->f16", "onednn", "real", 1, {}}};
@@ -142,7 +142,7 @@ TEST(Gate, CallsOtherBitsUnderTheSameKeyChanged) {
   EXPECT_EQ(word_of(judgement.lines[0].question, judgement.lines[0].outcome), "ACCURACY_FAIL");
 }
 
-TEST(Gate, PassesOtherBitsUnderAnotherKey) {
+TEST(Gate, PassesDifferentBitsUnderDifferentKeys) {
   Report found = made_report();
   found.records[0].fingerprint = "77a1";
   found.environment["libraries"]["onednn"] = "3.1.1";
@@ -153,7 +153,7 @@ TEST(Gate, PassesOtherBitsUnderAnotherKey) {
   EXPECT_EQ(judgement.differences[0], "libraries.onednn: 2.6.3 -> 3.1.1");
 }
 
-TEST(Gate, FailsABrokenBoundWhateverTheKeyAndTheBits) {
+TEST(Gate, FailsABrokenBoundForAllKeysAndBits) {
   for (const bool other_key : {false, true}) {
     Report found = made_report();
     if (other_key) found.environment["libraries"]["onednn"] = "3.1.1", found.records[0].fingerprint = "77a1";
@@ -171,13 +171,13 @@ TEST(Gate, FailsABrokenBoundWhateverTheKeyAndTheBits) {
   }
 }
 
-TEST(Gate, FailsABrokenBoundThatWasBrokenBefore) {
+TEST(Gate, FailsABoundThatWasAlreadyBroken) {
   Report both = made_report();
   at(both.records[0], "error.arithmetic.nmse").value = 2e-6;
   EXPECT_EQ(gate(both, both).exit_code, 1);
 }
 
-TEST(Gate, FailsMoreNaNsAndInfinitiesThanTheBaseHas) {
+TEST(Gate, FailsMoreNaNsOrInfinitiesThanInTheBase) {
   for (const char* metric : {"error.nan", "error.infinite"}) {
     Report base = made_report(), found = made_report();
     at(base.records[0], metric).value = 0.25;
@@ -190,7 +190,7 @@ TEST(Gate, FailsMoreNaNsAndInfinitiesThanTheBaseHas) {
   }
 }
 
-TEST(Gate, TrustsNothingThatIsNearlyAllZeros) {
+TEST(Gate, DoesNotTrustTensorsOfNearlyAllZeros) {
   Report both = made_report();
   both.records[0].measurements.push_back(number("range.zero", "activation/relu", 0.95, Kind::bounded, Better::neither));
   both.records[0].measurements.push_back(number("range.zero", "activation/fc", 0.5, Kind::bounded, Better::neither));
@@ -201,7 +201,7 @@ TEST(Gate, TrustsNothingThatIsNearlyAllZeros) {
   EXPECT_EQ(lines[0].at, "activation/relu");
 }
 
-TEST(Gate, ComparesBitsOnlyWhereBothAreProved) {
+TEST(Gate, ComparesBitsOnlyIfBothAreProvedDeterministic) {
   for (const Determinism unproved : {Determinism{0, 0}, Determinism{1, 0}, Determinism{5, 2}})
     for (const bool in_base : {true, false}) {
       Report base = made_report(), found = made_report();
@@ -211,18 +211,18 @@ TEST(Gate, ComparesBitsOnlyWhereBothAreProved) {
       const bool lost = !in_base && unproved.differing > 0;
       EXPECT_EQ(judgement.exit_code, lost ? 1 : 0);
       EXPECT_SAYS(words_of(judgement, Question::bits, lost ? Outcome::breach : Outcome::information),
-                  lost ? "lost its determinism: 2 of 5 processes" : "--processes 2");
+                  lost ? "not deterministic any more: 2 of 5 processes" : "--processes 2");
     }
 }
 
-TEST(Gate, SaysNothingAboutBitsThatOneSideLacks) {
+TEST(Gate, DoesNotCompareBitsThatOneSideLacks) {
   Report found = made_report();
   found.records[0].fingerprint = "";
   const Judgement judgement = gate(made_report(), found, {.strict_bits = true});
   for (const JudgedLine& line : judgement.lines) EXPECT_NE(line.question, Question::bits);
 }
 
-TEST(Gate, LooksAtNoKeyOfADeviceThatTheCaseDoesNotUse) {
+TEST(Gate, IgnoresKeysOfDevicesThatTheCaseDoesNotUse) {
   Report found = made_report();
   found.environment["devices"]["sim:hopper"]["stands_for"] = "H200";
   found.records[0].fingerprint = "77a1";
@@ -231,15 +231,15 @@ TEST(Gate, LooksAtNoKeyOfADeviceThatTheCaseDoesNotUse) {
   EXPECT_TRUE(words_of(gate(made_report(), found), Question::bits, Outcome::changed).empty());
 }
 
-// How a matmul adds is measured with the code under test: it must not excuse other bits.
-TEST(Gate, TakesWhatWasProbedForNoKey) {
+// How a matmul adds is measured with the code under test, so a difference must not excuse different bits.
+TEST(Gate, DoesNotUseProbedFactsAsKeys) {
   Report found = made_report();
   found.environment["devices"]["cpu"]["probed"] = {{"probe.f32>f32", "another tree"}};
   found.records[0].fingerprint = "77a1";
   EXPECT_FALSE(words_of(gate(made_report(), found), Question::bits, Outcome::changed).empty());
 }
 
-TEST(Gate, TakesAnotherSeedForAnotherKey) {
+TEST(Gate, UsesTheSeedAsAKey) {
   Report found = made_report();
   found.run.seed = 7;
   found.records[0].fingerprint = "77a1";
@@ -248,7 +248,7 @@ TEST(Gate, TakesAnotherSeedForAnotherKey) {
   EXPECT_EQ(judgement.differences.at(0), "run.seed: 0 -> 7");
 }
 
-TEST(Gate, CallsAnotherEnvironmentSuspectOnlyWhenAsked) {
+TEST(Gate, ReportsADifferentEnvironmentAsSuspectOnlyOnRequest) {
   Report found = made_report();
   found.environment["cpu"]["model"] = "Example 9001";
   EXPECT_EQ(gate(made_report(), found).exit_code, 0);
@@ -258,7 +258,7 @@ TEST(Gate, CallsAnotherEnvironmentSuspectOnlyWhenAsked) {
   EXPECT_SAYS(words_of(judgement, Question::presence, Outcome::environment_suspect), "cpu.model");
   EXPECT_EQ(gate(made_report(), made_report(), {.same_environment = true}).exit_code, 0);
 
-  // A suspect environment hides no lost case and no broken number.
+  // A suspect environment does not hide a lost case or a broken limit.
   at(found.records[0], "error.nan").value = 0.5;
   EXPECT_EQ(gate(made_report(), found, {.same_environment = true}).exit_code, 1);
   at(found.records[0], "error.nan").value = 0;
@@ -266,7 +266,7 @@ TEST(Gate, CallsAnotherEnvironmentSuspectOnlyWhenAsked) {
   EXPECT_EQ(gate(made_report(), found, {.same_environment = true}).exit_code, 1);
 }
 
-TEST(Gate, RefusesWhatCannotBeJoined) {
+TEST(Gate, RefusesReportsThatCannotBeCompared) {
   Report twice = made_report();
   twice.records.push_back(twice.records[0]);
   EXPECT_SAYS(refusal(twice, made_report()), "base.json: the case linear/");
@@ -282,7 +282,7 @@ TEST(Gate, RefusesWhatCannotBeJoined) {
   }
 }
 
-TEST(Gate, SaysWhenTheReportsHaveNothingInCommon) {
+TEST(Gate, ReportsThatThereIsNothingInCommon) {
   Report found = made_report();
   for (Record& record : found.records) record.id = "x" + record.id;
   const Judgement judgement = gate(made_report(), found);
@@ -291,7 +291,7 @@ TEST(Gate, SaysWhenTheReportsHaveNothingInCommon) {
   EXPECT_SAYS(all_remarks(gate(Report{}, found)), "has no records");
 }
 
-// The exit code is no count, which a shell would cut to 8 bits.
+// The exit code is not a count, which a shell would truncate to 8 bits.
 TEST(Gate, ExitsWithOneForTwoHundredAndFiftySixRegressions) {
   Report base, found;
   for (int i = 0; i < 256; ++i) {
@@ -323,7 +323,7 @@ TEST(Gate, TurnsRegressionsIntoImprovementsWhenTheSidesAreSwapped) {
   EXPECT_EQ(back.exit_code, 0);
 }
 
-TEST(Gate, GivesTheSameVerdictsInWhateverOrderTheCasesCome) {
+TEST(Gate, GivesTheSameVerdictsForEveryOrderOfCases) {
   Report base = made_report(), found = made_report();
   at(found.records[0], "error.nmse").value = 2e-6;
   const Judgement one = gate(base, found);
@@ -337,7 +337,7 @@ TEST(Gate, GivesTheSameVerdictsInWhateverOrderTheCasesCome) {
   }
 }
 
-TEST(Gate, TakesCaseNamesWithAnyCharacter) {
+TEST(Gate, AcceptsCaseNamesWithAnyCharacter) {
   for (const std::string id :
        {"a/b/\"quoted\" 'id'/x", "ä/漢字/\xF0\x9F\x98\x80", "line\nbreak\tand\x01", "*/[a]?/\\", "", "{}{0}%s"}) {
     Report base, found;

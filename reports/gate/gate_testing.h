@@ -1,4 +1,4 @@
-// Reports made up for the tests of the gate: one case, or many, of which a test spoils what it is about.
+// Synthetic reports for the tests of the gate, with one or many cases; a test changes the parts that it is about.
 #pragma once
 
 #include <fmt/format.h>
@@ -70,7 +70,7 @@ inline Judgement gate(const Report& base, const Report& found, const GateOptions
   return judge({"base.json", base}, {"new.json", found}, load_gate_rules(rules), options);
 }
 
-// The lines about a case with this outcome.
+// The lines with this outcome.
 inline std::vector<JudgedLine> lines_with(const Judgement& judgement, Outcome outcome) {
   std::vector<JudgedLine> found;
   for (const JudgedLine& line : judgement.lines)
@@ -78,14 +78,14 @@ inline std::vector<JudgedLine> lines_with(const Judgement& judgement, Outcome ou
   return found;
 }
 
-// "" when no line about this question has this outcome, else the words of the first.
+// The text of the first line with this question and outcome; "" if there is none.
 inline std::string words_of(const Judgement& judgement, Question question, Outcome outcome) {
   for (const JudgedLine& line : judgement.lines)
     if (line.question == question && line.outcome == outcome) return line.words;
   return "";
 }
 
-// A record with the medians of so many processes, `ratio` times a millisecond with 1 % of noise.
+// A record with the medians of `processes` processes: `ratio` milliseconds with 1 % of noise.
 inline Record timed_record(const std::string& id, double ratio, int processes, uint64_t seed, double noise = 0.01) {
   Record record = made_record(id);
   record.harness = "throughput";
@@ -93,7 +93,7 @@ inline Record timed_record(const std::string& id, double ratio, int processes, u
   Measurement times = number(std::string(kProcessTime), "hot", 0, Kind::sampled);
   times.unit = "s";
   for (int i = 0; i < processes; ++i) {
-    // Sum of twelve uniform numbers: nearly normal, and the same with every library.
+    // A sum of twelve uniform numbers is nearly normal and equal with every standard library.
     double z = -6;
     for (int k = 0; k < 12; ++k) z += static_cast<double>(random() >> 11) * 0x1p-53;
     times.samples.push_back(1e-3 * ratio * std::exp(noise * z));

@@ -23,19 +23,19 @@ std::vector<double> logarithms(const std::vector<double>& seconds) {
   return all;
 }
 
-// Why these times say nothing, or nothing.
+// The reason why these times cannot be judged; empty if they can.
 std::string reason_against(const Record& base, const Record& found, const TimeRule& rule,
                            const std::vector<std::string>& differing) {
   for (const Record* record : {&base, &found})
     if (record->status == Status::suspect)
-      return fmt::format("its time means nothing {}: {}", record == &base ? "in the base" : "here", record->reason);
+      return fmt::format("its timing is not valid {}: {}", record == &base ? "in the base" : "here", record->reason);
   if (!differing.empty()) return fmt::format("the machines differ in {}", some_of(differing));
   size_t runs[2] = {};
   for (const Record* record : {&base, &found}) {
     const Measurement* times = find(*record, kProcessTime, rule.at);
     const size_t count = times ? times->samples.size() : 0;
     if (count > static_cast<size_t>(std::max(record->determinism.processes, 0)))
-      return fmt::format("{} samples of {} processes are no replicates", count, record->determinism.processes);
+      return fmt::format("{} samples of {} processes are not replicates", count, record->determinism.processes);
     runs[record == &base ? 0 : 1] = count;
   }
   if (std::min(runs[0], runs[1]) < static_cast<size_t>(rule.processes))
@@ -59,17 +59,17 @@ void decide(Timed& one, double slower_p, double faster_p, size_t family, const T
   CaseDecision& decision = one.decision;
   const double shift = shift_between(one.base, one.found);
   const Interval interval = shift_interval(one.base, one.found);
-  const double floor = std::log1p(rule.floor);
+  const double minimum_effect = std::log1p(rule.minimum_effect);
   decision.corrected_p = slower_p;
   decision.ratio = std::exp(shift);
   decision.interval = {std::exp(interval.lower), std::exp(interval.upper)};
-  if (shift >= floor && slower_p <= rule.alpha) {
+  if (shift >= minimum_effect && slower_p <= rule.alpha) {
     decision.verdict = Verdict::regression;
     one.line.outcome = Outcome::breach;
-  } else if (shift >= floor) {
+  } else if (shift >= minimum_effect) {
     decision.verdict = Verdict::inconclusive;
     one.line.outcome = Outcome::inconclusive;
-  } else if (-shift >= floor && faster_p <= rule.alpha) {
+  } else if (-shift >= minimum_effect && faster_p <= rule.alpha) {
     decision.improved = true;
     one.line.outcome = Outcome::improved;
   }
@@ -77,12 +77,12 @@ void decide(Timed& one, double slower_p, double faster_p, size_t family, const T
       "{} at {}: {} (95 %: {} ... {}), {} and {} process runs, p {:.2g} after Holm's correction for {} cases; the rule "
       "allows {}",
       kProcessTime, rule.at, percent(shift), percent(interval.lower), percent(interval.upper), one.base.size(),
-      one.found.size(), shift < 0 ? faster_p : slower_p, family, percent(floor));
+      one.found.size(), shift < 0 ? faster_p : slower_p, family, percent(minimum_effect));
 }
 
 }  // namespace
 
-void judge_times(const std::vector<RecordPair>& pairs, const TimeRule& rule, const Keys& keys,
+void judge_times(const std::vector<MeasuredPair>& pairs, const TimeRule& rule, const Keys& keys,
                  EnvironmentDifference& environment, Judgement& judgement) {
   std::vector<Timed> judged;
   for (const auto& [base, found] : pairs) {
@@ -99,11 +99,11 @@ void judge_times(const std::vector<RecordPair>& pairs, const TimeRule& rule, con
     }
     const std::vector<double>& before = find(*base, kProcessTime, rule.at)->samples;
     const std::vector<double>& after = find(*found, kProcessTime, rule.at)->samples;
-    line.base = median(before), line.found = median(after), line.limit = line.base * (1 + rule.floor);
+    line.base = median(before), line.found = median(after), line.limit = line.base * (1 + rule.minimum_effect);
     Timed one{line, logarithms(before), logarithms(after), {}, 1};
     one.decision.stage = Stage::confirmed;
     one.decision.pairs = static_cast<int>(std::min(before.size(), after.size()));
-    one.decision.floor = rule.floor;
+    one.decision.minimum_effect = rule.minimum_effect;
     one.decision.screened = median(one.found) - median(one.base);
     one.decision.p = rank_sum_p(one.base, one.found, std::log1p(rule.margin));
     one.faster_p = rank_sum_p(one.found, one.base, std::log1p(rule.margin));
@@ -111,14 +111,14 @@ void judge_times(const std::vector<RecordPair>& pairs, const TimeRule& rule, con
     judged.push_back(std::move(one));
   }
   if (judged.empty()) {
-    judgement.remarks.push_back("no time was judged");
+    judgement.remarks.push_back("no time could be judged");
     return;
   }
   const double least = least_rank_sum_p(rule.processes, rule.processes) * static_cast<double>(judged.size());
   if (least > rule.alpha)
     throw ReportError(
-        fmt::format("time.alpha = {:.2g} can find nothing: the least p value of {} process runs, for {} "
-                    "cases, is {:.2g}; measure more processes or raise alpha",
+        fmt::format("time.alpha = {:.2g} can find nothing: the smallest p value of {} process runs, for {} "
+                    "cases, is {:.2g}; measure more processes or increase alpha",
                     rule.alpha, rule.processes, judged.size(), least));
   std::vector<double> slower, faster;
   for (const Timed& one : judged) slower.push_back(one.decision.p), faster.push_back(one.faster_p);
@@ -139,8 +139,9 @@ void check_times(const NamedReport& report) {
       if (one.metric != kProcessTime && one.metric != "time.step") continue;
       const auto check = [&](double seconds) {
         if (!(seconds > 0) || !std::isfinite(seconds))
-          throw ReportError(fmt::format("{}: {} at {} of {} is {}, which is no time; measure again", report.name,
-                                        one.metric, printable(one.at), printable(record.id), human(seconds, "s")));
+          throw ReportError(fmt::format("{}: {} at {} of {} is {}, which is not a valid time; measure again",
+                                        report.name, one.metric, printable(one.at), printable(record.id),
+                                        human(seconds, "s")));
       };
       check(one.value);
       for (const double sample : one.samples) check(sample);

@@ -1,4 +1,4 @@
-// Stored times: judged only from process runs on one machine, with a margin, a floor and a correction.
+// Tests of stored times: judged only from process runs on one machine, with margin, minimum effect and correction.
 #include "reports/gate/gate_time.h"
 
 #include <gtest/gtest.h>
@@ -32,13 +32,13 @@ std::string why_not(const Report& base, const Report& found) {
   return words_of(judgement, Question::time, Outcome::information);
 }
 
-TEST(GateTime, IsSilentUnlessAsked) {
+TEST(GateTime, IsJudgedOnlyOnRequest) {
   const Judgement judgement = gate(timed_report(1, 1), timed_report(2, 2));
   EXPECT_EQ(judgement.exit_code, 0);
   for (const JudgedLine& line : judgement.lines) EXPECT_NE(line.question, Question::time);
 }
 
-TEST(GateTime, FindsAFifthAndSaysHowSureItIs) {
+TEST(GateTime, FindsASlowDownOfAFifthAndReportsItsInterval) {
   const Judgement judgement = time_gate(timed_report(1, 1), timed_report(1.2, 2));
   EXPECT_EQ(judgement.exit_code, 1);
   EXPECT_EQ(judgement.timing.verdict, Verdict::regression);
@@ -53,12 +53,12 @@ TEST(GateTime, FindsAFifthAndSaysHowSureItIs) {
   EXPECT_EQ(word_of(line.question, line.outcome), "REGRESSION");
 }
 
-TEST(GateTime, PassesWhatLiesBelowTheFloor) {
+TEST(GateTime, PassesEffectsBelowTheMinimum) {
   for (const double ratio : {1.0, 1.05, 1.08, 0.95})
     EXPECT_EQ(time_gate(timed_report(1, 1), timed_report(ratio, 2)).exit_code, 0) << ratio;
 }
 
-TEST(GateTime, IsInconclusiveWhereTheNoiseIsAsLargeAsTheFinding) {
+TEST(GateTime, IsInconclusiveIfTheNoiseIsAsLargeAsTheEffect) {
   const Judgement judgement = time_gate(timed_report(1, 1, 24, 1, 0.8), timed_report(1.5, 2, 24, 1, 0.8));
   EXPECT_EQ(judgement.exit_code, 3);
   EXPECT_EQ(judgement.verdict, Verdict::inconclusive);
@@ -73,7 +73,7 @@ TEST(GateTime, TurnsARegressionIntoAnImprovementWhenTheSidesAreSwapped) {
   EXPECT_EQ(std::log(there.timing.cases.at(0).ratio), -std::log(back.timing.cases.at(0).ratio));
 }
 
-TEST(GateTime, GivesTheSameVerdictInWhateverUnitAndOrder) {
+TEST(GateTime, GivesTheSameVerdictForEveryUnitAndOrder) {
   Report base = timed_report(1, 1, 24, 5), found = timed_report(1.06, 50, 24, 5);
   found.records[3] = timed_record(found.records[3].id, 1.2, 24, 9);
   const Judgement one = time_gate(base, found);
@@ -92,7 +92,7 @@ TEST(GateTime, GivesTheSameVerdictInWhateverUnitAndOrder) {
   EXPECT_EQ(lines_with(one, Outcome::breach).size(), 1u);
 }
 
-// Each case alone would be found at 1 % by chance; over many the correction holds the whole gate to that.
+// Each case alone is found by chance at 1 %; the correction limits the whole gate to 1 %.
 TEST(GateTime, IsCorrectedForTheNumberOfCases) {
   const Judgement judgement = time_gate(timed_report(1, 1, 24, 40), timed_report(1.2, 1000, 24, 40));
   ASSERT_EQ(judgement.timing.cases.size(), 40u);
@@ -104,24 +104,24 @@ TEST(GateTime, IsCorrectedForTheNumberOfCases) {
   EXPECT_EQ(judgement.timing.process_runs, 40 * 48);
 }
 
-TEST(GateTime, WantsEnoughProcessesOnBothSides) {
+TEST(GateTime, RequiresEnoughProcessesOnBothSides) {
   EXPECT_SAYS(why_not(timed_report(1, 1, 23), timed_report(2, 2, 24)), "23 process runs in the base and 24 here");
   EXPECT_SAYS(why_not(timed_report(1, 1, 24), timed_report(2, 2, 23)), "halfmark run --processes 24");
 }
 
-TEST(GateTime, NeverTakesSamplesOfOneProcessForReplicates) {
+TEST(GateTime, NeverTreatsSamplesOfOneProcessAsReplicates) {
   Report base = timed_report(1, 1, 400), found = timed_report(2, 2, 400);
   base.records[0].determinism = {1, 0};
-  EXPECT_SAYS(why_not(base, found), "400 samples of 1 processes are no replicates");
+  EXPECT_SAYS(why_not(base, found), "400 samples of 1 processes are not replicates");
   base.records[0].determinism = {};
-  EXPECT_SAYS(why_not(base, found), "400 samples of 0 processes are no replicates");
+  EXPECT_SAYS(why_not(base, found), "400 samples of 0 processes are not replicates");
   // The samples of an ordinary run.
   base = timed_report(1, 1, 400), found = timed_report(2, 2, 400);
   for (Report* report : {&base, &found}) report->records[0].measurements[0].metric = "time.step";
   EXPECT_SAYS(why_not(base, found), "0 process runs in the base and 0 here");
 }
 
-TEST(GateTime, WantsTheSameMachine) {
+TEST(GateTime, RequiresTheSameMachine) {
   Report found = timed_report(2, 2);
   found.environment["machine"] = "bench-02";
   EXPECT_SAYS(why_not(timed_report(1, 1), found), "the machines differ in machine");
@@ -129,11 +129,11 @@ TEST(GateTime, WantsTheSameMachine) {
   EXPECT_EQ(judgement.exit_code, 3);
 }
 
-TEST(GateTime, BelievesNoSuspectRecord) {
+TEST(GateTime, DoesNotJudgeSuspectRecords) {
   Report found = timed_report(2, 2);
   found.records[0].status = Status::suspect, found.records[0].reason = "emulated arithmetic";
-  EXPECT_SAYS(why_not(timed_report(1, 1), found), "means nothing here: emulated arithmetic");
-  EXPECT_SAYS(why_not(found, timed_report(1, 1)), "means nothing in the base: emulated arithmetic");
+  EXPECT_SAYS(why_not(timed_report(1, 1), found), "not valid here: emulated arithmetic");
+  EXPECT_SAYS(why_not(found, timed_report(1, 1)), "not valid in the base: emulated arithmetic");
 }
 
 TEST(GateTime, RefusesALevelAtWhichNothingCanBeFound) {
@@ -151,11 +151,11 @@ TEST(GateTime, RefusesALevelAtWhichNothingCanBeFound) {
   }
 }
 
-TEST(GateTime, SaysWhenNothingWasJudged) {
+TEST(GateTime, ReportsThatNothingWasJudged) {
   const Judgement judgement = time_gate(made_report(), made_report());
   EXPECT_EQ(judgement.exit_code, 0);
   ASSERT_EQ(judgement.remarks.size(), 1u);
-  EXPECT_EQ(judgement.remarks[0], "no time was judged");
+  EXPECT_EQ(judgement.remarks[0], "no time could be judged");
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ bool HistorySeries::worse(const ChangePoint& change) const {
 }
 
 std::string HistoryStore::anchor_of(const HistoryRules& rules) const {
-  // Judgements are about their base, reports about their build; at the same moment the judgement counts.
+  // The build of a judgement is its base. If a judgement and a report have the same time, the judgement is used.
   std::string oldest;
   int64_t when = INT64_MAX;
   std::set<std::string> known;
@@ -43,9 +43,10 @@ std::string HistoryStore::anchor_of(const HistoryRules& rules) const {
   for (const std::string& build : known)
     if (build.starts_with(rules.anchor)) called.push_back(build);
   if (called.size() == 1) return called[0];
-  throw ReportError(fmt::format("--anchor {}: {}; there are {}", rules.anchor,
-                                called.empty() ? "no build of the folder begins so" : "several builds begin so",
-                                fmt::join(known, ", ")));
+  throw ReportError(
+      fmt::format("--anchor {}: {}; known builds: {}", rules.anchor,
+                  called.empty() ? "no build in the folder starts with this" : "several builds start with this",
+                  fmt::join(known, ", ")));
 }
 
 // Collects the points of all series.
@@ -91,8 +92,8 @@ class HistoryStore::Collector {
     series.points.push_back(std::move(point));
   }
 
-  // A judgement against another anchor counts where one of that anchor against ours gives the factor between them: the
-  // latest before it, else the first after it.
+  // A judgement against a different anchor is used if a judgement of that anchor against ours gives the factor between
+  // them: the latest one before it, otherwise the first one after it.
   const StoredJudgement* link_to(const StoredJudgement& judgement) const {
     const StoredJudgement* best = nullptr;
     for (const StoredJudgement& one : store_.judgements_) {
@@ -124,7 +125,7 @@ class HistoryStore::Collector {
     }
   }
 
-  // Of the anchor's reports from the same machine and libraries, the nearest in time first.
+  // The anchor's reports from the same machine and libraries, nearest in time first.
   std::vector<const StoredReport*> anchors_of(const StoredReport& report) const {
     std::vector<const StoredReport*> found;
     for (const StoredReport& one : store_.reports_)
@@ -142,15 +143,15 @@ class HistoryStore::Collector {
     for (const auto& [of, value] : report.values) {
       const Key& key = of;  // a lambda below uses it
       if (!is_wanted(key.metric)) continue;
-      const auto beside = std::find_if(anchors.begin(), anchors.end(),
-                                       [&](const StoredReport* one) { return one->values.contains(key); });
-      if (beside == anchors.end()) continue;
-      const double hours = static_cast<double>(std::abs((*beside)->when - report.when)) / 3600;
+      const auto nearest = std::find_if(anchors.begin(), anchors.end(),
+                                        [&](const StoredReport* one) { return one->values.contains(key); });
+      if (nearest == anchors.end()) continue;
+      const double hours = static_cast<double>(std::abs((*nearest)->when - report.when)) / 3600;
       if (value.timed && hours > rules_.hours) {
         ++too_far;
         continue;
       }
-      const double ratio = value.value / (*beside)->values.at(key).value;
+      const double ratio = value.value / (*nearest)->values.at(key).value;
       if (!std::isfinite(ratio) || ratio <= 0) {
         ++no_ratio_;
         continue;
@@ -169,23 +170,23 @@ class HistoryStore::Collector {
   std::vector<std::string> remarks() const {
     std::vector<std::string> all;
     for (const auto& [base, count] : unlinked_)
-      all.push_back(fmt::format("{} against {} left out: no judgement of {} against the anchor {} links them",
+      all.push_back(fmt::format("{} against {} omitted: no judgement of {} against the anchor {} links them",
                                 counted(count, "judgement"), base, base, anchor_));
     if (series_.empty() && unlinked_.empty() && alone_.empty())
-      all.push_back(fmt::format("no build stands beside the anchor {}: there is nothing to compare with it", anchor_));
+      all.push_back(fmt::format("the anchor {} is the only build: there is nothing to compare with it", anchor_));
     if (!alone_.empty())
-      all.push_back(fmt::format("{} left out ({}): the anchor {} has none of the same machine and libraries",
+      all.push_back(fmt::format("{} omitted ({}): the anchor {} has no report from the same machine and libraries",
                                 counted(alone_.size(), "report"), alone_[0], anchor_));
     if (!far_.empty())
-      all.push_back(fmt::format("times of {} left out ({}): the anchor was not run within {:g} hours",
+      all.push_back(fmt::format("times of {} omitted ({}): the anchor was not run within {:g} hours",
                                 counted(far_.size(), "report"), far_[0], rules_.hours));
     if (nothing_common_ > 0)
       all.push_back(
-          fmt::format("{} no number in common with the anchor's",
+          fmt::format("{} no number in common with the anchor's reports",
                       nothing_common_ == 1 ? "1 report has" : fmt::format("{} reports have", nothing_common_)));
     if (no_ratio_ > 0)
-      all.push_back(fmt::format("{} left out: zero, or not finite, here or in the anchor's report",
-                                counted(no_ratio_, "number")));
+      all.push_back(
+          fmt::format("{} omitted: zero or not finite, here or in the anchor's report", counted(no_ratio_, "number")));
     return all;
   }
 

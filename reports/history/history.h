@@ -1,10 +1,10 @@
-// A folder of reports and of judgements as a store: for each case the ratio of every build to one anchor build, over
-// time, and where the ratio changes its level.
+// The history of a folder of reports and judgements: for each case the ratio of every build to one anchor build over
+// time, and the change points of that ratio.
 //
-// Stored times drift with drivers, clocks and the weather, so that none of them is compared with another. What is
-// compared are ratios to the anchor that were measured beside it: `halfmark ab ANCHOR NEW --json F` says such ratios
-// itself, and a report gives one where a report of the anchor build, of the same machine, libraries and case version,
-// was made within the same hours. Numbers that do not drift (bytes, errors) may be hours apart as they like.
+// Stored times drift with driver versions, clock speeds and temperature, so they are never compared directly. Compared
+// are ratios to the anchor that were measured at about the same time. `halfmark ab ANCHOR NEW --json F` contains such
+// ratios. A report gives one if there is a report of the anchor build from the same machine, libraries and case version
+// within the given hours. Numbers that do not drift (bytes, errors) may be any time apart.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@
 namespace halfmark::reports {
 
 struct HistoryRules {
-  std::string anchor{};  // the beginning of its git revision; empty: the build that the oldest file is about
-  double hours = 24;     // a time is compared with one of the anchor that is at most so much older or younger
-  // Globs. time.process: medians of processes of their own, where a run has several.
+  std::string anchor{};  // the beginning of its git revision; empty: the build of the oldest file
+  double hours = 24;     // maximum gap between a run and the anchor run it is compared with, for times
+  // Globs. time.process: medians of separate processes, if a run has several.
   std::vector<std::string> metrics{"time.process", "time.step", "memory.peak", "error.nmse", "evaluation.accuracy"};
-  ChangePointRules change{};  // of the logarithms of the ratios
+  ChangePointRules change{};  // applied to the logarithms of the ratios
 };
 
 struct HistoryPoint {
   int64_t when = 0;       // seconds since 1970
-  std::string started{};  // the same as the file says it
+  std::string started{};  // the same time as written in the file
   std::string build{};    // git revision
   std::string file{};
   double ratio = 1;  // to the anchor
@@ -40,25 +40,25 @@ struct HistoryPoint {
 struct HistorySeries {
   std::string id{}, metric{}, at{}, machine{};
   Better better = Better::lower;
-  std::vector<HistoryPoint> points{};  // in the order of time
+  std::vector<HistoryPoint> points{};  // in order of time
   std::vector<ChangePoint> changes{};  // indices into points; levels are logarithms
 
-  bool worse(const ChangePoint& change) const;  // the new level is the worse one
+  bool worse(const ChangePoint& change) const;  // true if the new level is worse
 };
 
 struct History {
   std::string anchor{};
   size_t reports = 0, judgements = 0;
   std::vector<HistorySeries> series{};  // largest change first, then by name
-  std::vector<std::string> remarks{};   // what was left out, and why
+  std::vector<std::string> remarks{};   // what was omitted, with the reason
 };
 
 class HistoryStore {
  public:
-  // A report or a judgement of `halfmark ab`. Throws ReportError: it is neither, or does not say when it was made.
+  // Adds a report or a judgement of `halfmark ab`. Throws ReportError if it is neither, or has no start time.
   void add(const std::string& file, std::string_view text);
 
-  // Throws ReportError when there is nothing to compare or no build is called as the anchor.
+  // Throws ReportError when there is nothing to compare or no build matches the anchor.
   History history(const HistoryRules& rules) const;
 
  private:
@@ -75,7 +75,7 @@ class HistoryStore {
   struct StoredReport {
     std::string file, started, build, machine;
     int64_t when;
-    nlohmann::ordered_json environment;  // less what a build is: its revision and its compiler
+    nlohmann::ordered_json environment;  // without the facts of the build: its revision and its compiler
     std::map<Key, Value> values;
   };
   struct StoredJudgement {
@@ -93,17 +93,18 @@ class HistoryStore {
   std::vector<StoredJudgement> judgements_;
 };
 
-// All *.json of the folder and of the folders in it; what cannot be used is a remark. Throws ReportError when the
-// folder cannot be read or holds nothing to compare.
+// Reads all *.json files of the folder and its subfolders; unusable files become remarks. Throws ReportError when the
+// folder cannot be read or contains nothing to compare.
 History history_in(const std::filesystem::path& folder, const HistoryRules& rules);
 
-// "2025-11-01T12:00:00Z" or with "+02:00" to seconds since 1970. Throws ReportError; `where` opens its message.
+// Converts "2025-11-01T12:00:00Z" or with "+02:00" to seconds since
+// 1970. Throws ReportError; `where` is the prefix of its message.
 int64_t seconds_since_1970(const std::string& text, std::string_view where);
 
-// For a terminal: the changes with their curves, then what was left out. With options.all every series.
+// Text for a terminal: the changes with their curves, then what was omitted. With options.all, every series.
 std::string text_of(const History& history, const TextOptions& options = {});
 
-// For other programs and scripts/history_charts.py (schema/history-1.schema.json).
+// JSON for other programs and scripts/history_charts.py (schema/history-1.schema.json).
 nlohmann::ordered_json to_json(const History& history);
 
 }  // namespace halfmark::reports

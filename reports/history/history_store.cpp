@@ -1,4 +1,4 @@
-// What a folder holds, read into the store of a history.
+// Reads the files of a folder into the store of a history.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kJudgementKind = "halfmark judgement";
 
-// What a build is may differ: it is what the history is about.
+// Removes the facts of the build, which may differ: the history compares builds.
 Json without_build(Json environment) {
   for (const char* key : {"halfmark", "compiler"}) environment.erase(key);
   return environment;
@@ -47,12 +47,12 @@ int64_t seconds_since_1970(const std::string& text, std::string_view where) {
       return static_cast<int64_t>(::timegm(&time)) - (zone[0] == '-' ? -offset : offset);
     }
   }
-  throw ReportError(fmt::format("{}: does not say when it was made: '{}' is no date like 2025-11-01T12:00:00Z", where,
+  throw ReportError(fmt::format("{}: has no valid start time: '{}' is not a date like 2025-11-01T12:00:00Z", where,
                                 printable(text.substr(0, 40))));
 }
 
 void HistoryStore::add(const std::string& file, std::string_view text) {
-  // A judgement says so in its first line; a report is far too long to be parsed twice.
+  // A judgement is recognised by its first line, because a report is too long to be parsed twice.
   if (text.substr(0, 200).find("\"gate/1\"") != text.npos)
     add_judgement(file, text);
   else
@@ -68,7 +68,7 @@ void HistoryStore::add_report(const std::string& file, std::string_view text) {
                       .when = seconds_since_1970(report.run.started, file),
                       .environment = without_build(report.environment),
                       .values = {}};
-  if (stored.build.empty()) throw ReportError(fmt::format("{}: does not say of which build it is", file));
+  if (stored.build.empty()) throw ReportError(fmt::format("{}: has no git revision of its build", file));
   for (const Record& record : report.records) {
     if (record.status != Status::ok) continue;
     for (const Measurement& one : record.measurements)
@@ -93,7 +93,7 @@ void HistoryStore::add_judgement(const std::string& file, std::string_view text)
                          .ratios = {}};
   stored.when = seconds_since_1970(stored.started, file);
   if (stored.base.empty() || stored.candidate.empty())
-    throw ReportError(fmt::format("{}: does not say which builds it compares", file));
+    throw ReportError(fmt::format("{}: has no git revisions of the builds it compares", file));
   reader.each("cases", [&](const JsonReader& line) {
     const auto timing = line.optional("timing");
     if (!timing || line.text("question") != "time") return;
@@ -125,10 +125,10 @@ History history_in(const std::filesystem::path& folder, const HistoryRules& rule
     }
   }
   if (good == 0)
-    throw ReportError(fmt::format("{}: holds no report and no judgement{}", folder.string(),
+    throw ReportError(fmt::format("{}: contains no report and no judgement{}", folder.string(),
                                   broken.empty() ? "" : fmt::format("; {}", broken[0])));
   History history = store.history(rules);
-  for (const std::string& problem : broken) history.remarks.push_back("left out: " + problem);
+  for (const std::string& problem : broken) history.remarks.push_back("omitted: " + problem);
   return history;
 }
 

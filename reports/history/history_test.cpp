@@ -1,4 +1,4 @@
-// The store of reports and judgements: what is compared with what, what is left out and said, which changes are found.
+// Tests of the history: which reports and judgements are compared, what is omitted with which remark, and the changes.
 #include "reports/history/history.h"
 
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ std::string all_of(const std::vector<std::string>& remarks) {
   return all;
 }
 
-TEST(History, ComparesEachReportWithTheAnchorsOfTheSameNight) {
+TEST(History, ComparesEachReportWithTheAnchorReportOfTheSameNight) {
   // The machine drifts by 3 % a day; the build of day 12 is a tenth slower.
   HistoryStore store;
   std::mt19937 noise(1);
@@ -84,7 +84,7 @@ TEST(History, ComparesEachReportWithTheAnchorsOfTheSameNight) {
   EXPECT_SAYS(text, "|");
 }
 
-TEST(History, LeavesTimesWithoutAnAnchorNearThemOutAndSaysSo) {
+TEST(History, OmitsTimesWithoutANearAnchorRunWithARemark) {
   HistoryStore store;
   store.add("a", text_of_report(timed_report(), "anchor", day(0)));
   for (int i = 0; i < 8; ++i)
@@ -92,7 +92,7 @@ TEST(History, LeavesTimesWithoutAnAnchorNearThemOutAndSaysSo) {
   const History history = store.history({.anchor = "anch"});
   EXPECT_EQ(series_of(history, "time.step", "hot")->points.size(), 2u) << "the same day and the next";
   EXPECT_EQ(series_of(history, "memory.peak", "train")->points.size(), 8u) << "bytes do not drift";
-  EXPECT_SAYS(all_of(history.remarks), "times of 6 reports left out (b2.json): the anchor was not run within 24 hours");
+  EXPECT_SAYS(all_of(history.remarks), "times of 6 reports omitted (b2.json): the anchor was not run within 24 hours");
 }
 
 TEST(History, DoesNotCompareOtherMachinesOrLibraries) {
@@ -106,7 +106,8 @@ TEST(History, DoesNotCompareOtherMachinesOrLibraries) {
   store.add("other.json", text_of_report(other, "c", day(0)));
   const History history = store.history({});
   EXPECT_TRUE(history.series.empty());
-  EXPECT_SAYS(all_of(history.remarks), "2 reports left out (elsewhere.json): the anchor anchor has none of the same");
+  EXPECT_SAYS(all_of(history.remarks),
+              "2 reports omitted (elsewhere.json): the anchor anchor has no report from the same");
 }
 
 TEST(History, AnotherVersionOfACaseIsAnotherSeries) {
@@ -120,10 +121,10 @@ TEST(History, AnotherVersionOfACaseIsAnotherSeries) {
   EXPECT_TRUE(series_of(history, "memory.peak", "train"));
 }
 
-TEST(History, SaysWhenThereIsTheAnchorAlone) {
+TEST(History, ReportsThatTheAnchorIsTheOnlyBuild) {
   HistoryStore store;
   for (int i = 0; i < 3; ++i) store.add(fmt::format("a{}", i), text_of_report(timed_report(), "anchor", day(i)));
-  EXPECT_SAYS(all_of(store.history({}).remarks), "no build stands beside the anchor anchor");
+  EXPECT_SAYS(all_of(store.history({}).remarks), "the anchor anchor is the only build");
 }
 
 TEST(History, FindsBytesThatChanged) {
@@ -158,41 +159,42 @@ TEST(History, TakesTheRatiosOfJudgementsAndLinksAnchors) {
   const HistorySeries& series = history.series[0];
   EXPECT_EQ(series.id, kTimed);
   EXPECT_EQ(series.machine, "bench-01");
-  ASSERT_EQ(series.points.size(), 13u) << "the link is a point too";
+  ASSERT_EQ(series.points.size(), 13u) << "the linking judgement is a point as well";
   EXPECT_DOUBLE_EQ(series.points[12].ratio, 1.01);
-  EXPECT_TRUE(series.changes.empty()) << "but the one outlier that the new anchor itself is";
-  EXPECT_SAYS(all_of(history.remarks), "1 judgement against third left out: no judgement of third against the anchor");
+  EXPECT_TRUE(series.changes.empty()) << "except for the new anchor itself, which is an outlier";
+  EXPECT_SAYS(all_of(history.remarks), "1 judgement against third omitted: no judgement of third against the anchor");
 }
 
-TEST(History, RefusesAnAnchorThatIsNoneOrSeveral) {
+TEST(History, RefusesAnUnknownOrAmbiguousAnchor) {
   HistoryStore store;
   EXPECT_SAYS(complaint([&] { store.history({}); }), "no report and no judgement");
   store.add("a", text_of_report(timed_report(), "abc1", day(0)));
   store.add("b", text_of_report(timed_report(), "abd2", day(0)));
-  EXPECT_SAYS(complaint([&] { store.history({.anchor = "xyz"}); }), "no build of the folder begins so; there are abc1");
-  EXPECT_SAYS(complaint([&] { store.history({.anchor = "ab"}); }), "several builds begin so");
+  EXPECT_SAYS(complaint([&] { store.history({.anchor = "xyz"}); }),
+              "no build in the folder starts with this; known builds: abc1");
+  EXPECT_SAYS(complaint([&] { store.history({.anchor = "ab"}); }), "several builds start with this");
   EXPECT_EQ(store.history({.anchor = "abd"}).anchor, "abd2");
 }
 
-TEST(History, ReadsTheClockOfEveryZone) {
+TEST(History, ParsesTimesOfEveryTimeZone) {
   EXPECT_EQ(seconds_since_1970("1970-01-02T00:00:00Z", "f"), 86400);
   EXPECT_EQ(seconds_since_1970("2026-11-22T01:19:40Z", "f"), 1795310380);  // date -u -d ... +%s
   EXPECT_EQ(seconds_since_1970("2026-11-22T02:19:40+01:00", "f"), 1795310380);
   EXPECT_EQ(seconds_since_1970("2026-11-21T19:49:40-05:30", "f"), 1795310380);
   for (const char* wrong : {"", "yesterday", "2026-11-22", "2026-11-22T01:19:40", "2026-11-22T01:19:40 UTC",
                             "2026-11-22T01:19:40+1", "2026-11-22T01:19:40Zx"})
-    EXPECT_SAYS(complaint([&] { seconds_since_1970(wrong, "f.json"); }), "f.json: does not say when it was made");
+    EXPECT_SAYS(complaint([&] { seconds_since_1970(wrong, "f.json"); }), "f.json: has no valid start time");
 }
 
 class HistoryFolder : public FolderTest {};
 
-TEST_F(HistoryFolder, IsLookedThroughAndWhatIsBrokenIsSaid) {
+TEST_F(HistoryFolder, IsReadWithRemarksAboutBrokenFiles) {
   EXPECT_SAYS(complaint([&] { history_in(folder_ / "none", {}); }), "none: cannot be read: No such file");
-  EXPECT_SAYS(complaint([&] { history_in(folder_, {}); }), "holds no report and no judgement");
+  EXPECT_SAYS(complaint([&] { history_in(folder_, {}); }), "contains no report and no judgement");
   std::filesystem::create_directories(folder_ / "2026" / "01");
   write_file(folder_ / "notes.txt", "no report");
   write_file(folder_ / "broken.json", "{");
-  EXPECT_SAYS(complaint([&] { history_in(folder_, {}); }), "holds no report and no judgement; broken.json: ");
+  EXPECT_SAYS(complaint([&] { history_in(folder_, {}); }), "contains no report and no judgement; broken.json: ");
   write_file(folder_ / "a.json", text_of_report(timed_report(), "anchor", day(0)));
   write_file(folder_ / "2026" / "01" / "b.json", text_of_report(timed_report(1.5), "b", day(0, 2)));
   write_file(folder_ / "ab.json", text_of_judgement("anchor", "c", day(1), 1.2));
@@ -206,8 +208,8 @@ TEST_F(HistoryFolder, IsLookedThroughAndWhatIsBrokenIsSaid) {
   EXPECT_EQ(step->points[0].file, "2026/01/b.json");
   EXPECT_DOUBLE_EQ(step->points[0].ratio, 1.5);
   EXPECT_DOUBLE_EQ(step->points[1].ratio, 1.2);
-  EXPECT_SAYS(all_of(history.remarks), "left out: broken.json: ends in the middle");
-  EXPECT_SAYS(all_of(history.remarks), "left out: old.json: does not say when it was made");
+  EXPECT_SAYS(all_of(history.remarks), "omitted: broken.json: ends in the middle");
+  EXPECT_SAYS(all_of(history.remarks), "omitted: old.json: has no valid start time");
 }
 
 TEST(History, ShowsNoControlCharactersOfAForeignFile) {

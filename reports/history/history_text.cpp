@@ -1,4 +1,4 @@
-// A history for a terminal: for each series that changed a curve of its ratios, and what changed when.
+// Prints a history on a terminal: for each series with a change point, a curve of its ratios and the changes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace {
 constexpr size_t kIndent = 2;
 constexpr std::string_view kBars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 
-// One bar a point, a line before each change; of a series longer than the terminal the latest.
+// One bar per point and a line before each change; if the series
+// is longer than the terminal is wide, its latest points.
 std::string curve_of(const HistorySeries& series, const TextOptions& options) {
   const size_t room = std::max<size_t>(options.width, 40) - kIndent - series.changes.size();
   const size_t first = series.points.size() > room ? series.points.size() - room : 0;
@@ -22,7 +23,7 @@ std::string curve_of(const HistorySeries& series, const TextOptions& options) {
     low = std::min(low, std::log(series.points[i].ratio));
     high = std::max(high, std::log(series.points[i].ratio));
   }
-  // Noise must not fill the picture: its height is 2 % at least.
+  // The height of the curve is at least 2 %, so that noise does not fill it.
   const double middle = (low + high) / 2, height = std::max(high - low, 0.02);
   std::string curve;
   for (size_t i = first; i < series.points.size(); ++i) {
@@ -44,7 +45,7 @@ std::string name_of(const HistorySeries& series) {
 
 std::string in_percent(double logarithm) { return fmt::format("{:+.1f} %", 100 * std::expm1(logarithm)); }
 
-// "mlp b32_i64_h128_o10 cpu fp16 throughput": the words that select a case.
+// "mlp b32_i64_h128_o10 cpu fp16 throughput": the words that select the case on a command line.
 std::string selecting(std::string id) {
   std::replace(id.begin(), id.end(), '/', ' ');
   return id;
@@ -87,8 +88,11 @@ std::string text_of(const History& history, const TextOptions& options) {
   }
   if (changes > 0)
     text +=
-        "\n" + wrapped("", "A change point is no verdict: the confirming line is one, from pairs of fresh processes.",
-                       options.width);
+        "\n" +
+        wrapped(
+            "",
+            "A change point is not a verdict. The command after \"confirm:\" gives one, from pairs of fresh processes.",
+            options.width);
   for (const std::string& remark : history.remarks) text += "\n" + wrapped("- ", printable(remark), options.width);
   return text;
 }

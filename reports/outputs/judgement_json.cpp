@@ -52,7 +52,7 @@ Json timing_json(const CaseDecision& decision) {
           {"ci95", {json_number(decision.interval.lower), json_number(decision.interval.upper)}},
           {"p", json_number(decision.p)},
           {"p_holm", json_number(decision.corrected_p)},
-          {"floor", json_number(decision.floor)}};
+          {"floor", json_number(decision.minimum_effect)}};
 }
 
 Json line_json(const Judgement& judgement, const JudgedLine& line) {

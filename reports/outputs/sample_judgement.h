@@ -72,7 +72,7 @@ inline Judgement sample_judgement() {
   slower.interval = {1.052, 1.070};
   slower.p = 1.2e-7;
   slower.corrected_p = 1.3e-6;
-  slower.floor = 0.03;
+  slower.minimum_effect = 0.03;
   CaseDecision open = slower;
   open.verdict = Verdict::inconclusive;
   open.stage = Stage::extended;

@@ -27,18 +27,18 @@ std::string_view device_of(std::string_view key) {
   return dot == key.npos ? key : key.substr(0, dot + 1);
 }
 
-using Leaves = std::map<std::string, std::string, std::less<>>;
+using Facts = std::map<std::string, std::string, std::less<>>;
 
-bool has_device(const Leaves& leaves, std::string_view device) {
-  const auto next = leaves.lower_bound(device);
-  return next != leaves.end() && next->first.starts_with(device);
+bool has_device(const Facts& facts, std::string_view device) {
+  const auto next = facts.lower_bound(device);
+  return next != facts.end() && next->first.starts_with(device);
 }
 
-Leaves telling(const nlohmann::ordered_json& environment) {
-  Leaves leaves;
-  for (auto& [key, value] : leaves_of(environment))
-    if (matters(key)) leaves.emplace(std::move(key), std::move(value));
-  return leaves;
+Facts telling(const nlohmann::ordered_json& environment) {
+  Facts facts;
+  for (auto& [key, value] : environment_facts(environment))
+    if (matters(key)) facts.emplace(std::move(key), std::move(value));
+  return facts;
 }
 
 }  // namespace
@@ -75,8 +75,8 @@ Plan plan_of(const std::vector<std::string>& ids) {
 }
 
 std::optional<Difference> difference_of(const nlohmann::ordered_json& here, const nlohmann::ordered_json& there) {
-  const Leaves first = telling(here), second = telling(there);
-  Leaves both = first;
+  const Facts first = telling(here), second = telling(there);
+  Facts both = first;
   both.insert(second.begin(), second.end());
   for (const auto& [key, ignored] : both) {
     const std::string_view device = device_of(key);

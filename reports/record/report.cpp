@@ -209,14 +209,14 @@ std::string file_text(const Report& report) {
   return text;
 }
 
-void collect_leaves(const nlohmann::ordered_json& json, const std::string& path,
-                    std::vector<std::pair<std::string, std::string>>& leaves) {
+void collect_facts(const nlohmann::ordered_json& json, const std::string& path,
+                    std::vector<std::pair<std::string, std::string>>& facts) {
   if (json.is_null()) return;
   if (json.is_object()) {
-    for (const auto& [key, value] : json.items()) collect_leaves(value, path.empty() ? key : path + "." + key, leaves);
+    for (const auto& [key, value] : json.items()) collect_facts(value, path.empty() ? key : path + "." + key, facts);
   } else {
     constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
-    leaves.emplace_back(path, json.is_string() ? json.get<std::string>() : json.dump(-1, ' ', false, kReplace));
+    facts.emplace_back(path, json.is_string() ? json.get<std::string>() : json.dump(-1, ' ', false, kReplace));
   }
 }
 
@@ -306,10 +306,10 @@ Report Report::parse(std::string_view text, std::string_view where) {
 
 void Report::save(const std::filesystem::path& path) const { write_file(path, file_text(*this)); }
 
-std::vector<std::pair<std::string, std::string>> leaves_of(const nlohmann::ordered_json& environment) {
-  std::vector<std::pair<std::string, std::string>> leaves;
-  collect_leaves(environment, "", leaves);
-  return leaves;
+std::vector<std::pair<std::string, std::string>> environment_facts(const nlohmann::ordered_json& environment) {
+  std::vector<std::pair<std::string, std::string>> facts;
+  collect_facts(environment, "", facts);
+  return facts;
 }
 
 }  // namespace halfmark::reports

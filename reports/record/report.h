@@ -116,7 +116,7 @@ struct NamedReport {
   Report report;
 };
 
-// "cpu.model", "Example 9000": the leaves of an environment, in its order.
-std::vector<std::pair<std::string, std::string>> leaves_of(const nlohmann::ordered_json& environment);
+// "cpu.model", "Example 9000": the facts of an environment as dotted names and values, in its order.
+std::vector<std::pair<std::string, std::string>> environment_facts(const nlohmann::ordered_json& environment);
 
 }  // namespace halfmark::reports

@@ -10,14 +10,15 @@ namespace halfmark::reports {
 
 namespace {
 
-constexpr size_t kWindow = 50, kStep = 25;  // as in the sources: a level that lasts shorter than the series is seen too
-// A split may look so many times weaker before its neighbours are known: two changes hide each other. Measured on still
-// series of 20 to 200 points: a change in 0.1 % of them, as with 10; in 0.5 % with 1000.
+constexpr size_t kWindow = 50,
+                 kStep = 25;  // as in the sources: windows also find levels that are short compared with the series
+// Factor by which a split may be weaker before its neighbours are known, because two changes can hide each other.
+// Measured on constant series of 20 to 200 points: a false change in 0.1 % of them, as with 10; in 0.5 % with 1000.
 constexpr double kFirstPass = 100;
 
 using Points = std::span<const double>;
 
-// The sums of |x_i - x_j| over all pairs left of a split, right of it and across it, for every split in turn.
+// The sums of |x_i - x_j| over all pairs left of a split, right of it and across it, updated from split to split.
 size_t best_split(Points series, size_t fewest) {
   const size_t n = series.size();
   double left = 0, right = 0, across = 0, best = -1;
@@ -25,7 +26,7 @@ size_t best_split(Points series, size_t fewest) {
     for (size_t j = i + 1; j < n; ++j) right += std::abs(series[i] - series[j]);
   size_t found = 0;
   for (size_t split = 1; split < n; ++split) {
-    // One more point goes from the right to the left.
+    // One more point moves from the right to the left.
     double to_left = 0, to_right = 0;
     for (size_t i = 0; i + 1 < split; ++i) to_left += std::abs(series[i] - series[split - 1]);
     for (size_t i = split; i < n; ++i) to_right += std::abs(series[i] - series[split - 1]);
@@ -53,20 +54,20 @@ struct Test {
   double p, standard_error;
 };
 
-// Student's test of two samples of one spread, two-sided.
+// Student's two-sided t-test of two samples with equal variance.
 Test t_test(Points a, Points b) {
   const Side left = side_of(a), right = side_of(b);
   const double freedom = left.count + right.count - 2;
   const double error = std::sqrt((left.squares + right.squares) / freedom * (1 / left.count + 1 / right.count));
   const double difference = std::abs(left.mean - right.mean);
-  // Equal up to the last bits of the mean: a series without noise.
+  // Equal up to rounding of the mean: a series without noise.
   const double tiny = 16 * std::numeric_limits<double>::epsilon() * (std::abs(left.mean) + std::abs(right.mean));
   if (difference <= tiny) return {1, error};
   if (error <= tiny) return {0, error};
   return {two_sided_t_p(difference / error, freedom), error};
 }
 
-// Splits of [begin, end), and of what lies on both sides of each.
+// Splits [begin, end), and recursively the parts on both sides of each split.
 void add_splits(Points series, size_t begin, size_t end, const ChangePointRules& rules, std::vector<size_t>& splits) {
   if (end - begin < 2 * rules.fewest_points) return;
   const size_t split = begin + best_split(series.subspan(begin, end - begin), rules.fewest_points);
@@ -99,7 +100,7 @@ std::vector<ChangePoint> tested(Points series, const std::vector<size_t>& splits
 
 std::vector<ChangePoint> change_points(Points series, const ChangePointRules& rules) {
   if (!std::all_of(series.begin(), series.end(), [](double x) { return std::isfinite(x); }))
-    throw ReportError("a series with a value that is not finite has no levels");
+    throw ReportError("cannot search change points: a value of the series is not finite");
   std::vector<size_t> splits;
   for (size_t begin = 0;; begin += kStep) {
     const size_t end = std::min(begin + kWindow, series.size());
@@ -109,7 +110,7 @@ std::vector<ChangePoint> change_points(Points series, const ChangePointRules& ru
   std::sort(splits.begin(), splits.end());
   splits.erase(std::unique(splits.begin(), splits.end()), splits.end());
 
-  // The weakest goes first: without it its neighbours have longer sides.
+  // The weakest split is dropped first, because its neighbours then have longer sides.
   for (;;) {
     std::vector<ChangePoint> points = tested(series, splits, rules);
     const auto weaker = [](const ChangePoint& a, const ChangePoint& b) {

@@ -1,5 +1,5 @@
-// Changes of level that were put there, and none where there is none: over many series of every kind of noise that
-// stored benchmarks have.
+// Planted changes of level must be found, and none in series without a change: many series with every kind of noise
+// that stored benchmarks have.
 #include "reports/statistics/change_points.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class Noisy {
     for (double& x : series) x = spread * normal_(draw_);
     return series;
   }
-  // A fifth of the points 6 % slower: of caches and placements that come in two kinds.
+  // A fifth of the points is 6 % slower: bimodal times, as from cache or memory placement.
   std::vector<double> bimodal(size_t points, double spread) {
     std::vector<double> series = still(points, spread);
     for (double& x : series)
@@ -45,8 +45,8 @@ std::vector<size_t> places(const std::vector<double>& series) {
   return found;
 }
 
-TEST(ChangePoints, FewSeriesWithoutAChangeHaveOne) {
-  // Of 300 series: none or hardly one, and 2.7 % of the bimodal ones (the sheets of the design, by simulation).
+TEST(ChangePoints, AreRarelyFoundInSeriesWithoutAChange) {
+  // Expected of 300 series, by simulation: at most one, and 2.7 % of the bimodal ones.
   for (const size_t points : {20, 60, 200}) {
     int still = 0, bimodal = 0;
     for (unsigned seed = 0; seed < 300; ++seed) {
@@ -58,7 +58,7 @@ TEST(ChangePoints, FewSeriesWithoutAChangeHaveOne) {
   }
 }
 
-TEST(ChangePoints, AStepIsFoundWhereItIs) {
+TEST(ChangePoints, FindAStepAtItsPosition) {
   int found = 0, at_the_place = 0;
   for (unsigned seed = 0; seed < 100; ++seed) {
     std::vector<double> series = Noisy(seed).still(60, 0.01);
@@ -74,7 +74,7 @@ TEST(ChangePoints, AStepIsFoundWhereItIs) {
   EXPECT_GE(at_the_place, 85);
 }
 
-TEST(ChangePoints, AStepOfFivePercentIsFoundAfterThreePoints) {
+TEST(ChangePoints, FindAStepOfFivePercentAfterThreePoints) {
   int found = 0;
   for (unsigned seed = 0; seed < 100; ++seed) {
     std::vector<double> series = Noisy(seed).still(33, 0.01);
@@ -84,7 +84,7 @@ TEST(ChangePoints, AStepOfFivePercentIsFoundAfterThreePoints) {
   EXPECT_GE(found, 85);
 }
 
-TEST(ChangePoints, UpAndDownAreTwoChangesHoweverLongTheSeries) {
+TEST(ChangePoints, FindTwoOppositeChangesInSeriesOfAnyLength) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::vector<double> series = Noisy(seed).still(300, 0.003);
     step(series, 140, 0.05), step(series, 155, -0.05);
@@ -92,15 +92,15 @@ TEST(ChangePoints, UpAndDownAreTwoChangesHoweverLongTheSeries) {
   }
 }
 
-TEST(ChangePoints, ATrifleIsNone) {
+TEST(ChangePoints, IgnoreEffectsBelowTheMinimum) {
   std::vector<double> series = Noisy(1).still(200, 0.001);
   step(series, 100, 0.015);
-  EXPECT_TRUE(places(series).empty()) << "beyond every doubt, and less than two per cent";
+  EXPECT_TRUE(places(series).empty()) << "significant, but less than two per cent";
   step(series, 100, 0.01);
   EXPECT_EQ(places(series), std::vector<size_t>{100});
 }
 
-TEST(ChangePoints, AnOutlierIsNoLevel) {
+TEST(ChangePoints, IgnoreOutliers) {
   for (size_t at = 0; at < 40; ++at) {
     std::vector<double> series = Noisy(7).still(40, 0.003);
     series[at] += 0.5;
@@ -108,7 +108,7 @@ TEST(ChangePoints, AnOutlierIsNoLevel) {
   }
 }
 
-TEST(ChangePoints, ASeriesWithoutNoiseChangesWhereItsValueDoes) {
+TEST(ChangePoints, FindEveryChangeInASeriesWithoutNoise) {
   std::vector<double> series(12, 0.1);
   EXPECT_TRUE(places(series).empty());
   step(series, 9, std::log(2.0));
@@ -121,7 +121,7 @@ TEST(ChangePoints, ASeriesWithoutNoiseChangesWhereItsValueDoes) {
   EXPECT_NEAR(points[1].change(), std::log(2.0), 1e-12);
 }
 
-TEST(ChangePoints, TooFewPointsHaveNone) {
+TEST(ChangePoints, AreNotFoundInTooFewPoints) {
   for (size_t points = 0; points < 6; ++points) {
     std::vector<double> series(points, 0.0);
     step(series, points / 2, 1);
@@ -129,7 +129,7 @@ TEST(ChangePoints, TooFewPointsHaveNone) {
   }
 }
 
-TEST(ChangePoints, NumbersThatAreNoneAreRefused) {
+TEST(ChangePoints, RefuseNonFiniteValues) {
   const std::vector<double> series{0, 0, NAN, 0};
   EXPECT_SAYS(complaint([&] { change_points(series); }), "not finite");
 }

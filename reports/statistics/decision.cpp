@@ -15,14 +15,15 @@ namespace {
 
 using Indices = std::vector<size_t>;
 
-constexpr size_t kSampleAtRandom = 30, kSampleOfSlowest = 10;  // of too many routed cases
+constexpr size_t kSampleAtRandom = 30, kSampleOfSlowest = 10;  // the sample if too many cases are routed
 
 class Judge {
  public:
   Judge(std::span<const JudgedCase> cases, const DecisionRules& rules, PairSource& source, uint64_t seed)
       : cases_(cases), rules_(rules), source_(source), seed_(seed) {
     decision_.cases.resize(cases.size());
-    for (size_t i = 0; i < cases.size(); ++i) decision_.cases[i].floor = std::max(rules.floor, cases[i].floor);
+    for (size_t i = 0; i < cases.size(); ++i)
+      decision_.cases[i].minimum_effect = std::max(rules.minimum_effect, cases[i].minimum_effect);
   }
 
   Decision run() {
@@ -52,8 +53,8 @@ class Judge {
         for (const double seconds : {pair.a, pair.b})
           if (!(seconds > 0) || !std::isfinite(seconds))
             throw ReportError(
-                fmt::format("{}: a process run took {} seconds, which is no time; look at what its build "
-                            "prints alone",
+                fmt::format("{}: a process run took {} seconds, which is not a valid time; check what its build "
+                            "prints when run alone",
                             cases_[which[k]].name, seconds));
     return found;
   }
@@ -83,7 +84,7 @@ class Judge {
     return found;
   }
 
-  // Fresh pairs of these cases; their estimates, intervals and exact p values.
+  // Measures fresh pairs of these cases, and computes their estimates, intervals and exact p values.
   void test(const Indices& which, int pairs, Stage stage, double sign) {
     const std::vector<std::vector<Pair>> found = measured(which, pairs);
     for (size_t k = 0; k < which.size(); ++k) {
@@ -102,7 +103,7 @@ class Judge {
     }
   }
 
-  // Those of the tested family that are found beyond the margin, and beyond the floor.
+  // The cases of the tested family that are significant beyond the margin and reach the minimum effect.
   Indices found_in(const Indices& family, double level, double sign) {
     std::vector<double> p;
     for (const size_t i : family) p.push_back(at(i).p);
@@ -111,12 +112,13 @@ class Judge {
     for (size_t k = 0; k < family.size(); ++k) {
       CaseDecision& one = at(family[k]);
       one.corrected_p = corrected[k];
-      if (corrected[k] <= level && sign * std::log(one.ratio) >= std::log1p(one.floor)) found.push_back(family[k]);
+      if (corrected[k] <= level && sign * std::log(one.ratio) >= std::log1p(one.minimum_effect))
+        found.push_back(family[k]);
     }
     return found;
   }
 
-  // The controls are measured with the first family, routed or not, so that they see what it sees.
+  // The controls are always measured with the first family, so that they are exposed to the same disturbances.
   void confirm(const Indices& family) {
     Indices fresh;
     for (const size_t i : family)
@@ -127,12 +129,12 @@ class Judge {
     for (const size_t i : found_in(family, rules_.alpha_confirm, +1)) at(i).verdict = Verdict::regression;
   }
 
-  // Too many were routed to measure them all: some at random and the slowest. If half of those at random are confirmed
-  // they stand for all, and what was not measured is judged by them; else all are measured after all.
+  // If too many cases are routed, a random sample and the slowest ones are measured. If half of the random sample is
+  // confirmed, it decides for all cases that were not measured; otherwise all are measured.
   Indices widespread_or_all(const Indices& routed) {
     Indices shuffled = routed;
     std::mt19937_64 random(seed_);
-    // std::shuffle is free to differ from one library to another.
+    // std::shuffle may give different orders in different standard libraries.
     for (size_t i = shuffled.size() - 1; i > 0; --i) std::swap(shuffled[i], shuffled[random() % (i + 1)]);
     Indices at_random(shuffled.begin(),
                       shuffled.begin() + static_cast<std::ptrdiff_t>(std::min(kSampleAtRandom, shuffled.size())));
@@ -146,7 +148,7 @@ class Judge {
                                          [&](size_t i) { return at(i).verdict == Verdict::regression; });
     decision_.widespread = 2 * static_cast<size_t>(confirmed) >= at_random.size();
     if (!decision_.widespread) {
-      for (const size_t i : sample) at(i).verdict = Verdict::pass;  // judged again, among all that were routed
+      for (const size_t i : sample) at(i).verdict = Verdict::pass;  // judged again, together with all routed cases
       return routed;
     }
     for (const size_t i : routed)
@@ -161,7 +163,7 @@ class Judge {
       if (!cases_[i].control) continue;
       const double shift = std::fabs(std::log(at(i).ratio));
       decision_.largest_control = std::max(decision_.largest_control, shift);
-      // On a noisy machine a control that did not move is estimated beyond the limit often enough.
+      // On a noisy machine, the estimate of an unchanged control is often beyond the limit, so it must be significant.
       at(i).moved = shift > rules_.control_limit && at(i).p_moved * controls <= rules_.alpha_control;
     }
   }
@@ -251,13 +253,13 @@ std::string_view name_of(Stage stage) {
 }
 
 void check(const DecisionRules& rules) {
-  if (rules.screen_pairs < 1) throw ReportError("screen_pairs is below 1: nothing would be measured");
+  if (rules.screen_pairs < 1) throw ReportError("screen_pairs is below 1; nothing would be measured");
   const auto check_stage = [&](const char* name, int pairs, double level) {
     const double needed = level / static_cast<double>(std::max<size_t>(rules.most_routed, 1));
     if (pairs >= 1 && least_signed_rank_p(pairs) <= needed) return;
     throw ReportError(
-        fmt::format("{} = {} can find nothing: the least p value of so many pairs is {:.2g}, and {} routed "
-                    "cases at {} need {:.2g}; give {} pairs or more",
+        fmt::format("{} = {} can find nothing: the smallest p value of that many pairs is {:.2g}, and {} routed "
+                    "cases at level {} need {:.2g}; use {} pairs or more",
                     name, pairs, pairs < 1 ? 1 : least_signed_rank_p(pairs), rules.most_routed, level, needed,
                     static_cast<int>(std::ceil(-std::log2(needed)))));
   };

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// [w] = P(W = w) of the ranks 1 ... count with random signs. Kept: hundreds of cases have the same number of pairs.
+// [w] = P(W = w) of the ranks 1 ... count with random signs. Cached: hundreds of cases have the same number of pairs.
 const std::vector<double>& signed_rank_distribution(int count) {
   thread_local std::map<int, std::vector<double>> known;
   std::vector<double>& chance = known[count];
@@ -42,9 +42,9 @@ std::vector<double> sorted_walsh_averages(std::span<const double> differences) {
   return means;
 }
 
-constexpr size_t kMostExactPairs = 10000;  // the distribution of U takes their square in additions
+constexpr size_t kMostExactPairs = 10000;  // computing the distribution of U takes its square in additions
 
-// [u] = P(U = u) for samples of these sizes: of the largest of all values, one of the a and b values is left over.
+// [u] = P(U = u) for samples of these sizes, by recursion: remove the largest of all values, which is from a or from b.
 const std::vector<double>& rank_sum_distribution(size_t a, size_t b) {
   thread_local std::map<std::pair<size_t, size_t>, std::vector<double>> known;
   std::vector<double>& chance = known[{a, b}];
@@ -52,7 +52,7 @@ const std::vector<double>& rank_sum_distribution(size_t a, size_t b) {
   std::vector<std::vector<double>> row(b + 1, std::vector<double>{1});  // of 0 values of a and j of b
   for (size_t i = 1; i <= a; ++i)
     for (size_t j = 1; j <= b; ++j) {
-      // The largest is of b: it lies above all i of a. Or of a: it adds nothing.
+      // If the largest is from b, it is above all i values of a. If it is from a, it adds nothing.
       const std::vector<double>&left = row[j - 1], &above = row[j];
       const double share = static_cast<double>(j) / static_cast<double>(i + j);
       std::vector<double> next(i * j + 1, 0.0);
@@ -80,7 +80,7 @@ double normal_tail(double z) {
   return boost::math::cdf(boost::math::complement(boost::math::normal_distribution<double, Policy>(), z));
 }
 
-// The places of p in ascending order.
+// The indices of p in ascending order.
 std::vector<size_t> ascending(std::span<const double> p) {
   std::vector<size_t> order(p.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -104,10 +104,10 @@ double median(std::vector<double> samples) { return quantile(std::move(samples),
 MedianInterval median_interval(std::vector<double> samples, double confidence) {
   std::sort(samples.begin(), samples.end());
   const int n = static_cast<int>(samples.size());
-  // The r-th smallest lies above the median with probability P(Binomial(n, 1/2) < r): the largest r for which both
-  // tails together stay within 1 - confidence.
+  // The r-th smallest value is above the median with probability P(Binomial(n, 1/2) < r). Finds the largest r for which
+  // both tails together are at most 1 - confidence.
   const boost::math::binomial_distribution<double, Policy> smaller(n, 0.5);
-  int rank = 0;  // bisection: asked after every sample that is taken
+  int rank = 0;  // by bisection, because this is called after every sample
   for (int too_large = n / 2 + 1; too_large - rank > 1;) {
     const int middle = (rank + too_large) / 2;
     (2 * boost::math::cdf(smaller, middle - 1) <= 1 - confidence ? rank : too_large) = middle;
@@ -121,8 +121,8 @@ double hodges_lehmann(std::span<const double> differences) { return median(sorte
 Interval hodges_lehmann_interval(std::span<const double> differences, double confidence) {
   const std::vector<double> means = sorted_walsh_averages(differences);
   const std::vector<double>& chance = signed_rank_distribution(static_cast<int>(differences.size()));
-  // With K the largest sum of ranks for which P(W <= K) is within half of what may be missed, the interval leaves out
-  // the K least means and the K greatest.
+  // Let K be the largest rank sum with P(W <= K) <= (1 - confidence) /
+  // 2. The interval excludes the K smallest and the K largest means.
   size_t sums = 0;  // K + 1
   for (double below = 0; sums < chance.size(); ++sums) {
     below += chance[sums];
@@ -146,7 +146,7 @@ double signed_rank_p(std::span<const double> differences, double centre) {
   for (size_t begin = 0; begin < shifted.size();) {
     size_t end = begin;
     while (end < shifted.size() && std::fabs(shifted[end]) == std::fabs(shifted[begin])) ++end;
-    const double rank = static_cast<double>(begin + 1 + end) / 2;  // ranks count from 1
+    const double rank = static_cast<double>(begin + 1 + end) / 2;  // ranks start at 1
     for (; begin < end; ++begin)
       if (shifted[begin] > 0) sum += rank;
   }
@@ -164,7 +164,7 @@ double shift_between(std::span<const double> a, std::span<const double> b) {
 Interval shift_interval(std::span<const double> a, std::span<const double> b, double confidence) {
   const std::vector<double> all = sorted_differences(a, b);
   const double each_side = (1 - confidence) / 2;
-  size_t sums = 0;  // K + 1, with K the largest U for which P(U <= K) is within what may be missed on either side
+  size_t sums = 0;  // K + 1, with K the largest U for which P(U <= K) is at most the error allowed on one side
   if (all.size() <= kMostExactPairs) {
     const std::vector<double>& chance = rank_sum_distribution(a.size(), b.size());
     for (double below = 0; sums < chance.size(); ++sums) {
@@ -183,16 +183,17 @@ Interval shift_interval(std::span<const double> a, std::span<const double> b, do
 double rank_sum_tail(int a, int b, int sum) {
   const std::vector<double>& chance = rank_sum_distribution(static_cast<size_t>(a), static_cast<size_t>(b));
   const auto count = static_cast<size_t>(std::clamp(sum, 0, static_cast<int>(chance.size())));
-  return std::accumulate(chance.rbegin(), chance.rend() - static_cast<std::ptrdiff_t>(count), 0.0);  // small ones first
+  // Adds the smallest terms first.
+  return std::accumulate(chance.rbegin(), chance.rend() - static_cast<std::ptrdiff_t>(count), 0.0);
 }
 
 double rank_sum_p(std::span<const double> a, std::span<const double> b, double shift) {
-  std::vector<std::pair<double, bool>> all;  // value, of b
+  std::vector<std::pair<double, bool>> all;  // value, is from b
   for (const double x : a) all.emplace_back(x, false);
   for (const double x : b) all.emplace_back(x - shift, true);
   std::sort(all.begin(), all.end());
   double sum = 0, ties = 0;  // U, and the sum of t^3 - t over groups of t equal values
-  double below = 0;          // of a
+  double below = 0;          // values of a below the current one
   for (size_t begin = 0; begin < all.size();) {
     double of_a = 0, of_b = 0;
     size_t end = begin;

@@ -1,4 +1,4 @@
-// Against the vectors of textbooks and papers, and against counting every choice of signs.
+// Compares the statistics with examples from textbooks and papers, with scipy, and with full enumeration.
 #include "reports/statistics/statistics.h"
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ TEST(Median, AndQuantilesInterpolate) {
   EXPECT_TRUE(std::isnan(median({})));
 }
 
-// Ranks of the 95 % interval for n samples from the binomial distribution, as tables of nonparametric statistics print
-// them.
+// Ranks of the 95 % interval for n samples from the binomial
+// distribution, as tables of nonparametric statistics print them.
 TEST(MedianInterval, HasTheRanksOfTheTables) {
   const std::pair<int, std::pair<int, int>> rows[] = {{6, {1, 6}},   {8, {1, 8}},    {10, {2, 9}},   {12, {3, 10}},
                                                       {20, {6, 15}}, {30, {10, 21}}, {50, {18, 33}}, {100, {40, 61}}};
@@ -40,7 +40,7 @@ TEST(MedianInterval, IsInfiniteWithFewerThanSixSamples) {
   EXPECT_EQ(interval.half_width(), std::numeric_limits<double>::infinity());
 }
 
-// A made-up series of log ratios; scipy.stats.wilcoxon and sorting the 78 means by hand give the numbers below.
+// A synthetic series of log ratios; the numbers below come from scipy.stats.wilcoxon and from sorting the 78 means.
 const std::vector<double> kPairs = {.031, .052, .018, .044, .067, .029, .038, .055, .012, .047, .061, -.004};
 
 TEST(HodgesLehmann, IsTheMedianOfAllMeansOfTwo) {
@@ -60,19 +60,19 @@ TEST(HodgesLehmann, HasAnExactInterval) {
   const Interval interval = hodges_lehmann_interval(kPairs);
   EXPECT_NEAR(interval.lower, 0.0235, 1e-15);
   EXPECT_NEAR(interval.upper, 0.0525, 1e-15);
-  // Five differences leave 2^-5 outside on either side at the least.
+  // With five differences, at least 2^-5 lies outside on either side.
   EXPECT_EQ(hodges_lehmann_interval(std::vector<double>{1, 2, 3, 4, 5}).upper, std::numeric_limits<double>::infinity());
   EXPECT_EQ(hodges_lehmann_interval(std::vector<double>{1, 2, 3, 4, 5, 6}).upper, 6);
 }
 
-TEST(SignedRank, HasTheExactChances) {
+TEST(SignedRank, HasTheExactProbabilities) {
   EXPECT_EQ(signed_rank_p(kPairs), 2.0 / 4096);
   EXPECT_EQ(signed_rank_p(kPairs, std::log(1.01)), 5.0 / 4096);
   const std::vector<double> all_above(24, 0.05);
   EXPECT_EQ(signed_rank_p(all_above, std::log(1.01)), least_signed_rank_p(24));
 }
 
-// Tables of critical values, one-sided 0.05, 0.01, 0.001: the least sum that is significant.
+// Tables of critical values, one-sided 0.05, 0.01, 0.001: the smallest significant sum.
 TEST(SignedRank, HasTheCriticalValuesOfTheTables) {
   const struct {
     int count, at_5, at_1, at_01;
@@ -89,7 +89,7 @@ TEST(SignedRank, HasTheCriticalValuesOfTheTables) {
     }
 }
 
-// Of all 2^n choices of signs, those whose sum of ranks is as high: what the p value is defined as.
+// The definition of the p value: the share of all 2^n choices of signs whose rank sum is at least as high.
 TEST(SignedRank, CountsEveryChoiceOfSigns) {
   for (const std::vector<double>& x : {std::vector{1.0, -2.0, 3.0, 4.0, -5.0, 6.0, 7.5}, {-1.0, -2.0, 0.5}, {2.0}}) {
     const auto sum_of = [&](uint64_t signs) {
@@ -108,7 +108,7 @@ TEST(SignedRank, CountsEveryChoiceOfSigns) {
   }
 }
 
-TEST(SignedRank, ErrsTowardNoFindingOnTiesAndZeros) {
+TEST(SignedRank, IsConservativeForTiesAndZeros) {
   // Ranks 1.5, 1.5, 3, of which 1.5 and 3 are positive: 4.5 counts as 4, P(W >= 4) = 3/8.
   EXPECT_EQ(signed_rank_p(std::vector{1.0, -1.0, 2.0}), 3.0 / 8);
   EXPECT_EQ(signed_rank_p(std::vector{0.0, 1.0, 2.0}), signed_rank_p(std::vector{-0.5, 1.0, 2.0}));
@@ -138,13 +138,13 @@ TEST(ManyTests, AreCorrectedByBenjaminiAndHochberg) {
   EXPECT_EQ(rejected(adjusted, .05), 4u);
 }
 
-TEST(ManyTests, AreAnsweredInTheOrderGiven) {
+TEST(ManyTests, KeepTheGivenOrder) {
   const std::vector<double> backwards(kMany.rbegin(), kMany.rend()), adjusted = holm(backwards), forwards = holm(kMany);
   EXPECT_EQ(std::vector<double>(adjusted.rbegin(), adjusted.rend()), forwards);
 }
 
-// Two made-up samples; scipy.stats.mannwhitneyu(b, a, alternative="greater", method="exact") of scipy 1.10 gives the p
-// values, sorting the 72 differences gives the rest.
+// Two synthetic samples. The p values come from scipy.stats.mannwhitneyu(b, a, alternative="greater", method="exact")
+// of scipy 1.10, the rest from sorting the 72 differences.
 const std::vector<double> kFirst = {.031, .052, .018, .044, .067, .029, .038, .055};
 const std::vector<double> kSecond = {.012, .047, .061, -.004, .071, .083, .058, .091, .066};
 
@@ -154,7 +154,7 @@ TEST(RankSum, HasTheExactPValuesOfScipy) {
   EXPECT_NEAR(rank_sum_p(kFirst, kSecond, 0.0205), 0.6285067873303168, 1e-14);
 }
 
-TEST(RankSum, HasTheTailsOfLargeSamplesToo) {
+TEST(RankSum, HasTheTailsOfLargeSamples) {
   EXPECT_NEAR(rank_sum_tail(24, 24, 288), 0.504074023400345, 1e-12);
   EXPECT_NEAR(rank_sum_tail(24, 24, 400), 0.010257434824602197, 1e-13);
   EXPECT_NEAR(rank_sum_tail(24, 24, 500) / 1.6298646099878955e-06, 1, 1e-12);
@@ -164,8 +164,8 @@ TEST(RankSum, HasTheTailsOfLargeSamplesToo) {
   EXPECT_NEAR(rank_sum_tail(3, 4, 0), 1, 1e-15);
 }
 
-// Counted by hand: of the 20 ways to deal out 1 ... 6 in threes, how often does U reach u?
-TEST(RankSum, CountsEveryWayToDealTheRanks) {
+// Counted by hand: how many of the 20 ways to split 1 ... 6 into two threes reach U >= u.
+TEST(RankSum, CountsEveryAssignmentOfTheRanks) {
   const int reach[] = {20, 19, 18, 16, 13, 10, 7, 4, 2, 1, 0};
   for (int u = 0; u <= 10; ++u) EXPECT_NEAR(rank_sum_tail(3, 3, u), reach[u] / 20.0, 1e-15) << u;
 }
@@ -182,7 +182,7 @@ TEST(RankSum, UsesTheNormalDistributionForVeryLargeSamples) {
   EXPECT_NEAR(rank_sum_p(a, b), 0.6721713514636769, 1e-12);  // scipy, method="asymptotic"
 }
 
-TEST(RankSum, OfAllBOnTopIsTheLeastItCanReach) {
+TEST(RankSum, IsSmallestIfAllOfBAreLarger) {
   const std::vector<double> a = {1, 2, 3, 4}, b = {5, 6, 7, 8, 9};
   EXPECT_NEAR(rank_sum_p(a, b), 1 / 126.0, 1e-15);
   EXPECT_NEAR(rank_sum_p(a, b), least_rank_sum_p(4, 5), 1e-14);
@@ -204,8 +204,8 @@ TEST(Shift, HasAnExactInterval) {
   EXPECT_EQ(none.upper, std::numeric_limits<double>::infinity());
 }
 
-// Just above the size up to which it is exact, the interval by the normal distribution is all but the exact one of the
-// size below.
+// Just above the largest exact size, the interval by the normal
+// distribution is almost equal to the exact interval of the size below.
 TEST(Shift, HasAnIntervalOfLargeSamples) {
   const auto width_of = [](int count) {
     std::vector<double> a, b;
@@ -232,8 +232,8 @@ TEST(StudentsT, HasTheTwoSidedTailsOfScipy) {
   EXPECT_EQ(two_sided_t_p(-2.5, 4), two_sided_t_p(2.5, 4));
 }
 
-// sqrt(scipy.stats.f.isf(1e-6, n, n)) of scipy 1.10; the gate's reference rounds some of them to 6.3, 3.3, 2.0, 1.63,
-// 1.24, 1.16, 1.015.
+// sqrt(scipy.stats.f.isf(1e-6, n, n)) of scipy 1.10; the gate's reference
+// rounds some of them to 6.3, 3.3, 2.0, 1.63, 1.24, 1.16, 1.015.
 TEST(RmsRatio, HasTheQuantilesOfScipy) {
   const std::pair<double, double> rows[] = {
       {1, 636619.7723487514},    {2, 999.9994999854972},     {10, 6.325786603513969},

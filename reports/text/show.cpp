@@ -22,7 +22,7 @@ std::string title(std::string_view text, const TextOptions& options) {
 }
 
 std::string environment_text(const Report& report, const TextOptions& options) {
-  const auto leaves = leaves_of(report.environment);
+  const auto leaves = environment_facts(report.environment);
   if (options.all) {
     std::string text;
     for (const auto& [key, value] : leaves) text += wrapped("  ", key + ": " + value, options.width);

@@ -1,4 +1,4 @@
-// What the files of this folder share: a leaf computes something itself, and shows what passes to the tap.
+// Base class of the layers that are not containers: calls the tap with every activation and every gradient.
 #pragma once
 
 #include "models/layer.h"
@@ -6,7 +6,7 @@
 
 namespace halfmark::models {
 
-class Leaf : public Layer {
+class TappedLayer : public Layer {
  public:
   using Layer::Layer;
 
@@ -22,7 +22,7 @@ class Leaf : public Layer {
 
  private:
   virtual Tensor compute(Pass& pass, const Tensor& x, Saved* saved) = 0;
-  // dx has the dtype of forward's x: where forward cast its input, the cast's backward comes last.
+  // dx has the dtype of forward's x: if forward cast its input, the backward of that cast comes last.
   virtual Tensor differentiate(Pass& pass, const Tensor& dy, Saved& saved) = 0;
 };
 
