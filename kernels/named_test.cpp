@@ -8,7 +8,6 @@
 #include "kernels/number/arithmetic.h"
 #include "kernels/number/block_scaled.h"
 #include "kernels/number/error.h"
-#include "kernels/ops/matrix_instruction.h"
 
 namespace halfmark::kernels {
 namespace {
@@ -67,7 +66,6 @@ TEST(Named, EveryTableOfNumbersSpeaksTheSameWay) {
   expect_form([] { dtype_named("no"); }, "unknown dtype 'no'; known: f64, f32");
   expect_form([] { operation_named("no"); }, "unknown operation 'no'; known: add, sub");
   expect_form([] { block_format_named("no"); }, "unknown block format 'no'; known: mxfp8-e4m3");
-  expect_form([] { matrix_instruction_named("no"); }, "unknown instruction 'no'; known: mma.m8n8k4");
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ TESTS_ALSO = ("kernels/devices.h", "kernels/plugin_file.h", "reports/record/fold
 # A header and the private parts of its implementation, which may include each other. Nothing else includes the parts.
 UNITS = {
     "kernels/number/convert": ("kernels/number/convert_noise", "kernels/number/convert_paths", "kernels/number/convert_avx2",
-                               "kernels/number/convert_avx512"),
+                               "kernels/number/convert_avx512", "kernels/number/convert_driver"),
     "kernels/ops/ops": ("kernels/ops/dispatch",),
     "kernels/sim/tensor_core": ("kernels/sim/block_sum",),
     "kernels/sim/dot_matrix": ("kernels/sim/dot_engine", "kernels/sim/dot_kernel", "kernels/sim/dot_pack", "kernels/sim/dot_avx2",

@@ -12,8 +12,11 @@ HM_VECTOR_CALL void round_loop(const Target& to, const float* source, float* tar
   for (; i + kTile <= count; i += kTile)
     for (size_t j = i; j < i + kPage; j += kLine)
       for (size_t k = j; k < j + kTile; k += kGroup * kPage)
-        for (size_t part = k; part < k + kLine; part += kLanes)
-          round_group<kind, rounding, stream>(to, constants, source + part, target + part, kPage, noise.from(part));
+        if constexpr (kLanes == kLine)
+          round_group<kind, rounding, stream>(to, constants, source + k, target + k, kPage, noise.from(k));
+        else
+          for (size_t part = k; part < k + kLine; part += kLanes)
+            round_group<kind, rounding, stream>(to, constants, source + part, target + part, kPage, noise.from(part));
   for (; i < count; i += kGroup * kLanes)
     round_group<kind, rounding, stream>(to, constants, source + i, target + i, kLanes, noise.from(i));
   if constexpr (stream) _mm_sfence();
