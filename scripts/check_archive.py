@@ -21,7 +21,8 @@ import check_binaries
 PROGRAMS = {"halfmark", "halfmark_micro"}          # in bin/
 GPU_PROGRAMS = {"cuda_tests"}                      # there as well when the plugin is
 TOP = {"bin", "lib", "libexec", "licenses", "scripts", "share", "reports", "LICENSE", "README.md"}
-NEEDED = ["LICENSE", "README.md", "libexec/halfmark", "scripts/gpu_check.sh", "share/halfmark/charts.py", "licenses/CONTENTS"]
+NEEDED = ["LICENSE", "README.md", "libexec/halfmark", "scripts/gpu_check.sh", "share/halfmark/charts.py", "licenses/CONTENTS",
+          "reports/gate/rules/default.json", "reports/gate/rules/strict.json"]
 # Compiled into our files, so that no library of theirs shows it.
 INSIDE = {"nlohmann-json3-dev", "libcli11-dev"}
 GPU_INSIDE = {"cuda-runtime", "libgtest-dev"}

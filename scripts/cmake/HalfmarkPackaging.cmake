@@ -83,8 +83,8 @@ install(PROGRAMS scripts/gpu_check.sh DESTINATION scripts)
 install(DIRECTORY scripts/workflows DESTINATION scripts)
 install(DIRECTORY scripts/ DESTINATION share/halfmark FILES_MATCHING PATTERN "*chart*.py" PATTERN "*_test.py" EXCLUDE
   PATTERN cmake EXCLUDE PATTERN workflows EXCLUDE PATTERN __pycache__ EXCLUDE)
-install(DIRECTORY reports/schema DESTINATION reports OPTIONAL)
-install(DIRECTORY reports/gates DESTINATION reports OPTIONAL)
+install(DIRECTORY reports/schema DESTINATION reports)
+install(DIRECTORY reports/gate/rules DESTINATION reports/gate)
 install(FILES LICENSE README.md DESTINATION .)
 
 string(TOLOWER "${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}" platform)
