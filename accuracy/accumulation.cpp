@@ -2,6 +2,11 @@
 // beside the bounds of theory. Operands are rounded before anything is compared, so that the sum alone is judged.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "accuracy/accuracy.h"
 #include "kernels/number/error.h"

@@ -1,7 +1,12 @@
 // The drift harness: how far running statistics wander from their fp64 twin over many training steps. Stored in half
 // they stop short of their target: an update of momentum |batch - running| below half an ulp of the running value
 // changes nothing.
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "accuracy/accuracy.h"
 #include "accuracy/stats.h"

@@ -1,6 +1,12 @@
 // The error harness: how far output, loss and gradients of one batch are from fp64, once against the inputs as drawn
 // (all that the precision costs) and once against the inputs as rounded (the share of the arithmetic).
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "accuracy/accuracy.h"
 #include "accuracy/oracle.h"

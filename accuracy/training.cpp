@@ -2,8 +2,16 @@
 // full half. Divergence is a measurement. Its controls are trainings whose outcome is known beforehand.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "accuracy/accuracy.h"
 #include "accuracy/oracle.h"

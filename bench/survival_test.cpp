@@ -1,6 +1,15 @@
 // What a run leaves behind when it is stopped, when another one writes to the same place, and when there is no room.
 #include <fmt/format.h>
 
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
 #include "bench/ab/fake_build_testing.h"
 #include "bench/run/interruption.h"
 #include "bench/run/program_testing.h"

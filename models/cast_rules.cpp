@@ -1,5 +1,6 @@
 // What autocast does with each operation, framework by framework: facts, written down whole, also for operations we
 // lack.
+#include <span>
 #include <string>
 
 #include "kernels/number/error.h"

@@ -1,6 +1,7 @@
 // Seeded data that needs no download: drawn tensors for single layers, procedural images with labels for models.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "kernels/tensor/random.h"

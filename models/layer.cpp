@@ -1,6 +1,8 @@
 // A pass (where casts are made), what is kept for backward, and how parameters are drawn.
 #include "models/layer.h"
 
+#include <utility>
+
 #include "kernels/number/error.h"
 
 namespace halfmark::models {

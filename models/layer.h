@@ -2,11 +2,13 @@
 // backward needs goes into Saved, so one instance may run many times before it runs back.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/tensor/random.h"

@@ -2,10 +2,12 @@
 // trials that differ in the policy alone see the same data and start from the same parameters.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/optimizer.h"
 #include "models/scaler.h"

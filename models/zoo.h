@@ -1,6 +1,7 @@
 // The subjects: layers alone at several sizes, and small models. A row is all that a trial needs to build one.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

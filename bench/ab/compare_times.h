@@ -2,6 +2,7 @@
 // what they were.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>

@@ -2,9 +2,13 @@
 // the other waits for a question, so that the two times of a case lie as close together as they can.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/ab/sampler_process.h"

@@ -1,6 +1,9 @@
 // halfmark merge from outside: the shards of a real run, and mistakes.
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <string>
+
 #include "bench/run/program_testing.h"
 #include "reports/record/lock.h"
 

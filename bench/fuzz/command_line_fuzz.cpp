@@ -1,6 +1,8 @@
 // Any words as a command line: read, or refused in one line; nothing is run. Words are divided by line breaks.
 #include <cstdint>
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "bench/program.h"
 #include "kernels/number/error.h"

@@ -1,6 +1,9 @@
 // Any bytes as the vectors of `halfmark dot`; the first byte chooses the question.
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <sstream>
+#include <string>
 
 #include "bench/vectors/dot_vectors.h"
 #include "kernels/devices.h"

@@ -1,6 +1,7 @@
 // One piece of work for each operation: operands of a dtype on a device, small for rows that are slow by nature.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <type_traits>
 #include <vector>

@@ -1,6 +1,10 @@
 // Work through run(op) beside the same work written directly against oneDNN, the layouts left to the library on both
 // sides: what our dispatch, plans and layouts cost. Operands are the same numbers; parameters lie plain, as an
 // optimizer wants them.
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 #include "bench/micro/micro.h"
 
 #if HALFMARK_ONEDNN

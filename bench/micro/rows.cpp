@@ -2,7 +2,9 @@
 // shows FLOP/s where its operation has them; an emulated one is labelled so and shows its time alone.
 #include <benchmark/benchmark.h>
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "bench/micro/micro.h"
 #include "bench/micro/operands.h"

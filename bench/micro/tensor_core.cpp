@@ -2,8 +2,11 @@
 // of the same size: what the bits cost. Packing is counted in.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/micro/micro.h"

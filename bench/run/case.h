@@ -1,6 +1,8 @@
 // A case is one measurement to make: subject, device, policy, harness and the harness's axes.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>

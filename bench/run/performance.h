@@ -1,6 +1,8 @@
 // What a precision gains: time and memory of a training step, phase by phase.
 #pragma once
 
+#include <string_view>
+
 #include "accuracy/accuracy.h"
 #include "bench/namespaces.h"
 

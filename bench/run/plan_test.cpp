@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
 
 #include "bench/run/suites.h"
 #include "kernels/number/error.h"

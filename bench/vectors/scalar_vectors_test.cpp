@@ -5,6 +5,8 @@
 
 #include <functional>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "bench/vectors/csv.h"
 #include "kernels/number/error.h"

@@ -1,4 +1,8 @@
 // What every operation promises of its shapes.
+#include <cstdint>
+#include <string>
+#include <string_view>
+
 #include "kernels/ops/ops.h"
 
 namespace halfmark {

@@ -2,9 +2,13 @@
 // and compared with plain fp64 loops. Nothing is registered by hand; a row that takes no case at all fails.
 #include <gtest/gtest.h>
 
+#include <cctype>
+#include <functional>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <set>
+#include <type_traits>
 
 #include "kernels/devices.h"
 #include "kernels/number/error.h"

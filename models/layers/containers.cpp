@@ -1,5 +1,10 @@
 // How layers are put together: one after the other, beside each other, and the change of shape between images and
 // vectors.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "models/layers/leaf.h"
 
 namespace halfmark::models {

@@ -1,4 +1,9 @@
 // Pooling: the largest or the mean of a window, or of the whole image.
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
 #include "models/layers/leaf.h"
 
 namespace halfmark::models {

@@ -1,4 +1,8 @@
 // y = max(x, 0). Backward needs the output only, which the next layer keeps anyway.
+#include <memory>
+#include <string>
+#include <utility>
+
 #include "models/layers/leaf.h"
 
 namespace halfmark::models {

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include "reports/record/error.h"
 

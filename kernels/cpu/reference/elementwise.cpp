@@ -2,6 +2,7 @@
 // which is exact or correctly rounded, and rounded once. The bias gradient is summed in fp32 (fp64 for f64) in logical
 // order n, h, w.
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"

@@ -2,6 +2,7 @@
 // rounded once.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"
