@@ -278,11 +278,11 @@ def add_includes(text, headers):
 
 
 def sources(root):
-    listed = subprocess.run(["git", "-c", "safe.directory=*", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                            capture_output=True, text=True)
-    if listed.returncode == 0:
-        paths = listed.stdout.split("\0")
-    else:  # an unpacked archive
+    try:
+        listed = subprocess.run(["git", "-c", "safe.directory=*", "-C", root, "ls-files", "-z", "--cached", "--others",
+                                 "--exclude-standard"], capture_output=True, text=True, check=True).stdout
+        paths = listed.split("\0")
+    except (OSError, subprocess.CalledProcessError):  # no git, or an unpacked archive
         paths = [os.path.relpath(os.path.join(folder, name), root) for folder, folders, names in os.walk(root)
                  if folders.sort() is None for name in names if "build" not in os.path.relpath(folder, root).split(os.sep)]
     return sorted(path for path in paths if path.endswith(CODE) and os.path.isfile(os.path.join(root, path)))

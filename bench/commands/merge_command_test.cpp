@@ -39,7 +39,7 @@ TEST_F(MergeTest, ShardsOfARunAreThatRun) {
   EXPECT_EQ(halfmark("show whole.json").code, 0);
   const std::string validator = std::string(HALFMARK_SOURCE_DIR) + "/scripts/validate_report.py";
   if (std::filesystem::exists(validator) && std::string(HALFMARK_PYTHON) != "") {
-    EXPECT_EQ(shell(std::string(HALFMARK_PYTHON) + " " + validator + " whole.json 1.json").code, 0);
+    EXPECT_EQ(shell(std::string(HALFMARK_PYTHON) + " " + quoted(validator) + " whole.json 1.json").code, 0);
   }
 }
 

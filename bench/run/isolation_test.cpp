@@ -107,7 +107,7 @@ TEST_F(SlowIsolation, EachCaseThatGoesWrongCostsItsOwnRecord) {
       "  */bf16/range) kill -SEGV $$ ;;\n"
       "esac\n"
       "exec " +
-      program() + " \"$@\"");
+      quoted(program()) + " \"$@\"");
   RunOptions options;
   options.cases = plan({.suite = "smoke",
                         .devices = {"cpu"},
