@@ -24,7 +24,7 @@ TOP = {"bin", "lib", "libexec", "licenses", "scripts", "share", "reports", "LICE
 NEEDED = ["LICENSE", "README.md", "libexec/halfmark", "scripts/gpu_check.sh", "share/halfmark/charts.py", "licenses/CONTENTS",
           "reports/gate/rules/default.json", "reports/gate/rules/strict.json"]
 # Compiled into our files, so that no library of theirs shows it.
-INSIDE = {"nlohmann-json3-dev", "libcli11-dev"}
+INSIDE = {"nlohmann-json3-dev", "libcli11-dev", "libboost-dev"}
 GPU_INSIDE = {"cuda-runtime", "libgtest-dev"}
 # What may come from the machine: the C and C++ run time, and for the plugin what belongs to the GPU.
 OF_THE_MACHINE = re.compile(r"^(linux-vdso|ld-linux|/lib.*/ld-linux|lib(c|m|mvec|pthread|dl|rt|resolv)\.so|libstdc\+\+|libgcc_s)")

@@ -2,6 +2,7 @@
 """check_archive.py sees what it promises: each test spoils one thing in a small folder that looks like an unpacked archive."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -26,10 +27,12 @@ class Spoiled(unittest.TestCase):
         for name in check_archive.NEEDED:
             self.write(name, "text")
         self.write("licenses/nlohmann-json3-dev", "text")
+        self.write("licenses/libboost-dev", "text")
         self.write("licenses/libcli11-dev", "text, see /usr/share/common-licenses/GPL-3.")
         self.write("licenses/common-GPL-3", "text")
         self.write("licenses/other", "text")
         self.write("licenses/CONTENTS", "what\tof\tlicence\ncompiled in\tnlohmann-json3-dev\tlicenses/nlohmann-json3-dev\n"
+                   "compiled in\tlibboost-dev\tlicenses/libboost-dev\n"
                    "compiled in\tlibcli11-dev\tlicenses/libcli11-dev\nlib/libother.so.1\tother\tlicenses/other\n")
         (self.root / "lib").mkdir()
         self.library(self.root / "lib" / "libother.so.1")
@@ -88,6 +91,15 @@ class Spoiled(unittest.TestCase):
         (self.root / "licenses" / "common-GPL-3").unlink()
         self.assert_wrong(check_archive.Archive.carries_the_licences, "lib/libother.so.1 of other: licenses/other is missing or empty",
                           "libcli11-dev points to GPL-3", "no licence for lib/libmore.so.1")
+
+    def test_every_library_that_the_sources_include_is_accounted_for(self):
+        """A library of headers alone leaves no file behind, so its licence is easily forgotten."""
+        package_of = {"CLI": "libcli11-dev", "nlohmann": "nlohmann-json3-dev", "boost": "libboost-dev", "gtest": "libgtest-dev"}
+        shared = {"benchmark", "fmt", "sys", "bench"}  # libraries with a file of their own, the C library, a comment's example
+        for path in HERE.parent.rglob("*"):
+            if path.suffix in (".cpp", ".h", ".cu", ".cuh") and "build" not in path.relative_to(HERE.parent).parts:
+                for name in re.findall(r"^#include <(\w+)/", path.read_text(), re.MULTILINE):
+                    self.assertTrue(name in shared or package_of.get(name) in check_archive.INSIDE | check_archive.GPU_INSIDE, (path, name))
 
     def test_a_plugin_brings_duties(self):
         self.library(self.root / "lib" / "halfmark_cuda.so")

@@ -36,8 +36,8 @@ class Isolation : public ProcessTest {
 
 TEST_F(Isolation, BringsBackTheRecord) {
   const std::string fixture = std::string(HALFMARK_SOURCE_DIR) + "/reports/fixtures/newer-minor.json";
-  const IsolatedRun result =
-      run("test \"$*\" = \"run --case mlp/cpu/fp16/error --seed 7 --no-probes -o $8\" && cp " + fixture + " $8");
+  const IsolatedRun result = run("test \"$*\" = \"run --case mlp/cpu/fp16/error --seed 7 --no-probes -o $8\" && cp " +
+                                 quoted(fixture) + " $8");
   ASSERT_TRUE(result.record) << result.reason;
   EXPECT_EQ(result.record->fingerprint, "ab12");
 }

@@ -54,7 +54,7 @@ endif()
 install(TARGETS ${libraries} LIBRARY DESTINATION lib)
 
 # Of others, and inside the files above without being a library of its own: the packages that say under which licence.
-set(inside nlohmann-json3-dev libcli11-dev)
+set(inside nlohmann-json3-dev libcli11-dev libboost-dev)
 set(plugin "")
 if(TARGET halfmark_cuda)
   set(plugin halfmark_cuda)
