@@ -2,6 +2,11 @@
 // to the theoretical bounds. The reference uses the rounded operands, so that only the summation is measured.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "accuracy/accuracy.h"
 #include "kernels/number/error.h"

@@ -2,6 +2,7 @@
 #include "accuracy/accuracy.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/number/error.h"
 

@@ -1,7 +1,12 @@
-// The drift harness: deviation of running statistics from their fp64 reference over
-// many training steps. Stored in half, they stop short of their target: an update
-// momentum |batch - running| below half an ulp of the running value is lost.
+// The drift harness: deviation of running statistics from their fp64 reference over many training steps. Statistics
+// stored in half precision stop short of their target: an update, momentum * |batch - running|, below half an ulp of the
+// running value is lost.
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "accuracy/accuracy.h"
 #include "accuracy/stats.h"

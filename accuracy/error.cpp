@@ -1,6 +1,12 @@
 // The error harness: errors of output, loss and gradients of one batch against two fp64 references. One uses the inputs
 // as drawn (the whole cost of the precision), the other the inputs as rounded (the share of the arithmetic).
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "accuracy/accuracy.h"
 #include "accuracy/oracle.h"

@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "accuracy/accuracy.h"
 #include "accuracy/oracle.h"

@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <list>
+#include <span>
+#include <utility>
 
 namespace halfmark::accuracy {
 

@@ -2,7 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <optional>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "accuracy/accuracy.h"
 #include "accuracy/exponents.h"

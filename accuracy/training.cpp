@@ -2,8 +2,16 @@
 // pure half. Divergence is a measurement. The controls are trainings whose outcome is known in advance.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "accuracy/accuracy.h"
 #include "accuracy/oracle.h"

@@ -1,6 +1,7 @@
 #include "bench/program.h"
 
 #include <fmt/format.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,7 +9,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
+#include <string>
 #include <system_error>
 
 #include "bench_build.h"
@@ -18,10 +21,13 @@ namespace halfmark::bench {
 
 namespace {
 
-std::string own_path(const char* called) {
+// Where /proc is missing, the kernel's own note of what it was asked to start serves: unlike argv[0] it is never looked
+// up in PATH.
+std::string own_path() {
   std::error_code error;
-  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? called : path.string();
+  if (auto path = std::filesystem::read_symlink("/proc/self/exe", error); !error) return path.string();
+  const auto* called = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr)
+  return called ? std::filesystem::absolute(called, error).string() : std::string();
 }
 
 // OpenMP threads that spin for long while they wait take the cores from other processes: on a busy
@@ -35,6 +41,7 @@ void wait_with_short_spins(char** argv) {
   ::setenv("OMP_WAIT_POLICY", "passive", 1);
   ::setenv("GOMP_SPINCOUNT", "20000", 1);  // for GNU's library; measured: 1000 is too few, 100000 is not faster
   ::execv("/proc/self/exe", argv);
+  ::execv(own_path().c_str(), argv);
 }
 
 }  // namespace
@@ -43,7 +50,7 @@ CommandLine command_line(Program& program) {
   CommandLine line(
       "halfmark measures what a number format costs and what it gains in deep learning: speed, memory and error "
       "together.",
-      "halfmark " HALFMARK_VERSION " (" HALFMARK_GIT ")",
+      fmt::format("halfmark {} ({})", HALFMARK_VERSION, built_revision()),
       "Start with `halfmark run`: it takes about a minute, prints a table and writes report.json.\n"
       "Exit codes: 0 done, 1 a case failed or a gate is broken, 2 the command or an input was wrong, 3 a gate could "
       "not\n"
@@ -67,7 +74,7 @@ CommandLine command_line(Program& program) {
 int run_command_line(int argc, char** argv, Program program) {
   wait_with_short_spins(argv);
   std::signal(SIGXFSZ, SIG_IGN);  // exceeding a file size limit is then an error like a full disk
-  program.path = own_path(argv[0]);
+  program.path = own_path();
   program.command = "halfmark";
   for (int i = 1; i < argc; ++i) program.command += fmt::format(" {}", argv[i]);
 

@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "bench/run/performance.h"
 #include "bench/run/program_testing.h"
@@ -48,8 +51,8 @@ TEST_F(ProgramTest, RefusesFilesThatAreNotReports) {
   for (const char* command : {"show ", "compare "}) {
     expect_complaint(command + std::string("nonsense.json"), "nonsense.json");
     expect_complaint(command + std::string("absent.json"), "absent.json");
-    expect_complaint(command + fixtures + "bad-truncated.json", "bad-truncated.json");
-    expect_complaint(command + fixtures + "bad-major.json", "bad-major.json");
+    expect_complaint(command + quoted(fixtures + "bad-truncated.json"), "bad-truncated.json");
+    expect_complaint(command + quoted(fixtures + "bad-major.json"), "bad-major.json");
   }
 }
 
@@ -86,7 +89,7 @@ TEST_F(ProgramTest, SmokeSuitePassesAndValidates) {
   const std::string validator = kSource + "/scripts/validate_report.py";
   if (std::filesystem::exists(validator) && std::string(HALFMARK_PYTHON) != "") {
     const std::string command =
-        std::string(HALFMARK_PYTHON) + " " + validator + " " + (folder_ / "report.json").string() + " > /dev/null";
+        std::string(HALFMARK_PYTHON) + " " + quoted(validator) + " " + (folder_ / "report.json").string() + " > /dev/null";
     EXPECT_EQ(std::system(command.c_str()), 0);
   }
 }

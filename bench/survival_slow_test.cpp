@@ -2,9 +2,14 @@
 // an undisturbed run. HALFMARK_LONG=1 kills two hundred times instead of eight.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <random>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "bench/run/program_testing.h"
 #include "bench/run/record_store.h"

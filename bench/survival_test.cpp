@@ -1,6 +1,15 @@
 // End-to-end tests of interrupted runs: signals, SIGKILL, a report locked by another run, and a full disk.
 #include <fmt/format.h>
 
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
 #include "bench/ab/fake_build_testing.h"
 #include "bench/run/interruption.h"
 #include "bench/run/program_testing.h"
@@ -119,8 +128,8 @@ TEST_F(SurvivalTest, TwoRunsCannotWriteOneReport) {
   ASSERT_TRUE(wait_until([&] { return lines_in(folder_ / "report.json.journal") == 1 || has_ended(first); }));
   const std::string journal = read(folder_ / "report.json.journal");
   for (const char* more : {"", " --resume"}) {
-    const int status = std::system((program() + " " + kSmoke + " -o " + (folder_ / "report.json").string() + more +
-                                    " > /dev/null 2> " + (folder_ / "complaint").string())
+    const int status = std::system((quoted(program()) + " " + kSmoke + " -o " + (folder_ / "report.json").string() +
+                                    more + " > /dev/null 2> " + (folder_ / "complaint").string())
                                        .c_str());
     EXPECT_EQ(WEXITSTATUS(status), 2);
     EXPECT_TRUE(
@@ -216,7 +225,7 @@ TEST_F(SurvivalTest, TemporaryFilesOfKilledProcessesAreRemovedAndNothingElse) {
 TEST_F(SurvivalTest, AJournalThatCannotGrowEndsTheRunWithoutLosses) {
   ASSERT_EQ(halfmark(kSmoke + " -o whole.json").code, 0);
   std::ofstream(folder_ / "report.json") << "of an earlier run";
-  const Result full = shell("ulimit -f 400; exec $HALFMARK " + kSmoke);
+  const Result full = shell("ulimit -f 400; exec \"$HALFMARK\" " + kSmoke);
   EXPECT_EQ(full.code, 2);
   EXPECT_EQ(full.lines(), 1) << full.err;
   EXPECT_TRUE(says(full.err, "report.json.journal: cannot be written: File too large; free some space")) << full.err;
@@ -261,7 +270,7 @@ class Mounted : public ProcessTest {
 };
 
 TEST_F(Mounted, AFullDiskIsReportedAndTheEarlierReportStays) {
-  const Result full = shell(mounting("size=256k", "cd disk && echo earlier > report.json && { $HALFMARK " + kSmoke +
+  const Result full = shell(mounting("size=256k", "cd disk && echo earlier > report.json && { \"$HALFMARK\" " + kSmoke +
                                                       "; code=$?; cp * ..; exit $code; }"));
   EXPECT_EQ(full.code, 2);
   EXPECT_EQ(full.lines(), 1) << full.err;
@@ -273,7 +282,7 @@ TEST_F(Mounted, AFullDiskIsReportedAndTheEarlierReportStays) {
 }
 
 TEST_F(Mounted, AReadOnlyFolderIsRefusedBeforeMeasuring) {
-  const Result result = shell(mounting("ro", "exec $HALFMARK " + kSmoke + " -o disk/report.json"));
+  const Result result = shell(mounting("ro", "exec \"$HALFMARK\" " + kSmoke + " -o disk/report.json"));
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.lines(), 1) << result.err;
   EXPECT_TRUE(says(result.err, "disk: cannot be written to; name another place with -o")) << result.err;
@@ -282,7 +291,7 @@ TEST_F(Mounted, AReadOnlyFolderIsRefusedBeforeMeasuring) {
 TEST_F(SurvivalTest, AWriteErrorOnStandardOutputIsAnError) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   ASSERT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear fp16 error").code, 0);
-  const Result result = shell("$HALFMARK show report.json > /dev/full");
+  const Result result = shell("\"$HALFMARK\" show report.json > /dev/full");
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.lines(), 1) << result.err;
   EXPECT_TRUE(says(result.err, "No space left on device")) << result.err;

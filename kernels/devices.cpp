@@ -3,6 +3,7 @@
 #include "kernels/devices.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "kernels/cpu/cpu_device.h"
 #if HALFMARK_ONEDNN

@@ -50,7 +50,8 @@ LoadedPlugin find_plugin() {
   for (const auto& folder : folders)
     if (const auto path = folder / kFileName; std::filesystem::exists(path, error)) return load_plugin(path);
 #ifdef HALFMARK_PLUGIN_BUILT
-  return {nullptr, std::string(kFileName) + " not found beside the program: build or unpack it there"};
+  return {nullptr,
+          std::string(kFileName) + " not found beside the program: build the target halfmark_cuda, or unpack it there"};
 #else
   return {nullptr, std::string(kFileName) +
                        " not found: this build is without CUDA (configure where the CUDA toolkit and cuDNN are)"};

@@ -1,5 +1,10 @@
 // A plugin for devices_test.cpp, built three times: of this build, of another build, and in need of a library that is
 // not there.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "kernels/plugin.h"
 
 #ifdef HALFMARK_SAMPLE_NEEDS

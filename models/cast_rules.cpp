@@ -1,5 +1,6 @@
 // The cast rules of autocast, one table per framework backend. The tables are complete: they also list operations that
 // this suite does not implement.
+#include <span>
 #include <string>
 
 #include "kernels/number/named.h"

@@ -2,6 +2,7 @@
 // layers, procedural images or points with labels for models.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "kernels/tensor/random.h"

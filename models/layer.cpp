@@ -1,6 +1,8 @@
 // Pass (where casts happen), Saved (tensors kept for backward) and Init (initial parameter values).
 #include "models/layer.h"
 
+#include <utility>
+
 #include "kernels/number/error.h"
 
 namespace halfmark::models {

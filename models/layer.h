@@ -2,11 +2,13 @@
 // state only. What backward needs goes into Saved, so one instance may run forward several times before backward.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/tensor/random.h"

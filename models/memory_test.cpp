@@ -2,6 +2,8 @@
 // i, h, h, o of an MLP.
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "models/trial_testing.h"
 
 namespace halfmark::models {

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <numeric>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/devices.h"

@@ -2,7 +2,10 @@
 #include "models/trial.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "kernels/devices.h"
 #include "kernels/number/error.h"

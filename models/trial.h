@@ -2,10 +2,12 @@
 // that differ in the policy only see the same data and start from the same parameters.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/namespaces.h"
 #include "models/optimizer.h"

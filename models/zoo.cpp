@@ -2,6 +2,7 @@
 #include "models/zoo.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 #include <utility>
 

@@ -2,6 +2,7 @@
 // A row holds everything that a trial needs to build one.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

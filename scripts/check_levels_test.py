@@ -2,6 +2,7 @@
 """check_levels.py catches what it promises: each test plants a file in a throwaway tree."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -178,6 +179,7 @@ class Files(Tree):
         self.plant("docs/a.md")
         self.assert_one("docs:1: ")
 
+    @unittest.skipUnless(shutil.which("git"), "no git here")
     def test_in_a_repository_only_tracked_files_stand_in_the_root(self):
         subprocess.run(["git", "init", "-q", self.root], check=True)
         self.plant("report.json")

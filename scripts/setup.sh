@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs the packages halfmark needs on Debian 12 or Ubuntu 24.04. Does nothing, fast, without root or network, when all are there.
+# Installs the packages halfmark needs on Debian 12 and 13 or Ubuntu 24.04. Does nothing, fast, without root or network, when all are there.
 #   scripts/setup.sh          to build and run
 #   scripts/setup.sh --dev    also clang and its tools, for scripts/test.sh
 # HALFMARK_SETUP=skip turns it off, for systems whose packages have other names.
 set -euo pipefail
 
 packages=(
-  build-essential cmake ninja-build ccache
+  build-essential cmake ninja-build
   libdnnl-dev libopenblas-dev libfmt-dev nlohmann-json3-dev libcli11-dev libpugixml-dev
   libboost-dev libgtest-dev libgmock-dev
   libbenchmark-dev
@@ -14,9 +14,11 @@ packages=(
   python3 python3-numpy python3-matplotlib python3-jsonschema
 )
 dev_packages=(
+  ccache                                    # optional everywhere: what was compiled once is not compiled again
   clang clang-tidy clang-format shellcheck
   libclang-rt-dev llvm # sanitizers and libFuzzer; what lines they reach
   python3-junitparser libxml2-utils cmark-gfm python3-yaml # read what we write: JUnit, Markdown, workflow files
+  git debootstrap # tests of what a revision is; bare systems to build on (test.sh --all)
 )
 
 case "${1:-}" in

@@ -19,6 +19,20 @@ seconds_since() { # a value of EPOCHREALTIME -> "12.3"
   printf '%d.%d' $(((now - then) / 1000000)) $(((now - then) / 100000 % 10))
 }
 
+# Passes what a command says on to standard output and, while it runs, shows its newest step ("[12/64] Building x.cpp.o", as ninja
+# counts) on the terminal, descriptor 3.
+show_steps() { # NAME
+  local line width=${COLUMNS:-80}
+  width=$(($(tput cols 2> /dev/null || echo "$width") - 26))
+  while IFS= read -r line; do
+    printf '%s\n' "$line"
+    if [[ $line =~ ^\[[0-9]+/[0-9]+\]\  ]]; then
+      printf '\r%-24s %s\e[K' "$1" "${line:0:width}" >&3
+    fi
+  done
+  printf '\r%-24s \e[K' "$1" >&3
+}
+
 # stage NAME COMMAND...: never call it in a condition (`if stage`, `stage ||`): bash would then ignore `set -e` inside it.
 stage() {
   local name=$1 began=$EPOCHREALTIME status seconds
@@ -26,11 +40,19 @@ stage() {
   stage_log="$logs/${name// /-}.log"
   printf '%-24s ' "$name"
   set +e
-  (
-    set -e
-    "$@"
-  ) > "$stage_log" 2>&1 < /dev/null
-  status=$?
+  if [[ -t 1 ]]; then
+    (
+      set -e
+      "$@"
+    ) 2>&1 < /dev/null 3>&- | show_steps "$name" 3>&1 > "$stage_log"
+    status=${PIPESTATUS[0]}
+  else
+    (
+      set -e
+      "$@"
+    ) > "$stage_log" 2>&1 < /dev/null
+    status=$?
+  fi
   set -e
   seconds=$(seconds_since "$began")
   if ((status == 0)); then

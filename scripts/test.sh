@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and tests everything; any failed stage makes the exit code 1 and is named at the end together with its log.
 #   scripts/test.sh          what every commit must pass
-#   scripts/test.sh --all    also thread sanitizer, clang-tidy, clang-format, every GPU architecture, long samples
+#   scripts/test.sh --all    also thread sanitizer, clang-tidy, clang-format, every GPU architecture, long samples, bare systems
 # shellcheck disable=SC2317 # functions are called through `stage`
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -75,6 +75,7 @@ configure_arguments=(-DHALFMARK_TEST_SHARDS=8)
 
 check_levels() {
   "$python" scripts/check_levels.py
+  "$python" scripts/check_includes.py
   # The scripts are code too.
   if command -v shellcheck > /dev/null; then
     shellcheck -x .ci/run scripts/*.sh
@@ -155,5 +156,9 @@ if $all; then
   wrapper=()
   stage clang-format check_format
   stage clang-tidy scripts/tidy.sh
+  stage "bare systems" scripts/bare_systems.sh
+  while IFS=: read -r system reason; do
+    skip_stage "${system#SKIPPED }" "${reason# }"
+  done < <(grep '^SKIPPED ' "$stage_log")
 fi
 finish

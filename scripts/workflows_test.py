@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Tests of the ready workflow files: they parse, and the gate's exit codes mean what their comments say."""
 
+import hashlib
 import os
 import pathlib
+import shutil
 import subprocess
+import tarfile
 import tempfile
 import unittest
 
@@ -61,6 +64,26 @@ class Workflows(unittest.TestCase):
         for script in scripts:
             result = subprocess.run(["bash", "-n", "-c", script], capture_output=True, text=True)
             self.assertEqual(result.returncode, 0, result.stderr)
+
+    @unittest.skipUnless(shutil.which("curl"), "no curl here")
+    def test_an_archive_with_another_checksum_is_not_unpacked(self):
+        unpack = {"github": self.step("unpack halfmark")}
+        gitlab = load("gitlab-gate.yml")["halfmark"]["script"]
+        unpack["gitlab"] = "\n".join(gitlab[:next(i for i, line in enumerate(gitlab) if "halfmark run" in line)])
+        for name, script in unpack.items():
+            for honest in (True, False):
+                folder = Folder(self)
+                inside = folder.path / "halfmark-0.1.0" / "bin"
+                inside.mkdir(parents=True)
+                (inside / "unpacked").write_text("")
+                archive = folder.path / "offered.tar.gz"
+                with tarfile.open(archive, "w:gz") as packed:
+                    packed.add(inside.parent, "halfmark-0.1.0")
+                checksum = hashlib.sha256(archive.read_bytes()).hexdigest() if honest else "0" * 64
+                code, _, output = folder.run(script, HALFMARK_ARCHIVE=archive.as_uri(), HALFMARK_SHA256=checksum,
+                                             RUNNER_TEMP=folder.path / "temp", GITHUB_PATH=folder.path / "path")
+                unpacked = list(folder.path.rglob("bin/unpacked"))
+                self.assertEqual((code == 0, len(unpacked)), (honest, 2 if honest else 1), f"{name}: {output}")
 
     def test_github_passes_the_gates_exit_code_on(self):
         folder = Folder(self)

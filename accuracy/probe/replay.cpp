@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <optional>
+#include <string_view>
+#include <vector>
 
 #include "accuracy/probe/probe.h"
 #include "kernels/tensor/random.h"

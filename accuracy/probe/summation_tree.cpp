@@ -5,7 +5,10 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "accuracy/probe/probe.h"
 

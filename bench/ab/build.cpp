@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <system_error>
+
 #include "bench/run/child_process.h"
 #include "kernels/number/error.h"
 

@@ -1,5 +1,6 @@
 #include "bench/ab/compare_numbers.h"
 
+#include <iterator>
 #include <utility>
 
 #include "reports/record/temporary_folder.h"

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "bench/run/environment.h"
 #include "bench/run/utc_time.h"

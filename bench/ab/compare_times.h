@@ -1,6 +1,7 @@
 // Compares the times of two builds on one machine: which cases became slower, from pairs of process runs.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>

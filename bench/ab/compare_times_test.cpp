@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
+#include <stdexcept>
 
 #include "bench/ab/fake_build_testing.h"
 #include "bench/run/child_process.h"

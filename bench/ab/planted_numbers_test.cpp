@@ -2,6 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "bench/run/case_processes.h"
 #include "bench/run/run_case.h"

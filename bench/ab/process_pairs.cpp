@@ -5,6 +5,8 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <span>
+#include <utility>
 
 #include "reports/statistics/statistics.h"
 

@@ -2,9 +2,13 @@
 // other waits, so that the two times of a case are measured as close together as possible.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/ab/sampler_process.h"

@@ -10,6 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include <exception>
+#include <functional>
+#include <utility>
+
 #include "bench/run/case.h"
 #include "bench/run/performance.h"
 #include "bench/run/timing.h"

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <exception>
+#include <fstream>
 #include <sstream>
 
 #include "bench/ab/noise_profile.h"

@@ -6,6 +6,9 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "bench/ab/compare_numbers.h"
 #include "bench/ab/compare_times.h"

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include <utility>
+
 #include "kernels/number/error.h"
 
 namespace halfmark::bench {

@@ -1,6 +1,7 @@
 // halfmark dot: dot products of codes on the matrix instructions of a device, real or simulated.
 #include <iostream>
 #include <memory>
+#include <string>
 
 #include "bench/commands/commands.h"
 #include "bench/vectors/dot_vectors.h"

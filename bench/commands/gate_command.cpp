@@ -1,5 +1,6 @@
 // halfmark gate: is a report worse than another? Prints what it found; the exit code is the verdict.
 #include <memory>
+#include <string>
 
 #include "bench/commands/commands.h"
 #include "bench/commands/output_options.h"

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 #include <set>
+#include <string>
 
 #include "bench/run/case.h"
 #include "bench/run/known_names.h"

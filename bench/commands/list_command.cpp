@@ -5,6 +5,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "bench/commands/commands.h"
 #include "bench/run/case.h"

@@ -3,6 +3,10 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
 
 #include "bench/commands/commands.h"
 #include "reports/record/lock.h"

@@ -1,6 +1,9 @@
 // halfmark merge from outside: the shards of a real run, and mistakes.
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <string>
+
 #include "bench/run/program_testing.h"
 #include "reports/record/lock.h"
 
@@ -36,7 +39,7 @@ TEST_F(MergeTest, ShardsOfARunAreThatRun) {
   EXPECT_EQ(halfmark("show whole.json").code, 0);
   const std::string validator = std::string(HALFMARK_SOURCE_DIR) + "/scripts/validate_report.py";
   if (std::filesystem::exists(validator) && std::string(HALFMARK_PYTHON) != "") {
-    EXPECT_EQ(shell(std::string(HALFMARK_PYTHON) + " " + validator + " whole.json 1.json").code, 0);
+    EXPECT_EQ(shell(std::string(HALFMARK_PYTHON) + " " + quoted(validator) + " whole.json 1.json").code, 0);
   }
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <string>
+
 #include "bench/run/progress_line.h"
 #include "reports/outputs/text.h"
 

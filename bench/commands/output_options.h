@@ -1,6 +1,8 @@
 // What `halfmark gate` and `halfmark ab` share: the options that say where a judgement goes, and its way there.
 #pragma once
 
+#include <string>
+
 #include "bench/commands/command_line.h"
 #include "bench/namespaces.h"
 #include "reports/outputs/outputs.h"

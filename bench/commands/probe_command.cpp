@@ -7,6 +7,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "accuracy/probe/probe.h"
 #include "bench/commands/commands.h"
 #include "bench/run/progress_line.h"

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "bench/commands/commands.h"
 #include "bench/run/progress_line.h"

@@ -1,8 +1,10 @@
 // halfmark arithmetic and halfmark convert: scalar operations on codes, for comparison with other implementations.
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <iostream>
 #include <memory>
+#include <string>
 
 #include "bench/commands/commands.h"
 #include "bench/vectors/scalar_vectors.h"

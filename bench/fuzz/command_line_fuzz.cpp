@@ -2,6 +2,8 @@
 // with one line; nothing is run. Words are separated by line breaks.
 #include <cstdint>
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "bench/program.h"
 #include "kernels/number/error.h"

@@ -1,6 +1,8 @@
 // Fuzzes the vectors of `halfmark convert` and `halfmark arithmetic`; the first byte chooses types and operation.
 #include <cstdint>
 #include <sstream>
+#include <string>
+#include <string_view>
 
 #include "bench/vectors/scalar_vectors.h"
 #include "kernels/number/error.h"

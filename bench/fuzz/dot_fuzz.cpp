@@ -1,6 +1,9 @@
 // Fuzzes the vectors of `halfmark dot`; the first byte chooses types and instruction.
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <sstream>
+#include <string>
 
 #include "bench/vectors/dot_vectors.h"
 #include "kernels/devices.h"

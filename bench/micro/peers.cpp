@@ -1,6 +1,10 @@
 // Compares work through run(op) with the same work written directly against oneDNN: the cost of halfmark's dispatch,
 // plans and layouts. On both sides the library chooses the layouts. Operands are the same numbers; parameters have
 // plain layout, as an optimizer needs.
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 #include "bench/micro/micro.h"
 
 #if HALFMARK_ONEDNN

@@ -4,6 +4,7 @@
 #include <benchmark/benchmark.h>
 
 #include <bit>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>

@@ -2,7 +2,9 @@
 // FLOP/s if its operation counts them; an emulated row is labelled and shows its time only.
 #include <benchmark/benchmark.h>
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "bench/micro/micro.h"
 #include "kernels/number/error.h"

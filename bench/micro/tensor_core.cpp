@@ -2,8 +2,11 @@
 // compared with an sgemm of the same size: the cost of bit-exact simulation. Packing is included.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/micro/micro.h"

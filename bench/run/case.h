@@ -1,6 +1,8 @@
 // A case: one measurement, defined by subject, device, policy, harness and the harness's axes.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "reports/gate/gate_rules.h"
 #include "reports/statistics/statistics.h"

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <thread>
 
@@ -97,7 +98,8 @@ Json environment_of(const std::vector<Device*>& devices, bool probes) {
   Json environment = Json::object();
   utsname system{};
   uname(&system);
-  environment["halfmark"] = {{"version", HALFMARK_VERSION}, {"git", HALFMARK_GIT}, {"build_type", HALFMARK_BUILD_TYPE}};
+  environment["halfmark"] = {
+      {"version", HALFMARK_VERSION}, {"git", built_revision()}, {"build_type", HALFMARK_BUILD_TYPE}};
   environment["machine"] = machine_name();
   environment["os"] = {{"name", os_name()}, {"kernel", fmt::format("{} {}", system.sysname, system.release)}};
   environment["cpu"] = {{"model", cpu_line("model name")},

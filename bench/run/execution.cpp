@@ -1,5 +1,7 @@
 #include "bench/run/execution.h"
 
+#include <utility>
+
 #include "bench/run/isolation.h"
 #include "bench/run/run_case.h"
 #include "kernels/devices.h"

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "bench/run/child_process.h"
 #include "reports/record/memory_file.h"

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "bench/run/plan.h"
@@ -34,8 +36,8 @@ class Isolation : public ProcessTest {
 
 TEST_F(Isolation, BringsBackTheRecord) {
   const std::string fixture = std::string(HALFMARK_SOURCE_DIR) + "/reports/fixtures/newer-minor.json";
-  const IsolatedRun result =
-      run("test \"$*\" = \"run --case mlp/cpu/fp16/error --seed 7 --no-probes -o $8\" && cp " + fixture + " $8");
+  const IsolatedRun result = run("test \"$*\" = \"run --case mlp/cpu/fp16/error --seed 7 --no-probes -o $8\" && cp " +
+                                 quoted(fixture) + " $8");
   ASSERT_TRUE(result.record) << result.reason;
   EXPECT_EQ(result.record->fingerprint, "ab12");
 }
@@ -105,7 +107,7 @@ TEST_F(SlowIsolation, EachFailingCaseCostsItsOwnRecordOnly) {
       "  */bf16/range) kill -SEGV $$ ;;\n"
       "esac\n"
       "exec " +
-      program() + " \"$@\"");
+      quoted(program()) + " \"$@\"");
   RunOptions options;
   options.cases = plan({.suite = "smoke",
                         .devices = {"cpu"},

@@ -1,6 +1,8 @@
 #include "bench/run/name_match.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "kernels/number/named.h"
 #include "reports/record/glob.h"

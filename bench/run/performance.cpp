@@ -4,6 +4,11 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "bench/run/timing.h"
 #include "kernels/devices.h"

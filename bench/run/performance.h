@@ -1,6 +1,8 @@
 // The throughput and memory harnesses: time and memory of a training step, by phase.
 #pragma once
 
+#include <string_view>
+
 #include "accuracy/accuracy.h"
 #include "bench/namespaces.h"
 

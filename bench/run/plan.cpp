@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "bench/run/known_names.h"
 #include "bench/run/name_match.h"

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "bench/run/suites.h"
 #include "kernels/number/error.h"

@@ -45,14 +45,17 @@ class ProcessTest : public FolderTest {
     long lines() const { return std::count(err.begin(), err.end(), '\n'); }
   };
 
-  // Runs a shell command in the test's folder; $HALFMARK is the program.
+  // One word for the shell: the sources may lie in a folder with blanks in its name.
+  static std::string quoted(const std::string& word) { return "'" + word + "'"; }
+
+  // Runs a shell command in the test's folder; "$HALFMARK" is the program.
   Result shell(const std::string& command) const {
-    const int status = std::system(
-        ("cd " + folder_.string() + " && export HALFMARK=" + program() + " && { " + command + " ; } > stdout 2> stderr")
-            .c_str());
+    const int status = std::system(("cd " + quoted(folder_.string()) + " && export HALFMARK=" + quoted(program()) +
+                                    " && { " + command + " ; } > stdout 2> stderr")
+                                       .c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(folder_ / "stdout"), read(folder_ / "stderr")};
   }
-  Result halfmark(const std::string& arguments) const { return shell("$HALFMARK " + arguments); }
+  Result halfmark(const std::string& arguments) const { return shell("\"$HALFMARK\" " + arguments); }
 
   // Expects a user error: one line that starts with the program's name, and exit code 2.
   void expect_complaint(const std::string& arguments, const std::string& about) const {

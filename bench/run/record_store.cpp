@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <map>
+#include <system_error>
+#include <utility>
 
 #include "bench/run/case_processes.h"
 #include "kernels/number/error.h"

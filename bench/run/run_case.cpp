@@ -7,7 +7,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "bench/run/environment.h"
 #include "bench/run/fingerprint.h"

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "bench/run/case_processes.h"
 #include "bench/run/environment.h"

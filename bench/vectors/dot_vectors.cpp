@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "bench/vectors/csv.h"
 #include "bench/vectors/hex_digits.h"

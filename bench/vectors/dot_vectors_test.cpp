@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <sstream>
+#include <vector>
 
 #include "kernels/devices.h"
 #include "kernels/number/error.h"

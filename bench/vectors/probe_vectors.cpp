@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <fstream>
+#include <optional>
 #include <sstream>
+#include <vector>
 
 #include "bench/vectors/csv.h"
 #include "bench/vectors/hex_digits.h"

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "bench/vectors/csv.h"
 #include "kernels/number/error.h"
 #include "kernels/number/named.h"

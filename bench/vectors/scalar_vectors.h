@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <istream>
 #include <ostream>
+#include <string_view>
 
 #include "bench/namespaces.h"
 #include "bench/vectors/hex_digits.h"

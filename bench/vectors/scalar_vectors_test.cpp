@@ -6,6 +6,8 @@
 
 #include <functional>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "bench/vectors/csv.h"
 #include "kernels/cpu/cpu_device.h"

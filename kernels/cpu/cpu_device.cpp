@@ -9,7 +9,10 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <new>
+#include <string>
+#include <utility>
 
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/convert.h"

@@ -1,8 +1,11 @@
 // Host memory as a device, and the CPU: real fast rows first, reference rows last.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/rows.h"

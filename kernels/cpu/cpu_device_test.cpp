@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <type_traits>
+
 #include "kernels/devices.h"
 #include "kernels/ops/ops_cases_contraction.h"
 #include "kernels/ops/ops_cases_dot.h"

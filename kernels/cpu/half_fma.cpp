@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <new>
+#include <string>
 #include <vector>
 
 #include "kernels/cpu/instruction_sets.h"

@@ -4,6 +4,7 @@
 // product sum in a hundred of 512 terms comes out wrong.
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <cstring>
 
 #include "kernels/cpu/half_fma.h"

@@ -1,6 +1,10 @@
 // Matmul and convolution of narrow operands as fp32 work: operands are widened (and rounded to the format that Math
 // multiplies in), the fast fp32 row runs, the result is rounded once. Every narrow number is an fp32 number, so
 // products and sums are those of a machine with narrow operands and fp32 accumulation; its time is not.
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/convert.h"

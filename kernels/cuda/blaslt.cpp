@@ -3,8 +3,13 @@
 // Whether FP32 is FP32: CUBLAS_COMPUTE_32F keeps to it, but environment variables can make the library emulate it or
 // can switch TF32 off, so FP32 is asked for in its pedantic form when one is set, and TF32 is refused where it would
 // silently be FP32.
+#include <cstdint>
 #include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "kernels/cuda/rows.h"
 

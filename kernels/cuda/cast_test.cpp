@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
+#include <ostream>
+#include <vector>
 
 #include "kernels/cuda/gpu_testing.h"
 #include "kernels/number/error.h"

@@ -3,6 +3,10 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/rows.h"

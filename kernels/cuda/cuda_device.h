@@ -1,9 +1,13 @@
 // One NVIDIA GPU: plain allocations from a caching pool, one stream, and the libraries' handles.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/ops/ops.h"

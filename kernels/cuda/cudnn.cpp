@@ -5,7 +5,13 @@
 // FMA_MATH, TF32 with DEFAULT_MATH (which permits it), never TENSOR_OP_MATH_ALLOW_CONVERSION.
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "kernels/cuda/rows.h"
 

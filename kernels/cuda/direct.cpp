@@ -1,5 +1,8 @@
 // Rows that take what the libraries refuse, at a fraction of their speed: mixtures of dtypes, odd layouts. Their own
 // kernels in direct.cu.
+#include <cstdint>
+#include <string>
+
 #include "kernels/cuda/rows.h"
 
 namespace halfmark::kernels::cuda {

@@ -1,6 +1,8 @@
 // Sums of products without a library: slow, for mixtures of dtypes that cublasLt and cuDNN do not take. Products are
 // exact and each addition rounds once (fused multiply-add); matmul, forward and backward data add in plain increasing
 // order (kh, kw, c).
+#include <cstdint>
+
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/images.cuh"
 

@@ -2,6 +2,10 @@
 // in dot.cu, the instructions in dot_table.h.
 #include "kernels/cuda/dot.h"
 
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
 #include "kernels/cuda/dot_choice.h"
 #include "kernels/cuda/rows.h"
 

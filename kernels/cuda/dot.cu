@@ -1,5 +1,6 @@
 // Independent dot products on one matrix instruction: a of problem i is row i of the tile of A, b is column i of B, and
 // the result stands on the diagonal. The rest of the tile is zeros. Codes go through untouched.
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 

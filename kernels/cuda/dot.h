@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+
 #include "kernels/cuda/dot_table.h"
 
 namespace halfmark::kernels::cuda {

@@ -4,6 +4,8 @@
 // wgmma gives sixteen rows to each of its four warps. Only the size of an element differs.
 #pragma once
 
+#include <cstdint>
+
 #include "kernels/cuda/dot_table.h"
 
 namespace halfmark::kernels::cuda {

@@ -1,4 +1,8 @@
 // Rows of the elementwise operations, their own kernels in elementwise.cu.
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
 #include "kernels/cuda/rows.h"
 
 namespace halfmark::kernels::cuda {

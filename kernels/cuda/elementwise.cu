@@ -1,4 +1,6 @@
 // One thread for four neighbouring elements. Formulas: kernels/ops/formulas.h.
+#include <cstdint>
+
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/number/error.h"
 #include "kernels/ops/activations.h"

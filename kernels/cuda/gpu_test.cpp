@@ -2,6 +2,11 @@
 // time, memory is counted, time is the device's.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "kernels/cuda/gpu_testing.h"
 #include "kernels/number/error.h"

@@ -1,4 +1,7 @@
 // Rows of pooling and the change of layout, their own kernels in images.cu. cuDNN's pooling knows no indices.
+#include <cstdint>
+#include <initializer_list>
+
 #include "kernels/cuda/rows.h"
 
 namespace halfmark::kernels::cuda {

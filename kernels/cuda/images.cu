@@ -1,4 +1,7 @@
 // Pooling, one thread an output (backward gathers, so nothing is added in a random order), and the change of layout.
+#include <cstdint>
+#include <string>
+
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/images.cuh"
 #include "kernels/ops/formulas.h"

@@ -1,6 +1,8 @@
 // Where the elements of an image or filter lie, and which one a thread's number stands for.
 #pragma once
 
+#include <cstdint>
+
 #include "kernels/cuda/launch.h"
 
 namespace halfmark::kernels::cuda {

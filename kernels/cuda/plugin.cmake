@@ -2,8 +2,6 @@
 
 halfmark_sources(cuda_sources "${CMAKE_CURRENT_LIST_DIR}")
 file(GLOB cuda_device_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/*.cu")
-set(cuda_rpath "$ORIGIN" "${CUDAToolkit_LIBRARY_DIR}" /usr/local/cuda/lib64)
-list(REMOVE_DUPLICATES cuda_rpath)
 # dot.cu is compiled for the architectures' own instructions (90a in place of 90), which no other GPU runs, so PTX stays plain.
 set(cuda_dot_source "${CMAKE_CURRENT_LIST_DIR}/dot.cu")
 list(REMOVE_ITEM cuda_device_sources "${cuda_dot_source}")
@@ -28,7 +26,14 @@ add_library(halfmark_cuda_dot OBJECT "${cuda_dot_source}")
 set_target_properties(halfmark_cuda_dot PROPERTIES CUDA_ARCHITECTURES "${cuda_dot_architectures}")
 add_library(halfmark_cuda MODULE ${cuda_sources} ${cuda_device_sources} $<TARGET_OBJECTS:halfmark_cuda_dot>)
 set_target_properties(halfmark_cuda PROPERTIES
-  PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}" BUILD_RPATH "${cuda_rpath}" INSTALL_RPATH "${cuda_rpath}")
+  PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}" INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib;/usr/local/cuda/lib64")
+# A toolkit elsewhere serves the build folder; in an archive it would be a path of this machine.
+file(REAL_PATH /usr/local/cuda/lib64 cuda_usual)
+file(REAL_PATH "${CUDAToolkit_LIBRARY_DIR}" cuda_used)
+if(NOT cuda_usual STREQUAL cuda_used)
+  set_property(TARGET halfmark_cuda APPEND PROPERTY INSTALL_RPATH "${CUDAToolkit_LIBRARY_DIR}")
+  message(STATUS "  the plugin names ${CUDAToolkit_LIBRARY_DIR}: pack where the toolkit is /usr/local/cuda")
+endif()
 foreach(target IN ITEMS halfmark_cuda halfmark_cuda_dot)
   set_target_properties(${target} PROPERTIES
     CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
@@ -44,12 +49,17 @@ target_link_libraries(halfmark_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt "
 target_link_options(halfmark_cuda PRIVATE "LINKER:--exclude-libs,ALL")
 
 # Needs gtest alone beside what the plugin needs, so that it can be packed and run where the GPU is.
-halfmark_tests(cuda_tests LINK halfmark_devices ${CMAKE_DL_LIBS} DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}")
+halfmark_tests(cuda_tests LINK halfmark_devices ${CMAKE_DL_LIBS} DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}" WITHOUT dot_code_test)
+# Needs nvcc and the sources, and knows where they are: not packed.
+halfmark_tests(cuda_code_tests FILES "${CMAKE_CURRENT_LIST_DIR}/dot_code_test.cpp")
+if(TARGET cuda_code_tests)
+  target_compile_definitions(cuda_code_tests PRIVATE HALFMARK_NVCC="${CMAKE_CUDA_COMPILER}")
+endif()
 if(TARGET cuda_tests)
   set_target_properties(cuda_tests PROPERTIES UNITY_BUILD OFF) # files of two folders, which share names
   add_dependencies(cuda_tests halfmark_cuda)
   target_include_directories(cuda_tests SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} "${CUDNN_INCLUDE}")
-  target_compile_definitions(cuda_tests PRIVATE HALFMARK_STAMP="${HALFMARK_STAMP}" HALFMARK_NVCC="${CMAKE_CUDA_COMPILER}")
+  target_compile_definitions(cuda_tests PRIVATE HALFMARK_STAMP="${HALFMARK_STAMP}")
   # The one host file of the plugin that knows no CUDA: the plugin shows none of its symbols, so the tests have a copy.
   target_sources(cuda_tests PRIVATE "${CMAKE_CURRENT_LIST_DIR}/dot_choice.cpp")
   file(GLOB operation_tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/../ops/ops_test.cpp")

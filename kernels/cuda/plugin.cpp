@@ -1,6 +1,11 @@
 // The plugin's entry: what devices there are, what is missing, and the versions of what is loaded.
 #include "kernels/plugin.h"
 
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "kernels/cuda/cuda_device.h"
 
 namespace halfmark::kernels::cuda {

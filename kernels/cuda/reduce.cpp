@@ -2,6 +2,9 @@
 //
 // cuDNN's batch norm is not used: it keeps 1 / sqrt(variance + epsilon) where the operation promises the variance, and
 // getting one back from the other loses digits.
+#include <cstdint>
+#include <initializer_list>
+
 #include "kernels/cuda/rows.h"
 
 namespace halfmark::kernels::cuda {

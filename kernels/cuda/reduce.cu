@@ -1,4 +1,7 @@
 // Sums over a channel or a row, always in the same order: equal inputs give equal bits, on every GPU.
+#include <cstdint>
+#include <initializer_list>
+
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/ops/formulas.h"
 

@@ -1,6 +1,8 @@
 #include "kernels/cuda/rows.h"
 
+#include <cstdint>
 #include <limits>
+#include <string>
 
 namespace halfmark::kernels::cuda {
 

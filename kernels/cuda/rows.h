@@ -1,6 +1,7 @@
 // What the files of rows share: the lists they fill, how a tensor becomes an array, and the common refusals.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 
 #include "kernels/cuda/cuda_device.h"

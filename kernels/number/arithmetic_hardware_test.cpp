@@ -3,6 +3,8 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdint>
+#include <ostream>
 #include <random>
 
 #include "kernels/number/arithmetic.h"

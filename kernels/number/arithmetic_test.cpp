@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <ostream>
 #include <random>
 #include <string_view>
 #include <vector>

@@ -1,5 +1,7 @@
 // The loops of convert.cpp in AVX2 and F16C, eight numbers at a time. Comments on the arithmetic stand in
 // convert_avx512.cpp, which goes the same ways.
+#include <cstdint>
+
 #include "kernels/number/convert_paths.h"
 
 #if defined(__x86_64__)

@@ -1,5 +1,7 @@
 // The loops of convert.cpp in AVX-512 (F, BW, DQ, VL), sixteen numbers at a time. vcvtneps2bf16 of AVX512-BF16 is left
 // alone: it takes subnormal numbers for zero (Intel SDM, VCVTNEPS2BF16), and bf16 has the subnormals of fp32.
+#include <cstdint>
+
 #include "kernels/number/convert_paths.h"
 
 #if defined(__x86_64__)

@@ -1,10 +1,12 @@
 // Every instruction set of convert.cpp against the definition, an element at a time: round_to, encode and decode.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <ostream>
 #include <random>
 #include <string>
 #include <thread>

@@ -1,6 +1,9 @@
 // Our conversions against the host conversions of NVIDIA's headers, which are plain C++ and were not written by us.
 #include <gtest/gtest.h>
 
+#include <ostream>
+#include <utility>
+
 #include "kernels/number/dtype.h"
 
 #ifdef HALFMARK_HAS_CUDA_HEADERS

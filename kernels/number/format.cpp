@@ -2,6 +2,7 @@
 // mode.
 #include "kernels/number/format.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>

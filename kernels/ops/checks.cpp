@@ -1,4 +1,8 @@
 // Checks of shapes and attributes: what every operation demands of its operands.
+#include <cstdint>
+#include <string>
+#include <string_view>
+
 #include "kernels/ops/ops.h"
 
 namespace halfmark::kernels {

@@ -2,7 +2,13 @@
 #pragma once
 
 #include <bit>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tuple>
 #include <type_traits>
+#include <unordered_map>
+#include <utility>
 
 #include "kernels/number/error.h"
 #include "kernels/ops/ops.h"

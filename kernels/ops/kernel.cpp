@@ -1,6 +1,8 @@
 #include "kernels/ops/kernel.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 namespace halfmark::kernels {
 

@@ -6,8 +6,12 @@
 // rounded once to its dtype.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <vector>
 
 #include "kernels/ops/activations.h"
 #include "kernels/ops/kernel.h"

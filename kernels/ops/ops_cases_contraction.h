@@ -2,6 +2,13 @@
 // the kernels.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "kernels/ops/ops_cases.h"
 
 namespace halfmark::kernels::ops_cases {

@@ -2,6 +2,12 @@
 // the instructions do with other numbers is the business of their models (kernels/sim).
 #pragma once
 
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "kernels/ops/ops_cases.h"
 
 namespace halfmark::kernels::ops_cases {

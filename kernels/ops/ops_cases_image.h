@@ -2,6 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "kernels/ops/ops_cases.h"
 

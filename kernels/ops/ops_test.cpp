@@ -3,10 +3,13 @@
 // takes no case at all fails.
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <functional>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <set>
+#include <type_traits>
 
 #include "kernels/devices.h"
 #include "kernels/number/error.h"

@@ -1,6 +1,7 @@
 // The AVX2 path of dot_matrix: 8 columns at a time.
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 
 #include "kernels/cpu/rounding_mode.h"
 #include "kernels/number/error.h"

@@ -1,6 +1,7 @@
 // The AVX-512 path of dot_matrix: 16 columns at a time.
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 
 #include "kernels/number/error.h"
 #include "kernels/sim/dot_engine.h"

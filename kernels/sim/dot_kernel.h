@@ -5,6 +5,10 @@
 // multiplied by 2^(F - e), which is exact, cut by the conversion to an integer, and added; the sum is rounded once.
 // No include guard: it is read once in each file of a path.
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
 using F = Vector::F;
 using I = Vector::I;
 

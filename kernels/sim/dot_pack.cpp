@@ -4,8 +4,11 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <new>
+#include <optional>
+#include <vector>
 
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/convert.h"

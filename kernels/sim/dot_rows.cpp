@@ -1,7 +1,10 @@
 // Dot products one row at a time, in the plain integer arithmetic of the model.
 #include "kernels/sim/dot_rows.h"
 
+#include <cstdint>
 #include <cstring>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"

@@ -5,6 +5,7 @@
 // and microsoft/MMA-Sim (the same on other GPUs, specials, FP4), PeerJ CS 7:e330 (V100, T4, A100).
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <ostream>
 #include <string>

@@ -1,6 +1,9 @@
 // Matmul on operands with block scales, on the model of a tensor core: each output element is one chain in increasing k
 // from +0, in the plain integer arithmetic of the model.
+#include <cstdint>
 #include <cstring>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"

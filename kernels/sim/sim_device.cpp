@@ -1,6 +1,7 @@
 #include "kernels/sim/sim_device.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/error.h"

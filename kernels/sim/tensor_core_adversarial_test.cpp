@@ -2,9 +2,14 @@
 // every class of inputs, one to three instructions in a chain. HALFMARK_LONG=1 draws a hundred times as many.
 #include <gtest/gtest.h>
 
+#include <cctype>
+#include <cstdint>
 #include <cstdlib>
 #include <set>
 #include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "kernels/sim/exact_machines_testing.h"
 #include "kernels/sim/tensor_core_inputs_testing.h"

@@ -3,7 +3,9 @@
 // for the formats, block, kept bits and K of a machine of the exact model.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 

@@ -2,6 +2,12 @@
 // makes a difference, must change an answer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <string_view>
+
 #include "kernels/sim/exact_machines_testing.h"
 #include "kernels/sim/tensor_core_inputs_testing.h"
 

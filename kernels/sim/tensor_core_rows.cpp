@@ -6,7 +6,10 @@
 #include "kernels/sim/tensor_core_rows.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/cpu/contraction.h"

@@ -1,6 +1,9 @@
 // The tables: architectures, and what each of their matrix instructions does. To add an architecture, add its name and
 // its rows here; devices, commands, probes and tests follow.
 #include <array>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/sim/tensor_core.h"

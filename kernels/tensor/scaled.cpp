@@ -1,6 +1,11 @@
 #include "kernels/tensor/scaled.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "kernels/number/error.h"
 

@@ -1,6 +1,10 @@
 // A matrix on a device in a format whose blocks share a scale (MX, NVFP4: number/block_scaled.h).
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <vector>
+
 #include "kernels/number/block_scaled.h"
 #include "kernels/tensor/tensor.h"
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "kernels/number/error.h"
 #include "kernels/tensor/guard_bytes.h"

@@ -1,4 +1,10 @@
 // Batch normalisation over [n, h, w], with running statistics.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "kernels/number/error.h"
 #include "models/layers/tapped_layer.h"
 

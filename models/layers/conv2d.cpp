@@ -1,5 +1,10 @@
 // Convolution with stride, padding, dilation and groups.
 #include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "models/layers/tapped_layer.h"
 

@@ -1,5 +1,10 @@
 // y = x w^T + b.
 #include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "models/layers/tapped_layer.h"
 

@@ -1,5 +1,10 @@
 // Pooling: the maximum or the mean of a window, or of the whole image.
 #include "models/layers/tapped_layer.h"
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include "models/layers/leaf.h"
 
 namespace halfmark::models {
 namespace {

@@ -1,6 +1,8 @@
 // Any bytes as rules of the gate and as acknowledgements: a ReportError, or a judgement of two reports that differ in
 // bits, bytes and errors.
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "reports/gate/gate.h"
 #include "reports/record/json_parser.h"

@@ -1,5 +1,6 @@
 // Any bytes as a file of a history: a ReportError, or a report or judgement that is compared with itself and printed.
 #include <cstdint>
+#include <string_view>
 
 #include "reports/history/history.h"
 

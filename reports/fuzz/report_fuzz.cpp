@@ -1,6 +1,7 @@
 // Any bytes as a report: a ReportError, or a report that is written, read again as the same, shown and judged.
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 
 #include "reports/gate/gate.h"
 #include "reports/outputs/csv.h"

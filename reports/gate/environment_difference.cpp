@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "reports/text/summary.h"
 #include "reports/text/table.h"
 

@@ -3,6 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include "reports/gate/gate_testing.h"
 #include "reports/record/folder_testing.h"
 #include "reports/statistics/statistics.h"

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "reports/gate/environment_difference.h"
 #include "reports/gate/gate_numbers.h"

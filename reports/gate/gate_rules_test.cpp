@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "reports/gate/gate_testing.h"
 #include "reports/record/file.h"

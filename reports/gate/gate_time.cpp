@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <string>
 
 #include "reports/statistics/statistics.h"
 #include "reports/text/table.h"

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
 #include "reports/gate/gate_testing.h"
 #include "reports/record/folder_testing.h"
 #include "reports/statistics/statistics.h"

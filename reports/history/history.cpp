@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "reports/record/glob.h"
 #include "reports/record/provenance.h"

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "reports/outputs/clean.h"
 #include "reports/outputs/phrases.h"
 

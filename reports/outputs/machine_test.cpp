@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "reports/outputs/csv.h"
 #include "reports/outputs/judgement_json.h"

@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "reports/outputs/annotations.h"
 #include "reports/outputs/csv.h"

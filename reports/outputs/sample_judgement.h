@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <vector>
+
 #include "reports/outputs/phrases.h"
 
 namespace halfmark::reports {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "reports/outputs/clean.h"
 #include "reports/outputs/phrases.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <vector>
 
 #include "reports/outputs/clean.h"
 #include "reports/outputs/sample_judgement.h"

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 

@@ -1,6 +1,7 @@
 // A JSON tree read with its place at hand, so that every complaint names the field it is about.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>

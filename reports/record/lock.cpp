@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <string>
 
 #include "reports/record/error.h"
 #include "reports/record/file.h"

@@ -9,6 +9,8 @@
 
 #include <csignal>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "reports/record/folder_testing.h"
 #include "reports/record/report.h"

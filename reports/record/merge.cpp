@@ -4,8 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "reports/record/provenance.h"
 

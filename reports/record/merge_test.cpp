@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <string>
+#include <utility>
 
 #include "reports/record/folder_testing.h"
 #include "reports/record/provenance.h"

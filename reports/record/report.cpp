@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "reports/record/file.h"
 #include "reports/record/json_parser.h"

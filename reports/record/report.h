@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include <utility>
+
 #include "reports/record/error.h"
 #include "reports/record/measurement.h"
 

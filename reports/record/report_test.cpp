@@ -11,8 +11,10 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <thread>
+#include <tuple>
 
 #include "reports/record/file.h"
 #include "reports/record/folder_testing.h"

@@ -1,10 +1,12 @@
 // A folder that is removed with all that is in it.
 #pragma once
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "reports/record/error.h"
 

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include "reports/record/error.h"
 

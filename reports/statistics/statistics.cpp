@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <utility>
 
 namespace halfmark::reports {
 

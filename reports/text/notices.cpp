@@ -6,6 +6,9 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "reports/text/compare.h"
 #include "reports/text/table.h"

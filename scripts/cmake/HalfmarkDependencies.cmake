@@ -1,4 +1,23 @@
 # Finds the libraries; what is missing and needed stops the configuration, what is missing and optional is said in the summary.
+
+# halfmark_beside_the_programs(LIBRARY): our programs look for libraries beside themselves and where the system has them, so a
+# library from elsewhere gets links in the build folder, under the name that the loader asks for.
+function(halfmark_beside_the_programs library)
+  get_filename_component(folder "${library}" DIRECTORY)
+  get_filename_component(name "${library}" NAME)
+  file(GLOB links RELATIVE "${folder}" "${folder}/${name}" "${folder}/${name}.*")
+  file(GLOB before "${CMAKE_BINARY_DIR}/${name}" "${CMAKE_BINARY_DIR}/${name}.*")
+  if(before)
+    file(REMOVE ${before}) # of another choice
+  endif()
+  if(folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES OR folder IN_LIST CMAKE_PLATFORM_IMPLICIT_LINK_DIRECTORIES)
+    return()
+  endif()
+  foreach(link IN LISTS links)
+    file(CREATE_LINK "${folder}/${link}" "${CMAKE_BINARY_DIR}/${link}" SYMBOLIC)
+  endforeach()
+endfunction()
+
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
@@ -20,21 +39,32 @@ add_library(halfmark_openblas INTERFACE)
 target_include_directories(halfmark_openblas SYSTEM INTERFACE "${OPENBLAS_INCLUDE}")
 target_link_libraries(halfmark_openblas INTERFACE "${OPENBLAS_LIBRARY}")
 
-# oneDNN: the CPU's cuDNN. Debian's config wants OpenCL headers, so the library is looked for directly.
+# oneDNN: the CPU's cuDNN, version 2 or 3. Debian's config wants OpenCL headers, so the library is looked for directly: in
+# HALFMARK_ONEDNN_ROOT and nowhere else when that is set, otherwise in CMAKE_PREFIX_PATH and where the system keeps its own.
 set(HALFMARK_HAS_ONEDNN OFF)
 set(HALFMARK_ONEDNN_STATE "off (HALFMARK_ONEDNN=OFF)")
 if(HALFMARK_ONEDNN)
-  find_path(ONEDNN_INCLUDE dnnl.hpp)
-  find_library(ONEDNN_LIBRARY NAMES dnnl)
+  if(NOT "${HALFMARK_ONEDNN_ROOT}" STREQUAL "${HALFMARK_ONEDNN_ROOT_BEFORE}")
+    unset(ONEDNN_INCLUDE CACHE) # what was found belongs to the folder that was asked for before
+    unset(ONEDNN_LIBRARY CACHE)
+  endif()
+  set(HALFMARK_ONEDNN_ROOT_BEFORE "${HALFMARK_ONEDNN_ROOT}" CACHE INTERNAL "HALFMARK_ONEDNN_ROOT at the last configuration")
+  if(HALFMARK_ONEDNN_ROOT)
+    find_path(ONEDNN_INCLUDE dnnl.hpp PATHS "${HALFMARK_ONEDNN_ROOT}/include" NO_DEFAULT_PATH)
+    find_library(ONEDNN_LIBRARY NAMES dnnl PATHS "${HALFMARK_ONEDNN_ROOT}" PATH_SUFFIXES lib lib64 "lib/${CMAKE_LIBRARY_ARCHITECTURE}" NO_DEFAULT_PATH)
+    if(NOT ONEDNN_INCLUDE OR NOT ONEDNN_LIBRARY)
+      message(FATAL_ERROR "HALFMARK_ONEDNN_ROOT is ${HALFMARK_ONEDNN_ROOT}, which holds no include/dnnl.hpp or no lib/libdnnl.so")
+    endif()
+  else()
+    find_path(ONEDNN_INCLUDE dnnl.hpp)
+    find_library(ONEDNN_LIBRARY NAMES dnnl)
+  endif()
   if(ONEDNN_INCLUDE AND ONEDNN_LIBRARY)
     set(HALFMARK_HAS_ONEDNN ON)
+    halfmark_beside_the_programs("${ONEDNN_LIBRARY}")
     add_library(halfmark_dnnl INTERFACE)
     target_include_directories(halfmark_dnnl SYSTEM INTERFACE "${ONEDNN_INCLUDE}")
     target_link_libraries(halfmark_dnnl INTERFACE "${ONEDNN_LIBRARY}")
-    set(ONEDNN_VERSION_FILE "${ONEDNN_INCLUDE}/dnnl_version.h")
-    if(NOT EXISTS "${ONEDNN_VERSION_FILE}")
-      set(ONEDNN_VERSION_FILE "${ONEDNN_INCLUDE}/oneapi/dnnl/dnnl_version.h")
-    endif()
     file(STRINGS "${ONEDNN_INCLUDE}/oneapi/dnnl/dnnl_version.h" version_lines REGEX "define DNNL_VERSION_(MAJOR|MINOR|PATCH) ")
     string(REGEX REPLACE "[^0-9;]" "" version_numbers "${version_lines}")
     list(JOIN version_numbers "." HALFMARK_ONEDNN_VERSION)

@@ -7,6 +7,7 @@ if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_
 endif()
 option(HALFMARK_WERROR "Treat warnings as errors" ${built_with_every_commit})
 option(HALFMARK_ONEDNN "Use oneDNN kernels on the CPU when the library is found" ON)
+set(HALFMARK_ONEDNN_ROOT "" CACHE PATH "Where another oneDNN is than the system's: the folder that holds include/ and lib/")
 option(HALFMARK_CUDA "Build the CUDA plugin when the toolkit is found" ON)
 option(HALFMARK_TESTS "Build the tests" ON)
 option(HALFMARK_UNITY "Compile most folders in groups of files: half the time" ON)
@@ -25,13 +26,18 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_CXX_VISIBILITY_PRESET default)
 
-# Program, shared library and plugin stand side by side, in the build tree as in the archive.
+# Program, shared library and plugin stand side by side in the build tree, in bin/ and lib/ in the archive; one path serves both.
+# Where a path is rewritten at install time, CMake pads it with ":", and an empty element means the current directory to the
+# loader (scripts/check_binaries.py).
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
-set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
-set(CMAKE_BUILD_RPATH "$ORIGIN")
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 set(CMAKE_INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib")
 
+# Optional: without it everything is compiled each time.
+if(HALFMARK_CCACHE AND NOT EXISTS "${HALFMARK_CCACHE}")
+  unset(HALFMARK_CCACHE CACHE) # removed since the last configuration
+endif()
 find_program(HALFMARK_CCACHE ccache)
 if(HALFMARK_CCACHE)
   # Paths relative to the checkout, so that a fresh clone finds what another one compiled.
@@ -52,6 +58,9 @@ if(HALFMARK_WERROR)
   target_compile_options(halfmark_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 target_include_directories(halfmark_settings INTERFACE "${CMAKE_SOURCE_DIR}")
+# Where a build was made stays out of it: __FILE__ and debug information name files from the root of the sources.
+target_compile_options(halfmark_settings INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>")
 target_link_options(halfmark_settings INTERFACE "LINKER:--no-undefined")
 if(HALFMARK_SANITIZE)
   target_compile_options(halfmark_settings INTERFACE
@@ -66,8 +75,8 @@ if(HALFMARK_SANITIZE)
   endif()
 endif()
 
-# Numbers are computed in kernels/ alone. What asks, plans, judges and prints is built with -O2, tests with -O1: that takes a third
-# less time and changes no result. Where only tests run it is not optimised at all (presets dev and ci).
+# Numbers are computed in kernels/ alone. What asks is built with -O2, what plans, judges and prints with -O1 and so are tests: that
+# takes half the time and changes no result. Where only tests run it is not optimised at all (presets dev and ci).
 set(HALFMARK_QUICK_LEVEL "" CACHE STRING "Instead of -O2 and -O1 for what computes no numbers")
 function(halfmark_quick_build target level)
   if(HALFMARK_QUICK_LEVEL)
@@ -126,17 +135,20 @@ function(halfmark_sources variable)
   set(${variable} ${found} PARENT_SCOPE)
 endfunction()
 
-# halfmark_tests(NAME LINK lib... DIRECTORIES dir...): one program from every *_test.cpp of the folders. CTest sees every test, or
-# HALFMARK_TEST_SHARDS parts of the program.
+# halfmark_tests(NAME LINK lib... DIRECTORIES dir... [WITHOUT name...] [FILES file...]): one program from every *_test.cpp of the
+# folders but those named, and the files. CTest sees every test, or HALFMARK_TEST_SHARDS parts of the program.
 function(halfmark_tests name)
-  cmake_parse_arguments(ARG "" "" "LINK;DIRECTORIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LINK;DIRECTORIES;WITHOUT;FILES" ${ARGN})
   if(NOT HALFMARK_TESTS)
     return()
   endif()
-  set(sources "")
+  set(sources ${ARG_FILES})
   foreach(directory IN LISTS ARG_DIRECTORIES)
     file(GLOB found CONFIGURE_DEPENDS "${directory}/*_test.cpp")
     list(APPEND sources ${found})
+  endforeach()
+  foreach(left_out IN LISTS ARG_WITHOUT)
+    list(FILTER sources EXCLUDE REGEX "/${left_out}\\.cpp$")
   endforeach()
   if(NOT sources)
     return()

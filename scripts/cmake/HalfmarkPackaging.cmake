@@ -1,27 +1,30 @@
 # Install rules and the archive: one folder that runs where it is unpacked, without network, root or toolchain.
-#   bin/      halfmark, halfmark_micro, cuda_tests
+#   bin/      halfmark, halfmark_micro; cuda_tests where there is a plugin, for scripts/gpu_check.sh
+#   libexec/  the program itself, which bin/halfmark starts
 #   lib/      our shared library, the CUDA plugin beside it, and the third-party libraries a bare machine lacks
-#   scripts/  gpu_check.sh, charts.py          reports/schema, README.md, LICENSE
+#   licenses/ of everything of others in it, and CONTENTS, which says what belongs to what
+#   share/halfmark/  charts      scripts/ gpu_check.sh, workflows      reports/ schema, gates      README.md, LICENSE
 # The driver, cuBLASLt and cuDNN stay out: they belong to the machine (and their licence says so).
+# scripts/check_archive.py holds the made archive to this.
 if(CMAKE_INSTALL_PREFIX_INITIALIZED_TO_DEFAULT)
   set(CMAKE_INSTALL_PREFIX "${CMAKE_BINARY_DIR}/halfmark-${PROJECT_VERSION}" CACHE PATH "Where to install: one folder of its own" FORCE)
 endif()
 
 set(programs "")
 set(libraries "")
-foreach(target IN ITEMS halfmark halfmark_micro cuda_tests)
+foreach(target IN ITEMS halfmark_micro cuda_tests)
   if(TARGET ${target})
     list(APPEND programs ${target})
   endif()
 endforeach()
-# Whatever of our own is shared goes along; static libraries are in the programs already.
+# Whatever of our own is shared goes along, samples of tests left out; static libraries are in the programs already.
 function(halfmark_shared_libraries variable directory)
   get_property(targets DIRECTORY "${directory}" PROPERTY BUILDSYSTEM_TARGETS)
   get_property(folders DIRECTORY "${directory}" PROPERTY SUBDIRECTORIES)
   set(shared "")
   foreach(target IN LISTS targets)
     get_target_property(type ${target} TYPE)
-    if(type STREQUAL "SHARED_LIBRARY")
+    if(type STREQUAL "SHARED_LIBRARY" AND NOT target MATCHES "^sample_")
       list(APPEND shared ${target})
     endif()
   endforeach()
@@ -34,26 +37,37 @@ endfunction()
 halfmark_shared_libraries(libraries "${CMAKE_SOURCE_DIR}")
 
 # DT_RPATH, unlike DT_RUNPATH, also serves the libraries of our libraries (libopenblas wants libgfortran), which know nothing of this folder.
-foreach(target IN LISTS programs libraries)
+foreach(target IN LISTS programs libraries ITEMS halfmark)
   target_link_options(${target} PRIVATE "LINKER:--disable-new-dtags")
 endforeach()
 
+add_executable(halfmark_launcher "${CMAKE_CURRENT_LIST_DIR}/launcher.c")
+set_target_properties(halfmark_launcher PROPERTIES SKIP_BUILD_RPATH ON INSTALL_RPATH "" C_STANDARD 11
+  RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/launcher")
+target_compile_options(halfmark_launcher PRIVATE -Wall -Wextra "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
+
+install(PROGRAMS "$<TARGET_FILE:halfmark_launcher>" DESTINATION bin RENAME halfmark)
+install(TARGETS halfmark RUNTIME DESTINATION libexec)
 if(programs)
   install(TARGETS ${programs} RUNTIME DESTINATION bin)
 endif()
-if(libraries)
-  install(TARGETS ${libraries} LIBRARY DESTINATION lib)
-endif()
+install(TARGETS ${libraries} LIBRARY DESTINATION lib)
+
+# Of others, and inside the files above without being a library of its own: the packages that say under which licence.
+set(inside nlohmann-json3-dev libcli11-dev libboost-dev)
 set(plugin "")
 if(TARGET halfmark_cuda)
   set(plugin halfmark_cuda)
   # Here DT_RUNPATH: LD_LIBRARY_PATH must win over it, so that another cuDNN can be tried.
   target_link_options(halfmark_cuda PRIVATE "LINKER:--enable-new-dtags")
-  set_target_properties(halfmark_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib;/usr/local/cuda/lib64")
   install(TARGETS halfmark_cuda LIBRARY DESTINATION lib)
+  list(APPEND inside cuda-runtime)
+endif()
+if(TARGET cuda_tests)
+  list(APPEND inside libgtest-dev)
 endif()
 
-set(program_files "")
+set(program_files "$<TARGET_FILE:halfmark>")
 foreach(target IN LISTS programs)
   list(APPEND program_files "$<TARGET_FILE:${target}>")
 endforeach()
@@ -61,16 +75,17 @@ set(library_files "")
 foreach(target IN LISTS libraries plugin)
   list(APPEND library_files "$<TARGET_FILE:${target}>")
 endforeach()
-install(CODE "set(HALFMARK_PROGRAMS \"${program_files}\")\nset(HALFMARK_LIBRARIES \"${library_files}\")")
+install(CODE "set(HALFMARK_PROGRAMS \"${program_files}\")\nset(HALFMARK_LIBRARIES \"${library_files}\")
+set(HALFMARK_INSIDE \"${inside}\")\nset(HALFMARK_CUDA_TOOLKIT \"${CUDAToolkit_LIBRARY_ROOT}\")")
 install(SCRIPT "${CMAKE_CURRENT_LIST_DIR}/bundle_libraries.cmake")
 
 install(PROGRAMS scripts/gpu_check.sh DESTINATION scripts)
-install(PROGRAMS scripts/charts.py DESTINATION scripts OPTIONAL)
-install(DIRECTORY scripts/workflows DESTINATION scripts OPTIONAL)
-install(DIRECTORY reports/schema DESTINATION reports OPTIONAL)
-install(DIRECTORY reports/gates DESTINATION reports OPTIONAL)
-install(FILES LICENSE DESTINATION .)
-install(FILES README.md DESTINATION . OPTIONAL)
+install(DIRECTORY scripts/workflows DESTINATION scripts)
+install(DIRECTORY scripts/ DESTINATION share/halfmark FILES_MATCHING PATTERN "*chart*.py" PATTERN "*_test.py" EXCLUDE
+  PATTERN cmake EXCLUDE PATTERN workflows EXCLUDE PATTERN __pycache__ EXCLUDE)
+install(DIRECTORY reports/schema DESTINATION reports)
+install(DIRECTORY reports/gate/rules DESTINATION reports/gate)
+install(FILES LICENSE README.md DESTINATION .)
 
 string(TOLOWER "${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}" platform)
 set(CPACK_GENERATOR TGZ)

@@ -3,6 +3,8 @@
 // digits.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include "kernels/cpu/host/host.h"
 #include "kernels/ops/formulas.h"

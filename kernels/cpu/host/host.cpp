@@ -1,6 +1,8 @@
 // The list of host rows, and how their operands come into one layout.
 #include "kernels/cpu/host/host.h"
 
+#include <string>
+
 #include "kernels/cpu/rows.h"
 
 namespace halfmark::kernels {

@@ -1,6 +1,8 @@
 // Pooling as host loops, for what oneDNN does not take: fp64, fp16, windows with a NaN.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include "kernels/cpu/host/host.h"
 #include "kernels/ops/formulas.h"

@@ -1,6 +1,8 @@
 // The change between plain and nhwc images: bytes are moved, no number is read.
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "kernels/cpu/host/host.h"
 

@@ -2,6 +2,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
 
 #include "kernels/cpu/host/host.h"
 #include "kernels/ops/formulas.h"

@@ -1,6 +1,9 @@
 // Batch normalisation on the rows "onednn". Images that come plain are taken to a layout with fast code first: oneDNN's
 // own code for plain images is several times slower than the two copies.
 #include <cmath>
+#include <initializer_list>
+#include <string>
+#include <vector>
 
 #include "kernels/cpu/onednn/plan.h"
 #include "kernels/cpu/onednn/rows.h"

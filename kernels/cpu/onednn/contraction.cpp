@@ -1,4 +1,6 @@
 // Matrix multiplication and the three convolutions, on the rows "onednn".
+#include <string>
+
 #include "kernels/cpu/onednn/plan.h"
 #include "kernels/cpu/onednn/rows.h"
 

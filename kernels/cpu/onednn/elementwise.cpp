@@ -1,6 +1,9 @@
 // Addition and the change of layout on the rows "onednn". There is no row for ReLU: oneDNN (2.6 and 3.2 were tried)
 // computes max(x, 0) so that a NaN becomes 0, and backward 0 * NaN = NaN. A NaN that disappears is what this suite must
 // not miss; the host loops read the same layouts and keep it.
+#include <initializer_list>
+#include <string>
+
 #include "kernels/cpu/onednn/plan.h"
 #include "kernels/cpu/onednn/rows.h"
 

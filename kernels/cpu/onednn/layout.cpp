@@ -1,5 +1,10 @@
 // Memory descriptors of tensors, and oneDNN's own layouts as opaque ones.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "kernels/cpu/onednn/plan.h"
 

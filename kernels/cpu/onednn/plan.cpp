@@ -5,8 +5,13 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <unordered_map>
+#include <utility>
 
 #include "kernels/cpu/onednn/onednn.h"
 #include "kernels/cpu/thread_pool.h"

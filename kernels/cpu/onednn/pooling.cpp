@@ -1,6 +1,8 @@
 // Pooling on the rows "onednn". oneDNN's workspace of a max pool is the winner's place in its window as u8, which is
 // what our indices are; where it is not, the row refuses.
 #include <atomic>
+#include <cstdint>
+#include <string>
 
 #include "kernels/cpu/onednn/plan.h"
 #include "kernels/cpu/onednn/rows.h"

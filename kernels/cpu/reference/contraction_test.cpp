@@ -6,7 +6,11 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdint>
+#include <ostream>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "kernels/cpu/reference/contraction_paths.h"
 #include "kernels/cpu/reference/round.h"

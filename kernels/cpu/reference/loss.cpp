@@ -1,6 +1,7 @@
 // Reference rows of the loss: fp64 from the logits as stored, every output rounded once.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 

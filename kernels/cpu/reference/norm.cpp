@@ -1,5 +1,7 @@
 // Reference rows of batch normalisation: fp64 throughout from the operands as stored, every output rounded once.
 // Statistics are taken in two passes, so that a large mean costs no digits of the variance.
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"

@@ -1,6 +1,8 @@
 // Reference rows of pooling. The maximum is exact; averages and the sums of overlapping windows are taken in fp64 and
 // rounded once.
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"

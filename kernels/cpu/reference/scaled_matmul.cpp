@@ -2,6 +2,7 @@
 // addition, in increasing k, the sum is rounded to fp32; the tensor scales enter at the end, before the one rounding to
 // the output's dtype.
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"

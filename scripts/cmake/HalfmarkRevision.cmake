@@ -1,0 +1,12 @@
+# halfmark_revision(NAME): a library NAME with `const char* halfmark::built_revision()`, the revision of the sources at the time of
+# the build. It is asked at every build; nothing is compiled when the answer is the one of the build before.
+set(HALFMARK_REVISION_SCRIPT "${CMAKE_CURRENT_LIST_DIR}/write_revision.cmake")
+set(HALFMARK_REVISION_ARCHIVED "${CMAKE_CURRENT_LIST_DIR}/archived_revision.txt")
+function(halfmark_revision name)
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp")
+  add_custom_target(${name}_asked BYPRODUCTS "${source}" VERBATIM COMMENT "Asking git for the revision"
+    COMMAND "${CMAKE_COMMAND}" "-DSOURCE=${CMAKE_SOURCE_DIR}" "-DARCHIVED=${HALFMARK_REVISION_ARCHIVED}" "-DOUTPUT=${source}"
+      -P "${HALFMARK_REVISION_SCRIPT}")
+  add_library(${name} STATIC "${source}")
+  add_dependencies(${name} ${name}_asked)
+endfunction()
