@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "kernels/number/arithmetic.h"
 #include "kernels/number/block_scaled.h"

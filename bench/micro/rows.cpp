@@ -2,6 +2,7 @@
 // FLOP/s if its operation counts them; an emulated row is labelled and shows its time only.
 #include <benchmark/benchmark.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

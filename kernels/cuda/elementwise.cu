@@ -1,5 +1,6 @@
 // One thread for four neighbouring elements. Formulas: kernels/ops/formulas.h.
 #include <cstdint>
+#include <string>
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/number/error.h"

@@ -1,6 +1,8 @@
 // The parts of run(op) that are no templates.
 #include "kernels/ops/dispatch.h"
 
+#include <memory>
+
 namespace halfmark::kernels {
 
 void Dispatch::log(const void* choice, const LoggedKernel& what) { KernelLog::count(choice, what); }

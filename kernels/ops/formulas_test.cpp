@@ -5,6 +5,8 @@
 
 #include <limits>
 #include <set>
+#include <string>
+#include <string_view>
 
 #include "kernels/number/dtype.h"
 #include "kernels/ops/activations.h"

@@ -2,8 +2,12 @@
 // operation, row, operand and place.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "kernels/devices.h"
 #include "kernels/number/error.h"

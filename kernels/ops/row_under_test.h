@@ -2,10 +2,13 @@
 // writes outside a tensor, inputs that were changed, exceptions. For any device; only tests include it.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/ops/ops_cases.h"

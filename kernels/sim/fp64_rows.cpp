@@ -4,6 +4,7 @@
 // math.partial and added in order.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <vector>
 

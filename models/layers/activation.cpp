@@ -1,5 +1,10 @@
 // y = f(x) for every activation of kernels/ops/activations.h. Backward keeps f's output where the derivative can be
 // computed from it, which the next layer keeps anyway, else its input.
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
 #include "kernels/number/error.h"
 #include "models/layers/leaf.h"
 

@@ -1,6 +1,7 @@
 // Activations, addition, bias and cast as host loops. They do not care for layouts where all operands lie alike, a
 // library's own layouts included, as long as f(0) = 0 keeps their padding zero.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
