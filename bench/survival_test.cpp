@@ -16,8 +16,6 @@ const std::string kSmoke = "run --no-probes --suite smoke --device cpu";
 // Minutes on any machine, without a sample or a case between which a signal could be looked at.
 const std::string kEndless = "run --case convnet/b32_c3_s32_w32/sim:hopper/fp16/training/steps=400";
 
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST_F(SurvivalTest, ASignalLeavesAPartialReportAndAJournalToGoOnFrom) {
   ASSERT_EQ(halfmark(kSmoke + " -o whole.json").code, 0);
   const Report whole = Report::load(folder_ / "whole.json");
@@ -29,7 +27,8 @@ TEST_F(SurvivalTest, ASignalLeavesAPartialReportAndAJournalToGoOnFrom) {
     EXPECT_EQ(stopped.code, 128 + signal) << stopped.err;
     EXPECT_EQ(stopped.lines(), 1) << stopped.err;
     EXPECT_TRUE(stopped.err.starts_with("halfmark: stopped (")) << stopped.err;
-    EXPECT_TRUE(says(stopped.err, "saved in report.json; to continue, repeat the command with --resume")) << stopped.err;
+    EXPECT_TRUE(says(stopped.err, "saved in report.json; to continue, repeat the command with --resume"))
+        << stopped.err;
     EXPECT_FALSE(std::filesystem::exists(FileLock::path_of(folder_ / "report.json")));
 
     const Report partial = Report::load(folder_ / "report.json");
@@ -201,14 +200,18 @@ TEST_F(JournalOfAnotherRun, IsKeptWhenARunBeginsAnew) {
 TEST_F(SurvivalTest, WhatKilledWritersLeftIsRemovedAndNothingElse) {
   const pid_t gone = start({"/bin/true"});
   wait(gone);
-  const auto names = {fmt::format("report.json.{}.tmp", gone), fmt::format("report.json.journal.{}.tmp", gone),
-                      fmt::format("report.json.{}.tmp", ::getpid()), fmt::format("other.json.{}.tmp", gone),
-                      std::string("report.json.notes.tmp")};
+  const auto names = {fmt::format(".report.json.{}-0.halfmark-tmp", gone),
+                      fmt::format(".report.json.journal.{}-0.halfmark-tmp", gone),
+                      fmt::format(".report.json.{}-0.halfmark-tmp", ::getpid()),
+                      fmt::format(".other.json.{}-0.halfmark-tmp", gone),
+                      fmt::format("report.json.{}.tmp", gone),
+                      std::string("report.json.lock")};
   for (const std::string& name : names) std::ofstream(folder_ / name) << "half a repo";
   ASSERT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear fp16 error").code, 0);
   std::vector<bool> there;
   for (const std::string& name : names) there.push_back(std::filesystem::exists(folder_ / name));
-  EXPECT_EQ(there, (std::vector<bool>{false, false, true, true, true}));
+  EXPECT_EQ(there, (std::vector<bool>{false, false, true, true, true, true}));
+  EXPECT_EQ(read(folder_ / "report.json.lock"), "half a repo");
 }
 
 // A limit on the size of files stands for a full disk: a write that fails in the middle of the journal.
@@ -228,22 +231,24 @@ TEST_F(SurvivalTest, AJournalThatCannotGrowEndsTheRunAndCostsNothing) {
   EXPECT_EQ(times_aside(Report::load(folder_ / "report.json")), times_aside(Report::load(folder_ / "whole.json")));
 }
 
-// No room for the report alone: a directory stands where its temporary file would.
+// No room for the report alone: a directory takes its name while the cases are measured.
 TEST_F(SurvivalTest, AReportThatCannotBeWrittenLeavesItsJournal) {
-  const std::string few = "run --no-probes --suite smoke --device cpu linear error";
-  ASSERT_EQ(halfmark(few + " -o whole.json").code, 0);
+  ASSERT_EQ(halfmark(kSmoke + " -o whole.json").code, 0);
   std::ofstream(folder_ / "report.json") << "of an earlier run";
-  const pid_t child = start_halfmark(few);
-  std::filesystem::create_directory(folder_ / fmt::format("report.json.{}.tmp", child));
+  const pid_t child = start_halfmark(kSmoke);
+  ASSERT_TRUE(wait_until([&] { return lines_in(folder_ / "report.json.journal") > 1 || has_ended(child); }));
+  std::filesystem::rename(folder_ / "report.json", folder_ / "earlier.json");
+  std::filesystem::create_directory(folder_ / "report.json");
   const Result stopped = wait(child);
   EXPECT_EQ(stopped.code, 2);
   EXPECT_EQ(stopped.lines(), 1) << stopped.err;
   EXPECT_TRUE(says(stopped.err, "report.json: cannot be written: Is a directory")) << stopped.err;
   EXPECT_TRUE(says(stopped.err, "the finished cases are in report.json.journal")) << stopped.err;
-  EXPECT_EQ(read(folder_ / "report.json"), "of an earlier run");
+  std::filesystem::remove(folder_ / "report.json");
+  std::filesystem::rename(folder_ / "earlier.json", folder_ / "report.json");
   const Report whole = Report::load(folder_ / "whole.json");
   EXPECT_EQ(Journal::read(folder_ / "report.json.journal").records.size(), whole.records.size());
-  EXPECT_EQ(halfmark(few + " --resume").code, 0);
+  EXPECT_EQ(halfmark(kSmoke + " --resume").code, 0);
   EXPECT_EQ(times_aside(Report::load(folder_ / "report.json")), times_aside(whole));
 }
 

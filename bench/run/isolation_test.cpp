@@ -19,8 +19,8 @@ namespace {
 
 class Isolation : public ProcessTest {
  protected:
-  // A shell script that is called as our program is; $8 is the report to write (run --case ID --seed S --no-probes -o
-  // FILE).
+  // A shell script that is called as our program is; $8 is the report's descriptor (run --case ID --seed S --no-probes
+  // --output-descriptor N), which a shell can only write to by its name in /dev/fd.
   std::string script(const std::string& text) const {
     const std::filesystem::path path = folder_ / "program";
     std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
@@ -35,7 +35,8 @@ class Isolation : public ProcessTest {
 TEST_F(Isolation, BringsBackTheRecord) {
   const std::string fixture = std::string(HALFMARK_SOURCE_DIR) + "/reports/fixtures/newer-minor.json";
   const IsolatedRun result =
-      run("test \"$*\" = \"run --case mlp/cpu/fp16/error --seed 7 --no-probes -o $8\" && cp " + fixture + " $8");
+      run("test \"$*\" = \"run --case mlp/cpu/fp16/error --seed 7 --no-probes --output-descriptor $8\" && cat " +
+          fixture + " > /dev/fd/$8");
   ASSERT_TRUE(result.record) << result.reason;
   EXPECT_EQ(result.record->fingerprint, "ab12");
 }
@@ -55,8 +56,8 @@ TEST_F(Isolation, SaysHowTheProcessEnded) {
   EXPECT_TRUE(run("kill -KILL $$").reason.starts_with("killed with signal 9, often for want of memory"));
   EXPECT_EQ(run("echo no such device >&2; echo more >&2; exit 2").reason, "exit code 2: no such device");
   EXPECT_EQ(run("exit 0").reason, "wrote no report");
-  EXPECT_SAYS(run("echo no report > $8").reason, "the report of mlp/cpu/fp16/error");
-  EXPECT_NE(run("echo '{\"schema\":1,\"records\":[]}' > $8").reason.find("wrote 0 records"), std::string::npos);
+  EXPECT_SAYS(run("echo no report > /dev/fd/$8").reason, "the report of mlp/cpu/fp16/error");
+  EXPECT_NE(run("echo '{\"schema\":1,\"records\":[]}' > /dev/fd/$8").reason.find("wrote 0 records"), std::string::npos);
   EXPECT_THROW(run_isolated((folder_ / "absent").string(), "id", 0, 0), Error);
 }
 
