@@ -11,6 +11,8 @@
 #include "bench/run/record_store.h"
 #include "bench/run/schedule.h"
 #include "bench/run/utc_time.h"
+#include "kernels/cpu/blas_room.h"
+#include "kernels/cpu/thread_pool.h"
 #include "reports/record/file.h"
 #include "reports/record/printable.h"
 
@@ -58,6 +60,7 @@ std::string interruption_text(const Report& report, const std::filesystem::path&
 Report run_cases(const RunOptions& options, const Progress& progress) {
   RecordStore store(options.output, options.descriptor);
   const Execution execution(options.cases, options.info.seed, options.execution);
+  require_blas_room(host_threads());  // a device's libraries may have taken what was there
   std::vector<std::string> ids;
   for (const Case& one : options.cases) ids.push_back(one.id());
   store.begin(header_of(options, execution), ids, options.execution.processes, options.resume);

@@ -72,7 +72,7 @@ FileLock::FileLock(const std::filesystem::path& target) : path_(path_of(target))
       throw ReportError(
           fmt::format("{}: is no lock file of halfmark; move it away or name another file with -o", path_.string()));
     }
-    if (descriptor < 0) throw_write_error(path_);
+    if (descriptor < 0) throw_write_error(target);
     int failed = 0;
     do failed = ::flock(descriptor, LOCK_EX | LOCK_NB);
     while (failed != 0 && errno == EINTR);
