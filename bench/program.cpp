@@ -4,18 +4,22 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <new>
 #include <string>
 #include <system_error>
 
+#include "bench/run/standard_streams.h"
 #include "bench_build.h"
+#include "kernels/cpu/blas_room.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/number/error.h"
+#include "reports/record/shell.h"
 
 namespace halfmark::bench {
 
@@ -54,7 +58,7 @@ CommandLine command_line(Program& program) {
       "Start with `halfmark run`: it takes about a minute, prints a table and writes report.json.\n"
       "Exit codes: 0 done, 1 a case failed or a gate is broken, 2 the command or an input was wrong, 3 a gate could "
       "not\n"
-      "decide, 130 or 143 stopped by a signal.");
+      "decide, 130 or 143 stopped by a signal, 141 nobody reads the output.");
   add_run_command(line, program);
   add_list_command(line, program);
   add_show_command(line, program);
@@ -71,26 +75,66 @@ CommandLine command_line(Program& program) {
   return line;
 }
 
+namespace {
+
+[[noreturn]] void end_with(const std::string& line) {
+  complain(line);
+  ::_exit(kWrongInput);
+}
+
+// What every command needs for the buffers of the libraries and the stacks of their threads. Asked for at once: under a
+// smaller limit a thread of OpenBLAS already asks for memory without end.
+void require_memory() {
+  constexpr size_t kForAll = size_t{256} << 20, kForThread = size_t{16} << 20;  // bytes
+  try {
+    const int threads = host_threads();
+    require_blas_room(threads + 1, kForAll + kForThread * static_cast<size_t>(threads));
+  } catch (const Error& error) {
+    end_with(error.what());
+  }
+}
+
+int exit_code_of(int argc, char** argv, Program& program) {
+  constexpr int kNobodyReads = 128 + SIGPIPE;  // as the signal ends the program where it is not ignored
+  try {
+    CommandLine line = command_line(program);
+    line.read(argc, argv)();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      if (errno == EPIPE) return kNobodyReads;
+      throw Error(fmt::format("standard output cannot be written: {}; send it elsewhere",
+                              std::generic_category().message(errno)));
+    }
+    return program.exit_code;
+  } catch (const std::bad_alloc&) {
+    complain("there is not enough memory; select fewer or smaller cases, or raise the limit (ulimit -v)");
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::broken_pipe) return kNobodyReads;
+    complain(error.what());
+  } catch (const std::exception& error) {
+    complain(error.what());
+  }
+  return kWrongInput;
+}
+
+// Destructors of OpenBLAS wait for threads that under a limit may never end.
+int leave(int code) {
+  if (!memory_is_limited()) return code;
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
+}  // namespace
+
 int run_command_line(int argc, char** argv, Program program) {
+  if (const std::string closed = fill_standard_streams(); !closed.empty()) end_with(closed);
+  require_memory();
   wait_with_short_spins(argv);
   std::signal(SIGXFSZ, SIG_IGN);  // exceeding a file size limit is then an error like a full disk
   program.path = own_path();
   program.command = "halfmark";
-  for (int i = 1; i < argc; ++i) program.command += fmt::format(" {}", argv[i]);
+  for (int i = 1; i < argc; ++i) program.command += " " + reports::shell_word(argv[i]);
 
-  CommandLine line = command_line(program);
-  try {
-    line.read(argc, argv)();
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-      throw Error(fmt::format("standard output cannot be written: {}; redirect it to another place",
-                              std::generic_category().message(errno)));
-  } catch (const std::exception& error) {
-    std::string what = error.what();
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    fmt::print(stderr, "halfmark: {}\n", what);
-    return kWrongInput;
-  }
-  return program.exit_code;
+  return leave(exit_code_of(argc, argv, program));
 }
 
 }  // namespace halfmark::bench

@@ -25,8 +25,6 @@ const std::string kSmoke = "run --no-probes --suite smoke --device cpu";
 // Takes minutes on any machine, without a point at which the run could check for a signal.
 const std::string kEndless = "run --case convnet/b32_c3_s32_w32/sim:hopper/fp16/training/steps=400";
 
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST_F(SurvivalTest, ASignalLeavesAPartialReportAndAJournalToResume) {
   ASSERT_EQ(halfmark(kSmoke + " -o whole.json").code, 0);
   const Report whole = Report::load(folder_ / "whole.json");
@@ -211,14 +209,18 @@ TEST_F(JournalOfAnotherRun, IsKeptWhenARunStartsAgain) {
 TEST_F(SurvivalTest, TemporaryFilesOfKilledProcessesAreRemovedAndNothingElse) {
   const pid_t gone = start({"/bin/true"});
   wait(gone);
-  const auto names = {fmt::format("report.json.{}.tmp", gone), fmt::format("report.json.journal.{}.tmp", gone),
-                      fmt::format("report.json.{}.tmp", ::getpid()), fmt::format("other.json.{}.tmp", gone),
-                      std::string("report.json.notes.tmp")};
+  const auto names = {fmt::format(".report.json.{}-0.halfmark-tmp", gone),
+                      fmt::format(".report.json.journal.{}-0.halfmark-tmp", gone),
+                      fmt::format(".report.json.{}-0.halfmark-tmp", ::getpid()),
+                      fmt::format(".other.json.{}-0.halfmark-tmp", gone),
+                      fmt::format("report.json.{}.tmp", gone),
+                      std::string("report.json.lock")};
   for (const std::string& name : names) std::ofstream(folder_ / name) << "half a repo";
   ASSERT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear fp16 error").code, 0);
   std::vector<bool> there;
   for (const std::string& name : names) there.push_back(std::filesystem::exists(folder_ / name));
-  EXPECT_EQ(there, (std::vector<bool>{false, false, true, true, true}));
+  EXPECT_EQ(there, (std::vector<bool>{false, false, true, true, true, true}));
+  EXPECT_EQ(read(folder_ / "report.json.lock"), "half a repo");
 }
 
 // A limit on the file size simulates a full disk: a write fails in the middle of the journal.
@@ -238,22 +240,24 @@ TEST_F(SurvivalTest, AJournalThatCannotGrowEndsTheRunWithoutLosses) {
   EXPECT_EQ(times_aside(Report::load(folder_ / "report.json")), times_aside(Report::load(folder_ / "whole.json")));
 }
 
-// Only the report cannot be written: a directory has the name of its temporary file.
+// Only the report cannot be written: a directory takes its name while the cases are measured.
 TEST_F(SurvivalTest, AReportThatCannotBeWrittenLeavesItsJournal) {
-  const std::string few = "run --no-probes --suite smoke --device cpu linear error";
-  ASSERT_EQ(halfmark(few + " -o whole.json").code, 0);
+  ASSERT_EQ(halfmark(kSmoke + " -o whole.json").code, 0);
   std::ofstream(folder_ / "report.json") << "of an earlier run";
-  const pid_t child = start_halfmark(few);
-  std::filesystem::create_directory(folder_ / fmt::format("report.json.{}.tmp", child));
+  const pid_t child = start_halfmark(kSmoke);
+  ASSERT_TRUE(wait_until([&] { return lines_in(folder_ / "report.json.journal") > 1 || has_ended(child); }));
+  std::filesystem::rename(folder_ / "report.json", folder_ / "earlier.json");
+  std::filesystem::create_directory(folder_ / "report.json");
   const Result stopped = wait(child);
   EXPECT_EQ(stopped.code, 2);
   EXPECT_EQ(stopped.lines(), 1) << stopped.err;
   EXPECT_TRUE(says(stopped.err, "report.json: cannot be written: Is a directory")) << stopped.err;
   EXPECT_TRUE(says(stopped.err, "the finished cases are in report.json.journal")) << stopped.err;
-  EXPECT_EQ(read(folder_ / "report.json"), "of an earlier run");
+  std::filesystem::remove(folder_ / "report.json");
+  std::filesystem::rename(folder_ / "earlier.json", folder_ / "report.json");
   const Report whole = Report::load(folder_ / "whole.json");
   EXPECT_EQ(Journal::read(folder_ / "report.json.journal").records.size(), whole.records.size());
-  EXPECT_EQ(halfmark(few + " --resume").code, 0);
+  EXPECT_EQ(halfmark(kSmoke + " --resume").code, 0);
   EXPECT_EQ(times_aside(Report::load(folder_ / "report.json")), times_aside(whole));
 }
 

@@ -13,6 +13,7 @@
 #include "bench/run/environment.h"
 #include "bench/run/utc_time.h"
 #include "kernels/number/error.h"
+#include "reports/record/shell.h"
 
 namespace halfmark::bench {
 
@@ -33,7 +34,7 @@ std::vector<std::string> timed_cases(const Build& build, const std::vector<std::
   return lines_of(build.output(arguments));
 }
 
-std::string rerun(const std::string& id) { return "halfmark run --case " + id; }
+std::string rerun(const std::string& id) { return "halfmark run --case " + shell_word(id); }
 
 JudgedLine line_about(const std::string& id, Question question, Outcome outcome, std::string words) {
   JudgedLine line{.id = id, .question = question, .outcome = outcome, .words = std::move(words)};

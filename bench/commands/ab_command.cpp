@@ -19,10 +19,13 @@
 #include "bench/run/progress_line.h"
 #include "bench/run/utc_time.h"
 #include "kernels/number/error.h"
+#include "reports/record/printable.h"
 
 namespace halfmark::bench {
 
 namespace {
+
+constexpr int kMostThreads = 4096, kMostPairs = 10'000;
 
 struct AbArguments {
   std::string a, b, suite, noise, learn;
@@ -78,7 +81,7 @@ void run_ab(const AbArguments& arguments, Program& program) {
     NoiseProfile noise = noise_in(arguments.learn);
     learn_noise(a, options, noise);
     noise.save(arguments.learn);
-    fmt::print("{}: {} cases known\n", arguments.learn, noise.cases.size());
+    fmt::print("{}: {} cases known\n", printable(arguments.learn), noise.cases.size());
     return;
   }
   if (arguments.b.empty()) throw Error("ab: two builds are needed (halfmark ab --help says more)");
@@ -132,12 +135,14 @@ void add_ab_command(CommandLine& line, Program& program) {
           .list("--policy", arguments->policies, "precisions (more: a,b; * as a glob)")
           .option("--seconds", options.seconds, "of timed steps for a case in one process", kShowsDefault | kPositive)
           .option("--threads", options.threads,
-                  "of the CPU's kernels, 0: all; 1 is quieter on a machine that has other work", kShowsDefault)
+                  "of the CPU's kernels, 0: all; 1 is quieter on a machine that has other work", kShowsDefault,
+                  kMostThreads)
           .option("--floor", rules.minimum_effect, "a case is slower from this share on", kShowsDefault | kPositive)
           .option("--margin", rules.margin, "and must be shown to be slower by more than this", kShowsDefault)
-          .option("--screen-pairs", rules.screen_pairs, "for a first look at every case", kShowsDefault)
-          .option("--confirm-pairs", rules.confirm_pairs, "fresh pairs for what the screen points at", kShowsDefault)
-          .option("--extend-pairs", rules.extend_pairs, "and for what stays open", kShowsDefault)
+          .option("--screen-pairs", rules.screen_pairs, "for a first look at every case", kShowsDefault, kMostPairs)
+          .option("--confirm-pairs", rules.confirm_pairs, "fresh pairs for what the screen points at", kShowsDefault,
+                  kMostPairs)
+          .option("--extend-pairs", rules.extend_pairs, "and for what stays open", kShowsDefault, kMostPairs)
           .flag("--improvements", rules.improvements, "confirm what became faster, too")
           .option("--noise", arguments->noise, "what --learn wrote: cases known to be noisy get a higher floor")
           .option("--learn", arguments->learn, "measure build a against itself and add what is learned to this file")
@@ -164,7 +169,8 @@ void add_sample_command(CommandLine& line, Program& program) {
   SamplerOptions& options = arguments->options;
   line.add("sample", "for `halfmark ab`: reads ids of cases, answers each with its time")
       .option("--seconds", options.seconds, "of timed steps for each case", kShowsDefault | kPositive)
-      .option("--threads", options.threads, "of the CPU's kernels; 0: as many as there are cores", kShowsDefault)
+      .option("--threads", options.threads, "of the CPU's kernels; 0: as many as there are cores", kShowsDefault,
+              kMostThreads)
       .option("--seed", options.seed, "of parameters and data", kShowsDefault)
       .flag("--shared-pages", arguments->shared_pages,
             "run the code where other processes of this program have it too (scripts/placement.py)")

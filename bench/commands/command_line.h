@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,19 +17,22 @@ enum OptionRule : unsigned {
   kOptional = 0,
   kRequired = 1,      // without it the command line is wrong
   kShowsDefault = 2,  // --help prints the value that the variable has now
-  kPositive = 4,      // zero, negative numbers and text are wrong
+  kPositive = 4,      // zero is wrong
+  kHidden = 8,        // not in --help: for the program itself
 };
 
 // One command. Values are written where the references point while the command line is read, before the action runs,
 // so the variables live in a shared_ptr that the action holds. Names: "--seed", "-o,--output", or "words" for what
-// stands without a name.
+// stands without a name. Refused: an empty text, which is most often a shell variable that is not set; of numbers all
+// that is negative, not finite, too large for the variable, or followed by more.
 class Command {
  public:
   Command(void* app, std::function<void()>& chosen) : app_(app), chosen_(chosen) {}
 
   Command& option(const char* names, std::string& value, const std::string& about, unsigned rules = kOptional);
   Command& option(const char* names, double& value, const std::string& about, unsigned rules = kOptional);
-  Command& option(const char* names, int& value, const std::string& about, unsigned rules = kOptional);
+  Command& option(const char* names, int& value, const std::string& about, unsigned rules = kOptional,
+                  int most = std::numeric_limits<int>::max());
   Command& option(const char* names, int64_t& value, const std::string& about, unsigned rules = kOptional);
   Command& option(const char* names, uint64_t& value, const std::string& about, unsigned rules = kOptional);
   // One of these names, any other is wrong.
@@ -44,7 +48,7 @@ class Command {
 
  private:
   template <class Value>
-  Command& add(const char* names, Value& value, const std::string& about, unsigned rules);
+  Command& number(const char* names, Value& value, const std::string& about, unsigned rules, Value most);
 
   void* app_;  // CLI::App, owned by the CommandLine
   std::function<void()>& chosen_;
@@ -58,7 +62,8 @@ class CommandLine {
 
   Command add(const char* name, const std::string& about);
   // Reads the arguments and returns the action of the command, its variables written; nothing is left to do where it
-  // has printed the help or the version that was asked for. Throws Error for a command line that is wrong, in one line.
+  // has printed the help or the version that was asked for, to whoever still reads it. Throws Error for a command line
+  // that is wrong, in one line.
   std::function<void()> read(int argc, const char* const* argv);
 
  private:

@@ -27,6 +27,7 @@ void gate(const GateArguments& arguments, Program& program) {
   options.today = utc_date();
   if (!arguments.acknowledged.empty()) options.acknowledgements = Acknowledgements::load(arguments.acknowledged);
   const NamedReport base{arguments.base, Report::load(arguments.base)};
+  require_records(base);
   const NamedReport candidate{arguments.candidate, Report::load(arguments.candidate)};
   const Judgement judgement = judge(base, candidate, rules, options);
   arguments.outputs.write(judgement, candidate.report);

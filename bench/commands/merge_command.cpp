@@ -11,6 +11,7 @@
 #include "bench/commands/commands.h"
 #include "reports/record/lock.h"
 #include "reports/record/merge.h"
+#include "reports/record/printable.h"
 #include "reports/text/compare.h"
 
 namespace halfmark::bench {
@@ -36,7 +37,7 @@ void merge_files(const MergeArguments& arguments, const Program& program) {
   whole.save(arguments.output);
   if (!lock) return;  // /dev/stdout: the report, and nothing else
   const std::string partial = partial_text(whole);
-  fmt::print("{}: {} records of {} shards{}\n", arguments.output, whole.records.size(), shards.size(),
+  fmt::print("{}: {} records of {} shards{}\n", printable(arguments.output), whole.records.size(), shards.size(),
              partial.empty() ? "" : "; partial, " + partial);
 }
 

@@ -48,7 +48,10 @@ void add_compare_command(CommandLine& line, Program&) {
       .flag("--all", arguments->all, "every metric, also those this build does not know")
       .action([arguments] {
         std::vector<NamedReport> reports;
-        for (const std::string& file : arguments->files) reports.push_back({file, Report::load(file)});
+        for (const std::string& file : arguments->files) {
+          reports.push_back({file, Report::load(file)});
+          require_records(reports.back());
+        }
         fmt::print("{}", compare(reports, text_options(arguments->all)));
       });
 }

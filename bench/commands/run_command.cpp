@@ -14,6 +14,7 @@
 #include "bench/run/progress_line.h"
 #include "bench/run/runner.h"
 #include "kernels/number/error.h"
+#include "reports/record/printable.h"
 #include "reports/record/provenance.h"
 #include "reports/text/compare.h"
 
@@ -21,12 +22,14 @@ namespace halfmark::bench {
 
 namespace {
 
+constexpr int kMostProcesses = 10'000;  // of a case: days on any machine
+
 struct RunArguments {
   Selection selection;
   std::string id, output = "report.json", shard;
   uint64_t seed = 0;
   bool resume = false, isolate = false, dry_run = false, no_probes = false;
-  int processes = 0;
+  int processes = 0, descriptor = -1;
   double timeout = 0;
 };
 
@@ -62,6 +65,7 @@ void run(const RunArguments& arguments, Program& program) {
   options.info.command = program.command;
   options.info.seed = arguments.seed;
   options.output = arguments.output;
+  options.descriptor = arguments.descriptor;
   options.resume = arguments.resume;
   options.probes = !arguments.no_probes;
   options.execution = {arguments.isolate, arguments.processes, arguments.timeout, program.path};
@@ -72,17 +76,17 @@ void run(const RunArguments& arguments, Program& program) {
     report = run_cases(options, [&](size_t done, size_t all, const std::string& next) { line.show(done, all, next); });
   }
   if (!report.run.complete) {
-    fmt::print(stderr, "halfmark: {}\n", interruption_text(report, options.output));
+    fmt::print(stderr, "halfmark: {}\n", printable(interruption_text(report, options.output)));
     program.exit_code = 128 + interrupting_signal();
     return;
   }
+  for (const Record& record : report.records)
+    if (record.status == Status::failed) program.exit_code = kFailed;
+  if (arguments.descriptor >= 0) return;  // whoever reads the report there wants no table
   TextOptions text;
   text.width = terminal_width(STDOUT_FILENO);
   text.colour = wants_colour(STDOUT_FILENO);
   fmt::print("{}", show({arguments.output, report}, text));
-  bool failed = false;
-  for (const Record& record : report.records) failed |= record.status == Status::failed;
-  program.exit_code = failed ? kFailed : kDone;
 }
 
 }  // namespace
@@ -103,13 +107,14 @@ void add_run_command(CommandLine& line, Program& program) {
   command.option("--case", arguments->id, "exactly this case, as `halfmark run --dry-run` prints ids");
   command.option("-o,--output", arguments->output, "report file", kShowsDefault);
   command.option("--seed", arguments->seed, "of parameters and data", kShowsDefault);
+  command.option("--output-descriptor", arguments->descriptor, "write the report to this open descriptor", kHidden);
   command.flag("--resume", arguments->resume, "go on with a run that was cut short, from its journal");
   command.flag("--isolate", arguments->isolate, "each case in a process of its own: a crash costs one record");
   command.option(
       "--processes", arguments->processes,
       "each case in N processes of its own, the cases in turn: proves that bits are the same every time and\n"
       "gives the samples that halfmark gate --time compares (24 or more)",
-      kPositive);
+      kPositive, kMostProcesses);
   command.option("--timeout", arguments->timeout, "seconds for a case, with --isolate or --processes", kPositive);
   command.option("--shard", arguments->shard, "I/N: the I-th of N parts of the cases");
   command.flag("--no-probes", arguments->no_probes,

@@ -18,9 +18,9 @@ namespace halfmark::bench {
 IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout) {
   const auto begin = std::chrono::steady_clock::now();
   const MemoryFile report("report"), complaints("complaints");
-  const std::string output = fmt::format("/proc/self/fd/{}", report.descriptor());
   const pid_t child = start_child(  // --no-probes: the parent has already probed the environment
-      {program, "run", "--case", id, "--seed", std::to_string(seed), "--no-probes", "-o", output},
+      {program, "run", "--case", id, "--seed", std::to_string(seed), "--no-probes", "--output-descriptor",
+       std::to_string(report.descriptor())},
       {.error = complaints.descriptor(), .kept = report.descriptor()});
   const ChildEnd ending = wait_for_child(child, timeout);
   const int status = ending.status;

@@ -21,8 +21,8 @@ namespace {
 
 class Isolation : public ProcessTest {
  protected:
-  // A shell script that is called like halfmark; $8 is the report
-  // to write (run --case ID --seed S --no-probes -o FILE).
+  // A shell script that is called like halfmark (run --case ID --seed S --no-probes --output-descriptor N); $8 is the
+  // descriptor of the report, which a shell can only write to as /dev/fd/N.
   std::string script(const std::string& text) const {
     const std::filesystem::path path = folder_ / "program";
     std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
@@ -36,8 +36,9 @@ class Isolation : public ProcessTest {
 
 TEST_F(Isolation, BringsBackTheRecord) {
   const std::string fixture = std::string(HALFMARK_SOURCE_DIR) + "/reports/fixtures/newer-minor.json";
-  const IsolatedRun result = run("test \"$*\" = \"run --case mlp/cpu/fp16/error --seed 7 --no-probes -o $8\" && cp " +
-                                 quoted(fixture) + " $8");
+  const IsolatedRun result =
+      run("test \"$*\" = \"run --case mlp/cpu/fp16/error --seed 7 --no-probes --output-descriptor $8\" && cat " +
+          quoted(fixture) + " > /dev/fd/$8");
   ASSERT_TRUE(result.record) << result.reason;
   EXPECT_EQ(result.record->fingerprint, "ab12");
 }
@@ -57,8 +58,8 @@ TEST_F(Isolation, SaysHowTheProcessEnded) {
   EXPECT_TRUE(run("kill -KILL $$").reason.starts_with("killed with signal 9, often because memory ran out"));
   EXPECT_EQ(run("echo no such device >&2; echo more >&2; exit 2").reason, "exit code 2: no such device");
   EXPECT_EQ(run("exit 0").reason, "wrote no report");
-  EXPECT_SAYS(run("echo no report > $8").reason, "the report of mlp/cpu/fp16/error");
-  EXPECT_NE(run("echo '{\"schema\":1,\"records\":[]}' > $8").reason.find("wrote 0 records"), std::string::npos);
+  EXPECT_SAYS(run("echo no report > /dev/fd/$8").reason, "the report of mlp/cpu/fp16/error");
+  EXPECT_NE(run("echo '{\"schema\":1,\"records\":[]}' > /dev/fd/$8").reason.find("wrote 0 records"), std::string::npos);
   EXPECT_THROW(run_isolated((folder_ / "absent").string(), "id", 0, 0), Error);
 }
 

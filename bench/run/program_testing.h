@@ -24,6 +24,8 @@
 
 namespace halfmark::bench {
 
+inline bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 class ProcessTest : public FolderTest {
  protected:
   void TearDown() override {

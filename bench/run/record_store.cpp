@@ -1,5 +1,6 @@
 #include "bench/run/record_store.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "kernels/number/error.h"
 #include "reports/record/error.h"
 #include "reports/record/file.h"
+#include "reports/record/printable.h"
 #include "reports/record/provenance.h"
 
 namespace halfmark::bench {
@@ -32,34 +34,48 @@ void check_output(const std::filesystem::path& output) {
     throw Error(folder.string() + ": cannot be written to; name another place with -o");
 }
 
+void check_descriptor(int descriptor) {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+    throw Error(fmt::format("--output-descriptor {}: is not open for writing; use -o", descriptor));
+}
+
 // A new run must not destroy the records of an earlier one.
 void set_aside(const std::filesystem::path& journal) {
   const std::filesystem::path kept = journal.string() + ".old";
   try {
     if (Journal::read(journal).records.empty()) return;
-  } catch (const ReportError&) {  // not a journal: must not be overwritten
+  } catch (const ReportError&) {  // damaged: for a person to look at
   }
+  Journal::is_at(kept);  // a journal of ours gives way, all else is refused
   std::filesystem::rename(journal, kept);
   fmt::print(stderr, "halfmark: the journal of an earlier run is kept as {}; --resume would have continued it\n",
-             kept.string());
+             printable(kept.string()));
 }
 
 }  // namespace
 
 std::filesystem::path journal_of(const std::filesystem::path& output) { return output.string() + ".journal"; }
 
-RecordStore::RecordStore(std::filesystem::path output)
-    : output_(std::move(output)), journal_path_(journal_of(output_)), to_file_(!is_written_in_place(output_)) {
+RecordStore::RecordStore(std::filesystem::path output, int descriptor)
+    : output_(std::move(output)),
+      journal_path_(journal_of(output_)),
+      descriptor_(descriptor),
+      to_file_(descriptor < 0 && !is_written_in_place(output_)) {
+  if (descriptor_ >= 0) {
+    check_descriptor(descriptor_);
+    return;
+  }
   check_output(output_);
   if (!to_file_) return;
   lock_.emplace(output_);
+  Journal::is_at(journal_path_);
   remove_leftovers(output_);
   remove_leftovers(journal_path_);
 }
 
 std::vector<Record> RecordStore::earlier_records(bool resume) const {
-  std::error_code ignored;
-  if (!std::filesystem::exists(journal_path_, ignored)) return {};
+  if (!Journal::is_at(journal_path_)) return {};
   if (!resume) return set_aside(journal_path_), std::vector<Record>{};
   Report kept = Journal::read(journal_path_);
   const auto refuse = [&](const std::string& what) {
@@ -116,7 +132,10 @@ Report RecordStore::save() const {
   Report whole = report();
   if (!whole.run.complete && whole.records.empty()) return whole;
   try {
-    whole.save(output_);
+    if (descriptor_ >= 0)
+      whole.write_to(descriptor_, fmt::format("descriptor {}", descriptor_));
+    else
+      whole.save(output_);
   } catch (const ReportError& error) {
     if (!to_file_) throw;
     throw_kept(error);

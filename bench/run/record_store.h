@@ -21,8 +21,9 @@ std::filesystem::path journal_of(const std::filesystem::path& output);
 // One thread adds records; another thread may save the report at any time.
 class RecordStore {
  public:
-  // Checks that the report can be written and takes its lock. Throws Error or ReportError otherwise.
-  explicit RecordStore(std::filesystem::path output);
+  // Checks that the report can be written and takes its lock. With an open descriptor the report goes there, without
+  // lock and journal. Throws Error or ReportError when it cannot be written.
+  explicit RecordStore(std::filesystem::path output, int descriptor = -1);
 
   // Starts the journal or, with `resume`, continues the existing one. `header`: environment and run of the report;
   // `ids`: the cases in the order of the report. Throws Error when the journal belongs to a different run.
@@ -47,7 +48,8 @@ class RecordStore {
 
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::filesystem::path output_, journal_path_;
-  bool to_file_;  // false: a pipe or a device, without lock and journal
+  int descriptor_;
+  bool to_file_;  // false: a pipe, a device or a descriptor, which has neither lock nor journal
   std::optional<FileLock> lock_;
   std::optional<Journal> journal_;
   Report header_;

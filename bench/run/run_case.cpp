@@ -20,6 +20,7 @@
 #include "bench/run/timing.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "reports/record/shell.h"
 
 namespace halfmark::bench {
 
@@ -92,7 +93,7 @@ Record blank_record(const Case& one, uint64_t seed) {
   record.policy = one.policy->name;
   record.harness = one.harness->name;
   record.axes = one.axes;
-  record.repro = "halfmark run --case " + record.id + (seed == 0 ? "" : fmt::format(" --seed {}", seed));
+  record.repro = "halfmark run --case " + shell_word(record.id) + (seed == 0 ? "" : fmt::format(" --seed {}", seed));
   return record;
 }
 

@@ -13,7 +13,10 @@
 #include "bench/run/record_store.h"
 #include "bench/run/schedule.h"
 #include "bench/run/utc_time.h"
+#include "kernels/cpu/blas_room.h"
+#include "kernels/cpu/thread_pool.h"
 #include "reports/record/file.h"
+#include "reports/record/printable.h"
 
 namespace halfmark::bench {
 
@@ -58,21 +61,23 @@ std::string interruption_text(const Report& report, const std::filesystem::path&
 }
 
 Report run_cases(const RunOptions& options, const Progress& progress) {
-  RecordStore store(options.output);
+  RecordStore store(options.output, options.descriptor);
   const Execution execution(options.cases, options.info.seed, options.execution);
+  require_blas_room(host_threads());  // a device's libraries may have taken what was there
   std::vector<std::string> ids;
   for (const Case& one : options.cases) ids.push_back(one.id());
   store.begin(header_of(options, execution), ids, options.execution.processes, options.resume);
 
   constexpr double kPatience = 2;  // seconds to wait for the current case after a signal
-  Interruption interruption(
-      kPatience,
-      fmt::format("\nhalfmark: stopped at once; finished cases are in {}\n", journal_of(options.output).string()), [&] {
-        const Report report = store.save();
-        fmt::print(stderr, "{}halfmark: {}\n", ::isatty(STDERR_FILENO) ? "\n" : "",
-                   interruption_text(report, options.output));
-        store.release_lock();
-      });
+  Interruption interruption(kPatience,
+                            fmt::format("\nhalfmark: stopped at once; finished cases are in {}\n",
+                                        printable(journal_of(options.output).string())),
+                            [&] {
+                              const Report report = store.save();
+                              fmt::print(stderr, "{}halfmark: {}\n", ::isatty(STDERR_FILENO) ? "\n" : "",
+                                         printable(interruption_text(report, options.output)));
+                              store.release_lock();
+                            });
   try {
     measure_all(options, execution, store, progress);
   } catch (const Interrupted&) {

@@ -17,6 +17,7 @@ struct RunOptions {
   std::vector<Case> cases;
   RunInfo info;  // command, seed, suite, shard and plan, for the report
   std::filesystem::path output = "report.json";
+  int descriptor = -1;  // open for writing: the report goes there and not to `output`
   bool resume = false;
   bool probes = true;  // probe how the matmuls of each device add, for the report's environment
   ExecutionOptions execution;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/blas_room.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/error.h"
@@ -30,7 +31,9 @@ void gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const T* a, int64_t
 }
 
 void set_threads(double multiply_adds) {
-  openblas_set_num_threads(2 * multiply_adds > kThreadsFrom ? host_threads() : 1);
+  const int threads = 2 * multiply_adds > kThreadsFrom ? host_threads() : 1;
+  require_blas_room(threads);
+  openblas_set_num_threads(threads);
 }
 
 Refusal refuses(std::initializer_list<const Tensor*> operands, const Math& math) {
@@ -147,7 +150,10 @@ struct PlainResult {
 template <class F>
 void each_image(const Sizes& s, F f) {
   const bool alone = s.n * s.groups == 1;
-  openblas_set_num_threads(alone && 2 * s.work() > kThreadsFrom ? host_threads() : 1);
+  const int64_t at_once = std::min<int64_t>(s.n * s.groups, host_threads());
+  const int threads = alone && 2 * s.work() > kThreadsFrom ? host_threads() : 1;
+  require_blas_room(std::max(threads, static_cast<int>(at_once)));
+  openblas_set_num_threads(threads);
   parallel_for(s.n * s.groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) f(i / s.groups, i % s.groups);
   });

@@ -34,6 +34,29 @@ Json without_build(Json environment) {
   return environment;
 }
 
+// All *.json of the folder and of the folders in it; links to folders are not followed. Returns why the folder itself
+// cannot be read; of the others that is a remark.
+std::error_code collect(const std::filesystem::path& folder, std::vector<std::filesystem::path>& files,
+                        std::vector<std::string>& remarks) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code unknown;
+    const fs::path& path = entry->path();
+    const bool is_folder = fs::is_directory(entry->symlink_status(unknown));
+    if (path.extension() == ".json") {
+      if (is_folder)
+        remarks.push_back(path.string() + ": is a folder with the name of a file");
+      else
+        files.push_back(path);
+    }
+    if (!is_folder) continue;
+    if (const std::error_code problem = collect(path, files, remarks))
+      remarks.push_back(fmt::format("{}: cannot be read: {}", path.string(), problem.message()));
+  }
+  return error;
+}
+
 bool drifts(std::string_view metric) { return metric.starts_with("time.") || metric.starts_with("throughput."); }
 
 }  // namespace
@@ -113,19 +136,18 @@ void HistoryStore::add_judgement(const std::string& file, std::string_view text)
 
 History history_in(const std::filesystem::path& folder, const HistoryRules& rules) {
   namespace fs = std::filesystem;
-  std::error_code error;
   std::vector<fs::path> files;
-  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    if (entry->path().extension() == ".json" && !entry->is_directory()) files.push_back(entry->path());
-  if (error) throw ReportError(fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
+  std::vector<std::string> broken;
+  if (const std::error_code error = collect(folder, files, broken))
+    throw ReportError(fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
   std::sort(files.begin(), files.end());
 
   HistoryStore store;
-  std::vector<std::string> broken;
   size_t good = 0;
   for (const fs::path& file : files) {
     try {
-      store.add(fs::relative(file, folder).string(), read_file(file));
+      // Without asking the file system: a link may lead in a circle.
+      store.add(file.lexically_relative(folder).string(), read_regular_file(file));
       ++good;
     } catch (const ReportError& problem) {
       broken.push_back(problem.what());

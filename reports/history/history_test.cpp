@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -214,6 +216,44 @@ TEST_F(HistoryFolder, IsReadWithRemarksAboutBrokenFiles) {
   EXPECT_SAYS(all_of(history.remarks), "omitted: old.json: has no valid start time");
 }
 
+TEST_F(HistoryFolder, IsReadAroundWhatIsNoFile) {
+  namespace fs = std::filesystem;
+  write_file(folder_ / "a.json", text_of_report(timed_report(), "anchor", day(0)));
+  write_file(folder_ / "b.json", text_of_report(timed_report(1.5), "b", day(0, 2)));
+  ASSERT_EQ(::mkfifo((folder_ / "pipe.json").c_str(), 0600), 0);
+  fs::create_symlink("loop.json", folder_ / "loop.json");
+  fs::create_symlink("/dev/zero", folder_ / "endless.json");
+  fs::create_symlink("absent", folder_ / "dangling.json");
+  fs::create_directory(folder_ / "folder.json");
+  write_file(folder_ / "folder.json" / "c.json", text_of_report(timed_report(1.4), "c", day(0, 3)));
+  fs::create_symlink(".", folder_ / "circle");
+  write_file(folder_ / "huge.json", "");
+  fs::resize_file(folder_ / "huge.json", kLongestFile + 1);
+  const History history = history_in(folder_, {});
+  EXPECT_EQ(history.reports, 3u);
+  const std::string remarks = all_of(history.remarks);
+  for (const char* about :
+       {"pipe.json: is no regular file", "loop.json: cannot be read: Too many levels",
+        "endless.json: is no regular file", "dangling.json: cannot be read: No such file",
+        "folder.json: is a folder with the name of a file", "huge.json: cannot be read: it is longer than 1024 MiB"})
+    EXPECT_SAYS(remarks, about);
+  EXPECT_EQ(history.remarks.size(), 6u);
+}
+
+TEST_F(HistoryFolder, SaysWhatItMayNotRead) {
+  namespace fs = std::filesystem;
+  if (::geteuid() == 0) GTEST_SKIP() << "the superuser may read everything";
+  write_file(folder_ / "a.json", text_of_report(timed_report(), "anchor", day(0)));
+  write_file(folder_ / "secret.json", "{}");
+  fs::create_directory(folder_ / "secrets");
+  fs::permissions(folder_ / "secret.json", fs::perms::none);
+  fs::permissions(folder_ / "secrets", fs::perms::none);
+  const std::string remarks = all_of(history_in(folder_, {}).remarks);
+  fs::permissions(folder_ / "secrets", fs::perms::owner_all);
+  EXPECT_SAYS(remarks, "secret.json: cannot be read: Permission denied");
+  EXPECT_SAYS(remarks, "secrets: cannot be read: Permission denied");
+}
+
 TEST(History, ShowsNoControlCharactersOfAForeignFile) {
   HistoryStore store;
   Report report = timed_report();
@@ -222,7 +262,7 @@ TEST(History, ShowsNoControlCharactersOfAForeignFile) {
   store.add("b\n", text_of_report(report, "b\n", day(0)));
   const std::string text = text_of(store.history({}), {.all = true});
   EXPECT_EQ(text.find('\x1b'), text.npos);
-  EXPECT_SAYS(text, "evil??[31m/case");
+  EXPECT_SAYS(text, "evil " + std::string(kReplacement) + "[31m/case");
 }
 
 TEST(History, CurvesFitTheTerminal) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "reports/history/history.h"
+#include "reports/record/shell.h"
 
 namespace halfmark::reports {
 
@@ -48,9 +49,14 @@ std::string name_of(const HistorySeries& series) {
 std::string in_percent(double logarithm) { return fmt::format("{:+.1f} %", 100 * std::expm1(logarithm)); }
 
 // "mlp b32_i64_h128_o10 cpu fp16 throughput": the words that select the case on a command line.
-std::string selecting(std::string id) {
-  std::replace(id.begin(), id.end(), '/', ' ');
-  return id;
+std::string selecting(std::string_view id) {
+  std::string words;
+  for (size_t begin = 0; begin <= id.size();) {
+    const size_t end = std::min(id.find('/', begin), id.size());
+    words += (begin == 0 ? "" : " ") + shell_word(id.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
 }
 
 std::string text_of(const HistorySeries& series, const ChangePoint& change, size_t index, const TextOptions& options) {
@@ -66,8 +72,9 @@ std::string text_of(const HistorySeries& series, const ChangePoint& change, size
                                 end - change.at, change.p)) +
           "\n";
   if (worse && series.metric.starts_with("time."))
-    text += toned(printable(fmt::format("{:{}}confirm: halfmark ab BUILD-{} BUILD-{} {}", "", kIndent, last.build,
-                                        first.build, selecting(series.id))),
+    text += toned(printable(fmt::format("{:{}}confirm: halfmark ab {} {} {}", "", kIndent,
+                                        shell_word("BUILD-" + last.build), shell_word("BUILD-" + first.build),
+                                        selecting(series.id))),
                   Tone::dim, options.colour) +
             "\n";
   return text;

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMost = 5;
 constexpr size_t kLongestPart = 1000;  // bytes of a name, a sentence, a command line
 
-std::string part(std::string_view text) { return middle_cut(one_line(text), kLongestPart); }
+std::string part(std::string_view text) { return middle_cut(printable(text), kLongestPart); }
 
 // "error", "warning", or nothing for what wants no attention.
 std::string_view level_of(Outcome outcome) {

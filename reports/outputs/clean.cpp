@@ -2,48 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
-#include <cstdint>
-
 namespace halfmark::reports {
 
 namespace {
 
 bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// Calls visit(code point, its bytes) for each character of valid UTF-8.
-template <class Visit>
-void each_character(std::string_view text, const Visit& visit) {
-  for (size_t begin = 0; begin < text.size();) {
-    size_t end = begin + 1;
-    while (end < text.size() && continues(text[end])) ++end;
-    const auto lead = static_cast<unsigned char>(text[begin]);
-    uint32_t code = lead < 0x80 ? lead : lead & (0x7Fu >> (end - begin));
-    for (size_t i = begin + 1; i < end; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3Fu);
-    visit(code, text.substr(begin, end - begin));
-    begin = end;
-  }
-}
-
-bool is_blank(uint32_t code) {
-  return code == '\t' || code == '\n' || code == '\r' || code == 0x2028 || code == 0x2029;
-}
-
-bool is_control(uint32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
-
-// Marks, embeddings, overrides and isolates of a direction: the reader would see the characters in another order.
-bool turns_direction(uint32_t code) {
-  return code == 0x061C || code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) ||
-         (code >= 0x2066 && code <= 0x2069);
-}
-
 bool is_alphanumeric(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
 
 // As a numeric reference a character is text wherever it stands; a table's columns are split before it is one.
 std::string without_markup(std::string_view given, bool code) {
   static constexpr std::string_view kMarkup = "|<>&`*~[]\\$#!";
-  const std::string text = one_line(given);
+  const std::string text = printable(given);
   const auto follows = [&](size_t i, std::string_view part) { return text.compare(i, part.size(), part) == 0; };
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -76,25 +46,12 @@ std::string percent_escaped(std::string_view given, std::string_view characters)
 
 }  // namespace
 
-std::string valid_utf8(std::string_view text) {
-  // The JSON library replaces what is invalid while it writes.
-  using Json = nlohmann::json;
-  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
-}
-
-std::string one_line(std::string_view text) {
-  std::string result;
-  each_character(valid_utf8(text), [&](uint32_t code, std::string_view bytes) {
-    result += is_blank(code) ? " " : is_control(code) || turns_direction(code) ? kReplacement : bytes;
-  });
-  return result;
-}
-
 std::string xml_characters(std::string_view text) {
   std::string result;
   each_character(valid_utf8(text), [&](uint32_t code, std::string_view bytes) {
-    const bool forbidden = (code < 0x20 && !is_blank(code)) || code == 0xFFFE || code == 0xFFFF;
-    result += forbidden ? kReplacement : bytes;
+    const bool keeps_lines = code == '\t' || code == '\n' || code == '\r';
+    const bool gone = is_control(code) || turns_direction(code) || code == 0xFFFE || code == 0xFFFF;
+    result += keeps_lines ? bytes : is_blank(code) ? " " : gone ? kReplacement : bytes;
   });
   return result;
 }

@@ -5,19 +5,12 @@
 #include <string>
 #include <string_view>
 
+#include "reports/record/printable.h"
+
 namespace halfmark::reports {
 
-// U+FFFD, in the place of what cannot be shown.
-inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
-// Bytes that are no UTF-8 become U+FFFD.
-std::string valid_utf8(std::string_view text);
-
-// Valid UTF-8 on one line: line ends and tabs become blanks, other control characters, and those that turn the
-// direction of writing round, U+FFFD.
-std::string one_line(std::string_view text);
-
-// Valid UTF-8 without the characters that XML 1.0 forbids; they become U+FFFD. Markup is left alone.
+// Valid UTF-8 without the characters that XML 1.0 forbids and those that printable() replaces; tabs and line ends stay.
+// Markup is left alone.
 std::string xml_characters(std::string_view text);
 
 // Text in a Markdown table cell that reads as it was written: no markup, no HTML, no mention of a person, no pipe.

@@ -21,16 +21,16 @@ TEST(Clean, ReplacesWhatIsNoUtf8AndKeepsTheRest) {
 }
 
 TEST(Clean, PutsEverythingOnOneLine) {
-  EXPECT_EQ(one_line("two\nlines\tand\r\na third\xE2\x80\xA8."), "two lines and  a third .");
-  EXPECT_EQ(one_line("\x1B[31mred\x7F"), kGone + "[31mred" + kGone);
-  EXPECT_EQ(one_line("\xC2\x9B"
-                     "31m"),
+  EXPECT_EQ(printable("two\nlines\tand\r\na third\xE2\x80\xA8."), "two lines and  a third .");
+  EXPECT_EQ(printable("\x1B[31mred\x7F"), kGone + "[31mred" + kGone);
+  EXPECT_EQ(printable("\xC2\x9B"
+                      "31m"),
             kGone + "31m");  // the one-character form of ESC [
-  EXPECT_EQ(one_line("\xE2\x80\xAE"
-                     "abc"),
+  EXPECT_EQ(printable("\xE2\x80\xAE"
+                      "abc"),
             kGone + "abc");
-  EXPECT_EQ(one_line("gr\xC3\xB6\xC3\x9F"
-                     "e"),
+  EXPECT_EQ(printable("gr\xC3\xB6\xC3\x9F"
+                      "e"),
             "gr\xC3\xB6\xC3\x9F"
             "e");
 }

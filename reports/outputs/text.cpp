@@ -31,7 +31,7 @@ std::string verdict_text(const Judgement& judgement, const TextOptions& options)
   const Tone tone = judgement.exit_code == 0 ? Tone::good : judgement.exit_code == 1 ? Tone::bad : Tone::strong;
   std::string text = wrapped(fmt::format("{}: ", verdict), counts_phrase(judgement), options.width);
   text.replace(0, verdict.size(), toned(verdict, tone, options.colour));
-  text += wrapped("", one_line(fmt::format("{} -> {}", judgement.base, judgement.candidate)), options.width);
+  text += wrapped("", printable(fmt::format("{} -> {}", judgement.base, judgement.candidate)), options.width);
   return text;
 }
 
@@ -40,13 +40,13 @@ std::string verdict_text(const Judgement& judgement, const TextOptions& options)
 std::string failure_text(const Judgement& judgement, const JudgedLine& line, const TextOptions& options) {
   const std::string word = word_of(line.question, line.outcome);
   std::string text =
-      wrapped(word + "  ", one_line(fmt::format("{}, {}", line.id, name_of(line.question))), options.width);
+      wrapped(word + "  ", printable(fmt::format("{}, {}", line.id, name_of(line.question))), options.width);
   text.replace(0, word.size(), toned(word, tone_of(line.outcome), options.colour));
   if (const std::string timing = timing_phrase(timing_of(judgement, line)); !timing.empty())
-    text += wrapped("  ", one_line(fmt::format("{}: {}", subject_phrase(line), timing)), options.width);
+    text += wrapped("  ", printable(fmt::format("{}: {}", subject_phrase(line), timing)), options.width);
   const std::string words = line.words.empty() ? numbers_phrase(line) : line.words;
-  if (!words.empty()) text += wrapped("  ", one_line(words), options.width);
-  if (!line.rerun.empty()) text += toned("  reproduce: " + one_line(line.rerun), Tone::dim, options.colour) + "\n";
+  if (!words.empty()) text += wrapped("  ", printable(words), options.width);
+  if (!line.rerun.empty()) text += toned("  reproduce: " + printable(line.rerun), Tone::dim, options.colour) + "\n";
   return text;
 }
 
@@ -82,19 +82,19 @@ std::string group_text(const Judgement& judgement, Outcome outcome, const TextOp
     if (found.empty()) {
       const std::string words = line.words.empty() ? "" : ": " + line.words;
       sentences +=
-          wrapped("  ", one_line(fmt::format("{}, {}{}", line.id, subject_phrase(line), words)), options.width);
+          wrapped("  ", printable(fmt::format("{}, {}{}", line.id, subject_phrase(line), words)), options.width);
       continue;
     }
-    auto [first, rest] = halves(one_line(line.id));
+    auto [first, rest] = halves(printable(line.id));
     const bool again = first == subject;
     subject = first;
     table.add({{again ? "" : first, Tone::strong},
                {rest},
-               {one_line(subject_phrase(line))},
-               {one_line(base_phrase(line))},
-               {one_line(found)},
+               {printable(subject_phrase(line))},
+               {printable(base_phrase(line))},
+               {printable(found)},
                {change_phrase(line)},
-               {one_line(limit_phrase(line))}});
+               {printable(limit_phrase(line))}});
   }
   const std::string word = word_of(Question::time, outcome);
   std::string text = fmt::format("\n{}\n", toned(word, tone_of(outcome), options.colour));
@@ -106,7 +106,7 @@ std::string group_text(const Judgement& judgement, Outcome outcome, const TextOp
 std::string list_text(std::string_view lead, const std::vector<std::string>& items, const TextOptions& options) {
   const size_t shown = options.all ? items.size() : std::min(items.size(), kNotes);
   std::string text;
-  for (size_t i = 0; i < shown; ++i) text += wrapped(lead, one_line(items[i]), options.width);
+  for (size_t i = 0; i < shown; ++i) text += wrapped(lead, printable(items[i]), options.width);
   return text + more(items.size(), shown);
 }
 

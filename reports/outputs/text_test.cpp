@@ -97,7 +97,7 @@ TEST(JudgementText, FitsTheTerminalExceptForWhatIsCopied) {
 TEST(JudgementText, NamesOfAnyBytesDoNotDriveTheTerminal) {
   const std::string text = text_of(hostile_judgement(), {.all = true});
   EXPECT_EQ(text, valid_utf8(text));
-  for (const std::string& line : lines_of(text)) EXPECT_EQ(line, one_line(line));
+  for (const std::string& line : lines_of(text)) EXPECT_EQ(line, printable(line));
 }
 
 TEST(JudgementText, OfNothingSaysSo) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -17,7 +18,7 @@ namespace halfmark::reports {
 
 namespace {
 
-constexpr std::string_view kTemporary = ".tmp";  // NAME.PROCESS.tmp
+constexpr std::string_view kTemporary = "halfmark-tmp";  // .NAME.PROCESS-NUMBER.halfmark-tmp
 
 std::string cause(int error) { return std::generic_category().message(error); }
 
@@ -59,6 +60,65 @@ class TemporaryFile {
   bool kept_ = false;
 };
 
+// Makes a file that was not there. What has the name already stays: it is a killed writer's that had our number, or
+// somebody else's.
+int make_temporary(const std::filesystem::path& target, std::filesystem::path& name) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    name = companion_of(target, fmt::format("{}-{}.{}", ::getpid(), i, kTemporary));
+    const int file = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (file >= 0 || errno != EEXIST) return file;
+  }
+  return -1;
+}
+
+// The old file's mode is kept. `path` is what messages name.
+void replace(const std::filesystem::path& target, const struct stat* old, std::string_view text,
+             const std::filesystem::path& path) {
+  std::filesystem::path name;
+  Descriptor file(make_temporary(target, name));
+  if (file.get() < 0) fail_write(path, errno);
+  TemporaryFile temporary(name);
+  if (old && ::fchmod(file.get(), old->st_mode & 07777) != 0) fail_write(path, errno);
+  write_all(file.get(), text, path);
+  if (::fsync(file.get()) != 0 || file.close() != 0) fail_write(path, errno);
+  if (::rename(temporary.c_str(), target.c_str()) != 0) fail_write(path, errno);
+  temporary.keep();
+
+  // The new name is in the directory only once that is on disk too. Not every file system lets one ask.
+  const std::filesystem::path directory = target.has_parent_path() ? target.parent_path() : ".";
+  Descriptor parent(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (parent.get() >= 0) ::fsync(parent.get());
+}
+
+// A killed writer of this user leaves a regular file.
+bool is_leftover(const std::filesystem::path& path) {
+  struct stat known = {};
+  return ::lstat(path.c_str(), &known) == 0 && S_ISREG(known.st_mode) && known.st_uid == ::geteuid();
+}
+
+std::string read_open(int descriptor, const std::filesystem::path& path) {
+  const auto fail = [&](const std::string& why) {
+    throw ReportError(fmt::format("{}: cannot be read: {}; check the path", path.string(), why));
+  };
+  std::string text;
+  struct stat known = {};
+  const std::string too_long = fmt::format("it is longer than {} MiB", kLongestFile >> 20);
+  if (::fstat(descriptor, &known) == 0 && S_ISREG(known.st_mode) && known.st_size > 0) {
+    if (static_cast<size_t>(known.st_size) > kLongestFile) fail(too_long);
+    text.reserve(static_cast<size_t>(known.st_size));
+  }
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t count = ::read(descriptor, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(cause(errno));
+    if (count == 0) return text;
+    text.append(buffer, static_cast<size_t>(count));
+    if (text.size() > kLongestFile) fail(too_long);
+  }
+}
+
 void write_directly(const std::filesystem::path& path, std::string_view text) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
   if (file.get() < 0) fail_write(path, errno);
@@ -85,23 +145,24 @@ bool is_written_in_place(const std::filesystem::path& path) {
   return !S_ISREG(known.st_mode) || !std::filesystem::exists(target_of(path), ignored);
 }
 
+std::filesystem::path companion_of(const std::filesystem::path& target, std::string_view suffix) {
+  return target.parent_path() / fmt::format(".{}.{}", target.filename().string(), suffix);
+}
+
 std::string read_file(const std::filesystem::path& path) {
-  const auto fail = [&](int error) {
-    throw ReportError(fmt::format("{}: cannot be read: {}; check the path", path.string(), cause(error)));
-  };
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) fail(errno);
-  std::string text;
+  if (file.get() < 0)
+    throw ReportError(fmt::format("{}: cannot be read: {}; check the path", path.string(), cause(errno)));
+  return read_open(file.get(), path);
+}
+
+std::string read_regular_file(const std::filesystem::path& path) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (file.get() < 0) throw ReportError(fmt::format("{}: cannot be read: {}", path.string(), cause(errno)));
   struct stat known = {};
-  if (::fstat(file.get(), &known) == 0 && known.st_size > 0) text.reserve(static_cast<size_t>(known.st_size));
-  char buffer[1 << 16];
-  while (true) {
-    const ssize_t count = ::read(file.get(), buffer, sizeof buffer);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(errno);
-    if (count == 0) return text;
-    text.append(buffer, static_cast<size_t>(count));
-  }
+  if (::fstat(file.get(), &known) != 0 || !S_ISREG(known.st_mode))
+    throw ReportError(fmt::format("{}: is no regular file", path.string()));
+  return read_open(file.get(), path);
 }
 
 void throw_write_error(const std::filesystem::path& path) { fail_write(path, errno); }
@@ -123,37 +184,29 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
   if (exists && S_ISDIR(old.st_mode)) fail_write(path, EISDIR);
   if (is_written_in_place(path)) return write_directly(path, text);
   if (exists && ::access(target.c_str(), W_OK) != 0) fail_write(path, errno);
-
-  std::filesystem::path name = target;
-  name += fmt::format(".{}{}", ::getpid(), kTemporary);
-  Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (file.get() < 0) fail_write(path, errno);
-  TemporaryFile temporary(name);
-  if (exists && ::fchmod(file.get(), old.st_mode & 07777) != 0) fail_write(path, errno);
-  write_all(file.get(), text, path);
-  if (::fsync(file.get()) != 0 || file.close() != 0) fail_write(path, errno);
-  if (::rename(temporary.c_str(), target.c_str()) != 0) fail_write(path, errno);
-  temporary.keep();
-
-  // The new name is in the directory only once that is on disk too. Not every file system lets one ask.
-  const std::filesystem::path directory = target.has_parent_path() ? target.parent_path() : ".";
-  Descriptor parent(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (parent.get() >= 0) ::fsync(parent.get());
+  replace(target, exists ? &old : nullptr, text, path);
 }
+
+void replace_file(const std::filesystem::path& path, std::string_view text) { replace(path, nullptr, text, path); }
 
 void remove_leftovers(const std::filesystem::path& path) {
   const std::filesystem::path target = target_of(path);
-  const std::string prefix = target.filename().string() + ".";
+  const std::string prefix = companion_of(target, "").filename().string();  // ".report.json."
+  const std::string suffix = fmt::format(".{}", kTemporary);
   std::error_code ignored;
   const std::filesystem::directory_iterator folder(target.has_parent_path() ? target.parent_path() : ".", ignored);
   for (const std::filesystem::directory_entry& entry : folder) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix) || !name.ends_with(kTemporary)) continue;
-    const char* const end = name.data() + name.size() - kTemporary.size();
+    if (name.size() < prefix.size() + suffix.size() || !name.starts_with(prefix) || !name.ends_with(suffix)) continue;
+    const char* const end = name.data() + name.size() - suffix.size();
     pid_t writer = 0;
-    const auto number = std::from_chars(name.data() + prefix.size(), end, writer);
-    const bool is_ours = number.ec == std::errc() && number.ptr == end && writer > 0;
-    if (is_ours && ::kill(writer, 0) != 0 && errno == ESRCH) std::filesystem::remove(entry.path(), ignored);
+    int number = 0;
+    const auto first = std::from_chars(name.data() + prefix.size(), end, writer);
+    if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-' || writer <= 0) continue;
+    const auto second = std::from_chars(first.ptr + 1, end, number);
+    if (second.ec != std::errc() || second.ptr != end || number < 0) continue;
+    const bool is_gone = writer == ::getpid() || (::kill(writer, 0) != 0 && errno == ESRCH);
+    if (is_gone && is_leftover(entry.path())) std::filesystem::remove(entry.path(), ignored);
   }
 }
 

@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,6 +19,8 @@ namespace halfmark::reports {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kJournalSignature = "{\"journal\":";  // what line_of() makes of a header
 
 struct Contents {
   Report report;
@@ -76,7 +80,7 @@ Contents contents_of(const std::filesystem::path& path) { return contents_of(rea
 }  // namespace
 
 Journal::Journal(std::filesystem::path path)
-    : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC)) {
+    : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC)) {
   if (descriptor_ < 0) throw_write_error(path_);
 }
 
@@ -93,13 +97,31 @@ Journal::~Journal() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
+bool Journal::is_at(const std::filesystem::path& path) {
+  struct stat known = {};
+  if (::lstat(path.c_str(), &known) != 0) {
+    if (errno == ENOENT) return false;
+    throw_write_error(path);
+  }
+  char text[kJournalSignature.size()] = {};
+  if (S_ISREG(known.st_mode)) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0) throw_write_error(path);
+    const ssize_t count = ::read(file, text, sizeof text);
+    ::close(file);
+    if (count == ssize_t{sizeof text} && std::string_view(text, sizeof text) == kJournalSignature) return true;
+  }
+  throw ReportError(path.string() + ": is no journal of halfmark; move it away or name another report with -o");
+}
+
 Journal Journal::create(const std::filesystem::path& path, const Report& header) {
+  is_at(path);
   Report empty = header;
   empty.records.clear();
   Json json = {{"journal", 1}};
   json.update(to_json(empty));
   json.erase("records");
-  write_file(path, line_of(json));
+  replace_file(path, line_of(json));
   return Journal(path);
 }
 

@@ -11,7 +11,12 @@ namespace halfmark::reports {
 
 class Journal {
  public:
-  // Starts a journal anew; the header line holds environment and run, records are ignored. Throws ReportError.
+  // Whether a journal stands there, torn or not; false when nothing does. Throws ReportError for all else, a symbolic
+  // link too: it is somebody else's and stays as it is.
+  static bool is_at(const std::filesystem::path& path);
+
+  // Starts a journal anew; the header line holds environment and run, records are ignored. Throws ReportError, also
+  // where a file stands that is none of ours.
   static Journal create(const std::filesystem::path& path, const Report& header);
 
   // Opens a journal to go on with; what a killed run left of its last line is cut off. Throws ReportError.
@@ -30,7 +35,7 @@ class Journal {
   ~Journal();
 
  private:
-  explicit Journal(std::filesystem::path path);
+  explicit Journal(std::filesystem::path path);  // to append to
 
   std::filesystem::path path_;
   int descriptor_ = -1;

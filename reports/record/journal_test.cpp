@@ -2,6 +2,7 @@
 #include "reports/record/journal.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -70,6 +71,29 @@ TEST_F(JournalFile, IsStartedAnewByCreate) {
   written();
   Journal::create(path_, sample_report());
   EXPECT_TRUE(Journal::read(path_).records.empty());
+}
+
+TEST_F(JournalFile, IsNeverWrittenOverWhatIsNone) {
+  const fs::path victim = folder_ / "victim";
+  for (const std::string& text :
+       {std::string("[1, 2]"), std::string(), std::string("{\"journal\""), std::string("{\"my\": \"notes\"}\n")}) {
+    write(text);
+    EXPECT_SAYS(complaint([&] { Journal::create(path_, sample_report()); }),
+                "run.jsonl: is no journal of halfmark; move it away or name another report with -o");
+    EXPECT_EQ(read_file(path_), text);
+  }
+  fs::remove(path_);
+  EXPECT_FALSE(Journal::is_at(path_));
+  const std::string whole = written();
+  EXPECT_TRUE(Journal::is_at(path_));
+  fs::rename(path_, victim);
+  fs::create_symlink("victim", path_);
+  EXPECT_SAYS(complaint([&] { Journal::create(path_, sample_report()); }), "is no journal of halfmark");
+  EXPECT_THROW(Journal::resume(path_), ReportError);
+  EXPECT_EQ(read_file(victim), whole);
+  fs::remove(path_);
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_SAYS(complaint([&] { Journal::create(path_, sample_report()); }), "is no journal of halfmark");
 }
 
 TEST_F(JournalFile, SaysWhatIsWrongWithIt) {

@@ -20,39 +20,60 @@ namespace halfmark::reports {
 
 namespace {
 
-// "process 4711 since 2026-01-31T12:00:00Z".
-std::string holder_of(int descriptor) {
-  char text[100] = {};
+constexpr std::string_view kLockSignature = "halfmark lock: ";
+
+std::string text_in(int descriptor) {
+  char text[200] = {};
   const ssize_t count = ::pread(descriptor, text, sizeof text - 1, 0);
   std::string line(text, count > 0 ? static_cast<size_t>(count) : 0);
   line.resize(std::min(line.size(), line.find('\n')));
-  return line.empty() ? "another process" : printable(line);
+  return line;
+}
+
+// Empty: its process has made it and not yet written to it, or was killed between the two.
+bool is_ours(int descriptor) {
+  struct stat known = {};
+  if (::fstat(descriptor, &known) != 0 || !S_ISREG(known.st_mode)) return false;
+  return known.st_size == 0 || text_in(descriptor).starts_with(kLockSignature);
+}
+
+// "process 4711 since 2026-01-31T12:00:00Z".
+std::string holder_of(int descriptor) {
+  const std::string line = text_in(descriptor);
+  return line.size() <= kLockSignature.size() ? "another process" : printable(line.substr(kLockSignature.size()));
 }
 
 std::string self() {
   std::tm utc{};
   const std::time_t seconds = std::time(nullptr);
   gmtime_r(&seconds, &utc);
-  return fmt::format("process {} since {:%Y-%m-%dT%H:%M:%SZ}\n", ::getpid(), utc);
+  return fmt::format("{}process {} since {:%Y-%m-%dT%H:%M:%SZ}\n", kLockSignature, ::getpid(), utc);
 }
 
 // False when a holder has removed the name between our open and our lock: then this is nobody's lock.
 bool still_named(int descriptor, const std::filesystem::path& path) {
   struct stat held = {}, named = {};
-  return ::fstat(descriptor, &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+  return ::fstat(descriptor, &held) == 0 && ::lstat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
          held.st_ino == named.st_ino;
 }
 
 }  // namespace
 
 std::filesystem::path FileLock::path_of(const std::filesystem::path& target) {
-  return target_of(target).string() + ".lock";
+  return companion_of(target_of(target), "halfmark-lock");
 }
 
 FileLock::FileLock(const std::filesystem::path& target) : path_(path_of(target)) {
   while (true) {
-    const int descriptor = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (descriptor < 0) throw_write_error(path_);
+    // Neither through a link nor waiting for the other end of a pipe.
+    const int descriptor = ::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    const bool is_file_of_ours = descriptor >= 0 && is_ours(descriptor);
+    if (descriptor >= 0 ? !is_file_of_ours : errno == ELOOP || errno == EISDIR || errno == ENXIO) {
+      if (descriptor >= 0) ::close(descriptor);
+      throw ReportError(
+          fmt::format("{}: is no lock file of halfmark; move it away or name another file with -o", path_.string()));
+    }
+    if (descriptor < 0) throw_write_error(target);
     int failed = 0;
     do failed = ::flock(descriptor, LOCK_EX | LOCK_NB);
     while (failed != 0 && errno == EINTR);
@@ -75,7 +96,7 @@ FileLock::FileLock(const std::filesystem::path& target) : path_(path_of(target))
 }
 
 FileLock::~FileLock() {
-  ::unlink(path_.c_str());
+  if (still_named(descriptor_, path_)) ::unlink(path_.c_str());
   ::close(descriptor_);
 }
 

@@ -8,8 +8,9 @@ namespace halfmark::reports {
 
 class FileLock {
  public:
-  // Takes the lock of `target`, a file REPORT.lock beside it, or throws ReportError naming the process that has it. On
-  // a file system that knows no locks it hinders nobody.
+  // Takes the lock of `target`, a file .NAME.halfmark-lock beside it, or throws ReportError naming the process that has
+  // it. A file of that name that is none of ours, or a symbolic link, is refused and left as it is. On a file system
+  // that knows no locks the lock hinders nobody.
   explicit FileLock(const std::filesystem::path& target);
   ~FileLock();  // the file goes with the lock
   FileLock(const FileLock&) = delete;

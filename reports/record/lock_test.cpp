@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "reports/record/file.h"
 #include "reports/record/folder_testing.h"
 #include "reports/record/report.h"
 
@@ -115,8 +116,55 @@ TEST_F(Lock, HasOneHolderHoweverManyTryAtOnce) {
   }
 }
 
+TEST_F(Lock, LeavesAFileWithAnotherContentAsItIs) {
+  const fs::path path = FileLock::path_of(report_);
+  write_file(path, "[[package]]");
+  EXPECT_SAYS(refusal(report_), ".report.json.halfmark-lock: is no lock file of halfmark; move it away");
+  EXPECT_EQ(read_file(path), "[[package]]");
+}
+
+TEST_F(Lock, LeavesALinkItsTargetAndAPipeAsTheyAre) {
+  const fs::path path = FileLock::path_of(report_), victim = folder_ / "victim";
+  write_file(victim, "precious");
+  for (const fs::path& target : {victim, folder_ / "absent", folder_}) {
+    fs::create_symlink(target, path);
+    EXPECT_SAYS(refusal(report_), "is no lock file of halfmark");
+    EXPECT_TRUE(fs::is_symlink(path));
+    fs::remove(path);
+  }
+  EXPECT_EQ(read_file(victim), "precious");
+  EXPECT_FALSE(fs::exists(folder_ / "absent"));
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_SAYS(refusal(report_), "is no lock file of halfmark");
+  fs::remove(path);
+  fs::create_directory(path);
+  EXPECT_SAYS(refusal(report_), "is no lock file of halfmark");
+}
+
+TEST_F(Lock, TakesAFileThatItsMakerCouldNotWriteTo) {
+  write_file(FileLock::path_of(report_), "");
+  EXPECT_EQ(refusal(report_), "");
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(Lock, RemovesOnlyTheFileThatItHolds) {
+  const fs::path path = FileLock::path_of(report_);
+  {
+    const FileLock lock(report_);
+    fs::rename(path, folder_ / "moved");
+    write_file(path, "of somebody else");
+  }
+  EXPECT_EQ(read_file(path), "of somebody else");
+}
+
+TEST_F(Lock, IsNoFileThatAToolNamesSo) {
+  write_file(folder_ / "Cargo.lock", "[[package]]");
+  { const FileLock lock(folder_ / "Cargo"); }
+  EXPECT_EQ(read_file(folder_ / "Cargo.lock"), "[[package]]");
+}
+
 TEST_F(Lock, SaysWhereItCannotStand) {
-  EXPECT_NE(refusal(folder_ / "none" / "r.json").find("none/r.json.lock"), std::string::npos);
+  EXPECT_NE(refusal(folder_ / "none" / "r.json").find("none/r.json: cannot be written: No such file"), std::string::npos);
 }
 
 }  // namespace

@@ -1,14 +1,36 @@
 #include "reports/record/printable.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace halfmark::reports {
 
+std::string valid_utf8(std::string_view text) {
+  // The JSON library replaces what is invalid while it writes.
+  using Json = nlohmann::json;
+  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+}
+
+bool is_blank(uint32_t code) {
+  return code == '\t' || code == '\n' || code == '\r' || code == 0x2028 || code == 0x2029;
+}
+
+bool is_control(uint32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
+
+bool turns_direction(uint32_t code) {
+  return code == 0x061C || code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) ||
+         (code >= 0x2066 && code <= 0x2069);
+}
+
 std::string printable(std::string_view text) {
-  std::string clean(text);
-  std::replace_if(
-      clean.begin(), clean.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }, '?');
-  return clean;
+  // Nearly every text is plain, and a report holds millions.
+  const auto is_plain = [](unsigned char c) { return c >= ' ' && c < 0x7F; };
+  if (std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
+  std::string result;
+  each_character(valid_utf8(text), [&](uint32_t code, std::string_view bytes) {
+    result += is_blank(code) ? " " : is_control(code) || turns_direction(code) ? kReplacement : bytes;
+  });
+  return result;
 }
 
 }  // namespace halfmark::reports

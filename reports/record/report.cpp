@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "reports/record/file.h"
@@ -130,7 +132,8 @@ Determinism read_determinism(const JsonReader& json) {
   Determinism determinism;
   determinism.processes = json.required("processes").integer();
   determinism.differing = json.required("differing").integer();
-  if (determinism.differing < 0 || determinism.differing >= std::max(determinism.processes, 1))
+  if (determinism.processes < 1) json.fail(fmt::format("{} processes measured it", determinism.processes));
+  if (determinism.differing < 0 || determinism.differing >= determinism.processes)
     json.fail(fmt::format("{} of {} processes differ", determinism.differing, determinism.processes));
   return determinism;
 }
@@ -159,6 +162,7 @@ Record read_record(const JsonReader& json) {
   Record record;
   record.id = json.required("id").text();
   record.case_version = json.integer("case_version", 1);
+  if (record.case_version < 0) json.fail(fmt::format("\"case_version\" is {}, which is negative", record.case_version));
   record.subject = json.required("subject").text();
   record.device = json.required("device").text();
   record.policy = json.required("policy").text();
@@ -170,13 +174,30 @@ Record read_record(const JsonReader& json) {
   record.numerics = json.text("numerics");
   record.seconds = json.number("seconds");
   json.each("kernels", [&](const JsonReader& use) { record.kernels.push_back(read_kernel(use)); });
-  json.each("measurements", [&](const JsonReader& one) { record.measurements.push_back(read_measurement(one)); });
+  std::set<std::pair<std::string, std::string>> known;
+  json.each("measurements", [&](const JsonReader& one) {
+    Measurement measurement = read_measurement(one);
+    if (!known.emplace(measurement.metric, measurement.at).second)
+      one.fail(fmt::format("\"{}\" at \"{}\" is there twice", measurement.metric, measurement.at));
+    record.measurements.push_back(std::move(measurement));
+  });
   json.each("series", [&](const JsonReader& one) { record.series.push_back(read_series(one)); });
   if (const auto expectation = json.optional("expectation")) record.expectation = read_expectation(*expectation);
   record.fingerprint = json.text("fingerprint");
   if (const auto determinism = json.optional("determinism")) record.determinism = read_determinism(*determinism);
   return record;
 }
+
+// Of the records of a report each has an id of its own: which of two would be compared?
+class Ids {
+ public:
+  void add(const Record& record, const JsonReader& json) {
+    if (!ids_.insert(record.id).second) json.fail(fmt::format("the id \"{}\" is there twice", record.id));
+  }
+
+ private:
+  std::unordered_set<std::string> ids_;
+};
 
 int schema_of(const JsonReader& report, std::string_view where) {
   const int schema = report.required("schema").integer();
@@ -284,7 +305,11 @@ Report report_from_json(const Json& json, std::string_view where) {
     report.environment = environment->value();
   }
   if (const auto run = reader.optional("run")) report.run = read_run(*run);
-  reader.required("records").each([&](const JsonReader& one) { report.records.push_back(read_record(one)); });
+  Ids ids;
+  reader.required("records").each([&](const JsonReader& one) {
+    report.records.push_back(read_record(one));
+    ids.add(report.records.back(), one);
+  });
   return report;
 }
 
@@ -292,11 +317,15 @@ Report Report::load(const std::filesystem::path& path) { return parse(read_file(
 
 Report Report::parse(std::string_view text, std::string_view where) {
   std::vector<Record> records;
+  Ids ids;
   const Taker taker{"records", [&](const Json& before, const Json& element, size_t index) {
                       if (!before.contains("schema")) return false;
                       const JsonReader report(before, where);
                       schema_of(report, where);
-                      records.push_back(read_record(report.required("records").element(element, index)));
+                      const JsonReader list = report.required("records");
+                      const JsonReader one = list.element(element, index);
+                      records.push_back(read_record(one));
+                      ids.add(records.back(), one);
                       return true;
                     }};
   Report report = report_from_json(parse_json(text, where, taker), where);
@@ -306,6 +335,15 @@ Report Report::parse(std::string_view text, std::string_view where) {
 }
 
 void Report::save(const std::filesystem::path& path) const { write_file(path, file_text(*this)); }
+
+void Report::write_to(int descriptor, const std::filesystem::path& name) const {
+  write_all(descriptor, file_text(*this), name);
+}
+
+void require_records(const NamedReport& named) {
+  if (named.report.records.empty())
+    throw ReportError(named.name + ": has no records, so that there is nothing to compare; name the report of a run");
+}
 
 std::vector<std::pair<std::string, std::string>> environment_facts(const nlohmann::ordered_json& environment) {
   std::vector<std::pair<std::string, std::string>> facts;

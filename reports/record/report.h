@@ -91,12 +91,13 @@ struct Report {
   RunInfo run;
   std::vector<Record> records;
 
-  // Throws ReportError: unreadable, not JSON, wrong type, unknown major schema.
+  // Throws ReportError: unreadable, not JSON, wrong type, unknown major schema, an id or a measurement twice.
   static Report load(const std::filesystem::path& path);
   static Report parse(std::string_view text, std::string_view where);  // the same from memory
 
   // The file is replaced whole or left as it was. Throws ReportError naming the path and the cause.
   void save(const std::filesystem::path& path) const;
+  void write_to(int descriptor, const std::filesystem::path& name) const;  // the same text; `name` is for the error
 };
 
 // The first measurement with this metric and place, or nothing.
@@ -117,6 +118,9 @@ struct NamedReport {
   std::string name;
   Report report;
 };
+
+// Throws ReportError when there are no records: a comparison with nothing would always pass.
+void require_records(const NamedReport& named);
 
 // "cpu.model", "Example 9000": the facts of an environment as dotted names and values, in its order.
 std::vector<std::pair<std::string, std::string>> environment_facts(const nlohmann::ordered_json& environment);

@@ -59,7 +59,9 @@ TEST_F(ReportFile, KeepsEveryBitOfANumber) {
   Report report = sample_report();
   const double values[] = {
       0.1, -0.0, 5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 1.0 / 3, 9007199254740992.0};
-  for (double value : values) report.records[0].measurements.push_back({.metric = "test.value", .value = value});
+  for (double value : values)
+    report.records[0].measurements.push_back(
+        {.metric = "test.value", .at = std::to_string(report.records[0].measurements.size()), .value = value});
   report.run.seed = std::numeric_limits<uint64_t>::max();
   report.save(folder_ / "report.json");
   const Report read = Report::load(folder_ / "report.json");
@@ -285,6 +287,32 @@ TEST(Report, KeepsHowOftenTheBitsWereTheSame) {
   auto json = to_json(sample_report().records[0]);
   json["determinism"] = {{"processes", 2}, {"differing", 2}};
   EXPECT_SAYS(complaint([&] { record_from_json(json, "r.json"); }), "determinism: 2 of 2 processes differ");
+  for (const int processes : {0, -3}) {
+    json["determinism"] = {{"processes", processes}, {"differing", 0}};
+    EXPECT_SAYS(complaint([&] { record_from_json(json, "r.json"); }),
+                fmt::format("determinism: {} processes measured it", processes));
+  }
+}
+
+TEST(Report, RefusesNumbersThatCountBackwardsAndWhatIsThereTwice) {
+  auto record = to_json(sample_report().records[0]);
+  record["case_version"] = -1;
+  EXPECT_SAYS(complaint([&] { record_from_json(record, "r.json"); }), "\"case_version\" is -1, which is negative");
+
+  record = to_json(sample_report().records[0]);
+  record["measurements"].push_back(record["measurements"][0]);
+  EXPECT_SAYS(complaint([&] { record_from_json(record, "r.json"); }),
+              "measurements[1]: \"error.nmse\" at \"output\" is there twice");
+  record["measurements"][1]["at"] = "input";
+  EXPECT_EQ(record_from_json(record, "r.json").measurements.size(), 2u);
+
+  auto report = to_json(sample_report());
+  report["records"][1]["id"] = report["records"][0]["id"];
+  const std::string expected =
+      fmt::format("records[1]: the id \"{}\" is there twice", report["records"][0]["id"].get<std::string>());
+  EXPECT_SAYS(complaint([&] { report_from_json(report, "r.json"); }), expected);
+  EXPECT_SAYS(complaint([&] { Report::parse(report.dump(), "r.json"); }), expected);
+  EXPECT_SAYS(complaint([] { require_records({"r.json", Report()}); }), "r.json: has no records");
 }
 
 TEST(Report, ReadsTheFixtureOfEveryVersion) {

@@ -1,0 +1,42 @@
+#include "bench/run/standard_streams.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "reports/record/printable.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+bool error_was_closed = false;
+
+bool is_closed(int descriptor) { return ::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF; }
+
+}  // namespace
+
+std::string fill_standard_streams() {
+  std::string closed;
+  constexpr const char* kNames[] = {"standard input", "standard output", "standard error"};
+  for (int descriptor = 0; descriptor <= STDERR_FILENO; ++descriptor) {
+    if (!is_closed(descriptor)) continue;
+    if (::open("/dev/null", O_RDWR) != descriptor) ::_exit(2);  // the lowest number that is free
+    if (descriptor == STDERR_FILENO) error_was_closed = true;
+    if (descriptor != STDIN_FILENO) closed += (closed.empty() ? "" : " and ") + std::string(kNames[descriptor]);
+  }
+  return closed.empty() ? "" : fmt::format("closed: {}; send what you do not want to see to /dev/null", closed);
+}
+
+void complain(const std::string& line) {
+  // Not fmt::print, which throws where nobody reads.
+  const std::string text = fmt::format("halfmark: {}\n", reports::printable(line));
+  FILE* const stream = error_was_closed ? stdout : stderr;
+  std::fwrite(text.data(), 1, text.size(), stream);
+  std::fflush(stream);
+}
+
+}  // namespace halfmark::bench

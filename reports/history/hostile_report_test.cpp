@@ -1,0 +1,188 @@
+// A report of unknown origin must not drive the terminal or turn what is read: every text of it is hostile here, and no
+// output shows a character that does more than stand there.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "reports/gate/gate.h"
+#include "reports/gate/gate_testing.h"
+#include "reports/history/history.h"
+#include "reports/outputs/annotations.h"
+#include "reports/outputs/junit.h"
+#include "reports/outputs/markdown.h"
+#include "reports/outputs/text.h"
+#include "reports/record/sample_report_testing.h"
+#include "reports/text/compare.h"
+
+namespace halfmark::reports::hostile_test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string utf8(uint32_t code) {
+  std::string bytes;
+  if (code < 0x80) return std::string(1, static_cast<char>(code));
+  if (code >= 0x800) bytes += static_cast<char>(0xE0 | code >> 12);
+  bytes += static_cast<char>(code < 0x800 ? 0xC0 | code >> 6 : 0x80 | (code >> 6 & 0x3F));
+  return bytes + static_cast<char>(0x80 | (code & 0x3F));
+}
+
+// Written down here a second time: the tested list must not judge itself.
+std::vector<uint32_t> hostile_codes() {
+  std::vector<uint32_t> codes = {0x61C, 0x200E, 0x200F, 0x2028, 0x2029};
+  for (uint32_t code = 0; code < 0x20; ++code) codes.push_back(code);
+  for (uint32_t code = 0x7F; code < 0xA0; ++code) codes.push_back(code);
+  for (uint32_t code = 0x202A; code <= 0x202E; ++code) codes.push_back(code);
+  for (uint32_t code = 0x2066; code <= 0x2069; ++code) codes.push_back(code);
+  return codes;
+}
+
+std::string hostile_text() {
+  std::string text = "\xFF\xC0\xAF\xE2\x80\x1B[31m";  // bytes that are no UTF-8 too
+  for (const uint32_t code : hostile_codes()) text += utf8(code);
+  return text + "\nINJECTED\r\n::error::INJECTED";
+}
+
+// Texts that are no names of ours, and the keys that are free. Metrics keep their names or not: what is said of a metric
+// that is known differs.
+void poison(Json& json, const std::string& key, bool free_keys, bool metrics) {
+  static constexpr std::string_view kOurs[] = {"status", "better", "kind", "proof", "started", "shard", "hash"};
+  if (json.is_string()) {
+    const bool is_metric = key == "metric" || key == "unit";
+    if ((metrics || !is_metric) && std::find(std::begin(kOurs), std::end(kOurs), key) == std::end(kOurs))
+      json = json.get<std::string>() + hostile_text();
+  } else if (json.is_array()) {
+    for (Json& element : json) poison(element, key, free_keys, metrics);
+  } else if (json.is_object()) {
+    Json poisoned = Json::object();
+    for (auto& [name, value] : json.items()) {
+      poison(value, name, free_keys || name == "environment" || name == "axes", metrics);
+      poisoned[free_keys && name != "halfmark" && name != "git" && name != "machine" ? name + hostile_text() : name] =
+          value;
+    }
+    json = poisoned;
+  }
+}
+
+NamedReport poisoned(const Report& report, const std::string& name, bool metrics) {
+  Json json = to_json(report);
+  poison(json, "", false, metrics);
+  return {name + hostile_text(), report_from_json(json, "r.json")};
+}
+
+// A line may break at a blank that stands for a line end: so wide that none does.
+TextOptions wide(bool all) {
+  TextOptions options;
+  options.width = 1'000'000;
+  options.all = all;
+  return options;
+}
+
+void expect_harmless(const std::string& text, const std::string& what, bool has_lines_of_the_report = false) {
+  ASSERT_FALSE(text.empty()) << what;
+  EXPECT_EQ(valid_utf8(text), text) << what << " is no UTF-8";
+  for (const uint32_t code : hostile_codes()) {
+    if (code == '\n' || (has_lines_of_the_report && (code == '\t' || code == '\r'))) continue;
+    EXPECT_EQ(text.find(utf8(code)), text.npos) << what << fmt::format(" holds U+{:04X}", code);
+  }
+  EXPECT_NE(text.find("INJECTED"), text.npos) << what << " shows nothing of the hostile text, the test tests nothing";
+  if (has_lines_of_the_report) return;
+  EXPECT_EQ(text.find("\nINJECTED"), text.npos) << what;
+  EXPECT_EQ(text.find("\n::error::INJECTED"), text.npos) << what;
+}
+
+// The sample with a metric, a status and a remark of every kind that the printers know.
+Report rich_report() {
+  Report report = sample_report();
+  report.environment["halfmark"] = {{"git", "abc"}};
+  report.run.started = "2026-01-01T01:00:00Z";
+  Record third = report.records[0];
+  third.id += "/third=1";
+  third.status = Status::failed;
+  third.reason = "crashed";
+  third.policy = "fp32";
+  Record fourth = report.records[0];
+  fourth.id += "/fourth=1";
+  fourth.axes["eval"] = "whole";
+  fourth.expectation->met = false;
+  for (const char* metric : {"error.nonfinite", "error.zeroed", "range.first_nonfinite", "unknown.metric"})
+    fourth.measurements.push_back({.metric = metric, .at = "output", .value = 0.5, .unit = "u"});
+  report.records.push_back(third);
+  report.records.push_back(fourth);
+  return report;
+}
+
+TEST(HostileReport, IsShownAndComparedHarmlessly) {
+  for (const bool metrics : {false, true}) {
+    const NamedReport one = poisoned(rich_report(), "one", metrics), two = poisoned(rich_report(), "two", metrics);
+    for (const bool all : {false, true}) {
+      const TextOptions options = wide(all);
+      expect_harmless(show(one, options), "show");
+      expect_harmless(compare({one}, options), "compare one");
+      expect_harmless(compare({one, two}, options), "compare two");
+    }
+  }
+}
+
+TEST(HostileReport, IsJudgedHarmlessly) {
+  Report base = gate_test::made_report(), worse = base;
+  base.records.push_back(gate_test::made_record("lost"));
+  worse.records.push_back(gate_test::made_record("new"));
+  worse.environment["libraries"]["onednn"] = "3.0";
+  worse.environment["devices"]["cpu"]["threads"] = "4";
+  for (Measurement& one : worse.records[0].measurements) one.value = 1;
+  worse.records[0].fingerprint = "other";
+  worse.records[1].status = Status::failed;
+  worse.records[1].reason = "out of memory";
+  for (const bool metrics : {false, true}) {
+    GateOptions options;
+    options.strict_bits = options.same_environment = metrics;
+    const Judgement judgement =
+        judge(poisoned(base, "base", metrics), poisoned(worse, "worse", metrics), load_gate_rules("default"), options);
+    ASSERT_FALSE(judgement.lines.empty());
+    for (const bool all : {false, true}) expect_harmless(text_of(judgement, wide(all)), "gate");
+    expect_harmless(markdown_of(judgement), "markdown");
+    expect_harmless(junit_of(judgement), "junit", true);
+    expect_harmless(annotations_of(judgement), "annotations");
+  }
+}
+
+TEST(HostileReport, HasAHarmlessHistory) {
+  HistoryStore store;
+  for (int i = 0; i < 24; ++i) {
+    Report report = gate_test::made_report();
+    report.environment["halfmark"]["git"] = i % 2 == 0 ? "anchor" : fmt::format("build{}", i);
+    report.run.started = fmt::format("2026-01-{:02}T{:02}:00:00Z", 1 + i / 2, 1 + i % 2);
+    for (Record& record : report.records)
+      for (Measurement& one : record.measurements)
+        if (i % 2 == 1 && i > 12) one.value *= 3;
+    NamedReport named = poisoned(report, "file", i % 3 == 0);
+    // A file is JSON and so valid UTF-8; its name is not.
+    store.add(named.name, to_json(named.report).dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  HistoryRules rules;
+  rules.metrics = {"*"};
+  const History history = store.history(rules);
+  ASSERT_FALSE(history.series.empty());
+  for (const bool all : {false, true}) expect_harmless(text_of(history, wide(all)), "history");
+}
+
+TEST(HostileReport, IsRefusedHarmlessly) {
+  Json json = to_json(gate_test::made_report());
+  json["records"][0]["status"] = hostile_text();
+  json["records"][1]["axes"][hostile_text()] = 1;
+  for (const size_t at : {0u, 1u}) {
+    try {
+      std::string name = "file" + hostile_text();  // as no name of a file does, it holds a zero
+      std::erase(name, '\0');
+      record_from_json(json["records"][at], name);
+      ADD_FAILURE();
+    } catch (const ReportError& error) {
+      expect_harmless(printable(error.what()), "a message");  // as the program prints every message
+    }
+  }
+}
+
+}  // namespace
+}  // namespace halfmark::reports::hostile_test

@@ -1,0 +1,85 @@
+// Whole files: what is written beside them, and what is never touched.
+#include "reports/record/file.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "reports/record/folder_testing.h"
+
+namespace halfmark::reports {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Files : public FolderTest {
+ protected:
+  const fs::path report_ = folder_ / "report.json";
+  fs::path temporary(long writer, int number) const {
+    return companion_of(report_, fmt::format("{}-{}.halfmark-tmp", writer, number));
+  }
+};
+
+TEST_F(Files, ATemporaryFileIsNeverWrittenOverAnotherOrThroughALink) {
+  const fs::path victim = folder_ / "victim";
+  write_file(victim, "precious");
+  fs::create_symlink("victim", temporary(::getpid(), 0));
+  fs::create_directory(temporary(::getpid(), 1));
+  write_file(report_, "text");
+  EXPECT_EQ(read_file(report_), "text");
+  EXPECT_EQ(read_file(victim), "precious");
+  EXPECT_TRUE(fs::is_symlink(temporary(::getpid(), 0)));
+  EXPECT_TRUE(fs::is_directory(temporary(::getpid(), 1)));
+}
+
+TEST_F(Files, LeftoversAreRemovedAndNothingElse) {
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ::waitpid(gone, nullptr, 0);
+  const fs::path leftover = temporary(gone, 0), of_the_living = temporary(::getppid(), 0);
+  const std::vector<fs::path> others = {of_the_living,
+                                        folder_ / fmt::format("report.json.{}.tmp", gone),
+                                        folder_ / fmt::format(".report.json.{}.halfmark-tmp", gone),
+                                        folder_ / fmt::format(".report.json.{}-x.halfmark-tmp", gone),
+                                        folder_ / fmt::format(".report.json.-{}-0.halfmark-tmp", gone),
+                                        folder_ / fmt::format(".other.json.{}-0.halfmark-tmp", gone),
+                                        folder_ / ".report.json.halfmark-tmp",
+                                        folder_ / "victim"};
+  write_file(leftover, "half a repo");
+  for (const fs::path& path : others) write_file(path, "not ours");
+  fs::create_symlink("victim", temporary(gone, 1));
+  fs::create_directory(temporary(gone, 2));
+  remove_leftovers(report_);
+  EXPECT_FALSE(fs::exists(leftover));
+  for (const fs::path& path : others) EXPECT_EQ(read_file(path), "not ours") << path;
+  EXPECT_TRUE(fs::is_symlink(temporary(gone, 1)));
+  EXPECT_TRUE(fs::is_directory(temporary(gone, 2)));
+}
+
+TEST_F(Files, WhatHasNoEndIsRefused) {
+  EXPECT_SAYS(complaint([] { read_file("/dev/zero"); }), "/dev/zero: cannot be read: it is longer than 1024 MiB");
+  const fs::path sparse = folder_ / "sparse";
+  write_file(sparse, "");
+  fs::resize_file(sparse, kLongestFile + 1);
+  EXPECT_SAYS(complaint([&] { read_regular_file(sparse); }), "it is longer than 1024 MiB");
+}
+
+TEST_F(Files, OnlyRegularFilesAreReadUnasked) {
+  const fs::path pipe = folder_ / "pipe", link = folder_ / "link";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_SAYS(complaint([&] { read_regular_file(pipe); }), "pipe: is no regular file");
+  EXPECT_SAYS(complaint([&] { read_regular_file(folder_); }), "is no regular file");
+  EXPECT_SAYS(complaint([&] { read_regular_file("/dev/zero"); }), "is no regular file");
+  fs::create_symlink("link", link);
+  EXPECT_SAYS(complaint([&] { read_regular_file(link); }), "link: cannot be read: ");
+  write_file(folder_ / "file", "text");
+  EXPECT_EQ(read_regular_file(folder_ / "file"), "text");
+}
+
+}  // namespace
+}  // namespace halfmark::reports
