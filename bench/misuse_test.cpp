@@ -2,7 +2,14 @@
 // values that are none.
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <fstream>
 #include <regex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "bench/program.h"
 #include "bench/run/program_testing.h"

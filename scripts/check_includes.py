@@ -45,7 +45,7 @@ HEADERS = {
     "condition_variable": "condition_variable condition_variable_any cv_status",
     "csignal": "signal raise sig_atomic_t",
     "cstdint": "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t intmax_t uintmax_t",
-    "cstdio": "printf fprintf snprintf sscanf fopen fclose fread fwrite fflush ferror FILE fputs fputc puts perror rename fgets "
+    "cstdio": "printf fprintf snprintf sscanf fopen fclose fread fwrite fflush ferror FILE fputs fputc fgetc puts perror rename fgets "
               "vsnprintf",
     "cstdlib": "getenv system abort exit _Exit strtod strtof strtol strtoul strtoull strtoll malloc free aligned_alloc atexit "
                "quick_exit atoi atof",
