@@ -1,5 +1,5 @@
-// The one list of devices: the CPU, a simulator for each tensor core, and what the CUDA plugin finds or says is
-// missing.
+// The one list of devices: the CPU, one simulator per tensor core, and the CUDA devices that the plugin reports as
+// present or absent.
 #include "kernels/devices.h"
 
 #include <algorithm>
@@ -21,10 +21,10 @@ namespace {
 struct Machine {
   std::vector<DeviceRow> rows;
   const Plugin* plugin = nullptr;
-  std::vector<std::unique_ptr<Device>> hardware;  // one each, shared by all callers
+  std::vector<std::unique_ptr<Device>> hardware;  // one object per GPU, shared by all callers
 };
 
-// A line "cuda:1: reason" speaks of that device; any other of the first name not taken.
+// A line "cuda:1: reason" describes that device. Any other line describes the first name that is not in the list yet.
 DeviceRow absent_row(const Machine& machine, const std::string& line) {
   if (const size_t end = line.find(": "); line.starts_with("cuda:") && end != std::string::npos && end > 5)
     return {line.substr(0, end), "NVIDIA GPU", line.substr(end + 2)};
@@ -43,7 +43,7 @@ Machine* look_around() {
   auto* machine = new Machine;
   machine->rows.push_back({"cpu", "this machine's processor", ""});
   for (const std::string& name : sim_device_names())
-    machine->rows.push_back({name, "the tensor core's matrix instruction bit for bit, on the CPU", ""});
+    machine->rows.push_back({name, "the tensor core's matrix instruction, emulated bit for bit on the CPU", ""});
 
   const LoadedPlugin loaded = find_plugin();
   machine->plugin = loaded.plugin;
@@ -52,7 +52,7 @@ Machine* look_around() {
     try {
       loaded.plugin->find(machine->hardware, absent);
     } catch (const std::exception& error) {
-      absent.push_back(std::string("the CUDA plugin failed while it looked for devices: ") + error.what());
+      absent.push_back(std::string("the CUDA plugin failed while listing devices: ") + error.what());
     }
   } else {
     absent.push_back(loaded.absent);
@@ -65,7 +65,8 @@ Machine* look_around() {
   return machine;
 }
 
-// Never destroyed: the plugin stays loaded, and a CUDA context may be gone before the program's own static objects are.
+// Never destroyed: the plugin stays loaded, and the CUDA context may be destroyed before the program's static objects
+// are.
 Machine& machine() {
   static Machine* instance = look_around();
   return *instance;
@@ -84,7 +85,7 @@ std::shared_ptr<Device> open_device(const std::string& name) {
   return open_sim_device(name);
 }
 
-// Host memory for every device so far; a GPU's own oracle is a later matter of speed.
+// Every device uses the host's oracle so far. An oracle on the GPU would only be faster.
 std::shared_ptr<Device> oracle_device(const Device&) { return std::make_shared<CpuDevice>(); }
 
 std::string best_device() {

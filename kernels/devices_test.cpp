@@ -1,4 +1,4 @@
-// The list of devices, and each way in which the plugin can be absent.
+// Tests the list of devices, and each way in which the plugin can be absent.
 #include "kernels/devices.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(Plugin, OfThisBuildIsLoaded) {
 TEST(Plugin, OfAnotherBuildSaysSo) {
   const LoadedPlugin loaded = load_plugin(sample("sample_other_build"));
   EXPECT_EQ(loaded.plugin, nullptr);
-  expect_one_line(loaded.absent, "is of another build (another-compiler");
+  expect_one_line(loaded.absent, "is from another build (another-compiler");
 }
 
 TEST(Plugin, WithoutALibraryItNeedsNamesIt) {
@@ -94,7 +94,7 @@ TEST(HostDevice, MemoryIsAligned) {
 
 TEST(HostDevice, TooMuchMemoryIsAnErrorThatNamesTheSize) {
 #if HALFMARK_SANITIZED
-  GTEST_SKIP() << "a sanitizer ends the program where an allocator would say no";
+  GTEST_SKIP() << "a sanitizer aborts the program where an allocator would fail";
 #endif
   const auto cpu = open_device("cpu");
   try {
@@ -112,7 +112,7 @@ TEST(HostDevice, TimeIsThatOfTheWork) {
   EXPECT_GE(cpu->time([&] { ++runs; }), 0);
   EXPECT_EQ(runs, 1);
   const double walk = cpu->time([&] { cpu->evict_caches(); });
-  EXPECT_GT(walk, 1e-5) << "a walk over more than the last-level cache takes its time";
+  EXPECT_GT(walk, 1e-5) << "writing more than the last-level cache takes measurable time";
 }
 
 }  // namespace

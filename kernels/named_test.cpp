@@ -1,4 +1,5 @@
-// One lookup for every table: the row, or one line that lists the known names and suggests the nearest.
+// One lookup for every table: it returns the row, or one line that lists the known names and suggests the most similar
+// ones.
 #include "kernels/number/named.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ TEST(Named, AnUnknownNameListsWhatIsListedAndSuggestsTheNearest) {
             "unknown subject 'convent'; known: mlp, convnet, conv2d; did you mean convnet or conv2d?");
   EXPECT_EQ(message("mpl"), "unknown subject 'mpl'; known: mlp, convnet, conv2d");
   EXPECT_EQ(message("conv"), "unknown subject 'conv'; known: mlp, convnet, conv2d; did you mean convnet or conv2d?");
-  EXPECT_EQ(message("oracl"), "unknown subject 'oracl'; known: mlp, convnet, conv2d") << "a hidden row is not named";
+  EXPECT_EQ(message("oracl"), "unknown subject 'oracl'; known: mlp, convnet, conv2d") << "no hidden row suggested";
   EXPECT_EQ(message(""), "unknown subject ''; known: mlp, convnet, conv2d");
 }
 

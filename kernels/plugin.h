@@ -1,5 +1,5 @@
-// The contract between the program and the CUDA plugin: one C function that hands over a table. C++ types cross the
-// border, so program and plugin must be of one build; the stamp says whether they are.
+// The interface between the program and the CUDA plugin: one C function that returns a table. C++ types cross the
+// boundary, so program and plugin must come from the same build; the stamp tells whether they do.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace halfmark::kernels {
 
 struct Plugin {
   const char* stamp;  // compiler and a hash of the public headers (kernels/CMakeLists.txt); must equal HALFMARK_STAMP
-  // The devices that can be used, and for each that cannot, a line that says why.
+  // The usable devices, and one line per unusable device that says why.
   void (*find)(std::vector<std::unique_ptr<Device>>& devices, std::vector<std::string>& absent);
   // Versions of driver, runtime and libraries for the report; works without a GPU.
   std::vector<std::pair<std::string, std::string>> (*versions)();

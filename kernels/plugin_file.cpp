@@ -22,8 +22,8 @@ std::string one_line(std::string text) {
 
 LoadedPlugin load_plugin(const std::string& path) {
   const std::string file = std::filesystem::path(path).filename();
-  // RTLD_NOW: a missing symbol is found here and not in the middle of a run. RTLD_LOCAL: its libraries' symbols stay
-  // its own.
+  // RTLD_NOW: a missing symbol is reported here and not in the middle of a run. RTLD_LOCAL: the symbols of the plugin's
+  // libraries stay private.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* reason = dlerror();
@@ -31,11 +31,11 @@ LoadedPlugin load_plugin(const std::string& path) {
                          " (install the CUDA 13 runtime libraries and cuDNN 9, or set LD_LIBRARY_PATH)"};
   }
   const auto entry = reinterpret_cast<PluginEntry>(dlsym(library, kPluginEntry));
-  if (!entry) return {nullptr, file + " has no entry " + kPluginEntry + ": not a plugin of halfmark, build it anew"};
+  if (!entry) return {nullptr, file + " has no entry " + kPluginEntry + ": it is not a halfmark plugin; rebuild it"};
   const Plugin* plugin = entry();
   if (std::string(plugin->stamp) != HALFMARK_STAMP)
-    return {nullptr, file + " is of another build (" + plugin->stamp + ", this program is " + HALFMARK_STAMP +
-                         "): build program and plugin together"};
+    return {nullptr, file + " is from another build (" + plugin->stamp + ", this program is " + HALFMARK_STAMP +
+                         "): build the program and the plugin together"};
   return {plugin, ""};
 }
 
@@ -54,7 +54,7 @@ LoadedPlugin find_plugin() {
           std::string(kFileName) + " not found beside the program: build the target halfmark_cuda, or unpack it there"};
 #else
   return {nullptr, std::string(kFileName) +
-                       " not found: this build is without CUDA (configure where the CUDA toolkit and cuDNN are)"};
+                       " not found: this build has no CUDA (configure on a machine with the CUDA toolkit and cuDNN)"};
 #endif
 }
 

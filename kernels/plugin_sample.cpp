@@ -1,5 +1,5 @@
-// A plugin for devices_test.cpp, built three times: of this build, of another build, and in need of a library that is
-// not there.
+// A plugin for devices_test.cpp, built three times: from this build, from another build, and with a missing library as
+// a dependency.
 #include <memory>
 #include <string>
 #include <utility>

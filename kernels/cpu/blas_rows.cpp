@@ -1,5 +1,5 @@
-// Matmul and convolution through OpenBLAS, convolutions as im2col: the fast fp64 rows of the oracles, and the fp32 rows
-// of builds without oneDNN.
+// Matmul and convolution through OpenBLAS, with convolutions as im2col: the fast fp64 rows for the oracles, and the
+// fp32 rows of builds without oneDNN.
 #include <cblas.h>
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace halfmark::kernels {
 namespace {
 
-// Two threads make a small product slower: fresh work for a second core costs more than it saves (measured: threshold
-// in multiply-adds from a sweep of square matrices).
+// Two threads make a small product slower, because waking a second core costs more than it saves. The threshold, in
+// multiply-adds, was measured in a sweep of square matrices.
 constexpr double kThreadsFrom = 5e7;
 
 template <class T>
@@ -39,18 +39,18 @@ void set_threads(double multiply_adds) {
 Refusal refuses(std::initializer_list<const Tensor*> operands, const Math& math) {
   const DType dtype = (*operands.begin())->dtype();
   if (dtype != DType::f64 && dtype != DType::f32)
-    return "BLAS knows fp64 and fp32 only, not " + std::string(name_of(dtype));
+    return "BLAS supports only fp64 and fp32, not " + std::string(name_of(dtype));
   for (const Tensor* operand : operands) {
-    if (operand->dtype() != dtype) return "operands of several dtypes";
-    if (operand->layout() == Layout::opaque) return "an opaque layout";
+    if (operand->dtype() != dtype) return "operands of different dtypes";
+    if (operand->layout() == Layout::opaque) return "an operand has an opaque layout";
   }
   const Format& format = dtype == DType::f64 ? kFp64 : kFp32;
   const bool holds = math.multiply == format || math.multiply == kFp64;
   if (!holds) return "BLAS multiplies " + std::string(format.name) + ", not " + std::string(math.multiply.name);
   if (!(math.accumulate == format))
     return "BLAS accumulates in " + std::string(format.name) + ", not " + std::string(math.accumulate.name);
-  if (math.split_k != 1) return "the split of K is not ours to choose";
-  if (math.fast_accumulate) return "no fast accumulation";
+  if (math.split_k != 1) return "the library chooses the split of K";
+  if (math.fast_accumulate) return "fast accumulation is not supported";
   return {};
 }
 
@@ -68,8 +68,6 @@ void matmul(const Matmul& op) {
 
 void run_matmul(Device&, const Matmul& op) { op.a.dtype() == DType::f64 ? matmul<double>(op) : matmul<float>(op); }
 
-// ---- convolution
-// -----------------------------------------------------------------------------------------------------------
 
 // Extents of one group.
 struct Sizes {
@@ -130,7 +128,7 @@ Tensor plain(const Tensor& tensor) {
   return copy;
 }
 
-// The result as a plain tensor, taken to its own layout by finish().
+// The result as a plain tensor; finish() converts it to its own layout.
 struct PlainResult {
   Tensor& target;
   Tensor use;
@@ -145,8 +143,8 @@ struct PlainResult {
   }
 };
 
-// A buffer of columns for each image and group: pieces run side by side, each on one BLAS thread; a lone image gives
-// BLAS all.
+// One buffer of columns per image and group. Pieces run in parallel, each on one BLAS thread; a single image gives BLAS
+// all threads.
 template <class F>
 void each_image(const Sizes& s, F f) {
   const bool alone = s.n * s.groups == 1;
@@ -195,7 +193,7 @@ void conv_backward_weights(const Conv2dBackwardWeights& op) {
   set_threads(s.work());
   std::vector<T> columns(static_cast<size_t>(s.depth() * s.pixels()));
   if (s.n == 0) std::fill_n(dw.use.as<T>(), dw.use.elements(), T(0));
-  for (int64_t n = 0; n < s.n; ++n)  // one after the other: the sum over images has one order
+  for (int64_t n = 0; n < s.n; ++n)  // sequential: the sum over images has one fixed order
     for (int64_t g = 0; g < s.groups; ++g) {
       im2col(s, x.as<T>() + (n * s.groups + g) * s.c * s.h * s.w, columns.data());
       gemm<T>(false, true, s.o, s.depth(), s.pixels(), dy.as<T>() + (n * s.groups + g) * s.o * s.pixels(), s.pixels(),

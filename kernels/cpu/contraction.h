@@ -1,6 +1,6 @@
-// Matmul and the three convolutions as one shape of work, so that "which terms in which order" is written once for the
-// reference rows and the simulated tensor cores: in each group, out[r, c] = sum over k of left[r, k] right[k, c], k
-// increasing.
+// Matmul and the three convolutions as one form of contraction, so that which terms are summed in which order is
+// written once for the reference rows and the simulated tensor cores. In each group, out[r, c] = sum over k of left[r,
+// k] right[k, c], with k increasing.
 //
 //   matmul            r, c: row and column of out                k: as it is
 //   conv2d            r: n, y, x       c: channel of out         k: kh, kw, channel of the image
@@ -22,8 +22,8 @@ struct Contraction {
   double beta = 0;
   int64_t groups = 1, rows = 0, columns = 0, depth = 0;
 
-  // Where the terms of one row (column) lie: `depth` indices into the operand in logical order. In a row of a
-  // convolution -1 stands where there is no element, that is padding, or a place between the strides.
+  // Positions of the terms of one row (or column): `depth` indices into the operand in logical order. In a row of a
+  // convolution, -1 means no element: padding, or a position between the strides.
   void left_row(int64_t group, int64_t row, int64_t* index) const;
   void right_column(int64_t group, int64_t column, int64_t* index) const;
   int64_t out_index(int64_t group, int64_t row, int64_t column) const;  // in logical order
@@ -41,7 +41,7 @@ struct Contraction {
   Kind kind_ = Kind::matmul;
   bool transpose_left_ = false, transpose_right_ = false;
   Window window_;
-  // Of a convolution: batch, channels and extents of image, filter and result; channels in one group.
+  // For a convolution: batch, channels and extents of image, filter and result; channels per group.
   int64_t n_ = 0, c_ = 0, h_ = 0, w_ = 0, o_ = 0, kh_ = 0, kw_ = 0, oh_ = 0, ow_ = 0, group_c_ = 0, group_o_ = 0;
 };
 

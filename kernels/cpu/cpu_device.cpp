@@ -1,4 +1,4 @@
-// Host memory, its clock, and what there is to say about the CPU.
+// Host memory, its clock, and the facts about the CPU for the report.
 #include "kernels/cpu/cpu_device.h"
 
 #include <sys/mman.h>
@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};  // a cache line, and the widest vector
 
-// Blocks kept for reuse. Below, malloc keeps them itself; above, a block is rare and its page faults are few beside its
-// work.
+// Sizes of blocks kept for reuse. malloc itself keeps smaller ones; larger ones are rare, and their page faults are few
+// compared with the work done on them.
 constexpr size_t kSmallestKept = size_t{64} << 10, kLargestKept = size_t{256} << 20;
 #if HALFMARK_SANITIZED
 constexpr bool kKeepsBlocks = false;  // so that use after release is seen
@@ -47,7 +47,7 @@ std::string processor_name() {
 }  // namespace
 
 HostDevice::~HostDevice() {
-  library.reset();  // releases tensors into the blocks below
+  library.reset();  // puts released tensors into the block lists below
   for (const auto& [bytes, blocks] : released_)
     for (void* block : blocks) ::operator delete(block, kAlignment);
 }
@@ -70,7 +70,7 @@ void HostDevice::release(void* memory, size_t bytes) noexcept {
   if (kKeepsBlocks && bytes >= kSmallestKept && bytes <= kLargestKept) {
     try {
       return released_[bytes].push_back(memory);
-    } catch (const std::bad_alloc&) {  // then the system has it back
+    } catch (const std::bad_alloc&) {  // returned to the system
     }
   }
   ::operator delete(memory, kAlignment);
@@ -91,9 +91,9 @@ double HostDevice::time(const std::function<void()>& work) {
 }
 
 void HostDevice::evict_caches() {
-  // A quarter more than the last-level cache, every line written, so that nothing else stays in it. Kept for the next
-  // time; large pages, because the first walk over small ones takes seconds. A virtual machine may report a cache that
-  // it shares: at most 1 GiB.
+  // Writes every line of a buffer a quarter larger than the last-level cache, so that nothing else stays in the cache.
+  // The buffer is kept for the next call and uses large pages, because the first pass over small ones takes seconds. At
+  // most 1 GiB, because a virtual machine may report a cache that it shares.
   constexpr size_t kPage = size_t{2} << 20;
   static const size_t bytes = std::clamp(last_level_cache() / 4 * 5, size_t{64} << 20, size_t{1} << 30) / kPage * kPage;
   static unsigned char* const buffer = [] {

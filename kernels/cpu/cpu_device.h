@@ -1,4 +1,4 @@
-// Host memory as a device, and the CPU: real fast rows first, reference rows last.
+// Host memory as a device, and the CPU: fast rows with meaningful times first, reference rows last.
 #pragma once
 
 #include <functional>
@@ -15,14 +15,14 @@
 
 namespace halfmark::kernels {
 
-// A library's layout in host memory, which alone knows how to undo itself.
+// A library's layout in host memory; only the layout itself can convert back.
 class HostLayout : public OpaqueLayout {
  public:
   // The elements in plain (row-major) order.
   virtual void copy_out_plain(void* host, const void* memory) const = 0;
 };
 
-// Everything about host memory; what kernels there are is up to the device built on it.
+// Everything about host memory. The derived device supplies the kernels.
 class HostDevice : public Device {
  public:
   ~HostDevice() override;
@@ -35,19 +35,19 @@ class HostDevice : public Device {
   void copy_out_plain(void* host, const Tensor& opaque) override;
 
   // What a library keeps for this device between calls (packed weights, scratch). It may hold tensors of the device, so
-  // it goes before the device does.
+  // it is destroyed before the device.
   std::shared_ptr<void> library;
 
  private:
-  // Released blocks by size, for the next tensor of that size: memory fresh from the system costs a page fault for
-  // every 4 KiB, more than a kernel that writes it once. A training step asks for the same sizes again and again.
+  // Released blocks by size, for the next tensor of that size. Fresh memory from the system costs one page fault per 4
+  // KiB, which takes longer than a kernel that writes it once. Every training step requests the same sizes.
   std::unordered_map<size_t, std::vector<void*>> released_;
 };
 
 class CpuDevice : public HostDevice {
  public:
-  // Threads for every library and for our own kernels, in the whole process; 0 leaves them as they are (at first: all
-  // cores).
+  // Number of threads for every library and for halfmark's own kernels, for the whole process. 0 leaves it unchanged
+  // (initially: all cores).
   explicit CpuDevice(int threads = 0);
   std::string name() const override { return "cpu"; }
   std::vector<std::pair<std::string, std::string>> describe() const override;

@@ -1,4 +1,4 @@
-// What the CPU's list of rows promises as a whole.
+// What the CPU's list of rows guarantees as a whole.
 #include "kernels/cpu/cpu_device.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ bool any_f16(const Operation auto& op) {
   return found;
 }
 
-// A cast or a reorder moves numbers, with the processor's own conversions, and computes nothing.
+// A cast or a reorder copies numbers with the processor's own conversions and computes nothing.
 template <class Op>
 constexpr bool kMovesOnly = std::is_same_v<Op, Cast> || std::is_same_v<Op, Reorder>;
 

@@ -1,5 +1,5 @@
-// The row "fp16-fma": what the reference row computes for f16 operands and fp16 sums, with the bits of the reference
-// row (a NaN's sign is not promised). Terms that are padding are left out, beta enters after the sum as one more step.
+// The row "fp16-fma": computes the same as the reference row for f16 operands and fp16 sums, with the same bits (except
+// the sign of a NaN). Padding terms are left out; beta is applied after the sum, as one more step.
 #include "kernels/cpu/half_fma.h"
 
 #include <algorithm>
@@ -19,17 +19,17 @@
 namespace halfmark::kernels::half_fma {
 namespace {
 
-constexpr size_t kRowsAtATime = 32;  // of the left operand, against one panel of columns that stays in the cache
+constexpr size_t kRowsAtATime = 32;  // of the left operand, for one panel of columns that stays in the cache
 
 Refusal refuses_types(const Tensor& a, const Tensor& b, const Math& math) {
   for (const Tensor* operand : {&a, &b})
-    if (operand->dtype() != DType::f16) return "multiplies f16, not " + std::string(name_of(operand->dtype()));
-  if (!(math.accumulate == kFp16)) return "sums in fp16, not " + std::string(math.accumulate.name);
+    if (operand->dtype() != DType::f16) return "multiplies only f16, not " + std::string(name_of(operand->dtype()));
+  if (!(math.accumulate == kFp16)) return "sums only in fp16, not " + std::string(math.accumulate.name);
   const Format& m = math.multiply;
   if (m.fraction_bits < kFp16.fraction_bits || m.exponent_bits < kFp16.exponent_bits || m == kFp64)
-    return "multiplies fp16 as stored, not as " + std::string(m.name);
-  if (math.split_k != 1) return "one chain over k, not split";
-  if (engines().empty()) return "wants a processor with AVX2 and F16C";
+    return "multiplies fp16 as stored, not rounded to " + std::string(m.name);
+  if (math.split_k != 1) return "sums one chain over k; split_k must be 1";
+  if (engines().empty()) return "needs a processor with AVX2 and F16C";
   return {};
 }
 
@@ -61,7 +61,7 @@ Bytes allocate(size_t bytes) {
   return Bytes(static_cast<unsigned char*>(::operator new (std::max<size_t>(bytes, 1), std::align_val_t{64})));
 }
 
-// The operand as the engine reads it: each code in both halves of a word, or as fp32.
+// The operand in the form the engine reads: each code in both halves of a word, or as fp32.
 std::vector<uint32_t> words_of(const Tensor& tensor, bool codes) {
   const std::vector<unsigned char> bytes = tensor.codes();
   std::vector<uint32_t> words(bytes.size() / 2);

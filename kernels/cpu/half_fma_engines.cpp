@@ -1,7 +1,7 @@
-// The instructions behind the row "fp16-fma". A product of two fp16 numbers is exact in fp32; its sum with an fp16
-// number is rounded to odd there (toward zero, and the last bit set where bits are lost), and what was rounded to odd
-// with two bits to spare may be rounded again: to fp16, to nearest even. Rounded to nearest in fp32 instead, one
-// product sum in a hundred of 512 terms comes out wrong.
+// The instructions behind the row "fp16-fma". A product of two fp16 numbers is exact in fp32. Its sum with an fp16
+// number is rounded to odd there: toward zero, and the last bit is set if bits are lost. A value rounded to odd with
+// two bits to spare can be rounded again, to nearest even in fp16, without double-rounding error. With rounding to
+// nearest in fp32 instead, one in a hundred sums of 512 products is wrong.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -13,7 +13,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-// GCC bug 105593: its own header looks uninitialised to g++ 12.
+// GCC bug 105593: its header triggers a warning about an uninitialised variable in g++ 12.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -26,15 +26,16 @@ namespace {
 #define HM_AVX512 __attribute__((target("avx512f,avx512bw")))
 #define HM_NATIVE __attribute__((target("avx512f,avx512bw,avx512vl,avx512fp16")))
 
-// ---- AVX2: the sum rounded toward zero, by the processor's mode; it is inexact if c does not come back
+// AVX2: the sum is rounded toward zero through the processor's rounding mode; it is inexact if sum - p does not return
+// c.
 
 constexpr size_t kAvx2Rows = 4, kAvx2Vectors = 2, kAvx2Lanes = 8;
 
-// Toward zero, sum - p lies strictly nearer to zero than c, or exact where |p| >= |c|, whenever bits were lost, and so
-// does what it is rounded to: it differs from c. An exact sum gives c back.
+// With rounding toward zero and lost bits, sum - p is strictly nearer to zero than c, or is exact if |p| >= |c|. In
+// both cases its rounded value differs from c. An exact sum returns c.
 HM_AVX2 inline __m256 step(__m256 a, __m256 b, __m256 c) {
   const __m256 p = _mm256_mul_ps(a, b), sum = _mm256_add_ps(p, c);
-  // Ordered: infinities and NaNs, whose difference is NaN, stay.
+  // An ordered comparison: infinities and NaNs, whose difference is NaN, are not changed.
   const __m256 inexact = _mm256_cmp_ps(_mm256_sub_ps(sum, p), c, _CMP_NEQ_OQ);
   const __m256 odd = _mm256_or_ps(sum, _mm256_and_ps(inexact, _mm256_castsi256_ps(_mm256_set1_epi32(1))));
   return _mm256_cvtph_ps(_mm256_cvtps_ph(odd, _MM_FROUND_TO_NEAREST_INT));
@@ -58,7 +59,8 @@ void run_avx2(const uint32_t* left, const void* right, size_t depth, float* sum)
   chains_avx2(left, right, depth, sum);
 }
 
-// ---- AVX-512: the sum rounded down and rounded up; of two neighbours one is odd, an exact sum is both
+// AVX-512: the sum rounded down and rounded up. If inexact, exactly one of the two neighbours is odd; if exact, both
+// are equal.
 
 constexpr size_t kAvx512Rows = 4, kAvx512Vectors = 4, kAvx512Lanes = 16;
 
@@ -67,7 +69,7 @@ HM_AVX512 inline __m512 step(__m512 a, __m512 b, __m512 c) {
   const __m512 p = _mm512_mul_ps(a, b);
   const __m512 down = _mm512_add_round_ps(p, c, kDown);
   const __mmask16 down_is_even = _mm512_testn_epi32_mask(_mm512_castps_si512(down), _mm512_set1_epi32(1));
-  // Of the two zeros of an exact cancellation this picks +0, as nearest even does.
+  // For the two zeros of an exact cancellation this picks +0, as rounding to nearest even does.
   const __m512 odd = _mm512_mask_add_round_ps(down, down_is_even, p, c, kUp);
   return _mm512_cvtph_ps(_mm512_cvtps_ph(odd, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
@@ -88,11 +90,11 @@ HM_AVX512 void run_avx512(const uint32_t* left, const void* right, size_t depth,
       _mm512_storeu_ps(sum + (r * kAvx512Vectors + v) * kAvx512Lanes, c[r][v]);
 }
 
-// ---- AVX512-FP16: the instruction itself, which rounds once and flushes nothing
+// AVX512-FP16: the instruction itself, which rounds once and does not flush subnormals.
 
 constexpr size_t kNativeRows = 8, kNativeVectors = 2, kNativeLanes = 32;
 
-// c + a b. Not an intrinsic, because clang 14 shows those only to files compiled for AVX512-FP16 as a whole.
+// c + a b. Not an intrinsic, because clang 14 declares it only in files compiled for AVX512-FP16 as a whole.
 HM_NATIVE inline __m512i fma_codes(__m512i a, __m512i b, __m512i c) {
   asm("vfmadd231ph %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
   return c;

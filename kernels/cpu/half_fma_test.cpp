@@ -87,7 +87,7 @@ class HalfFma : public testing::TestWithParam<std::string_view> {
 
 TEST_P(HalfFma, GivesTheBitsOfTheReferenceRowForMatmul) {
   Random random(1);
-  const int rounds = std::getenv("HALFMARK_LONG") ? 10'000 : 40;  // of about a thousand dots
+  const int rounds = std::getenv("HALFMARK_LONG") ? 10'000 : 40;  // out of about a thousand dot products
   for (int round = 0; round < rounds; ++round)
     for (const Data data : {Data::normal, Data::bits, Data::close, Data::subnormals, Data::specials}) {
       const auto m = static_cast<int64_t>(1 + random() % 39), n = static_cast<int64_t>(1 + random() % 99),
@@ -116,7 +116,7 @@ TEST_P(HalfFma, LeavesOutPaddingAsTheReferenceRowDoes) {
   Random random(2);
   const Window window{.stride_h = 2, .pad_h = 2, .pad_w = 1, .dilation_w = 2};
   for (const Data data : {Data::normal, Data::subnormals, Data::specials}) {
-    // Infinite weights beside padding would give NaN were it multiplied; sums of -0 would lose their sign.
+    // Infinite weights at padding would give NaN if they were multiplied; sums of -0 would lose their sign.
     const Tensor x = Tensor::from(*device_, {2, 6, 7, 9}, DType::f16, draw(data, 756, random)),
                  w = Tensor::from(*device_, {8, 3, 3, 3}, DType::f16, draw(data, 216, random));
     Tensor y(*device_, {2, 8, 5, 7}, DType::f16);
@@ -157,13 +157,13 @@ TEST(HalfFmaRow, TakesChainsInFp16AndSaysWhyNotOthers) {
   Math math = kMath;
   math.multiply = kFp32;
   EXPECT_EQ(refusal(a, math), "");
-  EXPECT_EQ(refusal(wide, kMath), "multiplies f16, not f32");
+  EXPECT_EQ(refusal(wide, kMath), "multiplies only f16, not f32");
   math = kMath, math.accumulate = kFp32;
   EXPECT_EQ(refusal(a, math), "sums in fp16, not fp32");
   math = kMath, math.multiply = kBf16;
-  EXPECT_EQ(refusal(a, math), "multiplies fp16 as stored, not as bf16");
+  EXPECT_EQ(refusal(a, math), "multiplies fp16 as stored, not rounded to bf16");
   math = kMath, math.split_k = 2;
-  EXPECT_EQ(refusal(a, math), "one chain over k, not split");
+  EXPECT_EQ(refusal(a, math), "sums one chain over k; split_k must be 1");
 }
 
 }  // namespace

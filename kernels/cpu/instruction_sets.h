@@ -1,6 +1,6 @@
-// What instructions this CPU has, for kernels that choose at run time. What the compilers' __builtin_cpu_supports knows
-// by name it also checks with the system, which must save the wide registers; the rest is read from CPUID (Intel SDM
-// volume 2, CPUID).
+// The instruction sets of this CPU, for kernels that choose at run time. For names that the compilers'
+// __builtin_cpu_supports knows, it also checks that the system saves the wide registers. The rest is read from CPUID
+// (Intel SDM volume 2, CPUID).
 #pragma once
 
 #if defined(__x86_64__)

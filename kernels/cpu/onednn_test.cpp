@@ -1,5 +1,4 @@
-// What the oneDNN rows promise beyond numbers near fp64 (ops_test.cpp): layouts, packed weights, what is refused and
-// why.
+// What the oneDNN rows guarantee besides accuracy (ops_test.cpp): layouts, packed weights, refusals and their reasons.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -108,7 +107,8 @@ TEST(OneDnn, AChainOfItsOwnLayoutsGivesWhatPlainTensorsGive) {
       run(ReluBackward{y, back, gradient});
       return gradient;
     };
-    // Where layouts differ, sums may run in another order: some units of the last place of numbers of this size.
+    // With different layouts, sums may be added in another order: a few units in the last place of numbers of this
+    // size.
     expect_near(chain(Layout::any), chain(Layout::plain), 64 * 4 * format_of(dtype).unit_roundoff());
   }
 }
@@ -166,7 +166,7 @@ TEST(OneDnn, LosesNoNaNAndNoInfinityInReluAndMaxPool) {
     CpuDevice device;
     std::vector<double> values(16 * 16, 1.0);
     values[0] = kNan;                                            // one NaN in a window
-    values[2] = values[3] = values[6] = values[7] = -kInfinity;  // a window of nothing else
+    values[2] = values[3] = values[6] = values[7] = -kInfinity;  // a window of only NaN
     const Tensor x = Tensor::from(device, {1, 16, 4, 4}, dtype, values, Layout::nhwc);
     Tensor y(device, x.shape(), dtype, Layout::any), pooled(device, {1, 16, 2, 2}, dtype, Layout::any), indices;
     run(Relu{x, y});

@@ -1,4 +1,4 @@
-// The processor's rounding mode, for instructions that are not told how to round (AVX2 has no others).
+// The processor's rounding mode, for instructions without a rounding operand (all of AVX2).
 #pragma once
 
 #if defined(__x86_64__)
@@ -6,8 +6,8 @@
 
 namespace halfmark::kernels {
 
-// While one lives, this thread's SSE and AVX arithmetic rounds toward zero. Compilers do not know that arithmetic
-// depends on it: keep what it is meant for in a function that is never inlined, called while it lives.
+// While an object of this class exists, SSE and AVX arithmetic in this thread rounds toward zero. Compilers do not know
+// about this dependence: put the affected code in a function that is never inlined, and call it during that time.
 class RoundingTowardZero {
  public:
   RoundingTowardZero() : before_(_mm_getcsr()) { _mm_setcsr(before_ | _MM_ROUND_TOWARD_ZERO); }

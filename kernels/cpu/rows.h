@@ -1,5 +1,6 @@
-// What each family of host kernels adds to the CPU's table, declared in one place so that the order of the calls is the
-// order of choice: oneDNN, fp64 BLAS, host loops, upcast rows, and the reference rows, which take everything, last.
+// The functions that add each family of host kernels to the CPU's table, declared in one place. The order of the calls
+// is the order of choice: oneDNN, fp64 BLAS, host loops, upcast rows, and last the reference rows, which support
+// everything.
 #pragma once
 
 #include <string>
@@ -17,6 +18,6 @@ void add_half_fma_rows(KernelTable& table);
 // The slow, exact rows: any dtype, any Math. The last rows of every host device.
 void add_reference_rows(KernelTable& table);
 
-std::string openblas_version();  // with its build options and the processor it chose kernels for
+std::string openblas_version();  // with its build options and the processor that it chose kernels for
 
 }  // namespace halfmark::kernels

@@ -1,5 +1,5 @@
-// Workers sleep until a job is open, take pieces by an atomic counter, and sign off; the caller works too and closes
-// the job.
+// Workers sleep until a job starts, take pieces through an atomic counter, and deregister. The caller works too and
+// ends the job.
 #include "kernels/cpu/thread_pool.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ class Pool {
     wake_.notify_all();
     take_pieces();
     std::unique_lock lock(mutex_);
-    open_ = false;  // a worker that wakes only now finds nothing and never touches this job
+    open_ = false;  // a worker that wakes up late finds no job and never touches this one
     done_.wait(lock, [this] { return active_ == 0; });
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   }
@@ -108,9 +108,9 @@ class Pool {
 int all_cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 struct Shared {
-  std::mutex busy;  // held by the one caller that has the pool
+  std::mutex busy;  // held by the one caller that uses the pool
   std::atomic<int> threads{all_cores()};
-  std::unique_ptr<Pool> pool;  // made by the first job that needs it
+  std::unique_ptr<Pool> pool;  // created by the first job that needs it
 };
 
 Shared& shared() {

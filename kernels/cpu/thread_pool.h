@@ -1,5 +1,5 @@
-// One small persistent pool of threads for our own kernels: a fresh std::thread shares its creator's core for
-// milliseconds.
+// A small persistent pool of threads for halfmark's own kernels. A new std::thread per call would be slow: it shares
+// its creator's core for milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace halfmark::kernels {
 
-// Threads of the process for every host kernel and library, the caller included. 0 = all cores this process may use.
-// Not to be called while a parallel_for runs.
+// Number of threads of the process for every host kernel and library, including the caller. 0 = all cores this process
+// may use. Must not be called while a parallel_for runs.
 void set_host_threads(int threads);
 int host_threads();
 
@@ -18,11 +18,11 @@ using Body = void (*)(void* context, int64_t begin, int64_t end);
 void run(int64_t n, int64_t grain, Body body, void* context);
 }  // namespace thread_pool_detail
 
-// Calls f(begin, end) for the consecutive pieces of `grain` of 0 .. n - 1 (the last may be shorter). The pieces depend
-// on n and grain alone, so a result that is right for each piece is the same for any number of threads and any timing;
-// which thread takes a piece is open. A call from inside f, or from a second thread meanwhile, runs serially in the
-// same pieces. The first exception of f is thrown again here, when no piece is running any more; pieces not begun by
-// then are left out.
+// Calls f(begin, end) for consecutive pieces of `grain` of 0 .. n - 1 (the last may be shorter). The pieces depend only
+// on n and grain, so a result computed per piece does not depend on the number of threads or on timing. Which thread
+// takes a piece is unspecified. A call from inside f, or from a second thread at the same time, runs serially in the
+// same pieces. The first exception of f is rethrown here once no piece is running; pieces not started by then are
+// skipped.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, F&& f) {
   using Function = std::remove_reference_t<F>;

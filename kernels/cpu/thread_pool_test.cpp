@@ -14,7 +14,7 @@
 namespace halfmark::kernels {
 namespace {
 
-// Puts the number of threads back.
+// Restores the number of threads.
 struct Threads {
   int before = host_threads();
   explicit Threads(int threads) { set_host_threads(threads); }

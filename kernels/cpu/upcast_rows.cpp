@@ -1,6 +1,6 @@
-// Matmul and convolution of narrow operands as fp32 work: operands are widened (and rounded to the format that Math
-// multiplies in), the fast fp32 row runs, the result is rounded once. Every narrow number is an fp32 number, so
-// products and sums are those of a machine with narrow operands and fp32 accumulation; its time is not.
+// Matmul and convolution of narrow operands through fp32: operands are widened (and rounded to the format that Math
+// multiplies in), the fast fp32 row runs, and the result is rounded once. Every narrow number is an fp32 number, so
+// products and sums are those of a machine with narrow operands and fp32 accumulation; the time is not.
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -25,15 +25,15 @@ Refusal refuses(std::initializer_list<const Tensor*> operands, const Tensor& out
     const DType dtype = operand->dtype();
     if (!fits_fp32(dtype)) return std::string(name_of(dtype)) + " cannot be widened to fp32";
     if (operand->layout() == Layout::opaque && dtype != DType::f32)
-      return "an opaque layout of " + std::string(name_of(dtype));
+      return "an opaque layout with dtype " + std::string(name_of(dtype));
     narrow = narrow || dtype != DType::f32;
   }
-  if (!fits_fp32(out.dtype())) return "a result of dtype " + std::string(name_of(out.dtype()));
-  if (math.multiply == kFp64) return "multiplies in fp32 at most";
+  if (!fits_fp32(out.dtype())) return "the result has dtype " + std::string(name_of(out.dtype()));
+  if (math.multiply == kFp64) return "multiplies at most in fp32";
   if (!narrow && math.multiply == kFp32) return "nothing to widen";
   if (!(math.accumulate == kFp32)) return "accumulates in fp32, not " + std::string(math.accumulate.name);
-  if (math.split_k != 1) return "the split of K is not ours to choose";
-  if (math.fast_accumulate) return "no fast accumulation";
+  if (math.split_k != 1) return "the fp32 row chooses the split of K";
+  if (math.fast_accumulate) return "fast accumulation is not supported";
   return {};
 }
 
@@ -93,7 +93,7 @@ class WideResult {
   Tensor use_;
 };
 
-// The fp32 work is not a line of the log: the row that the caller sees is this one.
+// The fp32 work is not logged: the log shows the upcast row that the caller sees.
 template <Operation Op>
 void run_wide(const Op& op) {
   run_with(chosen(op), op);

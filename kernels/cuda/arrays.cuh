@@ -1,4 +1,4 @@
-// How device code reads and writes elements: exact widening, one rounding to nearest even on the way back.
+// How device code reads and writes elements: exact widening, and one rounding to nearest even when writing.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -23,7 +23,7 @@ struct E5m2 {
   uint8_t code;
 };
 
-// A quiet NaN of that sign: the conversion instructions would drop it, decode() and encode() keep it.
+// A quiet NaN of that sign: the conversion instructions drop the sign, decode() and encode() keep it.
 template <class Wide>
 __device__ __forceinline__ Wide nan_of(bool negative) {
   const float nan = __int_as_float(0x7fc00000);
@@ -32,7 +32,7 @@ __device__ __forceinline__ Wide nan_of(bool negative) {
 
 template <class Wide>
 __device__ __forceinline__ Wide widen(double x) {
-  return static_cast<Wide>(x);  // never to float: with_access chooses double when an operand is one
+  return static_cast<Wide>(x);  // never to float: with_access chooses double if an operand is f64
 }
 template <class Wide>
 __device__ __forceinline__ Wide widen(float x) {
@@ -56,7 +56,7 @@ __device__ __forceinline__ Wide widen(E5m2 x) {
   return widen<Wide>(__ushort_as_half(static_cast<unsigned short>(x.code << 8)));  // E5M2 is the upper half of FP16
 }
 
-// NaNs become the quiet NaN of the type with their sign; a payload is not handed on.
+// NaNs become the quiet NaN of the type and keep their sign; a payload is not propagated.
 __device__ __forceinline__ void narrow(double x, double& to) { to = isnan(x) ? nan_of<double>(signbit(x)) : x; }
 __device__ __forceinline__ void narrow(float x, double& to) { to = widen<double>(x); }
 __device__ __forceinline__ void narrow(float x, float& to) {
@@ -78,8 +78,8 @@ __device__ __forceinline__ void narrow(double x, __nv_bfloat16& to) {
   to = isnan(x) ? __ushort_as_bfloat16(signbit(x) ? 0xffc0 : 0x7fc0) : __double2bfloat16(x);
 }
 
-// From double, where the conversion rounds once; what overflows becomes NaN (E4M3) or infinity (E5M2), as encode()
-// does.
+// From double, with a single rounding in the conversion; overflow becomes NaN (E4M3) or infinity (E5M2), as in
+// encode().
 __device__ __forceinline__ void narrow(double x, E4m3& to) {
   to.code = __nv_cvt_double_to_fp8(x, __NV_NOSAT, __NV_E4M3);
 }
@@ -94,7 +94,7 @@ struct alignas(sizeof(T) * 4 > 16 ? 16 : sizeof(T) * 4) Four {
   T values[4];
 };
 
-// Elements of a type known to the compiler.
+// Elements of a type known at compile time.
 template <class T>
 struct Typed {
   T* data;
@@ -108,7 +108,7 @@ struct Typed {
   __device__ __forceinline__ void store(uint32_t i, Wide x) const {
     narrow(x, data[i]);
   }
-  // Elements i .. i + 3, i a multiple of four: one wide access, since every tensor starts a 256-byte block.
+  // Elements i .. i + 3, with i a multiple of four: one wide access, since every tensor starts on a 256-byte boundary.
   template <class Wide>
   __device__ __forceinline__ void load4(uint32_t i, Wide* x) const {
     const Four<T> four = *reinterpret_cast<const Four<T>*>(data + i);
@@ -122,7 +122,7 @@ struct Typed {
   }
 };
 
-// Elements of a type known when it runs: for FP8 and for mixtures of dtypes, which would be too many to compile.
+// Elements of a type known only at run time: for FP8 and for mixtures of dtypes, which would be too many to compile.
 struct AnyTyped {
   void* data;
   DType dtype;
@@ -161,13 +161,12 @@ struct AnyTyped {
 
 template <class A, class W>
 struct Choice {
-  using Access = A;  // how elements are reached
-  using Wide = W;    // what is computed in
+  using Access = A;  // how elements are accessed
+  using Wide = W;    // the arithmetic
 };
 
-// Calls f with the Choice for operands of these dtypes: typed where all are equal, fp64 arithmetic where one of them is
-// f64. `others` are small operands (a value a channel) reached as AnyTyped whatever the choice; they count for the
-// arithmetic only.
+// Calls f with the Choice for operands of these dtypes: typed if all are equal, fp64 arithmetic if one of them is f64.
+// `others` are small operands (one value per channel), always accessed as AnyTyped; they affect only the arithmetic.
 template <class F>
 void with_access(std::initializer_list<DType> dtypes, std::initializer_list<DType> others, F&& f) {
   bool equal = true, wide = false;
@@ -182,7 +181,7 @@ void with_access(std::initializer_list<DType> dtypes, std::initializer_list<DTyp
   if (*dtypes.begin() == DType::f16) return f(Choice<Typed<__half>, float>{});
   if (*dtypes.begin() == DType::bf16) return f(Choice<Typed<__nv_bfloat16>, float>{});
   if (*dtypes.begin() == DType::e4m3 || *dtypes.begin() == DType::e5m2) return f(Choice<AnyTyped, float>{});
-  throw Error("device code does not read " + std::string(name_of(*dtypes.begin())));
+  throw Error("device code cannot read " + std::string(name_of(*dtypes.begin())));
 }
 template <class F>
 void with_access(std::initializer_list<DType> dtypes, F&& f) {

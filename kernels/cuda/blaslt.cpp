@@ -1,8 +1,7 @@
 // Matrix products by cublasLt: FP32, TF32, FP16 and BF16 with wide sums, FP16 with FP16 sums, FP64.
 //
-// Whether FP32 is FP32: CUBLAS_COMPUTE_32F keeps to it, but environment variables can make the library emulate it or
-// can switch TF32 off, so FP32 is asked for in its pedantic form when one is set, and TF32 is refused where it would
-// silently be FP32.
+// Whether FP32 is FP32: CUBLAS_COMPUTE_32F guarantees it, but environment variables can make the library emulate it or
+// switch TF32 off. If one is set, FP32 is requested in its pedantic form; TF32 is refused if it would silently be FP32.
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -16,9 +15,9 @@
 namespace halfmark::kernels::cuda {
 namespace {
 
-constexpr size_t kWorkspace = size_t{32} << 20;  // what NVIDIA recommends for Hopper; the most a heuristic may ask for
+constexpr size_t kWorkspace = size_t{32} << 20;  // NVIDIA's recommendation for Hopper; the most a heuristic may request
 
-// cublasLt's objects by value: destroyed with the plan.
+// cublasLt's objects by value; destroyed with the plan.
 template <class Handle, cublasStatus_t (*destroy)(Handle)>
 struct Owned {
   Handle handle = nullptr;
@@ -45,7 +44,7 @@ struct Plan {
   cublasLtMatmulAlgo_t algorithm{};
   size_t workspace = 0;
   Arithmetic arithmetic;
-  std::string refusal;  // empty when there is an algorithm
+  std::string refusal;  // empty if there is an algorithm
 };
 
 bool set_in_environment(const char* name) {
@@ -56,7 +55,7 @@ bool tf32_switched_off() {
   const char* value = std::getenv("NVIDIA_TF32_OVERRIDE");
   return value && std::string_view(value) == "0";
 }
-// Anything that may change what plain FP32 and FP64 mean to the library.
+// Any variable that may change what plain FP32 and FP64 mean to the library.
 bool environment_meddles() {
   return (set_in_environment("NVIDIA_TF32_OVERRIDE") && !tf32_switched_off()) ||
          set_in_environment("CUBLAS_EMULATE_SINGLE_PRECISION") || set_in_environment("CUBLAS_EMULATE_DOUBLE_PRECISION");
@@ -70,31 +69,31 @@ cudaDataType_t type_of(DType dtype) {
   throw Error("no cuBLASLt type for " + std::string(name_of(dtype)));
 }
 
-// What the library must be asked for, or why it cannot do this arithmetic.
+// The request to the library, or why it cannot do this arithmetic.
 Refusal arithmetic_of(const CudaDevice& device, const Matmul& op, Arithmetic& result) {
   const DType in = op.a.dtype(), out = op.out.dtype();
   const Math& math = op.math;
   if (op.b.dtype() != in) return "takes a and b of one dtype";
   if (math.split_k != 1) return "chooses split-K itself: split_k must be 1";
-  if (math.fast_accumulate) return "knows fast accumulation for FP8 only";
+  if (math.fast_accumulate) return "supports fast accumulation only for FP8";
   if ((in == DType::bf16 || math.multiply == kTf32) && device.compute_capability() < 80)
     return "needs compute capability 8.0 for bf16 and tf32, this GPU has " +
            std::to_string(device.compute_capability() / 10) + "." + std::to_string(device.compute_capability() % 10);
 
   if (in == DType::f64) {
-    if (out != DType::f64 || !holds(math.multiply, in) || math.accumulate != kFp64) return "computes f64 in fp64 only";
+    if (out != DType::f64 || !holds(math.multiply, in) || math.accumulate != kFp64) return "computes f64 only in fp64";
     result = {environment_meddles() ? CUBLAS_COMPUTE_64F_PEDANTIC : CUBLAS_COMPUTE_64F, CUDA_R_64F,
               CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE};
     return {};
   }
   if (math.accumulate == kFp16) {
-    if (in != DType::f16 || out != DType::f16 || !holds(math.multiply, in)) return "adds in fp16 for f16,f16->f16 only";
-    // The compute type is narrow here, so no partial sums at all: they would be rounded once more.
+    if (in != DType::f16 || out != DType::f16 || !holds(math.multiply, in)) return "adds in fp16 only for f16,f16->f16";
+    // The compute type is narrow here, so partial sums are not allowed: they would be rounded once more.
     result = {CUBLAS_COMPUTE_16F, CUDA_R_16F, CUBLASLT_REDUCTION_SCHEME_NONE};
     return {};
   }
   if (math.accumulate != kFp32) return "adds in fp32, fp16 or fp64, not " + std::string(math.accumulate.name);
-  if (out != DType::f32 && out != in) return "writes " + std::string(name_of(in)) + " operands as themselves or as f32";
+  if (out != DType::f32 && out != in) return "writes " + std::string(name_of(in)) + " operands as their dtype or f32";
   result = {CUBLAS_COMPUTE_32F, CUDA_R_32F, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE};
   if (holds(math.multiply, in)) {
     if (in == DType::f32 && environment_meddles()) result.compute = CUBLAS_COMPUTE_32F_PEDANTIC;
@@ -108,8 +107,8 @@ Refusal arithmetic_of(const CudaDevice& device, const Matmul& op, Arithmetic& re
   return "does not round " + std::string(name_of(in)) + " operands to " + std::string(math.multiply.name);
 }
 
-// cublasLt counts matrices by column, so a row-major matrix is its own transpose: out' = op(b)' op(a)', operands
-// swapped, each described as it lies.
+// cublasLt stores matrices by column, so a row-major matrix is its own transpose: out' = op(b)' op(a)', with the
+// operands swapped and each described in its stored order.
 void describe(MatrixLayout& layout, const Tensor& tensor) {
   const auto rows = static_cast<uint64_t>(tensor.shape()[0]), columns = static_cast<uint64_t>(tensor.shape()[1]);
   HM_CUBLAS(cublasLtMatrixLayoutCreate(&layout.handle, type_of(tensor.dtype()), columns, rows,
@@ -156,7 +155,7 @@ using Plans = std::unordered_map<Signature, std::unique_ptr<Plan>, SignatureHash
 const Plan& plan_for(const CudaDevice& device, const Matmul& op) {
   if (!device.blaslt_plans) device.blaslt_plans = std::make_shared<Plans>();
   auto& plans = *static_cast<Plans*>(device.blaslt_plans.get());
-  // The layout of out is left out: it is plain, or open and about to be plain.
+  // The layout of out is not part of the key: it is plain, or not yet chosen and about to be plain.
   Signature key;
   for (const Tensor* tensor : {&op.a, &op.b, static_cast<const Tensor*>(&op.out)}) {
     key.add(static_cast<int64_t>(tensor->dtype()));
@@ -175,7 +174,7 @@ Refusal refuses(const Device& device, const Matmul& op) {
   if (Refusal r = not_for_library({&op.a, &op.b, &op.out})) return r;
   if (Refusal r = not_readable({&op.a, &op.b})) return r;
   if (Refusal r = not_plain({&op.a, &op.b, &op.out})) return r;
-  if (op.a.elements() == 0 || op.b.elements() == 0 || op.out.elements() == 0) return "takes no matrix without elements";
+  if (op.a.elements() == 0 || op.b.elements() == 0 || op.out.elements() == 0) return "does not take an empty matrix";
   const Plan& plan = plan_for(of(device), op);
   if (!plan.refusal.empty()) return plan.refusal;
   return {};

@@ -1,4 +1,4 @@
-// The GPU's casts equal encode() bit for bit, every NaN and subnormal included.
+// The GPU's casts equal encode() bit for bit, including every NaN and subnormal.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -34,7 +34,7 @@ class GpuCast : public Gpu {
     int shown = 0;
     for (size_t i = 0; i < codes.size() && shown < 5; ++i) {
       double value = decode(from, codes[i]);
-      // encode() to f64 and f32 may hand a payload on; a cast gives the quiet NaN.
+      // encode() to f64 and f32 may propagate a payload; a cast gives the quiet NaN.
       if (std::isnan(value))
         value = std::copysign(std::numeric_limits<double>::quiet_NaN(), std::signbit(value) ? -1.0 : 1.0);
       uint64_t actual = 0;
@@ -69,8 +69,8 @@ TEST_F(GpuCast, RandomBitPatternsOfFp32AndFp64) {
 }
 
 TEST_F(GpuCast, TiesAndTheirNeighboursRoundOnce) {
-  // Around every midpoint of two neighbouring f16, bf16 and FP8 values: the tie itself and the next fp64 numbers, where
-  // rounding through fp32 would round twice.
+  // Around every midpoint of two neighbouring f16, bf16 and FP8 values: the tie itself and the next fp64 numbers, for
+  // which rounding through fp32 would round twice.
   for (const DType to : {DType::f16, DType::bf16, DType::e4m3, DType::e5m2}) {
     std::vector<uint64_t> codes;
     const uint64_t sign = uint64_t{1} << (8 * size_of(to) - 1);

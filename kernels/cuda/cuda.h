@@ -1,4 +1,4 @@
-// Checks of every CUDA, cuBLASLt and cuDNN call: a status that is not success becomes an Error with the call and the
+// Checks every CUDA, cuBLASLt and cuDNN call: a status other than success becomes an Error with the call and the
 // reason.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace halfmark::kernels::cuda {
 
 inline void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // a failed launch must not be reported a second time by the next call
+  (void)cudaGetLastError();  // clears the error, so that the next call does not report it again
   throw Error(std::string(call) + ": " + cudaGetErrorName(status) + ", " + cudaGetErrorString(status));
 }
 
@@ -33,7 +33,7 @@ inline void check(cudnnStatus_t status, const char* call) {
 
 }  // namespace halfmark::kernels::cuda
 
-// Three names for the reader; the overload is chosen by the type of the status.
+// Three names for readability; the type of the status selects the overload.
 #define HM_CUDA(call) ::halfmark::kernels::cuda::check((call), #call)
 #define HM_CUBLAS(call) ::halfmark::kernels::cuda::check((call), #call)
 #define HM_CUDNN(call) ::halfmark::kernels::cuda::check((call), #call)

@@ -31,8 +31,8 @@ std::string dotted(size_t version, size_t major, size_t minor) {
          std::to_string(version % minor);
 }
 
-// The driver's own version ("580.82.07") is known to NVML alone; a machine without NVML has only the CUDA version it
-// supports.
+// Only NVML knows the driver's own version ("580.82.07"); without NVML the CUDA version that the driver supports is
+// reported.
 std::string driver_text() {
   int driver = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no driver";
@@ -133,7 +133,8 @@ std::vector<std::pair<std::string, std::string>> CudaDevice::describe() const {
 void* CudaDevice::allocate(size_t bytes) {
   activate();
   const size_t size = block_size(bytes);
-  // A block that is a little too big is better than a new one; one that is far too big would hide from larger requests.
+  // A block that is slightly too large is better than a new one; one that is far too large would be missing for larger
+  // requests.
   const auto found = free_.lower_bound(size);
   if (found != free_.end() && found->first <= (size <= kSmall ? 2 * size : size + size / 8)) {
     void* memory = found->second;
@@ -152,7 +153,7 @@ void* CudaDevice::allocate(size_t bytes) {
     (void)cudaGetLastError();
     size_t available = 0, total = 0;
     (void)cudaMemGetInfo(&available, &total);
-    throw Error(name() + " has no memory for " + std::to_string(bytes) + " B: " + std::to_string(available) + " of " +
+    throw Error(name() + " is out of memory for " + std::to_string(bytes) + " B: " + std::to_string(available) + " of " +
                 std::to_string(total) + " B are free");
   }
   check(status, "cudaMalloc");
@@ -172,7 +173,7 @@ void CudaDevice::release_cached() noexcept {
   free_.clear();
 }
 
-// Copies wait: the host's memory is the caller's again when they return.
+// Copies are synchronous: the caller may use the host memory as soon as they return.
 void CudaDevice::copy_in(void* device_memory, const void* host, size_t bytes) {
   if (bytes == 0) return;
   activate();
@@ -194,8 +195,8 @@ void CudaDevice::synchronize() {
 
 double CudaDevice::time(const std::function<void()>& work) {
   synchronize();
-  // The stream is kept busy while the host enqueues, or the first launch's latency would be counted as work. Work that
-  // takes the host longer than the pause is bound by its launches, and that is then part of the truth.
+  // The stream is kept busy while the host enqueues; otherwise the first launch's latency would be measured. Work that
+  // takes the host longer to enqueue than the pause is launch-bound, and its time includes that.
   launch_pause(stream_, 50);
   HM_CUDA(cudaEventRecord(start_, stream_));
   work();

@@ -15,11 +15,10 @@
 
 namespace halfmark::kernels::cuda {
 
-// Everything runs on one stream, so memory that is released may be handed out again at once: what comes later runs
-// later.
+// Everything runs on one stream, so released memory may be reused at once: later work runs later.
 class CudaDevice : public Device {
  public:
-  // Throws Error when the GPU cannot be used, by this build in particular.
+  // Throws Error if the GPU cannot be used, in particular by this build.
   explicit CudaDevice(int index);
   ~CudaDevice() override;
 
@@ -34,13 +33,13 @@ class CudaDevice : public Device {
   double time(const std::function<void()>& work) override;
   void evict_caches() override;
 
-  void activate() const { HM_CUDA(cudaSetDevice(index_)); }  // the current device belongs to the thread
+  void activate() const { HM_CUDA(cudaSetDevice(index_)); }  // the current device is a property of the thread
   cudaStream_t stream() const { return stream_; }
   int compute_capability() const { return compute_capability_; }  // 90 for sm_90
-  cublasLtHandle_t blaslt() const;                                // made when first asked for: cuDNN's takes a while
+  cublasLtHandle_t blaslt() const;                                // created on first use: cuDNN's takes long
   cudnnHandle_t cudnn() const;
 
-  // Plans that the files of rows keep; they live and die with the device.
+  // Plans that the files of rows keep; they have the lifetime of the device.
   mutable std::shared_ptr<void> blaslt_plans, cudnn_plans;
 
  private:
@@ -59,8 +58,8 @@ class CudaDevice : public Device {
   KernelTable kernels_;
 };
 
-// The line for a status of cudaGetDeviceCount that means there is nothing here; `driver` as cudaDriverGetVersion gives
-// it.
+// The line for a status of cudaGetDeviceCount that means that no GPU is usable; `driver` as returned by
+// cudaDriverGetVersion.
 std::string absence(cudaError_t status, int driver);
 
 std::vector<std::pair<std::string, std::string>> library_versions();

@@ -1,8 +1,8 @@
 // Convolutions by cuDNN: forward, backward data, backward weights.
 //
-// Only algorithms that sum the products as Math says are taken: no Winograd and no FFT, which transform the operands
-// first and lose digits there, and none that adds in a random order. Data is never converted down: FP32 runs with
-// FMA_MATH, TF32 with DEFAULT_MATH (which permits it), never TENSOR_OP_MATH_ALLOW_CONVERSION.
+// Only algorithms that sum the products as Math says are used. Winograd and FFT are excluded, because they transform
+// the operands first and lose digits there; so are algorithms that add in a random order. Data is never converted down:
+// FP32 runs with FMA_MATH, TF32 with DEFAULT_MATH (which permits it), never TENSOR_OP_MATH_ALLOW_CONVERSION.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -42,10 +42,10 @@ struct Plan {
   int algorithm = 0;
   size_t workspace = 0;
   bool wide = false;    // alpha and beta are doubles
-  std::string refusal;  // empty when there is an algorithm
+  std::string refusal;  // empty if there is an algorithm
 };
 
-// One convolution whatever the direction: image, filter, result, and the layout all three have while cuDNN works.
+// One convolution in any direction: image, filter, result, and the layout that all three have inside cuDNN.
 struct Problem {
   Direction direction;
   const Tensor& x;
@@ -54,7 +54,7 @@ struct Problem {
   const Window& window;
   int groups;
   const Math& math;
-  const Tensor& leading;  // the input whose layout the work is done in
+  const Tensor& leading;  // the input whose layout is used inside cuDNN
   Layout layout() const { return leading.layout(); }
 };
 Problem problem(const Conv2d& op) {
@@ -79,15 +79,15 @@ Refusal math_of(const CudaDevice& device, const Problem& p, cudnnMathType_t& mat
   const DType dtype = p.x.dtype();
   if (p.w.dtype() != dtype || p.y.dtype() != dtype) return "takes image, filter and result of one dtype";
   if (p.math.split_k != 1) return "chooses split-K itself: split_k must be 1";
-  if (p.math.fast_accumulate) return "knows no fast accumulation";
+  if (p.math.fast_accumulate) return "does not support fast accumulation";
   if ((dtype == DType::bf16 || p.math.multiply == kTf32) && device.compute_capability() < 80)
     return "needs compute capability 8.0 for bf16 and tf32";
   if (dtype == DType::f64) {
-    if (!holds(p.math.multiply, dtype) || p.math.accumulate != kFp64) return "computes f64 in fp64 only";
+    if (!holds(p.math.multiply, dtype) || p.math.accumulate != kFp64) return "computes f64 only in fp64";
     math_type = CUDNN_FMA_MATH;
     return {};
   }
-  // Compute type HALF does not promise that sums are FP16, so it is no FP16 accumulation.
+  // Compute type HALF does not guarantee FP16 sums, so it does not count as FP16 accumulation.
   if (p.math.accumulate != kFp32) return "adds in fp32 (fp64 for f64), not " + std::string(p.math.accumulate.name);
   if (dtype != DType::f32) {
     if (!holds(p.math.multiply, dtype)) return "does not round operands to " + std::string(p.math.multiply.name);
@@ -105,7 +105,7 @@ Refusal math_of(const CudaDevice& device, const Problem& p, cudnnMathType_t& mat
   return {};
 }
 
-// The three directions differ in types and in the names of functions only.
+// The three directions differ only in types and in the names of functions.
 template <Direction>
 struct Api;
 template <>
@@ -156,7 +156,7 @@ struct Api<Direction::backward_weights> {
   }
 };
 
-// May an algorithm that reports `offered` stand in for what was asked for?
+// May an algorithm that reports `offered` replace the requested math type?
 bool acceptable(cudnnMathType_t asked, cudnnMathType_t offered) {
   if (offered == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) return false;
   if (asked == CUDNN_FMA_MATH) return offered != CUDNN_TENSOR_OP_MATH;
@@ -167,7 +167,7 @@ bool acceptable(cudnnMathType_t asked, cudnnMathType_t offered) {
 template <Direction kDirection>
 void choose_algorithm(cudnnHandle_t handle, cudnnMathType_t math_type, Plan& plan) {
   using A = Api<kDirection>;
-  // Each algorithm comes once per math type.
+  // Each algorithm is listed once per math type.
   std::array<typename A::Result, 3 * A::kCount> results{};
   int found = 0;
   const cudnnStatus_t status = A::candidates(handle, plan, static_cast<int>(results.size()), &found, results.data());
@@ -180,7 +180,7 @@ void choose_algorithm(cudnnHandle_t handle, cudnnMathType_t math_type, Plan& pla
     if (result.status != CUDNN_STATUS_SUCCESS || result.determinism != CUDNN_DETERMINISTIC) continue;
     if (std::find(A::kExact.begin(), A::kExact.end(), result.algo) == A::kExact.end()) continue;
     if (!acceptable(math_type, result.mathType)) continue;
-    // Algorithm and math type go together; FMA_MATH stays, it is the promise that FP32 is FP32.
+    // Algorithm and math type belong together. FMA_MATH is kept, because it guarantees that FP32 is FP32.
     HM_CUDNN(cudnnSetConvolutionMathType(plan.conv.handle, math_type == CUDNN_FMA_MATH ? math_type : result.mathType));
     size_t bytes = 0;
     if (A::workspace(handle, plan, result.algo, &bytes) != CUDNN_STATUS_SUCCESS || bytes > kWorkspace) continue;
@@ -189,7 +189,7 @@ void choose_algorithm(cudnnHandle_t handle, cudnnMathType_t math_type, Plan& pla
     return;
   }
   plan.refusal =
-      "offers only algorithms that transform the operands, add in a random order or compute in another precision";
+      "offers only algorithms that transform the operands, add in a random order or use another precision";
 }
 
 void describe(cudnnTensorDescriptor_t desc, const Shape& s, DType dtype, cudnnTensorFormat_t format) {
@@ -266,7 +266,7 @@ struct Scalars {
   const void* zero(const Plan& plan) const { return plan.wide ? static_cast<const void*>(&wide[1]) : &narrow[1]; }
 };
 
-// The output while cuDNN works: itself, or a workspace in the working layout that is reordered afterwards.
+// The output inside cuDNN: itself, or a workspace in the working layout that is reordered afterwards.
 Tensor working_output(Device& device, Tensor& out, Layout layout) {
   return out.layout() == layout ? out : workspace(device, out.shape(), out.dtype(), layout);
 }
@@ -315,7 +315,7 @@ void backward_weights(Device& device, const Conv2dBackwardWeights& op) {
   CudaDevice& cuda = on(device);
   const Plan& plan = plan_for(cuda, problem(op));
   HM_CHECK(plan.refusal.empty(), "cudnn " + plan.refusal);
-  op.dw.materialize(Layout::plain);  // as parameters lie, whatever the images do
+  op.dw.materialize(Layout::plain);  // in the layout of parameters, whatever the images have
   const Tensor dy = in_layout(cuda, op.dy, op.x.layout());
   Tensor dw = working_output(device, op.dw, op.x.layout());
   Tensor scratch = workspace(device, std::max<size_t>(plan.workspace, 1));

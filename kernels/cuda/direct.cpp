@@ -1,5 +1,5 @@
-// Rows that take what the libraries refuse, at a fraction of their speed: mixtures of dtypes, odd layouts. Their own
-// kernels in direct.cu.
+// Rows for what the libraries refuse (mixtures of dtypes, odd layouts), at a fraction of the libraries' speed. Their
+// kernels are in direct.cu.
 #include <cstdint>
 #include <string>
 
@@ -12,12 +12,12 @@ Refusal refuses(const Math& math, const Tensor& left, const Tensor& right, const
   if (Refusal r = not_readable_dtype({&left, &right, &out})) return r;
   if (Refusal r = not_indexable({&left, &right, &out})) return r;
   if (Refusal r = not_readable({&left, &right})) return r;
-  if (math.split_k != 1) return "splits no sums";
+  if (math.split_k != 1) return "does not split sums: split_k must be 1";
   if (!holds(math.multiply, left.dtype()) || !holds(math.multiply, right.dtype()))
-    return "multiplies operands as stored, does not round them to " + std::string(math.multiply.name);
+    return "multiplies operands as stored, not rounded to " + std::string(math.multiply.name);
   if (math.accumulate == kFp64) return {};
   if (math.accumulate != kFp32) return "adds in fp32 or fp64, not " + std::string(math.accumulate.name);
-  if (any_f64({&left, &right})) return "adds products of f64 in fp64 only";
+  if (any_f64({&left, &right})) return "adds products of f64 only in fp64";
   return {};
 }
 
@@ -65,7 +65,7 @@ Refusal conv_backward_weights_refuses(const Device&, const Conv2dBackwardWeights
 }
 void conv_backward_weights(Device& device, const Conv2dBackwardWeights& op) {
   CudaDevice& cuda = on(device);
-  op.dw.materialize(Layout::plain);  // as parameters lie, whatever the images do
+  op.dw.materialize(Layout::plain);  // in the layout of parameters, whatever the images have
   launch_direct_conv_backward_weights(cuda.stream(), image(op.x), image(op.dw), image(op.dy),
                                       window_args(op.window, op.dw.shape()[2], op.dw.shape()[3]),
                                       static_cast<uint32_t>(op.groups), wide(op.math), array(op.x), array(op.dy),

@@ -1,5 +1,5 @@
-// Sums of products without a library: slow, for mixtures of dtypes that cublasLt and cuDNN do not take. Products are
-// exact and each addition rounds once (fused multiply-add); matmul, forward and backward data add in plain increasing
+// Sums of products without a library: slow, for mixtures of dtypes that cublasLt and cuDNN do not support. Products are
+// exact and each addition rounds once (fused multiply-add). Matmul, forward and backward data add in plain increasing
 // order (kh, kw, c).
 #include <cstdint>
 
@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(kThreads) conv_backward_data(Image xs, Image w
   dx.store<Wide>(i, sum);
 }
 
-// One block a weight: the sum runs over a whole batch. Threads take every kThreads-th pixel, then a tree of fixed
-// shape.
+// One block per weight: the sum runs over a whole batch. Each thread takes every kThreads-th pixel; a tree of fixed
+// shape adds their sums.
 template <class Wide>
 __global__ void __launch_bounds__(kThreads)
     conv_backward_weights(Image xs, Image ws, Image ys, WindowArgs v, uint32_t groups, AnyTyped x, AnyTyped dy,

@@ -1,5 +1,5 @@
-// Rows `mma.sync` and `wgmma`: dot products on the matrix instructions that the GPU has, one at a time. Their kernels
-// in dot.cu, the instructions in dot_table.h.
+// Rows `mma.sync` and `wgmma`: dot products on the matrix instructions of the GPU, one instruction at a time. Their
+// kernels are in dot.cu, the instructions in dot_table.h.
 #include "kernels/cuda/dot.h"
 
 #include <cstdint>
@@ -34,12 +34,12 @@ Refusal refuses(const Device& device, const DotProducts& op) {
   const DotChoice chosen = choice(device, op);
   if (!chosen.row) return chosen.refusal;
   const std::string name(name_of(chosen.row->instruction));
-  if (is_wgmma(chosen.row->instruction) != kWgmma) return name + (kWgmma ? " is no wgmma" : " is no mma.sync");
+  if (is_wgmma(chosen.row->instruction) != kWgmma) return name + (kWgmma ? " is not a wgmma" : " is not an mma.sync");
   const int depth = dot_depth(chosen.row->instruction);
   const int64_t k = op.a.shape()[1];
   if (k % depth)
     return name + " adds " + std::to_string(depth) + " products at a time; k = " + std::to_string(k) +
-           " is no multiple";
+           " is not a multiple";
   return {};
 }
 
@@ -63,7 +63,7 @@ void dot_products(Device& device, const DotProducts& op) {
 void add_dot_rows(KernelTable& table, const CudaDevice& device) {
   KernelList<DotProducts>& rows = table.of<DotProducts>();
   rows.push_back({"mma.sync", Speed::real, refuses<false>, dot_products});
-  // Elsewhere the row above says why there is no wgmma: a row that can take nothing is no row.
+  // On other GPUs the row mma.sync reports why there is no wgmma: a row that supports nothing is not listed.
   device.activate();
   if (has(dot_image(), kHopper)) rows.push_back({"wgmma", Speed::real, refuses<true>, dot_products});
 }

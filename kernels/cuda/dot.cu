@@ -1,5 +1,5 @@
 // Independent dot products on one matrix instruction: a of problem i is row i of the tile of A, b is column i of B, and
-// the result stands on the diagonal. The rest of the tile is zeros. Codes go through untouched.
+// the result is on the diagonal. The rest of the tile is zeros. Codes are passed unchanged.
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -11,7 +11,7 @@
 namespace halfmark::kernels::cuda {
 namespace {
 
-// Of this pass of the compiler; on the host nothing is issued.
+// Of this compilation pass; the host pass issues nothing.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL) || defined(__CUDA_ARCH_FEAT_SM121_ALL)
 constexpr bool kSpecific = true;
 #else
@@ -24,8 +24,8 @@ constexpr DotImage kImage{0, kSpecific};
 #endif
 __constant__ DotImage built_for = kImage;
 
-// The opcode as the constraint "C" of an asm statement wants it: a static array. `kFirst`: with c as the row has it;
-// later out of one feeds c of the next.
+// The opcode as the constraint "C" of an asm statement requires it: a static array. `kFirst`: with the row's type of c;
+// later instructions take the previous result as c.
 template <size_t kRow, bool kFirst>
 constexpr DotText opcode() {
   DotRow row = kDotRows.row[kRow];
@@ -39,7 +39,7 @@ struct Opcode<kRow, kFirst, std::index_sequence<i...>> {
   static constexpr char text[] = {opcode<kRow, kFirst>().text[i]..., '\0'};
 };
 
-// How wgmma ends: b times 1, and for 16-bit types, b as it lies, not transposed.
+// The last operands of wgmma: b times 1, and for 16-bit types, b not transposed.
 template <bool kAsked>
 struct WgmmaEnd {
   static constexpr char text[] = {'1', kAsked ? ',' : ' ', kAsked ? '0' : ' ', '\0'};
@@ -72,7 +72,7 @@ struct Sums {
   }
 };
 
-// d = a b + d, or a b + c in `first` where c is narrower.
+// d = a b + d, or a b + c in `first` if c is narrower.
 template <size_t kRow>
 struct Issue {
   static constexpr DotRow row = kDotRows.row[kRow];
@@ -137,7 +137,7 @@ struct Issue {
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "C"(Text::text));
   }
 
-  // Both selectors 0: scales begin at byte 0 of the registers of the first threads of each four.
+  // Both selectors 0: the scales begin at byte 0 of the registers of the first threads in each group of four.
   static __device__ __forceinline__ void scaled(D& sum, const Word* a, const Word* b, uint32_t scale_a,
                                                 uint32_t scale_b) {
     float* d = sum.r;
@@ -147,7 +147,7 @@ struct Issue {
                    "C"(Text::text));
   }
 
-  // Waits for the result. The predicate says that d is added to.
+  // Waits for the result. The predicate says that the products are added to d.
   static __device__ __forceinline__ void wgmma(D& sum, const Word* a, uint64_t b) {
     using End = WgmmaEnd<dot_bits(row.a) == 16>;
     auto* d = sum.r;
@@ -168,17 +168,17 @@ struct Issue {
   }
 };
 
-// Where things are: which problem of the batch a row or column of the block's tile stands for.
+// Which problem of the batch a row or column of the block's tile belongs to.
 struct Batch {
   uint32_t first, n;
-  // The index, or n for none: rows of A beyond the diagonal, and the rest of the last tile.
+  // The index, or n if there is none: rows of A beyond the diagonal, and the rest of the last tile.
   __device__ __forceinline__ uint32_t problem(int tile, int line) const {
     const uint32_t i = first + static_cast<uint32_t>(tile * 8 + line);
     return line < 8 && i < n ? i : n;
   }
 };
 
-// Consecutive elements from k on, as they lie in a register.
+// Consecutive elements from k on, in their order within a register.
 template <size_t kRow>
 __device__ __forceinline__ auto word(const void* operand, const DotArgs& s, uint32_t problem, uint32_t k) {
   using I = Issue<kRow>;
@@ -222,7 +222,7 @@ __device__ __forceinline__ void dot_products(const DotArgs& s) {
   typename I::D sum;
   if constexpr (row.c == row.out) sum = start;
 
-#pragma unroll 1  // less code; nobody waits for it
+#pragma unroll 1  // smaller code; not time-critical
   for (uint32_t k = 0; k < s.k; k += tile.k) {
     typename I::Word a[tile.a_registers];
 #pragma unroll
@@ -237,10 +237,10 @@ __device__ __forceinline__ void dot_products(const DotArgs& s) {
         *reinterpret_cast<uint32_t*>(columns + wgmma_offset(column, of_column * 4)) =
             word<kRow>(s.b, s, batch.problem(0, column), k + of_column * tile.elements);
       }
-      asm volatile("fence.proxy.async;" ::: "memory");  // the instruction reads past the threads' own view
+      asm volatile("fence.proxy.async;" ::: "memory");  // wgmma reads through the async proxy
       __syncthreads();
       I::wgmma(sum, a, wgmma_descriptor(static_cast<uint32_t>(__cvta_generic_to_shared(columns))));
-      __syncthreads();  // before the next columns are written over these
+      __syncthreads();  // before the next columns overwrite these
     } else {
       typename I::Word b[tile.b_registers];
 #pragma unroll
@@ -253,7 +253,7 @@ __device__ __forceinline__ void dot_products(const DotArgs& s) {
         scale_a = scales<kRow>(s.scale_a, s, batch.problem(0, scale_row(thread)), k);
         scale_b = scales<kRow>(s.scale_b, s, batch.problem(0, scale_column(thread)), k);
       }
-      __syncwarp();  // threads without a problem skipped their loads; the instruction wants all of them at one place
+      __syncwarp();  // threads without a problem skipped their loads; the instruction needs all of them here
       if constexpr (row.block != 0)
         I::scaled(sum, a, b, scale_a, scale_b);
       else if constexpr (row.c != row.out)
@@ -271,7 +271,7 @@ __device__ __forceinline__ void dot_products(const DotArgs& s) {
   }
 }
 
-// Empty where this code's architecture lacks the instruction; the host does not launch it there.
+// Empty if the architecture of this code lacks the instruction; the host does not launch it there.
 template <size_t kRow>
 __global__ void __launch_bounds__(tile_of(kDotRows.row[kRow]).threads()) dot(DotArgs s) {
   if constexpr (has(kImage, kDotRows.row[kRow].reach)) dot_products<kRow>(s);

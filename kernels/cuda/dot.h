@@ -1,4 +1,4 @@
-// The border of dot.cu: dot products on a matrix instruction.
+// The interface of dot.cu: dot products on a matrix instruction.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,17 +12,17 @@ namespace halfmark::kernels::cuda {
 struct DotArgs {
   const void* a;        // [n, k]
   const void* b;        // [n, k]
-  const void* scale_a;  // [n, k / block], null where the row has none
+  const void* scale_a;  // [n, k / block], null if the row has none
   const void* scale_b;
   const void* c;  // [n]
   void* out;      // [n]
-  uint32_t n, k;  // k is a multiple of the instruction's
+  uint32_t n, k;  // a multiple of the instruction's K
 };
 
-// `row` counts in kDotRows.row; the code that the current device runs must have it.
+// `row` is an index into kDotRows.row; the code that the current device runs must have it.
 void launch_dot(cudaStream_t stream, size_t row, const DotArgs& args);
 
-// What the code that the current device runs was compiled for.
+// The architecture that the code on the current device was compiled for.
 DotImage dot_image();
 
 }  // namespace halfmark::kernels::cuda

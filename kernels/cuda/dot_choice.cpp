@@ -30,8 +30,8 @@ bool is_tcgen05(MatrixInstruction instruction) {
          instruction == tcgen05_k64;
 }
 
-// Blackwell's data centre GPUs, sm_100 to sm_110, multiply operands of 8 bits and fewer by tcgen05. To take their
-// mma.sync instead, which unpacks FP8 to f16 and adds otherwise, would be a different answer under the same name.
+// Blackwell's data centre GPUs, sm_100 to sm_110, multiply operands of 8 bits and fewer by tcgen05. Their mma.sync
+// unpacks FP8 to f16 and adds differently; using it instead would give a different result under the same name.
 bool usually_tcgen05(int capability, const DotTypes& types) {
   return capability >= 100 && capability < 120 && dot_bits(types.a) <= 8;
 }
@@ -49,7 +49,7 @@ DotChoice choose_dot(const DotGpu& gpu, MatrixInstruction instruction, const Dot
   for (const DotRow& row : kDotRows.row) {
     if (!takes(row, types) || (!usual && row.instruction != instruction)) continue;
     const std::string name(name_of(row.instruction));
-    // The GPU is asked before its code, which may be of an older architecture and have come by way of PTX.
+    // Checks the GPU before its code, which may come from PTX of an older architecture.
     if (gpu.capability < row.reach.from || gpu.capability > row.reach.to) {
       elsewhere += (elsewhere.empty() ? "" : ", ") + name + " (" + where(row.reach) + ")";
       continue;

@@ -1,5 +1,5 @@
-// Which matrix instruction a GPU uses for dot products of some types, or why none. Knows no CUDA, so that every GPU's
-// answer can be tested on any machine.
+// Which matrix instruction a GPU uses for dot products of given types, or why none. Does not depend on CUDA, so that
+// the choice of every GPU can be tested on any machine.
 #pragma once
 
 #include <string>
@@ -18,12 +18,12 @@ struct DotTypes {
 struct DotGpu {
   int capability;              // 90 for sm_90
   DotImage image;              // what the code that runs there was compiled for
-  std::string_view built_for;  // all that this build holds: "sm_80, sm_90a"
+  std::string_view built_for;  // all architectures in this build: "sm_80, sm_90a"
 };
 
 struct DotChoice {
   const DotRow* row = nullptr;
-  std::string refusal;  // where there is no row
+  std::string refusal;  // if there is no row
 };
 DotChoice choose_dot(const DotGpu& gpu, MatrixInstruction instruction, const DotTypes& types);
 

@@ -1,4 +1,4 @@
-// Which instruction each GPU uses, and what it says where it has none.
+// Which instruction each GPU uses, and the reason it gives if it has none.
 #include "kernels/cuda/dot_choice.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ constexpr DotTypes kHalf{f16, f16, f32, f32}, kHalfSums{f16, f16, f16, f16}, kHa
     kFp8{e4m3, e5m2, f32, f32}, kMx{e5m2, e4m3, f32, f32, 32, e8m0}, kMxFp4{e2m1, e2m1, f32, f32, 32, e8m0},
     kNvFp4{e2m1, e2m1, f32, f32, 16, e4m3};
 
-// A GPU with the code that a build for it holds.
+// A GPU with the code that a build for it contains.
 DotGpu gpu(int capability) {
   const bool specific = capability == 90 || capability == 120 || capability == 121;
   return {capability, {capability, specific}, "this very GPU"};
@@ -82,7 +82,7 @@ TEST(DotChoice, SaysWhatTheBuildLacksInsteadOfTakingAnotherInstruction) {
               "wgmma.k32 of e4m3 times e5m2 plus f32 to f32 needs code for sm_90a; this build has it for sm_80, "
               "compute_90: configure with -DCMAKE_CUDA_ARCHITECTURES=90");
   EXPECT_NE(choose_dot(plain, mma_m16n8k32, kFp8).row, nullptr);
-  // Code that came by way of older PTX lacks what its own architecture lacked, and keeps nothing that the GPU lost.
+  // Code from older PTX lacks what its own architecture lacked, and does not provide what the GPU no longer has.
   const DotGpu older{80, {75, false}, "compute_75"};
   for (const MatrixInstruction instruction : {usual, mma_m16n8k16})
     EXPECT_NE(refusal(older, instruction, kHalf).find("needs code for sm_80 and newer"), std::string::npos);

@@ -1,6 +1,6 @@
-// What the compiler makes of dot.cu, for which no GPU is needed: each architecture's code holds exactly the matrix
-// instructions that it is meant to hold, in PTX and, where nvdisasm is at hand, in machine code. The lists are written
-// here once more, by shape and type, from the PTX ISA's "Target ISA Notes" of mma and wgmma.
+// What the compiler generates from dot.cu, without a GPU: each architecture's code contains exactly the intended matrix
+// instructions, in PTX and, if nvdisasm is available, in machine code. The lists are written here independently, by
+// shape and type, from the PTX ISA's "Target ISA Notes" of mma and wgmma.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -99,11 +99,11 @@ Lines blackwell_rtx() {
 struct Target {
   std::string name;  // of nvcc: "90a"
   Lines ptx;
-  Lines machine;  // names of the machine's instructions, as far as the types of the result
+  Lines machine;  // names of machine instructions, up to the type of the result
 };
 
-// Machine code: HMMA multiplies 16-bit operands and tf32, QMMA FP8, OMMA FP4, DMMA f64; HGMMA and QGMMA are wgmma's. On
-// Hopper FP8 mma.sync is HMMA, on Blackwell RTX f64 has one shape.
+// Machine code: HMMA multiplies 16-bit operands and tf32, QMMA FP8, OMMA FP4, DMMA f64; wgmma becomes HGMMA and QGMMA.
+// On Hopper FP8 mma.sync is HMMA; on Blackwell RTX f64 has one shape.
 std::vector<Target> targets() {
   const Lines ampere = together({since_turing(), since_ampere()});
   const Lines ampere_machine{"HMMA.1688.F32",      "HMMA.1688.F16",       "HMMA.16816.F32",     "HMMA.16816.F16",
@@ -149,7 +149,7 @@ class SlowDotCode : public testing::TestWithParam<Target> {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(HALFMARK_NVCC)) GTEST_SKIP() << "no nvcc at " << HALFMARK_NVCC;
-    if (!std::filesystem::exists(source())) GTEST_SKIP() << "the sources are not here: " << source();
+    if (!std::filesystem::exists(source())) GTEST_SKIP() << "sources not found: " << source();
     folder_ =
         std::filesystem::temp_directory_path() / ("halfmark_dot_" + GetParam().name + "_" + std::to_string(getpid()));
     std::filesystem::create_directory(folder_);
@@ -157,7 +157,7 @@ class SlowDotCode : public testing::TestWithParam<Target> {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   static std::string source() { return HALFMARK_SOURCE_DIR "/kernels/cuda/dot.cu"; }
-  // What nvcc writes with --ptx or --cubin.
+  // The output of nvcc with --ptx or --cubin.
   std::filesystem::path compiled(const std::string& how) {
     const std::filesystem::path result = folder_ / "dot";
     const Ran ran = run_command("'" HALFMARK_NVCC "' -std=c++20 -I'" HALFMARK_SOURCE_DIR "' -arch=sm_" +

@@ -1,5 +1,5 @@
 // The matrix instructions that dot.cu can issue: one row for each name and combination of types, with the GPUs that
-// have it and its text in PTX. Host code asks it what to refuse, device code makes a kernel of every row.
+// have it and its text in PTX. Host code uses it to decide refusals; device code generates a kernel from every row.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace halfmark::kernels::cuda {
 
-// Compute capabilities, 90 for sm_90. `specific`: only in code compiled for the architecture with its "a" (sm_90a),
-// which runs nowhere else.
+// Compute capabilities, 90 for sm_90. `specific`: only in code compiled for the architecture with suffix "a" (sm_90a),
+// which runs on no other architecture.
 struct Reach {
   int from, to;
   bool specific;
 };
 
-// What a piece of device code was compiled for.
+// What device code was compiled for.
 struct DotImage {
   int capability;
   bool specific;
@@ -28,27 +28,27 @@ HM_HOST_DEVICE constexpr bool has(const DotImage& image, const Reach& reach) {
 
 struct DotRow {
   MatrixInstruction instruction;
-  DType a, b, c, out;  // f32 operands are the registers of tf32
+  DType a, b, c, out;  // f32 operands are tf32 registers
   int block;           // elements that share a scale; 0: not scaled
   DType scale;
   Reach reach;
 };
 
-// The targets are those that ptxas 13.0 accepts *and* maps to the instruction itself, read in its SASS. Two limits are
-// not its refusals: from sm_80 on it makes a subroutine of fused multiply-adds of the f16 mma.m8n8k4, so that is left
-// to Volta and Turing. FP8 mma on sm_90 and sm_100 is real code of the compiler's (unpacked to f16, two HMMA and an
-// addition) and is kept: it is what a program that asks for it gets.
+// The targets are those for which ptxas 13.0 accepts the instruction *and* maps it to the machine instruction itself,
+// as read in its SASS. Two special cases: from sm_80 on ptxas turns the f16 mma.m8n8k4 into a subroutine of fused
+// multiply-adds, so that is limited to Volta and Turing. FP8 mma on sm_90 and sm_100 is compiler-generated code
+// (unpacked to f16, two HMMA and an addition) and is kept: it is what a program that requests it gets.
 inline constexpr int kNewest = 999;
 inline constexpr Reach kVoltaAndTuring{70, 75, false}, kSinceTuring{75, kNewest, false},
     kSinceAmpere{80, kNewest, false}, kSinceAda{89, kNewest, false}, kSinceHopper{90, kNewest, false},
     kHopper{90, 90, true}, kBlackwellRtx{120, 121, true};
 
-// In the order of preference: the first row of some types that a GPU has is its usual instruction for them. Libraries
-// multiply FP8 by wgmma on Hopper; 16-bit formats and tf32 go by the longest mma.sync, whose bits are wgmma's too; FP64
-// is a chain of fused multiply-adds in every shape, and the smallest takes every length.
+// In order of preference: the first row of given types that a GPU has is its usual instruction for them. Libraries
+// multiply FP8 by wgmma on Hopper. 16-bit formats and tf32 use the longest mma.sync, which gives the same bits as
+// wgmma. FP64 is a chain of fused multiply-adds in every shape, and the smallest shape supports every length.
 struct DotRows {
   static constexpr size_t kCount = 50;
-  DotRow row[kCount];  // no std::array, whose operator[] is not for device code
+  DotRow row[kCount];  // not std::array, whose operator[] cannot be used in device code
 };
 constexpr DotRows dot_rows() {
   using enum DType;
@@ -97,7 +97,7 @@ HM_HOST_DEVICE constexpr bool is_wgmma(MatrixInstruction instruction) {
   return instruction == wgmma_k8 || instruction == wgmma_k16 || instruction == wgmma_k32;
 }
 
-// K, and bits of an element, as constant expressions (depth_of and bits_of are functions of the library).
+// K, and bits per element, as constant expressions (depth_of and bits_of are library functions).
 HM_HOST_DEVICE constexpr int dot_depth(MatrixInstruction instruction) {
   using enum MatrixInstruction;
   switch (instruction) {
@@ -133,7 +133,7 @@ HM_HOST_DEVICE constexpr int dot_bits(DType dtype) {
   return 0;
 }
 
-// The instruction in PTX, as far as its operands: "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32".
+// The instruction in PTX, without its operands: "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32".
 struct DotText {
   static constexpr size_t kSize = 120;
   char text[kSize]{};
@@ -201,7 +201,7 @@ constexpr DotText ptx_of(const DotRow& row) {
   text.add(ptx_type(row.out));
   text.add(ptx_operand(row.a));
   text.add(ptx_operand(row.b));
-  if (!wgmma) text.add(ptx_type(row.c));  // in wgmma d is also c
+  if (!wgmma) text.add(ptx_type(row.c));  // in wgmma, d is also c
   if (row.block) text.add(row.scale == DType::e8m0 ? ".ue8m0" : ".ue4m3");
   return text;
 }

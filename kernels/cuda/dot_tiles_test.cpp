@@ -1,5 +1,5 @@
-// The places of elements in registers against the formulas of the PTX ISA ("Matrix Fragments for mma.m16n8k16 with
-// floating point type" and its neighbours), written here as they stand there, shape by shape.
+// The positions of elements in registers against the formulas of the PTX ISA ("Matrix Fragments for mma.m16n8k16 with
+// floating point type" and similar sections), copied shape by shape in their original form.
 #include "kernels/cuda/dot_tiles.h"
 
 #include <gtest/gtest.h>
@@ -207,7 +207,7 @@ TEST(DotTiles, CoverEveryElementOnce) {
 }
 
 TEST(DotTiles, OfWgmmaAreFourTilesOfMmaBelowEachOther) {
-  // PTX ISA, "Register Fragments" of wgmma: row = 16 (warp % 4) + the row in m16n8k*, columns alike.
+  // PTX ISA, "Register Fragments" of wgmma: row = 16 (warp % 4) + the row in m16n8k*, columns as there.
   const DotTile wide = tile_of(row_of(wgmma_k16, f16, f32)), narrow = tile_of(row_of(mma_m16n8k16, f16, f32));
   ASSERT_EQ(wide.a_registers, narrow.a_registers);
   ASSERT_EQ(wide.results, narrow.results);
@@ -224,7 +224,7 @@ TEST(DotTiles, OfWgmmaAreFourTilesOfMmaBelowEachOther) {
 }
 
 TEST(DotTiles, OfWgmmaLayColumnsInCoreMatrices) {
-  // PTX ISA, "Shared Memory Matrix Layout", no swizzle, K-major: a core matrix is eight rows of 16 bytes on end.
+  // PTX ISA, "Shared Memory Matrix Layout", no swizzle, K-major: a core matrix is eight consecutive rows of 16 bytes.
   std::set<int> bytes;
   for (int column = 0; column < 8; ++column)
     for (int byte = 0; byte < 32; ++byte) {
@@ -258,8 +258,8 @@ TEST(DotTiles, GiveEveryProblemOneDiagonalElement) {
 }
 
 TEST(DotTiles, ScalesComeFromTheFirstThreadsOfEachFour) {
-  // PTX ISA, "Block Scaling": with thread-id-a 0 the threads 4 g and 4 g + 1 give rows g and g + 8 of scale_A, with
-  // thread-id-b 0 the thread 4 g gives column g of scale_B.
+  // PTX ISA, "Block Scaling": with thread-id-a 0, threads 4 g and 4 g + 1 supply rows g and g + 8 of scale_A; with
+  // thread-id-b 0, thread 4 g supplies column g of scale_B.
   for (int g = 0; g < 8; ++g) {
     EXPECT_EQ(scale_row(4 * g), g);
     EXPECT_EQ(scale_row(4 * g + 1), g + 8);

@@ -1,4 +1,4 @@
-// Rows of the elementwise operations, their own kernels in elementwise.cu.
+// Rows of the elementwise operations; their kernels are in elementwise.cu.
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -10,7 +10,7 @@ namespace {
 
 uint32_t count(const Tensor& tensor) { return static_cast<uint32_t>(tensor.elements()); }
 
-// Inputs first; the outputs may still be open.
+// Inputs first; the outputs may not have a layout yet.
 Refusal refuses(std::initializer_list<const Tensor*> inputs, std::initializer_list<const Tensor*> all) {
   if (Refusal r = not_readable_dtype(all)) return r;
   if (Refusal r = not_indexable(all)) return r;
@@ -20,7 +20,7 @@ Refusal refuses(std::initializer_list<const Tensor*> inputs, std::initializer_li
 
 Refusal cast_refuses(const Device&, const Cast& op) {
   if (op.rounding != Rounding::near_even)
-    return "rounds to nearest even only, not " + std::string(name_of(op.rounding));
+    return "rounds only to nearest even, not " + std::string(name_of(op.rounding));
   return refuses({&op.x}, {&op.x, &op.out});
 }
 void cast(Device& device, const Cast& op) {
@@ -72,7 +72,7 @@ void add_bias(Device& device, const AddBias& op) {
 
 Refusal unscale_refuses(const Device&, const Unscale& op) {
   if (op.found_inf.dtype() != DType::f32)
-    return "wants found_inf in f32, not " + std::string(name_of(op.found_inf.dtype()));
+    return "needs found_inf in f32, not " + std::string(name_of(op.found_inf.dtype()));
   return refuses({&op.gradient, &op.found_inf}, {&op.gradient});
 }
 void unscale(Device& device, const Unscale& op) {
@@ -82,7 +82,7 @@ void unscale(Device& device, const Unscale& op) {
 
 Refusal sgd_refuses(const Device&, const SgdStep& op) {
   if (any_f64({&op.gradient, &op.velocity, &op.low}) && op.parameter.dtype() != DType::f64)
-    return "computes in the width of the parameter, which is not f64 while another operand is";
+    return "computes in the width of the parameter, which is not f64 although another operand is";
   return refuses({&op.parameter, &op.gradient, &op.velocity}, {&op.parameter, &op.gradient, &op.velocity, &op.low});
 }
 void sgd(Device& device, const SgdStep& op) {

@@ -1,4 +1,4 @@
-// One thread for four neighbouring elements. Formulas: kernels/ops/formulas.h.
+// One thread per four neighbouring elements. Formulas: kernels/ops/formulas.h.
 #include <cstdint>
 #include <string>
 
@@ -74,7 +74,7 @@ struct Unscaled {
   float* found_inf;
   Wide inverse_scale;
   __device__ Wide operator()(uint32_t, Wide gradient) const {
-    if (formulas::overflowed(gradient)) *found_inf = 1;  // all who write, write the same
+    if (formulas::overflowed(gradient)) *found_inf = 1;  // every writer writes the same value
     return formulas::unscale(gradient, inverse_scale);
   }
 };
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads) sgd(uint32_t n, Access parameter, Ac
                                        momentum, weight_decay);
   if (velocity.present()) velocity.template store<Wide>(i, step.velocity);
   parameter.template store<Wide>(i, step.parameter);
-  // The copy is of the parameter as stored, so that the two never disagree by a second rounding.
+  // The copy is rounded from the parameter as stored, so that the two cannot differ by double rounding.
   if (low.present()) low.template store<Wide>(i, parameter.template load<Wide>(i));
 }
 

@@ -1,5 +1,5 @@
-// What a GPU must keep of its promises: FP32 is FP32, TF32 is TF32, sums are as wide as asked, the same bits every
-// time, memory is counted, time is the device's.
+// What GPU rows guarantee: FP32 is FP32, TF32 is TF32, sums are as wide as requested, results are bit-reproducible,
+// memory is counted, and times come from the device.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -80,7 +80,7 @@ TEST_F(Gpu, ConvolutionInFp32IsNotTf32AndInTf32IsTf32) {
         try {
           run(forward), run(backward);
         } catch (const Unsupported& error) {
-          // Honest, if a pity: cuDNN may have no such algorithm. FP32 always has one.
+          // cuDNN may have no such algorithm for TF32. FP32 always has one.
           ASSERT_TRUE(tf32) << error.what();
           std::printf("no TF32 convolution: %s\n", error.what());
           continue;
@@ -116,7 +116,7 @@ TEST_F(Gpu, Fp16SumsAreNarrowerThanFp32Sums) {
 
 TEST_F(Gpu, OneBlockOfAMatmulIsTheSimulatorsBitForBit) {
   const char* twin = architecture() == 90 ? "sim:hopper" : architecture() == 80 ? "sim:ampere" : nullptr;
-  if (!twin) GTEST_SKIP() << "no simulated twin of sm_" << architecture();
+  if (!twin) GTEST_SKIP() << "no simulated device for sm_" << architecture();
   const auto rows = known_devices();
   if (std::none_of(rows.begin(), rows.end(), [&](const DeviceRow& row) { return row.name == twin; }))
     GTEST_SKIP() << "no " << twin;
@@ -124,7 +124,7 @@ TEST_F(Gpu, OneBlockOfAMatmulIsTheSimulatorsBitForBit) {
   constexpr int64_t kSide = 128;
   const int64_t depth = architecture() == 90 ? 16 : 8;
   for (const DType dtype : {DType::f16, DType::bf16}) {
-    // Magnitudes far apart, so that what the adder cuts off shows.
+    // Magnitudes far apart, so that what the adder truncates shows.
     std::vector<double> av = uniform(kSide * depth, 3), bv = uniform(kSide * depth, 4);
     for (size_t i = 0; i < av.size(); ++i) av[i] = std::ldexp(av[i] - 0.5, static_cast<int>(i % 13) - 6), bv[i] -= 0.5;
     const auto codes_on = [&](Device& device) {
@@ -158,7 +158,7 @@ TEST_F(Gpu, RefusalsNameWhatCannotBeAskedOfTheLibrary) {
   Tensor out(gpu(), {32, 32}, DType::f16);
   try {
     run(Matmul{.a = a, .b = a, .out = out, .math = {.partial = kFp16, .split_k = 4}});
-    FAIL() << "nobody should take a chosen split-K";
+    FAIL() << "no row should support a given split-K";
   } catch (const Unsupported& error) {
     EXPECT_NE(std::string(error.what()).find("split"), std::string::npos) << error.what();
   }
@@ -194,7 +194,7 @@ TEST_F(Gpu, TooMuchMemoryIsAnErrorThatSaysHowMuchThereIs) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("free"), std::string::npos) << error.what();
   }
-  // The failure is over and done with.
+  // The failure does not affect later work.
   const Tensor x = Tensor::from(gpu(), {3}, DType::f32, std::vector<double>{-1, 0, 2});
   Tensor out(gpu(), {3}, DType::f32);
   run(Relu{.x = x, .out = out});

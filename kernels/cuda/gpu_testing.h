@@ -1,4 +1,4 @@
-// Tests that need a GPU: skipped, visibly and with the reason, where there is none.
+// Tests that need a GPU: skipped with the printed reason if there is none.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class Gpu : public testing::Test {
       gpu_->memory().reset_peak();
       return;
     }
-    GTEST_SKIP() << "this build knows no cuda:0";
+    GTEST_SKIP() << "this build has no device cuda:0";
   }
   Device& gpu() { return *gpu_; }
   // 90 for an H100 or H200

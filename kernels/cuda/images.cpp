@@ -1,4 +1,4 @@
-// Rows of pooling and the change of layout, their own kernels in images.cu. cuDNN's pooling knows no indices.
+// Rows of pooling and layout conversion; their kernels are in images.cu. cuDNN's pooling does not return indices.
 #include <cstdint>
 #include <initializer_list>
 

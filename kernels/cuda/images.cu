@@ -1,4 +1,4 @@
-// Pooling, one thread an output (backward gathers, so nothing is added in a random order), and the change of layout.
+// Pooling with one thread per output (backward gathers, so nothing is added in a random order), and layout conversion.
 #include <cstdint>
 #include <string>
 
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads)
   indices[offset(index_layout, p.n, p.c, p.y, p.x)] = static_cast<uint8_t>(winner);
 }
 
-// The windows [first, last] that hold coordinate `at`.
+// The windows [first, last] that contain coordinate `at`.
 __device__ __forceinline__ void windows_of(int at, int pad, int kernel, int stride, int count, int& first, int& last) {
   const int reach = at + pad - kernel + 1;
   first = reach > 0 ? (reach + stride - 1) / stride : 0;
@@ -97,7 +97,8 @@ __global__ void __launch_bounds__(kThreads)
 
 constexpr uint32_t kTile = 32, kTileThreads = 8;
 
-// [outer][rows][columns] to [outer][columns][rows], a tile in shared memory; the extra column keeps its banks apart.
+// [outer][rows][columns] to [outer][columns][rows] through a tile in shared memory; the extra column avoids bank
+// conflicts.
 template <class T>
 __global__ void __launch_bounds__(kTile* kTileThreads) transpose(uint32_t rows, uint32_t columns, const T* x, T* out) {
   __shared__ T tile[kTile][kTile + 1];

@@ -1,4 +1,4 @@
-// Where the elements of an image or filter lie, and which one a thread's number stands for.
+// The offsets of the elements of an image or filter, and the element that belongs to a thread's number.
 #pragma once
 
 #include <cstdint>

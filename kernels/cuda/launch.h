@@ -1,4 +1,4 @@
-// The border between host code (.cpp, which knows tensors) and device code (.cu, which knows arrays).
+// The interface between host code (.cpp, which uses tensors) and device code (.cu, which uses arrays).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,8 @@
 
 namespace halfmark::kernels::cuda {
 
-// The dtypes that device code reads and writes element by element (arrays.cuh). A new dtype must be decided on here.
+// The dtypes that device code reads and writes element by element (arrays.cuh). A new dtype is not read until it is
+// added here, together with its accessors.
 constexpr bool device_code_reads(DType dtype) {
   if (dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16 ||
       dtype == DType::e4m3 || dtype == DType::e5m2)
@@ -17,16 +18,16 @@ constexpr bool device_code_reads(DType dtype) {
   return false;
 }
 
-struct Array {  // of a dtype that device code reads; data may be null where the operand is optional
+struct Array {  // of a dtype that device code reads; data may be null for an optional operand
   void* data = nullptr;
   DType dtype = DType::f32;
 };
 
-// Where channel c of pixel j lies: last: j * channels + c, else (j / pixels * channels + c) * pixels + j % pixels.
+// Offset of channel c of pixel j. last: j * channels + c, else (j / pixels * channels + c) * pixels + j % pixels.
 struct Channels {
-  uint32_t outer, channels, pixels;  // images, channels, pixels of an image; a matrix [n, c] has one pixel
+  uint32_t outer, channels, pixels;  // images, channels, pixels per image; a matrix [n, c] has one pixel
   bool last;
-  uint32_t count() const { return outer * pixels; }  // values of a channel
+  uint32_t count() const { return outer * pixels; }  // values per channel
   uint32_t elements() const { return outer * pixels * channels; }
 };
 
@@ -39,9 +40,9 @@ struct WindowArgs {
   int kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
 };
 
-// Every launcher enqueues on the stream and throws Error when a launch fails. Element counts are below 2^31.
+// Every launcher enqueues on the stream and throws Error if a launch fails. Element counts are below 2^31.
 
-// elementwise.cu. Operands lie in the same layout; outputs may be inputs.
+// elementwise.cu. Operands have the same layout; outputs may be inputs.
 void launch_cast(cudaStream_t, uint32_t n, Array x, Array out);
 // `activation`: its number in the list of activations.h.
 void launch_activation(cudaStream_t, size_t activation, uint32_t n, Array x, Array out);
@@ -54,8 +55,8 @@ void launch_sgd_step(cudaStream_t, uint32_t n, Array parameter, Array gradient, 
 void launch_softmax_backward(cudaStream_t, uint32_t rows, uint32_t classes, Array probabilities, const int32_t* labels,
                              Array dlogits, double factor);
 
-// reduce.cu. `scratch` is of the wide type: doubles where wide says so, else floats.
-size_t channel_scratch_elements(const Channels&);  // wide elements that the three below need
+// reduce.cu. `scratch` has the wide type: doubles if `wide`, else floats.
+size_t channel_scratch_elements(const Channels&);  // number of wide elements that the three below need
 void launch_bias_gradient(cudaStream_t, const Channels&, bool wide, void* scratch, Array dy, Array dbias);
 struct BatchNormArrays {
   Array x, scale, shift, out, mean, variance, running_mean, running_variance;
@@ -68,7 +69,7 @@ struct BatchNormBackwardArrays {
 };
 void launch_batch_norm_backward(cudaStream_t, const Channels&, bool wide, void* scratch, const BatchNormBackwardArrays&,
                                 double epsilon);
-// scratch: one wide element a row
+// scratch: one wide element per row
 void launch_softmax_cross_entropy(cudaStream_t, uint32_t rows, uint32_t classes, bool wide, void* scratch, Array logits,
                                   const int32_t* labels, Array loss, Array probabilities);
 
@@ -80,12 +81,12 @@ void launch_max_pool_backward(cudaStream_t, const Image& dy, const Image& dx, co
 void launch_avg_pool(cudaStream_t, const Image& x, const Image& out, const WindowArgs&, Array x_data, Array out_data);
 void launch_avg_pool_backward(cudaStream_t, const Image& dy, const Image& dx, const WindowArgs&, Array dy_data,
                               Array dx_data);
-// `size` bytes an element; to_last: [n][c][p] to [n][p][c], else back.
+// `size` bytes per element; to_last: [n][c][p] to [n][p][c], else the reverse.
 void launch_reorder(cudaStream_t, uint32_t outer, uint32_t channels, uint32_t pixels, size_t size, bool to_last,
                     const void* x, void* out);
 
-// direct.cu: one thread, or one block, an output; any mixture of dtypes, fused multiply-adds in fp32, or fp64 where
-// wide.
+// direct.cu: one thread, or one block, per output; any mixture of dtypes, fused multiply-adds in fp32, or in fp64 if
+// `wide`.
 struct MatmulArgs {
   uint32_t m, n, k;
   bool transpose_a, transpose_b;
@@ -100,9 +101,9 @@ void launch_direct_conv_backward_weights(cudaStream_t, const Image& x, const Ima
                                          const WindowArgs&, uint32_t groups, bool wide, Array x_data, Array dy,
                                          Array dw);
 
-// Waits about `microseconds` on the device, so that what is timed is enqueued before it starts.
+// Waits about `microseconds` on the device, so that the timed work is enqueued before it starts.
 void launch_pause(cudaStream_t, uint32_t microseconds);
-// Whether this build holds code that the current device can run; else the reason.
+// Whether this build contains code that the current device can run; else the reason.
 const char* code_for_device();  // null = yes
 
 }  // namespace halfmark::kernels::cuda

@@ -1,8 +1,8 @@
-# halfmark_cuda.so and its tests; included when toolkit and cuDNN are there.
+# halfmark_cuda.so and its tests; included if the CUDA toolkit and cuDNN are found.
 
 halfmark_sources(cuda_sources "${CMAKE_CURRENT_LIST_DIR}")
 file(GLOB cuda_device_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/*.cu")
-# dot.cu is compiled for the architectures' own instructions (90a in place of 90), which no other GPU runs, so PTX stays plain.
+# dot.cu needs architecture-specific instructions (90a instead of 90). That code runs on no other GPU, so PTX stays generic.
 set(cuda_dot_source "${CMAKE_CURRENT_LIST_DIR}/dot.cu")
 list(REMOVE_ITEM cuda_device_sources "${cuda_dot_source}")
 set(cuda_dot_architectures "")
@@ -39,7 +39,7 @@ foreach(target IN ITEMS halfmark_cuda halfmark_cuda_dot)
     CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF CUDA_RUNTIME_LIBRARY Static)
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} "${CUDNN_INCLUDE}")
-  # No contraction, as on the host: where a fused multiply-add is meant, fma() says so. No --use_fast_math.
+  # No contraction, as on the host: fused multiply-adds are explicit calls of fma(). No --use_fast_math.
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--fmad=false -Xcompiler=-ffp-contract=off,-Wall,-Wextra,-Wshadow>"
     "$<$<COMPILE_LANGUAGE:CXX>:-Wswitch-enum>")
   target_link_libraries(${target} PRIVATE halfmark_kernels)
@@ -48,19 +48,19 @@ target_compile_definitions(halfmark_cuda PRIVATE HALFMARK_STAMP="${HALFMARK_STAM
 target_link_libraries(halfmark_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt "${CUDNN_LIBRARY}" ${CMAKE_DL_LIBS})
 target_link_options(halfmark_cuda PRIVATE "LINKER:--exclude-libs,ALL")
 
-# Needs gtest alone beside what the plugin needs, so that it can be packed and run where the GPU is.
+# Needs only gtest and what the plugin needs, so that it can be copied to a machine with a GPU and run there.
 halfmark_tests(cuda_tests LINK halfmark_devices ${CMAKE_DL_LIBS} DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}" WITHOUT dot_code_test)
-# Needs nvcc and the sources, and knows where they are: not packed.
+# Needs nvcc and the path of the sources: not packed.
 halfmark_tests(cuda_code_tests FILES "${CMAKE_CURRENT_LIST_DIR}/dot_code_test.cpp")
 if(TARGET cuda_code_tests)
   target_compile_definitions(cuda_code_tests PRIVATE HALFMARK_NVCC="${CMAKE_CUDA_COMPILER}")
 endif()
 if(TARGET cuda_tests)
-  set_target_properties(cuda_tests PROPERTIES UNITY_BUILD OFF) # files of two folders, which share names
+  set_target_properties(cuda_tests PROPERTIES UNITY_BUILD OFF) # files of two folders with equal names
   add_dependencies(cuda_tests halfmark_cuda)
   target_include_directories(cuda_tests SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} "${CUDNN_INCLUDE}")
   target_compile_definitions(cuda_tests PRIVATE HALFMARK_STAMP="${HALFMARK_STAMP}")
-  # The one host file of the plugin that knows no CUDA: the plugin shows none of its symbols, so the tests have a copy.
+  # The only host file of the plugin without CUDA. The plugin exports none of its symbols, so the tests compile it again.
   target_sources(cuda_tests PRIVATE "${CMAKE_CURRENT_LIST_DIR}/dot_choice.cpp")
   file(GLOB operation_tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/../ops/ops_test.cpp")
   target_sources(cuda_tests PRIVATE ${operation_tests})

@@ -1,4 +1,4 @@
-// The plugin's entry: what devices there are, what is missing, and the versions of what is loaded.
+// The plugin's entry point: present devices, absent ones with the reason, and the versions of the loaded libraries.
 #include "kernels/plugin.h"
 
 #include <exception>
@@ -12,7 +12,7 @@ namespace halfmark::kernels::cuda {
 namespace {
 
 void find(std::vector<std::unique_ptr<Device>>& devices, std::vector<std::string>& absent) {
-  int count = 0;  // left unwritten when the call fails
+  int count = 0;  // not written if the call fails
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {
     (void)cudaGetLastError();

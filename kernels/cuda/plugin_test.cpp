@@ -1,5 +1,5 @@
-// What can be known of the plugin without a GPU: that it loads, of which build it is, what it says is missing, and that
-// the libraries it was linked with make their descriptors.
+// What can be tested of the plugin without a GPU: it loads, its stamp, the absences it reports, and that the libraries
+// it was linked with can create their descriptors.
 #include "kernels/plugin.h"
 
 #include <cublasLt.h>

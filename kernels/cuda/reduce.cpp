@@ -1,7 +1,7 @@
-// Rows of batch norm, the bias gradient and the softmax loss, their own kernels in reduce.cu.
+// Rows of batch norm, the bias gradient and the softmax loss; their kernels are in reduce.cu.
 //
-// cuDNN's batch norm is not used: it keeps 1 / sqrt(variance + epsilon) where the operation promises the variance, and
-// getting one back from the other loses digits.
+// cuDNN's batch norm is not used: it stores 1 / sqrt(variance + epsilon), but the operation returns the variance, and
+// computing one from the other loses digits.
 #include <cstdint>
 #include <initializer_list>
 

@@ -12,11 +12,11 @@ constexpr uint32_t kThreads = 256;
 constexpr uint32_t kTileChannels = 32,
                    kTileRows = kThreads / kTileChannels;  // channels-last: a warp reads neighbouring channels
 
-// How many blocks share a channel. Depends on the shape alone, never on the GPU, so that the order of additions does
-// not either.
+// How many blocks share a channel. Depends only on the shape, never on the GPU, so that the order of additions is the
+// same on every GPU.
 uint32_t splits_of(const Channels& c) {
   const uint32_t tiles = c.last ? blocks_for(c.channels, kTileChannels) : c.channels;
-  const uint32_t enough = blocks_for(c.count(), (c.last ? kTileRows : kThreads) * 8);  // at least eight values a thread
+  const uint32_t enough = blocks_for(c.count(), (c.last ? kTileRows : kThreads) * 8);  // >= eight values per thread
   const uint32_t wanted = tiles >= 512 ? 1 : 512 / tiles;
   const uint32_t splits = enough < wanted ? enough : wanted;
   return splits < 64 ? splits : 64;
@@ -27,7 +27,7 @@ struct Pair {
   Wide first = 0, second = 0;
 };
 
-// Adds the pairs of `count` neighbours, `stride` apart in shared memory, to the first of them: a tree of fixed shape.
+// Adds `count` neighbours, `stride` apart in shared memory, pairwise into the first: a tree of fixed shape.
 template <class Wide>
 __device__ void sum_tree(Pair<Wide>* shared, uint32_t position, uint32_t stride, uint32_t count) {
   for (uint32_t half = count / 2; half > 0; half /= 2) {
@@ -39,7 +39,8 @@ __device__ void sum_tree(Pair<Wide>* shared, uint32_t position, uint32_t stride,
   }
 }
 
-// partial[split][channel] = sums of what `body` makes of a channel's values. body.prepare(channel) comes once a thread.
+// partial[split][channel] = sums of what `body` computes from a channel's values. Each thread calls
+// body.prepare(channel) once.
 template <class Wide, class Body>
 __global__ void __launch_bounds__(kThreads) sum_planes(Channels c, Body body, Pair<Wide>* partial) {
   __shared__ Pair<Wide> shared[kThreads];
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(kThreads) sum_last(Channels c, Body body, Pair
   if (row == 0 && channel < c.channels) partial[blockIdx.y * c.channels + channel] = shared[lane];
 }
 
-// The sums of a channel over its splits, in order, for `body` to finish.
+// The sums of a channel over its splits, in order; `body` computes the final result from them.
 template <class Wide, class Body>
 __global__ void __launch_bounds__(kThreads) finish(Channels c, uint32_t splits, const Pair<Wide>* partial, Body body) {
   const uint32_t channel = blockIdx.x * kThreads + threadIdx.x;
@@ -139,7 +140,7 @@ struct StoreVariance {
   Wide* inverses;
   Wide count, momentum, epsilon;
   __device__ void operator()(uint32_t channel, const Pair<Wide>& sum) const {
-    // The sum of the deviations is what rounding left of the mean (Chan, Golub and LeVeque 1983, corrected two-pass).
+    // The sum of the deviations is the rounding error of the mean (Chan, Golub and LeVeque 1983, corrected two-pass).
     const Wide squares = sum.second - sum.first * sum.first / count;
     const Wide biased = squares / count, unbiased = squares / (count - 1);
     variance.store<Wide>(channel, biased);
@@ -245,7 +246,7 @@ __global__ void __launch_bounds__(kRowThreads)
   sum_tree(sums, thread, 1, kRowThreads);
   __syncthreads();
   const Wide total = sums[0].first;
-  // Before the probabilities, which may be written over the logits.
+  // Before the probabilities, which may overwrite the logits.
   if (thread == 0) {
     const int32_t label = labels[row];
     const bool known = label >= 0 && label < static_cast<int32_t>(classes);
@@ -266,7 +267,7 @@ __global__ void __launch_bounds__(kThreads) mean_of(uint32_t n, const Wide* valu
   if (threadIdx.x == 0) out.store<Wide>(0, shared[0].first / static_cast<Wide>(n));
 }
 
-// Scratch: the partial sums, then two vectors of a wide element a channel.
+// Scratch: the partial sums, then two vectors of one wide element per channel.
 template <class Wide>
 struct Scratch {
   Pair<Wide>* partial;

@@ -78,7 +78,7 @@ Tensor in_layout(CudaDevice& device, const Tensor& tensor, Layout layout) {
 
 namespace {
 
-// Whether the libraries' rows hand this dtype on.
+// Whether the libraries' rows pass this dtype to the library.
 bool is_for_library(DType dtype) {
   if (dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16) return true;
   return false;
@@ -108,7 +108,7 @@ Refusal not_indexable(std::initializer_list<const Tensor*> tensors) {
     if (tensor->empty()) continue;
     // A thread takes up to four elements, so the last thread's first index must fit as well.
     if (tensor->elements() > std::numeric_limits<int32_t>::max() - 1024) return "takes fewer than 2^31 elements";
-    if (tensor->elements() == 0) return "takes no tensor without elements";
+    if (tensor->elements() == 0) return "does not take an empty tensor";
   }
   return {};
 }
@@ -126,7 +126,7 @@ Refusal not_alike(std::initializer_list<const Tensor*> tensors) {
     if (tensor->empty() || tensor->layout() == Layout::any) continue;
     if (!first) first = tensor;
     if (tensor->layout() != first->layout())
-      return "takes operands of one layout, not " + std::string(name_of(first->layout())) + " and " +
+      return "takes only operands of one layout, not " + std::string(name_of(first->layout())) + " and " +
              std::string(name_of(tensor->layout()));
   }
   return {};
@@ -135,7 +135,7 @@ Refusal not_alike(std::initializer_list<const Tensor*> tensors) {
 Refusal not_plain(std::initializer_list<const Tensor*> vectors) {
   for (const Tensor* tensor : vectors)
     if (!tensor->empty() && tensor->layout() != Layout::plain && tensor->layout() != Layout::any)
-      return "takes layout plain, not " + std::string(name_of(tensor->layout()));
+      return "takes only layout plain, not " + std::string(name_of(tensor->layout()));
   return {};
 }
 

@@ -1,4 +1,4 @@
-// What the files of rows share: the lists they fill, how a tensor becomes an array, and the common refusals.
+// Shared by the files of rows: the lists they fill, the conversion of a tensor to an array, and the common refusals.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace halfmark::kernels::cuda {
 
-// In the order of preference; direct rows come last.
+// In order of preference; direct rows come last.
 void add_blaslt_rows(KernelTable& table);
 void add_cudnn_rows(KernelTable& table);
 void add_elementwise_rows(KernelTable& table);
 void add_reduce_rows(KernelTable& table);
 void add_image_rows(KernelTable& table);
 void add_direct_rows(KernelTable& table);
-void add_dot_rows(KernelTable& table, const CudaDevice& device);  // those of the device's own instructions
+void add_dot_rows(KernelTable& table, const CudaDevice& device);  // rows on the device's own matrix instructions
 
 // The device of a row of this plugin, made current for the thread.
 CudaDevice& on(Device& device);
@@ -29,19 +29,20 @@ Image image(const Tensor& tensor);
 WindowArgs window_args(const Window& window, int64_t kernel_h, int64_t kernel_w);
 bool any_f64(std::initializer_list<const Tensor*> tensors);
 
-// Scratch that counts as workspace; its memory may be reused as soon as the handle goes, the stream keeping the order.
+// Scratch that counts as workspace. Its memory may be reused as soon as the handle is destroyed, because the stream
+// keeps the order.
 Tensor workspace(Device& device, size_t bytes);
 Tensor workspace(Device& device, const Shape& shape, DType dtype, Layout layout);
-// The tensor itself, or its values in a workspace of the other layout (plain or nhwc).
+// The tensor itself, or a copy in the other layout (plain or nhwc) in workspace.
 Tensor in_layout(CudaDevice& device, const Tensor& tensor, Layout layout);
 void reorder(CudaDevice& device, const Tensor& from, const Tensor& to);
 
-// Each gives the first reason found. Absent operands (empty tensors) pass.
+// Each returns the first reason found. Absent operands (empty tensors) pass.
 Refusal not_readable_dtype(std::initializer_list<const Tensor*> tensors);  // device_code_reads(), launch.h
 Refusal not_for_library(std::initializer_list<const Tensor*> tensors);     // f64, f32, f16, bf16 only
 Refusal not_indexable(std::initializer_list<const Tensor*> tensors);       // between 1 and 2^31 - 1 elements
-Refusal not_readable(std::initializer_list<const Tensor*> inputs);         // an input must lie plain or nhwc
-Refusal not_alike(std::initializer_list<const Tensor*> tensors);           // all in one layout; open ones will follow
+Refusal not_readable(std::initializer_list<const Tensor*> inputs);         // an input must be plain or nhwc
+Refusal not_alike(std::initializer_list<const Tensor*> tensors);           // all in one layout (or not chosen yet)
 Refusal not_plain(std::initializer_list<const Tensor*> vectors);
 
 // Whether every value of the dtype is a value of the format, so that rounding an operand to it changes nothing.

@@ -1,7 +1,8 @@
-// Everything goes through fp64, which holds what is needed of the exact answer: sums and products of at most 16-bit
-// formats exactly or rounded to odd (format.h), quotients and square roots with so many bits (53 >= 2 p + 2) that they
-// neither reach nor cross a number of p bits or a tie unless they are it (Figueroa 1995). One rounding to the format
-// follows. No intermediate is subnormal in fp64: with 8 exponent bits it is 2^-266 at the least.
+// Everything is computed in fp64 and then rounded once to the format. fp64 keeps all that this rounding needs:
+// - sums and products of formats of at most 16 bits are exact or rounded to odd (format.h);
+// - quotients and square roots have enough bits (53 >= 2 p + 2) that they reach or cross a p-bit number or a tie only
+//   if the exact result is that number or tie (Figueroa 1995).
+// No intermediate is subnormal in fp64: with 8 exponent bits the smallest is 2^-266.
 #include "kernels/number/arithmetic.h"
 
 #include <algorithm>
@@ -36,15 +37,16 @@ Result default_nan(const Format& format, unsigned flags) {
   return {encode_format(format, std::numeric_limits<double>::quiet_NaN()), flags};
 }
 
-// x is finite and below the normal numbers. Does it stay there when the exponent has no bounds?
+// x is finite and below the normal numbers. Does it stay there when it is rounded with an unbounded exponent?
 bool is_tiny(const Format& format, double x, Rounding rounding, uint64_t noise) {
   int exponent = 0;
   const double significand = 2 * std::frexp(std::fabs(x), &exponent);  // in [1, 2), of x = significand 2^(exponent - 1)
-  // Just below the smallest normal number it may round up to it. [1, 2] is normal in every format.
+  // Just below the smallest normal number, x may round up to it. [1, 2] is normal in every format.
   return exponent < format.min_exponent() || round_to(format, significand, rounding, nullptr, noise) < 2;
 }
 
-// A number, exact or as good as that for this format, to its code and flags. Infinities stay what the rule makes them.
+// Rounds a value, which is exact or exact enough for this format, to its code and flags. Infinities follow the overflow
+// rule.
 Result rounded(const Format& format, double x, Rounding rounding, Overflow overflow, uint64_t noise) {
   RoundEvents events;
   const uint64_t code = encode_format(format, x, rounding, &events, noise, overflow);
@@ -72,7 +74,7 @@ const OperationRow& operation_named(std::string_view name) { return named("opera
 Result compute(ScalarOperation operation, const Format& format, uint64_t x_code, uint64_t y_code, uint64_t z_code,
                Rounding rounding) {
   HM_CHECK(format.bits() <= 16 && format.exponent_bits <= 8 && !format.is_scale(),
-           "arithmetic on codes is for formats of at most 16 bits with a sign, not " + std::string(format.name));
+           "arithmetic on codes takes signed formats of at most 16 bits, not " + std::string(format.name));
   const int operands = kOperations[static_cast<size_t>(operation)].operands;
   const Operand none{0, false};
   const Operand a = operand(format, x_code), b = operands > 1 ? operand(format, y_code) : none,
@@ -120,16 +122,16 @@ Result convert_value(const Operand& x, const Format& to, Rounding rounding, Over
   return result;
 }
 
-// Into an integer: first to a whole number, then into its range.
+// To an integer: first rounded to a whole number, then clamped to the integer's range.
 Result convert_to_integer(double x, DType to, Rounding rounding, uint64_t noise) {
   if (std::isnan(x)) return {0, kInvalid};
   const double least = to == DType::i32 ? -2147483648.0 : 0.0, most = to == DType::i32 ? 2147483647.0 : 255.0;
   double whole = std::trunc(x);
-  const double lost = std::fabs(x - whole);  // exact; NaN for an infinity, which no comparison below moves
+  const double lost = std::fabs(x - whole);  // exact; NaN for an infinity, for which no comparison below holds
   bool up = false;
   if (rounding == Rounding::near_even) up = lost > 0.5 || (lost == 0.5 && std::fmod(whole, 2) != 0);
   if (rounding == Rounding::near_away) up = lost >= 0.5;
-  // 64 bits of chance against the part lost, as round_to has it.
+  // Compares 64 random bits with the discarded fraction, as round_to does.
   if (rounding == Rounding::stochastic) up = std::ldexp(static_cast<double>(noise >> 11), -53) < lost;
   if (up) whole += std::copysign(1.0, x);
   const double clamped = std::clamp(whole, least, most);

@@ -1,4 +1,4 @@
-// Scalar arithmetic and conversion on codes, with the flags of IEEE 754: what one operation answers, to the bit.
+// Scalar arithmetic and conversion on codes, with the IEEE 754 exception flags: the bit-exact result of one operation.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace halfmark::kernels {
 // The bits of RISC-V's fflags and of SoftFloat's exception flags.
 enum Flag : unsigned {
   kInexact = 1,
-  kUnderflow = 2,  // inexact, and tiny: below the normal numbers even when rounded with an exponent without bounds
+  kUnderflow = 2,  // inexact and tiny: below the normal numbers even when rounded with an unbounded exponent
   kOverflow = 4,
   kDivideByZero = 8,
   kInvalid = 16,
@@ -35,22 +35,23 @@ struct OperationRow {
 std::span<const OperationRow> operations();
 const OperationRow& operation_named(std::string_view name);  // throws Error naming the known ones
 
-// x + y, x - y, x * y, x / y, x * y + z, sqrt(x) of codes of a format of at most 16 bits (not e8m0: Error), with one
-// rounding; operands an operation does not have are ignored. Overflow follows the format's own rule.
-// A NaN that results is the default quiet NaN, positive (7e00 in fp16, 7fc0 in bf16), whatever the operands: as RISC-V
-// and SoftFloat for it do; x86 hands a payload on. A signalling NaN (leading fraction bit clear, in formats with
-// infinities) is invalid, and so is infinity * 0 + z for every z, a quiet NaN included (RISC-V; x86 says otherwise).
+// x + y, x - y, x * y, x / y, x * y + z and sqrt(x) on codes, rounded once. The format has at most 16 bits and is not
+// e8m0 (else Error). Operands that an operation does not use are ignored. Overflow follows the format's own rule.
+// NaN results are the positive default quiet NaN (7e00 in fp16, 7fc0 in bf16) whatever the operands, as in RISC-V and
+// in SoftFloat's RISC-V build; x86 propagates a payload. A signalling NaN (leading fraction bit clear, in formats with
+// infinities) is invalid. So is infinity * 0 + z for every z, including a quiet NaN (as in RISC-V; x86 differs).
 Result compute(ScalarOperation operation, const Format& format, uint64_t x, uint64_t y, uint64_t z,
                Rounding rounding = Rounding::near_even);
 
-// A code of one format to another (64 bits at most), rounded once; NaNs as above. Beyond IEEE 754: an infinity that the
-// format or the rule turns into something else is overflow and inexact; a NaN into a format without NaN is invalid; a
-// zero into e8m0 underflows, a sign lost there is inexact.
+// Converts a code from one format to another (at most 64 bits), rounded once; NaNs as above. Beyond IEEE 754:
+// - an infinity that the format or the rule replaces is overflow and inexact;
+// - a NaN to a format without NaN is invalid;
+// - a zero to e8m0 underflows, and a sign lost there is inexact.
 Result convert_code(const Format& from, uint64_t code, const Format& to, Rounding rounding = Rounding::near_even,
                     Overflow overflow = Overflow::format_default, uint64_t noise = 0);
 
-// The same between stored types, integers among them: out of an integer exactly; into one rounded as asked, and what it
-// cannot hold is clamped (a NaN: 0) and invalid.
+// The same between stored types, including integers. From an integer: exact. To an integer: rounded as requested;
+// values out of range are clamped (NaN becomes 0) and invalid.
 Result convert_code(DType from, uint64_t code, DType to, Rounding rounding = Rounding::near_even,
                     Overflow overflow = Overflow::format_default, uint64_t noise = 0);
 

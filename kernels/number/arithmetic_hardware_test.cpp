@@ -1,4 +1,4 @@
-// Arithmetic in fp16 against the processor's own FP16 instructions, flags included, and the compiler's _Float16.
+// fp16 arithmetic against the processor's own FP16 instructions, including flags, and against the compiler's _Float16.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -19,7 +19,7 @@ namespace {
 
 bool is_nan(uint64_t code) { return (code & 0x7FFF) > 0x7C00; }
 
-// Any code, or one of a middle exponent with a short significand: ties, cancellation and exact results.
+// Any code, or one with a middle exponent and a short significand: ties, cancellation and exact results.
 uint64_t draw(std::mt19937_64& random) {
   const uint64_t r = random();
   if (r & 1) return (r >> 8) & 0xFFFF;
@@ -29,14 +29,14 @@ uint64_t draw(std::mt19937_64& random) {
 #if defined(__x86_64__)
 
 bool has_avx512_fp16() {
-  // CPUID leaf 7: AVX512-FP16 is edx bit 23 (Intel SDM volume 2). That the system saves the registers is part of the
-  // answer for "avx512f".
+  // CPUID leaf 7: AVX512-FP16 is edx bit 23 (Intel SDM volume 2). The check of "avx512f" includes that the system saves
+  // the registers.
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __builtin_cpu_supports("avx512f") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && ((d >> 23) & 1);
 }
 
-// One instruction between the setting and the reading of MXCSR: all exceptions masked, flags clear, the rounding mode
-// in bits 13 and 14.
+// One instruction between writing and reading MXCSR: all exceptions masked, flags clear, the rounding mode in bits 13
+// and 14.
 #define HM_FP16(instruction)                                                                           \
   __asm__ volatile("vldmxcsr %[control]\n\t" instruction "\n\tvstmxcsr %[after]\n\tvldmxcsr %[before]" \
                    : [x] "+x"(x), [after] "=m"(after)                                                  \
@@ -72,10 +72,10 @@ Result on_processor(ScalarOperation operation, uint64_t x_code, uint64_t y_code,
   const unsigned flags = (after & 1 ? kInvalid : 0u) | (after & 4 ? kDivideByZero : 0u) | (after & 8 ? kOverflow : 0u) |
                          (after & 16 ? kUnderflow : 0u) | (after & 32 ? kInexact : 0u);
   const auto code = static_cast<uint64_t>(_mm_cvtsi128_si32(x)) & 0xFFFF;
-  return {is_nan(code) ? 0x7E00 : code, flags};  // x86 hands on a payload, ours is the default NaN
+  return {is_nan(code) ? 0x7E00 : code, flags};  // x86 propagates a payload, ours is the default NaN
 }
 
-// x86 raises no flag for infinity * 0 + a quiet NaN; RISC-V and we do.
+// x86 raises no flag for infinity * 0 + a quiet NaN; RISC-V and halfmark do.
 bool differs_by_definition(ScalarOperation operation, uint64_t x, uint64_t y, uint64_t z) {
   const auto infinite = [](uint64_t code) { return (code & 0x7FFF) == 0x7C00; };
   const auto zero = [](uint64_t code) { return (code & 0x7FFF) == 0; };
@@ -110,7 +110,7 @@ TEST(ArithmeticOfTheProcessor, IsOursWithItsFlags) {
 
 #else
 
-TEST(ArithmeticOfTheProcessor, IsOursWithItsFlags) { GTEST_SKIP() << "AVX512-FP16 belongs to x86-64"; }
+TEST(ArithmeticOfTheProcessor, IsOursWithItsFlags) { GTEST_SKIP() << "AVX512-FP16 exists only on x86-64"; }
 
 #endif
 

@@ -1,4 +1,4 @@
-// Arithmetic on codes against a model in 128-bit integers that shares nothing with it but the table of formats.
+// Arithmetic on codes against a model in 128-bit integers that shares nothing with it except the table of formats.
 #include "kernels/number/arithmetic.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-// --- The model: (-1)^negative * magnitude * 2^exponent, the exact magnitude lying above it by less than 1 if `more`.
+// The model: (-1)^negative * magnitude * 2^exponent; if `more`, the exact magnitude is larger by less than 1.
 struct Exact {
   bool negative;
   Wide magnitude;
@@ -34,7 +34,7 @@ struct Code {
   Exact value;
 };
 
-// Where zero has no sign, NaN takes the code of -0.
+// In formats with unsigned zero, NaN has the code of -0.
 bool zero_is_unsigned(const Format& format) { return format.specials.nan == NanCodes::negative_zero; }
 bool is_ieee(const Format& format) { return format.specials.nan == NanCodes::top_exponent; }
 bool has_one_nan_on_top(const Format& format) { return format.specials.nan == NanCodes::all_ones; }
@@ -105,12 +105,12 @@ Result round_model(const Format& format, const Exact& x, Rounding rounding,
   const int place = std::max(leading, emin) - (p - 1);
   const Cut result = cut(x, place, rounding);
   unsigned flags = result.inexact ? kInexact : 0u;
-  // Tininess after rounding: with the exponent unbounded.
+  // Tininess is detected after rounding, with an unbounded exponent.
   const int free_place = leading - (p - 1);
   const Cut unbounded = cut(x, free_place, rounding);
   const bool tiny = top_bit(unbounded.kept) + free_place < emin;
   if (tiny && result.inexact) flags |= kUnderflow;
-  // A code counts the numbers up from zero: the place of the first normal exponent is worth field 1.
+  // Codes number the values from zero upwards, so the place of the first normal exponent counts as field 1.
   uint64_t code = static_cast<uint64_t>(result.kept);
   if (code >> format.fraction_bits) code += static_cast<uint64_t>(place - (emin - (p - 1))) << format.fraction_bits;
   if (code > largest_code(format)) {
@@ -123,7 +123,7 @@ Result round_model(const Format& format, const Exact& x, Rounding rounding,
   return {with_sign(format, x.negative, code), flags};
 }
 
-// Both aligned; where they lie so far apart that the smaller cannot matter but for not being zero, it becomes `more`.
+// Aligns both. If they are so far apart that the smaller one only matters for not being zero, it becomes `more`.
 Exact sum_model(Exact a, Exact b) {
   if (!a.magnitude && !b.magnitude) return {a.negative && b.negative, 0, 0};
   if (!a.magnitude) return b;
@@ -165,7 +165,7 @@ Result model(ScalarOperation operation, const Format& format, uint64_t x, uint64
   Code a = take_apart(format, x), b = take_apart(format, operands > 1 ? y : 0),
        c = take_apart(format, operands > 2 ? z : 0);
   const Result invalid{nan_code(format), kInvalid}, quiet{nan_code(format), 0};
-  const auto infinity = [&](bool negative) {  // or what stands for it where the format has none
+  const auto infinity = [&](bool negative) {  // or its replacement if the format has none
     return Result{with_sign(format, negative, is_ieee(format) ? infinity_code(format) : nan_code(format)), 0};
   };
   const auto is = [](const Code& code, Kind kind) { return code.kind == kind; };
@@ -224,15 +224,15 @@ Result convert_model(const Format& from, uint64_t code, const Format& to, Roundi
   return {nan_code(to), kOverflow | kInexact};
 }
 
-// NaNs that a rule makes carry the sign of the number; the sign of a NaN says nothing.
+// NaNs that the overflow rule produces carry the sign of the number; in other NaNs the sign has no meaning.
 Result same_nan(const Format& format, Result result) {
   const Code code = take_apart(format, result.code);
   if (code.kind == Kind::quiet) result.code = nan_code(format);
   return result;
 }
 
-// Operands where things happen: half of them anywhere, half near the last results, with short significands and the
-// extremes of the exponent.
+// Operands near the critical cases: half of them anywhere, half near the last results, with short significands and
+// extreme exponents.
 uint64_t draw(const Format& format, std::mt19937_64& random) {
   const uint64_t r = random();
   if (r % 4 == 0) return (r >> 8) & 0xFFFF;
@@ -267,7 +267,7 @@ const std::vector<const Format*>& signed_formats() {
   return all;
 }
 
-// Those that arithmetic on codes takes, of so many bits.
+// The formats of this many bits that arithmetic on codes supports.
 std::vector<const Format*> narrow_formats(int least_bits, int most_bits) {
   std::vector<const Format*> narrow;
   for (const Format* format : signed_formats())
@@ -285,7 +285,7 @@ TEST(Arithmetic, EveryOperationIsTheModelInIntegers) {
              {ScalarOperation::add, ScalarOperation::sub, ScalarOperation::mul, ScalarOperation::div})
           ASSERT_NO_FATAL_FAILURE(expect_model(operation, *format, x, y, 0, rounding));
         ASSERT_NO_FATAL_FAILURE(expect_model(ScalarOperation::mul_add, *format, x, y, z, rounding));
-        // An addend that nearly cancels the product, or lies a little above or below its last place.
+        // An addend that nearly cancels the product, or is slightly above or below its last place.
         uint64_t near = model(ScalarOperation::mul, *format, x, y, 0, rounding).code ^ 0x8000;
         near = (i % 2 ? near + random() % 5 - 2 : near ^ ((random() % 64) << format->fraction_bits)) & 0xFFFF;
         ASSERT_NO_FATAL_FAILURE(expect_model(ScalarOperation::mul_add, *format, x, y, near, rounding));
@@ -328,8 +328,8 @@ TEST(Arithmetic, TheFlagsOfIeee754) {
   EXPECT_EQ(run(ScalarOperation::mul, 0x7BFF, 0x4000, 0, Rounding::toward_zero),
             (Result{0x7BFF, kOverflow | kInexact}));
   EXPECT_EQ(run(ScalarOperation::mul, 0x0001, 0x3800), (Result{0x0000, kUnderflow | kInexact}));
-  EXPECT_EQ(run(ScalarOperation::mul, 0x0002, 0x3800), (Result{0x0001, 0})) << "subnormal and exact is no underflow";
-  // 1448^2 2^-35 lies below 2^-14, but rounded to 11 bits it is 2^-14: not tiny. 1447 1448 2^-35 is.
+  EXPECT_EQ(run(ScalarOperation::mul, 0x0002, 0x3800), (Result{0x0001, 0})) << "subnormal and exact: not an underflow";
+  // 1448^2 2^-35 is below 2^-14, but rounded to 11 bits it is 2^-14: not tiny. 1447 1448 2^-35 is.
   EXPECT_EQ(run(ScalarOperation::mul, 0x05A8, 0x39A8), (Result{0x0400, kInexact}))
       << "tininess is detected after rounding";
   EXPECT_EQ(run(ScalarOperation::mul, 0x05A8, 0x39A7), (Result{0x03FF, kUnderflow | kInexact}));
@@ -345,7 +345,7 @@ TEST(Arithmetic, TheFlagsOfIeee754) {
   EXPECT_THROW(compute(ScalarOperation::add, kE8m0, 0, 0, 0), Error);
 }
 
-// --- Conversions.
+// Conversions.
 
 void expect_conversion(const Format& from, uint64_t code, const Format& to, Rounding rounding, Overflow overflow) {
   const Result actual = same_nan(to, convert_code(from, code, to, rounding, overflow)),
@@ -370,7 +370,7 @@ TEST(Conversion, EveryNarrowCodeToEveryFormatByEveryRule) {
   }
 }
 
-// 2^20 numbers; 2^28 with HALFMARK_LONG=1 in the environment.
+// 2^20 numbers, or 2^28 with HALFMARK_LONG=1 in the environment.
 TEST(Conversion, Fp32ToEveryFormatByEveryRule) {
   const char* wants = std::getenv("HALFMARK_LONG");
   const uint64_t samples = uint64_t{1} << (wants && std::string_view(wants) == "1" ? 28 : 20);

@@ -23,7 +23,7 @@ constexpr std::array kBlockFormats{
     BlockFormat{"nvfp4", DType::e2m1, DType::e4m3, 16, true},
 };
 
-// NaN when a value is not finite.
+// NaN if a value is not finite.
 double largest_magnitude(std::span<const float> values) {
   double largest = 0;
   for (const float value : values) {
@@ -33,7 +33,8 @@ double largest_magnitude(std::span<const float> values) {
   return largest;
 }
 
-// MX v1.0, section 6.3: the largest power of two not above amax, divided by that of the element's largest number.
+// MX v1.0, section 6.3: the largest power of two not above amax, divided by the largest power of two in the element
+// format.
 double mx_scale(const BlockFormat& format, double amax) {
   const Format& scale = format_of(format.scale);
   if (amax == 0) return power_of_two(scale.min_exponent());
@@ -63,7 +64,7 @@ std::span<const BlockFormat> block_formats() { return kBlockFormats; }
 const BlockFormat& block_format_named(std::string_view name) { return named("block format", kBlockFormats, name); }
 
 double BlockScaled::value(size_t row, size_t k) const {
-  // At most 4 + 4 + 24 significant bits: exact in fp64.
+  // At most 4 + 4 + 24 significant bits, so the product is exact in fp64.
   return load(format->element, codes.data(), row * depth + k) *
          load(format->scale, scales.data(), row * blocks() + k / format->block) * static_cast<double>(tensor_scale);
 }
@@ -80,7 +81,7 @@ BlockScaled quantize(const BlockFormat& format, std::span<const float> values, s
   HM_CHECK(values.size() == rows * depth, "a matrix of " + std::to_string(rows) + " x " + std::to_string(depth) +
                                               " has " + std::to_string(rows * depth) + " values, not " +
                                               std::to_string(values.size()));
-  HM_CHECK(rounding != Rounding::stochastic, "block formats are quantised without noise");
+  HM_CHECK(rounding != Rounding::stochastic, "block formats do not support stochastic rounding");
   BlockScaled result{&format, rows, depth, {}, {}, 1};
   result.codes.resize(bytes_for(format.element, values.size()));
   result.scales.resize(bytes_for(format.scale, rows * result.blocks()));
@@ -99,8 +100,9 @@ BlockScaled quantize(const BlockFormat& format, std::span<const float> values, s
             Overflow::saturate);
       const double scale = load(format.scale, result.scales.data(), scale_index) * tensor_scale;
       for (size_t i = first; i < first + count; ++i) {
-        // Exact for a power of two, else so close that the rounding which follows is that of the exact quotient: it has
-        // at most 24 and 28 significant bits above and below, so it is a tie of few bits or 2^-33 away from each.
+        // The quotient is exact for a power of two. Otherwise it is so close that the following rounding equals that of
+        // the exact quotient: numerator and denominator have at most 24 and 28 significant bits, so the quotient is a
+        // tie with few bits or at least 2^-33 away from every tie.
         const double x = static_cast<double>(values[i]);
         const double quotient = std::isnan(scale) ? 0 : scale == 0 ? std::copysign(0.0, x) : x / scale;
         store(format.element, result.codes.data(), i, quotient, rounding, nullptr, 0, Overflow::saturate);

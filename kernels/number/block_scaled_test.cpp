@@ -1,4 +1,4 @@
-// Block formats: the rules of their scales, exact decoding, and errors no larger than the format allows.
+// Block formats: the rules for their scales, exact decoding, and errors within what the format allows.
 #include "kernels/number/block_scaled.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(BlockScaled, MxScalesAreThePowerOfTwoOfTheRule) {
     std::string_view name;
     double amax, scale;
   };
-  // floor(log2 amax) less 8 (e4m3), 15 (e5m2), 4 (e3m2), 2 (e2m3, e2m1).
+  // floor(log2 amax) minus 8 (e4m3), 15 (e5m2), 4 (e3m2) or 2 (e2m3, e2m1).
   for (const Case& c :
        {Case{"mxfp8-e4m3", 448, 1}, Case{"mxfp8-e4m3", 511, 1}, Case{"mxfp8-e4m3", 512, 2},
         Case{"mxfp8-e5m2", 57344, 1}, Case{"mxfp6-e3m2", 28, 1}, Case{"mxfp6-e2m3", 7.5, 1}, Case{"mxfp4", 6, 1},
@@ -69,7 +69,7 @@ TEST(BlockScaled, TooLargeElementsSaturate) {
 }
 
 TEST(BlockScaled, Nvfp4ScalesAreThoseOfItsDescription) {
-  // The largest magnitude of all is 2688 = 448 * 6: tensor scale 1, so that block scales are amax / 6 in e4m3.
+  // The largest magnitude of the tensor is 2688 = 448 * 6: the tensor scale is 1, so block scales are amax / 6 in e4m3.
   std::vector<float> values(3 * 16, 0);
   values[5] = -2688, values[16] = 6, values[32] = 20;
   const BlockScaled x = quantize(block_format_named("nvfp4"), values, 1, 48);
@@ -81,7 +81,7 @@ TEST(BlockScaled, Nvfp4ScalesAreThoseOfItsDescription) {
   EXPECT_EQ(x.value(0, 16), 6);
   EXPECT_EQ(x.value(0, 32), 19.5) << "20 / 3.25 = 6.15 saturates at 6";
   for (float& value : values) value *= 0x1p-20F;
-  EXPECT_EQ(quantize(*x.format, values, 1, 48).tensor_scale, 0x1p-20F) << "the tensor scale takes what is common";
+  EXPECT_EQ(quantize(*x.format, values, 1, 48).tensor_scale, 0x1p-20F) << "the tensor scale absorbs the common factor";
 }
 
 TEST(BlockScaled, TinyBlocksBecomeZerosInNvfp4) {
@@ -135,7 +135,8 @@ TEST(BlockScaled, ErrorsAreWithinTheFormat) {
       for (size_t k = 0; k < depth; ++k) {
         const double exact = static_cast<double>(values[row * depth + k]), actual = x.value(row, k);
         const double scale = scale_of(x, row * x.blocks() + k / format.block) * static_cast<double>(x.tensor_scale);
-        // Half a place of the element: relative to a normal one, absolute below; or the gap to the largest number.
+        // Half a last place of the element: relative for a normal number, absolute below; or the distance to the
+        // largest number.
         double bound = std::max(element.unit_roundoff() * std::fabs(exact),
                                 std::ldexp(0.5, element.min_subnormal_exponent()) * scale);
         bound = std::max(bound, std::fabs(exact) - element.max_finite() * scale);
@@ -144,7 +145,7 @@ TEST(BlockScaled, ErrorsAreWithinTheFormat) {
   }
 }
 
-// What is decoded is code * scale * tensor scale; where scales and codes are powers of two and few bits, quantising the
+// Decoded values are code * scale * tensor scale. If scales and codes are powers of two with few bits, quantising the
 // decoded values again gives the same codes.
 TEST(BlockScaled, QuantisingWhatWasDecodedChangesNothing) {
   for (const BlockFormat& format : block_formats()) {

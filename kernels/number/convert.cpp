@@ -1,5 +1,5 @@
-// The choice of path, and what the loops of an instruction set leave over: heads, tails, pairs of dtypes that pass
-// through fp32, and everything that is not in their tables, which goes through decode, round_to and encode.
+// Chooses the conversion path and handles what the vector loops leave over: heads, tails, and pairs of dtypes that
+// convert through fp32. Pairs that are not in the loops' tables go through decode, round_to and encode.
 #include "kernels/number/convert.h"
 
 #include <algorithm>
@@ -26,8 +26,8 @@ constexpr uint32_t kSign = 0x80000000, kInfinity = 0x7F800000, kQuietNan = 0x7FC
 
 uint32_t code_of(double x) { return std::bit_cast<uint32_t>(static_cast<float>(x)); }
 
-// The formats that the loops know: inside fp32, with signs, zeros and NaNs. What happens past the largest number is
-// asked of round_to.
+// The formats that the loops support: subsets of fp32 with signs, zeros and NaNs. round_to supplies the results for
+// overflow.
 std::optional<Target> target_of(const Format& format, Rounding rounding) {
   constexpr int kWide = kFp32.exponent_bits;
   const bool known = format.has_nan() && format.has_negative_zero() && !format.is_scale() &&
@@ -41,12 +41,12 @@ std::optional<Target> target_of(const Format& format, Rounding rounding) {
   target.largest = static_cast<float>(format.max_finite());
   target.overflow = code_of(round_to(format, static_cast<double>(std::numeric_limits<float>::max()), rounding));
   target.infinity = code_of(round_to(format, std::numeric_limits<double>::infinity(), rounding));
-  // The loops tell infinity from overflow in one rounding only.
+  // The loops distinguish infinity from overflow only when rounding toward zero.
   if (rounding != Rounding::toward_zero && target.overflow != target.infinity) return {};
   return target;
 }
 
-// The dtypes of one byte that the loops know: inside f16, with signed zeros, and NaNs above all numbers.
+// The one-byte dtypes that the loops support: subsets of f16 with signed zeros, whose NaN codes lie above all numbers.
 bool is_byte(DType dtype) {
   if (!is_floating(dtype)) return false;
   const Format& format = format_of(dtype);
@@ -78,7 +78,7 @@ const Loops* loops_of(Path path) {
   return path == Path::avx2 ? avx2_loops() : avx512_loops();
 }
 
-// Whole steps, and what is left over in a buffer.
+// Whole steps in place; the remainder through a buffer.
 template <class S, class T, class Loop>
 void in_steps(const S* source, T* target, size_t count, const Loop& loop) {
   const size_t whole = count - count % kStep, rest = count - whole;
@@ -91,10 +91,11 @@ void in_steps(const S* source, T* target, size_t count, const Loop& loop) {
   std::copy_n(out.data(), rest, target + whole);
 }
 
-// Arrays past the caches are stored past them: reading a line only to overwrite it would cost a third of the traffic.
+// Arrays larger than the caches are written with streaming stores: reading a line only to overwrite it would add a
+// third to the memory traffic.
 constexpr size_t kStreamBytes = size_t{16} << 20;
 
-// `count` elements from a border of blocks of noise.
+// `count` elements, starting at a block boundary of the noise.
 void round_part(const Loops& loops, const Target& to, Rounding rounding, const float* source, float* target,
                 size_t count, NoiseStream noise, bool stream) {
   const size_t whole = count - count % kRoundStep, rest = count - whole;
@@ -106,7 +107,7 @@ void round_part(const Loops& loops, const Target& to, Rounding rounding, const f
   std::copy_n(out.data(), rest, target + whole);
 }
 
-// Plain loops for CPUs without the instructions, where compilers find their own vectors.
+// Plain loops for CPUs without the instructions; the compiler vectorises them.
 void round_wide_near_even(const Target& to, const float* source, float* target, size_t count) {
   const uint32_t below_half = (uint32_t{1} << (to.drop - 1)) - 1, kept = ~((uint32_t{1} << to.drop) - 1);
   for (size_t i = 0; i < count; ++i) {
@@ -159,9 +160,9 @@ void narrow(const Loops& loops, const float* source, DType to, void* target, siz
       [&, codes = byte_codes_of(to)](const float* s, uint8_t* t, size_t n) { loops.bytes_from_f32(codes, s, t, n); });
 }
 
-constexpr size_t kBlock = 512;  // numbers in fp32 at a time: well inside the first-level cache
+constexpr size_t kBlock = 512;  // values in fp32 at a time, well inside the first-level cache
 
-// Every other pair passes through a small block of fp32, which holds every narrow number.
+// Every other pair goes through a small fp32 buffer, which represents every narrow number exactly.
 void convert_blocks(Path path, DType from, const void* source, DType to, void* target, size_t count, Rounding rounding,
                     NoiseStream noise) {
   const Loops& loops = *loops_of(path);
@@ -186,16 +187,17 @@ bool passes_through_f32(DType dtype) {
   return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16 || is_byte(dtype);
 }
 
-// What no loop knows goes the scalar way.
+// What no loop supports takes the scalar path.
 bool in_loops(DType from, DType to, Rounding rounding) {
   if (!passes_through_f32(from) || !passes_through_f32(to)) return false;
   if (from != DType::f64 || rounding == Rounding::near_even) return true;
-  // An odd fp32 has not the digits that noise is compared with, and is not one rounding away from fp32.
+  // fp64 passes through fp32 rounded to odd. That lacks the digits that noise is compared with, and is not the
+  // requested result when the target is f32.
   return rounding != Rounding::stochastic && to != DType::f32;
 }
 
-// What this CPU has and the system saves the registers of. __builtin_cpu_supports does not know all of these names in
-// every compiler: those are read from CPUID (Intel SDM volume 2: leaf 1 and leaf 7, register ecx).
+// What this CPU supports and whose registers the operating system saves. Not every compiler's __builtin_cpu_supports
+// knows all of these names; those are read from CPUID (Intel SDM volume 2: leaf 1 and leaf 7, register ecx).
 struct Features {
   bool avx2 = false, avx512 = false, aes = false, vaes = false;
 };
@@ -220,7 +222,8 @@ const Features& features() {
   return found;
 }
 
-// The loops of a path, or those with less that this CPU must take for noise: AVX-512 came before its AES.
+// The loops of a path, or of the next lower path if this CPU lacks the AES instructions for noise: AVX-512 predates
+// vector AES.
 const Loops* rounding_loops(Path path, Rounding rounding) {
   if (rounding != Rounding::stochastic) return loops_of(path);
   if (!features().aes) return nullptr;
@@ -292,7 +295,7 @@ void round_array(Path path, const Format& format, const float* source, float* ta
     return round_wide_near_even(*to, source, target, count);
   if (!loops || !to) return round_array_scalar(format, source, target, count, rounding, noise);
 
-  // Elements share blocks of noise: up to the first border they go alone.
+  // Elements share blocks of noise, so the elements before the first block boundary are handled one by one.
   size_t done = 0;
   if (rounding == Rounding::stochastic) {
     done = std::min<size_t>((kBlockWords - noise.first % kBlockWords) % kBlockWords, count);
@@ -313,7 +316,8 @@ void round_array(Path path, const Format& format, const float* source, float* ta
 uint64_t rounding_noise(uint64_t seed, uint64_t index) {
   constexpr size_t kWords = convert_detail::kBlockWords;
   const auto block = convert_detail::noise_block(seed, index / kWords);
-  // The element's own word decides; below it stands its neighbour's, which is asked once in 2^32 times.
+  // The upper half is the element's own word and decides. The lower half is its neighbour's word, which matters once in
+  // 2^32 times.
   return uint64_t{block[index % kWords]} << 32 | block[(index % kWords) ^ 1];
 }
 

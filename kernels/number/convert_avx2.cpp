@@ -1,5 +1,5 @@
-// The loops of convert.cpp in AVX2 and F16C, eight numbers at a time. Comments on the arithmetic stand in
-// convert_avx512.cpp, which goes the same ways.
+// The loops of convert.cpp in AVX2 and F16C, eight numbers at a time. convert_avx512.cpp uses the same methods and
+// explains the arithmetic.
 #include <cstdint>
 
 #include "kernels/number/convert_paths.h"
@@ -47,14 +47,15 @@ HM_VECTOR void make_noise(const uint64_t (&first)[kGroup], uint64_t seed, __m256
   for (size_t g = 0; g < kGroup; ++g) noise[g] = _mm256_set_m128i(states[2 * g + 1], states[2 * g]);
 }
 
-// u and half a last place, or just below half where the last bit kept is 0: what nearest even adds before it drops.
+// u plus half a last place, or plus just below half if the last kept bit is 0: the addition before the truncation when
+// rounding to nearest even.
 HM_VECTOR __m256i plus_near_even(__m256i u, __m256i drop, __m256i below_half) {
   return _mm256_add_epi32(_mm256_add_epi32(u, below_half), _mm256_and_si256(_mm256_srlv_epi32(u, drop), all(1)));
 }
 
-// A Target in registers: the stores of a loop could change it, for all the compiler knows.
+// A Target in registers: the compiler must assume that the loop's stores change the original.
 struct Constants {
-  __m256i drop, half, below_half, kept, noise_shift;  // of formats with fp32's exponents
+  __m256i drop, half, below_half, kept, noise_shift;  // formats with fp32's exponents
   __m256i smallest, to_c, to_place, to_half, to_scale, overflow, infinity;
   __m256 largest;
 };
@@ -86,8 +87,9 @@ HM_VECTOR __m256 round_wide(__m256 x, const Constants& k, __m256i noise) {
   return _mm256_blendv_ps(number(_mm256_and_si256(sum, k.kept)), x, nans(x));
 }
 
-// There is no rounding mode in the instruction: what is to be cut is rounded to nearest, and one place taken back where
-// that went up. Nor is there a conversion to unsigned numbers: 31 bits of noise decide, or do not.
+// The instruction has no rounding mode. Values to be truncated are rounded to nearest, and one place is subtracted
+// where that rounded up. AVX2 also lacks conversion to unsigned integers, so 31 bits of noise are compared; `doubt`
+// marks elements that they do not decide.
 template <Rounding rounding>
 HM_VECTOR __m256 round_narrow(__m256 x, const Constants& k, __m256i noise, __m256i& doubt) {
   const __m256 magnitude = magnitude_of(x);
@@ -125,7 +127,7 @@ HM_VECTOR __m256 round_half(__m256 x) {
   return _mm256_blendv_ps(_mm256_cvtph_ps(_mm256_cvtps_ph(x, kMode)), x, nans(x));
 }
 
-// kGroup vectors, each `stride` elements after the one before.
+// kGroup vectors, `stride` elements apart.
 template <Kind kind, Rounding rounding, bool stream>
 HM_VECTOR void round_group(const Target& to, const Constants& constants, const float* source, float* target,
                            size_t stride, NoiseStream noise) {
@@ -176,7 +178,7 @@ HM_VECTOR_CALL void f32_from_f16(const uint16_t* source, float* target, size_t c
   }
 }
 
-// Sixteen words of 32 bits, none above 65535, as words of 16 bits in their order.
+// Packs sixteen 32-bit words, none above 65535, into 16-bit words in their order.
 HM_VECTOR __m256i packed(__m256i low, __m256i high) {
   return _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xD8);
 }
@@ -215,7 +217,7 @@ HM_VECTOR __m256i byte_codes(const ByteCodes& to, __m256 x) {
 }
 
 HM_VECTOR_CALL void bytes_from_f32(const ByteCodes& codes, const float* source, uint8_t* target, size_t count) {
-  const ByteCodes to = codes;  // no store of the loop can change it
+  const ByteCodes to = codes;  // the loop's stores cannot change it
   for (size_t i = 0; i < count; i += kStep) {
     const __m256i words =
         packed(byte_codes(to, _mm256_loadu_ps(source + i)), byte_codes(to, _mm256_loadu_ps(source + i + kLanes)));
@@ -238,7 +240,7 @@ HM_VECTOR_CALL void f32_from_bytes(const ByteCodes& from, const uint8_t* source,
   }
 }
 
-// The even words of 32 bits.
+// The even 32-bit words.
 HM_VECTOR __m128i even_words(__m256i x) {
   return _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6)));
 }
@@ -257,7 +259,7 @@ HM_VECTOR_CALL void odd_from_f64(const double* source, float* target, size_t cou
     const __m256d x = _mm256_loadu_pd(source + i);
     const __m128 y = _mm256_cvtpd_ps(x);
     const __m256d back = _mm256_cvtps_pd(y);
-    // A NaN is unequal in neither way.
+    // An ordered comparison: false for a NaN.
     const __m128i inexact = even_words(_mm256_castpd_si256(_mm256_cmp_pd(back, x, _CMP_NEQ_OQ)));
     const __m128i larger = even_words(
         _mm256_castpd_si256(_mm256_cmp_pd(_mm256_andnot_pd(sign, back), _mm256_andnot_pd(sign, x), _CMP_GT_OQ)));

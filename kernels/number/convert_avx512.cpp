@@ -1,5 +1,5 @@
-// The loops of convert.cpp in AVX-512 (F, BW, DQ, VL), sixteen numbers at a time. vcvtneps2bf16 of AVX512-BF16 is left
-// alone: it takes subnormal numbers for zero (Intel SDM, VCVTNEPS2BF16), and bf16 has the subnormals of fp32.
+// The loops of convert.cpp in AVX-512 (F, BW, DQ, VL), sixteen numbers at a time. vcvtneps2bf16 of AVX512-BF16 is not
+// used: it treats subnormal numbers as zero (Intel SDM, VCVTNEPS2BF16), and bf16 has fp32's subnormals.
 #include <cstdint>
 
 #include "kernels/number/convert_paths.h"
@@ -8,7 +8,7 @@
 #include <immintrin.h>
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC bug 105593: its own headers initialise an undefined vector with itself.
+// GCC bug 105593: its headers initialise an undefined vector with itself, which triggers a warning.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
@@ -30,15 +30,15 @@ HM_VECTOR __m512i bits(__m512 x) { return _mm512_castps_si512(x); }
 HM_VECTOR __m512 number(__m512i x) { return _mm512_castsi512_ps(x); }
 HM_VECTOR __mmask16 nans(__m512 x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q); }
 
-// A NaN becomes the quiet one of its sign.
+// A NaN becomes the quiet NaN of its sign.
 HM_VECTOR __m512i canonical(__m512 x) {
   const __m512i u = bits(x);
   return _mm512_mask_ternarylogic_epi32(u, nans(x), _mm512_set1_epi32(kSignBits), _mm512_set1_epi32(kQuietNan),
                                         kAndThenOr);
 }
 
-// The noise of kGroup vectors, each of four blocks; first[g] is the first block of vector g. The vectors go side by
-// side, because a chain of rounds alone would wait for each result.
+// The noise of kGroup vectors, each of four blocks; first[g] is the first block of vector g. The vectors are
+// interleaved, because a single chain of AES rounds would wait for each result.
 HM_VECTOR void make_noise(const uint64_t (&first)[kGroup], uint64_t seed, __m512i (&noise)[kGroup]) {
   constexpr __mmask8 kLowWords = 0x55;
   const __m512i weyl = _mm512_set4_epi64(static_cast<int64_t>(kWeylHigh), static_cast<int64_t>(kWeylLow),
@@ -58,9 +58,9 @@ HM_VECTOR void make_noise(const uint64_t (&first)[kGroup], uint64_t seed, __m512
   }
 }
 
-// A Target in registers: the stores of a loop could change it, for all the compiler knows.
+// A Target in registers: the compiler must assume that the loop's stores change the original.
 struct Constants {
-  __m512i last, half, below_half, kept, noise_shift;  // of formats with fp32's exponents
+  __m512i last, half, below_half, kept, noise_shift;  // formats with fp32's exponents
   __m512i smallest, to_c, to_place, to_half, to_scale, overflow, infinity;
   __m512 largest;
 };
@@ -72,13 +72,14 @@ HM_VECTOR Constants constants_of(const Target& to) {
   k.noise_shift = all(32 - drop);
   k.smallest = all(to.smallest), k.overflow = all(to.overflow), k.infinity = all(to.infinity);
   k.largest = _mm512_set1_ps(to.largest);
-  // Powers of two beside the exponent e of a number: e + drop, e - fraction, e - fraction - 1, 32 - (e - fraction).
+  // Powers of two relative to the exponent e of a number: e + drop, e - fraction, e - fraction - 1, 32 - (e -
+  // fraction).
   k.to_c = all(drop << 23), k.to_place = all(fraction << 23), k.to_half = all((fraction + 1) << 23);
   k.to_scale = all((32 + 127 + 127 + fraction) << 23);
   return k;
 }
 
-// Formats with fp32's exponents drop the low bits of the code, carries and subnormal numbers included.
+// Formats with fp32's exponents drop the low bits of the code; carries and subnormal numbers need no special case.
 template <Rounding rounding>
 HM_VECTOR __m512 round_wide(__m512 x, const Constants& k, __m512i noise) {
   const __m512i u = bits(x);
@@ -89,16 +90,16 @@ HM_VECTOR __m512 round_wide(__m512 x, const Constants& k, __m512i noise) {
   } else if constexpr (rounding == Rounding::near_away) {
     sum = _mm512_add_epi32(u, k.half);
   } else if constexpr (rounding == Rounding::stochastic) {
-    // Up where noise < lost, which is where the complement of the noise carries.
+    // Rounds up where noise < lost, i.e. where adding the complement of the noise carries.
     const __m512i complement = _mm512_xor_si512(noise, all(~uint32_t{0}));
     sum = _mm512_add_epi32(u, _mm512_srlv_epi32(complement, k.noise_shift));
   }
   return number(_mm512_mask_and_epi32(u, _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), sum, k.kept));
 }
 
-// Formats with fewer exponents: c is a power of two whose last place is the last one kept, so that adding it to the
+// Formats with fewer exponents: c is a power of two whose last place is the last one kept, so adding it to the
 // magnitude rounds there and subtracting it is exact. For magnitudes so large that c wraps, the result is the magnitude
-// itself or a NaN, both of which are not <= largest. `doubt` marks elements that 32 bits of noise do not decide.
+// itself or a NaN, neither of which is <= largest. `doubt` marks elements that 32 bits of noise do not decide.
 template <Rounding rounding>
 HM_VECTOR __m512 round_narrow(__m512 x, const Constants& k, __m512i noise, __mmask16& doubt) {
   const __m512i u = bits(x);
@@ -114,7 +115,7 @@ HM_VECTOR __m512 round_narrow(__m512 x, const Constants& k, __m512i noise, __mma
     if constexpr (rounding == Rounding::near_away) {
       up = _mm512_cmp_ps_mask(lost, number(_mm512_sub_epi32(exponent, k.to_half)), _CMP_GE_OQ);
     } else {
-      // lost / place * 2^32: the level under which noise rounds up. The product is exact, its fraction is cut.
+      // lost / place * 2^32: noise below this value rounds up. The product is exact; its fraction is truncated.
       const __m512 scale = number(_mm512_sub_epi32(k.to_scale, exponent));
       const __m512i level = _mm512_cvttps_epu32(_mm512_mul_round_ps(lost, scale, kNearest));
       up = _mm512_cmplt_epu32_mask(noise, level);
@@ -123,7 +124,7 @@ HM_VECTOR __m512 round_narrow(__m512 x, const Constants& k, __m512i noise, __mma
     y = _mm512_mask_add_round_ps(y, up, y, place, kNearest);
   }
   __m512i v = _mm512_mask_mov_epi32(bits(y), _mm512_cmp_ps_mask(y, k.largest, _CMP_NLE_UQ), k.overflow);
-  if constexpr (rounding == Rounding::toward_zero) {  // otherwise infinity becomes what overflows become
+  if constexpr (rounding == Rounding::toward_zero) {  // otherwise infinity is replaced as overflows are
     const __mmask16 infinite = _mm512_cmpeq_epi32_mask(bits(magnitude), _mm512_set1_epi32(kExponentBits));
     v = _mm512_mask_mov_epi32(v, infinite, k.infinity);
   }
@@ -131,14 +132,14 @@ HM_VECTOR __m512 round_narrow(__m512 x, const Constants& k, __m512i noise, __mma
   return number(_mm512_mask_ternarylogic_epi32(u, numbers, _mm512_set1_epi32(kSignBits), v, kAndThenOr));
 }
 
-// fp16 by the conversion there and back, which keeps subnormals whatever MXCSR says.
+// fp16 through the conversion to f16 and back, which keeps subnormals whatever MXCSR says.
 template <Rounding rounding>
 HM_VECTOR __m512 round_half(__m512 x) {
   constexpr int kMode = rounding == Rounding::near_even ? kNearest : kTruncate;
   return _mm512_mask_mov_ps(_mm512_cvtph_ps(_mm512_cvtps_ph(x, kMode)), nans(x), x);
 }
 
-// kGroup vectors, each `stride` elements after the one before.
+// kGroup vectors, `stride` elements apart.
 template <Kind kind, Rounding rounding, bool stream>
 HM_VECTOR void round_group(const Target& to, const Constants& constants, const float* source, float* target,
                            size_t stride, NoiseStream noise) {
@@ -162,7 +163,7 @@ HM_VECTOR void round_group(const Target& to, const Constants& constants, const f
     else
       y[g] = round_half<rounding>(x[g]);
   }
-  // Once in 2^26 groups.
+  // Happens once in 2^26 groups.
   if (rounding == Rounding::stochastic && __builtin_expect((doubt[0] | doubt[1] | doubt[2] | doubt[3]) != 0, 0)) {
     for (size_t g = 0; g < kGroup; ++g) {
       alignas(64) float before[kLanes], after[kLanes];
@@ -215,13 +216,13 @@ HM_VECTOR_CALL void f32_from_bf16(const uint16_t* source, float* target, size_t 
   }
 }
 
-// As round_narrow; the sum with c has the kept digits in its fraction, and the exponent adds to them as in any code.
+// As in round_narrow. The sum with c has the kept digits in its fraction; the exponent is added to them as in any code.
 HM_VECTOR_CALL void bytes_from_f32(const ByteCodes& codes, const float* source, uint8_t* target, size_t count) {
-  const ByteCodes to = codes;  // no store of the loop can change it
+  const ByteCodes to = codes;  // the loop's stores cannot change it
   const __m512i shift = all(static_cast<uint32_t>(to.drop)), sign_shift = all(static_cast<uint32_t>(to.sign_shift));
   for (size_t i = 0; i < count; i += kStep) {
     const __m512 x = _mm512_loadu_ps(source + i);
-    // Infinity too becomes a number that overflows.
+    // Infinity also becomes a number that overflows.
     const __m512 magnitude = _mm512_min_ps(_mm512_abs_ps(x), _mm512_set1_ps(to.beyond));
     const __m512i exponent =
         _mm512_max_epu32(_mm512_and_si512(bits(magnitude), _mm512_set1_epi32(kExponentBits)), all(to.smallest));
@@ -235,7 +236,7 @@ HM_VECTOR_CALL void bytes_from_f32(const ByteCodes& codes, const float* source, 
   }
 }
 
-// Through f16, whose digits stand in the same order and whose subnormals the conversion reads exactly.
+// Through f16, which has the same bit order and whose subnormals the conversion reads exactly.
 HM_VECTOR_CALL void f32_from_bytes(const ByteCodes& from, const uint8_t* source, float* target, size_t count) {
   const __m256i sign = _mm256_set1_epi16(static_cast<int16_t>(from.sign));
   const __m256i rest = _mm256_set1_epi16(static_cast<int16_t>(from.sign - 1));

@@ -1,7 +1,7 @@
-// How the loops of an instruction set walk through an array, one text for all of them. The including file defines
-// HM_VECTOR_CALL (the attributes of a function of that set) and, in an unnamed namespace of convert_detail, kLanes,
-// kGroup, Constants with constants_of(), and round_group(), which rounds kGroup vectors.
-// No include guard: it is read once in each file of an instruction set.
+// How the loops of an instruction set walk through an array, shared by all instruction sets. The including file defines
+// HM_VECTOR_CALL (the attributes of a function of that set). In an unnamed namespace of convert_detail it also defines
+// kLanes, kGroup, Constants with constants_of(), and round_group(), which rounds kGroup vectors.
+// No include guard: each instruction set's file includes it once.
 
 static_assert(kRoundStep % (kGroup * kLanes) == 0 && kLine % kLanes == 0);
 

@@ -1,11 +1,11 @@
 // The noise of stochastic rounding, one block at a time: the definition that the loops with AES instructions follow.
 //
 // It is ARS with five rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011): the
-// AES round function with a Weyl sequence for its keys, a pure function of counter and key. Five is the least number of
-// rounds with which the authors found it Crush-resistant: no failure in TestU01's SmallCrush, Crush and BigCrush, also
-// for interleaved streams of neighbouring counters and keys, which is how it is used here. It is no cipher. One
-// instruction is one round of four elements in a register of 128 bits, of sixteen in one of 512; Philox with seven
-// rounds, as good, took four times the instructions, and bf16 was rounded at half the speed with it.
+// AES round function with a Weyl sequence as keys, a pure function of counter and key. Five is the smallest number of
+// rounds that the authors found Crush-resistant: no failure in TestU01's SmallCrush, Crush and BigCrush. That includes
+// interleaved streams of neighbouring counters and keys, which is how it is used here. It is not a cipher.
+// One instruction computes one round for four elements in a 128-bit register, or sixteen in a 512-bit one. Philox with
+// seven rounds, of equal quality, took four times the instructions and halved the speed of rounding to bf16.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace halfmark::kernels::convert_detail {
 
-inline constexpr size_t kBlockWords = 4;  // 32-bit words of a block; each serves one element
+inline constexpr size_t kBlockWords = 4;  // 32-bit words per block, one for each element
 inline constexpr int kNoiseRounds = 5;
 inline constexpr uint64_t kWeylLow = 0x9E3779B97F4A7C15, kWeylHigh = 0xBB67AE8584CAA73B;  // Random123, ars.h
 
@@ -39,7 +39,7 @@ constexpr std::array<uint8_t, 256> aes_substitution() {
 }
 inline constexpr std::array<uint8_t, 256> kAesSubstitution = aes_substitution();
 
-// ShiftRows and SubBytes, and MixColumns in all rounds but the last; byte r + 4 c stands in row r, column c (FIPS 197).
+// ShiftRows and SubBytes, and MixColumns in all rounds but the last; byte r + 4 c is in row r, column c (FIPS 197).
 constexpr Bytes aes_round(const Bytes& state, bool last) {
   Bytes mixed{};
   for (size_t c = 0; c < 4; ++c) {

@@ -1,4 +1,4 @@
-// The noise of stochastic rounding: against published vectors, and against the statistics it is used for.
+// The noise of stochastic rounding: against published vectors, and against the statistics that it must have.
 #include "kernels/number/convert_noise.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(Noise, IsBuiltFromTheAdvancedEncryptionStandard) {
 }
 
 TEST(Noise, GivesThePublishedVectorsOfArs) {
-  // Random123, its own test of ars1xm128i: seven rounds, key 1, counters 1 and 256; bytes as they lie in memory.
+  // Random123's own test of ars1xm128i: seven rounds, key 1, counters 1 and 256; bytes in memory order.
   using convert_detail::ars;
   EXPECT_EQ(std::bit_cast<convert_detail::Bytes>(ars({1, 0}, {1, 0}, 7)),
             (convert_detail::Bytes{0x2b, 0x16, 0x23, 0x35, 0x0c, 0xd2, 0x14, 0xdc, 0x77, 0x40, 0x18, 0x79, 0x93, 0x41,
@@ -38,8 +38,8 @@ TEST(Noise, EveryBitIsFairAndNoTwoGoTogether) {
   constexpr size_t kCount = 1 << 16;
   std::vector<uint64_t> words(kCount);
   for (size_t i = 0; i < kCount; ++i) words[i] = rounding_noise(11, i);
-  // A fair coin thrown n times shows heads n / 2 times with deviation sqrt(n) / 2; 496 pairs are looked at, five
-  // deviations are passed once in 1.7 million.
+  // n tosses of a fair coin show n / 2 heads with standard deviation sqrt(n) / 2. 496 pairs are checked; five
+  // deviations are exceeded once in 1.7 million.
   const double bound = 5 * std::sqrt(static_cast<double>(kCount)) / 2;
   for (int a = 32; a < 64; ++a)
     for (int b = 32; b <= a; ++b) {
@@ -49,7 +49,7 @@ TEST(Noise, EveryBitIsFairAndNoTwoGoTogether) {
     }
 }
 
-// Whether element i of an array of equal numbers went up, as +-1 with its mean taken away.
+// Whether element i of an array of equal numbers was rounded up: +1 or -1, minus the mean.
 std::vector<double> ups(const Format& format, double fraction, NoiseStream noise, size_t count) {
   const double place = std::ldexp(1.0, -format.fraction_bits);
   std::vector<float> values(count, static_cast<float>(1 + fraction * place));
@@ -68,7 +68,7 @@ TEST(StochasticArrays, IsUnbiased) {
     for (const double fraction : {0.5, 0.25, 0.875, 1.0 / 128, 1 - 1.0 / 1024}) {
       double sum = 0;
       for (const double up : ups(format, fraction, {.seed = 3}, kCount)) sum += up;
-      // A sum of n Bernoulli variables less their means has deviation sqrt(n f (1 - f)).
+      // The sum of n Bernoulli variables minus their means has standard deviation sqrt(n f (1 - f)).
       const double deviation = std::sqrt(static_cast<double>(kCount) * fraction * (1 - fraction));
       EXPECT_LT(std::fabs(sum), 5 * deviation) << format.name << " " << fraction;
     }
@@ -93,7 +93,7 @@ TEST(StochasticArrays, NeighboursAndSeedsDoNotGoTogether) {
   };
   for (const double fraction : {0.5, 0.125}) {
     const std::vector<double> first = ups(kBf16, fraction, {.seed = 8}, kCount);
-    // Products of independent variables of variance f (1 - f) have mean 0 and deviation f (1 - f).
+    // Products of independent variables with variance f (1 - f) have mean 0 and standard deviation f (1 - f).
     const double bound = 5 * fraction * (1 - fraction) / std::sqrt(static_cast<double>(kCount) - 4096);
     for (const size_t lag : {1, 2, 3, 4, 5, 7, 8, 16, 32, 64, 1024, 4096})
       EXPECT_LT(std::fabs(correlation(first, first, lag)), bound) << "lag " << lag;

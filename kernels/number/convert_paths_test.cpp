@@ -1,4 +1,4 @@
-// Every instruction set of convert.cpp against the definition, an element at a time: round_to, encode and decode.
+// Every instruction set of convert.cpp against the definition, one element at a time: round_to, encode and decode.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ constexpr Rounding kEveryRounding[] = {Rounding::near_even, Rounding::toward_zer
                                        Rounding::stochastic};
 constexpr NoiseStream kNoise{.seed = 0x123456789ABCDEF, .first = 5};
 
-// The formats of the table, and others at the borders of what the loops take.
+// The formats of the table, and others at the limits of what the loops support.
 std::vector<Format> many_formats() {
   std::vector<Format> all(formats().begin(), formats().end());
   for (const Format& more : {Format{"e8m22", 8, 22}, Format{"e8m1", 8, 1}, Format{"e7m22", 7, 22}, Format{"e7m1", 7, 1},
@@ -33,13 +33,13 @@ std::vector<Format> many_formats() {
 }
 
 #if HALFMARK_SANITIZED
-constexpr int kBitStep = 4;  // here for what the sanitizers see; the answers are compared in release
+constexpr int kBitStep = 4;  // only for what the sanitizers detect; release builds compare the results
 #else
 constexpr int kBitStep = 1;
 #endif
 
-// Every sign and exponent with every bit of the fraction alone, its neighbours, runs of ones from either end, and
-// `random` uniform fractions: every tie of every format, every subnormal range, zeros, infinities and NaNs.
+// Every sign and exponent with: every single fraction bit and its neighbours, runs of ones from either end, and
+// `random` uniform fractions. Covers every tie of every format, every subnormal range, zeros, infinities and NaNs.
 std::vector<float> sample(int random) {
   std::vector<uint32_t> fractions{0, 0x7FFFFF};
   for (uint32_t bit = 1; bit < 1u << 23; bit <<= kBitStep)
@@ -172,9 +172,9 @@ TEST_P(ConvertPaths, ShortAndUnalignedArraysLeaveTheirNeighboursAlone) {
       }
 }
 
-// Long arrays go in tiles and past the caches, where the target lies well or ill.
+// Long arrays are processed in tiles and with streaming stores, with aligned and unaligned targets.
 TEST_P(ConvertPaths, LongArraysAreNoDifferent) {
-  if (GetParam() == Path::scalar) GTEST_SKIP() << "the scalar path has no other way for long arrays";
+  if (GetParam() == Path::scalar) GTEST_SKIP() << "the scalar path treats long arrays like short ones";
   const size_t count = (size_t{16} << 20) / sizeof(float) + 12345;
   std::vector<float> values(count), target(count + 8);
   for (size_t i = 0; i < count; ++i)
@@ -191,7 +191,8 @@ TEST_P(ConvertPaths, LongArraysAreNoDifferent) {
   }
 }
 
-// Below 2^-32 of a last place the low half of the noise decides, once in 2^32 times: here those times are sought.
+// Below 2^-32 of a last place the low half of the noise decides, once in 2^32 times: this test searches for those
+// cases.
 TEST_P(ConvertPaths, NoiseIsComparedToItsLastBit) {
   int ups = 0, downs = 0;
   for (uint64_t i = 0; i < 100'000; ++i) {
@@ -210,7 +211,7 @@ TEST_P(ConvertPaths, NoiseIsComparedToItsLastBit) {
   EXPECT_GT(downs, 20);
 }
 
-// All 2^32 floats, where HALFMARK_LONG is set.
+// All 2^32 floats, if HALFMARK_LONG is set.
 class SlowEveryFloat : public testing::TestWithParam<Format> {};
 
 void compare_range(const Format& format, uint64_t begin, uint64_t end, std::string& difference) {

@@ -12,7 +12,7 @@
 namespace halfmark::kernels {
 namespace {
 
-// All 2^16 patterns in the places where they matter, ties and their neighbours, specials, and uniform patterns.
+// All 2^16 bit patterns in the relevant places, ties and their neighbours, specials, and uniform patterns.
 std::vector<float> many_floats() {
   std::vector<float> values;
   for (uint32_t high = 0; high < 65536; ++high)
@@ -60,7 +60,7 @@ TEST(Convert, DoublesAreRoundedOnce) {
   std::mt19937_64 random(2);
   for (uint32_t code = 0; code < 65536; ++code)
     for (const DType dtype : {DType::f16, DType::bf16}) {
-      // The tie above this number, and the doubles on both sides of it: what a stop at fp32 gets wrong.
+      // The tie above this number, and the doubles on both sides of it: rounding through fp32 gets them wrong.
       const double x = decode(dtype, code), next = decode(dtype, code + 1 < 65536 ? code + 1 : code);
       const double tie = (x + next) / 2;
       for (const double y :

@@ -1,4 +1,4 @@
-// Our conversions against the host conversions of NVIDIA's headers, which are plain C++ and were not written by us.
+// Our conversions against the host conversions of NVIDIA's headers: plain C++ and an independent implementation.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -28,7 +28,7 @@ std::vector<double> probes() {
   std::vector<double> values;
   std::mt19937_64 random(9);
   for (int i = 0; i < 1'000'000; ++i) {
-    // Around every dtype's range; every second one close to a tie of few bits.
+    // Values around every dtype's range; every second one is close to a tie with few bits.
     double x = std::bit_cast<double>((random() & 0x800FFFFFFFFFFFFFu) | (1023 - 40 + random() % 80) << 52);
     if (i % 2) x = std::bit_cast<double>((std::bit_cast<uint64_t>(x) >> 41 << 41) + random() % 3 - 1);
     values.push_back(x);
@@ -137,8 +137,8 @@ TEST(CudaHeaders, E8m0) {
   std::vector<double> values = with_specials(probes());
   for (int exponent = -160; exponent < 140; ++exponent)
     for (const double x : {1.0, 1.25, 1.5, 1.99}) values.push_back(std::ldexp(x, exponent));
-  // NVIDIA rounds towards zero or up only. Without saturation what is 2^128 or more is NaN even towards zero, where we
-  // follow IEEE 754 and give the largest number: compared below that.
+  // NVIDIA rounds only towards zero or up. Without saturation, 2^128 and above is NaN even towards zero, where halfmark
+  // follows IEEE 754 and gives the largest number. The comparison is therefore made below that.
   for (const double x : values) {
     const auto saturated = __nv_cvt_double_to_e8m0(x, __NV_SATFINITE, cudaRoundZero);
     ASSERT_EQ(encode(DType::e8m0, x, Rounding::toward_zero, nullptr, 0, Overflow::saturate), saturated)

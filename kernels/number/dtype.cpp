@@ -17,11 +17,11 @@ namespace {
 struct Row {
   DType dtype;
   std::string_view name;
-  const Format* format;  // null: an integer
+  const Format* format;  // null for an integer
   int bits;              // of a code
   bool is_signed = true;
 
-  // Whole bytes, but a code of half a byte: two of them share one.
+  // Whole bytes, except a code of half a byte: two of them share one byte.
   constexpr int stored_bits() const { return bits == 4 ? 4 : (bits + 7) / 8 * 8; }
 };
 
@@ -58,13 +58,13 @@ static_assert(
         if (kRows[i].dtype != kDTypes[i]) return false;
       return kRows.back().dtype == DType::u8;
     }(),
-    "the rows are those of DType, in its order");
+    "the table must have one row per DType, in its order");
 
 constexpr const Row& row_of(DType dtype) { return kRows[static_cast<size_t>(dtype)]; }
 
 int exponent_of(double x) { return static_cast<int>(std::bit_cast<uint64_t>(x) >> 52 & 0x7FF) - 1023; }
 
-// A value of the format (already rounded) to its code.
+// Code of a value that is already rounded to the format.
 uint64_t encode_rounded(const Format& format, double x) {
   if (format.fraction_bits == kFp64.fraction_bits) return std::bit_cast<uint64_t>(x);
   const uint64_t sign = std::signbit(x) ? format.sign_code() : 0;
@@ -75,11 +75,11 @@ uint64_t encode_rounded(const Format& format, double x) {
   const int fraction_bits = format.fraction_bits;
   const int exponent = std::max(exponent_of(x), format.min_exponent());
   const auto significand = static_cast<uint64_t>(std::fabs(x) * power_of_two(fraction_bits - exponent));
-  // The hidden bit of a normal number adds one to the field; a subnormal one has none and field 0.
+  // The hidden bit of a normal number adds one to the exponent field; a subnormal number has no hidden bit and field 0.
   return sign | ((static_cast<uint64_t>(exponent + format.bias() - 1) << fraction_bits) + significand);
 }
 
-// Least and greatest number of an integer dtype.
+// Smallest and largest number of an integer dtype.
 double least_of(const Row& integer) { return integer.is_signed ? -std::ldexp(1.0, integer.bits - 1) : 0; }
 double most_of(const Row& integer) { return std::ldexp(1.0, integer.bits - (integer.is_signed ? 1 : 0)) - 1; }
 

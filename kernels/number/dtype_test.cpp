@@ -1,4 +1,4 @@
-// Every code of every narrow dtype of the table there and back, and against conversions that are not ours: the
+// Decodes and encodes every code of every narrow dtype in the table. Compares with independent conversions: the
 // compiler's _Float16 and the CPU's F16C.
 #include "kernels/number/dtype.h"
 
@@ -49,7 +49,8 @@ TEST(DType, EveryNarrowCodeThereAndBack) {
     }
 }
 
-// Positive codes count upwards, each with its negative; what is no number stands where the format says, and as often.
+// Positive codes are in increasing order, each with its negative. Non-numbers are at the codes and in the count that
+// the format specifies.
 TEST(DType, NarrowCodesAreInTheOrderOfTheirNumbers) {
   for (const DType dtype : narrow_dtypes()) {
     if (!is_floating(dtype)) continue;
@@ -73,7 +74,7 @@ TEST(DType, NarrowCodesAreInTheOrderOfTheirNumbers) {
     EXPECT_EQ(infinities, format.has_infinity() ? 1u : 0u) << name_of(dtype);
     EXPECT_EQ(nans > 0, format.has_nan()) << name_of(dtype);
     EXPECT_EQ(decode(dtype, numbers - 1), format.max_finite()) << name_of(dtype);
-    // Numbers and specials of both signs are all codes there are.
+    // Numbers and specials of both signs account for all codes.
     EXPECT_EQ((numbers + infinities) * (format.is_scale() ? 1 : 2) + nans -
                   !(format.is_scale() || format.has_negative_zero()),
               codes_of(dtype))
@@ -134,7 +135,7 @@ TEST(DType, ThePublishedCodesOfFp8) {  // OFP8 1.0, table 2
   EXPECT_EQ(decode(DType::e5m2, 0x01), 0x1p-16);
 }
 
-TEST(DType, ThePublishedCodesOfFnuz) {  // arXiv:2206.02915: no infinity, one NaN in the place of -0, a bias of one more
+TEST(DType, ThePublishedCodesOfFnuz) {  // arXiv:2206.02915: no infinity, one NaN at the code of -0, a bias larger by 1
   const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(decode(DType::e4m3fnuz, 0x7F), 240);
   EXPECT_EQ(decode(DType::e4m3fnuz, 0xFF), -240);
@@ -191,7 +192,7 @@ TEST(DType, NamesAndSizes) {
   EXPECT_EQ(size_of(DType::f64), 8u);
   EXPECT_EQ(size_of(DType::e5m2), 1u);
   EXPECT_EQ(size_of(DType::e3m2), 1u);
-  EXPECT_THROW(size_of(DType::e2m1), Error) << "half a byte is no number of bytes";
+  EXPECT_THROW(size_of(DType::e2m1), Error) << "half a byte is not a whole number of bytes";
   EXPECT_EQ(bits_of(DType::e2m1), 4);
   EXPECT_EQ(bits_of(DType::e2m3), 6);
   EXPECT_EQ(bits_of(DType::i32), 32);
@@ -217,7 +218,7 @@ TEST(DType, Fp32IsTheHardwares) {
   }
 }
 
-// Doubles that lie where a rounding can go wrong: between two fp16 numbers, near the tie, with a last bit far below.
+// Doubles where a rounding can be wrong: between two fp16 numbers, near the tie, with a last bit far below.
 double awkward(std::mt19937_64& random) {
   const double low = decode(DType::f16, random() & 0x7BFF), high = decode(DType::f16, (random() & 0x7BFF) | 1);
   const double place = std::ldexp(1.0, std::max(std::ilogb(low + 0x1p-30), -14) - 10);
@@ -277,7 +278,7 @@ TEST(DType, Fp16AgreesWithTheProcessors) {
     ASSERT_EQ(encode(DType::f16, static_cast<double>(x)), to_half(x)) << std::hexfloat << x;
   }
 #else
-  GTEST_SKIP() << "F16C belongs to x86-64";
+  GTEST_SKIP() << "F16C exists only on x86-64";
 #endif
 }
 

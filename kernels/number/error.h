@@ -1,4 +1,4 @@
-// The two errors of the suite. A non-finite number is neither: it is what we came to measure.
+// The two errors of halfmark. A non-finite number is not an error: it is one of the results being measured.
 #pragma once
 
 #include <stdexcept>
@@ -6,13 +6,14 @@
 
 namespace halfmark::kernels {
 
-// A promise was broken, a library call failed, or an input was wrong. The text says what, where and what to do.
+// A precondition was violated, a library call failed, or an input was invalid. The text says what, where and what to
+// do.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Nobody takes this work. The text holds the reason of everybody who was asked.
+// No row supports this operation. The text holds the reason of every row that was tried.
 class Unsupported : public Error {
  public:
   using Error::Error;
@@ -20,7 +21,7 @@ class Unsupported : public Error {
 
 }  // namespace halfmark::kernels
 
-// Checks a promise of ours or of the caller; `message` is only evaluated when it is broken.
+// Checks an invariant or a precondition; `message` is evaluated only if the check fails.
 #define HM_CHECK(condition, message)                    \
   do {                                                  \
     if (!(condition)) throw ::halfmark::kernels::Error(message); \

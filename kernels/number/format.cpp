@@ -28,7 +28,7 @@ constexpr uint64_t kHidden = uint64_t{1} << kDoubleFraction;
 uint64_t shift_right_rounded(uint64_t significand, int drop, Rounding rounding, uint64_t noise) {
   if (drop > 63) {  // less than a quarter of the last place
     if (rounding != Rounding::stochastic || drop > 116) return 0;
-    // P(up) = significand / 2^drop: compare with the top 64 bits of a uniform number.
+    // P(up) = significand / 2^drop: compares it with the top 64 bits of a uniform number.
     return noise < (drop - 64 >= 53 ? 0 : significand >> (drop - 64)) ? 1 : 0;
   }
   const uint64_t kept = significand >> drop;
@@ -47,7 +47,7 @@ uint64_t shift_right_rounded(uint64_t significand, int drop, Rounding rounding, 
   return kept;
 }
 
-// What stands in the place of a magnitude beyond the largest number.
+// The result for a magnitude beyond the largest number.
 double beyond_largest(const Format& format, Overflow overflow) {
   const bool wants_nan = overflow == Overflow::nan || !format.has_infinity();
   if (overflow == Overflow::saturate || (wants_nan && !format.has_nan())) return format.max_finite();
@@ -119,7 +119,7 @@ double round_to(const Format& format, double x, Rounding rounding, RoundEvents* 
   const uint64_t bits = std::bit_cast<uint64_t>(x);
   const int field = static_cast<int>(bits >> kDoubleFraction) & 0x7ff;
   uint64_t significand = bits & (kHidden - 1);
-  int exponent = 1 - 1023;  // of the leading bit, were it set
+  int exponent = 1 - 1023;  // exponent of the leading bit, as if it were set
   if (field) significand |= kHidden, exponent = field - 1023;
 
   // The last place kept is 2^(max(exponent, emin) - fraction_bits).
@@ -153,7 +153,7 @@ double add_to_odd(double a, double b) {
   const double error = (a - (sum - b_part)) + (b - b_part);
   const auto bits = std::bit_cast<uint64_t>(sum);
   if (error == 0 || (bits & 1)) return sum;
-  // Inexact and even: the odd neighbour lies on the side of the error.
+  // Inexact and even: the odd neighbour is on the side of the error.
   const bool away = (error > 0) == (sum > 0);
   return std::bit_cast<double>(away ? bits + 1 : bits - 1);
 }

@@ -1,4 +1,4 @@
-// Formats that numbers are computed in, as rows of one table, and the one routine that rounds to any of them.
+// The formats that numbers are computed in, one table row each, and the one routine that rounds to any of them.
 #pragma once
 
 #include <bit>
@@ -9,12 +9,12 @@
 
 namespace halfmark::kernels {
 
-// 2^exponent, from -1022 to 1023: much faster than ldexp where it is called for every number.
+// 2^exponent for exponents from -1022 to 1023. Much faster than ldexp when called for every number.
 constexpr double power_of_two(int exponent) {
   return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
 }
 
-// Which codes are NaN. Every code that is neither NaN nor infinity is an ordinary number.
+// Which codes are NaN. Every code that is neither NaN nor infinity is a finite number.
 enum class NanCodes : uint8_t {
   none,
   top_exponent,   // the largest exponent field; with fraction 0 it is infinity
@@ -22,11 +22,11 @@ enum class NanCodes : uint8_t {
   negative_zero,  // the code that would be -0; zero then has no sign
 };
 
-// What the codes of a format mean beyond sign, exponent and fraction. All else about a format is derived from this and
-// the numbers of its bits.
+// What the codes of a format mean beyond sign, exponent and fraction. Everything else about a format is derived from
+// this and its numbers of bits.
 struct Specials {
   NanCodes nan = NanCodes::top_exponent;
-  bool scale = false;  // no sign bit, no zero, no subnormal numbers: powers of two alone
+  bool scale = false;  // no sign bit, no zero, no subnormal numbers: only powers of two
   int more_bias = 0;   // bias beyond 2^(exponent_bits - 1) - 1
 
   static const Specials ieee;      // IEEE 754
@@ -44,30 +44,30 @@ inline constexpr Specials Specials::fnuz{.nan = NanCodes::negative_zero, .more_b
 
 enum class Rounding : uint8_t { near_even, toward_zero, near_away, stochastic };
 
-// What becomes of a finite number that rounding carries beyond the largest one. toward_zero carries nothing there: it
-// gives the largest number under every rule. And what becomes of an infinity: it stays one where the format has
-// infinities and the rule is not `saturate`; else the rule holds for it, too (OFP8 1.0: in saturating mode
-// infinities become the largest number, and a NaN stays NaN).
+// The result when rounding carries a finite number beyond the largest one. toward_zero never does that: it gives the
+// largest number under every rule. An infinity stays one if the format has infinities and the rule is not `saturate`;
+// otherwise the rule applies to it, too (OFP8 1.0: in saturating mode infinities become the largest number, and a NaN
+// stays NaN).
 enum class Overflow : uint8_t {
-  format_default,  // infinity where the format has one, else NaN where it has that, else the largest number
-  infinity,        // a format without infinity: as format_default; see require_possible()
-  nan,             // a format without NaN: as format_default
+  format_default,  // infinity if the format has one, else NaN if it has that, else the largest number
+  infinity,        // in a format without infinity: as format_default; see require_possible()
+  nan,             // in a format without NaN: as format_default
   saturate,        // the largest number
 };
 
-// What rounding lost, counted over every value that passed.
+// What rounding changed, counted over every value that was rounded.
 struct RoundEvents {
-  uint64_t values = 0;     // all that passed
+  uint64_t values = 0;     // all values rounded
   uint64_t inexact = 0;    // changed
   uint64_t overflow = 0;   // finite and too large: became infinite, NaN or the largest number
-  uint64_t underflow = 0;  // non-zero, and became zero
+  uint64_t underflow = 0;  // non-zero and became zero
   uint64_t subnormal = 0;  // became a subnormal number
 };
 
 struct Format {
   std::string_view name;
   int exponent_bits;
-  int fraction_bits;  // stored; the leading bit is not counted
+  int fraction_bits;  // stored bits; the leading bit is not counted
   Specials specials = Specials::ieee;
 
   constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1 + specials.more_bias; }
@@ -80,7 +80,7 @@ struct Format {
   constexpr bool has_negative_zero() const { return !is_scale() && specials.nan != NanCodes::negative_zero; }
   constexpr bool is_scale() const { return specials.scale; }  // no sign, no zero
 
-  // Codes without their sign: the positive numbers are the codes from 0 to largest_code() in increasing order.
+  // Codes without their sign: codes 0 to largest_code() are the non-negative numbers in increasing order.
   constexpr uint64_t sign_code() const { return is_scale() ? 0 : uint64_t{1} << (exponent_bits + fraction_bits); }
   constexpr uint64_t all_ones_code() const { return (uint64_t{1} << (exponent_bits + fraction_bits)) - 1; }
   constexpr uint64_t infinity_code() const { return all_ones_code() >> fraction_bits << fraction_bits; }
@@ -88,7 +88,8 @@ struct Format {
     if (has_infinity()) return infinity_code() - 1;
     return specials.nan == NanCodes::all_ones ? all_ones_code() - 1 : all_ones_code();
   }
-  // The only NaN of negative_zero formats, sign bit and all. The largest number where there is no NaN.
+  // The quiet NaN; in negative_zero formats the only NaN, whose code has the sign bit set. The largest number if the
+  // format has no NaN.
   constexpr uint64_t quiet_nan_code() const {
     if (has_infinity()) return infinity_code() | uint64_t{1} << (fraction_bits - 1);
     return specials.nan == NanCodes::negative_zero ? sign_code() : all_ones_code();
@@ -112,12 +113,12 @@ struct Format {
     const uint64_t fraction = largest_code() & ((uint64_t{1} << fraction_bits) - 1);
     return (1 + static_cast<double>(fraction) * power_of_two(-fraction_bits)) * power_of_two(max_exponent());
   }
-  // A magnitude with the sign of x, where the format has that sign.
+  // A magnitude with the sign of x, if the format has signs.
   double with_sign_of(double magnitude, double x) const {
     return is_scale() || (magnitude == 0 && !has_negative_zero()) ? magnitude : std::copysign(magnitude, x);
   }
-  double unit_roundoff() const;  // 2^-(fraction_bits + 1): the largest relative error of near_even among normal numbers
-  // All that distinguishes two formats but their names, in one word.
+  double unit_roundoff() const;  // 2^-(fraction_bits + 1): the largest relative error of near_even for normal numbers
+  // Everything except the name that distinguishes two formats, in one word.
   constexpr int64_t key() const {
     return int64_t{exponent_bits} | int64_t{fraction_bits} << 8 | static_cast<int64_t>(specials.nan) << 16 |
            int64_t{specials.scale} << 24 | int64_t{specials.more_bias} << 32;
@@ -145,14 +146,14 @@ inline constexpr Format kFormats[] = {
     {"e8m0", 8, 0, Specials::e8m0},
 };
 
-// A row of the table for the constants below: a name that the table lacks does not compile there.
+// A row of the table for the constants below: a name that is not in the table does not compile here.
 constexpr const Format& format_row(std::string_view name) {
   for (const Format& format : kFormats)
     if (format.name == name) return format;
   throw "no such format";
 }
 
-// Rows that the code speaks of.
+// Rows that the code refers to by name.
 inline constexpr Format kFp64 = format_row("fp64");
 inline constexpr Format kFp32 = format_row("fp32");
 inline constexpr Format kTf32 = format_row("tf32");
@@ -172,24 +173,26 @@ std::string_view name_of(Overflow overflow);
 Rounding rounding_named(std::string_view name);  // these two throw Error naming the known ones
 Overflow overflow_named(std::string_view name);  // infinity, nan or saturate
 
-// Throws Error for a rule that the format cannot follow. For words that a person wrote; round_to itself falls back on
-// the format's own rule.
+// Throws Error for a rule that the format cannot follow. For user input; round_to itself falls back to the format's own
+// rule.
 void require_possible(const Format& format, Overflow overflow);
 
-// x rounded to the format: one rounding, gradual underflow, signed zeros kept where the format has them. `noise` drives
-// stochastic rounding: a uniform 64-bit number, used by value, so equal noise gives an equal result. A NaN stays one;
-// where the format has none it becomes the largest positive number. e8m0 takes the absolute value, and what is smaller
-// than 2^-127, zero included, becomes 2^-127 (both as NVIDIA's conversions: cuda_fp4.h, cuda_fp6.h, cuda_fp8.h); its
-// tie goes to the larger power of two, as in IEEE 754-2019, 4.3.1, for one digit.
+// x rounded to the format: one rounding, gradual underflow, signed zeros if the format has them. `noise` drives
+// stochastic rounding: a uniform 64-bit number, passed by value, so equal noise gives an equal result. A NaN stays NaN;
+// if the format has none, it becomes the largest positive number.
+// e8m0 takes the absolute value, and anything below 2^-127, including zero, becomes 2^-127 (both as in NVIDIA's
+// conversions: cuda_fp4.h, cuda_fp6.h, cuda_fp8.h). Its ties go to the larger power of two, as IEEE 754-2019, 4.3.1,
+// specifies for one digit.
 double round_to(const Format& format, double x, Rounding rounding = Rounding::near_even, RoundEvents* events = nullptr,
                 uint64_t noise = 0, Overflow overflow = Overflow::format_default);
 
-// a + b rounded to odd: the nearest fp64 numbers' odd one where the sum is inexact. Rounding that once more to a format
-// of at most 50 fraction bits gives the correctly rounded sum, which rounding a + b twice does not (Boldo and Melquiond
-// 2008).
+// a + b rounded to odd: if the sum is inexact, the one of its two fp64 neighbours with an odd significand. Rounding
+// that once more to a format of at most 50 fraction bits gives the correctly rounded sum; rounding a + b twice does not
+// (Boldo and Melquiond 2008).
 double add_to_odd(double a, double b);
 
-// a * b + c with one rounding, for a, b of at most 26 significant bits (their product is exact in fp64) or format fp64.
+// a * b + c with one rounding. a and b have at most 26 significant bits (their product is exact in fp64), or the format
+// is fp64.
 double fused_multiply_add(const Format& format, double a, double b, double c, Rounding rounding = Rounding::near_even);
 
 }  // namespace halfmark::kernels

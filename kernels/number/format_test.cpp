@@ -1,4 +1,4 @@
-// Rounding: once, in every mode, with the events counted; and the fused multiply-add against integers of 128 bits.
+// Rounding: once, in every mode, with the events counted; and the fused multiply-add against 128-bit integers.
 #include "kernels/number/format.h"
 
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ TEST(RoundTo, RoundsOnceAndNotThroughFp32) {
 TEST(RoundTo, AgreesWithTheHardwareForFp32) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 2'000'000; ++i) {
-    // Exponents around all of fp32's range, its subnormals and overflow included.
+    // Exponents around all of fp32's range, including its subnormals and overflow.
     const uint64_t exponent = 1023 - 160 + random() % 300;
     const double x = std::bit_cast<double>((random() & 0x800FFFFFFFFFFFFFu) | exponent << 52);
     ASSERT_EQ(round_to(kFp32, x), static_cast<double>(static_cast<float>(x))) << std::hexfloat << x;
@@ -122,7 +122,7 @@ TEST(RoundTo, DirectedAndAwayModes) {
 }
 
 TEST(RoundTo, EveryNarrowNeighbourhoodByDefinition) {
-  // For each pair of neighbouring numbers of a format: what lies between them goes where the mode says.
+  // For each pair of neighbouring numbers of a format: values between them round as the mode specifies.
   for (const DType dtype : dtypes()) {
     if (!is_floating(dtype) || bits_of(dtype) > 16 || format_of(dtype).is_scale()) continue;
     const Format& format = format_of(dtype);
@@ -149,8 +149,8 @@ TEST(RoundTo, CountsWhatIsLost) {
     round_to(kFp16, x, Rounding::near_even, &events);
   EXPECT_EQ(events.values, 8u);
   EXPECT_EQ(events.inexact, 4u);    // 1 + 2^-20, the two overflows, 1e-9
-  EXPECT_EQ(events.overflow, 2u);   // an infinity that comes in is none
-  EXPECT_EQ(events.underflow, 1u);  // 1e-9; a zero that comes in is none
+  EXPECT_EQ(events.overflow, 2u);   // an infinite input is not an overflow
+  EXPECT_EQ(events.underflow, 1u);  // 1e-9; a zero input is not an underflow
   EXPECT_EQ(events.subnormal, 1u);  // 2^-20, exact
   RoundEvents e4m3;
   round_to(kE4m3, 1000, Rounding::near_even, &e4m3);
@@ -165,7 +165,7 @@ double rounded(const Format& format, double x, Overflow overflow, Rounding round
 TEST(Overflow, TheRuleSaysWhatStandsBeyondTheLargestNumber) {
   struct Case {
     const Format& format;
-    double normal, infinity, nan;  // what the rules give; NaN is written as 0
+    double normal, infinity, nan;  // expected results of the rules; NaN is written as 0
   };
   for (const Case& c :
        {Case{kFp16, kInf, kInf, 0}, Case{kE5m2, kInf, kInf, 0}, Case{kBf16, kInf, kInf, 0}, Case{kE4m3, 0, 0, 0},
@@ -185,7 +185,7 @@ TEST(Overflow, TheRuleSaysWhatStandsBeyondTheLargestNumber) {
       for (const Overflow rule : {Overflow::format_default, Overflow::infinity, Overflow::nan, Overflow::saturate})
         EXPECT_EQ(rounded(c.format, too_much, rule, Rounding::toward_zero), sign * most) << name_of(rule);
     }
-  EXPECT_EQ(rounded(kFp16, 65519, Overflow::nan), 65504) << "what rounds down to the largest number is no overflow";
+  EXPECT_EQ(rounded(kFp16, 65519, Overflow::nan), 65504) << "rounding down to the largest number is not an overflow";
 }
 
 TEST(Overflow, InfinitiesStayUnlessTheRuleIsSaturate) {
@@ -242,9 +242,9 @@ TEST(RoundTo, AScaleIsAPowerOfTwo) {
 
 TEST(StochasticRounding, IsAFunctionOfTheNoise) {
   const double x = 1 + 0.3 * 0x1p-10;
-  EXPECT_EQ(round_to(kFp16, x, Rounding::stochastic, nullptr, 0), 1 + 0x1p-10);   // the least noise goes up
-  EXPECT_EQ(round_to(kFp16, x, Rounding::stochastic, nullptr, ~uint64_t{0}), 1);  // the greatest stays
-  EXPECT_EQ(round_to(kFp16, 1.5, Rounding::stochastic, nullptr, 0), 1.5) << "an exact number never moves";
+  EXPECT_EQ(round_to(kFp16, x, Rounding::stochastic, nullptr, 0), 1 + 0x1p-10);   // the smallest noise rounds up
+  EXPECT_EQ(round_to(kFp16, x, Rounding::stochastic, nullptr, ~uint64_t{0}), 1);  // the largest rounds down
+  EXPECT_EQ(round_to(kFp16, 1.5, Rounding::stochastic, nullptr, 0), 1.5) << "an exact number never changes";
   for (const uint64_t noise : {uint64_t{1}, uint64_t{12345}, uint64_t{1} << 63})
     EXPECT_EQ(round_to(kFp16, x, Rounding::stochastic, nullptr, noise),
               round_to(kFp16, x, Rounding::stochastic, nullptr, noise));
@@ -254,7 +254,7 @@ TEST(StochasticRounding, IsUnbiased) {
   std::mt19937_64 random(7);
   const int samples = 200'000;
   for (const Format& format : formats()) {
-    if (format == kFp64 || format.is_scale()) continue;  // nothing to round, and no sign to keep the ends apart
+    if (format == kFp64 || format.is_scale()) continue;  // nothing to round, or no sign that keeps the two ends apart
     for (const double share : {0.0625, 0.3, 0.5, 0.9}) {
       const double place = 2 * format.unit_roundoff(), x = 1 + share * place;
       int up = 0;
@@ -264,13 +264,13 @@ TEST(StochasticRounding, IsUnbiased) {
           << format.name;
     }
   }
-  // Far below the smallest subnormal the chance is the quotient, too.
+  // Far below the smallest subnormal the probability is still the quotient.
   int up = 0;
   for (int i = 0; i < samples; ++i) up += round_to(kFp16, 0x1p-24 / 64, Rounding::stochastic, nullptr, random()) > 0;
   EXPECT_NEAR(static_cast<double>(up) / samples, 1.0 / 64, 6 * std::sqrt(1.0 / 64 / samples));
 }
 
-// a b + c for fp16 operands in integers: every number is a multiple of 2^-48, at most 2^32, so 128 bits hold the sum
+// a b + c for fp16 operands in integers: every number is a multiple of 2^-48 and at most 2^32, so 128 bits hold the sum
 // exactly.
 __extension__ using Wide = __int128;
 
@@ -299,7 +299,7 @@ TEST(FusedMultiplyAdd, IsExactForFp16) {
   };
   for (int i = 0; i < 1'000'000; ++i) {
     const double a = any(), b = any();
-    // Every third addend nearly cancels, every other third lies at the last places of the product.
+    // Every third addend nearly cancels the product, every other third is at its last places.
     double c = any();
     if (i % 3 == 0) c = round_to(kFp16, -a * b * (1 + static_cast<double>(random() % 5) * 0x1p-11));
     if (i % 3 == 1) c = round_to(kFp16, a * b * std::ldexp(1.0, static_cast<int>(random() % 24) - 12));

@@ -1,4 +1,4 @@
-// Every dtype of at most 8 bits, and bf16, against the Python package ml_dtypes, which is not ours.
+// Every dtype of at most 8 bits, and bf16, against the independent Python package ml_dtypes.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,8 +20,9 @@ namespace {
 // The floats that are converted: every upper half with lower halves around ties and neighbours.
 constexpr std::array<uint32_t, 6> kLowHalves{0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
 
-// Writes the values of all codes as float32, then the codes of all floats above as uint16. "absent" in place of a type
-// that the package lacks. The package calls finite formats fn, unsigned ones fnu: e4m3 is its float8_e4m3fn.
+// Writes the values of all codes as float32, then the codes of all floats above as uint16. Exit status 3: no package;
+// 4: the package lacks the type. The package appends fn to the names of finite formats and fnu to unsigned ones: e4m3
+// is its float8_e4m3fn.
 constexpr const char* kProgram = R"(
 import sys
 try:
@@ -73,7 +74,7 @@ void expect_values(DType dtype, const Answer& theirs) {
   }
 }
 
-// A NaN, and an overflow in formats without NaN, have no answer that all agree on.
+// The implementations disagree on NaN, and on overflow in formats without NaN, so these are not compared.
 void expect_codes(DType dtype, const Answer& theirs) {
   const Format& format = format_of(dtype);
   for (size_t i = 0; i < theirs.codes.size(); ++i) {
@@ -98,7 +99,7 @@ TEST(MlDtypes, HasTheSameNumbersAndRoundsTheSameWay) {
     if (theirs.status == 4) continue;
     ASSERT_EQ(theirs.status, 0) << name_of(dtype);
     expect_values(dtype, theirs);
-    if (!format_of(dtype).is_scale()) expect_codes(dtype, theirs);  // theirs makes NaN of zero, of a sign and of ties
+    if (!format_of(dtype).is_scale()) expect_codes(dtype, theirs);  // theirs: NaN for zero, for a sign and for ties
     compared += " " + std::string(name_of(dtype));
   }
   std::cout << "compared:" << compared << "\n";

@@ -1,4 +1,4 @@
-// Looking up a row of a table by its name; an unknown name is an Error that lists the known ones.
+// Looks up a table row by its name; an unknown name is an Error that lists the known ones.
 #pragma once
 
 #include <functional>
@@ -8,18 +8,18 @@
 
 namespace halfmark::kernels {
 
-// The names that are written most alike (edit distance, or one contains the other), best first, at most three.
+// The most similar names (by edit distance, or one contains the other), best first, at most three.
 std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& known);
 
-// "; did you mean mlp or tf32?", or nothing where no name is near.
+// "; did you mean mlp or tf32?", or empty if no name is similar.
 std::string hint(std::string_view name, const std::vector<std::string>& known);
 
 // Throws Error: "unknown format 'fp17'; known: fp64, fp32, fp16; did you mean fp16?".
 [[noreturn]] void throw_unknown_name(std::string_view what, std::string_view name,
                                      const std::vector<std::string>& known);
 
-// The row of that name. `name_of` is a member or a function of a row; a row that `listed` refuses is found, but not
-// listed as known.
+// The row of that name. `name_of` is a member or a function of a row. A row for which `listed` is false is found, but
+// not listed as known.
 template <class Rows, class NameOf, class Listed>
 const auto& named(std::string_view what, const Rows& rows, std::string_view name, const NameOf& name_of,
                   const Listed& listed) {

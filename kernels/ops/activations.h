@@ -2,13 +2,13 @@
 // operations, kernels of every device, tests and micro benchmarks are generated from it. Includes no CUDA header.
 //
 // A row has
-//   name, backward_name   of its two operations, as reports write them
+//   name, backward_name   of its two operations, as in reports
 //   kept                  whether backward reads f's input or its output
 //   forward(x)            f in the arithmetic T (float or double), from formulas.h
 //   backward(kept, dy)    f' times dy, likewise
-//   forward_steps, backward_steps   an fp32 evaluation is off by at most so many roundings of the result (forward) or
+//   forward_steps, backward_steps   the largest error of an fp32 evaluation, in roundings of the result (forward) or
 //                         of the larger of dx and dy (backward); 0: the result is exact
-//   points                x and f(x) from another source than the formula, for the tests
+//   points                x and f(x) from a source other than the formula, for the tests
 //   forward_code, backward_code     optional: the same on the codes of fp16 and bf16
 #pragma once
 
@@ -55,7 +55,7 @@ struct List {
 
 using All = List<Relu>;
 
-// Where a row stands in the list.
+// The index of Row in the list.
 template <class Row>
 constexpr size_t number_of() {
   size_t number = 0, found = All::size;

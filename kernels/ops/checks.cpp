@@ -1,4 +1,4 @@
-// Checks of shapes and attributes: what every operation demands of its operands.
+// Checks of shapes and attributes: the requirements of every operation on its operands.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -36,7 +36,7 @@ void check_convolution(std::string_view operation, const Tensor& x, const Tensor
   check_window(operation, window);
   const Shape &xs = x.shape(), &ws = w.shape();
   need(groups > 0 && xs[1] % groups == 0 && ws[0] % groups == 0 && ws[1] == xs[1] / groups, operation,
-       "filter " + ws.text() + " does not fit image " + xs.text() + " in " + std::to_string(groups) + " groups");
+       "filter " + ws.text() + " does not fit the image " + xs.text() + " in " + std::to_string(groups) + " groups");
   const Shape expected{xs[0], ws[0], window_extent(xs[2], ws[2], window.stride_h, window.pad_h, window.dilation_h),
                        window_extent(xs[3], ws[3], window.stride_w, window.pad_w, window.dilation_w)};
   need(y.shape() == expected, operation,
@@ -48,7 +48,7 @@ void check_pool(std::string_view operation, const Tensor& x, const Tensor& y, in
   rank(operation, "the image", x, 4), rank(operation, "the result", y, 4);
   check_window(operation, window);
   need(kernel_h > 0 && kernel_w > 0 && window.dilation_h == 1 && window.dilation_w == 1, operation,
-       "windows must be positive and not dilated");
+       "pooling windows must be positive and not dilated");
   need(2 * window.pad_h <= kernel_h && 2 * window.pad_w <= kernel_w, operation,
        "padding must be at most half the window");
   const Shape& xs = x.shape();
@@ -78,7 +78,7 @@ void Matmul::check() const {
   need(k == kb, name, "inner extents differ: " + a.shape().text() + " and " + b.shape().text());
   need(out.shape() == Shape{m, n}, name, "out must be of shape " + Shape{m, n}.text() + ", not " + out.shape().text());
   need(math.split_k >= 1, name, "split_k must be positive");
-  need(beta == 0 || out.layout() != Layout::any, name, "beta needs an out that exists");
+  need(beta == 0 || out.layout() != Layout::any, name, "a non-zero beta needs an out with memory");
 }
 
 void ScaledMatmul::check() const {
@@ -99,7 +99,7 @@ void DotProducts::check() const {
   rank(name, "a", a, 2);
   check_same_shape(name, a, b);
   vector_of(name, "c", c, a.shape()[0]), vector_of(name, "out", out, a.shape()[0]);
-  need(scale_a.empty() == scale_b.empty(), name, "either both operands are scaled or none");
+  need(scale_a.empty() == scale_b.empty(), name, "either both operands have scales or neither");
   if (scale_a.empty()) return;
   check_same_shape(name, scale_a, scale_b);
   rank(name, "scale_a", scale_a, 2);
@@ -169,7 +169,7 @@ void SoftmaxCrossEntropy::check() const {
   rank(name, "logits", logits, 2), check_same_shape(name, logits, probabilities);
   vector_of(name, "labels", labels, logits.shape()[0]), vector_of(name, "loss", loss, 1);
   need(labels.dtype() == DType::i32, name, "labels must be i32");
-  need(logits.elements() > 0, name, "an empty batch has no loss");
+  need(logits.elements() > 0, name, "the loss of an empty batch is undefined");
 }
 
 void SoftmaxCrossEntropyBackward::check() const {
@@ -185,7 +185,7 @@ void Cast::check() const {
 
 void Reorder::check() const {
   check_same_shape(name, x, out);
-  need(x.dtype() == out.dtype(), name, "a reorder keeps the dtype");
+  need(x.dtype() == out.dtype(), name, "a reorder must keep the dtype");
 }
 
 void Unscale::check() const { vector_of(name, "found_inf", found_inf, 1); }

@@ -1,4 +1,4 @@
-// The parts of run(op) that are no templates.
+// The non-template parts of run(op).
 #include "kernels/ops/dispatch.h"
 
 #include <memory>

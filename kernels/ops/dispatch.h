@@ -1,4 +1,4 @@
-// How run(op) works: the cached choice of a row, the log, the versions of what was written. Included by ops.h alone.
+// How run(op) works: the cached choice of a row, the log, the write counts of outputs. Included only by ops.h.
 #pragma once
 
 #include <bit>
@@ -53,8 +53,8 @@ struct DeviceVisitor {
   void see(std::string_view name, const Tensor& tensor) {
     if (tensor.empty()) return;
     if (!device) device = &tensor.device();
-    HM_CHECK(device == &tensor.device(), std::string(operation) + ": operand " + std::string(name) + " lies on " +
-                                             tensor.device().name() + ", the others on " + device->name());
+    HM_CHECK(device == &tensor.device(), std::string(operation) + ": operand " + std::string(name) + " is on " +
+                                             tensor.device().name() + ", the other operands on " + device->name());
   }
   void input(std::string_view name, const Tensor& tensor) { see(name, tensor); }
   void output(std::string_view name, const Tensor& tensor) { see(name, tensor); }
@@ -84,7 +84,7 @@ struct DispatchState {
 
 }  // namespace ops_detail
 
-// The parts that are no templates; see dispatch.cpp.
+// The non-template parts; see dispatch.cpp.
 struct Dispatch {
   static void log(const void* choice, const LoggedKernel& what);
   static ops_detail::DispatchState& state(Device& device);
@@ -109,7 +109,7 @@ template <Operation Op>
 Device& device_of(const Op& op) {
   DeviceVisitor visitor{nullptr, Op::name};
   op.visit(visitor);
-  HM_CHECK(visitor.device, std::string(Op::name) + " was given no tensors");
+  HM_CHECK(visitor.device, std::string(Op::name) + " was called without tensors");
   return *visitor.device;
 }
 

@@ -1,7 +1,7 @@
 // The mathematics of one element, written once: the reference rows, the fast CPU rows and the CUDA kernels call these
-// functions and nothing else. T is the arithmetic (float or double); reading narrow operands and rounding results is
-// the caller's. Includes no CUDA header, so that the host can test it. Where rows of two devices evaluate one formula
-// in different orders, each order has its own function: their roundings differ.
+// functions and nothing else. T is the arithmetic (float or double); the caller reads narrow operands and rounds
+// results. Includes no CUDA header, so that the host can test it. Where rows of two devices evaluate one formula in
+// different orders, each order has its own function: their roundings differ.
 #pragma once
 
 #include <cmath>
@@ -36,7 +36,7 @@ HM_HOST_DEVICE constexpr T relu_backward(T y, T dy) {
   return y > 0 ? dy : T(0);
 }
 
-// The same on the codes of fp16 and bf16, without branches so that compilers vectorise them. `infinity` is the code of
+// The same on the codes of fp16 and bf16, without branches so that compilers vectorise it. `infinity` is the code of
 // infinity: larger positive codes are NaNs.
 HM_HOST_DEVICE constexpr int16_t relu_code(int16_t x, int16_t infinity) {
   const auto negative = static_cast<int16_t>((x < 0) & (static_cast<int16_t>(x & 0x7fff) <= infinity));
@@ -48,13 +48,13 @@ HM_HOST_DEVICE constexpr int16_t relu_backward_code(int16_t y, int16_t dy, int16
   return static_cast<int16_t>(dy & -positive);
 }
 
-// Does `candidate` replace `best` as a window's maximum? The first of equals stays; the first NaN wins and stays.
+// Does `candidate` replace `best` as a window's maximum? The first of equal values stays; the first NaN wins and stays.
 template <class T>
 HM_HOST_DEVICE constexpr bool pool_takes(T candidate, T best) {
   return candidate > best || (is_nan(candidate) && !is_nan(best));
 }
 
-// Tested on the scaled gradient: an overflow must be seen even where the unscaled one would be finite.
+// Tests the scaled gradient: an overflow must be detected even if the unscaled gradient would be finite.
 template <class T>
 HM_HOST_DEVICE constexpr bool overflowed(T scaled_gradient) {
   return !is_finite(scaled_gradient);
@@ -70,8 +70,9 @@ struct SgdState {
   T parameter, velocity;
 };
 
-// v <- momentum v + (g + weight_decay p); p <- p - rate v, with the v that was not yet rounded to its storage. A term
-// whose factor is zero is left out: 0 * infinity is NaN. A caller whose flags are constants gets a loop without branches.
+// v <- momentum v + (g + weight_decay p); p <- p - rate v, with v before it is rounded to its storage. A term whose
+// factor is zero is left out, because 0 * infinity is NaN. A caller whose flags are constants gets a loop without
+// branches.
 template <class T>
 HM_HOST_DEVICE constexpr SgdState<T> sgd_step(T parameter, T gradient, T velocity, T rate, T momentum, T weight_decay,
                                               bool has_momentum, bool has_decay) {
@@ -96,7 +97,7 @@ HM_HOST_DEVICE constexpr T batch_norm(T x, T mean, T inverse, T scale, T shift) 
   return scale * ((x - mean) * inverse) + shift;
 }
 
-// From left to right, as the definition reads: the order of the reference rows.
+// From left to right, in the order of the definition, as the reference rows do.
 template <class T>
 HM_HOST_DEVICE constexpr T batch_norm_in_order(T x, T mean, T inverse, T scale, T shift) {
   return scale * (x - mean) * inverse + shift;
@@ -126,7 +127,7 @@ HM_HOST_DEVICE constexpr T batch_norm_backward(T x, T dy, T mean, T inverse, T s
   return scale * inverse * (dy - dshift / m - xhat * (dscale / m));
 }
 
-// From left to right: the order of the reference rows.
+// From left to right, as the reference rows do.
 template <class T>
 HM_HOST_DEVICE constexpr T batch_norm_backward_in_order(T x, T dy, T mean, T inverse, T scale, T dscale, T dshift,
                                                         T m) {

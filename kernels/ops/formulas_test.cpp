@@ -1,4 +1,4 @@
-// The formulas at the edges where implementations differ, and every activation against its points and derivative.
+// The formulas at the edge cases where implementations differ, and every activation against its points and derivative.
 #include "kernels/ops/formulas.h"
 
 #include <gtest/gtest.h>

@@ -27,7 +27,7 @@ LogPause::LogPause() : paused_(log_now) { log_now = nullptr; }
 LogPause::~LogPause() { log_now = paused_; }
 
 std::vector<LoggedKernel> KernelLog::entries() const {
-  // Several shapes of one operation may share a line: the record speaks of rows, not of shapes.
+  // Several shapes of one operation may share an entry: the log distinguishes rows, not shapes.
   std::vector<LoggedKernel> merged;
   for (const Count& count : counts_) {
     LoggedKernel entry = count.what;

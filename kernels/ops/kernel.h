@@ -1,5 +1,5 @@
-// A kernel is a row: a name, whether its time means anything, when it refuses and why, and what it does. A device
-// offers an ordered list of rows for each operation; the first that does not refuse runs.
+// A kernel is a row: a name, whether its time is meaningful, when and why it refuses, and what it does. A device offers
+// an ordered list of rows for each operation; the first that does not refuse runs.
 #pragma once
 
 #include <concepts>
@@ -13,26 +13,26 @@
 
 namespace halfmark::kernels {
 
-enum class Speed : uint8_t { real, emulated };  // emulated: its time says nothing about the arithmetic it imitates
+enum class Speed : uint8_t { real, emulated };  // emulated: its time says nothing about the arithmetic it emulates
 std::string_view name_of(Speed speed);
 
-using Refusal = std::optional<std::string>;  // nothing = takes the work, else why not
+using Refusal = std::optional<std::string>;  // empty = supports the operation, else why not
 
 template <class Op>
 struct Kernel {
   std::string_view name;
   Speed speed;
-  // Looks at shapes, dtypes, layouts and attributes only, never at values: the answer is cached.
+  // Depends only on shapes, dtypes, layouts and attributes, never on values, because the answer is cached.
   Refusal (*refuses)(const Device&, const Op&);
-  // May leave outputs of layout `any` to be materialised here, in the layout that suits the row.
+  // May materialise outputs of layout `any` here, in the layout that suits the row.
   void (*run)(Device&, const Op&);
 };
 
-// All that distinguishes two calls of one operation but the values: what choices, plans and packed weights are cached
-// by.
+// Everything except the values that distinguishes two calls of one operation: the key for cached choices, plans and
+// packed weights.
 class Signature {
  public:
-  Signature() { words_.reserve(48); }  // the longest operation fits: one allocation a call
+  Signature() { words_.reserve(48); }  // enough for the longest operation: one allocation per call
   void add(int64_t word) {
     words_.push_back(word);
     hash_ = (hash_ ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15u;
@@ -60,7 +60,7 @@ concept Operation = requires(const Op& op) {
   op.check();
 };
 
-// What ran, for the record. Everything run(op) does in this thread while a log lives is written to it.
+// What ran, for the record. Every run(op) in this thread is logged here while the object exists.
 struct LoggedKernel {
   std::string operation, phase, dtypes, row;
   Speed speed = Speed::real;
@@ -91,7 +91,7 @@ class KernelLog {
   KernelLog* outer_;
 };
 
-// While it lives nothing is logged: the work of an oracle or a twin is not the work of the trial.
+// While this object exists nothing is logged: an oracle's or fp64 reference's operations do not belong to the trial.
 class LogPause {
  public:
   LogPause();

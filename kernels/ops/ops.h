@@ -1,9 +1,9 @@
-// Every operation as a struct, and run(op), which finds the first row of the device that takes it.
+// Every operation as a struct, and run(op), which runs the first row of the device that supports it.
 //
-// Shapes: images are [n, c, h, w], filters [out, in / groups, kh, kw], matrices [rows, columns]; the layout is the
-// tensor's business. Outputs may be of layout `any`. Elementwise operations may write over their input. Arithmetic of a
-// row: operands are read as stored, computed in Math's formats (elementwise: at least fp32), and every output is
-// rounded once to its dtype.
+// Shapes: images are [n, c, h, w], filters [out, in / groups, kh, kw], matrices [rows, columns]; the tensor has its own
+// layout. Outputs may be of layout `any`. Elementwise operations may write over their input. Arithmetic of a row:
+// operands are read as stored, computed in Math's formats (elementwise: at least fp32), and every output is rounded
+// once to its dtype.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace halfmark::kernels {
 
-// How sums of products are computed, apart from how the operands are stored.
+// How sums of products are computed, independent of how the operands are stored.
 struct Math {
   Format multiply = kFp32;    // operands are rounded to this format first (tf32); products are exact
   Format accumulate = kFp32;  // after every addition
@@ -53,9 +53,9 @@ struct Matmul {  // out = op(a) op(b) + beta out
   }
 };
 
-// out = a b^T, where blocks of k share a scale (MX, NVFP4). Sums are fp32 sums of (code * scale) * (code * scale); the
-// scales of the tensors multiply the finished sum, in fp32 as the factor of a library's matmul does, and the result is
-// rounded once to the dtype of out.
+// out = a b^T, where blocks of k share a scale (MX, NVFP4). Sums are fp32 sums of (code * scale) * (code * scale). The
+// tensor scales multiply the finished sum, in fp32, as the factor of a library's matmul does. The result is rounded
+// once to the dtype of out.
 struct ScaledMatmul {
   static constexpr std::string_view name = "scaled_matmul";
   const Scaled& a;  // [m, k]
@@ -69,8 +69,8 @@ struct ScaledMatmul {
   }
 };
 
-// out[i] = c[i] + sum over k of a[i, k] b[i, k], each a chain of one matrix instruction in increasing k: out of one
-// feeds c of the next. Codes go through as they are; k must be a multiple of the instruction's K. Only devices with
+// out[i] = c[i] + sum over k of a[i, k] b[i, k], each a chain of one matrix instruction in increasing k: the result of
+// one is the c of the next. Codes are passed unchanged; k must be a multiple of the instruction's K. Only devices with
 // matrix instructions, real or simulated, have rows.
 struct DotProducts {
   static constexpr std::string_view name = "dot_products";
@@ -151,7 +151,7 @@ struct BiasGradient {  // dbias[c] = sum of dy over all other axes, summed in fp
 };
 
 // Training batch norm: out = scale (x - mean) / sqrt(variance + epsilon) + shift with the biased variance of the batch;
-// running <- (1 - momentum) running + momentum batch, there with the unbiased variance. Statistics are at least fp32.
+// running <- (1 - momentum) running + momentum batch, with the unbiased variance there. Statistics are at least fp32.
 struct BatchNorm {
   static constexpr std::string_view name = "batch_norm";
   const Tensor& x;      // [n, c, h, w]
@@ -221,7 +221,7 @@ struct Activation {   // out = f(x), element by element
 template <class Row>
 struct ActivationBackward {  // dx = f'(x) dy
   static constexpr std::string_view name = Row::backward_name;
-  const Tensor& kept;  // forward's input or output, as Row::kept says
+  const Tensor& kept;  // forward's input or output, as Row::kept specifies
   const Tensor& dy;
   Tensor& dx;
   void check() const { check_same_shape(name, kept, dy), check_same_shape(name, kept, dx); }
@@ -231,8 +231,8 @@ struct ActivationBackward {  // dx = f'(x) dy
 using Relu = Activation<activations::Relu>;
 using ReluBackward = ActivationBackward<activations::Relu>;
 
-struct MaxPool2d {  // padding never wins; indices hold the winner's place in its window, kernel_w * i + j, the first on
-                    // a tie
+// Padding never wins; indices hold the winner's place in its window, kernel_w * i + j, the first one on a tie.
+struct MaxPool2d {
   static constexpr std::string_view name = "max_pool2d";
   const Tensor& x;
   Tensor& out;
@@ -312,7 +312,7 @@ struct SoftmaxCrossEntropyBackward {  // dlogits = (probabilities - onehot(label
   const Tensor& probabilities;
   const Tensor& labels;
   Tensor& dlogits;
-  double dloss = 1;  // the loss scale enters here; a value, not part of the choice of row
+  double dloss = 1;  // includes the loss scale; a value, not part of the choice of row
   void check() const;
   void visit(auto&& v) const {
     v.input("probabilities", probabilities), v.input("labels", labels), v.output("dlogits", dlogits);
@@ -337,8 +337,8 @@ struct Reorder {  // the same values in another layout
   void visit(auto&& v) const { v.input("x", x), v.output("out", out); }
 };
 
-// found_inf <- 1 if any gradient is not finite (else left alone); gradient <- gradient * inverse_scale, non-finite ones
-// too. amp_semantics.md 2.1: the test is on the scaled gradient.
+// found_inf <- 1 if any gradient is not finite (otherwise unchanged); gradient <- gradient * inverse_scale, including
+// non-finite ones. amp_semantics.md 2.1: the test is on the scaled gradient.
 struct Unscale {
   static constexpr std::string_view name = "unscale";
   Tensor& gradient;
@@ -348,8 +348,8 @@ struct Unscale {
   void visit(auto&& v) const { v.output("gradient", gradient), v.output("found_inf", found_inf); }
 };
 
-// v <- momentum v + (g + weight_decay p); p <- p - rate v, computed in fp32 (fp64 for f64), each stored once.
-// `low`, when present, receives the new parameter rounded to its own dtype (the copy that the layers compute with).
+// v <- momentum v + (g + weight_decay p); p <- p - rate v, computed in fp32 (fp64 for f64), each stored once. `low`, if
+// present, receives the new parameter rounded to its own dtype (the copy that the layers compute with).
 struct SgdStep {
   static constexpr std::string_view name = "sgd_step";
   Tensor& parameter;
@@ -411,8 +411,8 @@ class KernelTable {
 Signature signature_of(const Operation auto& op);
 std::string dtypes_of(const Operation auto& op);  // "f16,f16->f16"
 
-// Runs the operation on the device of its tensors with the first row that takes it. Throws Error for wrong shapes,
-// operands on two devices or overlapping promises; Unsupported, with every row's reason, when nobody takes it.
+// Runs the operation on the device of its tensors with the first row that supports it. Throws Error for wrong shapes or
+// attributes and for operands on two devices; Unsupported, with every row's reason, if no row supports it.
 template <Operation Op>
 void run(const Op& op);
 

@@ -1,11 +1,11 @@
-// Descriptions of operations: operands with known values, what fp64 says of the result, and how far a row may be from
-// it. One description serves the tests of every row, the guard bytes and the micro benchmarks.
+// Descriptions of operations: operands with known values, the result in fp64, and the allowed error of a row. One
+// description serves the tests of every row, the guard bytes and the micro benchmarks.
 //
-// Tolerances are derived, never tuned. With u the unit roundoff of a format, n the number of rounded steps and S the
-// sum of the magnitudes that went in, a computed sum differs from the exact one by at most gamma(n) S, gamma(n) = n 2u
-// / (1 - n 2u) (Higham, Accuracy and Stability, 2002, lemma 3.1), in any order; 2u instead of u because tensor cores
-// cut where others round. What underflows adds n smallest subnormals. Storing adds the unit roundoff of the output's
-// format and half its smallest subnormal.
+// Tolerances are derived, never tuned. Let u be the unit roundoff of a format, n the number of rounded steps and S the
+// sum of the magnitudes of the inputs. A computed sum differs from the exact one by at most gamma(n) S in any order,
+// with gamma(n) = n 2u / (1 - n 2u) (Higham, Accuracy and Stability, 2002, lemma 3.1). 2u replaces u because tensor
+// cores truncate where others round. Underflow adds n smallest subnormals. Storing adds the unit roundoff of the
+// output's format and half its smallest subnormal.
 #pragma once
 
 #include <cmath>
@@ -26,10 +26,10 @@ namespace halfmark::kernels::ops_cases {
 struct CaseRequest {
   Device& device;
   const Axes& axes;
-  // Of a row that does exactly what Math says, as ours do; hardware may, say, cut fp32 operands to tf32 where Math says
-  // that they are rounded.
+  // Whether a row does exactly what Math says, as halfmark's own rows do. Hardware may, for example, truncate fp32
+  // operands to tf32 where Math says that they are rounded.
   bool strict = true;
-  bool filled = true;  // else the values do not matter: only whether a row takes the case is asked
+  bool filled = true;  // else the values do not matter: only whether a row supports the case
 };
 
 inline double gamma(double steps, const Format& format) {
@@ -38,24 +38,24 @@ inline double gamma(double steps, const Format& format) {
 }
 inline double smallest(const Format& format) { return std::ldexp(1.0, format.min_subnormal_exponent()); }
 
-// What operations other than sums of products compute in.
+// The format that operations other than sums of products compute in.
 inline const Format& wide_format(DType dtype) { return dtype == DType::f64 ? kFp64 : kFp32; }
 inline DType wide_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-// What a run left behind. A description compares it with fp64; what is wrong is collected as sentences.
+// The result of a run. A description compares it with fp64 and collects the errors as sentences.
 class CaseResult {
  public:
   // `before`: the values that outputs had before the run, by id of their memory.
   explicit CaseResult(std::map<uint64_t, std::vector<double>> before) : before_(std::move(before)) {}
 
-  // The values of an operand before the run, also where the result was written over it.
+  // The values of an operand before the run, even if the result was written over it.
   std::vector<double> before(const Tensor& tensor) const {
     const auto found = before_.find(tensor.id());
     return found == before_.end() ? tensor.values() : found->second;
   }
 
-  // |actual - expected| <= slack, plus what storing costs, or the correctly rounded value, which alone will do where
-  // the slack is exactly 0.
+  // Passes if |actual - expected| <= slack plus the rounding of storage, or if actual is the correctly rounded value.
+  // If slack is exactly 0, only the correctly rounded value passes.
   void expect_close(const Tensor& actual, const std::vector<double>& expected, const std::vector<double>& slack,
                     const std::string& what = "") {
     const std::vector<double> values = actual.values();
@@ -94,12 +94,12 @@ class CaseResult {
   std::vector<std::string> findings_;
 };
 
-// Takes one case: an operation on fresh tensors, and the comparison to be made once it has run.
+// Receives one case: an operation on fresh tensors, and the comparison to make after it has run.
 using Comparison = std::function<void(CaseResult&)>;
 template <class Op>
 using RunCase = std::function<void(const std::string& name, const Op& op, const Comparison& compare)>;
 
-// Every case of an operation that the request asks for; specialised in the other headers.
+// Every case of an operation that the request selects; specialised in the other headers.
 template <class Op>
 struct Cases {
   static void each(const CaseRequest& request, const RunCase<Op>& run_case);
@@ -115,7 +115,7 @@ inline std::vector<double> random_values(int64_t count, uint64_t seed, Fill fill
   return values;
 }
 
-// A tensor with what `values()` gives, which is not called where values do not matter.
+// A tensor with the result of `values()`, which is not called if values do not matter.
 inline Tensor filled_tensor(const CaseRequest& request, const Shape& shape, DType dtype, Layout layout,
                             const std::function<std::vector<double>()>& values) {
   if (!request.filled) return Tensor(request.device, shape, dtype, layout);
@@ -133,7 +133,7 @@ inline Tensor constant_tensor(const CaseRequest& request, const Shape& shape, DT
                        [&] { return std::vector<double>(static_cast<size_t>(shape.elements()), value); });
 }
 
-// A tensor in a layout of the device's own library: the result of a convolution that may choose. Nothing if it chooses
+// A tensor in a layout of the device's own library: the result of a convolution that may choose. Empty if it chooses
 // none.
 inline std::optional<Tensor> opaque_tensor(const CaseRequest& request, const Shape& shape, DType dtype, uint64_t seed) {
   const Tensor x = random_tensor(request, shape, dtype, Layout::plain, seed);

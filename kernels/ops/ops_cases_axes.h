@@ -1,6 +1,6 @@
 // What the cases of an operation are made of: shapes, dtypes, layouts, special values. The descriptions in
-// ops_cases_*.h go through every combination that the axes hold. tested_axes() is what every row of every device is
-// tested on; the micro benchmarks hand in one size of their own.
+// ops_cases_*.h use every combination of the axes. Every row of every device is tested on tested_axes(); the micro
+// benchmarks pass a single size of their own.
 #pragma once
 
 #include <cmath>
@@ -14,10 +14,10 @@ namespace halfmark::kernels::ops_cases {
 
 struct ImageForm {
   Layout in, out;
-  bool opaque = false;  // the input lies in a layout of the device's library, where it has one
+  bool opaque = false;  // the input has a layout of the device's library, if there is one
 };
 
-struct ContractionTypes {  // what is stored, and how it is summed
+struct ContractionTypes {  // storage dtypes, and how the products are summed
   DType a, b, out;
   Math math;
   const char* note;
@@ -38,7 +38,7 @@ struct ConvSize {
 
 struct ConvLayouts {
   Layout image, filter, out;
-  bool few_types = false;  // with some of the types only: libraries take long to prepare each
+  bool few_types = false;  // with only some of the types: libraries take long to prepare each
 };
 
 struct PoolSize {
@@ -76,7 +76,7 @@ struct Axes {
   std::vector<bool> in_place;
   std::vector<bool> narrow_bias;        // bias and its gradient: of the dtype of the image, or f32
   std::vector<bool> narrow_parameters;  // of batch norm: of the dtype of the image, or at least f32
-  std::vector<bool> pool_indices;       // whether max pooling is asked for them
+  std::vector<bool> pool_indices;       // whether max pooling is tested with them
   bool special_values;                  // zeros, infinities, NaN and the ends of the range, for activations
 
   std::vector<ContractionTypes> contractions;

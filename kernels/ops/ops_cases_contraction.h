@@ -19,14 +19,14 @@ struct Sum {
   void add(double a, double b) { value += a * b, magnitude += std::fabs(a * b), ++terms; }
 };
 
-// The operands as the products see them.
+// The operands as rounded for the products.
 inline std::vector<double> as_multiplied(const Tensor& tensor, const Math& math) {
   std::vector<double> values = tensor.values();
   for (double& value : values) value = round_to(math.multiply, value);
   return values;
 }
 
-// The fewest bits a sum of fp8 products may have where fast accumulation is allowed: those of Hopper's fp8 wgmma
+// The fewest bits a sum of fp8 products may have if fast accumulation is allowed: those of Hopper's fp8 wgmma
 // (tensor-core models in kernels/sim).
 inline constexpr Format kFastSum{"e8m13", 8, 13};
 
@@ -36,7 +36,7 @@ inline double slack_of(const Sum& sum, const ContractionTypes& types, bool stric
                          : math.split_k > 1 && math.partial.fraction_bits < math.accumulate.fraction_bits
                              ? math.partial
                              : math.accumulate;
-  // Integers whose every partial sum is a number of both formats are summed without error.
+  // Integers whose every partial sum is representable in both formats are summed without error.
   const double exact_up_to = std::ldexp(1.0, coarse.fraction_bits + 1);
   const bool integers = std::floor(sum.magnitude) == sum.magnitude && sum.magnitude <= exact_up_to;
   if (integers) return 0;
@@ -46,7 +46,7 @@ inline double slack_of(const Sum& sum, const ContractionTypes& types, bool stric
     slack += gamma(1, math.partial) * (sum.magnitude + slack) + math.split_k * smallest(math.partial);
   const int stored = std::max(format_of(types.a).fraction_bits, format_of(types.b).fraction_bits);
   if (!strict && math.multiply.fraction_bits < stored)
-    slack += gamma(2, math.multiply) * sum.magnitude;  // cut, not rounded
+    slack += gamma(2, math.multiply) * sum.magnitude;  // truncated, not rounded
   return slack;
 }
 

@@ -1,5 +1,5 @@
-// Cases of the dot products of matrix instructions: small integers, whose sums every instruction must get exactly. What
-// the instructions do with other numbers is the business of their models (kernels/sim).
+// Cases of the dot products of matrix instructions: small integers, whose sums every instruction must compute exactly.
+// The models in kernels/sim cover what the instructions do with other numbers.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,7 @@ inline void Cases<DotProducts>::each(const CaseRequest& request, const RunCase<D
       const Tensor c = random_tensor(request, {n}, types.c, Layout::plain, 3, Fill::integers);
       Tensor scale_a, scale_b;
       if (types.block) {
-        // 2 and 1 in turn: the scaled sums stay integers.
+        // 2 and 1 alternately: the scaled sums stay integers.
         std::vector<double> two_one(static_cast<size_t>(n * k / types.block), 1.0);
         for (size_t i = 0; i < two_one.size(); i += 2) two_one[i] = 2;
         scale_a = Tensor::from(request.device, {n, k / types.block}, types.scale, two_one);
@@ -76,7 +76,7 @@ inline void Cases<ScaledMatmul>::each(const CaseRequest& request, const RunCase<
               const double product = av[static_cast<size_t>(i * size.k + l)] * bv[static_cast<size_t>(j * size.k + l)];
               value += product, magnitude += std::fabs(product);
             }
-            // One step more than the terms: the factor of the tensors' scales is rounded to fp32.
+            // One step more than the number of terms: the factor from the tensor scales is rounded to fp32.
             expected.push_back(value);
             slack.push_back(gamma(static_cast<double>(size.k) + 1, kFp32) * magnitude);
           }

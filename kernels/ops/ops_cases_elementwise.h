@@ -1,4 +1,4 @@
-// Cases of the operations that look at one element at a time, of the loss, and of the optimizer.
+// Cases of the element-wise operations, of the loss, and of the optimizer.
 #pragma once
 
 #include <algorithm>
@@ -80,8 +80,8 @@ inline void Cases<BiasGradient>::each(const CaseRequest& request, const RunCase<
   });
 }
 
-// Puts zeros, infinities, NaN, subnormals and the ends of the range among the values, the last element excepted: one
-// that nobody writes must not pass for a NaN that was expected.
+// Puts zeros, infinities, NaN, subnormals and the ends of the range among the values, except in the last element: if it
+// is never written, it must not pass for an expected NaN.
 inline void sprinkle_special_values(const Tensor& tensor, size_t first) {
   if (tensor.layout() == Layout::opaque) return;  // a library made it, with its padding
   const Format& format = format_of(tensor.dtype());
@@ -93,7 +93,7 @@ inline void sprinkle_special_values(const Tensor& tensor, size_t first) {
   Tensor(tensor).set_values(values);
 }
 
-// Where the result is no finite number it must be that very one.
+// If the expected result is not finite, the actual result must be the same non-finite value.
 inline double activation_slack(double expected, double magnitude, double steps, DType dtype) {
   if (steps == 0 || !std::isfinite(expected) || !std::isfinite(magnitude)) return 0;
   return gamma(steps, wide_format(dtype)) * magnitude + smallest(wide_format(dtype));
@@ -168,7 +168,7 @@ inline void Cases<Cast>::each(const CaseRequest& request, const RunCase<Cast>& r
     for (const DType to : axes.cast_to)
       for (const Layout layout : axes.cast_layouts)
         for (const Rounding rounding : axes.roundings) {
-          // Half the largest number of the coarser type: no overflow, and with the powers of two below, subnormals.
+          // Half the largest number of the coarser type: no overflow, and subnormals through the powers of two below.
           const Tensor x = filled_tensor(request, shape, from, layout, [&] {
             std::vector<double> values = random_values(shape.elements(), 1);
             for (size_t i = 0; i < values.size(); ++i) values[i] = std::ldexp(values[i], -static_cast<int>(i % 24));
@@ -202,7 +202,7 @@ inline void Cases<Reorder>::each(const CaseRequest& request, const RunCase<Reord
 }
 
 inline Tensor label_tensor(const CaseRequest& request, int64_t count, const std::function<size_t(size_t)>& label) {
-  // Always real labels: a row may refuse to read others.
+  // Always valid labels: a row may refuse to read others.
   std::vector<double> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(label(i));
   return Tensor::from(request.device, {count}, DType::i32, values);
@@ -231,8 +231,8 @@ inline void Cases<SoftmaxCrossEntropy>::each(const CaseRequest& request, const R
                            least = *std::min_element(row, row + classes);
               double sum = 0;
               for (size_t c = 0; c < classes; ++c) sum += std::exp(row[c] - largest);
-              // An argument off by u range makes exp off by that relatively; a library's exp and log are good to
-              // 4 units.
+              // An argument with a relative error of u * range gives exp that error; a library's exp and log are
+              // accurate to 4 units.
               const double relative = gamma(static_cast<double>(classes) + 2 * (largest - least) + 12, format);
               for (size_t c = 0; c < classes; ++c)
                 p[i * classes + c] = std::exp(row[c] - largest) / sum,

@@ -12,8 +12,8 @@
 
 namespace halfmark::kernels::ops_cases {
 
-// f(name, make, out_layout): make(shape, seed) gives the image operand of a case. All layouts of the axes; the
-// library's own only where the device has one for this dtype.
+// f(name, make, out_layout): make(shape, seed) gives the image operand of a case. Uses all layouts of the axes; the
+// library's own only if the device has one for this dtype.
 inline void each_image(const CaseRequest& request, const std::vector<DType>& dtypes, auto&& f) {
   for (const DType dtype : dtypes)
     for (const ImageForm& form : request.axes.forms) {
@@ -40,8 +40,8 @@ struct Channels {  // [n, c, h, w] by channel
   }
 };
 
-// Of one channel in fp64, with what an fp32 computation may be off by. Variance may have been taken in one pass, E x^2
-// - mean^2: gamma(m) (variance + mean^2) covers that and the two-pass form.
+// Statistics of one channel in fp64, with the error an fp32 computation may have. The variance may come from one pass,
+// E x^2 - mean^2: gamma(m) (variance + mean^2) covers that and the two-pass form.
 struct Statistics {
   double mean = 0, variance = 0, mean_slack = 0, variance_slack = 0;
   Statistics(const std::vector<double>& x, const Channels& channels, size_t c, const Format& format) {
@@ -56,8 +56,8 @@ struct Statistics {
   }
 };
 
-// scale (x - mean) / sqrt(variance + epsilon) + shift: three rounded steps of its own, and first order in the
-// statistics' slack. scale x inverse + (shift - scale mean inverse) is allowed too, hence |x| and |mean| apart.
+// scale (x - mean) / sqrt(variance + epsilon) + shift: three rounded steps of its own, plus the slack of the statistics
+// to first order. scale x inverse + (shift - scale mean inverse) is allowed too, hence |x| and |mean| count separately.
 inline double normalised_slack(double x, double mean, double inverse, double scale, double shift, double mean_slack,
                                double variance_slack, const Format& format) {
   const double spread = std::fabs(x) + std::fabs(mean);
@@ -277,7 +277,7 @@ inline void Cases<MaxPool2d>::each(const CaseRequest& request, const RunCase<Max
                    if (xv[i] > best[o]) best[o] = xv[i], winner[o] = place;
                  });
                  result.expect_exact(out, best);
-                 // A library may keep its own note of the winner; what is readable must be right.
+                 // A library may store the winner's place in its own format; indices that can be read must be correct.
                  if (wanted && indices.layout() != Layout::opaque)
                    result.expect(indices.values() == winner, "the indices differ");
                });

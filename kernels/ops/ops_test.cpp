@@ -1,6 +1,6 @@
-// Every row of every device of this build is tested by being listed: each is run on every case that it does not refuse,
-// with guard bytes around every tensor, and compared with plain fp64 loops. Nothing is registered by hand; a row that
-// takes no case at all fails.
+// Every row of every device of this build is tested because it is listed. Each row runs on every case that it does not
+// refuse, with guard bytes around every tensor, and is compared with plain fp64 loops. Nothing is registered by hand; a
+// row that runs no case fails.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -22,7 +22,7 @@
 namespace halfmark::kernels {
 namespace {
 
-// Opened once; the tests of one device share it.
+// Opened once and shared by the tests of one device.
 Device& device_named(const std::string& name) {
   static auto* devices = new std::map<std::string, std::shared_ptr<Device>>;
   auto& device = (*devices)[name];
@@ -40,14 +40,14 @@ void try_row(const std::string& device_name, size_t number) {
   Device& device = device_named(device_name);
   const Kernel<Op>& kernel = device.kernels().of<Op>()[number];
   ops_cases::RowUnderTest<Op> row(device, kernel);
-  // Tensor cores cut what the operands have beyond tf32, simulated ones too; the reference rows round as Math says.
+  // Tensor cores, including simulated ones, truncate operands beyond tf32; the reference rows round as Math says.
   row.run_all(ops_cases::tested_axes(), kernel.name == "reference");
   constexpr size_t kShown = 20;
   for (size_t i = 0; i < row.findings().size() && i < kShown; ++i) ADD_FAILURE() << row.findings()[i];
   if (row.findings().size() > kShown) ADD_FAILURE() << "and " << row.findings().size() - kShown << " more";
   std::string said;
   for (const std::string& reason : row.refusals()) said += "\n  " + reason;
-  EXPECT_GT(row.taken(), 0) << "the row took no case and so was not tested; it said" << said;
+  EXPECT_GT(row.taken(), 0) << "the row supported no case, so it was not tested; it said" << said;
 }
 
 std::vector<RowTest> every_row() {
@@ -88,7 +88,7 @@ TEST(Ops, EveryDeviceHasARowForEveryOperation) {
   for (const DeviceRow& row : known_devices()) {
     if (!row.absent.empty()) continue;
     device_named(row.name).kernels().each([&]<class Op>(const KernelList<Op>& list) {
-      // A device without matrix instructions has none to offer, and block scales come with Blackwell.
+      // A device without matrix instructions has no such rows; block scales exist from Blackwell on.
       const bool may_lack =
           std::is_same_v<Op, DotProducts> || (std::is_same_v<Op, ScaledMatmul> && row.name.starts_with("cuda"));
       if (!may_lack) {

@@ -1,4 +1,4 @@
-// The frame that tests rows must itself see faults: each of these rows is wrong in one way, and must be reported with
+// The test frame for rows must itself detect faults. Each of these rows has one fault, which must be reported with
 // operation, row, operand and place.
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 Refusal takes_all(const Device&, const auto&) { return {}; }
 
-// out = a + b as it should be, for plain operands of one dtype.
+// out = a + b computed correctly, for plain operands of one dtype.
 void add_correctly(const Add& op) {
   op.out.materialize(Layout::plain);
   std::vector<double> values = op.a.values();
@@ -30,7 +30,7 @@ void add_correctly(const Add& op) {
 
 unsigned char* bytes_of(const Tensor& tensor) { return static_cast<unsigned char*>(const_cast<void*>(tensor.data())); }
 
-// Everything but memory outside its operands.
+// Everything except memory outside its operands.
 ops_cases::Axes plain_axes(DType dtype) {
   ops_cases::Axes axes = ops_cases::tested_axes();
   axes.dtypes = {dtype};
@@ -52,7 +52,7 @@ std::vector<std::string> findings_of(void (*run)(Device&, const Op&), const ops_
   return test.findings();
 }
 
-// Every case must be found out, and the first finding must say so in these words.
+// Every case must be reported, and the first finding must have this text.
 void expect_found(void (*run)(Device&, const Add&), const ops_cases::Axes& axes, const std::string& words) {
   const std::vector<std::string> findings = findings_of(run, axes);
   ASSERT_FALSE(findings.empty());
@@ -61,8 +61,8 @@ void expect_found(void (*run)(Device&, const Add&), const ops_cases::Axes& axes,
   EXPECT_GE(findings.size(), 2u) << "the matrix as well as the image";
 }
 
-// The memory lies in one block with its sentinels, so these rows write where they are allowed to; the address sanitizer
-// sees the sentinels as poisoned and would end the test.
+// Each tensor and its sentinels are one allocation, so these rows write to memory that the process owns.
+// AddressSanitizer sees the sentinels as poisoned and would abort the test.
 #if HALFMARK_SANITIZED
 #define HM_PLANTED(name) TEST(DISABLED_PlantedFault, name)
 #else
@@ -144,7 +144,7 @@ HM_PLANTED(AWriteBehindAScratchTensorThatIsGoneAgain) {
       plain_axes(DType::f32), "wrote outside a scratch tensor of 28 bytes: 4 bytes from offset 28");
 }
 
-HM_PLANTED(AReadBehindAnInput) {  // which then stands in the result
+HM_PLANTED(AReadBehindAnInput) {  // which then shows in the result
   expect_found(
       [](Device&, const Add& op) {
         add_correctly(op);
@@ -226,7 +226,7 @@ TEST(PlantedFault, ARefusalWithoutAReason) {
   EXPECT_NE(test.findings()[0].find("a refusal must say why"), std::string::npos) << test.findings()[0];
 }
 
-// A NaN that relu hides is seen only because the cases hold NaNs.
+// A NaN that relu hides is detected only because the cases contain NaNs.
 TEST(PlantedFault, ANaNHiddenByRelu) {
   const auto findings = findings_of<Relu>(
       [](Device&, const Relu& op) {

@@ -1,5 +1,5 @@
-// Runs one row of a device on cases and collects what is wrong with it, in sentences: results that differ from fp64,
-// writes outside a tensor, inputs that were changed, exceptions. For any device; only tests include it.
+// Runs one row of a device on cases and collects its errors as sentences: results that differ from fp64, writes outside
+// a tensor, changed inputs, exceptions. For any device; included only by tests.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace halfmark::kernels::ops_cases {
 
 struct Operand {
   std::string_view name;
-  Tensor tensor;  // shares the memory, also that which a row gives to an open output
+  Tensor tensor;  // shares the memory, also memory that a row allocates for an output
   bool output;
   std::vector<unsigned char> bytes;  // its memory before the run
 };
@@ -44,14 +44,14 @@ class RowUnderTest {
  public:
   RowUnderTest(Device& device, const Kernel<Op>& row) : device_(device), row_(row), guard_(device) {}
 
-  // Runs every case that the row does not refuse. Nothing is found when all is well.
+  // Runs every case that the row does not refuse. Returns no findings if everything is correct.
   void run_all(const Axes& axes, bool strict) {
     Cases<Op>::each({device_, axes, strict, true}, [this](const std::string& name, const Op& op,
                                                           const Comparison& compare) { run_case(name, op, compare); });
   }
 
   void run_case(const std::string& name, const Op& op, const Comparison& compare) {
-    (void)guard_.take_damage();  // by rows that made the operands: not this one's
+    (void)guard_.take_damage();  // from rows that made the operands, not from this one
     try {
       op.check();
       if (const Refusal refusal = row_.refuses(device_, op)) {

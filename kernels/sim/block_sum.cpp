@@ -12,15 +12,15 @@ constexpr Format kE8m13{"e8m13", 8, 13};
 
 constexpr uint32_t kNanF32 = 0x7FFFFFFF, kNanF16 = 0x7FFF;  // the only NaNs these instructions write
 
-// value 2^shift, its magnitude cut. A shift to the left stays below 2^63: at most F + 20 significant bits are kept, and
-// F is at most 35.
+// value 2^shift with the magnitude truncated. A left shift stays below 2^63: at most F + 20 significant bits are kept,
+// and F is at most 35.
 int64_t cut(int64_t value, int shift) {
   const int64_t magnitude = std::abs(value);
   const int64_t moved = shift >= 0 ? magnitude << shift : magnitude >> std::min(-shift, 63);
   return value < 0 ? -moved : moved;
 }
 
-// sum 2^scale to a code. The sum has at most 50 bits, so that fp64 holds it.
+// The code of sum 2^scale. The sum has at most 50 bits, so fp64 represents it exactly.
 uint32_t round_out(BlockRounding rounding, int64_t sum, int scale) {
   if (sum == 0) return 0;  // also an exact cancellation: +0
   const double exact = std::ldexp(static_cast<double>(sum), scale);
@@ -32,7 +32,7 @@ uint32_t round_out(BlockRounding rounding, int64_t sum, int scale) {
   if (magnitude >= 0x1p128) return sum < 0 ? 0xFF800000u : 0x7F800000u;
   const Format& format = rounding == BlockRounding::truncate_fp32 ? kFp32 : kE8m13;
   if (magnitude >= 0x1p-126) {
-    // Cutting the significand in fp64 cuts the value toward zero, and the conversion is then exact.
+    // Truncating the significand in fp64 truncates the value toward zero; the conversion is then exact.
     const uint64_t lost = (uint64_t{1} << (52 - format.fraction_bits)) - 1;
     return std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(std::bit_cast<uint64_t>(exact) & ~lost)));
   }
@@ -49,7 +49,7 @@ uint32_t sum(const BlockSum& block, std::span<const Part> parts) {
   if (parts.empty() || largest == kNoZeroExponent) return 0;
   int64_t total = 0;
   for (const Part& part : parts) {
-    if (part.value == 0) continue;  // its exponent counted for nothing, and may lie far above the largest
+    if (part.value == 0) continue;  // its exponent did not count, and may be far above the largest
     total += cut(part.value, block.kept_fraction_bits - part.fraction_bits + part.exponent - largest);
   }
   return round_out(block.rounding, total, largest - block.kept_fraction_bits);

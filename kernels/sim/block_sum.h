@@ -1,4 +1,4 @@
-// One fused sum in exact integer arithmetic: the slow and plain form of what the vector engines do.
+// One fused sum in exact integer arithmetic: the slow and simple form of what the vector engines do.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace halfmark::kernels::block_sum {
 
-// A term of the sum: value 2^(exponent - fraction_bits). A value of 0 with `counts` raises the largest exponent as its
-// own does (a group of products that cancels); without, only to e_zero.
+// A term of the sum: value 2^(exponent - fraction_bits). A value of 0 raises the largest exponent to its own if
+// `counts` (a group of products that cancels), otherwise only to e_zero.
 struct Part {
   int64_t value = 0;
   int exponent = 0;
@@ -17,12 +17,12 @@ struct Part {
   bool counts = false;
 };
 
-// Aligns, cuts, adds and rounds to a code of the rounding's format. Specials are the caller's.
+// Aligns, truncates, adds and rounds to a code of the rounding's format. The caller handles specials.
 uint32_t sum(const BlockSum& block, std::span<const Part> parts);
 
-// What infinities and NaNs decide, term by term: a set of TermKind.
+// The effect of infinities and NaNs, term by term: a set of TermKind.
 unsigned special_of(const Term& a, const Term& b);
-// The code they lead to, for a set that is not empty.
+// The resulting code for a set that is not empty.
 uint32_t special_code(BlockRounding rounding, unsigned seen);
 
 }  // namespace halfmark::kernels::block_sum

@@ -18,7 +18,7 @@ namespace {
 #define HM_UNROLL _Pragma("GCC unroll 4")
 
 struct Vector {
-  // What a tile computes is exact, is meant to be cut, or says itself how it rounds.
+  // The operations of a tile are exact, truncate on purpose, or specify their own rounding.
   using Rounding = RoundingTowardZero;
   static constexpr size_t kLanes = 8, kRows = 4;
   using F = __m256;
@@ -33,7 +33,7 @@ struct Vector {
   HM_VECTOR static void store(void* p, I x) { _mm256_storeu_si256(static_cast<I*>(p), x); }
   HM_VECTOR static F as_float(I x) { return _mm256_castsi256_ps(x); }
   HM_VECTOR static I as_int(F x) { return _mm256_castps_si256(x); }
-  // To nearest: the only operation of a tile that rounds and is not meant to cut.
+  // To nearest: the only operation of a tile that rounds and must not truncate.
   HM_VECTOR static F add(F x, F y) {
     const unsigned outside = _mm_getcsr(), nearest = outside & ~static_cast<unsigned>(_MM_ROUND_MASK);
     F sum;
@@ -56,18 +56,18 @@ struct Vector {
   }
   HM_VECTOR static I cut(F x) { return _mm256_cvttps_epi32(x); }
 
-  // Byte q of each word where fp32 has its exponent, other bits around it.
+  // Moves byte q of each word to fp32's exponent field, with other bits around it.
   HM_VECTOR static I byte_to_exponent(I bytes, size_t q) {
     return _mm256_srli_epi32(_mm256_sllv_epi32(bytes, _mm256_set1_epi32(24 - 8 * static_cast<int>(q))), 1);
   }
   HM_VECTOR static I larger_exponent(F x, I y, I mask) { return max(bit_and(as_int(x), mask), bit_and(y, mask)); }
-  // Negative where x + y took a 33rd bit.
+  // Negative if x + y overflowed into a 33rd bit.
   HM_VECTOR static I overflow(I sum, I x, I y) { return bit_and(bit_xor(sum, x), bit_xor(sum, y)); }
   HM_VECTOR static bool any_negative(I x) { return _mm256_movemask_ps(as_float(x)) != 0; }
   HM_VECTOR static F where_negative(I x, F yes, F no) { return _mm256_blendv_ps(no, yes, as_float(x)); }
   HM_VECTOR static I shift_right_once(I x) { return _mm256_srai_epi32(x, 1); }
 
-  // Rounding makes the conversion cut.
+  // The rounding mode makes the conversion truncate.
   HM_VECTOR static F to_float_cut(I x) { return _mm256_cvtepi32_ps(x); }
   HM_VECTOR static F to_float_odd(I x) {
     const F cut_off = to_float_cut(x);
@@ -80,7 +80,7 @@ struct Vector {
     const I packed = _mm256_packus_epi32(x, x);  // within each half
     return _mm256_cvtph_ps(_mm_unpacklo_epi64(_mm256_castsi256_si128(packed), _mm256_extracti128_si256(packed, 1)));
   }
-  HM_VECTOR static F clamp(F x) {  // the lesser magnitude
+  HM_VECTOR static F clamp(F x) {  // the smaller magnitude
     return _mm256_max_ps(_mm256_min_ps(x, _mm256_set1_ps(0x1p100f)), _mm256_set1_ps(-0x1p100f));
   }
 };

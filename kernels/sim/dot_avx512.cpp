@@ -9,7 +9,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-// GCC bug 105593: its own header looks uninitialised to g++ 12.
+// GCC bug 105593: its header triggers a warning about an uninitialised variable in g++ 12.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -23,7 +23,7 @@ namespace {
 #define HM_UNROLL _Pragma("GCC unroll 32")
 
 struct Vector {
-  struct Rounding {};  // each conversion says itself how it rounds
+  struct Rounding {};  // each conversion specifies its own rounding
   static constexpr size_t kLanes = 16, kRows = 8;
   static constexpr int kCut = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC,
                        kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
@@ -54,14 +54,14 @@ struct Vector {
   }
   HM_VECTOR static I cut(F x) { return _mm512_cvttps_epi32(x); }
 
-  // Byte q of each word where fp32 has its exponent, other bits around it.
+  // Moves byte q of each word to fp32's exponent field, with other bits around it.
   HM_VECTOR static I byte_to_exponent(I bytes, size_t q) {
     return _mm512_rolv_epi32(bytes, _mm512_set1_epi32(23 - 8 * static_cast<int>(q)));
   }
   HM_VECTOR static I larger_exponent(F x, I y, I mask) {
     return bit_and(as_int(_mm512_range_ps(x, as_float(y), 0b1011)), mask);  // the larger magnitude, without its sign
   }
-  // (sum ^ x) & (sum ^ y): negative where x + y took a 33rd bit.
+  // (sum ^ x) & (sum ^ y): negative if x + y overflowed into a 33rd bit.
   HM_VECTOR static I overflow(I sum, I x, I y) { return _mm512_ternarylogic_epi32(sum, x, y, 0x18); }
   HM_VECTOR static bool any_negative(I x) { return _mm512_movepi32_mask(x) != 0; }
   HM_VECTOR static F where_negative(I x, F yes, F no) { return _mm512_mask_blend_ps(_mm512_movepi32_mask(x), no, yes); }
@@ -75,7 +75,7 @@ struct Vector {
   HM_VECTOR static F to_half_and_back(F x) { return _mm512_cvtph_ps(_mm512_cvtps_ph(x, kNearest)); }
   HM_VECTOR static I to_half(F x) { return _mm512_cvtepu16_epi32(_mm512_cvtps_ph(x, kNearest)); }
   HM_VECTOR static F from_half(I x) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x)); }
-  HM_VECTOR static F clamp(F x) { return _mm512_range_ps(x, _mm512_set1_ps(0x1p100f), 2); }  // the lesser magnitude
+  HM_VECTOR static F clamp(F x) { return _mm512_range_ps(x, _mm512_set1_ps(0x1p100f), 2); }  // the smaller magnitude
 };
 
 #include "kernels/sim/dot_kernel.h"

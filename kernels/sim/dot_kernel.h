@@ -1,9 +1,10 @@
-// The tile of a vector path, one text for every instruction set: the including file defines HM_VECTOR (the attributes
-// of a function of that set) and, in an unnamed namespace of dot_engine, struct Vector with its lanes and operations.
+// The tile of a vector path, shared by all instruction sets. The including file defines HM_VECTOR (the attributes of a
+// function of that set) and, in an unnamed namespace of dot_engine, struct Vector with its lanes and operations.
 //
-// A block of one row of the left panel and `lanes` columns: with e the largest exponent, every product and c is
-// multiplied by 2^(F - e), which is exact, cut by the conversion to an integer, and added; the sum is rounded once.
-// No include guard: it is read once in each file of a path.
+// Computes a block of one row of the left panel and `lanes` columns. With e the largest exponent, every product and c
+// is multiplied by 2^(F - e), which is exact, truncated by the conversion to an integer, and added. The sum is rounded
+// once.
+// No include guard: each path's file includes it once.
 
 #include <algorithm>
 #include <bit>
@@ -32,9 +33,9 @@ HM_VECTOR F to_float(I x) {
   return kHalf ? Vector::to_float_odd(x) : Vector::to_float_cut(x);
 }
 
-// s1 + s2 where that takes a 33rd bit: twice the rounded half. The half is s1 + s2 shifted down, which goes toward
-// minus infinity, with the bit that falls off kept in the last place; seven bits at least lie below those of fp32, so
-// that it stands for a remainder there as in the whole sum.
+// s1 + s2 if that needs a 33rd bit: twice the rounded half. The half is s1 + s2 shifted down toward minus infinity,
+// with the bit shifted out kept in the last place. At least seven bits lie below those of fp32, so that bit acts as a
+// remainder there as in the full sum.
 template <bool kHalf>
 HM_VECTOR F wide_sum(I s1, I s2) {
   const I differ = Vector::bit_xor(s1, s2);
@@ -51,17 +52,17 @@ HM_VECTOR F scaled_back(const Constants& k, F sum, I e) {
   return Vector::mul(sum, unscale);
 }
 
-// kRows rows against one panel, from block `q` of a group; `exponents` are the bytes of the group's largest ones.
+// kRows rows by one panel, from block `q` of a group; `exponents` holds the bytes of the group's largest ones.
 template <size_t kL, bool kHalf, bool kCarries, size_t kRows>
 HM_VECTOR void block(const Constants& k, const float* const (&a)[kRows], const float* b, const I (&exponents)[kRows],
                      size_t q, F (&c)[kRows]) {
   I e[kRows], s1[kRows], s2[kRows];
   F scale[kRows];
   for (size_t r = 0; r < kRows; ++r) {
-    // fp16: infinity, which nothing brings back, as 2^100, which nothing brings back either.
+    // fp16: represents infinity as 2^100. No later term can bring either back to a finite result.
     if constexpr (kHalf) c[r] = Vector::clamp(c[r]);
     e[r] = Vector::larger_exponent(c[r], Vector::byte_to_exponent(exponents[r], q), k.exponent_mask);
-    // The exponent of a subnormal fp16 number is that of the smallest normal one.
+    // A subnormal fp16 number has the exponent of the smallest normal one.
     if constexpr (kHalf) e[r] = Vector::max_where_not_zero(c[r], e[r], k.least_half);
     scale[r] = Vector::as_float(Vector::sub(k.to_scale, e[r]));
     s2[r] = Vector::cut(Vector::mul(c[r], scale[r]));
@@ -94,7 +95,7 @@ HM_VECTOR void block(const Constants& k, const float* const (&a)[kRows], const f
 template <size_t kL, bool kHalf, bool kCarries, bool kInterleaved>
 __attribute__((noinline)) HM_VECTOR_CALL void run_blocks(const Plan& plan, const Tile& tile,
                                                          float (*c)[Vector::kLanes]) {
-  constexpr size_t kRows = Vector::kRows;  // at once, so that one's long chain of operations fills the others' gaps
+  constexpr size_t kRows = Vector::kRows;  // together, so that their long chains of operations fill each other's gaps
   constexpr size_t kChunk = (kBlocksOfGroup + 1) * kL, kTerms = kBlocksOfGroup * kL;
   const Constants k = constants_of(plan);
   const float *left = tile.left, *right = tile.right;
@@ -124,7 +125,7 @@ __attribute__((noinline)) HM_VECTOR_CALL void run_blocks(const Plan& plan, const
           block<kL, kHalf, kCarries>(k, a, right, exponents, q, part);
           for (size_t r = 0; r < kRows; ++r) {
             sum[r] = Vector::add(sum[r], part[r]);
-            if constexpr (kHalf) sum[r] = Vector::to_half_and_back(sum[r]);  // 24 bits hold twice 11 and 2 more
+            if constexpr (kHalf) sum[r] = Vector::to_half_and_back(sum[r]);  // 24 bits are twice 11 plus 2
           }
         } else {
           block<kL, kHalf, kCarries>(k, a, right, exponents, q, sum);
@@ -136,7 +137,7 @@ __attribute__((noinline)) HM_VECTOR_CALL void run_blocks(const Plan& plan, const
   }
 }
 
-// Those forms alone that plan_for lets through: compilers take long over each.
+// Only the forms that plan_for allows: each takes long to compile.
 template <size_t kL, bool kHalf>
 HM_VECTOR_CALL void run_products(const Plan& plan, const Tile& tile, float (*c)[Vector::kLanes]) {
   [[maybe_unused]] const Vector::Rounding rounding;
@@ -179,7 +180,7 @@ HM_VECTOR_CALL void run_tile(const Plan& plan, const Tile& tile) {
     uint32_t* out = tile.d + r * tile.stride;
     for (size_t i = 0; i < tile.columns; ++i) {
       const uint32_t code = words[i];
-      if constexpr (kHalf)  // a sum that rounds to zero gives +0; one NaN alone is written
+      if constexpr (kHalf)  // a sum that rounds to zero gives +0; only one NaN code is written
         out[i] = code == 0x8000u ? 0 : (code & 0x7FFFu) > 0x7C00u ? 0x7FFFu : code;
       else
         out[i] = code;

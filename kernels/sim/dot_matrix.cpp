@@ -1,4 +1,4 @@
-// Chooses the path, shares the tiles among the threads, and computes with dot() what a path does not handle.
+// Chooses the path, distributes the tiles over the threads, and computes with dot() what a path does not handle.
 #include "kernels/sim/dot_matrix.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ uint32_t code_at(const Panel& panel, size_t vector, size_t k) {
   const size_t size = size_of_operand(panel.format);
   if (size == 1) return static_cast<const uint8_t*>(panel.codes)[at];
   if (size == 2) return static_cast<const uint16_t*>(panel.codes)[at];
-  HM_CHECK(size == 4, "operands of " + std::to_string(size) + " bytes are not read here");
+  HM_CHECK(size == 4, "operands of " + std::to_string(size) + " bytes are not supported");
   return static_cast<const uint32_t*>(panel.codes)[at];
 }
 
@@ -62,7 +62,7 @@ bool usual_addend(const Plan& plan, uint32_t c) {
   return (c & 0x7FFFFFFFu) == 0 || (exponent >= dot_engine::kLeastExponent && exponent < dot_engine::kAddendLimit);
 }
 
-// An element left to dot(), with its c.
+// An element to be computed by dot(), with its c.
 struct Rest {
   size_t row, column;
   uint32_t c;
@@ -84,7 +84,7 @@ class Vectors {
 
   void run() {
     const size_t tiles = left_.tiles() * right_.tiles();
-    // The tiles of one panel of rows follow one another, so that it stays in the cache.
+    // The tiles of one panel of rows are consecutive, so that the panel stays in the cache.
     parallel_for(static_cast<int64_t>(tiles), 4, [&](int64_t begin, int64_t end) {
       std::vector<Rest> rest;
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)

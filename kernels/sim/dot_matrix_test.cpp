@@ -1,5 +1,5 @@
-// Every path of dot_matrix gives the bits of dot(), for every row of the table and for rows nobody has built, on
-// ordinary data and on data made to break it. HALFMARK_LONG=1: ten million dots for each path and pair of formats.
+// Every path of dot_matrix gives the bits of dot(), for every row of the table and for hypothetical rows, on ordinary
+// data and on adversarial data. HALFMARK_LONG=1: ten million dot products for each path and pair of formats.
 #include "kernels/sim/dot_matrix.h"
 
 #include <gtest/gtest.h>
@@ -23,20 +23,20 @@ namespace {
 
 using Random = std::mt19937_64;
 
-// What a matrix is made of. Two operands of a class are drawn so that their products do what its name says.
+// Classes of matrix data. Two operands of a class are drawn so that their products are as its name says.
 enum class Data {
-  normal,        // as training has it
+  normal,        // as in training
   range,         // exponents over the whole range of the format
   inner_range,   // exponents over the range that the vector paths handle
   cut,           // one large product, the others about F bits below, significands all ones
-  pairs,         // every product has its negative beside it
-  near_pairs,    // the same but for one bit
+  pairs,         // every product has its negative next to it
+  near_pairs,    // the same, except for one bit
   rest,          // large pairs that cancel, the rest at the last kept bits
   ties,          // few-bit numbers, whose sums lie halfway between fp16 numbers
   subnormals,    // subnormals and the smallest normal numbers
   large,         // the largest numbers
   full,          // significands all ones, one sign: the largest sums
-  nearly_full,   // the same with other low bits, some terms far below: sums of 33 bits that end in anything
+  nearly_full,   // the same with other low bits, some terms far below: 33-bit sums with any last bits
   signed_zeros,  // zeros of both signs, some other numbers
   specials,      // a few infinities and NaNs among normal numbers
   bits,          // any code
@@ -56,11 +56,11 @@ uint32_t code_of(const Format& format, double x) { return static_cast<uint32_t>(
 class Source {
  public:
   Source(Random& random, const Format& format, const TensorCore& core) : random_(random), format_(format), core_(core) {
-    // One binary order of the operands of a vector, so that sums of large and small vectors meet.
+    // One power of two that scales the operands of a vector, so that large and small sums meet.
     shift_ = static_cast<int>(random() % 5) - 2;
   }
 
-  // The codes of one vector. `place` numbers the terms alike for both operands.
+  // The codes of one vector. `place` numbers the terms in the same way for both operands.
   std::vector<uint32_t> vector(Data data, size_t depth, bool left) {
     std::vector<uint32_t> codes(depth);
     for (size_t k = 0; k < depth; ++k) codes[k] = code(data, k, left, k ? codes[k - 1] : 0);
@@ -131,7 +131,7 @@ class Source {
   }
   uint32_t make(double x) {
     const uint32_t code = code_of(format_, x);
-    // What a register of tf32 holds below its format is dropped.
+    // The low bits of a tf32 register, below its format, are dropped.
     return format_ == kTf32 && random_() % 2 ? code ^ static_cast<uint32_t>(random_() & 0x1FFF) : code;
   }
   uint32_t negated(uint32_t code) const {
@@ -224,7 +224,7 @@ std::vector<TensorCore> rows_of_the_table() {
   return rows;
 }
 
-// L of 1 .. 64, F of 8 .. 35, any e_zero that may be found one day.
+// L of 1 .. 64, F of 8 .. 35, and any e_zero, including values that no known GPU has.
 TensorCore random_row(Random& random) {
   TensorCore core = tensor_cores().front();
   constexpr Operands kOperands[] = {Operands::f16, Operands::bf16, Operands::tf32, Operands::fp8};
@@ -251,7 +251,7 @@ class DotMatrix : public testing::TestWithParam<DotPath> {
       GTEST_SKIP() << "this CPU does not have the path " << name_of(GetParam());
   }
 
-  // Compares one product of matrices; the number of dots in it.
+  // Compares one product of matrices; returns the number of dot products in it.
   size_t compare(const TensorCore& core, const Format& left, const Format& right, Data data, Random& random) {
     const size_t l = static_cast<size_t>(std::max(core.block.products, 1));
     const size_t depths[] = {1, 3, l - 1, l, l + 1, 2 * l + 3, 5 * l, 9 * l + 2};
@@ -335,7 +335,7 @@ TEST_P(DotMatrix, LeavesCWhereTheDepthIsZero) {
 INSTANTIATE_TEST_SUITE_P(Paths, DotMatrix, testing::Values(DotPath::scalar, DotPath::avx2, DotPath::avx512),
                          [](const auto& path) { return std::string(name_of(path.param)); });
 
-// Those that a matmul meets: the usual instruction for its types.
+// Those that a matmul uses: the usual instruction for its types.
 TEST(DotEngine, TakesEveryRowThatAMatmulUses) {
   int rows = 0;
   for (const TensorCore& core : tensor_cores()) {

@@ -1,4 +1,4 @@
-// Which rows the vector paths take, and panels in the order in which they read them.
+// Which rows the vector paths support, and panels in the order in which they are read.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -28,7 +28,7 @@ constexpr int8_t kZeroExponent = -128;
 
 double largest_significand(const Format& format) { return 2 - std::ldexp(1, -format.fraction_bits); }
 
-// Of the numbers of a panel that are not zero; 16-bit and wider formats with fp32's exponents.
+// Exponents of the non-zero numbers of a panel; 16-bit and wider formats with fp32's exponents.
 template <class Code>
 int least_exponent(const Panel& panel) {
   constexpr int kDrop = 32 - 8 * static_cast<int>(sizeof(Code));
@@ -55,7 +55,7 @@ int least_exponent(const Panel& panel) {
   return panel.format.min_exponent();
 }
 
-// Where the k-th operand of a vector stands in the order of the blocks.
+// The position of the k-th operand of a vector in the order of the blocks.
 size_t place_of(const Plan& plan, size_t k) {
   size_t block = k / plan.row_products, t = k % plan.row_products;
   if (plan.interleaved) {  // k mod 4 < 2 first, then the others
@@ -75,7 +75,7 @@ const std::array<float, 256>& fp8_values(const Format& format) {
   return format == kE4m3 ? e4m3 : e5m2;
 }
 
-// Compilers make vectors of this loop.
+// Compilers vectorise this loop.
 HM_AVX2 bool exponents_of(int32_t least, int32_t least_operand, int32_t shift, size_t k, float* values,
                           int8_t* exponents) {
   int32_t hard = 0;
@@ -91,8 +91,8 @@ HM_AVX2 bool exponents_of(int32_t least, int32_t least_operand, int32_t shift, s
   return hard != 0;
 }
 
-// The values of k codes in fp32 and their exponents, not normalised. What the vector paths do not handle becomes zero;
-// returns whether there was any.
+// The values of k codes in fp32 and their exponents, not normalised. Values that the vector paths do not handle become
+// zero; returns whether there were any.
 bool widen(const Format& format, const unsigned char* codes, size_t k, int least_operand, int shift, float* values,
            int8_t* exponents) {
   if (format == kTf32) {
@@ -110,7 +110,7 @@ bool widen(const Format& format, const unsigned char* codes, size_t k, int least
   return exponents_of(format.min_exponent() + 127, least_operand, shift, k, values, exponents);
 }
 
-// Of `lanes` vectors, `line` apart, one group in the order in which the paths read it.
+// One group of `lanes` vectors, `line` apart, in the order in which the paths read it.
 void write_group(const float* values, const int8_t* exponents, size_t line, size_t l, size_t lanes, bool right,
                  float* out) {
   const size_t terms = kBlocksOfGroup * l, chunk = terms + l;
@@ -151,7 +151,7 @@ std::optional<Plan> plan_for(const TensorCore& core, const Format& left, const F
 
   plan.kept = core.block.kept_fraction_bits;
   if (plan.kept < 1 || plan.kept > 26) return {};  // 2^(F - floor) is a normal number
-  // The sum in two halves: the first 16 products, and the others with c. Each half must fit in 32 bits.
+  // The sum in two halves: the first 16 products, and the rest with c. Each half must fit in 32 bits.
   const double product = largest_significand(left) * largest_significand(right),
                first = static_cast<double>(std::min<size_t>(plan.row_products, 16)) * product,
                second = static_cast<double>(plan.row_products - std::min<size_t>(plan.row_products, 16)) * product + 2,
@@ -162,8 +162,8 @@ std::optional<Plan> plan_for(const TensorCore& core, const Format& left, const F
   if ((plan.carries && plan.products < 16) || (plan.interleaved && plan.products != 16)) return {};
 
   plan.half = core.block.rounding == BlockRounding::near_even_fp16;
-  // e_zero acts where all that is not zero lies below it. A c that is not zero must not: then c is zero whenever e_zero
-  // acts, so that it may act always.
+  // e_zero matters if every non-zero term is below it. A non-zero c must not be: then c is zero whenever e_zero
+  // matters, so it can always be applied.
   const int zero = core.block.zero_exponent;
   if (zero >= (plan.half ? kFp16.min_exponent() : kLeastExponent)) return {};
   plan.floor = std::max(zero, kLeastExponent);
@@ -181,10 +181,10 @@ Packed::Packed(const Plan& plan, const Panel& panel, size_t lanes, bool right, i
   words_.reset(static_cast<float*>(::operator new(std::max<size_t>(tiles_ * tile_words_, 1) * 4, kAlignment)));
 
   const size_t terms = kBlocksOfGroup * l, places = groups * terms;
-  // Kept apart by a little more than a power of two, or the lanes would fall on the same lines of the cache.
+  // Spaced by slightly more than a power of two; otherwise the lanes would map to the same cache lines.
   const size_t line = places + 16;
   const bool in_order = !plan.interleaved && plan.row_products == l;
-  // One side's exponents are one lower, so that 128 above the sum is the exponent field of fp32.
+  // The exponents of one side are lowered by one, so that 128 above the sum is the exponent field of fp32.
   const int shift = right ? -1 : 0;
   const size_t size = size_of_operand(panel.format);
   parallel_for(static_cast<int64_t>(tiles_), 1, [&](int64_t begin, int64_t end) {

@@ -15,7 +15,7 @@
 namespace halfmark::kernels {
 namespace {
 
-// What the instruction reads: the registers of tf32 are stored as f32.
+// What the instruction reads: tf32 registers are stored as f32.
 const Format& operand_format(const Tensor& tensor) {
   return tensor.dtype() == DType::f32 ? kTf32 : format_of(tensor.dtype());
 }
@@ -38,12 +38,12 @@ Refusal refuses(const Device& device, const DotProducts& op) {
   const TensorCore* core = core_for(device, op, &why);
   if (!core) return why;
   if (op.a.shape()[1] % core->depth() != 0)
-    return "K = " + std::to_string(op.a.shape()[1]) + " is no multiple of the K of " +
+    return "K = " + std::to_string(op.a.shape()[1]) + " is not a multiple of the K of " +
            std::string(name_of(core->instruction));
   return {};
 }
 
-// Codes of a tensor in logical order, one in each word.
+// Codes of a tensor in logical order, one per word.
 std::vector<uint64_t> words(const Tensor& tensor) {
   const std::vector<unsigned char> bytes = tensor.codes();
   std::vector<uint64_t> all(static_cast<size_t>(tensor.elements()));
@@ -53,7 +53,7 @@ std::vector<uint64_t> words(const Tensor& tensor) {
 
 std::vector<uint8_t> scales(const Tensor& tensor) {
   if (tensor.empty()) return {};
-  return tensor.codes();  // a byte each
+  return tensor.codes();  // one byte each
 }
 
 void run(Device& device, const DotProducts& op) {

@@ -1,5 +1,5 @@
-// The machines of the exact model: what the literature says of each architecture, put into numbers a second time and
-// apart from the table under test (tensor_core_table.cpp). A test holds the two against each other, row by row.
+// The machines of the exact model: what the literature says about each architecture, written down a second time and
+// independently of the table under test (tensor_core_table.cpp). A test compares the two, row by row.
 //
 // Sources: arXiv 2512.07004 (blocks, kept bits and the exponent of a zero, fitted to outputs of GPUs), arXiv 2511.10909
 // and microsoft/MMA-Sim (the same on other GPUs, specials, FP4), PeerJ CS 7:e330 (V100, T4, A100).
@@ -17,8 +17,9 @@
 
 namespace halfmark::kernels::exact {
 
-// A block eats 8 bytes of each operand on Volta, 16 on Turing, Ampere and Ada, 32 from Hopper on. The floor is
-// kUnreachable where nothing has a bit below 2^(floor - kept): products of fp16 end at 2^-48, of fp8 at 2^-32.
+// A block takes 8 bytes of each operand on Volta, 16 on Turing, Ampere and Ada, 32 from Hopper on. The exponent of a
+// zero is kUnreachable if no term has a bit below 2^(that exponent - kept): products of fp16 end at 2^-48, of fp8 at
+// 2^-32.
 inline std::vector<Machine> machines() {
   using enum MatrixInstruction;
   using enum Type;
@@ -83,11 +84,11 @@ inline std::vector<Machine> machines() {
   add_fp8("blackwell", {tcgen05_k32}, fp32, Way::blocks, 32, 25, -133, cut_fp32, 32);
   add_fp4("blackwell", tcgen05_k64);
 
-  // Their mma.sync has no units for fp8: the operands are unpacked to fp16, half of them at a time.
+  // Their mma.sync has no fp8 units: the operands are unpacked to fp16, half of them at a time.
   for (const std::string_view architecture : {"hopper", "blackwell"}) {
     add_fp8(architecture, {mma_m16n8k32}, fp32, Way::interleaved, 16, 25, kUnreachable, cut_fp32);
     add_fp8(architecture, {mma_m16n8k32}, fp16, Way::interleaved, 16, 25, kUnreachable, near_fp16);
-    // Two f16 instructions of K = 8 in the machine code that ptxas makes of it.
+    // Two f16 instructions of K = 8 in the machine code that ptxas generates for it.
     add_fp8(architecture, {mma_m16n8k16}, fp32, Way::interleaved, 8, 25, kUnreachable, cut_fp32);
     add_fp8(architecture, {mma_m16n8k16}, fp16, Way::interleaved, 8, 25, kUnreachable, near_fp16);
   }
@@ -109,7 +110,7 @@ inline std::vector<Machine> machines() {
   return all;
 }
 
-// ---- the same in the words of the model under test
+// The same in the types of the model under test.
 
 inline DotTypes types_of(const Machine& m) {
   const auto format = [](Type type) { return format_named(name_of(type)); };

@@ -1,6 +1,6 @@
-// A second model of the tensor cores, for tests: written from the published findings alone and sharing no code with the
-// first, not even the reading of numbers. Every sum is an exact integer of many hundred bits. On request it makes one
-// of the mistakes that a model could make, so that tests can show that they would see it.
+// A second model of the tensor cores, for tests. It is written only from the published findings and shares no code with
+// the first, not even the decoding of numbers. Every sum is an exact integer of many hundred bits. On request it makes
+// one of the mistakes that a model could make, so that tests can show that they would detect it.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace halfmark::kernels::exact {
 
 enum class Way : uint8_t { blocks, interleaved, groups, fma };
-inline constexpr int kUnreachable = -999;  // a floor of exponents that no operands get below: any would do
+inline constexpr int kUnreachable = -999;  // a bound on exponents that no operand reaches: any value would do
 
 struct Machine {  // a row of exact_machines_testing.h
   std::string_view architecture;
@@ -26,7 +26,7 @@ struct Machine {  // a row of exact_machines_testing.h
   Way way;
   int block;       // products in a fused sum
   int kept;        // fraction bits below the largest exponent
-  int zero_floor;  // exponent that a zero term stands for
+  int zero_floor;  // exponent that a zero term has
   Output output;
   Type scale = Type::e8m0;  // or e4m3, read as ue4m3
   int scale_block = 0;      // 0: no scales
@@ -36,7 +36,7 @@ enum class Mistake : uint8_t {
   none,
   one_bit_more,  // kept below the largest exponent
   one_bit_less,
-  other_rounding_of_output,  // to nearest where it is cut, cut where it is to nearest
+  other_rounding_of_output,  // rounded to nearest instead of truncated, and vice versa
   half_the_block,
   twice_the_block,
   alignment_rounds_down,  // two's complement: toward minus infinity
@@ -53,16 +53,16 @@ enum class Mistake : uint8_t {
   nan_payload_kept,
   negative_zero_kept,         // of sums of negative zeros
   underflow_keeps_its_sign,   // of negative sums that round to zero
-  tf32_rounded,               // to nearest, instead of the low bits cut
-  tf32_nan_stays,             // a NaN whose payload lies in the bits cut off
+  tf32_rounded,               // to nearest, instead of truncating the low bits
+  tf32_nan_stays,             // a NaN whose payload is in the truncated bits
   e8m13_as_fp32,              // all of fp32's fraction bits
-  e8m13_addend_passes,        // with no products but zeros c goes through as it is
+  e8m13_addend_passes,        // if all products are zero, c passes unchanged
   not_interleaved,            // the first half of k, then the second
   halves_swapped,             // k mod 4 >= 2 first
   addend_in_first_half,       // c enters the first block
   addend_cut,                 // c added to the halves toward zero
   mixed_addend_as_fp16,       // volta: c aligned by fp16's exponents
-  mixed_result_through_fp16,  // volta: the sum rounded to fp16 on its way
+  mixed_result_through_fp16,  // volta: the sum rounded to fp16 in between
   groups_of_eight,
   zero_group_counts,  // its exponent joins the alignment
   cancelled_group_ignored,
@@ -106,7 +106,8 @@ inline Value scale_of(Type type, uint8_t code, Mistake mistake) {
   return value;
 }
 
-// What decides before any arithmetic: NaN, infinity times zero, infinities of both signs; else an infinity.
+// What decides before any arithmetic: NaN, infinity times zero, or infinities of both signs give NaN; otherwise an
+// infinity.
 struct Specials {
   bool nan = false, positive = false, negative = false;
   Value payload{};  // the first NaN, for a mistake
@@ -283,11 +284,12 @@ inline uint64_t fma_chain(const Inputs& in, Mistake mistake) {
   return d;
 }
 
-// d as the machine computes it, its instructions chained over all of k; with a mistake, as it would be with that.
+// d as the machine computes it, its instructions chained over all of k; with `mistake`, as it would be with that
+// mistake.
 inline uint64_t dot(const Machine& machine, const Inputs& in, Mistake mistake = Mistake::none) {
   if (machine.way == Way::fma) return fma_chain(in, mistake);
   const size_t k = in.a.size(), depth = static_cast<size_t>(depth_of(machine.instruction));
-  HM_CHECK(k && k % depth == 0, "the exact model wants whole instructions");
+  HM_CHECK(k && k % depth == 0, "the exact model needs k to be a multiple of the instruction's K");
   auto block = static_cast<size_t>(machine.block);
   if (mistake == Mistake::half_the_block) block /= 2;
   if (mistake == Mistake::twice_the_block) block *= 2;

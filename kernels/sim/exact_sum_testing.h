@@ -1,5 +1,5 @@
-// Numbers as codes, exact sums of them as long integers, and one rounding: the ground of the exact model
-// (exact_model_testing.h). Nothing here knows kernels/number.
+// Numbers as codes, their exact sums as long integers, and one rounding: the basis of the exact model
+// (exact_model_testing.h). Uses nothing from kernels/number.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace halfmark::kernels::exact {
 
 enum class Type : uint8_t { fp64, fp32, tf32, bf16, fp16, e5m2, e4m3, e2m1, e8m0 };
 
-struct Code {  // how a code is read: bias and field widths as the formats' definitions give them
+struct Code {  // how a code is read: bias and field widths as in the formats' definitions
   Type type;
   std::string_view name;
   int exponent_bits, fraction_bits, bias;
@@ -25,7 +25,7 @@ struct Code {  // how a code is read: bias and field widths as the formats' defi
 inline constexpr std::array<Code, 8> kCodes{{
     {Type::fp64, "fp64", 11, 52, 1023},
     {Type::fp32, "fp32", 8, 23, 127},
-    {Type::tf32, "tf32", 8, 23, 127},  // a register of 32 bits; the instruction cuts it
+    {Type::tf32, "tf32", 8, 23, 127},  // a 32-bit register; the instruction truncates it
     {Type::bf16, "bf16", 8, 7, 127},
     {Type::fp16, "fp16", 5, 10, 15},
     {Type::e5m2, "e5m2", 5, 2, 15},
@@ -40,7 +40,7 @@ struct Value {  // (-1)^negative significand 2^unit
   Kind kind = Kind::finite;
   bool negative = false, subnormal = false;
   uint64_t significand = 0;  // of a NaN: its payload
-  int exponent = 0;          // of the leading bit of a normal number; the smallest normal one's for all below
+  int exponent = 0;          // of the leading bit of a normal number; below the smallest normal number, that one's
   int unit = 0;
   int fraction_bits = 0;
 };
@@ -81,7 +81,7 @@ class Wide {
     add_at(at / 64, magnitude << shift);
     if (shift) add_at(at / 64 + 1, magnitude >> (64 - shift));
   }
-  // Makes this the difference's magnitude; true if it was negative.
+  // Sets this to the magnitude of the difference; true if the difference was negative.
   bool subtract(const Wide& other) {
     const bool negative = less(*this, other);
     const Wide &more = negative ? other : *this, &rest = negative ? *this : other;
@@ -126,9 +126,9 @@ class Wide {
   std::array<uint64_t, limbs> limb_{};
 };
 
-// Products of scaled e5m2 reach from 2^-286 to 2^286, units of an alignment 40 below a largest exponent of -254.
+// Products of scaled e5m2 range from 2^-286 to 2^286; the unit of an alignment is 40 below a largest exponent of -254.
 using Sum = Wide<-384, 14>;
-// Products of fp64 from 2^-2148 to 2^2048.
+// Products of fp64 range from 2^-2148 to 2^2048.
 using LongSum = Wide<-2176, 68>;
 
 struct Grid {  // numbers of `precision` bits, multiples of 2^lowest, written as codes of `type`
@@ -143,7 +143,7 @@ inline uint64_t infinity_code(const Code& type) {
   return ((uint64_t{1} << type.exponent_bits) - 1) << type.fraction_bits;
 }
 
-// significand 2^unit as a code, which must be able to hold it; infinity if it is too large.
+// significand 2^unit as a code, which must represent it exactly; infinity if it is too large.
 inline uint64_t written(const Code& type, uint64_t significand, int unit) {
   if (!significand) return 0;
   const int m = type.fraction_bits, top = unit + 63 - std::countl_zero(significand), smallest = 1 - type.bias;
@@ -155,7 +155,7 @@ inline uint64_t written(const Code& type, uint64_t significand, int unit) {
   return (static_cast<uint64_t>(top + type.bias) << m) | (fraction & ((uint64_t{1} << m) - 1));
 }
 
-// One rounding of a sum that is not zero, without its sign.
+// One rounding of a non-zero sum, without its sign.
 template <class AnySum>
 uint64_t rounded(const AnySum& sum, const Grid& grid, bool to_nearest) {
   const int top = sum.top(), unit = std::max(top - grid.precision + 1, grid.lowest);
@@ -170,15 +170,15 @@ struct Term {  // of a fused sum
   uint64_t magnitude = 0;  // times 2^unit
   int unit = 0;
   int exponent = 0;     // for the alignment
-  bool counts = false;  // its exponent, though the magnitude be zero
+  bool counts = false;  // its exponent, even if the magnitude is zero
 };
 
 enum class Output : uint8_t { cut_fp32, cut_e8m13, near_fp16 };
 enum class Direction : uint8_t { toward_zero, down, nearest };
 inline constexpr int kNoFloor = -1000;
 
-// The fused sum: terms aligned to the largest exponent, cut there, added and rounded once. What follows `output` is
-// mistakes.
+// The fused sum: terms aligned to the largest exponent, truncated there, added and rounded once. The members after
+// `output` are mistakes.
 struct FusedSum {
   int kept;        // fraction bits below the largest exponent
   int zero_floor;  // a zero among the terms raises the largest exponent to this

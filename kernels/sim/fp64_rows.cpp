@@ -1,5 +1,5 @@
-// Matmul and the convolutions in fp64 as the fp64 matrix instructions do them (Ampere and later): each output element
-// is one chain of IEEE fused multiply-adds in increasing k that begins with c, which is beta times out. Padding is +0
+// Matmul and the convolutions in fp64 as the fp64 matrix instructions compute them (Ampere and later). Each output
+// element is one chain of IEEE fused multiply-adds in increasing k that starts with c = beta times out. Padding is +0
 // and is multiplied. split_k: contiguous slices, each a chain of its own from +0 (the first from c), rounded to
 // math.partial and added in order.
 #include <algorithm>
@@ -37,8 +37,8 @@ void chain_plain(const double* left, const double* right, size_t depth, size_t c
 }
 
 Refusal refuses_types(const Tensor& a, const Tensor& b, const Math& math) {
-  if (a.dtype() != DType::f64 || b.dtype() != DType::f64) return "multiplies f64 operands";
-  if (math.multiply != kFp64 || math.accumulate != kFp64) return "multiplies and adds in fp64";
+  if (a.dtype() != DType::f64 || b.dtype() != DType::f64) return "multiplies only f64 operands";
+  if (math.multiply != kFp64 || math.accumulate != kFp64) return "multiplies and adds only in fp64";
   return {};
 }
 
@@ -99,7 +99,7 @@ void run(Device&, const Op& op) {
         }
         for (size_t c = 0; c < columns; ++c) {
           const double result = slices > 1 ? total[c] : sum[c];
-          // As dot(): the bits of a NaN are not promised; ours is the quiet one.
+          // As in dot(): the bits of a NaN are not guaranteed; here it is the quiet one.
           results[place(c)] = std::isnan(result) ? std::numeric_limits<double>::quiet_NaN() : result;
         }
       }

@@ -1,5 +1,5 @@
-// Matmul on operands with block scales, on the model of a tensor core: each output element is one chain in increasing k
-// from +0, in the plain integer arithmetic of the model.
+// Matmul on operands with block scales, on the model of a tensor core. Each output element is one chain in increasing k
+// from +0, in the simple integer arithmetic of the model.
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -54,7 +54,7 @@ void run(Device& device, const ScaledMatmul& op) {
   };
   reference::settle(op.out, op.a.codes);
   const auto columns = static_cast<size_t>(op.out.shape()[1]);
-  // Where nothing is left to do after the sum the instruction's own code is stored, its NaN included.
+  // If no operation follows the sum, the instruction's own code is stored, including its NaN.
   const bool as_it_is = op.out.dtype() == DType::f32 && op.factor() == 1;
   std::vector<uint32_t> codes(static_cast<size_t>(op.out.elements()));
   parallel_for(op.out.shape()[0], 1, [&](int64_t begin, int64_t end) {

@@ -1,4 +1,4 @@
-// Host memory with a tensor core in front of the reference rows: "sim:hopper".
+// Host memory with a tensor core's rows before the reference rows: "sim:hopper".
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace halfmark::kernels {
 
 class SimDevice : public HostDevice {
  public:
-  // With the rows of the table, or with others that the caller keeps alive: a probe is tried on rows nobody has built.
+  // With the rows of the table, or with others that the caller keeps alive: tests of the probe use hypothetical rows.
   explicit SimDevice(const Architecture& architecture, std::span<const TensorCore> cores = tensor_cores());
   std::string name() const override { return "sim:" + std::string(architecture_.name); }
   std::vector<std::pair<std::string, std::string>> describe() const override;

@@ -42,7 +42,7 @@ void put(Tensor& tensor, size_t row, const std::vector<Code>& codes) {
     store_code(tensor.dtype(), tensor.data(), row * codes.size() + i, static_cast<uint64_t>(codes[i]));
 }
 
-// ---- DotProducts
+// Dot products.
 
 class SimDotProducts : public testing::TestWithParam<exact::Machine> {};
 
@@ -93,7 +93,7 @@ struct DotShapes {
   int64_t scales = 0;
 };
 
-// Why the device refuses such a product; "" if it takes it.
+// Why the device refuses such a product; "" if it supports it.
 std::string refusal(std::string_view architecture, const DotShapes& s) {
   Device& device = sim(architecture);
   const Tensor a = Tensor::zeros(device, {2, s.k}, s.operand), b = Tensor::zeros(device, {2, s.k}, s.operand);
@@ -123,7 +123,7 @@ TEST(SimDotProducts, WhatNoInstructionTakesIsRefusedWithAReason) {
                 "volta has no instruction for e4m3 times e4m3 summed in fp32; it has mma.m8n8k4");
   expect_reason("hopper", {bf16, f16, 16}, "hopper has no instruction for bf16 times bf16 summed in fp16");
   expect_reason("hopper", {e4m3, f32, 32, mma_m16n8k8}, "hopper has no mma.m16n8k8 for e4m3 times e4m3");
-  expect_reason("hopper", {f16, f32, 20}, "K = 20 is no multiple of the K of mma.m16n8k16");
+  expect_reason("hopper", {f16, f32, 20}, "K = 20 is not a multiple of the K of mma.m16n8k16");
   expect_reason("blackwell", {e4m3, f32, 64, tcgen05_k32, e8m0, 1},
                 "no tcgen05.k32 for e4m3 times e4m3 scaled by e8m0 per 64");
   expect_reason("blackwell", {e2m1, f32, 64, tcgen05_k64}, "no tcgen05.k64 for e2m1 times e2m1 summed in fp32");
@@ -142,7 +142,7 @@ TEST(SimDotProducts, ShapesThatDoNotFitAreErrors) {
   EXPECT_NO_THROW(run(DotProducts{.a = a, .b = a, .scale_a = two, .scale_b = two, .c = c, .out = out}));
 }
 
-// ---- matmul with block scales
+// Matmul with block scales.
 
 TEST(SimScaledMatmul, EveryElementIsTheChainOfTheExactModel) {
   int machines = 0;
@@ -209,7 +209,7 @@ TEST(SimScaledMatmul, ShapesThatDoNotFitAreErrors) {
   EXPECT_THROW(to_scaled(device, block_format_named("mxfp8-e4m3"), std::vector<float>(20, 1.0f), 1, 20), Error);
 }
 
-// ---- Matmul
+// Matmul.
 
 struct MatmulCase {
   std::string_view architecture;
@@ -218,7 +218,7 @@ struct MatmulCase {
   bool fast_accumulate = false;
 };
 
-// Random tensors of dtypes, k beyond one instruction and no multiple of it.
+// Random tensors of the dtypes, with k longer than one instruction and not a multiple of its K.
 void expect_chains(const MatmulCase& t) {
   Device& device = sim(t.architecture);
   const int64_t m = 5, n = 9, k = 75;
@@ -301,7 +301,7 @@ TEST(SimMatmul, Fp8ThatKeepsThirteenBitsWantsFastAccumulate) {
   }
 }
 
-// ---- what the device adds to its instructions
+// What the device adds to its instructions.
 
 TEST(SimDevice, BetaIsTheAddendOfTheFirstBlock) {
   const auto device = open_device("sim:hopper");

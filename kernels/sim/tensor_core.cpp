@@ -44,7 +44,7 @@ uint32_t fused(const TensorCore& core, const Operand& a, const Operand& b, std::
     const Term zero{};
     const Term &x = i < a.terms.size() ? a.terms[i] : zero, &y = i < b.terms.size() ? b.terms[i] : zero;
     seen |= block_sum::special_of(x, y);
-    // The exponent of a product is the sum of its factors', not renormalised.
+    // The exponent of a product is the sum of its factors' exponents, not renormalised.
     parts[n++] = {int64_t{x.significand} * y.significand, x.exponent + y.exponent + scale, fraction_bits};
   }
   if (seen) return block_sum::special_code(core.block.rounding, seen);
@@ -54,15 +54,15 @@ uint32_t fused(const TensorCore& core, const Operand& a, const Operand& b, std::
 // c + sum, one ordinary addition to nearest even in the result's format.
 uint32_t add(const TensorCore& core, uint32_t sum, uint32_t c) {
   const DType dtype = core.result == kFp16 ? DType::f16 : DType::f32;
-  // Of two fp16 numbers fp64 holds the sum; of two fp32 numbers the host's addition is the rounded one.
+  // fp64 represents the sum of two fp16 numbers exactly; for two fp32 numbers the host's addition is correctly rounded.
   const double total = dtype == DType::f16 ? decode(dtype, sum) + decode(dtype, c)
                                            : static_cast<double>(std::bit_cast<float>(sum) + std::bit_cast<float>(c));
   if (std::isnan(total)) return block_sum::special_code(core.block.rounding, kNotANumber);
   return static_cast<uint32_t>(encode(dtype, total));
 }
 
-// FP4: groups of 16 products are added exactly; scaled, they are the terms. A group without a product that is not zero,
-// or of scale zero, is no term; one that cancels still counts.
+// FP4: groups of 16 products are added exactly; the scaled groups are the terms. A group whose products are all zero,
+// or with scale zero, is not a term; a group that cancels still counts.
 uint32_t grouped(const TensorCore& core, const Operand& a, const Operand& b, size_t first, size_t k, uint32_t code) {
   const Term c = take_apart(core.result, code);
   unsigned seen = c.special;
@@ -77,7 +77,7 @@ uint32_t grouped(const TensorCore& core, const Operand& a, const Operand& b, siz
     int64_t total = 0;
     bool any = false;
     for (size_t i = begin; i < std::min(begin + kGroup, k); ++i) {
-      // e2m1 has exponents 0 .. 2: a product is a whole number of quarters.
+      // e2m1 has exponents 0 .. 2, so a product is a whole number of quarters.
       const int64_t product = int64_t{a.terms[i].significand} * b.terms[i].significand
                               << (a.terms[i].exponent + b.terms[i].exponent);
       total += product, any = any || product;
@@ -143,7 +143,7 @@ bool takes(Operands operands, const Format& format) {
 }
 
 Term take_apart(const Format& format, uint32_t code) {
-  if (format == kTf32) code >>= 13;  // of the 32-bit register the low bits are dropped, a NaN's payload with them
+  if (format == kTf32) code >>= 13;  // the low bits of the 32-bit register are dropped, and with them a NaN's payload
   const uint32_t fraction = code & ((uint32_t{1} << format.fraction_bits) - 1);
   const int field = static_cast<int>(code >> format.fraction_bits) & ((1 << format.exponent_bits) - 1);
   const bool negative = (code >> (format.fraction_bits + format.exponent_bits)) & 1;
@@ -172,7 +172,7 @@ uint32_t dot(const TensorCore& core, const Operand& a, const Operand& b, uint32_
     case Summation::fma_chain:
       break;
   }
-  throw Error(std::string(name_of(core.instruction)) + ": fp64 operands are no terms");
+  throw Error(std::string(name_of(core.instruction)) + ": fp64 operands have no terms");
 }
 
 uint64_t dot(const TensorCore& core, const DotTypes& types, std::span<const uint64_t> a, std::span<const uint64_t> b,
@@ -185,11 +185,11 @@ uint64_t dot(const TensorCore& core, const DotTypes& types, std::span<const uint
   const auto block = static_cast<size_t>(core.scaling.block);
   const size_t scales = block ? (a.size() + block - 1) / block : 0;
   HM_CHECK(scale_a.size() == scales && scale_b.size() == scales,
-           std::string(name_of(core.instruction)) + " wants " + std::to_string(scales) + " scales for each operand");
+           std::string(name_of(core.instruction)) + " needs " + std::to_string(scales) + " scales for each operand");
   if (core.summation == Summation::fma_chain) {
     double sum = std::bit_cast<double>(c);
     for (size_t i = 0; i < a.size(); ++i) sum = std::fma(std::bit_cast<double>(a[i]), std::bit_cast<double>(b[i]), sum);
-    // The bits of a NaN are not promised; ours is the quiet one.
+    // The bits of a NaN are not guaranteed; here it is the quiet one.
     return std::bit_cast<uint64_t>(std::isnan(sum) ? std::numeric_limits<double>::quiet_NaN() : sum);
   }
   std::vector<Term> x(a.size()), y(b.size());

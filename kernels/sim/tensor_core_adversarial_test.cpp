@@ -1,4 +1,4 @@
-// The model of the tensor cores against a second one, on inputs made to tell models apart: every row of the table,
+// The model of the tensor cores against a second one, on inputs designed to distinguish models: every row of the table,
 // every class of inputs, one to three instructions in a chain. HALFMARK_LONG=1 draws a hundred times as many.
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST_P(Adversarial, InputsGetTheAnswerOfTheExactModel) {
   ASSERT_NE(core, nullptr);
   const DotTypes types = types_of(machine);
 #if HALFMARK_SANITIZED
-  const uint64_t rows = kRowsOfAClass / 4;  // here for what the sanitizers see; the answers are compared in release
+  const uint64_t rows = kRowsOfAClass / 4;  // only for what the sanitizers detect; release builds compare the results
 #else
   const uint64_t rows = std::getenv("HALFMARK_LONG") ? 100 * kRowsOfAClass : kRowsOfAClass;
 #endif
@@ -67,7 +67,7 @@ TEST_P(Adversarial, InputsGetTheAnswerOfTheExactModel) {
                         << text_of(row);
       }
     EXPECT_EQ(mismatches, 0u) << "of " << 3 * rows << ' ' << input_class.name;
-    EXPECT_GE(answers.size(), 2u) << input_class.name << " asks nothing";
+    EXPECT_GE(answers.size(), 2u) << input_class.name << " distinguishes nothing";
   }
 }
 
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(EveryRow, Adversarial, testing::ValuesIn(in_order_of_ta
   return name;
 });
 
-// ---- the two tables
+// The two tables.
 
 std::string key(std::string_view architecture, MatrixInstruction instruction, const Format& a, const Format& b,
                 const Format& c, const Format& d, const Scaling& scaling) {

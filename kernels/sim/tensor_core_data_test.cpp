@@ -1,5 +1,5 @@
-// The model of the tensor core, and the exact model that judges it, against outputs of real GPUs and against worked
-// examples. What the columns mean: README.md beside the data.
+// The model of the tensor core, and the exact model that checks it, against outputs of real GPUs and against worked
+// examples. README.md beside the data explains the columns.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::vector<std::string> split(const std::string& line) {
   return fields;
 }
 
-// Codes of so many hexadecimal digits, one after the other.
+// Codes with a fixed number of hexadecimal digits, one after the other.
 std::vector<uint64_t> codes(const std::string& hex, size_t digits) {
   std::vector<uint64_t> all;
   for (size_t i = 0; i + digits <= hex.size(); i += digits)
@@ -68,7 +68,7 @@ uint64_t narrowed(uint64_t c) {
   return rounded(sum, kFp16Grid, true) | (value.negative ? 0x8000 : 0);
 }
 
-// ---- outputs of GPUs: arXiv 2512.07004, model_validation of north-numerical-computing/MATLAB-tensor-core
+// Outputs of GPUs: arXiv 2512.07004, model_validation of north-numerical-computing/MATLAB-tensor-core.
 
 struct Gpu {
   std::string_view name, architecture;
@@ -76,10 +76,11 @@ struct Gpu {
 void PrintTo(const Gpu& gpu, std::ostream* stream) { *stream << gpu.name; }
 constexpr Gpu kGpus[] = {{"V100", "volta"},  {"A100", "ampere"}, {"A2", "ampere"},     {"Ada", "ada"},
                          {"H100", "hopper"}, {"H200", "hopper"}, {"B200", "blackwell"}};
-// The files called L40S hold the operands and outputs of those called Ada (RTX 1000 Ada), so they prove nothing more.
+// The files called L40S contain the operands and outputs of those called Ada (RTX 1000 Ada), so they are no additional
+// evidence.
 constexpr std::string_view kCopy = "L40S", kOriginal = "Ada";
 
-// 16 and 19 bit operands came through the WMMA interface: its largest mma.sync.
+// 16- and 19-bit operands were passed through the WMMA interface, i.e. its largest mma.sync.
 MatrixInstruction instruction_of(std::string_view architecture, Type operand, const std::string& column) {
   using enum MatrixInstruction;
   if (column == "d_f32_wgmma_czero") return wgmma_k32;
@@ -134,7 +135,7 @@ TEST_P(GpuOutputs, AreReproducedBitForBit) {
       EXPECT_EQ(count, 0) << name << ' ' << column << ", the exact model";
     EXPECT_EQ(mismatches.size(), header.size() - 3) << name;
   }
-  EXPECT_GT(files, 0) << "the folder has nothing of this GPU";
+  EXPECT_GT(files, 0) << "the folder has no data of this GPU";
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, GpuOutputs, testing::ValuesIn(kGpus),
@@ -171,7 +172,7 @@ TEST(GpuOutputs, TheFilesOfTheL40SAreThoseOfTheRtx1000Ada) {
   EXPECT_EQ(files, 5);
 }
 
-// ---- worked examples of another exact model, for paths of which no outputs of GPUs are published
+// Worked examples of another exact model, for paths without published outputs of GPUs.
 
 TEST(WorkedExamples, AreReproducedBitForBit) {
   const std::string file = std::string(HALFMARK_DATA) + "/tensor_core_worked_examples.csv";
@@ -186,7 +187,7 @@ TEST(WorkedExamples, AreReproducedBitForBit) {
     ASSERT_EQ(fields.size(), header.size());
     std::map<std::string, std::string> row;
     for (size_t i = 0; i < header.size(); ++i) row[header[i]] = fields[i];
-    const std::string scale = row["scale"];  // "ue8m0/32" or nothing
+    const std::string scale = row["scale"];  // "ue8m0/32" or empty
     const size_t slash = scale.find('/');
     const Type a_type = type_named(row["a_type"]), b_type = type_named(row["b_type"]);
     const Machine m =
@@ -202,10 +203,10 @@ TEST(WorkedExamples, AreReproducedBitForBit) {
   EXPECT_EQ(rows, 30);
 }
 
-// ---- probes: inputs on which rival hypotheses differ. The models must hold the one that the README names.
+// Probes: inputs on which rival hypotheses differ. The models must implement the hypothesis that the README names.
 
 using enum MatrixInstruction;
-struct ProbeRow {  // which machines a probe asks, by the text of its column `instruction`, and what these hold
+struct ProbeRow {  // the machines of a probe, by the text of its column `instruction`, and their hypothesis
   std::string_view probe, instruction;
   std::vector<std::string_view> architectures;
   MatrixInstruction machine_instruction;
@@ -281,7 +282,7 @@ TEST(Probes, GetTheAnswerOfTheHypothesisThatTheModelHolds) {
             << "the exact model, " << architecture << ' ' << hypothesis << ": " << line;
       }
     }
-    EXPECT_GT(asked, 0) << "nobody is asked: " << line;
+    EXPECT_GT(asked, 0) << "no machine covers this probe: " << line;
   }
   EXPECT_GT(rows, 0);
 }

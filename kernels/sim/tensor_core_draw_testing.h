@@ -1,5 +1,5 @@
-// How inputs of dot products are put together: numbers and products with a wanted exponent, for any types, scales
-// included. The classes of inputs made of them: tensor_core_inputs_testing.h.
+// Building blocks for inputs of dot products: numbers and products with a requested exponent, for any types, including
+// scales. The classes of inputs built from them: tensor_core_inputs_testing.h.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class Dice {  // splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom nu
 
 enum class Digits : uint8_t { random, ones, one };  // of a significand: any, 1.11..1, 1.00..0
 
-// One row in the making.
+// One row under construction.
 class Draw {
  public:
   Draw(const Machine& machine, size_t k, Dice& random) : m(machine), dice(random) {
@@ -63,7 +63,7 @@ class Draw {
   }
   Digits digits() { return static_cast<Digits>(dice.between(0, 2)); }
 
-  // ---- numbers of a type
+  // Numbers of a type.
   static int highest(Type type) {
     const Code& code = code_of(type);
     return code.bias + (code.specials == Code::ieee ? 0 : 1);
@@ -71,7 +71,7 @@ class Draw {
   static int lowest(Type type) { return 1 - code_of(type).bias - significant(type); }
   static int significant(Type type) { return type == Type::tf32 ? 10 : code_of(type).fraction_bits; }
 
-  // A number whose leading bit is 2^e, or the nearest such e that the type has.
+  // A number whose leading bit is 2^e, or the nearest such e that the type supports.
   uint64_t number(Type type, int e, bool negative, Digits how) {
     const Code& code = code_of(type);
     e = std::clamp(e, lowest(type), highest(type));
@@ -91,7 +91,7 @@ class Draw {
   }
   static uint64_t negated(Type type, uint64_t code) { return code ^ sign_bit(code_of(type)); }
 
-  // ---- products and the addend. Exponents are those of the term in the sum, scales included.
+  // Products and the addend. Exponents are those of the term in the sum, including scales.
   int scale_exponent(int at) const {
     if (!m.scale_block) return 0;
     const auto i = static_cast<size_t>(at / m.scale_block);
@@ -104,7 +104,7 @@ class Draw {
   void product(int at, int e, bool negative, Digits x, Digits y) {
     e -= scale_exponent(at);
     const int low = std::max(lowest(m.a), e - highest(m.b)), high = std::min(highest(m.a), e - lowest(m.b));
-    // In the middle mostly, where both are normal.
+    // Mostly in the middle, where both are normal.
     const int normal_low = std::max(low, std::max(1 - code_of(m.a).bias, e - highest(m.b))),
               normal_high = std::min(high, e - (1 - code_of(m.b).bias));
     const int ea = normal_low <= normal_high && !dice.one_in(8)
@@ -132,13 +132,13 @@ class Draw {
   void addend(int e) { addend(e, dice.coin(), digits()); }
   void zero_addend() { row.c = dice.coin() ? 0 : sign_bit(code_of(m.c)); }
 
-  // Scales that bring products near 2^e, where there are scales.
+  // Scales that bring products near 2^e, if there are scales.
   void aim(int e) {
     if (m.way != Way::blocks) return;
     for (size_t i = 0; i < row.scale_a.size(); ++i)
       set_scales(i, e - dice.between(lowest_product() / 2, highest_product() / 2));
   }
-  // An exponent for the largest term, such that what lies `below` it is still a product, if there is one.
+  // An exponent for the largest term, such that a term `below` it is still a product, if possible.
   int base(int below = 0) {
     if (m.scale_block && dice.coin()) aim(dice.between(-160, 130));
     const int s = scale_exponent(0), high = highest_product() + s, low = lowest_product() + s;
@@ -147,7 +147,7 @@ class Draw {
   void fill(int from, int low, int high) {
     for (int i = from; i < k(); ++i) product(i, dice.between(low, high));
   }
-  // The places of k in any order, so that no class depends on where a block begins.
+  // The places of k in random order, so that no class depends on where a block begins.
   void shuffle() {
     if (m.scale_block) return;
     for (int i = k() - 1; i > 0; --i) {

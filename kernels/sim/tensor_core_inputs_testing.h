@@ -1,6 +1,6 @@
-// Inputs that tell models of tensor cores apart. Numbers drawn from a normal distribution do not: what differs lies at
-// the last kept bit, at ties, in cancellation, among subnormals, zeros and specials. Each class aims at one of these
-// for the formats, block, kept bits and K of a machine of the exact model.
+// Inputs that distinguish models of tensor cores. Numbers from a normal distribution do not: models differ at the last
+// kept bit, at ties, in cancellation, among subnormals, zeros and specials. Each class aims at one of these for the
+// formats, block, kept bits and K of a machine of the exact model.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline bool groups(const Machine& m) { return m.way == Way::groups; }
 inline bool scaled(const Machine& m) { return m.scale_block != 0; }
 inline bool tf32(const Machine& m) { return m.a == Type::tf32; }
 
-// Somewhere in the whole range of exponents, and close enough together to meet.
+// Anywhere in the range of exponents, and close enough together to interact.
 inline void whole_range(Draw& d) {
   const int e = d.base();
   d.fill(0, e - d.m.kept - 4, e);
@@ -43,7 +43,7 @@ inline void around_the_cut(Draw& d) {
   d.addend(d.dice.coin() ? e : small + d.dice.between(-3, 3));
 }
 
-// The same, every significand full of ones, so that whatever is cut shows.
+// The same with every significand all ones, so that any truncation shows.
 inline void ones_around_the_cut(Draw& d) {
   const int e = d.base(d.m.kept), small = e - d.m.kept;
   for (int i = 0; i < d.k(); ++i)
@@ -53,7 +53,7 @@ inline void ones_around_the_cut(Draw& d) {
   d.shuffle_blocks();
 }
 
-// Pairs that cancel or miss by a bit; what remains lies low.
+// Pairs that cancel, exactly or up to one bit; the remainder is small.
 inline void cancelling(Draw& d) {
   const int e = d.base(d.m.kept);
   d.fill(0, e - d.m.kept - 3, e - d.m.kept / 2);
@@ -67,7 +67,7 @@ inline void cancelling(Draw& d) {
   d.shuffle_blocks();
 }
 
-// One pair cancels in each block, all others lie at the last kept bits: the result is made of these.
+// One pair cancels in each block and all others are at the last kept bits, which alone form the result.
 inline void cancelling_high(Draw& d) {
   const int e = d.base(d.m.kept), small = e - d.m.kept;
   d.fill(0, small - 2, small + 3);
@@ -82,7 +82,7 @@ inline void cancelling_high(Draw& d) {
   d.shuffle_blocks();
 }
 
-// c cancels a product exactly, where it can.
+// c cancels a product exactly, if possible.
 inline void addend_cancels(Draw& d) {
   const int e = d.base(d.m.kept), small = e - d.m.kept;
   d.fill(0, small - 2, small + 4);
@@ -92,7 +92,7 @@ inline void addend_cancels(Draw& d) {
   d.shuffle_blocks();
 }
 
-// Partners that cancel stand in different blocks or instructions.
+// Partners that cancel are in different blocks or instructions.
 inline void across_blocks(Draw& d) {
   const int e = d.base(d.m.kept), half = d.k() / 2, apart = d.dice.coin() && d.block() < d.k() ? d.block() : half;
   d.fill(0, e - d.m.kept - 2, e - d.m.kept + 4);
@@ -104,7 +104,7 @@ inline void across_blocks(Draw& d) {
   d.addend(e - d.dice.between(0, d.m.kept + 2));
 }
 
-// On a tie of the result, or a last kept bit beside it.
+// On a tie of the result, or one last kept bit beside it.
 inline void ties(Draw& d) {
   const int bits = d.result_bits(), e = d.base(bits), half = e - bits, last = e - d.m.kept;
   for (int i = 0; i < d.k(); ++i)
@@ -123,7 +123,7 @@ inline void ties(Draw& d) {
   d.shuffle_blocks();
 }
 
-// A tie of fp16 that only bits below fp32's last decide. Sums that carry are longer than what is kept.
+// A tie of fp16 that only bits below fp32's last bit decide. Sums that carry are longer than the kept bits.
 inline void double_rounding(Draw& d) {
   const int large = d.dice.between(1, std::min(d.block(), 6) - 2);
   const int e = d.m.d == Type::fp16 ? d.dice.between(-9, 12) : d.base(d.m.kept);
@@ -158,7 +158,7 @@ inline void subnormals(Draw& d) {
     if (which != 0 || d.dice.one_in(4)) d.row.a[at] = small(d.m.a);
     if (which != 1 || d.dice.one_in(4)) d.row.b[at] = small(d.m.b);
     if (which == 2 || d.dice.coin()) continue;
-    // Beside it a number of medium size: the products meet.
+    // Beside it a number of medium size, so that the products interact.
     (which ? d.row.b : d.row.a)[at] = d.number(which ? d.m.b : d.m.a, d.dice.between(-3, 3), d.dice.coin(), d.digits());
   }
   if (d.dice.one_in(3))
@@ -169,7 +169,7 @@ inline void subnormals(Draw& d) {
     d.addend(d.lowest_product() + d.dice.between(0, d.m.kept));
 }
 
-// The largest product, and what cancels it, has a subnormal factor; the rest lies at the last kept bits.
+// The largest product, and its opposite, have a subnormal factor; the rest is at the last kept bits.
 inline void subnormals_cancelling(Draw& d) {
   const bool left = d.dice.coin();
   const Type small = left ? d.m.a : d.m.b, large = left ? d.m.b : d.m.a;
@@ -238,7 +238,7 @@ inline void signed_zeros(Draw& d) {
   }
 }
 
-// Zeros, c and the products alone: it passes through the adder, whatever it is.
+// Only zeros, c and the products: c passes through the adder, whatever it is.
 inline void addend_alone(Draw& d) {
   for (int i = 0; i < d.k(); ++i) d.zero_product(i);
   const int low = Draw::lowest(d.m.c);
@@ -266,7 +266,8 @@ inline void specials(Draw& d) {
   }
 }
 
-// Zeros among terms so small that the exponent of a zero decides what is kept, and their sum at a border of the result.
+// Zeros among terms so small that the exponent of a zero decides what is kept, with their sum near a rounding boundary
+// of the result.
 inline void zeros_among_tiny(Draw& d) {
   const int floor = d.m.zero_floor > kUnreachable ? d.m.zero_floor : d.m.d == Type::fp16 ? -9 : -133;
   const int lowest = d.result_lowest(), last = floor - d.m.kept, high = last + d.dice.between(-1, 3);
@@ -280,7 +281,7 @@ inline void zeros_among_tiny(Draw& d) {
       d.zero_product(i);
   d.zero_product(d.k() - 1);
   const bool negative = d.dice.coin(), above = !tie && d.dice.coin();
-  // A tie; just below a border of the result; or on it, and something small is taken away.
+  // A tie; just below a rounding boundary of the result; or on it, with something small subtracted.
   const int at = std::min(tie     ? lowest - 1
                           : above ? lowest + d.dice.between(0, 2)
                                   : lowest - d.dice.between(0, 1),
@@ -313,7 +314,7 @@ inline void underflow(Draw& d) {
     d.zero_addend();
 }
 
-// Registers as they come: the low 13 bits are not zero, and some decide between NaN and infinity.
+// Unmasked registers: the low 13 bits are not zero, and some decide between NaN and infinity.
 inline void tf32_registers(Draw& d) {
   const int e = d.base();
   d.fill(0, e - d.m.kept, e);
@@ -355,9 +356,9 @@ inline constexpr std::array<InputClass, 24> kInputClasses{{
     {"groups_that_underflow", draws::groups, draws::groups_that_underflow},
 }};
 
-inline constexpr uint64_t kRowsOfAClass = 120;  // that a test asks, for each length of a chain
+inline constexpr uint64_t kRowsOfAClass = 120;  // rows per test, for each length of a chain
 
-// Row number `number` of a class, of k products; always the same one.
+// Row number `number` of a class, with k products; always the same row.
 inline Row row_of(const InputClass& input_class, const Machine& machine, size_t k, uint64_t number) {
   uint64_t seed = 0xCBF29CE484222325;  // FNV-1a of the name
   for (const char letter : input_class.name) seed = (seed ^ static_cast<uint8_t>(letter)) * 0x100000001B3;

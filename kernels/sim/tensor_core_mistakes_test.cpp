@@ -1,5 +1,5 @@
-// That the adversarial inputs would notice a wrong model: each mistake that a model can make, on each machine where it
-// makes a difference, must change an answer.
+// The adversarial inputs would detect a wrong model: each mistake that a model can make, on each machine where it makes
+// a difference, must change a result.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,15 +33,15 @@ bool mixed(const Machine& m) { return m.c != m.d; }
 bool with_ue4m3(const Machine& m) { return m.scale_block && m.scale == Type::e4m3; }
 bool with_ue8m0(const Machine& m) { return m.scale_block && m.scale == Type::e8m0; }
 
-// The smallest bit of a product lies below the result's smallest. A sum to E8M13 loses what lies below 2^-139 when it
-// is aligned, before it is rounded.
+// The smallest bit of a product is below the result's smallest. A sum to E8M13 loses bits below 2^-139 in the
+// alignment, before it is rounded.
 bool can_underflow(const Machine& m) {
   if (m.way == Way::fma || to_e8m13(m)) return false;
   if (m.scale_block) return with_ue8m0(m);
   return Draw::lowest(m.a) + Draw::lowest(m.b) < (m.d == Type::fp16 ? -24 : -149);
 }
 
-// A product with a subnormal factor can be the largest term and something have bits below its last kept one.
+// A product with a subnormal factor can be the largest term, with another term having bits below its last kept one.
 bool subnormals_can_lead(const Machine& m) {
   if (!of_products(m)) return false;
   const int largest = std::max(1 - code_of(m.a).bias + Draw::highest(m.b), 1 - code_of(m.b).bias + Draw::highest(m.a));
@@ -95,7 +95,7 @@ constexpr Planted kPlanted[] = {
     {Mistake::product_rounded, "ProductRounded", is_fma},
 };
 
-// The rows that tensor_core_adversarial_test.cpp asks in a short run, until one answer differs.
+// The rows that tensor_core_adversarial_test.cpp uses in a short run, until one result differs.
 std::string caught_by(const Machine& machine, Mistake mistake, uint64_t rows) {
   const auto depth = static_cast<size_t>(depth_of(machine.instruction));
   for (uint64_t number = 0; number < rows; ++number)

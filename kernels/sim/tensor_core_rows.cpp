@@ -1,8 +1,8 @@
 // Matmul and the convolutions on the model of a tensor core. Each output element is one chain of blocks in increasing
-// k; for the convolutions k runs over kh, kw, channel (weights' gradient: n, y, x), padding is +0. K is filled up with
+// k. For the convolutions k runs over kh, kw, channel (weights' gradient: n, y, x), and padding is +0. K is padded with
 // +0 to whole blocks. split_k: contiguous slices, each a chain of its own from c = +0, rounded to math.partial and
-// added in order by ordinary fp32 (fp16) additions. beta: beta times out, rounded to the accumulator's format, is the
-// first block's c (with split_k the first slice's).
+// added in order by ordinary fp32 (fp16) additions. beta: beta times out, rounded to the accumulator's format, is the c
+// of the first block (with split_k, of the first slice).
 #include "kernels/sim/tensor_core_rows.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ bool holds(const Format& outer, const Format& inner) {
          outer.min_subnormal_exponent() <= inner.min_subnormal_exponent();
 }
 
-// What the instruction multiplies. f32 operands are registers of tf32, whose low bits the instruction drops.
+// What the instruction multiplies. f32 operands are tf32 registers, whose low bits the instruction drops.
 const Format& operand_format(const Tensor& tensor, const Math& math) {
   return tensor.dtype() == DType::f32 && math.multiply == kTf32 ? kTf32 : format_of(tensor.dtype());
 }
@@ -42,7 +42,7 @@ Refusal refuses_types(const Device& device, const Tensor& a, const Tensor& b, co
   std::string why;
   const TensorCore* core = core_for(device, a, b, math, &why);
   if (!core) return why;
-  if (core->operands == Operands::fp64) return "fp64 sums are another row's";
+  if (core->operands == Operands::fp64) return "does not sum in fp64";
   for (const Tensor* operand : {&a, &b})
     if (!holds(math.multiply, operand_format(*operand, math)))
       return "multiplies " + std::string(name_of(operand->dtype())) + " as stored, not rounded to " +
@@ -68,7 +68,7 @@ Refusal refuses(const Device& device, const Op& op) {
   }
 }
 
-// Where a vector of a panel has no element, that is padding: +0, as an implicit GEMM reads it.
+// A missing element in a vector of a panel is padding: +0, as an implicit GEMM reads it.
 template <class Code>
 void gather(const std::vector<unsigned char>& codes, const std::vector<int64_t>& at, unsigned char* vector) {
   const auto* from = reinterpret_cast<const Code*>(codes.data());
@@ -83,7 +83,7 @@ void gather(size_t size, const std::vector<unsigned char>& codes, const std::vec
   gather<uint32_t>(codes, at, vector);
 }
 
-// The chains of one panel of rows against all columns, k split as math wants. d holds codes of core.result.
+// The chains of one panel of rows with all columns, k split as math specifies. d contains codes of core.result.
 void chains(const TensorCore& core, const Math& math, const Panel& left, const Panel& right, uint32_t* d) {
   const size_t depth = left.depth,
                slices = std::clamp<size_t>(static_cast<size_t>(math.split_k), 1, std::max<size_t>(depth, 1));
@@ -97,7 +97,7 @@ void chains(const TensorCore& core, const Math& math, const Panel& left, const P
   const DType dtype = core.result == kFp16 ? DType::f16 : DType::f32;
   const size_t count = left.vectors * right.vectors, step = (depth + slices - 1) / slices;
   std::vector<double> total(count);
-  std::vector<uint32_t> part(d, d + count);  // the first slice begins with c, the others with +0
+  std::vector<uint32_t> part(d, d + count);  // the first slice starts with c, the others with +0
   for (size_t s = 0; s < slices; ++s) {
     const size_t begin = std::min(s * step, depth), end = std::min(begin + step, depth);
     dot_matrix(core, slice(left, begin, end), slice(right, begin, end), part.data());
@@ -127,7 +127,7 @@ void run(Device& device, const Op& op) {
   const size_t size = size_of(dtype), depth = static_cast<size_t>(work.depth),
                columns = static_cast<size_t>(work.columns);
   std::vector<unsigned char> results(static_cast<size_t>(out.elements()) * size);
-  // Some rows at a time, so that the gathered rows of a large convolution stay small.
+  // A limited number of rows at a time, so that the gathered rows of a large convolution stay small.
   const int64_t chunk = std::clamp<int64_t>((int64_t{4} << 20) / std::max<int64_t>(work.depth, 1), 64, 4096);
   std::vector<unsigned char> column_codes(columns * depth * right_size), row_codes;
   std::vector<uint32_t> d;
@@ -161,7 +161,7 @@ void run(Device& device, const Op& op) {
         for (int64_t r = begin; r < end; ++r)
           for (size_t c = 0; c < columns; ++c) {
             const uint32_t code = d[static_cast<size_t>(r) * columns + c];
-            // The instruction's own code, its NaN included, where the tensor stores that type.
+            // The instruction's own code, including its NaN, if the tensor stores that type.
             const uint64_t stored = dtype == sum_dtype ? code : encode(dtype, decode(sum_dtype, code));
             const auto o = static_cast<size_t>(work.out_index(group, first + r, static_cast<int64_t>(c)));
             std::memcpy(&results[o * size], &stored, size);  // little-endian hosts only

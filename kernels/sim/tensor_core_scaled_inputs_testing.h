@@ -1,4 +1,4 @@
-// The classes of inputs that are about codes and block scales; see tensor_core_inputs_testing.h.
+// The classes of inputs that test codes and block scales; see tensor_core_inputs_testing.h.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace halfmark::kernels::exact::draws {
 
-// Every code alike; in half of the rows no infinities and NaNs, which would decide most of them.
+// Every code with equal probability. Half of the rows have no infinities and NaNs, which would otherwise decide most
+// rows.
 inline void uniform_codes(Draw& d) {
   const bool finite = d.dice.coin();
   const auto code = [&](Type type) {
@@ -54,23 +55,23 @@ inline int group_exponent(Draw& d) {
   return d.m.scale == Type::e8m0 ? d.dice.between(-150, 110) : d.dice.between(-12, 16);
 }
 
-// Groups 35 binary places apart, sums of a few units: they lie at the last kept bit.
+// Groups 35 binary places apart with sums of a few units, which are at the last kept bit.
 inline void groups_around_the_cut(Draw& d) {
   group_codes(d);
   const int e = group_exponent(d), small = e - d.m.kept;
   for (size_t i = 0; i < d.row.scale_a.size(); ++i)
     d.set_scales(i, d.dice.one_in(3) ? e : small + d.dice.between(-12, 4));
   if (d.dice.coin()) d.set_scales(0, e);
-  // A large group that cancels leaves the rest alone.
+  // A large group that cancels does not affect the rest.
   for (int group = 0; group < d.k(); group += 16)
     if (d.scale_exponent(group) > small + 8 && d.dice.coin())
       for (int i = group; i < group + 16; i += 2) d.opposite(i + 1, i);
   d.addend(d.dice.coin() ? e + d.dice.between(-2, 2) : small + d.dice.between(-4, 12), d.dice.coin(), d.digits());
   if (d.m.scale == Type::e4m3 && d.dice.coin())
-    d.addend(e + d.m.kept + d.dice.between(-10, 6));  // scales reach less far
+    d.addend(e + d.m.kept + d.dice.between(-10, 6));  // scales have a smaller range
 }
 
-// Groups of zeros, groups that cancel and groups of scale zero, beside groups or a c that lie far below.
+// Groups of zeros, groups that cancel and groups of scale zero, together with groups or a c far below.
 inline void groups_of_zeros(Draw& d) {
   group_codes(d);
   const int e = group_exponent(d), low = e - d.m.kept - d.dice.between(-24, 4);
@@ -94,7 +95,7 @@ inline void groups_of_zeros(Draw& d) {
   d.addend(low + d.dice.between(-3, 12));
 }
 
-// Sums of groups close together in size, as quantised data have them.
+// Sums of groups of similar size, as in quantised data.
 inline void groups_together(Draw& d) {
   group_codes(d);
   const int e = group_exponent(d);
@@ -102,7 +103,7 @@ inline void groups_together(Draw& d) {
   d.addend(e + d.dice.between(-24, 12));
 }
 
-// The scales so small that a sum is below the result's smallest number, where there are such scales.
+// Scales so small that a sum is below the result's smallest number, if such scales exist.
 inline void groups_that_underflow(Draw& d) {
   group_codes(d);
   for (size_t i = 0; i < d.row.scale_a.size(); ++i) d.set_scales(i, d.result_lowest() - d.dice.between(0, 14));

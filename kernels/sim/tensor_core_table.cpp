@@ -1,5 +1,5 @@
-// The tables: architectures, and what each of their matrix instructions does. To add an architecture, add its name and
-// its rows here; devices, commands, probes and tests follow.
+// The tables: architectures, and the arithmetic of each of their matrix instructions. To add an architecture, add its
+// name and its rows here; devices, commands, probes and tests follow.
 #include <array>
 #include <span>
 #include <string>
@@ -21,7 +21,7 @@ constexpr std::array kArchitectures{
     Architecture{"blackwell-rtx", "RTX PRO 6000, RTX 50 (sm_120)"},
 };
 
-// Where the numbers of the rows come from. Evidence of a row names them by key.
+// The sources of the numbers in the rows. The evidence of a row names them by key.
 constexpr std::array kSources{
     InstructionSource{
         "mma-sim",
@@ -86,7 +86,7 @@ void add_turing(Rows& rows) {
              {"turing", mma_m8n8k4, f16, kFp16, kFp16, blocks, to_f16(4, 24, -20), kTuring}});
 }
 
-// Ampere and Ada: a block takes 16 bytes of an operand, so that m16n8k16 is two blocks of f16.
+// Ampere and Ada: a block takes 16 bytes of an operand, so m16n8k16 is two blocks of f16.
 void add_sixteen_bytes(Rows& rows, std::string_view name) {
   add(rows, {{name, mma_m16n8k16, f16, kFp32, kFp32, blocks, to_f32(8, 24, -132), kModelsAndOutputs},
              {name, mma_m16n8k16, f16, kFp16, kFp16, blocks, to_f16(8, 24, -20), kModelsAndOutputs},
@@ -105,7 +105,7 @@ void add_ada_fp8(Rows& rows) {
                {"ada", instruction, fp8, kFp16, kFp16, blocks, to_f16(16, 13, kNone), kShortFp8}});
 }
 
-// Hopper and later: a block takes 32 bytes. The 16-bit formats, tf32 and fp64, which all three share.
+// Hopper and later: a block takes 32 bytes. The 16-bit formats, tf32 and fp64, common to all three.
 void add_thirty_two_bytes(Rows& rows, std::string_view name) {
   add(rows, {{name, mma_m16n8k16, f16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kModelsAndOutputs},
              {name, mma_m16n8k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kModelsAndOutputs},
@@ -119,7 +119,7 @@ void add_thirty_two_bytes(Rows& rows, std::string_view name) {
     rows.push_back({name, instruction, fp64, kFp64, kFp64, fma_chain, {}, kIeee});
 }
 
-// fp8 given to mma.sync of sm_90 and sm_100: the assembler makes f16 instructions of it, which take k in another order.
+// fp8 passed to mma.sync on sm_90 and sm_100: the assembler generates f16 instructions, which take k in another order.
 void add_unpacked_fp8(Rows& rows, std::string_view name) {
   add(rows, {{name, mma_m16n8k32, fp8, kFp32, kFp32, interleaved, to_f32(16, 25, -133), kUnpackedFp8},
              {name, mma_m16n8k32, fp8, kFp16, kFp16, interleaved, to_f16(16, 25, -21), kUnpackedFp8},
@@ -143,7 +143,7 @@ void add_tcgen05(Rows& rows) {
              {"blackwell", tcgen05_k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kModels}});
 }
 
-// fp8 multipliers of their own, with all bits, and the block-scaled formats.
+// Dedicated fp8 multipliers with full precision, and the block-scaled formats.
 void add_full_fp8(Rows& rows, std::string_view name, MatrixInstruction k32, MatrixInstruction k64) {
   add(rows, {{name, k32, fp8, kFp32, kFp32, blocks, to_f32(32, 25, kNone), kFullFp8},
              {name, k32, fp8, kFp16, kFp16, blocks, to_f16(32, 25, kNone), kFullFp8},

@@ -1,5 +1,5 @@
-// Directed cases: each says one thing that tensor cores do, with numbers that can be checked by hand. All inputs that
-// random draws can find: tensor_core_adversarial_test.cpp; outputs of GPUs: tensor_core_data_test.cpp.
+// Directed cases: each shows one property of tensor cores, with numbers that can be checked by hand. Random inputs:
+// tensor_core_adversarial_test.cpp; outputs of GPUs: tensor_core_data_test.cpp.
 #include "kernels/sim/tensor_core.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace halfmark::kernels {
 namespace {
 
-struct Unit {  // a row of the table and types it takes
+struct Unit {  // a row of the table and types it supports
   const TensorCore* core;
   DotTypes types;
   size_t depth() const { return static_cast<size_t>(core->depth()); }
@@ -68,7 +68,7 @@ uint64_t dot_of(const Unit& unit, Factors factors, double c) {
 }
 
 TEST(TensorCore, CutsTheResultTowardZero) {
-  // 1 + 2^-24 + 2^-25 rounds up under nearest-even and is cut here; so is its negative.
+  // 1 + 2^-24 + 2^-25 rounds up under nearest-even and is truncated here; so is its negative.
   EXPECT_EQ(dot_of(f16_to_f32(), {{1, 1}, {0x1p-12, 0x1p-12}, {0x1p-12, 0x1p-13}}, 0), f32(1));
   EXPECT_EQ(dot_of(f16_to_f32(), {{-1, 1}, {-0x1p-12, 0x1p-12}, {-0x1p-12, 0x1p-13}}, 0), f32(-1));
 }
@@ -80,17 +80,17 @@ TEST(TensorCore, KeepsTwentyFiveFractionBitsInABlock) {
   EXPECT_EQ(dot_of(f16_to_f32(), {{1, 1}, {-1, 1}, {0x1.8p-12, 0x1p-13}}, 0), f32(0x1p-25))
       << "cut, not rounded to 2^-24";
   EXPECT_EQ(dot_of(f16_to_f32(), {{1, 1}, {-1, 1}, {-0x1.8p-12, 0x1p-13}}, 0), f32(-0x1p-25))
-      << "the magnitude is cut, not the two's complement";
+      << "the magnitude is truncated, not the two's complement";
 }
 
 TEST(TensorCore, AlignsProductsByTheirUnnormalisedExponent) {
-  // 1.5 x 1.5 = 2.25 aligns as exponent 0: 2^-25 survives beside it, as it would not beside 2 x 1.
+  // 1.5 x 1.5 = 2.25 aligns as exponent 0: 2^-25 survives beside it, which it would not beside 2 x 1.
   EXPECT_EQ(dot_of(f16_to_f32(), {{1.5, 1.5}, {-1.5, 1.5}, {0x1p-12, 0x1p-13}}, 0), f32(0x1p-25));
   EXPECT_EQ(dot_of(f16_to_f32(), {{2, 1}, {-2, 1}, {0x1p-12, 0x1p-13}}, 0), 0u);
 }
 
 TEST(TensorCore, AddsTheAddendInsideTheFusedSum) {
-  // c cancels a product exactly, so that what is small survives: c is neither first nor last.
+  // c cancels a product exactly, so a small term survives: c is neither first nor last.
   EXPECT_EQ(dot_of(f16_to_f32(), {{1, 1}, {0x1p-12, 0x1p-13}}, -1), f32(0x1p-25));
   EXPECT_EQ(dot_of(f16_to_f32(), {{0x1p-12, 0x1p-13}, {1, 1}}, -1), f32(0x1p-25));
 }
@@ -108,7 +108,7 @@ TEST(TensorCore, DoesNotDependOnTheOrderWithinABlock) {
 }
 
 TEST(TensorCore, ChainsBlocksOfSixteenThroughTheRoundedResult) {
-  // In one block -1 would cancel 1 and keep 2^-25; across the border of two blocks it was cut off before.
+  // In one block -1 would cancel 1 and keep 2^-25; across the boundary of two blocks it was already truncated.
   std::vector<uint64_t> a(32, 0), b(32, f16(1));
   a[0] = f16(1), a[1] = f16(0x1p-12), b[1] = f16(0x1p-13), a[16] = f16(-1);
   EXPECT_EQ(dot(f16_to_f32(), a, b, 0), 0u);
@@ -128,7 +128,7 @@ TEST(TensorCore, FillsUpAShortBlockWithZeros) {
 }
 
 TEST(TensorCore, RoundsFp16ResultsStraightFromTheSum) {
-  // Above the tie of 1 and 1 + 2^-10 by 2^-25: a stop at 24 bits would lose that and go to the even 1.
+  // Above the tie of 1 and 1 + 2^-10 by 2^-25: rounding to 24 bits first would lose that and go to the even 1.
   EXPECT_EQ(dot_of(f16_to_f16(), {{1, 1}, {0x1p-5, 0x1p-6}, {0x1p-12, 0x1p-13}}, 0), f16(1 + 0x1p-10));
   EXPECT_EQ(dot_of(f16_to_f16(), {{1, 1}, {0x1p-5, 0x1p-6}}, 0), f16(1)) << "the tie itself";
   EXPECT_EQ(dot_of(f16_to_f16(), {{0x1p-12, 0x1p-13}, {0x1p-14, 0x1p-14}}, 0), f16(0x1p-24))
@@ -156,7 +156,7 @@ TEST(TensorCore, ProductsMayLeaveTheRangeAndCancelBack) {
 TEST(TensorCore, OverflowsToInfinity) {
   EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p64, 0x1p64}}, 0), 0x7F800000u);
   EXPECT_EQ(dot_of(bf16_to_f32(), {{-0x1p64, 0x1p64}}, 0), 0xFF800000u);
-  // The last bits below 2^128 are cut, and the largest number stays.
+  // The last bits below 2^128 are truncated, and the largest number stays.
   EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p64, 0x1.FEp63}, {0x1p60, 0x1.FEp59}, {0x1p56, 0x1.FEp55}, {0x1p52, 0x1p51}}, 0),
             0x7F7FFFFFu);
   EXPECT_EQ(dot_of(f16_to_f16(), {{65504, 1}, {15.99, 1}}, 0), f16(65504));
@@ -173,13 +173,13 @@ TEST(TensorCore, AZeroIsPositive) {
 }
 
 TEST(TensorCore, AZeroAmongTheTermsBoundsTheAlignment) {
-  // f16 results, c = 0: the largest exponent is at least -21, so what lies below 2^-46 is cut off. Thus 2^-25 + 2^-46
-  // is above the tie, 2^-25 + 2^-47 is cut to the tie and goes to zero.
+  // f16 results, c = 0: the largest exponent is at least -21, so bits below 2^-46 are truncated. Thus 2^-25 + 2^-46 is
+  // above the tie; 2^-25 + 2^-47 is truncated to the tie and goes to zero.
   EXPECT_EQ(dot_of(f16_to_f16(), {{0x1p-12, 0x1p-13}, {0x1p-23, 0x1p-23}}, 0), f16(0x1p-24));
   EXPECT_EQ(dot_of(f16_to_f16(), {{0x1p-12, 0x1p-13}, {0x1p-24, 0x1p-23}}, 0), 0u);
-  // A zero times something huge raises nothing.
+  // A zero times a huge number raises nothing.
   EXPECT_EQ(dot_of(bf16_to_f32(), {{0, 0x1p127}, {0x1p-60, 0x1p-60}}, 0), f32(0x1p-120));
-  // bf16, c = 0: bits below 2^-158 are cut, and nothing above is. The first two products are 2^-149 - 2^-158.
+  // bf16, c = 0: bits below 2^-158 are truncated, and none above. The first two products are 2^-149 - 2^-158.
   EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p-75, 0x1p-75}, {0x1.FEp-76, 0x1p-75}}, 0), 0u);
   EXPECT_EQ(dot_of(bf16_to_f32(), {{0x1p-75, 0x1p-75}, {0x1.FEp-76, 0x1p-75}, {0x1p-79, 0x1p-79}}, 0), 1u);
   EXPECT_EQ(
@@ -199,7 +199,7 @@ TEST(TensorCore, WritesOneNanAndInfinitiesWithTheirSign) {
   EXPECT_EQ(dot_of(f16_to_f32(), {{inf, -2}}, 5), 0xFF800000u);
   EXPECT_EQ(dot_of(f16_to_f32(), {{-inf, -inf}}, inf), 0x7F800000u);
   EXPECT_EQ(dot_of(f16_to_f16(), {{1, 1}}, -inf), 0xFC00u);
-  // An infinity made by overflow in one block enters the next as c.
+  // An infinity from overflow in one block enters the next as c.
   std::vector<uint64_t> a(32, 0), b(32, 0);
   a[0] = bf16(0x1p100), b[0] = bf16(0x1p100), a[16] = bf16(-inf), b[16] = bf16(1);
   EXPECT_EQ(dot(bf16_to_f32(), a, b, 0), 0x7FFFFFFFu);
@@ -212,7 +212,7 @@ TEST(TensorCore, ThirtyTwoBitsWouldNotHoldTheSum) {
   EXPECT_EQ(dot(f16_to_f32(), a, b, f32(1.75)), encode(DType::f32, exact, Rounding::toward_zero));
 }
 
-// ---- what the other rows do
+// Properties of the other rows.
 
 TEST(TensorCore, VoltaKeepsTwentyThreeBitsAndTuringTwentyFour) {
   const auto left_over = [](const Unit& core, double small) {
@@ -253,9 +253,9 @@ TEST(TensorCore, Tf32IsARegisterWhoseLowBitsAreDropped) {
     return dot(tf32, a, b, 0);
   };
   EXPECT_EQ(times_one(0x3F801FFF), f32(1)) << "cut, not rounded";
-  EXPECT_EQ(times_one(0x7F7FFFFF), 0x7F7FE000u) << "rounded it would be infinite";
+  EXPECT_EQ(times_one(0x7F7FFFFF), 0x7F7FE000u) << "rounding would give infinity";
   EXPECT_EQ(times_one(0x00003FFF), 0x00002000u) << "subnormal";
-  EXPECT_EQ(times_one(0x7F800001), 0x7F800000u) << "a NaN whose payload lies in the low bits";
+  EXPECT_EQ(times_one(0x7F800001), 0x7F800000u) << "a NaN whose payload is in the low bits";
   EXPECT_EQ(times_one(0x7F802000), 0x7FFFFFFFu);
 }
 
@@ -263,7 +263,7 @@ TEST(TensorCore, Fp8OnAdaAndHopperWgmmaKeepsThirteenBitsOfEverythingAlsoOfC) {
   for (const Unit& core : {unit("ada", MatrixInstruction::mma_m16n8k32, kE4m3, kFp32),
                            unit("hopper", MatrixInstruction::wgmma_k32, kE4m3, kFp32)}) {
     EXPECT_EQ(dot_of(core, {}, 1 + 0x1p-13), f32(1 + 0x1p-13));
-    EXPECT_EQ(dot_of(core, {}, 1 + 0x1p-14), f32(1)) << "though there is nothing to add";
+    EXPECT_EQ(dot_of(core, {}, 1 + 0x1p-14), f32(1)) << "although all products are zero";
     EXPECT_EQ(dot_of(core, {}, -0x1p-139), f32(-0x1p-139));
     EXPECT_EQ(dot_of(core, {}, 0x1.8p-139), f32(0x1p-139));
     EXPECT_EQ(dot_of(core, {}, -0x1p-140), 0u);
@@ -282,12 +282,12 @@ TEST(TensorCore, MmaSyncFp8OnHopperInterleavesKAndAddsCAfterwards) {
   };
   EXPECT_EQ(with(0, 29, 1, 0), f32(0x1p-10)) << "k = 0, 1 and 29 meet in the first block";
   EXPECT_EQ(with(0, 2, 1, 0), 0u) << "k = 2 comes after 2^15 + 2^-10 was cut to fp32";
-  // c is added to what the products gave, to nearest even: 1 + 2^-10 2^-14 would be cut inside.
+  // c is added to the sum of the products, to nearest even: 1 + 2^-10 2^-14 would be truncated inside.
   EXPECT_EQ(with(0, 29, 1, 0x1.FFFFFEp13), f32(0x1p14)) << "2^14 - 2^-10 + 2^-10";
-  EXPECT_EQ(with(0, 29, 1, 0x1.000002p14), f32(0x1.000004p14)) << "a tie to even; cut, it would stay";
+  EXPECT_EQ(with(0, 29, 1, 0x1.000002p14), f32(0x1.000004p14)) << "a tie to even; truncation would leave it";
 }
 
-// ---- block scales
+// Block scales.
 
 TEST(TensorCore, ScalesRaiseTheExponentsOfProductsAndNotOfC) {
   const Unit core = unit("blackwell", MatrixInstruction::tcgen05_k32, kE4m3, kFp32, {DType::e8m0, 32});
@@ -312,7 +312,7 @@ TEST(TensorCore, Fp4GroupsKeepThirtyFiveBitsBelowTheLargestScale) {
   };
   EXPECT_EQ(scaled(-34), f32(0x1p-35));
   EXPECT_EQ(scaled(-35), 0u);
-  // The last group is all zero: its scale raises nothing. One that cancels does.
+  // The last group is all zero: its scale raises nothing. A group that cancels does.
   std::vector<uint8_t> sa{127, 127, 127 - 34, 254}, sb(4, 127);
   EXPECT_EQ(dot(core, a, b, 0, sa, sb), f32(0x1p-35));
   a[48] = encode_format(kE2m1, 2), a[49] = encode_format(kE2m1, -2);
@@ -341,7 +341,7 @@ TEST(TensorCore, Fp64IsAChainOfIeeeMultiplyAdds) {
   EXPECT_EQ(dot_of(core, {{1, 0x1p-53}, {1, 0x1p-53}, {1, 1}, {-1, 1}}, 0), encode(DType::f64, 0x1p-52));
 }
 
-// ---- the table
+// The table.
 
 TEST(TensorCore, EverySourceSaysWhichVersionOfItWasReadAndIsUsed) {
   for (const InstructionSource& source : instruction_sources()) {
@@ -349,7 +349,7 @@ TEST(TensorCore, EverySourceSaysWhichVersionOfItWasReadAndIsUsed) {
     EXPECT_TRUE(says(" @ ") || says("doi:") || says("CUDA 13.0") || says("version not recorded")) << source.citation;
     EXPECT_TRUE(std::ranges::any_of(
         tensor_cores(), [&](const TensorCore& core) { return core.source.find(source.key) != core.source.npos; }))
-        << source.key << " is named by no row";
+        << source.key << " is not named by any row";
   }
 }
 

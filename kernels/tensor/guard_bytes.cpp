@@ -19,7 +19,7 @@
 namespace halfmark::kernels {
 namespace {
 
-// Eight bytes in turn, 0x7f and 0xff only: NaN as f64, f32, f16, bf16, e4m3 and e5m2, and not one byte repeated, which
+// A pattern of eight bytes, 0x7f and 0xff only: NaN as f64, f32, f16, bf16, e4m3 and e5m2. Not one repeated byte, which
 // a kernel might write.
 constexpr unsigned char kPattern[8] = {0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0x7f};
 
@@ -37,7 +37,7 @@ const std::vector<unsigned char>& margin() {
 unsigned char* before(void* memory) { return static_cast<unsigned char*>(memory) - GuardBytes::kMargin; }
 unsigned char* after(void* memory, size_t bytes) { return static_cast<unsigned char*>(memory) + bytes; }
 
-// Devices other than the host are never used under the address sanitizer.
+// Devices other than the host are never used under AddressSanitizer.
 void poison([[maybe_unused]] void* memory, [[maybe_unused]] size_t bytes) {
 #if defined(HM_ADDRESS_SANITIZER)
   __asan_poison_memory_region(before(memory), GuardBytes::kMargin);
@@ -54,7 +54,7 @@ void unpoison([[maybe_unused]] void* memory, [[maybe_unused]] size_t bytes) {
 }  // namespace
 
 GuardBytes::GuardBytes(Device& device) : device_(device) {
-  HM_CHECK(!device.guard_bytes, device.name() + " has guard bytes already");
+  HM_CHECK(!device.guard_bytes, device.name() + " already has guard bytes");
   device.guard_bytes = this;
 }
 
@@ -74,7 +74,7 @@ void GuardBytes::release(Device& device, void* memory, size_t bytes) noexcept {
   try {
     GuardBytes* guard = device.guard_bytes;
     if (guard && guard->live_.erase(memory)) guard->inspect(memory, bytes, true);
-  } catch (const std::exception&) {  // a destructor cannot report; the device's next call will
+  } catch (const std::exception&) {  // a destructor cannot report it; the device's next call will
   }
   unpoison(memory, bytes);
   device.release(before(memory), bytes + 2 * kMargin);

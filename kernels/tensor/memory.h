@@ -1,4 +1,4 @@
-// Who holds the bytes: a ledger of live and peak memory by purpose, and the scope that names the purpose.
+// Accounts for memory: a ledger of live and peak bytes by purpose, and the scope that sets the purpose.
 #pragma once
 
 #include <array>
@@ -9,13 +9,13 @@
 namespace halfmark::kernels {
 
 enum class Purpose : uint8_t {
-  weights,    // parameters the layers compute with
+  weights,    // parameters that the layers compute with
   master,     // fp32 copies that the optimizer updates
   gradients,  // of parameters
   optimizer,  // momentum and moments
   state,      // running statistics
   saved,      // kept from forward for backward
-  temporary,  // activations and their gradients while they pass
+  temporary,  // activations and their gradients in transit
   casts,      // low-precision copies that autocast makes
   workspace,  // scratch of a kernel, packed or reordered operands
   input,      // data and labels
@@ -29,14 +29,14 @@ struct MemoryUse {
   std::array<size_t, kPurposes> by_purpose{};  // bytes; sums to total
 };
 
-// Counts what a device has handed out. Bytes are what was asked for, not what an allocator rounds them to.
+// Counts what a device has allocated. Bytes are as requested, before any rounding by an allocator.
 class MemoryLedger {
  public:
   void add(Purpose purpose, size_t bytes);
   void remove(Purpose purpose, size_t bytes);
   void retag(Purpose from, Purpose to, size_t bytes);  // total unchanged
   const MemoryUse& live() const { return live_; }
-  const MemoryUse& peak() const { return peak_; }  // the split at the instant of the largest total
+  const MemoryUse& peak() const { return peak_; }  // the split at the moment of the largest total
   void reset_peak() { peak_ = live_; }
 
  private:
@@ -44,7 +44,7 @@ class MemoryLedger {
   MemoryUse live_, peak_;
 };
 
-// Tensors made in this thread while the scope lives belong to `purpose`. Scopes nest.
+// Tensors made in this thread while the scope exists belong to `purpose`. Scopes nest.
 class PurposeScope {
  public:
   explicit PurposeScope(Purpose purpose);

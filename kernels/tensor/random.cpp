@@ -6,7 +6,7 @@
 namespace halfmark::kernels {
 
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> c, std::array<uint32_t, 2> k) {
-  // Multipliers and Weyl increments from the paper's table 2 and Random123.
+  // Multipliers and Weyl increments from table 2 of the paper and from Random123.
   constexpr uint64_t kM0 = 0xD2511F53, kM1 = 0xCD9E8D57;
   constexpr uint32_t kW0 = 0x9E3779B9, kW1 = 0xBB67AE85;
   for (int round = 0; round < 10; ++round) {

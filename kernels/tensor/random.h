@@ -15,7 +15,7 @@ class RandomKey {
  public:
   explicit RandomKey(uint64_t seed = 0) : key_(seed) {}
   RandomKey child(uint64_t number) const;        // an independent stream
-  RandomKey child(std::string_view name) const;  // likewise, by name
+  RandomKey child(std::string_view name) const;  // the same, by name
 
   uint64_t bits(uint64_t index) const;                   // 64 uniform bits
   double uniform(uint64_t index) const;                  // [0, 1), a multiple of 2^-53

@@ -21,8 +21,8 @@ std::vector<double> Scaled::values() const {
 
 Scaled to_scaled(Device& device, const BlockFormat& format, std::span<const float> values, int64_t rows, int64_t k) {
   const auto block = static_cast<int64_t>(format.block);
-  HM_CHECK(k % block == 0, std::string(format.name) + " has a scale for every " + std::to_string(block) + " numbers; " +
-                               std::to_string(k) + " is no multiple of that");
+  HM_CHECK(k % block == 0, std::string(format.name) + " has one scale per " + std::to_string(block) + " numbers; " +
+                               std::to_string(k) + " is not a multiple of that");
   const BlockScaled quantised = quantize(format, values, static_cast<size_t>(rows), static_cast<size_t>(k));
   Scaled result{Tensor(device, {rows, k}, format.element), Tensor(device, {rows, k / block}, format.scale),
                 quantised.tensor_scale};

@@ -1,4 +1,4 @@
-// A matrix on a device in a format whose blocks share a scale (MX, NVFP4: number/block_scaled.h).
+// A matrix on a device in a format in which blocks share a scale (MX, NVFP4: number/block_scaled.h).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace halfmark::kernels {
 
-// An element is worth code * scale * tensor_scale.
+// The value of an element is code * scale * tensor_scale.
 struct Scaled {
   Tensor codes;   // [rows, k] e4m3, e5m2, e2m1, ...
   Tensor scales;  // [rows, k / block] e8m0, or e4m3 with its sign ignored

@@ -1,5 +1,5 @@
-// The extents of a tensor, in logical order whatever the memory order: [n, c, h, w] for images, [out, in, kh, kw] for
-// filters.
+// The extents of a tensor in logical order, independent of the memory order: [n, c, h, w] for images, [out, in, kh, kw]
+// for filters.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ class Shape {
 
   Shape() = default;
   Shape(std::initializer_list<int64_t> extents) : Shape(std::span<const int64_t>(extents.begin(), extents.size())) {}
-  explicit Shape(std::span<const int64_t> extents);  // throws Error for a negative extent or too many of them
+  explicit Shape(std::span<const int64_t> extents);  // throws Error for a negative extent or for too many extents
 
   int rank() const { return rank_; }
   int64_t operator[](int axis) const { return extents_[static_cast<size_t>(axis)]; }

@@ -13,7 +13,7 @@ namespace halfmark::kernels {
 Shape::Shape(std::span<const int64_t> extents) : rank_(static_cast<int>(extents.size())) {
   HM_CHECK(extents.size() <= kMaxRank, "a shape has at most 6 extents, not " + std::to_string(extents.size()));
   for (size_t i = 0; i < extents.size(); ++i) {
-    HM_CHECK(extents[i] >= 0, "a shape has no negative extent: " + std::to_string(extents[i]));
+    HM_CHECK(extents[i] >= 0, "the extents of a shape must not be negative: " + std::to_string(extents[i]));
     extents_[i] = extents[i];
   }
 }
@@ -87,14 +87,14 @@ struct Tensor::Meta {
 
 namespace {
 const Device& checked(const Device* device) {
-  HM_CHECK(device, "an absent tensor was used");
+  HM_CHECK(device, "an absent (empty) tensor was used");
   return *device;
 }
 }  // namespace
 
 Tensor::Tensor(Device& device, const Shape& shape, DType dtype, Layout layout)
     : meta_(std::make_shared<Meta>(Meta{&device, shape, dtype, layout, nullptr, nullptr})) {
-  HM_CHECK(layout != Layout::opaque, "an opaque tensor is made by the kernel that lays it out");
+  HM_CHECK(layout != Layout::opaque, "only the kernel that chooses its layout can make an opaque tensor");
   HM_CHECK(layout != Layout::nhwc || shape.rank() == 4, "layout nhwc needs rank 4, not " + shape.text());
   if (layout != Layout::any)
     meta_->storage = std::make_shared<Storage>(device, bytes_for(dtype, static_cast<size_t>(shape.elements())));
@@ -120,7 +120,7 @@ const std::shared_ptr<const OpaqueLayout>& Tensor::opaque_layout() const { retur
 size_t Tensor::bytes() const { return device(), meta_->storage ? meta_->storage->bytes : 0; }
 
 void* Tensor::data() {
-  HM_CHECK(meta_ && meta_->storage, "a tensor without memory was used: its layout is still open");
+  HM_CHECK(meta_ && meta_->storage, "a tensor without memory was used: its layout is not chosen yet");
   return meta_->storage->memory;
 }
 const void* Tensor::data() const { return const_cast<Tensor*>(this)->data(); }
@@ -134,7 +134,7 @@ int64_t Tensor::offset(const Shape& shape, Layout layout, std::span<const int64_
 
 namespace {
 
-// Moves elements between nhwc memory order and logical (nchw) order.
+// Copies elements between nhwc memory order and logical (nchw) order.
 void permute(const Shape& shape, DType dtype, const unsigned char* from, unsigned char* to, bool to_logical) {
   const int64_t channels = shape[1], pixels = shape[2] * shape[3];
   const size_t size = is_packed(dtype) ? 0 : size_of(dtype);
@@ -176,10 +176,10 @@ std::vector<double> Tensor::values() const {
 }
 
 void Tensor::set_values(std::span<const double> values, Rounding rounding, RoundEvents* events) {
-  HM_CHECK(static_cast<int64_t>(values.size()) == elements(), "a tensor of shape " + shape().text() + " takes " +
+  HM_CHECK(static_cast<int64_t>(values.size()) == elements(), "a tensor of shape " + shape().text() + " needs " +
                                                                   std::to_string(elements()) + " values, not " +
                                                                   std::to_string(values.size()));
-  HM_CHECK(layout() == Layout::plain || layout() == Layout::nhwc, "values can be set in plain and nhwc tensors only");
+  HM_CHECK(layout() == Layout::plain || layout() == Layout::nhwc, "values can be set only in plain and nhwc tensors");
   std::vector<unsigned char> codes(bytes_for(dtype(), values.size()));
   for (size_t i = 0; i < values.size(); ++i) store(dtype(), codes.data(), i, values[i], rounding, events);
   if (layout() == Layout::nhwc) {
@@ -192,9 +192,9 @@ void Tensor::set_values(std::span<const double> values, Rounding rounding, Round
 }
 
 void Tensor::set_codes(std::span<const unsigned char> codes) {
-  HM_CHECK(layout() == Layout::plain, "codes can be set in plain tensors only");
+  HM_CHECK(layout() == Layout::plain, "codes can be set only in plain tensors");
   HM_CHECK(codes.size() == bytes(), "a tensor of shape " + shape().text() + " " + std::string(name_of(dtype())) +
-                                        " takes " + std::to_string(bytes()) + " bytes of codes, not " +
+                                        " needs " + std::to_string(bytes()) + " bytes of codes, not " +
                                         std::to_string(codes.size()));
   device().copy_in(data(), codes.data(), codes.size());
   touch();
@@ -203,7 +203,7 @@ void Tensor::set_codes(std::span<const unsigned char> codes) {
 void Tensor::fill(double value) {
   std::vector<unsigned char> codes(bytes());
   const auto count = static_cast<size_t>(elements());
-  HM_CHECK(layout() != Layout::opaque || value == 0, "an opaque tensor can be filled with zeros only");
+  HM_CHECK(layout() != Layout::opaque || value == 0, "an opaque tensor can be filled only with zeros");
   if (value != 0 || std::signbit(value))
     for (size_t i = 0; i < count; ++i) store(dtype(), codes.data(), i, value);
   device().copy_in(data(), codes.data(), codes.size());
@@ -213,7 +213,7 @@ void Tensor::fill(double value) {
 void Tensor::materialize(Layout layout) {
   if (this->layout() != Layout::any) return;
   HM_CHECK(layout == Layout::plain || (layout == Layout::nhwc && shape().rank() == 4),
-           "an open tensor of shape " + shape().text() + " cannot take layout " + std::string(name_of(layout)));
+           "a tensor without layout, of shape " + shape().text() + " cannot take layout " + std::string(name_of(layout)));
   meta_->storage = std::make_shared<Storage>(device(), bytes_for(dtype(), static_cast<size_t>(elements())));
   meta_->layout = layout;
 }
@@ -226,9 +226,9 @@ void Tensor::materialize(std::shared_ptr<const OpaqueLayout> layout) {
 }
 
 Tensor Tensor::reshaped(const Shape& shape) const {
-  HM_CHECK(shape.elements() == elements(), "shape " + this->shape().text() + " cannot be seen as " + shape.text());
+  HM_CHECK(shape.elements() == elements(), "shape " + this->shape().text() + " cannot be viewed as " + shape.text());
   HM_CHECK(layout() == Layout::plain,
-           "only a plain tensor can be seen in another shape, not one of layout " + std::string(name_of(layout())));
+           "only a plain tensor can be viewed in another shape, not one of layout " + std::string(name_of(layout())));
   Tensor view;
   view.meta_ = std::make_shared<Meta>(*meta_);
   view.meta_->shape = shape;

@@ -1,4 +1,4 @@
-// A typed array on a device. Copies share memory; the shape is logical, the layout says how it lies in memory.
+// A typed array on a device. Copies share memory. The shape is logical; the layout is the order in memory.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class Layout : uint8_t {
 };
 std::string_view name_of(Layout layout);
 
-// What a library must remember of a layout of its own.
+// What a library must store about a layout of its own.
 class OpaqueLayout {
  public:
   virtual ~OpaqueLayout() = default;
@@ -33,7 +33,7 @@ class OpaqueLayout {
 class Tensor {
  public:
   Tensor() = default;  // empty: stands for an absent operand
-  // Allocated, not cleared; memory belongs to the current purpose (memory.h). Layout::any allocates nothing yet.
+  // Allocated, not cleared; the memory counts for the current purpose (memory.h). Layout::any does not allocate yet.
   Tensor(Device& device, const Shape& shape, DType dtype, Layout layout = Layout::plain);
   // `values` in logical order, rounded to nearest even.
   static Tensor from(Device& device, const Shape& shape, DType dtype, std::span<const double> values,
@@ -47,7 +47,7 @@ class Tensor {
   Layout layout() const;
   const std::shared_ptr<const OpaqueLayout>& opaque_layout() const;
   int64_t elements() const { return shape().elements(); }
-  size_t bytes() const;  // in memory; 0 while the layout is any
+  size_t bytes() const;  // bytes in memory; 0 while the layout is any
 
   void* data();  // throws Error while the layout is any. Writers call touch() when done (run(op) does).
   const void* data() const;
@@ -65,25 +65,26 @@ class Tensor {
   std::vector<unsigned char> codes() const;  // the stored bytes in logical order
   void set_values(std::span<const double> values, Rounding rounding = Rounding::near_even,
                   RoundEvents* events = nullptr);
-  void set_codes(std::span<const unsigned char> codes);  // as codes() gives them; layout plain
+  void set_codes(std::span<const unsigned char> codes);  // in the form that codes() returns; layout plain
   void fill(double value);
 
-  // Gives a tensor of layout any its memory. Every copy of the handle sees it. A tensor that has memory is left alone.
+  // Allocates the memory of a tensor of layout any, visible through every copy of the handle. Does nothing for a tensor
+  // that has memory.
   void materialize(Layout layout);
   void materialize(std::shared_ptr<const OpaqueLayout> layout);
 
   Tensor reshaped(const Shape& shape) const;  // same memory, plain layout, same number of elements
-  Tensor clone() const;                       // same device, layout and values, own memory of the current purpose
-  void set_purpose(Purpose purpose);          // moves the bytes in the ledger
+  Tensor clone() const;                       // same device, layout and values; own memory of the current purpose
+  void set_purpose(Purpose purpose);          // moves the bytes to another purpose in the ledger
   Purpose purpose() const;
 
-  // Identity of the memory and a count of the writes to it: what a cache of packed weights is keyed by.
+  // Identity of the memory and a count of its writes: the key of a cache of packed weights.
   uint64_t id() const;
   uint64_t version() const;
   void touch();
-  std::weak_ptr<const void> watch() const;  // expires when the memory is released: when such a cache forgets
+  std::weak_ptr<const void> watch() const;  // expires when the memory is released; such a cache then drops its entry
 
-  // Where an element of logical index lies, for layouts plain and nhwc: offset in elements.
+  // Offset in elements of the element with a logical index, for layouts plain and nhwc.
   static int64_t offset(const Shape& shape, Layout layout, std::span<const int64_t> index);
 
  private:

@@ -91,7 +91,7 @@ TEST_F(TensorTest, TheLedgerSplitsByPurposeAndSumsToTheTotal) {
   kept[0].set_purpose(Purpose::saved);
   EXPECT_EQ(of(Purpose::saved), 40u);
   EXPECT_EQ(of(Purpose::weights), 80u);
-  EXPECT_EQ(live.total, 150u) << "a retag moves bytes and makes none";
+  EXPECT_EQ(live.total, 150u) << "a retag moves bytes and allocates none";
   kept.clear();
   EXPECT_EQ(live.total, 0u);
   EXPECT_EQ(cpu_.memory().peak().total, 150u);
@@ -135,7 +135,7 @@ TEST_F(TensorTest, AnOpenLayoutHasNoMemoryUntilItIsMaterialised) {
   EXPECT_EQ(b.layout(), Layout::nhwc) << "every copy of the handle sees it";
   EXPECT_EQ(b.bytes(), 96u);
   a.materialize(Layout::plain);
-  EXPECT_EQ(a.layout(), Layout::nhwc) << "what has memory is left alone";
+  EXPECT_EQ(a.layout(), Layout::nhwc) << "a tensor that has memory does not change";
   Tensor matrix(cpu_, {2, 2}, DType::f32, Layout::any);
   EXPECT_THROW(matrix.materialize(Layout::nhwc), Error);
 }

@@ -1,6 +1,5 @@
-// Batch normalisation as host loops for fp64, fp32, fp16 and bf16 images. Statistics: two passes (mean, then squares of
-// the differences) summed in fp64 whatever the type, so that neither cancellation nor the length of the sum costs
-// digits.
+// Batch normalisation as host loops for fp64, fp32, fp16 and bf16 images. Statistics take two passes (mean, then
+// squared differences) and are summed in fp64 for every type, so that neither cancellation nor long sums lose digits.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -12,7 +11,7 @@
 namespace halfmark::kernels::host {
 namespace {
 
-// Images of plain layout are runs of one channel, of nhwc rows of all channels.
+// A plain image is a sequence of single-channel runs; an nhwc image is a sequence of rows over all channels.
 struct Images {
   int64_t n, c, pixels;
   bool rows;
@@ -22,8 +21,8 @@ struct Images {
   double values() const { return static_cast<double>(n * pixels); }  // of one channel
 };
 
-// Two sums for each channel: term(channel, a, b, first, second) adds what the elements a of x and b of y give. Pieces
-// and their order do not depend on the number of threads.
+// Two sums per channel: term(channel, a, b, first, second) adds the contribution of the elements a of x and b of y.
+// Pieces and their order do not depend on the number of threads.
 template <class T, class Term>
 void channel_sums(const Tensor& x, const Tensor& y, double* first, double* second, Term term) {
   const Images m(x);
@@ -135,7 +134,7 @@ void train(const BatchNorm& op, const Tensor& x, Tensor& out) {
     convert(kStored<T>, after.data(), running.dtype(), running.data(), channels);
   };
   update(op.running_mean, mean, 1), update(op.running_variance, variance, unbias);
-  // Normalised with the statistics as they are stored, which are those that backward sees.
+  // Normalises with the statistics as stored, the same values that backward reads.
   normalize<T>(x, out, op.scale, op.shift, widened<T>(op.mean), widened<T>(op.variance), op.epsilon);
 }
 

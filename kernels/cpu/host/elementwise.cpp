@@ -1,5 +1,5 @@
-// Activations, addition, bias and cast as host loops. They do not care for layouts where all operands lie alike, a
-// library's own layouts included, as long as f(0) = 0 keeps their padding zero.
+// Activations, addition, bias and cast as host loops. If all operands have the same layout, any layout works, including
+// a library's own, as long as f(0) = 0 keeps its padding zero.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace halfmark::kernels::host {
 namespace {
 
-// Refuses operands that differ in dtype and lie in a library's layout: that layout exists for one dtype.
+// Refuses operands of different dtypes in a library's layout: that layout exists for one dtype only.
 Refusal refuses_elementwise(std::initializer_list<const Tensor*> operands) {
   if (Refusal refusal = refuses_dtypes(operands)) return refusal;
   const DType dtype = (*operands.begin())->dtype();
@@ -20,7 +20,7 @@ Refusal refuses_elementwise(std::initializer_list<const Tensor*> operands) {
     mixed = mixed || operand->dtype() != dtype;
     opaque = opaque || operand->layout() == Layout::opaque;
   }
-  if (mixed && opaque) return "operands of several dtypes in an opaque layout";
+  if (mixed && opaque) return "operands of different dtypes in an opaque layout";
   return {};
 }
 
@@ -109,7 +109,7 @@ void run_add(Device&, const Add& op) {
 
 Refusal refuses_cast(const Device&, const Cast& op) {
   if (op.rounding != Rounding::near_even)
-    return "rounds to nearest even only, not " + std::string(name_of(op.rounding));
+    return "rounds only to nearest even, not " + std::string(name_of(op.rounding));
   if (op.out.layout() == Layout::opaque && op.x.dtype() != op.out.dtype()) return "a cast into an opaque layout";
   return refuses_dtypes({&op.x, &op.out});
 }
@@ -125,7 +125,8 @@ void run_cast(Device&, const Cast& op) {
   out.finish();
 }
 
-// Memory as rows in which the channel is constant (plain images) or runs (matrices and nhwc images).
+// Memory as rows. Within a row the channel is constant (plain images) or the index along the row (matrices and nhwc
+// images).
 struct Rows {
   int64_t count, length;
   bool constant;  // row i belongs to channel i % channels
@@ -172,8 +173,8 @@ void run_add_bias(Device&, const AddBias& op) {
   out.finish();
 }
 
-// Sums in fp64 whatever the type, each piece of rows for itself and the pieces in order: any number of threads gives
-// one result.
+// Sums in fp64 for every type: each piece of rows by itself, then the pieces in order. The result does not depend on
+// the number of threads.
 template <class T>
 std::vector<double> channel_sums(const Tensor& dy) {
   const Rows rows = rows_of(dy);

@@ -1,4 +1,4 @@
-// The list of host rows, and how their operands come into one layout.
+// The list of host rows, and the conversion of their operands to one layout.
 #include "kernels/cpu/host/host.h"
 
 #include <string>
@@ -19,11 +19,11 @@ namespace host {
 
 namespace {
 
-// How a stored dtype reaches the arithmetic of the loops.
+// How a stored dtype is converted to the type the loops compute in.
 enum class Stored : uint8_t {
   as_computed,
   widened,   // computed in fp32
-  not_taken  // convert() is not fast for it
+  not_taken  // convert() has no fast path for it
 };
 
 Stored stored(DType dtype) {
@@ -49,7 +49,7 @@ Refusal refuses_dtypes(std::initializer_list<const Tensor*> operands) {
 
 Refusal widened_type(const Tensor& tensor) {
   if (stored(tensor.dtype()) != Stored::widened) return {};
-  return std::string(name_of(tensor.dtype())) + " is only stored here: computed in fp32";
+  return std::string(name_of(tensor.dtype())) + " is only a storage format here; it is computed in fp32";
 }
 
 bool computes_in_double(std::initializer_list<const Tensor*> operands) {
@@ -65,7 +65,8 @@ bool same_layout(const Tensor& a, const Tensor& b) {
 
 namespace {
 
-// The same layout for a tensor of this dtype: a library's layout knows its dtype, so it serves no other.
+// The model's layout for a tensor of this dtype. A library's layout is specific to its dtype and cannot be used for
+// another.
 void materialize_like(Tensor& tensor, const Tensor& model) {
   if (model.layout() != Layout::opaque) return tensor.materialize(model.layout());
   if (tensor.dtype() == model.dtype()) return tensor.materialize(model.opaque_layout());

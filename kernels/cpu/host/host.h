@@ -1,4 +1,4 @@
-// What the host loops share: reading blocks of any stored type as float or double, and operands brought into one
+// Shared by the host loops: reading blocks of any stored type as float or double, and converting operands to one
 // layout.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "kernels/number/error.h"
 #include "kernels/ops/ops.h"
 
-// Element i of the result depends on element i of the operands alone, whether they are the same memory or not.
+// Element i of the result depends only on element i of the operands, whether or not they share memory.
 #define HM_EACH_FOR_ITSELF _Pragma("GCC ivdep")
 
 namespace halfmark::kernels::host {
@@ -26,16 +26,16 @@ void add_training(KernelTable& table);  // softmax_cross_entropy, unscale, sgd_s
 void add_reorders(KernelTable& table);
 
 inline constexpr int64_t kBlock = 1024;         // elements widened at a time: fits the first-level cache
-inline constexpr int64_t kGrain = 32 * kBlock;  // elements a thread takes at a time
+inline constexpr int64_t kGrain = 32 * kBlock;  // elements that a thread takes at a time
 
 template <class T>
 inline constexpr DType kStored = sizeof(T) == 8 ? DType::f64 : DType::f32;
 
-// Types the host loops store: those convert() is fast for.
+// Types that the host loops store: those for which convert() is fast.
 Refusal refuses_dtypes(std::initializer_list<const Tensor*> operands);
 
-// Why the time of these loops is not that of the operands' format: they widen a type that this CPU does not compute in.
-// Nothing when it does.
+// Why the time of these loops says nothing about the operands' format: they widen a type that this CPU does not compute
+// in. Empty if the CPU computes in it.
 Refusal widened_type(const Tensor& tensor);
 
 struct WidenedVisitor {
@@ -48,8 +48,8 @@ struct WidenedVisitor {
   }
 };
 
-// A row for what the loops compute as it is stored, and an emulated one for what they widen. Casts and reorders, which
-// compute nothing, are real for every type.
+// A row with a real time for what the loops compute as stored, and an emulated one for what they widen. Casts and
+// reorders compute nothing, so their times are real for every type.
 template <class Op, auto refuses, auto run>
 void add_row(KernelTable& table) {
   constexpr auto refuses_widened = [](const Device& device, const Op& op) {
@@ -61,10 +61,10 @@ void add_row(KernelTable& table) {
   table.of<Op>().push_back({"host-upcast", Speed::emulated, refuses, run});
 }
 
-// fp64 when an operand is, else fp32.
+// fp64 if an operand is, else fp32.
 bool computes_in_double(std::initializer_list<const Tensor*> operands);
 
-// Elements as they lie in memory, the padding of an opaque layout included.
+// Elements in memory order, including the padding of an opaque layout.
 inline int64_t stored_elements(const Tensor& tensor) {
   return static_cast<int64_t>(tensor.bytes() / size_of(tensor.dtype()));
 }
@@ -76,7 +76,7 @@ inline const void* at(const void* data, DType dtype, int64_t index) {
   return static_cast<const unsigned char*>(data) + static_cast<size_t>(index) * size_of(dtype);
 }
 
-// count elements from index `begin` of memory as T: in place where they are stored so, else widened into the buffer.
+// `count` elements of memory from index `begin` as T: in place if stored as T, else widened into the buffer.
 template <class T>
 const T* read(const Tensor& tensor, int64_t begin, int64_t count, T* buffer) {
   const void* source = at(tensor.data(), tensor.dtype(), begin);
@@ -85,7 +85,7 @@ const T* read(const Tensor& tensor, int64_t begin, int64_t count, T* buffer) {
   return buffer;
 }
 
-// Where to write such elements, and the rounding to the stored type once they are there.
+// Where to write such elements, and their rounding to the stored type afterwards.
 template <class T>
 T* writable(Tensor& tensor, int64_t begin, T* buffer) {
   return tensor.dtype() == kStored<T> ? static_cast<T*>(at(tensor.data(), tensor.dtype(), begin)) : buffer;
@@ -129,18 +129,18 @@ void map(Tensor& out, const std::array<const Tensor*, N>& in, F f) {
 
 bool same_layout(const Tensor& a, const Tensor& b);
 
-// An open tensor of this shape, dtype and memory purpose workspace, laid out as `model` is (nhwc when that is opaque
-// and of another dtype).
+// A tensor of this shape and dtype for purpose workspace, in the layout of `model` (nhwc if that is opaque and of
+// another dtype).
 Tensor scratch_like(const Tensor& model, DType dtype);
 
 // The tensor itself, or a copy in the layout of `model`.
 Tensor in_layout_of(const Tensor& model, const Tensor& tensor);
 
-// The tensor itself, or where only a library can read it, an nhwc (plain unless of rank 4) copy.
+// The tensor itself, or an nhwc copy (plain unless of rank 4) if only a library can read it.
 Tensor readable(const Tensor& tensor);
 
-// A result in the layout of a model: the tensor itself once it has memory there, else a scratch tensor that finish()
-// copies.
+// A result in the layout of a model: the tensor itself if it has memory in that layout, else a scratch tensor that
+// finish() copies.
 class Result {
  public:
   Result(Tensor& target, const Tensor& model);
@@ -153,7 +153,7 @@ class Result {
   bool copies_;
 };
 
-// The operand that decides the layout of an elementwise operation: the first that is not plain.
+// The operand that determines the layout of an elementwise operation: the first that is not plain.
 const Tensor& leading(std::initializer_list<const Tensor*> operands);
 
 }  // namespace halfmark::kernels::host

@@ -1,4 +1,4 @@
-// Pooling as host loops, for what oneDNN does not take: fp64, fp16, windows with a NaN.
+// Pooling as host loops, for what oneDNN does not support: fp64, fp16, windows with a NaN.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace halfmark::kernels::host {
 namespace {
 
-// Where element (n, c, y, x) of an image lies.
+// Offset of element (n, c, y, x) of an image.
 struct Strides {
   int64_t n, c, h, w;
   explicit Strides(const Tensor& t) {
@@ -22,8 +22,8 @@ struct Strides {
   }
 };
 
-// The part of the window of result y that lies in the image: first and last + 1 place in the window, and the image row
-// of place 0.
+// The part of the window of result y that is inside the image: first and last + 1 place in the window, and the image
+// row of place 0.
 struct Span {
   int64_t first, last, origin;
   Span(int64_t y, int stride, int pad, int kernel, int64_t extent)
@@ -136,7 +136,8 @@ void average_pool_backward(const AvgPool2dBackward& op, const Tensor& dy, Tensor
   convert(kStored<T>, result.data(), dx.dtype(), dx.data(), result.size());
 }
 
-// A result in nhwc or plain: laid out as the source is when open, and by way of a copy when it is a library's layout.
+// A result in nhwc or plain. Takes the layout of the source if it has none yet, and goes through a copy if its layout
+// is a library's own.
 class Image {
  public:
   Image(Tensor& target, const Tensor& model) : target_(target), use_(target) {
@@ -155,7 +156,7 @@ class Image {
   Tensor use_;
 };
 
-// Indices are looked up with the strides of the gradient: both in its layout.
+// Indices are addressed with the strides of the gradient: both are in its layout.
 Tensor bytes_like(const Tensor& model, const Tensor& indices) {
   Tensor seen = readable(indices);
   if (seen.layout() == model.layout()) return seen;

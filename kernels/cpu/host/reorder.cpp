@@ -1,4 +1,4 @@
-// The change between plain and nhwc images: bytes are moved, no number is read.
+// The conversion between plain and nhwc images: bytes are copied without decoding.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -11,12 +11,12 @@ namespace {
 
 Refusal refuses(const Device&, const Reorder& op) {
   if (op.x.layout() == Layout::opaque || op.out.layout() == Layout::opaque)
-    return "an opaque layout is its library's business";
-  if (is_packed(op.x.dtype())) return "moves whole bytes, and " + std::string(name_of(op.x.dtype())) + " is packed";
+    return "only its library can convert an opaque layout";
+  if (is_packed(op.x.dtype())) return "copies whole bytes, and " + std::string(name_of(op.x.dtype())) + " is packed";
   return {};
 }
 
-// rows x columns -> columns x rows in tiles that fit the first-level cache.
+// Transposes rows x columns to columns x rows in tiles that fit the first-level cache.
 template <class Word>
 void transpose(const Word* from, Word* to, int64_t rows, int64_t columns) {
   constexpr int64_t kTile = 32;
@@ -53,7 +53,7 @@ void run(Device&, const Reorder& op) {
     case 8:
       return transpose_images<uint64_t>(op.x, op.out);
     default:
-      throw Error("no reorder for elements of " + std::to_string(size_of(op.x.dtype())) + " bytes");
+      throw Error("no reorder of elements of " + std::to_string(size_of(op.x.dtype())) + " bytes");
   }
 }
 

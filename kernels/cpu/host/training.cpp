@@ -14,11 +14,11 @@ namespace halfmark::kernels::host {
 namespace {
 
 Refusal refuses_loss(const Device&, const SoftmaxCrossEntropy& op) {
-  if (op.logits.layout() == Layout::opaque) return "logits of an opaque layout";
+  if (op.logits.layout() == Layout::opaque) return "logits have an opaque layout";
   return refuses_dtypes({&op.logits, &op.loss, &op.probabilities});
 }
 
-// Rows in parallel; the sum over rows in fp64 in their order.
+// Rows in parallel; the sum over rows is in fp64 and in row order.
 template <class T>
 void loss(const SoftmaxCrossEntropy& op) {
   const int64_t rows = op.logits.shape()[0], classes = op.logits.shape()[1];
@@ -113,8 +113,8 @@ void run_unscale(Device&, const Unscale& op) {
 Refusal refuses_sgd(const Device&, const SgdStep& op) {
   for (const Tensor* operand : std::initializer_list<const Tensor*>{&op.velocity, &op.low})
     if (!operand->empty() && !same_layout(*operand, op.parameter) && operand->layout() != Layout::any)
-      return "parameter, velocity and low copy in different layouts";
-  if (op.parameter.layout() == Layout::opaque) return "a parameter of an opaque layout";
+      return "parameter, velocity and low copy have different layouts";
+  if (op.parameter.layout() == Layout::opaque) return "the parameter has an opaque layout";
   return refuses_dtypes({&op.parameter, &op.gradient, &op.velocity, &op.low});
 }
 
@@ -139,7 +139,7 @@ void sgd_loop(const SgdStep& op, const Tensor& gradient) {
       }
       if (has_velocity) written(op.velocity, i, count, speed);
       written(op.parameter, i, count, next);
-      if (!op.low.empty())  // of the parameter as it is stored
+      if (!op.low.empty())  // of the parameter as stored
         convert(op.parameter.dtype(), at(op.parameter.data(), op.parameter.dtype(), i), op.low.dtype(),
                 at(op.low.data(), op.low.dtype(), i), static_cast<size_t>(count));
     }

@@ -1,5 +1,5 @@
-// Batch normalisation on the rows "onednn". Images that come plain are taken to a layout with fast code first: oneDNN's
-// own code for plain images is several times slower than the two copies.
+// Batch normalisation on the rows "onednn". Plain images are first converted to a layout with fast code: oneDNN's own
+// code for plain images is several times slower than the two copies.
 #include <cmath>
 #include <initializer_list>
 #include <string>
@@ -11,7 +11,7 @@
 namespace halfmark::kernels::onednn {
 namespace {
 
-// The first layout with fast code; the given one when there is none. make(desc) -> a primitive descriptor.
+// The first layout with fast code, or the given one if there is none. make(desc) -> a primitive descriptor.
 template <class Make>
 auto first_fast(const Tensor& image, Make make) {
   std::vector<Desc> layouts = image_layouts(image);
@@ -43,7 +43,7 @@ Plan make_inference_plan(const BatchNormInference& op) { return make_forward_pla
 
 Plan make_backward_plan(const BatchNormBackward& op) {
   const auto epsilon = static_cast<float>(op.epsilon);
-  // x and its gradient must lie alike: the layout of whichever is not plain.
+  // x and its gradient must have the same layout: that of whichever is not plain.
   const Tensor& image = op.x.layout() == Layout::plain ? op.dy : op.x;
   const auto description = first_fast(image, [&](const Desc& x) {
     return make_batch_norm_backward(x, epsilon, attributes(), make_batch_norm(true, x, epsilon, attributes()));
@@ -54,7 +54,7 @@ Plan make_backward_plan(const BatchNormBackward& op) {
 Refusal refuses_images(std::initializer_list<const Tensor*> images) {
   const DType dtype = (*images.begin())->dtype();
   for (const Tensor* image : images)
-    if (image->dtype() != dtype) return "images of two dtypes";
+    if (image->dtype() != dtype) return "images of different dtypes";
   return refuses_dtype(dtype);
 }
 
@@ -80,7 +80,7 @@ Refusal refuses_training(const Device&, const BatchNorm& op) {
   return refuses_plan(op, make_training_plan);
 }
 
-// running <- (1 - momentum) running + momentum batch, in fp32, rounded once to the dtype it is kept in.
+// running <- (1 - momentum) running + momentum batch, in fp32, rounded once to the dtype it is stored in.
 void update_running(Tensor& running, const Tensor& batch, double momentum, double correction) {
   const auto keep = static_cast<float>(1 - momentum), add = static_cast<float>(momentum),
              factor = static_cast<float>(correction);

@@ -7,8 +7,6 @@
 namespace halfmark::kernels::onednn {
 namespace {
 
-// ---- matmul
-// --------------------------------------------------------------------------------------------------------------
 
 Desc matrix_desc(const Tensor& matrix, bool transposed) {
   if (!transposed || matrix.layout() == Layout::opaque) return desc_of(matrix);
@@ -32,14 +30,14 @@ Plan make_matmul_plan(const Matmul& op) {
   return plan;
 }
 
-// oneDNN's reference code widens narrow numbers one by one: it shows no unit's speed, and our row for that is far
-// faster. Seen of fp16 convolutions on their way back: a quick suite took ten minutes with it (oneDNN 3.1.1).
+// oneDNN's reference code widens narrow numbers one by one: its time says nothing about the hardware, and the upcast
+// row is far faster. Observed in fp16 convolution backward: a quick suite took ten minutes with it (oneDNN 3.1.1).
 template <class Op>
 Refusal refuses_narrow_reference(const Op& op, DType operand, Plan (*make)(const Op&)) {
   if (Refusal refusal = refuses_plan(op, make)) return refusal;
   const std::string& implementation = plan_for(op, make).implementation;
   if (operand == DType::f32 || !is_reference(implementation)) return {};
-  return library_name() + " has but reference code for it (" + implementation + ")";
+  return library_name() + " has only reference code for it (" + implementation + ")";
 }
 
 Refusal refuses_matmul(const Device&, const Matmul& op) {
@@ -47,8 +45,8 @@ Refusal refuses_matmul(const Device&, const Matmul& op) {
     if (Refusal refusal = refuses_dtype(operand->dtype())) return refusal;
   if (Refusal refusal = refuses_math(op.math, op.a.dtype())) return refusal;
   if ((op.transpose_a && op.a.layout() == Layout::opaque) || (op.transpose_b && op.b.layout() == Layout::opaque))
-    return "a matrix of an opaque layout is not transposed";
-  if (op.beta != static_cast<double>(static_cast<float>(op.beta))) return "beta is no fp32 number";
+    return "a matrix with an opaque layout cannot be transposed";
+  if (op.beta != static_cast<double>(static_cast<float>(op.beta))) return "beta is not an fp32 number";
   return refuses_narrow_reference(op, op.a.dtype(), make_matmul_plan);
 }
 
@@ -56,7 +54,8 @@ void run_matmul(Device& device, const Matmul& op) {
   const Plan& plan = plan_for(op, make_matmul_plan);
   Call call(device, plan);
   call.in(DNNL_ARG_SRC, op.a, matrix_desc(op.a, op.transpose_a), plan.x);
-  // A parameter stays packed until it is written; an activation comes once, and its copy would only hold memory.
+  // A parameter stays packed until it is written. An activation is used once, so caching its packed copy would only
+  // waste memory.
   const Purpose purpose = op.b.purpose();
   if (purpose == Purpose::weights || purpose == Purpose::master || purpose == Purpose::casts)
     call.packed(DNNL_ARG_WEIGHTS, op.b, matrix_desc(op.b, op.transpose_b), plan.w);
@@ -66,16 +65,14 @@ void run_matmul(Device& device, const Matmul& op) {
   call.run();
 }
 
-// ---- convolution
-// ---------------------------------------------------------------------------------------------------------
 
 Geometry geometry_of(const Window& w) {
   const Dims padding{w.pad_h, w.pad_w};
   return {{w.stride_h, w.stride_w}, {w.dilation_h - 1, w.dilation_w - 1}, {}, padding, padding};
 }
 
-// Images as they are given, where oneDNN has fast code for them so, else as it likes them best. Plain images are always
-// asked for openly: fast code for them exists for few channels only, and then it is chosen.
+// Images stay in their layout if oneDNN has fast code for it; otherwise oneDNN chooses the layout. For plain images
+// oneDNN always chooses: it has fast code for them only with few channels, and picks plain in that case.
 Desc image_wish(const Tensor& image) {
   const bool keeps = image.layout() == Layout::nhwc || image.layout() == Layout::opaque;
   return keeps ? desc_of(image) : open_desc(image.shape(), image.dtype());
@@ -94,7 +91,7 @@ auto best_images(const Tensor& x, const Tensor& y, Make make) {
     try {
       auto description = make(wish_x, wish_y);
       if (worth_keeping(description.impl_info_str())) return description;
-    } catch (const dnnl::error&) {  // oneDNN has nothing for these layouts together
+    } catch (const dnnl::error&) {  // oneDNN does not support this combination of layouts
     }
   }
   return make(open_x, open_y);
@@ -121,7 +118,7 @@ Plan make_conv_backward_data_plan(const Conv2dBackwardData& op) {
   const Desc w = open_filter(op.w, op.groups);
   const auto description = best_images(op.dx, op.dy, [&](const Desc& dx, const Desc& dy) {
     const Geometry g = geometry_of(op.window);
-    // The forward hint may have a wider result than dy: only its kind counts.
+    // The forward hint may have a wider result than dy: only its kind matters.
     const Desc x = open_desc(op.dx.shape(), op.dy.dtype()), y = open_desc(op.dy.shape(), op.dy.dtype());
     return make_convolution_backward_data(dx, w, dy, g, attributes(), forward_of(x, w, y, g));
   });
@@ -157,7 +154,7 @@ Refusal refuses_conv_backward_data(const Device&, const Conv2dBackwardData& op) 
   return refuses_conv(op.dy, op.w, op, make_conv_backward_data_plan);
 }
 Refusal refuses_conv_backward_weights(const Device&, const Conv2dBackwardWeights& op) {
-  if (op.dw.layout() == Layout::opaque && op.groups != 1) return "grouped filters of an opaque layout";
+  if (op.dw.layout() == Layout::opaque && op.groups != 1) return "grouped filters have an opaque layout";
   return refuses_conv(op.x, op.dy, op, make_conv_backward_weights_plan);
 }
 
@@ -184,7 +181,7 @@ void run_conv_backward_weights(Device& device, const Conv2dBackwardWeights& op) 
   Call call(device, plan);
   call.in(DNNL_ARG_SRC, op.x, plan.x);
   call.in(DNNL_ARG_DIFF_DST, op.dy, plan.y);
-  op.dw.materialize(Layout::plain);  // optimizers read filters: the layout that everybody knows
+  op.dw.materialize(Layout::plain);  // optimizers read filters, so a layout that every row reads
   call.out(DNNL_ARG_DIFF_WEIGHTS, op.dw, filter_desc(op.dw, op.groups), plan.w);
   call.run();
 }

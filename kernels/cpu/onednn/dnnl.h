@@ -1,6 +1,5 @@
-// The one place that knows which oneDNN this is: 2.x makes a primitive in two steps (operation descriptor, then
-// primitive descriptor), 3.x in one, and the two name the facts of a memory descriptor differently. All else here is
-// written once.
+// The only file that depends on the oneDNN version. 2.x creates a primitive in two steps (operation descriptor, then
+// primitive descriptor), 3.x in one; they also access the fields of a memory descriptor differently.
 #pragma once
 
 #include <dnnl_debug.h>
@@ -24,7 +23,7 @@ using Arguments = std::unordered_map<int, dnnl::memory>;
 
 std::string library_name();  // "oneDNN 2.6.3"
 
-// Runs f; what oneDNN throws becomes an Error that names the library, the work and oneDNN's own words.
+// Runs f; an exception from oneDNN becomes an Error that names the library, the operation and oneDNN's message.
 template <class F>
 decltype(auto) checked(const char* work, F&& f) {
   try {
@@ -37,7 +36,7 @@ decltype(auto) checked(const char* work, F&& f) {
 dnnl::engine& engine();
 dnnl::stream& stream();
 
-// How a descriptor lies in memory.
+// The memory layout of a descriptor.
 struct Blocking {
   bool blocked;  // false: a layout that only oneDNN can describe (Winograd and the like)
   Dims dims, padded, strides, inner_blocks, inner_axes;
@@ -140,7 +139,7 @@ inline dnnl::batch_normalization_forward::primitive_desc make_batch_norm(bool tr
 #endif
 }
 
-// 2.x wants the shift among the arguments of backward although it does not read it, 3.x refuses it.
+// 2.x needs the shift among the arguments of backward although it does not read it; 3.x rejects it.
 inline constexpr bool kBackwardTakesShift = DNNL_VERSION_MAJOR < 3;
 
 inline dnnl::batch_normalization_backward::primitive_desc make_batch_norm_backward(
@@ -156,7 +155,7 @@ inline dnnl::batch_normalization_backward::primitive_desc make_batch_norm_backwa
 #endif
 }
 
-// ReLU whose backward looks at what forward gave; for comparisons with oneDNN used directly (see elementwise.cpp).
+// ReLU whose backward reads the output of forward; for comparisons with direct oneDNN calls (see elementwise.cpp).
 inline dnnl::eltwise_forward::primitive_desc make_relu(const Desc& x, const dnnl::primitive_attr& attr) {
   constexpr auto kKind = dnnl::prop_kind::forward_training;
   constexpr auto kRelu = dnnl::algorithm::eltwise_relu_use_dst_for_bwd;

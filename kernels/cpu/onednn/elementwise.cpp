@@ -1,6 +1,6 @@
-// Addition and the change of layout on the rows "onednn". There is no row for ReLU: oneDNN (2.6 and 3.2 were tried)
-// computes max(x, 0) so that a NaN becomes 0, and backward 0 * NaN = NaN. A NaN that disappears is what this suite must
-// not miss; the host loops read the same layouts and keep it.
+// Addition and layout conversion on the rows "onednn". There is no row for ReLU: oneDNN (2.6 and 3.2 were tried)
+// computes max(x, 0) such that a NaN becomes 0, and backward 0 * NaN = NaN. halfmark must not lose a NaN. The host
+// loops read the same layouts and propagate it.
 #include <initializer_list>
 #include <string>
 
@@ -13,7 +13,7 @@ namespace {
 Refusal refuses_same(std::initializer_list<const Tensor*> operands) {
   const DType dtype = (*operands.begin())->dtype();
   for (const Tensor* operand : operands)
-    if (operand->dtype() != dtype) return "operands of two dtypes";
+    if (operand->dtype() != dtype) return "operands of different dtypes";
   return refuses_dtype(dtype);
 }
 
@@ -40,14 +40,14 @@ void run_add(Device& device, const Add& op) {
 Refusal refuses_reorder(const Device&, const Reorder& op) {
   const bool opaque = op.x.layout() == Layout::opaque || op.out.layout() == Layout::opaque;
   const DType dtype = op.x.dtype();
-  if (opaque) return {};  // nobody else reads it
-  if (dtype != DType::f32 && dtype != DType::bf16) return std::string(name_of(dtype)) + " moves faster without oneDNN";
+  if (opaque) return {};  // only oneDNN can read it
+  if (dtype != DType::f32 && dtype != DType::bf16) return std::string(name_of(dtype)) + " is faster without oneDNN";
   return {};
 }
 
 void run_reorder(Device&, const Reorder& op) {
   op.out.materialize(Layout::plain);
-  // A filter of several groups has its own rank in an opaque layout; the plain side is seen in the same one.
+  // A filter with groups has a rank of its own in an opaque layout; the plain side is viewed with the same rank.
   Desc given = desc_of(op.x), wanted = desc_of(op.out);
   if (onednn::dims_of(given).size() > onednn::dims_of(wanted).size())
     wanted = filter_desc(op.out, static_cast<int>(onednn::dims_of(given)[0]));

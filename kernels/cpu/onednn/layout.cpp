@@ -1,4 +1,4 @@
-// Memory descriptors of tensors, and oneDNN's own layouts as opaque ones.
+// Memory descriptors of tensors, and oneDNN's own layouts as opaque layouts.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -40,7 +40,8 @@ class BlockedLayout : public HostLayout {
     return words.hash();
   }
 
-  // As oneDNN's own tags: axes from the outermost in, blocked ones in capitals, then the inner blocks: "aBcd16b".
+  // In the style of oneDNN's own tags: axes from the outermost inwards, blocked ones in capitals, then the inner
+  // blocks: "aBcd16b".
   std::string text() const override {
     const Blocking b = blocking_of(desc_);
     if (!b.blocked) return "oneDNN internal";
@@ -123,7 +124,7 @@ bool same_memory(const Desc& a, const Desc& b) {
   if (!x.blocked || !y.blocked || onednn::type_of(a) != onednn::type_of(b)) return false;
   if (x.dims != y.dims || x.padded != y.padded || x.inner_blocks != y.inner_blocks || x.inner_axes != y.inner_axes)
     return false;
-  for (size_t axis = 0; axis < x.dims.size(); ++axis)  // the stride of an axis of one element says nothing
+  for (size_t axis = 0; axis < x.dims.size(); ++axis)  // the stride of an axis with one element has no meaning
     if (x.strides[axis] != y.strides[axis] && x.padded[axis] > 1) return false;
   return true;
 }

@@ -1,4 +1,4 @@
-// The engine, the caches of primitives and packed weights, and the bringing of operands into the layouts of a
+// The engine, the caches of primitives and packed weights, and the conversion of operands to the layouts of a
 // primitive.
 #include "kernels/cpu/onednn/plan.h"
 
@@ -45,7 +45,8 @@ std::atomic<uint64_t> reorders{0};
 uint64_t onednn_reorders() { return reorders; }
 
 void onednn_set_threads(int threads) {
-  // By name, because our own code is not compiled with OpenMP; a oneDNN on another runtime (TBB) keeps its own number.
+  // Looked up by name, because halfmark is not compiled with OpenMP. A oneDNN on another runtime (TBB) keeps its own
+  // number of threads.
   using SetThreads = void (*)(int);
   static const auto set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
   thread_local int applied = 0;
@@ -77,7 +78,7 @@ std::unordered_map<Signature, Plan, SignatureHash>& plans() {
   return instance;
 }
 
-// What a device keeps between calls. Its tensors are the device's, so that the ledger shows them as workspace.
+// What a device keeps between calls. Its tensors belong to the device, so the ledger shows them as workspace.
 struct Kept {
   struct Packed {
     Tensor buffer;
@@ -85,11 +86,11 @@ struct Kept {
     std::weak_ptr<const void> alive;
   };
   Tensor scratch;
-  std::map<std::pair<uint64_t, const Plan*>, Packed> packed;  // by tensor, and by plan, which implies both layouts
+  std::map<std::pair<uint64_t, const Plan*>, Packed> packed;  // by tensor and by plan; the plan determines both layouts
 };
 
 Kept& kept_by(Device& device) {
-  auto& slot = static_cast<HostDevice&>(device).library;  // oneDNN rows are listed by host devices alone
+  auto& slot = static_cast<HostDevice&>(device).library;  // only host devices list oneDNN rows
   if (!slot) slot = std::make_shared<Kept>();
   return *static_cast<Kept*>(slot.get());
 }
@@ -156,19 +157,19 @@ Refusal refuses_math(const Math& math, DType operand) {
   const bool holds =
       math.multiply.exponent_bits >= format.exponent_bits && math.multiply.fraction_bits >= format.fraction_bits;
   if (!holds) {
-    if (math.multiply == kTf32) return "oneDNN accepts tf32 on CPUs and ignores it";
-    return "oneDNN multiplies " + std::string(name_of(operand)) + " as it is, not rounded to " +
+    if (math.multiply == kTf32) return "oneDNN accepts tf32 on CPUs but ignores it";
+    return "oneDNN multiplies " + std::string(name_of(operand)) + " as stored, not rounded to " +
            std::string(math.multiply.name);
   }
   if (!(math.accumulate == kFp32)) return "oneDNN accumulates in fp32, not " + std::string(math.accumulate.name);
-  if (math.split_k != 1) return "the split of K is not ours to choose";
-  if (math.fast_accumulate) return "no fast accumulation";
+  if (math.split_k != 1) return "oneDNN chooses the split of K";
+  if (math.fast_accumulate) return "fast accumulation is not supported";
   return {};
 }
 
 Signature plan_signature(Signature signature, std::string_view operation) {
   signature.add(static_cast<int64_t>(std::hash<std::string_view>()(operation)));
-  signature.add(int64_t{host_threads()});  // a primitive divides its work when it is made
+  signature.add(int64_t{host_threads()});  // a primitive is split over threads when it is created
   return signature;
 }
 
@@ -203,7 +204,7 @@ void count_reorder() { ++reorders; }
 void reorder(const Desc& given, const void* source, const Desc& wanted, void* target, DType dtype) {
   reorder_quietly(given, source, wanted, target);
   count_reorder();
-  // One line of the log for each dtype; the address tells the lines apart.
+  // One log entry per dtype; the log distinguishes entries by address.
   static const std::map<DType, LoggedKernel> lines = [] {
     std::map<DType, LoggedKernel> all;
     for (const DType each : dtypes()) {

@@ -1,5 +1,5 @@
-// Plans: a primitive, made once for each signature of an operation, and the call that brings its operands into the
-// layouts the primitive wants. Files of rows describe an operation to oneDNN; everything about memory is here.
+// Plans: a primitive, created once per signature of an operation, and the call that converts its operands to the
+// primitive's layouts. The files of rows describe an operation to oneDNN; all memory handling is here.
 #pragma once
 
 #include <optional>
@@ -12,52 +12,46 @@
 
 namespace halfmark::kernels::onednn {
 
-// ---- layouts
-// -------------------------------------------------------------------------------------------------------------
 
-DataType type_of(DType dtype);                       // throws Error for those oneDNN has not
+DataType type_of(DType dtype);                       // throws Error for dtypes that oneDNN lacks
 Desc plain_desc(const Dims& dims, DataType type);    // row-major
 Desc open_desc(const Shape& shape, DType dtype);     // the primitive chooses
-Desc desc_of(const Tensor& tensor);                  // of a tensor that has memory
+Desc desc_of(const Tensor& tensor);                  // for a tensor that has memory
 Dims filter_dims(const Shape& shape, int groups);    // [o, i, h, w], or [g, o / g, i, h, w]
-Desc filter_desc(const Tensor& filter, int groups);  // plain and nhwc (ohwi) ones
+Desc filter_desc(const Tensor& filter, int groups);  // layouts plain and nhwc (ohwi)
 Dims dims_of(const Shape& shape);
-bool same_memory(const Desc& a, const Desc& b);  // the same elements at the same places
+bool same_memory(const Desc& a, const Desc& b);  // the same elements at the same addresses
 Desc like(const Desc& desc, const Dims& dims,
-          DataType type);  // other extents in the same layout; nhwc where it has no name
+          DataType type);  // other extents in the same layout; nhwc if it has no name
 
-// Gives an open tensor the layout; plain and nhwc are called by their names.
+// Gives a tensor without memory the layout; plain and nhwc by their own names.
 void materialize_as(Tensor& tensor, const Desc& desc);
 
-// The layout an elementwise operation works in: that of the first operand which is not plain.
+// The layout that an elementwise operation works in: that of the first operand that is not plain.
 Desc common_desc(const Tensor& a, const Tensor& b);
 
-// The layouts in which oneDNN may be fast for images that have come plain, best first.
+// The layouts in which oneDNN may be fast for plain images, best first.
 std::vector<Desc> image_layouts(const Tensor& image);
 
-// Code that oneDNN keeps for completeness: several times to a hundred times slower than its other code.
+// Code that oneDNN has for completeness: several times to a hundred times slower than its other code.
 bool is_reference(const std::string& implementation);
 
-// ---- what the rows refuse
-// ------------------------------------------------------------------------------------------------
 
-Refusal refuses_dtype(DType dtype);  // no fp64, no fp8; bf16 and fp16 only where the CPU computes in them
-Refusal refuses_math(const Math& math, DType operand);  // fp32 accumulation, products of the operands as they are
+Refusal refuses_dtype(DType dtype);  // no fp64, no fp8; bf16 and fp16 only if the CPU computes in them
+Refusal refuses_math(const Math& math, DType operand);  // fp32 accumulation, products of the operands as stored
 
-// ---- plans
-// ---------------------------------------------------------------------------------------------------------------
 
 struct Plan {
   dnnl::primitive primitive;
   std::string implementation;
   Desc scratch;
   Desc x, w, y,
-      workspace;  // what the primitive wants: source, weights (second source), result or its gradient, workspace
+      workspace;  // layouts the primitive needs: source, weights (second source), result or its gradient, workspace
 };
 
-dnnl::primitive_attr attributes();  // the scratch memory is ours, so that it is counted
+dnnl::primitive_attr attributes();  // halfmark provides the scratch memory, so that it is counted
 
-// primitive_desc -> plan; the layouts are left to the caller.
+// primitive_desc -> plan; the caller sets the layouts.
 template <class Primitive>
 Plan plan_of(const typename Primitive::primitive_desc& description) {
   Plan plan;
@@ -78,7 +72,7 @@ const Plan& plan_for(const Op& op, Plan (*make)(const Op&)) {
   return keep_plan(signature, checked("no primitive", [&] { return make(op); }));
 }
 
-// The refusal of a row that takes whatever oneDNN makes a primitive for.
+// The refusal of a row that supports whatever oneDNN makes a primitive for.
 template <Operation Op>
 Refusal refuses_plan(const Op& op, Plan (*make)(const Op&)) {
   try {
@@ -89,23 +83,23 @@ Refusal refuses_plan(const Op& op, Plan (*make)(const Op&)) {
   }
 }
 
-// One execution. Operands in other layouts than wanted are reordered, results are put where they belong after run().
+// One execution. Operands in other layouts are reordered; results are copied to their tensors after run().
 class Call {
  public:
   Call(Device& device, const Plan& plan) : device_(device), plan_(plan) {}
 
   void in(int argument, const Tensor& tensor, const Desc& given, const Desc& wanted);
   void in(int argument, const Tensor& tensor, const Desc& wanted) { in(argument, tensor, desc_of(tensor), wanted); }
-  // As in(), and the reordered copy is kept until the tensor is written or gone.
+  // As in(), and the reordered copy is kept until the tensor is written or released.
   void packed(int argument, const Tensor& tensor, const Desc& given, const Desc& wanted);
   void vector(int argument, const Tensor& tensor);                                // [c] read as fp32
-  void out(int argument, Tensor& tensor, const Desc& given, const Desc& wanted);  // of a tensor that has memory
-  void out(int argument, Tensor& tensor, const Desc& wanted);  // or of one that takes the wanted layout
+  void out(int argument, Tensor& tensor, const Desc& given, const Desc& wanted);  // for a tensor that has memory
+  void out(int argument, Tensor& tensor, const Desc& wanted);  // or for one that takes the needed layout
   void vector_out(int argument, Tensor& tensor);               // [c] written as fp32, rounded once to its dtype
   void run();
 
  private:
-  struct Late {  // a result that lies in a buffer until the primitive has run
+  struct Late {  // a result in a buffer until the primitive has run
     Tensor tensor;
     Desc given, wanted;
     Tensor buffer;
@@ -121,10 +115,10 @@ class Call {
   std::vector<Late> late_;
 };
 
-// target <- source in another layout; counted, and a line of the kernel log.
+// target <- source in another layout; counted and logged.
 void reorder(const Desc& given, const void* source, const Desc& wanted, void* target, DType dtype);
 
-// The same without log and count: for looking at a tensor.
+// The same without log and count: for inspecting a tensor.
 void reorder_quietly(const Desc& given, const void* source, const Desc& wanted, void* target);
 void count_reorder();
 

@@ -1,5 +1,5 @@
-// Pooling on the rows "onednn". oneDNN's workspace of a max pool is the winner's place in its window as u8, which is
-// what our indices are; where it is not, the row refuses.
+// Pooling on the rows "onednn". oneDNN's workspace for a max pool holds the winner's place in its window as u8, which
+// is also the format of `indices`. If it differs, the row refuses.
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -51,22 +51,22 @@ Plan make_average_backward_plan(const AvgPool2dBackward& op) {
 }
 
 Refusal refuses_images(const Tensor& a, const Tensor& b) {
-  if (a.dtype() != b.dtype()) return "images of two dtypes";
+  if (a.dtype() != b.dtype()) return "images of different dtypes";
   return refuses_dtype(a.dtype());
 }
 
-// The workspace must be what our indices are: one byte for each result.
+// The workspace must have the format of `indices`: one byte per result.
 template <class Op>
 Refusal refuses_workspace(const Op& op, const Tensor& result, Plan (*make)(const Op&)) {
   if (Refusal refusal = refuses_plan(op, make)) return refusal;
   const Desc& workspace = plan_for(op, make).workspace;
   if (onednn::type_of(workspace) != DataType::u8 || onednn::dims_of(workspace) != dims_of(result.shape()))
-    return "oneDNN keeps more than one byte for a window of this size";
+    return "oneDNN stores more than one byte per index for a window of this size";
   return {};
 }
 
-// oneDNN starts a maximum at the lowest finite number and lets NaN lose: wrong for windows with a NaN or with -infinity
-// alone. x in memory order, padding included.
+// oneDNN starts a maximum at the lowest finite number and ignores NaN: wrong for windows with a NaN or with only
+// -infinity. x in memory order, including padding.
 template <class Word, class Test>
 bool any_of(const Tensor& x, Test test) {
   const auto* words = static_cast<const Word*>(x.data());
@@ -89,7 +89,7 @@ bool needs_care(const Tensor& x) {
       x, [infinity](uint16_t u) { return unsigned{(u & 0x7fffu) > infinity} | unsigned{u == (0x8000u | infinity)}; });
 }
 
-// The careful way: the host row on plain copies.
+// The fallback: the host row on plain copies.
 void run_max_carefully(const MaxPool2d& op, const Plan& plan) {
   const PurposeScope scope(Purpose::workspace);
   Device& device = op.x.device();
@@ -106,7 +106,7 @@ void run_max_carefully(const MaxPool2d& op, const Plan& plan) {
     materialize_as(op.indices, plan.workspace);
     return reorder(desc_of(indices), indices.data(), desc_of(op.indices), op.indices.data(), DType::u8);
   }
-  throw Unsupported("max_pool2d: non-finite numbers need a second row beside oneDNN's");
+  throw Unsupported("max_pool2d: non-finite numbers need a second row that supports this operation");
 }
 
 Refusal refuses_max(const Device&, const MaxPool2d& op) {
@@ -129,12 +129,13 @@ void run_max(Device& device, const MaxPool2d& op) {
   call.run();
 }
 
-// Seen on averages of bf16 images in nhwc: an element of several windows is rounded after each.
+// Observed in the backward of average pooling with bf16 images in nhwc: an element of several windows is rounded after
+// each addition.
 template <class Op>
 Refusal refuses_overlap(const Op& op) {
   const bool overlap = op.window.stride_h < op.kernel_h || op.window.stride_w < op.kernel_w;
   if (overlap && op.dx.dtype() != DType::f32)
-    return "oneDNN adds overlapping windows in " + std::string(name_of(op.dx.dtype()));
+    return "oneDNN rounds each addition of overlapping windows to " + std::string(name_of(op.dx.dtype()));
   return {};
 }
 

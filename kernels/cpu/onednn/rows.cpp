@@ -1,4 +1,4 @@
-// The list of what oneDNN does for the CPU.
+// The operations that oneDNN provides for the CPU.
 #include "kernels/cpu/onednn/rows.h"
 
 #include "kernels/cpu/rows.h"

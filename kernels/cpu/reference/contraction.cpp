@@ -1,8 +1,8 @@
-// Reference rows of matmul and the convolutions. Operands are rounded to math.multiply; products are exact; after each
-// addition, in increasing k, the sum is rounded to math.accumulate (so a step is one correctly rounded fused
-// multiply-add); places without an element (padding) are left out. split_k > 1 sums contiguous slices of ceil(depth /
+// Reference rows of matmul and the convolutions. Operands are rounded to math.multiply and products are exact. After
+// each addition, in increasing k, the sum is rounded to math.accumulate, so a step is one correctly rounded fused
+// multiply-add. Places without an element (padding) are left out. split_k > 1 sums contiguous slices of ceil(depth /
 // split_k) terms, rounds each to math.partial and adds them in order in math.accumulate. beta: out and beta are rounded
-// to math.accumulate and enter after the sum, as one more fused step. fast_accumulate changes nothing here.
+// to math.accumulate and added after the sum, as one more fused step. fast_accumulate has no effect here.
 #include "kernels/cpu/contraction.h"
 
 #include <algorithm>
@@ -60,8 +60,8 @@ void sum_plain(std::span<const int64_t> index, const float* left, const float* r
   }
 }
 
-// Exact sums where fp32 cannot hold them: the odd sum in fp64, then one rounding. By value, so that the loop keeps it
-// in registers.
+// Exact sums for formats where fp32 does not suffice: the sum rounded to odd in fp64, then one rounding. Passed by
+// value, so that the loop keeps it in registers.
 HM_INLINE void sum_odd_body(const Rounder round, std::span<const int64_t> index, const double* left,
                             const double* right, int64_t columns, double* sum) {
   for (size_t k = 0; k < index.size(); ++k, right += columns) {
@@ -79,7 +79,7 @@ HM_FMA void sum_odd_wide(const Rounder& round, std::span<const int64_t> index, c
   sum_odd_body(round, index, left, right, columns, sum);
 }
 
-// What of an operand decides whether its products are exact in fp32.
+// The properties of an operand that decide whether its products are exact in fp32.
 struct Extent {
   int bits = 0, lowest = 1000, highest = -1000;  // significant bits; exponents of the last and the leading place
 };

@@ -1,5 +1,4 @@
-// The ways the reference contraction can be computed; all give the same bits, the fast ones only where they provably
-// do.
+// The paths of the reference contraction. All give the same bits; the fast ones are used only where that is proven.
 #pragma once
 
 #include "kernels/cpu/contraction.h"

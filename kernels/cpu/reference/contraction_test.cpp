@@ -1,5 +1,4 @@
-// The fast paths of the reference contraction give the bits of the slow one, and the small arithmetic under them is
-// round_to.
+// The fast paths of the reference contraction give the bits of the slow one, and their arithmetic equals round_to.
 #include "kernels/cpu/contraction.h"
 
 #include <gtest/gtest.h>
@@ -143,7 +142,7 @@ TEST(Rounder, IsRoundToOfNearestEven) {
     }
     const Rounder round(format);
     for (int i = 0; i < 300'000; ++i) {
-      // Whole range, then the format's own neighbourhood with short significands, which make ties.
+      // The whole range, then values near the format's range with short significands, which produce ties.
       double x = std::bit_cast<double>(random());
       if (i % 3)
         x = std::ldexp(static_cast<double>(static_cast<int64_t>(random() % 16384) - 8192),

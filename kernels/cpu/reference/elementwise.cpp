@@ -12,7 +12,7 @@
 namespace halfmark::kernels::reference {
 namespace {
 
-// f(i) for every element, its result written to `out`.
+// f(i) for every element; writes the results to `out`.
 template <class F>
 void map(Tensor& out, const Tensor& like, F f) {
   settle(out, like);
@@ -23,7 +23,7 @@ void map(Tensor& out, const Tensor& like, F f) {
   write(out, results);
 }
 
-// Elements of one channel that follow each other in logical order.
+// Elements of one channel that are consecutive in logical order.
 size_t pixels_of(const Shape& shape) { return shape.rank() == 4 ? static_cast<size_t>(shape[2] * shape[3]) : 1; }
 
 void add_bias(Device&, const AddBias& op) {
@@ -86,13 +86,13 @@ void cast(Device&, const Cast& op) {
 }
 
 Refusal refuses_reorder(const Device&, const Reorder& op) {
-  if (op.out.layout() == Layout::opaque) return "out has an opaque layout of another row";
+  if (op.out.layout() == Layout::opaque) return "out has the opaque layout of another row";
   return {};
 }
 
 void reorder(Device&, const Reorder& op) {
   settle(op.out, op.x);
-  write_codes(op.out, op.x.codes());  // an opaque x is unpacked by its device
+  write_codes(op.out, op.x.codes());  // the device unpacks an opaque x
 }
 
 }  // namespace

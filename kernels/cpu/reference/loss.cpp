@@ -17,7 +17,7 @@ std::vector<size_t> read_labels(const Tensor& labels, int64_t classes) {
   for (const double label : labels.values()) {
     HM_CHECK(
         label >= 0 && label < static_cast<double>(classes),
-        "label " + std::to_string(static_cast<int64_t>(label)) + " is outside of 0 .. " + std::to_string(classes - 1));
+        "label " + std::to_string(static_cast<int64_t>(label)) + " is outside 0 .. " + std::to_string(classes - 1));
     result.push_back(static_cast<size_t>(label));
   }
   return result;

@@ -1,5 +1,5 @@
 // Reference rows of batch normalisation: fp64 throughout from the operands as stored, every output rounded once.
-// Statistics are taken in two passes, so that a large mean costs no digits of the variance.
+// Statistics take two passes, so that a large mean costs no digits of the variance.
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace halfmark::kernels::reference {
 namespace {
 
-struct Planes {  // [n, c, h, w] seen by channel
+struct Planes {  // [n, c, h, w] by channel
   size_t n, channels, pixels;
   explicit Planes(const Shape& shape)
       : n(static_cast<size_t>(shape[0])),
@@ -46,7 +46,7 @@ void batch_norm(Device&, const BatchNorm& op) {
     planes.each(c,
                 [&](size_t i) { out[i] = formulas::batch_norm_in_order(x[i], mean[c], inverse, scale[c], shift[c]); });
     running_mean[c] = formulas::moving_average(running_mean[c], mean[c], op.momentum);
-    // The unbiased variance is never rounded for itself, hence not moving_average().
+    // The unbiased variance is never rounded by itself, so moving_average() cannot be used.
     running_variance[c] = (1 - op.momentum) * running_variance[c] + op.momentum * squares / (count - 1);
   });
   settle(op.out, op.x), settle(op.mean, op.scale), settle(op.variance, op.scale);

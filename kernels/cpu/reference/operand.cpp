@@ -10,7 +10,7 @@
 namespace halfmark::kernels::reference {
 namespace {
 
-// Elements between memory order nhwc and logical order nchw.
+// Copies elements between memory order nhwc and logical order nchw.
 template <class T>
 void permute(const Shape& shape, const T* from, T* to, bool to_logical) {
   const int64_t channels = shape[1], pixels = shape[2] * shape[3];
@@ -101,7 +101,7 @@ void settle(Tensor& out, const Tensor& like) {
 bool wants_fp64(const Tensor& tensor) { return tensor.dtype() == DType::f64; }
 
 Refusal refuse_operand(std::string_view name, const Tensor& tensor) {
-  if (tensor.layout() == Layout::opaque) return std::string(name) + " has an opaque layout of another row";
+  if (tensor.layout() == Layout::opaque) return std::string(name) + " has the opaque layout of another row";
   const bool integers = name == "labels" || name == "indices";
   if (!integers && !is_floating(tensor.dtype()))
     return std::string(name) + " of dtype " + std::string(name_of(tensor.dtype())) + " is not floating point";

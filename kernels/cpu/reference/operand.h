@@ -1,5 +1,5 @@
-// How the reference rows see a tensor: decoded once into logical (row-major) order, whatever its dtype and layout, and
-// written back with one rounding. Working on copies makes every row safe when an output lies on an input.
+// Tensor access for the reference rows: decoded once to logical (row-major) order, whatever the dtype and layout, and
+// written back with one rounding. Because rows work on copies, an output may share memory with an input.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,22 @@
 
 namespace halfmark::kernels::reference {
 
-// Elements a thread takes at a time; even, so that no two threads share a byte of a packed dtype.
+// Elements that a thread takes at a time; even, so that no two threads share a byte of a packed dtype.
 inline constexpr int64_t kGrain = 1 << 14;
 
-// All elements as T (double or float) in logical order; double is exact for every dtype, float for all but
-// f64 and i32.
+// All elements as T (double or float) in logical order. double is exact for every dtype, float for all except f64 and
+// i32.
 template <class T>
 std::vector<T> read(const Tensor& tensor);
 
-// Each value rounded once, to nearest even, to the dtype of the tensor. A tensor of layout `any` must have been given
-// one.
+// Rounds each value once, to nearest even, to the dtype of the tensor. The tensor must have a layout other than `any`.
 void write(Tensor& tensor, const std::vector<double>& values);
 void write(Tensor& tensor, const std::vector<float>& values);
 
-// The stored codes, in logical order, back into the layout of the tensor.
+// Writes the stored codes, in logical order, to the layout of the tensor.
 void write_codes(Tensor& tensor, const std::vector<unsigned char>& codes);
 
-// Gives an output of layout `any` the layout of `like` where their ranks allow it, else plain.
+// Gives an output of layout `any` the layout of `like` if their ranks allow it, else plain.
 void settle(Tensor& out, const Tensor& like);
 
 // f64 tensors are computed in fp64, all others in fp32 where an operation says so.
@@ -46,7 +45,7 @@ struct RefusalVisitor {
   }
 };
 
-// What every reference row refuses: layouts of another library, numbers that are none.
+// What every reference row refuses: layouts of another library, and non-floating dtypes.
 template <class Op>
 Refusal refuses(const Device&, const Op& op) {
   Refusal refusal;
@@ -54,13 +53,13 @@ Refusal refuses(const Device&, const Op& op) {
   return refusal;
 }
 
-// Emulated throughout: these rows say what the answer is, and their time says nothing about any hardware.
+// All emulated: these rows define the correct result, and their time says nothing about any hardware.
 template <class Op>
 void add_row(KernelTable& table, void (*run)(Device&, const Op&)) {
   table.of<Op>().push_back({"reference", Speed::emulated, &refuses<Op>, run});
 }
 
-// The files of this folder, each with a family of rows.
+// One function per file of this folder, each for one family of rows.
 void add_contraction_rows(KernelTable& table);
 void add_scaled_matmul_rows(KernelTable& table);
 void add_elementwise_rows(KernelTable& table);

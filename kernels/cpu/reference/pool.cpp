@@ -1,5 +1,5 @@
-// Reference rows of pooling. The maximum is exact; averages and the sums of overlapping windows are taken in fp64 and
-// rounded once.
+// Reference rows of pooling. The maximum is exact; averages and the sums of overlapping windows are computed in fp64
+// and rounded once.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The second rounder: round_to for one format and nearest even, and add_to_odd, for inner loops: integer selects
-// instead of branches, so that compilers make vectors of them. Forced inline, because they must take the instruction
-// set of the loop they stand in.
+// A second implementation of rounding, for inner loops: round_to for one format and nearest even, and add_to_odd. Uses
+// integer selects instead of branches, so that compilers vectorise it. Forced inline, so that it is compiled for the
+// instruction set of the calling loop.
 #pragma once
 
 #include <bit>
@@ -31,23 +31,23 @@ HM_INLINE double add_odd(double a, double b) {
   const int64_t error_magnitude = error_bits & kMagnitudeBits;
   const int64_t inexact =
       -static_cast<int64_t>(error_magnitude > 0) & -static_cast<int64_t>(error_magnitude < kInfinityBits);
-  // Away from zero where the error has the sign of the sum; only an even sum moves.
+  // Away from zero if the error has the sign of the sum; only an even sum changes.
   const int64_t step = 1 - 2 * static_cast<int64_t>(static_cast<uint64_t>(error_bits ^ bits) >> 63);
   return std::bit_cast<double>(bits + (step & inexact & -(~bits & 1)));
 }
 
-// Positive doubles compare like their bits, which is what this rests on.
+// Relies on positive doubles comparing like their bits.
 class Rounder {
  public:
   explicit Rounder(const Format& format) {
     HM_CHECK(format.has_nan() && !format.is_scale(),
-             std::string(format.name) + " is a format to store in: sums need one with zero and NaN");
+             std::string(format.name) + " is only a storage format: sums need a format with zero and NaN");
     if (format.fraction_bits >= 52) return;  // fp64: the defaults change nothing
     drop_ = 52 - format.fraction_bits;
     half_ = (uint64_t{1} << (drop_ - 1)) - 1;
     odd_ = 1;
     normal_ = std::bit_cast<int64_t>(std::ldexp(1.0, format.min_exponent()));
-    // Adding and subtracting 1.5 2^52 times the last place rounds there, to nearest even.
+    // Adding and subtracting 1.5 2^52 times the last place rounds to that place, to nearest even.
     magic_ = std::ldexp(1.5, 52 + format.min_subnormal_exponent());
     largest_ = std::bit_cast<int64_t>(format.max_finite());
     zero_ = format.has_negative_zero() ? -0.0 : 0.0;
@@ -72,7 +72,7 @@ class Rounder {
   uint64_t half_ = 0, odd_ = 0;
   int64_t normal_ = 0, largest_ = kInfinityBits, overflow_ = kInfinityBits;
   double magic_ = 0;
-  double zero_ = -0.0;  // x + -0 is x; x + 0 is x but for -0, which becomes 0
+  double zero_ = -0.0;  // x + -0 is x; x + 0 is x except that -0 becomes 0
 };
 
 }  // namespace halfmark::kernels::reference

@@ -1,6 +1,6 @@
-// Reference row of matmul on operands with block scales. Codes times scales and their products are exact; after each
-// addition, in increasing k, the sum is rounded to fp32; the tensor scales enter at the end, before the one rounding to
-// the output's dtype.
+// Reference row of matmul on operands with block scales. Codes times scales and their products are exact. After each
+// addition, in increasing k, the sum is rounded to fp32. The tensor scales are applied at the end, before the one
+// rounding to the output's dtype.
 #include <cmath>
 #include <cstdint>
 #include <vector>

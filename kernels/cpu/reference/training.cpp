@@ -1,5 +1,5 @@
 // Reference rows of unscaling and of the optimizer step: fp32 (fp64 for f64), one rounding after each operation and one
-// when a result is stored; the new parameter comes from the new velocity before that is stored.
+// when a result is stored. The new parameter is computed from the new velocity before that is stored.
 #include <cmath>
 #include <cstdint>
 #include <vector>
