@@ -16,7 +16,8 @@ packages=(
 dev_packages=(
   clang clang-tidy clang-format shellcheck
   libclang-rt-dev llvm # sanitizers and libFuzzer; what lines they reach
-  python3-junitparser libxml2-utils cmark-gfm python3-yaml # read what we write: JUnit, Markdown, workflow files
+  python3-junitparser libxml2-utils cmark-gfm python3-yaml # read what we write: JUnit, Markdown, workflow files,
+  python3-prometheus-client                                # OpenMetrics
 )
 
 case "${1:-}" in

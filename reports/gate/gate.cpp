@@ -166,7 +166,7 @@ class Gate {
     if (moved.empty()) return;
     const std::string words = fmt::format("the environments differ in {}", some_of({moved.begin(), moved.end()}));
     if (!options_.same_environment) {
-      judgement_.remarks.push_back(words + "; every limit holds all the same, fingerprints and times are not compared");
+      judgement_.remarks.push_back(words + "; limits still apply, fingerprints and times are not compared");
       return;
     }
     JudgedLine line;

@@ -66,9 +66,10 @@ install(SCRIPT "${CMAKE_CURRENT_LIST_DIR}/bundle_libraries.cmake")
 
 install(PROGRAMS scripts/gpu_check.sh DESTINATION scripts)
 install(PROGRAMS scripts/charts.py DESTINATION scripts OPTIONAL)
+install(PROGRAMS scripts/export_parquet.py DESTINATION scripts)
 install(DIRECTORY scripts/workflows DESTINATION scripts OPTIONAL)
 install(DIRECTORY reports/schema DESTINATION reports OPTIONAL)
-install(DIRECTORY reports/gates DESTINATION reports OPTIONAL)
+install(DIRECTORY reports/gate/rules DESTINATION reports/gate)
 install(FILES LICENSE DESTINATION .)
 install(FILES README.md DESTINATION . OPTIONAL)
 
