@@ -34,6 +34,7 @@ const std::vector<MetricRow>& range_table() {
       {"range.subnormal", "1", Better::lower, Kind::bounded,
        "share of the fp64 reference's elements, loss scale included, below the least normal number but not "
        "underflowing"},
+      {"range.nonfinite", "1", Better::lower, Kind::bounded, "share of elements that are infinite or NaN as stored"},
       {"range.zero", "1", Better::neither, Kind::bounded, "share of elements that are zero as stored"},
       {"range.first_nonfinite", "1", Better::lower, Kind::bounded,
        "non-finite elements of the first tensor (forward, then backward) that has any, at its name; absent when none "
@@ -81,6 +82,7 @@ void write(FindingsWriter& out, const std::string& at, const Exponents& exponent
     out.number("range.min_exponent", at, lowest);
   }
   out.number("range.zero", at, exponents.total > 0 ? exponents.zero / exponents.total : 0);
+  out.number("range.nonfinite", at, exponents.total > 0 ? exponents.nonfinite / exponents.total : 0);
 }
 
 std::string group_of(const TappedTensor& tapped, const std::set<std::string>& params) {

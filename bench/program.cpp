@@ -55,14 +55,16 @@ CommandLine command_line(Program& program) {
       "halfmark measures what a number format costs and what it gains in deep learning: speed, memory and error "
       "together.",
       fmt::format("halfmark {} ({})", HALFMARK_VERSION, built_revision()),
-      "Start with `halfmark run`: it takes about a minute, prints a table and writes report.json.\n"
+      "Start with `halfmark run`: it takes about a minute, prints a table and writes report.json. "
+      "`halfmark COMMAND --help` explains the options and has examples.\n"
       "Exit codes: 0 done, 1 a case failed or a gate is broken, 2 the command or an input was wrong, 3 a gate could "
-      "not\n"
-      "decide, 130 or 143 stopped by a signal, 141 nobody reads the output.");
+      "not "
+      "decide, 130 or 143 stopped by a signal, 141 the reader of the output is gone.");
   add_run_command(line, program);
   add_list_command(line, program);
   add_show_command(line, program);
   add_compare_command(line, program);
+  add_export_command(line, program);
   add_merge_command(line, program);
   add_gate_command(line, program);
   add_ab_command(line, program);

@@ -17,7 +17,8 @@ dev_packages=(
   ccache                                    # optional everywhere: what was compiled once is not compiled again
   clang clang-tidy clang-format shellcheck
   libclang-rt-dev llvm # sanitizers and libFuzzer; what lines they reach
-  python3-junitparser libxml2-utils cmark-gfm python3-yaml # read what we write: JUnit, Markdown, workflow files
+  python3-junitparser libxml2-utils cmark-gfm python3-yaml # read what we write: JUnit, Markdown, workflow files,
+  python3-prometheus-client                                # OpenMetrics
   git debootstrap # tests of what a revision is; bare systems to build on (test.sh --all)
 )
 

@@ -128,34 +128,39 @@ void add_ab_command(CommandLine& line, Program& program) {
   Command command =
       line.add("ab", "two builds on one machine: which cases became slower, larger or less accurate")
           .option("a", arguments->a, "the old build: a program, an unpacked archive or a .tar.gz", kRequired)
-          .option("b", arguments->b, "the new one")
+          .option("b", arguments->b, "the new build")
           .words("words", arguments->words, "select cases, as in halfmark run")
           .option("--suite", arguments->suite, "smoke, quick (default), full")
           .list("--device", arguments->devices, "cpu, cuda:0, ... (more: a,b); default: the best one present")
           .list("--policy", arguments->policies, "precisions (more: a,b; * as a glob)")
-          .option("--seconds", options.seconds, "of timed steps for a case in one process", kShowsDefault | kPositive)
+          .option("--seconds", options.seconds, "seconds of timed steps for each case in one process",
+                  kShowsDefault | kPositive)
           .option("--threads", options.threads,
-                  "of the CPU's kernels, 0: all; 1 is quieter on a machine that has other work", kShowsDefault,
-                  kMostThreads)
-          .option("--floor", rules.minimum_effect, "a case is slower from this share on", kShowsDefault | kPositive)
-          .option("--margin", rules.margin, "and must be shown to be slower by more than this", kShowsDefault)
-          .option("--screen-pairs", rules.screen_pairs, "for a first look at every case", kShowsDefault, kMostPairs)
-          .option("--confirm-pairs", rules.confirm_pairs, "fresh pairs for what the screen points at", kShowsDefault,
-                  kMostPairs)
-          .option("--extend-pairs", rules.extend_pairs, "and for what stays open", kShowsDefault, kMostPairs)
-          .flag("--improvements", rules.improvements, "confirm what became faster, too")
-          .option("--noise", arguments->noise, "what --learn wrote: cases known to be noisy get a higher floor")
-          .option("--learn", arguments->learn, "measure build a against itself and add what is learned to this file")
-          .flag("--time-only", arguments->time_only, "leave bytes and numbers alone")
-          .option("--rules", arguments->rules, "what bytes and numbers may do: default, strict or a file",
-                  kShowsDefault)
-          .flag("--one-after-another", arguments->one_after_another, "for a device that only one process may use")
+                  "threads of the CPU's kernels, 0: all cores; 1 gives quieter times on a machine with other work",
+                  kShowsDefault, kMostThreads)
+          .option("--floor", rules.minimum_effect, "smallest slow-down reported: 0.03 is 3 %", kShowsDefault | kPositive)
+          .option("--margin", rules.margin, "slow-down that the confidence bound must exceed", kShowsDefault)
+          .option("--screen-pairs", rules.screen_pairs, "pairs of processes for the screening of every case",
+                  kShowsDefault, kMostPairs)
+          .option("--confirm-pairs", rules.confirm_pairs, "fresh pairs for each case that the screening points at",
+                  kShowsDefault, kMostPairs)
+          .option("--extend-pairs", rules.extend_pairs, "further pairs for each case that is still undecided",
+                  kShowsDefault, kMostPairs)
+          .flag("--improvements", rules.improvements, "confirm cases that became faster, too")
+          .option("--noise", arguments->noise, "file that --learn wrote: cases known to be noisy get a higher floor")
+          .option("--learn", arguments->learn, "measure build a against itself and add its noise to this file")
+          .flag("--time-only", arguments->time_only, "compare times only, not bytes and numbers")
+          .option("--rules", arguments->rules,
+                  "which changes of bytes and numbers are allowed: default, strict or a rules file", kShowsDefault)
+          .flag("--one-after-another", arguments->one_after_another,
+                "never run both builds at once: for a device that only one process may use")
           .option("--timeout", options.timeout, "seconds for one case in one process", kShowsDefault | kPositive)
-          .option("--seed", options.seed, "of the orders", kShowsDefault)
+          .option("--seed", options.seed, "random seed of the pair order", kShowsDefault)
           .footer(
               "Exit codes: 0 pass, 1 a case is slower or lost, 2 wrong input, 3 undecided or the machine itself "
-              "moved.\n"
-              "Examples:\n  halfmark ab old/halfmark new/halfmark\n  halfmark ab v1.tar.gz v2.tar.gz mlp 'amp-*'")
+              "moved.")
+          .examples({"halfmark ab old/halfmark new/halfmark", "halfmark ab v1.tar.gz v2.tar.gz mlp 'amp-*'",
+                     "halfmark ab old/halfmark new/halfmark --threads 1 --json judgement.json"})
           .action([arguments, &program] { run_ab_until_stopped(*arguments, program); });
   arguments->outputs.add_to(command);
 }
@@ -167,11 +172,11 @@ void add_sample_command(CommandLine& line, Program& program) {
   };
   auto arguments = std::make_shared<SampleArguments>();
   SamplerOptions& options = arguments->options;
-  line.add("sample", "for `halfmark ab`: reads ids of cases, answers each with its time")
-      .option("--seconds", options.seconds, "of timed steps for each case", kShowsDefault | kPositive)
-      .option("--threads", options.threads, "of the CPU's kernels; 0: as many as there are cores", kShowsDefault,
-              kMostThreads)
-      .option("--seed", options.seed, "of parameters and data", kShowsDefault)
+  line.add_internal("sample", "for `halfmark ab`: reads ids of cases, answers each with its time")
+      .option("--seconds", options.seconds, "seconds of timed steps for each case", kShowsDefault | kPositive)
+      .option("--threads", options.threads, "threads of the CPU's kernels; 0: as many as there are cores",
+              kShowsDefault, kMostThreads)
+      .option("--seed", options.seed, "random seed of parameters and data", kShowsDefault)
       .flag("--shared-pages", arguments->shared_pages,
             "run the code where other processes of this program have it too (scripts/placement.py)")
       .action([arguments, &program] {

@@ -3,19 +3,24 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <csignal>
+#include <map>
 #include <sstream>
 #include <system_error>
 #include <type_traits>
-
 #include <utility>
 
+#include "bench/namespaces.h"
+#include "bench/run/progress_line.h"
 #include "kernels/number/error.h"
+#include "reports/text/table.h"
 
 namespace halfmark::bench {
 
@@ -61,6 +66,36 @@ void print_to_readers(std::string_view text) {
     text.remove_prefix(static_cast<size_t>(count));
   }
 }
+
+// CLI11 breaks no lines: descriptions would be broken by the terminal, in the middle of words.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return broken(CLI::Formatter::make_option_desc(option), kHelpColumn);
+  }
+  std::string make_subcommand(const CLI::App* command) const override {
+    std::ostringstream text;
+    CLI::detail::format_help(text, command->get_name(), broken(command->get_description(), kHelpColumn), kHelpColumn);
+    return text.str();
+  }
+  std::string make_footer(const CLI::App* app) const override {
+    std::string text;
+    std::istringstream lines(app->get_footer());
+    for (std::string line; std::getline(lines, line);)  // what is indented is a table or an example
+      text += "\n" + (line.starts_with("  ") ? line : broken(line, 0));
+    return text.empty() ? text : "\n" + text.substr(1) + "\n";
+  }
+
+ private:
+  static constexpr size_t kHelpColumn = 30, kWidest = 100, kNarrowestText = 30;
+
+  static std::string broken(const std::string& text, size_t column) {
+    const size_t width = std::min(terminal_width(STDOUT_FILENO), kWidest);
+    std::string lines = wrapped("", one_line(text), std::max(width - std::min(width, column), kNarrowestText));
+    lines.pop_back();
+    return lines;
+  }
+};
 
 // Names and descriptions of the required options that the command line does not give.
 std::string what_is_missing(const CLI::App& command, std::string in_short) {
@@ -115,8 +150,13 @@ Command& Command::option(const char* names, uint64_t& value, const std::string& 
   return number(names, value, about, rules, std::numeric_limits<uint64_t>::max());
 }
 
-Command& Command::choice(const char* names, std::string& value, const std::vector<std::string>& known) {
-  app_of(app_).add_option(names, value, fmt::format("{}", fmt::join(known, ", ")))->check(CLI::IsMember(known));
+Command& Command::choice(const char* names, std::string& value, const std::vector<std::string>& known, unsigned rules) {
+  const std::string listed = fmt::format("{}", fmt::join(known, ", "));
+  add(names, value, listed, rules);
+  app_of(app_).get_options().back()->check([listed, known](const std::string& text) {
+    const bool found = std::find(known.begin(), known.end(), text) != known.end();
+    return found ? std::string() : fmt::format("'{}' is none of {}", text, listed);
+  });
   return *this;
 }
 
@@ -140,6 +180,14 @@ Command& Command::footer(const std::string& text) {
   return *this;
 }
 
+Command& Command::examples(const std::vector<std::string>& lines) {
+  examples_ = lines;
+  std::string text = app_of(app_).get_footer();
+  if (!text.empty()) text += "\n";
+  app_of(app_).footer(fmt::format("{}Examples:\n  {}", text, fmt::join(lines, "\n  ")));
+  return *this;
+}
+
 Command& Command::action(std::function<void()> run) {
   app_of(app_).callback([&chosen = chosen_, run = std::move(run)] { chosen = run; });
   return *this;
@@ -148,12 +196,15 @@ Command& Command::action(std::function<void()> run) {
 struct CommandLine::Parser {
   CLI::App app;
   std::function<void()> chosen = [] {};
+  std::map<std::string, std::vector<std::string>> examples;
 };
 
 CommandLine::CommandLine(const std::string& about, const std::string& version, const std::string& footer)
     : parser_(std::make_unique<Parser>()) {
   CLI::App& app = parser_->app;
+  app.name("halfmark");
   app.description(about);
+  app.formatter(std::make_shared<HelpFormatter>());
   app.set_version_flag("--version", version);
   app.require_subcommand(1);
   app.footer(footer);
@@ -163,7 +214,23 @@ CommandLine::CommandLine(CommandLine&&) noexcept = default;
 CommandLine::~CommandLine() = default;
 
 Command CommandLine::add(const char* name, const std::string& about) {
-  return Command(parser_->app.add_subcommand(name, about), parser_->chosen);
+  CLI::App* command = parser_->app.add_subcommand(name, about);
+  command->footer("");  // it would inherit that of the program
+  return Command(command, parser_->chosen, parser_->examples[name]);
+}
+
+Command CommandLine::add_internal(const char* name, const std::string& about) {
+  const Command command = add(name, about);
+  parser_->app.get_subcommand(name)->group("");
+  return command;
+}
+
+std::vector<CommandAbout> CommandLine::commands() const {
+  std::vector<CommandAbout> all;
+  for (const CLI::App* command :
+       parser_->app.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); }))
+    all.push_back({command->get_name(), command->get_description(), parser_->examples.at(command->get_name())});
+  return all;
 }
 
 std::function<void()> CommandLine::read(int argc, const char* const* argv) {
@@ -177,7 +244,8 @@ std::function<void()> CommandLine::read(int argc, const char* const* argv) {
   } catch (const CLI::RequiredError& error) {
     if (!app.get_subcommands().empty()) throw Error(what_is_missing(*app.get_subcommands().front(), error.what()));
     std::vector<std::string> names;
-    for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+    for (const CLI::App* command : app.get_subcommands({}))
+      if (!command->get_group().empty()) names.push_back(command->get_name());
     const bool named = argc > 1 && argv[1][0] != '-';
     throw Error(fmt::format("{}; commands: {} (halfmark --help says more)",
                             named ? fmt::format("unknown command '{}'", argv[1]) : "a command is needed",

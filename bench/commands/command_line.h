@@ -27,7 +27,8 @@ enum OptionRule : unsigned {
 // that is negative, not finite, too large for the variable, or followed by more.
 class Command {
  public:
-  Command(void* app, std::function<void()>& chosen) : app_(app), chosen_(chosen) {}
+  Command(void* app, std::function<void()>& chosen, std::vector<std::string>& examples)
+      : app_(app), chosen_(chosen), examples_(examples) {}
 
   Command& option(const char* names, std::string& value, const std::string& about, unsigned rules = kOptional);
   Command& option(const char* names, double& value, const std::string& about, unsigned rules = kOptional);
@@ -36,7 +37,8 @@ class Command {
   Command& option(const char* names, int64_t& value, const std::string& about, unsigned rules = kOptional);
   Command& option(const char* names, uint64_t& value, const std::string& about, unsigned rules = kOptional);
   // One of these names, any other is wrong.
-  Command& choice(const char* names, std::string& value, const std::vector<std::string>& known);
+  Command& choice(const char* names, std::string& value, const std::vector<std::string>& known,
+                  unsigned rules = kOptional);
   // One value each time or several with commas; what stands after them are words again.
   Command& list(const char* names, std::vector<std::string>& values, const std::string& about);
   // All that stands without a name.
@@ -44,6 +46,8 @@ class Command {
                  unsigned rules = kOptional);
   Command& flag(const char* names, bool& value, const std::string& about);
   Command& footer(const std::string& text);  // printed at the end of --help
+  // Command lines that work; printed after the footer. A test runs each of them.
+  Command& examples(const std::vector<std::string>& lines);
   Command& action(std::function<void()> run);
 
  private:
@@ -52,6 +56,13 @@ class Command {
 
   void* app_;  // CLI::App, owned by the CommandLine
   std::function<void()>& chosen_;
+  std::vector<std::string>& examples_;  // owned by the CommandLine
+};
+
+// What --help says about a command.
+struct CommandAbout {
+  std::string name, about;
+  std::vector<std::string> examples;
 };
 
 class CommandLine {
@@ -61,6 +72,9 @@ class CommandLine {
   ~CommandLine();
 
   Command add(const char* name, const std::string& about);
+  // A command that other programs call: --help of the program does not list it.
+  Command add_internal(const char* name, const std::string& about);
+  std::vector<CommandAbout> commands() const;  // those that --help lists, in its order
   // Reads the arguments and returns the action of the command, its variables written; nothing is left to do where it
   // has printed the help or the version that was asked for, to whoever still reads it. Throws Error for a command line
   // that is wrong, in one line.

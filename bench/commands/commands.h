@@ -5,6 +5,7 @@
 #include <string>
 
 #include "bench/commands/command_line.h"
+#include "bench/namespaces.h"
 
 namespace halfmark::bench {
 
@@ -25,6 +26,7 @@ void add_list_command(CommandLine& line, Program& program);
 void add_show_command(CommandLine& line, Program& program);
 void add_compare_command(CommandLine& line, Program& program);
 void add_gate_command(CommandLine& line, Program& program);
+void add_export_command(CommandLine& line, Program& program);
 void add_merge_command(CommandLine& line, Program& program);
 void add_probe_command(CommandLine& line, Program& program);
 void add_dot_command(CommandLine& line, Program& program);

@@ -25,12 +25,14 @@ void add_dot_command(CommandLine& line, Program&) {
   command.option("--c", question.c, "type of c: f32 (default), f16, f64");
   command.option("--d", question.d, "type of d (default: that of c)");
   command.option("--scale-type", question.scale_type, "ue8m0 or ue4m3, with columns scale_a and scale_b");
-  command.option("--scale-block", question.scale_block, "operands to a scale: 16 or 32");
+  command.option("--scale-block", question.scale_block, "elements that share a scale: 16 or 32");
   command.footer(
       "Standard input: a header line, then rows of hex codes without prefix in the columns a, b, c; a and b hold K "
       "codes\n"
       "in increasing k, each of fixed width (1 digit e2m1, 2 fp8, 4 f16 and bf16, 8 f32 and tf32).\n"
       "Standard output: column d. K may be any multiple of the instruction's K: d of one feeds c of the next.");
+  command.examples({"halfmark dot --device sim:volta --a f16 < dot.csv",
+                    "halfmark dot --device sim:hopper --instruction wgmma.k32 --a e4m3 --b e5m2 < dot_fp8.csv"});
   command.action([arguments] {
     DotQuestion asked = arguments->question;
     if (asked.b.empty()) asked.b = asked.a;

@@ -40,20 +40,23 @@ void add_gate_command(CommandLine& line, Program& program) {
   auto arguments = std::make_shared<GateArguments>();
   Command command =
       line.add("gate", "is a report worse than another? numbers, bits, memory; times with --time")
-          .option("base", arguments->base, "the report to hold to", kRequired)
-          .option("new", arguments->candidate, "the report to judge", kRequired)
-          .option("--rules", arguments->rules, "what is allowed: default, strict or a file", kShowsDefault)
-          .option("--acknowledge", arguments->acknowledged, "file of changes that somebody looked at and accepts")
-          .flag("--strict-bits", arguments->strict_bits, "a change that nobody acknowledged fails")
+          .option("base", arguments->base, "baseline report", kRequired)
+          .option("new", arguments->candidate, "report to judge", kRequired)
+          .option("--rules", arguments->rules, "which changes are allowed: default, strict or a rules file",
+                  kShowsDefault)
+          .option("--acknowledge", arguments->acknowledged, "file of changes that were reviewed and accepted")
+          .flag("--strict-bits", arguments->strict_bits, "fail on changed bits that no acknowledgement covers")
           .flag("--same-environment", arguments->same_environment,
-                "another machine or library makes the verdict ENV_SUSPECT")
+                "give the verdict ENV_SUSPECT when machine or libraries differ")
           .flag("--time", arguments->time,
-                "judge times too, where both reports are of one machine and of halfmark run --processes 24 or more")
+                "judge times too; needs two reports of one machine made by halfmark run --processes 24 or more")
           .footer(
               "Exit codes: 0 pass, 1 worse or a case lost, 2 the command or a file was wrong, 3 no verdict "
-              "(inconclusive, "
-              "or "
-              "another environment).")
+              "(inconclusive "
+              "or another environment).")
+          .examples({"halfmark gate base.json new.json",
+                     "halfmark gate base.json new.json --rules strict --strict-bits",
+                     "halfmark gate base.json new.json --junit gate.xml --markdown gate.md"})
           .action([arguments, &program] { gate(*arguments, program); });
   arguments->outputs.add_to(command);
 }

@@ -44,19 +44,21 @@ void add_history_command(CommandLine& line, Program&) {
   auto arguments = std::make_shared<HistoryArguments>();
   HistoryRules& rules = arguments->rules;
   line.add("history", "change points over a folder of reports and of judgements (halfmark ab --json)")
-      .option("folder", arguments->folder, "looked through for *.json, with the folders in it", kRequired)
-      .option("--anchor", rules.anchor, "git revision of the build all are compared with; default: the oldest")
-      .option("--hours", rules.hours, "a time is compared with one of the anchor that is at most so far away",
+      .option("folder", arguments->folder, "folder of *.json files, subfolders included", kRequired)
+      .option("--anchor", rules.anchor,
+              "git revision of the build that all others are compared with; default: the oldest")
+      .option("--hours", rules.hours, "maximum gap in hours between a run and the anchor run it is compared with",
               kShowsDefault | kPositive)
       .list("--metric", arguments->metrics,
             "time.process, time.step, memory.peak, error.nmse, evaluation.accuracy, or others (more: a,b; * as a glob)")
-      .option("--least", rules.change.least, "smaller changes are none: 0.02 is 2 %", kShowsDefault | kPositive)
-      .option("--p", rules.change.p, "chance of a change point where there is none, at most", kShowsDefault | kPositive)
+      .option("--least", rules.change.least, "ignore shifts smaller than this: 0.02 is 2 %", kShowsDefault | kPositive)
+      .option("--p", rules.change.p, "maximum false-positive probability per series", kShowsDefault | kPositive)
       .flag("--all", arguments->all, "every series, not only those that changed")
       .option("--json", arguments->json, "series and change points as JSON, for scripts/history_charts.py")
       .footer(
-          "Each night: halfmark ab ANCHOR NEW --json FOLDER/DATE.json, or halfmark run of both into the folder.\n"
-          "Exit codes: 0 whatever was found, for a change point is no verdict; 2 wrong input.")
+          "Feed the folder each night: halfmark ab ANCHOR NEW --json FOLDER/DATE.json, or a halfmark run of both.\n"
+          "Exit codes: 0 whatever was found, because a change point is no verdict; 2 wrong input.")
+      .examples({"halfmark history store", "halfmark history store --metric 'time.*' --json history.json"})
       .action([arguments] { print_history(*arguments); });
 }
 

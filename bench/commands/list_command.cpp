@@ -15,6 +15,7 @@
 #include "bench/run/case.h"
 #include "bench/run/known_names.h"
 #include "bench/run/progress_line.h"
+#include "bench/run/work.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "kernels/sim/tensor_core.h"
@@ -29,8 +30,15 @@ using Json = nlohmann::ordered_json;
 
 Json subjects_json() {
   Json list = Json::array();
-  for (const Subject& s : subjects())
-    list.push_back({{"id", s.id()}, {"input", s.input.extents()}, {"classes", s.classes}});
+  for (const Subject& s : subjects()) {
+    const Work work = work_of(s);
+    list.push_back({{"id", s.id()},
+                    {"input", work.input.extents()},
+                    {"output", work.output.extents()},
+                    {"classes", s.classes},
+                    {"parameters", work.parameters},
+                    {"forward_flops", work.forward_flops}});
+  }
   return list;
 }
 
@@ -58,18 +66,24 @@ Json devices_json() {
   return list;
 }
 
+Json metrics_json(const std::vector<MetricRow>& rows) {
+  Json list = Json::array();
+  for (const MetricRow& m : rows)
+    list.push_back({{"metric", m.metric},
+                    {"unit", m.unit},
+                    {"better", name_of(m.better)},
+                    {"kind", name_of(m.kind)},
+                    {"formula", m.formula}});
+  return list;
+}
+
 Json harnesses_json() {
   Json list = Json::array();
   for (const Harness& harness : all_harnesses()) {
-    Json axes = Json::object(), metrics = Json::array();
+    Json axes = Json::object();
     for (const Axis& axis : harness.axes) axes[std::string(axis.name)] = axis.values;
-    for (const MetricRow& m : harness.metrics)
-      metrics.push_back({{"metric", m.metric},
-                         {"unit", m.unit},
-                         {"better", name_of(m.better)},
-                         {"kind", name_of(m.kind)},
-                         {"formula", m.formula}});
-    list.push_back({{"name", harness.name}, {"about", harness.about}, {"axes", axes}, {"metrics", metrics}});
+    list.push_back(
+        {{"name", harness.name}, {"about", harness.about}, {"axes", axes}, {"metrics", metrics_json(harness.metrics)}});
   }
   return list;
 }
@@ -124,19 +138,62 @@ std::string text_of(const Json& value) {
   return value.dump();
 }
 
-// A table with the keys of the objects as columns, or those named.
-std::string table_of(const Json& list, const std::vector<std::string>& columns, size_t keys,
+// A column of a table: the key of the objects, and what a person reads above it.
+struct ListColumn {
+  const char* key;
+  const char* title;
+};
+
+// The first `text_columns` are text, the others numbers.
+std::string table_of(const Json& list, const std::vector<ListColumn>& columns, size_t text_columns,
                      const TextOptions& options) {
-  Table table(columns, keys);
+  std::vector<std::string> titles;
+  for (const ListColumn& column : columns) titles.emplace_back(column.title);
+  Table table(titles, text_columns);
   for (const Json& row : list) {
     std::vector<Cell> cells;
-    for (const std::string& column : columns) cells.push_back({text_of(row.at(column)), Tone::plain});
+    for (const ListColumn& column : columns) cells.push_back({text_of(row.at(column.key)), Tone::plain});
     table.add(std::move(cells));
   }
   return table.text(options);
 }
 
+std::string subjects_text(const Json& list, const TextOptions& options) {
+  Table table({"subject (layer or model/sizes)", "input", "output", "parameters", "forward FLOP"}, 3);
+  for (const Json& row : list) {
+    const double flops = row["forward_flops"].get<double>();
+    table.add({{text_of(row["id"])},
+               {text_of(row["input"])},
+               {text_of(row["output"])},
+               {fmt::format("{:.0f}", row["parameters"].get<double>())},
+               {flops > 0 ? human(flops, "FLOP") : "-"}});
+  }
+  return table.text(options) +
+         wrapped("",
+                 "Shapes begin with the batch. FLOP: of matmul and convolution in one forward pass of the batch, a "
+                 "multiply-add counts two; a training step has three times as many.",
+                 options.width);
+}
+
+std::string policies_text(const Json& list, const TextOptions& options) {
+  return table_of(list,
+                  {{"name", "policy"},
+                   {"about", "what it does"},
+                   {"parameters", "parameters"},
+                   {"low", "activations"},
+                   {"gradients", "gradients"},
+                   {"statistics", "BN statistics"},
+                   {"master", "fp32 master copy"},
+                   {"loss_scaling", "loss scaling"}},
+                  8, options) +
+         wrapped("",
+                 "parameters, activations, gradients, BN statistics: the type in which they are stored. BN: BatchNorm.",
+                 options.width);
+}
+
 std::string harnesses_text(const Json& list, const TextOptions& options) {
+  const std::vector<ListColumn> columns = {
+      {"metric", "metric"}, {"unit", "unit"}, {"better", "better"}, {"kind", "kind"}, {"formula", "formula"}};
   std::string text;
   for (const Json& harness : list) {
     text += toned(harness["name"].get<std::string>(), Tone::strong, options.colour) + "\n";
@@ -144,16 +201,25 @@ std::string harnesses_text(const Json& list, const TextOptions& options) {
     for (const auto& [axis, values] : harness["axes"].items())
       text += wrapped(fmt::format("  axis {} = ", axis),
                       fmt::format("{}", fmt::join(values.get<std::vector<std::string>>(), " | ")), options.width);
-    text += table_of(harness["metrics"], {"metric", "unit", "better", "kind"}, 4, options);
+    text += table_of(harness["metrics"], columns, columns.size(), options);
     text += "\n";
   }
-  return text + "halfmark list harnesses --json has the formula of every metric.\n";
+  text += toned("every harness", Tone::strong, options.colour) + "\n";
+  text += wrapped("  ", "what one batch of the subject computes and moves, in each record", options.width);
+  text += table_of(metrics_json(work_table()), columns, columns.size(), options) + "\n";
+  return text +
+         wrapped("",
+                 "unit 1: a pure number. better: the direction of an improvement. kind: exact = the same on every run "
+                 "of one build and machine; bounded = has a bound from theory; sampled = differs from run to run, as "
+                 "times do; information = never judged by a gate. An axis is a setting; its first value is the "
+                 "default.",
+                 options.width);
 }
 
 std::string kernels_text(const Json& list, const TextOptions& options) {
   // Simulated devices share the rows of host memory; one line an operation and device, rows in the order they are
   // asked.
-  Table table({"device", "operation", "rows, first that takes the work"}, 3);
+  Table table({"device", "operation", "kernels in the order they are asked; the first that takes the work runs"}, 3);
   for (size_t i = 0; i < list.size();) {
     std::string rows;
     size_t j = i;
@@ -209,16 +275,8 @@ struct Listing {
 };
 
 const Listing kListings[] = {
-    {"subjects", subjects_json,
-     [](const Json& list, const TextOptions& options) {
-       return table_of(list, {"id", "input", "classes"}, 2, options);
-     }},
-    {"policies", policies_json,
-     [](const Json& list, const TextOptions& options) {
-       return table_of(list, {"name", "about"}, 2, options);
-     }},
-    {"devices", devices_json, devices_text},
-    {"harnesses", harnesses_json, harnesses_text},
+    {"subjects", subjects_json, subjects_text}, {"policies", policies_json, policies_text},
+    {"devices", devices_json, devices_text},    {"harnesses", harnesses_json, harnesses_text},
     {"kernels", kernels_json, kernels_text},
     {"instructions", instructions_json, instructions_text},
 };
@@ -253,9 +311,10 @@ void add_list_command(CommandLine& line, Program&) {
   auto arguments = std::make_shared<Arguments>();
   std::vector<std::string> names;
   for (const Listing& listing : kListings) names.emplace_back(listing.name);
-  line.add("list", "subjects, policies, devices, harnesses with their metrics, kernels, instructions of simulated GPUs")
+  line.add("list", "what there is: subjects, policies, devices, harnesses with their metrics, kernels, instructions")
       .choice("what", arguments->what, names)
-      .flag("--json", arguments->json, "for programs")
+      .flag("--json", arguments->json, "machine-readable output")
+      .examples({"halfmark list", "halfmark list devices", "halfmark list harnesses --json"})
       .action([arguments] { list(arguments->what, arguments->json); });
 }
 

@@ -45,10 +45,11 @@ void merge_files(const MergeArguments& arguments, const Program& program) {
 
 void add_merge_command(CommandLine& line, Program& program) {
   auto arguments = std::make_shared<MergeArguments>();
-  line.add("merge", "the reports of all shards of a run (--shard I/N) as one, in the order of an undivided run")
-      .words("reports", arguments->files, "a.json b.json ...", kRequired)
-      .option("-o,--output", arguments->output, "report file", kRequired)
-      .flag("--partial", arguments->partial, "even when shards are missing or were cut short; the report says so")
+  line.add("merge", "join the reports of all shards of a run (--shard I/N) into one")
+      .words("reports", arguments->files, "report files of the shards, in any order", kRequired)
+      .option("-o,--output", arguments->output, "file to write", kRequired)
+      .flag("--partial", arguments->partial, "merge even when shards are missing or were cut short; the report says so")
+      .examples({"halfmark merge 1.json 2.json -o whole.json", "halfmark merge 2.json -o some.json --partial"})
       .action([arguments, &program] { merge_files(*arguments, program); });
 }
 

@@ -170,22 +170,22 @@ void run_probe(const ProbeArguments& arguments) {
 
 void add_probe_command(CommandLine& line, Program&) {
   auto arguments = std::make_shared<ProbeArguments>();
-  line.add("probe", "how a device adds, found out from outside, and the simulated row that it matches")
+  line.add("probe", "how a device adds, measured from its results; which simulated tensor core adds alike")
       .option("--device", arguments->device, "cpu, sim:hopper, cuda:0, ...; default: the best one present")
       .list("--types", arguments->types,
             "f16>f32, e4m3*e5m2>f16, tf32>f32, bf16>f32+split3:bf16, ... (more: a,b); default: the usual ones")
-      .option("--shape", arguments->shape, "of the matmul, MxNxK: libraries choose kernels by it", kShowsDefault)
+      .option("--shape", arguments->shape, "shape of the matmul, MxNxK; libraries choose kernels by it", kShowsDefault)
       .option("--instruction", arguments->instruction,
               "mma.m16n8k16, wgmma.k16, ... or all: matrix instructions instead of matmul")
-      .option("--replay", arguments->replays, "random questions that the findings must answer as the device does",
-              kShowsDefault)
+      .option("--replay", arguments->replays,
+              "random products that a replay of the findings must reproduce bit for bit", kShowsDefault)
       .option("--vectors", arguments->vectors,
               "tensor_core_probes.csv: run its questions and say which hypotheses survive")
-      .flag("--json", arguments->json, "for programs")
+      .flag("--json", arguments->json, "machine-readable output")
       .option("-o,--output", arguments->output, "write the JSON to this file as well")
-      .footer(
-          "Examples:\n  halfmark probe --device cpu --types bf16>f32 --shape 64x64x256\n  halfmark probe --device "
-          "sim:hopper --instruction all")
+      .examples({"halfmark probe --device sim:hopper --types 'f16>f32'",
+                 "halfmark probe --device cpu --types 'bf16>f32' --shape 64x64x256",
+                 "halfmark probe --device sim:hopper --instruction all"})
       .action([arguments] { run_probe(*arguments); });
 }
 

@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "bench/commands/commands.h"
+#include "bench/namespaces.h"
 #include "bench/run/progress_line.h"
 #include "reports/text/compare.h"
+#include "reports/text/layers.h"
+#include "reports/text/selection.h"
 
 namespace halfmark::bench {
 
@@ -16,8 +19,8 @@ namespace {
 
 struct ReportArguments {
   std::string file;
-  std::vector<std::string> files;
-  bool all = false;
+  std::vector<std::string> files, words;
+  bool all = false, layers = false;
 };
 
 TextOptions text_options(bool all) {
@@ -32,20 +35,33 @@ TextOptions text_options(bool all) {
 
 void add_show_command(CommandLine& line, Program&) {
   auto arguments = std::make_shared<ReportArguments>();
-  line.add("show", "a report as tables, best precision first")
-      .option("report", arguments->file, "report.json", kRequired)
-      .flag("--all", arguments->all, "every record, measurement and curve")
+  line.add("show", "a report as tables, best precision first; --layers: which tensors lose values")
+      .option("report", arguments->file, "report file, as halfmark run writes it", kRequired)
+      .words("words", arguments->words,
+             "show these records only: a word matches a whole part of the id or a key=value, * as a glob; words about "
+             "the same part are alternatives (fp16 bf16), others must all hold (convnet fp16)")
+      .flag("--layers", arguments->layers,
+            "a row for each tensor that underflows, overflows or loses bits, worst first; needs records of the harness "
+            "range")
+      .flag("--all", arguments->all, "every record, measurement and curve; with --layers every tensor")
+      .footer(columns_text() + "\n" + layer_columns_text())
+      .examples({"halfmark show report.json", "halfmark show report.json convnet 'amp-*'",
+                 "halfmark show report.json --layers fp16"})
       .action([arguments] {
-        const std::string& file = arguments->file;
-        fmt::print("{}", show({file, Report::load(file)}, text_options(arguments->all)));
+        NamedReport named{arguments->file, Report::load(arguments->file)};
+        select_records(named, arguments->words);
+        const TextOptions options = text_options(arguments->all);
+        fmt::print("{}", arguments->layers ? show_layers(named, options) : show(named, options));
       });
 }
 
 void add_compare_command(CommandLine& line, Program&) {
   auto arguments = std::make_shared<ReportArguments>();
   line.add("compare", "one report: precisions beside fp32; several: machines side by side")
-      .words("reports", arguments->files, "a.json [b.json ...]", kRequired)
+      .words("reports", arguments->files, "report files, as halfmark run writes them", kRequired)
       .flag("--all", arguments->all, "every metric, also those this build does not know")
+      .footer("halfmark show --help explains the rows.")
+      .examples({"halfmark compare report.json", "halfmark compare a100.json h100.json"})
       .action([arguments] {
         std::vector<NamedReport> reports;
         for (const std::string& file : arguments->files) {

@@ -96,7 +96,7 @@ void add_run_command(CommandLine& line, Program& program) {
   Command command = line.add("run", "measure, print a table, write a report");
   Selection& selection = arguments->selection;
   command.words("words", selection.words,
-                "select cases: a word matches a whole part of the id or a key=value, * as a glob;\n"
+                "select cases: a word matches a whole part of the id or a key=value, * as a glob; "
                 "words about the same part are alternatives (fp16 bf16), others must all hold (mlp fp16 error)");
   command.option("--suite", selection.suite, "smoke (seconds), quick (about a minute), full", kShowsDefault);
   command.list("--device", selection.devices,
@@ -106,23 +106,23 @@ void add_run_command(CommandLine& line, Program& program) {
   command.list("--harness", selection.harnesses, "error, range, ..., also one that the suite leaves out (more: a,b)");
   command.option("--case", arguments->id, "exactly this case, as `halfmark run --dry-run` prints ids");
   command.option("-o,--output", arguments->output, "report file", kShowsDefault);
-  command.option("--seed", arguments->seed, "of parameters and data", kShowsDefault);
+  command.option("--seed", arguments->seed, "random seed of parameters and data", kShowsDefault);
   command.option("--output-descriptor", arguments->descriptor, "write the report to this open descriptor", kHidden);
-  command.flag("--resume", arguments->resume, "go on with a run that was cut short, from its journal");
-  command.flag("--isolate", arguments->isolate, "each case in a process of its own: a crash costs one record");
+  command.flag("--resume", arguments->resume, "continue a run that was cut short, from its journal");
+  command.flag("--isolate", arguments->isolate, "run each case in its own process: a crash loses one record only");
   command.option(
       "--processes", arguments->processes,
-      "each case in N processes of its own, the cases in turn: proves that bits are the same every time and\n"
-      "gives the samples that halfmark gate --time compares (24 or more)",
+      "run each case in N processes, the cases in turn: shows whether the bits are the same every time and gives the "
+      "samples that halfmark gate --time compares (24 or more)",
       kPositive, kMostProcesses);
   command.option("--timeout", arguments->timeout, "seconds for a case, with --isolate or --processes", kPositive);
-  command.option("--shard", arguments->shard, "I/N: the I-th of N parts of the cases");
-  command.flag("--no-probes", arguments->no_probes,
-               "leave out of the report how the matmuls of each device add: saves a second");
+  command.option("--shard", arguments->shard,
+                 "I/N: run the I-th of N parts of the cases; halfmark merge joins the reports");
+  command.flag("--no-probes", arguments->no_probes, "do not probe how the matmuls of each device add; saves a second");
   command.flag("--dry-run", arguments->dry_run, "list the ids of the cases and stop");
-  command.footer(
-      "Examples:\n  halfmark run --suite smoke\n  halfmark run mlp 'amp-*' training\n"
-      "  halfmark run sim:hopper linear error --policy fp16");
+  command.examples({"halfmark run --suite smoke", "halfmark run mlp 'amp-*' training",
+                    "halfmark run sim:hopper linear error --policy fp16",
+                    "halfmark run --case mlp/b32_i64_h128_o10/cpu/fp16/error"});
   command.action([arguments, &program] { run(*arguments, program); });
 }
 

@@ -33,6 +33,8 @@ void add_arithmetic_command(CommandLine& line, Program&) {
       "Standard input: a header line, then rows of hex codes in the columns x, y, z that the operation has.\n"
       "Standard output: result,flags; flags are the sum in hex of 1 inexact, 2 underflow, 4 overflow,\n"
       "8 divide by zero, 10 invalid. mulAdd is x * y + z with one rounding.");
+  command.examples({"halfmark arithmetic --format fp16 --operation mulAdd < scalar.csv",
+                    "halfmark arithmetic --format bf16 --operation add --rounding toward_zero < scalar.csv"});
   command.action([arguments] {
     const Format& format = format_named(arguments->format);
     const ScalarOperation operation = operation_named(arguments->operation).operation;
@@ -53,13 +55,15 @@ void add_convert_command(CommandLine& line, Program&) {
   command.option("--to", arguments->to, "the same", kRequired);
   command.option("--rounding", arguments->rounding, "near_even (default), toward_zero, near_away, stochastic");
   command.option("--overflow", arguments->overflow, "infinity, nan or saturate (default: the format's own)");
-  command.option("--seed", arguments->seed, "of stochastic rounding: the noise seed of the cast to repeat (default 0)");
-  command.option("--first", arguments->first, "element of that cast which the first row stands for (default 0)");
+  command.option("--seed", arguments->seed, "noise seed of stochastic rounding: that of the cast to repeat (default 0)");
+  command.option("--first", arguments->first, "element of that cast that the first row corresponds to (default 0)");
   command.footer(
       "Standard input: a header line, then rows of hex codes in the column x.\n"
       "Standard output: result,flags as in halfmark arithmetic.\n"
       "Stochastic rounding repeats a kernel's: row i has the bits of element FIRST + i of a tensor that the operation\n"
       "cast rounds with that seed, counted in the tensor's logical (plain) order.");
+  command.examples({"halfmark convert --from f16 --to e4m3 < scalar.csv",
+                    "halfmark convert --from f16 --to e4m3 --overflow saturate < scalar.csv"});
   command.action([arguments] {
     const VectorType from = vector_type_named(arguments->from), to = vector_type_named(arguments->to);
     const Rounding rounding = rounding_named(arguments->rounding);

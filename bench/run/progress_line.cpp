@@ -6,11 +6,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace halfmark::bench {
+
+namespace {
+
+constexpr size_t kNarrowestTerminal = 40;
+constexpr size_t kUnknownTerminal = 80;   // a terminal that does not tell its size
+constexpr size_t kUnlimited = 1'000'000;  // wider than any line
+
+}  // namespace
 
 ProgressLine::ProgressLine() : terminal_(::isatty(STDERR_FILENO) == 1), start_(std::chrono::steady_clock::now()) {}
 
@@ -39,8 +49,17 @@ void ProgressLine::show(size_t done, size_t all, const std::string& next) {
 
 size_t terminal_width(int descriptor) {
   winsize size{};
-  if (::isatty(descriptor) != 1 || ::ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 100;
-  return std::max<size_t>(40, size.ws_col);
+  if (::isatty(descriptor) == 1 && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    return std::max<size_t>(kNarrowestTerminal, size.ws_col);
+  // A shell exports COLUMNS only when its user wants a width.
+  size_t columns = 0;
+  if (const char* set = std::getenv("COLUMNS")) {
+    const char* end = set + std::strlen(set);
+    if (const auto [stop, error] = std::from_chars(set, end, columns);
+        error == std::errc() && stop == end && columns > 0)
+      return std::max(kNarrowestTerminal, columns);
+  }
+  return ::isatty(descriptor) == 1 ? kUnknownTerminal : kUnlimited;
 }
 
 bool wants_colour(int descriptor) { return ::isatty(descriptor) == 1 && !std::getenv("NO_COLOR"); }

@@ -21,7 +21,8 @@ class ProgressLine {
   std::chrono::steady_clock::time_point start_;
 };
 
-size_t terminal_width(int descriptor);  // 100 if it is not a terminal
+// Of the terminal; else what the variable COLUMNS says; else, for files and pipes, wider than any line.
+size_t terminal_width(int descriptor);
 bool wants_colour(int descriptor);      // a terminal, and NO_COLOR is not set
 
 }  // namespace halfmark::bench

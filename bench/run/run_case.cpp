@@ -18,6 +18,7 @@
 #include "bench/run/fingerprint.h"
 #include "bench/run/performance.h"
 #include "bench/run/timing.h"
+#include "bench/run/work.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "reports/record/shell.h"
@@ -121,6 +122,7 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
     record.measurements = std::move(findings.measurements);
     record.series = std::move(findings.series);
     record.kernels = uses_of(log);
+    add_work(spec, record);
     const bool timed = std::any_of(record.measurements.begin(), record.measurements.end(),
                                    [](const Measurement& m) { return m.kind == Kind::sampled; });
     if (std::string rows; timed && emulated_in_timed_region(record, rows)) {

@@ -76,4 +76,12 @@ std::string middle_cut(std::string_view text, size_t bytes) {
   return fmt::format("{} .. {}", text.substr(0, head), text.substr(tail));
 }
 
+std::string short_name(std::string_view given, size_t bytes) {
+  std::string name = valid_utf8(given);
+  if (name.size() <= bytes) return name;
+  uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+  return fmt::format("{}#{:016x}", middle_cut(name, bytes - 24), hash);
+}
+
 }  // namespace halfmark::reports

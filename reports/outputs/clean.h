@@ -26,4 +26,8 @@ std::string workflow_property(std::string_view text);
 // The beginning and the end of a valid text that is longer than so many bytes, with " .. " between.
 std::string middle_cut(std::string_view text, size_t bytes);
 
+// Valid UTF-8 of at most so many bytes. A longer name keeps its ends and gets a number that tells apart those whose
+// middle alone differs.
+std::string short_name(std::string_view name, size_t bytes);
+
 }  // namespace halfmark::reports

@@ -13,7 +13,12 @@ namespace halfmark::reports {
 
 namespace {
 
-std::string field(std::string_view given) {
+// Infinity is a finding and has a name; NaN stands for "there is none".
+std::string number(double value) { return std::isnan(value) ? "" : csv_number(value); }
+
+}  // namespace
+
+std::string csv_field(std::string_view given) {
   std::string text = valid_utf8(given);
   if (text.find_first_of(",\"\r\n") == text.npos) return text;
   std::string quoted = "\"";
@@ -21,30 +26,27 @@ std::string field(std::string_view given) {
   return quoted + '"';
 }
 
-// Infinity is a finding and has a name; NaN stands for "there is none".
-std::string number(double value) {
-  if (std::isnan(value)) return "";
+std::string csv_number(double value) {
+  if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
   return fmt::format("{}", value);
 }
 
-std::string row(const std::vector<std::string>& fields) { return fmt::format("{}\r\n", fmt::join(fields, ",")); }
-
-}  // namespace
+std::string csv_row(const std::vector<std::string>& fields) { return fmt::format("{}\r\n", fmt::join(fields, ",")); }
 
 std::string csv_of(const Judgement& judgement) {
-  std::string text = row({"case", "question", "verdict", "metric", "at", "base", "found", "limit", "unit", "ratio",
-                          "ratio_lower", "ratio_upper", "pairs", "corrected_p", "words", "rerun"});
+  std::string text = csv_row({"case", "question", "verdict", "metric", "at", "base", "found", "limit", "unit", "ratio",
+                              "ratio_lower", "ratio_upper", "pairs", "corrected_p", "words", "rerun"});
   for (const JudgedLine& line : judgement.lines) {
-    std::vector<std::string> fields = {field(line.id),
+    std::vector<std::string> fields = {csv_field(line.id),
                                        std::string(name_of(line.question)),
                                        word_of(line.question, line.outcome),
-                                       field(line.metric),
-                                       field(line.at),
+                                       csv_field(line.metric),
+                                       csv_field(line.at),
                                        number(line.base),
                                        found_phrase(line) == "NaN" ? "NaN" : number(line.found),
                                        number(line.limit),
-                                       field(line.unit)};
+                                       csv_field(line.unit)};
     const CaseDecision* timing = timing_of(judgement, line);
     if (timing)
       fields.insert(fields.end(),
@@ -52,8 +54,34 @@ std::string csv_of(const Judgement& judgement) {
                      fmt::format("{}", timing->pairs), number(timing->corrected_p)});
     else
       fields.insert(fields.end(), 5, "");
-    fields.insert(fields.end(), {field(line.words), field(line.rerun)});
-    text += row(fields);
+    fields.insert(fields.end(), {csv_field(line.words), csv_field(line.rerun)});
+    text += csv_row(fields);
+  }
+  return text;
+}
+
+std::string measurements_csv_of(const Report& report) {
+  std::string text = csv_row({"id", "case_version", "subject", "device", "policy", "harness", "axes", "status",
+                              "metric", "at", "value", "unit", "better", "kind", "bound", "samples"});
+  for (const Record& record : report.records) {
+    std::vector<std::string> axes;
+    for (const auto& [axis, setting] : record.axes) axes.push_back(axis + "=" + setting);
+    const std::vector<std::string> about = {csv_field(record.id),
+                                            fmt::format("{}", record.case_version),
+                                            csv_field(record.subject),
+                                            csv_field(record.device),
+                                            csv_field(record.policy),
+                                            csv_field(record.harness),
+                                            csv_field(fmt::format("{}", fmt::join(axes, " "))),
+                                            std::string(name_of(record.status))};
+    for (const Measurement& one : record.measurements) {
+      std::vector<std::string> fields = about;
+      fields.insert(fields.end(),
+                    {csv_field(one.metric), csv_field(one.at), misleads(record, one) ? "" : csv_number(one.value),
+                     csv_field(one.unit), std::string(name_of(one.better)), std::string(name_of(one.kind)),
+                     one.bound ? csv_number(*one.bound) : "", fmt::format("{}", one.samples.size())});
+      text += csv_row(fields);
+    }
   }
   return text;
 }

@@ -28,13 +28,8 @@ bool has_hot_time(const Record& record) {
   return false;
 }
 
-// Long names keep a number that tells those apart whose middle alone differs (FNV-1a).
 std::string name_of_row(std::string_view id, std::string_view what) {
-  std::string name = valid_utf8(fmt::format("{}/{}", id, what));
-  if (name.size() <= kLongestName) return name;
-  uint64_t hash = 0xCBF29CE484222325;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-  return fmt::format("{}#{:016x}", middle_cut(name, kLongestName - 24), hash);
+  return short_name(fmt::format("{}/{}", id, what), kLongestName);
 }
 
 // The environment is a free tree: what is not where it was looked for is left out.

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <pugixml.hpp>
-#include <sstream>
 #include <vector>
 
 #include "reports/outputs/clean.h"
 #include "reports/outputs/phrases.h"
+#include "reports/outputs/xml.h"
 
 namespace halfmark::reports {
 
@@ -21,12 +20,6 @@ std::string_view suite_of(Question question) {
   if (question == Question::time) return "perf";
   return name_of(question == Question::bits ? Question::accuracy : question);
 }
-
-void set(pugi::xml_node node, const char* name, std::string_view value) {
-  node.append_attribute(name).set_value(xml_characters(value).c_str());
-}
-
-void set_text(pugi::xml_node node, std::string_view text) { node.text().set(xml_characters(text).c_str()); }
 
 // What a line says, in full.
 std::string words_of(const Judgement& judgement, const JudgedLine& line) {
@@ -83,12 +76,6 @@ void add_case(pugi::xml_node suite, const Judgement& judgement, std::string_view
   }
 }
 
-void add_property(pugi::xml_node properties, const char* name, std::string_view value) {
-  pugi::xml_node node = properties.append_child("property");
-  set(node, "name", name);
-  set(node, "value", value);
-}
-
 }  // namespace
 
 std::string junit_of(const Judgement& judgement) {
@@ -96,10 +83,7 @@ std::string junit_of(const Judgement& judgement) {
   for (const JudgedLine& line : judgement.lines) suites[suite_of(line.question)][line.id].push_back(&line);
 
   pugi::xml_document document;
-  pugi::xml_node declaration = document.append_child(pugi::node_declaration);
-  declaration.append_attribute("version") = "1.0";
-  declaration.append_attribute("encoding") = "UTF-8";
-  pugi::xml_node root = document.append_child("testsuites");
+  pugi::xml_node root = begin_document(document, "testsuites");
   set(root, "name", "halfmark gate");
   for (const auto& [question, cases] : suites) {
     pugi::xml_node suite = root.append_child("testsuite");
@@ -107,10 +91,10 @@ std::string junit_of(const Judgement& judgement) {
     std::map<std::string_view, size_t> counts;
     for (const auto& [id, lines] : cases)
       if (const char* element = element_of(lines.front()->outcome)) ++counts[element];
-    suite.append_attribute("tests") = static_cast<unsigned long long>(cases.size());
-    suite.append_attribute("failures") = static_cast<unsigned long long>(counts["failure"]);
-    suite.append_attribute("errors") = static_cast<unsigned long long>(counts["error"]);
-    suite.append_attribute("skipped") = static_cast<unsigned long long>(counts["skipped"]);
+    set_count(suite, "tests", cases.size());
+    set_count(suite, "failures", counts["failure"]);
+    set_count(suite, "errors", counts["error"]);
+    set_count(suite, "skipped", counts["skipped"]);
     pugi::xml_node properties = suite.append_child("properties");
     add_property(properties, "base", judgement.base);
     add_property(properties, "candidate", judgement.candidate);
@@ -118,9 +102,7 @@ std::string junit_of(const Judgement& judgement) {
     add_property(properties, "exit_code", fmt::format("{}", judgement.exit_code));
     for (const auto& [id, lines] : cases) add_case(suite, judgement, question, lines);
   }
-  std::ostringstream text;
-  document.save(text, "  ");
-  return text.str();
+  return text_of(document);
 }
 
 }  // namespace halfmark::reports

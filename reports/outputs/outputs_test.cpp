@@ -1,6 +1,7 @@
 // The front door: all files that were asked for, or one clear complaint. Leaves files for readers_test.py.
 #include "reports/outputs/outputs.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 
 #include "reports/outputs/annotations.h"
 #include "reports/outputs/csv.h"
+#include "reports/outputs/export.h"
 #include "reports/outputs/gbench.h"
 #include "reports/outputs/judgement_json.h"
 #include "reports/outputs/junit.h"
@@ -126,6 +128,12 @@ TEST(Outputs, AreWrittenForOtherReaders) {
     hostile.records.push_back(record);
   }
   write("hostile", hostile_judgement(), hostile);
+  for (const ExportFormat& format : export_formats()) {
+    write_file(folder / fmt::format("sample_export.{}", format.name), format.write(timed_report()).text);
+    write_file(folder / fmt::format("hostile_export.{}", format.name), format.write(hostile).text);
+  }
+  timed_report().save(folder / "sample_report.json");
+  hostile.save(folder / "hostile_report.json");
   for (const auto& file : fs::directory_iterator(folder)) EXPECT_GT(file.file_size(), 0u) << file.path();
 }
 

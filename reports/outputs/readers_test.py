@@ -31,6 +31,15 @@ try:
 except ImportError:
     scipy = None
 
+try:
+    from prometheus_client.openmetrics import parser as openmetrics
+except ImportError:
+    openmetrics = None
+try:
+    import pyarrow.parquet
+except ImportError:
+    pyarrow = None
+
 COMPARE = next((path for path in ("/usr/share/benchmark/compare.py", shutil.which("compare.py"))
                 if path and os.path.isfile(path)), None)
 
@@ -258,7 +267,7 @@ class Annotations(unittest.TestCase):
 
 
 class GoogleBenchmark(unittest.TestCase):
-    FILES = ("before_gbench.json", "sample_gbench.json", "hostile_gbench.json")
+    FILES = ("before_gbench.json", "sample_gbench.json", "hostile_gbench.json", "sample_export.gbench")
 
     def test_github_action_benchmark_finds_its_fields(self):
         # benchmark-action/github-action-benchmark, src/extract.ts, extractGoogleCppResult: it takes every row.
@@ -304,6 +313,120 @@ class GoogleBenchmark(unittest.TestCase):
         self.assertEqual(len(rows), 3, result.stdout)
         for row in rows:
             self.assertEqual(row[1], "+0.2500", result.stdout)
+
+
+def is_misleading(record, measurement):
+    return record["status"] == "suspect" and measurement["kind"] == "sampled"
+
+
+def is_measured(record):
+    return record["status"] in ("ok", "suspect")
+
+
+def number(value):
+    return float("nan") if value is None or value == "" else float(value)
+
+
+class Exports(unittest.TestCase):
+    """`halfmark export`: the report as it was saved beside what each format says of it."""
+
+    def measurements(self, name):
+        for record in read_json(f"{name}_report.json")["records"]:
+            for measurement in record["measurements"]:
+                yield record, measurement
+
+    def expect_rows(self, name, rows):
+        expected = list(self.measurements(name))
+        self.assertEqual(len(rows), len(expected))
+        for row, (record, measurement) in zip(rows, expected):
+            for key in ("id", "subject", "device", "policy", "harness", "status"):
+                self.assertEqual(row[key], record[key])
+            for key in ("metric", "at", "unit", "better", "kind"):
+                self.assertEqual(row[key], measurement[key])
+            value = "nan" if is_misleading(record, measurement) else measurement["value"]
+            self.assertEqual(repr(number(row["value"])), repr(float(value)))
+            self.assertEqual(int(row["samples"]), len(measurement.get("samples", [])))
+
+    def test_csv_has_the_measurements_of_the_report(self):
+        for name in NAMES:
+            with open(FOLDER / f"{name}_export.csv", encoding="utf-8", newline="") as file:
+                rows = list(csv.DictReader(file, strict=True))
+            self.assertFalse(any(None in row or None in row.values() for row in rows))
+            self.expect_rows(name, rows)
+
+    @unittest.skipUnless(pyarrow, "no Python package pyarrow (install it with pip: Debian has none)")
+    def test_parquet_has_the_measurements_of_the_report(self):
+        script = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "export_parquet.py"
+        for name in NAMES:
+            written = FOLDER / f"{name}_export.parquet"
+            with open(FOLDER / f"{name}_export.csv", "rb") as source:
+                subprocess.run([sys.executable, script, "-o", written], stdin=source, check=True)
+            table = pyarrow.parquet.read_table(written)
+            self.assertEqual(str(table.schema.field("value").type), "double")
+            self.expect_rows(name, table.to_pylist())
+
+    @unittest.skipUnless(jsonschema, "no Python package jsonschema (install python3-jsonschema)")
+    def test_bmf_fits_what_bencher_documents(self):
+        # bencher.dev/docs/reference/bencher-metric-format: the schema, and the longest names.
+        metric = {"type": "object", "required": ["value"], "additionalProperties": False,
+                  "properties": {key: {"type": "number"} for key in ("value", "lower_value", "upper_value")}}
+        schema = {"type": "object", "propertyNames": {"minLength": 1, "maxLength": 1024}, "additionalProperties": {
+            "type": "object", "minProperties": 1, "additionalProperties": metric,
+            "propertyNames": {"pattern": "^[0-9a-z]+(-[0-9a-z]+)*$", "maxLength": 64}}}
+        validator = jsonschema.Draft7Validator(schema)
+        for name in NAMES:
+            benchmarks = read_json(f"{name}_export.bmf")
+            self.assertEqual([error.message for error in validator.iter_errors(benchmarks)], [])
+        benchmarks = read_json("sample_export.bmf")
+        expected = [(record, one) for record, one in self.measurements("sample")
+                    if is_measured(record) and one["kind"] != "information" and not is_misleading(record, one)
+                    and math.isfinite(float(one["value"]))]
+        self.assertGreater(len(expected), 3)
+        self.assertEqual(sum(map(len, benchmarks.values())), len(expected))
+        for record, one in expected:
+            found = benchmarks[f"{record['id']} at {one['at']}"][one["metric"].replace(".", "-")]
+            self.assertEqual(found["value"], one["value"])
+
+    @unittest.skipUnless(openmetrics, "no Python package prometheus_client (install python3-prometheus-client)")
+    def test_prometheus_reads_the_same_samples(self):
+        for name in NAMES:
+            text = (FOLDER / f"{name}_export.openmetrics").read_bytes().decode("utf-8")
+            samples, units = {}, {}
+            for family in openmetrics.text_string_to_metric_families(text):
+                units[family.name] = family.unit
+                for sample in family.samples:
+                    key = (sample.name, sample.labels["id"], sample.labels.get("at"))
+                    self.assertNotIn(key, samples)
+                    samples[key] = sample
+            for record, one in self.measurements(name):
+                if not is_measured(record):
+                    continue
+                found = [sample for (metric, case, at), sample in samples.items()
+                         if case == record["id"] and at == one["at"] and metric.startswith(
+                             "halfmark_" + one["metric"].replace(".", "_"))]
+                self.assertEqual(len(found), 0 if is_misleading(record, one) else 1, (record["id"], one))
+                for sample in found:
+                    self.assertEqual(repr(float(sample.value)), repr(float(one["value"])))
+                    self.assertEqual(sample.labels["policy"], record["policy"])
+                    unit = units[sample.name]
+                    self.assertEqual(unit, {"s": "seconds", "B": "bytes", "1": ""}[one["unit"]])
+            for record in read_json(f"{name}_report.json")["records"]:
+                self.assertEqual(samples["halfmark_record_info", record["id"], None].labels["status"], record["status"])
+
+    @unittest.skipUnless(junitparser, "no Python package junitparser (install python3-junitparser)")
+    def test_junitparser_finds_every_record_with_its_status(self):
+        for name in NAMES:
+            expected = {(record["harness"], without_forbidden(record["id"])): record["status"]
+                        for record in read_json(f"{name}_report.json")["records"]}
+            found = {}
+            for suite in junitparser.JUnitXml.fromfile(str(FOLDER / f"{name}_export.junit")):
+                cases = list(suite)
+                self.assertEqual(suite.tests, len(cases))
+                for case in cases:
+                    found[suite.name, case.name] = [type(result).__name__ for result in case.result]
+            self.assertEqual(found.keys(), expected.keys())
+            for key, status in expected.items():
+                self.assertEqual(found[key], {"failed": ["Failure"], "skipped": ["Skipped"]}.get(status, []))
 
 
 if __name__ == "__main__":

@@ -255,6 +255,10 @@ const Measurement* find(const Record& record, std::string_view metric, std::stri
   return found == record.measurements.end() ? nullptr : &*found;
 }
 
+bool misleads(const Record& record, const Measurement& measurement) {
+  return record.status == Status::suspect && measurement.kind == Kind::sampled;
+}
+
 Json to_json(const Record& record) {
   Json json = {{"id", record.id},           {"case_version", record.case_version},
                {"subject", record.subject}, {"device", record.device},

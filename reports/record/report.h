@@ -103,6 +103,9 @@ struct Report {
 // The first measurement with this metric and place, or nothing.
 const Measurement* find(const Record& record, std::string_view metric, std::string_view at = {});
 
+// Whether a measurement must not be read as what its metric says: a time of a suspect record.
+bool misleads(const Record& record, const Measurement& measurement);
+
 // JSON has no NaN and no infinity; in our field they are findings and are written as strings.
 nlohmann::ordered_json json_number(double value);
 

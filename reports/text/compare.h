@@ -15,6 +15,9 @@ namespace halfmark::reports {
 // record, measurement and curve follows.
 std::string show(const NamedReport& report, const TextOptions& options = {});
 
+// What the columns of these tables say, a line for each: the text of `halfmark show --help`.
+std::string columns_text();
+
 // One report: the precisions beside fp32, with ratios. Several: the machines side by side, ratios to the first.
 std::string compare(const std::vector<NamedReport>& reports, const TextOptions& options = {});
 

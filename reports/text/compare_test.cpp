@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "reports/record/sample_report_testing.h"
+#include "reports/text/summary.h"
 
 namespace halfmark::reports {
 namespace {
@@ -124,7 +125,7 @@ TEST(Show, PrefersARealTimeToASuspectOneOfTheSameCase) {
   named.report.records.push_back(other);
   const std::string text = show(named);
   EXPECT_TRUE(has(row(text, "fp16"), "1 ms")) << text;
-  EXPECT_TRUE(has(text, "of several settings of layout")) << text;
+  EXPECT_TRUE(has(text, "over layout: best time, worst of every other metric")) << text;
 }
 
 TEST(Show, PutsWhatCameOutAsNaNLastHoweverFast) {
@@ -152,6 +153,64 @@ TEST(Show, ShowsALayerThatHasNoTrainingStep) {
                 {{.metric = "time.forward", .at = "hot", .value = 2e-6, .unit = "s", .better = Better::lower}})};
   EXPECT_TRUE(has(show(named), "forward")) << show(named);
   EXPECT_TRUE(has(row(show(named), "fp32"), "2 us")) << show(named);
+}
+
+TEST(Show, SaysOnceWhatSuspectMeansAndLeavesTheKernelsToAll) {
+  NamedReport named = three_precisions();
+  for (size_t i : {1u, 2u}) {
+    named.report.records[i].status = Status::suspect;
+    named.report.records[i].reason = fmt::format("emulated arithmetic: matmul by row{}", i);
+  }
+  const std::string text = show(named);
+  EXPECT_TRUE(has(text, "2 suspect emulated arithmetic\n")) << text;
+  EXPECT_FALSE(has(text, "row1")) << text;
+  const size_t first = text.find("suspect: measured, but its time would mislead");
+  EXPECT_NE(first, text.npos) << text;
+  EXPECT_EQ(text.find("would mislead", first + 60), text.npos) << text;
+  EXPECT_TRUE(has(show(named, {.all = true}), "matmul by row1"));
+}
+
+TEST(Show, NamesOnlyLibrariesWhoseKernelsRan) {
+  NamedReport named = three_precisions();
+  named.report.environment = {{"libraries", {{"onednn", "2.6.3"}, {"cudnn", "9.19.0"}, {"cublaslt", "13.1"}}}};
+  EXPECT_FALSE(has(show(named), "9.19.0")) << "no kernel is in the records";
+  named.report.records[0].kernels = {{"matmul", "forward", "f16,f16->f16", "upcast", "emulated", 1, {}}};
+  const std::string text = show(named);
+  EXPECT_TRUE(has(text, "2.6.3")) << text;
+  EXPECT_FALSE(has(text, "9.19.0")) << text;
+  named.report.records[1].kernels = {{"conv2d", "forward", "f16,f16->f16", "cudnn", "real", 1, {}}};
+  EXPECT_TRUE(has(show(named), "9.19.0"));
+  EXPECT_TRUE(has(show(three_precisions(), {.all = true}), "records"));
+  EXPECT_FALSE(has(show(named), "13.1"));
+  EXPECT_TRUE(has(show(named, {.all = true}), "13.1")) << "--all prints the whole environment";
+}
+
+// Numbers of a case that is made to go wrong are not those of the precision.
+TEST(Show, KeepsNegativeControlsOutOfTheTables) {
+  NamedReport named = three_precisions();
+  Record control = record_of("fp16", "training", {{.metric = "training.noop_updates", .value = 0.98}});
+  control.axes = {{"control", "underflow"}};
+  control.expectation = Expectation{"training.noop_updates", "", ">=", 0.95, 0.98, true};
+  named.report.records.push_back(control);
+  std::string text = show(named);
+  EXPECT_FALSE(has(text, "lost updates")) << text;
+  EXPECT_FALSE(has(text, "worth noticing")) << text;
+  EXPECT_TRUE(has(text, "control=underflow")) << text;
+  EXPECT_TRUE(has(text, "training.noop_updates >= 0.95")) << text;
+  EXPECT_TRUE(has(text, "as expected")) << text;
+  Record& unmet = named.report.records.back();
+  unmet.status = Status::failed, unmet.reason = "control not met", unmet.expectation->met = false;
+  text = show(named);
+  EXPECT_TRUE(has(text, "NOT MET")) << text;
+  EXPECT_TRUE(has(text, "fp16 on cuda:0: expected training.noop_updates >= 0.95")) << text;
+}
+
+TEST(Show, ExplainsEveryColumnThatItCanPrint) {
+  const std::string help = columns_text();
+  for (const Figure& figure : known_figures()) {
+    EXPECT_TRUE(has(help, "  " + figure.title + "  ")) << figure.title;
+    EXPECT_GT(figure.about.size(), 20u) << figure.title;
+  }
 }
 
 TEST(Show, FitsTheTerminal) {
@@ -215,7 +274,7 @@ TEST(Compare, PutsPrecisionsBesideTheBaseline) {
   const std::string text = compare({three_precisions()});
   EXPECT_LT(text.find("4 ms "), text.find("2 ms (2.00x)")) << text;
   EXPECT_LT(text.find("2 ms (2.00x)"), text.find("1 ms (4.00x)")) << text;
-  EXPECT_TRUE(has(row(text, "nmse"), "1e-05 (1.0e+09x)")) << text;
+  EXPECT_TRUE(has(row(text, "output NMSE"), "1e-05 (1.0e+09x)")) << text;
 }
 
 TEST(Compare, PutsMachinesSideBySide) {

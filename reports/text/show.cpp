@@ -19,12 +19,31 @@ namespace halfmark::reports {
 
 namespace {
 
+constexpr size_t kHelpWidth = 80;     // columns of the text for --help
 constexpr size_t kReasons = 8;        // reasons listed for a status
 constexpr size_t kNotices = 20;       // lines under "worth noticing"
 constexpr double kWorthColour = 1.1;  // a speed-up that is more than noise
 
 std::string title(std::string_view text, const TextOptions& options) {
   return toned(printable(text), Tone::strong, options.colour) + "\n";
+}
+
+// Libraries that a report may name although none of their kernels ran, and the kernel rows that call them.
+struct Library {
+  std::string_view name;
+  std::vector<std::string_view> rows;
+};
+
+bool has_run(std::string_view name, const Report& report) {
+  static const Library kLibraries[] = {
+      {"onednn", {"onednn", "upcast"}}, {"cudnn", {"cudnn"}}, {"cublaslt", {"cublaslt"}}};
+  const auto library =
+      std::find_if(std::begin(kLibraries), std::end(kLibraries), [&](const Library& one) { return one.name == name; });
+  if (library == std::end(kLibraries)) return true;
+  for (const Record& record : report.records)
+    for (const KernelUse& use : record.kernels)
+      if (std::find(library->rows.begin(), library->rows.end(), use.row) != library->rows.end()) return true;
+  return false;
 }
 
 std::string environment_text(const Report& report, const TextOptions& options) {
@@ -41,11 +60,18 @@ std::string environment_text(const Report& report, const TextOptions& options) {
   std::vector<std::string> told;
   for (const auto& [key, value] : leaves) {
     const std::string_view last = std::string_view(key).substr(key.rfind('.') + 1);
-    if (std::find(std::begin(kTelling), std::end(kTelling), last) != std::end(kTelling) && value.size() <= 80) {
+    if (std::find(std::begin(kTelling), std::end(kTelling), last) != std::end(kTelling) && value.size() <= 80 &&
+        has_run(last, report)) {
       told.push_back(key + " " + value);
     }
   }
   return told.empty() ? "" : wrapped("machine   ", fmt::format("{}", fmt::join(told, ", ")), options.width);
+}
+
+// Reasons of suspect records name their kernels after the colon: in brief, what they have in common.
+std::string reason_of(const Record& record, const TextOptions& options) {
+  if (record.status != Status::suspect || options.all) return record.reason;
+  return record.reason.substr(0, record.reason.find(": "));
 }
 
 std::string counts_text(const Report& report, const TextOptions& options) {
@@ -53,7 +79,7 @@ std::string counts_text(const Report& report, const TextOptions& options) {
   std::map<Status, size_t> counts;
   for (const Record& record : report.records) {
     ++counts[record.status];
-    if (record.status != Status::ok) ++reasons[record.status][record.reason];
+    if (record.status != Status::ok) ++reasons[record.status][reason_of(record, options)];
   }
   std::vector<std::string> words;
   for (const auto& [status, count] : counts) words.push_back(fmt::format("{} {}", count, name_of(status)));
@@ -68,6 +94,11 @@ std::string counts_text(const Report& report, const TextOptions& options) {
                       sorted[i].second.empty() ? "no reason given" : sorted[i].second, options.width);
     }
     if (shown < sorted.size()) text += fmt::format("        and {} more reasons\n", sorted.size() - shown);
+    if (status == Status::suspect)
+      text += wrapped("        ",
+                      "suspect: measured, but its time would mislead and is not shown; errors, ranges and memory come "
+                      "from other records and are valid (--all names the kernels)",
+                      options.width);
   }
   return text;
 }
@@ -155,12 +186,34 @@ std::string group_text(const Group& group, std::span<const Figure> figures, cons
     }
   }
   if (!group.folded_axes.empty()) {
-    text += wrapped("",
-                    fmt::format("of several settings of {}: the best time, the worst of all else",
-                                fmt::join(group.folded_axes, ", ")),
-                    options.width);
+    text +=
+        wrapped("", fmt::format("over {}: best time, worst of every other metric", fmt::join(group.folded_axes, ", ")),
+                options.width);
   }
   return text;
+}
+
+// What each negative control was made to show, and whether it did.
+std::string controls_text(const Report& report, const TextOptions& options) {
+  Table table({"subject", "policy", "control", "expected", "found", ""}, 6);
+  for (const Record& record : report.records) {
+    if (!is_control(record)) continue;
+    const Expectation& expected = *record.expectation;
+    std::vector<std::string> axes;
+    for (const auto& [axis, setting] : record.axes) axes.push_back(axis + "=" + setting);
+    table.add({{record.subject},
+               {record.policy},
+               {axes.empty() ? record.harness : fmt::format("{}", fmt::join(axes, " "))},
+               {fmt::format("{}{}{} {} {:.3g}", expected.metric, expected.at.empty() ? "" : " at ", expected.at,
+                            expected.relation, expected.limit)},
+               {human(expected.found, "1")},
+               {expected.met ? "as expected" : "NOT MET", expected.met ? Tone::good : Tone::bad}});
+  }
+  if (table.empty()) return {};
+  return "\n" + title("negative controls", options) +
+         wrapped("", "settings made to go wrong, so that the measurement is seen to notice; not in the tables above",
+                 options.width) +
+         table.text(options);
 }
 
 std::string series_line(const Series& series) {
@@ -217,6 +270,15 @@ std::string partial_text(const Report& report) {
                      report.run.planned > 0 ? std::to_string(report.run.planned) : "an unknown number of");
 }
 
+std::string columns_text() {
+  size_t longest = 0;
+  for (const Figure& figure : known_figures()) longest = std::max(longest, figure.title.size());
+  std::string text = "Columns (figures of a kind that a report lacks are left out):\n";
+  for (const Figure& figure : known_figures())
+    text += wrapped(fmt::format("  {:<{}}  ", figure.title, longest), figure.about, kHelpWidth);
+  return text;
+}
+
 std::string show(const NamedReport& named, const TextOptions& options) {
   const Report& report = named.report;
   std::string run = fmt::format("seed {}, {}", report.run.seed, human(report.run.seconds, "s"));
@@ -231,6 +293,7 @@ std::string show(const NamedReport& named, const TextOptions& options) {
 
   const std::vector<Figure> figures = figures_of({&report}, false);
   for (const Group& group : groups_of(report, figures)) (text += '\n') += group_text(group, figures, options);
+  text += controls_text(report, options);
 
   const std::vector<std::string> notices = worth_noticing(report);
   if (!notices.empty()) {
@@ -242,7 +305,11 @@ std::string show(const NamedReport& named, const TextOptions& options) {
   if (options.all) {
     for (const Record& record : report.records) (text += '\n') += record_text(record, options);
   }
-  return text;
+  return text + "\n" +
+         wrapped(
+             "",
+             "show --help explains the columns, show --layers tells which tensors lose values, --all shows everything",
+             options.width);
 }
 
 }  // namespace halfmark::reports

@@ -16,31 +16,58 @@ namespace {
 const std::vector<Figure>& table() {
   using enum Better;
   static const std::vector<Figure> figures = {
-      {"step", "time.step", "hot|", lower, Ratio::speed_up, true, false, true},
-      {"step cold", "time.step", "cold", lower, Ratio::speed_up, true, false, true, false},
-      {"forward", "time.forward", "hot|", lower, Ratio::speed_up, true, false, true, false},
-      {"backward", "time.backward", "hot|", lower, Ratio::speed_up, true, false, true, false},
-      {"optimizer", "time.optimizer", "hot|", lower, Ratio::speed_up, true, false, true, false},
-      {"evaluation", "time.evaluation", "hot|", lower, Ratio::speed_up, true, false, true, false},
-      {"samples", "throughput.step", "hot|", higher, Ratio::rate, true, false, true, false},
-      {"rate", "throughput.flops", "hot|", higher, Ratio::rate, true, false, true},
-      {"memory", "memory.peak", "train|", lower, Ratio::times},
-      {"memory eval", "memory.peak", "evaluate", lower, Ratio::times, false, false, false, false},
-      {"nmse", "error.nmse", "output", lower, Ratio::times},
-      {"arithmetic", "error.arithmetic.nmse", "output", lower, Ratio::times, false, false, false, false},
-      {"1-cosine", "error.cosine", "output", higher, Ratio::none, false, false, false, true, true},
-      {"worst gradient", "error.nmse", "gradient/*", lower, Ratio::times},
-      {"zeroed", "error.zeroed", "*", lower, Ratio::none, false, true},
-      {"overflow", "error.infinite", "*", lower, Ratio::none, false, true},
-      {"NaN", "error.nan", "*", lower, Ratio::none, false, true, false, false},
-      {"underflow", "range.underflow", "*", lower, Ratio::none, false, true, false, false},
-      {"headroom", "range.headroom", "*", higher},
-      {"BN drift", "batchnorm.running_var_drift", "*", neither},
-      {"final loss", "training.final_loss", "*", lower},
-      {"accuracy", "training.final_accuracy", "*", higher, Ratio::none, false, true},
-      {"eval gap", "evaluation.gap", "*", lower, Ratio::none, false, false, false, false},
-      {"skipped", "training.skipped_steps", "*", lower},
-      {"no-op", "training.noop_updates", "*", lower, Ratio::none, false, true},
+      {"train step", "time.step", "hot|", lower, Ratio::speed_up, true, false, true, true, false,
+       "median time of a training step (forward, backward, optimizer), caches hot; vs fp32: speed-up"},
+      {"step cold", "time.step", "cold", lower, Ratio::speed_up, true, false, true, false, false,
+       "the same with caches emptied before each step"},
+      {"forward", "time.forward", "hot|", lower, Ratio::speed_up, true, false, true, false, false,
+       "median time of forward and loss"},
+      {"backward", "time.backward", "hot|", lower, Ratio::speed_up, true, false, true, false, false,
+       "median time of backward"},
+      {"optimizer", "time.optimizer", "hot|", lower, Ratio::speed_up, true, false, true, false, false,
+       "median time of the optimizer step, loss scaling included"},
+      {"evaluation", "time.evaluation", "hot|", lower, Ratio::speed_up, true, false, true, false, false,
+       "median time of one batch in evaluation mode"},
+      {"samples", "throughput.step", "hot|", higher, Ratio::rate, true, false, true, false, false,
+       "samples trained per second"},
+      {"FLOP rate", "throughput.flops", "hot|", higher, Ratio::rate, true, false, true, true, false,
+       "additions and multiplications of matmul and convolution in a training step, per second"},
+      {"peak memory", "memory.peak", "train|", lower, Ratio::times, false, false, false, true, false,
+       "most bytes of tensors alive at one instant of a training step; vs fp32: share of its bytes"},
+      {"memory eval", "memory.peak", "evaluate", lower, Ratio::times, false, false, false, false, false,
+       "the same in evaluation mode"},
+      {"output NMSE", "error.nmse", "output", lower, Ratio::times, false, false, false, true, false,
+       "squared error of the output / squared fp64 reference; its square root is a relative error"},
+      {"arithmetic NMSE", "error.arithmetic.nmse", "output", lower, Ratio::times, false, false, false, false, false,
+       "the same against a reference that starts from the rounded inputs: the share of the kernels"},
+      {"1 - cosine", "error.cosine", "output", higher, Ratio::none, false, false, false, true, true,
+       "distance of the output's direction from that of the fp64 reference"},
+      {"gradient NMSE", "error.nmse", "gradient/*", lower, Ratio::times, false, false, false, true, false,
+       "NMSE of the gradient that is worst"},
+      {"zeroed", "error.zeroed", "*", lower, Ratio::none, false, true, false, true, false,
+       "largest share of a tensor that is zero but not in the fp64 reference: lost to underflow"},
+      {"overflow", "error.infinite", "*", lower, Ratio::none, false, true, false, true, false,
+       "largest share of a tensor that is infinite"},
+      {"NaN", "error.nan", "*", lower, Ratio::none, false, true, false, false, false,
+       "largest share of a tensor that is NaN"},
+      {"underflow", "range.underflow", "*", lower, Ratio::none, false, true, false, false, false,
+       "largest share of a tensor below half the format's least number"},
+      {"headroom", "range.headroom", "*", higher, Ratio::none, false, false, false, true, false,
+       "doublings (bits) left before the largest value of any tensor overflows; below 0: it does"},
+      {"BatchNorm drift", "batchnorm.running_var_drift", "*", neither, Ratio::none, false, false, false, true, false,
+       "relative drift of the running variance from fp64; 0 is best"},
+      {"final loss", "training.final_loss", "*", lower, Ratio::none, false, false, false, true, false,
+       "loss at the end of a short training"},
+      {"accuracy", "training.final_accuracy", "*", higher, Ratio::none, false, true, false, true, false,
+       "accuracy at the end of a short training"},
+      {"eval gap", "evaluation.gap", "*", lower, Ratio::none, false, false, false, false, false,
+       "loss of the trained model evaluated in half precision, less that in fp32"},
+      {"skipped steps", "training.skipped_steps", "*", lower, Ratio::none, false, false, false, true, false,
+       "steps that the loss scaler skipped because a gradient was not finite"},
+      {"lost updates", "training.noop_updates", "*", lower, Ratio::none, false, true, false, true, false,
+       "share of weight updates that rounding turned into no change"},
+      {"sum error", "accumulation.backward_error", "*", lower, Ratio::none, false, false, false, true, false,
+       "error of one long sum of products / sum of their magnitudes"},
   };
   return figures;
 }
@@ -98,6 +125,11 @@ std::string_view family_of(std::string_view metric) { return metric.substr(0, me
 
 std::span<const Figure> known_figures() { return table(); }
 
+bool is_control(const Record& record) {
+  if (!record.expectation) return false;
+  return record.status == Status::ok || record.status == Status::suspect || !record.expectation->met;
+}
+
 std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool all) {
   std::vector<Figure> figures = table();
   std::set<std::string> seen;
@@ -126,6 +158,7 @@ std::vector<Group> groups_of(const Report& report, std::span<const Figure> figur
   std::map<std::pair<std::string, std::string>, size_t> place;
   std::map<std::tuple<size_t, std::string, std::string>, std::map<std::string, std::string>> axes;
   for (const Record& record : report.records) {
+    if (is_control(record)) continue;
     const auto [found, is_new] = place.try_emplace({record.subject, record.device}, groups.size());
     if (is_new) {
       groups.emplace_back();

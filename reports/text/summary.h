@@ -22,7 +22,7 @@ enum class Ratio { none, speed_up, rate, times };
 
 // One column of a summary. Of all measurements that match, over places and axes, one is taken: the lowest or highest.
 struct Figure {
-  std::string title;
+  std::string title;  // heading of its column
   std::string metric;
   std::string at;  // a place, "gradient/*" all below, "*" any, "hot|" hot or none
   Better better = Better::lower;
@@ -32,6 +32,7 @@ struct Figure {
   bool timed = false;      // of a suspect record it means nothing
   bool brief = true;       // in the narrow tables of `show` too
   bool one_minus = false;  // print 1 - value: of a cosine only the distance from 1 tells anything
+  std::string about{};     // what the column says, for a reader who has never seen the suite
 };
 
 struct Value {
@@ -57,6 +58,10 @@ std::string_view family_of(std::string_view metric);
 
 // The figures this program knows, most telling first.
 std::span<const Figure> known_figures();
+
+// Whether the record is a negative control that was measured: made to go wrong, so that its numbers are not those of
+// the precision. The tables leave it out, `show` lists it below them.
+bool is_control(const Record& record);
 
 // known_figures(), then the metrics of families unknown here, or with `all` every metric at every place.
 std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool all);

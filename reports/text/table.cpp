@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kGap = 2;          // blanks between columns
 constexpr size_t kNarrowest = 20;   // below this nothing sensible can be printed
-constexpr size_t kLongestKey = 40;  // a key column takes no more
+constexpr size_t kNarrowestKey = 12;  // a key column is not made narrower than this
 
 bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
 
@@ -23,13 +23,26 @@ size_t columns_of(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), starts_character));
 }
 
-std::string shortened(const std::string& text, size_t width) {
-  if (columns_of(text) <= width) return text;
-  size_t end = 0;
-  for (size_t seen = 0; end < text.size(); ++end) {
-    if (starts_character(text[end]) && ++seen > width - 2) break;
+// The text in lines of at most `width` columns: broken after a blank, a slash or a comma where there is one, else
+// anywhere.
+std::vector<std::string> lines_of(const std::string& text, size_t width) {
+  std::vector<std::string> lines;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    size_t end = begin, seen = 0, good = begin;
+    for (; end < text.size(); ++end) {
+      if (starts_character(text[end]) && seen++ == width) break;
+      if (text[end] == ' ' || text[end] == '/' || text[end] == ',') good = end + 1;
+    }
+    if (end < text.size() && text[end] != ' ' && good > begin) end = good;
+    std::string line = text.substr(begin, end - begin);
+    line.erase(line.find_last_not_of(' ') + 1);
+    lines.push_back(std::move(line));
+    begin = end;
+    while (begin < text.size() && text[begin] == ' ') ++begin;
   }
-  return text.substr(0, end) + "..";
+  if (lines.empty()) lines.emplace_back();
+  return lines;
 }
 
 struct Prefix {
@@ -61,10 +74,7 @@ Table::Table(std::vector<std::string> titles, size_t keys) : titles_(std::move(t
 
 void Table::add(std::vector<Cell> row) {
   row.resize(titles_.size());
-  for (size_t i = 0; i < row.size(); ++i) {
-    row[i].text = printable(row[i].text);
-    if (i < keys_) row[i].text = shortened(row[i].text, kLongestKey);
-  }
+  for (Cell& cell : row) cell.text = printable(cell.text);
   rows_.push_back(std::move(row));
 }
 
@@ -76,11 +86,12 @@ std::string Table::text(const TextOptions& options) const {
   }
   std::vector<size_t> keys(keys_);
   std::iota(keys.begin(), keys.end(), size_t{0});
+  const size_t width = std::max(options.width, kNarrowest);
+  narrow_keys(widths, width);
   size_t key_width = 0;
   for (size_t key : keys) key_width += widths[key] + kGap;
 
   std::string text;
-  const size_t width = std::max(options.width, kNarrowest);
   for (size_t next = keys_; next < titles_.size() || text.empty();) {
     std::vector<size_t> columns = keys;
     size_t used = key_width;
@@ -94,26 +105,51 @@ std::string Table::text(const TextOptions& options) const {
   return text;
 }
 
+// Key columns that leave no room for the widest number are made narrower, the widest first: their texts go on in
+// further lines.
+void Table::narrow_keys(std::vector<size_t>& widths, size_t width) const {
+  size_t number = 0, used = 0;
+  for (size_t i = keys_; i < widths.size(); ++i) number = std::max(number, widths[i]);
+  for (size_t i = 0; i < keys_; ++i) used += widths[i] + kGap;
+  used += number;
+  if (keys_ == widths.size()) used -= kGap;
+  while (used > width) {
+    const auto widest = std::max_element(widths.begin(), widths.begin() + static_cast<std::ptrdiff_t>(keys_));
+    if (*widest <= kNarrowestKey) return;
+    --*widest, --used;
+  }
+}
+
 std::string Table::block(const std::vector<size_t>& columns, const std::vector<size_t>& widths, bool colour) const {
-  const auto line = [&](const auto& cell_at) {
-    std::string text;
+  // One row of the table: a line, or several where the text of a key column is wider than the column.
+  const auto row_text = [&](const auto& cell_at) {
+    std::vector<std::vector<std::string>> cells;
+    size_t height = 1;
     for (size_t column : columns) {
       const Cell cell = cell_at(column);
-      const std::string blanks(widths[column] - columns_of(cell.text), ' ');
-      const bool last = column == columns.back();
-      if (column >= keys_) text += blanks;
-      text += toned(cell.text, cell.tone, colour);
-      if (column < keys_ && !last) text += blanks;
-      if (!last) text += std::string(kGap, ' ');
+      cells.push_back(column < keys_ ? lines_of(cell.text, widths[column]) : std::vector<std::string>{cell.text});
+      height = std::max(height, cells.back().size());
     }
-    text.erase(text.find_last_not_of(' ') + 1);
-    return text + "\n";
+    std::string text;
+    for (size_t at = 0; at < height; ++at) {
+      std::string line;
+      for (size_t i = 0; i < columns.size(); ++i) {
+        const size_t column = columns[i];
+        const std::string part = at < cells[i].size() ? cells[i][at] : "";
+        const std::string blanks(widths[column] - std::min(widths[column], columns_of(part)), ' ');
+        if (column >= keys_) line += blanks;
+        line += toned(part, cell_at(column).tone, colour);
+        if (i + 1 == columns.size()) break;
+        if (column < keys_) line += blanks;
+        line.append(kGap, ' ');
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      text += line + "\n";
+    }
+    return text;
   };
-  std::string text = line([&](size_t column) { return Cell{titles_[column], Tone::dim}; });
-  for (const auto& row : rows_) {
-    // A block in which the row says nothing would only repeat its name.
-    text += line([&](size_t column) { return row[column]; });
-  }
+  std::string text = row_text([&](size_t column) { return Cell{titles_[column], Tone::dim}; });
+  for (const auto& row : rows_) text += row_text([&](size_t column) -> const Cell& { return row[column]; });
   return text;
 }
 

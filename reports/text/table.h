@@ -23,10 +23,11 @@ struct Cell {
   Tone tone = Tone::plain;
 };
 
-// Columns that do not fit the width follow in a second block below, the key columns repeated: nothing is left out.
+// Nothing is left out or cut: columns that do not fit the width follow in a second block below, the key columns
+// repeated, and a key column that is too wide goes on in further lines.
 class Table {
  public:
-  // The first `keys` columns name the row and are left-aligned; the others are numbers.
+  // The first `keys` columns are text, left-aligned: they name the row. The others are numbers.
   explicit Table(std::vector<std::string> titles, size_t keys = 1);
 
   void add(std::vector<Cell> row);  // fewer cells than columns: the rest stays empty
@@ -34,6 +35,7 @@ class Table {
   std::string text(const TextOptions& options) const;
 
  private:
+  void narrow_keys(std::vector<size_t>& widths, size_t width) const;
   std::string block(const std::vector<size_t>& columns, const std::vector<size_t>& widths, bool colour) const;
 
   std::vector<std::string> titles_;

@@ -40,6 +40,30 @@ TEST(Table, GoesOnBelowWhenItIsWiderThanTheTerminal) {
             "policy  third column\nfp32               3\n");
 }
 
+TEST(Table, CutsNoTextHoweverLong) {
+  const std::string name(70, 'n'), about = "as fp16, batch norm parameters and statistics in f32, no loss scaling";
+  Table table({"policy", "about", "step"}, 2);
+  table.add({{name}, {about}, {"10 ms"}});
+  EXPECT_NE(table.text({.width = 1000}).find(name + "  " + about + "  10 ms"), std::string::npos);
+  for (size_t width : {40u, 60u, 80u, 100u}) {
+    const std::string text = table.text({.width = width});
+    EXPECT_LE(longest_line(text), width) << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), 'n') - std::count(about.begin(), about.end(), 'n'), 70) << text;
+    for (const char* word : {"batch", "parameters", "statistics", "scaling", "10 ms"})
+      EXPECT_NE(text.find(word), text.npos) << word << " at " << width << "\n" << text;
+  }
+}
+
+TEST(Table, GoesOnInTheNextLineAtABlankOrASlash) {
+  Table table({"name", "value"});
+  table.add({{"conv2d/b16_c64_o64 on cpu"}, {"123456789012"}});
+  EXPECT_EQ(table.text({.width = 28}),
+            "name                   value\n"
+            "conv2d/         123456789012\n"
+            "b16_c64_o64 on\n"
+            "cpu\n");
+}
+
 TEST(Table, ColoursOnlyWhenTold) {
   Table table({"policy", "nmse"});
   table.add({{"fp16"}, {"NaN", Tone::bad}});

@@ -83,6 +83,7 @@ install(PROGRAMS scripts/gpu_check.sh DESTINATION scripts)
 install(DIRECTORY scripts/workflows DESTINATION scripts)
 install(DIRECTORY scripts/ DESTINATION share/halfmark FILES_MATCHING PATTERN "*chart*.py" PATTERN "*_test.py" EXCLUDE
   PATTERN cmake EXCLUDE PATTERN workflows EXCLUDE PATTERN __pycache__ EXCLUDE)
+install(PROGRAMS scripts/export_parquet.py DESTINATION scripts)
 install(DIRECTORY reports/schema DESTINATION reports)
 install(DIRECTORY reports/gate/rules DESTINATION reports/gate)
 install(FILES LICENSE README.md DESTINATION .)

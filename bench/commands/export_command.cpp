@@ -1,0 +1,92 @@
+// halfmark export: a report in the formats of other tools.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "bench/commands/commands.h"
+#include "bench/namespaces.h"
+#include "bench/run/child_process.h"
+#include "kernels/number/error.h"
+#include "reports/outputs/csv.h"
+#include "reports/outputs/export.h"
+#include "reports/record/file.h"
+#include "reports/record/memory_file.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+// Written by a Python script from the CSV: Debian has no C++ library for it.
+constexpr std::string_view kParquet = "parquet";
+constexpr std::string_view kParquetScript = "export_parquet.py";
+
+struct ExportArguments {
+  std::string report, format, output;
+};
+
+// scripts/ beside bin/ of an archive, or above the build folder of a checkout.
+std::filesystem::path script_of(const Program& program, std::string_view name) {
+  const std::filesystem::path folder = std::filesystem::path(program.path).parent_path();
+  for (const char* up : {"..", "../.."})
+    if (const auto script = folder / up / "scripts" / name; std::filesystem::exists(script)) return script;
+  throw Error(fmt::format("--to parquet: no scripts/{} beside {}; use --to csv", name, folder.string()));
+}
+
+void write_parquet(const Report& report, const ExportArguments& arguments, const Program& program) {
+  if (arguments.output.empty()) throw Error("--to parquet: name the file with -o, it is binary");
+  const MemoryFile csv("halfmark-csv"), complaint("halfmark-errors");
+  write_all(csv.descriptor(), measurements_csv_of(report), "the CSV for parquet");
+  ::lseek(csv.descriptor(), 0, SEEK_SET);
+  const pid_t child = start_child({"python3", script_of(program, kParquetScript).string(), "-o", arguments.output},
+                                  {.in = csv.descriptor(), .error = complaint.descriptor()});
+  const ChildEnd end = wait_for_child(child);
+  if (WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0) return;
+  const std::string said = complaint.text();
+  throw Error(fmt::format("--to parquet: {}", said.empty() ? "python3 did not end well" : said));
+}
+
+void export_report(const ExportArguments& arguments, const Program& program) {
+  const Report report = Report::load(arguments.report);
+  if (arguments.format == kParquet) return write_parquet(report, arguments, program);
+  for (const ExportFormat& format : export_formats()) {
+    if (format.name != arguments.format) continue;
+    const Exported exported = format.write(report);
+    if (arguments.output.empty())
+      fmt::print("{}", exported.text);
+    else
+      write_file(arguments.output, exported.text);
+    for (const std::string& line : exported.left_out)
+      fmt::print(stderr, "halfmark: --to {} leaves out {}\n", format.name, line);
+  }
+}
+
+}  // namespace
+
+void add_export_command(CommandLine& line, Program& program) {
+  auto arguments = std::make_shared<ExportArguments>();
+  std::vector<std::string> names;
+  std::string about = "Formats:\n";
+  for (const ExportFormat& format : export_formats()) {
+    names.emplace_back(format.name);
+    about += fmt::format("  {:<11}  {}\n", format.name, format.about);
+  }
+  names.emplace_back(kParquet);
+  about += fmt::format("  {:<11}  the same rows as csv, as Parquet; needs python3 with pyarrow\n", kParquet);
+  about +=
+      "Times of suspect records are never exported. What a format cannot hold is counted on standard error; csv keeps "
+      "NaN and infinities by name, openmetrics too.";
+  line.add("export", "a report in the formats of other tools: CSV, Parquet, Bencher, OpenMetrics, JUnit, ...")
+      .option("report", arguments->report, "report file, as halfmark run writes it", kRequired)
+      .choice("--to", arguments->format, names, kRequired)
+      .option("-o,--output", arguments->output, "file to write; default: standard output")
+      .footer(about)
+      .examples({"halfmark export report.json --to csv -o measurements.csv", "halfmark export report.json --to bmf",
+                 "halfmark export report.json --to openmetrics -o halfmark.prom"})
+      .action([arguments, &program] { export_report(*arguments, program); });
+}
+
+}  // namespace halfmark::bench

@@ -1,0 +1,144 @@
+// What --help says: the list of commands has one home, and every example works.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <wordexp.h>
+
+#include <fstream>
+
+#include "bench/program.h"
+#include "bench/run/program_testing.h"
+
+namespace halfmark::bench {
+namespace {
+
+std::vector<CommandAbout> listed_commands() {
+  Program unused;
+  return command_line(unused).commands();
+}
+
+// Reads an example as a shell and the program would; does not run it.
+void parse_example(const std::string& line) {
+  wordexp_t words{};
+  const std::string arguments = line.substr(0, line.find(" < "));
+  // The shell's own characters in a command line would make wordexp fail: they must be quoted in an example.
+  ASSERT_EQ(::wordexp(arguments.c_str(), &words, WRDE_NOCMD), 0) << line;
+  Program program;
+  CommandLine parser = command_line(program);
+  EXPECT_NO_THROW(parser.read(static_cast<int>(words.we_wordc), words.we_wordv)) << line;
+  ::wordfree(&words);
+}
+
+TEST(Help, HasExamplesForEveryCommandThatParse) {
+  for (const CommandAbout& command : listed_commands()) {
+    EXPECT_GE(command.examples.size(), 2u) << command.name;
+    EXPECT_LE(command.examples.size(), 4u) << command.name;
+    for (const std::string& line : command.examples) {
+      EXPECT_TRUE(line.starts_with("halfmark " + command.name)) << line;
+      parse_example(line);
+    }
+  }
+}
+
+class HelpTest : public ProcessTest {
+ protected:
+  static constexpr const char* kReports[] = {"report.json", "base.json", "new.json", "a100.json", "h100.json"};
+
+  // Files of the names that examples use.
+  void make_samples() {
+    ASSERT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear/b4_i16_o8 mlp convnet fp16 amp-fp16 "
+                       "error range -o report.json")
+                  .code,
+              0);
+    for (const char* name : kReports)
+      if (std::string(name) != "report.json") std::filesystem::copy_file(folder_ / "report.json", folder_ / name);
+    std::filesystem::create_directory(folder_ / "store");
+    std::filesystem::copy_file(folder_ / "report.json", folder_ / "store" / "report.json");
+    for (const char* part : {"1", "2"})
+      ASSERT_EQ(halfmark(fmt::format("run --no-probes --suite smoke --device cpu linear error --shard {}/2 -o {}.json",
+                                     part, part))
+                    .code,
+                0);
+    std::ofstream(folder_ / "dot.csv") << "a,b,c\n3c00400000000000,3c00400000000000,3f800000\n";
+    std::ofstream(folder_ / "dot_fp8.csv") << "a,b,c\n"
+                                           << std::string(64, '0') << ',' << std::string(64, '0') << ",3f800000\n";
+    std::ofstream(folder_ / "scalar.csv") << "x,y,z\n3c00,3c00,3c00\n";
+  }
+};
+
+TEST_F(HelpTest, EveryExampleRuns) {
+  make_samples();
+  for (const CommandAbout& command : listed_commands()) {
+    if (command.name == "ab") continue;  // needs two builds and minutes; its examples are parsed above
+    for (const std::string& line : command.examples) {
+      std::string arguments = line.substr(line.find(' ') + 1);
+      if (command.name == "run") arguments += " --dry-run";
+      const Result result = halfmark(arguments);
+      EXPECT_EQ(result.code, 0) << line << "\n" << result.err;
+      EXPECT_FALSE(result.out.empty() && arguments.find(" -o ") == arguments.npos) << line;
+    }
+  }
+}
+
+TEST_F(HelpTest, ListsEachCommandWithItsExamples) {
+  const std::string program = halfmark("--help").out;
+  for (const CommandAbout& command : listed_commands()) {
+    EXPECT_NE(program.find("\n  " + command.name + " "), program.npos) << command.name;
+    const std::string help = halfmark(command.name + " --help").out;
+    EXPECT_NE(help.find("Usage: halfmark " + command.name + " "), help.npos) << help;
+    for (const std::string& line : command.examples) EXPECT_NE(help.find("\n  " + line + "\n"), help.npos) << line;
+  }
+  EXPECT_EQ(program.find("\n  sample "), program.npos) << "a command for other programs is not listed";
+  EXPECT_EQ(halfmark("sample --help").code, 0);
+}
+
+TEST_F(HelpTest, FitsTheTerminal) {
+  std::vector<CommandAbout> commands = listed_commands();
+  commands.push_back({"", "", {}});
+  for (const CommandAbout& command : commands) {
+    std::istringstream lines(shell(fmt::format("COLUMNS=80 $HALFMARK {} --help", command.name)).out);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("  halfmark ")) continue;  // an example stays on its line, so that it can be copied
+      EXPECT_LE(line.size(), 80u) << command.name << ": " << line;
+    }
+  }
+}
+
+// README.md repeats the list of `halfmark --help`; this keeps the two the same.
+TEST(Help, TheReadmeListsTheCommandsInTheSameWords) {
+  std::ifstream readme(std::string(HALFMARK_SOURCE_DIR) + "/README.md");
+  std::vector<std::string> found, expected;
+  bool inside = false;
+  for (std::string line; std::getline(readme, line);) {
+    if (line == "<!-- commands of halfmark --help -->")
+      inside = true;
+    else if (inside && line.starts_with("halfmark "))
+      found.push_back(line);
+    else if (inside && line == "```" && !found.empty())
+      break;
+  }
+  for (const CommandAbout& command : listed_commands())
+    expected.push_back(fmt::format("halfmark {:<11} {}", command.name, command.about));
+  EXPECT_EQ(found, expected);
+}
+
+TEST_F(HelpTest, CutsNothingOfAListThatIsPiped) {
+  const std::string text = halfmark("list policies").out;
+  const auto policies = nlohmann::json::parse(halfmark("list policies --json").out);
+  for (const auto& policy : policies)
+    EXPECT_NE(text.find(policy["about"].get<std::string>()), text.npos) << policy["about"];
+  EXPECT_EQ(text.find(".."), text.npos) << text;
+  const std::string harnesses = halfmark("list harnesses").out;
+  for (const auto& harness : nlohmann::json::parse(halfmark("list harnesses --json").out))
+    for (const auto& metric : harness["metrics"])
+      EXPECT_NE(harnesses.find(metric["formula"].get<std::string>()), text.npos) << metric;
+}
+
+TEST_F(HelpTest, AsksTheTerminalOrColumnsForTheWidth) {
+  for (const char* what : {"subjects", "policies", "devices", "harnesses", "kernels"}) {
+    std::istringstream lines(shell(fmt::format("COLUMNS=80 $HALFMARK list {}", what)).out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << what << ": " << line;
+  }
+}
+
+}  // namespace
+}  // namespace halfmark::bench

@@ -1,0 +1,61 @@
+#include "bench/run/work.h"
+
+#include <map>
+
+#include "kernels/devices.h"
+
+namespace halfmark::bench {
+
+const std::vector<MetricRow>& work_table() {
+  static const std::vector<MetricRow> rows = {
+      {"work.parameters", "1", Better::neither, Kind::information, "trained numbers of the subject"},
+      {"work.input", "1", Better::neither, Kind::information, "elements of the input, the batch included"},
+      {"work.output", "1", Better::neither, Kind::information, "elements of the output, the batch included"},
+      {"work.flops", "FLOP", Better::neither, Kind::information,
+       "of matmul and convolution, a multiply-add is two; at forward: of one forward pass; at train: of a training "
+       "step, three times as many; absent where the subject has neither"},
+      {"work.bytes", "B", Better::neither, Kind::information,
+       "at forward: least traffic of a forward pass = parameters as stored + input as it arrives + output in the "
+       "policy's low type, each once"},
+  };
+  return rows;
+}
+
+Work work_of(const Subject& subject) {
+  static std::map<std::string, Work> known;
+  const auto [found, is_new] = known.try_emplace(subject.id());
+  if (!is_new) return found->second;
+  const auto device = open_device("cpu");
+  const LayerPtr model = subject.make({*device, policy_named("fp32"), RandomKey(0)}, Settings());
+  Work& work = found->second;
+  for (const Param* param : model->params()) work.parameters += static_cast<double>(param->value.shape().elements());
+  work.forward_flops = model->forward_flops(subject.input);
+  work.step_flops = 3 * work.forward_flops;  // backward: once for the input's gradient, once for the weights'
+  work.input = subject.input, work.output = model->output_shape(subject.input);
+  return work;
+}
+
+double least_forward_bytes(const Subject& subject, const Policy& policy) {
+  const Work work = work_of(subject);
+  // With labels x has the dtype of the parameters, as a data loader hands it over; a layer alone gets the low type.
+  const DType input = subject.classes > 0 ? policy.param : policy.low;
+  return work.parameters * static_cast<double>(size_of(policy.param)) +
+         static_cast<double>(work.input.elements()) * static_cast<double>(size_of(input)) +
+         static_cast<double>(work.output.elements()) * static_cast<double>(size_of(policy.low));
+}
+
+void add_work(const TrialSpec& spec, Record& record) {
+  const Work work = work_of(*spec.subject);
+  FindingsWriter out(work_table());
+  out.number("work.parameters", "", work.parameters);
+  out.number("work.input", "", static_cast<double>(work.input.elements()));
+  out.number("work.output", "", static_cast<double>(work.output.elements()));
+  if (work.forward_flops > 0) {
+    out.number("work.flops", "forward", work.forward_flops);
+    out.number("work.flops", "train", work.step_flops);
+  }
+  out.number("work.bytes", "forward", least_forward_bytes(*spec.subject, *spec.policy));
+  for (Measurement& one : out.take().measurements) record.measurements.push_back(std::move(one));
+}
+
+}  // namespace halfmark::bench

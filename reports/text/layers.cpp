@@ -1,0 +1,164 @@
+#include "reports/text/layers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "reports/text/compare.h"
+
+namespace halfmark::reports {
+
+namespace {
+
+constexpr std::string_view kHarness = "range";
+constexpr double kThinHeadroom = 1;  // bits: one more doubling overflows
+
+// One tensor under one policy.
+struct TensorRow {
+  std::string policy, tensor, phase;
+  std::optional<double> nonfinite, flushed, subnormal, headroom, nmse;
+
+  bool overflows() const {
+    return (nonfinite && *nonfinite > 0) || (headroom && (std::isnan(*headroom) || *headroom < 0));
+  }
+  bool loses() const {
+    return overflows() || (flushed && *flushed > 0) || (subnormal && *subnormal > 0) ||
+           (headroom && *headroom < kThinHeadroom);
+  }
+  // Worst first: what overflowed, what was flushed to zero, what lost bits as subnormal, what is near overflow.
+  auto badness() const {
+    const auto share = [](const std::optional<double>& value) { return value ? *value : 0; };
+    const double left = headroom && !std::isnan(*headroom) ? -*headroom : 0;
+    return std::tuple(overflows(), share(nonfinite), share(flushed), share(subnormal), left);
+  }
+};
+
+// "activation/conv1" is conv1 in forward, "gradient/conv1.weight" a gradient in backward. Sums over tensors have no
+// slash and no phase.
+std::optional<std::pair<std::string, std::string>> tensor_and_phase(const std::string& at) {
+  const size_t slash = at.find('/');
+  if (slash == at.npos) return std::nullopt;
+  const std::string kind = at.substr(0, slash), name = at.substr(slash + 1);
+  if (kind == "activation") return std::pair(name, std::string("forward"));
+  if (kind == "gradient") return std::pair("d " + name, std::string("backward"));
+  return std::pair(at, std::string());
+}
+
+using Key = std::pair<std::string, std::string>;  // subject and device
+
+struct LayerGroup {
+  Key key;
+  std::vector<TensorRow> rows;
+};
+
+std::vector<TensorRow> rows_of(const Record& record, const Record* errors) {
+  std::vector<TensorRow> rows;
+  std::map<std::string, size_t> place;
+  for (const Measurement& one : record.measurements) {
+    const auto named = tensor_and_phase(one.at);
+    if (!named) continue;
+    const auto [found, is_new] = place.try_emplace(one.at, rows.size());
+    if (is_new) {
+      rows.push_back({record.policy, named->first, named->second, {}, {}, {}, {}, {}});
+      if (const Measurement* nmse = errors ? find(*errors, "error.nmse", one.at) : nullptr)
+        rows.back().nmse = nmse->value;
+    }
+    TensorRow& row = rows[found->second];
+    if (one.metric == "range.nonfinite") row.nonfinite = one.value;
+    if (one.metric == "range.underflow") row.flushed = one.value;
+    if (one.metric == "range.subnormal") row.subnormal = one.value;
+    if (one.metric == "range.headroom") row.headroom = one.value;
+  }
+  return rows;
+}
+
+Cell share_cell(const std::optional<double>& share) {
+  if (!share) return {"-", Tone::dim};
+  return {human_share(*share), *share > 0 ? Tone::bad : Tone::plain};
+}
+
+Cell headroom_cell(const std::optional<double>& bits) {
+  if (!bits) return {"-", Tone::dim};
+  return {human(*bits, "bit"), *bits < kThinHeadroom ? Tone::bad : Tone::plain};
+}
+
+std::string group_text(const LayerGroup& group, const TextOptions& options) {
+  std::string text = toned(printable(group.key.first + " on " + group.key.second), Tone::strong, options.colour) + "\n";
+  Table table({"policy", "tensor", "phase", "not finite", "flushed to 0", "subnormal", "headroom", "NMSE"}, 3);
+  std::map<std::string, size_t> unharmed, all;
+  std::vector<std::string> policies;
+  for (const TensorRow& row : group.rows) {
+    if (all[row.policy]++ == 0) policies.push_back(row.policy);
+    if (!row.loses() && !options.all) {
+      ++unharmed[row.policy];
+      continue;
+    }
+    table.add({{row.policy},
+               {row.tensor},
+               {row.phase},
+               share_cell(row.nonfinite),
+               share_cell(row.flushed),
+               share_cell(row.subnormal),
+               headroom_cell(row.headroom),
+               row.nmse ? Cell{human(*row.nmse, "1")} : Cell{"-", Tone::dim}});
+  }
+  if (!table.empty()) text += table.text(options);
+  for (const std::string& policy : policies)
+    if (const size_t count = unharmed[policy]; count > 0)
+      text += wrapped("", fmt::format("{}: {} of {} tensors lose nothing", policy, count, all[policy]), options.width);
+  return text;
+}
+
+}  // namespace
+
+std::string layer_columns_text() {
+  return "Columns of --layers, worst first; tensors that lose nothing are only counted:\n"
+         "  tensor        output of a layer (forward); gradient of that output, d conv1, or\n"
+         "                of a parameter, d conv1.weight (backward, loss scale included)\n"
+         "  not finite    share of its elements that are infinite or NaN as stored\n"
+         "  flushed to 0  share of the fp64 reference's elements that are too small for the\n"
+         "                format of the tensor\n"
+         "  subnormal     share that the format holds with fewer bits than usual\n"
+         "  headroom      doublings (bits) left before the largest element overflows\n"
+         "  NMSE          squared error / squared fp64 reference, where it was measured\n";
+}
+
+std::string show_layers(const NamedReport& named, const TextOptions& options) {
+  std::map<std::tuple<std::string, std::string, std::string>, const Record*> errors;
+  for (const Record& record : named.report.records)
+    if (record.harness == "error" && record.axes.empty())
+      errors[{record.subject, record.device, record.policy}] = &record;
+
+  std::vector<LayerGroup> groups;
+  for (const Record& record : named.report.records) {
+    if (record.harness != kHarness || record.measurements.empty()) continue;
+    const Key key(record.subject, record.device);
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const LayerGroup& one) { return one.key == key; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {key, {}});
+    const auto error = errors.find({record.subject, record.device, record.policy});
+    for (TensorRow& row : rows_of(record, error == errors.end() ? nullptr : error->second))
+      group->rows.push_back(std::move(row));
+  }
+  if (groups.empty())
+    throw ReportError(
+        fmt::format("{}: no record of the harness range is among these; make one: "
+                    "halfmark run SUBJECT POLICY range error -o range.json",
+                    named.name));
+  std::string text = toned(printable(named.name), Tone::strong, options.colour) + "\n";
+  if (const std::string partial = partial_text(named.report); !partial.empty())
+    text += toned(wrapped("partial   ", partial, options.width), Tone::bad, options.colour);
+  for (LayerGroup& group : groups) {
+    std::stable_sort(group.rows.begin(), group.rows.end(),
+                     [](const TensorRow& a, const TensorRow& b) { return a.badness() > b.badness(); });
+    (text += '\n') += group_text(group, options);
+  }
+  return text + "\n" +
+         wrapped("", "show --help explains the columns; words select records: show FILE --layers convnet fp16",
+                 options.width);
+}
+
+}  // namespace halfmark::reports

@@ -1,0 +1,53 @@
+// Words choose records of a report.
+#include "reports/text/selection.h"
+
+#include <gtest/gtest.h>
+
+#include "reports/record/folder_testing.h"
+
+namespace halfmark::reports {
+namespace {
+
+NamedReport twelve_records() {
+  NamedReport named{"r.json", {}};
+  for (const char* subject : {"mlp/b8_i16", "convnet/b4"})
+    for (const char* policy : {"fp16", "amp-fp16", "fp32"})
+      for (const char* harness : {"error", "range"}) {
+        Record record;
+        record.subject = subject, record.device = "cpu", record.policy = policy, record.harness = harness;
+        if (record.harness == "range") record.axes = {{"data", "random"}};
+        record.id = record.subject + "/cpu/" + record.policy + "/" + record.harness;
+        named.report.records.push_back(record);
+      }
+  return named;
+}
+
+size_t records_chosen(const std::vector<std::string>& words) {
+  NamedReport named = twelve_records();
+  select_records(named, words);
+  return named.report.records.size();
+}
+
+TEST(Selection, TakesAlternativesOfOnePartAndAllOfSeveral) {
+  EXPECT_EQ(records_chosen({}), 12u);
+  EXPECT_EQ(records_chosen({"mlp"}), 6u);
+  EXPECT_EQ(records_chosen({"mlp/b8_i16"}), 6u);
+  EXPECT_EQ(records_chosen({"b8_i16"}), 6u);
+  EXPECT_EQ(records_chosen({"mlp", "convnet"}), 12u);
+  EXPECT_EQ(records_chosen({"mlp", "fp16"}), 2u) << "fp16 is not amp-fp16";
+  EXPECT_EQ(records_chosen({"mlp", "*fp16"}), 4u);
+  EXPECT_EQ(records_chosen({"fp16", "fp32", "error"}), 4u);
+  EXPECT_EQ(records_chosen({"data=random"}), 6u);
+}
+
+TEST(Selection, RefusesWordsThatNothingMatches) {
+  EXPECT_SAYS(complaint([] { records_chosen({"fp17"}); }),
+              "no record matches 'fp17'; its subjects and policies: amp-fp16");
+  EXPECT_SAYS(complaint([] {
+                records_chosen({"data=random", "error"});
+              }),
+              "no record matches data=random error together");
+}
+
+}  // namespace
+}  // namespace halfmark::reports
