@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <wordexp.h>
 
+#include <filesystem>
 #include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "bench/program.h"
 #include "bench/run/program_testing.h"

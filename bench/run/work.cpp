@@ -1,6 +1,8 @@
 #include "bench/run/work.h"
 
 #include <map>
+#include <string>
+#include <utility>
 
 #include "kernels/devices.h"
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "bench/run/case.h"
 #include "bench/run/run_case.h"
 #include "kernels/devices.h"

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <string>
+#include <string_view>
 
 #include "reports/outputs/clean.h"
 #include "reports/outputs/export.h"

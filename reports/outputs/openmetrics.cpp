@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <string>
+#include <string_view>
 
 #include "reports/outputs/clean.h"
 #include "reports/outputs/export.h"

@@ -3,6 +3,9 @@
 
 #include <cmath>
 #include <map>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "reports/outputs/export.h"
 #include "reports/outputs/xml.h"

@@ -7,6 +7,8 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "reports/text/compare.h"
 

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 #include "reports/record/folder_testing.h"
 
 namespace halfmark::reports {
