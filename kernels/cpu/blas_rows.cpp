@@ -63,7 +63,6 @@ void matmul(const Matmul& op) {
 
 void run_matmul(Device&, const Matmul& op) { op.a.dtype() == DType::f64 ? matmul<double>(op) : matmul<float>(op); }
 
-
 // Extents of one group.
 struct Sizes {
   int64_t n, c, h, w, o, kh, kw, oh, ow, groups;

@@ -149,8 +149,8 @@ void* CudaDevice::allocate(size_t bytes) {
     (void)cudaGetLastError();
     size_t available = 0, total = 0;
     (void)cudaMemGetInfo(&available, &total);
-    throw Error(name() + " is out of memory for " + std::to_string(bytes) + " B: " + std::to_string(available) + " of " +
-                std::to_string(total) + " B are free");
+    throw Error(name() + " is out of memory for " + std::to_string(bytes) + " B: " + std::to_string(available) +
+                " of " + std::to_string(total) + " B are free");
   }
   check(status, "cudaMalloc");
   block_sizes_.emplace(memory, size);

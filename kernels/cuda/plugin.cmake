@@ -4,7 +4,7 @@ halfmark_sources(cuda_sources "${CMAKE_CURRENT_LIST_DIR}")
 file(GLOB cuda_device_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/*.cu")
 set(cuda_rpath "$ORIGIN" "${CUDAToolkit_LIBRARY_DIR}" /usr/local/cuda/lib64)
 list(REMOVE_DUPLICATES cuda_rpath)
-# dot.cu needs architecture-specific instructions (90a instead of 90). That code runs on no other GPU, so PTX stays generic.
+# dot.cu needs architecture-specific instructions (90a instead of 90). Their code runs on no other GPU; PTX stays generic.
 set(cuda_dot_source "${CMAKE_CURRENT_LIST_DIR}/dot.cu")
 list(REMOVE_ITEM cuda_device_sources "${cuda_dot_source}")
 set(cuda_dot_architectures "")
@@ -50,7 +50,7 @@ if(TARGET cuda_tests)
   add_dependencies(cuda_tests halfmark_cuda)
   target_include_directories(cuda_tests SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} "${CUDNN_INCLUDE}")
   target_compile_definitions(cuda_tests PRIVATE HALFMARK_STAMP="${HALFMARK_STAMP}" HALFMARK_NVCC="${CMAKE_CUDA_COMPILER}")
-  # The only host file of the plugin without CUDA. The plugin exports none of its symbols, so the tests compile it again.
+  # The only host file without CUDA. The plugin exports none of its symbols, so the tests compile it again.
   target_sources(cuda_tests PRIVATE "${CMAKE_CURRENT_LIST_DIR}/dot_choice.cpp")
   file(GLOB operation_tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/../ops/ops_test.cpp")
   target_sources(cuda_tests PRIVATE ${operation_tests})

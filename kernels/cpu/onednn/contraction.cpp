@@ -5,7 +5,6 @@
 namespace halfmark::kernels::onednn {
 namespace {
 
-
 Desc matrix_desc(const Tensor& matrix, bool transposed) {
   if (!transposed || matrix.layout() == Layout::opaque) return desc_of(matrix);
   const Shape& s = matrix.shape();
@@ -62,7 +61,6 @@ void run_matmul(Device& device, const Matmul& op) {
   call.out(DNNL_ARG_DST, op.out, plan.y);
   call.run();
 }
-
 
 Geometry geometry_of(const Window& w) {
   const Dims padding{w.pad_h, w.pad_w};
