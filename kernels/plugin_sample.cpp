@@ -1,5 +1,5 @@
-// A plugin for devices_test.cpp, built three times: from this build, from another build, and with a missing library as
-// a dependency.
+// A plugin for devices_test.cpp, built three times: from this build,
+// from another build, and with a missing library as a dependency.
 #include "kernels/plugin.h"
 
 #ifdef HALFMARK_SAMPLE_NEEDS

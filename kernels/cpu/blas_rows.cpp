@@ -137,8 +137,8 @@ struct PlainResult {
   }
 };
 
-// One buffer of columns per image and group. Pieces run in parallel, each on one BLAS thread; a single image gives BLAS
-// all threads.
+// One buffer of columns per image and group. Pieces run in parallel,
+// each on one BLAS thread; a single image gives BLAS all threads.
 template <class F>
 void each_image(const Sizes& s, F f) {
   const bool alone = s.n * s.groups == 1;

@@ -45,8 +45,8 @@ bool is_tiny(const Format& format, double x, Rounding rounding, uint64_t noise) 
   return exponent < format.min_exponent() || round_to(format, significand, rounding, nullptr, noise) < 2;
 }
 
-// Rounds a value, which is exact or exact enough for this format, to its code and flags. Infinities follow the overflow
-// rule.
+// Rounds a value, which is exact or exact enough for this format,
+// to its code and flags. Infinities follow the overflow rule.
 Result rounded(const Format& format, double x, Rounding rounding, Overflow overflow, uint64_t noise) {
   RoundEvents events;
   const uint64_t code = encode_format(format, x, rounding, &events, noise, overflow);

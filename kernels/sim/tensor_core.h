@@ -113,8 +113,8 @@ struct Operand {
 // widened). A partly filled last instruction is padded with +0 times +0, as a library pads K. Not for fp64.
 uint32_t dot(const TensorCore& core, const Operand& a, const Operand& b, uint32_t c);
 
-// The same from codes, for any row including fp64. Throws Error unless a and b have equal length and the scales match
-// core.scaling.
+// The same from codes, for any row including fp64. Throws Error
+// unless a and b have equal length and the scales match core.scaling.
 uint64_t dot(const TensorCore& core, const DotTypes& types, std::span<const uint64_t> a, std::span<const uint64_t> b,
              uint64_t c, std::span<const uint8_t> scale_a = {}, std::span<const uint8_t> scale_b = {});
 

@@ -264,8 +264,8 @@ inline void specials(Draw& d) {
   }
 }
 
-// Zeros among terms so small that the exponent of a zero decides what is kept, with their sum near a rounding boundary
-// of the result.
+// Zeros among terms so small that the exponent of a zero decides what
+// is kept, with their sum near a rounding boundary of the result.
 inline void zeros_among_tiny(Draw& d) {
   const int floor = d.m.zero_floor > kUnreachable ? d.m.zero_floor : d.m.d == Type::fp16 ? -9 : -133;
   const int lowest = d.result_lowest(), last = floor - d.m.kept, high = last + d.dice.between(-1, 3);

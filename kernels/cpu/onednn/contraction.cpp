@@ -51,8 +51,8 @@ void run_matmul(Device& device, const Matmul& op) {
   const Plan& plan = plan_for(op, make_matmul_plan);
   Call call(device, plan);
   call.in(DNNL_ARG_SRC, op.a, matrix_desc(op.a, op.transpose_a), plan.x);
-  // A parameter stays packed until it is written. An activation is used once, so caching its packed copy would only
-  // waste memory.
+  // A parameter stays packed until it is written. An activation is
+  // used once, so caching its packed copy would only waste memory.
   const Purpose purpose = op.b.purpose();
   if (purpose == Purpose::weights || purpose == Purpose::master || purpose == Purpose::casts)
     call.packed(DNNL_ARG_WEIGHTS, op.b, matrix_desc(op.b, op.transpose_b), plan.w);

@@ -1,6 +1,6 @@
-// Reference rows without reductions, and the bias gradient. Each value is computed in fp64 from the operands as stored,
-// which is exact or correctly rounded, and rounded once. The bias gradient is summed in fp32 (fp64 for f64) in logical
-// order n, h, w.
+// Reference rows without reductions, and the bias gradient. Each value is computed in
+// fp64 from the operands as stored, which is exact or correctly rounded, and rounded
+// once. The bias gradient is summed in fp32 (fp64 for f64) in logical order n, h, w.
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"
