@@ -156,7 +156,7 @@ inline void subnormals(Draw& d) {
     if (which != 0 || d.dice.one_in(4)) d.row.a[at] = small(d.m.a);
     if (which != 1 || d.dice.one_in(4)) d.row.b[at] = small(d.m.b);
     if (which == 2 || d.dice.coin()) continue;
-    // Beside it a number of medium size, so that the products interact.
+    // Next to it a number of medium size, so that the products interact.
     (which ? d.row.b : d.row.a)[at] = d.number(which ? d.m.b : d.m.a, d.dice.between(-3, 3), d.dice.coin(), d.digits());
   }
   if (d.dice.one_in(3))
