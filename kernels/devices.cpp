@@ -65,8 +65,8 @@ Machine* look_around() {
   return machine;
 }
 
-// Never destroyed: the plugin stays loaded, and the CUDA context may be destroyed before the program's static objects
-// are.
+// Never destroyed: the plugin stays loaded, and the CUDA context
+// may be destroyed before the program's static objects are.
 Machine& machine() {
   static Machine* instance = look_around();
   return *instance;

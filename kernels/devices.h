@@ -19,9 +19,9 @@ struct DeviceRow {
 // Every device this build knows, present or absent. The CUDA plugin is searched for once, on the first call.
 const std::vector<DeviceRow>& known_devices();
 
-// A new device with its own memory ledger. Throws Error with one line if the name is unknown (lists the known names) or
-// the device is absent (gives the reason). A CUDA device is shared by all callers, because there is only one piece of
-// hardware.
+// A new device with its own memory ledger. Throws Error with one line if the name is
+// unknown (lists the known names) or the device is absent (gives the reason). A CUDA
+// device is shared by all callers, because there is only one piece of hardware.
 std::shared_ptr<Device> open_device(const std::string& name);
 
 // The device that runs the fp64 oracles for `device`: fast fp64 rows and its own memory ledger.

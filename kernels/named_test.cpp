@@ -1,5 +1,5 @@
-// One lookup for every table: it returns the row, or one line that lists the known names and suggests the most similar
-// ones.
+// One lookup for every table: it returns the row, or one line
+// that lists the known names and suggests the most similar ones.
 #include "kernels/number/named.h"
 
 #include <gtest/gtest.h>

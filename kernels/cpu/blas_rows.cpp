@@ -68,7 +68,6 @@ void matmul(const Matmul& op) {
 
 void run_matmul(Device&, const Matmul& op) { op.a.dtype() == DType::f64 ? matmul<double>(op) : matmul<float>(op); }
 
-
 // Extents of one group.
 struct Sizes {
   int64_t n, c, h, w, o, kh, kw, oh, ow, groups;
@@ -143,8 +142,8 @@ struct PlainResult {
   }
 };
 
-// One buffer of columns per image and group. Pieces run in parallel, each on one BLAS thread; a single image gives BLAS
-// all threads.
+// One buffer of columns per image and group. Pieces run in parallel,
+// each on one BLAS thread; a single image gives BLAS all threads.
 template <class F>
 void each_image(const Sizes& s, F f) {
   const bool alone = s.n * s.groups == 1;

@@ -1,6 +1,6 @@
-// Matmul and the three convolutions as one form of contraction, so that which terms are summed in which order is
-// written once for the reference rows and the simulated tensor cores. In each group, out[r, c] = sum over k of left[r,
-// k] right[k, c], with k increasing.
+// Matmul and the three convolutions as one form of contraction. Which terms are summed in which order is thus written
+// once for the reference rows and the simulated tensor cores. In each group, out[r, c] = sum over k of left[r, k]
+// right[k, c], with k increasing.
 //
 //   matmul            r, c: row and column of out                k: as it is
 //   conv2d            r: n, y, x       c: channel of out         k: kh, kw, channel of the image

@@ -26,8 +26,8 @@ namespace {
 #define HM_AVX512 __attribute__((target("avx512f,avx512bw")))
 #define HM_NATIVE __attribute__((target("avx512f,avx512bw,avx512vl,avx512fp16")))
 
-// AVX2: the sum is rounded toward zero through the processor's rounding mode; it is inexact if sum - p does not return
-// c.
+// AVX2: the sum is rounded toward zero through the processor's
+// rounding mode; it is inexact if sum - p does not return c.
 
 constexpr size_t kAvx2Rows = 4, kAvx2Vectors = 2, kAvx2Lanes = 8;
 
@@ -59,8 +59,8 @@ void run_avx2(const uint32_t* left, const void* right, size_t depth, float* sum)
   chains_avx2(left, right, depth, sum);
 }
 
-// AVX-512: the sum rounded down and rounded up. If inexact, exactly one of the two neighbours is odd; if exact, both
-// are equal.
+// AVX-512: the sum rounded down and rounded up. If inexact, exactly
+// one of the two neighbours is odd; if exact, both are equal.
 
 constexpr size_t kAvx512Rows = 4, kAvx512Vectors = 4, kAvx512Lanes = 16;
 

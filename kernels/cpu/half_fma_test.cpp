@@ -159,7 +159,7 @@ TEST(HalfFmaRow, TakesChainsInFp16AndSaysWhyNotOthers) {
   EXPECT_EQ(refusal(a, math), "");
   EXPECT_EQ(refusal(wide, kMath), "multiplies only f16, not f32");
   math = kMath, math.accumulate = kFp32;
-  EXPECT_EQ(refusal(a, math), "sums in fp16, not fp32");
+  EXPECT_EQ(refusal(a, math), "sums only in fp16, not fp32");
   math = kMath, math.multiply = kBf16;
   EXPECT_EQ(refusal(a, math), "multiplies fp16 as stored, not rounded to bf16");
   math = kMath, math.split_k = 2;

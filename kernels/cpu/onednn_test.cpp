@@ -107,8 +107,8 @@ TEST(OneDnn, AChainOfItsOwnLayoutsGivesWhatPlainTensorsGive) {
       run(ReluBackward{y, back, gradient});
       return gradient;
     };
-    // With different layouts, sums may be added in another order: a few units in the last place of numbers of this
-    // size.
+    // With different layouts, sums may be added in another order:
+    // a few units in the last place of numbers of this size.
     expect_near(chain(Layout::any), chain(Layout::plain), 64 * 4 * format_of(dtype).unit_roundoff());
   }
 }

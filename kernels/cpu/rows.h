@@ -1,6 +1,6 @@
-// The functions that add each family of host kernels to the CPU's table, declared in one place. The order of the calls
-// is the order of choice: oneDNN, fp64 BLAS, host loops, upcast rows, and last the reference rows, which support
-// everything.
+// The functions that add each family of host kernels to the CPU's table, declared
+// in one place. The order of the calls is the order of choice: oneDNN, fp64 BLAS,
+// host loops, upcast rows, and last the reference rows, which support everything.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Workers sleep until a job starts, take pieces through an atomic counter, and deregister. The caller works too and
-// ends the job.
+// Workers sleep until a job starts, take pieces through an atomic
+// counter, and deregister. The caller works too and ends the job.
 #include "kernels/cpu/thread_pool.h"
 
 #include <algorithm>

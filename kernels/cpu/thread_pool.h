@@ -18,11 +18,11 @@ using Body = void (*)(void* context, int64_t begin, int64_t end);
 void run(int64_t n, int64_t grain, Body body, void* context);
 }  // namespace thread_pool_detail
 
-// Calls f(begin, end) for consecutive pieces of `grain` of 0 .. n - 1 (the last may be shorter). The pieces depend only
-// on n and grain, so a result computed per piece does not depend on the number of threads or on timing. Which thread
-// takes a piece is unspecified. A call from inside f, or from a second thread at the same time, runs serially in the
-// same pieces. The first exception of f is rethrown here once no piece is running; pieces not started by then are
-// skipped.
+// Calls f(begin, end) for consecutive pieces of `grain` of 0 .. n - 1 (the last may be shorter).
+// The pieces depend only on n and grain, so a result computed per piece does not depend on the
+// number of threads or on timing. Which thread takes a piece is unspecified. A call from inside f,
+// or from a second thread at the same time, runs serially in the same pieces. The first exception
+// of f is rethrown here once no piece is running; pieces not started by then are skipped.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, F&& f) {
   using Function = std::remove_reference_t<F>;

@@ -78,8 +78,8 @@ __device__ __forceinline__ void narrow(double x, __nv_bfloat16& to) {
   to = isnan(x) ? __ushort_as_bfloat16(signbit(x) ? 0xffc0 : 0x7fc0) : __double2bfloat16(x);
 }
 
-// From double, with a single rounding in the conversion; overflow becomes NaN (E4M3) or infinity (E5M2), as in
-// encode().
+// From double, with a single rounding in the conversion; overflow
+// becomes NaN (E4M3) or infinity (E5M2), as in encode().
 __device__ __forceinline__ void narrow(double x, E4m3& to) {
   to.code = __nv_cvt_double_to_fp8(x, __NV_NOSAT, __NV_E4M3);
 }

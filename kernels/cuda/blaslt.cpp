@@ -93,7 +93,8 @@ Refusal arithmetic_of(const CudaDevice& device, const Matmul& op, Arithmetic& re
     return {};
   }
   if (math.accumulate != kFp32) return "adds in fp32, fp16 or fp64, not " + std::string(math.accumulate.name);
-  if (out != DType::f32 && out != in) return "writes " + std::string(name_of(in)) + " operands as their dtype or f32";
+  if (out != DType::f32 && out != in)
+    return "writes results of " + std::string(name_of(in)) + " operands only in that dtype or in f32";
   result = {CUBLAS_COMPUTE_32F, CUDA_R_32F, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE};
   if (holds(math.multiply, in)) {
     if (in == DType::f32 && environment_meddles()) result.compute = CUBLAS_COMPUTE_32F_PEDANTIC;

@@ -1,5 +1,5 @@
-// Checks every CUDA, cuBLASLt and cuDNN call: a status other than success becomes an Error with the call and the
-// reason.
+// Checks every CUDA, cuBLASLt and cuDNN call: a status other
+// than success becomes an Error with the call and the reason.
 #pragma once
 
 #include <cublasLt.h>

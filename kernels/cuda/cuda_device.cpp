@@ -31,8 +31,8 @@ std::string dotted(size_t version, size_t major, size_t minor) {
          std::to_string(version % minor);
 }
 
-// Only NVML knows the driver's own version ("580.82.07"); without NVML the CUDA version that the driver supports is
-// reported.
+// Only NVML knows the driver's own version ("580.82.07"); without
+// NVML the CUDA version that the driver supports is reported.
 std::string driver_text() {
   int driver = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no driver";
@@ -133,8 +133,8 @@ std::vector<std::pair<std::string, std::string>> CudaDevice::describe() const {
 void* CudaDevice::allocate(size_t bytes) {
   activate();
   const size_t size = block_size(bytes);
-  // A block that is slightly too large is better than a new one; one that is far too large would be missing for larger
-  // requests.
+  // A block that is slightly too large is better than a new one;
+  // one that is far too large would be missing for larger requests.
   const auto found = free_.lower_bound(size);
   if (found != free_.end() && found->first <= (size <= kSmall ? 2 * size : size + size / 8)) {
     void* memory = found->second;
@@ -153,8 +153,8 @@ void* CudaDevice::allocate(size_t bytes) {
     (void)cudaGetLastError();
     size_t available = 0, total = 0;
     (void)cudaMemGetInfo(&available, &total);
-    throw Error(name() + " is out of memory for " + std::to_string(bytes) + " B: " + std::to_string(available) + " of " +
-                std::to_string(total) + " B are free");
+    throw Error(name() + " is out of memory for " + std::to_string(bytes) + " B: " + std::to_string(available) +
+                " of " + std::to_string(total) + " B are free");
   }
   check(status, "cudaMalloc");
   block_sizes_.emplace(memory, size);

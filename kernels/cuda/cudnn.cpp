@@ -188,8 +188,7 @@ void choose_algorithm(cudnnHandle_t handle, cudnnMathType_t math_type, Plan& pla
     plan.workspace = bytes;
     return;
   }
-  plan.refusal =
-      "offers only algorithms that transform the operands, add in a random order or use another precision";
+  plan.refusal = "offers only algorithms that transform the operands, add in a random order or use another precision";
 }
 
 void describe(cudnnTensorDescriptor_t desc, const Shape& s, DType dtype, cudnnTensorFormat_t format) {

@@ -97,8 +97,8 @@ __global__ void __launch_bounds__(kThreads)
 
 constexpr uint32_t kTile = 32, kTileThreads = 8;
 
-// [outer][rows][columns] to [outer][columns][rows] through a tile in shared memory; the extra column avoids bank
-// conflicts.
+// [outer][rows][columns] to [outer][columns][rows] through a
+// tile in shared memory; the extra column avoids bank conflicts.
 template <class T>
 __global__ void __launch_bounds__(kTile* kTileThreads) transpose(uint32_t rows, uint32_t columns, const T* x, T* out) {
   __shared__ T tile[kTile][kTile + 1];

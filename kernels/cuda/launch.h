@@ -85,8 +85,8 @@ void launch_avg_pool_backward(cudaStream_t, const Image& dy, const Image& dx, co
 void launch_reorder(cudaStream_t, uint32_t outer, uint32_t channels, uint32_t pixels, size_t size, bool to_last,
                     const void* x, void* out);
 
-// direct.cu: one thread, or one block, per output; any mixture of dtypes, fused multiply-adds in fp32, or in fp64 if
-// `wide`.
+// direct.cu: one thread, or one block, per output; any mixture
+// of dtypes, fused multiply-adds in fp32, or in fp64 if `wide`.
 struct MatmulArgs {
   uint32_t m, n, k;
   bool transpose_a, transpose_b;

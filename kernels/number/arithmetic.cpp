@@ -1,7 +1,7 @@
 // Everything is computed in fp64 and then rounded once to the format. fp64 keeps all that this rounding needs:
 // - sums and products of formats of at most 16 bits are exact or rounded to odd (format.h);
-// - quotients and square roots have enough bits (53 >= 2 p + 2) that they reach or cross a p-bit number or a tie only
-//   if the exact result is that number or tie (Figueroa 1995).
+// - quotients and square roots have enough bits, 53 >= 2 p + 2 (Figueroa 1995): they reach or cross a p-bit number or a
+//   tie only if the exact result is that number or tie.
 // No intermediate is subnormal in fp64: with 8 exponent bits the smallest is 2^-266.
 #include "kernels/number/arithmetic.h"
 
@@ -45,8 +45,8 @@ bool is_tiny(const Format& format, double x, Rounding rounding, uint64_t noise) 
   return exponent < format.min_exponent() || round_to(format, significand, rounding, nullptr, noise) < 2;
 }
 
-// Rounds a value, which is exact or exact enough for this format, to its code and flags. Infinities follow the overflow
-// rule.
+// Rounds a value, which is exact or exact enough for this format,
+// to its code and flags. Infinities follow the overflow rule.
 Result rounded(const Format& format, double x, Rounding rounding, Overflow overflow, uint64_t noise) {
   RoundEvents events;
   const uint64_t code = encode_format(format, x, rounding, &events, noise, overflow);

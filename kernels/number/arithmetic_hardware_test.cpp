@@ -29,14 +29,14 @@ uint64_t draw(std::mt19937_64& random) {
 #if defined(__x86_64__)
 
 bool has_avx512_fp16() {
-  // CPUID leaf 7: AVX512-FP16 is edx bit 23 (Intel SDM volume 2). The check of "avx512f" includes that the system saves
-  // the registers.
+  // CPUID leaf 7: AVX512-FP16 is edx bit 23 (Intel SDM volume 2). The
+  // check of "avx512f" includes that the system saves the registers.
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __builtin_cpu_supports("avx512f") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && ((d >> 23) & 1);
 }
 
-// One instruction between writing and reading MXCSR: all exceptions masked, flags clear, the rounding mode in bits 13
-// and 14.
+// One instruction between writing and reading MXCSR: all exceptions
+// masked, flags clear, the rounding mode in bits 13 and 14.
 #define HM_FP16(instruction)                                                                           \
   __asm__ volatile("vldmxcsr %[control]\n\t" instruction "\n\tvstmxcsr %[after]\n\tvldmxcsr %[before]" \
                    : [x] "+x"(x), [after] "=m"(after)                                                  \
@@ -67,8 +67,8 @@ Result on_processor(ScalarOperation operation, uint64_t x_code, uint64_t y_code,
       HM_FP16("vsqrtsh %[x], %[x], %[x]");
       break;
   }
-  // MXCSR: 0 invalid, 1 a subnormal operand (no flag of IEEE 754), 2 divide by zero, 3 overflow, 4 underflow, 5
-  // inexact.
+  // MXCSR: 0 invalid, 1 a subnormal operand (no flag of IEEE
+  // 754), 2 divide by zero, 3 overflow, 4 underflow, 5 inexact.
   const unsigned flags = (after & 1 ? kInvalid : 0u) | (after & 4 ? kDivideByZero : 0u) | (after & 8 ? kOverflow : 0u) |
                          (after & 16 ? kUnderflow : 0u) | (after & 32 ? kInexact : 0u);
   const auto code = static_cast<uint64_t>(_mm_cvtsi128_si32(x)) & 0xFFFF;

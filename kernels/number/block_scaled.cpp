@@ -33,8 +33,8 @@ double largest_magnitude(std::span<const float> values) {
   return largest;
 }
 
-// MX v1.0, section 6.3: the largest power of two not above amax, divided by the largest power of two in the element
-// format.
+// MX v1.0, section 6.3: the largest power of two not above amax,
+// divided by the largest power of two in the element format.
 double mx_scale(const BlockFormat& format, double amax) {
   const Format& scale = format_of(format.scale);
   if (amax == 0) return power_of_two(scale.min_exponent());

@@ -34,8 +34,8 @@ struct BlockScaled {
   std::vector<double> values() const;                                            // [rows, depth], exact
 };
 
-// Rounds each value once, to code * scale; values that are too large saturate. With amax the largest magnitude of a
-// block:
+// Rounds each value once, to code * scale; values that are too
+// large saturate. With amax the largest magnitude of a block:
 // - scale e8m0 (MX): 2^(floor(log2 amax) - the exponent of the element's largest number), between 2^-127 and 2^127.
 // - scale e4m3 (NVFP4): tensor_scale = the largest magnitude of the tensor / (448 * 6) in f32, at least 2^-149; 1 if no
 //   element is non-zero. The block scale is amax / 6 / tensor_scale, rounded to nearest even, at most 448.

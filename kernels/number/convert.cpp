@@ -26,8 +26,8 @@ constexpr uint32_t kSign = 0x80000000, kInfinity = 0x7F800000, kQuietNan = 0x7FC
 
 uint32_t code_of(double x) { return std::bit_cast<uint32_t>(static_cast<float>(x)); }
 
-// The formats that the loops support: subsets of fp32 with signs, zeros and NaNs. round_to supplies the results for
-// overflow.
+// The formats that the loops support: subsets of fp32 with signs,
+// zeros and NaNs. round_to supplies the results for overflow.
 std::optional<Target> target_of(const Format& format, Rounding rounding) {
   constexpr int kWide = kFp32.exponent_bits;
   const bool known = format.has_nan() && format.has_negative_zero() && !format.is_scale() &&
@@ -222,8 +222,8 @@ const Features& features() {
   return found;
 }
 
-// The loops of a path, or of the next lower path if this CPU lacks the AES instructions for noise: AVX-512 predates
-// vector AES.
+// The loops of a path, or of the next lower path if this CPU lacks
+// the AES instructions for noise: AVX-512 predates vector AES.
 const Loops* rounding_loops(Path path, Rounding rounding) {
   if (rounding != Rounding::stochastic) return loops_of(path);
   if (!features().aes) return nullptr;
@@ -316,8 +316,8 @@ void round_array(Path path, const Format& format, const float* source, float* ta
 uint64_t rounding_noise(uint64_t seed, uint64_t index) {
   constexpr size_t kWords = convert_detail::kBlockWords;
   const auto block = convert_detail::noise_block(seed, index / kWords);
-  // The upper half is the element's own word and decides. The lower half is its neighbour's word, which matters once in
-  // 2^32 times.
+  // The upper half is the element's own word and decides. The lower
+  // half is its neighbour's word, which matters once in 2^32 times.
   return uint64_t{block[index % kWords]} << 32 | block[(index % kWords) ^ 1];
 }
 

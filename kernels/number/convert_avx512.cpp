@@ -72,8 +72,8 @@ HM_VECTOR Constants constants_of(const Target& to) {
   k.noise_shift = all(32 - drop);
   k.smallest = all(to.smallest), k.overflow = all(to.overflow), k.infinity = all(to.infinity);
   k.largest = _mm512_set1_ps(to.largest);
-  // Powers of two relative to the exponent e of a number: e + drop, e - fraction, e - fraction - 1, 32 - (e -
-  // fraction).
+  // Powers of two relative to the exponent e of a number: e +
+  // drop, e - fraction, e - fraction - 1, 32 - (e - fraction).
   k.to_c = all(drop << 23), k.to_place = all(fraction << 23), k.to_half = all((fraction + 1) << 23);
   k.to_scale = all((32 + 127 + 127 + fraction) << 23);
   return k;

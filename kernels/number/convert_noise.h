@@ -23,8 +23,8 @@ inline constexpr uint64_t kWeylLow = 0x9E3779B97F4A7C15, kWeylHigh = 0xBB67AE858
 
 using Bytes = std::array<uint8_t, 16>;
 
-// FIPS 197, section 5.1.1: the inverse in GF(2^8) and an affine map. p runs through the powers of 3, q through those of
-// its inverse.
+// FIPS 197, section 5.1.1: the inverse in GF(2^8) and an affine map.
+// p runs through the powers of 3, q through those of its inverse.
 constexpr std::array<uint8_t, 256> aes_substitution() {
   std::array<uint8_t, 256> table{};
   uint8_t p = 1, q = 1;

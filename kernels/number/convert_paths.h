@@ -44,9 +44,9 @@ inline constexpr size_t kLine = 64 / sizeof(float);
 // How a format is rounded to: with fp32's own exponents, with fewer of them, or by conversion to f16 and back.
 enum class Kind : uint8_t { wide, narrow, half };
 
-// The loops of an instruction set. `round` takes a multiple of kRoundStep elements, the others of kStep. `round` needs
-// noise.first at a block boundary. Where `stream` is set it uses streaming stores, which need a target aligned to 64
-// bytes.
+// The loops of an instruction set. `round` takes a multiple of kRoundStep elements,
+// the others of kStep. `round` needs noise.first at a block boundary. Where `stream`
+// is set it uses streaming stores, which need a target aligned to 64 bytes.
 inline constexpr size_t kStep = 16, kRoundStep = 64;
 struct Loops {
   void (*round)(const Target& to, Rounding rounding, const float* source, float* target, size_t count,

@@ -191,8 +191,8 @@ TEST_P(ConvertPaths, LongArraysAreNoDifferent) {
   }
 }
 
-// Below 2^-32 of a last place the low half of the noise decides, once in 2^32 times: this test searches for those
-// cases.
+// Below 2^-32 of a last place the low half of the noise decides,
+// once in 2^32 times: this test searches for those cases.
 TEST_P(ConvertPaths, NoiseIsComparedToItsLastBit) {
   int ups = 0, downs = 0;
   for (uint64_t i = 0; i < 100'000; ++i) {

@@ -6,8 +6,8 @@
 
 namespace halfmark::kernels {
 
-// A precondition was violated, a library call failed, or an input was invalid. The text says what, where and what to
-// do.
+// A precondition was violated, a library call failed, or an
+// input was invalid. The text says what, where and what to do.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

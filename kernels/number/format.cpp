@@ -1,5 +1,5 @@
-// Rounding by integer arithmetic on the significand of the fp64 argument, so that it is exact for every format and
-// mode.
+// Rounding by integer arithmetic on the significand of the fp64
+// argument, so that it is exact for every format and mode.
 #include "kernels/number/format.h"
 
 #include <algorithm>

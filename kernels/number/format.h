@@ -44,10 +44,10 @@ inline constexpr Specials Specials::fnuz{.nan = NanCodes::negative_zero, .more_b
 
 enum class Rounding : uint8_t { near_even, toward_zero, near_away, stochastic };
 
-// The result when rounding carries a finite number beyond the largest one. toward_zero never does that: it gives the
-// largest number under every rule. An infinity stays one if the format has infinities and the rule is not `saturate`;
-// otherwise the rule applies to it, too (OFP8 1.0: in saturating mode infinities become the largest number, and a NaN
-// stays NaN).
+// The result when rounding carries a finite number beyond the largest one. toward_zero never
+// does that: it gives the largest number under every rule. An infinity stays one if the
+// format has infinities and the rule is not `saturate`; otherwise the rule applies to it, too
+// (OFP8 1.0: in saturating mode infinities become the largest number, and a NaN stays NaN).
 enum class Overflow : uint8_t {
   format_default,  // infinity if the format has one, else NaN if it has that, else the largest number
   infinity,        // in a format without infinity: as format_default; see require_possible()
@@ -173,8 +173,8 @@ std::string_view name_of(Overflow overflow);
 Rounding rounding_named(std::string_view name);  // these two throw Error naming the known ones
 Overflow overflow_named(std::string_view name);  // infinity, nan or saturate
 
-// Throws Error for a rule that the format cannot follow. For user input; round_to itself falls back to the format's own
-// rule.
+// Throws Error for a rule that the format cannot follow. For user
+// input; round_to itself falls back to the format's own rule.
 void require_possible(const Format& format, Overflow overflow);
 
 // x rounded to the format: one rounding, gradual underflow, signed zeros if the format has them. `noise` drives
@@ -191,8 +191,8 @@ double round_to(const Format& format, double x, Rounding rounding = Rounding::ne
 // (Boldo and Melquiond 2008).
 double add_to_odd(double a, double b);
 
-// a * b + c with one rounding. a and b have at most 26 significant bits (their product is exact in fp64), or the format
-// is fp64.
+// a * b + c with one rounding. a and b have at most 26 significant
+// bits (their product is exact in fp64), or the format is fp64.
 double fused_multiply_add(const Format& format, double a, double b, double c, Rounding rounding = Rounding::near_even);
 
 }  // namespace halfmark::kernels

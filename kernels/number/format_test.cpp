@@ -270,8 +270,8 @@ TEST(StochasticRounding, IsUnbiased) {
   EXPECT_NEAR(static_cast<double>(up) / samples, 1.0 / 64, 6 * std::sqrt(1.0 / 64 / samples));
 }
 
-// a b + c for fp16 operands in integers: every number is a multiple of 2^-48 and at most 2^32, so 128 bits hold the sum
-// exactly.
+// a b + c for fp16 operands in integers: every number is a multiple
+// of 2^-48 and at most 2^32, so 128 bits hold the sum exactly.
 __extension__ using Wide = __int128;
 
 double fp16_fma_by_integers(double a, double b, double c) {

@@ -70,9 +70,9 @@ struct SgdState {
   T parameter, velocity;
 };
 
-// v <- momentum v + (g + weight_decay p); p <- p - rate v, with v before it is rounded to its storage. A term whose
-// factor is zero is left out, because 0 * infinity is NaN. A caller whose flags are constants gets a loop without
-// branches.
+// v <- momentum v + (g + weight_decay p); p <- p - rate v, with v before it is
+// rounded to its storage. A term whose factor is zero is left out, because 0 *
+// infinity is NaN. A caller whose flags are constants gets a loop without branches.
 template <class T>
 HM_HOST_DEVICE constexpr SgdState<T> sgd_step(T parameter, T gradient, T velocity, T rate, T momentum, T weight_decay,
                                               bool has_momentum, bool has_decay) {

@@ -133,8 +133,8 @@ inline Tensor constant_tensor(const CaseRequest& request, const Shape& shape, DT
                        [&] { return std::vector<double>(static_cast<size_t>(shape.elements()), value); });
 }
 
-// A tensor in a layout of the device's own library: the result of a convolution that may choose. Empty if it chooses
-// none.
+// A tensor in a layout of the device's own library: the result
+// of a convolution that may choose. Empty if it chooses none.
 inline std::optional<Tensor> opaque_tensor(const CaseRequest& request, const Shape& shape, DType dtype, uint64_t seed) {
   const Tensor x = random_tensor(request, shape, dtype, Layout::plain, seed);
   const Tensor w = random_tensor(request, {shape[1], shape[1], 1, 1}, dtype, Layout::plain, seed + 1);

@@ -1,5 +1,5 @@
-// Cases of matmul and the convolutions. The fp64 loops are written from the formulas in ops.h and share nothing with
-// the kernels.
+// Cases of matmul and the convolutions. The fp64 loops are written
+// from the formulas in ops.h and share nothing with the kernels.
 #pragma once
 
 #include <algorithm>

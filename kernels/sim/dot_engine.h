@@ -39,8 +39,8 @@ struct Plan {
 };
 std::optional<Plan> plan_for(const TensorCore& core, const Format& left, const Format& right);
 
-// The smallest exponents allowed in the two panels: their sum is kLeastExponent, divided according to the panels'
-// numbers.
+// The smallest exponents allowed in the two panels: their sum
+// is kLeastExponent, divided according to the panels' numbers.
 struct LeastOperands {
   int left, right;
 };

@@ -1,9 +1,9 @@
 // The tile of a vector path, shared by all instruction sets. The including file defines HM_VECTOR (the attributes of a
 // function of that set) and, in an unnamed namespace of dot_engine, struct Vector with its lanes and operations.
 //
-// Computes a block of one row of the left panel and `lanes` columns. With e the largest exponent, every product and c
-// is multiplied by 2^(F - e), which is exact, truncated by the conversion to an integer, and added. The sum is rounded
-// once.
+// Computes a block of one row of the left panel and `lanes` columns. With e the
+// largest exponent, every product and c is multiplied by 2^(F - e), which is exact,
+// truncated by the conversion to an integer, and added. The sum is rounded once.
 // No include guard: each path's file includes it once.
 
 #include <algorithm>

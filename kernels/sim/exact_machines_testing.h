@@ -17,9 +17,9 @@
 
 namespace halfmark::kernels::exact {
 
-// A block takes 8 bytes of each operand on Volta, 16 on Turing, Ampere and Ada, 32 from Hopper on. The exponent of a
-// zero is kUnreachable if no term has a bit below 2^(that exponent - kept): products of fp16 end at 2^-48, of fp8 at
-// 2^-32.
+// A block takes 8 bytes of each operand on Volta, 16 on Turing, Ampere and Ada,
+// 32 from Hopper on. The exponent of a zero is kUnreachable if no term has a bit
+// below 2^(that exponent - kept): products of fp16 end at 2^-48, of fp8 at 2^-32.
 inline std::vector<Machine> machines() {
   using enum MatrixInstruction;
   using enum Type;

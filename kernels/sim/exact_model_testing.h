@@ -106,8 +106,8 @@ inline Value scale_of(Type type, uint8_t code, Mistake mistake) {
   return value;
 }
 
-// What decides before any arithmetic: NaN, infinity times zero, or infinities of both signs give NaN; otherwise an
-// infinity.
+// What decides before any arithmetic: NaN, infinity times zero,
+// or infinities of both signs give NaN; otherwise an infinity.
 struct Specials {
   bool nan = false, positive = false, negative = false;
   Value payload{};  // the first NaN, for a mistake
@@ -284,8 +284,8 @@ inline uint64_t fma_chain(const Inputs& in, Mistake mistake) {
   return d;
 }
 
-// d as the machine computes it, its instructions chained over all of k; with `mistake`, as it would be with that
-// mistake.
+// d as the machine computes it, its instructions chained over
+// all of k; with `mistake`, as it would be with that mistake.
 inline uint64_t dot(const Machine& machine, const Inputs& in, Mistake mistake = Mistake::none) {
   if (machine.way == Way::fma) return fma_chain(in, mistake);
   const size_t k = in.a.size(), depth = static_cast<size_t>(depth_of(machine.instruction));

@@ -27,8 +27,7 @@ std::string_view name_of(Operands operands);  // "f16", "e4m3 and e5m2"
 // How the products of one instruction and its addend c are combined to d.
 enum class Summation : uint8_t {
   blocks,       // blocks of L products and c, fused; each result is the next one's c
-  interleaved,  // two fused blocks, of the k with k mod 4 < 2 and of the others, without c; then d = sum + c as IEEE
-                // adds
+  interleaved,  // two fused blocks without c, of the k with k mod 4 < 2 and of the others; then an IEEE addition of c
   groups,       // FP4: exact sums of 16 scaled products each, which are the terms of one fused sum with c
   fma_chain,    // IEEE fused multiply-adds in increasing k
 };
@@ -113,8 +112,8 @@ struct Operand {
 // widened). A partly filled last instruction is padded with +0 times +0, as a library pads K. Not for fp64.
 uint32_t dot(const TensorCore& core, const Operand& a, const Operand& b, uint32_t c);
 
-// The same from codes, for any row including fp64. Throws Error unless a and b have equal length and the scales match
-// core.scaling.
+// The same from codes, for any row including fp64. Throws Error
+// unless a and b have equal length and the scales match core.scaling.
 uint64_t dot(const TensorCore& core, const DotTypes& types, std::span<const uint64_t> a, std::span<const uint64_t> b,
              uint64_t c, std::span<const uint8_t> scale_a = {}, std::span<const uint8_t> scale_b = {});
 

@@ -76,8 +76,8 @@ struct Gpu {
 void PrintTo(const Gpu& gpu, std::ostream* stream) { *stream << gpu.name; }
 constexpr Gpu kGpus[] = {{"V100", "volta"},  {"A100", "ampere"}, {"A2", "ampere"},     {"Ada", "ada"},
                          {"H100", "hopper"}, {"H200", "hopper"}, {"B200", "blackwell"}};
-// The files called L40S contain the operands and outputs of those called Ada (RTX 1000 Ada), so they are no additional
-// evidence.
+// The files called L40S contain the operands and outputs of those
+// called Ada (RTX 1000 Ada), so they are no additional evidence.
 constexpr std::string_view kCopy = "L40S", kOriginal = "Ada";
 
 // 16- and 19-bit operands were passed through the WMMA interface, i.e. its largest mma.sync.

@@ -158,7 +158,7 @@ inline void subnormals(Draw& d) {
     if (which != 0 || d.dice.one_in(4)) d.row.a[at] = small(d.m.a);
     if (which != 1 || d.dice.one_in(4)) d.row.b[at] = small(d.m.b);
     if (which == 2 || d.dice.coin()) continue;
-    // Beside it a number of medium size, so that the products interact.
+    // Next to it a number of medium size, so that the products interact.
     (which ? d.row.b : d.row.a)[at] = d.number(which ? d.m.b : d.m.a, d.dice.between(-3, 3), d.dice.coin(), d.digits());
   }
   if (d.dice.one_in(3))
@@ -266,8 +266,8 @@ inline void specials(Draw& d) {
   }
 }
 
-// Zeros among terms so small that the exponent of a zero decides what is kept, with their sum near a rounding boundary
-// of the result.
+// Zeros among terms so small that the exponent of a zero decides what
+// is kept, with their sum near a rounding boundary of the result.
 inline void zeros_among_tiny(Draw& d) {
   const int floor = d.m.zero_floor > kUnreachable ? d.m.zero_floor : d.m.d == Type::fp16 ? -9 : -133;
   const int lowest = d.result_lowest(), last = floor - d.m.kept, high = last + d.dice.between(-1, 3);

@@ -7,8 +7,8 @@
 
 namespace halfmark::kernels::exact::draws {
 
-// Every code with equal probability. Half of the rows have no infinities and NaNs, which would otherwise decide most
-// rows.
+// Every code with equal probability. Half of the rows have no
+// infinities and NaNs, which would otherwise decide most rows.
 inline void uniform_codes(Draw& d) {
   const bool finite = d.dice.coin();
   const auto code = [&](Type type) {

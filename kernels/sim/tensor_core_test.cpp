@@ -375,7 +375,7 @@ TEST(TensorCore, WhatAnArchitectureLacksIsRefusedWithAReason) {
   EXPECT_EQ(find_core(tensor_cores(), "hopper", MatrixInstruction::usual, bf16_result, &why), nullptr);
   EXPECT_FALSE(why.empty());
   EXPECT_EQ(find_core(tensor_cores(), "hopper", MatrixInstruction::mma_m16n8k8, fp8), nullptr)
-      << "fp8 wants k = 16 or 32 there";
+      << "fp8 needs k = 16 or 32 there";
 }
 
 TEST(TensorCore, OperandsOfDifferentLengthsAndMissingScalesAreErrors) {

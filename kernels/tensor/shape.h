@@ -1,5 +1,5 @@
-// The extents of a tensor in logical order, independent of the memory order: [n, c, h, w] for images, [out, in, kh, kw]
-// for filters.
+// The extents of a tensor in logical order, independent of the memory
+// order: [n, c, h, w] for images, [out, in, kh, kw] for filters.
 #pragma once
 
 #include <array>

@@ -212,8 +212,9 @@ void Tensor::fill(double value) {
 
 void Tensor::materialize(Layout layout) {
   if (this->layout() != Layout::any) return;
-  HM_CHECK(layout == Layout::plain || (layout == Layout::nhwc && shape().rank() == 4),
-           "a tensor without layout, of shape " + shape().text() + " cannot take layout " + std::string(name_of(layout)));
+  HM_CHECK(
+      layout == Layout::plain || (layout == Layout::nhwc && shape().rank() == 4),
+      "a tensor without layout, of shape " + shape().text() + " cannot take layout " + std::string(name_of(layout)));
   meta_->storage = std::make_shared<Storage>(device(), bytes_for(dtype(), static_cast<size_t>(elements())));
   meta_->layout = layout;
 }

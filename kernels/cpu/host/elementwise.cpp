@@ -125,8 +125,8 @@ void run_cast(Device&, const Cast& op) {
   out.finish();
 }
 
-// Memory as rows. Within a row the channel is constant (plain images) or the index along the row (matrices and nhwc
-// images).
+// Memory as rows. Within a row the channel is constant (plain
+// images) or the index along the row (matrices and nhwc images).
 struct Rows {
   int64_t count, length;
   bool constant;  // row i belongs to channel i % channels

@@ -65,8 +65,8 @@ bool same_layout(const Tensor& a, const Tensor& b) {
 
 namespace {
 
-// The model's layout for a tensor of this dtype. A library's layout is specific to its dtype and cannot be used for
-// another.
+// The model's layout for a tensor of this dtype. A library's
+// layout is specific to its dtype and cannot be used for another.
 void materialize_like(Tensor& tensor, const Tensor& model) {
   if (model.layout() != Layout::opaque) return tensor.materialize(model.layout());
   if (tensor.dtype() == model.dtype()) return tensor.materialize(model.opaque_layout());

@@ -1,5 +1,5 @@
-// Shared by the host loops: reading blocks of any stored type as float or double, and converting operands to one
-// layout.
+// Shared by the host loops: reading blocks of any stored type
+// as float or double, and converting operands to one layout.
 #pragma once
 
 #include <algorithm>

@@ -7,7 +7,6 @@
 namespace halfmark::kernels::onednn {
 namespace {
 
-
 Desc matrix_desc(const Tensor& matrix, bool transposed) {
   if (!transposed || matrix.layout() == Layout::opaque) return desc_of(matrix);
   const Shape& s = matrix.shape();
@@ -54,8 +53,8 @@ void run_matmul(Device& device, const Matmul& op) {
   const Plan& plan = plan_for(op, make_matmul_plan);
   Call call(device, plan);
   call.in(DNNL_ARG_SRC, op.a, matrix_desc(op.a, op.transpose_a), plan.x);
-  // A parameter stays packed until it is written. An activation is used once, so caching its packed copy would only
-  // waste memory.
+  // A parameter stays packed until it is written. An activation is
+  // used once, so caching its packed copy would only waste memory.
   const Purpose purpose = op.b.purpose();
   if (purpose == Purpose::weights || purpose == Purpose::master || purpose == Purpose::casts)
     call.packed(DNNL_ARG_WEIGHTS, op.b, matrix_desc(op.b, op.transpose_b), plan.w);
@@ -64,7 +63,6 @@ void run_matmul(Device& device, const Matmul& op) {
   call.out(DNNL_ARG_DST, op.out, plan.y);
   call.run();
 }
-
 
 Geometry geometry_of(const Window& w) {
   const Dims padding{w.pad_h, w.pad_w};

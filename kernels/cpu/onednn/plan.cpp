@@ -1,5 +1,5 @@
-// The engine, the caches of primitives and packed weights, and the conversion of operands to the layouts of a
-// primitive.
+// The engine, the caches of primitives and packed weights, and
+// the conversion of operands to the layouts of a primitive.
 #include "kernels/cpu/onednn/plan.h"
 
 #include <dlfcn.h>

@@ -12,7 +12,6 @@
 
 namespace halfmark::kernels::onednn {
 
-
 DataType type_of(DType dtype);                       // throws Error for dtypes that oneDNN lacks
 Desc plain_desc(const Dims& dims, DataType type);    // row-major
 Desc open_desc(const Shape& shape, DType dtype);     // the primitive chooses
@@ -36,10 +35,8 @@ std::vector<Desc> image_layouts(const Tensor& image);
 // Code that oneDNN has for completeness: several times to a hundred times slower than its other code.
 bool is_reference(const std::string& implementation);
 
-
 Refusal refuses_dtype(DType dtype);  // no fp64, no fp8; bf16 and fp16 only if the CPU computes in them
 Refusal refuses_math(const Math& math, DType operand);  // fp32 accumulation, products of the operands as stored
-
 
 struct Plan {
   dnnl::primitive primitive;

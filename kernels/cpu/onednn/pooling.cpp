@@ -129,8 +129,8 @@ void run_max(Device& device, const MaxPool2d& op) {
   call.run();
 }
 
-// Observed in the backward of average pooling with bf16 images in nhwc: an element of several windows is rounded after
-// each addition.
+// Observed in the backward of average pooling with bf16 images in
+// nhwc: an element of several windows is rounded after each addition.
 template <class Op>
 Refusal refuses_overlap(const Op& op) {
   const bool overlap = op.window.stride_h < op.kernel_h || op.window.stride_w < op.kernel_w;

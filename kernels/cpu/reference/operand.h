@@ -15,8 +15,8 @@ namespace halfmark::kernels::reference {
 // Elements that a thread takes at a time; even, so that no two threads share a byte of a packed dtype.
 inline constexpr int64_t kGrain = 1 << 14;
 
-// All elements as T (double or float) in logical order. double is exact for every dtype, float for all except f64 and
-// i32.
+// All elements as T (double or float) in logical order. double
+// is exact for every dtype, float for all except f64 and i32.
 template <class T>
 std::vector<T> read(const Tensor& tensor);
 
