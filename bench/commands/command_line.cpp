@@ -73,6 +73,9 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_desc(const CLI::Option* option) const override {
     return broken(CLI::Formatter::make_option_desc(option), kHelpColumn);
   }
+  std::string make_description(const CLI::App* app) const override {
+    return app->get_description().empty() ? "" : broken(app->get_description(), 0) + "\n";
+  }
   std::string make_subcommand(const CLI::App* command) const override {
     std::ostringstream text;
     CLI::detail::format_help(text, command->get_name(), broken(command->get_description(), kHelpColumn), kHelpColumn);

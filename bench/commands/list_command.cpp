@@ -185,7 +185,7 @@ std::string policies_text(const Json& list, const TextOptions& options) {
                    {"statistics", "BN statistics"},
                    {"master", "fp32 master copy"},
                    {"loss_scaling", "loss scaling"}},
-                  8, options) +
+                  2, options) +
          wrapped("",
                  "parameters, activations, gradients, BN statistics: the type in which they are stored. BN: BatchNorm.",
                  options.width);

@@ -343,6 +343,7 @@ class Exports(unittest.TestCase):
                 self.assertEqual(row[key], record[key])
             for key in ("metric", "at", "unit", "better", "kind"):
                 self.assertEqual(row[key], measurement[key])
+            self.assertEqual(row["value"] in ("", None), is_misleading(record, measurement), row)
             value = "nan" if is_misleading(record, measurement) else measurement["value"]
             self.assertEqual(repr(number(row["value"])), repr(float(value)))
             self.assertEqual(int(row["samples"]), len(measurement.get("samples", [])))

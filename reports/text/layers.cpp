@@ -119,11 +119,11 @@ std::string group_text(const LayerGroup& group, const TextOptions& options) {
 
 std::string layer_columns_text() {
   return "Columns of --layers, worst first; tensors that lose nothing are only counted:\n"
-         "  tensor        output of a layer (forward); gradient of that output, d conv1, or\n"
-         "                of a parameter, d conv1.weight (backward, loss scale included)\n"
+         "  tensor        output of a layer (forward); gradient of that output, d conv1,\n"
+         "                or of a parameter, d conv1.weight (backward, loss scale included)\n"
          "  not finite    share of its elements that are infinite or NaN as stored\n"
-         "  flushed to 0  share of the fp64 reference's elements that are too small for the\n"
-         "                format of the tensor\n"
+         "  flushed to 0  share of the fp64 reference's elements that are too small for\n"
+         "                the format of the tensor\n"
          "  subnormal     share that the format holds with fewer bits than usual\n"
          "  headroom      doublings (bits) left before the largest element overflows\n"
          "  NMSE          squared error / squared fp64 reference, where it was measured\n";
