@@ -1,36 +1,41 @@
-"""What the charts share: the report as they see it, one look for every policy, panels, labels that do not collide."""
+"""What the charts share: one look for every policy, a figure of panels whose sizes follow from measured text, axes, labels,
+legends, and writing with provenance.
 
-import json
+All lengths are inches. Widths of text are measured before anything is placed, so nothing depends on a later layout.
+"""
+
+import io
 import math
 import sys
-import textwrap
 
+import matplotlib
+
+matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
+from matplotlib.textpath import text_to_path
+from matplotlib.ticker import NullLocator
 
-GREY = "0.35"
-LONGEST_TITLE = 42  # characters that fit over a panel
-NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+INK, GREY, GRID = "#1A1A1A", "#595959", "0.92"
+SMALL, BODY, TITLE = 6.8, 7.5, 8.2  # points
+LINE = 1.32 / 72                    # inches of height for a point of text with its spacing
+MARKER = 5.5                        # points
+MOST_PANELS, MOST_ROWS, MOST_SOURCES = 9, 6, 4  # more would be too small to read
+EDGE, GAP = 0.1, 0.08
+FIT = 1.04  # drawn text may be wider than the measured outline by the rounding to pixels
 
-# One look a policy in every chart: hue after the colour-blind-safe sets of Okabe and Ito and of Tol, and a marker and a
-# dash so that nothing hangs on colour alone.
+# One look a policy in every chart: colour-blind-safe hues after Okabe and Ito and after Tol, darkened to a contrast of 3 : 1 to
+# every background here; marker and dash together are unique, so that nothing depends on colour alone.
+SOLID, DASHED, DOTTED, DASH_DOT = "-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4))
 LOOKS = {
-    "fp32": ("#000000", "o", "-"), "fp64": ("#000000", "s", ":"), "tf32": ("#7F7F7F", "s", "-"),
-    "fp16": ("#D55E00", "^", "-"), "fp16-bn32": ("#882255", "^", "--"), "bf16": ("#0072B2", "v", "-"),
-    "amp-fp16": ("#E69F00", "D", "--"), "amp-bf16": ("#56B4E9", "P", "--"), "cpu-amp-bf16": ("#332288", "P", ":"),
-    "apex-o1": ("#44AA99", "X", "--"), "apex-o2": ("#009E73", "X", "-"), "apex-o3": ("#999933", "X", ":"),
-    "keras-fp16": ("#CC6677", "D", ":"), "fp8": ("#CC79A7", "*", "-"),
+    "fp32": ("#000000", "o", SOLID), "tf32": ("#666666", "s", DOTTED), "fp16": ("#B84300", "^", SOLID),
+    "fp16-bn32": ("#882255", "v", DASHED), "amp-fp16": ("#946200", "D", DASH_DOT), "bf16": ("#0065A3", "P", SOLID),
+    "amp-bf16": ("#3585C4", "X", DASHED),
 }
-SPARE = [("#AA4499", "h", "-."), ("#117733", "<", "-."), ("#DDCC77", ">", "-."), ("#661100", "d", "-."),
-         ("#6699CC", "p", "-."), ("#AA4466", "8", "-."), ("#4477AA", "H", "-.")]
-
-
-class BadReport(Exception):
-    """The file is no report; the message is one line."""
-
-
-class LeftOut(Exception):
-    """The report has nothing for this chart."""
+SPARE = [(colour, marker, dash) for dash, markers in ((DASH_DOT, "h<>p8*d"), (DOTTED, "H^vDPXo"), (DASHED, "s<>p8*d"))
+         for colour, marker in zip(("#007A5A", "#AA4499", "#5A50C8", "#661100", "#4E7A00", "#B3434F", "#44546A"), markers)]
 
 
 def style(policy):
@@ -40,271 +45,273 @@ def style(policy):
     return LOOKS[policy]
 
 
-def human_bytes(largest):
-    return next(((2 ** power, name) for power, name in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"))
-                 if largest >= 2 ** power), (1, "B"))
+def set_defaults():
+    plt.rcParams.update({
+        "font.family": "DejaVu Sans", "font.size": BODY, "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK,
+        "ytick.color": INK, "axes.edgecolor": INK, "axes.spines.top": False, "axes.spines.right": False,
+        "axes.linewidth": 0.7, "xtick.major.width": 0.7, "ytick.major.width": 0.7, "xtick.labelsize": SMALL,
+        "ytick.labelsize": SMALL, "axes.labelsize": BODY, "axes.labelpad": 2.5, "svg.hashsalt": "halfmark", "svg.fonttype": "path",
+        "hatch.linewidth": 0.5, "text.parse_math": False})  # names may hold a $
 
 
-class Report:
-    """Records by (subject, device) and policy. `figures` holds the figure under way, by the name of its chart."""
-
-    def __init__(self, records):
-        self.records = {}
-        self.figures = {}
-        for record in records:
-            self.records.setdefault((record["subject"], record["device"]), {}).setdefault(record["policy"],
-                                                                                         []).append(record)
-        self.subjects = list(self.records)
-
-    def policies(self, subject):
-        return list(self.records[subject])
-
-    def measured(self, subject, policy):
-        return (record for record in self.records[subject][policy] if record["status"] in ("ok", "suspect"))
-
-    def value(self, subject, policy, metric, places, worst, status=None):
-        """Over records and places (None: all) the worst value, NaN being the worst of all; None when there is none."""
-        values = [one["value"] for record in self.measured(subject, policy) if status in (None, record["status"])
-                  for one in record["measurements"]
-                  if one["metric"] == metric and (places is None or one["at"] in places)]
-        if metric.startswith("time."):
-            values = [value for value in values if 0 < value < math.inf]
-        if not values:
-            return None
-        return math.nan if any(math.isnan(value) for value in values) else worst(values)
-
-    def curves(self, subject, policy, metric, at):
-        return [(one["at"], one["x"], one["y"]) for record in self.measured(subject, policy)
-                for one in record["series"] if one["metric"] == metric and at(one["at"])]
-
-    def curves_by_axes(self, subject, policy, metric):
-        """{"momentum=0.1, storage=f16": [(x, y) of every layer]}"""
-        found = {}
-        for record in self.measured(subject, policy):
-            curves = [(one["x"], one["y"]) for one in record["series"] if one["metric"] == metric and one["x"]]
-            if curves:
-                axes = ", ".join(f"{key}={value}" for key, value in record["axes"].items())
-                found.setdefault(axes, []).extend(curves)
-        return found
+def width_of(text, size):
+    """Of the widest line."""
+    font = FontProperties(family="DejaVu Sans", size=size)
+    return max(text_to_path.get_text_width_height_descent(line, font, False)[0] for line in text.split("\n")) * FIT / 72
 
 
-def read_json(path):
-    try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except OSError as error:
-        raise BadReport(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise BadReport(f"{path}: is not valid JSON: {error}; is this a file of halfmark?") from None
+def wrapped(text, width, size, most=None):
+    """Breaks after a space, or after / _ , - where a word is too long, or anywhere; at most so many lines."""
+    lines, rest = [], text
+    while rest and width_of(rest, size) > width:
+        fits = max(1, next(count for count in range(len(rest), -1, -1)
+                           if count <= 1 or width_of(rest[:count], size) <= width))
+        place = max(rest.rfind(" ", 0, fits + 1), 0)
+        if not place:
+            place = max((rest.rfind(mark, 0, fits) + 1 for mark in "/_,-="), default=0)
+            place = place if place > fits // 2 else fits
+        lines.append(rest[:place].rstrip())
+        rest = rest[place:].lstrip()
+    lines += [rest] if rest or not lines else []
+    if most and len(lines) > most:
+        lines = lines[:most - 1] + [lines[most - 1][:-2] + ".."]
+    return "\n".join(lines)
 
 
-def ending(draw, target):
-    """The exit code of drawing: 2 and one line on standard error where a file is wrong or cannot be written."""
-    try:
-        draw()
-    except BadReport as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"{error.filename or target}: cannot be written: {error.strerror}", file=sys.stderr)
-        return 2
-    return 0
+def height_of(text, size):
+    return (text.count("\n") + 1) * size * LINE if text else 0
 
 
-def read_report(path):
-    def bad(what):
-        raise BadReport(f"{path}: {what}; is this a halfmark report?")
-
-    def number(value, place):
-        if isinstance(value, str) and value in NUMBERS:
-            return NUMBERS[value]
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
-        bad(f"{place}: expected a number")
-
-    def listed(record, key, place):
-        values = record.get(key, [])
-        if not isinstance(values, list) or not all(isinstance(one, dict) for one in values):
-            bad(f"{place}.{key}: expected a list of objects")
-        return values
-
-    report = read_json(path)
-    if not isinstance(report, dict) or "schema" not in report:
-        bad("\"schema\" is missing")
-    if report["schema"] != 1:
-        raise BadReport(f"{path}: is a report of schema {report['schema']}, this script reads schema 1")
-    if not isinstance(report.get("records"), list):
-        bad("records: expected a list")
-    for index, record in enumerate(report["records"]):
-        place = f"records[{index}]"
-        if not isinstance(record, dict):
-            bad(f"{place}: expected an object")
-        for key in ("subject", "device", "policy", "status"):
-            if not isinstance(record.get(key), str):
-                bad(f"{place}.{key}: expected text")
-        if not isinstance(record.setdefault("axes", {}), dict):
-            bad(f"{place}.axes: expected an object")
-        record["measurements"] = listed(record, "measurements", place)
-        record["series"] = listed(record, "series", place)
-        for one in record["measurements"] + record["series"]:
-            if not isinstance(one.get("metric"), str) or not isinstance(one.setdefault("at", ""), str):
-                bad(f"{place}: a measurement or series without a metric")
-        for one in record["measurements"]:
-            one["value"] = number(one.get("value"), f"{place}: {one['metric']}")
-        for one in record["series"]:
-            for key in ("x", "y"):
-                if not isinstance(one.get(key), list):
-                    bad(f"{place}: {one['metric']}.{key}: expected a list")
-                one[key] = [number(value, f"{place}: {one['metric']}.{key}") for value in one[key]]
-            if len(one["x"]) != len(one["y"]):
-                bad(f"{place}: {one['metric']}: x and y differ in length")
-    return Report(report["records"])
+def power(base, exponent):
+    """"10⁻³" in plain characters: no formula has to be set."""
+    return str(base) + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def panels(report, chart, found, most, size, below=False):
-    """Yields (figure, axes, name) for every panel; with `below`, axes is a pair of which the lower is small."""
-    names = list(found)
-    if len(names) > most:
-        print(f"{chart}: shows {most} of {len(names)} panels, choose others with --subject and --device",
-              file=sys.stderr)
-        names = names[:most]
-    columns = min(len(names), 3) if len(names) != 4 else 2
-    rows = math.ceil(len(names) / columns)
-    figure = plt.figure(figsize=(size[0] * columns, size[1] * rows + 0.45), layout="constrained")
-    figure.set_constrained_layout_pads(w_pad=0.07, h_pad=0.07, wspace=0.03, hspace=0.04)
-    figure.later, figure.ends, figure.legend_items, figure.note = [], [], {}, ""
-    report.figures[chart] = figure
-    one_device = len({device for _, device in names}) == 1
-    grid = figure.add_gridspec(rows, columns)
-    for index, name in enumerate(names):
-        cell = grid[index // columns, index % columns]
-        if below:
-            inner = cell.subgridspec(2, 1, height_ratios=[2.6, 1], hspace=0.05)
-            axes = (figure.add_subplot(inner[0]), figure.add_subplot(inner[1]))
+def power_ticks(low, high, length, base=10):
+    """Ticks of a logarithmic axis at powers, as many as can be read: positions and texts."""
+    first, last = math.ceil(math.log(low, base) - 1e-9), math.floor(math.log(high, base) + 1e-9)
+    step = max(1, math.ceil((last - first + 1) * 0.16 / length))
+    exponents = [exponent for exponent in range(first, last + 1) if exponent % step == 0]
+    return [float(base) ** exponent for exponent in exponents], [power(base, exponent) for exponent in exponents]
+
+
+def round_ticks(low, high, length, form, vertical=False):
+    """Ticks of a logarithmic axis at round numbers, as many as fit: positions and texts."""
+    def place(value):
+        return length * math.log(value / low) / math.log(high / low)
+    taken, found = [], {}
+    for mantissas in ((1,), (2, 5), (3, 1.5), (1.2, 2.5, 4, 7), (1.1, 1.3, 1.4, 1.6, 1.8, 2.2, 6, 8)):
+        for decade in range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1):
+            for mantissa in mantissas:
+                tick = float(f"{mantissa * 10.0 ** decade:.4g}")
+                if not low * 0.9999 <= tick <= high * 1.0001:
+                    continue
+                room = 0.17 if vertical else width_of(form(tick), SMALL) + 0.12
+                if all(abs(place(tick) - other) >= (room + size) / 2 for other, size in taken):
+                    taken.append((place(tick), room))
+                    found[tick] = form(tick)
+    return list(found), list(found.values())
+
+
+def set_ticks(axis, ticks):
+    axis.set_ticks(ticks[0])
+    axis.set_ticklabels(ticks[1])
+    axis.set_minor_locator(NullLocator())
+
+
+def shape_of_legend(labels, width):
+    """Columns and height of a legend that is as wide as it may be."""
+    if not labels:
+        return 1, 0
+    widest = max(width_of(label, SMALL) for label in labels)
+    columns = max(1, min(len(labels), int(width / (widest + 0.48))))
+    rows = math.ceil(len(labels) / columns)
+    columns = math.ceil(len(labels) / rows)
+    lines = max(label.count("\n") + 1 for label in labels)
+    return columns, rows * (lines * SMALL * LINE + 0.035) + 0.06
+
+
+LEGEND = {"frameon": False, "fontsize": SMALL, "handlelength": 2.6, "handletextpad": 0.5, "columnspacing": 1.0,
+          "borderaxespad": 0, "borderpad": 0.2, "labelspacing": 0.3}
+
+
+def line_of(policy, **more):
+    colour, marker, dash = style(policy)
+    return Line2D([], [], **{"color": colour, "marker": marker, "ls": dash, "lw": 1.2, "ms": 4, **more})
+
+
+class Sheet:
+    """A figure of panels. With one source they flow, the largest subject first; with several each source is a column and each
+    row a subject. `size` is that of the axes of a panel; `lower` the height of a second axes under it."""
+
+    def __init__(self, chart, title, panels, sources, size, left=0.66, right=0.12, bottom=0.4, lower=0, most=MOST_PANELS):
+        self.chart, self.title, self.sources = chart, title, sources
+        self.size, self.left, self.right, self.bottom, self.lower = size, left, right, bottom, lower
+        self.legend, self.notes, self.heads, self.below, self.absent = {}, [], {}, {}, []
+        rows = list(dict.fromkeys(panel.row for panel in panels))
+        if len(sources) > 1:
+            self.columns = min(len(sources), MOST_SOURCES)
+            self.say_left_out(len(sources), MOST_SOURCES, "sources (devices of reports), choose others with --device")
+            self.say_left_out(len(rows), MOST_ROWS, "rows of panels, choose others with --subject")
+            places = {(row, source): (line, source) for line, row in enumerate(rows[:MOST_ROWS])
+                      for source in range(self.columns)}
+            self.panels = [panel for panel in panels if (panel.row, panel.source) in places]
+            self.place = {panel: places.pop((panel.row, panel.source)) for panel in self.panels}
+            self.absent = list(places.items())
+            self.rows = min(len(rows), MOST_ROWS)
         else:
-            axes = figure.add_subplot(cell)
-        title = name[0] if len(name[0]) <= LONGEST_TITLE else name[0].replace("/", "/\n", 1)
-        title = "\n".join(line if len(line) <= LONGEST_TITLE else line[:LONGEST_TITLE - 2] + ".."
-                          for line in title.split("\n"))
-        if not one_device or "," in name[1]:
-            title += "\n" + "\n".join(textwrap.wrap(name[1], LONGEST_TITLE))
-        (axes[0] if below else axes).set_title(title, loc="left")
-        yield figure, axes, name
-    if one_device and "," not in names[0][1]:
-        figure.note = f"{figure.note} Device {names[0][1]}.".strip()
+            self.say_left_out(len(panels), most, "panels, choose others with --subject and --device")
+            self.panels = panels[:most]
+            self.columns = min(len(self.panels), 3) if len(self.panels) != 4 else 2
+            self.rows = math.ceil(len(self.panels) / self.columns)
+            self.place = {panel: divmod(index, self.columns) for index, panel in enumerate(self.panels)}
+        self.figure = plt.figure(figsize=(1, 1))
+        self.axes = {panel: self.figure.add_axes((0, 0, 1, 1), label=str(panel)) for panel in self.panels}
+        self.lower_axes = {panel: self.figure.add_axes((0, 0, 1, 1), label=f"lower {panel}") for panel in self.panels if lower}
+        for axes in [*self.axes.values(), *self.lower_axes.values()]:
+            axes.panel_width = size[0]
+
+    def say_left_out(self, count, most, what):
+        if count > most:
+            print(f"{self.chart}: shows {most} of {count} {what}", file=sys.stderr)
+
+    def note(self, text):
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def head(self, panel, text):
+        """A line under the title of the panel."""
+        self.heads.setdefault(panel, []).append(text)
+
+    def title_of(self, panel, width):
+        lines = [wrapped(panel.subject, width, TITLE, 4)]
+        if len(self.sources) > 1:
+            lines.append(wrapped(self.sources[panel.source].title(), width, SMALL))
+        if panel.settings:
+            lines.append(wrapped(panel.settings, width, SMALL))
+        lines += [wrapped(text, width, SMALL) for text in self.heads.get(panel, [])]
+        return lines[0], "\n".join(lines[1:])
+
+    def settle(self):
+        """Fixes the size of the figure and places everything in it."""
+        self.figure.set_dpi(100)
+        width = self.columns * (self.left + self.size[0] + self.right) + 2 * EDGE
+        if self.columns == 1:  # a caption needs some width
+            width = max(width, 4.6)
+        inner = width - 2 * EDGE
+        titles = {panel: self.title_of(panel, self.size[0] + self.right - GAP) for panel in self.panels}
+        over = max(height_of(name, TITLE) + height_of(more, SMALL) for name, more in titles.values()) + 0.06
+        legends = {panel: shape_of_legend([label for label, _ in items], self.size[0] + self.right - GAP)
+                   for panel, items in self.below.items()}
+        under = max((height for _, height in legends.values()), default=0)
+        columns, legend_height = shape_of_legend(list(self.legend), inner)
+        caption = "\n".join(wrapped(text, inner, SMALL) for text in [" ".join(self.notes)] +
+                            [source.provenance() for source in self.sources[:self.columns if len(self.sources) > 1 else 1]])
+        caption_height = height_of(caption, SMALL)
+        heading = wrapped(self.title, inner, TITLE + 1)
+        heading_height = height_of(heading, TITLE + 1) + 0.06
+        row_height = over + self.size[1] + (self.lower + 0.1 if self.lower else 0) + self.bottom + under + GAP
+        height = EDGE + caption_height + 0.06 + legend_height + self.rows * row_height + heading_height + EDGE
+        self.figure.set_size_inches(width, height)
+
+        def box(x, y, w, h):
+            return x / width, y / height, w / width, h / height
+        self.figure.text(EDGE / width, 1 - EDGE / height, heading, fontsize=TITLE + 1, fontweight="normal", va="top", linespacing=1.15)
+        for panel, (row, column) in self.place.items():
+            name, more = titles[panel]
+            x = EDGE + column * (self.left + self.size[0] + self.right) + self.left
+            top = height - EDGE - heading_height - row * row_height - over
+            self.axes[panel].set_position(box(x, top - self.size[1], *self.size))
+            rise = top + 0.04 + height_of(more, SMALL)
+            self.figure.text(x / width, (rise + height_of(name, TITLE)) / height, name, fontsize=TITLE, va="top", linespacing=1.15)
+            self.figure.text(x / width, rise / height, more, fontsize=SMALL, color=GREY, va="top", linespacing=1.15)
+            base = top - self.size[1]
+            if self.lower:
+                base -= self.lower + 0.1
+                self.lower_axes[panel].set_position(box(x, base, self.size[0], self.lower))
+            if panel in self.below:
+                labels, handles = zip(*self.below[panel])
+                legend = self.figure.legend(handles, labels, loc="upper left", ncol=legends[panel][0],
+                                            bbox_to_anchor=(x / width, (base - self.bottom) / height),
+                                            **LEGEND)
+                legend.set_in_layout(False)
+        for ((subject, _), source), (row, column) in self.absent:
+            x = EDGE + column * (self.left + self.size[0] + self.right) + self.left
+            top = height - EDGE - heading_height - row * row_height - over
+            text = wrapped(f"{self.sources[source].title()}: nothing to draw for {subject}", self.size[0], SMALL)
+            self.figure.text(x / width, (top - 0.3) / height, text, fontsize=SMALL, color=GREY, va="top", linespacing=1.15)
+        self.figure.text(EDGE / width, EDGE / height, caption, fontsize=SMALL, color=GREY, va="bottom", linespacing=1.15)
+        if self.legend:
+            self.figure.legend(self.legend.values(), self.legend.keys(), loc="lower center", ncol=columns,
+                               bbox_to_anchor=(0.5, (EDGE + caption_height + 0.06) / height), **LEGEND)
+        return self.figure
+
+    def provenance(self):
+        return " ".join(source.provenance() for source in self.sources)
 
 
-def legend_below(figure):
-    """One legend and one line of notes under all panels; the figure grows by the room they take."""
-    width, height = figure.get_size_inches()
-    room = 0.05
-    figure.note = textwrap.fill(figure.note, int(width / 0.052))
-    if figure.note:
-        room += 0.11 * (figure.note.count("\n") + 1) + 0.02
-    if figure.legend_items:
-        longest = max(len(name) for name in figure.legend_items)
-        columns = max(1, min(len(figure.legend_items), int((width - 0.2) / (0.062 * longest + 0.42))))
-        rows = math.ceil(len(figure.legend_items) / columns)
-        columns = math.ceil(len(figure.legend_items) / rows)
-        legend_room = 0.145 * rows + 0.06
-    else:
-        legend_room = 0
-    total = height + room + legend_room
-    figure.set_size_inches(width, total)
-    if figure.note:
-        figure.text(0.5, 0.05 / total, figure.note, fontsize=6.5, color=GREY, ha="center", va="bottom")
-    if figure.legend_items:
-        figure.legend(figure.legend_items.values(), figure.legend_items.keys(), loc="lower center", ncol=columns,
-                      bbox_to_anchor=(0.5, room / total), frameon=False, fontsize=7, handlelength=1.8,
-                      columnspacing=1.4, borderaxespad=0, borderpad=0.2, labelspacing=0.3)
-    bottom = (room + legend_room) / total
-    figure.get_layout_engine().set(rect=(0, bottom, 1, 1 - bottom))
+def end_labels_fit(names, height):
+    return (not names or max(width_of(name, SMALL) for name in names) <= 1.2) and len(names) * SMALL * LINE <= height
 
 
-def end_labels(figure, axes, ends):
-    """Names the curves at their right ends. Positions are final only after the layout: place_end_labels()."""
-    texts = [(y, axes.annotate(name, (1, y), xytext=(1.035, 0.5), xycoords=axes.get_yaxis_transform(),
-                               textcoords="axes fraction", color=colour, fontsize=6.3, va="center",
-                               annotation_clip=False, arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5,
-                                                                  "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)}))
-             for y, name, colour in ends]
-    # The layout must not see the leader lines (before it is settled they point anywhere), only the width of the names.
-    for _, text in texts:
-        text.set_in_layout(False)
-    if ends:
-        axes.text(1.035, 0.5, max((name for _, name, _ in ends), key=len), transform=axes.transAxes, fontsize=6.3, alpha=0)
-    figure.ends.append((axes, texts))
+def end_labels(axes, height, ends, last):
+    """Names curves at their right ends, (y, name, colour), each as near as the others allow, right of x = last. The limits of
+    the axes are final."""
+    if not ends:
+        return
+    to_axes = axes.transData + axes.transAxes.inverted()
+    left = axes.get_xlim()[0]
+    end = to_axes.transform((last, axes.get_ylim()[0]))[0]
+    gap, inch = SMALL * LINE / height, 1 / axes.panel_width
+    wanted = sorted((min(max(to_axes.transform((left, y))[1], 0), 1), index) for index, (y, _, _) in enumerate(ends))
+    # Least squares under "at least a gap apart": pools of neighbours that share their mean (isotonic regression).
+    pools = []
+    for rank, (place, _) in enumerate(wanted):
+        pools.append([place - rank * gap, 1])
+        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
+            mean, count = pools.pop()
+            pools[-1] = [(pools[-1][0] * pools[-1][1] + mean * count) / (pools[-1][1] + count), pools[-1][1] + count]
+    shifted = [mean for mean, count in pools for _ in range(count)]
+    for rank, (place, index) in enumerate(wanted):
+        target = min(max(shifted[rank], 0), 1 - (len(wanted) - 1) * gap) + rank * gap
+        _, name, colour = ends[index]
+        axes.add_artist(Line2D([end, end + 0.1 * inch], [place, target], transform=axes.transAxes, color=colour, lw=0.7,
+                               clip_on=False))
+        axes.text(end + 0.12 * inch, target, name, transform=axes.transAxes, fontsize=SMALL, va="center")
 
 
-def place_end_labels(figure):
-    for axes, texts in figure.ends:
-        if not texts:
-            continue
-        box = axes.get_window_extent()
-        gap = 7.4 * figure.dpi / 72 / box.height  # a line of text, in axes heights
-        left = axes.get_xlim()[0]
-        wanted = sorted((((axes.transData.transform((left, y))[1] - box.y0) / box.height, index, text)
-                         for index, (y, text) in enumerate(texts)), key=lambda one: one[:2])
-        places = [one[0] for one in wanted]
-        for _ in range(200):  # push neighbours apart until all have room
-            moved = False
-            for i in range(len(places) - 1):
-                short = gap - (places[i + 1] - places[i])
-                if short > 1e-4:
-                    places[i], places[i + 1], moved = places[i] - short / 2, places[i + 1] + short / 2, True
-            if places[0] < 0.02:
-                shift = 0.02 - places[0]
-                places[0], moved = places[0] + shift, moved or shift > 1e-4
-            if places[-1] > 0.98 and gap * len(places) < 1:
-                places[-1], moved = 0.98, True
-            if not moved:
-                break
-        for place, one in zip(places, wanted):
-            one[-1].set_position((1.035, place))
+def every(order, count, x, logarithmic=False, marks=6):
+    """Which points of a curve carry a marker: few, evenly along the axis, and other ones for each curve."""
+    along = np.log(np.maximum(x, 1)) if logarithmic else np.asarray(x, float)
+    wanted = along[0] + (along[-1] - along[0]) * (np.arange(marks) + (order + 0.5) / max(1, count)) / marks
+    return sorted({int(np.abs(along - place).argmin()) for place in wanted})
 
 
-def point_labels(axes, labels):
-    """Names points, each on the side where it hits no other label and no point."""
-    figure = axes.figure
-    renderer = figure.canvas.get_renderer()
-    frame = axes.get_window_extent(renderer)
-    scale = figure.dpi / 72
-    points = [axes.transData.transform((x, y)) for x, y, _, _ in labels]
-    taken = [(px - 4 * scale, py - 4 * scale, px + 4 * scale, py + 4 * scale) for px, py in points]
-    taken += [(box.x0, box.y0, box.x1, box.y1) for box in (text.get_window_extent(renderer) for text in axes.texts)]
-    offsets = [(6, 0, "left", "center"), (-6, 0, "right", "center"), (0, 6, "center", "bottom"), (0, -6, "center", "top"),
-               (5, 5, "left", "bottom"), (5, -5, "left", "top"), (-5, 5, "right", "bottom"), (-5, -5, "right", "top"),
-               (0, 14, "center", "bottom"), (0, -14, "center", "top"), (12, 11, "left", "bottom"),
-               (12, -11, "left", "top"), (-12, 11, "right", "bottom"), (-12, -11, "right", "top"),
-               (0, 23, "center", "bottom"), (0, -23, "center", "top")]
-    for (x, y, name, colour), own in zip(labels, points):
-        best = None
-        for order, (dx, dy, ha, va) in enumerate(offsets):
-            text = axes.annotate(name, (x, y), xytext=(dx, dy), textcoords="offset points", ha=ha, va=va, fontsize=6.5,
-                                 color=colour, zorder=4)
-            box = text.get_window_extent(renderer)
-            hits = sum(min(box.x1, bx1) > max(box.x0, bx0) and min(box.y1, by1) > max(box.y0, by0)
-                       for bx0, by0, bx1, by1 in taken
-                       if not (bx0 < own[0] < bx1 and by0 < own[1] < by1 and bx1 - bx0 < 9 * scale))
-            far = max(abs(dx), abs(dy)) > 10
-            if far:  # its leader must not cross a name
-                end = (min(max(own[0], box.x0), box.x1), min(max(own[1], box.y0), box.y1))
-                for t in (0.3, 0.45, 0.6, 0.75, 0.9):
-                    px, py = own[0] + t * (end[0] - own[0]), own[1] + t * (end[1] - own[1])
-                    hits += any(bx0 < px < bx1 and by0 < py < by1 for bx0, by0, bx1, by1 in taken)
-            outside = box.x0 < frame.x0 or box.x1 > frame.x1 or box.y0 < frame.y0 or box.y1 > frame.y1
-            cost = hits * 10 + outside * 15 + order * 0.1
-            if best is None or cost < best[0]:
-                if best:
-                    best[1].remove()
-                best = (cost, text, (box.x0, box.y0, box.x1, box.y1), far)
-            else:
-                text.remove()
-            if cost < 1.6 and order == 0:
-                break
-        taken.append(best[2])
-        if best[3]:  # far from its point: a thin line leads there
-            best[1].arrow_patch = None
-            dx, dy = best[1].xyann
-            axes.annotate("", (x, y), xytext=(dx, dy), textcoords="offset points",
-                          arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5, "shrinkA": 0, "shrinkB": 3})
+def write(sheet, folder, formats, dpi):
+    """Writes the figure with its provenance in the file, and yields the paths."""
+    facts = {"Title": sheet.title, "Source": sheet.provenance(), "Description": " ".join(sheet.notes)}
+    for kind in formats:
+        path = folder / f"{sheet.chart}.{kind}"
+        if kind == "png":
+            write_png(sheet.figure, path, dpi, facts)
+        elif kind == "svg":
+            sheet.figure.savefig(path, metadata=dict(facts, Date=None))
+        else:
+            sheet.figure.savefig(path, metadata={"Title": facts["Title"], "Subject": facts["Source"],
+                                                 "Keywords": facts["Description"], "CreationDate": None})
+        yield path
+    plt.close(sheet.figure)
+
+
+def write_png(figure, path, dpi, facts):
+    """As a picture of 256 colours, a third of the size of one with all: charts have few."""
+    from PIL import Image, PngImagePlugin  # comes with matplotlib
+    pixels = io.BytesIO()
+    figure.savefig(pixels, format="rgba", dpi=dpi)
+    width, height = (int(length) for length in (figure.get_size_inches() * dpi))
+    picture = Image.fromarray(np.frombuffer(pixels.getvalue(), np.uint8).reshape(-1, width, 4)[..., :3])
+    words = PngImagePlugin.PngInfo()
+    for key, text in facts.items():
+        words.add_itxt(key, text)
+    picture.quantize(256, method=Image.Quantize.MEDIANCUT if hasattr(Image, "Quantize") else 0, dither=0).save(
+        path, format="png", optimize=True, dpi=(dpi, dpi), pnginfo=words)
