@@ -58,8 +58,8 @@ def speed_points(reports):
         if any(seconds for seconds, _ in points.values()):
             found[Panel(subject, index)] = points
         elif points:
-            suspect.append(subject)
-    return found, list(dict.fromkeys(suspect))
+            suspect.append(f"{subject} ({source.letter})" if source.letter else subject)
+    return found, suspect
 
 
 def speed_against_error(reports):

@@ -292,26 +292,29 @@ def write(sheet, folder, formats, dpi):
     facts = {"Title": sheet.title, "Source": sheet.provenance(), "Description": " ".join(sheet.notes)}
     for kind in formats:
         path = folder / f"{sheet.chart}.{kind}"
-        if kind == "png":
-            write_png(sheet.figure, path, dpi, facts)
-        elif kind == "svg":
-            sheet.figure.savefig(path, metadata=dict(facts, Date=None))
-        else:
-            sheet.figure.savefig(path, metadata={"Title": facts["Title"], "Subject": facts["Source"],
-                                                 "Keywords": facts["Description"], "CreationDate": None})
+        write_figure(sheet.figure, path, kind, dpi, facts)
         yield path
     plt.close(sheet.figure)
+
+
+def write_figure(figure, path, kind, dpi, facts):
+    """The facts, a Title, a Source and a Description, stand in the file, and no date of drawing: equal input, equal file."""
+    if kind == "png":
+        write_png(figure, path, dpi, facts)
+    elif kind == "svg":
+        figure.savefig(path, metadata=dict(facts, Date=None))
+    else:
+        figure.savefig(path, metadata={"Title": facts["Title"], "Subject": facts["Source"], "Keywords": facts["Description"],
+                                       "CreationDate": None})
 
 
 def write_png(figure, path, dpi, facts):
     """As a picture of 256 colours, a third of the size of one with all: charts have few."""
     from PIL import Image, PngImagePlugin  # comes with matplotlib
     pixels = io.BytesIO()
-    figure.savefig(pixels, format="rgba", dpi=dpi)
-    width, height = (int(length) for length in (figure.get_size_inches() * dpi))
-    picture = Image.fromarray(np.frombuffer(pixels.getvalue(), np.uint8).reshape(-1, width, 4)[..., :3])
+    figure.savefig(pixels, format="png", dpi=dpi)
+    picture = Image.open(pixels).convert("RGB")
     words = PngImagePlugin.PngInfo()
     for key, text in facts.items():
         words.add_itxt(key, text)
-    picture.quantize(256, method=Image.Quantize.MEDIANCUT if hasattr(Image, "Quantize") else 0, dither=0).save(
-        path, format="png", optimize=True, dpi=(dpi, dpi), pnginfo=words)
+    picture.quantize(256, dither=0).save(path, format="png", optimize=True, dpi=(dpi, dpi), pnginfo=words)
