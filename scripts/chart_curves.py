@@ -81,7 +81,7 @@ def batchnorm_drift(reports):
         step_axis(axes, max(first, 1) if logarithmic else 0, last)
         for order, (policy, (x, y)) in enumerate(found[panel].items()):
             colour, marker, dash = style(policy)
-            axes.plot(x, np.maximum(y, low), color=colour, ls=dash, lw=1.2, marker=marker, ms=3.4,
+            axes.plot(x, np.maximum(y, low), color=colour, ls=dash, lw=1.2, marker=marker, ms=3.4, label=policy,
                       markevery=every(order, len(found[panel]), x, logarithmic))
             labels.append((max(y[last_finite(y)], low), policy, colour))
             if not named:
@@ -202,7 +202,7 @@ def draw_losses(sheet, panel, curves, peers, last_step, window, logarithmic, nam
         between = band(replicates, window)
         if between:
             axes.fill_between(x, *between, color=colour, alpha=BAND / len(curves), lw=0, zorder=1)
-        axes.plot(x, y, color=colour, ls=dash, lw=1.1, marker=marker, ms=3.4, zorder=3,
+        axes.plot(x, y, color=colour, ls=dash, lw=1.1, marker=marker, ms=3.4, zorder=3, label=policy,
                   markevery=every(order, len(curves), x))
         if not named:
             sheet.legend[policy] = line_of(policy)

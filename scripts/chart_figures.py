@@ -15,7 +15,7 @@ STRIP = "0.93"      # where a point has no place on the axis
 
 PURPOSES = {  # of memory, in the order they are stacked: colours after Tol, hatches that tell equal greys apart
     "weights": ("#332288", ""), "master": ("#88CCEE", ""), "gradients": ("#CC6677", ""), "optimizer": ("#DDCC77", "////"),
-    "state": ("#882255", ""), "saved": ("#117733", ""), "temporary": ("#44AA99", "////"), "casts": ("#D9A3D0", "...."),
+    "state": ("#882255", ""), "saved": ("#117733", ""), "temporary": ("#44AA99", "////"), "casts": ("#D9A3D0", "||||"),
     "workspace": ("#C9C96B", "xxxx"), "input": ("#FFFFFF", ""), "other": ("#BBBBBB", "\\\\\\\\"),
 }
 ZONES = {"exponent out of range (left: lost as zero, right: overflow)": "#F9DDD3", "subnormal": "#FDF3DC", "normal": "#FFFFFF"}
@@ -171,7 +171,7 @@ def draw_speeds(sheet, panel, points, bars, widths, heights, relative):
                       zorder=2)
         # Of points at one place the ones below stay visible: they are larger.
         axes.plot([x], [y], marker, color=colour, ms=MARKER * (1.35 - 0.07 * min(order, 8)), mew=1, zorder=3, clip_on=False,
-                  mfc=colour if policy in bars else "white")
+                  mfc=colour if policy in bars else "white", label=policy)
         sheet.legend.setdefault(policy, line_of(policy, ls="", ms=MARKER))
     heights.draw(axes)
     widths.draw(axes, lambda tick: f"{tick:g}{'x' if relative else ''}")
@@ -243,7 +243,7 @@ def memory(reports):
         set_ticks(axes.xaxis, (ticks, [f"{tick:g}{'x' if relative and tick else ''}" for tick in ticks]))
         axes.set_xlabel(f"relative to {BASELINE}{' of ' + reports.sources[0].letter if len(reports.sources) > 1 else ''} (linear)"
                         if relative else f"{unit} (linear)")
-    sheet.legend = {purpose: Patch(facecolor=PURPOSES[purpose][0], hatch=PURPOSES[purpose][1] * 2, edgecolor=INK, lw=0.5)
+    sheet.legend = {purpose: Patch(facecolor=PURPOSES[purpose][0], hatch=PURPOSES[purpose][1], edgecolor=INK, lw=0.5)
                     for purpose in used}
     sheet.note("At the instant of the peak; what tensors ask for. Counted, not sampled: single values.")
     return sheet
@@ -336,7 +336,7 @@ def gradient_range(reports):
             # Curves that nearly coincide lie on each other: the ones below are wider.
             width = 1 + 1.8 * (len(groups) - 1 - order) / max(1, len(groups) - 1)
             axes.plot(x, np.where(y > 0, y, 1e-30), drawstyle="steps-mid", color=colour, ls=dash, lw=width, zorder=2 + order / 99,
-                      dash_capstyle="butt")
+                      dash_capstyle="butt", label=", ".join(names))
             # Markers at other bins for each curve, so that no curve hides those of another.
             marked = np.flatnonzero(y >= low)[order % 4::4]
             axes.plot(x[marked], y[marked], marker, color=colour, ms=3.6, mew=0, zorder=3 + order / 99)

@@ -4,18 +4,17 @@ legends, and writing with provenance.
 All lengths are inches. Widths of text are measured before anything is placed, so nothing depends on a later layout.
 """
 
+import functools
 import io
 import math
 import sys
 
 import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.font_manager import FontProperties
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
 from matplotlib.lines import Line2D
-from matplotlib.textpath import text_to_path
 from matplotlib.ticker import NullLocator
 
 INK, GREY, GRID = "#1A1A1A", "#595959", "0.92"
@@ -38,6 +37,12 @@ SPARE = [(colour, marker, dash) for dash, markers in ((DASH_DOT, "h<>p8*d"), (DO
          for colour, marker in zip(("#007A5A", "#AA4499", "#5A50C8", "#661100", "#4E7A00", "#B3434F", "#44546A"), markers)]
 
 
+def new_figure(size):
+    figure = Figure(figsize=size, dpi=100)
+    FigureCanvasAgg(figure)
+    return figure
+
+
 def style(policy):
     """Colour, marker, dash. Policies unknown here take the spare looks as they come."""
     if policy not in LOOKS:
@@ -46,7 +51,7 @@ def style(policy):
 
 
 def set_defaults():
-    plt.rcParams.update({
+    matplotlib.rcParams.update({
         "font.family": "DejaVu Sans", "font.size": BODY, "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK,
         "ytick.color": INK, "axes.edgecolor": INK, "axes.spines.top": False, "axes.spines.right": False,
         "axes.linewidth": 0.7, "xtick.major.width": 0.7, "ytick.major.width": 0.7, "xtick.labelsize": SMALL,
@@ -54,10 +59,17 @@ def set_defaults():
         "hatch.linewidth": 0.5, "text.parse_math": False})  # names may hold a $
 
 
+@functools.lru_cache(maxsize=None)
+def advance_of(character):
+    """In units of the font's size."""
+    font = get_font(findfont("DejaVu Sans"))
+    font.set_size(100, 72)
+    return font.load_char(ord(character)).linearHoriAdvance / 65536 / 100
+
+
 def width_of(text, size):
     """Of the widest line."""
-    font = FontProperties(family="DejaVu Sans", size=size)
-    return max(text_to_path.get_text_width_height_descent(line, font, False)[0] for line in text.split("\n")) * FIT / 72
+    return max(sum(map(advance_of, line)) for line in text.split("\n")) * size * FIT / 72
 
 
 def wrapped(text, width, size, most=None):
@@ -165,7 +177,7 @@ class Sheet:
             self.columns = min(len(self.panels), 3) if len(self.panels) != 4 else 2
             self.rows = math.ceil(len(self.panels) / self.columns)
             self.place = {panel: divmod(index, self.columns) for index, panel in enumerate(self.panels)}
-        self.figure = plt.figure(figsize=(1, 1))
+        self.figure = new_figure((1, 1))
         self.axes = {panel: self.figure.add_axes((0, 0, 1, 1), label=str(panel)) for panel in self.panels}
         self.lower_axes = {panel: self.figure.add_axes((0, 0, 1, 1), label=f"lower {panel}") for panel in self.panels if lower}
         for axes in [*self.axes.values(), *self.lower_axes.values()]:
@@ -194,7 +206,6 @@ class Sheet:
 
     def settle(self):
         """Fixes the size of the figure and places everything in it."""
-        self.figure.set_dpi(100)
         width = self.columns * (self.left + self.size[0] + self.right) + 2 * EDGE
         if self.columns == 1:  # a caption needs some width
             width = max(width, 4.6)
@@ -294,7 +305,6 @@ def write(sheet, folder, formats, dpi):
         path = folder / f"{sheet.chart}.{kind}"
         write_figure(sheet.figure, path, kind, dpi, facts)
         yield path
-    plt.close(sheet.figure)
 
 
 def write_figure(figure, path, kind, dpi, facts):

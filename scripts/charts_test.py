@@ -1,306 +1,400 @@
 #!/usr/bin/env python3
-"""Tests of charts.py on a made-up report with everything in it that the charts can draw, and on broken ones."""
+"""Tests of charts.py: what the charts show of a made-up report with everything in it, and what it says of broken ones."""
 
+import contextlib
+import io
 import json
 import math
 import pathlib
-import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
-SCRIPTS = pathlib.Path(__file__).resolve().parent
-FIXTURES = SCRIPTS.parent / "reports" / "fixtures"
+from charts_testing import FIXTURES, POLICIES, SCRIPTS, made_up_report, of_other_machine, replaced, series
 
-#        speed-up, nmse of a small GEMM, bytes of a parameter and of an activation, master copy, loss scale
-POLICIES = {
-    "fp32": (1.00, 4e-14, 4, 4, False, None),
-    "tf32": (1.55, 9e-8, 4, 4, False, None),
-    "bf16": (2.30, 6e-6, 2, 2, False, None),
-    "fp16": (2.45, 4e-7, 2, 2, False, None),
-    "amp-fp16": (2.05, 2e-7, 4, 2, True, 65536.0),
-    "amp-bf16": (1.95, 3e-6, 4, 2, True, None),
-    "apex-o2": (2.15, 2.4e-7, 2, 2, True, 32768.0),
-    "fp8": (2.90, 8e-4, 4, 1, True, None),
-}
-#              exponents of the largest, the least normal and the least number of the low format
-LOW_FORMATS = dict.fromkeys(("bf16", "amp-bf16"), (127, -126, -133)) | dict.fromkeys(
-    ("fp16", "amp-fp16", "apex-o2"), (15, -14, -24)) | {
-    "fp32": (127, -126, -149), "tf32": (127, -126, -136), "fp8": (8, -6, -9)}
-SUBJECTS = {  # parameters, activation values, seconds a step
-    "mlp/b64_i784_h512_o10": (4.1e5, 8e4, 6e-4),
-    "cnn/b32_c3_s32": (1.2e6, 3.5e6, 4.2e-3),
-    "transformer/b8_t128_d256_l4": (3.4e6, 9e6, 1.1e-2),
-}
-PURPOSES = ("weights", "master", "gradients", "optimizer", "state", "saved", "temporary", "casts", "workspace", "input",
-            "other")
+try:
+    import matplotlib
+except ImportError:
+    matplotlib = None
+if matplotlib:
+    import chart_curves
+    import chart_figures
+    import chart_parts
+    import charts
+    from chart_report import Reports
+
+CNN, MLP, TRANSFORMER = "cnn/b32_c3_s32", "mlp/b64_i784_h512_o10", "transformer/b8_t128_d256_l4"
+NAMES = ["batchnorm_drift", "gradient_range", "memory", "speed_against_error", "training"]
+NEEDED = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
 
 
-def measurement(metric, at, value, unit="1", better="lower", kind="exact", **more):
-    return {"metric": metric, "at": at, "value": number(value), "unit": unit, "better": better, "kind": kind, **more}
-
-
-def number(value):
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
-def series(metric, at, x, y, x_unit="1", y_unit="1"):
-    return {"metric": metric, "at": at, "x": x, "y": [number(value) for value in y], "x_unit": x_unit, "y_unit": y_unit}
-
-
-def record(subject, device, policy, harness, measurements=(), curves=(), status="ok", reason="", **axes):
-    name = "/".join([subject, device, policy, harness] + [f"{key}={value}" for key, value in axes.items()])
-    return {"id": name, "case_version": 1, "subject": subject, "device": device, "policy": policy, "harness": harness,
-            "axes": axes, "status": status, "reason": reason, "repro": f"halfmark run --case {name}", "kernels": [],
-            "measurements": list(measurements), "series": list(curves)}
-
-
-def throughput(subject, device, policy, draw):
-    speed_up, _, _, _, _, _ = POLICIES[policy]
-    seconds = SUBJECTS[subject][2] / speed_up * (1 + 0.05 * draw.random())
-    suspect = policy == "fp8"
-    samples = [seconds * (1 + 0.01 * draw.random()) for _ in range(9)]
-    return record(subject, device, policy, "throughput", [
-        measurement("time.step", "hot", seconds, "s", kind="sampled", samples=samples),
-        measurement("throughput.step", "hot", 32 / seconds, "1/s", "higher", "sampled"),
-    ], status="suspect" if suspect else "ok",
-        reason="emulated kernel in the timed region: matmul e4m3,e4m3->f16 (reference)" if suspect else "")
-
-
-def error(subject, device, policy, draw):
-    nmse = POLICIES[policy][1] * (1 + draw.random()) * SUBJECTS[subject][0] / 4e5
-    if policy == "fp16" and subject.startswith("transformer"):
-        nmse = math.nan
-    return record(subject, device, policy, "error", [
-        measurement("error.nmse", "output", nmse, kind="bounded", bound=1e-2),
-        measurement("error.cosine", "output", 1 - nmse / 2, better="higher"),
-        measurement("error.zeroed", "gradient/fc1/weight", 0.04 if policy == "fp16" else 0.0),
-        measurement("error.infinite", "output", 0.0),
-        measurement("error.nmse", "gradient/fc1/weight", nmse * 9),
-        measurement("error.nmse", "gradient/input", nmse * 5),
-    ], [series("error.ulp_histogram", "output", [0, 1, 2, 4], [80, 30, 8, 1])])
-
-
-def memory(subject, device, policy):
-    parameters, activations, _ = SUBJECTS[subject]
-    _, _, parameter, activation, master, _ = POLICIES[policy]
-    purposes = {
-        "weights": parameters * (2 if master and parameter == 2 else parameter),
-        "master": parameters * 4 if master and parameter == 2 else 0, "gradients": parameters * parameter,
-        "optimizer": parameters * 8, "state": 1e4, "saved": activations * activation,
-        "temporary": activations * activation * 0.3, "casts": parameters * 2 if master and parameter == 4 else 0,
-        "workspace": 2e5, "input": activations * 0.05, "other": 2e4,
-    }
-    found = [measurement(f"memory.peak.{purpose}", "train", round(size), "B") for purpose, size in purposes.items()]
-    found.append(measurement("memory.peak", "train", sum(round(size) for size in purposes.values()), "B"))
-    found.append(measurement("memory.peak", "evaluate", round(purposes["weights"] + purposes["temporary"]), "B"))
-    return record(subject, device, policy, "memory", found)
-
-
-def bell(centre, width, count):
-    exponents = list(range(centre - 26, centre + 17))
-    return exponents, [round(count * math.exp(-((x - centre) / width) ** 2 / 2)) for x in exponents]
-
-
-def ranges(subject, device, policy):
-    centre = -17 - 3 * list(SUBJECTS).index(subject)
-    exponents, counts = bell(centre, 4.5, 2e5)
-    if policy == "fp16":  # below the subnormals nothing is left
-        counts = [count if exponent >= -24 else 0 for exponent, count in zip(exponents, counts)]
-    if policy == "fp8":
-        counts = [count if exponent >= -16 else 0 for exponent, count in zip(exponents, counts)]
-    curves = [series("range.histogram", "gradients", exponents, counts)]
-    curves += [series("range.histogram", f"gradient/layer{i}", *bell(centre - i, 3.5, 4e4)) for i in range(3)]
-    curves.append(series("range.histogram", "activations", *bell(-1, 2, 3e5)))
-    return record(subject, device, policy, "range", [
-        measurement("range.headroom", "gradients", 3.0, "bit", "higher"),
-        measurement("range.zero", "gradients", 0.03),
-        measurement("range.underflow", "gradients", 0.12),
-        *(measurement(f"range.format_{name}_exponent", "", exponent, "1", "neither", "information")
-          for name, exponent in zip(("max", "min_normal", "min"), LOW_FORMATS[policy])),
-    ], curves)
-
-
-def drift(subject, device, policy, draw):
-    found = []
-    for momentum, storage in (("0.1", "f32"), ("0.01", "f32"), ("0.1", "f16"), ("0.01", "f16")):
-        steps = list(range(0, 400, 4))
-        floor = {"fp32": 3e-8, "bf16": 4e-3, "fp16": 6e-4}.get(policy, 2e-5) * (1 if storage == "f32" else 12)
-        rise = float(momentum) * 0.4
-        curves = []
-        for layer, factor in (("bn1", 1.0), ("bn2", 1.7)):
-            values = [factor * floor * (1 - math.exp(-rise * step)) * (0.9 + 0.2 * draw.random()) for step in steps]
-            curves.append(series("batchnorm.running_var_error", layer, steps, values))
-            curves.append(series("batchnorm.running_mean_error", layer, steps, [value * 0.6 for value in values]))
-        found.append(record(subject, device, policy, "batchnorm_drift",
-                            [measurement("batchnorm.running_var_drift", "bn2", floor * 1.7)], curves,
-                            momentum=momentum, storage=storage))
-    return found
-
-
-def training(subject, device, policy, draw):
-    steps = list(range(295))
-    scale = POLICIES[policy][5]
-    twin = [2.3 * math.exp(-step / 90) + 0.12 + 0.05 * draw.random() for step in steps]
-    blown = policy == "fp16" and subject.startswith("transformer")
-    loss = [math.nan if blown and step > 140 else value * (1 + POLICIES[policy][1] ** 0.35 * draw.random())
-            for step, value in enumerate(twin)]
-    if blown:
-        loss[110:141] = [value * 1.04 ** i for i, value in enumerate(loss[110:141])]
-    curves = [series("training.loss", "", steps, loss), series("training.loss_fp32", "", steps, twin)]
-    skipped = 0
-    if scale:
-        history = []
-        for step in steps:
-            if step in (0, 1, 120, 251):
-                scale, skipped = scale / 2, skipped + 1
-            elif step % 60 == 59:
-                scale *= 2
-            history.append(scale)
-        curves.append(series("training.scale", "", steps, history))
-    return record(subject, device, policy, "training", [
-        measurement("training.final_loss", "", loss[-1]),
-        measurement("training.skipped_steps", "", skipped),
-        measurement("training.noop_updates", "", 0.21 if policy == "bf16" else 0.001),
-    ], curves)
-
-
-def made_up_report(subjects=tuple(SUBJECTS), device="cuda:0"):
-    draw = random.Random(1)
-    records = []
-    for subject in subjects:
-        for policy in POLICIES:
-            records += [throughput(subject, device, policy, draw), error(subject, device, policy, draw),
-                        memory(subject, device, policy), ranges(subject, device, policy),
-                        training(subject, device, policy, draw)]
-            if subject.startswith("cnn"):
-                records += drift(subject, device, policy, draw)
-    return {"schema": 1, "minor": 0, "environment": {"machine": "made up", "gpu": {"name": "none"}},
-            "run": {"started": "2025-03-01T12:00:00Z", "seconds": 60, "command": "", "seed": 1, "suite": "made up"},
-            "records": records}
-
-
-class Charts(unittest.TestCase):
+class Folder(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def draw(self, report, *options):
-        path = self.folder / "report.json"
+    def file(self, report, name="report.json"):
+        path = self.folder / name
         path.write_text(report if isinstance(report, str) else json.dumps(report))
-        return subprocess.run([sys.executable, SCRIPTS / "charts.py", path, "-o", self.folder / "charts", "--dpi", "80",
-                               *options],
-                              capture_output=True, text=True)
+        return path
 
-    def written(self, result):
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return {pathlib.Path(line).name: pathlib.Path(line) for line in result.stdout.splitlines()}
 
-    def assert_drawn(self, path):
-        import matplotlib.image
-        pixels = matplotlib.image.imread(path)[..., :3]
-        self.assertGreater(min(pixels.shape[:2]), 200, path)
-        self.assertGreater((pixels < 0.9).any(axis=2).mean(), 0.005, f"{path} is blank")
+@unittest.skipUnless(matplotlib, "no Python package matplotlib (install python3-matplotlib)")
+class Program(Folder):
+    """Through main(): files, standard error, exit codes."""
 
-    def texts(self, report, chart):
-        """What is written in a chart: matplotlib names every text that it draws as a path."""
-        path = self.written(self.draw(report, "--format", "svg"))[f"{chart}.svg"]
-        return re.findall("<!-- (.*?) -->", path.read_text(), re.DOTALL)
+    def draw(self, *reports, options=()):
+        paths = [self.file(report, f"report-{index}.json") for index, report in enumerate(reports)]
+        return self.run_main(*paths, "-o", self.folder / "charts", "--dpi", "60", *options)
+
+    def run_main(self, *arguments):
+        out, err, before = io.StringIO(), io.StringIO(), sys.argv
+        sys.argv = ["charts.py", *map(str, arguments)]
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                code = charts.main()
+        except SystemExit as end:
+            code = end.code
+        finally:
+            sys.argv = before
+        return code, {pathlib.Path(line).name: pathlib.Path(line) for line in out.getvalue().splitlines()}, err.getvalue()
+
+    def assert_refused(self, result, said):
+        code, files, err = result
+        self.assertEqual((code, files), (2, {}), err)
+        self.assertEqual(len(err.splitlines()), 1, err)
+        self.assertRegex(err, said)
 
     def test_draws_every_chart_that_the_report_holds(self):
-        files = self.written(self.draw(made_up_report()))
-        self.assertEqual(sorted(files), ["batchnorm_drift.png", "gradient_range.png", "memory.png",
-                                         "speed_against_error.png", "training.png"])
+        import matplotlib.image
+        code, files, err = self.draw(made_up_report())
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(sorted(files), [f"{name}.png" for name in NAMES])
         for path in files.values():
-            self.assert_drawn(path)
+            pixels = matplotlib.image.imread(path)[..., :3]
+            self.assertGreater(min(pixels.shape[:2]), 200, path)
+            self.assertGreater((pixels < 0.9).any(axis=2).mean(), 0.005, f"{path} is blank")
 
-    def test_writes_the_formats_asked_for(self):
-        files = self.written(self.draw(made_up_report(["cnn/b32_c3_s32"]), "--format", "svg,png"))
-        self.assertEqual(len(files), 10)
-        self.assertIn("<svg", files["memory.svg"].read_text())
+    def test_every_file_tells_where_its_numbers_come_from(self):
+        from PIL import Image
+        code, files, err = self.draw(made_up_report([CNN]), options=("--format", "svg,png,pdf"))
+        self.assertEqual(code, 0, err)
+        self.assertEqual(len(files), 15)
+        for name, path in files.items():
+            if name.endswith(".png"):
+                facts = " ".join(Image.open(path).text.values())
+            elif name.endswith(".svg"):
+                facts = path.read_text()[:8000]
+            else:
+                facts = path.read_bytes().decode("latin-1")
+            for fact in ("0123456789ab", "cuda:0", "Example GPU 9000", "2025-03-01T12:00:00Z", "made up"):
+                self.assertIn(fact, facts, name)
 
-    def test_a_fixture_says_which_charts_it_cannot_feed(self):
-        report = (FIXTURES / "report-1.0.json").read_text()
-        result = self.draw(report)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertRegex(result.stderr, r"memory: left out: .*memory\.peak")
+    def test_equal_reports_give_equal_files(self):
+        options = ("--format", "png,svg")
+        first = {name: path.read_bytes() for name, path in self.draw(made_up_report([MLP]), options=options)[1].items()}
+        again = self.draw(made_up_report([MLP]), options=options)[1]
+        self.assertEqual(first, {name: path.read_bytes() for name, path in again.items()})
 
-    def test_never_draws_a_suspect_time_as_a_speed(self):
-        report = made_up_report(["cnn/b32_c3_s32"])
+    def test_says_which_charts_a_report_cannot_feed(self):
+        report = made_up_report([MLP])
+        report["records"] = [one for one in report["records"] if one["harness"] != "memory"]
+        code, files, err = self.draw(report)
+        self.assertEqual((code, sorted(files)), (0, ["gradient_range.png", "speed_against_error.png", "training.png"]), err)
+        self.assertEqual(len(err.splitlines()), 2, err)
+        self.assertRegex(err, r"memory: not drawn: .*memory\.peak")
+        self.assertRegex(err, r"batchnorm_drift: not drawn: .*batchnorm\.running_var_error")
+
+    def test_reads_the_fixtures(self):
+        for fixture in ("report-1.0.json", "report-1.1.json", "newer-minor.json"):
+            code, files, err = self.draw((FIXTURES / fixture).read_text())
+            self.assertEqual(len(files) + err.count(": not drawn: "), len(NAMES), err)
+            self.assertEqual(code, 0 if files else 2, err)
+        for fixture in FIXTURES.glob("bad-*.json"):
+            self.assert_refused(self.draw(fixture.read_text()), r"report-0\.json: ")
+
+    def test_a_report_without_anything_to_draw_is_an_error_that_names_every_chart(self):
+        report = made_up_report([CNN])
         for one in report["records"]:
-            if one["harness"] == "throughput":
-                one["status"], one["reason"] = "suspect", "emulated"
-        result = self.draw(report)
-        self.assertNotIn("speed_against_error.png", self.written(result))
-        self.assertRegex(result.stderr, "speed_against_error: left out: .*suspect")
-
-    def test_never_draws_a_cold_step_beside_hot_ones(self):
-        report = made_up_report(["cnn/b32_c3_s32"])
-        for one in report["records"]:
-            if one["harness"] == "throughput" and one["policy"] == "fp32":
-                one["measurements"][0]["at"] = "cold"
-        drawn = self.texts(report, "speed_against_error")
-        self.assertNotIn("fp32", drawn)
-        self.assertIn("bf16", drawn)
-        for one in report["records"]:
-            if one["harness"] == "throughput":
-                one["measurements"][0]["at"] = "cold"
-        result = self.draw(report)
-        self.assertNotIn("speed_against_error.png", self.written(result))
-
-    def test_shades_the_narrowest_format_that_the_report_names(self):
-        def note(*left_out):
-            report = made_up_report(["cnn/b32_c3_s32"])
-            report["records"] = [one for one in report["records"] if one["policy"] not in left_out]
-            return " ".join(self.texts(report, "gradient_range"))
-        self.assertIn("low format of fp8 ", note())
-        self.assertIn("low format of fp16 ", note("fp8"))
-        self.assertIn("low format of bf16 ", note("fp8", "fp16", "amp-fp16", "apex-o2"))
+            one["measurements"], one["series"] = [], []
+        code, files, err = self.draw(report)
+        self.assertEqual((code, files), (2, {}))
+        for name in NAMES:
+            self.assertIn(f"{name}: not drawn: ", err)
+        self.assertRegex(err.splitlines()[-1], "nothing drawn from .*report-0.json")
 
     def test_survives_reports_with_only_nan(self):
-        report = made_up_report(["cnn/b32_c3_s32"])
+        report = made_up_report([CNN])
         for one in report["records"]:
             for found in one["measurements"]:
                 found["value"] = "NaN"
             for curve in one["series"]:
                 curve["y"] = ["NaN"] * len(curve["y"])
-        result = self.draw(report)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertNotIn("Traceback", result.stderr)
+        code, _, err = self.draw(report)
+        self.assertEqual(code, 2)
+        self.assertEqual(len(err.splitlines()), len(NAMES) + 1, err)
 
     def test_says_so_when_there_are_more_subjects_than_panels(self):
-        report = made_up_report(["mlp/b64_i784_h512_o10"])
-        for i in range(10):
-            for one in json.loads(json.dumps(report["records"][:10])):
-                one["subject"] = f"mlp/h{i}"
-                one["id"] = one["id"].replace("mlp/b64_i784_h512_o10", f"mlp/h{i}")
-                report["records"].append(one)
-        result = self.draw(report)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertRegex(result.stderr, r"memory: shows \d+ of 11")
+        report = made_up_report([MLP])
+        report["records"] = [one for one in report["records"] if one["harness"] == "memory"]
+        report["records"] += [one for index in range(10)
+                              for one in replaced(report, subject={MLP: f"mlp/h{index}"})["records"]]
+        code, _, err = self.draw(report)
+        self.assertEqual(code, 0, err)
+        self.assertRegex(err, r"memory: shows 9 of 11 panels")
+        code, _, err = self.draw(report, of_other_machine(report))
+        self.assertRegex(err, r"memory: shows 6 of 11 rows")
 
     def test_refuses_what_is_no_report_in_one_line(self):
-        whole = json.dumps(made_up_report(["cnn/b32_c3_s32"]))
-        wrong_type = made_up_report(["cnn/b32_c3_s32"])
+        whole = json.dumps(made_up_report([CNN]))
+        wrong_type, wrong_samples = made_up_report([CNN]), made_up_report([CNN])
         wrong_type["records"][0]["measurements"] = 3
-        for broken in (whole[:len(whole) // 2], "", "[]", "{}", '{"schema": 2, "records": []}', json.dumps(wrong_type)):
-            result = self.draw(broken)
-            self.assertEqual(result.returncode, 2, broken[:60])
-            self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
-            self.assertIn("report.json", result.stderr)
+        wrong_samples["records"][0]["measurements"][0]["samples"] = ["fast"]
+        for broken in (whole[:len(whole) // 2], "", "[]", "{}", '{"schema": 2, "records": []}', '{"schema": 1, "records": []}',
+                       json.dumps(wrong_type), json.dumps(wrong_samples)):
+            self.assert_refused(self.draw(broken), r"report-0\.json: ")
+        self.assert_refused(self.draw(made_up_report([CNN]), "{}"), r"report-1\.json: ")
+        self.assert_refused(self.run_main(self.folder / "none.json"), r"none\.json: cannot be read: No such file")
 
-    def test_refuses_a_folder_it_cannot_write(self):
-        path = self.folder / "report.json"
-        path.write_text(json.dumps(made_up_report(["cnn/b32_c3_s32"])))
-        result = subprocess.run([sys.executable, SCRIPTS / "charts.py", path, "-o", path / "charts"],
-                                capture_output=True, text=True)
-        self.assertEqual(result.returncode, 2)
-        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+    def test_refuses_a_folder_or_a_file_that_it_cannot_write(self):
+        path = self.file(made_up_report([CNN]))
+        self.assert_refused(self.run_main(path, "-o", path / "charts"), "cannot be written: Not a directory")
+        (self.folder / "charts" / "speed_against_error.png").mkdir(parents=True)
+        self.assert_refused(self.run_main(path, "-o", self.folder / "charts"),
+                            r"speed_against_error\.png: cannot be written: Is a directory")
+
+    def test_help_has_examples_and_exit_codes(self):
+        result = self.run_main("--format", "bmp", "x.json")
+        self.assertEqual(result[0], 2)
+        self.assertIn("no such format: bmp", result[2])
+        self.assertIn("charts.py a.json b.json -o both", charts.EXAMPLES)
+        self.assertIn("Exit codes", charts.EXAMPLES)
+
+
+class Installed(Folder):
+    def start(self, folder, *arguments, **environment):
+        return subprocess.run([sys.executable, folder / "charts.py", *arguments], cwd=self.folder, capture_output=True, text=True,
+                              env={"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1", **environment})
+
+    @unittest.skipUnless(matplotlib, "no Python package matplotlib (install python3-matplotlib)")
+    def test_the_installed_files_suffice(self):
+        packaging = (SCRIPTS / "cmake" / "HalfmarkPackaging.cmake").read_text()
+        installed = self.folder / "installed"
+        installed.mkdir()
+        names = set(re.findall(r"scripts/(\w+\.py)", packaging))
+        for name in names:
+            shutil.copy(SCRIPTS / name, installed)
+        self.assertLessEqual({"charts.py", "history_charts.py"}, names)
+        path = self.file(made_up_report([MLP]))
+        done = self.start(installed, path, "-o", "out", "--dpi", "50")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(done.stdout.splitlines()), 4)
+        ours = {one.stem for one in SCRIPTS.glob("*.py")}
+        for name in names:  # also what history_charts.py takes
+            needed = set(NEEDED.findall((SCRIPTS / name).read_text())) & ours
+            self.assertLessEqual({f"{one}.py" for one in needed}, names, name)
+
+    def test_says_in_one_line_that_matplotlib_is_missing(self):
+        (self.folder / "matplotlib.py").write_text("raise ModuleNotFoundError('none', name='matplotlib')\n")
+        done = self.start(SCRIPTS, "report.json", PYTHONPATH=str(self.folder))
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
+        self.assertIn("no Python package matplotlib", done.stderr)
+
+
+@unittest.skipUnless(matplotlib, "no Python package matplotlib (install python3-matplotlib)")
+class Contents(Folder):
+    """On the figures themselves."""
+
+    @classmethod
+    def setUpClass(cls):
+        chart_parts.set_defaults()
+        cls.whole, cls.sheets = made_up_report(), {}
+
+    def reports(self, *reports):
+        return Reports([self.file(report, f"{index}.json") for index, report in enumerate(reports)], lambda _: True, lambda _: True)
+
+    def sheet(self, chart, *reports):
+        if reports == (self.whole,):
+            if chart not in self.sheets:
+                self.sheets[chart] = chart(self.reports(self.whole))
+                self.sheets[chart].settle()
+            return self.sheets[chart]
+        sheet = chart(self.reports(*reports))
+        sheet.settle()
+        return sheet
+
+    def words(self, sheet):
+        return re.sub(r"\s+", " ", " ".join(text.get_text() for text in sheet.figure.texts))
+
+    def lines(self, sheet, subject=CNN, source=0):
+        """{label: (x, y)} of the panel."""
+        axes = next(axes for panel, axes in sheet.axes.items() if (panel.subject, panel.source) == (subject, source))
+        return {line.get_label(): line.get_data() for line in axes.get_lines() if not line.get_label().startswith("_")}
+
+    def of_harness(self, report, harness):
+        return [one for one in report["records"] if one["harness"] == harness]
+
+    def test_curves_are_one_only_where_they_are_equal_in_every_bin(self):
+        report = made_up_report([CNN])
+        names = set(self.lines(self.sheet(chart_figures.gradient_range, report)))
+        self.assertIn("fp32, tf32, bf16, amp-bf16", names)
+        for one in self.of_harness(report, "range"):
+            if one["policy"] == "bf16":
+                one["series"][0]["y"][20] += 1  # one value of a million
+        names = set(self.lines(self.sheet(chart_figures.gradient_range, report)))
+        self.assertIn("bf16", names)
+        self.assertIn("fp32, tf32, amp-bf16", names)
+
+    def test_no_curve_leaves_the_range_of_its_format(self):
+        sheet = self.sheet(chart_figures.gradient_range, self.whole)
+        limits = {"fp16": (-24, 15), "fp8": (-9, 8)}
+        seen = set()
+        for subject in (CNN, MLP, TRANSFORMER):
+            for label, (x, y) in self.lines(sheet, subject).items():
+                drawn = x[y > 1e-29]
+                for policy in set(label.split(", ")) & set(limits):
+                    low, high = limits[policy]
+                    self.assertTrue(low <= drawn.min() and drawn.max() <= high, f"{policy}: {drawn.min()} to {drawn.max()}")
+                    seen.add(policy)
+        self.assertEqual(seen, set(limits))
+        self.assertRegex(self.words(sheet), r"Not drawn, tensors kept in a wider format than the low format: .*fp8 up to 0\.\d+ of")
+
+    def test_the_exponent_just_below_the_least_subnormal_is_not_lost(self):
+        report = made_up_report([CNN])
+        report["records"] = [one for one in report["records"] if one["policy"] in ("fp32", "fp16")]
+        for one in self.of_harness(report, "range"):
+            if one["policy"] == "fp32":
+                one["series"] = [series("range.histogram", "gradients", [-27, -26, -25, -24, -15, -14, 16], [1, 2, 4, 8, 16, 68, 1])]
+        self.assertIn("fp32: 3.0% lost as zero, 28.0% subnormal, 68.0% normal, 1.0% overflow",
+                      self.words(self.sheet(chart_figures.gradient_range, report)))
+
+    def test_shades_the_narrowest_format_that_the_report_names(self):
+        def title(*left_out):
+            report = dict(self.whole, records=[one for one in self.whole["records"] if one["policy"] not in left_out])
+            return self.sheet(chart_figures.gradient_range, report).title
+        self.assertTrue(title().endswith("low format of fp8"))
+        self.assertTrue(title("fp8").endswith("low format of fp16"))
+        self.assertTrue(title("fp8", "fp16", "amp-fp16", "apex-o2").endswith("low format of bf16"))
+
+    def test_panels_share_their_axes(self):
+        for chart in (chart_figures.speed_against_error, chart_figures.memory, chart_figures.gradient_range,
+                      chart_curves.batchnorm_drift):
+            sheet = self.sheet(chart, self.whole)
+            found = {(axes.get_xlim(), axes.get_ylim(), axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale(), axes.get_yscale())
+                     for axes in sheet.axes.values()}
+            self.assertEqual(len(found), 1, chart.__name__)
+            self.assertRegex(next(iter(found))[2], r"\((log|linear)", chart.__name__)
+        sheet = self.sheet(chart_curves.training, self.whole)
+        self.assertEqual(len({axes.get_ylim() for axes in sheet.lower_axes.values() if axes.lines}), 1)
+
+    def test_subjects_come_in_the_order_of_work(self):
+        for chart in (chart_figures.speed_against_error, chart_figures.memory, chart_figures.gradient_range, chart_curves.training):
+            sheet = self.sheet(chart, self.whole)
+            self.assertEqual([panel.subject for panel in sheet.panels], [TRANSFORMER, CNN, MLP], chart.__name__)
+        report = dict(self.whole, records=self.of_harness(self.whole, "range"))  # nothing measured: by the name
+        self.assertEqual(self.reports(replaced(report, subject={CNN: "cnn/b2", MLP: "mlp/b64_i784", TRANSFORMER: "t/b8"})).subjects,
+                         ["mlp/b64_i784", "t/b8", "cnn/b2"])
+
+    def test_never_draws_a_suspect_time_as_a_speed(self):
+        report = made_up_report([CNN, MLP])
+        for one in self.of_harness(report, "throughput"):
+            if one["subject"] == CNN:
+                one["status"], one["reason"] = "suspect", "emulated"
+        sheet = self.sheet(chart_figures.speed_against_error, report)
+        self.assertEqual([panel.subject for panel in sheet.panels], [MLP])
+        self.assertIn(f"Not drawn, every time is suspect: {CNN}", self.words(sheet))
+        axes = sheet.axes[sheet.panels[0]]
+        strip = max(patch.get_window_extent().x1 for patch in axes.patches)
+        x, y = self.lines(sheet, MLP)["fp8"]  # suspect in every panel
+        self.assertLess(axes.transData.transform((x[0], y[0]))[0], strip)
+        report["records"] = [one for one in report["records"] if one["subject"] == CNN]
+        with self.assertRaisesRegex(charts.LeftOut, "suspect"):
+            self.sheet(chart_figures.speed_against_error, report)
+
+    def test_never_draws_a_cold_step_beside_hot_ones(self):
+        report = made_up_report([CNN])
+        for one in self.of_harness(report, "throughput"):
+            if one["policy"] == "fp32":
+                one["measurements"][0]["at"] = "cold"
+        sheet = self.sheet(chart_figures.speed_against_error, report)
+        self.assertNotIn("fp32", self.lines(sheet))
+        self.assertIn("bf16", self.lines(sheet))
+        self.assertRegex(sheet.axes[sheet.panels[0]].get_xlabel(), "^time of a step in ms")  # no baseline, no speed-up
+
+    def bars(self, sheet):
+        """Ends of the horizontal bars by colour."""
+        axes = sheet.axes[sheet.panels[0]]
+        return {line.get_color(): tuple(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "|"}
+
+    def test_intervals_of_times_are_drawn_and_named(self):
+        report = made_up_report([CNN])
+        report["records"] = [one for one in report["records"] if one["policy"] in ("fp32", "bf16", "tf32", "amp-fp16")]
+        steps = {one["policy"]: one["measurements"][0] for one in self.of_harness(report, "throughput")}
+        del steps["amp-fp16"]["samples"]
+        report["records"] = [one for one in report["records"] if (one["policy"], one["harness"]) != ("amp-fp16", "throughput")
+                             or one["measurements"].pop()]
+        sheet = self.sheet(chart_figures.speed_against_error, report)
+        bars = {policy: self.bars(sheet)[chart_parts.style(policy)[0]] for policy in ("fp32", "bf16", "tf32", "amp-fp16")}
+        base = steps["fp32"]["value"]
+        for policy, low, high in (("bf16", 0.97, 1.03), ("tf32", min(steps["tf32"]["samples"]) / steps["tf32"]["value"],
+                                                         max(steps["tf32"]["samples"]) / steps["tf32"]["value"]),
+                                  ("amp-fp16", 1, 1)):
+            low = min(low, 1)  # the value itself may lie outside of its samples
+            ratio = base / steps[policy]["value"]
+            self.assertAlmostEqual(bars[policy][0], ratio * 0.97 / high, 9, policy)
+            self.assertAlmostEqual(bars[policy][1], ratio * 1.03 / low, 9, policy)
+        self.assertEqual(bars["fp32"], (1, 1))
+        words = self.words(sheet)
+        for said in ("95 % interval of the median (9 samples)", "least to greatest sample (9 samples)", "no bar: single value",
+                     "Error: single value, no interval."):
+            self.assertIn(said, words)
+
+    def test_replicates_of_a_training_are_a_band(self):
+        sheet = self.sheet(chart_curves.training, self.whole)
+        filled = {panel.subject: len(axes.collections) for panel, axes in sheet.axes.items()}
+        self.assertEqual(filled[CNN], 0)
+        self.assertGreaterEqual(filled[MLP], len(POLICIES) - 1)
+        self.assertIn("Band: least to greatest of 3 replicates", self.words(sheet))
+        self.assertIn("No band: a single run", self.words(sheet))
+
+    def test_two_reports_stand_side_by_side(self):
+        other = of_other_machine(self.whole)
+        other["records"] = [one for one in other["records"] if one["subject"] != TRANSFORMER]
+        for chart in charts.CHARTS:
+            sheet = self.sheet(chart, self.whole, other)
+            words = self.words(sheet)
+            for said in ("A: cuda:0, made up, git 0123456789ab", "B: cuda:0, second, git ba9876543210", "A: 0.json", "B: 1.json"):
+                self.assertIn(said, words, chart.__name__)
+            for (subject, _), axes in rows_of(sheet).items():
+                self.assertEqual(len({(one.get_xlim(), one.get_ylim()) for one in axes}), 1, f"{chart.__name__}: {subject}")
+        sheet = self.sheet(chart_figures.speed_against_error, self.whole, other)
+        self.assertIn(f"nothing to draw for {TRANSFORMER}", self.words(sheet))
+        times = [self.lines(sheet, MLP, source)["bf16"][0][0] for source in (0, 1)]
+        self.assertAlmostEqual(times[1] / times[0], 0.5)
+
+    def test_an_axis_of_errors_has_places_for_zero_and_for_what_is_not_finite(self):
+        report = made_up_report([TRANSFORMER])
+        for one in self.of_harness(report, "error"):
+            if one["policy"] == "fp32":
+                one["measurements"][0]["value"] = 0
+        sheet = self.sheet(chart_figures.speed_against_error, report)
+        ticks = {text.get_text(): tick for text, tick in zip(sheet.axes[sheet.panels[0]].get_yticklabels(),
+                                                             sheet.axes[sheet.panels[0]].get_yticks())}
+        self.assertEqual(self.lines(sheet, TRANSFORMER)["fp32"][1][0], ticks["0"])
+        self.assertEqual(self.lines(sheet, TRANSFORMER)["fp16"][1][0], ticks["not finite"])
+        self.assertTrue(all(math.isfinite(tick) for tick in ticks.values()))
+
+
+def rows_of(sheet):
+    """{row: axes of the panels in it}."""
+    rows = {}
+    for panel, axes in sheet.axes.items():
+        rows.setdefault(panel.row, []).append(axes)
+    return rows
 
 
 if __name__ == "__main__":

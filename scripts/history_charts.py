@@ -15,9 +15,7 @@ except ImportError as error:
           "python3 that has matplotlib", file=sys.stderr)
     sys.exit(2)
 
-import matplotlib.pyplot as plt
-
-from chart_parts import (GREY, GRID, INK, LINE, SMALL, TITLE, height_of, set_defaults, set_ticks, width_of, wrapped,
+from chart_parts import (GREY, GRID, INK, LINE, SMALL, TITLE, height_of, new_figure, set_defaults, set_ticks, width_of, wrapped,
                          write_figure)
 from chart_report import BadReport, LeftOut, ending, read_json
 
@@ -88,9 +86,10 @@ def draw(axes, series, places, labels, rows, height):
         level = changes[index - 1]["after"] if index else changes[0]["before"] if changes else None
         if level is not None and begin < end:
             axes.plot([xs[begin] - 0.4, xs[end - 1] + 0.4], [100 * (level - 1)] * 2, color=INK, lw=1.3, zorder=2)
-    spread = max(percent) - min(percent)
-    margin = max(0.08 * spread, 1)
-    low, high = min(percent) - margin, max(percent) + margin
+    levels = [100 * (change[side] - 1) for change in changes for side in ("before", "after")]
+    low, high = min(percent + levels), max(percent + levels)
+    margin = max(0.08 * (high - low), 1)
+    low, high = low - margin, high + margin
     room = rows * SMALL * LINE + 0.03  # of the labels, above all points
     top = low + (high - low) * height / (height - room)
     axes.set(xlim=(-1, len(places)), ylim=(low, top))
@@ -106,7 +105,7 @@ def draw(axes, series, places, labels, rows, height):
     ticks = ticks[::max(1, math.ceil(len(ticks) * 0.17 / height))]
     set_ticks(axes.yaxis, (ticks, [f"{tick:+g} %" if abs(tick) > 1e-9 else "0 %" for tick in ticks]))
     axes.grid(True, axis="y", color=GRID, lw=0.6, zorder=0)
-    axes.set_ylabel("change (linear)")
+    axes.set_ylabel("from anchor (linear)")
     axes.set_xlabel("builds of all panels in the order of time", labelpad=1.5)
 
 
@@ -123,7 +122,7 @@ def draw_history(history, found):
     caption = wrapped(f"{note} {source}", width - 2 * EDGE, SMALL)
     total = 2 * EDGE + height_of(caption, SMALL) + sum(height + height_of(title, TITLE) + BOTTOM + 0.1
                                                        for height, title in zip(heights, titles))
-    figure = plt.figure(figsize=(width, total), dpi=100)
+    figure = new_figure((width, total))
     top = total - EDGE
     for series, title, height, (marks, rows) in zip(found, titles, heights, labels):
         figure.text((EDGE + LEFT) / width, top / total, title, fontsize=TITLE, va="top", linespacing=1.15)

@@ -65,7 +65,9 @@ install(CODE "set(HALFMARK_PROGRAMS \"${program_files}\")\nset(HALFMARK_LIBRARIE
 install(SCRIPT "${CMAKE_CURRENT_LIST_DIR}/bundle_libraries.cmake")
 
 install(PROGRAMS scripts/gpu_check.sh DESTINATION scripts)
-install(PROGRAMS scripts/charts.py DESTINATION scripts OPTIONAL)
+install(PROGRAMS scripts/charts.py scripts/history_charts.py DESTINATION scripts OPTIONAL)
+install(FILES scripts/chart_parts.py scripts/chart_report.py scripts/chart_figures.py scripts/chart_curves.py DESTINATION scripts
+        OPTIONAL)
 install(DIRECTORY scripts/workflows DESTINATION scripts OPTIONAL)
 install(DIRECTORY reports/schema DESTINATION reports OPTIONAL)
 install(DIRECTORY reports/gates DESTINATION reports OPTIONAL)
