@@ -207,8 +207,10 @@ def draw_losses(sheet, panel, curves, peers, last_step, window, logarithmic, nam
         if not named:
             sheet.legend[policy] = line_of(policy)
         last = last_finite(y)
-        labels.append((y[last], policy, colour))
-        if last < len(y) - 1:
+        if last == len(y) - 1:
+            labels.append((y[last], policy, colour))
+        else:
+            sheet.head(panel, f"{policy}: loss not finite after step {x[last]:g}")
             axes.plot([x[last]], [y[last]], "x", color=colour, ms=7, mew=1.6, zorder=5)
             sheet.legend["loss not finite after this step"] = Line2D([], [], ls="", marker="x", ms=7, mew=1.6, color=INK)
     low, high = loss_limits(peers, window)

@@ -277,10 +277,10 @@ def within(counts, limits):
 
 
 def equal_curves(curves):
-    """[(counts, policies)]: policies are one curve where they are equal in every bin."""
+    """[(shares, policies)]: policies are one curve where they are equal in every bin."""
     found = []
     for policy in baseline_first(curves):
-        same = next((names for counts, names in found if counts == curves[policy]), None)
+        same = next((names for shares, names in found if shares == curves[policy]), None)
         if same:
             same.append(policy)
         else:
@@ -300,7 +300,8 @@ def gradient_range(reports):
             if outside:
                 wider[policy] = max(outside, wider.get(policy, 0))
             if inside:
-                found.setdefault(Panel(subject, index), {})[policy] = inside
+                total = sum(counts.values())
+                found.setdefault(Panel(subject, index), {})[policy] = {at: count / total for at, count in inside.items()}
     if not found or not formats:
         raise LeftOut("needs the series range.histogram at gradients or gradient/<layer>, and range.format_max_exponent, "
                       "range.format_min_normal_exponent, range.format_min_exponent")
@@ -309,29 +310,26 @@ def gradient_range(reports):
     least, normal, largest = formats[narrow]
     sheet = Sheet("gradient_range", f"Exponents of the gradients beside the low format of {narrow}", list(found), reports.sources,
                   (3.0, 2.05), bottom=0.4)
-    exponents = [exponent for panel in sheet.panels for counts in found[panel].values() for exponent in counts]
-    shares = [count / sum(counts.values()) for panel in sheet.panels for counts in found[panel].values()
-              for count in counts.values()]
+    exponents = [exponent for panel in sheet.panels for curve in found[panel].values() for exponent in curve]
     left, right = min(min(exponents) - 1, least - 4) - 0.5, max(max(exponents) + 1, largest + 4) + 0.5
-    low = max(min(shares), 1e-6)
+    low = max(min(share for panel in sheet.panels for curve in found[panel].values() for share in curve.values()), 1e-6)
     # A value of the exponent below the least subnormal rounds to it, all but the exact half: it is not lost.
     edges = [left, least - 1.5, normal - 0.5, largest + 0.5, right]
     tints = [*ZONES.values(), next(iter(ZONES.values()))]
     for panel in sheet.panels:
         axes, curves = sheet.axes[panel], found[panel]
         shown = BASELINE if BASELINE in curves else next(iter(curves))
-        total = sum(curves[shown].values())
         parts = []
         for name, begin, end, tint in zip(("lost as zero", "subnormal", "normal", "overflow"), edges, edges[1:], tints):
             axes.axvspan(begin, end, color=tint, lw=0, zorder=0)
-            share = sum(count for exponent, count in curves[shown].items() if begin < exponent < end) / total
+            share = sum(share for exponent, share in curves[shown].items() if begin < exponent < end)
             if share:
                 parts.append(f"{f'{share:.1%}' if share >= 0.001 else '<0.1%'} {name}")
         sheet.head(panel, f"{shown}: {', '.join(parts)}")
         x = np.arange(min(exponents) - 1, max(exponents) + 2)
         groups = equal_curves(curves)
-        for order, (counts, names) in enumerate(groups):
-            y = np.array([counts.get(exponent, 0) for exponent in x]) / sum(counts.values())
+        for order, (shares, names) in enumerate(groups):
+            y = np.array([shares.get(exponent, 0) for exponent in x])
             colour, marker, dash = style(names[0])
             # Curves that nearly coincide lie on each other: the ones below are wider.
             width = 1 + 1.8 * (len(groups) - 1 - order) / max(1, len(groups) - 1)

@@ -260,6 +260,11 @@ class Contents(Folder):
                     low, high = limits[policy]
                     self.assertTrue(low <= drawn.min() and drawn.max() <= high, f"{policy}: {drawn.min()} to {drawn.max()}")
                     seen.add(policy)
+                if label == "fp8":  # of all its values, also of those that are not drawn
+                    counts = next(one["series"][0] for one in self.of_harness(self.whole, "range")
+                                  if (one["subject"], one["policy"]) == (subject, "fp8"))
+                    inside = sum(count for at, count in zip(counts["x"], counts["y"]) if -9 <= at <= 8)
+                    self.assertAlmostEqual(y[y > 1e-29].sum(), inside / sum(counts["y"]), 9)
         self.assertEqual(seen, set(limits))
         self.assertRegex(self.words(sheet), r"Not drawn, tensors kept in a wider format than the low format: .*fp8 up to 0\.\d+ of")
 
@@ -360,6 +365,11 @@ class Contents(Folder):
         self.assertGreaterEqual(filled[MLP], len(POLICIES) - 1)
         self.assertIn("Band: least to greatest of 3 replicates", self.words(sheet))
         self.assertIn("No band: a single run", self.words(sheet))
+
+    def test_a_loss_that_stops_being_finite_is_named(self):
+        sheet = self.sheet(chart_curves.training, self.whole)
+        self.assertIn("fp16: loss not finite after step 140", self.words(sheet))
+        self.assertIn("loss not finite after this step", sheet.legend)
 
     def test_two_reports_stand_side_by_side(self):
         other = of_other_machine(self.whole)
