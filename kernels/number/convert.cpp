@@ -91,8 +91,8 @@ void in_steps(const S* source, T* target, size_t count, const Loop& loop) {
   std::copy_n(out.data(), rest, target + whole);
 }
 
-// Arrays larger than the caches are written with streaming stores: reading a line only to overwrite it would add a
-// third to the memory traffic.
+// Arrays larger than the caches are written with streaming stores: reading a line only to overwrite it would be a
+// third of the memory traffic.
 constexpr size_t kStreamBytes = size_t{16} << 20;
 
 // `count` elements, starting at a block boundary of the noise.
@@ -222,8 +222,8 @@ const Features& features() {
   return found;
 }
 
-// The loops of a path, or of the next lower path if this CPU lacks
-// the AES instructions for noise: AVX-512 predates vector AES.
+// The loops of a path. Noise needs AES instructions: none without them, and
+// AVX2's on a CPU with AVX-512 but without vector AES, which came later.
 const Loops* rounding_loops(Path path, Rounding rounding) {
   if (rounding != Rounding::stochastic) return loops_of(path);
   if (!features().aes) return nullptr;
