@@ -155,11 +155,13 @@ Command& Command::option(const char* names, uint64_t& value, const std::string& 
 
 Command& Command::choice(const char* names, std::string& value, const std::vector<std::string>& known, unsigned rules) {
   const std::string listed = fmt::format("{}", fmt::join(known, ", "));
-  add(names, value, listed, rules);
-  app_of(app_).get_options().back()->check([listed, known](const std::string& text) {
+  CLI::Option* option = app_of(app_).add_option(names, value, listed);
+  option->check([listed, known](const std::string& text) {
     const bool found = std::find(known.begin(), known.end(), text) != known.end();
     return found ? std::string() : fmt::format("'{}' is none of {}", text, listed);
   });
+  if (rules & kShowsDefault) option->capture_default_str();
+  apply(option, rules);
   return *this;
 }
 

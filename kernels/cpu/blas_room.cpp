@@ -1,14 +1,14 @@
 #include "kernels/cpu/blas_room.h"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <string>
 
 #include "kernels/number/error.h"
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 namespace {
 
@@ -34,12 +34,10 @@ void require_blas_room(int buffers, size_t more) {
   const size_t bytes = static_cast<size_t>(buffers) * kBlasBuffer + more;
   void* const room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED)
-    throw Error(
-        fmt::format("the limit on memory of {} MiB (ulimit -v or -d) leaves less than the {} MiB that the math "
-                    "libraries still need; "
-                    "raise the limit, or use fewer cores with taskset",
-                    memory_limit() >> 20, bytes >> 20));
+    throw Error("the limit on memory of " + std::to_string(memory_limit() >> 20) +
+                " MiB (ulimit -v or -d) leaves less than the " + std::to_string(bytes >> 20) +
+                " MiB that the math libraries still need; raise the limit, or use fewer cores with taskset");
   ::munmap(room, bytes);
 }
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace halfmark {
+namespace halfmark::kernels {
 
 // Of one buffer in builds for x86-64 (BUFFER_SIZE of OpenBLAS's common.h); other builds take less.
 inline constexpr size_t kBlasBuffer = size_t{128} << 20;  // bytes
@@ -15,4 +15,4 @@ bool memory_is_limited();
 // Throws Error unless so many buffers and `more` bytes can still be had. Without a limit it does nothing.
 void require_blas_room(int buffers, size_t more = 0);
 
-}  // namespace halfmark
+}  // namespace halfmark::kernels

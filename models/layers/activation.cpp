@@ -6,15 +6,15 @@
 #include <utility>
 
 #include "kernels/number/error.h"
-#include "models/layers/leaf.h"
+#include "models/layers/tapped_layer.h"
 
 namespace halfmark::models {
 namespace {
 
 template <class Row>
-class ActivationLayer : public Leaf {
+class ActivationLayer : public TappedLayer {
  public:
-  using Leaf::Leaf;
+  using TappedLayer::TappedLayer;
 
  private:
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-#include "models/layers/leaf.h"
 
 namespace halfmark::models {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include "models/layers/leaf.h"
+#include "models/layers/tapped_layer.h"
 
 namespace halfmark::models {
 namespace {
