@@ -21,13 +21,13 @@ class ActivationLayer : public TappedLayer {
     const Tensor x = pass.input(Row::name, x_given);
     Tensor y = pass.fresh(x.shape(), pass.output_dtype(Row::name, x.dtype()));
     run(Activation<Row>{.x = x, .out = y});
-    if (saved) saved->keep_form(x_given), saved->keep(Row::kept == activations::Kept::output ? y : x);
+    if (saved) saved->keep_spec(x_given), saved->keep(Row::kept == activations::Kept::output ? y : x);
     return y;
   }
 
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
     const Tensor kept = saved.take();
-    const Form x = saved.take_form();
+    const TensorSpec x = saved.take_spec();
     const Tensor dy = pass.cast(dy_given, kept.dtype());
     Tensor dx = pass.fresh(x.shape, kept.dtype());
     run(ActivationBackward<Row>{.kept = kept, .dy = dy, .dx = dx});
