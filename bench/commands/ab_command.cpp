@@ -138,7 +138,8 @@ void add_ab_command(CommandLine& line, Program& program) {
           .option("--threads", options.threads,
                   "threads of the CPU's kernels, 0: all cores; 1 gives quieter times on a machine with other work",
                   kShowsDefault, kMostThreads)
-          .option("--floor", rules.minimum_effect, "smallest slow-down reported: 0.03 is 3 %", kShowsDefault | kPositive)
+          .option("--floor", rules.minimum_effect, "smallest slow-down reported: 0.03 is 3 %",
+                  kShowsDefault | kPositive)
           .option("--margin", rules.margin, "slow-down that the confidence bound must exceed", kShowsDefault)
           .option("--screen-pairs", rules.screen_pairs, "pairs of processes for the screening of every case",
                   kShowsDefault, kMostPairs)

@@ -277,8 +277,7 @@ struct Listing {
 const Listing kListings[] = {
     {"subjects", subjects_json, subjects_text}, {"policies", policies_json, policies_text},
     {"devices", devices_json, devices_text},    {"harnesses", harnesses_json, harnesses_text},
-    {"kernels", kernels_json, kernels_text},
-    {"instructions", instructions_json, instructions_text},
+    {"kernels", kernels_json, kernels_text},    {"instructions", instructions_json, instructions_text},
 };
 // The long lists, shown only when they are asked for by name.
 constexpr std::string_view kLong[] = {"kernels", "instructions"};

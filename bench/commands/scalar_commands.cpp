@@ -55,7 +55,8 @@ void add_convert_command(CommandLine& line, Program&) {
   command.option("--to", arguments->to, "the same", kRequired);
   command.option("--rounding", arguments->rounding, "near_even (default), toward_zero, near_away, stochastic");
   command.option("--overflow", arguments->overflow, "infinity, nan or saturate (default: the format's own)");
-  command.option("--seed", arguments->seed, "noise seed of stochastic rounding: that of the cast to repeat (default 0)");
+  command.option("--seed", arguments->seed,
+                 "noise seed of stochastic rounding: that of the cast to repeat (default 0)");
   command.option("--first", arguments->first, "element of that cast that the first row corresponds to (default 0)");
   command.footer(
       "Standard input: a header line, then rows of hex codes in the column x.\n"

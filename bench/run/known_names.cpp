@@ -16,9 +16,7 @@ const std::vector<Harness>& all_harnesses() {
   return list;
 }
 
-const Harness& harness_named(std::string_view name) {
-  return named("harness", all_harnesses(), name);
-}
+const Harness& harness_named(std::string_view name) { return named("harness", all_harnesses(), name); }
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;

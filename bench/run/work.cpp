@@ -37,11 +37,28 @@ Work work_of(const Subject& subject) {
   return work;
 }
 
+namespace {
+
+// Of the parameters as stored: normalisation layers may keep theirs in another dtype.
+double parameter_bytes(const Subject& subject, const Policy& policy) {
+  static std::map<std::pair<std::string, const Policy*>, double> known;
+  const auto [found, is_new] = known.try_emplace({subject.id(), &policy}, 0);
+  if (!is_new) return found->second;
+  const auto device = open_device("cpu");
+  const LayerPtr model = subject.make({*device, policy, RandomKey(0)}, Settings());
+  for (const Param* param : model->params())
+    found->second +=
+        static_cast<double>(param->value.shape().elements()) * static_cast<double>(size_of(param->value.dtype()));
+  return found->second;
+}
+
+}  // namespace
+
 double least_forward_bytes(const Subject& subject, const Policy& policy) {
   const Work work = work_of(subject);
   // With labels x has the dtype of the parameters, as a data loader hands it over; a layer alone gets the low type.
   const DType input = subject.classes > 0 ? policy.param : policy.low;
-  return work.parameters * static_cast<double>(size_of(policy.param)) +
+  return parameter_bytes(subject, policy) +
          static_cast<double>(work.input.elements()) * static_cast<double>(size_of(input)) +
          static_cast<double>(work.output.elements()) * static_cast<double>(size_of(policy.low));
 }

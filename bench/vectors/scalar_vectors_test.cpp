@@ -210,7 +210,8 @@ TEST(ConvertCommand, StochasticRoundingRepeatsTheKernels) {
                                        {.seed = kSeed, .first = kFirst});
     EXPECT_EQ(column(answer, "result"), expected) << name_of(to);
     std::vector<unsigned char> array(bytes_for(to, kCount));
-    halfmark::kernels::convert(DType::f32, codes.data(), to, array.data(), kCount, Rounding::stochastic, {.seed = kSeed});
+    halfmark::kernels::convert(DType::f32, codes.data(), to, array.data(), kCount, Rounding::stochastic,
+                               {.seed = kSeed});
     EXPECT_EQ(array, rounded) << name_of(to) << ": convert() of the whole array";
   }
 }

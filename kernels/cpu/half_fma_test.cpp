@@ -19,7 +19,8 @@ namespace {
 
 using Random = std::mt19937_64;
 
-constexpr Math kMath{.multiply = halfmark::kernels::kFp16, .accumulate = halfmark::kernels::kFp16, .partial = halfmark::kernels::kFp16};
+constexpr Math kMath{
+    .multiply = halfmark::kernels::kFp16, .accumulate = halfmark::kernels::kFp16, .partial = halfmark::kernels::kFp16};
 
 enum class Data { normal, bits, close, subnormals, specials };
 

@@ -22,7 +22,7 @@ class Unsupported : public Error {
 }  // namespace halfmark::kernels
 
 // Checks an invariant or a precondition; `message` is evaluated only if the check fails.
-#define HM_CHECK(condition, message)                    \
-  do {                                                  \
+#define HM_CHECK(condition, message)                             \
+  do {                                                           \
     if (!(condition)) throw ::halfmark::kernels::Error(message); \
   } while (false)

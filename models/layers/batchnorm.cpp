@@ -49,15 +49,15 @@ class BatchNorm2d : public TappedLayer {
     const DType wide = statistics_dtype(x.dtype());
     Tensor mean(pass.device, scale.shape(), wide), variance(pass.device, scale.shape(), wide);
     run(halfmark::kernels::BatchNorm{.x = x,
-                            .scale = scale,
-                            .shift = shift,
-                            .out = y,
-                            .mean = mean,
-                            .variance = variance,
-                            .running_mean = mean_.value,
-                            .running_variance = variance_.value,
-                            .momentum = momentum_,
-                            .epsilon = epsilon_});
+                                     .scale = scale,
+                                     .shift = shift,
+                                     .out = y,
+                                     .mean = mean,
+                                     .variance = variance,
+                                     .running_mean = mean_.value,
+                                     .running_variance = variance_.value,
+                                     .momentum = momentum_,
+                                     .epsilon = epsilon_});
     if (saved) {
       saved->keep_spec(x_given), saved->keep(scale);
       saved->keep(mean), saved->keep(variance), saved->keep(x);

@@ -1,9 +1,9 @@
 // Containers: layers in sequence, a residual block, and the change of shape from images to vectors.
-#include "models/layers/tapped_layer.h"
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+#include "models/layers/tapped_layer.h"
 
 namespace halfmark::models {
 namespace {

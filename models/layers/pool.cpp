@@ -1,5 +1,4 @@
 // Pooling: the maximum or the mean of a window, or of the whole image.
-#include "models/layers/tapped_layer.h"
 #include <memory>
 #include <string>
 #include <string_view>

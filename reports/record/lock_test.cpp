@@ -164,7 +164,8 @@ TEST_F(Lock, IsNoFileThatAToolNamesSo) {
 }
 
 TEST_F(Lock, SaysWhereItCannotStand) {
-  EXPECT_NE(refusal(folder_ / "none" / "r.json").find("none/r.json: cannot be written: No such file"), std::string::npos);
+  EXPECT_NE(refusal(folder_ / "none" / "r.json").find("none/r.json: cannot be written: No such file"),
+            std::string::npos);
 }
 
 }  // namespace

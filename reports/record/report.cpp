@@ -232,7 +232,7 @@ std::string file_text(const Report& report) {
 }
 
 void collect_facts(const nlohmann::ordered_json& json, const std::string& path,
-                    std::vector<std::pair<std::string, std::string>>& facts) {
+                   std::vector<std::pair<std::string, std::string>>& facts) {
   if (json.is_null()) return;
   if (json.is_object()) {
     for (const auto& [key, value] : json.items()) collect_facts(value, path.empty() ? key : path + "." + key, facts);

@@ -120,7 +120,7 @@ std::string group_text(const LayerGroup& group, const TextOptions& options) {
 std::string layer_columns_text() {
   return "Columns of --layers, worst first; tensors that lose nothing are only counted:\n"
          "  tensor        output of a layer (forward); gradient of that output, d conv1,\n"
-         "                or of a parameter, d conv1.weight (backward, loss scale included)\n"
+         "                or of a parameter, d conv1.weight (backward, with loss scale)\n"
          "  not finite    share of its elements that are infinite or NaN as stored\n"
          "  flushed to 0  share of the fp64 reference's elements that are too small for\n"
          "                the format of the tensor\n"

@@ -12,8 +12,8 @@ namespace halfmark::reports {
 
 namespace {
 
-constexpr size_t kGap = 2;          // blanks between columns
-constexpr size_t kNarrowest = 20;   // below this nothing sensible can be printed
+constexpr size_t kGap = 2;            // blanks between columns
+constexpr size_t kNarrowest = 20;     // below this nothing sensible can be printed
 constexpr size_t kNarrowestKey = 12;  // a key column is not made narrower than this
 
 bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
