@@ -185,7 +185,9 @@ class Installed(Folder):
         packaging = (SCRIPTS / "cmake" / "HalfmarkPackaging.cmake").read_text()
         installed = self.folder / "installed"
         installed.mkdir()
-        names = set(re.findall(r"scripts/(\w+\.py)", packaging))
+        patterns = re.search(r"install\(DIRECTORY scripts/ DESTINATION share/halfmark (.*?)\)", packaging, re.DOTALL)[1]
+        self.assertEqual(re.findall(r'PATTERN "([^"]*)"', patterns), ["*chart*.py", "*_test.py"])
+        names = {path.name for path in SCRIPTS.glob("*chart*.py") if not path.name.endswith("_test.py")}
         for name in names:
             shutil.copy(SCRIPTS / name, installed)
         self.assertLessEqual({"charts.py", "history_charts.py"}, names)
