@@ -7,8 +7,8 @@ namespace halfmark::reports {
 
 std::string valid_utf8(std::string_view text) {
   // The JSON library replaces what is invalid while it writes.
-  using Json = nlohmann::json;
-  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+  return nlohmann::json::parse(nlohmann::json(text).dump(-1, ' ', false, kReplace)).get<std::string>();
 }
 
 bool is_blank(uint32_t code) {
