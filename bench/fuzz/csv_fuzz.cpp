@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view from = name_of(types[choice % types.size()]),
                            to = name_of(types[(choice / 16) % types.size()]);
     answer_convert(in, out, vector_type_named(from), vector_type_named(to), Rounding::near_even,
-                   Overflow::format_default, 0);
+                   Overflow::format_default);
   } catch (const Error&) {
   }
   return 0;
