@@ -14,6 +14,10 @@ const std::vector<Harness>& accuracy_harnesses() {
   return list;
 }
 
+std::optional<std::string> refusal_of(const Harness& harness, const TrialSpec& spec) {
+  return harness.refuses ? harness.refuses(spec) : std::nullopt;
+}
+
 std::string axis_value(const Harness& harness, const TrialSpec& spec, std::string_view axis) {
   for (const Axis& row : harness.axes) {
     if (row.name != axis) continue;

@@ -38,10 +38,13 @@ struct Harness {
   std::string_view about;  // one line for `halfmark list`
   std::vector<Axis> axes;
   std::vector<MetricRow> metrics;
-  std::optional<std::string> (*refuses)(const TrialSpec&);  // the reason for a refusal; nullopt = the trial is accepted
-  Findings (*measure)(const TrialSpec&);
+  // The reason for a refusal; nullopt = the trial is accepted, as without this function.
+  std::optional<std::string> (*refuses)(const TrialSpec&) = nullptr;
+  Findings (*measure)(const TrialSpec&) = nullptr;
   std::optional<Expect> (*expects)(const TrialSpec&) = nullptr;
 };
+
+std::optional<std::string> refusal_of(const Harness& harness, const TrialSpec& spec);
 
 // The harnesses of this folder, in the order in which they run.
 const std::vector<Harness>& accuracy_harnesses();

@@ -167,7 +167,6 @@ Harness error_harness() {
           .about = "output, loss and gradients of one batch against fp64, on inputs as drawn and as rounded",
           .axes = {},
           .metrics = error_table(),
-          .refuses = [](const TrialSpec&) { return std::optional<std::string>(); },
           .measure = measure_error};
 }
 

@@ -149,7 +149,6 @@ Harness range_harness() {
               "tensor",
           .axes = {},
           .metrics = range_table(),
-          .refuses = [](const TrialSpec&) { return std::optional<std::string>(); },
           .measure = measure_range};
 }
 

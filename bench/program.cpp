@@ -13,6 +13,7 @@
 #include <new>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "bench/run/standard_streams.h"
 #include "bench_build.h"
@@ -50,11 +51,22 @@ void wait_with_short_spins(char** argv) {
 
 }  // namespace
 
+namespace {
+
+// "halfmark 0.1.0 (588daf5)", after the name and version of an extension.
+std::string version_line() {
+  const std::string own = fmt::format("halfmark {} ({})", HALFMARK_VERSION, built_revision());
+  const Extension& added = extension();
+  return added.name.empty() ? own : fmt::format("{} {}, {}", added.name, added.version, own);
+}
+
+}  // namespace
+
 CommandLine command_line(Program& program) {
   CommandLine line(
       "halfmark measures what a number format costs and what it gains in deep learning: speed, memory and error "
       "together.",
-      fmt::format("halfmark {} ({})", HALFMARK_VERSION, built_revision()),
+      version_line(),
       "Start with `halfmark run`: it takes about a minute, prints a table and writes report.json. "
       "`halfmark COMMAND --help` explains the options and has examples.\n"
       "Exit codes: 0 done, 1 a case failed or a gate is broken, 2 the command or an input was wrong, 3 a gate could "
@@ -133,10 +145,19 @@ int run_command_line(int argc, char** argv, Program program) {
   wait_with_short_spins(argv);
   std::signal(SIGXFSZ, SIG_IGN);  // exceeding a file size limit is then an error like a full disk
   program.path = own_path();
-  program.command = "halfmark";
+  program.command = program_name();
   for (int i = 1; i < argc; ++i) program.command += " " + reports::shell_word(argv[i]);
 
   return leave(exit_code_of(argc, argv, program));
+}
+
+int run_command_line(int argc, char** argv, Extension extension) {
+  try {
+    extend(std::move(extension));
+  } catch (const Error& error) {
+    end_with(error.what());
+  }
+  return run_command_line(argc, argv, Program{});
 }
 
 }  // namespace halfmark::bench

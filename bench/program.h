@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bench/commands/commands.h"
+#include "bench/halfmark.h"
 
 namespace halfmark::bench {
 

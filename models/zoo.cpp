@@ -195,12 +195,16 @@ std::vector<Subject> subject_table() {
   };
 }
 
+std::vector<Subject>& rows() {
+  static std::vector<Subject> all = subject_table();
+  return all;
+}
+
 }  // namespace
 
-const std::vector<Subject>& subjects() {
-  static const std::vector<Subject> rows = subject_table();
-  return rows;
-}
+const std::vector<Subject>& subjects() { return rows(); }
+
+void add_subjects(const std::vector<Subject>& more) { rows().insert(rows().end(), more.begin(), more.end()); }
 
 const Subject& subject_named(const std::string& id) {
   std::vector<std::string> families, of_family;

@@ -25,6 +25,8 @@ struct Subject {
 };
 
 const std::vector<Subject>& subjects();
+// Adds rows at the end. References and pointers to earlier rows become invalid.
+void add_subjects(const std::vector<Subject>& more);
 const Subject& subject_named(const std::string& id);  // throws Error naming the nearest known ones
 
 }  // namespace halfmark::models

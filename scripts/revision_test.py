@@ -18,8 +18,8 @@ add_executable(sample main.cpp)
 target_link_libraries(sample PRIVATE sample_revision)
 """
 PROGRAM = """#include <cstdio>
-namespace halfmark { const char* built_revision(); }
-int main() { std::puts(halfmark::built_revision()); }
+namespace halfmark::bench { const char* built_revision(); }
+int main() { std::puts(halfmark::bench::built_revision()); }
 """
 COMPILER = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
 

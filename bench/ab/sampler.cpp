@@ -171,7 +171,7 @@ std::unique_ptr<Sampler::PreparedCase> Sampler::prepare(const std::string& id) {
   std::shared_ptr<Device>& device = devices_[one.device];
   if (!device) device = open_device(one.device);
   TrialSpec spec = one.trial(device, options_.seed);
-  prepared->refusal = one.harness->refuses(spec);
+  prepared->refusal = refusal_of(*one.harness, spec);
   if (prepared->refusal) return prepared;
   spec.settings.rate = kStandstillRate;
   Trial& trial = prepared->trial.emplace(spec);

@@ -100,6 +100,8 @@ Json environment_of(const std::vector<Device*>& devices, bool probes) {
   uname(&system);
   environment["halfmark"] = {
       {"version", HALFMARK_VERSION}, {"git", built_revision()}, {"build_type", HALFMARK_BUILD_TYPE}};
+  if (!extension().name.empty())
+    environment["extension"] = {{"name", extension().name}, {"version", extension().version}};
   environment["machine"] = machine_name();
   environment["os"] = {{"name", os_name()}, {"kernel", fmt::format("{} {}", system.sysname, system.release)}};
   environment["cpu"] = {{"model", cpu_line("model name")},

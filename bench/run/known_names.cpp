@@ -6,14 +6,24 @@
 
 namespace halfmark::bench {
 
-const std::vector<Harness>& all_harnesses() {
-  static const std::vector<Harness> list = [] {
-    std::vector<Harness> all = accuracy_harnesses();
-    all.push_back(throughput_harness());
-    all.push_back(memory_harness());
-    return all;
+namespace {
+
+std::vector<Harness>& harness_rows() {
+  static std::vector<Harness> all = [] {
+    std::vector<Harness> rows = accuracy_harnesses();
+    rows.push_back(throughput_harness());
+    rows.push_back(memory_harness());
+    return rows;
   }();
-  return list;
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Harness>& all_harnesses() { return harness_rows(); }
+
+void add_harnesses(const std::vector<Harness>& more) {
+  harness_rows().insert(harness_rows().end(), more.begin(), more.end());
 }
 
 const Harness& harness_named(std::string_view name) { return named("harness", all_harnesses(), name); }

@@ -12,6 +12,8 @@ namespace halfmark::bench {
 
 // All harnesses: those of accuracy/ and those of bench/.
 const std::vector<Harness>& all_harnesses();
+// Adds rows at the end. References and pointers to earlier rows become invalid.
+void add_harnesses(const std::vector<Harness>& more);
 const Harness& harness_named(std::string_view name);  // throws Error naming the known ones
 
 std::vector<std::string> policy_names();  // those that are not hidden

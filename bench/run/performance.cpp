@@ -239,7 +239,6 @@ Harness memory_harness() {
           .about = "peak bytes of each phase, split by purpose at the peak of a training step",
           .axes = {},
           .metrics = memory_table(),
-          .refuses = [](const TrialSpec&) { return std::optional<std::string>(); },
           .measure = measure_memory};
 }
 

@@ -50,21 +50,21 @@ std::string exact_subject(const std::string& word) {
   return "";
 }
 
-bool has_subject(const std::vector<SuiteRow>& rows, const std::string& word) {
+bool has_subject(const std::vector<SuiteRow>& rows, std::string_view wanted) {
   for (const SuiteRow& row : rows)
     for (const std::string_view pattern : row.subjects)
       for (const Subject* subject : subjects_of(pattern))
-        if (subject->name == word || subject->id() == word) return true;
+        if (glob_matches(wanted, subject->id())) return true;
   return false;
 }
 
-// The harnesses that a subject from outside the suite meets: those named, else those of the suite's main subjects.
-std::vector<std::string_view> harnesses_for(const std::vector<std::string>& words, std::string_view suite,
-                                            const std::vector<std::string>& only) {
-  std::vector<std::string_view> named(only.begin(), only.end());
+// The harnesses that are requested by name, as an option or as a word.
+std::vector<std::string_view> requested_harnesses(const std::vector<std::string>& words,
+                                                  const std::vector<std::string>& only) {
+  std::vector<std::string_view> names(only.begin(), only.end());
   for (const Harness& harness : all_harnesses())
-    if (std::find(words.begin(), words.end(), harness.name) != words.end()) named.push_back(harness.name);
-  return named.empty() ? rows_of(suite).front().harnesses : named;
+    if (std::find(words.begin(), words.end(), harness.name) != words.end()) names.push_back(harness.name);
+  return names;
 }
 
 // Every case that the suite's rows give for these devices, one subject after another; and those of subjects that a word
@@ -81,19 +81,27 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
       });
     rows.push_back(std::move(row));
   }
-  // A harness that is requested by name but not in the suite runs on the suite's main subjects.
-  for (const std::string& name : only_harnesses)
+  std::vector<std::string> patterns;  // of the subjects that words name exactly; the rows refer to them
+  for (const std::string& word : words)
+    if (std::string pattern = exact_subject(word); !pattern.empty()) patterns.push_back(std::move(pattern));
+  const std::vector<std::string_view> named_subjects(patterns.begin(), patterns.end());
+  const std::vector<std::string_view> requested = requested_harnesses(words, only_harnesses);
+
+  // A harness that is requested but not in the suite runs on the named subjects, or on the suite's main subjects.
+  for (const std::string_view name : requested)
     if (std::none_of(rows.begin(), rows.end(), [&](const SuiteRow& row) {
           return std::find(row.harnesses.begin(), row.harnesses.end(), name) != row.harnesses.end();
         }))
-      rows.push_back({rows.front().subjects, rows.front().policies, {name}, {""}});
-
-  std::vector<std::string> patterns;  // the rows look at them
-  for (const std::string& word : words) patterns.push_back(exact_subject(word));
-  for (size_t i = 0; i < words.size(); ++i)
-    if (!patterns[i].empty() && !has_subject(rows, words[i]))
       rows.push_back(
-          {{patterns[i]}, rows.front().policies, harnesses_for(words, selection.suite, only_harnesses), {""}});
+          {named_subjects.empty() ? rows.front().subjects : named_subjects, rows.front().policies, {name}, {""}});
+
+  // A subject that is named but not in the suite meets the requested harnesses, or those of the suite's main subjects.
+  for (const std::string_view pattern : named_subjects)
+    if (!has_subject(rows, pattern))
+      rows.push_back({{pattern},
+                      rows.front().policies,
+                      requested.empty() ? rows_of(selection.suite).front().harnesses : requested,
+                      {""}});
 
   std::vector<Case> cases;
   std::set<std::string> seen;

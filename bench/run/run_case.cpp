@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/run/environment.h"
+#include "bench/run/extension.h"
 #include "bench/run/fingerprint.h"
 #include "bench/run/performance.h"
 #include "bench/run/timing.h"
@@ -94,7 +95,8 @@ Record blank_record(const Case& one, uint64_t seed) {
   record.policy = one.policy->name;
   record.harness = one.harness->name;
   record.axes = one.axes;
-  record.repro = "halfmark run --case " + shell_word(record.id) + (seed == 0 ? "" : fmt::format(" --seed {}", seed));
+  record.repro = fmt::format("{} run --case {}", program_name(), shell_word(record.id));
+  if (seed != 0) record.repro += fmt::format(" --seed {}", seed);
   return record;
 }
 
@@ -110,7 +112,7 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
           "this process flushes subnormal numbers to zero, which makes all numbers wrong; a library linked with "
           "-ffast-math has set this mode");
     const TrialSpec spec = one.trial(device, seed);
-    if (const auto refusal = one.harness->refuses(spec)) {
+    if (const auto refusal = refusal_of(*one.harness, spec)) {
       record.status = Status::skipped;
       record.reason = one_line(*refusal);
       record.seconds = seconds();

@@ -33,7 +33,7 @@ std::string fill_standard_streams() {
 
 void complain(const std::string& line) {
   // Not fmt::print, which throws where nobody reads.
-  const std::string text = fmt::format("halfmark: {}\n", reports::printable(line));
+  const std::string text = fmt::format("{}: {}\n", program_name(), reports::printable(line));
   FILE* const stream = error_was_closed ? stdout : stderr;
   std::fwrite(text.data(), 1, text.size(), stream);
   std::fflush(stream);

@@ -31,34 +31,18 @@ constexpr Row floating(DType dtype, std::string_view name, std::string_view form
 
 // In the order of DType.
 constexpr std::array kRows{
-    floating(DType::f64, "f64", "fp64"),
-    floating(DType::f32, "f32", "fp32"),
-    floating(DType::f16, "f16", "fp16"),
-    floating(DType::bf16, "bf16", "bf16"),
-    floating(DType::e4m3, "e4m3", "e4m3"),
-    floating(DType::e5m2, "e5m2", "e5m2"),
-    floating(DType::e4m3fnuz, "e4m3fnuz", "e4m3fnuz"),
-    floating(DType::e5m2fnuz, "e5m2fnuz", "e5m2fnuz"),
-    floating(DType::e2m1, "e2m1", "e2m1"),
-    floating(DType::e3m2, "e3m2", "e3m2"),
-    floating(DType::e2m3, "e2m3", "e2m3"),
-    floating(DType::e8m0, "e8m0", "e8m0"),
-    Row{DType::i32, "i32", nullptr, 32},
-    Row{DType::u8, "u8", nullptr, 8, false},
+#define HM_FLOATING(dtype, format) floating(DType::dtype, #dtype, format),
+#define HM_INTEGER(dtype, bits, is_signed) Row{DType::dtype, #dtype, nullptr, bits, is_signed},
+    HM_DTYPES(HM_FLOATING, HM_INTEGER)
+#undef HM_FLOATING
+#undef HM_INTEGER
 };
 
 constexpr auto kDTypes = [] {
   std::array<DType, kRows.size()> all{};
-  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<DType>(i);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = kRows[i].dtype;
   return all;
 }();
-static_assert(
-    [] {
-      for (size_t i = 0; i < kRows.size(); ++i)
-        if (kRows[i].dtype != kDTypes[i]) return false;
-      return kRows.back().dtype == DType::u8;
-    }(),
-    "the table must have one row per DType, in its order");
 
 constexpr const Row& row_of(DType dtype) { return kRows[static_cast<size_t>(dtype)]; }
 

@@ -10,7 +10,28 @@
 
 namespace halfmark::kernels {
 
-enum class DType : uint8_t { f64, f32, f16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, e2m1, e3m2, e2m3, e8m0, i32, u8 };
+// All dtypes. FLOATING: its name, the name of its format in format.h. INTEGER: its name, bits, signed.
+#define HM_DTYPES(FLOATING, INTEGER) \
+  FLOATING(f64, "fp64")              \
+  FLOATING(f32, "fp32")              \
+  FLOATING(f16, "fp16")              \
+  FLOATING(bf16, "bf16")             \
+  FLOATING(e4m3, "e4m3")             \
+  FLOATING(e5m2, "e5m2")             \
+  FLOATING(e4m3fnuz, "e4m3fnuz")     \
+  FLOATING(e5m2fnuz, "e5m2fnuz")     \
+  FLOATING(e2m1, "e2m1")             \
+  FLOATING(e3m2, "e3m2")             \
+  FLOATING(e2m3, "e2m3")             \
+  FLOATING(e8m0, "e8m0")             \
+  INTEGER(i32, 32, true)             \
+  INTEGER(u8, 8, false)
+
+enum class DType : uint8_t {
+#define HM_NAME(dtype, ...) dtype,
+  HM_DTYPES(HM_NAME, HM_NAME)
+#undef HM_NAME
+};
 
 std::span<const DType> dtypes();
 std::string_view name_of(DType dtype);

@@ -47,21 +47,26 @@ if(HALFMARK_CCACHE)
 endif()
 
 # The numbers are the product: no contraction into fused multiply-adds behind our back, never fast-math.
+# Programs that use the installed library compile its inline functions too, so they get the first of these options.
 add_library(halfmark_settings INTERFACE)
-target_compile_options(halfmark_settings INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wno-unknown-pragmas>)
+set_target_properties(halfmark_settings PROPERTIES EXPORT_NAME settings)
+target_compile_features(halfmark_settings INTERFACE cxx_std_20)
+target_compile_options(halfmark_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+function(halfmark_private_options)
+  target_compile_options(halfmark_settings INTERFACE "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:${ARGN}>>")
+endfunction()
+halfmark_private_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wno-unknown-pragmas)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC bug 105329: g++ 12 sees overlapping copies in "literal" + std::string.
-  target_compile_options(halfmark_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+  halfmark_private_options(-Wno-restrict)
 endif()
 if(HALFMARK_WERROR)
-  target_compile_options(halfmark_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+  halfmark_private_options(-Werror)
 endif()
-target_include_directories(halfmark_settings INTERFACE "${CMAKE_SOURCE_DIR}")
+target_include_directories(halfmark_settings INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>")
 # Where a build was made stays out of it: __FILE__ and debug information name files from the root of the sources.
-target_compile_options(halfmark_settings INTERFACE
-  "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>")
-target_link_options(halfmark_settings INTERFACE "LINKER:--no-undefined")
+halfmark_private_options("-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
+target_link_options(halfmark_settings INTERFACE "$<BUILD_INTERFACE:LINKER:--no-undefined>")
 if(HALFMARK_SANITIZE)
   target_compile_options(halfmark_settings INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${HALFMARK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>)

@@ -1,11 +1,14 @@
-# Install rules and the archive: one folder that runs where it is unpacked, without network, root or toolchain.
+# Install rules and the archive: one folder that runs where it is unpacked, without network, root or toolchain, and that
+# find_package(halfmark) finds.
 #   bin/      halfmark, halfmark_micro; cuda_tests where there is a plugin, for scripts/gpu_check.sh
 #   libexec/  the program itself, which bin/halfmark starts
-#   lib/      our shared library, the CUDA plugin beside it, and the third-party libraries a bare machine lacks
-#   licenses/ of everything of others in it, and CONTENTS, which says what belongs to what
-#   share/halfmark/  charts      scripts/ gpu_check.sh, workflows      reports/ schema, gates      README.md, LICENSE
-# The driver, cuBLASLt and cuDNN stay out: they belong to the machine (and their licence says so).
-# scripts/check_archive.py holds the made archive to this.
+#   lib/      our shared libraries, the CUDA plugin, and the third-party libraries that a bare machine lacks
+#   include/  headers of the library libhalfmark, for programs with subjects and harnesses of their own
+#   licenses/ the licence of every third-party part; CONTENTS lists which file has which licence
+#   share/    halfmark/ charts, cmake/halfmark/ the CMake package
+#   scripts/ gpu_check.sh, workflows      reports/ schema, gate rules      README.md, LICENSE
+# The driver, cuBLASLt and cuDNN are not included: they come with the GPU machine, and their licence forbids copies.
+# scripts/check_archive.py checks the archive against this list.
 if(CMAKE_INSTALL_PREFIX_INITIALIZED_TO_DEFAULT)
   set(CMAKE_INSTALL_PREFIX "${CMAKE_BINARY_DIR}/halfmark-${PROJECT_VERSION}" CACHE PATH "Where to install: one folder of its own" FORCE)
 endif()
@@ -17,7 +20,7 @@ foreach(target IN ITEMS halfmark_micro cuda_tests)
     list(APPEND programs ${target})
   endif()
 endforeach()
-# Whatever of our own is shared goes along, samples of tests left out; static libraries are in the programs already.
+# Our shared libraries, without samples of tests; static libraries are in the programs already.
 function(halfmark_shared_libraries variable directory)
   get_property(targets DIRECTORY "${directory}" PROPERTY BUILDSYSTEM_TARGETS)
   get_property(folders DIRECTORY "${directory}" PROPERTY SUBDIRECTORIES)
@@ -51,7 +54,22 @@ install(TARGETS halfmark RUNTIME DESTINATION libexec)
 if(programs)
   install(TARGETS ${programs} RUNTIME DESTINATION bin)
 endif()
-install(TARGETS ${libraries} LIBRARY DESTINATION lib)
+install(TARGETS ${libraries} halfmark_settings EXPORT halfmark LIBRARY DESTINATION lib)
+
+# The CMake package. Targets: halfmark::halfmark, with what it needs.
+if(TARGET halfmark_library)
+  include(CMakePackageConfigHelpers)
+  set(package share/cmake/halfmark)
+  configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/halfmarkConfig.cmake.in" "${CMAKE_BINARY_DIR}/package/halfmarkConfig.cmake"
+    INSTALL_DESTINATION ${package} NO_SET_AND_CHECK_MACRO)
+  write_basic_package_version_file("${CMAKE_BINARY_DIR}/package/halfmarkConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+  install(FILES "${CMAKE_BINARY_DIR}/package/halfmarkConfig.cmake" "${CMAKE_BINARY_DIR}/package/halfmarkConfigVersion.cmake"
+    DESTINATION ${package})
+  install(EXPORT halfmark NAMESPACE halfmark:: DESTINATION ${package} FILE halfmarkTargets.cmake)
+  target_include_directories(halfmark_library INTERFACE "$<INSTALL_INTERFACE:include>")
+  install(CODE "set(HALFMARK_SOURCE \"${CMAKE_SOURCE_DIR}\")")
+  install(SCRIPT "${CMAKE_CURRENT_LIST_DIR}/install_headers.cmake")
+endif()
 
 # Of others, and inside the files above without being a library of its own: the packages that say under which licence.
 set(inside nlohmann-json3-dev libcli11-dev libboost-dev)

@@ -1,4 +1,4 @@
-# halfmark_revision(NAME): a library NAME with `const char* halfmark::built_revision()`, the revision of the sources at the time of
+# halfmark_revision(NAME): a library NAME with `const char* halfmark::bench::built_revision()`, the revision of the sources at the time of
 # the build. It is asked at every build; nothing is compiled when the answer is the one of the build before.
 set(HALFMARK_REVISION_SCRIPT "${CMAKE_CURRENT_LIST_DIR}/write_revision.cmake")
 set(HALFMARK_REVISION_ARCHIVED "${CMAKE_CURRENT_LIST_DIR}/archived_revision.txt")

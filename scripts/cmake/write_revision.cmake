@@ -24,7 +24,7 @@ if(no_repository EQUAL 0)
   endif()
 endif()
 
-set(text "// Written at every build by write_revision.cmake.\nnamespace halfmark {\nconst char* built_revision();\nconst char* built_revision() { return \"${revision}\"; }\n}  // namespace halfmark\n")
+set(text "// Written at every build by write_revision.cmake.\nnamespace halfmark::bench {\nconst char* built_revision();\nconst char* built_revision() { return \"${revision}\"; }\n}  // namespace halfmark::bench\n")
 set(before "")
 if(EXISTS "${OUTPUT}")
   file(READ "${OUTPUT}" before)

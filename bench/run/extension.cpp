@@ -1,0 +1,107 @@
+// Checks the rows of an extension before they join the tables.
+#include "bench/run/extension.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "bench/run/known_names.h"
+#include "bench/run/suites.h"
+#include "bench/run/work.h"
+#include "kernels/number/error.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+Extension& current() {
+  static Extension extension;
+  return extension;
+}
+
+// Part of an id, a word of the command line and part of a file name: no '/', '=', blank or '*'.
+void check_name(std::string_view what, std::string_view name) {
+  const bool allowed = !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
+    return std::isalnum(c) || c == '_' || c == '-' || c == '.';
+  });
+  HM_CHECK(allowed,
+           fmt::format("extension: {} '{}': a name consists of letters, digits, '_', '-' and '.'", what, name));
+}
+
+// Names that select something else on the command line.
+std::set<std::string> words_in_use() {
+  std::set<std::string> words;
+  for (const auto& names : {policy_names(), harness_names(), device_names()}) words.insert(names.begin(), names.end());
+  for (const Suite& suite : suites()) words.emplace(suite.name);
+  return words;
+}
+
+void check_subjects(const std::vector<Subject>& added, const std::set<std::string>& words) {
+  std::set<std::string> ids;
+  for (const Subject& known : subjects()) ids.insert(known.id());
+  for (const Subject& subject : added) {
+    check_name("subject", subject.name);
+    check_name("sizes of subject " + subject.name + ",", subject.sizes);
+    HM_CHECK(ids.insert(subject.id()).second, fmt::format("extension: there is a subject {} already", subject.id()));
+    HM_CHECK(
+        !words.contains(subject.name),
+        fmt::format("extension: subject {}: its name is that of a policy, harness, device or suite", subject.id()));
+    HM_CHECK(subject.make, fmt::format("extension: subject {} has no function `make`", subject.id()));
+    HM_CHECK(subject.input.rank() > 0 && subject.input.elements() > 0,
+             fmt::format("extension: subject {} has the empty input shape {}", subject.id(), subject.input.text()));
+  }
+}
+
+void check_harness(const Harness& harness, std::set<std::string>& metrics) {
+  check_name("harness", harness.name);
+  HM_CHECK(harness.measure, fmt::format("extension: harness {} has no function `measure`", harness.name));
+  HM_CHECK(!harness.metrics.empty(), fmt::format("extension: harness {} lists no metrics", harness.name));
+  for (const MetricRow& row : harness.metrics) {
+    check_name(fmt::format("metric of harness {},", harness.name), row.metric);
+    HM_CHECK(metrics.insert(std::string(row.metric)).second,
+             fmt::format("extension: harness {}: there is a metric {} already", harness.name, row.metric));
+  }
+  for (const Axis& axis : harness.axes) {
+    check_name(fmt::format("axis of harness {},", harness.name), axis.name);
+    HM_CHECK(!axis.values.empty(),
+             fmt::format("extension: harness {}: axis {} has no values", harness.name, axis.name));
+    for (const std::string_view value : axis.values) check_name(fmt::format("value of axis {},", axis.name), value);
+  }
+}
+
+void check_harnesses(const std::vector<Harness>& added, std::set<std::string> words) {
+  std::set<std::string> metrics;
+  for (const MetricRow& row : work_table()) metrics.emplace(row.metric);
+  for (const Harness& known : all_harnesses())
+    for (const MetricRow& row : known.metrics) metrics.emplace(row.metric);
+  for (const Subject& subject : subjects()) words.insert(subject.name);
+  for (const Harness& harness : added) {
+    check_harness(harness, metrics);
+    HM_CHECK(words.insert(std::string(harness.name)).second,
+             fmt::format("extension: harness {}: its name is that of a subject, policy, harness, device or suite",
+                         harness.name));
+  }
+}
+
+}  // namespace
+
+void extend(Extension extension) {
+  HM_CHECK(current().name.empty(), "extension: a program can be extended once");
+  check_name("program", extension.name);
+  const std::set<std::string> words = words_in_use();
+  check_subjects(extension.subjects, words);
+  check_harnesses(extension.harnesses, words);
+  add_subjects(extension.subjects);
+  add_harnesses(extension.harnesses);
+  current() = std::move(extension);
+}
+
+const Extension& extension() { return current(); }
+
+std::string program_name() { return current().name.empty() ? "halfmark" : current().name; }
+
+}  // namespace halfmark::bench
