@@ -20,9 +20,10 @@ import check_binaries
 
 PROGRAMS = {"halfmark", "halfmark_micro"}          # in bin/
 GPU_PROGRAMS = {"cuda_tests"}                      # there as well when the plugin is
-TOP = {"bin", "lib", "libexec", "licenses", "scripts", "share", "reports", "LICENSE", "README.md"}
+TOP = {"bin", "include", "lib", "libexec", "licenses", "scripts", "share", "reports", "LICENSE", "README.md"}
 NEEDED = ["LICENSE", "README.md", "libexec/halfmark", "scripts/gpu_check.sh", "share/halfmark/charts.py", "licenses/CONTENTS",
-          "reports/gate/rules/default.json", "reports/gate/rules/strict.json"]
+          "reports/gate/rules/default.json", "reports/gate/rules/strict.json", "lib/libhalfmark.so",
+          "include/halfmark/bench/halfmark.h", "share/cmake/halfmark/halfmarkConfig.cmake"]
 # Compiled into our files, so that no library of theirs shows it.
 INSIDE = {"nlohmann-json3-dev", "libcli11-dev", "libboost-dev"}
 GPU_INSIDE = {"cuda-runtime", "libgtest-dev"}

@@ -151,6 +151,8 @@ unset HALFMARK_LONG # long samples once are enough
 build_and_test dev -LE slow
 build_and_test ci -LE slow
 if $all; then
+  # Compiled in groups, a file can use what another one of its group includes.
+  stage "each file alone" build_preset edit
   wrapper=(fixed_addresses)
   build_and_test tsan -LE slow
   wrapper=()

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "accuracy/probe/probe.h"
+#include "bench/run/extension.h"
 #include "bench_build.h"  // written by CMake: version, compiler flags, build type, git revision
 #include "kernels/devices.h"
 #include "kernels/ops/ops.h"

@@ -73,12 +73,11 @@ void check_harness(const Harness& harness, std::set<std::string>& metrics) {
   }
 }
 
-void check_harnesses(const std::vector<Harness>& added, std::set<std::string> words) {
+void check_harnesses(const std::vector<Harness>& added, std::set<std::string> words) {  // `words`: names in use
   std::set<std::string> metrics;
   for (const MetricRow& row : work_table()) metrics.emplace(row.metric);
   for (const Harness& known : all_harnesses())
     for (const MetricRow& row : known.metrics) metrics.emplace(row.metric);
-  for (const Subject& subject : subjects()) words.insert(subject.name);
   for (const Harness& harness : added) {
     check_harness(harness, metrics);
     HM_CHECK(words.insert(std::string(harness.name)).second,
@@ -92,8 +91,10 @@ void check_harnesses(const std::vector<Harness>& added, std::set<std::string> wo
 void extend(Extension extension) {
   HM_CHECK(current().name.empty(), "extension: a program can be extended once");
   check_name("program", extension.name);
-  const std::set<std::string> words = words_in_use();
+  std::set<std::string> words = words_in_use();
   check_subjects(extension.subjects, words);
+  for (const auto& rows : {subjects(), extension.subjects})
+    for (const Subject& subject : rows) words.insert(subject.name);
   check_harnesses(extension.harnesses, words);
   add_subjects(extension.subjects);
   add_harnesses(extension.harnesses);

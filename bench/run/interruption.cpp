@@ -16,6 +16,7 @@
 #include <exception>
 #include <utility>
 
+#include "bench/namespaces.h"
 #include "kernels/number/error.h"
 
 namespace halfmark::bench {

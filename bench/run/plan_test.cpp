@@ -84,7 +84,7 @@ TEST(Words, WithSlashesMatchAdjacentSegments) {
 TEST(Words, ThatAreUnknownAreRefusedWithTheNearestNames) {
   EXPECT_NE(message_of(selection_of("smoke", {"fp61"})).find("fp16"), std::string::npos);
   EXPECT_NE(message_of(selection_of("smoke", {"liner"})).find("linear"), std::string::npos);
-  EXPECT_NE(message_of(selection_of("smoke", {"training"})).find("no case of suite smoke"), std::string::npos);
+  EXPECT_NE(message_of(selection_of("smoke", {"tf32"})).find("no case of suite smoke"), std::string::npos);
 }
 
 TEST(Words, AnExactSubjectIsRunThoughTheSuiteHasNotGotIt) {
@@ -106,6 +106,24 @@ TEST(Words, AnExactSubjectIsRunThoughTheSuiteHasNotGotIt) {
   const size_t sizes = static_cast<size_t>(
       std::ranges::count_if(subjects(), [](const Subject& subject) { return subject.name == "relu"; }));
   EXPECT_EQ(plan(selection_of("smoke", {"relu", "fp16", "error"})).size(), sizes) << "every size of a family";
+}
+
+TEST(Words, AnExactHarnessIsRunThoughTheSuiteHasNotGotIt) {
+  const auto subjects_under = [](const std::vector<std::string>& words) {
+    std::set<std::string> names;
+    for (const Case& one : plan(selection_of("smoke", words))) {
+      EXPECT_EQ(one.harness->name, "training");
+      names.insert(one.subject->name);
+    }
+    return names;
+  };
+  EXPECT_EQ(subjects_under({"training"}), subjects_under({"training", "*"})) << "the suite's main subjects";
+  EXPECT_EQ(subjects_under({"training", "mlp"}), (std::set<std::string>{"mlp"}));
+  EXPECT_EQ(subjects_under({"training", "logistic"}), (std::set<std::string>{"logistic"})) << "in no row of the suite";
+  Selection selection = selection_of("smoke", {"logistic"});
+  selection.harnesses = {"training"};
+  for (const Case& one : plan(selection))
+    EXPECT_EQ(one.subject->name + "/" + std::string(one.harness->name), "logistic/training");
 }
 
 TEST(Words, CanNameTheDevice) {

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "bench/run/extension.h"
 #include "reports/record/printable.h"
 
 namespace halfmark::bench {
