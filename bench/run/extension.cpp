@@ -13,6 +13,7 @@
 #include "bench/run/suites.h"
 #include "bench/run/work.h"
 #include "kernels/number/error.h"
+#include "reports/record/printable.h"
 
 namespace halfmark::bench {
 
@@ -28,8 +29,8 @@ void check_name(std::string_view what, std::string_view name) {
   const bool allowed = !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
     return std::isalnum(c) || c == '_' || c == '-' || c == '.';
   });
-  HM_CHECK(allowed,
-           fmt::format("extension: {} '{}': a name consists of letters, digits, '_', '-' and '.'", what, name));
+  HM_CHECK(allowed, fmt::format("extension: {} '{}': a name consists of letters, digits, '_', '-' and '.'", what,
+                                reports::printable(name)));
 }
 
 // Names that select something else on the command line.

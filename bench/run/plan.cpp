@@ -50,11 +50,15 @@ std::string exact_subject(const std::string& word) {
   return "";
 }
 
-bool has_subject(const std::vector<SuiteRow>& rows, std::string_view wanted) {
-  for (const SuiteRow& row : rows)
-    for (const std::string_view pattern : row.subjects)
-      for (const Subject* subject : subjects_of(pattern))
-        if (glob_matches(wanted, subject->id())) return true;
+// Whether a row runs the harness on a subject of the pattern; "*" is any.
+bool covers(const std::vector<SuiteRow>& rows, std::string_view pattern, std::string_view harness) {
+  for (const SuiteRow& row : rows) {
+    if (harness != "*" && std::find(row.harnesses.begin(), row.harnesses.end(), harness) == row.harnesses.end())
+      continue;
+    for (const std::string_view of_row : row.subjects)
+      for (const Subject* subject : subjects_of(of_row))
+        if (glob_matches(pattern, subject->id())) return true;
+  }
   return false;
 }
 
@@ -87,21 +91,18 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
   const std::vector<std::string_view> named_subjects(patterns.begin(), patterns.end());
   const std::vector<std::string_view> requested = requested_harnesses(words, only_harnesses);
 
-  // A harness that is requested but not in the suite runs on the named subjects, or on the suite's main subjects.
-  for (const std::string_view name : requested)
-    if (std::none_of(rows.begin(), rows.end(), [&](const SuiteRow& row) {
-          return std::find(row.harnesses.begin(), row.harnesses.end(), name) != row.harnesses.end();
-        }))
-      rows.push_back(
-          {named_subjects.empty() ? rows.front().subjects : named_subjects, rows.front().policies, {name}, {""}});
-
-  // A subject that is named but not in the suite meets the requested harnesses, or those of the suite's main subjects.
-  for (const std::string_view pattern : named_subjects)
-    if (!has_subject(rows, pattern))
-      rows.push_back({{pattern},
-                      rows.front().policies,
-                      requested.empty() ? rows_of(selection.suite).front().harnesses : requested,
-                      {""}});
+  // What is named exactly but not in the suite joins it under the policies of its first row: each named subject with each
+  // requested harness, or with the harnesses of that row; a requested harness alone with the subjects of that row.
+  const SuiteRow first = rows_of(selection.suite).front();
+  const std::vector<std::string_view> any = {"*"};
+  std::vector<SuiteRow> more;
+  for (const std::string_view pattern : named_subjects.empty() ? any : named_subjects)
+    for (const std::string_view harness : requested.empty() ? any : requested) {
+      if (covers(rows, pattern, harness)) continue;
+      more.push_back({named_subjects.empty() ? first.subjects : std::vector{pattern}, first.policies,
+                      requested.empty() ? first.harnesses : std::vector{harness}});
+    }
+  rows.insert(rows.end(), more.begin(), more.end());
 
   std::vector<Case> cases;
   std::set<std::string> seen;

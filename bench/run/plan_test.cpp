@@ -120,6 +120,12 @@ TEST(Words, AnExactHarnessIsRunThoughTheSuiteHasNotGotIt) {
   EXPECT_EQ(subjects_under({"training"}), subjects_under({"training", "*"})) << "the suite's main subjects";
   EXPECT_EQ(subjects_under({"training", "mlp"}), (std::set<std::string>{"mlp"}));
   EXPECT_EQ(subjects_under({"training", "logistic"}), (std::set<std::string>{"logistic"})) << "in no row of the suite";
+  EXPECT_EQ(plan(selection_of("quick", {"batchnorm2d/b16_c64_s28", "batchnorm_drift", "fp16"})).size(), 1u)
+      << "both are in the suite, but not together";
+  std::set<std::string> pairs;
+  for (const Case& one : plan(selection_of("smoke", {"logistic", "mlp", "error", "training", "fp32"})))
+    pairs.insert(one.subject->name + "/" + std::string(one.harness->name));
+  EXPECT_EQ(pairs, (std::set<std::string>{"logistic/error", "logistic/training", "mlp/error", "mlp/training"}));
   Selection selection = selection_of("smoke", {"logistic"});
   selection.harnesses = {"training"};
   for (const Case& one : plan(selection))

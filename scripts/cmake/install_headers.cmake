@@ -1,5 +1,6 @@
 # Runs at install time: copies the headers that bench/halfmark.h includes, directly or not, to include/halfmark. Their
 # #include lines get the prefix halfmark/, so that no folder of a user's project can be mistaken for one of these.
+cmake_policy(VERSION 3.25)
 set(root "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}")
 set(waiting bench/halfmark.h)
 set(seen "")
