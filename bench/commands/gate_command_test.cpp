@@ -189,7 +189,7 @@ TEST_F(GateCommand, GivesEachWrongReportItsExitCode) {
       {"a time that is NaN", takes(NAN), 2, "which is not a valid time"},
       {"no time at all", takes(0), 2, "which is not a valid time"},
       {"a negative time", takes(-3e-4), 2, "which is not a valid time"},
-      {"a name twice", [](Report& report) { report.records.push_back(report.records[0]); }, 2, "is there twice"},
+      {"a name twice", [](Report& report) { report.records.push_back(report.records[0]); }, 2, "is used twice"},
       {"another schema", [](Report& report) { report.schema = 2; }, 2, "is a report of schema 2"},
       {"another GPU", [](Report& report) { report.environment["devices"]["cuda:0"]["name"] = "B200"; }, 3, "B200"},
   };
