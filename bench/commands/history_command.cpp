@@ -23,14 +23,14 @@ struct HistoryArguments {
   HistoryRules rules;
 };
 
-// Names of files may be no UTF-8.
+// File names may not be valid UTF-8.
 std::string text_of_json(const nlohmann::ordered_json& json) {
   return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 void print_history(HistoryArguments arguments) {
   if (!arguments.metrics.empty()) arguments.rules.metrics = arguments.metrics;
-  if (arguments.rules.change.p > 1) throw Error("--p: a chance is at most 1");
+  if (arguments.rules.change.p > 1) throw Error("--p: a probability is at most 1");
   const History history = history_in(arguments.folder, arguments.rules);
   if (!arguments.json.empty()) write_file(arguments.json, text_of_json(to_json(history)));
   fmt::print("{}", text_of(history, {.width = terminal_width(STDOUT_FILENO),

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kFailing = 20;         // rows that are visible without unfolding
 constexpr size_t kItems = 10;           // the same for items of a list
 constexpr size_t kLongestInCell = 600;  // bytes of a name or a sentence in a cell
-constexpr size_t kLongestRun = 4000;    // bytes of a command line; it is never shortened, because then it would not run
+constexpr size_t kLongestRun = 4000;    // bytes of a command line; a longer one is left out
 constexpr size_t kReserve = 1024;       // bytes reserved for the end of the page
 constexpr std::string_view kColumns =
     "| verdict | case | what | base | now | change | why |\n|---|---|---|---:|---:|---:|---|\n";
