@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds and tests the checkout on bare systems, as README promises: a minimal root made by debootstrap, in it scripts/run.sh and
-# the fast release tests, once as root and once as a user without root.
+# Builds and tests the checkout on bare systems, as README promises. debootstrap creates a minimal root folder, in which
+# scripts/run.sh and the fast release tests run, once as root and once as a user without root.
 #   scripts/bare_systems.sh [SYSTEM...]      debian-12 debian-13 ubuntu-24.04; all of them by default
 # A system that cannot be created here is reported as SKIPPED with the reason. Roots and packages are kept in
 # $HALFMARK_SYSTEMS, by default ~/.cache/halfmark/systems. Exit codes: 0 no system failed, 1 one failed, 2 wrong command.

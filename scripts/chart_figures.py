@@ -216,7 +216,7 @@ def memory(reports):
     def length_of(panel, policy):
         return sum(found[panel][policy].values()) / (bases[panel.row] if relative else scale)
 
-    def limit(panels):  # each bar and the number behind it fit
+    def limit(panels):  # each bar and the number after it fit
         return max(length_of(panel, policy) / (1 - min(0.75, (width_of(text_of(sum(parts.values()), bases.get(panel.row)), SMALL)
                                                               + 0.1) / size[0]))
                    for panel in panels for policy, parts in found[panel].items())

@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=$PWD/build/${1:-release}
 
 if [[ ! -f "$build/CPackConfig.cmake" ]]; then
-  echo "pack: no build in $build; cmake --preset ${1:-release} && cmake --build --preset ${1:-release}" >&2
+  echo "pack: no build in $build; run cmake --preset ${1:-release} && cmake --build --preset ${1:-release}" >&2
   exit 2
 fi
 rm -f "$build"/halfmark-*.tar.gz "$build"/halfmark-*.tar.gz.sha256

@@ -57,7 +57,7 @@ void add_history_command(CommandLine& line, Program&) {
       .option("--json", arguments->json, "series and change points as JSON, for scripts/history_charts.py")
       .footer(
           "Feed the folder each night: halfmark ab ANCHOR NEW --json FOLDER/DATE.json, or a halfmark run of both.\n"
-          "Exit codes: 0 whatever was found, because a change point is no verdict; 2 wrong input.")
+          "Exit codes: 0 with or without change points, because they are not a verdict; 2 wrong input.")
       .examples({"halfmark history store", "halfmark history store --metric 'time.*' --json history.json"})
       .action([arguments] { print_history(*arguments); });
 }

@@ -39,7 +39,7 @@ std::string change_phrase(const JudgedLine& line);
 // "memory.peak at train: 6 MiB -> 8 MiB (+33.3 %), limit 7 MiB": all numbers of a line; "" if there are none.
 std::string numbers_phrase(const JudgedLine& line);
 
-// The decision behind a line about time, or nothing.
+// The decision for a line about time, or null.
 const CaseDecision* timing_of(const Judgement& judgement, const JudgedLine& line);
 
 // "+6.1 % (95 % interval +5.2 ... +7.0 %), 24 pairs, corrected p 1.3e-06"; "" without a decision.
