@@ -75,7 +75,7 @@ class Spoiled(unittest.TestCase):
         self.program(self.root / "bin" / "kernels_tests")
         self.write("notes", "text")
         self.write("lib/libgtest.so.1", "text")
-        self.assert_wrong(check_archive.Archive.holds_what_it_should, "charts.py is missing", "notes is not one", "bin/kernels_tests has",
+        self.assert_wrong(check_archive.Archive.holds_what_it_should, "charts.py is missing", "notes is not one", "bin/kernels_tests does not belong",
                           "libgtest.so.1 is only used by tests")
 
     def test_a_library_from_outside(self):

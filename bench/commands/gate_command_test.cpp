@@ -25,7 +25,7 @@ class GateCommand : public ProcessTest {
  protected:
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
 
-  // Two reports with `count` cases, which in the second break a rule.
+  // Two reports with the same `count` cases; those of the second break a rule.
   void write_reports(int count) const {
     Report base;
     for (int i = 0; i < count; ++i) {

@@ -86,8 +86,8 @@ std::vector<std::string> doubts(const std::vector<NamedReport>& reports) {
     if (const std::string partial = partial_text(other.report); !partial.empty())
       lines.push_back(fmt::format("{} is partial, {}", other.name, partial));
     if (other.report.run.seed != reports[0].report.run.seed) {
-      lines.push_back(fmt::format("{} ran with seed {}, {} with {}: this alone changes errors and losses",
-                                  other.name, other.report.run.seed, reports[0].name, reports[0].report.run.seed));
+      lines.push_back(fmt::format("{} ran with seed {}, {} with {}: this alone changes errors and losses", other.name,
+                                  other.report.run.seed, reports[0].name, reports[0].report.run.seed));
     }
   }
   std::map<std::string, int> versions;  // of a case, on every device

@@ -86,7 +86,7 @@ foreach(package IN LISTS HALFMARK_INSIDE)
   if(package STREQUAL "cuda-runtime")
     set(text "")
     foreach(toolkit IN ITEMS "${HALFMARK_CUDA_TOOLKIT}" /usr/local/cuda)
-      # As an installer, the distribution's packages and Python's wheels leave it.
+      # The places where an installer, the distribution's packages and Python wheels put it.
       file(GLOB texts "${toolkit}/EULA.txt" "${toolkit}/dist-info/nvidia_cuda_runtime*/licenses/License.txt" "/usr/share/doc/cuda-cudart-[0-9]*/copyright")
       if(texts AND NOT text)
         list(GET texts 0 text)
