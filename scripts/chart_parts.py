@@ -73,7 +73,7 @@ def width_of(text, size):
 
 
 def wrapped(text, width, size, most=None):
-    """Breaks after a space, or after / _ , - where a word is too long, or anywhere; at most `lines` lines."""
+    """Breaks after a space, or after / _ , - where a word is too long, or anywhere; at most `most` lines."""
     lines, rest = [], text
     while rest and width_of(rest, size) > width:
         fits = max(1, next(count for count in range(len(rest), -1, -1)
