@@ -1,4 +1,4 @@
-// What --help says: the list of commands has one home, and every example works.
+// Tests of --help: README has the same list of commands, and every example works.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <wordexp.h>
@@ -24,7 +24,7 @@ std::vector<CommandAbout> listed_commands() {
 void parse_example(const std::string& line) {
   wordexp_t words{};
   const std::string arguments = line.substr(0, line.find(" < "));
-  // The shell's own characters in a command line would make wordexp fail: they must be quoted in an example.
+  // Unquoted special characters of the shell make wordexp fail: examples must quote them.
   ASSERT_EQ(::wordexp(arguments.c_str(), &words, WRDE_NOCMD), 0) << line;
   Program program;
   CommandLine parser = command_line(program);
@@ -47,7 +47,7 @@ class HelpTest : public ProcessTest {
  protected:
   static constexpr const char* kReports[] = {"report.json", "base.json", "new.json", "a100.json", "h100.json"};
 
-  // Files of the names that examples use.
+  // Creates the files that examples name.
   void make_samples() {
     ASSERT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear/b4_i16_o8 mlp convnet fp16 amp-fp16 "
                        "error range -o report.json")
@@ -78,8 +78,8 @@ constexpr bool kSanitized = false;
 TEST_F(HelpTest, EveryExampleRuns) {
   make_samples();
   for (const CommandAbout& command : listed_commands()) {
-    if (command.name == "ab") continue;                   // needs two builds and minutes; its examples are parsed above
-    if (kSanitized && command.name == "probe") continue;  // minutes in a build with sanitizers
+    if (command.name == "ab") continue;  // takes minutes and two builds; its examples are only parsed, above
+    if (kSanitized && command.name == "probe") continue;  // takes minutes in a build with sanitizers
     for (const std::string& line : command.examples) {
       std::string arguments = line.substr(line.find(' ') + 1);
       if (command.name == "run") arguments += " --dry-run";
@@ -108,7 +108,7 @@ TEST_F(HelpTest, FitsTheTerminal) {
   for (const CommandAbout& command : commands) {
     std::istringstream lines(shell(fmt::format("COLUMNS=80 $HALFMARK {} --help", command.name)).out);
     for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with("  halfmark ")) continue;  // an example stays on its line, so that it can be copied
+      if (line.starts_with("  halfmark ")) continue;  // an example is not wrapped, so that it can be copied
       EXPECT_LE(line.size(), 80u) << command.name << ": " << line;
     }
   }

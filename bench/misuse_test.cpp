@@ -1,5 +1,5 @@
-// What a caller can do wrong, from outside: names that are taken, streams that are closed, memory that is not there,
-// values that are none.
+// End-to-end tests of wrong use: existing files of the same name, closed standard streams, too little memory, invalid
+// values.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -23,12 +23,12 @@ namespace {
 
 const std::string kFew = "run --no-probes --suite smoke --device cpu linear fp16 error";
 
-// Files of somebody else beside the report.
+// Files beside the report that halfmark has not written.
 class NamesThatAreTaken : public ProcessTest {
  protected:
   void write(const std::string& name) const { std::ofstream(folder_ / name) << "precious"; }
   void expect_refused(const std::string& about, const std::string& more = "") const {
-    expect_complaint(kFew + more, about + ": is no ");
+    expect_complaint(kFew + more, about + ": is not a ");
     EXPECT_FALSE(std::filesystem::exists(folder_ / "report.json"));
   }
 };
@@ -121,10 +121,10 @@ TEST_F(Streams, AClosedOneIsSaidOnWhatIsLeft) {
     for (const char* in : {"", " <&-"}) {
       const Result out = halfmark(command + in + " >&-");
       EXPECT_EQ(out.code, 2) << command;
-      EXPECT_EQ(out.err, "halfmark: closed: standard output; send what you do not want to see to /dev/null\n");
+      EXPECT_EQ(out.err, "halfmark: closed: standard output; redirect unwanted output to /dev/null\n");
       const Result err = halfmark(command + in + " 2>&-");
       EXPECT_EQ(err.code, 2) << command;
-      EXPECT_EQ(err.out, "halfmark: closed: standard error; send what you do not want to see to /dev/null\n");
+      EXPECT_EQ(err.out, "halfmark: closed: standard error; redirect unwanted output to /dev/null\n");
       EXPECT_EQ(halfmark(command + in + " >&- 2>&-").code, 2) << command;
     }
   }
@@ -134,7 +134,7 @@ TEST_F(Streams, AClosedOneIsSaidOnWhatIsLeft) {
 TEST_F(Streams, AClosedInputIsAnEmptyOne) {
   EXPECT_EQ(halfmark("list policies <&-").code, 0);
   expect_complaint("arithmetic --operation add <&-", "the input is empty");
-  // The first file that is opened must not become the input.
+  // The first file that is opened must not get the descriptor of standard input.
   ASSERT_EQ(halfmark(kFew + " <&-").code, 0);
   EXPECT_EQ(Report::load(folder_ / "report.json").records.size(), 1u);
 }
@@ -165,7 +165,7 @@ TEST_F(Streams, WhoeverStopsReadingIsNoError) {
   }
 }
 
-// A sanitizer takes terabytes of address space for itself.
+// A sanitizer reserves terabytes of address space.
 #if !HALFMARK_SANITIZED
 TEST_F(Streams, TooLittleMemoryEndsInOneLine) {
   int refused = 0, done = 0;
@@ -190,7 +190,7 @@ TEST_F(Streams, TooLittleMemoryEndsInOneLine) {
 }
 #endif
 
-// Every command and its options that take a number, as --help tells them.
+// Every command with its numeric options, read from --help.
 class Numbers : public ProcessTest {
  protected:
   struct Option {
@@ -214,7 +214,7 @@ class Numbers : public ProcessTest {
     }
     return options;
   }
-  // What reading the command line says; nothing is run.
+  // The error of parsing the command line; nothing is run.
   static std::string refusal(const std::vector<const char*>& words) {
     Program program;
     CommandLine line = command_line(program);
@@ -229,7 +229,7 @@ class Numbers : public ProcessTest {
 
 TEST_F(Numbers, ThatMeanNothingAreRefusedByEveryOption) {
   const std::vector<Option> options = numeric_options();
-  EXPECT_GE(options.size(), 18u) << "the help is not read";
+  EXPECT_GE(options.size(), 18u) << "the help was not parsed";
   for (const Option& one : options) {
     std::vector<std::string> values = {"-1", "-0.5", "nan", "-nan", "inf",   "-inf", "",   " ",
                                        " 1", "1 ",   "1x",  "0x10", "1e999", "one",  "1,2"};
@@ -246,13 +246,13 @@ TEST_F(Numbers, ThatMeanNothingAreRefusedByEveryOption) {
 }
 
 TEST_F(Numbers, AreRefusedByTheProgramInOneLine) {
-  expect_complaint("run --seed -1", "--seed: '-1' is no whole number from 0 to 18446744073709551615");
-  expect_complaint("run --seed 18446744073709551616", "--seed: '18446744073709551616' is no whole number");
-  expect_complaint("run --processes -3", "--processes: '-3' is no whole number from 1 to 10000");
-  expect_complaint("run --processes 0", "--processes: '0' is no whole number from 1 to 10000");
-  expect_complaint("run --processes 1000000000", "--processes: '1000000000' is no whole number from 1 to 10000");
+  expect_complaint("run --seed -1", "--seed: '-1' is not a whole number from 0 to 18446744073709551615");
+  expect_complaint("run --seed 18446744073709551616", "--seed: '18446744073709551616' is not a whole number");
+  expect_complaint("run --processes -3", "--processes: '-3' is not a whole number from 1 to 10000");
+  expect_complaint("run --processes 0", "--processes: '0' is not a whole number from 1 to 10000");
+  expect_complaint("run --processes 1000000000", "--processes: '1000000000' is not a whole number from 1 to 10000");
   for (const char* value : {"nan", "inf", "-1", "0", "1e999"})
-    expect_complaint(std::string("run --isolate --timeout ") + value, "is no positive number");
+    expect_complaint(std::string("run --isolate --timeout ") + value, "is not a positive number");
   expect_complaint("run --output-descriptor 99", "--output-descriptor 99: is not open for writing");
   EXPECT_EQ(halfmark("run --dry-run --suite smoke --seed 18446744073709551615").code, 0);
   EXPECT_EQ(halfmark("run --dry-run --suite smoke --seed 010").code, 0);

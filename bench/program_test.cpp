@@ -41,7 +41,7 @@ TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("probe --device cpu --instruction mma.m16n8k16", "no instruction");
   expect_complaint("probe --device sim:hopper --vectors nowhere.csv", "nowhere.csv");
   expect_complaint("run --timeout 3", "--isolate");
-  expect_complaint("run --isolate --timeout -3", "'-3' is no positive number");
+  expect_complaint("run --isolate --timeout -3", "'-3' is not a positive number");
   expect_complaint("list nonsense", "nonsense");
 }
 

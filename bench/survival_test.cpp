@@ -168,7 +168,7 @@ TEST_F(SurvivalTest, AStoppedAbEndsItsProcessesAndRemovesUnpackedArchives) {
 
 class JournalOfAnotherRun : public ProcessTest {
  protected:
-  // A journal with the first of the smoke cases of linear, changed as a test wants.
+  // A journal with the first of the smoke cases of linear, changed by the test.
   void write_journal(const std::function<void(Report&)>& change) {
     ASSERT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear -o whole.json").code, 0);
     Report header = Report::load(folder_ / "whole.json");

@@ -62,7 +62,7 @@ double accuracy_after(const char* subject, int64_t steps, double rate, uint64_t 
   return trial.evaluate(20).accuracy;
 }
 
-// Measured over six seeds: softmax regression ends between 16 and 29 % at every rate from 0.001 to 0.05. The network
+// Measured over six seeds: softmax regression ends between 16 and 29 % at every learning rate from 0.001 to 0.05. The network
 // reaches 69 to 92 % after 150 steps and 85 to 96 % after 300; with this seed about 84 % after 150.
 TEST(SlowData, ImagesAreLearntByASmallNetworkButNotByALinearModel) {
   EXPECT_LT(accuracy_after("logistic/b16_c3_s16", 200, 0.001, 0), 0.40);

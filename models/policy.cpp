@@ -12,7 +12,7 @@ namespace {
 std::vector<Policy> policy_table() {
   constexpr DType f64 = DType::f64, f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16;
   const CastRules* const autocast = &cast_rules_named("torch-cuda");
-  // Where a row says nothing of math, operands of the low dtype are multiplied as they are stored and added in fp32:
+  // If a row does not set `math`, operands of the low dtype are multiplied as they are stored and added in fp32:
   // what CUBLAS_COMPUTE_32F promises, PyTorch's default for f16 and bf16 (aten/src/ATen/cuda/CUDABlas.cpp). NVIDIA A100
   // white paper: fp32 operands rounded to 10 fraction bits, products exact, sums in fp32.
   const Math tf32{.multiply = kTf32};
@@ -84,9 +84,9 @@ std::vector<Policy> policy_table() {
        .state = f32,
        .grad = f32,
        .rules = autocast},
-      // IEEE 754 binary64 throughout: the oracles'.
+      // IEEE 754 binary64 throughout, for the fp64 references.
       {.name = "fp64",
-       .about = "double precision throughout, for the oracles",
+       .about = "double precision throughout, for the fp64 references",
        .param = f64,
        .low = f64,
        .norm = f64,

@@ -62,18 +62,18 @@ TEST(Policies, AreFoundByNameAndHideTheFp64Reference) {
   }
 }
 
-// What tensors of a step are stored as: activations and their gradients, what the loss stores, parameter gradients.
+// The dtypes of the tensors of a step: activations and their gradients, tensors of the loss, parameter gradients.
 struct TensorDTypes {
   DType activation, loss, gradient, norm_gradient, input;
   friend bool operator==(const TensorDTypes&, const TensorDTypes&) = default;
 };
 
-// As the row of the policy says it: autocast computes in the low dtype between f32 ends, all else in its own dtypes.
+// Derived from the policy's row: autocast computes in the low dtype between f32 ends, everything else in its own dtypes.
 TensorDTypes dtypes_of(const Policy& policy) {
   return {policy.low, policy.rules ? DType::f32 : policy.low, policy.grad, policy.norm, policy.param};
 }
 
-// amp_semantics.md section 1.6, for the policies that it speaks of.
+// amp_semantics.md section 1.6, for the policies that it describes.
 TEST(Policies, SayWhatTheFrameworksTableSays) {
   constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16;
   const std::pair<const char*, TensorDTypes> table[] = {

@@ -161,8 +161,8 @@ TEST(Trial, SkipsTheStepOnOverflowButUpdatesRunningStatistics) {
     EXPECT_NE(trial.states()[i]->value.values(), states[i]) << trial.states()[i]->name;
 }
 
-// The second trial computes the same bits in forward, so every relu decides
-// alike, with a scale at which no gradient underflows or overflows.
+// The second trial computes the same bits in forward, so every relu makes the same decision. With its scale no gradient
+// underflows or overflows.
 TEST(Trial, UnscalesToTheTrueGradientAtEveryScale) {
   TrialSpec spec = test_spec(kMlp, "amp-fp16");
   spec.settings.rate = 0;  // the parameters do not change

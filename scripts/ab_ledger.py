@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """How often `halfmark ab` is right on this machine: runs of one build against itself, some with planted slow-downs.
 
-    scripts/ab_ledger.py LEDGER.csv --runs same:50 5:25 10:25     measures what the ledger still lacks, a row a run
+    scripts/ab_ledger.py LEDGER.csv --runs same:50 5:25 10:25     measures what is still missing, one row per run
     scripts/ab_ledger.py LEDGER.csv --summary                     counts
 
 The build is build/release/halfmark_planted, copied under two names. A planted run makes the timed steps of three of the
-twenty cases 5 (10) % longer in the second copy. Every attempt is a row, also one that was interrupted; which cases are
-planted and in what order pairs are measured follow from the run's number, so that nothing is chosen afterwards.
+twenty cases 5 (10) % longer in the second copy. Every attempt gets a row, even an interrupted one. The run's number
+determines which cases are planted and in which order pairs are measured, so nothing can be chosen afterwards.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "release"
-# Such as are made in a moment: a run takes a minute or two.
+# Fast cases: a run takes a minute or two.
 SUBJECTS = [
     "mlp/b8_i16_h24_o10", "mlp/b32_i64_h128_o10", "convnet/b4_c1_s8_w4", "convnet/b16_c3_s16_w16", "logistic/b16_c3_s16",
     "linear/b8_i32_o16", "conv2d/b2_c4_o6_s6_k3", "batchnorm2d/b4_c3_s4", "maxpool/b2_c4_s6_k2", "relu/b2_c4_s5",
@@ -122,15 +122,15 @@ def summary(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ledger", type=pathlib.Path)
-    parser.add_argument("--runs", nargs="+", default=[], metavar="KIND:N", help="same:50, or per cent planted: 5:25")
+    parser.add_argument("--runs", nargs="+", default=[], metavar="KIND:N", help="KIND:RUNS, where KIND is same or the planted slow-down in per cent: same:50 5:25")
     parser.add_argument("--seconds", type=float, default=0.05, help="of timed steps for a case in a process run")
-    parser.add_argument("--minutes", type=float, default=1e9, help="begin no run after so long")
+    parser.add_argument("--minutes", type=float, default=1e9, help="start no new run after this time")
     parser.add_argument("--summary", action="store_true")
     arguments = parser.parse_args()
     if not arguments.summary and not (BUILD / "halfmark_planted").exists():
         sys.exit(f"{BUILD}/halfmark_planted is missing: build the preset release with its tests")
     end = datetime.datetime.now() + datetime.timedelta(minutes=arguments.minutes)
-    # In turn, so that all kinds meet the same hours of the machine.
+    # The kinds alternate, so that all are measured under the same load of the machine.
     wanted = {kind: int(count) for kind, count in (entry.split(":") for entry in arguments.runs)}
     for number in range(1, max(wanted.values(), default=0) + 1):
         for kind, count in wanted.items():

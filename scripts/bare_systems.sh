@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds and tests the checkout on bare systems, as README promises: a minimal root made by debootstrap, in it scripts/run.sh and
-# the fast release tests, once as root and once as a user without root.
+# Builds and tests the checkout on bare systems, as README promises. debootstrap creates a minimal root folder, in which
+# scripts/run.sh and the fast release tests run, once as root and once as a user without root.
 #   scripts/bare_systems.sh [SYSTEM...]      debian-12 debian-13 ubuntu-24.04; all of them by default
-# A system that cannot be made here is named with SKIPPED and the reason. Roots and packages are kept in
+# A system that cannot be created here is reported as SKIPPED with the reason. Roots and packages are kept in
 # $HALFMARK_SYSTEMS, by default ~/.cache/halfmark/systems. Exit codes: 0 no system failed, 1 one failed, 2 wrong command.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,7 +15,7 @@ known_systems=(
 )
 cache=${HALFMARK_SYSTEMS:-${XDG_CACHE_HOME:-$HOME/.cache}/halfmark/systems}
 logs=${HALFMARK_LOGS:-build/logs}
-folder="half mark" # a blank in the path, as people's folders have
+folder="half mark" # a space in the path: user folders have them
 
 names=()
 for row in "${known_systems[@]}"; do names+=("${row%% *}"); done
@@ -32,7 +32,7 @@ skipped() {
   echo "SKIPPED $1: $2"
 }
 
-# The archive that apt uses here, so that a mirror of this machine serves the roots as well.
+# The package archive that apt uses here, so that the new systems use the same mirror.
 mirror_of() { # ORIGIN
   # shellcheck disable=SC2016 # apt fills the variables in
   apt-get indextargets --format '$(ORIGIN) $(REPO_URI) $(CODENAME)' 'Created-By: Packages' 2> /dev/null |
@@ -48,8 +48,8 @@ make_base() { # NAME ORIGIN RELEASE AREAS: the pristine root
   touch "$base/.complete"
 }
 
-# Runs in a mount and process namespace of its own: whatever ends it, no mount and no process stays behind.
-inside() { # ROOT COMMAND...: as root in the root
+# Runs in its own mount and process namespace, so that no mount and no process is left over, however it ends.
+inside() { # ROOT COMMAND...: runs the command as root, with ROOT as the root folder
   local root=$1
   shift
   # shellcheck disable=SC2016 # expanded in the inner shell
@@ -65,7 +65,7 @@ inside() { # ROOT COMMAND...: as root in the root
       CCACHE_DIR=/var/cache/ccache CCACHE_UMASK=000 CCACHE_MAXSIZE=1G "$@"' bash "$root" "$@"
 }
 
-# What a person types after a clone, then the tests that are not slow.
+# What a user types after a clone, then the tests that are not slow.
 build_and_test() { # ROOT USER HOME
   local root=$1 user=$2 home=$3
   # shellcheck disable=SC2016
@@ -98,7 +98,7 @@ try_system() { # NAME ORIGIN RELEASE AREAS
   done
   inside "$root" chown -R somebody: "/home/somebody/$folder"
 
-  # Only so that a second run takes minutes less; scripts/setup.sh does not install it.
+  # ccache only makes a second run minutes shorter; scripts/setup.sh does not install it.
   inside "$root" apt-get -qq update
   inside "$root" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends ccache
   echo "== $name as root"
@@ -116,25 +116,25 @@ for row in "${known_systems[@]}"; do
   read -r name origin release areas <<< "$row"
   [[ " ${wanted[*]} " == *" $name "* ]] || continue
   if ((EUID != 0)); then
-    skipped "$name" "only root can make a root folder for another system"
+    skipped "$name" "only root can create a root folder for another system"
   elif ! command -v debootstrap > /dev/null; then
     skipped "$name" "no debootstrap (scripts/setup.sh --dev installs it)"
   elif ! git ls-files --error-unmatch scripts/run.sh > /dev/null 2>&1; then
-    skipped "$name" "no git checkout, so nobody knows which files belong to it"
+    skipped "$name" "not a git checkout, so the list of its files is unknown"
   elif ! unshare --mount true 2> /dev/null; then
-    skipped "$name" "this container allows no mounts"
+    skipped "$name" "this container does not allow mounts"
   elif mirror=$(mirror_of "$origin"); [[ -z "$mirror" ]]; then
-    skipped "$name" "apt here knows no archive of $origin"
+    skipped "$name" "apt has no archive of $origin configured"
   else
     log=$PWD/$logs/bare-$name.log
     status=0
-    # A process of its own, so that `set -e` holds inside.
+    # A separate process, so that `set -e` is in effect inside.
     ( set -euo pipefail; try_system "$name" "$mirror" "$release" "$areas" ) > "$log" 2>&1 &
     wait $! || status=$?
     if ((status == 0)); then
       echo "$name: passed, $(tail -n 1 "$log")"
     elif [[ ! -e "$cache/$name/base/.complete" ]]; then
-      skipped "$name" "debootstrap could not make it: $(grep -E '^(E|W):' "$log" | tail -n 1)"
+      skipped "$name" "debootstrap failed: $(grep -E '^(E|W):' "$log" | tail -n 1)"
     else
       failed=1
       tail -n 100 "$log"

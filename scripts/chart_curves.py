@@ -19,14 +19,14 @@ def settings_of(record, without=()):
 
 
 def place_for_names(sheet_names, height):
-    """The room to the right of the axes for names at the ends of curves, and whether they fit; else there is a legend."""
+    """Width to the right of the axes for names at the ends of curves, and whether they fit; if not, a legend is drawn."""
     fit = all(end_labels_fit(names, height) for names in sheet_names)
     names = {name for group in sheet_names for name in group}
     return (max((width_of(name, SMALL) for name in names), default=0) + 0.2 if fit else 0.15), fit
 
 
 def step_axis(axes, low, high):
-    """Training steps, the same range wherever panels share it; logarithmic where short trainings stand beside long ones."""
+    """The axis of training steps, with one range for panels that share it; logarithmic if their lengths differ much."""
     if low > 0:
         axes.set_xscale("log")
         set_ticks(axes.xaxis, round_ticks(low, high, AXES[0], "{:g}".format))
@@ -67,7 +67,7 @@ def batchnorm_drift(reports):
     if not found:
         raise LeftOut("needs the series batchnorm.running_var_error")
     right, named = place_for_names([list(curves) for curves in found.values()], AXES[1])
-    sheet = Sheet("batchnorm_drift", "Drift of BatchNorm's running variance from an fp64 twin that sees the same data", list(found),
+    sheet = Sheet("batchnorm_drift", "Drift of BatchNorm's running variance from an fp64 reference on the same data", list(found),
                   reports.sources, AXES, right=right)
     shown = [curve for panel in sheet.panels for curve in found[panel].values()]
     errors = [error for _, y in shown for error in y[np.isfinite(y)]]
@@ -99,7 +99,7 @@ def batchnorm_drift(reports):
 # Training
 
 def smooth(values, window):
-    """Running mean over the finite values; what is not finite stays so."""
+    """Running mean over the finite values; NaN and infinity are kept."""
     values = np.asarray(values, float)
     if window < 2:
         return values
@@ -110,11 +110,12 @@ def smooth(values, window):
     return np.where(finite, sums / np.maximum(counts, 1), np.nan)
 
 
-METRICS = {"loss": "training.loss", "scale": "training.scale", "twin": "training.loss_fp32"}
+FP32_CURVE = "fp32 training"
+METRICS = {"loss": "training.loss", "scale": "training.scale", "fp32": "training.loss_fp32"}
 
 
 def trainings(reports):
-    """{panel: {policy: [curves of every replicate, the first one's first]}}; a setting of the training is a panel."""
+    """{panel: {policy: [curves of each replicate, in order]}}; each setting of the training is a panel."""
     found = {}
     for subject, index, source in reports.pairs():
         for policy in source.policies(subject):
@@ -150,11 +151,11 @@ def training(reports):
     found = trainings(reports)
     if not found:
         raise LeftOut("needs the series training.loss")
-    names = [[*curves, "fp32 twin"] for curves in found.values()]
+    names = [[*curves, FP32_CURVE] for curves in found.values()]
     scale_names = [list(moving_scales(curves)) for curves in found.values()]
     right, named = place_for_names(names, AXES[1])
     named_scales = named and all(end_labels_fit(group, SCALE_HEIGHT) for group in scale_names)
-    sheet = Sheet("training", "Training loss beside the fp32 twin of the same settings, and the loss scale", list(found),
+    sheet = Sheet("training", "Training loss beside the same training in fp32, and the loss scale", list(found),
                   reports.sources, AXES, right=right, lower=SCALE_HEIGHT)
     shown = {panel: found[panel] for panel in sheet.panels}
     longest = max(len(replicates[0]["loss"][0]) for curves in shown.values() for replicates in curves.values())
@@ -184,20 +185,20 @@ def training(reports):
 
 def draw_losses(sheet, panel, curves, peers, last_step, window, logarithmic, named):
     axes, labels = sheet.axes[panel], []
-    twin = next((replicates[0]["twin"] for replicates in curves.values() if replicates[0]["twin"]), None)
-    if twin is not None:
-        y = smooth(twin[1], window)
-        axes.plot(twin[0], y, color="#8C8C8C", lw=3.2, zorder=2, solid_capstyle="butt")
+    fp32 = next((replicates[0]["fp32"] for replicates in curves.values() if replicates[0]["fp32"]), None)
+    if fp32 is not None:
+        y = smooth(fp32[1], window)
+        axes.plot(fp32[0], y, color="#8C8C8C", lw=3.2, zorder=2, solid_capstyle="butt")
         if not named:
-            sheet.legend["fp32 twin"] = Line2D([], [], color="#8C8C8C", lw=3.2)
+            sheet.legend[FP32_CURVE] = Line2D([], [], color="#8C8C8C", lw=3.2)
         if last_finite(y) is not None:
-            labels.append((y[last_finite(y)], "fp32 twin", "#8C8C8C"))
+            labels.append((y[last_finite(y)], FP32_CURVE, "#8C8C8C"))
     counts = []
     for order, (policy, replicates) in enumerate(curves.items()):
         counts.append(len(replicates))
         colour, marker, dash = style(policy)
         x, y = replicates[0]["loss"][0], smooth(replicates[0]["loss"][1], window)
-        if policy == BASELINE and twin is not None and len(y) == len(twin[1]) and np.array_equal(y, smooth(twin[1], window)):
+        if policy == BASELINE and fp32 is not None and len(y) == len(fp32[1]) and np.array_equal(y, smooth(fp32[1], window)):
             continue
         between = band(replicates, window)
         if between:
@@ -230,9 +231,9 @@ def draw_losses(sheet, panel, curves, peers, last_step, window, logarithmic, nam
 
 
 def loss_limits(peers, window):
-    """Of all curves of the panels with this subject, with a margin."""
+    """Range of all curves of the panels with this subject, with a margin."""
     values = [smooth(curve[1], window) for peer in peers for replicates in peer.values() for one in replicates
-              for curve in (one["loss"], one["twin"]) if curve is not None]
+              for curve in (one["loss"], one["fp32"]) if curve is not None]
     values = np.concatenate([value[np.isfinite(value)] for value in values])
     low, high = values.min(), values.max()
     if low > 0:

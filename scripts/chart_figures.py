@@ -11,7 +11,7 @@ from chart_report import HOT, MEDIAN_INTERVAL, RANGE, LeftOut, Panel, human_byte
 
 BASELINE = "fp32"
 AXES = (2.55, 2.0)  # inches
-STRIP = "0.93"      # where a point has no place on the axis
+STRIP = "0.93"      # background for points that are outside the axis
 
 PURPOSES = {  # of memory, in the order they are stacked: colours after Tol, hatches that tell equal greys apart
     "weights": ("#332288", ""), "master": ("#88CCEE", ""), "gradients": ("#CC6677", ""), "optimizer": ("#DDCC77", "////"),
@@ -31,7 +31,7 @@ def some(counts):
 
 
 def interval_note(what, values):
-    """What the bars are and how many samples there are."""
+    """What the error bars mean, and from how many samples."""
     notes = []
     for kind, name in ((MEDIAN_INTERVAL, "95 % interval of the median"), (RANGE, "least to greatest sample")):
         counts = [value.samples for value in values if value.interval == kind]
@@ -101,7 +101,7 @@ def speed_against_error(reports):
 
 
 class Heights:
-    """The axis of errors: logarithmic, with a strip for what is not finite and one for zero."""
+    """The axis of errors: logarithmic, with one strip for NaN and infinity and one for zero."""
 
     def __init__(self, errors):
         numbers = [error for error in errors if 0 < error < math.inf] or [1e-8, 1]
@@ -169,7 +169,7 @@ def draw_speeds(sheet, panel, points, bars, widths, heights, relative):
         if error.interval == RANGE and error.low > 0:
             axes.plot([x, x], [max(error.low, heights.low), min(error.high, heights.high)], color=colour, lw=1, marker="_", ms=4,
                       zorder=2)
-        # Of points at one place the ones below stay visible: they are larger.
+        # Where points coincide, the ones drawn first are larger, so that they stay visible.
         axes.plot([x], [y], marker, color=colour, ms=MARKER * (1.35 - 0.07 * min(order, 8)), mew=1, zorder=3, clip_on=False,
                   mfc=colour if policy in bars else "white", label=policy)
         sheet.legend.setdefault(policy, line_of(policy, ls="", ms=MARKER))
@@ -216,7 +216,7 @@ def memory(reports):
     def length_of(panel, policy):
         return sum(found[panel][policy].values()) / (bases[panel.row] if relative else scale)
 
-    def limit(panels):  # each bar and the number behind it fit
+    def limit(panels):  # each bar and the number after it fit
         return max(length_of(panel, policy) / (1 - min(0.75, (width_of(text_of(sum(parts.values()), bases.get(panel.row)), SMALL)
                                                               + 0.1) / size[0]))
                    for panel in panels for policy, parts in found[panel].items())
@@ -245,7 +245,7 @@ def memory(reports):
                         if relative else f"{unit} (linear)")
     sheet.legend = {purpose: Patch(facecolor=PURPOSES[purpose][0], hatch=PURPOSES[purpose][1], edgecolor=INK, lw=0.5)
                     for purpose in used}
-    sheet.note("At the instant of the peak; what tensors ask for. Counted, not sampled: single values.")
+    sheet.note("At the moment of the peak; bytes that the tensors allocate. Counted, not sampled: single values.")
     return sheet
 
 
@@ -305,7 +305,7 @@ def gradient_range(reports):
     if not found or not formats:
         raise LeftOut("needs the series range.histogram at gradients or gradient/<layer>, and range.format_max_exponent, "
                       "range.format_min_normal_exponent, range.format_min_exponent")
-    # One format for all panels: the one that reaches the least way down and up; of equal ones the policy first named.
+    # One format for all panels: the one with the smallest range; of equal ones that of the first policy.
     narrow = min(formats, key=lambda policy: formats[policy][2] - formats[policy][0])
     least, normal, largest = formats[narrow]
     sheet = Sheet("gradient_range", f"Exponents of the gradients beside the low format of {narrow}", list(found), reports.sources,
@@ -313,7 +313,7 @@ def gradient_range(reports):
     exponents = [exponent for panel in sheet.panels for curve in found[panel].values() for exponent in curve]
     left, right = min(min(exponents) - 1, least - 4) - 0.5, max(max(exponents) + 1, largest + 4) + 0.5
     low = max(min(share for panel in sheet.panels for curve in found[panel].values() for share in curve.values()), 1e-6)
-    # A value of the exponent below the least subnormal rounds to it, all but the exact half: it is not lost.
+    # A value one exponent below the least subnormal rounds up to it (except the exact half), so it is not lost.
     edges = [left, least - 1.5, normal - 0.5, largest + 0.5, right]
     tints = [*ZONES.values(), next(iter(ZONES.values()))]
     for panel in sheet.panels:
@@ -331,11 +331,11 @@ def gradient_range(reports):
         for order, (shares, names) in enumerate(groups):
             y = np.array([shares.get(exponent, 0) for exponent in x])
             colour, marker, dash = style(names[0])
-            # Curves that nearly coincide lie on each other: the ones below are wider.
+            # Where curves nearly coincide, the ones drawn first are wider.
             width = 1 + 1.8 * (len(groups) - 1 - order) / max(1, len(groups) - 1)
             axes.plot(x, np.where(y > 0, y, 1e-30), drawstyle="steps-mid", color=colour, ls=dash, lw=width, zorder=2 + order / 99,
                       dash_capstyle="butt", label=", ".join(names))
-            # Markers at other bins for each curve, so that no curve hides those of another.
+            # Each curve has its markers at different bins, so that no curve hides the markers of another.
             marked = np.flatnonzero(y >= low)[order % 4::4]
             axes.plot(x[marked], y[marked], marker, color=colour, ms=3.6, mew=0, zorder=3 + order / 99)
             sheet.below.setdefault(panel, []).append((wrapped(", ".join(names), 2.8, SMALL), line_of(names[0])))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of how the charts look, measured on the drawn figures: texts apart and inside, contrast, looks that differ in grey."""
+"""Tests of how the charts look, measured on the drawn figures: no overlapping or cut text, contrast, styles that differ in grey."""
 
 import copy
 import itertools
@@ -43,7 +43,7 @@ def contrast(one, other):
 
 
 def drawn_texts(figure):
-    """[(Text, box)] of every text that the renderer is asked to draw: ticks out of the range, for one, are not."""
+    """[(Text, box)] of every text that is really drawn; ticks outside the range, for example, are not."""
     found, draw = [], Text.draw
 
     def watched(text, renderer, *arguments, **more):
@@ -64,7 +64,7 @@ def drawn_texts(figure):
 
 
 def overlap(one, other, allowed=0.5):
-    """Of two boxes, by more than rounding: in pixels, in both directions."""
+    """Whether two boxes (in pixels) overlap by more than rounding, in both directions."""
     return (min(one[2], other[2]) - max(one[0], other[0]) > allowed and
             min(one[3], other[3]) - max(one[1], other[1]) > allowed)
 

@@ -1,5 +1,5 @@
-"""What the charts share: one look for every policy, a figure of panels whose sizes follow from measured text, axes, labels,
-legends, and writing with provenance.
+"""What the charts share: one style for each policy, a figure of panels whose sizes follow from measured text, axes, labels,
+legends, and files that contain their provenance.
 
 All lengths are inches. Widths of text are measured before anything is placed, so nothing depends on a later layout.
 """
@@ -25,7 +25,7 @@ MOST_PANELS, MOST_ROWS, MOST_SOURCES = 9, 6, 4  # more would be too small to rea
 EDGE, GAP = 0.1, 0.08
 FIT = 1.04  # drawn text may be wider than the measured outline by the rounding to pixels
 
-# One look a policy in every chart: colour-blind-safe hues after Okabe and Ito and after Tol, darkened to a contrast of 3 : 1 to
+# One style per policy in every chart: colour-blind-safe hues after Okabe and Ito and after Tol, darkened to a contrast of 3 : 1 to
 # every background here; marker and dash together are unique, so that nothing depends on colour alone.
 SOLID, DASHED, DOTTED, DASH_DOT = "-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4))
 LOOKS = {
@@ -44,7 +44,7 @@ def new_figure(size):
 
 
 def style(policy):
-    """Colour, marker, dash. Policies unknown here take the spare looks as they come."""
+    """Colour, marker, dash. Policies unknown here get the spare styles in order."""
     if policy not in LOOKS:
         LOOKS[policy] = SPARE[len(LOOKS) % len(SPARE)]
     return LOOKS[policy]
@@ -68,12 +68,12 @@ def advance_of(character):
 
 
 def width_of(text, size):
-    """Of the widest line."""
+    """Width of the widest line."""
     return max(sum(map(advance_of, line)) for line in text.split("\n")) * size * FIT / 72
 
 
 def wrapped(text, width, size, most=None):
-    """Breaks after a space, or after / _ , - where a word is too long, or anywhere; at most so many lines."""
+    """Breaks after a space, or after / _ , - where a word is too long, or anywhere; at most `most` lines."""
     lines, rest = [], text
     while rest and width_of(rest, size) > width:
         fits = max(1, next(count for count in range(len(rest), -1, -1)
@@ -95,12 +95,12 @@ def height_of(text, size):
 
 
 def power(base, exponent):
-    """"10⁻³" in plain characters: no formula has to be set."""
+    """"10⁻³" in Unicode characters, without math typesetting."""
     return str(base) + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def power_ticks(low, high, length, base=10):
-    """Ticks of a logarithmic axis at powers, as many as can be read: positions and texts."""
+    """Ticks of a logarithmic axis at powers, as many as stay readable: positions and texts."""
     first, last = math.ceil(math.log(low, base) - 1e-9), math.floor(math.log(high, base) + 1e-9)
     step = max(1, math.ceil((last - first + 1) * 0.16 / length))
     exponents = [exponent for exponent in range(first, last + 1) if exponent % step == 0]
@@ -132,7 +132,7 @@ def set_ticks(axis, ticks):
 
 
 def shape_of_legend(labels, width):
-    """Columns and height of a legend that is as wide as it may be."""
+    """Columns and height of a legend of the full width."""
     if not labels:
         return 1, 0
     widest = max(width_of(label, SMALL) for label in labels)
@@ -153,8 +153,8 @@ def line_of(policy, **more):
 
 
 class Sheet:
-    """A figure of panels. With one source they flow, the largest subject first; with several each source is a column and each
-    row a subject. `size` is that of the axes of a panel; `lower` the height of a second axes under it."""
+    """A figure of panels. With one source they fill rows, the largest subject first; with several, each source is a column and
+    each subject a row. `size` is that of the axes of a panel, `lower` the height of a second axes under it."""
 
     def __init__(self, chart, title, panels, sources, size, left=0.66, right=0.12, bottom=0.4, lower=0, most=MOST_PANELS):
         self.chart, self.title, self.sources = chart, title, sources
@@ -266,8 +266,8 @@ def end_labels_fit(names, height):
 
 
 def end_labels(axes, height, ends, last):
-    """Names curves at their right ends, (y, name, colour), each as near as the others allow, right of x = last. The limits of
-    the axes are final."""
+    """Writes the names (y, name, colour) right of x = last, each as close to its y as the others allow. Call it when the limits
+    of the axes are final."""
     if not ends:
         return
     to_axes = axes.transData + axes.transAxes.inverted()
@@ -275,7 +275,7 @@ def end_labels(axes, height, ends, last):
     end = to_axes.transform((last, axes.get_ylim()[0]))[0]
     gap, inch = SMALL * LINE / height, 1 / axes.panel_width
     wanted = sorted((min(max(to_axes.transform((left, y))[1], 0), 1), index) for index, (y, _, _) in enumerate(ends))
-    # Least squares under "at least a gap apart": pools of neighbours that share their mean (isotonic regression).
+    # Least squares with a minimum gap: neighbours that are too close share their mean (isotonic regression).
     pools = []
     for rank, (place, _) in enumerate(wanted):
         pools.append([place - rank * gap, 1])
@@ -292,7 +292,7 @@ def end_labels(axes, height, ends, last):
 
 
 def every(order, count, x, logarithmic=False, marks=6):
-    """Which points of a curve carry a marker: few, evenly along the axis, and other ones for each curve."""
+    """Which points of a curve get a marker: few, evenly along the axis, and different ones for each curve."""
     along = np.log(np.maximum(x, 1)) if logarithmic else np.asarray(x, float)
     wanted = along[0] + (along[-1] - along[0]) * (np.arange(marks) + (order + 0.5) / max(1, count)) / marks
     return sorted({int(np.abs(along - place).argmin()) for place in wanted})
@@ -308,7 +308,7 @@ def write(sheet, folder, formats, dpi):
 
 
 def write_figure(figure, path, kind, dpi, facts):
-    """The facts, a Title, a Source and a Description, stand in the file, and no date of drawing: equal input, equal file."""
+    """Stores Title, Source and Description in the file, and no date: equal input gives an equal file."""
     if kind == "png":
         write_png(figure, path, dpi, facts)
     elif kind == "svg":
@@ -319,7 +319,7 @@ def write_figure(figure, path, kind, dpi, facts):
 
 
 def write_png(figure, path, dpi, facts):
-    """As a picture of 256 colours, a third of the size of one with all: charts have few."""
+    """Reduced to 256 colours, which makes the file three times smaller; charts have few colours."""
     from PIL import Image, PngImagePlugin  # comes with matplotlib
     pixels = io.BytesIO()
     figure.savefig(pixels, format="png", dpi=dpi)

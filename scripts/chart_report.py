@@ -1,4 +1,4 @@
-"""What the charts know of reports: reading and checking them, values with their intervals, provenance, order of work."""
+"""Reports as the charts see them: reading and checking, values with their intervals, provenance, the order of subjects."""
 
 import json
 import math
@@ -8,13 +8,13 @@ import sys
 from dataclasses import dataclass
 
 NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-HOT = ["hot", ""]  # where a time with warm caches stands; a cold one is never drawn beside it
+HOT = ["hot", ""]  # `at` of a time with warm caches; cold times are not drawn
 MEDIAN_INTERVAL, RANGE, SINGLE = "interval", "range", "single"
 DEVICE_NAMES = ("name", "gpu", "processor")  # keys of environment.devices.<device>, the first that is there
 
 
 class BadReport(Exception):
-    """The file is no report; the message is one line."""
+    """The file is not a report; the message is one line."""
 
 
 class LeftOut(Exception):
@@ -23,7 +23,7 @@ class LeftOut(Exception):
 
 @dataclass
 class Value:
-    """A number with its interval: low and high are the value itself where the report has no interval for it."""
+    """A number with its interval; low and high equal the value if the report has no interval."""
     value: float
     low: float
     high: float
@@ -59,7 +59,7 @@ def read_json(path):
 
 
 def ending(draw, target):
-    """The exit code of drawing: 2 and one line on standard error where a file is wrong or cannot be written."""
+    """Runs the drawing and returns its exit code; 2, with one line on standard error, if a file is wrong or cannot be written."""
     try:
         draw()
     except (BadReport, LeftOut) as error:
@@ -126,7 +126,7 @@ def read_report(path):
 
 
 def branch(tree, *keys):
-    """What lies in the tree at the keys, {} where nothing does: the environment is free in its form."""
+    """The value at the path of keys, {} if there is none: the layout of the environment is not fixed."""
     for key in keys:
         tree = tree.get(key, {}) if isinstance(tree, dict) else {}
     return tree
@@ -156,7 +156,7 @@ class Source:
         return f"{self.letter}: {self.device}, {self.machine}, git {self.git}"
 
     def provenance(self):
-        """Everything that tells where a number comes from, in one line."""
+        """The origin of the numbers in one line."""
         name = f"{self.letter}: " if self.letter else ""
         device = f"{self.device} ({self.product})" if self.product else self.device
         return (f"{name}{self.file}, halfmark {self.version + ' ' if self.version else ''}git {self.git}, device {device}, machine "
@@ -171,7 +171,7 @@ class Source:
                 if record["status"] in ("ok", "suspect")]
 
     def value(self, subject, policy, metric, places, worst, status=None):
-        """Over records and places (None: all) the worst Value, NaN being the worst of all; None when there is none."""
+        """The worst Value over records and places (None: all places). NaN counts as the worst; None if there is no value."""
         found = [(one, record) for record in self.measured(subject, policy) if status in (None, record["status"])
                  for one in record["measurements"]
                  if one["metric"] == metric and (places is None or one["at"] in places)]
@@ -192,8 +192,8 @@ class Source:
                 for one in record["series"] if one["metric"] == metric and at(one["at"])]
 
     def work(self, subject):
-        """(floating point operations of a step, peak bytes), 0 where unknown. The operations are rate by time: a count, which
-        holds also where the time is suspect."""
+        """(floating point operations of a step, peak bytes), 0 if unknown. The operations are rate times time, a count that is
+    valid even if the time is suspect."""
         counts, sizes = [0], [0]
         for policy in self.policies(subject):
             seconds = self.number(subject, policy, "time.step", HOT, min)
@@ -201,7 +201,7 @@ class Source:
             size = self.number(subject, policy, "memory.peak", ["train", ""])
             counts += [rate * seconds] if rate and seconds and math.isfinite(rate * seconds) else []
             sizes += [size] if size and math.isfinite(size) else []
-        # Rounded, for the product of two measured numbers differs in its last bits from run to run.
+        # Rounded, because the product of two measured numbers differs in its last bits from run to run.
         return float(f"{max(counts):.2g}"), max(sizes)
 
 
@@ -218,7 +218,7 @@ def with_interval(one, record):
 
 
 def name_size(subject):
-    """The product of the numbers in a name, mlp/b32_i64: a rough size where nothing was measured."""
+    """The product of the numbers in a name (mlp/b32_i64): a rough size for subjects without a measurement."""
     return math.prod(int(digits) or 1 for digits in re.findall(r"\d+", subject.rpartition("/")[2])[:12])
 
 

@@ -2,8 +2,8 @@
 """Draws the charts of one report or of several side by side: speed against error, memory, exponents of the gradients,
 BatchNorm drift, training.
 
-Reads the reports' JSON and nothing else. Prints the files written; a chart for which a report holds nothing is named on
-standard error with what is missing.
+Reads only the JSON reports. Prints the names of the files written. If the reports lack the data for a chart, standard error
+says which data is missing.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import pathlib
 import sys
 
 try:
-    import matplotlib  # noqa: F401: asked for here, so that its absence is one line
+    import matplotlib  # noqa: F401: imported here, so that a missing package is one line
     import numpy  # noqa: F401
 except ImportError as error:
     print(f"charts.py: no Python package {error.name} for {sys.executable}: install python3-matplotlib, or start it with a python3 "
@@ -32,16 +32,15 @@ EXAMPLES = """examples:
   charts.py a.json b.json -o both                      two machines or builds side by side in each chart
   charts.py report.json --subject 'mlp/*' --device cpu
 
-With several reports, or several devices in a report, each is a column A, B, ..., named in the caption. Panels are in the order
-of work, the largest first. The git revision, the device and the time of the run stand in the caption and in the metadata of the
-file.
+With several reports, or several devices in a report, each is a column A, B, ..., named in the caption. Subjects with the most
+work per step come first. The caption and the metadata of the file state git revision, device and time of the run.
 
-Exit codes: 0 drawn, also where some chart was left out (standard error says which and why); 2 nothing could be drawn, a file is
-no report, the folder cannot be written, or matplotlib is missing."""
+Exit codes: 0 drawn, even if some charts were left out (standard error says which and why); 2 nothing could be drawn, a file is
+not a report, the folder cannot be written, or matplotlib is missing."""
 
 
 def draw_sheets(reports):
-    """Yields the finished sheets; what cannot be drawn is said on standard error."""
+    """Yields the finished sheets; reports on standard error which charts cannot be drawn and why."""
     for chart in CHARTS:
         try:
             sheet = chart(reports)
@@ -57,7 +56,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", metavar="REPORT.json", type=pathlib.Path, nargs="+")
     parser.add_argument("-o", dest="folder", metavar="DIR", type=pathlib.Path, default=pathlib.Path("charts"),
-                        help="where the files go, made if it is not there (default: charts)")
+                        help="output folder, created if missing (default: charts)")
     parser.add_argument("--format", default="png", help="png, svg, pdf, or several: png,svg (default: png)")
     parser.add_argument("--subject", default="*", metavar="GLOB", help="only subjects that match")
     parser.add_argument("--device", default="*", metavar="GLOB", help="only devices that match")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of charts.py: what the charts show of a made-up report with everything in it, and what it says of broken ones."""
+"""Tests of charts.py: the charts of a synthetic report that contains every kind of data, and the messages for broken reports."""
 
 import contextlib
 import io
@@ -209,7 +209,7 @@ class Installed(Folder):
 
 @unittest.skipUnless(matplotlib, "no Python package matplotlib (install python3-matplotlib)")
 class Contents(Folder):
-    """On the figures themselves."""
+    """Tests of the figures' contents."""
 
     @classmethod
     def setUpClass(cls):

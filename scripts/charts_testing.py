@@ -1,4 +1,4 @@
-"""For tests of the charts: a made-up report with everything in it that the charts can draw, and reports made from it."""
+"""For tests of the charts: a synthetic report with all data that the charts can draw, and variants of it."""
 
 import copy
 import json
@@ -107,7 +107,7 @@ def bell(centre, width, count):
 def ranges(subject, device, policy):
     centre = -17 - 3 * list(SUBJECTS).index(subject)
     exponents, counts = bell(centre, 4.5, 2e5)
-    if policy == "fp16":  # below the subnormals nothing is left
+    if policy == "fp16":  # values below the subnormals became zero
         counts = [count if exponent >= -24 else 0 for exponent, count in zip(exponents, counts)]
     if policy == "fp8":
         counts = [count if exponent >= -16 else 0 for exponent, count in zip(exponents, counts)]
@@ -143,13 +143,13 @@ def drift(subject, device, policy, draw):
 def training(subject, device, policy, draw, **axes):
     steps = list(range(295))
     scale = POLICIES[policy][5]
-    twin = [2.3 * math.exp(-step / 90) + 0.12 + 0.05 * draw.random() for step in steps]
+    fp32 = [2.3 * math.exp(-step / 90) + 0.12 + 0.05 * draw.random() for step in steps]
     blown = policy == "fp16" and subject.startswith("transformer")
     loss = [math.nan if blown and step > 140 else value * (1 + POLICIES[policy][1] ** 0.35 * draw.random())
-            for step, value in enumerate(twin)]
+            for step, value in enumerate(fp32)]
     if blown:
         loss[110:141] = [value * 1.04 ** i for i, value in enumerate(loss[110:141])]
-    curves = [series("training.loss", "", steps, loss), series("training.loss_fp32", "", steps, twin)]
+    curves = [series("training.loss", "", steps, loss), series("training.loss_fp32", "", steps, fp32)]
     skipped = 0
     if scale:
         history = []
@@ -195,7 +195,7 @@ def replaced(report, **names):
 
 
 def many_policies(report, count, name="policy-{}"):
-    """A copy with so many policies, those that are missing made from the first ones."""
+    """A copy with the given number of policies; additional ones are copies of the first."""
     report = copy.deepcopy(report)
     known = list(dict.fromkeys(one["policy"] for one in report["records"]))
     for index in range(count - len(known)):

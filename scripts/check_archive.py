@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks an archive that pack.sh made: unpacks it into a folder of its own and holds it to what HalfmarkPackaging.cmake promises.
+"""Checks an archive that pack.sh made: unpacks it into a temporary folder and checks what HalfmarkPackaging.cmake promises.
 
     check_archive.py ARCHIVE [--path-of-the-build PATH...]
 
-A line for each check: passed, FAILED with what is wrong, or SKIPPED with the reason. Exit code 1 if any failed.
+Prints one line per check: passed, FAILED with the problem, or SKIPPED with the reason. Exit code 1 if any failed.
 """
 
 import argparse
@@ -19,15 +19,15 @@ import tempfile
 import check_binaries
 
 PROGRAMS = {"halfmark", "halfmark_micro"}          # in bin/
-GPU_PROGRAMS = {"cuda_tests"}                      # there as well when the plugin is
+GPU_PROGRAMS = {"cuda_tests"}                      # only together with the plugin
 TOP = {"bin", "include", "lib", "libexec", "licenses", "scripts", "share", "reports", "LICENSE", "README.md"}
 NEEDED = ["LICENSE", "README.md", "libexec/halfmark", "scripts/gpu_check.sh", "share/halfmark/charts.py", "licenses/CONTENTS",
           "reports/gate/rules/default.json", "reports/gate/rules/strict.json", "lib/libhalfmark.so",
           "include/halfmark/bench/halfmark.h", "share/cmake/halfmark/halfmarkConfig.cmake"]
-# Compiled into our files, so that no library of theirs shows it.
+# Third-party code that is compiled into our files, so there is no library file of it.
 INSIDE = {"nlohmann-json3-dev", "libcli11-dev", "libboost-dev"}
 GPU_INSIDE = {"cuda-runtime", "libgtest-dev"}
-# What may come from the machine: the C and C++ run time, and for the plugin what belongs to the GPU.
+# Libraries that the target machine provides: the C and C++ run time, and for the plugin those of the GPU.
 OF_THE_MACHINE = re.compile(r"^(linux-vdso|ld-linux|/lib.*/ld-linux|lib(c|m|mvec|pthread|dl|rt|resolv)\.so|libstdc\+\+|libgcc_s)")
 OF_THE_GPU = re.compile(r"^lib(cuda|cublas|cudnn|nv|nccl)")
 
@@ -53,23 +53,23 @@ class Archive:
         return subprocess.run([str(word) for word in words], capture_output=True, text=True, env=self.environment, cwd="/", **how)
 
     def holds_what_it_should(self):
-        """the members: what is needed, no test that gpu_check.sh does not run, no library of tests"""
+        """all needed files are present; no tests except those that gpu_check.sh runs, and no libraries of tests"""
         wrong = [f"{name} is missing" for name in NEEDED if not (self.root / name).is_file()]
         wrong += [f"{name} is not one of {', '.join(sorted(TOP))}" for name in sorted(os.listdir(self.root)) if name not in TOP]
         programs = PROGRAMS | (GPU_PROGRAMS if self.has_plugin else set())
         there = set(os.listdir(self.root / "bin"))
         wrong += [f"bin/{name} is missing" for name in sorted(programs - there)]
-        wrong += [f"bin/{name} has nothing to do here" for name in sorted(there - programs)]
+        wrong += [f"bin/{name} does not belong in an archive" for name in sorted(there - programs)]
         for path in self.files():
             if path.parent.name != "licenses" and re.search(r"gtest|gmock|sample_|planted|_test\.py$|\.pyc$", path.name):
-                wrong.append(f"{path.relative_to(self.root)} serves tests alone")
+                wrong.append(f"{path.relative_to(self.root)} is only used by tests")
         return wrong
 
     def finds_its_libraries(self):
-        """every library that a bare machine lacks comes from the archive"""
+        """every library that a minimal system lacks is in the archive"""
         wrong = []
         for path in check_binaries.elf_files(self.root):
-            # Libraries that we bundle find their own through the program that loads them, so alone they are not looked at.
+            # Bundled libraries find their dependencies through the program that loads them, so they are not checked alone.
             if path.parent.name == "lib" and "halfmark" not in path.name:
                 continue
             for line in self.run("ldd", path).stdout.splitlines():
@@ -78,7 +78,7 @@ class Archive:
                     continue
                 if self.has_plugin and OF_THE_GPU.match(name) and path.name == "halfmark_cuda.so":
                     continue
-                wrong.append(f"{path.relative_to(self.root)} takes from outside: {line.strip()}")
+                wrong.append(f"{path.relative_to(self.root)} loads a library from outside the archive: {line.strip()}")
         return wrong
 
     def looks_for_libraries_in_itself(self):
@@ -94,7 +94,7 @@ class Archive:
                 if place.encode() in path.read_bytes()]
 
     def carries_the_licences(self):
-        """the licence of everything of others in it, with the common texts they point to"""
+        """the licences of all third-party parts, with the common licence texts they refer to"""
         contents = self.root / "licenses" / "CONTENTS"
         if not contents.is_file():
             return ["licenses/CONTENTS is missing"]
@@ -113,7 +113,7 @@ class Archive:
         return sorted(set(wrong))
 
     def starts(self, *before):
-        """the program starts, by its path, through a link and from PATH"""
+        """the program starts by its path, through a symbolic link and from PATH"""
         wrong = []
         with tempfile.TemporaryDirectory() as folder:
             link = pathlib.Path(folder, "linked")
@@ -126,11 +126,11 @@ class Archive:
         return wrong
 
     def starts_without_proc(self):
-        """it starts and measures where /proc is missing"""
+        """the program starts and measures without /proc"""
         if os.geteuid() != 0:
-            raise Skipped("only root can take /proc away")
+            raise Skipped("only root can unmount /proc")
         if self.run("unshare", "--mount", "umount", "-l", "/proc").returncode != 0:
-            raise Skipped("this container allows no unmounting")
+            raise Skipped("this container does not allow unmounting")
         before = ["unshare", "--mount", "sh", "-c", 'umount -l /proc && exec "$@"', "sh"]
         wrong = self.starts(*before)
         with tempfile.TemporaryDirectory() as folder:
@@ -141,7 +141,7 @@ class Archive:
         return wrong
 
     def draws_its_charts(self):
-        """it measures, and share/halfmark/charts.py draws the report"""
+        """the program measures, and share/halfmark/charts.py draws the report"""
         with tempfile.TemporaryDirectory() as folder:
             report, charts = pathlib.Path(folder, "report.json"), pathlib.Path(folder, "charts")
             result = self.run(self.root / "bin" / "halfmark", "run", "mlp", "--suite", "smoke", "-o", report, timeout=300)
@@ -171,9 +171,9 @@ def main():
             archive.extractall(folder)
         roots = os.listdir(folder)
         if len(roots) != 1:
-            print(f"FAILED   one folder at the top: there are {roots}")
+            print(f"FAILED   expected one folder at the top, found {roots}")
             return 1
-        root = pathlib.Path(folder, roots[0]).rename(pathlib.Path(folder, "un packed"))  # a blank, as people's folders have
+        root = pathlib.Path(folder, roots[0]).rename(pathlib.Path(folder, "un packed"))  # user folders have spaces
         archive = Archive(root.resolve(), options.path_of_the_build)
         for check in Archive.CHECKS:
             try:

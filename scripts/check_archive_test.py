@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""check_archive.py sees what it promises: each test spoils one thing in a small folder that looks like an unpacked archive."""
+"""check_archive.py finds each kind of fault: each test damages one thing in a small copy of an unpacked archive."""
 
 import pathlib
 import re
@@ -75,13 +75,14 @@ class Spoiled(unittest.TestCase):
         self.program(self.root / "bin" / "kernels_tests")
         self.write("notes", "text")
         self.write("lib/libgtest.so.1", "text")
-        self.assert_wrong(check_archive.Archive.holds_what_it_should, "charts.py is missing", "notes is not one", "bin/kernels_tests has",
-                          "libgtest.so.1 serves tests")
+        self.assert_wrong(check_archive.Archive.holds_what_it_should, "charts.py is missing", "notes is not one", "bin/kernels_tests does not belong",
+                          "libgtest.so.1 is only used by tests")
 
     def test_a_library_from_outside(self):
         self.library(self.outside / "libmore.so.1")
         self.program(self.root / "bin" / "halfmark_micro", self.outside, self.outside / "libmore.so.1")
-        self.assert_wrong(check_archive.Archive.finds_its_libraries, "bin/halfmark_micro takes from outside: libmore.so.1")
+        self.assert_wrong(check_archive.Archive.finds_its_libraries,
+                          "bin/halfmark_micro loads a library from outside the archive: libmore.so.1")
         self.assert_wrong(check_archive.Archive.looks_for_libraries_in_itself, "is a folder of the machine that built it")
         self.assert_wrong(check_archive.Archive.names_no_place_of_its_build, f"bin/halfmark_micro holds the path {self.outside}")
 
@@ -93,7 +94,7 @@ class Spoiled(unittest.TestCase):
                           "libcli11-dev points to GPL-3", "no licence for lib/libmore.so.1")
 
     def test_every_library_that_the_sources_include_is_accounted_for(self):
-        """A library of headers alone leaves no file behind, so its licence is easily forgotten."""
+        """A header-only library has no file in the archive, so its licence is easily forgotten."""
         package_of = {"CLI": "libcli11-dev", "nlohmann": "nlohmann-json3-dev", "boost": "libboost-dev", "gtest": "libgtest-dev"}
         shared = {"benchmark", "fmt", "sys", "sanitizer"}  # libraries with a file of their own, the C library, the compiler
         for path in HERE.parent.rglob("*"):

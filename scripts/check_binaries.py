@@ -3,8 +3,8 @@
 
     check_binaries.py [--installed] FOLDER    a line per violation; exit code 1 if there is any
 
-An empty or relative element makes the loader look into the current directory, where anybody may have put a library of the
-right name. In an archive (--installed) an element must start with $ORIGIN, or be one of INSTALLED_ALSO.
+An empty or relative element makes the loader search the current directory, where anybody may have put a library of that
+name. In an archive (--installed) an element must start with $ORIGIN, or be one of INSTALLED_ALSO.
 """
 
 import argparse
@@ -16,13 +16,13 @@ import sys
 
 ENTRY = re.compile(r"\((RPATH|RUNPATH)\)\s+Library (?:rpath|runpath): \[(.*)\]$", re.MULTILINE)
 ORIGIN = re.compile(r"^\$(ORIGIN|\{ORIGIN\})(/|$)")
-# The GPU machine's toolkit, which only root can write to; the plugin alone may name it.
+# The toolkit of the GPU machine, where only root can write; only the plugin may name it.
 INSTALLED_ALSO = {"halfmark_cuda.so": {"/usr/local/cuda/lib64"}}
-FOREIGN = ("CMakeFiles", "corpus", "Testing")  # of a build folder: what CMake compiled to try the compiler, what fuzzers learned
+FOREIGN = ("CMakeFiles", "corpus", "Testing")  # folders in a build folder: CMake's compiler checks, the fuzzers' corpus
 
 
 def elf_files(folder):
-    """Programs and shared libraries below the folder, links left out; object files have no dynamic section."""
+    """Programs and shared libraries below the folder, without links and object files (these have no dynamic section)."""
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(set(folders) - set(FOREIGN))
         for name in sorted(names):
@@ -67,7 +67,7 @@ def main():
         print(f"check_binaries: no binary in {options.folder}", file=sys.stderr)
         return 2
     found = [line for path in files for line in violations(path, options.installed)]
-    print("\n".join(found) if found else f"{len(files)} binaries, none looks into the current directory")
+    print("\n".join(found) if found else f"{len(files)} binaries, none searches the current directory")
     return 1 if found else 0
 
 

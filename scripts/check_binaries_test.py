@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""check_binaries.py sees what it promises: each test compiles a program with a search path of its own."""
+"""check_binaries.py finds each kind of fault: each test compiles a program with another search path."""
 
 import os
 import pathlib
@@ -54,7 +54,7 @@ class Binaries(unittest.TestCase):
         self.assertEqual(len(self.found("/usr/local/cuda/lib64", True, name="halfmark")), 1)
 
     def test_an_empty_element_loads_from_the_current_directory(self):
-        """Why all this: the loader takes the library that lies where the program is started."""
+        """Why the check matters: the loader takes a library from the folder in which the program is started."""
         library = "const char* who(void); const char* who(void) { return WHO; }"
         for place in ("good", "planted"):
             (self.folder / place).mkdir()
@@ -69,7 +69,7 @@ class Binaries(unittest.TestCase):
 
     def test_the_exit_code_and_what_is_looked_at(self):
         script = [sys.executable, HERE / "check_binaries.py", self.folder]
-        self.assertEqual(subprocess.run(script, capture_output=True).returncode, 2)  # nothing found is no success
+        self.assertEqual(subprocess.run(script, capture_output=True).returncode, 2)  # a folder without binaries is an error
         self.compile("$ORIGIN")
         self.assertEqual(subprocess.run(script, capture_output=True).returncode, 0)
         self.compile("lib", name="another")

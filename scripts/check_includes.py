@@ -3,8 +3,8 @@
 
     check_includes.py [ROOT] [--fix]     "file:line: std::sort needs <algorithm>"; exit code 1 if there is any; --fix adds them
 
-What another header happens to bring along differs between libraries: <string> brought <algorithm> and <cstdint> with g++ 12 and
-does so no more with g++ 14. Names that this table does not know are reported as well, so that it stays whole.
+Transitive includes differ between standard libraries: <string> includes <algorithm> and <cstdint> with g++ 12 but not with
+g++ 14. Names that are not in this table are reported as well, so that it stays complete.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-# header: names in namespace std; "name1|name2" where several headers promise one name, the first is the one to add.
+# header: names in namespace std; "name1|name2" where several headers define a name; the first is the one to add.
 HEADERS = {
     "algorithm": "max min clamp find find_if find_if_not any_of all_of none_of sort stable_sort partial_sort nth_element reverse "
                  "count count_if fill fill_n copy copy_n copy_if replace replace_if max_element min_element minmax minmax_element "
@@ -116,7 +116,7 @@ HEADERS = {
     "vector": "vector",
     "version": "",
 }
-# Promised by several headers: any of them will do.
+# Defined by several headers: any of them is accepted.
 SEVERAL = {
     "swap": ("utility", "algorithm", "string", "string_view", "vector", "array", "map", "set", "memory", "optional", "tuple", "span"),
     "abs": ("cmath", "cstdlib"),
@@ -159,7 +159,7 @@ NEEDS.update(SEVERAL)
 # The exact-width types are written without std:: as well.
 PLAIN = {name: ("cstdint", "stdint.h") for name in HEADERS["cstdint"].split()}
 PLAIN.update({"errno": ("cerrno", "errno.h"), "CHAR_BIT": ("climits",), "assert": ("cassert",)})
-# A promise of the standard: these bring those.
+# Includes that the standard guarantees.
 BRINGS = {"map": ("initializer_list",), "vector": ("initializer_list", "compare"), "string": ("initializer_list", "compare", "string_view"),
           "set": ("initializer_list",), "sstream": (), "iostream": ("istream", "ostream", "ios"), "optional": ("compare",),
           "array": ("initializer_list", "compare"), "utility": ("initializer_list", "compare"), "algorithm": ("initializer_list",),
@@ -210,7 +210,7 @@ def uses(code):
 
 
 def own_headers(root, path):
-    """The header of the same name, and for x_test.cpp that of x: what they include, their user need not repeat."""
+    """The header of the same name, and for x_test.cpp that of x; what they include need not be included again."""
     stem = os.path.splitext(path)[0]
     stems = {stem, ANY_SUFFIX.sub("", stem)}
     return [f"{name}{end}" for name in sorted(stems) for end in (".h", ".cuh")
@@ -223,7 +223,7 @@ def read(root, path):
 
 
 def check_file(root, path):
-    """[(line, name, headers that would do)]"""
+    """[(line, name, accepted headers)]"""
     text = read(root, path)
     there = included(text)
     for header in own_headers(root, path):
@@ -233,7 +233,7 @@ def check_file(root, path):
 
 
 def add_includes(text, headers):
-    """The text with the headers in its last block of standard includes, or in one of their own after the other includes in <>."""
+    """The text with the headers added to its last block of standard includes, or as a new block after the other includes in <>."""
     lines = text.split("\n")
     blocks, block = [], []
     for number, line in enumerate(lines + [""]):
@@ -265,7 +265,7 @@ def add_includes(text, headers):
         lines[at:at] = [""] + new
     elif blocks:
         own = blocks[0]
-        # After the header of the file's own name when that stands alone, before our headers otherwise.
+        # After the file's own header if that is a block of its own, otherwise before our headers.
         alone = len(own) == 1 and len(blocks) > 1
         at = own[-1][0] + 1 if alone else own[0][0]
         lines[at:at] = [""] + new if alone else new + [""]

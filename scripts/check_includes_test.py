@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""check_includes.py catches what it promises: each test plants a file in a throwaway tree."""
+"""check_includes.py finds each kind of fault: each test writes a faulty file into a temporary tree."""
 
 import os
 import pathlib

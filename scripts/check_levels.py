@@ -10,8 +10,8 @@ import re
 import subprocess
 import sys
 
-# The include table. First the folder (the longest prefix counts), then the folders and single headers of ours that its
-# files may include. A folder stands for itself and for the folders in it that have no line of their own.
+# The include table: a folder (the longest matching prefix counts), and our folders and single headers that its files may
+# include. A folder stands for itself and for the folders in it that have no line of their own.
 NUMBER = ("kernels/number/",)
 TENSOR = NUMBER + ("kernels/tensor/",)
 OPS = TENSOR + ("kernels/ops/",)
@@ -61,7 +61,7 @@ MAY_INCLUDE = {
     "bench/fuzz/": BENCH,
     "bench/": BENCH,
 }
-# A test runs on devices, whatever level it belongs to.
+# A test of any level may use devices.
 TESTS_ALSO = ("kernels/devices.h", "kernels/plugin_file.h", "reports/record/folder_testing.h")
 
 # A header and the private parts of its implementation, which may include each other. Nothing else includes the parts.
@@ -80,7 +80,7 @@ UNITS = {
 }
 
 CUDA_FOLDER = "kernels/cuda/"
-# Compares our conversions with those of CUDA's headers, which are plain C++ there.
+# Compares our conversions with those of CUDA's headers, which are plain C++ in a host compiler.
 CUDA_HEADERS_TEST = "kernels/number/cuda_headers_test.cpp"
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|cusolver|cufft|nvml|nvrtc|nvtx|nccl|vector_types|device_launch"
                          r"|cub/|thrust/|cooperative_groups|mma\.h|sm_\d)")
@@ -165,7 +165,7 @@ def types_of(lines):
     namespaces, found = [], []
     for number, line in enumerate(lines, 1):
         if opened := NAMESPACE.match(line):
-            namespaces.append(opened[1])  # None: without a name, so nothing outside the file sees it
+            namespaces.append(opened[1])  # None: an unnamed namespace, which no other file sees
         elif re.match(r"\}\s*// namespace", line) and namespaces:
             namespaces.pop()
         elif (defined := TYPE.match(line)) and namespaces and None not in namespaces:

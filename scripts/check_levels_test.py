@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""check_levels.py catches what it promises: each test plants a file in a throwaway tree."""
+"""check_levels.py finds each kind of fault: each test writes a faulty file into a temporary tree."""
 
 import os
 import shutil

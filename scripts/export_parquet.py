@@ -3,13 +3,13 @@
 
     halfmark export report.json --to csv | export_parquet.py -o report.parquet
 
-Exit code 2, with one line that says why, when it cannot.
+Exit code 2, with one line that says why, if it fails.
 """
 
 import argparse
 import sys
 
-COLUMNS = {  # of numbers; every other column is text
+COLUMNS = {  # columns of numbers; every other column is text
     "case_version": "int64", "value": "float64", "bound": "float64", "samples": "int64"}
 
 
@@ -19,7 +19,7 @@ def read(source):
     header, newline, rest = source.partition(b"\r\n")
     names = header.decode().split(",")
     types = {name: getattr(pyarrow, COLUMNS[name])() if name in COLUMNS else pyarrow.string() for name in names}
-    # A number that is not there is empty; NaN and infinities are numbers. Text may be empty.
+    # A missing number is an empty field; NaN and infinities are numbers. Text may be empty.
     convert = pyarrow.csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=False)
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
     return pyarrow.csv.read_csv(pyarrow.py_buffer(source), parse_options=parse, convert_options=convert)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Feeds the readers made-up bytes until they break, with libFuzzer under sanitizers.
-#   scripts/fuzz.sh [SECONDS]     for each reader; default 60. What is found lies in build/fuzz/findings, and the exit code is not 0
-#   scripts/fuzz.sh --coverage    how many lines of each reader its tests, the seeds and what was learned reach
-# Seeds lie beside the fuzzers in seeds/; what is learned is kept in build/fuzz/corpus and used again.
+# Fuzzes the readers of files and messages with libFuzzer under sanitizers.
+#   scripts/fuzz.sh [SECONDS]     for each reader; default 60. A finding is saved in build/fuzz/findings and makes the exit code non-zero
+#   scripts/fuzz.sh --coverage    how many lines of each reader are reached by its tests, the seeds and the corpus
+# Seeds are beside the fuzzers in seeds/; the corpus is kept in build/fuzz/corpus and used again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 usage() {
@@ -50,11 +50,11 @@ fuzz() { # SECONDS
   printf '%s\0' build/fuzz/*_fuzz | xargs -0 -P "$(nproc)" -I{} bash -euo pipefail -c 'fuzz_one "$@"' bash {} "$1"
 }
 
-# Where the readers are: what a file, a line of a command or an answer of a build can say is decided there.
+# The sources of the readers: files, command lines, and messages of child processes.
 readers=(reports/{report,journal,json_parser,json_reader,gate_rules,acknowledgement,history_store}.cpp
   bench/{csv,vector_commands,dot_command,command_line}.cpp)
 
-# By the seeds, by what was learned, and by the readers' own tests, which also say what a reader answers.
+# Executed by the seeds, the corpus, and the readers' own tests, which also check the results.
 coverage() {
   local llvm=(llvm-profdata llvm-cov) tool
   for tool in "${llvm[@]}"; do
@@ -63,7 +63,7 @@ coverage() {
       exit 2
     }
   done
-  # Without a compiler cache, which shortens the names of the files that are counted.
+  # Without a compiler cache, because it shortens the file names in the coverage data.
   build build/coverage fuzzers reports_tests -- -DHALFMARK_SANITIZE= -DCMAKE_BUILD_TYPE=Debug -DHALFMARK_UNITY=OFF -DHALFMARK_CCACHE=OFF \
     -DHALFMARK_QUICK_LEVEL=-O0 -DHALFMARK_TESTS=ON -DCMAKE_CXX_FLAGS="-fprofile-instr-generate -fcoverage-mapping" \
     -DCMAKE_EXE_LINKER_FLAGS=-fsanitize=fuzzer-no-link

@@ -41,7 +41,7 @@ for place in "$home" "$home/build/release" "$home/build/cuda"; do
     plugin=$(find "$place" "$place/lib" -maxdepth 1 -name '*halfmark_cuda.so' -print -quit 2> /dev/null || true)
   done
 done
-[[ -n "$halfmark" ]] || nothing "no build: neither $home/bin/halfmark nor $home/build/release/halfmark is there"
+[[ -n "$halfmark" ]] || nothing "no build: neither $home/bin/halfmark nor $home/build/release/halfmark exists"
 [[ -n "$plugin" ]] || nothing "$halfmark was built without CUDA: no halfmark_cuda.so beside it"
 
 # The GPU. Some containers have the driver but not nvidia-smi.
@@ -54,7 +54,7 @@ report=$out/gpu_report.json
 log=$out/gpu_check.log
 rm -f "$report"
 
-# Where cuBLASLt and cuDNN may lie beyond what the loader knows: toolkits, the container's driver folder, Python wheels.
+# Folders outside the loader's search path that may hold cuBLASLt and cuDNN: toolkits, the container's driver folder, Python wheels.
 library_folders() {
   printf '%s\n' /usr/local/cuda/lib64 /usr/local/cuda-*/lib64 /usr/local/cuda*/targets/*/lib /usr/local/nvidia/lib64 \
     /usr/lib64 /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu
@@ -73,14 +73,14 @@ END
   done
 }
 
-missing_libraries() { # the sonames that the plugin asks for and the loader does not find
+missing_libraries() { # the sonames that the plugin needs and the loader does not find
   ldd "$plugin" 2> /dev/null | sed -n 's/^[[:space:]]*\([^ ]*\) => not found.*/\1/p'
 }
 
 find_libraries() {
   local wanted name folder found
   wanted=$(missing_libraries)
-  # cuDNN opens these by itself, late; a wheel keeps them in folders of their own.
+  # cuDNN opens these itself at run time; Python wheels have them in separate folders.
   for name in $wanted libcuda.so.1 libnvidia-ml.so.1; do
     ldconfig -p 2> /dev/null | grep -qF "$name " && continue
     found=""
@@ -100,7 +100,7 @@ find_libraries() {
   done
   wanted=$(missing_libraries)
   if [[ -n "$wanted" ]]; then
-    echo "not found anywhere: ${wanted//$'\n'/ }; the program will say what it cannot do"
+    echo "not found anywhere: ${wanted//$'\n'/ }; the program will list what is unavailable"
   fi
   ldd "$plugin" | grep -E 'libcublas|libcudnn|libcudart' || true
 }
@@ -130,7 +130,7 @@ check() {
     local words=$out/.tests
     status=0
     "$tests" 2>&1 | tee "$words" || status=$?
-    # On a machine with a GPU, tests that all skip prove nothing.
+    # On a machine with a GPU it is an error if all tests are skipped.
     if ((status == 0)) && ! grep -q '^\[       OK \]' "$words"; then
       echo "no CUDA test ran"
       status=1
@@ -159,7 +159,7 @@ check() {
   return "$failed"
 }
 
-# `check` in a subshell of its own, so that `set -e` does not end it half-way: each part says itself what failed.
+# A subshell without `set -e`, so that every part of `check` runs; each part reports its own failure.
 set +e
 (
   set +e

@@ -8,7 +8,7 @@ import pathlib
 import sys
 
 try:
-    import matplotlib  # noqa: F401: asked for here, so that its absence is one line
+    import matplotlib  # noqa: F401: imported here, so that a missing package is one line
     import numpy  # noqa: F401
 except ImportError as error:
     print(f"history_charts.py: no Python package {error.name} for {sys.executable}: install python3-matplotlib, or start it with a "
@@ -19,7 +19,7 @@ from chart_parts import (GREY, GRID, INK, LINE, SMALL, TITLE, height_of, new_fig
                          write_figure)
 from chart_report import BadReport, LeftOut, ending, read_json
 
-WORSE, BETTER, POINTS = "#B84300", "#007A5A", "#0065A3"  # colour-blind-safe, 3 : 1 to white; the words stand beside them
+WORSE, BETTER, POINTS = "#B84300", "#007A5A", "#0065A3"  # colour-blind-safe, 3 : 1 to white; each also has a text label
 SIZE = (6.2, 1.2)  # inches of the axes
 LEFT, RIGHT, BOTTOM, EDGE = 0.62, 0.15, 0.4, 0.1
 MOST_PANELS = 12
@@ -28,7 +28,7 @@ EXAMPLES = """examples:
   history_charts.py history.json -o history.png
   history_charts.py history.json -o history.svg --all
 
-Exit codes: 0 drawn, or no series changed; 2 the file is no history, FILE cannot be written, or matplotlib is missing."""
+Exit codes: 0 drawn, or no series changed; 2 the file is not a history, FILE cannot be written, or matplotlib is missing."""
 
 
 def read_history(path):
@@ -43,7 +43,7 @@ def read_history(path):
             for change in series["changes"]:
                 series["points"][change["at"]], math.log(change["before"]), math.log(change["after"]), bool(change["worse"])
     except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError) as error:
-        raise BadReport(f"{path}: is no history ({type(error).__name__}: {error}); "
+        raise BadReport(f"{path}: is not a history ({type(error).__name__}: {error}); "
                         "halfmark history DIR --json FILE writes one") from None
     return history
 
@@ -58,7 +58,7 @@ def moment(point):
 
 
 def labels_of(series, places):
-    """[(x, text, colour, row)]: the changes in as many rows as keep their labels apart, each right of its line where it fits."""
+    """[(x, text, colour, row)]: labels of the changes, in rows so that they do not overlap; right of their line if they fit."""
     labels, ends, first, last = [], [], -1, len(places)
     inch = (last - first) / SIZE[0]
     for change in series["changes"]:
@@ -90,7 +90,7 @@ def draw(axes, series, places, labels, rows, height):
     low, high = min(percent + levels), max(percent + levels)
     margin = max(0.08 * (high - low), 1)
     low, high = low - margin, high + margin
-    room = rows * SMALL * LINE + 0.03  # of the labels, above all points
+    room = rows * SMALL * LINE + 0.03  # rows of labels, above all points
     top = low + (high - low) * height / (height - room)
     axes.set(xlim=(-1, len(places)), ylim=(low, top))
     for begin, text, x, colour, row in labels:
@@ -110,15 +110,15 @@ def draw(axes, series, places, labels, rows, height):
 
 
 def draw_history(history, found):
-    """The figure and the facts for its file."""
+    """The figure and the provenance for its file."""
     places = {name: index for index, name in enumerate(sorted({moment(point) for series in found for point in series["points"]}))}
     width = LEFT + SIZE[0] + RIGHT + 2 * EDGE
     labels = [labels_of(series, places) for series in found]
     heights = [SIZE[1] + rows * SMALL * LINE for _, rows in labels]
     titles = [title_of(series) for series in found]
     source = f"halfmark history, anchor {history['anchor']}, {history.get('reports', 'unknown')} reports, {moment_range(places)}."
-    note = ("Change of the ratio to the anchor; one point a build, a single value without interval; line: level, the median "
-            "between changes; dashed: change point. All panels share the builds; each has its own range of changes.")
+    note = ("Change of the ratio to the anchor; one point per build, a single value without interval; line: level, the median "
+            "between changes; dashed: change point. All panels share the axis of builds; each has its own range of changes.")
     caption = wrapped(f"{note} {source}", width - 2 * EDGE, SMALL)
     total = 2 * EDGE + height_of(caption, SMALL) + sum(height + height_of(title, TITLE) + BOTTOM + 0.1
                                                        for height, title in zip(heights, titles))
@@ -157,7 +157,7 @@ def main():
         if not history["series"]:
             raise LeftOut(f"{arguments.history}: holds no series, nothing to draw")
         if not found:
-            print(f"{arguments.history}: no series changed; --all draws them all the same", file=sys.stderr)
+            print(f"{arguments.history}: no series changed; --all draws them anyway", file=sys.stderr)
             return
         if len(found) > MOST_PANELS:
             print(f"shows {MOST_PANELS} of {len(found)} series, those that changed most", file=sys.stderr)

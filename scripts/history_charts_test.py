@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of history_charts.py: a made-up history is drawn, a broken one is one clear line."""
+"""Tests of history_charts.py: a synthetic history is drawn, a broken one gives one clear line."""
 
 import json
 import pathlib

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How much of a time is where the file of a build lies in memory: copies of one build are timed against each other.
+"""How much a time depends on where the program file is in memory: copies of one build are timed against each other.
 
     scripts/placement.py [--copies 8] [--rounds 12]
 
-In every round each copy runs in a fresh process, all on one core, asked in turn. If nothing about a copy stays from
-process to process, its name tells nothing: F, the variance between copies over that within them, is about 1, and so it is
-after the names have been dealt anew within each round (p: the share of 1000 deals with a mean F as large). This is done
-twice: with processes that share the pages of their code, as programs do, and as `halfmark ab` does it (bench/ab/private_code_pages.h).
+In every round each copy runs in a new process; all run on one core and are timed in turn. F is the variance between copies
+over that within them. If a copy has no lasting effect on its processes, F is about 1, and stays so when the names are permuted
+within each round (p: the share of 1000 permutations with a mean F as large). This is done twice: with processes that share the
+pages of their code, as programs do, and with private pages as in `halfmark ab` (bench/ab/private_code_pages.h).
 """
 
 import argparse
@@ -28,7 +28,7 @@ DEALS = 1000
 
 
 def one_round(programs, options, random_order):
-    """[case][copy]: ln of the time over the median of this round."""
+    """[case][copy]: ln(time / median of this round)."""
     core = random_order.choice(sorted(os.sched_getaffinity(0)))
     order = random_order.sample(range(len(programs)), len(programs))
     processes = {}
@@ -56,7 +56,7 @@ def one_round(programs, options, random_order):
 
 
 def means_and_f(rounds):
-    """Of one case, from [round][copy]."""
+    """F of one case, from [round][copy]."""
     copies = list(zip(*rounds))
     means = [statistics.fmean(one) for one in copies]
     within = statistics.fmean(statistics.variance(one) for one in copies)
@@ -97,8 +97,8 @@ def main():
                 print(f"\rround {done + 1} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
                 rounds.append(one_round(programs, option.split(), order))
     print(file=sys.stderr)
-    report("pages of the file, shared by all processes of a copy", found["--shared-pages"])
-    report("pages of its own for every process", found[""])
+    report("code pages shared by all processes of a copy", found["--shared-pages"])
+    report("private code pages for each process", found[""])
 
 
 if __name__ == "__main__":

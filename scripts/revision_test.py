@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The revision that a program names is that of its last build: a small project with our CMake module, in a repository of its own."""
+"""Tests HalfmarkRevision.cmake with a small project in a repository of its own: a program names the revision of its last build."""
 
 import os
 import pathlib
@@ -48,7 +48,7 @@ class Revision(unittest.TestCase):
         return self.git("rev-parse", "HEAD")[:12]
 
     def built(self, source=None):
-        """Configures where nobody has, builds, and asks the program."""
+        """Configures in a new folder, builds, and returns what the program prints."""
         source = source or self.source
         build = self.top / f"build of {source.name}"
         if not (build / "build.ninja").exists():

@@ -17,7 +17,7 @@ must() {
   $stage_ok || exit 1
 }
 
-# The plugin takes longer to build than all the rest of the program: where there is a GPU, or one is asked for by name.
+# The plugin takes longer to build than everything else, so it is built only if there is a GPU or an argument names one.
 targets=(halfmark)
 if [[ -e /dev/nvidiactl || -e /dev/dxg || " $* " =~ [\ =]cuda ]]; then
   targets+=(halfmark_cuda)
@@ -35,7 +35,7 @@ build_program() {
 must setup scripts/setup.sh
 must build build_program
 
-# What the caller gives wins: an option given twice is an error to the program.
+# Options of the caller replace the defaults; the program rejects an option that is given twice.
 report=$build/report.json
 suite=(--suite quick)
 output=(-o "$report")
@@ -50,12 +50,12 @@ for argument in "$@"; do
   previous=$argument
 done
 
-# 1: a case failed, but the report is whole; go on to the charts and hand the code back.
+# 1: a case failed, but the report is complete; draw the charts and return this exit code.
 status=0
 "$build/halfmark" run "${suite[@]}" "${output[@]}" "$@" || status=$?
 ((status <= 1)) || exit "$status"
 
-# A version manager's python3 often does not see the system's matplotlib.
+# The python3 of a version manager often cannot import the system's matplotlib.
 python=""
 for candidate in /usr/bin/python3 python3; do
   if "$candidate" -c 'import matplotlib' 2> /dev/null; then

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the packages halfmark needs on Debian 12 and 13 or Ubuntu 24.04. Does nothing, fast, without root or network, when all are there.
+# Installs the packages halfmark needs on Debian 12 and 13 or Ubuntu 24.04. If all are installed, it
+# ends at once and needs neither root nor network.
 #   scripts/setup.sh          to build and run
 #   scripts/setup.sh --dev    also clang and its tools, for scripts/test.sh
 # HALFMARK_SETUP=skip turns it off, for systems whose packages have other names.
@@ -14,12 +15,12 @@ packages=(
   python3 python3-numpy python3-matplotlib python3-jsonschema
 )
 dev_packages=(
-  ccache                                    # optional everywhere: what was compiled once is not compiled again
+  ccache                                    # optional: avoids compiling the same file again
   clang clang-tidy clang-format shellcheck
-  libclang-rt-dev llvm # sanitizers and libFuzzer; what lines they reach
-  python3-junitparser libxml2-utils cmark-gfm python3-yaml # read what we write: JUnit, Markdown, workflow files,
+  libclang-rt-dev llvm # sanitizers, libFuzzer, line coverage
+  python3-junitparser libxml2-utils cmark-gfm python3-yaml # read our output files: JUnit, Markdown, workflow files,
   python3-prometheus-client                                # OpenMetrics
-  git debootstrap # tests of what a revision is; bare systems to build on (test.sh --all)
+  git debootstrap # tests of the revision; creates bare systems to build on (test.sh --all)
 )
 
 case "${1:-}" in
@@ -41,7 +42,7 @@ if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
   exit 1
 fi
 
-# dpkg-query fails when it has never heard of a package; the words it prints for the others are all we want.
+# dpkg-query fails for unknown packages; only its output for the others is needed.
 installed=$(dpkg-query --show --showformat '${db:Status-Status} ${Package}\n' "${packages[@]}" 2> /dev/null || true)
 missing=()
 for package in "${packages[@]}"; do
@@ -54,11 +55,11 @@ fi
 
 as_root=()
 if ((EUID != 0)); then
-  # Without a terminal sudo cannot ask for a password: use it only where it asks none.
+  # Without a terminal sudo cannot ask for a password: use it only if it needs none.
   if command -v sudo > /dev/null && { [[ -t 0 ]] || sudo -n true 2> /dev/null; }; then
     as_root=(sudo)
   else
-    echo "setup: missing ${missing[*]}; no root here, type as root: apt-get update && apt-get install ${missing[*]}" >&2
+    echo "setup: missing ${missing[*]}; root is needed and sudo cannot be used; run as root: apt-get update && apt-get install ${missing[*]}" >&2
     exit 1
   fi
 fi
@@ -66,6 +67,6 @@ fi
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -q -y)
 echo "setup: installing ${missing[*]}"
 if ! "${apt[@]}" update || ! "${apt[@]}" install --no-install-recommends "${missing[@]}"; then
-  echo "setup: apt-get failed; on Ubuntu the 'universe' part of the archive must be on. Missing: ${missing[*]}" >&2
+  echo "setup: apt-get failed; on Ubuntu the archive component 'universe' must be enabled. Missing: ${missing[*]}" >&2
   exit 1
 fi

@@ -5,7 +5,7 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
-# GoogleTest: "[ RUN      ] name", "file.cpp:12: Skipped", the words of GTEST_SKIP(), "[  SKIPPED ] name (0 ms)".
+# GoogleTest: "[ RUN      ] name", "file.cpp:12: Skipped", the message of GTEST_SKIP(), "[  SKIPPED ] name (0 ms)".
 GTEST = re.compile(r"^\[ RUN      \] (\S+)$(.*?)^\[  (SKIPPED|FAILED|     OK) ", re.DOTALL | re.MULTILINE)
 GTEST_REASON = re.compile(r": Skipped\n(.*?)(?=\n\s*\n|\n\[|\Z)", re.DOTALL)
 # unittest -v says "test_x (module.Class.test_x) ... skipped 'reason'".

@@ -1,13 +1,14 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # shared with the script that sources this
-# Sourced by run.sh and test.sh: a line per stage with its time, the whole log in a file, its end shown when the stage fails.
-# The caller sets `logs`, a folder. After `stage`, `stage_ok` says how it went; `stage_rows` collects the final table.
+# Sourced by run.sh and test.sh: prints a line per stage with its time, writes the log to a file, and shows its end if the
+# stage fails. The caller sets `logs`, a folder. After `stage`, `stage_ok` is the result; `stage_rows` collects the final
+# table.
 
 stage_rows=()
 stage_ok=true
 stage_log=""
 any_failed=false
 
-configure_arguments=() # of every preset
+configure_arguments=() # the options of every preset
 
 red="" green="" yellow="" plain=""
 if [[ -t 1 && -z "${NO_COLOR:-}" ]]; then
@@ -19,8 +20,8 @@ seconds_since() { # a value of EPOCHREALTIME -> "12.3"
   printf '%d.%d' $(((now - then) / 1000000)) $(((now - then) / 100000 % 10))
 }
 
-# Passes what a command says on to standard output and, while it runs, shows its newest step ("[12/64] Building x.cpp.o", as ninja
-# counts) on the terminal, descriptor 3.
+# Passes its input to standard output. Meanwhile it shows the latest step of ninja ("[12/64] Building x.cpp.o") on the terminal,
+# descriptor 3.
 show_steps() { # NAME
   local line width=${COLUMNS:-80}
   width=$(($(tput cols 2> /dev/null || echo "$width") - 26))
@@ -63,13 +64,13 @@ stage() {
     stage_ok=false any_failed=true
     printf '%s %8s s   %s\n' "${red}FAILED ${plain}" "$seconds" "$stage_log"
     stage_rows+=("$(printf '%-24s FAILED  %8s s   exit %d, log: %s' "$name" "$seconds" "$status" "$stage_log")")
-    # Lines about what went well would push the failure out of the part that is shown.
+    # Lines about passed tests would push the failure out of the part that is shown.
     { grep -vE '^ *Start +[0-9]+:|Passed +[0-9.]+ sec$|^\[[0-9]+/[0-9]+\] |^\[( RUN  |   +OK )' "$stage_log" || true; } | tail -n 150 | sed 's/^/    /'
     printf '%s\n' "${red}$name failed (exit $status); the whole log: $stage_log${plain}"
   fi
 }
 
-# skip_stage NAME REASON: not wanted or not possible here, which is no failure.
+# skip_stage NAME REASON: not wanted or not possible here; not a failure.
 skip_stage() {
   printf '%-24s %s              %s\n' "$1" "${yellow}skipped${plain}" "$2"
   stage_rows+=("$(printf '%-24s skipped              %s' "$1" "$2")")

@@ -32,7 +32,7 @@ finish() {
   printf '\n%-24s result       time\n' stage
   printf '%s\n' "${stage_rows[@]}"
 
-  # The tests' own words, a block for each build: what was skipped and why, then ctest's closing lines.
+  # One block per build: the skipped tests with their reasons, then the last lines of ctest.
   local name
   for name in "${test_logs[@]}"; do
     printf '\n%s\n' "$name"
@@ -70,32 +70,32 @@ build_and_test() { # PRESET [ctest arguments]
   fi
 }
 wrapper=()
-# A process for each of a thousand tests would spend a third of the time on starting.
+# With one process for each of a thousand tests, a third of the time would go into starting them.
 configure_arguments=(-DHALFMARK_TEST_SHARDS=8)
 
 check_levels() {
   "$python" scripts/check_levels.py
   "$python" scripts/check_includes.py
-  # The scripts are code too.
+  # The scripts are checked too.
   if command -v shellcheck > /dev/null; then
     shellcheck -x .ci/run scripts/*.sh
   fi
 }
 
-# The plugin is loaded where nobody can look at a linker's message, so nothing may be left undefined beyond its libraries.
+# The plugin is loaded at run time, so an undefined symbol would only be found on the GPU machine.
 check_plugin() {
   local plugin=$1 words
   words=$(ldd -r "$plugin" 2>&1)
   printf '%s\n' "$words"
   if grep -E 'undefined symbol|not found' <<< "$words"; then
-    echo "$plugin: the lines above name what does not resolve"
+    echo "$plugin: the lines above name the undefined symbols"
     return 1
   fi
 }
 
 cuda_stages() {
   local state plugin
-  # The summary that CMake prints says whether CUDA is on, and if not, why.
+  # CMake's summary says whether CUDA is on, and if not, why.
   state=$(sed -n 's/^-- *CUDA  *//p' "$logs/build-release.log" | tail -n 1)
   if [[ -z "$state" || "$state" == off* ]]; then
     skip_stage "cuda plugin" "${state:-the configuration says nothing about CUDA}"
@@ -116,7 +116,7 @@ check_format() {
   clang-format --version
   local files
   mapfile -t files < <(git ls-files -- '*.h' '*.cpp' '*.cu' '*.cuh')
-  # Nothing found is no success: outside a repository git lists nothing.
+  # Outside a repository git lists nothing; that must not count as a success.
   ((${#files[@]} > 0)) || {
     echo "git lists no sources here"
     return 1
@@ -124,7 +124,7 @@ check_format() {
   clang-format --dry-run -Werror "${files[@]}"
 }
 
-# Without address randomisation: older thread sanitizers cannot place their shadow memory on kernels that randomise more bits.
+# Without address randomisation: older thread sanitizers fail on kernels that randomise more address bits.
 fixed_addresses() {
   if setarch "$(uname -m)" -R true 2> /dev/null; then
     export -f build_preset run_tests
@@ -147,7 +147,7 @@ else
   miss_stage "cuda plugin" "build release failed"
   miss_stage archive "build release failed"
 fi
-unset HALFMARK_LONG # long samples once are enough
+unset HALFMARK_LONG # the long samples run in one build only
 build_and_test dev -LE slow
 build_and_test ci -LE slow
 if $all; then

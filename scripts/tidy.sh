@@ -3,11 +3,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Each file by itself, as it stands.
+# Without unity builds: each file is checked as it is written.
 database=build/tidy
 cmake --preset ci -B "$database" -DHALFMARK_UNITY=OFF > /dev/null
-# CUDA code is left out: clang of the distributions does not parse the headers of newer toolkits. Tests and micro
-# benchmarks are left out because the macros of their libraries expand to code that no check likes.
+# CUDA code is left out: the distributions' clang cannot parse the headers of newer toolkits. Tests and micro benchmarks are
+# left out because the macros of their libraries expand to code that no check likes.
 files=("$@")
 if ((${#files[@]} == 0)); then
   mapfile -t files < <(git ls-files -- '*.cpp' ':!kernels/cuda/' ':!*_test.cpp' ':!bench/micro/')

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks reports against reports/schema: one line a problem; exit code 1 when one is found, 2 when a file cannot be read."""
+"""Checks reports against reports/schema: one line per problem; exit code 1 if there is any, 2 when a file cannot be read."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ import pathlib
 import sys
 
 SCHEMA = pathlib.Path(__file__).resolve().parent.parent / "reports" / "schema" / "report-1.schema.json"
-LONGEST = 100  # characters of a message: some repeat the whole value
+LONGEST = 100  # characters of a message: some messages contain the whole value
 
 
 def place(error):
@@ -25,14 +25,14 @@ def problems(report, validator):
     for error in sorted(validator.iter_errors(report), key=lambda error: [str(step) for step in error.absolute_path]):
         message = " ".join(error.message.split())
         yield f"{place(error)}: {message if len(message) <= LONGEST else message[:LONGEST - 3] + '...'}"
-    # What a schema cannot say.
+    # Rules that a JSON Schema cannot express.
     seen = set()
     records = report.get("records") if isinstance(report, dict) else None
     for index, record in enumerate(records if isinstance(records, list) else []):
         if not isinstance(record, dict):
             continue
         if record.get("id") in seen:
-            yield f"records[{index}].id: {record['id']} is there twice"
+            yield f"records[{index}].id: {record['id']} is used twice"
         if isinstance(record.get("id"), str):
             seen.add(record["id"])
         series = record.get("series")

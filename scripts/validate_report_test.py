@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of validate_report.py: what must be refused, with which exit code and in how many lines."""
+"""Tests of validate_report.py: what must be rejected, with which exit code and how many lines."""
 
 import json
 import pathlib
@@ -20,7 +20,7 @@ def validate(*paths):
 
 class ValidateReport(unittest.TestCase):
     def changed(self, change):
-        """The lines about the good fixture after `change` has spoilt it."""
+        """The messages for the valid fixture after `change` was applied to it."""
         report = json.loads(GOOD.read_text())
         change(report)
         with tempfile.TemporaryDirectory() as folder:
@@ -58,7 +58,7 @@ class ValidateReport(unittest.TestCase):
         self.assert_refused(lambda report: record(report)["measurements"][0].update(better="up"), "better: 'up' is not")
         self.assert_refused(lambda report: record(report)["measurements"][0].update(metric="NMSE"), "metric: 'NMSE' does")
         self.assert_refused(lambda report: record(report)["series"][0]["x"].pop(), "x has 2 values and y has 3")
-        self.assert_refused(lambda report: report["records"].append(record(report)), "is there twice")
+        self.assert_refused(lambda report: report["records"].append(record(report)), "is used twice")
 
     def test_cannot_read_what_is_no_json(self):
         with tempfile.TemporaryDirectory() as folder:

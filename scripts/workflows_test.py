@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the ready workflow files: they parse, and the gate's exit codes mean what their comments say."""
+"""Tests of the ready workflow files: they parse, and the gate's exit codes have the effects that their comments state."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ except ImportError:
     yaml = None
 
 WORKFLOWS = pathlib.Path(__file__).resolve().parent / "workflows"
-# Stands in for the program: notes how it was called, ends as it was told.
+# Replaces the program: records its arguments and ends with the given exit code.
 PROGRAM = """#!/bin/sh
 echo "$@" >> "$CALLS"
 case $1 in run) exit "${RUN:-0}" ;; *) exit "${GATE:-0}" ;; esac
@@ -28,7 +28,7 @@ def load(name):
 
 
 class Folder:
-    """A folder in which `halfmark` is the stand-in, for the lines of a workflow to run in."""
+    """A folder with a fake `halfmark`, in which the lines of a workflow run."""
 
     def __init__(self, test):
         temporary = tempfile.TemporaryDirectory()

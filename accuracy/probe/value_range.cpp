@@ -163,7 +163,7 @@ void find_zero_floor(RecordingBox& recorder, Model& model, std::vector<Finding>&
     return findings.push_back({parameter, std::string(kNotObservable),
                                fmt::format("2^{} alone is kept, and partial sums hide what lies lower", 1 - t)});
   // A sum that just reaches the smallest number of the result. With rounding to nearest, that is half of it and one
-  // more bit. With truncation, it is all bits below it and the last of them twice.
+  // more bit. With truncation, it is the sum of all bits below it, with the last one twice.
   const bool nearest = model.block.rounding == Rounding::near_even;
   const int digits = std::min(box.a.fraction_bits, model.operand.fraction_bits) + 1;
   int last_seen = 0;

@@ -1,4 +1,4 @@
-// halfmark ab: two builds on one machine. halfmark sample: what it asks of each.
+// halfmark ab: compares two builds on one machine. halfmark sample: the process of each build that it measures.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -47,7 +47,7 @@ std::vector<std::string> selection_of(const AbArguments& arguments) {
   return selection;
 }
 
-// A line of its own for each stage, so that the time left is that of the stage.
+// A separate progress line for each stage, so that it shows the time left of that stage.
 class StageLine {
  public:
   void show(const std::string& doing, const PairProgress& progress) {
@@ -102,7 +102,7 @@ void run_ab(const AbArguments& arguments, Program& program) {
   program.exit_code = judgement.exit_code;
 }
 
-// A signal takes the builds' processes and unpacked archives along.
+// After a signal, the processes of the builds are ended and the unpacked archives removed.
 void run_ab_until_stopped(const AbArguments& arguments, Program& program) {
   const auto say = [] {
     fmt::print(stderr, "halfmark: stopped ({}) before there was a verdict; nothing is written\n",
@@ -143,12 +143,13 @@ void add_ab_command(CommandLine& line, Program& program) {
           .option("--margin", rules.margin, "slow-down that the confidence bound must exceed", kShowsDefault)
           .option("--screen-pairs", rules.screen_pairs, "pairs of processes for the screening of every case",
                   kShowsDefault, kMostPairs)
-          .option("--confirm-pairs", rules.confirm_pairs, "fresh pairs for each case that the screening points at",
-                  kShowsDefault, kMostPairs)
+          .option("--confirm-pairs", rules.confirm_pairs,
+                  "fresh pairs for each case that seems slower in the screening", kShowsDefault, kMostPairs)
           .option("--extend-pairs", rules.extend_pairs, "further pairs for each case that is still undecided",
                   kShowsDefault, kMostPairs)
           .flag("--improvements", rules.improvements, "confirm cases that became faster, too")
-          .option("--noise", arguments->noise, "file that --learn wrote: cases known to be noisy get a higher floor")
+          .option("--noise", arguments->noise,
+                  "file that --learn wrote: cases known to be noisy get a higher threshold")
           .option("--learn", arguments->learn, "measure build a against itself and add its noise to this file")
           .flag("--time-only", arguments->time_only, "compare times only, not bytes and numbers")
           .option("--rules", arguments->rules,
@@ -179,7 +180,7 @@ void add_sample_command(CommandLine& line, Program& program) {
               kShowsDefault, kMostThreads)
       .option("--seed", options.seed, "random seed of parameters and data", kShowsDefault)
       .flag("--shared-pages", arguments->shared_pages,
-            "run the code where other processes of this program have it too (scripts/placement.py)")
+            "share the memory pages of the code with other processes of this program (scripts/placement.py)")
       .action([arguments, &program] {
         arguments->options.shared_pages = arguments->shared_pages ? "asked for" : use_private_code_pages();
         arguments->options.slow_down = program.slow_down;

@@ -26,8 +26,8 @@ namespace halfmark::bench {
 
 namespace {
 
-// What is wrong with the text of a number; nothing: `value` is written. CLI11's own conversion takes "010" for eight and
-// "nan" for a number, and its own check names the range with three hundred digits.
+// Parses a number into `value`; returns what is wrong with the text, or nothing. CLI11's own conversion reads "010" as
+// eight and accepts "nan", and its range check prints limits of three hundred digits.
 template <class Value>
 std::string read_number(const std::string& text, Value& value, bool positive, Value most) {
   Value read{};
@@ -39,8 +39,8 @@ std::string read_number(const std::string& text, Value& value, bool positive, Va
     value = read;
     return {};
   }
-  if constexpr (kWhole) return fmt::format("'{}' is no whole number from {} to {}", text, positive ? 1 : 0, most);
-  return fmt::format("'{}' is no {} number", text, positive ? "positive" : "finite, not negative");
+  if constexpr (kWhole) return fmt::format("'{}' is not a whole number from {} to {}", text, positive ? 1 : 0, most);
+  return fmt::format("'{}' is not a {} number", text, positive ? "positive" : "finite, not negative");
 }
 
 std::string not_empty(const std::string& text) { return text.empty() ? "the value is empty" : ""; }
@@ -53,7 +53,7 @@ std::string one_line(std::string text) {
   return text;
 }
 
-// `halfmark --help | head -1` is no fault: a reader who has seen enough may go.
+// `halfmark --help | head -1` is not an error: the reader may close the pipe early.
 void print_to_readers(std::string_view text) {
   std::signal(SIGPIPE, SIG_IGN);
   while (!text.empty()) {
@@ -67,7 +67,7 @@ void print_to_readers(std::string_view text) {
   }
 }
 
-// CLI11 breaks no lines: descriptions would be broken by the terminal, in the middle of words.
+// CLI11 does not wrap lines: the terminal would break descriptions in the middle of words.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_option_desc(const CLI::Option* option) const override {
@@ -84,7 +84,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_footer(const CLI::App* app) const override {
     std::string text;
     std::istringstream lines(app->get_footer());
-    for (std::string line; std::getline(lines, line);)  // what is indented is a table or an example
+    for (std::string line; std::getline(lines, line);)  // indented text is a table or an example
       text += "\n" + (line.starts_with("  ") ? line : broken(line, 0));
     return text.empty() ? text : "\n" + text.substr(1) + "\n";
   }
@@ -158,7 +158,7 @@ Command& Command::choice(const char* names, std::string& value, const std::vecto
   CLI::Option* option = app_of(app_).add_option(names, value, listed);
   option->check([listed, known](const std::string& text) {
     const bool found = std::find(known.begin(), known.end(), text) != known.end();
-    return found ? std::string() : fmt::format("'{}' is none of {}", text, listed);
+    return found ? std::string() : fmt::format("'{}' is not one of {}", text, listed);
   });
   if (rules & kShowsDefault) option->capture_default_str();
   apply(option, rules);
@@ -220,7 +220,7 @@ CommandLine::~CommandLine() = default;
 
 Command CommandLine::add(const char* name, const std::string& about) {
   CLI::App* command = parser_->app.add_subcommand(name, about);
-  command->footer("");  // it would inherit that of the program
+  command->footer("");  // otherwise it inherits that of the program
   return Command(command, parser_->chosen, parser_->examples[name]);
 }
 

@@ -1,5 +1,5 @@
-// The command line: commands and their options. CLI11 does the work behind it; its header takes ten seconds to compile
-// and is included in command_line.cpp alone.
+// The command line: commands and their options, implemented with CLI11. Its header takes ten seconds to compile, so
+// only command_line.cpp includes it.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace halfmark::bench {
 
-// What an option asks for, joined with |.
+// Properties of an option, combined with |.
 enum OptionRule : unsigned {
   kOptional = 0,
-  kRequired = 1,      // without it the command line is wrong
-  kShowsDefault = 2,  // --help prints the value that the variable has now
-  kPositive = 4,      // zero is wrong
-  kHidden = 8,        // not in --help: for the program itself
+  kRequired = 1,      // the command line must have it
+  kShowsDefault = 2,  // --help prints the current value of the variable as the default
+  kPositive = 4,      // must not be zero
+  kHidden = 8,        // not in --help: used by the program itself
 };
 
-// One command. Values are written where the references point while the command line is read, before the action runs,
-// so the variables live in a shared_ptr that the action holds. Names: "--seed", "-o,--output", or "words" for what
-// stands without a name. Refused: an empty text, which is most often a shell variable that is not set; of numbers all
-// that is negative, not finite, too large for the variable, or followed by more.
+// One command. Parsing writes the values to the referenced variables before the action runs, so the variables belong to
+// a shared_ptr that the action holds. Names: "--seed", "-o,--output", or "words" for arguments without a name.
+// Rejected: empty text, which is usually an unset shell variable; numbers that are negative, not finite, too large for
+// the variable, or followed by other characters.
 class Command {
  public:
   Command(void* app, std::function<void()>& chosen, std::vector<std::string>& examples)
@@ -36,12 +36,12 @@ class Command {
                   int most = std::numeric_limits<int>::max());
   Command& option(const char* names, int64_t& value, const std::string& about, unsigned rules = kOptional);
   Command& option(const char* names, uint64_t& value, const std::string& about, unsigned rules = kOptional);
-  // One of these names, any other is wrong.
+  // The value must be one of these names.
   Command& choice(const char* names, std::string& value, const std::vector<std::string>& known,
                   unsigned rules = kOptional);
-  // One value each time or several with commas; what stands after them are words again.
+  // Each use has one value or several separated by commas; the next arguments are words again.
   Command& list(const char* names, std::vector<std::string>& values, const std::string& about);
-  // All that stands without a name.
+  // All arguments without a name.
   Command& words(const char* name, std::vector<std::string>& values, const std::string& about,
                  unsigned rules = kOptional);
   Command& flag(const char* names, bool& value, const std::string& about);
@@ -59,7 +59,7 @@ class Command {
   std::vector<std::string>& examples_;  // owned by the CommandLine
 };
 
-// What --help says about a command.
+// The text of --help of a command.
 struct CommandAbout {
   std::string name, about;
   std::vector<std::string> examples;
@@ -74,10 +74,9 @@ class CommandLine {
   Command add(const char* name, const std::string& about);
   // A command that other programs call: --help of the program does not list it.
   Command add_internal(const char* name, const std::string& about);
-  std::vector<CommandAbout> commands() const;  // those that --help lists, in its order
-  // Reads the arguments and returns the action of the command, its variables written; nothing is left to do where it
-  // has printed the help or the version that was asked for, to whoever still reads it. Throws Error for a command line
-  // that is wrong, in one line.
+  std::vector<CommandAbout> commands() const;  // the commands that --help lists, in its order
+  // Parses the arguments, writes the variables and returns the action of the command. The action does nothing if --help
+  // or --version was requested, which have then been printed. Throws Error with one line for an invalid command line.
   std::function<void()> read(int argc, const char* const* argv);
 
  private:

@@ -23,7 +23,7 @@ namespace halfmark::bench {
 
 namespace {
 
-// Written by a Python script from the CSV: Debian has no C++ library for it.
+// A Python script converts the CSV, because Debian has no C++ library for Parquet.
 constexpr std::string_view kParquet = "parquet";
 constexpr std::string_view kParquetScript = "export_parquet.py";
 
@@ -31,7 +31,7 @@ struct ExportArguments {
   std::string report, format, output;
 };
 
-// scripts/ beside bin/ of an archive, or above the build folder of a checkout.
+// Found in scripts/ beside bin/ of an archive, or above the build folder of a checkout.
 std::filesystem::path script_of(const Program& program, std::string_view name) {
   const std::filesystem::path folder = std::filesystem::path(program.path).parent_path();
   for (const char* up : {"..", "../.."})
@@ -49,7 +49,7 @@ void write_parquet(const Report& report, const ExportArguments& arguments, const
   const ChildEnd end = wait_for_child(child);
   if (WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0) return;
   const std::string said = complaint.text();
-  throw Error(fmt::format("--to parquet: {}", said.empty() ? "python3 did not end well" : said));
+  throw Error(fmt::format("--to parquet: {}", said.empty() ? "python3 failed" : said));
 }
 
 void export_report(const ExportArguments& arguments, const Program& program) {
@@ -80,7 +80,8 @@ void add_export_command(CommandLine& line, Program& program) {
   names.emplace_back(kParquet);
   about += fmt::format("  {:<11}  the same rows as csv, as Parquet; needs python3 with pyarrow\n", kParquet);
   about +=
-      "Times of suspect records are never exported. What a format cannot hold is counted on standard error; csv keeps "
+      "Times of suspect records are never exported. Numbers that a format cannot represent are counted on standard "
+      "error; csv keeps  "
       "NaN and infinities by name, openmetrics too.";
   line.add("export", "a report in the formats of other tools: CSV, Parquet, Bencher, OpenMetrics, JUnit, ...")
       .option("report", arguments->report, "report file, as halfmark run writes it", kRequired)

@@ -1,4 +1,4 @@
-// halfmark gate: is a report worse than another? Prints what it found; the exit code is the verdict.
+// halfmark gate: is a report worse than another? Prints the judgement; the exit code is the verdict.
 #include <memory>
 #include <string>
 

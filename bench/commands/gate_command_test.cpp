@@ -1,4 +1,4 @@
-// The gate from outside: exit codes, one line for each mistake; runs in several processes; a rule for every metric.
+// End-to-end tests of the gate: exit codes, one line for each error, runs in several processes, a rule for every metric.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class GateCommand : public ProcessTest {
  protected:
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
 
-  // Cases that broke a rule, `count` of them, beside the same cases before.
+  // Two reports with the same `count` cases; those of the second break a rule.
   void write_reports(int count) const {
     Report base;
     for (int i = 0; i < count; ++i) {
@@ -117,14 +117,15 @@ TEST_F(GateCommand, RunsInSeveralProcessesAndKeepsAMedianOfEach) {
             0);
   const Report report = Report::load(folder_ / "report.json");
   ASSERT_EQ(report.records.size(), 2u);
-  EXPECT_TRUE(report.environment["devices"]["cpu"]["probed"].contains("probe.f32>f32"));  // asked once, not by each
+  EXPECT_TRUE(
+      report.environment["devices"]["cpu"]["probed"].contains("probe.f32>f32"));  // probed once, not in each process
   for (const Record& record : report.records) {
     EXPECT_EQ(record.determinism.processes, 3);
     const Measurement* times = find(record, kProcessTime, "hot");
     EXPECT_EQ(times != nullptr, record.harness == "throughput");
     if (!times) continue;
     EXPECT_EQ(times->samples.size(), 3u);
-    // Each is the median of its own process; the record shows the steps of one of them.
+    // Each sample is the median of one process; time.step of the record has the steps of one of them.
     EXPECT_EQ(std::count(times->samples.begin(), times->samples.end(), find(record, "time.step", "hot")->value), 1);
   }
 }
@@ -165,7 +166,7 @@ TEST_F(GateCommand, BeginsAnewWhatWasNotMeasuredInProcesses) {
   EXPECT_EQ(Report::load(folder_ / "cut.json").records.at(0).determinism.processes, 2);
 }
 
-// Self-test S11 of the gate: what is wrong with a report, and the exit code that each gets.
+// Invalid reports, and the exit code for each.
 struct WrongReport {
   const char* what;
   std::function<void(Report&)> spoil;
@@ -189,7 +190,7 @@ TEST_F(GateCommand, GivesEachWrongReportItsExitCode) {
       {"a time that is NaN", takes(NAN), 2, "which is not a valid time"},
       {"no time at all", takes(0), 2, "which is not a valid time"},
       {"a negative time", takes(-3e-4), 2, "which is not a valid time"},
-      {"a name twice", [](Report& report) { report.records.push_back(report.records[0]); }, 2, "is there twice"},
+      {"a name twice", [](Report& report) { report.records.push_back(report.records[0]); }, 2, "is used twice"},
       {"another schema", [](Report& report) { report.schema = 2; }, 2, "is a report of schema 2"},
       {"another GPU", [](Report& report) { report.environment["devices"]["cuda:0"]["name"] = "B200"; }, 3, "B200"},
   };
@@ -203,7 +204,7 @@ TEST_F(GateCommand, GivesEachWrongReportItsExitCode) {
   }
 }
 
-// A number that no rule speaks of would pass whatever it is.
+// A number without a rule would pass with any value.
 TEST(GateRulesOfTheSuite, SpeakOfEveryMetricThatIsExactOrBounded) {
   for (const char* name : {"default", "strict"}) {
     const GateRules rules = load_gate_rules(name);

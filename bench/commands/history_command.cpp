@@ -23,14 +23,14 @@ struct HistoryArguments {
   HistoryRules rules;
 };
 
-// Names of files may be no UTF-8.
+// File names may not be valid UTF-8.
 std::string text_of_json(const nlohmann::ordered_json& json) {
   return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 void print_history(HistoryArguments arguments) {
   if (!arguments.metrics.empty()) arguments.rules.metrics = arguments.metrics;
-  if (arguments.rules.change.p > 1) throw Error("--p: a chance is at most 1");
+  if (arguments.rules.change.p > 1) throw Error("--p: a probability is at most 1");
   const History history = history_in(arguments.folder, arguments.rules);
   if (!arguments.json.empty()) write_file(arguments.json, text_of_json(to_json(history)));
   fmt::print("{}", text_of(history, {.width = terminal_width(STDOUT_FILENO),
@@ -57,7 +57,7 @@ void add_history_command(CommandLine& line, Program&) {
       .option("--json", arguments->json, "series and change points as JSON, for scripts/history_charts.py")
       .footer(
           "Feed the folder each night: halfmark ab ANCHOR NEW --json FOLDER/DATE.json, or a halfmark run of both.\n"
-          "Exit codes: 0 whatever was found, because a change point is no verdict; 2 wrong input.")
+          "Exit codes: 0 with or without change points, because they are not a verdict; 2 wrong input.")
       .examples({"halfmark history store", "halfmark history store --metric 'time.*' --json history.json"})
       .action([arguments] { print_history(*arguments); });
 }

@@ -1,4 +1,4 @@
-// halfmark list: the tables of the suite, for people and as JSON.
+// halfmark list: the tables of the suite, as text and as JSON.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -138,13 +138,13 @@ std::string text_of(const Json& value) {
   return value.dump();
 }
 
-// A column of a table: the key of the objects, and what a person reads above it.
+// A column of a table: the JSON key and the heading.
 struct ListColumn {
   const char* key;
   const char* title;
 };
 
-// The first `text_columns` are text, the others numbers.
+// The first `text_columns` columns are text, the others numbers.
 std::string table_of(const Json& list, const std::vector<ListColumn>& columns, size_t text_columns,
                      const TextOptions& options) {
   std::vector<std::string> titles;
@@ -217,9 +217,9 @@ std::string harnesses_text(const Json& list, const TextOptions& options) {
 }
 
 std::string kernels_text(const Json& list, const TextOptions& options) {
-  // Simulated devices share the rows of host memory; one line an operation and device, rows in the order they are
-  // asked.
-  Table table({"device", "operation", "kernels in the order they are asked; the first that takes the work runs"}, 3);
+  // Simulated devices share the rows of host memory. One line per operation and device, with the rows in the order they
+  // are tried.
+  Table table({"device", "operation", "kernels in the order they are tried; the first that accepts the work runs"}, 3);
   for (size_t i = 0; i < list.size();) {
     std::string rows;
     size_t j = i;
@@ -235,7 +235,7 @@ std::string kernels_text(const Json& list, const TextOptions& options) {
   return table.text(options);
 }
 
-// What each row does in words; the numbers have keys of their own in the JSON.
+// The description of each row; its numbers have separate keys in the JSON.
 std::string instructions_text(const Json& list, const TextOptions& options) {
   std::string text;
   size_t row = 0;
@@ -279,7 +279,7 @@ const Listing kListings[] = {
     {"devices", devices_json, devices_text},    {"harnesses", harnesses_json, harnesses_text},
     {"kernels", kernels_json, kernels_text},    {"instructions", instructions_json, instructions_text},
 };
-// The long lists, shown only when they are asked for by name.
+// Long lists, shown only if they are requested by name.
 constexpr std::string_view kLong[] = {"kernels", "instructions"};
 
 void list(const std::string& what, bool json) {

@@ -1,4 +1,4 @@
-// halfmark merge: the reports of shards become one.
+// halfmark merge: merges the reports of shards into one.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -31,11 +31,11 @@ void merge_files(const MergeArguments& arguments, const Program& program) {
   whole.run.command = program.command;
   std::error_code ignored;
   const auto kind = std::filesystem::status(arguments.output, ignored).type();
-  std::optional<FileLock> lock;  // a run may be writing there
+  std::optional<FileLock> lock;  // a run may be writing this file
   if (kind == std::filesystem::file_type::regular || kind == std::filesystem::file_type::not_found)
     lock.emplace(arguments.output);
   whole.save(arguments.output);
-  if (!lock) return;  // /dev/stdout: the report, and nothing else
+  if (!lock) return;  // /dev/stdout: only the report
   const std::string partial = partial_text(whole);
   fmt::print("{}: {} records of {} shards{}\n", printable(arguments.output), whole.records.size(), shards.size(),
              partial.empty() ? "" : "; partial, " + partial);

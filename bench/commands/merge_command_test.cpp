@@ -1,4 +1,4 @@
-// halfmark merge from outside: the shards of a real run, and mistakes.
+// End-to-end tests of halfmark merge: the shards of a real run, and invalid calls.
 #include <fmt/format.h>
 
 #include <filesystem>

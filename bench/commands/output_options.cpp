@@ -11,7 +11,7 @@
 namespace halfmark::bench {
 
 void OutputOptions::add_to(Command& command) {
-  command.flag("--all", all, "list every line, those that passed too")
+  command.flag("--all", all, "list every line, including passed ones")
       .option("--markdown", markdown, std::string(kMarkdownHelp))
       .option("--junit", junit, std::string(kJunitHelp))
       .option("--csv", csv, std::string(kCsvHelp))

@@ -1,4 +1,4 @@
-// What `halfmark gate` and `halfmark ab` share: the options that say where a judgement goes, and its way there.
+// The options of `halfmark gate` and `halfmark ab` for the output files of a judgement, and writing them.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ struct OutputOptions {
   bool annotations = false, all = false;
 
   void add_to(Command& command);
-  // Throws ReportError about a file that cannot be written: to be asked before anything is measured.
+  // Throws ReportError about a file that cannot be written; call it before anything is measured.
   void check() const;
-  // The judgement on standard output, and every file that was asked for.
+  // Prints the judgement on standard output and writes every requested file.
   void write(const Judgement& judgement, const Report& candidate) const;
 
  private:

@@ -1,4 +1,4 @@
-// halfmark probe: how a device adds, and which simulated row adds alike.
+// halfmark probe: how a device adds, and which simulated rows add in the same way.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -71,12 +71,13 @@ std::string text_of(const probe::Report& report, const TextOptions& options) {
   };
   for (const probe::Finding& f : report.findings) line(f.parameter, fmt::format("{}  ({})", f.value, f.evidence));
   if (report.model)
-    line("replay", fmt::format("{} of {} fresh random questions give the same bits in software{}", report.replayed,
-                               report.replays,
-                               report.replayed == report.replays ? "" : ": there is more to it than these lines say"));
+    line(
+        "replay",
+        fmt::format("{} of {} fresh random questions give the same bits in software{}", report.replayed, report.replays,
+                    report.replayed == report.replays ? "" : ": the findings above do not describe it completely"));
   line("simulated rows",
        report.matches.empty()
-           ? "none answers alike" +
+           ? "none gives the same results" +
                  (report.near.empty() ? "" : fmt::format("; nearest {}", fmt::join(report.near, ", ")))
            : fmt::format("{}", fmt::join(report.matches, ", ")));
   line("fingerprint", report.hash);
@@ -93,7 +94,7 @@ std::vector<probe::Report> probe_instructions(Device& device, const ProbeArgumen
     if (!arguments.types.empty() &&
         std::find(arguments.types.begin(), arguments.types.end(), types) == arguments.types.end())
       continue;
-    // Two instructions at least, so that the seam between them is seen.
+    // K covers at least two instructions, so that the addition between them is observed.
     probe::RecordingBox recorder(probe::dot_box(device, choice, 2 * probe::least_depth(choice)));
     reports.push_back(probe::examine(recorder, options));
   }
@@ -104,7 +105,7 @@ std::vector<probe::Report> probe_instructions(Device& device, const ProbeArgumen
   return reports;
 }
 
-// Who answered: the probe asks a device's matmul, and the device chooses the row.
+// Names the kernel row that was probed: the probe calls the matmul of the device, which chooses the row.
 probe::Finding answering_rows(const KernelLog& log) {
   std::vector<std::string> rows, refusals;
   for (const LoggedKernel& entry : log.entries()) {
@@ -130,7 +131,7 @@ std::vector<probe::Report> probe_matmuls(Device& device, const ProbeArguments& a
       report.findings.insert(report.findings.begin(), answering_rows(log));
       reports.push_back(std::move(report));
     } catch (const Unsupported& reason) {
-      if (!arguments.types.empty()) throw;  // it was asked for
+      if (!arguments.types.empty()) throw;  // it was requested
       refused.push_back(name);
     }
   }
@@ -162,7 +163,7 @@ void run_probe(const ProbeArguments& arguments) {
   }
   for (const probe::Report& report : reports) fmt::print("{}", text_of(report, options));
   if (!refused.empty())
-    fmt::print("{}", wrapped(fmt::format("not taken by {}: ", device->name()),
+    fmt::print("{}", wrapped(fmt::format("not supported by {}: ", device->name()),
                              fmt::format("{}", fmt::join(refused, ", ")), options.width));
 }
 
@@ -180,7 +181,7 @@ void add_probe_command(CommandLine& line, Program&) {
       .option("--replay", arguments->replays,
               "random products that a replay of the findings must reproduce bit for bit", kShowsDefault)
       .option("--vectors", arguments->vectors,
-              "tensor_core_probes.csv: run its questions and say which hypotheses survive")
+              "tensor_core_probes.csv: run its test vectors and print the hypotheses that agree")
       .flag("--json", arguments->json, "machine-readable output")
       .option("-o,--output", arguments->output, "write the JSON to this file as well")
       .examples({"halfmark probe --device sim:hopper --types 'f16>f32'",

@@ -39,7 +39,7 @@ void add_show_command(CommandLine& line, Program&) {
       .option("report", arguments->file, "report file, as halfmark run writes it", kRequired)
       .words("words", arguments->words,
              "show these records only: a word matches a whole part of the id or a key=value, * as a glob; words about "
-             "the same part are alternatives (fp16 bf16), others must all hold (convnet fp16)")
+             "the same part are alternatives (fp16 bf16), others must all match (convnet fp16)")
       .flag("--layers", arguments->layers,
             "a row for each tensor that underflows, overflows or loses bits, worst first; needs records of the harness "
             "range")

@@ -18,7 +18,7 @@ struct VectorArguments {
   uint64_t seed = 0, first = 0;
 };
 
-// Rows come by the million: no locking, no second buffer between us and the stream.
+// For millions of rows: no locking and no second buffer in the streams.
 void prepare_streams() { std::ios::sync_with_stdio(false), std::cin.tie(nullptr); }
 
 }  // namespace

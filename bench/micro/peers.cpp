@@ -92,7 +92,7 @@ class OurChain {
                     .running_mean = layer.running_mean,
                     .running_variance = layer.running_variance});
       run(Relu{.x = layer.norm, .out = layer.y});
-      layer.norm = Tensor();  // backward needs y alone
+      layer.norm = Tensor();  // backward needs only y
       x = layer.y;
     }
     Tensor dy = in_.dy;
@@ -210,7 +210,7 @@ class DirectChain {
   static dnnl::memory make(const Desc& desc) { return dnnl::memory(desc, onednn::engine()); }
   void add(const dnnl::primitive& primitive, const Arguments& arguments) { work_.emplace_back(primitive, arguments); }
 
-  // The memory itself, or a copy in the wanted layout, which every step makes again.
+  // The memory itself, or a copy in the required layout, which is made again in every step.
   dnnl::memory in(const dnnl::memory& given, const Desc& wanted) {
     if (given.get_desc() == wanted) return given;
     const dnnl::memory copy = make(wanted);

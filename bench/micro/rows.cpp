@@ -19,7 +19,7 @@ namespace {
 
 using ops_cases::Axes;
 
-// One case of each operation: operands of a dtype, small for rows that are slow by nature.
+// One case of each operation: operands of a dtype, smaller for slow rows.
 Axes measured_axes(DType dtype, bool large) {
   const int64_t n = large ? 8 : 1, c = large ? 32 : 4, side = large ? 28 : 6, matrix = large ? 256 : 24,
                 block_scaled = large ? 256 : 32;
@@ -45,7 +45,7 @@ Axes measured_axes(DType dtype, bool large) {
   axes.dot_count = n * 16, axes.dot_depth = 64;
   axes.scaled = {{"nvfp4", "nvfp4", dtype}};
   axes.scaled_sizes = {{block_scaled, block_scaled, block_scaled}};
-  axes.cast_to = {dtype == DType::f32 ? DType::f16 : DType::f32};  // what it meets in training: fp32 and back
+  axes.cast_to = {dtype == DType::f32 ? DType::f16 : DType::f32};  // as in training: to and from fp32
   axes.roundings = {Rounding::near_even};
   axes.cast_layouts = {Layout::plain};
   axes.cast_shape = axes.sgd_shape = image;
@@ -60,7 +60,7 @@ Axes measured_axes(DType dtype, bool large) {
   return axes;
 }
 
-// f(op) with the one case of an operation for this row.
+// Calls f(op) with the case of an operation for this row.
 template <class Op, class F>
 void with_operation(Device& device, const Kernel<Op>& kernel, DType dtype, bool filled, F f) {
   const Axes axes = measured_axes(dtype, kernel.speed == Speed::real);
@@ -71,10 +71,10 @@ void with_operation(Device& device, const Kernel<Op>& kernel, DType dtype, bool 
                                f(op);
                              });
   HM_CHECK(made == 1, std::string(Op::name) + " has " + std::to_string(made) +
-                          " cases to measure, not 1: measured_axes() must give one of each that it needs");
+                          " cases to measure instead of 1: measured_axes() must give one for each operation");
 }
 
-// 0 where nobody counts them.
+// 0 if the operation does not count them.
 double flops_of(const auto&) { return 0; }
 double flops_of(const Matmul& op) { return 2.0 * static_cast<double>(op.out.elements() * op.a.shape()[1]); }
 double flops_of(const ScaledMatmul& op) { return 2.0 * static_cast<double>(op.out.elements() * op.a.codes.shape()[1]); }
@@ -86,7 +86,7 @@ double flops_of(const Conv2d& op) { return convolution_flops(op.out, op.w); }
 double flops_of(const Conv2dBackwardData& op) { return convolution_flops(op.dy, op.w); }
 double flops_of(const Conv2dBackwardWeights& op) { return convolution_flops(op.dy, op.dw); }
 
-struct FirstShape {  // "8x32x28x28": of the operand that an operation names first
+struct FirstShape {  // "8x32x28x28": the shape of the first operand
   std::string text;
   void input(std::string_view, const Tensor& tensor) { see(tensor); }
   void output(std::string_view, const Tensor& tensor) { see(tensor); }
@@ -100,7 +100,7 @@ struct FirstShape {  // "8x32x28x28": of the operand that an operation names fir
 template <class Op>
 void measure(benchmark::State& state, Device& device, const Kernel<Op>& kernel, DType dtype) {
   with_operation(device, kernel, dtype, true, [&](const Op& op) {
-    run_with(kernel, op);  // primitives and plans are made
+    run_with(kernel, op);  // creates primitives and plans
     for (auto _ : state) state.SetIterationTime(device.time([&] { run_with(kernel, op); }));
     if (kernel.speed == Speed::emulated) return state.SetLabel("emulated");
     const double flops = flops_of(op);

@@ -47,7 +47,7 @@ class ProcessTest : public FolderTest {
     long lines() const { return std::count(err.begin(), err.end(), '\n'); }
   };
 
-  // One word for the shell: the sources may lie in a folder with blanks in its name.
+  // Quoted for the shell: the path may contain spaces.
   static std::string quoted(const std::string& word) { return "'" + word + "'"; }
 
   // Runs a shell command in the test's folder; "$HALFMARK" is the program.

@@ -21,7 +21,7 @@ class ProgressLine {
   std::chrono::steady_clock::time_point start_;
 };
 
-// Of the terminal; else what the variable COLUMNS says; else, for files and pipes, wider than any line.
+// Width of the terminal; else the value of the variable COLUMNS; else, for files and pipes, wider than any line.
 size_t terminal_width(int descriptor);
 bool wants_colour(int descriptor);  // a terminal, and NO_COLOR is not set
 

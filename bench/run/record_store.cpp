@@ -45,9 +45,9 @@ void set_aside(const std::filesystem::path& journal) {
   const std::filesystem::path kept = journal.string() + ".old";
   try {
     if (Journal::read(journal).records.empty()) return;
-  } catch (const ReportError&) {  // damaged: for a person to look at
+  } catch (const ReportError&) {  // damaged: kept for inspection by the user
   }
-  Journal::is_at(kept);  // a journal of ours gives way, all else is refused
+  Journal::is_at(kept);  // an older journal is replaced; any other file is an error
   std::filesystem::rename(journal, kept);
   fmt::print(stderr, "halfmark: the journal of an earlier run is kept as {}; --resume would have continued it\n",
              printable(kept.string()));

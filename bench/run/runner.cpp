@@ -63,7 +63,7 @@ std::string interruption_text(const Report& report, const std::filesystem::path&
 Report run_cases(const RunOptions& options, const Progress& progress) {
   RecordStore store(options.output, options.descriptor);
   const Execution execution(options.cases, options.info.seed, options.execution);
-  require_blas_room(host_threads());  // a device's libraries may have taken what was there
+  require_blas_room(host_threads());  // libraries of a device may have used much of the address space
   std::vector<std::string> ids;
   for (const Case& one : options.cases) ids.push_back(one.id());
   store.begin(header_of(options, execution), ids, options.execution.processes, options.resume);

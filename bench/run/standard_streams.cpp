@@ -25,15 +25,15 @@ std::string fill_standard_streams() {
   constexpr const char* kNames[] = {"standard input", "standard output", "standard error"};
   for (int descriptor = 0; descriptor <= STDERR_FILENO; ++descriptor) {
     if (!is_closed(descriptor)) continue;
-    if (::open("/dev/null", O_RDWR) != descriptor) ::_exit(2);  // the lowest number that is free
+    if (::open("/dev/null", O_RDWR) != descriptor) ::_exit(2);  // open() returns the lowest free number
     if (descriptor == STDERR_FILENO) error_was_closed = true;
     if (descriptor != STDIN_FILENO) closed += (closed.empty() ? "" : " and ") + std::string(kNames[descriptor]);
   }
-  return closed.empty() ? "" : fmt::format("closed: {}; send what you do not want to see to /dev/null", closed);
+  return closed.empty() ? "" : fmt::format("closed: {}; redirect unwanted output to /dev/null", closed);
 }
 
 void complain(const std::string& line) {
-  // Not fmt::print, which throws where nobody reads.
+  // Not fmt::print, which throws if the stream is closed.
   const std::string text = fmt::format("{}: {}\n", program_name(), reports::printable(line));
   FILE* const stream = error_was_closed ? stdout : stderr;
   std::fwrite(text.data(), 1, text.size(), stream);

@@ -17,7 +17,7 @@ const std::vector<MetricRow>& work_table() {
        "of matmul and convolution, a multiply-add is two; at forward: of one forward pass; at train: of a training "
        "step, three times as many; absent where the subject has neither"},
       {"work.bytes", "B", Better::neither, Kind::information,
-       "at forward: least traffic of a forward pass = parameters as stored + input as it arrives + output in the "
+       "at forward: least traffic of a forward pass = parameters as stored + input as stored + output in the "
        "policy's low type, each once"},
   };
   return rows;
@@ -39,7 +39,7 @@ Work work_of(const Subject& subject) {
 
 namespace {
 
-// Of the parameters as stored: normalisation layers may keep theirs in another dtype.
+// Bytes of the parameters as stored: normalisation layers may store theirs in another dtype.
 double parameter_bytes(const Subject& subject, const Policy& policy) {
   static std::map<std::pair<std::string, const Policy*>, double> known;
   const auto [found, is_new] = known.try_emplace({subject.id(), &policy}, 0);
@@ -56,7 +56,7 @@ double parameter_bytes(const Subject& subject, const Policy& policy) {
 
 double least_forward_bytes(const Subject& subject, const Policy& policy) {
   const Work work = work_of(subject);
-  // With labels x has the dtype of the parameters, as a data loader hands it over; a layer alone gets the low type.
+  // With labels, x has the dtype of the parameters, as from a data loader; a single layer gets the low type.
   const DType input = subject.classes > 0 ? policy.param : policy.low;
   return parameter_bytes(subject, policy) +
          static_cast<double>(work.input.elements()) * static_cast<double>(size_of(input)) +

@@ -1,4 +1,4 @@
-// How much a case computes and moves, as numbers of its record: what times and bytes are compared with.
+// Operations and bytes of a case, as numbers of its record, with which times and memory can be compared.
 #pragma once
 
 #include <vector>
@@ -9,23 +9,23 @@
 
 namespace halfmark::bench {
 
-// Of one batch of a subject, whatever the precision.
+// The work of one batch of a subject, independent of the precision.
 struct Work {
   double parameters = 0;     // trained numbers
-  double forward_flops = 0;  // of matmul and convolution, a multiply-add is two; 0 where the subject has neither
+  double forward_flops = 0;  // of matmul and convolution, a multiply-add is two; 0 if the subject has neither
   double step_flops = 0;     // forward and backward
   Shape input, output;
 };
 Work work_of(const Subject& subject);  // builds the subject once in a process
 
-// The bytes that a forward pass under this policy moves at least: each parameter as it is stored, the input as it
-// arrives and the output in the policy's low type, each once.
+// Minimum number of bytes that a forward pass under this policy moves: parameters and input as they are stored, and the
+// output in the policy's low type, each once.
 double least_forward_bytes(const Subject& subject, const Policy& policy);
 
-// Adds them to a record that was measured; of kind `information`, so that no gate judges them.
+// Adds them to a measured record, with kind `information`, so that no gate judges them.
 void add_work(const TrialSpec& spec, Record& record);
 
-// Their units and formulas: the metrics that every record has.
+// Their units and formulas. Every record has these metrics.
 const std::vector<MetricRow>& work_table();
 
 }  // namespace halfmark::bench

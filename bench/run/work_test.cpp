@@ -1,4 +1,4 @@
-// Counts of work beside counts made by hand, and beside the tensors that a trial really has.
+// Compares counts of work with counts made by hand and with the tensors of a trial.
 #include "bench/run/work.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ TEST(Work, OfALinearLayer) {
   EXPECT_EQ(work.step_flops, 3 * 2 * 8 * 32 * 16);
   EXPECT_EQ(work.input, (Shape{8, 32}));
   EXPECT_EQ(work.output, (Shape{8, 16}));
-  // fp16: every number has two bytes. amp-fp16: parameters are stored in four, a layer alone gets its input in f16.
+  // fp16: every number has two bytes. amp-fp16: parameters have four, and a single layer gets its input in f16.
   const Subject& linear = subject_named("linear/b8_i32_o16");
   EXPECT_EQ(least_forward_bytes(linear, policy_named("fp16")), 2 * (528 + 8 * 32 + 8 * 16));
   EXPECT_EQ(least_forward_bytes(linear, policy_named("amp-fp16")), 4 * 528 + 2 * (8 * 32 + 8 * 16));
@@ -67,7 +67,7 @@ TEST(Work, AgreesWithTheTensorsOfATrial) {
   const auto device = open_device("cpu");
   for (const Subject& subject : subjects()) {
     const Work work = work_of(subject);
-    if (work.forward_flops > 1e7 || work.input.elements() > 100'000) continue;  // the small ones of each kind
+    if (work.forward_flops > 1e7 || work.input.elements() > 100'000) continue;  // the small subjects of each kind
     for (const char* policy : {"fp32", "fp16", "fp16-bn32", "amp-fp16", "amp-bf16"}) {
       TrialSpec spec;
       spec.subject = &subject, spec.device = device, spec.policy = &policy_named(policy);

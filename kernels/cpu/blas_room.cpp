@@ -15,7 +15,7 @@ namespace {
 // The smaller of the two limits in bytes; RLIM_INFINITY: none.
 rlim_t memory_limit() {
   static const rlim_t least = [] {
-    rlim_t found = RLIM_INFINITY;  // the largest number
+    rlim_t found = RLIM_INFINITY;  // the largest value of rlim_t
     for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
       rlimit one = {};
       if (::getrlimit(resource, &one) == 0) found = std::min(found, one.rlim_cur);

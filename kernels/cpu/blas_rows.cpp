@@ -1,5 +1,5 @@
-// Matmul and convolution through OpenBLAS, with convolutions as im2col: the fast fp64 rows for the oracles, and the
-// fp32 rows of builds without oneDNN.
+// Matmul and convolution through OpenBLAS, with convolutions as im2col: the fast fp64 rows for the fp64 references, and
+// the fp32 rows of builds without oneDNN.
 #include <cblas.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Every engine of the row "fp16-fma" gives the bits of the reference row, which rounds in fp64 and then once.
+// Every engine of the row "fp16-fma" gives the bits of the reference row, which rounds to odd in fp64 and then once to fp16.
 #include "kernels/cpu/half_fma.h"
 
 #include <gtest/gtest.h>

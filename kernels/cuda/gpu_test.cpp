@@ -115,12 +115,12 @@ TEST_F(Gpu, Fp16SumsAreNarrowerThanFp32Sums) {
 }
 
 TEST_F(Gpu, OneBlockOfAMatmulIsTheSimulatorsBitForBit) {
-  const char* twin = architecture() == 90 ? "sim:hopper" : architecture() == 80 ? "sim:ampere" : nullptr;
-  if (!twin) GTEST_SKIP() << "no simulated device for sm_" << architecture();
+  const char* same = architecture() == 90 ? "sim:hopper" : architecture() == 80 ? "sim:ampere" : nullptr;
+  if (!same) GTEST_SKIP() << "no simulated device for sm_" << architecture();
   const auto rows = known_devices();
-  if (std::none_of(rows.begin(), rows.end(), [&](const DeviceRow& row) { return row.name == twin; }))
-    GTEST_SKIP() << "no " << twin;
-  const std::shared_ptr<Device> sim = open_device(twin);
+  if (std::none_of(rows.begin(), rows.end(), [&](const DeviceRow& row) { return row.name == same; }))
+    GTEST_SKIP() << "no " << same;
+  const std::shared_ptr<Device> sim = open_device(same);
   constexpr int64_t kSide = 128;
   const int64_t depth = architecture() == 90 ? 16 : 8;
   for (const DType dtype : {DType::f16, DType::bf16}) {

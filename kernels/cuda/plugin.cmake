@@ -27,12 +27,12 @@ set_target_properties(halfmark_cuda_dot PROPERTIES CUDA_ARCHITECTURES "${cuda_do
 add_library(halfmark_cuda MODULE ${cuda_sources} ${cuda_device_sources} $<TARGET_OBJECTS:halfmark_cuda_dot>)
 set_target_properties(halfmark_cuda PROPERTIES
   PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}" INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib;/usr/local/cuda/lib64")
-# A toolkit elsewhere serves the build folder; in an archive it would be a path of this machine.
+# A toolkit in another folder works in the build folder, but an archive would then contain a path of this machine.
 file(REAL_PATH /usr/local/cuda/lib64 cuda_usual)
 file(REAL_PATH "${CUDAToolkit_LIBRARY_DIR}" cuda_used)
 if(NOT cuda_usual STREQUAL cuda_used)
   set_property(TARGET halfmark_cuda APPEND PROPERTY INSTALL_RPATH "${CUDAToolkit_LIBRARY_DIR}")
-  message(STATUS "  the plugin names ${CUDAToolkit_LIBRARY_DIR}: pack where the toolkit is /usr/local/cuda")
+  message(STATUS "  the plugin contains the path ${CUDAToolkit_LIBRARY_DIR}; for an archive, build where the toolkit is in /usr/local/cuda")
 endif()
 foreach(target IN ITEMS halfmark_cuda halfmark_cuda_dot)
   set_target_properties(${target} PROPERTIES

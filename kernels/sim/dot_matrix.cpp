@@ -166,7 +166,8 @@ void dot_matrix(const TensorCore& core, const Panel& left, const Panel& right, u
 
 void dot_matrix(DotPath path, const TensorCore& core, const Panel& left, const Panel& right, uint32_t* d) {
   HM_CHECK(left.depth == right.depth, "panels of different depth");
-  HM_CHECK(core.addend == core.result && !core.scaling.block, "dot_matrix: no scales, and c of the result's format");
+  HM_CHECK(core.addend == core.result && !core.scaling.block,
+           "dot_matrix: scales are not supported, and c must have the result's format");
   HM_CHECK(std::ranges::count(dot_paths(), path), "dot_matrix: this CPU has no path " + std::string(name_of(path)));
   if (left.depth == 0 || left.vectors == 0 || right.vectors == 0) return;  // d is c
   const auto plan = path == DotPath::scalar ? std::nullopt : dot_engine::plan_for(core, left.format, right.format);

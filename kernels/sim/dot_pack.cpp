@@ -162,8 +162,8 @@ std::optional<Plan> plan_for(const TensorCore& core, const Format& left, const F
   if ((plan.carries && plan.products < 16) || (plan.interleaved && plan.products != 16)) return {};
 
   plan.half = core.block.rounding == BlockRounding::near_even_fp16;
-  // e_zero matters if every non-zero term is below it. A non-zero c must not be: then c is zero whenever e_zero
-  // matters, so it can always be applied.
+  // e_zero matters if every non-zero term is below it. Rows in which a non-zero c could be below it are refused. In the
+  // others c is zero whenever e_zero matters, so e_zero can always be applied.
   const int zero = core.block.zero_exponent;
   if (zero >= (plan.half ? kFp16.min_exponent() : kLeastExponent)) return {};
   plan.floor = std::max(zero, kLeastExponent);

@@ -28,7 +28,7 @@ class Device {
   virtual std::vector<std::pair<std::string, std::string>> describe() const = 0;  // facts for the report, in this order
   virtual const KernelTable& kernels() const = 0;
 
-  // Empty for hardware. A simulated device states its guarantee ("instruction-exact"); its times mean nothing.
+  // Empty for hardware. A simulated device states its guarantee ("instruction-exact"); its times are not valid.
   virtual std::string numerics() const { return {}; }
 
   // 64-byte aligned memory, not cleared. allocate throws Error if there is not enough. Only Tensor calls these.

@@ -1,5 +1,5 @@
-// Any bytes as rules of the gate and as acknowledgements: a ReportError, or a judgement of two reports that differ in
-// bits, bytes and errors.
+// Fuzzes gate rules and acknowledgements: expects a ReportError, or a judgement of two reports that differ in bits,
+// bytes and errors.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,7 +10,7 @@
 namespace halfmark::reports {
 namespace {
 
-// The record that seeds/gate_fuzz speaks of, before and after.
+// The record that seeds/gate_fuzz refers to, before and after.
 NamedReport report_with(const std::string& fingerprint, double error, double bytes, double time) {
   Record record;
   record.id = "mlp/b16/cpu/fp16/error", record.subject = "mlp/b16", record.device = "cpu", record.policy = "fp16";

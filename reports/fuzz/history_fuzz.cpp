@@ -1,4 +1,4 @@
-// Any bytes as a file of a history: a ReportError, or a report or judgement that is compared with itself and printed.
+// Fuzzes files of a history: expects a ReportError, or a report or judgement that is compared with itself and printed.
 #include <cstdint>
 #include <string_view>
 

@@ -1,4 +1,4 @@
-// Any bytes as the journal of a run: a ReportError, or the records that are whole.
+// Fuzzes the journal of a run: expects a ReportError, or the complete records.
 #include <cstdint>
 
 #include "reports/record/journal.h"

@@ -1,4 +1,4 @@
-// Any bytes as a report: a ReportError, or a report that is written, read again as the same, shown and judged.
+// Fuzzes reports: expects a ReportError, or a report that is written, read again as the same, shown and judged.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -27,7 +27,7 @@ Index index_of(const NamedReport& report) {
   for (const Record& record : report.report.records)
     if (!index.emplace(record.id, &record).second)
       throw ReportError(
-          fmt::format("{}: the case {} is there twice and cannot be compared; merge the reports or run it again",
+          fmt::format("{}: the case {} is used twice and cannot be compared; merge the reports or run it again",
                       report.name, printable(record.id)));
   return index;
 }

@@ -233,8 +233,8 @@ TEST_F(HistoryFolder, IsReadAroundWhatIsNoFile) {
   EXPECT_EQ(history.reports, 3u);
   const std::string remarks = all_of(history.remarks);
   for (const char* about :
-       {"pipe.json: is no regular file", "loop.json: cannot be read: Too many levels",
-        "endless.json: is no regular file", "dangling.json: cannot be read: No such file",
+       {"pipe.json: is not a regular file", "loop.json: cannot be read: Too many levels",
+        "endless.json: is not a regular file", "dangling.json: cannot be read: No such file",
         "folder.json: is a folder with the name of a file", "huge.json: cannot be read: it is longer than 1024 MiB"})
     EXPECT_SAYS(remarks, about);
   EXPECT_EQ(history.remarks.size(), 6u);

@@ -1,5 +1,5 @@
-// A report of unknown origin must not drive the terminal or turn what is read: every text of it is hostile here, and no
-// output shows a character that does more than stand there.
+// A report of unknown origin must not control the terminal or change the text direction: here all its texts are
+// hostile, and no output may contain a control character.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ std::string utf8(uint32_t code) {
   return bytes + static_cast<char>(0x80 | (code & 0x3F));
 }
 
-// Written down here a second time: the tested list must not judge itself.
+// Listed here a second time, so that the tested code is not its own reference.
 std::vector<uint32_t> hostile_codes() {
   std::vector<uint32_t> codes = {0x61C, 0x200E, 0x200F, 0x2028, 0x2029};
   for (uint32_t code = 0; code < 0x20; ++code) codes.push_back(code);
@@ -43,13 +43,13 @@ std::vector<uint32_t> hostile_codes() {
 }
 
 std::string hostile_text() {
-  std::string text = "\xFF\xC0\xAF\xE2\x80\x1B[31m";  // bytes that are no UTF-8 too
+  std::string text = "\xFF\xC0\xAF\xE2\x80\x1B[31m";  // also bytes that are not UTF-8
   for (const uint32_t code : hostile_codes()) text += utf8(code);
   return text + "\nINJECTED\r\n::error::INJECTED";
 }
 
-// Texts that are no names of ours, and the keys that are free. Metrics keep their names or not: what is said of a metric
-// that is known differs.
+// All texts except fixed names, and the keys that are not fixed. Metrics are tested with and without a known name,
+// because known metrics are printed differently.
 void poison(Json& json, const std::string& key, bool free_keys, bool metrics) {
   static constexpr std::string_view kOurs[] = {"status", "better", "kind", "proof", "started", "shard", "hash"};
   if (json.is_string()) {
@@ -75,7 +75,7 @@ NamedReport poisoned(const Report& report, const std::string& name, bool metrics
   return {name + hostile_text(), report_from_json(json, "r.json")};
 }
 
-// A line may break at a blank that stands for a line end: so wide that none does.
+// A replaced line end is a space, where a line may break: the width is large enough that none does.
 TextOptions wide(bool all) {
   TextOptions options;
   options.width = 1'000'000;
@@ -85,7 +85,7 @@ TextOptions wide(bool all) {
 
 void expect_harmless(const std::string& text, const std::string& what, bool has_lines_of_the_report = false) {
   ASSERT_FALSE(text.empty()) << what;
-  EXPECT_EQ(valid_utf8(text), text) << what << " is no UTF-8";
+  EXPECT_EQ(valid_utf8(text), text) << what << " is not UTF-8";
   for (const uint32_t code : hostile_codes()) {
     if (code == '\n' || (has_lines_of_the_report && (code == '\t' || code == '\r'))) continue;
     EXPECT_EQ(text.find(utf8(code)), text.npos) << what << fmt::format(" holds U+{:04X}", code);
@@ -178,7 +178,7 @@ TEST(HostileReport, IsRefusedHarmlessly) {
   json["records"][1]["axes"][hostile_text()] = 1;
   for (const size_t at : {0u, 1u}) {
     try {
-      std::string name = "file" + hostile_text();  // as no name of a file does, it holds a zero
+      std::string name = "file" + hostile_text();  // contains a zero byte, which a file name cannot
       std::erase(name, '\0');
       record_from_json(json["records"][at], name);
       ADD_FAILURE();

@@ -16,7 +16,7 @@ constexpr size_t kLongestPart = 1000;  // bytes of a name, a sentence, a command
 
 std::string part(std::string_view text) { return middle_cut(printable(text), kLongestPart); }
 
-// "error", "warning", or nothing for what wants no attention.
+// "error", "warning", or nothing for lines that need no attention.
 std::string_view level_of(Outcome outcome) {
   if (outcome <= Outcome::lost) return "error";
   return outcome <= Outcome::changed ? "warning" : "";
@@ -45,7 +45,7 @@ std::string annotations_of(const Judgement& judgement) {
   const size_t shown = findings.size() > kMost ? kMost - 1 : findings.size();
   for (size_t i = 0; i < shown; ++i) text += annotation(judgement, *findings[i]);
   if (shown < findings.size()) {
-    // Worst first: what the next one is, the rest are at most.
+    // Lines are sorted, worst first, so that the rest is at most as bad as the next one.
     text += fmt::format("::{} title=halfmark::{} more findings; the summary of this step lists them ({})\n",
                         level_of(findings[shown]->outcome), findings.size() - shown, counts_phrase(judgement));
   }

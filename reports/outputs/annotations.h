@@ -1,4 +1,4 @@
-// A judgement as GitHub workflow commands: what failed shows on the run's page and beside the pull request.
+// A judgement as GitHub workflow commands: failures are shown on the page of the run and in the pull request.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace halfmark::reports {
 
-// Lines to print on standard output: errors for what broke, warnings for what wants a look, worst first. GitHub shows
-// ten of each kind in a step and drops the rest, so there are five at most; of more findings the fifth says how many.
+// Lines to print on standard output: errors for failures, warnings for what needs review, worst first. GitHub shows ten
+// of each kind per step and drops the rest. There are five at most; if there are more findings, the fifth counts them.
 std::string annotations_of(const Judgement& judgement);
 
 }  // namespace halfmark::reports

@@ -74,7 +74,7 @@ Exported bmf_of(const Report& report) {
     exported.left_out.push_back(fmt::format("{} numbers that are NaN or infinite: JSON has none", not_finite));
   if (unmeasured > 0) exported.left_out.push_back(fmt::format("{} skipped or failed records", unmeasured));
   if (misleading > 0) exported.left_out.push_back(fmt::format("{} times of suspect records", misleading));
-  if (twice > 0) exported.left_out.push_back(fmt::format("{} numbers whose name another one has already", twice));
+  if (twice > 0) exported.left_out.push_back(fmt::format("{} numbers whose name is already used", twice));
   return exported;
 }
 

@@ -12,7 +12,8 @@ bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; 
 
 bool is_alphanumeric(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
 
-// As a numeric reference a character is text wherever it stands; a table's columns are split before it is one.
+// Markup characters become numeric references, which are always plain text. That holds for "|" too, because Markdown
+// splits the columns of a table before it decodes references.
 std::string without_markup(std::string_view given, bool code) {
   static constexpr std::string_view kMarkup = "|<>&`*~[]\\$#!";
   const std::string text = printable(given);
@@ -20,7 +21,7 @@ std::string without_markup(std::string_view given, bool code) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    // An underscore inside a word is one; elsewhere two of them make the words between them lean.
+    // An underscore inside a word is plain text; elsewhere two of them make the text between them italic.
     const bool inside_word =
         i > 0 && i + 1 < text.size() && is_alphanumeric(text[i - 1]) && is_alphanumeric(text[i + 1]);
     const bool makes_link = follows(i, "://") || (c == '.' && i >= 3 && follows(i - 3, "www"));
@@ -28,8 +29,8 @@ std::string without_markup(std::string_view given, bool code) {
       result += fmt::format("&#{};", static_cast<int>(c));
     else
       result += c;
-    // People and addresses are looked for when the references are gone already. A word joiner keeps them apart. What is
-    // code will be copied, so there it is a comment, which is not shown; nobody is mentioned there.
+    // GitHub looks for mentions and addresses after it has decoded the references. A word joiner prevents that. Code is
+    // copied from the page, so there an HTML comment is used, which is not shown.
     if (c == '@') result += code ? "<!-- -->" : "&#8288;";
   }
   return result;

@@ -13,7 +13,7 @@ namespace halfmark::reports {
 
 namespace {
 
-// Infinity is a finding and has a name; NaN stands for "there is none".
+// An infinity was measured and is written by name; NaN means that there is no number.
 std::string number(double value) { return std::isnan(value) ? "" : csv_number(value); }
 
 }  // namespace

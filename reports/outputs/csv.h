@@ -10,8 +10,8 @@
 
 namespace halfmark::reports {
 
-// Each is a header, then a row a line, ending in CR LF. Numbers read back as the same doubles; a number that there is
-// not is empty. Bytes that are no UTF-8 become U+FFFD.
+// Each is a header, then one row per line, ending in CR LF. Numbers read back as the same doubles; a missing number is
+// empty. Bytes that are not UTF-8 become U+FFFD.
 
 // A row for each line of the judgement.
 std::string csv_of(const Judgement& judgement);

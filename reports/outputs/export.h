@@ -12,7 +12,7 @@ namespace halfmark::reports {
 
 struct Exported {
   std::string text;
-  std::vector<std::string> left_out{};  // what the format cannot hold, a line for each kind, with how many
+  std::vector<std::string> left_out{};  // what the format cannot represent: one line per kind, with the count
 };
 
 struct ExportFormat {
@@ -25,8 +25,8 @@ struct ExportFormat {
 std::span<const ExportFormat> export_formats();
 
 // Bencher Metric Format: {benchmark: {measure: {value, lower_value, upper_value}}}, bencher.dev/bmf.json. A benchmark is
-// a case and a place ("ID at hot"), a measure a metric as Bencher's slugs are written ("time-step"), values are in base
-// units. The bounds are the 95 % interval of the median where there are samples enough. Numbers that are not finite,
+// a case and a place ("ID at hot"), a measure is a metric, written as a slug of Bencher ("time-step"); values are in
+// base units. The bounds are the 95 % interval of the median if there are enough samples. Numbers that are not finite,
 // metrics of kind `information` and times of suspect records are left out.
 Exported bmf_of(const Report& report);
 

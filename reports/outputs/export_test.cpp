@@ -1,4 +1,4 @@
-// What each export holds and what it leaves out. Whether other tools read it is asked by readers_test.py.
+// What each export contains and what it leaves out. readers_test.py tests whether other tools can read it.
 #include "reports/outputs/export.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(Export, BmfHasBoundsWhereThereAreSamplesEnough) {
   const auto json = nlohmann::json::parse(exported.text);
   const auto& benchmark = json.at("mlp/b32_i64_h128_o10/cpu/fp32/throughput at hot");
   EXPECT_EQ(benchmark.at("time-step").at("value"), 5);
-  // Binomial(9, 1/2): the 2nd and the 8th of nine cover the median with 96 %.
+  // Binomial(9, 1/2): the 2nd and the 8th of nine values cover the median with 96 %.
   EXPECT_EQ(benchmark.at("time-step").at("lower_value"), 2);
   EXPECT_EQ(benchmark.at("time-step").at("upper_value"), 8);
   EXPECT_FALSE(benchmark.at("time-forward").contains("lower_value")) << "three samples are too few";

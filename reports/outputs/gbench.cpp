@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kNanoseconds = 1e9;
-constexpr size_t kLongestName = 1024;  // bencher refuses a file with a longer one
+constexpr size_t kLongestName = 1024;  // bencher rejects a file with a longer name
 
 bool is_hot_time(const Measurement& measurement) {
   return measurement.metric.starts_with("time.") && measurement.at == "hot" && measurement.unit == "s";
@@ -32,7 +32,7 @@ std::string name_of_row(std::string_view id, std::string_view what) {
   return short_name(fmt::format("{}/{}", id, what), kLongestName);
 }
 
-// The environment is a free tree: what is not where it was looked for is left out.
+// The layout of the environment is not fixed: values that are not found are left out.
 const Json* leaf(const Json& tree, const char* pointer) {
   const Json::json_pointer place(pointer);
   return tree.contains(place) ? &tree.at(place) : nullptr;
@@ -43,13 +43,14 @@ Json context_of(const Report& report, size_t suspect, size_t not_finite) {
       {"date", report.run.started}, {"host_name", fact(report.environment, "/machine")}, {"executable", "halfmark"}};
   const Json* cores = leaf(report.environment, "/cpu/cores");
   if (cores && cores->is_number()) context["num_cpus"] = static_cast<int64_t>(cores->get<double>());
-  context["caches"] = Json::array();  // always there: bencher reads no file without
+  context["caches"] = Json::array();  // always present: bencher rejects a file without it
   context["load_avg"] = Json::array();
   context["library_version"] = "halfmark " + fact(report.environment, "/halfmark/version");
   context["library_build_type"] = fact(report.environment, "/halfmark/build_type") == "Debug" ? "debug" : "release";
   context["json_schema_version"] = 1;
   context["halfmark_git"] = fact(report.environment, "/halfmark/git");
-  context["halfmark_rows"] = "median of the hot samples of one process; cpu_time was not measured and is real_time";
+  context["halfmark_rows"] =
+      "median of the hot samples of one process; cpu_time was not measured and repeats real_time";
   context["halfmark_left_out_suspect_records"] = fmt::format("{}", suspect);
   context["halfmark_left_out_rows_not_finite"] = fmt::format("{}", not_finite);
   return context;
@@ -96,7 +97,7 @@ std::string gbench_of(const Report& report) {
 }
 
 std::string smaller_is_better_of(const Report& report) {
-  // Of a layer's hundred numbers the one that tells.
+  // Selects the most informative of a layer's hundred numbers.
   struct Telling {
     std::string_view metric, at;
   };

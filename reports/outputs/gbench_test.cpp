@@ -1,4 +1,4 @@
-// What is exported and what is not. Whether the tools it is for read it is asked by readers_test.py.
+// What is exported and what is not. readers_test.py tests whether the tools can read it.
 #include "reports/outputs/gbench.h"
 
 #include <gtest/gtest.h>

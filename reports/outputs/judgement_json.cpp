@@ -19,7 +19,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// Every word is there, so that a reader need not know which may be absent.
+// Every field is written, so that a reader need not know which may be absent.
 Json counts_of(const Judgement& judgement) {
   std::set<std::string_view> cases;
   for (const JudgedLine& line : judgement.lines) cases.insert(line.id);

@@ -10,7 +10,7 @@ namespace halfmark::reports {
 
 nlohmann::ordered_json to_json(const Judgement& judgement);
 
-// The file: valid UTF-8 whatever the names hold.
+// The text of the file: valid UTF-8, even if names are not.
 std::string json_of(const Judgement& judgement);
 
 }  // namespace halfmark::reports

@@ -13,15 +13,15 @@ namespace halfmark::reports {
 
 namespace {
 
-constexpr size_t kLongestMessage = 2000;  // bytes of a message; its element holds the whole
+constexpr size_t kLongestMessage = 2000;  // bytes of a message; its element has the full text
 
-// Bits are one way to ask about accuracy: one test case.
+// Bits belong to accuracy: they share a test case.
 std::string_view suite_of(Question question) {
   if (question == Question::time) return "perf";
   return name_of(question == Question::bits ? Question::accuracy : question);
 }
 
-// What a line says, in full.
+// The full text of a line.
 std::string words_of(const Judgement& judgement, const JudgedLine& line) {
   std::string text = fmt::format("{}: {}", word_of(line.question, line.outcome), subject_phrase(line));
   const std::string base = base_phrase(line), found = found_phrase(line), limit = limit_phrase(line);
@@ -34,7 +34,7 @@ std::string words_of(const Judgement& judgement, const JudgedLine& line) {
   return text + "\n";
 }
 
-// The name of the element inside a test case, or nothing where it passed.
+// The name of the element inside a test case, or nothing if it passed.
 const char* element_of(Outcome outcome) {
   switch (outcome) {
     case Outcome::breach:
@@ -55,11 +55,11 @@ using Lines = std::vector<const JudgedLine*>;  // worst first, as in the judgeme
 void add_case(pugi::xml_node suite, const Judgement& judgement, std::string_view question, const Lines& lines) {
   const JudgedLine& worst = *lines.front();
   pugi::xml_node node = suite.append_child("testcase");
-  // Readers show the class as the group: question and subject, "accuracy.mlp".
+  // Readers group test cases by class: question and subject, "accuracy.mlp".
   set(node, "classname", fmt::format("{}.{}", question, worst.id.substr(0, worst.id.find('/'))));
   set(node, "name", worst.id);
   std::string words;
-  bool telling = false;  // a pass of which nothing is to be said has no words
+  bool telling = false;  // a plain pass has no text
   for (const JudgedLine* line : lines) {
     words += words_of(judgement, *line);
     telling = telling || line->outcome != Outcome::pass || !line->words.empty();

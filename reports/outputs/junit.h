@@ -1,4 +1,4 @@
-// A judgement as JUnit XML, for GitLab, Jenkins and whatever else shows test results.
+// A judgement as JUnit XML, for GitLab, Jenkins and other viewers of test results.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace halfmark::reports {
 
-// One test case for each of perf, memory, accuracy and presence that was asked of a case. What broke a rule is a
-// failure, a case that is gone an error, what could not be decided is skipped; each with its words.
+// One test case for each question that was judged for a case: perf, memory, accuracy, presence. A broken rule is a
+// failure, a missing case an error, an undecided one is skipped; each with its text.
 std::string junit_of(const Judgement& judgement);
 
 }  // namespace halfmark::reports

@@ -1,4 +1,4 @@
-// Which outcome becomes which element. Whether readers that are not ours agree is asked by readers_test.py.
+// Which outcome becomes which element. readers_test.py tests the same with independent readers.
 #include "reports/outputs/junit.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(Junit, CountsWhatItHolds) {
     EXPECT_EQ(suite.attribute("skipped").as_uint(), skipped);
     tests += cases;
   }
-  EXPECT_EQ(tests, 13u);  // of 14 lines: two are about the memory of one case
+  EXPECT_EQ(tests, 13u);  // from 14 lines, two of which are about the memory of one case
 }
 
 TEST(Junit, PutsQuestionsOfOneKindIntoOneTestCaseAndTheWorstDecides) {

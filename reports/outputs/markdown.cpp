@@ -15,18 +15,18 @@ namespace halfmark::reports {
 
 namespace {
 
-constexpr size_t kFailing = 20;         // rows in front of the fold
-constexpr size_t kItems = 10;           // of a list, likewise
+constexpr size_t kFailing = 20;         // rows that are visible without unfolding
+constexpr size_t kItems = 10;           // the same for items of a list
 constexpr size_t kLongestInCell = 600;  // bytes of a name or a sentence in a cell
-constexpr size_t kLongestRun = 4000;    // of a command line; a longer one cannot be told from a broken one
-constexpr size_t kReserve = 1024;       // for the words that close the page
+constexpr size_t kLongestRun = 4000;    // bytes of a command line; a longer one is left out
+constexpr size_t kReserve = 1024;       // bytes reserved for the end of the page
 constexpr std::string_view kColumns =
     "| verdict | case | what | base | now | change | why |\n|---|---|---|---:|---:|---:|---|\n";
 
 std::string cell(std::string_view text) { return markdown_text(middle_cut(valid_utf8(text), kLongestInCell)); }
 std::string code(std::string_view text) { return markdown_code(middle_cut(valid_utf8(text), kLongestInCell)); }
 
-// Text that grows up to a limit; what would go beyond it is counted instead.
+// Text that grows up to a limit; further rows are only counted.
 class Page {
  public:
   explicit Page(size_t limit) : room_(limit > kReserve ? limit - kReserve : 0) {}
@@ -39,10 +39,10 @@ class Page {
   void add_row(std::string_view row) {
     if (full_ || !add(row)) full_ = true, ++left_out_;
   }
-  // The first items in sight, more of them folded.
+  // The first items are visible, the rest is folded.
   void list(std::string_view title, const std::vector<std::string>& items) {
     std::vector<std::string> rows;
-    // A word joiner, which is not seen, in front of each: "1. ", "- " or blanks would begin a list or code in the list.
+    // An invisible word joiner precedes each item: "1. ", "- " or spaces would start a list or a code block.
     for (const std::string& item : items) rows.push_back(fmt::format("- &#8288;{}\n", cell(item)));
     if (!rows.empty()) add(fmt::format("\n{}\n\n", title));
     const size_t shown = std::min(rows.size(), kItems);
@@ -50,18 +50,19 @@ class Page {
     rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(shown));
     fold(fmt::format("{} more", rows.size()), "", rows);
   }
-  // A table behind one line that unfolds it.
+  // A folded table with a line that unfolds it.
   void fold(std::string_view title, std::string_view columns, const std::vector<std::string>& rows) {
     if (rows.empty()) return;
     const bool opened = !full_ && add(fmt::format("\n<details><summary>{}</summary>\n\n{}", title, columns));
     full_ = full_ || !opened;
     for (const std::string& row : rows) add_row(row);
-    if (opened) text_ += "\n</details>\n";  // out of the reserve
+    if (opened) text_ += "\n</details>\n";  // uses the reserved bytes
   }
   std::string close() {
     if (left_out_ > 0)
-      text_ += fmt::format("\n{} {} left out: the page would have been too long. The JSON and CSV outputs have all.\n",
-                           left_out_, left_out_ == 1 ? "row is" : "rows are");
+      text_ +=
+          fmt::format("\n{} {} left out: the page would have been too long. The JSON and CSV outputs are complete.\n",
+                      left_out_, left_out_ == 1 ? "row is" : "rows are");
     return std::move(text_);
   }
 

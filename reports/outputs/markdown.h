@@ -8,11 +8,11 @@
 
 namespace halfmark::reports {
 
-// GitHub drops a step summary of more than 1 MiB whole.
+// GitHub drops a step summary of more than 1 MiB completely.
 inline constexpr size_t kMarkdownLimit = 900 * 1024;
 
-// The verdict, at most 20 of the lines that failed, the rest folded. Never more than `limit` bytes: rows that find no
-// room are left out, the last ones first, and counted.
+// The verdict and at most 20 of the failed lines; the rest is folded. Never more than `limit` bytes: the last rows are
+// left out and counted if necessary.
 std::string markdown_of(const Judgement& judgement, size_t limit = kMarkdownLimit);
 
 }  // namespace halfmark::reports

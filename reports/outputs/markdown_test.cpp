@@ -1,4 +1,4 @@
-// What the page says. Whether a renderer that is not ours agrees is asked by readers_test.py.
+// The text of the page. readers_test.py tests it with GitHub's renderer.
 #include "reports/outputs/markdown.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // OpenMetrics text 1.0.0. Source: github.com/prometheus/OpenMetrics, specification/OpenMetrics.md: samples of a family
-// stand together, the unit is the suffix of the name, label sets are unique, the last line is "# EOF".
+// are consecutive, the unit is the suffix of the name, label sets are unique, the last line is "# EOF".
 #include <fmt/format.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ std::string metric_name(std::string_view text) {
   return name;
 }
 
-// Base units in words, as OpenMetrics wants them; a pure number has none.
+// Base units in words, as OpenMetrics requires; a number without a unit has none.
 std::string unit_in_words(std::string_view unit) {
   static const std::map<std::string_view, std::string_view> kWords = {{"1", ""},
                                                                       {"s", "seconds"},
@@ -121,7 +121,7 @@ Exported openmetrics_of(const Report& report) {
   exported.text += "# EOF\n";
   if (unmeasured > 0) exported.left_out.push_back(fmt::format("{} skipped or failed records", unmeasured));
   if (misleading > 0) exported.left_out.push_back(fmt::format("{} times of suspect records", misleading));
-  if (twice > 0) exported.left_out.push_back(fmt::format("{} numbers whose labels another one has already", twice));
+  if (twice > 0) exported.left_out.push_back(fmt::format("{} numbers whose labels are already used", twice));
   return exported;
 }
 

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLeast = 16 * 1024;  // of a summary, however full the file is that it is appended to
+constexpr size_t kLeast = 16 * 1024;  // bytes that a summary may always have
 
 std::vector<fs::path> asked_for(const OutputFiles& files) {
   std::vector<fs::path> paths;
@@ -41,8 +41,7 @@ bool is_step_summary(const fs::path& path) {
   return summary && *summary && path == fs::path(summary);
 }
 
-// Without touching the file: what opens for writing here may not be there any more after the measuring, and a file
-// that is replaced whole must stay as it is until then.
+// Checks without opening the file: until the measurement has ended, an existing file must stay as it is.
 void check_path(const fs::path& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) == 0) {
@@ -66,7 +65,7 @@ void append(const fs::path& path, std::string_view text) {
   if (::close(file) != 0) throw_write_error(path);
 }
 
-// A step may gate more than once; the limit is that of all its summaries together.
+// A step may run the gate more than once; the limit applies to all its summaries together.
 void append_summary(const Judgement& judgement, const fs::path& path) {
   std::error_code absent;
   const auto size = fs::file_size(path, absent);
@@ -86,7 +85,7 @@ void check_outputs(const OutputFiles& files) {
     struct stat status = {};
     const bool keeps_one = ::stat(paths[i].c_str(), &status) != 0 || S_ISREG(status.st_mode);
     if (twice && keeps_one)
-      throw ReportError(fmt::format("{}: named for two outputs; give each a file of its own", paths[i].string()));
+      throw ReportError(fmt::format("{}: named for two outputs; use a different file for each", paths[i].string()));
   }
 }
 

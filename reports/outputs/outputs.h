@@ -1,4 +1,4 @@
-// The front door of the outputs: which files were asked for, and all of them written.
+// Entry point of the outputs: which files were requested, and writing all of them.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,9 @@
 
 namespace halfmark::reports {
 
-// An empty path: not asked for.
+// An empty path: not requested.
 struct OutputFiles {
-  std::filesystem::path markdown{};  // appended to where it is the file that GITHUB_STEP_SUMMARY names, else replaced
+  std::filesystem::path markdown{};  // appended to if it is the file that GITHUB_STEP_SUMMARY names, else replaced
   std::filesystem::path junit{}, csv{};
   std::filesystem::path json{};               // the judgement
   std::filesystem::path gbench{};             // the candidate's times, for tools that read Google Benchmark
@@ -30,11 +30,11 @@ inline constexpr std::string_view kSmallerIsBetterHelp =
     "the new report's errors and bytes as github-action-benchmark's customSmallerIsBetter";
 inline constexpr std::string_view kAnnotationsHelp = "print GitHub annotations, five at most";
 
-// Whether the files can be written and none is named twice: to be asked before hours of measuring. Throws ReportError
-// about the first that cannot.
+// Checks that the files can be written and none is named twice; call it before hours of measuring. Throws ReportError
+// about the first problem.
 void check_outputs(const OutputFiles& files);
 
-// Writes what was asked for; checks all before the first is written. Throws ReportError.
+// Writes the requested files; checks all before the first is written. Throws ReportError.
 void write_outputs(const Judgement& judgement, const Report& candidate, const OutputFiles& files);
 
 }  // namespace halfmark::reports

@@ -1,4 +1,4 @@
-// The front door: all files that were asked for, or one clear complaint. Leaves files for readers_test.py.
+// Writing the outputs: all requested files, or one clear error. Leaves files for readers_test.py.
 #include "reports/outputs/outputs.h"
 
 #include <fmt/format.h>
@@ -104,7 +104,7 @@ TEST_F(OutputsTest, PrintsAnnotationsWhenAsked) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), annotations_of(sample_judgement()));
 }
 
-// Into the build folder: readers that are not ours take it from there.
+// Written into the build folder for readers_test.py.
 TEST(Outputs, AreWrittenForOtherReaders) {
   const fs::path folder = fs::path(HALFMARK_BINARY_DIR) / "reports" / "written_outputs";
   fs::create_directories(folder);
@@ -166,7 +166,7 @@ TEST(Outputs, AreWhatTheReadmeShows) {
   for (size_t i = 0; i < blocks.size(); ++i) {
     std::istringstream lines(blocks[i]);
     for (std::string line; std::getline(lines, line);)
-      EXPECT_NE(("\n" + printed[i]).find("\n" + line + "\n"), std::string::npos) << "not printed any more: " << line;
+      EXPECT_NE(("\n" + printed[i]).find("\n" + line + "\n"), std::string::npos) << "no longer printed: " << line;
   }
 }
 

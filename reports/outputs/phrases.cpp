@@ -78,7 +78,7 @@ std::string change_phrase(const JudgedLine& line) {
   if (!std::isfinite(line.base) || !std::isfinite(line.found) || line.base <= 0) return "";
   const double change = percent(line.found / line.base);
   if (line.found == line.base) return "0 %";
-  // Errors grow by powers of ten, where per cent say little.
+  // Errors change by powers of ten, for which a percentage is not readable.
   return std::fabs(change) < 100 ? fmt::format("{:+.3g} %", change) : human_ratio(line.found / line.base);
 }
 
@@ -100,7 +100,7 @@ const CaseDecision* timing_of(const Judgement& judgement, const JudgedLine& line
 std::string timing_phrase(const CaseDecision* decision) {
   if (!decision) return "";
   std::string words = fmt::format("{:+.1f} %", percent(decision->ratio));
-  // The screen alone gives no interval and no test.
+  // After the screen only, there is no interval and no test.
   if (decision->interval.lower > 0 && std::isfinite(decision->interval.upper))
     words += fmt::format(" (95 % interval {:+.1f} ... {:+.1f} %)", percent(decision->interval.lower),
                          percent(decision->interval.upper));
@@ -121,7 +121,7 @@ std::string all_timing_phrase(const Judgement& judgement) {
     words += fmt::format("; controls moved by {:.2g} % at most", percent(std::exp(timing.largest_control)));
   if (timing.global_shift_is_large)
     words += fmt::format("; all cases together moved by {:+.2g} %", percent(std::exp(timing.global_shift)));
-  if (timing.widespread) words += "; so many are slower that a sample was confirmed and stands for all";
+  if (timing.widespread) words += "; too many seemed slower, so a confirmed sample decides for all";
   return words;
 }
 

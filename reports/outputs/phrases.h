@@ -1,4 +1,4 @@
-// What all outputs say in the same words: the verdict in one line, how many of what, a line's numbers, its times.
+// Phrases that all outputs share: the verdict in one line, counts of outcomes, the numbers and times of a line.
 #pragma once
 
 #include <array>
@@ -19,33 +19,33 @@ static_assert(kOutcomes.size() == static_cast<size_t>(Outcome::pass) + 1);
 
 size_t count_of(const Judgement& judgement, Outcome outcome);
 
-// Whether the line is why the exit code is not 0.
+// Whether the line makes the exit code non-zero.
 bool fails(const JudgedLine& line);
 
-// "1 breach, 2 lost, 3 changed, 240 passed"; only what there is.
+// "1 breach, 2 lost, 3 changed, 240 passed"; zero counts are left out.
 std::string counts_phrase(const Judgement& judgement);
 
-// "error.nmse at output", "time", where there is no metric.
+// "error.nmse at output"; "time" if there is no metric.
 std::string subject_phrase(const JudgedLine& line);
 
-// "1.84 ms"; "" for a number that there is not. A NaN that was found beside real numbers was measured: "NaN".
+// "1.84 ms"; "" for a missing number. "NaN" if it was measured, which is known from a base that is a number.
 std::string base_phrase(const JudgedLine& line);
 std::string found_phrase(const JudgedLine& line);
 std::string limit_phrase(const JudgedLine& line);
 
-// "+6.1 %", from base to found; "" where that means nothing.
+// "+6.1 %", from base to found; "" if a ratio is meaningless.
 std::string change_phrase(const JudgedLine& line);
 
-// "memory.peak at train: 6 MiB -> 8 MiB (+33.3 %), limit 7 MiB": all numbers of a line; "" where there are none.
+// "memory.peak at train: 6 MiB -> 8 MiB (+33.3 %), limit 7 MiB": all numbers of a line; "" if there are none.
 std::string numbers_phrase(const JudgedLine& line);
 
-// The decision behind a line about time, or nothing.
+// The decision for a line about time, or null.
 const CaseDecision* timing_of(const Judgement& judgement, const JudgedLine& line);
 
 // "+6.1 % (95 % interval +5.2 ... +7.0 %), 24 pairs, corrected p 1.3e-06"; "" without a decision.
 std::string timing_phrase(const CaseDecision* decision);
 
-// Of all times together: "300 cases on 2880 process runs, 11 seemed slower ..."; "" when no times were judged.
+// Summary of all times: "300 cases on 2880 process runs, 11 seemed slower ..."; "" when no times were judged.
 std::string all_timing_phrase(const Judgement& judgement);
 
 }  // namespace halfmark::reports

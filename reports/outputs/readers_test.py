@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every output read by a reader that is not ours. The files are those that OutputsTest left: readers_test.py FOLDER."""
+"""Reads every output with an independent reader. The files are those that OutputsTest left: readers_test.py FOLDER."""
 
 import csv
 import html.parser
@@ -54,8 +54,8 @@ def read_json(name):
 
 
 def without_forbidden(text):
-    """XML 1.0 forbids most control characters; halfmark replaces all of them but line ends and tabs, and those that turn
-    the direction of writing, so that no output can drive a terminal."""
+    """XML 1.0 forbids most control characters; halfmark replaces all of them but line ends and tabs, and
+        those that change the text direction, so that no output can control a terminal."""
     def shown(character):
         if character in "\t\n\r":
             return character
@@ -81,7 +81,7 @@ class Json(unittest.TestCase):
         for name in NAMES:
             judgement = read_json(f"{name}.json")
             self.assertEqual([error.message for error in validator.iter_errors(judgement)], [])
-            # The schema must be able to refuse.
+            # The schema must reject invalid files.
             for spoil in (lambda j: j.pop("verdict"), lambda j: j["cases"][0].update(base="nan"),
                           lambda j: j["cases"][0].update(verdict="FAIL"), lambda j: j.update(schema="gate/2"),
                           lambda j: j["counts"].pop("new"), lambda j: j.update(exit_code=4)):
@@ -122,7 +122,7 @@ class Csv(unittest.TestCase):
 
 class JUnit(unittest.TestCase):
     def expected(self, name):
-        """What each case and question should have become, from the judgement as JSON."""
+        """The expected element for each case and question, from the judgement as JSON."""
         suites = {"time": "perf", "bits": "accuracy"}
         worst = {}
         for line in read_json(f"{name}.json")["cases"]:  # worst first
@@ -144,7 +144,7 @@ class JUnit(unittest.TestCase):
                 cases = list(suite)
                 self.assertEqual(suite.tests, len(cases))
                 for case in cases:
-                    self.assertNotIn((suite.name, case.name), found, "readers collapse cases of one name")
+                    self.assertNotIn((suite.name, case.name), found, "readers merge cases with the same name")
                     self.assertTrue(case.classname.startswith(f"{suite.name}."))
                     found[suite.name, case.name] = [type(result).__name__ for result in case.result]
                     for result in case.result:
@@ -280,7 +280,7 @@ class GoogleBenchmark(unittest.TestCase):
     FILES = ("before_gbench.json", "sample_gbench.json", "hostile_gbench.json", "sample_export.gbench")
 
     def test_github_action_benchmark_finds_its_fields(self):
-        # benchmark-action/github-action-benchmark, src/extract.ts, extractGoogleCppResult: it takes every row.
+        # benchmark-action/github-action-benchmark, src/extract.ts, extractGoogleCppResult: it reads every row.
         for name in self.FILES:
             rows = read_json(name)["benchmarks"]
             self.assertGreater(len(rows), 2)
@@ -291,11 +291,11 @@ class GoogleBenchmark(unittest.TestCase):
                 self.assertTrue(row["name"] and row["iterations"] >= 1 and row["threads"] == 1)
                 self.assertTrue(math.isfinite(row["cpu_time"]))
             names = [row["name"] for row in rows]
-            self.assertEqual(len(names), len(set(names)), "rows of one name would be one point of the history")
+            self.assertEqual(len(names), len(set(names)), "rows with the same name would be one point of the history")
 
     def test_bencher_finds_its_fields(self):
-        # bencherdev/bencher, lib/bencher_adapter/src/adapters/cpp/google.rs: context.caches must be there, and on every
-        # row name, real_time and time_unit; one row without makes the file unreadable. Names have 1024 bytes at most.
+        # bencherdev/bencher, lib/bencher_adapter/src/adapters/cpp/google.rs: requires context.caches, and in every row name,
+        # real_time and time_unit; one row without them makes the file unreadable. Names have 1024 bytes at most.
         for name in self.FILES:
             report = read_json(name)
             self.assertIsInstance(report["context"]["caches"], list)
@@ -338,7 +338,7 @@ def number(value):
 
 
 class Exports(unittest.TestCase):
-    """`halfmark export`: the report as it was saved beside what each format says of it."""
+    """`halfmark export`: compares the saved report with each exported format."""
 
     def measurements(self, name):
         for record in read_json(f"{name}_report.json")["records"]:

@@ -15,7 +15,7 @@ namespace halfmark::reports {
 
 namespace {
 
-// The element inside a test case, or nothing where it passed.
+// The element inside a test case, or nothing if it passed.
 const char* element_of(Status status) {
   switch (status) {
     case Status::ok:

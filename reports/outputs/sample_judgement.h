@@ -1,4 +1,4 @@
-// Made-up judgements for the tests of this folder: one of each outcome, and one whose names try to break every format.
+// Synthetic judgements for the tests of this folder: one with every outcome, and one whose names try to break every format.
 #pragma once
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ inline JudgedLine with_numbers(JudgedLine line, const std::string& metric, const
   return line;
 }
 
-// Every outcome once, times with a decision behind them.
+// Every outcome once; the lines on time have a decision.
 inline Judgement sample_judgement() {
   using enum Question;
   using enum Outcome;
@@ -41,8 +41,8 @@ inline Judgement sample_judgement() {
   judgement.candidate = "new.json";
   judgement.rules = {{"memory", {{"relative", 0.01}, {"absolute", 1048576}}}, {"time", {{"floor", 0.03}}}};
   judgement.lines = {
-      with_numbers(judged(mlp + "fp32/throughput", time, breach, "slower than the floor of 3 % allows"), "time.step",
-                   "hot", 3.04e-4, 3.23e-4, NAN, "s"),
+      with_numbers(judged(mlp + "fp32/throughput", time, breach, "slower by at least the minimum effect of 3 %"),
+                   "time.step", "hot", 3.04e-4, 3.23e-4, NAN, "s"),
       with_numbers(
           judged(cnn + "amp-bf16/memory", memory, breach,
                  "memory.peak at train is 8 MiB, was 6 MiB (33.3% worse); the rule allows 1 MiB worse than the base"),
@@ -50,8 +50,8 @@ inline Judgement sample_judgement() {
       with_numbers(judged(cnn + "amp-fp16/error", accuracy, breach,
                           "error.nmse at output is NaN, was 2.19e-07 (a NaN breaks every limit)"),
                    "error.nmse", "output", 2.19e-7, NAN, 4.4e-7, "1"),
-      judged(cnn + "fp16/range", presence, lost, "the base has it, the new report has not"),
-      with_numbers(judged(cnn + "bf16/throughput", time, environment_suspect, "a control moved as well"), "time.step",
+      judged(cnn + "fp16/range", presence, lost, "is in the base but not in the new report"),
+      with_numbers(judged(cnn + "bf16/throughput", time, environment_suspect, "a control changed as well"), "time.step",
                    "hot", 1.2e-3, 1.3e-3, NAN, "s"),
       with_numbers(judged(mlp + "bf16/throughput", time, inconclusive, "open after 48 pairs"), "time.step", "hot", 2e-4,
                    2.05e-4, NAN, "s"),
@@ -95,7 +95,7 @@ inline Judgement sample_judgement() {
   return judgement;
 }
 
-// With the zero bytes inside.
+// Keeps the zero bytes inside the literal.
 template <size_t N>
 std::string bytes(const char (&text)[N]) {
   return {text, N - 1};

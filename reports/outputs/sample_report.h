@@ -1,4 +1,4 @@
-// A made-up report with times worth exporting beside times that are not.
+// A synthetic report with valid and with suspect times.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ inline Measurement seconds(const std::string& metric, const std::string& at, dou
   return time;
 }
 
-// `factor` slows every time down.
+// `factor` multiplies every time.
 inline Report timed_report(double factor = 1) {
   const std::string subject = "mlp/b32_i64_h128_o10";
   Report report;

@@ -13,7 +13,7 @@ namespace halfmark::reports {
 
 namespace {
 
-constexpr size_t kInWords = 20;  // failing lines told in words
+constexpr size_t kInWords = 20;  // failed lines with full text
 constexpr size_t kInTable = 20;  // lines of each other kind
 constexpr size_t kNotes = 20;    // differences of the environments, remarks
 
@@ -35,8 +35,8 @@ std::string verdict_text(const Judgement& judgement, const TextOptions& options)
   return text;
 }
 
-// What failed: the case, what is to be said, and how to see it again. The command line is not wrapped, so that it can
-// be copied.
+// A failed line: the case, its text, and the command that reproduces it. The command is not wrapped, so that it can be
+// copied.
 std::string failure_text(const Judgement& judgement, const JudgedLine& line, const TextOptions& options) {
   const std::string word = word_of(line.question, line.outcome);
   std::string text =
@@ -60,7 +60,7 @@ std::string failures_text(const Judgement& judgement, const TextOptions& options
   return options.all ? text : text + more(count, kInWords);
 }
 
-// An id in two columns, subject and the rest: each fits the width of a key column where the whole would be cut.
+// An id in two columns, subject and the rest: the whole id is wider than a key column may be.
 std::pair<std::string, std::string> halves(const std::string& id) {
   size_t slash = id.find('/');
   if (slash != id.npos) slash = id.find('/', slash + 1);
@@ -68,7 +68,7 @@ std::pair<std::string, std::string> halves(const std::string& id) {
   return {id.substr(0, slash), id.substr(slash + 1)};
 }
 
-// The lines of one outcome: numbers as a table, what has none as sentences below.
+// The lines of one outcome: those with numbers as a table, the others as sentences below.
 std::string group_text(const Judgement& judgement, Outcome outcome, const TextOptions& options) {
   const size_t count = count_of(judgement, outcome);
   if (count == 0) return "";

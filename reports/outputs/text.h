@@ -1,4 +1,4 @@
-// A judgement for the terminal: the verdict first, then what failed in words, then what changed in a table.
+// A judgement for the terminal: the verdict, then the failures as text, then the changes as tables.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace halfmark::reports {
 
-// With options.all every line, passed ones too; else the first of each kind and how many there are more.
+// With options.all every line, also passed ones; else the first ones of each kind and the count of the rest.
 std::string text_of(const Judgement& judgement, const TextOptions& options);
 
 }  // namespace halfmark::reports

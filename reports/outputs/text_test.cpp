@@ -56,7 +56,7 @@ TEST(JudgementText, GivesTimesTheirIntervalPairsAndProbability) {
   EXPECT_TRUE(has(text, "  time.step at hot: +2.5 % (95 % interval -0.2 ... +4.9 %), 48 pairs, corrected p 0.02\n"))
       << text;
   EXPECT_TRUE(has(text, "  time.step at hot: +8.0 %, 4 pairs\n"))
-      << text;  // the screen alone has neither interval nor test
+      << text;  // after the screen only, there is neither interval nor test
   EXPECT_TRUE(has(text, "times     3 cases on 164 process runs; 2 seemed slower and were measured again, 0 seemed"))
       << text;
 }

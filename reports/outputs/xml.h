@@ -1,4 +1,4 @@
-// Writing XML with pugixml from texts of any bytes.
+// Writes XML with pugixml; texts may contain any bytes.
 #pragma once
 
 #include <pugixml.hpp>
@@ -20,7 +20,7 @@ inline void set_count(pugi::xml_node node, const char* name, size_t count) {
 
 inline void set_text(pugi::xml_node node, std::string_view text) { node.text().set(xml_characters(text).c_str()); }
 
-// <property name="..." value="..."/>, as JUnit has it.
+// <property name="..." value="..."/>, as in JUnit.
 inline void add_property(pugi::xml_node properties, const char* name, std::string_view value) {
   pugi::xml_node node = properties.append_child("property");
   set(node, "name", name);

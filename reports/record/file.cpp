@@ -60,8 +60,7 @@ class TemporaryFile {
   bool kept_ = false;
 };
 
-// Makes a file that was not there. What has the name already stays: it is a killed writer's that had our number, or
-// somebody else's.
+// Creates a new file. An existing one is kept: it was left by a killed writer with our process id, or is not ours.
 int make_temporary(const std::filesystem::path& target, std::filesystem::path& name) {
   constexpr int kTries = 100;
   for (int i = 0; i < kTries; ++i) {
@@ -72,7 +71,7 @@ int make_temporary(const std::filesystem::path& target, std::filesystem::path& n
   return -1;
 }
 
-// The old file's mode is kept. `path` is what messages name.
+// Keeps the mode of the old file. `path` is the name in messages.
 void replace(const std::filesystem::path& target, const struct stat* old, std::string_view text,
              const std::filesystem::path& path) {
   std::filesystem::path name;
@@ -85,13 +84,13 @@ void replace(const std::filesystem::path& target, const struct stat* old, std::s
   if (::rename(temporary.c_str(), target.c_str()) != 0) fail_write(path, errno);
   temporary.keep();
 
-  // The new name is in the directory only once that is on disk too. Not every file system lets one ask.
+  // The rename is durable only when the directory is on disk too. Some file systems cannot sync a directory.
   const std::filesystem::path directory = target.has_parent_path() ? target.parent_path() : ".";
   Descriptor parent(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (parent.get() >= 0) ::fsync(parent.get());
 }
 
-// A killed writer of this user leaves a regular file.
+// A killed writer leaves a regular file of this user.
 bool is_leftover(const std::filesystem::path& path) {
   struct stat known = {};
   return ::lstat(path.c_str(), &known) == 0 && S_ISREG(known.st_mode) && known.st_uid == ::geteuid();
@@ -133,7 +132,7 @@ std::filesystem::path target_of(const std::filesystem::path& path) {
   for (int links = 0; links < 40 && std::filesystem::is_symlink(target, error); ++links) {
     const std::filesystem::path next = std::filesystem::read_symlink(target, error);
     if (error) return path;
-    target = target.parent_path() / next;  // `next` alone when it is absolute
+    target = target.parent_path() / next;  // just `next` if it is absolute
   }
   return target;
 }
@@ -161,7 +160,7 @@ std::string read_regular_file(const std::filesystem::path& path) {
   if (file.get() < 0) throw ReportError(fmt::format("{}: cannot be read: {}", path.string(), cause(errno)));
   struct stat known = {};
   if (::fstat(file.get(), &known) != 0 || !S_ISREG(known.st_mode))
-    throw ReportError(fmt::format("{}: is no regular file", path.string()));
+    throw ReportError(fmt::format("{}: is not a regular file", path.string()));
   return read_open(file.get(), path);
 }
 

@@ -1,4 +1,4 @@
-// Whole files in and out: a reader never sees half a file, a failed write leaves nothing behind.
+// Reads and writes whole files: a reader never sees a partial file, and a failed write leaves nothing behind.
 #pragma once
 
 #include <filesystem>
@@ -7,30 +7,30 @@
 
 namespace halfmark::reports {
 
-// The file that writing to `path` replaces: a symbolic link stays one.
+// The file that is replaced by writing to `path`: the target of a symbolic link, not the link.
 std::filesystem::path target_of(const std::filesystem::path& path);
 
-// What cannot be replaced: devices, pipes (/dev/stdout), open files without a name (/proc/self/fd/3).
+// True if the target cannot be replaced: a device, a pipe (/dev/stdout), an open file without a name (/proc/self/fd/3).
 bool is_written_in_place(const std::filesystem::path& path);
 
-// ".NAME.SUFFIX" beside `target`: the name of a file that a writer of `target` makes for itself. Hidden and long, so
-// that it is no name of anybody else's file.
+// ".NAME.SUFFIX" beside `target`: the name of a file that a writer of `target` creates for its own use. Hidden and
+// long, so that it does not collide with other files.
 std::filesystem::path companion_of(const std::filesystem::path& target, std::string_view suffix);
 
-// More than any report has: what goes on for ever (/dev/zero) is refused.
+// Larger than any report, so that endless files (/dev/zero) are rejected.
 inline constexpr size_t kLongestFile = size_t{1} << 30;
 
 // Throws ReportError naming the path and the cause.
 std::string read_file(const std::filesystem::path& path);
 
-// The same for a path that nobody has named: only a regular file, without waiting for a pipe.
+// The same for a path that the user did not name: only a regular file; never blocks on a pipe.
 std::string read_regular_file(const std::filesystem::path& path);
 
-// Temporary file beside the target, fsync, rename; or in place.
-// Throws ReportError naming the path and the cause; the old file is then untouched and the temporary file gone.
+// Writes a temporary file beside the target, then fsync and rename; or in place if it cannot be replaced. Throws
+// ReportError naming the path and the cause; then the old file is unchanged and the temporary file removed.
 void write_file(const std::filesystem::path& path, std::string_view text);
 
-// The same for a file of ours whose name nobody has chosen: a symbolic link is not followed but replaced.
+// The same for a file whose name the user did not choose: a symbolic link is replaced, not followed.
 void replace_file(const std::filesystem::path& path, std::string_view text);
 
 // Removes the temporary files that writers of `path` left behind when they were killed, and nothing else.

@@ -1,4 +1,4 @@
-// Whole files: what is written beside them, and what is never touched.
+// Reading and writing whole files: the temporary files beside them, and files that must not be changed.
 #include "reports/record/file.h"
 
 #include <fmt/format.h>
@@ -72,9 +72,9 @@ TEST_F(Files, WhatHasNoEndIsRefused) {
 TEST_F(Files, OnlyRegularFilesAreReadUnasked) {
   const fs::path pipe = folder_ / "pipe", link = folder_ / "link";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_SAYS(complaint([&] { read_regular_file(pipe); }), "pipe: is no regular file");
-  EXPECT_SAYS(complaint([&] { read_regular_file(folder_); }), "is no regular file");
-  EXPECT_SAYS(complaint([&] { read_regular_file("/dev/zero"); }), "is no regular file");
+  EXPECT_SAYS(complaint([&] { read_regular_file(pipe); }), "pipe: is not a regular file");
+  EXPECT_SAYS(complaint([&] { read_regular_file(folder_); }), "is not a regular file");
+  EXPECT_SAYS(complaint([&] { read_regular_file("/dev/zero"); }), "is not a regular file");
   fs::create_symlink("link", link);
   EXPECT_SAYS(complaint([&] { read_regular_file(link); }), "link: cannot be read: ");
   write_file(folder_ / "file", "text");

@@ -1,4 +1,4 @@
-// What tests of files and of their readers share.
+// Helpers for tests of files and of their readers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace halfmark::reports {
 
-// A test with a folder of its own.
+// A test with its own temporary folder.
 class FolderTest : public testing::Test {
  protected:
   const TemporaryFolder temporary_{"test"};

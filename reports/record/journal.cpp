@@ -33,7 +33,7 @@ std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::e
 Report header_of(std::string_view line, const std::string& where) {
   Json json = parse_json(line, where);
   if (!json.is_object() || !json.contains("journal")) {
-    throw ReportError(where + ": is not the header of a journal; name the journal of the run to go on with");
+    throw ReportError(where + ": is not the header of a journal; name the journal of the run to continue");
   }
   json["records"] = Json::array();
   return report_from_json(json, where);
@@ -55,7 +55,7 @@ Contents contents_of(std::string_view text, const std::string& file) {
       try {
         json = parse_json(piece, where);
       } catch (const ReportError&) {
-        if (last) break;  // torn: the run died while writing it
+        if (last) break;  // incomplete: the run was killed while writing it
         throw;
       }
       Record record = record_from_json(json, where);
@@ -111,7 +111,7 @@ bool Journal::is_at(const std::filesystem::path& path) {
     ::close(file);
     if (count == ssize_t{sizeof text} && std::string_view(text, sizeof text) == kJournalSignature) return true;
   }
-  throw ReportError(path.string() + ": is no journal of halfmark; move it away or name another report with -o");
+  throw ReportError(path.string() + ": is not a journal of halfmark; move it away or name another report with -o");
 }
 
 Journal Journal::create(const std::filesystem::path& path, const Report& header) {
@@ -138,7 +138,7 @@ Report Journal::read(const std::filesystem::path& path) { return contents_of(pat
 Report Journal::parse(std::string_view text, const std::string& where) { return contents_of(text, where).report; }
 
 void Journal::append(const Record& record) {
-  // One write, so that processes sharing a journal do not mix their lines.
+  // One write call, so that processes sharing a journal do not mix their lines.
   write_all(descriptor_, line_of(to_json(record)), path_);
   if (::fdatasync(descriptor_) != 0) throw_write_error(path_);
 }

@@ -1,4 +1,4 @@
-// The journal of a run under way: one line a finished record, so that a run that is killed loses none of them.
+// The journal of a run in progress: one line per finished record, so that a killed run loses none of them.
 #pragma once
 
 #include <filesystem>
@@ -11,23 +11,23 @@ namespace halfmark::reports {
 
 class Journal {
  public:
-  // Whether a journal stands there, torn or not; false when nothing does. Throws ReportError for all else, a symbolic
-  // link too: it is somebody else's and stays as it is.
+  // Whether the file is a journal, complete or not; false if there is no file. Throws ReportError for any other file or
+  // a symbolic link, which is not ours and must not be changed.
   static bool is_at(const std::filesystem::path& path);
 
-  // Starts a journal anew; the header line holds environment and run, records are ignored. Throws ReportError, also
-  // where a file stands that is none of ours.
+  // Creates a new journal; the header line has environment and run, records are ignored. Throws ReportError, also if
+  // there is a file that is not a journal.
   static Journal create(const std::filesystem::path& path, const Report& header);
 
-  // Opens a journal to go on with; what a killed run left of its last line is cut off. Throws ReportError.
+  // Opens a journal to continue it; an incomplete last line is cut off. Throws ReportError.
   static Journal resume(const std::filesystem::path& path);
 
-  // What is in a journal, its torn last line left out. Of two records with one id the later counts, at the place of the
-  // first. Throws ReportError on anything else that is not a journal of ours.
+  // Reads a journal without an incomplete last line. Of two records with one id the later is used, in the place of the
+  // first. Throws ReportError if it is not a journal of halfmark.
   static Report read(const std::filesystem::path& path);
   static Report parse(std::string_view text, const std::string& where);  // the same from memory
 
-  // On disk when it returns. Throws ReportError naming the path and the cause.
+  // The record is on disk when it returns. Throws ReportError naming the path and the cause.
   void append(const Record& record);
 
   Journal(Journal&& other) noexcept;

@@ -1,4 +1,4 @@
-// The journal: whatever the moment a run is killed, its finished records are there.
+// The journal: whenever a run is killed, its finished records can be read.
 #include "reports/record/journal.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST_F(JournalFile, IsNeverWrittenOverWhatIsNone) {
        {std::string("[1, 2]"), std::string(), std::string("{\"journal\""), std::string("{\"my\": \"notes\"}\n")}) {
     write(text);
     EXPECT_SAYS(complaint([&] { Journal::create(path_, sample_report()); }),
-                "run.jsonl: is no journal of halfmark; move it away or name another report with -o");
+                "run.jsonl: is not a journal of halfmark; move it away or name another report with -o");
     EXPECT_EQ(read_file(path_), text);
   }
   fs::remove(path_);
@@ -88,12 +88,12 @@ TEST_F(JournalFile, IsNeverWrittenOverWhatIsNone) {
   EXPECT_TRUE(Journal::is_at(path_));
   fs::rename(path_, victim);
   fs::create_symlink("victim", path_);
-  EXPECT_SAYS(complaint([&] { Journal::create(path_, sample_report()); }), "is no journal of halfmark");
+  EXPECT_SAYS(complaint([&] { Journal::create(path_, sample_report()); }), "is not a journal of halfmark");
   EXPECT_THROW(Journal::resume(path_), ReportError);
   EXPECT_EQ(read_file(victim), whole);
   fs::remove(path_);
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
-  EXPECT_SAYS(complaint([&] { Journal::create(path_, sample_report()); }), "is no journal of halfmark");
+  EXPECT_SAYS(complaint([&] { Journal::create(path_, sample_report()); }), "is not a journal of halfmark");
 }
 
 TEST_F(JournalFile, SaysWhatIsWrongWithIt) {

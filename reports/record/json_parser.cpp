@@ -15,14 +15,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Deeper nesting is no report of ours, and recursion over it would end the stack.
+// No report is nested deeper, and recursion over a deeper tree would overflow the stack.
 constexpr size_t kDeepest = 64;
 
 std::string not_json(std::string_view text, size_t byte, std::string_view where, std::string_view kind) {
   const bool is_report = kind == kReportKind;
   if (text.empty() && !is_report) return fmt::format("{}: is empty, not a {}", where, kind);
   if (text.empty()) return fmt::format("{}: is empty; was the run cut short? make the report again", where);
-  // nlohmann counts from 1 and points behind the last character when the text ends too early.
+  // nlohmann counts from 1, and reports the position after the last character if the text ends too early.
   if (byte > text.size()) {
     return fmt::format("{}: ends in the middle after {} bytes; the file was cut short{}", where, text.size(),
                        is_report ? ", make the report again" : "");
@@ -33,7 +33,7 @@ std::string not_json(std::string_view text, size_t byte, std::string_view where,
   return fmt::format("{}: is not valid JSON at line {}, column {}; is this a {}?", where, line, column, kind);
 }
 
-// What nlohmann's parser calls, by these names; true goes on.
+// Callbacks of nlohmann's parser, which fixes their names; true means continue.
 class TreeBuilder {
  public:
   TreeBuilder(std::string_view text, std::string_view where, std::string_view kind, const Taker& taker)
@@ -46,7 +46,7 @@ class TreeBuilder {
   bool number_integer(Json::number_integer_t value) { return add(value), true; }
   bool number_unsigned(Json::number_unsigned_t value) { return add(value), true; }
   bool number_float(Json::number_float_t value, const std::string&) { return add(value), true; }
-  bool string(std::string& value) { return add(std::as_const(value)), true; }  // its room is the parser's
+  bool string(std::string& value) { return add(std::as_const(value)), true; }  // the buffer belongs to the parser
   bool binary(Json::binary_t&) { return false; }                               // not in text
   bool start_object(size_t) { return open(Json::value_t::object); }
   bool start_array(size_t) { return open(Json::value_t::array); }
@@ -109,10 +109,10 @@ class TreeBuilder {
   std::string_view text_, where_, kind_;
   const Taker& taker_;
   Json root_;
-  std::vector<Json*> open_;  // objects and lists that have not ended, outermost first
-  Json* member_ = nullptr;   // of the innermost object, its latest
-  std::string key_;          // of the outermost object, its latest
-  Json* source_ = nullptr;   // the list that is taken from, while it is open
+  std::vector<Json*> open_;  // open objects and lists, outermost first
+  Json* member_ = nullptr;   // latest key of the innermost object
+  std::string key_;          // latest key of the outermost object
+  Json* source_ = nullptr;   // the list whose elements are taken, while it is open
   size_t taken_ = 0;
 };
 

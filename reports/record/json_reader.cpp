@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A foreign value in one line of a message: short, and without line breaks.
+// A value of unknown origin for a one-line message: short, and without line breaks.
 std::string shown(const Json& json) {
   if (json.is_object()) return "an object";
   if (json.is_array()) return "a list";
@@ -131,7 +131,7 @@ int JsonReader::integer(const char* key, int fallback) const {
 uint64_t JsonReader::unsigned_integer(const char* key) const {
   const auto member = optional(key);
   if (!member) return 0;
-  // A tree built in memory holds a positive number as signed.
+  // A tree built in memory stores a positive number as signed.
   if (!member->json_->is_number_integer() ||
       (!member->json_->is_number_unsigned() && member->json_->get<int64_t>() < 0)) {
     member->expected("a whole number, not negative");

@@ -1,4 +1,4 @@
-// A JSON tree read with its place at hand, so that every complaint names the field it is about.
+// Reads a JSON tree and keeps the path of each value, so that every error names its field.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@
 
 namespace halfmark::reports {
 
-// A view: the tree, and the parents it was reached from, must outlive it. Every method throws ReportError.
+// A view: the tree and the parent readers must outlive it. Every method throws ReportError.
 class JsonReader {
  public:
-  // `where` opens every complaint: a file name. `kind` is what the file should be.
+  // `where` (a file name) is the prefix of every error. `kind` is what the file should be.
   JsonReader(const nlohmann::ordered_json& json, std::string_view where, std::string_view kind = kReportKind)
       : json_(&json), where_(where), kind_(kind) {}
 
-  // Of a list whose elements are not in the tree.
+  // For an element of a list that is not in the tree.
   JsonReader element(const nlohmann::ordered_json& json, size_t index) const { return {json, this, {}, index}; }
 
   const nlohmann::ordered_json& value() const { return *json_; }
   void expect_object() const;
-  void expect_only(std::span<const std::string_view> known) const;  // of the members; a slip of the pen is no setting
+  void expect_only(std::span<const std::string_view> known) const;  // a misspelt name is an error
 
   JsonReader required(const char* key) const;
-  std::optional<JsonReader> optional(const char* key) const;  // nothing when absent or null
+  std::optional<JsonReader> optional(const char* key) const;  // nullopt if absent or null
 
   std::string text() const;
   double number() const;  // numbers, and "NaN" "Infinity" "-Infinity"

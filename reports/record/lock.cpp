@@ -30,7 +30,7 @@ std::string text_in(int descriptor) {
   return line;
 }
 
-// Empty: its process has made it and not yet written to it, or was killed between the two.
+// Empty: its process has created it but not yet written to it, or was killed in between.
 bool is_ours(int descriptor) {
   struct stat known = {};
   if (::fstat(descriptor, &known) != 0 || !S_ISREG(known.st_mode)) return false;
@@ -50,7 +50,7 @@ std::string self() {
   return fmt::format("{}process {} since {:%Y-%m-%dT%H:%M:%SZ}\n", kLockSignature, ::getpid(), utc);
 }
 
-// False when a holder has removed the name between our open and our lock: then this is nobody's lock.
+// False if a holder has removed the file between our open and our lock: then this lock is void.
 bool still_named(int descriptor, const std::filesystem::path& path) {
   struct stat held = {}, named = {};
   return ::fstat(descriptor, &held) == 0 && ::lstat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
@@ -65,13 +65,13 @@ std::filesystem::path FileLock::path_of(const std::filesystem::path& target) {
 
 FileLock::FileLock(const std::filesystem::path& target) : path_(path_of(target)) {
   while (true) {
-    // Neither through a link nor waiting for the other end of a pipe.
+    // Does not follow a link or wait for the other end of a pipe.
     const int descriptor = ::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     const bool is_file_of_ours = descriptor >= 0 && is_ours(descriptor);
     if (descriptor >= 0 ? !is_file_of_ours : errno == ELOOP || errno == EISDIR || errno == ENXIO) {
       if (descriptor >= 0) ::close(descriptor);
       throw ReportError(
-          fmt::format("{}: is no lock file of halfmark; move it away or name another file with -o", path_.string()));
+          fmt::format("{}: is not a lock file of halfmark; move it away or name another file with -o", path_.string()));
     }
     if (descriptor < 0) throw_write_error(target);
     int failed = 0;
@@ -90,7 +90,7 @@ FileLock::FileLock(const std::filesystem::path& target) : path_(path_of(target))
     descriptor_ = descriptor;
     break;
   }
-  // For people: that nobody can read it on a full disk loosens no lock.
+  // The text is only for users: if a full disk prevents it, the lock is still valid.
   const std::string text = self();
   if (::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, text.data(), text.size(), 0) < 0) return;
 }

@@ -1,5 +1,5 @@
-// One writer of a report at a time. The lock is advisory and the kernel's: a process that is gone, however it went,
-// holds none.
+// Allows one writer of a report at a time. The lock is advisory (flock); the kernel releases it when the process ends,
+// however it ends.
 #pragma once
 
 #include <filesystem>
@@ -9,10 +9,10 @@ namespace halfmark::reports {
 class FileLock {
  public:
   // Takes the lock of `target`, a file .NAME.halfmark-lock beside it, or throws ReportError naming the process that has
-  // it. A file of that name that is none of ours, or a symbolic link, is refused and left as it is. On a file system
-  // that knows no locks the lock hinders nobody.
+  // it. Another file of that name or a symbolic link is rejected and not changed. On a file system without locks it has
+  // no effect.
   explicit FileLock(const std::filesystem::path& target);
-  ~FileLock();  // the file goes with the lock
+  ~FileLock();  // the file is removed with the lock
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 

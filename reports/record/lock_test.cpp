@@ -1,4 +1,4 @@
-// The lock of a report: one holder, who is named, and none that outlives its process.
+// The lock of a report: it has one holder, errors name it, and it ends with its process.
 #include "reports/record/lock.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ class Lock : public FolderTest {
     return "";
   }
 
-  // A process that takes the lock, says so, and waits to be killed.
+  // A process that takes the lock, reports it, and waits to be killed.
   pid_t holder() const {
     int told[2] = {};
     EXPECT_EQ(::pipe(told), 0);
@@ -68,7 +68,7 @@ TEST_F(Lock, NamesTheProcessThatHasIt) {
 
 TEST_F(Lock, OfAKilledProcessHindersNobody) {
   kill(holder());
-  EXPECT_TRUE(fs::exists(FileLock::path_of(report_))) << "the test should meet a file that was left behind";
+  EXPECT_TRUE(fs::exists(FileLock::path_of(report_))) << "the test needs a lock file that was left behind";
   EXPECT_EQ(refusal(report_), "");
 }
 
@@ -88,7 +88,7 @@ TEST_F(Lock, IsTheSameBehindASymbolicLink) {
   EXPECT_EQ(refusal(folder_ / "another.json"), "");
 }
 
-// Whoever opens the file just before its holder removes it must not end with a lock on a name that is gone.
+// A process that opens the file just before its holder removes it must not get a lock on a removed file.
 TEST_F(Lock, HasOneHolderHoweverManyTryAtOnce) {
   constexpr int kProcesses = 4, kTurns = 200;
   std::vector<pid_t> children;
@@ -119,7 +119,7 @@ TEST_F(Lock, HasOneHolderHoweverManyTryAtOnce) {
 TEST_F(Lock, LeavesAFileWithAnotherContentAsItIs) {
   const fs::path path = FileLock::path_of(report_);
   write_file(path, "[[package]]");
-  EXPECT_SAYS(refusal(report_), ".report.json.halfmark-lock: is no lock file of halfmark; move it away");
+  EXPECT_SAYS(refusal(report_), ".report.json.halfmark-lock: is not a lock file of halfmark; move it away");
   EXPECT_EQ(read_file(path), "[[package]]");
 }
 
@@ -128,17 +128,17 @@ TEST_F(Lock, LeavesALinkItsTargetAndAPipeAsTheyAre) {
   write_file(victim, "precious");
   for (const fs::path& target : {victim, folder_ / "absent", folder_}) {
     fs::create_symlink(target, path);
-    EXPECT_SAYS(refusal(report_), "is no lock file of halfmark");
+    EXPECT_SAYS(refusal(report_), "is not a lock file of halfmark");
     EXPECT_TRUE(fs::is_symlink(path));
     fs::remove(path);
   }
   EXPECT_EQ(read_file(victim), "precious");
   EXPECT_FALSE(fs::exists(folder_ / "absent"));
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-  EXPECT_SAYS(refusal(report_), "is no lock file of halfmark");
+  EXPECT_SAYS(refusal(report_), "is not a lock file of halfmark");
   fs::remove(path);
   fs::create_directory(path);
-  EXPECT_SAYS(refusal(report_), "is no lock file of halfmark");
+  EXPECT_SAYS(refusal(report_), "is not a lock file of halfmark");
 }
 
 TEST_F(Lock, TakesAFileThatItsMakerCouldNotWriteTo) {

@@ -1,5 +1,5 @@
-// What one case says about itself: named numbers and curves. Knows nothing of devices, formats or models.
-// The {} are there so that designated initializers may leave members out without a warning.
+// The measurements of one case: named numbers and curves. Independent of devices, formats and models. The {} let
+// designated initializers leave members out without a warning.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct Measurement {
   std::string unit = "1";
   Better better = Better::neither;
   Kind kind = Kind::information;
-  std::optional<double> bound{};  // the limit the theory allows, same unit
-  std::vector<double> samples{};  // replicates behind a sampled value, in the order taken
+  std::optional<double> bound{};  // derived upper limit, in the same unit
+  std::vector<double> samples{};  // replicates from which a sampled value is computed, in the order of measurement
 };
 
 // A curve or a histogram: y over x, equally long.
@@ -37,13 +37,13 @@ struct Series {
   std::string x_unit = "1", y_unit = "1";
 };
 
-// What a harness hands back.
+// The result of a harness.
 struct Findings {
   std::vector<Measurement> measurements;
   std::vector<Series> series;
 };
 
-// One row of work inside a record: which kernel did what, how often, and whether its time means anything.
+// One kernel row used in a record: its work, how often it ran, and whether its time is a valid speed.
 struct KernelUse {
   std::string operation{};  // "matmul"
   std::string phase{};      // "forward", "backward", "optimizer", ...
@@ -51,7 +51,7 @@ struct KernelUse {
   std::string row{};        // "onednn", "upcast", "tensor-core", "reference", ...
   std::string speed{};      // "real" | "emulated"
   uint64_t calls = 0;
-  std::vector<std::string> refusals{};  // "row: reason" of every row that was asked first
+  std::vector<std::string> refusals{};  // "row: reason" of every row that was tried before it
 };
 
 }  // namespace halfmark::reports

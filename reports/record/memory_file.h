@@ -1,4 +1,4 @@
-// A file without a name, in memory: what another process writes, gone with the last of the two however they end.
+// Anonymous file in memory (memfd) for the output of a child process; the kernel frees it when both processes have ended.
 #pragma once
 
 #include <sys/mman.h>
@@ -15,7 +15,7 @@ namespace halfmark::reports {
 class MemoryFile {
  public:
   explicit MemoryFile(const char* name) : file_(::memfd_create(name, MFD_CLOEXEC)) {  // throws ReportError
-    if (file_ < 0) throw ReportError("no file in memory: " + std::string(std::strerror(errno)));
+    if (file_ < 0) throw ReportError("cannot create a file in memory: " + std::string(std::strerror(errno)));
   }
   ~MemoryFile() { ::close(file_); }
   MemoryFile(const MemoryFile&) = delete;

@@ -28,8 +28,9 @@ using Json = nlohmann::ordered_json;
 Shard shard_of(const NamedReport& named) {
   const RunInfo& run = named.report.run;
   if (run.plan.cases == 0)
-    throw ReportError(named.name + ": does not say of which plan it is; an older halfmark has made it, run it again");
-  if (run.shard.empty()) throw ReportError(named.name + ": is no shard; merge reports of `halfmark run --shard I/N`");
+    throw ReportError(named.name + ": has no plan, because an older halfmark wrote it; run it again");
+  if (run.shard.empty())
+    throw ReportError(named.name + ": is not a shard; merge reports of `halfmark run --shard I/N`");
   const auto shard = shard_named(run.shard);
   if (!shard)
     throw ReportError(fmt::format("{}: its shard is '{}', which should be I/N; was it edited?", named.name, run.shard));
@@ -52,7 +53,7 @@ void check_pair(const NamedReport& a, const NamedReport& b) {
     differ(a, b, found->key, found->here, found->there);
 }
 
-// What the shards do not have in common stays beside the label of each.
+// Facts that differ between shards are kept under the label of each shard.
 Json environment_of(const std::vector<NamedReport>& shards) {
   Json whole = shards[0].report.environment;
   Json parts = Json::array();
@@ -136,7 +137,7 @@ Report merge(const std::vector<NamedReport>& shards, bool partial) {
   }
   whole.run.complete = ids.size() == whole.run.plan.cases;
   if (whole.run.complete && plan_of(ids).hash != whole.run.plan.hash)
-    throw ReportError(fmt::format("{}: the records together are not those of the plan {}; was a report edited?",
+    throw ReportError(fmt::format("{}: the records of all shards do not match the plan {}; was a report edited?",
                                   shards[0].name, whole.run.plan.hash));
   return whole;
 }

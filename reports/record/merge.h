@@ -1,4 +1,4 @@
-// Reports of the shards of one run become the report of the whole.
+// Merges the reports of all shards of one run into one report.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace halfmark::reports {
 
-// Records in the order of the plan. Throws ReportError, one line naming the files and what does not fit, unless all
-// are of one suite, seed and plan, made by the same build on the same devices, every shard is there once and complete.
-// With `partial` shards may be missing or incomplete; the result then says that it is. Of an incomplete shard the
-// records are taken for its first cases.
+// Records in the order of the plan. All must have the same suite, seed, plan, build and devices, and every shard must
+// be given once and be complete; otherwise throws ReportError, one line with the files and the difference. With
+// `partial`, shards may be missing or incomplete, and the result is marked as partial. The records of an incomplete
+// shard count as those of its first cases.
 Report merge(const std::vector<NamedReport>& shards, bool partial);
 
 }  // namespace halfmark::reports

@@ -1,4 +1,4 @@
-// Shards become the whole they were cut from, and what is none of it is refused by name.
+// Merging shards gives the original report; a report that is not one of the shards is rejected by name.
 #include "reports/record/merge.h"
 
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ Report whole_report(size_t cases) {
   return whole;
 }
 
-// Dealt as the program deals them.
+// Distributed in turn, as the program does it.
 std::vector<NamedReport> dealt(const Report& whole, size_t parts) {
   std::vector<NamedReport> shards;
   for (size_t part = 1; part <= parts; ++part) {
@@ -58,7 +58,7 @@ std::string refusal(const std::vector<NamedReport>& shards) {
   return complaint([&] { merge(shards, false); });
 }
 
-// What merging says about three shards of which the second was changed.
+// The error of merging three shards after a change of the second.
 std::string refusal_after(const std::function<void(Report&)>& change) {
   std::vector<NamedReport> shards = dealt(whole_report(8), 3);
   change(shards[1].report);
@@ -70,7 +70,7 @@ TEST(Merge, GivesBackTheWholeInTheOrderOfThePlan) {
     const Report whole = whole_report(cases);
     for (const size_t parts : {1, 2, 3, 7}) {
       std::vector<NamedReport> shards = dealt(whole, parts);
-      std::reverse(shards.begin(), shards.end());  // the order of the files is nobody's concern
+      std::reverse(shards.begin(), shards.end());  // the order of the files has no effect
       Report merged = merge(shards, false);
       EXPECT_EQ(merged.run.started, fmt::format("2026-01-31T12:00:0{}Z", 9 - parts)) << "the earliest";
       EXPECT_EQ(merged.run.seconds, static_cast<double>(parts * (parts + 1)) / 2);
@@ -109,13 +109,13 @@ TEST(Merge, RefusesWhatDoesNotBelongTogether) {
               "libraries.onednn is 2.6.3 and nothing");
   EXPECT_SAYS(refusal_after([](Report& r) { r.environment["devices"]["cpu"]["processor"] = "Other"; }),
               "devices.cpu.processor is Example 9000 and Other");
-  EXPECT_SAYS(refusal_after([](Report& r) { r.run.shard = ""; }), "2.json: is no shard");
-  EXPECT_SAYS(refusal_after([](Report& r) { r.run.plan = {}; }), "2.json: does not say of which plan it is");
+  EXPECT_SAYS(refusal_after([](Report& r) { r.run.shard = ""; }), "2.json: is not a shard");
+  EXPECT_SAYS(refusal_after([](Report& r) { r.run.plan = {}; }), "2.json: has no plan");
   EXPECT_SAYS(refusal_after([](Report& r) { r.run.shard = "4/3"; }), "2.json: its shard is '4/3'");
   EXPECT_SAYS(refusal_after([](Report& r) { r.run.shard = "1/3"; }), "1.json and 2.json are both shard 1/3");
   EXPECT_SAYS(refusal_after([](Report& r) { r.run.shard = "2/4"; }), "has 2 cases, and there are 3 records");
   EXPECT_SAYS(refusal_after([](Report& r) { r.records.pop_back(); }), "has 3 cases, and there are 2 records");
-  EXPECT_SAYS(refusal_after([](Report& r) { std::swap(r.records[0], r.records[1]); }), "are not those of the plan");
+  EXPECT_SAYS(refusal_after([](Report& r) { std::swap(r.records[0], r.records[1]); }), "do not match the plan");
   EXPECT_SAYS(refusal_after([](Report& r) { r.records[0].id = "linear/b0/cpu/fp16/error"; }),
               "1.json and 2.json both have a record linear/b0/cpu/fp16/error");
   auto other = dealt(whole_report(8), 3);

@@ -6,7 +6,7 @@
 namespace halfmark::reports {
 
 std::string valid_utf8(std::string_view text) {
-  // The JSON library replaces what is invalid while it writes.
+  // The JSON library replaces invalid bytes while it writes.
   constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
   return nlohmann::json::parse(nlohmann::json(text).dump(-1, ' ', false, kReplace)).get<std::string>();
 }
@@ -23,7 +23,7 @@ bool turns_direction(uint32_t code) {
 }
 
 std::string printable(std::string_view text) {
-  // Nearly every text is plain, and a report holds millions.
+  // Nearly every text is plain ASCII, and a report contains millions.
   const auto is_plain = [](unsigned char c) { return c >= ' ' && c < 0x7F; };
   if (std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
   std::string result;

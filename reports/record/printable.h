@@ -7,13 +7,13 @@
 
 namespace halfmark::reports {
 
-// U+FFFD, in the place of what cannot be shown.
+// U+FFFD, the replacement for characters that cannot be shown.
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Bytes that are no UTF-8 become U+FFFD.
+// Bytes that are not UTF-8 become U+FFFD.
 std::string valid_utf8(std::string_view text);
 
-// Calls visit(code point, its bytes) for each character of valid UTF-8.
+// Calls visit(code point, bytes of the character) for each character of valid UTF-8.
 template <class Visit>
 void each_character(std::string_view text, const Visit& visit) {
   for (size_t begin = 0; begin < text.size();) {
@@ -29,10 +29,10 @@ void each_character(std::string_view text, const Visit& visit) {
 
 bool is_blank(uint32_t code);         // tab, line ends, line and paragraph separators
 bool is_control(uint32_t code);       // C0, DEL, C1
-bool turns_direction(uint32_t code);  // marks, embeddings, overrides and isolates of a direction of writing
+bool turns_direction(uint32_t code);  // marks, embeddings, overrides and isolates of bidirectional text
 
-// Valid UTF-8 on one line, because a report of unknown origin must not drive the terminal: line ends and tabs become
-// blanks; other control characters, and those that turn the direction of writing round, U+FFFD.
+// Valid UTF-8 on one line, because a report of unknown origin must not control the terminal. Line ends and tabs become
+// spaces; other control characters, and those that change the text direction, become U+FFFD.
 std::string printable(std::string_view text);
 
 }  // namespace halfmark::reports

@@ -12,7 +12,7 @@ namespace halfmark::reports {
 
 namespace {
 
-// What results depend on. A device counts where both have opened it: shards need not all use every device.
+// Facts on which results depend. A device is compared only if both have opened it: shards need not use every device.
 bool matters(std::string_view key) {
   static constexpr std::string_view kFamilies[] = {"halfmark.",  "compiler.", "libraries.", "cpu.",
                                                    "variables.", "devices.",  "probed."};
@@ -21,7 +21,7 @@ bool matters(std::string_view key) {
                      [&](std::string_view family) { return key.starts_with(family); });
 }
 
-// "devices.cpu." of "devices.cpu.threads"; "" of all else.
+// "devices.cpu." for "devices.cpu.threads"; "" for other names.
 std::string_view device_of(std::string_view key) {
   constexpr std::string_view kDevices = "devices.";
   if (!key.starts_with(kDevices)) return {};
@@ -65,7 +65,7 @@ std::optional<Shard> shard_named(std::string_view text) {
   return shard;
 }
 
-// FNV-1a, each id closed by a zero.
+// FNV-1a; a zero byte ends each id.
 Plan plan_of(const std::vector<std::string>& ids) {
   uint64_t hash = 0xCBF29CE484222325u;
   const auto add = [&](unsigned char byte) { hash = (hash ^ byte) * 0x100000001B3u; };

@@ -12,24 +12,25 @@
 
 namespace halfmark::reports {
 
-// "2/8": the second of eight parts of a plan. Cases are dealt out in turn, so that the parts are about equally long.
+// "2/8": the second of eight parts of a plan. Cases are distributed in turn, so that the parts take about equal time.
 struct Shard {
   uint64_t part = 1, parts = 1;
 
-  uint64_t size(uint64_t cases) const;                                       // how many of so many cases it has
-  uint64_t place(uint64_t index) const { return part - 1 + index * parts; }  // in the plan, of its case `index`
+  uint64_t size(uint64_t cases) const;  // the number of its cases, of the given total
+  uint64_t place(uint64_t index) const { return part - 1 + index * parts; }  // position in the plan of its case `index`
 };
 
-// Nothing when the text is not I/N with I from 1 to N.
+// nullopt if the text is not I/N with I from 1 to N.
 std::optional<Shard> shard_named(std::string_view text);
 
 Plan plan_of(const std::vector<std::string>& ids);
 
-// What an environment says at "/halfmark/git", as text; empty where it does not. The environment is a free tree.
+// The value at a path of the environment ("/halfmark/git") as text; empty if it is absent. The layout of the
+// environment is not fixed.
 std::string fact(const nlohmann::ordered_json& environment, const char* pointer);
 
 // The first fact about build, libraries, processor, variables or devices that two environments both have and that
-// differs. Records with such a difference are not of one run; machine names, memory sizes and dates may differ.
+// differs. Records with such a difference are not from one run; machine names, memory sizes and dates may differ.
 struct Difference {
   std::string key, here, there;
 };

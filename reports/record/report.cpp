@@ -178,7 +178,7 @@ Record read_record(const JsonReader& json) {
   json.each("measurements", [&](const JsonReader& one) {
     Measurement measurement = read_measurement(one);
     if (!known.emplace(measurement.metric, measurement.at).second)
-      one.fail(fmt::format("\"{}\" at \"{}\" is there twice", measurement.metric, measurement.at));
+      one.fail(fmt::format("\"{}\" at \"{}\" is used twice", measurement.metric, measurement.at));
     record.measurements.push_back(std::move(measurement));
   });
   json.each("series", [&](const JsonReader& one) { record.series.push_back(read_series(one)); });
@@ -188,11 +188,11 @@ Record read_record(const JsonReader& json) {
   return record;
 }
 
-// Of the records of a report each has an id of its own: which of two would be compared?
+// Ids must be unique: with two equal ones it would be undefined which is compared.
 class Ids {
  public:
   void add(const Record& record, const JsonReader& json) {
-    if (!ids_.insert(record.id).second) json.fail(fmt::format("the id \"{}\" is there twice", record.id));
+    if (!ids_.insert(record.id).second) json.fail(fmt::format("the id \"{}\" is used twice", record.id));
   }
 
  private:
@@ -213,12 +213,12 @@ Json without_records(const Report& report) {
           {"run", to_json(report.run)}};
 }
 
-// Bytes that are no UTF-8 (a device name from a driver) become U+FFFD instead of an exception.
+// Bytes that are not UTF-8 (a device name from a driver) become U+FFFD instead of throwing.
 std::string dump(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-// One record a line: long arrays stay out of the way, and two reports can be diffed.
+// One record per line, so that two reports can be compared with diff.
 std::string file_text(const Report& report) {
   std::string text = dump(without_records(report), 1);
   text.resize(text.size() - 2);  // "\n}"
@@ -301,7 +301,7 @@ Report report_from_json(const Json& json, std::string_view where) {
   const JsonReader reader(json, where);
   reader.expect_object();
   Report report;
-  // The schema first: of another major nothing else can be trusted.
+  // The schema is checked first: in another major version any other field may have another meaning.
   report.schema = schema_of(reader, where);
   report.minor = reader.integer("minor", 0);
   if (const auto environment = reader.optional("environment")) {
@@ -333,7 +333,7 @@ Report Report::parse(std::string_view text, std::string_view where) {
                       return true;
                     }};
   Report report = report_from_json(parse_json(text, where, taker), where);
-  // A list is taken as a whole or not at all.
+  // A list is processed completely or not at all.
   if (!records.empty()) report.records = std::move(records);
   return report;
 }
@@ -346,7 +346,7 @@ void Report::write_to(int descriptor, const std::filesystem::path& name) const {
 
 void require_records(const NamedReport& named) {
   if (named.report.records.empty())
-    throw ReportError(named.name + ": has no records, so that there is nothing to compare; name the report of a run");
+    throw ReportError(named.name + ": has no records, so there is nothing to compare; name the report of a run");
 }
 
 std::vector<std::pair<std::string, std::string>> environment_facts(const nlohmann::ordered_json& environment) {

@@ -1,5 +1,5 @@
-// The record of a run and its JSON file (schema/report-1.schema.json). It knows names and numbers only, so that it
-// reads a report of another machine with formats, devices and metrics this build has never heard of.
+// The report of a run and its JSON file (schema/report-1.schema.json). It contains only names and numbers, so this
+// build can read reports with formats, devices and metrics that it does not know.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@
 
 namespace halfmark::reports {
 
-// suspect: measured, but the times mean nothing (an emulated kernel in the timed region). failed: could not measure.
-// NaN, divergence and zeroed gradients are measurements of an ok record. All but ok carry a reason.
+// suspect: measured, but the times are not valid (an emulated kernel in the timed region). failed: the measurement
+// failed. NaN, divergence and zeroed gradients are measurements of an ok record. All but ok have a reason.
 enum class Status : uint8_t { ok, suspect, skipped, failed };
 
 std::string_view name_of(Status status);
 std::string_view name_of(Better better);
 std::string_view name_of(Kind kind);
 
-// What a negative control promised ("error.nonfinite" ">" 0 at "output") and what came of it.
+// The expectation of a negative control ("error.nonfinite" ">" 0 at "output") and its result.
 struct Expectation {
   std::string metric;
   std::string at;
@@ -36,8 +36,8 @@ struct Expectation {
   bool met = false;
 };
 
-// Whether a case gives the same bits every time: so many processes of its own measured it, and so many of them gave
-// another fingerprint than the first.
+// Whether a case gives the same bits every time: how many separate processes measured it, and how many of them gave a
+// different fingerprint than the first.
 struct Determinism {
   enum class Proof : uint8_t { unproved, proved, refuted };
   int processes = 0, differing = 0;
@@ -52,9 +52,9 @@ struct Record {
   std::map<std::string, std::string> axes;
   Status status = Status::ok;
   std::string reason;    // why not ok
-  std::string repro;     // the one command line that runs this case again alone
-  std::string numerics;  // what the device promises, "instruction-exact" on simulated devices
-  double seconds = 0;    // how long the case took, for planning; not a measurement
+  std::string repro;     // the command line that runs only this case again
+  std::string numerics;  // how exact the device's arithmetic is: "instruction-exact" on simulated devices
+  double seconds = 0;    // duration of the case, for planning; not a measurement
   std::vector<KernelUse> kernels;
   std::vector<Measurement> measurements;
   std::vector<Series> series;
@@ -63,10 +63,10 @@ struct Record {
   Determinism determinism;
 };
 
-// Every case that a command line asks for, before they are dealt out to shards.
+// All cases that a command line selects, before they are distributed to shards.
 struct Plan {
   uint64_t cases = 0;
-  std::string hash{};  // of the ids in their order: equal hashes, equal plans
+  std::string hash{};  // hash of the ids in order; equal for equal plans
 };
 
 struct RunInfo {
@@ -75,44 +75,44 @@ struct RunInfo {
   std::string command{};
   uint64_t seed = 0;
   std::string suite{};
-  bool complete = true;  // false: cut short, or shards are missing; the records are the cases that ended
+  bool complete = true;  // false: the run was interrupted, or shards are missing; the records are the finished cases
   uint64_t planned = 0;  // records of the complete report; 0 when unknown (before minor 1)
   std::string shard{};   // "2/8": the second of eight parts of the plan
   Plan plan{};           // no cases: unknown (before minor 1)
 };
 
 struct Report {
-  static constexpr int kSchema = 1;  // another major is refused
-  static constexpr int kMinor = 1;   // a newer minor is read, its new fields ignored
+  static constexpr int kSchema = 1;  // another major version is rejected
+  static constexpr int kMinor = 1;   // a newer minor version is read without its new fields
 
   int schema = kSchema;
   int minor = kMinor;
-  nlohmann::ordered_json environment = nlohmann::ordered_json::object();  // a free tree: key -> value or subtree
+  nlohmann::ordered_json environment = nlohmann::ordered_json::object();  // facts; their layout is not fixed
   RunInfo run;
   std::vector<Record> records;
 
-  // Throws ReportError: unreadable, not JSON, wrong type, unknown major schema, an id or a measurement twice.
+  // Throws ReportError: unreadable, not JSON, wrong type, unknown major schema, a duplicate id or measurement.
   static Report load(const std::filesystem::path& path);
   static Report parse(std::string_view text, std::string_view where);  // the same from memory
 
-  // The file is replaced whole or left as it was. Throws ReportError naming the path and the cause.
+  // The file is replaced completely or stays as it was. Throws ReportError naming the path and the cause.
   void save(const std::filesystem::path& path) const;
   void write_to(int descriptor, const std::filesystem::path& name) const;  // the same text; `name` is for the error
 };
 
-// The first measurement with this metric and place, or nothing.
+// The first measurement with this metric and place, or null.
 const Measurement* find(const Record& record, std::string_view metric, std::string_view at = {});
 
-// Whether a measurement must not be read as what its metric says: a time of a suspect record.
+// Whether a measurement is not valid: a time of a suspect record.
 bool misleads(const Record& record, const Measurement& measurement);
 
-// JSON has no NaN and no infinity; in our field they are findings and are written as strings.
+// JSON has no NaN and no infinity; here they are measurements, so they are written as strings.
 nlohmann::ordered_json json_number(double value);
 
 nlohmann::ordered_json to_json(const Record& record);
 nlohmann::ordered_json to_json(const Report& report);
 
-// `where` opens the message of a ReportError: a file name, "journal.jsonl, line 7".
+// `where` is the prefix of the message of a ReportError: a file name, "journal.jsonl, line 7".
 Record record_from_json(const nlohmann::ordered_json& json, std::string_view where);
 Report report_from_json(const nlohmann::ordered_json& json, std::string_view where);
 

@@ -1,4 +1,4 @@
-// The report file: there and back, and every way in which a file can be wrong.
+// The report file: writing and reading back, and every kind of invalid file.
 #include "reports/record/report.h"
 #include "reports/record/json_parser.h"
 
@@ -52,7 +52,7 @@ TEST_F(ReportFile, ComesBackAsItWasWritten) {
   EXPECT_EQ(read.records[0].kernels[0].refusals, written.records[0].kernels[0].refusals);
   EXPECT_EQ(read.records[0].measurements[0].samples, written.records[0].measurements[0].samples);
   EXPECT_TRUE(read.records[0].expectation->met);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "a temporary file was left behind";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "a temporary file was left";
 }
 
 TEST_F(ReportFile, KeepsEveryBitOfANumber) {
@@ -94,7 +94,7 @@ TEST_F(ReportFile, SurvivesNonFiniteNumbers) {
 TEST_F(ReportFile, CutAtAnyByteIsAnErrorAndNoCrash) {
   sample_report().save(folder_ / "report.json");
   const std::string whole = read_file(folder_ / "report.json");
-  for (size_t size = 0; size + 1 < whole.size(); ++size) {  // without the last line break it is still whole
+  for (size_t size = 0; size + 1 < whole.size(); ++size) {  // it is complete without the last line break
     const std::string message = complaint_about(whole.substr(0, size));
     EXPECT_TRUE(message.find("r.json: ") == 0) << message;
   }
@@ -183,7 +183,7 @@ TEST_F(ReportFile, StaysAsItWasWhenTheDiskIsFull) {
   const fs::path path = write("the old report");
   Report report = sample_report();
   report.run.command = std::string(1 << 16, 'x');
-  // A limit on file size stands for the full disk: the same partial write, then an error.
+  // A limit on the file size simulates a full disk: the same partial write, then an error.
   rlimit old = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -197,7 +197,7 @@ TEST_F(ReportFile, StaysAsItWasWhenTheDiskIsFull) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "the temporary file was left behind";
 }
 
-// A file is read record by record; where that cannot be, or something is wrong, it must not show.
+// A file is read record by record. If that is not possible, or the file is invalid, the result must be the same.
 TEST_F(ReportFile, IsReadTheSameInWhateverOrderItsPartsCome) {
   const Report sample = sample_report();
   const auto json = to_json(sample);
@@ -302,14 +302,14 @@ TEST(Report, RefusesNumbersThatCountBackwardsAndWhatIsThereTwice) {
   record = to_json(sample_report().records[0]);
   record["measurements"].push_back(record["measurements"][0]);
   EXPECT_SAYS(complaint([&] { record_from_json(record, "r.json"); }),
-              "measurements[1]: \"error.nmse\" at \"output\" is there twice");
+              "measurements[1]: \"error.nmse\" at \"output\" is used twice");
   record["measurements"][1]["at"] = "input";
   EXPECT_EQ(record_from_json(record, "r.json").measurements.size(), 2u);
 
   auto report = to_json(sample_report());
   report["records"][1]["id"] = report["records"][0]["id"];
   const std::string expected =
-      fmt::format("records[1]: the id \"{}\" is there twice", report["records"][0]["id"].get<std::string>());
+      fmt::format("records[1]: the id \"{}\" is used twice", report["records"][0]["id"].get<std::string>());
   EXPECT_SAYS(complaint([&] { report_from_json(report, "r.json"); }), expected);
   EXPECT_SAYS(complaint([&] { Report::parse(report.dump(), "r.json"); }), expected);
   EXPECT_SAYS(complaint([] { require_records({"r.json", Report()}); }), "r.json: has no records");

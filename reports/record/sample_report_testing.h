@@ -1,4 +1,4 @@
-// A small report with every field in use, for the tests of this folder.
+// A small report that uses every field, for the tests of this folder.
 #pragma once
 
 #include <fmt/format.h>

@@ -9,7 +9,7 @@ std::string shell_word(std::string_view text) {
   const auto is_plain = [&](char c) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || kPlain.find(c) != kPlain.npos;
   };
-  // A leading "=" is a command's path in zsh.
+  // In zsh, a leading "=" is replaced by the path of a command.
   if (!text.empty() && text[0] != '=' && std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
   std::string word = "'";
   for (const char c : text) {

@@ -1,4 +1,4 @@
-// Command lines that a person copies from a report into a shell.
+// Quotes command lines that users copy from a report into a shell.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace halfmark::reports {
 
-// The text as one word of a POSIX shell: as it is when no character of it means anything there, else in quotes.
+// The text as one word of a POSIX shell: unchanged if it has no special characters, else quoted.
 std::string shell_word(std::string_view text);
 
 }  // namespace halfmark::reports

@@ -1,4 +1,4 @@
-// Words for a shell, read back by a shell.
+// Quoted words, read back by a shell.
 #include "reports/record/shell.h"
 
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@
 namespace halfmark::reports {
 namespace {
 
-// What `sh -c` hands to a command as its arguments, each closed by a zero.
+// The arguments that `sh -c` passes to a command, each ended by a zero byte.
 std::string words_seen_by_sh(const std::string& words) {
   const std::string script = "printf '%s\\0' " + words;
-  std::string quoted = "'";  // by another rule than the tested one: every byte as an octal number
+  std::string quoted = "'";  // by a different rule than the tested one: every byte as an octal number
   for (const unsigned char c : script) {
     char octal[8];
     std::snprintf(octal, sizeof octal, "\\%03o", static_cast<unsigned>(c));

@@ -16,7 +16,8 @@ class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::string& purpose) {  // "case": /tmp/halfmark-case-Xf3a9Q; throws ReportError
     std::string pattern = (std::filesystem::temp_directory_path() / ("halfmark-" + purpose + "-XXXXXX")).string();
-    if (!::mkdtemp(pattern.data())) throw ReportError("no temporary folder: " + std::string(std::strerror(errno)));
+    if (!::mkdtemp(pattern.data()))
+      throw ReportError("cannot create a temporary folder: " + std::string(std::strerror(errno)));
     path_ = pattern;
   }
   ~TemporaryFolder() {

@@ -15,7 +15,7 @@ namespace halfmark::reports {
 
 namespace {
 
-// One machine: a device of a report.
+// One column: a device of a report.
 struct Column {
   std::string name;
   const NamedReport* report = nullptr;
@@ -33,11 +33,12 @@ bool any_ratio(const std::vector<Figure>& figures) {
 }
 
 std::string legend(std::string_view base, const TextOptions& options) {
-  return wrapped("",
-                 fmt::format("In brackets, against {}: of a time the speed-up (more is faster), of all else how many "
-                             "times as much.",
-                             base),
-                 options.width);
+  return wrapped(
+      "",
+      fmt::format("In brackets, relative to {}: for a time the speed-up (more is faster), for other figures how many "
+                  "times as much.",
+                  base),
+      options.width);
 }
 
 std::string precisions_text(const Group& group, const std::vector<Figure>& figures, const TextOptions& options) {
@@ -78,18 +79,18 @@ std::string one_report(const NamedReport& named, const TextOptions& options) {
   return text;
 }
 
-// Why numbers of these reports may not belong side by side.
+// Reasons why the numbers of these reports may not be comparable.
 std::vector<std::string> doubts(const std::vector<NamedReport>& reports) {
   std::vector<std::string> lines;
   for (const NamedReport& other : reports) {
     if (const std::string partial = partial_text(other.report); !partial.empty())
       lines.push_back(fmt::format("{} is partial, {}", other.name, partial));
     if (other.report.run.seed != reports[0].report.run.seed) {
-      lines.push_back(fmt::format("{} ran with seed {}, {} with {}: errors and losses differ by that alone", other.name,
+      lines.push_back(fmt::format("{} ran with seed {}, {} with {}: this alone changes errors and losses", other.name,
                                   other.report.run.seed, reports[0].name, reports[0].report.run.seed));
     }
   }
-  std::map<std::string, int> versions;  // of a case wherever it ran
+  std::map<std::string, int> versions;  // of a case, on every device
   std::set<std::string> changed;
   for (const NamedReport& named : reports) {
     for (const Record& record : named.report.records) {
@@ -120,7 +121,7 @@ std::string subject_text(const std::string& subject, const std::vector<Column>& 
   if (present.empty()) return {};
 
   Table table(titles, 2);
-  std::string named;  // a policy's name stands on its first line only
+  std::string named;  // the policy's name is on its first line only
   for (const std::string& policy : policies) {
     for (const Figure& figure : figures) {
       if (!figure.brief && !options.all) continue;

@@ -1,4 +1,4 @@
-// show and compare: what they say, and what they must never say.
+// The output of show and compare, and text that it must not contain.
 #include "reports/text/compare.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ NamedReport three_precisions() {
   return named;
 }
 
-// The first line that starts with `name`, from its first blank on.
+// The first line that starts with `name`, from its first space on.
 std::string row(const std::string& text, const std::string& name) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -185,7 +185,7 @@ TEST(Show, NamesOnlyLibrariesWhoseKernelsRan) {
   EXPECT_TRUE(has(show(named, {.all = true}), "13.1")) << "--all prints the whole environment";
 }
 
-// Numbers of a case that is made to go wrong are not those of the precision.
+// A negative control does not represent its precision.
 TEST(Show, KeepsNegativeControlsOutOfTheTables) {
   NamedReport named = three_precisions();
   Record control = record_of("fp16", "training", {{.metric = "training.noop_updates", .value = 0.98}});
@@ -240,8 +240,8 @@ TEST(Show, SurvivesAnEmptyReport) {
 TEST(WorthNoticing, PutsBrokenPromisesFirstAndMergesSubjects) {
   Report report;
   Record zeroed = record_of("fp16", "error", {{.metric = "error.zeroed", .at = "gradient/w", .value = 0.2}});
-  Record twin = zeroed;
-  twin.subject = "cnn/s32";
+  Record second = zeroed;
+  second.subject = "cnn/s32";
   Record noop = record_of("bf16", "training", {{.metric = "training.noop_updates", .at = "", .value = 0.5}});
   noop.axes = {{"control", "small_rate"}};
   Record bound = record_of("tf32", "error", {nmse(2e-3)});
@@ -250,13 +250,14 @@ TEST(WorthNoticing, PutsBrokenPromisesFirstAndMergesSubjects) {
   Record unmet = record_of("fp16", "range", {});
   unmet.status = Status::failed;
   unmet.expectation = Expectation{"range.underflow", "gradients", ">", 0.1, 0, false};
-  report.records = {zeroed, twin, noop, bound, unmet};
+  report.records = {zeroed, second, noop, bound, unmet};
   const std::vector<std::string> lines = worth_noticing(report);
   ASSERT_EQ(lines.size(), 4u) << testing::PrintToString(lines);
   EXPECT_EQ(lines[0], "fp16 on cuda:0: expected range.underflow at gradients > 0.1, found 0 (mlp/h64)");
   EXPECT_EQ(lines[1], "tf32 on cuda:0: error.nmse at output is 0.002, its bound is 0.001 (mlp/h64)");
   EXPECT_EQ(lines[2], "bf16 on cuda:0: 50% of the updates change nothing (mlp/h64 control=small_rate)");
-  EXPECT_EQ(lines[3], "fp16 on cuda:0: 20% of gradient/w is zero here and not in the oracle (mlp/h64, cnn/s32)");
+  EXPECT_EQ(lines[3],
+            "fp16 on cuda:0: 20% of gradient/w is zero here but not in the fp64 reference (mlp/h64, cnn/s32)");
 }
 
 TEST(WorthNoticing, NamesTheFirstTensorThatIsNotFinite) {

@@ -31,7 +31,7 @@ struct TensorRow {
     return overflows() || (flushed && *flushed > 0) || (subnormal && *subnormal > 0) ||
            (headroom && *headroom < kThinHeadroom);
   }
-  // Worst first: what overflowed, what was flushed to zero, what lost bits as subnormal, what is near overflow.
+  // Worst first: overflowed, flushed to zero, lost bits as subnormal, near overflow.
   auto badness() const {
     const auto share = [](const std::optional<double>& value) { return value ? *value : 0; };
     const double left = headroom && !std::isnan(*headroom) ? -*headroom : 0;
@@ -147,7 +147,7 @@ std::string show_layers(const NamedReport& named, const TextOptions& options) {
   }
   if (groups.empty())
     throw ReportError(
-        fmt::format("{}: no record of the harness range is among these; make one: "
+        fmt::format("{}: no record of the harness range is selected; measure one: "
                     "halfmark run SUBJECT POLICY range error -o range.json",
                     named.name));
   std::string text = toned(printable(named.name), Tone::strong, options.colour) + "\n";

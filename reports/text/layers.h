@@ -1,4 +1,4 @@
-// What `halfmark show --layers` prints: which tensors of which layers lose values in each precision.
+// The output of `halfmark show --layers`: which tensors of which layers lose values in each precision.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace halfmark::reports {
 
-// From the records of the harness `range` (and the errors of `error` where it measured the same tensor): for each
-// subject and device a row for each policy and tensor that loses something, worst first. With options.all every tensor.
-// Throws ReportError where the report has no such record.
+// Reads the records of the harness `range` (and the errors of `error` for the same tensors). For each subject and
+// device: one row per policy and tensor that loses something, worst first. With options.all every tensor. Throws
+// ReportError if the report has no such record.
 std::string show_layers(const NamedReport& named, const TextOptions& options = {});
 
-// What its columns say: part of `halfmark show --help`.
+// The explanation of its columns: part of `halfmark show --help`.
 std::string layer_columns_text();
 
 }  // namespace halfmark::reports

@@ -17,7 +17,7 @@ namespace halfmark::reports {
 
 namespace {
 
-// Limits of what is worth a line. They gate nothing, they only keep the list short.
+// Limits above which a number gets a notice. They do not affect the gate; they only keep the list short.
 constexpr double kZeroedShare = 0.01;
 constexpr double kNoopShare = 0.1;
 constexpr double kHeadroomBits = 1;
@@ -27,7 +27,7 @@ enum Rank { kUnmet, kFailed, kNonFinite, kBound, kTraining, kLost, kThin, kRanks
 
 std::string place(const Measurement& one) { return one.at.empty() ? "" : " at " + one.at; }
 
-// What this measurement has to say, and how urgently.
+// The notice about this measurement and its urgency.
 std::optional<std::pair<Rank, std::string>> remark(const Measurement& one) {
   const std::string& metric = one.metric;
   if (metric == "range.first_nonfinite") {
@@ -52,7 +52,8 @@ std::optional<std::pair<Rank, std::string>> remark(const Measurement& one) {
     return std::pair(kTraining, fmt::format("{:.0f} steps were skipped", one.value));
   }
   if (metric == "error.zeroed" && one.value > kZeroedShare) {
-    return std::pair(kLost, fmt::format("{} of {} is zero here and not in the oracle", human_share(one.value), one.at));
+    return std::pair(
+        kLost, fmt::format("{} of {} is zero here but not in the fp64 reference", human_share(one.value), one.at));
   }
   if (metric == "range.headroom" && one.value < kHeadroomBits) {
     return std::pair(kThin, fmt::format("only {} of headroom{}", human(one.value, one.unit), place(one)));
@@ -60,14 +61,14 @@ std::optional<std::pair<Rank, std::string>> remark(const Measurement& one) {
   return std::nullopt;
 }
 
-// "mlp/b8_i16_h24_o10 control=underflow": with the axes, because the same subject may have something to say under each.
+// "mlp/b8_i16_h24_o10 control=underflow": with the axes, because a subject may have a notice for each setting.
 std::string whose(const Record& record) {
   std::string text = record.subject;
   for (const auto& [key, value] : record.axes) text += fmt::format(" {}={}", key, value);
   return text;
 }
 
-// The same remark about several subjects is one line.
+// The same notice about several subjects is one line.
 class Notices {
  public:
   void add(size_t rank, const Record& record, const std::string& text) {
@@ -122,10 +123,10 @@ std::vector<std::string> worth_noticing(const Report& report) {
     if (record.status != Status::ok && record.status != Status::suspect) continue;
     if (const Determinism& found = record.determinism; found.differing > 0)
       notices.add(kBound, record,
-                  fmt::format("{}: {} of {} processes gave other bits than the first{}", record.harness,
+                  fmt::format("{}: {} of {} processes gave different bits than the first{}", record.harness,
                               found.differing, found.processes, again));
-    if (record.expectation && record.expectation->met) continue;  // a control that goes wrong as it should
-    // The first of a kind stands for all: one NaN makes NaNs everywhere behind it.
+    if (record.expectation && record.expectation->met) continue;  // a negative control with the expected effect
+    // Only the first of a kind is listed: one NaN causes NaNs in everything computed from it.
     std::array<size_t, kRanks> count{};
     std::array<std::string, kRanks> first;
     for (const Measurement& one : record.measurements) {

@@ -15,7 +15,7 @@ namespace halfmark::reports {
 
 namespace {
 
-// Words about the same part are alternatives. The axes of a record are one part.
+// Words that match the same part are alternatives. All axes of a record are one part.
 enum class Part { subject, sizes, device, policy, harness, axes };
 
 std::vector<std::pair<Part, std::string>> parts_of(const Record& record) {

@@ -1,4 +1,4 @@
-// Records of a report chosen by words, as `halfmark run` chooses cases: `halfmark show report.json convnet fp16`.
+// Selects records of a report by words, as `halfmark run` selects cases: `halfmark show report.json convnet fp16`.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 namespace halfmark::reports {
 
 // Keeps the records that the words match. A word matches a whole part of the id or a key=value, with * as a glob; words
-// about the same part are alternatives, words about different parts must all hold. Throws ReportError for a word that
-// matches no record, and where no record matches all of them.
+// for the same part are alternatives, words for different parts must all match. Throws ReportError for a word that
+// matches no record, and if no record matches all words.
 void select_records(NamedReport& named, const std::vector<std::string>& words);
 
 }  // namespace halfmark::reports

@@ -19,16 +19,16 @@ namespace halfmark::reports {
 
 namespace {
 
-constexpr size_t kHelpWidth = 80;     // columns of the text for --help
+constexpr size_t kHelpWidth = 80;     // width of the text for --help
 constexpr size_t kReasons = 8;        // reasons listed for a status
 constexpr size_t kNotices = 20;       // lines under "worth noticing"
-constexpr double kWorthColour = 1.1;  // a speed-up that is more than noise
+constexpr double kWorthColour = 1.1;  // a larger speed-up is more than noise
 
 std::string title(std::string_view text, const TextOptions& options) {
   return toned(printable(text), Tone::strong, options.colour) + "\n";
 }
 
-// Libraries that a report may name although none of their kernels ran, and the kernel rows that call them.
+// Libraries that a report may name even if none of their kernels ran, and the kernel rows that call them.
 struct Library {
   std::string_view name;
   std::vector<std::string_view> rows;
@@ -53,7 +53,7 @@ std::string environment_text(const Report& report, const TextOptions& options) {
     for (const auto& [key, value] : leaves) text += wrapped("  ", key + ": " + value, options.width);
     return text;
   }
-  // In brief: what names the machine and its libraries, wherever in the tree it stands.
+  // The short form: facts that identify the machine and its libraries, at any place in the tree.
   static constexpr std::string_view kTelling[] = {"machine",  "host",   "hostname", "name",  "model",    "cpu",
                                                   "gpu",      "driver", "cuda",     "cudnn", "cublaslt", "onednn",
                                                   "compiler", "git",    "version",  "commit"};
@@ -68,7 +68,7 @@ std::string environment_text(const Report& report, const TextOptions& options) {
   return told.empty() ? "" : wrapped("machine   ", fmt::format("{}", fmt::join(told, ", ")), options.width);
 }
 
-// Reasons of suspect records name their kernels after the colon: in brief, what they have in common.
+// Reasons of suspect records name their kernels after the colon; the short form is the common part.
 std::string reason_of(const Record& record, const TextOptions& options) {
   if (record.status != Status::suspect || options.all) return record.reason;
   return record.reason.substr(0, record.reason.find(": "));
@@ -103,8 +103,7 @@ std::string counts_text(const Report& report, const TextOptions& options) {
   return text;
 }
 
-// A table's best first: by time where there is one that means something, else by error; what came out as NaN is last,
-// however fast.
+// The best of a table first: by time if there is a valid one, else by error; NaN comes last, however fast.
 std::pair<bool, double> rank(const Group& group, const std::string& policy, std::span<const Figure> figures) {
   bool broken = false;
   for (const Figure& figure : figures) {
@@ -142,7 +141,7 @@ std::string group_text(const Group& group, std::span<const Figure> figures, cons
   for (const Figure& figure : figures) {
     if (figure.brief && group.has(figure)) told.insert(family_of(figure.metric));
   }
-  // A family without its usual figure (a layer has no training step) shows what it has.
+  // A family without its usual figure (a layer has no training step) shows its other figures.
   for (const Figure& figure : figures) {
     if (group.has(figure) && (figure.brief || !told.contains(family_of(figure.metric)))) columns.push_back(figure);
   }
@@ -193,7 +192,7 @@ std::string group_text(const Group& group, std::span<const Figure> figures, cons
   return text;
 }
 
-// What each negative control was made to show, and whether it did.
+// The expected effect of each negative control, and whether it was observed.
 std::string controls_text(const Report& report, const TextOptions& options) {
   Table table({"subject", "policy", "control", "expected", "found", ""}, 6);
   for (const Record& record : report.records) {
@@ -211,7 +210,7 @@ std::string controls_text(const Report& report, const TextOptions& options) {
   }
   if (table.empty()) return {};
   return "\n" + title("negative controls", options) +
-         wrapped("", "settings made to go wrong, so that the measurement is seen to notice; not in the tables above",
+         wrapped("", "settings with a known bad outcome, which the measurement must detect; not in the tables above",
                  options.width) +
          table.text(options);
 }
@@ -306,10 +305,10 @@ std::string show(const NamedReport& named, const TextOptions& options) {
     for (const Record& record : report.records) (text += '\n') += record_text(record, options);
   }
   return text + "\n" +
-         wrapped(
-             "",
-             "show --help explains the columns, show --layers tells which tensors lose values, --all shows everything",
-             options.width);
+         wrapped("",
+                 "show --help explains the columns, show --layers lists the tensors that lose values, --all shows "
+                 "everything",
+                 options.width);
 }
 
 }  // namespace halfmark::reports

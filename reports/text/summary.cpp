@@ -84,7 +84,7 @@ bool matches(std::string_view pattern, std::string_view at) {
   return pattern == at;
 }
 
-// Whether `candidate` goes before `present`: a real time before a suspect one, then best or worst, NaN being worst.
+// Whether `candidate` replaces `present`: a valid time before a suspect one, then best or worst; NaN counts as worst.
 bool replaces(const Figure& figure, const Value& candidate, const Value& present) {
   if (candidate.suspect != present.suspect) return present.suspect;
   const auto badness = [&](double number) {

@@ -1,4 +1,4 @@
-// The telling numbers of a report: of hundreds of measurements, the few that answer fast, small, right, trained.
+// The key figures of a report: the few of hundreds of measurements that describe speed, memory, error and training.
 #pragma once
 
 #include <map>
@@ -14,13 +14,13 @@
 
 namespace halfmark::reports {
 
-// The precision all others are compared with. A name; the suite gives it its meaning.
+// The name of the policy that all others are compared with.
 inline constexpr std::string_view kBaseline = "fp32";
 
-// How a ratio to the baseline reads. speed_up: baseline / value. times: value / baseline.
+// How a ratio to the baseline is computed. speed_up: baseline / value. times: value / baseline.
 enum class Ratio { none, speed_up, rate, times };
 
-// One column of a summary. Of all measurements that match, over places and axes, one is taken: the lowest or highest.
+// One column of a summary: the lowest or highest of all measurements that match, over places and axes.
 struct Figure {
   std::string title;  // heading of its column
   std::string metric;
@@ -29,10 +29,10 @@ struct Figure {
   Ratio ratio = Ratio::none;
   bool best = false;       // take the best (times) instead of the worst
   bool share = false;      // print as per cent
-  bool timed = false;      // of a suspect record it means nothing
+  bool timed = false;      // not valid in a suspect record
   bool brief = true;       // in the narrow tables of `show` too
-  bool one_minus = false;  // print 1 - value: of a cosine only the distance from 1 tells anything
-  std::string about{};     // what the column says, for a reader who has never seen the suite
+  bool one_minus = false;  // print 1 - value: of a cosine only the distance from 1 is of interest
+  std::string about{};     // explanation of the column for new users
 };
 
 struct Value {
@@ -44,7 +44,7 @@ struct Value {
 // Policies of one subject on one device, with the figures they have.
 struct Group {
   std::string subject, device;
-  std::vector<std::string> policies;                                       // as they came
+  std::vector<std::string> policies;                                       // in the order of the report
   std::map<std::string, std::map<std::string, Value>> values;              // [policy][figure title]
   std::set<std::string> folded_axes;                                       // axes over which best or worst was taken
   std::map<std::string, std::map<Status, std::set<std::string>>> without;  // [policy][status] reasons
@@ -56,11 +56,11 @@ struct Group {
 // "time" of "time.step".
 std::string_view family_of(std::string_view metric);
 
-// The figures this program knows, most telling first.
+// The figures this program knows, most important first.
 std::span<const Figure> known_figures();
 
-// Whether the record is a negative control that was measured: made to go wrong, so that its numbers are not those of
-// the precision. The tables leave it out, `show` lists it below them.
+// Whether the record is a measured negative control: its bad outcome is intended, so its numbers do not represent the
+// precision. The tables leave it out; `show` lists it below them.
 bool is_control(const Record& record);
 
 // known_figures(), then the metrics of families unknown here, or with `all` every metric at every place.
@@ -69,7 +69,7 @@ std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool a
 // Groups in the order of the report.
 std::vector<Group> groups_of(const Report& report, std::span<const Figure> figures);
 
-// value against base as `figure.ratio` says, nothing when that is meaningless.
+// The ratio of value and base that `figure.ratio` selects; nullopt if it is meaningless.
 std::optional<double> ratio_of(const Figure& figure, const Value* value, const Value* base);
 
 // "1.84 ms", "suspect", "-".

@@ -18,13 +18,12 @@ constexpr size_t kNarrowestKey = 12;  // a key column is not made narrower than 
 
 bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
 
-// Columns of a terminal, one a character: names with wide characters are rare enough.
+// Columns of a terminal, one per character: names with wide characters are rare.
 size_t columns_of(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), starts_character));
 }
 
-// The text in lines of at most `width` columns: broken after a blank, a slash or a comma where there is one, else
-// anywhere.
+// The text in lines of at most `width` columns, broken after a space, a slash or a comma if possible, else anywhere.
 std::vector<std::string> lines_of(const std::string& text, size_t width) {
   std::vector<std::string> lines;
   size_t begin = 0;
@@ -105,8 +104,8 @@ std::string Table::text(const TextOptions& options) const {
   return text;
 }
 
-// Key columns that leave no room for the widest number are made narrower, the widest first: their texts go on in
-// further lines.
+// If the key columns leave too little width for the widest number, they are made narrower, widest first; their texts
+// are wrapped.
 void Table::narrow_keys(std::vector<size_t>& widths, size_t width) const {
   size_t number = 0, used = 0;
   for (size_t i = keys_; i < widths.size(); ++i) number = std::max(number, widths[i]);
@@ -121,7 +120,7 @@ void Table::narrow_keys(std::vector<size_t>& widths, size_t width) const {
 }
 
 std::string Table::block(const std::vector<size_t>& columns, const std::vector<size_t>& widths, bool colour) const {
-  // One row of the table: a line, or several where the text of a key column is wider than the column.
+  // One row of the table: one line, or several if the text of a key column is wider than the column.
   const auto row_text = [&](const auto& cell_at) {
     std::vector<std::vector<std::string>> cells;
     size_t height = 1;
@@ -206,7 +205,7 @@ std::string human_share(double value) {
   const double percent = value * 100;
   if (percent == 0) return "0%";
   if (std::abs(percent) < 0.01) return fmt::format("{:.0e}%", percent);
-  // Not quite all must not read as all.
+  // A share just below 100 % must not be printed as 100 %.
   if (percent > 99.9 && percent < 100) return fmt::format("{:.2f}%", std::min(percent, 99.99));
   return fmt::format("{:.3g}%", percent);
 }

@@ -23,14 +23,14 @@ struct Cell {
   Tone tone = Tone::plain;
 };
 
-// Nothing is left out or cut: columns that do not fit the width follow in a second block below, the key columns
-// repeated, and a key column that is too wide goes on in further lines.
+// Nothing is left out or cut: columns that do not fit follow in another block below, with the key columns repeated. A
+// key column that is too wide is wrapped.
 class Table {
  public:
   // The first `keys` columns are text, left-aligned: they name the row. The others are numbers.
   explicit Table(std::vector<std::string> titles, size_t keys = 1);
 
-  void add(std::vector<Cell> row);  // fewer cells than columns: the rest stays empty
+  void add(std::vector<Cell> row);  // fewer cells than columns: the rest is empty
   bool empty() const { return rows_.empty(); }
   std::string text(const TextOptions& options) const;
 
@@ -43,7 +43,7 @@ class Table {
   size_t keys_;
 };
 
-// The text in ANSI colours, or as it is.
+// The text in ANSI colours, or unchanged.
 std::string toned(std::string_view text, Tone tone, bool colour);
 
 // Lines of at most `width` columns, the first led by `lead`, the others indented as far. Ends with a line break.

@@ -1,4 +1,4 @@
-// Text for people: widths, units, and nothing that drives the terminal.
+// Tables and units: widths, wrapping, and no control characters for the terminal.
 #include "reports/text/table.h"
 
 #include <gtest/gtest.h>

@@ -1,14 +1,14 @@
-# Finds the libraries; what is missing and needed stops the configuration, what is missing and optional is said in the summary.
+# Finds the libraries. A missing required library stops the configuration; a missing optional one is listed in the summary.
 
-# halfmark_beside_the_programs(LIBRARY): our programs look for libraries beside themselves and where the system has them, so a
-# library from elsewhere gets links in the build folder, under the name that the loader asks for.
+# halfmark_beside_the_programs(LIBRARY): our programs search for libraries in their own folder and in the system's. For a library
+# in any other folder this creates links in the build folder, under the names that the loader searches for.
 function(halfmark_beside_the_programs library)
   get_filename_component(folder "${library}" DIRECTORY)
   get_filename_component(name "${library}" NAME)
   file(GLOB links RELATIVE "${folder}" "${folder}/${name}" "${folder}/${name}.*")
   file(GLOB before "${CMAKE_BINARY_DIR}/${name}" "${CMAKE_BINARY_DIR}/${name}.*")
   if(before)
-    file(REMOVE ${before}) # of another choice
+    file(REMOVE ${before}) # of an earlier choice
   endif()
   if(folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES OR folder IN_LIST CMAKE_PLATFORM_IMPLICIT_LINK_DIRECTORIES)
     return()
@@ -29,23 +29,23 @@ if(HALFMARK_TESTS)
   include(GoogleTest)
 endif()
 
-# OpenBLAS: the fp64 oracles. Its own CMake config defines no target, so the library is looked for directly.
+# OpenBLAS computes the fp64 references. Its own CMake config defines no target, so the library is searched for directly.
 find_path(OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas openblas-pthread x86_64-linux-gnu)
 find_library(OPENBLAS_LIBRARY NAMES openblas)
 if(NOT OPENBLAS_INCLUDE OR NOT OPENBLAS_LIBRARY)
-  message(FATAL_ERROR "OpenBLAS not found: install libopenblas-dev (the fp64 oracles run on it), or run scripts/setup.sh")
+  message(FATAL_ERROR "OpenBLAS not found: install libopenblas-dev (it computes the fp64 references), or run scripts/setup.sh")
 endif()
 add_library(halfmark_openblas INTERFACE)
 target_include_directories(halfmark_openblas SYSTEM INTERFACE "${OPENBLAS_INCLUDE}")
 target_link_libraries(halfmark_openblas INTERFACE "${OPENBLAS_LIBRARY}")
 
-# oneDNN: the CPU's cuDNN, version 2 or 3. Debian's config wants OpenCL headers, so the library is looked for directly: in
-# HALFMARK_ONEDNN_ROOT and nowhere else when that is set, otherwise in CMAKE_PREFIX_PATH and where the system keeps its own.
+# oneDNN, version 2 or 3, has the optimised CPU kernels. Debian's CMake config for it requires OpenCL headers, so the library is
+# searched for directly: only in HALFMARK_ONEDNN_ROOT if that is set, otherwise in CMAKE_PREFIX_PATH and the system's folders.
 set(HALFMARK_HAS_ONEDNN OFF)
 set(HALFMARK_ONEDNN_STATE "off (HALFMARK_ONEDNN=OFF)")
 if(HALFMARK_ONEDNN)
   if(NOT "${HALFMARK_ONEDNN_ROOT}" STREQUAL "${HALFMARK_ONEDNN_ROOT_BEFORE}")
-    unset(ONEDNN_INCLUDE CACHE) # what was found belongs to the folder that was asked for before
+    unset(ONEDNN_INCLUDE CACHE) # the cached results are of the previous HALFMARK_ONEDNN_ROOT
     unset(ONEDNN_LIBRARY CACHE)
   endif()
   set(HALFMARK_ONEDNN_ROOT_BEFORE "${HALFMARK_ONEDNN_ROOT}" CACHE INTERNAL "HALFMARK_ONEDNN_ROOT at the last configuration")
@@ -53,7 +53,7 @@ if(HALFMARK_ONEDNN)
     find_path(ONEDNN_INCLUDE dnnl.hpp PATHS "${HALFMARK_ONEDNN_ROOT}/include" NO_DEFAULT_PATH)
     find_library(ONEDNN_LIBRARY NAMES dnnl PATHS "${HALFMARK_ONEDNN_ROOT}" PATH_SUFFIXES lib lib64 "lib/${CMAKE_LIBRARY_ARCHITECTURE}" NO_DEFAULT_PATH)
     if(NOT ONEDNN_INCLUDE OR NOT ONEDNN_LIBRARY)
-      message(FATAL_ERROR "HALFMARK_ONEDNN_ROOT is ${HALFMARK_ONEDNN_ROOT}, which holds no include/dnnl.hpp or no lib/libdnnl.so")
+      message(FATAL_ERROR "HALFMARK_ONEDNN_ROOT is ${HALFMARK_ONEDNN_ROOT}, which lacks include/dnnl.hpp or lib/libdnnl.so")
     endif()
   else()
     find_path(ONEDNN_INCLUDE dnnl.hpp)
@@ -74,7 +74,7 @@ if(HALFMARK_ONEDNN)
   endif()
 endif()
 
-# CUDA: compiled into a plugin when the toolkit is there. nvcc is often not on PATH.
+# CUDA: compiled into a plugin if the toolkit is found. nvcc is often not in PATH.
 set(HALFMARK_HAS_CUDA OFF)
 set(HALFMARK_CUDA_STATE "off (HALFMARK_CUDA=OFF)")
 if(HALFMARK_CUDA AND NOT HALFMARK_SANITIZE)
@@ -109,7 +109,7 @@ elseif(HALFMARK_CUDA)
   set(HALFMARK_CUDA_STATE "off under sanitizers")
 endif()
 
-# The charts need an interpreter that sees matplotlib; a version manager's python3 often does not.
+# The charts need a Python that can import matplotlib; the python3 of a version manager often cannot.
 set(HALFMARK_MATPLOTLIB_STATE "off: no python3 that can import matplotlib (install python3-matplotlib)")
 foreach(candidate IN ITEMS /usr/bin/python3 python3)
   execute_process(COMMAND ${candidate} -c "import matplotlib; print(matplotlib.__version__)"

@@ -1,5 +1,5 @@
 # halfmark_revision(NAME): a library NAME with `const char* halfmark::bench::built_revision()`, the revision of the sources at the time of
-# the build. It is asked at every build; nothing is compiled when the answer is the one of the build before.
+# the build. It is determined at every build; nothing is compiled if it has not changed.
 set(HALFMARK_REVISION_SCRIPT "${CMAKE_CURRENT_LIST_DIR}/write_revision.cmake")
 set(HALFMARK_REVISION_ARCHIVED "${CMAKE_CURRENT_LIST_DIR}/archived_revision.txt")
 function(halfmark_revision name)

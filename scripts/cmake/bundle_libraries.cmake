@@ -7,21 +7,21 @@ file(GET_RUNTIME_DEPENDENCIES
   UNRESOLVED_DEPENDENCIES_VAR lost
   CONFLICTING_DEPENDENCIES_PREFIX conflict
   PRE_EXCLUDE_REGEXES
-    # our own
+    # our own libraries
     "^libhalfmark"
-    # of every machine: the C and C++ run time
+    # on every machine: the C and C++ run time
     "^ld-linux" "^linux-vdso" "^libc\\.so" "^libm\\.so" "^libmvec\\.so" "^libpthread\\.so" "^libdl\\.so" "^librt\\.so" "^libresolv\\.so"
     "^libstdc\\+\\+\\.so" "^libgcc_s\\.so"
-    # of the machine with the GPU
+    # on the machine with the GPU
     "^libcuda" "^libcublas" "^libcudnn" "^libnv" "^libnccl" "^libcu(fft|rand|solver|sparse)"
-    # sanitizers, in a build that is not for shipping
+    # sanitizers, in a build that is not released
     "^lib(a|t|ub|l)san\\.so")
 
 if(lost)
   message(FATAL_ERROR "libraries that the programs need and that were not found: ${lost}")
 endif()
 foreach(name IN LISTS conflict_FILENAMES)
-  # The same library found in two places: the first is the one the loader would take.
+  # The same library was found twice: the loader would take the first.
   list(GET conflict_${name} 0 first)
   list(APPEND found "${first}")
 endforeach()
@@ -31,7 +31,7 @@ file(MAKE_DIRECTORY "${root}/lib" "${root}/licenses")
 find_program(dpkg_query dpkg-query)
 set(contents "what\tof\tlicence\n")
 
-# bundle_licence(WHAT NAME FILE): the text FILE as licenses/NAME, with the texts of common licences that it points to.
+# bundle_licence(WHAT NAME FILE): copies FILE to licenses/NAME, together with the common licence texts that it refers to.
 function(bundle_licence what name file)
   file(REAL_PATH "${file}" real)
   file(COPY_FILE "${real}" "${root}/licenses/${name}" ONLY_IF_DIFFERENT)
@@ -55,7 +55,7 @@ foreach(library IN LISTS found)
   list(APPEND CMAKE_INSTALL_MANIFEST_FILES "${CMAKE_INSTALL_PREFIX}/lib/${name}")
   set(package "")
   if(dpkg_query)
-    # A library and its licence travel together. The file may be listed under /lib or /usr/lib, which are one folder.
+    # Each library is copied with its licence. dpkg may list the file under /lib or /usr/lib, which are the same folder.
     string(REGEX REPLACE "^/usr/lib/" "/lib/" short "${real}")
     foreach(path IN ITEMS "${real}" "${short}")
       execute_process(COMMAND "${dpkg_query}" --search "${path}" OUTPUT_VARIABLE owner ERROR_QUIET)
@@ -65,7 +65,7 @@ foreach(library IN LISTS found)
       endif()
     endforeach()
   endif()
-  # Not of a package: an installation of its own, which keeps its texts in share/.
+  # Not from a package: a separate installation has its licence texts in share/.
   get_filename_component(folder "${real}" DIRECTORY)
   file(GLOB texts "${folder}/../share/doc/*/LICENSE" "${folder}/../share/doc/*/LICENSE.txt")
   if(package AND EXISTS "/usr/share/doc/${package}/copyright")
@@ -75,25 +75,25 @@ foreach(library IN LISTS found)
     string(REGEX REPLACE "\\.so.*" "" short "${name}")
     bundle_licence("lib/${name}" "${short}" "${text}")
   else()
-    message(WARNING "no licence found for lib/${name} (${real}): do not give this archive away")
+    message(WARNING "no licence found for lib/${name} (${real}): do not distribute this archive")
   endif()
   message(STATUS "Bundled: lib/${name} (${real})")
 endforeach()
 
-# What is compiled into our files.
+# Third-party code that is compiled into our files.
 foreach(package IN LISTS HALFMARK_INSIDE)
   set(text "/usr/share/doc/${package}/copyright")
   if(package STREQUAL "cuda-runtime")
     set(text "")
     foreach(toolkit IN ITEMS "${HALFMARK_CUDA_TOOLKIT}" /usr/local/cuda)
-      # As an installer, the distribution's packages and Python's wheels leave it.
+      # The places where an installer, the distribution's packages and Python wheels put it.
       file(GLOB texts "${toolkit}/EULA.txt" "${toolkit}/dist-info/nvidia_cuda_runtime*/licenses/License.txt" "/usr/share/doc/cuda-cudart-[0-9]*/copyright")
       if(texts AND NOT text)
         list(GET texts 0 text)
       endif()
     endforeach()
     if(NOT text)
-      # Some toolkits come without it; where it stands is all that can be said then.
+      # Some toolkits come without the licence text; then a file says where it is published.
       set(text "${root}/licenses/.cuda-runtime")
       file(WRITE "${text}" "lib/halfmark_cuda.so holds the CUDA runtime (cudart_static), which NVIDIA lets be distributed under\nAttachment A of the CUDA Toolkit End User License Agreement: docs.nvidia.com/cuda/eula\n")
     endif()
@@ -101,7 +101,7 @@ foreach(package IN LISTS HALFMARK_INSIDE)
   if(EXISTS "${text}")
     bundle_licence("compiled in" "${package}" "${text}")
   else()
-    message(WARNING "no licence found for ${package} (${text}): do not give this archive away")
+    message(WARNING "no licence found for ${package} (${text}): do not distribute this archive")
   endif()
 endforeach()
 file(REMOVE "${root}/licenses/.cuda-runtime")

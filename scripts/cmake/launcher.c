@@ -1,5 +1,5 @@
-/* bin/halfmark of the archive: starts libexec/halfmark. The loader learns from /proc where a program lies, and with it where the
- * libraries beside it are; where /proc is missing (a bare chroot, some sandboxes) it has to be told, before that program starts. */
+/* bin/halfmark of the archive: starts libexec/halfmark. The loader reads the location of a program from /proc, and with it that
+ * of the libraries beside it. Without /proc (a bare chroot, some sandboxes) it needs LD_ORIGIN_PATH before the program starts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -30,12 +30,12 @@ int main(int argc, char** argv) {
     self[length] = 0;
   } else {
     const char* called = (const char*)getauxval(AT_EXECFN); /* as execve(2) was called, never looked up in PATH */
-    if (!called || !realpath(called, self)) return fail("/proc is missing, and so is the way to", called ? called : "itself");
+    if (!called || !realpath(called, self)) return fail("/proc is missing, cannot find", called ? called : "itself");
   }
   if (!cut_last(self) || !cut_last(self)) return fail("no folder above", self);
   if (length <= 0) {
     snprintf(program, sizeof program, "%s/libexec", self);
-    setenv("LD_ORIGIN_PATH", program, 1); /* ld.so(8): what $ORIGIN is where /proc cannot tell */
+    setenv("LD_ORIGIN_PATH", program, 1); /* ld.so(8): used for $ORIGIN if /proc is missing */
   }
   snprintf(program, sizeof program, "%s/libexec/halfmark", self);
   execv(program, argv);

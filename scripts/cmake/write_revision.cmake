@@ -1,5 +1,5 @@
-# Writes OUTPUT, a C++ source that names the revision of the folder SOURCE, when its text would change. The revision is what git
-# says ("+": changes that are not committed), else what `git archive` wrote into ARCHIVED, else "unknown".
+# Writes OUTPUT, a C++ source with the revision of the folder SOURCE, if its text has changed. The revision is that of git ("+":
+# uncommitted changes), or the one that `git archive` wrote into ARCHIVED, or "unknown".
 set(revision "unknown")
 file(READ "${ARCHIVED}" archived)
 if(archived MATCHES "^([0-9a-f]+)")
@@ -8,11 +8,11 @@ endif()
 
 # safe.directory: in a container the checkout often belongs to another user, and git would refuse to look.
 set(git git -c "safe.directory=*" -C "${SOURCE}")
-set(ENV{GIT_OPTIONAL_LOCKS} 0) # a question must not write
+set(ENV{GIT_OPTIONAL_LOCKS} 0) # reading the revision must not write to the repository
 execute_process(COMMAND ${git} rev-parse --show-toplevel OUTPUT_VARIABLE top OUTPUT_STRIP_TRAILING_WHITESPACE
   ERROR_QUIET RESULT_VARIABLE no_repository)
 if(no_repository EQUAL 0)
-  # Sources unpacked inside another repository are not described by that one.
+  # If the sources were unpacked inside another repository, its revision is not theirs.
   file(REAL_PATH "${SOURCE}" source)
   file(REAL_PATH "${top}" top)
   if(top STREQUAL source)

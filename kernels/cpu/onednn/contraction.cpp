@@ -179,7 +179,7 @@ void run_conv_backward_weights(Device& device, const Conv2dBackwardWeights& op) 
   Call call(device, plan);
   call.in(DNNL_ARG_SRC, op.x, plan.x);
   call.in(DNNL_ARG_DIFF_DST, op.dy, plan.y);
-  op.dw.materialize(Layout::plain);  // optimizers read filters, so a layout that every row reads
+  op.dw.materialize(Layout::plain);  // optimizers read filters: use a layout that every row reads
   call.out(DNNL_ARG_DIFF_WEIGHTS, op.dw, filter_desc(op.dw, op.groups), plan.w);
   call.run();
 }

@@ -69,7 +69,7 @@ const Plan& plan_for(const Op& op, Plan (*make)(const Op&)) {
   return keep_plan(signature, checked("no primitive", [&] { return make(op); }));
 }
 
-// The refusal of a row that supports whatever oneDNN makes a primitive for.
+// The refusal of a row that supports everything for which oneDNN can create a primitive.
 template <Operation Op>
 Refusal refuses_plan(const Op& op, Plan (*make)(const Op&)) {
   try {
