@@ -14,6 +14,7 @@
 #include "bench/run/interruption.h"
 #include "bench/run/program_testing.h"
 #include "bench/run/record_store.h"
+#include "kernels/number/error.h"
 #include "reports/record/lock.h"
 
 namespace halfmark::bench {
@@ -101,6 +102,26 @@ TEST_F(SurvivalTest, FinishedRecordsAreSavedWhileTheLoopHangs) {
   ::kill(child, SIGTERM);  // a repeated signal, as from process managers, does not count as a second one
   EXPECT_EQ(wait(child).code, 143);
   EXPECT_EQ(read(folder_ / "saved"), "15");
+  ::close(ready[0]), ::close(ready[1]);
+}
+
+TEST_F(SurvivalTest, AnErrorWhileTheLoopHangsIsOneLineThatDrivesNoTerminal) {
+  int ready[2] = {};
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
+    ::dup2(::open((folder_ / "stderr").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+    Interruption interruption(0.01, "at once\n", [] { throw Error("a\x1B[31mb\xC2\x9B\xE2\x80\xAE\xFF\nc"); });
+    if (::write(ready[1], "!", 1) != 1) ::_exit(1);
+    while (true) ::pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ::kill(child, SIGTERM);
+  const Result stopped = wait(child);
+  EXPECT_EQ(stopped.code, 2);
+  EXPECT_EQ(stopped.err, "halfmark: a\uFFFD[31mb\uFFFD\uFFFD\uFFFD c\n");
   ::close(ready[0]), ::close(ready[1]);
 }
 

@@ -6,8 +6,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
+import unittest.mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -75,8 +77,12 @@ class Spoiled(unittest.TestCase):
         self.program(self.root / "bin" / "kernels_tests")
         self.write("notes", "text")
         self.write("lib/libgtest.so.1", "text")
-        self.assert_wrong(check_archive.Archive.holds_what_it_should, "charts.py is missing", "notes is not one", "bin/kernels_tests does not belong",
-                          "libgtest.so.1 is only used by tests")
+        (self.root / "bin" / "halfmark_micro").unlink()
+        for name in ("sample_report.json", "planted.txt", "charts_test.py", "charts.pyc"):
+            self.write(f"share/halfmark/{name}", "text")
+        self.assert_wrong(check_archive.Archive.holds_what_it_should, "charts.py is missing", "notes is not one", "bin/halfmark_micro is missing",
+                          "bin/kernels_tests does not belong", "libgtest.so.1 is only used by tests", "charts.pyc is only", "charts_test.py is only", "planted.txt is only",
+                          "sample_report.json is only")
 
     def test_a_library_from_outside(self):
         self.library(self.outside / "libmore.so.1")
@@ -86,12 +92,40 @@ class Spoiled(unittest.TestCase):
         self.assert_wrong(check_archive.Archive.looks_for_libraries_in_itself, "is a folder of the machine that built it")
         self.assert_wrong(check_archive.Archive.names_no_place_of_its_build, f"bin/halfmark_micro holds the path {self.outside}")
 
+    def test_our_own_libraries_are_held_to_it_and_those_of_others_are_not(self):
+        self.library(self.outside / "libmore.so.1")
+        self.library(self.outside / "libcudart.so.13")
+        for name in ("halfmark_cuda.so", "libof_others.so"):
+            self.compile(self.root / "lib" / name, "int x(void); int x(void) { return 0; }", "-shared", "-fPIC", f"-Wl,-rpath,{self.outside}",
+                         "-Wl,--no-as-needed", self.outside / "libmore.so.1", self.outside / "libcudart.so.13")
+        self.assert_wrong(check_archive.Archive.finds_its_libraries, "lib/halfmark_cuda.so takes from outside: libmore.so.1")
+        self.assert_wrong(check_archive.Archive.looks_for_libraries_in_itself, "halfmark_cuda.so: RUNPATH")
+        # A program has no business with the GPU's libraries, also beside a plugin.
+        self.program(self.root / "bin" / "halfmark_micro", self.outside, self.outside / "libcudart.so.13")
+        found = check_archive.Archive.finds_its_libraries(self.archive)
+        self.assertEqual(len(found), 2, found)
+        self.assertIn("bin/halfmark_micro takes from outside: libcudart.so.13", found[0])
+
+    def test_what_was_not_asked_for_is_skipped_and_not_passed(self):
+        with self.assertRaises(check_archive.Skipped):
+            check_archive.Archive(self.root).names_no_place_of_its_build()
+
     def test_licences(self):
         self.library(self.root / "lib" / "libmore.so.1")
         self.write("licenses/other", " ")
         (self.root / "licenses" / "common-GPL-3").unlink()
         self.assert_wrong(check_archive.Archive.carries_the_licences, "lib/libother.so.1 of other: licenses/other is missing or empty",
                           "libcli11-dev points to GPL-3", "no licence for lib/libmore.so.1")
+
+    def test_licences_of_what_is_compiled_in(self):
+        contents = self.root / "licenses" / "CONTENTS"
+        for name in sorted(check_archive.INSIDE):
+            text = contents.read_text()
+            contents.write_text(text.replace(f"compiled in\t{name}\tlicenses/{name}\n", ""))
+            self.assert_wrong(check_archive.Archive.carries_the_licences, f"no licence for {name}")
+            contents.write_text(text)
+        contents.unlink()
+        self.assert_wrong(check_archive.Archive.carries_the_licences, "licenses/CONTENTS is missing")
 
     def test_every_library_that_the_sources_include_is_accounted_for(self):
         """A header-only library has no file in the archive, so its licence is easily forgotten."""
@@ -109,6 +143,65 @@ class Spoiled(unittest.TestCase):
 
     def test_a_program_that_does_not_start(self):
         self.assertEqual(len(self.archive.starts()), 3)
+        self.speaking_program(exit_code=3)
+        self.assert_wrong(check_archive.Archive.starts, "ended with 3", "ended with 3", "ended with 3")
+        self.speaking_program()
+        self.assertEqual(self.archive.starts(), [])
+
+    def speaking_program(self, exit_code=0):
+        """Lists a device, and writes a file where a run writes its report. Needs no library: without /proc there is no $ORIGIN."""
+        self.compile(self.root / "bin" / "halfmark", f"""
+#include <stdio.h>
+#include <string.h>
+int main(int count, char** words) {{
+  puts("cpu  a processor");
+  if (count > 1 && strcmp(words[1], "run") == 0) fclose(fopen(words[count - 1], "w"));
+  return {exit_code};
+}}""")
+
+    def test_charts_that_are_not_drawn(self):
+        self.speaking_program()
+        try:
+            self.assert_wrong(check_archive.Archive.draws_its_charts, "charts.py ended with")  # its text is no Python
+            self.write("share/halfmark/charts.py", "")
+            self.assert_wrong(check_archive.Archive.draws_its_charts, "charts.py ended with 0")
+        except check_archive.Skipped as reason:
+            self.skipTest(str(reason))
+
+    def test_libraries_that_the_caller_points_to_do_not_help(self):
+        with unittest.mock.patch.dict("os.environ", {"LD_LIBRARY_PATH": str(self.outside), "LD_PRELOAD": "x"}):
+            environment = check_archive.Archive(self.root).environment
+        self.assertEqual([name for name in environment if name.startswith("LD_")], [])
+
+    def test_every_check_is_made(self):
+        written = [member for name, member in vars(check_archive.Archive).items() if callable(member) and member.__doc__]
+        self.assertEqual(set(written), set(check_archive.Archive.CHECKS))
+
+    def checked(self, *folders):
+        """Exit code and output of the script for an archive of these folders."""
+        packed = self.outside / "packed.tar.gz"
+        with tarfile.open(packed, "w:gz") as archive:
+            for folder in folders:
+                archive.add(self.root, folder)
+        result = subprocess.run([sys.executable, HERE / "check_archive.py", packed], capture_output=True, text=True)
+        return result.returncode, result.stdout
+
+    def test_the_exit_code_and_the_lines(self):
+        self.speaking_program()
+        self.write("share/halfmark/charts.py", "import pathlib, sys\nfolder = pathlib.Path(sys.argv[-1])\nfolder.mkdir()\n(folder / 'a.png').touch()\n")
+        code, lines = self.checked("halfmark")
+        self.assertEqual(code, 0, lines)
+        self.assertNotIn("FAILED", lines)
+        self.assertEqual(len(re.findall("^(?:passed|SKIPPED)  ", lines, re.MULTILINE)), len(check_archive.Archive.CHECKS), lines)
+        self.assertIn("SKIPPED  no path of the machine that built it: no --path-of-the-build given", lines)
+        self.write("notes", "text")
+        code, lines = self.checked("halfmark")
+        self.assertEqual(code, 1)
+        self.assertIn("FAILED   the members", lines)
+        self.assertIn("         notes is not one of ", lines)
+        code, lines = self.checked("halfmark", "another")
+        self.assertEqual(code, 1)
+        self.assertIn("FAILED   one folder at the top", lines)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,9 @@ class Binaries(unittest.TestCase):
     def test_empty_elements(self):
         for rpath in ("$ORIGIN:", ":$ORIGIN", "$ORIGIN::/usr/lib"):
             for tags in ("--enable-new-dtags", "--disable-new-dtags"):
-                self.assertEqual(len(self.found(rpath, tags=tags)), 1, rpath)
+                found = self.found(rpath, tags=tags)
+                self.assertEqual(len(found), 1, rpath)
+                self.assertIn("an empty element is the current directory", found[0])
 
     def test_relative_elements(self):
         for rpath in ("lib", "./lib", "..", "ORIGIN/lib", "$ORIGINAL/lib"):
@@ -76,6 +78,25 @@ class Binaries(unittest.TestCase):
         result = subprocess.run(script, capture_output=True, text=True)
         self.assertEqual(result.returncode, 1)
         self.assertIn("another: ", result.stdout)
+
+    def test_installed_is_asked_for_on_the_command_line(self):
+        self.compile("/opt/lib")
+        script = [sys.executable, HERE / "check_binaries.py", self.folder]
+        self.assertEqual(subprocess.run(script, capture_output=True).returncode, 0)
+        result = subprocess.run([*script, "--installed"], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("'/opt/lib' is a folder of the machine that built it", result.stdout)
+
+    def test_every_folder_is_looked_at_but_those_of_cmake_and_of_fuzzers(self):
+        places = ("sub/folder", *check_binaries.FOREIGN)
+        for place in places:
+            (self.folder / place).mkdir(parents=True)
+            self.compile(None, f"{place}/program")
+        self.compile(None, "object.o", extra=["-c"])
+        (self.folder / "text").write_text("no binary")
+        (self.folder / "link").symlink_to("sub/folder/program")
+        self.assertEqual([path.relative_to(self.folder) for path in check_binaries.elf_files(self.folder)],
+                         [pathlib.Path("sub/folder/program")])
 
 
 if __name__ == "__main__":

@@ -232,6 +232,30 @@ def check_file(root, path):
             if headers is None or (headers and not there & set(headers))]
 
 
+OWN = re.compile(r'^#include "([^"]+)"', re.M)
+
+
+def closure(root, path, seen):
+    """Our own headers that the file includes, directly or not."""
+    for name in OWN.findall(read(root, path)):
+        if name not in seen and os.path.isfile(os.path.join(root, name)):
+            seen.add(name)
+            closure(root, name, seen)
+    return seen
+
+
+def lacks_namespaces(root, path):
+    """The header whose using-directives the file needs and does not include, or None. A level with a namespaces.h names what is
+    below it without qualification; in a group of files, another file may have included that header before."""
+    level = path.split("/")[0]
+    header = f"{level}/namespaces.h"
+    if path == header or not os.path.isfile(os.path.join(root, header)) or f"namespace halfmark::{level} {{" not in read(root, path):
+        return None
+    included_headers = closure(root, path, set())
+    below = any(not name.startswith(f"{level}/") and "/" in name for name in included_headers)
+    return header if below and header not in included_headers else None
+
+
 def add_includes(text, headers):
     """The text with the headers added to its last block of standard includes, or as a new block after the other includes in <>."""
     lines = text.split("\n")
@@ -300,6 +324,9 @@ def main():
         for line, name, headers in sorted(missing, key=lambda row: row[0]):
             count += 1
             print(f"{path}:{line}: {name} " + (f"needs <{headers[0]}>" if headers else "is not in the table of scripts/check_includes.py"))
+        if header := lacks_namespaces(options.root, path):
+            count += 1
+            print(f"{path}:1: names of lower levels need \"{header}\"")
         wanted = {headers[0] for _, _, headers in missing if headers}
         if options.fix and wanted:
             text = read(options.root, path)

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,18 @@ class Tree(unittest.TestCase):
         self.assertEqual(self.missing("#include <algorithm>\nint f() { return std::max(1, 2); }\n"), [])
         self.assertEqual(self.missing("int64_t f();\nvoid g() { errno = 0; }\n"), ["errno", "int64_t"])
 
+    def test_names_of_lower_levels_without_the_header_that_makes_them_visible(self):
+        self.plant("kernels/error.h", "namespace halfmark::kernels { class Error {}; }\n")
+        self.plant("bench/namespaces.h", "namespace halfmark::bench { using namespace kernels; }\n")
+        self.plant("bench/a.h", '#include "bench/namespaces.h"\nnamespace halfmark::bench {\n}\n')
+        use = "namespace halfmark::bench {\nvoid f() { throw Error(); }\n}\n"
+        for includes, lacks in (('#include "kernels/error.h"\n', "bench/namespaces.h"),
+                                ('#include "bench/a.h"\n#include "kernels/error.h"\n', None), ("", None)):
+            self.plant("bench/b.cpp", includes + use)
+            self.assertEqual(check_includes.lacks_namespaces(self.root, "bench/b.cpp"), lacks)
+        self.plant("kernels/c.cpp", '#include "kernels/error.h"\n')
+        self.assertIsNone(check_includes.lacks_namespaces(self.root, "kernels/c.cpp"))
+
     def test_names_inside_names(self):
         self.assertEqual(self.missing("auto f() { return std::string::npos; }"), ["std::string"])
         self.assertEqual(self.missing("auto f() { return std::chrono::steady_clock::now(); }"), ["std::chrono::steady_clock"])
@@ -49,7 +62,17 @@ class Tree(unittest.TestCase):
         self.plant("a.h", "#include <vector>\n")
         self.plant("b.h", "#include <map>\n")
         self.assertEqual(self.missing('#include "a.h"\n#include "b.h"\nstd::vector<std::map<int, int>> x;\n'), ["std::map"])
-        self.assertEqual(self.missing('#include "a.h"\nstd::vector<int> x;\n', "a_test.cpp"), [])
+        for name in ("a_test.cpp", "a_slow_test.cpp"):
+            self.assertEqual(self.missing('#include "a.h"\nstd::vector<int> x;\n', name), [])
+        self.plant("c.cuh", "#include <vector>\n")
+        self.assertEqual(self.missing('#include "c.cuh"\nstd::vector<int> x;\n', "c.cu"), [])
+
+    def test_a_header_of_ours_is_no_standard_header(self):
+        self.assertEqual(self.missing('#include "vector"\nstd::vector<int> x;\n'), ["std::vector"])
+
+    def test_what_the_standard_promises_of_a_header_counts(self):
+        self.assertEqual(self.missing("#include <string>\nstd::string_view x;\n"), [])
+        self.assertEqual(self.missing("#include <string_view>\nstd::string x;\n"), ["std::string"])
 
     def test_several_headers_may_promise_one_name(self):
         for header in ("utility", "algorithm", "vector"):
@@ -60,6 +83,18 @@ class Tree(unittest.TestCase):
         self.plant("a.cpp", "std::brand_new x;\n")
         result = subprocess.run([sys.executable, os.path.join(HERE, "check_includes.py"), self.root], capture_output=True, text=True)
         self.assertEqual((result.returncode, result.stdout), (1, "a.cpp:1: std::brand_new is not in the table of scripts/check_includes.py\n"))
+
+    def test_every_kind_of_file_is_looked_at_and_no_folder_of_a_build(self):
+        for name in ("a.h", "a.cpp", "a.cu", "a.cuh", "build/a.cpp", "a.py"):
+            self.plant(name, "std::vector<int> x;\n")
+        self.assertEqual(check_includes.sources(self.root), ["a.cpp", "a.cu", "a.cuh", "a.h"])
+
+    @unittest.skipUnless(shutil.which("git"), "no git here")
+    def test_in_a_repository_new_files_count_and_ignored_ones_do_not(self):
+        subprocess.run(["git", "init", "-q", self.root], check=True)
+        for name, text in ((".gitignore", "/made/\n"), ("made/a.cpp", ""), ("a.cpp", ""), ("build/b.cpp", "")):
+            self.plant(name, text)
+        self.assertEqual(check_includes.sources(self.root), ["a.cpp", "build/b.cpp"])
 
     def test_every_row_of_the_table_names_a_header(self):
         for name, headers in check_includes.NEEDS.items():

@@ -91,6 +91,17 @@ class Includes(Tree):
         self.plant("models/a.cpp", "#include <bench/run/case.h>\n")
         self.assertEqual(len(self.violations()), 1)
 
+    def test_every_way_to_write_an_include_is_seen(self):
+        for path, line in (("models/a.inc", '#include "bench/run/case.h"'), ("models/a.h", ' #  include  "bench/run/case.h"')):
+            self.plant(path, line + "\n")
+            self.assertEqual(len(self.violations()), 1, line)
+            os.remove(os.path.join(self.root, path))
+
+    def test_a_folder_without_a_row_includes_nothing_of_ours(self):
+        found = self.including("scripts/a.cpp", "models/policy.h")
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("has no line for this folder", found[0])
+
     def test_tests_may_open_devices_and_nothing_more(self):
         self.assert_allowed("kernels/ops/ops_test.cpp", "kernels/devices.h")
         self.assert_refused("kernels/ops/ops_test.cpp", "models/policy.h")
@@ -103,8 +114,12 @@ class Includes(Tree):
         self.assert_allowed("reports/record/report.cpp", "gtest/gtest.h")
 
     def test_cuda_headers_stay_in_their_folder(self):
-        for header in ("cuda_runtime.h", "cuda_fp8.h", "cublasLt.h", "cudnn.h", "nvml.h", "cuda/std/array"):
+        for header in ("cuda_runtime.h", "cuda_fp8.h", "cublasLt.h", "cudnn.h", "nvml.h", "cuda/std/array", "nvrtc.h", "nccl.h",
+                       "nvtx3/nvToolsExt.h", "thrust/sort.h", "cub/cub.cuh", "curand.h", "cusparse.h", "cusolverDn.h", "cufft.h",
+                       "vector_types.h", "device_launch_parameters.h", "cooperative_groups.h", "mma.h", "sm_61_intrinsics.h"):
             self.assert_allowed("kernels/cuda/a.cpp", header)
+            self.assert_allowed(check_levels.CUDA_HEADERS_TEST, header)
+            self.assert_refused("kernels/number/other_test.cpp", header)
             self.assert_refused("kernels/cpu/a.cpp", header)
             self.assert_refused("bench/a.cpp", header)
 
@@ -118,6 +133,13 @@ class Modules(Tree):
         found = self.violations()
         self.assertEqual(len(found), 1, found)
         self.assertIn("modules include each other: models/a, models/b", found[0])
+
+    def test_a_cycle_of_several_modules(self):
+        for module, other in ("ab", "bc", "ca", "da"):
+            self.plant(f"models/{module}.h", f'#include "models/{other}.h"\n')
+        found = self.violations()
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("modules include each other: models/a, models/b, models/c (", found[0])
 
     def test_a_test_may_close_a_circle(self):
         self.plant("models/a.h", '#include "models/b.h"\n')
@@ -137,6 +159,11 @@ class Modules(Tree):
                                  "}  // namespace halfmark::models\n")
         self.plant("bench/c.h", "namespace halfmark::bench {\nclass Noise {\n};\n}  // namespace halfmark::bench\n")
         self.assertEqual(self.violations(), [])
+        self.plant("models/d_test.cpp", "namespace halfmark::models {\nstruct Noise {\n};\n}  // namespace halfmark::models\n")
+        self.assertEqual(self.violations(), [], "a test is a program of its own")
+        for kind in ("enum", "enum class", "union", "template <class T> struct", "struct [[nodiscard]]"):
+            self.plant("models/d.h", f"namespace halfmark::models {{\n{kind} Noise {{\n}};\n}}  // namespace halfmark::models\n")
+            self.assertEqual(len(self.violations()), 1, kind)
         self.plant("models/d.h", "namespace halfmark::models {\nclass Noise final : public A {\n};\n}  // namespace halfmark::models\n")
         found = self.violations()
         self.assertEqual(len(found), 1, found)
@@ -152,18 +179,21 @@ class Files(Tree):
     def test_device_code_elsewhere(self):
         self.plant("kernels/cuda/cast.cu")
         self.assertEqual(self.violations(), [])
-        self.plant("kernels/cpu/cast.cu")
-        self.assert_one("kernels/cpu/cast.cu:1: device code")
+        for name in ("cast.cu", "cast.cuh"):
+            self.plant(f"kernels/cpu/{name}")
+            self.assert_one(f"kernels/cpu/{name}:1: device code")
+            os.remove(os.path.join(self.root, "kernels/cpu", name))
 
     def test_folders_without_meaning(self):
-        for name in ("core", "common", "utils"):
+        for name in ("core", "common", "utils", "util"):
             self.plant(f"models/{name}/a.h")
             self.assert_one(f"a folder called {name}")
             os.remove(os.path.join(self.root, f"models/{name}/a.h"))
 
     def test_flags_that_change_numbers(self):
-        for flag in ("-ffast-math", "-Ofast", "--use_fast_math", "-use_fast_math", "-march=native"):
-            for path in ("CMakeLists.txt", "scripts/cmake/a.cmake", "CMakePresets.json", "kernels/cuda/CMakeLists.txt"):
+        for flag in ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "--use_fast_math", "-use_fast_math", "-march=native"):
+            for path in ("CMakeLists.txt", "scripts/cmake/a.cmake", "CMakePresets.json", "kernels/cuda/CMakeLists.txt", "scripts/a.sh",
+                         "scripts/a.yml", "scripts/a.yaml"):
                 self.plant(path, f"\nadd_compile_options({flag})\n")
                 self.assert_one(f"{path}:2: {flag}")
                 os.remove(os.path.join(self.root, path))
@@ -171,6 +201,8 @@ class Files(Tree):
     def test_a_comment_may_name_them(self):
         self.plant("CMakeLists.txt", "# never -ffast-math\nadd_compile_options(-fno-fast-math)\n")
         self.assertEqual(self.violations(), [])
+        self.plant("CMakePresets.json", '{"flags": "# -ffast-math"}\n')  # JSON has no comments
+        self.assert_one("CMakePresets.json:1: -ffast-math")
 
     def test_strangers_in_the_root(self):
         self.plant("README.md")
@@ -186,6 +218,14 @@ class Files(Tree):
         self.assertEqual(self.violations(), [])
         subprocess.run(["git", "-C", self.root, "add", "report.json"], check=True)
         self.assert_one("report.json:1: ")
+
+    @unittest.skipUnless(shutil.which("git"), "no git here")
+    def test_in_a_repository_new_files_count_and_ignored_ones_do_not(self):
+        subprocess.run(["git", "init", "-q", self.root], check=True)
+        self.plant(".gitignore", "/made/\n")
+        for folder in ("made", "models"):
+            self.plant(f"{folder}/a.cpp", '#include "bench/run/case.h"\n')
+        self.assert_one("models/a.cpp:1: ")
 
     def test_long_files_are_a_warning(self):
         self.plant("models/long.cpp", "\n" * (check_levels.LONG_FILE + 1))

@@ -33,6 +33,8 @@ class Revision(unittest.TestCase):
         self.source = self.top / "sour ce"
         (self.source / "scripts").mkdir(parents=True)
         shutil.copytree(MODULES, self.source / "scripts" / "cmake")
+        # In a tarball it holds a revision already.
+        (self.source / "scripts" / "cmake" / "archived_revision.txt").write_text("$Format:%H$\n")
         shutil.copy(MODULES.parent.parent / ".gitattributes", self.source)
         (self.source / "CMakeLists.txt").write_text(PROJECT)
         (self.source / "main.cpp").write_text(PROGRAM)
@@ -70,6 +72,13 @@ class Revision(unittest.TestCase):
         self.assertEqual(self.built(), second)
         self.assertNotIn("Building", self.output)
         self.assertNotIn("Linking", self.output)
+
+        # A tag is another name of it; a tarball would not know that one.
+        self.git("tag", "-a", "v1", "-m", "a version")
+        self.assertEqual(self.built(), second)
+        link = self.top / "link"
+        link.symlink_to(self.source)
+        self.assertEqual(self.built(link), second)
 
         (self.source / "main.cpp").write_text(PROGRAM + "// changed\n")
         self.assertEqual(self.built(), second + "+")

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <thread>
 
+#include "bench/namespaces.h"
 #include "bench/run/interruption.h"
 #include "kernels/number/error.h"
 #include "reports/record/memory_file.h"

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -18,6 +17,7 @@
 
 #include "bench/namespaces.h"
 #include "kernels/number/error.h"
+#include "reports/record/printable.h"
 
 namespace halfmark::bench {
 
@@ -108,9 +108,7 @@ void Interruption::watch(double patience) {
   try {
     give_up_();
   } catch (const std::exception& error) {
-    std::string what = error.what();
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    fmt::print(stderr, "halfmark: {}\n", what);
+    fmt::print(stderr, "halfmark: {}\n", reports::printable(error.what()));
     code = 2;
   }
   ::_exit(code);  // with the lock held: another thread that wants to end the run blocks until the process is gone

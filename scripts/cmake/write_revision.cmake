@@ -16,7 +16,7 @@ if(no_repository EQUAL 0)
   file(REAL_PATH "${SOURCE}" source)
   file(REAL_PATH "${top}" top)
   if(top STREQUAL source)
-    execute_process(COMMAND ${git} describe --always --dirty=+ --abbrev=12 OUTPUT_VARIABLE described
+    execute_process(COMMAND ${git} describe --always "--exclude=*" --dirty=+ --abbrev=12 OUTPUT_VARIABLE described
       OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE no_revision)
     if(no_revision EQUAL 0)
       set(revision "${described}")
