@@ -103,7 +103,7 @@ class Spoiled(unittest.TestCase):
         self.program(self.root / "bin" / "halfmark_micro", self.outside, self.outside / "libcudart.so.13")
         found = check_archive.Archive.finds_its_libraries(self.archive)
         self.assertEqual(len(found), 2, found)
-        self.assertIn("bin/halfmark_micro takes from outside: libcudart.so.13", found[0])
+        self.assertIn("bin/halfmark_micro loads a library from outside the archive: libcudart.so.13", found[0])
 
     def test_what_was_not_asked_for_is_skipped_and_not_passed(self):
         with self.assertRaises(check_archive.Skipped):
@@ -200,7 +200,7 @@ int main(int count, char** words) {{
         self.assertIn("         notes is not one of ", lines)
         code, lines = self.checked("halfmark", "another")
         self.assertEqual(code, 1)
-        self.assertIn("FAILED   one folder at the top", lines)
+        self.assertIn("FAILED   expected one folder at the top", lines)
 
 
 if __name__ == "__main__":
