@@ -122,7 +122,8 @@ def summary(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ledger", type=pathlib.Path)
-    parser.add_argument("--runs", nargs="+", default=[], metavar="KIND:N", help="KIND:RUNS, where KIND is same or the planted slow-down in per cent: same:50 5:25")
+    parser.add_argument("--runs", nargs="+", default=[], metavar="KIND:N",
+                        help="N runs of a KIND: same, or the planted slow-down in per cent (same:50 5:25)")
     parser.add_argument("--seconds", type=float, default=0.05, help="of timed steps for a case in a process run")
     parser.add_argument("--minutes", type=float, default=1e9, help="start no new run after this time")
     parser.add_argument("--summary", action="store_true")

@@ -359,7 +359,8 @@ size_t products_per_block(const SumTree& tree) {
     else
       most = std::max(most, products);
   }
-  // A chain that starts with two products and continues with single ones adds one at a time; one of pairs only has blocks of two.
+  // A chain that starts with two products and continues with single ones adds one at a time; one of pairs only has
+  // blocks of two.
   return most >= 1 ? most : openings ? 2 : 1;
 }
 

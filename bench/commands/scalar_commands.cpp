@@ -42,7 +42,8 @@ void add_arithmetic_command(CommandLine& line, Program&) {
     if (format.bits() > 16 || format.is_scale())
       throw Error(
           fmt::format("--format {}: arithmetic is for fp16, bf16 and narrower formats with a sign", format.name));
-    if (rounding == Rounding::stochastic) throw Error("--rounding stochastic: arithmetic takes the others");
+    if (rounding == Rounding::stochastic)
+      throw Error("--rounding stochastic: not supported here; use near_even, toward_zero or near_away");
     prepare_streams();
     answer_arithmetic(std::cin, std::cout, format, operation, rounding);
   });

@@ -222,8 +222,8 @@ const Features& features() {
   return found;
 }
 
-// The loops of a path. Noise needs AES instructions: none without them, and
-// AVX2's on a CPU with AVX-512 but without vector AES, which came later.
+// The loops of a path. Stochastic rounding needs AES instructions: without them there are no such loops, and a CPU with
+// AVX-512 but without vector AES uses those of AVX2.
 const Loops* rounding_loops(Path path, Rounding rounding) {
   if (rounding != Rounding::stochastic) return loops_of(path);
   if (!features().aes) return nullptr;

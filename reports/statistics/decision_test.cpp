@@ -173,7 +173,7 @@ TEST_P(SlowDecision, ReportsPlantedEffectsAccordingToTheirSize) {
 TEST_P(SlowDecision, WithoutAMinimumEffectReportsTwoPercent) {  // with it, the reported share is below 0.015
   DecisionRules rules;
   rules.minimum_effect = 0;
-  // 0.34 in the independent simulation; thirteen times the limit with a minimum effect also shows the difference.
+  // The independent simulation gives 0.34. 0.2 is thirteen times the limit of the test with a minimum effect.
   EXPECT_GT(tally({.planted = kPlanted, .factor = 1.02}, runs(200), seed(), rules).reported, 0.2);
 }
 
