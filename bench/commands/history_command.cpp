@@ -56,7 +56,8 @@ void add_history_command(CommandLine& line, Program&) {
       .flag("--all", arguments->all, "every series, not only those that changed")
       .option("--json", arguments->json, "series and change points as JSON, for scripts/history_charts.py")
       .footer(
-          "Add to the folder each night: halfmark ab ANCHOR NEW --json FOLDER/DATE.json, or a halfmark run of each build.\n"
+          "Add to the folder each night: halfmark ab ANCHOR NEW --json FOLDER/DATE.json, or a halfmark run of each "
+          "build.\n"
           "Exit codes: 0 with or without change points, because they are not a verdict; 2 wrong input.")
       .examples({"halfmark history store", "halfmark history store --metric 'time.*' --json history.json"})
       .action([arguments] { print_history(*arguments); });
