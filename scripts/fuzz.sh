@@ -51,11 +51,12 @@ fuzz() { # SECONDS
 }
 
 # The sources of the readers: files, command lines, and messages of child processes.
-readers=(reports/{report,journal,json_parser,json_reader,gate_rules,acknowledgement,history_store}.cpp
-  bench/{csv,vector_commands,dot_command,command_line}.cpp)
+readers=(reports/record/{report,journal,json_parser,json_reader}.cpp reports/gate/{gate_rules,acknowledgement}.cpp
+  reports/history/history_store.cpp bench/vectors/{csv,scalar_vectors,dot_vectors}.cpp bench/commands/command_line.cpp)
 
 # Executed by the seeds, the corpus, and the readers' own tests, which also check the results.
 coverage() {
+  ls "${readers[@]}" > /dev/null # a file that has moved would be left out in silence
   local llvm=(llvm-profdata llvm-cov) tool
   for tool in "${llvm[@]}"; do
     command -v "$tool" > /dev/null || {

@@ -1,5 +1,6 @@
-# Options, compiler settings and the two functions every folder uses.
-# With the compilers that every commit is built with, g++ 12 and clang 14, a warning is an error; newer ones may warn of more.
+# Options, compiler settings and the functions that every folder uses.
+
+# Warnings are errors with g++ 12 and clang 14, which build every commit; newer compilers may warn of more.
 set(built_with_every_commit OFF)
 if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13) OR
    (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15))
@@ -26,15 +27,15 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_CXX_VISIBILITY_PRESET default)
 
-# Program, shared library and plugin stand side by side in the build tree, in bin/ and lib/ in the archive; one path serves both.
-# Where a path is rewritten at install time, CMake pads it with ":", and an empty element means the current directory to the
-# loader (scripts/check_binaries.py).
+# Program, libraries and plugin are in one folder in the build tree, and in bin/ and lib/ in the archive.
+# One search path serves both. CMake would pad a path that it rewrites at install time with ":", and to the loader an empty
+# element is the current directory (scripts/check_binaries.py).
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 set(CMAKE_INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib")
 
-# Optional: without it everything is compiled each time.
+# Optional.
 if(HALFMARK_CCACHE AND NOT EXISTS "${HALFMARK_CCACHE}")
   unset(HALFMARK_CCACHE CACHE) # removed since the last configuration
 endif()
@@ -46,7 +47,7 @@ if(HALFMARK_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
 endif()
 
-# The numbers are the product: no contraction into fused multiply-adds behind our back, never fast-math.
+# Numbers are what this project measures: no implicit fused multiply-adds, never fast-math.
 # Programs that use the installed library compile its inline functions too, so they get the first of these options.
 add_library(halfmark_settings INTERFACE)
 set_target_properties(halfmark_settings PROPERTIES EXPORT_NAME settings)
@@ -64,13 +65,13 @@ if(HALFMARK_WERROR)
   halfmark_private_options(-Werror)
 endif()
 target_include_directories(halfmark_settings INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>")
-# Where a build was made stays out of it: __FILE__ and debug information name files from the root of the sources.
+# No path of the build machine in a binary: __FILE__ and debug information name files relative to the root of the sources.
 halfmark_private_options("-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
 target_link_options(halfmark_settings INTERFACE "$<BUILD_INTERFACE:LINKER:--no-undefined>")
 if(HALFMARK_SANITIZE)
   target_compile_options(halfmark_settings INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${HALFMARK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>)
-  # Checked code need not be fast, only soon there: line numbers, and -O1 where the numbers are computed.
+  # Sanitizer builds need not be fast, but must compile quickly: line numbers, and -O1 where numbers are computed.
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
   target_compile_definitions(halfmark_settings INTERFACE HALFMARK_SANITIZED=1)
   target_link_options(halfmark_settings INTERFACE "-fsanitize=${HALFMARK_SANITIZE}")
@@ -80,9 +81,9 @@ if(HALFMARK_SANITIZE)
   endif()
 endif()
 
-# Numbers are computed in kernels/ alone. What asks is built with -O2, what plans, judges and prints with -O1 and so are tests: that
-# takes half the time and changes no result. Where only tests run it is not optimised at all (presets dev and ci).
-set(HALFMARK_QUICK_LEVEL "" CACHE STRING "Instead of -O2 and -O1 for what computes no numbers")
+# Only kernels/ computes numbers in bulk. Its callers use -O2; planning, judging, printing and tests use -O1. This halves the build
+# time and changes no result. The presets that only run tests (dev, ci) do not optimise these at all.
+set(HALFMARK_QUICK_LEVEL "" CACHE STRING "Optimisation level of all code outside kernels/; empty: -O2 or -O1 per folder")
 function(halfmark_quick_build target level)
   if(HALFMARK_QUICK_LEVEL)
     set(level "${HALFMARK_QUICK_LEVEL}")
@@ -92,14 +93,15 @@ function(halfmark_quick_build target level)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${level}>")
 endfunction()
 
-# Compiles the files of a target in groups, so that a header is read once for eight of them. A name in an unnamed namespace must
-# then be unique in its target, or stand in the namespace of its folder.
+# Compiles the files of a target in groups of eight, so that a header is read once per group. A name in an unnamed namespace must
+# then be unique in its target.
 function(halfmark_in_groups target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${HALFMARK_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
-# halfmark_fuzzers(LINK lib... DIRECTORY dir): a program for each *_fuzz.cpp of the folder, which feeds a reader made-up bytes, and a
-# test that does so for some seconds. Seeds lie in dir/seeds/NAME. halfmark_fuzzed(target): the fuzzers see which way its code goes.
+# halfmark_fuzzers(LINK lib... DIRECTORY dir): a program for each *_fuzz.cpp of the folder, which feeds generated bytes to a reader,
+# and a test that does so for some seconds. Seeds lie in dir/seeds/NAME.
+# halfmark_fuzzed(target): instruments a library, so that the fuzzers see which branches an input reaches.
 if(HALFMARK_FUZZ AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "HALFMARK_FUZZ: libFuzzer comes with clang; use the preset dev or fuzz")
 endif()
@@ -121,7 +123,7 @@ function(halfmark_fuzzers)
     target_link_libraries(${name} PRIVATE ${ARG_LINK})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     add_dependencies(fuzzers ${name})
-    # What is learned stays in the build folder; the seeds are only read.
+    # The corpus stays in the build folder; the seeds are only read.
     file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/corpus/${name}")
     add_test(NAME fuzz.${name} COMMAND ${name} -max_total_time=5 -max_len=20000 -timeout=20 -rss_limit_mb=4096 -close_fd_mask=1
       "${CMAKE_BINARY_DIR}/corpus/${name}" "${ARG_DIRECTORY}/seeds/${name}")

@@ -39,7 +39,7 @@ function(halfmark_shared_libraries variable directory)
 endfunction()
 halfmark_shared_libraries(libraries "${CMAKE_SOURCE_DIR}")
 
-# DT_RPATH, unlike DT_RUNPATH, also serves the libraries of our libraries (libopenblas wants libgfortran), which know nothing of this folder.
+# DT_RPATH, unlike DT_RUNPATH, also applies to the dependencies of third-party libraries (libopenblas needs libgfortran).
 foreach(target IN LISTS programs libraries ITEMS halfmark)
   target_link_options(${target} PRIVATE "LINKER:--disable-new-dtags")
 endforeach()
@@ -71,7 +71,7 @@ if(TARGET halfmark_library)
   install(SCRIPT "${CMAKE_CURRENT_LIST_DIR}/install_headers.cmake")
 endif()
 
-# Of others, and inside the files above without being a library of its own: the packages that say under which licence.
+# Packages whose code is compiled into our files; their copyright files are the licences.
 set(inside nlohmann-json3-dev libcli11-dev libboost-dev)
 set(plugin "")
 if(TARGET halfmark_cuda)
