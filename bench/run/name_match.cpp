@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "bench/namespaces.h"
 #include "kernels/number/named.h"
 #include "reports/record/glob.h"
 

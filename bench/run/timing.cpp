@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bench/namespaces.h"
 #include "bench/run/interruption.h"
 #include "reports/statistics/statistics.h"
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "bench/namespaces.h"
 #include "kernels/number/error.h"
 
 namespace halfmark::bench {
