@@ -183,6 +183,10 @@ TEST_F(Streams, TooLittleMemoryEndsInOneLine) {
       (result.code == 0 ? done : refused) += 1;
     }
   }
+  // A limit on the data alone, too small for the buffers of any machine.
+  const Result data = shell(fmt::format("ulimit -d {}; exec timeout -s KILL 60 $HALFMARK list", 256 << 10));
+  EXPECT_EQ(data.code, 2) << data.err;
+  EXPECT_TRUE(says(data.err, "halfmark: the limit on memory of 256 MiB (ulimit -v or -d)")) << data.err;
   EXPECT_GT(refused, 0);
   if (std::thread::hardware_concurrency() <= 4) {
     EXPECT_GT(done, 0) << "each thread takes memory, but not so much";

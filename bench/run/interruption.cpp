@@ -108,7 +108,7 @@ void Interruption::watch(double patience) {
   try {
     give_up_();
   } catch (const std::exception& error) {
-    fmt::print(stderr, "halfmark: {}\n", reports::printable(error.what()));
+    fmt::print(stderr, "halfmark: {}\n", printable(error.what()));
     code = 2;
   }
   ::_exit(code);  // with the lock held: another thread that wants to end the run blocks until the process is gone

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 
 #include "bench/run/case.h"
 #include "bench/run/run_case.h"
@@ -97,8 +98,23 @@ TEST(Work, IsInEveryRecordThatWasMeasured) {
   EXPECT_EQ(flops->value, 3 * 2 * 8 * (16 * 24 + 24 * 24 + 24 * 10));
   EXPECT_EQ(flops->unit, "FLOP");
   EXPECT_EQ(flops->kind, Kind::information);
-  EXPECT_TRUE(find(record, "work.bytes", "forward"));
-  EXPECT_TRUE(find(record, "work.parameters"));
+  const double weights = 16 * 24 + 24 * 24 + 24 * 10, parameters = weights + 24 + 24 + 10;
+  const std::tuple<const char*, const char*, const char*, double> others[] = {
+      {"work.parameters", "", "1", parameters},
+      {"work.input", "", "1", 8 * 16},
+      {"work.output", "", "1", 8 * 10},
+      {"work.flops", "forward", "FLOP", 2 * 8 * weights},
+      {"work.bytes", "forward", "B", 2 * (parameters + 8 * 16 + 8 * 10)}};
+  for (const auto& [metric, at, unit, value] : others) {
+    const Measurement* one = find(record, metric, at);
+    ASSERT_TRUE(one) << metric;
+    EXPECT_EQ(one->value, value) << metric;
+    EXPECT_EQ(one->unit, unit) << metric;
+    EXPECT_EQ(one->kind, Kind::information) << metric;
+  }
+  const Record norm = run_case(case_of("batchnorm2d/b4_c3_s4/cpu/fp16/range"), open_device("cpu"), 0);
+  EXPECT_TRUE(find(norm, "work.parameters"));
+  EXPECT_FALSE(find(norm, "work.flops", "forward")) << "it has no matmul and no convolution";
   const Record skipped =
       run_case(case_of("mlp/b8_i16_h24_o10/sim:hopper/fp16/throughput"), open_device("sim:hopper"), 0);
   EXPECT_TRUE(skipped.measurements.empty());

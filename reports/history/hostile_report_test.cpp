@@ -5,19 +5,26 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <regex>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reports/gate/gate.h"
 #include "reports/gate/gate_testing.h"
 #include "reports/history/history.h"
 #include "reports/outputs/annotations.h"
+#include "reports/outputs/csv.h"
+#include "reports/outputs/export.h"
+#include "reports/outputs/gbench.h"
 #include "reports/outputs/junit.h"
 #include "reports/outputs/markdown.h"
 #include "reports/outputs/text.h"
 #include "reports/record/sample_report_testing.h"
 #include "reports/text/compare.h"
+#include "reports/text/layers.h"
 
 namespace halfmark::reports::hostile_test {
 namespace {
@@ -127,6 +134,87 @@ TEST(HostileReport, IsShownAndComparedHarmlessly) {
       expect_harmless(compare({one, two}, options), "compare two");
     }
   }
+}
+
+TEST(HostileReport, HasHarmlessLayers) {
+  Report report = rich_report();
+  report.run.complete = false;
+  Record& lossy = report.records[0];
+  lossy.measurements.clear();
+  for (const char* at : {"activation/fc1", "gradient/fc1", "of another kind/fc1"}) {
+    lossy.measurements.push_back({.metric = "range.underflow", .at = at, .value = 0.5});
+    lossy.measurements.push_back({.metric = "range.headroom", .at = at, .value = 12, .unit = "bit"});
+  }
+  report.records[1] = lossy;  // a policy of which no tensor loses anything
+  report.records[1].id += "/second=1";
+  report.records[1].policy = "fp32";
+  for (Measurement& one : report.records[1].measurements)
+    if (one.metric == "range.underflow") one.value = 0;
+  NamedReport named = poisoned(report, "one", false);
+  for (size_t i : {0u, 1u}) named.report.records[i].harness = "range";
+  for (const bool all : {false, true}) expect_harmless(show_layers(named, wide(all)), "show --layers");
+}
+
+// The rows of a CSV file, read by RFC 4180.
+std::vector<std::vector<std::string>> csv_rows(const std::string& text) {
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> row(1);
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool pair = text.compare(i, 2, quoted ? "\"\"" : "\r\n") == 0;
+    if (quoted && pair)
+      row.back() += text[i++];
+    else if (text[i] == '"')
+      quoted = !quoted;
+    else if (!quoted && text[i] == ',')
+      row.emplace_back();
+    else if (!quoted && pair)
+      rows.push_back(std::exchange(row, std::vector<std::string>(1))), ++i;
+    else
+      row.back() += text[i];
+  }
+  EXPECT_FALSE(quoted);
+  EXPECT_EQ(row, std::vector<std::string>(1)) << "the last row has no end";
+  return rows;
+}
+
+// Data keep their characters, whatever those do to a terminal; but none of them ends a field, a row or a line.
+TEST(HostileReport, IsExportedInFieldsThatHold) {
+  Report report = poisoned(rich_report(), "one", true).report;
+  report.records[1].status = Status::suspect;
+  for (const ExportFormat& format : export_formats()) {
+    const std::string text = format.write(report).text;
+    EXPECT_EQ(valid_utf8(text), text) << format.name;
+  }
+
+  const auto rows = csv_rows(measurements_csv_of(report));
+  size_t next = 1;
+  for (const Record& record : report.records)
+    for (const Measurement& one : record.measurements) {
+      ASSERT_LT(next, rows.size());
+      const std::vector<std::string>& row = rows[next++];
+      ASSERT_EQ(row.size(), 16u);
+      const std::string axes = record.axes.empty() ? "" : record.axes.begin()->first + "=";
+      EXPECT_EQ(
+          std::vector(row.begin(), row.begin() + 6),
+          (std::vector<std::string>{valid_utf8(record.id), "1", valid_utf8(record.subject), valid_utf8(record.device),
+                                    valid_utf8(record.policy), valid_utf8(record.harness)}));
+      EXPECT_TRUE(row[6].starts_with(valid_utf8(axes))) << row[6];
+      EXPECT_EQ(row[8], valid_utf8(one.metric));
+      EXPECT_EQ(row[9], valid_utf8(one.at));
+      EXPECT_EQ(row[11], valid_utf8(one.unit));
+    }
+  EXPECT_EQ(next, rows.size());
+
+  std::istringstream lines(openmetrics_of(report).text);
+  static const std::regex kLine(
+      "# (TYPE|UNIT|HELP) halfmark_\\w+ [^]*|# EOF|"
+      "halfmark_\\w+\\{(\\w+=\"([^\"\\\\]|\\\\[n\"\\\\])*\",?)+\\} \\S+");
+  for (std::string line; std::getline(lines, line);) EXPECT_TRUE(std::regex_match(line, kLine)) << line;
+
+  EXPECT_TRUE(Json::parse(bmf_of(report).text).is_object());
+  EXPECT_TRUE(Json::parse(gbench_of(report)).is_object());
+  expect_harmless(report_junit_of(report).text, "export --to junit", true);
 }
 
 TEST(HostileReport, IsJudgedHarmlessly) {

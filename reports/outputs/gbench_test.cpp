@@ -45,6 +45,18 @@ TEST(Gbench, ContextHasCachesWhateverTheEnvironmentSays) {
   EXPECT_EQ(Json::parse(gbench_of(timed_report()))["context"]["num_cpus"], 2);
 }
 
+TEST(Gbench, CountsRecordsAsFamiliesAndNamesTheBuild) {
+  Report report = timed_report();
+  report.records[1].status = Status::ok;
+  report.environment["halfmark"]["build_type"] = "Debug";
+  const Json json = Json::parse(gbench_of(report));
+  EXPECT_EQ(json["context"]["library_build_type"], "debug");
+  EXPECT_EQ(json["benchmarks"][2]["family_index"], 0);
+  EXPECT_EQ(json["benchmarks"][3]["family_index"], 1);
+  EXPECT_EQ(json["benchmarks"][3]["per_family_instance_index"], 0);
+  EXPECT_EQ(Json::parse(gbench_of(timed_report()))["context"]["library_build_type"], "release");
+}
+
 TEST(Gbench, CustomKeysOfTheContextAreText) {
   const Json context = Json::parse(gbench_of(timed_report()))["context"];
   for (const auto& [key, value] : context.items())
@@ -72,6 +84,9 @@ TEST(SmallerIsBetter, HoldsTheTellingErrorsAndBytes) {
   EXPECT_EQ(rows[0]["value"], 2.19e-07);
   EXPECT_EQ(rows[1]["unit"], "B");
   EXPECT_EQ(rows[1]["value"], 645116);
+  Report other = timed_report();
+  other.records[2].measurements[0].better = Better::higher;
+  EXPECT_EQ(Json::parse(smaller_is_better_of(other)).size(), 1u) << "of this number smaller would be worse";
 }
 
 }  // namespace

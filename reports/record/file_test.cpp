@@ -37,28 +37,66 @@ TEST_F(Files, ATemporaryFileIsNeverWrittenOverAnotherOrThroughALink) {
   EXPECT_TRUE(fs::is_directory(temporary(::getpid(), 1)));
 }
 
+TEST_F(Files, AFileThatNobodyHasNamedReplacesALink) {
+  const fs::path victim = folder_ / "victim", link = folder_ / "link";
+  write_file(victim, "precious");
+  fs::create_symlink("victim", link);
+  replace_file(link, "text");
+  EXPECT_FALSE(fs::is_symlink(link));
+  EXPECT_EQ(read_file(link), "text");
+  EXPECT_EQ(read_file(victim), "precious");
+}
+
 TEST_F(Files, LeftoversAreRemovedAndNothingElse) {
   const pid_t gone = ::fork();
   if (gone == 0) ::_exit(0);
   ::waitpid(gone, nullptr, 0);
-  const fs::path leftover = temporary(gone, 0), of_the_living = temporary(::getppid(), 0);
+  const fs::path leftover = temporary(gone, 0), of_our_own = temporary(::getpid(), 0),
+                 of_the_living = temporary(::getppid(), 0);
   const std::vector<fs::path> others = {of_the_living,
                                         folder_ / fmt::format("report.json.{}.tmp", gone),
                                         folder_ / fmt::format(".report.json.{}.halfmark-tmp", gone),
                                         folder_ / fmt::format(".report.json.{}-x.halfmark-tmp", gone),
+                                        folder_ / fmt::format(".report.json.{}-0x.halfmark-tmp", gone),
+                                        folder_ / fmt::format(".report.json.{}-0.x.halfmark-tmp", gone),
+                                        folder_ / fmt::format(".report.json.{}x0.halfmark-tmp", gone),
+                                        folder_ / fmt::format(".report.json.{}-0.halfmark-tmq", gone),
                                         folder_ / fmt::format(".report.json.-{}-0.halfmark-tmp", gone),
                                         folder_ / fmt::format(".other.json.{}-0.halfmark-tmp", gone),
                                         folder_ / ".report.json.halfmark-tmp",
                                         folder_ / "victim"};
   write_file(leftover, "half a repo");
+  write_file(of_our_own, "half a repo");
   for (const fs::path& path : others) write_file(path, "not ours");
   fs::create_symlink("victim", temporary(gone, 1));
   fs::create_directory(temporary(gone, 2));
   remove_leftovers(report_);
   EXPECT_FALSE(fs::exists(leftover));
+  EXPECT_FALSE(fs::exists(of_our_own)) << "another process had this number before";
   for (const fs::path& path : others) EXPECT_EQ(read_file(path), "not ours") << path;
   EXPECT_TRUE(fs::is_symlink(temporary(gone, 1)));
   EXPECT_TRUE(fs::is_directory(temporary(gone, 2)));
+}
+
+TEST_F(Files, LeftoversOfAnotherUserStay) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only the superuser can make a file of another user";
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ::waitpid(gone, nullptr, 0);
+  write_file(temporary(gone, 0), "half a repo");
+  ASSERT_EQ(::chown(temporary(gone, 0).c_str(), 65534, 65534), 0);
+  remove_leftovers(report_);
+  EXPECT_EQ(read_file(temporary(gone, 0)), "half a repo");
+}
+
+TEST_F(Files, LeftoversLieBesideTheFileThatALinkNames) {
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ::waitpid(gone, nullptr, 0);
+  fs::create_symlink("report.json", folder_ / "latest.json");
+  write_file(temporary(gone, 0), "half a repo");
+  remove_leftovers(folder_ / "latest.json");
+  EXPECT_FALSE(fs::exists(temporary(gone, 0)));
 }
 
 TEST_F(Files, WhatHasNoEndIsRefused) {

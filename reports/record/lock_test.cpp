@@ -139,6 +139,10 @@ TEST_F(Lock, LeavesALinkItsTargetAndAPipeAsTheyAre) {
   fs::remove(path);
   fs::create_directory(path);
   EXPECT_SAYS(refusal(report_), "is not a lock file of halfmark");
+  fs::remove(path);
+  ASSERT_EQ(::mknod(path.c_str(), S_IFSOCK | 0600, 0), 0);
+  EXPECT_SAYS(refusal(report_), "is not a lock file of halfmark");
+  EXPECT_TRUE(fs::is_socket(path));
 }
 
 TEST_F(Lock, TakesAFileThatItsMakerCouldNotWriteTo) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -175,8 +177,23 @@ TEST_F(ReportFile, SaysWhyItCannotBeReadOrWritten) {
   EXPECT_SAYS(complaint([&] { report.save(folder_ / "none" / "r.json"); }), "cannot be written: No such file");
   EXPECT_SAYS(complaint([&] { report.save(folder_); }), "cannot be written: Is a directory");
   EXPECT_SAYS(complaint([&] { report.save(""); }), "path is empty");
-  EXPECT_SAYS(complaint([&] { report.save("/dev/full"); }), "/dev/full: cannot be written: No space left on device");
-  EXPECT_TRUE(fs::is_character_file("/dev/full")) << "a device must not be replaced by a file";
+  // The superuser has a device of his own here: a mistake would replace that of the machine.
+  fs::path full = "/dev/full";
+  if (::geteuid() == 0) {
+    full = folder_ / "full";
+    ASSERT_EQ(::mknod(full.c_str(), S_IFCHR | 0666, makedev(1, 7)), 0);
+  }
+  EXPECT_SAYS(complaint([&] { report.save(full); }), "full: cannot be written: No space left on device");
+  EXPECT_TRUE(fs::is_character_file(full)) << "a device must not be replaced by a file";
+}
+
+TEST_F(ReportFile, KeepsTheModeOfTheFileThatItReplaces) {
+  const fs::path path = write("the old report");
+  for (const auto mode : {fs::perms{0640}, fs::perms{0604}}) {
+    fs::permissions(path, mode);
+    sample_report().save(path);
+    EXPECT_EQ(fs::status(path).permissions(), mode);
+  }
 }
 
 TEST_F(ReportFile, StaysAsItWasWhenTheDiskIsFull) {
@@ -285,6 +302,8 @@ TEST(Report, KeepsHowOftenTheBitsWereTheSame) {
     EXPECT_EQ(read.determinism.proof(), proof);
   }
   auto json = to_json(sample_report().records[0]);
+  json["determinism"] = {{"processes", 2}, {"differing", -1}};
+  EXPECT_SAYS(complaint([&] { record_from_json(json, "r.json"); }), "determinism: -1 of 2 processes differ");
   json["determinism"] = {{"processes", 2}, {"differing", 2}};
   EXPECT_SAYS(complaint([&] { record_from_json(json, "r.json"); }), "determinism: 2 of 2 processes differ");
   for (const int processes : {0, -3}) {
@@ -298,6 +317,14 @@ TEST(Report, RefusesNumbersThatCountBackwardsAndWhatIsThereTwice) {
   auto record = to_json(sample_report().records[0]);
   record["case_version"] = -1;
   EXPECT_SAYS(complaint([&] { record_from_json(record, "r.json"); }), "\"case_version\" is -1, which is negative");
+
+  for (const nlohmann::ordered_json& seed : {nlohmann::ordered_json(-1), nlohmann::ordered_json(1.5),
+                                             nlohmann::ordered_json("1"), nlohmann::ordered_json(1e300)}) {
+    auto seeded = to_json(sample_report());
+    seeded["run"]["seed"] = seed;
+    EXPECT_SAYS(complaint([&] { report_from_json(seeded, "r.json"); }),
+                "run.seed: expected a whole number, not negative");
+  }
 
   record = to_json(sample_report().records[0]);
   record["measurements"].push_back(record["measurements"][0]);

@@ -1,8 +1,11 @@
 // show --layers: which tensors lose values, worst first.
 #include "reports/text/layers.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -61,6 +64,76 @@ TEST(Layers, LeavesOutWhatLosesNothingAndSaysHowMuch) {
   const std::string all = show_layers(lossy_report(), {.all = true});
   EXPECT_NE(all.find("fp32    fc1"), all.npos) << all;
   EXPECT_EQ(all.find("lose nothing"), all.npos) << all;
+}
+
+TEST(Layers, BreaksTiesByTheNextKindOfLoss) {
+  // Worst last, as a report may have them.
+  const std::vector<Measurement> tensors = {range_metric("headroom", "activation/nothing", 1),
+                                            range_metric("headroom", "activation/near", 0.9),
+                                            range_metric("headroom", "activation/nearer", 0.2),
+                                            range_metric("subnormal", "activation/bits", 0.05),
+                                            range_metric("underflow", "activation/flushed", 0.1),
+                                            range_metric("subnormal", "activation/flushed", 0.2),
+                                            range_metric("underflow", "activation/flushed_bits", 0.1),
+                                            range_metric("subnormal", "activation/flushed_bits", 0.3),
+                                            range_metric("underflow", "activation/more_flushed", 0.2),
+                                            range_metric("headroom", "activation/unknown", std::nan("")),
+                                            range_metric("headroom", "activation/beyond", -0.5),
+                                            range_metric("nonfinite", "activation/infinite", 0.1),
+                                            range_metric("underflow", "activation/infinite", 0.05),
+                                            range_metric("nonfinite", "activation/most_infinite", 0.5)};
+  NamedReport named{"r.json", {}};
+  named.report.records = {layer_record("fp16", "range", tensors)};
+  const std::string text = show_layers(named);
+  size_t before = 0;
+  for (const char* name : {"most_infinite", "infinite", "beyond", "unknown", "more_flushed", "flushed_bits", "flushed",
+                           "bits", "nearer", "near"}) {
+    const size_t at = text.find(fmt::format("fp16    {} ", name));
+    ASSERT_NE(at, text.npos) << name << "\n" << text;
+    EXPECT_GT(at, before) << name << "\n" << text;
+    before = at;
+  }
+  EXPECT_NE(text.find("fp16: 1 of 11 tensors lose nothing"), text.npos) << text;
+}
+
+TEST(Layers, TakesTheErrorOfTheSameDeviceAndPrecision) {
+  const auto error = [](const char* harness, double value) {
+    return layer_record("fp16", harness, {{.metric = "error.nmse", .at = "gradient/w", .value = value}});
+  };
+  NamedReport named{"r.json", {}};
+  std::vector<Record>& records = named.report.records;
+  records = {layer_record("fp16", "range", {range_metric("underflow", "gradient/w", 0.5)}), error("error", 1e-3),
+             error("error", 2e-3), error("error", 3e-3), error("training", 4e-3)};
+  records[2].axes = {{"eval", "half"}};
+  records[3].device = "sim:hopper";
+  EXPECT_NE(show_layers(named).find("0.001"), std::string::npos) << show_layers(named);
+}
+
+TEST(Layers, HasATableForEachSubjectAndDevice) {
+  NamedReport named = lossy_report();
+  Record other = named.report.records[0];
+  other.device = "sim:hopper";
+  named.report.records.push_back(other);
+  other.subject = "mlp/h32";
+  named.report.records.push_back(other);
+  const std::string text = show_layers(named);
+  for (const char* title : {"\nmlp/h64 on cpu\n", "\nmlp/h64 on sim:hopper\n", "\nmlp/h32 on sim:hopper\n"})
+    EXPECT_NE(text.find(title), text.npos) << title << text;
+}
+
+TEST(Layers, SaysThatAReportIsPartial) {
+  NamedReport named = lossy_report();
+  EXPECT_EQ(show_layers(named).find("partial"), std::string::npos);
+  named.report.run.complete = false;
+  named.report.run.planned = 20;
+  EXPECT_SAYS(show_layers(named), "partial   holds 3 of 20 cases");
+}
+
+TEST(Layers, ColoursWhatIsLost) {
+  const std::string text = show_layers(lossy_report(), {.colour = true, .all = true});
+  for (const char* part : {"\x1b[31m12.5%\x1b[0m", "\x1b[31m25%\x1b[0m", "\x1b[31m50%\x1b[0m", "\x1b[31m-2 bit\x1b[0m"})
+    EXPECT_SAYS(text, part);
+  for (const char* part : {"\x1b[31m0%", "\x1b[31m12 bit"}) EXPECT_EQ(text.find(part), text.npos) << text;
 }
 
 TEST(Layers, SaysWhichHarnessIsMissing) {

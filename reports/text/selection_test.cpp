@@ -38,6 +38,7 @@ TEST(Selection, TakesAlternativesOfOnePartAndAllOfSeveral) {
   EXPECT_EQ(records_chosen({"mlp", "*fp16"}), 4u);
   EXPECT_EQ(records_chosen({"fp16", "fp32", "error"}), 4u);
   EXPECT_EQ(records_chosen({"data=random"}), 6u);
+  EXPECT_EQ(records_chosen({"cpu"}), 12u);
 }
 
 TEST(Selection, RefusesWordsThatNothingMatches) {

@@ -1,0 +1,193 @@
+// show, export and list from outside: what the words and options of their command lines change, and that a table shows
+// the numbers that it is about.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/run/program_testing.h"
+#include "models/policy.h"
+#include "reports/outputs/csv.h"
+#include "reports/outputs/export.h"
+#include "reports/outputs/sample_report.h"
+#include "reports/record/report.h"
+
+namespace halfmark::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+class ReportCommands : public ProcessTest {
+ protected:
+  // Two policies that lose values in one of two tensors each.
+  void write_range_report() const {
+    Report report;
+    for (const char* policy : {"fp16", "bf16"}) {
+      Record record;
+      record.subject = "mlp/h64", record.device = "cpu", record.policy = policy, record.harness = "range";
+      record.id = fmt::format("mlp/h64/cpu/{}/range", policy);
+      record.measurements = {{.metric = "range.underflow", .at = "gradient/fc1", .value = 0.25},
+                             {.metric = "range.underflow", .at = "activation/fc2", .value = 0}};
+      report.records.push_back(record);
+    }
+    report.save(folder_ / "report.json");
+  }
+  std::string shown(const std::string& words) const {
+    const Result result = halfmark("show report.json " + words);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out;
+  }
+};
+
+TEST_F(ReportCommands, ShowKeepsToTheRecordsThatItsWordsMatch) {
+  write_range_report();
+  for (const char* option : {"", " --layers", " --all"}) {
+    EXPECT_TRUE(says(shown(option), "bf16")) << option;
+    EXPECT_FALSE(says(shown(std::string("fp16") + option), "bf16")) << option;
+    EXPECT_TRUE(says(shown(std::string("fp16") + option), "fp16")) << option;
+  }
+  expect_complaint("show report.json fp17 --layers", "no record matches 'fp17'");
+}
+
+TEST_F(ReportCommands, ShowLayersIsTheTableOfTheTensors) {
+  write_range_report();
+  EXPECT_FALSE(says(shown(""), "d fc1"));
+  EXPECT_TRUE(says(shown("--layers"), "d fc1"));
+  EXPECT_FALSE(says(shown("--layers"), "fc2"));
+  EXPECT_TRUE(says(shown("--layers --all"), "fc2"));
+  EXPECT_FALSE(says(shown(""), "range.underflow")) << "a metric by its name is for --all";
+  EXPECT_TRUE(says(shown("--all"), "range.underflow"));
+}
+
+TEST_F(ReportCommands, ExportWritesTheFormatThatIsAskedForAndCountsWhatItLeavesOut) {
+  const Report report = timed_report();
+  report.save(folder_ / "report.json");
+  size_t left_out = 0;
+  for (const ExportFormat& format : export_formats()) {
+    const Exported expected = format.write(report);
+    std::string lines;
+    for (const std::string& line : expected.left_out)
+      lines += fmt::format("halfmark: --to {} leaves out {}\n", format.name, line);
+    left_out += expected.left_out.size();
+    const Result printed = halfmark(fmt::format("export report.json --to {}", format.name));
+    EXPECT_EQ(printed.code, 0) << format.name;
+    EXPECT_EQ(printed.out, expected.text) << format.name;
+    EXPECT_EQ(printed.err, lines);
+    const Result written = halfmark(fmt::format("export report.json --to {} -o out", format.name));
+    EXPECT_EQ(written.code, 0) << format.name;
+    EXPECT_EQ(written.out, "") << format.name;
+    EXPECT_EQ(written.err, lines);
+    EXPECT_EQ(read(folder_ / "out"), expected.text) << format.name;
+  }
+  EXPECT_GT(left_out, 3u);
+}
+
+// Python's part is tested by readers_test.py, where there is pyarrow; a script stands for it here.
+TEST_F(ReportCommands, ExportHandsTheWholeCsvToTheScriptForParquet) {
+  const Report report = timed_report();
+  report.save(folder_ / "report.json");
+  expect_complaint("export report.json --to parquet", "--to parquet: name the file with -o, it is binary");
+  const auto with_python = [&](const std::string& script) {
+    std::filesystem::create_directory(folder_ / "path");
+    std::ofstream(folder_ / "path" / "python3") << "#!/bin/sh\n" << script << "\n";
+    std::filesystem::permissions(folder_ / "path" / "python3", std::filesystem::perms::owner_all);
+    return shell("PATH=\"$PWD/path:$PATH\" \"$HALFMARK\" export report.json --to parquet -o out.parquet");
+  };
+  const Result done = with_python("test -f \"$1\" && test \"$2\" = -o && cat > \"$3\"");
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(read(folder_ / "out.parquet"), measurements_csv_of(report));
+  const Result refused = with_python("printf 'no Python package pyarrow' >&2; exit 2");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(refused.err, "halfmark: --to parquet: no Python package pyarrow\n");
+  const Result silent = with_python("kill -9 $$");
+  EXPECT_EQ(silent.code, 2);
+  EXPECT_EQ(silent.err, "halfmark: --to parquet: python3 did not end well\n");
+}
+
+class ListCommand : public ProcessTest {
+ protected:
+  Json list_json(const std::string& what) const { return Json::parse(halfmark("list --json " + what).out); }
+
+  // The words of the first line of `list WHAT` that starts with `name` and a blank.
+  std::vector<std::string> row(const std::string& what, const std::string& name) const {
+    std::istringstream lines(halfmark("list " + what).out);
+    std::vector<std::string> words;
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with(name + " ")) continue;
+      std::istringstream text(line);
+      for (std::string word; text >> word;) words.push_back(word);
+      break;
+    }
+    return words;
+  }
+};
+
+TEST_F(ListCommand, SubjectsHaveTheirOwnNumbers) {
+  Json found;
+  for (const Json& one : list_json("subjects"))
+    if (one["id"] == "linear/b8_i32_o16") found = one;
+  EXPECT_EQ(found["input"], (Json{8, 32}));
+  EXPECT_EQ(found["output"], (Json{8, 16}));
+  EXPECT_EQ(found["parameters"], 32 * 16 + 16);
+  EXPECT_EQ(found["forward_flops"], 2 * 8 * 32 * 16);
+  EXPECT_EQ(row("subjects", "linear/b8_i32_o16"),
+            (std::vector<std::string>{"linear/b8_i32_o16", "[8,32]", "[8,16]", "528", "8.19", "kFLOP"}));
+  EXPECT_EQ(row("subjects", "relu/b2_c4_s5").back(), "-") << "no matmul and no convolution";
+}
+
+TEST_F(ListCommand, PoliciesHaveTheirOwnTypes) {
+  const Json listed = list_json("policies");
+  std::map<std::string, Json> by_name;
+  for (const Json& one : listed) by_name[one["name"]] = one;
+  size_t shown = 0;
+  for (const models::Policy& policy : models::policies()) {
+    const std::string name(policy.name);
+    EXPECT_EQ(by_name.contains(name), !policy.hidden) << name;
+    if (policy.hidden) continue;
+    ++shown;
+    const Json& one = by_name[name];
+    EXPECT_EQ(one["parameters"], name_of(policy.param)) << name;
+    EXPECT_EQ(one["low"], name_of(policy.low)) << name;
+    EXPECT_EQ(one["norms"], name_of(policy.norm)) << name;
+    EXPECT_EQ(one["statistics"], name_of(policy.state)) << name;
+    EXPECT_EQ(one["gradients"], name_of(policy.grad)) << name;
+    EXPECT_EQ(one["master"], policy.master) << name;
+    // The columns are those types, in the order of the titles.
+    std::vector<std::string> words = row("policies", name);
+    const std::vector<std::string> last(words.end() - std::min<std::ptrdiff_t>(6, std::ssize(words)), words.end());
+    const auto yes = [](bool value) { return std::string(value ? "yes" : "no"); };
+    EXPECT_EQ(last,
+              (std::vector<std::string>{std::string(name_of(policy.param)), std::string(name_of(policy.low)),
+                                        std::string(name_of(policy.grad)), std::string(name_of(policy.state)),
+                                        yes(policy.master), yes(policy.scaler.kind != models::ScalerSpec::Kind::none)}))
+        << name;
+  }
+  EXPECT_EQ(listed.size(), shown);
+}
+
+TEST_F(ListCommand, SaysWhichKernelsAreEmulatedAndWhichDevicesAreAbsent) {
+  bool emulated = false;
+  for (const Json& one : list_json("kernels")) emulated = emulated || one["speed"] == "emulated";
+  EXPECT_EQ(says(halfmark("list kernels").out, "(emulated)"), emulated);
+  EXPECT_TRUE(emulated);
+  for (const Json& one : list_json("devices")) {
+    const std::string absent = one["absent"];
+    EXPECT_EQ(row("devices", one["name"])[1] == "absent:", !absent.empty()) << one;
+  }
+}
+
+TEST_F(ListCommand, AloneLeavesOutTheLongLists) {
+  const Json all = list_json("");
+  for (const char* name : {"subjects", "policies", "devices", "harnesses"}) EXPECT_TRUE(all.contains(name)) << name;
+  for (const char* name : {"kernels", "instructions"}) EXPECT_FALSE(all.contains(name)) << name;
+  EXPECT_TRUE(says(halfmark("list harnesses").out, "work.flops")) << "what every record has";
+}
+
+}  // namespace
+}  // namespace halfmark::bench

@@ -1,0 +1,183 @@
+// show: under each title stands its own number, in its unit; of several numbers the one that is promised.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reports/record/sample_report_testing.h"
+#include "reports/text/compare.h"
+
+namespace halfmark::reports {
+namespace {
+
+constexpr TextOptions kWide{.width = 1000};
+
+struct ShownMetric {
+  const char *title, *metric, *at;
+  double value;
+  const char *unit, *text;
+};
+
+Measurement measured(const char* metric, const char* at, double value, const char* unit = "1",
+                     Better better = Better::lower) {
+  return {.metric = metric, .at = at, .value = value, .unit = unit, .better = better};
+}
+
+Record measured_record(const std::string& policy, std::vector<Measurement> measurements, const std::string& axis = "") {
+  Record record;
+  record.subject = "mlp/h64", record.device = "cpu", record.policy = policy, record.harness = "any";
+  record.id = "mlp/h64/cpu/" + policy + "/any" + axis;
+  if (!axis.empty()) record.axes = {{"layout", axis}};
+  record.measurements = std::move(measurements);
+  return record;
+}
+
+NamedReport report_of(std::vector<Record> records) {
+  NamedReport named{"r.json", {}};
+  named.report.records = std::move(records);
+  return named;
+}
+
+std::string line_of(const std::string& text, const std::string& name) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(name + " ")) return line;
+  return {};
+}
+
+// What stands under a title in the line of a policy: numbers end where their titles end.
+std::string under(const std::string& text, const std::string& title, const std::string& policy) {
+  const std::string titles = line_of(text, "policy"), row = line_of(text, policy);
+  const size_t begin = titles.find("  " + title);
+  if (begin == titles.npos) return "no column " + title;
+  const std::string before = row.substr(0, begin + 2 + title.size());
+  const size_t gap = before.rfind("  ");
+  return gap == before.npos ? before : before.substr(gap + 2);
+}
+
+std::string with_single_blanks(const std::string& text) {
+  std::string result;
+  for (const char c : text)
+    if (c != ' ' || result.empty() || result.back() != ' ') result += c;
+  return result;
+}
+
+TEST(ShowColumns, HoldTheirOwnMetricInItsUnit) {
+  const ShownMetric shown[] = {{"train step", "time.step", "hot", 4e-3, "s", "4 ms"},
+                               {"FLOP rate", "throughput.flops", "hot", 3e9, "FLOP/s", "3 GFLOP/s"},
+                               {"peak memory", "memory.peak", "train", 2048, "B", "2 KiB"},
+                               {"output NMSE", "error.nmse", "output", 2e-7, "1", "2e-07"},
+                               {"1 - cosine", "error.cosine", "output", 0.75, "1", "0.25"},
+                               {"gradient NMSE", "error.nmse", "gradient/w", 3e-5, "1", "3e-05"},
+                               {"zeroed", "error.zeroed", "gradient/w", 0.125, "1", "12.5%"},
+                               {"overflow", "error.infinite", "output", 0.5, "1", "50%"},
+                               {"headroom", "range.headroom", "output", 12, "bit", "12 bit"},
+                               {"BatchNorm drift", "batchnorm.running_var_drift", "bn1", -0.75, "1", "-0.75"},
+                               {"final loss", "training.final_loss", "", 0.3, "1", "0.3"},
+                               {"accuracy", "training.final_accuracy", "", 0.9, "1", "90%"},
+                               {"skipped steps", "training.skipped_steps", "", 7, "1", "7"},
+                               {"lost updates", "training.noop_updates", "", 0.0625, "1", "6.25%"},
+                               {"sum error", "accumulation.backward_error", "", 1e-3, "1", "0.001"}};
+  std::vector<Measurement> all = {measured("time.step", "cold", 9e-3, "s"), measured("time.forward", "hot", 1e-3, "s"),
+                                  measured("memory.peak", "evaluate", 4096, "B"), measured("error.nan", "output", 0.01),
+                                  measured("range.underflow", "output", 0.02)};
+  for (const ShownMetric& one : shown) all.push_back(measured(one.metric, one.at, one.value, one.unit));
+  const std::string text = show(report_of({measured_record("fp16", all)}), kWide);
+  for (const ShownMetric& one : shown) EXPECT_EQ(under(text, one.title, "fp16"), one.text) << one.title << "\n" << text;
+  const std::string titles = line_of(text, "policy");
+  for (const char* other : {"step cold", "forward", "memory eval", "NaN", "underflow"})
+    EXPECT_EQ(titles.find(other), titles.npos) << "its family has another column: " << other;
+}
+
+TEST(ShowColumns, HoldTheBestTimeAndTheWorstOfAllElse) {
+  const auto record = [](const char* axis, double step, double zeroed, double drift, double cosine, double nmse) {
+    return measured_record(
+        "fp16",
+        {measured("time.step", "hot", step, "s"), measured("error.zeroed", "output", zeroed),
+         measured("batchnorm.running_var_drift", "bn1", drift, "1", Better::neither),
+         measured("error.cosine", "output", cosine, "1", Better::higher), measured("error.nmse", "output", nmse)},
+        axis);
+  };
+  for (const bool turned : {false, true}) {
+    std::vector<Record> records = {record("a", 4e-3, 0.2, -0.5, 0.75, std::nan("")),
+                                   record("b", 2e-3, 0.1, 0.25, 0.875, 1)};
+    if (turned) std::swap(records[0], records[1]);
+    const std::string text = show(report_of(records), kWide);
+    EXPECT_EQ(under(text, "train step", "fp16"), "2 ms");
+    EXPECT_EQ(under(text, "zeroed", "fp16"), "20%");
+    EXPECT_EQ(under(text, "BatchNorm drift", "fp16"), "-0.5");
+    EXPECT_EQ(under(text, "1 - cosine", "fp16"), "0.25");
+    EXPECT_EQ(under(text, "output NMSE", "fp16"), "NaN");
+  }
+}
+
+TEST(ShowColumns, ColourWhatIsBetterAndWhatIsWorse) {
+  const auto record = [](const char* policy, double step, double bytes) {
+    return measured_record(policy,
+                           {measured("time.step", "hot", step, "s"), measured("memory.peak", "train", bytes, "B")});
+  };
+  const NamedReport named = report_of({record("fp32", 4e-3, 1024), record("fp16", 2e-3, 256),
+                                       record("slow", 8e-3, 3072), record("same", 4.1e-3, 1000)});
+  const std::string text = show(named, {.width = 1000, .colour = true});
+  for (const char* part :
+       {"\x1b[32m2.00x\x1b[0m", "\x1b[32m0.25x\x1b[0m", "\x1b[31m0.50x\x1b[0m", "\x1b[31m3.00x\x1b[0m"})
+    EXPECT_NE(text.find(part), text.npos) << part << text;
+  EXPECT_NE(text.find(" 0.98x"), text.npos) << "a little is noise and has no colour\n" << text;
+}
+
+TEST(ShowCounts, CountEveryStatusAndNameTheReasonsThatAreMost) {
+  Report report;
+  const auto add = [&](Status status, const std::string& reason, int count) {
+    for (int i = 0; i < count; ++i) {
+      report.records.push_back(measured_record("fp16", {}, fmt::format("{}", report.records.size())));
+      report.records.back().status = status, report.records.back().reason = reason;
+    }
+  };
+  add(Status::ok, "", 3);
+  add(Status::failed, "out of memory", 2);
+  for (int i = 0; i < 12; ++i) add(Status::skipped, fmt::format("reason {}", i), 1 + (i == 11));
+  const std::string text = with_single_blanks(show({"r.json", report}, kWide));
+  EXPECT_NE(text.find("records 18: 3 ok, 13 skipped, 2 failed\n"), text.npos) << text;
+  EXPECT_NE(text.find("2 failed out of memory\n"), text.npos) << text;
+  EXPECT_LT(text.find("2 skipped reason 11\n"), text.find("1 skipped reason 0\n")) << text;
+  EXPECT_NE(text.find("and 4 more reasons\n"), text.npos) << text;
+}
+
+TEST(ShowControls, HaveWhatWasFoundBesideWhatWasExpected) {
+  Record control = measured_record("fp16", {measured("training.noop_updates", "", 0.98)}, "a");
+  control.expectation = Expectation{"training.noop_updates", "", ">=", 0.95, 0.98, true};
+  const std::string text = with_single_blanks(show(report_of({control}), kWide));
+  EXPECT_NE(text.find("layout=a training.noop_updates >= 0.95 0.98 as expected"), text.npos) << text;
+}
+
+TEST(ShowNotices, AreTwentyAndTheRestAreCounted) {
+  Report report;
+  for (int i = 0; i < 25; ++i)
+    report.records.push_back(measured_record(fmt::format("p{}", i), {measured("error.nan", "output", 0.5)}));
+  EXPECT_NE(show({"r.json", report}, kWide).find("\n  and 5 more\n"), std::string::npos);
+  TextOptions all = kWide;
+  all.all = true;
+  EXPECT_EQ(show({"r.json", report}, all).find("\n  and 5 more\n"), std::string::npos);
+}
+
+TEST(ShowAll, PrintsEveryPartOfARecord) {
+  TextOptions options = kWide;
+  options.all = true;
+  const std::string text = with_single_blanks(show({"r.json", sample_report()}, options));
+  for (const char* part :
+       {"\n status ok\n", "\n numbers instruction-exact\n",
+        "\n again halfmark run --case mlp/b16_i32_h64_o8/sim:hopper/amp-fp16/error/eval=half\n",
+        "\n kernel forward matmul f16,f16->f16: tensor-core, emulated, 2 calls\n",
+        "\n refused by onednn: no f16 here\n", "\n expects error.nmse < 0.001, found 2.19e-07: met\n",
+        "\n metric at value bound samples kind\n", "\n error.nmse output 2.19e-07 1.1e-06 2 bounded\n",
+        "\n curve error.ulp_histogram @ output: 3 points, x 0 .. 2, y 1 .. 90\n",
+        "\n status skipped: a simulated device has no speed\n"})
+    EXPECT_NE(text.find(part), text.npos) << part << text;
+}
+
+}  // namespace
+}  // namespace halfmark::reports
