@@ -60,6 +60,20 @@ TEST_F(SurvivalTest, ASignalLeavesAPartialReportAndAJournalToResume) {
   }
 }
 
+TEST_F(SurvivalTest, AnInterruptedRunNamesItsFilesWithoutControlCharacters) {
+  const pid_t soon = start_halfmark(kSmoke + " -o a\x1B[31m.json");
+  ASSERT_TRUE(wait_until([&] { return lines_in(folder_ / "a\x1B[31m.json.journal") > 5 || has_ended(soon); }));
+  ::kill(soon, SIGINT);
+  EXPECT_SAYS(wait(soon).err, "saved in a\uFFFD[31m.json; ");
+  const pid_t never = start_halfmark(kEndless + " -o b\x1B[31m.json");
+  ASSERT_TRUE(wait_until([&] { return lines_in(folder_ / "b\x1B[31m.json.journal") == 1 || has_ended(never); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  ::kill(never, SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  ::kill(never, SIGINT);
+  EXPECT_SAYS(wait(never).err, "finished cases are in b\uFFFD[31m.json.journal\n");
+}
+
 TEST_F(SurvivalTest, ASecondSignalEndsItAtOnce) {
   const pid_t child = start_halfmark(kEndless);
   ASSERT_TRUE(wait_until([&] { return lines_in(folder_ / "report.json.journal") == 1 || has_ended(child); }));

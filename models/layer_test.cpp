@@ -157,5 +157,13 @@ TEST(Residual, AddsBranchesOfDifferentDtypesAsTypePromotionDoes) {
   EXPECT_TRUE(saved.empty());
 }
 
+TEST(Residual, CountsTheWorkOfItsShortcut) {
+  LayerFixture fixture("fp32");
+  const LayerPtr plain = residual("block", linear(fixture.init(), "fc", 4, 4));
+  const LayerPtr both = residual("block", linear(fixture.init(), "fc", 4, 4), linear(fixture.init(), "shortcut", 4, 4));
+  EXPECT_EQ(plain->forward_flops({2, 4}), 2 * 2 * 4 * 4);
+  EXPECT_EQ(both->forward_flops({2, 4}), 2 * 2 * 2 * 4 * 4);
+}
+
 }  // namespace
 }  // namespace halfmark::models

@@ -31,15 +31,15 @@ std::string text_of_report(Report report, const std::string& build, const std::s
 }
 
 std::string text_of_judgement(const std::string& base, const std::string& candidate, const std::string& started,
-                              double ratio) {
+                              double ratio, const std::string& id = kTimed) {
   Judgement judgement{.base = "a", .candidate = "b"};
   judgement.where = {started, "bench-01", base, candidate};
-  JudgedLine line{.id = kTimed, .question = Question::time, .metric = "time.step", .at = "hot"};
+  JudgedLine line{.id = id, .question = Question::time, .metric = "time.step", .at = "hot"};
   judgement.lines = {line};
   CaseDecision decision;
   decision.ratio = ratio;
   judgement.timing.cases = {decision};
-  judgement.timed = {kTimed};
+  judgement.timed = {id};
   return json_of(judgement);
 }
 
@@ -263,6 +263,15 @@ TEST(History, ShowsNoControlCharactersOfAForeignFile) {
   const std::string text = text_of(store.history({}), {.all = true});
   EXPECT_EQ(text.find('\x1b'), text.npos);
   EXPECT_SAYS(text, "evil " + std::string(kReplacement) + "[31m/case");
+}
+
+TEST(History, QuotesTheCommandThatConfirmsForAShell) {
+  HistoryStore store;
+  for (int i = 0; i < 24; ++i)
+    store.add(fmt::format("{}", i), text_of_judgement("a", fmt::format("b{} *", i), day(i), i < 12 ? 1.0 : 1.3,
+                                                      "my subject/$(touch x)/\x1b[31m"));
+  EXPECT_SAYS(text_of(store.history({}), {}),
+              "confirm: halfmark ab 'BUILD-b11 *' 'BUILD-b12 *' 'my subject' '$(touch x)' '\uFFFD[31m'\n");
 }
 
 TEST(History, CurvesFitTheTerminal) {

@@ -121,6 +121,11 @@ Report rich_report() {
     fourth.measurements.push_back({.metric = metric, .at = "output", .value = 0.5, .unit = "u"});
   report.records.push_back(third);
   report.records.push_back(fourth);
+  Record fifth = report.records[0];  // no control: the only kind that the tables hold
+  fifth.id += "/fifth=1";
+  fifth.axes["fifth"] = "1";
+  fifth.expectation.reset();
+  report.records.push_back(fifth);
   return report;
 }
 

@@ -70,6 +70,7 @@ TEST(ShellWord, LeavesAnIdAsItIs) {
   EXPECT_EQ(shell_word("mlp/b8_i16_h24_o10/sim:hopper/amp-fp16/error/eval=half"),
             "mlp/b8_i16_h24_o10/sim:hopper/amp-fp16/error/eval=half");
   EXPECT_EQ(shell_word("amp-*"), "'amp-*'");
+  EXPECT_EQ(shell_word("a!1"), "'a!1'") << "a shell with a history would put a command there";
   EXPECT_EQ(shell_word("=ls"), "'=ls'") << "zsh would put the path of ls there";
 }
 
