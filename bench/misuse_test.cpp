@@ -258,6 +258,7 @@ TEST_F(Numbers, AreRefusedByTheProgramInOneLine) {
   for (const char* value : {"nan", "inf", "-1", "0", "1e999"})
     expect_complaint(std::string("run --isolate --timeout ") + value, "is not a positive number");
   expect_complaint("run --output-descriptor 99", "--output-descriptor 99: is not open for writing");
+  expect_complaint("run --output-descriptor 7 7< /dev/null", "--output-descriptor 7: is not open for writing");
   EXPECT_EQ(halfmark("run --dry-run --suite smoke --seed 18446744073709551615").code, 0);
   EXPECT_EQ(halfmark("run --dry-run --suite smoke --seed 010").code, 0);
 }

@@ -241,6 +241,15 @@ TEST_F(JournalOfAnotherRun, IsKeptWhenARunStartsAgain) {
   EXPECT_TRUE(says(result.err, "kept as report.json.journal.old; --resume would have continued it")) << result.err;
 }
 
+TEST_F(JournalOfAnotherRun, WithoutRecordsTakesNoOldOnesPlace) {
+  write_journal([](Report&) {});
+  std::filesystem::rename(folder_ / "report.json.journal", folder_ / "report.json.journal.old");
+  Report header = Report::load(folder_ / "whole.json");
+  Journal::create(journal_of(folder_ / "report.json"), header);
+  EXPECT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear").code, 0);
+  EXPECT_EQ(read(folder_ / "report.json.journal.old"), contents_);
+}
+
 TEST_F(SurvivalTest, TemporaryFilesOfKilledProcessesAreRemovedAndNothingElse) {
   const pid_t gone = start({"/bin/true"});
   wait(gone);

@@ -1,4 +1,4 @@
-// show, export and list from outside: what the words and options of their command lines change, and that a table shows
+// show, export, history and list from outside: what the words and options of their command lines change, and that a table shows
 // the numbers that it is about.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/run/program_testing.h"
@@ -108,6 +109,30 @@ TEST_F(ReportCommands, ExportHandsTheWholeCsvToTheScriptForParquet) {
   const Result silent = with_python("kill -9 $$");
   EXPECT_EQ(silent.code, 2);
   EXPECT_EQ(silent.err, "halfmark: --to parquet: python3 did not end well\n");
+}
+
+TEST_F(ReportCommands, HistoryTakesItsOptions) {
+  std::filesystem::create_directory(folder_ / "store");
+  for (const auto& [name, factor] : {std::pair("anchor", 1.0), std::pair("build", 1.5)}) {
+    Report report = timed_report(factor);
+    report.environment["halfmark"]["git"] = name;
+    report.run.started = factor == 1 ? "2026-01-01T01:00:00Z" : "2026-01-01T02:00:00Z";
+    report.save(folder_ / "store" / fmt::format("{}.json", name));
+  }
+  const std::string all = halfmark("history store --all").out;
+  EXPECT_TRUE(says(all, "time.step at hot")) << all;
+  const std::string memory = halfmark("history store --all --metric memory.peak").out;
+  EXPECT_TRUE(says(memory, "memory.peak at train")) << memory;
+  EXPECT_FALSE(says(memory, "time.step")) << memory;
+  std::ofstream(folder_ / "store" / "\xFF.json") << "broken";
+  const Result written = halfmark("history store --json out.json");
+  EXPECT_EQ(written.code, 0) << written.err;
+  const Json json = Json::parse(read(folder_ / "out.json"));
+  EXPECT_EQ(json["anchor"], "anchor");
+  EXPECT_FALSE(json["series"].empty());
+  EXPECT_TRUE(says(json["remarks"].dump(), "\uFFFD.json: is not valid JSON")) << json["remarks"];
+  expect_complaint("history store --p 2", "--p: a chance is at most 1");
+  expect_complaint("history store --anchor other", "no build in the folder starts with this");
 }
 
 class ListCommand : public ProcessTest {

@@ -265,6 +265,45 @@ TEST(History, ShowsNoControlCharactersOfAForeignFile) {
   EXPECT_SAYS(text, "evil " + std::string(kReplacement) + "[31m/case");
 }
 
+TEST(History, KnowsWhichDirectionIsWorse) {
+  const ChangePoint up{.at = 1, .before = 0, .after = 0.1, .p = 0}, down{.at = 1, .before = 0, .after = -0.1, .p = 0};
+  HistorySeries series;
+  series.better = Better::lower;
+  EXPECT_TRUE(series.worse(up) && !series.worse(down));
+  series.better = Better::higher;
+  EXPECT_TRUE(series.worse(down) && !series.worse(up));
+}
+
+TEST(History, LeavesOutWhatHasNoRatioOrNoDirection) {
+  HistoryStore store;
+  int hour = 0;
+  for (const double ratio : {1.5, 0.0, -1.0, std::nan(""), HUGE_VAL})
+    store.add(fmt::format("{}", ratio), text_of_judgement("a", "b", day(0, ++hour), ratio));
+  Report report = timed_report();
+  report.records[0].measurements = {{.metric = "x.any", .at = "", .value = 1},
+                                    {.metric = "x.down", .at = "", .value = 1, .better = Better::lower}};
+  for (const char* build : {"a", "b"}) store.add(build, text_of_report(report, build, day(0, ++hour)));
+  HistoryRules rules;
+  rules.metrics = {"*"};
+  const History history = store.history(rules);
+  const HistorySeries* step = series_of(history, "time.step", "hot");
+  ASSERT_TRUE(step);
+  EXPECT_EQ(step->points.size(), 1u);
+  EXPECT_TRUE(series_of(history, "x.down", ""));
+  EXPECT_FALSE(series_of(history, "x.any", ""));
+}
+
+TEST_F(HistoryFolder, IsReadInTheOrderOfTheNames) {
+  write_file(folder_ / "a.json", text_of_report(timed_report(), "anchor", day(0)));
+  for (int i = 0; i < 30; ++i) write_file(folder_ / fmt::format("{:02}.json", 7 * i % 30), "broken");
+  const std::vector<std::string> remarks = history_in(folder_, {}).remarks;
+  std::vector<std::string> broken;
+  for (const std::string& remark : remarks)
+    if (remark.starts_with("omitted: ")) broken.push_back(remark);
+  EXPECT_EQ(broken.size(), 30u);
+  EXPECT_TRUE(std::is_sorted(broken.begin(), broken.end()));
+}
+
 TEST(History, QuotesTheCommandThatConfirmsForAShell) {
   HistoryStore store;
   for (int i = 0; i < 24; ++i)

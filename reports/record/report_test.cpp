@@ -187,6 +187,14 @@ TEST_F(ReportFile, SaysWhyItCannotBeReadOrWritten) {
   EXPECT_TRUE(fs::is_character_file(full)) << "a device must not be replaced by a file";
 }
 
+TEST_F(ReportFile, DoesNotReplaceAFileThatMayNotBeWritten) {
+  if (::geteuid() == 0) GTEST_SKIP() << "the superuser may write everywhere";
+  const fs::path path = write("the old report");
+  fs::permissions(path, fs::perms::owner_read);
+  EXPECT_SAYS(complaint([&] { sample_report().save(path); }), "report.json: cannot be written: Permission denied");
+  EXPECT_EQ(read_file(path), "the old report");
+}
+
 TEST_F(ReportFile, KeepsTheModeOfTheFileThatItReplaces) {
   const fs::path path = write("the old report");
   for (const auto mode : {fs::perms{0640}, fs::perms{0604}}) {
