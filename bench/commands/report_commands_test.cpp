@@ -108,7 +108,7 @@ TEST_F(ReportCommands, ExportHandsTheWholeCsvToTheScriptForParquet) {
   EXPECT_EQ(refused.err, "halfmark: --to parquet: no Python package pyarrow\n");
   const Result silent = with_python("kill -9 $$");
   EXPECT_EQ(silent.code, 2);
-  EXPECT_EQ(silent.err, "halfmark: --to parquet: python3 did not end well\n");
+  EXPECT_EQ(silent.err, "halfmark: --to parquet: python3 failed\n");
 }
 
 TEST_F(ReportCommands, HistoryTakesItsOptions) {

@@ -97,11 +97,11 @@ TEST(Export, KeepsTheFirstOfTwoNumbersWithOneName) {
   measurements[1].metric = "error_nmse", measurements[1].value = 2;
   const Exported bmf = bmf_of(report);
   EXPECT_EQ(nlohmann::json::parse(bmf.text).front(), (nlohmann::json{{"error-nmse", {{"value", 1.0}}}}));
-  EXPECT_EQ(bmf.left_out, std::vector<std::string>{"1 numbers whose name another one has already"});
+  EXPECT_EQ(bmf.left_out, std::vector<std::string>{"1 numbers whose name is already used"});
   report.records.push_back(report.records[0]);
   report.records[1].measurements[0].value = 3;
   const Exported openmetrics = openmetrics_of(report);
-  EXPECT_EQ(openmetrics.left_out, std::vector<std::string>{"3 numbers whose labels another one has already"});
+  EXPECT_EQ(openmetrics.left_out, std::vector<std::string>{"3 numbers whose labels are already used"});
   for (const char* part : {"halfmark_error_nmse{", "halfmark_record_info{"}) {
     const size_t first = openmetrics.text.find(part);
     EXPECT_NE(first, std::string::npos) << part;
