@@ -2,6 +2,7 @@
 #include "accuracy/accuracy.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "kernels/number/error.h"
@@ -16,6 +17,31 @@ const std::vector<Harness>& accuracy_harnesses() {
 
 std::optional<std::string> refusal_of(const Harness& harness, const TrialSpec& spec) {
   return harness.refuses ? harness.refuses(spec) : std::nullopt;
+}
+
+namespace {
+
+template <class Row>
+void check_rows(const Harness& harness, const std::vector<Row>& rows) {
+  std::set<std::pair<std::string_view, std::string_view>> seen;
+  for (const Row& row : rows) {
+    const std::string what =
+        "harness " + std::string(harness.name) + ": " + row.metric + (row.at.empty() ? "" : " at " + row.at);
+    HM_CHECK(std::any_of(harness.metrics.begin(), harness.metrics.end(),
+                         [&](const MetricRow& known) { return known.metric == row.metric; }),
+             what + " is not in its table of metrics");
+    HM_CHECK(seen.insert({row.metric, row.at}).second, what + " is given twice");
+  }
+}
+
+}  // namespace
+
+void check_findings(const Harness& harness, const Findings& findings) {
+  check_rows(harness, findings.measurements);
+  check_rows(harness, findings.series);
+  for (const Series& series : findings.series)
+    HM_CHECK(series.x.size() == series.y.size(),
+             std::string(harness.name) + ": " + series.metric + ": x and y differ in length");
 }
 
 std::string axis_value(const Harness& harness, const TrialSpec& spec, std::string_view axis) {

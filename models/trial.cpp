@@ -89,7 +89,7 @@ struct Trial::Parts {
         policy(adjusted(*spec.policy, spec.settings)),
         device(*spec.device),
         key(spec.seed),
-        model(spec.subject->make({device, policy, key.child("parameters"), spec.round_first}, spec.settings)),
+        model(make_model(*spec.subject, {device, policy, key.child("parameters"), spec.round_first}, spec.settings)),
         params(model->params()),
         states(model->states()),
         optimizer(spec.settings.rate / spec.settings.loss_factor, spec.settings.momentum, spec.settings.weight_decay),
@@ -223,6 +223,9 @@ Tensor Trial::forward() {
   p.output = {}, p.loss = {}, p.dx = {}, p.saved = {};  // results of the previous forward
   Pass pass(p.device, p.policy, true, p.key.child("forward").child(static_cast<uint64_t>(p.step)), p.tap);
   p.output = p.model->forward(pass, p.x, &p.saved);
+  const Shape promised = p.model->output_shape(p.x.shape());
+  HM_CHECK(p.output.shape() == promised, "subject " + p.spec.subject->id() + ": its output has the shape " +
+                                             p.output.shape().text() + ", its output_shape says " + promised.text());
   if (p.labelled()) p.loss = p.head.forward(pass, p.output, p.labels);
   p.pending = true;
   return p.output;

@@ -3,9 +3,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <initializer_list>
+#include <new>
+#include <set>
+#include <string_view>
 #include <utility>
 
+#include "kernels/number/error.h"
 #include "kernels/number/named.h"
 #include "models/settings.h"
 
@@ -205,6 +210,35 @@ std::vector<Subject>& rows() {
 const std::vector<Subject>& subjects() { return rows(); }
 
 void add_subjects(const std::vector<Subject>& more) { rows().insert(rows().end(), more.begin(), more.end()); }
+
+namespace {
+
+template <class T>
+void check_names(const Subject& subject, std::string_view what, const std::vector<T*>& items) {
+  std::set<std::string_view> names;
+  for (const T* item : items)
+    HM_CHECK(names.insert(item->name).second,
+             "subject " + subject.id() + ": two " + std::string(what) + " are named '" + item->name + "'");
+}
+
+}  // namespace
+
+LayerPtr make_model(const Subject& subject, const Init& init, const Settings& settings) {
+  LayerPtr model;
+  try {
+    model = subject.make(init, settings);
+  } catch (const Unsupported&) {  // the device lacks something: not a mistake
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error("subject " + subject.id() + ": " + error.what());
+  }
+  HM_CHECK(model, "subject " + subject.id() + ": its function `make` returns no layer");
+  check_names(subject, "parameters", model->params());
+  check_names(subject, "states", model->states());
+  return model;
+}
 
 const Subject& subject_named(const std::string& id) {
   std::vector<std::string> families, of_family;

@@ -25,6 +25,10 @@ struct Subject {
 };
 
 const std::vector<Subject>& subjects();
+// The subject's model. Throws Error naming the subject: its `make` fails or returns nothing, or two parameters or two
+// states have one name, by which gradients and statistics are told apart.
+LayerPtr make_model(const Subject& subject, const Init& init, const Settings& settings);
+
 // Adds rows at the end. References and pointers to earlier rows become invalid.
 void add_subjects(const std::vector<Subject>& more);
 const Subject& subject_named(const std::string& id);  // throws Error naming the nearest known ones

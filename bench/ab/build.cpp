@@ -45,14 +45,18 @@ Build Build::open(const std::string& given) {
   }
   build.program_ = std::filesystem::is_directory(path) ? program_in(path) : std::filesystem::absolute(path);
   if (build.program_.empty())
-    throw Error(given + ": contains no bin/halfmark; name a program, an unpacked archive or a .tar.gz");
+    throw Error(given + ": contains no bin/halfmark; name the program itself, an unpacked archive or a .tar.gz");
   const Ended version = run_program(build.command({"--version"}));
-  if (version.code != 0 || !version.out.starts_with("halfmark "))
+  // A program with an extension names itself first: "mysuite 1.0, halfmark 0.1.0 (8b2deaf)".
+  const bool answers = version.out.starts_with("halfmark ") || version.out.find(", halfmark ") != std::string::npos;
+  if (version.code != 0 || !answers)
     throw Error(given + ": --version does not answer like halfmark: " +
                 first_line(version.err.empty() ? version.out : version.err));
   build.version_ = first_line(version.out);
   return build;
 }
+
+std::string Build::program_name() const { return version_.substr(0, version_.find(' ')); }
 
 std::string Build::revision() const {
   const size_t begin = version_.find('(') + 1, end = version_.find(')', begin);

@@ -18,6 +18,7 @@ class Build {
 
   const std::string& given() const { return given_; }                          // as named by the user
   const std::string& version() const { return version_; }                      // "halfmark 0.1.0 (8b2deaf)"
+  std::string program_name() const;                                            // "halfmark", or that of an extension
   std::string revision() const;                                                // git revision, "8b2deaf"
   std::vector<std::string> command(std::vector<std::string> arguments) const;  // program and arguments
   // Standard output of the program. Throws Error with its error message when the exit code is neither 0 nor 1.

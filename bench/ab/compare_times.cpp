@@ -34,11 +34,9 @@ std::vector<std::string> timed_cases(const Build& build, const std::vector<std::
   return lines_of(build.output(arguments));
 }
 
-std::string rerun(const std::string& id) { return "halfmark run --case " + shell_word(id); }
-
 JudgedLine line_about(const std::string& id, Question question, Outcome outcome, std::string words) {
   JudgedLine line{.id = id, .question = question, .outcome = outcome, .words = std::move(words)};
-  line.rerun = rerun(id);
+  line.rerun = "run --case " + shell_word(id);  // compare_times() puts the program in front
   return line;
 }
 
@@ -233,6 +231,8 @@ Judgement compare_times(const Build& a, const Build& b, const AbOptions& options
       remove_unmeasurable(compared, {trouble}, judgement);
     }
   }
+  for (JudgedLine& line : judgement.lines)
+    if (!line.rerun.empty()) line.rerun = b.program_name() + " " + line.rerun;
   conclude(judgement);
   return judgement;
 }

@@ -64,6 +64,14 @@ TEST(Ab, ReportsTheSlowerCaseWithItsRatioAndACommandToRerunIt) {
   EXPECT_EQ(outcome_of(judgement, "one"), Outcome::pass);
 }
 
+TEST(Ab, ComparesProgramsWithSubjectsOfTheirOwn) {
+  const std::string version = "mysuite 1.0, halfmark 0.1.0 (abc)";
+  const Judgement judgement = compared({.version = version}, {.seconds = {{"two", "0.011"}}, .version = version});
+  ASSERT_EQ(outcome_of(judgement, "two"), Outcome::breach);
+  EXPECT_EQ(judgement.lines.front().rerun, "mysuite run --case two");
+  EXPECT_NE(judgement.candidate.find(version), std::string::npos);
+}
+
 TEST(Ab, SlowerByLessThanTheMinimumEffectIsNoRegression) {
   EXPECT_EQ(compared({}, {.seconds = {{"two", "0.010250"}}}).verdict, Verdict::inconclusive)
       << "2.5 % is above extend_from and below the minimum effect";

@@ -17,12 +17,13 @@ struct FakeBuild {
   std::map<std::string, std::string> seconds{};  // time of a case or canary; default 0.01
   std::map<std::string, std::string> instead{};  // shell commands instead of an answer: "exit 3", "sleep 9"
   std::string stolen = "0";
+  std::string version = "halfmark fake";
   std::string shared_pages{};
   std::string log{};  // every request is appended to this file as "NAME case"
 
   // Writes the script and returns its path; `log` uses the name of the script.
   std::string write(const std::filesystem::path& path) const {
-    std::string script = "#!/bin/sh\ncase \"$1\" in\n--version) echo 'halfmark fake';;\nrun)";
+    std::string script = "#!/bin/sh\ncase \"$1\" in\n--version) echo '" + version + "';;\nrun)";
     for (const std::string& one : cases) script += " echo '" + one + "';";
     script += ":;;\nsample) while read -r id; do\n";
     if (!log.empty()) script += "echo \"" + path.filename().string() + " $id\" >> '" + log + "'\n";

@@ -15,8 +15,10 @@
 #include "bench/ab/private_code_pages.h"
 #include "bench/commands/commands.h"
 #include "bench/commands/output_options.h"
+#include "bench/run/extension.h"
 #include "bench/run/interruption.h"
 #include "bench/run/progress_line.h"
+#include "bench/run/standard_streams.h"
 #include "bench/run/utc_time.h"
 #include "kernels/number/error.h"
 #include "reports/record/printable.h"
@@ -105,11 +107,11 @@ void run_ab(const AbArguments& arguments, Program& program) {
 // After a signal, the processes of the builds are ended and the unpacked archives removed.
 void run_ab_until_stopped(const AbArguments& arguments, Program& program) {
   const auto say = [] {
-    fmt::print(stderr, "halfmark: stopped ({}) before there was a verdict; nothing is written\n",
-               ::strsignal(interrupting_signal()));
+    complain(
+        fmt::format("stopped ({}) before there was a verdict; nothing is written", ::strsignal(interrupting_signal())));
   };
   constexpr double kPatience = 2;  // seconds
-  Interruption interruption(kPatience, "\nhalfmark: stopped at once\n", say);
+  Interruption interruption(kPatience, "\n" + program_name() + ": stopped at once\n", say);
   try {
     run_ab(arguments, program);
   } catch (const Interrupted&) {

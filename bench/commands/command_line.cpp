@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "bench/namespaces.h"
+#include "bench/run/extension.h"
 #include "bench/run/progress_line.h"
 #include "kernels/number/error.h"
 #include "reports/text/table.h"
@@ -187,9 +188,12 @@ Command& Command::footer(const std::string& text) {
 
 Command& Command::examples(const std::vector<std::string>& lines) {
   examples_ = lines;
+  constexpr std::string_view kProgram = "halfmark ";
+  for (std::string& line : examples_)
+    if (line.starts_with(kProgram)) line.replace(0, kProgram.size(), program_name() + " ");
   std::string text = app_of(app_).get_footer();
   if (!text.empty()) text += "\n";
-  app_of(app_).footer(fmt::format("{}Examples:\n  {}", text, fmt::join(lines, "\n  ")));
+  app_of(app_).footer(fmt::format("{}Examples:\n  {}", text, fmt::join(examples_, "\n  ")));
   return *this;
 }
 
@@ -207,7 +211,7 @@ struct CommandLine::Parser {
 CommandLine::CommandLine(const std::string& about, const std::string& version, const std::string& footer)
     : parser_(std::make_unique<Parser>()) {
   CLI::App& app = parser_->app;
-  app.name("halfmark");
+  app.name(program_name());
   app.description(about);
   app.formatter(std::make_shared<HelpFormatter>());
   app.set_version_flag("--version", version);

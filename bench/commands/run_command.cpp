@@ -13,6 +13,7 @@
 #include "bench/run/plan.h"
 #include "bench/run/progress_line.h"
 #include "bench/run/runner.h"
+#include "bench/run/standard_streams.h"
 #include "kernels/number/error.h"
 #include "reports/record/printable.h"
 #include "reports/record/provenance.h"
@@ -76,7 +77,7 @@ void run(const RunArguments& arguments, Program& program) {
     report = run_cases(options, [&](size_t done, size_t all, const std::string& next) { line.show(done, all, next); });
   }
   if (!report.run.complete) {
-    fmt::print(stderr, "halfmark: {}\n", printable(interruption_text(report, options.output)));
+    complain(interruption_text(report, options.output));
     program.exit_code = 128 + interrupting_signal();
     return;
   }

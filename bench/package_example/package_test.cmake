@@ -76,8 +76,12 @@ if(NOT harnesses STREQUAL "error;error;update_size;update_size")
 endif()
 
 # The numbers of the new harness are seen where people look.
-run("show" "${program}" show report.json --all)
-expect("show --all" "update_size.ratio")
+foreach(command IN ITEMS show compare)
+  run("${command}" "${program}" ${command} report.json)
+  expect("${command}" "update_size.ratio")
+endforeach()
+run("run --help" "${program}" run --help)
+expect("run --help" "mysuite run --suite smoke")
 
 # The suite's own rows are still there, and the new harness measures them.
 run("run mlp update_size" "${program}" run mlp update_size --policy fp32 -o mlp.json)

@@ -66,7 +66,10 @@ void check_harness(const Harness& harness, std::set<std::string>& metrics) {
     HM_CHECK(metrics.insert(std::string(row.metric)).second,
              fmt::format("extension: harness {}: there is a metric {} already", harness.name, row.metric));
   }
+  std::set<std::string_view> axes;
   for (const Axis& axis : harness.axes) {
+    HM_CHECK(axes.insert(axis.name).second,
+             fmt::format("extension: harness {}: two axes are named {}", harness.name, axis.name));
     check_name(fmt::format("axis of harness {},", harness.name), axis.name);
     HM_CHECK(!axis.values.empty(),
              fmt::format("extension: harness {}: axis {} has no values", harness.name, axis.name));
@@ -92,6 +95,9 @@ void check_harnesses(const std::vector<Harness>& added, std::set<std::string> wo
 void extend(Extension extension) {
   HM_CHECK(current().name.empty(), "extension: a program can be extended once");
   check_name("program", extension.name);
+  HM_CHECK(reports::printable(extension.version) == extension.version,
+           fmt::format("extension: version '{}': it is one line without control characters",
+                       reports::printable(extension.version)));
   std::set<std::string> words = words_in_use();
   check_subjects(extension.subjects, words);
   for (const auto& rows : {subjects(), extension.subjects})

@@ -65,6 +65,10 @@ TEST(Extension, SaysWhatIsWrongInOneLine) {
   expect_refused([](Extension& e) { e.subjects[0].name = "two\nlines"; }, "extension: subject 'two");
 }
 
+TEST(Extension, RefusesAVersionThatIsMoreThanALine) {
+  expect_refused([](Extension& e) { e.version = "1\n2"; }, "extension: version '1 2'");
+}
+
 TEST(Extension, RefusesNamesThatAreTaken) {
   expect_refused([](Extension& e) { e.subjects[0] = subjects().front(); }, "there is a subject");
   expect_refused([](Extension& e) { e.subjects.push_back(good_subject()); }, "there is a subject own/b2_i4 already");
@@ -85,6 +89,8 @@ TEST(Extension, RefusesRowsThatCannotRun) {
   expect_refused([](Extension& e) { e.harnesses[0].measure = nullptr; }, "has no function `measure`");
   expect_refused([](Extension& e) { e.harnesses[0].metrics.clear(); }, "lists no metrics");
   expect_refused([](Extension& e) { e.harnesses[0].axes[0].values.clear(); }, "has no values");
+  expect_refused([](Extension& e) { e.harnesses[0].axes.push_back(e.harnesses[0].axes[0]); },
+                 "two axes are named mode");
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "bench/namespaces.h"
+#include "bench/run/extension.h"
 #include "kernels/number/error.h"
 #include "reports/record/printable.h"
 
@@ -108,7 +109,7 @@ void Interruption::watch(double patience) {
   try {
     give_up_();
   } catch (const std::exception& error) {
-    fmt::print(stderr, "halfmark: {}\n", printable(error.what()));
+    fmt::print(stderr, "{}: {}\n", program_name(), printable(error.what()));
     code = 2;
   }
   ::_exit(code);  // with the lock held: another thread that wants to end the run blocks until the process is gone

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "bench/run/extension.h"
 #include "bench/run/known_names.h"
 #include "bench/run/name_match.h"
 #include "bench/run/suites.h"
@@ -50,9 +51,13 @@ std::string exact_subject(const std::string& word) {
   return "";
 }
 
-// Whether a row runs the harness on a subject of the pattern; "*" is any.
+// A negative control runs with settings of its own and under its own policies only.
+bool is_control(const SuiteRow& row) { return row.variants.front().starts_with("control="); }
+
+// Whether a row that is no control runs the harness on a subject of the pattern; "*" is any.
 bool covers(const std::vector<SuiteRow>& rows, std::string_view pattern, std::string_view harness) {
   for (const SuiteRow& row : rows) {
+    if (is_control(row)) continue;
     if (harness != "*" && std::find(row.harnesses.begin(), row.harnesses.end(), harness) == row.harnesses.end())
       continue;
     for (const std::string_view of_row : row.subjects)
@@ -107,7 +112,6 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
   std::vector<Case> cases;
   std::set<std::string> seen;
   for (const SuiteRow& row : rows) {
-    const bool control = row.variants.front().starts_with("control=");
     for (const std::string_view pattern : row.subjects)
       for (const Subject* subject : subjects_of(pattern))
         for (const std::string& device : devices)
@@ -117,9 +121,9 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
             const auto wanted = [&](const auto& list) {
               return std::any_of(list.begin(), list.end(), [&](const auto& glob) { return glob_matches(glob, name); });
             };
-            // A control is defined for its own policies only; for other rows --policy extends the suite.
+            // --policy extends the suite, except for controls.
             const bool in_row = wanted(row.policies);
-            if (only_policies.empty() || control ? !in_row : false) continue;
+            if (only_policies.empty() || is_control(row) ? !in_row : false) continue;
             if (!only_policies.empty() && !wanted(only_policies)) continue;
             for (const std::string_view harness : row.harnesses)
               for (const std::string_view variant : row.variants) {
@@ -158,6 +162,24 @@ std::vector<std::string> words_of(const Case& one) {
   return words;
 }
 
+// For a word that matches no case. `known`: the segments of all cases of the selection.
+[[noreturn]] void throw_not_found(const std::string& word, const Selection& selection, std::set<std::string> known) {
+  for (const Subject& subject : subjects()) known.insert({subject.name, subject.id()});
+  const std::vector<std::string> policies = policy_names();
+  for (const auto& names : {policies, harness_names(), device_names()}) known.insert(names.begin(), names.end());
+  for (const Harness& harness : all_harnesses())
+    for (const Axis& axis : harness.axes)
+      for (const std::string_view value : axis.values) known.insert(fmt::format("{}={}", axis.name, value));
+  if (std::none_of(known.begin(), known.end(), [&](const std::string& name) { return glob_matches(word, name); }))
+    throw Error(fmt::format("unknown word '{}'{} ({} list shows all names)", word,
+                            hint(word, {known.begin(), known.end()}), program_name()));
+  const bool is_policy = std::find(policies.begin(), policies.end(), word) != policies.end();
+  throw Error(fmt::format("no case of suite {} contains '{}'; try {}", selection.suite, word,
+                          is_policy                   ? "--policy " + word
+                          : selection.suite == "full" ? "another selection, or --case ID"
+                                                      : "--suite full, or --case ID"));
+}
+
 // Words that match the same part of the id are alternatives; all parts that words refer to must match:
 // "mlp fp16 bf16 error".
 std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::string>& words, const Selection& selection) {
@@ -171,14 +193,7 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
       known.insert(segments.begin(), segments.end());
     }
     if (found.empty()) {
-      for (const Subject& subject : subjects()) known.insert({subject.name, subject.id()});
-      for (const auto& names : {policy_names(), harness_names(), device_names()})
-        known.insert(names.begin(), names.end());
-      const bool elsewhere = known.contains(word);
-      throw Error(elsewhere ? fmt::format("no case of suite {1} contains '{0}'; try --suite full{2}", word,
-                                          selection.suite, selection.suite == "full" ? " with another selection" : "")
-                            : fmt::format("unknown word '{}'{} (halfmark list shows all names)", word,
-                                          hint(word, {known.begin(), known.end()})));
+      throw_not_found(word, selection, std::move(known));
     }
     by_place[*found.begin()].push_back(word);
   }

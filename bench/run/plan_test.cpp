@@ -84,7 +84,12 @@ TEST(Words, WithSlashesMatchAdjacentSegments) {
 TEST(Words, ThatAreUnknownAreRefusedWithTheNearestNames) {
   EXPECT_NE(message_of(selection_of("smoke", {"fp61"})).find("fp16"), std::string::npos);
   EXPECT_NE(message_of(selection_of("smoke", {"liner"})).find("linear"), std::string::npos);
-  EXPECT_NE(message_of(selection_of("smoke", {"tf32"})).find("no case of suite smoke"), std::string::npos);
+  EXPECT_NE(
+      message_of(selection_of("smoke", {"tf32"})).find("no case of suite smoke contains 'tf32'; try --policy tf32"),
+      std::string::npos);
+  for (const char* word : {"steps=400", "storage=f16", "step*", "globalp*"})
+    EXPECT_NE(message_of(selection_of("quick", {word})).find("no case of suite quick"), std::string::npos) << word;
+  EXPECT_NE(message_of(selection_of("quick", {"steps=401"})).find("unknown word 'steps=401'"), std::string::npos);
 }
 
 TEST(Words, AnExactSubjectIsRunThoughTheSuiteHasNotGotIt) {
@@ -130,6 +135,15 @@ TEST(Words, AnExactHarnessIsRunThoughTheSuiteHasNotGotIt) {
   selection.harnesses = {"training"};
   for (const Case& one : plan(selection))
     EXPECT_EQ(one.subject->name + "/" + std::string(one.harness->name), "logistic/training");
+}
+
+TEST(Words, ASubjectThatTheSuiteHasAsAControlRunsUnderOtherPoliciesToo) {
+  Selection selection = selection_of("quick", {"mlp/b8_i16_h24_o10", "training"});
+  selection.policies = {"fp32", "bf16"};
+  std::set<std::string> ids;
+  for (const Case& one : plan(selection)) ids.insert(one.id());
+  EXPECT_EQ(ids, (std::set<std::string>{"mlp/b8_i16_h24_o10/cpu/fp32/training", "mlp/b8_i16_h24_o10/cpu/bf16/training",
+                                        "mlp/b8_i16_h24_o10/cpu/bf16/training/control=small_rate"}));
 }
 
 TEST(Words, CanNameTheDevice) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bench/run/case_processes.h"
+#include "bench/run/standard_streams.h"
 #include "kernels/number/error.h"
 #include "reports/record/error.h"
 #include "reports/record/file.h"
@@ -49,8 +50,7 @@ void set_aside(const std::filesystem::path& journal) {
   }
   Journal::is_at(kept);  // an older journal is replaced; any other file is an error
   std::filesystem::rename(journal, kept);
-  fmt::print(stderr, "halfmark: the journal of an earlier run is kept as {}; --resume would have continued it\n",
-             printable(kept.string()));
+  complain(fmt::format("the journal of an earlier run is kept as {}; --resume would have continued it", kept.string()));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "bench/run/environment.h"
 #include "bench/run/extension.h"
 #include "bench/run/fingerprint.h"
+#include "bench/run/interruption.h"
 #include "bench/run/performance.h"
 #include "bench/run/timing.h"
 #include "bench/run/work.h"
@@ -120,6 +121,7 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
     }
     log.clear();
     Findings findings = one.harness->measure(spec);
+    check_findings(*one.harness, findings);
     record.fingerprint = fingerprint_of(findings);
     record.measurements = std::move(findings.measurements);
     record.series = std::move(findings.series);
@@ -145,6 +147,11 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
   } catch (const std::exception& error) {
     record.status = Status::failed;
     record.reason = one_line(error.what());
+  } catch (const Interrupted&) {
+    throw;
+  } catch (...) {  // code of an extension may throw anything
+    record.status = Status::failed;
+    record.reason = "an exception that is not a std::exception";
   }
   if (record.kernels.empty()) record.kernels = uses_of(log);
   record.seconds = seconds();

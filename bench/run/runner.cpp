@@ -9,6 +9,7 @@
 
 #include "bench/run/case_processes.h"
 #include "bench/run/environment.h"
+#include "bench/run/extension.h"
 #include "bench/run/interruption.h"
 #include "bench/run/record_store.h"
 #include "bench/run/schedule.h"
@@ -70,11 +71,11 @@ Report run_cases(const RunOptions& options, const Progress& progress) {
 
   constexpr double kPatience = 2;  // seconds to wait for the current case after a signal
   Interruption interruption(kPatience,
-                            fmt::format("\nhalfmark: stopped at once; finished cases are in {}\n",
+                            fmt::format("\n{}: stopped at once; finished cases are in {}\n", program_name(),
                                         printable(journal_of(options.output).string())),
                             [&] {
                               const Report report = store.save();
-                              fmt::print(stderr, "{}halfmark: {}\n", ::isatty(STDERR_FILENO) ? "\n" : "",
+                              fmt::print(stderr, "{}{}: {}\n", ::isatty(STDERR_FILENO) ? "\n" : "", program_name(),
                                          printable(interruption_text(report, options.output)));
                               store.release_lock();
                             });

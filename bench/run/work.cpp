@@ -25,16 +25,15 @@ const std::vector<MetricRow>& work_table() {
 
 Work work_of(const Subject& subject) {
   static std::map<std::string, Work> known;
-  const auto [found, is_new] = known.try_emplace(subject.id());
-  if (!is_new) return found->second;
+  if (const auto found = known.find(subject.id()); found != known.end()) return found->second;
   const auto device = open_device("cpu");
-  const LayerPtr model = subject.make({*device, policy_named("fp32"), RandomKey(0)}, Settings());
-  Work& work = found->second;
+  const LayerPtr model = make_model(subject, {*device, policy_named("fp32"), RandomKey(0)}, Settings());
+  Work work;
   for (const Param* param : model->params()) work.parameters += static_cast<double>(param->value.shape().elements());
   work.forward_flops = model->forward_flops(subject.input);
   work.step_flops = 3 * work.forward_flops;  // backward: once for the input's gradient, once for the weights'
   work.input = subject.input, work.output = model->output_shape(subject.input);
-  return work;
+  return known.emplace(subject.id(), work).first->second;
 }
 
 namespace {
@@ -42,14 +41,14 @@ namespace {
 // Bytes of the parameters as stored: normalisation layers may store theirs in another dtype.
 double parameter_bytes(const Subject& subject, const Policy& policy) {
   static std::map<std::pair<std::string, const Policy*>, double> known;
-  const auto [found, is_new] = known.try_emplace({subject.id(), &policy}, 0);
-  if (!is_new) return found->second;
+  const std::pair key(subject.id(), &policy);
+  if (const auto found = known.find(key); found != known.end()) return found->second;
   const auto device = open_device("cpu");
-  const LayerPtr model = subject.make({*device, policy, RandomKey(0)}, Settings());
+  const LayerPtr model = make_model(subject, {*device, policy, RandomKey(0)}, Settings());
+  double bytes = 0;
   for (const Param* param : model->params())
-    found->second +=
-        static_cast<double>(param->value.shape().elements()) * static_cast<double>(size_of(param->value.dtype()));
-  return found->second;
+    bytes += static_cast<double>(param->value.shape().elements()) * static_cast<double>(size_of(param->value.dtype()));
+  return known.emplace(key, bytes).first->second;
 }
 
 }  // namespace

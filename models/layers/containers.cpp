@@ -26,7 +26,10 @@ class Flatten : public TappedLayer {  // [n, c, h, w] -> [n, c h w]
 
 class Sequential : public Layer {
  public:
-  Sequential(std::string name, std::vector<LayerPtr> layers) : Layer(std::move(name)), layers_(std::move(layers)) {}
+  Sequential(std::string name, std::vector<LayerPtr> layers) : Layer(std::move(name)), layers_(std::move(layers)) {
+    for (size_t i = 0; i < layers_.size(); ++i)
+      HM_CHECK(layers_[i], "sequential '" + this->name() + "': layer " + std::to_string(i) + " is null");
+  }
 
   Tensor forward(Pass& pass, const Tensor& x, Saved* saved) override {
     Tensor y = x;
@@ -71,7 +74,9 @@ class Sequential : public Layer {
 class Residual : public Layer {  // y = body(x) + shortcut(x); the tap sees the sum under this layer's name
  public:
   Residual(std::string name, LayerPtr body, LayerPtr shortcut)
-      : Layer(std::move(name)), body_(std::move(body)), shortcut_(std::move(shortcut)) {}
+      : Layer(std::move(name)), body_(std::move(body)), shortcut_(std::move(shortcut)) {
+    HM_CHECK(body_, "residual '" + this->name() + "': its body is null");
+  }
 
   Tensor forward(Pass& pass, const Tensor& x, Saved* saved) override {
     const Tensor a = body_->forward(pass, x, saved);

@@ -113,7 +113,11 @@ void judge_times(const std::vector<MeasuredPair>& pairs, const TimeRule& rule, c
     judged.push_back(std::move(one));
   }
   if (judged.empty()) {
-    judgement.remarks.push_back("no time could be judged");
+    // The judgement of times was asked for, so a report whose times cannot be judged does not pass.
+    std::string reason = "no record of both reports has a time";
+    for (JudgedLine& line : judgement.lines)
+      if (line.question == Question::time) line.outcome = Outcome::inconclusive, reason = line.words;
+    judgement.remarks.push_back("no time could be judged: " + reason);
     return;
   }
   const double least = least_rank_sum_p(rule.processes, rule.processes) * static_cast<double>(judged.size());

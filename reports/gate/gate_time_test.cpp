@@ -160,7 +160,7 @@ TEST(GateTime, ReportsThatNothingWasJudged) {
   const Judgement judgement = time_gate(made_report(), made_report());
   EXPECT_EQ(judgement.exit_code, 0);
   ASSERT_EQ(judgement.remarks.size(), 1u);
-  EXPECT_EQ(judgement.remarks[0], "no time could be judged");
+  EXPECT_EQ(judgement.remarks[0], "no time could be judged: no record of both reports has a time");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -103,26 +104,37 @@ std::string counts_text(const Report& report, const TextOptions& options) {
   return text;
 }
 
-// The best of a table first: by time if there is a valid one, else by error; NaN comes last, however fast.
-std::pair<bool, double> rank(const Group& group, const std::string& policy, std::span<const Figure> figures) {
-  bool broken = false;
+// Sorts the best of a table first: by time, then by error, then by the first figure of the table. NaN comes last, however
+// fast; then values that are missing or suspect.
+using Rank = std::tuple<bool, double, double, double>;  // not finite; then small is good
+
+Rank rank(const Group& group, const std::string& policy, std::span<const Figure> figures) {
+  Rank rank{};
   for (const Figure& figure : figures) {
     const Value* value = group.value(policy, figure);
-    broken = broken || (value && !value->suspect && !std::isfinite(value->number));
+    std::get<0>(rank) = std::get<0>(rank) || (value && !value->suspect && !std::isfinite(value->number));
   }
-  for (const Figure& figure : figures) {
-    if (!group.has(figure) || (figure.metric != "time.step" && figure.metric != "error.nmse")) continue;
-    bool usable = false;
-    for (const std::string& other : group.policies) {
-      const Value* value = group.value(other, figure);
-      usable = usable || (value && !value->suspect);
+  // A value that a person would want small; infinite where there is none.
+  const auto key = [&](const Figure& figure) {
+    const Value* value = group.value(policy, figure);
+    if (!value || value->suspect || std::isnan(value->number)) return std::numeric_limits<double>::infinity();
+    return figure.better == Better::lower    ? value->number
+           : figure.better == Better::higher ? -value->number
+                                             : std::fabs(value->number);
+  };
+  const auto first_of = [&](std::string_view metric) {
+    for (const Figure& figure : figures)
+      if (figure.metric == metric && group.has(figure)) return key(figure);
+    return 0.0;
+  };
+  std::get<1>(rank) = first_of("time.step");
+  std::get<2>(rank) = first_of("error.nmse");
+  for (const Figure& figure : figures)
+    if (group.has(figure)) {
+      std::get<3>(rank) = key(figure);
+      break;
     }
-    if (!usable) continue;
-    const Value* value = group.value(policy, figure);
-    if (value && !value->suspect && !std::isnan(value->number)) return {broken, value->number};
-    return {broken, std::numeric_limits<double>::infinity()};
-  }
-  return {broken, 0};
+  return rank;
 }
 
 Cell ratio_cell(const Figure& figure, const Value* value, const Value* base) {

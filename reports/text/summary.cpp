@@ -141,7 +141,7 @@ std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool a
   for (const Report* report : reports) {
     for (const Record& record : report->records) {
       for (const Measurement& one : record.measurements) {
-        if (!all && (families.contains(family_of(one.metric)) || one.better == Better::neither)) continue;
+        if (!all && (families.contains(family_of(one.metric)) || one.kind == Kind::information)) continue;
         const std::string title = all && !one.at.empty() ? one.metric + " @ " + one.at : one.metric;
         if (!seen.insert(title).second) continue;
         Figure figure{title, one.metric, all ? one.at : "*", one.better};

@@ -1,0 +1,73 @@
+// What a harness of another program may do wrong: the record fails with a reason, and the run goes on.
+#include "bench/run/run_case.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "bench/run/known_names.h"
+#include "kernels/devices.h"
+
+namespace halfmark::bench {
+namespace {
+
+Harness harness_with(Findings (*measure)(const TrialSpec&)) {
+  return {.name = "own",
+          .about = "",
+          .axes = {},
+          .metrics = {{"own.number", "1", Better::lower, Kind::bounded, ""},
+                      {"own.curve", "1", Better::lower, Kind::bounded, ""}},
+          .measure = measure};
+}
+
+Record record_of(const Harness& harness) {
+  const Case one{&subject_named("linear/b4_i16_o8"), "cpu", &policy_named("fp32"), &harness, {}};
+  return run_case(one, open_device("cpu"), 0);
+}
+
+Measurement number(const char* metric, const char* at) { return {.metric = metric, .at = at, .value = 1}; }
+
+void expect_failure(Findings (*measure)(const TrialSpec&), const std::string& reason) {
+  const Record record = record_of(harness_with(measure));
+  EXPECT_EQ(record.status, Status::failed);
+  EXPECT_EQ(record.reason, reason);
+  EXPECT_TRUE(record.measurements.empty());
+}
+
+TEST(RunCase, TakesEachNumberAndCurveOnce) {
+  const Record record = record_of(harness_with([](const TrialSpec&) {
+    return Findings{{number("own.number", "a"), number("own.number", "b")}, {{.metric = "own.curve", .at = "a"}}};
+  }));
+  EXPECT_EQ(record.status, Status::ok) << record.reason;
+}
+
+TEST(RunCase, FailsForWhatAReportCannotHold) {
+  expect_failure(
+      [](const TrialSpec&) {
+        return Findings{{number("own.number", "a"), number("own.number", "a")}, {}};
+      },
+      "harness own: own.number at a is given twice");
+  expect_failure(
+      [](const TrialSpec&) {
+        return Findings{{}, {{.metric = "own.curve"}, {.metric = "own.curve"}}};
+      },
+      "harness own: own.curve is given twice");
+  expect_failure(
+      [](const TrialSpec&) {
+        return Findings{{number("error.nmse", "")}, {}};
+      },
+      "harness own: error.nmse is not in its table of metrics");
+  expect_failure(
+      [](const TrialSpec&) {
+        return Findings{{}, {{.metric = "own.curve", .x = {1, 2}, .y = {1}}}};
+      },
+      "own: own.curve: x and y differ in length");
+}
+
+TEST(RunCase, FailsForAnExceptionOfAnyType) {
+  expect_failure([](const TrialSpec&) -> Findings { throw 42; }, "an exception that is not a std::exception");
+}
+
+}  // namespace
+}  // namespace halfmark::bench
