@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "bench/run/program_name.h"
 #include "bench/run/standard_streams.h"
 #include "bench_build.h"
 #include "kernels/cpu/blas_room.h"

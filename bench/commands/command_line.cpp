@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "bench/namespaces.h"
-#include "bench/run/extension.h"
+#include "bench/run/program_name.h"
 #include "bench/run/progress_line.h"
 #include "kernels/number/error.h"
 #include "reports/text/table.h"

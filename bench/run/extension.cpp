@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "bench/run/known_names.h"
+#include "bench/run/program_name.h"
 #include "bench/run/suites.h"
 #include "bench/run/work.h"
 #include "kernels/number/error.h"
@@ -105,11 +106,10 @@ void extend(Extension extension) {
   check_harnesses(extension.harnesses, words);
   add_subjects(extension.subjects);
   add_harnesses(extension.harnesses);
+  set_program_name(extension.name);
   current() = std::move(extension);
 }
 
 const Extension& extension() { return current(); }
-
-std::string program_name() { return current().name.empty() ? "halfmark" : current().name; }
 
 }  // namespace halfmark::bench

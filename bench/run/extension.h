@@ -24,7 +24,4 @@ void extend(Extension extension);
 
 const Extension& extension();  // empty in halfmark itself
 
-// The name of the running program in commands that a person repeats: "halfmark", or that of the extension.
-std::string program_name();
-
 }  // namespace halfmark::bench

@@ -1,5 +1,6 @@
 // Which extensions are refused. The accepted one is tested by bench/package_example: a process is extended once.
 #include "bench/run/extension.h"
+#include "bench/run/program_name.h"
 
 #include <gtest/gtest.h>
 

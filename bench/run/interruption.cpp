@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "bench/namespaces.h"
-#include "bench/run/extension.h"
+#include "bench/run/program_name.h"
 #include "kernels/number/error.h"
 #include "reports/record/printable.h"
 

@@ -9,9 +9,9 @@
 #include <set>
 #include <utility>
 
-#include "bench/run/extension.h"
 #include "bench/run/known_names.h"
 #include "bench/run/name_match.h"
+#include "bench/run/program_name.h"
 #include "bench/run/suites.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "bench/run/environment.h"
-#include "bench/run/extension.h"
 #include "bench/run/fingerprint.h"
 #include "bench/run/interruption.h"
 #include "bench/run/performance.h"
+#include "bench/run/program_name.h"
 #include "bench/run/timing.h"
 #include "bench/run/work.h"
 #include "kernels/devices.h"

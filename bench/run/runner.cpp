@@ -9,8 +9,8 @@
 
 #include "bench/run/case_processes.h"
 #include "bench/run/environment.h"
-#include "bench/run/extension.h"
 #include "bench/run/interruption.h"
+#include "bench/run/program_name.h"
 #include "bench/run/record_store.h"
 #include "bench/run/schedule.h"
 #include "bench/run/utc_time.h"

@@ -7,7 +7,8 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "bench/run/extension.h"
+#include "bench/namespaces.h"
+#include "bench/run/program_name.h"
 #include "reports/record/printable.h"
 
 namespace halfmark::bench {
