@@ -141,8 +141,12 @@ TEST_F(Streams, AClosedInputIsAnEmptyOne) {
 
 TEST_F(Streams, WhoeverStopsReadingIsNoError) {
   for (const bool ignored : {false, true}) {
-    for (const auto& [words, code] : std::vector<std::pair<std::vector<std::string>, int>>{
-             {{"--help"}, 0}, {{"run", "--help"}, 0}, {{"--version"}, 0}, {{"list", "--json"}, 128 + SIGPIPE}}) {
+    for (const auto& [words, code] :
+         std::vector<std::pair<std::vector<std::string>, int>>{{{"--help"}, 0},
+                                                               {{"run", "--help"}, 0},
+                                                               {{"--version"}, 0},
+                                                               {{"list", "--json"}, 128 + SIGPIPE},
+                                                               {{"list", "devices"}, 128 + SIGPIPE}}) {
       int ends[2] = {};
       ASSERT_EQ(::pipe(ends), 0);
       ::close(ends[0]);

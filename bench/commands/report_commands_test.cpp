@@ -131,7 +131,7 @@ TEST_F(ReportCommands, HistoryTakesItsOptions) {
   EXPECT_EQ(json["anchor"], "anchor");
   EXPECT_FALSE(json["series"].empty());
   EXPECT_TRUE(says(json["remarks"].dump(), "\uFFFD.json: is not valid JSON")) << json["remarks"];
-  expect_complaint("history store --p 2", "--p: a chance is at most 1");
+  expect_complaint("history store --p 2", "--p: a probability is at most 1");
   expect_complaint("history store --anchor other", "no build in the folder starts with this");
 }
 
