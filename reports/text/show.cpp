@@ -106,13 +106,13 @@ std::string counts_text(const Report& report, const TextOptions& options) {
 
 // Sorts the best of a table first: by time, then by error, then by the first figure of the table. NaN comes last, however
 // fast; then values that are missing or suspect.
-using Rank = std::tuple<bool, double, double, double>;  // not finite; then small is good
+using SortKey = std::tuple<bool, double, double, double>;  // not finite; then small is good
 
-Rank rank(const Group& group, const std::string& policy, std::span<const Figure> figures) {
-  Rank rank{};
+SortKey sort_key(const Group& group, const std::string& policy, std::span<const Figure> figures) {
+  SortKey result{};
   for (const Figure& figure : figures) {
     const Value* value = group.value(policy, figure);
-    std::get<0>(rank) = std::get<0>(rank) || (value && !value->suspect && !std::isfinite(value->number));
+    std::get<0>(result) = std::get<0>(result) || (value && !value->suspect && !std::isfinite(value->number));
   }
   // A value that a person would want small; infinite where there is none.
   const auto key = [&](const Figure& figure) {
@@ -127,14 +127,14 @@ Rank rank(const Group& group, const std::string& policy, std::span<const Figure>
       if (figure.metric == metric && group.has(figure)) return key(figure);
     return 0.0;
   };
-  std::get<1>(rank) = first_of("time.step");
-  std::get<2>(rank) = first_of("error.nmse");
+  std::get<1>(result) = first_of("time.step");
+  std::get<2>(result) = first_of("error.nmse");
   for (const Figure& figure : figures)
     if (group.has(figure)) {
-      std::get<3>(rank) = key(figure);
+      std::get<3>(result) = key(figure);
       break;
     }
-  return rank;
+  return result;
 }
 
 Cell ratio_cell(const Figure& figure, const Value* value, const Value* base) {
@@ -172,7 +172,7 @@ std::string group_text(const Group& group, std::span<const Figure> figures, cons
     (values != group.values.end() && !values->second.empty() ? policies : absent).push_back(policy);
   }
   std::stable_sort(policies.begin(), policies.end(), [&](const std::string& a, const std::string& b) {
-    return rank(group, a, columns) < rank(group, b, columns);
+    return sort_key(group, a, columns) < sort_key(group, b, columns);
   });
 
   Table table(titles);
