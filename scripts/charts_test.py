@@ -186,8 +186,8 @@ class Installed(Folder):
         installed = self.folder / "installed"
         installed.mkdir()
         patterns = re.search(r"install\(DIRECTORY scripts/ DESTINATION share/halfmark (.*?)\)", packaging, re.DOTALL)[1]
-        self.assertEqual(re.findall(r'PATTERN "([^"]*)"', patterns), ["*chart*.py", "*_test.py"])
-        names = {path.name for path in SCRIPTS.glob("*chart*.py") if not path.name.endswith("_test.py")}
+        self.assertEqual(re.findall(r'PATTERN "([^"]*)"', patterns), ["*chart*.py", "*_test.py", "*_testing.py"])
+        names = {path.name for path in SCRIPTS.glob("*chart*.py") if not path.name.endswith(("_test.py", "_testing.py"))}
         for name in names:
             shutil.copy(SCRIPTS / name, installed)
         self.assertLessEqual({"charts.py", "history_charts.py"}, names)
