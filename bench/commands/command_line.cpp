@@ -113,7 +113,7 @@ std::string what_is_missing(const CLI::App& command, std::string in_short) {
     if (option->get_required() && option->count() == 0)
       missing.push_back(fmt::format("{} ({})", option->get_name(), option->get_description()));
   if (!missing.empty()) in_short = "missing: " + fmt::format("{}", fmt::join(missing, ", "));
-  return fmt::format("{}; halfmark {} --help says more", in_short, command.get_name());
+  return fmt::format("{}; {} {} --help says more", in_short, program_name(), command.get_name());
 }
 
 // The command that the command line names, or the program.
@@ -124,8 +124,9 @@ const CLI::App& chosen_in(const CLI::App& app) {
 
 std::string with_help(const CLI::App& app, const std::string& complaint) {
   const CLI::App& command = chosen_in(app);
-  return &command == &app ? complaint + " (halfmark --help lists the commands)"
-                          : fmt::format("{} (halfmark {} --help lists the options)", complaint, command.get_name());
+  return &command == &app
+             ? fmt::format("{} ({} --help lists the commands)", complaint, program_name())
+             : fmt::format("{} ({} {} --help lists the options)", complaint, program_name(), command.get_name());
 }
 
 std::string in_plain_words(const CLI::ArgumentMismatch& error) {
@@ -295,9 +296,9 @@ std::function<void()> CommandLine::read(int argc, const char* const* argv) {
     for (const CLI::App* command : app.get_subcommands({}))
       if (!command->get_group().empty()) names.push_back(command->get_name());
     const bool named = argc > 1 && argv[1][0] != '-';
-    throw Error(fmt::format("{}; commands: {} (halfmark --help says more)",
+    throw Error(fmt::format("{}; commands: {} ({} --help says more)",
                             named ? fmt::format("unknown command '{}'", argv[1]) : "a command is needed",
-                            fmt::join(names, ", ")));
+                            fmt::join(names, ", "), program_name()));
   } catch (const CLI::ArgumentMismatch& error) {
     throw Error(with_help(app, in_plain_words(error)));
   } catch (const CLI::ExtrasError& error) {
