@@ -70,9 +70,8 @@ CommandLine command_line(Program& program) {
       version_line(),
       "Start with `halfmark run`: it takes about a minute, prints a table and writes report.json. "
       "`halfmark COMMAND --help` explains the options and has examples.\n"
-      "Exit codes: 0 done, 1 a case failed or a gate is broken, 2 the command or an input was wrong, 3 a gate could "
-      "not "
-      "decide, 130 or 143 stopped by a signal, 141 the reader of the output is gone.");
+      "Exit codes: 0 done; 1 a case failed, or gate or ab found something worse; 2 the command or an input was wrong; "
+      "3 gate or ab could not decide; 129, 130 or 143 stopped by a signal; 141 the reader of the output is gone.");
   add_run_command(line, program);
   add_list_command(line, program);
   add_show_command(line, program);
@@ -109,6 +108,11 @@ void require_memory() {
   }
 }
 
+std::string output_lost(int error) {
+  return fmt::format("standard output cannot be written: {}; send it elsewhere",
+                     std::generic_category().message(error));
+}
+
 int exit_code_of(int argc, char** argv, Program& program) {
   constexpr int kNobodyReads = 128 + SIGPIPE;  // as the signal ends the program where it is not ignored
   try {
@@ -116,15 +120,14 @@ int exit_code_of(int argc, char** argv, Program& program) {
     line.read(argc, argv)();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
       if (errno == EPIPE) return kNobodyReads;
-      throw Error(fmt::format("standard output cannot be written: {}; send it elsewhere",
-                              std::generic_category().message(errno)));
+      throw Error(output_lost(errno));
     }
     return program.exit_code;
   } catch (const std::bad_alloc&) {
     complain("there is not enough memory; select fewer or smaller cases, or raise the limit (ulimit -v)");
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::broken_pipe) return kNobodyReads;
-    complain(error.what());
+    complain(std::ferror(stdout) != 0 ? output_lost(error.code().value()) : error.what());
   } catch (const std::exception& error) {
     complain(error.what());
   }

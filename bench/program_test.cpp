@@ -27,7 +27,13 @@ TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("show", "report");
   expect_complaint("gate base.json", "missing: new (report to judge); halfmark gate --help says more");
   expect_complaint("run nonsense", "nonsense");
-  expect_complaint("run --nonsense", "--nonsense");
+  expect_complaint("run --nonsense", "unknown option --nonsense (halfmark run --help lists the options)");
+  expect_complaint("run --devic cpu", "unknown option --devic; did you mean --device?");
+  expect_complaint("run --devic=cpu", "unknown option --devic; did you mean --device?");
+  expect_complaint("run --device", "--device needs a value (halfmark run --help");
+  expect_complaint("run --suite smoke --suite quick", "--suite is given more than once");
+  expect_complaint("run --seed x", "(halfmark run --help lists the options)");
+  expect_complaint("show a.json --layer", "did you mean --layers?");
   expect_complaint("run cuda:9", "cuda:9");
   expect_complaint("run --device cuda:9", "cuda:9");
   expect_complaint("run --suite huge", "huge");
@@ -38,7 +44,10 @@ TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("run --shard 3/2", "--shard");
   expect_complaint("probe --shape 32x32", "--shape");
   expect_complaint("probe --types f16", "f16>f32");
-  expect_complaint("probe --device cpu --instruction mma.m16n8k16", "no instruction");
+  expect_complaint("probe --device cpu --instruction all", "cpu has no matrix instructions; leave --instruction out");
+  expect_complaint("probe --device sim:volta --instruction wgmma.k16", "sim:volta has no instruction wgmma.k16");
+  expect_complaint("probe --device sim:volta --instruction all --types 'e4m3>f32'",
+                   "sim:volta has no matrix instruction that takes e4m3>f32");
   expect_complaint("probe --device sim:hopper --vectors nowhere.csv", "nowhere.csv");
   expect_complaint("run --timeout 3", "--isolate");
   expect_complaint("run --isolate --timeout -3", "'-3' is not a positive number");
@@ -59,6 +68,9 @@ TEST_F(ProgramTest, RefusesFilesThatAreNotReports) {
 TEST_F(ProgramTest, ChecksTheOutputBeforeItMeasures) {
   expect_complaint("run linear error -o no/such/folder/report.json", "no/such/folder");
   expect_complaint("run linear error -o .", "directory");
+  for (const char* command : {"run linear error", "merge 1.json", "export 1.json --to csv", "probe"})
+    expect_complaint(std::string(command) + " -o -", "'-' is not the name of a file");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "-"));
 }
 
 TEST_F(ProgramTest, ListsItsTables) {
@@ -69,6 +81,10 @@ TEST_F(ProgramTest, ListsItsTables) {
     const Result json = halfmark(std::string("list --json ") + what);
     EXPECT_EQ(json.code, 0) << json.err;
     EXPECT_FALSE(nlohmann::json::parse(json.out).empty());
+  }
+  for (const auto& subject : nlohmann::json::parse(halfmark("list subjects --json").out)) {
+    EXPECT_TRUE(subject["parameters"].is_number_integer()) << subject;
+    EXPECT_TRUE(subject["forward_flops"].is_number_integer()) << subject;
   }
   EXPECT_EQ(halfmark("--help").code, 0);
   EXPECT_EQ(halfmark("run --help").code, 0);
@@ -174,6 +190,8 @@ TEST_F(ProgramTest, RefusesInvalidVectors) {
   if (std::filesystem::exists("/dev/full")) {
     std::ofstream(folder_ / "in.csv") << "x\n3c00\n";
     expect_complaint("convert --from f16 --to e4m3 < in.csv > /dev/full", "No space left on device");
+    expect_complaint("list > /dev/full", "standard output cannot be written: No space left on device");
+    expect_complaint("list kernels --json > /dev/full", "standard output cannot be written: No space left on device");
   }
 }
 

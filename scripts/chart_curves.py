@@ -11,11 +11,18 @@ from chart_report import LeftOut, Panel
 
 AXES = (2.5, 2.0)     # inches
 SCALE_HEIGHT = 0.62   # inches
+DEFAULTS = {"noise": "no noise"}  # of axes of a harness, where "default <axis>" says less
 BAND = 0.5            # opacity of all bands of a panel together
 
 
 def settings_of(record, without=()):
     return ", ".join(f"{key}={value}" for key, value in record["axes"].items() if key not in without)
+
+
+def settings_with_defaults(record, keys):
+    """Names every one of the axes: a report holds only those that differ from the default."""
+    axes = record["axes"]
+    return ", ".join(f"{key}={axes[key]}" if key in axes else DEFAULTS.get(key, f"default {key}") for key in keys)
 
 
 def place_for_names(sheet_names, height):
@@ -44,6 +51,9 @@ def last_finite(y):
 
 # BatchNorm drift
 
+DRIFT = "batchnorm.running_var_error"
+
+
 def worst_layer(curves):
     """The greatest error over the layers at every step."""
     length = max(len(x) for x, _ in curves)
@@ -52,20 +62,27 @@ def worst_layer(curves):
     return np.array(whole[0][0]), np.where(worst > 0, worst, np.nan)
 
 
+def drift_axes(reports):
+    """The axes that any record of the drift names."""
+    return sorted({key for subject, _, source in reports.pairs() for policy in source.policies(subject)
+                   for record in source.measured(subject, policy) for key in record["axes"]
+                   if any(one["metric"] == DRIFT for one in record["series"])})
+
+
 def batchnorm_drift(reports):
-    found = {}
+    found, keys = {}, drift_axes(reports)
     for subject, index, source in reports.pairs():
         for policy in source.policies(subject):
             layers = {}
             for record in source.measured(subject, policy):
-                layers.setdefault(settings_of(record), []).extend(
+                layers.setdefault(settings_with_defaults(record, keys), []).extend(
                     (one["x"], one["y"]) for one in record["series"]
-                    if one["metric"] == "batchnorm.running_var_error" and one["x"])
+                    if one["metric"] == DRIFT and one["x"])
             for settings, curves in layers.items():
                 if curves and np.isfinite((curve := worst_layer(curves))[1]).any():
                     found.setdefault(Panel(subject, index, settings), {})[policy] = curve
     if not found:
-        raise LeftOut("needs the series batchnorm.running_var_error")
+        raise LeftOut(f"needs the harness batchnorm_drift (series {DRIFT})")
     right, named = place_for_names([list(curves) for curves in found.values()], AXES[1])
     sheet = Sheet("batchnorm_drift", "Drift of BatchNorm's running variance from an fp64 reference on the same data", list(found),
                   reports.sources, AXES, right=right)
@@ -150,7 +167,7 @@ def moving_scales(curves):
 def training(reports):
     found = trainings(reports)
     if not found:
-        raise LeftOut("needs the series training.loss")
+        raise LeftOut("needs the harness training (series training.loss)")
     names = [[*curves, FP32_CURVE] for curves in found.values()]
     scale_names = [list(moving_scales(curves)) for curves in found.values()]
     right, named = place_for_names(names, AXES[1])

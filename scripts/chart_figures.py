@@ -7,9 +7,10 @@ from matplotlib.patches import Patch
 
 from chart_parts import (GREY, GRID, INK, MARKER, SMALL, Sheet, line_of, power_ticks, round_ticks, set_ticks, style,
                          width_of, wrapped)
-from chart_report import HOT, MEDIAN_INTERVAL, RANGE, LeftOut, Panel, human_bytes
+from chart_report import HOT, MEDIAN_INTERVAL, PROCESSES, RANGE, LeftOut, Panel, human_bytes
 
 BASELINE = "fp32"
+FORMAT_NAMES = ("fp32", "tf32", "fp16", "bf16")  # policies that are named as their low format
 AXES = (2.55, 2.0)  # inches
 STRIP = "0.93"      # background for points that are outside the axis
 
@@ -18,7 +19,7 @@ PURPOSES = {  # of memory, in the order they are stacked: colours after Tol, hat
     "state": ("#882255", ""), "saved": ("#117733", ""), "temporary": ("#44AA99", "////"), "casts": ("#D9A3D0", "||||"),
     "workspace": ("#C9C96B", "xxxx"), "input": ("#FFFFFF", ""), "other": ("#BBBBBB", "\\\\\\\\"),
 }
-ZONES = {"exponent out of range (left: lost as zero, right: overflow)": "#F9DDD3", "subnormal": "#FDF3DC", "normal": "#FFFFFF"}
+ZONES = {"exponent out of range (left: zero, right: overflow)": "#F9DDD3", "subnormal": "#FDF3DC", "normal": "#FFFFFF"}
 
 
 def baseline_first(policies):
@@ -33,11 +34,13 @@ def some(counts):
 def interval_note(what, values):
     """What the error bars mean, and from how many samples."""
     notes = []
-    for kind, name in ((MEDIAN_INTERVAL, "95 % interval of the median"), (RANGE, "least to greatest sample")):
+    for kind, name, of in ((PROCESSES, "least to greatest median of a process", "processes"),
+                           (MEDIAN_INTERVAL, "95 % interval of the median", "samples"),
+                           (RANGE, "least to greatest sample", "samples")):
         counts = [value.samples for value in values if value.interval == kind]
         if counts:
-            notes.append(f"{name} ({some(counts)} samples)")
-    single = sum(value.interval not in (MEDIAN_INTERVAL, RANGE) for value in values)
+            notes.append(f"{name} ({some(counts)} {of})")
+    single = sum(value.interval not in (MEDIAN_INTERVAL, PROCESSES, RANGE) for value in values)
     if single:
         notes.append("no bar: single value" if notes else "single value, no interval")
     return f"{what}: {'; '.join(notes)}."
@@ -66,7 +69,7 @@ def speed_against_error(reports):
     found, suspect = speed_points(reports)
     if not found:
         raise LeftOut("every time in the report is suspect" if suspect else
-                      "needs time.step of status ok and error.nmse at output of the same subject")
+                      "needs the harnesses throughput (time.step of status ok) and error (error.nmse at output) on the same subject")
     relative = len(reports.sources) == 1 and all(points.get(BASELINE, (None,))[0] for points in found.values())
     sheet = Sheet("speed_against_error", "Speed of a training step against the error of its output", list(found),
                   reports.sources, AXES)
@@ -78,7 +81,7 @@ def speed_against_error(reports):
                 bar = (1, 1, 1) if policy == BASELINE else (base.value / time.value, base.low / time.high,
                                                             base.high / time.low if time.low > 0 else math.inf)
             elif time:
-                bar = (time.value * 1e3, max(time.low, 0) * 1e3, time.high * 1e3)
+                bar = (1 / time.value, 1 / time.high, 1 / time.low if time.low > 0 else math.inf)
             if time:
                 bars.setdefault(panel, {})[policy] = bar
     errors = [error.value for panel in sheet.panels for _, error in found[panel].values()]
@@ -90,6 +93,8 @@ def speed_against_error(reports):
         draw_speeds(sheet, panel, found[panel], bars[panel], Widths(xs, strip), heights, relative)
     times = [time for panel in sheet.panels for time, _ in found[panel].values() if time]
     sheet.note(interval_note("Horizontal bars, time", times))
+    if any(time.interval in (MEDIAN_INTERVAL, RANGE) for time in times):
+        sheet.note("Bars: steps of one process; differences between processes come on top (measure with --processes).")
     if relative:
         sheet.note(f"The bar of a speed-up includes the interval of {BASELINE}.")
     sheet.note(interval_note("Error", [error for panel in sheet.panels for _, error in found[panel].values()]))
@@ -178,7 +183,7 @@ def draw_speeds(sheet, panel, points, bars, widths, heights, relative):
     axes.grid(True, color=GRID, lw=0.6, zorder=0)
     axes.set_axisbelow(True)
     axes.set_xlabel(f"speed-up over {BASELINE} (log; right is faster)" if relative else
-                    "time of a step in ms (log; left is faster)", labelpad=1)
+                    "training steps per second (log; right is faster)", labelpad=1)
     axes.set_ylabel("normalised mean squared error (log)")
 
 
@@ -193,7 +198,7 @@ def memory(reports):
             if 0 < sum(parts.values()) < math.inf:
                 found.setdefault(Panel(subject, index), {})[policy] = parts
     if not found:
-        raise LeftOut("needs memory.peak.<purpose> (weights, saved, ...)")
+        raise LeftOut("needs the harness memory (memory.peak.<purpose>: weights, saved, ...)")
     names = {policy: wrapped(policy, 1.6, SMALL) for bars in found.values() for policy in bars}
     row = 0.14 * max(name.count("\n") + 1 for name in names.values()) + 0.08
     size = (AXES[0], row * max(len(bars) for bars in found.values()) + 0.1)
@@ -232,7 +237,7 @@ def memory(reports):
                 axes.barh(line, length, left=start, height=0.72, color=colour, hatch=hatch, edgecolor=INK, lw=0.5)
                 start += length
             axes.text(length_of(panel, policy) + right * 0.05 / size[0], line, text_of(sum(bars[policy].values()), base), va="center",
-                      fontsize=SMALL, bbox={"fc": "white", "ec": "none", "pad": 0.5})
+                      fontsize=SMALL, bbox={"fc": "white", "ec": "none", "pad": 2.5})
         if relative:
             axes.axvline(1, color=INK, lw=0.7, ls=(0, (3, 2)), zorder=0)
         set_ticks(axes.yaxis, (list(range(len(bars))), [names[policy] for policy in baseline_first(bars)]))
@@ -266,6 +271,11 @@ def format_limits(source, subject, policy):
     """Exponents of the least subnormal, the least normal and the largest number of the policy's low format, or None."""
     limits = tuple(source.number(subject, policy, f"range.format_{name}_exponent") for name in ("min", "min_normal", "max"))
     return limits if None not in limits and all(map(math.isfinite, limits)) else None
+
+
+def low_format(policy):
+    """How a title names the low format of the policy."""
+    return policy if policy in FORMAT_NAMES else f"the low format of {policy}"
 
 
 def within(counts, limits):
@@ -303,12 +313,12 @@ def gradient_range(reports):
                 total = sum(counts.values())
                 found.setdefault(Panel(subject, index), {})[policy] = {at: count / total for at, count in inside.items()}
     if not found or not formats:
-        raise LeftOut("needs the series range.histogram at gradients or gradient/<layer>, and range.format_max_exponent, "
-                      "range.format_min_normal_exponent, range.format_min_exponent")
+        raise LeftOut("needs the harness range (series range.histogram at gradients or gradient/<layer>, and "
+                      "range.format_max_exponent, range.format_min_normal_exponent, range.format_min_exponent)")
     # One format for all panels: the one with the smallest range; of equal ones that of the first policy.
     narrow = min(formats, key=lambda policy: formats[policy][2] - formats[policy][0])
     least, normal, largest = formats[narrow]
-    sheet = Sheet("gradient_range", f"Exponents of the gradients beside the low format of {narrow}", list(found), reports.sources,
+    sheet = Sheet("gradient_range", f"Exponents of the gradients and the range of {low_format(narrow)}", list(found), reports.sources,
                   (3.0, 2.05), bottom=0.4)
     exponents = [exponent for panel in sheet.panels for curve in found[panel].values() for exponent in curve]
     left, right = min(min(exponents) - 1, least - 4) - 0.5, max(max(exponents) + 1, largest + 4) + 0.5
@@ -320,12 +330,12 @@ def gradient_range(reports):
         axes, curves = sheet.axes[panel], found[panel]
         shown = BASELINE if BASELINE in curves else next(iter(curves))
         parts = []
-        for name, begin, end, tint in zip(("lost as zero", "subnormal", "normal", "overflow"), edges, edges[1:], tints):
+        for name, begin, end, tint in zip(("zero", "subnormal", "normal", "overflow"), edges, edges[1:], tints):
             axes.axvspan(begin, end, color=tint, lw=0, zorder=0)
             share = sum(share for exponent, share in curves[shown].items() if begin < exponent < end)
             if share:
-                parts.append(f"{f'{share:.1%}' if share >= 0.001 else '<0.1%'} {name}")
-        sheet.head(panel, f"{shown}: {', '.join(parts)}")
+                parts.append(f"{f'{share * 100:.1f} %' if share >= 0.001 else '<0.1 %'} {name}")
+        sheet.head(panel, f"of {shown}'s gradients, in {low_format(narrow)}: {', '.join(parts)}")
         x = np.arange(min(exponents) - 1, max(exponents) + 2)
         groups = equal_curves(curves)
         for order, (shares, names) in enumerate(groups):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 HOT = ["hot", ""]  # `at` of a time with warm caches; cold times are not drawn
-MEDIAN_INTERVAL, RANGE, SINGLE = "interval", "range", "single"
+MEDIAN_INTERVAL, PROCESSES, RANGE, SINGLE = "interval", "processes", "range", "single"
 DEVICE_NAMES = ("name", "gpu", "processor")  # keys of environment.devices.<device>, the first that is there
 
 
@@ -28,7 +28,7 @@ class Value:
     low: float
     high: float
     samples: int
-    interval: str  # MEDIAN_INTERVAL, RANGE of the samples or SINGLE
+    interval: str  # MEDIAN_INTERVAL, RANGE of the samples, PROCESSES (range of their medians) or SINGLE
 
 
 @dataclass(frozen=True)
@@ -208,6 +208,10 @@ class Source:
 def with_interval(one, record):
     value, samples = one["value"], [sample for sample in one["samples"] if math.isfinite(sample)]
     if one["metric"] == "time.step":
+        medians = next((more["samples"] for more in record["measurements"] if more["metric"] == "time.process"
+                        and more["at"] == (one["at"] or "hot")), [])
+        if len(medians) > 1:
+            return Value(value, min(value, *medians), max(value, *medians), len(medians), PROCESSES)
         half_width = next((width["value"] for width in record["measurements"] if width["metric"] == "timing.half_width"
                            and width["at"] == f"{one['at'] or 'hot'}/step"), math.nan)
         if math.isfinite(half_width):

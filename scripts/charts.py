@@ -11,20 +11,20 @@ import fnmatch
 import pathlib
 import sys
 
+from chart_report import LeftOut, Reports, ending
+
+MISSING = ""  # a Python package; --help works without it
 try:
     import matplotlib  # noqa: F401: imported here, so that a missing package is one line
     import numpy  # noqa: F401
 except ImportError as error:
-    print(f"charts.py: no Python package {error.name} for {sys.executable}: install python3-matplotlib, or start it with a python3 "
-          "that has matplotlib", file=sys.stderr)
-    sys.exit(2)
+    MISSING = error.name
+else:
+    from chart_curves import batchnorm_drift, training
+    from chart_figures import gradient_range, memory, speed_against_error
+    from chart_parts import set_defaults, write
 
-from chart_curves import batchnorm_drift, training
-from chart_figures import gradient_range, memory, speed_against_error
-from chart_parts import set_defaults, write
-from chart_report import LeftOut, Reports, ending
-
-CHARTS = [speed_against_error, memory, gradient_range, batchnorm_drift, training]
+    CHARTS = [speed_against_error, memory, gradient_range, batchnorm_drift, training]
 FORMATS = ("png", "svg", "pdf")
 EXAMPLES = """examples:
   charts.py report.json                                all charts of a report, into the folder charts
@@ -63,6 +63,10 @@ def main():
     parser.add_argument("--dpi", type=int, default=160, choices=range(50, 1201), metavar="50..1200",
                         help="of a PNG (default: 160)")
     arguments = parser.parse_args()
+    if MISSING:
+        print(f"charts.py: no Python package {MISSING} for {sys.executable}: install python3-matplotlib, or start it with a "
+              "python3 that has matplotlib", file=sys.stderr)
+        return 2
     formats = list(dict.fromkeys(arguments.format.split(",")))
     if unknown := set(formats) - set(FORMATS):
         parser.error(f"--format: no such format: {', '.join(sorted(unknown))} ({', '.join(FORMATS)})")

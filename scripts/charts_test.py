@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-from charts_testing import FIXTURES, POLICIES, SCRIPTS, made_up_report, of_other_machine, replaced, series
+from charts_testing import FIXTURES, POLICIES, SCRIPTS, made_up_report, measurement, of_other_machine, replaced, series
 
 try:
     import matplotlib
@@ -186,8 +186,8 @@ class Installed(Folder):
         installed = self.folder / "installed"
         installed.mkdir()
         patterns = re.search(r"install\(DIRECTORY scripts/ DESTINATION share/halfmark (.*?)\)", packaging, re.DOTALL)[1]
-        self.assertEqual(re.findall(r'PATTERN "([^"]*)"', patterns), ["*chart*.py", "*_test.py"])
-        names = {path.name for path in SCRIPTS.glob("*chart*.py") if not path.name.endswith("_test.py")}
+        self.assertEqual(re.findall(r'PATTERN "([^"]*)"', patterns), ["*chart*.py", "*_test.py", "*_testing.py"])
+        names = {path.name for path in SCRIPTS.glob("*chart*.py") if not path.name.endswith(("_test.py", "_testing.py"))}
         for name in names:
             shutil.copy(SCRIPTS / name, installed)
         self.assertLessEqual({"charts.py", "history_charts.py"}, names)
@@ -205,6 +205,9 @@ class Installed(Folder):
         done = self.start(SCRIPTS, "report.json", PYTHONPATH=str(self.folder))
         self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
         self.assertIn("no Python package matplotlib", done.stderr)
+        done = self.start(SCRIPTS, "--help", PYTHONPATH=str(self.folder))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("REPORT.json", done.stdout)
 
 
 @unittest.skipUnless(matplotlib, "no Python package matplotlib (install python3-matplotlib)")
@@ -276,16 +279,16 @@ class Contents(Folder):
         for one in self.of_harness(report, "range"):
             if one["policy"] == "fp32":
                 one["series"] = [series("range.histogram", "gradients", [-27, -26, -25, -24, -15, -14, 16], [1, 2, 4, 8, 16, 68, 1])]
-        self.assertIn("fp32: 3.0% lost as zero, 28.0% subnormal, 68.0% normal, 1.0% overflow",
+        self.assertIn("of fp32's gradients, in fp16: 3.0 % zero, 28.0 % subnormal, 68.0 % normal, 1.0 % overflow",
                       self.words(self.sheet(chart_figures.gradient_range, report)))
 
     def test_shades_the_narrowest_format_that_the_report_names(self):
         def title(*left_out):
             report = dict(self.whole, records=[one for one in self.whole["records"] if one["policy"] not in left_out])
             return self.sheet(chart_figures.gradient_range, report).title
-        self.assertTrue(title().endswith("low format of fp8"))
-        self.assertTrue(title("fp8").endswith("low format of fp16"))
-        self.assertTrue(title("fp8", "fp16", "amp-fp16", "apex-o2").endswith("low format of bf16"))
+        self.assertTrue(title().endswith("and the range of the low format of fp8"))
+        self.assertTrue(title("fp8").endswith("and the range of fp16"))
+        self.assertTrue(title("fp8", "fp16", "amp-fp16", "apex-o2").endswith("and the range of bf16"))
 
     def test_panels_share_their_axes(self):
         for chart in (chart_figures.speed_against_error, chart_figures.memory, chart_figures.gradient_range,
@@ -330,7 +333,7 @@ class Contents(Folder):
         sheet = self.sheet(chart_figures.speed_against_error, report)
         self.assertNotIn("fp32", self.lines(sheet))
         self.assertIn("bf16", self.lines(sheet))
-        self.assertRegex(sheet.axes[sheet.panels[0]].get_xlabel(), "^time of a step in ms")  # no baseline, no speed-up
+        self.assertRegex(sheet.axes[sheet.panels[0]].get_xlabel(), "^training steps per second .*right is faster")  # no baseline, no speed-up
 
     def bars(self, sheet):
         """Ends of the horizontal bars by colour."""
@@ -360,6 +363,40 @@ class Contents(Folder):
                      "Error: single value, no interval."):
             self.assertIn(said, words)
 
+    def test_says_what_the_bars_of_times_do_not_cover(self):
+        report, times = made_up_report([CNN]), {}
+        one_process = "Bars: steps of one process; differences between processes come on top (measure with --processes)."
+        self.assertIn(one_process, self.words(self.sheet(chart_figures.speed_against_error, report)))
+        for one in self.of_harness(report, "throughput"):
+            step = times[one["policy"]] = one["measurements"][0]["value"]
+            one["measurements"].append(measurement("time.process", "hot", step, "s", samples=[0.8 * step, step, 1.25 * step]))
+        sheet = self.sheet(chart_figures.speed_against_error, report)
+        self.assertNotIn(one_process, self.words(sheet))
+        self.assertIn("least to greatest median of a process (3 processes)", self.words(sheet))
+        ratio = times["fp32"] / times["bf16"]
+        for end, factor in zip(self.bars(sheet)[chart_parts.style("bf16")[0]], (0.8 / 1.25, 1.25 / 0.8)):
+            self.assertAlmostEqual(end, ratio * factor, 9)
+
+    def test_several_reports_have_the_band_of_suspect_times_on_the_slow_side(self):
+        sheet = self.sheet(chart_figures.speed_against_error, self.whole, of_other_machine(self.whole))
+        for panel, axes in sheet.axes.items():
+            self.assertRegex(axes.get_xlabel(), "right is faster")
+            lines = self.lines(sheet, panel.subject, panel.source)
+            self.assertLess(lines["fp8"][0][0], min(x[0] for policy, (x, _) in lines.items() if policy != "fp8"))
+            self.assertGreater(lines["bf16"][0][0], lines["fp32"][0][0])  # 2.3 times as fast
+
+    def test_every_panel_of_the_drift_names_all_settings(self):
+        report = made_up_report([CNN])
+        for one in self.of_harness(report, "batchnorm_drift"):
+            if one["axes"]["momentum"] == "0.1":
+                del one["axes"]["momentum"]
+            one["axes"]["noise"] = one["axes"].pop("storage")
+            if one["axes"]["noise"] == "f32":
+                del one["axes"]["noise"]
+        sheet = self.sheet(chart_curves.batchnorm_drift, report)
+        self.assertEqual(sorted(panel.settings for panel in sheet.panels), [
+            "default momentum, no noise", "default momentum, noise=f16", "momentum=0.01, no noise", "momentum=0.01, noise=f16"])
+
     def test_replicates_of_a_training_are_a_band(self):
         sheet = self.sheet(chart_curves.training, self.whole)
         filled = {panel.subject: len(axes.collections) for panel, axes in sheet.axes.items()}
@@ -385,8 +422,8 @@ class Contents(Folder):
                 self.assertEqual(len({(one.get_xlim(), one.get_ylim()) for one in axes}), 1, f"{chart.__name__}: {subject}")
         sheet = self.sheet(chart_figures.speed_against_error, self.whole, other)
         self.assertIn(f"nothing to draw for {TRANSFORMER}", self.words(sheet))
-        times = [self.lines(sheet, MLP, source)["bf16"][0][0] for source in (0, 1)]
-        self.assertAlmostEqual(times[1] / times[0], 0.5)
+        speeds = [self.lines(sheet, MLP, source)["bf16"][0][0] for source in (0, 1)]
+        self.assertAlmostEqual(speeds[1] / speeds[0], 2)  # half the time is right
 
     def test_an_axis_of_errors_has_places_for_zero_and_for_what_is_not_finite(self):
         report = made_up_report([TRANSFORMER])

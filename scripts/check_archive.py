@@ -61,7 +61,7 @@ class Archive:
         wrong += [f"bin/{name} is missing" for name in sorted(programs - there)]
         wrong += [f"bin/{name} does not belong in an archive" for name in sorted(there - programs)]
         for path in self.files():
-            if path.parent.name != "licenses" and re.search(r"gtest|gmock|sample_|planted|_test\.py$|\.pyc$", path.name):
+            if path.parent.name != "licenses" and re.search(r"gtest|gmock|sample_|planted|_test(ing)?\.py$|\.pyc$", path.name):
                 wrong.append(f"{path.relative_to(self.root)} is only used by tests")
         return wrong
 

@@ -8,7 +8,17 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 build=build/release
 logs=$build/logs
-mkdir -p "$logs"
+for argument in "$@"; do
+  [[ "$argument" == -h || "$argument" == --help || "$argument" == --help-all ]] || continue
+  if [[ -x "$build/halfmark" ]]; then exec "$build/halfmark" run "$@"; fi
+  sed -n '2,/^#   scripts.*arguments go/s/^# \{0,1\}//p' scripts/run.sh
+  echo "The program is not built yet. scripts/run.sh builds it; after that, scripts/run.sh --help lists all options."
+  exit 0
+done
+if ! mkdir -p "$logs" 2> /dev/null || [[ ! -w "$logs" ]]; then
+  echo "run.sh: $PWD/$logs cannot be written; copy the sources to a folder that can be written and start it there" >&2
+  exit 2
+fi
 # shellcheck source=scripts/stage.sh
 source scripts/stage.sh
 
@@ -44,7 +54,7 @@ for argument in "$@"; do
   case "$argument" in
     --suite | --suite=*) suite=() ;;
     -o=* | --output=*) output=() report=${argument#*=} ;;
-    -h | --help | --help-all | --dry-run) exec "$build/halfmark" run "$@" ;;
+    --dry-run) exec "$build/halfmark" run "$@" ;;
   esac
   [[ "$previous" == -o || "$previous" == --output ]] && output=() report=$argument
   previous=$argument

@@ -125,7 +125,7 @@ Report examine(RecordingBox& recorder, const Options& options) {
   for (const Candidate& candidate : candidates) {
     if (candidate.alike == candidate.asked)
       report.matches.push_back(candidate.row);
-    else if (report.near.size() < 2)
+    else if (candidate.alike > 0 && report.near.size() < 2)
       report.near.push_back(fmt::format("{}: {} of {}", candidate.row, candidate.alike, candidate.asked));
   }
   return report;

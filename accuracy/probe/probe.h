@@ -149,7 +149,7 @@ struct Report {
   std::optional<Model> model;        // set if tree and adders were found
   size_t replayed = 0, replays = 0;  // fresh random questions: answered by the model bit for bit, and asked
   std::vector<std::string> matches;  // all simulated rows with equal answers to every question
-  std::vector<std::string> near;     // the best of the other rows: "sim:volta mma.m8n8k4: 812 of 1200"
+  std::vector<std::string> near;     // the best of the others that agree at all: "sim:volta mma.m8n8k4: 812 of 1200"
   std::string fingerprint;           // text of the findings
   std::string hash;                  // of the fingerprint and of the answers to questions that never change
 

@@ -21,6 +21,7 @@
 #include "bench/run/program_name.h"
 #include "bench/run/progress_line.h"
 #include "kernels/number/error.h"
+#include "kernels/number/named.h"
 #include "reports/text/table.h"
 
 namespace halfmark::bench {
@@ -45,6 +46,10 @@ std::string read_number(const std::string& text, Value& value, bool positive, Va
 }
 
 std::string not_empty(const std::string& text) { return text.empty() ? "the value is empty" : ""; }
+
+std::string not_dash(const std::string& text) {
+  return text == "-" ? "'-' is not the name of a file; name one, or ./- if it is really called so" : "";
+}
 
 CLI::App& app_of(void* app) { return *static_cast<CLI::App*>(app); }
 
@@ -108,7 +113,41 @@ std::string what_is_missing(const CLI::App& command, std::string in_short) {
     if (option->get_required() && option->count() == 0)
       missing.push_back(fmt::format("{} ({})", option->get_name(), option->get_description()));
   if (!missing.empty()) in_short = "missing: " + fmt::format("{}", fmt::join(missing, ", "));
-  return fmt::format("{}; halfmark {} --help says more", in_short, command.get_name());
+  return fmt::format("{}; {} {} --help says more", in_short, program_name(), command.get_name());
+}
+
+// The command that the command line names, or the program.
+const CLI::App& chosen_in(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return chosen.empty() ? app : *chosen.front();
+}
+
+std::string with_help(const CLI::App& app, const std::string& complaint) {
+  const CLI::App& command = chosen_in(app);
+  return &command == &app
+             ? fmt::format("{} ({} --help lists the commands)", complaint, program_name())
+             : fmt::format("{} ({} {} --help lists the options)", complaint, program_name(), command.get_name());
+}
+
+std::string in_plain_words(const CLI::ArgumentMismatch& error) {
+  const std::string text = one_line(error.what());
+  const std::string name = text.substr(0, text.find(':'));
+  if (text.ends_with(" missing")) return name + " needs a value";
+  if (text.find("At Most 1 ") != text.npos) return name + " is given more than once";
+  return text;
+}
+
+// What to say about an argument that the command does not have; a mistyped option gets the names that resemble it.
+std::string unexpected(const CLI::App& command, const std::string& argument) {
+  if (!argument.starts_with("--")) return fmt::format("unexpected argument '{}'", argument);
+  const std::string name = argument.substr(2, argument.find('=') - 2);
+  std::vector<std::string> known, near;
+  for (const CLI::Option* option : command.get_options())
+    if (!option->get_group().empty())
+      for (const std::string& other : option->get_lnames()) known.push_back(other);
+  for (const std::string& other : nearest_names(name, known)) near.push_back("--" + other);
+  return fmt::format("unknown option --{}{}", name,
+                     near.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(near, " or ")));
 }
 
 }  // namespace
@@ -138,6 +177,7 @@ Command& Command::number(const char* names, Value& value, const std::string& abo
 Command& Command::option(const char* names, std::string& value, const std::string& about, unsigned rules) {
   CLI::Option* option = app_of(app_).add_option(names, value, about)->check(not_empty);
   if (rules & kShowsDefault) option->capture_default_str();
+  if (rules & kFile) option->check(not_dash);
   apply(option, rules);
   return *this;
 }
@@ -256,11 +296,17 @@ std::function<void()> CommandLine::read(int argc, const char* const* argv) {
     for (const CLI::App* command : app.get_subcommands({}))
       if (!command->get_group().empty()) names.push_back(command->get_name());
     const bool named = argc > 1 && argv[1][0] != '-';
-    throw Error(fmt::format("{}; commands: {} (halfmark --help says more)",
+    throw Error(fmt::format("{}; commands: {} ({} --help says more)",
                             named ? fmt::format("unknown command '{}'", argv[1]) : "a command is needed",
-                            fmt::join(names, ", ")));
+                            fmt::join(names, ", "), program_name()));
+  } catch (const CLI::ArgumentMismatch& error) {
+    throw Error(with_help(app, in_plain_words(error)));
+  } catch (const CLI::ExtrasError& error) {
+    const CLI::App& command = chosen_in(app);
+    const std::vector<std::string> arguments = command.remaining();
+    throw Error(with_help(app, arguments.empty() ? one_line(error.what()) : unexpected(command, arguments.front())));
   } catch (const CLI::ParseError& error) {
-    throw Error(fmt::format("{} (halfmark --help lists commands and options)", one_line(error.what())));
+    throw Error(with_help(app, one_line(error.what())));
   }
   return parser_->chosen;
 }

@@ -19,6 +19,7 @@ enum OptionRule : unsigned {
   kShowsDefault = 2,  // --help prints the current value of the variable as the default
   kPositive = 4,      // must not be zero
   kHidden = 8,        // not in --help: used by the program itself
+  kFile = 16,         // a file to write: "-" is refused, because other programs mean standard output by it
 };
 
 // One command. Parsing writes the values to the referenced variables before the action runs, so the variables belong to

@@ -9,8 +9,8 @@
 
 namespace halfmark::bench {
 
-// 0 done, 1 a case failed or a gate is broken, 2 the command, its configuration or an input was wrong, 3 (ab, gate)
-// nothing could be decided. A run that a signal has cut short ends with 128 + signal: 130 for SIGINT, 143 for SIGTERM.
+// 0 done, 1 a case failed, or gate or ab found something worse, 2 the command, its configuration or an input was wrong, 3 (ab, gate)
+// nothing could be decided. A run that a signal has cut short ends with 128 + signal: 129 for SIGHUP, 130 for SIGINT, 143 for SIGTERM.
 enum ExitCode : int { kDone = 0, kFailed = 1, kWrongInput = 2, kUndecided = 3 };
 
 struct Program {

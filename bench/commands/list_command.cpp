@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -36,8 +37,8 @@ Json subjects_json() {
                     {"input", work.input.extents()},
                     {"output", work.output.extents()},
                     {"classes", s.classes},
-                    {"parameters", work.parameters},
-                    {"forward_flops", work.forward_flops}});
+                    {"parameters", static_cast<int64_t>(work.parameters)},
+                    {"forward_flops", static_cast<int64_t>(work.forward_flops)}});
   }
   return list;
 }

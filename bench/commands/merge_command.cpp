@@ -13,6 +13,7 @@
 #include "reports/record/merge.h"
 #include "reports/record/printable.h"
 #include "reports/text/compare.h"
+#include "reports/text/table.h"
 
 namespace halfmark::bench {
 
@@ -37,8 +38,8 @@ void merge_files(const MergeArguments& arguments, const Program& program) {
   whole.save(arguments.output);
   if (!lock) return;  // /dev/stdout: only the report
   const std::string partial = partial_text(whole);
-  fmt::print("{}: {} records of {} shards{}\n", printable(arguments.output), whole.records.size(), shards.size(),
-             partial.empty() ? "" : "; partial, " + partial);
+  fmt::print("{}: {} of {}{}\n", printable(arguments.output), counted(whole.records.size(), "record"),
+             counted(shards.size(), "shard"), partial.empty() ? "" : "; partial, " + partial);
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ void add_merge_command(CommandLine& line, Program& program) {
   auto arguments = std::make_shared<MergeArguments>();
   line.add("merge", "join the reports of all shards of a run (--shard I/N) into one")
       .words("reports", arguments->files, "report files of the shards, in any order", kRequired)
-      .option("-o,--output", arguments->output, "file to write", kRequired)
+      .option("-o,--output", arguments->output, "file to write", kRequired | kFile)
       .flag("--partial", arguments->partial, "merge even when shards are missing or were cut short; the report says so")
       .examples({"halfmark merge 1.json 2.json -o whole.json", "halfmark merge 2.json -o some.json --partial"})
       .action([arguments, &program] { merge_files(*arguments, program); });

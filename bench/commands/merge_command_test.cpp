@@ -54,7 +54,7 @@ TEST_F(MergeTest, SaysWhatDoesNotFit) {
   expect_complaint("merge 1.json absent.json -o whole.json", "absent.json");
   expect_complaint("merge 1.json 2.json -o none/whole.json", "none/whole.json");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "whole.json"));
-  EXPECT_NE(halfmark("merge 1.json -o whole.json --partial").out.find("1 shards; partial, holds"), std::string::npos);
+  EXPECT_NE(halfmark("merge 1.json -o whole.json --partial").out.find("of 1 shard; partial, holds"), std::string::npos);
   EXPECT_NE(halfmark("show whole.json").out.find("partial "), std::string::npos);
   const FileLock lock(folder_ / "whole.json");
   expect_complaint("merge 1.json 2.json -o whole.json", "is being written by process");

@@ -87,7 +87,10 @@ std::string text_of(const probe::Report& report, const TextOptions& options) {
 std::vector<probe::Report> probe_instructions(Device& device, const ProbeArguments& arguments,
                                               const probe::Options& options) {
   std::vector<probe::Report> reports;
-  for (const probe::DotChoice& choice : probe::dot_choices(device)) {
+  const std::vector<probe::DotChoice> choices = probe::dot_choices(device);
+  if (choices.empty())
+    throw Unsupported(fmt::format("{} has no matrix instructions; leave --instruction out", device.name()));
+  for (const probe::DotChoice& choice : choices) {
     if (arguments.instruction != "all" && choice.instruction != matrix_instruction_named(arguments.instruction))
       continue;
     const std::string types = choice.name().substr(choice.name().find(' ') + 1);
@@ -99,9 +102,10 @@ std::vector<probe::Report> probe_instructions(Device& device, const ProbeArgumen
     reports.push_back(probe::examine(recorder, options));
   }
   if (reports.empty())
-    throw Unsupported(fmt::format(
-        "{} has no instruction {} that takes {}", device.name(), arguments.instruction,
-        arguments.types.empty() ? std::string("anything") : fmt::format("{}", fmt::join(arguments.types, ", "))));
+    throw Unsupported(
+        fmt::format("{} has no {}{}", device.name(),
+                    arguments.instruction == "all" ? "matrix instruction" : "instruction " + arguments.instruction,
+                    arguments.types.empty() ? "" : fmt::format(" that takes {}", fmt::join(arguments.types, ", "))));
   return reports;
 }
 
@@ -183,7 +187,7 @@ void add_probe_command(CommandLine& line, Program&) {
       .option("--vectors", arguments->vectors,
               "tensor_core_probes.csv: run its test vectors and print the hypotheses that agree")
       .flag("--json", arguments->json, "machine-readable output")
-      .option("-o,--output", arguments->output, "write the JSON to this file as well")
+      .option("-o,--output", arguments->output, "write the JSON to this file as well", kFile)
       .examples({"halfmark probe --device sim:hopper --types 'f16>f32'",
                  "halfmark probe --device cpu --types 'bf16>f32' --shape 64x64x256",
                  "halfmark probe --device sim:hopper --instruction all"})

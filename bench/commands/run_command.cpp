@@ -106,7 +106,7 @@ void add_run_command(CommandLine& line, Program& program) {
                "precision, also one that the suite leaves out (more: a,b; * as a glob)");
   command.list("--harness", selection.harnesses, "error, range, ..., also one that the suite leaves out (more: a,b)");
   command.option("--case", arguments->id, "exactly this case, as `halfmark run --dry-run` prints ids");
-  command.option("-o,--output", arguments->output, "report file", kShowsDefault);
+  command.option("-o,--output", arguments->output, "report file", kShowsDefault | kFile);
   command.option("--seed", arguments->seed, "random seed of parameters and data", kShowsDefault);
   command.option("--output-descriptor", arguments->descriptor, "write the report to this open descriptor", kHidden);
   command.flag("--resume", arguments->resume, "continue a run that was cut short, from its journal");

@@ -47,7 +47,7 @@ def print_tensor_cores(runs, clock):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file")
     parser.add_argument("--cpu", action="store_true", help="compare CPU time instead of wall time (one thread only)")
     parser.add_argument("--least", type=float, default=0, help="exit code 1 if the ratio of a chain or peer is below this")

@@ -37,7 +37,8 @@ IsolatedRun run_isolated(const std::string& program, const std::string& id, uint
     run.reason = fmt::format("crashed with signal {} ({}){}", WTERMSIG(status), strsignal(WTERMSIG(status)), memory);
   } else if (WEXITSTATUS(status) > 1) {
     const std::string said = complaints.text();
-    run.reason = fmt::format("exit code {}: {}", WEXITSTATUS(status), said.substr(0, said.find('\n')));
+    run.reason = fmt::format("exit code {}{}", WEXITSTATUS(status),
+                             said.empty() ? ", without a message" : ": " + said.substr(0, said.find('\n')));
   } else if (const std::string text = report.text(); text.empty()) {
     run.reason = "wrote no report";
   } else {

@@ -57,6 +57,7 @@ TEST_F(Isolation, SaysHowTheProcessEnded) {
   EXPECT_TRUE(run("kill -ABRT $$").reason.starts_with("crashed with signal 6 (Aborted)"));
   EXPECT_TRUE(run("kill -KILL $$").reason.starts_with("killed with signal 9, often because memory ran out"));
   EXPECT_EQ(run("echo no such device >&2; echo more >&2; exit 2").reason, "exit code 2: no such device");
+  EXPECT_EQ(run("exit 7").reason, "exit code 7, without a message");
   EXPECT_EQ(run("exit 0").reason, "wrote no report");
   EXPECT_SAYS(run("echo no report > /dev/fd/$8").reason, "the report of mlp/cpu/fp16/error");
   EXPECT_NE(run("echo '{\"schema\":1,\"records\":[]}' > /dev/fd/$8").reason.find("wrote 0 records"), std::string::npos);

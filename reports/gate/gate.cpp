@@ -14,6 +14,7 @@
 #include "reports/gate/gate_time.h"
 #include "reports/record/glob.h"
 #include "reports/record/provenance.h"
+#include "reports/text/compare.h"
 #include "reports/text/table.h"
 
 namespace halfmark::reports {
@@ -187,6 +188,9 @@ class Gate {
         std::all_of(judgement_.lines.begin(), judgement_.lines.end(),
                     [&](const JudgedLine& line) { return is_common(line) || line.outcome == Outcome::added; }))
       remarks.push_back("the reports have no measured case in common; check that these are the reports to compare");
+    for (const NamedReport* named : {&base_, &found_})
+      if (const std::string partial = partial_text(named->report); !partial.empty())
+        remarks.push_back(fmt::format("{} is partial, {}", named->name, partial));
     if (base_.report.records.empty()) remarks.push_back(base_.name + " has no records: nothing can be compared");
     for (const std::string& metric : context_.unruled)
       remarks.push_back(fmt::format("no rule matches {}: it was not judged", printable(metric)));

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "reports/gate/gate_testing.h"
 #include "reports/record/folder_testing.h"
@@ -58,6 +60,20 @@ TEST(Gate, ReportsAMissingCaseAsLost) {
   EXPECT_EQ(line.id, "linear/b64_i1024_o1024/cpu/fp16/memory");
   EXPECT_EQ(line.question, Question::presence);
   EXPECT_EQ(line.rerun, "halfmark run --case linear/b64_i1024_o1024/cpu/fp16/memory");
+}
+
+TEST(Gate, SaysThatAReportIsPartial) {
+  Report base = made_report(), found = made_report();
+  base.run.complete = false, base.run.planned = 5;
+  EXPECT_SAYS(all_remarks(gate(base, found)), "base.json is partial, holds 2 of 5 cases");
+  EXPECT_EQ(all_remarks(gate(base, found)).find("new.json is partial"), std::string::npos);
+  EXPECT_SAYS(all_remarks(gate(found, base)), "new.json is partial, holds 2 of 5 cases");
+}
+
+TEST(Gate, CountsTheShardsOfAMergedReportInsteadOfPrintingThem) {
+  Report found = made_report();
+  found.environment["shards"] = {{{"shard", "1/2"}, {"machine", "a"}}, {{"shard", "2/2"}, {"machine", "b"}}};
+  EXPECT_EQ(gate(made_report(), found).differences, std::vector<std::string>{"shards: absent -> 2 shards"});
 }
 
 TEST(Gate, ReportsACaseThatFailsOrIsSkippedNowAsLost) {

@@ -86,9 +86,10 @@ std::string text_of(const History& history, const TextOptions& options) {
   size_t changes = 0, changed = 0;
   for (const HistorySeries& series : history.series)
     changes += series.changes.size(), changed += !series.changes.empty();
-  std::string text = fmt::format(
-      "{} reports and {} judgements, ratios to {}: {} series, {} change points in {} of them\n", history.reports,
-      history.judgements, printable(history.anchor), history.series.size(), changes, changed);
+  std::string text =
+      fmt::format("{} and {}, ratios to {}: {} series, {} in {} of them\n", counted(history.reports, "report"),
+                  counted(history.judgements, "judgement"), printable(history.anchor), history.series.size(),
+                  counted(changes, "change point"), changed);
   for (const HistorySeries& series : history.series) {
     if (series.changes.empty() && !options.all) continue;
     text += "\n" + toned(name_of(series), Tone::strong, options.colour) + "\n";

@@ -11,6 +11,7 @@
 #include "reports/outputs/clean.h"
 #include "reports/outputs/export.h"
 #include "reports/statistics/statistics.h"
+#include "reports/text/table.h"
 
 namespace halfmark::reports {
 
@@ -71,10 +72,11 @@ Exported bmf_of(const Report& report) {
   }
   Exported exported{benchmarks.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"};
   if (not_finite > 0)
-    exported.left_out.push_back(fmt::format("{} numbers that are NaN or infinite: JSON has none", not_finite));
-  if (unmeasured > 0) exported.left_out.push_back(fmt::format("{} skipped or failed records", unmeasured));
-  if (misleading > 0) exported.left_out.push_back(fmt::format("{} times of suspect records", misleading));
-  if (twice > 0) exported.left_out.push_back(fmt::format("{} numbers whose name is already used", twice));
+    exported.left_out.push_back(fmt::format("{} that {} NaN or infinite: JSON has none", counted(not_finite, "number"),
+                                            not_finite == 1 ? "is" : "are"));
+  if (unmeasured > 0) exported.left_out.push_back(counted(unmeasured, "skipped or failed record"));
+  if (misleading > 0) exported.left_out.push_back(counted(misleading, "time") + " of suspect records");
+  if (twice > 0) exported.left_out.push_back(counted(twice, "number") + " whose name is already used");
   return exported;
 }
 

@@ -77,9 +77,9 @@ TEST(Export, CountsWhatIsLeftOut) {
       if (one.kind == Kind::information) one.kind = Kind::exact;
   const Exported bmf = bmf_of(report), openmetrics = openmetrics_of(report);
   EXPECT_EQ(bmf.left_out, (std::vector<std::string>{"2 numbers that are NaN or infinite: JSON has none",
-                                                    "1 skipped or failed records", "1 times of suspect records"}));
+                                                    "1 skipped or failed record", "1 time of suspect records"}));
   EXPECT_EQ(openmetrics.left_out,
-            (std::vector<std::string>{"1 skipped or failed records", "1 times of suspect records"}));
+            (std::vector<std::string>{"1 skipped or failed record", "1 time of suspect records"}));
   EXPECT_TRUE(exports(bmf.text, "fp32/memory")) << bmf.text;
   EXPECT_FALSE(exports(bmf.text, "bf16/memory")) << "it has failed";
   EXPECT_TRUE(exports(openmetrics.text, "halfmark_memory_peak_bytes{id=\"mlp/b32_i64_h128_o10/cpu/fp32/memory\""));
@@ -97,7 +97,7 @@ TEST(Export, KeepsTheFirstOfTwoNumbersWithOneName) {
   measurements[1].metric = "error_nmse", measurements[1].value = 2;
   const Exported bmf = bmf_of(report);
   EXPECT_EQ(nlohmann::json::parse(bmf.text).front(), (nlohmann::json{{"error-nmse", {{"value", 1.0}}}}));
-  EXPECT_EQ(bmf.left_out, std::vector<std::string>{"1 numbers whose name is already used"});
+  EXPECT_EQ(bmf.left_out, std::vector<std::string>{"1 number whose name is already used"});
   report.records.push_back(report.records[0]);
   report.records[1].measurements[0].value = 3;
   const Exported openmetrics = openmetrics_of(report);
@@ -182,7 +182,7 @@ TEST(Export, BmfHasBoundsWhereThereAreSamplesEnough) {
   EXPECT_FALSE(benchmark.at("time-forward").contains("lower_value")) << "three samples are too few";
   EXPECT_FALSE(benchmark.contains("time-backward"));
   ASSERT_EQ(exported.left_out.size(), 1u);
-  EXPECT_EQ(exported.left_out[0], "1 numbers that are NaN or infinite: JSON has none");
+  EXPECT_EQ(exported.left_out[0], "1 number that is NaN or infinite: JSON has none");
 }
 
 TEST(Export, OpenMetricsNamesUnitsAndEscapesLabels) {

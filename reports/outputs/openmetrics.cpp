@@ -10,6 +10,7 @@
 
 #include "reports/outputs/clean.h"
 #include "reports/outputs/export.h"
+#include "reports/text/table.h"
 
 namespace halfmark::reports {
 
@@ -119,9 +120,9 @@ Exported openmetrics_of(const Report& report) {
   if (!info.samples.empty())
     exported.text += "# TYPE halfmark_record info\n# HELP halfmark_record status of each record\n" + info.samples;
   exported.text += "# EOF\n";
-  if (unmeasured > 0) exported.left_out.push_back(fmt::format("{} skipped or failed records", unmeasured));
-  if (misleading > 0) exported.left_out.push_back(fmt::format("{} times of suspect records", misleading));
-  if (twice > 0) exported.left_out.push_back(fmt::format("{} numbers whose labels are already used", twice));
+  if (unmeasured > 0) exported.left_out.push_back(counted(unmeasured, "skipped or failed record"));
+  if (misleading > 0) exported.left_out.push_back(counted(misleading, "time") + " of suspect records");
+  if (twice > 0) exported.left_out.push_back(counted(twice, "number") + " whose labels are already used");
   return exported;
 }
 

@@ -167,7 +167,7 @@ std::string several_reports(const std::vector<NamedReport>& reports, const TextO
     }
   }
 
-  std::string text = legend("the first machine", options);
+  std::string text = legend("the first column", options);
   for (const std::string& doubt : doubts(reports)) text += wrapped("note: ", doubt, options.width);
   for (const std::string& subject : subjects) text += subject_text(subject, columns, figures, options);
   return text;

@@ -204,10 +204,14 @@ std::string human_share(double value) {
   if (!std::isfinite(value)) return human(value, "1");
   const double percent = value * 100;
   if (percent == 0) return "0%";
-  if (std::abs(percent) < 0.01) return fmt::format("{:.0e}%", percent);
+  if (std::abs(percent) < 0.01) return fmt::format("{:.1g}%", percent);  // "0.008%", but "2e-05%"
   // A share just below 100 % must not be printed as 100 %.
   if (percent > 99.9 && percent < 100) return fmt::format("{:.2f}%", std::min(percent, 99.99));
   return fmt::format("{:.3g}%", percent);
+}
+
+std::string counted(size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 std::string human_ratio(double ratio) {

@@ -52,8 +52,11 @@ std::string wrapped(std::string_view lead, std::string_view text, size_t width);
 // "1.84 ms", "12.5 MiB", "3.1 TFLOP/s"; unit "1" and unknown units keep the number: "2.19e-07", "12 dB".
 std::string human(double value, std::string_view unit);
 
-// "12.5%" of a share between 0 and 1.
+// "12.5%", "0.008%" of a share between 0 and 1.
 std::string human_share(double value);
+
+// "1 record", "3 records".
+std::string counted(size_t count, std::string_view noun);
 
 // "1.85x", "0.53x", "3.2e+08x".
 std::string human_ratio(double ratio);

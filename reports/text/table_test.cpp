@@ -108,6 +108,12 @@ TEST(Units, AreHuman) {
   EXPECT_EQ(human_share(0.125), "12.5%");
   EXPECT_EQ(human_share(0), "0%");
   EXPECT_EQ(human_share(0.9999), "99.99%");
+  EXPECT_EQ(human_share(8e-5), "0.008%");
+  EXPECT_EQ(human_share(2.4e-6), "0.0002%");
+  EXPECT_EQ(human_share(2e-7), "2e-05%");
+  EXPECT_EQ(counted(0, "record"), "0 records");
+  EXPECT_EQ(counted(1, "record"), "1 record");
+  EXPECT_EQ(counted(2, "record"), "2 records");
   EXPECT_EQ(human_ratio(1.847), "1.85x");
   EXPECT_EQ(human_ratio(123.4), "123x");
   EXPECT_EQ(human_ratio(3.2e8), "3.2e+08x");

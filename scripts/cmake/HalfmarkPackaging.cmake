@@ -100,7 +100,7 @@ install(SCRIPT "${CMAKE_CURRENT_LIST_DIR}/bundle_libraries.cmake")
 install(PROGRAMS scripts/gpu_check.sh DESTINATION scripts)
 install(DIRECTORY scripts/workflows DESTINATION scripts)
 install(DIRECTORY scripts/ DESTINATION share/halfmark FILES_MATCHING PATTERN "*chart*.py" PATTERN "*_test.py" EXCLUDE
-  PATTERN cmake EXCLUDE PATTERN workflows EXCLUDE PATTERN __pycache__ EXCLUDE)
+  PATTERN "*_testing.py" EXCLUDE PATTERN cmake EXCLUDE PATTERN workflows EXCLUDE PATTERN __pycache__ EXCLUDE)
 install(PROGRAMS scripts/export_parquet.py DESTINATION scripts)
 install(DIRECTORY reports/schema DESTINATION reports)
 install(DIRECTORY reports/gate/rules DESTINATION reports/gate)
