@@ -109,8 +109,8 @@ TEST_F(JournalFile, SaysWhatIsWrongWithIt) {
   EXPECT_SAYS(message("{\"schema\": 1"), "line 1: ends in the middle");
   EXPECT_SAYS(message("{}\n"), "not the header of a journal");
   EXPECT_SAYS(message("{\"journal\":1,\"schema\":2}\n"), "schema 2");
-  EXPECT_THROW(Journal::create("/nonexistent/j.jsonl", sample_report()), ReportError);
-  EXPECT_THROW(Journal::resume("/nonexistent/j.jsonl"), ReportError);
+  EXPECT_THROW(Journal::create(folder_ / "absent" / "j.jsonl", sample_report()), ReportError);
+  EXPECT_THROW(Journal::resume(folder_ / "absent" / "j.jsonl"), ReportError);
 }
 
 }  // namespace

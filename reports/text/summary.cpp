@@ -141,7 +141,8 @@ std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool a
   for (const Report* report : reports) {
     for (const Record& record : report->records) {
       for (const Measurement& one : record.measurements) {
-        if (!all && (families.contains(family_of(one.metric)) || one.kind == Kind::information)) continue;
+        const bool background = one.kind == Kind::information && one.better == Better::neither;
+        if (!all && (families.contains(family_of(one.metric)) || background)) continue;
         const std::string title = all && !one.at.empty() ? one.metric + " @ " + one.at : one.metric;
         if (!seen.insert(title).second) continue;
         Figure figure{title, one.metric, all ? one.at : "*", one.better};
