@@ -11,16 +11,13 @@
 
 #include "reports/record/glob.h"
 #include "reports/record/provenance.h"
+#include "reports/text/table.h"
 
 namespace halfmark::reports {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string counted(size_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
 
 }  // namespace
 
