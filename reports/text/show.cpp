@@ -244,10 +244,10 @@ std::string record_text(const Record& record, const TextOptions& options) {
   if (!record.numerics.empty()) text += wrapped("  numbers ", record.numerics, options.width);
   if (!record.repro.empty()) text += wrapped("  again   ", record.repro, options.width);
   for (const KernelUse& use : record.kernels) {
-    text += wrapped(
-        "  kernel  ",
-        fmt::format("{} {} {}: {}, {}, {} calls", use.phase, use.operation, use.dtypes, use.row, use.speed, use.calls),
-        options.width);
+    text += wrapped("  kernel  ",
+                    fmt::format("{} {} {}: {}, {}, {}", use.phase, use.operation, use.dtypes, use.row, use.speed,
+                                counted(use.calls, "call")),
+                    options.width);
     for (const std::string& refusal : use.refusals) text += wrapped("          refused by ", refusal, options.width);
   }
   if (record.expectation) {
