@@ -50,6 +50,7 @@ TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
                    "sim:volta has no matrix instruction that takes e4m3>f32");
   expect_complaint("probe --device sim:hopper --vectors nowhere.csv", "nowhere.csv");
   expect_complaint("run --timeout 3", "--isolate");
+  expect_complaint("run --dry-run --resume=1", "--resume takes no value");
   expect_complaint("run --isolate --timeout -3", "'-3' is not a positive number");
   expect_complaint("list nonsense", "nonsense");
 }

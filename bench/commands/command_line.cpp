@@ -133,6 +133,8 @@ std::string in_plain_words(const CLI::ArgumentMismatch& error) {
   const std::string text = one_line(error.what());
   const std::string name = text.substr(0, text.find(':'));
   if (text.ends_with(" missing")) return name + " needs a value";
+  if (const size_t at = text.find(" was given a disallowed flag override"); at != text.npos)
+    return text.substr(0, at) + " takes no value";
   if (text.find("At Most 1 ") != text.npos) return name + " is given more than once";
   return text;
 }
@@ -217,7 +219,7 @@ Command& Command::words(const char* name, std::vector<std::string>& values, cons
 }
 
 Command& Command::flag(const char* names, bool& value, const std::string& about) {
-  app_of(app_).add_flag(names, value, about);
+  app_of(app_).add_flag(names, value, about)->disable_flag_override();  // --resume=1 is a mistake
   return *this;
 }
 
