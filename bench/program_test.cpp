@@ -51,6 +51,8 @@ TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("probe --device sim:hopper --vectors nowhere.csv", "nowhere.csv");
   expect_complaint("run --timeout 3", "--isolate");
   expect_complaint("run --dry-run --resume=1", "--resume takes no value");
+  for (const char* other : {"mlp", "--policy fp32", "--harness error", "--device cpu", "--suite full"})
+    expect_complaint(std::string("run --dry-run --case mlp/b8_i16_h24_o10/cpu/fp16/error ") + other, "--case");
   expect_complaint("run --isolate --timeout -3", "'-3' is not a positive number");
   expect_complaint("list nonsense", "nonsense");
 }
@@ -64,6 +66,25 @@ TEST_F(ProgramTest, RefusesFilesThatAreNotReports) {
     expect_complaint(command + quoted(fixtures + "bad-truncated.json"), "bad-truncated.json");
     expect_complaint(command + quoted(fixtures + "bad-major.json"), "bad-major.json");
   }
+}
+
+TEST_F(ProgramTest, NeverWritesOverWhatItReads) {
+  std::filesystem::create_directory(folder_ / "store");
+  const std::filesystem::path one = folder_ / "store" / "one.json";
+  std::filesystem::copy_file(kSource + "/reports/fixtures/report-1.1.json", one);
+  std::filesystem::create_symlink(one, folder_ / "link.json");
+  const std::string before = read(one);
+  for (const char* output : {"store/one.json", "./store/../store/one.json", "link.json"}) {
+    const std::string name(output);
+    expect_complaint("export store/one.json --to csv -o " + name, "would be overwritten");
+    expect_complaint("merge store/one.json -o " + name, "would be overwritten");
+    for (const char* option : {"--csv ", "--json ", "--junit ", "--markdown "})
+      expect_complaint("gate store/one.json link.json " + (option + name), "would be overwritten");
+  }
+  expect_complaint("history store --json store/new.json", "lies in the folder that is read");
+  expect_complaint("history store --json store/one.json", "lies in the folder that is read");
+  EXPECT_EQ(read(one), before);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "store" / "new.json"));
 }
 
 TEST_F(ProgramTest, ChecksTheOutputBeforeItMeasures) {

@@ -134,7 +134,7 @@ std::string in_plain_words(const CLI::ArgumentMismatch& error) {
   const std::string name = text.substr(0, text.find(':'));
   if (text.ends_with(" missing")) return name + " needs a value";
   if (const size_t at = text.find(" was given a disallowed flag override"); at != text.npos)
-    return text.substr(0, at) + " takes no value";
+    return (text.starts_with('-') ? "" : "--") + text.substr(0, at) + " takes no value";
   if (text.find("At Most 1 ") != text.npos) return name + " is given more than once";
   return text;
 }

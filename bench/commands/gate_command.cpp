@@ -18,7 +18,7 @@ struct GateArguments {
 };
 
 void gate(const GateArguments& arguments, Program& program) {
-  arguments.outputs.check();
+  arguments.outputs.check({arguments.base, arguments.candidate, arguments.rules, arguments.acknowledged});
   const GateRules rules = load_gate_rules(arguments.rules);
   GateOptions options;
   options.strict_bits = arguments.strict_bits;

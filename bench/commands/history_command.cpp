@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +33,11 @@ std::string text_of_json(const nlohmann::ordered_json& json) {
 void print_history(HistoryArguments arguments) {
   if (!arguments.metrics.empty()) arguments.rules.metrics = arguments.metrics;
   if (arguments.rules.change.p > 1) throw Error("--p: a probability is at most 1");
+  const auto folder = std::filesystem::weakly_canonical(arguments.folder);
+  const auto json = std::filesystem::weakly_canonical(arguments.json);
+  if (!arguments.json.empty() &&
+      std::mismatch(folder.begin(), folder.end(), json.begin(), json.end()).first == folder.end())
+    throw Error("--json " + arguments.json + ": lies in the folder that is read; write it elsewhere");
   const History history = history_in(arguments.folder, arguments.rules);
   if (!arguments.json.empty()) write_file(arguments.json, text_of_json(to_json(history)));
   fmt::print("{}", text_of(history, {.width = terminal_width(STDOUT_FILENO),

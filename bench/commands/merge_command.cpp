@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/commands/commands.h"
+#include "reports/record/file.h"
 #include "reports/record/lock.h"
 #include "reports/record/merge.h"
 #include "reports/record/printable.h"
@@ -26,6 +27,7 @@ struct MergeArguments {
 };
 
 void merge_files(const MergeArguments& arguments, const Program& program) {
+  require_no_input(arguments.output, {arguments.files.begin(), arguments.files.end()});
   std::vector<NamedReport> shards;
   for (const std::string& file : arguments.files) shards.push_back({file, Report::load(file)});
   Report whole = merge(shards, arguments.partial);

@@ -31,7 +31,7 @@ OutputFiles OutputOptions::files() const {
           .annotations = annotations};
 }
 
-void OutputOptions::check() const { check_outputs(files()); }
+void OutputOptions::check(const std::vector<std::filesystem::path>& inputs) const { check_outputs(files(), inputs); }
 
 void OutputOptions::write(const Judgement& judgement, const Report& candidate) const {
   TextOptions text;

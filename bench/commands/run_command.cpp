@@ -52,6 +52,10 @@ Plan plan_of(const std::vector<Case>& cases) {
 void run(const RunArguments& arguments, Program& program) {
   if (arguments.timeout > 0 && !arguments.isolate && arguments.processes == 0)
     throw Error("--timeout: a case can only be stopped in a process of its own; add --isolate");
+  const Selection& other = arguments.selection;
+  if (!arguments.id.empty() && !(other.words.empty() && other.devices.empty() && other.policies.empty() &&
+                                 other.harnesses.empty() && other.suite == Selection().suite))
+    throw Error("--case: is a selection of its own; leave out words, --suite, --device, --policy and --harness");
   RunOptions options;
   options.cases = arguments.id.empty() ? plan(arguments.selection) : std::vector<Case>{case_of(arguments.id)};
   options.info.plan = plan_of(options.cases);

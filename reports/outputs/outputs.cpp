@@ -76,10 +76,11 @@ void append_summary(const Judgement& judgement, const fs::path& path) {
 
 }  // namespace
 
-void check_outputs(const OutputFiles& files) {
+void check_outputs(const OutputFiles& files, const std::vector<fs::path>& inputs) {
   const std::vector<fs::path> paths = asked_for(files);
   for (size_t i = 0; i < paths.size(); ++i) {
     check_path(paths[i]);
+    require_no_input(paths[i], inputs);
     const bool twice =
         std::find(paths.begin() + static_cast<std::ptrdiff_t>(i) + 1, paths.end(), paths[i]) != paths.end();
     struct stat status = {};

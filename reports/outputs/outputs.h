@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string_view>
+#include <vector>
 
 #include "reports/gate/judgement.h"
 #include "reports/record/report.h"
@@ -32,7 +33,7 @@ inline constexpr std::string_view kAnnotationsHelp = "print GitHub annotations, 
 
 // Checks that the files can be written and none is named twice; call it before hours of measuring. Throws ReportError
 // about the first problem.
-void check_outputs(const OutputFiles& files);
+void check_outputs(const OutputFiles& files, const std::vector<std::filesystem::path>& inputs = {});
 
 // Writes the requested files; checks all before the first is written. Throws ReportError.
 void write_outputs(const Judgement& judgement, const Report& candidate, const OutputFiles& files);

@@ -209,4 +209,12 @@ void remove_leftovers(const std::filesystem::path& path) {
   }
 }
 
+void require_no_input(const std::filesystem::path& output, const std::vector<std::filesystem::path>& inputs) {
+  std::error_code ignored;
+  for (const std::filesystem::path& input : inputs)
+    if (std::filesystem::is_regular_file(output, ignored) && std::filesystem::equivalent(output, input, ignored))
+      throw ReportError(
+          fmt::format("{}: is read by this command and would be overwritten; name another output", output.string()));
+}
+
 }  // namespace halfmark::reports

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace halfmark::reports {
 
@@ -32,6 +33,9 @@ void write_file(const std::filesystem::path& path, std::string_view text);
 
 // The same for a file whose name the user did not choose: a symbolic link is replaced, not followed.
 void replace_file(const std::filesystem::path& path, std::string_view text);
+
+// Throws ReportError if the output is one of the files that are read, by whatever name: writing it would destroy the input.
+void require_no_input(const std::filesystem::path& output, const std::vector<std::filesystem::path>& inputs);
 
 // Removes the temporary files that writers of `path` left behind when they were killed, and nothing else.
 void remove_leftovers(const std::filesystem::path& path);
