@@ -106,7 +106,9 @@ TEST_F(HelpTest, FitsTheTerminal) {
   std::vector<CommandAbout> commands = listed_commands();
   commands.push_back({"", "", {}});
   for (const CommandAbout& command : commands) {
-    std::istringstream lines(shell(fmt::format("COLUMNS=80 $HALFMARK {} --help", command.name)).out);
+    const Result help = shell(fmt::format("COLUMNS=80 \"$HALFMARK\" {} --help", command.name));
+    EXPECT_EQ(help.code, 0) << help.err;
+    std::istringstream lines(help.out);
     for (std::string line; std::getline(lines, line);) {
       if (line.starts_with("  halfmark ")) continue;  // an example is not wrapped, so that it can be copied
       EXPECT_LE(line.size(), 80u) << command.name << ": " << line;
@@ -146,7 +148,9 @@ TEST_F(HelpTest, CutsNothingOfAListThatIsPiped) {
 
 TEST_F(HelpTest, AsksTheTerminalOrColumnsForTheWidth) {
   for (const char* what : {"subjects", "policies", "devices", "harnesses", "kernels"}) {
-    std::istringstream lines(shell(fmt::format("COLUMNS=80 $HALFMARK list {}", what)).out);
+    const Result list = shell(fmt::format("COLUMNS=80 \"$HALFMARK\" list {}", what));
+    EXPECT_EQ(list.code, 0) << list.err;
+    std::istringstream lines(list.out);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << what << ": " << line;
   }
 }

@@ -93,12 +93,12 @@ TEST_F(CommandLines, OfAReportRunAgainInAShell) {
   const Report report = Report::load(folder_ / output);
   std::filesystem::remove(folder_ / output);
   ASSERT_TRUE(report.run.command.starts_with("halfmark run ")) << report.run.command;
-  std::ofstream(folder_ / "again.sh") << "$HALFMARK " << report.run.command.substr(9) << "\n";
+  std::ofstream(folder_ / "again.sh") << "\"$HALFMARK\" " << report.run.command.substr(9) << "\n";
   ASSERT_EQ(shell("sh again.sh").code, 0);
   EXPECT_EQ(Report::load(folder_ / output).run.command, report.run.command);
   const std::string repro = report.records.at(0).repro;
   ASSERT_TRUE(repro.starts_with("halfmark run --case ")) << repro;
-  EXPECT_EQ(shell("$HALFMARK " + repro.substr(9)).code, 0);
+  EXPECT_EQ(shell("\"$HALFMARK\" " + repro.substr(9)).code, 0);
 }
 
 TEST_F(CommandLines, AreShownWithoutWhatDrivesATerminal) {
@@ -176,7 +176,7 @@ TEST_F(Streams, TooLittleMemoryEndsInOneLine) {
   for (const int limit : {128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280, 1536, 2048}) {  // MiB
     for (const std::string& command : {kFew, std::string("list")}) {
       const Result result =
-          shell(fmt::format("ulimit -v {}; exec timeout -s KILL 60 $HALFMARK {}", limit << 10, command));
+          shell(fmt::format("ulimit -v {}; exec timeout -s KILL 60 \"$HALFMARK\" {}", limit << 10, command));
       const std::string what = fmt::format("{} with {} MiB: {}", command, limit, result.err);
       EXPECT_TRUE(result.code == 0 || result.code == 2) << result.code << " " << what;
       EXPECT_EQ(result.lines(), result.code == 0 ? 0 : 1) << what;
@@ -188,7 +188,7 @@ TEST_F(Streams, TooLittleMemoryEndsInOneLine) {
     }
   }
   // A limit on the data alone, too small for the buffers of any machine.
-  const Result data = shell(fmt::format("ulimit -d {}; exec timeout -s KILL 60 $HALFMARK list", 256 << 10));
+  const Result data = shell(fmt::format("ulimit -d {}; exec timeout -s KILL 60 \"$HALFMARK\" list", 256 << 10));
   EXPECT_EQ(data.code, 2) << data.err;
   EXPECT_TRUE(says(data.err, "halfmark: the limit on memory of 256 MiB (ulimit -v or -d)")) << data.err;
   EXPECT_GT(refused, 0);
