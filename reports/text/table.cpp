@@ -125,7 +125,7 @@ std::string Table::block(const std::vector<size_t>& columns, const std::vector<s
     std::vector<std::vector<std::string>> cells;
     size_t height = 1;
     for (size_t column : columns) {
-      const Cell cell = cell_at(column);
+      const Cell& cell = cell_at(column);
       cells.push_back(column < keys_ ? lines_of(cell.text, widths[column]) : std::vector<std::string>{cell.text});
       height = std::max(height, cells.back().size());
     }
