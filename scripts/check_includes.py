@@ -8,10 +8,13 @@ g++ 14. Names that are not in this table are reported as well, so that it stays 
 """
 
 import argparse
+import functools
 import os
 import re
-import subprocess
 import sys
+
+import cpp_reader
+from source_tree import tree_files
 
 # header: names in namespace std; "name1|name2" where several headers define a name; the first is the one to add.
 HEADERS = {
@@ -167,21 +170,23 @@ BRINGS = {"map": ("initializer_list",), "vector": ("initializer_list", "compare"
           "thread": ("compare",), "filesystem": ("compare",), "memory": ("compare",), "random": ("initializer_list",),
           "functional": (), "span": (), "unordered_set": ("initializer_list",), "valarray": ("initializer_list",)}
 
-CODE = (".h", ".cpp", ".cu", ".cuh")
-INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.MULTILINE)
-# Comments and literals; what remains has the same lines. Raw strings first.
-NO_CODE = re.compile(r'R"(?P<mark>[^()\\\s]{0,16})\((?s:.*?)\)(?P=mark)"|//[^\n]*|/\*(?s:.*?)\*/|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'')
-QUALIFIED = re.compile(r"\bstd::((?:\w+::)*)(\w+)")
+CODE = (".h", ".cpp", ".cu", ".cuh", ".h.in")
+QUALIFIED = re.compile(r"\bstd\s*::\s*((?:\w+\s*::\s*)*)(\w+)")
+# `using namespace std` and other names for std would hide what is used.
+ALONE = re.compile(r"\bstd\b(?!\s*::\s*\w)")
 UNQUALIFIED = re.compile(r"(?<![\w.:>])(?:::)?(" + "|".join(sorted(PLAIN)) + r")\b")
 ANY_SUFFIX = re.compile(r"_(?:slow_)?test$")
 
 
-def code_of(text):
-    return NO_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
+@functools.lru_cache(maxsize=None)
+def parts(text):
+    """[(line, '"' or '<', header)] of the includes, and the code without comments and literals"""
+    source = cpp_reader.read(text)
+    return source.includes, source.code
 
 
 def included(text):
-    headers = {name for kind, name in INCLUDE.findall(text) if kind == "<"}
+    headers = {name for _, kind, name in parts(text)[0] if kind == "<"}
     for header in list(headers):
         headers.update(BRINGS.get(header, ()))
     return headers
@@ -191,7 +196,7 @@ def uses(code):
     """{name: (first line, acceptable headers or None where the table does not know the name)}"""
     found = {}
     for match in QUALIFIED.finditer(code):
-        spaces, name = match.groups()
+        spaces, name = re.sub(r"\s", "", match[1]), match[2]
         whole = spaces + name
         first = spaces.split("::")[0]
         if first and f"{first}::" in NEEDS:
@@ -206,6 +211,8 @@ def uses(code):
         found.setdefault(f"std::{whole}", (code.count("\n", 0, match.start()) + 1, headers))
     for match in UNQUALIFIED.finditer(code):
         found.setdefault(match.group(1), (code.count("\n", 0, match.start()) + 1, PLAIN[match.group(1)]))
+    if match := ALONE.search(code):
+        found["std"] = (code.count("\n", 0, match.start()) + 1, None)
     return found
 
 
@@ -218,7 +225,7 @@ def own_headers(root, path):
 
 
 def read(root, path):
-    with open(os.path.join(root, path), encoding="utf-8") as file:
+    with open(os.path.join(root, path), encoding="utf-8", errors="replace", newline="") as file:
         return file.read()
 
 
@@ -228,17 +235,14 @@ def check_file(root, path):
     there = included(text)
     for header in own_headers(root, path):
         there |= included(read(root, header))
-    return [(line, name, headers) for name, (line, headers) in uses(code_of(text)).items()
+    return [(line, name, headers) for name, (line, headers) in uses(parts(text)[1]).items()
             if headers is None or (headers and not there & set(headers))]
-
-
-OWN = re.compile(r'^#include "([^"]+)"', re.M)
 
 
 def closure(root, path, seen):
     """Our own headers that the file includes, directly or not."""
-    for name in OWN.findall(read(root, path)):
-        if name not in seen and os.path.isfile(os.path.join(root, name)):
+    for _, kind, name in parts(read(root, path))[0]:
+        if kind == '"' and name not in seen and os.path.isfile(os.path.join(root, name)):
             seen.add(name)
             closure(root, name, seen)
     return seen
@@ -249,7 +253,7 @@ def lacks_namespaces(root, path):
     below it without qualification; in a group of files, another file may have included that header before."""
     level = path.split("/")[0]
     header = f"{level}/namespaces.h"
-    if path == header or not os.path.isfile(os.path.join(root, header)) or f"namespace halfmark::{level} {{" not in read(root, path):
+    if path == header or not os.path.isfile(os.path.join(root, header)) or f"namespace halfmark::{level} {{" not in parts(read(root, path))[1]:
         return None
     included_headers = closure(root, path, set())
     below = any(not name.startswith(f"{level}/") and "/" in name for name in included_headers)
@@ -259,14 +263,11 @@ def lacks_namespaces(root, path):
 def add_includes(text, headers):
     """The text with the headers added to its last block of standard includes, or as a new block after the other includes in <>."""
     lines = text.split("\n")
-    blocks, block = [], []
-    for number, line in enumerate(lines + [""]):
-        match = re.match(r'#include (["<])([^">]+)[">]', line)
-        if match:
-            block.append((number, match.group(1), match.group(2)))
-        elif block:
-            blocks.append(block)
-            block = []
+    blocks = []  # of includes in consecutive lines: [(index of the line, '"' or '<', header)]
+    for number, kind, name in parts(text)[0]:
+        if not blocks or blocks[-1][-1][0] + 1 != number - 1:
+            blocks.append([])
+        blocks[-1].append((number - 1, kind, name))
     depth, conditional = 0, set()
     for number, line in enumerate(lines):
         if re.match(r"#\s*if", line):
@@ -302,14 +303,7 @@ def add_includes(text, headers):
 
 
 def sources(root):
-    try:
-        listed = subprocess.run(["git", "-c", "safe.directory=*", "-C", root, "ls-files", "-z", "--cached", "--others",
-                                 "--exclude-standard"], capture_output=True, text=True, check=True).stdout
-        paths = listed.split("\0")
-    except (OSError, subprocess.CalledProcessError):  # no git, or an unpacked archive
-        paths = [os.path.relpath(os.path.join(folder, name), root) for folder, folders, names in os.walk(root)
-                 if folders.sort() is None for name in names if "build" not in os.path.relpath(folder, root).split(os.sep)]
-    return sorted(path for path in paths if path.endswith(CODE) and os.path.isfile(os.path.join(root, path)))
+    return [path for path in tree_files(root)[0] if path.endswith(CODE) and os.path.isfile(os.path.join(root, path))]
 
 
 def main():
@@ -318,12 +312,16 @@ def main():
     parser.add_argument("--fix", action="store_true", help="add what is missing")
     options = parser.parse_args()
     files = sources(options.root)
+    if not files:
+        print(f"check_includes.py: no C++ files in {options.root}: give the root of the sources", file=sys.stderr)
+        return 2
     count = 0
     for path in files:
         missing = check_file(options.root, path)
         for line, name, headers in sorted(missing, key=lambda row: row[0]):
             count += 1
-            print(f"{path}:{line}: {name} " + (f"needs <{headers[0]}>" if headers else "is not in the table of scripts/check_includes.py"))
+            print(f"{path}:{line}: {name} " + (f"needs <{headers[0]}>" if headers else
+                  "without a name after it: write std::name" if name == "std" else "is not in the table of scripts/check_includes.py"))
         if header := lacks_namespaces(options.root, path):
             count += 1
             print(f"{path}:1: names of lower levels need \"{header}\"")

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Checks the architecture: which folder may include which, that modules form no cycle and that no two types share a name
-in one namespace; where CUDA is used, which compiler flags are banned, which names the root may hold.
+in one namespace; where CUDA is used, which compiler flags are banned, which names and kinds of files the repository holds.
 
     check_levels.py [ROOT]      one line per violation, "file:line: rule"; exit code 1 if there is any
 """
 
+import argparse
 import os
 import re
-import subprocess
 import sys
+
+import cpp_reader
+from source_tree import tree_files
 
 # The include table: a folder (the longest matching prefix counts), and our folders and single headers that its files may
 # include. A folder stands for itself and for the folders in it that have no line of their own.
@@ -27,7 +30,8 @@ TEXT = RECORD + ("reports/text/",)
 GATE = TEXT + ("reports/statistics/", "reports/gate/")
 OUTPUTS = GATE + ("reports/outputs/",)
 HISTORY = OUTPUTS + ("reports/history/",)
-BELOW_BENCH = HISTORY + SIM + ("kernels/", "models/", "accuracy/", "accuracy/probe/", "bench/namespaces.h")
+BELOW_BENCH = HISTORY + SIM + ("kernels/", "models/", "accuracy/", "accuracy/probe/", "bench/namespaces.h",
+                               "bench/bench_build.h")
 RUN = BELOW_BENCH + ("bench/run/",)
 VECTORS = BELOW_BENCH + ("bench/vectors/",)
 AB = RUN + ("bench/ab/",)
@@ -88,33 +92,28 @@ TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md",
              "accuracy", "bench", "kernels", "models", "reports", "scripts"}
 BANNED_FOLDERS = {"core", "common", "utils", "util"}
 BANNED_FLAG = re.compile(r"(?<![\w-])(-ffast-math|-Ofast|-funsafe-math-optimizations|--?use_fast_math|-march=native)\b")
+OPTIMIZE = re.compile(r"\b(?:__)?optimize(?:__)?\s*\(")
+# Includes that no source file shows.
+HIDDEN_INCLUDE = re.compile(r"(?<![\w-])(-include|-imacros|-iquote|target_precompile_headers|PRECOMPILE_HEADERS)\b")
 LONG_FILE = 450
 
-CODE = (".h", ".hpp", ".cpp", ".cc", ".cu", ".cuh", ".inc")
+HEADER = (".h", ".cuh", ".h.in")  # .h.in: CMake writes the header, which is included by its name alone
+CODE = HEADER + (".cpp", ".cu")
 BUILD = (".cmake", ".sh", ".yml", ".yaml")
 BUILD_NAMES = ("CMakeLists.txt", "CMakePresets.json")
-NAMESPACE = re.compile(r"(?:inline )?namespace(?: ([\w:]+))? \{$")
-TYPE = re.compile(r"(?:template <.*> )?(?:struct|class|enum class|enum|union) (?:\[\[\w+\]\] )?(\w+)(?: final)?(?: :[^:;]*)? \{")
-INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
+# Every file has one of these endings or names, or is a seed of a fuzzer, so that no code is in a file that is not checked.
+ENDINGS = CODE + BUILD + (".cmake.in", ".py", ".md", ".json", ".csv", ".png")
+NAMES = {"CMakeLists.txt", "LICENSE", ".ci/run", ".clang-format", ".clang-tidy", ".editorconfig", ".gitattributes", ".gitignore",
+         "scripts/cmake/archived_revision.txt", "scripts/cmake/launcher.c"}
+SEEDS = re.compile(r"(?:reports|bench)/fuzz/seeds/")
 
-
-def git_files(root, *what):
-    """Paths as git knows them, or nothing outside a repository (an unpacked archive)."""
-    # safe.directory: in a container the checkout often belongs to another user, and git would refuse to look.
-    command = ["git", "-c", "safe.directory=*", "-C", root, "ls-files", "-z", *what]
-    try:
-        answer = subprocess.run(command, capture_output=True, check=True, text=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return [path for path in answer.split("\0") if path and os.path.isfile(os.path.join(root, path))]
-
-
-def walked_files(root):
-    files = []
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in ("build", "__pycache__")]
-        files += [os.path.relpath(os.path.join(folder, name), root) for name in names]
-    return files
+OURS = ("bench", "accuracy", "models", "kernels", "reports")
+PLAIN_PATH = re.compile(r"[A-Za-z0-9_]+(?:[.-][A-Za-z0-9_]+)*(?:/[A-Za-z0-9_]+(?:[.-][A-Za-z0-9_]+)*)*")
+STANDARD = re.compile(r"[a-z_]+")
+# Headers of other projects and of the system; CUDA's are above.
+LIBRARIES = re.compile(r"(?:fmt|gtest|gmock|nlohmann|benchmark|CLI|boost/math|sanitizer|sys)/.+|(?:pugixml|dnnl)\.hpp|dnnl_debug\.h"
+                       r"|(?:cblas|cpuid|dlfcn|fcntl|immintrin|xmmintrin|link|poll|sched|unistd|wordexp)\.h")
+EXAMPLE = "bench/package_example/"  # a project that uses the installed headers: <halfmark/...>
 
 
 def folder_of(path):
@@ -123,12 +122,14 @@ def folder_of(path):
 
 
 def is_test(path):
-    return os.path.splitext(path)[0].endswith(("_test", "_testing"))
+    """CMake leaves *_test.cpp out of the libraries, and nothing else."""
+    stem, ending = os.path.splitext(path)
+    return stem.endswith("_test") or (stem.endswith("_testing") and ending in HEADER)
 
 
 def module_of(path):
     """A header and its source file are one module, named by their path without the ending."""
-    return os.path.splitext(path)[0]
+    return os.path.splitext(path.removesuffix(".in"))[0]
 
 
 def unit_of(module):
@@ -160,37 +161,60 @@ def cycles(edges):
     return found
 
 
-def types_of(lines):
-    """(namespace, name, line number) of each type that is defined at the outer level of a named namespace."""
-    namespaces, found = [], []
-    for number, line in enumerate(lines, 1):
-        if opened := NAMESPACE.match(line):
-            namespaces.append(opened[1])  # None: an unnamed namespace, which no other file sees
-        elif re.match(r"\}\s*// namespace", line) and namespaces:
-            namespaces.pop()
-        elif (defined := TYPE.match(line)) and namespaces and None not in namespaces:
-            found.append(("::".join(namespaces), defined[1], number))
-    return found
+def resolved(files, quote, header):
+    """The path of an included file of ours; a header that CMake writes is named alone."""
+    if quote == '"' and "/" not in header:
+        return next((path[:-3] for path in sorted(files) if path.endswith(f"/{header}.in")), header)
+    return header
 
 
-def check_include(root, path, quote, header):
-    """The rule that this include breaks, or nothing."""
-    if CUDA_HEADER.match(header):
-        return None if path.startswith(CUDA_FOLDER) or path == CUDA_HEADERS_TEST else f"CUDA header {header}: {CUDA_FOLDER} only"
-    if header.split("/")[0] in ("bench", "accuracy", "models", "kernels", "reports"):
-        folder = folder_of(path)
-        if folder is None:
-            return f'"{header}": the include table of this script has no line for this folder'
-        allowed = MAY_INCLUDE[folder] + (TESTS_ALSO if is_test(path) else ())
-        if header not in allowed and folder_of(header) not in allowed:
-            return f'{folder} may not include "{header}"'
-        unit = unit_of(module_of(header))
-        if unit != module_of(header) and unit_of(module_of(path)) != unit and not is_test(path):
-            return f'"{header}" is a private part of {unit}'
-        return None
-    beside = os.path.join(root, os.path.dirname(path), header)
-    if quote == '"' and (header.startswith(".") or os.path.isfile(beside)):
-        return f'"{header}": write includes from the repository root'
+def check_include(files, endings, path, quote, header):
+    """The rule that this include breaks, or nothing. endings: of the paths of all headers, at each slash."""
+    written = f'"{header}"' if quote == '"' else f"<{header}>"
+    if not PLAIN_PATH.fullmatch(header):
+        return f"{written}: {cpp_reader.INCLUDE_FORM}"
+    if quote == "<":
+        if header.split("/")[0] in OURS:
+            return f"{written}: {cpp_reader.INCLUDE_FORM}"
+        if header in endings:
+            return f"{written}: a file of ours has this name"
+        if CUDA_HEADER.match(header):
+            return None if path.startswith(CUDA_FOLDER) or path == CUDA_HEADERS_TEST else f"CUDA header {header}: {CUDA_FOLDER} only"
+        known = STANDARD.fullmatch(header) or LIBRARIES.fullmatch(header) or (path.startswith(EXAMPLE) and header.startswith("halfmark/"))
+        return None if known else f"{written}: not one of the libraries that scripts/check_levels.py names"
+    target = resolved(files, quote, header)
+    if target.split("/")[0] not in OURS:
+        return f"{written}: {cpp_reader.INCLUDE_FORM}; headers of others are written <in angle brackets>"
+    folder = folder_of(path)
+    if folder is None:
+        return f"{written}: the include table of this script has no line for this folder"
+    allowed = MAY_INCLUDE[folder] + (TESTS_ALSO if is_test(path) else ())
+    if target not in allowed and folder_of(target) not in allowed:
+        return f"{folder} may not include {written}"
+    if is_test(target) and not is_test(path):
+        return f"{written} is for tests"
+    unit = unit_of(module_of(target))
+    if unit != module_of(target) and unit_of(module_of(path)) != unit and not is_test(path):
+        return f"{written} is a private part of {unit}"
+    if not target.endswith((".h", ".cuh")) or (target not in files and target == header):
+        return f"{written}: no header of this repository"
+    return None
+
+
+def check_kind(root, path):
+    """The rule that the name or the kind of this file breaks, or nothing."""
+    banned = BANNED_FOLDERS.intersection(path.split("/")[:-1])
+    if banned:
+        return f"a folder called {sorted(banned)[0]} does not say what is in it"
+    if path.endswith((".cu", ".cuh")) and not path.startswith(CUDA_FOLDER):
+        return f"device code: {CUDA_FOLDER} only"
+    if SEEDS.match(path):
+        return "code among the seeds of a fuzzer" if path.endswith(CODE) else None
+    if os.path.islink(os.path.join(root, path)) or os.path.isdir(os.path.join(root, path)):
+        return "a link or a repository of its own: put the file here"
+    if not (path.endswith(ENDINGS) or path in NAMES or os.path.basename(path) in NAMES):
+        return ("not one of the kinds of files that scripts/check_levels.py names; C++ is in "
+                + " ".join(f"*{ending}" for ending in CODE))
     return None
 
 
@@ -198,50 +222,80 @@ def without_comment(path, line):
     return line if path.endswith(".json") else line.split("#", 1)[0]
 
 
+class Types:
+    """The types of all files, each of which must have a name of its own. Tests count: they are linked with what they test."""
+
+    def __init__(self):
+        self.first = {}  # name: (path, line, branches)
+
+    def add(self, path, name, line, branches):
+        """-> the rule that is broken, or nothing."""
+        other_path, other_line, other_branches = self.first.setdefault(name, (path, line, branches))
+        if (other_path, other_line) == (path, line):
+            return None
+        if other_path == path and any(a[0] == b[0] and a[1] != b[1] for a in branches for b in other_branches):
+            return None  # in two branches of one #if
+        place = f"{name} is also defined at {other_path}:{other_line}"
+        return place + (": put the type of a test into an unnamed namespace" if is_test(path) else "")
+
+
 def check(root):
     """-> violations, warnings, number of files looked at."""
     violations, warnings = [], []
-    edges, first_line, types = {}, {}, {}  # of the module graph; of each of its edges; of each type
-    tracked = git_files(root)
-    # New files count before `git add`, except in the root, where people leave reports and notes.
-    files = walked_files(root) if tracked is None else git_files(root, "--cached", "--others", "--exclude-standard")
-    files = sorted(set(files))
+    edges, first_line, types = {}, {}, Types()  # of the module graph; of each of its edges
+    listed, ours = tree_files(root)
+    files = set(listed)
+    endings = {path[at + 1:] for path in files if path.endswith(HEADER) for at, sign in enumerate(path) if sign == "/"}
 
-    for name in sorted({path.split("/")[0] for path in (files if tracked is None else tracked)}):
+    # In the root, and of unknown kinds, people leave reports and notes: only what is tracked counts.
+    for name in sorted({path.split("/")[0] for path in ours}):
         if name not in TOP_LEVEL and not name.startswith("."):
             violations.append(f"{name}:1: not one of the names allowed in the root")
+    for path in ours:
+        if broken := check_kind(root, path):
+            violations.append(f"{path}:1: {broken}")
 
-    for path in files:
+    # Tests last: of two types of one name, theirs is the one to change.
+    for path in sorted(listed, key=lambda path: (is_test(path), path)):
         name = os.path.basename(path)
-        banned = BANNED_FOLDERS.intersection(path.split("/")[:-1])
-        if banned:
-            violations.append(f"{path}:1: a folder called {sorted(banned)[0]} does not say what is in it")
-        if path.endswith((".cu", ".cuh")) and not path.startswith(CUDA_FOLDER):
-            violations.append(f"{path}:1: device code: {CUDA_FOLDER} only")
         code = path.endswith(CODE)
         build = path.endswith(BUILD) or name in BUILD_NAMES
-        if not (code or build or path.endswith(".py")):
+        if not (code or build or path.endswith(".py")) or SEEDS.match(path) or not os.path.isfile(os.path.join(root, path)):
             continue
-        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
-            lines = file.read().splitlines()
+        with open(os.path.join(root, path), encoding="utf-8", errors="replace", newline="") as file:
+            text = file.read()
+        lines = text.split("\n")[:-1]
         if len(lines) > LONG_FILE:
             warnings.append(f"{path}:{len(lines)}: {len(lines)} lines, more than {LONG_FILE}: split the file")
-        for number, line in enumerate(lines, 1):
-            if code and (include := INCLUDE.match(line)):
-                broken = check_include(root, path, *include.groups())
-                if broken:
-                    violations.append(f"{path}:{number}: {broken}")
-                edge = unit_of(module_of(path)), unit_of(module_of(include[2]))
-                if folder_of(include[2]) and edge[0] != edge[1] and not is_test(path):
+        found = []
+        if build:
+            for number, line in enumerate(text.split("\n"), 1):
+                line = without_comment(path, line)
+                if flag := BANNED_FLAG.search(line):
+                    found.append((number, f"{flag[1]}: changes computed numbers and is banned"))
+                if (name == "CMakeLists.txt" or path.endswith((".cmake", ".json"))) and (flag := HIDDEN_INCLUDE.search(line)):
+                    found.append((number, f"{flag[1]}: includes that no source file shows"))
+        if code:
+            source = cpp_reader.read(text)
+            defined = cpp_reader.Types(source.tokens)
+            found += source.faults + defined.faults
+            if path.endswith(HEADER):
+                found += [(line, "an unnamed namespace in a header: every file that includes it gets types of its own") for line in defined.unnamed]
+            found += [(source.code.count("\n", 0, hit.start()) + 1, "optimize(): flags of one function are banned")
+                      for hit in OPTIMIZE.finditer(source.code)]
+            found += [(line, broken) for type_name, line, branches in defined.found
+                      if (broken := types.add(path, type_name, line, branches))]
+            for line, quote, header in source.includes:
+                if broken := check_include(files, endings, path, quote, header):
+                    found.append((line, broken))
+                    if not PLAIN_PATH.fullmatch(header):
+                        continue
+                target = resolved(files, quote, header)
+                edge = unit_of(module_of(path)), unit_of(module_of(target))
+                if folder_of(target) and edge[0] != edge[1] and not is_test(path):
                     edges.setdefault(edge[0], set()).add(edge[1])
-                    first_line.setdefault(edge, f"{path}:{number}")
-            if build and (flag := BANNED_FLAG.search(without_comment(path, line))):
-                violations.append(f"{path}:{number}: {flag[1]}: changes computed numbers and is banned")
-        if code and not is_test(path):
-            for namespace, name, number in types_of(lines):
-                other = types.setdefault((namespace, name), f"{path}:{number}")
-                if other != f"{path}:{number}":
-                    violations.append(f"{path}:{number}: {namespace}::{name} is also defined at {other}")
+                    first_line.setdefault(edge, f"{path}:{line}")
+        violations += [f"{path}:{line}: {broken}" for line, broken in sorted(found)]
     for cycle in cycles(edges):
         steps = [first_line[edge] for edge in sorted(first_line) if edge[0] in cycle and edge[1] in cycle]
         violations.append(f"{steps[0]}: modules include each other: {', '.join(cycle)} ({', '.join(steps)})")
@@ -249,8 +303,13 @@ def check(root):
 
 
 def main():
-    root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", nargs="?", metavar="ROOT", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    root = parser.parse_args().root
     violations, warnings, count = check(root)
+    if not count:
+        print(f"check_levels.py: no files in {root}: give the root of the sources", file=sys.stderr)
+        return 2
     for line in violations:
         print(line)
     for line in warnings:
