@@ -53,6 +53,16 @@ class Tree(unittest.TestCase):
         self.assertEqual(self.missing("bool f() { return std::ranges::find(x, 1) == std::ranges::end(x); }"),
                          ["std::ranges::end", "std::ranges::find"])
 
+    def test_other_ways_to_write_a_name(self):
+        for text, names in (("std::\nsort(a);", ["std::sort"]), ("std /* a */ :: ranges :: sort(a);", ["std::ranges::sort"]), ("::std::sort(a);", ["std::sort"]),
+                            ("using std::sort;", ["std::sort"]), ("using namespace std;", ["std"]), ("namespace s = std;", ["std"]),
+                            ("#define HM_S std\n", ["std"]), ("namespace r = std::ranges;", ["std::ranges"]), ("namespace std {}", ["std"])):
+            self.assertEqual(self.missing(text), names, text)
+
+    def test_an_include_in_a_comment_or_a_literal_does_not_count(self):
+        for text in ("// #include <map>\n", "/*\n#include <map>\n*/\n", 'const char* a = R"(\n#include <map>\n)";\n', "#/**/include <map>\n"):
+            self.assertEqual(self.missing(text + "std::map<int, int> x;\n"), ["std::map"], text)
+
     def test_words_that_are_not_code(self):
         self.assertEqual(self.missing('// std::max\n/* std::map\n std::set */ const char* x = "std::vector \\" std::span";\n'), [])
         self.assertEqual(self.missing('auto x = R"(std::map " std::set)";\nconst char c = \'"\'; // "\nauto y = R"x(int8_t)")x";'), [])

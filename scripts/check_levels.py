@@ -95,6 +95,7 @@ BANNED_FLAG = re.compile(r"(?<![\w-])(-ffast-math|-Ofast|-funsafe-math-optimizat
 OPTIMIZE = re.compile(r"\b(?:__)?optimize(?:__)?\s*\(")
 # Includes that no source file shows.
 HIDDEN_INCLUDE = re.compile(r"(?<![\w-])(-include|-imacros|-iquote|target_precompile_headers|PRECOMPILE_HEADERS)\b")
+WRITTEN_INCLUDE = re.compile(r"#\s*include\W+(?:bench|accuracy|models|kernels|reports)/")
 LONG_FILE = 450
 
 HEADER = (".h", ".cuh", ".h.in")  # .h.in: CMake writes the header, which is included by its name alone
@@ -201,6 +202,17 @@ def check_include(files, endings, path, quote, header):
     return None
 
 
+def check_namespace(path, name):
+    """The rule that opening this namespace breaks, or nothing: to declare what a higher level defines is to depend on it."""
+    top, _, rest = name.partition("::")
+    level = rest.split("::")[0] + "/"
+    if top != "halfmark" or level[:-1] not in OURS or path.startswith(level):
+        return None
+    if any(row.startswith(level) for row in MAY_INCLUDE.get(folder_of(path), ())):
+        return None
+    return f"{os.path.dirname(path)}/ may not open halfmark::{level[:-1]}"
+
+
 def check_kind(root, path):
     """The rule that the name or the kind of this file breaks, or nothing."""
     banned = BANNED_FOLDERS.intersection(path.split("/")[:-1])
@@ -226,11 +238,13 @@ class Types:
     """The types of all files, each of which must have a name of its own. Tests count: they are linked with what they test."""
 
     def __init__(self):
-        self.first = {}  # name: (path, line, branches)
+        self.first = {}  # name: (path, line, branches, target)
 
-    def add(self, path, name, line, branches):
-        """-> the rule that is broken, or nothing."""
-        other_path, other_line, other_branches = self.first.setdefault(name, (path, line, branches))
+    def add(self, path, name, line, branches, target):
+        """-> the rule that is broken, or nothing. target: of `using a::B;`, which may be repeated."""
+        other_path, other_line, other_branches, other_target = self.first.setdefault(name, (path, line, branches, target))
+        if target and target == other_target:
+            return None
         if (other_path, other_line) == (path, line):
             return None
         if other_path == path and any(a[0] == b[0] and a[1] != b[1] for a in branches for b in other_branches):
@@ -270,6 +284,8 @@ def check(root):
         found = []
         if build:
             for number, line in enumerate(text.split("\n"), 1):
+                if written := WRITTEN_INCLUDE.search(line):
+                    found.append((number, f"{written[0]}...: includes that no source file shows"))
                 line = without_comment(path, line)
                 if flag := BANNED_FLAG.search(line):
                     found.append((number, f"{flag[1]}: changes computed numbers and is banned"))
@@ -283,8 +299,8 @@ def check(root):
                 found += [(line, "an unnamed namespace in a header: every file that includes it gets types of its own") for line in defined.unnamed]
             found += [(source.code.count("\n", 0, hit.start()) + 1, "optimize(): flags of one function are banned")
                       for hit in OPTIMIZE.finditer(source.code)]
-            found += [(line, broken) for type_name, line, branches in defined.found
-                      if (broken := types.add(path, type_name, line, branches))]
+            found += [(entry[1], broken) for entry in defined.found if (broken := types.add(path, *entry))]
+            found += [(line, broken) for opened, line in defined.opened if (broken := check_namespace(path, opened))]
             for line, quote, header in source.includes:
                 if broken := check_include(files, endings, path, quote, header):
                     found.append((line, broken))

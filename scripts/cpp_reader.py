@@ -10,7 +10,7 @@ import re
 INCLUDE_FORM = 'write includes as #include "folder/file.h"'
 # The frequent tokens first. A word before a quote may be the prefix of a literal.
 TOKEN = re.compile(r"""[ ]*(?:
-    (?P<word>[A-Za-z_]\w*(?![\w"']))
+    (?P<word>operator(?="")|[A-Za-z_]\w*(?![\w"']))
   | (?P<newline>\n)
   | (?P<plain>[(){};,&*=>\[\]])
   | (?P<comment>//[^\n]*|/\*(?s:.*?)\*/)
@@ -19,7 +19,7 @@ TOKEN = re.compile(r"""[ ]*(?:
   | (?P<char>(?:u8|[uUL])?'(?:\\.|[^'\\\n])+')
   | (?P<number>\.?[0-9](?:[eEpP][+-]|'[0-9A-Za-z_]|[\w.])*)
   | (?P<digraph>%:|<%|%>|:>|<:(?!:[^:>]))
-  | (?P<symbol>::|->|<<|<=|[^\s\w"'\\])
+  | (?P<symbol>::|->|<<|<=|[!#-&(-/:-@\[\]^`{-~])
   | (?P<other>[A-Za-z_]\w*|[^\n ])
 )""", re.VERBOSE | re.ASCII)
 # Line ends and blanks that compilers and this reader see differently, and characters that change what a reader of the text sees.
@@ -28,6 +28,7 @@ TRIGRAPH = re.compile(r"\?\?[=/'()!<>-]")
 INCLUDE = re.compile(r'#include (?:"([^"\n]+)"|<([^>\n]+)>)(?: +//.*)?')
 PRAGMA = re.compile(r"#pragma (?:once|unroll|(?:GCC|clang) (?:unroll|diagnostic))\b")
 PRAGMA_OPERATOR = re.compile(r'\b_Pragma\s*\((?!"GCC (?:unroll|ivdep)\b)')
+ASKS_FOR_OURS = re.compile(r'__has_include\s*\(\s*"')
 DIRECTIVES = {"define", "undef", "include", "if", "ifdef", "ifndef", "elif", "else", "endif", "error", "pragma"}
 MACRO_NAME = re.compile(r"(?:HM|HALFMARK|EXPECT|ASSERT)_[A-Z0-9_]+")
 LITERALS = ("raw", "string", "char")
@@ -153,6 +154,8 @@ def directive(source, conditions, whole, items, line):
             wrong = f"'{sorted(bad)[0]}' in a macro: the checks cannot see what it defines or uses"
     elif name != "error":
         wrong = conditions.enter(name)
+        if ASKS_FOR_OURS.search(whole):
+            wrong = "__has_include of a header of ours: what a file has does not depend on which others there are"
     if wrong:
         source.faults.append((line, wrong))
     for number, (kind, token, start, at) in enumerate(items):
@@ -170,7 +173,8 @@ class Types:
 
     def __init__(self, tokens):
         self.tokens = tokens
-        self.found = []     # (full name, line, branches); names in unnamed namespaces are left out
+        self.found = []     # (full name, line, branches, what `using a::B;` names); names in unnamed namespaces are left out
+        self.opened = []    # (full name, line) of each named namespace
         self.unnamed = []   # lines of unnamed namespaces
         self.faults = []    # (line, what is wrong)
         self.scopes = []    # of each open brace: names of its namespace, () for extern "C", None where it is unnamed
@@ -185,10 +189,12 @@ class Types:
     def fault(self, at, what):
         self.faults.append((self.tokens[min(at, len(self.tokens) - 1)][1], what))
 
-    def add(self, names, at):
+    def full_name(self, names):
+        return "::".join([name for scope in self.scopes for name in scope or ()] + names)
+
+    def add(self, names, at, target=""):
         if None not in self.scopes:
-            names = [name for scope in self.scopes for name in scope] + names
-            self.found.append(("::".join(names), *self.tokens[at][1:]))
+            self.found.append((self.full_name(names), *self.tokens[at][1:], target))
 
     def brackets(self):
         """{position of an opening bracket: position after the one that closes it}"""
@@ -269,7 +275,9 @@ class Types:
         if self.text(at) != "{" or "inline" in names:
             self.fault(start, "cannot read this namespace: write namespace a::b {")
             return at
-        if not names:
+        if names:
+            self.opened.append((self.full_name(names), self.tokens[start][1]))
+        else:
             self.unnamed.append(self.tokens[start][1])
         self.scopes.append(tuple(names) if names else None)
         return at + 1
@@ -314,12 +322,15 @@ class Types:
 
     def using(self, at):
         end = self.until(at, ";")
-        name = self.attributes(at + 2)
-        if self.text(name) == "=":
-            self.add([self.text(at + 1)], at + 1)
-            rest = [self.text(k) for k in range(name, end)]
-            if "{" in rest and set(CLASS_KEYS).intersection(rest):
+        words = [self.text(k) for k in range(at + 1, end)]
+        if self.text(self.attributes(at + 2)) == "=":
+            self.add(words[:1], at + 1)
+            if "{" in words and set(CLASS_KEYS).intersection(words):
                 self.fault(at, "a type in an alias: define it by itself")
+        elif "," in words:
+            self.fault(at, "several names: write one using for each")
+        elif words and words[0] not in ("namespace", "enum") and words[-1][:1].isupper():
+            self.add(words[-1:], at, "".join(words))
         return end + 1
 
     def head(self, at):
@@ -352,9 +363,10 @@ class Types:
             return False, at
         if len(names) > 1 and names[-1] == ["final"]:
             names.pop()
-        if len(names) > 1:
+        macros = len(names) > 1
+        if macros:
             names = [name for name in names if len(name) > 1 or not MACRO_NAME.fullmatch(name[0])]
-        if len(names) > 1 or (len(names) == 1 and not names[0][0][0].isupper()):
+        if (macros and not names) or len(names) > 1 or (len(names) == 1 and not names[0][0][0].isupper()):
             self.fault(start, "cannot read this type: write struct Name {, and define it in its own namespace")
         elif names and not special:
             self.add(names[0], start)
