@@ -287,12 +287,7 @@ class Types:
         while at < len(self.tokens):
             text = self.text(at)
             if text == "template":
-                if self.text(at + 1) != "<":  # an explicit instantiation
-                    return self.until(at, ";") + 1
-                at = self.angles(at + 1)
-            elif text == "requires":
-                at = self.group(at + 1) if self.text(at + 1) == "(" else at + 1
-                at = self.group(at) if self.text(at) == "{" else at
+                at = self.angles(at + 1) if self.text(at + 1) == "<" else at + 1
             elif text == "typedef":
                 self.fault(at, "typedef: write using Name = ...")
                 return self.until(at, ";") + 1
@@ -303,11 +298,7 @@ class Types:
             elif text in CLASS_KEYS:
                 defined, at = self.head(at)
                 if defined:
-                    at = self.group(at)
-                    rest = self.until(at, ";")
-                    if any(self.text(k) in CLASS_KEYS for k in range(at, rest)):
-                        self.fault(at, "a second type in one declaration")
-                    return rest + 1
+                    return self.until(self.group(at), ";") + 1
             elif text in ("(", "["):
                 at = self.group(at)
             elif text == "{":
@@ -340,14 +331,15 @@ class Types:
         names, joined, special = [], False, False  # names: qualified names, of which all but one are macros
         while True:
             text = self.text(at)
-            if text == "[" or (text in ("alignas", "__attribute__") and self.text(at + 1) == "("):
-                at = self.group(at + (text != "["))
+            if text == "[":
+                at = self.group(at)
             elif text == "::":
                 joined, at = True, at + 1
             elif text == "<" and names:
                 special, at = True, self.angles(at)
             elif re.fullmatch(r"[A-Za-z_]\w*", text):
-                if MACRO_NAME.fullmatch(text) and self.text(at + 1) == "(":
+                # Before the name alignas(), __attribute__() and their like; after it a function's name follows.
+                if self.text(at + 1) == "(" and (not names or MACRO_NAME.fullmatch(text)):
                     at = self.group(at + 1)
                     continue
                 if joined and names:
@@ -366,7 +358,7 @@ class Types:
         macros = len(names) > 1
         if macros:
             names = [name for name in names if len(name) > 1 or not MACRO_NAME.fullmatch(name[0])]
-        if (macros and not names) or len(names) > 1 or (len(names) == 1 and not names[0][0][0].isupper()):
+        if (macros and not names) or len(names) > 1 or (names and not special and not names[0][0][0].isupper()):
             self.fault(start, "cannot read this type: write struct Name {, and define it in its own namespace")
         elif names and not special:
             self.add(names[0], start)

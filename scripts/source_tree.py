@@ -19,7 +19,7 @@ def walked_files(root):
     files = []
     for folder, folders, names in os.walk(root):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in ("build", "__pycache__", *links)]
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in ("build", "__pycache__")]
         files += [os.path.relpath(os.path.join(folder, name), root) for name in names + links if not name.startswith(".")]
     return files
 
