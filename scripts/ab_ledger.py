@@ -129,7 +129,7 @@ def main():
     parser.add_argument("--summary", action="store_true")
     arguments = parser.parse_args()
     if not arguments.summary and not (BUILD / "halfmark_planted").exists():
-        sys.exit(f"{BUILD}/halfmark_planted is missing: build the preset release with its tests")
+        parser.error(f"{BUILD}/halfmark_planted is missing: build the preset release with its tests")
     end = datetime.datetime.now() + datetime.timedelta(minutes=arguments.minutes)
     # The kinds alternate, so that all are measured under the same load of the machine.
     wanted = {kind: int(count) for kind, count in (entry.split(":") for entry in arguments.runs)}

@@ -5,7 +5,7 @@
 # A system that cannot be created here is reported as SKIPPED with the reason. Roots and packages are kept in
 # $HALFMARK_SYSTEMS, by default ~/.cache/halfmark/systems. Exit codes: 0 no system failed, 1 one failed, 2 wrong command.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # name, distribution as apt names its origin, release, archive areas
 known_systems=(
@@ -27,6 +27,8 @@ for name in "${wanted[@]}"; do
     exit 2
   fi
 done
+
+umask 022 # the user without root must be able to read the new systems
 
 skipped() {
   echo "SKIPPED $1: $2"
@@ -120,7 +122,7 @@ for row in "${known_systems[@]}"; do
   elif ! command -v debootstrap > /dev/null; then
     skipped "$name" "no debootstrap (scripts/setup.sh --dev installs it)"
   elif ! git ls-files --error-unmatch scripts/run.sh > /dev/null 2>&1; then
-    skipped "$name" "not a git checkout, so the list of its files is unknown"
+    skipped "$name" "no git, or not a git checkout, so the list of its files is unknown"
   elif ! unshare --mount true 2> /dev/null; then
     skipped "$name" "this container does not allow mounts"
   elif mirror=$(mirror_of "$origin"); [[ -z "$mirror" ]]; then

@@ -160,6 +160,12 @@ class Archive:
               carries_the_licences, starts, starts_without_proc, draws_its_charts)
 
 
+def unreadable_members(archive):
+    """What nobody but the owner could read after root has unpacked it."""
+    return [member.name for member in archive if not member.issym()
+            and member.mode & (0o005 if member.isdir() else 0o004) != (0o005 if member.isdir() else 0o004)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("archive", type=pathlib.Path)
@@ -167,8 +173,16 @@ def main():
     options = parser.parse_args()
     failed = False
     with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(options.archive) as archive:
-            archive.extractall(folder)
+        try:
+            with tarfile.open(options.archive) as archive:
+                unreadable = unreadable_members(archive)
+                archive.extractall(folder)
+        except (OSError, tarfile.TarError) as problem:
+            print(f"check_archive.py: {options.archive} cannot be unpacked: {str(problem).splitlines()[0].rstrip(':')}", file=sys.stderr)
+            return 2
+        if unreadable:
+            failed = True
+            print(f"FAILED   only the owner may read {len(unreadable)} members, {unreadable[0]} is the first: pack it with umask 022")
         roots = os.listdir(folder)
         if len(roots) != 1:
             print(f"FAILED   expected one folder at the top, found {roots}")

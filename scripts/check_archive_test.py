@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """check_archive.py finds each kind of fault: each test damages one thing in a small copy of an unpacked archive."""
 
+import os
 import pathlib
 import re
 import shutil
@@ -21,6 +22,7 @@ COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 @unittest.skipUnless(COMPILER and shutil.which("readelf") and shutil.which("ldd"), "no C compiler, readelf or ldd")
 class Spoiled(unittest.TestCase):
     def setUp(self):
+        self.addCleanup(os.umask, os.umask(0o022))
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name, "unpacked").resolve()
@@ -184,6 +186,22 @@ int main(int count, char** words) {{
                 archive.add(self.root, folder)
         result = subprocess.run([sys.executable, HERE / "check_archive.py", packed], capture_output=True, text=True)
         return result.returncode, result.stdout
+
+    def test_what_only_the_owner_may_read(self):
+        for name, right in (("licenses", 0o700), ("licenses/other", 0o600), ("bin", 0o754)):
+            path = self.root / name
+            before = path.stat().st_mode
+            path.chmod(right)
+            code, lines = self.checked("halfmark")
+            path.chmod(before)
+            self.assertEqual(code, 1)
+            self.assertIn(f"FAILED   only the owner may read 1 members, halfmark/{name} is the first: pack it with umask 022", lines)
+
+    def test_what_is_no_archive(self):
+        for path in (self.root / "none.tar.gz", self.root / "LICENSE"):
+            result = subprocess.run([sys.executable, HERE / "check_archive.py", path], capture_output=True, text=True)
+            self.assertEqual((result.returncode, result.stderr.count("\n")), (2, 1), result.stderr)
+            self.assertIn("cannot be unpacked", result.stderr)
 
     def test_the_exit_code_and_the_lines(self):
         self.speaking_program()

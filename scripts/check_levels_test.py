@@ -222,6 +222,31 @@ class Files(Tree):
             self.plant(f"{folder}/a.cpp", '#include "bench/run/case.h"\n')
         self.assert_one("models/a.cpp:1: ")
 
+    @unittest.skipUnless(shutil.which("git"), "no git here")
+    def test_sources_in_an_ignored_folder_of_another_repository(self):
+        subprocess.run(["git", "init", "-q", self.root], check=True)
+        self.plant(".gitignore", "/sub/\n")
+        self.plant("sub/models/a.cpp", '#include "bench/run/case.h"\n')
+        found = check_levels.check(os.path.join(self.root, "sub"))[0]
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("models/a.cpp:1: ", found[0])
+
+    @unittest.skipUnless(shutil.which("git"), "no git here")
+    def test_in_a_repository_only_tracked_files_are_of_a_known_kind(self):
+        subprocess.run(["git", "init", "-q", self.root], check=True)
+        self.plant("models/a.h~")
+        self.assertEqual(self.violations(), [])
+        subprocess.run(["git", "-C", self.root, "add", "models"], check=True)
+        self.assert_one("models/a.h~:1: not one of the kinds of files")
+
+    @unittest.skipUnless(shutil.which("git"), "no git here")
+    def test_a_header_that_git_ignores_is_no_header_of_ours(self):
+        subprocess.run(["git", "init", "-q", self.root], check=True)
+        self.plant(".gitignore", "/models/local.h\n")
+        self.plant("models/local.h")
+        self.plant("models/a.cpp", '#include "models/local.h"\n')
+        self.assert_one('models/a.cpp:1: "models/local.h": no header of this repository')
+
     def test_long_files_are_a_warning(self):
         self.plant("models/long.cpp", "\n" * (check_levels.LONG_FILE + 1))
         violations, warnings, _ = check_levels.check(self.root)

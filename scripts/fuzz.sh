@@ -4,13 +4,13 @@
 #   scripts/fuzz.sh --coverage    how many lines of each reader are reached by its tests, the seeds and the corpus
 # Seeds are beside the fuzzers in seeds/; the corpus is kept in build/fuzz/corpus and used again.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd "$(dirname "${BASH_SOURCE[0]}")/.."
 usage() {
   echo "usage: scripts/fuzz.sh [SECONDS | --coverage]" >&2
   exit 2
 }
 (($# <= 1)) || usage
-what=${1:-60}
+what=${1-60}
 
 build() { # DIRECTORY TARGET... -- [configure arguments]
   local directory=$1 targets=()

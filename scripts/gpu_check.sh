@@ -29,7 +29,7 @@ nothing() {
 }
 
 # The build: an archive has bin/ and lib/, a build folder has everything side by side.
-home=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+home=$(CDPATH="" cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 halfmark="" tests="" plugin=""
 for place in "$home" "$home/build/release" "$home/build/cuda"; do
   for program in "$place/bin/halfmark" "$place/halfmark"; do

@@ -4,7 +4,7 @@
 #   scripts/run.sh mlp --policy amp-fp16       arguments go to `halfmark run`
 # shellcheck disable=SC2317 # functions are called through `stage`
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 build=build/release
 logs=$build/logs

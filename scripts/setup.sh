@@ -23,7 +23,7 @@ dev_packages=(
   git debootstrap # tests of the revision; creates bare systems to build on (test.sh --all)
 )
 
-case "${1:-}" in
+case "$*" in
   "") ;;
   --dev) packages+=("${dev_packages[@]}") ;;
   *)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Counts the tests in JUnit files that ctest wrote and prints "SKIPPED name: reason" for every one that was skipped."""
 
+import argparse
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -37,8 +38,14 @@ def read(path):
 
 
 def main():
-    for path in sys.argv[1:]:
-        count, skipped = read(path)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("paths", nargs="+", metavar="FILE")
+    for path in parser.parse_args().paths:
+        try:
+            count, skipped = read(path)
+        except (OSError, ElementTree.ParseError) as problem:
+            print(f"skipped_tests.py: {path} cannot be read: {problem}", file=sys.stderr)
+            sys.exit(2)
         print(f"{count} tests, {len(skipped)} skipped")
         for name, reason in skipped:
             print(f"SKIPPED {name}: {reason}")

@@ -8,6 +8,8 @@ stage_ok=true
 stage_log=""
 any_failed=false
 
+unset CLICOLOR_FORCE # ctest would write colours into the logs, which test.sh reads
+
 configure_arguments=() # the options of every preset
 
 red="" green="" yellow="" plain=""

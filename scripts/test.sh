@@ -4,10 +4,10 @@
 #   scripts/test.sh --all    also thread sanitizer, clang-tidy, clang-format, every GPU architecture, long samples, bare systems
 # shellcheck disable=SC2317 # functions are called through `stage`
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 all=false
-case "${1:-}" in
+case "$*" in
   "") ;;
   --all) all=true ;;
   *)

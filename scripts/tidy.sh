@@ -1,7 +1,18 @@
 #!/usr/bin/env bash
-# clang-tidy over our C++ sources, or over the files given. Configures a clang build for its compile commands.
+# clang-tidy over our C++ sources, or over the files given, named from the root. Configures a clang build for its compile commands.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+for argument in "$@"; do
+  if [[ ! -f "$argument" ]]; then
+    echo "usage: scripts/tidy.sh [FILES], from the root of the sources; no such file: $argument" >&2
+    exit 2
+  fi
+done
+if ! command -v clang-tidy > /dev/null; then
+  echo "tidy: no clang-tidy; scripts/setup.sh --dev installs it" >&2
+  exit 2
+fi
 
 # Without unity builds: each file is checked as it is written.
 database=build/tidy
@@ -14,7 +25,7 @@ if ((${#files[@]} == 0)); then
 fi
 if ((${#files[@]} == 0)); then
   echo "tidy: git lists no sources here" >&2
-  exit 1
+  exit 2
 fi
 clang-tidy --version | sed -n 's/^ *//; /version/p'
 printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p "$database"
