@@ -193,6 +193,8 @@ class Types:
         return "::".join([name for scope in self.scopes for name in scope or ()] + names)
 
     def add(self, names, at, target=""):
+        if any(MACRO_NAME.fullmatch(name) for name in names):
+            self.fault(at, "a macro as the name of a type: the checks cannot see the name")
         if None not in self.scopes:
             self.found.append((self.full_name(names), *self.tokens[at][1:], target))
 
@@ -275,6 +277,8 @@ class Types:
         if self.text(at) != "{" or "inline" in names:
             self.fault(start, "cannot read this namespace: write namespace a::b {")
             return at
+        if any(MACRO_NAME.fullmatch(name) for name in names):
+            self.fault(start, "cannot read this namespace: write namespace a::b {")
         if names:
             self.opened.append((self.full_name(names), self.tokens[start][1]))
         else:
@@ -300,7 +304,10 @@ class Types:
                 if defined:
                     return self.until(self.group(at), ";") + 1
             elif text in ("(", "["):
-                at = self.group(at)
+                after = self.group(at)
+                if MACRO_NAME.fullmatch(self.text(at - 1)) and any(self.text(k) in NOT_IN_MACROS for k in range(at, after)):
+                    self.fault(at, "a declaration in the arguments of a macro: the checks cannot see what it defines")
+                at = after
             elif text == "{":
                 return self.group(at)
             elif text == "=":
@@ -314,7 +321,7 @@ class Types:
     def using(self, at):
         end = self.until(at, ";")
         words = [self.text(k) for k in range(at + 1, end)]
-        if self.text(self.attributes(at + 2)) == "=":
+        if "=" in words:
             self.add(words[:1], at + 1)
             if "{" in words and set(CLASS_KEYS).intersection(words):
                 self.fault(at, "a type in an alias: define it by itself")
@@ -329,6 +336,7 @@ class Types:
         start = at
         at += 2 if self.text(at) == "enum" and self.text(at + 1) in ("class", "struct") else 1
         names, joined, special = [], False, False  # names: qualified names, of which all but one are macros
+        macros = False
         while True:
             text = self.text(at)
             if text == "[":
@@ -339,6 +347,7 @@ class Types:
                 special, at = True, self.angles(at)
             elif re.fullmatch(r"[A-Za-z_]\w*", text):
                 # Before the name alignas(), __attribute__() and their like; after it a function's name follows.
+                macros = macros or bool(MACRO_NAME.fullmatch(text))
                 if self.text(at + 1) == "(" and (not names or MACRO_NAME.fullmatch(text)):
                     at = self.group(at + 1)
                     continue
@@ -352,11 +361,12 @@ class Types:
         if text == ":":
             at = self.until(at, "{", ";")
         if self.text(at) != "{":
+            if macros:
+                self.fault(start, "a macro beside the name of a type that is not defined here")
             return False, at
         if len(names) > 1 and names[-1] == ["final"]:
             names.pop()
-        macros = len(names) > 1
-        if macros:
+        if len(names) > 1:
             names = [name for name in names if len(name) > 1 or not MACRO_NAME.fullmatch(name[0])]
         if (macros and not names) or len(names) > 1 or (names and not special and not names[0][0][0].isupper()):
             self.fault(start, "cannot read this type: write struct Name {, and define it in its own namespace")
