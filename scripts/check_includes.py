@@ -181,8 +181,8 @@ ANY_SUFFIX = re.compile(r"_(?:slow_)?test$")
 @functools.lru_cache(maxsize=None)
 def parts(text):
     """[(line, '"' or '<', header)] of the includes, and the code without comments and literals"""
-    source = cpp_reader.read(text)
-    return source.includes, source.code
+    code = cpp_reader.code_of(text)
+    return cpp_reader.includes_of(text, code), code
 
 
 def included(text):

@@ -297,8 +297,8 @@ def check(root):
             found += source.faults + defined.faults
             if path.endswith(HEADER):
                 found += [(line, "an unnamed namespace in a header: every file that includes it gets types of its own") for line in defined.unnamed]
-            found += [(source.code.count("\n", 0, hit.start()) + 1, "optimize(): flags of one function are banned")
-                      for hit in OPTIMIZE.finditer(source.code)]
+            words = cpp_reader.code_of(text) if "optimize" in text else ""
+            found += [(words.count("\n", 0, hit.start()) + 1, "optimize(): flags of one function are banned") for hit in OPTIMIZE.finditer(words)]
             found += [(entry[1], broken) for entry in defined.found if (broken := types.add(path, *entry))]
             found += [(line, broken) for opened, line in defined.opened if (broken := check_namespace(path, opened))]
             for line, quote, header in source.includes:

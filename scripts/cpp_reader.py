@@ -8,20 +8,26 @@ understand is a fault of the file, with its line. It decides nothing by the valu
 import re
 
 INCLUDE_FORM = 'write includes as #include "folder/file.h"'
+COMMENT = r"//[^\n]*|/\*(?s:.*?)\*/"
+STRING = r'(?:u8|[uUL])?"(?:\\.|[^"\\\n])*"'
+RAW = r'(?:u8|[uUL])?R"(?P<mark>[^()\\\s"]{0,16})\((?s:.*?)\)(?P=mark)"'
+CHAR = r"(?:u8|[uUL])?'(?:\\.|[^'\\\n])+'"
+NUMBER = r"\.?[0-9](?:[eEpP][+-]|'[0-9A-Za-z_]|[\w.])*"
 # The frequent tokens first. A word before a quote may be the prefix of a literal.
-TOKEN = re.compile(r"""[ ]*(?:
+TOKEN = re.compile(rf"""[ ]*(?:
     (?P<word>operator(?="")|[A-Za-z_]\w*(?![\w"']))
   | (?P<newline>\n)
-  | (?P<plain>[(){};,&*=>\[\]])
-  | (?P<comment>//[^\n]*|/\*(?s:.*?)\*/)
-  | (?P<string>(?:u8|[uUL])?"(?:\\.|[^"\\\n])*")
-  | (?P<raw>(?:u8|[uUL])?R"(?P<mark>[^()\\\s"]{0,16})\((?s:.*?)\)(?P=mark)")
-  | (?P<char>(?:u8|[uUL])?'(?:\\.|[^'\\\n])+')
-  | (?P<number>\.?[0-9](?:[eEpP][+-]|'[0-9A-Za-z_]|[\w.])*)
+  | (?P<plain>[(){{}};,&*=>\[\]])
+  | (?P<comment>{COMMENT})
+  | (?P<string>{STRING})
+  | (?P<raw>{RAW})
+  | (?P<char>{CHAR})
+  | (?P<number>{NUMBER})
   | (?P<digraph>%:|<%|%>|:>|<:(?!:[^:>]))
-  | (?P<symbol>::|->|<<|<=|[!#-&(-/:-@\[\]^`{-~])
+  | (?P<symbol>::|->|<<|<=|[!#-&(-/:-@\[\]^`{{-~])
   | (?P<other>[A-Za-z_]\w*|[^\n ])
 )""", re.VERBOSE | re.ASCII)
+NO_CODE = re.compile(rf"(?=[/\"'uULR0-9])(?:(?P<skipped>{COMMENT}|{RAW}|{STRING}|{CHAR})|\b{NUMBER})", re.ASCII)
 # Line ends and blanks that compilers and this reader see differently, and characters that change what a reader of the text sees.
 HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffd]")
 TRIGRAPH = re.compile(r"\?\?[=/'()!<>-]")
@@ -45,7 +51,6 @@ class Source:
         self.includes = []  # (line, '"' or '<', header)
         self.faults = []    # (line, what is wrong)
         self.tokens = []    # (text, line, branches) of the code outside directives; a literal is '""'
-        self.code = ""      # the text, with blanks for comments and literals; directives are kept
 
 
 def read(text):
@@ -87,9 +92,21 @@ def read(text):
     return source
 
 
+def code_of(text):
+    """The text with blanks for comments and literals; directives are kept."""
+    return NO_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]) if found["skipped"] else found[0], text)
+
+
+def includes_of(text, code):
+    """code: of code_of(text). Source.includes of a text that read() has no fault with, without reading the rest."""
+    return [(line, '"' if found[1] else "<", found[1] or found[2])
+            for line, (kept, whole) in enumerate(zip(code.split("\n"), text.split("\n")), 1)
+            if kept.lstrip(" ").startswith("#include") and (found := INCLUDE.fullmatch(whole.lstrip(" ")))]
+
+
 def split(text, source):
-    """-> [(kind, text, position, line)]; fills source.code."""
-    items, code, copied, line = [], [], 0, 1
+    """-> [(kind, text, position, line)]"""
+    items, line = [], 1
     for found in TOKEN.finditer(text):
         kind = found.lastgroup
         token, start = found[kind], found.start(kind)
@@ -97,12 +114,9 @@ def split(text, source):
         if kind == "newline":
             line += 1
         elif kind == "comment" or kind in LITERALS:
-            code += [text[copied:start], re.sub(r"[^\n]", " ", token)]
-            copied = start + len(token)
             if token.startswith("//") and token.rstrip().endswith("\\"):
                 source.faults.append((line, "a comment that ends in a backslash goes on in the next line"))
             line += token.count("\n")
-    source.code = "".join([*code, text[copied:]])
     return items
 
 

@@ -10,6 +10,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import check_levels  # noqa: E402
 import cpp_reader  # noqa: E402
+import source_tree  # noqa: E402
 
 FORM = cpp_reader.INCLUDE_FORM
 LAYER = "kernels/ops/ may not include"
@@ -259,6 +260,16 @@ class Tricks(Planted):
 
     def test_what_is_no_include_does_not_count(self):
         self.clean("kernels/ops/a.cpp", NO_INCLUDE)
+
+    def test_the_short_way_to_the_includes_finds_the_same(self):
+        root = os.path.dirname(HERE)
+        for path in source_tree.tree_files(root)[0]:
+            if path.endswith(check_levels.CODE):
+                with open(os.path.join(root, path), encoding="utf-8") as file:
+                    text = file.read()
+                self.assertEqual(cpp_reader.includes_of(text, cpp_reader.code_of(text)), cpp_reader.read(text).includes, path)
+        for text in NO_INCLUDE:
+            self.assertEqual(cpp_reader.includes_of(text, cpp_reader.code_of(text)), cpp_reader.read(text).includes, text)
 
     def test_a_byte_that_is_no_utf8(self):
         full = os.path.join(self.root, "kernels/ops/a.cpp")
