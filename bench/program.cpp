@@ -1,9 +1,11 @@
 #include "bench/program.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -12,6 +14,7 @@
 #include <filesystem>
 #include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -98,14 +101,27 @@ namespace {
 
 // What every command needs for the buffers of the libraries and the stacks of their threads. Asked for at once: under a
 // smaller limit a thread of OpenBLAS already asks for memory without end.
-void require_memory() {
+void require_memory(int threads) {
   constexpr size_t kForAll = size_t{256} << 20, kForThread = size_t{16} << 20;  // bytes
   try {
-    const int threads = host_threads();
     require_blas_room(threads + 1, kForAll + kForThread * static_cast<size_t>(threads));
   } catch (const Error& error) {
     end_with(error.what());
   }
+}
+
+// The threads that OpenBLAS starts: one per processor that the process may use, or fewer where the environment says so.
+int threads_of_openblas(char** environment) {
+  cpu_set_t usable;
+  const int processors = ::sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
+  for (const std::string_view name : {"OPENBLAS_NUM_THREADS=", "GOTO_NUM_THREADS=", "OMP_NUM_THREADS="}) {
+    for (char** variable = environment; *variable; ++variable) {
+      if (!std::string_view(*variable).starts_with(name)) continue;
+      const int wanted = std::atoi(*variable + name.size());
+      if (wanted > 0) return std::min(wanted, processors);
+    }
+  }
+  return processors;
 }
 
 std::string output_lost(int error) {
@@ -143,9 +159,13 @@ int leave(int code) {
 
 }  // namespace
 
+void before_libraries(int /*argc*/, char** /*argv*/, char** environment) {
+  if (memory_is_limited()) require_memory(threads_of_openblas(environment));
+}
+
 int run_command_line(int argc, char** argv, Program program) {
   if (const std::string closed = fill_standard_streams(); !closed.empty()) end_with(closed);
-  require_memory();
+  require_memory(host_threads());
   wait_with_short_spins(argv);
   std::signal(SIGXFSZ, SIG_IGN);  // exceeding a file size limit is then an error like a full disk
   program.path = own_path();

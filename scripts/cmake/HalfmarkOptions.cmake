@@ -41,8 +41,12 @@ if(HALFMARK_CCACHE AND NOT EXISTS "${HALFMARK_CCACHE}")
 endif()
 find_program(HALFMARK_CCACHE ccache)
 if(HALFMARK_CCACHE)
-  # Paths relative to the checkout, so that a fresh clone finds what another one compiled.
-  set(launcher "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${HALFMARK_CCACHE}")
+  # Paths relative to the checkout, so that a fresh clone finds what another one compiled. Not where they hold a blank:
+  # ccache 4.7 then leaves the paths in dependency files absolute, so a clone would depend on the files of another one.
+  set(launcher "${HALFMARK_CCACHE}")
+  if(NOT CMAKE_SOURCE_DIR MATCHES " ")
+    set(launcher "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1 ${launcher})
+  endif()
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
 endif()
