@@ -1,4 +1,5 @@
 // End-to-end tests of the program: exit codes, one error line per mistake, a smoke run whose report is valid.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,6 +41,10 @@ TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("run --suite smoke tf32", "no case of suite smoke contains 'tf32'");
   expect_complaint("run --policy fp17", "fp16");
   expect_complaint("run --harness erorr", "error");
+  for (const char* list : {"a,,b", ",a", "a,", ","})
+    for (const char* option :
+         {"run --policy", "run --device", "run --harness", "history . --metric", "ab a b --device", "probe --types"})
+      expect_complaint(fmt::format("{} {}", option, list), fmt::format("'{}' has an empty element", list));
   expect_complaint("run --case linear", "id is");
   expect_complaint("run --shard 3/2", "--shard");
   expect_complaint("probe --shape 32x32", "--shape");

@@ -1,6 +1,8 @@
 // Kills a run at random moments and resumes it: no finished record may be lost, and the final report must equal that of
 // an undisturbed run. HALFMARK_LONG=1 kills two hundred times instead of eight.
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -111,8 +113,8 @@ TEST_F(SlowSurvival, SignalsAtRandomMomentsLeaveAReportThatLoads) {
     const Result result = wait(child);
     EXPECT_TRUE(result.code == 130 || result.code == 143 || result.code == 0) << result.code << " " << result.err;
     const Report report_now = Report::load(report());
-    EXPECT_EQ(report_now.run.complete, result.code == 0);
-    if (result.code == 0) {
+    EXPECT_TRUE(report_now.run.complete || result.code != 0);
+    if (report_now.run.complete) {  // a signal may come after the last case
       EXPECT_EQ(times_aside(report_now), times_aside(undisturbed));
     } else {
       EXPECT_GT(report_now.records.size(), before);
@@ -121,6 +123,67 @@ TEST_F(SlowSurvival, SignalsAtRandomMomentsLeaveAReportThatLoads) {
   }
   ASSERT_EQ(halfmark(kRun + " --resume").code, 0);
   EXPECT_EQ(times_aside(Report::load(report())), times_aside(undisturbed));
+}
+
+// From before the program has read its arguments until after its last line.
+TEST_F(SlowSurvival, ASignalAtAnyMomentLeavesNoFilesOfItsOwnAndSaysThatItCame) {
+  const std::string one = "run --no-probes --case linear/b4_i16_o8/cpu/fp32/error";
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_EQ(halfmark(one).code, 0);
+  const auto duration = std::chrono::steady_clock::now() - start;
+  const int moments = std::getenv("HALFMARK_LONG") ? 400 : 60;
+  int stopped = 0, complete = 0;
+  for (int i = 0; i < moments; ++i) {
+    const int signal = i % 2 ? SIGINT : SIGTERM;
+    std::filesystem::remove(report());
+    const pid_t child = start_halfmark(one);
+    std::this_thread::sleep_for(duration * i / (moments - moments / 10));  // some moments are after its end
+    const bool had_ended = has_ended(child);
+    ::kill(child, signal);
+    const Result result = wait(child);
+    const std::string when = fmt::format("moment {} of {}: exit code {}, {}", i, moments, result.code, result.err);
+    // A process that ends when the signal comes may return its exit code.
+    EXPECT_EQ(result.code, had_ended || result.code == 0 ? 0 : 128 + signal) << when;
+    const bool is_written = std::filesystem::exists(report());
+    EXPECT_TRUE(is_written || result.code != 0) << when;
+    EXPECT_TRUE(!is_written || Report::load(report()).run.complete) << when;
+    EXPECT_LE(result.lines(), 1) << when;
+    stopped += result.code != 0, complete += is_written;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename().string();
+      EXPECT_TRUE(name == "report.json" || name == "stdout" || name == "stderr") << when << " leaves " << name;
+    }
+  }
+  EXPECT_GT(stopped, 0);
+  EXPECT_GT(complete, 0);
+}
+
+// While the report is written to a pipe that is full.
+TEST_F(SlowSurvival, ASignalDuringTheFinalSaveIsNotSwallowed) {
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const int pipe = ::open((folder_ / "pipe").c_str(), O_RDONLY | O_NONBLOCK);
+    ASSERT_GE(pipe, 0);
+    ASSERT_LE(::fcntl(pipe, F_SETPIPE_SZ, 4096), 65536);
+    const pid_t child = start_halfmark("run --no-probes --case linear/b4_i16_o8/cpu/fp32/error -o pipe");
+    pollfd ready = {pipe, POLLIN, 0};
+    ASSERT_EQ(::poll(&ready, 1, 60'000), 1);
+    ::kill(child, signal);
+    std::string text;
+    char buffer[4096];
+    ssize_t count = 0;
+    while ((count = ::read(pipe, buffer, sizeof buffer)) != 0) {
+      if (count > 0)
+        text.append(buffer, static_cast<size_t>(count));
+      else
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the writer has more
+    }
+    ::close(pipe);
+    const Result result = wait(child);
+    EXPECT_EQ(result.code, 128 + signal) << result.err;
+    EXPECT_TRUE(says(result.err, "after the last case; the report in pipe is complete")) << result.err;
+    EXPECT_TRUE(Report::parse(text, "pipe").run.complete);
+  }
 }
 
 }  // namespace

@@ -6,7 +6,7 @@ from matplotlib.patches import Patch
 
 from chart_figures import BASELINE
 from chart_parts import (GREY, GRID, INK, SMALL, Sheet, end_labels, end_labels_fit, every, line_of, power_ticks, round_ticks,
-                         set_ticks, style, width_of)
+                         set_ticks, step_of, style, width_of)
 from chart_report import LeftOut, Panel
 
 AXES = (2.5, 2.0)     # inches
@@ -38,7 +38,7 @@ def step_axis(axes, low, high):
         axes.set_xscale("log")
         set_ticks(axes.xaxis, round_ticks(low, high, AXES[0], "{:g}".format))
     else:
-        step = next(10 ** power * part for power in range(9) for part in (1, 2, 5) if high / (10 ** power * part) <= 6)
+        step = step_of(high, 6, [10 ** power * part for power in range(9) for part in (1, 2, 5)])
         ticks = [step * count for count in range(int(high / step) + 1)]
         set_ticks(axes.xaxis, (ticks, [f"{tick:g}" for tick in ticks]))
     axes.set_xlim(low, high)

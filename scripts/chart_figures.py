@@ -5,7 +5,7 @@ import math
 import numpy as np
 from matplotlib.patches import Patch
 
-from chart_parts import (GREY, GRID, INK, MARKER, SMALL, Sheet, line_of, power_ticks, round_ticks, set_ticks, style,
+from chart_parts import (GREY, GRID, INK, MARKER, SMALL, Sheet, line_of, power_ticks, round_ticks, set_ticks, step_of, style,
                          width_of, wrapped)
 from chart_report import HOT, MEDIAN_INTERVAL, PROCESSES, RANGE, LeftOut, Panel, human_bytes
 
@@ -243,7 +243,7 @@ def memory(reports):
         set_ticks(axes.yaxis, (list(range(len(bars))), [names[policy] for policy in baseline_first(bars)]))
         axes.set(ylim=(len(bars) - 0.4, -0.6), xlim=(0, right))
         axes.tick_params(axis="y", length=0)
-        step = next(one for one in (0.1, 0.2, 0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if right / one <= 5.5)
+        step = step_of(right, 5.5, (0.1, 0.2, 0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000))
         ticks = [step * count for count in range(int(right / step * 0.97) + 1)]
         set_ticks(axes.xaxis, (ticks, [f"{tick:g}{'x' if relative and tick else ''}" for tick in ticks]))
         axes.set_xlabel(f"relative to {BASELINE}{' of ' + reports.sources[0].letter if len(reports.sources) > 1 else ''} (linear)"
@@ -365,6 +365,6 @@ def gradient_range(reports):
 
 
 def exponent_ticks(left, right):
-    step = next(step for step in (5, 10, 20, 50, 100, 200, 1000) if (right - left) / step <= 9)
+    step = step_of(right - left, 9, (5, 10, 20, 50, 100, 200, 1000))
     ticks = [tick for tick in range(math.ceil(left / step) * step, math.floor(right) + 1, step)]
     return ticks, [str(tick).replace("-", "−") for tick in ticks]

@@ -6,6 +6,7 @@ All lengths are inches. Widths of text are measured before anything is placed, s
 
 import functools
 import io
+import itertools
 import math
 import sys
 
@@ -123,6 +124,11 @@ def round_ticks(low, high, length, form, vertical=False):
                     taken.append((place(tick), room))
                     found[tick] = form(tick)
     return list(found), list(found.values())
+
+
+def step_of(length, most, steps):
+    """The first of the steps, and then of the powers of ten, that divides the length into at most `most` parts."""
+    return next(step for step in itertools.chain(steps, (10 ** exponent for exponent in range(300))) if length / step <= most)
 
 
 def set_ticks(axis, ticks):

@@ -1,5 +1,6 @@
 """Reports as the charts see them: reading and checking, values with their intervals, provenance, the order of subjects."""
 
+import hashlib
 import json
 import math
 import pathlib
@@ -11,6 +12,10 @@ NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 HOT = ["hot", ""]  # `at` of a time with warm caches; cold times are not drawn
 MEDIAN_INTERVAL, PROCESSES, RANGE, SINGLE = "interval", "processes", "range", "single"
 DEVICE_NAMES = ("name", "gpu", "processor")  # keys of environment.devices.<device>, the first that is there
+
+
+LARGEST = 1e100  # products and powers of larger numbers overflow; no chart has such an axis
+LONGEST = 200    # characters of a name
 
 
 class BadReport(Exception):
@@ -48,6 +53,15 @@ def human_bytes(largest):
                  if largest >= 2 ** power), (1, "B"))
 
 
+def short(name):
+    """A long name keeps its ends; a hash keeps names apart that differ only in the middle."""
+    name = str(name)
+    if len(name) <= LONGEST:
+        return name
+    mark = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:12]
+    return f"{name[:LONGEST // 2 - 12]} .. {name[-(LONGEST // 2 - 12):]}#{mark}"
+
+
 def read_json(path):
     try:
         with open(path, encoding="utf-8") as file:
@@ -79,9 +93,15 @@ def read_report(path):
     def number(value, place):
         if isinstance(value, str) and value in NUMBERS:
             return NUMBERS[value]
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
-        bad(f"{place}: expected a number")
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            bad(f"{place}: expected a number")
+        if LARGEST < abs(value):
+            replaced.append(place)
+            return math.inf if value > 0 else -math.inf
+        if 0 < abs(value) < 1 / LARGEST:
+            replaced.append(place)
+            return 0.0
+        return float(value)
 
     def numbers(one, key, place):
         if not isinstance(one.get(key), list):
@@ -94,6 +114,7 @@ def read_report(path):
             bad(f"{place}.{key}: expected a list of objects")
         return values
 
+    replaced = []
     report = read_json(path)
     if not isinstance(report, dict) or "schema" not in report:
         bad("\"schema\" is missing")
@@ -108,13 +129,16 @@ def read_report(path):
         for key in ("subject", "device", "policy", "status"):
             if not isinstance(record.get(key), str):
                 bad(f"{place}.{key}: expected text")
+            record[key] = short(record[key])
         if not isinstance(record.setdefault("axes", {}), dict):
             bad(f"{place}.axes: expected an object")
+        record["axes"] = {short(key): short(value) for key, value in record["axes"].items()}
         record["measurements"] = listed(record, "measurements", place)
         record["series"] = listed(record, "series", place)
         for one in record["measurements"] + record["series"]:
             if not isinstance(one.get("metric"), str) or not isinstance(one.setdefault("at", ""), str):
                 bad(f"{place}: a measurement or series without a metric")
+            one["at"] = short(one["at"])
         for one in record["measurements"]:
             one["value"] = number(one.get("value"), f"{place}: {one['metric']}")
             one["samples"] = numbers(one, "samples", place) if "samples" in one else []
@@ -122,6 +146,9 @@ def read_report(path):
             one["x"], one["y"] = numbers(one, "x", place), numbers(one, "y", place)
             if len(one["x"]) != len(one["y"]):
                 bad(f"{place}: {one['metric']}: x and y differ in length")
+    if replaced:
+        print(f"{path}: numbers beyond 1e100 are drawn as infinite, below 1e-100 as 0: {short(replaced[0])}"
+              f"{f' and {len(replaced) - 1} more' if len(replaced) > 1 else ''}", file=sys.stderr)
     return report
 
 
@@ -136,20 +163,20 @@ class Source:
     """The records of one device of one report, by subject and policy, and where they come from."""
 
     def __init__(self, path, report, device, records):
-        self.file, self.device, self.letter = pathlib.Path(path).name, device, ""
+        self.file, self.device, self.letter = short(pathlib.Path(path).name), device, ""
         self.records = {}
         for record in records:
             self.records.setdefault(record["subject"], {}).setdefault(record["policy"], []).append(record)
         environment, run = report.get("environment"), report.get("run")
         device_facts = branch(environment, "devices", device)
-        self.product = next((str(device_facts[key]) for key in DEVICE_NAMES if branch(device_facts, key)), "")
+        self.product = next((short(device_facts[key]) for key in DEVICE_NAMES if branch(device_facts, key)), "")
         if not self.product and device == "cpu":
-            self.product = str(branch(environment, "cpu", "model") or "")
-        self.machine = str(branch(environment, "machine") or "unknown")
-        self.git = str(branch(environment, "halfmark", "git") or "unknown")
-        self.version = str(branch(environment, "halfmark", "version") or "")
-        self.started = str(branch(run, "started") or "unknown")
-        self.suite = str(branch(run, "suite") or "unknown")
+            self.product = short(branch(environment, "cpu", "model") or "")
+        self.machine = short(branch(environment, "machine") or "unknown")
+        self.git = short(branch(environment, "halfmark", "git") or "unknown")
+        self.version = short(branch(environment, "halfmark", "version") or "")
+        self.started = short(branch(run, "started") or "unknown")
+        self.suite = short(branch(run, "suite") or "unknown")
         self.complete = branch(run, "complete") is not False
 
     def title(self):

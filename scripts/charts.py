@@ -44,10 +44,13 @@ def draw_sheets(reports):
     for chart in CHARTS:
         try:
             sheet = chart(reports)
+            sheet.settle()
         except LeftOut as reason:
             print(f"{chart.__name__}: not drawn: {reason}", file=sys.stderr)
             continue
-        sheet.settle()
+        except (ArithmeticError, ValueError) as error:
+            print(f"{chart.__name__}: not drawn: its numbers give no axes ({error})", file=sys.stderr)
+            continue
         yield sheet
 
 

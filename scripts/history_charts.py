@@ -7,17 +7,17 @@ import math
 import pathlib
 import sys
 
+from chart_report import LARGEST, BadReport, LeftOut, ending, read_json, short
+
+MISSING = ""  # a Python package; --help works without it
 try:
     import matplotlib  # noqa: F401: imported here, so that a missing package is one line
     import numpy  # noqa: F401
 except ImportError as error:
-    print(f"history_charts.py: no Python package {error.name} for {sys.executable}: install python3-matplotlib, or start it with a "
-          "python3 that has matplotlib", file=sys.stderr)
-    sys.exit(2)
-
-from chart_parts import (GREY, GRID, INK, LINE, SMALL, TITLE, height_of, new_figure, set_defaults, set_ticks, width_of, wrapped,
-                         write_figure)
-from chart_report import BadReport, LeftOut, ending, read_json
+    MISSING = error.name
+else:
+    from chart_parts import (GREY, GRID, INK, LINE, SMALL, TITLE, height_of, new_figure, set_defaults, set_ticks, width_of, wrapped,
+                             write_figure)
 
 WORSE, BETTER, POINTS = "#B84300", "#007A5A", "#0065A3"  # colour-blind-safe, 3 : 1 to white; each also has a text label
 SIZE = (6.2, 1.2)  # inches of the axes
@@ -31,18 +31,27 @@ EXAMPLES = """examples:
 Exit codes: 0 drawn, or no series changed; 2 the file is not a history, FILE cannot be written, or matplotlib is missing."""
 
 
+def positive(value):
+    """A ratio that can be drawn."""
+    if not 1 / LARGEST <= float(value) <= LARGEST:
+        raise ValueError(f"{value} is no ratio that can be drawn")
+    return float(value)
+
+
 def read_history(path):
     history = read_json(path)
     try:
         if history["history"] != 1:
             raise BadReport(f"{path}: is a history of schema {history['history']}, this script reads schema 1")
-        str(history["anchor"])
+        history["anchor"] = short(history["anchor"])
         for series in history["series"]:
-            [str(series[key]) for key in ("case", "metric", "at", "machine", "better")]
-            [(str(point["started"]), str(point["build"]), 1 / float(point["ratio"])) for point in series["points"]]
+            series.update({key: short(series[key]) for key in ("case", "metric", "at", "machine", "better")})
+            for point in series["points"]:
+                point.update(started=short(point["started"]), build=short(point["build"]), ratio=positive(point["ratio"]))
             for change in series["changes"]:
-                series["points"][change["at"]], math.log(change["before"]), math.log(change["after"]), bool(change["worse"])
-    except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError) as error:
+                change.update(before=positive(change["before"]), after=positive(change["after"]), worse=bool(change["worse"]))
+                series["points"][change["at"]]
+    except (KeyError, TypeError, ValueError, IndexError, ArithmeticError, AttributeError) as error:
         raise BadReport(f"{path}: is not a history ({type(error).__name__}: {error}); "
                         "halfmark history DIR --json FILE writes one") from None
     return history
@@ -147,6 +156,10 @@ def main():
                         help="png, svg or pdf by its name (default: history.png)")
     parser.add_argument("--all", action="store_true", help="also the series that did not change")
     arguments = parser.parse_args()
+    if MISSING:
+        print(f"history_charts.py: no Python package {MISSING} for {sys.executable}: install python3-matplotlib, or start it with a "
+              "python3 that has matplotlib", file=sys.stderr)
+        return 2
     if arguments.file.suffix not in (".png", ".svg", ".pdf"):
         parser.error(f"-o {arguments.file}: the name must end with .png, .svg or .pdf")
     set_defaults()

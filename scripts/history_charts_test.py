@@ -2,6 +2,7 @@
 """Tests of history_charts.py: a synthetic history is drawn, a broken one gives one clear line."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -31,6 +32,25 @@ def made_history(points=40, step_at=25):
     still = dict(series, case="<i>$still$</i>" * 12, changes=[])
     return {"history": 1, "anchor": "57f0f4501b79", "reports": 80, "judgements": 0, "remarks": [],
             "series": [series, still]}
+
+
+class WithoutMatplotlib(unittest.TestCase):
+    def test_help_works_and_drawing_is_one_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "matplotlib.py").write_text("raise ImportError('hidden', name='matplotlib')")
+            environment = dict(os.environ, PYTHONPATH=folder, PYTHONDONTWRITEBYTECODE="1")
+
+            def run(script, *arguments):
+                return subprocess.run([sys.executable, SCRIPTS / script, *arguments], cwd=folder, env=environment,
+                                      capture_output=True, text=True)
+            for script, option in (("history_charts.py", "--all"), ("charts.py", "--subject")):
+                done = run(script, "--help")
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertIn(option, done.stdout)
+                done = run(script, "absent.json")
+                self.assertEqual(done.returncode, 2)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertIn("no Python package matplotlib", done.stderr)
 
 
 @unittest.skipUnless(matplotlib, "no Python package matplotlib (install python3-matplotlib)")
@@ -69,12 +89,29 @@ class HistoryCharts(unittest.TestCase):
         history["series"][0]["points"][3]["ratio"] = 0
         late = made_history()
         late["series"][0]["changes"][0]["at"] = 40
+        huge = []
+        for place, key, value in (("points", "ratio", 1e308), ("points", "ratio", 10 ** 400), ("points", "ratio", 5e-324),
+                                  ("changes", "before", "Infinity"), ("changes", "after", -1)):
+            huge.append(made_history())
+            huge[-1]["series"][0][place][0][key] = value
         for text in ("", "{", "[]", "{}", '{"history": 2}', '{"history": 1, "series": [{}]}', json.dumps(history),
-                     json.dumps(late)):
+                     json.dumps(late), *map(json.dumps, huge)):
             done = self.draw(text)
             self.assertEqual(done.returncode, 2, text[:60])
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
             self.assertTrue(done.stderr.startswith("history.json: "), done.stderr)
+
+    def test_draws_with_long_names_shortened(self):
+        history = made_history()
+        for key in ("case", "metric", "at", "machine"):
+            history["series"][0][key] = key * 30_000
+        for point in history["series"][0]["points"]:
+            point["build"] = point["build"] * 10_000
+        history["anchor"] = "a" * 100_000
+        done = self.draw(json.dumps(history), "-o", "h.png")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        width, height = (int.from_bytes((self.path / "h.png").read_bytes()[at:at + 4], "big") for at in (16, 20))
+        self.assertLess(height, 2 * width)
 
     def test_says_where_it_cannot_write(self):
         done = self.draw(json.dumps(made_history()), "-o", "none/h.png")

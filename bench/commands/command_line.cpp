@@ -209,7 +209,20 @@ Command& Command::choice(const char* names, std::string& value, const std::vecto
 }
 
 Command& Command::list(const char* names, std::vector<std::string>& values, const std::string& about) {
-  app_of(app_).add_option(names, values, about)->delimiter(',')->allow_extra_args(false)->check(not_empty);
+  // Split here: CLI11's own delimiter drops empty elements, such as an unset variable in "$FIRST,$SECOND".
+  const auto read = [names, &values](const std::vector<std::string>& given) {
+    for (const std::string& text : given)
+      for (size_t begin = 0; begin <= text.size();) {
+        const size_t end = std::min(text.find(',', begin), text.size());
+        if (begin == end) throw CLI::ValidationError(names, fmt::format("'{}' has an empty element", text));
+        values.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
+      }
+  };
+  app_of(app_)
+      .add_option_function<std::vector<std::string>>(names, read, about)
+      ->allow_extra_args(false)
+      ->check(not_empty);
   return *this;
 }
 

@@ -13,11 +13,13 @@
 #include "bench/commands/commands.h"
 #include "bench/namespaces.h"
 #include "bench/run/child_process.h"
+#include "bench/run/standard_streams.h"
 #include "kernels/number/error.h"
 #include "reports/outputs/csv.h"
 #include "reports/outputs/export.h"
 #include "reports/record/file.h"
 #include "reports/record/memory_file.h"
+#include "reports/record/printable.h"
 
 namespace halfmark::bench {
 
@@ -40,7 +42,8 @@ std::filesystem::path script_of(const Program& program, std::string_view name) {
 }
 
 void write_parquet(const Report& report, const ExportArguments& arguments, const Program& program) {
-  if (arguments.output.empty()) throw Error("--to parquet: name the file with -o, it is binary");
+  if (arguments.output.empty() || is_written_in_place(arguments.output))
+    throw Error("--to parquet: name a regular file with -o, it is binary");
   const MemoryFile csv("halfmark-csv"), complaint("halfmark-errors");
   write_all(csv.descriptor(), measurements_csv_of(report), "the CSV for parquet");
   ::lseek(csv.descriptor(), 0, SEEK_SET);
@@ -59,12 +62,12 @@ void export_report(const ExportArguments& arguments, const Program& program) {
   for (const ExportFormat& format : export_formats()) {
     if (format.name != arguments.format) continue;
     const Exported exported = format.write(report);
+    // Names may contain control characters, which programs get as they are, but a terminal must not.
     if (arguments.output.empty())
-      fmt::print("{}", exported.text);
+      fmt::print("{}", ::isatty(STDOUT_FILENO) ? printable_lines(exported.text) : exported.text);
     else
       write_file(arguments.output, exported.text);
-    for (const std::string& line : exported.left_out)
-      fmt::print(stderr, "halfmark: --to {} leaves out {}\n", format.name, line);
+    for (const std::string& line : exported.left_out) complain(fmt::format("--to {} leaves out {}", format.name, line));
   }
 }
 

@@ -32,11 +32,8 @@ void merge_files(const MergeArguments& arguments, const Program& program) {
   for (const std::string& file : arguments.files) shards.push_back({file, Report::load(file)});
   Report whole = merge(shards, arguments.partial);
   whole.run.command = program.command;
-  std::error_code ignored;
-  const auto kind = std::filesystem::status(arguments.output, ignored).type();
   std::optional<FileLock> lock;  // a run may be writing this file
-  if (kind == std::filesystem::file_type::regular || kind == std::filesystem::file_type::not_found)
-    lock.emplace(arguments.output);
+  if (!is_written_in_place(arguments.output)) lock.emplace(arguments.output);
   whole.save(arguments.output);
   if (!lock) return;  // /dev/stdout: only the report
   const std::string partial = partial_text(whole);

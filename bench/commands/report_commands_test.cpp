@@ -93,7 +93,8 @@ TEST_F(ReportCommands, ExportWritesTheFormatThatIsAskedForAndCountsWhatItLeavesO
 TEST_F(ReportCommands, ExportHandsTheWholeCsvToTheScriptForParquet) {
   const Report report = timed_report();
   report.save(folder_ / "report.json");
-  expect_complaint("export report.json --to parquet", "--to parquet: name the file with -o, it is binary");
+  expect_complaint("export report.json --to parquet", "--to parquet: name a regular file with -o, it is binary");
+  expect_complaint("export report.json --to parquet -o /dev/stdout", "--to parquet: name a regular file with -o");
   const auto with_python = [&](const std::string& script) {
     std::filesystem::create_directory(folder_ / "path");
     std::ofstream(folder_ / "path" / "python3") << "#!/bin/sh\n" << script << "\n";

@@ -80,7 +80,7 @@ void run(const RunArguments& arguments, Program& program) {
     ProgressLine line;
     report = run_cases(options, [&](size_t done, size_t all, const std::string& next) { line.show(done, all, next); });
   }
-  if (!report.run.complete) {
+  if (interrupting_signal() != 0) {
     complain(interruption_text(report, options.output));
     program.exit_code = 128 + interrupting_signal();
     return;

@@ -62,6 +62,22 @@ TEST(Extension, RefusesNamesThatAnIdCannotHold) {
   }
 }
 
+TEST(Extension, RefusesNamesThatTheCommandLineReadsAsSomethingElse) {
+  for (const char* name : {"cpu", "cpu-net", "cpu.2", "-x", "--help", ".", "..", ".hidden", "halfmark", "halfmark2"}) {
+    const std::string start = "'" + std::string(name) + "': a name that starts with '";
+    expect_refused([&](Extension& e) { e.name = name; }, "extension: program " + start);
+    expect_refused([&](Extension& e) { e.subjects[0].name = name; }, "extension: subject " + start);
+    expect_refused([&](Extension& e) { e.subjects[0].sizes = name; }, "extension: sizes of subject own, " + start);
+    expect_refused([&](Extension& e) { e.harnesses[0].name = name; }, "extension: harness " + start);
+  }
+  for (const char* word : {"fp16", "error", "quick", "mlp", "own"})
+    expect_refused([&](Extension& e) { e.subjects[0].sizes = word; }, "its sizes are the name of a subject, policy");
+  const std::string known = subjects().front().sizes;
+  expect_refused([&](Extension& e) { e.subjects[0].name = known; }, "its name is the sizes of a subject");
+  expect_refused([&](Extension& e) { e.harnesses[0].name = known; }, "its name is that of a subject, its sizes");
+  expect_refused([](Extension& e) { e.harnesses[0].name = "b2_i4"; }, "its name is that of a subject, its sizes");
+}
+
 TEST(Extension, SaysWhatIsWrongInOneLine) {
   expect_refused([](Extension& e) { e.subjects[0].name = "two\nlines"; }, "extension: subject 'two");
 }

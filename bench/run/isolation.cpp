@@ -40,7 +40,7 @@ IsolatedRun run_isolated(const std::string& program, const std::string& id, uint
     run.reason = fmt::format("exit code {}{}", WEXITSTATUS(status),
                              said.empty() ? ", without a message" : ": " + said.substr(0, said.find('\n')));
   } else if (const std::string text = report.text(); text.empty()) {
-    run.reason = "wrote no report";
+    run.reason = fmt::format("ended with exit code {} before it wrote a report", WEXITSTATUS(status));
   } else {
     try {
       Report written = Report::parse(text, "the report of " + id);

@@ -15,6 +15,7 @@
 #include "bench/run/program_testing.h"
 #include "bench/run/runner.h"
 #include "kernels/number/error.h"
+#include "reports/record/lock.h"
 
 namespace halfmark::bench {
 namespace {
@@ -43,6 +44,34 @@ TEST_F(Isolation, BringsBackTheRecord) {
   EXPECT_EQ(result.record->fingerprint, "ab12");
 }
 
+// A harness of an extension may end the process in any way.
+TEST_F(Isolation, EachWayToEndTheProcessIsAClearRecord) {
+  const std::string planted = std::string(HALFMARK_BINARY_DIR) + "/halfmark_planted_extension";
+  const auto run = [&](const std::string& how) {
+    const std::string id = "linear/b4_i16_o8/cpu/fp32/ending" + how;
+    IsolatedRun result = run_isolated(planted, id, 0, 60);
+    return result.record ? std::string(name_of(result.record->status)) : result.reason;
+  };
+  EXPECT_EQ(run(""), "ok");
+  for (const char* how : {"exit0", "exit1", "quick_exit"})
+    EXPECT_EQ(run(std::string("/how=") + how),
+              std::string("exit code 2: planted: linear/b4_i16_o8/cpu/fp32/ending/how=") + how +
+                  ": ended the program by exit(); nothing is written");
+  EXPECT_EQ(run("/how=leave"), "ended with exit code 0 before it wrote a report");
+  EXPECT_TRUE(run("/how=abort").starts_with("crashed with signal 6 (Aborted)")) << run("/how=abort");
+}
+
+TEST_F(Isolation, WithoutItAnExitEndsTheRunWithOneLineAndKeepsFinishedCases) {
+  const std::string planted = quoted(std::string(HALFMARK_BINARY_DIR) + "/halfmark_planted_extension");
+  const Result ended = shell(planted + " run --no-probes --case linear/b4_i16_o8/cpu/fp32/ending/how=exit0");
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_EQ(ended.err,
+            "planted: linear/b4_i16_o8/cpu/fp32/ending/how=exit0: ended the program by exit(); finished cases are in "
+            "report.json.journal: repeat the command with --isolate --resume\n");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "report.json"));
+  EXPECT_FALSE(std::filesystem::exists(FileLock::path_of(folder_ / "report.json")));
+}
+
 // Then a killed run leaves no temporary file behind.
 TEST_F(Isolation, NeedsNoTemporaryFile) {
   ::setenv("TMPDIR", (folder_ / "absent").c_str(), 1);
@@ -58,7 +87,7 @@ TEST_F(Isolation, SaysHowTheProcessEnded) {
   EXPECT_TRUE(run("kill -KILL $$").reason.starts_with("killed with signal 9, often because memory ran out"));
   EXPECT_EQ(run("echo no such device >&2; echo more >&2; exit 2").reason, "exit code 2: no such device");
   EXPECT_EQ(run("exit 7").reason, "exit code 7, without a message");
-  EXPECT_EQ(run("exit 0").reason, "wrote no report");
+  EXPECT_EQ(run("exit 0").reason, "ended with exit code 0 before it wrote a report");
   EXPECT_SAYS(run("echo no report > /dev/fd/$8").reason, "the report of mlp/cpu/fp16/error");
   EXPECT_NE(run("echo '{\"schema\":1,\"records\":[]}' > /dev/fd/$8").reason.find("wrote 0 records"), std::string::npos);
   EXPECT_THROW(run_isolated((folder_ / "absent").string(), "id", 0, 0), Error);

@@ -25,6 +25,7 @@ void check_output(const std::filesystem::path& output) {
   std::error_code ignored;
   if (std::filesystem::is_directory(output, ignored))
     throw Error(output.string() + ": is a directory; name a file with -o");
+  require_open_for_writing(output);
   const bool exists = std::filesystem::exists(output, ignored);
   if (exists && ::access(output.c_str(), W_OK) != 0)
     throw Error(output.string() + ": cannot be written; name another file with -o");
@@ -91,12 +92,15 @@ std::vector<Record> RecordStore::earlier_records(bool resume) const {
 }
 
 void RecordStore::begin(Report header, const std::vector<std::string>& ids, int processes, bool resume) {
+  const std::lock_guard lock(mutex_);
+  begun_ = true;
   header_ = std::move(header);
   processes_ = processes;
   records_.resize(ids.size());
   if (!to_file_) return;
   std::map<std::string, Record> earlier;
   for (Record& record : earlier_records(resume)) earlier.emplace(record.id, std::move(record));
+  resumed_ = !earlier.empty();
   journal_ = earlier.empty() ? Journal::create(journal_path_, header_) : Journal::resume(journal_path_);
   for (size_t place = 0; place < ids.size(); ++place) {
     const auto found = earlier.find(ids[place]);
@@ -107,19 +111,19 @@ void RecordStore::begin(Report header, const std::vector<std::string>& ids, int 
 }
 
 void RecordStore::add(size_t place, Record record) {
+  const std::lock_guard lock(mutex_);
   try {
     if (journal_) journal_->append(record);
   } catch (const ReportError& error) {
     throw_kept(error);
   }
-  const std::lock_guard lock(mutex_);
   records_[place] = std::move(record);
 }
 
 Report RecordStore::report() const {
   const std::lock_guard lock(mutex_);
   Report report = header_;
-  report.run.complete = true;
+  report.run.complete = begun_;
   for (const auto& record : records_) {
     if (record) report.records.push_back(*record);
     report.run.complete = report.run.complete && record && is_complete(*record, processes_);
@@ -129,6 +133,7 @@ Report RecordStore::report() const {
 }
 
 Report RecordStore::save() const {
+  const std::lock_guard lock(saving_);  // two threads may save: each leaves a whole file
   Report whole = report();
   if (!whole.run.complete && whole.records.empty()) return whole;
   try {
@@ -143,8 +148,10 @@ Report RecordStore::save() const {
   return whole;
 }
 
-void RecordStore::remove_journal() {
-  if (!journal_) return;
+void RecordStore::end_journal(const Report& saved) {
+  const std::lock_guard lock(mutex_);
+  const bool is_empty = saved.records.empty() && !resumed_;
+  if (!journal_ || !(saved.run.complete || is_empty)) return;
   journal_.reset();
   std::error_code ignored;
   std::filesystem::remove(journal_path_, ignored);

@@ -32,11 +32,11 @@ class RecordStore {
   const std::optional<Record>& record(size_t place) const { return records_[place]; }  // for the adding thread
   void add(size_t place, Record record);  // on disk when it returns. Throws Error that names the journal
 
-  // Writes the report with the records so far. Without any record, an earlier report stays unchanged.
+  // Writes the report with the records so far. Without any record, or before begin(), an earlier report stays unchanged.
   Report save() const;
 
-  // Closes the journal of a complete report and removes it.
-  void remove_journal();
+  // Closes and removes the journal if nothing in it is needed: the saved report is complete, or no record was written.
+  void end_journal(const Report& saved);
   void release_lock() { lock_.reset(); }
 
   const std::filesystem::path& output() const { return output_; }
@@ -55,7 +55,9 @@ class RecordStore {
   Report header_;
   std::vector<std::optional<Record>> records_;
   int processes_ = 0;
-  mutable std::mutex mutex_;
+  bool begun_ = false, resumed_ = false;
+  mutable std::mutex mutex_;   // of the members
+  mutable std::mutex saving_;  // of the file
 };
 
 }  // namespace halfmark::bench

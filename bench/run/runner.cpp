@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -13,6 +16,7 @@
 #include "bench/run/program_name.h"
 #include "bench/run/record_store.h"
 #include "bench/run/schedule.h"
+#include "bench/run/standard_streams.h"
 #include "bench/run/utc_time.h"
 #include "kernels/cpu/blas_room.h"
 #include "kernels/cpu/thread_pool.h"
@@ -33,15 +37,47 @@ Report header_of(const RunOptions& options, const Execution& execution) {
   return header;
 }
 
+// exit() in a case, or in a library that it uses, would end the run with an exit code of somebody else and without a
+// report. While an object exists, it ends the run with `last` and exit code 2.
+class ExitGuard {
+ public:
+  explicit ExitGuard(std::function<void()> last) {
+    // Registered late, so that this comes before the destructors of most static objects.
+    [[maybe_unused]] static const bool registered = std::atexit(at_exit) == 0 && ::at_quick_exit(at_exit) == 0;
+    last_ = std::move(last);
+  }
+  ~ExitGuard() { last_ = nullptr; }
+  ExitGuard(const ExitGuard&) = delete;
+  ExitGuard& operator=(const ExitGuard&) = delete;
+
+ private:
+  static void at_exit() {
+    if (!last_) return;
+    last_();
+    ::_exit(2);
+  }
+  static inline std::function<void()> last_;
+};
+
 void measure_all(const RunOptions& options, const Execution& execution, RecordStore& store, const Progress& progress) {
   const int processes = options.execution.processes;
   const std::vector<Turn> turns = schedule_of(options.cases.size(), processes);
+  std::string running;
+  const ExitGuard guard([&] {
+    const bool is_kept = options.descriptor < 0 && !is_written_in_place(options.output);
+    complain(fmt::format("{}: ended the program by exit(); {}", running,
+                         is_kept ? fmt::format("finished cases are in {}: repeat the command with --isolate --resume",
+                                               journal_of(options.output).string())
+                                 : "nothing is written"));
+    store.release_lock();
+  });
   for (size_t done = 0; done < turns.size(); ++done) {
     const Case& one = options.cases[turns[done].place];
     const std::optional<Record>& known = store.record(turns[done].place);
     if (!is_due(turns[done], known, processes)) continue;
     stop_if_interrupted();
     progress(done, turns.size(), one.id());
+    running = one.id();
     Record record = execution.measure(one);
     if (processes > 0) record = with_process(known, std::move(record));
     store.add(turns[done].place, std::move(record));
@@ -49,44 +85,73 @@ void measure_all(const RunOptions& options, const Execution& execution, RecordSt
   progress(turns.size(), turns.size(), "");
 }
 
+// `store` may be null: a signal came before it was opened.
+Report save(RecordStore* store) {
+  Report report;
+  report.run.complete = false;
+  if (!store) return report;
+  report = store->save();
+  store->end_journal(report);
+  return report;
+}
+
+// The interruption must not use the store any more when the store goes.
+class CloseAtEnd {
+ public:
+  explicit CloseAtEnd(Interruption& interruption) : interruption_(interruption) {}
+  ~CloseAtEnd() { interruption_.close(); }
+  CloseAtEnd(const CloseAtEnd&) = delete;
+  CloseAtEnd& operator=(const CloseAtEnd&) = delete;
+
+ private:
+  Interruption& interruption_;
+};
+
 }  // namespace
 
 std::string interruption_text(const Report& report, const std::filesystem::path& output) {
   const char* const signal = ::strsignal(interrupting_signal());
-  const std::string done = fmt::format("{} of {} cases", report.records.size(), report.run.planned);
-  if (is_written_in_place(output)) return fmt::format("stopped ({}) after {}; they are written", signal, done);
+  if (report.run.complete)
+    return fmt::format("stopped ({}) after the last case; the report in {} is complete", signal, output.string());
   if (report.records.empty())
     return fmt::format("stopped ({}) before the first case was finished; nothing is written", signal);
+  const std::string done = fmt::format("{} of {} cases", report.records.size(), report.run.planned);
+  if (is_written_in_place(output)) return fmt::format("stopped ({}) after {}; they are written", signal, done);
   return fmt::format("stopped ({}) after {}, saved in {}; to continue, repeat the command with --resume", signal, done,
                      output.string());
 }
 
 Report run_cases(const RunOptions& options, const Progress& progress) {
-  RecordStore store(options.output, options.descriptor);
-  const Execution execution(options.cases, options.info.seed, options.execution);
-  require_blas_room(host_threads());  // libraries of a device may have used much of the address space
-  std::vector<std::string> ids;
-  for (const Case& one : options.cases) ids.push_back(one.id());
-  store.begin(header_of(options, execution), ids, options.execution.processes, options.resume);
-
   constexpr double kPatience = 2;  // seconds to wait for the current case after a signal
+  // From before the first file is made until the last one is removed.
+  std::atomic<RecordStore*> opened = nullptr;
   Interruption interruption(kPatience,
                             fmt::format("\n{}: stopped at once; finished cases are in {}\n", program_name(),
                                         printable(journal_of(options.output).string())),
                             [&] {
-                              const Report report = store.save();
+                              RecordStore* const store = opened;
+                              const Report report = save(store);
                               fmt::print(stderr, "{}{}: {}\n", ::isatty(STDERR_FILENO) ? "\n" : "", program_name(),
                                          printable(interruption_text(report, options.output)));
-                              store.release_lock();
+                              if (store) store->release_lock();
                             });
+  RecordStore store(options.output, options.descriptor);
+  opened = &store;
+  const CloseAtEnd guard(interruption);
   try {
+    stop_if_interrupted();
+    const Execution execution(options.cases, options.info.seed, options.execution);
+    require_blas_room(host_threads());  // libraries of a device may have used much of the address space
+    std::vector<std::string> ids;
+    for (const Case& one : options.cases) ids.push_back(one.id());
+    stop_if_interrupted();
+    Report header = header_of(options, execution);
+    stop_if_interrupted();
+    store.begin(std::move(header), ids, options.execution.processes, options.resume);
     measure_all(options, execution, store, progress);
   } catch (const Interrupted&) {
   }
-  interruption.close();
-  const Report report = store.save();
-  if (report.run.complete) store.remove_journal();
-  return report;
+  return save(&store);
 }
 
 }  // namespace halfmark::bench

@@ -3,12 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "bench/run/case.h"
+#include "bench/run/name_match.h"
 #include "bench/run/run_case.h"
 #include "kernels/devices.h"
+#include "reports/record/subject_facts.h"
 
 namespace halfmark::bench {
 namespace {
@@ -118,6 +122,21 @@ TEST(Work, IsInEveryRecordThatWasMeasured) {
   const Record skipped =
       run_case(case_of("mlp/b8_i16_h24_o10/sim:hopper/fp16/throughput"), open_device("sim:hopper"), 0);
   EXPECT_TRUE(skipped.measurements.empty());
+}
+
+// The reports compare these: a name that no record has would compare nothing.
+TEST(Work, HasEveryMetricByWhichReportsKnowASubject) {
+  const Record record = run_case(case_of("mlp/b8_i16_h24_o10/cpu/fp32/memory"), open_device("cpu"), 0);
+  const SubjectFacts facts = subject_facts(record);
+  for (const std::string_view metric : kSubjectMetrics)
+    EXPECT_TRUE(std::any_of(facts.begin(), facts.end(), [&](const auto& fact) { return fact.first.first == metric; }))
+        << metric;
+  for (const char* other : {"mlp/b8_i16_h24_o10/cpu/amp-fp16/error", "mlp/b8_i16_h24_o10/sim:hopper/bf16/range"})
+    EXPECT_EQ(difference_of(facts, subject_facts(run_case(case_of(other), open_device(split(other, '/')[2]), 0))), "");
+  EXPECT_EQ(difference_of(facts,
+                          subject_facts(run_case(case_of("mlp/b16_i32_h64_o8/cpu/fp32/memory"), open_device("cpu"), 0)))
+                .substr(0, 10),
+            "work.flops");
 }
 
 }  // namespace

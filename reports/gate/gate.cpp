@@ -14,6 +14,7 @@
 #include "reports/gate/gate_time.h"
 #include "reports/record/glob.h"
 #include "reports/record/provenance.h"
+#include "reports/record/subject_facts.h"
 #include "reports/text/compare.h"
 #include "reports/text/table.h"
 
@@ -108,6 +109,12 @@ class Gate {
       return add_line(found, Outcome::added,
                       fmt::format("is version {} of the case, the base has version {}: a new series",
                                   found.case_version, base.case_version));
+    // Without a new version this is no new series: the case of the base is not measured any more.
+    if (const std::string other = difference_of(subject_facts(base), subject_facts(found)); !other.empty())
+      return add_line(found, Outcome::lost,
+                      fmt::format("is another subject of the same name ({}), so nothing is compared; give it other "
+                                  "sizes, or make a new base",
+                                  printable(other)));
     if (!was_measured(found)) {
       const bool lost = was_measured(base) || (base.status == Status::skipped && found.status == Status::failed);
       const std::string what =

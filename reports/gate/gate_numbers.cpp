@@ -37,8 +37,14 @@ double worsening(const NumberRule& rule, Better better, double base, double foun
   return std::fabs(found - base);
 }
 
+// The absolute slack for this base.
+double absolute_slack(const NumberRule& rule, double base) {
+  return std::isinf(rule.absolute_share) ? rule.absolute
+                                         : std::min(rule.absolute, rule.absolute_share * std::fabs(base));
+}
+
 double allowed_slack(const NumberRule& rule, double base) {
-  return std::max(rule.absolute, rule.share > 0 ? rule.share * std::fabs(base) : 0);
+  return std::max(absolute_slack(rule, base), rule.share > 0 ? rule.share * std::fabs(base) : 0);
 }
 
 // A NaN is worse than any number: comparisons test whether the limit holds, which is false for NaN.
@@ -95,10 +101,11 @@ NumberVerdict with_slack(const NumberRule& rule, const Measurement& base, const 
     verdict.times_limit = std::isnan(worse) ? HUGE_VAL : slack > 0 ? worse / slack : worse;
     std::string allowed = "nothing worse than the base";
     if (slack > 0)
-      allowed = fmt::format("{} worse than the base{}", human(slack, found.unit),
-                            rule.share > 0 ? fmt::format(", the greater of {} and {}", human(rule.absolute, found.unit),
-                                                         human_share(rule.share))
-                                           : "");
+      allowed = fmt::format(
+          "{} worse than the base{}", human(slack, found.unit),
+          rule.share > 0 ? fmt::format(", the greater of {} and {}",
+                                       human(absolute_slack(rule, base.value), found.unit), human_share(rule.share))
+                         : "");
     if (!rule.magnitude && found.better == Better::neither)
       allowed = slack > 0 ? fmt::format("{} on either side", human(slack, found.unit)) : "no change at all";
     const bool has_worse_side = rule.magnitude || found.better != Better::neither;

@@ -108,6 +108,14 @@ TEST(NumberUnderSlack, MayBeWorseByTheGreaterOfAmountAndShare) {
   const Measurement large = number("memory.peak", "train", 1000 * mib, Kind::exact);
   EXPECT_EQ(judged(rule, large, 1010 * mib).outcome, Outcome::pass);
   EXPECT_EQ(judged(rule, large, 1010 * mib + 1).outcome, Outcome::breach);
+  NumberRule capped = rule;
+  capped.absolute_share = 0.1;
+  const Measurement tiny = number("memory.peak", "train", 0.5 * mib, Kind::exact);
+  EXPECT_EQ(judged(rule, tiny, 1.5 * mib).outcome, Outcome::pass);
+  EXPECT_EQ(judged(capped, tiny, 0.54 * mib).outcome, Outcome::pass);
+  EXPECT_EQ(judged(capped, tiny, 0.56 * mib).outcome, Outcome::breach) << "less than 1 MiB, but more than a tenth";
+  EXPECT_SAYS(judged(capped, tiny, 0.56 * mib).words, "the greater of 51.2 KiB and 1%");
+  EXPECT_EQ(judged(capped, large, 1010 * mib).outcome, Outcome::pass);
   const Measurement none = number("memory.peak", "train", 0, Kind::exact);
   EXPECT_EQ(judged(rule, none, mib).outcome, Outcome::pass);
   EXPECT_EQ(judged(rule, none, mib + 1).outcome, Outcome::breach);

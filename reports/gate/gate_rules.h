@@ -30,9 +30,11 @@ struct NumberRule {
 
   // slack: the allowed amount is the greater of the two.
   double absolute = 0, share = 0;
-  bool magnitude = false;        // judge |value|: nearer to zero is better
-  bool changed = false;          // a different value within the slack needs an acknowledgement
-  bool together = false;         // judge the sum over all places
+  double absolute_share =
+      std::numeric_limits<double>::infinity();  // `absolute` counts as at most this share of the base
+  bool magnitude = false;                       // judge |value|: nearer to zero is better
+  bool changed = false;                         // a different value within the slack needs an acknowledgement
+  bool together = false;                        // judge the sum over all places
   std::optional<double> absent;  // value of a place without the number; if not set, a missing number is lost
 
   // ratio: the greater of least_ratio and sqrt(F^-1(1 - chance; n, n)), n = number of independent values of the error.

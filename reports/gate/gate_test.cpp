@@ -12,6 +12,7 @@
 
 #include "reports/gate/gate_testing.h"
 #include "reports/record/folder_testing.h"
+#include "reports/record/subject_facts.h"
 
 namespace halfmark::reports::gate_test {
 namespace {
@@ -128,6 +129,35 @@ TEST(Gate, TreatsANewVersionOfACaseAsANewCase) {
   const Judgement judgement = gate(made_report(), found);
   EXPECT_EQ(judgement.exit_code, 0);
   EXPECT_SAYS(words_of(judgement, Question::presence, Outcome::added), "version 2");
+}
+
+TEST(Gate, DoesNotCompareAnotherSubjectOfTheSameName) {
+  for (const std::string_view metric : kSubjectMetrics) {
+    Report base = made_report(), found = made_report();
+    base.records[0].measurements.push_back(number(std::string(metric), "", 1000, Kind::information, Better::neither));
+    found.records[0].measurements.push_back(number(std::string(metric), "", 2000, Kind::information, Better::neither));
+    const Judgement judgement = gate(base, found);
+    EXPECT_EQ(judgement.exit_code, 1) << metric;
+    EXPECT_SAYS(words_of(judgement, Question::presence, Outcome::lost),
+                fmt::format("another subject of the same name ({} 1000 -> 2000)", metric));
+    EXPECT_TRUE(std::all_of(judgement.lines.begin(), judgement.lines.end(), [](const JudgedLine& line) {
+      return line.id != kCase || line.question == Question::presence;
+    }));
+    EXPECT_EQ(gate(found, found).exit_code, 0);
+  }
+}
+
+TEST(Gate, ComparesWithReportsThatDoNotDescribeTheSubject) {
+  Report found = made_report();
+  found.records[0].measurements.push_back(number("work.input", "", 2000, Kind::information, Better::neither));
+  EXPECT_EQ(gate(made_report(), found).exit_code, 0);
+  EXPECT_EQ(gate(found, made_report()).exit_code, 0);
+  EXPECT_SAYS(words_of(gate(made_report(), found), Question::bits, Outcome::pass), "the same bits");
+  // The bytes of a forward pass belong to the policy, not to the subject.
+  found.records[0].measurements.back().metric = "work.bytes";
+  Report other = found;
+  other.records[0].measurements.back().value = 4000;
+  EXPECT_EQ(gate(other, found).exit_code, 0);
 }
 
 TEST(Gate, AddsARemarkForACaseThatIsSuspectNowAndJudgesItsNumbers) {

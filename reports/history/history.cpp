@@ -135,8 +135,21 @@ class HistoryStore::Collector {
     return found;
   }
 
+  // The cases of the report that are another subject of the same name in the anchor's report.
+  static std::set<std::string> other_subjects(const StoredReport& anchor, const StoredReport& report) {
+    std::set<std::string> others;
+    for (const auto& [id, facts] : report.subjects) {
+      const auto known = anchor.subjects.find(id);
+      if (known != anchor.subjects.end() && !difference_of(known->second, facts).empty()) others.insert(id);
+    }
+    return others;
+  }
+
   void add(const StoredReport& report) {
     const std::vector<const StoredReport*> anchors = anchors_of(report);
+    std::map<const StoredReport*, std::set<std::string>> others;
+    for (const StoredReport* anchor : anchors) others.emplace(anchor, other_subjects(*anchor, report));
+    std::set<std::string> omitted;
     size_t added = 0, too_far = 0;
     for (const auto& [of, value] : report.values) {
       const Key& key = of;  // a lambda below uses it
@@ -144,6 +157,10 @@ class HistoryStore::Collector {
       const auto nearest = std::find_if(anchors.begin(), anchors.end(),
                                         [&](const StoredReport* one) { return one->values.contains(key); });
       if (nearest == anchors.end()) continue;
+      if (others.at(*nearest).contains(key.id)) {
+        omitted.insert(key.id);
+        continue;
+      }
       const double hours = static_cast<double>(std::abs((*nearest)->when - report.when)) / 3600;
       if (value.timed && hours > rules_.hours) {
         ++too_far;
@@ -157,11 +174,12 @@ class HistoryStore::Collector {
       add_point(key, report.machine, value.better, {report.when, report.started, report.build, report.file, ratio});
       ++added;
     }
+    if (!omitted.empty()) other_subjects_.emplace_back(report.file, omitted.size());
     if (anchors.empty())
       alone_.push_back(report.file);
     else if (too_far > 0)
       far_.push_back(report.file);
-    else if (added == 0)
+    else if (added == 0 && omitted.empty())
       ++nothing_common_;
   }
 
@@ -178,6 +196,9 @@ class HistoryStore::Collector {
     if (!far_.empty())
       all.push_back(fmt::format("times of {} omitted ({}): the anchor was not run within {:g} hours",
                                 counted(far_.size(), "report"), far_[0], rules_.hours));
+    for (const auto& [file, cases] : other_subjects_)
+      all.push_back(fmt::format("{} of {} omitted: another subject of the same name in the anchor's report",
+                                counted(cases, "case"), file));
     if (nothing_common_ > 0)
       all.push_back(
           fmt::format("{} no number in common with the anchor's reports",
@@ -194,6 +215,7 @@ class HistoryStore::Collector {
   std::map<std::pair<Key, std::string>, HistorySeries> series_;
   std::map<std::string, size_t> unlinked_;
   std::vector<std::string> alone_, far_;
+  std::vector<std::pair<std::string, size_t>> other_subjects_;  // file, number of cases
   size_t nothing_common_ = 0, no_ratio_ = 0;
 };
 

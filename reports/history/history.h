@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "reports/record/report.h"
+#include "reports/record/subject_facts.h"
 #include "reports/statistics/change_points.h"
 #include "reports/text/table.h"
 
@@ -77,6 +78,7 @@ class HistoryStore {
     int64_t when;
     nlohmann::ordered_json environment;  // without the facts of the build: its revision and its compiler
     std::map<Key, Value> values;
+    std::map<std::string, SubjectFacts> subjects;  // by case
   };
   struct StoredJudgement {
     std::string file, started, base, candidate, machine;

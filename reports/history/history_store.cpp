@@ -97,10 +97,12 @@ void HistoryStore::add_report(const std::string& file, std::string_view text) {
                       .machine = fact(report.environment, "/machine"),
                       .when = seconds_since_1970(report.run.started, file),
                       .environment = without_build(report.environment),
-                      .values = {}};
+                      .values = {},
+                      .subjects = {}};
   if (stored.build.empty()) throw ReportError(fmt::format("{}: has no git revision of its build", file));
   for (const Record& record : report.records) {
     if (record.status != Status::ok) continue;
+    stored.subjects.emplace(record.id, subject_facts(record));
     for (const Measurement& one : record.measurements)
       if (one.better != Better::neither)
         stored.values.emplace(Key{record.id, one.metric, one.at, record.case_version},

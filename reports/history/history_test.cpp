@@ -125,6 +125,24 @@ TEST(History, AnotherVersionOfACaseIsAnotherSeries) {
   EXPECT_TRUE(series_of(history, "memory.peak", "train"));
 }
 
+TEST(History, DoesNotCompareAnotherSubjectOfTheSameName) {
+  const auto with_work = [](double parameters) {
+    Report report = timed_report();
+    report.records[0].measurements.push_back({.metric = "work.parameters", .value = parameters});
+    return report;
+  };
+  HistoryStore store;
+  store.add("a", text_of_report(with_work(100), "anchor", day(0)));
+  store.add("same", text_of_report(with_work(100), "b", day(0)));
+  store.add("older", text_of_report(timed_report(), "c", day(0)));  // does not describe its subjects
+  store.add("other.json", text_of_report(with_work(200), "d", day(0)));
+  const History history = store.history({});
+  ASSERT_TRUE(series_of(history, "time.step", "hot"));
+  EXPECT_EQ(series_of(history, "time.step", "hot")->points.size(), 2u);
+  EXPECT_EQ(series_of(history, "memory.peak", "train")->points.size(), 3u) << "a case without these facts";
+  EXPECT_SAYS(all_of(history.remarks), "1 case of other.json omitted: another subject of the same name");
+}
+
 TEST(History, ReportsThatTheAnchorIsTheOnlyBuild) {
   HistoryStore store;
   for (int i = 0; i < 3; ++i) store.add(fmt::format("a{}", i), text_of_report(timed_report(), "anchor", day(i)));

@@ -47,7 +47,8 @@ void check_path(const fs::path& path) {
   if (::stat(path.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) errno = EISDIR;
     if (S_ISDIR(status.st_mode) || ::access(path.c_str(), W_OK) != 0) throw_write_error(path);
-    if (!S_ISREG(status.st_mode)) return;  // /dev/stdout, a pipe: written directly
+    require_open_for_writing(path);
+    if (is_written_in_place(path)) return;
   }
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
   if (::access(folder.c_str(), W_OK | X_OK) != 0) throw_write_error(path);
@@ -83,9 +84,7 @@ void check_outputs(const OutputFiles& files, const std::vector<fs::path>& inputs
     require_no_input(paths[i], inputs);
     const bool twice =
         std::find(paths.begin() + static_cast<std::ptrdiff_t>(i) + 1, paths.end(), paths[i]) != paths.end();
-    struct stat status = {};
-    const bool keeps_one = ::stat(paths[i].c_str(), &status) != 0 || S_ISREG(status.st_mode);
-    if (twice && keeps_one)
+    if (twice && !is_written_in_place(paths[i]))
       throw ReportError(fmt::format("{}: named for two outputs; use a different file for each", paths[i].string()));
   }
 }

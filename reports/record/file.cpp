@@ -2,13 +2,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdio>
 #include <system_error>
 #include <utility>
 
@@ -18,6 +21,7 @@ namespace halfmark::reports {
 
 namespace {
 
+constexpr int kMostLinks = 40;                           // as the kernel follows
 constexpr std::string_view kTemporary = "halfmark-tmp";  // .NAME.PROCESS-NUMBER.halfmark-tmp
 
 std::string cause(int error) { return std::generic_category().message(error); }
@@ -118,8 +122,46 @@ std::string read_open(int descriptor, const std::filesystem::path& path) {
   }
 }
 
+// The link /proc/PID/fd/N that the path leads to; empty if it leads elsewhere. Links there are special: reading one
+// gives the name of the open file, but opening one gives the open file itself.
+std::filesystem::path open_file_link(std::filesystem::path path) {
+  std::error_code error;
+  for (int links = 0; links < kMostLinks; ++links) {
+    const std::filesystem::path folder =
+        std::filesystem::canonical(path.has_parent_path() ? path.parent_path() : ".", error);
+    if (error) return {};
+    struct statfs system = {};
+    if (folder.filename() == "fd" && ::statfs(folder.c_str(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC)
+      return folder / path.filename();
+    if (!std::filesystem::is_symlink(path, error)) return {};
+    path = path.parent_path() / std::filesystem::read_symlink(path, error);
+    if (error) return {};
+  }
+  return {};
+}
+
+// The number of the descriptor of this process that the path names, -1 if it names none.
+int descriptor_named(const std::filesystem::path& path) {
+  const std::filesystem::path link = open_file_link(path);
+  std::error_code error;
+  const std::filesystem::path own = std::filesystem::canonical("/proc/self", error);
+  if (link.empty() || error || std::mismatch(own.begin(), own.end(), link.begin(), link.end()).first != own.end())
+    return -1;
+  const std::string name = link.filename().string();
+  int number = -1;
+  const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), number);
+  return problem == std::errc() && end == name.data() + name.size() ? number : -1;
+}
+
 void write_directly(const std::filesystem::path& path, std::string_view text) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+  if (const int own = descriptor_named(path); own >= 0) {
+    require_open_for_writing(path);
+    std::fflush(stdout);
+    return write_all(own, text, path);
+  }
+  // An open file of another process keeps what it contains.
+  const int how = open_file_link(path).empty() ? O_TRUNC : O_APPEND;
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC | how));
   if (file.get() < 0) fail_write(path, errno);
   write_all(file.get(), text, path);
 }
@@ -129,7 +171,7 @@ void write_directly(const std::filesystem::path& path, std::string_view text) {
 std::filesystem::path target_of(const std::filesystem::path& path) {
   std::filesystem::path target = path;
   std::error_code error;
-  for (int links = 0; links < 40 && std::filesystem::is_symlink(target, error); ++links) {
+  for (int links = 0; links < kMostLinks && std::filesystem::is_symlink(target, error); ++links) {
     const std::filesystem::path next = std::filesystem::read_symlink(target, error);
     if (error) return path;
     target = target.parent_path() / next;  // just `next` if it is absolute
@@ -140,8 +182,15 @@ std::filesystem::path target_of(const std::filesystem::path& path) {
 bool is_written_in_place(const std::filesystem::path& path) {
   struct stat known = {};
   if (::stat(path.c_str(), &known) != 0 || S_ISDIR(known.st_mode)) return false;
-  std::error_code ignored;
-  return !S_ISREG(known.st_mode) || !std::filesystem::exists(target_of(path), ignored);
+  return !S_ISREG(known.st_mode) || !open_file_link(path).empty();
+}
+
+void require_open_for_writing(const std::filesystem::path& path) {
+  const int own = descriptor_named(path);
+  if (own < 0) return;
+  const int flags = ::fcntl(own, F_GETFL);
+  if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+    throw ReportError(fmt::format("{}: is not open for writing; name another output", path.string()));
 }
 
 std::filesystem::path companion_of(const std::filesystem::path& target, std::string_view suffix) {

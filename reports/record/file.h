@@ -11,8 +11,12 @@ namespace halfmark::reports {
 // The file that is replaced by writing to `path`: the target of a symbolic link, not the link.
 std::filesystem::path target_of(const std::filesystem::path& path);
 
-// True if the target cannot be replaced: a device, a pipe (/dev/stdout), an open file without a name (/proc/self/fd/3).
+// True if the target must not be replaced: a device, a pipe, or an open file (/dev/stdout, /dev/fd/3, /proc/PID/fd/3 and
+// links to them), which a rename would take away from whoever has it open. Such a target has no lock and no journal.
 bool is_written_in_place(const std::filesystem::path& path);
+
+// Throws ReportError if the path names a descriptor of this process that is closed or open for reading only.
+void require_open_for_writing(const std::filesystem::path& path);
 
 // ".NAME.SUFFIX" beside `target`: the name of a file that a writer of `target` creates for its own use. Hidden and
 // long, so that it does not collide with other files.
@@ -27,7 +31,8 @@ std::string read_file(const std::filesystem::path& path);
 // The same for a path that the user did not name: only a regular file; never blocks on a pipe.
 std::string read_regular_file(const std::filesystem::path& path);
 
-// Writes a temporary file beside the target, then fsync and rename; or in place if it cannot be replaced. Throws
+// Writes a temporary file beside the target, then fsync and rename; or in place if it must not be replaced: a descriptor
+// of this process continues where it is, after the standard output that is still buffered. Throws
 // ReportError naming the path and the cause; then the old file is unchanged and the temporary file removed.
 void write_file(const std::filesystem::path& path, std::string_view text);
 

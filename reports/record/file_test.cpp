@@ -1,6 +1,7 @@
 // Reading and writing whole files: the temporary files beside them, and files that must not be changed.
 #include "reports/record/file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -97,6 +98,39 @@ TEST_F(Files, LeftoversLieBesideTheFileThatALinkNames) {
   write_file(temporary(gone, 0), "half a repo");
   remove_leftovers(folder_ / "latest.json");
   EXPECT_FALSE(fs::exists(temporary(gone, 0)));
+}
+
+TEST_F(Files, AnOpenFileIsContinuedByWhateverNameItHas) {
+  write_file(report_, "first\n");
+  const int file = ::open(report_.c_str(), O_WRONLY | O_APPEND);
+  ASSERT_GE(file, 0);
+  fs::create_symlink(fmt::format("/dev/fd/{}", file), folder_ / "link");
+  fs::create_symlink("link", folder_ / "link to link");
+  fs::create_directory_symlink("/proc/self/fd", folder_ / "open");
+  const std::vector<fs::path> paths = {fmt::format("/dev/fd/{}", file),
+                                       fmt::format("/proc/self/fd/{}", file),
+                                       fmt::format("/proc/{}/task/{}/fd/{}", ::getpid(), ::getpid(), file),
+                                       fmt::format("/dev/../proc/self/fd/{}", file),
+                                       folder_ / "link",
+                                       folder_ / "link to link",
+                                       folder_ / fmt::format("open/{}", file)};
+  std::string expected = "first\n";
+  for (const fs::path& path : paths) {
+    EXPECT_TRUE(is_written_in_place(path)) << path;
+    write_file(path, path.string() + "\n");
+    expected += path.string() + "\n";
+    EXPECT_EQ(read_file(report_), expected);
+  }
+  ::close(file);
+  EXPECT_FALSE(is_written_in_place(report_));
+  EXPECT_FALSE(is_written_in_place(folder_ / "absent"));
+  fs::create_directory(folder_ / "fd");
+  write_file(folder_ / "fd/1", "a folder of this name elsewhere");
+  EXPECT_FALSE(is_written_in_place(folder_ / "fd/1"));
+  const int reading = ::open(report_.c_str(), O_RDONLY);
+  EXPECT_SAYS(complaint([&] { write_file(fmt::format("/dev/fd/{}", reading), "x"); }), "is not open for writing");
+  ::close(reading);
+  EXPECT_EQ(read_file(report_), expected);
 }
 
 TEST_F(Files, WhatHasNoEndIsRefused) {

@@ -33,4 +33,17 @@ std::string printable(std::string_view text) {
   return result;
 }
 
+std::string printable_lines(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+    if (end != text.npos && line.ends_with('\r')) line.remove_suffix(1);  // "\r\n" of CSV
+    result += printable(line);
+    if (end != text.npos) result += '\n';
+  }
+  return result;
+}
+
 }  // namespace halfmark::reports

@@ -35,4 +35,7 @@ bool turns_direction(uint32_t code);  // marks, embeddings, overrides and isolat
 // spaces; other control characters, and those that change the text direction, become U+FFFD.
 std::string printable(std::string_view text);
 
+// The same for each line; line ends stay.
+std::string printable_lines(std::string_view text);
+
 }  // namespace halfmark::reports

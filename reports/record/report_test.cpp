@@ -263,9 +263,9 @@ TEST_F(ReportFile, IsReplacedBehindASymbolicLink) {
 TEST_F(ReportFile, IsWrittenIntoAnOpenFileWithoutAName) {
   const MemoryFile file("report");
   const std::string path = "/proc/self/fd/" + std::to_string(file.descriptor());
-  write_file(path, "long text");
-  write_file(path, "text");
-  EXPECT_EQ(file.text(), "text");
+  write_file(path, "one, ");
+  write_file(path, "two");
+  EXPECT_EQ(file.text(), "one, two") << "an open file is continued";
 }
 
 TEST_F(ReportFile, IsWholeWheneverItIsReadWhileItIsWritten) {
@@ -342,7 +342,7 @@ TEST(Report, RefusesNumbersThatCountBackwardsAndWhatIsThereTwice) {
   EXPECT_EQ(record_from_json(record, "r.json").measurements.size(), 2u);
 
   auto report = to_json(sample_report());
-  report["records"][1]["id"] = report["records"][0]["id"];
+  report["records"][1] = report["records"][0];
   const std::string expected =
       fmt::format("records[1]: the id \"{}\" is used twice", report["records"][0]["id"].get<std::string>());
   EXPECT_SAYS(complaint([&] { report_from_json(report, "r.json"); }), expected);
@@ -380,6 +380,23 @@ TEST(Report, ReadsTheFixtureOfEveryVersion) {
 // CTest hands the file to the public validator (reports/CMakeLists.txt).
 TEST(Report, IsWrittenForTheSchemaValidator) {
   sample_report().save(fs::path(HALFMARK_BINARY_DIR) / "reports" / "written_report.json");
+}
+
+TEST(Report, RefusesARecordWhoseIdContradictsItsParts) {
+  const nlohmann::ordered_json record = to_json(sample_report().records[0]);
+  for (const char* part : {"subject", "device", "policy", "harness"}) {
+    auto other = record;
+    other[part] = "other";
+    EXPECT_SAYS(
+        complaint([&] { record_from_json(other, "r.json"); }),
+        "the id \"mlp/b16_i32_h64_o8/sim:hopper/amp-fp16/error/eval=half\" contradicts its subject, device, policy "
+        "and harness");
+  }
+  auto longer = record;
+  longer["id"] = "mlp/b16_i32_h64_o8/sim:hopper/amp-fp16/errors";
+  EXPECT_SAYS(complaint([&] { record_from_json(longer, "r.json"); }), "contradicts");
+  longer["id"] = "an id of another program";
+  EXPECT_EQ(record_from_json(longer, "r.json").id, "an id of another program");
 }
 
 }  // namespace

@@ -9,17 +9,17 @@
 #include <set>
 #include <utility>
 
+#include "reports/record/subject_facts.h"
 #include "reports/text/summary.h"
 
 namespace halfmark::reports {
 
 namespace {
 
-// One column: a device of a report.
-struct Column {
-  std::string name;
-  const NamedReport* report = nullptr;
-  std::map<std::string, const Group*> groups;  // by subject
+// A subject in one column; a column is a device of a report.
+struct Entry {
+  size_t column;
+  const Group* group;
 };
 
 std::string with_ratio(const Figure& figure, const Value* value, const Value* base) {
@@ -54,8 +54,8 @@ std::string precisions_text(const Group& group, const std::vector<Figure>& figur
   std::vector<std::string> titles = {""};
   titles.insert(titles.end(), policies.begin(), policies.end());
   Table table(titles);
-  for (const Figure& figure : figures) {
-    if (!group.has(figure)) continue;
+  for (const size_t place : group.figures) {
+    const Figure& figure = figures[place];
     const Value* base = group.value(std::string(kBaseline), figure);
     std::vector<Cell> row = {{figure.title}};
     for (const std::string& policy : policies) {
@@ -79,8 +79,25 @@ std::string one_report(const NamedReport& named, const TextOptions& options) {
   return text;
 }
 
+// The subjects that are not the same in all reports, with the first difference.
+std::map<std::string, std::string> other_subjects(const std::vector<NamedReport>& reports) {
+  std::map<std::string, SubjectFacts> known;
+  std::map<std::string, std::string> others;
+  for (const NamedReport& named : reports)
+    for (const Record& record : named.report.records) {
+      SubjectFacts facts = subject_facts(record);
+      if (facts.empty()) continue;
+      SubjectFacts& first = known[record.subject];
+      if (std::string difference = difference_of(first, facts); !difference.empty())
+        others.try_emplace(record.subject, std::move(difference));
+      first.merge(facts);
+    }
+  return others;
+}
+
 // Reasons why the numbers of these reports may not be comparable.
-std::vector<std::string> doubts(const std::vector<NamedReport>& reports) {
+std::vector<std::string> doubts(const std::vector<NamedReport>& reports,
+                                const std::map<std::string, std::string>& others) {
   std::vector<std::string> lines;
   for (const NamedReport& other : reports) {
     if (const std::string partial = partial_text(other.report); !partial.empty())
@@ -102,35 +119,39 @@ std::vector<std::string> doubts(const std::vector<NamedReport>& reports) {
   for (const std::string& key : changed) {
     lines.push_back(key + " changed its meaning between these reports (case_version): do not compare it");
   }
+  for (const auto& [subject, difference] : others)
+    lines.push_back(fmt::format("{} is not the same subject in these reports ({}): no ratios", subject, difference));
   return lines;
 }
 
-std::string subject_text(const std::string& subject, const std::vector<Column>& columns,
-                         const std::vector<Figure>& figures, const TextOptions& options) {
-  std::vector<const Column*> present;
+std::string subject_text(const std::string& subject, std::vector<Entry> entries,
+                         const std::vector<std::string>& columns, const std::vector<Figure>& figures, bool is_same,
+                         const TextOptions& options) {
+  std::erase_if(entries, [](const Entry& entry) { return entry.group->values.empty(); });
+  if (entries.empty()) return {};
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.column < b.column; });
   std::vector<std::string> policies, titles = {"policy", ""};
-  for (const Column& column : columns) {
-    const auto group = column.groups.find(subject);
-    if (group == column.groups.end() || group->second->values.empty()) continue;
-    present.push_back(&column);
-    titles.push_back(column.name);
-    for (const std::string& policy : group->second->policies) {
-      if (std::find(policies.begin(), policies.end(), policy) == policies.end()) policies.push_back(policy);
-    }
+  std::set<std::string> known;
+  std::set<size_t> present;
+  for (const Entry& entry : entries) {
+    titles.push_back(columns[entry.column]);
+    present.insert(entry.group->figures.begin(), entry.group->figures.end());
+    for (const std::string& policy : entry.group->policies)
+      if (known.insert(policy).second) policies.push_back(policy);
   }
-  if (present.empty()) return {};
 
   Table table(titles, 2);
   std::string named;  // the policy's name is on its first line only
   for (const std::string& policy : policies) {
-    for (const Figure& figure : figures) {
+    for (const size_t place : present) {
+      const Figure& figure = figures[place];
       if (!figure.brief && !options.all) continue;
       std::vector<const Value*> values;
-      for (const Column* column : present) values.push_back(column->groups.at(subject)->value(policy, figure));
+      for (const Entry& entry : entries) values.push_back(entry.group->value(policy, figure));
       if (std::all_of(values.begin(), values.end(), [](const Value* value) { return value == nullptr; })) continue;
       std::vector<Cell> row = {{named == policy ? "" : policy, Tone::strong}, {figure.title}};
       for (const Value* value : values) {
-        row.push_back({with_ratio(figure, value, values[0]), cell_of(figure, value).tone});
+        row.push_back({with_ratio(figure, value, is_same ? values[0] : nullptr), cell_of(figure, value).tone});
       }
       table.add(std::move(row));
       named = policy;
@@ -145,31 +166,28 @@ std::string several_reports(const std::vector<NamedReport>& reports, const TextO
   const std::vector<Figure> figures = figures_of(contents, options.all);
 
   std::vector<std::vector<Group>> groups;
-  std::vector<Column> columns;
-  std::vector<std::string> subjects;
+  std::vector<std::string> columns, subjects;
+  std::map<std::string, std::vector<Entry>> entries;  // by subject
   for (const NamedReport& named : reports) groups.push_back(groups_of(named.report, figures));
   std::map<std::string, size_t> names;
   for (size_t i = 0; i < reports.size(); ++i) {
-    const size_t before = columns.size();
     const size_t times = ++names[reports[i].name];
     const std::string name = times == 1 ? reports[i].name : fmt::format("{} #{}", reports[i].name, times);
+    std::map<std::string, size_t> devices;
     for (const Group& group : groups[i]) {
-      const std::string title = name + " " + group.device;
-      auto column = std::find_if(columns.begin() + static_cast<std::ptrdiff_t>(before), columns.end(),
-                                 [&](const Column& one) { return one.name == title; });
-      if (column == columns.end()) {
-        columns.push_back({title, &reports[i], {}});
-        column = columns.end() - 1;
-      }
-      column->groups[group.subject] = &group;
-      if (std::find(subjects.begin(), subjects.end(), group.subject) == subjects.end())
-        subjects.push_back(group.subject);
+      const auto [column, is_new] = devices.try_emplace(group.device, columns.size());
+      if (is_new) columns.push_back(name + " " + group.device);
+      std::vector<Entry>& of_subject = entries[group.subject];
+      if (of_subject.empty()) subjects.push_back(group.subject);
+      of_subject.push_back({column->second, &group});
     }
   }
 
+  const std::map<std::string, std::string> others = other_subjects(reports);
   std::string text = legend("the first column", options);
-  for (const std::string& doubt : doubts(reports)) text += wrapped("note: ", doubt, options.width);
-  for (const std::string& subject : subjects) text += subject_text(subject, columns, figures, options);
+  for (const std::string& doubt : doubts(reports, others)) text += wrapped("note: ", doubt, options.width);
+  for (const std::string& subject : subjects)
+    text += subject_text(subject, entries.at(subject), columns, figures, !others.contains(subject), options);
   return text;
 }
 

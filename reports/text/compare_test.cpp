@@ -295,5 +295,33 @@ TEST(Compare, PutsMachinesSideBySide) {
   EXPECT_TRUE(has(text, "mlp/h64/error changed its meaning")) << text;
 }
 
+TEST(Compare, GivesNoRatiosBetweenDifferentSubjectsOfOneName) {
+  NamedReport base = three_precisions(), other = three_precisions();
+  other.name = "other.json";
+  for (Record& record : other.report.records)
+    record.measurements.push_back({.metric = "work.parameters", .value = 200});
+  EXPECT_TRUE(has(compare({base, other}), "(1.00x)")) << "an older report does not describe its subjects";
+  for (Record& record : base.report.records) record.measurements.push_back({.metric = "work.parameters", .value = 100});
+  const std::string text = compare({base, other}, {.width = 200});
+  EXPECT_TRUE(has(text, "mlp/h64 is not the same subject in these reports (work.parameters 100 -> 200): no ratios"))
+      << text;
+  EXPECT_FALSE(has(text, "x)")) << text;
+  EXPECT_TRUE(has(text, "4 ms")) << text;
+}
+
+// One figure for each place of a metric: a lookup by place must find what a search through all figures would.
+TEST(Compare, FindsThousandsOfPlaces) {
+  NamedReport named{"wide.json", {}};
+  for (int i = 0; i < 20'000; ++i) {
+    Record record = record_of("fp32", "error", {nmse(i, fmt::format("layer{}", i).c_str()), nmse(0.5)});
+    record.subject = fmt::format("net{}", i);
+    named.report.records.push_back(std::move(record));
+  }
+  const std::string text = compare({named, named}, {.all = true});
+  EXPECT_TRUE(has(text, "\nnet19999\n")) << text.size();
+  EXPECT_TRUE(has(text, "error.nmse @ layer19999")) << text.size();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '@'), 20'000);
+}
+
 }  // namespace
 }  // namespace halfmark::reports

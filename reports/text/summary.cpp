@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 namespace halfmark::reports {
@@ -76,6 +77,8 @@ bool is_timed(std::string_view metric) {
   return metric.starts_with("time.") || metric.starts_with("throughput.") || metric.starts_with("energy.");
 }
 
+bool is_pattern(std::string_view at) { return at.ends_with('*') || at.find('|') != at.npos; }
+
 bool matches(std::string_view pattern, std::string_view at) {
   if (const size_t bar = pattern.find('|'); bar != pattern.npos) {
     return pattern.substr(0, bar) == at || matches(pattern.substr(bar + 1), at);
@@ -96,17 +99,44 @@ bool replaces(const Figure& figure, const Value& candidate, const Value& present
                      : badness(candidate.number) > badness(present.number);
 }
 
-void take(Group& group, const Record& record, std::span<const Figure> figures) {
-  auto& values = group.values[record.policy];
-  for (const Measurement& measurement : record.measurements) {
-    for (const Figure& figure : figures) {
-      if (measurement.metric != figure.metric || !matches(figure.at, measurement.at)) continue;
-      const Value value{measurement.value, measurement.unit, figure.timed && record.status == Status::suspect};
-      const auto [found, is_new] = values.try_emplace(figure.title, value);
-      if (!is_new && replaces(figure, value, found->second)) found->second = value;
+// Finds the figures of a measurement: a report may have thousands, one for each place.
+class FigureIndex {
+ public:
+  explicit FigureIndex(std::span<const Figure> figures) : figures_(figures) {
+    for (size_t i = 0; i < figures.size(); ++i) {
+      const Figure& figure = figures[i];
+      Places& places = places_[figure.metric];
+      (is_pattern(figure.at) ? places.patterns : places.exact[figure.at]).push_back(i);
     }
   }
-}
+
+  void take(Group& group, const Record& record) const {
+    auto& values = group.values[record.policy];
+    for (const Measurement& one : record.measurements) {
+      const auto places = places_.find(one.metric);
+      if (places == places_.end()) continue;
+      const auto keep = [&](size_t i) {
+        const Figure& figure = figures_[i];
+        const Value value{one.value, one.unit, figure.timed && record.status == Status::suspect};
+        const auto [found, is_new] = values.try_emplace(figure.title, value);
+        if (!is_new && replaces(figure, value, found->second)) found->second = value;
+        group.figures.insert(i);
+      };
+      for (const size_t i : places->second.patterns)
+        if (matches(figures_[i].at, one.at)) keep(i);
+      if (const auto exact = places->second.exact.find(one.at); exact != places->second.exact.end())
+        std::for_each(exact->second.begin(), exact->second.end(), keep);
+    }
+  }
+
+ private:
+  struct Places {
+    std::vector<size_t> patterns;
+    std::unordered_map<std::string, std::vector<size_t>> exact;
+  };
+  std::span<const Figure> figures_;
+  std::unordered_map<std::string, Places> places_;  // by metric
+};
 
 }  // namespace
 
@@ -156,7 +186,9 @@ std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool a
 
 std::vector<Group> groups_of(const Report& report, std::span<const Figure> figures) {
   std::vector<Group> groups;
+  const FigureIndex index(figures);
   std::map<std::pair<std::string, std::string>, size_t> place;
+  std::set<std::pair<size_t, std::string>> policies;
   std::map<std::tuple<size_t, std::string, std::string>, std::map<std::string, std::string>> axes;
   for (const Record& record : report.records) {
     if (is_control(record)) continue;
@@ -167,9 +199,7 @@ std::vector<Group> groups_of(const Report& report, std::span<const Figure> figur
       groups.back().device = record.device;
     }
     Group& group = groups[found->second];
-    if (std::find(group.policies.begin(), group.policies.end(), record.policy) == group.policies.end()) {
-      group.policies.push_back(record.policy);
-    }
+    if (policies.emplace(found->second, record.policy).second) group.policies.push_back(record.policy);
     if (record.status != Status::ok) group.without[record.policy][record.status].insert(record.reason);
     if (record.status != Status::ok && record.status != Status::suspect) continue;
     const auto [first, is_first] = axes.try_emplace({found->second, record.policy, record.harness}, record.axes);
@@ -177,7 +207,7 @@ std::vector<Group> groups_of(const Report& report, std::span<const Figure> figur
       const auto earlier = first->second.find(axis);
       if (earlier == first->second.end() || earlier->second != setting) group.folded_axes.insert(axis);
     }
-    take(group, record, figures);
+    index.take(group, record);
   }
   return groups;
 }

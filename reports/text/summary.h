@@ -48,6 +48,7 @@ struct Group {
   std::map<std::string, std::map<std::string, Value>> values;              // [policy][figure title]
   std::set<std::string> folded_axes;                                       // axes over which best or worst was taken
   std::map<std::string, std::map<Status, std::set<std::string>>> without;  // [policy][status] reasons
+  std::set<size_t> figures;  // the figures that it has, by their place in the list for groups_of()
 
   const Value* value(const std::string& policy, const Figure& figure) const;
   bool has(const Figure& figure) const;
