@@ -68,6 +68,7 @@ class RowUnderTest {
         operand.bytes = memory_of(operand.tensor);
         if (operand.output) before[operand.tensor.id()] = operand.tensor.values();
       }
+      guard_.redraw(memory_only_read(operands));
       run_with(row_, op);
       device_.synchronize();
       for (const GuardBytes::Damage& damage : guard_.take_damage()) add(name, text_of(damage, operands));
@@ -87,6 +88,15 @@ class RowUnderTest {
  private:
   void add(const std::string& name, const std::string& what) {
     findings_.push_back(std::string(Op::name) + ", row " + std::string(row_.name) + ", " + name + ": " + what);
+  }
+
+  static std::set<const void*> memory_only_read(const std::vector<Operand>& operands) {
+    std::set<const void*> inputs;
+    for (const Operand& operand : operands)
+      if (!operand.output && operand.tensor.layout() != Layout::any) inputs.insert(operand.tensor.data());
+    for (const Operand& operand : operands)  // in place
+      if (operand.output && operand.tensor.layout() != Layout::any) inputs.erase(operand.tensor.data());
+    return inputs;
   }
 
   static std::string text_of(const GuardBytes::Damage& damage, const std::vector<Operand>& operands) {
