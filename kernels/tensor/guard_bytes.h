@@ -1,5 +1,5 @@
-// Sentinel bytes around the memory of every tensor, for tests. They detect writes outside a tensor, for any kernel and
-// device. No cost while no GuardBytes object exists.
+// Sentinel bytes around the memory of every tensor, for tests. They detect writes outside a tensor, up to kMargin bytes
+// from it, for any kernel and device. No cost while no GuardBytes object exists.
 #pragma once
 
 #include <cstddef>

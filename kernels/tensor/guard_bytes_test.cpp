@@ -100,8 +100,9 @@ HM_OUTSIDE(EverySecondSentinelOfAReadTensorDiffersFromThatOfEveryWrittenOne) {
     const DType unit = dtype == DType::u8 ? DType::bf16 : dtype;
     for (const Tensor& output : {written, later}) {
       const std::vector<uint64_t> a = outside(read, unit), b = outside(output, unit);
-      for (size_t d = 0; d < a.size(); d += 4)
-        for (const size_t side : {d, d + 1}) EXPECT_NE(a[side], b[side]) << name_of(dtype) << " at distance " << d / 2;
+      size_t equal = 0;
+      for (size_t d = 0; d < a.size(); d += 4) equal += (a[d] == b[d]) + (a[d + 1] == b[d + 1]);
+      EXPECT_EQ(equal, 0u) << name_of(dtype) << ": of " << a.size() / 2;
     }
     EXPECT_TRUE(guard.take_damage().empty()) << name_of(dtype);
   }
