@@ -25,6 +25,7 @@ class OutputPaths : public ProcessTest {
   void SetUp() override {
     ProcessTest::SetUp();
     timed_report().save(folder_ / "timed.json");
+    ASSERT_EQ(halfmark(kOne + " --shard 1/2 -o shard.json").code, 0);
     std::ofstream(folder_ / "log") << "earlier\n";
     std::filesystem::create_symlink("/dev/stdout", folder_ / "link");
   }
@@ -44,7 +45,7 @@ TEST_F(OutputPaths, AnOpenFileIsContinuedAndNotReplaced) {
   std::string expected = "earlier\n";
   for (const std::string& command :
        {kOne + " -o", std::string("export timed.json --to csv -o"), std::string("gate timed.json timed.json --json"),
-        std::string("gate timed.json timed.json --markdown"), std::string("merge timed.json --partial -o")})
+        std::string("gate timed.json timed.json --markdown"), std::string("merge shard.json --partial -o")})
     for (const char* path : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/proc/thread-self/fd/1", "link"}) {
       const std::string text = fmt::format("{} {}", command, path);
       EXPECT_EQ(shell("\"$HALFMARK\" " + text + " >> log").code, 0) << text << "\n" << read(folder_ / "stderr");
@@ -57,7 +58,7 @@ TEST_F(OutputPaths, AnOpenFileIsContinuedAndNotReplaced) {
   EXPECT_EQ(shell("\"$HALFMARK\" export timed.json --to bmf -o /dev/fd/7 7>> log").code, 0);
   EXPECT_TRUE(read(folder_ / "log").starts_with(expected));
   EXPECT_GT(read(folder_ / "log").size(), expected.size());
-  EXPECT_EQ(names(), (std::set<std::string>{"link", "log", "stderr", "stdout", "timed.json"}));
+  EXPECT_EQ(names(), (std::set<std::string>{"link", "log", "shard.json", "stderr", "stdout", "timed.json"}));
 }
 
 TEST_F(OutputPaths, TheReportFollowsWhatIsInTheFileAndTheTableFollowsTheReport) {
@@ -99,7 +100,7 @@ TEST_F(OutputPaths, AFullDeviceIsOneLine) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   for (const std::string& command :
        {kOne + " -o", std::string("export timed.json --to csv -o"), std::string("gate timed.json timed.json --json"),
-        std::string("merge timed.json --partial -o")})
+        std::string("merge shard.json --partial -o")})
     expect_complaint(command + " /dev/full", "/dev/full: cannot be written: No space left on device");
 }
 

@@ -89,12 +89,15 @@ TEST(Extension, RefusesAVersionThatIsMoreThanALine) {
 TEST(Extension, RefusesNamesThatAreTaken) {
   expect_refused([](Extension& e) { e.subjects[0] = subjects().front(); }, "there is a subject");
   expect_refused([](Extension& e) { e.subjects.push_back(good_subject()); }, "there is a subject own/b2_i4 already");
-  for (const char* word : {"fp16", "error", "cpu", "quick"}) {
+  for (const char* word : {"fp16", "error", "quick"}) {
     expect_refused([&](Extension& e) { e.subjects[0].name = word; }, "is that of a policy, harness, device or suite");
-    expect_refused([&](Extension& e) { e.harnesses[0].name = word; }, "is that of a subject, policy, harness");
+    expect_refused([&](Extension& e) { e.harnesses[0].name = word; },
+                   "is that of a subject, its sizes, or a policy, harness");
   }
-  expect_refused([](Extension& e) { e.harnesses[0].name = "mlp"; }, "is that of a subject, policy, harness");
-  expect_refused([](Extension& e) { e.harnesses[0].name = "own"; }, "is that of a subject, policy, harness");
+  expect_refused([](Extension& e) { e.harnesses[0].name = "mlp"; },
+                 "is that of a subject, its sizes, or a policy, harness");
+  expect_refused([](Extension& e) { e.harnesses[0].name = "own"; },
+                 "is that of a subject, its sizes, or a policy, harness");
   for (const char* metric : {"error.nmse", "memory.peak", "work.parameters"})
     expect_refused([&](Extension& e) { e.harnesses[0].metrics[0].metric = metric; }, "there is a metric");
 }

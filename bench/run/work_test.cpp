@@ -133,8 +133,8 @@ TEST(Work, HasEveryMetricByWhichReportsKnowASubject) {
         << metric;
   for (const char* other : {"mlp/b8_i16_h24_o10/cpu/amp-fp16/error", "mlp/b8_i16_h24_o10/sim:hopper/bf16/range"})
     EXPECT_EQ(difference_of(facts, subject_facts(run_case(case_of(other), open_device(split(other, '/')[2]), 0))), "");
-  EXPECT_EQ(difference_of(facts,
-                          subject_facts(run_case(case_of("mlp/b16_i32_h64_o8/cpu/fp32/memory"), open_device("cpu"), 0)))
+  EXPECT_EQ(difference_of(
+                facts, subject_facts(run_case(case_of("mlp/b32_i64_h128_o10/cpu/fp32/memory"), open_device("cpu"), 0)))
                 .substr(0, 10),
             "work.flops");
 }

@@ -186,6 +186,12 @@ constexpr const char* ptx_type(DType dtype) {
 }
 constexpr const char* ptx_operand(DType dtype) { return dtype == DType::f32 ? ".tf32" : ptx_type(dtype); }
 
+constexpr const char* ptx_scale(DType dtype) {
+  if (dtype == DType::e8m0) return ".ue8m0";
+  if (dtype == DType::e4m3) return ".ue4m3";
+  return "";
+}
+
 constexpr DotText ptx_of(const DotRow& row) {
   DotText text;
   const bool wgmma = is_wgmma(row.instruction);
@@ -202,7 +208,7 @@ constexpr DotText ptx_of(const DotRow& row) {
   text.add(ptx_operand(row.a));
   text.add(ptx_operand(row.b));
   if (!wgmma) text.add(ptx_type(row.c));  // in wgmma, d is also c
-  if (row.block) text.add(row.scale == DType::e8m0 ? ".ue8m0" : ".ue4m3");
+  if (row.block) text.add(ptx_scale(row.scale));
   return text;
 }
 

@@ -5,7 +5,6 @@
 // No intermediate is subnormal in fp64: with 8 exponent bits the smallest is 2^-266.
 #include "kernels/number/arithmetic.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -125,19 +124,25 @@ Result convert_value(const Operand& x, const Format& to, Rounding rounding, Over
 // To an integer: first rounded to a whole number, then clamped to the integer's range.
 Result convert_to_integer(double x, DType to, Rounding rounding, uint64_t noise) {
   if (std::isnan(x)) return {0, kInvalid};
-  const double least = to == DType::i32 ? -2147483648.0 : 0.0, most = to == DType::i32 ? 2147483647.0 : 255.0;
   double whole = std::trunc(x);
   const double lost = std::fabs(x - whole);  // exact; NaN for an infinity, for which no comparison below holds
   bool up = false;
-  if (rounding == Rounding::near_even) up = lost > 0.5 || (lost == 0.5 && std::fmod(whole, 2) != 0);
-  if (rounding == Rounding::near_away) up = lost >= 0.5;
-  // Compares 64 random bits with the discarded fraction, as round_to does.
-  if (rounding == Rounding::stochastic) up = std::ldexp(static_cast<double>(noise >> 11), -53) < lost;
+  switch (rounding) {
+    case Rounding::near_even:
+      up = lost > 0.5 || (lost == 0.5 && std::fmod(whole, 2) != 0);
+      break;
+    case Rounding::near_away:
+      up = lost >= 0.5;
+      break;
+    case Rounding::stochastic:  // compares 64 random bits with the discarded fraction, as round_to does
+      up = std::ldexp(static_cast<double>(noise >> 11), -53) < lost;
+      break;
+    case Rounding::toward_zero:
+      break;
+  }
   if (up) whole += std::copysign(1.0, x);
-  const double clamped = std::clamp(whole, least, most);
-  const auto code = to == DType::i32 ? static_cast<uint32_t>(static_cast<int32_t>(clamped))
-                                     : static_cast<uint32_t>(static_cast<uint8_t>(clamped));
-  if (clamped != whole) return {code, kInvalid};
+  const uint64_t code = encode(to, whole);  // clamps
+  if (decode(to, code) != whole) return {code, kInvalid};
   return {code, whole != x ? kInexact : 0u};
 }
 

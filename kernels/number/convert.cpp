@@ -74,8 +74,15 @@ ByteCodes byte_codes_of(DType dtype) {
 }
 
 const Loops* loops_of(Path path) {
-  if (path == Path::scalar) return nullptr;
-  return path == Path::avx2 ? avx2_loops() : avx512_loops();
+  switch (path) {
+    case Path::scalar:
+      return nullptr;
+    case Path::avx2:
+      return avx2_loops();
+    case Path::avx512:
+      return avx512_loops();
+  }
+  return nullptr;
 }
 
 // Whole steps in place; the remainder through a buffer.
@@ -233,11 +240,28 @@ const Loops* rounding_loops(Path path, Rounding rounding) {
 }  // namespace
 
 std::string_view name_of(Path path) {
-  constexpr std::array<std::string_view, 3> kNames{"scalar", "avx2,f16c", "avx512"};
-  return kNames[static_cast<size_t>(path)];
+  switch (path) {
+    case Path::scalar:
+      return "scalar";
+    case Path::avx2:
+      return "avx2,f16c";
+    case Path::avx512:
+      return "avx512";
+  }
+  return "?";
 }
 
-bool has(Path path) { return path == Path::scalar || (path == Path::avx2 ? features().avx2 : features().avx512); }
+bool has(Path path) {
+  switch (path) {
+    case Path::scalar:
+      return true;
+    case Path::avx2:
+      return features().avx2;
+    case Path::avx512:
+      return features().avx512;
+  }
+  return false;
+}
 
 Path best_path() { return has(Path::avx512) ? Path::avx512 : has(Path::avx2) ? Path::avx2 : Path::scalar; }
 

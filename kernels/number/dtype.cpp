@@ -14,6 +14,8 @@
 namespace halfmark::kernels {
 namespace {
 
+constexpr int kPackedBits = 4;  // the only size of code that is packed
+
 struct Row {
   DType dtype;
   std::string_view name;
@@ -22,7 +24,7 @@ struct Row {
   bool is_signed = true;
 
   // Whole bytes, except a code of half a byte: two of them share one byte.
-  constexpr int stored_bits() const { return bits == 4 ? 4 : (bits + 7) / 8 * 8; }
+  constexpr int stored_bits() const { return bits == kPackedBits ? bits : (bits + 7) / 8 * 8; }
 };
 
 constexpr Row floating(DType dtype, std::string_view name, std::string_view format) {
@@ -63,6 +65,9 @@ uint64_t encode_rounded(const Format& format, double x) {
   return sign | ((static_cast<uint64_t>(exponent + format.bias() - 1) << fraction_bits) + significand);
 }
 
+constexpr size_t kInByte = 8 / kPackedBits;
+constexpr unsigned kPackedMask = (1u << kPackedBits) - 1;
+
 // Smallest and largest number of an integer dtype.
 double least_of(const Row& integer) { return integer.is_signed ? -std::ldexp(1.0, integer.bits - 1) : 0; }
 double most_of(const Row& integer) { return std::ldexp(1.0, integer.bits - (integer.is_signed ? 1 : 0)) - 1; }
@@ -73,11 +78,11 @@ std::span<const DType> dtypes() { return kDTypes; }
 std::string_view name_of(DType dtype) { return row_of(dtype).name; }
 bool is_floating(DType dtype) { return row_of(dtype).format != nullptr; }
 int bits_of(DType dtype) { return row_of(dtype).bits; }
-bool is_packed(DType dtype) { return row_of(dtype).stored_bits() < 8; }
+bool is_packed(DType dtype) { return row_of(dtype).stored_bits() == kPackedBits; }
 
 size_t bytes_for(DType dtype, size_t count) {
   const auto bits = static_cast<size_t>(row_of(dtype).stored_bits());
-  return bits < 8 ? (count * bits + 7) / 8 : count * (bits / 8);
+  return bits == kPackedBits ? (count + kInByte - 1) / kInByte : count * (bits / 8);
 }
 
 size_t size_of(DType dtype) {
@@ -138,7 +143,7 @@ uint64_t encode(DType dtype, double x, Rounding rounding, RoundEvents* events, u
 
 uint64_t load_code(DType dtype, const void* data, size_t index) {
   const auto* bytes = static_cast<const unsigned char*>(data);
-  if (is_packed(dtype)) return (bytes[index / 2] >> (index % 2 * 4)) & 0xF;
+  if (is_packed(dtype)) return (bytes[index / kInByte] >> (index % kInByte * kPackedBits)) & kPackedMask;
   uint64_t code = 0;  // little-endian hosts only: the low bytes are the code
   const size_t size = size_of(dtype);
   std::memcpy(&code, bytes + index * size, size);
@@ -148,8 +153,9 @@ uint64_t load_code(DType dtype, const void* data, size_t index) {
 void store_code(DType dtype, void* data, size_t index, uint64_t code) {
   auto* bytes = static_cast<unsigned char*>(data);
   if (is_packed(dtype)) {
-    const size_t shift = index % 2 * 4;
-    bytes[index / 2] = static_cast<unsigned char>((bytes[index / 2] & ~(0xF << shift)) | (code & 0xF) << shift);
+    const size_t shift = index % kInByte * kPackedBits;
+    unsigned char& byte = bytes[index / kInByte];
+    byte = static_cast<unsigned char>((byte & ~(kPackedMask << shift)) | (code & kPackedMask) << shift);
     return;
   }
   const size_t size = size_of(dtype);

@@ -208,7 +208,7 @@ inline Axes tested_axes() {
   axes.cast_to = axes.cast_from;
   axes.roundings = {Rounding::near_even, Rounding::toward_zero, Rounding::near_away, Rounding::stochastic};
   axes.cast_layouts = {Layout::plain, Layout::nhwc};
-  axes.cast_shape = {3, 5, 4, 7};
+  axes.cast_shape = {3, 5, 3, 7};  // odd: a packed dtype ends in half a byte
   axes.reorder_dtypes = {f32, f64, f16, bf16, e4m3, e5m2};
   axes.reorder_to = {Layout::plain, Layout::nhwc, Layout::any};
 
@@ -225,6 +225,52 @@ inline Axes tested_axes() {
                     {bf16, bf16, bf16, bf16},     {bf16, bf16, f32, f32}};
   axes.momenta = {0, 0.9}, axes.decays = {0, 0.01}, axes.sgd_rate = 0.1;
   axes.sgd_shape = {13, 17};
+  return axes;
+}
+
+// Sizes beyond what the loops of the rows take at a time, which are constants such as kBlock and kGrain (at most 65536
+// elements). Each reaches a second block or piece, and the last one is not full. The cases are slow, so there are few.
+inline Axes long_axes() {
+  using enum DType;
+  Axes axes = tested_axes();
+  axes.dtypes = {f32, f16};
+  axes.forms = {{Layout::plain, Layout::plain}, {Layout::nhwc, Layout::nhwc}};
+  axes.elements = {{2, 1027, 17, 1}, {1, 3, 37, 31}};  // more channels than a block; more pixels
+  axes.matrices = {{65, 1031}};
+  axes.norms = {{2, 1027, 17, 1}, {2, 3, 37, 31}};
+  axes.pools = {{{1, 37, 31, 32}, 3, 2, {.pad_h = 1}}};
+  axes.in_place = {false};
+  axes.narrow_bias = axes.narrow_parameters = {true};
+  axes.pool_indices = {true};
+
+  const Math fp32{};
+  axes.contractions = {{f32, f32, f32, fp32, "fp32"},
+                       {f64, f64, f64, {.multiply = kFp64, .accumulate = kFp64, .partial = kFp64}, "fp64"},
+                       {f16, f16, f16, fp32, "fp32"},
+                       {f32, f32, f32, {.multiply = kBf16}, "bf16-multiply"},
+                       {f16, f16, f16, {.multiply = kFp16, .accumulate = kFp16, .partial = kFp16}, "fp16-sum"}};
+  axes.matmuls = {{8209, 3, 5}, {181, 183, 3}, {3, 5, 11003}};
+  axes.matmul_forms = {MatmulForm::plain};
+  axes.convolutions = {};
+  axes.dots = {{f16, f16, f32, f32}};
+  axes.dot_count = 261;
+  axes.scaled_sizes = {};
+
+  axes.cast_from = {f32, e2m1}, axes.cast_to = {f16, e2m1};
+  axes.roundings = {Rounding::near_even, Rounding::stochastic};
+  axes.cast_shape = {5, 3, 37, 61};
+  axes.reorder_dtypes = {f32, e4m3};
+  axes.reorder_to = {Layout::plain, Layout::nhwc};
+
+  axes.losses = {{f32, f32, f32}, {f64, f64, f64}, {f16, f32, f32}};
+  axes.loss_shapes = {{70, 300}};
+  axes.unscale_dtypes = {f32, f16};
+  axes.unscale_bad = {0, HUGE_VAL};
+  axes.found_before = {0};
+  axes.unscale_count = 34567;
+  axes.sgd_types = {{f32, f32, f32, f32}, {f32, f16, f32, f16, true}, {f16, f16, f16, f16}, {f64, f64, f64, f64}};
+  axes.momenta = {0.9}, axes.decays = {0.01};
+  axes.sgd_shape = {101, 337};
   return axes;
 }
 

@@ -2,7 +2,6 @@
 // operation, row, operand and place.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -11,6 +10,7 @@
 
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "kernels/ops/formulas.h"
 #include "kernels/ops/ops_cases_elementwise.h"
 #include "kernels/ops/row_under_test.h"
 
@@ -79,7 +79,7 @@ HM_PLANTED(OneElementAfterTheOutput) {
   expect_found(
       [](Device&, const Add& op) {
         add_correctly(op);
-        bytes_of(op.out)[op.out.bytes()] = 0;
+        bytes_of(op.out)[op.out.bytes()] ^= 1;
       },
       plain_axes(DType::f32), "wrote outside operand out of 1920 bytes: 1 bytes from offset 1920");
 }
@@ -125,11 +125,88 @@ HM_PLANTED(AllBitsSetFarBehindTheOutput) {  // the code of a NaN, and a byte of 
       plain_axes(DType::f16), "wrote outside operand out");
 }
 
+// Rows that go too far and read as far in their input: what they write behind the output are sentinels of the input,
+// which a NaN payload carries through relu and additions.
+template <class T, int kVector>
+void add_whole_vectors(Device&, const Add& op) {
+  op.out.materialize(Layout::plain);
+  const int64_t count = (op.out.elements() / kVector + 1) * kVector;
+  for (int64_t i = 0; i < count; ++i) op.out.as<T>()[i] = op.a.as<T>()[i] + op.b.as<T>()[i];
+}
+
+template <class T, int kVector>
+void relu_of_whole_vectors(Device&, const Relu& op) {
+  op.out.materialize(Layout::plain);
+  const int64_t count = (op.out.elements() / kVector + 1) * kVector;
+  for (int64_t i = 0; i < count; ++i) op.out.as<T>()[i] = op.x.as<T>()[i] <= 0 ? T(0) : op.x.as<T>()[i];
+}
+
+void relu_on_codes_of_whole_vectors(Device&, const Relu& op) {
+  op.out.materialize(Layout::plain);
+  const int64_t count = (op.out.elements() / 32 + 1) * 32;
+  const auto infinity = static_cast<int16_t>(format_of(op.x.dtype()).infinity_code());
+  for (int64_t i = 0; i < count; ++i) op.out.as<int16_t>()[i] = formulas::relu_code(op.x.as<int16_t>()[i], infinity);
+}
+
+template <int kBefore, int kAfter>
+void copy_too_much(Device&, const Reorder& op) {
+  op.out.materialize(Layout::plain);
+  std::memcpy(bytes_of(op.out) - kBefore, bytes_of(op.x) - kBefore, kBefore + op.x.bytes() + kAfter);
+}
+
+// Every case of the row must be reported.
+template <class Op>
+void expect_every_case_found(void (*run)(Device&, const Op&), DType dtype) {
+  ops_cases::Axes axes = plain_axes(dtype);
+  axes.elements.push_back({1, 5, 7, 3});
+  axes.reorder_dtypes = {dtype}, axes.reorder_to = {Layout::plain};
+  axes.special_values = false;
+  const std::shared_ptr<Device> device = open_device("cpu");
+  const Kernel<Op> row{"planted", Speed::real, takes_all<Op>, run};
+  ops_cases::RowUnderTest<Op> test(*device, row);
+  test.run_all(axes, true);
+  EXPECT_GT(test.taken(), 1);
+  EXPECT_EQ(test.findings().size(), static_cast<size_t>(test.taken()));
+  for (const std::string& finding : test.findings())
+    EXPECT_NE(finding.find("wrote outside operand out"), std::string::npos) << finding;
+}
+
+HM_PLANTED(SentinelsOfTheInputCopiedBehindTheOutput) {
+  struct Plant {
+    const char* what;
+    void (*check)();
+  };
+  using enum DType;
+  const Plant plants[] = {
+      {"add in vectors of 16, f32", [] { expect_every_case_found<Add>(add_whole_vectors<float, 16>, f32); }},
+      {"add in vectors of 8, f64", [] { expect_every_case_found<Add>(add_whole_vectors<double, 8>, f64); }},
+      {"add of 1024 at a time", [] { expect_every_case_found<Add>(add_whole_vectors<float, 1024>, f32); }},
+      {"relu in vectors of 16", [] { expect_every_case_found<Relu>(relu_of_whole_vectors<float, 16>, f32); }},
+      {"relu on codes of f16", [] { expect_every_case_found<Relu>(relu_on_codes_of_whole_vectors, f16); }},
+      {"relu on codes of bf16", [] { expect_every_case_found<Relu>(relu_on_codes_of_whole_vectors, bf16); }},
+      {"64 bytes more, f32", [] { expect_every_case_found<Reorder>(copy_too_much<0, 64>, f32); }},
+      {"64 bytes more, f16", [] { expect_every_case_found<Reorder>(copy_too_much<0, 64>, f16); }},
+      {"64 bytes more, e4m3", [] { expect_every_case_found<Reorder>(copy_too_much<0, 64>, e4m3); }},
+      {"1 byte more, f32", [] { expect_every_case_found<Reorder>(copy_too_much<0, 1>, f32); }},
+      {"1 byte more, f16", [] { expect_every_case_found<Reorder>(copy_too_much<0, 1>, f16); }},
+      {"1 byte more, e4m3", [] { expect_every_case_found<Reorder>(copy_too_much<0, 1>, e4m3); }},
+      {"4096 bytes more, f32", [] { expect_every_case_found<Reorder>(copy_too_much<0, 4096>, f32); }},
+      {"4096 bytes more, f16", [] { expect_every_case_found<Reorder>(copy_too_much<0, 4096>, f16); }},
+      {"4096 bytes more, e4m3", [] { expect_every_case_found<Reorder>(copy_too_much<0, 4096>, e4m3); }},
+      {"64 bytes before, f32", [] { expect_every_case_found<Reorder>(copy_too_much<64, 0>, f32); }},
+      {"1 byte before, e5m2", [] { expect_every_case_found<Reorder>(copy_too_much<1, 0>, e5m2); }},
+  };
+  for (const Plant& plant : plants) {
+    SCOPED_TRACE(plant.what);
+    plant.check();
+  }
+}
+
 HM_PLANTED(AWriteBehindAnInput) {
   expect_found(
       [](Device&, const Add& op) {
         add_correctly(op);
-        bytes_of(op.b)[op.b.bytes() + 3] = 1;
+        bytes_of(op.b)[op.b.bytes() + 3] ^= 1;
       },
       plain_axes(DType::f32), "wrote outside operand b of 1920 bytes: 1 bytes from offset 1923");
 }
@@ -139,7 +216,7 @@ HM_PLANTED(AWriteBehindAScratchTensorThatIsGoneAgain) {
       [](Device& device, const Add& op) {
         add_correctly(op);
         Tensor scratch(device, {7}, DType::f32);
-        std::memset(bytes_of(scratch), 0, 32);
+        for (size_t i = 0; i < 32; ++i) bytes_of(scratch)[i] ^= 1;
       },
       plain_axes(DType::f32), "wrote outside a scratch tensor of 28 bytes: 4 bytes from offset 28");
 }
@@ -238,24 +315,6 @@ TEST(PlantedFault, ANaNHiddenByRelu) {
       plain_axes(DType::f32));
   ASSERT_FALSE(findings.empty());
   EXPECT_NE(findings[0].find("fp64 says nan"), std::string::npos) << findings[0];
-}
-
-TEST(GuardBytes, SurroundTensorsMadeWhileTheyLiveAndKeepTheirAlignment) {
-  const std::shared_ptr<Device> device = open_device("cpu");
-  Tensor outlives;
-  {
-    GuardBytes guard(*device);
-    EXPECT_THROW(GuardBytes second(*device), Error);
-    outlives = Tensor(*device, {3}, DType::f32);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(outlives.data()) % 64, 0u);
-    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::e5m2})
-      for (const double value : Tensor(*device, {8}, dtype).values()) EXPECT_TRUE(std::isnan(value)) << name_of(dtype);
-    EXPECT_TRUE(guard.take_damage().empty());
-    EXPECT_EQ(outlives.bytes(), 12u);
-    EXPECT_EQ(device->memory().live().total, 12u);
-  }
-  outlives.fill(1);
-  EXPECT_EQ(outlives.values(), std::vector<double>(3, 1.0));
 }
 
 }  // namespace

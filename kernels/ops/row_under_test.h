@@ -2,6 +2,7 @@
 // a tensor, changed inputs, exceptions. For any device; included only by tests.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -68,10 +69,12 @@ class RowUnderTest {
         operand.bytes = memory_of(operand.tensor);
         if (operand.output) before[operand.tensor.id()] = operand.tensor.values();
       }
+      guard_.redraw(memory_only_read(operands));
       run_with(row_, op);
       device_.synchronize();
       for (const GuardBytes::Damage& damage : guard_.take_damage()) add(name, text_of(damage, operands));
       look_at_inputs(name, operands, before);
+      look_at_padding(name, operands);
       CaseResult result(std::move(before));
       compare(result);
       for (const std::string& finding : result.findings()) add(name, finding);
@@ -87,6 +90,15 @@ class RowUnderTest {
  private:
   void add(const std::string& name, const std::string& what) {
     findings_.push_back(std::string(Op::name) + ", row " + std::string(row_.name) + ", " + name + ": " + what);
+  }
+
+  static std::set<const void*> memory_only_read(const std::vector<Operand>& operands) {
+    std::set<const void*> inputs;
+    for (const Operand& operand : operands)
+      if (!operand.output && operand.tensor.layout() != Layout::any) inputs.insert(operand.tensor.data());
+    for (const Operand& operand : operands)  // in place
+      if (operand.output && operand.tensor.layout() != Layout::any) inputs.erase(operand.tensor.data());
+    return inputs;
   }
 
   static std::string text_of(const GuardBytes::Damage& damage, const std::vector<Operand>& operands) {
@@ -110,6 +122,21 @@ class RowUnderTest {
       if (changed)
         add(name, "changed its input " + std::string(operand.name) + " of " + std::to_string(after.size()) +
                       " bytes: " + std::to_string(changed) + " bytes from offset " + std::to_string(first));
+    }
+  }
+
+  // The padding of a library's layout must stay zero: the library computes with it.
+  void look_at_padding(const std::string& name, const std::vector<Operand>& operands) {
+    for (const auto& [operand_name, tensor, output, bytes] : operands) {
+      const DType dtype = tensor.dtype();
+      if (!output || tensor.layout() != Layout::opaque || !is_floating(dtype)) continue;
+      const auto not_zero = [](double value) { return value != 0; };
+      std::vector<double> stored(tensor.bytes() / size_of(dtype));
+      const std::vector<unsigned char> memory = memory_of(tensor);
+      for (size_t i = 0; i < stored.size(); ++i) stored[i] = load(dtype, memory.data(), i);
+      const std::vector<double> values = tensor.values();
+      if (std::ranges::count_if(stored, not_zero) != std::ranges::count_if(values, not_zero))
+        add(name, "the padding of " + std::string(operand_name) + " is not zero");
     }
   }
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "kernels/number/error.h"
+
 namespace halfmark::kernels::block_sum {
 namespace {
 
@@ -20,6 +22,18 @@ int64_t cut(int64_t value, int shift) {
   return value < 0 ? -moved : moved;
 }
 
+const Format& truncated_to(BlockRounding rounding) {
+  switch (rounding) {
+    case BlockRounding::truncate_fp32:
+      return kFp32;
+    case BlockRounding::truncate_e8m13:
+      return kE8m13;
+    case BlockRounding::near_even_fp16:
+      break;
+  }
+  throw Error("this rounding of a block does not truncate");
+}
+
 // The code of sum 2^scale. The sum has at most 50 bits, so fp64 represents it exactly.
 uint32_t round_out(BlockRounding rounding, int64_t sum, int scale) {
   if (sum == 0) return 0;  // also an exact cancellation: +0
@@ -30,7 +44,7 @@ uint32_t round_out(BlockRounding rounding, int64_t sum, int scale) {
   }
   const double magnitude = std::fabs(exact);
   if (magnitude >= 0x1p128) return sum < 0 ? 0xFF800000u : 0x7F800000u;
-  const Format& format = rounding == BlockRounding::truncate_fp32 ? kFp32 : kE8m13;
+  const Format& format = truncated_to(rounding);
   if (magnitude >= 0x1p-126) {
     // Truncating the significand in fp64 truncates the value toward zero; the conversion is then exact.
     const uint64_t lost = (uint64_t{1} << (52 - format.fraction_bits)) - 1;

@@ -68,6 +68,18 @@ struct Rest {
   uint32_t c;
 };
 
+const Engine& engine_of(DotPath path) {
+  switch (path) {
+    case DotPath::scalar:
+      break;
+    case DotPath::avx2:
+      return dot_engine::avx2_engine();
+    case DotPath::avx512:
+      return dot_engine::avx512_engine();
+  }
+  throw Error("dot_matrix: no vector engine for path " + std::string(name_of(path)));
+}
+
 class Vectors {
  public:
   Vectors(const Engine& engine, const Plan& plan, const TensorCore& core, const Panel& left, const Panel& right,
@@ -147,7 +159,9 @@ std::string_view name_of(DotPath path) {
 
 size_t size_of_operand(const Format& format) {
   if (format == kTf32) return 4;
-  return format.exponent_bits + format.fraction_bits == 15 ? 2 : 1;
+  if (format.bits() == 16) return 2;
+  HM_CHECK(format.bits() <= 8, "dot_matrix: no operands of format " + std::string(format.name));
+  return 1;
 }
 
 std::span<const DotPath> dot_paths() {
@@ -172,8 +186,7 @@ void dot_matrix(DotPath path, const TensorCore& core, const Panel& left, const P
   if (left.depth == 0 || left.vectors == 0 || right.vectors == 0) return;  // d is c
   const auto plan = path == DotPath::scalar ? std::nullopt : dot_engine::plan_for(core, left.format, right.format);
   if (!plan) return scalar(core, left, right, d);
-  const Engine& engine = path == DotPath::avx2 ? dot_engine::avx2_engine() : dot_engine::avx512_engine();
-  Vectors(engine, *plan, core, left, right, d).run();
+  Vectors(engine_of(path), *plan, core, left, right, d).run();
 }
 
 }  // namespace halfmark::kernels

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/number/error.h"
 #include "kernels/sim/dot_engine.h"
 
 namespace halfmark::kernels {
@@ -306,6 +307,15 @@ TEST_P(DotMatrix, GivesTheBitsOfDotForRowsThatStandInNoTable) {
   compare_rows(rows, 3, 0);
 }
 
+TEST_P(DotMatrix, GivesTheBitsOfDotForEveryFormatOfAByte) {
+  Random random(5);
+  const TensorCore* core = find_core(tensor_cores(), "hopper", MatrixInstruction::usual, {kE4m3, kE4m3, kFp32, kFp32});
+  ASSERT_NE(core, nullptr);
+  for (const Format& format : formats())
+    for (const Data data : kData)
+      if (format.bits() <= 8 && !format.is_scale()) compare(*core, format, format, data, random);
+}
+
 TEST_P(DotMatrix, DoesNotDependOnTheNumberOfThreads) {
   Random random(4);
   const TensorCore* core = find_core(tensor_cores(), "hopper", MatrixInstruction::usual, {kFp16, kFp16, kFp32, kFp32});
@@ -334,6 +344,22 @@ TEST_P(DotMatrix, LeavesCWhereTheDepthIsZero) {
 
 INSTANTIATE_TEST_SUITE_P(Paths, DotMatrix, testing::Values(DotPath::scalar, DotPath::avx2, DotPath::avx512),
                          [](const auto& path) { return std::string(name_of(path.param)); });
+
+TEST(DotEngine, RefusesFormatsThatNoPanelHolds) {
+  EXPECT_EQ(size_of_operand(kBf16), 2u);
+  EXPECT_EQ(size_of_operand(kE2m1), 1u);
+  for (const Format& format : {kFp32, kFp64, Format{"e5m3", 5, 3}}) EXPECT_THROW((void)size_of_operand(format), Error);
+  const std::vector<unsigned char> codes(64);
+  for (const Format& format : {Format{"e6m9", 6, 9}, Format{"e4m2", 4, 2}}) {
+    const Panel panel{format, codes.data(), 4, 8, 8};
+    const TensorCore* core =
+        find_core(tensor_cores(), "hopper", MatrixInstruction::usual, {kFp16, kFp16, kFp32, kFp32});
+    ASSERT_NE(core, nullptr);
+    const auto plan = dot_engine::plan_for(*core, kFp16, kFp16);
+    ASSERT_TRUE(plan);
+    EXPECT_THROW(dot_engine::Packed(*plan, panel, 4, false, -60), Error) << format.name;
+  }
+}
 
 // Those that a matmul uses: the usual instruction for its types.
 TEST(DotEngine, TakesEveryRowThatAMatmulUses) {

@@ -8,10 +8,12 @@
 #include <cstring>
 #include <new>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/convert.h"
+#include "kernels/number/error.h"
 #include "kernels/sim/dot_engine.h"
 
 namespace halfmark::kernels::dot_engine {
@@ -25,6 +27,10 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};  // a cache line and the widest vector
 constexpr int8_t kZeroExponent = -128;
+
+Error no_operand(const Format& format) {
+  return Error("dot_matrix: no operands of format " + std::string(format.name));
+}
 
 double largest_significand(const Format& format) { return 2 - std::ldexp(1, -format.fraction_bits); }
 
@@ -65,14 +71,43 @@ size_t place_of(const Plan& plan, size_t k) {
   return block * plan.products + t;
 }
 
-const std::array<float, 256>& fp8_values(const Format& format) {
-  const auto values_of = [](DType dtype) {
-    std::array<float, 256> values;
-    for (size_t code = 0; code < values.size(); ++code) values[code] = static_cast<float>(decode(dtype, code));
-    return values;
+// Of a format whose codes take a byte.
+const std::array<float, 256>& values_of_bytes(const Format& format) {
+  struct Values {
+    Format format;
+    std::array<float, 256> of_code;
   };
-  static const std::array<float, 256> e4m3 = values_of(DType::e4m3), e5m2 = values_of(DType::e5m2);
-  return format == kE4m3 ? e4m3 : e5m2;
+  static const std::vector<Values> tables = [] {
+    std::vector<Values> all;
+    for (const Format& each : formats()) {
+      if (each.bits() > 8 || each.is_scale()) continue;
+      Values& values = all.emplace_back(Values{each, {}});
+      for (size_t code = 0; code < values.of_code.size(); ++code)
+        values.of_code[code] = static_cast<float>(decode_format(each, code));
+    }
+    return all;
+  }();
+  for (const Values& values : tables)
+    if (values.format == format) return values.of_code;
+  throw no_operand(format);
+}
+
+DType half_of(const Format& format) {
+  if (format == kFp16) return DType::f16;
+  if (format == kBf16) return DType::bf16;
+  throw no_operand(format);
+}
+
+// The bits of a result that a block's rounding leaves.
+uint32_t result_mask_of(BlockRounding rounding) {
+  switch (rounding) {
+    case BlockRounding::truncate_fp32:
+    case BlockRounding::near_even_fp16:
+      return 0xFFFFFFFFu;
+    case BlockRounding::truncate_e8m13:
+      return 0xFFFFFC00u;
+  }
+  throw Error("no mask for this rounding of a block");
 }
 
 // Compilers vectorise this loop.
@@ -102,10 +137,10 @@ bool widen(const Format& format, const unsigned char* codes, size_t k, int least
       values[i] = std::bit_cast<float>(word & 0xFFFFE000u);  // the register's low 13 bits are dropped
     }
   } else if (size_of_operand(format) == 1) {
-    const std::array<float, 256>& value = fp8_values(format);
+    const std::array<float, 256>& value = values_of_bytes(format);
     for (size_t i = 0; i < k; ++i) values[i] = value[codes[i]];
   } else {
-    convert(format == kFp16 ? DType::f16 : DType::bf16, codes, DType::f32, values, k);
+    convert(half_of(format), codes, DType::f32, values, k);
   }
   return exponents_of(format.min_exponent() + 127, least_operand, shift, k, values, exponents);
 }
@@ -144,7 +179,7 @@ std::optional<Plan> plan_for(const TensorCore& core, const Format& left, const F
   plan.interleaved = core.summation == Summation::interleaved;
   if (!plan.interleaved && core.summation != Summation::blocks) return {};
   plan.row_products = static_cast<size_t>(plan.interleaved ? core.depth() / 2 : core.block.products);
-  plan.result_mask = core.block.rounding == BlockRounding::truncate_e8m13 ? 0xFFFFFC00u : 0xFFFFFFFFu;
+  plan.result_mask = result_mask_of(core.block.rounding);
   const size_t fewest = plan.result_mask == 0xFFFFFFFFu ? 4 : 2 * kMostUnmasked;
   plan.products = std::max(fewest, std::bit_ceil(plan.row_products));
   if (plan.products > 32) return {};

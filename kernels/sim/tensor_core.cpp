@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "kernels/number/error.h"
@@ -25,7 +26,8 @@ struct Scale {
 
 Scale take_apart_scale(DType type, uint8_t code) {
   if (type == DType::e8m0) return {8, code - 127, code == 0xFF};  // code 0 is 2^-127, not zero
-  const int field = (code >> 3) & 15, fraction = code & 7;        // ue4m3: the sign is ignored
+  HM_CHECK(type == DType::e4m3, "tensor cores take no scales of type " + std::string(name_of(type)));
+  const int field = (code >> 3) & 15, fraction = code & 7;  // ue4m3: the sign is ignored
   return {fraction + (field ? 8 : 0), std::max(field, 1) - 7, (code & 0x7F) == 0x7F};
 }
 
@@ -53,7 +55,7 @@ uint32_t fused(const TensorCore& core, const Operand& a, const Operand& b, std::
 
 // c + sum, one ordinary addition to nearest even in the result's format.
 uint32_t add(const TensorCore& core, uint32_t sum, uint32_t c) {
-  const DType dtype = core.result == kFp16 ? DType::f16 : DType::f32;
+  const DType dtype = result_dtype(core);
   // fp64 represents the sum of two fp16 numbers exactly; for two fp32 numbers the host's addition is correctly rounded.
   const double total = dtype == DType::f16 ? decode(dtype, sum) + decode(dtype, c)
                                            : static_cast<double>(std::bit_cast<float>(sum) + std::bit_cast<float>(c));
@@ -123,6 +125,12 @@ uint32_t widened(const TensorCore& core, uint32_t c) {
 }
 
 }  // namespace
+
+DType result_dtype(const TensorCore& core) {
+  if (core.result == kFp16) return DType::f16;
+  if (core.result == kFp32) return DType::f32;
+  throw Error("no codes of 16 or 32 bits for results in " + std::string(core.result.name));
+}
 
 bool takes(Operands operands, const Format& format) {
   switch (operands) {

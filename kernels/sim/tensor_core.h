@@ -69,6 +69,8 @@ struct TensorCore {
   int depth() const { return depth_of(instruction); }  // K of one instruction
 };
 
+DType result_dtype(const TensorCore& core);  // f16 or f32; throws Error for another format
+
 struct InstructionSource {
   std::string_view key;       // as the rows name it: "mma-sim"
   std::string_view citation;  // with DOI, commit or version

@@ -94,7 +94,7 @@ void chains(const TensorCore& core, const Math& math, const Panel& left, const P
     panel.depth = end - begin;
     return panel;
   };
-  const DType dtype = core.result == kFp16 ? DType::f16 : DType::f32;
+  const DType dtype = result_dtype(core);
   const size_t count = left.vectors * right.vectors, step = (depth + slices - 1) / slices;
   std::vector<double> total(count);
   std::vector<uint32_t> part(d, d + count);  // the first slice starts with c, the others with +0
@@ -123,7 +123,7 @@ void run(Device& device, const Op& op) {
   std::vector<double> before;
   if (work.beta != 0) before = reference::read<double>(out);
 
-  const DType dtype = out.dtype(), sum_dtype = core.result == kFp16 ? DType::f16 : DType::f32;
+  const DType dtype = out.dtype(), sum_dtype = result_dtype(core);
   const size_t size = size_of(dtype), depth = static_cast<size_t>(work.depth),
                columns = static_cast<size_t>(work.columns);
   std::vector<unsigned char> results(static_cast<size_t>(out.elements()) * size);

@@ -1,24 +1,39 @@
-// Sentinel bytes around the memory of every tensor, for tests. They detect writes outside a tensor, for any kernel and
-// device. No cost while no GuardBytes object exists.
+// Sentinel bytes around the memory of every tensor, for tests. They detect writes outside a tensor, up to kMargin bytes
+// from it, for any kernel and device. No cost while no GuardBytes object exists.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/number/dtype.h"
 #include "kernels/tensor/device.h"
 
 namespace halfmark::kernels {
 
 // While this object exists, each tensor made on the device, including a kernel's scratch, lies between sentinels. Its
-// memory also starts as sentinel bytes. They are NaNs in every floating dtype, so an unwritten element and a read
-// outside the tensor both show in the result. Under AddressSanitizer the sentinels are also poisoned.
+// memory also starts as sentinels. They are quiet NaNs, so an unwritten element and a read outside the tensor both show
+// in the result. Under AddressSanitizer the sentinels outside are also poisoned.
+//
+// The sentinels of a tensor are codes of its dtype with random signs and payloads. If the dtype has no such NaNs, or the
+// memory may hold another one (opaque layouts), they are words 0x7fff and 0xffff: NaNs as f64, f32, f16, bf16, e4m3 and
+// e5m2.
+//
+// A kernel that goes too far often copies sentinels of an input behind an output: relu and additions return the NaN
+// that they are given. This shows only where the sentinels of both differ. After redraw() the 1st, 3rd, 5th, ...
+// sentinels, counted from the tensor outwards, of a tensor that is only read have other signs than those of all written
+// tensors of its dtype. So one element too many that comes from an input is always noticed. All other bits are random,
+// and each case draws again. One byte too many from an input of f16, f32 or f64 is missed with probability 1/256, of bf16
+// with 1/64. n elements from another written tensor are missed with 2^-(n/2) if they are e4m3 or 16-bit words (n / 2 is
+// rounded down), n elements of e5m2 with 2^-(n + n/2), and with at most 2^-(6 n) for other dtypes.
 class GuardBytes {
  public:
   static constexpr size_t kMargin = 4096;  // bytes on each side: a multiple of every alignment that libraries ask for
 
-  explicit GuardBytes(Device& device);  // at most one per device at a time
+  explicit GuardBytes(Device& device);  // at most one per device at a time; equal calls give equal sentinels
   ~GuardBytes();                        // tensors may outlive it; they are no longer checked then
   GuardBytes(const GuardBytes&) = delete;
   GuardBytes& operator=(const GuardBytes&) = delete;
@@ -33,15 +48,29 @@ class GuardBytes {
   // Damage since the last call. The sentinels are restored afterwards.
   std::vector<Damage> take_damage();
 
-  // Only for Tensor. `memory` is what allocate() returned, for this or an earlier GuardBytes of the device.
-  void* allocate(size_t bytes);
+  // Draws new sentinels outside every tensor. `read_only`: the memory of those that are not written until the next
+  // redraw(). Tensors made later count as written. Damage must be taken before.
+  void redraw(const std::set<const void*>& read_only);
+
+  // Only for Tensor. `memory` is what allocate() returned, for this or an earlier GuardBytes of the device. Without a
+  // dtype the memory may hold any.
+  void* allocate(size_t bytes, std::optional<DType> dtype);
   static void release(Device& device, void* memory, size_t bytes) noexcept;
 
  private:
-  void inspect(void* memory, size_t bytes, bool released);
+  struct Guarded {
+    size_t bytes;
+    uint64_t number;  // counts the tensors
+    std::optional<DType> dtype;
+    std::vector<unsigned char> before, after;  // the sentinels
+  };
+  void draw(void* memory, Guarded& guarded, bool read_only);
+  void inspect(void* memory, const Guarded& guarded, bool released);
 
   Device& device_;
-  std::unordered_map<void*, size_t> live_;
+  uint64_t redraws_ = 0, tensors_ = 0;
+  std::vector<uint64_t> signs_;  // of every second sentinel outside a written tensor, from the tensor outwards
+  std::unordered_map<void*, Guarded> live_;
   std::vector<Damage> damage_;
 };
 

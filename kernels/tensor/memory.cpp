@@ -3,10 +3,32 @@
 namespace halfmark::kernels {
 
 std::string_view name_of(Purpose purpose) {
-  constexpr std::array<std::string_view, kPurposes> kNames{"weights",   "master", "gradients", "optimizer",
-                                                           "state",     "saved",  "temporary", "casts",
-                                                           "workspace", "input",  "other"};
-  return kNames[static_cast<size_t>(purpose)];
+  static_assert(kPurposes == static_cast<size_t>(Purpose::other) + 1);
+  switch (purpose) {
+    case Purpose::weights:
+      return "weights";
+    case Purpose::master:
+      return "master";
+    case Purpose::gradients:
+      return "gradients";
+    case Purpose::optimizer:
+      return "optimizer";
+    case Purpose::state:
+      return "state";
+    case Purpose::saved:
+      return "saved";
+    case Purpose::temporary:
+      return "temporary";
+    case Purpose::casts:
+      return "casts";
+    case Purpose::workspace:
+      return "workspace";
+    case Purpose::input:
+      return "input";
+    case Purpose::other:
+      return "other";
+  }
+  return "?";
 }
 
 void MemoryLedger::note_peak() {

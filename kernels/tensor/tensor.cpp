@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "kernels/number/error.h"
@@ -55,9 +56,10 @@ struct Tensor::Storage {
   uint64_t version = 0;
   bool guarded;
 
-  Storage(Device& d, size_t n)
+  // `dtype`: of all that the memory holds, if that is known.
+  Storage(Device& d, size_t n, std::optional<DType> dtype)
       : device(&d),
-        memory(d.guard_bytes ? d.guard_bytes->allocate(n) : d.allocate(n)),
+        memory(d.guard_bytes ? d.guard_bytes->allocate(n, dtype) : d.allocate(n)),
         bytes(n),
         purpose(current_purpose()),
         guarded(d.guard_bytes) {
@@ -97,7 +99,7 @@ Tensor::Tensor(Device& device, const Shape& shape, DType dtype, Layout layout)
   HM_CHECK(layout != Layout::opaque, "only the kernel that chooses its layout can make an opaque tensor");
   HM_CHECK(layout != Layout::nhwc || shape.rank() == 4, "layout nhwc needs rank 4, not " + shape.text());
   if (layout != Layout::any)
-    meta_->storage = std::make_shared<Storage>(device, bytes_for(dtype, static_cast<size_t>(shape.elements())));
+    meta_->storage = std::make_shared<Storage>(device, bytes_for(dtype, static_cast<size_t>(shape.elements())), dtype);
 }
 
 Tensor Tensor::from(Device& device, const Shape& shape, DType dtype, std::span<const double> values, Layout layout) {
@@ -215,13 +217,13 @@ void Tensor::materialize(Layout layout) {
   HM_CHECK(
       layout == Layout::plain || (layout == Layout::nhwc && shape().rank() == 4),
       "a tensor without layout, of shape " + shape().text() + " cannot take layout " + std::string(name_of(layout)));
-  meta_->storage = std::make_shared<Storage>(device(), bytes_for(dtype(), static_cast<size_t>(elements())));
+  meta_->storage = std::make_shared<Storage>(device(), bytes_for(dtype(), static_cast<size_t>(elements())), dtype());
   meta_->layout = layout;
 }
 
 void Tensor::materialize(std::shared_ptr<const OpaqueLayout> layout) {
   if (this->layout() != Layout::any) return;
-  meta_->storage = std::make_shared<Storage>(device(), layout->bytes());
+  meta_->storage = std::make_shared<Storage>(device(), layout->bytes(), std::nullopt);
   meta_->layout = Layout::opaque;
   meta_->opaque = std::move(layout);
 }
@@ -240,7 +242,8 @@ Tensor Tensor::clone() const {
   Tensor copy;
   copy.meta_ = std::make_shared<Meta>(*meta_);
   std::vector<unsigned char> bytes(this->bytes());
-  copy.meta_->storage = std::make_shared<Storage>(device(), bytes.size());
+  copy.meta_->storage = std::make_shared<Storage>(
+      device(), bytes.size(), layout() == Layout::opaque ? std::nullopt : std::optional<DType>(dtype()));
   device().copy_out(bytes.data(), data(), bytes.size());
   device().copy_in(copy.data(), bytes.data(), bytes.size());
   return copy;

@@ -135,20 +135,15 @@ class HistoryStore::Collector {
     return found;
   }
 
-  // The cases of the report that are another subject of the same name in the anchor's report.
-  static std::set<std::string> other_subjects(const StoredReport& anchor, const StoredReport& report) {
-    std::set<std::string> others;
-    for (const auto& [id, facts] : report.subjects) {
-      const auto known = anchor.subjects.find(id);
-      if (known != anchor.subjects.end() && !difference_of(known->second, facts).empty()) others.insert(id);
-    }
-    return others;
+  // Whether the case is another subject of the same name in the anchor's report.
+  static bool is_other_subject(const StoredReport& anchor, const StoredReport& report, const std::string& id) {
+    const auto before = anchor.subjects.find(id), now = report.subjects.find(id);
+    return before != anchor.subjects.end() && now != report.subjects.end() &&
+           !difference_of(before->second, now->second).empty();
   }
 
   void add(const StoredReport& report) {
     const std::vector<const StoredReport*> anchors = anchors_of(report);
-    std::map<const StoredReport*, std::set<std::string>> others;
-    for (const StoredReport* anchor : anchors) others.emplace(anchor, other_subjects(*anchor, report));
     std::set<std::string> omitted;
     size_t added = 0, too_far = 0;
     for (const auto& [of, value] : report.values) {
@@ -157,7 +152,7 @@ class HistoryStore::Collector {
       const auto nearest = std::find_if(anchors.begin(), anchors.end(),
                                         [&](const StoredReport* one) { return one->values.contains(key); });
       if (nearest == anchors.end()) continue;
-      if (others.at(*nearest).contains(key.id)) {
+      if (is_other_subject(**nearest, report, key.id)) {
         omitted.insert(key.id);
         continue;
       }

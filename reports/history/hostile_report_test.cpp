@@ -79,10 +79,11 @@ void poison(Json& json, const std::string& key, bool free_keys, bool metrics) {
 NamedReport poisoned(const Report& report, const std::string& name, bool metrics) {
   Json json = to_json(report);
   poison(json, "", false, metrics);
+  int count = 0;
   for (Json& record : json["records"]) {  // an id is made of its parts
     std::string id;
     for (const char* part : {"subject", "device", "policy", "harness"}) id += record[part].get<std::string>() + "/";
-    record["id"] = id + hostile_text();
+    record["id"] = id + std::to_string(++count) + hostile_text();
   }
   return {name + hostile_text(), report_from_json(json, "r.json")};
 }

@@ -12,6 +12,7 @@
 #include "reports/record/file.h"
 #include "reports/record/json_parser.h"
 #include "reports/record/json_reader.h"
+#include "reports/record/printable.h"
 
 namespace halfmark::reports {
 
@@ -164,8 +165,8 @@ void check_id(const Record& record, const JsonReader& json) {
   if (std::count(record.id.begin(), record.id.end(), '/') < kSlashes) return;
   const std::string parts = fmt::format("{}/{}/{}/{}", record.subject, record.device, record.policy, record.harness);
   if (record.id != parts && !record.id.starts_with(parts + "/"))
-    json.fail(
-        fmt::format("the id \"{}\" contradicts its subject, device, policy and harness, \"{}\"", record.id, parts));
+    json.fail(fmt::format("the id \"{}\" contradicts its subject, device, policy and harness, \"{}\"",
+                          printable(record.id), printable(parts)));
 }
 
 Record read_record(const JsonReader& json) {
@@ -204,7 +205,7 @@ Record read_record(const JsonReader& json) {
 class Ids {
  public:
   void add(const Record& record, const JsonReader& json) {
-    if (!ids_.insert(record.id).second) json.fail(fmt::format("the id \"{}\" is used twice", record.id));
+    if (!ids_.insert(record.id).second) json.fail(fmt::format("the id \"{}\" is used twice", printable(record.id)));
   }
 
  private:

@@ -25,7 +25,10 @@ Refusal refuses_elementwise(std::initializer_list<const Tensor*> operands) {
 }
 
 bool is_half(const Tensor& tensor) { return tensor.dtype() == DType::bf16 || tensor.dtype() == DType::f16; }
-int16_t infinity_code(const Tensor& tensor) { return tensor.dtype() == DType::bf16 ? 0x7f80 : 0x7c00; }
+int16_t infinity_code(const Tensor& tensor) {
+  HM_CHECK(is_half(tensor), "no path for codes of dtype " + std::string(name_of(tensor.dtype())));
+  return static_cast<int16_t>(format_of(tensor.dtype()).infinity_code());
+}
 
 template <class Row>
 constexpr bool kHasCodes = requires {
