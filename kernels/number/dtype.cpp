@@ -56,7 +56,10 @@ uint64_t encode_rounded(const Format& format, double x) {
   const uint64_t sign = std::signbit(x) ? format.sign_code() : 0;
   if (std::isnan(x)) return sign | format.quiet_nan_code();
   if (std::isinf(x)) return sign | format.infinity_code();
-  if (format.is_scale()) return static_cast<uint64_t>(exponent_of(x) + format.bias());
+  if (format.is_scale()) {
+    const int code = exponent_of(x) + format.bias();
+    return static_cast<uint64_t>(code);
+  }
   if (x == 0) return sign;
   const int fraction_bits = format.fraction_bits;
   const int exponent = std::max(exponent_of(x), format.min_exponent());
