@@ -31,7 +31,8 @@ class GateCommand : public ProcessTest {
     for (int i = 0; i < count; ++i) {
       Record record;
       record.id = "linear/b" + std::to_string(i) + "/cpu/fp16/error";
-      record.subject = "linear", record.device = "cpu", record.policy = "fp16", record.harness = "error";
+      record.subject = "linear/b" + std::to_string(i), record.device = "cpu", record.policy = "fp16",
+      record.harness = "error";
       record.repro = "halfmark run --case " + record.id;
       Measurement nan{.metric = "error.nan", .at = "output", .value = 0, .better = Better::lower};
       nan.kind = Kind::bounded;
@@ -182,6 +183,7 @@ TEST_F(GateCommand, GivesEachWrongReportItsExitCode) {
   Report base = timed_report();
   base.records.resize(1);
   base.records[0].device = "cuda:0";
+  base.records[0].id = base.records[0].subject + "/cuda:0/fp32/throughput";
   base.records[0].measurements = {seconds("time.step", "hot", 3e-4)};
   base.environment["devices"]["cuda:0"]["name"] = "H100";
   base.save(folder_ / "base.json");
