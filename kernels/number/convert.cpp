@@ -47,11 +47,13 @@ std::optional<Target> target_of(const Format& format, Rounding rounding) {
 }
 
 // The one-byte dtypes that the loops support: subsets of f16 with signed zeros, whose NaN codes lie above all numbers.
+// The loops read the byte as the upper bits of an f16, which has infinity at its largest exponent only.
 bool is_byte(DType dtype) {
   if (!is_floating(dtype)) return false;
   const Format& format = format_of(dtype);
   return format.bits() == 8 && format.has_nan() && format.has_negative_zero() && format.fraction_bits >= 1 &&
-         format.exponent_bits >= 2 && format.exponent_bits <= kFp16.exponent_bits;
+         format.exponent_bits >= 2 && format.exponent_bits <= kFp16.exponent_bits &&
+         (!format.has_infinity() || format.exponent_bits == kFp16.exponent_bits);
 }
 
 ByteCodes byte_codes_of(DType dtype) {
