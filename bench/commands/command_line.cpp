@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -130,7 +128,7 @@ std::string with_help(const CLI::App& app, const std::string& complaint) {
 }
 
 std::string in_plain_words(const CLI::ArgumentMismatch& error) {
-  const std::string text = one_line(error.what());
+  std::string text = one_line(error.what());
   const std::string name = text.substr(0, text.find(':'));
   if (text.ends_with(" missing")) return name + " needs a value";
   if (const size_t at = text.find(" was given a disallowed flag override"); at != text.npos)

@@ -37,7 +37,7 @@ struct ExportArguments {
 std::filesystem::path script_of(const Program& program, std::string_view name) {
   const std::filesystem::path folder = std::filesystem::path(program.path).parent_path();
   for (const char* up : {"..", "../.."})
-    if (const auto script = folder / up / "scripts" / name; std::filesystem::exists(script)) return script;
+    if (auto script = folder / up / "scripts" / name; std::filesystem::exists(script)) return script;
   throw Error(fmt::format("--to parquet: no scripts/{} beside {}; use --to csv", name, folder.string()));
 }
 
