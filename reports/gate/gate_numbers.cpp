@@ -53,6 +53,15 @@ bool breaks_slack(const NumberRule& rule, Better better, double base, double fou
   return !(worsening(rule, better, base, found) <= allowed_slack(rule, base));
 }
 
+// The number of values in the histogram of the rule at the place of the measurement; 0: there is none.
+double histogram_total(const NumberRule& rule, const Measurement& measurement, const Record& record) {
+  if (rule.elements_in.empty()) return 0;
+  for (const Series& series : record.series)
+    if (series.metric == rule.elements_in && series.at == measurement.at)
+      return std::accumulate(series.y.begin(), series.y.end(), 0.0);
+  return 0;
+}
+
 struct RatioLimit {
   double ratio = 1;     // of root mean squares
   double elements = 1;  // number of independent values
@@ -131,6 +140,18 @@ NumberVerdict with_ratio(const NumberRule& rule, const Measurement& base, const 
   verdict.limit = limit_value(rule, base.value, limit.ratio);
   const double ratio = rms_of(rule, found.value) / rms_of(rule, base.value);
   const double bits = std::log2(ratio);
+  if (found.value < 0) {
+    verdict.outcome = Outcome::breach;
+    verdict.times_limit = std::numeric_limits<double>::infinity();
+    verdict.words = fmt::format("{}: an error is never negative", was_and_is(base, found));
+    return verdict;
+  }
+  if (found.value == 0 && base.value > 0 && limit.elements >= kFewestForBits) {
+    verdict.outcome = Outcome::untrusted;
+    verdict.words = fmt::format("{}: {:.0f} values without any error; check that they were computed",
+                                was_and_is(base, found), limit.elements);
+    return verdict;
+  }
   if (base.value != found.value && !(found.value <= verdict.limit)) {
     verdict.outcome = Outcome::breach;
     verdict.times_limit = std::isnan(found.value) ? std::numeric_limits<double>::infinity()
@@ -157,10 +178,11 @@ NumberVerdict with_ratio(const NumberRule& rule, const Measurement& base, const 
 
 double elements_of(const NumberRule& rule, const Measurement& measurement, const Record& record) {
   if (rule.elements_in.empty()) return rule.elements;
-  for (const Series& series : record.series)
-    if (series.metric == rule.elements_in && series.at == measurement.at)
-      return std::max(1.0, std::accumulate(series.y.begin(), series.y.end(), 0.0));
-  return 1;
+  return std::max(1.0, histogram_total(rule, measurement, record));
+}
+
+bool has_histogram(const NumberRule& rule, const Measurement& measurement, const Record& record) {
+  return histogram_total(rule, measurement, record) > 0;
 }
 
 std::optional<NumberVerdict> judge_own_bound(const Measurement& found) {

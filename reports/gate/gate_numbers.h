@@ -40,4 +40,7 @@ std::optional<NumberVerdict> judge_spread(const Measurement& base, const Measure
 // The number n of independent values of the rule for this measurement.
 double elements_of(const NumberRule& rule, const Measurement& measurement, const Record& record);
 
+// Whether the record has the histogram that the rule counts these values in. false: the rule names none.
+bool has_histogram(const NumberRule& rule, const Measurement& measurement, const Record& record);
+
 }  // namespace halfmark::reports

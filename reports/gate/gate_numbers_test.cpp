@@ -55,6 +55,31 @@ TEST(NumberUnderRatio, MayGrowByFivePerCentWhenProvedAndByAQuarterWhenNot) {
   }
 }
 
+TEST(NumberUnderRatio, NeverGoesBelowZeroAndNeverToZeroUnnoticed) {
+  const Measurement base = number("error.nmse", "output", 1e-8);
+  EXPECT_EQ(judged(ratio_rule(1e6), base, -1).outcome, Outcome::breach);
+  EXPECT_EQ(judged(ratio_rule(1e6), base, 0).outcome, Outcome::untrusted);
+  EXPECT_EQ(judged(ratio_rule(1), base, 0).outcome, Outcome::improved) << "a single value can be right by chance";
+}
+
+// Each change would loosen or turn the limit.
+TEST(NumberDefinedOtherwise, IsLost) {
+  const Report base = made_report();
+  const auto lost = [&](auto change) {
+    Report found = base;
+    change(found.records[0]);
+    const Judgement judgement = gate(base, found);
+    return words_of(judgement, Question::accuracy, Outcome::lost);
+  };
+  const auto says = [](const std::string& words, const std::string& part) { return words.find(part) != words.npos; };
+  EXPECT_EQ(lost([](Record&) {}), "");
+  EXPECT_TRUE(says(lost([](Record& one) { one.series.clear(); }), "ulp_histogram at that place is missing"));
+  EXPECT_TRUE(says(lost([](Record& one) { one.series[0].y = {0, 0}; }), "ulp_histogram at that place is missing"));
+  EXPECT_TRUE(says(lost([](Record& one) { at(one, "error.cosine").better = Better::lower; }), "direction"));
+  EXPECT_TRUE(says(lost([](Record& one) { at(one, "error.nmse").unit = "MiB"; }), "its unit is MiB, was 1"));
+  EXPECT_TRUE(says(lost([](Record& one) { at(one, "error.arithmetic.nmse").bound.reset(); }), "no bound of its own"));
+}
+
 TEST(NumberUnderRatio, CountsTheValuesInTheHistogramAtTheSamePlace) {
   NumberRule rule = ratio_rule(1);
   rule.elements_in = "error.ulp_histogram";

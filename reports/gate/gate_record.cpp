@@ -48,6 +48,15 @@ std::string parts_that_grew(const Measurement& whole, const Numbers& base, const
   return fmt::format("; grown{}{}: {}", whole.at.empty() ? "" : " at ", whole.at, some_of(names));
 }
 
+// Why two measurements of one name do not measure the same, or "". A bound that is new makes the judgement stricter.
+std::string definition_difference(const Measurement& base, const Measurement& found) {
+  if (base.unit != found.unit) return fmt::format("its unit is {}, was {}", found.unit, base.unit);
+  if (base.better != found.better) return "another direction of it is the better one";
+  if (base.kind != found.kind) return "it is of another kind (exact, bounded, sampled, information)";
+  if (base.bound && !found.bound) return "it has no bound of its own any more";
+  return "";
+}
+
 struct PlacedVerdict {
   std::string at, unit;
   NumberVerdict verdict;
@@ -104,7 +113,13 @@ class RecordJudge {
       sum->second.found.value += found ? found->value : absent.value;
       return;
     }
-    if (!found && !rule->absent) return lose(*rule, *base);
+    if (!found && !rule->absent) return lose(*rule, *base, "is not measured any more");
+    if (base && found) {
+      std::string why = definition_difference(*base, *found);
+      if (why.empty() && has_histogram(*rule, *base, base_) && !has_histogram(*rule, *found, found_))
+        why = fmt::format("{} at that place is missing, so the limit is unknown", rule->elements_in);
+      if (!why.empty()) return lose(*rule, *base, "cannot be compared: " + why);
+    }
     if (!base && !rule->absent) return take_own_bound(*found);
     take(*rule, base ? *base : absent, found ? *found : absent);
   }
@@ -143,14 +158,14 @@ class RecordJudge {
     if (verdict) keep(found, std::move(*verdict));
   }
 
-  // A missing number is lost: it might be the one that would have failed.
-  void lose(const NumberRule& rule, const Measurement& base) {
+  // A missing number is lost: it might be the one that would have failed. So is one that is defined otherwise now.
+  void lose(const NumberRule& rule, const Measurement& base, const std::string& what) {
     if (rule.judge == Judging::information) return;
     NumberVerdict verdict;
     verdict.outcome = Outcome::lost;
     verdict.base = base.value;
-    verdict.words = fmt::format("{}{}{} was {} and is not measured any more", base.metric,
-                                base.at.empty() ? "" : " at ", base.at, human(base.value, base.unit));
+    verdict.words = fmt::format("{}{}{} was {} and {}", base.metric, base.at.empty() ? "" : " at ", base.at,
+                                human(base.value, base.unit), what);
     keep(base, std::move(verdict));
   }
 
