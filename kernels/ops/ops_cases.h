@@ -42,6 +42,8 @@ inline double smallest(const Format& format) { return std::ldexp(1.0, format.min
 inline const Format& wide_format(DType dtype) { return dtype == DType::f64 ? kFp64 : kFp32; }
 inline DType wide_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
+enum class ZeroSigns : uint8_t { ignored, compared };
+
 // The result of a run. A description compares it with fp64 and collects the errors as sentences.
 class CaseResult {
  public:
@@ -57,15 +59,18 @@ class CaseResult {
   // Passes if |actual - expected| <= slack plus the rounding of storage, or if actual is the correctly rounded value.
   // If slack is exactly 0, only the correctly rounded value passes.
   void expect_close(const Tensor& actual, const std::vector<double>& expected, const std::vector<double>& slack,
-                    const std::string& what = "") {
+                    const std::string& what = "", ZeroSigns zero_signs = ZeroSigns::ignored) {
     const std::vector<double> values = actual.values();
     if (values.size() != expected.size())
       return add(what + ": " + std::to_string(values.size()) + " values, not " + std::to_string(expected.size()));
     const Format& format = format_of(actual.dtype());
     int shown = 0;
     for (size_t i = 0; i < values.size() && shown < 3; ++i) {
+      if (!std::isfinite(slack[i])) return add("error in the test: the bound of " + what + " allows every value");
       const double rounded = round_to(format, expected[i]);
-      if (values[i] == rounded || (std::isnan(values[i]) && std::isnan(rounded))) continue;
+      const bool sign_differs = zero_signs == ZeroSigns::compared && values[i] == 0 && rounded == 0 &&
+                                std::signbit(values[i]) != std::signbit(rounded);
+      if ((values[i] == rounded && !sign_differs) || (std::isnan(values[i]) && std::isnan(rounded))) continue;
       const double bound =
           slack[i] + format.unit_roundoff() * (std::fabs(expected[i]) + slack[i]) + smallest(format) / 2;
       if (slack[i] != 0 && std::fabs(values[i] - expected[i]) <= bound) continue;
@@ -78,8 +83,9 @@ class CaseResult {
       add(text.str());
     }
   }
-  void expect_exact(const Tensor& actual, const std::vector<double>& expected, const std::string& what = "") {
-    expect_close(actual, expected, std::vector<double>(expected.size(), 0.0), what);
+  void expect_exact(const Tensor& actual, const std::vector<double>& expected, const std::string& what = "",
+                    ZeroSigns zero_signs = ZeroSigns::ignored) {
+    expect_close(actual, expected, std::vector<double>(expected.size(), 0.0), what, zero_signs);
   }
   void expect(bool condition, const std::string& otherwise) {
     if (!condition) add(otherwise);
@@ -105,13 +111,21 @@ struct Cases {
   static void each(const CaseRequest& request, const RunCase<Op>& run_case);
 };
 
-enum class Fill { normal, integers };  // integers: -2 .. 2, so that sums are exact
+// integers: -2 .. 2, so that sums are exact. sparse_integers: a quarter of them, and zeros, so that long sums of products
+// are exact in narrow formats.
+enum class Fill { normal, integers, sparse_integers };
 
 inline std::vector<double> random_values(int64_t count, uint64_t seed, Fill fill = Fill::normal, double scale = 1) {
   const RandomKey key(seed);
   std::vector<double> values(static_cast<size_t>(count));
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = scale * (fill == Fill::normal ? key.normal(i) : static_cast<double>(key.below(i, 5)) - 2);
+  const auto value = [&](size_t i) {
+    if (fill == Fill::normal) return key.normal(i);
+    if (fill == Fill::integers) return static_cast<double>(key.below(i, 5)) - 2;
+    constexpr double kSparse[] = {-2, -1, 1, 2};
+    const uint64_t draw = key.below(i, 16);
+    return draw < 4 ? kSparse[draw] : 0;
+  };
+  for (size_t i = 0; i < values.size(); ++i) values[i] = scale * value(i);
   return values;
 }
 
@@ -128,9 +142,12 @@ inline Tensor random_tensor(const CaseRequest& request, const Shape& shape, DTyp
                        [&] { return random_values(shape.elements(), seed, fill, scale); });
 }
 
-inline Tensor constant_tensor(const CaseRequest& request, const Shape& shape, DType dtype, double value) {
-  return filled_tensor(request, shape, dtype, Layout::plain,
-                       [&] { return std::vector<double>(static_cast<size_t>(shape.elements()), value); });
+inline Tensor positive_tensor(const CaseRequest& request, const Shape& shape, DType dtype, uint64_t seed) {
+  return filled_tensor(request, shape, dtype, Layout::plain, [&] {
+    std::vector<double> values = random_values(shape.elements(), seed);
+    for (double& value : values) value = 0.25 + std::fabs(value);
+    return values;
+  });
 }
 
 // A tensor in a layout of the device's own library: the result

@@ -77,7 +77,7 @@ struct Axes {
   std::vector<bool> narrow_bias;        // bias and its gradient: of the dtype of the image, or f32
   std::vector<bool> narrow_parameters;  // of batch norm: of the dtype of the image, or at least f32
   std::vector<bool> pool_indices;       // whether max pooling is tested with them
-  bool special_values;                  // zeros, infinities, NaN and the ends of the range, for activations
+  bool special_values;                  // zeros, infinities, NaN and the ends of the range, in element-wise operations
 
   std::vector<ContractionTypes> contractions;
   std::vector<MatmulSize> matmuls;
@@ -105,7 +105,7 @@ struct Axes {
   std::vector<double> unscale_bad;  // one gradient is this instead; 0: none
   std::vector<double> found_before;
   int64_t unscale_count;
-  float inverse_scale;
+  std::vector<float> inverse_scales;
   std::vector<SgdTypes> sgd_types;
   std::vector<double> momenta, decays;
   double sgd_rate;
@@ -164,6 +164,8 @@ inline std::vector<ConvSize> tested_convolutions() {
       {"1x1 strided", {2, 8, 6, 5}, {16, 8, 1, 1}, {.stride_h = 2, .stride_w = 2}, 1},
       {"channels of 16", {2, 16, 8, 8}, {32, 16, 3, 3}, {.pad_h = 1, .pad_w = 1}, 1},
       {"5x5 strided pad", {1, 3, 11, 9}, {8, 3, 5, 5}, {.stride_h = 2, .stride_w = 2, .pad_h = 2, .pad_w = 2}, 1},
+      {"2x2 wide window groups", {2, 4, 6, 11}, {6, 2, 2, 2}, {.stride_w = 2, .pad_w = 2, .dilation_w = 3}, 2},
+      {"2x2 high window groups", {2, 4, 11, 6}, {6, 2, 2, 2}, {.stride_h = 2, .pad_h = 2, .dilation_h = 3}, 2},
   };
 }
 
@@ -179,7 +181,9 @@ inline Axes tested_axes() {
   axes.pools = {{{2, 16, 6, 8}, 2, 2, {.stride_h = 2, .stride_w = 2}},
                 {{1, 16, 7, 5}, 3, 3, {.stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1}},
                 {{2, 5, 6, 5}, 3, 2, {.pad_h = 1}},
-                {{3, 16, 4, 4}, 4, 4, {.stride_h = 4, .stride_w = 4}}};
+                {{3, 16, 4, 4}, 4, 4, {.stride_h = 4, .stride_w = 4}},
+                {{2, 5, 5, 9}, 2, 4, {.stride_w = 3, .pad_w = 2}},
+                {{2, 5, 9, 5}, 4, 2, {.stride_h = 3, .pad_h = 2}}};
   axes.in_place = {false, true};
   axes.narrow_bias = axes.narrow_parameters = {false, true};
   axes.pool_indices = {true, false};
@@ -217,9 +221,9 @@ inline Axes tested_axes() {
   axes.loss_shapes = {{7, 10}, {1, 3}, {16, 129}};
   axes.loss_scales = {1, 1024};
   axes.unscale_dtypes = {f32, f64, f16, bf16};
-  axes.unscale_bad = {0, HUGE_VAL, static_cast<double>(NAN)};
+  axes.unscale_bad = {0, HUGE_VAL, -HUGE_VAL, static_cast<double>(NAN)};
   axes.found_before = {0, 1};
-  axes.unscale_count = 301, axes.inverse_scale = 1.0f / 1024;
+  axes.unscale_count = 301, axes.inverse_scales = {1.0f / 1024, 1.0f / 3000};
   axes.sgd_types = {{f32, f32, f32, f32},         {f32, f32, f32, f16, true}, {f32, f16, f32, f16, true},
                     {f32, bf16, f32, bf16, true}, {f64, f64, f64, f64},       {f16, f16, f16, f16},
                     {bf16, bf16, bf16, bf16},     {bf16, bf16, f32, f32}};
@@ -235,7 +239,8 @@ inline Axes long_axes() {
   Axes axes = tested_axes();
   axes.dtypes = {f32, f16};
   axes.forms = {{Layout::plain, Layout::plain}, {Layout::nhwc, Layout::nhwc}};
-  axes.elements = {{2, 1027, 17, 1}, {1, 3, 37, 31}};  // more channels than a block; more pixels
+  // More channels than a block; more pixels; more than one tile along both axes of a transposition.
+  axes.elements = {{2, 1027, 17, 1}, {1, 3, 37, 31}, {1, 67, 9, 11}};
   axes.matrices = {{65, 1031}};
   axes.norms = {{2, 1027, 17, 1}, {2, 3, 37, 31}};
   axes.pools = {{{1, 37, 31, 32}, 3, 2, {.pad_h = 1}}};

@@ -50,10 +50,22 @@ inline double slack_of(const Sum& sum, const ContractionTypes& types, bool stric
   return slack;
 }
 
+// The wanted values, or integers if the sum may have so many terms that the bound would allow every value.
+inline Fill meaningful_fill(Fill wanted, const ContractionTypes& types, int64_t terms) {
+  const Format& format = types.math.fast_accumulate ? kFastSum : types.math.accumulate;
+  return gamma(static_cast<double>(terms) + 4, format) < 1 ? wanted : Fill::sparse_integers;
+}
+
 inline void expect_sums(CaseResult& result, const Tensor& out, const std::vector<Sum>& sums,
                         const ContractionTypes& types, const CaseRequest& request) {
   std::vector<double> expected, slack;
-  for (const Sum& sum : sums) expected.push_back(sum.value), slack.push_back(slack_of(sum, types, request.strict));
+  for (const Sum& sum : sums) {
+    expected.push_back(sum.value), slack.push_back(slack_of(sum, types, request.strict));
+    const double underflow = sum.terms * (smallest(types.math.accumulate) + smallest(types.math.partial));
+    if (slack.back() >= sum.magnitude && sum.magnitude > 2 * underflow)
+      return result.add("error in the test: the bound allows 0 for a sum of " + std::to_string(sum.terms) +
+                        " products");
+  }
   result.expect_close(out, expected, slack);
 }
 
@@ -66,7 +78,8 @@ inline void Cases<Matmul>::each(const CaseRequest& request, const RunCase<Matmul
         const bool ta = form == MatmulForm::transpose_a || form == MatmulForm::transpose_both,
                    tb = form == MatmulForm::transpose_b || form == MatmulForm::transpose_both,
                    adds = form == MatmulForm::add_to_integers;
-        const Fill fill = adds || form == MatmulForm::integers ? Fill::integers : Fill::normal;
+        const Fill fill =
+            meaningful_fill(adds || form == MatmulForm::integers ? Fill::integers : Fill::normal, types, k);
         const Tensor a = random_tensor(request, ta ? Shape{k, m} : Shape{m, k}, types.a, Layout::plain, 1, fill);
         const Tensor b = random_tensor(request, tb ? Shape{n, k} : Shape{k, n}, types.b, Layout::plain, 2, fill);
         const bool open = form == MatmulForm::transpose_both;
@@ -141,7 +154,8 @@ inline void each_convolution(const Axes& axes, auto&& f) {
 template <>
 inline void Cases<Conv2d>::each(const CaseRequest& request, const RunCase<Conv2d>& run_case) {
   each_convolution(request.axes, [&](const std::string& name, const ConvSize& size, const ContractionTypes& types,
-                                     const ConvLayouts& layouts, Fill fill) {
+                                     const ConvLayouts& layouts, Fill wanted) {
+    const Fill fill = meaningful_fill(wanted, types, size.w[1] * size.w[2] * size.w[3]);
     const Tensor x = random_tensor(request, size.x, types.a, layouts.image, 1, fill);
     const Tensor w = random_tensor(request, size.w, types.b, layouts.filter, 2, fill);
     Tensor out(request.device, result_shape(size), types.out, layouts.out);
@@ -158,7 +172,8 @@ inline void Cases<Conv2d>::each(const CaseRequest& request, const RunCase<Conv2d
 template <>
 inline void Cases<Conv2dBackwardData>::each(const CaseRequest& request, const RunCase<Conv2dBackwardData>& run_case) {
   each_convolution(request.axes, [&](const std::string& name, const ConvSize& size, const ContractionTypes& types,
-                                     const ConvLayouts& layouts, Fill fill) {
+                                     const ConvLayouts& layouts, Fill wanted) {
+    const Fill fill = meaningful_fill(wanted, types, size.w[0] / size.groups * size.w[2] * size.w[3]);
     const Tensor dy = random_tensor(request, result_shape(size), types.a, layouts.image, 1, fill);
     const Tensor w = random_tensor(request, size.w, types.b, layouts.filter, 2, fill);
     Tensor dx(request.device, size.x, types.out, layouts.out);
@@ -178,7 +193,9 @@ template <>
 inline void Cases<Conv2dBackwardWeights>::each(const CaseRequest& request,
                                                const RunCase<Conv2dBackwardWeights>& run_case) {
   each_convolution(request.axes, [&](const std::string& name, const ConvSize& size, const ContractionTypes& types,
-                                     const ConvLayouts& layouts, Fill fill) {
+                                     const ConvLayouts& layouts, Fill wanted) {
+    const Shape y = result_shape(size);
+    const Fill fill = meaningful_fill(wanted, types, y[0] * y[2] * y[3]);
     const Tensor x = random_tensor(request, size.x, types.a, layouts.image, 1, fill);
     const Tensor dy = random_tensor(request, result_shape(size), types.b, layouts.image, 2, fill);
     Tensor dw(request.device, size.w, types.out, layouts.out);

@@ -32,8 +32,22 @@ inline void each_tensor(const CaseRequest& request, auto&& f) {
 inline std::vector<double> sums_slack(const std::vector<double>& a, const std::vector<double>& b,
                                       const Format& format) {
   std::vector<double> slack(a.size());
-  for (size_t i = 0; i < a.size(); ++i) slack[i] = gamma(1, format) * std::fabs(a[i] + b[i]);
+  for (size_t i = 0; i < a.size(); ++i)
+    slack[i] = std::isfinite(a[i] + b[i]) ? gamma(1, format) * std::fabs(a[i] + b[i]) : 0;
   return slack;
+}
+
+// Puts zeros, infinities, NaN, subnormals and the ends of the range among the values, except in the last element: if it
+// is never written, it must not pass for an expected NaN.
+inline void sprinkle_special_values(const Tensor& tensor, size_t first) {
+  if (tensor.layout() == Layout::opaque) return;  // a library made it, with its padding
+  const Format& format = format_of(tensor.dtype());
+  const double tiny = smallest(format), huge = format.max_finite();
+  const double specials[] = {0.0, -0.0, HUGE_VAL, -HUGE_VAL, static_cast<double>(NAN), tiny, -tiny, huge, -huge};
+  std::vector<double> values = tensor.values();
+  for (size_t k = 0; k < std::size(specials) && first + 5 * k + 1 < values.size(); ++k)
+    values[first + 5 * k] = specials[k];
+  Tensor(tensor).set_values(values);
 }
 
 template <>
@@ -44,6 +58,7 @@ inline void Cases<AddBias>::each(const CaseRequest& request, const RunCase<AddBi
         const Tensor x = make(shape, 1);
         const DType bias_type = narrow ? x.dtype() : DType::f32;
         if (in_place && bias_type != x.dtype()) continue;
+        if (request.axes.special_values) sprinkle_special_values(x, 3);
         const Tensor bias = random_tensor(request, {shape[1]}, bias_type, Layout::plain, 2);
         Tensor out = in_place ? x : Tensor(request.device, shape, x.dtype(), out_layout);
         const std::string what = name + " bias " + std::string(name_of(bias_type)) + (in_place ? " in place" : "");
@@ -78,19 +93,6 @@ inline void Cases<BiasGradient>::each(const CaseRequest& request, const RunCase<
       });
     }
   });
-}
-
-// Puts zeros, infinities, NaN, subnormals and the ends of the range among the values, except in the last element: if it
-// is never written, it must not pass for an expected NaN.
-inline void sprinkle_special_values(const Tensor& tensor, size_t first) {
-  if (tensor.layout() == Layout::opaque) return;  // a library made it, with its padding
-  const Format& format = format_of(tensor.dtype());
-  const double tiny = smallest(format), huge = format.max_finite();
-  const double specials[] = {0.0, -0.0, HUGE_VAL, -HUGE_VAL, static_cast<double>(NAN), tiny, -tiny, huge, -huge};
-  std::vector<double> values = tensor.values();
-  for (size_t k = 0; k < std::size(specials) && first + 5 * k + 1 < values.size(); ++k)
-    values[first + 5 * k] = specials[k];
-  Tensor(tensor).set_values(values);
 }
 
 // If the expected result is not finite, the actual result must be the same non-finite value.
@@ -149,15 +151,46 @@ inline void Cases<Add>::each(const CaseRequest& request, const RunCase<Add>& run
   each_tensor(request, [&](const std::string& name, auto make, const Shape& shape, Layout out_layout) {
     for (const bool in_place : request.axes.in_place) {
       const Tensor a = make(shape, 1), b = make(shape, 2);
+      if (request.axes.special_values) {  // first with themselves, then with each other
+        sprinkle_special_values(a, 3), sprinkle_special_values(b, 3);
+        sprinkle_special_values(a, 53), sprinkle_special_values(b, 58);
+      }
       Tensor out = in_place ? a : Tensor(request.device, shape, a.dtype(), out_layout);
       run_case(name + (in_place ? " in place" : ""), Add{.a = a, .b = b, .out = out}, [&](CaseResult& result) {
         const std::vector<double> av = result.before(a), bv = b.values();
         std::vector<double> expected(av.size());
         for (size_t i = 0; i < av.size(); ++i) expected[i] = av[i] + bv[i];
-        result.expect_close(out, expected, sums_slack(av, bv, wide_format(a.dtype())));
+        result.expect_close(out, expected, sums_slack(av, bv, wide_format(a.dtype())), "", ZeroSigns::compared);
       });
     }
   });
+}
+
+// Zeros, infinities, NaN, and what lies next to the ends of the range of `to`, where rounding overflows or underflows. The
+// last element stays.
+inline void add_ends_of_range(std::vector<double>& values, DType from, DType to) {
+  const Format &source = format_of(from), &target = format_of(to);
+  if (!source.has_nan() || !target.has_nan() || source.is_scale() || target.is_scale()) return;
+  const double huge = target.max_finite(), tiny = smallest(target), u = target.unit_roundoff();
+  const double ends[] = {0.0,
+                         HUGE_VAL,
+                         static_cast<double>(NAN),
+                         huge,
+                         huge * (1 + u / 4),
+                         huge * (1 + u),
+                         2 * huge,
+                         tiny,
+                         tiny / 2,
+                         tiny * 0.75,
+                         tiny / 4,
+                         smallest(source),
+                         source.max_finite()};
+  size_t at = 2;
+  for (const double end : ends)
+    for (const double value : {end, -end}) {
+      if (at + 1 >= values.size()) return;
+      values[at] = value, at += 7;
+    }
 }
 
 template <>
@@ -168,10 +201,10 @@ inline void Cases<Cast>::each(const CaseRequest& request, const RunCase<Cast>& r
     for (const DType to : axes.cast_to)
       for (const Layout layout : axes.cast_layouts)
         for (const Rounding rounding : axes.roundings) {
-          // Half the largest number of the coarser type: no overflow, and subnormals through the powers of two below.
           const Tensor x = filled_tensor(request, shape, from, layout, [&] {
             std::vector<double> values = random_values(shape.elements(), 1);
             for (size_t i = 0; i < values.size(); ++i) values[i] = std::ldexp(values[i], -static_cast<int>(i % 24));
+            add_ends_of_range(values, from, to);
             return values;
           });
           Tensor out(request.device, shape, to, layout);
@@ -182,7 +215,7 @@ inline void Cases<Cast>::each(const CaseRequest& request, const RunCase<Cast>& r
             std::vector<double> expected = x.values();
             for (size_t i = 0; i < expected.size(); ++i)
               expected[i] = round_to(format_of(to), expected[i], rounding, nullptr, rounding_noise(noise, i));
-            result.expect_exact(out, expected);
+            result.expect_exact(out, expected, "", ZeroSigns::compared);
           });
         }
 }
@@ -208,16 +241,37 @@ inline Tensor label_tensor(const CaseRequest& request, int64_t count, const std:
   return Tensor::from(request.device, {count}, DType::i32, values);
 }
 
+struct LossInput {
+  Shape shape;
+  double bad;  // one logit is this instead; 0: none
+};
+inline std::vector<LossInput> loss_inputs(const Axes& axes) {
+  std::vector<LossInput> inputs;
+  for (const Shape& shape : axes.loss_shapes) inputs.push_back({shape, 0});
+  for (const double bad : {static_cast<double>(NAN), HUGE_VAL}) inputs.push_back({axes.loss_shapes.front(), bad});
+  return inputs;
+}
+
 template <>
 inline void Cases<SoftmaxCrossEntropy>::each(const CaseRequest& request, const RunCase<SoftmaxCrossEntropy>& run_case) {
   for (const auto& [dtype, loss_type, wide] : request.axes.losses)
-    for (const Shape& shape : request.axes.loss_shapes) {
+    for (const LossInput& input : loss_inputs(request.axes)) {
+      const Shape& shape = input.shape;
+      const double bad = input.bad;
       const auto n = static_cast<size_t>(shape[0]), classes = static_cast<size_t>(shape[1]);
-      const Tensor logits = random_tensor(request, shape, dtype, Layout::plain, 1, Fill::normal, 4);
+      const Tensor logits = filled_tensor(request, shape, dtype, Layout::plain, [&] {
+        std::vector<double> values = random_values(shape.elements(), 1, Fill::normal, 4);
+        // exp of these overflows or is 0, in fp64 too: only differences from the largest logit may be used.
+        constexpr double kOffsets[] = {0, 1000, -1000, 200, -200};
+        for (size_t i = 0; i < values.size(); ++i) values[i] += kOffsets[i / classes % std::size(kOffsets)];
+        if (bad != 0) values[values.size() - 2] = bad;
+        return values;
+      });
       const auto label = [&](size_t i) { return static_cast<size_t>(RandomKey(2).below(i, classes)); };
       const Tensor labels = label_tensor(request, shape[0], label);
       Tensor loss(request.device, {1}, loss_type), probabilities(request.device, shape, wide);
-      const std::string name = text_of({dtype, loss_type, wide}) + " " + shape.text();
+      const std::string name =
+          text_of({dtype, loss_type, wide}) + " " + shape.text() + (bad != 0 ? " with " + std::to_string(bad) : "");
       run_case(
           name, SoftmaxCrossEntropy{.logits = logits, .labels = labels, .loss = loss, .probabilities = probabilities},
           [&](CaseResult& result) {
@@ -227,6 +281,11 @@ inline void Cases<SoftmaxCrossEntropy>::each(const CaseRequest& request, const R
             double total = 0, total_slack = 0;
             for (size_t i = 0; i < n; ++i) {
               const double* row = &z[i * classes];
+              if (std::any_of(row, row + classes, [](double x) { return !(x < HUGE_VAL); })) {
+                std::fill_n(&p[i * classes], classes, static_cast<double>(NAN));
+                total = static_cast<double>(NAN);
+                continue;
+              }
               const double largest = *std::max_element(row, row + classes),
                            least = *std::min_element(row, row + classes);
               double sum = 0;
@@ -242,6 +301,7 @@ inline void Cases<SoftmaxCrossEntropy>::each(const CaseRequest& request, const R
                                                            (std::fabs(std::log(sum)) + largest - least);
             }
             result.expect_close(probabilities, p, p_slack);
+            if (std::isnan(total)) total_slack = 0;
             result.expect_close(loss, {total / static_cast<double>(n)}, {total_slack / static_cast<double>(n)}, "loss");
           });
     }
@@ -281,25 +341,34 @@ inline void Cases<SoftmaxCrossEntropyBackward>::each(const CaseRequest& request,
 template <>
 inline void Cases<Unscale>::each(const CaseRequest& request, const RunCase<Unscale>& run_case) {
   const Axes& axes = request.axes;
-  for (const DType dtype : axes.unscale_dtypes)
-    for (const double bad : axes.unscale_bad)
-      for (const double already : axes.found_before) {
-        const Shape shape{axes.unscale_count};
-        Tensor gradient = filled_tensor(request, shape, dtype, Layout::plain, [&] {
-          std::vector<double> values = random_values(axes.unscale_count, 1);
-          if (bad != 0) values[values.size() - 51] = bad;
-          return values;
-        });
-        Tensor found = Tensor::from(request.device, {1}, DType::f32, std::vector<double>{already});
-        const std::string name = std::string(name_of(dtype)) + " with " + std::to_string(bad);
-        run_case(name, Unscale{.gradient = gradient, .found_inf = found, .inverse_scale = axes.inverse_scale},
-                 [&](CaseResult& result) {
-                   std::vector<double> expected = result.before(gradient);
-                   for (double& value : expected) value *= axes.inverse_scale;
-                   result.expect_exact(gradient, expected);
-                   result.expect_exact(found, {bad != 0 || already != 0 ? 1.0 : 0.0}, "found_inf");
-                 });
+  const auto last = static_cast<size_t>(axes.unscale_count - 1);
+  const auto each = [&](DType dtype, float factor, double bad, size_t place, double already) {
+    Tensor gradient = filled_tensor(request, {axes.unscale_count}, dtype, Layout::plain, [&] {
+      std::vector<double> values = random_values(axes.unscale_count, 1);
+      if (bad != 0) values[place] = bad;
+      return values;
+    });
+    Tensor found = Tensor::from(request.device, {1}, DType::f32, std::vector<double>{already});
+    const std::string name = std::string(name_of(dtype)) + " times " + std::to_string(factor) + " with " +
+                             std::to_string(bad) + " at " + std::to_string(place);
+    run_case(name, Unscale{.gradient = gradient, .found_inf = found, .inverse_scale = factor}, [&](CaseResult& result) {
+      std::vector<double> expected = result.before(gradient), slack(expected.size());
+      int exponent = 0;
+      const bool exact = std::frexp(factor, &exponent) == 0.5f;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        expected[i] *= static_cast<double>(factor);
+        if (!exact && std::isfinite(expected[i])) slack[i] = gamma(1, wide_format(dtype)) * std::fabs(expected[i]);
       }
+      result.expect_close(gradient, expected, slack);
+      result.expect_exact(found, {bad != 0 || already != 0 ? 1.0 : 0.0}, "found_inf");
+    });
+  };
+  for (const DType dtype : axes.unscale_dtypes)
+    for (const float factor : axes.inverse_scales)
+      for (const double already : axes.found_before)
+        for (const double bad : axes.unscale_bad)
+          for (const size_t place : {size_t{0}, last / 2, last - 50, last})
+            if (bad != 0 || place == 0) each(dtype, factor, bad, place, already);
 }
 
 template <>

@@ -80,7 +80,7 @@ inline void Cases<BatchNorm>::each(const CaseRequest& request, const RunCase<Bat
         Tensor out(request.device, shape, x.dtype(), out_layout), mean(request.device, c, wide),
             variance(request.device, c, wide);
         Tensor running_mean = random_tensor(request, c, parameters, Layout::plain, 4);
-        Tensor running_variance = constant_tensor(request, c, parameters, 0.75);
+        Tensor running_variance = positive_tensor(request, c, parameters, 6);
         const std::string name = image + " " + shape.text() + " parameters " + std::string(name_of(parameters));
         const BatchNorm op{.x = x,
                            .scale = scale,
@@ -138,7 +138,7 @@ inline void Cases<BatchNormInference>::each(const CaseRequest& request, const Ru
         const Tensor scale = random_tensor(request, c, parameters, Layout::plain, 2),
                      shift = random_tensor(request, c, parameters, Layout::plain, 3);
         const Tensor mean = random_tensor(request, c, parameters, Layout::plain, 4);
-        const Tensor variance = constant_tensor(request, c, parameters, 0.625);
+        const Tensor variance = positive_tensor(request, c, parameters, 6);
         Tensor out(request.device, shape, x.dtype(), out_layout);
         const std::string name = image + " " + shape.text() + " parameters " + std::string(name_of(parameters));
         const BatchNormInference op{.x = x,
@@ -150,14 +150,16 @@ inline void Cases<BatchNormInference>::each(const CaseRequest& request, const Ru
                                     .epsilon = 1e-3};
         run_case(name, op, [&](CaseResult& result) {
           const Channels channels(shape);
-          const std::vector<double> xv = x.values(), sv = scale.values(), bv = shift.values(), mv = mean.values();
+          const std::vector<double> xv = x.values(), sv = scale.values(), bv = shift.values(), mv = mean.values(),
+                                    vv = variance.values();
           std::vector<double> y(xv.size()), slack(xv.size());
-          const double inverse = 1 / std::sqrt(0.625 + op.epsilon);
-          for (size_t ch = 0; ch < channels.c; ++ch)
+          for (size_t ch = 0; ch < channels.c; ++ch) {
+            const double inverse = 1 / std::sqrt(vv[ch] + op.epsilon);
             channels.each(ch, [&](size_t i) {
               y[i] = sv[ch] * (xv[i] - mv[ch]) * inverse + bv[ch];
               slack[i] = normalised_slack(xv[i], mv[ch], inverse, sv[ch], bv[ch], 0, 0, wide_format(x.dtype()));
             });
+          }
           result.expect_close(out, y, slack);
         });
       }
