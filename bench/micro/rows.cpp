@@ -54,7 +54,7 @@ Axes measured_axes(DType dtype, bool large) {
   axes.loss_shapes = {{n * 16, 100}};
   axes.loss_scales = {1};
   axes.unscale_bad = axes.found_before = {0};
-  axes.unscale_count = image.elements(), axes.inverse_scale = 1;
+  axes.unscale_count = image.elements(), axes.inverse_scales = {1};
   axes.sgd_types = {{dtype, dtype, dtype, dtype}};
   axes.momenta = {0.9}, axes.decays = {0}, axes.sgd_rate = 1e-4;
   return axes;
