@@ -77,7 +77,7 @@ struct Axes {
   std::vector<bool> narrow_bias;        // bias and its gradient: of the dtype of the image, or f32
   std::vector<bool> narrow_parameters;  // of batch norm: of the dtype of the image, or at least f32
   std::vector<bool> pool_indices;       // whether max pooling is tested with them
-  bool special_values;                  // zeros, infinities, NaN and the ends of the range, in element-wise operations
+  bool special_values;                  // zeros, infinities, NaN and the ends of the range, element-wise and in logits
 
   std::vector<ContractionTypes> contractions;
   std::vector<MatmulSize> matmuls;

@@ -248,6 +248,7 @@ struct LossInput {
 inline std::vector<LossInput> loss_inputs(const Axes& axes) {
   std::vector<LossInput> inputs;
   for (const Shape& shape : axes.loss_shapes) inputs.push_back({shape, 0});
+  if (!axes.special_values) return inputs;
   for (const double bad : {static_cast<double>(NAN), HUGE_VAL}) inputs.push_back({axes.loss_shapes.front(), bad});
   return inputs;
 }
