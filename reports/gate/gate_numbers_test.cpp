@@ -62,6 +62,17 @@ TEST(NumberUnderRatio, NeverGoesBelowZeroAndNeverToZeroUnnoticed) {
   EXPECT_EQ(judged(ratio_rule(1), base, 0).outcome, Outcome::improved) << "a single value can be right by chance";
 }
 
+TEST(TheGapOfTheEvaluation, IsWorseFartherFromZeroOnEitherSide) {
+  for (const char* rules : {"default", "strict"})
+    for (const double gap : {-100.0, 100.0}) {
+      Report base = made_report();
+      base.records[0].measurements.push_back(number("evaluation.gap", "", 0.0001));
+      Report found = base;
+      found.records[0].measurements.back().value = gap;
+      EXPECT_NE(words_of(gate(base, found, {}, rules), Question::accuracy, Outcome::breach), "") << rules << gap;
+    }
+}
+
 // Each change would loosen or turn the limit.
 TEST(NumberDefinedOtherwise, IsLost) {
   const Report base = made_report();
