@@ -75,7 +75,9 @@ constexpr bool kSanitized = true;
 constexpr bool kSanitized = false;
 #endif
 
-TEST_F(HelpTest, EveryExampleRuns) {
+class SlowHelpTest : public HelpTest {};
+
+TEST_F(SlowHelpTest, EveryExampleRuns) {
   make_samples();
   for (const CommandAbout& command : listed_commands()) {
     if (command.name == "ab") continue;  // takes minutes and two builds; its examples are only parsed, above

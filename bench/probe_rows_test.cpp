@@ -77,13 +77,18 @@ const TensorCore* row_of(const std::string& architecture, const probe::DotChoice
 }
 
 TEST(ProbeRows, FindsEveryRowOfEverySimulatedDevice) {
+#if HALFMARK_SANITIZED
+  constexpr size_t kReplays = 16;
+#else
+  constexpr size_t kReplays = 256;
+#endif
   for (const std::string& device_name : sim_device_names()) {
     const auto device = open_device(device_name);
     for (const probe::DotChoice& choice : probe::dot_choices(*device)) {
       if (choice.a != choice.b) continue;  // mixed fp8 uses the same row
       const std::string name = device_name + " " + choice.name();
       const TensorCore& core = *row_of(device_name.substr(4), choice);
-      const probe::Report report = report_of(*device, choice, 2 * probe::least_depth(choice), 256, false);
+      const probe::Report report = report_of(*device, choice, 2 * probe::least_depth(choice), kReplays, false);
       if (choice.block && choice.scale == DType::e4m3) {
         // With scales from 2^-9 to 2^8, a mask is at most 2^30 times a unit, but 35 bits are kept.
         EXPECT_FALSE(report.model) << name;

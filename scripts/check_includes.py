@@ -161,7 +161,26 @@ NEEDS = {name: (header,) for header, names in HEADERS.items() for name in names.
 NEEDS.update(SEVERAL)
 # The exact-width types are written without std:: as well.
 PLAIN = {name: ("cstdint", "stdint.h") for name in HEADERS["cstdint"].split()}
-PLAIN.update({"errno": ("cerrno", "errno.h"), "CHAR_BIT": ("climits",), "assert": ("cassert",)})
+# Macros, and C functions, which the global namespace has as well where a header brings them.
+MACROS = {
+    "cassert": "assert", "cerrno": "errno EINTR EAGAIN ENOENT EEXIST ENOSPC EPIPE EINVAL ENOMEM",
+    "cfloat": "FLT_MAX FLT_MIN FLT_EPSILON FLT_DIG DBL_MAX DBL_MIN DBL_EPSILON DBL_DIG DBL_MANT_DIG FLT_MANT_DIG FLT_EVAL_METHOD",
+    "cinttypes": "PRId64 PRIu64 PRIx64 PRId32 PRIu32 PRIx32 SCNd64 SCNu64",
+    "climits": "CHAR_BIT INT_MAX INT_MIN UINT_MAX LONG_MAX LONG_MIN ULONG_MAX LLONG_MAX LLONG_MIN ULLONG_MAX SHRT_MAX USHRT_MAX",
+    "cmath": "HUGE_VAL HUGE_VALF INFINITY NAN M_PI M_E M_SQRT2 FP_NAN FP_INFINITE FP_ZERO FP_SUBNORMAL FP_NORMAL",
+    "cstddef": "offsetof",
+    "cstdint": "INT8_MAX INT16_MAX INT32_MAX INT64_MAX INT8_MIN INT16_MIN INT32_MIN INT64_MIN UINT8_MAX UINT16_MAX UINT32_MAX "
+               "UINT64_MAX SIZE_MAX UINT64_C INT64_C UINT32_C INTPTR_MAX UINTPTR_MAX",
+    "cstdio": "stdin stdout stderr EOF SEEK_SET SEEK_CUR SEEK_END BUFSIZ",
+    "cstdlib": "EXIT_SUCCESS EXIT_FAILURE RAND_MAX",
+    "cfenv": "FE_TONEAREST FE_UPWARD FE_DOWNWARD FE_TOWARDZERO FE_ALL_EXCEPT FE_INVALID FE_OVERFLOW FE_UNDERFLOW FE_DIVBYZERO FE_INEXACT",
+    "cstdarg": "va_list va_start va_end va_arg",
+}
+for header in ("cstring", "cstdio", "cstdlib", "ctime"):
+    # Without those that members of classes are called as well.
+    names = set(HEADERS[header].split()) - {"FILE", "time", "tm", "clock", "system", "free", "remove", "rename", "abort", "exit"}
+    MACROS[header] = " ".join(sorted(names | set(MACROS.get(header, "").split())))
+PLAIN.update({name: (header, f"{header[1:]}.h") for header, names in MACROS.items() for name in names.split()})
 # Includes that the standard guarantees.
 BRINGS = {"map": ("initializer_list",), "vector": ("initializer_list", "compare"), "string": ("initializer_list", "compare", "string_view"),
           "set": ("initializer_list",), "sstream": (), "iostream": ("istream", "ostream", "ios"), "optional": ("compare",),

@@ -34,6 +34,15 @@ class Tree(unittest.TestCase):
         self.assertEqual(self.missing("#include <algorithm>\nint f() { return std::max(1, 2); }\n"), [])
         self.assertEqual(self.missing("int64_t f();\nvoid g() { errno = 0; }\n"), ["errno", "int64_t"])
 
+    def test_a_macro_or_a_c_function_without_its_header(self):
+        for use, header in (("HUGE_VAL", "cmath"), ("INT_MAX", "climits"), ("UINT64_C(1)", "cstdint"), ("stderr", "cstdio"), ("memcpy(a, b, 1)", "cstring"),
+                            ("::printf(x)", "cstdio"), ("getenv(x)", "cstdlib"), ("PRId64", "cinttypes"), ("FE_UPWARD", "cfenv")):
+            name = use.strip(":").split("(")[0]
+            self.assertEqual(self.missing(f"auto x = {use};\n"), [name])
+            for written in (header, header[1:] + ".h"):
+                self.assertEqual(self.missing(f"#include <{written}>\nauto x = {use};\n"), [])
+        self.assertEqual(self.missing("auto x = file.puts(1) + text->strlen() + My::INT_MAX;\n"), [])
+
     def test_names_of_lower_levels_without_the_header_that_makes_them_visible(self):
         self.plant("kernels/error.h", "namespace halfmark::kernels { class Error {}; }\n")
         self.plant("bench/namespaces.h", "namespace halfmark::bench { using namespace kernels; }\n")

@@ -92,6 +92,10 @@ TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md",
              "accuracy", "bench", "kernels", "models", "reports", "scripts"}
 BANNED_FOLDERS = {"core", "common", "utils", "util"}
 BANNED_FLAG = re.compile(r"(?<![\w-])(-ffast-math|-Ofast|-funsafe-math-optimizations|--?use_fast_math|-march=native)\b")
+# In CMake files, every flag that decides how code is computed must be one of these. In shell scripts, -f and -m are other things.
+NUMBER_FLAG = re.compile(r"(?<![\w-])--?(?:f|O|m(?!ax_))[\w-]*(?:=[\w,-]*)?")
+KNOWN_FLAG = re.compile(r"-O[012]?|-ffp-contract=off(?:,.*)?|-ffile-prefix-map=|-fno-tree-(?:ter|reassoc)|-fsanitize=[\w,-]*|-fno-sanitize-recover=all"
+                        r"|-fno-omit-frame-pointer|--fmad=false")
 OPTIMIZE = re.compile(r"\b(?:__)?optimize(?:__)?\s*\(")
 # Includes that no source file shows.
 HIDDEN_INCLUDE = re.compile(r"(?<![\w-])(-include|-imacros|-iquote|target_precompile_headers|PRECOMPILE_HEADERS)\b")
@@ -100,10 +104,10 @@ LONG_FILE = 450
 
 HEADER = (".h", ".cuh", ".h.in")  # .h.in: CMake writes the header, which is included by its name alone
 CODE = HEADER + (".cpp", ".cu")
-BUILD = (".cmake", ".sh", ".yml", ".yaml")
+BUILD = (".cmake", ".cmake.in", ".sh", ".yml", ".yaml")
 BUILD_NAMES = ("CMakeLists.txt", "CMakePresets.json")
 # Every file has one of these endings or names, or is a seed of a fuzzer, so that no code is in a file that is not checked.
-ENDINGS = CODE + BUILD + (".cmake.in", ".py", ".md", ".json", ".csv", ".png")
+ENDINGS = CODE + BUILD + (".py", ".md", ".json", ".csv", ".png")
 NAMES = {"CMakeLists.txt", "LICENSE", ".ci/run", ".clang-format", ".clang-tidy", ".editorconfig", ".gitattributes", ".gitignore",
          "scripts/cmake/archived_revision.txt", "scripts/cmake/launcher.c"}
 SEEDS = re.compile(r"(?:reports|bench)/fuzz/seeds/")
@@ -231,7 +235,8 @@ def check_kind(root, path):
 
 
 def without_comment(path, line):
-    return line if path.endswith(".json") else line.split("#", 1)[0]
+    # A "#" in quotes begins no comment; where a line has both, all of it counts.
+    return line if path.endswith(".json") or '"' in line else line.split("#", 1)[0]
 
 
 class Types:
@@ -289,8 +294,11 @@ def check(root):
                 line = without_comment(path, line)
                 if flag := BANNED_FLAG.search(line):
                     found.append((number, f"{flag[1]}: changes computed numbers and is banned"))
-                if (name == "CMakeLists.txt" or path.endswith((".cmake", ".json"))) and (flag := HIDDEN_INCLUDE.search(line)):
-                    found.append((number, f"{flag[1]}: includes that no source file shows"))
+                if name == "CMakeLists.txt" or path.endswith((".cmake", ".cmake.in", ".json")):
+                    if flag := HIDDEN_INCLUDE.search(line):
+                        found.append((number, f"{flag[1]}: includes that no source file shows"))
+                    found += [(number, f"{flag}: not one of the flags that scripts/check_levels.py names")
+                              for flag in NUMBER_FLAG.findall(line) if not KNOWN_FLAG.fullmatch(flag) and not BANNED_FLAG.search(flag)]
         if code:
             source = cpp_reader.read(text)
             defined = cpp_reader.Types(source.tokens)

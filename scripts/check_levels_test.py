@@ -193,8 +193,21 @@ class Files(Tree):
                 self.assert_one(f"{path}:2: {flag}")
                 os.remove(os.path.join(self.root, path))
 
+    def test_in_cmake_files_flags_outside_the_list(self):
+        for flag in ("-O3", "-fassociative-math", "-ffp-contract=fast", "-ffp-model=fast", "-mfma", "-mrecip=all", "--fmad=true", "-fno-signed-zeros",
+                     "-Xptxas=-O3", "-Xcompiler=-ffinite-math-only", "-msse2", "-fopenmp-simd"):
+            for path in ("CMakeLists.txt", "scripts/cmake/a.cmake", "scripts/cmake/a.cmake.in", "CMakePresets.json"):
+                self.plant(path, f'set(X "a#b {flag}")\n')
+                found = self.violations()
+                self.assertEqual(len(found), 1, f"{flag} {found}")
+                self.assertIn("not one of the flags", found[0])
+                os.remove(os.path.join(self.root, path))
+        for flag in ("-O2", "-ffp-contract=off", "-fsanitize=address,undefined", "-ffile-prefix-map=${X}/=", "--fmad=false", "-max_len=20", "a-file", "my-Ofast-x"):
+            self.plant("CMakeLists.txt", f"set(X {flag})\n")
+            self.assertEqual(self.violations(), [], flag)
+
     def test_a_comment_may_name_them(self):
-        self.plant("CMakeLists.txt", "# never -ffast-math\nadd_compile_options(-fno-fast-math)\n")
+        self.plant("CMakeLists.txt", "# never -ffast-math\nadd_compile_options(-ffp-contract=off)  # nor -Ofast\n")
         self.assertEqual(self.violations(), [])
         self.plant("CMakePresets.json", '{"flags": "# -ffast-math"}\n')  # JSON has no comments
         self.assert_one("CMakePresets.json:1: -ffast-math")

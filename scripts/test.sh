@@ -60,7 +60,7 @@ run_tests() { # PRESET JUNIT_FILE [ctest arguments]
 build_and_test() { # PRESET [ctest arguments]
   local preset=$1
   shift
-  stage "build $preset" "${wrapper[@]}" build_preset "$preset"
+  stage "build $preset" "${wrapper[@]}" build_preset "$preset" "${targets[@]}"
   built=$stage_ok
   if $built; then
     stage "tests $preset" "${wrapper[@]}" run_tests "$preset" "$logs/tests-$preset.xml" "$@"
@@ -69,7 +69,8 @@ build_and_test() { # PRESET [ctest arguments]
     miss_stage "tests $preset" "build $preset failed"
   fi
 }
-wrapper=()
+wrapper=() # a command before that of the stage
+targets=() # --target and the targets to build; all if empty
 # With one process for each of a thousand tests, a third of the time would go into starting them.
 configure_arguments=(-DHALFMARK_TEST_SHARDS=8)
 
@@ -148,13 +149,21 @@ else
   miss_stage archive "build release failed"
 fi
 unset HALFMARK_LONG # the long samples run in one build only
-build_and_test dev -LE slow
-build_and_test ci -LE slow
+# The scripts' tests were run with the release tests: no compiler changes them.
+build_and_test dev -LE 'slow|scripts'
+# Where clang optimises. The rest of the code is compiled by clang in the stage before.
+if $all; then
+  build_and_test ci -LE 'slow|scripts'
+else
+  targets=(--target kernels_tests)
+  build_and_test ci -LE slow -R '^kernels_tests\.'
+  targets=()
+fi
 if $all; then
   # Compiled in groups, a file can use what another one of its group includes.
   stage "each file alone" build_preset edit
   wrapper=(fixed_addresses)
-  build_and_test tsan -LE slow
+  build_and_test tsan -LE 'slow|scripts'
   wrapper=()
   stage clang-format check_format
   stage clang-tidy scripts/tidy.sh

@@ -1,6 +1,7 @@
 // halfmark ab: compares two builds on one machine. halfmark sample: the process of each build that it measures.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <iostream>

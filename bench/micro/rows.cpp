@@ -29,6 +29,7 @@ Axes measured_axes(DType dtype, bool large) {
   Axes axes;
   axes.dtypes = axes.cast_from = axes.reorder_dtypes = axes.unscale_dtypes = {dtype};
   axes.forms = {{Layout::plain, Layout::plain}};
+  axes.norm_means = {0};
   axes.elements = axes.norms = {image};
   axes.pools = {{image, 2, 2, {.stride_h = 2, .stride_w = 2}}};
   axes.in_place = {false};

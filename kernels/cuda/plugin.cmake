@@ -62,6 +62,8 @@ if(TARGET cuda_tests)
   target_compile_definitions(cuda_tests PRIVATE HALFMARK_STAMP="${HALFMARK_STAMP}")
   # The only host file of the plugin without CUDA. The plugin exports none of its symbols, so the tests compile it again.
   target_sources(cuda_tests PRIVATE "${CMAKE_CURRENT_LIST_DIR}/dot_choice.cpp")
+  # The rows of CUDA devices by the tests of every row; kernels_tests has those of the other devices.
   file(GLOB operation_tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/../ops/ops_test.cpp")
   target_sources(cuda_tests PRIVATE ${operation_tests})
+  target_compile_definitions(cuda_tests PRIVATE HALFMARK_ROWS_OF="cuda")
 endif()

@@ -272,20 +272,20 @@ TEST(StochasticRounding, IsUnbiased) {
 
 // a b + c for fp16 operands in integers: every number is a multiple
 // of 2^-48 and at most 2^32, so 128 bits hold the sum exactly.
-__extension__ using Wide = __int128;
+__extension__ using Signed128 = __int128;
 
 double fp16_fma_by_integers(double a, double b, double c) {
   const auto units = [](double x, int scale) { return static_cast<int64_t>(std::ldexp(x, scale)); };
-  Wide sum =
-      static_cast<Wide>(units(a, 24)) * units(b, 24) + (static_cast<Wide>(units(c, 24)) << 24);  // in units of 2^-48
+  Signed128 sum = static_cast<Signed128>(units(a, 24)) * units(b, 24) +
+                  (static_cast<Signed128>(units(c, 24)) << 24);  // in units of 2^-48
   const bool negative = sum < 0;
   if (negative) sum = -sum;
   int top = 0;
   while (top < 126 && (sum >> (top + 1)) != 0) ++top;
   // Kept: 11 bits, but nothing below 2^-24, which is bit 24.
   const int drop = std::max(top - 10, 24);
-  const Wide kept = sum >> drop, lost = sum - (kept << drop), half = static_cast<Wide>(1) << (drop - 1);
-  const Wide rounded = kept + (lost > half || (lost == half && (kept & 1)));
+  const Signed128 kept = sum >> drop, lost = sum - (kept << drop), half = static_cast<Signed128>(1) << (drop - 1);
+  const Signed128 rounded = kept + (lost > half || (lost == half && (kept & 1)));
   double result = std::ldexp(static_cast<double>(static_cast<int64_t>(rounded)), drop - 48);
   if (result > 65504) result = kInf;
   return negative ? -result : result;

@@ -25,9 +25,10 @@ void rank(std::string_view operation, std::string_view which, const Tensor& tens
 void check_window(std::string_view operation, const Window& w) {
   need(w.stride_h > 0 && w.stride_w > 0 && w.dilation_h > 0 && w.dilation_w > 0 && w.pad_h >= 0 && w.pad_w >= 0,
        operation, "strides and dilations must be positive and padding not negative");
-  need(w.stride_h < 65536 && w.stride_w < 65536 && w.pad_h < 65536 && w.pad_w < 32768 && w.dilation_h < 65536 &&
-           w.dilation_w < 65536,
-       operation, "strides, dilations and padding must be below 32768");
+  constexpr int kLimit = 32768;  // the signature of an operation packs them into 16 bits each (dispatch.h)
+  for (const int value : {w.stride_h, w.stride_w, w.pad_h, w.pad_w, w.dilation_h, w.dilation_w})
+    need(value < kLimit, operation,
+         "strides, dilations and padding must be below " + std::to_string(kLimit) + ", not " + std::to_string(value));
 }
 
 void check_convolution(std::string_view operation, const Tensor& x, const Tensor& w, const Tensor& y,

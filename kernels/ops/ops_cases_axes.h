@@ -14,7 +14,8 @@ namespace halfmark::kernels::ops_cases {
 
 struct ImageForm {
   Layout in, out;
-  bool opaque = false;  // the input has a layout of the device's library, if there is one
+  bool opaque = false;        // the input has a layout of the device's library, if there is one
+  bool other_second = false;  // a second image of an operation has the other layout (plain, nhwc)
 };
 
 struct ContractionTypes {  // storage dtypes, and how the products are summed
@@ -72,6 +73,7 @@ struct Axes {
   std::vector<DType> dtypes;
   std::vector<ImageForm> forms;
   std::vector<Shape> elements, matrices, norms;
+  std::vector<double> norm_means;  // of the values to normalise: a variance from one pass loses digits of a large mean
   std::vector<PoolSize> pools;
   std::vector<bool> in_place;
   std::vector<bool> narrow_bias;        // bias and its gradient: of the dtype of the image, or f32
@@ -173,11 +175,18 @@ inline Axes tested_axes() {
   using enum DType;
   Axes axes;
   axes.dtypes = {f32, f64, f16, bf16, e4m3};
-  axes.forms = {{Layout::plain, Layout::plain}, {Layout::plain, Layout::any},  {Layout::nhwc, Layout::nhwc},
-                {Layout::nhwc, Layout::any},    {Layout::nhwc, Layout::plain}, {Layout::plain, Layout::any, true}};
+  axes.forms = {{Layout::plain, Layout::plain},
+                {Layout::plain, Layout::any},
+                {Layout::nhwc, Layout::nhwc},
+                {Layout::nhwc, Layout::any},
+                {Layout::nhwc, Layout::plain},
+                {Layout::plain, Layout::any, true},
+                {Layout::plain, Layout::any, false, true},
+                {Layout::nhwc, Layout::nhwc, false, true}};
   axes.elements = {{2, 16, 5, 3}, {1, 5, 7, 4}};
   axes.matrices = {{9, 37}};
   axes.norms = {{2, 16, 6, 5}, {3, 5, 4, 7}, {4, 32, 1, 2}};
+  axes.norm_means = {0, 256};
   axes.pools = {{{2, 16, 6, 8}, 2, 2, {.stride_h = 2, .stride_w = 2}},
                 {{1, 16, 7, 5}, 3, 3, {.stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1}},
                 {{2, 5, 6, 5}, 3, 2, {.pad_h = 1}},
@@ -243,6 +252,7 @@ inline Axes long_axes() {
   axes.elements = {{2, 1027, 17, 1}, {1, 3, 37, 31}, {1, 67, 9, 11}};
   axes.matrices = {{65, 1031}};
   axes.norms = {{2, 1027, 17, 1}, {2, 3, 37, 31}};
+  axes.norm_means = {0};
   axes.pools = {{{1, 37, 31, 32}, 3, 2, {.pad_h = 1}}};
   axes.in_place = {false};
   axes.narrow_bias = axes.narrow_parameters = {true};

@@ -14,11 +14,12 @@
 
 namespace halfmark::kernels::ops_cases {
 
-// Images of every layout, and matrices. f(name, make, shape, out_layout)
-inline void each_tensor(const CaseRequest& request, auto&& f) {
-  each_image(request, request.axes.dtypes, [&](const std::string& image, auto make, Layout out_layout) {
+// Images of every layout, and matrices. f(name, make, shape, out_layout); `several` as in each_image().
+inline void each_tensor(const CaseRequest& request, auto&& f, bool several = false) {
+  const auto each_size = [&](const std::string& image, auto make, Layout out_layout) {
     for (const Shape& shape : request.axes.elements) f(image + " " + shape.text(), make, shape, out_layout);
-  });
+  };
+  each_image(request, request.axes.dtypes, each_size, several);
   for (const DType dtype : request.axes.dtypes)
     for (const Shape& matrix : request.axes.matrices)
       f(
@@ -60,6 +61,7 @@ inline void Cases<AddBias>::each(const CaseRequest& request, const RunCase<AddBi
         if (in_place && bias_type != x.dtype()) continue;
         if (request.axes.special_values) sprinkle_special_values(x, 3);
         const Tensor bias = random_tensor(request, {shape[1]}, bias_type, Layout::plain, 2);
+        if (request.axes.special_values) sprinkle_special_values(bias, 1);
         Tensor out = in_place ? x : Tensor(request.device, shape, x.dtype(), out_layout);
         const std::string what = name + " bias " + std::string(name_of(bias_type)) + (in_place ? " in place" : "");
         run_case(what, AddBias{.x = x, .bias = bias, .out = out}, [&](CaseResult& result) {
@@ -125,45 +127,56 @@ struct Cases<Activation<Row>> {
 template <class Row>
 struct Cases<ActivationBackward<Row>> {
   static void each(const CaseRequest& request, const RunCase<ActivationBackward<Row>>& run_case) {
-    each_tensor(request, [&](const std::string& name, auto make, const Shape& shape, Layout out_layout) {
-      for (const bool in_place : request.axes.in_place) {
-        const Tensor kept = make(shape, 1), dy = make(shape, 2);
-        if (request.axes.special_values) sprinkle_special_values(kept, 3), sprinkle_special_values(dy, 5);
-        Tensor dx = in_place ? dy : Tensor(request.device, shape, dy.dtype(), out_layout);
-        run_case(name + (in_place ? " in place" : ""), {.kept = kept, .dy = dy, .dx = dx}, [&](CaseResult& result) {
-          std::vector<double> expected = result.before(dy), slack;
-          const std::vector<double> kv = kept.values();
-          for (size_t i = 0; i < expected.size(); ++i) {
-            const double gradient = expected[i];
-            expected[i] = Row::backward(kv[i], gradient);
-            slack.push_back(activation_slack(expected[i], std::max(std::fabs(expected[i]), std::fabs(gradient)),
-                                             Row::backward_steps, dy.dtype()));
+    each_tensor(
+        request,
+        [&](const std::string& name, auto make, const Shape& shape, Layout out_layout) {
+          for (const bool in_place : request.axes.in_place) {
+            const Tensor kept = make(shape, 1), dy = make(shape, 2);
+            if (request.axes.special_values) sprinkle_special_values(kept, 3), sprinkle_special_values(dy, 5);
+            Tensor dx = in_place ? dy : Tensor(request.device, shape, dy.dtype(), out_layout);
+            run_case(name + (in_place ? " in place" : ""), {.kept = kept, .dy = dy, .dx = dx}, [&](CaseResult& result) {
+              std::vector<double> expected = result.before(dy), slack;
+              const std::vector<double> kv = kept.values();
+              for (size_t i = 0; i < expected.size(); ++i) {
+                const double gradient = expected[i];
+                expected[i] = Row::backward(kv[i], gradient);
+                slack.push_back(activation_slack(expected[i], std::max(std::fabs(expected[i]), std::fabs(gradient)),
+                                                 Row::backward_steps, dy.dtype()));
+              }
+              result.expect_close(dx, expected, slack);
+            });
           }
-          result.expect_close(dx, expected, slack);
-        });
-      }
-    });
+        },
+        true);
   }
 };
 
 template <>
 inline void Cases<Add>::each(const CaseRequest& request, const RunCase<Add>& run_case) {
-  each_tensor(request, [&](const std::string& name, auto make, const Shape& shape, Layout out_layout) {
-    for (const bool in_place : request.axes.in_place) {
-      const Tensor a = make(shape, 1), b = make(shape, 2);
-      if (request.axes.special_values) {  // first with themselves, then with each other
-        sprinkle_special_values(a, 3), sprinkle_special_values(b, 3);
-        sprinkle_special_values(a, 53), sprinkle_special_values(b, 58);
-      }
-      Tensor out = in_place ? a : Tensor(request.device, shape, a.dtype(), out_layout);
-      run_case(name + (in_place ? " in place" : ""), Add{.a = a, .b = b, .out = out}, [&](CaseResult& result) {
-        const std::vector<double> av = result.before(a), bv = b.values();
-        std::vector<double> expected(av.size());
-        for (size_t i = 0; i < av.size(); ++i) expected[i] = av[i] + bv[i];
-        result.expect_close(out, expected, sums_slack(av, bv, wide_format(a.dtype())), "", ZeroSigns::compared);
-      });
-    }
-  });
+  enum class Out : uint8_t { own, first, second };
+  each_tensor(
+      request,
+      [&](const std::string& name, auto make, const Shape& shape, Layout out_layout) {
+        for (const Out where : {Out::own, Out::first, Out::second}) {
+          if (where != Out::own && std::ranges::count(request.axes.in_place, true) == 0) continue;
+          const Tensor a = make(shape, 1), b = make(shape, 2);
+          if (request.axes.special_values) {  // first with themselves, then with each other
+            sprinkle_special_values(a, 3), sprinkle_special_values(b, 3);
+            sprinkle_special_values(a, 53), sprinkle_special_values(b, 58);
+          }
+          Tensor out = where == Out::first    ? a
+                       : where == Out::second ? b
+                                              : Tensor(request.device, shape, a.dtype(), out_layout);
+          const std::string place = where == Out::first ? " in place" : where == Out::second ? " in place of b" : "";
+          run_case(name + place, Add{.a = a, .b = b, .out = out}, [&](CaseResult& result) {
+            const std::vector<double> av = result.before(a), bv = result.before(b);
+            std::vector<double> expected(av.size());
+            for (size_t i = 0; i < av.size(); ++i) expected[i] = av[i] + bv[i];
+            result.expect_close(out, expected, sums_slack(av, bv, wide_format(a.dtype())), "", ZeroSigns::compared);
+          });
+        }
+      },
+      true);
 }
 
 // Zeros, infinities, NaN, and what lies next to the ends of the range of `to`, where rounding overflows or underflows. The

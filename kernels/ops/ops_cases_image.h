@@ -13,17 +13,22 @@
 namespace halfmark::kernels::ops_cases {
 
 // f(name, make, out_layout): make(shape, seed) gives the image operand of a case. Uses all layouts of the axes; the
-// library's own only if the device has one for this dtype.
-inline void each_image(const CaseRequest& request, const std::vector<DType>& dtypes, auto&& f) {
+// library's own only if the device has one for this dtype. Operations of several images pass `several`; seed 1 is the
+// first of them.
+inline void each_image(const CaseRequest& request, const std::vector<DType>& dtypes, auto&& f, bool several = false) {
   for (const DType dtype : dtypes)
     for (const ImageForm& form : request.axes.forms) {
+      if (form.other_second && !several) continue;
       if (form.opaque && !opaque_tensor(request, {2, 16, 6, 5}, dtype, 1)) continue;
-      const std::string layouts =
+      const Layout other = form.in == Layout::plain ? Layout::nhwc : Layout::plain;
+      const Layout second = form.other_second ? other : form.in;
+      std::string layouts =
           form.opaque ? "opaque" : std::string(name_of(form.in)) + "-" + std::string(name_of(form.out));
-      const auto make = [&request, dtype, form](const Shape& shape, uint64_t seed) {
+      if (form.other_second) layouts += " second " + std::string(name_of(other));
+      const auto make = [&request, dtype, form, second](const Shape& shape, uint64_t seed) {
         std::optional<Tensor> tensor;
         if (form.opaque) tensor = opaque_tensor(request, shape, dtype, seed);
-        return tensor ? *tensor : random_tensor(request, shape, dtype, form.in, seed);
+        return tensor ? *tensor : random_tensor(request, shape, dtype, seed == 1 ? form.in : second, seed);
       };
       f(std::string(name_of(dtype)) + " " + layouts, make, form.out);
     }
@@ -40,8 +45,9 @@ struct Channels {  // [n, c, h, w] by channel
   }
 };
 
-// Statistics of one channel in fp64, with the error an fp32 computation may have. The variance may come from one pass,
-// E x^2 - mean^2: gamma(m) (variance + mean^2) covers that and the two-pass form.
+// Statistics of one channel in fp64, with the error an fp32 computation may have. The variance must come from two passes,
+// or from as good a formula: differences from the computed mean, squared, have an error of gamma(m) variance and the
+// squared error of the mean. One pass in fp32, E x^2 - mean^2, would have gamma(m) mean^2, which no digit survives.
 struct Statistics {
   double mean = 0, variance = 0, mean_slack = 0, variance_slack = 0;
   Statistics(const std::vector<double>& x, const Channels& channels, size_t c, const Format& format) {
@@ -52,7 +58,7 @@ struct Statistics {
     variance /= channels.count();
     const double g = gamma(channels.count() + 4, format);
     mean_slack = g * magnitude / channels.count();
-    variance_slack = 2 * g * (variance + mean * mean);
+    variance_slack = 2 * (g * variance + mean_slack * mean_slack);
   }
 };
 
@@ -65,62 +71,77 @@ inline double normalised_slack(double x, double mean, double inverse, double sca
          std::fabs(scale) * inverse * (mean_slack + spread * variance_slack * inverse * inverse);
 }
 
+// f(name, x, out_layout): images of each size and mean.
+inline void each_norm(const CaseRequest& request, auto&& f) {
+  each_image(request, request.axes.dtypes, [&](const std::string& image, auto make, Layout out_layout) {
+    for (const Shape& shape : request.axes.norms)
+      for (const double mean : request.axes.norm_means) {
+        Tensor x = make(shape, 1);
+        if (mean != 0) {
+          if (x.layout() == Layout::opaque) continue;  // a library made it, with its padding
+          std::vector<double> values = x.values();
+          for (double& value : values) value += mean;
+          x.set_values(values);
+        }
+        f(image + " " + shape.text() + (mean != 0 ? " mean " + std::to_string(std::lround(mean)) : ""), x, out_layout);
+      }
+  });
+}
+
 template <>
 inline void Cases<BatchNorm>::each(const CaseRequest& request, const RunCase<BatchNorm>& run_case) {
-  each_image(request, request.axes.dtypes, [&](const std::string& image, auto make, Layout out_layout) {
-    for (const Shape& shape : request.axes.norms) {
-      const Tensor x = make(shape, 1);
-      const DType wide = wide_type(x.dtype());
-      for (const bool narrow : request.axes.narrow_parameters) {
-        const DType parameters = narrow ? x.dtype() : wide;
-        if (parameters == DType::e4m3) continue;
-        const Shape c{shape[1]};
-        const Tensor scale = random_tensor(request, c, parameters, Layout::plain, 2),
-                     shift = random_tensor(request, c, parameters, Layout::plain, 3);
-        Tensor out(request.device, shape, x.dtype(), out_layout), mean(request.device, c, wide),
-            variance(request.device, c, wide);
-        Tensor running_mean = random_tensor(request, c, parameters, Layout::plain, 4);
-        Tensor running_variance = positive_tensor(request, c, parameters, 6);
-        const std::string name = image + " " + shape.text() + " parameters " + std::string(name_of(parameters));
-        const BatchNorm op{.x = x,
-                           .scale = scale,
-                           .shift = shift,
-                           .out = out,
-                           .mean = mean,
-                           .variance = variance,
-                           .running_mean = running_mean,
-                           .running_variance = running_variance,
-                           .momentum = 0.25,
-                           .epsilon = 1e-3};
-        run_case(name, op, [&](CaseResult& result) {
-          const Format& format = wide_format(x.dtype());
-          const Channels channels(shape);
-          const std::vector<double> xv = x.values(), sv = scale.values(), bv = shift.values();
-          const std::vector<double> mean_before = result.before(running_mean),
-                                    variance_before = result.before(running_variance);
-          std::vector<double> y(xv.size()), y_slack(xv.size()), m, m_slack, v, v_slack, rm, rm_slack, rv, rv_slack;
-          for (size_t ch = 0; ch < channels.c; ++ch) {
-            const Statistics s(xv, channels, ch, format);
-            m.push_back(s.mean), m_slack.push_back(s.mean_slack), v.push_back(s.variance),
-                v_slack.push_back(s.variance_slack);
-            const double unbiased = channels.count() / (channels.count() - 1);
-            rm.push_back(0.75 * mean_before[ch] + 0.25 * s.mean),
-                rv.push_back(0.75 * variance_before[ch] + 0.25 * s.variance * unbiased);
-            rm_slack.push_back(s.mean_slack + gamma(4, format) * (std::fabs(mean_before[ch]) + std::fabs(s.mean)));
-            rv_slack.push_back(2 * s.variance_slack + gamma(6, format) * (variance_before[ch] + 2 * s.variance));
-            const double inverse = 1 / std::sqrt(s.variance + op.epsilon);
-            channels.each(ch, [&](size_t i) {
-              y[i] = sv[ch] * (xv[i] - s.mean) * inverse + bv[ch];
-              y_slack[i] =
-                  normalised_slack(xv[i], s.mean, inverse, sv[ch], bv[ch], s.mean_slack, s.variance_slack, format);
-            });
-          }
-          result.expect_close(out, y, y_slack, "out"), result.expect_close(mean, m, m_slack, "mean");
-          result.expect_close(variance, v, v_slack, "variance");
-          result.expect_close(running_mean, rm, rm_slack, "running mean");
-          result.expect_close(running_variance, rv, rv_slack, "running variance");
-        });
-      }
+  each_norm(request, [&](const std::string& image, const Tensor& x, Layout out_layout) {
+    const Shape& shape = x.shape();
+    const DType wide = wide_type(x.dtype());
+    for (const bool narrow : request.axes.narrow_parameters) {
+      const DType parameters = narrow ? x.dtype() : wide;
+      if (parameters == DType::e4m3) continue;
+      const Shape c{shape[1]};
+      const Tensor scale = random_tensor(request, c, parameters, Layout::plain, 2),
+                   shift = random_tensor(request, c, parameters, Layout::plain, 3);
+      Tensor out(request.device, shape, x.dtype(), out_layout), mean(request.device, c, wide),
+          variance(request.device, c, wide);
+      Tensor running_mean = random_tensor(request, c, parameters, Layout::plain, 4);
+      Tensor running_variance = positive_tensor(request, c, parameters, 6);
+      const std::string name = image + " parameters " + std::string(name_of(parameters));
+      const BatchNorm op{.x = x,
+                         .scale = scale,
+                         .shift = shift,
+                         .out = out,
+                         .mean = mean,
+                         .variance = variance,
+                         .running_mean = running_mean,
+                         .running_variance = running_variance,
+                         .momentum = 0.25,
+                         .epsilon = 1e-3};
+      run_case(name, op, [&](CaseResult& result) {
+        const Format& format = wide_format(x.dtype());
+        const Channels channels(shape);
+        const std::vector<double> xv = x.values(), sv = scale.values(), bv = shift.values();
+        const std::vector<double> mean_before = result.before(running_mean),
+                                  variance_before = result.before(running_variance);
+        std::vector<double> y(xv.size()), y_slack(xv.size()), m, m_slack, v, v_slack, rm, rm_slack, rv, rv_slack;
+        for (size_t ch = 0; ch < channels.c; ++ch) {
+          const Statistics s(xv, channels, ch, format);
+          m.push_back(s.mean), m_slack.push_back(s.mean_slack), v.push_back(s.variance),
+              v_slack.push_back(s.variance_slack);
+          const double unbiased = channels.count() / (channels.count() - 1);
+          rm.push_back(0.75 * mean_before[ch] + 0.25 * s.mean),
+              rv.push_back(0.75 * variance_before[ch] + 0.25 * s.variance * unbiased);
+          rm_slack.push_back(s.mean_slack + gamma(4, format) * (std::fabs(mean_before[ch]) + std::fabs(s.mean)));
+          rv_slack.push_back(2 * s.variance_slack + gamma(6, format) * (variance_before[ch] + 2 * s.variance));
+          const double inverse = 1 / std::sqrt(s.variance + op.epsilon);
+          channels.each(ch, [&](size_t i) {
+            y[i] = sv[ch] * (xv[i] - s.mean) * inverse + bv[ch];
+            y_slack[i] =
+                normalised_slack(xv[i], s.mean, inverse, sv[ch], bv[ch], s.mean_slack, s.variance_slack, format);
+          });
+        }
+        result.expect_close(out, y, y_slack, "out"), result.expect_close(mean, m, m_slack, "mean");
+        result.expect_close(variance, v, v_slack, "variance");
+        result.expect_close(running_mean, rm, rm_slack, "running mean");
+        result.expect_close(running_variance, rv, rv_slack, "running variance");
+      });
     }
   });
 }
@@ -169,67 +190,70 @@ inline void Cases<BatchNormInference>::each(const CaseRequest& request, const Ru
 
 template <>
 inline void Cases<BatchNormBackward>::each(const CaseRequest& request, const RunCase<BatchNormBackward>& run_case) {
-  each_image(request, request.axes.dtypes, [&](const std::string& image, auto make, Layout out_layout) {
-    for (const Shape& shape : request.axes.norms) {
-      const Tensor x = make(shape, 1), dy = make(shape, 5);
-      const DType wide = wide_type(x.dtype());
-      const Format& format = wide_format(x.dtype());
-      const Channels channels(shape);
-      const Shape c{shape[1]};
-      const auto statistic = [&](double Statistics::*which) {
-        return filled_tensor(request, c, wide, Layout::plain, [&] {
-          const std::vector<double> xv = x.values();
-          std::vector<double> values;
-          for (size_t ch = 0; ch < channels.c; ++ch) values.push_back(Statistics(xv, channels, ch, format).*which);
-          return values;
-        });
-      };
-      const Tensor mean = statistic(&Statistics::mean), variance = statistic(&Statistics::variance);
-      for (const bool narrow : request.axes.narrow_parameters) {
-        const DType parameters = narrow ? x.dtype() : wide;
-        if (parameters == DType::e4m3) continue;
-        const Tensor scale = random_tensor(request, c, parameters, Layout::plain, 2);
-        Tensor dx(request.device, shape, x.dtype(), out_layout), dscale(request.device, c, parameters),
-            dshift(request.device, c, parameters);
-        const std::string name = image + " " + shape.text() + " parameters " + std::string(name_of(parameters));
-        const BatchNormBackward op{.x = x,
-                                   .dy = dy,
-                                   .scale = scale,
-                                   .mean = mean,
-                                   .variance = variance,
-                                   .dx = dx,
-                                   .dscale = dscale,
-                                   .dshift = dshift,
-                                   .epsilon = 1e-3};
-        run_case(name, op, [&](CaseResult& result) {
-          const std::vector<double> xv = x.values(), dv = dy.values();
-          const std::vector<double> sv = scale.values(), mv = mean.values(), vv = variance.values();
-          std::vector<double> g(xv.size()), g_slack(xv.size()), ds, ds_slack, db, db_slack;
-          const double m = channels.count(), rounding = gamma(m + 10, format);
-          for (size_t ch = 0; ch < channels.c; ++ch) {
-            const double inverse = 1 / std::sqrt(vv[ch] + op.epsilon);
-            double sum = 0, sum_magnitude = 0, product = 0, product_magnitude = 0;
-            channels.each(ch, [&](size_t i) {
-              sum += dv[i], sum_magnitude += std::fabs(dv[i]);
-              product += dv[i] * (xv[i] - mv[ch]) * inverse;
-              product_magnitude += std::fabs(dv[i]) * (std::fabs(xv[i]) + std::fabs(mv[ch])) * inverse;
+  each_image(
+      request, request.axes.dtypes,
+      [&](const std::string& image, auto make, Layout out_layout) {
+        for (const Shape& shape : request.axes.norms) {
+          const Tensor x = make(shape, 1), dy = make(shape, 5);
+          const DType wide = wide_type(x.dtype());
+          const Format& format = wide_format(x.dtype());
+          const Channels channels(shape);
+          const Shape c{shape[1]};
+          const auto statistic = [&](double Statistics::*which) {
+            return filled_tensor(request, c, wide, Layout::plain, [&] {
+              const std::vector<double> xv = x.values();
+              std::vector<double> values;
+              for (size_t ch = 0; ch < channels.c; ++ch) values.push_back(Statistics(xv, channels, ch, format).*which);
+              return values;
             });
-            db.push_back(sum), db_slack.push_back(rounding * sum_magnitude);
-            ds.push_back(product), ds_slack.push_back(rounding * product_magnitude);
-            channels.each(ch, [&](size_t i) {
-              const double hat = (xv[i] - mv[ch]) * inverse,
-                           hat_magnitude = (std::fabs(xv[i]) + std::fabs(mv[ch])) * inverse;
-              g[i] = sv[ch] * inverse * (dv[i] - sum / m - hat * product / m);
-              g_slack[i] = rounding * std::fabs(sv[ch]) * inverse *
-                           (std::fabs(dv[i]) + sum_magnitude / m + hat_magnitude * product_magnitude / m);
+          };
+          const Tensor mean = statistic(&Statistics::mean), variance = statistic(&Statistics::variance);
+          for (const bool narrow : request.axes.narrow_parameters) {
+            const DType parameters = narrow ? x.dtype() : wide;
+            if (parameters == DType::e4m3) continue;
+            const Tensor scale = random_tensor(request, c, parameters, Layout::plain, 2);
+            Tensor dx(request.device, shape, x.dtype(), out_layout), dscale(request.device, c, parameters),
+                dshift(request.device, c, parameters);
+            const std::string name = image + " " + shape.text() + " parameters " + std::string(name_of(parameters));
+            const BatchNormBackward op{.x = x,
+                                       .dy = dy,
+                                       .scale = scale,
+                                       .mean = mean,
+                                       .variance = variance,
+                                       .dx = dx,
+                                       .dscale = dscale,
+                                       .dshift = dshift,
+                                       .epsilon = 1e-3};
+            run_case(name, op, [&](CaseResult& result) {
+              const std::vector<double> xv = x.values(), dv = dy.values();
+              const std::vector<double> sv = scale.values(), mv = mean.values(), vv = variance.values();
+              std::vector<double> g(xv.size()), g_slack(xv.size()), ds, ds_slack, db, db_slack;
+              const double m = channels.count(), rounding = gamma(m + 10, format);
+              for (size_t ch = 0; ch < channels.c; ++ch) {
+                const double inverse = 1 / std::sqrt(vv[ch] + op.epsilon);
+                double sum = 0, sum_magnitude = 0, product = 0, product_magnitude = 0;
+                channels.each(ch, [&](size_t i) {
+                  sum += dv[i], sum_magnitude += std::fabs(dv[i]);
+                  product += dv[i] * (xv[i] - mv[ch]) * inverse;
+                  product_magnitude += std::fabs(dv[i]) * (std::fabs(xv[i]) + std::fabs(mv[ch])) * inverse;
+                });
+                db.push_back(sum), db_slack.push_back(rounding * sum_magnitude);
+                ds.push_back(product), ds_slack.push_back(rounding * product_magnitude);
+                channels.each(ch, [&](size_t i) {
+                  const double hat = (xv[i] - mv[ch]) * inverse,
+                               hat_magnitude = (std::fabs(xv[i]) + std::fabs(mv[ch])) * inverse;
+                  g[i] = sv[ch] * inverse * (dv[i] - sum / m - hat * product / m);
+                  g_slack[i] = rounding * std::fabs(sv[ch]) * inverse *
+                               (std::fabs(dv[i]) + sum_magnitude / m + hat_magnitude * product_magnitude / m);
+                });
+              }
+              result.expect_close(dx, g, g_slack, "dx");
+              result.expect_close(dscale, ds, ds_slack, "dscale"), result.expect_close(dshift, db, db_slack, "dshift");
             });
           }
-          result.expect_close(dx, g, g_slack, "dx");
-          result.expect_close(dscale, ds, ds_slack, "dscale"), result.expect_close(dshift, db, db_slack, "dshift");
-        });
-      }
-    }
-  });
+        }
+      },
+      true);
 }
 
 inline Shape result_shape(const PoolSize& p) {

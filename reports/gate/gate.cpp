@@ -135,14 +135,17 @@ class Gate {
   void compare_bits(const Record& base, const Record& found) {
     using Proof = Determinism::Proof;
     const auto skips = [&](const std::string& glob) { return glob_matches(glob, found.id); };
-    if (base.fingerprint.empty() || found.fingerprint.empty()) return;
     if (std::any_of(rules_.bits_skip.begin(), rules_.bits_skip.end(), skips)) return;
+    if (base.fingerprint.empty()) return;
     JudgedLine line;
     line.id = found.id, line.question = Question::bits, line.rerun = found.repro;
     const std::vector<std::string>& moved = environment_.in(rules_.bits_keys, found.device);
     const std::string bits = fmt::format("{} -> {}", printable(base.fingerprint), printable(found.fingerprint));
     const Proof before = base.determinism.proof(), now = found.determinism.proof();
-    if (before == Proof::proved && now == Proof::refuted && moved.empty()) {
+    if (found.fingerprint.empty()) {
+      line.outcome = Outcome::lost;
+      line.words = fmt::format("the fingerprint of its bits was {} and is missing now", printable(base.fingerprint));
+    } else if (before == Proof::proved && now == Proof::refuted && moved.empty()) {
       line.outcome = Outcome::breach;
       line.words = fmt::format(
           "not deterministic any more: {} of {} processes gave different bits than the first; in the base all {} "

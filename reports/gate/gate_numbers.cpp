@@ -17,6 +17,7 @@ namespace halfmark::reports {
 namespace {
 
 constexpr double kFewestForBits = 50;  // with fewer values, an error may double by chance
+constexpr double kWideRatio = 10;      // from this limit on, a verdict says how wide it is
 
 std::string place_of(const Measurement& one) {
   return one.at.empty() ? one.metric : fmt::format("{} at {}", one.metric, one.at);
@@ -68,10 +69,10 @@ struct RatioLimit {
   bool by_bits = false;
 };
 
-RatioLimit ratio_limit(const NumberRule& rule, const Measurement& one, const RecordPair& records,
-                       const Record& record) {
+// The larger number of values counts, because it gives the smaller limit.
+RatioLimit ratio_limit(const NumberRule& rule, const Measurement& one, const RecordPair& records) {
   RatioLimit limit;
-  limit.elements = elements_of(rule, one, record);
+  limit.elements = std::max(elements_of(rule, one, records.base), elements_of(rule, one, records.found));
   const double counted = std::min(limit.elements, rule.most_elements);
   limit.ratio =
       std::max(quantile_for(counted, rule.chance), records.proved ? rule.least_ratio : rule.least_ratio_unproved);
@@ -136,7 +137,7 @@ NumberVerdict with_slack(const NumberRule& rule, const Measurement& base, const 
 NumberVerdict with_ratio(const NumberRule& rule, const Measurement& base, const Measurement& found,
                          const RecordPair& records) {
   NumberVerdict verdict;
-  const RatioLimit limit = ratio_limit(rule, found, records, records.found);
+  const RatioLimit limit = ratio_limit(rule, found, records);
   verdict.limit = limit_value(rule, base.value, limit.ratio);
   const double ratio = rms_of(rule, found.value) / rms_of(rule, base.value);
   const double bits = std::log2(ratio);
@@ -163,8 +164,8 @@ NumberVerdict with_ratio(const NumberRule& rule, const Measurement& base, const 
                                 limit.elements, limit.elements == 1 ? "" : "s", because(rule));
     return verdict;
   }
-  const RatioLimit back = ratio_limit(rule, base, records, records.base);
-  if (base.value != found.value && !(base.value <= limit_value(rule, found.value, back.ratio))) {
+  if (limit.ratio >= kWideRatio && base.value > 0) verdict.wide_ratio = limit.ratio;
+  if (base.value != found.value && !(base.value <= limit_value(rule, found.value, limit.ratio))) {
     verdict.outcome = Outcome::improved;
     verdict.words = was_and_is(base, found);
   } else if (limit.elements >= kFewestForBits && bits >= rule.bits_warn &&
@@ -242,12 +243,14 @@ NumberVerdict judge_number(const NumberRule& rule, const Measurement& base, cons
     verdict = with_ratio(rule, base, found, records);
   }
   verdict.base = base.value, verdict.found = found.value;
-  const bool passes = verdict.outcome == Outcome::pass || verdict.outcome == Outcome::information;
-  if (passes && found.value > rule.untrusted_above) {
+  const bool passes = verdict.outcome == Outcome::pass || verdict.outcome == Outcome::information ||
+                      verdict.outcome == Outcome::improved;
+  const bool is_above = found.value > rule.untrusted_above;
+  if (passes && (is_above || found.value < rule.untrusted_below)) {
     verdict.outcome = Outcome::untrusted;
-    verdict.limit = rule.untrusted_above;
-    verdict.words = fmt::format("{} is {}, above {}{}", place_of(found), human(found.value, found.unit),
-                                human(rule.untrusted_above, found.unit), because(rule));
+    verdict.limit = is_above ? rule.untrusted_above : rule.untrusted_below;
+    verdict.words = fmt::format("{} is {}, {} {}{}", place_of(found), human(found.value, found.unit),
+                                is_above ? "above" : "below", human(verdict.limit, found.unit), because(rule));
   }
   return verdict;
 }

@@ -1,6 +1,7 @@
 // Judges one number against the base under its rule: worse than the rule allows, better, or neither.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 
@@ -18,6 +19,7 @@ struct NumberVerdict {
   std::string remark{};    // a remark that does not change the verdict
   double times_limit = 0;  // distance beyond the limit, for finding the worst of several: larger is worse
   bool own_bound = false;  // the measurement's own bound is broken: this cannot be acknowledged
+  double wide_ratio = 0;   // the error may grow by this factor, because it consists of few values; 0: by less than 10
 };
 
 // The two records that contain the number.

@@ -89,6 +89,38 @@ TEST(NumberDefinedOtherwise, IsLost) {
   EXPECT_TRUE(says(lost([](Record& one) { at(one, "error.cosine").better = Better::lower; }), "direction"));
   EXPECT_TRUE(says(lost([](Record& one) { at(one, "error.nmse").unit = "MiB"; }), "its unit is MiB, was 1"));
   EXPECT_TRUE(says(lost([](Record& one) { at(one, "error.arithmetic.nmse").bound.reset(); }), "no bound of its own"));
+  EXPECT_EQ(lost([](Record& one) { at(one, "error.arithmetic.nmse").bound = 2e-6; }), "");
+  EXPECT_TRUE(says(lost([](Record& one) { at(one, "error.arithmetic.nmse").bound = 2.1e-6; }), "its own bound is"));
+}
+
+TEST(NumberUnderAnyRule, ProvesNothingOutsideItsRange) {
+  const std::vector<std::tuple<int, std::string, double>> impossible = {{0, "error.cosine", 5}, {1, "memory.peak", 0}};
+  for (const char* rules : {"default", "strict"})
+    for (const auto& [record, metric, value] : impossible) {
+      Report found = made_report();
+      at(found.records[static_cast<size_t>(record)], metric).value = value;
+      const auto lines = lines_with(gate(made_report(), found, {}, rules), Outcome::untrusted);
+      ASSERT_EQ(lines.size(), 1u) << rules << " " << metric;
+      EXPECT_EQ(lines[0].metric, metric);
+    }
+}
+
+TEST(NumberUnderRatio, OfFewValuesPassesWithTheWidthOfItsLimit) {
+  EXPECT_EQ(words_of(gate(made_report(), made_report()), Question::accuracy, Outcome::pass),
+            "6 numbers within the rules");
+  Report both = made_report();
+  both.records[0].measurements.push_back(number("error.nmse", "loss", 1e-8));
+  EXPECT_SAYS(words_of(gate(both, both), Question::accuracy, Outcome::pass),
+              "7 numbers within the rules; 1 of them has too few values for a narrow limit, up to");
+}
+
+// Fewer values on the new side would give a wider limit.
+TEST(NumberUnderRatio, CountsTheValuesOfTheSideThatHasMore) {
+  Report base = made_report(), found = made_report();
+  at(found.records[0], "error.nmse").value *= 9;
+  EXPECT_EQ(gate(base, found).exit_code, 1);
+  found.records[0].series[0].y = {1, 1};
+  EXPECT_EQ(gate(base, found).exit_code, 1);
 }
 
 TEST(NumberUnderRatio, CountsTheValuesInTheHistogramAtTheSamePlace) {

@@ -54,6 +54,10 @@ std::string definition_difference(const Measurement& base, const Measurement& fo
   if (base.better != found.better) return "another direction of it is the better one";
   if (base.kind != found.kind) return "it is of another kind (exact, bounded, sampled, information)";
   if (base.bound && !found.bound) return "it has no bound of its own any more";
+  // A bound follows from the inputs, so that another seed may move it a little.
+  constexpr double kMostGrowth = 2;
+  if (base.bound && found.better != Better::higher && *found.bound > kMostGrowth * std::fabs(*base.bound))
+    return fmt::format("its own bound is {}, was {}", human(*found.bound, found.unit), human(*base.bound, base.unit));
   return "";
 }
 
@@ -99,7 +103,8 @@ class RecordJudge {
       if (found) take_own_bound(*found);
       return;
     }
-    if (rule->judge == Judging::information && rule->untrusted_above == HUGE_VAL) return;
+    if (rule->judge == Judging::information && rule->untrusted_above == HUGE_VAL && rule->untrusted_below == -HUGE_VAL)
+      return;
     Measurement absent = known;
     absent.value = rule->absent.value_or(0);
     absent.bound.reset();
@@ -131,7 +136,9 @@ class RecordJudge {
     if (verdict.outcome == Outcome::information) return;
     if (verdict.outcome == Outcome::pass)
       if (auto wider = judge_spread(base, found)) verdict = std::move(*wider);
-    ++judged_[question_of(found.metric)];
+    const Question question = question_of(found.metric);
+    ++judged_[question];
+    if (verdict.wide_ratio > 0) ++wide_[question], widest_ = std::max(widest_, verdict.wide_ratio);
     if (!verdict.remark.empty()) remarks_[found.metric].push_back(verdict.remark);
     if (verdict.outcome == Outcome::pass || (verdict.outcome == Outcome::changed && !same_keys_)) return;
     if (verdict.outcome == Outcome::breach || verdict.outcome == Outcome::changed)
@@ -210,6 +217,9 @@ class RecordJudge {
       JudgedLine line;
       line.id = found_.id, line.question = question, line.rerun = found_.repro;
       line.words = fmt::format("{} number{} within the rules", count, count == 1 ? "" : "s");
+      if (const size_t wide = wide_[question]; wide > 0)
+        line.words += fmt::format("; {} of them {} too few values for a narrow limit, up to {} times the error passes",
+                                  wide, wide == 1 ? "has" : "have", human(widest_, "1"));
       judgement_.lines.push_back(std::move(line));
     }
   }
@@ -222,7 +232,8 @@ class RecordJudge {
   std::map<std::string, Sum> sums_;
   std::map<std::pair<std::string, Outcome>, std::vector<PlacedVerdict>> found_lines_;
   std::map<std::string, std::vector<std::string>> remarks_;
-  std::map<Question, size_t> judged_;
+  std::map<Question, size_t> judged_, wide_;
+  double widest_ = 0;  // of the limits of the numbers counted in wide_
   std::set<Question> with_lines_;
 };
 

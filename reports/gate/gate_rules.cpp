@@ -23,7 +23,7 @@ constexpr std::string_view kJudgingNames[] = {"information", "bound", "slack", "
 constexpr std::string_view kKindNames[] = {"exact", "bounded", "sampled", "information"};
 
 // Fields that every rule for numbers may have, and those of the judging modes.
-const Names kAnyRule = {"metric", "case", "at", "kind", "judge", "why", "untrusted_above"};
+const Names kAnyRule = {"metric", "case", "at", "kind", "judge", "why", "untrusted_above", "untrusted_below"};
 const Names kSlackRule = {"absolute", "absolute_share", "share", "magnitude", "changed", "together", "absent"};
 const Names kRatioRule = {"squared", "elements", "most_elements", "least_ratio", "least_ratio_unproved",
                           "chance",  "tiny",     "bits_warn",     "bits_fail"};
@@ -82,6 +82,7 @@ NumberRule read_number_rule(const JsonReader& json) {
   if (const auto kind = json.optional("kind")) rule.kind = kind->one_of<Kind>(kKindNames);
   rule.why = json.text("why");
   read(json, "untrusted_above", {-kNoEnd, kNoEnd}, rule.untrusted_above);
+  read(json, "untrusted_below", {-kNoEnd, kNoEnd}, rule.untrusted_below);
   read(json, "absolute", {0, kNoEnd}, rule.absolute);
   read(json, "absolute_share", {0, kNoEnd}, rule.absolute_share);
   read(json, "share", {0, kNoEnd}, rule.share);

@@ -25,8 +25,9 @@ struct NumberRule {
   std::string metric = "*", cases = "*", at = "*";  // globs
   std::optional<Kind> kind;                         // kind of the measurement; nullopt: any
   Judging judge = Judging::information;
-  std::string why;                                                   // explanation for readers
-  double untrusted_above = std::numeric_limits<double>::infinity();  // a passing value above it proves nothing
+  std::string why;                                                    // explanation for readers
+  double untrusted_above = std::numeric_limits<double>::infinity();   // a value that passes or improves and is above
+  double untrusted_below = -std::numeric_limits<double>::infinity();  // or below it proves nothing
 
   // slack: the allowed amount is the greater of the two.
   double absolute = 0, share = 0;

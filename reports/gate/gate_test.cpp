@@ -263,11 +263,13 @@ TEST(Gate, ComparesBitsOnlyIfBothAreProvedDeterministic) {
     }
 }
 
-TEST(Gate, DoesNotCompareBitsThatOneSideLacks) {
-  Report found = made_report();
-  found.records[0].fingerprint = "";
-  const Judgement judgement = gate(made_report(), found, {.strict_bits = true});
-  for (const JudgedLine& line : judgement.lines) EXPECT_NE(line.question, Question::bits);
+TEST(Gate, ReportsAMissingFingerprintAsLostAndANewOneNotAtAll) {
+  Report without = made_report();
+  for (Record& record : without.records) record.fingerprint = "";
+  const Judgement lost = gate(made_report(), without);
+  EXPECT_EQ(lost.exit_code, 1);
+  EXPECT_SAYS(words_of(lost, Question::bits, Outcome::lost), "was 5d0c and is missing now");
+  for (const JudgedLine& line : gate(without, made_report()).lines) EXPECT_NE(line.question, Question::bits);
 }
 
 TEST(Gate, IgnoresKeysOfDevicesThatTheCaseDoesNotUse) {

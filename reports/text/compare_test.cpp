@@ -14,8 +14,6 @@
 namespace halfmark::reports {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 Record record_of(const std::string& policy, const std::string& harness, std::vector<Measurement> measurements,
                  const std::string& device = "cuda:0") {
   Record record;
@@ -130,7 +128,7 @@ TEST(Show, PrefersARealTimeToASuspectOneOfTheSameCase) {
 
 TEST(Show, PutsWhatCameOutAsNaNLastHoweverFast) {
   NamedReport named = three_precisions();
-  named.report.records[5].measurements[0].value = kNaN;
+  named.report.records[5].measurements[0].value = std::numeric_limits<double>::quiet_NaN();
   const std::string text = show(named);
   EXPECT_GT(text.find("\nfp16 "), text.find("\nfp32 ")) << text;
   EXPECT_TRUE(has(text, "worth noticing")) << text;
