@@ -30,8 +30,7 @@ namespace halfmark::bench {
 
 namespace {
 
-// Where /proc is missing, the kernel's own note of what it was asked to start serves: unlike argv[0] it is never looked
-// up in PATH.
+// Without /proc this uses AT_EXECFN, the path that was passed to exec. Unlike argv[0], it needs no search in PATH.
 std::string own_path() {
   std::error_code error;
   if (auto path = std::filesystem::read_symlink("/proc/self/exe", error); !error) return path.string();

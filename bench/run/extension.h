@@ -10,9 +10,9 @@
 namespace halfmark::bench {
 
 struct Extension {
-  // The program: in the commands that reports record, and in `environment.extension` of a report.
-  std::string name{};     // of its file: "mysuite"
-  std::string version{};  // as it names itself, for example a git revision
+  // Name and version of the program. Reports store both in `environment.extension`, and the name in their commands.
+  std::string name{};     // the file name of the program: "mysuite"
+  std::string version{};  // any text, for example a git revision
   std::vector<Subject> subjects{};
   std::vector<Harness> harnesses{};
 };
