@@ -18,9 +18,9 @@ struct Extension {
 };
 
 // Adds the rows to the tables of subjects and harnesses. Call it once, before the tables are read: a row that is added
-// later would invalidate pointers into them. Throws Error, and adds nothing, for a name that is taken, that an id cannot
-// hold or that the command line reads as something else, a metric that another harness writes, and a row without what it
-// needs to run.
+// later would invalidate pointers into them. Throws Error, and adds nothing, in these cases: a name is taken, an id
+// cannot contain it, or the command line gives it another meaning; another harness writes the metric; or a row lacks
+// something that it needs to run.
 void extend(Extension extension);
 
 const Extension& extension();  // empty in halfmark itself
