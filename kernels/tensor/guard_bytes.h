@@ -25,8 +25,8 @@ namespace halfmark::kernels {
 // A kernel that reads and writes past the end often copies sentinels of an input behind an output, because relu and
 // additions return the NaN that they are given. This shows only where the sentinels of both tensors differ. redraw()
 // therefore chooses the signs of every second sentinel (the 1st, 3rd, 5th, ... from the tensor outwards). All written
-// tensors of a dtype get the same signs there, and a tensor that is only read gets the opposite ones. Copying one element
-// too many from an input is thus always detected. All other bits are random, and each case draws again.
+// tensors of a dtype get the same signs there, and a tensor that is only read gets the opposite ones. Copying one
+// element too many from an input is thus always detected. All other bits are random, and each case draws again.
 //
 // Probability that a wrong copy is missed (n/2 is rounded down):
 // - one byte from an input: 1/256 for f16, f32 and f64, 1/64 for bf16;
