@@ -55,7 +55,7 @@ Harness batchnorm_drift_harness();  // batchnorm_drift.cpp
 Harness training_harness();         // training.cpp
 Harness accumulation_harness();     // accumulation.cpp
 
-// Throws Error for a number or curve that the harness does not list, or that it gives twice at one place.
+// Throws Error for a number or curve that the harness does not list, or that it writes twice for one place.
 void check_findings(const Harness& harness, const Findings& findings);
 
 // The value of an axis in this trial: the one that the case names, or the harness's default. Throws Error for a value

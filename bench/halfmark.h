@@ -7,8 +7,8 @@
 #include "accuracy/oracle.h"             // the fp64 reference of a trial
 #include "accuracy/stats.h"              // errors against it
 #include "bench/run/extension.h"         // Extension
-#include "kernels/number/error.h"        // Error: what a person did wrong, in one line
-#include "models/layer.h"                // layers, and what a layer of one's own implements
+#include "kernels/number/error.h"        // Error: the exception for invalid input and failed calls
+#include "models/layer.h"                // layers, and the interface that your own layers implement
 #include "models/layers/tapped_layer.h"  // the base class of layers that are not containers
 #include "models/trial.h"                // one execution of a subject under a policy
 

@@ -1,7 +1,7 @@
 // halfmark: what a number format costs and what it gains in deep learning.
 #include "bench/program.h"
 
-// Sanitizers are not initialised that early; they do not work under such limits either.
+// Left out with sanitizers: they are not initialised that early, and they do not work under a limit on memory anyway.
 #if !HALFMARK_SANITIZED
 [[gnu::used, gnu::section(".preinit_array")]] auto* run_before_libraries = &halfmark::bench::before_libraries;
 #endif

@@ -30,8 +30,7 @@ namespace halfmark::bench {
 
 namespace {
 
-// Where /proc is missing, the kernel's own note of what it was asked to start serves: unlike argv[0] it is never looked
-// up in PATH.
+// Without /proc this uses AT_EXECFN, the path that was passed to exec. Unlike argv[0], it needs no search in PATH.
 std::string own_path() {
   std::error_code error;
   if (auto path = std::filesystem::read_symlink("/proc/self/exe", error); !error) return path.string();
@@ -99,8 +98,8 @@ namespace {
   ::_exit(kWrongInput);
 }
 
-// What every command needs for the buffers of the libraries and the stacks of their threads. Asked for at once: under a
-// smaller limit a thread of OpenBLAS already asks for memory without end.
+// Checks for the memory that every command needs: buffers of the libraries and stacks of their threads. It is checked
+// before any command starts, because under a smaller limit a thread of OpenBLAS requests memory in an endless loop.
 void require_memory(int threads) {
   constexpr size_t kForAll = size_t{256} << 20, kForThread = size_t{16} << 20;  // bytes
   try {

@@ -125,7 +125,7 @@ TEST_F(SlowSurvival, SignalsAtRandomMomentsLeaveAReportThatLoads) {
   EXPECT_EQ(times_aside(Report::load(report())), times_aside(undisturbed));
 }
 
-// From before the program has read its arguments until after its last line.
+// The moments range from before the program has read its arguments until after it has printed its last line.
 TEST_F(SlowSurvival, ASignalAtAnyMomentLeavesNoFilesOfItsOwnAndSaysThatItCame) {
   const std::string one = "run --no-probes --case linear/b4_i16_o8/cpu/fp32/error";
   const auto start = std::chrono::steady_clock::now();

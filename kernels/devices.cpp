@@ -85,7 +85,7 @@ std::shared_ptr<Device> open_device(const std::string& name) {
   return open_sim_device(name);
 }
 
-// Every device uses the host's oracle so far. An oracle on the GPU would only be faster.
+// All devices use the host's oracle. An oracle on the GPU would only be faster.
 std::shared_ptr<Device> oracle_device(const Device&) { return std::make_shared<CpuDevice>(); }
 
 std::string best_device() {

@@ -227,7 +227,7 @@ LayerPtr make_model(const Subject& subject, const Init& init, const Settings& se
   LayerPtr model;
   try {
     model = subject.make(init, settings);
-  } catch (const Unsupported&) {  // the device lacks something: not a mistake
+  } catch (const Unsupported&) {  // the device lacks an operation or a dtype: no error of the subject
     throw;
   } catch (const std::bad_alloc&) {
     throw;

@@ -25,8 +25,8 @@ struct Subject {
 };
 
 const std::vector<Subject>& subjects();
-// The subject's model. Throws Error naming the subject: its `make` fails or returns nothing, or two parameters or two
-// states have one name, by which gradients and statistics are told apart.
+// The subject's model. Throws Error naming the subject if its `make` fails or returns nothing, or if two parameters or
+// two states have the same name: gradients and statistics are identified by it.
 LayerPtr make_model(const Subject& subject, const Init& init, const Settings& settings);
 
 // Adds rows at the end. References and pointers to earlier rows become invalid.

@@ -11,7 +11,7 @@ from chart_report import LeftOut, Panel
 
 AXES = (2.5, 2.0)     # inches
 SCALE_HEIGHT = 0.62   # inches
-DEFAULTS = {"noise": "no noise"}  # of axes of a harness, where "default <axis>" says less
+DEFAULTS = {"noise": "no noise"}  # names of default values that are clearer than "default <axis>"
 BAND = 0.5            # opacity of all bands of a panel together
 
 

@@ -14,7 +14,7 @@ FORMAT_NAMES = ("fp32", "tf32", "fp16", "bf16")  # policies that are named as th
 AXES = (2.55, 2.0)  # inches
 STRIP = "0.93"      # background for points that are outside the axis
 
-PURPOSES = {  # of memory, in the order they are stacked: colours after Tol, hatches that tell equal greys apart
+PURPOSES = {  # of memory, in the order they are stacked: colours after Tol, hatches distinguish colours of equal grey
     "weights": ("#332288", ""), "master": ("#88CCEE", ""), "gradients": ("#CC6677", ""), "optimizer": ("#DDCC77", "////"),
     "state": ("#882255", ""), "saved": ("#117733", ""), "temporary": ("#44AA99", "////"), "casts": ("#D9A3D0", "||||"),
     "workspace": ("#C9C96B", "xxxx"), "input": ("#FFFFFF", ""), "other": ("#BBBBBB", "\\\\\\\\"),

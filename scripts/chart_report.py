@@ -11,7 +11,7 @@ from dataclasses import dataclass
 NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 HOT = ["hot", ""]  # `at` of a time with warm caches; cold times are not drawn
 MEDIAN_INTERVAL, PROCESSES, RANGE, SINGLE = "interval", "processes", "range", "single"
-DEVICE_NAMES = ("name", "gpu", "processor")  # keys of environment.devices.<device>, the first that is there
+DEVICE_NAMES = ("name", "gpu", "processor")  # keys of environment.devices.<device>; the first one present is used
 
 
 LARGEST = 1e100  # products and powers of larger numbers overflow; no chart has such an axis

@@ -13,9 +13,9 @@ import sys
 
 from chart_report import LeftOut, Reports, ending
 
-MISSING = ""  # a Python package; --help works without it
+MISSING = ""  # the Python package that cannot be imported; --help works without it
 try:
-    import matplotlib  # noqa: F401: imported here, so that a missing package is one line
+    import matplotlib  # noqa: F401: imported here, so that one line reports a missing package
     import numpy  # noqa: F401
 except ImportError as error:
     MISSING = error.name
@@ -49,7 +49,7 @@ def draw_sheets(reports):
             print(f"{chart.__name__}: not drawn: {reason}", file=sys.stderr)
             continue
         except (ArithmeticError, ValueError) as error:
-            print(f"{chart.__name__}: not drawn: its numbers give no axes ({error})", file=sys.stderr)
+            print(f"{chart.__name__}: not drawn: no axis can hold its numbers ({error})", file=sys.stderr)
             continue
         yield sheet
 

@@ -161,7 +161,7 @@ class Archive:
 
 
 def unreadable_members(archive):
-    """What nobody but the owner could read after root has unpacked it."""
+    """The members that only their owner could read if root unpacked the archive."""
     return [member.name for member in archive if not member.issym()
             and member.mode & (0o005 if member.isdir() else 0o004) != (0o005 if member.isdir() else 0o004)]
 
@@ -169,7 +169,7 @@ def unreadable_members(archive):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("archive", type=pathlib.Path)
-    parser.add_argument("--path-of-the-build", nargs="+", default=[], metavar="PATH", help="what no file may hold")
+    parser.add_argument("--path-of-the-build", nargs="+", default=[], metavar="PATH", help="folders whose names no file may contain")
     options = parser.parse_args()
     failed = False
     with tempfile.TemporaryDirectory() as folder:

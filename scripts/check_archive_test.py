@@ -101,7 +101,7 @@ class Spoiled(unittest.TestCase):
                          "-Wl,--no-as-needed", self.outside / "libmore.so.1", self.outside / "libcudart.so.13")
         self.assert_wrong(check_archive.Archive.finds_its_libraries, "lib/halfmark_cuda.so loads a library from outside the archive: libmore.so.1")
         self.assert_wrong(check_archive.Archive.looks_for_libraries_in_itself, "halfmark_cuda.so: RUNPATH")
-        # A program has no business with the GPU's libraries, also beside a plugin.
+        # Only the plugin may load the GPU's libraries; a program may not.
         self.program(self.root / "bin" / "halfmark_micro", self.outside, self.outside / "libcudart.so.13")
         found = check_archive.Archive.finds_its_libraries(self.archive)
         self.assertEqual(len(found), 2, found)

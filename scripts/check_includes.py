@@ -212,7 +212,7 @@ def included(text):
 
 
 def uses(code):
-    """{name: (first line, acceptable headers or None where the table does not know the name)}"""
+    """{name: (first line, acceptable headers, or None if the table does not have the name)}"""
     found = {}
     for match in QUALIFIED.finditer(code):
         spaces, name = re.sub(r"\s", "", match[1]), match[2]

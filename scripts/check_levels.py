@@ -240,7 +240,7 @@ def without_comment(path, line):
 
 
 class Types:
-    """The types of all files, each of which must have a name of its own. Tests count: they are linked with what they test."""
+    """The types of all files; no two may have the same name. Types of tests count too: tests are linked with what they test."""
 
     def __init__(self):
         self.first = {}  # name: (path, line, branches, target)
@@ -266,7 +266,7 @@ def check(root):
     files = set(listed)
     endings = {path[at + 1:] for path in files if path.endswith(HEADER) for at, sign in enumerate(path) if sign == "/"}
 
-    # In the root, and of unknown kinds, people leave reports and notes: only what is tracked counts.
+    # Names in the root and kinds of files are checked for tracked files only: people keep reports and notes in the folder.
     for name in sorted({path.split("/")[0] for path in ours}):
         if name not in TOP_LEVEL and not name.startswith("."):
             violations.append(f"{name}:1: not one of the names allowed in the root")
@@ -274,7 +274,7 @@ def check(root):
         if broken := check_kind(root, path):
             violations.append(f"{path}:1: {broken}")
 
-    # Tests last: of two types of one name, theirs is the one to change.
+    # Tests last: if a test defines a type of the same name as other code, the error is reported for the test.
     for path in sorted(listed, key=lambda path: (is_test(path), path)):
         name = os.path.basename(path)
         code = path.endswith(CODE)

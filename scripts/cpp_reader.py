@@ -79,7 +79,7 @@ def read(text):
                 source.faults.append((line, f"a directive after a comment: {INCLUDE_FORM}"))
             directive(source, conditions, text[start:last], items[at + 1:end], line)
         elif kind == "other":
-            source.faults.append((line, f"{token} outside a literal that is closed, or before one"))
+            source.faults.append((line, f"{token} outside a literal: a stray character, an unclosed literal, or an unknown prefix of one"))
         elif kind == "digraph":
             source.faults.append((line, f"the digraph {token}: write the character itself"))
         elif kind not in ("newline", "comment"):
@@ -98,7 +98,7 @@ def code_of(text):
 
 
 def includes_of(text, code):
-    """code: of code_of(text). Source.includes of a text that read() has no fault with, without reading the rest."""
+    """The same list as Source.includes, for a text without faults, but faster. code: the result of code_of(text)."""
     return [(line, '"' if found[1] else "<", found[1] or found[2])
             for line, (kept, whole) in enumerate(zip(code.split("\n"), text.split("\n")), 1)
             if kept.lstrip(" ").startswith("#include") and (found := INCLUDE.fullmatch(whole.lstrip(" ")))]
@@ -169,7 +169,7 @@ def directive(source, conditions, whole, items, line):
     elif name != "error":
         wrong = conditions.enter(name)
         if ASKS_FOR_OURS.search(whole):
-            wrong = "__has_include of a header of ours: what a file has does not depend on which others there are"
+            wrong = "__has_include of a header of ours: the contents of a file must not depend on which other files exist"
     if wrong:
         source.faults.append((line, wrong))
     for number, (kind, token, start, at) in enumerate(items):
@@ -177,7 +177,7 @@ def directive(source, conditions, whole, items, line):
         if token == "\\" and not (name == "define" and following == "newline" and items[number - 1][2] + len(items[number - 1][1]) < start):
             source.faults.append((at, f"a continued line: only in #define, after a blank; {INCLUDE_FORM}"))
         elif kind == "other" and token != "\\":
-            source.faults.append((at, f"{token} outside a literal that is closed, or before one"))
+            source.faults.append((at, f"{token} outside a literal: a stray character, an unclosed literal, or an unknown prefix of one"))
         elif kind == "digraph":
             source.faults.append((at, f"the digraph {token}: write the character itself"))
 

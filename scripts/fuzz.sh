@@ -56,7 +56,7 @@ readers=(reports/record/{report,journal,json_parser,json_reader}.cpp reports/gat
 
 # Executed by the seeds, the corpus, and the readers' own tests, which also check the results.
 coverage() {
-  ls "${readers[@]}" > /dev/null # a file that has moved would be left out in silence
+  ls "${readers[@]}" > /dev/null # fails if one of them is missing; otherwise its coverage would be omitted without a message
   local llvm=(llvm-profdata llvm-cov) tool
   for tool in "${llvm[@]}"; do
     command -v "$tool" > /dev/null || {

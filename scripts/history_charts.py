@@ -9,9 +9,9 @@ import sys
 
 from chart_report import LARGEST, BadReport, LeftOut, ending, read_json, short
 
-MISSING = ""  # a Python package; --help works without it
+MISSING = ""  # the Python package that cannot be imported; --help works without it
 try:
-    import matplotlib  # noqa: F401: imported here, so that a missing package is one line
+    import matplotlib  # noqa: F401: imported here, so that one line reports a missing package
     import numpy  # noqa: F401
 except ImportError as error:
     MISSING = error.name

@@ -33,7 +33,7 @@ class Revision(unittest.TestCase):
         self.source = self.top / "sour ce"
         (self.source / "scripts").mkdir(parents=True)
         shutil.copytree(MODULES, self.source / "scripts" / "cmake")
-        # In a tarball it holds a revision already.
+        # Written again, because `git archive` has replaced its text if these sources come from a tarball.
         (self.source / "scripts" / "cmake" / "archived_revision.txt").write_text("$Format:%H$\n")
         shutil.copy(MODULES.parent.parent / ".gitattributes", self.source)
         (self.source / "CMakeLists.txt").write_text(PROJECT)
@@ -73,7 +73,7 @@ class Revision(unittest.TestCase):
         self.assertNotIn("Building", self.output)
         self.assertNotIn("Linking", self.output)
 
-        # A tag is another name of it; a tarball would not know that one.
+        # A tag does not change the revision: a tarball of the same commit does not contain the tag.
         self.git("tag", "-a", "v1", "-m", "a version")
         self.assertEqual(self.built(), second)
         link = self.top / "link"

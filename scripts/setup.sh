@@ -11,7 +11,7 @@ packages=(
   libdnnl-dev libopenblas-dev libfmt-dev nlohmann-json3-dev libcli11-dev libpugixml-dev
   libboost-dev libgtest-dev libgmock-dev
   libbenchmark-dev
-  libbenchmark-tools python3-scipy # compare.py of Google Benchmark lives in -tools; its statistics want scipy
+  libbenchmark-tools python3-scipy # compare.py of Google Benchmark is in -tools; its statistics need scipy
   python3 python3-numpy python3-matplotlib python3-jsonschema
 )
 dev_packages=(

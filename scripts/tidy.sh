@@ -18,8 +18,8 @@ fi
 database=build/tidy
 cmake --preset ci -B "$database" -DHALFMARK_UNITY=OFF > /dev/null
 # CUDA code is left out: the distributions' clang cannot parse the headers of newer toolkits. Tests and micro benchmarks are
-# left out because the macros of their libraries expand to code that no check likes, and package_example because it is another
-# project, which needs an installed copy.
+# left out because the macros of their libraries expand to code that many checks report. package_example is left out because
+# it is a separate project, which needs an installed copy.
 files=("$@")
 if ((${#files[@]} == 0)); then
   mapfile -t files < <(git ls-files -- '*.cpp' ':!kernels/cuda/' ':!*_test.cpp' ':!bench/micro/' \

@@ -49,7 +49,7 @@ int NodeProbe::lowest() const {
                   box_.d.min_subnormal_exponent());
 }
 
-// 14: twice 2^14 is still finite in fp16, if an intermediate sum should be fp16.
+// 14, in case an intermediate sum is fp16: twice 2^14 is finite there.
 int NodeProbe::highest() const { return std::min(box_.a.max_exponent() + box_.b.max_exponent() - 1, 14); }
 
 // F: X - X + 2^(x - t) leaves the last term as long as t <= F.

@@ -187,7 +187,7 @@ void find_repeatability(Device& device, const MatmulTypes& types, MatmulShape sh
   for (int run = 0; run < kRuns; ++run) alike += box.answers(questions) == first ? 1 : 0;
   findings.push_back(
       {"run to run", alike == kRuns ? "the same bits" : "differs", fmt::format("{} of {} further runs", alike, kRuns)});
-  // The same rows of a in a matmul of one row, and among more rows.
+  // Asks the same questions in matmuls of other sizes: with one row, and with four times the rows.
   std::string same, other;
   for (const MatmulShape size : {MatmulShape{1, shape.n, shape.k}, MatmulShape{4 * shape.m, shape.n, shape.k}}) {
     if (size.m == shape.m) continue;

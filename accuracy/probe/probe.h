@@ -202,9 +202,9 @@ std::vector<DotChoice> dot_choices(Device& device);  // all that the device acce
 BlackBox dot_box(Device& device, const DotChoice& choice, size_t k);
 size_t least_depth(const DotChoice& choice);  // the k of one instruction
 
-// Every simulated row that accepts the types of the box, or that accepts its operands and has a wider result, which is
-// then rounded once more to nearest even, as libraries do for bf16 and f16 results of fp32 sums. With the number of equal
-// answers (`alike`) among those compared (`asked`). A row that differs is not compared to the end.
+// Every simulated row that accepts the types of the box, or that accepts its operands and has a wider result. A wider
+// result is rounded once more to nearest even, as libraries do for bf16 and f16 results of fp32 sums. `alike` counts
+// the equal answers among those compared (`asked`). A row that differs is not compared to the end.
 struct Candidate {
   std::string row;
   size_t alike = 0, asked = 0;

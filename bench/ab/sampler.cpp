@@ -117,7 +117,7 @@ ProcessSample sample_of(const std::string& line) {
     return sample;
   } catch (const nlohmann::json::exception&) {
     throw Error("a build answered '" + line.substr(0, 120) +
-                "', which is not a sample; is it a halfmark of this version?");
+                "', which is not a sample; is the build of the same halfmark version?");
   }
 }
 

@@ -46,7 +46,7 @@ std::string read_number(const std::string& text, Value& value, bool positive, Va
 std::string not_empty(const std::string& text) { return text.empty() ? "the value is empty" : ""; }
 
 std::string not_dash(const std::string& text) {
-  return text == "-" ? "'-' is not the name of a file; name one, or ./- if it is really called so" : "";
+  return text == "-" ? "'-' is not the name of a file; for a file of that name write ./-" : "";
 }
 
 CLI::App& app_of(void* app) { return *static_cast<CLI::App*>(app); }

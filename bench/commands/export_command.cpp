@@ -86,7 +86,7 @@ void add_export_command(CommandLine& line, Program& program) {
   about += fmt::format("  {:<11}  the same rows as csv, as Parquet; needs python3 with pyarrow\n", kParquet);
   about +=
       "Times of suspect records are never exported. Numbers that a format cannot represent are counted on standard "
-      "error; csv keeps NaN and infinities by name, openmetrics too.";
+      "error; csv and openmetrics write NaN and infinities by name.";
   line.add("export", "a report in the formats of other tools: CSV, Parquet, Bencher, OpenMetrics, JUnit, ...")
       .option("report", arguments->report, "report file, as halfmark run writes it", kRequired)
       .choice("--to", arguments->format, names, kRequired)

@@ -1,5 +1,5 @@
-// show, export, history and list from outside: what the words and options of their command lines change, and that a table shows
-// the numbers that it is about.
+// End-to-end tests of show, export, history and list: the effect of words and options on the output, and the numbers in
+// the tables.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -89,7 +89,7 @@ TEST_F(ReportCommands, ExportWritesTheFormatThatIsAskedForAndCountsWhatItLeavesO
   EXPECT_GT(left_out, 3u);
 }
 
-// Python's part is tested by readers_test.py, where there is pyarrow; a script stands for it here.
+// A shell script replaces python3 here. readers_test.py tests the real conversion if pyarrow is installed.
 TEST_F(ReportCommands, ExportHandsTheWholeCsvToTheScriptForParquet) {
   const Report report = timed_report();
   report.save(folder_ / "report.json");

@@ -87,7 +87,7 @@ void run(const RunArguments& arguments, Program& program) {
   }
   for (const Record& record : report.records)
     if (record.status == Status::failed) program.exit_code = kFailed;
-  if (arguments.descriptor >= 0) return;  // whoever reads the report there wants no table
+  if (arguments.descriptor >= 0) return;  // another program reads the report, so no table is printed
   TextOptions text;
   text.width = terminal_width(STDOUT_FILENO);
   text.colour = wants_colour(STDOUT_FILENO);

@@ -14,7 +14,7 @@ namespace {
 
 using namespace halfmark::bench;
 
-// relu(x W + b) + x. Written once; under each policy the layers inside cast as it says.
+// relu(x W + b) + x. The same code runs under every policy: the layers inside it cast as the policy requires.
 LayerPtr block(const Init& init, const std::string& name, int64_t width) {
   std::vector<LayerPtr> body;
   body.push_back(linear(init, name + ".fc", width, width));

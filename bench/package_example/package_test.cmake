@@ -1,12 +1,12 @@
 # Installs a build into a folder of its own, builds package_example against it, elsewhere and without the sources, and runs it.
-# The folders have blanks in their names, as people's have.
+# The folders have blanks in their names, because folders of users may have them.
 cmake_minimum_required(VERSION 3.25)
 
 set(folder "${BUILD}/package test")
 file(REMOVE_RECURSE "${folder}")
 file(MAKE_DIRECTORY "${folder}")
 
-# run(WHAT COMMAND...): the command must succeed; its output in `output`.
+# run(WHAT COMMAND...): the command must succeed; stores its output in `output`.
 function(run what)
   execute_process(COMMAND ${ARGN} WORKING_DIRECTORY "${folder}" RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
   if(NOT code EQUAL 0)
@@ -48,7 +48,7 @@ expect("list subjects" "residual_mlp/b32_i64_o10")
 run("list harnesses" "${program}" list harnesses)
 expect("list harnesses" "update_size.ratio")
 
-# In a process of its own each, so that the program is also found again and started by itself.
+# --isolate: the program must find its own file and start it again for each case.
 run("run residual_mlp" "${program}" run residual_mlp error update_size --policy fp32,amp-bf16 --isolate -o report.json)
 file(READ "${folder}/report.json" report)
 string(JSON extension GET "${report}" environment extension name)
@@ -75,7 +75,7 @@ if(NOT harnesses STREQUAL "error;error;update_size;update_size")
   message(FATAL_ERROR "harnesses of the records: ${harnesses}")
 endif()
 
-# The numbers of the new harness are seen where people look.
+# `show` and `compare` print the numbers of the new harness.
 foreach(command IN ITEMS show compare)
   run("${command}" "${program}" ${command} report.json)
   expect("${command}" "update_size.ratio")

@@ -40,7 +40,7 @@ namespace {
 }  // namespace
 
 // fork instead of posix_spawn: only the child itself can request
-// to be killed when its parent dies; exec keeps the request.
+// to be killed when its parent ends; exec does not cancel the request.
 pid_t start_child(const std::vector<std::string>& words, const ChildStreams& streams) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));

@@ -122,7 +122,7 @@ void extend(Extension extension) {
   HM_CHECK(current().name.empty(), "extension: a program can be extended once");
   check_word("program", extension.name);
   HM_CHECK(reports::printable(extension.version) == extension.version,
-           fmt::format("extension: version '{}': it is one line without control characters",
+           fmt::format("extension: version '{}': it must be one line without control characters",
                        reports::printable(extension.version)));
   std::set<std::string> words = words_in_use();
   check_subjects(extension.subjects, words);

@@ -42,7 +42,7 @@ Axes axes_of(std::string_view variant) {
   return axes;
 }
 
-// The pattern of the subjects that a word names exactly, a family or an id; empty where it names none.
+// The glob for the subjects of a word that is exactly the name or the id of a subject; empty for any other word.
 std::string exact_subject(const std::string& word) {
   for (const Subject& subject : subjects()) {
     if (subject.name == word) return word + "/*";
@@ -54,7 +54,7 @@ std::string exact_subject(const std::string& word) {
 // A negative control runs with settings of its own and under its own policies only.
 bool is_control(const SuiteRow& row) { return row.variants.front().starts_with("control="); }
 
-// Whether a row that is no control runs the harness on a subject of the pattern; "*" is any.
+// Whether a row that is not a control runs the harness on a subject that matches the pattern. "*" matches any.
 bool covers(const std::vector<SuiteRow>& rows, std::string_view pattern, std::string_view harness) {
   for (const SuiteRow& row : rows) {
     if (is_control(row)) continue;
@@ -76,8 +76,8 @@ std::vector<std::string_view> requested_harnesses(const std::vector<std::string>
   return names;
 }
 
-// Every case that the suite's rows give for these devices, one subject after another; and those of subjects that a word
-// names exactly although the suite has not got them.
+// Every case of the suite's rows on these devices, one subject after another. Subjects and harnesses that are named
+// exactly are included even if the suite does not have them.
 std::vector<Case> expand(const Selection& selection, const std::vector<std::string>& devices,
                          const std::vector<std::string>& words) {
   const std::vector<std::string> only_policies = chosen_names("policy", selection.policies, policy_names());
@@ -90,14 +90,15 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
       });
     rows.push_back(std::move(row));
   }
-  std::vector<std::string> patterns;  // of the subjects that words name exactly; the rows refer to them
+  std::vector<std::string> patterns;  // of exactly named subjects; the rows hold views of these strings
   for (const std::string& word : words)
     if (std::string pattern = exact_subject(word); !pattern.empty()) patterns.push_back(std::move(pattern));
   const std::vector<std::string_view> named_subjects(patterns.begin(), patterns.end());
   const std::vector<std::string_view> requested = requested_harnesses(words, only_harnesses);
 
-  // What is named exactly but not in the suite joins it under the policies of its first row: each named subject with each
-  // requested harness, or with the harnesses of that row; a requested harness alone with the subjects of that row.
+  // Adds rows for subjects and harnesses that are named exactly but are not in the suite. Each named subject is
+  // combined with each requested harness. If only one of the two is named, the suite's first row supplies the other.
+  // It always supplies the policies.
   const SuiteRow first = rows_of(selection.suite).front();
   const std::vector<std::string_view> any = {"*"};
   std::vector<SuiteRow> more;

@@ -5,7 +5,7 @@
 
 namespace halfmark::bench {
 
-// In messages, in --help and in the commands that a person repeats.
+// Used in messages, in --help and in the commands that reports record.
 const std::string& program_name();
 
 void set_program_name(const std::string& name);  // once, at the start

@@ -51,7 +51,7 @@ size_t terminal_width(int descriptor) {
   winsize size{};
   if (::isatty(descriptor) == 1 && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     return std::max<size_t>(kNarrowestTerminal, size.ws_col);
-  // A shell exports COLUMNS only when its user wants a width.
+  // Shells do not export COLUMNS by themselves: if it is set, the user has requested this width.
   size_t columns = 0;
   if (const char* set = std::getenv("COLUMNS")) {
     const char* end = set + std::strlen(set);

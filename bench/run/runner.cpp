@@ -38,8 +38,8 @@ Report header_of(const RunOptions& options, const Execution& execution) {
   return header;
 }
 
-// exit() in a case, or in a library that it uses, would end the run with an exit code of somebody else and without a
-// report. While an object exists, it ends the run with `last` and exit code 2.
+// A call of exit() in a case, or in a library that it uses, would end the run without a report and with the exit code
+// of that call. While an object exists, such a call runs `last` and ends the run with exit code 2.
 class ExitGuard {
  public:
   explicit ExitGuard(std::function<void()> last) {
@@ -96,7 +96,7 @@ Report save(RecordStore* store) {
   return report;
 }
 
-// The interruption must not use the store any more when the store goes.
+// Closes the interruption before the store is destroyed, because a signal would otherwise use the store.
 class CloseAtEnd {
  public:
   explicit CloseAtEnd(Interruption& interruption) : interruption_(interruption) {}
@@ -124,7 +124,7 @@ std::string interruption_text(const Report& report, const std::filesystem::path&
 
 Report run_cases(const RunOptions& options, const Progress& progress) {
   constexpr double kPatience = 2;  // seconds to wait for the current case after a signal
-  // From before the first file is made until the last one is removed.
+  // Exists from before the first file is created until after the last one is removed.
   std::atomic<RecordStore*> opened = nullptr;
   Interruption interruption(kPatience,
                             fmt::format("\n{}: stopped at once; finished cases are in {}\n", program_name(),

@@ -21,7 +21,7 @@ Sampled sample_until(const StoppingRule& rule, const std::function<double()>& ta
     sampled.samples.push_back(take());
     timed += sampled.samples.back();
     const int count = static_cast<int>(sampled.samples.size());
-    // Sorting after every sample would take longer than a short sample.
+    // Computing the interval sorts all samples, which takes longer than a short sample: not done every time.
     const bool look = count <= 32 || count % 16 == 0 || count >= rule.max_samples;
     const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double used = std::max(timed, wall);

@@ -1,5 +1,5 @@
-// A small persistent pool of threads for halfmark's own kernels. A new std::thread per call would be slow: it shares
-// its creator's core for milliseconds.
+// A small persistent pool of threads for halfmark's own kernels. A new std::thread per call would be slow: for
+// milliseconds it runs on the core of the thread that created it.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ inline void check(cudaError_t status, const char* call) {
 }
 
 inline void check(cublasStatus_t status, const char* call) {
-  // cublasGetStatusString lives in libcublas, which the plugin does not link.
+  // cublasGetStatusString is in libcublas, which the plugin does not link.
   if (status != CUBLAS_STATUS_SUCCESS) throw Error(std::string(call) + ": " + cublasLtGetStatusString(status));
 }
 

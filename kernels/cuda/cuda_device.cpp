@@ -31,7 +31,7 @@ std::string dotted(size_t version, size_t major, size_t minor) {
          std::to_string(version % minor);
 }
 
-// Only NVML knows the driver's own version ("580.82.07"); without
+// Only NVML reports the driver's own version ("580.82.07"); without
 // NVML the CUDA version that the driver supports is reported.
 std::string driver_text() {
   int driver = 0;

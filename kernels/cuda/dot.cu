@@ -11,7 +11,7 @@
 namespace halfmark::kernels::cuda {
 namespace {
 
-// Of this compilation pass; the host pass issues nothing.
+// Whether this compilation pass generates architecture-specific code (sm_90a, sm_120a, ...). False in the host pass.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL) || defined(__CUDA_ARCH_FEAT_SM121_ALL)
 constexpr bool kSpecific = true;
 #else

@@ -82,7 +82,8 @@ TEST(DotChoice, SaysWhatTheBuildLacksInsteadOfTakingAnotherInstruction) {
               "wgmma.k32 of e4m3 times e5m2 plus f32 to f32 needs code for sm_90a; this build has it for sm_80, "
               "compute_90: configure with -DCMAKE_CUDA_ARCHITECTURES=90");
   EXPECT_NE(choose_dot(plain, mma_m16n8k32, kFp8).row, nullptr);
-  // Code from older PTX lacks what its own architecture lacked, and does not provide what the GPU no longer has.
+  // PTX of an older architecture has only instructions of that architecture. Of those, the GPU must still have the one
+  // that is requested.
   const DotGpu older{80, {75, false}, "compute_75"};
   for (const MatrixInstruction instruction : {usual, mma_m16n8k16})
     EXPECT_NE(refusal(older, instruction, kHalf).find("needs code for sm_80 and newer"), std::string::npos);

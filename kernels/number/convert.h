@@ -23,8 +23,8 @@ struct NoiseStream {
 uint64_t rounding_noise(uint64_t seed, uint64_t index);
 
 // target[i] = source[i] rounded once; a NaN becomes the quiet NaN of `to` and keeps its sign. Equal dtypes: a copy. The
-// arrays must not overlap. Packed arrays start at a whole byte. An odd count leaves half of the last byte unused: a
-// conversion keeps it, a copy copies it.
+// arrays must not overlap. Packed arrays start at a whole byte. With an odd count, half of the target's last byte is
+// not part of the array: a conversion leaves that half unchanged, a copy overwrites it.
 void convert(DType from, const void* source, DType to, void* target, size_t count,
              Rounding rounding = Rounding::near_even, NoiseStream noise = {});
 

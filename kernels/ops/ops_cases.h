@@ -111,8 +111,8 @@ struct Cases {
   static void each(const CaseRequest& request, const RunCase<Op>& run_case);
 };
 
-// integers: -2 .. 2, so that sums are exact. sparse_integers: a quarter of them, and zeros, so that long sums of products
-// are exact in narrow formats.
+// integers: -2 .. 2, so that sums are exact. sparse_integers: a quarter of the values are such integers, the others are
+// 0, so that long sums of products are exact in narrow formats.
 enum class Fill { normal, integers, sparse_integers };
 
 inline std::vector<double> random_values(int64_t count, uint64_t seed, Fill fill = Fill::normal, double scale = 1) {

@@ -125,8 +125,8 @@ HM_PLANTED(AllBitsSetFarBehindTheOutput) {  // the code of a NaN, and a byte of 
       plain_axes(DType::f16), "wrote outside operand out");
 }
 
-// Rows that go too far and read as far in their input: what they write behind the output are sentinels of the input,
-// which a NaN payload carries through relu and additions.
+// Rows that read and write the same number of elements too many. Behind the output they write sentinels of the input,
+// because relu and additions keep the payload of a NaN.
 template <class T, int kVector>
 void add_whole_vectors(Device&, const Add& op) {
   op.out.materialize(Layout::plain);

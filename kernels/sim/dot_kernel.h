@@ -95,7 +95,7 @@ HM_VECTOR void block(const Constants& k, const float* const (&a)[kRows], const f
 template <size_t kL, bool kHalf, bool kCarries, bool kInterleaved>
 __attribute__((noinline)) HM_VECTOR_CALL void run_blocks(const Plan& plan, const Tile& tile,
                                                          float (*c)[Vector::kLanes]) {
-  constexpr size_t kRows = Vector::kRows;  // together, so that their long chains of operations fill each other's gaps
+  constexpr size_t kRows = Vector::kRows;  // interleaved: each row is a long chain of dependent operations
   constexpr size_t kChunk = (kBlocksOfGroup + 1) * kL, kTerms = kBlocksOfGroup * kL;
   const Constants k = constants_of(plan);
   const float *left = tile.left, *right = tile.right;

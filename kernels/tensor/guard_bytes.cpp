@@ -24,7 +24,7 @@ namespace {
 // The codes of sentinels, in every lane of a word of eight bytes.
 struct Sentinels {
   uint64_t nan;   // the positive quiet NaN with payload 0
-  uint64_t free;  // bits that do not matter to that: the sign, and the payload below the quiet bit
+  uint64_t free;  // bits that may be random: the sign, and the payload below the quiet bit
   uint64_t sign;
   size_t size;  // bytes of a code
 

@@ -22,13 +22,16 @@ namespace halfmark::kernels {
 // memory may hold another one (opaque layouts), they are words 0x7fff and 0xffff: NaNs as f64, f32, f16, bf16, e4m3 and
 // e5m2.
 //
-// A kernel that goes too far often copies sentinels of an input behind an output: relu and additions return the NaN
-// that they are given. This shows only where the sentinels of both differ. After redraw() the 1st, 3rd, 5th, ...
-// sentinels, counted from the tensor outwards, of a tensor that is only read have other signs than those of all written
-// tensors of its dtype. So one element too many that comes from an input is always noticed. All other bits are random,
-// and each case draws again. One byte too many from an input of f16, f32 or f64 is missed with probability 1/256, of bf16
-// with 1/64. n elements from another written tensor are missed with 2^-(n/2) if they are e4m3 or 16-bit words (n / 2 is
-// rounded down), n elements of e5m2 with 2^-(n + n/2), and with at most 2^-(6 n) for other dtypes.
+// A kernel that reads and writes past the end often copies sentinels of an input behind an output, because relu and
+// additions return the NaN that they are given. This shows only where the sentinels of both tensors differ. redraw()
+// therefore chooses the signs of every second sentinel (the 1st, 3rd, 5th, ... from the tensor outwards). All written
+// tensors of a dtype get the same signs there, and a tensor that is only read gets the opposite ones. Copying one
+// element too many from an input is thus always detected. All other bits are random, and each case draws again.
+//
+// Probability that a wrong copy is missed (n/2 is rounded down):
+// - one byte from an input: 1/256 for f16, f32 and f64, 1/64 for bf16;
+// - n elements from another written tensor: 2^-(n/2) for e4m3 and 16-bit words, 2^-(n + n/2) for e5m2, at most 2^-(6 n)
+//   for other dtypes.
 class GuardBytes {
  public:
   static constexpr size_t kMargin = 4096;  // bytes on each side: a multiple of every alignment that libraries ask for
@@ -39,7 +42,7 @@ class GuardBytes {
   GuardBytes& operator=(const GuardBytes&) = delete;
 
   struct Damage {
-    const void* memory;  // purpose of the tensor
+    const void* memory;  // where the tensor begins
     size_t bytes;        // its size
     int64_t offset;      // of the first damaged byte from `memory`: negative, or at least `bytes`
     size_t count;        // from the first damaged byte to the last one on that side
@@ -49,7 +52,7 @@ class GuardBytes {
   std::vector<Damage> take_damage();
 
   // Draws new sentinels outside every tensor. `read_only`: the memory of those that are not written until the next
-  // redraw(). Tensors made later count as written. Damage must be taken before.
+  // redraw(). Tensors made later count as written. Call take_damage() first: this overwrites damaged bytes.
   void redraw(const std::set<const void*>& read_only);
 
   // Only for Tensor. `memory` is what allocate() returned, for this or an earlier GuardBytes of the device. Without a

@@ -15,7 +15,7 @@ enum class Purpose : uint8_t {
   optimizer,  // momentum and moments
   state,      // running statistics
   saved,      // kept from forward for backward
-  temporary,  // activations and their gradients in transit
+  temporary,  // activations and their gradients that are not kept for backward
   casts,      // low-precision copies that autocast makes
   workspace,  // scratch of a kernel, packed or reordered operands
   input,      // data and labels

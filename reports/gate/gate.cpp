@@ -109,7 +109,7 @@ class Gate {
       return add_line(found, Outcome::added,
                       fmt::format("is version {} of the case, the base has version {}: a new series",
                                   found.case_version, base.case_version));
-    // Without a new version this is no new series: the case of the base is not measured any more.
+    // Another subject under the same id and version: the case of the base was not measured, so it is lost.
     if (const std::string other = difference_of(subject_facts(base), subject_facts(found)); !other.empty())
       return add_line(found, Outcome::lost,
                       fmt::format("is another subject of the same name ({}), so nothing is compared; give it other "

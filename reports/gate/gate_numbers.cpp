@@ -90,7 +90,7 @@ double limit_value(const NumberRule& rule, double base, double ratio) {
 
 std::string was_and_is(const Measurement& base, const Measurement& found) {
   std::string now = human(found.value, found.unit), then = human(base.value, base.unit);
-  if (now == then && base.value != found.value)  // rounded alike, such as one byte of megabytes
+  if (now == then && base.value != found.value)  // equal only because of rounding: shows all digits
     now = fmt::format("{} {}", found.value, found.unit), then = fmt::format("{} {}", base.value, base.unit);
   return fmt::format("{} is {}, was {}{}", place_of(found), now, then,
                      std::isnan(found.value) && !std::isnan(base.value) ? " (a NaN breaks every limit)" : "");

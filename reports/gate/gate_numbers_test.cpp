@@ -73,7 +73,7 @@ TEST(TheGapOfTheEvaluation, IsWorseFartherFromZeroOnEitherSide) {
     }
 }
 
-// Each change would loosen or turn the limit.
+// Each of these changes of a definition would make the limit wider or reverse it.
 TEST(NumberDefinedOtherwise, IsLost) {
   const Report base = made_report();
   const auto lost = [&](auto change) {

@@ -48,11 +48,12 @@ std::string parts_that_grew(const Measurement& whole, const Numbers& base, const
   return fmt::format("; grown{}{}: {}", whole.at.empty() ? "" : " at ", whole.at, some_of(names));
 }
 
-// Why two measurements of one name do not measure the same, or "". A bound that is new makes the judgement stricter.
+// The first difference in unit, direction, kind or bound that makes two measurements incomparable; "" if there is none.
+// A bound in the new report only is not a difference: it makes the judgement stricter.
 std::string definition_difference(const Measurement& base, const Measurement& found) {
   if (base.unit != found.unit) return fmt::format("its unit is {}, was {}", found.unit, base.unit);
-  if (base.better != found.better) return "another direction of it is the better one";
-  if (base.kind != found.kind) return "it is of another kind (exact, bounded, sampled, information)";
+  if (base.better != found.better) return "its direction of improvement is different";
+  if (base.kind != found.kind) return "its kind is different (exact, bounded, sampled, information)";
   if (base.bound && !found.bound) return "it has no bound of its own any more";
   // A bound follows from the inputs, so that another seed may move it a little.
   constexpr double kMostGrowth = 2;
@@ -165,7 +166,8 @@ class RecordJudge {
     if (verdict) keep(found, std::move(*verdict));
   }
 
-  // A missing number is lost: it might be the one that would have failed. So is one that is defined otherwise now.
+  // A missing number is lost, because it might be the one that would have failed. The same holds for a number whose
+  // definition differs between the reports.
   void lose(const NumberRule& rule, const Measurement& base, const std::string& what) {
     if (rule.judge == Judging::information) return;
     NumberVerdict verdict;

@@ -24,7 +24,7 @@ std::string_view name_of(Question question);
 // The result of a line, worst first; outputs list lines in this order.
 enum class Outcome : uint8_t {
   breach,               // slower, larger or less accurate than the rule allows
-  lost,                 // the case failed, crashed, took too long, vanished, or is skipped now
+  lost,                 // the case failed, crashed, took too long, is missing, or is skipped in the new report
   environment_suspect,  // the machine changed: no verdict on the builds
   inconclusive,         // neither a breach nor its absence could be shown
   untrusted,            // compared, but the comparison proves nothing, e.g. nearly all zeros

@@ -97,7 +97,7 @@ std::string gbench_of(const Report& report) {
 }
 
 std::string smaller_is_better_of(const Report& report) {
-  // Selects the most informative of a layer's hundred numbers.
+  // Only the most informative numbers are written: a record may have a hundred.
   struct Telling {
     std::string_view metric, at;
   };

@@ -21,7 +21,7 @@ namespace halfmark::reports {
 
 namespace {
 
-constexpr int kMostLinks = 40;                           // as the kernel follows
+constexpr int kMostLinks = 40;                           // the limit of the Linux kernel
 constexpr std::string_view kTemporary = "halfmark-tmp";  // .NAME.PROCESS-NUMBER.halfmark-tmp
 
 std::string cause(int error) { return std::generic_category().message(error); }
@@ -159,7 +159,7 @@ void write_directly(const std::filesystem::path& path, std::string_view text) {
     std::fflush(stdout);
     return write_all(own, text, path);
   }
-  // An open file of another process keeps what it contains.
+  // Appends to a file that another process has open, so that its contents are kept.
   const int how = open_file_link(path).empty() ? O_TRUNC : O_APPEND;
   Descriptor file(::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC | how));
   if (file.get() < 0) fail_write(path, errno);

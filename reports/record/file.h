@@ -12,7 +12,8 @@ namespace halfmark::reports {
 std::filesystem::path target_of(const std::filesystem::path& path);
 
 // True if the target must not be replaced: a device, a pipe, or an open file (/dev/stdout, /dev/fd/3, /proc/PID/fd/3 and
-// links to them), which a rename would take away from whoever has it open. Such a target has no lock and no journal.
+// links to them). After a rename, processes that have the file open would still use the old one. Such a target has no
+// lock and no journal.
 bool is_written_in_place(const std::filesystem::path& path);
 
 // Throws ReportError if the path names a descriptor of this process that is closed or open for reading only.
@@ -31,15 +32,15 @@ std::string read_file(const std::filesystem::path& path);
 // The same for a path that the user did not name: only a regular file; never blocks on a pipe.
 std::string read_regular_file(const std::filesystem::path& path);
 
-// Writes a temporary file beside the target, then fsync and rename; or in place if it must not be replaced: a descriptor
-// of this process continues where it is, after the standard output that is still buffered. Throws
-// ReportError naming the path and the cause; then the old file is unchanged and the temporary file removed.
+// Writes a temporary file beside the target, then fsync and rename. A target that must not be replaced is written in
+// place: in a descriptor of this process at its current position, after flushing standard output. Throws ReportError
+// naming the path and the cause; then a file that would be replaced is unchanged, and the temporary file is removed.
 void write_file(const std::filesystem::path& path, std::string_view text);
 
 // The same for a file whose name the user did not choose: a symbolic link is replaced, not followed.
 void replace_file(const std::filesystem::path& path, std::string_view text);
 
-// Throws ReportError if the output is one of the files that are read, by whatever name: writing it would destroy the input.
+// Throws ReportError if the output is one of the inputs, also under another name: writing it would destroy the input.
 void require_no_input(const std::filesystem::path& output, const std::vector<std::filesystem::path>& inputs);
 
 // Removes the temporary files that writers of `path` left behind when they were killed, and nothing else.

@@ -177,7 +177,7 @@ TEST_F(ReportFile, SaysWhyItCannotBeReadOrWritten) {
   EXPECT_SAYS(complaint([&] { report.save(folder_ / "none" / "r.json"); }), "cannot be written: No such file");
   EXPECT_SAYS(complaint([&] { report.save(folder_); }), "cannot be written: Is a directory");
   EXPECT_SAYS(complaint([&] { report.save(""); }), "path is empty");
-  // The superuser has a device of his own here: a mistake would replace that of the machine.
+  // As root the test uses its own device file: with an error in save(), /dev/full itself would be replaced.
   fs::path full = "/dev/full";
   if (::geteuid() == 0) {
     full = folder_ / "full";

@@ -1,4 +1,4 @@
-// Whether two records of one case id measured the same subject: a program may give its name to another model or shape.
+// Whether two records of one case id measured the same subject: two programs may use one name for different subjects.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace halfmark::reports {
 
-// The metrics of a record that are the same on every device and under every policy. Reports before them have none.
+// The metrics of a record that are the same on every device and under every policy. Old reports lack them.
 inline constexpr std::array<std::string_view, 4> kSubjectMetrics = {"work.parameters", "work.input", "work.output",
                                                                     "work.flops"};
 

@@ -108,7 +108,7 @@ MedianInterval median_interval(std::vector<double> samples, double confidence) {
   // The r-th smallest value is above the median with probability P(Binomial(n, 1/2) < r). Finds the largest r for which
   // both tails together are at most 1 - confidence.
   const boost::math::binomial_distribution<double, Policy> smaller(n, 0.5);
-  int rank = 0;  // by bisection, because this is called after every sample
+  int rank = 0;  // by bisection, because this is called often during sampling
   for (int too_large = n / 2 + 1; too_large - rank > 1;) {
     const int middle = (rank + too_large) / 2;
     (2 * boost::math::cdf(smaller, middle - 1) <= 1 - confidence ? rank : too_large) = middle;

@@ -104,9 +104,9 @@ std::string counts_text(const Report& report, const TextOptions& options) {
   return text;
 }
 
-// Sorts the best of a table first: by time, then by error, then by the first figure of the table. NaN comes last, however
-// fast; then values that are missing or suspect.
-using SortKey = std::tuple<bool, double, double, double>;  // not finite; then small is good
+// Sorts the best policy of a table first: by time, then by error, then by the first figure of the table. Missing and
+// suspect values count as the worst. A policy with a value that is NaN or infinite comes after all others.
+using SortKey = std::tuple<bool, double, double, double>;  // has such a value; then three numbers, smaller is better
 
 SortKey sort_key(const Group& group, const std::string& policy, std::span<const Figure> figures) {
   SortKey result{};
@@ -114,7 +114,7 @@ SortKey sort_key(const Group& group, const std::string& policy, std::span<const 
     const Value* value = group.value(policy, figure);
     std::get<0>(result) = std::get<0>(result) || (value && !value->suspect && !std::isfinite(value->number));
   }
-  // A value that a person would want small; infinite where there is none.
+  // The value with a sign such that smaller is better; infinite if there is none.
   const auto key = [&](const Figure& figure) {
     const Value* value = group.value(policy, figure);
     if (!value || value->suspect || std::isnan(value->number)) return std::numeric_limits<double>::infinity();

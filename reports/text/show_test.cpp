@@ -1,4 +1,5 @@
-// show: under each title stands its own number, in its unit; of several numbers the one that is promised.
+// Tests of show: each column holds the figure of its title, in its unit. Of several values it shows the best or the
+// worst one, as its explanation says.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +50,7 @@ std::string line_of(const std::string& text, const std::string& name) {
   return {};
 }
 
-// What stands under a title in the line of a policy: numbers end where their titles end.
+// The text below a title in the line of a policy. Numbers and titles are right-aligned, so both end in one column.
 std::string under(const std::string& text, const std::string& title, const std::string& policy) {
   const std::string titles = line_of(text, "policy"), row = line_of(text, policy);
   const size_t begin = titles.find("  " + title);

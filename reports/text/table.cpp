@@ -204,7 +204,7 @@ std::string human_share(double value) {
   if (!std::isfinite(value)) return human(value, "1");
   const double percent = value * 100;
   if (percent == 0) return "0%";
-  if (std::abs(percent) < 0.01) return fmt::format("{:.1g}%", percent);  // "0.008%", but "2e-05%"
+  if (std::abs(percent) < 0.01) return fmt::format("{:.1g}%", percent);  // "0.008%"; tiny shares: "2e-05%"
   // A share just below 100 % must not be printed as 100 %.
   if (percent > 99.9 && percent < 100) return fmt::format("{:.2f}%", std::min(percent, 99.99));
   return fmt::format("{:.3g}%", percent);
