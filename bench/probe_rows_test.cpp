@@ -76,12 +76,8 @@ const TensorCore* row_of(const std::string& architecture, const probe::DotChoice
       {format(choice.a), format(choice.b), format_of(choice.c), format_of(choice.d), {choice.scale, choice.block}});
 }
 
-TEST(ProbeRows, FindsEveryRowOfEverySimulatedDevice) {
-#if HALFMARK_SANITIZED
-  constexpr size_t kReplays = 16;
-#else
+TEST(SlowProbeRows, FindsEveryRowOfEverySimulatedDevice) {
   constexpr size_t kReplays = 256;
-#endif
   for (const std::string& device_name : sim_device_names()) {
     const auto device = open_device(device_name);
     for (const probe::DotChoice& choice : probe::dot_choices(*device)) {
@@ -144,7 +140,7 @@ TEST(ProbeRows, MatmulOnASimulatedDeviceMatchesItsUsualInstruction) {
 }
 
 // What training runs: the instruction gives f32, and the matmul rounds that once more to the dtype of the result.
-TEST(ProbeRows, AResultThatIsRoundedOnceMoreIsNamedSo) {
+TEST(SlowProbeRows, AResultThatIsRoundedOnceMoreIsNamedSo) {
   const auto matches = [](const std::string& device_name, std::string_view types) {
     const auto device = open_device(device_name);
     probe::Options options;

@@ -21,6 +21,7 @@ namespace {
 const std::string kSource = HALFMARK_SOURCE_DIR;
 
 class ProgramTest : public ProcessTest {};
+using SlowProgramTest = ProgramTest;
 
 TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("", "a command is needed");
@@ -223,7 +224,7 @@ TEST_F(ProgramTest, RefusesInvalidVectors) {
 }
 
 // A time of emulated arithmetic must never be presented as a valid timing.
-TEST_F(ProgramTest, NoTimedRecordOfEmulatedArithmeticIsOk) {
+TEST_F(SlowProgramTest, NoTimedRecordOfEmulatedArithmeticIsOk) {
   ASSERT_EQ(halfmark("run --suite smoke --device cpu --harness throughput,error linear fp32 fp16 amp-bf16").code, 0);
   long timed = 0;
   for (const Record& record : Report::load(folder_ / "report.json").records) {

@@ -109,7 +109,7 @@ TEST_P(PlantedNumbers, AreDetectedByTheGate) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Gate, PlantedNumbers,
+    SlowGate, PlantedNumbers,
     testing::Values(
         Planted{"SumsInFp16", "linear/b64_i1024_o1024/cpu/fp16/error",
                 [](Policy& policy) { policy.math.accumulate = policy.math.partial = kFp16; }, Plant::nothing, true},

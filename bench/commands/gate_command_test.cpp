@@ -101,7 +101,8 @@ TEST_F(GateCommand, TakesAFileOfAcknowledgements) {
   EXPECT_SAYS(result.out, "expired on 2001-01-01");
 }
 
-TEST_F(GateCommand, FindsARunNoWorseThanAnotherOfTheSameBuild) {
+using SlowGateCommand = GateCommand;
+TEST_F(SlowGateCommand, FindsARunNoWorseThanAnotherOfTheSameBuild) {
   const std::string run = "run --no-probes --suite smoke --device cpu linear mlp --policy fp32,amp-fp16 --processes 2 ";
   ASSERT_EQ(halfmark(run + "-o a.json").code, 0);
   ASSERT_EQ(halfmark(run + "-o b.json").code, 0);

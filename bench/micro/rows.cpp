@@ -57,6 +57,7 @@ Axes measured_axes(DType dtype, bool large) {
   axes.unscale_bad = axes.found_before = {0};
   axes.unscale_count = image.elements(), axes.inverse_scales = {1};
   axes.sgd_types = {{dtype, dtype, dtype, dtype}};
+  axes.sgd_layouts = {{Layout::plain, Layout::plain}};
   axes.momenta = {0.9}, axes.decays = {0}, axes.sgd_rate = 1e-4;
   return axes;
 }

@@ -57,6 +57,11 @@ struct SgdTypes {
   bool has_low = false;
 };
 
+struct SgdLayouts {
+  Layout parameter;  // of the velocity and the low copy too
+  Layout gradient;
+};
+
 struct DotTypes {
   DType a, b, c, out;
   DType scale = DType::f32;
@@ -112,6 +117,7 @@ struct Axes {
   std::vector<double> momenta, decays;
   double sgd_rate;
   Shape sgd_shape;
+  std::vector<SgdLayouts> sgd_layouts;
 };
 
 inline std::vector<DotTypes> tested_dots() {
@@ -237,7 +243,11 @@ inline Axes tested_axes() {
                     {f32, bf16, f32, bf16, true}, {f64, f64, f64, f64},       {f16, f16, f16, f16},
                     {bf16, bf16, bf16, bf16},     {bf16, bf16, f32, f32}};
   axes.momenta = {0, 0.9}, axes.decays = {0, 0.01}, axes.sgd_rate = 0.1;
-  axes.sgd_shape = {13, 17};
+  axes.sgd_shape = {5, 3, 2, 7};
+  axes.sgd_layouts = {{Layout::plain, Layout::plain},
+                      {Layout::plain, Layout::nhwc},
+                      {Layout::nhwc, Layout::plain},
+                      {Layout::nhwc, Layout::nhwc}};
   return axes;
 }
 
@@ -286,6 +296,7 @@ inline Axes long_axes() {
   axes.sgd_types = {{f32, f32, f32, f32}, {f32, f16, f32, f16, true}, {f16, f16, f16, f16}, {f64, f64, f64, f64}};
   axes.momenta = {0.9}, axes.decays = {0.01};
   axes.sgd_shape = {101, 337};
+  axes.sgd_layouts = {{Layout::plain, Layout::plain}};
   return axes;
 }
 

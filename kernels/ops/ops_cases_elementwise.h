@@ -391,42 +391,44 @@ inline void Cases<SgdStep>::each(const CaseRequest& request, const RunCase<SgdSt
   const double rate = request.axes.sgd_rate;
   for (const SgdTypes& types : request.axes.sgd_types)
     for (const double momentum : request.axes.momenta)
-      for (const double decay : request.axes.decays) {
-        Tensor p = random_tensor(request, shape, types.parameter, Layout::plain, 1);
-        const Tensor g = random_tensor(request, shape, types.gradient, Layout::plain, 2);
-        Tensor v = momentum != 0 ? random_tensor(request, shape, types.velocity, Layout::plain, 3) : Tensor();
-        Tensor low = types.has_low ? Tensor(request.device, shape, types.low) : Tensor();
-        const std::string name = text_of({types.parameter, types.gradient, types.velocity}) + " momentum " +
-                                 std::to_string(momentum) + " decay " + std::to_string(decay) +
-                                 (types.has_low ? " low " + std::string(name_of(types.low)) : "");
-        run_case(name,
-                 SgdStep{.parameter = p,
-                         .gradient = g,
-                         .velocity = v,
-                         .low = low,
-                         .rate = rate,
-                         .momentum = momentum,
-                         .weight_decay = decay},
-                 [&](CaseResult& result) {
-                   const Format& format = wide_format(types.parameter);
-                   const std::vector<double> pv = result.before(p), gv = g.values(),
-                                             vv = v.empty() ? std::vector<double>(pv.size()) : result.before(v);
-                   std::vector<double> new_v(pv.size()), v_slack(pv.size()), new_p(pv.size()), p_slack(pv.size());
-                   for (size_t i = 0; i < pv.size(); ++i) {
-                     new_v[i] = momentum * vv[i] + gv[i] + decay * pv[i];
-                     v_slack[i] =
-                         gamma(6, format) * (std::fabs(momentum * vv[i]) + std::fabs(gv[i]) + std::fabs(decay * pv[i]));
-                     new_p[i] = pv[i] - rate * new_v[i];
-                     p_slack[i] =
-                         rate * v_slack[i] + gamma(4, format) * (std::fabs(pv[i]) + rate * std::fabs(new_v[i]));
-                   }
-                   if (!v.empty()) result.expect_close(v, new_v, v_slack, "velocity");
-                   result.expect_close(p, new_p, p_slack, "parameter");
-                   if (low.empty()) return;
-                   const std::vector<double> stored = p.values();
-                   result.expect_exact(low, stored, "low");
-                 });
-      }
+      for (const double decay : request.axes.decays)
+        for (const auto& [layout, gradient_layout] : request.axes.sgd_layouts) {
+          Tensor p = random_tensor(request, shape, types.parameter, layout, 1);
+          const Tensor g = random_tensor(request, shape, types.gradient, gradient_layout, 2);
+          Tensor v = momentum != 0 ? random_tensor(request, shape, types.velocity, layout, 3) : Tensor();
+          Tensor low = types.has_low ? Tensor(request.device, shape, types.low, layout) : Tensor();
+          const std::string name = text_of({types.parameter, types.gradient, types.velocity}) + " momentum " +
+                                   std::to_string(momentum) + " decay " + std::to_string(decay) +
+                                   (types.has_low ? " low " + std::string(name_of(types.low)) : "") + " " +
+                                   std::string(name_of(layout)) + "-" + std::string(name_of(gradient_layout));
+          run_case(name,
+                   SgdStep{.parameter = p,
+                           .gradient = g,
+                           .velocity = v,
+                           .low = low,
+                           .rate = rate,
+                           .momentum = momentum,
+                           .weight_decay = decay},
+                   [&](CaseResult& result) {
+                     const Format& format = wide_format(types.parameter);
+                     const std::vector<double> pv = result.before(p), gv = g.values(),
+                                               vv = v.empty() ? std::vector<double>(pv.size()) : result.before(v);
+                     std::vector<double> new_v(pv.size()), v_slack(pv.size()), new_p(pv.size()), p_slack(pv.size());
+                     for (size_t i = 0; i < pv.size(); ++i) {
+                       new_v[i] = momentum * vv[i] + gv[i] + decay * pv[i];
+                       v_slack[i] = gamma(6, format) *
+                                    (std::fabs(momentum * vv[i]) + std::fabs(gv[i]) + std::fabs(decay * pv[i]));
+                       new_p[i] = pv[i] - rate * new_v[i];
+                       p_slack[i] =
+                           rate * v_slack[i] + gamma(4, format) * (std::fabs(pv[i]) + rate * std::fabs(new_v[i]));
+                     }
+                     if (!v.empty()) result.expect_close(v, new_v, v_slack, "velocity");
+                     result.expect_close(p, new_p, p_slack, "parameter");
+                     if (low.empty()) return;
+                     const std::vector<double> stored = p.values();
+                     result.expect_exact(low, stored, "low");
+                   });
+        }
 }
 
 }  // namespace halfmark::kernels::ops_cases

@@ -274,12 +274,13 @@ inline void each_place(const PoolSize& p, auto&& f) {
             f(static_cast<size_t>((plane * p.x[2] + iy) * p.x[3] + ix), place, o);
         }
 }
-inline void each_pool(const CaseRequest& request, auto&& f) {
-  each_image(request, request.axes.dtypes, [&](const std::string& image, auto make, Layout out_layout) {
+inline void each_pool(const CaseRequest& request, auto&& f, bool several = false) {
+  const auto each_size = [&](const std::string& image, auto make, Layout out_layout) {
     for (const PoolSize& p : request.axes.pools)
       f(image + " " + p.x.text() + " window " + std::to_string(p.kernel_h) + "x" + std::to_string(p.kernel_w), p, make,
         out_layout);
-  });
+  };
+  each_image(request, request.axes.dtypes, each_size, several);
 }
 
 template <>
@@ -313,34 +314,42 @@ inline void Cases<MaxPool2d>::each(const CaseRequest& request, const RunCase<Max
 
 template <>
 inline void Cases<MaxPool2dBackward>::each(const CaseRequest& request, const RunCase<MaxPool2dBackward>& run_case) {
-  each_pool(request, [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
-    const Tensor dy = make(result_shape(p), 2);
-    const auto winners = [&] {
-      std::vector<double> winner(static_cast<size_t>(dy.elements()));
-      each_place(p, [&](size_t i, int place, size_t o) {
-        if ((i + o) % 3 == 0 || winner[o] == 0) winner[o] = place;  // always inside the image
-      });
-      return winner;
-    };
-    const Layout index_layout = dy.layout() == Layout::nhwc ? Layout::nhwc : Layout::plain;
-    const Tensor indices = filled_tensor(request, dy.shape(), DType::u8, index_layout, winners);
-    Tensor dx(request.device, p.x, dy.dtype(), out_layout);
-    run_case(
-        name,
-        MaxPool2dBackward{
-            .dy = dy, .indices = indices, .dx = dx, .kernel_h = p.kernel_h, .kernel_w = p.kernel_w, .window = p.window},
-        [&](CaseResult& result) {
-          const std::vector<double> winner = winners(), dv = dy.values();
-          std::vector<double> expected(static_cast<size_t>(p.x.elements())), slack(expected.size());
+  each_pool(
+      request,
+      [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
+        const Tensor dy = make(result_shape(p), 2);
+        const auto winners = [&] {
+          std::vector<double> winner(static_cast<size_t>(dy.elements()));
           each_place(p, [&](size_t i, int place, size_t o) {
-            if (place != static_cast<int>(winner[o])) return;
-            expected[i] += dv[o], slack[i] += std::fabs(dv[o]);
+            if ((i + o) % 3 == 0 || winner[o] == 0) winner[o] = place;  // always inside the image
           });
-          const bool overlapping = p.window.stride_h < p.kernel_h || p.window.stride_w < p.kernel_w;
-          for (double& s : slack) s *= overlapping ? gamma(p.kernel_h * p.kernel_w, wide_format(dy.dtype())) : 0;
-          result.expect_close(dx, expected, slack);
-        });
-  });
+          return winner;
+        };
+        const Layout first = make(result_shape(p), 1).layout();  // dy is the second
+        const Layout index_layout = first == Layout::nhwc ? Layout::nhwc : Layout::plain;
+        const Tensor indices = filled_tensor(request, dy.shape(), DType::u8, index_layout, winners);
+        Tensor dx(request.device, p.x, dy.dtype(), out_layout);
+        run_case(name,
+                 MaxPool2dBackward{.dy = dy,
+                                   .indices = indices,
+                                   .dx = dx,
+                                   .kernel_h = p.kernel_h,
+                                   .kernel_w = p.kernel_w,
+                                   .window = p.window},
+                 [&](CaseResult& result) {
+                   const std::vector<double> winner = winners(), dv = dy.values();
+                   std::vector<double> expected(static_cast<size_t>(p.x.elements())), slack(expected.size());
+                   each_place(p, [&](size_t i, int place, size_t o) {
+                     if (place != static_cast<int>(winner[o])) return;
+                     expected[i] += dv[o], slack[i] += std::fabs(dv[o]);
+                   });
+                   const bool overlapping = p.window.stride_h < p.kernel_h || p.window.stride_w < p.kernel_w;
+                   for (double& s : slack)
+                     s *= overlapping ? gamma(p.kernel_h * p.kernel_w, wide_format(dy.dtype())) : 0;
+                   result.expect_close(dx, expected, slack);
+                 });
+      },
+      true);
 }
 
 template <>

@@ -204,6 +204,10 @@ class Gate {
     if (base_.report.records.empty()) remarks.push_back(base_.name + " has no records: nothing can be compared");
     for (const std::string& metric : context_.unruled)
       remarks.push_back(fmt::format("no rule matches {}: it was not judged", printable(metric)));
+    if (context_.wide_limits > 0)
+      remarks.push_back(fmt::format(
+          "{} error{} of few values may grow up to {} times: chance alone can make them so small (--all: which cases)",
+          context_.wide_limits, context_.wide_limits == 1 ? "" : "s", human(context_.widest, "1")));
     const std::vector<std::string> about = context_.acknowledgements.remarks(options_.today);
     remarks.insert(remarks.end(), about.begin(), about.end());
   }

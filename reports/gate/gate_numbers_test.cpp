@@ -110,8 +110,11 @@ TEST(NumberUnderRatio, OfFewValuesPassesWithTheWidthOfItsLimit) {
             "6 numbers within the rules");
   Report both = made_report();
   both.records[0].measurements.push_back(number("error.nmse", "loss", 1e-8));
-  EXPECT_SAYS(words_of(gate(both, both), Question::accuracy, Outcome::pass),
-              "7 numbers within the rules; 1 of them has too few values for a narrow limit, up to");
+  const Judgement judgement = gate(both, both);
+  EXPECT_SAYS(words_of(judgement, Question::accuracy, Outcome::pass),
+              "7 numbers within the rules; 1 of them has too few values for a narrow limit");
+  ASSERT_EQ(judgement.remarks.size(), 1u);
+  EXPECT_SAYS(judgement.remarks[0], "1 error of few values may grow up to ");
 }
 
 // Fewer values on the new side would give a wider limit.

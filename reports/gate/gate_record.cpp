@@ -139,7 +139,10 @@ class RecordJudge {
       if (auto wider = judge_spread(base, found)) verdict = std::move(*wider);
     const Question question = question_of(found.metric);
     ++judged_[question];
-    if (verdict.wide_ratio > 0) ++wide_[question], widest_ = std::max(widest_, verdict.wide_ratio);
+    if (verdict.wide_ratio > 0) {
+      ++wide_[question], ++context_.wide_limits;
+      context_.widest = std::max(context_.widest, verdict.wide_ratio);
+    }
     if (!verdict.remark.empty()) remarks_[found.metric].push_back(verdict.remark);
     if (verdict.outcome == Outcome::pass || (verdict.outcome == Outcome::changed && !same_keys_)) return;
     if (verdict.outcome == Outcome::breach || verdict.outcome == Outcome::changed)
@@ -220,8 +223,8 @@ class RecordJudge {
       line.id = found_.id, line.question = question, line.rerun = found_.repro;
       line.words = fmt::format("{} number{} within the rules", count, count == 1 ? "" : "s");
       if (const size_t wide = wide_[question]; wide > 0)
-        line.words += fmt::format("; {} of them {} too few values for a narrow limit, up to {} times the error passes",
-                                  wide, wide == 1 ? "has" : "have", human(widest_, "1"));
+        line.words +=
+            fmt::format("; {} of them {} too few values for a narrow limit", wide, wide == 1 ? "has" : "have");
       judgement_.lines.push_back(std::move(line));
     }
   }
@@ -235,7 +238,6 @@ class RecordJudge {
   std::map<std::pair<std::string, Outcome>, std::vector<PlacedVerdict>> found_lines_;
   std::map<std::string, std::vector<std::string>> remarks_;
   std::map<Question, size_t> judged_, wide_;
-  double widest_ = 0;  // of the limits of the numbers counted in wide_
   std::set<Question> with_lines_;
 };
 

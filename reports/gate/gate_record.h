@@ -2,6 +2,7 @@
 // one line for each question without such a metric.
 #pragma once
 
+#include <cstddef>
 #include <set>
 #include <string>
 
@@ -18,6 +19,8 @@ struct GateContext {
   const GateOptions& options;
   Acknowledgements acknowledgements;
   std::set<std::string> unruled{};  // metrics that should be judged but match no rule
+  size_t wide_limits = 0;           // numbers of few values, whose error may grow by 10 times or more
+  double widest = 0;                // the largest of these limits
 };
 
 // Judges the case. Without same_keys (different library or

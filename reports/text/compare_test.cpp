@@ -308,7 +308,7 @@ TEST(Compare, GivesNoRatiosBetweenDifferentSubjectsOfOneName) {
 }
 
 // One figure for each place of a metric: a lookup by place must find what a search through all figures would.
-TEST(Compare, FindsThousandsOfPlaces) {
+TEST(SlowCompare, FindsThousandsOfPlaces) {
   NamedReport named{"wide.json", {}};
   for (int i = 0; i < 20'000; ++i) {
     Record record = record_of("fp32", "error", {nmse(i, fmt::format("layer{}", i).c_str()), nmse(0.5)});
