@@ -42,8 +42,10 @@ std::string text_of(const std::vector<std::pair<std::string, std::string>>& fact
 Machine* look_around() {
   auto* machine = new Machine;
   machine->rows.push_back({"cpu", "this machine's processor", ""});
-  for (const std::string& name : sim_device_names())
-    machine->rows.push_back({name, "the tensor core's matrix instruction, emulated bit for bit on the CPU", ""});
+  for (const Architecture& architecture : architectures())
+    machine->rows.push_back(
+        {"sim:" + std::string(architecture.name),
+         "the matrix instructions of " + std::string(architecture.about) + ", emulated bit for bit on the CPU", ""});
 
   const LoadedPlugin loaded = find_plugin();
   machine->plugin = loaded.plugin;

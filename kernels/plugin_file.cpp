@@ -51,7 +51,8 @@ LoadedPlugin find_plugin() {
     if (const auto path = folder / kFileName; std::filesystem::exists(path, error)) return load_plugin(path);
 #ifdef HALFMARK_PLUGIN_BUILT
   return {nullptr,
-          std::string(kFileName) + " not found beside the program: build the target halfmark_cuda, or unpack it there"};
+          std::string(kFileName) +
+              " not found beside the program; with an NVIDIA GPU, build the target halfmark_cuda or unpack it there"};
 #else
   return {nullptr, std::string(kFileName) +
                        " not found: this build has no CUDA (configure on a machine with the CUDA toolkit and cuDNN)"};

@@ -73,16 +73,15 @@ def read_json(path):
 
 
 def ending(draw, target):
-    """Runs the drawing and returns its exit code; 2, with one line on standard error, if a file is wrong or cannot be written."""
+    """Runs the drawing and returns its exit code (0 if it gives none); 2, with one line on standard error, if a file is wrong or cannot be written."""
     try:
-        draw()
+        return draw() or 0
     except (BadReport, LeftOut) as error:
         print(error, file=sys.stderr)
         return 2
     except OSError as error:
         print(f"{error.filename or target}: cannot be written: {error.strerror}", file=sys.stderr)
         return 2
-    return 0
 
 
 def read_report(path):

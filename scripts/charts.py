@@ -35,8 +35,8 @@ EXAMPLES = """examples:
 With several reports, or several devices in a report, each is a column A, B, ..., named in the caption. Subjects with the most
 work per step come first. The caption and the metadata of the file state git revision, device and time of the run.
 
-Exit codes: 0 drawn, even if some charts were left out (standard error says which and why); 2 nothing could be drawn, a file is
-not a report, the folder cannot be written, or matplotlib is missing."""
+Exit codes: 0 drawn, even if some charts were left out (standard error says which and why); 2 a file is not a report, the folder
+cannot be written, or matplotlib is missing; 3 no chart has what it needs in the reports."""
 
 
 def draw_sheets(reports):
@@ -85,7 +85,9 @@ def main():
                 print(path)
             drawn = True
         if not drawn:
-            raise LeftOut(f"nothing drawn from {', '.join(map(str, arguments.reports))}: no chart has what it needs")
+            print(f"nothing drawn from {', '.join(map(str, arguments.reports))}: no chart has what it needs", file=sys.stderr)
+            return 3
+        return 0
 
     return ending(draw, arguments.folder)
 

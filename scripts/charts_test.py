@@ -122,7 +122,7 @@ class Program(Folder):
         for one in report["records"]:
             one["measurements"], one["series"] = [], []
         code, files, err = self.draw(report)
-        self.assertEqual((code, files), (2, {}))
+        self.assertEqual((code, files), (3, {}))
         for name in NAMES:
             self.assertIn(f"{name}: not drawn: ", err)
         self.assertRegex(err.splitlines()[-1], "nothing drawn from .*report-0.json")

@@ -4,6 +4,7 @@
 #   scripts/run.sh mlp --policy amp-fp16       arguments go to `halfmark run`
 # shellcheck disable=SC2317 # functions are called through `stage`
 set -euo pipefail
+caller=$PWD # relative paths of the arguments begin here
 CDPATH="" cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 build=build/release
@@ -46,7 +47,8 @@ must setup scripts/setup.sh
 must build build_program
 
 # Options of the caller replace the defaults; the program rejects an option that is given twice.
-report=$build/report.json
+report=$PWD/$build/report.json
+program=$PWD/$build/halfmark
 suite=(--suite quick)
 output=(-o "$report")
 previous=""
@@ -54,7 +56,7 @@ for argument in "$@"; do
   case "$argument" in
     --suite | --suite=*) suite=() ;;
     -o=* | --output=*) output=() report=${argument#*=} ;;
-    --dry-run) exec "$build/halfmark" run "$@" ;;
+    --dry-run) cd "$caller" && exec "$program" run "$@" ;;
   esac
   [[ "$previous" == -o || "$previous" == --output ]] && output=() report=$argument
   previous=$argument
@@ -62,8 +64,9 @@ done
 
 # 1: a case failed, but the report is complete; draw the charts and return this exit code.
 status=0
-"$build/halfmark" run "${suite[@]}" "${output[@]}" "$@" || status=$?
+(cd "$caller" && exec "$program" run "${suite[@]}" "${output[@]}" "$@") || status=$?
 ((status <= 1)) || exit "$status"
+[[ "$report" == /* ]] || report=$caller/$report
 
 # The python3 of a version manager often cannot import the system's matplotlib.
 python=""
@@ -74,13 +77,23 @@ for candidate in /usr/bin/python3 python3; do
   fi
 done
 charts=$build/charts
+rm -f "$charts"/*.png # of the run before
+draw() {
+  local code=0
+  "$python" scripts/charts.py "$report" -o "$charts" || code=$?
+  ((code == 3)) || return "$code" # 3: the report has nothing that a chart shows; the log says what is missing
+}
 if [[ -z "$python" ]]; then
   skip_stage charts "no python3 can import matplotlib"
 else
-  stage charts "$python" scripts/charts.py "$report" -o "$charts"
+  stage charts draw
   $stage_ok || status=1
 fi
 
 echo "report   $report"
-[[ -d "$charts" ]] && echo "charts   $charts"
+if compgen -G "$charts/*.png" > /dev/null; then
+  echo "charts   $PWD/$charts"
+elif [[ -n "$python" ]]; then
+  echo "charts   none, see $PWD/$stage_log"
+fi
 exit "$status"

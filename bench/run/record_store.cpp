@@ -33,13 +33,30 @@ void check_output(const std::filesystem::path& output) {
   if (!exists && !std::filesystem::is_directory(folder, ignored))
     throw Error(folder.string() + ": no such directory; create it or name another file with -o");
   if (!is_written_in_place(output) && ::access(folder.c_str(), W_OK) != 0)
-    throw Error(folder.string() + ": cannot be written to; name another place with -o");
+    throw Error(std::filesystem::absolute(folder).lexically_normal().string() +
+                ": cannot be written to; name another place with -o");
 }
 
 void check_descriptor(int descriptor) {
   const int flags = ::fcntl(descriptor, F_GETFL);
   if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
     throw Error(fmt::format("--output-descriptor {}: is not open for writing; use -o", descriptor));
+}
+
+// A report that is not finished must not replace a finished one of an earlier run, nor a file that is no report.
+void keep_earlier(const std::filesystem::path& output) {
+  const std::filesystem::path target = target_of(output);
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(target, ignored) || std::filesystem::file_size(target, ignored) == 0) return;
+  try {
+    if (!Report::load(target).run.complete) return;
+  } catch (const ReportError&) {  // no report: the user may need it
+  }
+  std::filesystem::path kept = target.string() + ".old";
+  for (int number = 2; std::filesystem::exists(std::filesystem::symlink_status(kept, ignored)); ++number)
+    kept = fmt::format("{}.old{}", target.string(), number);
+  std::filesystem::rename(target, kept, ignored);
+  if (!ignored) complain(fmt::format("the earlier {} is kept as {}", output.string(), kept.string()));
 }
 
 // A new run must not destroy the records of an earlier one.
@@ -76,7 +93,11 @@ RecordStore::RecordStore(std::filesystem::path output, int descriptor)
 }
 
 std::vector<Record> RecordStore::earlier_records(bool resume) const {
-  if (!Journal::is_at(journal_path_)) return {};
+  if (!Journal::is_at(journal_path_)) {
+    if (resume)
+      complain(fmt::format("nothing to resume, because there is no {}: measuring all cases", journal_path_.string()));
+    return {};
+  }
   if (!resume) return set_aside(journal_path_), std::vector<Record>{};
   Report kept = Journal::read(journal_path_);
   const auto refuse = [&](const std::string& what) {
@@ -139,8 +160,10 @@ Report RecordStore::save() const {
   try {
     if (descriptor_ >= 0)
       whole.write_to(descriptor_, fmt::format("descriptor {}", descriptor_));
-    else
+    else {
+      if (to_file_ && !whole.run.complete) keep_earlier(output_);
       whole.save(output_);
+    }
   } catch (const ReportError& error) {
     if (!to_file_) throw;
     throw_kept(error);

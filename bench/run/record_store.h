@@ -33,6 +33,7 @@ class RecordStore {
   void add(size_t place, Record record);  // on disk when it returns. Throws Error that names the journal
 
   // Writes the report with the records so far. Without any record, or before begin(), an earlier report stays unchanged.
+  // An unfinished report does not replace a finished one, which is renamed to REPORT.old.
   Report save() const;
 
   // Closes and removes the journal if nothing in it is needed: the saved report is complete, or no record was written.

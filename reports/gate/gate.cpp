@@ -197,7 +197,8 @@ class Gate {
     if (pairs_.empty() && !base_.report.records.empty() &&
         std::all_of(judgement_.lines.begin(), judgement_.lines.end(),
                     [&](const JudgedLine& line) { return is_common(line) || line.outcome == Outcome::added; }))
-      remarks.push_back("the reports have no measured case in common; check that these are the reports to compare");
+      remarks.insert(remarks.begin(),
+                     "the reports have no measured case in common; check that these are the reports to compare");
     for (const NamedReport* named : {&base_, &found_})
       if (const std::string partial = partial_text(named->report); !partial.empty())
         remarks.push_back(fmt::format("{} is partial, {}", named->name, partial));

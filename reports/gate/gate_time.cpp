@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "reports/statistics/statistics.h"
@@ -13,6 +14,8 @@
 namespace halfmark::reports {
 
 namespace {
+
+constexpr std::string_view kNotJudged = "not judged: ", kInvalid = "its timing is not valid";
 
 bool is_timed(const Record& record) {
   return std::any_of(record.measurements.begin(), record.measurements.end(),
@@ -30,7 +33,7 @@ std::string reason_against(const Record& base, const Record& found, const TimeRu
                            const std::vector<std::string>& differing) {
   for (const Record* record : {&base, &found})
     if (record->status == Status::suspect)
-      return fmt::format("its timing is not valid {}: {}", record == &base ? "in the base" : "here", record->reason);
+      return fmt::format("{} {}: {}", kInvalid, record == &base ? "in the base" : "here", record->reason);
   if (!differing.empty()) return fmt::format("the machines differ in {}", some_of(differing));
   size_t runs[2] = {};
   for (const Record* record : {&base, &found}) {
@@ -82,6 +85,12 @@ void decide(Timed& one, double slower_p, double faster_p, size_t family, const T
       one.found.size(), shift < 0 ? faster_p : slower_p, family, percent(minimum_effect));
 }
 
+// The reason without what differs between cases: which of their kernels emulate.
+std::string kind_of(const std::string& words) {
+  const std::string reason = words.substr(kNotJudged.size());
+  return reason.starts_with(kInvalid) ? reason.substr(0, reason.find(": ")) : reason;
+}
+
 }  // namespace
 
 void judge_times(const std::vector<MeasuredPair>& pairs, const TimeRule& rule, const Keys& keys,
@@ -95,7 +104,7 @@ void judge_times(const std::vector<MeasuredPair>& pairs, const TimeRule& rule, c
     const std::string reason = reason_against(*base, *found, rule, environment.in(keys, found->device));
     if (!reason.empty()) {
       line.outcome = Outcome::information;
-      line.words = "not judged: " + reason;
+      line.words = std::string(kNotJudged) + reason;
       judgement.lines.push_back(line);
       continue;
     }
@@ -114,10 +123,14 @@ void judge_times(const std::vector<MeasuredPair>& pairs, const TimeRule& rule, c
   }
   if (judged.empty()) {
     // The judgement of times was asked for, so a report whose times cannot be judged does not pass.
-    std::string reason = "no record of both reports has a time";
+    std::map<std::string, size_t> cases_with;  // by reason
     for (JudgedLine& line : judgement.lines)
-      if (line.question == Question::time) line.outcome = Outcome::inconclusive, reason = line.words;
-    judgement.remarks.push_back("no time could be judged: " + reason);
+      if (line.question == Question::time) line.outcome = Outcome::inconclusive, ++cases_with[kind_of(line.words)];
+    if (cases_with.empty())
+      judgement.remarks.push_back("no time could be judged: no record of both reports has a time");
+    for (const auto& [words, cases] : cases_with)
+      judgement.remarks.push_back(
+          fmt::format("no time could be judged: {} ({} case{})", words, cases, cases == 1 ? "" : "s"));
     return;
   }
   const double least = least_rank_sum_p(rule.processes, rule.processes) * static_cast<double>(judged.size());

@@ -156,6 +156,21 @@ TEST(GateTime, RefusesALevelAtWhichNothingCanBeFound) {
   }
 }
 
+TEST(GateTime, CountsTheReasonsWhyNothingWasJudged) {
+  Report both = made_report();
+  both.records = {timed_record("a/cpu/fp32/throughput", 1, 30, 1), timed_record("b/cpu/fp32/throughput", 1, 30, 2),
+                  timed_record("c/cpu/fp32/throughput", 1, 3, 3)};
+  for (Record* record : {&both.records[0], &both.records[1]})
+    record->status = Status::suspect, record->reason = "emulated by " + record->id;
+  const Judgement judgement = time_gate(both, both);
+  EXPECT_EQ(
+      judgement.remarks,
+      (std::vector<std::string>{
+          "no time could be judged: 3 process runs in the base and 3 here, 24 are needed on each side: halfmark run "
+          "--processes 24 (1 case)",
+          "no time could be judged: its timing is not valid in the base (2 cases)"}));
+}
+
 TEST(GateTime, ReportsThatNothingWasJudged) {
   const Judgement judgement = time_gate(made_report(), made_report());
   EXPECT_EQ(judgement.exit_code, 0);

@@ -124,6 +124,20 @@ TEST(Show, PrefersARealTimeToASuspectOneOfTheSameCase) {
   const std::string text = show(named);
   EXPECT_TRUE(has(row(text, "fp16"), "1 ms")) << text;
   EXPECT_TRUE(has(text, "over layout: best time, worst of every other metric")) << text;
+  EXPECT_FALSE(has(text, "fp16 at layout=nhwc")) << text;
+}
+
+TEST(Show, NamesTheSettingOfTheWorstValue) {
+  NamedReport named = three_precisions();
+  for (const auto& [sum, error] : {std::pair("fp16", 0.5), std::pair("pairwise", 0.001)}) {
+    Record one = record_of("fp16", "accumulation", {});
+    one.axes = {{"sum", sum}};
+    one.measurements.emplace_back();
+    one.measurements[0].metric = "accumulation.backward_error", one.measurements[0].value = error;
+    named.report.records.push_back(one);
+  }
+  const std::string text = show(named);
+  EXPECT_TRUE(has(text, "  sum error: fp16 at sum=fp16\n")) << text;
 }
 
 TEST(Show, PutsWhatCameOutAsNaNLastHoweverFast) {

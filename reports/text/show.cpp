@@ -147,6 +147,23 @@ Cell ratio_cell(const Figure& figure, const Value* value, const Value* base) {
   return {human_ratio(*ratio)};
 }
 
+// "  sum error: amp-fp16 at sum=fp16; bf16 at sum=fp32": the settings with the values that the table shows.
+std::string folded_text(const Group& group, const Figure& figure, const std::vector<std::string>& policies,
+                        const TextOptions& options) {
+  std::vector<std::string> places;
+  for (const std::string& policy : policies) {
+    const Value* value = group.value(policy, figure);
+    if (!value || !value->folded) continue;
+    std::vector<std::string> settings;
+    for (const auto& [axis, setting] : *value->axes)
+      if (group.folded_axes.contains(axis)) settings.push_back(axis + "=" + setting);
+    if (!settings.empty()) places.push_back(fmt::format("{} at {}", policy, fmt::join(settings, " ")));
+  }
+  if (places.empty()) return "";
+  return wrapped(fmt::format("  {}: ", figure.title), printable(fmt::format("{}", fmt::join(places, "; "))),
+                 options.width);
+}
+
 std::string group_text(const Group& group, std::span<const Figure> figures, const TextOptions& options) {
   std::vector<Figure> columns;
   std::set<std::string_view> told;
@@ -200,6 +217,7 @@ std::string group_text(const Group& group, std::span<const Figure> figures, cons
     text +=
         wrapped("", fmt::format("over {}: best time, worst of every other metric", fmt::join(group.folded_axes, ", ")),
                 options.width);
+    for (const Figure& figure : columns) text += folded_text(group, figure, policies, options);
   }
   return text;
 }

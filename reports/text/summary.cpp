@@ -58,9 +58,9 @@ const std::vector<Figure>& table() {
       {"BatchNorm drift", "batchnorm.running_var_drift", "*", neither, Ratio::none, false, false, false, true, false,
        "relative drift of the running variance from fp64; 0 is best"},
       {"final loss", "training.final_loss", "*", lower, Ratio::none, false, false, false, true, false,
-       "loss at the end of a short training"},
+       "mean training loss of the last tenth of the steps of a short training"},
       {"accuracy", "training.final_accuracy", "*", higher, Ratio::none, false, true, false, true, false,
-       "accuracy at the end of a short training"},
+       "share of the training batches classified correctly, mean of the last tenth of the steps"},
       {"eval gap", "evaluation.gap", "*", lower, Ratio::none, false, false, false, false, false,
        "loss of the trained model evaluated in half precision, less that in fp32"},
       {"skipped steps", "training.skipped_steps", "*", lower, Ratio::none, false, false, false, true, false,
@@ -117,9 +117,11 @@ class FigureIndex {
       if (places == places_.end()) continue;
       const auto keep = [&](size_t i) {
         const Figure& figure = figures_[i];
-        const Value value{one.value, one.unit, figure.timed && record.status == Status::suspect};
+        Value value{one.value, one.unit, figure.timed && record.status == Status::suspect, &record.axes};
         const auto [found, is_new] = values.try_emplace(figure.title, value);
-        if (!is_new && replaces(figure, value, found->second)) found->second = value;
+        value.folded = found->second.folded || *found->second.axes != record.axes;
+        found->second.folded = value.folded;
+        if (!is_new && replaces(figure, value, found->second)) found->second = std::move(value);
         group.figures.insert(i);
       };
       for (const size_t i : places->second.patterns)

@@ -38,7 +38,9 @@ struct Figure {
 struct Value {
   double number = 0;
   std::string unit;
-  bool suspect = false;  // only suspect records have it
+  bool suspect = false;                                      // only suspect records have it
+  const std::map<std::string, std::string>* axes = nullptr;  // of the case that has it, in the report
+  bool folded = false;                                       // the best or worst of cases with different axes
 };
 
 // Policies of one subject on one device, with the figures they have.
