@@ -141,6 +141,8 @@ class Widths:
         ends = [end for bar in bars for end in bar if 0 < end < math.inf]
         spread = max(max(ends) / min(ends), 1.5)
         self.low, self.high = min(ends) / spread ** 0.12, max(ends) * spread ** 0.12
+        widen = max(1, math.sqrt(2.5 * self.low / self.high))  # a range of 2.5 has at least two round numbers
+        self.low, self.high = self.low / widen, self.high * widen
         share = min(max(0.22, 0.07 * without), 0.5) if without else 0
         self.left = self.low / (self.high / self.low) ** (share / (1 - share))
         self.length = AXES[0] * (1 - share)

@@ -38,6 +38,15 @@ class Limits(charts_test.Folder):
         code, files, err = self.draw(report)
         self.assertEqual((code, len(files), err), (0, 5, ""))
 
+    def test_the_axis_of_speeds_has_two_labels_for_any_speed(self):
+        from chart_figures import Widths
+        from chart_parts import round_ticks
+        for speed in [10 ** (exponent / 37) for exponent in range(-150, 150)]:
+            axis = Widths([(speed, speed * 0.99, speed * 1.01)], 3)
+            spread = axis.high / axis.low
+            ticks, _ = round_ticks(axis.low * spread ** 0.05, axis.high / spread ** 0.02, axis.length * 0.93, "{:g}".format)
+            self.assertGreaterEqual(len(ticks), 2, f"{speed} {axis.low} {axis.high}")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -113,11 +113,11 @@ class Program(Folder):
         for fixture in ("report-1.0.json", "report-1.1.json", "newer-minor.json"):
             code, files, err = self.draw((FIXTURES / fixture).read_text())
             self.assertEqual(len(files) + err.count(": not drawn: "), len(NAMES), err)
-            self.assertEqual(code, 0 if files else 2, err)
+            self.assertEqual(code, 0 if files else 3, err)
         for fixture in FIXTURES.glob("bad-*.json"):
             self.assert_refused(self.draw(fixture.read_text()), r"report-0\.json: ")
 
-    def test_a_report_without_anything_to_draw_is_an_error_that_names_every_chart(self):
+    def test_a_report_without_anything_to_draw_has_its_own_exit_code_and_names_every_chart(self):
         report = made_up_report([CNN])
         for one in report["records"]:
             one["measurements"], one["series"] = [], []
@@ -135,7 +135,7 @@ class Program(Folder):
             for curve in one["series"]:
                 curve["y"] = ["NaN"] * len(curve["y"])
         code, _, err = self.draw(report)
-        self.assertEqual(code, 2)
+        self.assertEqual(code, 3)
         self.assertEqual(len(err.splitlines()), len(NAMES) + 1, err)
 
     def test_says_so_when_there_are_more_subjects_than_panels(self):
