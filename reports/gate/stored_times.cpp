@@ -92,8 +92,8 @@ class StoredTimes {
         had_process_times = true;
         continue;
       }
-      if (!after || after->unit != before.unit || !is_stored_time(*after)) {
-        missing.push_back(after ? place_of(before) + " (another unit or kind)" : place_of(before));
+      if (!after || after->unit != before.unit || after->better != before.better || !is_stored_time(*after)) {
+        missing.push_back(after ? place_of(before) + " (another unit, direction or kind)" : place_of(before));
         continue;
       }
       if (is_time(before.value) && !is_time(after->value)) {
