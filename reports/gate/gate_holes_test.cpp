@@ -16,9 +16,9 @@
 namespace halfmark::reports::gate_test {
 namespace {
 
-constexpr const char* kTimed = "linear/b64_i1024_o1024/cpu/fp16/throughput";
+constexpr const char* kStepCase = "linear/b64_i1024_o1024/cpu/fp16/throughput";
 
-Measurement& scale(Measurement& one, double factor) {
+Measurement& times_by(Measurement& one, double factor) {
   one.value *= factor;
   for (double& sample : one.samples) sample *= factor;
   return one;
@@ -38,11 +38,11 @@ Record plain_timed_record(const std::string& id, uint64_t seed, double noise = 0
   return record;
 }
 
-Report timed_report(int cases, uint64_t seed, double noise = 0.01) {
+Report step_report(int cases, uint64_t seed, double noise = 0.01) {
   Report report = made_report();
   report.records.clear();
   for (int i = 0; i < cases; ++i)
-    report.records.push_back(plain_timed_record(fmt::format("{}/n={}", kTimed, i), seed + 100 * i, noise));
+    report.records.push_back(plain_timed_record(fmt::format("{}/n={}", kStepCase, i), seed + 100 * i, noise));
   return report;
 }
 
@@ -50,7 +50,7 @@ Report in_processes(int cases, int processes, uint64_t seed) {
   Report report = made_report();
   report.records.clear();
   for (int i = 0; i < cases; ++i) {
-    report.records.push_back(timed_record(fmt::format("{}/n={}", kTimed, i), 1, processes, seed + 100 * i));
+    report.records.push_back(timed_record(fmt::format("{}/n={}", kStepCase, i), 1, processes, seed + 100 * i));
     Measurement step = report.records.back().measurements[0];
     step.metric = "time.step";
     report.records.back().measurements.push_back(step);
@@ -63,7 +63,7 @@ Report times_scaled(Report report, double factor, size_t records = SIZE_MAX) {
   for (Record& record : report.records) {
     if (records-- == 0) break;
     for (Measurement& one : record.measurements)
-      if (is_stored_time(one)) scale(one, one.unit == "s" ? factor : 1 / factor);
+      if (is_stored_time(one)) times_by(one, one.unit == "s" ? factor : 1 / factor);
   }
   return report;
 }
@@ -78,7 +78,7 @@ std::string all_words(const Judgement& judgement) {
 TEST(GateHoles, SuspectsEveryTimeDoubledOrTenTimesAsLong) {
   for (const double factor : {2.0, 10.0, 0.5, 0.1})
     for (const int cases : {1, 4, 20}) {
-      const Judgement judgement = gate(timed_report(cases, 1), times_scaled(timed_report(cases, 1), factor));
+      const Judgement judgement = gate(step_report(cases, 1), times_scaled(step_report(cases, 1), factor));
       EXPECT_EQ(judgement.exit_code, 3) << factor << " " << cases;
       EXPECT_EQ(judgement.verdict, Verdict::inconclusive);
       EXPECT_EQ(lines_with(judgement, Outcome::suspected).size(), static_cast<size_t>(cases) + (cases >= 5 ? 1 : 0));
@@ -92,19 +92,19 @@ TEST(GateHoles, SuspectsEveryTimeDoubledOrTenTimesAsLong) {
 }
 
 TEST(GateHoles, SuspectsTheOneCaseWhoseTimeDoubled) {
-  const Judgement judgement = gate(timed_report(8, 1), times_scaled(timed_report(8, 2), 2, 1));
+  const Judgement judgement = gate(step_report(8, 1), times_scaled(step_report(8, 2), 2, 1));
   EXPECT_EQ(judgement.exit_code, 3);
   ASSERT_EQ(lines_with(judgement, Outcome::suspected).size(), 1u);
-  EXPECT_EQ(lines_with(judgement, Outcome::suspected)[0].id, std::string(kTimed) + "/n=0");
+  EXPECT_EQ(lines_with(judgement, Outcome::suspected)[0].id, std::string(kStepCase) + "/n=0");
 }
 
 // The value and the samples of a measurement say the same; an edited report could change only one of them.
 TEST(GateHoles, SuspectsATimeWhoseSamplesOrValueAloneAreWorse) {
-  Report value = timed_report(1, 1), samples = timed_report(1, 1);
+  Report value = step_report(1, 1), samples = step_report(1, 1);
   value.records[0].measurements[0].value *= 10;
   for (double& sample : samples.records[0].measurements[0].samples) sample *= 10;
-  EXPECT_EQ(gate(timed_report(1, 1), value).exit_code, 3);
-  EXPECT_EQ(gate(timed_report(1, 1), samples).exit_code, 3);
+  EXPECT_EQ(gate(step_report(1, 1), value).exit_code, 3);
+  EXPECT_EQ(gate(step_report(1, 1), samples).exit_code, 3);
 }
 
 // No record that is ok has a wider interval than 10 % (bench/run/timing.h), so the limit of one process stays below 2.
@@ -116,7 +116,7 @@ TEST(GateHoles, HasALimitBelowTwoForEveryTimeThatIsOk) {
   EXPECT_NEAR(rule.widest_interval, std::log(1.1), 1e-4);
   EXPECT_NEAR(rule.least, std::log(1.25), 1e-4);
   for (const double noise : {0.001, 0.01, 0.1}) {
-    const Record base = plain_timed_record(kTimed, 1, noise), found = plain_timed_record(kTimed, 2, noise);
+    const Record base = plain_timed_record(kStepCase, 1, noise), found = plain_timed_record(kStepCase, 2, noise);
     const double limit = noise_limit(rule, base, found, base.measurements[0], found.measurements[0]);
     EXPECT_LT(limit, std::log(2.0)) << noise;
     EXPECT_GT(limit, rule.run_shift + rule.process_spread);
@@ -127,7 +127,7 @@ TEST(GateHoles, WidensTheLimitWithTheScatterOfTheTwoReports) {
   const StoredTimeRule rule;
   double before = 0;
   for (const double noise : {0.01, 0.03, 0.1}) {
-    const Record one = plain_timed_record(kTimed, 1, noise);
+    const Record one = plain_timed_record(kStepCase, 1, noise);
     const double limit = noise_limit(rule, one, one, one.measurements[0], one.measurements[0]);
     const double half = median_interval(one.measurements[0].samples).half_width() / one.measurements[0].value;
     EXPECT_NEAR(limit, rule.run_shift + rule.process_spread + 2 * std::log1p(half), 2e-3) << noise;
@@ -150,12 +150,12 @@ TEST(GateHoles, TakesTheSpreadOfProcessesFromReportsThatHaveThem) {
 }
 
 TEST(GateHoles, SaysWhichTimesWereNotJudgedAndHowFarTheyCouldBe) {
-  const Judgement same = gate(timed_report(8, 1), timed_report(8, 1));
+  const Judgement same = gate(step_report(8, 1), step_report(8, 1));
   EXPECT_EQ(same.exit_code, 0);
   EXPECT_SAYS(all_words(same), "times not judged (stored times of two runs cannot tell less than 6");
   EXPECT_SAYS(all_words(same), "): 8 cases; halfmark ab BASE_BUILD NEW_BUILD judges them");
   EXPECT_EQ(all_words(same).find("largest difference"), std::string::npos);
-  const Judgement some = gate(timed_report(8, 1), times_scaled(timed_report(8, 1), 1.4, 1));
+  const Judgement some = gate(step_report(8, 1), times_scaled(step_report(8, 1), 1.4, 1));
   EXPECT_EQ(some.exit_code, 0);
   EXPECT_SAYS(all_words(some), "/n=0 is 1.40x slower");
   EXPECT_EQ(all_words(gate(made_report(), made_report())).find("times not judged"), std::string::npos);
@@ -163,7 +163,7 @@ TEST(GateHoles, SaysWhichTimesWereNotJudgedAndHowFarTheyCouldBe) {
 
 TEST(GateHoles, SuspectsACommonShiftThatNoCaseShowsAlone) {
   for (const double factor : {1.25, 0.8}) {
-    const Judgement judgement = gate(timed_report(20, 1), times_scaled(timed_report(20, 7), factor));
+    const Judgement judgement = gate(step_report(20, 1), times_scaled(step_report(20, 7), factor));
     EXPECT_EQ(judgement.exit_code, 3);
     ASSERT_EQ(lines_with(judgement, Outcome::suspected).size(), 1u);
     const JudgedLine line = lines_with(judgement, Outcome::suspected)[0];
@@ -172,21 +172,21 @@ TEST(GateHoles, SuspectsACommonShiftThatNoCaseShowsAlone) {
     EXPECT_EQ(line.rerun, "halfmark ab BASE_BUILD NEW_BUILD");
   }
   // Half of the cases is no common shift, and a run shifts by up to 5 %.
-  EXPECT_EQ(gate(timed_report(20, 1), times_scaled(timed_report(20, 7), 1.25, 9)).exit_code, 0);
-  EXPECT_EQ(gate(timed_report(20, 1), times_scaled(timed_report(20, 7), 1.08)).exit_code, 0);
+  EXPECT_EQ(gate(step_report(20, 1), times_scaled(step_report(20, 7), 1.25, 9)).exit_code, 0);
+  EXPECT_EQ(gate(step_report(20, 1), times_scaled(step_report(20, 7), 1.08)).exit_code, 0);
 }
 
 TEST(GateHoles, IsNotAlarmedByTheNoiseOfUnchangedCode) {
   // Cases scatter by 10 % from run to run, far more than on a quiet machine: two runs of 40 cases, 50 times.
   int alarms = 0;
   for (int run = 0; run < 50; ++run) {
-    Report base = timed_report(40, 1), found = base;
+    Report base = step_report(40, 1), found = base;
     std::mt19937_64 random(static_cast<uint64_t>(run));
     for (Report* report : {&base, &found})
       for (Record& record : report->records) {
         double z = -6;
         for (int k = 0; k < 12; ++k) z += static_cast<double>(random() >> 11) * 0x1p-53;
-        for (Measurement& one : record.measurements) scale(one, std::exp((one.unit == "s" ? 0.1 : -0.1) * z));
+        for (Measurement& one : record.measurements) times_by(one, std::exp((one.unit == "s" ? 0.1 : -0.1) * z));
       }
     alarms += gate(base, found).exit_code != 0;
   }
@@ -194,7 +194,7 @@ TEST(GateHoles, IsNotAlarmedByTheNoiseOfUnchangedCode) {
 }
 
 TEST(GateHoles, DoesNotCountRatiosAsTimes) {
-  Report base = timed_report(1, 1);
+  Report base = step_report(1, 1);
   Measurement speedup = number("speedup.step", "hot", 1.5, Kind::sampled, Better::higher);
   EXPECT_FALSE(is_stored_time(speedup));
   base.records[0].measurements.push_back(speedup);
@@ -204,28 +204,28 @@ TEST(GateHoles, DoesNotCountRatiosAsTimes) {
 }
 
 TEST(GateHoles, SuspectsACaseThatIsSuspectNowAndTenTimesSlower) {
-  Report found = times_scaled(timed_report(1, 1), 10);
+  Report found = times_scaled(step_report(1, 1), 10);
   found.records[0].status = Status::suspect, found.records[0].reason = "the machine was busy";
-  const Judgement judgement = gate(timed_report(1, 1), found);
+  const Judgement judgement = gate(step_report(1, 1), found);
   EXPECT_EQ(judgement.exit_code, 3);
   EXPECT_SAYS(all_words(judgement), "its time is suspect now: the machine was busy");
-  found = timed_report(1, 1);
+  found = step_report(1, 1);
   found.records[0].status = Status::suspect, found.records[0].reason = "the machine was busy";
-  EXPECT_EQ(gate(timed_report(1, 1), found).exit_code, 0);
-  EXPECT_SAYS(all_words(gate(timed_report(1, 1), found)), "suspect now: the machine was busy");
+  EXPECT_EQ(gate(step_report(1, 1), found).exit_code, 0);
+  EXPECT_SAYS(all_words(gate(step_report(1, 1), found)), "suspect now: the machine was busy");
 }
 
 TEST(GateHoles, SuspectsACaseWhoseKernelsEmulateNow) {
-  Report found = timed_report(1, 1);
+  Report found = step_report(1, 1);
   found.records[0].status = Status::suspect, found.records[0].reason = "emulated: upcast";
   found.records[0].kernels[0].row = "upcast", found.records[0].kernels[0].speed = "emulated";
-  const Judgement judgement = gate(timed_report(1, 1), found);
+  const Judgement judgement = gate(step_report(1, 1), found);
   EXPECT_EQ(judgement.exit_code, 3);
   EXPECT_SAYS(all_words(judgement), "kernels emulate now (matmul f16,f16->f16 by upcast)");
 }
 
 TEST(GateHoles, CountsTheTimesThatWereSuspectInTheBase) {
-  Report base = timed_report(3, 1);
+  Report base = step_report(3, 1);
   for (Record& record : base.records) record.status = Status::suspect, record.reason = "emulated";
   const Judgement judgement = gate(base, times_scaled(base, 10));
   EXPECT_EQ(judgement.exit_code, 0);
@@ -234,22 +234,22 @@ TEST(GateHoles, CountsTheTimesThatWereSuspectInTheBase) {
 }
 
 TEST(GateHoles, LosesACaseThatLostATime) {
-  Report found = timed_report(2, 1);
+  Report found = step_report(2, 1);
   found.records[0].measurements.erase(found.records[0].measurements.begin());
-  Judgement judgement = gate(timed_report(2, 1), found);
+  Judgement judgement = gate(step_report(2, 1), found);
   EXPECT_EQ(judgement.exit_code, 1);
   EXPECT_SAYS(words_of(judgement, Question::time, Outcome::lost), "not measured any more: time.step at hot");
   // A rate is not refused by the reader if it is no number.
   for (const double value : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
-    found = timed_report(2, 1);
+    found = step_report(2, 1);
     found.records[1].measurements[1].value = value;
-    judgement = gate(timed_report(2, 1), found);
+    judgement = gate(step_report(2, 1), found);
     EXPECT_EQ(judgement.exit_code, 1) << value;
     EXPECT_SAYS(words_of(judgement, Question::time, Outcome::lost), "is not a time");
   }
-  found = timed_report(2, 1);
+  found = step_report(2, 1);
   found.records[1].measurements[1].kind = Kind::information;
-  EXPECT_EQ(gate(timed_report(2, 1), found).exit_code, 1);
+  EXPECT_EQ(gate(step_report(2, 1), found).exit_code, 1);
 }
 
 TEST(GateHoles, SuspectsAMissingTimeOfProcesses) {
@@ -285,12 +285,12 @@ TEST(GateHoles, IsUndecidedAboutACaseThatIsSuspectNowAlthoughTheOthersAreJudged)
 }
 
 TEST(GateHoles, SaysThatTimesOfAnotherMachineAreNotJudged) {
-  Report found = times_scaled(timed_report(3, 1), 10);
+  Report found = times_scaled(step_report(3, 1), 10);
   found.environment["machine"] = "bench-02";
-  const Judgement judgement = gate(timed_report(3, 1), found);
+  const Judgement judgement = gate(step_report(3, 1), found);
   EXPECT_EQ(judgement.exit_code, 0);
   EXPECT_SAYS(all_words(judgement), "times not judged, because the machines or their software differ: 3 cases");
-  EXPECT_EQ(gate(timed_report(3, 1), found, {.time = true}).exit_code, 3);
+  EXPECT_EQ(gate(step_report(3, 1), found, {.time = true}).exit_code, 3);
 }
 
 TEST(GateHoles, DoesNotSuspectAnImprovementThatTheTestHasShown) {
