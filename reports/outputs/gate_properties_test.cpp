@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "reports/gate/gate_mutations_testing.h"
+#include "reports/outputs/gate_mutations_testing.h"
 
 namespace halfmark::reports::gate_test {
 namespace {
