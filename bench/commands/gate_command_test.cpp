@@ -66,6 +66,9 @@ TEST_F(GateCommand, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("gate base.json new.json --rules base.json", "is this a file of gate rules?");
   expect_complaint("gate base.json new.json --acknowledge base.json", "is this a file of acknowledgements?");
   expect_complaint("gate base.json new.json --nonsense", "--nonsense");
+  expect_complaint("gate base.json new.json --history absent", "--history absent: cannot be read");
+  std::filesystem::create_directory(folder_ / "empty");
+  expect_complaint("gate base.json new.json --history empty", "--history empty: holds no report of a run");
 }
 
 TEST_F(GateCommand, ExitsWithTheVerdict) {

@@ -117,7 +117,7 @@ class Gate {
       if (!before.contains(record.id)) add_line(record, Outcome::added, "is not in the base");
     std::set<std::string> tested;
     if (options_.time) tested = judge_times(pairs_, rules_.time, rules_.time_keys, environment_, judgement_);
-    compare_stored_times(pairs_, StoredTimeRule{}, rules_, tested, environment_, judgement_);
+    compare_stored_times(pairs_, StoredTimeRule{}, rules_, options_.time_history, tested, environment_, judgement_);
     look_at_environment();
     remark();
     conclude(judgement_);
