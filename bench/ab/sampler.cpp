@@ -16,6 +16,7 @@
 
 #include "bench/run/case.h"
 #include "bench/run/performance.h"
+#include "bench/run/planted_slow_down.h"
 #include "bench/run/timing.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/devices.h"
@@ -69,13 +70,6 @@ double stolen_seconds() {
   for (int field = 0; field < 8; ++field)
     if (!(file >> ticks)) return 0;
   return ticks / 100;
-}
-
-// Makes a step longer by a share of its duration, inside the timed region.
-void linger(Clock::time_point start, double share) {
-  const auto until = start + std::chrono::duration_cast<Clock::duration>((1 + share) * (Clock::now() - start));
-  while (Clock::now() < until) {
-  }
 }
 
 constexpr double kWarmUp = 0.02;   // seconds, for a case that was not the previous one
