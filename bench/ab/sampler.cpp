@@ -73,7 +73,7 @@ double stolen_seconds() {
 }
 
 constexpr double kWarmUp = 0.02;   // seconds, for a case that was not the previous one
-constexpr double kPatience = 2.0;  // times the budget, until there are six samples
+constexpr double kTimesBudget = 2.0;  // times the budget, until there are six samples
 
 }  // namespace
 
@@ -203,7 +203,7 @@ void Sampler::measure(ProcessSample& result) {
   do prepared_->step();  // at least once: another process may have used the caches
   while (elapsed(start) < warm_up);
   const Sampled sampled = sample_until(
-      {.target = 0, .max_samples = 100'000, .budget = options_.seconds, .patience = kPatience * options_.seconds},
+      {.target = 0, .max_samples = 100'000, .budget = options_.seconds, .patience = kTimesBudget * options_.seconds},
       prepared_->step);
   result.seconds = median(sampled.samples);
   result.samples = static_cast<int64_t>(sampled.samples.size());
