@@ -72,7 +72,7 @@ double stolen_seconds() {
   return ticks / 100;
 }
 
-constexpr double kWarmUp = 0.02;   // seconds, for a case that was not the previous one
+constexpr double kWarmUp = 0.02;      // seconds, for a case that was not the previous one
 constexpr double kTimesBudget = 2.0;  // times the budget, until there are six samples
 
 }  // namespace
