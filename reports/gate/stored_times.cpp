@@ -64,10 +64,10 @@ struct Moved {
   double share() const { return limit > 0 ? std::fabs(ln) / limit : 0; }
 };
 
-class StoredTimes {
+class StoredTimesComparison {
  public:
-  StoredTimes(const StoredTimeRule& rule, const GateRules& rules, const TimeHistory& history,
-              const std::set<std::string>& tested, EnvironmentDifference& environment, Judgement& judgement)
+  StoredTimesComparison(const StoredTimeRule& rule, const GateRules& rules, const TimeHistory& history,
+                        const std::set<std::string>& tested, EnvironmentDifference& environment, Judgement& judgement)
       : rule_(rule),
         rules_(rules),
         history_(history),
@@ -306,7 +306,7 @@ double noise_limit(const StoredTimeRule& rule, const Record& base, const Record&
 void compare_stored_times(const std::vector<MeasuredPair>& pairs, const StoredTimeRule& rule, const GateRules& rules,
                           const TimeHistory& history, const std::set<std::string>& tested,
                           EnvironmentDifference& environment, Judgement& judgement) {
-  StoredTimes(rule, rules, history, tested, environment, judgement).run(pairs);
+  StoredTimesComparison(rule, rules, history, tested, environment, judgement).run(pairs);
 }
 
 std::string deciding_command(const Record& record) {
