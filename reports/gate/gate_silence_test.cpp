@@ -147,6 +147,17 @@ TEST(GateSilence, SaysThatCurvesKernelsAndNumbersForInformationAreMissingOrOther
   EXPECT_SAYS(remarks_of(gate(base, found)), "another unit, direction or kind: 1 (work.bytes of");
 }
 
+TEST(GateSilence, SaysThatARatioHasNoIntervalAnyMore) {
+  Report base = made_report();
+  base.records[0].measurements.push_back(number("speedup.step", "hot", 1.5, Kind::sampled, Better::higher));
+  base.records[0].measurements.back().interval = Range{1.4, 1.6};
+  Report found = base;
+  EXPECT_EQ(remarks_of(gate(base, base)), "");
+  found.records[0].measurements.back().interval.reset();
+  EXPECT_SAYS(remarks_of(gate(base, found)),
+              "1 (speedup.step at hot of linear/b64_i1024_o1024/cpu/fp16/error: its interval");
+}
+
 TEST(GateSilence, SaysWhatIsWorseWithinItsLimit) {
   Report found = made_report();
   at(found.records[0], "error.nmse").value *= 1.05;

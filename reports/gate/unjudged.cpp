@@ -49,7 +49,7 @@ std::string_view words_of(Unjudged kind) {
     case Unjudged::moved_information:
       return "numbers that no rule judges and that changed (those of kind information by a factor of 2 or more)";
     case Unjudged::fewer_samples:
-      return "numbers with fewer samples than in the base";
+      return "numbers with fewer samples than in the base, or without their interval";
     case Unjudged::looser_bound:
       return "numbers whose own bound became wider, by a factor of 2 at most";
     case Unjudged::worse_within:
@@ -148,6 +148,8 @@ void UnjudgedDifferences::compare(const Record& base, const Record& found, const
     if (after->samples.size() < before.samples.size() && (before.kind != Kind::sampled || after->samples.empty()))
       note(Unjudged::fewer_samples,
            fmt::format("{}: {} -> {}", of_case(place_of(before)), before.samples.size(), after->samples.size()));
+    if (before.interval && !after->interval)
+      note(Unjudged::fewer_samples, of_case(place_of(before)) + ": its interval is missing");
     if (before.bound && after->bound && *before.bound != *after->bound &&
         (after->better == Better::higher ? *after->bound < *before.bound : *after->bound > *before.bound))
       note(Unjudged::looser_bound, of_case(place_of(before)), factor_between(*before.bound, *after->bound));

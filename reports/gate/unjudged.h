@@ -28,7 +28,7 @@ enum class Unjudged : uint8_t {
   added_number,       // a number that the base does not have
   other_definition,   // a number for information with another unit, direction or kind
   moved_information,  // a number that no rule judges changed; of kind information or sampled: by a factor of 2 or more
-  fewer_samples,      // fewer samples than in the base
+  fewer_samples,      // fewer samples than in the base, or no interval where the base has one
   looser_bound,       // its own bound grew, by less than what is lost
   worse_within,       // worse or of another sign, within the limit of its rule
 };

@@ -276,6 +276,8 @@ inline std::map<std::string, Mutation> mutations() {
   all["sampled"] = edited(is_judged, [](Measurement& one) { one.kind = Kind::sampled; });
   all["drop samples"] = edited([](const Record&, const Measurement& one) { return !one.samples.empty(); },
                                [](Measurement& one) { one.samples.clear(); });
+  all["drop interval"] = edited([](const Record&, const Measurement& one) { return one.interval.has_value(); },
+                                [](Measurement& one) { one.interval.reset(); });
   all["drop bound"] = edited([](const Record&, const Measurement& one) { return one.bound.has_value(); },
                              [](Measurement& one) { one.bound.reset(); });
   for (const double factor : {1.5, 2.0, 10.0, 1e6})
