@@ -251,6 +251,10 @@ TEST(GateHoles, SuspectsACaseThatIsSuspectNowAndTenTimesSlower) {
   found.records[0].status = Status::suspect, found.records[0].reason = "the machine was busy";
   EXPECT_EQ(gate(step_report(1, 1), found).exit_code, 0);
   EXPECT_SAYS(all_words(gate(step_report(1, 1), found)), "suspect now: the machine was busy");
+  // However widely it scatters.
+  found = times_scaled(step_report(1, 1, 3), 10);
+  found.records[0].status = Status::suspect, found.records[0].reason = "the machine was busy";
+  EXPECT_EQ(gate(step_report(1, 1), found).exit_code, 3);
 }
 
 TEST(GateHoles, SuspectsACaseWhoseKernelsEmulateNow) {

@@ -299,7 +299,10 @@ double noise_limit(const StoredTimeRule& rule, const Record& base, const Record&
   };
   const std::optional<double> one = spread(base), other = spread(found);
   limit += one && other ? std::max(*one, *other) : rule.process_spread;
-  limit += half_interval(before, rule.widest_interval) + half_interval(after, rule.widest_interval);
+  // A record that is suspect because its times scatter does not widen its own limit.
+  const double scatter = half_interval(after, rule.widest_interval);
+  limit += half_interval(before, rule.widest_interval) +
+           (found.status == Status::suspect ? std::min(scatter, rule.widest_interval) : scatter);
   return std::max(limit, rule.least);
 }
 
