@@ -15,13 +15,14 @@
 
 #include "accuracy/accuracy.h"
 #include "accuracy/oracle.h"
+#include "accuracy/reference.h"
 
 namespace halfmark::accuracy {
 
 namespace {
 
 const std::vector<MetricRow>& training_table() {
-  static const std::vector<MetricRow> rows = {
+  static const std::vector<MetricRow> rows = with_reference_rows({
       {"training.loss", "1", Better::lower, Kind::information,
        "over steps: loss of the batch before the update, unscaled"},
       {"training.accuracy", "1", Better::higher, Kind::information,
@@ -43,7 +44,7 @@ const std::vector<MetricRow>& training_table() {
        "loss over held-out batches, parameters and statistics cast to fp32 or half"},
       {"evaluation.accuracy", "1", Better::higher, Kind::bounded, "share classified correctly, same evaluation"},
       {"evaluation.gap", "1", Better::lower, Kind::bounded, "evaluation.loss at half - evaluation.loss at fp32"},
-  };
+  });
   return rows;
 }
 
@@ -170,6 +171,7 @@ Findings measure_training(const TrialSpec& given) {
   out.number("evaluation.accuracy", "fp32", training->fp32.accuracy);
   out.number("evaluation.accuracy", "half", training->half.accuracy);
   out.number("evaluation.gap", "", training->half.loss - training->fp32.loss);
+  training_numbers(spec)->add_to(out);
   return out.take();
 }
 
