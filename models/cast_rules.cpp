@@ -11,30 +11,37 @@ namespace {
 
 // Source: PyTorch aten/src/ATen/autocast_mode.h (commit d70fe7f): AT_FORALL_LOWER_PRECISION_FP,
 // _FP32, _FP32_SET_OPT_DTYPE, _DIFFERENT_REDISPATCH_SIGNATURE (norm), _PROMOTE, and
-// binary_cross_entropy_banned; the same for f16 and bf16. Unlisted operations run in the dtype of
-// their input: batch_norm, relu, gelu, pooling, dropout, add, mean, embedding. cross_entropy_loss
-// is not listed because it decomposes into log_softmax (f32 out) and nll_loss (f32).
+// binary_cross_entropy_banned; autocast_RNN.cpp (_cudnn_rnn); the same for f16 and bf16. Unlisted operations run in the
+// dtype of their input: batch_norm, relu, gelu, pooling, dropout, add, mean, embedding. cross_entropy_loss is not listed
+// because it decomposes into log_softmax (f32 out) and nll_loss (f32). Compared with PyTorch 2.15.0: the macros of its
+// header, and the operations that its dispatcher has for AutocastCUDA (kCountOfTorchCuda in policy_test.cpp); the rule of
+// linalg_matrix_sqrth, which is not in the header, is the dtype of its result for f16.
 constexpr CastRules::Group kTorchCuda[] = {
     {CastRule::lower,
      "_convolution convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d "
      "cudnn_convolution cudnn_convolution_transpose prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear "
      "addbmm baddbmm bmm chain_matmul linalg_multi_dot lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell "
-     "_thnn_fused_lstm_cell _thnn_fused_gru_cell scaled_dot_product_attention _scaled_dot_product_flash_attention"},
+     "_thnn_fused_lstm_cell _thnn_fused_gru_cell _cudnn_rnn scaled_dot_product_attention "
+     "_scaled_dot_product_flash_attention"},
     {CastRule::fp32,
      "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus layer_norm "
-     "native_layer_norm group_norm frobenius_norm nuclear_norm cosine_similarity dist pdist cdist renorm logsumexp "
+     "native_layer_norm rms_norm group_norm frobenius_norm nuclear_norm cosine_similarity dist pdist cdist renorm "
+     "logsumexp "
      "poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss "
      "huber_loss mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss "
      "multi_margin_loss binary_cross_entropy_with_logits upsample_nearest1d _upsample_nearest_exact1d "
      "upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d _upsample_nearest_exact3d upsample_linear1d "
-     "upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa"},
+     "upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa "
+     "linalg_matrix_sqrth"},
     {CastRule::fp32_out, "softmax log_softmax prod cumprod cumsum sum linalg_vector_norm linalg_matrix_norm norm"},
     {CastRule::widest, "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"},
     {CastRule::refused, "binary_cross_entropy"},
 };
 
 // Source: PyTorch aten/src/ATen/autocast_mode.cpp (commit 008ec6b), the registrations for AutocastCPU. Softmax,
-// log_softmax, layer_norm, group_norm, exp, log, pow, sum and norm are not listed: on a CPU they stay in the low dtype.
+// log_softmax, layer_norm, rms_norm, group_norm, exp, log, pow, sum and norm are not listed: on a CPU they stay in the low
+// dtype. Compared with the operations that the dispatcher of PyTorch 2.15.0 has for AutocastCPU: it adds
+// linalg_matrix_sqrth and no longer has cholesky and qr.
 constexpr CastRules::Group kTorchCpu[] = {
     {CastRule::lower,
      "_convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d bmm mm "
@@ -52,7 +59,7 @@ constexpr CastRules::Group kTorchCpu[] = {
      "linalg_solve linalg_cholesky linalg_svdvals linalg_eigvals linalg_eigvalsh linalg_inv linalg_householder_product "
      "linalg_tensorinv linalg_tensorsolve fake_quantize_per_tensor_affine geqrf _lu_with_info qr svd triangular_solve "
      "fractional_max_pool2d fractional_max_pool3d adaptive_max_pool3d multilabel_margin_loss_forward linalg_qr "
-     "linalg_cholesky_ex linalg_svd linalg_eig linalg_eigh linalg_lstsq linalg_inv_ex"},
+     "linalg_cholesky_ex linalg_svd linalg_eig linalg_eigh linalg_lstsq linalg_inv_ex linalg_matrix_sqrth"},
     {CastRule::widest, "stack cat index_copy"},
 };
 

@@ -32,7 +32,7 @@ struct Expected {
 };
 
 TEST(Memory, IsCountedByPurpose) {
-  // Saved are the outputs of both relus and the probabilities; under autocast also the cast of the input. An input that
+  // Saved are the outputs of both relus and the log probabilities; under autocast also the cast of the input. An input that
   // needs no cast keeps purpose `input`.
   const Expected table[] = {
       {"fp32", 4, 4 * kB * (kH + kH + kO), 0, 4},
@@ -77,7 +77,7 @@ TEST(Memory, KeepsHalfTheActivationsOfAConvnetUnderAmp) {
     return static_cast<double>(separate.live(Purpose::saved));
   };
   const double single = saved("fp32"), half = saved("amp-fp16");
-  // Pooling indices, statistics, probabilities and the cast of the input keep the ratio above one half.
+  // Pooling indices, statistics, log probabilities and the cast of the input keep the ratio above one half.
   EXPECT_GT(half / single, 0.5);
   EXPECT_LT(half / single, 0.6);
 }

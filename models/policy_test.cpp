@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include "models/trial_testing.h"
@@ -37,6 +40,31 @@ TEST(CastRules, DifferBetweenCpuAndCuda) {
   EXPECT_EQ(cpu.of("binary_cross_entropy"), CastRule::fp32);
   EXPECT_EQ(cpu.of("cross_entropy_loss"), CastRule::fp32);
   EXPECT_EQ(cpu.of("cat"), CastRule::widest);
+}
+
+// The operations for which the dispatcher of PyTorch 2.15.0 has a kernel of AutocastCUDA and of AutocastCPU, without
+// their overloads, as torch._C._dispatch_get_registrations_for_dispatch_key lists them. On a CPU also cholesky and qr,
+// which only older versions have.
+constexpr size_t kCountOfTorchCuda = 113, kCountOfTorchCpu = 114 + 2;
+
+TEST(CastRules, AreAsManyAsThoseOfPyTorchAndNameEachOperationOnce) {
+  for (const auto& [name, count] : {std::pair{"torch-cuda", kCountOfTorchCuda}, {"torch-cpu", kCountOfTorchCpu}}) {
+    std::multiset<std::string> words;
+    for (const CastRules::Group& group : cast_rules_named(name).groups) {
+      std::istringstream text{std::string(group.operations)};
+      for (std::string word; text >> word;) words.insert(word);
+    }
+    EXPECT_EQ(words.size(), count) << name;
+    EXPECT_EQ(std::set<std::string>(words.begin(), words.end()).size(), count) << name;
+  }
+}
+
+TEST(CastRules, KnowTheOperationsOfRecentVersions) {
+  EXPECT_EQ(cast_rules_named("torch-cuda").of("_cudnn_rnn"), CastRule::lower);
+  EXPECT_EQ(cast_rules_named("torch-cuda").of("rms_norm"), CastRule::fp32);
+  EXPECT_EQ(cast_rules_named("torch-cpu").of("rms_norm"), CastRule::as_is);
+  for (const char* rules : {"torch-cuda", "torch-cpu"})
+    EXPECT_EQ(cast_rules_named(rules).of("linalg_matrix_sqrth"), CastRule::fp32) << rules;
 }
 
 TEST(CastRules, ListTheKnownNamesWhenANameIsWrong) {
@@ -99,7 +127,7 @@ TEST(Policies, GiveEveryTensorItsDtype) {
       wanted["activation/" + std::string(layer)] = expected.activation;
       wanted["gradient/" + std::string(layer)] = expected.activation;  // also at the cast before the loss
     }
-    wanted["activation/probabilities"] = wanted["activation/loss"] = expected.loss;
+    wanted["activation/log_probabilities"] = wanted["activation/loss"] = expected.loss;
     for (const Param* param : trial.params())
       wanted["gradient/" + param->name] = param->name.starts_with("bn") ? expected.norm_gradient : expected.gradient;
     wanted["gradient/input"] = expected.input;

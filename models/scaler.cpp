@@ -29,14 +29,14 @@ bool Scaler::unscale(Device& device, const std::vector<Param*>& params) {
 
 void Scaler::update(bool found_inf) {
   if (spec_.kind != ScalerSpec::Kind::dynamic) return;
-  // The products are computed in fp32: PyTorch's scale is an fp32 tensor of one element.
+  // PyTorch's scale is an fp32 tensor of one element and its factors are doubles: the product is rounded once.
   if (found_inf) {
-    scale_ *= static_cast<float>(spec_.backoff);
+    scale_ = static_cast<float>(static_cast<double>(scale_) * spec_.backoff);
     tracker_ = 0;
     return;
   }
   if (++tracker_ != spec_.interval) return;
-  const float grown = scale_ * static_cast<float>(spec_.growth);
+  const auto grown = static_cast<float>(static_cast<double>(scale_) * spec_.growth);
   if (std::isfinite(grown)) scale_ = grown;
   tracker_ = 0;
 }

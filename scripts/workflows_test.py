@@ -19,12 +19,18 @@ WORKFLOWS = pathlib.Path(__file__).resolve().parent / "workflows"
 # Replaces the program: records its arguments and ends with the given exit code.
 PROGRAM = """#!/bin/sh
 echo "$@" >> "$CALLS"
-case $1 in run) exit "${RUN:-0}" ;; *) exit "${GATE:-0}" ;; esac
+case $1 in run) exit "${RUN:-0}" ;; ab) exit "${AB:-0}" ;; *) exit "${GATE:-0}" ;; esac
 """
 
 
 def load(name):
     return yaml.safe_load((WORKFLOWS / name).read_text())
+
+
+def gitlab_scripts():
+    """The lines of both jobs; the second one begins with those of the first."""
+    jobs = load("gitlab-gate.yml")
+    return jobs["halfmark"]["before_script"] + jobs["halfmark"]["script"] + jobs["halfmark-times"]["script"]
 
 
 class Folder:
@@ -59,8 +65,8 @@ class Workflows(unittest.TestCase):
         return next(step["run"] for step in self.steps() if step.get("name") == name)
 
     def test_every_script_is_a_shell_script(self):
-        scripts = [step["run"] for step in self.steps() if "run" in step] + load("gitlab-gate.yml")["halfmark"]["script"]
-        self.assertGreaterEqual(len(scripts), 7)
+        scripts = [step["run"] for step in self.steps() if "run" in step] + gitlab_scripts()
+        self.assertGreaterEqual(len(scripts), 10)
         for script in scripts:
             result = subprocess.run(["bash", "-n", "-c", script], capture_output=True, text=True)
             self.assertEqual(result.returncode, 0, result.stderr)
@@ -68,8 +74,7 @@ class Workflows(unittest.TestCase):
     @unittest.skipUnless(shutil.which("curl"), "no curl here")
     def test_an_archive_with_another_checksum_is_not_unpacked(self):
         unpack = {"github": self.step("unpack halfmark")}
-        gitlab = load("gitlab-gate.yml")["halfmark"]["script"]
-        unpack["gitlab"] = "\n".join(gitlab[:next(i for i, line in enumerate(gitlab) if "halfmark run" in line)])
+        unpack["gitlab"] = "\n".join(load("gitlab-gate.yml")["halfmark"]["before_script"])
         for name, script in unpack.items():
             for honest in (True, False):
                 folder = Folder(self)
@@ -127,13 +132,74 @@ class Workflows(unittest.TestCase):
         self.assertEqual(job["artifacts"]["when"], "always")
         self.assertIn(called[called.index("--markdown") + 1], job["artifacts"]["paths"])
 
+    def times(self, **settings):
+        """Runs the step for times on both platforms with an archive to compare with: exit codes, calls and outputs."""
+        scripts = {"github": self.step("times"), "gitlab": "\n".join(load("gitlab-gate.yml")["halfmark-times"]["script"])}
+        results = {}
+        for name, script in scripts.items():
+            folder = Folder(self)
+            (folder.path / "temp").mkdir()
+            archive = folder.path / "offered.tar.gz"
+            archive.write_text("the base build")
+            given = {"HALFMARK_BASE_ARCHIVE": archive.as_uri(), "RUNNER_TEMP": folder.path / "temp",
+                     "HALFMARK_BASE_SHA256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+                     "HALFMARK_ALLOW_NO_VERDICT": "true"}
+            results[name] = folder.run(script, **{**given, **settings})
+        return results
+
+    @unittest.skipUnless(shutil.which("curl"), "no curl here")
+    def test_times_are_decided_by_ab_whose_exit_codes_pass_on(self):
+        for code in (0, 1, 2, 3):
+            results = self.times(AB=code, HALFMARK_ALLOW_NO_VERDICT="false")
+            self.assertEqual([result[0] for result in results.values()], [code, code])
+            for name, (_, calls, _) in results.items():
+                words = calls[0].split()
+                self.assertEqual(words[0], "ab", name)
+                self.assertTrue(words[1].endswith("halfmark-base.tar.gz") and words[2].endswith("halfmark.tar.gz"), name)
+                self.assertIn("--time-only", words, name)
+                self.assertEqual(words[words.index("--suite") + 1], "quick", name)
+        allowed = self.times(AB=3)["github"]
+        self.assertEqual(allowed[0], 0)
+        self.assertIn("::warning title=halfmark::no verdict on times", allowed[2])
+        self.assertEqual(self.times(AB=1)["github"][0], 1)
+
+    @unittest.skipUnless(shutil.which("curl"), "no curl here")
+    def test_times_of_another_archive_than_the_named_one_are_not_measured(self):
+        for name, (code, calls, _) in self.times(HALFMARK_BASE_SHA256="0" * 64).items():
+            self.assertNotEqual(code, 0, name)
+            self.assertEqual(calls, [], name)
+
+    def test_a_workflow_without_a_build_to_compare_with_says_that_no_time_was_judged(self):
+        results = self.times(HALFMARK_BASE_ARCHIVE="")
+        self.assertEqual({name: result[0] for name, result in results.items()}, {"github": 0, "gitlab": 3})
+        for name, (_, calls, output) in results.items():
+            self.assertEqual(calls, [], name)
+            self.assertIn("no time was judged: HALFMARK_BASE_ARCHIVE is empty", output, name)
+        self.assertIn("::warning", results["github"][2])
+        strict = self.times(HALFMARK_BASE_ARCHIVE="", HALFMARK_ALLOW_NO_VERDICT="false")
+        self.assertEqual(strict["github"][0], 3)
+
+    def test_times_are_judged_after_a_gate_that_failed_and_never_beside_it(self):
+        names = [step.get("name") for step in self.steps()]
+        self.assertGreater(names.index("times"), names.index("gate"))
+        step = next(step for step in self.steps() if step.get("name") == "times")
+        self.assertIn("!cancelled()", step["if"])
+        self.assertIn("steps.measure.outcome == 'success'", step["if"])
+        self.assertEqual(next(one for one in self.steps() if one.get("name") == "measure")["id"], "measure")
+        jobs = load("gitlab-gate.yml")
+        self.assertEqual(jobs["halfmark-times"]["extends"], "halfmark")
+        self.assertNotIn("needs", jobs["halfmark-times"])
+        self.assertTrue(jobs["halfmark"]["resource_group"])
+        upload = next(step for step in self.steps() if "upload-artifact" in step.get("uses", ""))
+        self.assertIn("halfmark-times.xml", upload["with"]["path"].split())
+
     def test_the_variables_that_are_used_are_set(self):
         github, gitlab = load("github-gate.yml"), load("gitlab-gate.yml")["halfmark"]
         scripts = "\n".join(step.get("run", "") for step in github["jobs"]["gate"]["steps"])
         for name in github["env"]:
             self.assertIn(f"${name}", scripts)
         for name in gitlab["variables"]:
-            self.assertIn(f"${name}", "\n".join(gitlab["script"]))
+            self.assertIn(f"${name}", "\n".join(gitlab_scripts()))
 
 
 if __name__ == "__main__":

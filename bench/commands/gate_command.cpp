@@ -49,11 +49,13 @@ void add_gate_command(CommandLine& line, Program& program) {
           .flag("--same-environment", arguments->same_environment,
                 "give the verdict ENV_SUSPECT when machine or libraries differ")
           .flag("--time", arguments->time,
-                "judge times too; needs two reports of one machine made by halfmark run --processes 24 or more")
+                "judge times by a test; needs two reports of one machine made by halfmark run --processes 24 or more; "
+                "exit code 3 if a time could not be judged")
           .footer(
+              "Without --time, stored times are compared with wide limits only: a larger difference is SUSPECTED, and "
+              "the halfmark ab command that decides is printed.\n"
               "Exit codes: 0 pass, 1 worse or a case lost, 2 the command or a file was wrong, 3 no verdict "
-              "(inconclusive "
-              "or another environment).")
+              "(a suspected time, inconclusive or another environment).")
           .examples({"halfmark gate base.json new.json",
                      "halfmark gate base.json new.json --rules strict --strict-bits",
                      "halfmark gate base.json new.json --junit gate.xml --markdown gate.md"})

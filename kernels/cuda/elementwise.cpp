@@ -94,14 +94,14 @@ void sgd(Device& device, const SgdStep& op) {
 
 Refusal softmax_backward_refuses(const Device&, const SoftmaxCrossEntropyBackward& op) {
   if (Refusal r = not_readable({&op.labels})) return r;
-  return refuses({&op.probabilities}, {&op.probabilities, &op.dlogits});
+  return refuses({&op.log_probabilities}, {&op.log_probabilities, &op.dlogits});
 }
 void softmax_backward(Device& device, const SoftmaxCrossEntropyBackward& op) {
   CudaDevice& cuda = on(device);
   op.dlogits.materialize(Layout::plain);
-  const Shape& shape = op.probabilities.shape();
+  const Shape& shape = op.log_probabilities.shape();
   launch_softmax_backward(cuda.stream(), static_cast<uint32_t>(shape[0]), static_cast<uint32_t>(shape[1]),
-                          array(op.probabilities), op.labels.as<int32_t>(), array(op.dlogits),
+                          array(op.log_probabilities), op.labels.as<int32_t>(), array(op.dlogits),
                           op.dloss / static_cast<double>(shape[0]));
 }
 

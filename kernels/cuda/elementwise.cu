@@ -84,9 +84,9 @@ struct SoftmaxBackward {
   const int32_t* labels;
   uint32_t classes;
   Wide factor;
-  __device__ Wide operator()(uint32_t i, Wide probability) const {
+  __device__ Wide operator()(uint32_t i, Wide log_probability) const {
     const uint32_t row = i / classes;
-    return formulas::softmax_backward(probability, labels[row] == static_cast<int32_t>(i - row * classes), factor);
+    return formulas::softmax_backward(log_probability, labels[row] == static_cast<int32_t>(i - row * classes), factor);
   }
 };
 
@@ -219,12 +219,12 @@ void launch_sgd_step(cudaStream_t stream, uint32_t n, Array parameter, Array gra
   launched("sgd_step");
 }
 
-void launch_softmax_backward(cudaStream_t stream, uint32_t rows, uint32_t classes, Array probabilities,
+void launch_softmax_backward(cudaStream_t stream, uint32_t rows, uint32_t classes, Array log_probabilities,
                              const int32_t* labels, Array dlogits, double factor) {
-  with_access({probabilities.dtype, dlogits.dtype}, [&](auto choice) {
+  with_access({log_probabilities.dtype, dlogits.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    start_one<Wide>(stream, rows * classes, Access(probabilities), Access(dlogits),
+    start_one<Wide>(stream, rows * classes, Access(log_probabilities), Access(dlogits),
                     SoftmaxBackward<Wide>{labels, classes, static_cast<Wide>(factor)});
   });
   launched("softmax_cross_entropy_backward");

@@ -167,10 +167,10 @@ TEST_F(Gpu, RefusalsNameWhatCannotBeAskedOfTheLibrary) {
 TEST_F(Gpu, AnUnknownLabelMakesTheLossNaN) {
   const Tensor logits = Tensor::zeros(gpu(), {2, 4}, DType::f32);
   const Tensor labels = Tensor::from(gpu(), {2}, DType::i32, std::vector<double>{1, 7});
-  Tensor loss(gpu(), {1}, DType::f32), probabilities(gpu(), {2, 4}, DType::f32);
-  run(SoftmaxCrossEntropy{.logits = logits, .labels = labels, .loss = loss, .probabilities = probabilities});
+  Tensor loss(gpu(), {1}, DType::f32), log_probabilities(gpu(), {2, 4}, DType::f32);
+  run(SoftmaxCrossEntropy{.logits = logits, .labels = labels, .loss = loss, .log_probabilities = log_probabilities});
   EXPECT_TRUE(std::isnan(loss.values()[0]));
-  EXPECT_EQ(probabilities.values()[0], 0.25);
+  EXPECT_EQ(log_probabilities.values()[0], 0.25);
 }
 
 TEST_F(Gpu, MemoryIsCountedAsAskedForAndUsedAgain) {

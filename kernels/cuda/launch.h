@@ -52,8 +52,8 @@ void launch_add_bias(cudaStream_t, const Channels&, Array x, Array bias, Array o
 void launch_unscale(cudaStream_t, uint32_t n, Array gradient, float* found_inf, float inverse_scale);
 void launch_sgd_step(cudaStream_t, uint32_t n, Array parameter, Array gradient, Array velocity, Array low, double rate,
                      double momentum, double weight_decay);
-void launch_softmax_backward(cudaStream_t, uint32_t rows, uint32_t classes, Array probabilities, const int32_t* labels,
-                             Array dlogits, double factor);
+void launch_softmax_backward(cudaStream_t, uint32_t rows, uint32_t classes, Array log_probabilities,
+                             const int32_t* labels, Array dlogits, double factor);
 
 // reduce.cu. `scratch` has the wide type: doubles if `wide`, else floats.
 size_t channel_scratch_elements(const Channels&);  // number of wide elements that the three below need
@@ -71,7 +71,7 @@ void launch_batch_norm_backward(cudaStream_t, const Channels&, bool wide, void* 
                                 double epsilon);
 // scratch: one wide element per row
 void launch_softmax_cross_entropy(cudaStream_t, uint32_t rows, uint32_t classes, bool wide, void* scratch, Array logits,
-                                  const int32_t* labels, Array loss, Array probabilities);
+                                  const int32_t* labels, Array loss, Array log_probabilities);
 
 // images.cu
 void launch_max_pool(cudaStream_t, const Image& x, const Image& out, const WindowArgs&, Array x_data, Array out_data,

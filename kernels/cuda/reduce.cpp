@@ -80,17 +80,17 @@ void backward(Device& device, const BatchNormBackward& op) {
 }
 
 Refusal softmax_refuses(const Device&, const SoftmaxCrossEntropy& op) {
-  return refuses({&op.logits, &op.probabilities}, {&op.logits, &op.labels}, {&op.loss});
+  return refuses({&op.logits, &op.log_probabilities}, {&op.logits, &op.labels}, {&op.loss});
 }
 void softmax(Device& device, const SoftmaxCrossEntropy& op) {
   CudaDevice& cuda = on(device);
-  op.probabilities.materialize(Layout::plain), op.loss.materialize(Layout::plain);
-  const bool wide = any_f64({&op.logits, &op.probabilities});
+  op.log_probabilities.materialize(Layout::plain), op.loss.materialize(Layout::plain);
+  const bool wide = any_f64({&op.logits, &op.log_probabilities});
   const Shape& shape = op.logits.shape();
   Tensor memory = scratch(cuda, static_cast<size_t>(shape[0]), wide);
   launch_softmax_cross_entropy(cuda.stream(), static_cast<uint32_t>(shape[0]), static_cast<uint32_t>(shape[1]), wide,
                                memory.data(), array(op.logits), op.labels.as<int32_t>(), array(op.loss),
-                               array(op.probabilities));
+                               array(op.log_probabilities));
 }
 
 }  // namespace

@@ -222,10 +222,10 @@ __global__ void __launch_bounds__(kThreads)
 
 constexpr uint32_t kRowThreads = 128;
 
-// Over a row of logits z: m = max z, s = sum exp(z - m), probability = exp(z - m) / s, loss = log s - (z[label] - m).
+// Over a row of logits z: m = max z, s = sum exp(z - m), log probability = (z - m) - log s, loss = the label's negated.
 template <class Wide, class Access>
 __global__ void __launch_bounds__(kRowThreads)
-    softmax_rows(uint32_t classes, Access logits, const int32_t* labels, Access probabilities, Wide* losses) {
+    softmax_rows(uint32_t classes, Access logits, const int32_t* labels, Access log_probabilities, Wide* losses) {
   __shared__ Wide largest[kRowThreads];
   __shared__ Pair<Wide> sums[kRowThreads];
   const uint32_t row = blockIdx.x, start = row * classes, thread = threadIdx.x;
@@ -245,16 +245,18 @@ __global__ void __launch_bounds__(kRowThreads)
   sums[thread] = sum;
   sum_tree(sums, thread, 1, kRowThreads);
   __syncthreads();
-  const Wide total = sums[0].first;
-  // Before the probabilities, which may overwrite the logits.
+  const Wide log_sum = log(sums[0].first);
+  // Before the log probabilities, which may overwrite the logits.
   if (thread == 0) {
     const int32_t label = labels[row];
     const bool known = label >= 0 && label < static_cast<int32_t>(classes);
-    losses[row] = known ? log(total) - (logits.template load<Wide>(start + label) - top) : infinity - infinity;
+    losses[row] =
+        known ? -formulas::log_softmax(logits.template load<Wide>(start + label), top, log_sum) : infinity - infinity;
   }
   __syncthreads();
   for (uint32_t i = thread; i < classes; i += kRowThreads)
-    probabilities.template store<Wide>(start + i, exp(logits.template load<Wide>(start + i) - top) / total);
+    log_probabilities.template store<Wide>(start + i,
+                                           formulas::log_softmax(logits.template load<Wide>(start + i), top, log_sum));
 }
 
 template <class Wide>
@@ -358,13 +360,13 @@ void launch_batch_norm_backward(cudaStream_t stream, const Channels& c, bool wid
 }
 
 void launch_softmax_cross_entropy(cudaStream_t stream, uint32_t rows, uint32_t classes, bool wide, void* scratch,
-                                  Array logits, const int32_t* labels, Array loss, Array probabilities) {
-  with_wide_access({logits.dtype, probabilities.dtype}, {}, wide, [&](auto choice) {
+                                  Array logits, const int32_t* labels, Array loss, Array log_probabilities) {
+  with_wide_access({logits.dtype, log_probabilities.dtype}, {}, wide, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
     auto* losses = static_cast<Wide*>(scratch);
     softmax_rows<Wide>
-        <<<rows, kRowThreads, 0, stream>>>(classes, Access(logits), labels, Access(probabilities), losses);
+        <<<rows, kRowThreads, 0, stream>>>(classes, Access(logits), labels, Access(log_probabilities), losses);
     launched("softmax_cross_entropy");
     mean_of<Wide><<<1, kThreads, 0, stream>>>(rows, losses, AnyTyped(loss));
     launched("mean of losses");

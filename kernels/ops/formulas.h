@@ -31,9 +31,11 @@ HM_HOST_DEVICE constexpr T relu(T x) {
   return x <= 0 ? T(0) : x;
 }
 
+// y is the output or the input of relu. Where it is NaN the gradient passes: PyTorch's threshold_backward
+// (aten/src/ATen/native/cuda/ActivationThresholdKernel.cu) is x <= threshold ? 0 : dy.
 template <class T>
 HM_HOST_DEVICE constexpr T relu_backward(T y, T dy) {
-  return y > 0 ? dy : T(0);
+  return y <= 0 ? T(0) : dy;
 }
 
 // The same on the codes of fp16 and bf16, without branches so that compilers vectorise it. `infinity` is the code of
@@ -44,14 +46,15 @@ HM_HOST_DEVICE constexpr int16_t relu_code(int16_t x, int16_t infinity) {
 }
 
 HM_HOST_DEVICE constexpr int16_t relu_backward_code(int16_t y, int16_t dy, int16_t infinity) {
-  const auto positive = static_cast<int16_t>((y > 0) & (y <= infinity));
-  return static_cast<int16_t>(dy & -positive);
+  const auto passes = static_cast<int16_t>((y > 0) | (static_cast<int16_t>(y & 0x7fff) > infinity));
+  return static_cast<int16_t>(dy & -passes);
 }
 
-// Does `candidate` replace `best` as a window's maximum? The first of equal values stays; the first NaN wins and stays.
+// Does `candidate` replace `best` as a window's maximum? The first of equal values stays; the last NaN wins, as in
+// PyTorch (aten/src/ATen/native/cuda/DilatedMaxPool2d.cu: (val > maxval) || isnan(val)).
 template <class T>
 HM_HOST_DEVICE constexpr bool pool_takes(T candidate, T best) {
-  return candidate > best || (is_nan(candidate) && !is_nan(best));
+  return candidate > best || is_nan(candidate);
 }
 
 // Tests the scaled gradient: an overflow must be detected even if the unscaled gradient would be finite.
@@ -140,10 +143,18 @@ HM_HOST_DEVICE constexpr T batch_norm_backward_folded(T x, T dy, T mean, T a, T 
   return a * (dy - b - (x - mean) * d);
 }
 
-// Gradient of the mean cross-entropy with respect to one logit; `factor` is dloss / n.
+// log softmax of a logit, given the largest logit of its row and log sum exp(z - largest) over the row
 template <class T>
-HM_HOST_DEVICE constexpr T softmax_backward(T probability, bool is_label, T factor) {
-  return (probability - (is_label ? T(1) : T(0))) * factor;
+HM_HOST_DEVICE constexpr T log_softmax(T logit, T largest, T log_sum) {
+  return (logit - largest) - log_sum;
+}
+
+// Gradient of the mean cross-entropy with respect to one logit, from its log softmax; `factor` is dloss / n. The
+// difference is formed in T, which is wider than the storage: with logits 10 apart the label's probability is
+// 1 - 4.5e-5, in fp16 exactly 1.
+template <class T>
+HM_HOST_DEVICE T softmax_backward(T log_probability, bool is_label, T factor) {
+  return (std::exp(log_probability) - (is_label ? T(1) : T(0))) * factor;
 }
 
 }  // namespace halfmark::kernels::formulas

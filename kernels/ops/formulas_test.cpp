@@ -25,18 +25,22 @@ TEST(Formulas, ReluPassesNaNsAndMakesNegativeZeroPositive) {
   EXPECT_TRUE(std::isnan(relu(kNan)));
 }
 
-TEST(Formulas, ReluBackwardLetsTheGradientThroughOnlyWhereTheOutputIsPositive) {
+TEST(Formulas, ReluBackwardLetsTheGradientThroughWhereTheOutputIsPositiveOrNaN) {
   EXPECT_EQ(relu_backward(1.0f, 5.0f), 5.0f);
+  EXPECT_EQ(relu_backward(kInf, 5.0f), 5.0f);
   EXPECT_EQ(relu_backward(0.0f, 5.0f), 0.0f);
+  EXPECT_EQ(relu_backward(-kInf, 5.0f), 0.0f);
   EXPECT_EQ(relu_backward(0.0f, kNan), 0.0f);
+  EXPECT_EQ(relu_backward(kNan, 5.0f), 5.0f);
+  EXPECT_EQ(relu_backward(-kNan, 5.0f), 5.0f);
 }
 
-TEST(Formulas, TheFirstOfEqualsAndTheFirstNaNWinAWindow) {
+TEST(Formulas, TheFirstOfEqualsAndTheLastNaNWinAWindow) {
   EXPECT_TRUE(pool_takes(2.0f, 1.0f));
   EXPECT_FALSE(pool_takes(1.0f, 1.0f));
   EXPECT_TRUE(pool_takes(kNan, kInf));
   EXPECT_FALSE(pool_takes(kInf, kNan));
-  EXPECT_FALSE(pool_takes(kNan, kNan));
+  EXPECT_TRUE(pool_takes(kNan, kNan));
 }
 
 TEST(Formulas, ReluOnCodesIsReluOnValues) {
@@ -123,9 +127,9 @@ TEST(Formulas, BatchNormBackwardIsTheDerivativeOfForward) {
 TEST(Formulas, SoftmaxBackwardSumsToNothingOverARow) {
   const double p[3] = {0.2, 0.3, 0.5};
   double sum = 0;
-  for (int i = 0; i < 3; ++i) sum += softmax_backward(p[i], i == 1, 0.25);
+  for (int i = 0; i < 3; ++i) sum += softmax_backward(std::log(p[i]), i == 1, 0.25);
   EXPECT_NEAR(sum, 0, 1e-16);
-  EXPECT_DOUBLE_EQ(softmax_backward(p[1], true, 0.25), -0.175);
+  EXPECT_DOUBLE_EQ(softmax_backward(std::log(p[1]), true, 0.25), -0.175);
 }
 
 template <class Row>

@@ -49,7 +49,7 @@ struct PoolSize {
 };
 
 struct LossTypes {
-  DType logits, loss, probabilities;
+  DType logits, loss, log_probabilities;
 };
 
 struct SgdTypes {

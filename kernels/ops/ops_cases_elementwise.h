@@ -262,7 +262,8 @@ inline std::vector<LossInput> loss_inputs(const Axes& axes) {
   std::vector<LossInput> inputs;
   for (const Shape& shape : axes.loss_shapes) inputs.push_back({shape, 0});
   if (!axes.special_values) return inputs;
-  for (const double bad : {static_cast<double>(NAN), HUGE_VAL}) inputs.push_back({axes.loss_shapes.front(), bad});
+  for (const double bad : {static_cast<double>(NAN), HUGE_VAL, -HUGE_VAL})
+    inputs.push_back({axes.loss_shapes.front(), bad});
   return inputs;
 }
 
@@ -283,11 +284,12 @@ inline void Cases<SoftmaxCrossEntropy>::each(const CaseRequest& request, const R
       });
       const auto label = [&](size_t i) { return static_cast<size_t>(RandomKey(2).below(i, classes)); };
       const Tensor labels = label_tensor(request, shape[0], label);
-      Tensor loss(request.device, {1}, loss_type), probabilities(request.device, shape, wide);
+      Tensor loss(request.device, {1}, loss_type), log_probabilities(request.device, shape, wide);
       const std::string name =
           text_of({dtype, loss_type, wide}) + " " + shape.text() + (bad != 0 ? " with " + std::to_string(bad) : "");
       run_case(
-          name, SoftmaxCrossEntropy{.logits = logits, .labels = labels, .loss = loss, .probabilities = probabilities},
+          name,
+          SoftmaxCrossEntropy{.logits = logits, .labels = labels, .loss = loss, .log_probabilities = log_probabilities},
           [&](CaseResult& result) {
             const std::vector<double> z = logits.values();
             const Format& format = wide_format(logits.dtype());
@@ -295,27 +297,34 @@ inline void Cases<SoftmaxCrossEntropy>::each(const CaseRequest& request, const R
             double total = 0, total_slack = 0;
             for (size_t i = 0; i < n; ++i) {
               const double* row = &z[i * classes];
-              if (std::any_of(row, row + classes, [](double x) { return !(x < HUGE_VAL); })) {
+              if (std::any_of(row, row + classes, [](double x) { return !(x < HUGE_VAL); })) {  // NaN or infinity
                 std::fill_n(&p[i * classes], classes, static_cast<double>(NAN));
                 total = static_cast<double>(NAN);
                 continue;
               }
-              const double largest = *std::max_element(row, row + classes),
-                           least = *std::min_element(row, row + classes);
-              double sum = 0;
-              for (size_t c = 0; c < classes; ++c) sum += std::exp(row[c] - largest);
+              // A logit of -infinity has the probability 0 and adds no error.
+              const double largest = *std::max_element(row, row + classes);
+              double sum = 0, least = largest;
+              for (size_t c = 0; c < classes; ++c) {
+                sum += std::exp(row[c] - largest);
+                if (std::isfinite(row[c])) least = std::min(least, row[c]);
+              }
               // An argument with a relative error of u * range gives exp that error; a library's exp and log are
               // accurate to 4 units.
               const double relative = gamma(static_cast<double>(classes) + 2 * (largest - least) + 12, format);
-              for (size_t c = 0; c < classes; ++c)
-                p[i * classes + c] = std::exp(row[c] - largest) / sum,
-                                p_slack[i * classes + c] = relative * p[i * classes + c] + smallest(format);
-              const double term = std::log(sum) - (row[label(i)] - largest);
-              total += term, total_slack += relative + gamma(static_cast<double>(n) + 4, format) *
-                                                           (std::fabs(std::log(sum)) + largest - least);
+              // The relative error of the sum is the absolute error of its logarithm.
+              for (size_t c = 0; c < classes; ++c) {
+                p[i * classes + c] = row[c] - largest - std::log(sum);
+                if (std::isfinite(row[c]))
+                  p_slack[i * classes + c] =
+                      relative + gamma(6, format) * (std::fabs(std::log(sum)) + largest - row[c]) + smallest(format);
+              }
+              total -= p[i * classes + label(i)];
+              total_slack +=
+                  relative + gamma(static_cast<double>(n) + 4, format) * (std::fabs(std::log(sum)) + largest - least);
             }
-            result.expect_close(probabilities, p, p_slack);
-            if (std::isnan(total)) total_slack = 0;
+            result.expect_close(log_probabilities, p, p_slack);
+            if (!std::isfinite(total)) total_slack = 0;
             result.expect_close(loss, {total / static_cast<double>(n)}, {total_slack / static_cast<double>(n)}, "loss");
           });
     }
@@ -328,9 +337,11 @@ inline void Cases<SoftmaxCrossEntropyBackward>::each(const CaseRequest& request,
     for (const double dloss : request.axes.loss_scales) {
       const Shape& shape = request.axes.loss_shapes.front();
       const auto n = static_cast<size_t>(shape[0]), classes = static_cast<size_t>(shape[1]);
-      const Tensor probabilities = filled_tensor(request, shape, wide, Layout::plain, [&] {
+      const Tensor log_probabilities = filled_tensor(request, shape, wide, Layout::plain, [&] {
         std::vector<double> values = random_values(shape.elements(), 1);
-        for (double& value : values) value = std::min(1.0, std::fabs(value) / 4);
+        // From 0 to below -100, whose exp underflows in fp32; every fifth is a probability close to 1, as of a label.
+        for (size_t i = 0; i < values.size(); ++i)
+          values[i] = i % 5 == 0 ? -0x1p-14 * std::fabs(values[i]) : -std::exp(4 * std::fabs(values[i]));
         return values;
       });
       const auto label = [&](size_t i) { return static_cast<size_t>(RandomKey(2).below(i, classes)); };
@@ -339,13 +350,18 @@ inline void Cases<SoftmaxCrossEntropyBackward>::each(const CaseRequest& request,
       const std::string name = text_of({wide, dtype}) + " loss scale " + std::to_string(dloss);
       run_case(name,
                SoftmaxCrossEntropyBackward{
-                   .probabilities = probabilities, .labels = labels, .dlogits = dlogits, .dloss = dloss},
+                   .log_probabilities = log_probabilities, .labels = labels, .dlogits = dlogits, .dloss = dloss},
                [&](CaseResult& result) {
-                 std::vector<double> expected = probabilities.values(), slack(expected.size());
+                 std::vector<double> expected = log_probabilities.values(), slack(expected.size());
+                 const Format& format = wide_format(log_probabilities.dtype());
+                 const double factor = dloss / static_cast<double>(n);
                  for (size_t i = 0; i < expected.size(); ++i) {
-                   if (i % classes == label(i / classes)) expected[i] -= 1;
-                   expected[i] *= dloss / static_cast<double>(n);
-                   slack[i] = gamma(4, wide_format(probabilities.dtype())) * std::fabs(expected[i]);
+                   const double probability = std::exp(expected[i]);
+                   const double one = i % classes == label(i / classes) ? 1 : 0;
+                   expected[i] = (probability - one) * factor;
+                   // A library's exp is accurate to 4 units; the difference cancels, so its parts count.
+                   slack[i] = gamma(8, format) * (probability + one) * std::fabs(factor) +
+                              smallest(format) * (1 + std::fabs(factor));
                  }
                  result.expect_close(dlogits, expected, slack);
                });
@@ -394,6 +410,7 @@ inline void Cases<SgdStep>::each(const CaseRequest& request, const RunCase<SgdSt
       for (const double decay : request.axes.decays)
         for (const auto& [layout, gradient_layout] : request.axes.sgd_layouts) {
           Tensor p = random_tensor(request, shape, types.parameter, layout, 1);
+          if (request.axes.special_values) sprinkle_special_values(p, 3);
           const Tensor g = random_tensor(request, shape, types.gradient, gradient_layout, 2);
           Tensor v = momentum != 0 ? random_tensor(request, shape, types.velocity, layout, 3) : Tensor();
           Tensor low = types.has_low ? Tensor(request.device, shape, types.low, layout) : Tensor();
@@ -415,12 +432,16 @@ inline void Cases<SgdStep>::each(const CaseRequest& request, const RunCase<SgdSt
                                                vv = v.empty() ? std::vector<double>(pv.size()) : result.before(v);
                      std::vector<double> new_v(pv.size()), v_slack(pv.size()), new_p(pv.size()), p_slack(pv.size());
                      for (size_t i = 0; i < pv.size(); ++i) {
-                       new_v[i] = momentum * vv[i] + gv[i] + decay * pv[i];
-                       v_slack[i] = gamma(6, format) *
-                                    (std::fabs(momentum * vv[i]) + std::fabs(gv[i]) + std::fabs(decay * pv[i]));
+                       // PyTorch leaves out a term whose factor is 0: 0 times an infinite parameter is NaN.
+                       const double decayed = decay != 0 ? decay * pv[i] : 0;
+                       new_v[i] = momentum * vv[i] + gv[i] + decayed;
                        new_p[i] = pv[i] - rate * new_v[i];
-                       p_slack[i] =
-                           rate * v_slack[i] + gamma(4, format) * (std::fabs(pv[i]) + rate * std::fabs(new_v[i]));
+                       if (std::isfinite(new_v[i]))
+                         v_slack[i] =
+                             gamma(6, format) * (std::fabs(momentum * vv[i]) + std::fabs(gv[i]) + std::fabs(decayed));
+                       if (std::isfinite(new_p[i]))
+                         p_slack[i] = rate * v_slack[i] + gamma(4, format) * std::fabs(pv[i]) +
+                                      gamma(4, format) * rate * std::fabs(new_v[i]);
                      }
                      if (!v.empty()) result.expect_close(v, new_v, v_slack, "velocity");
                      result.expect_close(p, new_p, p_slack, "parameter");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -283,10 +284,26 @@ inline void each_pool(const CaseRequest& request, auto&& f, bool several = false
   each_image(request, request.axes.dtypes, each_size, several);
 }
 
+// Two and three NaNs close together, a NaN beside +infinity, and a block of -infinity: every rule of a maximum. Not in
+// the last image, so that the last element is not NaN.
+inline void sprinkle_special_values_in_windows(const Tensor& x) {
+  if (x.layout() == Layout::opaque) return;  // a library made it, with its padding
+  const Shape& s = x.shape();
+  std::vector<double> values = x.values();
+  const auto at = [&](int64_t channel, int64_t row, int64_t column) -> double& {
+    return values[static_cast<size_t>((channel % s[1] * s[2] + row % s[2]) * s[3] + column % s[3])];
+  };
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  at(0, 0, 0) = at(0, 0, 1) = at(0, 1, 0) = kNan;
+  at(0, 2, 4) = at(0, 3, 5) = kNan, at(0, 3, 4) = HUGE_VAL;
+  for (int64_t row = 0; row < s[2]; ++row)
+    for (int64_t column = 0; column < s[3]; ++column) at(1, row, column) = -HUGE_VAL;
+  Tensor(x).set_values(values);
+}
+
 template <>
 inline void Cases<MaxPool2d>::each(const CaseRequest& request, const RunCase<MaxPool2d>& run_case) {
-  each_pool(request, [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
-    const Tensor x = make(p.x, 1);
+  const auto each = [&](const std::string& name, const PoolSize& p, const Tensor& x, Layout out_layout) {
     for (const bool wanted : request.axes.pool_indices) {
       Tensor out(request.device, result_shape(p), x.dtype(), out_layout);
       Tensor indices = wanted ? Tensor(request.device, result_shape(p), DType::u8, out_layout) : Tensor();
@@ -299,9 +316,10 @@ inline void Cases<MaxPool2d>::each(const CaseRequest& request, const RunCase<Max
                          .window = p.window},
                [&](CaseResult& result) {
                  const std::vector<double> xv = x.values();
-                 std::vector<double> best(static_cast<size_t>(out.elements()), -HUGE_VAL), winner(best.size());
+                 // The first of equal values wins, but the last NaN, as in PyTorch.
+                 std::vector<double> best(static_cast<size_t>(out.elements())), winner(best.size(), -1);
                  each_place(p, [&](size_t i, int place, size_t o) {
-                   if (xv[i] > best[o]) best[o] = xv[i], winner[o] = place;
+                   if (winner[o] < 0 || xv[i] > best[o] || std::isnan(xv[i])) best[o] = xv[i], winner[o] = place;
                  });
                  result.expect_exact(out, best);
                  // A library may store the winner's place in its own format; indices that can be read must be correct.
@@ -309,6 +327,13 @@ inline void Cases<MaxPool2d>::each(const CaseRequest& request, const RunCase<Max
                    result.expect(indices.values() == winner, "the indices differ");
                });
     }
+  };
+  each_pool(request, [&](const std::string& name, const PoolSize& p, auto make, Layout out_layout) {
+    each(name, p, make(p.x, 1), out_layout);
+    if (!request.axes.special_values) return;
+    const Tensor x = make(p.x, 1);  // a row may compute such images on another path, so both are tested
+    sprinkle_special_values_in_windows(x);
+    each(name + " with NaN and infinity", p, x, out_layout);
   });
 }
 

@@ -11,14 +11,15 @@ namespace halfmark::models {
 // the logits' dtype and computed in at least fp32.
 class CrossEntropy {
  public:
-  // logits [n, classes], labels [n] i32 -> loss [1]. Keeps the probabilities for backward.
+  // logits [n, classes], labels [n] i32 -> loss [1]. Keeps log softmax(logits) for backward, as PyTorch
+  // does: a probability close to 1 is 1 when rounded to fp16, and the gradient at its label would be 0.
   Tensor forward(Pass& pass, const Tensor& logits, const Tensor& labels);
   // dlogits in the logits' dtype, for the gradient `dloss` of
   // the loss. dloss is first rounded to the dtype of the loss.
   Tensor backward(Pass& pass, double dloss);
 
  private:
-  Tensor probabilities_, labels_;
+  Tensor log_probabilities_, labels_;
   DType given_ = DType::f32, computed_ = DType::f32, loss_ = DType::f32;
 };
 

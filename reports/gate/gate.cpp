@@ -14,6 +14,7 @@
 #include "reports/gate/gate_record.h"
 #include "reports/gate/gate_reference.h"
 #include "reports/gate/gate_time.h"
+#include "reports/gate/stored_times.h"
 #include "reports/record/glob.h"
 #include "reports/record/provenance.h"
 #include "reports/record/subject_facts.h"
@@ -33,6 +34,13 @@ Index index_of(const NamedReport& report) {
       throw ReportError(
           fmt::format("{}: the case {} is used twice and cannot be compared; merge the reports or run it again",
                       report.name, printable(record.id)));
+  for (const Record& record : report.report.records) {
+    std::set<std::pair<std::string_view, std::string_view>> places;
+    for (const Measurement& one : record.measurements)
+      if (!places.emplace(one.metric, one.at).second)
+        throw ReportError(fmt::format("{}: {} has {} at \"{}\" twice and cannot be compared; run it again", report.name,
+                                      printable(record.id), printable(one.metric), printable(one.at)));
+  }
   return index;
 }
 
@@ -75,6 +83,7 @@ class Gate {
   }
 
   Judgement run() {
+    require_records(base_);
     const Index before = index_of(base_), after = index_of(found_);
     check_times(base_), check_times(found_);
     judgement_.base = base_.name, judgement_.candidate = found_.name;
@@ -96,7 +105,9 @@ class Gate {
     }
     for (const Record& record : found_.report.records)
       if (!before.contains(record.id)) add_line(record, Outcome::added, "is not in the base");
-    if (options_.time) judge_times(pairs_, rules_.time, rules_.time_keys, environment_, judgement_);
+    std::set<std::string> tested;
+    if (options_.time) tested = judge_times(pairs_, rules_.time, rules_.time_keys, environment_, judgement_);
+    compare_stored_times(pairs_, StoredTimeRule{}, rules_, tested, environment_, judgement_);
     look_at_environment();
     remark();
     conclude(judgement_);
@@ -209,7 +220,6 @@ class Gate {
     for (const NamedReport* named : {&base_, &found_})
       if (const std::string partial = partial_text(named->report); !partial.empty())
         remarks.push_back(fmt::format("{} is partial, {}", named->name, partial));
-    if (base_.report.records.empty()) remarks.push_back(base_.name + " has no records: nothing can be compared");
     for (const std::string& metric : context_.unruled)
       remarks.push_back(fmt::format("no rule matches {}: it was not judged", printable(metric)));
     if (context_.wide_limits > 0)

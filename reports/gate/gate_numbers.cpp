@@ -19,10 +19,6 @@ namespace {
 constexpr double kFewestForBits = 50;  // with fewer values, an error may double by chance
 constexpr double kWideRatio = 10;      // from this limit on, a verdict says how wide it is
 
-std::string place_of(const Measurement& one) {
-  return one.at.empty() ? one.metric : fmt::format("{} at {}", one.metric, one.at);
-}
-
 double quantile_for(double count, double chance) {
   thread_local std::map<std::pair<double, double>, double> known;
   const auto [place, is_new] = known.try_emplace({count, chance}, 0.0);
@@ -176,6 +172,10 @@ NumberVerdict with_ratio(const NumberRule& rule, const Measurement& base, const 
 }
 
 }  // namespace
+
+std::string place_of(const Measurement& one) {
+  return one.at.empty() ? one.metric : fmt::format("{} at {}", one.metric, one.at);
+}
 
 double elements_of(const NumberRule& rule, const Measurement& measurement, const Record& record) {
   if (rule.elements_in.empty()) return rule.elements;

@@ -39,6 +39,9 @@ std::optional<NumberVerdict> judge_own_bound(const Measurement& found);
 // values grown? nullopt: no, or a side has fewer than five processes.
 std::optional<NumberVerdict> judge_spread(const Measurement& base, const Measurement& found);
 
+// "error.nmse at output"
+std::string place_of(const Measurement& one);
+
 // The number n of independent values of the rule for this measurement.
 double elements_of(const NumberRule& rule, const Measurement& measurement, const Record& record);
 

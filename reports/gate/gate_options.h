@@ -10,7 +10,7 @@ namespace halfmark::reports {
 struct GateOptions {
   bool strict_bits = false;       // a change without acknowledgement is a breach
   bool same_environment = false;  // a different environment makes the verdict ENV_SUSPECT
-  bool time = false;              // judge times where possible
+  bool time = false;              // judge times by a test; what it cannot judge is inconclusive
   Acknowledgements acknowledgements{};
   std::string today = "0000-01-01";  // entries that expired before this day are ignored
 };

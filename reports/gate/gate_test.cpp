@@ -338,7 +338,7 @@ TEST(Gate, ReportsThatThereIsNothingInCommon) {
   const Judgement judgement = gate(made_report(), found);
   EXPECT_EQ(judgement.exit_code, 1);
   EXPECT_SAYS(all_remarks(judgement), "no measured case in common");
-  EXPECT_SAYS(all_remarks(gate(Report{}, found)), "has no records");
+  EXPECT_SAYS(refusal(Report{}, found), "base.json: has no records");
 }
 
 // The exit code is not a count, which a shell would truncate to 8 bits.

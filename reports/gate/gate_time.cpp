@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "reports/statistics/statistics.h"
 #include "reports/text/table.h"
@@ -93,8 +95,8 @@ std::string kind_of(const std::string& words) {
 
 }  // namespace
 
-void judge_times(const std::vector<MeasuredPair>& pairs, const TimeRule& rule, const Keys& keys,
-                 EnvironmentDifference& environment, Judgement& judgement) {
+std::set<std::string> judge_times(const std::vector<MeasuredPair>& pairs, const TimeRule& rule, const Keys& keys,
+                                  EnvironmentDifference& environment, Judgement& judgement) {
   std::vector<Timed> judged;
   for (const auto& [base, found] : pairs) {
     if (!is_timed(*base) && !is_timed(*found)) continue;
@@ -103,7 +105,7 @@ void judge_times(const std::vector<MeasuredPair>& pairs, const TimeRule& rule, c
     line.metric = kProcessTime, line.at = rule.at, line.unit = "s";
     const std::string reason = reason_against(*base, *found, rule, environment.in(keys, found->device));
     if (!reason.empty()) {
-      line.outcome = Outcome::information;
+      line.outcome = base->status == Status::suspect ? Outcome::information : Outcome::inconclusive;
       line.words = std::string(kNotJudged) + reason;
       judgement.lines.push_back(line);
       continue;
@@ -126,12 +128,16 @@ void judge_times(const std::vector<MeasuredPair>& pairs, const TimeRule& rule, c
     std::map<std::string, size_t> cases_with;  // by reason
     for (JudgedLine& line : judgement.lines)
       if (line.question == Question::time) line.outcome = Outcome::inconclusive, ++cases_with[kind_of(line.words)];
-    if (cases_with.empty())
-      judgement.remarks.push_back("no time could be judged: no record of both reports has a time");
+    if (cases_with.empty()) {
+      JudgedLine line;
+      line.id = "all times", line.question = Question::time, line.outcome = Outcome::inconclusive;
+      line.words = "no time could be judged: no record of both reports has a time";
+      judgement.lines.push_back(std::move(line));
+    }
     for (const auto& [words, cases] : cases_with)
       judgement.remarks.push_back(
           fmt::format("no time could be judged: {} ({} case{})", words, cases, cases == 1 ? "" : "s"));
-    return;
+    return {};
   }
   const double least = least_rank_sum_p(rule.processes, rule.processes) * static_cast<double>(judged.size());
   if (least > rule.alpha)
@@ -150,6 +156,9 @@ void judge_times(const std::vector<MeasuredPair>& pairs, const TimeRule& rule, c
   Verdict& verdict = judgement.timing.verdict;
   for (const CaseDecision& one : judgement.timing.cases)
     if (one.verdict == Verdict::regression || verdict == Verdict::pass) verdict = one.verdict;
+  std::set<std::string> ids;
+  for (const Timed& one : judged) ids.insert(one.line.id);
+  return ids;
 }
 
 void check_times(const NamedReport& report) {

@@ -3,6 +3,8 @@
 // from drift between days, so the minimum effect is large. `ab` measures in pairs.
 #pragma once
 
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,10 +18,11 @@ namespace halfmark::reports {
 using MeasuredPair = std::pair<const Record*, const Record*>;  // base, found
 
 // Adds a line for each pair that has times, and the decision. Test: Mann and Whitney on the logarithms against the
-// margin, with Holm's correction over all judged cases; the estimate must reach the minimum effect. Throws ReportError
-// for rules that could not find anything.
-void judge_times(const std::vector<MeasuredPair>& pairs, const TimeRule& rule, const Keys& keys,
-                 EnvironmentDifference& environment, Judgement& judgement);
+// margin, with Holm's correction over all judged cases; the estimate must reach the minimum effect. A case that cannot
+// be judged is inconclusive, unless its times were suspect in the base already; if none is judged, all are.
+// Returns the ids of the judged cases. Throws ReportError for rules that could not find anything.
+std::set<std::string> judge_times(const std::vector<MeasuredPair>& pairs, const TimeRule& rule, const Keys& keys,
+                                  EnvironmentDifference& environment, Judgement& judgement);
 
 // Throws ReportError if the time of a step or process is invalid: NaN, infinite, zero or negative.
 void check_times(const NamedReport& report);

@@ -33,6 +33,8 @@ std::string word_of(Question question, Outcome outcome) {
       return "CASE_LOST";
     case Outcome::environment_suspect:
       return "ENV_SUSPECT";
+    case Outcome::suspected:
+      return "SUSPECTED";
     case Outcome::inconclusive:
       return "INCONCLUSIVE";
     case Outcome::untrusted:
@@ -63,10 +65,10 @@ void conclude(Judgement& judgement) {
   const auto any = [&](Outcome outcome) {
     return std::any_of(lines.begin(), lines.end(), [&](const JudgedLine& line) { return line.outcome == outcome; });
   };
-  judgement.verdict = any(Outcome::breach) || any(Outcome::lost) ? Verdict::regression
-                      : any(Outcome::environment_suspect)        ? Verdict::environment_suspect
-                      : any(Outcome::inconclusive)               ? Verdict::inconclusive
-                                                                 : Verdict::pass;
+  judgement.verdict = any(Outcome::breach) || any(Outcome::lost)              ? Verdict::regression
+                      : any(Outcome::environment_suspect)                     ? Verdict::environment_suspect
+                      : any(Outcome::suspected) || any(Outcome::inconclusive) ? Verdict::inconclusive
+                                                                              : Verdict::pass;
   judgement.exit_code = exit_code_of(judgement.verdict);
 }
 

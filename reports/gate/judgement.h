@@ -27,6 +27,7 @@ enum class Outcome : uint8_t {
   breach,               // slower, larger or less accurate than the rule allows
   lost,                 // the case failed, crashed, took too long, is missing, or is skipped in the new report
   environment_suspect,  // the machine changed: no verdict on the builds
+  suspected,            // stored times differ more than noise explains; only `halfmark ab` can tell why
   inconclusive,         // neither a breach nor its absence could be shown
   untrusted,            // compared, but the comparison proves nothing, e.g. nearly all zeros
   changed,              // different bits within all limits; needs an entry in the acknowledgement file
@@ -37,9 +38,9 @@ enum class Outcome : uint8_t {
   pass,
 };
 
-// The word in reports: "REGRESSION" (a breach of time or memory), "ACCURACY_FAIL" (of numbers), "REFERENCE_CHANGED"
-// (of numbers of the fp64 reference), "CASE_LOST",
-// "ENV_SUSPECT", "INCONCLUSIVE", "UNTRUSTED", "CHANGED", "ACKNOWLEDGED", "IMPROVED", "NEW", "INFO", "PASS".
+// The word in reports: "REGRESSION" (a breach of time or memory), "ACCURACY_FAIL" (of numbers), "REFERENCE_CHANGED" (of
+// numbers of the fp64 reference), "CASE_LOST", "ENV_SUSPECT", "SUSPECTED", "INCONCLUSIVE", "UNTRUSTED", "CHANGED",
+// "ACKNOWLEDGED", "IMPROVED", "NEW", "INFO", "PASS".
 std::string word_of(Question question, Outcome outcome);
 
 struct JudgedLine {

@@ -28,7 +28,7 @@ std::string annotation(const Judgement& judgement, const JudgedLine& line) {
     message += fmt::format("\n{}: {}", part(subject_phrase(line)), timing);
   const std::string words = line.words.empty() ? numbers_phrase(line) : line.words;
   if (!words.empty()) message += "\n" + part(words);
-  if (!line.rerun.empty()) message += "\nreproduce: " + part(line.rerun);
+  if (!line.rerun.empty()) message += fmt::format("\n{}: {}", rerun_phrase(line), part(line.rerun));
   return fmt::format("::{} title={}::{}\n", level_of(line.outcome),
                      workflow_property(fmt::format("halfmark {}", word_of(line.question, line.outcome))),
                      workflow_message(message));

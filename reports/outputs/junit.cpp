@@ -30,7 +30,7 @@ std::string words_of(const Judgement& judgement, const JudgedLine& line) {
   if (!found.empty()) text += fmt::format(", found {}", found);
   if (!limit.empty()) text += fmt::format(", limit {}", limit);
   if (!line.words.empty()) text += "\n" + line.words;
-  if (!line.rerun.empty()) text += "\nreproduce: " + line.rerun;
+  if (!line.rerun.empty()) text += fmt::format("\n{}: {}", rerun_phrase(line), line.rerun);
   return text + "\n";
 }
 
@@ -42,12 +42,19 @@ const char* element_of(Outcome outcome) {
     case Outcome::lost:
       return "error";
     case Outcome::environment_suspect:
+    case Outcome::suspected:
     case Outcome::inconclusive:
     case Outcome::untrusted:
       return "skipped";
-    default:
+    case Outcome::changed:
+    case Outcome::acknowledged:
+    case Outcome::improved:
+    case Outcome::added:
+    case Outcome::information:
+    case Outcome::pass:
       return nullptr;
   }
+  return nullptr;
 }
 
 using Lines = std::vector<const JudgedLine*>;  // worst first, as in the judgement

@@ -81,7 +81,7 @@ std::string row_of(const Judgement& judgement, const JudgedLine& line) {
   else if (const std::string limit = limit_phrase(line); !limit.empty())
     why.push_back(cell("limit " + limit));
   if (!line.rerun.empty() && line.rerun.size() <= kLongestRun && fails(line))
-    why.push_back("reproduce: " + markdown_code(line.rerun));
+    why.push_back(fmt::format("{}: {}", rerun_phrase(line), markdown_code(line.rerun)));
   return fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", word_of(line.question, line.outcome), code(line.id),
                      cell(subject_phrase(line)), cell(base_phrase(line)), cell(found_phrase(line)),
                      cell(change_phrase(line)), fmt::join(why, "<br>"));

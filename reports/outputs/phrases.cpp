@@ -20,6 +20,8 @@ std::string counted(size_t count, Outcome outcome) {
       return fmt::format("{} {} lost", count, count == 1 ? "case" : "cases");
     case Outcome::environment_suspect:
       return fmt::format("{} on a suspect machine", count);
+    case Outcome::suspected:
+      return fmt::format("{} suspected", count);
     case Outcome::inconclusive:
       return fmt::format("{} inconclusive", count);
     case Outcome::untrusted:
@@ -58,6 +60,10 @@ std::string counts_phrase(const Judgement& judgement) {
   for (const Outcome outcome : kOutcomes)
     if (const size_t count = count_of(judgement, outcome)) words.push_back(counted(count, outcome));
   return words.empty() ? "nothing was judged" : fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string_view rerun_phrase(const JudgedLine& line) {
+  return line.outcome == Outcome::suspected && line.rerun.starts_with("halfmark ab ") ? "decide" : "reproduce";
 }
 
 std::string subject_phrase(const JudgedLine& line) {

@@ -10,10 +10,10 @@
 namespace halfmark::reports {
 
 // Every outcome, worst first.
-inline constexpr std::array kOutcomes = {Outcome::breach,       Outcome::lost,      Outcome::environment_suspect,
-                                         Outcome::inconclusive, Outcome::untrusted, Outcome::changed,
-                                         Outcome::acknowledged, Outcome::improved,  Outcome::added,
-                                         Outcome::information,  Outcome::pass};
+inline constexpr std::array kOutcomes = {Outcome::breach,    Outcome::lost,         Outcome::environment_suspect,
+                                         Outcome::suspected, Outcome::inconclusive, Outcome::untrusted,
+                                         Outcome::changed,   Outcome::acknowledged, Outcome::improved,
+                                         Outcome::added,     Outcome::information,  Outcome::pass};
 
 static_assert(kOutcomes.size() == static_cast<size_t>(Outcome::pass) + 1);
 
@@ -24,6 +24,9 @@ bool fails(const JudgedLine& line);
 
 // "1 breach, 2 lost, 3 changed, 240 passed"; zero counts are left out.
 std::string counts_phrase(const Judgement& judgement);
+
+// What the command of the line does: "reproduce", or "decide" for a suspected time, whose command is `halfmark ab`.
+std::string_view rerun_phrase(const JudgedLine& line);
 
 // "error.nmse at output"; "time" if there is no metric.
 std::string subject_phrase(const JudgedLine& line);

@@ -46,7 +46,8 @@ std::string failure_text(const Judgement& judgement, const JudgedLine& line, con
     text += wrapped("  ", printable(fmt::format("{}: {}", subject_phrase(line), timing)), options.width);
   const std::string words = line.words.empty() ? numbers_phrase(line) : line.words;
   if (!words.empty()) text += wrapped("  ", printable(words), options.width);
-  if (!line.rerun.empty()) text += toned("  reproduce: " + printable(line.rerun), Tone::dim, options.colour) + "\n";
+  if (!line.rerun.empty())
+    text += toned(fmt::format("  {}: {}", rerun_phrase(line), printable(line.rerun)), Tone::dim, options.colour) + "\n";
   return text;
 }
 

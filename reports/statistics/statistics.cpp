@@ -223,6 +223,17 @@ double two_sided_t_p(double t, double freedom) {
   return 2 * boost::math::cdf(boost::math::complement(student, std::fabs(t)));
 }
 
+double upper_t_p(double t, double freedom) {
+  const boost::math::students_t_distribution<double, Policy> student(freedom);
+  return boost::math::cdf(boost::math::complement(student, t));
+}
+
+double upper_normal_p(double z) { return normal_tail(z); }
+
+double normal_quantile_above(double chance) {
+  return boost::math::quantile(boost::math::complement(boost::math::normal_distribution<double, Policy>(), chance));
+}
+
 double rms_ratio_quantile(double count, double chance) {
   const double freedom = std::max(count, 1.0);
   const boost::math::fisher_f_distribution<double, Policy> ratio_of_squares(freedom, freedom);

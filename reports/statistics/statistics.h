@@ -63,6 +63,11 @@ double rms_ratio_quantile(double count, double chance);
 // Two-sided p value of Student's t with this many degrees of freedom: P(|T| >= |t|).
 double two_sided_t_p(double t, double freedom);
 
+// One-sided: P(T >= t) of Student's t, and P(Z >= z) of a standard normal value; and the z with P(Z >= z) = chance.
+double upper_t_p(double t, double freedom);
+double upper_normal_p(double z);
+double normal_quantile_above(double chance);
+
 // p values corrected for their number, in the given order. Holm limits the probability of any false rejection to the
 // level, for any dependence. Benjamini and Hochberg limits the expected share of false rejections to the level.
 std::vector<double> holm(std::span<const double> p);

@@ -244,5 +244,14 @@ TEST(RmsRatio, HasTheQuantilesOfScipy) {
   for (const auto& [count, expected] : rows) EXPECT_NEAR(rms_ratio_quantile(count, 1e-6) / expected, 1, 1e-8) << count;
 }
 
+// Expected values: tables of the normal distribution and of Student's t.
+TEST(Statistics, KnowsTheUpperTailsOfNormalAndStudent) {
+  EXPECT_NEAR(normal_quantile_above(0.025), 1.959963985, 1e-8);
+  EXPECT_NEAR(upper_normal_p(2.326347874), 0.01, 1e-9);
+  EXPECT_NEAR(upper_normal_p(-1), 1 - upper_normal_p(1), 1e-15);
+  EXPECT_NEAR(upper_t_p(2.228138852, 10), 0.025, 1e-9);
+  EXPECT_NEAR(upper_t_p(-2.228138852, 10), 0.975, 1e-9);
+}
+
 }  // namespace
 }  // namespace halfmark::reports

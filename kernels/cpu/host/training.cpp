@@ -15,7 +15,7 @@ namespace {
 
 Refusal refuses_loss(const Device&, const SoftmaxCrossEntropy& op) {
   if (op.logits.layout() == Layout::opaque) return "logits have an opaque layout";
-  return refuses_dtypes({&op.logits, &op.loss, &op.probabilities});
+  return refuses_dtypes({&op.logits, &op.loss, &op.log_probabilities});
 }
 
 // Rows in parallel; the sum over rows is in fp64 and in row order.
@@ -24,7 +24,7 @@ void loss(const SoftmaxCrossEntropy& op) {
   const int64_t rows = op.logits.shape()[0], classes = op.logits.shape()[1];
   const auto* labels = op.labels.as<int32_t>();
   const std::vector<T> logits = widened<T>(op.logits);
-  std::vector<T> probabilities(logits.size());
+  std::vector<T> log_probabilities(logits.size());
   std::vector<double> losses(static_cast<size_t>(rows));
   for (int64_t row = 0; row < rows; ++row)
     HM_CHECK(labels[row] >= 0 && labels[row] < classes, "softmax_cross_entropy: label " + std::to_string(labels[row]) +
@@ -33,37 +33,40 @@ void loss(const SoftmaxCrossEntropy& op) {
   parallel_for(rows, std::max<int64_t>(1, 4 * kBlock / classes), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const T* x = logits.data() + row * classes;
-      T* p = probabilities.data() + row * classes;
+      T* p = log_probabilities.data() + row * classes;
       T largest = x[0];
       for (int64_t c = 1; c < classes; ++c)
         if (x[c] > largest || std::isnan(x[c])) largest = x[c];
       T sum = 0;
-      for (int64_t c = 0; c < classes; ++c) sum += p[c] = std::exp(x[c] - largest);
-      for (int64_t c = 0; c < classes; ++c) p[c] /= sum;
-      losses[static_cast<size_t>(row)] = std::log(sum) - (x[labels[row]] - largest);
+      for (int64_t c = 0; c < classes; ++c) sum += std::exp(x[c] - largest);
+      const T log_sum = std::log(sum);
+      for (int64_t c = 0; c < classes; ++c) p[c] = formulas::log_softmax(x[c], largest, log_sum);
+      losses[static_cast<size_t>(row)] = -p[labels[row]];
     }
   });
   double total = 0;
   for (const double each : losses) total += each;
-  op.loss.materialize(Layout::plain), op.probabilities.materialize(Layout::plain);
+  op.loss.materialize(Layout::plain), op.log_probabilities.materialize(Layout::plain);
   store(op.loss.dtype(), op.loss.data(), 0, total / static_cast<double>(rows));
-  convert(kStored<T>, probabilities.data(), op.probabilities.dtype(), op.probabilities.data(), probabilities.size());
+  convert(kStored<T>, log_probabilities.data(), op.log_probabilities.dtype(), op.log_probabilities.data(),
+          log_probabilities.size());
 }
 
 void run_loss(Device&, const SoftmaxCrossEntropy& op) {
-  computes_in_double({&op.logits, &op.probabilities}) ? loss<double>(op) : loss<float>(op);
+  computes_in_double({&op.logits, &op.log_probabilities}) ? loss<double>(op) : loss<float>(op);
 }
 
 Refusal refuses_loss_backward(const Device&, const SoftmaxCrossEntropyBackward& op) {
-  if (op.probabilities.layout() == Layout::opaque || op.dlogits.layout() == Layout::opaque) return "an opaque layout";
-  return refuses_dtypes({&op.probabilities, &op.dlogits});
+  if (op.log_probabilities.layout() == Layout::opaque || op.dlogits.layout() == Layout::opaque)
+    return "an opaque layout";
+  return refuses_dtypes({&op.log_probabilities, &op.dlogits});
 }
 
 template <class T>
 void loss_backward(const SoftmaxCrossEntropyBackward& op) {
-  const int64_t rows = op.probabilities.shape()[0], classes = op.probabilities.shape()[1];
+  const int64_t rows = op.log_probabilities.shape()[0], classes = op.log_probabilities.shape()[1];
   const auto* labels = op.labels.as<int32_t>();
-  std::vector<T> gradient = widened<T>(op.probabilities);
+  std::vector<T> gradient = widened<T>(op.log_probabilities);
   const T factor = static_cast<T>(op.dloss / static_cast<double>(rows));
   for (int64_t row = 0; row < rows; ++row) {
     T* p = gradient.data() + row * classes;
@@ -76,7 +79,7 @@ void loss_backward(const SoftmaxCrossEntropyBackward& op) {
 }
 
 void run_loss_backward(Device&, const SoftmaxCrossEntropyBackward& op) {
-  computes_in_double({&op.probabilities, &op.dlogits}) ? loss_backward<double>(op) : loss_backward<float>(op);
+  computes_in_double({&op.log_probabilities, &op.dlogits}) ? loss_backward<double>(op) : loss_backward<float>(op);
 }
 
 Refusal refuses_unscale(const Device&, const Unscale& op) {

@@ -41,7 +41,9 @@ Refusal refuses_reorder(const Device&, const Reorder& op) {
   const bool opaque = op.x.layout() == Layout::opaque || op.out.layout() == Layout::opaque;
   const DType dtype = op.x.dtype();
   if (opaque) return {};  // only oneDNN can read it
-  if (dtype != DType::f32 && dtype != DType::bf16) return std::string(name_of(dtype)) + " is faster without oneDNN";
+  // On processors without instructions for bf16 its conversion makes subnormal numbers zero; the host copies bits.
+  if (dtype == DType::bf16) return "oneDNN may flush subnormal bf16 numbers";
+  if (dtype != DType::f32) return std::string(name_of(dtype)) + " is faster without oneDNN";
   return {};
 }
 

@@ -1,0 +1,282 @@
+#include "reports/gate/stored_times.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "reports/gate/gate_numbers.h"
+#include "reports/record/shell.h"
+#include "reports/statistics/statistics.h"
+#include "reports/text/table.h"
+
+namespace halfmark::reports {
+
+namespace {
+
+constexpr size_t kFewestSamples = 6;  // of an order-statistic interval of 95 %: 1 - 2^-5 covers with fewer
+constexpr std::string_view kAb = "halfmark ab BASE_BUILD NEW_BUILD";
+
+bool is_time(double value) { return std::isfinite(value) && value > 0; }
+
+// ln of the largest ratio of two of these times; nullopt if there are too few for an interval, or one is invalid.
+std::optional<double> range_of(const Measurement* times) {
+  if (!times || times->samples.size() < kFewestSamples) return {};
+  const auto [least, most] = std::minmax_element(times->samples.begin(), times->samples.end());
+  if (!is_time(*least) || !is_time(*most)) return {};
+  return std::log(*most / *least);
+}
+
+// Half of the 95 % interval of the median, as a logarithm.
+double half_interval(const Measurement& one, double widest) {
+  const MedianInterval interval = median_interval(one.samples);
+  const double half = std::log1p(interval.half_width() / median(one.samples));
+  return interval.lower_rank > 0 && std::isfinite(half) && half >= 0 ? half : widest;
+}
+
+// ln of found / base, positive if it became slower. The value and the median of the samples should be the same number;
+// the one that moved further counts.
+double slow_down(const Measurement& base, const Measurement& found) {
+  double ln = std::log(found.value / base.value);
+  if (!base.samples.empty() && !found.samples.empty())
+    if (const double other = std::log(median(found.samples) / median(base.samples));
+        std::isfinite(other) && std::fabs(other) > std::fabs(ln))
+      ln = other;
+  return base.unit == "s" ? ln : -ln;
+}
+
+std::string times_as_long(double ln) {
+  return ln >= 0 ? fmt::format("{} slower", human_ratio(std::exp(ln)))
+                 : fmt::format("{} faster", human_ratio(std::exp(-ln)));
+}
+
+std::string percent_more(double ln) { return fmt::format("{:.0f} %", 100 * std::expm1(ln)); }
+
+struct Moved {
+  const Record* record = nullptr;
+  const Measurement *base = nullptr, *found = nullptr;
+  double ln = 0, limit = 0;  // limit 0: nothing was compared
+  double share() const { return limit > 0 ? std::fabs(ln) / limit : 0; }
+};
+
+class StoredTimes {
+ public:
+  StoredTimes(const StoredTimeRule& rule, const GateRules& rules, const std::set<std::string>& tested,
+              EnvironmentDifference& environment, Judgement& judgement)
+      : rule_(rule), rules_(rules), tested_(tested), environment_(environment), judgement_(judgement) {}
+
+  void run(const std::vector<MeasuredPair>& pairs) {
+    for (const auto& [base, found] : pairs) take(*base, *found);
+    find_common_shift();
+    remark();
+  }
+
+ private:
+  void take(const Record& base, const Record& found) {
+    std::vector<std::string> missing;
+    bool had_process_times = false, is_timed = false;
+    const bool other_machine = !environment_.in(rules_.time_keys, found.device).empty();
+    const bool was_suspect = base.status == Status::suspect;
+    Moved worst, step;
+    size_t compared = 0;
+    for (const Measurement& before : base.measurements) {
+      if (!is_stored_time(before)) continue;
+      is_timed = true;
+      const Measurement* after = find(found, before.metric, before.at);
+      if (!after && before.metric == kProcessTime) {
+        had_process_times = true;
+        continue;
+      }
+      if (!after || after->unit != before.unit || !is_stored_time(*after)) {
+        missing.push_back(after ? place_of(before) + " (another unit or kind)" : place_of(before));
+        continue;
+      }
+      if (is_time(before.value) && !is_time(after->value)) {
+        missing.push_back(fmt::format("{} ({} is not a time)", place_of(before), human(after->value, after->unit)));
+        continue;
+      }
+      if (other_machine || was_suspect || !is_time(before.value) || is_tested(found, before)) continue;
+      ++compared;
+      const Moved one{&found, &before, after, slow_down(before, *after),
+                      noise_limit(rule_, base, found, before, *after)};
+      if (one.share() > worst.share() || !worst.record) worst = one;
+      if (before.metric == kProcessTime || (before.metric == "time.step" && !step.record)) step = one;
+    }
+    if (!is_timed) return;
+    if (!missing.empty()) lose(found, missing);
+    if (had_process_times && !tested_.contains(found.id)) without_process_times(base, found);
+    if (was_suspect) return ++suspect_, void();
+    if (other_machine) return ++incomparable_, void();
+    if (compared == 0) return;
+    if (became_emulated(base, found)) emulated(base, found);
+    if (found.status == Status::ok && step.record) steps_.push_back(step);
+    if (worst.share() > 1)
+      suspect(worst);
+    else
+      undecided_.push_back(worst);
+  }
+
+  // --time has judged the hot step of this case, so that its stored number is no question any more.
+  bool is_tested(const Record& found, const Measurement& one) const {
+    return tested_.contains(found.id) && one.at == rules_.time.at &&
+           (one.metric == kProcessTime || one.metric == "time.step" || one.unit != "s");
+  }
+
+  JudgedLine line_of(const Record& found, Outcome outcome) const {
+    JudgedLine line;
+    line.id = found.id, line.question = Question::time, line.outcome = outcome, line.rerun = found.repro;
+    return line;
+  }
+
+  void lose(const Record& found, const std::vector<std::string>& missing) {
+    JudgedLine line = line_of(found, Outcome::lost);
+    line.words = printable("times of the base that are not measured any more: " + some_of(missing));
+    judgement_.lines.push_back(std::move(line));
+  }
+
+  void without_process_times(const Record& base, const Record& found) {
+    JudgedLine line = line_of(found, Outcome::suspected);
+    line.metric = kProcessTime, line.unit = "s";
+    line.words = fmt::format("{} is missing, the base has it of {} processes; measure with halfmark run --processes {}",
+                             kProcessTime, base.determinism.processes, base.determinism.processes);
+    judgement_.lines.push_back(std::move(line));
+  }
+
+  // The machine and its libraries are the same, so that a kernel that emulates now is a change of the code.
+  static bool became_emulated(const Record& base, const Record& found) {
+    const auto emulates = [](const Record& record) {
+      return std::any_of(record.kernels.begin(), record.kernels.end(),
+                         [](const KernelUse& use) { return use.speed == "emulated"; });
+    };
+    return !base.kernels.empty() && !emulates(base) && emulates(found);
+  }
+
+  void emulated(const Record& base, const Record& found) {
+    JudgedLine line = line_of(found, Outcome::suspected);
+    std::vector<std::string> rows;
+    for (const KernelUse& use : found.kernels)
+      if (use.speed == "emulated") rows.push_back(fmt::format("{} {} by {}", use.operation, use.dtypes, use.row));
+    line.words = printable(fmt::format("kernels emulate now ({}); in the base all {} computed in their own format",
+                                       some_of(rows), base.kernels.size()));
+    judgement_.lines.push_back(std::move(line));
+  }
+
+  void suspect(const Moved& one) {
+    JudgedLine line = line_of(*one.record, Outcome::suspected);
+    line.metric = one.base->metric, line.at = one.base->at, line.unit = one.base->unit;
+    line.base = one.base->value, line.found = one.found->value;
+    const double sign = one.base->unit == "s" ? 1 : -1;
+    line.limit = one.base->value * std::exp(std::copysign(one.limit, one.ln) * sign);
+    const std::string status =
+        one.record->status == Status::suspect ? fmt::format("; its time is suspect now: {}", one.record->reason) : "";
+    line.words = printable(
+        fmt::format("{} is {}, was {}: {}, and noise of stored times explains at most {}{}; the command below decides",
+                    place_of(*one.base), human(one.found->value, line.unit), human(one.base->value, line.unit),
+                    times_as_long(one.ln), human_ratio(std::exp(one.limit)), status));
+    line.rerun = deciding_command(*one.record);
+    judgement_.lines.push_back(std::move(line));
+  }
+
+  // A shift of the machine moves every case alike, so that the median over many cases shows a small one.
+  void find_common_shift() {
+    if (steps_.size() < rule_.common_cases) return;
+    std::vector<double> lns, distances;
+    for (const Moved& one : steps_) lns.push_back(one.ln);
+    const double middle = median(lns);
+    for (const double ln : lns) distances.push_back(std::fabs(ln - middle));
+    // The standard error of the median of normal values, their deviation estimated by the median distance.
+    const double error = std::sqrt(M_PI / 2) * 1.4826 * median(distances) / std::sqrt(static_cast<double>(lns.size()));
+    const double limit = rule_.run_shift + rule_.common_deviations * error;
+    if (!(std::fabs(middle) > limit)) return;
+    const auto same_side =
+        std::count_if(lns.begin(), lns.end(), [&](double ln) { return (ln > 0) == (middle > 0) && ln != 0; });
+    JudgedLine line;
+    line.id = "all times", line.question = Question::time, line.outcome = Outcome::suspected;
+    line.words = fmt::format(
+        "all times moved together: {} of {} cases are {}, the median is {}, and a run shifts by at most {}; the "
+        "machine "
+        "changed, or something slowed down or sped up everywhere; the command below decides",
+        same_side, lns.size(), middle > 0 ? "slower" : "faster", times_as_long(middle), human_ratio(std::exp(limit)));
+    line.rerun = kAb;
+    judgement_.lines.push_back(std::move(line));
+  }
+
+  void remark() {
+    std::vector<std::string>& remarks = judgement_.remarks;
+    if (!undecided_.empty()) {
+      const auto by_limit = [](const Moved& a, const Moved& b) { return a.limit < b.limit; };
+      const auto by_share = [](const Moved& a, const Moved& b) { return a.share() < b.share(); };
+      const auto [least, most] = std::minmax_element(undecided_.begin(), undecided_.end(), by_limit);
+      const Moved& furthest = *std::max_element(undecided_.begin(), undecided_.end(), by_share);
+      const std::string low = percent_more(least->limit), high = percent_more(most->limit);
+      std::string words =
+          fmt::format("times not judged (stored times of two runs cannot tell less than {}): {}; {} {}",
+                      low == high ? low : fmt::format("{} to {}", low, high), counted(undecided_.size(), "case"), kAb,
+                      undecided_.size() == 1 ? "judges it" : "judges them");
+      if (furthest.ln != 0)
+        words += fmt::format("; the largest difference: {} of {} is {}", place_of(*furthest.base), furthest.record->id,
+                             times_as_long(furthest.ln));
+      remarks.push_back(printable(words));
+    }
+    if (suspect_ > 0)
+      remarks.push_back(
+          fmt::format("times not judged, because they are suspect in the base: {}", counted(suspect_, "case")));
+    if (incomparable_ > 0)
+      remarks.push_back(fmt::format("times not judged, because the machines or their software differ: {}",
+                                    counted(incomparable_, "case")));
+  }
+
+  const StoredTimeRule& rule_;
+  const GateRules& rules_;
+  const std::set<std::string>& tested_;
+  EnvironmentDifference& environment_;
+  Judgement& judgement_;
+  std::vector<Moved> steps_, undecided_;
+  size_t suspect_ = 0, incomparable_ = 0;
+};
+
+}  // namespace
+
+bool is_stored_time(const Measurement& measurement) {
+  return measurement.kind == Kind::sampled && (measurement.unit == "s" || measurement.unit.ends_with("/s"));
+}
+
+double noise_limit(const StoredTimeRule& rule, const Record& base, const Record& found, const Measurement& before,
+                   const Measurement& after) {
+  double limit = rule.run_shift;
+  if (before.metric == kProcessTime) {
+    const bool few = std::min(before.samples.size(), after.samples.size()) < kFewestSamples;
+    limit += few ? rule.process_spread : half_interval(before, 0) + half_interval(after, 0);
+    return std::max(limit, rule.least);
+  }
+  const auto spread = [](const Record& record) {
+    for (const Measurement& one : record.measurements)
+      if (one.metric == kProcessTime) return range_of(&one);
+    return std::optional<double>{};
+  };
+  const std::optional<double> one = spread(base), other = spread(found);
+  limit += one && other ? std::max(*one, *other) : rule.process_spread;
+  limit += half_interval(before, rule.widest_interval) + half_interval(after, rule.widest_interval);
+  return std::max(limit, rule.least);
+}
+
+void compare_stored_times(const std::vector<MeasuredPair>& pairs, const StoredTimeRule& rule, const GateRules& rules,
+                          const std::set<std::string>& tested, EnvironmentDifference& environment,
+                          Judgement& judgement) {
+  StoredTimes(rule, rules, tested, environment, judgement).run(pairs);
+}
+
+std::string deciding_command(const Record& record) {
+  std::string command = std::string(kAb);
+  if (!record.subject.empty()) command += " " + shell_word(record.subject);
+  if (!record.policy.empty()) command += " --policy " + shell_word(record.policy);
+  if (!record.device.empty()) command += " --device " + shell_word(record.device);
+  return command;
+}
+
+}  // namespace halfmark::reports
