@@ -14,15 +14,15 @@
 namespace halfmark::models {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
-struct Gradients {
+struct LossAndGradient {
   double loss;
   std::vector<double> dlogits;
 };
 
 // Cross-entropy of two rows of three logits, labels 0 and 1.
-Gradients cross_entropy(const char* policy_name, const std::vector<double>& logits) {
+LossAndGradient loss_and_gradient(const char* policy_name, const std::vector<double>& logits) {
   Device& device = *test_device();
   const Policy& policy = policy_named(policy_name);
   Pass pass(device, policy, true);
@@ -46,7 +46,7 @@ TEST(PyTorch, ALabelsGradientSurvivesALogitGapOfTenInEveryDtype) {
     }
   EXPECT_NEAR(expected[0], -4.5398e-5, 1e-9);
   for (const char* policy : {"fp16", "fp16-bn32", "bf16", "amp-fp16", "amp-bf16", "fp32", "tf32", "fp64"}) {
-    const Gradients found = cross_entropy(policy, logits);
+    const LossAndGradient found = loss_and_gradient(policy, logits);
     const double u = format_of(policy_named(policy).low).unit_roundoff();
     for (size_t i = 0; i < expected.size(); ++i) {
       // The logarithm and the gradient are each rounded once to the low type, which turns the gradient by u times
@@ -61,7 +61,7 @@ TEST(PyTorch, ALabelsGradientSurvivesALogitGapOfTenInEveryDtype) {
 }
 
 TEST(PyTorch, CrossEntropyInFp32HasPyTorchsGradient) {
-  const Gradients found = cross_entropy("fp32", {2, 0, 0, 0.5, 2.5, -1});
+  const LossAndGradient found = loss_and_gradient("fp32", {2, 0, 0, 0.5, 2.5, -1});
   const double torch[] = {-0.106507003, 0.053253483, 0.053253483, 0.0580572672, -0.0710116029, 0.0129543273};
   for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(found.dlogits[i], torch[i], 8 * kFp32.unit_roundoff()) << i;
   EXPECT_NEAR(found.loss, 0.19636154174804688, 8 * kFp32.unit_roundoff());
@@ -73,7 +73,7 @@ TEST(PyTorch, ReluPassesTheGradientWhereItsInputIsNaN) {
     const Policy& policy = policy_named(name);
     Pass pass(device, policy, true);
     const LayerPtr layer = relu("relu");
-    const Tensor x = Tensor::from(device, {1, 4}, policy.low, std::vector<double>{kNan, 0, -1, 2});
+    const Tensor x = Tensor::from(device, {1, 4}, policy.low, std::vector<double>{kNotANumber, 0, -1, 2});
     Saved saved;
     const Tensor y = layer->forward(pass, x, &saved);
     const Tensor dy = Tensor::from(device, {1, 4}, policy.low, std::vector<double>(4, 5));
@@ -83,7 +83,7 @@ TEST(PyTorch, ReluPassesTheGradientWhereItsInputIsNaN) {
 
 TEST(PyTorch, TheLastNaNOfAWindowTakesTheGradientOfMaxPooling) {
   Device& device = *test_device();
-  const std::vector<double> images = {kNan, kNan, 1, kNan, 1, kNan, kNan, 2};
+  const std::vector<double> images = {kNotANumber, kNotANumber, 1, kNotANumber, 1, kNotANumber, kNotANumber, 2};
   for (const char* name : {"fp32", "fp16", "bf16", "fp64"}) {
     const Policy& policy = policy_named(name);
     Pass pass(device, policy, true);
