@@ -214,9 +214,11 @@ TEST_F(GateCommand, GivesEachWrongReportItsExitCode) {
   }
 }
 
+class SlowGateCommand : public GateCommand {};
+
 // The kernels of OpenBLAS for a processor without FMA, and for the processor at hand, round differently. The fp64
 // reference must be the same up to that; another seed must not.
-TEST_F(GateCommand, FindsTheSameMathematicsOnOtherInstructionSets) {
+TEST_F(SlowGateCommand, FindsTheSameMathematicsOnOtherInstructionSets) {
   const std::string run =
       "\"$HALFMARK\" run --suite smoke mlp/b8_i16_h24_o10 convnet/b4_c1_s8_w4 --policy fp32 --harness error,training "
       "--device cpu -o ";
