@@ -16,6 +16,9 @@ class Sgd {
   // In the order of the parameters; an entry is empty until its first step with momentum.
   const std::vector<Tensor>& velocity() const { return velocity_; }
 
+  // The state between steps; empty tensors before the first step.
+  std::vector<Tensor>& velocities() { return velocity_; }
+
  private:
   double rate_, momentum_, weight_decay_;
   std::vector<Tensor> velocity_;

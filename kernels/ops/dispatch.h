@@ -12,6 +12,7 @@
 
 #include "kernels/number/error.h"
 #include "kernels/ops/ops.h"
+#include "kernels/tensor/memory.h"
 
 namespace halfmark::kernels {
 
@@ -86,7 +87,7 @@ struct DispatchState {
 
 // The non-template parts; see dispatch.cpp.
 struct Dispatch {
-  static void log(const void* choice, const LoggedKernel& what);
+  static void log(const void* choice, const LoggedKernel& what, Repeats repeats);
   static ops_detail::DispatchState& state(Device& device);
   [[noreturn]] static void nobody(const LoggedKernel& what, const Device& device);
 };
@@ -144,8 +145,11 @@ void run_with(const Kernel<Op>& kernel, const Op& op) {
 template <Operation Op>
 void run(const Op& op) {
   const auto& choice = ops_detail::choice_for(ops_detail::device_of(op), op);
-  run_with(*choice.kernel, op);
-  Dispatch::log(&choice, choice.what);
+  {
+    const EmulationScope scope(choice.what.speed == Speed::emulated);
+    run_with(*choice.kernel, op);
+  }
+  Dispatch::log(&choice, choice.what, choice.kernel->repeats);
 }
 
 template <Operation Op>

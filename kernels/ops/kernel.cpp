@@ -18,11 +18,18 @@ void Signature::add(const Tensor& tensor) {
 
 namespace {
 thread_local KernelLog* log_now = nullptr;
+thread_local RepeatsWatch* watch_now = nullptr;
 thread_local std::string_view phase_now = "";
 }  // namespace
 
 KernelLog::KernelLog() : outer_(log_now) { log_now = this; }
 KernelLog::~KernelLog() { log_now = outer_; }
+RepeatsWatch::RepeatsWatch() : outer_(watch_now) { watch_now = this; }
+RepeatsWatch::~RepeatsWatch() { watch_now = outer_; }
+void RepeatsWatch::see(Repeats repeats) {
+  if (repeats == Repeats::by_construction) return;
+  for (RepeatsWatch* watch = watch_now; watch; watch = watch->outer_) watch->all_ = false;
+}
 LogPause::LogPause() : paused_(log_now) { log_now = nullptr; }
 LogPause::~LogPause() { log_now = paused_; }
 
@@ -50,6 +57,15 @@ std::vector<LoggedKernel> KernelLog::entries() const {
 
 bool KernelLog::any_emulated() const {
   return std::any_of(counts_.begin(), counts_.end(), [](const Count& c) { return c.what.speed == Speed::emulated; });
+}
+
+bool KernelLog::has_same_calls(const KernelLog& other) const {
+  if (counts_.size() != other.counts_.size()) return false;
+  return std::all_of(counts_.begin(), counts_.end(), [&](const Count& mine) {
+    return std::any_of(other.counts_.begin(), other.counts_.end(), [&](const Count& theirs) {
+      return theirs.choice == mine.choice && theirs.phase == mine.phase && theirs.calls == mine.calls;
+    });
+  });
 }
 
 PhaseScope::PhaseScope(std::string_view phase) : outer_(phase_now) { phase_now = phase; }

@@ -24,7 +24,7 @@ using ReferenceValues = std::map<ReferencePlace, double>;
 ReferenceValues reference_values(const Record& record) {
   ReferenceValues numbers;
   for (const Measurement& one : record.measurements)
-    if (is_reference(one) && one.metric != kReferenceAll) numbers.try_emplace({one.metric, one.at}, one.value);
+    if (is_reference(one)) numbers.try_emplace({one.metric, one.at}, one.value);
   return numbers;
 }
 
@@ -54,6 +54,7 @@ double largest_norm(const ReferenceValues& numbers, const ReferencePlace& place)
 }
 
 double tolerance_of(const ReferenceValues& base, const ReferencePlace& place, double value) {
+  if (place.first == kReferenceAll) return Acknowledgements::kReferenceAgreement;
   double size = std::fabs(value);
   // A projection is a sum with cancellation: its rounding errors are relative to the norm.
   if (is_of_a_tensor(place.first))
@@ -65,8 +66,9 @@ double tolerance_of(const ReferenceValues& base, const ReferencePlace& place, do
 struct ChangedReference {
   ReferencePlace place;
   double base, found, tolerance;
-  // A number that became NaN or infinite comes first.
+  // A number that became NaN or infinite comes first, the sum of all comes last.
   double times() const {
+    if (place.first == kReferenceAll) return 0;
     const double times = std::fabs(found - base) / tolerance;
     return std::isnan(times) ? HUGE_VAL : times;
   }
@@ -126,6 +128,17 @@ void describe_change(const Record& base, const Record& found, const ReferenceDif
   }
 }
 
+// The first number whose unit, direction or kind is different; "" if there is none.
+std::string other_definition(const Record& base, const Record& found) {
+  for (const Measurement& one : base.measurements) {
+    if (!is_reference(one)) continue;
+    const Measurement* now = find(found, one.metric, one.at);
+    if (now && (now->unit != one.unit || now->better != one.better || now->kind != one.kind))
+      return words_about({one.metric, one.at});
+  }
+  return "";
+}
+
 }  // namespace
 
 bool is_reference(const Measurement& measurement) { return measurement.metric.starts_with(kReferenceFamily); }
@@ -146,6 +159,9 @@ void judge_reference(const Record& base, const Record& found, std::string_view n
   } else if (!not_comparable.empty()) {
     line.outcome = Outcome::inconclusive;
     line.words = fmt::format("the mathematics was not judged: {}", not_comparable);
+  } else if (const std::string other = other_definition(base, found); !other.empty()) {
+    line.outcome = Outcome::lost;
+    line.words = fmt::format("{} cannot be compared: its unit, direction or kind is different", other);
   } else if (!all.changed.empty()) {
     describe_change(base, found, all, acknowledgements, today, line);
   } else if (!all.missing.empty()) {

@@ -56,7 +56,7 @@ TEST(GateReference, PassesTheSameNumbersAndSaysHowMany) {
   const Judgement judgement = gate(with_reference(), with_reference());
   EXPECT_EQ(judgement.exit_code, 0);
   EXPECT_EQ(line_of(judgement).outcome, Outcome::pass);
-  EXPECT_SAYS(line_of(judgement).words, "7 numbers");
+  EXPECT_SAYS(line_of(judgement).words, "8 numbers");
 }
 
 TEST(GateReference, SaysNothingAboutRecordsWithoutSuchNumbers) {
@@ -84,6 +84,18 @@ TEST(GateReference, AllowsTheRoundingOfFp64) {
   place(found, "norm", "gradient/bias").value = 3e-17;  // noise, relative to the largest gradient
   place(found, "projection", "gradient/bias").value = -2e-17;
   EXPECT_EQ(gate(with_reference(), found).exit_code, 0) << line_of(gate(with_reference(), found)).words;
+}
+
+TEST(GateReference, TheSumOfAllAndTheDefinitionsAreJudgedToo) {
+  Report found = with_reference();
+  place(found, "all", "").value += 1e-3;
+  EXPECT_EQ(gate(with_reference(), found).exit_code, 1);
+  remove(found, "all", "");
+  EXPECT_EQ(gate(with_reference(), found).exit_code, 1);
+  found = with_reference();
+  place(found, "loss", "").unit = "B";
+  EXPECT_EQ(gate(with_reference(), found).exit_code, 1);
+  EXPECT_SAYS(line_of(gate(with_reference(), found)).words, "cannot be compared");
 }
 
 TEST(GateReference, FindsAGradientThatIsZeroNowAndOneThatWasZero) {

@@ -45,6 +45,8 @@ Json to_json(const Measurement& measurement) {
                {"unit", measurement.unit},
                {"better", name_of(measurement.better)},
                {"kind", name_of(measurement.kind)}};
+  if (measurement.interval)
+    json["interval"] = {json_number(measurement.interval->lower), json_number(measurement.interval->upper)};
   if (measurement.bound) json["bound"] = json_number(*measurement.bound);
   if (!measurement.samples.empty()) json["samples"] = numbers(measurement.samples);
   return json;
@@ -96,6 +98,11 @@ Measurement read_measurement(const JsonReader& json) {
   measurement.unit = json.text("unit", measurement.unit);
   if (const auto better = json.optional("better")) measurement.better = better->one_of<Better>(kBetterNames);
   if (const auto kind = json.optional("kind")) measurement.kind = kind->one_of<Kind>(kKindNames);
+  if (const auto interval = json.optional("interval")) {
+    const std::vector<double> ends = json.numbers("interval");
+    if (ends.size() != 2 || !(ends[0] <= ends[1])) interval->fail("expected two numbers, the smaller one first");
+    measurement.interval = Range{ends[0], ends[1]};
+  }
   if (const auto bound = json.optional("bound")) measurement.bound = bound->number();
   measurement.samples = json.numbers("samples");
   return measurement;
@@ -136,6 +143,8 @@ Determinism read_determinism(const JsonReader& json) {
   if (determinism.processes < 1) json.fail(fmt::format("{} processes measured it", determinism.processes));
   if (determinism.differing < 0 || determinism.differing >= determinism.processes)
     json.fail(fmt::format("{} of {} processes differ", determinism.differing, determinism.processes));
+  if (const auto by_construction = json.optional("by_construction"))
+    determinism.by_construction = by_construction->boolean();
   return determinism;
 }
 
@@ -291,6 +300,7 @@ Json to_json(const Record& record) {
   if (const Determinism& found = record.determinism; found.processes > 0) {
     json["determinism"] = {
         {"proof", name_of(found.proof())}, {"processes", found.processes}, {"differing", found.differing}};
+    if (found.by_construction) json["determinism"]["by_construction"] = true;
   }
   return json;
 }
