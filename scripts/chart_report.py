@@ -141,6 +141,8 @@ def read_report(path):
         for one in record["measurements"]:
             one["value"] = number(one.get("value"), f"{place}: {one['metric']}")
             one["samples"] = numbers(one, "samples", place) if "samples" in one else []
+            if "standard_error" in one:
+                one["standard_error"] = number(one["standard_error"], f"{place}: {one['metric']}.standard_error")
         for one in record["series"]:
             one["x"], one["y"] = numbers(one, "x", place), numbers(one, "y", place)
             if len(one["x"]) != len(one["y"]):

@@ -26,6 +26,8 @@ struct Measurement {
   Better better = Better::neither;
   Kind kind = Kind::information;
   std::optional<double> bound{};  // derived upper limit, in the same unit
+  // Of a value that estimates a mean from a sample, such as an accuracy; in the same unit.
+  std::optional<double> standard_error{};
   std::vector<double> samples{};  // replicates from which a sampled value is computed, in the order of measurement
 };
 

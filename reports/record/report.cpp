@@ -46,6 +46,7 @@ Json to_json(const Measurement& measurement) {
                {"better", name_of(measurement.better)},
                {"kind", name_of(measurement.kind)}};
   if (measurement.bound) json["bound"] = json_number(*measurement.bound);
+  if (measurement.standard_error) json["standard_error"] = json_number(*measurement.standard_error);
   if (!measurement.samples.empty()) json["samples"] = numbers(measurement.samples);
   return json;
 }
@@ -97,6 +98,7 @@ Measurement read_measurement(const JsonReader& json) {
   if (const auto better = json.optional("better")) measurement.better = better->one_of<Better>(kBetterNames);
   if (const auto kind = json.optional("kind")) measurement.kind = kind->one_of<Kind>(kKindNames);
   if (const auto bound = json.optional("bound")) measurement.bound = bound->number();
+  if (const auto error = json.optional("standard_error")) measurement.standard_error = error->number();
   measurement.samples = json.numbers("samples");
   return measurement;
 }

@@ -17,6 +17,9 @@ namespace halfmark::reports {
 // The name of the policy that all others are compared with.
 inline constexpr std::string_view kBaseline = "fp32";
 
+// The axis whose settings are seeds: the same measurement from other random numbers.
+inline constexpr std::string_view kReplicates = "replicate";
+
 // How a ratio to the baseline is computed. speed_up: baseline / value. times: value / baseline.
 enum class Ratio { none, speed_up, rate, times };
 
@@ -33,6 +36,9 @@ struct Figure {
   bool brief = true;       // in the narrow tables of `show` too
   bool one_minus = false;  // print 1 - value: of a cosine only the distance from 1 is of interest
   std::string about{};     // explanation of the column for new users
+  // The mean over the seeds, with its standard error. A value without its standard error, or without the number of its
+  // samples ("evaluation.samples" for "evaluation.accuracy"), is not shown.
+  bool mean = false;
 };
 
 struct Value {
@@ -41,6 +47,11 @@ struct Value {
   bool suspect = false;                                      // only suspect records have it
   const std::map<std::string, std::string>* axes = nullptr;  // of the case that has it, in the report
   bool folded = false;                                       // the best or worst of cases with different axes
+  // Of a mean. The error is the larger of two: the standard deviation of the seeds / sqrt(seeds), from two seeds on, and
+  // the root of the mean square of the seeds' own standard errors / sqrt(seeds).
+  std::optional<double> error{};
+  size_t seeds = 0;
+  double samples = 0;  // the fewest of any seed
 };
 
 // Policies of one subject on one device, with the figures they have.
