@@ -115,5 +115,19 @@ TEST(HostDevice, TimeIsThatOfTheWork) {
   EXPECT_GT(walk, 1e-5) << "writing more than the last-level cache takes measurable time";
 }
 
+TEST(EmulationScope, CoversTheScratchOfEmulatedRows) {
+  const auto device = open_device("cpu");
+  Tensor a = Tensor::zeros(*device, {64, 64}, DType::f16), b = Tensor::zeros(*device, {64, 64}, DType::f16);
+  Tensor out(*device, {64, 64}, DType::f16);
+  const Matmul op{.a = a, .b = b, .out = out, .math = {.multiply = kFp16}};
+  if (chosen(op).speed == Speed::real) GTEST_SKIP() << "this processor multiplies fp16 itself";
+  device->memory().reset_peak();
+  const size_t tensors = device->memory().live().total;
+  run(op);
+  EXPECT_EQ(device->memory().live().by_purpose[static_cast<size_t>(Purpose::workspace)], 0u);
+  EXPECT_EQ(device->memory().tensor_peak(), tensors);
+  EXPECT_GT(device->memory().peak().total, tensors);
+}
+
 }  // namespace
 }  // namespace halfmark::kernels

@@ -23,7 +23,9 @@ struct SeparateDevice {
     return spec;
   }
   size_t live(Purpose purpose) const { return device->memory().live().by_purpose[static_cast<size_t>(purpose)]; }
-  size_t of_models() const { return device->memory().live().total - live(Purpose::workspace); }
+  size_t of_models() const {
+    return device->memory().live().total - live(Purpose::workspace) - live(Purpose::emulation);
+  }
 };
 
 struct Expected {

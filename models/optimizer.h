@@ -14,6 +14,9 @@ class Sgd {
       : rate_(rate), momentum_(momentum), weight_decay_(weight_decay) {}
   void step(const std::vector<Param*>& params);  // updates the master copy if there is one and rounds it into the value
 
+  // The state between steps; empty tensors before the first step.
+  std::vector<Tensor>& velocities() { return velocity_; }
+
  private:
   double rate_, momentum_, weight_decay_;
   std::vector<Tensor> velocity_;

@@ -17,6 +17,7 @@ class Scaler {
   // Unscales every gradient in place (inv = float(1 / double(scale))). true = at least one scaled gradient was not
   // finite and the step must be skipped. A fixed scale always returns false: apex's static scaler does not check.
   bool unscale(Device& device, const std::vector<Param*>& params);
+  Tensor& found_inf() { return found_inf_; }  // the flag on the device; empty before the first unscale
   void update(bool found_inf);  // grows only if the product is finite in fp32; the scale has no lower bound
 
  private:

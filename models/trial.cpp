@@ -331,6 +331,27 @@ std::vector<double> Trial::gradient(const Param& param) const {
   return Parts::divided(param.grad, parts_->unscaled ? 1 : parts_->scale);
 }
 
+void Trial::move_memory(const std::vector<int64_t>& pads) {
+  Parts& p = *parts_;
+  HM_CHECK(!p.pending, "memory is moved between steps, not between forward and backward");
+  p.output = {}, p.loss = {}, p.dx = {}, p.saved = {};  // results of the last step
+  std::vector<Tensor*> tensors = {&p.x, &p.labels, &p.dy, &p.scaler.found_inf()};
+  for (Param* param : p.params) tensors.insert(tensors.end(), {&param->value, &param->grad, &param->master});
+  for (State* state : p.states) tensors.push_back(&state->value);
+  for (Tensor& velocity : p.optimizer.velocities()) tensors.push_back(&velocity);
+  p.device.return_kept_memory();  // otherwise two places would take turns
+  // All old memory is kept until the end, so that no new tensor gets it.
+  std::vector<Tensor> kept;
+  size_t next = 0;
+  for (Tensor* tensor : tensors) {
+    if (tensor->empty()) continue;
+    if (!pads.empty()) kept.emplace_back(p.device, Shape{pads[next++ % pads.size()]}, DType::u8);
+    const PurposeScope purpose(tensor->purpose());
+    Tensor moved = tensor->clone();
+    kept.push_back(std::exchange(*tensor, std::move(moved)));
+  }
+}
+
 double Trial::step_flops() const {
   // Backward costs twice the forward: once for the gradient of the input, once for the gradient of the weights.
   return 3 * parts_->model->forward_flops(parts_->spec.subject->input);

@@ -91,6 +91,10 @@ class Trial {
   // the loss scale in fp64. After update, Param::grad is already unscaled and is not divided again.
   std::vector<double> input_gradient() const;
   std::vector<double> gradient(const Param& param) const;
+  // Moves every tensor that lives longer than a step to newly allocated memory, with the same values and purposes.
+  // `pads` are the sizes in bytes of blocks that are allocated between them and released at the end; they repeat.
+  // The speed of a step depends on where its tensors lie; repeated timings use a new place each.
+  void move_memory(const std::vector<int64_t>& pads);
   double step_flops() const;  // forward and backward, multiply-adds count two
 
  private:

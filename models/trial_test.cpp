@@ -45,6 +45,41 @@ TEST(Trial, StartsFromTheSameNumbersUnderEveryPolicyRoundedOnce) {
   }
 }
 
+// The pointers of what lives longer than a step.
+std::vector<const void*> places_of(Trial& trial) {
+  std::vector<const void*> places = {trial.input().data()};
+  for (const Param* param : trial.params()) {
+    places.push_back(param->value.data());
+    if (!param->grad.empty()) places.push_back(param->grad.data());
+    if (!param->master.empty()) places.push_back(param->master.data());
+  }
+  for (const State* state : trial.states()) places.push_back(state->value.data());
+  return places;
+}
+
+TEST(Trial, MovesItsMemoryWithoutChangingANumber) {
+  for (const char* policy : {"fp32", "amp-fp16", "apex-o2"})
+    for (const char* subject : {kSmallConvnet, "linear/b4_i16_o8"}) {
+      Trial moved(test_spec(subject, policy)), stays(test_spec(subject, policy));
+      for (Trial* trial : {&moved, &stays}) trial->train_step(0), trial->load_batch(1);
+      const MemoryUse before = moved.device().memory().live();
+      const std::vector<const void*> old = places_of(moved);
+      moved.move_memory({64, 4096 + 64});
+      const std::vector<const void*> now = places_of(moved);
+      ASSERT_EQ(now.size(), old.size());
+      for (const void* place : now) EXPECT_EQ(std::count(old.begin(), old.end(), place), 0) << subject << policy;
+      // Results of the last step are dropped, nothing else.
+      EXPECT_LE(moved.device().memory().live().total, before.total);
+      for (const Purpose purpose :
+           {Purpose::weights, Purpose::master, Purpose::gradients, Purpose::optimizer, Purpose::state, Purpose::input})
+        EXPECT_EQ(moved.device().memory().live().by_purpose[static_cast<size_t>(purpose)],
+                  before.by_purpose[static_cast<size_t>(purpose)])
+            << subject << policy << name_of(purpose);
+      for (Trial* trial : {&moved, &stays}) trial->train_step(1), trial->train_step(2);
+      EXPECT_EQ(codes_of(moved), codes_of(stays)) << subject << policy;
+    }
+}
+
 TEST(Trial, GivesASingleLayerTheLowDtype) {
   Trial trial(test_spec("batchnorm2d/b4_c3_s4", "amp-fp16"));
   trial.load_batch(0);

@@ -17,7 +17,7 @@ STRIP = "0.93"      # background for points that are outside the axis
 PURPOSES = {  # of memory, in the order they are stacked: colours after Tol, hatches distinguish colours of equal grey
     "weights": ("#332288", ""), "master": ("#88CCEE", ""), "gradients": ("#CC6677", ""), "optimizer": ("#DDCC77", "////"),
     "state": ("#882255", ""), "saved": ("#117733", ""), "temporary": ("#44AA99", "////"), "casts": ("#D9A3D0", "||||"),
-    "workspace": ("#C9C96B", "xxxx"), "input": ("#FFFFFF", ""), "other": ("#BBBBBB", "\\\\\\\\"),
+    "input": ("#FFFFFF", ""), "other": ("#BBBBBB", "\\\\\\\\"),
 }
 ZONES = {"exponent out of range (left: zero, right: overflow)": "#F9DDD3", "subnormal": "#FDF3DC", "normal": "#FFFFFF"}
 
@@ -49,8 +49,9 @@ def interval_note(what, values):
 # Speed against error
 
 def speed_points(reports):
-    """{panel: {policy: (time or None where it is suspect, error)}}, and the panels without any valid time."""
-    found, suspect = {}, []
+    """{panel: {policy: (time or None where it is suspect, error)}}, the panels without any valid time, and
+    {panel: {policy: speed-up measured in turn}}."""
+    found, suspect, ratios = {}, [], {}
     for subject, index, source in reports.pairs():
         points = {}
         for policy in source.policies(subject):
@@ -58,28 +59,34 @@ def speed_points(reports):
             seconds = source.value(subject, policy, "time.step", HOT, min, status="ok")
             if error and (seconds or source.value(subject, policy, "time.step", HOT, min)):
                 points[policy] = (seconds, error)
+            ratio = source.value(subject, policy, "speedup.step", HOT, max, status="ok")
+            if ratio:
+                ratios.setdefault(Panel(subject, index), {})[policy] = ratio
         if any(seconds for seconds, _ in points.values()):
             found[Panel(subject, index)] = points
         elif points:
             suspect.append(f"{subject} ({source.letter})" if source.letter else subject)
-    return found, suspect
+    return found, suspect, ratios
 
 
 def speed_against_error(reports):
-    found, suspect = speed_points(reports)
+    found, suspect, ratios = speed_points(reports)
     if not found:
         raise LeftOut("every time in the report is suspect" if suspect else
                       "needs the harnesses throughput (time.step of status ok) and error (error.nmse at output) on the same subject")
-    relative = len(reports.sources) == 1 and all(points.get(BASELINE, (None,))[0] for points in found.values())
+    # A ratio of two times that were not taken in turn is not drawn as a speed-up.
+    relative = len(reports.sources) == 1 and all(
+        points.get(BASELINE, (None,))[0] and all(policy in ratios.get(panel, {}) for policy, (time, _) in points.items()
+                                                 if time and policy != BASELINE)
+        for panel, points in found.items())
     sheet = Sheet("speed_against_error", "Speed of a training step against the error of its output", list(found),
                   reports.sources, AXES)
     bars = {}  # {panel: {policy: (x, low, high)}}
     for panel in sheet.panels:
-        base = found[panel].get(BASELINE, (None,))[0]
         for policy, (time, _) in found[panel].items():
             if time and relative:
-                bar = (1, 1, 1) if policy == BASELINE else (base.value / time.value, base.low / time.high,
-                                                            base.high / time.low if time.low > 0 else math.inf)
+                ratio = ratios.get(panel, {}).get(policy)
+                bar = (1, 1, 1) if policy == BASELINE else (ratio.value, ratio.low, ratio.high)
             elif time:
                 bar = (1 / time.value, 1 / time.high, 1 / time.low if time.low > 0 else math.inf)
             if time:
@@ -92,11 +99,12 @@ def speed_against_error(reports):
         xs = [bar for peer in peers for bar in bars[peer].values()]
         draw_speeds(sheet, panel, found[panel], bars[panel], Widths(xs, strip), heights, relative)
     times = [time for panel in sheet.panels for time, _ in found[panel].values() if time]
-    sheet.note(interval_note("Horizontal bars, time", times))
+    if relative:
+        sheet.note(f"Horizontal bars: 95 % intervals of speed-ups, timed in turn with {BASELINE}. A bar that reaches 1 is no gain.")
+    else:
+        sheet.note(interval_note("Horizontal bars, time", times))
     if any(time.interval in (MEDIAN_INTERVAL, RANGE) for time in times):
         sheet.note("Bars: steps of one process; differences between processes come on top (measure with --processes).")
-    if relative:
-        sheet.note(f"The bar of a speed-up includes the interval of {BASELINE}.")
     sheet.note(interval_note("Error", [error for panel in sheet.panels for _, error in found[panel].values()]))
     if strip:
         sheet.note("Hollow: the time is suspect (its record says why), so there is an error and no speed.")
@@ -204,7 +212,7 @@ def memory(reports):
     names = {policy: wrapped(policy, 1.6, SMALL) for bars in found.values() for policy in bars}
     row = 0.14 * max(name.count("\n") + 1 for name in names.values()) + 0.08
     size = (AXES[0], row * max(len(bars) for bars in found.values()) + 0.1)
-    sheet = Sheet("memory", "Peak memory of a training step by purpose", list(found), reports.sources, size,
+    sheet = Sheet("memory", "Memory of a training step by purpose, without scratch of kernels", list(found), reports.sources, size,
                   left=max(width_of(name, SMALL) for name in names.values()) + 0.14)
     used = [purpose for purpose in PURPOSES if any(parts[purpose] > 0.002 * sum(parts.values())
                                                    for panel in sheet.panels for parts in found[panel].values())]
@@ -252,7 +260,7 @@ def memory(reports):
                         if relative else f"{unit} (linear)")
     sheet.legend = {purpose: Patch(facecolor=PURPOSES[purpose][0], hatch=PURPOSES[purpose][1], edgecolor=INK, lw=0.5)
                     for purpose in used}
-    sheet.note("At the moment of the peak; bytes that the tensors allocate. Counted, not sampled: single values.")
+    sheet.note("At the moment of the peak of all bytes; bytes that the tensors allocate. Counted, not sampled: single values.")
     return sheet
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 HOT = ["hot", ""]  # `at` of a time with warm caches; cold times are not drawn
-MEDIAN_INTERVAL, PROCESSES, RANGE, SINGLE = "interval", "processes", "range", "single"
+MEDIAN_INTERVAL, PROCESSES, RANGE, SINGLE, IN_TURN = "interval", "processes", "range", "single", "in turn"
 DEVICE_NAMES = ("name", "gpu", "processor")  # keys of environment.devices.<device>; the first one present is used
 
 
@@ -33,7 +33,7 @@ class Value:
     low: float
     high: float
     samples: int
-    interval: str  # MEDIAN_INTERVAL, RANGE of the samples, PROCESSES (range of their medians) or SINGLE
+    interval: str  # MEDIAN_INTERVAL, RANGE of the samples, PROCESSES (range of their medians), IN_TURN (of a ratio) or SINGLE
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,9 @@ def read_report(path):
             one["samples"] = numbers(one, "samples", place) if "samples" in one else []
             if "standard_error" in one:
                 one["standard_error"] = number(one["standard_error"], f"{place}: {one['metric']}.standard_error")
+            one["interval"] = numbers(one, "interval", place) if "interval" in one else None
+            if one["interval"] is not None and (len(one["interval"]) != 2 or not one["interval"][0] <= one["interval"][1]):
+                bad(f"{place}: {one['metric']}.interval: expected two numbers, the smaller one first")
         for one in record["series"]:
             one["x"], one["y"] = numbers(one, "x", place), numbers(one, "y", place)
             if len(one["x"]) != len(one["y"]):
@@ -205,6 +208,9 @@ class Source:
                  if one["metric"] == metric and (places is None or one["at"] in places)]
         if metric.startswith("time."):
             found = [(one, record) for one, record in found if 0 < one["value"] < math.inf]
+        if metric.startswith("speedup."):  # without an interval it says nothing
+            found = [(one, record) for one, record in found
+                     if one["interval"] and 0 < one["interval"][0] and one["interval"][1] < math.inf]
         if not found:
             return None
         undefined = [pair for pair in found if math.isnan(pair[0]["value"])]
@@ -226,7 +232,7 @@ class Source:
         for policy in self.policies(subject):
             seconds = self.number(subject, policy, "time.step", HOT, min)
             rate = self.number(subject, policy, "throughput.flops", HOT)
-            size = self.number(subject, policy, "memory.peak", ["train", ""])
+            size = self.number(subject, policy, "memory.tensors", ["train", ""]) or self.number(subject, policy, "memory.peak", ["train", ""])
             counts += [rate * seconds] if rate and seconds and math.isfinite(rate * seconds) else []
             sizes += [size] if size and math.isfinite(size) else []
         # Rounded, because the product of two measured numbers differs in its last bits from run to run.
@@ -235,6 +241,9 @@ class Source:
 
 def with_interval(one, record):
     value, samples = one["value"], [sample for sample in one["samples"] if math.isfinite(sample)]
+    if one["metric"].startswith("speedup."):
+        low, high = one["interval"]
+        return Value(value, low, high, len(samples), IN_TURN)
     if one["metric"] == "time.step":
         medians = next((more["samples"] for more in record["measurements"] if more["metric"] == "time.process"
                         and more["at"] == (one["at"] or "hot")), [])

@@ -122,7 +122,7 @@ class Program(Folder):
             self.assertRegex(err, r"accuracy: not drawn: .*standard error")
 
     def test_reads_the_fixtures(self):
-        for fixture in ("report-1.0.json", "report-1.1.json", "newer-minor.json"):
+        for fixture in ("report-1.0.json", "report-1.1.json", "report-1.2.json", "newer-minor.json"):
             code, files, err = self.draw((FIXTURES / fixture).read_text())
             self.assertEqual(len(files) + err.count(": not drawn: "), len(NAMES), err)
             self.assertEqual(code, 0 if files else 3, err)
@@ -352,24 +352,48 @@ class Contents(Folder):
         axes = sheet.axes[sheet.panels[0]]
         return {line.get_color(): tuple(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "|"}
 
+    def test_a_speed_up_is_the_ratio_measured_in_turn_with_its_interval(self):
+        report = made_up_report([CNN])
+        report["records"] = [one for one in report["records"] if one["policy"] in ("fp32", "bf16")]
+        ratio = next(one for record in self.of_harness(report, "throughput") for one in record["measurements"]
+                     if one["metric"] == "speedup.step")
+        ratio["value"], ratio["interval"] = 1.03, [0.97, 1.09]  # the times say more
+        sheet = self.sheet(chart_figures.speed_against_error, report)
+        self.assertEqual(self.bars(sheet)[chart_parts.style("bf16")[0]], (0.97, 1.09))
+        self.assertAlmostEqual(self.lines(sheet)["bf16"][0][0], 1.03)
+        self.assertEqual(self.bars(sheet)[chart_parts.style("fp32")[0]], (1, 1))
+        self.assertIn("A bar that reaches 1 is no gain", self.words(sheet))
+
+    def test_times_without_a_measured_ratio_are_not_drawn_as_speed_ups(self):
+        for interval in (None, [0, 2], [0.9, math.inf]):
+            report = made_up_report([CNN])
+            for record in self.of_harness(report, "throughput"):
+                for one in record["measurements"]:
+                    if one["metric"] == "speedup.step" and record["policy"] == "bf16":
+                        one["interval"] = interval
+                        if interval is None:
+                            del one["interval"]
+            sheet = self.sheet(chart_figures.speed_against_error, report)
+            self.assertRegex(sheet.axes[sheet.panels[0]].get_xlabel(), "^training steps per second")
+
     def test_intervals_of_times_are_drawn_and_named(self):
         report = made_up_report([CNN])
         report["records"] = [one for one in report["records"] if one["policy"] in ("fp32", "bf16", "tf32", "amp-fp16")]
+        for one in self.of_harness(report, "throughput"):
+            one["measurements"] = [number for number in one["measurements"] if number["metric"] != "speedup.step"]
         steps = {one["policy"]: one["measurements"][0] for one in self.of_harness(report, "throughput")}
         del steps["amp-fp16"]["samples"]
         report["records"] = [one for one in report["records"] if (one["policy"], one["harness"]) != ("amp-fp16", "throughput")
                              or one["measurements"].pop()]
         sheet = self.sheet(chart_figures.speed_against_error, report)
         bars = {policy: self.bars(sheet)[chart_parts.style(policy)[0]] for policy in ("fp32", "bf16", "tf32", "amp-fp16")}
-        base = steps["fp32"]["value"]
         for policy, low, high in (("bf16", 0.97, 1.03), ("tf32", min(steps["tf32"]["samples"]) / steps["tf32"]["value"],
                                                          max(steps["tf32"]["samples"]) / steps["tf32"]["value"]),
                                   ("amp-fp16", 1, 1)):
             low = min(low, 1)  # the value itself may lie outside of its samples
-            ratio = base / steps[policy]["value"]
-            self.assertAlmostEqual(bars[policy][0], ratio * 0.97 / high, 9, policy)
-            self.assertAlmostEqual(bars[policy][1], ratio * 1.03 / low, 9, policy)
-        self.assertEqual(bars["fp32"], (1, 1))
+            rate = 1 / steps[policy]["value"]
+            self.assertAlmostEqual(bars[policy][0], rate / high, 9, policy)
+            self.assertAlmostEqual(bars[policy][1], rate / low, 9, policy)
         words = self.words(sheet)
         for said in ("95 % interval of the median (9 samples)", "least to greatest sample (9 samples)", "no bar: single value",
                      "Error: single value, no interval."):
@@ -384,10 +408,12 @@ class Contents(Folder):
             one["measurements"].append(measurement("time.process", "hot", step, "s", samples=[0.8 * step, step, 1.25 * step]))
         sheet = self.sheet(chart_figures.speed_against_error, report)
         self.assertNotIn(one_process, self.words(sheet))
+        for one in self.of_harness(report, "throughput"):
+            one["measurements"] = [number for number in one["measurements"] if number["metric"] != "speedup.step"]
+        sheet = self.sheet(chart_figures.speed_against_error, report)
         self.assertIn("least to greatest median of a process (3 processes)", self.words(sheet))
-        ratio = times["fp32"] / times["bf16"]
-        for end, factor in zip(self.bars(sheet)[chart_parts.style("bf16")[0]], (0.8 / 1.25, 1.25 / 0.8)):
-            self.assertAlmostEqual(end, ratio * factor, 9)
+        for end, factor in zip(self.bars(sheet)[chart_parts.style("bf16")[0]], (0.8, 1.25)):
+            self.assertAlmostEqual(end, factor / times["bf16"], 9)
 
     def test_several_reports_have_the_band_of_suspect_times_on_the_slow_side(self):
         sheet = self.sheet(chart_figures.speed_against_error, self.whole, of_other_machine(self.whole))

@@ -30,7 +30,7 @@ SUBJECTS = {  # parameters, activation values, seconds a step
     "cnn/b32_c3_s32": (1.2e6, 3.5e6, 4.2e-3),
     "transformer/b8_t128_d256_l4": (3.4e6, 9e6, 1.1e-2),
 }
-PURPOSES = ("weights", "master", "gradients", "optimizer", "state", "saved", "temporary", "casts", "workspace", "input",
+PURPOSES = ("weights", "master", "gradients", "optimizer", "state", "saved", "temporary", "casts", "workspace", "emulation", "input",
             "other")
 
 
@@ -64,6 +64,8 @@ def throughput(subject, device, policy, draw):
         measurement("time.step", "hot", seconds, "s", kind="sampled", samples=samples),
         measurement("throughput.step", "hot", 32 / seconds, "1/s", "higher", "sampled"),
         measurement("throughput.flops", "hot", 6 * SUBJECTS[subject][0] * 32 / seconds, "FLOP/s", "higher", "sampled"),
+        *([] if policy == "fp32" else [measurement("speedup.step", "hot", speed_up, "1", "higher", "sampled",
+                                                   interval=[0.95 * speed_up, 1.06 * speed_up], samples=[speed_up] * 12)]),
         *([] if policy == "tf32" else [measurement("timing.half_width", "hot/step", 0.03, "1", "neither", "information")]),
     ], status="suspect" if suspect else "ok",
         reason="emulated kernel in the timed region: matmul e4m3,e4m3->f16 (reference)" if suspect else "")

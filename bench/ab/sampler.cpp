@@ -16,6 +16,7 @@
 
 #include "bench/run/case.h"
 #include "bench/run/performance.h"
+#include "bench/run/planted_slow_down.h"
 #include "bench/run/timing.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/devices.h"
@@ -71,15 +72,8 @@ double stolen_seconds() {
   return ticks / 100;
 }
 
-// Makes a step longer by a share of its duration, inside the timed region.
-void linger(Clock::time_point start, double share) {
-  const auto until = start + std::chrono::duration_cast<Clock::duration>((1 + share) * (Clock::now() - start));
-  while (Clock::now() < until) {
-  }
-}
-
-constexpr double kWarmUp = 0.02;   // seconds, for a case that was not the previous one
-constexpr double kPatience = 2.0;  // times the budget, until there are six samples
+constexpr double kWarmUp = 0.02;      // seconds, for a case that was not the previous one
+constexpr double kTimesBudget = 2.0;  // times the budget, until there are six samples
 
 }  // namespace
 
@@ -209,7 +203,7 @@ void Sampler::measure(ProcessSample& result) {
   do prepared_->step();  // at least once: another process may have used the caches
   while (elapsed(start) < warm_up);
   const Sampled sampled = sample_until(
-      {.target = 0, .max_samples = 100'000, .budget = options_.seconds, .patience = kPatience * options_.seconds},
+      {.target = 0, .max_samples = 100'000, .budget = options_.seconds, .patience = kTimesBudget * options_.seconds},
       prepared_->step);
   result.seconds = median(sampled.samples);
   result.samples = static_cast<int64_t>(sampled.samples.size());

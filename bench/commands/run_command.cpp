@@ -11,6 +11,7 @@
 #include "bench/commands/commands.h"
 #include "bench/run/interruption.h"
 #include "bench/run/plan.h"
+#include "bench/run/planted_slow_down.h"
 #include "bench/run/progress_line.h"
 #include "bench/run/runner.h"
 #include "bench/run/standard_streams.h"
@@ -50,6 +51,7 @@ Plan plan_of(const std::vector<Case>& cases) {
 }
 
 void run(const RunArguments& arguments, Program& program) {
+  plant_slow_downs(program.slow_down);
   if (arguments.timeout > 0 && !arguments.isolate && arguments.processes == 0)
     throw Error("--timeout: a case can only be stopped in a process of its own; add --isolate");
   const Selection& other = arguments.selection;

@@ -1,19 +1,26 @@
-// The throughput and memory harnesses.
+// The throughput harness.
 #include "bench/run/performance.h"
 
-#include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "bench/run/contention.h"
+#include "bench/run/planted_slow_down.h"
+#include "bench/run/time_in_turn.h"
 #include "bench/run/timing.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "reports/statistics/statistics.h"
+#include "reports/text/summary.h"
 
 namespace halfmark::bench {
 
@@ -38,38 +45,34 @@ const std::vector<MetricRow>& throughput_table() {
       {"timing.stopped_by", "1", Better::neither, Kind::information,
        "what ended the sampling: 0 half-width below target, 1 maximum number of samples, 2 time budget"},
       {"timing.target", "1", Better::neither, Kind::information, "half-width at which sampling ends"},
+      {"speedup.step", "1", Better::higher, Kind::sampled,
+       "seconds of a step under fp32 / under this policy, timed in turn with newly allocated memory in each round; "
+       "Hodges-Lehmann estimate over the rounds (the samples), 95 % signed-rank interval"},
+      {"speedup.control", "1", Better::neither, Kind::information,
+       "the same ratio for a second trial of this policy in place of fp32; 99 % interval; must hold 1"},
+      {"speedup.same_kernels", "1", Better::neither, Kind::information,
+       "1: a step makes the same calls of the same kernels as under fp32, so there is nothing to be faster; 0: it does "
+       "not"},
+      {"contention.cpu", "1", Better::neither, Kind::information, "cores that this process used while timing in turn"},
+      {"contention.others", "1", Better::neither, Kind::information, "cores that other processes used meanwhile"},
+      {"contention.stolen", "1", Better::neither, Kind::information,
+       "cores that the host of this virtual machine took meanwhile"},
+      {"contention.waiting", "1", Better::neither, Kind::information,
+       "seconds that this process's threads waited for a core / seconds"},
+      {"contention.pressure", "1", Better::neither, Kind::information,
+       "share of the seconds in which some process waited for a core"},
   };
   return rows;
 }
 
-const std::vector<MetricRow>& memory_table() {
-  static const std::vector<MetricRow> rows = [] {
-    std::vector<MetricRow> all = {
-        {"memory.peak", "B", Better::lower, Kind::exact, "maximum of the allocated bytes; at train: over a whole step"},
-        {"memory.slope", "B", Better::lower, Kind::exact,
-         "growth of the allocated bytes per step, measured after each step; more than 0 is a leak"},
-    };
-    // Bytes by purpose at the moment of the peak of a training step; they sum to memory.peak.
-    static const std::array<std::string, kPurposes> names = [] {
-      std::array<std::string, kPurposes> text;
-      for (size_t i = 0; i < kPurposes; ++i) text[i] = "memory.peak." + std::string(name_of(static_cast<Purpose>(i)));
-      return text;
-    }();
-    for (const std::string& name : names)
-      all.push_back({name, "B", Better::lower, Kind::exact, "part of memory.peak at train with this purpose"});
-    return all;
-  }();
-  return rows;
-}
-
 struct Loops {
-  Sampled evaluation, step, phases;
+  Sampled evaluation, phases;
   std::vector<double> forward, backward, optimizer;  // of the samples of `phases`
 };
 
 // Cold: the caches are evicted before each step, so forward starts with cold caches and backward with those that
 // forward leaves. Eviction takes much longer than most steps (a server's last-level cache has hundreds of MiB).
-// Therefore a cold step is the sum of its phases and is not timed separately.
+// Therefore a cold step is the sum of its phases and is not timed separately. A hot step is timed in turn, below.
 Loops run_loops(Trial& trial, bool cold, const StoppingRule& rule) {
   Device& device = trial.device();
   const auto evict = [&] {
@@ -87,15 +90,101 @@ Loops run_loops(Trial& trial, bool cold, const StoppingRule& rule) {
     loops.optimizer.push_back(device.time([&] { trial.update(); }));
     return loops.forward.back() + loops.backward.back() + loops.optimizer.back();
   });
-  if (cold) return loops.step = loops.phases, loops;
-  loops.step = sample_until(rule, [&] {
-    return device.time([&] {
-      trial.forward();
-      trial.backward();
-      trial.update();
-    });
-  });
   return loops;
+}
+
+void write(FindingsWriter& out, std::string_view metric, const std::string& at, const std::vector<double>& samples) {
+  out.number(metric, at, median(samples)).samples = samples;
+}
+
+void write_stop(FindingsWriter& out, const std::string& at, const Sampled& sampled) {
+  if (std::isfinite(sampled.half_width)) out.number("timing.half_width", at, sampled.half_width);
+  out.number("timing.stopped_by", at, static_cast<double>(sampled.stopped_by));
+}
+
+double timed_step(Trial& trial, double slow_down) {
+  return trial.device().time([&] {
+    const auto start = std::chrono::steady_clock::now();
+    trial.forward();
+    trial.backward();
+    trial.update();
+    if (slow_down > 0) linger(start, slow_down);
+  });
+}
+
+// Sizes of the blocks between tensors: multiples of a cache line, up to four pages.
+std::vector<int64_t> random_pads(std::mt19937_64& random) {
+  std::uniform_int_distribution<int64_t> lines(1, 256);
+  std::vector<int64_t> pads(3);
+  for (int64_t& pad : pads) pad = 64 * lines(random);
+  return pads;
+}
+
+// The kernels of a step after the first, which plans.
+void log_step(Trial& trial) {
+  trial.forward();
+  trial.backward();
+  trial.update();
+}
+
+void write_contention(FindingsWriter& out, const Contention& found) {
+  const std::pair<std::string_view, double> numbers[] = {{"contention.cpu", found.cpu},
+                                                         {"contention.others", found.others},
+                                                         {"contention.stolen", found.stolen},
+                                                         {"contention.waiting", found.waiting},
+                                                         {"contention.pressure", found.pressure}};
+  for (const auto& [metric, value] : numbers)
+    if (std::isfinite(value)) out.number(metric, "hot/step", value);
+}
+
+void write_ratio(FindingsWriter& out, std::string_view metric, const std::vector<double>& log_ratios,
+                 double confidence) {
+  const SpeedRatio ratio = speed_ratio(log_ratios, confidence);
+  Measurement& written = out.number(metric, "hot", ratio.value);
+  if (std::isfinite(ratio.upper) && ratio.lower > 0) written.interval = {ratio.lower, ratio.upper};
+  for (const double log_ratio : log_ratios) written.samples.push_back(std::exp(log_ratio));
+}
+
+// The hot steps of this policy and of fp32 in turn, and a second trial of this policy as the control. Returns the
+// seconds of this policy's steps.
+std::vector<double> time_steps(Trial& trial, FindingsWriter& out) {
+  const TrialSpec& spec = trial.spec();
+  const double slow_down = planted_slow_down(spec);
+  const bool is_baseline = spec.policy->name == kBaseline;
+  KernelLog own;
+  log_step(trial);
+  const LogPause pause;  // the kernels below are not those of this policy, or are logged already
+  Trial again(spec);
+  std::optional<Trial> baseline;
+  again.load_batch(0);
+  if (!is_baseline) {
+    baseline.emplace(spec.under(policy_named(kBaseline))).load_batch(0);
+    log_step(*baseline);
+    const KernelLog of_baseline;
+    log_step(*baseline);
+    out.number("speedup.same_kernels", "hot", own.has_same_calls(of_baseline) ? 1 : 0);
+    if (of_baseline.any_emulated()) baseline.reset();  // its time is no reference
+  }
+
+  std::mt19937_64 random(spec.seed);
+  const auto timed = [&](Trial& one, double share) {
+    return Timed{[&one, share] { return timed_step(one, share); },
+                 [&one, &random] { one.move_memory(random_pads(random)); }};
+  };
+  std::vector<Timed> kinds = {timed(trial, slow_down), timed(again, slow_down)};
+  if (baseline) kinds.push_back(timed(*baseline, 0));
+  const ContentionMeter meter;
+  const auto is_busy = [&] { return contention_reason(meter.read(), cores_of_machine(), host_threads()).has_value(); };
+  const InTurn found = time_in_turn({}, kinds, spec.seed, is_busy);
+  write_contention(out, meter.read());
+  if (baseline) write_ratio(out, "speedup.step", found.log_ratios(2, 0), 0.95);
+  write_ratio(out, "speedup.control", found.log_ratios(1, 0), 0.99);
+  const std::vector<double> medians = found.medians_of(0);
+  write_stop(out, "hot/step",
+             {.samples = {},
+              .stopped_by = found.stopped_by,
+              .half_width = median_interval(medians).half_width() / median(medians)});
+  return found.turns_of(0);
 }
 
 // Warms up packed weights, memory pools and clock speeds: for 20 ms and at least two steps.
@@ -109,15 +198,6 @@ std::vector<double> rates(double work, const std::vector<double>& seconds) {
   std::vector<double> result;
   for (const double s : seconds) result.push_back(work / s);
   return result;
-}
-
-void write(FindingsWriter& out, std::string_view metric, const std::string& at, const std::vector<double>& samples) {
-  out.number(metric, at, median(samples)).samples = samples;
-}
-
-void write_stop(FindingsWriter& out, const std::string& at, const Sampled& sampled) {
-  if (std::isfinite(sampled.half_width)) out.number("timing.half_width", at, sampled.half_width);
-  out.number("timing.stopped_by", at, static_cast<double>(sampled.stopped_by));
 }
 
 Findings measure_throughput(const TrialSpec& given) {
@@ -153,13 +233,13 @@ Findings measure_throughput(const TrialSpec& given) {
     write(out, "time.forward", at, loops.forward);
     write(out, "time.backward", at, loops.backward);
     write(out, "time.optimizer", at, loops.optimizer);
-    write(out, "time.step", at, loops.step.samples);
-    write(out, "throughput.step", at, rates(batch, loops.step.samples));
-    if (trial.step_flops() > 0)  // batch norm and pooling have no counted operations
-      write(out, "throughput.flops", at, rates(trial.step_flops(), loops.step.samples));
     write_stop(out, at + "/evaluation", loops.evaluation);
     write_stop(out, at + "/phases", loops.phases);
-    if (!cold) write_stop(out, at + "/step", loops.step);
+    const std::vector<double> steps = cold || emulated ? loops.phases.samples : time_steps(trial, out);
+    write(out, "time.step", at, steps);
+    write(out, "throughput.step", at, rates(batch, steps));
+    if (trial.step_flops() > 0)  // batch norm and pooling have no counted operations
+      write(out, "throughput.flops", at, rates(trial.step_flops(), steps));
   }
   return out.take();
 }
@@ -168,53 +248,6 @@ std::optional<std::string> refuses_throughput(const TrialSpec& spec) {
   if (!spec.device->numerics().empty())
     return "timings of simulated arithmetic are not valid (" + spec.device->name() + ")";
   return {};
-}
-
-Findings measure_memory(const TrialSpec& given) {
-  // A separate device if possible: packed weights and plans of earlier cases must not be counted.
-  TrialSpec spec = given;
-  spec.device = open_device(given.device->name());
-  MemoryLedger& ledger = spec.device->memory();
-  Trial trial(spec);
-  FindingsWriter out(memory_table());
-  const auto step = [&] {
-    trial.forward();
-    trial.backward();
-    trial.update();
-  };
-  trial.load_batch(0);
-  step();  // allocates gradients and optimizer state, and kernels make their plans
-
-  ledger.reset_peak();
-  trial.load_batch(1);
-  step();
-  const MemoryUse train = ledger.peak();
-  out.number("memory.peak", "train", static_cast<double>(train.total));
-  size_t sum = 0;
-  for (size_t i = 0; i < kPurposes; ++i) {
-    out.number("memory.peak." + std::string(name_of(static_cast<Purpose>(i))), "train",
-               static_cast<double>(train.by_purpose[i]));
-    sum += train.by_purpose[i];
-  }
-  HM_CHECK(sum == train.total, "memory: the bytes by purpose sum to " + std::to_string(sum) + " bytes, the peak is " +
-                                   std::to_string(train.total));
-
-  const auto phase = [&](const std::string& at, const std::function<void()>& work) {
-    ledger.reset_peak();
-    work();
-    out.number("memory.peak", at, static_cast<double>(ledger.peak().total));
-  };
-  phase("forward", [&] { trial.forward(); });
-  phase("backward", [&] { trial.backward(); });
-  phase("optimizer", [&] { trial.update(); });
-  phase("evaluate", [&] { trial.infer(); });
-
-  step();
-  const double before = static_cast<double>(ledger.live().total);
-  constexpr int kSteps = 4;
-  for (int i = 0; i < kSteps; ++i) step();
-  out.number("memory.slope", "", (static_cast<double>(ledger.live().total) - before) / kSteps);
-  return out.take();
 }
 
 }  // namespace
@@ -232,14 +265,6 @@ Harness throughput_harness() {
       .metrics = throughput_table(),
       .refuses = refuses_throughput,
       .measure = measure_throughput};
-}
-
-Harness memory_harness() {
-  return {.name = "memory",
-          .about = "peak bytes of each phase, split by purpose at the peak of a training step",
-          .axes = {},
-          .metrics = memory_table(),
-          .measure = measure_memory};
 }
 
 }  // namespace halfmark::bench

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,7 +18,7 @@
 #include "bench/run/interruption.h"
 #include "bench/run/performance.h"
 #include "bench/run/program_name.h"
-#include "bench/run/timing.h"
+#include "bench/run/time_validity.h"
 #include "bench/run/work.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
@@ -43,23 +42,6 @@ std::vector<KernelUse> uses_of(const KernelLog& log) {
     uses.push_back(std::move(use));
   }
   return uses;
-}
-
-// The emulated kernels of the timed phases, as text.
-bool emulated_in_timed_region(const Record& record, std::string& rows) {
-  std::set<std::string> named;
-  for (const KernelUse& use : record.kernels)
-    if (use.speed == "emulated" && is_timed_phase(use.phase))
-      named.insert(use.operation + " " + use.dtypes + " by " + use.row);
-  size_t shown = 0;
-  for (const std::string& name : named) {
-    if (++shown > 3) {
-      rows += fmt::format(" and {} more", named.size() - 3);
-      break;
-    }
-    rows += (rows.empty() ? "" : ", ") + name;
-  }
-  return !named.empty();
 }
 
 bool holds(double value, std::string_view relation, double limit) {
@@ -127,17 +109,9 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
     record.series = std::move(findings.series);
     record.kernels = uses_of(log);
     add_work(spec, record);
-    const bool timed = std::any_of(record.measurements.begin(), record.measurements.end(),
-                                   [](const Measurement& m) { return m.kind == Kind::sampled; });
-    if (std::string rows; timed && emulated_in_timed_region(record, rows)) {
+    if (const auto reason = why_times_mislead(record)) {
       record.status = Status::suspect;
-      record.reason = "emulated arithmetic in the timed region, the timing is not valid: " + rows;
-    }
-    const Measurement* width = find(record, "timing.half_width", "hot/step");
-    if (record.status == Status::ok && width && width->value > kWidestHalfWidth) {
-      record.status = Status::suspect;
-      record.reason = fmt::format("the median step is uncertain by {:.2g} %: the machine was busy with other work",
-                                  100 * width->value);
+      record.reason = *reason;
     }
     if (one.harness->expects)
       if (const auto expect = one.harness->expects(spec)) check_expectation(*expect, record);

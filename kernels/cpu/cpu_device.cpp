@@ -48,8 +48,13 @@ std::string processor_name() {
 
 HostDevice::~HostDevice() {
   library.reset();  // puts released tensors into the block lists below
+  HostDevice::return_kept_memory();
+}
+
+void HostDevice::return_kept_memory() {
   for (const auto& [bytes, blocks] : released_)
     for (void* block : blocks) ::operator delete(block, kAlignment);
+  released_.clear();
 }
 
 void* HostDevice::allocate(size_t bytes) {

@@ -12,6 +12,7 @@
 
 #include "kernels/number/error.h"
 #include "kernels/ops/ops.h"
+#include "kernels/tensor/memory.h"
 
 namespace halfmark::kernels {
 
@@ -144,7 +145,10 @@ void run_with(const Kernel<Op>& kernel, const Op& op) {
 template <Operation Op>
 void run(const Op& op) {
   const auto& choice = ops_detail::choice_for(ops_detail::device_of(op), op);
-  run_with(*choice.kernel, op);
+  {
+    const EmulationScope scope(choice.what.speed == Speed::emulated);
+    run_with(*choice.kernel, op);
+  }
   Dispatch::log(&choice, choice.what);
 }
 

@@ -52,6 +52,15 @@ bool KernelLog::any_emulated() const {
   return std::any_of(counts_.begin(), counts_.end(), [](const Count& c) { return c.what.speed == Speed::emulated; });
 }
 
+bool KernelLog::has_same_calls(const KernelLog& other) const {
+  if (counts_.size() != other.counts_.size()) return false;
+  return std::all_of(counts_.begin(), counts_.end(), [&](const Count& mine) {
+    return std::any_of(other.counts_.begin(), other.counts_.end(), [&](const Count& theirs) {
+      return theirs.choice == mine.choice && theirs.phase == mine.phase && theirs.calls == mine.calls;
+    });
+  });
+}
+
 PhaseScope::PhaseScope(std::string_view phase) : outer_(phase_now) { phase_now = phase; }
 PhaseScope::~PhaseScope() { phase_now = outer_; }
 

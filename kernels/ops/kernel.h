@@ -76,6 +76,9 @@ class KernelLog {
   KernelLog& operator=(const KernelLog&) = delete;
   std::vector<LoggedKernel> entries() const;  // in order of first use
   bool any_emulated() const;
+  // Whether both logs hold the same calls: the same choices of rows for operations of equal shapes, dtypes and
+  // attributes, in the same phases, equally often. The trials must have run on one device.
+  bool has_same_calls(const KernelLog& other) const;
   void clear() { counts_.clear(); }
 
  private:

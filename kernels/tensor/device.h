@@ -35,6 +35,8 @@ class Device {
   virtual void* allocate(size_t bytes) = 0;
   virtual void release(void* memory, size_t bytes) noexcept = 0;
 
+  virtual void return_kept_memory() {}  // gives released memory that is kept for reuse back to the system
+
   virtual void copy_in(void* device_memory, const void* host, size_t bytes) = 0;
   virtual void copy_out(void* host, const void* device_memory, size_t bytes) = 0;
   virtual void synchronize() {}

@@ -18,10 +18,11 @@ enum class Purpose : uint8_t {
   temporary,  // activations and their gradients that are not kept for backward
   casts,      // low-precision copies that autocast makes
   workspace,  // scratch of a kernel, packed or reordered operands
+  emulation,  // the same of a kernel that emulates arithmetic, which hardware with this arithmetic does not need
   input,      // data and labels
   other
 };
-inline constexpr size_t kPurposes = 11;
+inline constexpr size_t kPurposes = 12;
 std::string_view name_of(Purpose purpose);
 
 struct MemoryUse {
@@ -37,11 +38,16 @@ class MemoryLedger {
   void retag(Purpose from, Purpose to, size_t bytes);  // total unchanged
   const MemoryUse& live() const { return live_; }
   const MemoryUse& peak() const { return peak_; }  // the split at the moment of the largest total
-  void reset_peak() { peak_ = live_; }
+  // The largest sum of all purposes but workspace and emulation since reset_peak: what the training itself keeps, which
+  // does not depend on the kernels.
+  size_t tensor_peak() const { return tensor_peak_; }
+  void reset_peak();
 
  private:
   void note_peak();
+  size_t live_tensors() const;
   MemoryUse live_, peak_;
+  size_t tensor_peak_ = 0;
 };
 
 // Tensors made in this thread while the scope exists belong to `purpose`. Scopes nest.
@@ -54,6 +60,17 @@ class PurposeScope {
 
  private:
   Purpose outer_;
+};
+// While an object with `emulates` exists, scopes for `workspace` in this thread stand for `emulation`.
+class EmulationScope {
+ public:
+  explicit EmulationScope(bool emulates);
+  ~EmulationScope();
+  EmulationScope(const EmulationScope&) = delete;
+  EmulationScope& operator=(const EmulationScope&) = delete;
+
+ private:
+  bool outer_;
 };
 Purpose current_purpose();  // `temporary` outside every scope
 

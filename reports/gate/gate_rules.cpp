@@ -110,7 +110,7 @@ NumberRule read_number_rule(const JsonReader& json) {
 }
 
 TimeRule read_time_rule(const JsonReader& json) {
-  static const Names kFields = {"at", "processes", "margin", "floor", "alpha"};
+  static const Names kFields = {"at", "processes", "margin", "floor", "alpha", "day_spread"};
   json.expect_only(kFields);
   TimeRule rule;
   rule.at = json.text("at", rule.at);
@@ -126,6 +126,7 @@ TimeRule read_time_rule(const JsonReader& json) {
   read(json, "floor", {0.1, 10}, rule.minimum_effect);
   read(json, "margin", {0, rule.minimum_effect}, rule.margin);
   read(json, "alpha", {0, 0.1, false}, rule.alpha);
+  read(json, "day_spread", {0, 1}, rule.day_spread);
   return rule;
 }
 

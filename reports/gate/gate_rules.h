@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "reports/record/report.h"
+#include "reports/statistics/noise_facts.h"
 
 namespace halfmark::reports {
 
@@ -65,6 +66,7 @@ struct TimeRule {
   std::string at = "hot";
   int processes = 24;  // minimum on each side
   double margin = 0.05, minimum_effect = 0.10, alpha = 0.01;
+  double day_spread = kDaySpread;  // standard deviation of ln(time) of a case between days; 0: no shift between reports
 };
 
 struct GateRules {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "reports/statistics/statistics.h"
+#include "reports/statistics/stored_times.h"
 #include "reports/text/table.h"
 
 namespace halfmark::reports {
@@ -55,36 +56,70 @@ std::string reason_against(const Record& base, const Record& found, const TimeRu
 
 struct Timed {
   JudgedLine line;
-  std::vector<double> base, found;  // ln s
+  StoredTimes times;
   CaseDecision decision;
-  double faster_p = 1;
 };
 
 std::string percent(double ln_ratio) { return fmt::format("{:+.1f} %", 100 * std::expm1(ln_ratio)); }
 
-void decide(Timed& one, double slower_p, double faster_p, size_t family, const TimeRule& rule) {
+// Why an effect as large as the minimum is no regression, or why its absence is not shown.
+std::string doubt_of(const StoredFinding& finding, const TimeRule& rule) {
+  const std::string worth = fmt::format(
+      "each run depends on the run before it (correlation up to {:.2f}): this many runs are worth {:.1f} independent "
+      "ones",
+      finding.lag_one, finding.worth);
+  switch (finding.verdict) {
+    case StoredVerdict::slower:
+    case StoredVerdict::faster:
+    case StoredVerdict::no_effect:
+      return "";
+    case StoredVerdict::noise:
+      return "; undecided, because the runs vary too much";
+    case StoredVerdict::dependence:
+      return "; undecided, because " + worth;
+    case StoredVerdict::days:
+      return fmt::format(
+          "; undecided, because it could be the shift of a case between two days ({:.3g} % on each, p {:.2g} after the "
+          "correction); decide with halfmark ab",
+          100 * rule.day_spread, finding.corrected_day_p);
+    case StoredVerdict::unknown:
+      return "; an effect of the minimum cannot be excluded, because " + worth;
+  }
+  return "";
+}
+
+void add(Timed& one, const StoredFinding& finding, size_t family, const TimeRule& rule) {
   CaseDecision& decision = one.decision;
-  const double shift = shift_between(one.base, one.found);
-  const Interval interval = shift_interval(one.base, one.found);
-  const double minimum_effect = std::log1p(rule.minimum_effect);
-  decision.corrected_p = slower_p;
-  decision.ratio = std::exp(shift);
-  decision.interval = {std::exp(interval.lower), std::exp(interval.upper)};
-  if (shift >= minimum_effect && slower_p <= rule.alpha) {
-    decision.verdict = Verdict::regression;
-    one.line.outcome = Outcome::breach;
-  } else if (shift >= minimum_effect) {
-    decision.verdict = Verdict::inconclusive;
-    one.line.outcome = Outcome::inconclusive;
-  } else if (-shift >= minimum_effect && faster_p <= rule.alpha) {
-    decision.improved = true;
-    one.line.outcome = Outcome::improved;
+  decision.p = finding.p, decision.corrected_p = finding.corrected_p;
+  decision.ratio = std::exp(finding.shift);
+  decision.interval = {std::exp(finding.interval.lower), std::exp(finding.interval.upper)};
+  switch (finding.verdict) {
+    case StoredVerdict::slower:
+      decision.verdict = Verdict::regression;
+      one.line.outcome = Outcome::breach;
+      break;
+    case StoredVerdict::faster:
+      decision.improved = true;
+      one.line.outcome = Outcome::improved;
+      break;
+    case StoredVerdict::no_effect:
+      break;
+    case StoredVerdict::noise:
+    case StoredVerdict::dependence:
+    case StoredVerdict::days:
+      if (finding.shift < 0) break;  // a speed-up that is not certain is no reason to stop
+      [[fallthrough]];
+    case StoredVerdict::unknown:
+      decision.verdict = Verdict::inconclusive;
+      one.line.outcome = Outcome::inconclusive;
+      break;
   }
   one.line.words = fmt::format(
-      "{} at {}: {} (95 %: {} ... {}), {} and {} process runs, p {:.2g} after Holm's correction for {} cases; the rule "
-      "allows {}",
-      kProcessTime, rule.at, percent(shift), percent(interval.lower), percent(interval.upper), one.base.size(),
-      one.found.size(), shift < 0 ? faster_p : slower_p, family, percent(minimum_effect));
+      "{} at {}: {} (95 %, with the shift between days: {} ... {}), {} and {} process runs, p {:.2g} after Holm's "
+      "correction for {} cases; the rule allows {}{}",
+      kProcessTime, rule.at, percent(finding.shift), percent(finding.interval.lower), percent(finding.interval.upper),
+      one.times.base.size(), one.times.found.size(), finding.corrected_p, family,
+      percent(std::log1p(rule.minimum_effect)), doubt_of(finding, rule));
 }
 
 // The reason without what differs between cases: which of their kernels emulate.
@@ -113,13 +148,11 @@ std::set<std::string> judge_times(const std::vector<MeasuredPair>& pairs, const 
     const std::vector<double>& before = find(*base, kProcessTime, rule.at)->samples;
     const std::vector<double>& after = find(*found, kProcessTime, rule.at)->samples;
     line.base = median(before), line.found = median(after), line.limit = line.base * (1 + rule.minimum_effect);
-    Timed one{line, logarithms(before), logarithms(after), {}, 1};
+    Timed one{line, {logarithms(before), logarithms(after)}, {}};
     one.decision.stage = Stage::confirmed;
     one.decision.pairs = static_cast<int>(std::min(before.size(), after.size()));
     one.decision.minimum_effect = rule.minimum_effect;
-    one.decision.screened = median(one.found) - median(one.base);
-    one.decision.p = rank_sum_p(one.base, one.found, std::log1p(rule.margin));
-    one.faster_p = rank_sum_p(one.found, one.base, std::log1p(rule.margin));
+    one.decision.screened = median(one.times.found) - median(one.times.base);
     judgement.timing.process_runs += static_cast<int64_t>(before.size() + after.size());
     judged.push_back(std::move(one));
   }
@@ -145,11 +178,12 @@ std::set<std::string> judge_times(const std::vector<MeasuredPair>& pairs, const 
         fmt::format("time.alpha = {:.2g} can find nothing: the smallest p value of {} process runs, for {} "
                     "cases, is {:.2g}; measure more processes or increase alpha",
                     rule.alpha, rule.processes, judged.size(), least));
-  std::vector<double> slower, faster;
-  for (const Timed& one : judged) slower.push_back(one.decision.p), faster.push_back(one.faster_p);
-  slower = holm(slower), faster = holm(faster);
+  std::vector<StoredTimes> times;
+  for (const Timed& one : judged) times.push_back(one.times);
+  const std::vector<StoredFinding> findings =
+      judge_stored_times(times, {rule.margin, rule.minimum_effect, rule.alpha, rule.day_spread});
   for (size_t i = 0; i < judged.size(); ++i) {
-    decide(judged[i], slower[i], faster[i], judged.size(), rule);
+    add(judged[i], findings[i], judged.size(), rule);
     judgement.timing.cases.push_back(judged[i].decision);
     judgement.lines.push_back(judged[i].line);
   }

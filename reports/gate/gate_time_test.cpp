@@ -99,6 +99,44 @@ TEST(GateTime, GivesTheSameVerdictForEveryUnitAndOrder) {
   EXPECT_EQ(lines_with(one, Outcome::breach).size(), 1u);
 }
 
+// A shift of 3 % on each of two days has a standard deviation of 4.2 %: 12 % is then less than three of them.
+TEST(GateTime, IsUndecidedIfTheShiftBetweenDaysMayExplainTheEffect) {
+  const Report base = timed_report(1, 1, 24, 3), found = timed_report(1.12, 50, 24, 3);
+  const Judgement judgement = time_gate(base, found);
+  EXPECT_EQ(judgement.exit_code, 3);
+  EXPECT_EQ(lines_with(judgement, Outcome::inconclusive).size(), 3u);
+  EXPECT_SAYS(words_of(judgement, Question::time, Outcome::inconclusive),
+              "undecided, because it could be the shift of a case between two days (3 % on each");
+  GateRules rules = load_gate_rules("default");
+  rules.time.day_spread = 0;  // both reports were measured alternately
+  EXPECT_EQ(judge({"a", base}, {"b", found}, rules, {.time = true}).exit_code, 1);
+}
+
+// Adds a drift of this share per run to all times, in the order of measurement.
+Report with_drift(Report report, double share) {
+  for (Record& record : report.records) {
+    double factor = 1;
+    for (double& sample : record.measurements[0].samples) sample *= factor *= 1 + share;
+  }
+  return report;
+}
+
+TEST(GateTime, IsUndecidedIfTheRunsDependOnEachOther) {
+  const Judgement slower = time_gate(with_drift(timed_report(1, 1), 0.01), with_drift(timed_report(1.2, 2), 0.01));
+  EXPECT_EQ(slower.exit_code, 3);
+  EXPECT_SAYS(words_of(slower, Question::time, Outcome::inconclusive),
+              "undecided, because each run depends on the run before it");
+  const Judgement same = time_gate(with_drift(timed_report(1, 1), 0.01), with_drift(timed_report(1, 2), 0.01));
+  EXPECT_EQ(same.exit_code, 3);
+  EXPECT_SAYS(words_of(same, Question::time, Outcome::inconclusive), "an effect of the minimum cannot be excluded");
+}
+
+TEST(GateTime, NeverStopsForASpeedUpThatIsNotCertain) {
+  const Judgement judgement = time_gate(timed_report(1.12, 1, 24, 3), timed_report(1, 20, 24, 3));
+  EXPECT_EQ(judgement.exit_code, 0);
+  EXPECT_TRUE(lines_with(judgement, Outcome::improved).empty());
+}
+
 // Each case alone is found by chance at 1 %; the correction limits the whole gate to 1 %.
 TEST(GateTime, IsCorrectedForTheNumberOfCases) {
   const Judgement judgement = time_gate(timed_report(1, 1, 24, 40), timed_report(1.2, 1000, 24, 40));
@@ -146,6 +184,7 @@ TEST(GateTime, DoesNotJudgeSuspectRecords) {
 TEST(GateTime, RefusesALevelAtWhichNothingCanBeFound) {
   GateRules rules = load_gate_rules("default");
   rules.time.alpha = 1e-13;
+  rules.time.day_spread = 0;
   const auto run = [&](int cases) {
     return judge({"a", timed_report(1, 1, 24, cases)}, {"b", timed_report(1.2, 99, 24, cases)}, rules, {.time = true});
   };

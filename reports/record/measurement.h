@@ -15,6 +15,11 @@ enum class Better : uint8_t { lower, higher, neither };
 // bounded: has an a-priori bound. sampled: differs from run to run (times). information: never gated.
 enum class Kind : uint8_t { exact, bounded, sampled, information };
 
+struct Range {
+  double lower = 0, upper = 0;
+  bool holds(double value) const { return lower <= value && value <= upper; }
+};
+
 // One number. `metric` is dotted, family first ("error.nmse", "time.forward"); `at` says where it was taken: a phase, a
 // layer, a tensor ("forward/conv1/output"), empty for the whole case. Units are base units: s, B, FLOP/s, B/s, J,
 // bit, 1.
@@ -25,7 +30,8 @@ struct Measurement {
   std::string unit = "1";
   Better better = Better::neither;
   Kind kind = Kind::information;
-  std::optional<double> bound{};  // derived upper limit, in the same unit
+  std::optional<double> bound{};    // derived upper limit, in the same unit
+  std::optional<Range> interval{};  // confidence interval of the value; the metric's formula says how sure
   // Of a value that estimates a mean from a sample, such as an accuracy; in the same unit.
   std::optional<double> standard_error{};
   std::vector<double> samples{};  // replicates from which a sampled value is computed, in the order of measurement

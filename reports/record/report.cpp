@@ -45,6 +45,8 @@ Json to_json(const Measurement& measurement) {
                {"unit", measurement.unit},
                {"better", name_of(measurement.better)},
                {"kind", name_of(measurement.kind)}};
+  if (measurement.interval)
+    json["interval"] = {json_number(measurement.interval->lower), json_number(measurement.interval->upper)};
   if (measurement.bound) json["bound"] = json_number(*measurement.bound);
   if (measurement.standard_error) json["standard_error"] = json_number(*measurement.standard_error);
   if (!measurement.samples.empty()) json["samples"] = numbers(measurement.samples);
@@ -97,6 +99,11 @@ Measurement read_measurement(const JsonReader& json) {
   measurement.unit = json.text("unit", measurement.unit);
   if (const auto better = json.optional("better")) measurement.better = better->one_of<Better>(kBetterNames);
   if (const auto kind = json.optional("kind")) measurement.kind = kind->one_of<Kind>(kKindNames);
+  if (const auto interval = json.optional("interval")) {
+    const std::vector<double> ends = json.numbers("interval");
+    if (ends.size() != 2 || !(ends[0] <= ends[1])) interval->fail("expected two numbers, the smaller one first");
+    measurement.interval = Range{ends[0], ends[1]};
+  }
   if (const auto bound = json.optional("bound")) measurement.bound = bound->number();
   if (const auto error = json.optional("standard_error")) measurement.standard_error = error->number();
   measurement.samples = json.numbers("samples");

@@ -350,6 +350,19 @@ TEST(Report, RefusesNumbersThatCountBackwardsAndWhatIsThereTwice) {
   EXPECT_SAYS(complaint([] { require_records({"r.json", Report()}); }), "r.json: has no records");
 }
 
+TEST(Report, RefusesAnIntervalThatIsNone) {
+  auto record = to_json(sample_report().records[0]);
+  for (const auto& interval : {nlohmann::ordered_json{1}, nlohmann::ordered_json{2, 1}, nlohmann::ordered_json{1, 2, 3},
+                               nlohmann::ordered_json{"NaN", 1}}) {
+    record["measurements"][0]["interval"] = interval;
+    EXPECT_SAYS(complaint([&] { record_from_json(record, "r.json"); }),
+                "measurements[0].interval: expected two numbers, the smaller one first");
+  }
+  record["measurements"][0]["interval"] = {1, "Infinity"};
+  const Record read = record_from_json(record, "r.json");
+  EXPECT_EQ(to_json(read)["measurements"][0]["interval"], record["measurements"][0]["interval"]) << "written as read";
+}
+
 TEST(Report, ReadsTheFixtureOfEveryVersion) {
   const fs::path fixtures = fs::path(HALFMARK_SOURCE_DIR) / "reports/fixtures";
   size_t read = 0;
@@ -370,6 +383,10 @@ TEST(Report, ReadsTheFixtureOfEveryVersion) {
   EXPECT_EQ(shard.planned, 2u);
   EXPECT_EQ(shard.shard, "2/8");
   EXPECT_EQ(shard.plan.cases, 15u);
+  const Measurement* ratio = find(Report::load(fixtures / "report-1.2.json").records[0], "speedup.step", "hot");
+  ASSERT_TRUE(ratio && ratio->interval);
+  EXPECT_EQ(ratio->interval->lower, 1.9);
+  EXPECT_EQ(ratio->interval->upper, 1.98);
   const Report newer = Report::load(fixtures / "newer-minor.json");
   EXPECT_EQ(newer.records.at(0).axes.at("sparsity"), "2:4");
   EXPECT_EQ(newer.run.plan.cases, 1u);

@@ -1,6 +1,7 @@
 #include "reports/statistics/statistics.h"
 
 #include <algorithm>
+#include <boost/math/distributions/beta.hpp>
 #include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/fisher_f.hpp>
 #include <boost/math/distributions/normal.hpp>
@@ -228,10 +229,21 @@ double upper_t_p(double t, double freedom) {
   return boost::math::cdf(boost::math::complement(student, t));
 }
 
+double upper_t_quantile(double chance, double freedom) {
+  const boost::math::students_t_distribution<double, Policy> student(freedom);
+  return boost::math::quantile(boost::math::complement(student, chance));
+}
+
 double upper_normal_p(double z) { return normal_tail(z); }
 
 double normal_quantile_above(double chance) {
   return boost::math::quantile(boost::math::complement(boost::math::normal_distribution<double, Policy>(), chance));
+}
+
+double rate_bound(int found, int runs, double confidence) {
+  if (found >= runs) return 1;
+  const boost::math::beta_distribution<double, Policy> rate(found + 1.0, static_cast<double>(runs - found));
+  return boost::math::quantile(rate, confidence);
 }
 
 double rms_ratio_quantile(double count, double chance) {

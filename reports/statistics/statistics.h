@@ -65,8 +65,13 @@ double two_sided_t_p(double t, double freedom);
 
 // One-sided: P(T >= t) of Student's t, and P(Z >= z) of a standard normal value; and the z with P(Z >= z) = chance.
 double upper_t_p(double t, double freedom);
+double upper_t_quantile(double chance, double freedom);  // the t with P(T >= t) = chance
 double upper_normal_p(double z);
 double normal_quantile_above(double chance);
+
+// Upper bound of a rate of which `found` cases were seen in `runs` runs: Clopper and Pearson, Biometrika 26, 1934.
+// 299 runs without a find give 1 %.
+double rate_bound(int found, int runs, double confidence = 0.95);
 
 // p values corrected for their number, in the given order. Holm limits the probability of any false rejection to the
 // level, for any dependence. Benjamini and Hochberg limits the expected share of false rejections to the level.

@@ -253,5 +253,12 @@ TEST(Statistics, KnowsTheUpperTailsOfNormalAndStudent) {
   EXPECT_NEAR(upper_t_p(-2.228138852, 10), 0.975, 1e-9);
 }
 
+// 1 - 0.05^(1/n) if nothing was found (the rule of three); the other value is from scipy.stats.beta.
+TEST(Statistics, BoundsARateByTheNumberOfRuns) {
+  EXPECT_NEAR(rate_bound(0, 299), 0.009969, 1e-6);
+  EXPECT_NEAR(rate_bound(4, 1000), 0.009130, 1e-6);
+  EXPECT_EQ(rate_bound(3, 3), 1);
+}
+
 }  // namespace
 }  // namespace halfmark::reports

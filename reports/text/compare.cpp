@@ -29,15 +29,24 @@ std::string with_ratio(const Figure& figure, const Value* value, const Value* ba
 }
 
 bool any_ratio(const std::vector<Figure>& figures) {
-  return std::any_of(figures.begin(), figures.end(), [](const Figure& figure) { return figure.ratio != Ratio::none; });
+  return std::any_of(figures.begin(), figures.end(), has_ratio_within);
 }
 
-std::string legend(std::string_view base, const TextOptions& options) {
+std::string legend_within(const TextOptions& options) {
   return wrapped(
       "",
-      fmt::format("In brackets, relative to {}: for a time the speed-up (more is faster), for other figures how many "
-                  "times as much.",
-                  base),
+      fmt::format("In brackets, relative to {}: how many times as much. Times were not taken in turn and have no "
+                  "ratio: see the speed-up.",
+                  kBaseline),
+      options.width);
+}
+
+std::string legend_between(const TextOptions& options) {
+  return wrapped(
+      "",
+      "In brackets, relative to the first column: for a time the speed-up (more is faster), for other figures "
+      "how many times as much. Times of two runs were not taken in turn: on one machine they differ by 10 % and "
+      "more without a cause, and `ab` decides.",
       options.width);
 }
 
@@ -60,7 +69,8 @@ std::string precisions_text(const Group& group, const std::vector<Figure>& figur
     std::vector<Cell> row = {{figure.title}};
     for (const std::string& policy : policies) {
       const Value* value = group.value(policy, figure);
-      row.push_back({with_ratio(figure, value, base), cell_of(figure, value).tone});
+      row.push_back(
+          {with_ratio(figure, value, has_ratio_within(figure) ? base : nullptr), cell_of(figure, value).tone});
     }
     table.add(std::move(row));
   }
@@ -72,7 +82,7 @@ std::string one_report(const NamedReport& named, const TextOptions& options) {
   std::string text = toned(printable(named.name), Tone::strong, options.colour) + "\n";
   if (const std::string partial = partial_text(named.report); !partial.empty())
     text += wrapped("note: ", "partial, " + partial, options.width);
-  if (any_ratio(figures)) text += legend(kBaseline, options);
+  if (any_ratio(figures)) text += legend_within(options);
   for (const Group& group : groups_of(named.report, figures)) {
     (text += '\n') += precisions_text(group, figures, options);
   }
@@ -184,7 +194,7 @@ std::string several_reports(const std::vector<NamedReport>& reports, const TextO
   }
 
   const std::map<std::string, std::string> others = other_subjects(reports);
-  std::string text = legend("the first column", options);
+  std::string text = legend_between(options);
   for (const std::string& doubt : doubts(reports, others)) text += wrapped("note: ", doubt, options.width);
   for (const std::string& subject : subjects)
     text += subject_text(subject, entries.at(subject), columns, figures, !others.contains(subject), options);

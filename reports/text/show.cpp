@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kHelpWidth = 80;     // width of the text for --help
 constexpr size_t kReasons = 8;        // reasons listed for a status
 constexpr size_t kNotices = 20;       // lines under "worth noticing"
-constexpr double kWorthColour = 1.1;  // a larger speed-up is more than noise
+constexpr double kWorthColour = 1.1;  // a larger ratio is coloured
 
 std::string title(std::string_view text, const TextOptions& options) {
   return toned(printable(text), Tone::strong, options.colour) + "\n";
@@ -137,13 +137,13 @@ SortKey sort_key(const Group& group, const std::string& policy, std::span<const 
   return result;
 }
 
+// Fewer bytes are good. Ratios of errors are not coloured.
 Cell ratio_cell(const Figure& figure, const Value* value, const Value* base) {
   const auto ratio = ratio_of(figure, value, base);
   if (!ratio) return {};
-  const bool more_is_good = figure.ratio != Ratio::times;
-  if (*ratio == 1 || figure.metric.starts_with("error.")) return {human_ratio(*ratio)};
-  if (more_is_good ? *ratio > kWorthColour : *ratio < 1 / kWorthColour) return {human_ratio(*ratio), Tone::good};
-  if (more_is_good ? *ratio < 1 / kWorthColour : *ratio > kWorthColour) return {human_ratio(*ratio), Tone::bad};
+  const bool coloured = *ratio != 1 && !figure.metric.starts_with("error.");
+  if (coloured && *ratio < 1 / kWorthColour) return {human_ratio(*ratio), Tone::good};
+  if (coloured && *ratio > kWorthColour) return {human_ratio(*ratio), Tone::bad};
   return {human_ratio(*ratio)};
 }
 
@@ -165,7 +165,7 @@ std::string folded_text(const Group& group, const Figure& figure, const std::vec
                  options.width);
 }
 
-// "  accuracy: 1024 held-out samples for each of 3 seeds; ± standard error": what the means of a column come from.
+// "  accuracy: 1024 held-out samples for each of 3 seeds; +- standard error": what the means of a column come from.
 std::string means_text(const Group& group, const Figure& figure, const std::vector<std::string>& policies,
                        const TextOptions& options) {
   std::set<double> samples;
@@ -180,7 +180,7 @@ std::string means_text(const Group& group, const Figure& figure, const std::vect
   };
   const bool one = seeds.size() == 1 && *seeds.begin() == 1;
   return wrapped(fmt::format("  {}: ", figure.title),
-                 fmt::format("{} samples{}; ± standard error{}", range(samples),
+                 fmt::format("{} samples{}; +- standard error{}", range(samples),
                              one ? " of one seed" : fmt::format(" for each of {} seeds", range(seeds)),
                              one ? ", which does not include other seeds" : ""),
                  options.width);
@@ -197,7 +197,7 @@ std::string group_text(const Group& group, std::span<const Figure> figures, cons
     if (group.has(figure) && (figure.brief || !told.contains(family_of(figure.metric)))) columns.push_back(figure);
   }
   const auto has_ratio = [](const Figure& figure) {
-    return figure.ratio != Ratio::none && !figure.metric.starts_with("error.");
+    return has_ratio_within(figure) && !figure.metric.starts_with("error.");
   };
   std::vector<std::string> titles = {"policy"};
   for (const Figure& figure : columns) {
@@ -303,14 +303,16 @@ std::string record_text(const Record& record, const TextOptions& options) {
                     options.width);
   }
   if (!record.measurements.empty()) {
-    Table table({"  metric", "at", "value", "bound", "samples", "kind"}, 2);
+    Table table({"  metric", "at", "value", "interval", "bound", "samples", "kind"}, 2);
     for (const Measurement& one : record.measurements) {
-      table.add({{fmt::format("  {}", one.metric)},
-                 {one.at},
-                 {human(one.value, one.unit), std::isfinite(one.value) ? Tone::plain : Tone::bad},
-                 {one.bound ? human(*one.bound, one.unit) : ""},
-                 {one.samples.empty() ? "" : fmt::format("{}", one.samples.size())},
-                 {std::string(name_of(one.kind))}});
+      table.add(
+          {{fmt::format("  {}", one.metric)},
+           {one.at},
+           {human(one.value, one.unit), std::isfinite(one.value) ? Tone::plain : Tone::bad},
+           {one.interval ? human(one.interval->lower, one.unit) + " .. " + human(one.interval->upper, one.unit) : ""},
+           {one.bound ? human(*one.bound, one.unit) : ""},
+           {one.samples.empty() ? "" : fmt::format("{}", one.samples.size())},
+           {std::string(name_of(one.kind))}});
     }
     text += table.text(options);
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -70,7 +71,7 @@ std::string with_single_blanks(const std::string& text) {
 TEST(ShowColumns, HoldTheirOwnMetricInItsUnit) {
   const ShownMetric shown[] = {{"train step", "time.step", "hot", 4e-3, "s", "4 ms"},
                                {"FLOP rate", "throughput.flops", "hot", 3e9, "FLOP/s", "3 GFLOP/s"},
-                               {"peak memory", "memory.peak", "train", 2048, "B", "2 KiB"},
+                               {"tensors", "memory.tensors", "train", 2048, "B", "2 KiB"},
                                {"output NMSE", "error.nmse", "output", 2e-7, "1", "2e-07"},
                                {"1 - cosine", "error.cosine", "output", 0.75, "1", "0.25"},
                                {"gradient NMSE", "error.nmse", "gradient/w", 3e-5, "1", "3e-05"},
@@ -83,13 +84,13 @@ TEST(ShowColumns, HoldTheirOwnMetricInItsUnit) {
                                {"lost updates", "training.noop_updates", "", 0.0625, "1", "6.25%"},
                                {"sum error", "accumulation.backward_error", "", 1e-3, "1", "0.001"}};
   std::vector<Measurement> all = {measured("time.step", "cold", 9e-3, "s"), measured("time.forward", "hot", 1e-3, "s"),
-                                  measured("memory.peak", "evaluate", 4096, "B"), measured("error.nan", "output", 0.01),
+                                  measured("memory.peak", "train", 4096, "B"), measured("error.nan", "output", 0.01),
                                   measured("range.underflow", "output", 0.02)};
   for (const ShownMetric& one : shown) all.push_back(measured(one.metric, one.at, one.value, one.unit));
   const std::string text = show(report_of({measured_record("fp16", all)}), kWide);
   for (const ShownMetric& one : shown) EXPECT_EQ(under(text, one.title, "fp16"), one.text) << one.title << "\n" << text;
   const std::string titles = line_of(text, "policy");
-  for (const char* other : {"step cold", "forward", "memory eval", "NaN", "underflow"})
+  for (const char* other : {"step cold", "forward", "peak memory", "NaN", "underflow"})
     EXPECT_EQ(titles.find(other), titles.npos) << "its family has another column: " << other;
 }
 
@@ -125,12 +126,6 @@ Record evaluated(const char* policy, const char* seed, double accuracy, std::opt
   return record;
 }
 
-// With a sign of one byte, so that `under` finds the column.
-std::string in_bytes(std::string text) {
-  for (size_t at = text.find("±"); at != text.npos; at = text.find("±")) text.replace(at, std::string("±").size(), "~");
-  return text;
-}
-
 TEST(ShowAccuracy, IsTheMeanOfTheSeedsWithItsStandardError) {
   // Standard deviation 0.02, over the root of 3: 0.0115. Their own standard errors give 0.01 / sqrt(3).
   std::vector<Record> records;
@@ -139,42 +134,67 @@ TEST(ShowAccuracy, IsTheMeanOfTheSeedsWithItsStandardError) {
   // Equal by chance: only their own errors say how sure the mean is. 0.02 / sqrt(2) = 0.0141.
   records.push_back(evaluated("fp16", "0", 0.5, 0.02, 1024));
   records.push_back(evaluated("fp16", "1", 0.5, 0.02, 1000));
-  const std::string text = in_bytes(show(report_of(records), kWide));
-  EXPECT_EQ(under(text, "accuracy", "fp32"), "90% ~ 1.15%") << text;
-  EXPECT_EQ(under(text, "accuracy", "fp16"), "50% ~ 1.41%") << text;
-  EXPECT_NE(text.find("accuracy: 1000 to 1024 samples for each of 2 to 3 seeds; ~ standard error\n"), text.npos)
+  const std::string text = show(report_of(records), kWide);
+  EXPECT_EQ(under(text, "accuracy", "fp32"), "90% +-1.15%") << text;
+  EXPECT_EQ(under(text, "accuracy", "fp16"), "50% +-1.41%") << text;
+  EXPECT_NE(text.find("accuracy: 1000 to 1024 samples for each of 2 to 3 seeds; +- standard error\n"), text.npos)
       << text;
   EXPECT_NE(text.find("mean accuracy of the seeds"), text.npos) << text;
   EXPECT_EQ(text.find("fp32 at replicate"), text.npos) << "a mean belongs to no single seed\n" << text;
 }
 
 TEST(ShowAccuracy, OfOneSeedSaysThatOtherSeedsAreNotIncluded) {
-  const std::string text = in_bytes(show(report_of({evaluated("fp32", "0", 0.75, 0.0135, 1024)}), kWide));
-  EXPECT_EQ(under(text, "accuracy", "fp32"), "75% ~ 1.35%") << text;
-  EXPECT_NE(text.find("1024 samples of one seed; ~ standard error, which does not include other seeds"), text.npos)
+  const std::string text = show(report_of({evaluated("fp32", "0", 0.75, 0.0135, 1024)}), kWide);
+  EXPECT_EQ(under(text, "accuracy", "fp32"), "75% +-1.35%") << text;
+  EXPECT_NE(text.find("1024 samples of one seed; +- standard error, which does not include other seeds"), text.npos)
       << text;
 }
 
 TEST(ShowAccuracy, IsNotShownWithoutItsSampleOrItsError) {
   const std::string text =
-      in_bytes(show(report_of({evaluated("fp32", "0", 0.75, 0.0135, 1024), evaluated("fp16", "0", 0.75, {}, 1024),
-                               evaluated("bf16", "0", 0.75, 0.0135, 0)}),
-                    kWide));
+      show(report_of({evaluated("fp32", "0", 0.75, 0.0135, 1024), evaluated("fp16", "0", 0.75, {}, 1024),
+                      evaluated("bf16", "0", 0.75, 0.0135, 0)}),
+           kWide);
   EXPECT_EQ(text.find("75%", text.find("75%") + 1), text.npos) << text;
 }
 
 TEST(ShowColumns, ColourWhatIsBetterAndWhatIsWorse) {
   const auto record = [](const char* policy, double step, double bytes) {
     return measured_record(policy,
-                           {measured("time.step", "hot", step, "s"), measured("memory.peak", "train", bytes, "B")});
+                           {measured("time.step", "hot", step, "s"), measured("memory.tensors", "train", bytes, "B")});
   };
   const NamedReport named = report_of({record("fp32", 4e-3, 1024), record("fp16", 2e-3, 256),
                                        record("slow", 8e-3, 3072), record("same", 4.1e-3, 1000)});
   const std::string text = show(named, {.width = 1000, .colour = true});
-  for (const char* part :
-       {"\x1b[32m2.00x\x1b[0m", "\x1b[32m0.25x\x1b[0m", "\x1b[31m0.50x\x1b[0m", "\x1b[31m3.00x\x1b[0m"})
+  for (const char* part : {"\x1b[32m0.25x\x1b[0m", "\x1b[31m3.00x\x1b[0m"})
     EXPECT_NE(text.find(part), text.npos) << part << text;
+  for (const char* ratio : {"2.00x", "0.50x"})
+    EXPECT_EQ(text.find(ratio), text.npos) << "a ratio of times that were not taken in turn\n" << text;
   EXPECT_NE(text.find(" 0.98x"), text.npos) << "a little is noise and has no colour\n" << text;
+}
+
+// A record with a speed-up and its interval.
+Record with_speed_up(const char* policy, double value, std::optional<Range> interval, double same = 0) {
+  Record record =
+      measured_record(policy, {measured("time.step", "hot", 1e-3, "s"), measured("speedup.step", "hot", value),
+                               measured("speedup.same_kernels", "hot", same)});
+  record.measurements[1].interval = interval;
+  return record;
+}
+
+TEST(ShowSpeedUp, IsNoGainIfItsIntervalHolds1) {
+  const auto cell = [](const Record& record) {
+    return under(show(report_of({record}), kWide), "speed-up", record.policy);
+  };
+  EXPECT_EQ(cell(with_speed_up("bf16", 1.84, Range{1.8, 1.9})), "1.84x +-3.3%");
+  EXPECT_EQ(cell(with_speed_up("bf16", 0.5, Range{0.45, 0.52})), "0.50x +-10%");
+  EXPECT_EQ(cell(with_speed_up("bf16", 1.21, Range{0.97, 1.4})), "no gain +-20%");
+  EXPECT_EQ(cell(with_speed_up("bf16", 1, Range{1, 1.0001})), "no gain +-0.1%");
+  EXPECT_EQ(cell(with_speed_up("tf32", 1.3, Range{1.2, 1.4}, 1)), "same kernels");
+  EXPECT_EQ(cell(with_speed_up("bf16", 1.3, std::nullopt)), "unknown");
+  Record suspect = with_speed_up("bf16", 1.3, Range{1.2, 1.4});
+  suspect.status = Status::suspect, suspect.reason = "other processes";
+  EXPECT_EQ(cell(suspect), "suspect");
 }
 
 TEST(ShowCounts, CountEveryStatusAndNameTheReasonsThatAreMost) {
@@ -221,7 +241,7 @@ TEST(ShowAll, PrintsEveryPartOfARecord) {
         "\n again halfmark run --case mlp/b16_i32_h64_o8/sim:hopper/amp-fp16/error/eval=half\n",
         "\n kernel forward matmul f16,f16->f16: tensor-core, emulated, 2 calls\n",
         "\n refused by onednn: no f16 here\n", "\n expects error.nmse < 0.001, found 2.19e-07: met\n",
-        "\n metric at value bound samples kind\n", "\n error.nmse output 2.19e-07 1.1e-06 2 bounded\n",
+        "\n metric at value interval bound samples kind\n", "\n error.nmse output 2.19e-07 1.1e-06 2 bounded\n",
         "\n curve error.ulp_histogram @ output: 3 points, x 0 .. 2, y 1 .. 90\n",
         "\n status skipped: a simulated device has no speed\n"})
     EXPECT_NE(text.find(part), text.npos) << part << text;

@@ -17,70 +17,82 @@ namespace {
 const std::vector<Figure>& table() {
   using enum Better;
   static const std::vector<Figure> figures = {
-      {"train step", "time.step", "hot|", lower, Ratio::speed_up, true, false, true, true, false,
-       "median time of a training step (forward, backward, optimizer), caches hot; vs fp32: speed-up"},
-      {"step cold", "time.step", "cold", lower, Ratio::speed_up, true, false, true, false, false,
+      {"train step", "time.step", "hot|", lower, Ratio::speed_up, true, false, true, true, false, false,
+       "median time of a training step (forward, backward, optimizer), caches hot"},
+      {"speed-up", "speedup.step", "hot", higher, Ratio::none, true, false, true, true, false, true,
+       "how many times faster a hot step is than under fp32, timed in turn, with half of its 95 % interval; no gain: "
+       "the "
+       "interval holds 1; same kernels: nothing can be faster"},
+      {"step cold", "time.step", "cold", lower, Ratio::speed_up, true, false, true, false, false, false,
        "the same with caches emptied before each step"},
-      {"forward", "time.forward", "hot|", lower, Ratio::speed_up, true, false, true, false, false,
+      {"forward", "time.forward", "hot|", lower, Ratio::speed_up, true, false, true, false, false, false,
        "median time of forward and loss"},
-      {"backward", "time.backward", "hot|", lower, Ratio::speed_up, true, false, true, false, false,
+      {"backward", "time.backward", "hot|", lower, Ratio::speed_up, true, false, true, false, false, false,
        "median time of backward"},
-      {"optimizer", "time.optimizer", "hot|", lower, Ratio::speed_up, true, false, true, false, false,
+      {"optimizer", "time.optimizer", "hot|", lower, Ratio::speed_up, true, false, true, false, false, false,
        "median time of the optimizer step, loss scaling included"},
-      {"evaluation", "time.evaluation", "hot|", lower, Ratio::speed_up, true, false, true, false, false,
+      {"evaluation", "time.evaluation", "hot|", lower, Ratio::speed_up, true, false, true, false, false, false,
        "median time of one batch in evaluation mode"},
-      {"samples", "throughput.step", "hot|", higher, Ratio::rate, true, false, true, false, false,
+      {"samples", "throughput.step", "hot|", higher, Ratio::rate, true, false, true, false, false, false,
        "samples trained per second"},
-      {"FLOP rate", "throughput.flops", "hot|", higher, Ratio::rate, true, false, true, true, false,
+      {"FLOP rate", "throughput.flops", "hot|", higher, Ratio::rate, true, false, true, true, false, false,
        "additions and multiplications of matmul and convolution in a training step, per second"},
-      {"peak memory", "memory.peak", "train|", lower, Ratio::times, false, false, false, true, false,
-       "most bytes of tensors alive at one instant of a training step; vs fp32: share of its bytes"},
-      {"memory eval", "memory.peak", "evaluate", lower, Ratio::times, false, false, false, false, false,
+      {"tensors", "memory.tensors", "train|", lower, Ratio::times, false, false, false, true, false, false,
+       "most bytes of tensors alive at one instant of a training step, without scratch of kernels; vs fp32: share of "
+       "its "
+       "bytes"},
+      {"tensors eval", "memory.tensors", "evaluate", lower, Ratio::times, false, false, false, false, false, false,
        "the same in evaluation mode"},
-      {"output NMSE", "error.nmse", "output", lower, Ratio::times, false, false, false, true, false,
+      {"peak memory", "memory.peak", "train|", lower, Ratio::none, false, false, false, false, false, false,
+       "the same with scratch of kernels; on a processor that emulates a format, also that of the emulation"},
+      {"memory eval", "memory.peak", "evaluate", lower, Ratio::none, false, false, false, false, false, false,
+       "the same in evaluation mode"},
+      {"output NMSE", "error.nmse", "output", lower, Ratio::times, false, false, false, true, false, false,
        "squared error of the output / squared fp64 reference; its square root is a relative error"},
       {"arithmetic NMSE", "error.arithmetic.nmse", "output", lower, Ratio::times, false, false, false, false, false,
-       "the same against a reference that starts from the rounded inputs: the share of the kernels"},
-      {"1 - cosine", "error.cosine", "output", higher, Ratio::none, false, false, false, true, true,
+       false, "the same against a reference that starts from the rounded inputs: the share of the kernels"},
+      {"1 - cosine", "error.cosine", "output", higher, Ratio::none, false, false, false, true, true, false,
        "distance of the output's direction from that of the fp64 reference"},
-      {"gradient NMSE", "error.nmse", "gradient/*", lower, Ratio::times, false, false, false, true, false,
+      {"gradient NMSE", "error.nmse", "gradient/*", lower, Ratio::times, false, false, false, true, false, false,
        "NMSE of the gradient that is worst"},
-      {"zeroed", "error.zeroed", "*", lower, Ratio::none, false, true, false, true, false,
+      {"zeroed", "error.zeroed", "*", lower, Ratio::none, false, true, false, true, false, false,
        "largest share of a tensor that is zero but not in the fp64 reference: lost to underflow"},
-      {"overflow", "error.infinite", "*", lower, Ratio::none, false, true, false, true, false,
+      {"overflow", "error.infinite", "*", lower, Ratio::none, false, true, false, true, false, false,
        "largest share of a tensor that is infinite"},
-      {"NaN", "error.nan", "*", lower, Ratio::none, false, true, false, false, false,
+      {"NaN", "error.nan", "*", lower, Ratio::none, false, true, false, false, false, false,
        "largest share of a tensor that is NaN"},
-      {"underflow", "range.underflow", "*", lower, Ratio::none, false, true, false, false, false,
+      {"underflow", "range.underflow", "*", lower, Ratio::none, false, true, false, false, false, false,
        "largest share of a tensor below half the format's least number"},
-      {"headroom", "range.headroom", "*", higher, Ratio::none, false, false, false, true, false,
+      {"headroom", "range.headroom", "*", higher, Ratio::none, false, false, false, true, false, false,
        "doublings (bits) left before the largest value of any tensor overflows; below 0: it does"},
       {"BatchNorm drift", "batchnorm.running_var_drift", "*", neither, Ratio::none, false, false, false, true, false,
-       "relative drift of the running variance from fp64; 0 is best"},
-      {"final loss", "training.final_loss", "*", lower, Ratio::none, false, false, false, true, false,
+       false, "relative drift of the running variance from fp64; 0 is best"},
+      {"final loss", "training.final_loss", "*", lower, Ratio::none, false, false, false, true, false, false,
        "mean training loss of the last tenth of the steps of a short training"},
-      {"accuracy", "evaluation.accuracy", "fp32", higher, Ratio::none, false, true, false, true, false,
+      {"accuracy", "evaluation.accuracy", "fp32", higher, Ratio::none, false, true, false, true, false, false,
        "share of held-out samples classified correctly, evaluated in fp32: mean over the seeds, with its standard "
        "error",
        true},
-      {"half accuracy", "evaluation.accuracy", "half", higher, Ratio::none, false, true, false, false, false,
+      {"half accuracy", "evaluation.accuracy", "half", higher, Ratio::none, false, true, false, false, false, false,
        "the same, evaluated in half precision throughout", true},
       {"training accuracy", "training.final_accuracy", "*", higher, Ratio::none, false, true, false, false, false,
+       false,
        "share of the training batches classified correctly, mean of the last tenth of the steps: no held-out samples"},
-      {"eval gap", "evaluation.gap", "*", lower, Ratio::none, false, false, false, true, false,
+      {"eval gap", "evaluation.gap", "*", lower, Ratio::none, false, false, false, true, false, false,
        "loss of the trained model evaluated in half precision, less that in fp32"},
-      {"skipped steps", "training.skipped_steps", "*", lower, Ratio::none, false, false, false, true, false,
+      {"skipped steps", "training.skipped_steps", "*", lower, Ratio::none, false, false, false, true, false, false,
        "steps that the loss scaler skipped because a gradient was not finite"},
-      {"lost updates", "training.noop_updates", "*", lower, Ratio::none, false, true, false, true, false,
+      {"lost updates", "training.noop_updates", "*", lower, Ratio::none, false, true, false, true, false, false,
        "share of weight updates that rounding turned into no change"},
-      {"sum error", "accumulation.backward_error", "*", lower, Ratio::none, false, false, false, true, false,
+      {"sum error", "accumulation.backward_error", "*", lower, Ratio::none, false, false, false, true, false, false,
        "error of one long sum of products / sum of their magnitudes"},
   };
   return figures;
 }
 
 bool is_timed(std::string_view metric) {
-  return metric.starts_with("time.") || metric.starts_with("throughput.") || metric.starts_with("energy.");
+  return metric.starts_with("time.") || metric.starts_with("throughput.") || metric.starts_with("energy.") ||
+         metric.starts_with("speedup.");
 }
 
 bool is_pattern(std::string_view at) { return at.ends_with('*') || at.find('|') != at.npos; }
@@ -125,7 +137,11 @@ class FigureIndex {
       const auto keep = [&](size_t i) {
         const Figure& figure = figures_[i];
         if (figure.mean) return collect(place, record, one, i);
-        Value value{one.value, one.unit, figure.timed && record.status == Status::suspect, &record.axes};
+        Value value{one.value, one.unit, figure.timed && record.status == Status::suspect, &record.axes, one.interval};
+        if (figure.speed_up) {
+          const Measurement* same = find(record, "speedup.same_kernels", one.at);
+          value.same_kernels = same && same->value == 1;
+        }
         const auto [found, is_new] = values.try_emplace(figure.title, value);
         value.folded = found->second.folded || *found->second.axes != record.axes;
         found->second.folded = value.folded;
@@ -188,7 +204,7 @@ class FigureIndex {
     }
     own = std::sqrt(own) / count;
     between = seeds.size() > 1 ? std::sqrt(between / (count - 1) / count) : 0;
-    Value value{mean, seeds[0].unit, false, &seeds[0].record->axes};
+    Value value{mean, seeds[0].unit, false, &seeds[0].record->axes, std::nullopt};
     value.error = std::isnan(between) ? between : std::max(own, between);
     value.seeds = seeds.size(), value.samples = samples;
     return value;
@@ -202,6 +218,17 @@ class FigureIndex {
   std::unordered_map<std::string, Places> places_;  // by metric
   std::map<MeanKey, std::vector<Seed>> seeds_;
 };
+
+// "1.84x +-3%", "no gain +-5%", "same kernels". The half-width is that of the wider side.
+Cell speed_up_cell(const Value& value) {
+  if (value.same_kernels) return {"same kernels", Tone::dim};
+  if (!value.interval) return {"unknown", Tone::dim};
+  const auto [lower, upper] = *value.interval;
+  const double wider = std::max(upper / value.number - 1, 1 - lower / value.number);
+  const std::string share = fmt::format("+-{:.2g}%", std::max(100 * wider, 0.1));
+  if (value.interval->holds(1)) return {"no gain " + share, Tone::dim};
+  return {human_ratio(value.number) + " " + share, value.number > 1 ? Tone::good : Tone::bad};
+}
 
 }  // namespace
 
@@ -278,6 +305,8 @@ std::vector<Group> groups_of(const Report& report, std::span<const Figure> figur
   return groups;
 }
 
+bool has_ratio_within(const Figure& figure) { return figure.ratio != Ratio::none && !figure.timed; }
+
 std::optional<double> ratio_of(const Figure& figure, const Value* value, const Value* base) {
   if (!value || !base || figure.ratio == Ratio::none || value->suspect || base->suspect) return std::nullopt;
   if (!std::isfinite(value->number) || !std::isfinite(base->number)) return std::nullopt;
@@ -288,10 +317,11 @@ std::optional<double> ratio_of(const Figure& figure, const Value* value, const V
 Cell cell_of(const Figure& figure, const Value* value) {
   if (!value) return {"-", Tone::dim};
   if (value->suspect) return {"suspect", Tone::dim};
+  if (figure.speed_up) return speed_up_cell(*value);
   const Tone tone = std::isfinite(value->number) ? Tone::plain : Tone::bad;
   if (figure.one_minus) return {human(1 - value->number, value->unit), tone};
   const auto shown = [&](double number) { return figure.share ? human_share(number) : human(number, value->unit); };
-  return {value->error ? fmt::format("{} ± {}", shown(value->number), shown(*value->error)) : shown(value->number),
+  return {value->error ? fmt::format("{} +-{}", shown(value->number), shown(*value->error)) : shown(value->number),
           tone};
 }
 

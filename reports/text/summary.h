@@ -20,7 +20,8 @@ inline constexpr std::string_view kBaseline = "fp32";
 // The axis whose settings are seeds: the same measurement from other random numbers.
 inline constexpr std::string_view kReplicates = "replicate";
 
-// How a ratio to the baseline is computed. speed_up: baseline / value. times: value / baseline.
+// How a ratio to the baseline is computed. speed_up: baseline / value. times: value / baseline. Times have one between
+// reports only: within a report a speed-up is measured in turn and is a figure of its own.
 enum class Ratio { none, speed_up, rate, times };
 
 // One column of a summary: the lowest or highest of all measurements that match, over places and axes.
@@ -35,7 +36,9 @@ struct Figure {
   bool timed = false;      // not valid in a suspect record
   bool brief = true;       // in the narrow tables of `show` too
   bool one_minus = false;  // print 1 - value: of a cosine only the distance from 1 is of interest
-  std::string about{};     // explanation of the column for new users
+  bool speed_up =
+      false;            // a ratio of times measured in turn: printed with its interval, never as a gain if that holds 1
+  std::string about{};  // explanation of the column for new users
   // The mean over the seeds, with its standard error. A value without its standard error, or without the number of its
   // samples ("evaluation.samples" for "evaluation.accuracy"), is not shown.
   bool mean = false;
@@ -46,7 +49,9 @@ struct Value {
   std::string unit;
   bool suspect = false;                                      // only suspect records have it
   const std::map<std::string, std::string>* axes = nullptr;  // of the case that has it, in the report
-  bool folded = false;                                       // the best or worst of cases with different axes
+  std::optional<Range> interval{};
+  bool same_kernels = false;  // of a speed-up: the baseline runs the same kernels
+  bool folded = false;        // the best or worst of cases with different axes
   // Of a mean. The error is the larger of two: the standard deviation of the seeds / sqrt(seeds), from two seeds on, and
   // the root of the mean square of the seeds' own standard errors / sqrt(seeds).
   std::optional<double> error{};
@@ -82,6 +87,9 @@ std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool a
 
 // Groups in the order of the report.
 std::vector<Group> groups_of(const Report& report, std::span<const Figure> figures);
+
+// Whether the table of one report shows this figure's ratio to the baseline.
+bool has_ratio_within(const Figure& figure);
 
 // The ratio of value and base that `figure.ratio` selects; nullopt if it is meaningless.
 std::optional<double> ratio_of(const Figure& figure, const Value* value, const Value* base);

@@ -1,0 +1,131 @@
+#include "bench/run/time_in_turn.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include "bench/run/interruption.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Seconds of a step in one slice. Steps shorter than a slice are repeated, and the first one is not timed, because it
+// reads what the other kinds have evicted from the caches.
+double slice_of(const Timed& kind, const TurnRule& rule, double step) {
+  if (step < kLongStep) kind.step();
+  const double wanted = std::max(rule.slice, step / 2);
+  double sum = 0;
+  int steps = 0;
+  do sum += kind.step(), ++steps;
+  while (sum + sum / (2 * steps) < wanted);
+  return sum / steps;
+}
+
+// One turn: every kind once in random order and once in the reverse order, so that a drift cancels.
+std::vector<double> turn_of(std::span<const Timed> kinds, const TurnRule& rule, const std::vector<double>& steps,
+                            std::mt19937_64& random) {
+  std::vector<size_t> order(kinds.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::shuffle(order.begin(), order.end(), random);
+  std::vector<double> seconds(kinds.size());
+  for (const size_t kind : order) seconds[kind] += slice_of(kinds[kind], rule, steps[kind]) / 2;
+  std::reverse(order.begin(), order.end());
+  for (const size_t kind : order) seconds[kind] += slice_of(kinds[kind], rule, steps[kind]) / 2;
+  return seconds;
+}
+
+void add_round(InTurn& result, std::span<const Timed> kinds, const TurnRule& rule, std::mt19937_64& random) {
+  std::vector<double> steps;  // of now: which decides how many make a slice
+  for (const Timed& kind : kinds) {
+    kind.fresh();
+    kind.step();  // plans and packed weights for the new place
+    steps.push_back(kind.step());
+  }
+  const double shortest = *std::min_element(steps.begin(), steps.end());
+  const double turn = 2 * std::max(rule.slice, shortest);
+  const int turns = std::clamp(static_cast<int>(std::ceil(rule.of_round / turn)), 1, 100);
+  auto& seconds = result.seconds.emplace_back(kinds.size());
+  for (int i = 0; i < turns; ++i) {
+    const std::vector<double> one = turn_of(kinds, rule, steps, random);
+    for (size_t kind = 0; kind < kinds.size(); ++kind) seconds[kind].push_back(one[kind]);
+  }
+}
+
+// The widest relative half-width: of the ratios to kind 0, and of the median of each kind.
+double widest_ratio(const InTurn& so_far, size_t kinds) {
+  double widest = 0;
+  for (size_t kind = 1; kind < kinds; ++kind) {
+    const SpeedRatio ratio = speed_ratio(so_far.log_ratios(0, kind));
+    widest = std::max(widest, (ratio.upper - ratio.lower) / 2 / ratio.value);
+  }
+  return widest;
+}
+
+double widest_median(const InTurn& so_far, size_t kinds) {
+  double widest = 0;
+  for (size_t kind = 0; kind < kinds; ++kind) {
+    const std::vector<double> medians = so_far.medians_of(kind);
+    widest = std::max(widest, reports::median_interval(medians).half_width() / reports::median(medians));
+  }
+  return widest;
+}
+
+}  // namespace
+
+std::vector<double> InTurn::turns_of(size_t kind) const {
+  std::vector<double> all;
+  for (const auto& round : seconds) all.insert(all.end(), round[kind].begin(), round[kind].end());
+  return all;
+}
+
+std::vector<double> InTurn::medians_of(size_t kind) const {
+  std::vector<double> medians;
+  for (const auto& round : seconds) medians.push_back(reports::median(round[kind]));
+  return medians;
+}
+
+std::vector<double> InTurn::log_ratios(size_t base, size_t kind) const {
+  std::vector<double> ratios;
+  for (const auto& round : seconds) {
+    std::vector<double> of_turns(round[kind].size());
+    std::transform(round[base].begin(), round[base].end(), round[kind].begin(), of_turns.begin(),
+                   [](double a, double b) { return std::log(a / b); });
+    ratios.push_back(reports::median(std::move(of_turns)));
+  }
+  return ratios;
+}
+
+InTurn time_in_turn(const TurnRule& rule, std::span<const Timed> kinds, uint64_t seed,
+                    const std::function<bool()>& give_up) {
+  std::mt19937_64 random(seed);
+  InTurn result;
+  const auto start = Clock::now();
+  for (int done = 1; done <= rule.most; ++done) {
+    stop_if_interrupted();
+    add_round(result, kinds, rule, random);
+    if (done < rule.fewest) continue;
+    const double used = std::chrono::duration<double>(Clock::now() - start).count();
+    const double ratios = widest_ratio(result, kinds.size()), medians = widest_median(result, kinds.size());
+    if (done >= rule.rounds && ratios <= rule.target && medians <= rule.widest) {
+      result.stopped_by = StoppedBy::target;
+      break;
+    }
+    if (done == rule.most) result.stopped_by = StoppedBy::samples;
+    if (used >= rule.patience || give_up()) break;
+    if (used >= rule.budget && ratios <= rule.widest && medians <= rule.widest) break;
+  }
+  return result;
+}
+
+SpeedRatio speed_ratio(std::span<const double> log_ratios, double confidence) {
+  const reports::Interval interval = reports::hodges_lehmann_interval(log_ratios, confidence);
+  return {std::exp(reports::hodges_lehmann(log_ratios)), std::exp(interval.lower), std::exp(interval.upper)};
+}
+
+}  // namespace halfmark::bench

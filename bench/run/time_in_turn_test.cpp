@@ -1,0 +1,121 @@
+// Tests of timing in turn, with made-up clocks: what a disturbed machine does to the ratio, and when it stops.
+#include "bench/run/time_in_turn.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace halfmark::bench {
+namespace {
+
+// A machine whose speed changes while it works: by up to a factor of two within milliseconds, slowly over the whole
+// measurement, and with the place of the memory in each round.
+class Machine {
+ public:
+  explicit Machine(uint64_t seed) : random_(seed) {}
+  double seconds(double work, double place) {
+    if (now_ >= until_) {  // the next state of the clock, for 2 ms on average
+      until_ = now_ + std::exponential_distribution<double>(500)(random_);
+      speed_ = std::bernoulli_distribution(0.3)(random_) ? 0.5 : 1;
+    }
+    const double noise = std::lognormal_distribution<double>(0, 0.02)(random_);
+    const double taken = work * place * noise * (1 + now_) / speed_;
+    now_ += taken;
+    return taken;
+  }
+  double place() { return std::lognormal_distribution<double>(0, 0.03)(random_); }
+
+ private:
+  std::mt19937_64 random_;
+  double now_ = 0, until_ = 0, speed_ = 1;
+};
+
+struct Worker {
+  Machine& machine;
+  double work, place = 1;
+  Timed timed() {
+    return {[this] { return machine.seconds(work, place); }, [this] { place = machine.place(); }};
+  }
+};
+
+// Simulated seconds cost no time, so the number of rounds decides.
+TurnRule simulated() { return {.rounds = 16, .most = 16, .target = 0, .budget = 1e9, .patience = 1e9}; }
+
+SpeedRatio ratio_of_works(double first, double second, uint64_t seed) {
+  Machine machine(seed);
+  Worker a{machine, first}, b{machine, second};
+  const std::vector<Timed> kinds = {a.timed(), b.timed()};
+  return speed_ratio(time_in_turn(simulated(), kinds, seed).log_ratios(0, 1));
+}
+
+// 2 of 40 are 5 %; the chance of more than 6 of 40 with a coverage of 95 % is below 0.5 % (binomial).
+constexpr int kTrials = 40, kMostMissed = 6;
+
+TEST(TimesInTurn, OfEqualWorkHaveARatioWhoseIntervalHolds1) {
+  int missed = 0;
+  for (uint64_t seed = 0; seed < kTrials; ++seed) missed += !ratio_of_works(3e-4, 3e-4, seed).holds_one();
+  EXPECT_LE(missed, kMostMissed);
+}
+
+TEST(TimesInTurn, FindASmallDifferenceThatTimesTakenOneAfterTheOtherCannotShow) {
+  int missed = 0, found = 0;
+  for (uint64_t seed = 0; seed < kTrials; ++seed) {
+    const SpeedRatio ratio = ratio_of_works(3.3e-4, 3e-4, seed);
+    missed += !(ratio.lower <= 1.1 && 1.1 <= ratio.upper);
+    found += ratio.lower > 1;
+  }
+  EXPECT_LE(missed, kMostMissed);
+  EXPECT_GE(found, kTrials * 9 / 10);
+}
+
+TEST(TimesInTurn, AreNotChangedByWhichKindIsFirst) {
+  const SpeedRatio there = ratio_of_works(1.5e-3, 1e-3, 3), back = ratio_of_works(1e-3, 1.5e-3, 3);
+  EXPECT_NEAR(there.value, 1.5, 0.1);
+  EXPECT_NEAR(back.value, 1 / 1.5, 0.1);
+}
+
+TEST(TimesInTurn, MoveTheMemoryOnceInEachRound) {
+  Machine machine(1);
+  int moves = 0;
+  Worker worker{machine, 1e-4};
+  const std::vector<Timed> kinds = {{worker.timed().step, [&] { ++moves; }}};
+  const InTurn found = time_in_turn(simulated(), kinds, 1);
+  EXPECT_EQ(found.seconds.size(), 16u);
+  EXPECT_EQ(moves, 16);
+}
+
+TEST(TimesInTurn, RepeatAShortStepUntilASliceIsFullAndLeaveTheFirstOut) {
+  int calls = 0;
+  // The first step of a slice is slow: another kind has evicted its data.
+  // A move is followed by two steps that are not timed; a slice is one such step and five timed ones.
+  const auto step = [&] { return ++calls % 6 == 3 ? 5e-4 : 1e-4; };
+  TurnRule rule = simulated();
+  rule.most = rule.rounds = rule.fewest = 8, rule.of_round = 1e-3;
+  const std::vector<Timed> kinds = {{step, [&] { calls = 0; }}};
+  for (const double seconds : time_in_turn(rule, kinds, 1).turns_of(0)) EXPECT_NEAR(seconds, 1e-4, 1e-12);
+}
+
+TEST(TimesInTurn, StopAtTheTargetAfterTheWantedRounds) {
+  const std::vector<Timed> kinds = {{[] { return 1e-3; }}, {[] { return 2e-3; }}};
+  const InTurn found = time_in_turn({.rounds = 12, .budget = 1e9, .patience = 1e9}, kinds, 1);
+  EXPECT_EQ(found.seconds.size(), 12u);
+  EXPECT_EQ(found.stopped_by, StoppedBy::target);
+  const SpeedRatio ratio = speed_ratio(found.log_ratios(0, 1));
+  EXPECT_DOUBLE_EQ(ratio.value, 0.5);
+  EXPECT_DOUBLE_EQ(ratio.lower, 0.5);
+}
+
+TEST(TimesInTurn, EndWithTheFewestRoundsWhenTheMachineIsBusy) {
+  Machine machine(1);
+  Worker worker{machine, 1e-4}, other{machine, 1e-4};
+  const std::vector<Timed> kinds = {worker.timed(), other.timed()};
+  const InTurn found = time_in_turn(simulated(), kinds, 1, [] { return true; });
+  EXPECT_EQ(found.seconds.size(), 8u);
+  EXPECT_TRUE(std::isfinite(speed_ratio(found.log_ratios(0, 1), 0.99).upper)) << "enough for the control";
+}
+
+}  // namespace
+}  // namespace halfmark::bench
