@@ -28,7 +28,7 @@ TEST(Export, NoFormatShowsATimeOfASuspectRecord) {
     EXPECT_FALSE(exports(text, "0.123456")) << format.name;
     EXPECT_FALSE(exports(text, "123456")) << format.name;
   }
-  EXPECT_TRUE(exports(measurements_csv_of(report), ",suspect,time.step,hot,,s,lower,sampled,,,,3\r\n"));
+  EXPECT_TRUE(exports(measurements_csv_of(report), ",suspect,time.step,hot,,s,lower,sampled,,,,,3\r\n"));
 }
 
 TEST(Export, CsvHasARowForEachMeasurement) {

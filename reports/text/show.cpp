@@ -308,7 +308,8 @@ std::string record_text(const Record& record, const TextOptions& options) {
       table.add(
           {{fmt::format("  {}", one.metric)},
            {one.at},
-           {human(one.value, one.unit), std::isfinite(one.value) ? Tone::plain : Tone::bad},
+           {human(one.value, one.unit) + (one.standard_error ? " +-" + human(*one.standard_error, one.unit) : ""),
+            std::isfinite(one.value) ? Tone::plain : Tone::bad},
            {one.interval ? human(one.interval->lower, one.unit) + " .. " + human(one.interval->upper, one.unit) : ""},
            {one.bound ? human(*one.bound, one.unit) : ""},
            {one.samples.empty() ? "" : fmt::format("{}", one.samples.size())},
