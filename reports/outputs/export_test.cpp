@@ -38,8 +38,8 @@ TEST(Export, CsvHasARowForEachMeasurement) {
   const std::string text = measurements_csv_of(report);
   EXPECT_EQ(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')), measurements + 1);
   EXPECT_TRUE(text.starts_with("id,case_version,subject,device,policy,harness,axes,status,metric,at,value,"));
-  EXPECT_TRUE(exports(text, "error.nmse,output,2.19e-07,1,lower,information,,,,0\r\n")) << text;
-  EXPECT_TRUE(exports(text, "time.backward,hot,NaN,s,lower,sampled,,,,3\r\n")) << "NaN is a finding\n" << text;
+  EXPECT_TRUE(exports(text, "error.nmse,output,2.19e-07,1,lower,information,,,,,0\r\n")) << text;
+  EXPECT_TRUE(exports(text, "time.backward,hot,NaN,s,lower,sampled,,,,,3\r\n")) << "NaN is a finding\n" << text;
   EXPECT_TRUE(exports(text, "error.max_relative,output,Infinity,")) << text;
 }
 
