@@ -62,7 +62,7 @@ TEST(Export, CsvHasEveryFieldOfAMeasurement) {
   const std::string text = measurements_csv_of(one_number("error.nmse", 1.0 / 3));
   EXPECT_EQ(text.substr(text.find("\r\n") + 2),
             "mlp/h64/sim:hopper/amp-fp16/error/eval=half,3,mlp/h64,sim:hopper,amp-fp16,error,eval=half layout=nhwc,ok,"
-            "error.nmse,output,0.3333333333333333,1,lower,bounded,0.25,0.5,1.5e-06,2\r\n");
+            "error.nmse,output,0.3333333333333333,1,lower,bounded,0.25,0.5,,1.5e-06,2\r\n");
 }
 
 TEST(Export, CsvQuotesWhatWouldEndAField) {
