@@ -1,21 +1,53 @@
 // halfmark gate: is a report worse than another? Prints the judgement; the exit code is the verdict.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "bench/commands/commands.h"
 #include "bench/commands/output_options.h"
 #include "bench/run/utc_time.h"
+#include "kernels/number/error.h"
 #include "reports/gate/gate.h"
+#include "reports/gate/stored_times.h"
+#include "reports/history/history.h"
 
 namespace halfmark::bench {
 
 namespace {
 
 struct GateArguments {
-  std::string base, candidate, rules = "default", acknowledged;
+  std::string base, candidate, rules = "default", acknowledged, history;
   bool strict_bits = false, same_environment = false, time = false;
   OutputOptions outputs;
 };
+
+// The reports of the folder in order of their start. Other files there, as those of `halfmark ab --json`, are no runs.
+TimeHistory history_in_folder(const std::string& folder, const Report& base, const Keys& keys) {
+  std::vector<std::pair<int64_t, Report>> runs;
+  std::error_code error;
+  std::filesystem::recursive_directory_iterator entry(folder, error);
+  for (const std::filesystem::recursive_directory_iterator end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().extension() != ".json") continue;
+    try {
+      Report report = Report::load(entry->path());
+      runs.emplace_back(seconds_since_1970(report.run.started, entry->path().string()), std::move(report));
+    } catch (const ReportError&) {  // not a report
+    }
+  }
+  if (error) throw Error(fmt::format("--history {}: cannot be read: {}", folder, error.message()));
+  if (runs.empty()) throw Error(fmt::format("--history {}: holds no report of a run", folder));
+  std::stable_sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  TimeHistory history;
+  for (const auto& [when, report] : runs) history.add(report, base, keys);
+  return history;
+}
 
 void gate(const GateArguments& arguments, Program& program) {
   arguments.outputs.check({arguments.base, arguments.candidate, arguments.rules, arguments.acknowledged});
@@ -28,6 +60,8 @@ void gate(const GateArguments& arguments, Program& program) {
   if (!arguments.acknowledged.empty()) options.acknowledgements = Acknowledgements::load(arguments.acknowledged);
   const NamedReport base{arguments.base, Report::load(arguments.base)};
   require_records(base);
+  if (!arguments.history.empty())
+    options.time_history = history_in_folder(arguments.history, base.report, rules.time_keys);
   const NamedReport candidate{arguments.candidate, Report::load(arguments.candidate)};
   const Judgement judgement = judge(base, candidate, rules, options);
   arguments.outputs.write(judgement, candidate.report);
@@ -48,6 +82,9 @@ void add_gate_command(CommandLine& line, Program& program) {
           .flag("--strict-bits", arguments->strict_bits, "fail on changed bits that no acknowledgement covers")
           .flag("--same-environment", arguments->same_environment,
                 "give the verdict ENV_SUSPECT when machine or libraries differ")
+          .option(
+              "--history", arguments->history,
+              "folder of earlier reports of this machine: what its times moved between runs replaces the wide limits")
           .flag("--time", arguments->time,
                 "judge times by a test; needs two reports of one machine made by halfmark run --processes 24 or more; "
                 "exit code 3 if a time could not be judged")

@@ -14,6 +14,7 @@
 #include "bench/run/program_testing.h"
 #include "bench/run/record_store.h"
 #include "reports/gate/gate_rules.h"
+#include "reports/outputs/gate_mutations_testing.h"
 #include "reports/outputs/sample_report.h"
 #include "reports/record/file.h"
 #include "reports/record/folder_testing.h"
@@ -65,6 +66,9 @@ TEST_F(GateCommand, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("gate base.json new.json --rules base.json", "is this a file of gate rules?");
   expect_complaint("gate base.json new.json --acknowledge base.json", "is this a file of acknowledgements?");
   expect_complaint("gate base.json new.json --nonsense", "--nonsense");
+  expect_complaint("gate base.json new.json --history absent", "--history absent: cannot be read");
+  std::filesystem::create_directory(folder_ / "empty");
+  expect_complaint("gate base.json new.json --history empty", "--history empty: holds no report of a run");
 }
 
 TEST_F(GateCommand, ExitsWithTheVerdict) {
@@ -172,6 +176,23 @@ TEST_F(GateCommand, BeginsAnewWhatWasNotMeasuredInProcesses) {
   const Record again = Report::load(folder_ / "cut.json").records.at(0);
   EXPECT_EQ(again.determinism.processes, 2);
   EXPECT_EQ(again.numerics, whole.records.at(0).numerics);
+}
+
+using SlowGateProperties = GateCommand;
+TEST_F(SlowGateProperties, NoMutationOfAFreshReportPassesWithoutAWord) {
+  ASSERT_EQ(halfmark("run --no-probes --suite smoke --device cpu linear mlp batchnorm2d --policy fp32 --processes 2 "
+                     "--harness error,range,memory,throughput,training,batchnorm_drift -o fresh.json")
+                .code,
+            0);
+  Report report = Report::load(folder_ / "fresh.json");
+  // A busy machine makes times suspect, which hides nothing here.
+  for (Record& record : report.records)
+    if (record.status == Status::suspect) record.status = Status::ok, record.reason.clear();
+  const auto counts = gate_test::mutate_all(report, 10, {}, "default");
+  std::set<std::string> families;
+  for (const Record& record : report.records)
+    for (const Measurement& one : record.measurements) families.insert(gate_test::family_name(one.metric));
+  for (const std::string& family : families) EXPECT_TRUE(counts.by_family.contains(family)) << family;
 }
 
 // Invalid reports, and the exit code for each.

@@ -12,6 +12,7 @@
 #include "reports/gate/environment_difference.h"
 #include "reports/gate/gate_record.h"
 #include "reports/gate/gate_time.h"
+#include "reports/gate/rules_review.h"
 #include "reports/gate/stored_times.h"
 #include "reports/record/glob.h"
 #include "reports/record/provenance.h"
@@ -66,6 +67,20 @@ std::string other_kernels(const Record& base, const Record& found) {
   return changes.empty() ? "" : "; other kernels: " + printable(some_of(changes));
 }
 
+// What makes two records of one id different cases; empty if nothing does.
+std::string other_identity(const Record& base, const Record& found) {
+  std::vector<std::string> changes;
+  const auto compare = [&](std::string_view what, const std::string& before, const std::string& now) {
+    if (before != now) changes.push_back(fmt::format("{} {} -> {}", what, before, now));
+  };
+  compare("subject", base.subject, found.subject), compare("device", base.device, found.device);
+  compare("policy", base.policy, found.policy), compare("harness", base.harness, found.harness);
+  if (base.axes != found.axes) changes.emplace_back("other axes");
+  if (const std::string facts = difference_of(subject_facts(base), subject_facts(found)); !facts.empty())
+    changes.push_back(facts);
+  return changes.empty() ? "" : some_of(changes);
+}
+
 class Gate {
  public:
   Gate(const NamedReport& base, const NamedReport& found, const GateRules& rules, const GateOptions& options)
@@ -74,6 +89,7 @@ class Gate {
         rules_(rules),
         options_(options),
         context_{rules, options, options.acknowledgements},
+        review_(rules),
         environment_(base.report, found.report) {}
 
   Judgement run() {
@@ -101,7 +117,7 @@ class Gate {
       if (!before.contains(record.id)) add_line(record, Outcome::added, "is not in the base");
     std::set<std::string> tested;
     if (options_.time) tested = judge_times(pairs_, rules_.time, rules_.time_keys, environment_, judgement_);
-    compare_stored_times(pairs_, StoredTimeRule{}, rules_, tested, environment_, judgement_);
+    compare_stored_times(pairs_, StoredTimeRule{}, rules_, options_.time_history, tested, environment_, judgement_);
     look_at_environment();
     remark();
     conclude(judgement_);
@@ -121,7 +137,7 @@ class Gate {
                       fmt::format("is version {} of the case, the base has version {}: a new series",
                                   found.case_version, base.case_version));
     // Another subject under the same id and version: the case of the base was not measured, so it is lost.
-    if (const std::string other = difference_of(subject_facts(base), subject_facts(found)); !other.empty())
+    if (const std::string other = other_identity(base, found); !other.empty())
       return add_line(found, Outcome::lost,
                       fmt::format("is another subject of the same name ({}), so nothing is compared; give it other "
                                   "sizes, or make a new base",
@@ -130,6 +146,7 @@ class Gate {
       const bool lost = was_measured(base) || (base.status == Status::skipped && found.status == Status::failed);
       const std::string what =
           fmt::format("{}{}", name_of(found.status), found.status == base.status ? " in both reports" : " now");
+      if (!lost) context_.unjudged.note(Unjudged::not_measured, fmt::format("{}, {}", found.id, name_of(found.status)));
       return add_line(found, lost ? Outcome::lost : Outcome::information, with_reason(what, found));
     }
     if (!was_measured(base))
@@ -138,7 +155,12 @@ class Gate {
     add_line(found, Outcome::pass, "measured in both");
     if (base.status == Status::ok && found.status == Status::suspect)
       judgement_.remarks.push_back(fmt::format("{}: suspect now: {}", printable(found.id), printable(found.reason)));
+    if (base.status == Status::suspect && found.status == Status::ok)
+      judgement_.remarks.push_back(
+          fmt::format("{}: ok now, was suspect: {}", printable(found.id), printable(base.reason)));
     pairs_.emplace_back(&base, &found);
+    context_.unjudged.compare(base, found, rules_);
+    review_.compare(base, found, environment_);
     compare_bits(base, found);
     judge_record(base, found, environment_.in(rules_.bits_keys, found.device).empty(), context_, judgement_);
   }
@@ -146,14 +168,26 @@ class Gate {
   void compare_bits(const Record& base, const Record& found) {
     using Proof = Determinism::Proof;
     const auto skips = [&](const std::string& glob) { return glob_matches(glob, found.id); };
-    if (std::any_of(rules_.bits_skip.begin(), rules_.bits_skip.end(), skips)) return;
-    if (base.fingerprint.empty()) return;
+    if (std::any_of(rules_.bits_skip.begin(), rules_.bits_skip.end(), skips)) {
+      if (base.fingerprint.empty() != found.fingerprint.empty())
+        context_.unjudged.note(Unjudged::no_fingerprint, found.id);
+      return;
+    }
     JudgedLine line;
     line.id = found.id, line.question = Question::bits, line.rerun = found.repro;
     const std::vector<std::string>& moved = environment_.in(rules_.bits_keys, found.device);
     const std::string bits = fmt::format("{} -> {}", printable(base.fingerprint), printable(found.fingerprint));
     const Proof before = base.determinism.proof(), now = found.determinism.proof();
-    if (found.fingerprint.empty()) {
+    // What --strict-bits could not compare is no pass.
+    const Outcome not_compared = options_.strict_bits ? Outcome::inconclusive : Outcome::information;
+    if (base.fingerprint.empty() && !options_.strict_bits) {
+      if (!found.fingerprint.empty()) context_.unjudged.note(Unjudged::no_fingerprint, found.id);
+      return;
+    }
+    if (base.fingerprint.empty()) {
+      line.outcome = not_compared;
+      line.words = "the base has no fingerprint of its bits";
+    } else if (found.fingerprint.empty()) {
       line.outcome = Outcome::lost;
       line.words = fmt::format("the fingerprint of its bits was {} and is missing now", printable(base.fingerprint));
     } else if (before == Proof::proved && now == Proof::refuted && moved.empty()) {
@@ -163,12 +197,19 @@ class Gate {
           "agreed{}",
           found.determinism.differing, found.determinism.processes, base.determinism.processes,
           other_kernels(base, found));
+    } else if (options_.strict_bits && (before == Proof::refuted || now == Proof::refuted)) {
+      line.outcome = Outcome::inconclusive;
+      line.words =
+          fmt::format("the bits are not deterministic ({} in the base, {} here), so --strict-bits cannot judge them",
+                      name_of(before), name_of(now));
     } else if (base.fingerprint == found.fingerprint) {
       line.words = moved.empty() ? "the same bits" : fmt::format("the same bits, although {} changed", some_of(moved));
     } else if (!moved.empty()) {
+      if (options_.strict_bits) line.outcome = Outcome::inconclusive;
       line.words = fmt::format("different bits ({}), as expected because {} changed", bits, some_of(moved));
     } else if (before != Proof::proved || now != Proof::proved) {
-      line.outcome = Outcome::information;
+      line.outcome = not_compared;
+      if (!options_.strict_bits) context_.unjudged.note(Unjudged::unproved_bits, found.id);
       line.words = fmt::format(
           "different bits ({}); determinism is {} in the base and {} here: halfmark run --processes 2 checks it", bits,
           name_of(before), name_of(now));
@@ -219,6 +260,8 @@ class Gate {
       remarks.push_back(fmt::format(
           "{} error{} of few values may grow up to {} times: chance alone can make them so small (--all: which cases)",
           context_.wide_limits, context_.wide_limits == 1 ? "" : "s", human(context_.widest, "1")));
+    for (std::vector<std::string> more : {review_.remarks(), context_.unjudged.remarks()})
+      remarks.insert(remarks.end(), more.begin(), more.end());
     const std::vector<std::string> about = context_.acknowledgements.remarks(options_.today);
     remarks.insert(remarks.end(), about.begin(), about.end());
   }
@@ -227,6 +270,7 @@ class Gate {
   const GateRules& rules_;
   const GateOptions& options_;
   GateContext context_;
+  RulesReview review_;
   EnvironmentDifference environment_;
   std::vector<MeasuredPair> pairs_;
   Judgement judgement_;

@@ -193,6 +193,44 @@ TEST(GateHoles, IsNotAlarmedByTheNoiseOfUnchangedCode) {
   EXPECT_LE(alarms, 2);
 }
 
+// Runs of a machine whose times move by up to `ln` from run to run.
+TimeHistory history_of(int runs, double ln, const Report& base) {
+  TimeHistory history;
+  for (int i = 0; i < runs; ++i)
+    history.add(times_scaled(base, std::exp(i % 2 == 0 ? ln : 0)), base, load_gate_rules("default").time_keys);
+  return history;
+}
+
+TEST(GateHoles, TakesTheLimitsFromTheHistoryOfTheMachine) {
+  const Report base = step_report(3, 1);
+  GateOptions steady, wild, few;
+  steady.time_history = history_of(8, 0.1, base), wild.time_history = history_of(8, 0.6, base);
+  few.time_history = history_of(4, 0.01, base);
+  EXPECT_EQ(gate(base, times_scaled(base, 1.5, 1)).exit_code, 0);
+  EXPECT_EQ(gate(base, times_scaled(base, 1.5, 1), steady).exit_code, 3);
+  EXPECT_EQ(gate(base, times_scaled(base, 1.2, 1), steady).exit_code, 0);
+  EXPECT_EQ(gate(base, times_scaled(base, 3, 1)).exit_code, 3);
+  EXPECT_EQ(gate(base, times_scaled(base, 3, 1), wild).exit_code, 0);
+  EXPECT_EQ(gate(base, times_scaled(base, 1.5, 1), few).exit_code, 0);
+  EXPECT_SAYS(all_words(gate(base, base, steady)), "come from 8 earlier runs of this machine and software");
+  const StoredTimeRule rule;
+  const Record& one = base.records[0];
+  const double limit = noise_limit(rule, one, one, one.measurements[0], one.measurements[0], steady.time_history);
+  EXPECT_NEAR(limit, 0.2, 1e-12);
+  EXPECT_EQ(noise_limit(rule, one, one, one.measurements[0], one.measurements[0], history_of(8, 0, base)),
+            rule.run_shift);
+}
+
+TEST(GateHoles, LeavesOutTheHistoryOfAnotherMachine) {
+  const Report base = step_report(1, 1);
+  Report other = base;
+  other.environment["machine"] = "bench-02";
+  GateOptions options;
+  for (int i = 0; i < 8; ++i) options.time_history.add(other, base, load_gate_rules("default").time_keys);
+  EXPECT_EQ(gate(base, times_scaled(base, 1.5), options).exit_code, 0);
+  EXPECT_SAYS(all_words(gate(base, base, options)), "come from 0 earlier runs");
+}
+
 TEST(GateHoles, DoesNotCountRatiosAsTimes) {
   Report base = step_report(1, 1);
   Measurement speedup = number("speedup.step", "hot", 1.5, Kind::sampled, Better::higher);

@@ -143,9 +143,11 @@ NumberVerdict with_slack(const NumberRule& rule, const Measurement& base, const 
     verdict.words = fmt::format("{}{}; the rule allows {}{}", was_and_is(base, found),
                                 std::isfinite(share) && share > 0 ? fmt::format(" ({} worse)", human_share(share)) : "",
                                 allowed, because(rule));
-  } else if ((rule.magnitude || found.better != Better::neither) && breaks_slack(rule, found.better, found, base)) {
-    verdict.outcome = Outcome::improved;
-    verdict.words = was_and_is(base, found);
+  } else if ((std::isinf(found.value) && std::isfinite(base.value)) ||
+             ((rule.magnitude || found.better != Better::neither) && breaks_slack(rule, found.better, found, base))) {
+    const bool crossed = !rule.magnitude && found.better == Better::lower && base.value >= 0 && found.value < 0;
+    verdict.outcome = crossed ? Outcome::untrusted : Outcome::improved;
+    verdict.words = was_and_is(base, found) + (crossed ? ": below zero, which few numbers can be" : "");
   } else if (rule.changed && base.value != found.value) {
     verdict.outcome = Outcome::changed;
     verdict.words = fmt::format("{}: different, within the limit of the rule", was_and_is(base, found));
@@ -166,10 +168,10 @@ NumberVerdict with_ratio(const NumberRule& rule, const Measurement& base, const 
     verdict.words = fmt::format("{}: an error is never negative", was_and_is(base, found));
     return verdict;
   }
-  if (found.value == 0 && base.value > 0 && limit.elements >= kFewestForBits) {
+  if (found.value == 0 && base.value > 0) {
     verdict.outcome = Outcome::untrusted;
-    verdict.words = fmt::format("{}: {:.0f} values without any error; check that they were computed",
-                                was_and_is(base, found), limit.elements);
+    verdict.words = fmt::format("{}: {:.0f} value{} without any error; check that they were computed",
+                                was_and_is(base, found), limit.elements, limit.elements == 1 ? "" : "s");
     return verdict;
   }
   if (base.value != found.value && !(found.value <= verdict.limit)) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "reports/gate/acknowledgement.h"
+#include "reports/gate/stored_times.h"
 
 namespace halfmark::reports {
 
@@ -12,6 +13,7 @@ struct GateOptions {
   bool same_environment = false;  // a different environment makes the verdict ENV_SUSPECT
   bool time = false;              // judge times by a test; what it cannot judge is inconclusive
   Acknowledgements acknowledgements{};
+  TimeHistory time_history{};        // narrows or widens the limits of stored times
   std::string today = "0000-01-01";  // entries that expired before this day are ignored
 };
 

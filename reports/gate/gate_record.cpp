@@ -58,10 +58,14 @@ std::string definition_difference(const Measurement& base, const Measurement& fo
   if (base.standard_error && !found.standard_error) return "it has no standard error any more";
   // A bound follows from the inputs, so that another seed may move it a little.
   constexpr double kMostGrowth = 2;
-  if (base.bound && found.better != Better::higher && *found.bound > kMostGrowth * std::fabs(*base.bound))
+  if (base.bound && (found.better == Better::higher ? *found.bound < *base.bound / kMostGrowth
+                                                    : *found.bound > kMostGrowth * std::fabs(*base.bound)))
     return fmt::format("its own bound is {}, was {}", human(*found.bound, found.unit), human(*base.bound, base.unit));
   return "";
 }
+
+// Shares of values that are zero here: as stored, or beside the reference.
+constexpr std::string_view kZeroShares[] = {"error.zeroed", "error.arithmetic.zeroed", "range.zero", "range.underflow"};
 
 struct PlacedVerdict {
   std::string at, unit;
@@ -145,12 +149,47 @@ class RecordJudge {
       context_.widest = std::max(context_.widest, verdict.wide_ratio);
     }
     if (!verdict.remark.empty()) remarks_[found.metric].push_back(verdict.remark);
-    if (verdict.outcome == Outcome::pass || (verdict.outcome == Outcome::changed && !same_keys_)) return;
+    if (verdict.outcome == Outcome::pass || (verdict.outcome == Outcome::changed && !same_keys_)) {
+      const double by = is_worse(rule, base, found);
+      if (by > 0)
+        context_.unjudged.note(Unjudged::worse_within, fmt::format("{} of {}", place_of(found), found_.id), by);
+      return;
+    }
+    if (verdict.outcome == Outcome::improved) question_improvement(verdict, found);
     if (verdict.outcome == Outcome::breach || verdict.outcome == Outcome::changed)
       verdict.parts = parts_that_grew(found, before_, found_);
     acknowledge(verdict, base, found);
     if (verdict.outcome == Outcome::changed && context_.options.strict_bits) verdict.outcome = Outcome::breach;
     keep(found, std::move(verdict));
+  }
+
+  // How much larger the error or the distance became, as a factor less 1; 0 if it is not worse and kept its sign.
+  static double is_worse(const NumberRule& rule, const Measurement& base, const Measurement& found) {
+    const double before = rule.magnitude ? std::fabs(base.value) : base.value;
+    const double after = rule.magnitude ? std::fabs(found.value) : found.value;
+    double more = found.better == Better::higher && !rule.magnitude ? before - after : after - before;
+    if (found.better == Better::neither && !rule.magnitude) more = std::fabs(more);
+    const bool crossed = found.better == Better::lower && before >= 0 && after < 0;
+    if (crossed) more = std::fabs(more);
+    if (!(more > 0)) return 0;
+    return before == 0 ? HUGE_VAL : more / std::fabs(before);
+  }
+
+  // A tensor that lost its values has small errors, no infinities and much headroom. That is no improvement.
+  void question_improvement(NumberVerdict& verdict, const Measurement& found) {
+    for (const std::string_view metric : kZeroShares) {
+      const auto now = after_.find({metric, found.at}), then = before_.find({metric, found.at});
+      if (now == after_.end()) continue;
+      const double share = now->second->value, was = then == before_.end() ? 0 : then->second->value;
+      if (!(share > was) && share < 1) continue;
+      verdict.outcome = Outcome::untrusted;
+      verdict.words += fmt::format("; but {} there is {}, was {}: values that became zero improve nothing", metric,
+                                   human_share(share), human_share(was));
+      return;
+    }
+    if (std::isfinite(found.value)) return;
+    verdict.outcome = Outcome::untrusted;
+    verdict.words += "; an infinite value improves nothing: all values of the tensor may be zero";
   }
 
   void acknowledge(NumberVerdict& verdict, const Measurement& base, const Measurement& found) {

@@ -9,6 +9,7 @@
 #include "reports/gate/gate_options.h"
 #include "reports/gate/gate_rules.h"
 #include "reports/gate/judgement.h"
+#include "reports/gate/unjudged.h"
 #include "reports/record/report.h"
 
 namespace halfmark::reports {
@@ -21,6 +22,7 @@ struct GateContext {
   std::set<std::string> unruled{};  // metrics that should be judged but match no rule
   size_t wide_limits = 0;           // numbers of few values, whose error may grow by 10 times or more
   double widest = 0;                // the largest of these limits
+  UnjudgedDifferences unjudged{};
 };
 
 // Judges the case. Without same_keys (different library or

@@ -64,11 +64,16 @@ struct Moved {
   double share() const { return limit > 0 ? std::fabs(ln) / limit : 0; }
 };
 
-class StoredTimes {
+class StoredTimesComparison {
  public:
-  StoredTimes(const StoredTimeRule& rule, const GateRules& rules, const std::set<std::string>& tested,
-              EnvironmentDifference& environment, Judgement& judgement)
-      : rule_(rule), rules_(rules), tested_(tested), environment_(environment), judgement_(judgement) {}
+  StoredTimesComparison(const StoredTimeRule& rule, const GateRules& rules, const TimeHistory& history,
+                        const std::set<std::string>& tested, EnvironmentDifference& environment, Judgement& judgement)
+      : rule_(rule),
+        rules_(rules),
+        history_(history),
+        tested_(tested),
+        environment_(environment),
+        judgement_(judgement) {}
 
   void run(const std::vector<MeasuredPair>& pairs) {
     for (const auto& [base, found] : pairs) take(*base, *found);
@@ -92,8 +97,8 @@ class StoredTimes {
         had_process_times = true;
         continue;
       }
-      if (!after || after->unit != before.unit || !is_stored_time(*after)) {
-        missing.push_back(after ? place_of(before) + " (another unit or kind)" : place_of(before));
+      if (!after || after->unit != before.unit || after->better != before.better || !is_stored_time(*after)) {
+        missing.push_back(after ? place_of(before) + " (another unit, direction or kind)" : place_of(before));
         continue;
       }
       if (is_time(before.value) && !is_time(after->value)) {
@@ -103,7 +108,7 @@ class StoredTimes {
       if (other_machine || was_suspect || !is_time(before.value) || is_tested(found, before)) continue;
       ++compared;
       const Moved one{&found, &before, after, slow_down(before, *after),
-                      noise_limit(rule_, base, found, before, *after)};
+                      noise_limit(rule_, base, found, before, *after, history_)};
       if (one.share() > worst.share() || !worst.record) worst = one;
       if (before.metric == kProcessTime || (before.metric == "time.step" && !step.record)) step = one;
     }
@@ -223,6 +228,12 @@ class StoredTimes {
                              times_as_long(furthest.ln));
       remarks.push_back(printable(words));
     }
+    if (history_.given())
+      remarks.push_back(
+          fmt::format("the limits of stored times come from {} of this machine and software, where a time has {} or "
+                      "more; the others "
+                      "are the general ones",
+                      counted(history_.runs(), "earlier run"), TimeHistory::kFewest));
     if (suspect_ > 0)
       remarks.push_back(
           fmt::format("times not judged, because they are suspect in the base: {}", counted(suspect_, "case")));
@@ -233,6 +244,7 @@ class StoredTimes {
 
   const StoredTimeRule& rule_;
   const GateRules& rules_;
+  const TimeHistory& history_;
   const std::set<std::string>& tested_;
   EnvironmentDifference& environment_;
   Judgement& judgement_;
@@ -242,12 +254,38 @@ class StoredTimes {
 
 }  // namespace
 
+void TimeHistory::add(const Report& run, const Report& base, const Keys& keys) {
+  EnvironmentDifference difference(base, run);
+  bool counts = false;
+  for (const Record& record : run.records) {
+    if (record.status != Status::ok || !difference.in(keys, record.device).empty()) continue;
+    for (const Measurement& one : record.measurements)
+      if (is_stored_time(one) && is_time(one.value)) {
+        values_[{record.id, one.metric, one.at}].push_back(std::log(one.value));
+        counts = true;
+      }
+  }
+  runs_ += counts;
+  given_ = true;
+}
+
+std::optional<double> TimeHistory::largest_step(const std::string& id, const Measurement& time) const {
+  const auto found = values_.find({id, time.metric, time.at});
+  if (found == values_.end() || found->second.size() < kFewest) return {};
+  double largest = 0;
+  for (size_t i = 1; i < found->second.size(); ++i)
+    largest = std::max(largest, std::fabs(found->second[i] - found->second[i - 1]));
+  return largest;
+}
+
 bool is_stored_time(const Measurement& measurement) {
   return measurement.kind == Kind::sampled && (measurement.unit == "s" || measurement.unit.ends_with("/s"));
 }
 
 double noise_limit(const StoredTimeRule& rule, const Record& base, const Record& found, const Measurement& before,
-                   const Measurement& after) {
+                   const Measurement& after, const TimeHistory& history) {
+  if (const std::optional<double> step = history.largest_step(found.id, before))
+    return std::max(TimeHistory::kMargin * *step, rule.run_shift);
   double limit = rule.run_shift;
   if (before.metric == kProcessTime) {
     const bool few = std::min(before.samples.size(), after.samples.size()) < kFewestSamples;
@@ -266,9 +304,9 @@ double noise_limit(const StoredTimeRule& rule, const Record& base, const Record&
 }
 
 void compare_stored_times(const std::vector<MeasuredPair>& pairs, const StoredTimeRule& rule, const GateRules& rules,
-                          const std::set<std::string>& tested, EnvironmentDifference& environment,
-                          Judgement& judgement) {
-  StoredTimes(rule, rules, tested, environment, judgement).run(pairs);
+                          const TimeHistory& history, const std::set<std::string>& tested,
+                          EnvironmentDifference& environment, Judgement& judgement) {
+  StoredTimesComparison(rule, rules, history, tested, environment, judgement).run(pairs);
 }
 
 std::string deciding_command(const Record& record) {

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "reports/gate/environment_difference.h"
@@ -32,18 +35,39 @@ struct StoredTimeRule {
   double common_deviations = 4;  // standard errors of the median: 6e-5 for normal scatter
 };
 
+// How far stored times of one machine moved between the successive runs of a history.
+class TimeHistory {
+ public:
+  // In order of time. `keys`: the facts by which a run of another machine or other software is left out.
+  void add(const Report& run, const Report& base, const Keys& keys);
+
+  // The largest |ln ratio| of two successive runs of this time; nullopt with fewer than `fewest` runs.
+  std::optional<double> largest_step(const std::string& id, const Measurement& time) const;
+
+  bool given() const { return given_; }
+  size_t runs() const { return runs_; }  // those that count
+
+  static constexpr size_t kFewest = 5;  // runs; the largest of four steps is exceeded by one in five later steps,
+  static constexpr double kMargin = 2;  // so that the limit is twice that step
+
+ private:
+  std::map<std::tuple<std::string, std::string, std::string>, std::vector<double>> values_;  // by id, metric and place
+  size_t runs_ = 0;
+  bool given_ = false;
+};
+
 // A measured time or rate: sampled, in seconds or per second. Ratios (unit "1") are not.
 bool is_stored_time(const Measurement& measurement);
 
-// The largest logarithm of a ratio of these two numbers that noise explains.
+// The largest logarithm of a ratio of these two numbers that noise explains. A history of the machine replaces the rest.
 double noise_limit(const StoredTimeRule& rule, const Record& base, const Record& found, const Measurement& before,
-                   const Measurement& after);
+                   const Measurement& after, const TimeHistory& history = {});
 
 // Adds a line for each case whose times differ beyond the limit or are missing, one for a common shift, and remarks on
 // what was not judged. `tested`: the ids whose step times the test of --time has judged.
 void compare_stored_times(const std::vector<MeasuredPair>& pairs, const StoredTimeRule& rule, const GateRules& rules,
-                          const std::set<std::string>& tested, EnvironmentDifference& environment,
-                          Judgement& judgement);
+                          const TimeHistory& history, const std::set<std::string>& tested,
+                          EnvironmentDifference& environment, Judgement& judgement);
 
 // "halfmark ab BASE_BUILD NEW_BUILD linear/b64_i1024_o1024 --policy fp16 --device cpu": judges the times of this case.
 std::string deciding_command(const Record& record);

@@ -11,11 +11,14 @@
 
 #include "reports/record/glob.h"
 #include "reports/record/provenance.h"
+#include "reports/statistics/changes_in_noise.h"
 #include "reports/text/table.h"
 
 namespace halfmark::reports {
 
 namespace {
+
+constexpr int64_t kSecondsOfADay = 86400;  // of UTC
 
 using Json = nlohmann::ordered_json;
 
@@ -62,8 +65,10 @@ class HistoryStore::Collector {
       std::stable_sort(series.points.begin(), series.points.end(),
                        [](const HistoryPoint& a, const HistoryPoint& b) { return a.when < b.when; });
       std::vector<double> logarithms;
-      for (const HistoryPoint& point : series.points) logarithms.push_back(std::log(point.ratio));
-      series.changes = change_points(logarithms, rules_.change);
+      std::vector<int64_t> days;
+      for (const HistoryPoint& point : series.points)
+        logarithms.push_back(std::log(point.ratio)), days.push_back(point.when / kSecondsOfADay);
+      series.changes = series.exact ? exact_changes(logarithms) : changes_in_noise(logarithms, days, rules_.change);
       history.series.push_back(std::move(series));
     }
     const auto largest = [](const HistorySeries& one) {
@@ -83,10 +88,10 @@ class HistoryStore::Collector {
                        [&](const std::string& glob) { return glob_matches(glob, metric); });
   }
 
-  void add_point(const Key& key, const std::string& machine, Better better, HistoryPoint point) {
+  void add_point(const Key& key, const std::string& machine, Better better, bool exact, HistoryPoint point) {
     HistorySeries& series = series_[{key, machine}];
     if (series.points.empty())
-      series = {.id = key.id, .metric = key.metric, .at = key.at, .machine = machine, .better = better};
+      series = {.id = key.id, .metric = key.metric, .at = key.at, .machine = machine, .better = better, .exact = exact};
     series.points.push_back(std::move(point));
   }
 
@@ -118,7 +123,7 @@ class HistoryStore::Collector {
         if (found == link->ratios.end()) continue;
         factor = found->second;
       }
-      add_point(key, judgement.machine, Better::lower,
+      add_point(key, judgement.machine, Better::lower, false,
                 {judgement.when, judgement.started, judgement.candidate, judgement.file, ratio * factor});
     }
   }
@@ -166,7 +171,8 @@ class HistoryStore::Collector {
         ++no_ratio_;
         continue;
       }
-      add_point(key, report.machine, value.better, {report.when, report.started, report.build, report.file, ratio});
+      add_point(key, report.machine, value.better, value.exact,
+                {report.when, report.started, report.build, report.file, ratio});
       ++added;
     }
     if (!omitted.empty()) other_subjects_.emplace_back(report.file, omitted.size());
@@ -228,8 +234,8 @@ Json to_json(const History& history) {
             {"series", Json::array()}};
   for (const HistorySeries& one : history.series) {
     Json series{{"case", one.id},          {"metric", one.metric},          {"at", one.at},
-                {"machine", one.machine},  {"better", name_of(one.better)}, {"points", Json::array()},
-                {"changes", Json::array()}};
+                {"machine", one.machine},  {"better", name_of(one.better)}, {"exact", one.exact},
+                {"points", Json::array()}, {"changes", Json::array()}};
     for (const HistoryPoint& point : one.points)
       series["points"].push_back(
           {{"started", point.started}, {"build", point.build}, {"file", point.file}, {"ratio", point.ratio}});
@@ -238,7 +244,8 @@ Json to_json(const History& history) {
                                    {"before", std::exp(change.before)},
                                    {"after", std::exp(change.after)},
                                    {"p", change.p},
-                                   {"worse", one.worse(change)}});
+                                   {"worse", one.worse(change)},
+                                   {"undecided", change.undecided}});
     json["series"].push_back(std::move(series));
   }
   return json;

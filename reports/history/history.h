@@ -1,5 +1,6 @@
 // The history of a folder of reports and judgements: for each case the ratio of every build to one anchor build over
-// time, and the change points of that ratio.
+// time, and the change points of that ratio: statistics/changes_in_noise.h for numbers with noise, every change of an
+// exact one.
 //
 // Stored times drift with driver versions, clock speeds and temperature, so they are never compared directly. Compared
 // are ratios to the anchor that were measured at about the same time. `halfmark ab ANCHOR NEW --json F` contains such
@@ -41,6 +42,7 @@ struct HistoryPoint {
 struct HistorySeries {
   std::string id{}, metric{}, at{}, machine{};
   Better better = Better::lower;
+  bool exact = false;                  // a number without noise: any change is one
   std::vector<HistoryPoint> points{};  // in order of time
   std::vector<ChangePoint> changes{};  // indices into points; levels are logarithms
 
@@ -72,6 +74,7 @@ class HistoryStore {
     double value;
     Better better;
     bool timed;
+    bool exact;  // without noise
   };
   struct StoredReport {
     std::string file, started, build, machine;

@@ -106,7 +106,7 @@ void HistoryStore::add_report(const std::string& file, std::string_view text) {
     for (const Measurement& one : record.measurements)
       if (one.better != Better::neither)
         stored.values.emplace(Key{record.id, one.metric, one.at, record.case_version},
-                              Value{one.value, one.better, drifts(one.metric)});
+                              Value{one.value, one.better, drifts(one.metric), one.kind == Kind::exact});
   }
   reports_.push_back(std::move(stored));
 }

@@ -55,6 +55,44 @@ std::string all_of(const std::vector<std::string>& remarks) {
   return all;
 }
 
+// One judgement a night; the ratios drift by 1 % a night, without a change.
+TEST(History, CallsNoDriftAChange) {
+  HistoryStore store;
+  std::mt19937 noise(1);
+  for (int i = 0; i < 40; ++i)
+    store.add(fmt::format("b{}", i),
+              text_of_judgement("anchor", fmt::format("b{}", i), day(i),
+                                std::pow(1.01, i) * (1 + 1e-4 * (static_cast<double>(noise() % 41) - 20))));
+  const History history = store.history({});
+  ASSERT_EQ(history.series.size(), 1u);
+  ASSERT_FALSE(history.series[0].changes.empty());
+  for (const ChangePoint& one : history.series[0].changes) EXPECT_TRUE(one.undecided);
+  const std::string text = text_of(history, {.width = 200});
+  EXPECT_SAYS(text, "0 change points in 0 of them");
+  EXPECT_SAYS(text, "undecided: the series drifts or its points depend on each other");
+  EXPECT_SAYS(text, "undecided, drift or change: +");
+  EXPECT_SAYS(to_json(history).dump(), "\"undecided\":true");
+}
+
+TEST(History, ListsEveryChangeOfBytes) {
+  HistoryStore store;
+  store.add("a", text_of_report(timed_report(), "anchor", day(0)));
+  for (int i = 1; i < 4; ++i) {
+    Report report = timed_report();
+    for (Record& record : report.records)
+      for (Measurement& one : record.measurements)
+        if (one.metric == "memory.peak") one.kind = Kind::exact, one.value += i == 3 ? 1 : 0;
+    store.add(fmt::format("b{}", i), text_of_report(report, fmt::format("b{}", i), day(i)));
+  }
+  const History history = store.history({});
+  const HistorySeries* memory = series_of(history, "memory.peak", "train");
+  ASSERT_TRUE(memory);
+  EXPECT_TRUE(memory->exact);
+  ASSERT_EQ(memory->changes.size(), 1u) << "one byte more, in the last report only";
+  EXPECT_EQ(memory->changes[0].at, 2u);
+  EXPECT_FALSE(memory->changes[0].undecided);
+}
+
 TEST(History, ComparesEachReportWithTheAnchorReportOfTheSameNight) {
   // The machine drifts by 3 % a day; the build of day 12 is a tenth slower.
   HistoryStore store;

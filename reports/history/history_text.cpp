@@ -65,8 +65,9 @@ std::string text_of(const HistorySeries& series, const ChangePoint& change, size
   const size_t end = index + 1 < series.changes.size() ? series.changes[index + 1].at : series.points.size();
   const bool worse = series.worse(change);
   std::string text(kIndent, ' ');
-  text += toned(fmt::format("{} {}", in_percent(change.change()), worse ? "worse" : "better"),
-                worse ? Tone::bad : Tone::good, options.colour);
+  const std::string amount = fmt::format("{} {}", in_percent(change.change()), worse ? "worse" : "better");
+  text += change.undecided ? toned("undecided, drift or change: " + amount, Tone::dim, options.colour)
+                           : toned(amount, worse ? Tone::bad : Tone::good, options.colour);
   text += printable(fmt::format("  {} ({}) -> {} ({}), {} points before and {} after, p {:.1g}", last.build,
                                 last.started.substr(0, 10), first.build, first.started.substr(0, 10), change.at - begin,
                                 end - change.at, change.p)) +
@@ -83,20 +84,29 @@ std::string text_of(const HistorySeries& series, const ChangePoint& change, size
 }  // namespace
 
 std::string text_of(const History& history, const TextOptions& options) {
-  size_t changes = 0, changed = 0;
-  for (const HistorySeries& series : history.series)
-    changes += series.changes.size(), changed += !series.changes.empty();
+  size_t changes = 0, undecided = 0, changed = 0;
+  for (const HistorySeries& series : history.series) {
+    const auto open = static_cast<size_t>(std::count_if(series.changes.begin(), series.changes.end(),
+                                                        [](const ChangePoint& one) { return one.undecided; }));
+    undecided += open, changes += series.changes.size() - open, changed += open < series.changes.size();
+  }
   std::string text =
       fmt::format("{} and {}, ratios to {}: {} series, {} in {} of them\n", counted(history.reports, "report"),
                   counted(history.judgements, "judgement"), printable(history.anchor), history.series.size(),
                   counted(changes, "change point"), changed);
+  if (undecided > 0)
+    text += wrapped("",
+                    fmt::format("{} undecided: the series drifts or its points depend on each other so much that a "
+                                "change of this size may be drift.",
+                                counted(undecided, "further change")),
+                    options.width);
   for (const HistorySeries& series : history.series) {
     if (series.changes.empty() && !options.all) continue;
     text += "\n" + toned(name_of(series), Tone::strong, options.colour) + "\n";
     text += fmt::format("{:{}}{}\n", "", kIndent, curve_of(series, options));
     for (size_t i = 0; i < series.changes.size(); ++i) text += text_of(series, series.changes[i], i, options);
   }
-  if (changes > 0)
+  if (changes + undecided > 0)
     text +=
         "\n" +
         wrapped(

@@ -24,12 +24,13 @@ struct ChangePoint {
   size_t at = 0;                 // index of the first point of the new level
   double before = 0, after = 0;  // medians of the points up to the neighbouring changes
   double p = 1;
+  bool undecided = false;  // drift may explain it as well (changes_in_noise.h)
   double change() const { return after - before; }
 };
 
 // The change points of a series without gaps, in its order. The points should be independent of each other: ratios to a
-// build measured at the same time are, times are not, because they drift with the machine. Throws ReportError for
-// values that are not finite.
+// build measured at the same time are, times are not, because they drift with the machine: see changes_in_noise.h. Throws
+// ReportError for values that are not finite.
 std::vector<ChangePoint> change_points(std::span<const double> series, const ChangePointRules& rules = {});
 
 }  // namespace halfmark::reports

@@ -1,0 +1,183 @@
+#include "reports/gate/unjudged.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string_view>
+
+#include "reports/gate/environment_difference.h"
+#include "reports/gate/gate_numbers.h"
+#include "reports/gate/stored_times.h"
+#include "reports/text/table.h"
+
+namespace halfmark::reports {
+
+namespace {
+
+constexpr double kMovedBy = 2;  // numbers of kind information may move: only a factor of 2 is worth a word
+
+std::string_view words_of(Unjudged kind) {
+  switch (kind) {
+    case Unjudged::not_measured:
+      return "cases without a measurement in both reports";
+    case Unjudged::lost_proof:
+      return "proved to be deterministic in the base and not here, so that other bits prove nothing";
+    case Unjudged::fewer_processes:
+      return "measured in fewer processes than the base";
+    case Unjudged::unproved_bits:
+      return "different bits that were not judged, because determinism is not proved (halfmark run --processes 2)";
+    case Unjudged::no_fingerprint:
+      return "a fingerprint in one report only, where bits are not compared";
+    case Unjudged::lost_curve:
+      return "curves of the base that are missing";
+    case Unjudged::other_curve:
+      return "curves that changed by a factor of 2 or more, or in their length, or are no numbers any more";
+    case Unjudged::other_kernels:
+      return "other kernels ran, or their list is missing";
+    case Unjudged::lost_expectation:
+      return "results of a negative control that are missing or different";
+    case Unjudged::lost_numerics:
+      return "the statement how exact the arithmetic is changed";
+    case Unjudged::lost_information:
+      return "numbers for information that are missing";
+    case Unjudged::added_number:
+      return "numbers that the base does not have, so that only their own bounds were judged";
+    case Unjudged::other_definition:
+      return "numbers for information with another unit, direction or kind";
+    case Unjudged::moved_information:
+      return "numbers that no rule judges and that changed (those of kind information by a factor of 2 or more)";
+    case Unjudged::fewer_samples:
+      return "numbers with fewer samples than in the base";
+    case Unjudged::looser_bound:
+      return "numbers whose own bound became wider, by a factor of 2 at most";
+    case Unjudged::worse_within:
+      return "worse than the base, or below zero, within the limits";
+  }
+  return "";
+}
+
+// The factor by which a number changed; infinite for a change of sign, from or to zero, and to a value that is no number.
+double factor_between(double base, double found) {
+  if (base == found || (std::isnan(base) && std::isnan(found))) return 1;
+  const double ratio = found / base;
+  if (!(ratio > 0) || !std::isfinite(ratio)) return HUGE_VAL;
+  return std::max(ratio, 1 / ratio);
+}
+
+// Numbers about the machine during a time measurement. They differ between any two runs and say nothing about the code.
+bool is_about_the_machine(std::string_view metric) {
+  return metric.starts_with("contention.") || metric.starts_with("timing.");
+}
+
+bool is_judged(const NumberRule* rule) { return rule && rule->judge != Judging::information; }
+
+bool has_numbers_only(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
+}
+
+// The sum of the magnitudes of all finite values of a curve.
+double size_of(const std::vector<double>& values) {
+  double size = 0;
+  for (const double value : values)
+    if (std::isfinite(value)) size += std::fabs(value);
+  return size;
+}
+
+bool is_other_curve(const Series& base, const Series& found) {
+  return base.y.size() != found.y.size() || has_numbers_only(base.y) != has_numbers_only(found.y) ||
+         factor_between(size_of(base.y), size_of(found.y)) >= kMovedBy;
+}
+
+// "matmul forward f16,f16->f16 by upcast (emulated)", without the number of calls.
+std::multiset<std::string> kernels_of(const Record& record) {
+  std::multiset<std::string> rows;
+  for (const KernelUse& use : record.kernels)
+    rows.insert(fmt::format("{} {} {} by {} ({})", use.operation, use.phase, use.dtypes, use.row, use.speed));
+  return rows;
+}
+
+std::string first_missing(const std::multiset<std::string>& rows, const std::multiset<std::string>& from) {
+  for (const std::string& row : rows)
+    if (!from.contains(row)) return row;
+  return "nothing";
+}
+
+}  // namespace
+
+void UnjudgedDifferences::note(Unjudged kind, std::string item, double weight) {
+  items_[kind].emplace_back(-weight, printable(item));
+}
+
+void UnjudgedDifferences::compare(const Record& base, const Record& found, const GateRules& rules) {
+  const auto of_case = [&](const std::string& what) { return fmt::format("{} of {}", what, found.id); };
+  using Proof = Determinism::Proof;
+  if (base.determinism.proof() == Proof::proved && found.determinism.proof() != Proof::proved)
+    note(Unjudged::lost_proof, found.id);
+  if (found.determinism.processes < base.determinism.processes)
+    note(Unjudged::fewer_processes,
+         fmt::format("{}: {} -> {}", found.id, base.determinism.processes, found.determinism.processes));
+  if (const auto before = kernels_of(base), after = kernels_of(found); before != after && !before.empty())
+    note(Unjudged::other_kernels,
+         fmt::format("{}: {} -> {}", found.id, first_missing(before, after), first_missing(after, before)));
+  if (base.expectation &&
+      (!found.expectation || found.expectation->metric != base.expectation->metric ||
+       found.expectation->at != base.expectation->at || found.expectation->relation != base.expectation->relation ||
+       found.expectation->limit != base.expectation->limit || found.expectation->met != base.expectation->met))
+    note(Unjudged::lost_expectation, found.id);
+  if (base.numerics != found.numerics && !base.numerics.empty())
+    note(Unjudged::lost_numerics,
+         fmt::format("{}: {} -> {}", found.id, base.numerics, found.numerics.empty() ? "nothing" : found.numerics));
+  for (const Series& curve : base.series) {
+    const auto same = std::find_if(found.series.begin(), found.series.end(),
+                                   [&](const Series& one) { return one.metric == curve.metric && one.at == curve.at; });
+    const std::string name = curve.at.empty() ? curve.metric : fmt::format("{} at {}", curve.metric, curve.at);
+    if (same == found.series.end())
+      note(Unjudged::lost_curve, of_case(name));
+    else if (is_other_curve(curve, *same))
+      note(Unjudged::other_curve, of_case(name));
+  }
+  using Place = std::pair<std::string_view, std::string_view>;
+  std::map<Place, const Measurement*> added;
+  for (const Measurement& one : found.measurements) added.emplace(Place(one.metric, one.at), &one);
+  for (const Measurement& before : base.measurements) {
+    const auto place = added.find({before.metric, before.at});
+    const Measurement* after = place == added.end() ? nullptr : place->second;
+    if (after) added.erase(place);
+    const bool judged = is_stored_time(before) || is_judged(rules.rule_for(base, before));
+    if (!after) {
+      if (!judged) note(Unjudged::lost_information, of_case(place_of(before)));
+      continue;
+    }
+    if (after->samples.size() < before.samples.size() && (before.kind != Kind::sampled || after->samples.empty()))
+      note(Unjudged::fewer_samples,
+           fmt::format("{}: {} -> {}", of_case(place_of(before)), before.samples.size(), after->samples.size()));
+    if (before.bound && after->bound && *before.bound != *after->bound &&
+        (after->better == Better::higher ? *after->bound < *before.bound : *after->bound > *before.bound))
+      note(Unjudged::looser_bound, of_case(place_of(before)), factor_between(*before.bound, *after->bound));
+    if (judged && (before.kind == after->kind || is_judged(rules.rule_for(found, *after)))) continue;
+    if (before.unit != after->unit || before.better != after->better || before.kind != after->kind)
+      note(Unjudged::other_definition, of_case(place_of(before)));
+    else if (is_about_the_machine(before.metric))
+      continue;
+    else if (const double factor = factor_between(before.value, after->value);
+             factor >= kMovedBy || (factor > 1 && before.kind != Kind::information && before.kind != Kind::sampled))
+      note(Unjudged::moved_information, of_case(place_of(before)), factor);
+  }
+  for (const auto& [place, after] : added) note(Unjudged::added_number, of_case(place_of(*after)));
+}
+
+std::vector<std::string> UnjudgedDifferences::remarks() const {
+  std::vector<std::string> remarks;
+  for (const auto& [kind, items] : items_) {
+    auto sorted = items;
+    std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a < b; });
+    std::vector<std::string> names;
+    for (const auto& [weight, item] : sorted) names.push_back(item);
+    remarks.push_back(fmt::format("{}: {} ({})", words_of(kind), names.size(), some_of(names)));
+  }
+  return remarks;
+}
+
+}  // namespace halfmark::reports

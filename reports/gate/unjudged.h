@@ -1,0 +1,51 @@
+// What differs between two reports without a rule that judges it: missing curves, numbers for information, lost proofs.
+// Each kind becomes one remark with its count and the cases, so that nothing passes without a word.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reports/gate/gate_rules.h"
+#include "reports/record/report.h"
+
+namespace halfmark::reports {
+
+enum class Unjudged : uint8_t {
+  not_measured,       // failed or skipped in both reports
+  lost_proof,         // proved to be deterministic in the base only
+  fewer_processes,    // measured in fewer processes than the base
+  unproved_bits,      // different bits without the proof that they repeat
+  no_fingerprint,     // a fingerprint on one side only, where bits are not compared
+  lost_curve,         // a series of the base that is missing
+  other_curve,        // a series with another number of points, other numbers that are not finite, or twice the size
+  other_kernels,      // other kernels ran, or their list is missing
+  lost_expectation,   // the result of a negative control is missing
+  lost_numerics,      // how exact the arithmetic is: other words
+  lost_information,   // a number for information that is missing
+  added_number,       // a number that the base does not have
+  other_definition,   // a number for information with another unit, direction or kind
+  moved_information,  // a number that no rule judges changed; of kind information or sampled: by a factor of 2 or more
+  fewer_samples,      // fewer samples than in the base
+  looser_bound,       // its own bound grew, by less than what is lost
+  worse_within,       // worse or of another sign, within the limit of its rule
+};
+
+class UnjudgedDifferences {
+ public:
+  // `weight`: items with a larger one are named first.
+  void note(Unjudged kind, std::string item, double weight = 0);
+
+  // The differences of two measured records of one case that no rule judges.
+  void compare(const Record& base, const Record& found, const GateRules& rules);
+
+  // One for each kind: "curves of the base that are missing: 3 (training.loss of A, ...)".
+  std::vector<std::string> remarks() const;
+
+ private:
+  std::map<Unjudged, std::vector<std::pair<double, std::string>>> items_;
+};
+
+}  // namespace halfmark::reports
