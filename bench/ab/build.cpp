@@ -62,8 +62,7 @@ Build Build::open(const std::string& given) {
 std::vector<Build> Build::open_layouts(const std::string& folder) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored))
-    throw Error(folder +
-                ": is no folder; --layouts needs a folder of programs, as scripts/relink_layouts.py writes it");
+    throw Error(folder + ": is no folder; --layouts needs a folder of programs");
   std::vector<std::string> programs;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.is_regular_file() && ::access(entry.path().c_str(), X_OK) == 0) programs.push_back(entry.path().string());
@@ -75,7 +74,7 @@ std::vector<Build> Build::open_layouts(const std::string& folder) {
       throw Error(fmt::format("{}: is {}, but {} is {}; a folder holds the layouts of one build", program,
                               layouts.back().version(), programs.front(), layouts.front().version()));
   }
-  if (layouts.empty()) throw Error(folder + ": contains no program; scripts/relink_layouts.py writes them");
+  if (layouts.empty()) throw Error(folder + ": contains no program; --layouts needs a folder of programs");
   return layouts;
 }
 

@@ -161,7 +161,7 @@ std::string about_placement(const DecisionRules& rules) {
   if (rules.layout_spread > 0)
     return fmt::format(
         "one layout of each build: the accidental placement of its code ({:.3g} % for each build) is part of the "
-        "margin; scripts/relink_layouts.py and --layouts remove it",
+        "margin; --layouts compares several layouts of each build instead",
         100 * rules.layout_spread);
   return {};
 }

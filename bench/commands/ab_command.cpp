@@ -155,7 +155,7 @@ void add_ab_command(CommandLine& line, Program& program) {
           .option("--extend-pairs", rules.extend_pairs, "further pairs for each case that is still undecided",
                   kShowsDefault, kMostPairs)
           .flag("--layouts", arguments->layouts,
-                "a and b are folders with several layouts of a build each (scripts/relink_layouts.py)")
+                "a and b are folders of programs: one build each, linked with its objects in several orders")
           .option("--layout-spread", rules.layout_spread,
                   "without --layouts: shift of a case by the placement of the code of one build; 0.02 is 2 %",
                   kShowsDefault)
