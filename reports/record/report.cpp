@@ -143,6 +143,8 @@ Determinism read_determinism(const JsonReader& json) {
   if (determinism.processes < 1) json.fail(fmt::format("{} processes measured it", determinism.processes));
   if (determinism.differing < 0 || determinism.differing >= determinism.processes)
     json.fail(fmt::format("{} of {} processes differ", determinism.differing, determinism.processes));
+  if (const auto by_construction = json.optional("by_construction"))
+    determinism.by_construction = by_construction->boolean();
   return determinism;
 }
 
@@ -298,6 +300,7 @@ Json to_json(const Record& record) {
   if (const Determinism& found = record.determinism; found.processes > 0) {
     json["determinism"] = {
         {"proof", name_of(found.proof())}, {"processes", found.processes}, {"differing", found.differing}};
+    if (found.by_construction) json["determinism"]["by_construction"] = true;
   }
   return json;
 }
