@@ -1,11 +1,14 @@
 #include "bench/ab/build.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <system_error>
 
 #include "bench/run/child_process.h"
 #include "kernels/number/error.h"
+#include "reports/record/file.h"
 
 namespace halfmark::bench {
 
@@ -54,6 +57,31 @@ Build Build::open(const std::string& given) {
                 first_line(version.err.empty() ? version.out : version.err));
   build.version_ = first_line(version.out);
   return build;
+}
+
+std::vector<Build> Build::open_layouts(const std::string& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored))
+    throw Error(folder + ": is no folder; --layouts needs a folder of programs");
+  std::vector<std::string> programs;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.is_regular_file() && ::access(entry.path().c_str(), X_OK) == 0) programs.push_back(entry.path().string());
+  std::sort(programs.begin(), programs.end());
+  std::vector<Build> layouts;
+  for (const std::string& program : programs) {
+    layouts.push_back(open(program));
+    if (layouts.back().version() != layouts.front().version())
+      throw Error(fmt::format("{}: is {}, but {} is {}; a folder holds the layouts of one build", program,
+                              layouts.back().version(), programs.front(), layouts.front().version()));
+  }
+  if (layouts.empty()) throw Error(folder + ": contains no program; --layouts needs a folder of programs");
+  return layouts;
+}
+
+bool Build::is_same_program(const Build& other) const {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(program_, other.program_, ignored)) return true;
+  return read_file(program_.string()) == read_file(other.program_.string());
 }
 
 std::string Build::program_name() const { return version_.substr(0, version_.find(' ')); }

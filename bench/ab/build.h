@@ -16,6 +16,11 @@ class Build {
   // Throws Error: no such file, not an archive, no program in it, or a program that does not answer to --version.
   static Build open(const std::string& given);
 
+  // All programs in a folder, in the order of their names: the layouts of one build, linked with
+  // other orders of its objects. Throws Error if there are none, or if one does not answer to --version as the first one does.
+  static std::vector<Build> open_layouts(const std::string& folder);
+
+  bool is_same_program(const Build& other) const;                              // the same file, or one with equal bytes
   const std::string& given() const { return given_; }                          // as named by the user
   const std::string& version() const { return version_; }                      // "halfmark 0.1.0 (8b2deaf)"
   std::string program_name() const;                                            // "halfmark", or that of an extension

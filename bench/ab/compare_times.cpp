@@ -43,16 +43,22 @@ JudgedLine line_about(const std::string& id, Question question, Outcome outcome,
 std::string percent(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 
 // The text of a line. The outputs print the numbers, from the judgement's timing, before it.
-std::string words_of(const CaseDecision& one, bool control, bool suspect) {
+std::string words_of(const CaseDecision& one, bool control, bool suspect, double layout_spread) {
   if (control)
     return one.moved ? "the machine changed: this control is the same machine code in both builds" : "a control";
+  if (one.placement)
+    return fmt::format(
+        "slower, but it could be the placement of code, which shifts a case of one build by {:.3g} %: compare several "
+        "layouts of each build (--layouts)",
+        100 * layout_spread);
   if (one.verdict == Verdict::inconclusive) return fmt::format("undecided after {} pairs", one.pairs);
   if (one.improved) return "faster";
   if (one.verdict != Verdict::regression)
     return one.stage == Stage::screened ? "no effect in the screen" : "below the minimum effect";
   if (suspect) return "slower, but a control changed as well";
   if (one.stage == Stage::routed) return "slower in the screen; not confirmed itself, but the sample of such cases is";
-  return fmt::format("slower by at least the minimum effect of {:.3g} %", 100 * one.minimum_effect);
+  const std::string sampled = one.layouts > 0 ? fmt::format(", over {} layouts of each build", one.layouts) : "";
+  return fmt::format("slower by at least the minimum effect of {:.3g} %{}", 100 * one.minimum_effect, sampled);
 }
 
 // The cases that both builds have, then the canaries.
@@ -80,6 +86,8 @@ PairOptions pair_options(const Build& a, const Build& b, const ComparedCases& co
       "sample", "--seconds", fmt::format("{}", options.side_by_side ? options.seconds / kSlices : options.seconds),
       "--threads", std::to_string(options.threads)};
   pairs.command_a = a.command(sample), pairs.command_b = b.command(sample);
+  for (const Build& one : options.layouts_a) pairs.layouts_a.push_back(one.command(sample));
+  for (const Build& one : options.layouts_b) pairs.layouts_b.push_back(one.command(sample));
   pairs.ids = compared.ids();
   pairs.timeout = options.timeout;
   pairs.seed = options.seed;
@@ -112,13 +120,14 @@ void remove_unmeasurable(ComparedCases& compared, const std::vector<ProcessPairs
   compared.cases = std::move(left);
 }
 
-void add_lines(const ComparedCases& compared, const Decision& decision, Judgement& judgement) {
+void add_lines(const ComparedCases& compared, const Decision& decision, const DecisionRules& rules,
+               Judgement& judgement) {
   const bool suspect = decision.verdict == Verdict::environment_suspect;
   for (size_t i = 0; i < compared.cases.size(); ++i) {
     const CaseDecision& one = decision.cases[i];
     const bool control = compared.cases[i].control;
-    JudgedLine line =
-        line_about(compared.cases[i].name, Question::time, Outcome::pass, words_of(one, control, suspect));
+    JudgedLine line = line_about(compared.cases[i].name, Question::time, Outcome::pass,
+                                 words_of(one, control, suspect, rules.layout_spread));
     line.metric = "time.step", line.at = "hot";
     line.base = 1, line.found = one.ratio, line.limit = 1 + one.minimum_effect;
     if (control) {
@@ -135,8 +144,29 @@ void add_lines(const ComparedCases& compared, const Decision& decision, Judgemen
   }
 }
 
-nlohmann::ordered_json echo(const AbOptions& options) {
-  const DecisionRules& r = options.rules;
+// The placement of code is no difference between two copies of one program.
+DecisionRules rules_for(const Build& a, const Build& b, const AbOptions& options) {
+  DecisionRules rules = options.rules;
+  if (options.layouts_a.size() != options.layouts_b.size())
+    throw Error(fmt::format("{} layouts of a and {} of b: both builds need the same number", options.layouts_a.size(),
+                            options.layouts_b.size()));
+  rules.layouts = static_cast<int>(options.layouts_a.size());
+  if (rules.layouts > 0 || a.is_same_program(b)) rules.layout_spread = 0;
+  return rules;
+}
+
+std::string about_placement(const DecisionRules& rules) {
+  if (rules.layouts > 0)
+    return fmt::format("{} layouts of each build were sampled; they are the replicates of the tests", rules.layouts);
+  if (rules.layout_spread > 0)
+    return fmt::format(
+        "one layout of each build: the accidental placement of its code ({:.3g} % for each build) is part of the "
+        "margin; --layouts compares several layouts of each build instead",
+        100 * rules.layout_spread);
+  return {};
+}
+
+nlohmann::ordered_json echo(const AbOptions& options, const DecisionRules& r) {
   return {{"screen_pairs", r.screen_pairs},
           {"confirm_pairs", r.confirm_pairs},
           {"extend_pairs", r.extend_pairs},
@@ -150,6 +180,9 @@ nlohmann::ordered_json echo(const AbOptions& options) {
           {"control_limit", r.control_limit},
           {"alpha_control", r.alpha_control},
           {"global_limit", r.global_limit},
+          {"layout_spread", r.layout_spread},
+          {"alpha_layout", r.alpha_layout},
+          {"layouts", r.layouts},
           {"seconds", options.seconds},
           {"threads", options.threads},
           {"seed", options.seed},
@@ -180,10 +213,11 @@ void add_remarks(const Decision& decision, const ProcessPairs& pairs, Judgement&
 }  // namespace
 
 Judgement compare_times(const Build& a, const Build& b, const AbOptions& options) {
-  check(options.rules);
+  const DecisionRules rules = rules_for(a, b, options);
+  check(rules);
   Judgement judgement{.base = a.given() + ", " + a.version(), .candidate = b.given() + ", " + b.version()};
   judgement.where = {utc_now_iso8601(), machine_name(), a.revision(), b.revision()};
-  judgement.rules = echo(options);
+  judgement.rules = echo(options, rules);
   const std::vector<std::string> in_a = timed_cases(a, options.selection), in_b = timed_cases(b, options.selection);
   const std::set<std::string> known_a(in_a.begin(), in_a.end()), known_b(in_b.begin(), in_b.end());
   std::vector<std::string> both;
@@ -220,10 +254,11 @@ Judgement compare_times(const Build& a, const Build& b, const AbOptions& options
     };
     ProcessPairs pairs(std::move(settings));
     try {
-      judgement.timing = decide(compared.cases, options.rules, pairs, options.seed);
+      judgement.timing = decide(compared.cases, rules, pairs, options.seed);
       judgement.timed = compared.ids();
-      add_lines(compared, judgement.timing, judgement);
+      add_lines(compared, judgement.timing, rules, judgement);
       add_remarks(judgement.timing, pairs, judgement);
+      if (const std::string words = about_placement(rules); !words.empty()) judgement.remarks.push_back(words);
       break;
     } catch (const CaseLost& loss) {
       ProcessPairs::Trouble trouble{loss.index, false, "", ""};

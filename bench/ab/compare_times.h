@@ -23,6 +23,9 @@ struct AbOptions {
   double timeout = 60;       // seconds for one case in one process
   uint64_t seed = 0;         // of the pair orders; the data have seed 0 in both builds
   bool side_by_side = true;  // see PairOptions
+  // All layouts of each build, if it was linked several times; the first ones are the builds that are compared. Both
+  // have the same number, or none.
+  std::vector<Build> layouts_a{}, layouts_b{};
   std::optional<NoiseProfile> noise;  // known noise of the cases
   std::function<void(const std::string& doing, const PairProgress& progress)> progress = [](const auto&, const auto&) {
   };

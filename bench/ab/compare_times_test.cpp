@@ -86,6 +86,60 @@ TEST(Ab, ANoisyCaseHasItsOwnMinimumEffect) {
   EXPECT_EQ(outcome_of(compared({}, {.seconds = {{"two", "0.012"}}}, options), "two"), Outcome::breach);
 }
 
+std::string all_remarks(const Judgement& judgement) {
+  std::string all;
+  for (const std::string& one : judgement.remarks) all += one + "\n";
+  return all;
+}
+
+TEST(Ab, LeavesUndecidedWhatThePlacementOfCodeMayExplain) {
+  AbOptions options = quick_options();
+  options.rules.layout_spread = 0.02;
+  const Judgement judgement = compared({}, {.seconds = {{"two", "0.0105"}}}, options);
+  EXPECT_EQ(judgement.exit_code, 3);
+  ASSERT_EQ(outcome_of(judgement, "two"), Outcome::inconclusive);
+  EXPECT_NE(line_about(judgement, "two")->words.find("could be the placement of code"), std::string::npos);
+  EXPECT_NE(all_remarks(judgement).find("is part of the margin"), std::string::npos) << all_remarks(judgement);
+  EXPECT_EQ(outcome_of(compared({}, {.seconds = {{"two", "0.012"}}}, options), "two"), Outcome::breach);
+  EXPECT_EQ(all_remarks(compared({}, {}, options)).find("placement"), std::string::npos)
+      << "two copies of one program have one placement";
+}
+
+TEST(Ab, SamplesTheLayoutsOfBothBuilds) {
+  const TemporaryFolder folder("test");
+  const std::string log = (folder / "log").string();
+  for (const char* name : {"a", "b"}) {
+    std::filesystem::create_directory(folder / name);
+    for (int i = 10; i < 24; ++i)
+      FakeBuild{.seconds = {{"two", *name == 'b' ? "0.0105" : "0.01"}}, .log = log}.write(folder / name /
+                                                                                          fmt::format("{}{}", name, i));
+  }
+  AbOptions options = quick_options();
+  options.rules.layout_spread = 0.02;
+  options.layouts_a = Build::open_layouts((folder / "a").string());
+  options.layouts_b = Build::open_layouts((folder / "b").string());
+  ASSERT_EQ(options.layouts_a.size(), 14u);
+  const Judgement judgement = compare_times(options.layouts_a[0], options.layouts_b[0], options);
+  ASSERT_EQ(outcome_of(judgement, "two"), Outcome::breach);
+  EXPECT_NE(line_about(judgement, "two")->words.find("over 14 layouts of each build"), std::string::npos);
+  EXPECT_NE(all_remarks(judgement).find("14 layouts of each build were sampled"), std::string::npos);
+  std::ifstream asked(log);
+  std::set<std::string> programs;
+  for (std::string name, id; asked >> name >> id;) programs.insert(name);
+  EXPECT_EQ(programs.size(), 28u) << "every layout of both builds is measured";
+  options.layouts_b.pop_back();
+  EXPECT_THROW(compare_times(options.layouts_a[0], options.layouts_b[0], options), Error);
+}
+
+TEST(Ab, RefusesAFolderWithoutLayoutsOfOneBuild) {
+  const TemporaryFolder folder("test");
+  EXPECT_THROW(Build::open_layouts((folder / "none").string()), Error);
+  EXPECT_THROW(Build::open_layouts(folder.path().string()), Error);
+  FakeBuild{}.write(folder / "a");
+  FakeBuild{.version = "halfmark other"}.write(folder / "b");
+  EXPECT_THROW(Build::open_layouts(folder.path().string()), Error);
+}
+
 TEST(Ab, ImprovementsAreReportedOnRequestAndNeverFail) {
   AbOptions options = quick_options();
   EXPECT_EQ(outcome_of(compared({}, {.seconds = {{"two", "0.009"}}}, options), "two"), Outcome::pass);

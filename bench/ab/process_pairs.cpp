@@ -64,11 +64,18 @@ ProcessPairs::Asked ProcessPairs::ask_both(SamplerProcess& a, SamplerProcess& b,
           stolen[0] > kStolenShare * wall[0] || stolen[1] > kStolenShare * wall[1]};
 }
 
-ProcessPairs::Answers ProcessPairs::one_pair(const std::vector<size_t>& order, const std::map<size_t, bool>& a_first,
-                                             const std::vector<int>& cores, std::map<size_t, int>& may_repeat) {
+const std::vector<std::string>& ProcessPairs::command(bool of_a, size_t pair) const {
+  const auto& layouts = of_a ? options_.layouts_a : options_.layouts_b;
+  if (!layouts.empty()) return layouts[pair % layouts.size()];
+  return of_a ? options_.command_a : options_.command_b;
+}
+
+ProcessPairs::Answers ProcessPairs::one_pair(size_t pair, const std::vector<size_t>& order,
+                                             const std::map<size_t, bool>& a_first, const std::vector<int>& cores,
+                                             std::map<size_t, int>& may_repeat) {
   Answers answers;
   const auto start = [&](bool a) {
-    return std::make_unique<SamplerProcess>(a ? options_.command_a : options_.command_b, options_.timeout, cores);
+    return std::make_unique<SamplerProcess>(command(a, pair), options_.timeout, cores);
   };
   const bool first_is_a = a_first.at(order.front());
   if (!options_.side_by_side) {
@@ -137,7 +144,8 @@ std::vector<std::vector<Pair>> ProcessPairs::measure(std::span<const size_t> cas
     shuffle(order, random);
     std::map<size_t, bool> first;
     for (const size_t i : order) first[i] = a_first.at(i)[static_cast<size_t>(pair)];
-    for (const auto& [i, both] : one_pair(order, first, some_cores(options_.cores, random), may_repeat))
+    for (const auto& [i, both] :
+         one_pair(static_cast<size_t>(pair), order, first, some_cores(options_.cores, random), may_repeat))
       found[i].push_back(both);
   }
   std::vector<std::vector<Pair>> result;

@@ -36,10 +36,12 @@ inline constexpr int kSlices = 10;
 
 struct PairOptions {
   std::vector<std::string> command_a, command_b;  // the commands to start: "/path/halfmark", "sample", ...
-  std::vector<std::string> ids;                   // of the cases, in the order of `decide`
-  double timeout = 60;                            // seconds for one answer
-  uint64_t seed = 0;                              // of the orders
-  bool side_by_side = true;  // false: one process after the other, for devices that only one process may use
+  // If each build was linked several times: the commands of all its layouts. Pair i starts layout i modulo their number.
+  std::vector<std::vector<std::string>> layouts_a{}, layouts_b{};
+  std::vector<std::string> ids;  // of the cases, in the order of `decide`
+  double timeout = 60;           // seconds for one answer
+  uint64_t seed = 0;             // of the orders
+  bool side_by_side = true;      // false: one process after the other, for devices that only one process may use
   // Number of cores for both processes of a pair, chosen again for each pair; 0: all. Two cores of one machine can
   // differ by a fifth for seconds, because of other work on them.
   int cores = 0;
@@ -83,7 +85,8 @@ class ProcessPairs : public PairSource {
   };
   ProcessSample ask(SamplerProcess& process, size_t index, bool is_a);
   Asked ask_both(SamplerProcess& a, SamplerProcess& b, size_t index, bool a_first);
-  Answers one_pair(const std::vector<size_t>& order, const std::map<size_t, bool>& a_first,
+  const std::vector<std::string>& command(bool of_a, size_t pair) const;
+  Answers one_pair(size_t pair, const std::vector<size_t>& order, const std::map<size_t, bool>& a_first,
                    const std::vector<int>& cores, std::map<size_t, int>& may_repeat);
 
   PairOptions options_;

@@ -23,6 +23,7 @@
 #include "bench/run/utc_time.h"
 #include "kernels/number/error.h"
 #include "reports/record/printable.h"
+#include "reports/statistics/noise_facts.h"
 
 namespace halfmark::bench {
 
@@ -33,7 +34,7 @@ constexpr int kMostThreads = 4096, kMostPairs = 10'000;
 struct AbArguments {
   std::string a, b, suite, noise, learn;
   std::vector<std::string> words, devices, policies;
-  bool one_after_another = false, time_only = false;
+  bool one_after_another = false, time_only = false, numbers_only = false, layouts = false;
   std::string rules = "default";
   OutputOptions outputs;
   AbOptions options;
@@ -75,7 +76,8 @@ void run_ab(const AbArguments& arguments, Program& program) {
   AbOptions options = arguments.options;
   options.selection = selection_of(arguments);
   options.side_by_side = !arguments.one_after_another;
-  const Build a = Build::open(arguments.a);
+  if (arguments.layouts) options.layouts_a = Build::open_layouts(arguments.a);
+  const Build a = arguments.layouts ? options.layouts_a.front() : Build::open(arguments.a);
   StageLine line;
   options.progress = [&](const std::string& doing, const PairProgress& progress) { line.show(doing, progress); };
   if (!arguments.learn.empty()) {
@@ -87,19 +89,25 @@ void run_ab(const AbArguments& arguments, Program& program) {
     fmt::print("{}: {} cases known\n", printable(arguments.learn), noise.cases.size());
     return;
   }
+  if (arguments.time_only && arguments.numbers_only)
+    throw Error("ab: --time-only and --numbers-only exclude each other; without both, everything is compared");
   if (arguments.b.empty()) throw Error("ab: two builds are needed (halfmark ab --help says more)");
   if (!arguments.noise.empty()) options.noise = NoiseProfile::load(arguments.noise);
   arguments.outputs.check();
   const GateRules rules = load_gate_rules(arguments.rules);
-  const Build b = Build::open(arguments.b);
-  Judgement judgement = compare_times(a, b, options);
+  if (arguments.layouts) options.layouts_b = Build::open_layouts(arguments.b);
+  const Build b = arguments.layouts ? options.layouts_b.front() : Build::open(arguments.b);
+  Judgement judgement;
   Report candidate;
+  if (!arguments.numbers_only) judgement = compare_times(a, b, options);
   if (!arguments.time_only) {
     line.show("bytes and numbers of both builds", {0, 1, 0, NAN});
     NumbersCompared numbers = compare_numbers(a, b, options.selection, rules, {.today = utc_date()});
-    judgement = joined(std::move(judgement), std::move(numbers.judgement));
+    judgement = arguments.numbers_only ? std::move(numbers.judgement)
+                                       : joined(std::move(judgement), std::move(numbers.judgement));
     candidate = std::move(numbers.candidate);
   }
+  require_a_comparison(judgement);
   line.clear();
   arguments.outputs.write(judgement, candidate);
   program.exit_code = judgement.exit_code;
@@ -128,6 +136,7 @@ void add_ab_command(CommandLine& line, Program& program) {
   auto arguments = std::make_shared<AbArguments>();
   AbOptions& options = arguments->options;
   DecisionRules& rules = options.rules;
+  rules.layout_spread = kLayoutSpread;
   Command command =
       line.add("ab", "two builds on one machine: which cases became slower, larger or less accurate")
           .option("a", arguments->a, "the old build: a program, an unpacked archive or a .tar.gz", kRequired)
@@ -150,11 +159,17 @@ void add_ab_command(CommandLine& line, Program& program) {
                   "fresh pairs for each case that seems slower in the screening", kShowsDefault, kMostPairs)
           .option("--extend-pairs", rules.extend_pairs, "further pairs for each case that is still undecided",
                   kShowsDefault, kMostPairs)
+          .flag("--layouts", arguments->layouts,
+                "a and b are folders of programs: one build each, linked with its objects in several orders")
+          .option("--layout-spread", rules.layout_spread,
+                  "without --layouts: shift of a case by the placement of the code of one build; 0.02 is 2 %",
+                  kShowsDefault)
           .flag("--improvements", rules.improvements, "confirm cases that became faster, too")
           .option("--noise", arguments->noise,
                   "file that --learn wrote: cases known to be noisy get a higher threshold")
           .option("--learn", arguments->learn, "measure build a against itself and add its noise to this file")
           .flag("--time-only", arguments->time_only, "compare times only, not bytes and numbers")
+          .flag("--numbers-only", arguments->numbers_only, "compare bytes and numbers only, not times")
           .option("--rules", arguments->rules,
                   "which changes of bytes and numbers are allowed: default, strict or a rules file", kShowsDefault)
           .flag("--one-after-another", arguments->one_after_another,
@@ -165,7 +180,8 @@ void add_ab_command(CommandLine& line, Program& program) {
               "Exit codes: 0 pass, 1 a case is slower or lost, 2 wrong input, 3 undecided or the machine itself "
               "moved.")
           .examples({"halfmark ab old/halfmark new/halfmark", "halfmark ab v1.tar.gz v2.tar.gz mlp 'amp-*'",
-                     "halfmark ab old/halfmark new/halfmark --threads 1 --json judgement.json"})
+                     "halfmark ab old/halfmark new/halfmark --threads 1 --json judgement.json",
+                     "halfmark ab --layouts old/layouts new/layouts"})
           .action([arguments, &program] { run_ab_until_stopped(*arguments, program); });
   arguments->outputs.add_to(command);
 }

@@ -10,6 +10,7 @@
 
 #include "reports/gate/environment_difference.h"
 #include "reports/gate/gate_numbers.h"
+#include "reports/gate/gate_reference.h"
 #include "reports/text/summary.h"
 #include "reports/text/table.h"
 
@@ -22,7 +23,8 @@ using Numbers = std::map<Place, const Measurement*>;
 
 Numbers numbers_of(const Record& record) {
   Numbers numbers;
-  for (const Measurement& one : record.measurements) numbers.try_emplace({one.metric, one.at}, &one);
+  for (const Measurement& one : record.measurements)
+    if (!is_reference(one)) numbers.try_emplace({one.metric, one.at}, &one);
   return numbers;
 }
 
@@ -55,6 +57,7 @@ std::string definition_difference(const Measurement& base, const Measurement& fo
   if (base.better != found.better) return "its direction of improvement is different";
   if (base.kind != found.kind) return "its kind is different (exact, bounded, sampled, information)";
   if (base.bound && !found.bound) return "it has no bound of its own any more";
+  if (base.standard_error && !found.standard_error) return "it has no standard error any more";
   // A bound follows from the inputs, so that another seed may move it a little.
   constexpr double kMostGrowth = 2;
   if (base.bound && (found.better == Better::higher ? *found.bound < *base.bound / kMostGrowth

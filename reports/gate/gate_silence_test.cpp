@@ -158,6 +158,15 @@ TEST(GateSilence, SaysThatARatioHasNoIntervalAnyMore) {
               "1 (speedup.step at hot of linear/b64_i1024_o1024/cpu/fp16/error: its interval");
 }
 
+TEST(GateSilence, HasNoWordForHowBusyTheMachineWas) {
+  Report base = made_report(), found = made_report();
+  for (const char* metric : {"contention.others", "timing.half_width", "speedup.control"}) {
+    base.records[0].measurements.push_back(number(metric, "hot", 0.01, Kind::information, Better::neither));
+    found.records[0].measurements.push_back(number(metric, "hot", 0.09, Kind::information, Better::neither));
+  }
+  EXPECT_SAYS(remarks_of(gate(base, found)), "kind information by a factor of 2 or more): 1 (speedup.control at hot");
+}
+
 TEST(GateSilence, SaysWhatIsWorseWithinItsLimit) {
   Report found = made_report();
   at(found.records[0], "error.nmse").value *= 1.05;

@@ -9,6 +9,7 @@
 
 #include "reports/gate/environment_difference.h"
 #include "reports/gate/gate_numbers.h"
+#include "reports/gate/gate_reference.h"
 #include "reports/gate/stored_times.h"
 #include "reports/text/table.h"
 
@@ -64,6 +65,11 @@ double factor_between(double base, double found) {
   const double ratio = found / base;
   if (!(ratio > 0) || !std::isfinite(ratio)) return HUGE_VAL;
   return std::max(ratio, 1 / ratio);
+}
+
+// Numbers about the machine during a time measurement. They differ between any two runs and say nothing about the code.
+bool is_about_the_machine(std::string_view metric) {
+  return metric.starts_with("contention.") || metric.starts_with("timing.");
 }
 
 bool is_judged(const NumberRule* rule) { return rule && rule->judge != Judging::information; }
@@ -140,7 +146,7 @@ void UnjudgedDifferences::compare(const Record& base, const Record& found, const
     const auto place = added.find({before.metric, before.at});
     const Measurement* after = place == added.end() ? nullptr : place->second;
     if (after) added.erase(place);
-    const bool judged = is_stored_time(before) || is_judged(rules.rule_for(base, before));
+    const bool judged = is_reference(before) || is_stored_time(before) || is_judged(rules.rule_for(base, before));
     if (!after) {
       if (!judged) note(Unjudged::lost_information, of_case(place_of(before)));
       continue;
@@ -156,11 +162,14 @@ void UnjudgedDifferences::compare(const Record& base, const Record& found, const
     if (judged && (before.kind == after->kind || is_judged(rules.rule_for(found, *after)))) continue;
     if (before.unit != after->unit || before.better != after->better || before.kind != after->kind)
       note(Unjudged::other_definition, of_case(place_of(before)));
+    else if (is_about_the_machine(before.metric))
+      continue;
     else if (const double factor = factor_between(before.value, after->value);
              factor >= kMovedBy || (factor > 1 && before.kind != Kind::information && before.kind != Kind::sampled))
       note(Unjudged::moved_information, of_case(place_of(before)), factor);
   }
-  for (const auto& [place, after] : added) note(Unjudged::added_number, of_case(place_of(*after)));
+  for (const auto& [place, after] : added)
+    if (!is_reference(*after)) note(Unjudged::added_number, of_case(place_of(*after)));
 }
 
 std::vector<std::string> UnjudgedDifferences::remarks() const {

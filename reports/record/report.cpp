@@ -48,6 +48,7 @@ Json to_json(const Measurement& measurement) {
   if (measurement.interval)
     json["interval"] = {json_number(measurement.interval->lower), json_number(measurement.interval->upper)};
   if (measurement.bound) json["bound"] = json_number(*measurement.bound);
+  if (measurement.standard_error) json["standard_error"] = json_number(*measurement.standard_error);
   if (!measurement.samples.empty()) json["samples"] = numbers(measurement.samples);
   return json;
 }
@@ -104,6 +105,7 @@ Measurement read_measurement(const JsonReader& json) {
     measurement.interval = Range{ends[0], ends[1]};
   }
   if (const auto bound = json.optional("bound")) measurement.bound = bound->number();
+  if (const auto error = json.optional("standard_error")) measurement.standard_error = error->number();
   measurement.samples = json.numbers("samples");
   return measurement;
 }

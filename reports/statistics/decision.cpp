@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "reports/record/error.h"
+#include "reports/statistics/noise_facts.h"
 
 namespace halfmark::reports {
 
@@ -23,6 +24,7 @@ class Judge {
   Judge(std::span<const JudgedCase> cases, const DecisionRules& rules, PairSource& source, uint64_t seed)
       : cases_(cases), rules_(rules), source_(source), seed_(seed) {
     decision_.cases.resize(cases.size());
+    decision_.placement = rules.layout_spread > 0;
     for (size_t i = 0; i < cases.size(); ++i)
       decision_.cases[i].minimum_effect = std::max(rules.minimum_effect, cases[i].minimum_effect);
   }
@@ -93,6 +95,10 @@ class Judge {
       for (const Pair& pair : found[k]) shifts.push_back(sign * (std::log(pair.b) - std::log(pair.a)));
       CaseDecision& one = at(which[k]);
       one.stage = stage, one.pairs = pairs;
+      if (rules_.layouts > 0) {
+        shifts = means_of_layouts(shifts, static_cast<size_t>(rules_.layouts));
+        one.layouts = static_cast<int>(shifts.size());
+      }
       const Interval interval = hodges_lehmann_interval(shifts);
       const double low = std::exp(sign * interval.lower), high = std::exp(sign * interval.upper);
       one.interval = {std::min(low, high), std::max(low, high)};
@@ -104,18 +110,52 @@ class Judge {
     }
   }
 
+  // The mean over the pairs of each layout.
+  static std::vector<double> means_of_layouts(const std::vector<double>& shifts, size_t layouts) {
+    std::vector<double> sums(std::min(layouts, shifts.size())), counts(sums.size());
+    for (size_t pair = 0; pair < shifts.size(); ++pair) sums[pair % layouts] += shifts[pair], ++counts[pair % layouts];
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] /= counts[i];
+    return sums;
+  }
+
+  // Layouts are the same in all stages, so that a family chosen by an earlier stage is no fresh sample of them: the
+  // correction is then for all cases.
+  std::vector<double> corrected(const std::vector<double>& p) const {
+    if (rules_.layouts == 0) return holm(p);
+    std::vector<double> all;
+    for (const double one : p) all.push_back(std::min(1.0, one * static_cast<double>(cases_.size())));
+    return all;
+  }
+
+  // Whether the placement of code may explain this effect (ln), which is known up to a standard error.
+  bool may_be_placement(double effect, double error, size_t family) const {
+    if (rules_.layout_spread <= 0) return false;
+    const double spread = std::hypot(spread_between_two(rules_.layout_spread), error);
+    return upper_normal_p(effect / spread) * static_cast<double>(family) > rules_.alpha_layout;
+  }
+
+  // Of the estimate; its 95 % interval is 1.96 standard errors on either side.
+  static double error_of(const CaseDecision& one) {
+    return std::log(one.interval.upper / one.interval.lower) / (2 * normal_quantile_above(0.025));
+  }
+
   // The cases of the tested family that are significant beyond the margin and reach the minimum effect.
   Indices found_in(const Indices& family, double level, double sign) {
     std::vector<double> p;
     for (const size_t i : family) p.push_back(at(i).p);
-    const std::vector<double> corrected = holm(p);
+    const std::vector<double> after = corrected(p);
     Indices found;
     for (size_t k = 0; k < family.size(); ++k) {
       CaseDecision& one = at(family[k]);
-      one.corrected_p = corrected[k];
-      if (corrected[k] <= level && sign * std::log(one.ratio) >= std::log1p(one.minimum_effect))
-        found.push_back(family[k]);
+      one.corrected_p = after[k], one.placement = false;
+      const double effect = sign * std::log(one.ratio);
+      if (after[k] > level || effect < std::log1p(one.minimum_effect)) continue;
+      one.placement = !cases_[family[k]].control && may_be_placement(effect, error_of(one), cases_.size());
+      if (!one.placement) found.push_back(family[k]);
     }
+    if (sign > 0)
+      for (const size_t i : family)
+        if (at(i).placement) at(i).verdict = Verdict::inconclusive;
     return found;
   }
 
@@ -145,15 +185,22 @@ class Judge {
     Indices sample = at_random;
     sample.insert(sample.end(), others.begin(), others.end());
     confirm(sample);
-    const auto confirmed = std::count_if(at_random.begin(), at_random.end(),
-                                         [&](size_t i) { return at(i).verdict == Verdict::regression; });
+    const auto confirmed = std::count_if(at_random.begin(), at_random.end(), [&](size_t i) {
+      return at(i).verdict == Verdict::regression || at(i).placement;
+    });
     decision_.widespread = 2 * static_cast<size_t>(confirmed) >= at_random.size();
     if (!decision_.widespread) {
-      for (const size_t i : sample) at(i).verdict = Verdict::pass;  // judged again, together with all routed cases
+      // Judged again, together with all routed cases.
+      for (const size_t i : sample) at(i).verdict = Verdict::pass, at(i).placement = false;
       return routed;
     }
-    for (const size_t i : routed)
-      if (at(i).stage == Stage::routed) at(i).verdict = Verdict::regression;
+    // An offset that all cases of a build share counts as one, so the limit for the common effect is that of one case.
+    const bool placement = may_be_placement(decision_.global_shift, 0, 1);
+    for (const size_t i : routed) {
+      if (at(i).stage != Stage::routed && !at(i).placement) continue;
+      at(i).placement = placement;
+      at(i).verdict = placement ? Verdict::inconclusive : Verdict::regression;
+    }
     return sample;
   }
 
@@ -172,7 +219,8 @@ class Judge {
   void extend(const Indices& confirmed) {
     Indices open;
     for (const size_t i : confirmed)
-      if (at(i).verdict != Verdict::regression && std::log(at(i).ratio) >= std::log1p(rules_.extend_from))
+      if (at(i).verdict != Verdict::regression && !at(i).placement &&
+          std::log(at(i).ratio) >= std::log1p(rules_.extend_from))
         open.push_back(i);
     test(open, rules_.extend_pairs, Stage::extended, +1);
     for (const size_t i : found_in(open, rules_.alpha_extend, +1)) at(i).verdict = Verdict::regression;
@@ -256,6 +304,7 @@ std::string_view name_of(Stage stage) {
 void check(const DecisionRules& rules) {
   if (rules.screen_pairs < 1) throw ReportError("screen_pairs is below 1; nothing would be measured");
   const auto check_stage = [&](const char* name, int pairs, double level) {
+    if (rules.layouts > 0) return;  // decide() knows the number of cases
     const double needed = level / static_cast<double>(std::max<size_t>(rules.most_routed, 1));
     if (pairs >= 1 && least_signed_rank_p(pairs) <= needed) return;
     throw ReportError(
@@ -277,6 +326,17 @@ std::vector<bool> balanced_order(int pairs, uint64_t seed) {
 
 Decision decide(std::span<const JudgedCase> cases, const DecisionRules& rules, PairSource& source, uint64_t seed) {
   check(rules);
+  if (rules.layouts > 0) {
+    const double needed =
+        std::min(rules.alpha_confirm, rules.alpha_extend) / static_cast<double>(std::max<size_t>(cases.size(), 1));
+    const int replicates = std::min({rules.layouts, rules.confirm_pairs, rules.extend_pairs});
+    if (replicates < 1 || least_signed_rank_p(replicates) > needed)
+      throw ReportError(
+          fmt::format("{} layouts in {} and {} pairs can find nothing: {} cases need {} layouts of each build, and as "
+                      "many pairs",
+                      rules.layouts, rules.confirm_pairs, rules.extend_pairs, cases.size(),
+                      static_cast<int>(std::ceil(-std::log2(needed)))));
+  }
   return Judge(cases, rules, source, seed).run();
 }
 

@@ -33,7 +33,15 @@ struct DecisionRules {
   double control_limit = 0.005;  // a control with a larger effect, either way, makes the machine suspect,
   double alpha_control = 0.001;  // if significant: probability of that among all controls of an undisturbed machine
   double global_limit = 0.01;    // a larger effect of the median over all cases gets a remark
-  bool improvements = false;     // also confirm cases that seem faster; never a reason to fail
+  // Standard deviation of ln(time) by which the accidental placement of its code shifts a case of one build, in all its
+  // processes (noise_facts.h). 0: both builds have the same placement, or layouts are sampled. A case whose effect the
+  // placement of both builds may explain is undecided.
+  double layout_spread = 0;
+  double alpha_layout = 0.005;  // probability that the placement makes any of all cases a regression
+  // Number of layouts of each build, if it was linked several times: pair i runs layout i modulo this number of both
+  // builds. The layouts are then the replicates, and the tests are corrected for all cases. 0: one layout.
+  int layouts = 0;
+  bool improvements = false;  // also confirm cases that seem faster; never a reason to fail
 };
 
 // Throws ReportError for rules that could not find anything: 2^-pairs must not exceed the corrected level.
@@ -72,9 +80,11 @@ std::string_view name_of(Stage stage);
 struct CaseDecision {
   Verdict verdict = Verdict::pass;
   bool improved = false;
-  bool moved = false;  // for a control: effect beyond the limit, and significant
+  bool placement = false;  // significantly slower, but the placement of code may explain it; then inconclusive
+  bool moved = false;      // for a control: effect beyond the limit, and significant
   Stage stage = Stage::screened;
   double screened = 0;  // ln of the ratio in the screen
+  int layouts = 0;      // sampled layouts of each build in the last stage; 0: one layout
   int pairs = 0;        // of the last stage; the following fields are based on them
   double ratio = 1;     // t_b / t_a: Hodges-Lehmann estimate; after the screen only, the ratio of the medians
   Interval interval{0, INFINITY};  // 95 % interval of the ratio; none after the screen only
@@ -87,6 +97,7 @@ struct Decision {
   Verdict verdict = Verdict::pass;
   std::vector<CaseDecision> cases;  // in the order given
   size_t routed = 0, seem_faster = 0;
+  bool placement = false;   // whether the placement of code was part of the decision, because layouts were not sampled
   bool widespread = false;  // too many were routed, and the confirmed sample decides for all
   double global_shift = 0;  // ln of the median ratio of all cases in the screen
   bool global_shift_is_large = false;
