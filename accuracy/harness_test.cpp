@@ -179,6 +179,19 @@ TEST(Training, OfFp32EqualsItsFp32Baseline) {
   EXPECT_EQ(value(findings, "training.skipped_steps"), 0);
 }
 
+TEST(Training, GivesTheAccuracyOfAThousandHeldOutSamplesWithItsStandardError) {
+  const Findings findings = training_harness().measure(spec_of("mlp", "amp-fp16"));
+  const double samples = value(findings, "evaluation.samples");
+  EXPECT_GE(samples, 1000);
+  for (const char* at : {"fp32", "half"}) {
+    const Measurement& accuracy = number(findings, "evaluation.accuracy", at);
+    const double right = accuracy.value * samples, q = (right + 1) / (samples + 2);
+    EXPECT_EQ(right, std::round(right)) << "the accuracy counts samples";
+    ASSERT_TRUE(accuracy.standard_error) << at;
+    EXPECT_NEAR(*accuracy.standard_error, std::sqrt(q * (1 - q) / samples), 1e-15) << at;
+  }
+}
+
 TEST(Training, LosesUpdatesWhenGradientsUnderflowUnlessTheLossIsScaled) {
   const Findings fp16 = training_harness().measure(spec_of("mlp", "fp16", {{"control", "underflow"}}));
   const Findings amp = training_harness().measure(spec_of("mlp", "amp-fp16", {{"control", "underflow"}}));

@@ -1,5 +1,5 @@
-// The training harness: a short training and its fp32 baseline (same data, same start), then evaluation in fp32 and in
-// pure half. Divergence is a measurement. The controls are trainings whose outcome is known in advance.
+// The training harness: a short training and its fp32 baseline (same data, same start), then evaluation on held-out
+// samples in fp32 and in pure half. Divergence is a measurement. The controls are trainings whose outcome is known in advance.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ const std::vector<MetricRow>& training_table() {
       {"training.loss", "1", Better::lower, Kind::information,
        "over steps: loss of the batch before the update, unscaled"},
       {"training.accuracy", "1", Better::higher, Kind::information,
-       "over steps: share of the batch classified correctly"},
+       "over steps: share of the training batch classified correctly before the update"},
       {"training.loss_fp32", "1", Better::lower, Kind::information, "over steps: training.loss of the fp32 baseline"},
       {"training.scale", "1", Better::neither, Kind::information, "over steps: loss scale in use"},
       {"training.final_loss", "1", Better::lower, Kind::bounded,
@@ -39,15 +39,21 @@ const std::vector<MetricRow>& training_table() {
       {"training.noop_updates", "1", Better::lower, Kind::bounded,
        "share of parameter elements, over all steps not skipped, that the update left unchanged (of the master copy if "
        "there is one)"},
+      {"evaluation.samples", "1", Better::neither, Kind::exact,
+       "held-out samples: from the generator of the training data, a stream of their own, the same for all policies"},
       {"evaluation.loss", "1", Better::lower, Kind::bounded,
-       "loss over held-out batches, parameters and statistics cast to fp32 or half"},
-      {"evaluation.accuracy", "1", Better::higher, Kind::bounded, "share classified correctly, same evaluation"},
+       "mean loss of the held-out samples, parameters and statistics cast to fp32 or half"},
+      {"evaluation.accuracy", "1", Better::higher, Kind::bounded,
+       "share of the held-out samples classified correctly, same evaluation; standard error: sqrt(q (1 - q) / "
+       "samples), "
+       "q = (right + 1) / (samples + 2), of this one seed"},
       {"evaluation.gap", "1", Better::lower, Kind::bounded, "evaluation.loss at half - evaluation.loss at fp32"},
   };
   return rows;
 }
 
-constexpr int64_t kEvaluationBatches = 4;
+// The standard error of an accuracy is at most 1 / (2 sqrt(1024)) = 1.6 %.
+constexpr int64_t kHeldOut = 1024;
 
 // Trainings with a known outcome. Sources: numbers smaller than 2^-25 are zero in
 // fp16 (IEEE 754 round to nearest even); a loss scale of 2^16 lifts 2^-24 to 2^-8
@@ -103,7 +109,9 @@ std::vector<double> stored(const Param& param) {
   return param.master.empty() ? param.value.values() : param.master.values();
 }
 
-TrainingResult train(const TrialSpec& spec, int64_t steps) {
+enum class Evaluated : uint8_t { no, yes };
+
+TrainingResult train(const TrialSpec& spec, int64_t steps, Evaluated evaluated) {
   Trial trial(spec);
   TrainingResult training;
   std::vector<std::vector<double>> before;
@@ -124,13 +132,14 @@ TrainingResult train(const TrialSpec& spec, int64_t steps) {
       before[p] = std::move(after);
     }
   }
+  if (evaluated == Evaluated::no) return training;
   const Policy& half = policy_named(spec.policy->low == DType::bf16 ? "bf16" : "fp16");
-  training.fp32 = trial.evaluate(kEvaluationBatches, &policy_named("fp32"));
-  training.half = trial.evaluate(kEvaluationBatches, &half);
+  training.fp32 = trial.evaluate(kHeldOut, &policy_named("fp32"));
+  training.half = trial.evaluate(kHeldOut, &half);
   return training;
 }
 
-// The fp32 baseline, cached for all policies of a subject.
+// The fp32 baseline, cached for all policies of a subject. Only its losses are used, so it is not evaluated.
 std::shared_ptr<const TrainingResult> fp32_baseline(const TrialSpec& spec, int64_t steps) {
   static std::list<std::pair<std::string, std::shared_ptr<const TrainingResult>>> kept;  // latest first
   TrialSpec baseline_spec = spec.under(policy_named("fp32"));
@@ -140,7 +149,7 @@ std::shared_ptr<const TrainingResult> fp32_baseline(const TrialSpec& spec, int64
   for (const auto& [name, training] : kept)
     if (name == key) return training;
   const LogPause pause;
-  auto training = std::make_shared<const TrainingResult>(train(baseline_spec, steps));
+  auto training = std::make_shared<const TrainingResult>(train(baseline_spec, steps, Evaluated::no));
   kept.emplace_front(key, training);
   if (kept.size() > 8) kept.pop_back();
   return training;
@@ -151,7 +160,7 @@ Findings measure_training(const TrialSpec& given) {
   const int64_t steps = std::stoll(axis_value(training_harness(), given, "steps"));
   const auto baseline = fp32_baseline(spec, steps);
   // Policy fp32 is trained a second time, so that its kernels are recorded; a difference of 0 then proves determinism.
-  const auto training = std::make_shared<const TrainingResult>(train(spec, steps));
+  const auto training = std::make_shared<const TrainingResult>(train(spec, steps, Evaluated::yes));
 
   FindingsWriter out(training_table());
   out.curve("training.loss", "", training->steps, training->loss);
@@ -165,10 +174,11 @@ Findings measure_training(const TrialSpec& given) {
   out.number("training.skipped_steps", "", training->skipped);
   // If every step was skipped, nothing was updated: reported like updates that change nothing.
   out.number("training.noop_updates", "", training->updated > 0 ? training->unchanged / training->updated : 1);
-  out.number("evaluation.loss", "fp32", training->fp32.loss);
-  out.number("evaluation.loss", "half", training->half.loss);
-  out.number("evaluation.accuracy", "fp32", training->fp32.accuracy);
-  out.number("evaluation.accuracy", "half", training->half.accuracy);
+  out.number("evaluation.samples", "", static_cast<double>(kHeldOut));
+  for (const auto& [at, evaluation] : {std::pair{"fp32", &training->fp32}, {"half", &training->half}}) {
+    out.number("evaluation.loss", at, evaluation->loss);
+    out.number("evaluation.accuracy", at, evaluation->accuracy).standard_error = evaluation->accuracy_error();
+  }
   out.number("evaluation.gap", "", training->half.loss - training->fp32.loss);
   return out.take();
 }
@@ -185,8 +195,7 @@ std::optional<std::string> refuses_training(const TrialSpec& spec) {
 
 Harness training_harness() {
   return {.name = "training",
-          .about =
-              "loss and accuracy against the fp32 baseline, loss scale, lost updates, evaluation in fp32 and pure half",
+          .about = "loss against the fp32 baseline, loss scale, lost updates, held-out accuracy in fp32 and pure half",
           .axes = {{"control", {"none", "underflow", "small_rate", "scale_too_high"}},
                    {"replicate", {"0", "1", "2", "3", "4"}},
                    {"steps", {"40", "10", "100", "400"}}},

@@ -11,6 +11,8 @@ namespace {
 
 std::vector<Policy> policy_table() {
   constexpr DType f64 = DType::f64, f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16;
+  // On every device the lists for CUDA, because a CPU computes here what a GPU would. PyTorch's autocast on CPUs has lists
+  // of its own (torch-cpu); a test compares the bits of all subjects under both.
   const CastRules* const autocast = &cast_rules_named("torch-cuda");
   // If a row does not set `math`, operands of the low dtype are multiplied as they are stored and added in fp32:
   // what CUBLAS_COMPUTE_32F promises, PyTorch's default for f16 and bf16 (aten/src/ATen/cuda/CUDABlas.cpp). NVIDIA A100
@@ -59,7 +61,7 @@ std::vector<Policy> policy_table() {
        .grad = f16},
       // torch.autocast("cuda", torch.float16) with torch.amp.GradScaler().
       {.name = "amp-fp16",
-       .about = "f32 parameters, autocast to f16, dynamic loss scaling",
+       .about = "f32 parameters, autocast to f16 (lists for CUDA), dynamic loss scaling",
        .param = f32,
        .low = f16,
        .norm = f32,
@@ -77,7 +79,7 @@ std::vector<Policy> policy_table() {
        .grad = bf16},
       // torch.autocast("cuda", torch.bfloat16): a format with the range of fp32 needs no scaler.
       {.name = "amp-bf16",
-       .about = "f32 parameters, autocast to bf16, no loss scaling",
+       .about = "f32 parameters, autocast to bf16 (lists for CUDA), no loss scaling",
        .param = f32,
        .low = bf16,
        .norm = f32,

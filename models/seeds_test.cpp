@@ -19,7 +19,7 @@ namespace {
 
 // The loss on held-out data after training. Every subject and policy sees the same data.
 double final_loss(const char* subject, double rate, std::string_view policy, uint64_t seed) {
-  constexpr int64_t kSteps = 150, kBatches = 16;
+  constexpr int64_t kSteps = 150, kHeldOutSamples = 256;
   Settings settings;
   settings.rate = rate;
   Trial trial({.subject = &subject_named(subject),
@@ -30,7 +30,7 @@ double final_loss(const char* subject, double rate, std::string_view policy, uin
                .settings = settings,
                .round_first = nullptr});
   for (int64_t step = 0; step < kSteps; ++step) trial.train_step(step);
-  return trial.evaluate(kBatches).loss;
+  return trial.evaluate(kHeldOutSamples).loss;
 }
 
 TEST(SlowSeeds, AmpFp16EndsWithinTheSpreadOfFp32OverFiveSeeds) {

@@ -2,7 +2,9 @@
 #include "models/trial.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -22,8 +24,8 @@ Policy adjusted(const Policy& policy, const Settings& settings) {
   return own;
 }
 
-// The share of samples whose largest logit is at the label; a sample with a NaN counts as wrong.
-double accuracy_of(const std::vector<double>& logits, const std::vector<double>& labels) {
+// The number of samples whose largest logit is at the label; a sample with a NaN counts as wrong.
+double right_of(const std::vector<double>& logits, const std::vector<double>& labels) {
   const size_t classes = logits.size() / labels.size();
   double right = 0;
   for (size_t n = 0; n < labels.size(); ++n) {
@@ -32,8 +34,12 @@ double accuracy_of(const std::vector<double>& logits, const std::vector<double>&
     if (std::any_of(row, end, [](double value) { return value != value; })) continue;
     right += std::max_element(row, end) - row == static_cast<std::ptrdiff_t>(labels[n]);
   }
-  return right / static_cast<double>(labels.size());
+  return right;
 }
+
+// Held-out samples in one forward pass: as many as fit, but not more than this, whatever the batch of the training. In
+// evaluation mode no sample depends on another.
+constexpr int64_t kEvaluationBatch = 256;
 
 }  // namespace
 
@@ -57,6 +63,11 @@ TrialSpec TrialSpec::oracle(Inputs inputs) const {
 }
 
 struct Trial::Parts {
+  struct HeldOut {
+    int64_t samples = 0;
+    std::vector<Batch> batches;
+  };
+
   TrialSpec spec;
   Policy policy;  // the spec's, with the settings that override it
   Device& device;
@@ -68,6 +79,8 @@ struct Trial::Parts {
   Sgd optimizer;
   Scaler scaler;
   Tap tap;
+
+  std::shared_ptr<const HeldOut> held_out;  // shared by all evaluations; empty until the first
 
   // Of the loaded batch.
   Batch batch;
@@ -97,9 +110,16 @@ struct Trial::Parts {
 
   bool labelled() const { return spec.subject->classes > 0; }
 
-  Batch draw(std::string_view stream, int64_t number) const {
+  // The shape of the input with another number of samples.
+  Shape input_shape(int64_t samples) const {
+    std::vector<int64_t> extents(spec.subject->input.extents().begin(), spec.subject->input.extents().end());
+    extents[0] = samples;
+    return Shape(extents);
+  }
+
+  Batch draw(std::string_view stream, int64_t number, const Shape& shape) const {
     const Subject& subject = *spec.subject;
-    Batch drawn = draw_batch(subject.data, subject.input, subject.classes, key.child("data").child(stream), number);
+    Batch drawn = draw_batch(subject.data, shape, subject.classes, key.child("data").child(stream), number);
     for (double& value : drawn.x) {
       value = value * spec.settings.input_scale + spec.settings.input_offset;
       if (spec.round_first) value = round_to(*spec.round_first, value);
@@ -107,9 +127,9 @@ struct Trial::Parts {
     return drawn;
   }
 
-  Tensor input(const Batch& drawn) const {
+  Tensor input(const Batch& drawn, const Shape& shape) const {
     PurposeScope purpose(Purpose::input);
-    return Tensor::from(device, spec.subject->input, labelled() ? policy.param : policy.low, drawn.x);
+    return Tensor::from(device, shape, labelled() ? policy.param : policy.low, drawn.x);
   }
   Tensor targets(const Batch& drawn) const {
     PurposeScope purpose(Purpose::input);
@@ -146,23 +166,35 @@ struct Trial::Parts {
     return dy;
   }
 
-  Evaluation evaluate(int64_t batches) {
-    HM_CHECK(batches > 0, "evaluation needs at least one batch");
+  // `samples` held-out samples in batches, drawn when they are first wanted.
+  const HeldOut& held_out_samples(int64_t samples) {
+    if (held_out && held_out->samples == samples) return *held_out;
+    auto drawn = std::make_shared<HeldOut>();
+    drawn->samples = samples;
+    for (int64_t first = 0; first < samples; first += kEvaluationBatch)
+      drawn->batches.push_back(
+          draw("evaluation", first / kEvaluationBatch, input_shape(std::min(kEvaluationBatch, samples - first))));
+    held_out = std::move(drawn);
+    return *held_out;
+  }
+
+  Evaluation evaluate(int64_t samples) {
+    HM_CHECK(samples > 0, "evaluation needs at least one sample");
+    HM_CHECK(labelled(), "subject " + spec.subject->id() + " has no labels to evaluate it by");
     PhaseScope phase("evaluation");
-    Evaluation sum;
-    for (int64_t i = 0; i < batches; ++i) {
-      const Batch drawn = draw("evaluation", i);
+    Evaluation result{.samples = samples};
+    double loss_sum = 0, right = 0;
+    for (const Batch& given : held_out_samples(samples).batches) {
+      const auto count = static_cast<int64_t>(given.labels.size());
       Pass pass(device, policy, false);
-      const Tensor out = model->forward(pass, input(drawn), nullptr);
-      Tensor head_loss;
-      if (labelled()) {
-        head_loss = CrossEntropy().forward(pass, out, targets(drawn));
-        sum.accuracy += accuracy_of(out.values(), drawn.labels);
-      }
-      sum.loss += loss_of(out, head_loss);
+      const Tensor out = model->forward(pass, input(given, input_shape(count)), nullptr);
+      const Tensor head_loss = CrossEntropy().forward(pass, out, targets(given));
+      right += right_of(out.values(), given.labels);
+      loss_sum += head_loss.values()[0] * static_cast<double>(count);
     }
-    const auto count = static_cast<double>(batches);
-    return {sum.loss / count, sum.accuracy / count};
+    result.loss = loss_sum / static_cast<double>(samples);
+    result.accuracy = right / static_cast<double>(samples);
+    return result;
   }
 
   // A copy of the model under another policy: every value is rounded once to that policy's dtypes.
@@ -176,6 +208,7 @@ struct Trial::Parts {
       made->params[i]->value.set_values((from.master.empty() ? from.value : from.master).values());
     }
     for (size_t i = 0; i < states.size(); ++i) made->states[i]->value.set_values(states[i]->value.values());
+    made->held_out = held_out;
     return made;
   }
 
@@ -208,8 +241,8 @@ Scaler& Trial::scaler() { return parts_->scaler; }
 void Trial::load_batch(int64_t step) {
   Parts& p = *parts_;
   p.x = {}, p.labels = {};  // freed first, so that memory counts one batch at a time
-  p.batch = p.draw("training", step);
-  p.x = p.input(p.batch);
+  p.batch = p.draw("training", step, p.spec.subject->input);
+  p.x = p.input(p.batch, p.spec.subject->input);
   if (p.labelled()) p.labels = p.targets(p.batch);
   p.step = step;
 }
@@ -262,7 +295,8 @@ StepResult Trial::train_step(int64_t step) {
   load_batch(step);
   const Tensor output = forward();
   StepResult result{.loss = loss(), .scale = static_cast<double>(scaler().scale())};
-  if (parts_->labelled()) result.accuracy = accuracy_of(output.values(), parts_->batch.labels);
+  if (const std::vector<double>& labels = parts_->batch.labels; parts_->labelled())
+    result.accuracy = right_of(output.values(), labels) / static_cast<double>(labels.size());
   backward();
   result.skipped = !update();
   return result;
@@ -276,8 +310,15 @@ Tensor Trial::infer() {
   return p.model->forward(pass, p.x, nullptr);
 }
 
-Evaluation Trial::evaluate(int64_t batches, const Policy* policy) {
-  return policy ? parts_->copy_under(*policy)->evaluate(batches) : parts_->evaluate(batches);
+double Evaluation::accuracy_error() const {
+  const auto count = static_cast<double>(samples);
+  const double q = (accuracy * count + 1) / (count + 2);
+  return std::sqrt(q * (1 - q) / count);
+}
+
+Evaluation Trial::evaluate(int64_t samples, const Policy* policy) {
+  parts_->held_out_samples(samples);
+  return policy ? parts_->copy_under(*policy)->evaluate(samples) : parts_->evaluate(samples);
 }
 
 std::vector<double> Trial::input_gradient() const {

@@ -46,8 +46,13 @@ struct StepResult {
   double scale = 1;      // the loss scale used in this step
 };
 
+// Of a trained model on samples that it was not trained on.
 struct Evaluation {
-  double loss = 0, accuracy = 0;
+  double loss = 0, accuracy = 0;  // means over the samples
+  int64_t samples = 0;
+  // Standard error of the accuracy as an estimate for the distribution of the data: sqrt(q (1 - q) / samples) with
+  // q = (right + 1) / (samples + 2), so that it is not 0 when all or none are right. It says nothing about other seeds.
+  double accuracy_error() const;
 };
 
 class Trial {
@@ -73,10 +78,11 @@ class Trial {
   StepResult train_step(int64_t step);  // all of the above
   Tensor infer();                       // evaluation mode on the loaded batch; phase "evaluation"
 
-  // Mean loss and accuracy over `batches` held-out batches, in evaluation mode; the tap is not called. `policy` null =
-  // the trial's own. With another policy, a copy of the parameters and running statistics is cast to it first
-  // (evaluation in fp32, in pure half); the trial does not change.
-  Evaluation evaluate(int64_t batches, const Policy* policy = nullptr);
+  // Mean loss and accuracy over `samples` held-out samples, in evaluation mode; the tap is not called. They come from the
+  // same generator as the training data, from a stream of their own, and are drawn once: every evaluation of this trial
+  // sees the same. `policy` null = the trial's own. With another policy, a copy of the parameters and running statistics
+  // is cast to it first (evaluation in fp32, in pure half); the trial does not change.
+  Evaluation evaluate(int64_t samples, const Policy* policy = nullptr);
 
   std::vector<Param*> params();
   std::vector<State*> states();

@@ -238,9 +238,9 @@ TEST(Trial, LearnsUnderAmpAsInSinglePrecision) {
     brain.train_step(step);
   }
   EXPECT_LT(last, 0.5 * first);
-  const double reference = single.evaluate(4).loss;
-  EXPECT_NEAR(half.evaluate(4).loss, reference, 0.02 * first);
-  EXPECT_NEAR(brain.evaluate(4).loss, reference, 0.10 * first);
+  const double reference = single.evaluate(128).loss;
+  EXPECT_NEAR(half.evaluate(128).loss, reference, 0.02 * first);
+  EXPECT_NEAR(brain.evaluate(128).loss, reference, 0.10 * first);
 }
 
 // A negative control: with |p - 1| / n below 1 / 32, a loss factor of
@@ -260,7 +260,7 @@ TEST(Trial, StopsLearningInPureHalfWhenTheLossIsTinyWhileAmpLearns) {
   }
   EXPECT_EQ(codes_of(half), before);
   EXPECT_LT(last, 0.5 * first);
-  EXPECT_NEAR(amp.evaluate(4).loss, single.evaluate(4).loss, 0.02 * first);
+  EXPECT_NEAR(amp.evaluate(128).loss, single.evaluate(128).loss, 0.02 * first);
 }
 
 TEST(Trial, LeavesWeightsUnchangedWhenUpdatesAreBelowTheirLastPlace) {
@@ -290,10 +290,11 @@ TEST(Trial, EvaluatesUnderAnotherPolicyWithoutChanging) {
   Trial trial(test_spec(kSmallConvnet, "amp-fp16"));
   for (int64_t step = 0; step < 3; ++step) trial.train_step(step);
   const auto before = codes_of(trial);
-  const Evaluation own = trial.evaluate(3), again = trial.evaluate(3);
+  const Evaluation own = trial.evaluate(12), again = trial.evaluate(12);
   EXPECT_EQ(own.loss, again.loss);
-  const Evaluation exact = trial.evaluate(3, &policy_named("fp64")), single = trial.evaluate(3, &policy_named("fp32"));
-  const Evaluation half = trial.evaluate(3, &policy_named("fp16"));
+  const Evaluation exact = trial.evaluate(12, &policy_named("fp64")),
+                   single = trial.evaluate(12, &policy_named("fp32"));
+  const Evaluation half = trial.evaluate(12, &policy_named("fp16"));
   EXPECT_EQ(codes_of(trial), before);
   EXPECT_NEAR(single.loss, exact.loss, 1e-5 * exact.loss);
   EXPECT_NE(single.loss, exact.loss);
@@ -345,10 +346,32 @@ TEST(Trial, UpdatesAMasterCopyAndRoundsItIntoTheWeights) {
   }
 }
 
+TEST(Trial, EvaluatesOnAsManyHeldOutSamplesAsAskedFor) {
+  Trial trial(test_spec(kSmallMlp, "fp32"));
+  // 300 samples are more than one batch of the evaluation, and the last batch is smaller.
+  const Evaluation first = trial.evaluate(300), again = trial.evaluate(300), fewer = trial.evaluate(256);
+  EXPECT_EQ(first.samples, 300);
+  EXPECT_EQ(first.loss, again.loss);
+  EXPECT_NEAR(first.accuracy * 300, std::round(first.accuracy * 300), 1e-9);
+  const Evaluation single = Trial(test_spec(kSmallMlp, "fp32", 2)).evaluate(300);
+  EXPECT_NE(first.loss, single.loss) << "other seeds have other samples";
+  EXPECT_NE(first.loss, fewer.loss);
+  EXPECT_NEAR(first.loss, fewer.loss, 0.2) << "the first 256 are the same";
+  EXPECT_THROW(Trial(test_spec("linear/b8_i32_o16", "fp32")).evaluate(8), Error);
+}
+
+TEST(Evaluation, HasAStandardErrorEvenIfAllOrNoneAreRight) {
+  EXPECT_NEAR((Evaluation{.accuracy = 0.5, .samples = 1024}.accuracy_error()), 0.5 / 32, 1e-9);
+  const double all = Evaluation{.accuracy = 1, .samples = 1024}.accuracy_error();
+  const double none = Evaluation{.accuracy = 0, .samples = 1024}.accuracy_error();
+  EXPECT_NEAR(all, 1.0 / 1025, 1e-4);
+  EXPECT_NEAR(all, none, 1e-15);
+}
+
 TEST(Trial, NamesItsPhasesInTheKernelLog) {
   KernelLog log;
   Trial trial(test_spec(kSmallMlp, "amp-fp16"));
-  trial.train_step(0), trial.evaluate(1);
+  trial.train_step(0), trial.evaluate(8);
   std::vector<std::string> phases;
   for (const LoggedKernel& entry : log.entries())
     if (phases.empty() || std::find(phases.begin(), phases.end(), entry.phase) == phases.end())

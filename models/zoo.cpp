@@ -209,6 +209,11 @@ std::vector<Subject>& rows() {
 
 const std::vector<Subject>& subjects() { return rows(); }
 
+bool is_built_in(const Subject& subject) {
+  static const std::vector<Subject> own = subject_table();
+  return std::any_of(own.begin(), own.end(), [&](const Subject& row) { return row.id() == subject.id(); });
+}
+
 void add_subjects(const std::vector<Subject>& more) { rows().insert(rows().end(), more.begin(), more.end()); }
 
 namespace {

@@ -29,6 +29,7 @@ const std::vector<Subject>& subjects();
 // two states have the same name: gradients and statistics are identified by it.
 LayerPtr make_model(const Subject& subject, const Init& init, const Settings& settings);
 
+bool is_built_in(const Subject& subject);  // not added by a program of another project
 // Adds rows at the end. References and pointers to earlier rows become invalid.
 void add_subjects(const std::vector<Subject>& more);
 const Subject& subject_named(const std::string& id);  // throws Error naming the nearest known ones

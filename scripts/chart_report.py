@@ -141,6 +141,8 @@ def read_report(path):
         for one in record["measurements"]:
             one["value"] = number(one.get("value"), f"{place}: {one['metric']}")
             one["samples"] = numbers(one, "samples", place) if "samples" in one else []
+            if "standard_error" in one:
+                one["standard_error"] = number(one["standard_error"], f"{place}: {one['metric']}.standard_error")
             one["interval"] = numbers(one, "interval", place) if "interval" in one else None
             if one["interval"] is not None and (len(one["interval"]) != 2 or not one["interval"][0] <= one["interval"][1]):
                 bad(f"{place}: {one['metric']}.interval: expected two numbers, the smaller one first")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Draws the charts of one report or of several side by side: speed against error, memory, exponents of the gradients,
-BatchNorm drift, training.
+BatchNorm drift, training, held-out accuracy.
 
 Reads only the JSON reports. Prints the names of the files written. If the reports lack the data for a chart, standard error
 says which data is missing.
@@ -20,11 +20,12 @@ try:
 except ImportError as error:
     MISSING = error.name
 else:
+    from chart_accuracy import accuracy
     from chart_curves import batchnorm_drift, training
     from chart_figures import gradient_range, memory, speed_against_error
     from chart_parts import set_defaults, write
 
-    CHARTS = [speed_against_error, memory, gradient_range, batchnorm_drift, training]
+    CHARTS = [speed_against_error, memory, gradient_range, batchnorm_drift, training, accuracy]
 FORMATS = ("png", "svg", "pdf")
 EXAMPLES = """examples:
   charts.py report.json                                all charts of a report, into the folder charts

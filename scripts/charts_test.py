@@ -20,6 +20,7 @@ try:
 except ImportError:
     matplotlib = None
 if matplotlib:
+    import chart_accuracy
     import chart_curves
     import chart_figures
     import chart_parts
@@ -27,7 +28,7 @@ if matplotlib:
     from chart_report import Reports
 
 CNN, MLP, TRANSFORMER = "cnn/b32_c3_s32", "mlp/b64_i784_h512_o10", "transformer/b8_t128_d256_l4"
-NAMES = ["batchnorm_drift", "gradient_range", "memory", "speed_against_error", "training"]
+NAMES = ["accuracy", "batchnorm_drift", "gradient_range", "memory", "speed_against_error", "training"]
 NEEDED = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
 
 
@@ -83,7 +84,7 @@ class Program(Folder):
         from PIL import Image
         code, files, err = self.draw(made_up_report([CNN]), options=("--format", "svg,png,pdf"))
         self.assertEqual(code, 0, err)
-        self.assertEqual(len(files), 15)
+        self.assertEqual(len(files), 3 * len(NAMES))
         for name, path in files.items():
             if name.endswith(".png"):
                 facts = " ".join(Image.open(path).text.values())
@@ -104,10 +105,21 @@ class Program(Folder):
         report = made_up_report([MLP])
         report["records"] = [one for one in report["records"] if one["harness"] != "memory"]
         code, files, err = self.draw(report)
-        self.assertEqual((code, sorted(files)), (0, ["gradient_range.png", "speed_against_error.png", "training.png"]), err)
+        self.assertEqual((code, sorted(files)), (0, ["accuracy.png", "gradient_range.png", "speed_against_error.png", "training.png"]), err)
         self.assertEqual(len(err.splitlines()), 2, err)
         self.assertRegex(err, r"memory: not drawn: .*memory\.peak")
         self.assertRegex(err, r"batchnorm_drift: not drawn: .*batchnorm\.running_var_error")
+
+    def test_an_accuracy_without_its_error_or_its_sample_is_not_drawn(self):
+        for lacking in ("standard_error", "evaluation.samples"):
+            report = made_up_report([MLP])
+            for one in report["records"]:
+                one["measurements"] = [kept for kept in one["measurements"] if kept["metric"] != lacking]
+                for kept in one["measurements"]:
+                    kept.pop(lacking, None)
+            code, files, err = self.draw(report)
+            self.assertNotIn("accuracy.png", files)
+            self.assertRegex(err, r"accuracy: not drawn: .*standard error")
 
     def test_reads_the_fixtures(self):
         for fixture in ("report-1.0.json", "report-1.1.json", "report-1.2.json", "newer-minor.json"):
@@ -194,7 +206,7 @@ class Installed(Folder):
         path = self.file(made_up_report([MLP]))
         done = self.start(installed, path, "-o", "out", "--dpi", "50")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(len(done.stdout.splitlines()), 4)
+        self.assertEqual(len(done.stdout.splitlines()), 5)
         ours = {one.stem for one in SCRIPTS.glob("*.py")}
         for name in names:  # also what history_charts.py takes
             needed = set(NEEDED.findall((SCRIPTS / name).read_text())) & ours
@@ -422,6 +434,17 @@ class Contents(Folder):
         sheet = self.sheet(chart_curves.batchnorm_drift, report)
         self.assertEqual(sorted(panel.settings for panel in sheet.panels), [
             "default momentum, no noise", "default momentum, noise=f16", "momentum=0.01, no noise", "momentum=0.01, noise=f16"])
+
+    def test_an_accuracy_has_its_standard_error_and_its_sample(self):
+        sheet = self.sheet(chart_accuracy.accuracy, self.whole)
+        words = self.words(sheet)
+        values = {panel.subject: {text.get_text() for text in axes.texts} for panel, axes in sheet.axes.items()}
+        # Seeds 0.85, 0.87, 0.89: standard deviation 0.02 over the root of 3. A single seed has its own error.
+        self.assertEqual(values[MLP], {"87.0 ± 1.2 %"})
+        self.assertEqual(values[CNN], {"85.0 ± 1.1 %"})
+        self.assertIn("1024 held-out samples for each of 1 to 3 seeds", words)
+        self.assertIn("With one seed the error is that of the samples alone", words)
+        self.assertAlmostEqual(chart_accuracy.mean_of([(0.5, 0.02), (0.5, 0.02)])[1], 0.02 / math.sqrt(2))
 
     def test_replicates_of_a_training_are_a_band(self):
         sheet = self.sheet(chart_curves.training, self.whole)

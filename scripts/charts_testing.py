@@ -166,6 +166,9 @@ def training(subject, device, policy, draw, **axes):
         measurement("training.final_loss", "", loss[-1]),
         measurement("training.skipped_steps", "", skipped),
         measurement("training.noop_updates", "", 0.21 if policy == "bf16" else 0.001),
+        measurement("evaluation.samples", "", 1024),
+        {**measurement("evaluation.accuracy", "fp32", 0.85 + 0.02 * int(axes.get("replicate", 0)), better="higher"),
+         "standard_error": 0.011},
     ], curves, **axes)
 
 

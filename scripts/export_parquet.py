@@ -10,7 +10,8 @@ import argparse
 import sys
 
 COLUMNS = {  # columns of numbers; every other column is text
-    "case_version": "int64", "value": "float64", "interval_low": "float64", "interval_high": "float64", "bound": "float64", "samples": "int64"}
+    "case_version": "int64", "value": "float64", "interval_low": "float64", "interval_high": "float64",
+    "standard_error": "float64", "bound": "float64", "samples": "int64"}
 
 
 def read(source):

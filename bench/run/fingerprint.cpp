@@ -29,12 +29,18 @@ class Hash {
   uint64_t hash_ = 0xCBF29CE484222325u;
 };
 
+// Families of information about a time measurement, which differs from run to run.
+bool is_about_timing(std::string_view metric) {
+  const std::string_view family = metric.substr(0, metric.find('.'));
+  return family == "timing" || family == "speedup" || family == "contention";
+}
+
 }  // namespace
 
 std::string fingerprint_of(const Findings& findings) {
   Hash hash;
   for (const Measurement& m : findings.measurements) {
-    if (m.kind == Kind::sampled || m.metric.starts_with("timing.")) continue;
+    if (m.kind == Kind::sampled || is_about_timing(m.metric)) continue;
     hash.add(m.metric), hash.add(m.at), hash.add(m.value);
   }
   for (const Series& s : findings.series) {

@@ -1,5 +1,7 @@
 #include "bench/run/known_names.h"
 
+#include <algorithm>
+
 #include "bench/run/performance.h"
 #include "kernels/devices.h"
 #include "kernels/number/named.h"
@@ -8,19 +10,29 @@ namespace halfmark::bench {
 
 namespace {
 
-std::vector<Harness>& harness_rows() {
-  static std::vector<Harness> all = [] {
+const std::vector<Harness>& own_harnesses() {
+  static const std::vector<Harness> own = [] {
     std::vector<Harness> rows = accuracy_harnesses();
     rows.push_back(throughput_harness());
     rows.push_back(memory_harness());
     return rows;
   }();
+  return own;
+}
+
+std::vector<Harness>& harness_rows() {
+  static std::vector<Harness> all = own_harnesses();
   return all;
 }
 
 }  // namespace
 
 const std::vector<Harness>& all_harnesses() { return harness_rows(); }
+
+bool is_built_in(const Harness& harness) {
+  return std::any_of(own_harnesses().begin(), own_harnesses().end(),
+                     [&](const Harness& own) { return own.measure == harness.measure; });
+}
 
 void add_harnesses(const std::vector<Harness>& more) {
   harness_rows().insert(harness_rows().end(), more.begin(), more.end());

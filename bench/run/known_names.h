@@ -12,6 +12,7 @@ namespace halfmark::bench {
 
 // All harnesses: those of accuracy/ and those of bench/.
 const std::vector<Harness>& all_harnesses();
+bool is_built_in(const Harness& harness);  // not added by a program of another project
 // Adds rows at the end. References and pointers to earlier rows become invalid.
 void add_harnesses(const std::vector<Harness>& more);
 const Harness& harness_named(std::string_view name);  // throws Error naming the known ones

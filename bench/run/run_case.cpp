@@ -16,6 +16,7 @@
 #include "bench/run/environment.h"
 #include "bench/run/fingerprint.h"
 #include "bench/run/interruption.h"
+#include "bench/run/known_names.h"
 #include "bench/run/performance.h"
 #include "bench/run/program_name.h"
 #include "bench/run/time_validity.h"
@@ -102,9 +103,15 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
       return record;
     }
     log.clear();
+    const RepeatsWatch watch;
     Findings findings = one.harness->measure(spec);
     check_findings(*one.harness, findings);
     record.fingerprint = fingerprint_of(findings);
+    const bool timed = std::any_of(findings.measurements.begin(), findings.measurements.end(),
+                                   [](const Measurement& m) { return m.kind == Kind::sampled; });
+    // The code of an extension is not known to repeat.
+    if (watch.all_repeat() && !timed && is_built_in(*one.harness) && is_built_in(*one.subject))
+      record.determinism = {1, 0, true};
     record.measurements = std::move(findings.measurements);
     record.series = std::move(findings.series);
     record.kernels = uses_of(log);

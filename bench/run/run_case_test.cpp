@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "bench/run/fingerprint.h"
 #include "bench/run/known_names.h"
 #include "kernels/devices.h"
 
@@ -67,6 +70,41 @@ TEST(RunCase, FailsForWhatAReportCannotHold) {
 
 TEST(RunCase, FailsForAnExceptionOfAnyType) {
   expect_failure([](const TrialSpec&) -> Findings { throw 42; }, "an exception that is not a std::exception");
+}
+
+Determinism determinism_of(const char* subject, const char* device, const char* policy, const Harness& harness) {
+  const Case one{&subject_named(subject), device, &policy_named(policy), &harness, {}};
+  const Record record = run_case(one, open_device(device), 0);
+  EXPECT_EQ(record.status, Status::ok) << record.reason;
+  return record.determinism;
+}
+
+TEST(RunCase, ProvesTheBitsOfKernelsThatRepeatByConstruction) {
+  const Harness& error = harness_named("error");
+  for (const auto& [subject, device, policy] :
+       {std::tuple("relu/b2_c4_s5", "cpu", "fp16"), std::tuple("linear/b4_i16_o8", "sim:hopper", "amp-fp16")}) {
+    const Determinism found = determinism_of(subject, device, policy, error);
+    EXPECT_TRUE(found.by_construction) << subject;
+    EXPECT_EQ(found.proof(), Determinism::Proof::proved);
+  }
+}
+
+TEST(RunCase, ProvesNothingForKernelsOfALibraryForTimesAndForCodeOfOthers) {
+  Record of_library = record_of(harness_named("error"));
+  const bool is_library = std::any_of(of_library.kernels.begin(), of_library.kernels.end(),
+                                      [](const KernelUse& use) { return use.row == "onednn"; });
+  EXPECT_EQ(of_library.determinism.proof(), is_library ? Determinism::Proof::unproved : Determinism::Proof::proved);
+  EXPECT_FALSE(record_of(harness_with([](const TrialSpec&) {
+                 return Findings{{number("own.number", "")}, {}};
+               })).determinism.by_construction);
+}
+
+TEST(Fingerprint, LeavesOutWhatIsAboutATimeMeasurement) {
+  Findings findings{{number("error.nmse", "output")}, {}};
+  const std::string before = fingerprint_of(findings);
+  for (const char* metric : {"timing.half_width", "speedup.control", "contention.others"})
+    findings.measurements.push_back(number(metric, "hot"));
+  EXPECT_EQ(fingerprint_of(findings), before);
 }
 
 }  // namespace

@@ -220,12 +220,14 @@ void run_conv_backward_weights(Device&, const Conv2dBackwardWeights& op) {
 }  // namespace
 
 void add_blas_rows(KernelTable& table) {
-  table.of<Matmul>().push_back({"openblas", Speed::real, refuses_matmul, run_matmul});
-  table.of<Conv2d>().push_back({"openblas", Speed::real, refuses_conv, run_conv});
+  // OpenBLAS divides the rows and columns of the result between its threads, by their number and the sizes alone
+  // (driver/level3/level3_thread.c): one thread adds the products of an element, in one order.
+  table.of<Matmul>().push_back({"openblas", Speed::real, refuses_matmul, run_matmul, Repeats::by_construction});
+  table.of<Conv2d>().push_back({"openblas", Speed::real, refuses_conv, run_conv, Repeats::by_construction});
   table.of<Conv2dBackwardData>().push_back(
-      {"openblas", Speed::real, refuses_conv_backward_data, run_conv_backward_data});
+      {"openblas", Speed::real, refuses_conv_backward_data, run_conv_backward_data, Repeats::by_construction});
   table.of<Conv2dBackwardWeights>().push_back(
-      {"openblas", Speed::real, refuses_conv_backward_weights, run_conv_backward_weights});
+      {"openblas", Speed::real, refuses_conv_backward_weights, run_conv_backward_weights, Repeats::by_construction});
 }
 
 std::string openblas_version() { return openblas_get_config(); }

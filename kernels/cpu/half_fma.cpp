@@ -49,7 +49,7 @@ void run(Device&, const Op& op) {
 
 template <class Op>
 void add(KernelTable& table) {
-  table.of<Op>().push_back({"fp16-fma", Speed::emulated, &refuses<Op>, &run<Op>});
+  table.of<Op>().push_back({"fp16-fma", Speed::emulated, &refuses<Op>, &run<Op>, Repeats::by_construction});
 }
 
 // Memory aligned for the widest vector.

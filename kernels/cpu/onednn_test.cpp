@@ -160,6 +160,51 @@ TEST(OneDnn, SaysWhichOfItsKernelsRuns) {
   EXPECT_FALSE(onednn_implementation(op).empty());
 }
 
+// The output's root mean square error relative to that of exact batch norm, for channels with this mean and variance 1.
+double error_of_batch_norm(const char* row_name, double mean) {
+  CpuDevice device;
+  const Shape shape{16, 8, 28, 28}, vector{shape[1]};
+  Tensor x = random_tensor(device, shape, DType::f32, 1);
+  std::vector<double> values = x.values();
+  for (double& value : values) value = static_cast<double>(static_cast<float>(value + mean));
+  x.set_values(values);
+  Tensor ones = Tensor::zeros(device, vector, DType::f32), zeros = Tensor::zeros(device, vector, DType::f32);
+  ones.fill(1);
+  Tensor out(device, shape, DType::f32), means(device, vector, DType::f32), variances(device, vector, DType::f32);
+  Tensor running_mean = Tensor::zeros(device, vector, DType::f32),
+         running_variance = Tensor::zeros(device, vector, DType::f32);
+  const BatchNorm op{x, ones, zeros, out, means, variances, running_mean, running_variance};
+  row<BatchNorm>(device, row_name).run(device, op);
+  const std::vector<double> found = out.values();
+  const auto pixels = static_cast<size_t>(shape[2] * shape[3]), channels = static_cast<size_t>(shape[1]);
+  const auto count = static_cast<double>(found.size() / channels);
+  std::vector<double> exact_mean(channels), exact_variance(channels);
+  for (size_t i = 0; i < values.size(); ++i) exact_mean[i / pixels % channels] += values[i] / count;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double difference = values[i] - exact_mean[i / pixels % channels];
+    exact_variance[i / pixels % channels] += difference * difference / count;
+  }
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t c = i / pixels % channels;
+    const double exact = (values[i] - exact_mean[c]) / std::sqrt(exact_variance[c] + op.epsilon);
+    error += (found[i] - exact) * (found[i] - exact), norm += exact * exact;
+  }
+  return std::sqrt(error / norm);
+}
+
+TEST(OneDnn, BatchNormLosesDigitsFarFromZeroAndTheHostRowDoesNot) {
+  constexpr double kMean = 100, kCount = 16 * 28 * 28;
+  const double u = kFp32.unit_roundoff();
+  // The mean is stored in fp32, and so is the difference from it; neither error exceeds u * 100. The variance is 1.
+  EXPECT_LE(error_of_batch_norm("host", kMean), 2 * u * kMean);
+  // A sum of n values in fp32 in any order has an error of at most n u times the sum of magnitudes.
+  const double library = error_of_batch_norm("onednn", kMean);
+  EXPECT_LE(library, kCount * u * kMean + 2 * u * kMean);
+  // What kernels/cpu/README.md says. If a library is better than this, its table has to be measured again.
+  EXPECT_GE(library, 4 * error_of_batch_norm("host", kMean));
+}
+
 TEST(OneDnn, LosesNoNaNAndNoInfinityInReluAndMaxPool) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {

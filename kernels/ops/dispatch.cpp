@@ -5,7 +5,10 @@
 
 namespace halfmark::kernels {
 
-void Dispatch::log(const void* choice, const LoggedKernel& what) { KernelLog::count(choice, what); }
+void Dispatch::log(const void* choice, const LoggedKernel& what, Repeats repeats) {
+  KernelLog::count(choice, what);
+  RepeatsWatch::see(repeats);
+}
 
 ops_detail::DispatchState& Dispatch::state(Device& device) {
   if (!device.dispatch) device.dispatch = std::make_shared<ops_detail::DispatchState>();

@@ -87,7 +87,7 @@ struct DispatchState {
 
 // The non-template parts; see dispatch.cpp.
 struct Dispatch {
-  static void log(const void* choice, const LoggedKernel& what);
+  static void log(const void* choice, const LoggedKernel& what, Repeats repeats);
   static ops_detail::DispatchState& state(Device& device);
   [[noreturn]] static void nobody(const LoggedKernel& what, const Device& device);
 };
@@ -149,7 +149,7 @@ void run(const Op& op) {
     const EmulationScope scope(choice.what.speed == Speed::emulated);
     run_with(*choice.kernel, op);
   }
-  Dispatch::log(&choice, choice.what);
+  Dispatch::log(&choice, choice.what, choice.kernel->repeats);
 }
 
 template <Operation Op>

@@ -18,11 +18,18 @@ void Signature::add(const Tensor& tensor) {
 
 namespace {
 thread_local KernelLog* log_now = nullptr;
+thread_local RepeatsWatch* watch_now = nullptr;
 thread_local std::string_view phase_now = "";
 }  // namespace
 
 KernelLog::KernelLog() : outer_(log_now) { log_now = this; }
 KernelLog::~KernelLog() { log_now = outer_; }
+RepeatsWatch::RepeatsWatch() : outer_(watch_now) { watch_now = this; }
+RepeatsWatch::~RepeatsWatch() { watch_now = outer_; }
+void RepeatsWatch::see(Repeats repeats) {
+  if (repeats == Repeats::by_construction) return;
+  for (RepeatsWatch* watch = watch_now; watch; watch = watch->outer_) watch->all_ = false;
+}
 LogPause::LogPause() : paused_(log_now) { log_now = nullptr; }
 LogPause::~LogPause() { log_now = paused_; }
 

@@ -16,6 +16,10 @@ namespace halfmark::kernels {
 enum class Speed : uint8_t { real, emulated };  // emulated: its time says nothing about the arithmetic it emulates
 std::string_view name_of(Speed speed);
 
+// Whether a row gives the same bits every time on one machine with one number of threads.
+// by_construction: each element is computed by one thread in a fixed order, whatever the other threads do.
+enum class Repeats : uint8_t { unproved, by_construction };
+
 using Refusal = std::optional<std::string>;  // empty = supports the operation, else why not
 
 template <class Op>
@@ -26,6 +30,7 @@ struct Kernel {
   Refusal (*refuses)(const Device&, const Op&);
   // May materialise outputs of layout `any` here, in the layout that suits the row.
   void (*run)(Device&, const Op&);
+  Repeats repeats = Repeats::unproved;
 };
 
 // Everything except the values that distinguishes two calls of one operation: the key for cached choices, plans and
@@ -92,6 +97,23 @@ class KernelLog {
   };
   std::vector<Count> counts_;
   KernelLog* outer_;
+};
+
+// Whether every operation that ran in this thread while the object exists repeats by construction; also those that are
+// not logged.
+class RepeatsWatch {
+ public:
+  RepeatsWatch();
+  ~RepeatsWatch();
+  RepeatsWatch(const RepeatsWatch&) = delete;
+  RepeatsWatch& operator=(const RepeatsWatch&) = delete;
+  bool all_repeat() const { return all_; }
+
+ private:
+  friend struct Dispatch;
+  static void see(Repeats repeats);
+  bool all_ = true;
+  RepeatsWatch* outer_;
 };
 
 // While this object exists nothing is logged: an oracle's or fp64 reference's operations do not belong to the trial.

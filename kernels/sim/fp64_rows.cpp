@@ -110,7 +110,7 @@ void run(Device&, const Op& op) {
 
 template <class Op>
 void add(KernelTable& table) {
-  table.of<Op>().push_back({"tensor-core-fp64", Speed::emulated, &refuses<Op>, &run<Op>});
+  table.of<Op>().push_back({"tensor-core-fp64", Speed::emulated, &refuses<Op>, &run<Op>, Repeats::by_construction});
 }
 
 }  // namespace

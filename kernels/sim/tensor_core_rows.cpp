@@ -174,7 +174,7 @@ void run(Device& device, const Op& op) {
 
 template <class Op>
 void add(KernelTable& table) {
-  table.of<Op>().push_back({"tensor-core", Speed::emulated, &refuses<Op>, &run<Op>});
+  table.of<Op>().push_back({"tensor-core", Speed::emulated, &refuses<Op>, &run<Op>, Repeats::by_construction});
 }
 
 }  // namespace

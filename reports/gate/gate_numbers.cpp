@@ -1,13 +1,16 @@
 #include "reports/gate/gate_numbers.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "reports/statistics/statistics.h"
 #include "reports/text/table.h"
@@ -40,14 +43,33 @@ double absolute_slack(const NumberRule& rule, double base) {
                                          : std::min(rule.absolute, rule.absolute_share * std::fabs(base));
 }
 
-double allowed_slack(const NumberRule& rule, double base) {
-  return std::max(absolute_slack(rule, base), rule.share > 0 ? rule.share * std::fabs(base) : 0);
+// Of the difference of two values from different samples.
+double error_of_difference(const Measurement& a, const Measurement& b) {
+  return std::hypot(a.standard_error.value_or(0), b.standard_error.value_or(0));
+}
+
+double allowed_slack(const NumberRule& rule, const Measurement& base, const Measurement& found) {
+  return std::max({absolute_slack(rule, base.value), rule.share > 0 ? rule.share * std::fabs(base.value) : 0,
+                   rule.standard_errors > 0 ? rule.standard_errors * error_of_difference(base, found) : 0});
 }
 
 // A NaN is worse than any number: comparisons test whether the limit holds, which is false for NaN.
-bool breaks_slack(const NumberRule& rule, Better better, double base, double found) {
-  if (base == found) return false;  // infinities too
-  return !(worsening(rule, better, base, found) <= allowed_slack(rule, base));
+bool breaks_slack(const NumberRule& rule, Better better, const Measurement& base, const Measurement& found) {
+  if (base.value == found.value) return false;  // infinities too
+  return !(worsening(rule, better, base.value, found.value) <= allowed_slack(rule, base, found));
+}
+
+// "the greater of 0.05 and 30%", or nothing if the rule has one limit only.
+std::string limits_of(const NumberRule& rule, const Measurement& base, const Measurement& found) {
+  std::vector<std::string> limits;
+  if (const double absolute = absolute_slack(rule, base.value); absolute > 0)
+    limits.push_back(human(absolute, found.unit));
+  if (rule.share > 0) limits.push_back(human_share(rule.share));
+  if (rule.standard_errors > 0)
+    limits.push_back(fmt::format("{:g} standard errors of the difference", rule.standard_errors));
+  if (limits.empty() || (limits.size() == 1 && rule.standard_errors == 0 && rule.share == 0)) return "";
+  if (limits.size() == 1) return fmt::format(", {}", limits[0]);
+  return fmt::format(", the {} of {}", limits.size() == 2 ? "greater" : "greatest", fmt::join(limits, " and "));
 }
 
 // The number of values in the histogram of the rule at the place of the measurement; 0: there is none.
@@ -96,22 +118,24 @@ std::string because(const NumberRule& rule) { return rule.why.empty() ? "" : fmt
 
 NumberVerdict with_slack(const NumberRule& rule, const Measurement& base, const Measurement& found) {
   NumberVerdict verdict;
-  const double slack = allowed_slack(rule, base.value);
+  if (rule.standard_errors > 0 && !(base.standard_error && found.standard_error)) {
+    verdict.outcome = Outcome::untrusted;
+    verdict.words = fmt::format("{}: {} has no standard error, so its sample is unknown and it is not compared",
+                                was_and_is(base, found), found.standard_error ? "the base" : "the new report");
+    return verdict;
+  }
+  const double slack = allowed_slack(rule, base, found);
   const double worse = worsening(rule, found.better, base.value, found.value);
   if (rule.magnitude)
     verdict.limit = std::fabs(base.value) + slack;
   else
     verdict.limit = found.better == Better::higher ? base.value - slack : base.value + slack;
-  if (breaks_slack(rule, found.better, base.value, found.value)) {
+  if (breaks_slack(rule, found.better, base, found)) {
     verdict.outcome = Outcome::breach;
     verdict.times_limit = std::isnan(worse) ? HUGE_VAL : slack > 0 ? worse / slack : worse;
     std::string allowed = "nothing worse than the base";
     if (slack > 0)
-      allowed = fmt::format(
-          "{} worse than the base{}", human(slack, found.unit),
-          rule.share > 0 ? fmt::format(", the greater of {} and {}",
-                                       human(absolute_slack(rule, base.value), found.unit), human_share(rule.share))
-                         : "");
+      allowed = fmt::format("{} worse than the base{}", human(slack, found.unit), limits_of(rule, base, found));
     if (!rule.magnitude && found.better == Better::neither)
       allowed = slack > 0 ? fmt::format("{} on either side", human(slack, found.unit)) : "no change at all";
     const bool has_worse_side = rule.magnitude || found.better != Better::neither;
@@ -120,8 +144,7 @@ NumberVerdict with_slack(const NumberRule& rule, const Measurement& base, const 
                                 std::isfinite(share) && share > 0 ? fmt::format(" ({} worse)", human_share(share)) : "",
                                 allowed, because(rule));
   } else if ((std::isinf(found.value) && std::isfinite(base.value)) ||
-             ((rule.magnitude || found.better != Better::neither) &&
-              breaks_slack(rule, found.better, found.value, base.value))) {
+             ((rule.magnitude || found.better != Better::neither) && breaks_slack(rule, found.better, found, base))) {
     const bool crossed = !rule.magnitude && found.better == Better::lower && base.value >= 0 && found.value < 0;
     verdict.outcome = crossed ? Outcome::untrusted : Outcome::improved;
     verdict.words = was_and_is(base, found) + (crossed ? ": below zero, which few numbers can be" : "");

@@ -194,6 +194,51 @@ TEST(NumberUnderSlack, MayBeWorseByTheGreaterOfAmountAndShare) {
   EXPECT_SAYS(judged(rule, none, 2 * mib).words, "2 MiB, was 0 B");
 }
 
+TEST(NumberUnderSlack, MayBeWorseByStandardErrorsOfTheDifference) {
+  NumberRule rule = slack_rule(0, 0);
+  rule.standard_errors = 4;
+  Measurement base = number("evaluation.accuracy", "fp32", 0.8, Kind::bounded, Better::higher), found = base;
+  base.standard_error = 0.003, found.standard_error = 0.004;  // of the difference: 0.005
+  const Record record = made_report().records[0];
+  const auto verdict = [&](double value) {
+    found.value = value;
+    return judge_number(rule, base, found, {record, record, true});
+  };
+  EXPECT_EQ(verdict(0.7801).outcome, Outcome::pass);
+  EXPECT_EQ(verdict(0.7799).outcome, Outcome::breach);
+  EXPECT_SAYS(verdict(0.7799).words, "the rule allows 0.02 worse than the base, 4 standard errors of the difference");
+  EXPECT_EQ(verdict(0.8201).outcome, Outcome::improved);
+  EXPECT_EQ(verdict(kNaN).outcome, Outcome::breach);
+  rule.absolute = 0.05;
+  EXPECT_EQ(verdict(0.7501).outcome, Outcome::pass);
+  EXPECT_SAYS(verdict(0.7499).words, "the greater of 0.05 and 4 standard errors of the difference");
+}
+
+TEST(NumberUnderSlack, IsNotComparedWithoutTheStandardErrorThatItsRuleNeeds) {
+  for (const char* rules : {"default", "strict"}) {
+    Report base = made_report(), found = base;
+    Measurement accuracy = number("evaluation.accuracy", "fp32", 0.8, Kind::bounded, Better::higher);
+    found.records[0].measurements.push_back(accuracy);
+    accuracy.standard_error = 0.0125;
+    base.records[0].measurements.push_back(accuracy);
+    EXPECT_SAYS(words_of(gate(base, found, {}, rules), Question::accuracy, Outcome::lost), "standard error");
+    // The other way round the base is older than standard errors: nothing was hidden, but nothing is proved.
+    EXPECT_SAYS(words_of(gate(found, base, {}, rules), Question::accuracy, Outcome::untrusted),
+                "the base has no standard error");
+    EXPECT_EQ(words_of(gate(base, base, {}, rules), Question::accuracy, Outcome::untrusted), "") << rules;
+  }
+}
+
+TEST(NumberUnderSlack, OfFewerHeldOutSamplesIsAChange) {
+  for (const char* rules : {"default", "strict"}) {
+    Report base = made_report();
+    base.records[0].measurements.push_back(number("evaluation.samples", "", 1024, Kind::exact, Better::neither));
+    Report found = base;
+    found.records[0].measurements.back().value = 16;
+    EXPECT_NE(words_of(gate(base, found, {}, rules), Question::accuracy, Outcome::breach), "") << rules;
+  }
+}
+
 TEST(NumberUnderSlack, KnowsWhichSideIsWorse) {
   const NumberRule rule = slack_rule(0.1, 0);
   const Measurement higher = number("error.cosine", "output", 0.9, Kind::bounded, Better::higher);

@@ -55,6 +55,7 @@ std::string definition_difference(const Measurement& base, const Measurement& fo
   if (base.better != found.better) return "its direction of improvement is different";
   if (base.kind != found.kind) return "its kind is different (exact, bounded, sampled, information)";
   if (base.bound && !found.bound) return "it has no bound of its own any more";
+  if (base.standard_error && !found.standard_error) return "it has no standard error any more";
   // A bound follows from the inputs, so that another seed may move it a little.
   constexpr double kMostGrowth = 2;
   if (base.bound && (found.better == Better::higher ? *found.bound < *base.bound / kMostGrowth

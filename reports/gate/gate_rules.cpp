@@ -24,7 +24,8 @@ constexpr std::string_view kKindNames[] = {"exact", "bounded", "sampled", "infor
 
 // Fields that every rule for numbers may have, and those of the judging modes.
 const Names kAnyRule = {"metric", "case", "at", "kind", "judge", "why", "untrusted_above", "untrusted_below"};
-const Names kSlackRule = {"absolute", "absolute_share", "share", "magnitude", "changed", "together", "absent"};
+const Names kSlackRule = {"absolute",  "absolute_share", "share",    "standard_errors",
+                          "magnitude", "changed",        "together", "absent"};
 const Names kRatioRule = {"squared", "elements", "most_elements", "least_ratio", "least_ratio_unproved",
                           "chance",  "tiny",     "bits_warn",     "bits_fail"};
 
@@ -86,6 +87,7 @@ NumberRule read_number_rule(const JsonReader& json) {
   read(json, "absolute", {0, kNoEnd}, rule.absolute);
   read(json, "absolute_share", {0, kNoEnd}, rule.absolute_share);
   read(json, "share", {0, kNoEnd}, rule.share);
+  read(json, "standard_errors", {0, kNoEnd}, rule.standard_errors);
   read(json, "magnitude", rule.magnitude);
   read(json, "changed", rule.changed);
   read(json, "together", rule.together);

@@ -30,8 +30,9 @@ struct NumberRule {
   double untrusted_above = std::numeric_limits<double>::infinity();   // a value that passes or improves and is above
   double untrusted_below = -std::numeric_limits<double>::infinity();  // or below it proves nothing
 
-  // slack: the allowed amount is the greater of the two.
+  // slack: the allowed amount is the greatest of the three.
   double absolute = 0, share = 0;
+  double standard_errors = 0;  // so many standard errors of the difference of the two values; neither may lack its own
   double absolute_share =
       std::numeric_limits<double>::infinity();  // `absolute` counts as at most this share of the base
   bool magnitude = false;                       // judge |value|: nearer to zero is better

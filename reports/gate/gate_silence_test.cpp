@@ -147,6 +147,15 @@ TEST(GateSilence, SaysThatCurvesKernelsAndNumbersForInformationAreMissingOrOther
   EXPECT_SAYS(remarks_of(gate(base, found)), "another unit, direction or kind: 1 (work.bytes of");
 }
 
+TEST(GateSilence, HasNoWordForHowBusyTheMachineWas) {
+  Report base = made_report(), found = made_report();
+  for (const char* metric : {"contention.others", "timing.half_width", "speedup.control"}) {
+    base.records[0].measurements.push_back(number(metric, "hot", 0.01, Kind::information, Better::neither));
+    found.records[0].measurements.push_back(number(metric, "hot", 0.09, Kind::information, Better::neither));
+  }
+  EXPECT_SAYS(remarks_of(gate(base, found)), "kind information by a factor of 2 or more): 1 (speedup.control at hot");
+}
+
 TEST(GateSilence, SaysWhatIsWorseWithinItsLimit) {
   Report found = made_report();
   at(found.records[0], "error.nmse").value *= 1.05;

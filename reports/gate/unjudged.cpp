@@ -66,6 +66,11 @@ double factor_between(double base, double found) {
   return std::max(ratio, 1 / ratio);
 }
 
+// Numbers about the machine during a time measurement. They differ between any two runs and say nothing about the code.
+bool is_about_the_machine(std::string_view metric) {
+  return metric.starts_with("contention.") || metric.starts_with("timing.");
+}
+
 bool is_judged(const NumberRule* rule) { return rule && rule->judge != Judging::information; }
 
 bool has_numbers_only(const std::vector<double>& values) {
@@ -154,6 +159,8 @@ void UnjudgedDifferences::compare(const Record& base, const Record& found, const
     if (judged && (before.kind == after->kind || is_judged(rules.rule_for(found, *after)))) continue;
     if (before.unit != after->unit || before.better != after->better || before.kind != after->kind)
       note(Unjudged::other_definition, of_case(place_of(before)));
+    else if (is_about_the_machine(before.metric))
+      continue;
     else if (const double factor = factor_between(before.value, after->value);
              factor >= kMovedBy || (factor > 1 && before.kind != Kind::information && before.kind != Kind::sampled))
       note(Unjudged::moved_information, of_case(place_of(before)), factor);

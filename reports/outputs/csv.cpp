@@ -61,9 +61,9 @@ std::string csv_of(const Judgement& judgement) {
 }
 
 std::string measurements_csv_of(const Report& report) {
-  std::string text =
-      csv_row({"id", "case_version", "subject", "device", "policy", "harness", "axes", "status", "metric", "at",
-               "value", "unit", "better", "kind", "interval_low", "interval_high", "bound", "samples"});
+  std::string text = csv_row({"id", "case_version", "subject", "device", "policy", "harness", "axes", "status",
+                              "metric", "at", "value", "unit", "better", "kind", "interval_low", "interval_high",
+                              "standard_error", "bound", "samples"});
   for (const Record& record : report.records) {
     std::vector<std::string> axes;
     for (const auto& [axis, setting] : record.axes) axes.push_back(axis + "=" + setting);
@@ -82,7 +82,8 @@ std::string measurements_csv_of(const Report& report) {
                      csv_field(one.unit), std::string(name_of(one.better)), std::string(name_of(one.kind)),
                      one.interval && !misleads(record, one) ? csv_number(one.interval->lower) : "",
                      one.interval && !misleads(record, one) ? csv_number(one.interval->upper) : "",
-                     one.bound ? csv_number(*one.bound) : "", fmt::format("{}", one.samples.size())});
+                     one.standard_error ? csv_number(*one.standard_error) : "", one.bound ? csv_number(*one.bound) : "",
+                     fmt::format("{}", one.samples.size())});
       text += csv_row(fields);
     }
   }

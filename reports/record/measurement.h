@@ -32,7 +32,9 @@ struct Measurement {
   Kind kind = Kind::information;
   std::optional<double> bound{};    // derived upper limit, in the same unit
   std::optional<Range> interval{};  // confidence interval of the value; the metric's formula says how sure
-  std::vector<double> samples{};    // replicates from which a sampled value is computed, in the order of measurement
+  // Of a value that estimates a mean from a sample, such as an accuracy; in the same unit.
+  std::optional<double> standard_error{};
+  std::vector<double> samples{};  // replicates from which a sampled value is computed, in the order of measurement
 };
 
 // A curve or a histogram: y over x, equally long.

@@ -48,6 +48,7 @@ Json to_json(const Measurement& measurement) {
   if (measurement.interval)
     json["interval"] = {json_number(measurement.interval->lower), json_number(measurement.interval->upper)};
   if (measurement.bound) json["bound"] = json_number(*measurement.bound);
+  if (measurement.standard_error) json["standard_error"] = json_number(*measurement.standard_error);
   if (!measurement.samples.empty()) json["samples"] = numbers(measurement.samples);
   return json;
 }
@@ -104,6 +105,7 @@ Measurement read_measurement(const JsonReader& json) {
     measurement.interval = Range{ends[0], ends[1]};
   }
   if (const auto bound = json.optional("bound")) measurement.bound = bound->number();
+  if (const auto error = json.optional("standard_error")) measurement.standard_error = error->number();
   measurement.samples = json.numbers("samples");
   return measurement;
 }
@@ -143,6 +145,8 @@ Determinism read_determinism(const JsonReader& json) {
   if (determinism.processes < 1) json.fail(fmt::format("{} processes measured it", determinism.processes));
   if (determinism.differing < 0 || determinism.differing >= determinism.processes)
     json.fail(fmt::format("{} of {} processes differ", determinism.differing, determinism.processes));
+  if (const auto by_construction = json.optional("by_construction"))
+    determinism.by_construction = by_construction->boolean();
   return determinism;
 }
 
@@ -298,6 +302,7 @@ Json to_json(const Record& record) {
   if (const Determinism& found = record.determinism; found.processes > 0) {
     json["determinism"] = {
         {"proof", name_of(found.proof())}, {"processes", found.processes}, {"differing", found.differing}};
+    if (found.by_construction) json["determinism"]["by_construction"] = true;
   }
   return json;
 }

@@ -37,11 +37,15 @@ struct Expectation {
 };
 
 // Whether a case gives the same bits every time: how many separate processes measured it, and how many of them gave a
-// different fingerprint than the first.
+// different fingerprint than the first. by_construction: a single process, and every kernel in it, also those of the
+// reference, computes each element by one thread in a fixed order.
 struct Determinism {
   enum class Proof : uint8_t { unproved, proved, refuted };
   int processes = 0, differing = 0;
-  Proof proof() const { return differing > 0 ? Proof::refuted : processes > 1 ? Proof::proved : Proof::unproved; }
+  bool by_construction = false;
+  Proof proof() const {
+    return differing > 0 ? Proof::refuted : processes > 1 || by_construction ? Proof::proved : Proof::unproved;
+  }
 };
 std::string_view name_of(Determinism::Proof proof);
 

@@ -350,6 +350,16 @@ TEST(Report, RefusesNumbersThatCountBackwardsAndWhatIsThereTwice) {
   EXPECT_SAYS(complaint([] { require_records({"r.json", Report()}); }), "r.json: has no records");
 }
 
+TEST(Report, ReadsAProofByConstructionAsItIsWritten) {
+  Record record = sample_report().records[0];
+  record.determinism = {1, 0, true};
+  const Record read = record_from_json(to_json(record), "r.json");
+  EXPECT_TRUE(read.determinism.by_construction);
+  EXPECT_EQ(read.determinism.proof(), Determinism::Proof::proved);
+  record.determinism = {1, 0};
+  EXPECT_EQ(record_from_json(to_json(record), "r.json").determinism.proof(), Determinism::Proof::unproved);
+}
+
 TEST(Report, RefusesAnIntervalThatIsNone) {
   auto record = to_json(sample_report().records[0]);
   for (const auto& interval : {nlohmann::ordered_json{1}, nlohmann::ordered_json{2, 1}, nlohmann::ordered_json{1, 2, 3},

@@ -156,11 +156,33 @@ std::string folded_text(const Group& group, const Figure& figure, const std::vec
     if (!value || !value->folded) continue;
     std::vector<std::string> settings;
     for (const auto& [axis, setting] : *value->axes)
-      if (group.folded_axes.contains(axis)) settings.push_back(axis + "=" + setting);
+      if (group.folded_axes.contains(axis) && !(figure.mean && axis == kReplicates))
+        settings.push_back(axis + "=" + setting);
     if (!settings.empty()) places.push_back(fmt::format("{} at {}", policy, fmt::join(settings, " ")));
   }
   if (places.empty()) return "";
   return wrapped(fmt::format("  {}: ", figure.title), printable(fmt::format("{}", fmt::join(places, "; "))),
+                 options.width);
+}
+
+// "  accuracy: 1024 held-out samples for each of 3 seeds; +- standard error": what the means of a column come from.
+std::string means_text(const Group& group, const Figure& figure, const std::vector<std::string>& policies,
+                       const TextOptions& options) {
+  std::set<double> samples;
+  std::set<size_t> seeds;
+  for (const std::string& policy : policies)
+    if (const Value* value = group.value(policy, figure); value && value->error)
+      samples.insert(value->samples), seeds.insert(value->seeds);
+  if (samples.empty()) return "";
+  const auto range = [](const auto& values) {
+    return values.size() == 1 ? fmt::format("{}", *values.begin())
+                              : fmt::format("{} to {}", *values.begin(), *values.rbegin());
+  };
+  const bool one = seeds.size() == 1 && *seeds.begin() == 1;
+  return wrapped(fmt::format("  {}: ", figure.title),
+                 fmt::format("{} samples{}; +- standard error{}", range(samples),
+                             one ? " of one seed" : fmt::format(" for each of {} seeds", range(seeds)),
+                             one ? ", which does not include other seeds" : ""),
                  options.width);
 }
 
@@ -213,10 +235,15 @@ std::string group_text(const Group& group, std::span<const Figure> figures, cons
                       fmt::format("{}", fmt::join(reasons, "; ")), options.width);
     }
   }
+  for (const Figure& figure : columns)
+    if (figure.mean) text += means_text(group, figure, policies, options);
+  const bool has_mean = group.folded_axes.contains(std::string(kReplicates)) &&
+                        std::any_of(columns.begin(), columns.end(), [](const Figure& figure) { return figure.mean; });
   if (!group.folded_axes.empty()) {
-    text +=
-        wrapped("", fmt::format("over {}: best time, worst of every other metric", fmt::join(group.folded_axes, ", ")),
-                options.width);
+    text += wrapped("",
+                    fmt::format("over {}: best time, {}worst of every other metric", fmt::join(group.folded_axes, ", "),
+                                has_mean ? "mean accuracy of the seeds, " : ""),
+                    options.width);
     for (const Figure& figure : columns) text += folded_text(group, figure, policies, options);
   }
   return text;
@@ -281,7 +308,8 @@ std::string record_text(const Record& record, const TextOptions& options) {
       table.add(
           {{fmt::format("  {}", one.metric)},
            {one.at},
-           {human(one.value, one.unit), std::isfinite(one.value) ? Tone::plain : Tone::bad},
+           {human(one.value, one.unit) + (one.standard_error ? " +-" + human(*one.standard_error, one.unit) : ""),
+            std::isfinite(one.value) ? Tone::plain : Tone::bad},
            {one.interval ? human(one.interval->lower, one.unit) + " .. " + human(one.interval->upper, one.unit) : ""},
            {one.bound ? human(*one.bound, one.unit) : ""},
            {one.samples.empty() ? "" : fmt::format("{}", one.samples.size())},

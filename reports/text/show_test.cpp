@@ -80,7 +80,6 @@ TEST(ShowColumns, HoldTheirOwnMetricInItsUnit) {
                                {"headroom", "range.headroom", "output", 12, "bit", "12 bit"},
                                {"BatchNorm drift", "batchnorm.running_var_drift", "bn1", -0.75, "1", "-0.75"},
                                {"final loss", "training.final_loss", "", 0.3, "1", "0.3"},
-                               {"accuracy", "training.final_accuracy", "", 0.9, "1", "90%"},
                                {"skipped steps", "training.skipped_steps", "", 7, "1", "7"},
                                {"lost updates", "training.noop_updates", "", 0.0625, "1", "6.25%"},
                                {"sum error", "accumulation.backward_error", "", 1e-3, "1", "0.001"}};
@@ -115,6 +114,48 @@ TEST(ShowColumns, HoldTheBestTimeAndTheWorstOfAllElse) {
     EXPECT_EQ(under(text, "1 - cosine", "fp16"), "0.25");
     EXPECT_EQ(under(text, "output NMSE", "fp16"), "NaN");
   }
+}
+
+Record evaluated(const char* policy, const char* seed, double accuracy, std::optional<double> error, double samples) {
+  Record record = measured_record(policy, {});
+  record.harness = "training";
+  record.axes = {{"steps", "100"}, {"replicate", seed}};
+  record.measurements = {measured("evaluation.accuracy", "fp32", accuracy, "1", Better::higher)};
+  record.measurements[0].standard_error = error;
+  if (samples > 0) record.measurements.push_back(measured("evaluation.samples", "", samples));
+  return record;
+}
+
+TEST(ShowAccuracy, IsTheMeanOfTheSeedsWithItsStandardError) {
+  // Standard deviation 0.02, over the root of 3: 0.0115. Their own standard errors give 0.01 / sqrt(3).
+  std::vector<Record> records;
+  for (const auto& [seed, value] : {std::pair{"0", 0.88}, {"1", 0.90}, {"2", 0.92}})
+    records.push_back(evaluated("fp32", seed, value, 0.01, 1024));
+  // Equal by chance: only their own errors say how sure the mean is. 0.02 / sqrt(2) = 0.0141.
+  records.push_back(evaluated("fp16", "0", 0.5, 0.02, 1024));
+  records.push_back(evaluated("fp16", "1", 0.5, 0.02, 1000));
+  const std::string text = show(report_of(records), kWide);
+  EXPECT_EQ(under(text, "accuracy", "fp32"), "90% +-1.15%") << text;
+  EXPECT_EQ(under(text, "accuracy", "fp16"), "50% +-1.41%") << text;
+  EXPECT_NE(text.find("accuracy: 1000 to 1024 samples for each of 2 to 3 seeds; +- standard error\n"), text.npos)
+      << text;
+  EXPECT_NE(text.find("mean accuracy of the seeds"), text.npos) << text;
+  EXPECT_EQ(text.find("fp32 at replicate"), text.npos) << "a mean belongs to no single seed\n" << text;
+}
+
+TEST(ShowAccuracy, OfOneSeedSaysThatOtherSeedsAreNotIncluded) {
+  const std::string text = show(report_of({evaluated("fp32", "0", 0.75, 0.0135, 1024)}), kWide);
+  EXPECT_EQ(under(text, "accuracy", "fp32"), "75% +-1.35%") << text;
+  EXPECT_NE(text.find("1024 samples of one seed; +- standard error, which does not include other seeds"), text.npos)
+      << text;
+}
+
+TEST(ShowAccuracy, IsNotShownWithoutItsSampleOrItsError) {
+  const std::string text =
+      show(report_of({evaluated("fp32", "0", 0.75, 0.0135, 1024), evaluated("fp16", "0", 0.75, {}, 1024),
+                      evaluated("bf16", "0", 0.75, 0.0135, 0)}),
+           kWide);
+  EXPECT_EQ(text.find("75%", text.find("75%") + 1), text.npos) << text;
 }
 
 TEST(ShowColumns, ColourWhatIsBetterAndWhatIsWorse) {

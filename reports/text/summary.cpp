@@ -69,9 +69,16 @@ const std::vector<Figure>& table() {
        false, "relative drift of the running variance from fp64; 0 is best"},
       {"final loss", "training.final_loss", "*", lower, Ratio::none, false, false, false, true, false, false,
        "mean training loss of the last tenth of the steps of a short training"},
-      {"accuracy", "training.final_accuracy", "*", higher, Ratio::none, false, true, false, true, false, false,
-       "share of the training batches classified correctly, mean of the last tenth of the steps"},
-      {"eval gap", "evaluation.gap", "*", lower, Ratio::none, false, false, false, false, false, false,
+      {"accuracy", "evaluation.accuracy", "fp32", higher, Ratio::none, false, true, false, true, false, false,
+       "share of held-out samples classified correctly, evaluated in fp32: mean over the seeds, with its standard "
+       "error",
+       true},
+      {"half accuracy", "evaluation.accuracy", "half", higher, Ratio::none, false, true, false, false, false, false,
+       "the same, evaluated in half precision throughout", true},
+      {"training accuracy", "training.final_accuracy", "*", higher, Ratio::none, false, true, false, false, false,
+       false,
+       "share of the training batches classified correctly, mean of the last tenth of the steps: no held-out samples"},
+      {"eval gap", "evaluation.gap", "*", lower, Ratio::none, false, false, false, true, false, false,
        "loss of the trained model evaluated in half precision, less that in fp32"},
       {"skipped steps", "training.skipped_steps", "*", lower, Ratio::none, false, false, false, true, false, false,
        "steps that the loss scaler skipped because a gradient was not finite"},
@@ -121,13 +128,15 @@ class FigureIndex {
     }
   }
 
-  void take(Group& group, const Record& record) const {
+  // `place`: the number of the group.
+  void take(Group& group, size_t place, const Record& record) {
     auto& values = group.values[record.policy];
     for (const Measurement& one : record.measurements) {
       const auto places = places_.find(one.metric);
       if (places == places_.end()) continue;
       const auto keep = [&](size_t i) {
         const Figure& figure = figures_[i];
+        if (figure.mean) return collect(place, record, one, i);
         Value value{one.value, one.unit, figure.timed && record.status == Status::suspect, &record.axes, one.interval};
         if (figure.speed_up) {
           const Measurement* same = find(record, "speedup.same_kernels", one.at);
@@ -146,13 +155,68 @@ class FigureIndex {
     }
   }
 
+  // After all records: the mean over the seeds of each setting, and of those the worst.
+  void add_means_to(std::vector<Group>& groups) const {
+    for (const auto& [key, seeds] : seeds_) {
+      Group& group = groups[key.group];
+      const Figure& figure = figures_[key.figure];
+      Value value = mean_of(seeds);
+      auto& values = group.values[key.policy];
+      const auto [found, is_new] = values.try_emplace(figure.title, value);
+      value.folded = found->second.folded = found->second.folded || !is_new;
+      if (!is_new && replaces(figure, value, found->second)) found->second = std::move(value);
+      group.figures.insert(key.figure);
+    }
+  }
+
  private:
+  struct Seed {
+    double value, error, samples;
+    const Record* record;
+    std::string unit;
+  };
+  struct MeanKey {
+    size_t group;
+    std::string policy;
+    size_t figure;
+    std::map<std::string, std::string> axes;  // without that of the seeds
+    auto operator<=>(const MeanKey&) const = default;
+  };
+
+  void collect(size_t group, const Record& record, const Measurement& one, size_t figure) {
+    const std::string samples = std::string(family_of(one.metric)) + ".samples";
+    const auto counted = std::find_if(record.measurements.begin(), record.measurements.end(),
+                                      [&](const Measurement& other) { return other.metric == samples; });
+    if (!one.standard_error || counted == record.measurements.end()) return;
+    MeanKey key{group, record.policy, figure, record.axes};
+    key.axes.erase(std::string(kReplicates));
+    seeds_[std::move(key)].push_back({one.value, *one.standard_error, counted->value, &record, one.unit});
+  }
+
+  static Value mean_of(const std::vector<Seed>& seeds) {
+    const auto count = static_cast<double>(seeds.size());
+    double sum = 0, own = 0, between = 0, samples = seeds[0].samples;
+    for (const Seed& seed : seeds) sum += seed.value, own += seed.error * seed.error;
+    const double mean = sum / count;
+    for (const Seed& seed : seeds) {
+      between += (seed.value - mean) * (seed.value - mean);
+      samples = std::min(samples, seed.samples);
+    }
+    own = std::sqrt(own) / count;
+    between = seeds.size() > 1 ? std::sqrt(between / (count - 1) / count) : 0;
+    Value value{mean, seeds[0].unit, false, &seeds[0].record->axes, std::nullopt};
+    value.error = std::isnan(between) ? between : std::max(own, between);
+    value.seeds = seeds.size(), value.samples = samples;
+    return value;
+  }
+
   struct Places {
     std::vector<size_t> patterns;
     std::unordered_map<std::string, std::vector<size_t>> exact;
   };
   std::span<const Figure> figures_;
   std::unordered_map<std::string, Places> places_;  // by metric
+  std::map<MeanKey, std::vector<Seed>> seeds_;
 };
 
 // "1.84x +-3%", "no gain +-5%", "same kernels". The half-width is that of the wider side.
@@ -214,7 +278,7 @@ std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool a
 
 std::vector<Group> groups_of(const Report& report, std::span<const Figure> figures) {
   std::vector<Group> groups;
-  const FigureIndex index(figures);
+  FigureIndex index(figures);
   std::map<std::pair<std::string, std::string>, size_t> place;
   std::set<std::pair<size_t, std::string>> policies;
   std::map<std::tuple<size_t, std::string, std::string>, std::map<std::string, std::string>> axes;
@@ -235,8 +299,9 @@ std::vector<Group> groups_of(const Report& report, std::span<const Figure> figur
       const auto earlier = first->second.find(axis);
       if (earlier == first->second.end() || earlier->second != setting) group.folded_axes.insert(axis);
     }
-    index.take(group, record);
+    index.take(group, found->second, record);
   }
+  index.add_means_to(groups);
   return groups;
 }
 
@@ -255,7 +320,9 @@ Cell cell_of(const Figure& figure, const Value* value) {
   if (figure.speed_up) return speed_up_cell(*value);
   const Tone tone = std::isfinite(value->number) ? Tone::plain : Tone::bad;
   if (figure.one_minus) return {human(1 - value->number, value->unit), tone};
-  return {figure.share ? human_share(value->number) : human(value->number, value->unit), tone};
+  const auto shown = [&](double number) { return figure.share ? human_share(number) : human(number, value->unit); };
+  return {value->error ? fmt::format("{} +-{}", shown(value->number), shown(*value->error)) : shown(value->number),
+          tone};
 }
 
 }  // namespace halfmark::reports

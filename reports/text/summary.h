@@ -17,6 +17,9 @@ namespace halfmark::reports {
 // The name of the policy that all others are compared with.
 inline constexpr std::string_view kBaseline = "fp32";
 
+// The axis whose settings are seeds: the same measurement from other random numbers.
+inline constexpr std::string_view kReplicates = "replicate";
+
 // How a ratio to the baseline is computed. speed_up: baseline / value. times: value / baseline. Times have one between
 // reports only: within a report a speed-up is measured in turn and is a figure of its own.
 enum class Ratio { none, speed_up, rate, times };
@@ -36,6 +39,9 @@ struct Figure {
   bool speed_up =
       false;            // a ratio of times measured in turn: printed with its interval, never as a gain if that holds 1
   std::string about{};  // explanation of the column for new users
+  // The mean over the seeds, with its standard error. A value without its standard error, or without the number of its
+  // samples ("evaluation.samples" for "evaluation.accuracy"), is not shown.
+  bool mean = false;
 };
 
 struct Value {
@@ -46,6 +52,11 @@ struct Value {
   std::optional<Range> interval{};
   bool same_kernels = false;  // of a speed-up: the baseline runs the same kernels
   bool folded = false;        // the best or worst of cases with different axes
+  // Of a mean. The error is the larger of two: the standard deviation of the seeds / sqrt(seeds), from two seeds on, and
+  // the root of the mean square of the seeds' own standard errors / sqrt(seeds).
+  std::optional<double> error{};
+  size_t seeds = 0;
+  double samples = 0;  // the fewest of any seed
 };
 
 // Policies of one subject on one device, with the figures they have.

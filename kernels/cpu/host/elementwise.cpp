@@ -238,7 +238,7 @@ void add_elementwise(KernelTable& table) {
     add_row<ActivationBackward<Row>, refuses_activation_backward<Row>, run_activation_backward<Row>>(table);
   });
   add_row<Add, refuses_add, run_add>(table);
-  table.of<Cast>().push_back({"host", Speed::real, refuses_cast, run_cast});
+  table.of<Cast>().push_back({"host", Speed::real, refuses_cast, run_cast, Repeats::by_construction});
   add_row<AddBias, refuses_add_bias, run_add_bias>(table);
   add_row<BiasGradient, refuses_bias_gradient, run_bias_gradient>(table);
 }

@@ -57,8 +57,8 @@ void add_row(KernelTable& table) {
     if (!refusal) op.visit(WidenedVisitor{refusal});
     return refusal;
   };
-  table.of<Op>().push_back({"host", Speed::real, refuses_widened, run});
-  table.of<Op>().push_back({"host-upcast", Speed::emulated, refuses, run});
+  table.of<Op>().push_back({"host", Speed::real, refuses_widened, run, Repeats::by_construction});
+  table.of<Op>().push_back({"host-upcast", Speed::emulated, refuses, run, Repeats::by_construction});
 }
 
 // fp64 if an operand is, else fp32.

@@ -59,6 +59,8 @@ void run(Device&, const Reorder& op) {
 
 }  // namespace
 
-void add_reorders(KernelTable& table) { table.of<Reorder>().push_back({"host", Speed::real, refuses, run}); }
+void add_reorders(KernelTable& table) {
+  table.of<Reorder>().push_back({"host", Speed::real, refuses, run, Repeats::by_construction});
+}
 
 }  // namespace halfmark::kernels::host

@@ -214,7 +214,7 @@ void reorder(const Desc& given, const void* source, const Desc& wanted, void* ta
     return all;
   }();
   const LoggedKernel& line = lines.at(dtype);
-  Dispatch::log(&line, line);
+  Dispatch::log(&line, line, Repeats::unproved);
 }
 
 Tensor Call::buffer(size_t bytes) { return buffers_.emplace_back(bytes_on(device_, bytes)); }

@@ -196,7 +196,8 @@ void run_contraction(Device&, const Op& op) {
 
 template <class Op>
 void add(KernelTable& table) {
-  table.of<Op>().push_back({"reference", Speed::emulated, &refuses_contraction<Op>, &run_contraction<Op>});
+  table.of<Op>().push_back(
+      {"reference", Speed::emulated, &refuses_contraction<Op>, &run_contraction<Op>, Repeats::by_construction});
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ void add_elementwise_rows(KernelTable& table) {
     add_row<ActivationBackward<Row>>(table, activation_backward<Row>);
   });
   add_row<Add>(table, add_tensors), add_row<Cast>(table, cast);
-  table.of<Reorder>().push_back({"reference", Speed::emulated, &refuses_reorder, reorder});
+  table.of<Reorder>().push_back({"reference", Speed::emulated, &refuses_reorder, reorder, Repeats::by_construction});
 }
 
 }  // namespace halfmark::kernels::reference

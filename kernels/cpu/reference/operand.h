@@ -56,7 +56,7 @@ Refusal refuses(const Device&, const Op& op) {
 // All emulated: these rows define the correct result, and their time says nothing about any hardware.
 template <class Op>
 void add_row(KernelTable& table, void (*run)(Device&, const Op&)) {
-  table.of<Op>().push_back({"reference", Speed::emulated, &refuses<Op>, run});
+  table.of<Op>().push_back({"reference", Speed::emulated, &refuses<Op>, run, Repeats::by_construction});
 }
 
 // One function per file of this folder, each for one family of rows.
