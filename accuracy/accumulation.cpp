@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "accuracy/accuracy.h"
+#include "accuracy/reference.h"
 #include "kernels/number/error.h"
 
 namespace halfmark::accuracy {
@@ -26,7 +27,7 @@ constexpr double kFactor = 1.189207115;  // 2^(1/4)
 enum Class { kFlat = 0, kConstantFactor = 1, kGrowing = 2 };
 
 const std::vector<MetricRow>& accumulation_table() {
-  static const std::vector<MetricRow> rows = {
+  static const std::vector<MetricRow> rows = with_reference_rows({
       {"accumulation.error", "1", Better::lower, Kind::bounded,
        "over K: sqrt(sum (value - exact)^2 / sum exact^2), exact: the same rounded operands summed in 64 bits"},
       {"accumulation.backward_error", "1", Better::lower, Kind::bounded,
@@ -43,7 +44,7 @@ const std::vector<MetricRow>& accumulation_table() {
       {"accumulation.class", "1", Better::lower, Kind::bounded,
        "0 flat: growth < 1/4 and ratio < 2^(1/4); 1 constant factor: growth < 1/4; 2 growing"},
       {"accumulation.nonfinite", "1", Better::lower, Kind::bounded, "share of sums that are infinite or NaN"},
-  };
+  });
   return rows;
 }
 
@@ -196,6 +197,10 @@ Findings measure_accumulation(const TrialSpec& spec) {
   out.number("accumulation.growth", "", growth);
   out.number("accumulation.class", "", grows ? kGrowing : ratio >= kFactor ? kConstantFactor : kFlat);
   out.number("accumulation.nonfinite", "", nonfinite);
+  const Operands shortest = draw(spec, data, int64_t{1} << kLeastPower);
+  ReferenceNumbers numbers;
+  numbers.add("input", "a", shortest.a), numbers.add("input", "b", shortest.b);
+  numbers.add_to(out);
   return out.take();
 }
 

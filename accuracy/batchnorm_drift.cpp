@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "accuracy/accuracy.h"
+#include "accuracy/reference.h"
 #include "accuracy/stats.h"
 
 namespace halfmark::accuracy {
@@ -16,7 +17,7 @@ namespace halfmark::accuracy {
 namespace {
 
 const std::vector<MetricRow>& drift_table() {
-  static const std::vector<MetricRow> rows = {
+  static const std::vector<MetricRow> rows = with_reference_rows({
       {"batchnorm.running_mean_error", "1", Better::lower, Kind::bounded,
        "over steps: rms over channels of (mean - fp64 mean) / sqrt(fp64 variance)"},
       {"batchnorm.running_var_error", "1", Better::lower, Kind::bounded,
@@ -29,7 +30,7 @@ const std::vector<MetricRow>& drift_table() {
        "short"},
       {"batchnorm.evaluation_error", "1", Better::lower, Kind::bounded,
        "nmse of the output in evaluation mode against the fp64 reference, with the final running statistics"},
-  };
+  });
   return rows;
 }
 
@@ -142,6 +143,11 @@ Findings measure_drift(const TrialSpec& given) {
   out.number("batchnorm.running_mean_drift", "", last.mean_drift);
   out.number("batchnorm.running_var_drift", "", last.variance_drift);
   out.number("batchnorm.evaluation_error", "", error_stats(seen.evaluation, exact.evaluation, kFp32).nmse);
+  ReferenceNumbers numbers;
+  numbers.add("states", "mean", exact.points.back().mean);
+  numbers.add("states", "variance", exact.points.back().variance);
+  numbers.add("evaluation", "", exact.evaluation);
+  numbers.add_to(out);
   return out.take();
 }
 

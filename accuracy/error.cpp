@@ -10,6 +10,7 @@
 
 #include "accuracy/accuracy.h"
 #include "accuracy/oracle.h"
+#include "accuracy/reference.h"
 #include "accuracy/stats.h"
 
 namespace halfmark::accuracy {
@@ -51,7 +52,7 @@ std::vector<MetricRow> metrics() {
 }
 
 const std::vector<MetricRow>& error_table() {
-  static const std::vector<MetricRow> rows = metrics();
+  static const std::vector<MetricRow> rows = with_reference_rows(metrics());
   return rows;
 }
 
@@ -157,6 +158,7 @@ Findings measure_error(const TrialSpec& spec) {
     Measurement* nmse = write(out, kArithmetic, tensor, *rounded);
     if (tensor.at == "output") nmse->bound = output_bound(spec, *rounded, *stored);
   }
+  step_numbers(spec)->add_to(out);
   return out.take();
 }
 

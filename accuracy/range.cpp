@@ -12,13 +12,14 @@
 #include "accuracy/accuracy.h"
 #include "accuracy/exponents.h"
 #include "accuracy/oracle.h"
+#include "accuracy/reference.h"
 
 namespace halfmark::accuracy {
 
 namespace {
 
 const std::vector<MetricRow>& range_table() {
-  static const std::vector<MetricRow> rows = {
+  static const std::vector<MetricRow> rows = with_reference_rows({
       {"range.histogram", "1", Better::neither, Kind::information,
        "x: binary exponent; y: elements with it, as stored"},
       {"range.max_exponent", "1", Better::neither, Kind::bounded,
@@ -42,7 +43,7 @@ const std::vector<MetricRow>& range_table() {
       {"range.format_max_exponent", "1", Better::neither, Kind::exact, "largest exponent of the policy's low format"},
       {"range.format_min_normal_exponent", "1", Better::neither, Kind::exact, "exponent of its least normal number"},
       {"range.format_min_exponent", "1", Better::neither, Kind::exact, "exponent of its least subnormal number"},
-  };
+  });
   return rows;
 }
 
@@ -137,6 +138,7 @@ Findings measure_range(const TrialSpec& spec) {
     out.number("range.subnormal", at, group.reference_total > 0 ? group.subnormal / group.reference_total : 0);
   }
   if (first_nonfinite) out.number("range.first_nonfinite", first_nonfinite->name, first_nonfinite->exponents.nonfinite);
+  step_numbers(spec)->add_summary_to(out);
   return out.take();
 }
 

@@ -15,13 +15,14 @@
 
 #include "accuracy/accuracy.h"
 #include "accuracy/oracle.h"
+#include "accuracy/reference.h"
 
 namespace halfmark::accuracy {
 
 namespace {
 
 const std::vector<MetricRow>& training_table() {
-  static const std::vector<MetricRow> rows = {
+  static const std::vector<MetricRow> rows = with_reference_rows({
       {"training.loss", "1", Better::lower, Kind::information,
        "over steps: loss of the batch before the update, unscaled"},
       {"training.accuracy", "1", Better::higher, Kind::information,
@@ -48,7 +49,7 @@ const std::vector<MetricRow>& training_table() {
        "samples), "
        "q = (right + 1) / (samples + 2), of this one seed"},
       {"evaluation.gap", "1", Better::lower, Kind::bounded, "evaluation.loss at half - evaluation.loss at fp32"},
-  };
+  });
   return rows;
 }
 
@@ -180,6 +181,7 @@ Findings measure_training(const TrialSpec& given) {
     out.number("evaluation.accuracy", at, evaluation->accuracy).standard_error = evaluation->accuracy_error();
   }
   out.number("evaluation.gap", "", training->half.loss - training->fp32.loss);
+  training_numbers(spec)->add_to(out);
   return out.take();
 }
 

@@ -13,6 +13,8 @@ class Sgd {
   Sgd(double rate, double momentum, double weight_decay = 0)
       : rate_(rate), momentum_(momentum), weight_decay_(weight_decay) {}
   void step(const std::vector<Param*>& params);  // updates the master copy if there is one and rounds it into the value
+  // In the order of the parameters; an entry is empty until its first step with momentum.
+  const std::vector<Tensor>& velocity() const { return velocity_; }
 
   // The state between steps; empty tensors before the first step.
   std::vector<Tensor>& velocities() { return velocity_; }

@@ -237,6 +237,8 @@ void Trial::set_tap(Tap tap) { parts_->tap = std::move(tap); }
 std::vector<Param*> Trial::params() { return parts_->params; }
 std::vector<State*> Trial::states() { return parts_->states; }
 Scaler& Trial::scaler() { return parts_->scaler; }
+const Sgd& Trial::optimizer() const { return parts_->optimizer; }
+const std::vector<double>& Trial::labels() const { return parts_->batch.labels; }
 
 void Trial::load_batch(int64_t step) {
   Parts& p = *parts_;

@@ -87,6 +87,8 @@ class Trial {
   std::vector<Param*> params();
   std::vector<State*> states();
   Scaler& scaler();
+  const Sgd& optimizer() const;
+  const std::vector<double>& labels() const;  // of the loaded batch; empty for a subject without labels
   // After backward: the gradients of loss_factor * loss, i.e. dx of the loaded batch and each Param::grad, divided by
   // the loss scale in fp64. After update, Param::grad is already unscaled and is not divided again.
   std::vector<double> input_gradient() const;

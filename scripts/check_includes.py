@@ -39,7 +39,7 @@ HEADERS = {
     "climits": "",
     "cmath": "fabs sqrt log log2 log10 log1p exp exp2 expm1 ldexp frexp isnan isfinite isinf isnormal signbit copysign nan nanf "
              "nextafter nexttoward ilogb logb lgamma tgamma floor ceil trunc round lround llround nearbyint rint lrint llrint fma "
-             "fmaf fmod remainder pow sin cos tan tanh sinh cosh asin acos atan atan2 erf erfc hypot fmax fmin modf scalbn "
+             "fmaf fmod remainder pow sin cos tan tanh sinh cosh asin acos atan atan2 erf erfc asinh hypot fmax fmin modf scalbn "
              "fpclassify cbrt sqrtf expf powf fabsf",
     "compare": "strong_ordering weak_ordering partial_ordering",
     "complex": "complex",

@@ -1,5 +1,6 @@
 #include "bench/ab/compare_numbers.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -9,11 +10,13 @@ namespace halfmark::bench {
 
 namespace {
 
+// Those whose numbers depend on the build and not on the machine's speed.
+constexpr const char* kHarnesses = "error,memory,training,batchnorm_drift";
 // Two processes show whether a case gives the same bits every time.
 constexpr const char* kProcesses = "2";
 
 Report numbers_of(const Build& build, const std::vector<std::string>& selection, const std::string& file) {
-  std::vector<std::string> arguments{"run", "--harness", "error,memory", "--processes", kProcesses, "-o", file};
+  std::vector<std::string> arguments{"run", "--harness", kHarnesses, "--processes", kProcesses, "-o", file};
   arguments.insert(arguments.end(), selection.begin(), selection.end());
   build.output(arguments);
   return Report::load(file);
@@ -33,6 +36,18 @@ NumbersCompared compare_numbers(const Build& a, const Build& b, const std::vecto
   NamedReport candidate{b.given(), numbers_of(b, selection, (folder / "b.json").string())};
   Judgement judgement = judge(base, candidate, rules, options);
   return {std::move(judgement), std::move(candidate.report)};
+}
+
+void require_a_comparison(Judgement& judgement) {
+  const bool compared = std::any_of(judgement.lines.begin(), judgement.lines.end(), [](const JudgedLine& line) {
+    return line.question != Question::presence && line.outcome != Outcome::information;
+  });
+  if (compared) return;
+  JudgedLine line;
+  line.id = "all cases", line.outcome = Outcome::inconclusive;
+  line.words = "nothing was compared: no case gave a time, a byte or a number in both builds";
+  judgement.lines.push_back(std::move(line));
+  conclude(judgement);
 }
 
 Judgement joined(Judgement times, Judgement numbers) {

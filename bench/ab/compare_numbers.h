@@ -20,6 +20,9 @@ struct NumbersCompared {
 NumbersCompared compare_numbers(const Build& a, const Build& b, const std::vector<std::string>& selection,
                                 const GateRules& rules, const GateOptions& options);
 
+// If no line compares a time, a byte or a number, adds a line that says so: the verdict is then undecided.
+void require_a_comparison(Judgement& judgement);
+
 // Merges the lines, differences and remarks of both comparisons into one verdict.
 Judgement joined(Judgement times, Judgement numbers);
 

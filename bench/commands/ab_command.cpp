@@ -34,7 +34,7 @@ constexpr int kMostThreads = 4096, kMostPairs = 10'000;
 struct AbArguments {
   std::string a, b, suite, noise, learn;
   std::vector<std::string> words, devices, policies;
-  bool one_after_another = false, time_only = false, layouts = false;
+  bool one_after_another = false, time_only = false, numbers_only = false, layouts = false;
   std::string rules = "default";
   OutputOptions outputs;
   AbOptions options;
@@ -89,20 +89,25 @@ void run_ab(const AbArguments& arguments, Program& program) {
     fmt::print("{}: {} cases known\n", printable(arguments.learn), noise.cases.size());
     return;
   }
+  if (arguments.time_only && arguments.numbers_only)
+    throw Error("ab: --time-only and --numbers-only exclude each other; without both, everything is compared");
   if (arguments.b.empty()) throw Error("ab: two builds are needed (halfmark ab --help says more)");
   if (!arguments.noise.empty()) options.noise = NoiseProfile::load(arguments.noise);
   arguments.outputs.check();
   const GateRules rules = load_gate_rules(arguments.rules);
   if (arguments.layouts) options.layouts_b = Build::open_layouts(arguments.b);
   const Build b = arguments.layouts ? options.layouts_b.front() : Build::open(arguments.b);
-  Judgement judgement = compare_times(a, b, options);
+  Judgement judgement;
   Report candidate;
+  if (!arguments.numbers_only) judgement = compare_times(a, b, options);
   if (!arguments.time_only) {
     line.show("bytes and numbers of both builds", {0, 1, 0, NAN});
     NumbersCompared numbers = compare_numbers(a, b, options.selection, rules, {.today = utc_date()});
-    judgement = joined(std::move(judgement), std::move(numbers.judgement));
+    judgement = arguments.numbers_only ? std::move(numbers.judgement)
+                                       : joined(std::move(judgement), std::move(numbers.judgement));
     candidate = std::move(numbers.candidate);
   }
+  require_a_comparison(judgement);
   line.clear();
   arguments.outputs.write(judgement, candidate);
   program.exit_code = judgement.exit_code;
@@ -164,6 +169,7 @@ void add_ab_command(CommandLine& line, Program& program) {
                   "file that --learn wrote: cases known to be noisy get a higher threshold")
           .option("--learn", arguments->learn, "measure build a against itself and add its noise to this file")
           .flag("--time-only", arguments->time_only, "compare times only, not bytes and numbers")
+          .flag("--numbers-only", arguments->numbers_only, "compare bytes and numbers only, not times")
           .option("--rules", arguments->rules,
                   "which changes of bytes and numbers are allowed: default, strict or a rules file", kShowsDefault)
           .flag("--one-after-another", arguments->one_after_another,

@@ -53,6 +53,11 @@ Acknowledgement read_entry(const JsonReader& json) {
   } else {
     entry.from_value = json.required("from").number(), entry.to_value = json.required("to").number();
   }
+  if (entry.metric.starts_with("reference.") && entry.metric != kReferenceAll)
+    json.required("metric").fail(fmt::format(
+        "is \"{}\"; numbers of the fp64 reference are acknowledged together: \"{}\", from and to as the gate "
+        "prints them",
+        entry.metric, kReferenceAll));
   entry.reason = filled(json, "reason");
   entry.expires = filled(json, "expires");
   if (!is_date(entry.expires)) json.required("expires").fail("is not a date such as \"2026-03-01\"");
@@ -101,6 +106,18 @@ const Acknowledgement* Acknowledgements::find_number(const std::string& id, cons
                         : from.better == Better::higher ? to >= entry.to_value
                                                         : false;
     if (!agrees(from.value, entry.from_value) || !(better || agrees(to, entry.to_value))) continue;
+    entry.used = true;
+    return &entry;
+  }
+  return nullptr;
+}
+
+const Acknowledgement* Acknowledgements::find_reference(const std::string& id, double from, double to,
+                                                        std::string_view today) {
+  const auto agree = [](double a, double b) { return std::fabs(a - b) <= kReferenceAgreement; };
+  for (Acknowledgement& entry : entries_) {
+    if (entry.metric != kReferenceAll || !glob_matches(entry.cases, id) || entry.expires < today) continue;
+    if (!agree(from, entry.from_value) || !agree(to, entry.to_value)) continue;
     entry.used = true;
     return &entry;
   }

@@ -4,7 +4,10 @@
 //      "reason": "#123: a second buffer", "expires": "2026-03-01"},
 //     {"case": "linear/b4_i16_o8/cpu/fp16/error", "from": "5d0c..", "to": "77a1..",
 //      "reason": "...", "expires": "..."}]}
-// An entry without a metric is about the fingerprint.
+// An entry without a metric is about the fingerprint. The numbers of the fp64 reference are acknowledged together, by
+// the number "reference.all" that sums them up; the gate prints it:
+//   {"case": "batchnorm2d/b16_c64_s28/cpu/*/error", "metric": "reference.all", "from": 61.03515625, "to": 61.25,
+//    "reason": "#124: epsilon as in the paper", "expires": "2026-03-01"}
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,6 +18,8 @@
 #include "reports/record/measurement.h"
 
 namespace halfmark::reports {
+
+inline constexpr std::string_view kReferenceAll = "reference.all";
 
 struct Acknowledgement {
   std::string cases, metric, at = "*";  // globs; empty metric: the fingerprint
@@ -35,6 +40,11 @@ class Acknowledgements {
   const Acknowledgement* find_bits(const std::string& id, const std::string& from, const std::string& to,
                                    std::string_view today);
   const Acknowledgement* find_number(const std::string& id, const Measurement& from, double to, std::string_view today);
+
+  // The same for the numbers of the fp64 reference, by their sum. It must agree to kReferenceAgreement, because every
+  // further change of the mathematics moves it by more; people copy all its digits.
+  static constexpr double kReferenceAgreement = 1e-6;
+  const Acknowledgement* find_reference(const std::string& id, double from, double to, std::string_view today);
 
   // "acknowledged.json: entry 3 about X expired on ...": expired or unused entries.
   std::vector<std::string> remarks(std::string_view today) const;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 
 #include "reports/gate/environment_difference.h"
 #include "reports/gate/gate_record.h"
+#include "reports/gate/gate_reference.h"
 #include "reports/gate/gate_time.h"
 #include "reports/gate/rules_review.h"
 #include "reports/gate/stored_times.h"
@@ -90,7 +92,11 @@ class Gate {
         options_(options),
         context_{rules, options, options.acknowledgements},
         review_(rules),
-        environment_(base.report, found.report) {}
+        environment_(base.report, found.report) {
+    const uint64_t before = base.report.run.seed, now = found.report.run.seed;
+    if (before != now)
+      other_seed_ = fmt::format("the seed is {}, was {}, so the data are different; use the same seed", now, before);
+  }
 
   Judgement run() {
     require_records(base_);
@@ -163,6 +169,7 @@ class Gate {
     review_.compare(base, found, environment_);
     compare_bits(base, found);
     judge_record(base, found, environment_.in(rules_.bits_keys, found.device).empty(), context_, judgement_);
+    judge_reference(base, found, other_seed_, context_.acknowledgements, options_.today, judgement_);
   }
 
   void compare_bits(const Record& base, const Record& found) {
@@ -272,6 +279,7 @@ class Gate {
   GateContext context_;
   RulesReview review_;
   EnvironmentDifference environment_;
+  std::string other_seed_{};  // why numbers of the data cannot be equal; empty if they can
   std::vector<MeasuredPair> pairs_;
   Judgement judgement_;
 };

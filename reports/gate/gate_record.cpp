@@ -10,6 +10,7 @@
 
 #include "reports/gate/environment_difference.h"
 #include "reports/gate/gate_numbers.h"
+#include "reports/gate/gate_reference.h"
 #include "reports/text/summary.h"
 #include "reports/text/table.h"
 
@@ -22,7 +23,8 @@ using Numbers = std::map<Place, const Measurement*>;
 
 Numbers numbers_of(const Record& record) {
   Numbers numbers;
-  for (const Measurement& one : record.measurements) numbers.try_emplace({one.metric, one.at}, &one);
+  for (const Measurement& one : record.measurements)
+    if (!is_reference(one)) numbers.try_emplace({one.metric, one.at}, &one);
   return numbers;
 }
 

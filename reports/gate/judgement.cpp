@@ -13,6 +13,8 @@ std::string_view name_of(Question question) {
       return "bits";
     case Question::accuracy:
       return "accuracy";
+    case Question::reference:
+      return "reference";
     case Question::memory:
       return "memory";
     case Question::time:
@@ -25,6 +27,7 @@ std::string word_of(Question question, Outcome outcome) {
   const bool about_numbers = question == Question::bits || question == Question::accuracy;
   switch (outcome) {
     case Outcome::breach:
+      if (question == Question::reference) return "REFERENCE_CHANGED";
       return about_numbers ? "ACCURACY_FAIL" : "REGRESSION";
     case Outcome::lost:
       return "CASE_LOST";

@@ -17,8 +17,9 @@
 namespace halfmark::reports {
 
 // What a line is about. presence: is the case there, and was it measured? bits: is the fingerprint equal? accuracy: NaN
-// and infinity counts, bounds, growth. memory: bytes. time: pairs of process runs.
-enum class Question : uint8_t { presence, bits, accuracy, memory, time };
+// and infinity counts, bounds, growth. reference: are the numbers of the fp64 reference those of the base? memory: bytes.
+// time: pairs of process runs.
+enum class Question : uint8_t { presence, bits, accuracy, reference, memory, time };
 std::string_view name_of(Question question);
 
 // The result of a line, worst first; outputs list lines in this order.
@@ -37,8 +38,9 @@ enum class Outcome : uint8_t {
   pass,
 };
 
-// The word in reports: "REGRESSION" (a breach of time or memory), "ACCURACY_FAIL" (of numbers), "CASE_LOST",
-// "ENV_SUSPECT", "SUSPECTED", "INCONCLUSIVE", "UNTRUSTED", "CHANGED", "ACKNOWLEDGED", "IMPROVED", "NEW", "INFO", "PASS".
+// The word in reports: "REGRESSION" (a breach of time or memory), "ACCURACY_FAIL" (of numbers), "REFERENCE_CHANGED" (of
+// numbers of the fp64 reference), "CASE_LOST", "ENV_SUSPECT", "SUSPECTED", "INCONCLUSIVE", "UNTRUSTED", "CHANGED",
+// "ACKNOWLEDGED", "IMPROVED", "NEW", "INFO", "PASS".
 std::string word_of(Question question, Outcome outcome);
 
 struct JudgedLine {

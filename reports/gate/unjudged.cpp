@@ -9,6 +9,7 @@
 
 #include "reports/gate/environment_difference.h"
 #include "reports/gate/gate_numbers.h"
+#include "reports/gate/gate_reference.h"
 #include "reports/gate/stored_times.h"
 #include "reports/text/table.h"
 
@@ -145,7 +146,7 @@ void UnjudgedDifferences::compare(const Record& base, const Record& found, const
     const auto place = added.find({before.metric, before.at});
     const Measurement* after = place == added.end() ? nullptr : place->second;
     if (after) added.erase(place);
-    const bool judged = is_stored_time(before) || is_judged(rules.rule_for(base, before));
+    const bool judged = is_reference(before) || is_stored_time(before) || is_judged(rules.rule_for(base, before));
     if (!after) {
       if (!judged) note(Unjudged::lost_information, of_case(place_of(before)));
       continue;
@@ -165,7 +166,8 @@ void UnjudgedDifferences::compare(const Record& base, const Record& found, const
              factor >= kMovedBy || (factor > 1 && before.kind != Kind::information && before.kind != Kind::sampled))
       note(Unjudged::moved_information, of_case(place_of(before)), factor);
   }
-  for (const auto& [place, after] : added) note(Unjudged::added_number, of_case(place_of(*after)));
+  for (const auto& [place, after] : added)
+    if (!is_reference(*after)) note(Unjudged::added_number, of_case(place_of(*after)));
 }
 
 std::vector<std::string> UnjudgedDifferences::remarks() const {

@@ -25,7 +25,8 @@ Json counts_of(const Judgement& judgement) {
   for (const JudgedLine& line : judgement.lines) cases.insert(line.id);
   Json counts = {{"cases", cases.size()}, {"lines", judgement.lines.size()}};
   for (const Outcome outcome : kOutcomes)
-    for (const Question question : {Question::time, Question::accuracy}) counts[lower(word_of(question, outcome))] = 0;
+    for (const Question question : {Question::time, Question::accuracy, Question::reference})
+      counts[lower(word_of(question, outcome))] = 0;
   for (const JudgedLine& line : judgement.lines) {
     Json& count = counts[lower(word_of(line.question, line.outcome))];
     count = count.get<size_t>() + 1;

@@ -1,0 +1,179 @@
+"""The changes of meaning that planted_meanings.py plants: name, what it means, and (file, old text, new text)."""
+
+import collections
+
+Change = collections.namedtuple("Change", "name what edits")
+
+BATCHNORM = "models/layers/batchnorm.cpp"
+HOST_NORM = "kernels/cpu/host/batch_norm.cpp"
+LINEAR = "models/layers/linear.cpp"
+CONV = "models/layers/conv2d.cpp"
+POOL = "models/layers/pool.cpp"
+HOST_POOL = "kernels/cpu/host/pooling.cpp"
+CONTAINERS = "models/layers/containers.cpp"
+LOSS = "models/layers/loss.cpp"
+HOST_TRAINING = "kernels/cpu/host/training.cpp"
+BLAS = "kernels/cpu/blas_rows.cpp"
+FORMULAS = "kernels/ops/formulas.h"
+SGD = "models/optimizer.cpp"
+SCALER = "models/scaler.cpp"
+TRIAL = "models/trial.cpp"
+DATA = "models/data.cpp"
+LAYER = "models/layer.cpp"
+POLICY = "models/policy.cpp"
+ZOO = "models/zoo.cpp"
+
+
+def change(name, what, *edits):
+    return Change(name, what, edits)
+
+
+def scaled(tensor, factor):
+    """Code that multiplies a tensor by a factor."""
+    return f"{{ std::vector<double> v = {tensor}.values(); for (double& x : v) x *= {factor}; {tensor}.set_values(v); }}"
+
+
+CLIP = """{ double sum = 0;
+  for (Param* one : p.params) for (const double g : one->grad.values()) sum += g * g;
+  if (sum > 1e-4) for (Param* one : p.params) {
+    std::vector<double> v = one->grad.values();
+    for (double& g : v) g *= 1e-2 / std::sqrt(sum);
+    one->grad.set_values(v);
+  } }
+"""
+UNSCALE_LINE = "  const bool skip = p.scaler.unscale(p.device, p.params);\n"
+MATH = ("#include <algorithm>\n#include <cstdint>\n#include <numeric>", "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <numeric>")
+
+CHANGES = [
+    change("nothing", "the unchanged program, measured again"),
+    # Batch norm.
+    change("bn_epsilon", "epsilon 1e-5 is 1e-4", (BATCHNORM, "epsilon_(epsilon) {", "epsilon_(10 * epsilon) {")),
+    change("bn_epsilon_backward", "epsilon is ten times larger in the backward pass only",
+           (BATCHNORM, ".dshift = dshift,\n                              .epsilon = epsilon_});",
+            ".dshift = dshift,\n                              .epsilon = 10 * epsilon_});")),
+    change("bn_epsilon_inference", "epsilon is ten times larger in evaluation mode only",
+           (BATCHNORM, ".out = y,\n                             .epsilon = epsilon_});",
+            ".out = y,\n                             .epsilon = 10 * epsilon_});")),
+    change("bn_momentum", "momentum 0.1 is 0.11", (BATCHNORM, "momentum_(momentum),", "momentum_(1.1 * momentum),")),
+    change("bn_momentum_swapped", "the running value keeps the share momentum, not 1 - momentum",
+           (BATCHNORM, "momentum_(momentum),", "momentum_(1 - momentum),")),
+    change("bn_biased_running_variance", "the running variance is updated with the biased variance",
+           (HOST_NORM, "m.values() / (m.values() - 1);", "1;")),
+    change("bn_unbiased_normalisation", "the batch is normalised with the unbiased variance",
+           (HOST_NORM, "  for (double& value : variance) value /= m.values();", "  for (double& value : variance) value /= m.values() - 1;")),
+    change("bn_first_scale", "the scale starts at 0.5", (BATCHNORM, "ones(static_cast<size_t>(channels), 1.0)", "ones(static_cast<size_t>(channels), 0.5)")),
+    change("bn_first_shift", "the shift starts at 0.01", (BATCHNORM, "zeros(static_cast<size_t>(channels), 0.0)", "zeros(static_cast<size_t>(channels), 0.01)")),
+    change("bn_first_variance", "the running variance starts at 0",
+           (BATCHNORM, 'init.state(this->name() + ".running_variance", shape, 1)', 'init.state(this->name() + ".running_variance", shape, 0)')),
+    change("bn_saved_mean_dropped", "backward reads the variance where it should read the mean",
+           (BATCHNORM, "saved->keep(mean), saved->keep(variance), saved->keep(x);", "saved->keep(variance), saved->keep(variance), saved->keep(x);")),
+    change("bn_inference_of_batch", "evaluation mode reads the running mean as 0",
+           (BATCHNORM, "    if (!pass.training) {\n", "    if (!pass.training) {\n      mean_.value.fill(0);\n")),
+    change("bn_dx_without_mean_term", "dx misses the term of dshift",
+           (FORMULAS, "return a * (dy - b - (x - mean) * d);", "return a * (dy - (x - mean) * d + 0 * b);")),
+    change("bn_dx_without_variance_term", "dx misses the term of dscale",
+           (FORMULAS, "return a * (dy - b - (x - mean) * d);", "return a * (dy - b + 0 * d * (x - mean));")),
+    # Linear and convolution.
+    change("linear_bias_gradient_dropped", "the gradient of the bias is 0", (LINEAR, "run(BiasGradient{.dy = dy, .dbias = db});", "db.fill(0);")),
+    change("linear_bias_not_added", "the bias is not added", (LINEAR, "    if (!bias_.value.empty()) run(AddBias", "    if (bias_.value.empty()) run(AddBias")),
+    change("linear_weight_gradient_scaled", "the gradient of the weights is 0.1 % larger",
+           (LINEAR, ".transpose_a = true, .math = math}); });", ".transpose_a = true, .math = math}); " + scaled("dw", 1.001) + " });")),
+    change("linear_weight_gradient_shifted", "the gradient of the weights is shifted by one place",
+           (LINEAR, ".transpose_a = true, .math = math}); });",
+            ".transpose_a = true, .math = math}); std::vector<double> v = dw.values(); v.insert(v.begin(), v.back()); "
+            "v.pop_back(); dw.set_values(v); });")),
+    change("linear_dx_scaled", "the gradient of the input is 0.1 % larger",
+           (LINEAR, "    run(Matmul{.a = dy, .b = w, .out = dx, .math = math});\n",
+            "    run(Matmul{.a = dy, .b = w, .out = dx, .math = math});\n    " + scaled("dx", 1.001) + "\n")),
+    change("linear_gain", "initial weights are sqrt(3) times larger", (LINEAR, "1 / std::sqrt(static_cast<double>(in))", "std::sqrt(3 / static_cast<double>(in))")),
+    change("linear_fan_out", "initial weights follow the outputs, not the inputs",
+           (LINEAR, "1 / std::sqrt(static_cast<double>(in))", "1 / std::sqrt(static_cast<double>(out))")),
+    change("linear_bias_starts_at_zero", "the bias starts at 0",
+           (LINEAR, 'init.uniform(this->name() + ".bias", {out}, init.policy.param, bound)', 'init.uniform(this->name() + ".bias", {out}, init.policy.param, 0)')),
+    change("conv_bias_gradient_dropped", "the gradient of the bias is 0", (CONV, "run(BiasGradient{.dy = dy, .dbias = db});", "db.fill(0);")),
+    change("conv_bias_gradient_of_first_image", "the gradient of the bias is halved",
+           (CONV, "run(BiasGradient{.dy = dy, .dbias = db});", "run(BiasGradient{.dy = dy, .dbias = db}); " + scaled("db", 0.5))),
+    change("conv_weight_gradient_scaled", "the gradient of the weights is 0.1 % larger",
+           (CONV, ".groups = groups_, .math = math});\n    });", ".groups = groups_, .math = math});\n      " + scaled("dw", 1.001) + "\n    });")),
+    change("conv_fan_in_of_channels", "initial weights ignore the area of the kernel",
+           (CONV, "static_cast<double>(in_of_group * kernel * kernel)", "static_cast<double>(in_of_group)")),
+    change("conv_padding", "the zoo pads one pixel less where the kernel is 3 wide",
+           (ZOO, "const int pad = s.dilation * (s.kernel - 1) / 2;", "const int pad = s.dilation * (s.kernel - 1) / 2 - (s.kernel > 1 ? 1 : 0);")),
+    change("conv_first_row_is_padding", "the convolution reads 0 for the first row of the image",
+           (BLAS, "if (row < 0 || row >= h) continue;", "if (row < 1 || row >= h) continue;")),
+    change("conv_gradient_of_last_image", "the weight gradient is that of the last image only",
+           (BLAS, "n ? T(1) : T(0)", "T(0)")),
+    # Pooling, activation, containers.
+    change("max_pool_last_of_ties", "the last of equal maxima gets the gradient", (FORMULAS, "return candidate > best ||", "return candidate >= best ||")),
+    change("max_pool_overlap", "overlapping windows overwrite their gradients instead of adding them",
+           (HOST_POOL, "column * sx.w)] +=\n            source", "column * sx.w)] =\n            source")),
+    change("avg_pool_divisor", "the mean divides by one value more", (HOST_POOL, "result[static_cast<size_t>(n * sy.n + c * sy.c + y * sy.h + z * sy.w)] = sum / count;",
+            "result[static_cast<size_t>(n * sy.n + c * sy.c + y * sy.h + z * sy.w)] = sum / (count + 1);")),
+    change("avg_pool_gradient_divisor", "the gradient of the mean is not divided",
+           (HOST_POOL, "c * sy.c + y * sy.h + z * sy.w)] / count;", "c * sy.c + y * sy.h + z * sy.w)] / (count > 0 ? T(1) : T(2));")),
+    change("relu_gradient_at_zero", "ReLU passes the gradient at exactly 0", (FORMULAS, "return y <= 0 ? T(0) : dy;", "return y < 0 ? T(0) : dy;")),
+    change("relu_leaks", "ReLU keeps 1e-6 of negative values", (FORMULAS, "return x <= 0 ? T(0) : x;", "return x <= 0 ? T(1e-6) * x : x;")),
+    change("residual_shortcut_gradient", "the gradient through the shortcut is dropped",
+           (CONTAINERS, "return pass.cast(add(pass, through_body, through_shortcut), x.dtype);", "(void)through_shortcut; return pass.cast(through_body, x.dtype);")),
+    # Loss.
+    change("loss_wrong_count", "the loss is divided by the samples plus one",
+           (HOST_TRAINING, "total / static_cast<double>(rows));", "total / static_cast<double>(rows + 1));")),
+    change("loss_sum", "the loss is the sum, not the mean", (HOST_TRAINING, "total / static_cast<double>(rows));", "total);")),
+    change("loss_gradient_of_sum", "the gradient of the loss is that of the sum",
+           (HOST_TRAINING, "op.dloss / static_cast<double>(rows));", "op.dloss);")),
+    change("loss_label_smoothing", "the labels are smoothed by 0.001",
+           (FORMULAS, "return (std::exp(log_probability) - (is_label ? T(1) : T(0))) * factor;",
+            "return (std::exp(log_probability) - (is_label ? T(0.9991) : T(0.0001))) * factor;")),
+    change("loss_gradient_rounded", "the gradient of the loss is multiplied by a factor in fp16", (LOSS, "round_to(format_of(loss_), dloss)", "round_to(kFp16, dloss / 3)")),
+    # Optimizer.
+    change("sgd_rate", "the rate is 1 % larger", (SGD, ".rate = rate_,", ".rate = 1.01 * rate_,")),
+    change("sgd_momentum", "momentum 0.9 is 0.89", (SGD, ".momentum = momentum_,", ".momentum = momentum_ - 0.01,")),
+    change("sgd_no_decay", "weight decay is ignored", (SGD, ".weight_decay = weight_decay_}", ".weight_decay = 0 * weight_decay_}")),
+    change("sgd_dampening", "the gradient enters the velocity with the factor 1 - momentum",
+           (FORMULAS, "has_momentum ? momentum * velocity + direction : direction;", "has_momentum ? momentum * velocity + (T(1) - momentum) * direction : direction;")),
+    change("sgd_nesterov", "the step is Nesterov's",
+           (FORMULAS, "return {parameter - rate * next, next};", "return {parameter - rate * (direction + momentum * next), next};")),
+    change("sgd_decay_decoupled", "weight decay acts on the parameter, not on the gradient",
+           (FORMULAS, "has_decay ? gradient + weight_decay * parameter : gradient;", "gradient;"),
+           (FORMULAS, "return {parameter - rate * next, next};", "return {parameter - rate * next - (has_decay ? rate * weight_decay * parameter : T(0)), next};")),
+    change("sgd_velocity_forgotten", "the velocity starts at zero in every step", (SGD, "velocity_.resize(params.size());", "velocity_.assign(params.size(), Tensor());")),
+    change("sgd_old_velocity", "the parameter moves by the velocity before the step",
+           (FORMULAS, "return {parameter - rate * next, next};", "return {parameter - rate * (has_momentum ? velocity : next), next};")),
+    change("sgd_last_parameter", "the last parameter is not updated", (SGD, "i < params.size(); ++i", "i + 1 < params.size(); ++i")),
+    change("rate_of_loss_factor", "the rate is not divided by the factor of the loss", (TRIAL, "spec.settings.rate / spec.settings.loss_factor", "spec.settings.rate")),
+    # Loss scaling.
+    change("scaler_growth", "the scale grows by 4, not by 2", (SCALER, "static_cast<double>(scale_) * spec_.growth);", "static_cast<double>(scale_) * 2 * spec_.growth);")),
+    change("scaler_backoff", "the scale backs off by 4, not by 2", (SCALER, "static_cast<double>(scale_) * spec_.backoff);", "static_cast<double>(scale_) * spec_.backoff / 2);")),
+    change("scaler_interval", "the scale grows one step later", (SCALER, "if (++tracker_ != spec_.interval) return;", "if (tracker_++ != spec_.interval) return;")),
+    change("scaler_tracker_kept", "an overflow does not reset the count of clean steps",
+           (SCALER, "spec_.backoff);\n    tracker_ = 0;\n", "spec_.backoff);\n")),
+    change("scaler_grows_to_infinity", "the scale may become infinite", (SCALER, "if (std::isfinite(grown)) scale_ = grown;", "scale_ = grown;")),
+    change("scaler_default_interval", "the default interval is 1000 steps", (POLICY, ".backoff = 0.5, .interval = 2000};", ".backoff = 0.5, .interval = 1000};")),
+    change("scaler_default_initial", "the default scale starts at 2^15", (POLICY, ".initial = 65536, .growth = 2,", ".initial = 32768, .growth = 2,")),
+    change("scaler_no_unscale", "the gradients keep the loss scale",
+           (SCALER, "static_cast<float>(1 / static_cast<double>(scale_));", "1.0f + 0 * scale_;")),
+    change("skip_not_skipped", "a step with a non-finite gradient is made", (TRIAL, "if (!skip) p.optimizer.step(p.params);", "p.optimizer.step(p.params);")),
+    change("skip_without_backoff", "the scale does not hear of an overflow", (TRIAL, "p.scaler.update(skip);", "p.scaler.update(false);")),
+    change("unscale_after_step", "the gradients are unscaled after the step",
+           (TRIAL, UNSCALE_LINE, "  p.optimizer.step(p.params);\n" + UNSCALE_LINE), (TRIAL, "  if (!skip) p.optimizer.step(p.params);\n", "")),
+    change("clip_before_unscale", "gradients are clipped to the norm 0.01 before they are unscaled", (TRIAL, UNSCALE_LINE, CLIP + UNSCALE_LINE), (TRIAL, *MATH)),
+    change("clip_after_unscale", "gradients are clipped to the norm 0.01", (TRIAL, UNSCALE_LINE, UNSCALE_LINE + CLIP), (TRIAL, *MATH)),
+    # Data.
+    change("data_stream", "the data come from another stream of random numbers", (TRIAL, 'key.child("data")', 'key.child("date")')),
+    change("data_uniform", "independent numbers are uniform, not normal",
+           (DATA, "batch.x[i] = stream.normal(i);", "batch.x[i] = 3.4641016151377544 * (stream.uniform(i) - 0.5);")),
+    change("data_labels_shifted", "every label is one class higher",
+           (DATA, "batch.labels.push_back(static_cast<double>(label));", "batch.labels.push_back(static_cast<double>((label + 1) % classes));")),
+    change("data_same_batch", "every step sees the first batch", (DATA, "key.child(static_cast<uint64_t>(step));", "key.child(static_cast<uint64_t>(0 * step));")),
+    change("data_noise", "the noise of images is 0.41, not 0.4", (DATA, "+ 0.4 * noise.normal(drawn++)", "+ 0.41 * noise.normal(drawn++)")),
+    change("data_points_nearer", "the points of two classes are nearer", (DATA, "const double reach = 5 * sign", "const double reach = 4.99 * sign")),
+    change("evaluation_on_training_data", "the evaluation draws training batches", (TRIAL, 'draw("evaluation", i)', 'draw("training", i)')),
+    change("evaluation_in_training_mode", "the evaluation normalises with the statistics of its batch",
+           (TRIAL, "      Pass pass(device, policy, false);\n      const Tensor out", "      Pass pass(device, policy, true);\n      const Tensor out")),
+    change("output_slope", "the random output gradient of single layers is 0.1 % larger",
+           (TRIAL, "slope[i] = numbers.normal(i) /", "slope[i] = 1.001 * numbers.normal(i) /")),
+    # Initial values.
+    change("initial_values_not_symmetric", "initial values are in [0, bound)", (LAYER, "(2 * numbers.uniform(i) - 1) * bound", "numbers.uniform(i) * bound")),
+    change("initial_values_normal", "initial values are normal, not uniform", (LAYER, "(2 * numbers.uniform(i) - 1) * bound", "numbers.normal(i) * bound / 1.7320508075688772")),
+    change("initial_values_one_stream", "all parameters draw the same numbers", (LAYER, "const RandomKey numbers = key.child(name);", "const RandomKey numbers = key;")),
+]
