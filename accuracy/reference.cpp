@@ -129,7 +129,7 @@ void add_special_step(ReferenceNumbers& numbers, const TrialSpec& spec) {
 
 // Steps of the plain training: the second is the first that sees a velocity, the third a velocity of two steps.
 constexpr int64_t kPlainSteps = 4;
-constexpr int64_t kHeldOutBatches = 2;
+constexpr int64_t kReferenceSamples = 64;
 
 void add_plain_training(ReferenceNumbers& numbers, const TrialSpec& spec) {
   Trial trial(spec);
@@ -139,7 +139,7 @@ void add_plain_training(ReferenceNumbers& numbers, const TrialSpec& spec) {
     numbers.accuracy(fmt::format("train/{}", step), result.accuracy);
   }
   add_changed(numbers, "train", trial);
-  const Evaluation held_out = trial.evaluate(kHeldOutBatches);
+  const Evaluation held_out = trial.evaluate(kReferenceSamples);
   numbers.loss("evaluation", held_out.loss);
   numbers.accuracy("evaluation", held_out.accuracy);
 }

@@ -42,7 +42,6 @@ CLIP = """{ double sum = 0;
   } }
 """
 UNSCALE_LINE = "  const bool skip = p.scaler.unscale(p.device, p.params);\n"
-MATH = ("#include <algorithm>\n#include <cstdint>\n#include <numeric>", "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <numeric>")
 
 CHANGES = [
     change("nothing", "the unchanged program, measured again"),
@@ -156,8 +155,8 @@ CHANGES = [
     change("skip_without_backoff", "the scale does not hear of an overflow", (TRIAL, "p.scaler.update(skip);", "p.scaler.update(false);")),
     change("unscale_after_step", "the gradients are unscaled after the step",
            (TRIAL, UNSCALE_LINE, "  p.optimizer.step(p.params);\n" + UNSCALE_LINE), (TRIAL, "  if (!skip) p.optimizer.step(p.params);\n", "")),
-    change("clip_before_unscale", "gradients are clipped to the norm 0.01 before they are unscaled", (TRIAL, UNSCALE_LINE, CLIP + UNSCALE_LINE), (TRIAL, *MATH)),
-    change("clip_after_unscale", "gradients are clipped to the norm 0.01", (TRIAL, UNSCALE_LINE, UNSCALE_LINE + CLIP), (TRIAL, *MATH)),
+    change("clip_before_unscale", "gradients are clipped to the norm 0.01 before they are unscaled", (TRIAL, UNSCALE_LINE, CLIP + UNSCALE_LINE)),
+    change("clip_after_unscale", "gradients are clipped to the norm 0.01", (TRIAL, UNSCALE_LINE, UNSCALE_LINE + CLIP)),
     # Data.
     change("data_stream", "the data come from another stream of random numbers", (TRIAL, 'key.child("data")', 'key.child("date")')),
     change("data_uniform", "independent numbers are uniform, not normal",
@@ -167,7 +166,7 @@ CHANGES = [
     change("data_same_batch", "every step sees the first batch", (DATA, "key.child(static_cast<uint64_t>(step));", "key.child(static_cast<uint64_t>(0 * step));")),
     change("data_noise", "the noise of images is 0.41, not 0.4", (DATA, "+ 0.4 * noise.normal(drawn++)", "+ 0.41 * noise.normal(drawn++)")),
     change("data_points_nearer", "the points of two classes are nearer", (DATA, "const double reach = 5 * sign", "const double reach = 4.99 * sign")),
-    change("evaluation_on_training_data", "the evaluation draws training batches", (TRIAL, 'draw("evaluation", i)', 'draw("training", i)')),
+    change("evaluation_on_training_data", "the evaluation draws training batches", (TRIAL, 'draw("evaluation", first', 'draw("training", first')),
     change("evaluation_in_training_mode", "the evaluation normalises with the statistics of its batch",
            (TRIAL, "      Pass pass(device, policy, false);\n      const Tensor out", "      Pass pass(device, policy, true);\n      const Tensor out")),
     change("output_slope", "the random output gradient of single layers is 0.1 % larger",

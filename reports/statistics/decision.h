@@ -37,7 +37,7 @@ struct DecisionRules {
   // processes (noise_facts.h). 0: both builds have the same placement, or layouts are sampled. A case whose effect the
   // placement of both builds may explain is undecided.
   double layout_spread = 0;
-  double alpha_layout = 0.005;  // probability that the placement makes any of all cases a regression
+  double alpha_layout = 0.003;  // probability that the placement makes any of all cases a regression
   // Number of layouts of each build, if it was linked several times: pair i runs layout i modulo this number of both
   // builds. The layouts are then the replicates, and the tests are corrected for all cases. 0: one layout.
   int layouts = 0;
