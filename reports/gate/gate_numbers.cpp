@@ -118,7 +118,8 @@ std::string because(const NumberRule& rule) { return rule.why.empty() ? "" : fmt
 
 NumberVerdict with_slack(const NumberRule& rule, const Measurement& base, const Measurement& found) {
   NumberVerdict verdict;
-  if (rule.standard_errors > 0 && !(base.standard_error && found.standard_error)) {
+  const bool became_infinite = !std::isfinite(found.value) && std::isfinite(base.value);  // needs no standard error
+  if (rule.standard_errors > 0 && !(base.standard_error && found.standard_error) && !became_infinite) {
     verdict.outcome = Outcome::untrusted;
     verdict.words = fmt::format("{}: {} has no standard error, so its sample is unknown and it is not compared",
                                 was_and_is(base, found), found.standard_error ? "the base" : "the new report");

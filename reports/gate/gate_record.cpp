@@ -191,6 +191,7 @@ class RecordJudge {
     }
     if (std::isfinite(found.value)) return;
     verdict.outcome = Outcome::untrusted;
+    verdict.times_limit = HUGE_VAL;  // shown before other places
     verdict.words += "; an infinite value improves nothing: all values of the tensor may be zero";
   }
 
