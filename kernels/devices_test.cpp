@@ -8,6 +8,8 @@
 #include <set>
 
 #include "kernels/number/error.h"
+#include "kernels/number/format.h"
+#include "kernels/ops/ops.h"
 #include "kernels/plugin_file.h"
 #include "kernels/tensor/tensor.h"
 
