@@ -59,13 +59,32 @@ Build Build::open(const std::string& given) {
   return build;
 }
 
+namespace {
+// An executable file that is no shared library.
+bool is_program(const std::filesystem::directory_entry& entry) {
+  return entry.is_regular_file() && ::access(entry.path().c_str(), X_OK) == 0 &&
+         entry.path().filename().string().find(".so") == std::string::npos;
+}
+}  // namespace
+
 std::vector<Build> Build::open_layouts(const std::string& folder) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored))
     throw Error(folder + ": is no folder; --layouts needs a folder of programs");
   std::vector<std::string> programs;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.is_regular_file() && ::access(entry.path().c_str(), X_OK) == 0) programs.push_back(entry.path().string());
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (!entry.is_directory()) {
+      if (is_program(entry)) programs.push_back(entry.path().string());
+      continue;
+    }
+    std::vector<std::string> inside;  // a layout with libraries of its own has a folder of its own
+    for (const auto& file : std::filesystem::directory_iterator(entry))
+      if (is_program(file)) inside.push_back(file.path().string());
+    if (inside.size() != 1)
+      throw Error(fmt::format("{}: contains {} programs; a folder of a layout contains one", entry.path().string(),
+                              inside.size()));
+    programs.push_back(inside.front());
+  }
   std::sort(programs.begin(), programs.end());
   std::vector<Build> layouts;
   for (const std::string& program : programs) {

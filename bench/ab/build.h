@@ -16,7 +16,7 @@ class Build {
   // Throws Error: no such file, not an archive, no program in it, or a program that does not answer to --version.
   static Build open(const std::string& given);
 
-  // All programs in a folder, in the order of their names: the layouts of one build, linked with
+  // All programs in a folder, each directly or alone in a folder of its own, by name: the layouts of one build, linked with
   // other orders of its objects. Throws Error if there are none, or if one does not answer to --version as the first one does.
   static std::vector<Build> open_layouts(const std::string& folder);
 

@@ -131,6 +131,18 @@ TEST(Ab, SamplesTheLayoutsOfBothBuilds) {
   EXPECT_THROW(compare_times(options.layouts_a[0], options.layouts_b[0], options), Error);
 }
 
+TEST(Ab, TakesALayoutFromAFolderOfItsOwn) {
+  const TemporaryFolder folder("test");
+  for (const char* name : {"layout-000", "layout-001"}) {
+    std::filesystem::create_directory(folder / name);
+    FakeBuild{}.write(folder / name / "halfmark");
+    std::filesystem::copy_file(folder / name / "halfmark", folder / name / "libhalfmark_kernels.so");
+  }
+  EXPECT_EQ(Build::open_layouts(folder.path().string()).size(), 2u);
+  std::filesystem::create_directory(folder / "layout-002");
+  EXPECT_THROW(Build::open_layouts(folder.path().string()), Error);
+}
+
 TEST(Ab, RefusesAFolderWithoutLayoutsOfOneBuild) {
   const TemporaryFolder folder("test");
   EXPECT_THROW(Build::open_layouts((folder / "none").string()), Error);
