@@ -1,6 +1,7 @@
 // Tests of the comparison of two builds, with fake builds that report given times.
 #include "bench/ab/compare_times.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

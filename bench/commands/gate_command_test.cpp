@@ -107,7 +107,7 @@ TEST_F(GateCommand, TakesAFileOfAcknowledgements) {
   EXPECT_SAYS(result.out, "expired on 2001-01-01");
 }
 
-using SlowGateCommand = GateCommand;
+class SlowGateCommand : public GateCommand {};
 TEST_F(SlowGateCommand, FindsARunNoWorseThanAnotherOfTheSameBuild) {
   const std::string run = "run --no-probes --suite smoke --device cpu linear mlp --policy fp32,amp-fp16 --processes 2 ";
   ASSERT_EQ(halfmark(run + "-o a.json").code, 0);
@@ -234,8 +234,6 @@ TEST_F(GateCommand, GivesEachWrongReportItsExitCode) {
     EXPECT_SAYS(result.out + result.err, one.says) << one.what;
   }
 }
-
-class SlowGateCommand : public GateCommand {};
 
 // The kernels of OpenBLAS for a processor without FMA, and for the processor at hand, round differently. The fp64
 // reference must be the same up to that; another seed must not.
