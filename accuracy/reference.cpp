@@ -154,6 +154,8 @@ constexpr double kWeightDecay = 0.01;  // the default 0 would hide the term
 void add_overflow_training(ReferenceNumbers& numbers, TrialSpec spec) {
   spec.settings.scaler = kShortScaler;
   spec.settings.weight_decay = kWeightDecay;
+  spec.settings.loss_factor =
+      1;  // the optimizer divides the rate by it, and a small factor would make the decay diverge
   Trial trial(spec);
   std::vector<double> scale, tracker, skipped;
   for (int64_t step = 0; step < kOverflowSteps; ++step) {

@@ -58,7 +58,7 @@ std::vector<const void*> places_of(Trial& trial) {
 }
 
 TEST(Trial, MovesItsMemoryWithoutChangingANumber) {
-  for (const char* policy : {"fp32", "amp-fp16", "apex-o2"})
+  for (const char* policy : {"fp32", "amp-fp16", "fp16-bn32"})
     for (const char* subject : {kSmallConvnet, "linear/b4_i16_o8"}) {
       Trial moved(test_spec(subject, policy)), stays(test_spec(subject, policy));
       for (Trial* trial : {&moved, &stays}) trial->train_step(0), trial->load_batch(1);

@@ -120,7 +120,7 @@ NumberVerdict with_slack(const NumberRule& rule, const Measurement& base, const 
   NumberVerdict verdict;
   const bool became_infinite = !std::isfinite(found.value) && std::isfinite(base.value);  // needs no standard error
   if (rule.standard_errors > 0 && !(base.standard_error && found.standard_error) && !became_infinite) {
-    verdict.outcome = Outcome::untrusted;
+    verdict.outcome = base.value == found.value ? Outcome::untrusted : Outcome::inconclusive;
     verdict.words = fmt::format("{}: {} has no standard error, so its sample is unknown and it is not compared",
                                 was_and_is(base, found), found.standard_error ? "the base" : "the new report");
     return verdict;

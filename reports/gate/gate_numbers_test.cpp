@@ -225,6 +225,11 @@ TEST(NumberUnderSlack, IsNotComparedWithoutTheStandardErrorThatItsRuleNeeds) {
     // The other way round the base is older than standard errors: nothing was hidden, but nothing is proved.
     EXPECT_SAYS(words_of(gate(found, base, {}, rules), Question::accuracy, Outcome::untrusted),
                 "the base has no standard error");
+    Report moved = base;
+    moved.records[0].measurements.back().value = 0.7;
+    EXPECT_SAYS(words_of(gate(found, moved, {}, rules), Question::accuracy, Outcome::inconclusive),
+                "the base has no standard error");
+    EXPECT_EQ(gate(found, moved, {}, rules).exit_code, 3) << rules;
     EXPECT_EQ(words_of(gate(base, base, {}, rules), Question::accuracy, Outcome::untrusted), "") << rules;
   }
 }

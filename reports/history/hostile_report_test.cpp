@@ -204,7 +204,7 @@ TEST(HostileReport, IsExportedInFieldsThatHold) {
     for (const Measurement& one : record.measurements) {
       ASSERT_LT(next, rows.size());
       const std::vector<std::string>& row = rows[next++];
-      ASSERT_EQ(row.size(), 18u);
+      ASSERT_EQ(row.size(), 19u);
       const std::string axes = record.axes.empty() ? "" : record.axes.begin()->first + "=";
       EXPECT_EQ(
           std::vector(row.begin(), row.begin() + 6),

@@ -17,7 +17,7 @@ import unittest
 FOLDER = None
 SCHEMA = pathlib.Path(__file__).resolve().parent.parent / "schema" / "judgement-1.schema.json"
 NAMES = ("sample", "hostile")
-SKIPPED = {"INCONCLUSIVE", "ENV_SUSPECT", "UNTRUSTED"}
+SKIPPED = {"INCONCLUSIVE", "SUSPECTED", "ENV_SUSPECT", "UNTRUSTED"}
 
 try:
     import junitparser
@@ -151,7 +151,7 @@ class JUnit(unittest.TestCase):
                         self.assertTrue(result.message and result.text.strip())
             self.assertEqual(found.keys(), expected.keys())
             for key, verdict in expected.items():
-                result = (["Failure"] if verdict in ("REGRESSION", "ACCURACY_FAIL") else
+                result = (["Failure"] if verdict in ("REGRESSION", "ACCURACY_FAIL", "REFERENCE_CHANGED") else
                           ["Error"] if verdict == "CASE_LOST" else ["Skipped"] if verdict in SKIPPED else [])
                 self.assertEqual(found[key], result, (key, verdict))
 
