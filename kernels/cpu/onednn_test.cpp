@@ -13,6 +13,7 @@
 
 #if HALFMARK_ONEDNN
 #include "kernels/cpu/onednn/onednn.h"
+#include "kernels/cpu/onednn/plan.h"
 
 namespace halfmark::kernels {
 namespace {
@@ -111,6 +112,14 @@ TEST(OneDnn, AChainOfItsOwnLayoutsGivesWhatPlainTensorsGive) {
     // a few units in the last place of numbers of this size.
     expect_near(chain(Layout::any), chain(Layout::plain), 64 * 4 * format_of(dtype).unit_roundoff());
   }
+}
+
+TEST(OneDnn, BatchNormUsesALayoutThatHasFastCode) {
+  // The names are those that ONEDNN_VERBOSE=1 prints (oneDNN 2.6.3 and 3.7.2).
+  for (const char* slow : {"ref:any", "bnorm_ref:any", "simple:any", "ncsp_bnorm:any", "nspc_bnorm:any"})
+    EXPECT_TRUE(onednn::is_reference(slow)) << slow;
+  for (const char* fast : {"bnorm_jit:avx2", "jit:avx512_core", "brgconv:avx512_core", "gemm:jit"})
+    EXPECT_FALSE(onednn::is_reference(fast)) << fast;
 }
 
 TEST(OneDnn, SameInputsGiveSameBits) {

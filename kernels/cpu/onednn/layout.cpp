@@ -162,7 +162,7 @@ std::vector<Desc> image_layouts(const Tensor& image) {
 }
 
 bool is_reference(const std::string& implementation) {
-  for (const char* slow : {"ref", "simple", "ncsp", "nspc_b"})
+  for (const char* slow : {"ref", "bnorm_ref", "simple", "ncsp", "nspc_b"})
     if (implementation.starts_with(slow)) return true;
   return false;
 }
