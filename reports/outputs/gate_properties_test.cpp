@@ -17,7 +17,7 @@ Report measured() {
   return Report::load(std::filesystem::path(HALFMARK_SOURCE_DIR) / "reports/fixtures/measured.json");
 }
 
-TEST(GateProperties, NoMutationThatHidesOrWorsensSomethingPassesWithoutAWord) {
+TEST(SlowGateMutations, NoMutationThatHidesOrWorsensSomethingPassesWithoutAWord) {
   const Report report = measured();
   const MutationCounts counts = mutate_all(report, kTimes, {}, "default");
   // What the test would not see: a kind that was never applied, a family of metrics that was never touched.
@@ -39,7 +39,7 @@ TEST(GateProperties, NoMutationThatHidesOrWorsensSomethingPassesWithoutAWord) {
   for (const char* code : {"0", "1", "2", "3"}) EXPECT_GT(counts.by_exit.at(code), 20u) << code;
 }
 
-TEST(GateProperties, HoldsForTheStrictRulesToo) { mutate_all(measured(), 5, {}, "strict"); }
+TEST(SlowGateMutations, HoldsForTheStrictRulesToo) { mutate_all(measured(), 5, {}, "strict"); }
 
 }  // namespace
 }  // namespace halfmark::reports::gate_test
