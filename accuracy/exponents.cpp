@@ -2,23 +2,32 @@
 #include "accuracy/exponents.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 namespace halfmark::accuracy {
 
+namespace {
+constexpr int kLeastSubnormal = 1074, kMaxExponent = 1023;  // of fp64: -log2 of the least number, log2 of the largest
+}
+
 void Exponents::add(std::span<const double> values) {
   total += static_cast<double>(values.size());
+  // ilogb of a double: from -1074 (the least subnormal) to 1023.
+  std::array<double, kLeastSubnormal + kMaxExponent + 1> found{};
   for (const double x : values) {
     if (x == 0) {
       ++zero;
     } else if (!std::isfinite(x)) {
       ++nonfinite;
     } else {
-      ++counts[std::ilogb(x)];
+      ++found[static_cast<size_t>(std::ilogb(x) + kLeastSubnormal)];
       largest = std::max(largest, std::fabs(x));
     }
   }
+  for (size_t i = 0; i < found.size(); ++i)
+    if (found[i] > 0) counts[static_cast<int>(i) - kLeastSubnormal] += found[i];
 }
 
 void Exponents::add(const Exponents& other) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "models/layers/loss.h"
@@ -140,7 +141,10 @@ struct Trial::Parts {
     if (!slope.empty()) return slope;
     const RandomKey numbers = key.child("slope");
     slope.resize(static_cast<size_t>(shape.elements()));
-    for (size_t i = 0; i < slope.size(); ++i) slope[i] = numbers.normal(i) / static_cast<double>(slope.size());
+    parallel_for(shape.elements(), 4096, [&](int64_t begin, int64_t end) {
+      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+        slope[i] = numbers.normal(i) / static_cast<double>(slope.size());
+    });
     return slope;
   }
 

@@ -15,46 +15,47 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Seconds of a step in one slice. Steps shorter than a slice are repeated, and the first one is not timed, because it
-// reads what the other kinds have evicted from the caches.
+constexpr int kFewestTurns = 3, kMostTurns = 100;  // of a round
+constexpr double kVeryLongStep = 0.02;             // seconds; one turn in a round is enough then
+
+// Seconds of a step in one slice: the median, so that an interruption of one step does not count. Steps shorter than a
+// slice are repeated, and the first one is not timed, because it reads what the other kinds have evicted from the
+// caches.
 double slice_of(const Timed& kind, const TurnRule& rule, double step) {
   if (step < kLongStep) kind.step();
-  const double wanted = std::max(rule.slice, step / 2);
+  std::vector<double> steps;
   double sum = 0;
-  int steps = 0;
-  do sum += kind.step(), ++steps;
-  while (sum + sum / (2 * steps) < wanted);
-  return sum / steps;
+  do steps.push_back(kind.step()), sum += steps.back();
+  while (sum + sum / (2 * static_cast<double>(steps.size())) < rule.slice);
+  return reports::median(std::move(steps));
 }
 
 // One turn: every kind once in random order and once in the reverse order, so that a drift cancels.
-std::vector<double> turn_of(std::span<const Timed> kinds, const TurnRule& rule, const std::vector<double>& steps,
-                            std::mt19937_64& random) {
+void add_turn(std::vector<std::vector<double>>& seconds, std::span<const Timed> kinds, const TurnRule& rule,
+              const std::vector<double>& steps, std::mt19937_64& random) {
   std::vector<size_t> order(kinds.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::shuffle(order.begin(), order.end(), random);
-  std::vector<double> seconds(kinds.size());
-  for (const size_t kind : order) seconds[kind] += slice_of(kinds[kind], rule, steps[kind]) / 2;
+  for (const size_t kind : order) seconds[kind].push_back(slice_of(kinds[kind], rule, steps[kind]));
   std::reverse(order.begin(), order.end());
-  for (const size_t kind : order) seconds[kind] += slice_of(kinds[kind], rule, steps[kind]) / 2;
-  return seconds;
+  for (const size_t kind : order) seconds[kind].push_back(slice_of(kinds[kind], rule, steps[kind]));
 }
 
-void add_round(InTurn& result, std::span<const Timed> kinds, const TurnRule& rule, std::mt19937_64& random) {
-  std::vector<double> steps;  // of now: which decides how many make a slice
+// `steps`: seconds of a step of each kind; those of this round on return.
+void add_round(InTurn& result, std::span<const Timed> kinds, const TurnRule& rule, std::vector<double>& steps,
+               std::mt19937_64& random) {
   for (const Timed& kind : kinds) {
     kind.fresh();
     kind.step();  // plans and packed weights for the new place
-    steps.push_back(kind.step());
+    if (steps.size() < kinds.size()) steps.push_back(kind.step());
   }
   const double shortest = *std::min_element(steps.begin(), steps.end());
   const double turn = 2 * std::max(rule.slice, shortest);
-  const int turns = std::clamp(static_cast<int>(std::ceil(rule.of_round / turn)), 1, 100);
+  const int turns = std::clamp(static_cast<int>(std::ceil(rule.of_round / turn)),
+                               shortest > kVeryLongStep ? 1 : kFewestTurns, kMostTurns);
   auto& seconds = result.seconds.emplace_back(kinds.size());
-  for (int i = 0; i < turns; ++i) {
-    const std::vector<double> one = turn_of(kinds, rule, steps, random);
-    for (size_t kind = 0; kind < kinds.size(); ++kind) seconds[kind].push_back(one[kind]);
-  }
+  for (int i = 0; i < turns; ++i) add_turn(seconds, kinds, rule, steps, random);
+  for (size_t kind = 0; kind < kinds.size(); ++kind) steps[kind] = reports::median(seconds[kind]);
 }
 
 // The widest relative half-width: of the ratios to kind 0, and of the median of each kind.
@@ -78,7 +79,7 @@ double widest_median(const InTurn& so_far, size_t kinds) {
 
 }  // namespace
 
-std::vector<double> InTurn::turns_of(size_t kind) const {
+std::vector<double> InTurn::slices_of(size_t kind) const {
   std::vector<double> all;
   for (const auto& round : seconds) all.insert(all.end(), round[kind].begin(), round[kind].end());
   return all;
@@ -92,12 +93,8 @@ std::vector<double> InTurn::medians_of(size_t kind) const {
 
 std::vector<double> InTurn::log_ratios(size_t base, size_t kind) const {
   std::vector<double> ratios;
-  for (const auto& round : seconds) {
-    std::vector<double> of_turns(round[kind].size());
-    std::transform(round[base].begin(), round[base].end(), round[kind].begin(), of_turns.begin(),
-                   [](double a, double b) { return std::log(a / b); });
-    ratios.push_back(reports::median(std::move(of_turns)));
-  }
+  for (const auto& round : seconds)
+    ratios.push_back(std::log(reports::quantile(round[base], 0.25) / reports::quantile(round[kind], 0.25)));
   return ratios;
 }
 
@@ -105,20 +102,21 @@ InTurn time_in_turn(const TurnRule& rule, std::span<const Timed> kinds, uint64_t
                     const std::function<bool()>& give_up) {
   std::mt19937_64 random(seed);
   InTurn result;
+  std::vector<double> steps;
   const auto start = Clock::now();
   for (int done = 1; done <= rule.most; ++done) {
     stop_if_interrupted();
-    add_round(result, kinds, rule, random);
+    add_round(result, kinds, rule, steps, random);
     if (done < rule.fewest) continue;
     const double used = std::chrono::duration<double>(Clock::now() - start).count();
     const double ratios = widest_ratio(result, kinds.size()), medians = widest_median(result, kinds.size());
-    if (done >= rule.rounds && ratios <= rule.target && medians <= rule.widest) {
+    if (done >= rule.rounds && ratios <= rule.target && medians <= rule.widest_median) {
       result.stopped_by = StoppedBy::target;
       break;
     }
     if (done == rule.most) result.stopped_by = StoppedBy::samples;
     if (used >= rule.patience || give_up()) break;
-    if (used >= rule.budget && ratios <= rule.widest && medians <= rule.widest) break;
+    if (used >= rule.budget && ratios <= rule.widest && medians <= rule.widest_median) break;
   }
   return result;
 }

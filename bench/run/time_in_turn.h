@@ -21,15 +21,16 @@ struct Timed {
 };
 
 struct TurnRule {
-  double slice = 0.5e-3;   // seconds: steps of one kind are repeated for so long, then the next kind has its turn
-  double of_round = 0.01;  // timed seconds of each kind in a round
-  int fewest = 8;          // rounds; with fewer there is no 99 % interval
-  int rounds = 12;         // rounds that are taken in any case within the budget
-  int most = 60;           // rounds
-  double target = 0.015;   // half-width of the intervals of the ratios at which it ends after `rounds`
-  double budget = 0.8;     // seconds
-  double widest = 0.1;     // wider intervals than this are continued with until `patience`
-  double patience = 2;     // seconds
+  double slice = 0.1e-3;       // seconds: steps of one kind are repeated for so long, then the next kind has its turn
+  double of_round = 0.01;      // timed seconds of each kind in a round
+  int fewest = 8;              // rounds; with fewer there is no 99 % interval
+  int rounds = 12;             // rounds that are taken in any case within the budget
+  int most = 60;               // rounds
+  double target = 0.01;        // half-width of the intervals of the ratios at which it ends after `rounds`
+  double budget = 0.8;         // seconds, after which these half-widths are enough:
+  double widest = 0.025;       // of the ratios
+  double widest_median = 0.1;  // of the medians of each kind
+  double patience = 3;         // seconds, after which it ends in any case
 };
 
 // Slices of a step longer than this do not begin with an untimed step: what other kinds have left in the caches costs
@@ -37,12 +38,13 @@ struct TurnRule {
 inline constexpr double kLongStep = 2e-3;
 
 struct InTurn {
-  std::vector<std::vector<std::vector<double>>> seconds;  // [round][kind][turn]: of a step
+  std::vector<std::vector<std::vector<double>>> seconds;  // [round][kind][slice]: of a step
   StoppedBy stopped_by = StoppedBy::budget;
 
-  std::vector<double> turns_of(size_t kind) const;    // seconds of a step, of all rounds
+  std::vector<double> slices_of(size_t kind) const;   // seconds of a step, of all rounds
   std::vector<double> medians_of(size_t kind) const;  // of each round
-  // Of each round: the median over its turns of log(seconds of `base` / seconds of `kind`).
+  // Of each round: log(lower quartile of the seconds of `base` / that of `kind`). What disturbs a step makes it longer,
+  // so the lower quartile varies less than the median, up to nine times on a virtual machine whose host is busy.
   std::vector<double> log_ratios(size_t base, size_t kind) const;
 };
 
@@ -52,10 +54,15 @@ InTurn time_in_turn(
     const TurnRule& rule, std::span<const Timed> kinds, uint64_t seed,
     const std::function<bool()>& give_up = [] { return false; });
 
+// Two trials of equal work can differ by this share for as long as a process lives: their objects, plans and scratch
+// memory stay where they are. The largest of 48 pairs on a quiet machine was 0.8 % (reports/ledgers, ratio_ledger.csv).
+inline constexpr double kOffsetOfTrials = 0.01;
+
 // seconds of one kind / seconds of the other: how many times faster the other is, with its interval.
 struct SpeedRatio {
   double value = 1, lower = 0, upper = 0;
   bool holds_one() const { return lower <= 1 && 1 <= upper; }
+  SpeedRatio with_offset(double share) const { return {value, lower / (1 + share), upper * (1 + share)}; }
 };
 
 // The Hodges-Lehmann estimate of the log ratios of the rounds, with the signed-rank interval: exact for differences that

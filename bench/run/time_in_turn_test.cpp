@@ -90,12 +90,15 @@ TEST(TimesInTurn, MoveTheMemoryOnceInEachRound) {
 TEST(TimesInTurn, RepeatAShortStepUntilASliceIsFullAndLeaveTheFirstOut) {
   int calls = 0;
   // The first step of a slice is slow: another kind has evicted its data.
-  // A move is followed by two steps that are not timed; a slice is one such step and five timed ones.
-  const auto step = [&] { return ++calls % 6 == 3 ? 5e-4 : 1e-4; };
+  // The first move is followed by two steps that are not timed, the others by one. A slice is one such step and five
+  // timed ones.
+  bool first = true;
+  const auto step = [&] { return ++calls % 6 == (first ? 3 : 2) ? 5e-4 : 1e-4; };
   TurnRule rule = simulated();
-  rule.most = rule.rounds = rule.fewest = 8, rule.of_round = 1e-3;
-  const std::vector<Timed> kinds = {{step, [&] { calls = 0; }}};
-  for (const double seconds : time_in_turn(rule, kinds, 1).turns_of(0)) EXPECT_NEAR(seconds, 1e-4, 1e-12);
+  rule.most = rule.rounds = rule.fewest = 8, rule.slice = 5e-4, rule.of_round = 1e-3;
+  int moves = 0;
+  const std::vector<Timed> kinds = {{step, [&] { calls = 0, first = ++moves == 1; }}};
+  for (const double seconds : time_in_turn(rule, kinds, 1).slices_of(0)) EXPECT_NEAR(seconds, 1e-4, 1e-12);
 }
 
 TEST(TimesInTurn, StopAtTheTargetAfterTheWantedRounds) {
@@ -106,6 +109,23 @@ TEST(TimesInTurn, StopAtTheTargetAfterTheWantedRounds) {
   const SpeedRatio ratio = speed_ratio(found.log_ratios(0, 1));
   EXPECT_DOUBLE_EQ(ratio.value, 0.5);
   EXPECT_DOUBLE_EQ(ratio.lower, 0.5);
+}
+
+TEST(TimesInTurn, DoNotFeelAFewStepsThatWereInterrupted) {
+  std::mt19937_64 random(1);
+  const auto step = [&] { return std::bernoulli_distribution(0.2)(random) ? 1e-2 : 1e-4; };  // 100 times longer
+  const std::vector<Timed> kinds = {{step}, {step}};
+  const SpeedRatio ratio = speed_ratio(time_in_turn(simulated(), kinds, 1).log_ratios(0, 1));
+  EXPECT_DOUBLE_EQ(ratio.value, 1);
+}
+
+TEST(TimesInTurn, HaveAnIntervalThatAllowsForTheOffsetOfATrial) {
+  const std::vector<Timed> kinds = {{[] { return 1e-3; }}, {[] { return 1.008e-3; }}};
+  const SpeedRatio exact = speed_ratio(time_in_turn(simulated(), kinds, 1).log_ratios(0, 1));
+  EXPECT_FALSE(exact.holds_one());
+  const SpeedRatio ratio = exact.with_offset(kOffsetOfTrials);
+  EXPECT_TRUE(ratio.holds_one());
+  EXPECT_DOUBLE_EQ(ratio.value, exact.value);
 }
 
 TEST(TimesInTurn, EndWithTheFewestRoundsWhenTheMachineIsBusy) {

@@ -17,7 +17,7 @@ struct StoppingRule {
   int min_samples = 6;  // fewer have no 95 % interval
   int max_samples = 400;
   double budget = 0.1;  // seconds, including the untimed part of each sample
-  double patience = 2;  // seconds
+  double patience = 1;  // seconds
 };
 
 enum class StoppedBy { target, samples, budget };
