@@ -6,8 +6,8 @@
 
 Layers without a matrix product run the same kernels under tf32 as under fp32, so the true ratio is 1. A run measures eight
 of them, one row each. busy: another process computes all the time. planted: build/release/halfmark_planted waits after each
-step under tf32 for 5 % of its time; after the wait a thread may have to be woken, so a step can become slower than that. Every attempt gets its rows; the run's number is the seed, so nothing
-can be chosen afterwards. Leave the machine alone while it runs.
+step under tf32 for 5 % of its time; after the wait a thread may have to be woken, so a step can become slower than that. Every
+attempt gets its rows; the run's number is the seed, so nothing can be chosen afterwards. Leave the machine alone while it runs.
 """
 
 import argparse
