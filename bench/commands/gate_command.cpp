@@ -15,7 +15,7 @@
 #include "bench/run/utc_time.h"
 #include "kernels/number/error.h"
 #include "reports/gate/gate.h"
-#include "reports/gate/stored_times.h"
+#include "reports/gate/time_limits.h"
 #include "reports/history/history.h"
 
 namespace halfmark::bench {
@@ -84,7 +84,8 @@ void add_gate_command(CommandLine& line, Program& program) {
                 "give the verdict ENV_SUSPECT when machine or libraries differ")
           .option(
               "--history", arguments->history,
-              "folder of earlier reports of this machine: what its times moved between runs replaces the wide limits")
+              "folder of earlier reports of this machine: how its times moved between runs replaces the wide limits, "
+              "and how they moved between days the shift that --time assumes")
           .flag("--time", arguments->time,
                 "judge times by a test; needs two reports of one machine made by halfmark run --processes 24 or more; "
                 "exit code 3 if a time could not be judged")

@@ -15,7 +15,7 @@
 #include "reports/gate/gate_reference.h"
 #include "reports/gate/gate_time.h"
 #include "reports/gate/rules_review.h"
-#include "reports/gate/stored_times.h"
+#include "reports/gate/time_limits.h"
 #include "reports/record/glob.h"
 #include "reports/record/provenance.h"
 #include "reports/record/subject_facts.h"
@@ -122,7 +122,8 @@ class Gate {
     for (const Record& record : found_.report.records)
       if (!before.contains(record.id)) add_line(record, Outcome::added, "is not in the base");
     std::set<std::string> tested;
-    if (options_.time) tested = judge_times(pairs_, rules_.time, rules_.time_keys, environment_, judgement_);
+    if (options_.time)
+      tested = judge_times(pairs_, rules_.time, rules_.time_keys, options_.time_history, environment_, judgement_);
     compare_stored_times(pairs_, StoredTimeRule{}, rules_, options_.time_history, tested, environment_, judgement_);
     look_at_environment();
     remark();
@@ -261,6 +262,16 @@ class Gate {
     for (const NamedReport* named : {&base_, &found_})
       if (const std::string partial = partial_text(named->report); !partial.empty())
         remarks.push_back(fmt::format("{} is partial, {}", named->name, partial));
+    const auto has = [&](std::string_view family) {
+      return std::any_of(pairs_.begin(), pairs_.end(), [&](const MeasuredPair& pair) {
+        return std::any_of(pair.second->measurements.begin(), pair.second->measurements.end(),
+                           [&](const Measurement& one) { return one.metric.starts_with(family); });
+      });
+    };
+    if (has("error.") && !has("reference."))
+      remarks.emplace_back(
+          "the mathematics was not judged: no case has numbers of the fp64 reference (reference.*), so a changed layer "
+          "would not be seen; measure both reports anew");
     for (const std::string& metric : context_.unruled)
       remarks.push_back(fmt::format("no rule matches {}: it was not judged", printable(metric)));
     if (context_.wide_limits > 0)

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "reports/gate/gate_testing.h"
-#include "reports/gate/stored_times.h"
+#include "reports/gate/time_limits.h"
 #include "reports/record/folder_testing.h"
 #include "reports/statistics/statistics.h"
 
@@ -66,13 +66,6 @@ Report times_scaled(Report report, double factor, size_t records = SIZE_MAX) {
       if (is_stored_time(one)) times_by(one, one.unit == "s" ? factor : 1 / factor);
   }
   return report;
-}
-
-std::string all_words(const Judgement& judgement) {
-  std::string text;
-  for (const JudgedLine& line : judgement.lines) text += line.id + ": " + line.words + "\n";
-  for (const std::string& remark : judgement.remarks) text += remark + "\n";
-  return text;
 }
 
 TEST(GateHoles, SuspectsEveryTimeDoubledOrTenTimesAsLong) {

@@ -356,7 +356,8 @@ TEST(GateNumbers, AMissingNumberIsLost) {
   EXPECT_SAYS(words_of(judgement, Question::accuracy, Outcome::lost), "error.nmse at output was 2e-07");
   // Numbers that are only information may disappear.
   Report less = made_report();
-  less.records[0].measurements.pop_back();
+  std::erase_if(less.records[0].measurements,
+                [](const Measurement& one) { return one.metric == "error.max_relative"; });
   EXPECT_EQ(gate(made_report(), less).exit_code, 0);
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "reports/gate/acknowledgement.h"
-#include "reports/gate/stored_times.h"
+#include "reports/gate/time_limits.h"
 
 namespace halfmark::reports {
 
@@ -13,7 +13,7 @@ struct GateOptions {
   bool same_environment = false;  // a different environment makes the verdict ENV_SUSPECT
   bool time = false;              // judge times by a test; what it cannot judge is inconclusive
   Acknowledgements acknowledgements{};
-  TimeHistory time_history{};        // narrows or widens the limits of stored times
+  TimeHistory time_history{};        // of the machine: limits of stored times, and the shift between days for --time
   std::string today = "0000-01-01";  // entries that expired before this day are ignored
 };
 

@@ -50,7 +50,8 @@ inline Report made_report() {
                         number("error.infinite", "output", 0),
                         number("error.cosine", "output", 0.9999, Kind::bounded, Better::higher),
                         number("error.bias", "output", -0.001, Kind::bounded, Better::neither),
-                        number("error.max_relative", "output", 0.3)};
+                        number("error.max_relative", "output", 0.3),
+                        number("reference.loss", "", 2, Kind::bounded, Better::neither)};
   for (const char* metric : {"error.ulp_histogram", "error.arithmetic.ulp_histogram"})
     error.series.push_back({.metric = metric, .at = "output", .x = {0, 1}, .y = {60000, 5536}});
   Record memory = made_record("linear/b64_i1024_o1024/cpu/fp16/memory");
@@ -77,6 +78,14 @@ inline std::vector<JudgedLine> lines_with(const Judgement& judgement, Outcome ou
   for (const JudgedLine& line : judgement.lines)
     if (line.outcome == outcome) found.push_back(line);
   return found;
+}
+
+// All lines and remarks.
+inline std::string all_words(const Judgement& judgement) {
+  std::string text;
+  for (const JudgedLine& line : judgement.lines) text += line.id + ": " + line.words + "\n";
+  for (const std::string& remark : judgement.remarks) text += remark + "\n";
+  return text;
 }
 
 // The text of the first line with this question and outcome; "" if there is none.

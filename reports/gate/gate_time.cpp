@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -63,7 +64,7 @@ struct Timed {
 std::string percent(double ln_ratio) { return fmt::format("{:+.1f} %", 100 * std::expm1(ln_ratio)); }
 
 // Why an effect as large as the minimum is no regression, or why its absence is not shown.
-std::string doubt_of(const StoredFinding& finding, const TimeRule& rule) {
+std::string doubt_of(const StoredFinding& finding) {
   const std::string worth = fmt::format(
       "each run depends on the run before it (correlation up to {:.2f}): this many runs are worth {:.1f} independent "
       "ones",
@@ -81,7 +82,7 @@ std::string doubt_of(const StoredFinding& finding, const TimeRule& rule) {
       return fmt::format(
           "; undecided, because it could be the shift of a case between two days ({:.3g} % on each, p {:.2g} after the "
           "correction); decide with halfmark ab",
-          100 * rule.day_spread, finding.corrected_day_p);
+          100 * finding.day_spread, finding.corrected_day_p);
     case StoredVerdict::unknown:
       return "; an effect of the minimum cannot be excluded, because " + worth;
   }
@@ -119,7 +120,7 @@ void add(Timed& one, const StoredFinding& finding, size_t family, const TimeRule
       "correction for {} cases; the rule allows {}{}",
       kProcessTime, rule.at, percent(finding.shift), percent(finding.interval.lower), percent(finding.interval.upper),
       one.times.base.size(), one.times.found.size(), finding.corrected_p, family,
-      percent(std::log1p(rule.minimum_effect)), doubt_of(finding, rule));
+      percent(std::log1p(rule.minimum_effect)), doubt_of(finding));
 }
 
 // The reason without what differs between cases: which of their kernels emulate.
@@ -131,7 +132,8 @@ std::string kind_of(const std::string& words) {
 }  // namespace
 
 std::set<std::string> judge_times(const std::vector<MeasuredPair>& pairs, const TimeRule& rule, const Keys& keys,
-                                  EnvironmentDifference& environment, Judgement& judgement) {
+                                  const TimeHistory& history, EnvironmentDifference& environment,
+                                  Judgement& judgement) {
   std::vector<Timed> judged;
   for (const auto& [base, found] : pairs) {
     if (!is_timed(*base) && !is_timed(*found)) continue;
@@ -148,7 +150,8 @@ std::set<std::string> judge_times(const std::vector<MeasuredPair>& pairs, const 
     const std::vector<double>& before = find(*base, kProcessTime, rule.at)->samples;
     const std::vector<double>& after = find(*found, kProcessTime, rule.at)->samples;
     line.base = median(before), line.found = median(after), line.limit = line.base * (1 + rule.minimum_effect);
-    Timed one{line, {logarithms(before), logarithms(after)}, {}};
+    const std::optional<double> day_spread = history.day_spread(line.id, *find(*base, kProcessTime, rule.at));
+    Timed one{line, {logarithms(before), logarithms(after), day_spread}, {}};
     one.decision.stage = Stage::confirmed;
     one.decision.pairs = static_cast<int>(std::min(before.size(), after.size()));
     one.decision.minimum_effect = rule.minimum_effect;
@@ -180,6 +183,12 @@ std::set<std::string> judge_times(const std::vector<MeasuredPair>& pairs, const 
                     rule.alpha, rule.processes, judged.size(), least));
   std::vector<StoredTimes> times;
   for (const Timed& one : judged) times.push_back(one.times);
+  if (history.given()) {
+    const auto known = std::count_if(times.begin(), times.end(), [](const StoredTimes& one) { return one.day_spread; });
+    judgement.remarks.push_back(fmt::format(
+        "the shift of times between days comes from the history for {} of {} cases ({} days; {} are needed)", known,
+        times.size(), history.days(), TimeHistory::kFewestDays));
+  }
   const std::vector<StoredFinding> findings =
       judge_stored_times(times, {rule.margin, rule.minimum_effect, rule.alpha, rule.day_spread});
   for (size_t i = 0; i < judged.size(); ++i) {

@@ -10,7 +10,7 @@
 #include "reports/gate/environment_difference.h"
 #include "reports/gate/gate_numbers.h"
 #include "reports/gate/gate_reference.h"
-#include "reports/gate/stored_times.h"
+#include "reports/gate/time_limits.h"
 #include "reports/text/table.h"
 
 namespace halfmark::reports {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/math/distributions/beta.hpp>
 #include <boost/math/distributions/binomial.hpp>
+#include <boost/math/distributions/chi_squared.hpp>
 #include <boost/math/distributions/fisher_f.hpp>
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
@@ -244,6 +245,11 @@ double rate_bound(int found, int runs, double confidence) {
   if (found >= runs) return 1;
   const boost::math::beta_distribution<double, Policy> rate(found + 1.0, static_cast<double>(runs - found));
   return boost::math::quantile(rate, confidence);
+}
+
+double rms_upper_factor(double freedom, double chance) {
+  const boost::math::chi_squared_distribution<double, Policy> squares(freedom);
+  return std::sqrt(freedom / boost::math::quantile(squares, chance));
 }
 
 double rms_ratio_quantile(double count, double chance) {

@@ -56,6 +56,10 @@ double rank_sum_p(std::span<const double> a, std::span<const double> b, double s
 double rank_sum_tail(int a, int b, int sum);  // P(U >= sum) of samples of these sizes
 double least_rank_sum_p(int a, int b);        // the smallest p value of these sizes: 1 / C(a + b, a)
 
+// How many times larger than the root mean square of `freedom` independent normal values their true standard deviation
+// can be; the probability that it is still larger is `chance`: sqrt(freedom / chi-square^-1(chance; freedom)).
+double rms_upper_factor(double freedom, double chance);
+
 // The ratio that the root mean squares of two sets of `count` independent errors of equal size exceed only with
 // probability `chance`: sqrt(F^-1(1 - chance; count, count)).
 double rms_ratio_quantile(double count, double chance);

@@ -233,6 +233,16 @@ TEST(StudentsT, HasTheTwoSidedTailsOfScipy) {
   EXPECT_EQ(two_sided_t_p(-2.5, 4), two_sided_t_p(2.5, 4));
 }
 
+// sqrt(n / scipy.stats.chi2.ppf(0.05, n)) of scipy 1.10.
+TEST(RmsUpperFactor, HasTheValuesOfScipy) {
+  const std::pair<double, double> rows[] = {{1, 15.947239402183659},
+                                            {4, 2.372355691409756},
+                                            {9, 1.6451975743942215},
+                                            {19, 1.3704103976822324},
+                                            {99, 1.133552433969973}};
+  for (const auto& [count, expected] : rows) EXPECT_NEAR(rms_upper_factor(count, 0.05) / expected, 1, 1e-10) << count;
+}
+
 // sqrt(scipy.stats.f.isf(1e-6, n, n)) of scipy 1.10; the gate's reference
 // rounds some of them to 6.3, 3.3, 2.0, 1.63, 1.24, 1.16, 1.015.
 TEST(RmsRatio, HasTheQuantilesOfScipy) {

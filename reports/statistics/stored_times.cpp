@@ -53,13 +53,14 @@ struct Tests {
 Tests tests_of(std::span<const StoredTimes> cases, std::span<const DependentShift> errors,
                std::span<const StoredFinding> findings, const StoredRules& rules, double sign) {
   Tests tests;
-  const double margin = std::log1p(rules.margin), days = spread_between_two(rules.day_spread);
+  const double margin = std::log1p(rules.margin);
   for (size_t i = 0; i < cases.size(); ++i) {
     const std::vector<double>&low = sign > 0 ? cases[i].base : cases[i].found,
           &high = sign > 0 ? cases[i].found : cases[i].base;
     const double shift = sign * findings[i].shift;
     tests.runs.push_back(rank_sum_p(low, high, margin));
     tests.dependent.push_back(findings[i].lag_one > 0 ? errors[i].p(shift, margin, 0) : tests.runs.back());
+    const double days = spread_between_two(findings[i].day_spread);
     tests.days.push_back(days > 0 ? errors[i].p(shift, 0, days) : 0.0);
   }
   return tests;
@@ -75,10 +76,11 @@ std::vector<StoredFinding> judge_stored_times(std::span<const StoredTimes> cases
     StoredFinding& one = findings[i];
     one.shift = shift_between(cases[i].base, cases[i].found);
     one.lag_one = dependence[i].bound;
+    one.day_spread = cases[i].day_spread.value_or(rules.day_spread);
     errors.push_back(dependent_shift(cases[i].base, cases[i].found, one.lag_one));
     one.worth = errors[i].worth;
     const Interval of_runs = shift_interval(cases[i].base, cases[i].found);
-    const double reach = errors[i].reach(0.95, spread_between_two(rules.day_spread));
+    const double reach = errors[i].reach(0.95, spread_between_two(one.day_spread));
     one.interval = {std::min(of_runs.lower, one.shift - reach), std::max(of_runs.upper, one.shift + reach)};
   }
   const double minimum_effect = std::log1p(rules.minimum_effect);

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,11 +25,12 @@ namespace halfmark::reports {
 // ln(s) of one case, in the order of measurement.
 struct StoredTimes {
   std::vector<double> base, found;
+  std::optional<double> day_spread{};  // of this case, where the history of the machine shows it
 };
 
 struct StoredRules {
   double margin = 0.05, minimum_effect = 0.10, alpha = 0.01;
-  double day_spread = kDaySpread;  // standard deviation of the shift of a case on one day
+  double day_spread = kDaySpread;  // standard deviation of the shift of a case on one day, where it is unknown
 };
 
 // noise, dependence, days: an effect of at least the minimum, which this kind of noise may explain. unknown: the runs
@@ -42,6 +44,7 @@ struct StoredFinding {
   double p = 1, corrected_p = 1;  // test 1, of the direction of the shift
   double corrected_dependent_p = 1, corrected_day_p = 1;  // tests 2 and 3
   double lag_one = 0;                                     // the dependence used: an upper bound
+  double day_spread = 0;                                  // used
   double worth = 0;                                       // independent runs that the shorter side is worth
 };
 

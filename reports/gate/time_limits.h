@@ -15,6 +15,7 @@
 #include "reports/gate/gate_rules.h"
 #include "reports/gate/gate_time.h"
 #include "reports/gate/judgement.h"
+#include "reports/gate/time_history.h"
 
 namespace halfmark::reports {
 
@@ -34,30 +35,6 @@ struct StoredTimeRule {
   size_t common_cases = 5;
   double common_deviations = 4;  // standard errors of the median: 6e-5 for normal scatter
 };
-
-// How far stored times of one machine moved between the successive runs of a history.
-class TimeHistory {
- public:
-  // In order of time. `keys`: the facts by which a run of another machine or other software is left out.
-  void add(const Report& run, const Report& base, const Keys& keys);
-
-  // The largest |ln ratio| of two successive runs of this time; nullopt with fewer than `fewest` runs.
-  std::optional<double> largest_step(const std::string& id, const Measurement& time) const;
-
-  bool given() const { return given_; }
-  size_t runs() const { return runs_; }  // those that count
-
-  static constexpr size_t kFewest = 5;  // runs; the largest of four steps is exceeded by one in five later steps,
-  static constexpr double kMargin = 2;  // so that the limit is twice that step
-
- private:
-  std::map<std::tuple<std::string, std::string, std::string>, std::vector<double>> values_;  // by id, metric and place
-  size_t runs_ = 0;
-  bool given_ = false;
-};
-
-// A measured time or rate: sampled, in seconds or per second. Ratios (unit "1") are not.
-bool is_stored_time(const Measurement& measurement);
 
 // The largest logarithm of a ratio of these two numbers that noise explains. A history of the machine replaces the rest.
 double noise_limit(const StoredTimeRule& rule, const Record& base, const Record& found, const Measurement& before,

@@ -1,4 +1,4 @@
-#include "reports/gate/stored_times.h"
+#include "reports/gate/time_limits.h"
 
 #include <fmt/format.h>
 
@@ -233,7 +233,7 @@ class StoredTimesComparison {
           fmt::format("the limits of stored times come from {} of this machine and software, where a time has {} or "
                       "more; the others "
                       "are the general ones",
-                      counted(history_.runs(), "earlier run"), TimeHistory::kFewest));
+                      counted(history_.runs(), "earlier run"), TimeHistory::kFewestRuns));
     if (suspect_ > 0)
       remarks.push_back(
           fmt::format("times not judged, because they are suspect in the base: {}", counted(suspect_, "case")));
@@ -253,34 +253,6 @@ class StoredTimesComparison {
 };
 
 }  // namespace
-
-void TimeHistory::add(const Report& run, const Report& base, const Keys& keys) {
-  EnvironmentDifference difference(base, run);
-  bool counts = false;
-  for (const Record& record : run.records) {
-    if (record.status != Status::ok || !difference.in(keys, record.device).empty()) continue;
-    for (const Measurement& one : record.measurements)
-      if (is_stored_time(one) && is_time(one.value)) {
-        values_[{record.id, one.metric, one.at}].push_back(std::log(one.value));
-        counts = true;
-      }
-  }
-  runs_ += counts;
-  given_ = true;
-}
-
-std::optional<double> TimeHistory::largest_step(const std::string& id, const Measurement& time) const {
-  const auto found = values_.find({id, time.metric, time.at});
-  if (found == values_.end() || found->second.size() < kFewest) return {};
-  double largest = 0;
-  for (size_t i = 1; i < found->second.size(); ++i)
-    largest = std::max(largest, std::fabs(found->second[i] - found->second[i - 1]));
-  return largest;
-}
-
-bool is_stored_time(const Measurement& measurement) {
-  return measurement.kind == Kind::sampled && (measurement.unit == "s" || measurement.unit.ends_with("/s"));
-}
 
 double noise_limit(const StoredTimeRule& rule, const Record& base, const Record& found, const Measurement& before,
                    const Measurement& after, const TimeHistory& history) {
