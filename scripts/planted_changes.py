@@ -162,7 +162,7 @@ CHANGES = [
     change("data_uniform", "independent numbers are uniform, not normal",
            (DATA, "batch.x[i] = stream.normal(i);", "batch.x[i] = 3.4641016151377544 * (stream.uniform(i) - 0.5);")),
     change("data_labels_shifted", "every label is one class higher",
-           (DATA, "batch.labels.push_back(static_cast<double>(label));", "batch.labels.push_back(static_cast<double>((label + 1) % classes));")),
+           (DATA, "batch.labels[static_cast<size_t>(n)] = static_cast<double>(label);", "batch.labels[static_cast<size_t>(n)] = static_cast<double>((label + 1) % classes);")),
     change("data_same_batch", "every step sees the first batch", (DATA, "key.child(static_cast<uint64_t>(step));", "key.child(static_cast<uint64_t>(0 * step));")),
     change("data_noise", "the noise of images is 0.41, not 0.4", (DATA, "+ 0.4 * noise.normal(drawn++)", "+ 0.41 * noise.normal(drawn++)")),
     change("data_points_nearer", "the points of two classes are nearer", (DATA, "const double reach = 5 * sign", "const double reach = 4.99 * sign")),
