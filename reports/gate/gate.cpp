@@ -169,7 +169,7 @@ class Gate {
     context_.unjudged.compare(base, found, rules_);
     review_.compare(base, found, environment_);
     compare_bits(base, found);
-    judge_record(base, found, environment_.in(rules_.bits_keys, found.device).empty(), context_, judgement_);
+    judge_record(base, found, environment_, context_, judgement_);
     judge_reference(base, found, other_seed_, context_.acknowledgements, options_.today, judgement_);
   }
 

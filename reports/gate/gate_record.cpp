@@ -76,10 +76,12 @@ struct PlacedVerdict {
 
 class RecordJudge {
  public:
-  RecordJudge(const Record& base, const Record& found, bool same_keys, GateContext& context, Judgement& judgement)
+  RecordJudge(const Record& base, const Record& found, EnvironmentDifference& environment, GateContext& context,
+              Judgement& judgement)
       : base_(base),
         found_(found),
-        same_keys_(same_keys),
+        environment_(environment),
+        same_keys_(environment.in(context.rules.bits_keys, found.device).empty()),
         context_(context),
         judgement_(judgement),
         before_(numbers_of(base)),
@@ -161,6 +163,7 @@ class RecordJudge {
     if (verdict.outcome == Outcome::breach || verdict.outcome == Outcome::changed)
       verdict.parts = parts_that_grew(found, before_, found_);
     acknowledge(verdict, base, found);
+    doubt(rule, verdict, found);
     if (verdict.outcome == Outcome::changed && context_.options.strict_bits) verdict.outcome = Outcome::breach;
     keep(found, std::move(verdict));
   }
@@ -204,6 +207,16 @@ class RecordJudge {
     if (!entry) return;
     verdict.outcome = Outcome::acknowledged;
     verdict.words += fmt::format("; acknowledged until {}: {}", entry->expires, entry->reason);
+  }
+
+  // A number that another processor or library changes without a change of the code. NaN and a broken bound are no doubt.
+  void doubt(const NumberRule& rule, NumberVerdict& verdict, const Measurement& found) {
+    if (verdict.outcome != Outcome::breach || verdict.own_bound || std::isnan(found.value)) return;
+    const std::vector<std::string>& facts = environment_.in(rule.undecided_across, found_.device);
+    if (facts.empty()) return;
+    verdict.outcome = Outcome::inconclusive;
+    verdict.words += fmt::format("; undecided, because {} differ{} and may explain it: measure both on one machine",
+                                 some_of(facts), facts.size() == 1 ? "s" : "");
   }
 
   void take_own_bound(const Measurement& found) {
@@ -273,6 +286,7 @@ class RecordJudge {
   }
 
   const Record &base_, &found_;
+  EnvironmentDifference& environment_;
   bool same_keys_;
   GateContext& context_;
   Judgement& judgement_;
@@ -286,8 +300,9 @@ class RecordJudge {
 
 }  // namespace
 
-void judge_record(const Record& base, const Record& found, bool same_keys, GateContext& context, Judgement& judgement) {
-  RecordJudge(base, found, same_keys, context, judgement).run();
+void judge_record(const Record& base, const Record& found, EnvironmentDifference& environment, GateContext& context,
+                  Judgement& judgement) {
+  RecordJudge(base, found, environment, context, judgement).run();
 }
 
 }  // namespace halfmark::reports

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "reports/gate/environment_difference.h"
 #include "reports/gate/gate_options.h"
 #include "reports/gate/gate_rules.h"
 #include "reports/gate/judgement.h"
@@ -25,8 +26,9 @@ struct GateContext {
   UnjudgedDifferences unjudged{};
 };
 
-// Judges the case. Without same_keys (different library or
-// machine), a number that differs within its rule is not reported.
-void judge_record(const Record& base, const Record& found, bool same_keys, GateContext& context, Judgement& judgement);
+// Judges the case. With another library or machine, a number that differs within its rule is not reported, and some
+// numbers beyond it are inconclusive (NumberRule::undecided_across).
+void judge_record(const Record& base, const Record& found, EnvironmentDifference& environment, GateContext& context,
+                  Judgement& judgement);
 
 }  // namespace halfmark::reports

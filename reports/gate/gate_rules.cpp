@@ -24,10 +24,10 @@ constexpr std::string_view kKindNames[] = {"exact", "bounded", "sampled", "infor
 
 // Fields that every rule for numbers may have, and those of the judging modes.
 const Names kAnyRule = {"metric", "case", "at", "kind", "judge", "why", "untrusted_above", "untrusted_below"};
-const Names kSlackRule = {"absolute",  "absolute_share", "share",    "standard_errors",
+const Names kSlackRule = {"absolute",  "absolute_share", "share",    "standard_errors", "undecided_across",
                           "magnitude", "changed",        "together", "absent"};
-const Names kRatioRule = {"squared", "elements", "most_elements", "least_ratio", "least_ratio_unproved",
-                          "chance",  "tiny",     "bits_warn",     "bits_fail"};
+const Names kRatioRule = {"undecided_across",     "squared", "elements", "most_elements", "least_ratio",
+                          "least_ratio_unproved", "chance",  "tiny",     "bits_warn",     "bits_fail"};
 
 Names fields_of(Judging judge) {
   Names names = kAnyRule;
@@ -71,7 +71,7 @@ std::vector<std::string> texts(const JsonReader& json, const char* key) {
   return all;
 }
 
-NumberRule read_number_rule(const JsonReader& json) {
+NumberRule read_number_rule(const JsonReader& json, const GateRules& rules) {
   json.expect_object();
   NumberRule rule;
   rule.judge = json.required("judge").one_of<Judging>(kJudgingNames);
@@ -92,6 +92,11 @@ NumberRule read_number_rule(const JsonReader& json) {
   read(json, "changed", rule.changed);
   read(json, "together", rule.together);
   if (double absent = 0; json.optional("absent")) read(json, "absent", {-kNoEnd, kNoEnd}, absent), rule.absent = absent;
+  if (const auto name = json.optional("undecided_across")) {
+    static constexpr std::string_view kNames[] = {"bits", "processor", "time"};
+    const Keys* const lists[] = {&rules.bits_keys, &rules.processor_keys, &rules.time_keys};
+    rule.undecided_across = *lists[name->one_of<size_t>(kNames)];
+  }
   read(json, "squared", rule.squared);
   if (const auto elements = json.optional("elements")) {
     if (elements->value().is_string())
@@ -160,17 +165,19 @@ GateRules gate_rules_from(const Json& json, std::string_view where) {
   GateRules rules;
   rules.source = json;
   (void)reader.text("about");
-  static const Names kKeysFields = {"bits", "time"};
+  static const Names kKeysFields = {"bits", "processor", "time"};
   const JsonReader keys = reader.required("keys");
   keys.expect_only(kKeysFields);
   rules.bits_keys = texts(keys, "bits");
   rules.time_keys = texts(keys, "time");
+  if (keys.optional("processor")) rules.processor_keys = texts(keys, "processor");
   if (const auto bits = reader.optional("bits")) {
     static const Names kBitsFields = {"skip"};
     bits->expect_only(kBitsFields);
     rules.bits_skip = texts(*bits, "skip");
   }
-  reader.required("numbers").each([&](const JsonReader& one) { rules.numbers.push_back(read_number_rule(one)); });
+  reader.required("numbers").each(
+      [&](const JsonReader& one) { rules.numbers.push_back(read_number_rule(one, rules)); });
   if (const auto time = reader.optional("time")) rules.time = read_time_rule(*time);
   return rules;
 }

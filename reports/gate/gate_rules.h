@@ -22,6 +22,11 @@ namespace halfmark::reports {
 // a given multiple of the base's. The last two also apply the measurement's own bound.
 enum class Judging : uint8_t { information, bound, slack, ratio };
 
+// The facts of the environment that must be equal: globs over their names ("cpu.model") and "run.seed". "!" excludes;
+// the last matching glob decides. Facts of devices that a case does not use are ignored for it.
+using Keys = std::vector<std::string>;
+bool is_key(const Keys& keys, std::string_view fact);
+
 struct NumberRule {
   std::string metric = "*", cases = "*", at = "*";  // globs
   std::optional<Kind> kind;                         // kind of the measurement; nullopt: any
@@ -29,6 +34,9 @@ struct NumberRule {
   std::string why;                                                    // explanation for readers
   double untrusted_above = std::numeric_limits<double>::infinity();   // a value that passes or improves and is above
   double untrusted_below = -std::numeric_limits<double>::infinity();  // or below it proves nothing
+
+  // Where one of these facts differs, a number beyond its limit is inconclusive: the facts alone may explain it.
+  Keys undecided_across{};
 
   // slack: the allowed amount is the greatest of the three.
   double absolute = 0, share = 0;
@@ -53,11 +61,6 @@ struct NumberRule {
   double bits_fail = std::numeric_limits<double>::infinity();  // and from which on there is a breach
 };
 
-// The facts of the environment that must be equal: globs over their names ("cpu.model") and "run.seed". "!" excludes;
-// the last matching glob decides. Facts of devices that a case does not use are ignored for it.
-using Keys = std::vector<std::string>;
-bool is_key(const Keys& keys, std::string_view fact);
-
 // The metric whose samples are medians of one process each. Samples of one process are not replicates, because they
 // share clock speeds and memory placement. Therefore no rule can select a different metric.
 inline constexpr std::string_view kProcessTime = "time.process";
@@ -72,6 +75,7 @@ struct TimeRule {
 struct GateRules {
   static constexpr int kVersion = 1;  // "gate_rules"
   Keys bits_keys, time_keys;
+  Keys processor_keys{};               // for undecided_across
   std::vector<std::string> bits_skip;  // globs for cases whose fingerprints are not compared
   std::vector<NumberRule> numbers;
   TimeRule time;

@@ -153,6 +153,44 @@ GateOptions acknowledging(const std::string& entries, const std::string& today =
   return options;
 }
 
+// A base, and a report whose memory grew and whose training ended worse.
+struct WorseReport {
+  Report base = made_report(), found;
+  WorseReport() {
+    base.records[0].measurements.push_back(number("training.final_loss", "", 1));
+    found = base;
+    at(found.records[0], "training.final_loss").value = 2;
+    at(found.records[1], "memory.peak").value *= 2;
+  }
+};
+
+TEST(GateRules, LeaveUndecidedWhatAnotherProcessorOrLibraryMayExplain) {
+  WorseReport one;
+  EXPECT_EQ(lines_with(gate(one.base, one.found), Outcome::breach).size(), 2u);
+  one.found.environment["libraries"]["onednn"] = "3.1";  // pads nothing else, but rounds otherwise
+  Judgement judgement = gate(one.base, one.found);
+  EXPECT_EQ(judgement.exit_code, 1);
+  EXPECT_SAYS(words_of(judgement, Question::accuracy, Outcome::inconclusive), "training.final_loss is 2, was 1");
+  EXPECT_SAYS(words_of(judgement, Question::accuracy, Outcome::inconclusive),
+              "undecided, because libraries.onednn differs and may explain it: measure both on one machine");
+  EXPECT_SAYS(words_of(judgement, Question::memory, Outcome::breach), "memory.peak");
+  one.found.environment["cpu"]["flags"] = "avx512f";
+  judgement = gate(one.base, one.found);
+  EXPECT_EQ(judgement.exit_code, 3);
+  EXPECT_SAYS(words_of(judgement, Question::memory, Outcome::inconclusive), "cpu.flags differs");
+  // An error beside the fp64 reference has a derived limit, which holds on every machine.
+  at(one.found.records[0], "error.nmse").value *= 2;
+  EXPECT_EQ(gate(one.base, one.found).exit_code, 1);
+}
+
+TEST(GateRules, NeverDoubtANaN) {
+  WorseReport one;
+  one.found = one.base;
+  at(one.found.records[0], "training.final_loss").value = NAN;
+  one.found.environment["cpu"]["flags"] = "avx512f";
+  EXPECT_EQ(gate(one.base, one.found).exit_code, 1);
+}
+
 constexpr const char* kBits =
     R"({"case": "linear/*/error", "from": "5d0c", "to": "77a1", "reason": "#12", "expires": "2026-03-01"})";
 

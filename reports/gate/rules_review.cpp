@@ -61,13 +61,17 @@ void RulesReview::compare(const Record& base, const Record& found, EnvironmentDi
   };
   excused(rules_.bits_keys, default_->bits_keys, excused_bits_);
   excused(rules_.time_keys, default_->time_keys, excused_times_);
-  for (const Measurement& before : base.measurements) compare(base, found, before);
+  for (const Measurement& before : base.measurements) compare(base, found, before, environment);
 }
 
-void RulesReview::compare(const Record& base, const Record& found, const Measurement& before) {
+void RulesReview::compare(const Record& base, const Record& found, const Measurement& before,
+                          EnvironmentDifference& environment) {
   const NumberRule *own = rules_.rule_for(found, before), *usual = default_->rule_for(found, before);
   if (!usual || usual->judge == Judging::information || std::isnan(before.value)) return;
   if (own && own->absent && !usual->absent) ++may_be_missing_[before.metric];
+  if (own && !environment.in(own->undecided_across, found.device).empty() &&
+      environment.in(usual->undecided_across, found.device).empty())
+    ++undecided_[before.metric];
   const double limit = own ? allowance(*own, base, found, before) : HUGE_VAL;
   if (std::isinf(limit))
     ++off_[before.metric];
@@ -87,6 +91,8 @@ std::vector<std::string> RulesReview::remarks() const {
   say("the rules file switches off what the default rules judge", counted_metrics(off_));
   say("the rules file allows more than the default rules", counted_metrics(wider_));
   say("the rules file lets numbers be missing that the default rules require", counted_metrics(may_be_missing_));
+  say("the rules file leaves undecided, because the environments differ, what the default rules decide",
+      counted_metrics(undecided_));
   say("the rules file does not compare the bits of", names_in(bits_off_));
   say("the rules file excuses different bits by facts that the default rules do not count", names_in(excused_bits_));
   say("the rules file excludes times by facts that the default rules do not count", names_in(excused_times_));

@@ -27,11 +27,11 @@ class RulesReview {
   std::vector<std::string> remarks() const;
 
  private:
-  void compare(const Record& base, const Record& found, const Measurement& before);
+  void compare(const Record& base, const Record& found, const Measurement& before, EnvironmentDifference& environment);
 
   const GateRules& rules_;
-  std::optional<GateRules> default_;                            // none: built-in rules
-  std::map<std::string, size_t> off_, wider_, may_be_missing_;  // numbers by metric
+  std::optional<GateRules> default_;                                        // none: built-in rules
+  std::map<std::string, size_t> off_, wider_, may_be_missing_, undecided_;  // numbers by metric
   std::set<std::string> bits_off_, excused_bits_, excused_times_;
 };
 
