@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace halfmark::bench {
@@ -126,6 +128,87 @@ TEST(TimesInTurn, HaveAnIntervalThatAllowsForTheOffsetOfATrial) {
   const SpeedRatio ratio = exact.with_offset(kOffsetOfTrials);
   EXPECT_TRUE(ratio.holds_one());
   EXPECT_DOUBLE_EQ(ratio.value, exact.value);
+}
+
+TEST(TimesInTurn, TakeTheMedianOfASlice) {
+  int calls = 0;
+  const std::vector<Timed> kinds = {{[&] { return ++calls % 5 == 0 ? 4e-5 : 1e-5; }}};
+  for (const double seconds : time_in_turn(simulated(), kinds, 1).slices_of(0)) EXPECT_DOUBLE_EQ(seconds, 1e-5);
+}
+
+TEST(TimesInTurn, CompareTheSameQuantileOfBothKinds) {
+  std::vector<int> calls(2);
+  const auto kind = [&](size_t k) {  // both kinds take 10, 20, ... ms in every round
+    return Timed{[&calls, k] { return 0.01 * ++calls[k]; }, [&calls, k] { calls[k] = 0; }};
+  };
+  const std::vector<Timed> kinds = {kind(0), kind(1)};
+  const InTurn found = time_in_turn(simulated(), kinds, 1);
+  for (const double ratio : found.log_ratios(0, 1)) EXPECT_NEAR(ratio, 0, 0.3);  // the first round has one more step
+  EXPECT_DOUBLE_EQ(found.log_ratios(0, 1)[1], 0);
+}
+
+TEST(TimesInTurn, RunEachTurnThereAndBackInRandomOrder) {
+  std::vector<char> steps;
+  const auto kind = [&](char name) {
+    return Timed{[&steps, name] {
+                   steps.push_back(name);
+                   return 0.01;
+                 },
+                 [&steps, name] {
+                   if (name == 'a') steps.push_back('|');
+                 }};
+  };
+  const std::vector<Timed> kinds = {kind('a'), kind('b'), kind('c')};
+  time_in_turn(simulated(), kinds, 1);
+  const std::string all(steps.begin(), steps.end());
+  std::set<std::string> orders;
+  size_t rounds = 0;
+  for (size_t at = all.find('|'); at != std::string::npos; at = all.find('|', at + 1)) {
+    const std::string round = all.substr(at + 1, all.find('|', at + 1) - at - 1);
+    const size_t untimed = rounds++ == 0 ? 6 : 3;  // of this length, steps are long and a round has three turns
+    ASSERT_EQ(round.size(), untimed + 18);
+    for (size_t turn = untimed; turn < round.size(); turn += 6) {
+      const std::string there = round.substr(turn, 3), back = round.substr(turn + 3, 3);
+      EXPECT_EQ(there, std::string(back.rbegin(), back.rend()));
+      orders.insert(there);
+    }
+  }
+  EXPECT_EQ(rounds, 16u);
+  EXPECT_EQ(orders.size(), 6u) << "all orders of three kinds in 48 turns";
+}
+
+TEST(TimesInTurn, TakeOneTurnOfVeryLongStepsAndAtLeastThreeOfOthers) {
+  const auto slices = [](double seconds) {
+    const std::vector<Timed> kinds = {{[seconds] { return seconds; }}};
+    return time_in_turn(simulated(), kinds, 1).seconds[0][0].size();
+  };
+  EXPECT_EQ(slices(0.03), 2u);
+  EXPECT_EQ(slices(0.01), 6u);
+  EXPECT_EQ(slices(1e-3), 10u);  // 0.01 s of each kind
+}
+
+TEST(TimesInTurn, TakeTheLengthOfAStepFromTheRoundBefore) {
+  int rounds = 0;
+  const std::vector<Timed> kinds = {{[&] { return rounds == 1 ? 0.01 : 1e-3; }, [&] { ++rounds; }}};
+  const InTurn found = time_in_turn(simulated(), kinds, 1);
+  EXPECT_EQ(found.seconds[0][0].size(), 6u);
+  EXPECT_EQ(found.seconds[1][0].size(), 6u);
+  EXPECT_EQ(found.seconds[2][0].size(), 10u);
+}
+
+TEST(TimesInTurn, GoOnWhileTheRatioOrAMedianIsUncertain) {
+  const TurnRule rule = {.rounds = 12, .most = 20, .target = 0.01, .budget = 1e9, .patience = 1e9};
+  int rounds = 0;
+  const auto alternating = [&] { return rounds % 2 ? 0.01 : 0.011; };
+  const auto count_rounds = [&] { ++rounds; };
+  const std::vector<Timed> uncertain = {{[] { return 0.01; }, count_rounds}, {alternating}};
+  EXPECT_EQ(time_in_turn(rule, uncertain, 1).seconds.size(), 20u);
+  rounds = 0;  // both kinds change alike: the ratio is certain, the time is not
+  const auto doubling = [&] { return rounds % 2 ? 0.01 : 0.02; };
+  const std::vector<Timed> alike = {{doubling, count_rounds}, {doubling}};
+  const InTurn found = time_in_turn(rule, alike, 1);
+  EXPECT_EQ(found.seconds.size(), 20u);
+  EXPECT_EQ(found.stopped_by, StoppedBy::samples);
 }
 
 TEST(TimesInTurn, EndWithTheFewestRoundsWhenTheMachineIsBusy) {
