@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -28,20 +29,40 @@ struct GateArguments {
   OutputOptions outputs;
 };
 
-// The reports of the folder in order of their start. Other files there, as those of `halfmark ab --json`, are no runs.
-TimeHistory history_in_folder(const std::string& folder, const Report& base, const Keys& keys) {
+// The times of a report. Two runs never measure the same times.
+std::string times_text(const Report& report) {
+  std::string text;
+  for (const Record& record : report.records)
+    for (const Measurement& one : record.measurements)
+      if (is_stored_time(one)) text += fmt::format("{} {} {} {}\n", record.id, one.metric, one.at, one.value);
+  return text;
+}
+
+// The reports of the folder that started before the judged one, in order of their start, copies once. Other files there,
+// as those of `halfmark ab --json`, are no runs.
+TimeHistory history_in_folder(const std::string& folder, const Report& base, const NamedReport& judged,
+                              const Keys& keys) {
+  const int64_t start = seconds_since_1970(judged.report.run.started, judged.name);
   std::vector<std::pair<int64_t, Report>> runs;
+  std::set<std::string> seen;  // the records of each, as text: a copy under another date is no other run
+  size_t later = 0;
   std::error_code error;
   std::filesystem::recursive_directory_iterator entry(folder, error);
   for (const std::filesystem::recursive_directory_iterator end; !error && entry != end; entry.increment(error)) {
     if (entry->path().extension() != ".json") continue;
     try {
       Report report = Report::load(entry->path());
-      runs.emplace_back(seconds_since_1970(report.run.started, entry->path().string()), std::move(report));
+      const int64_t when = seconds_since_1970(report.run.started, entry->path().string());
+      if (when >= start)
+        ++later;
+      else if (seen.insert(times_text(report)).second)
+        runs.emplace_back(when, std::move(report));
     } catch (const ReportError&) {  // not a report
     }
   }
   if (error) throw Error(fmt::format("--history {}: cannot be read: {}", folder, error.message()));
+  if (runs.empty() && later > 0)
+    throw Error(fmt::format("--history {}: none of its {} runs started before the one to judge", folder, later));
   if (runs.empty()) throw Error(fmt::format("--history {}: holds no report of a run", folder));
   std::stable_sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   TimeHistory history;
@@ -60,9 +81,9 @@ void gate(const GateArguments& arguments, Program& program) {
   if (!arguments.acknowledged.empty()) options.acknowledgements = Acknowledgements::load(arguments.acknowledged);
   const NamedReport base{arguments.base, Report::load(arguments.base)};
   require_records(base);
-  if (!arguments.history.empty())
-    options.time_history = history_in_folder(arguments.history, base.report, rules.time_keys);
   const NamedReport candidate{arguments.candidate, Report::load(arguments.candidate)};
+  if (!arguments.history.empty())
+    options.time_history = history_in_folder(arguments.history, base.report, candidate, rules.time_keys);
   const Judgement judgement = judge(base, candidate, rules, options);
   arguments.outputs.write(judgement, candidate.report);
   program.exit_code = judgement.exit_code;

@@ -120,7 +120,13 @@ class Gate {
         add_line(record, Outcome::lost, "is in the base but not in the new report");
     }
     for (const Record& record : found_.report.records)
-      if (!before.contains(record.id)) add_line(record, Outcome::added, "is not in the base");
+      if (!before.contains(record.id)) {
+        add_line(record, Outcome::added,
+                 was_measured(record)
+                     ? "is not in the base"
+                     : with_reason(fmt::format("is not in the base, and {}", name_of(record.status)), record));
+        judge_own_bounds(record);
+      }
     std::set<std::string> tested;
     if (options_.time)
       tested = judge_times(pairs_, rules_.time, rules_.time_keys, options_.time_history, environment_, judgement_);
@@ -136,6 +142,14 @@ class Gate {
     JudgedLine line;
     line.id = record.id, line.outcome = outcome, line.words = std::move(words), line.rerun = record.repro;
     judgement_.lines.push_back(std::move(line));
+  }
+
+  // Of a case without a base to compare with.
+  void judge_own_bounds(const Record& found) {
+    Record bounded = found, none = found;
+    std::erase_if(bounded.measurements, [](const Measurement& one) { return !one.bound; });
+    none.measurements.clear();
+    if (!bounded.measurements.empty()) judge_record(none, bounded, environment_, context_, judgement_);
   }
 
   void compare(const Record& base, const Record& found) {
@@ -156,9 +170,11 @@ class Gate {
       if (!lost) context_.unjudged.note(Unjudged::not_measured, fmt::format("{}, {}", found.id, name_of(found.status)));
       return add_line(found, lost ? Outcome::lost : Outcome::information, with_reason(what, found));
     }
-    if (!was_measured(base))
+    if (!was_measured(base)) {
+      judge_own_bounds(found);
       return add_line(found, base.status == Status::failed ? Outcome::improved : Outcome::added,
                       with_reason(fmt::format("is measured now, was {}", name_of(base.status)), base));
+    }
     add_line(found, Outcome::pass, "measured in both");
     if (base.status == Status::ok && found.status == Status::suspect)
       judgement_.remarks.push_back(fmt::format("{}: suspect now: {}", printable(found.id), printable(found.reason)));
@@ -255,23 +271,14 @@ class Gate {
     std::vector<std::string>& remarks = judgement_.remarks;
     const auto is_common = [](const JudgedLine& line) { return line.outcome == Outcome::lost; };
     if (pairs_.empty() && !base_.report.records.empty() &&
-        std::all_of(judgement_.lines.begin(), judgement_.lines.end(),
-                    [&](const JudgedLine& line) { return is_common(line) || line.outcome == Outcome::added; }))
+        std::all_of(judgement_.lines.begin(), judgement_.lines.end(), [&](const JudgedLine& line) {
+          return is_common(line) || line.outcome == Outcome::added || line.question != Question::presence;
+        }))
       remarks.insert(remarks.begin(),
                      "the reports have no measured case in common; check that these are the reports to compare");
     for (const NamedReport* named : {&base_, &found_})
       if (const std::string partial = partial_text(named->report); !partial.empty())
         remarks.push_back(fmt::format("{} is partial, {}", named->name, partial));
-    const auto has = [&](std::string_view family) {
-      return std::any_of(pairs_.begin(), pairs_.end(), [&](const MeasuredPair& pair) {
-        return std::any_of(pair.second->measurements.begin(), pair.second->measurements.end(),
-                           [&](const Measurement& one) { return one.metric.starts_with(family); });
-      });
-    };
-    if (has("error.") && !has("reference."))
-      remarks.emplace_back(
-          "the mathematics was not judged: no case has numbers of the fp64 reference (reference.*), so a changed layer "
-          "would not be seen; measure both reports anew");
     for (const std::string& metric : context_.unruled)
       remarks.push_back(fmt::format("no rule matches {}: it was not judged", printable(metric)));
     if (context_.wide_limits > 0)

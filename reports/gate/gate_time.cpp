@@ -153,6 +153,7 @@ std::set<std::string> judge_times(const std::vector<MeasuredPair>& pairs, const 
     const std::optional<double> day_spread = history.day_spread(line.id, *find(*base, kProcessTime, rule.at));
     Timed one{line, {logarithms(before), logarithms(after), day_spread}, {}};
     one.decision.stage = Stage::confirmed;
+    one.decision.paired = false;
     one.decision.pairs = static_cast<int>(std::min(before.size(), after.size()));
     one.decision.minimum_effect = rule.minimum_effect;
     one.decision.screened = median(one.times.found) - median(one.times.base);
@@ -194,6 +195,7 @@ std::set<std::string> judge_times(const std::vector<MeasuredPair>& pairs, const 
   for (size_t i = 0; i < judged.size(); ++i) {
     add(judged[i], findings[i], judged.size(), rule);
     judgement.timing.cases.push_back(judged[i].decision);
+    judgement.timed.push_back(judged[i].line.id);
     judgement.lines.push_back(judged[i].line);
   }
   Verdict& verdict = judgement.timing.verdict;

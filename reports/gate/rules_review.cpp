@@ -73,7 +73,9 @@ void RulesReview::compare(const Record& base, const Record& found, const Measure
       environment.in(usual->undecided_across, found.device).empty())
     ++undecided_[before.metric];
   const double limit = own ? allowance(*own, base, found, before) : HUGE_VAL;
-  if (std::isinf(limit))
+  if (own && own->magnitude && !usual->magnitude)
+    ++wider_[before.metric];  // judges another quantity
+  else if (std::isinf(limit))
     ++off_[before.metric];
   else if (constexpr double kRounding = 1e-9;
            limit > allowance(*usual, base, found, before) * (1 + kRounding) + kRounding * std::fabs(before.value))

@@ -83,7 +83,7 @@ class StoredTimesComparison {
 
  private:
   void take(const Record& base, const Record& found) {
-    std::vector<std::string> missing;
+    std::vector<std::string> missing, useless;
     bool had_process_times = false, is_timed = false;
     const bool other_machine = !environment_.in(rules_.time_keys, found.device).empty();
     const bool was_suspect = base.status == Status::suspect;
@@ -105,15 +105,26 @@ class StoredTimesComparison {
         missing.push_back(fmt::format("{} ({} is not a time)", place_of(before), human(after->value, after->unit)));
         continue;
       }
+      if (!std::all_of(after->samples.begin(), after->samples.end(), is_time)) {
+        missing.push_back(place_of(before) + " (a sample is not a time)");
+        continue;
+      }
+      if (!is_time(before.value)) useless.push_back(place_of(before));
       if (other_machine || was_suspect || !is_time(before.value) || is_tested(found, before)) continue;
       ++compared;
-      const Moved one{&found, &before, after, slow_down(before, *after),
+      const Moved one{&found, &before, after, slow_down(before, *after) - shown_by_test(base, found, before),
                       noise_limit(rule_, base, found, before, *after, history_)};
       if (one.share() > worst.share() || !worst.record) worst = one;
       if (before.metric == kProcessTime || (before.metric == "time.step" && !step.record)) step = one;
     }
     if (!is_timed) return;
     if (!missing.empty()) lose(found, missing);
+    if (!useless.empty()) {
+      JudgedLine line = line_of(found, Outcome::inconclusive);
+      line.words = printable(
+          fmt::format("{} of the base is not a time, so nothing was compared; make a new base", some_of(useless)));
+      judgement_.lines.push_back(std::move(line));
+    }
     if (had_process_times && !tested_.contains(found.id)) without_process_times(base, found);
     if (was_suspect) return ++suspect_, void();
     if (other_machine) return ++incomparable_, void();
@@ -126,10 +137,16 @@ class StoredTimesComparison {
       undecided_.push_back(worst);
   }
 
-  // --time has judged the hot step of this case, so that its stored number is no question any more.
+  // How much slower --time has shown the step of this case to be, for the numbers of the same step: ln of the ratio.
+  double shown_by_test(const Record& base, const Record& found, const Measurement& one) const {
+    const bool same_step = one.at == rules_.time.at && (one.metric == "time.step" || one.unit != "s");
+    if (!same_step || !tested_.contains(found.id)) return 0;
+    return slow_down(*find(base, kProcessTime, one.at), *find(found, kProcessTime, one.at));
+  }
+
+  // --time has judged this number. The other times of the case are of one process and were not in its test.
   bool is_tested(const Record& found, const Measurement& one) const {
-    return tested_.contains(found.id) && one.at == rules_.time.at &&
-           (one.metric == kProcessTime || one.metric == "time.step" || one.unit != "s");
+    return tested_.contains(found.id) && one.at == rules_.time.at && one.metric == kProcessTime;
   }
 
   JudgedLine line_of(const Record& found, Outcome outcome) const {
@@ -254,10 +271,10 @@ class StoredTimesComparison {
 
 }  // namespace
 
-double noise_limit(const StoredTimeRule& rule, const Record& base, const Record& found, const Measurement& before,
-                   const Measurement& after, const TimeHistory& history) {
-  if (const std::optional<double> step = history.largest_step(found.id, before))
-    return std::max(TimeHistory::kMargin * *step, rule.run_shift);
+namespace {
+
+double limit_of_two_runs(const StoredTimeRule& rule, const Record& base, const Record& found, const Measurement& before,
+                         const Measurement& after) {
   double limit = rule.run_shift;
   if (before.metric == kProcessTime) {
     const bool few = std::min(before.samples.size(), after.samples.size()) < kFewestSamples;
@@ -270,12 +287,24 @@ double noise_limit(const StoredTimeRule& rule, const Record& base, const Record&
     return std::optional<double>{};
   };
   const std::optional<double> one = spread(base), other = spread(found);
-  limit += one && other ? std::max(*one, *other) : rule.process_spread;
+  // The new report cannot make its own limit much wider.
+  limit += one && other ? std::max(*one, std::min(*other, rule.widening * *one)) : rule.process_spread;
   // A record that is suspect because its times scatter does not widen its own limit.
   const double scatter = half_interval(after, rule.widest_interval);
   limit += half_interval(before, rule.widest_interval) +
            (found.status == Status::suspect ? std::min(scatter, rule.widest_interval) : scatter);
   return std::max(limit, rule.least);
+}
+
+}  // namespace
+
+double noise_limit(const StoredTimeRule& rule, const Record& base, const Record& found, const Measurement& before,
+                   const Measurement& after, const TimeHistory& history) {
+  const double limit = limit_of_two_runs(rule, base, found, before, after);
+  const std::optional<double> step = history.largest_step(found.id, before);
+  if (!step) return limit;
+  // A change of the code in the history must not excuse every later one.
+  return std::clamp(TimeHistory::kMargin * *step, rule.run_shift, rule.widening * limit);
 }
 
 void compare_stored_times(const std::vector<MeasuredPair>& pairs, const StoredTimeRule& rule, const GateRules& rules,

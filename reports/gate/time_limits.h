@@ -31,6 +31,7 @@ struct StoredTimeRule {
   // The half-width of a time without 6 samples. A record with a wider interval is suspect (bench/run/timing.h).
   double widest_interval = 0.0953;
   double least = 0.2231;  // ln 1.25: twice the least effect of --time, which has 24 processes on each side (10 %)
+  double widening = 2;    // a history, or the scatter of the new report, makes a limit at most so many times as wide
   // All times moved together: the median over this many cases, against run_shift and its own uncertainty.
   size_t common_cases = 5;
   double common_deviations = 4;  // standard errors of the median: 6e-5 for normal scatter

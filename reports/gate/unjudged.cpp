@@ -34,7 +34,8 @@ std::string_view words_of(Unjudged kind) {
     case Unjudged::lost_curve:
       return "curves of the base that are missing";
     case Unjudged::other_curve:
-      return "curves that changed by a factor of 2 or more, or in their length, or are no numbers any more";
+      return "curves that changed by a factor of 2 or more, or in their length, places or units, or are no numbers any "
+             "more";
     case Unjudged::other_kernels:
       return "other kernels ran, or their list is missing";
     case Unjudged::lost_expectation:
@@ -53,6 +54,10 @@ std::string_view words_of(Unjudged kind) {
       return "numbers with fewer samples than in the base, or without their interval";
     case Unjudged::looser_bound:
       return "numbers whose own bound became wider, by a factor of 2 at most";
+    case Unjudged::moved_interval:
+      return "ratios whose intervals do not overlap or became twice as wide (halfmark ab decides about times)";
+    case Unjudged::no_reference:
+      return "the mathematics was not judged, because neither report has numbers of the fp64 reference (reference.*)";
     case Unjudged::worse_within:
       return "worse than the base, or below zero, within the limits";
   }
@@ -72,6 +77,15 @@ bool is_about_the_machine(std::string_view metric) {
   return metric.starts_with("contention.") || metric.starts_with("timing.");
 }
 
+constexpr std::string_view kControl = "speedup.control";  // judged when it was measured: the record is then suspect
+
+std::string words_of_intervals(const Range& before, const Range& after) {
+  const bool apart = after.upper < before.lower || before.upper < after.lower;
+  const bool wider = after.upper - after.lower > kMovedBy * (before.upper - before.lower);
+  if (!apart && !wider) return "";
+  return fmt::format("{:.3g} to {:.3g}, was {:.3g} to {:.3g}", after.lower, after.upper, before.lower, before.upper);
+}
+
 bool is_judged(const NumberRule* rule) { return rule && rule->judge != Judging::information; }
 
 bool has_numbers_only(const std::vector<double>& values) {
@@ -86,9 +100,19 @@ double size_of(const std::vector<double>& values) {
   return size;
 }
 
+// The sum of the distances of all pairs of finite values.
+double distance_of(const std::vector<double>& a, const std::vector<double>& b) {
+  double distance = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    if (std::isfinite(a[i]) && std::isfinite(b[i])) distance += std::fabs(a[i] - b[i]);
+  return distance;
+}
+
 bool is_other_curve(const Series& base, const Series& found) {
-  return base.y.size() != found.y.size() || has_numbers_only(base.y) != has_numbers_only(found.y) ||
-         factor_between(size_of(base.y), size_of(found.y)) >= kMovedBy;
+  return base.y.size() != found.y.size() || base.x_unit != found.x_unit || base.y_unit != found.y_unit ||
+         size_of(base.x) != size_of(found.x) || has_numbers_only(base.y) != has_numbers_only(found.y) ||
+         factor_between(size_of(base.y), size_of(found.y)) >= kMovedBy ||
+         distance_of(base.y, found.y) > std::max(size_of(base.y), size_of(found.y)) / kMovedBy;
 }
 
 // "matmul forward f16,f16->f16 by upcast (emulated)", without the number of calls.
@@ -139,6 +163,15 @@ void UnjudgedDifferences::compare(const Record& base, const Record& found, const
     else if (is_other_curve(curve, *same))
       note(Unjudged::other_curve, of_case(name));
   }
+  // Bytes and times have no reference; other judged numbers are beside one.
+  const auto is_numeric = [](const Measurement& one) {
+    return (one.kind == Kind::exact || one.kind == Kind::bounded) && !one.metric.starts_with("memory.");
+  };
+  const auto has = [](const Record& record, const auto& is) {
+    return std::any_of(record.measurements.begin(), record.measurements.end(), is);
+  };
+  if (has(found, is_numeric) && !has(base, is_reference) && !has(found, is_reference))
+    note(Unjudged::no_reference, found.id);
   using Place = std::pair<std::string_view, std::string_view>;
   std::map<Place, const Measurement*> added;
   for (const Measurement& one : found.measurements) added.emplace(Place(one.metric, one.at), &one);
@@ -156,6 +189,10 @@ void UnjudgedDifferences::compare(const Record& base, const Record& found, const
            fmt::format("{}: {} -> {}", of_case(place_of(before)), before.samples.size(), after->samples.size()));
     if (before.interval && !after->interval)
       note(Unjudged::fewer_samples, of_case(place_of(before)) + ": its interval is missing");
+    if (before.interval && after->interval && !is_about_the_machine(before.metric) && before.metric != kControl)
+      if (const std::string words = words_of_intervals(*before.interval, *after->interval); !words.empty())
+        note(Unjudged::moved_interval, fmt::format("{}: {}", of_case(place_of(before)), words),
+             factor_between(before.value, after->value));
     if (before.bound && after->bound && *before.bound != *after->bound &&
         (after->better == Better::higher ? *after->bound < *before.bound : *after->bound > *before.bound))
       note(Unjudged::looser_bound, of_case(place_of(before)), factor_between(*before.bound, *after->bound));

@@ -30,6 +30,8 @@ enum class Unjudged : uint8_t {
   moved_information,  // a number that no rule judges changed; of kind information or sampled: by a factor of 2 or more
   fewer_samples,      // fewer samples than in the base, or no interval where the base has one
   looser_bound,       // its own bound grew, by less than what is lost
+  moved_interval,     // two intervals of a ratio that do not overlap, or one that is twice as wide as before
+  no_reference,       // neither record has numbers of the fp64 reference
   worse_within,       // worse or of another sign, within the limit of its rule
 };
 

@@ -1,4 +1,5 @@
 #include "reports/outputs/phrases.h"
+#include "reports/gate/gate_rules.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -97,7 +98,9 @@ std::string numbers_phrase(const JudgedLine& line) {
 }
 
 const CaseDecision* timing_of(const Judgement& judgement, const JudgedLine& line) {
-  if (line.question != Question::time) return nullptr;
+  // Other lines about time, as of a suspected stored one, are about other numbers.
+  if (line.question != Question::time || (line.metric != kProcessTime && line.metric != "time.step")) return nullptr;
+  if (line.outcome == Outcome::suspected || line.outcome == Outcome::lost) return nullptr;
   const auto found = std::find(judgement.timed.begin(), judgement.timed.end(), line.id);
   const auto index = static_cast<size_t>(found - judgement.timed.begin());
   return index < judgement.timing.cases.size() ? &judgement.timing.cases[index] : nullptr;
@@ -110,7 +113,7 @@ std::string timing_phrase(const CaseDecision* decision) {
   if (decision->interval.lower > 0 && std::isfinite(decision->interval.upper))
     words += fmt::format(" (95 % interval {:+.1f} ... {:+.1f} %)", percent(decision->interval.lower),
                          percent(decision->interval.upper));
-  words += fmt::format(", {} pairs", decision->pairs);
+  words += fmt::format(", {} {}", decision->pairs, decision->paired ? "pairs" : "process runs of each");
   if (decision->stage == Stage::confirmed || decision->stage == Stage::extended)
     words += fmt::format(", corrected p {:.2g}", decision->corrected_p);
   return words;

@@ -102,6 +102,7 @@ Measurement read_measurement(const JsonReader& json) {
   if (const auto interval = json.optional("interval")) {
     const std::vector<double> ends = json.numbers("interval");
     if (ends.size() != 2 || !(ends[0] <= ends[1])) interval->fail("expected two numbers, the smaller one first");
+    if (!(ends[0] <= measurement.value && measurement.value <= ends[1])) interval->fail("does not hold the value");
     measurement.interval = Range{ends[0], ends[1]};
   }
   if (const auto bound = json.optional("bound")) measurement.bound = bound->number();

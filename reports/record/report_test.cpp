@@ -368,6 +368,10 @@ TEST(Report, RefusesAnIntervalThatIsNone) {
     EXPECT_SAYS(complaint([&] { record_from_json(record, "r.json"); }),
                 "measurements[0].interval: expected two numbers, the smaller one first");
   }
+  record["measurements"][0]["value"] = 0.5;
+  record["measurements"][0]["interval"] = {1, 2};
+  EXPECT_SAYS(complaint([&] { record_from_json(record, "r.json"); }), "interval: does not hold the value");
+  record["measurements"][0]["value"] = 1.5;
   record["measurements"][0]["interval"] = {1, "Infinity"};
   const Record read = record_from_json(record, "r.json");
   EXPECT_EQ(to_json(read)["measurements"][0]["interval"], record["measurements"][0]["interval"]) << "written as read";

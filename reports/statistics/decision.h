@@ -86,6 +86,7 @@ struct CaseDecision {
   double screened = 0;  // ln of the ratio in the screen
   int layouts = 0;      // sampled layouts of each build in the last stage; 0: one layout
   int pairs = 0;        // of the last stage; the following fields are based on them
+  bool paired = true;   // false: stored times, `pairs` process runs on each side at least
   double ratio = 1;     // t_b / t_a: Hodges-Lehmann estimate; after the screen only, the ratio of the medians
   Interval interval{0, INFINITY};  // 95 % interval of the ratio; none after the screen only
   double p = 1, corrected_p = 1;
