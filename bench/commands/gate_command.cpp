@@ -42,10 +42,7 @@ std::string times_text(const Report& report) {
 // as those of `halfmark ab --json`, are no runs.
 TimeHistory history_in_folder(const std::string& folder, const Report& base, const NamedReport& judged,
                               const Keys& keys) {
-  const int64_t start = seconds_since_1970(judged.report.run.started, judged.name);
   std::vector<std::pair<int64_t, Report>> runs;
-  std::set<std::string> seen;  // the records of each, as text: a copy under another date is no other run
-  size_t later = 0;
   std::error_code error;
   std::filesystem::recursive_directory_iterator entry(folder, error);
   for (const std::filesystem::recursive_directory_iterator end; !error && entry != end; entry.increment(error)) {
@@ -53,17 +50,19 @@ TimeHistory history_in_folder(const std::string& folder, const Report& base, con
     try {
       Report report = Report::load(entry->path());
       const int64_t when = seconds_since_1970(report.run.started, entry->path().string());
-      if (when >= start)
-        ++later;
-      else if (seen.insert(times_text(report)).second)
-        runs.emplace_back(when, std::move(report));
+      runs.emplace_back(when, std::move(report));
     } catch (const ReportError&) {  // not a report
     }
   }
   if (error) throw Error(fmt::format("--history {}: cannot be read: {}", folder, error.message()));
-  if (runs.empty() && later > 0)
-    throw Error(fmt::format("--history {}: none of its {} runs started before the one to judge", folder, later));
   if (runs.empty()) throw Error(fmt::format("--history {}: holds no report of a run", folder));
+  const int64_t start = seconds_since_1970(judged.report.run.started, judged.name);
+  const size_t all = runs.size();
+  std::erase_if(runs, [&](const auto& run) { return run.first >= start; });
+  if (runs.empty())
+    throw Error(fmt::format("--history {}: none of its {} runs started before {}", folder, all, judged.name));
+  std::set<std::string> seen;  // the times of each: a copy under another date is no other run
+  std::erase_if(runs, [&](const auto& run) { return !seen.insert(times_text(run.second)).second; });
   std::stable_sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   TimeHistory history;
   for (const auto& [when, report] : runs) history.add(report, base, keys);

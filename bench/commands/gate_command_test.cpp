@@ -95,6 +95,20 @@ TEST_F(GateCommand, ExitsWithOneForTwoHundredAndFiftySixRegressions) {
   EXPECT_EQ(halfmark("gate base.json new.json").code, 1);
 }
 
+TEST_F(GateCommand, CountsRunsOfTheHistoryOnceAndOnlyEarlierOnes) {
+  Report report = timed_report();
+  report.run.started = "2026-03-10T00:00:00Z";
+  report.save(folder_ / "new.json");
+  std::filesystem::create_directory(folder_ / "h");
+  report.save(folder_ / "h/new.json");
+  expect_complaint("gate new.json new.json --history h", "none of its 1 runs started before new.json");
+  for (int day = 1; day <= 6; ++day) {
+    report.run.started = "2026-03-0" + std::to_string(day) + "T00:00:00Z";
+    report.save(folder_ / ("h/" + std::to_string(day) + ".json"));
+  }
+  EXPECT_SAYS(halfmark("gate new.json new.json --history h").out, "come from 1 earlier run of this machine");
+}
+
 TEST_F(GateCommand, TakesAFileOfAcknowledgements) {
   write_reports(1);
   write("a.json", R"({"acknowledgements": 1, "entries": [{"case": "linear/*", "metric": "error.nan", "from": 0, "to": 1,

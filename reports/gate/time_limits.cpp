@@ -83,7 +83,7 @@ class StoredTimesComparison {
 
  private:
   void take(const Record& base, const Record& found) {
-    std::vector<std::string> missing, useless;
+    std::vector<std::string> missing, useless, useless_in_both;
     bool had_process_times = false, is_timed = false;
     const bool other_machine = !environment_.in(rules_.time_keys, found.device).empty();
     const bool was_suspect = base.status == Status::suspect;
@@ -105,11 +105,14 @@ class StoredTimesComparison {
         missing.push_back(fmt::format("{} ({} is not a time)", place_of(before), human(after->value, after->unit)));
         continue;
       }
-      if (!std::all_of(after->samples.begin(), after->samples.end(), is_time)) {
+      const auto are_times = [](const std::vector<double>& all) {
+        return std::all_of(all.begin(), all.end(), is_time);
+      };
+      if (are_times(before.samples) && !are_times(after->samples)) {
         missing.push_back(place_of(before) + " (a sample is not a time)");
         continue;
       }
-      if (!is_time(before.value)) useless.push_back(place_of(before));
+      if (!is_time(before.value)) (is_time(after->value) ? useless : useless_in_both).push_back(place_of(before));
       if (other_machine || was_suspect || !is_time(before.value) || is_tested(found, before)) continue;
       ++compared;
       const Moved one{&found, &before, after, slow_down(before, *after) - shown_by_test(base, found, before),
@@ -119,6 +122,12 @@ class StoredTimesComparison {
     }
     if (!is_timed) return;
     if (!missing.empty()) lose(found, missing);
+    if (!useless_in_both.empty()) {
+      JudgedLine line = line_of(found, Outcome::information);
+      line.words = printable(
+          fmt::format("{} is not a time in either report, so nothing was compared", some_of(useless_in_both)));
+      judgement_.lines.push_back(std::move(line));
+    }
     if (!useless.empty()) {
       JudgedLine line = line_of(found, Outcome::inconclusive);
       line.words = printable(
