@@ -50,7 +50,7 @@ const std::vector<MetricRow>& throughput_table() {
        "samples: the ratio of the lower quartiles of each round; value: their Hodges-Lehmann estimate; interval: 95 % "
        "signed-rank, and 1 % for the offset that two trials of equal work can have"},
       {"speedup.control", "1", Better::neither, Kind::information,
-       "the same ratio for a second trial of this policy in place of fp32; 99 % and 1 %; must hold 1"},
+       "the same ratio for a second trial of this policy in place of fp32; its interval, 99 % and 1 %, must hold 1"},
       {"speedup.same_kernels", "1", Better::neither, Kind::information,
        "1: a step makes the same calls of the same kernels as under fp32, so there is nothing to be faster; 0: it does "
        "not"},

@@ -44,7 +44,7 @@ struct InTurn {
   std::vector<double> slices_of(size_t kind) const;   // seconds of a step, of all rounds
   std::vector<double> medians_of(size_t kind) const;  // of each round
   // Of each round: log(lower quartile of the seconds of `base` / that of `kind`). What disturbs a step makes it longer,
-  // so the lower quartile varies less than the median, up to nine times on a virtual machine whose host is busy.
+  // so the lower quartile depends on disturbances less than the median does.
   std::vector<double> log_ratios(size_t base, size_t kind) const;
 };
 

@@ -21,7 +21,8 @@ using MeasuredPair = std::pair<const Record*, const Record*>;  // base, found
 // Adds a line for each pair that has times, and the decision of statistics/stored_times.h: three tests, against the
 // variation of the runs, their dependence on each other and the shift between days. A case that cannot be judged is
 // inconclusive, unless its times were suspect in the base already; if none is judged, all are. Returns the ids of the
-// judged cases. `history`: gives the shift between days where it has enough days; the rule gives it elsewhere. Throws ReportError for rules that could not find anything.
+// judged cases. `history`: gives the shift between days where it has enough days; the rule gives it elsewhere. Throws
+// ReportError for rules that could not find anything.
 std::set<std::string> judge_times(const std::vector<MeasuredPair>& pairs, const TimeRule& rule, const Keys& keys,
                                   const TimeHistory& history, EnvironmentDifference& environment, Judgement& judgement);
 
