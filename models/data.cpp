@@ -10,11 +10,10 @@
 
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/error.h"
+#include "models/draw.h"
 
 namespace halfmark::models {
 namespace {
-
-constexpr int64_t kGrain = 4096;  // elements in a piece of a parallel_for; a number depends on its index only
 
 // The pattern of one class at (x, y), in coordinates -1 .. 1 around its centre: about +1 inside, about -1 outside.
 double picture(int64_t kind, double x, double y, double phase, double frequency) {
@@ -80,11 +79,8 @@ void draw_point(int64_t width, int64_t label, RandomKey key, double* x) {
 Batch draw_batch(DataKind kind, const Shape& shape, int64_t classes, RandomKey key, int64_t step) {
   const RandomKey stream = key.child(static_cast<uint64_t>(step));
   Batch batch;
-  batch.x.resize(static_cast<size_t>(shape.elements()));
   if (kind == DataKind::normal) {
-    parallel_for(shape.elements(), kGrain, [&](int64_t begin, int64_t end) {
-      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) batch.x[i] = stream.normal(i);
-    });
+    batch.x = draw_numbers(shape.elements(), [&](size_t i) { return stream.normal(i); });
     return batch;
   }
   HM_CHECK(classes >= 2 && classes <= 10,
@@ -92,19 +88,22 @@ Batch draw_batch(DataKind kind, const Shape& shape, int64_t classes, RandomKey k
   HM_CHECK(shape.rank() == (kind == DataKind::images ? 4 : 2),
            "cannot generate data of shape " + shape.text() + ": images need rank 4, points rank 2");
   const int64_t sample = shape[0] ? shape.elements() / shape[0] : 0;
+  batch.x.resize(static_cast<size_t>(shape.elements()));
   batch.labels.resize(static_cast<size_t>(shape[0]));
-  parallel_for(shape[0], std::max<int64_t>(1, kGrain / std::max<int64_t>(1, sample)), [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      const auto label = static_cast<int64_t>(stream.below(static_cast<uint64_t>(n), static_cast<uint64_t>(classes)));
-      const RandomKey own = stream.child(static_cast<uint64_t>(n));
-      double* x = batch.x.data() + n * sample;
-      batch.labels[static_cast<size_t>(n)] = static_cast<double>(label);
-      if (kind == DataKind::images)
-        draw_image(shape, label, own, x);
-      else
-        draw_point(sample, label, own, x);
-    }
-  });
+  parallel_for(shape[0], std::max<int64_t>(1, kDrawnAtATime / std::max<int64_t>(1, sample)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t n = begin; n < end; ++n) {
+                   const auto label =
+                       static_cast<int64_t>(stream.below(static_cast<uint64_t>(n), static_cast<uint64_t>(classes)));
+                   const RandomKey own = stream.child(static_cast<uint64_t>(n));
+                   double* x = batch.x.data() + n * sample;
+                   batch.labels[static_cast<size_t>(n)] = static_cast<double>(label);
+                   if (kind == DataKind::images)
+                     draw_image(shape, label, own, x);
+                   else
+                     draw_point(sample, label, own, x);
+                 }
+               });
   return batch;
 }
 

@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "kernels/cpu/thread_pool.h"
 #include "kernels/number/error.h"
+#include "models/draw.h"
 
 namespace halfmark::models {
 
@@ -140,12 +140,8 @@ Param Init::param(std::string name, const Shape& shape, DType dtype, std::span<c
 
 Param Init::uniform(std::string name, const Shape& shape, DType dtype, double bound) const {
   const RandomKey numbers = key.child(name);
-  std::vector<double> values(static_cast<size_t>(shape.elements()));
-  parallel_for(shape.elements(), 4096, [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
-      values[i] = (2 * numbers.uniform(i) - 1) * bound;
-  });
-  return param(std::move(name), shape, dtype, values);
+  return param(std::move(name), shape, dtype,
+               draw_numbers(shape.elements(), [&](size_t i) { return (2 * numbers.uniform(i) - 1) * bound; }));
 }
 
 State Init::state(std::string name, const Shape& shape, double value) const {

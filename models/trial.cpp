@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/thread_pool.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "models/draw.h"
 #include "models/layers/loss.h"
 
 namespace halfmark::models {
@@ -140,12 +140,8 @@ struct Trial::Parts {
   const std::vector<double>& slopes(const Shape& shape) {
     if (!slope.empty()) return slope;
     const RandomKey numbers = key.child("slope");
-    slope.resize(static_cast<size_t>(shape.elements()));
-    parallel_for(shape.elements(), 4096, [&](int64_t begin, int64_t end) {
-      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
-        slope[i] = numbers.normal(i) / static_cast<double>(slope.size());
-    });
-    return slope;
+    const auto count = static_cast<double>(shape.elements());
+    return slope = draw_numbers(shape.elements(), [&](size_t i) { return numbers.normal(i) / count; });
   }
 
   double loss_of(const Tensor& out, const Tensor& head_loss) {

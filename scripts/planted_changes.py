@@ -160,7 +160,7 @@ CHANGES = [
     # Data.
     change("data_stream", "the data come from another stream of random numbers", (TRIAL, 'key.child("data")', 'key.child("date")')),
     change("data_uniform", "independent numbers are uniform, not normal",
-           (DATA, "batch.x[i] = stream.normal(i);", "batch.x[i] = 3.4641016151377544 * (stream.uniform(i) - 0.5);")),
+           (DATA, "return stream.normal(i);", "return 3.4641016151377544 * (stream.uniform(i) - 0.5);")),
     change("data_labels_shifted", "every label is one class higher",
            (DATA, "batch.labels[static_cast<size_t>(n)] = static_cast<double>(label);", "batch.labels[static_cast<size_t>(n)] = static_cast<double>((label + 1) % classes);")),
     change("data_same_batch", "every step sees the first batch", (DATA, "key.child(static_cast<uint64_t>(step));", "key.child(static_cast<uint64_t>(0 * step));")),
@@ -170,7 +170,7 @@ CHANGES = [
     change("evaluation_in_training_mode", "the evaluation normalises with the statistics of its batch",
            (TRIAL, "      Pass pass(device, policy, false);\n      const Tensor out", "      Pass pass(device, policy, true);\n      const Tensor out")),
     change("output_slope", "the random output gradient of single layers is 0.1 % larger",
-           (TRIAL, "slope[i] = numbers.normal(i) /", "slope[i] = 1.001 * numbers.normal(i) /")),
+           (TRIAL, "return numbers.normal(i) /", "return 1.001 * numbers.normal(i) /")),
     # Initial values.
     change("initial_values_not_symmetric", "initial values are in [0, bound)", (LAYER, "(2 * numbers.uniform(i) - 1) * bound", "numbers.uniform(i) * bound")),
     change("initial_values_normal", "initial values are normal, not uniform", (LAYER, "(2 * numbers.uniform(i) - 1) * bound", "numbers.normal(i) * bound / 1.7320508075688772")),

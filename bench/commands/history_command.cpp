@@ -31,7 +31,7 @@ std::string text_of_json(const nlohmann::ordered_json& json) {
 }
 
 void print_history(HistoryArguments arguments) {
-  if (!arguments.metrics.empty()) arguments.rules.metrics = arguments.metrics;
+  if (!arguments.metrics.empty()) arguments.rules.metrics = arguments.metrics, arguments.rules.metrics_are_given = true;
   if (arguments.rules.change.p > 1) throw Error("--p: a probability is at most 1");
   const auto folder = std::filesystem::weakly_canonical(arguments.folder);
   const auto json = std::filesystem::weakly_canonical(arguments.json);

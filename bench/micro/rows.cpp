@@ -13,6 +13,7 @@
 #include "kernels/ops/ops_cases_dot.h"
 #include "kernels/ops/ops_cases_elementwise.h"
 #include "kernels/ops/ops_cases_image.h"
+#include "kernels/ops/ops_cases_training.h"
 
 namespace halfmark::bench::micro {
 namespace {

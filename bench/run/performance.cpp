@@ -44,7 +44,8 @@ const std::vector<MetricRow>& throughput_table() {
        "half of the 95 % interval of the median / median; absent with fewer than 6 samples"},
       {"timing.stopped_by", "1", Better::neither, Kind::information,
        "what ended the sampling: 0 half-width below target, 1 maximum number of samples, 2 time budget"},
-      {"timing.target", "1", Better::neither, Kind::information, "half-width at which sampling ends"},
+      {"timing.target", "1", Better::neither, Kind::information,
+       "half-width at which sampling ends: of the median; at hot/step, of the ratios"},
       {"speedup.step", "1", Better::higher, Kind::sampled,
        "seconds of a step under fp32 / under this policy, timed in turn with newly allocated memory in each round; "
        "samples: the ratio of the lower quartiles of each round; value: their Hodges-Lehmann estimate; interval: 95 % "
@@ -64,6 +65,13 @@ const std::vector<MetricRow>& throughput_table() {
        "share of the seconds in which some process waited for a core"},
   };
   return rows;
+}
+
+// A training step. Its first call compiles and plans.
+void run_step(Trial& trial) {
+  trial.forward();
+  trial.backward();
+  trial.update();
 }
 
 struct Loops {
@@ -98,7 +106,8 @@ void write(FindingsWriter& out, std::string_view metric, const std::string& at, 
   out.number(metric, at, median(samples)).samples = samples;
 }
 
-void write_stop(FindingsWriter& out, const std::string& at, const Sampled& sampled) {
+void write_stop(FindingsWriter& out, const std::string& at, const Sampled& sampled, double target) {
+  out.number("timing.target", at, target);
   if (std::isfinite(sampled.half_width)) out.number("timing.half_width", at, sampled.half_width);
   out.number("timing.stopped_by", at, static_cast<double>(sampled.stopped_by));
 }
@@ -106,9 +115,7 @@ void write_stop(FindingsWriter& out, const std::string& at, const Sampled& sampl
 double timed_step(Trial& trial, double slow_down) {
   return trial.device().time([&] {
     const auto start = std::chrono::steady_clock::now();
-    trial.forward();
-    trial.backward();
-    trial.update();
+    run_step(trial);
     if (slow_down > 0) linger(start, slow_down);
   });
 }
@@ -119,13 +126,6 @@ std::vector<int64_t> random_pads(std::mt19937_64& random) {
   std::vector<int64_t> pads(3);
   for (int64_t& pad : pads) pad = 64 * lines(random);
   return pads;
-}
-
-// The kernels of a step after the first, which plans.
-void log_step(Trial& trial) {
-  trial.forward();
-  trial.backward();
-  trial.update();
 }
 
 void write_contention(FindingsWriter& out, const Contention& found) {
@@ -152,17 +152,17 @@ std::vector<double> time_steps(Trial& trial, FindingsWriter& out) {
   const TrialSpec& spec = trial.spec();
   const double slow_down = planted_slow_down(spec);
   const bool is_baseline = spec.policy->name == kBaseline;
-  KernelLog own;
-  log_step(trial);
+  const KernelLog own;
+  run_step(trial);
   const LogPause pause;  // the kernels below are not those of this policy, or are logged already
   Trial again(spec);
   std::optional<Trial> baseline;
   again.load_batch(0);
   if (!is_baseline) {
     baseline.emplace(spec.under(policy_named(kBaseline))).load_batch(0);
-    log_step(*baseline);
+    run_step(*baseline);
     const KernelLog of_baseline;
-    log_step(*baseline);
+    run_step(*baseline);
     out.number("speedup.same_kernels", "hot", own.has_same_calls(of_baseline) ? 1 : 0);
     if (of_baseline.any_emulated()) baseline.reset();  // its time is no reference
   }
@@ -186,7 +186,8 @@ std::vector<double> time_steps(Trial& trial, FindingsWriter& out) {
   write_stop(out, "hot/step",
              {.samples = {},
               .stopped_by = found.stopped_by,
-              .half_width = median_interval(medians).half_width() / median(medians)});
+              .half_width = median_interval(medians).half_width() / median(medians)},
+             rule.target);
   return found.slices_of(0);
 }
 
@@ -211,9 +212,7 @@ Findings measure_throughput(const TrialSpec& given) {
   StoppingRule rule;
   bool emulated = false;
   const auto step = [&] {
-    trial.forward();
-    trial.backward();
-    trial.update();
+    run_step(trial);
     trial.infer();
   };
   {
@@ -226,7 +225,6 @@ Findings measure_throughput(const TrialSpec& given) {
   if (!emulated) warm_up(step);
 
   FindingsWriter out(throughput_table());
-  out.number("timing.target", "", rule.target);
   const double batch = static_cast<double>(spec.subject->input[0]);
   for (const bool cold : {false, true}) {
     if (cold && emulated) break;
@@ -236,8 +234,8 @@ Findings measure_throughput(const TrialSpec& given) {
     write(out, "time.forward", at, loops.forward);
     write(out, "time.backward", at, loops.backward);
     write(out, "time.optimizer", at, loops.optimizer);
-    write_stop(out, at + "/evaluation", loops.evaluation);
-    write_stop(out, at + "/phases", loops.phases);
+    write_stop(out, at + "/evaluation", loops.evaluation, rule.target);
+    write_stop(out, at + "/phases", loops.phases, rule.target);
     const std::vector<double> steps = cold || emulated ? loops.phases.samples : time_steps(trial, out);
     write(out, "time.step", at, steps);
     write(out, "throughput.step", at, rates(batch, steps));

@@ -31,6 +31,7 @@ struct Kernel {
   // May materialise outputs of layout `any` here, in the layout that suits the row.
   void (*run)(Device&, const Op&);
   Repeats repeats = Repeats::unproved;
+  bool flushes_subnormals = false;  // a result that is subnormal in its format may be zero of the same sign
 };
 
 // Everything except the values that distinguishes two calls of one operation: the key for cached choices, plans and
@@ -95,7 +96,7 @@ class KernelLog {
     uint64_t calls;
     LoggedKernel what;
   };
-  std::vector<Count> counts_;
+  mutable std::vector<Count> counts_;  // a const log records too
   KernelLog* outer_;
 };
 

@@ -47,8 +47,9 @@ enum class ZeroSigns : uint8_t { ignored, compared };
 // The result of a run. A description compares it with fp64 and collects the errors as sentences.
 class CaseResult {
  public:
-  // `before`: the values that outputs had before the run, by id of their memory.
-  explicit CaseResult(std::map<uint64_t, std::vector<double>> before) : before_(std::move(before)) {}
+  // `before`: the values that outputs had before the run, by id of their memory. `flushes`: as Kernel::flushes_subnormals.
+  CaseResult(std::map<uint64_t, std::vector<double>> before, bool flushes)
+      : before_(std::move(before)), flushes_(flushes) {}
 
   // The values of an operand before the run, even if the result was written over it.
   std::vector<double> before(const Tensor& tensor) const {
@@ -71,6 +72,8 @@ class CaseResult {
       const bool sign_differs = zero_signs == ZeroSigns::compared && values[i] == 0 && rounded == 0 &&
                                 std::signbit(values[i]) != std::signbit(rounded);
       if ((values[i] == rounded && !sign_differs) || (std::isnan(values[i]) && std::isnan(rounded))) continue;
+      const bool flushed = flushes_ && std::fabs(rounded) < std::ldexp(1.0, format.min_exponent()) && values[i] == 0;
+      if (flushed && std::signbit(values[i]) == std::signbit(rounded)) continue;
       const double bound =
           slack[i] + format.unit_roundoff() * (std::fabs(expected[i]) + slack[i]) + smallest(format) / 2;
       if (slack[i] != 0 && std::fabs(values[i] - expected[i]) <= bound) continue;
@@ -97,6 +100,7 @@ class CaseResult {
   static double without_sign_of_nan(double x) { return std::isnan(x) ? std::fabs(x) : x; }
 
   std::map<uint64_t, std::vector<double>> before_;
+  bool flushes_;
   std::vector<std::string> findings_;
 };
 

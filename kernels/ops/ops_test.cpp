@@ -17,6 +17,7 @@
 #include "kernels/ops/ops_cases_dot.h"
 #include "kernels/ops/ops_cases_elementwise.h"
 #include "kernels/ops/ops_cases_image.h"
+#include "kernels/ops/ops_cases_training.h"
 #include "kernels/ops/row_under_test.h"
 
 namespace halfmark::kernels {

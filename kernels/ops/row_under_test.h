@@ -75,7 +75,7 @@ class RowUnderTest {
       for (const GuardBytes::Damage& damage : guard_.take_damage()) add(name, text_of(damage, operands));
       look_at_inputs(name, operands, before);
       look_at_padding(name, operands);
-      CaseResult result(std::move(before));
+      CaseResult result(std::move(before), row_.flushes_subnormals);
       compare(result);
       for (const std::string& finding : result.findings()) add(name, finding);
     } catch (const std::exception& error) {

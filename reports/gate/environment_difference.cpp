@@ -74,11 +74,4 @@ const std::vector<std::string>& EnvironmentDifference::in(const Keys& keys, cons
   return place->second;
 }
 
-std::string some_of(const std::vector<std::string>& names, size_t most) {
-  std::string text;
-  for (size_t i = 0; i < names.size() && i < most; ++i) text += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > most) text += fmt::format(" and {} more", names.size() - most);
-  return text;
-}
-
 }  // namespace halfmark::reports

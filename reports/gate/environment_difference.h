@@ -29,7 +29,4 @@ class EnvironmentDifference {
   std::map<std::pair<const Keys*, std::string>, std::vector<std::string>> known_;
 };
 
-// "a, b and 3 more"
-std::string some_of(const std::vector<std::string>& names, size_t most = 3);
-
 }  // namespace halfmark::reports

@@ -177,8 +177,23 @@ TEST(GateSilence, SaysWhatIsWorseWithinItsLimit) {
   EXPECT_EQ(remarks_of(gate(found, made_report())), "");
   found = made_report();
   *at(found.records[0], "error.arithmetic.nmse").bound *= 2;
-  EXPECT_SAYS(remarks_of(gate(made_report(), found)),
-              "own bound became wider, by a factor of 2 at most: 1 (error.arith");
+  EXPECT_SAYS(remarks_of(gate(made_report(), found)), "own bound became wider: 1 (error.arith");
+}
+
+TEST(GateSilence, NamesTimesWhoseControlIsNotOne) {
+  Report base = made_report();
+  Measurement control = number("speedup.control", "hot", 1.0, Kind::information);
+  control.interval = {0.99, 1.01};
+  base.records[0].measurements.push_back(control);
+  EXPECT_EQ(remarks_of(gate(base, base)), "");
+  for (const Range interval : {Range{1.01, 1.2}, Range{0.8, 0.99}, Range{0.0, HUGE_VAL}}) {
+    Report found = base;
+    found.records[0].measurements.back().interval = interval;
+    EXPECT_SAYS(remarks_of(gate(base, found)),
+                "called ok although their control, the same work twice, does not come out");
+    found.records[0].status = Status::suspect, found.records[0].reason = "the control is not 1";
+    EXPECT_EQ(remarks_of(gate(base, found)).find("control, the same work"), std::string::npos);
+  }
 }
 
 // A bound from below, as of a cosine, becomes weaker when it falls.

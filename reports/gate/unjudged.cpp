@@ -53,9 +53,11 @@ std::string_view words_of(Unjudged kind) {
     case Unjudged::fewer_samples:
       return "numbers with fewer samples than in the base, or without their interval";
     case Unjudged::looser_bound:
-      return "numbers whose own bound became wider, by a factor of 2 at most";
+      return "numbers whose own bound became wider";
     case Unjudged::moved_interval:
       return "ratios whose intervals do not overlap or became twice as wide (halfmark ab decides about times)";
+    case Unjudged::no_control:
+      return "times called ok although their control, the same work twice, does not come out as 1";
     case Unjudged::no_reference:
       return "the mathematics was not judged, because neither report has numbers of the fp64 reference (reference.*)";
     case Unjudged::worse_within:
@@ -77,7 +79,13 @@ bool is_about_the_machine(std::string_view metric) {
   return metric.starts_with("contention.") || metric.starts_with("timing.");
 }
 
-constexpr std::string_view kControl = "speedup.control";  // judged when it was measured: the record is then suspect
+// Judged when it was measured, by its interval: the record is suspect if that does not hold 1.
+constexpr std::string_view kControl = "speedup.control";
+
+bool is_broken_control(const Measurement& one) {
+  return one.metric == kControl && (!one.interval || !std::isfinite(one.interval->upper) || one.interval->lower <= 0 ||
+                                    one.interval->lower > 1 || one.interval->upper < 1);
+}
 
 std::string words_of_intervals(const Range& before, const Range& after) {
   const bool apart = after.upper < before.lower || before.upper < after.lower;
@@ -193,9 +201,14 @@ void UnjudgedDifferences::compare(const Record& base, const Record& found, const
       if (const std::string words = words_of_intervals(*before.interval, *after->interval); !words.empty())
         note(Unjudged::moved_interval, fmt::format("{}: {}", of_case(place_of(before)), words),
              factor_between(before.value, after->value));
+    if (found.status == Status::ok && is_broken_control(*after) && !is_broken_control(before))
+      note(Unjudged::no_control, found.id);
     if (before.bound && after->bound && *before.bound != *after->bound &&
-        (after->better == Better::higher ? *after->bound < *before.bound : *after->bound > *before.bound))
-      note(Unjudged::looser_bound, of_case(place_of(before)), factor_between(*before.bound, *after->bound));
+        (after->better == Better::higher ? *after->bound < *before.bound : *after->bound > *before.bound)) {
+      const double factor = factor_between(*before.bound, *after->bound);
+      const std::string words = std::isfinite(factor) ? human_ratio(factor) : "from a bound of 0 or another sign";
+      note(Unjudged::looser_bound, fmt::format("{}: {}", of_case(place_of(before)), words), factor);
+    }
     if (judged && (before.kind == after->kind || is_judged(rules.rule_for(found, *after)))) continue;
     if (before.unit != after->unit || before.better != after->better || before.kind != after->kind)
       note(Unjudged::other_definition, of_case(place_of(before)));

@@ -29,8 +29,9 @@ enum class Unjudged : uint8_t {
   other_definition,   // a number for information with another unit, direction or kind
   moved_information,  // a number that no rule judges changed; of kind information or sampled: by a factor of 2 or more
   fewer_samples,      // fewer samples than in the base, or no interval where the base has one
-  looser_bound,       // its own bound grew, by less than what is lost
+  looser_bound,       // its own bound grew
   moved_interval,     // two intervals of a ratio that do not overlap, or one that is twice as wide as before
+  no_control,         // the interval of the control does not hold 1, or is infinite, in a record that is not suspect
   no_reference,       // neither record has numbers of the fp64 reference
   worse_within,       // worse or of another sign, within the limit of its rule
 };

@@ -50,6 +50,18 @@ std::string HistoryStore::anchor_of(const HistoryRules& rules) const {
                   fmt::join(known, ", ")));
 }
 
+void HistoryStore::require_metrics(const HistoryRules& rules) const {
+  std::set<std::string> known;
+  for (const StoredJudgement& one : judgements_)
+    for (const auto& [key, ratio] : one.ratios) known.insert(key.metric);
+  for (const StoredReport& one : reports_)
+    for (const auto& [key, value] : one.values) known.insert(key.metric);
+  for (const std::string& glob : rules.metrics)
+    if (std::none_of(known.begin(), known.end(), [&](const std::string& name) { return glob_matches(glob, name); }))
+      throw ReportError(fmt::format("--metric {}: the folder holds no such number with a better side; it holds: {}",
+                                    glob, fmt::join(known, ", ")));
+}
+
 // Collects the points of all series.
 class HistoryStore::Collector {
  public:
@@ -79,6 +91,7 @@ class HistoryStore::Collector {
     std::stable_sort(history.series.begin(), history.series.end(),
                      [&](const HistorySeries& a, const HistorySeries& b) { return largest(a) > largest(b); });
     history.remarks = remarks();
+    for (std::string& remark : ended(history.series)) history.remarks.push_back(std::move(remark));
     return history;
   }
 
@@ -166,7 +179,12 @@ class HistoryStore::Collector {
         ++too_far;
         continue;
       }
-      const double ratio = value.value / (*nearest)->values.at(key).value;
+      const Value& of_anchor = (*nearest)->values.at(key);
+      if (value.unit != of_anchor.unit || value.better != of_anchor.better) {
+        redefined_.insert(key.metric);
+        continue;
+      }
+      const double ratio = value.value / of_anchor.value;
       if (!std::isfinite(ratio) || ratio <= 0) {
         ++no_ratio_;
         continue;
@@ -182,6 +200,30 @@ class HistoryStore::Collector {
       far_.push_back(report.file);
     else if (added == 0 && omitted.empty())
       ++nothing_common_;
+  }
+
+  // A series without a point in the latest file of its machine: the case was lost, renamed or is not run any more.
+  // Judgements and reports are made at different times and have different cases.
+  std::vector<std::string> ended(const std::vector<HistorySeries>& all) const {
+    std::set<std::string> judgements;
+    for (const StoredJudgement& one : store_.judgements_) judgements.insert(one.file);
+    const auto source = [&](const HistorySeries& one) {
+      return std::pair(one.machine, judgements.contains(one.points.back().file));
+    };
+    std::map<std::pair<std::string, bool>, const HistoryPoint*> latest;
+    for (const HistorySeries& one : all)
+      if (const HistoryPoint*& most = latest[source(one)]; !most || one.points.back().when > most->when)
+        most = &one.points.back();
+    std::map<const HistoryPoint*, std::vector<std::string>> names;
+    for (const HistorySeries& one : all)
+      if (const HistoryPoint* most = latest.at(source(one)); one.points.back().when < most->when)
+        names[most].push_back(fmt::format("{}{}{} of {}", one.metric, one.at.empty() ? "" : " at ", one.at, one.id));
+    std::vector<std::string> remarks;
+    for (auto& [most, series] : names)
+      remarks.push_back(fmt::format("{} no point in {}, the latest: {}",
+                                    series.size() == 1 ? "1 series has" : fmt::format("{} series have", series.size()),
+                                    most->file, some_of(series)));
+    return remarks;
   }
 
   std::vector<std::string> remarks() const {
@@ -204,6 +246,13 @@ class HistoryStore::Collector {
       all.push_back(
           fmt::format("{} no number in common with the anchor's reports",
                       nothing_common_ == 1 ? "1 report has" : fmt::format("{} reports have", nothing_common_)));
+    if (!redefined_.empty())
+      all.push_back(fmt::format("{} omitted: another unit or better side than in the anchor's report",
+                                fmt::join(redefined_, ", ")));
+    if (const auto& copies = store_.copies_; !copies.empty())
+      all.push_back(fmt::format("{} omitted ({} holds the numbers of {})",
+                                copies.size() == 1 ? "1 copy" : fmt::format("{} copies", copies.size()),
+                                copies[0].first, copies[0].second));
     if (no_ratio_ > 0)
       all.push_back(
           fmt::format("{} omitted: zero or not finite, here or in the anchor's report", counted(no_ratio_, "number")));
@@ -217,11 +266,13 @@ class HistoryStore::Collector {
   std::map<std::string, size_t> unlinked_;
   std::vector<std::string> alone_, far_;
   std::vector<std::pair<std::string, size_t>> other_subjects_;  // file, number of cases
+  std::set<std::string> redefined_;                             // metrics
   size_t nothing_common_ = 0, no_ratio_ = 0;
 };
 
 History HistoryStore::history(const HistoryRules& rules) const {
   if (reports_.empty() && judgements_.empty()) throw ReportError("there is no report and no judgement to compare");
+  if (rules.metrics_are_given) require_metrics(rules);
   return Collector(*this, rules, anchor_of(rules)).history();
 }
 

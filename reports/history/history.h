@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "reports/record/report.h"
@@ -28,7 +29,8 @@ struct HistoryRules {
   double hours = 24;     // maximum gap between a run and the anchor run it is compared with, for times
   // Globs. time.process: medians of separate processes, if a run has several.
   std::vector<std::string> metrics{"time.process", "time.step", "memory.peak", "error.nmse", "evaluation.accuracy"};
-  ChangePointRules change{};  // applied to the logarithms of the ratios
+  bool metrics_are_given = false;  // by the user: each must match a number of the folder
+  ChangePointRules change{};       // applied to the logarithms of the ratios
 };
 
 struct HistoryPoint {
@@ -61,7 +63,7 @@ class HistoryStore {
   // Adds a report or a judgement of `halfmark ab`. Throws ReportError if it is neither, or has no start time.
   void add(const std::string& file, std::string_view text);
 
-  // Throws ReportError when there is nothing to compare or no build matches the anchor.
+  // Throws ReportError when there is nothing to compare, no build matches the anchor, or no number a given metric.
   History history(const HistoryRules& rules) const;
 
  private:
@@ -75,6 +77,8 @@ class HistoryStore {
     Better better;
     bool timed;
     bool exact;  // without noise
+    std::string unit;
+    bool operator==(const Value& other) const;  // a NaN equals a NaN
   };
   struct StoredReport {
     std::string file, started, build, machine;
@@ -90,12 +94,20 @@ class HistoryStore {
   };
   class Collector;
 
+  // A copy of a file that is there already counts once.
+  static bool is_copy(const StoredReport& a, const StoredReport& b);
+  static bool is_copy(const StoredJudgement& a, const StoredJudgement& b);
+  template <class Stored>
+  void add_unless_copy(std::vector<Stored>& all, Stored one);
+
   void add_report(const std::string& file, std::string_view text);
   void add_judgement(const std::string& file, std::string_view text);
   std::string anchor_of(const HistoryRules& rules) const;
+  void require_metrics(const HistoryRules& rules) const;
 
   std::vector<StoredReport> reports_;
   std::vector<StoredJudgement> judgements_;
+  std::vector<std::pair<std::string, std::string>> copies_;  // file, the file that it is a copy of
 };
 
 // Reads all *.json files of the folder and its subfolders; unusable files become remarks. Throws ReportError when the

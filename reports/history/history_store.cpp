@@ -106,9 +106,32 @@ void HistoryStore::add_report(const std::string& file, std::string_view text) {
     for (const Measurement& one : record.measurements)
       if (one.better != Better::neither)
         stored.values.emplace(Key{record.id, one.metric, one.at, record.case_version},
-                              Value{one.value, one.better, drifts(one.metric), one.kind == Kind::exact});
+                              Value{one.value, one.better, drifts(one.metric), one.kind == Kind::exact, one.unit});
   }
-  reports_.push_back(std::move(stored));
+  add_unless_copy(reports_, std::move(stored));
+}
+
+bool HistoryStore::Value::operator==(const Value& other) const {
+  return (value == other.value || (std::isnan(value) && std::isnan(other.value))) && better == other.better &&
+         timed == other.timed && exact == other.exact && unit == other.unit;
+}
+
+bool HistoryStore::is_copy(const StoredReport& a, const StoredReport& b) {
+  return a.started == b.started && a.build == b.build && a.machine == b.machine && a.values == b.values;
+}
+
+bool HistoryStore::is_copy(const StoredJudgement& a, const StoredJudgement& b) {
+  return a.started == b.started && a.base == b.base && a.candidate == b.candidate && a.machine == b.machine &&
+         a.ratios == b.ratios;
+}
+
+template <class Stored>
+void HistoryStore::add_unless_copy(std::vector<Stored>& all, Stored one) {
+  const auto same = std::find_if(all.begin(), all.end(), [&](const Stored& other) { return is_copy(one, other); });
+  if (same == all.end())
+    all.push_back(std::move(one));
+  else
+    copies_.emplace_back(one.file, same->file);
 }
 
 void HistoryStore::add_judgement(const std::string& file, std::string_view text) {
@@ -133,7 +156,7 @@ void HistoryStore::add_judgement(const std::string& file, std::string_view text)
     if (std::isfinite(ratio) && ratio > 0)
       stored.ratios[{line.required("case").text(), line.text("metric"), line.text("at"), 1}] = ratio;
   });
-  judgements_.push_back(std::move(stored));
+  add_unless_copy(judgements_, std::move(stored));
 }
 
 History history_in(const std::filesystem::path& folder, const HistoryRules& rules) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <random>
 
 #include "reports/outputs/judgement_json.h"
@@ -319,6 +320,65 @@ TEST(History, ShowsNoControlCharactersOfAForeignFile) {
   const std::string text = text_of(store.history({}), {.all = true});
   EXPECT_EQ(text.find('\x1b'), text.npos);
   EXPECT_SAYS(text, "evil " + std::string(kReplacement) + "[31m/case");
+}
+
+TEST(History, CountsACopyOfAFileOnce) {
+  HistoryStore store;
+  store.add("a", text_of_report(timed_report(), "anchor", day(0)));
+  store.add("b", text_of_report(timed_report(1.1), "b", day(0)));
+  store.add("copy", text_of_report(timed_report(1.1), "b", day(0)));
+  store.add("other", text_of_report(timed_report(1.2), "b", day(0)));
+  store.add("j", text_of_judgement("anchor", "c", day(1), 1.3));
+  store.add("copy of j", text_of_judgement("anchor", "c", day(1), 1.3));
+  const History history = store.history({});
+  EXPECT_EQ(series_of(history, "time.step", "hot")->points.size(), 3u) << "b, other and j";
+  EXPECT_SAYS(all_of(history.remarks), "2 copies omitted (copy holds the numbers of b)");
+}
+
+TEST(History, NamesSeriesThatEnd) {
+  HistoryStore store;
+  store.add("a", text_of_report(timed_report(), "anchor", day(0)));
+  store.add("b", text_of_report(timed_report(), "b", day(0, 2)));
+  EXPECT_EQ(all_of(store.history({}).remarks), "");
+  Report later = timed_report();
+  std::erase_if(later.records, [](const Record& one) { return one.id == kTimed; });
+  ASSERT_FALSE(later.records.empty());
+  store.add("c", text_of_report(later, "c", day(0, 3)));
+  EXPECT_SAYS(all_of(store.history({}).remarks),
+              "2 series have no point in c, the latest: time.step at cold of " + kTimed);
+}
+
+TEST(History, DoesNotCompareAnotherUnitOrDirection) {
+  const auto with = [](const std::function<void(Measurement&)>& change) {
+    Report report = timed_report();
+    for (Record& record : report.records)
+      for (Measurement& one : record.measurements)
+        if (one.metric == "time.step") change(one);
+    return report;
+  };
+  for (const auto& change :
+       {std::function<void(Measurement&)>([](Measurement& one) { one.unit = "ms"; }),
+        std::function<void(Measurement&)>([](Measurement& one) { one.better = Better::higher; })}) {
+    HistoryStore store;
+    store.add("a", text_of_report(timed_report(), "anchor", day(0)));
+    store.add("b", text_of_report(with(change), "b", day(0)));
+    const History history = store.history({});
+    EXPECT_FALSE(series_of(history, "time.step", "hot"));
+    EXPECT_TRUE(series_of(history, "memory.peak", "train"));
+    EXPECT_SAYS(all_of(history.remarks), "time.step omitted: another unit or better side");
+  }
+}
+
+TEST(History, RefusesAMetricThatTheFolderDoesNotHold) {
+  HistoryStore store;
+  store.add("a", text_of_report(timed_report(), "anchor", day(0)));
+  store.add("b", text_of_report(timed_report(), "b", day(0)));
+  EXPECT_SAYS(complaint([&] {
+                store.history({.metrics = {"time.*", "nope"}, .metrics_are_given = true});
+              }),
+              "--metric nope: the folder holds no such number with a better side; it holds: ");
+  EXPECT_FALSE(store.history({.metrics = {"time.*"}, .metrics_are_given = true}).series.empty());
+  EXPECT_FALSE(store.history({}).series.empty()) << "of the metrics by default, a folder may hold some only";
 }
 
 TEST(History, KnowsWhichDirectionIsWorse) {

@@ -1,13 +1,17 @@
 #include "reports/outputs/text.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <sstream>
 #include <vector>
 
+#include "reports/gate/gate_testing.h"
 #include "reports/outputs/clean.h"
+#include "reports/outputs/phrases.h"
 #include "reports/outputs/sample_judgement.h"
 
 namespace halfmark::reports {
@@ -21,6 +25,27 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
+
+// The lines are sorted by their outcome, so a line's place is not that of its case among the times.
+TEST(JudgementText, GivesEachTimedCaseItsOwnNumbers) {
+  Report base, found;
+  uint64_t seed = 0;
+  for (const double ratio : {1.0, 1.3, 0.7, 1.6, 1.0, 2.0}) {
+    const std::string id = fmt::format("case{}/cpu/fp32/throughput", seed);
+    base.records.push_back(gate_test::timed_record(id, 1, 24, ++seed));
+    found.records.push_back(gate_test::timed_record(id, ratio, 24, ++seed));
+  }
+  const Judgement judgement = gate_test::gate(base, found, {.time = true});
+  ASSERT_EQ(judgement.timing.cases.size(), 6u);
+  size_t timed = 0;
+  for (const JudgedLine& line : judgement.lines) {
+    const CaseDecision* timing = timing_of(judgement, line);
+    if (!timing) continue;
+    ++timed;
+    EXPECT_NEAR(timing->ratio, line.found / line.base, 0.01 * timing->ratio) << line.id;
+  }
+  EXPECT_EQ(timed, 6u);
+}
 
 TEST(JudgementText, SaysTheVerdictFirstThenTheCounts) {
   const std::string text = text_of(sample_judgement(), {});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reports/record/error.h"
+#include "reports/record/printable.h"
 
 namespace halfmark::reports {
 
@@ -52,7 +53,13 @@ class TreeBuilder {
   bool start_array(size_t) { return open(Json::value_t::array); }
   bool key(std::string& name) {
     if (open_.size() == 1) key_ = name;
-    return member_ = &(*open_.back())[name], true;
+    // Two values of one key: which of them counts would be a guess.
+    Json& object = *open_.back();
+    const size_t members = object.size();
+    member_ = &object[name];
+    if (object.size() == members)
+      throw ReportError(fmt::format("{}: has \"{}\" twice in one object; was it edited?", where_, printable(name)));
+    return true;
   }
   bool end_object() { return close(); }
   bool end_array() { return close(); }
@@ -83,7 +90,6 @@ class TreeBuilder {
     const bool is_taken_from = open_.size() == 1 && kind == Json::value_t::array && key_ == taker_.key;
     Json& opened = add(kind);
     if (is_taken_from) {
-      if (taken_ > 0) throw ReportError(fmt::format("{}: has \"{}\" twice; was it edited?", where_, taker_.key));
       source_ = &opened;
     }
     constexpr size_t kMembers = 8;  // a measurement has six to eight

@@ -244,7 +244,11 @@ TEST_F(ReportFile, IsReadTheSameInWhateverOrderItsPartsCome) {
     EXPECT_SAYS(complains(fmt::format("{{\"schema\": 1, \"records\": {}}}", records)), "records");
   const std::string record = json["records"][0].dump();
   EXPECT_SAYS(complains(fmt::format("{{\"schema\": 1, \"records\": [{}, 5]}}", record)), "expected an object, found 5");
-  EXPECT_SAYS(complains(fmt::format("{{\"schema\": 1, \"records\": [{0}], \"records\": [{0}]}}", record)), "twice");
+  EXPECT_SAYS(complains(fmt::format("{{\"schema\": 1, \"records\": [{0}], \"records\": [{0}]}}", record)),
+              "report.json: has \"records\" twice in one object");
+  EXPECT_SAYS(complains(fmt::format("{{\"schema\": 1, \"records\": [], \"records\": [{}]}}", record)), "twice");
+  EXPECT_SAYS(complains("{\"schema\": 1, \"records\": [{\"id\": \"a\", \"status\": \"ok\", \"id\": \"b\"}]}"),
+              "has \"id\" twice in one object");
   EXPECT_SAYS(complains("{\"schema\": 1, \"records\": [" + record + ", "), "cut short");
 }
 

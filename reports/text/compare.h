@@ -20,7 +20,7 @@ std::string columns_text();
 // One report: the precisions beside fp32, with ratios. Several: the machines side by side, ratios to the first.
 std::string compare(const std::vector<NamedReport>& reports, const TextOptions& options = {});
 
-// "holds 12 of 62 cases: ..." for a partial report, empty for a complete one.
+// "holds 12 of 62 cases: ..." for a partial report, and for one whose cases are not as many as its run had; else empty.
 std::string partial_text(const Report& report);
 
 // Notices: unmet expectations, failures, non-finite tensors, broken bounds, updates that change nothing. Worst first,

@@ -68,6 +68,8 @@ TEST(Show, SaysThatAReportIsPartial) {
   NamedReport named = three_precisions();
   EXPECT_FALSE(has(show(named), "partial"));
   EXPECT_FALSE(has(compare({named}), "partial"));
+  named.report.run.planned = 7;
+  EXPECT_TRUE(has(show(named), "partial   holds 6 cases, its run had 7: was it edited?"));
   named.report.run.complete = false;
   named.report.run.planned = 20;
   EXPECT_TRUE(has(show(named), "partial   holds 6 of 20 cases"));

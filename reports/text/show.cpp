@@ -324,7 +324,11 @@ std::string record_text(const Record& record, const TextOptions& options) {
 }  // namespace
 
 std::string partial_text(const Report& report) {
-  if (report.run.complete) return {};
+  if (report.run.complete) {
+    if (report.run.planned == 0 || report.run.planned == report.records.size()) return {};
+    return fmt::format("holds {}, its run had {}: was it edited?", counted(report.records.size(), "case"),
+                       report.run.planned);
+  }
   return fmt::format("holds {} of {} cases: the run was cut short, or shards of it are missing", report.records.size(),
                      report.run.planned > 0 ? std::to_string(report.run.planned) : "an unknown number of");
 }

@@ -214,6 +214,13 @@ std::string counted(size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+std::string some_of(const std::vector<std::string>& names, size_t most) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < most; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > most) text += fmt::format(" and {} more", names.size() - most);
+  return text;
+}
+
 std::string human_ratio(double ratio) {
   if (!std::isfinite(ratio)) return human(ratio, "1");
   if (ratio >= 9999.5 || (ratio < 0.005 && ratio > 0)) return fmt::format("{:.1e}x", ratio);

@@ -58,6 +58,9 @@ std::string human_share(double value);
 // "1 record", "3 records".
 std::string counted(size_t count, std::string_view noun);
 
+// "a, b and 3 more"
+std::string some_of(const std::vector<std::string>& names, size_t most = 3);
+
 // "1.85x", "0.53x", "3.2e+08x".
 std::string human_ratio(double ratio);
 

@@ -1,0 +1,220 @@
+// Cases of the loss, of unscaling and of the optimizer.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/ops/ops_cases_elementwise.h"
+
+namespace halfmark::kernels::ops_cases {
+
+inline Tensor label_tensor(const CaseRequest& request, int64_t count, const std::function<size_t(size_t)>& label) {
+  // Always valid labels: a row may refuse to read others.
+  std::vector<double> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(label(i));
+  return Tensor::from(request.device, {count}, DType::i32, values);
+}
+
+struct LossInput {
+  Shape shape;
+  double bad;  // one logit is this instead; 0: none
+};
+inline std::vector<LossInput> loss_inputs(const Axes& axes) {
+  std::vector<LossInput> inputs;
+  for (const Shape& shape : axes.loss_shapes) inputs.push_back({shape, 0});
+  if (!axes.special_values) return inputs;
+  for (const double bad : {static_cast<double>(NAN), HUGE_VAL, -HUGE_VAL})
+    inputs.push_back({axes.loss_shapes.front(), bad});
+  return inputs;
+}
+
+template <>
+inline void Cases<SoftmaxCrossEntropy>::each(const CaseRequest& request, const RunCase<SoftmaxCrossEntropy>& run_case) {
+  for (const auto& [dtype, loss_type, wide] : request.axes.losses)
+    for (const LossInput& input : loss_inputs(request.axes)) {
+      const Shape& shape = input.shape;
+      const double bad = input.bad;
+      const auto n = static_cast<size_t>(shape[0]), classes = static_cast<size_t>(shape[1]);
+      const Tensor logits = filled_tensor(request, shape, dtype, Layout::plain, [&] {
+        std::vector<double> values = random_values(shape.elements(), 1, Fill::normal, 4);
+        // exp of these overflows or is 0, in fp64 too: only differences from the largest logit may be used.
+        constexpr double kOffsets[] = {0, 1000, -1000, 200, -200};
+        for (size_t i = 0; i < values.size(); ++i) values[i] += kOffsets[i / classes % std::size(kOffsets)];
+        if (bad != 0) values[values.size() - 2] = bad;
+        return values;
+      });
+      const auto label = [&](size_t i) { return static_cast<size_t>(RandomKey(2).below(i, classes)); };
+      const Tensor labels = label_tensor(request, shape[0], label);
+      Tensor loss(request.device, {1}, loss_type), log_probabilities(request.device, shape, wide);
+      const std::string name =
+          text_of({dtype, loss_type, wide}) + " " + shape.text() + (bad != 0 ? " with " + std::to_string(bad) : "");
+      run_case(
+          name,
+          SoftmaxCrossEntropy{.logits = logits, .labels = labels, .loss = loss, .log_probabilities = log_probabilities},
+          [&](CaseResult& result) {
+            const std::vector<double> z = logits.values();
+            const Format& format = wide_format(logits.dtype());
+            std::vector<double> p(z.size()), p_slack(z.size());
+            double total = 0, total_slack = 0;
+            for (size_t i = 0; i < n; ++i) {
+              const double* row = &z[i * classes];
+              if (std::any_of(row, row + classes, [](double x) { return !(x < HUGE_VAL); })) {  // NaN or infinity
+                std::fill_n(&p[i * classes], classes, static_cast<double>(NAN));
+                total = static_cast<double>(NAN);
+                continue;
+              }
+              // A logit of -infinity has the probability 0 and adds no error.
+              const double largest = *std::max_element(row, row + classes);
+              double sum = 0, least = largest;
+              for (size_t c = 0; c < classes; ++c) {
+                sum += std::exp(row[c] - largest);
+                if (std::isfinite(row[c])) least = std::min(least, row[c]);
+              }
+              // An argument with a relative error of u * range gives exp that error; a library's exp and log are
+              // accurate to 4 units.
+              const double relative = gamma(static_cast<double>(classes) + 2 * (largest - least) + 12, format);
+              // The relative error of the sum is the absolute error of its logarithm.
+              for (size_t c = 0; c < classes; ++c) {
+                p[i * classes + c] = row[c] - largest - std::log(sum);
+                if (std::isfinite(row[c]))
+                  p_slack[i * classes + c] =
+                      relative + gamma(6, format) * (std::fabs(std::log(sum)) + largest - row[c]) + smallest(format);
+              }
+              total -= p[i * classes + label(i)];
+              total_slack +=
+                  relative + gamma(static_cast<double>(n) + 4, format) * (std::fabs(std::log(sum)) + largest - least);
+            }
+            result.expect_close(log_probabilities, p, p_slack);
+            if (!std::isfinite(total)) total_slack = 0;
+            result.expect_close(loss, {total / static_cast<double>(n)}, {total_slack / static_cast<double>(n)}, "loss");
+          });
+    }
+}
+
+template <>
+inline void Cases<SoftmaxCrossEntropyBackward>::each(const CaseRequest& request,
+                                                     const RunCase<SoftmaxCrossEntropyBackward>& run_case) {
+  for (const auto& [dtype, loss_type, wide] : request.axes.losses)
+    for (const double dloss : request.axes.loss_scales) {
+      const Shape& shape = request.axes.loss_shapes.front();
+      const auto n = static_cast<size_t>(shape[0]), classes = static_cast<size_t>(shape[1]);
+      const Tensor log_probabilities = filled_tensor(request, shape, wide, Layout::plain, [&] {
+        std::vector<double> values = random_values(shape.elements(), 1);
+        // From 0 to below -100, whose exp underflows in fp32; every fifth is a probability close to 1, as of a label.
+        for (size_t i = 0; i < values.size(); ++i)
+          values[i] = i % 5 == 0 ? -0x1p-14 * std::fabs(values[i]) : -std::exp(4 * std::fabs(values[i]));
+        return values;
+      });
+      const auto label = [&](size_t i) { return static_cast<size_t>(RandomKey(2).below(i, classes)); };
+      const Tensor labels = label_tensor(request, shape[0], label);
+      Tensor dlogits(request.device, shape, dtype);
+      const std::string name = text_of({wide, dtype}) + " loss scale " + std::to_string(dloss);
+      run_case(name,
+               SoftmaxCrossEntropyBackward{
+                   .log_probabilities = log_probabilities, .labels = labels, .dlogits = dlogits, .dloss = dloss},
+               [&](CaseResult& result) {
+                 std::vector<double> expected = log_probabilities.values(), slack(expected.size());
+                 const Format& format = wide_format(log_probabilities.dtype());
+                 const double factor = dloss / static_cast<double>(n);
+                 for (size_t i = 0; i < expected.size(); ++i) {
+                   const double probability = std::exp(expected[i]);
+                   const double one = i % classes == label(i / classes) ? 1 : 0;
+                   expected[i] = (probability - one) * factor;
+                   // A library's exp is accurate to 4 units; the difference cancels, so its parts count.
+                   slack[i] = gamma(8, format) * (probability + one) * std::fabs(factor) +
+                              smallest(format) * (1 + std::fabs(factor));
+                 }
+                 result.expect_close(dlogits, expected, slack);
+               });
+    }
+}
+
+template <>
+inline void Cases<Unscale>::each(const CaseRequest& request, const RunCase<Unscale>& run_case) {
+  const Axes& axes = request.axes;
+  const auto last = static_cast<size_t>(axes.unscale_count - 1);
+  const auto each = [&](DType dtype, float factor, double bad, size_t place, double already) {
+    Tensor gradient = filled_tensor(request, {axes.unscale_count}, dtype, Layout::plain, [&] {
+      std::vector<double> values = random_values(axes.unscale_count, 1);
+      if (bad != 0) values[place] = bad;
+      return values;
+    });
+    Tensor found = Tensor::from(request.device, {1}, DType::f32, std::vector<double>{already});
+    const std::string name = std::string(name_of(dtype)) + " times " + std::to_string(factor) + " with " +
+                             std::to_string(bad) + " at " + std::to_string(place);
+    run_case(name, Unscale{.gradient = gradient, .found_inf = found, .inverse_scale = factor}, [&](CaseResult& result) {
+      std::vector<double> expected = result.before(gradient), slack(expected.size());
+      int exponent = 0;
+      const bool exact = std::frexp(factor, &exponent) == 0.5f;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        expected[i] *= static_cast<double>(factor);
+        if (!exact && std::isfinite(expected[i])) slack[i] = gamma(1, wide_format(dtype)) * std::fabs(expected[i]);
+      }
+      result.expect_close(gradient, expected, slack);
+      result.expect_exact(found, {bad != 0 || already != 0 ? 1.0 : 0.0}, "found_inf");
+    });
+  };
+  for (const DType dtype : axes.unscale_dtypes)
+    for (const float factor : axes.inverse_scales)
+      for (const double already : axes.found_before)
+        for (const double bad : axes.unscale_bad)
+          for (const size_t place : {size_t{0}, last / 2, last - 50, last})
+            if (bad != 0 || place == 0) each(dtype, factor, bad, place, already);
+}
+
+template <>
+inline void Cases<SgdStep>::each(const CaseRequest& request, const RunCase<SgdStep>& run_case) {
+  const Shape& shape = request.axes.sgd_shape;
+  const double rate = request.axes.sgd_rate;
+  for (const SgdTypes& types : request.axes.sgd_types)
+    for (const double momentum : request.axes.momenta)
+      for (const double decay : request.axes.decays)
+        for (const auto& [layout, gradient_layout] : request.axes.sgd_layouts) {
+          Tensor p = random_tensor(request, shape, types.parameter, layout, 1);
+          if (request.axes.special_values) sprinkle_special_values(p, 3);
+          const Tensor g = random_tensor(request, shape, types.gradient, gradient_layout, 2);
+          Tensor v = momentum != 0 ? random_tensor(request, shape, types.velocity, layout, 3) : Tensor();
+          Tensor low = types.has_low ? Tensor(request.device, shape, types.low, layout) : Tensor();
+          const std::string name = text_of({types.parameter, types.gradient, types.velocity}) + " momentum " +
+                                   std::to_string(momentum) + " decay " + std::to_string(decay) +
+                                   (types.has_low ? " low " + std::string(name_of(types.low)) : "") + " " +
+                                   std::string(name_of(layout)) + "-" + std::string(name_of(gradient_layout));
+          run_case(name,
+                   SgdStep{.parameter = p,
+                           .gradient = g,
+                           .velocity = v,
+                           .low = low,
+                           .rate = rate,
+                           .momentum = momentum,
+                           .weight_decay = decay},
+                   [&](CaseResult& result) {
+                     const Format& format = wide_format(types.parameter);
+                     const std::vector<double> pv = result.before(p), gv = g.values(),
+                                               vv = v.empty() ? std::vector<double>(pv.size()) : result.before(v);
+                     std::vector<double> new_v(pv.size()), v_slack(pv.size()), new_p(pv.size()), p_slack(pv.size());
+                     for (size_t i = 0; i < pv.size(); ++i) {
+                       // PyTorch leaves out a term whose factor is 0: 0 times an infinite parameter is NaN.
+                       const double decayed = decay != 0 ? decay * pv[i] : 0;
+                       new_v[i] = momentum * vv[i] + gv[i] + decayed;
+                       new_p[i] = pv[i] - rate * new_v[i];
+                       if (std::isfinite(new_v[i]))
+                         v_slack[i] =
+                             gamma(6, format) * (std::fabs(momentum * vv[i]) + std::fabs(gv[i]) + std::fabs(decayed));
+                       if (std::isfinite(new_p[i]))
+                         p_slack[i] = rate * v_slack[i] + gamma(4, format) * std::fabs(pv[i]) +
+                                      gamma(4, format) * rate * std::fabs(new_v[i]);
+                     }
+                     if (!v.empty()) result.expect_close(v, new_v, v_slack, "velocity");
+                     result.expect_close(p, new_p, p_slack, "parameter");
+                     if (low.empty()) return;
+                     const std::vector<double> stored = p.values();
+                     result.expect_exact(low, stored, "low");
+                   });
+        }
+}
+
+}  // namespace halfmark::kernels::ops_cases
