@@ -59,9 +59,9 @@ Json describe(const Device& device) {
 
 Json from_environment() {
   Json set = Json::object();
-  for (const char* name :
-       {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OPENBLAS_NUM_THREADS", "DNNL_MAX_CPU_ISA",
-        "ONEDNN_MAX_CPU_ISA", "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "CUDA_VISIBLE_DEVICES"})
+  for (const char* name : {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OPENBLAS_NUM_THREADS",
+                           "OPENBLAS_CORETYPE", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "NVIDIA_TF32_OVERRIDE",
+                           "CUBLAS_WORKSPACE_CONFIG", "CUDA_VISIBLE_DEVICES"})
     if (const char* value = std::getenv(name)) set[name] = value;
   return set;
 }

@@ -178,8 +178,11 @@ TEST(GateRules, LeaveUndecidedWhatAnotherProcessorOrLibraryMayExplain) {
   judgement = gate(one.base, one.found);
   EXPECT_EQ(judgement.exit_code, 3);
   EXPECT_SAYS(words_of(judgement, Question::memory, Outcome::inconclusive), "cpu.flags differs");
-  // An error beside the fp64 reference has a derived limit, which holds on every machine.
+  // Another order of summation: seen between SSE4.1, AVX2 and AVX-512. The derived bound holds for every order.
   at(one.found.records[0], "error.nmse").value *= 2;
+  EXPECT_EQ(gate(one.base, one.found).exit_code, 3);
+  Measurement& bounded = at(one.found.records[0], "error.arithmetic.nmse");
+  bounded.value = 1.01 * *bounded.bound;
   EXPECT_EQ(gate(one.base, one.found).exit_code, 1);
 }
 
