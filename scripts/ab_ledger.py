@@ -2,6 +2,7 @@
 """How often `halfmark ab` is right on this machine: runs of one build against itself, some with planted slow-downs.
 
     scripts/ab_ledger.py LEDGER.csv --runs same:50 5:25 10:25     measures what is still missing, one row per run
+    scripts/ab_ledger.py LEDGER.csv --runs same:3 5:3 --layouts 24     with 24 layouts of each build, linked for each run
     scripts/ab_ledger.py LEDGER.csv --summary                     counts
 
 The build is build/release/halfmark_planted, copied under two names. A planted run makes the timed steps of three of the
@@ -51,6 +52,15 @@ def copy_of_the_build(folder, planted):
     return folder / "halfmark"
 
 
+def layouts_of_the_build(folder, count, seed, planted):
+    """Newly linked layouts of the build (relink_layouts.py)."""
+    subprocess.run([sys.executable, ROOT / "scripts" / "relink_layouts.py", BUILD, folder, "--target", "halfmark_planted",
+                    "--layouts", str(count), "--seed", str(seed)], stdout=subprocess.DEVNULL, check=True)
+    for layout in folder.iterdir():
+        (layout / "planted").write_text("".join(f"{case}={share}\n" for case, share in planted.items()))
+    return folder
+
+
 def run(number, kind, arguments):
     share = 0.0 if kind == "same" else float(kind) / 100
     chosen = random.Random(f"{kind} {number}").sample(CASES, PLANTED) if share else []
@@ -59,13 +69,19 @@ def run(number, kind, arguments):
                started=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"))
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
-        a = copy_of_the_build(scratch / "a", {})
+        program = a = copy_of_the_build(scratch / "a", {})
         b = copy_of_the_build(scratch / "b", dict.fromkeys(chosen, share))
-        row["build"] = subprocess.run([a, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        options = []
+        if arguments.layouts:
+            seed = random.Random(f"layouts {kind} {number}").randrange(2**30)
+            a = layouts_of_the_build(scratch / "layouts-a", arguments.layouts, 2 * seed, {})
+            b = layouts_of_the_build(scratch / "layouts-b", arguments.layouts, 2 * seed + 1, dict.fromkeys(chosen, share))
+            options = ["--layouts"]
+        row["build"] = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
         out = scratch / "judgement.json"
         begin = datetime.datetime.now()
         done = subprocess.run(
-            [a, "ab", a, b, "--suite", "full", *SUBJECTS, "--policy", ",".join(POLICIES), "--device", "cpu",
+            [program, "ab", *options, a, b, "--suite", "full", *SUBJECTS, "--policy", ",".join(POLICIES), "--device", "cpu",
              "--threads", "1", "--time-only", "--seconds", str(arguments.seconds), "--seed", str(number), "--json", out],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         row["seconds"] = round((datetime.datetime.now() - begin).total_seconds(), 1)
@@ -125,6 +141,8 @@ def main():
     parser.add_argument("--runs", nargs="+", default=[], metavar="KIND:N",
                         help="N runs of a KIND: same, or the planted slow-down in per cent (same:50 5:25)")
     parser.add_argument("--seconds", type=float, default=0.05, help="of timed steps for a case in a process run")
+    parser.add_argument("--layouts", type=int, default=0, metavar="N",
+                        help="compare N newly linked layouts of each build (halfmark ab --layouts)")
     parser.add_argument("--minutes", type=float, default=1e9, help="start no new run after this time")
     parser.add_argument("--summary", action="store_true")
     arguments = parser.parse_args()

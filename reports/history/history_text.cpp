@@ -91,9 +91,11 @@ std::string text_of(const History& history, const TextOptions& options) {
     undecided += open, changes += series.changes.size() - open, changed += open < series.changes.size();
   }
   std::string text =
-      fmt::format("{} and {}, ratios to {}: {} series, {} in {} of them\n", counted(history.reports, "report"),
-                  counted(history.judgements, "judgement"), printable(history.anchor), history.series.size(),
-                  counted(changes, "change point"), changed);
+      wrapped("",
+              fmt::format("{} and {}, ratios to {}: {} series, {} in {} of them", counted(history.reports, "report"),
+                          counted(history.judgements, "judgement"), printable(history.anchor), history.series.size(),
+                          counted(changes, "change point"), changed),
+              options.width);
   if (undecided > 0)
     text += wrapped("",
                     fmt::format("{} undecided: the series drifts or its points depend on each other so much that a "
