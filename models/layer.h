@@ -141,16 +141,21 @@ struct Init {
   Param uniform(std::string name, const Shape& shape, DType dtype, double bound) const;  // U(-bound, bound)
   State state(std::string name, const Shape& shape, double value) const;                 // policy.state
 };
+struct Size2d {  // of a window: height and width, or one number for both
+  int h, w;
+  Size2d(int height, int width) : h(height), w(width) {}
+  Size2d(int both) : h(both), w(both) {}  // NOLINT(google-explicit-constructor)
+};
 LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias = true);
-LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window = {},
+LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel, Window window = {},
                 int groups = 1, bool bias = true);
 LayerPtr batchnorm2d(const Init& init, std::string name, int64_t channels, double momentum = 0.1,
                      double epsilon = 1e-5);
 // `kind`: a name of kernels/ops/activations.h ("relu"). Throws Error naming the known ones.
 LayerPtr activation(std::string_view kind, std::string name);
 LayerPtr relu(std::string name);
-LayerPtr max_pool2d(std::string name, int kernel, int stride);
-LayerPtr avg_pool2d(std::string name, int kernel, int stride);
+LayerPtr max_pool2d(std::string name, Size2d kernel, Size2d stride);
+LayerPtr avg_pool2d(std::string name, Size2d kernel, Size2d stride);
 LayerPtr global_avg_pool2d(std::string name);
 LayerPtr flatten(std::string name);
 LayerPtr sequential(std::string name, std::vector<LayerPtr> layers);

@@ -1,7 +1,7 @@
-// The subjects: single layers at several sizes, and small models.
-// A row holds everything that a trial needs to build one.
+// The subjects: single layers and models. A row holds everything that a trial needs to build one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -21,17 +21,22 @@ struct Subject {
   DataKind data;
   int64_t classes;  // 0: no labels; the loss is the inner product of the output with fixed N(0, 1) / elements numbers
   std::function<LayerPtr(const Init&, const Settings&)> make;
+  bool built_in = false;  // of a family, not added by a program of another project
   std::string id() const { return name + "/" + sizes; }
 };
 
+// Those that suites and globs choose from. Any other size is read from its id.
 const std::vector<Subject>& subjects();
 // The subject's model. Throws Error naming the subject if its `make` fails or returns nothing, or if two parameters or
 // two states have the same name: gradients and statistics are identified by it.
 LayerPtr make_model(const Subject& subject, const Init& init, const Settings& settings);
 
-bool is_built_in(const Subject& subject);  // not added by a program of another project
 // Adds rows at the end. References and pointers to earlier rows become invalid.
 void add_subjects(const std::vector<Subject>& more);
-const Subject& subject_named(const std::string& id);  // throws Error naming the nearest known ones
+// One of the list, or that of a family at these sizes; it lives as long as the program. Throws Error that names the
+// nearest known ones, or says what is wrong with the sizes. Call from one thread.
+const Subject& subject_named(const std::string& id);
+// The place in subjects(); those at other sizes follow in the order in which they were named.
+size_t place_of(const Subject& subject);
 
 }  // namespace halfmark::models

@@ -21,7 +21,7 @@ TRIAL = "models/trial.cpp"
 DATA = "models/data.cpp"
 LAYER = "models/layer.cpp"
 POLICY = "models/policy.cpp"
-ZOO = "models/zoo.cpp"
+FAMILIES = "models/families.cpp"
 
 
 def change(name, what, *edits):
@@ -95,9 +95,9 @@ CHANGES = [
     change("conv_weight_gradient_scaled", "the gradient of the weights is 0.1 % larger",
            (CONV, ".groups = groups_, .math = math});\n    });", ".groups = groups_, .math = math});\n      " + scaled("dw", 1.001) + "\n    });")),
     change("conv_fan_in_of_channels", "initial weights ignore the area of the kernel",
-           (CONV, "static_cast<double>(in_of_group * kernel * kernel)", "static_cast<double>(in_of_group)")),
-    change("conv_padding", "the zoo pads one pixel less where the kernel is 3 wide",
-           (ZOO, "const int pad = s.dilation * (s.kernel - 1) / 2;", "const int pad = s.dilation * (s.kernel - 1) / 2 - (s.kernel > 1 ? 1 : 0);")),
+           (CONV, "static_cast<double>(in_of_group * kernel.h * kernel.w)", "static_cast<double>(in_of_group)")),
+    change("conv_padding", "a single convolution pads one row less where the kernel is 3 high",
+           (FAMILIES, ".pad_h = as_int(pad.h),", ".pad_h = as_int(pad.h) - (kernel.h > 1 ? 1 : 0),")),
     change("conv_first_row_is_padding", "the convolution reads 0 for the first row of the image",
            (BLAS, "if (row < 0 || row >= h) continue;", "if (row < 1 || row >= h) continue;")),
     change("conv_gradient_of_last_image", "the weight gradient is that of the last image only",

@@ -16,11 +16,18 @@
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "kernels/number/named.h"
+#include "models/families.h"
 #include "reports/record/glob.h"
 
 namespace halfmark::bench {
 
 namespace {
+
+// Whether the word is a family of subjects with sizes, as "conv2d/b8_c3_o16_s9_k3", not a pattern. Parts may follow.
+bool is_sized(const std::string& word) {
+  const std::vector<std::string> parts = split(word, '/');
+  return parts.size() > 1 && family_named(parts[0]) && parts[1].find('*') == std::string::npos;
+}
 
 std::vector<const Subject*> subjects_of(std::string_view pattern) {
   std::vector<const Subject*> found;
@@ -29,6 +36,7 @@ std::vector<const Subject*> subjects_of(std::string_view pattern) {
     if (every_size ? glob_matches(pattern, subject.id()) : subject.name == pattern) found.push_back(&subject);
     if (!every_size && !found.empty()) break;
   }
+  if (found.empty() && is_sized(std::string(pattern))) found.push_back(&subject_named(std::string(pattern)));
   HM_CHECK(!found.empty(), "a suite names the subject '" + std::string(pattern) + "', which does not exist in the zoo");
   return found;
 }
@@ -48,7 +56,15 @@ std::string exact_subject(const std::string& word) {
     if (subject.name == word) return word + "/*";
     if (subject.id() == word) return word;
   }
-  return "";
+  return is_sized(word) ? word.substr(0, word.find('/', word.find('/') + 1)) : "";
+}
+
+// Sizes as a case's id has them: the order of the letters and those with their usual value may differ. Throws Error for
+// sizes that cannot be.
+std::string settled(const std::string& word) {
+  if (!is_sized(word)) return word;
+  const size_t rest = word.find('/', word.find('/') + 1);
+  return subject_named(word.substr(0, rest)).id() + (rest == word.npos ? "" : word.substr(rest));
 }
 
 // A negative control runs with settings of its own and under its own policies only.
@@ -134,9 +150,7 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
               }
           }
   }
-  const auto order = [](const Case& one) {
-    return std::pair(one.subject - subjects().data(), one.policy - policies().data());
-  };
+  const auto order = [](const Case& one) { return std::pair(place_of(*one.subject), one.policy - policies().data()); };
   std::stable_sort(cases.begin(), cases.end(), [&](const Case& a, const Case& b) { return order(a) < order(b); });
   return cases;
 }
@@ -220,7 +234,7 @@ std::vector<Case> plan(const Selection& selection) {
   std::vector<std::string> devices = selection.devices, words;
   for (const std::string& word : selection.words) {
     const bool names_device = word.starts_with("cpu") || word.starts_with("sim:") || word.starts_with("cuda:");
-    (names_device && word.find('/') == word.npos ? devices : words).push_back(word);
+    (names_device && word.find('/') == word.npos ? devices : words).push_back(settled(word));
   }
   devices = devices.empty() ? std::vector<std::string>{best_device()} : chosen_names("device", devices, device_names());
   return matching(expand(selection, devices, words), words, selection);

@@ -113,6 +113,26 @@ TEST(Words, AnExactSubjectIsRunThoughTheSuiteHasNotGotIt) {
   EXPECT_EQ(plan(selection_of("smoke", {"relu", "fp16", "error"})).size(), sizes) << "every size of a family";
 }
 
+TEST(Words, ASubjectRunsAtAnySize) {
+  const auto ids = [](const std::vector<std::string>& words) {
+    std::set<std::string> found;
+    for (const Case& one : plan(selection_of("quick", words))) found.insert(one.subject->id());
+    return found;
+  };
+  using Ids = std::set<std::string>;
+  EXPECT_EQ(ids({"conv2d/b1_c2_o2_s9_k3", "throughput"}), (Ids{"conv2d/b1_c2_o2_s9_k3"}));
+  EXPECT_EQ(ids({"conv2d/k3x3_b1_c2_o2_s9_t1", "fp16", "error"}), (Ids{"conv2d/b1_c2_o2_s9_k3"})) << "one id";
+  EXPECT_EQ(ids({"linear/b1_i2_o3/cpu/fp32/error"}), (Ids{"linear/b1_i2_o3"}));
+  EXPECT_EQ(ids({"linear/b1_i2_o3", "linear/b64_i1024_o1024", "error"}),
+            (Ids{"linear/b1_i2_o3", "linear/b64_i1024_o1024"}));
+  for (const Case& one : plan(selection_of("smoke", {"relu/b1_c1_s3"})))
+    EXPECT_EQ(&case_of(one.id()).subject->name, &one.subject->name) << "an id selects the same subject";
+  EXPECT_NE(
+      message_of(selection_of("quick", {"conv2d/b1_c3_o2_s9_k3_g2"})).find("2 groups do not divide 3 input channels"),
+      std::string::npos);
+  EXPECT_NE(message_of(selection_of("quick", {"conv2d/b7*"})).find("unknown word 'conv2d/b7*'"), std::string::npos);
+}
+
 TEST(Words, AnExactHarnessIsRunThoughTheSuiteHasNotGotIt) {
   const auto subjects_under = [](const std::vector<std::string>& words) {
     std::set<std::string> names;

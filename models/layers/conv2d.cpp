@@ -13,13 +13,13 @@ namespace {
 
 class Convolution : public TappedLayer {
  public:
-  // torch.nn.Conv2d.reset_parameters: as Linear, with fan_in = in / groups * kernel^2.
-  Convolution(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window, int groups,
+  // torch.nn.Conv2d.reset_parameters: as Linear, with fan_in = in / groups * area of the kernel.
+  Convolution(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel, Window window, int groups,
               bool with_bias)
       : TappedLayer(std::move(name)), window_(window), groups_(groups) {
     const int64_t in_of_group = in / groups;
-    const double bound = 1 / std::sqrt(static_cast<double>(in_of_group * kernel * kernel));
-    weight_ = init.uniform(this->name() + ".weight", {out, in_of_group, kernel, kernel}, init.policy.param, bound);
+    const double bound = 1 / std::sqrt(static_cast<double>(in_of_group * kernel.h * kernel.w));
+    weight_ = init.uniform(this->name() + ".weight", {out, in_of_group, kernel.h, kernel.w}, init.policy.param, bound);
     if (with_bias) bias_ = init.uniform(this->name() + ".bias", {out}, init.policy.param, bound);
   }
 
@@ -27,7 +27,7 @@ class Convolution : public TappedLayer {
     if (bias_.value.empty()) return {&weight_};
     return {&weight_, &bias_};
   }
-  // Every output element is a sum of in / groups * kernel^2 products; those with padding count, as usual.
+  // Every output element is a sum of in / groups * area of the kernel products; those with padding count, as usual.
   double forward_flops(const Shape& input) const override {
     const Shape out = output_shape(input), w = weight_.value.shape();
     return 2.0 * static_cast<double>(out.elements()) * static_cast<double>(w[1] * w[2] * w[3]);
@@ -65,13 +65,13 @@ class Convolution : public TappedLayer {
 
   Window window_;
   int groups_;
-  Param weight_;  // [out, in / groups, kernel, kernel]
+  Param weight_;  // [out, in / groups, kernel.h, kernel.w]
   Param bias_;    // [out]
 };
 
 }  // namespace
 
-LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, int kernel, Window window, int groups,
+LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel, Window window, int groups,
                 bool bias) {
   return std::make_unique<Convolution>(init, std::move(name), in, out, kernel, window, groups, bias);
 }

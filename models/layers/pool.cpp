@@ -15,9 +15,9 @@ Shape pooled(const Shape& x, int kernel_h, int kernel_w, const Window& window) {
 
 class MaxPool : public TappedLayer {
  public:
-  MaxPool(std::string name, int kernel, int stride)
-      : TappedLayer(std::move(name)), kernel_(kernel), window_{.stride_h = stride, .stride_w = stride} {}
-  Shape output_shape(const Shape& x) const override { return pooled(x, kernel_, kernel_, window_); }
+  MaxPool(std::string name, Size2d kernel, Size2d stride)
+      : TappedLayer(std::move(name)), kernel_(kernel), window_{.stride_h = stride.h, .stride_w = stride.w} {}
+  Shape output_shape(const Shape& x) const override { return pooled(x, kernel_.h, kernel_.w, window_); }
 
  private:
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
@@ -25,7 +25,8 @@ class MaxPool : public TappedLayer {
     const Shape shape = output_shape(x.shape());
     Tensor y = pass.fresh(shape, pass.output_dtype("max_pool2d", x.dtype()));
     Tensor indices = saved ? pass.fresh(shape, DType::u8) : Tensor();
-    run(MaxPool2d{.x = x, .out = y, .indices = indices, .kernel_h = kernel_, .kernel_w = kernel_, .window = window_});
+    run(MaxPool2d{
+        .x = x, .out = y, .indices = indices, .kernel_h = kernel_.h, .kernel_w = kernel_.w, .window = window_});
     if (saved) saved->keep_spec(x_given), saved->keep_spec(x), saved->keep(indices);
     return y;
   }
@@ -36,25 +37,25 @@ class MaxPool : public TappedLayer {
     const Tensor dy = pass.cast(dy_given, x.dtype);
     Tensor dx = pass.fresh(x.shape, x.dtype);
     run(MaxPool2dBackward{
-        .dy = dy, .indices = indices, .dx = dx, .kernel_h = kernel_, .kernel_w = kernel_, .window = window_});
+        .dy = dy, .indices = indices, .dx = dx, .kernel_h = kernel_.h, .kernel_w = kernel_.w, .window = window_});
     return pass.cast(dx, given.dtype);
   }
 
-  int kernel_;
+  Size2d kernel_;
   Window window_;
 };
 
 class AvgPool : public TappedLayer {
  public:
   // kernel 0: the whole image.
-  AvgPool(std::string name, int kernel, int stride)
-      : TappedLayer(std::move(name)), kernel_(kernel), window_{.stride_h = stride, .stride_w = stride} {}
+  AvgPool(std::string name, Size2d kernel, Size2d stride)
+      : TappedLayer(std::move(name)), kernel_(kernel), window_{.stride_h = stride.h, .stride_w = stride.w} {}
   Shape output_shape(const Shape& x) const override { return pooled(x, height(x), width(x), window_); }
 
  private:
-  int height(const Shape& x) const { return kernel_ ? kernel_ : static_cast<int>(x[2]); }
-  int width(const Shape& x) const { return kernel_ ? kernel_ : static_cast<int>(x[3]); }
-  std::string_view operation() const { return kernel_ ? "avg_pool2d" : "adaptive_avg_pool2d"; }
+  int height(const Shape& x) const { return kernel_.h ? kernel_.h : static_cast<int>(x[2]); }
+  int width(const Shape& x) const { return kernel_.w ? kernel_.w : static_cast<int>(x[3]); }
+  std::string_view operation() const { return kernel_.h ? "avg_pool2d" : "adaptive_avg_pool2d"; }
 
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
     const Tensor x = pass.input(operation(), x_given);
@@ -73,16 +74,16 @@ class AvgPool : public TappedLayer {
     return pass.cast(dx, given.dtype);
   }
 
-  int kernel_;
+  Size2d kernel_;
   Window window_;
 };
 
 }  // namespace
 
-LayerPtr max_pool2d(std::string name, int kernel, int stride) {
+LayerPtr max_pool2d(std::string name, Size2d kernel, Size2d stride) {
   return std::make_unique<MaxPool>(std::move(name), kernel, stride);
 }
-LayerPtr avg_pool2d(std::string name, int kernel, int stride) {
+LayerPtr avg_pool2d(std::string name, Size2d kernel, Size2d stride) {
   return std::make_unique<AvgPool>(std::move(name), kernel, stride);
 }
 LayerPtr global_avg_pool2d(std::string name) { return std::make_unique<AvgPool>(std::move(name), 0, 1); }

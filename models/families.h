@@ -1,0 +1,26 @@
+// The families of subjects: what a name such as "conv2d" builds at any sizes.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/sizes.h"
+#include "models/zoo.h"
+
+namespace halfmark::models {
+
+struct Family {
+  std::string_view name, about;
+  std::vector<SizeLetter> letters;
+  std::string_view example;       // sizes
+  Subject (*make)(const Sizes&);  // all but name and sizes; throws Error for sizes that cannot be
+};
+
+const std::vector<Family>& families();
+const Family* family_named(std::string_view name);  // null: there is none
+
+// Throws Error that says what is wrong with the sizes.
+Subject subject_of(const Family& family, std::string_view sizes);
+
+}  // namespace halfmark::models
