@@ -102,7 +102,7 @@ TEST_F(ProgramTest, ChecksTheOutputBeforeItMeasures) {
 }
 
 TEST_F(ProgramTest, ListsItsTables) {
-  for (const char* what : {"", "subjects", "policies", "devices", "harnesses", "kernels"}) {
+  for (const char* what : {"", "families", "subjects", "policies", "devices", "harnesses", "kernels"}) {
     const Result text = halfmark(std::string("list ") + what);
     EXPECT_EQ(text.code, 0) << text.err;
     EXPECT_FALSE(text.out.empty());
@@ -117,6 +117,17 @@ TEST_F(ProgramTest, ListsItsTables) {
   EXPECT_EQ(halfmark("--help").code, 0);
   EXPECT_EQ(halfmark("run --help").code, 0);
   EXPECT_EQ(halfmark("--version").code, 0);
+}
+
+TEST_F(ProgramTest, RunsASubjectAtATypedSize) {
+  EXPECT_EQ(halfmark("run conv2d/k3x1_b1_c2_o3_s5x4_t1 fp32 error --device cpu -o typed.json").code, 0);
+  const Report report = Report::load(folder_ / "typed.json");
+  ASSERT_EQ(report.records.size(), 1u);
+  EXPECT_EQ(report.records[0].id, "conv2d/b1_c2_o3_s5x4_k3x1/cpu/fp32/error");
+  EXPECT_EQ(halfmark("run --case " + report.records[0].id + " -o again.json").code, 0);
+  EXPECT_EQ(Report::load(folder_ / "again.json").records[0].fingerprint, report.records[0].fingerprint);
+  expect_complaint("run conv2d/b1_c3_o4_s8_k3_g2 error", "conv2d/b1_c3_o4_s8_k3_g2: 2 groups do not divide 3 input");
+  expect_complaint("run conv2d/b1_c3_o4_s2_k3_p0 error", "the padded image has 2");
 }
 
 TEST_F(ProgramTest, SmokeSuitePassesAndValidates) {

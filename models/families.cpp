@@ -88,8 +88,9 @@ Subject batchnorm_alone(const Sizes& s) {
   });
 }
 
-Subject relu_alone(const Sizes& s) {
-  return alone(image_of(s), [](const Init&, const Settings&) { return relu("relu"); });
+template <class Row>
+Subject activation_alone(const Sizes& s) {
+  return alone(image_of(s), [](const Init&, const Settings&) { return activation(Row::name, std::string(Row::name)); });
 }
 
 template <class Make>
@@ -101,6 +102,8 @@ Subject pool_alone(const Sizes& s, Make make) {
 }
 
 Subject max_pool_alone(const Sizes& s) {
+  const Extent window = s.extent('k');
+  s.check(window.h * window.w <= 256, "the kernel has more than 256 places, and a winner's place is kept in a byte");
   return pool_alone(s, [](Size2d kernel, Size2d stride) { return max_pool2d("pool", kernel, stride); });
 }
 Subject avg_pool_alone(const Sizes& s) {
@@ -177,7 +180,7 @@ std::vector<Family> family_table() {
       .letter = 't', .about = "stride", .is_pair = true, .usual = "1", .usual_value = one, .most = 1024};
   const SizeLetter stride_of_pool = {
       .letter = 't', .about = "stride", .is_pair = true, .usual = "k", .usual_value = as_kernel, .most = 1024};
-  return {
+  std::vector<Family> all = {
       {.name = "linear",
        .about = "a fully connected layer with bias",
        .letters = {kBatch, in, out},
@@ -208,11 +211,6 @@ std::vector<Family> family_table() {
        .letters = {kBatch, kChannels, kImage},
        .example = "b16_c64_s28",
        .make = batchnorm_alone},
-      {.name = "relu",
-       .about = "max(x, 0)",
-       .letters = {kBatch, kChannels, kImage},
-       .example = "b16_c64_s28",
-       .make = relu_alone},
       {.name = "maxpool",
        .about = "the largest value of each window",
        .letters = {kBatch, kChannels, kImage, kKernel, stride_of_pool},
@@ -244,6 +242,14 @@ std::vector<Family> family_table() {
        .example = "b16_c3_s16_w16",
        .make = convnet},
   };
+  activations::All::each([&]<class Row>() {
+    all.push_back({.name = Row::name,
+                   .about = Row::about,
+                   .letters = {kBatch, kChannels, kImage},
+                   .example = "b16_c64_s28",
+                   .make = activation_alone<Row>});
+  });
+  return all;
 }
 
 }  // namespace

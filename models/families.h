@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/sizes.h"
-#include "models/zoo.h"
+#include "models/subject.h"
 
 namespace halfmark::models {
 

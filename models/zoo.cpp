@@ -29,6 +29,11 @@ constexpr std::string_view kListed[] = {
     "conv2d/b1_c3_o4_s8_k3_d2",
     "batchnorm2d/b4_c3_s4",
     "relu/b2_c4_s5",
+    "sigmoid/b2_c4_s5",
+    "tanh/b2_c4_s5",
+    "silu/b2_c4_s5",
+    "gelu/b2_c4_s5",
+    "gelu_tanh/b2_c4_s5",
     "maxpool/b2_c4_s6_k2",
     "maxpool/b2_c4_s7_k3_t2",  // windows overlap
     "avgpool/b2_c4_s6_k2",
@@ -51,6 +56,8 @@ constexpr std::string_view kListed[] = {
     "conv2d/b16_c64_o64_s28_k3_g64",
     "batchnorm2d/b16_c64_s28",
     "relu/b16_c64_s28",
+    "gelu/b16_c64_s28",
+    "silu/b16_c64_s28",
     "maxpool/b16_c64_s28_k2",
     "avgpool/b16_c64_s28_k2",
     "globalpool/b16_c64_s28",
@@ -87,35 +94,6 @@ const std::vector<Subject>& subjects() { return rows(); }
 
 void add_subjects(const std::vector<Subject>& more) { rows().insert(rows().end(), more.begin(), more.end()); }
 
-namespace {
-
-template <class T>
-void check_names(const Subject& subject, std::string_view what, const std::vector<T*>& items) {
-  std::set<std::string_view> names;
-  for (const T* item : items)
-    HM_CHECK(names.insert(item->name).second,
-             "subject " + subject.id() + ": two " + std::string(what) + " are named '" + item->name + "'");
-}
-
-}  // namespace
-
-LayerPtr make_model(const Subject& subject, const Init& init, const Settings& settings) {
-  LayerPtr model;
-  try {
-    model = subject.make(init, settings);
-  } catch (const Unsupported&) {  // the device lacks an operation or a dtype: no error of the subject
-    throw;
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw Error("subject " + subject.id() + ": " + error.what());
-  }
-  HM_CHECK(model, "subject " + subject.id() + ": its function `make` returns no layer");
-  check_names(subject, "parameters", model->params());
-  check_names(subject, "states", model->states());
-  return model;
-}
-
 const Subject& subject_named(const std::string& id) {
   const size_t slash = std::min(id.find('/'), id.size());
   std::vector<std::string> names, of_name;
@@ -125,7 +103,9 @@ const Subject& subject_named(const std::string& id) {
     if (subject.name == id.substr(0, slash)) of_name.push_back(subject.id());
   }
   const Family* family = family_named(id.substr(0, slash));
-  if (!family || slash == id.size()) throw_unknown_name("subject", id, of_name.empty() ? names : of_name);
+  if (slash == id.size() || (!family && !of_name.empty()))
+    throw_unknown_name("subject", id, of_name.empty() ? names : of_name);
+  if (!family) throw_unknown_name("subject", id.substr(0, slash), names);
   Subject made = subject_of(*family, id.substr(slash + 1));
   if (made.id() != id) return subject_named(made.id());
   for (const Subject& other : others())

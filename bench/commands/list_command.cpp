@@ -15,11 +15,13 @@
 #include "bench/commands/commands.h"
 #include "bench/run/case.h"
 #include "bench/run/known_names.h"
+#include "bench/run/program_name.h"
 #include "bench/run/progress_line.h"
 #include "bench/run/work.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "kernels/sim/tensor_core.h"
+#include "models/families.h"
 #include "reports/record/report.h"
 #include "reports/text/table.h"
 
@@ -39,6 +41,25 @@ Json subjects_json() {
                     {"classes", s.classes},
                     {"parameters", static_cast<int64_t>(work.parameters)},
                     {"forward_flops", static_cast<int64_t>(work.forward_flops)}});
+  }
+  return list;
+}
+
+Json families_json() {
+  Json list = Json::array();
+  for (const Family& family : families()) {
+    Json letters = Json::array();
+    for (const SizeLetter& letter : family.letters)
+      letters.push_back({{"letter", std::string(1, letter.letter)},
+                         {"about", letter.about},
+                         {"usual", letter.usual},
+                         {"pair", letter.is_pair},
+                         {"least", letter.least},
+                         {"most", letter.most}});
+    list.push_back({{"name", family.name},
+                    {"about", family.about},
+                    {"letters", letters},
+                    {"example", fmt::format("{}/{}", family.name, family.example)}});
   }
   return list;
 }
@@ -159,6 +180,23 @@ std::string table_of(const Json& list, const std::vector<ListColumn>& columns, s
   return table.text(options);
 }
 
+std::string families_text(const Json&, const TextOptions& options) {
+  std::string text;
+  for (const Family& family : families()) {
+    const std::string lead = fmt::format("{:<13}", family.name), indent(lead.size(), ' ');
+    text += wrapped(lead, family.about, options.width);
+    text += wrapped(indent, letters_text(family.letters), options.width);
+    text += wrapped(indent, fmt::format("example: {}/{}", family.name, family.example), options.width);
+  }
+  return text + "\n" +
+         wrapped("",
+                 fmt::format("A subject is a family with its sizes: {} run conv2d/b32_c256_o256_s14_k3 throughput. "
+                             "Sizes, kernels, strides, dilations and paddings of images may be height x width: "
+                             "s28x14, k3x1. Letters with a usual value may be left out.",
+                             program_name()),
+                 options.width);
+}
+
 std::string subjects_text(const Json& list, const TextOptions& options) {
   Table table({"subject (layer or model/sizes)", "input", "output", "parameters", "forward FLOP"}, 3);
   for (const Json& row : list) {
@@ -169,7 +207,8 @@ std::string subjects_text(const Json& list, const TextOptions& options) {
                {fmt::format("{:.0f}", row["parameters"].get<double>())},
                {flops > 0 ? human(flops, "FLOP") : "-"}});
   }
-  return table.text(options) +
+  return families_text(families_json(), options) + "\nSubjects that suites and patterns choose from:\n" +
+         table.text(options) +
          wrapped("",
                  "Shapes begin with the batch. FLOP: of matmul and convolution in one forward pass of the batch, a "
                  "multiply-add counts two; a training step has three times as many.",
@@ -276,12 +315,16 @@ struct Listing {
 };
 
 const Listing kListings[] = {
-    {"subjects", subjects_json, subjects_text}, {"policies", policies_json, policies_text},
-    {"devices", devices_json, devices_text},    {"harnesses", harnesses_json, harnesses_text},
-    {"kernels", kernels_json, kernels_text},    {"instructions", instructions_json, instructions_text},
+    {"families", families_json, families_text},
+    {"subjects", subjects_json, subjects_text},
+    {"policies", policies_json, policies_text},
+    {"devices", devices_json, devices_text},
+    {"harnesses", harnesses_json, harnesses_text},
+    {"kernels", kernels_json, kernels_text},
+    {"instructions", instructions_json, instructions_text},
 };
-// Long lists, shown only if they are requested by name.
-constexpr std::string_view kLong[] = {"kernels", "instructions"};
+// Shown only if they are requested by name: long lists, and the families, which are listed with the subjects.
+constexpr std::string_view kLong[] = {"families", "kernels", "instructions"};
 
 void list(const std::string& what, bool json) {
   TextOptions options;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/commands/commands.h"
+#include "bench/commands/shapes.h"
 #include "bench/run/interruption.h"
 #include "bench/run/plan.h"
 #include "bench/run/planted_slow_down.h"
@@ -28,7 +29,7 @@ constexpr int kMostProcesses = 10'000;  // of a case: days on any machine
 
 struct RunArguments {
   Selection selection;
-  std::string id, output = "report.json", shard;
+  std::string id, shapes, output = "report.json", shard;
   uint64_t seed = 0;
   bool resume = false, isolate = false, dry_run = false, no_probes = false;
   int processes = 0, descriptor = -1;
@@ -55,11 +56,14 @@ void run(const RunArguments& arguments, Program& program) {
   if (arguments.timeout > 0 && !arguments.isolate && arguments.processes == 0)
     throw Error("--timeout: a case can only be stopped in a process of its own; add --isolate");
   const Selection& other = arguments.selection;
-  if (!arguments.id.empty() && !(other.words.empty() && other.devices.empty() && other.policies.empty() &&
-                                 other.harnesses.empty() && other.suite == Selection().suite))
-    throw Error("--case: is a selection of its own; leave out words, --suite, --device, --policy and --harness");
+  if (!arguments.id.empty() && !(other.words.empty() && arguments.shapes.empty() && other.devices.empty() &&
+                                 other.policies.empty() && other.harnesses.empty() && other.suite == Selection().suite))
+    throw Error(
+        "--case: is a selection of its own; leave out words, --shapes, --suite, --device, --policy and --harness");
+  Selection selection = arguments.selection;
+  if (!arguments.shapes.empty()) selection.subjects = subjects_in_file(arguments.shapes);
   RunOptions options;
-  options.cases = arguments.id.empty() ? plan(arguments.selection) : std::vector<Case>{case_of(arguments.id)};
+  options.cases = arguments.id.empty() ? plan(selection) : std::vector<Case>{case_of(arguments.id)};
   options.info.plan = plan_of(options.cases);
   if (const auto shard = shard_named(arguments.shard))
     options.info.shard = fmt::format("{}/{}", shard->part, shard->parts);
@@ -111,6 +115,10 @@ void add_run_command(CommandLine& line, Program& program) {
   command.list("--policy", selection.policies,
                "precision, also one that the suite leaves out (more: a,b; * as a glob)");
   command.list("--harness", selection.harnesses, "error, range, ..., also one that the suite leaves out (more: a,b)");
+  command.option(
+      "--shapes", arguments->shapes,
+      "these subjects only: a CSV file with the columns subject (a family or an id) and letters of sizes, or "
+      "a JSON list; halfmark list subjects shows the letters");
   command.option("--case", arguments->id, "exactly this case, as `halfmark run --dry-run` prints ids");
   command.option("-o,--output", arguments->output, "report file", kShowsDefault | kFile);
   command.option("--seed", arguments->seed, "random seed of parameters and data", kShowsDefault);

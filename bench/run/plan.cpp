@@ -109,6 +109,11 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
   std::vector<std::string> patterns;  // of exactly named subjects; the rows hold views of these strings
   for (const std::string& word : words)
     if (std::string pattern = exact_subject(word); !pattern.empty()) patterns.push_back(std::move(pattern));
+  std::set<const Subject*> only_subjects;
+  for (const std::string& id : selection.subjects) {
+    patterns.push_back(id);
+    only_subjects.insert(&subject_named(id));
+  }
   const std::vector<std::string_view> named_subjects(patterns.begin(), patterns.end());
   const std::vector<std::string_view> requested = requested_harnesses(words, only_harnesses);
 
@@ -130,7 +135,8 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
   std::set<std::string> seen;
   for (const SuiteRow& row : rows) {
     for (const std::string_view pattern : row.subjects)
-      for (const Subject* subject : subjects_of(pattern))
+      for (const Subject* subject : subjects_of(pattern)) {
+        if (!only_subjects.empty() && !only_subjects.contains(subject)) continue;
         for (const std::string& device : devices)
           for (const Policy& policy : policies()) {
             if (policy.hidden) continue;
@@ -149,6 +155,7 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
                 if (seen.insert(one.id()).second) cases.push_back(std::move(one));
               }
           }
+      }
   }
   const auto order = [](const Case& one) { return std::pair(place_of(*one.subject), one.policy - policies().data()); };
   std::stable_sort(cases.begin(), cases.end(), [&](const Case& a, const Case& b) { return order(a) < order(b); });

@@ -3,6 +3,7 @@
 //
 // A row has
 //   name, backward_name   of its two operations, as in reports
+//   about                 the function in words
 //   kept                  whether backward reads f's input or its output
 //   forward(x)            f in the arithmetic T (float or double), from formulas.h
 //   backward(kept, dy)    f' times dy, likewise
@@ -12,6 +13,7 @@
 //   forward_code, backward_code     optional: the same on the codes of fp16 and bf16
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -29,6 +31,7 @@ struct Point {
 
 struct Relu {
   static constexpr std::string_view name = "relu", backward_name = "relu_backward";
+  static constexpr std::string_view about = "max(x, 0)";
   static constexpr Kept kept = Kept::output;
   static constexpr double forward_steps = 0, backward_steps = 0;
   static constexpr Point points[] = {{-3, 0}, {-0.0, 0}, {0.625, 0.625}, {3, 3}};  // the definition
@@ -46,6 +49,107 @@ struct Relu {
   }
 };
 
+// Points of the functions below: mpmath 1.3 with 50 digits, rounded to double.
+struct Sigmoid {
+  static constexpr std::string_view name = "sigmoid", backward_name = "sigmoid_backward";
+  static constexpr std::string_view about = "1 / (1 + exp(-x))";
+  static constexpr Kept kept = Kept::output;
+  static constexpr double forward_steps = 6, backward_steps = 6;
+  static constexpr Point points[] = {
+      {-8, 0.0003353501304664781}, {-2.5, 0.07585818002124355}, {-0.75, 0.320821300824607}, {0, 0.5},
+      {0.625, 0.6513548646660542}, {3, 0.9525741268224333},     {9, 0.9998766054240138}};
+  template <class T>
+  HM_HOST_DEVICE static T forward(T x) {
+    return formulas::sigmoid(x);
+  }
+  template <class T>
+  HM_HOST_DEVICE static constexpr T backward(T y, T dy) {
+    return formulas::sigmoid_backward(y, dy);
+  }
+};
+
+struct Tanh {
+  static constexpr std::string_view name = "tanh", backward_name = "tanh_backward";
+  static constexpr std::string_view about = "the hyperbolic tangent";
+  static constexpr Kept kept = Kept::output;
+  static constexpr double forward_steps = 6, backward_steps = 6;
+  static constexpr Point points[] = {
+      {-8, -0.9999997749296758},   {-2.5, -0.9866142981514303}, {-0.75, -0.6351489523872873}, {0, 0.0},
+      {0.625, 0.5545997223493823}, {3, 0.9950547536867305},     {9, 0.999999969540041}};
+  template <class T>
+  HM_HOST_DEVICE static T forward(T x) {
+    return std::tanh(x);
+  }
+  template <class T>
+  HM_HOST_DEVICE static constexpr T backward(T y, T dy) {
+    return formulas::tanh_backward(y, dy);
+  }
+};
+
+struct Silu {
+  static constexpr std::string_view name = "silu", backward_name = "silu_backward";
+  static constexpr std::string_view about = "x sigmoid(x)";
+  static constexpr Kept kept = Kept::input;
+  static constexpr double forward_steps = 8, backward_steps = 16;
+  static constexpr Point points[] = {
+      {-8, -0.002682801043731825}, {-2.5, -0.18964545005310887}, {-0.75, -0.24061597561845527}, {0, 0.0},
+      {0.625, 0.4070967904162839}, {3, 2.8577223804672998},      {9, 8.998889448816124}};
+  template <class T>
+  HM_HOST_DEVICE static T forward(T x) {
+    return formulas::silu(x);
+  }
+  template <class T>
+  HM_HOST_DEVICE static T backward(T x, T dy) {
+    return formulas::silu_backward(x, dy);
+  }
+};
+
+struct Gelu {
+  static constexpr std::string_view name = "gelu", backward_name = "gelu_backward";
+  static constexpr std::string_view about = "x times the share of a normal distribution below x";
+  static constexpr Kept kept = Kept::input;
+  static constexpr double forward_steps = 16, backward_steps = 32;
+  static constexpr Point points[] = {{-8, -4.976768459417427e-15},
+                                     {-2.5, -0.015524163314440337},
+                                     {-0.75, -0.16997051428265114},
+                                     {0, 0.0},
+                                     {0.625, 0.45875904434456216},
+                                     {3, 2.99595030590511},
+                                     {9, 9.0}};
+  template <class T>
+  HM_HOST_DEVICE static T forward(T x) {
+    return formulas::gelu(x);
+  }
+  template <class T>
+  HM_HOST_DEVICE static T backward(T x, T dy) {
+    return formulas::gelu_backward(x, dy);
+  }
+};
+
+// The approximation with tanh, as in GPT-2.
+struct GeluTanh {
+  static constexpr std::string_view name = "gelu_tanh", backward_name = "gelu_tanh_backward";
+  static constexpr std::string_view about = "GELU as approximated with tanh, as in GPT-2";
+  static constexpr Kept kept = Kept::input;
+  // The argument of exp is rounded a few times; at x = -10 it is -87, below which the result is subnormal.
+  static constexpr double forward_steps = 6 * 87, backward_steps = 32;
+  static constexpr Point points[] = {{-8, -3.1077829375011112e-21},
+                                     {-2.5, -0.015084266089998582},
+                                     {-0.75, -0.1700394448343797},
+                                     {0, 0.0},
+                                     {0.625, 0.4587211499576005},
+                                     {3, 2.996362607918227},
+                                     {9, 9.0}};
+  template <class T>
+  HM_HOST_DEVICE static T forward(T x) {
+    return formulas::gelu_tanh(x);
+  }
+  template <class T>
+  HM_HOST_DEVICE static T backward(T x, T dy) {
+    return formulas::gelu_tanh_backward(x, dy);
+  }
+};
+
 template <class... Rows>
 struct List {
   static constexpr size_t size = sizeof...(Rows);
@@ -53,7 +157,7 @@ struct List {
   static constexpr void each(auto&& f) { (f.template operator()<Rows>(), ...); }
 };
 
-using All = List<Relu>;
+using All = List<Relu, Sigmoid, Tanh, Silu, Gelu, GeluTanh>;
 
 // The index of Row in the list.
 template <class Row>

@@ -50,6 +50,83 @@ HM_HOST_DEVICE constexpr int16_t relu_backward_code(int16_t y, int16_t dy, int16
   return static_cast<int16_t>(dy & -passes);
 }
 
+// 1 / (1 + exp(-x)), without overflow on either side.
+template <class T>
+HM_HOST_DEVICE T sigmoid(T x) {
+  const T e = std::exp(x < 0 ? x : -x);  // at most 1
+  return (x < 0 ? e : T(1)) / (T(1) + e);
+}
+
+// y is the output of sigmoid.
+template <class T>
+HM_HOST_DEVICE constexpr T sigmoid_backward(T y, T dy) {
+  return dy * (y * (T(1) - y));
+}
+
+// y is the output of tanh.
+template <class T>
+HM_HOST_DEVICE constexpr T tanh_backward(T y, T dy) {
+  return dy * ((T(1) - y) * (T(1) + y));
+}
+
+template <class T>
+HM_HOST_DEVICE T silu(T x) {
+  return x * sigmoid(x);
+}
+
+template <class T>
+HM_HOST_DEVICE T silu_backward(T x, T dy) {
+  const T s = sigmoid(x);
+  return dy * (s * (T(1) + x * (T(1) - s)));
+}
+
+// Half of erfc(-x / sqrt(2)): the share of a normal distribution below x. erf would cancel for negative x; the rounding
+// of x / sqrt(2), which erfc amplifies x^2 times, is corrected to first order.
+template <class T>
+HM_HOST_DEVICE T normal_share(T x) {
+  // 1 / sqrt(2), as the sum of two doubles and of two numbers of type T
+  constexpr double kExact = 0.70710678118654752440, kRest = -4.8336466567264567e-17;
+  constexpr T kHigh = T(kExact), kLow = T(kExact - static_cast<double>(kHigh) + kRest);
+  const T a = -x * kHigh;
+  if (!is_finite(a) || std::fabs(a) > T(30)) return x > 0 ? T(1) : (x < 0 ? T(0) : x);
+  const T rest = std::fma(-x, kHigh, -a) - x * kLow;  // what a lacks
+  constexpr T kSlope = T(1.12837916709551257390);     // 2 / sqrt(pi)
+  return T(0.5) * (std::erfc(a) - kSlope * std::exp(-a * a) * rest);
+}
+
+template <class T>
+HM_HOST_DEVICE T gelu(T x) {
+  return x * normal_share(x);
+}
+
+template <class T>
+HM_HOST_DEVICE T gelu_backward(T x, T dy) {
+  constexpr T kHeight = T(0.39894228040143267794);  // 1 / sqrt(2 pi)
+  const T density = kHeight * std::exp(T(-0.5) * x * x);
+  return dy * (normal_share(x) + x * density);
+}
+
+// x (1 + tanh u) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), written as x sigmoid(2 u): 1 + tanh cancels for negative x.
+template <class T>
+HM_HOST_DEVICE T gelu_tanh_argument(T x) {
+  constexpr T kTwice = T(1.59576912160573071176);  // 2 sqrt(2 / pi)
+  return kTwice * (x + T(0.044715) * x * x * x);
+}
+
+template <class T>
+HM_HOST_DEVICE T gelu_tanh(T x) {
+  return x * sigmoid(gelu_tanh_argument(x));
+}
+
+template <class T>
+HM_HOST_DEVICE T gelu_tanh_backward(T x, T dy) {
+  constexpr T kTwice = T(1.59576912160573071176);
+  const T s = sigmoid(gelu_tanh_argument(x)), slope = s * (T(1) - s);
+  // Where the slope is 0, the rest may be infinite.
+  const T more = slope == 0 ? T(0) : x * slope * (kTwice * (T(1) + T(3 * 0.044715) * x * x));
+  return dy * (s + more);
+}
+
 // Does `candidate` replace `best` as a window's maximum? The first of equal values stays; the last NaN wins, as in
 // PyTorch (aten/src/ATen/native/cuda/DilatedMaxPool2d.cu: (val > maxval) || isnan(val)).
 template <class T>

@@ -97,10 +97,12 @@ inline void Cases<BiasGradient>::each(const CaseRequest& request, const RunCase<
   });
 }
 
-// If the expected result is not finite, the actual result must be the same non-finite value.
-inline double activation_slack(double expected, double magnitude, double steps, DType dtype) {
+// If the expected result is not finite, the actual result must be the same non-finite value. `x` multiplies what an
+// intermediate result loses to underflow.
+inline double activation_slack(double expected, double magnitude, double steps, double x, DType dtype) {
   if (steps == 0 || !std::isfinite(expected) || !std::isfinite(magnitude)) return 0;
-  return gamma(steps, wide_format(dtype)) * magnitude + smallest(wide_format(dtype));
+  const double lost = std::isfinite(x) ? smallest(wide_format(dtype)) * (1 + std::fabs(x)) : 0;
+  return gamma(steps, wide_format(dtype)) * magnitude + lost;
 }
 
 template <class Row>
@@ -114,8 +116,9 @@ struct Cases<Activation<Row>> {
         run_case(name + (in_place ? " in place" : ""), {.x = x, .out = out}, [&](CaseResult& result) {
           std::vector<double> expected = result.before(x), slack;
           for (double& value : expected) {
-            value = Row::forward(value);
-            slack.push_back(activation_slack(value, std::fabs(value), Row::forward_steps, x.dtype()));
+            const double given = value;
+            value = Row::forward(given);
+            slack.push_back(activation_slack(value, std::fabs(value), Row::forward_steps, given, x.dtype()));
           }
           result.expect_close(out, expected, slack);
         });
@@ -141,7 +144,7 @@ struct Cases<ActivationBackward<Row>> {
                 const double gradient = expected[i];
                 expected[i] = Row::backward(kv[i], gradient);
                 slack.push_back(activation_slack(expected[i], std::max(std::fabs(expected[i]), std::fabs(gradient)),
-                                                 Row::backward_steps, dy.dtype()));
+                                                 Row::backward_steps, kv[i], dy.dtype()));
               }
               result.expect_close(dx, expected, slack);
             });

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "reports/gate/environment_difference.h"
+#include "reports/gate/gate_numbers.h"
 #include "reports/gate/gate_record.h"
 #include "reports/gate/gate_reference.h"
 #include "reports/gate/gate_time.h"
@@ -132,6 +135,7 @@ class Gate {
       tested = judge_times(pairs_, rules_.time, rules_.time_keys, options_.time_history, environment_, judgement_);
     compare_stored_times(pairs_, StoredTimeRule{}, rules_, options_.time_history, tested, environment_, judgement_);
     look_at_environment();
+    look_at_origin();
     remark();
     conclude(judgement_);
     return std::move(judgement_);
@@ -150,13 +154,13 @@ class Gate {
     std::erase_if(bounded.measurements, [](const Measurement& one) { return !one.bound; });
     none.measurements.clear();
     if (!bounded.measurements.empty()) judge_record(none, bounded, environment_, context_, judgement_);
+    for (const Measurement& one : found.measurements)
+      if (!one.bound && std::isnan(one.value))
+        context_.unjudged.note(Unjudged::new_nan, fmt::format("{} of {}", place_of(one), found.id));
   }
 
   void compare(const Record& base, const Record& found) {
-    if (base.case_version != found.case_version)
-      return add_line(found, Outcome::added,
-                      fmt::format("is version {} of the case, the base has version {}: a new series",
-                                  found.case_version, base.case_version));
+    if (base.case_version != found.case_version) return compare_versions(base, found);
     // Another subject under the same id and version: the case of the base was not measured, so it is lost.
     if (const std::string other = other_identity(base, found); !other.empty())
       return add_line(found, Outcome::lost,
@@ -187,6 +191,19 @@ class Gate {
     compare_bits(base, found);
     judge_record(base, found, environment_, context_, judgement_);
     judge_reference(base, found, other_seed_, context_.acknowledgements, options_.today, judgement_);
+  }
+
+  // Another version of a case is another measurement: its numbers have no base, but it must not end what was measured.
+  void compare_versions(const Record& base, const Record& found) {
+    const std::string words =
+        fmt::format("is version {} of the case, the base has version {}", found.case_version, base.case_version);
+    if (found.case_version < base.case_version) return add_line(found, Outcome::lost, words + ": an older one");
+    if (was_measured(base) && !was_measured(found))
+      return add_line(found, Outcome::lost,
+                      with_reason(fmt::format("{}, and {}", words, name_of(found.status)), found));
+    add_line(found, Outcome::added, words + ": a new series");
+    judge_own_bounds(found);
+    ++other_versions_;
   }
 
   void compare_bits(const Record& base, const Record& found) {
@@ -267,6 +284,33 @@ class Gate {
     judgement_.lines.push_back(std::move(line));
   }
 
+  // Two runs never measure the same times at the same second, and the base is the earlier one.
+  void look_at_origin() {
+    const std::string &before = base_.report.run.started, &now = found_.report.run.started;
+    if (before.ends_with('Z') && now.ends_with('Z') && now < before)
+      judgement_.remarks.push_back(fmt::format("{} started before {} ({}, {}): are they in this order?", found_.name,
+                                               base_.name, printable(now), printable(before)));
+    const auto are_equal = [](const MeasuredPair& pair) {
+      return std::all_of(pair.first->measurements.begin(), pair.first->measurements.end(), [&](const Measurement& one) {
+        const Measurement* other = find(*pair.second, one.metric, one.at);
+        return !is_stored_time(one) || (other && other->samples == one.samples);
+      });
+    };
+    const auto is_timed = [](const MeasuredPair& pair) {
+      return std::any_of(pair.first->measurements.begin(), pair.first->measurements.end(),
+                         [](const Measurement& one) { return is_stored_time(one) && !one.samples.empty(); });
+    };
+    if (before == now && std::any_of(pairs_.begin(), pairs_.end(), is_timed) &&
+        std::all_of(pairs_.begin(), pairs_.end(), are_equal))
+      judgement_.remarks.push_back("both reports have the same start and the same times: is one a copy of the other?");
+    if (pairs_.empty() && other_versions_ > 0) {
+      JudgedLine line;
+      line.id = "all cases", line.outcome = Outcome::inconclusive;
+      line.words = "nothing was compared: every case has another version; make a new base";
+      judgement_.lines.push_back(std::move(line));
+    }
+  }
+
   void remark() {
     std::vector<std::string>& remarks = judgement_.remarks;
     const auto is_common = [](const JudgedLine& line) { return line.outcome == Outcome::lost; };
@@ -299,6 +343,7 @@ class Gate {
   EnvironmentDifference environment_;
   std::string other_seed_{};  // why numbers of the data cannot be equal; empty if they can
   std::vector<MeasuredPair> pairs_;
+  size_t other_versions_ = 0;  // cases
   Judgement judgement_;
 };
 

@@ -58,8 +58,8 @@ std::string definition_difference(const Measurement& base, const Measurement& fo
   if (base.kind != found.kind) return "its kind is different (exact, bounded, sampled, information)";
   if (base.bound && !found.bound) return "it has no bound of its own any more";
   if (base.standard_error && !found.standard_error) return "it has no standard error any more";
-  // Of a share of 1,000 samples it is at most 0.016. Wider ones make the limit of the rule wide.
-  constexpr double kWideError = 0.05, kMostWidening = 4;
+  // Of a share of 1,000 samples it is at most 0.016. Wider ones would make the limit of the rule wide.
+  constexpr double kWideError = 0.016, kMostWidening = 2;
   if (found.standard_error && !(*found.standard_error >= 0 && std::isfinite(*found.standard_error)))
     return fmt::format("its standard error is {}", human(*found.standard_error, "1"));
   if (base.standard_error && *found.standard_error > std::max(kWideError, kMostWidening * *base.standard_error))

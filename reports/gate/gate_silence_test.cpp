@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -126,7 +127,7 @@ TEST(GateSilence, SaysThatCurvesKernelsAndNumbersForInformationAreMissingOrOther
   for (const char* words :
        {"curves of the base that are missing: 1 (training.loss of linear/",
         "other kernels ran, or their list is missing: 1 (linear/b64_i1024_o1024/cpu/fp16/error: matmul "
-        "forward f16,f16->f16 by onednn (real) -> nothing)",
+        "forward f16,f16->f16 by onednn (real) x 1 -> nothing)",
         "numbers for information that are missing: 1 (work.bytes of linear/",
         "how exact the arithmetic is changed: 1 (linear/b64_i1024_o1024/cpu/fp16/error: "
         "instruction-exact -> nothing)",
@@ -136,7 +137,7 @@ TEST(GateSilence, SaysThatCurvesKernelsAndNumbersForInformationAreMissingOrOther
               "numbers that the base does not have, so that only their own bounds were "
               "judged: 1 (work.bytes of linear/");
   found = base;
-  found.records[0].series.back().y = {20, 10};
+  found.records[0].series.back().y = {20, 10}, found.records[0].fingerprint = "00ff";
   EXPECT_SAYS(remarks_of(gate(base, found)), "curves that changed by a factor of 2 or more");
   found = base;
   at(found.records[0], "work.bytes").value = 200;
@@ -178,6 +179,82 @@ TEST(GateSilence, SaysWhatIsWorseWithinItsLimit) {
   found = made_report();
   *at(found.records[0], "error.arithmetic.nmse").bound *= 2;
   EXPECT_SAYS(remarks_of(gate(made_report(), found)), "own bound became wider: 1 (error.arith");
+}
+
+// A commit that makes a new version of a case is one that may have broken it.
+TEST(GateSilence, JudgesANewVersionOfACaseOnItsOwn) {
+  const auto with = [](int version, const std::function<void(Record&)>& change) {
+    Report found = made_report();
+    found.records[0].case_version = version;
+    change(found.records[0]);
+    return gate(made_report(), found);
+  };
+  Judgement judgement = with(2, [](Record&) {});
+  EXPECT_EQ(judgement.exit_code, 0);
+  EXPECT_SAYS(all_words(judgement), "is version 2 of the case, the base has version 1: a new series");
+  judgement = with(2, [](Record& one) { one.status = Status::failed, one.reason = "crash"; });
+  EXPECT_EQ(judgement.exit_code, 1);
+  EXPECT_SAYS(all_words(judgement), "is version 2 of the case, the base has version 1, and failed: crash");
+  EXPECT_EQ(with(2, [](Record& one) { one.status = Status::skipped, one.reason = "no row"; }).exit_code, 1);
+  judgement = with(
+      2, [](Record& one) { at(one, "error.arithmetic.nmse").value = 2 * *at(one, "error.arithmetic.nmse").bound; });
+  EXPECT_EQ(judgement.exit_code, 1) << "its own bound";
+  judgement = with(2, [](Record& one) { at(one, "error.nmse").value = NAN; });
+  EXPECT_SAYS(remarks_of(judgement),
+              "numbers that are NaN in cases without a base: 1 (error.nmse at output of linear/");
+  judgement = with(0, [](Record&) {});
+  EXPECT_EQ(judgement.exit_code, 1);
+  EXPECT_SAYS(all_words(judgement), "an older one");
+
+  Report all = made_report();
+  for (Record& record : all.records) record.case_version = 2;
+  judgement = gate(made_report(), all);
+  EXPECT_EQ(judgement.exit_code, 3);
+  EXPECT_SAYS(all_words(judgement), "nothing was compared: every case has another version; make a new base");
+}
+
+TEST(GateSilence, NamesACopyAndAReportThatIsOlderThanTheBase) {
+  Report base;
+  base.run.started = "2026-11-02T00:00:00Z";
+  base.records = {timed_record("linear/b4_i16_o8/cpu/fp32/throughput", 1, 24, 1)};
+  Report found = base;
+  EXPECT_SAYS(remarks_of(gate(base, found)), "both reports have the same start and the same times: is one a copy");
+  found.records[0].measurements[0].samples[0] *= 1.001;
+  EXPECT_EQ(remarks_of(gate(base, found)).find("copy of the other"), std::string::npos);
+  found.run.started = "2026-11-01T00:00:00Z";
+  EXPECT_SAYS(
+      remarks_of(gate(base, found)),
+      "new.json started before base.json (2026-11-01T00:00:00Z, 2026-11-02T00:00:00Z): are they in this order?");
+}
+
+TEST(GateSilence, NamesOtherCurvesBesideTheSameFingerprint) {
+  Report base = made_report();
+  base.records[0].series = {{.metric = "training.loss", .at = "", .x = {1, 2, 3}, .y = {3, 2, 1}}};
+  Report found = base;
+  found.records[0].series[0].y = {3, 2, 1.01};
+  EXPECT_SAYS(remarks_of(gate(base, found)), "the fingerprint is that of the base, but curves differ: was a report");
+}
+
+TEST(GateSilence, NamesKernelsThatRunMoreOften) {
+  Report base = made_report();
+  base.records[0].kernels = {
+      {.operation = "cast", .phase = "forward", .dtypes = "f32->f16", .row = "host", .calls = 2}};
+  Report found = base;
+  found.records[0].kernels[0].calls = 6;
+  EXPECT_SAYS(remarks_of(gate(base, found)), "x 2 -> cast forward f32->f16 by host");
+}
+
+// --time shows that the step is slower; a stored time.step of one process that is not tells something else.
+TEST(GateSilence, SaysBesideWhatATimeStepDiffers) {
+  Report base, found;
+  base.records = {timed_record("linear/b4_i16_o8/cpu/fp32/throughput", 1, 24, 1)};
+  found.records = {timed_record("linear/b4_i16_o8/cpu/fp32/throughput", 1.5, 24, 2)};
+  Measurement step = base.records[0].measurements[0];
+  step.metric = "time.step";
+  for (Report* report : {&base, &found}) report->records[0].measurements.push_back(step);
+  const Judgement judgement = gate(base, found, {.time = true});
+  EXPECT_SAYS(words_of(judgement, Question::time, Outcome::suspected),
+              "faster than time.process lets expect, which is");
 }
 
 TEST(GateSilence, NamesTimesWhoseControlIsNotOne) {

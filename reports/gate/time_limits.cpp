@@ -61,6 +61,7 @@ struct Moved {
   const Record* record = nullptr;
   const Measurement *base = nullptr, *found = nullptr;
   double ln = 0, limit = 0;  // limit 0: nothing was compared
+  double shown = 0;          // ln of the slow-down that --time has shown for the same step; `ln` is without it
   double share() const { return limit > 0 ? std::fabs(ln) / limit : 0; }
 };
 
@@ -113,10 +114,21 @@ class StoredTimesComparison {
         continue;
       }
       if (!is_time(before.value)) (is_time(after->value) ? useless : useless_in_both).push_back(place_of(before));
-      if (other_machine || was_suspect || !is_time(before.value) || is_tested(found, before)) continue;
+      if (!is_time(before.value) || is_tested(found, before)) continue;
+      if (other_machine || was_suspect) {
+        Moved& furthest = was_suspect ? furthest_suspect_ : furthest_incomparable_;
+        const Moved one{&found, &before, after, slow_down(before, *after)};
+        if (!furthest.record || std::fabs(one.ln) > std::fabs(furthest.ln)) furthest = one;
+        continue;
+      }
       ++compared;
-      const Moved one{&found, &before, after, slow_down(before, *after) - shown_by_test(base, found, before),
-                      noise_limit(rule_, base, found, before, *after, history_)};
+      const double shown = shown_by_test(base, found, before);
+      const Moved one{&found,
+                      &before,
+                      after,
+                      slow_down(before, *after) - shown,
+                      noise_limit(rule_, base, found, before, *after, history_),
+                      shown};
       if (one.share() > worst.share() || !worst.record) worst = one;
       if (before.metric == kProcessTime || (before.metric == "time.step" && !step.record)) step = one;
     }
@@ -205,10 +217,12 @@ class StoredTimesComparison {
     line.limit = one.base->value * std::exp(std::copysign(one.limit, one.ln) * sign);
     const std::string status =
         one.record->status == Status::suspect ? fmt::format("; its time is suspect now: {}", one.record->reason) : "";
-    line.words = printable(
-        fmt::format("{} is {}, was {}: {}, and noise of stored times explains at most {}{}; the command below decides",
-                    place_of(*one.base), human(one.found->value, line.unit), human(one.base->value, line.unit),
-                    times_as_long(one.ln), human_ratio(std::exp(one.limit)), status));
+    const std::string beside =
+        one.shown == 0 ? "" : fmt::format(" than {} lets expect, which is {}", kProcessTime, times_as_long(one.shown));
+    line.words = printable(fmt::format(
+        "{} is {}, was {}: {}{}, and noise of stored times explains at most {}{}; the command below decides",
+        place_of(*one.base), human(one.found->value, line.unit), human(one.base->value, line.unit),
+        times_as_long(one.ln), beside, human_ratio(std::exp(one.limit)), status));
     line.rerun = deciding_command(*one.record);
     judgement_.lines.push_back(std::move(line));
   }
@@ -249,10 +263,7 @@ class StoredTimesComparison {
           fmt::format("times not judged (stored times of two runs cannot tell less than {}): {}; {} {}",
                       low == high ? low : fmt::format("{} to {}", low, high), counted(undecided_.size(), "case"), kAb,
                       undecided_.size() == 1 ? "judges it" : "judges them");
-      if (furthest.ln != 0)
-        words += fmt::format("; the largest difference: {} of {} is {}", place_of(*furthest.base), furthest.record->id,
-                             times_as_long(furthest.ln));
-      remarks.push_back(printable(words));
+      remarks.push_back(printable(words + largest_of(furthest)));
     }
     if (history_.given())
       remarks.push_back(
@@ -261,11 +272,18 @@ class StoredTimesComparison {
                       "are the general ones",
                       counted(history_.runs(), "earlier run"), TimeHistory::kFewestRuns));
     if (suspect_ > 0)
-      remarks.push_back(
-          fmt::format("times not judged, because they are suspect in the base: {}", counted(suspect_, "case")));
+      remarks.push_back(printable(fmt::format("times not judged, because they are suspect in the base: {}{}",
+                                              counted(suspect_, "case"), largest_of(furthest_suspect_))));
     if (incomparable_ > 0)
-      remarks.push_back(fmt::format("times not judged, because the machines or their software differ: {}",
-                                    counted(incomparable_, "case")));
+      remarks.push_back(printable(fmt::format("times not judged, because the machines or their software differ: {}{}",
+                                              counted(incomparable_, "case"), largest_of(furthest_incomparable_))));
+  }
+
+  // "; the largest difference: time.step at hot of mlp/... is 1.09x slower"
+  static std::string largest_of(const Moved& one) {
+    if (!one.record || one.ln == 0) return "";
+    return fmt::format("; the largest difference: {} of {} is {}{}", place_of(*one.base), one.record->id,
+                       times_as_long(one.ln), one.shown == 0 ? "" : fmt::format(" beside {}", kProcessTime));
   }
 
   const StoredTimeRule& rule_;
@@ -275,6 +293,7 @@ class StoredTimesComparison {
   EnvironmentDifference& environment_;
   Judgement& judgement_;
   std::vector<Moved> steps_, undecided_;
+  Moved furthest_suspect_, furthest_incomparable_;
   size_t suspect_ = 0, incomparable_ = 0;
 };
 

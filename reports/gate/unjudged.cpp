@@ -60,6 +60,10 @@ std::string_view words_of(Unjudged kind) {
       return "times called ok although their control, the same work twice, does not come out as 1";
     case Unjudged::no_reference:
       return "the mathematics was not judged, because neither report has numbers of the fp64 reference (reference.*)";
+    case Unjudged::edited:
+      return "the fingerprint is that of the base, but curves differ: was a report edited?";
+    case Unjudged::new_nan:
+      return "numbers that are NaN in cases without a base";
     case Unjudged::worse_within:
       return "worse than the base, or below zero, within the limits";
   }
@@ -116,6 +120,11 @@ double distance_of(const std::vector<double>& a, const std::vector<double>& b) {
   return distance;
 }
 
+bool has_same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+}
+
 bool is_other_curve(const Series& base, const Series& found) {
   return base.y.size() != found.y.size() || base.x_unit != found.x_unit || base.y_unit != found.y_unit ||
          size_of(base.x) != size_of(found.x) || has_numbers_only(base.y) != has_numbers_only(found.y) ||
@@ -123,11 +132,13 @@ bool is_other_curve(const Series& base, const Series& found) {
          distance_of(base.y, found.y) > std::max(size_of(base.y), size_of(found.y)) / kMovedBy;
 }
 
-// "matmul forward f16,f16->f16 by upcast (emulated)", without the number of calls.
+// "matmul forward f16,f16->f16 by upcast (emulated)". How often a timed step runs is chance; otherwise with the calls.
 std::multiset<std::string> kernels_of(const Record& record) {
+  const bool is_timed = std::any_of(record.measurements.begin(), record.measurements.end(), is_stored_time);
   std::multiset<std::string> rows;
   for (const KernelUse& use : record.kernels)
-    rows.insert(fmt::format("{} {} {} by {} ({})", use.operation, use.phase, use.dtypes, use.row, use.speed));
+    rows.insert(fmt::format("{} {} {} by {} ({}){}", use.operation, use.phase, use.dtypes, use.row, use.speed,
+                            is_timed ? "" : fmt::format(" x {}", use.calls)));
   return rows;
 }
 
@@ -168,6 +179,8 @@ void UnjudgedDifferences::compare(const Record& base, const Record& found, const
     const std::string name = curve.at.empty() ? curve.metric : fmt::format("{} at {}", curve.metric, curve.at);
     if (same == found.series.end())
       note(Unjudged::lost_curve, of_case(name));
+    else if (!base.fingerprint.empty() && base.fingerprint == found.fingerprint && !has_same_bits(curve.y, same->y))
+      note(Unjudged::edited, of_case(name));
     else if (is_other_curve(curve, *same))
       note(Unjudged::other_curve, of_case(name));
   }

@@ -20,8 +20,9 @@ enum class Unjudged : uint8_t {
   unproved_bits,      // different bits without the proof that they repeat
   no_fingerprint,     // a fingerprint on one side only, where bits are not compared
   lost_curve,         // a series of the base that is missing
+  edited,             // other curves beside the same fingerprint
   other_curve,        // a series with another number of points, other numbers that are not finite, or twice the size
-  other_kernels,      // other kernels ran, or their list is missing
+  other_kernels,      // other kernels ran, or another number of times, or their list is missing
   lost_expectation,   // the result of a negative control is missing
   lost_numerics,      // how exact the arithmetic is: other words
   lost_information,   // a number for information that is missing
@@ -33,6 +34,7 @@ enum class Unjudged : uint8_t {
   moved_interval,     // two intervals of a ratio that do not overlap, or one that is twice as wide as before
   no_control,         // the interval of the control does not hold 1, or is infinite, in a record that is not suspect
   no_reference,       // neither record has numbers of the fp64 reference
+  new_nan,            // NaN in a case that has no base
   worse_within,       // worse or of another sign, within the limit of its rule
 };
 

@@ -113,7 +113,7 @@ std::string timing_phrase(const CaseDecision* decision) {
   if (decision->interval.lower > 0 && std::isfinite(decision->interval.upper))
     words += fmt::format(" (95 % interval {:+.1f} ... {:+.1f} %)", percent(decision->interval.lower),
                          percent(decision->interval.upper));
-  words += fmt::format(", {} {}", decision->pairs, decision->paired ? "pairs" : "process runs of each");
+  if (decision->paired) words += fmt::format(", {} pairs", decision->pairs);
   if (decision->stage == Stage::confirmed || decision->stage == Stage::extended)
     words += fmt::format(", corrected p {:.2g}", decision->corrected_p);
   return words;

@@ -1,0 +1,42 @@
+#include "models/subject.h"
+
+#include <exception>
+#include <new>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "kernels/number/error.h"
+
+namespace halfmark::models {
+
+namespace {
+
+template <class T>
+void check_names(const Subject& subject, std::string_view what, const std::vector<T*>& items) {
+  std::set<std::string_view> names;
+  for (const T* item : items)
+    HM_CHECK(names.insert(item->name).second,
+             "subject " + subject.id() + ": two " + std::string(what) + " are named '" + item->name + "'");
+}
+
+}  // namespace
+
+LayerPtr make_model(const Subject& subject, const Init& init, const Settings& settings) {
+  LayerPtr model;
+  try {
+    model = subject.make(init, settings);
+  } catch (const Unsupported&) {  // the device lacks an operation or a dtype: no error of the subject
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error("subject " + subject.id() + ": " + error.what());
+  }
+  HM_CHECK(model, "subject " + subject.id() + ": its function `make` returns no layer");
+  check_names(subject, "parameters", model->params());
+  check_names(subject, "states", model->states());
+  return model;
+}
+
+}  // namespace halfmark::models
