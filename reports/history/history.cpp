@@ -81,6 +81,9 @@ class HistoryStore::Collector {
       for (const HistoryPoint& point : series.points)
         logarithms.push_back(std::log(point.ratio)), days.push_back(point.when / kSecondsOfADay);
       series.changes = series.exact ? exact_changes(logarithms) : changes_in_noise(logarithms, days, rules_.change);
+      for (const ChangePoint& change : series.changes)
+        series.beside.push_back(facts_between(series.points[change.at - 1], series.points[change.at]));
+      if (!series.exact) note_far_points(series, logarithms);
       history.series.push_back(std::move(series));
     }
     const auto largest = [](const HistorySeries& one) {
@@ -91,7 +94,9 @@ class HistoryStore::Collector {
     std::stable_sort(history.series.begin(), history.series.end(),
                      [&](const HistorySeries& a, const HistorySeries& b) { return largest(a) > largest(b); });
     history.remarks = remarks();
-    for (std::string& remark : ended(history.series)) history.remarks.push_back(std::move(remark));
+    for (const auto& more : {shortened(far_points_, "further series with far points"), without_ratio(),
+                             ended(history.series), disagreements()})
+      history.remarks.insert(history.remarks.end(), more.begin(), more.end());
     return history;
   }
 
@@ -145,7 +150,8 @@ class HistoryStore::Collector {
   std::vector<const StoredReport*> anchors_of(const StoredReport& report) const {
     std::vector<const StoredReport*> found;
     for (const StoredReport& one : store_.reports_)
-      if (one.build == anchor_ && one.machine == report.machine && !difference_of(one.environment, report.environment))
+      if (&one != &report && one.build == anchor_ && one.machine == report.machine && one.seed == report.seed &&
+          !difference_of(one.environment, report.environment))
         found.push_back(&one);
     std::stable_sort(found.begin(), found.end(), [&](const StoredReport* a, const StoredReport* b) {
       return std::abs(a->when - report.when) < std::abs(b->when - report.when);
@@ -186,7 +192,8 @@ class HistoryStore::Collector {
       }
       const double ratio = value.value / of_anchor.value;
       if (!std::isfinite(ratio) || ratio <= 0) {
-        ++no_ratio_;
+        // Two zeros are no change. 0 beside something has no ratio and is told as it is.
+        if (value.value != of_anchor.value) no_ratio_[{key, report.machine}].push_back({&report, value, of_anchor});
         continue;
       }
       add_point(key, report.machine, value.better, value.exact,
@@ -200,6 +207,19 @@ class HistoryStore::Collector {
       far_.push_back(report.file);
     else if (added == 0 && omitted.empty())
       ++nothing_common_;
+  }
+
+  // " (failed: crash)", if the report says why a case has no numbers.
+  std::string reason_in(const std::string& file, const HistorySeries& series) const {
+    const StoredReport* report = report_in(file);
+    if (!report) return "";
+    if (const auto found = report->absent.find(series.id); found != report->absent.end())
+      return fmt::format(" ({})", found->second);
+    const StoredReport* last = report_in(series.points.back().file);
+    const auto now = report->versions.find(series.id);
+    if (last && now != report->versions.end() && last->versions.at(series.id) != now->second)
+      return fmt::format(" (version {})", now->second);
+    return "";
   }
 
   // A series without a point in the latest file of its machine: the case was lost, renamed or is not run any more.
@@ -217,7 +237,8 @@ class HistoryStore::Collector {
     std::map<const HistoryPoint*, std::vector<std::string>> names;
     for (const HistorySeries& one : all)
       if (const HistoryPoint* most = latest.at(source(one)); one.points.back().when < most->when)
-        names[most].push_back(fmt::format("{}{}{} of {}", one.metric, one.at.empty() ? "" : " at ", one.at, one.id));
+        names[most].push_back(fmt::format("{}{}{} of {}{}", one.metric, one.at.empty() ? "" : " at ", one.at, one.id,
+                                          reason_in(most->file, one)));
     std::vector<std::string> remarks;
     for (auto& [most, series] : names)
       remarks.push_back(fmt::format("{} no point in {}, the latest: {}",
@@ -231,11 +252,13 @@ class HistoryStore::Collector {
     for (const auto& [base, count] : unlinked_)
       all.push_back(fmt::format("{} against {} omitted: no judgement of {} against the anchor {} links them",
                                 counted(count, "judgement"), base, base, anchor_));
-    if (series_.empty() && unlinked_.empty() && alone_.empty())
+    const auto is_other = [&](const StoredReport& one) { return one.build != anchor_; };
+    if (store_.judgements_.empty() && std::none_of(store_.reports_.begin(), store_.reports_.end(), is_other))
       all.push_back(fmt::format("the anchor {} is the only build: there is nothing to compare with it", anchor_));
     if (!alone_.empty())
-      all.push_back(fmt::format("{} omitted ({}): the anchor {} has no report from the same machine and libraries",
-                                counted(alone_.size(), "report"), alone_[0], anchor_));
+      all.push_back(
+          fmt::format("{} omitted ({}): the anchor {} has no report from the same machine, libraries and seed",
+                      counted(alone_.size(), "report"), alone_[0], anchor_));
     if (!far_.empty())
       all.push_back(fmt::format("times of {} omitted ({}): the anchor was not run within {:g} hours",
                                 counted(far_.size(), "report"), far_[0], rules_.hours));
@@ -253,10 +276,96 @@ class HistoryStore::Collector {
       all.push_back(fmt::format("{} omitted ({} holds the numbers of {})",
                                 copies.size() == 1 ? "1 copy" : fmt::format("{} copies", copies.size()),
                                 copies[0].first, copies[0].second));
-    if (no_ratio_ > 0)
-      all.push_back(
-          fmt::format("{} omitted: zero or not finite, here or in the anchor's report", counted(no_ratio_, "number")));
     return all;
+  }
+
+  static std::string name_of_series(const Key& key) {
+    return fmt::format("{}{}{} of {}", key.metric, key.at.empty() ? "" : " at ", key.at, key.id);
+  }
+
+  // Each series with numbers whose ratio to the anchor's is not a positive number, with its first one.
+  std::vector<std::string> without_ratio() const {
+    std::vector<std::string> all;
+    for (const auto& [series, numbers] : no_ratio_) {
+      const auto earlier = [](const NoRatio& a, const NoRatio& b) { return a.report->when < b.report->when; };
+      const NoRatio& first = *std::min_element(numbers.begin(), numbers.end(), earlier);
+      all.push_back(fmt::format("{}: {}, {} in the anchor's report: no ratio ({}, the first {})",
+                                name_of_series(series.first), human(first.value.value, first.value.unit),
+                                human(first.anchor.value, first.anchor.unit), counted(numbers.size(), "report"),
+                                first.report->file));
+    }
+    return shortened(std::move(all), "further series whose numbers have no ratio to the anchor's");
+  }
+
+  // The first few, and how many more there are.
+  static std::vector<std::string> shortened(std::vector<std::string> all, std::string_view what) {
+    constexpr size_t kMost = 10;
+    if (all.size() <= kMost) return all;
+    const size_t more = all.size() - kMost;
+    all.resize(kMost);
+    all.push_back(fmt::format("{} {}", more, what));
+    return all;
+  }
+
+  // Exact numbers of one build on one machine are the same in every report.
+  std::vector<std::string> disagreements() const {
+    std::map<std::string, std::string> all;  // by series, so that each is named once
+    for (const StoredReport& one : store_.reports_) {
+      if (one.build != anchor_) continue;
+      for (const StoredReport* other : anchors_of(one))
+        for (const auto& [key, value] : one.values) {
+          const auto found = other->values.find(key);
+          if (!value.exact || !is_wanted(key.metric) || found == other->values.end()) continue;
+          if (found->second.value == value.value || (std::isnan(value.value) && std::isnan(found->second.value)))
+            continue;
+          all.emplace(name_of_series(key), fmt::format("the anchor's own reports disagree: {} is {} in {} and {} in {}",
+                                                       name_of_series(key), human(value.value, value.unit), one.file,
+                                                       human(found->second.value, value.unit), other->file));
+        }
+    }
+    std::vector<std::string> remarks;
+    for (const auto& [series, words] : all) remarks.push_back(words);
+    return shortened(std::move(remarks), "further numbers in which the anchor's own reports disagree");
+  }
+
+  const StoredReport* report_in(const std::string& file) const {
+    for (const StoredReport& one : store_.reports_)
+      if (one.file == file) return &one;
+    return nullptr;
+  }
+
+  // "run.seed 0 -> 7, compiler.flags -O3 -> -O0": what differs between the reports of two points.
+  std::string facts_between(const HistoryPoint& a, const HistoryPoint& b) const {
+    const StoredReport *before = report_in(a.file), *after = report_in(b.file);
+    if (!before || !after) return "";
+    std::vector<std::string> changes;
+    for (const auto& [path, value] : after->facts.items()) {
+      const auto was = before->facts.find(path);
+      if (was != before->facts.end() && *was == value) continue;
+      std::string name = path.substr(1);
+      std::replace(name.begin(), name.end(), '/', '.');
+      changes.push_back(fmt::format("{} {} -> {}", name, was == before->facts.end() ? "nothing" : text_of_fact(*was),
+                                    text_of_fact(value)));
+    }
+    return some_of(changes);
+  }
+
+  static std::string text_of_fact(const Json& value) {
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    return text.size() <= 40 ? text : text.substr(0, 37) + "...";
+  }
+
+  // Points that are no level: a few nights that ended, or the last night.
+  void note_far_points(const HistorySeries& series, const std::vector<double>& logarithms) {
+    const std::vector<size_t> far = far_points(logarithms, series.changes);
+    if (far.empty()) return;
+    const size_t first = far.front(), last = far.back();
+    far_points_.push_back(fmt::format(
+        "{}{}{} of {}: {} far from the others, too few to be a change ({}{})", series.metric,
+        series.at.empty() ? "" : " at ", series.at, series.id,
+        far.size() == 1 ? "1 point is" : fmt::format("{} points are", far.size()), series.points[first].file,
+        first == last ? fmt::format(", {} to the anchor", human_ratio(series.points[first].ratio))
+                      : fmt::format(" to {}", series.points[last].file)));
   }
 
   const HistoryStore& store_;
@@ -267,7 +376,13 @@ class HistoryStore::Collector {
   std::vector<std::string> alone_, far_;
   std::vector<std::pair<std::string, size_t>> other_subjects_;  // file, number of cases
   std::set<std::string> redefined_;                             // metrics
-  size_t nothing_common_ = 0, no_ratio_ = 0;
+  size_t nothing_common_ = 0;
+  struct NoRatio {
+    const StoredReport* report;
+    Value value, anchor;
+  };
+  std::map<std::pair<Key, std::string>, std::vector<NoRatio>> no_ratio_;
+  std::vector<std::string> far_points_;
 };
 
 History HistoryStore::history(const HistoryRules& rules) const {
@@ -296,7 +411,8 @@ Json to_json(const History& history) {
                                    {"after", std::exp(change.after)},
                                    {"p", change.p},
                                    {"worse", one.worse(change)},
-                                   {"undecided", change.undecided}});
+                                   {"undecided", change.undecided},
+                                   {"environment", one.beside[series["changes"].size()]}});
     json["series"].push_back(std::move(series));
   }
   return json;

@@ -47,6 +47,7 @@ struct HistorySeries {
   bool exact = false;                  // a number without noise: any change is one
   std::vector<HistoryPoint> points{};  // in order of time
   std::vector<ChangePoint> changes{};  // indices into points; levels are logarithms
+  std::vector<std::string> beside{};   // for each change, the facts of the environment that changed with it
 
   bool worse(const ChangePoint& change) const;  // true if the new level is worse
 };
@@ -83,7 +84,11 @@ class HistoryStore {
   struct StoredReport {
     std::string file, started, build, machine;
     int64_t when;
-    nlohmann::ordered_json environment;  // without the facts of the build: its revision and its compiler
+    uint64_t seed;
+    nlohmann::ordered_json environment;         // without the facts of the build: its revision and its compiler
+    nlohmann::ordered_json facts;               // all of the environment but the revision, and run.seed; flat
+    std::map<std::string, std::string> absent;  // case: why it has no numbers ("failed: crash")
+    std::map<std::string, int> versions;        // of the cases
     std::map<Key, Value> values;
     std::map<std::string, SubjectFacts> subjects;  // by case
   };

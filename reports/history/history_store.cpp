@@ -96,12 +96,26 @@ void HistoryStore::add_report(const std::string& file, std::string_view text) {
                       .build = fact(report.environment, "/halfmark/git"),
                       .machine = fact(report.environment, "/machine"),
                       .when = seconds_since_1970(report.run.started, file),
+                      .seed = report.run.seed,
                       .environment = without_build(report.environment),
+                      .facts = {},
+                      .absent = {},
+                      .versions = {},
                       .values = {},
                       .subjects = {}};
+  Json environment = report.environment;
+  if (environment.contains("halfmark") && environment["halfmark"].is_object()) environment["halfmark"].erase("git");
+  environment["run"] = {{"seed", report.run.seed}};
+  stored.facts = environment.flatten();
   if (stored.build.empty()) throw ReportError(fmt::format("{}: has no git revision of its build", file));
   for (const Record& record : report.records) {
-    if (record.status != Status::ok) continue;
+    stored.versions.emplace(record.id, record.case_version);
+    if (record.status != Status::ok) {
+      stored.absent.emplace(record.id, record.reason.empty()
+                                           ? std::string(name_of(record.status))
+                                           : fmt::format("{}: {}", name_of(record.status), record.reason));
+      continue;
+    }
     stored.subjects.emplace(record.id, subject_facts(record));
     for (const Measurement& one : record.measurements)
       if (one.better != Better::neither)

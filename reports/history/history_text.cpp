@@ -72,6 +72,8 @@ std::string text_of(const HistorySeries& series, const ChangePoint& change, size
                                 last.started.substr(0, 10), first.build, first.started.substr(0, 10), change.at - begin,
                                 end - change.at, change.p)) +
           "\n";
+  if (!series.beside[index].empty())
+    text += wrapped("  ", printable("changed there too: " + series.beside[index]), options.width);
   if (worse && series.metric.starts_with("time."))
     text += toned(printable(fmt::format("{:{}}confirm: halfmark ab {} {} {}", "", kIndent,
                                         shell_word("BUILD-" + last.build), shell_word("BUILD-" + first.build),

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <tuple>
 
 #include "reports/record/error.h"
 #include "reports/statistics/dependence.h"
@@ -115,7 +116,53 @@ class Levels {
   double lag_one_ = 0, squares_ = 0, weight_ = 0, freedom_ = 0;
 };
 
+// change_points() keeps some points on either side of a split, so that near an end or another change its place may be
+// off by as many. Moved to where the points are nearest to the medians of their sides.
+void settle_places(std::span<const double> series, std::vector<ChangePoint>& changes, size_t fewest_points) {
+  const auto sides = [&](size_t begin, size_t at, size_t end) {
+    const auto part = [&](size_t from, size_t to) {
+      return std::vector<double>(series.begin() + static_cast<std::ptrdiff_t>(from),
+                                 series.begin() + static_cast<std::ptrdiff_t>(to));
+    };
+    const double before = median(part(begin, at)), after = median(part(at, end));
+    double distance = 0;
+    for (size_t i = begin; i < end; ++i) distance += std::fabs(series[i] - (i < at ? before : after));
+    return std::tuple(distance, before, after);
+  };
+  for (size_t k = 0; k < changes.size(); ++k) {
+    ChangePoint& one = changes[k];
+    const size_t begin = k == 0 ? 0 : changes[k - 1].at,
+                 end = k + 1 < changes.size() ? changes[k + 1].at : series.size();
+    double least = std::get<0>(sides(begin, one.at, end));
+    size_t best = one.at;
+    const size_t low = std::max(begin + 1, one.at - std::min(one.at, fewest_points - 1));
+    for (size_t at = low; at < std::min(end, one.at + fewest_points); ++at)
+      if (const double distance = std::get<0>(sides(begin, at, end)); distance < least) least = distance, best = at;
+    one.at = best;
+    std::tie(std::ignore, one.before, one.after) = sides(begin, best, end);
+  }
+}
+
 }  // namespace
+
+std::vector<size_t> far_points(std::span<const double> series, std::span<const ChangePoint> changes, double least) {
+  constexpr size_t kFewest = 8;
+  constexpr double kDeviations = 5,
+                   kOfMedian = 1.4826;  // standard deviation / median distance of a normal distribution
+  if (series.size() < kFewest) return {};
+  std::vector<double> distances(series.size());
+  for (size_t k = 0; k <= changes.size(); ++k) {
+    const size_t begin = k == 0 ? 0 : changes[k - 1].at, end = k < changes.size() ? changes[k].at : series.size();
+    const double level = median(
+        {series.begin() + static_cast<std::ptrdiff_t>(begin), series.begin() + static_cast<std::ptrdiff_t>(end)});
+    for (size_t i = begin; i < end; ++i) distances[i] = std::fabs(series[i] - level);
+  }
+  const double limit = std::max(least, kDeviations * kOfMedian * median(distances));
+  std::vector<size_t> far;
+  for (size_t i = 0; i < series.size(); ++i)
+    if (distances[i] > limit) far.push_back(i);
+  return far;
+}
 
 std::vector<ChangePoint> changes_in_noise(std::span<const double> series, std::span<const int64_t> day,
                                           const ChangePointRules& rules) {
@@ -139,11 +186,11 @@ std::vector<ChangePoint> changes_in_noise(std::span<const double> series, std::s
     if (most <= 1) break;
     left.erase(left.begin() + static_cast<std::ptrdiff_t>(weakest));
   }
-  for (ChangePoint& one : all) {
+  for (ChangePoint& one : all)
     one.undecided =
         std::none_of(left.begin(), left.end(), [&](const ChangePoint& decided) { return decided.at == one.at; });
-    one.at = first_of_day[one.at];
-  }
+  settle_places(days, all, rules.fewest_points);
+  for (ChangePoint& one : all) one.at = first_of_day[one.at];
   return all;
 }
 

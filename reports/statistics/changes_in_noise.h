@@ -24,6 +24,11 @@ namespace halfmark::reports {
 std::vector<ChangePoint> changes_in_noise(std::span<const double> series, std::span<const int64_t> day,
                                           const ChangePointRules& rules = {});
 
+// Places that lie far from the level of their segment: by more than `least` and by more than five standard deviations of
+// the other points (estimated from their median distance). Too few to be a level of their own, or not enough to tell.
+std::vector<size_t> far_points(std::span<const double> series, std::span<const ChangePoint> changes,
+                               double least = 0.1);
+
 // The changes of an exact number, which has no noise: every value that is not the one before it, in any amount.
 std::vector<ChangePoint> exact_changes(std::span<const double> series);
 
