@@ -14,6 +14,7 @@ if charts_test.matplotlib:
     import chart_curves
     import chart_figures
     import chart_parts
+    import charts
     from chart_report import Reports
 
 

@@ -66,7 +66,7 @@ void add_history_command(CommandLine& line, Program&) {
           "Add to the folder each night: halfmark ab ANCHOR NEW --json FOLDER/DATE.json, or a halfmark run of each "
           "build.\n"
           "Exit codes: 0 with or without change points, because they are not a verdict; 2 wrong input.")
-      .examples({"halfmark history store", "halfmark history store --metric 'time.*' --json history.json"})
+      .examples({"halfmark history store", "halfmark history store --metric 'error.*' --json history.json"})
       .action([arguments] { print_history(*arguments); });
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "reports/record/provenance.h"
 #include "reports/record/subject_facts.h"
 #include "reports/text/summary.h"
 
@@ -24,6 +25,7 @@ struct Entry {
 
 std::string with_ratio(const Figure& figure, const Value* value, const Value* base) {
   const std::string text = cell_of(figure, value).text;
+  if (value && base && value->unit != base->unit) return text;
   const auto ratio = value == base ? std::nullopt : ratio_of(figure, value, base);
   return ratio ? fmt::format("{} ({})", text, human_ratio(*ratio)) : text;
 }
@@ -112,6 +114,20 @@ std::vector<std::string> doubts(const std::vector<NamedReport>& reports,
   for (const NamedReport& other : reports) {
     if (const std::string partial = partial_text(other.report); !partial.empty())
       lines.push_back(fmt::format("{} is partial, {}", other.name, partial));
+    const auto is_failed = [](const Record& record) { return record.status == Status::failed; };
+    const auto& records = other.report.records;
+    if (const auto failed = std::count_if(records.begin(), records.end(), is_failed); failed > 0) {
+      const Record& first = *std::find_if(records.begin(), records.end(), is_failed);
+      lines.push_back(fmt::format("{} of {} failed: {}: {}", counted(static_cast<size_t>(failed), "case"), other.name,
+                                  printable(first.id), printable(first.reason)));
+    }
+    for (const char* path : {"/halfmark/build_type", "/compiler/flags"}) {
+      const std::string here = fact(reports[0].report.environment, path), there = fact(other.report.environment, path);
+      if (here != there)
+        lines.push_back(fmt::format("{} was built with {} '{}', {} with '{}': this alone changes times", other.name,
+                                    std::string_view(path).substr(std::string_view(path).rfind('/') + 1),
+                                    printable(there), reports[0].name, printable(here)));
+    }
     if (other.report.run.seed != reports[0].report.run.seed) {
       lines.push_back(fmt::format("{} ran with seed {}, {} with {}: this alone changes errors and losses", other.name,
                                   other.report.run.seed, reports[0].name, reports[0].report.run.seed));

@@ -77,6 +77,22 @@ TEST(Show, SaysThatAReportIsPartial) {
   EXPECT_TRUE(has(compare({three_precisions(), named}), "base.json is partial, holds 6 of 20 cases"));
 }
 
+TEST(Compare, NamesFailedCasesOtherBuildsAndGivesNoRatioOfOtherUnits) {
+  NamedReport base = three_precisions(), other = three_precisions();
+  EXPECT_FALSE(has(compare({base, other}), "failed"));
+  other.report.records[0].status = Status::failed, other.report.records[0].reason = "crash";
+  base.report.environment["halfmark"]["build_type"] = "Release";
+  other.report.environment["halfmark"]["build_type"] = "Debug";
+  std::string text = compare({base, other}, {.width = 300});
+  EXPECT_TRUE(has(text, "1 case of base.json failed: " + other.report.records[0].id + ": crash")) << text;
+  EXPECT_TRUE(has(text, "was built with build_type 'Debug', base.json with 'Release': this alone")) << text;
+  other = three_precisions();
+  for (Record& record : other.report.records)
+    for (Measurement& one : record.measurements) one.unit = "ms";
+  text = compare({three_precisions(), other}, {.width = 300});
+  EXPECT_FALSE(has(text, "1.00x")) << text;
+}
+
 TEST(Show, PutsTheFastestFirstWithItsSpeedUp) {
   const std::string text = show(three_precisions());
   EXPECT_LT(text.find("\nfp16 "), text.find("\nbf16 ")) << text;
