@@ -127,6 +127,11 @@ TEST_F(ProgramTest, RunsASubjectAtATypedSize) {
   EXPECT_EQ(halfmark("run --case " + report.records[0].id + " -o again.json").code, 0);
   EXPECT_EQ(Report::load(folder_ / "again.json").records[0].fingerprint, report.records[0].fingerprint);
   expect_complaint("run conv2d/b1_c3_o4_s8_k3_g2 error", "conv2d/b1_c3_o4_s8_k3_g2: 2 groups do not divide 3 input");
+  write_file(folder_ / "sizes.csv", "subject,b,i,o\nlinear,2,3,4\n");
+  EXPECT_EQ(halfmark("run --shapes sizes.csv fp32 error -o sizes.json").code, 0);
+  EXPECT_EQ(Report::load(folder_ / "sizes.json").records.at(0).subject, "linear/b2_i3_o4");
+  expect_complaint("run --shapes sizes.csv fp32 error -o sizes.csv", "would be overwritten");
+  expect_complaint("run --shapes sizes.csv mlp error", "--shapes restricts the subjects to its list");
   expect_complaint("run conv2d/b1_c3_o4_s2_k3_p0 error", "the padded image has 2");
 }
 

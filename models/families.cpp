@@ -14,6 +14,8 @@ Extent as_kernel(const Sizes& s) { return s.extent('k'); }
 
 const SizeLetter kBatch = {.letter = 'b', .about = "batch"};
 const SizeLetter kChannels = {.letter = 'c', .about = "channels"};
+const SizeLetter kTokens = {.letter = 'b', .about = "tokens, batch times length"};
+const SizeLetter kFeatures = {.letter = 'd', .about = "features"};
 const SizeLetter kImage = {.letter = 's', .about = "image size", .is_pair = true};
 const SizeLetter kKernel = {.letter = 'k', .about = "kernel", .is_pair = true, .most = 1024};
 const SizeLetter kClasses = {.letter = 'o', .about = "classes", .least = 2, .most = 10};  // those of the drawn data
@@ -86,6 +88,27 @@ Subject batchnorm_alone(const Sizes& s) {
   return alone(image, [channels = image[1]](const Init& init, const Settings& settings) {
     return batchnorm2d(init, "bn", channels, settings.batchnorm_momentum);
   });
+}
+
+Subject layer_norm_alone(const Sizes& s) {
+  const int64_t features = s['d'];
+  s.check_elements("the input", {s['b'], features});
+  return alone({s['b'], features},
+               [=](const Init& init, const Settings&) { return layer_norm(init, "norm", features); });
+}
+
+Subject rms_norm_alone(const Sizes& s) {
+  const int64_t features = s['d'];
+  s.check_elements("the input", {s['b'], features});
+  return alone({s['b'], features}, [=](const Init& init, const Settings&) { return rms_norm(init, "norm", features); });
+}
+
+Subject group_norm_alone(const Sizes& s) {
+  const int64_t channels = s['c'], groups = s['g'];
+  s.check(channels % groups == 0,
+          std::to_string(groups) + " groups do not divide " + std::to_string(channels) + " channels");
+  return alone(image_of(s),
+               [=](const Init& init, const Settings&) { return group_norm(init, "norm", channels, groups); });
 }
 
 template <class Row>
@@ -200,7 +223,7 @@ std::vector<Family> family_table() {
             {.letter = 'p',
              .about = "padding",
              .is_pair = true,
-             .usual = "d (k - 1) / 2, so that stride 1 keeps the size",
+             .usual = "d (k - 1) / 2 rounded down: stride 1 keeps the size if k is odd",
              .usual_value = same_padding,
              .least = 0,
              .most = 1024}},
@@ -211,6 +234,21 @@ std::vector<Family> family_table() {
        .letters = {kBatch, kChannels, kImage},
        .example = "b16_c64_s28",
        .make = batchnorm_alone},
+      {.name = "layernorm",
+       .about = "a layer norm over the features of each token",
+       .letters = {kTokens, kFeatures},
+       .example = "b512_d768",
+       .make = layer_norm_alone},
+      {.name = "rmsnorm",
+       .about = "an RMS norm over the features of each token",
+       .letters = {kTokens, kFeatures},
+       .example = "b512_d768",
+       .make = rms_norm_alone},
+      {.name = "groupnorm",
+       .about = "a group norm",
+       .letters = {kBatch, kChannels, kImage, {.letter = 'g', .about = "groups"}},
+       .example = "b16_c64_s28_g8",
+       .make = group_norm_alone},
       {.name = "maxpool",
        .about = "the largest value of each window",
        .letters = {kBatch, kChannels, kImage, kKernel, stride_of_pool},

@@ -151,6 +151,11 @@ LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, Siz
                 int groups = 1, bool bias = true);
 LayerPtr batchnorm2d(const Init& init, std::string name, int64_t channels, double momentum = 0.1,
                      double epsilon = 1e-5);
+// Over the last axis. PyTorch's default epsilon of RMSNorm is 2^-23 for every dtype.
+LayerPtr layer_norm(const Init& init, std::string name, int64_t features, double epsilon = 1e-5);
+LayerPtr rms_norm(const Init& init, std::string name, int64_t features, double epsilon = 0x1p-23);
+// Over the pixels and channels of each group; `groups` divides `channels`.
+LayerPtr group_norm(const Init& init, std::string name, int64_t channels, int64_t groups, double epsilon = 1e-5);
 // `kind`: a name of kernels/ops/activations.h ("relu"). Throws Error naming the known ones.
 LayerPtr activation(std::string_view kind, std::string name);
 LayerPtr relu(std::string name);

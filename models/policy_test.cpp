@@ -98,8 +98,9 @@ std::vector<std::vector<unsigned char>> codes_after_a_step(const TrialSpec& spec
   return codes;
 }
 
-TEST(Policies, GiveTheSameBitsUnderTheListsForCudaAndForCpus) {
-  std::string different;
+// The norms of rows run in f32 under the lists for CUDA and stay in the low dtype under those for CPUs.
+TEST(Policies, GiveTheSameBitsUnderTheListsForCudaAndForCpusExceptInNormsOfRows) {
+  std::set<std::string> different;
   for (const Subject& subject : subjects())
     for (const char* name : {"amp-fp16", "amp-bf16"}) {
       if (subject.input.elements() > 20000) continue;  // the large ones have the layers of the small ones
@@ -107,14 +108,14 @@ TEST(Policies, GiveTheSameBitsUnderTheListsForCudaAndForCpus) {
       Policy policy = policy_named(name);
       ASSERT_EQ(policy.rules->name, "torch-cuda");
       policy.rules = &cast_rules_named("torch-cpu");
-      if (codes_after_a_step(cuda) != codes_after_a_step(cuda.under(policy))) different += subject.id() + " ";
+      if (codes_after_a_step(cuda) != codes_after_a_step(cuda.under(policy))) different.insert(subject.name);
       policy.rules = nullptr;  // the comparison sees a difference: without autocast everything is f32
       const std::string layer = subject.id().substr(0, subject.id().find('/'));
       if (layer == "mlp" || layer == "convnet") {
         EXPECT_NE(codes_after_a_step(cuda), codes_after_a_step(cuda.under(policy))) << subject.id();
       }
     }
-  EXPECT_EQ(different, "") << "these need a policy with the lists for CPUs";
+  EXPECT_EQ(different, (std::set<std::string>{"groupnorm", "layernorm", "rmsnorm"}));
 }
 
 TEST(Policies, AreFoundByNameAndHideTheFp64Reference) {

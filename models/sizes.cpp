@@ -54,8 +54,10 @@ void Sizes::read(std::string_view part) {
   const std::optional<int64_t> h = number_in(numbers.substr(0, cross));
   const std::optional<int64_t> w = cross == numbers.npos ? h : number_in(numbers.substr(cross + 1));
   const std::string letter(1, known->letter);
+  const bool is_too_large = !(h && w) && numbers.find_first_not_of("0123456789") == numbers.npos && numbers.size() > 18;
+  check(!is_too_large, letter + " (" + std::string(known->about) + ") is more than " + std::to_string(known->most));
   check(h && w, "'" + std::string(part) + "' is not " + letter + " (" + std::string(known->about) +
-                    ") with a whole number, as " + letter + "8" + (known->is_pair ? " or " + letter + "8x4" : ""));
+                    ") and a whole number, as " + letter + "8" + (known->is_pair ? " or " + letter + "8x4" : ""));
   for (const int64_t value : {*h, *w})
     check(known->least <= value && value <= known->most,
           letter + " (" + std::string(known->about) + ") is " + std::to_string(value) + ", not in " +

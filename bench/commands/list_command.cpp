@@ -207,7 +207,7 @@ std::string subjects_text(const Json& list, const TextOptions& options) {
                {fmt::format("{:.0f}", row["parameters"].get<double>())},
                {flops > 0 ? human(flops, "FLOP") : "-"}});
   }
-  return families_text(families_json(), options) + "\nSubjects that suites and patterns choose from:\n" +
+  return families_text(families_json(), options) + "\nSizes that the suite full and patterns with it have:\n" +
          table.text(options) +
          wrapped("",
                  "Shapes begin with the batch. FLOP: of matmul and convolution in one forward pass of the batch, a "

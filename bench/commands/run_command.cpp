@@ -17,6 +17,7 @@
 #include "bench/run/runner.h"
 #include "bench/run/standard_streams.h"
 #include "kernels/number/error.h"
+#include "reports/record/file.h"
 #include "reports/record/printable.h"
 #include "reports/record/provenance.h"
 #include "reports/text/compare.h"
@@ -61,6 +62,7 @@ void run(const RunArguments& arguments, Program& program) {
     throw Error(
         "--case: is a selection of its own; leave out words, --shapes, --suite, --device, --policy and --harness");
   Selection selection = arguments.selection;
+  if (!arguments.shapes.empty()) reports::require_no_input(arguments.output, {arguments.shapes});
   if (!arguments.shapes.empty()) selection.subjects = subjects_in_file(arguments.shapes);
   RunOptions options;
   options.cases = arguments.id.empty() ? plan(selection) : std::vector<Case>{case_of(arguments.id)};

@@ -10,6 +10,7 @@
 #include "bench/namespaces.h"
 #include "bench/run/name_match.h"
 #include "kernels/number/error.h"
+#include "models/families.h"
 #include "models/zoo.h"
 #include "reports/record/file.h"
 #include "reports/record/json_parser.h"
@@ -29,6 +30,7 @@ class List {
       const bool is_first = subject.find('/') == std::string::npos;
       subject += (is_first ? "/" : "_") + size;
     }
+    if (subject.find('/') == std::string::npos && family_named(subject)) subject += '/';
     try {
       std::string id = subject_named(subject).id();
       if (known_.insert(id).second) ids_.push_back(std::move(id));
@@ -38,7 +40,7 @@ class List {
   }
 
   std::vector<std::string> take(const std::string& where) {
-    HM_CHECK(!ids_.empty(), where + ": names no subject");
+    HM_CHECK(!ids_.empty(), where + ": names no subject; a line is a family and its sizes, or an id");
     return std::move(ids_);
   }
 
@@ -70,8 +72,11 @@ std::vector<std::string> subjects_in_csv(std::string_view text, const std::strin
     const std::vector<std::string> fields = fields_of(line);
     if (columns.empty()) {
       columns = fields;
-      HM_CHECK(columns[0] == "subject", fmt::format("{}: the first column is '{}', not 'subject'", place,
-                                                    reports::printable(columns[0].substr(0, 40))));
+      HM_CHECK(
+          columns[0] == "subject",
+          fmt::format("{}: the header begins with '{}', not with 'subject'; fields are separated by commas and have "
+                      "no quotes, a JSON list begins with [",
+                      place, reports::printable(columns[0].substr(0, 40))));
       std::set<std::string> seen;
       for (size_t i = 0; i < columns.size(); ++i) {
         const std::string column = reports::printable(columns[i].substr(0, 40));
@@ -82,7 +87,8 @@ std::vector<std::string> subjects_in_csv(std::string_view text, const std::strin
       continue;
     }
     HM_CHECK(fields.size() == columns.size(),
-             fmt::format("{}: {} fields, the header has {}", place, fields.size(), columns.size()));
+             fmt::format("{}: {} fields, the header has {}; leave a field empty for the usual value", place,
+                         fields.size(), columns.size()));
     std::vector<std::string> sizes;
     for (size_t i = 1; i < fields.size(); ++i)
       if (!fields[i].empty()) sizes.push_back(columns[i] + fields[i]);
@@ -120,6 +126,7 @@ std::vector<std::string> subjects_in_json(std::string_view text, const std::stri
 }  // namespace
 
 std::vector<std::string> subjects_in(std::string_view text, const std::string& where) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // the byte order mark of spreadsheets
   const size_t first = text.find_first_not_of(" \t\r\n");
   return first != text.npos && text[first] == '[' ? subjects_in_json(text, where) : subjects_in_csv(text, where);
 }

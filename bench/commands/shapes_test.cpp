@@ -39,6 +39,8 @@ TEST(Shapes, AreReadFromCsv) {
                         "conv2d,8,3,16,9x7,3,,0\r\nconv2d,1,2,2,5,1x3,2,\r\nlinear/b2_i3_o4,,,,,,,\r\n",
                         "list"),
             (Ids{"conv2d/b8_c3_o16_s9x7_k3_p0", "conv2d/b1_c2_o2_s5_k1x3_t2", "linear/b2_i3_o4"}));
+  EXPECT_EQ(subjects_in("\xEF\xBB\xBFsubject\nlinear/b2_i3_o4", "list"), (Ids{"linear/b2_i3_o4"})) << "a BOM";
+  EXPECT_EQ(subjects_in("\xEF\xBB\xBF[\"linear/b2_i3_o4\"]", "list"), (Ids{"linear/b2_i3_o4"}));
   EXPECT_EQ(subjects_in("subject\nlinear/b2_i3_o4\nrelu/s5_c1_b1\nlinear/o4_b2_i3", "list"),
             (Ids{"linear/b2_i3_o4", "relu/b1_c1_s5"}))
       << "each subject once";
@@ -63,7 +65,10 @@ TEST(Shapes, ThatAreBrokenAreOneLine) {
   expect_complaint("", "list: names no subject");
   expect_complaint("subject,b\n", "list: names no subject");
   expect_complaint("[]", "list: names no subject");
-  expect_complaint("name,b\nlinear,2\n", "list:1: the first column is 'name', not 'subject'");
+  expect_complaint("name,b\nlinear,2\n",
+                   "list:1: the header begins with 'name', not with 'subject'; fields are separated by commas");
+  expect_complaint("\"subject\",\"b\"\n\"linear\",2\n", "have no quotes");
+  expect_complaint("subject,b\nmlp,\n", "list:2: mlp/: an empty part; mlp has b batch, i inputs");
   expect_complaint("subject,batch\nlinear,2\n", "list:1: column 'batch' is not a letter of sizes");
   expect_complaint("subject,b,b\nlinear,2,2\n", "list:1: two columns 'b'");
   expect_complaint("subject,b,i,o\nlinear,2,3\n", "list:2: 3 fields, the header has 4");

@@ -13,6 +13,7 @@
 #include "kernels/ops/ops_cases_dot.h"
 #include "kernels/ops/ops_cases_elementwise.h"
 #include "kernels/ops/ops_cases_image.h"
+#include "kernels/ops/ops_cases_norm.h"
 #include "kernels/ops/ops_cases_training.h"
 
 namespace halfmark::bench::micro {
@@ -30,7 +31,7 @@ Axes measured_axes(DType dtype, bool large) {
   Axes axes;
   axes.dtypes = axes.cast_from = axes.reorder_dtypes = axes.unscale_dtypes = {dtype};
   axes.forms = {{Layout::plain, Layout::plain}};
-  axes.norm_means = {0};
+  axes.norm_means = {0}, axes.norm_forms = false;
   axes.elements = axes.norms = {image};
   axes.pools = {{image, 2, 2, {.stride_h = 2, .stride_w = 2}}};
   axes.in_place = {false};

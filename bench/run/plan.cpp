@@ -192,6 +192,9 @@ std::vector<std::string> words_of(const Case& one) {
   for (const Harness& harness : all_harnesses())
     for (const Axis& axis : harness.axes)
       for (const std::string_view value : axis.values) known.insert(fmt::format("{}={}", axis.name, value));
+  if (!selection.subjects.empty())
+    throw Error(
+        fmt::format("no case of the listed subjects contains '{}'; --shapes restricts the subjects to its list", word));
   if (std::none_of(known.begin(), known.end(), [&](const std::string& name) { return glob_matches(word, name); }))
     throw Error(fmt::format("unknown word '{}'{} ({} list shows all names)", word,
                             hint(word, {known.begin(), known.end()}), program_name()));

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -125,6 +126,9 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
   } catch (const Unsupported& error) {
     record.status = Status::skipped;
     record.reason = one_line(error.what());
+  } catch (const std::bad_alloc&) {
+    record.status = Status::failed;
+    record.reason = "out of memory; take smaller sizes or raise the limit (ulimit -v)";
   } catch (const std::exception& error) {
     record.status = Status::failed;
     record.reason = one_line(error.what());

@@ -10,6 +10,7 @@
 #include "kernels/ops/ops_cases_dot.h"
 #include "kernels/ops/ops_cases_elementwise.h"
 #include "kernels/ops/ops_cases_image.h"
+#include "kernels/ops/ops_cases_norm.h"
 #include "kernels/ops/ops_cases_training.h"
 
 namespace halfmark::kernels {

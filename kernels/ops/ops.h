@@ -209,6 +209,50 @@ struct BatchNormBackward {
   }
 };
 
+// Layer norm, RMS norm and group norm: x, in logical order, is a sequence of rows of `width` values, and each row is
+// normalised by itself: out = scale (x - mean) inverse + shift with inverse = 1 / sqrt(mean of (x - mean)^2 + epsilon), or
+// with 0 in place of the mean if not `centred`. Value i of x uses entry (i / repeat) mod n of scale and shift.
+struct NormalizeRows {
+  static constexpr std::string_view name = "normalize_rows";
+  const Tensor& x;
+  const Tensor& scale;  // [n]; empty: 1
+  const Tensor& shift;  // [n]; empty: 0
+  Tensor& out;
+  Tensor& mean;     // [rows] f32 (f64 for f64), for backward; empty if not centred
+  Tensor& inverse;  // [rows] likewise
+  int64_t width, repeat = 1;
+  bool centred = true;
+  double epsilon = 1e-5;
+  void check() const;
+  void visit(auto&& v) const {
+    v.input("x", x), v.input("scale", scale), v.input("shift", shift);
+    v.output("out", out), v.output("mean", mean), v.output("inverse", inverse);
+    v.attribute(width), v.attribute(repeat), v.attribute(centred), v.attribute(epsilon);
+  }
+};
+
+// With xhat = (x - mean) inverse and g = scale dy: dx = inverse (g - mean of g - xhat times the mean of g xhat) over each
+// row, without the mean of g if not centred; dscale and dshift are the sums of dy xhat and dy over their values.
+struct NormalizeRowsBackward {
+  static constexpr std::string_view name = "normalize_rows_backward";
+  const Tensor& x;
+  const Tensor& dy;
+  const Tensor& scale;
+  const Tensor& mean;
+  const Tensor& inverse;
+  Tensor& dx;
+  Tensor& dscale;  // [n]; empty: not wanted
+  Tensor& dshift;  // [n]; empty: not wanted
+  int64_t width, repeat = 1;
+  bool centred = true;
+  void check() const;
+  void visit(auto&& v) const {
+    v.input("x", x), v.input("dy", dy), v.input("scale", scale), v.input("mean", mean), v.input("inverse", inverse);
+    v.output("dx", dx), v.output("dscale", dscale), v.output("dshift", dshift);
+    v.attribute(width), v.attribute(repeat), v.attribute(centred);
+  }
+};
+
 template <class Row>  // a row of activations.h
 struct Activation {   // out = f(x), element by element
   static constexpr std::string_view name = Row::name;
@@ -380,7 +424,8 @@ OperationList<ActivationBackward<Rows>...> backward_of(activations::List<Rows...
 
 using Operations =
     decltype(OperationList<Matmul, ScaledMatmul, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights,
-                           AddBias, BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward>() +
+                           AddBias, BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward, NormalizeRows,
+                           NormalizeRowsBackward>() +
              forward_of(activations::All()) + backward_of(activations::All()) +
              OperationList<MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, Add, SoftmaxCrossEntropy,
                            SoftmaxCrossEntropyBackward, Cast, Reorder, Unscale, SgdStep>());

@@ -17,6 +17,7 @@
 #include "kernels/ops/ops_cases_dot.h"
 #include "kernels/ops/ops_cases_elementwise.h"
 #include "kernels/ops/ops_cases_image.h"
+#include "kernels/ops/ops_cases_norm.h"
 #include "kernels/ops/ops_cases_training.h"
 #include "kernels/ops/row_under_test.h"
 
@@ -104,8 +105,9 @@ TEST(Ops, EveryDeviceHasARowForEveryOperation) {
     if (!row.absent.empty()) continue;
     device_named(row.name).kernels().each([&]<class Op>(const KernelList<Op>& list) {
       // A device without matrix instructions has no such rows; block scales exist from Blackwell on.
-      const bool may_lack =
-          std::is_same_v<Op, DotProducts> || (std::is_same_v<Op, ScaledMatmul> && row.name.starts_with("cuda"));
+      const bool is_not_on_cuda = std::is_same_v<Op, ScaledMatmul> || std::is_same_v<Op, NormalizeRows> ||
+                                  std::is_same_v<Op, NormalizeRowsBackward>;
+      const bool may_lack = std::is_same_v<Op, DotProducts> || (is_not_on_cuda && row.name.starts_with("cuda"));
       if (!may_lack) {
         EXPECT_FALSE(list.empty()) << row.name << " has no row for " << Op::name;
       }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "reports/record/sample_report_testing.h"
+#include "reports/text/selection.h"
 #include "reports/text/summary.h"
 
 namespace halfmark::reports {
@@ -70,6 +71,11 @@ TEST(Show, SaysThatAReportIsPartial) {
   EXPECT_FALSE(has(compare({named}), "partial"));
   named.report.run.planned = 7;
   EXPECT_TRUE(has(show(named), "partial   holds 6 cases, its run had 7: was it edited?"));
+  named.report.run.planned = 6;
+  NamedReport selected = named;
+  select_records(selected, {"fp32"});
+  EXPECT_LT(selected.report.records.size(), 6u);
+  EXPECT_FALSE(has(show(selected), "partial")) << "selected by words, not edited";
   named.report.run.complete = false;
   named.report.run.planned = 20;
   EXPECT_TRUE(has(show(named), "partial   holds 6 of 20 cases"));

@@ -40,6 +40,7 @@ std::optional<Part> matched(const Record& record, const std::string& word) {
 
 void select_records(NamedReport& named, const std::vector<std::string>& words) {
   std::vector<Record>& records = named.report.records;
+  const size_t all = records.size();
   std::map<Part, std::vector<std::string>> asked;
   for (const std::string& word : words) {
     std::set<Part> found;
@@ -59,6 +60,7 @@ void select_records(NamedReport& named, const std::vector<std::string>& words) {
                          [&](const std::string& word) { return matched(record, word).has_value(); });
     });
   });
+  if (named.report.run.complete && named.report.run.planned == all) named.report.run.planned = records.size();
   if (records.empty() && !words.empty())
     throw ReportError(fmt::format("{}: no record matches {} together", named.name, fmt::join(words, " ")));
 }

@@ -42,11 +42,11 @@ const std::vector<Figure>& table() {
        "its "
        "bytes"},
       {"tensors eval", "memory.tensors", "evaluate", lower, Ratio::times, false, false, false, false, false, false,
-       "the same in evaluation mode"},
+       "the same while a batch is evaluated between two steps: gradients and optimizer state stay allocated"},
       {"peak memory", "memory.peak", "train|", lower, Ratio::none, false, false, false, false, false, false,
        "the same with scratch of kernels; on a processor that emulates a format, also that of the emulation"},
       {"memory eval", "memory.peak", "evaluate", lower, Ratio::none, false, false, false, false, false, false,
-       "the same in evaluation mode"},
+       "the same while a batch is evaluated between two steps"},
       {"output NMSE", "error.nmse", "output", lower, Ratio::times, false, false, false, true, false, false,
        "squared error of the output / squared fp64 reference; its square root is a relative error"},
       {"arithmetic NMSE", "error.arithmetic.nmse", "output", lower, Ratio::times, false, false, false, false, false,

@@ -9,7 +9,7 @@ namespace halfmark::kernels {
 
 void add_host_rows(KernelTable& table) {
   host::add_elementwise(table);
-  host::add_batch_norms(table);
+  host::add_batch_norms(table), host::add_row_norms(table);
   host::add_poolings(table);
   host::add_training(table);
   host::add_reorders(table);

@@ -21,6 +21,7 @@ namespace halfmark::kernels::host {
 
 void add_elementwise(KernelTable& table);  // activations, add, add_bias, bias_gradient, cast
 void add_batch_norms(KernelTable& table);
+void add_row_norms(KernelTable& table);
 void add_poolings(KernelTable& table);
 void add_training(KernelTable& table);  // softmax_cross_entropy, unscale, sgd_step
 void add_reorders(KernelTable& table);

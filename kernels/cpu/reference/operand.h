@@ -64,6 +64,7 @@ void add_contraction_rows(KernelTable& table);
 void add_scaled_matmul_rows(KernelTable& table);
 void add_elementwise_rows(KernelTable& table);
 void add_norm_rows(KernelTable& table);
+void add_row_norm_rows(KernelTable& table);
 void add_pool_rows(KernelTable& table);
 void add_loss_rows(KernelTable& table);
 void add_training_rows(KernelTable& table);

@@ -7,7 +7,7 @@ void add_reference_rows(KernelTable& table) {
   reference::add_contraction_rows(table);
   reference::add_scaled_matmul_rows(table);
   reference::add_elementwise_rows(table);
-  reference::add_norm_rows(table);
+  reference::add_norm_rows(table), reference::add_row_norm_rows(table);
   reference::add_pool_rows(table);
   reference::add_loss_rows(table);
   reference::add_training_rows(table);

@@ -1,0 +1,109 @@
+// Layer norm, RMS norm and group norm: each row of values is normalised by itself (kernels/ops NormalizeRows).
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "models/layers/tapped_layer.h"
+
+namespace halfmark::models {
+namespace {
+
+struct RowNorm {
+  std::string_view operation;  // in the cast rules
+  int64_t entries;             // of scale and shift: features or channels
+  int64_t groups;              // of channels, each one row with all its pixels; 0: a row is the last axis
+  bool centred;                // subtract the mean, and have a shift
+  double epsilon;
+};
+
+class RowNormLayer : public TappedLayer {
+ public:
+  // torch.nn.LayerNorm, RMSNorm, GroupNorm: scale 1, shift 0.
+  RowNormLayer(const Init& init, std::string name, const RowNorm& norm) : TappedLayer(std::move(name)), norm_(norm) {
+    const Shape shape{norm.entries};
+    const auto count = static_cast<size_t>(norm.entries);
+    scale_ = init.param(this->name() + ".scale", shape, init.policy.norm, std::vector<double>(count, 1.0));
+    if (norm.centred)
+      shift_ = init.param(this->name() + ".shift", shape, init.policy.norm, std::vector<double>(count, 0.0));
+  }
+
+  std::vector<Param*> params() override {
+    if (!norm_.centred) return {&scale_};
+    return {&scale_, &shift_};
+  }
+
+ private:
+  // Values of a row, and consecutive ones that share an entry.
+  int64_t pixels(const Shape& x) const { return norm_.groups ? x.elements() / (x[0] * x[1]) : 1; }
+  int64_t width(const Shape& x) const { return norm_.groups ? x[1] / norm_.groups * pixels(x) : norm_.entries; }
+
+  Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
+    const Tensor x = pass.plain(pass.input(norm_.operation, x_given));
+    const Tensor scale = pass.weight(norm_.operation, scale_);
+    const Tensor shift = norm_.centred ? pass.weight(norm_.operation, shift_) : Tensor();
+    const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+    const Shape rows{x.elements() / width(x.shape())};
+    Tensor y = pass.fresh(x.shape(), pass.output_dtype(norm_.operation, x.dtype()));
+    Tensor inverse(pass.device, rows, wide), mean = norm_.centred ? Tensor(pass.device, rows, wide) : Tensor();
+    run(NormalizeRows{.x = x,
+                      .scale = scale,
+                      .shift = shift,
+                      .out = y,
+                      .mean = mean,
+                      .inverse = inverse,
+                      .width = width(x.shape()),
+                      .repeat = pixels(x.shape()),
+                      .centred = norm_.centred,
+                      .epsilon = norm_.epsilon});
+    if (!saved) return y;
+    saved->keep_spec(x_given), saved->keep(scale), saved->keep(inverse), saved->keep(x);
+    if (norm_.centred) saved->keep(mean);
+    return y;
+  }
+
+  Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
+    const Tensor mean = norm_.centred ? saved.take() : Tensor();
+    const Tensor x = saved.take(), inverse = saved.take(), scale = saved.take();
+    const TensorSpec given = saved.take_spec();
+    const Tensor dy = pass.plain(pass.cast(dy_given, x.dtype()));
+    Tensor dx = pass.fresh(x.shape(), x.dtype()), none;
+    const auto differentiate = [&](Tensor& dscale, Tensor& dshift) {
+      run(NormalizeRowsBackward{.x = x,
+                                .dy = dy,
+                                .scale = scale,
+                                .mean = mean,
+                                .inverse = inverse,
+                                .dx = dx,
+                                .dscale = dscale,
+                                .dshift = dshift,
+                                .width = width(x.shape()),
+                                .repeat = pixels(x.shape()),
+                                .centred = norm_.centred});
+    };
+    pass.gradient(scale_, scale.dtype(), [&](Tensor& dscale) {
+      if (!norm_.centred) return differentiate(dscale, none);
+      pass.gradient(shift_, scale.dtype(), [&](Tensor& dshift) { differentiate(dscale, dshift); });
+    });
+    return pass.cast(dx, given.dtype);
+  }
+
+  RowNorm norm_;
+  Param scale_, shift_;  // [entries]
+};
+
+}  // namespace
+
+LayerPtr layer_norm(const Init& init, std::string name, int64_t features, double epsilon) {
+  return std::make_unique<RowNormLayer>(init, std::move(name), RowNorm{"layer_norm", features, 0, true, epsilon});
+}
+LayerPtr rms_norm(const Init& init, std::string name, int64_t features, double epsilon) {
+  return std::make_unique<RowNormLayer>(init, std::move(name), RowNorm{"rms_norm", features, 0, false, epsilon});
+}
+LayerPtr group_norm(const Init& init, std::string name, int64_t channels, int64_t groups, double epsilon) {
+  return std::make_unique<RowNormLayer>(init, std::move(name), RowNorm{"group_norm", channels, groups, true, epsilon});
+}
+
+}  // namespace halfmark::models
