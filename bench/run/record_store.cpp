@@ -92,6 +92,13 @@ RecordStore::RecordStore(std::filesystem::path output, int descriptor)
   remove_leftovers(journal_path_);
 }
 
+namespace {
+
+// The probes of a device are hundreds of characters.
+std::string shortened(const std::string& text) { return text.size() <= 60 ? text : text.substr(0, 57) + "..."; }
+
+}  // namespace
+
 std::vector<Record> RecordStore::earlier_records(bool resume) const {
   if (!Journal::is_at(journal_path_)) {
     if (resume)
@@ -108,7 +115,8 @@ std::vector<Record> RecordStore::earlier_records(bool resume) const {
   if (kept.run.plan.cases > 0 && (kept.run.plan.hash != header_.run.plan.hash || kept.run.shard != header_.run.shard))
     refuse(fmt::format("other cases (`{}`)", kept.run.command));
   if (const auto other = difference_of(kept.environment, header_.environment))
-    refuse(fmt::format("{} {}, which is {} now", other->key, other->here, other->there));
+    refuse(fmt::format("{} {}, which is {} now (`{}`)", other->key, shortened(other->here), shortened(other->there),
+                       kept.run.command));
   return std::move(kept.records);
 }
 
