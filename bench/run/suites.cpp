@@ -16,7 +16,9 @@ const Names kDrift = {"", "momentum=0.01", "noise=0.1", "momentum=0.01 noise=0.1
 
 const std::vector<SuiteRow>& smoke() {
   static const std::vector<SuiteRow> rows = {
-      {{"linear", "conv2d", "batchnorm2d", "layernorm", "gelu", "mlp", "convnet"}, kPairs, {"error", "range", "memory"}},
+      {{"linear", "conv2d", "batchnorm2d", "layernorm", "gelu", "mlp", "convnet"},
+       kPairs,
+       {"error", "range", "memory"}},
   };
   return rows;
 }
