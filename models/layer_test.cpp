@@ -23,6 +23,32 @@ struct LayerFixture {
   }
 };
 
+// The definitions of torch.nn.LayerNorm, RMSNorm and GroupNorm with their epsilons, computed with NumPy in fp64. The small
+// second row tells the epsilons apart; a reference that runs the same layers would not.
+TEST(Layer, NormsOfRowsFollowTheirDefinitions) {
+  const Policy& policy = policy_named("fp64");
+  const Init init{*test_device(), policy, RandomKey(0)};
+  Pass pass(*test_device(), policy, true);
+  const auto expect = [&](const LayerPtr& layer, const Shape& shape, const std::vector<double>& x,
+                          const std::vector<double>& y) {
+    Saved saved;
+    const std::vector<double> found =
+        layer->forward(pass, Tensor::from(*test_device(), shape, DType::f64, x), &saved).values();
+    ASSERT_EQ(found.size(), y.size());
+    for (size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(found[i], y[i], 1e-14) << layer->name() << " " << i;
+  };
+  const std::vector<double> rows = {1, 2, 4, 8, 1e-3, 2e-3, 0, -1e-3};
+  expect(layer_norm(init, "layer", 4), {2, 4}, rows,
+         {-1.025754575496193, -0.6527529116793956, 0.09325041595419938, 1.5852570712213894, 0.14907119849998596,
+          0.4472135954999579, -0.14907119849998596, -0.4472135954999579});
+  expect(rms_norm(init, "rms", 4), {2, 4}, rows,
+         {0.21693045721018261, 0.43386091442036523, 0.8677218288407305, 1.735443657681461, 0.785866012525364,
+          1.571732025050728, 0, -0.785866012525364});
+  expect(group_norm(init, "group", 4, 2), {1, 4, 1, 2}, {1, 2, 4, 8, 0.5, -1, 3, 0.25},
+         {-1.025754575496193, -0.6527529116793956, 0.09325041595419938, 1.5852570712213894, -0.12921884081176913,
+          -1.162969567305922, 1.5936990366784858, -0.3015106285607946});
+}
+
 TEST(Layer, InitialisesWeightsAsTorchDoes) {
   LayerFixture fixture("fp64");
   const LayerPtr layer = linear(fixture.init(), "fc", 400, 50);

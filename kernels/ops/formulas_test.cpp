@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <limits>
 #include <set>
 #include <string>
@@ -145,6 +148,29 @@ TEST(Activations, EachGoesThroughItsPointsInBothArithmetics) {
       EXPECT_NEAR(Row::forward(point.x), point.y, tolerance * 0x1p-52) << Row::name << " of " << point.x;
       EXPECT_NEAR(Row::forward(static_cast<float>(point.x)), point.y, (tolerance + std::fabs(point.y)) * 0x1p-23)
           << Row::name << " of " << point.x;
+    }
+  });
+}
+
+// The steps of the table, against the same formula in fp64. Intermediate results may underflow: x times the smallest.
+TEST(Activations, EachErrorInFp32IsWithinItsStepsForEveryKindOfFloat) {
+  activations::All::each([]<class Row>() {
+    constexpr double kRounding = 0x1p-24, kSmallest = 0x1p-149;
+    for (uint64_t code = 0; code < 0x100000000; code += 9973) {
+      const float x = std::bit_cast<float>(static_cast<uint32_t>(code));
+      const bool is_output = Row::kept == activations::Kept::output && Row::name != "relu";
+      const double lost = kSmallest * (1 + std::fabs(static_cast<double>(x)));
+      if (!std::isfinite(x)) continue;
+      const double y = Row::forward(static_cast<double>(x)), found = Row::forward(x);
+      if (std::isfinite(y)) {
+        ASSERT_LE(std::fabs(found - y), (2 * Row::forward_steps + 0.5) * kRounding * std::fabs(y) + lost)
+            << Row::name << " of " << x;
+      }
+      if (is_output && std::fabs(x) > 1) continue;  // no output
+      const double dx = Row::backward(static_cast<double>(x), 1.0);
+      ASSERT_LE(std::fabs(Row::backward(x, 1.0F) - dx),
+                (2 * Row::backward_steps + 0.5) * kRounding * std::max(1.0, std::fabs(dx)) + lost)
+          << Row::name << " at " << x;
     }
   });
 }

@@ -254,7 +254,7 @@ TEST(GateSilence, SaysBesideWhatATimeStepDiffers) {
   for (Report* report : {&base, &found}) report->records[0].measurements.push_back(step);
   const Judgement judgement = gate(base, found, {.time = true});
   EXPECT_SAYS(words_of(judgement, Question::time, Outcome::suspected),
-              "faster than time.process lets expect, which is");
+              "faster than expected from time.process, which is");
 }
 
 TEST(GateSilence, NamesTimesWhoseControlIsNotOne) {

@@ -218,7 +218,8 @@ class StoredTimesComparison {
     const std::string status =
         one.record->status == Status::suspect ? fmt::format("; its time is suspect now: {}", one.record->reason) : "";
     const std::string beside =
-        one.shown == 0 ? "" : fmt::format(" than {} lets expect, which is {}", kProcessTime, times_as_long(one.shown));
+        one.shown == 0 ? ""
+                       : fmt::format(" than expected from {}, which is {}", kProcessTime, times_as_long(one.shown));
     line.words = printable(fmt::format(
         "{} is {}, was {}: {}{}, and noise of stored times explains at most {}{}; the command below decides",
         place_of(*one.base), human(one.found->value, line.unit), human(one.base->value, line.unit),

@@ -58,8 +58,9 @@ void HistoryStore::require_metrics(const HistoryRules& rules) const {
     for (const auto& [key, value] : one.values) known.insert(key.metric);
   for (const std::string& glob : rules.metrics)
     if (std::none_of(known.begin(), known.end(), [&](const std::string& name) { return glob_matches(glob, name); }))
-      throw ReportError(fmt::format("--metric {}: the folder holds no such number with a better side; it holds: {}",
-                                    glob, fmt::join(known, ", ")));
+      throw ReportError(
+          fmt::format("--metric {}: the folder holds no such number with a direction of improvement; it holds: {}",
+                      glob, fmt::join(known, ", ")));
 }
 
 // Collects the points of all series.
@@ -270,7 +271,7 @@ class HistoryStore::Collector {
           fmt::format("{} no number in common with the anchor's reports",
                       nothing_common_ == 1 ? "1 report has" : fmt::format("{} reports have", nothing_common_)));
     if (!redefined_.empty())
-      all.push_back(fmt::format("{} omitted: another unit or better side than in the anchor's report",
+      all.push_back(fmt::format("{} omitted: another unit or direction of improvement than in the anchor's report",
                                 fmt::join(redefined_, ", ")));
     if (const auto& copies = store_.copies_; !copies.empty())
       all.push_back(fmt::format("{} omitted ({} holds the numbers of {})",

@@ -365,7 +365,7 @@ TEST(History, DoesNotCompareAnotherUnitOrDirection) {
     const History history = store.history({});
     EXPECT_FALSE(series_of(history, "time.step", "hot"));
     EXPECT_TRUE(series_of(history, "memory.peak", "train"));
-    EXPECT_SAYS(all_of(history.remarks), "time.step omitted: another unit or better side");
+    EXPECT_SAYS(all_of(history.remarks), "time.step omitted: another unit or direction of improvement");
   }
 }
 
@@ -376,7 +376,7 @@ TEST(History, RefusesAMetricThatTheFolderDoesNotHold) {
   EXPECT_SAYS(complaint([&] {
                 store.history({.metrics = {"time.*", "nope"}, .metrics_are_given = true});
               }),
-              "--metric nope: the folder holds no such number with a better side; it holds: ");
+              "--metric nope: the folder holds no such number with a direction of improvement; it holds: ");
   EXPECT_FALSE(store.history({.metrics = {"time.*"}, .metrics_are_given = true}).series.empty());
   EXPECT_FALSE(store.history({}).series.empty()) << "of the metrics by default, a folder may hold some only";
 }

@@ -25,7 +25,8 @@ std::vector<ChangePoint> changes_in_noise(std::span<const double> series, std::s
                                           const ChangePointRules& rules = {});
 
 // Places that lie far from the level of their segment: by more than `least` and by more than five standard deviations of
-// the other points (estimated from their median distance). Too few to be a level of their own, or not enough to tell.
+// the other points (estimated from their median distance). Both limits are chosen, not derived: these points are for a
+// remark, never for a verdict.
 std::vector<size_t> far_points(std::span<const double> series, std::span<const ChangePoint> changes,
                                double least = 0.1);
 
