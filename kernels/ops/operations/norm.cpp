@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/ops/operations/checks.h"
+#include "kernels/ops/operations/window.h"
 
 namespace halfmark::kernels {
 
