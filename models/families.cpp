@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <utility>
 
 namespace halfmark::models {
@@ -20,21 +19,12 @@ const SizeLetter kImage = {.letter = 's', .about = "image size", .is_pair = true
 const SizeLetter kKernel = {.letter = 'k', .about = "kernel", .is_pair = true, .most = 1024};
 const SizeLetter kClasses = {.letter = 'o', .about = "classes", .least = 2, .most = 10};  // those of the drawn data
 
-int as_int(int64_t value) { return static_cast<int>(value); }  // of letters whose `most` fits
-
-template <class... Layers>
-LayerPtr chain(std::string name, Layers... layers) {
-  std::vector<LayerPtr> list;
-  (list.push_back(std::move(layers)), ...);
-  return sequential(std::move(name), std::move(list));
-}
-
 // Rows or columns that a window reaches over.
 int64_t reach(int64_t kernel, int64_t dilation) { return dilation * (kernel - 1) + 1; }
 
-// A subject without labels: a single layer.
-Subject alone(const Shape& input, std::function<LayerPtr(const Init&, const Settings&)> make) {
-  return {.name = "", .sizes = "", .input = input, .data = DataKind::normal, .classes = 0, .make = std::move(make)};
+// Without labels: a single layer.
+Subject alone(const Shape& input, LayerSpec layer) {
+  return subject_of_network(input, DataKind::normal, 0, {{std::move(layer)}});
 }
 
 Shape image_of(const Sizes& s) {
@@ -47,7 +37,7 @@ Subject linear_alone(const Sizes& s) {
   const int64_t in = s['i'], out = s['o'];
   s.check_elements("the input", {s['b'], in});
   s.check_elements("the weight", {in, out});
-  return alone({s['b'], in}, [=](const Init& init, const Settings&) { return linear(init, "linear", in, out); });
+  return alone({s['b'], in}, {"linear", "linear", {{"out", out}}});
 }
 
 // Half of the rows that the window reaches beyond one: with stride 1 and an odd kernel the image keeps its size.
@@ -70,85 +60,70 @@ Subject conv_alone(const Sizes& s) {
   s.check_elements("the weight", {out, in / groups, kernel.h, kernel.w});
   s.check_elements("the output",
                    {s['b'], out, (size.h + 2 * pad.h) / stride.h + 1, (size.w + 2 * pad.w) / stride.w + 1});
-  const Window window{.stride_h = as_int(stride.h),
-                      .stride_w = as_int(stride.w),
-                      .pad_h = as_int(pad.h),
-                      .pad_w = as_int(pad.w),
-                      .dilation_h = as_int(dilation.h),
-                      .dilation_w = as_int(dilation.w)};
-  const Size2d window_kernel{as_int(kernel.h), as_int(kernel.w)};
-  return alone(image_of(s), [=](const Init& init, const Settings&) {
-    return conv2d(init, "conv", in, out, window_kernel, window, as_int(groups));
-  });
+  return alone(image_of(s), {"conv2d",
+                             "conv",
+                             {{"out", out},
+                              {"kernel", kernel},
+                              {"stride", stride},
+                              {"padding", pad},
+                              {"dilation", dilation},
+                              {"groups", groups}}});
 }
 
 Subject batchnorm_alone(const Sizes& s) {
   const Shape image = image_of(s);
   s.check(image.elements() > image[1], "a batch norm in training needs more than one value of each channel");
-  return alone(image, [channels = image[1]](const Init& init, const Settings& settings) {
-    return batchnorm2d(init, "bn", channels, settings.batchnorm_momentum);
-  });
+  return alone(image, {"batchnorm2d", "bn"});
 }
 
 Subject layer_norm_alone(const Sizes& s) {
   const int64_t features = s['d'];
   s.check_elements("the input", {s['b'], features});
-  return alone({s['b'], features},
-               [=](const Init& init, const Settings&) { return layer_norm(init, "norm", features); });
+  return alone({s['b'], features}, {"layer_norm", "norm"});
 }
 
 Subject rms_norm_alone(const Sizes& s) {
   const int64_t features = s['d'];
   s.check_elements("the input", {s['b'], features});
-  return alone({s['b'], features}, [=](const Init& init, const Settings&) { return rms_norm(init, "norm", features); });
+  return alone({s['b'], features}, {"rms_norm", "norm"});
 }
 
 Subject group_norm_alone(const Sizes& s) {
   const int64_t channels = s['c'], groups = s['g'];
   s.check(channels % groups == 0,
           std::to_string(groups) + " groups do not divide " + std::to_string(channels) + " channels");
-  return alone(image_of(s),
-               [=](const Init& init, const Settings&) { return group_norm(init, "norm", channels, groups); });
+  return alone(image_of(s), {"group_norm", "norm", {{"groups", groups}}});
 }
 
 template <class Row>
 Subject activation_alone(const Sizes& s) {
-  return alone(image_of(s), [](const Init&, const Settings&) { return activation(Row::name, std::string(Row::name)); });
+  return alone(image_of(s), {std::string(Row::name), std::string(Row::name)});
 }
 
-template <class Make>
-Subject pool_alone(const Sizes& s, Make make) {
-  const Extent size = s.extent('s'), kernel = s.extent('k'), stride = s.extent('t');
+Subject pool_alone(const Sizes& s, std::string kind) {
+  const Extent size = s.extent('s'), kernel = s.extent('k');
   s.check(kernel.h <= size.h && kernel.w <= size.w, "the kernel is larger than the image");
-  const Size2d window{as_int(kernel.h), as_int(kernel.w)}, steps{as_int(stride.h), as_int(stride.w)};
-  return alone(image_of(s), [=](const Init&, const Settings&) { return make(window, steps); });
+  return alone(image_of(s), {std::move(kind), "pool", {{"kernel", kernel}, {"stride", s.extent('t')}}});
 }
 
 Subject max_pool_alone(const Sizes& s) {
   const Extent window = s.extent('k');
   s.check(window.h * window.w <= 256, "the kernel has more than 256 places, and a winner's place is kept in a byte");
-  return pool_alone(s, [](Size2d kernel, Size2d stride) { return max_pool2d("pool", kernel, stride); });
+  return pool_alone(s, "max_pool2d");
 }
-Subject avg_pool_alone(const Sizes& s) {
-  return pool_alone(s, [](Size2d kernel, Size2d stride) { return avg_pool2d("pool", kernel, stride); });
-}
-Subject global_pool_alone(const Sizes& s) {
-  return alone(image_of(s), [](const Init&, const Settings&) { return global_avg_pool2d("pool"); });
-}
+Subject avg_pool_alone(const Sizes& s) { return pool_alone(s, "avg_pool2d"); }
+Subject global_pool_alone(const Sizes& s) { return alone(image_of(s), {"global_avg_pool2d", "pool"}); }
 
 Subject mlp(const Sizes& s) {
   const int64_t in = s['i'], hidden = s['h'], classes = s['o'];
   s.check_elements("the input", {s['b'], in});
   s.check_elements("a weight", {std::max(in, hidden), hidden});
-  return {.name = "",
-          .sizes = "",
-          .input = {s['b'], in},
-          .data = DataKind::points,
-          .classes = classes,
-          .make = [=](const Init& init, const Settings&) {
-            return chain("mlp", linear(init, "fc1", in, hidden), relu("relu1"), linear(init, "fc2", hidden, hidden),
-                         relu("relu2"), linear(init, "fc3", hidden, classes));
-          }};
+  return subject_of_network({s['b'], in}, DataKind::points, classes,
+                            {{{"linear", "fc1", {{"out", hidden}}},
+                              {"relu", "relu1"},
+                              {"linear", "fc2", {{"out", hidden}}},
+                              {"relu", "relu2"},
+                              {"linear", "fc3", {{"out", classes}}}}});
 }
 
 constexpr int64_t kImageClasses = 10;
@@ -156,15 +131,8 @@ constexpr int64_t kImageClasses = 10;
 // Softmax regression: a linear model, which the generated images are designed not to be learnable by.
 Subject logistic(const Sizes& s) {
   const Shape image = image_of(s);
-  const int64_t features = image.elements() / image[0];
-  return {.name = "",
-          .sizes = "",
-          .input = image,
-          .data = DataKind::images,
-          .classes = kImageClasses,
-          .make = [=](const Init& init, const Settings&) {
-            return chain("logistic", flatten("flatten"), linear(init, "fc", features, kImageClasses));
-          }};
+  return subject_of_network(image, DataKind::images, kImageClasses,
+                            {{{"flatten", "flatten"}, {"linear", "fc", {{"out", kImageClasses}}}}});
 }
 
 // conv-bn-relu, pool, a residual block of two convolutions, a strided conv-bn-relu, global average pool, a linear head.
@@ -174,27 +142,34 @@ Subject convnet(const Sizes& s) {
   s.check(image[2] >= 2 && image[3] >= 2, "the first pool needs an image of at least 2 x 2");
   s.check_elements("a weight", {2 * width, std::max(channels, width), 9});
   s.check_elements("the activations", {image[0], width, image[2], image[3]});
-  return {.name = "",
-          .sizes = "",
-          .input = image,
-          .data = DataKind::images,
-          .classes = kImageClasses,
-          .make = [=](const Init& init, const Settings& settings) {
-            const Window same{.pad_h = 1, .pad_w = 1}, half{.stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1};
-            // A convolution before batch norm has no bias: the shift of the batch norm replaces it.
-            const auto conv = [&](const char* name, int64_t in, int64_t out, const Window& window) {
-              return conv2d(init, name, in, out, 3, window, 1, false);
-            };
-            const auto bn = [&](const char* name, int64_t c) {
-              return batchnorm2d(init, name, c, settings.batchnorm_momentum);
-            };
-            return chain("convnet", conv("conv1", channels, width, same), bn("bn1", width), relu("relu1"),
-                         max_pool2d("pool1", 2, 2),
-                         residual("block", chain("body", conv("conv2", width, width, same), bn("bn2", width),
-                                                 relu("relu2"), conv("conv3", width, width, same), bn("bn3", width))),
-                         relu("relu3"), conv("conv4", width, 2 * width, half), bn("bn4", 2 * width), relu("relu4"),
-                         global_avg_pool2d("mean"), flatten("flatten"), linear(init, "fc", 2 * width, kImageClasses));
-          }};
+  // A convolution before batch norm has no bias: the shift of the batch norm replaces it.
+  const auto conv = [](const char* name, int64_t out, int64_t stride = 1) {
+    return LayerSpec{
+        "conv2d",
+        name,
+        {{"out", out}, {"kernel", int64_t{3}}, {"stride", stride}, {"padding", int64_t{1}}, {"bias", false}}};
+  };
+  return subject_of_network(image, DataKind::images, kImageClasses,
+                            {{conv("conv1", width),
+                              {"batchnorm2d", "bn1"},
+                              {"relu", "relu1"},
+                              {"max_pool2d", "pool1", {{"kernel", int64_t{2}}}},
+                              {"add",
+                               "block",
+                               {},
+                               {{conv("conv2", width),
+                                 {"batchnorm2d", "bn2"},
+                                 {"relu", "relu2"},
+                                 conv("conv3", width),
+                                 {"batchnorm2d", "bn3"}},
+                                {}}},
+                              {"relu", "relu3"},
+                              conv("conv4", 2 * width, 2),
+                              {"batchnorm2d", "bn4"},
+                              {"relu", "relu4"},
+                              {"global_avg_pool2d", "mean"},
+                              {"flatten", "flatten"},
+                              {"linear", "fc", {{"out", kImageClasses}}}}});
 }
 
 std::vector<Family> family_table() {

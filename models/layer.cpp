@@ -1,6 +1,7 @@
 // Pass (where casts happen), Saved (tensors kept for backward) and Init (initial parameter values).
 #include "models/layer.h"
 
+#include <cmath>
 #include <utility>
 
 #include "kernels/number/error.h"
@@ -122,7 +123,16 @@ TensorSpec Saved::take_spec() {
   return entry.form;
 }
 
+namespace {
+
+Param without_values(const Init& init, std::string name, const Shape& shape, DType dtype) {
+  return {std::move(name), Tensor(init.device, shape, dtype), {}, {}};
+}
+
+}  // namespace
+
 Param Init::param(std::string name, const Shape& shape, DType dtype, std::span<const double> values) const {
+  if (!draws) return without_values(*this, std::move(name), shape, dtype);
   std::vector<double> start(values.begin(), values.end());
   if (round_first)
     for (double& value : start) value = round_to(*round_first, value);
@@ -139,9 +149,44 @@ Param Init::param(std::string name, const Shape& shape, DType dtype, std::span<c
 }
 
 Param Init::uniform(std::string name, const Shape& shape, DType dtype, double bound) const {
+  if (!draws) return without_values(*this, std::move(name), shape, dtype);
   const RandomKey numbers = key.child(name);
   return param(std::move(name), shape, dtype,
                draw_numbers(shape.elements(), [&](size_t i) { return (2 * numbers.uniform(i) - 1) * bound; }));
+}
+
+Param Init::normal(std::string name, const Shape& shape, DType dtype, double deviation) const {
+  if (!draws) return without_values(*this, std::move(name), shape, dtype);
+  const RandomKey numbers = key.child(name);
+  return param(std::move(name), shape, dtype,
+               draw_numbers(shape.elements(), [&](size_t i) { return numbers.normal(i) * deviation; }));
+}
+
+Param weight_of(const Init& init, std::string name, const Shape& shape, int64_t fan_in, int64_t fan_out,
+                const Start& start) {
+  const DType dtype = init.policy.param;
+  const auto he = [&](int64_t fan) {
+    return init.normal(std::move(name), shape, dtype, std::sqrt(2 / static_cast<double>(fan)));
+  };
+  switch (start.kind) {
+    case Start::Kind::torch:
+      return init.uniform(std::move(name), shape, dtype, 1 / std::sqrt(static_cast<double>(fan_in)));
+    case Start::Kind::he_fan_in:
+      return he(fan_in);
+    case Start::Kind::he_fan_out:
+      return he(fan_out);
+    case Start::Kind::normal:
+      return init.normal(std::move(name), shape, dtype, start.deviation);
+  }
+  throw Error("unknown initial values");
+}
+
+Param bias_of(const Init& init, std::string name, int64_t entries, int64_t fan_in, const Start& start) {
+  const Shape shape{entries};
+  if (!start.bias)
+    return init.uniform(std::move(name), shape, init.policy.param, 1 / std::sqrt(static_cast<double>(fan_in)));
+  return init.param(std::move(name), shape, init.policy.param,
+                    std::vector<double>(static_cast<size_t>(entries), *start.bias));
 }
 
 State Init::state(std::string name, const Shape& shape, double value) const {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -135,20 +136,38 @@ struct Init {
   RandomKey key;
   // Set for the fp64 reference on rounded inputs: values are rounded to this format before anything else.
   const Format* round_first = nullptr;
+  bool draws = true;  // false: memory without values, for shapes and counts only
 
   // A parameter or state with these values, in logical order; random ones are drawn from key.child(name).
   Param param(std::string name, const Shape& shape, DType dtype, std::span<const double> values) const;
-  Param uniform(std::string name, const Shape& shape, DType dtype, double bound) const;  // U(-bound, bound)
-  State state(std::string name, const Shape& shape, double value) const;                 // policy.state
+  Param uniform(std::string name, const Shape& shape, DType dtype, double bound) const;     // U(-bound, bound)
+  Param normal(std::string name, const Shape& shape, DType dtype, double deviation) const;  // N(0, deviation^2)
+  State state(std::string name, const Shape& shape, double value) const;                    // policy.state
 };
+// Initial values of a layer with a weight.
+struct Start {
+  enum class Kind : uint8_t {
+    torch,       // of PyTorch's layer: uniform, U(-1 / sqrt(fan_in), 1 / sqrt(fan_in))
+    he_fan_in,   // normal with variance 2 / fan_in (He et al. 2015, arXiv:1502.01852)
+    he_fan_out,  // normal with variance 2 / fan_out
+    normal,      // with `deviation`
+  } kind = Kind::torch;
+  double deviation = 0.02;
+  std::optional<double> bias{};  // of all entries of the bias; empty: as PyTorch's layer
+};
+// A weight: `fan_in` is the number of products in one output, `fan_out` that of outputs that one input enters.
+Param weight_of(const Init& init, std::string name, const Shape& shape, int64_t fan_in, int64_t fan_out,
+                const Start& start);
+Param bias_of(const Init& init, std::string name, int64_t entries, int64_t fan_in, const Start& start);
+
 struct Size2d {  // of a window: height and width, or one number for both
   int h, w;
   Size2d(int height, int width) : h(height), w(width) {}
   Size2d(int both) : h(both), w(both) {}  // NOLINT(google-explicit-constructor)
 };
-LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias = true);
+LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias = true, const Start& start = {});
 LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel, Window window = {},
-                int groups = 1, bool bias = true);
+                int groups = 1, bool bias = true, const Start& start = {});
 LayerPtr batchnorm2d(const Init& init, std::string name, int64_t channels, double momentum = 0.1,
                      double epsilon = 1e-5);
 // Over the last axis. PyTorch's default epsilon of RMSNorm is 2^-23 for every dtype.
@@ -159,8 +178,8 @@ LayerPtr group_norm(const Init& init, std::string name, int64_t channels, int64_
 // `kind`: a name of kernels/ops/activations.h ("relu"). Throws Error naming the known ones.
 LayerPtr activation(std::string_view kind, std::string name);
 LayerPtr relu(std::string name);
-LayerPtr max_pool2d(std::string name, Size2d kernel, Size2d stride);
-LayerPtr avg_pool2d(std::string name, Size2d kernel, Size2d stride);
+LayerPtr max_pool2d(std::string name, Size2d kernel, const Window& window);
+LayerPtr avg_pool2d(std::string name, Size2d kernel, const Window& window);
 LayerPtr global_avg_pool2d(std::string name);
 LayerPtr flatten(std::string name);
 LayerPtr sequential(std::string name, std::vector<LayerPtr> layers);

@@ -88,7 +88,7 @@ TEST(PyTorch, TheLastNaNOfAWindowTakesTheGradientOfMaxPooling) {
   for (const char* name : {"fp32", "fp16", "bf16", "fp64"}) {
     const Policy& policy = policy_named(name);
     Pass pass(device, policy, true);
-    const LayerPtr layer = max_pool2d("pool", 2, 2);
+    const LayerPtr layer = max_pool2d("pool", 2, {.stride_h = 2, .stride_w = 2});
     const Tensor x = Tensor::from(device, {2, 1, 2, 2}, policy.low, images);
     Saved saved;
     const Tensor y = layer->forward(pass, x, &saved);

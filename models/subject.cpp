@@ -1,9 +1,11 @@
 #include "models/subject.h"
 
 #include <exception>
+#include <memory>
 #include <new>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernels/number/error.h"
@@ -21,6 +23,18 @@ void check_names(const Subject& subject, std::string_view what, const std::vecto
 }
 
 }  // namespace
+
+Subject subject_of_network(const Shape& input, DataKind data, int64_t classes, Network network) {
+  const auto shared = std::make_shared<const Network>(std::move(network));
+  return {.name = "",
+          .sizes = "",
+          .input = input,
+          .data = data,
+          .classes = classes,
+          .make = [=](const Init& init,
+                      const Settings& settings) { return build(*shared, "model", input, init, settings); },
+          .network = shared};
+}
 
 LayerPtr make_model(const Subject& subject, const Init& init, const Settings& settings) {
   LayerPtr model;

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "models/data.h"
 #include "models/layer.h"
 #include "models/namespaces.h"
+#include "models/network/network.h"
 #include "models/settings.h"
 
 namespace halfmark::models {
@@ -19,9 +21,13 @@ struct Subject {
   DataKind data;
   int64_t classes;  // 0: no labels; the loss is the inner product of the output with fixed N(0, 1) / elements numbers
   std::function<LayerPtr(const Init&, const Settings&)> make;
-  bool built_in = false;  // of a family, not added by a program of another project
+  bool built_in = false;                     // of a family, not added by a program of another project
+  std::shared_ptr<const Network> network{};  // what `make` builds; empty: known to `make` only
   std::string id() const { return name + "/" + sizes; }
 };
+
+// A subject, still without name and sizes, whose model is this network.
+Subject subject_of_network(const Shape& input, DataKind data, int64_t classes, Network network);
 
 // The subject's model. Throws Error naming the subject if its `make` fails or returns nothing, or if two parameters or
 // two states have the same name: gradients and statistics are identified by it.

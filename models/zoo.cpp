@@ -2,6 +2,7 @@
 #include "models/zoo.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -94,11 +95,41 @@ std::deque<Subject>& others() {
   return all;
 }
 
+// The models that were added, at the batch that they came with.
+std::deque<Subject>& models() {
+  static std::deque<Subject> all;
+  return all;
+}
+
+const Subject* model_named(std::string_view name) {
+  const auto found =
+      std::find_if(models().begin(), models().end(), [&](const Subject& one) { return one.name == name; });
+  return found == models().end() ? nullptr : &*found;
+}
+
+Subject model_at(const Subject& model, std::string_view text) {
+  static const SizeLetter kBatchOfModel = {.letter = 'b', .about = "batch"};
+  const Sizes sizes(model.name, {&kBatchOfModel, 1}, text);
+  std::vector<int64_t> extents(model.input.extents().begin(), model.input.extents().end());
+  extents[0] = sizes['b'];
+  Subject made = subject_of_network(Shape(extents), model.data, model.classes, *model.network);
+  sizes.check_elements("the input", {made.input.elements()});
+  made.name = model.name, made.sizes = sizes.text();
+  return made;
+}
+
 }  // namespace
 
 const std::vector<Subject>& subjects() { return rows(); }
 
 void add_subjects(const std::vector<Subject>& more) { rows().insert(rows().end(), more.begin(), more.end()); }
+
+void add_model(const Subject& model) {
+  models().push_back(model);
+  add_subjects({model});
+}
+
+bool has_sizes(std::string_view name) { return family_named(name) || model_named(name); }
 
 const Subject& subject_named(const std::string& id) {
   const size_t slash = std::min(id.find('/'), id.size());
@@ -108,11 +139,13 @@ const Subject& subject_named(const std::string& id) {
     if (std::find(names.begin(), names.end(), subject.name) == names.end()) names.push_back(subject.name);
     if (subject.name == id.substr(0, slash)) of_name.push_back(subject.id());
   }
-  const Family* family = family_named(id.substr(0, slash));
-  if (slash == id.size() || (!family && !of_name.empty()))
+  const std::string name = id.substr(0, slash);
+  if (slash == id.size() || (!has_sizes(name) && !of_name.empty()))
     throw_unknown_name("subject", id, of_name.empty() ? names : of_name);
-  if (!family) throw_unknown_name("subject", id.substr(0, slash), names);
-  Subject made = subject_of(*family, id.substr(slash + 1));
+  if (!has_sizes(name)) throw_unknown_name("subject", name, names);
+  const Family* family = family_named(name);
+  const std::string sizes = id.substr(slash + 1);
+  Subject made = family ? subject_of(*family, sizes) : model_at(*model_named(name), sizes);
   if (made.id() != id) return subject_named(made.id());
   for (const Subject& other : others())
     if (other.id() == id) return other;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/namespaces.h"
@@ -14,6 +15,10 @@ namespace halfmark::models {
 const std::vector<Subject>& subjects();
 // Adds rows at the end. References and pointers to earlier rows become invalid.
 void add_subjects(const std::vector<Subject>& more);
+// Adds a row with a network, whose sizes are "b" and its batch; subject_named knows it at any batch. Likewise.
+void add_model(const Subject& model);
+// Whether ids of this name are read: a family, or a model that was added.
+bool has_sizes(std::string_view name);
 // One of the list, or that of a family at these sizes; it lives as long as the program. Throws Error that names the
 // nearest known ones, or says what is wrong with the sizes. Call from one thread.
 const Subject& subject_named(const std::string& id);

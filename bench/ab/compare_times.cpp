@@ -82,9 +82,10 @@ ComparedCases compared_cases(const std::vector<std::string>& ids, const AbOption
 
 PairOptions pair_options(const Build& a, const Build& b, const ComparedCases& compared, const AbOptions& options) {
   PairOptions pairs;
-  const std::vector<std::string> sample{
-      "sample", "--seconds", fmt::format("{}", options.side_by_side ? options.seconds / kSlices : options.seconds),
-      "--threads", std::to_string(options.threads)};
+  std::vector<std::string> sample{"sample", "--seconds",
+                                  fmt::format("{}", options.side_by_side ? options.seconds / kSlices : options.seconds),
+                                  "--threads", std::to_string(options.threads)};
+  for (const std::string& file : options.models) sample.insert(sample.end(), {"--model", file});
   pairs.command_a = a.command(sample), pairs.command_b = b.command(sample);
   for (const Build& one : options.layouts_a) pairs.layouts_a.push_back(one.command(sample));
   for (const Build& one : options.layouts_b) pairs.layouts_b.push_back(one.command(sample));
@@ -266,8 +267,10 @@ Judgement compare_times(const Build& a, const Build& b, const AbOptions& options
       remove_unmeasurable(compared, {trouble}, judgement);
     }
   }
+  std::string models;
+  for (const std::string& file : options.models) models += " --model " + shell_word(file);
   for (JudgedLine& line : judgement.lines)
-    if (!line.rerun.empty()) line.rerun = b.program_name() + " " + line.rerun;
+    if (!line.rerun.empty()) line.rerun = b.program_name() + " " + line.rerun + models;
   conclude(judgement);
   return judgement;
 }

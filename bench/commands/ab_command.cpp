@@ -17,6 +17,7 @@
 #include "bench/commands/commands.h"
 #include "bench/commands/output_options.h"
 #include "bench/run/interruption.h"
+#include "bench/run/model_file.h"
 #include "bench/run/program_name.h"
 #include "bench/run/progress_line.h"
 #include "bench/run/standard_streams.h"
@@ -33,7 +34,8 @@ constexpr int kMostThreads = 4096, kMostPairs = 10'000;
 
 struct AbArguments {
   std::string a, b, suite, noise, learn;
-  std::vector<std::string> words, devices, policies;
+  std::vector<std::string> words, devices, policies, models;
+  std::string shapes;
   bool one_after_another = false, time_only = false, numbers_only = false, layouts = false;
   std::string rules = "default";
   OutputOptions outputs;
@@ -46,6 +48,8 @@ std::vector<std::string> selection_of(const AbArguments& arguments) {
     if (!value.empty()) selection.insert(selection.end(), {option, value});
   };
   add("--suite", arguments.suite);
+  add("--shapes", arguments.shapes);
+  for (const std::string& file : arguments.models) add("--model", file);
   for (const std::string& device : arguments.devices) add("--device", device);
   for (const std::string& policy : arguments.policies) add("--policy", policy);
   return selection;
@@ -75,6 +79,7 @@ NoiseProfile noise_in(const std::string& file) {
 void run_ab(const AbArguments& arguments, Program& program) {
   AbOptions options = arguments.options;
   options.selection = selection_of(arguments);
+  options.models = arguments.models;
   options.side_by_side = !arguments.one_after_another;
   if (arguments.layouts) options.layouts_a = Build::open_layouts(arguments.a);
   const Build a = arguments.layouts ? options.layouts_a.front() : Build::open(arguments.a);
@@ -145,6 +150,8 @@ void add_ab_command(CommandLine& line, Program& program) {
           .option("--suite", arguments->suite, "smoke, quick (default), full")
           .list("--device", arguments->devices, "cpu, cuda:0, ... (more: a,b); default: the best one present")
           .list("--policy", arguments->policies, "precisions (more: a,b; * as a glob)")
+          .option("--shapes", arguments->shapes, "these subjects only: a list as in halfmark run")
+          .files("--model", arguments->models, "a model of your own as JSON, as in halfmark run; both builds read it")
           .option("--seconds", options.seconds, "seconds of timed steps for each case in one process",
                   kShowsDefault | kPositive)
           .option("--threads", options.threads,
@@ -189,6 +196,7 @@ void add_ab_command(CommandLine& line, Program& program) {
 void add_sample_command(CommandLine& line, Program& program) {
   struct SampleArguments {
     SamplerOptions options;
+    std::vector<std::string> models;
     bool shared_pages = false;
   };
   auto arguments = std::make_shared<SampleArguments>();
@@ -198,11 +206,13 @@ void add_sample_command(CommandLine& line, Program& program) {
       .option("--threads", options.threads, "threads of the CPU's kernels; 0: as many as there are cores",
               kShowsDefault, kMostThreads)
       .option("--seed", options.seed, "random seed of parameters and data", kShowsDefault)
+      .files("--model", arguments->models, "model files of the cases")
       .flag("--shared-pages", arguments->shared_pages,
             "share the memory pages of the code with other processes of this program (scripts/placement.py)")
       .action([arguments, &program] {
         arguments->options.shared_pages = arguments->shared_pages ? "asked for" : use_private_code_pages();
         arguments->options.slow_down = program.slow_down;
+        for (const std::string& file : arguments->models) add_model_file(file);
         Sampler sampler(arguments->options);
         answer_samples(std::cin, std::cout, sampler);
       });

@@ -224,6 +224,11 @@ Command& Command::list(const char* names, std::vector<std::string>& values, cons
   return *this;
 }
 
+Command& Command::files(const char* names, std::vector<std::string>& values, const std::string& about) {
+  app_of(app_).add_option(names, values, about)->allow_extra_args(false)->check(not_empty);
+  return *this;
+}
+
 Command& Command::words(const char* name, std::vector<std::string>& values, const std::string& about, unsigned rules) {
   apply(app_of(app_).add_option(name, values, about)->check(not_empty), rules);
   return *this;

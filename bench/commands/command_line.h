@@ -42,6 +42,8 @@ class Command {
                   unsigned rules = kOptional);
   // Each use has one value or several separated by commas; the next arguments are words again.
   Command& list(const char* names, std::vector<std::string>& values, const std::string& about);
+  // Each use names one file; the next arguments are words again.
+  Command& files(const char* names, std::vector<std::string>& values, const std::string& about);
   // All arguments without a name.
   Command& words(const char* name, std::vector<std::string>& values, const std::string& about,
                  unsigned rules = kOptional);

@@ -15,6 +15,7 @@
 #include "bench/commands/commands.h"
 #include "bench/run/case.h"
 #include "bench/run/known_names.h"
+#include "bench/run/model_file.h"
 #include "bench/run/program_name.h"
 #include "bench/run/progress_line.h"
 #include "bench/run/work.h"
@@ -22,6 +23,7 @@
 #include "kernels/number/error.h"
 #include "kernels/sim/tensor_core.h"
 #include "models/families.h"
+#include "models/network/layer_kinds.h"
 #include "reports/record/report.h"
 #include "reports/text/table.h"
 
@@ -326,6 +328,48 @@ const Listing kListings[] = {
 // Shown only if they are requested by name: long lists, and the families, which are listed with the subjects.
 constexpr std::string_view kLong[] = {"families", "kernels", "instructions"};
 
+// The layers of one subject.
+std::string layers_text(const Subject& subject, const TextOptions& options) {
+  HM_CHECK(subject.network, "subject " + subject.id() + " is a function of a program; its layers are not known");
+  Table table({"layer", "kind and arguments", "output", "parameters", "forward FLOP"}, 3);
+  double parameters = 0, flops = 0;
+  for (const LayerFacts& facts : layer_facts(*subject.network, subject.input)) {
+    const LayerSpec& layer = *facts.layer;
+    std::string kind = layer.kind;
+    for (const auto& [name, value] : checked(layer_kind_named(layer.kind).arguments, layer.arguments))
+      kind += fmt::format(" {}={}", name, text_of(value));
+    table.add({{std::string(2 * static_cast<size_t>(facts.depth), ' ') + layer.name},
+               {kind},
+               {facts.output.text()},
+               {facts.parameters > 0 ? std::to_string(facts.parameters) : "-"},
+               {facts.forward_flops > 0 ? human(facts.forward_flops, "FLOP") : "-"}});
+    parameters += static_cast<double>(facts.parameters), flops += facts.forward_flops;
+  }
+  return toned(subject.id(), Tone::strong, options.colour) +
+         fmt::format(": input {}, {:.0f} parameters, {} forward\n", subject.input.text(), parameters,
+                     human(flops, "FLOP")) +
+         table.text(options);
+}
+
+void list_subjects(const std::vector<std::string>& ids, const std::vector<std::string>& files, bool json) {
+  std::vector<std::string> all;
+  for (const std::string& file : files) all.push_back(add_model_file(file));
+  if (!ids.empty()) all = ids;
+  TextOptions options;
+  options.width = terminal_width(STDOUT_FILENO);
+  options.colour = wants_colour(STDOUT_FILENO);
+  Json list = Json::array();
+  std::string text;
+  for (const std::string& id : all) {
+    const Subject& subject = subject_named(id);
+    if (json)
+      list.push_back(model_json(subject));
+    else
+      text += (text.empty() ? "" : "\n") + layers_text(subject, options);
+  }
+  fmt::print("{}", json ? (list.size() == 1 ? list[0] : list).dump(2) + "\n" : text);
+}
+
 void list(const std::string& what, bool json) {
   TextOptions options;
   options.width = terminal_width(STDOUT_FILENO);
@@ -349,6 +393,7 @@ void list(const std::string& what, bool json) {
 void add_list_command(CommandLine& line, Program&) {
   struct Arguments {
     std::string what;
+    std::vector<std::string> ids, models;
     bool json = false;
   };
   auto arguments = std::make_shared<Arguments>();
@@ -356,9 +401,16 @@ void add_list_command(CommandLine& line, Program&) {
   for (const Listing& listing : kListings) names.emplace_back(listing.name);
   line.add("list", "what there is: subjects, policies, devices, harnesses with their metrics, kernels, instructions")
       .choice("what", arguments->what, names)
+      .words("ids", arguments->ids, "after subjects: the layers of these subjects, with --json as a model file")
+      .files("--model", arguments->models, "after subjects: a model of your own, as in halfmark run")
       .flag("--json", arguments->json, "machine-readable output")
-      .examples({"halfmark list", "halfmark list devices", "halfmark list harnesses --json"})
-      .action([arguments] { list(arguments->what, arguments->json); });
+      .examples({"halfmark list", "halfmark list devices", "halfmark list harnesses --json",
+                 "halfmark list subjects convnet/b16_c3_s16_w16"})
+      .action([arguments] {
+        if (arguments->ids.empty() && arguments->models.empty()) return list(arguments->what, arguments->json);
+        HM_CHECK(arguments->what == "subjects", "ids and --model belong to halfmark list subjects");
+        list_subjects(arguments->ids, arguments->models, arguments->json);
+      });
 }
 
 }  // namespace halfmark::bench

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "bench/commands/commands.h"
 #include "bench/commands/shapes.h"
 #include "bench/run/interruption.h"
+#include "bench/run/model_file.h"
 #include "bench/run/plan.h"
 #include "bench/run/planted_slow_down.h"
 #include "bench/run/progress_line.h"
@@ -31,6 +33,7 @@ constexpr int kMostProcesses = 10'000;  // of a case: days on any machine
 struct RunArguments {
   Selection selection;
   std::string id, shapes, output = "report.json", shard;
+  std::vector<std::string> models;
   uint64_t seed = 0;
   bool resume = false, isolate = false, dry_run = false, no_probes = false;
   int processes = 0, descriptor = -1;
@@ -52,6 +55,17 @@ Plan plan_of(const std::vector<Case>& cases) {
   return reports::plan_of(ids);
 }
 
+// The selection with the subjects of --shapes, else with those of --model.
+Selection with_subjects(const RunArguments& arguments) {
+  std::vector<std::filesystem::path> inputs(arguments.models.begin(), arguments.models.end());
+  if (!arguments.shapes.empty()) inputs.emplace_back(arguments.shapes);
+  reports::require_no_input(arguments.output, inputs);
+  Selection selection = arguments.selection;
+  for (const std::string& file : arguments.models) selection.subjects.push_back(add_model_file(file));
+  if (!arguments.shapes.empty()) selection.subjects = subjects_in_file(arguments.shapes);
+  return selection;
+}
+
 void run(const RunArguments& arguments, Program& program) {
   plant_slow_downs(program.slow_down);
   if (arguments.timeout > 0 && !arguments.isolate && arguments.processes == 0)
@@ -61,9 +75,7 @@ void run(const RunArguments& arguments, Program& program) {
                                  other.policies.empty() && other.harnesses.empty() && other.suite == Selection().suite))
     throw Error(
         "--case: is a selection of its own; leave out words, --shapes, --suite, --device, --policy and --harness");
-  Selection selection = arguments.selection;
-  if (!arguments.shapes.empty()) reports::require_no_input(arguments.output, {arguments.shapes});
-  if (!arguments.shapes.empty()) selection.subjects = subjects_in_file(arguments.shapes);
+  const Selection selection = with_subjects(arguments);
   RunOptions options;
   options.cases = arguments.id.empty() ? plan(selection) : std::vector<Case>{case_of(arguments.id)};
   options.info.plan = plan_of(options.cases);
@@ -121,6 +133,10 @@ void add_run_command(CommandLine& line, Program& program) {
       "--shapes", arguments->shapes,
       "these subjects only: a CSV file with the columns subject (a family or an id) and letters of sizes, or "
       "a JSON list; halfmark list subjects shows the letters");
+  command.files(
+      "--model", arguments->models,
+      "a model of your own as JSON, alone unless --shapes or --case selects others; may be repeated; halfmark "
+      "list subjects --json ID shows the form");
   command.option("--case", arguments->id, "exactly this case, as `halfmark run --dry-run` prints ids");
   command.option("-o,--output", arguments->output, "report file", kShowsDefault | kFile);
   command.option("--seed", arguments->seed, "random seed of parameters and data", kShowsDefault);

@@ -8,8 +8,10 @@
 #include <csignal>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "bench/run/child_process.h"
+#include "bench/run/model_file.h"
 #include "reports/record/memory_file.h"
 #include "reports/text/table.h"
 
@@ -18,10 +20,17 @@ namespace halfmark::bench {
 IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout) {
   const auto begin = std::chrono::steady_clock::now();
   const MemoryFile report("report"), complaints("complaints");
-  const pid_t child = start_child(  // --no-probes: the parent has already probed the environment
-      {program, "run", "--case", id, "--seed", std::to_string(seed), "--no-probes", "--output-descriptor",
-       std::to_string(report.descriptor())},
-      {.error = complaints.descriptor(), .kept = report.descriptor()});
+  std::vector<std::string> command = {program,  // --no-probes: the parent has already probed the environment
+                                      "run",
+                                      "--case",
+                                      id,
+                                      "--seed",
+                                      std::to_string(seed),
+                                      "--no-probes",
+                                      "--output-descriptor",
+                                      std::to_string(report.descriptor())};
+  command.insert(command.end(), model_file_options().begin(), model_file_options().end());
+  const pid_t child = start_child(command, {.error = complaints.descriptor(), .kept = report.descriptor()});
   const ChildEnd ending = wait_for_child(child, timeout);
   const int status = ending.status;
   const std::string memory =

@@ -26,7 +26,7 @@ namespace {
 // Whether the word is a family of subjects with sizes, as "conv2d/b8_c3_o16_s9_k3", not a pattern. Parts may follow.
 bool is_sized(const std::string& word) {
   const std::vector<std::string> parts = split(word, '/');
-  return parts.size() > 1 && family_named(parts[0]) && parts[1].find('*') == std::string::npos;
+  return parts.size() > 1 && has_sizes(parts[0]) && parts[1].find('*') == std::string::npos;
 }
 
 std::vector<const Subject*> subjects_of(std::string_view pattern) {
@@ -83,6 +83,13 @@ bool covers(const std::vector<SuiteRow>& rows, std::string_view pattern, std::st
   return false;
 }
 
+// The first row of trainings that are no controls; null: the suite has none.
+const SuiteRow* first_training(const std::vector<SuiteRow>& rows) {
+  for (const SuiteRow& row : rows)
+    if (!is_control(row) && row.harnesses == std::vector<std::string_view>{"training"}) return &row;
+  return nullptr;
+}
+
 // The harnesses that are requested by name, as an option or as a word.
 std::vector<std::string_view> requested_harnesses(const std::vector<std::string>& words,
                                                   const std::vector<std::string>& only) {
@@ -128,6 +135,10 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
       if (covers(rows, pattern, harness)) continue;
       more.push_back({named_subjects.empty() ? first.subjects : std::vector{pattern}, first.policies,
                       requested.empty() ? first.harnesses : std::vector{harness}});
+      // A classifier is trained as well, as the suite trains its own.
+      if (named_subjects.empty() || !requested.empty() || subjects_of(pattern).front()->classes == 0) continue;
+      if (const SuiteRow* trained = first_training(rows))
+        more.push_back({{pattern}, trained->policies, trained->harnesses, trained->variants});
     }
   rows.insert(rows.end(), more.begin(), more.end());
 

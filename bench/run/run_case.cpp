@@ -18,6 +18,7 @@
 #include "bench/run/fingerprint.h"
 #include "bench/run/interruption.h"
 #include "bench/run/known_names.h"
+#include "bench/run/model_file.h"
 #include "bench/run/performance.h"
 #include "bench/run/program_name.h"
 #include "bench/run/time_validity.h"
@@ -81,6 +82,7 @@ Record blank_record(const Case& one, uint64_t seed) {
   record.harness = one.harness->name;
   record.axes = one.axes;
   record.repro = fmt::format("{} run --case {}", program_name(), shell_word(record.id));
+  for (const std::string& option : model_file_options()) record.repro += " " + shell_word(option);
   if (seed != 0) record.repro += fmt::format(" --seed {}", seed);
   return record;
 }

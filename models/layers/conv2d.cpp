@@ -1,5 +1,4 @@
 // Convolution with stride, padding, dilation and groups.
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,12 +14,14 @@ class Convolution : public TappedLayer {
  public:
   // torch.nn.Conv2d.reset_parameters: as Linear, with fan_in = in / groups * area of the kernel.
   Convolution(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel, Window window, int groups,
-              bool with_bias)
+              bool with_bias, const Start& start)
       : TappedLayer(std::move(name)), window_(window), groups_(groups) {
-    const int64_t in_of_group = in / groups;
-    const double bound = 1 / std::sqrt(static_cast<double>(in_of_group * kernel.h * kernel.w));
-    weight_ = init.uniform(this->name() + ".weight", {out, in_of_group, kernel.h, kernel.w}, init.policy.param, bound);
-    if (with_bias) bias_ = init.uniform(this->name() + ".bias", {out}, init.policy.param, bound);
+    const int64_t in_of_group = in / groups, area = static_cast<int64_t>(kernel.h) * kernel.w;
+    const int64_t fan_in = in_of_group * area;
+    // PyTorch counts the outputs of all groups for fan_out (torch/nn/init.py, _calculate_fan_in_and_fan_out).
+    weight_ =
+        weight_of(init, this->name() + ".weight", {out, in_of_group, kernel.h, kernel.w}, fan_in, out * area, start);
+    if (with_bias) bias_ = bias_of(init, this->name() + ".bias", out, fan_in, start);
   }
 
   std::vector<Param*> params() override {
@@ -72,8 +73,8 @@ class Convolution : public TappedLayer {
 }  // namespace
 
 LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel, Window window, int groups,
-                bool bias) {
-  return std::make_unique<Convolution>(init, std::move(name), in, out, kernel, window, groups, bias);
+                bool bias, const Start& start) {
+  return std::make_unique<Convolution>(init, std::move(name), in, out, kernel, window, groups, bias, start);
 }
 
 }  // namespace halfmark::models

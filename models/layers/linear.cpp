@@ -1,5 +1,4 @@
 // y = x w^T + b.
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,10 +13,10 @@ namespace {
 class Linear : public TappedLayer {
  public:
   // torch.nn.Linear.reset_parameters: kaiming_uniform(a = sqrt 5) is U(-1 / sqrt(in), 1 / sqrt(in)), the bias likewise.
-  Linear(const Init& init, std::string name, int64_t in, int64_t out, bool with_bias) : TappedLayer(std::move(name)) {
-    const double bound = 1 / std::sqrt(static_cast<double>(in));
-    weight_ = init.uniform(this->name() + ".weight", {out, in}, init.policy.param, bound);
-    if (with_bias) bias_ = init.uniform(this->name() + ".bias", {out}, init.policy.param, bound);
+  Linear(const Init& init, std::string name, int64_t in, int64_t out, bool with_bias, const Start& start)
+      : TappedLayer(std::move(name)) {
+    weight_ = weight_of(init, this->name() + ".weight", {out, in}, in, out, start);
+    if (with_bias) bias_ = bias_of(init, this->name() + ".bias", out, in, start);
   }
 
   std::vector<Param*> params() override {
@@ -60,8 +59,8 @@ class Linear : public TappedLayer {
 
 }  // namespace
 
-LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias) {
-  return std::make_unique<Linear>(init, std::move(name), in, out, bias);
+LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias, const Start& start) {
+  return std::make_unique<Linear>(init, std::move(name), in, out, bias, start);
 }
 
 }  // namespace halfmark::models

@@ -15,8 +15,8 @@ Shape pooled(const Shape& x, int kernel_h, int kernel_w, const Window& window) {
 
 class MaxPool : public TappedLayer {
  public:
-  MaxPool(std::string name, Size2d kernel, Size2d stride)
-      : TappedLayer(std::move(name)), kernel_(kernel), window_{.stride_h = stride.h, .stride_w = stride.w} {}
+  MaxPool(std::string name, Size2d kernel, const Window& window)
+      : TappedLayer(std::move(name)), kernel_(kernel), window_(window) {}
   Shape output_shape(const Shape& x) const override { return pooled(x, kernel_.h, kernel_.w, window_); }
 
  private:
@@ -48,8 +48,8 @@ class MaxPool : public TappedLayer {
 class AvgPool : public TappedLayer {
  public:
   // kernel 0: the whole image.
-  AvgPool(std::string name, Size2d kernel, Size2d stride)
-      : TappedLayer(std::move(name)), kernel_(kernel), window_{.stride_h = stride.h, .stride_w = stride.w} {}
+  AvgPool(std::string name, Size2d kernel, const Window& window)
+      : TappedLayer(std::move(name)), kernel_(kernel), window_(window) {}
   Shape output_shape(const Shape& x) const override { return pooled(x, height(x), width(x), window_); }
 
  private:
@@ -80,12 +80,12 @@ class AvgPool : public TappedLayer {
 
 }  // namespace
 
-LayerPtr max_pool2d(std::string name, Size2d kernel, Size2d stride) {
-  return std::make_unique<MaxPool>(std::move(name), kernel, stride);
+LayerPtr max_pool2d(std::string name, Size2d kernel, const Window& window) {
+  return std::make_unique<MaxPool>(std::move(name), kernel, window);
 }
-LayerPtr avg_pool2d(std::string name, Size2d kernel, Size2d stride) {
-  return std::make_unique<AvgPool>(std::move(name), kernel, stride);
+LayerPtr avg_pool2d(std::string name, Size2d kernel, const Window& window) {
+  return std::make_unique<AvgPool>(std::move(name), kernel, window);
 }
-LayerPtr global_avg_pool2d(std::string name) { return std::make_unique<AvgPool>(std::move(name), 0, 1); }
+LayerPtr global_avg_pool2d(std::string name) { return std::make_unique<AvgPool>(std::move(name), 0, Window()); }
 
 }  // namespace halfmark::models

@@ -1,0 +1,352 @@
+#include "bench/run/model_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "bench/namespaces.h"
+#include "bench/run/known_names.h"
+#include "bench/run/suites.h"
+#include "kernels/number/error.h"
+#include "models/families.h"
+#include "models/network/layer_kinds.h"
+#include "models/zoo.h"
+#include "reports/record/file.h"
+#include "reports/record/json_parser.h"
+#include "reports/record/printable.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kKind = "model file";
+// Of branches in branches; the parser's own limit counts every list and object.
+constexpr size_t kMostLayers = 10'000;
+
+struct DataRow {
+  std::string_view name;
+  DataKind kind;
+  bool has_classes;
+  int rank;  // of one sample; 0: any
+};
+constexpr DataRow kData[] = {{"normal", DataKind::normal, false, 0},
+                             {"images", DataKind::images, true, 3},
+                             {"points", DataKind::points, true, 1}};
+
+// Where each object of a valid JSON text begins. An object is found by its place in the tree, because both are in the
+// same order.
+class Lines {
+ public:
+  Lines(std::string_view text, const Json& root) {
+    std::vector<size_t> lines;
+    size_t line = 1;
+    bool in_string = false;
+    for (size_t i = 0; i < text.size(); ++i) {
+      const char c = text[i];
+      if (c == '\n') ++line;
+      if (in_string && c == '\\') ++i;
+      if (c == '"') in_string = !in_string;
+      if (c == '{' && !in_string) lines.push_back(line);
+    }
+    size_t next = 0;
+    visit(root, lines, next);
+  }
+  size_t of(const Json& object) const {
+    const auto found = lines_.find(&object);
+    return found == lines_.end() ? 1 : found->second;
+  }
+
+ private:
+  void visit(const Json& value, const std::vector<size_t>& lines, size_t& next) {
+    if (value.is_object()) lines_[&value] = lines.at(next++);
+    if (value.is_structured())
+      for (const Json& inner : value) visit(inner, lines, next);
+  }
+  std::map<const Json*, size_t> lines_;
+};
+
+std::string short_text(const Json& value) {
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return printable(text.size() > 40 ? text.substr(0, 37) + "..." : text);
+}
+
+// An object of the file: reads its members and complains with the line where it begins.
+class Reader {
+ public:
+  Reader(const Json& object, const Lines& lines, const std::string& where)
+      : object_(object), lines_(lines), where_(where) {}
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(fmt::format("{}:{}: {}", where_, lines_.of(object_), what));
+  }
+  void check(bool holds, const std::string& what) const {
+    if (!holds) fail(what);
+  }
+  const Json& member(const char* key, const char* form) const {
+    check(object_.contains(key), fmt::format("needs \"{}\": {}", key, form));
+    return object_.at(key);
+  }
+  std::string word(const char* key, const char* form) const {
+    const Json& value = member(key, form);
+    check(value.is_string(), fmt::format("\"{}\" is {}, not {}", key, short_text(value), form));
+    return value.get<std::string>();
+  }
+  int64_t count(const char* key, const char* form, int64_t most) const {
+    return checked_count(member(key, form), fmt::format("\"{}\"", key), most);
+  }
+  int64_t checked_count(const Json& value, const std::string& what, int64_t most) const {
+    check(value.is_number_unsigned(), fmt::format("{} is {}, not a whole number", what, short_text(value)));
+    const auto found = value.get<uint64_t>();
+    check(found >= 1 && found <= static_cast<uint64_t>(most),
+          fmt::format("{} is {}, not in 1 ... {}", what, short_text(value), most));
+    return static_cast<int64_t>(found);
+  }
+  void only(std::initializer_list<std::string_view> known) const {
+    for (const auto& [key, value] : object_.items())
+      check(std::find(known.begin(), known.end(), key) != known.end(),
+            fmt::format("unknown \"{}\"; known: {}", printable(key.substr(0, 40)), fmt::join(known, ", ")));
+  }
+
+ private:
+  const Json& object_;
+  const Lines& lines_;
+  const std::string& where_;
+};
+
+bool is_name(std::string_view name) {
+  return !name.empty() && name.size() <= 64 &&
+         std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c == '.'; });
+}
+
+class ModelReader {
+ public:
+  ModelReader(const Json& root, const Lines& lines, const std::string& where)
+      : root_(root), lines_(lines), where_(where) {}
+
+  Subject model() {
+    const Reader reader(root_, lines_, where_);
+    reader.only({"name", "input", "batch", "data", "classes", "layers"});
+    const std::string name = reader.word("name", "a word that ids begin with, as \"tiny\"");
+    reader.check(is_name(name), fmt::format("\"name\" is {}: a name consists of letters, digits, '_', '-' and '.'",
+                                            short_text(root_["name"])));
+    const Shape input = input_of(reader);
+    const DataRow& data = data_of(reader, input);
+    const int64_t classes = data.has_classes ? reader.count("classes", "the number of classes, 2 to 10", 10) : 0;
+    reader.check(data.has_classes || !root_.contains("classes"),
+                 fmt::format("data \"{}\" have no \"classes\"", data.name));
+    reader.check(!data.has_classes || classes >= 2, "\"classes\" is 1: a classifier needs two or more");
+    Network network{layers_of(reader)};
+    reader.check(!network.layers.empty(), "\"layers\" is empty");
+    check_output(network, input, classes, reader);
+    Subject subject = subject_of_network(input, data.kind, classes, std::move(network));
+    subject.name = name, subject.sizes = fmt::format("b{}", input[0]);
+    return subject;
+  }
+
+ private:
+  Shape input_of(const Reader& reader) {
+    constexpr const char* kForm = "the extents of one sample, as [3, 16, 16] or [64]";
+    const Json& given = reader.member("input", kForm);
+    reader.check(given.is_array() && !given.empty() && given.size() < static_cast<size_t>(Shape::kMaxRank),
+                 fmt::format("\"input\" is {}, not {}", short_text(given), kForm));
+    constexpr int64_t kMost = int64_t{1} << 24;
+    std::vector<int64_t> extents = {reader.count("batch", "the number of samples in a batch", kMost)};
+    double elements = static_cast<double>(extents[0]);
+    for (const Json& one : given) {
+      extents.push_back(reader.checked_count(one, "an extent of \"input\"", kMost));
+      elements *= static_cast<double>(extents.back());
+    }
+    reader.check(elements <= 0x1p36, "the input would have more than 2^36 elements");
+    return Shape(std::span<const int64_t>(extents));
+  }
+
+  const DataRow& data_of(const Reader& reader, const Shape& input) {
+    std::vector<std::string_view> known;
+    for (const DataRow& row : kData) known.push_back(row.name);
+    const std::string form = fmt::format("one of {}", fmt::join(known, ", "));
+    const std::string name = reader.word("data", form.c_str());
+    for (const DataRow& row : kData) {
+      if (row.name != name) continue;
+      reader.check(
+          row.rank == 0 || input.rank() == row.rank + 1,
+          fmt::format("data \"{}\" have samples of rank {}, \"input\" has {}", name, row.rank, input.rank() - 1));
+      return row;
+    }
+    reader.fail(fmt::format("\"data\" is {}, not {}", short_text(root_["data"]), form));
+  }
+
+  std::vector<LayerSpec> layers_of(const Reader& reader) {
+    const Json& given = reader.member("layers", "a list of layers");
+    reader.check(given.is_array(), fmt::format("\"layers\" is {}, not a list of layers", short_text(given)));
+    return sequence(given, reader);
+  }
+
+  std::vector<LayerSpec> sequence(const Json& given, const Reader& reader) {
+    std::vector<LayerSpec> layers;
+    for (const Json& one : given) {
+      reader.check(one.is_object(),
+                   fmt::format("{} is no layer; a layer is an object with \"layer\": its kind", short_text(one)));
+      layers.push_back(layer(one));
+    }
+    return layers;
+  }
+
+  LayerSpec layer(const Json& given) {
+    const Reader reader(given, lines_, where_);
+    LayerSpec spec;
+    spec.kind = reader.word("layer", "the kind of the layer");
+    spec.line = lines_.of(given);
+    reader.check(++layers_ <= kMostLayers, fmt::format("more than {} layers", kMostLayers));
+    const LayerKind* kind = nullptr;
+    try {
+      kind = &layer_kind_named(spec.kind);
+    } catch (const Error& error) {
+      reader.fail(printable(error.what()));
+    }
+    spec.name = given.contains("name") ? reader.word("name", "a word") : fmt::format("{}{}", spec.kind, layers_);
+    reader.check(is_name(spec.name), fmt::format("\"name\" is {}: a name consists of letters, digits, '_', '-' and '.'",
+                                                 short_text(given.value("name", Json()))));
+    for (const auto& [key, value] : given.items()) {
+      if (key == "layer" || key == "name") continue;
+      if (key == "branches" && kind->branches != LayerKind::Branches::none) {
+        reader.check(value.is_array(), fmt::format("\"branches\" is {}, not a list of lists", short_text(value)));
+        for (const Json& branch : value) {
+          reader.check(branch.is_array(), fmt::format("a branch is {}, not a list of layers", short_text(branch)));
+          spec.branches.push_back(sequence(branch, reader));
+        }
+        continue;
+      }
+      spec.arguments.emplace(printable(key.substr(0, 40)), argument(key, value, reader));
+    }
+    return spec;
+  }
+
+  static Value argument(const std::string& key, const Json& value, const Reader& reader) {
+    constexpr int64_t kMost = int64_t{1} << 53;
+    if (value.is_boolean()) return value.get<bool>();
+    if (value.is_string()) return value.get<std::string>();
+    if (value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(kMost))
+      return value.get<int64_t>();
+    if (value.is_number_integer() && !value.is_number_unsigned()) return value.get<int64_t>();
+    if (value.is_number()) return value.get<double>();
+    const auto is_size = [](const Json& one) {
+      return one.is_number_unsigned() && one.get<uint64_t>() <= static_cast<uint64_t>(kMost);
+    };
+    if (value.is_array() && value.size() == 2 && is_size(value[0]) && is_size(value[1]))
+      return Extent{value[0].get<int64_t>(), value[1].get<int64_t>()};
+    reader.fail(fmt::format("\"{}\" is {}, not a number, a pair of whole numbers, true, false or a word",
+                            printable(key.substr(0, 40)), short_text(value)));
+  }
+
+  // Cross-entropy takes one logit for each class.
+  void check_output(const Network& network, const Shape& input, int64_t classes, const Reader& reader) const {
+    Shape output;
+    try {
+      output = output_shape(network, input);
+    } catch (const Error& error) {
+      throw Error(fmt::format("{}: {}", where_, printable(error.what())));
+    }
+    const Shape wanted{input[0], classes};
+    reader.check(classes == 0 || output == wanted,
+                 fmt::format("the last layer gives {}, the loss needs {}: one number for each of the {} classes",
+                             output.text(), wanted.text(), classes));
+  }
+
+  const Json& root_;
+  const Lines& lines_;
+  const std::string& where_;
+  size_t layers_ = 0;
+};
+
+std::vector<std::string>& options() {
+  static std::vector<std::string> all;
+  return all;
+}
+
+Json json_of(const Value& value) {
+  if (const auto* pair = std::get_if<Extent>(&value))
+    return pair->h == pair->w ? Json(pair->h) : Json::array({pair->h, pair->w});
+  return std::visit(
+      [](const auto& one) -> Json {
+        if constexpr (std::is_same_v<std::decay_t<decltype(one)>, Extent>)
+          return nullptr;
+        else
+          return one;
+      },
+      value);
+}
+
+Json json_of(const std::vector<LayerSpec>& layers) {
+  Json list = Json::array();
+  for (const LayerSpec& spec : layers) {
+    Json one = {{"layer", spec.kind}, {"name", spec.name}};
+    const LayerKind& kind = layer_kind_named(spec.kind);
+    const Arguments arguments = checked(kind.arguments, spec.arguments);
+    for (const ArgumentRow& row : kind.arguments)
+      if (const auto given = arguments.find(row.name); given != arguments.end())
+        one[given->first] = json_of(given->second);
+    if (!spec.branches.empty()) {
+      one["branches"] = Json::array();
+      for (const auto& branch : spec.branches) one["branches"].push_back(json_of(branch));
+    }
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+}  // namespace
+
+Subject model_in(std::string_view text, const std::string& where) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  const Json root = reports::parse_json(text, where, kKind);
+  HM_CHECK(root.is_object(),
+           fmt::format("{}: is {}, not an object; a model file begins with {{", where, short_text(root)));
+  const Lines lines(text, root);
+  return ModelReader(root, lines, where).model();
+}
+
+std::string add_model_file(const std::string& file) {
+  const Subject subject = model_in(reports::read_file(file), file);
+  std::vector<std::string> taken = {"cpu", "halfmark"};
+  for (const auto& names : {policy_names(), harness_names(), device_names()})
+    taken.insert(taken.end(), names.begin(), names.end());
+  for (const Suite& suite : suites()) taken.emplace_back(suite.name);
+  for (const Subject& known : subjects()) taken.push_back(known.name);
+  for (const Family& family : families()) taken.emplace_back(family.name);
+  HM_CHECK(std::ranges::find(taken, subject.name) == taken.end(),
+           fmt::format("{}: \"name\" is \"{}\", which is the name of something else here; choose another", file,
+                       subject.name));
+  add_model(subject);
+  options().insert(options().end(), {"--model", file});
+  return subject.id();
+}
+
+const std::vector<std::string>& model_file_options() { return options(); }
+
+Json model_json(const Subject& subject) {
+  HM_CHECK(subject.network, "subject " + subject.id() + " is a function of a program and cannot be written as a file");
+  std::vector<int64_t> sample(subject.input.extents().begin() + 1, subject.input.extents().end());
+  // Ids of the suite's own subjects cannot be those of a file.
+  const std::string name = family_named(subject.name) ? subject.name + "_" + subject.sizes : subject.name;
+  Json json = {{"name", name}, {"input", sample}, {"batch", subject.input[0]}};
+  for (const DataRow& row : kData)
+    if (row.kind == subject.data) json["data"] = row.name;
+  if (subject.classes > 0) json["classes"] = subject.classes;
+  json["layers"] = json_of(subject.network->layers);
+  return json;
+}
+
+}  // namespace halfmark::bench

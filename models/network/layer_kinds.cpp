@@ -1,0 +1,240 @@
+// The table of layer kinds. To make a layer available to models and model files, add a row.
+#include "models/network/layer_kinds.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "kernels/number/error.h"
+#include "kernels/number/named.h"
+
+namespace halfmark::models {
+namespace {
+
+constexpr std::string_view kImages = "[batch, channels, height, width]";
+
+ArgumentRow count(std::string_view name, std::string_view about, std::optional<Value> usual = {}) {
+  return {.name = name, .about = about, .usual = std::move(usual)};
+}
+ArgumentRow extent(std::string_view name, std::string_view about, std::optional<Value> usual = {}) {
+  return {.name = name, .about = about, .type = ArgumentType::extent, .usual = std::move(usual), .most = 1024};
+}
+ArgumentRow padding() {
+  return {.name = "padding",
+          .about = "rows and columns of zeros at each side",
+          .type = ArgumentType::extent,
+          .usual = int64_t{0},
+          .least = 0,
+          .most = 1024};
+}
+ArgumentRow flag(std::string_view name, std::string_view about, bool usual) {
+  return {.name = name, .about = about, .type = ArgumentType::flag, .usual = usual};
+}
+ArgumentRow number(std::string_view name, std::string_view about, double usual, double least, double most) {
+  return {.name = name, .about = about, .type = ArgumentType::number, .usual = usual, .least = least, .most = most};
+}
+ArgumentRow epsilon(double usual) { return number("epsilon", "added to the variance", usual, 0, 1); }
+
+const ArgumentRow kStride = extent("stride", "of the window", int64_t{1});
+const ArgumentRow kStrideOfPool = {.name = "stride",
+                                   .about = "of the window; without it, the kernel",
+                                   .type = ArgumentType::extent,
+                                   .is_optional = true,
+                                   .most = 1024};
+const ArgumentRow kBias = flag("bias", "adds a bias", true);
+const ArgumentRow kStart = {
+    .name = "start",
+    .about = "initial weights: torch (as PyTorch's layer), he_fan_in, he_fan_out (normal, He et al. 2015), normal",
+    .type = ArgumentType::word,
+    .usual = std::string("torch")};
+const ArgumentRow kDeviation = number("deviation", "standard deviation of start normal", 0.02, 0, 100);
+const ArgumentRow kBiasStart = {.name = "bias_start",
+                                .about = "initial bias; without it, as PyTorch's layer",
+                                .type = ArgumentType::number,
+                                .is_optional = true,
+                                .least = -1e6,
+                                .most = 1e6};
+
+Start start_of(const LayerRequest& r) {
+  constexpr std::pair<std::string_view, Start::Kind> kKinds[] = {{"torch", Start::Kind::torch},
+                                                                 {"he_fan_in", Start::Kind::he_fan_in},
+                                                                 {"he_fan_out", Start::Kind::he_fan_out},
+                                                                 {"normal", Start::Kind::normal}};
+  Start start;
+  const std::string& word = r.word("start");
+  bool is_known = false;
+  for (const auto& [name, kind] : kKinds)
+    if (name == word) start.kind = kind, is_known = true;
+  r.check(is_known, "start is \"" + word + "\"; known: torch, he_fan_in, he_fan_out, normal");
+  start.deviation = r.number("deviation");
+  if (r.has("bias_start")) start.bias = r.number("bias_start");
+  return start;
+}
+
+LayerPtr make_linear(LayerRequest& r) {
+  r.check(r.input.rank() >= 2, "needs an input [batch, features] or [batch, time, features], not " + r.input.text() +
+                                   "; a layer flatten makes vectors of images");
+  return linear(r.init, r.name, r.input[r.input.rank() - 1], r.count("out"), r.flag("bias"), start_of(r));
+}
+
+int window_size(int64_t image, int kernel, int pad, int dilation, const LayerRequest& r) {
+  const int64_t reach = static_cast<int64_t>(dilation) * (kernel - 1) + 1;
+  r.check(reach <= image + 2 * pad, "the kernel reaches over " + std::to_string(reach) +
+                                        " rows or columns, the padded image " + r.input.text() + " has " +
+                                        std::to_string(image + 2 * pad));
+  return kernel;
+}
+
+Window window_of(const LayerRequest& r, Size2d kernel, Size2d stride, Size2d pad, Size2d dilation) {
+  r.need_rank(4, kImages);
+  window_size(r.input[2], kernel.h, pad.h, dilation.h, r), window_size(r.input[3], kernel.w, pad.w, dilation.w, r);
+  return {.stride_h = stride.h,
+          .stride_w = stride.w,
+          .pad_h = pad.h,
+          .pad_w = pad.w,
+          .dilation_h = dilation.h,
+          .dilation_w = dilation.w};
+}
+
+void check_groups(const LayerRequest& r, int64_t groups, int64_t in, int64_t out) {
+  r.check(in % groups == 0 && out % groups == 0, std::to_string(groups) + " groups do not divide " +
+                                                     std::to_string(in) + " input channels and " + std::to_string(out) +
+                                                     " output channels");
+}
+
+LayerPtr make_conv2d(LayerRequest& r) {
+  const Size2d kernel = r.extent("kernel");
+  const Window window = window_of(r, kernel, r.extent("stride"), r.extent("padding"), r.extent("dilation"));
+  const int64_t in = r.input[1], out = r.count("out"), groups = r.count("groups");
+  check_groups(r, groups, in, out);
+  return conv2d(r.init, r.name, in, out, kernel, window, static_cast<int>(groups), r.flag("bias"), start_of(r));
+}
+
+LayerPtr make_batchnorm2d(LayerRequest& r) {
+  r.need_rank(4, kImages);
+  r.check(r.input.elements() > r.input[1],
+          "in training needs more than one value of each channel, not " + r.input.text());
+  return batchnorm2d(r.init, r.name, r.input[1],
+                     r.has("momentum") ? r.number("momentum") : r.settings.batchnorm_momentum, r.number("epsilon"));
+}
+
+LayerPtr make_layer_norm(LayerRequest& r) {
+  r.check(r.input.rank() >= 2, "needs features after the batch, not " + r.input.text());
+  return layer_norm(r.init, r.name, r.input[r.input.rank() - 1], r.number("epsilon"));
+}
+LayerPtr make_rms_norm(LayerRequest& r) {
+  r.check(r.input.rank() >= 2, "needs features after the batch, not " + r.input.text());
+  return rms_norm(r.init, r.name, r.input[r.input.rank() - 1], r.number("epsilon"));
+}
+LayerPtr make_group_norm(LayerRequest& r) {
+  r.need_rank(4, kImages);
+  const int64_t groups = r.count("groups");
+  r.check(r.input[1] % groups == 0,
+          std::to_string(groups) + " groups do not divide " + std::to_string(r.input[1]) + " channels");
+  return group_norm(r.init, r.name, r.input[1], groups, r.number("epsilon"));
+}
+
+LayerPtr make_max_pool2d(LayerRequest& r) {
+  const Size2d kernel = r.extent("kernel"), pad = r.extent("padding");
+  r.check(kernel.h * kernel.w <= 256, "the kernel has more than 256 places, and a winner's place is kept in a byte");
+  r.check(2 * pad.h <= kernel.h && 2 * pad.w <= kernel.w, "padding is more than half the kernel");
+  return max_pool2d(r.name, kernel, window_of(r, kernel, r.has("stride") ? r.extent("stride") : kernel, pad, 1));
+}
+LayerPtr make_avg_pool2d(LayerRequest& r) {
+  const Size2d kernel = r.extent("kernel"), pad = r.extent("padding");
+  r.check(2 * pad.h <= kernel.h && 2 * pad.w <= kernel.w, "padding is more than half the kernel");
+  return avg_pool2d(r.name, kernel, window_of(r, kernel, r.has("stride") ? r.extent("stride") : kernel, pad, 1));
+}
+LayerPtr make_global_avg_pool2d(LayerRequest& r) {
+  r.need_rank(4, kImages);
+  return global_avg_pool2d(r.name);
+}
+LayerPtr make_flatten(LayerRequest& r) { return flatten(r.name); }
+
+LayerPtr make_add(LayerRequest& r) {
+  r.check(r.branches.size() == 2, "adds two branches, not " + std::to_string(r.branches.size()));
+  r.check(r.branch_outputs[0] == r.branch_outputs[1],
+          "its branches give the shapes " + r.branch_outputs[0].text() + " and " + r.branch_outputs[1].text());
+  r.check(r.branches[0] || r.branches[1], "both branches are empty");
+  if (!r.branches[0]) std::swap(r.branches[0], r.branches[1]);
+  return residual(r.name, std::move(r.branches[0]), std::move(r.branches[1]));
+}
+
+template <class Row>
+LayerPtr make_activation(LayerRequest& r) {
+  return activation(Row::name, r.name);
+}
+
+std::vector<LayerKind> kind_table() {
+  const ArgumentRow kernel = extent("kernel", "of the window"), groups = count("groups", "of channels", int64_t{1});
+  const ArgumentRow dilation = extent("dilation", "of the window", int64_t{1});
+  std::vector<LayerKind> all = {
+      {"linear",
+       "a fully connected layer over the last axis",
+       {count("out", "outputs"), kBias, kStart, kDeviation, kBiasStart},
+       make_linear},
+      {"conv2d",
+       "a convolution",
+       {count("out", "output channels"), kernel, kStride, padding(), dilation, groups, kBias, kStart, kDeviation,
+        kBiasStart},
+       make_conv2d},
+      {"batchnorm2d",
+       "a batch norm over the images of the batch",
+       {{.name = "momentum",
+         .about = "of the running statistics; without it, the setting of the trial",
+         .type = ArgumentType::number,
+         .is_optional = true,
+         .least = 0,
+         .most = 1},
+        epsilon(1e-5)},
+       make_batchnorm2d},
+      {"layer_norm", "a layer norm over the last axis", {epsilon(1e-5)}, make_layer_norm},
+      {"rms_norm", "an RMS norm over the last axis", {epsilon(0x1p-23)}, make_rms_norm},
+      {"group_norm", "a group norm", {count("groups", "of channels"), epsilon(1e-5)}, make_group_norm},
+      {"max_pool2d", "the largest value of each window", {kernel, kStrideOfPool, padding()}, make_max_pool2d},
+      {"avg_pool2d", "the mean of each window; padding counts", {kernel, kStrideOfPool, padding()}, make_avg_pool2d},
+      {"global_avg_pool2d", "the mean of each channel", {}, make_global_avg_pool2d},
+      {"flatten", "images to vectors", {}, make_flatten},
+      {"add", "the sum of two branches; an empty one is the input", {}, make_add, LayerKind::Branches::several},
+  };
+  activations::All::each([&]<class Row>() { all.push_back({Row::name, Row::about, {}, make_activation<Row>}); });
+  return all;
+}
+
+}  // namespace
+
+const Value& LayerRequest::value(std::string_view argument) const {
+  if (const auto given = arguments->find(argument); given != arguments->end()) return given->second;
+  for (const ArgumentRow& row : rows)
+    if (row.name == argument && row.usual) return *row.usual;
+  throw Error("there is no argument " + std::string(argument));
+}
+
+int64_t LayerRequest::count(std::string_view argument) const { return std::get<int64_t>(value(argument)); }
+Size2d LayerRequest::extent(std::string_view argument) const {
+  const Value& found = value(argument);
+  if (const auto* both = std::get_if<int64_t>(&found)) return {static_cast<int>(*both)};
+  const Extent& pair = std::get<Extent>(found);
+  return {static_cast<int>(pair.h), static_cast<int>(pair.w)};
+}
+double LayerRequest::number(std::string_view argument) const { return std::get<double>(value(argument)); }
+bool LayerRequest::flag(std::string_view argument) const { return std::get<bool>(value(argument)); }
+const std::string& LayerRequest::word(std::string_view argument) const {
+  return std::get<std::string>(value(argument));
+}
+
+void LayerRequest::check(bool holds, const std::string& what) const { HM_CHECK(holds, what); }
+
+void LayerRequest::need_rank(int rank, std::string_view form) const {
+  check(input.rank() == rank, "needs an input " + std::string(form) + ", not " + input.text());
+}
+
+const std::vector<LayerKind>& layer_kinds() {
+  static const std::vector<LayerKind> all = kind_table();
+  return all;
+}
+
+const LayerKind& layer_kind_named(std::string_view name) { return named("layer", layer_kinds(), name); }
+
+}  // namespace halfmark::models

@@ -1,0 +1,134 @@
+#include "models/network/network.h"
+
+#include <algorithm>
+#include <exception>
+#include <set>
+#include <utility>
+
+#include "kernels/devices.h"
+#include "kernels/number/error.h"
+#include "models/network/layer_kinds.h"
+
+namespace halfmark::models {
+namespace {
+
+// Deeper nesting than any model has; recursion over more would overflow the stack.
+constexpr int kDeepest = 32;
+
+std::string place_of(const LayerSpec& spec) {
+  return "layer " + spec.name + " (" + spec.kind + (spec.line ? ", line " + std::to_string(spec.line) : "") + "): ";
+}
+
+class Builder {
+ public:
+  // `facts`, if not null, receives those of every layer.
+  Builder(const Init& init, const Settings& settings, std::vector<LayerFacts>* facts)
+      : init_(init), settings_(settings), facts_(facts) {}
+
+  // The layers in sequence; `shape` becomes that of their output.
+  LayerPtr sequence(const std::string& name, const std::vector<LayerSpec>& specs, Shape& shape, int depth) {
+    std::vector<LayerPtr> layers;
+    for (const LayerSpec& spec : specs) layers.push_back(layer(spec, shape, depth));
+    return sequential(name, std::move(layers));
+  }
+
+ private:
+  LayerPtr layer(const LayerSpec& spec, Shape& shape, int depth) {
+    try {
+      HM_CHECK(depth < kDeepest, "is nested deeper than " + std::to_string(kDeepest) + " levels");
+      HM_CHECK(names_.insert(spec.name).second, "two layers have this name");
+    } catch (const Error& error) {
+      throw Error(place_of(spec) + error.what());
+    }
+    LayerRequest request{.init = init_, .settings = settings_, .name = spec.name, .input = shape};
+    for (size_t i = 0; i < spec.branches.size(); ++i) {
+      Shape branch_shape = shape;
+      const std::vector<LayerSpec>& branch = spec.branches[i];
+      request.branches.push_back(
+          branch.empty() ? nullptr : sequence(spec.name + "." + std::to_string(i), branch, branch_shape, depth + 1));
+      request.branch_outputs.push_back(branch_shape);
+    }
+    try {
+      const LayerKind& kind = layer_kind_named(spec.kind);
+      check_branches(kind, spec.branches.size());
+      const Arguments arguments = checked(kind.arguments, spec.arguments);
+      request.rows = kind.arguments, request.arguments = &arguments;
+      LayerFacts facts{.layer = &spec, .depth = depth, .output = {}};
+      if (facts_)
+        for (const LayerPtr& branch : request.branches)
+          if (branch) add(*branch, shape, -1, facts);
+      LayerPtr made = kind.make(request);
+      if (facts_) add(*made, shape, 1, facts);
+      facts.output = shape = made->output_shape(shape);
+      if (facts_) facts_->push_back(facts);
+      constexpr double kMost = 0x1p36;  // as for the sizes of subjects: more than any machine's memory
+      double elements = 1;
+      for (const int64_t one : shape.extents()) elements *= static_cast<double>(one);
+      HM_CHECK(elements <= kMost, "its output would have more than 2^36 elements");
+      return made;
+    } catch (const Error& error) {
+      throw Error(place_of(spec) + error.what());
+    }
+  }
+
+  static void add(Layer& layer, const Shape& input, int sign, LayerFacts& facts) {
+    for (const Param* param : layer.params()) facts.parameters += sign * param->value.elements();
+    facts.forward_flops += sign * layer.forward_flops(input);
+  }
+
+  static void check_branches(const LayerKind& kind, size_t count) {
+    using Branches = LayerKind::Branches;
+    HM_CHECK(kind.branches != Branches::none || count == 0, "has no branches");
+    HM_CHECK(kind.branches != Branches::one || count == 1, "has one branch, not " + std::to_string(count));
+    HM_CHECK(kind.branches != Branches::several || count >= 2,
+             "needs two branches or more, not " + std::to_string(count));
+  }
+
+  const Init& init_;
+  const Settings& settings_;
+  std::vector<LayerFacts>* facts_;
+  std::set<std::string> names_;
+};
+
+void write(const std::vector<LayerSpec>& specs, std::string& text) {
+  text += '[';
+  for (const LayerSpec& spec : specs) {
+    const LayerKind& kind = layer_kind_named(spec.kind);
+    text += spec.kind + " " + spec.name;
+    for (const auto& [name, value] : checked(kind.arguments, spec.arguments)) text += " " + name + "=" + text_of(value);
+    for (const auto& branch : spec.branches) write(branch, text);
+    text += ';';
+  }
+  text += ']';
+}
+
+}  // namespace
+
+LayerPtr build(const Network& network, const std::string& name, const Shape& input, const Init& init,
+               const Settings& settings) {
+  Shape shape = input;
+  return Builder(init, settings, nullptr).sequence(name, network.layers, shape, 0);
+}
+
+std::vector<LayerFacts> layer_facts(const Network& network, const Shape& input) {
+  const auto device = open_device("cpu");
+  const Init init{.device = *device, .policy = policy_named("fp32"), .key = RandomKey(0), .draws = false};
+  std::vector<LayerFacts> facts;
+  const Settings settings;
+  Shape shape = input;
+  Builder(init, settings, &facts).sequence("network", network.layers, shape, 0);
+  return facts;
+}
+
+Shape output_shape(const Network& network, const Shape& input) {
+  const std::vector<LayerFacts> facts = layer_facts(network, input);
+  return facts.empty() ? input : facts.back().output;
+}
+
+std::string text_of(const Network& network) {
+  std::string text;
+  write(network.layers, text);
+  return text;
+}
+
+}  // namespace halfmark::models

@@ -1,0 +1,48 @@
+// A model as data: layers in sequence, and layers that join branches. The built-in subjects are written in this form, and
+// a model file is this form as JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/layer.h"
+#include "models/namespaces.h"
+#include "models/network/arguments.h"
+#include "models/settings.h"
+
+namespace halfmark::models {
+
+struct LayerSpec {
+  std::string kind;  // a name of layer_kinds()
+  std::string name;  // unique in the network; parameters are called NAME.weight and so on
+  Arguments arguments = {};
+  std::vector<std::vector<LayerSpec>> branches = {};  // an empty one is the input itself
+  size_t line = 0;                                    // of the file that it comes from, for messages; 0: of none
+};
+
+struct Network {
+  std::vector<LayerSpec> layers;
+};
+
+// Checks every layer and its shapes. Throws Error "layer conv1 (conv2d, line 7): kernel is 0, not in 1 ... 1024". Allocates
+// the parameters, without drawing or touching them.
+Shape output_shape(const Network& network, const Shape& input);
+
+struct LayerFacts {
+  const LayerSpec* layer;  // of the network
+  int depth;               // of branches around it
+  Shape output;
+  int64_t parameters = 0;    // without those of its branches
+  double forward_flops = 0;  // likewise; multiply-adds count two
+};
+// Of every layer, in the order in which they run: branches before the layer that joins them. Throws likewise.
+std::vector<LayerFacts> layer_facts(const Network& network, const Shape& input);
+
+LayerPtr build(const Network& network, const std::string& name, const Shape& input, const Init& init,
+               const Settings& settings);
+
+// One line that two networks share exactly if they compute the same: the basis of a hash.
+std::string text_of(const Network& network);
+
+}  // namespace halfmark::models
