@@ -50,6 +50,10 @@ std::string text_of(const Settings& s) {
   if (s.scaler)
     text += fmt::format(" scaler {} {} {} {} {}", static_cast<int>(s.scaler->kind), s.scaler->initial, s.scaler->growth,
                         s.scaler->backoff, s.scaler->interval);
+  if (const OptimizerSpec& o = s.optimizer; !(o == OptimizerSpec{}))
+    text += fmt::format(" optimizer {} {} {} {} {} {} {} {} {}", static_cast<int>(o.kind), o.dampening, o.nesterov,
+                        o.beta1, o.beta2, o.epsilon.value_or(-1), static_cast<int>(o.storage),
+                        static_cast<int>(o.rounding), o.clip_norm);
   return text;
 }
 

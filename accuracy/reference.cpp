@@ -55,9 +55,14 @@ std::string key_of(std::string_view what, const TrialSpec& spec) {
 // Everything that a step changes: parameters, velocities of the optimizer, running statistics.
 void add_changed(ReferenceNumbers& numbers, const std::string& stage, Trial& trial) {
   for (const Param* param : trial.params()) numbers.add(stage + "/parameters", param->name, param->value.values());
-  const std::vector<Tensor>& velocity = trial.optimizer().velocity();
-  for (size_t i = 0; i < velocity.size(); ++i)
-    if (!velocity[i].empty()) numbers.add(stage + "/velocity", trial.params()[i]->name, velocity[i].values());
+  const std::vector<Optimizer::State>& optimizer = trial.optimizer().states();
+  for (size_t i = 0; i < optimizer.size(); ++i) {
+    const std::string& name = trial.params()[i]->name;
+    for (const auto& [kind, tensor] :
+         {std::pair{"/velocity", &optimizer[i].first}, std::pair{"/mean_square", &optimizer[i].second},
+          std::pair{"/compensation", &optimizer[i].compensation}})
+      if (!tensor->empty()) numbers.add(stage + kind, name, tensor->values());
+  }
   for (const State* state : trial.states()) numbers.add(stage + "/states", state->name, state->value.values());
 }
 

@@ -1,16 +1,34 @@
 // Settings of a trial that a harness may change in addition to the policy.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "kernels/number/dtype.h"
+#include "kernels/ops/ops.h"
 #include "models/namespaces.h"
 #include "models/policy.h"
 
 namespace halfmark::models {
 
+enum class OptimizerKind : uint8_t { sgd, adam, adam_keras, adamw };
+
+// Which optimizer, beside the rate, the momentum and the weight decay of Settings. The defaults are plain SGD.
+struct OptimizerSpec {
+  OptimizerKind kind = OptimizerKind::sgd;
+  double dampening = 0;
+  bool nesterov = false;
+  double beta1 = 0.9, beta2 = 0.999;
+  std::optional<double> epsilon = {};  // instead of the kind's default
+  Storage storage = Storage::nearest;
+  StepRounding rounding = StepRounding::once;
+  double clip_norm = 0;  // the largest norm of all gradients together, after unscaling; 0: not clipped
+  friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
+};
+
 struct Settings {
-  double rate = 0.05, momentum = 0.9, weight_decay = 0;  // of SGD
+  double rate = 0.05, momentum = 0.9, weight_decay = 0;  // of the optimizer; only SGD has a momentum
+  OptimizerSpec optimizer = {};
   double loss_factor = 1;  // multiplies the loss and divides the rate: moves gradients towards underflow
   double input_scale = 1, input_offset = 0;  // applied to the drawn data
   double batchnorm_momentum = 0.1;

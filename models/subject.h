@@ -8,6 +8,7 @@
 
 #include "models/data.h"
 #include "models/layer.h"
+#include "models/layers/loss.h"
 #include "models/namespaces.h"
 #include "models/network/network.h"
 #include "models/settings.h"
@@ -23,6 +24,7 @@ struct Subject {
   std::function<LayerPtr(const Init&, const Settings&)> make;
   bool built_in = false;                     // of a family, not added by a program of another project
   std::shared_ptr<const Network> network{};  // what `make` builds; empty: known to `make` only
+  LossSpec loss{};                           // of a subject with labels
   std::string id() const { return name + "/" + sizes; }
 };
 

@@ -76,8 +76,8 @@ struct Trial::Parts {
   LayerPtr model;
   std::vector<Param*> params;
   std::vector<State*> states;
-  CrossEntropy head;
-  Sgd optimizer;
+  std::unique_ptr<Loss> head;
+  Optimizer optimizer;
   Scaler scaler;
   Tap tap;
 
@@ -106,7 +106,9 @@ struct Trial::Parts {
         model(make_model(*spec.subject, {device, policy, key.child("parameters"), spec.round_first}, spec.settings)),
         params(model->params()),
         states(model->states()),
-        optimizer(spec.settings.rate / spec.settings.loss_factor, spec.settings.momentum, spec.settings.weight_decay),
+        head(make_loss(spec.subject->loss)),
+        optimizer(spec.settings.optimizer, spec.settings.rate / spec.settings.loss_factor, spec.settings.momentum,
+                  spec.settings.weight_decay, key.child("rounding").value()),
         scaler(policy.scaler) {}
 
   bool labelled() const { return spec.subject->classes > 0; }
@@ -153,7 +155,7 @@ struct Trial::Parts {
 
   // The gradient of scale * loss_factor * loss with respect to the output.
   Tensor output_gradient(Pass& pass, double factor) {
-    if (labelled()) return head.backward(pass, factor);
+    if (labelled()) return head->backward(pass, factor);
     if (dy_scale == factor && !dy.empty()) return dy;
     PurposeScope purpose(Purpose::input);
     std::vector<double> values = slopes(output.shape());
@@ -188,7 +190,7 @@ struct Trial::Parts {
       const auto count = static_cast<int64_t>(given.labels.size());
       Pass pass(device, policy, false);
       const Tensor out = model->forward(pass, input(given, input_shape(count)), nullptr);
-      const Tensor head_loss = CrossEntropy().forward(pass, out, targets(given));
+      const Tensor head_loss = make_loss(spec.subject->loss)->forward(pass, out, targets(given));
       right += right_of(out.values(), given.labels);
       loss_sum += head_loss.values()[0] * static_cast<double>(count);
     }
@@ -237,7 +239,7 @@ void Trial::set_tap(Tap tap) { parts_->tap = std::move(tap); }
 std::vector<Param*> Trial::params() { return parts_->params; }
 std::vector<State*> Trial::states() { return parts_->states; }
 Scaler& Trial::scaler() { return parts_->scaler; }
-const Sgd& Trial::optimizer() const { return parts_->optimizer; }
+const Optimizer& Trial::optimizer() const { return parts_->optimizer; }
 const std::vector<double>& Trial::labels() const { return parts_->batch.labels; }
 
 void Trial::load_batch(int64_t step) {
@@ -261,7 +263,7 @@ Tensor Trial::forward() {
   const Shape promised = p.model->output_shape(p.x.shape());
   HM_CHECK(p.output.shape() == promised, "subject " + p.spec.subject->id() + ": its output has the shape " +
                                              p.output.shape().text() + ", its output_shape says " + promised.text());
-  if (p.labelled()) p.loss = p.head.forward(pass, p.output, p.labels);
+  if (p.labelled()) p.loss = p.head->forward(pass, p.output, p.labels);
   p.pending = true;
   return p.output;
 }
@@ -288,6 +290,7 @@ bool Trial::update() {
   PhaseScope phase("optimizer");
   const bool skip = p.scaler.unscale(p.device, p.params);
   p.unscaled = true;
+  if (!skip) p.optimizer.clip(p.params);
   if (!skip) p.optimizer.step(p.params);
   p.scaler.update(skip);
   return !skip;
@@ -340,7 +343,7 @@ void Trial::move_memory(const std::vector<int64_t>& pads) {
   std::vector<Tensor*> tensors = {&p.x, &p.labels, &p.dy, &p.scaler.found_inf()};
   for (Param* param : p.params) tensors.insert(tensors.end(), {&param->value, &param->grad, &param->master});
   for (State* state : p.states) tensors.push_back(&state->value);
-  for (Tensor& velocity : p.optimizer.velocities()) tensors.push_back(&velocity);
+  for (Tensor* state : p.optimizer.tensors()) tensors.push_back(state);
   p.device.return_kept_memory();  // otherwise two places would take turns
   // All old memory is kept until the end, so that no new tensor gets it.
   std::vector<Tensor> kept;

@@ -74,7 +74,7 @@ class Trial {
   Tensor forward();                     // training mode; returns the output (logits), keeps the loss
   double loss() const;                  // of the last forward, without scale and loss_factor; copies from the device
   void backward();                      // gradients of scale * loss_factor * loss
-  bool update();                        // unscale, check, optimizer step, scaler update; false = skipped
+  bool update();                        // unscale, check, clip, optimizer step, scaler update; false = skipped
   StepResult train_step(int64_t step);  // all of the above
   Tensor infer();                       // evaluation mode on the loaded batch; phase "evaluation"
 
@@ -87,7 +87,7 @@ class Trial {
   std::vector<Param*> params();
   std::vector<State*> states();
   Scaler& scaler();
-  const Sgd& optimizer() const;
+  const Optimizer& optimizer() const;
   const std::vector<double>& labels() const;  // of the loaded batch; empty for a subject without labels
   // After backward: the gradients of loss_factor * loss, i.e. dx of the loaded batch and each Param::grad, divided by
   // the loss scale in fp64. After update, Param::grad is already unscaled and is not divided again.

@@ -15,7 +15,8 @@ LOSS = "models/layers/loss.cpp"
 HOST_TRAINING = "kernels/cpu/host/training.cpp"
 BLAS = "kernels/cpu/blas_rows.cpp"
 FORMULAS = "kernels/ops/formulas.h"
-SGD = "models/optimizer.cpp"
+OPTIMIZER = "models/optimizer.cpp"
+STEPS = "kernels/ops/optimizers.h"
 SCALER = "models/scaler.cpp"
 TRIAL = "models/trial.cpp"
 DATA = "models/data.cpp"
@@ -123,22 +124,22 @@ CHANGES = [
     change("loss_label_smoothing", "the labels are smoothed by 0.001",
            (FORMULAS, "return (std::exp(log_probability) - (is_label ? T(1) : T(0))) * factor;",
             "return (std::exp(log_probability) - (is_label ? T(0.9991) : T(0.0001))) * factor;")),
-    change("loss_gradient_rounded", "the gradient of the loss is multiplied by a factor in fp16", (LOSS, "round_to(format_of(loss_), dloss)", "round_to(kFp16, dloss / 3)")),
+    change("loss_gradient_rounded", "the gradient of the loss is multiplied by a factor in fp16", (LOSS, "rounded = round_to(format_of(loss_), dloss)", "rounded = round_to(kFp16, dloss / 3)")),
     # Optimizer.
-    change("sgd_rate", "the rate is 1 % larger", (SGD, ".rate = rate_,", ".rate = 1.01 * rate_,")),
-    change("sgd_momentum", "momentum 0.9 is 0.89", (SGD, ".momentum = momentum_,", ".momentum = momentum_ - 0.01,")),
-    change("sgd_no_decay", "weight decay is ignored", (SGD, ".weight_decay = weight_decay_}", ".weight_decay = 0 * weight_decay_}")),
+    change("sgd_rate", "the rate is 1 % larger", (OPTIMIZER, ".rate = rate_,\n              .momentum", ".rate = 1.01 * rate_,\n              .momentum")),
+    change("sgd_momentum", "momentum 0.9 is 0.89", (OPTIMIZER, ".momentum = momentum_,", ".momentum = momentum_ - 0.01,")),
+    change("sgd_no_decay", "weight decay is ignored", (OPTIMIZER, ".weight_decay = weight_decay_,\n              .nesterov", ".weight_decay = 0 * weight_decay_,\n              .nesterov")),
     change("sgd_dampening", "the gradient enters the velocity with the factor 1 - momentum",
-           (FORMULAS, "has_momentum ? momentum * velocity + direction : direction;", "has_momentum ? momentum * velocity + (T(1) - momentum) * direction : direction;")),
+           (STEPS, "r(c.momentum * velocity) + c.share * direction)", "r(c.momentum * velocity) + (T(1) - c.momentum) * direction)")),
     change("sgd_nesterov", "the step is Nesterov's",
-           (FORMULAS, "return {parameter - rate * next, next};", "return {parameter - rate * (direction + momentum * next), next};")),
+           (STEPS, "c.nesterov ? r(direction + c.momentum * next) : next;", "r(direction + c.momentum * next);")),
     change("sgd_decay_decoupled", "weight decay acts on the parameter, not on the gradient",
-           (FORMULAS, "has_decay ? gradient + weight_decay * parameter : gradient;", "gradient;"),
-           (FORMULAS, "return {parameter - rate * next, next};", "return {parameter - rate * next - (has_decay ? rate * weight_decay * parameter : T(0)), next};")),
-    change("sgd_velocity_forgotten", "the velocity starts at zero in every step", (SGD, "velocity_.resize(params.size());", "velocity_.assign(params.size(), Tensor());")),
+           (STEPS, "has_decay ? r(gradient + c.weight_decay * parameter) : gradient;\n  const T next", "gradient;\n  const T next"),
+           (STEPS, "return {parameter, c.rate * moved, next, T(0)};", "return {parameter, c.rate * moved + (has_decay ? c.rate * c.weight_decay * parameter : T(0)), next, T(0)};")),
+    change("sgd_velocity_forgotten", "the velocity starts at zero in every step", (OPTIMIZER, "states_.resize(params.size());", "states_.assign(params.size(), State());")),
     change("sgd_old_velocity", "the parameter moves by the velocity before the step",
-           (FORMULAS, "return {parameter - rate * next, next};", "return {parameter - rate * (has_momentum ? velocity : next), next};")),
-    change("sgd_last_parameter", "the last parameter is not updated", (SGD, "i < params.size(); ++i", "i + 1 < params.size(); ++i")),
+           (STEPS, "return {parameter, c.rate * moved, next, T(0)};", "return {parameter, c.rate * (has_momentum ? velocity : moved), next, T(0)};")),
+    change("sgd_last_parameter", "the last parameter is not updated", (OPTIMIZER, "i < params.size(); ++i", "i + 1 < params.size(); ++i")),
     change("rate_of_loss_factor", "the rate is not divided by the factor of the loss", (TRIAL, "spec.settings.rate / spec.settings.loss_factor", "spec.settings.rate")),
     # Loss scaling.
     change("scaler_growth", "the scale grows by 4, not by 2", (SCALER, "static_cast<double>(scale_) * spec_.growth);", "static_cast<double>(scale_) * 2 * spec_.growth);")),

@@ -10,10 +10,13 @@
 #include "bench/micro/micro.h"
 #include "kernels/number/error.h"
 #include "kernels/ops/ops_cases_contraction.h"
+#include "kernels/ops/ops_cases_ctc.h"
 #include "kernels/ops/ops_cases_dot.h"
 #include "kernels/ops/ops_cases_elementwise.h"
 #include "kernels/ops/ops_cases_image.h"
+#include "kernels/ops/ops_cases_loss.h"
 #include "kernels/ops/ops_cases_norm.h"
+#include "kernels/ops/ops_cases_optimizer.h"
 #include "kernels/ops/ops_cases_training.h"
 
 namespace halfmark::bench::micro {

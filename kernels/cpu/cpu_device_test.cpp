@@ -7,10 +7,13 @@
 
 #include "kernels/devices.h"
 #include "kernels/ops/ops_cases_contraction.h"
+#include "kernels/ops/ops_cases_ctc.h"
 #include "kernels/ops/ops_cases_dot.h"
 #include "kernels/ops/ops_cases_elementwise.h"
 #include "kernels/ops/ops_cases_image.h"
+#include "kernels/ops/ops_cases_loss.h"
 #include "kernels/ops/ops_cases_norm.h"
+#include "kernels/ops/ops_cases_optimizer.h"
 #include "kernels/ops/ops_cases_training.h"
 
 namespace halfmark::kernels {

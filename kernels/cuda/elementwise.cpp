@@ -81,15 +81,25 @@ void unscale(Device& device, const Unscale& op) {
 }
 
 Refusal sgd_refuses(const Device&, const SgdStep& op) {
-  if (any_f64({&op.gradient, &op.velocity, &op.low}) && op.parameter.dtype() != DType::f64)
-    return "computes in the width of the parameter, which is not f64 although another operand is";
-  return refuses({&op.parameter, &op.gradient, &op.velocity}, {&op.parameter, &op.gradient, &op.velocity, &op.low});
+  if (op.storage != Storage::nearest || op.rounding != StepRounding::once) return "rounds each result once, to nearest";
+  for (const UpdatedTensors& t : op.tensors) {
+    if (any_f64({&t.gradient, &t.first, &t.low}) && t.parameter.dtype() != DType::f64)
+      return "computes in the width of the parameter, which is not f64 although another operand is";
+    if (Refusal r = refuses({&t.parameter, &t.gradient, &t.first}, {&t.parameter, &t.gradient, &t.first, &t.low}))
+      return r;
+  }
+  return {};
 }
+// A launch for each parameter.
 void sgd(Device& device, const SgdStep& op) {
   CudaDevice& cuda = on(device);
-  if (!op.low.empty()) op.low.materialize(op.parameter.layout());
-  launch_sgd_step(cuda.stream(), count(op.parameter), array(op.parameter), array(op.gradient), array(op.velocity),
-                  array(op.low), op.rate, op.momentum, op.weight_decay);
+  const auto constants = formulas::sgd_constants<double>(op.rate, op.momentum, op.dampening, op.weight_decay,
+                                                         op.nesterov && op.momentum != 0, op.first);
+  for (UpdatedTensors& t : op.tensors) {
+    if (!t.low.empty()) t.low.materialize(t.parameter.layout());
+    launch_sgd_step(cuda.stream(), count(t.parameter), array(t.parameter), array(t.gradient), array(t.first),
+                    array(t.low), constants);
+  }
 }
 
 Refusal softmax_backward_refuses(const Device&, const SoftmaxCrossEntropyBackward& op) {

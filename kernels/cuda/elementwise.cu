@@ -92,14 +92,14 @@ struct SoftmaxBackward {
 
 template <class Wide, class Access>
 __global__ void __launch_bounds__(kThreads) sgd(uint32_t n, Access parameter, Access gradient, Access velocity,
-                                                Access low, Wide rate, Wide momentum, Wide weight_decay) {
+                                                Access low, formulas::SgdConstants<Wide> constants) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= n) return;
   const Wide before = velocity.present() ? velocity.template load<Wide>(i) : Wide(0);
-  const auto step = formulas::sgd_step(parameter.template load<Wide>(i), gradient.template load<Wide>(i), before, rate,
-                                       momentum, weight_decay);
-  if (velocity.present()) velocity.template store<Wide>(i, step.velocity);
-  parameter.template store<Wide>(i, step.parameter);
+  const auto step = formulas::sgd_step(parameter.template load<Wide>(i), gradient.template load<Wide>(i), before,
+                                       constants, constants.momentum != 0, constants.weight_decay != 0);
+  if (velocity.present()) velocity.template store<Wide>(i, step.first);
+  parameter.template store<Wide>(i, step.kept - step.change);
   // The copy is rounded from the parameter as stored, so that the two cannot differ by double rounding.
   if (low.present()) low.template store<Wide>(i, parameter.template load<Wide>(i));
 }
@@ -206,15 +206,16 @@ void launch_unscale(cudaStream_t stream, uint32_t n, Array gradient, float* foun
 }
 
 void launch_sgd_step(cudaStream_t stream, uint32_t n, Array parameter, Array gradient, Array velocity, Array low,
-                     double rate, double momentum, double weight_decay) {
+                     const formulas::SgdConstants<double>& c) {
   if (!velocity.data) velocity.dtype = parameter.dtype;
   if (!low.data) low.dtype = parameter.dtype;
   with_access({parameter.dtype, gradient.dtype, velocity.dtype, low.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
     sgd<Wide><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(
-        n, Access(parameter), Access(gradient), Access(velocity), Access(low), static_cast<Wide>(rate),
-        static_cast<Wide>(momentum), static_cast<Wide>(weight_decay));
+        n, Access(parameter), Access(gradient), Access(velocity), Access(low),
+        formulas::SgdConstants<Wide>{static_cast<Wide>(c.rate), static_cast<Wide>(c.momentum),
+                                     static_cast<Wide>(c.share), static_cast<Wide>(c.weight_decay), c.nesterov});
   });
   launched("sgd_step");
 }

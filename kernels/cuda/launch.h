@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/number/dtype.h"
+#include "kernels/ops/optimizers.h"
 
 namespace halfmark::kernels::cuda {
 
@@ -50,8 +51,8 @@ void launch_activation_backward(cudaStream_t, size_t activation, uint32_t n, Arr
 void launch_add(cudaStream_t, uint32_t n, Array a, Array b, Array out);
 void launch_add_bias(cudaStream_t, const Channels&, Array x, Array bias, Array out);
 void launch_unscale(cudaStream_t, uint32_t n, Array gradient, float* found_inf, float inverse_scale);
-void launch_sgd_step(cudaStream_t, uint32_t n, Array parameter, Array gradient, Array velocity, Array low, double rate,
-                     double momentum, double weight_decay);
+void launch_sgd_step(cudaStream_t, uint32_t n, Array parameter, Array gradient, Array velocity, Array low,
+                     const formulas::SgdConstants<double>&);
 void launch_softmax_backward(cudaStream_t, uint32_t rows, uint32_t classes, Array log_probabilities,
                              const int32_t* labels, Array dlogits, double factor);
 

@@ -36,11 +36,21 @@ struct SignatureVisitor {
   void attribute(T value) { signature.add(static_cast<int64_t>(value)); }
 };
 
+// Of an operation on a list: each different combination once, in order of appearance.
 struct DTypesVisitor {
-  std::string in, out;
+  std::string in, out, items;
   void input(std::string_view, const Tensor& tensor) { append(in, tensor); }
   void output(std::string_view, const Tensor& tensor) { append(out, tensor); }
   void attribute(const auto&) {}
+  void next() {
+    const std::string item = in + "->" + out;
+    if ((";" + items + ";").find(";" + item + ";") == std::string::npos) items += (items.empty() ? "" : ";") + item;
+    in.clear(), out.clear();
+  }
+  std::string text() {
+    if (!items.empty() && (!in.empty() || !out.empty())) next();  // operands beside the list
+    return items.empty() ? in + "->" + out : items;
+  }
   static void append(std::string& text, const Tensor& tensor) {
     if (tensor.empty()) return;
     if (!text.empty()) text += ",";
@@ -101,7 +111,7 @@ Signature signature_of(const Operation auto& op) {
 std::string dtypes_of(const Operation auto& op) {
   ops_detail::DTypesVisitor visitor;
   op.visit(visitor);
-  return visitor.in + "->" + visitor.out;
+  return visitor.text();
 }
 
 namespace ops_detail {

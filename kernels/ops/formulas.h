@@ -145,27 +145,6 @@ HM_HOST_DEVICE constexpr T unscale(T scaled_gradient, T inverse_scale) {
   return scaled_gradient * inverse_scale;
 }
 
-template <class T>
-struct SgdState {
-  T parameter, velocity;
-};
-
-// v <- momentum v + (g + weight_decay p); p <- p - rate v, with v before it is
-// rounded to its storage. A term whose factor is zero is left out, because 0 *
-// infinity is NaN. A caller whose flags are constants gets a loop without branches.
-template <class T>
-HM_HOST_DEVICE constexpr SgdState<T> sgd_step(T parameter, T gradient, T velocity, T rate, T momentum, T weight_decay,
-                                              bool has_momentum, bool has_decay) {
-  const T direction = has_decay ? gradient + weight_decay * parameter : gradient;
-  const T next = has_momentum ? momentum * velocity + direction : direction;
-  return {parameter - rate * next, next};
-}
-
-template <class T>
-HM_HOST_DEVICE constexpr SgdState<T> sgd_step(T parameter, T gradient, T velocity, T rate, T momentum, T weight_decay) {
-  return sgd_step(parameter, gradient, velocity, rate, momentum, weight_decay, momentum != 0, weight_decay != 0);
-}
-
 // 1 / sqrt(variance + epsilon)
 template <class T>
 HM_HOST_DEVICE T batch_norm_inverse(T variance, T epsilon) {

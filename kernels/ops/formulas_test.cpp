@@ -68,22 +68,6 @@ TEST(Formulas, AnOverflowIsSeenInTheScaledGradient) {
   EXPECT_TRUE(std::isnan(unscale(kNan, 0.0f)));
 }
 
-TEST(Formulas, SgdIsTheTextbookStep) {
-  const auto step = sgd_step(1.0, 0.5, 2.0, 0.1, 0.9, 0.01);
-  EXPECT_DOUBLE_EQ(step.velocity, 0.9 * 2.0 + 0.5 + 0.01 * 1.0);
-  EXPECT_DOUBLE_EQ(step.parameter, 1.0 - 0.1 * step.velocity);
-}
-
-TEST(Formulas, SgdWithoutMomentumIgnoresAnInfiniteVelocity) {
-  EXPECT_EQ(sgd_step(1.0f, 0.5f, kInf, 1.0f, 0.0f, 0.0f).parameter, 0.5f);
-}
-
-TEST(Formulas, SgdWithoutDecayLeavesTheParameterOutOfTheDirection) {
-  const auto step = sgd_step(kInf, 0.5f, 2.0f, 1.0f, 0.5f, 0.0f);
-  EXPECT_EQ(step.velocity, 1.5f);
-  EXPECT_EQ(step.parameter, kInf);
-}
-
 TEST(Formulas, BatchNormAgreesWithItsDefinition) {
   const double inverse = batch_norm_inverse(4.0, 0.0);
   EXPECT_DOUBLE_EQ(inverse, 0.5);

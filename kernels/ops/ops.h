@@ -37,13 +37,21 @@ OperationList<Activation<Rows>...> forward_of(activations::List<Rows...>);
 template <class... Rows>
 OperationList<ActivationBackward<Rows>...> backward_of(activations::List<Rows...>);
 
+template <class... Rows>
+OperationList<ElementLoss<Rows>...> losses_of(activations::List<Rows...>);
+template <class... Rows>
+OperationList<ElementLossBackward<Rows>...> backward_losses_of(activations::List<Rows...>);
+
 using Operations =
     decltype(OperationList<Matmul, ScaledMatmul, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights,
                            AddBias, BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward, NormalizeRows,
                            NormalizeRowsBackward>() +
              forward_of(activations::All()) + backward_of(activations::All()) +
              OperationList<MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, Add, SoftmaxCrossEntropy,
-                           SoftmaxCrossEntropyBackward, Cast, Reorder, Unscale, SgdStep>());
+                           SoftmaxCrossEntropyBackward, CrossEntropy, CrossEntropyBackward>() +
+             losses_of(losses::All()) + backward_losses_of(losses::All()) +
+             OperationList<CtcLoss, CtcLossBackward, Cast, Reorder, Unscale, GradientNorm, ClipGradients, SgdStep,
+                           AdamStep>());
 template <template <class> class F>
 using ForAllOperations = Operations::Tuple<F>;
 

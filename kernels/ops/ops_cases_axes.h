@@ -62,6 +62,21 @@ struct SgdLayouts {
   Layout gradient;
 };
 
+struct UpdateForm {  // of an optimizer's step
+  Storage storage = Storage::nearest;
+  StepRounding rounding = StepRounding::once;
+  bool nesterov = false;
+  double dampening = 0;
+  bool first = false;
+};
+
+struct LabelForm {  // of a cross-entropy
+  bool weights = true;
+  double smoothing = 0.125;
+  bool ignores = true;  // some labels
+  Shape shape{6, 5};
+};
+
 struct DotTypes {
   DType a, b, c, out;
   DType scale = DType::f32;
@@ -119,6 +134,16 @@ struct Axes {
   double sgd_rate;
   Shape sgd_shape;
   std::vector<SgdLayouts> sgd_layouts;
+  // The defaults are one case each, which the micro benchmarks measure.
+  std::vector<Shape> more_updated = {};  // shapes of further parameters in a step
+  std::vector<UpdateForm> update_forms = {{}};
+  std::vector<AdamKind> adam_kinds = {AdamKind::adam};
+  std::vector<double> clip_limits = {1};
+  std::vector<LabelForm> label_forms = {{}};
+  std::vector<std::vector<double>> loss_arguments = {{}};  // a and b of an element-wise loss; empty: its defaults
+  std::vector<bool> loss_layouts = {false};                // whether an image is channels last
+  std::vector<bool> ctc_impossible = {false};              // whether a sequence has too few steps for its labels
+  std::vector<bool> ctc_zero_infinity = {false};
 };
 
 inline std::vector<DotTypes> tested_dots() {
@@ -249,6 +274,22 @@ inline Axes tested_axes() {
                       {Layout::plain, Layout::nhwc},
                       {Layout::nhwc, Layout::plain},
                       {Layout::nhwc, Layout::nhwc}};
+  axes.more_updated = {{3}, {2, 9}};
+  axes.update_forms = {{},
+                       {.nesterov = true},
+                       {.dampening = 0.5},
+                       {.dampening = 0.5, .first = true},
+                       {.storage = Storage::stochastic},
+                       {.storage = Storage::kahan},
+                       {.rounding = StepRounding::each_operation, .nesterov = true}};
+  axes.adam_kinds = {AdamKind::adam, AdamKind::adamw, AdamKind::keras};
+  axes.clip_limits = {0.5, 1e6};
+  axes.label_forms = {{false, 0, false, {7, 10}},      {false, 0, true, {7, 10}},      {true, 0, true, {7, 10}},
+                      {true, 0.1, true, {7, 10}},      {false, 0.25, true, {16, 129}}, {true, 1, false, {3, 4}},
+                      {true, 0.1, true, {2, 5, 3, 7}}, {false, 0, true, {1, 3, 2, 2}}};
+  axes.loss_arguments = {{}, {0, 0}, {0.5, 1}, {3, 0.5}};
+  axes.loss_layouts = {false, true};
+  axes.ctc_impossible = axes.ctc_zero_infinity = {false, true};
   return axes;
 }
 
@@ -297,6 +338,12 @@ inline Axes long_axes() {
   axes.sgd_types = {{f32, f32, f32, f32}, {f32, f16, f32, f16, true}, {f16, f16, f16, f16}, {f64, f64, f64, f64}};
   axes.momenta = {0.9}, axes.decays = {0.01};
   axes.sgd_shape = {101, 337};
+  axes.more_updated = {{5}, {1031}};
+  axes.update_forms = {{}, {.storage = Storage::stochastic}, {.storage = Storage::kahan}};
+  axes.label_forms = {{true, 0.1, true, {70, 300}}, {true, 0.1, true, {2, 3, 37, 31}}};
+  axes.loss_arguments = {{}};
+  axes.loss_layouts = {false};
+  axes.ctc_impossible = axes.ctc_zero_infinity = {false};
   axes.sgd_layouts = {{Layout::plain, Layout::plain}};
   return axes;
 }

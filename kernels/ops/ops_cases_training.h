@@ -1,4 +1,4 @@
-// Cases of the loss, of unscaling and of the optimizer.
+// Cases of softmax with cross-entropy and of unscaling.
 #pragma once
 
 #include <algorithm>
@@ -164,57 +164,6 @@ inline void Cases<Unscale>::each(const CaseRequest& request, const RunCase<Unsca
         for (const double bad : axes.unscale_bad)
           for (const size_t place : {size_t{0}, last / 2, last - 50, last})
             if (bad != 0 || place == 0) each(dtype, factor, bad, place, already);
-}
-
-template <>
-inline void Cases<SgdStep>::each(const CaseRequest& request, const RunCase<SgdStep>& run_case) {
-  const Shape& shape = request.axes.sgd_shape;
-  const double rate = request.axes.sgd_rate;
-  for (const SgdTypes& types : request.axes.sgd_types)
-    for (const double momentum : request.axes.momenta)
-      for (const double decay : request.axes.decays)
-        for (const auto& [layout, gradient_layout] : request.axes.sgd_layouts) {
-          Tensor p = random_tensor(request, shape, types.parameter, layout, 1);
-          if (request.axes.special_values) sprinkle_special_values(p, 3);
-          const Tensor g = random_tensor(request, shape, types.gradient, gradient_layout, 2);
-          Tensor v = momentum != 0 ? random_tensor(request, shape, types.velocity, layout, 3) : Tensor();
-          Tensor low = types.has_low ? Tensor(request.device, shape, types.low, layout) : Tensor();
-          const std::string name = text_of({types.parameter, types.gradient, types.velocity}) + " momentum " +
-                                   std::to_string(momentum) + " decay " + std::to_string(decay) +
-                                   (types.has_low ? " low " + std::string(name_of(types.low)) : "") + " " +
-                                   std::string(name_of(layout)) + "-" + std::string(name_of(gradient_layout));
-          run_case(name,
-                   SgdStep{.parameter = p,
-                           .gradient = g,
-                           .velocity = v,
-                           .low = low,
-                           .rate = rate,
-                           .momentum = momentum,
-                           .weight_decay = decay},
-                   [&](CaseResult& result) {
-                     const Format& format = wide_format(types.parameter);
-                     const std::vector<double> pv = result.before(p), gv = g.values(),
-                                               vv = v.empty() ? std::vector<double>(pv.size()) : result.before(v);
-                     std::vector<double> new_v(pv.size()), v_slack(pv.size()), new_p(pv.size()), p_slack(pv.size());
-                     for (size_t i = 0; i < pv.size(); ++i) {
-                       // PyTorch leaves out a term whose factor is 0: 0 times an infinite parameter is NaN.
-                       const double decayed = decay != 0 ? decay * pv[i] : 0;
-                       new_v[i] = momentum * vv[i] + gv[i] + decayed;
-                       new_p[i] = pv[i] - rate * new_v[i];
-                       if (std::isfinite(new_v[i]))
-                         v_slack[i] =
-                             gamma(6, format) * (std::fabs(momentum * vv[i]) + std::fabs(gv[i]) + std::fabs(decayed));
-                       if (std::isfinite(new_p[i]))
-                         p_slack[i] = rate * v_slack[i] + gamma(4, format) * std::fabs(pv[i]) +
-                                      gamma(4, format) * rate * std::fabs(new_v[i]);
-                     }
-                     if (!v.empty()) result.expect_close(v, new_v, v_slack, "velocity");
-                     result.expect_close(p, new_p, p_slack, "parameter");
-                     if (low.empty()) return;
-                     const std::vector<double> stored = p.values();
-                     result.expect_exact(low, stored, "low");
-                   });
-        }
 }
 
 }  // namespace halfmark::kernels::ops_cases

@@ -14,10 +14,13 @@
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "kernels/ops/ops_cases_contraction.h"
+#include "kernels/ops/ops_cases_ctc.h"
 #include "kernels/ops/ops_cases_dot.h"
 #include "kernels/ops/ops_cases_elementwise.h"
 #include "kernels/ops/ops_cases_image.h"
+#include "kernels/ops/ops_cases_loss.h"
 #include "kernels/ops/ops_cases_norm.h"
+#include "kernels/ops/ops_cases_optimizer.h"
 #include "kernels/ops/ops_cases_training.h"
 #include "kernels/ops/row_under_test.h"
 
@@ -82,6 +85,18 @@ void PrintTo(const RowTest& test, std::ostream* out) {
   *out << test.device << " " << test.operation << " " << test.row;
 }
 
+// Operations that run on host devices only so far.
+template <class Op>
+constexpr bool kNotOnCuda =
+    std::is_same_v<Op, ScaledMatmul> || std::is_same_v<Op, NormalizeRows> ||
+    std::is_same_v<Op, NormalizeRowsBackward> || std::is_same_v<Op, CrossEntropy> ||
+    std::is_same_v<Op, CrossEntropyBackward> || std::is_same_v<Op, CtcLoss> || std::is_same_v<Op, CtcLossBackward> ||
+    std::is_same_v<Op, GradientNorm> || std::is_same_v<Op, ClipGradients> || std::is_same_v<Op, AdamStep>;
+template <class Row>
+constexpr bool kNotOnCuda<ElementLoss<Row>> = true;
+template <class Row>
+constexpr bool kNotOnCuda<ElementLossBackward<Row>> = true;
+
 class EveryRow : public testing::TestWithParam<RowTest> {};
 
 TEST_P(EveryRow, AgreesWithFp64) { GetParam().run(); }
@@ -105,9 +120,7 @@ TEST(Ops, EveryDeviceHasARowForEveryOperation) {
     if (!row.absent.empty()) continue;
     device_named(row.name).kernels().each([&]<class Op>(const KernelList<Op>& list) {
       // A device without matrix instructions has no such rows; block scales exist from Blackwell on.
-      const bool is_not_on_cuda = std::is_same_v<Op, ScaledMatmul> || std::is_same_v<Op, NormalizeRows> ||
-                                  std::is_same_v<Op, NormalizeRowsBackward>;
-      const bool may_lack = std::is_same_v<Op, DotProducts> || (is_not_on_cuda && row.name.starts_with("cuda"));
+      const bool may_lack = std::is_same_v<Op, DotProducts> || (kNotOnCuda<Op> && row.name.starts_with("cuda"));
       if (!may_lack) {
         EXPECT_FALSE(list.empty()) << row.name << " has no row for " << Op::name;
       }

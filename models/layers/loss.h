@@ -1,26 +1,77 @@
-// The loss of a classifier: softmax and cross-entropy in one operation, averaged over the batch.
+// Losses: a table of kinds with PyTorch's definitions, each with its gradient.
 #pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "models/layer.h"
 #include "models/namespaces.h"
 
 namespace halfmark::models {
 
-// Decomposes like cross_entropy_loss of the frameworks: if the cast rules do not list it, log_softmax sets the dtype.
-// Under torch-cuda, half logits give an f32 loss, and dlogits are rounded to half once. Without rules all is stored in
-// the logits' dtype and computed in at least fp32.
-class CrossEntropy {
- public:
-  // logits [n, classes], labels [n] i32 -> loss [1]. Keeps log softmax(logits) for backward, as PyTorch
-  // does: a probability close to 1 is 1 when rounded to fp16, and the gradient at its label would be 0.
-  Tensor forward(Pass& pass, const Tensor& logits, const Tensor& labels);
-  // dlogits in the logits' dtype, for the gradient `dloss` of
-  // the loss. dloss is first rounded to the dtype of the loss.
-  Tensor backward(Pass& pass, double dloss);
-
- private:
-  Tensor log_probabilities_, labels_;
-  DType given_ = DType::f32, computed_ = DType::f32, loss_ = DType::f32;
+enum class LossKind : uint8_t {
+  cross_entropy,
+  binary_cross_entropy_with_logits,
+  binary_cross_entropy,
+  mse,
+  smooth_l1,
+  focal,
+  ctc,
 };
+
+// What a loss compares the output with.
+enum class TargetKind : uint8_t {
+  labels,     // i32: [n] for an output [n, classes], [n, h, w] for [n, classes, h, w]
+  values,     // floating, of the output's shape
+  sequences,  // i32 [n, 2 + s] for an output [n, t, classes]: steps, number of labels, then the labels
+};
+
+struct LossRow {
+  LossKind kind;
+  std::string_view name;       // as in PyTorch; "cross_entropy"
+  std::string_view about;      // one line
+  std::string_view arguments;  // the members of LossSpec that it reads, separated by single spaces
+  TargetKind targets;
+};
+
+std::span<const LossRow> loss_rows();
+const LossRow& loss_named(std::string_view name);  // throws Error naming the known ones
+const LossRow& row_of(LossKind kind);
+
+// Defaults are PyTorch's and torchvision's.
+struct LossSpec {
+  LossKind kind = LossKind::cross_entropy;
+  double smoothing = 0;                    // of labels, 0 .. 1
+  std::optional<int64_t> ignored = {};     // positions with this label do not count
+  std::vector<double> class_weights = {};  // empty: all 1
+  double pos_weight = 1;                   // of the targets 1
+  double beta = 1;                         // where the square ends; 0: |x - y|
+  double alpha = 0.25, gamma = 2;          // weight of the targets 1 (negative: no weights), and the exponent
+  int blank = 0;                           // the class that stands for no label
+  bool zero_infinity = false;              // an impossible sequence has the loss 0
+};
+
+// The loss is a mean, as with PyTorch's reduction "mean". One forward, then one backward; forward keeps what backward
+// needs. Casts follow the policy's rules for PyTorch's name of the loss; without rules all is stored in the output's dtype
+// and computed in at least fp32. Sums over elements are wider than fp16 for every dtype.
+class Loss {
+ public:
+  virtual ~Loss() = default;
+  Loss() = default;
+  Loss(const Loss&) = delete;
+  Loss& operator=(const Loss&) = delete;
+
+  virtual Tensor forward(Pass& pass, const Tensor& output, const Tensor& targets) = 0;  // -> [1]
+  // The gradient with respect to the output, in its dtype, for the gradient `dloss` of the loss, which is first rounded to
+  // the dtype of the loss.
+  virtual Tensor backward(Pass& pass, double dloss) = 0;
+};
+
+// Throws Error for an argument that cannot be.
+std::unique_ptr<Loss> make_loss(const LossSpec& spec);
 
 }  // namespace halfmark::models

@@ -23,7 +23,10 @@ void add_elementwise(KernelTable& table);  // activations, add, add_bias, bias_g
 void add_batch_norms(KernelTable& table);
 void add_row_norms(KernelTable& table);
 void add_poolings(KernelTable& table);
-void add_training(KernelTable& table);  // softmax_cross_entropy, unscale, sgd_step
+void add_training(KernelTable& table);  // softmax_cross_entropy, unscale
+void add_losses(KernelTable& table);
+void add_ctc(KernelTable& table);
+void add_optimizers(KernelTable& table);  // steps, norm and clipping of gradients
 void add_reorders(KernelTable& table);
 
 inline constexpr int64_t kBlock = 1024;         // elements widened at a time: fits the first-level cache

@@ -1,4 +1,4 @@
-// Loss, unscaling and the optimizer step as host loops.
+// Cross-entropy of plain labels, and unscaling, as host loops.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -113,64 +113,12 @@ void run_unscale(Device&, const Unscale& op) {
   op.gradient.dtype() == DType::f64 ? unscale<double>(op) : unscale<float>(op);
 }
 
-Refusal refuses_sgd(const Device&, const SgdStep& op) {
-  for (const Tensor* operand : std::initializer_list<const Tensor*>{&op.velocity, &op.low})
-    if (!operand->empty() && !same_layout(*operand, op.parameter) && operand->layout() != Layout::any)
-      return "parameter, velocity and low copy have different layouts";
-  if (op.parameter.layout() == Layout::opaque) return "the parameter has an opaque layout";
-  return refuses_dtypes({&op.parameter, &op.gradient, &op.velocity, &op.low});
-}
-
-template <bool kMomentum, bool kDecay, class T>
-void sgd_loop(const SgdStep& op, const Tensor& gradient) {
-  const T rate = static_cast<T>(op.rate), momentum = static_cast<T>(op.momentum),
-          decay = static_cast<T>(op.weight_decay);
-  const bool has_velocity = !op.velocity.empty();
-  parallel_for(op.parameter.elements(), kGrain, [&](int64_t begin, int64_t end) {
-    alignas(64) T bp[kBlock], bg[kBlock], bv[kBlock] = {}, rp[kBlock], rv[kBlock];
-    for (int64_t i = begin; i < end; i += kBlock) {
-      const int64_t count = std::min(kBlock, end - i);
-      const T *p = read(op.parameter, i, count, bp), *g = read(gradient, i, count, bg);
-      const T* v = has_velocity ? read(op.velocity, i, count, bv) : bv;
-      T* next = writable(op.parameter, i, rp);
-      T* speed = has_velocity ? writable(op.velocity, i, rv) : rv;
-      HM_EACH_FOR_ITSELF
-      for (int64_t j = 0; j < count; ++j) {
-        const auto step = formulas::sgd_step(p[j], g[j], v[j], rate, momentum, decay, kMomentum, kDecay);
-        speed[j] = step.velocity;
-        next[j] = step.parameter;
-      }
-      if (has_velocity) written(op.velocity, i, count, speed);
-      written(op.parameter, i, count, next);
-      if (!op.low.empty())  // of the parameter as stored
-        convert(op.parameter.dtype(), at(op.parameter.data(), op.parameter.dtype(), i), op.low.dtype(),
-                at(op.low.data(), op.low.dtype(), i), static_cast<size_t>(count));
-    }
-  });
-}
-
-template <class T>
-void sgd(const SgdStep& op, const Tensor& gradient) {
-  const bool momentum = static_cast<T>(op.momentum) != 0, decay = static_cast<T>(op.weight_decay) != 0;
-  if (momentum)
-    decay ? sgd_loop<true, true, T>(op, gradient) : sgd_loop<true, false, T>(op, gradient);
-  else
-    decay ? sgd_loop<false, true, T>(op, gradient) : sgd_loop<false, false, T>(op, gradient);
-}
-
-void run_sgd(Device&, const SgdStep& op) {
-  if (!op.low.empty()) op.low.materialize(op.parameter.layout());
-  const Tensor gradient = in_layout_of(op.parameter, op.gradient);
-  computes_in_double({&op.parameter, &op.gradient}) ? sgd<double>(op, gradient) : sgd<float>(op, gradient);
-}
-
 }  // namespace
 
 void add_training(KernelTable& table) {
   add_row<SoftmaxCrossEntropy, refuses_loss, run_loss>(table);
   add_row<SoftmaxCrossEntropyBackward, refuses_loss_backward, run_loss_backward>(table);
   add_row<Unscale, refuses_unscale, run_unscale>(table);
-  add_row<SgdStep, refuses_sgd, run_sgd>(table);
 }
 
 }  // namespace halfmark::kernels::host

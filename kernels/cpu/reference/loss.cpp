@@ -59,11 +59,86 @@ void softmax_cross_entropy_backward(Device&, const SoftmaxCrossEntropyBackward& 
   write(op.dlogits, gradient);
 }
 
+// The labels, and the number of scores between two classes of one position.
+struct Labelled {
+  std::vector<double> labels, weights;
+  size_t classes, pixels;
+  Labelled(const Shape& shape, const Tensor& label_tensor, const Tensor& weight_tensor, int64_t ignored)
+      : labels(label_tensor.values()),
+        weights(weight_tensor.empty() ? std::vector<double>(static_cast<size_t>(shape[1]), 1.0)
+                                      : read<double>(weight_tensor)),
+        classes(static_cast<size_t>(shape[1])),
+        pixels(shape.rank() == 4 ? static_cast<size_t>(shape[2] * shape[3]) : 1) {
+    for (const double label : labels)
+      HM_CHECK(
+          label == static_cast<double>(ignored) || (label >= 0 && label < static_cast<double>(classes)),
+          "label " + std::to_string(static_cast<int64_t>(label)) + " is outside 0 .. " + std::to_string(classes - 1));
+  }
+  // The place of the score of class c at a position.
+  size_t place(size_t position, size_t c) const {
+    return (position / pixels * classes + c) * pixels + position % pixels;
+  }
+};
+
+void labelled_cross_entropy(Device&, const CrossEntropy& op) {
+  const Labelled given(op.logits.shape(), op.labels, op.weights, op.ignored);
+  const std::vector<double> logits = read<double>(op.logits);
+  std::vector<double> logs(logits.size());
+  double loss = 0, total = 0;
+  for (size_t position = 0; position < given.labels.size(); ++position) {
+    double largest = logits[given.place(position, 0)], sum = 0;
+    for (size_t c = 1; c < given.classes; ++c) {
+      const double logit = logits[given.place(position, c)];
+      if (logit > largest || std::isnan(logit)) largest = logit;
+    }
+    for (size_t c = 0; c < given.classes; ++c) sum += std::exp(logits[given.place(position, c)] - largest);
+    const double log_sum = std::log(sum);
+    double smooth = 0;
+    for (size_t c = 0; c < given.classes; ++c) {
+      const size_t i = given.place(position, c);
+      logs[i] = formulas::log_softmax(logits[i], largest, log_sum);
+      smooth -= given.weights[c] * logs[i];
+    }
+    if (given.labels[position] == static_cast<double>(op.ignored)) continue;
+    const auto label = static_cast<size_t>(given.labels[position]);
+    total += given.weights[label];
+    if (op.smoothing != 1) loss -= (1 - op.smoothing) * given.weights[label] * logs[given.place(position, label)];
+    if (op.smoothing != 0) loss += op.smoothing / static_cast<double>(given.classes) * smooth;
+  }
+  settle(op.loss, op.loss), settle(op.total_weight, op.total_weight), settle(op.log_probabilities, op.logits);
+  write(op.loss, std::vector<double>{loss / total}), write(op.total_weight, std::vector<double>{total});
+  write(op.log_probabilities, logs);
+}
+
+void labelled_cross_entropy_backward(Device&, const CrossEntropyBackward& op) {
+  const Labelled given(op.log_probabilities.shape(), op.labels, op.weights, op.ignored);
+  const std::vector<double> logs = read<double>(op.log_probabilities);
+  const double factor = op.dloss / read<double>(op.total_weight)[0],
+               soft = op.smoothing / static_cast<double>(given.classes);
+  double all = 0;
+  for (const double weight : given.weights) all += weight;
+  std::vector<double> gradient(logs.size());
+  for (size_t position = 0; position < given.labels.size(); ++position) {
+    if (given.labels[position] == static_cast<double>(op.ignored)) continue;
+    const auto label = static_cast<size_t>(given.labels[position]);
+    const double hard = (1 - op.smoothing) * given.weights[label];
+    for (size_t c = 0; c < given.classes; ++c) {
+      const size_t i = given.place(position, c);
+      const double q = (c == label ? hard : 0) + soft * given.weights[c];
+      gradient[i] = (std::exp(logs[i]) * (hard + soft * all) - q) * factor;
+    }
+  }
+  settle(op.dlogits, op.log_probabilities);
+  write(op.dlogits, gradient);
+}
+
 }  // namespace
 
 void add_loss_rows(KernelTable& table) {
   add_row<SoftmaxCrossEntropy>(table, softmax_cross_entropy);
   add_row<SoftmaxCrossEntropyBackward>(table, softmax_cross_entropy_backward);
+  add_row<CrossEntropy>(table, labelled_cross_entropy);
+  add_row<CrossEntropyBackward>(table, labelled_cross_entropy_backward);
 }
 
 }  // namespace halfmark::kernels::reference

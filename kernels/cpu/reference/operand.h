@@ -67,6 +67,9 @@ void add_norm_rows(KernelTable& table);
 void add_row_norm_rows(KernelTable& table);
 void add_pool_rows(KernelTable& table);
 void add_loss_rows(KernelTable& table);
+void add_element_loss_rows(KernelTable& table);
+void add_ctc_rows(KernelTable& table);
 void add_training_rows(KernelTable& table);
+void add_optimizer_rows(KernelTable& table);
 
 }  // namespace halfmark::kernels::reference

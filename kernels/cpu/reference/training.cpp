@@ -1,11 +1,11 @@
-// Reference rows of unscaling and of the optimizer step: fp32 (fp64 for f64), one rounding after each operation and one
-// when a result is stored. The new parameter is computed from the new velocity before that is stored.
+// Reference rows of unscaling and of clipping: fp32 (fp64 for f64), one rounding when a result is stored. The norm is
+// summed in fp64.
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "kernels/cpu/reference/operand.h"
-#include "kernels/ops/formulas.h"
+#include "kernels/ops/optimizers.h"
 
 namespace halfmark::kernels::reference {
 namespace {
@@ -24,32 +24,31 @@ void unscale(Device&, const Unscale& op) {
   if (found) write(op.found_inf, std::vector<double>{1});
 }
 
-template <class T>
-void step(const SgdStep& op) {
-  std::vector<T> parameter = read<T>(op.parameter);
-  const std::vector<T> gradient = read<T>(op.gradient);
-  std::vector<T> velocity = op.velocity.empty() ? std::vector<T>() : read<T>(op.velocity);
-  const auto rate = static_cast<T>(op.rate), momentum = static_cast<T>(op.momentum),
-             decay = static_cast<T>(op.weight_decay);
-  parallel_for(op.parameter.elements(), kGrain, [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      const auto next =
-          formulas::sgd_step(parameter[i], gradient[i], velocity.empty() ? T(0) : velocity[i], rate, momentum, decay);
-      if (!velocity.empty()) velocity[i] = next.velocity;
-      parameter[i] = next.parameter;
-    }
-  });
-  write(op.parameter, parameter);
-  if (!velocity.empty()) write(op.velocity, velocity);
-  if (op.low.empty()) return;
-  settle(op.low, op.parameter);
-  write(op.low, read<T>(op.parameter));
+void gradient_norm(Device&, const GradientNorm& op) {
+  double sum = 0;
+  for (const Tensor& gradient : op.gradients)
+    for (const double value : read<double>(gradient)) sum += value * value;
+  settle(op.norm, op.norm);
+  write(op.norm, std::vector<double>{std::sqrt(sum)});
 }
 
-void sgd_step(Device&, const SgdStep& op) { wants_fp64(op.parameter) ? step<double>(op) : step<float>(op); }
+void clip_gradients(Device&, const ClipGradients& op) {
+  const double norm = read<double>(op.norm)[0];
+  const auto apply = [&](Tensor& gradient, auto values) {
+    using T = typename decltype(values)::value_type;
+    const T factor = formulas::clip_factor(static_cast<T>(norm), static_cast<T>(op.limit));
+    for (T& value : values) value *= factor;
+    write(gradient, values);
+  };
+  for (Tensor& gradient : op.gradients)
+    wants_fp64(gradient) ? apply(gradient, read<double>(gradient)) : apply(gradient, read<float>(gradient));
+}
 
 }  // namespace
 
-void add_training_rows(KernelTable& table) { add_row<Unscale>(table, unscale), add_row<SgdStep>(table, sgd_step); }
+void add_training_rows(KernelTable& table) {
+  add_row<Unscale>(table, unscale);
+  add_row<GradientNorm>(table, gradient_norm), add_row<ClipGradients>(table, clip_gradients);
+}
 
 }  // namespace halfmark::kernels::reference

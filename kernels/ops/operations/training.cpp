@@ -9,13 +9,42 @@ namespace halfmark::kernels {
 
 using namespace operation_checks;
 
+namespace {
+
+void check_updated(std::string_view name, const UpdatedTensors& t, Storage storage, StepRounding rounding) {
+  check_same_shape(name, t.parameter, t.gradient);
+  for (const Tensor* each : {&t.first, &t.second, &t.compensation, &t.low})
+    if (!each->empty()) check_same_shape(name, t.parameter, *each);
+  need((storage == Storage::kahan) == !t.compensation.empty(), name,
+       "a compensation is needed for compensated storage and for no other");
+  need(storage == Storage::nearest || rounding == StepRounding::once, name,
+       "a step that rounds after each operation stores to nearest");
+}
+
+}  // namespace
+
 void Unscale::check() const { vector_of(name, "found_inf", found_inf, 1); }
 
+void GradientNorm::check() const { vector_of(name, "norm", norm, 1); }
+
+void ClipGradients::check() const { vector_of(name, "norm", norm, 1); }
+
 void SgdStep::check() const {
-  check_same_shape(name, parameter, gradient);
-  if (!velocity.empty()) check_same_shape(name, parameter, velocity);
-  if (!low.empty()) check_same_shape(name, parameter, low);
-  need(momentum == 0 || !velocity.empty(), name, "momentum needs a velocity");
+  for (const UpdatedTensors& t : tensors) {
+    check_updated(name, t, storage, rounding);
+    need(momentum == 0 || !t.first.empty(), name, "momentum needs a velocity");
+    need(t.second.empty(), name, "there is no second moment");
+  }
+}
+
+void AdamStep::check() const {
+  for (const UpdatedTensors& t : tensors) {
+    check_updated(name, t, storage, rounding);
+    need(!t.first.empty() && !t.second.empty(), name, "two moments are needed");
+  }
+  need(step > 0, name, "steps count from 1");
+  need(kind != AdamKind::keras || rounding == StepRounding::once, name,
+       "rounding after each operation is defined for PyTorch's steps only");
 }
 
 }  // namespace halfmark::kernels

@@ -1,8 +1,12 @@
 // What a training step does with gradients and parameters.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string_view>
 
+#include "kernels/ops/operations/list.h"
+#include "kernels/ops/optimizers.h"
 #include "kernels/tensor/tensor.h"
 
 namespace halfmark::kernels {
@@ -18,19 +22,94 @@ struct Unscale {
   void visit(auto&& v) const { v.output("gradient", gradient), v.output("found_inf", found_inf); }
 };
 
-// v <- momentum v + (g + weight_decay p); p <- p - rate v, computed in fp32 (fp64 for f64), each stored once. `low`, if
-// present, receives the new parameter rounded to its own dtype (the copy that the layers compute with).
-struct SgdStep {
-  static constexpr std::string_view name = "sgd_step";
-  Tensor& parameter;
-  const Tensor& gradient;
-  Tensor& velocity;  // empty = no momentum
-  Tensor& low;       // empty = none
-  double rate = 0.01, momentum = 0, weight_decay = 0;
+// norm <- square root of the sum of the squares of all gradients: summed in fp64 in any order, rounded once.
+struct GradientNorm {
+  static constexpr std::string_view name = "gradient_norm";
+  std::span<const Tensor> gradients;
+  Tensor& norm;  // [1]
   void check() const;
   void visit(auto&& v) const {
-    v.output("parameter", parameter), v.input("gradient", gradient), v.output("velocity", velocity),
-        v.output("low", low);
+    visit_list(v, gradients, [&](const Tensor& gradient) { v.input("gradient", gradient); });
+    v.output("norm", norm);
+  }
+};
+
+// gradient <- gradient * min(1, limit / (norm + 1e-6)), in fp32 (fp64 for an f64 gradient), each stored once.
+struct ClipGradients {
+  static constexpr std::string_view name = "clip_gradients";
+  std::span<Tensor> gradients;
+  const Tensor& norm;  // [1]
+  double limit = 1;    // a value, not part of the choice of row
+  void check() const;
+  void visit(auto&& v) const {
+    visit_list(v, gradients, [&](Tensor& gradient) { v.output("gradient", gradient); });
+    v.input("norm", norm);
+  }
+};
+
+// How a step stores a parameter whose dtype is narrower than the arithmetic.
+enum class Storage : uint8_t {
+  nearest,
+  // Rounded at random: element i, counted through all tensors of the step, takes rounding_noise(noise, i) of
+  // number/convert.h. State is rounded to nearest.
+  stochastic,
+  // Compensated: with the change d of the step, c <- c - d; p' <- p + c; c <- c + (p - p'), where c, in `compensation`,
+  // is what the parameter lacks. Decay that multiplies the parameter is part of d.
+  kahan,
+};
+
+// Where a step rounds to the dtypes of the tensors. The arithmetic is fp32 (fp64 if parameter or gradient is f64).
+enum class StepRounding : uint8_t {
+  once,            // each of parameter and state when it is stored: PyTorch's fused implementations
+  each_operation,  // after each operation of PyTorch's foreach=False, to the dtype of the parameter
+};
+
+// The tensors of one parameter in a step. All that are present have the shape of the parameter.
+struct UpdatedTensors {
+  Tensor parameter, gradient;
+  Tensor first;         // SGD: the velocity, empty = no momentum; Adam: the mean of the gradients
+  Tensor second;        // Adam: the mean of their squares
+  Tensor compensation;  // for Storage::kahan
+  Tensor low;           // receives the new parameter as stored, rounded to its own dtype; empty = none
+};
+
+// formulas::sgd_step for every element of every parameter.
+struct SgdStep {
+  static constexpr std::string_view name = "sgd_step";
+  std::span<UpdatedTensors> tensors;
+  double rate = 0.01, momentum = 0, dampening = 0, weight_decay = 0;  // values, not part of the choice of row
+  bool nesterov = false;
+  bool first = false;  // the first step of these parameters, in which the dampening does not act
+  uint64_t noise = 0;
+  Storage storage = Storage::nearest;
+  StepRounding rounding = StepRounding::once;
+  void check() const;
+  void visit(auto&& v) const {
+    visit_list(v, tensors, [&](UpdatedTensors& t) {
+      v.output("parameter", t.parameter), v.input("gradient", t.gradient), v.output("velocity", t.first),
+          v.output("low", t.low), v.output("compensation", t.compensation);
+    });
+    v.attribute(storage), v.attribute(rounding);
+  }
+};
+
+// formulas::adam_step for every element of every parameter.
+struct AdamStep {
+  static constexpr std::string_view name = "adam_step";
+  std::span<UpdatedTensors> tensors;
+  AdamKind kind = AdamKind::adam;
+  double rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
+  int64_t step = 1;  // counts from 1
+  uint64_t noise = 0;
+  Storage storage = Storage::nearest;
+  StepRounding rounding = StepRounding::once;  // each_operation: not for AdamKind::keras
+  void check() const;
+  void visit(auto&& v) const {
+    visit_list(v, tensors, [&](UpdatedTensors& t) {
+      v.output("parameter", t.parameter), v.input("gradient", t.gradient), v.output("mean", t.first),
+          v.output("mean_square", t.second), v.output("low", t.low), v.output("compensation", t.compensation);
+    });
+    v.attribute(kind), v.attribute(storage), v.attribute(rounding);
   }
 };
 

@@ -1,0 +1,42 @@
+// Reference rows of the element-wise losses: fp64 from the operands as stored, every output rounded once.
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cpu/reference/operand.h"
+#include "kernels/ops/losses.h"
+
+namespace halfmark::kernels::reference {
+namespace {
+
+template <class Row>
+void element_loss(Device&, const ElementLoss<Row>& op) {
+  const std::vector<double> x = read<double>(op.output), y = read<double>(op.target);
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) sum += Row::value(x[i], y[i], op.a, op.b);
+  settle(op.loss, op.loss);
+  write(op.loss, std::vector<double>{sum / static_cast<double>(x.size())});
+}
+
+template <class Row>
+void element_loss_backward(Device&, const ElementLossBackward<Row>& op) {
+  const std::vector<double> x = read<double>(op.output), y = read<double>(op.target);
+  const double factor = op.dloss / static_cast<double>(x.size());
+  std::vector<double> gradient(x.size());
+  parallel_for(op.output.elements(), kGrain, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+      gradient[i] = Row::slope(x[i], y[i], op.a, op.b) * factor;
+  });
+  settle(op.doutput, op.output);
+  write(op.doutput, gradient);
+}
+
+}  // namespace
+
+void add_element_loss_rows(KernelTable& table) {
+  losses::All::each([&]<class Row>() {
+    add_row<ElementLoss<Row>>(table, element_loss<Row>);
+    add_row<ElementLossBackward<Row>>(table, element_loss_backward<Row>);
+  });
+}
+
+}  // namespace halfmark::kernels::reference

@@ -1,0 +1,287 @@
+// Cases of the element-wise losses and of cross-entropy with weights, smoothing and ignored labels.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/ops/ops_cases_training.h"
+
+namespace halfmark::kernels::ops_cases {
+
+// A loss of one element in fp64 from its definition. The sizes are the sums of the magnitudes of the terms, whose
+// roundings the allowed error counts.
+struct PlainElementLoss {
+  double value, slope, value_size, slope_size;
+};
+
+inline double plain_share(double x) { return 1 / (1 + std::exp(-x)); }
+
+template <class Row>
+PlainElementLoss plain_element_loss(double x, double y, double a, double b) {
+  const double d = x - y, p = plain_share(x), q = plain_share(-x);
+  if constexpr (std::is_same_v<Row, losses::Mse>) return {d * d, 2 * d, d * d, 2 * std::fabs(d)};
+  if constexpr (std::is_same_v<Row, losses::SmoothL1>) {
+    const double sign = d > 0 ? 1 : -1, size = std::fabs(d);
+    const bool inside = size < a;
+    const double value = inside ? d * d / (2 * a) : size - a / 2;
+    const double slope = inside ? d / a : (d == 0 ? 0 : sign);
+    return {value, std::isnan(d) ? d : slope, size + a / 2, 1};
+  }
+  if constexpr (std::is_same_v<Row, losses::BinaryCrossEntropyWithLogits>) {
+    const double right = a * y * -std::log(p), wrong = (1 - y) * -std::log(q);
+    return {right + wrong, (1 - y) * p - a * y * q, right + wrong + std::fabs(x) * (1 + std::fabs(1 - a)),
+            (1 - y) * p + a * y * q};
+  }
+  if constexpr (std::is_same_v<Row, losses::BinaryCrossEntropy>) {
+    const double right = -y * std::fmax(std::log(x), -100), wrong = -(1 - y) * std::fmax(std::log(1 - x), -100);
+    const double slope = std::isnan(x) ? x : d / std::fmax((1 - x) * x, 1e-12);
+    return {right + wrong, slope, right + wrong, std::fabs(slope)};
+  }
+  if constexpr (std::is_same_v<Row, losses::Focal>) {
+    // The derivatives of the two products, for y = 1 and y = 0, mixed as the definition mixes p_t and alpha_t.
+    const double weight = a < 0 ? 1 : a * y + (1 - a) * (1 - y),
+                 weight_size = a < 0 ? 1 : a * y + std::fabs(1 - a) * (1 - y), pt = p * y + q * (1 - y), miss = 1 - pt;
+    const double entropy = -y * std::log(p) - (1 - y) * std::log(q), power = std::pow(miss, b);
+    const double by_entropy = power * (p - y), by_power = -b * std::pow(miss, b - 1) * (2 * y - 1) * p * q * entropy;
+    return {
+        weight * power * entropy, weight * (by_entropy + (b == 0 ? 0 : by_power)),
+        weight_size * power * (entropy + std::fabs(x)),
+        weight_size * (power * ((1 - y) * p + y * q) + b * std::pow(miss, b - 1) * p * q * (entropy + std::fabs(x)))};
+  }
+}
+
+// Roundings of an fp32 evaluation: about ten operations and library functions accurate to 4 units; a power multiplies
+// the error of its base.
+template <class Row>
+double element_loss_steps(double b) {
+  return std::is_same_v<Row, losses::Focal> ? 40 + 20 * b : 20;
+}
+
+// f(name, output, target, a, b, loss dtype)
+template <class Row>
+void each_element_loss(const CaseRequest& request, auto&& f) {
+  for (const auto& [dtype, loss_type, wide] : request.axes.losses)
+    for (const std::vector<double>& arguments : request.axes.loss_arguments)
+      for (const bool image : request.axes.loss_layouts) {
+        if (!arguments.empty() && Row::argument_a.empty()) continue;
+        const double a = arguments.empty() ? Row::a : arguments[0], b = arguments.empty() ? Row::b : arguments[1];
+        const Shape shape = image ? Shape{2, 5, 3, 7} : request.axes.loss_shapes.front();
+        const Layout layout = image ? Layout::nhwc : Layout::plain;
+        constexpr bool kProbability = std::is_same_v<Row, losses::BinaryCrossEntropy>;
+        constexpr bool kLabels = !std::is_same_v<Row, losses::Mse> && !std::is_same_v<Row, losses::SmoothL1>;
+        const Tensor output = filled_tensor(request, shape, dtype, layout, [&] {
+          std::vector<double> values = random_values(shape.elements(), 1, Fill::normal, 3);
+          if (kProbability)
+            for (double& value : values) value = plain_share(value);
+          values[0] = kProbability ? 0 : 0.5, values[1] = kProbability ? 1 : -0.5, values[2] = 0;
+          return values;
+        });
+        const Tensor target = filled_tensor(request, shape, dtype, layout, [&] {
+          std::vector<double> values = random_values(shape.elements(), 2);
+          if (kLabels)
+            for (double& value : values) value = value > 0.5 ? 1 : (value > 0 ? 0.25 : 0);
+          values[2] = kLabels ? 1 : 0;  // equal to the output, where that is no label
+          return values;
+        });
+        f(text_of({dtype, loss_type}) + " " + shape.text() + " " + std::string(name_of(layout)) + " " +
+              std::to_string(a) + " " + std::to_string(b),
+          output, target, a, b, loss_type);
+      }
+}
+
+template <class Row>
+struct Cases<ElementLoss<Row>> {
+  static void each(const CaseRequest& request, const RunCase<ElementLoss<Row>>& run_case) {
+    each_element_loss<Row>(request, [&](const std::string& name, const Tensor& output, const Tensor& target, double a,
+                                        double b, DType loss_type) {
+      Tensor loss(request.device, {1}, loss_type);
+      run_case(name, ElementLoss<Row>{.output = output, .target = target, .loss = loss, .a = a, .b = b},
+               [&](CaseResult& result) {
+                 const std::vector<double> x = output.values(), y = target.values();
+                 const Format& format = wide_format(output.dtype());
+                 const auto count = static_cast<double>(x.size());
+                 double sum = 0, size = 0;
+                 for (size_t i = 0; i < x.size(); ++i) {
+                   const PlainElementLoss one = plain_element_loss<Row>(x[i], y[i], a, b);
+                   sum += one.value, size += one.value_size;
+                 }
+                 const double slack =
+                     gamma(element_loss_steps<Row>(b) + count, format) * size / count + smallest(format);
+                 result.expect_close(loss, {sum / count}, {slack}, "loss");
+               });
+    });
+  }
+};
+
+template <class Row>
+struct Cases<ElementLossBackward<Row>> {
+  static void each(const CaseRequest& request, const RunCase<ElementLossBackward<Row>>& run_case) {
+    each_element_loss<Row>(
+        request, [&](const std::string& name, const Tensor& output, const Tensor& target, double a, double b, DType) {
+          if (request.axes.special_values && request.filled) {
+            std::vector<double> values = output.values();
+            values[3] = static_cast<double>(NAN);
+            Tensor(output).set_values(values);
+          }
+          for (const double dloss : request.axes.loss_scales) {
+            Tensor gradient(request.device, output.shape(), output.dtype(), output.layout());
+            run_case(name + " loss scale " + std::to_string(dloss),
+                     ElementLossBackward<Row>{
+                         .output = output, .target = target, .doutput = gradient, .a = a, .b = b, .dloss = dloss},
+                     [&](CaseResult& result) {
+                       const std::vector<double> x = output.values(), y = target.values();
+                       const Format& format = wide_format(output.dtype());
+                       std::vector<double> expected(x.size()), slack(x.size());
+                       const double factor = dloss / static_cast<double>(x.size());
+                       for (size_t i = 0; i < x.size(); ++i) {
+                         const PlainElementLoss one = plain_element_loss<Row>(x[i], y[i], a, b);
+                         expected[i] = one.slope * factor;
+                         if (std::isfinite(one.slope))
+                           slack[i] = gamma(element_loss_steps<Row>(b), format) * one.slope_size * factor +
+                                      smallest(format) * (1 + factor);
+                       }
+                       result.expect_close(gradient, expected, slack);
+                     });
+          }
+        });
+  }
+};
+
+// Labels, weights and scores of one form, and its numbers in fp64.
+struct LabelCase {
+  const LabelForm& form;
+  size_t samples, classes, pixels;
+  Tensor labels, weights;
+
+  LabelCase(const CaseRequest& request, const LabelForm& of, DType wide)
+      : form(of),
+        samples(static_cast<size_t>(of.shape[0])),
+        classes(static_cast<size_t>(of.shape[1])),
+        pixels(of.shape.rank() == 4 ? static_cast<size_t>(of.shape[2] * of.shape[3]) : 1) {
+    const Shape positions = of.shape.rank() == 4 ? Shape{of.shape[0], of.shape[2], of.shape[3]} : Shape{of.shape[0]};
+    std::vector<double> values(samples * pixels);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(label(i));
+    labels = Tensor::from(request.device, positions, DType::i32, values);
+    if (of.weights) weights = positive_tensor(request, {of.shape[1]}, wide, 3);
+  }
+  int64_t label(size_t position) const {
+    if (form.ignores && position % 3 == 1) return kIgnored;
+    return static_cast<int64_t>(RandomKey(2).below(position, classes));
+  }
+  size_t place(size_t position, size_t c) const {
+    return (position / pixels * classes + c) * pixels + position % pixels;
+  }
+  double weight(size_t c) const { return weights.empty() ? 1 : weights.values()[c]; }
+  static constexpr int64_t kIgnored = 255;  // as in segmentation
+};
+
+inline std::string text_of(const LabelForm& form, std::initializer_list<DType> dtypes) {
+  return text_of(dtypes) + " " + form.shape.text() + (form.weights ? " weights" : "") +
+         (form.ignores ? " ignores" : "") + " smoothing " + std::to_string(form.smoothing);
+}
+
+template <>
+inline void Cases<CrossEntropy>::each(const CaseRequest& request, const RunCase<CrossEntropy>& run_case) {
+  for (const auto& [dtype, loss_type, wide] : request.axes.losses)
+    for (const LabelForm& form : request.axes.label_forms) {
+      const LabelCase one(request, form, dtype);
+      const Tensor logits = random_tensor(request, form.shape, dtype, Layout::plain, 1, Fill::normal, 4);
+      Tensor loss(request.device, {1}, loss_type), logs(request.device, form.shape, wide),
+          total(request.device, {1}, wide_type(dtype));
+      run_case(text_of(form, {dtype, loss_type, wide}),
+               CrossEntropy{.logits = logits,
+                            .labels = one.labels,
+                            .weights = one.weights,
+                            .loss = loss,
+                            .log_probabilities = logs,
+                            .total_weight = total,
+                            .smoothing = form.smoothing,
+                            .ignored = LabelCase::kIgnored},
+               [&](CaseResult& result) {
+                 const std::vector<double> z = logits.values();
+                 const Format& format = wide_format(dtype);
+                 const auto k = static_cast<double>(one.classes);
+                 std::vector<double> p(z.size()), p_slack(z.size());
+                 double sum = 0, sum_slack = 0, weights = 0;
+                 for (size_t i = 0; i < one.samples * one.pixels; ++i) {
+                   double largest = -HUGE_VAL, least = HUGE_VAL, exponentials = 0;
+                   for (size_t c = 0; c < one.classes; ++c)
+                     largest = std::max(largest, z[one.place(i, c)]), least = std::min(least, z[one.place(i, c)]);
+                   for (size_t c = 0; c < one.classes; ++c) exponentials += std::exp(z[one.place(i, c)] - largest);
+                   const double log_sum = std::log(exponentials), range = largest - least + std::fabs(log_sum);
+                   const double slack = gamma(k + 2 * range + 12, format) + gamma(6, format) * range + smallest(format);
+                   for (size_t c = 0; c < one.classes; ++c)
+                     p[one.place(i, c)] = z[one.place(i, c)] - largest - log_sum, p_slack[one.place(i, c)] = slack;
+                   const int64_t label = one.label(i);
+                   if (label == LabelCase::kIgnored) continue;
+                   const double at_label = one.weight(static_cast<size_t>(label));
+                   weights += at_label;
+                   double size = (1 - form.smoothing) * at_label;
+                   sum -= size * p[one.place(i, static_cast<size_t>(label))];
+                   for (size_t c = 0; c < one.classes; ++c) {
+                     const double share = form.smoothing / k * one.weight(c);
+                     sum -= share * p[one.place(i, c)], size += share;
+                   }
+                   sum_slack += size * (slack + gamma(static_cast<double>(z.size()) + 8, format) * range);
+                 }
+                 result.expect_close(logs, p, p_slack, "log_probabilities");
+                 result.expect_close(total, {weights}, {gamma(static_cast<double>(z.size()), format) * weights},
+                                     "total_weight");
+                 result.expect_close(loss, {sum / weights}, {sum_slack / weights}, "loss");
+               });
+    }
+}
+
+template <>
+inline void Cases<CrossEntropyBackward>::each(const CaseRequest& request,
+                                              const RunCase<CrossEntropyBackward>& run_case) {
+  for (const auto& [dtype, loss_type, wide] : request.axes.losses)
+    for (const LabelForm& form : request.axes.label_forms)
+      for (const double dloss : request.axes.loss_scales) {
+        const LabelCase one(request, form, dtype);
+        const Tensor logs = filled_tensor(request, form.shape, wide, Layout::plain, [&] {
+          std::vector<double> values = random_values(form.shape.elements(), 1);
+          for (double& value : values) value = -std::exp(3 * std::fabs(value) - 3);
+          return values;
+        });
+        const Tensor total = Tensor::from(request.device, {1}, wide_type(dtype), std::vector<double>{5.25});
+        Tensor gradient(request.device, form.shape, dtype);
+        run_case(text_of(form, {wide, dtype}) + " loss scale " + std::to_string(dloss),
+                 CrossEntropyBackward{.log_probabilities = logs,
+                                      .labels = one.labels,
+                                      .weights = one.weights,
+                                      .total_weight = total,
+                                      .dlogits = gradient,
+                                      .smoothing = form.smoothing,
+                                      .ignored = LabelCase::kIgnored,
+                                      .dloss = dloss},
+                 [&](CaseResult& result) {
+                   const std::vector<double> log_values = logs.values();
+                   const Format& format = wide_format(wide);
+                   const auto k = static_cast<double>(one.classes);
+                   double all = 0;
+                   for (size_t c = 0; c < one.classes; ++c) all += one.weight(c);
+                   std::vector<double> expected(log_values.size()), slack(log_values.size());
+                   for (size_t i = 0; i < one.samples * one.pixels; ++i) {
+                     const int64_t label = one.label(i);
+                     if (label == LabelCase::kIgnored) continue;
+                     const double hard = (1 - form.smoothing) * one.weight(static_cast<size_t>(label)),
+                                  soft = form.smoothing / k, factor = dloss / 5.25;
+                     for (size_t c = 0; c < one.classes; ++c) {
+                       const size_t at = one.place(i, c);
+                       const double q = (static_cast<int64_t>(c) == label ? hard : 0) + soft * one.weight(c),
+                                    p = std::exp(log_values[at]) * (hard + soft * all);
+                       expected[at] = (p - q) * factor;
+                       slack[at] = gamma(16 + k, format) * (p + q) * factor + smallest(format) * (1 + factor);
+                     }
+                   }
+                   result.expect_close(gradient, expected, slack);
+                 });
+      }
+}
+
+}  // namespace halfmark::kernels::ops_cases
