@@ -10,10 +10,17 @@
 
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/error.h"
+#include "kernels/number/named.h"
 #include "models/draw.h"
 
 namespace halfmark::models {
 namespace {
+
+constexpr DataRow kData[] = {
+    {DataKind::normal, "normal", "N(0, 1) numbers, without labels", false, 0},
+    {DataKind::images, "images", "images of shapes, one of up to ten classes each", true, 4},
+    {DataKind::points, "points", "vectors of up to ten classes that no linear model separates", true, 2},
+};
 
 // The pattern of one class at (x, y), in coordinates -1 .. 1 around its centre: about +1 inside, about -1 outside.
 double picture(int64_t kind, double x, double y, double phase, double frequency) {
@@ -75,6 +82,14 @@ void draw_point(int64_t width, int64_t label, RandomKey key, double* x) {
 }
 
 }  // namespace
+
+std::span<const DataRow> data_rows() { return kData; }
+const DataRow& data_named(std::string_view name) { return named("data", kData, name); }
+const DataRow& row_of(DataKind kind) {
+  for (const DataRow& row : kData)
+    if (row.kind == kind) return row;
+  throw Error("a kind of data has no row");
+}
 
 Batch draw_batch(DataKind kind, const Shape& shape, int64_t classes, RandomKey key, int64_t step) {
   const RandomKey stream = key.child(static_cast<uint64_t>(step));

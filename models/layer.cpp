@@ -157,9 +157,9 @@ Param Init::uniform(std::string name, const Shape& shape, DType dtype, double bo
 
 Param Init::normal(std::string name, const Shape& shape, DType dtype, double deviation) const {
   if (!draws) return without_values(*this, std::move(name), shape, dtype);
-  const RandomKey numbers = key.child(name);
+  const RandomKey own = key.child(name);
   return param(std::move(name), shape, dtype,
-               draw_numbers(shape.elements(), [&](size_t i) { return numbers.normal(i) * deviation; }));
+               draw_numbers(shape.elements(), [&](size_t i) { return own.normal(i) * deviation; }));
 }
 
 Param weight_of(const Init& init, std::string name, const Shape& shape, int64_t fan_in, int64_t fan_out,

@@ -1,5 +1,7 @@
 #include "models/subject.h"
 
+#include <cinttypes>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <new>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "kernels/number/error.h"
+#include "models/network/loss_arguments.h"
 
 namespace halfmark::models {
 
@@ -34,6 +37,16 @@ Subject subject_of_network(const Shape& input, DataKind data, int64_t classes, N
           .make = [=](const Init& init,
                       const Settings& settings) { return build(*shared, "model", input, init, settings); },
           .network = shared};
+}
+
+std::string definition_of(const Subject& subject) {
+  if (!subject.network) return "";
+  const std::string text = subject.input.text() + " " + std::string(row_of(subject.data).name) + " " +
+                           std::to_string(subject.classes) + " " + text_of(subject.loss) + " " +
+                           text_of(*subject.network);
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016" PRIx64, hash_of(text));
+  return digits;
 }
 
 LayerPtr make_model(const Subject& subject, const Init& init, const Settings& settings) {

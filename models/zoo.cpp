@@ -114,6 +114,7 @@ Subject model_at(const Subject& model, std::string_view text) {
   extents[0] = sizes['b'];
   Subject made = subject_of_network(Shape(extents), model.data, model.classes, *model.network);
   sizes.check_elements("the input", {made.input.elements()});
+  made.loss = model.loss;
   made.name = model.name, made.sizes = sizes.text();
   return made;
 }

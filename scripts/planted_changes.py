@@ -12,6 +12,7 @@ POOL = "models/layers/pool.cpp"
 HOST_POOL = "kernels/cpu/host/pooling.cpp"
 CONTAINERS = "models/layers/containers.cpp"
 LOSS = "models/layers/loss.cpp"
+INITIAL = "models/layer.cpp"
 HOST_TRAINING = "kernels/cpu/host/training.cpp"
 BLAS = "kernels/cpu/blas_rows.cpp"
 FORMULAS = "kernels/ops/formulas.h"
@@ -85,20 +86,21 @@ CHANGES = [
     change("linear_dx_scaled", "the gradient of the input is 0.1 % larger",
            (LINEAR, "    run(Matmul{.a = dy, .b = w, .out = dx, .math = math});\n",
             "    run(Matmul{.a = dy, .b = w, .out = dx, .math = math});\n    " + scaled("dx", 1.001) + "\n")),
-    change("linear_gain", "initial weights are sqrt(3) times larger", (LINEAR, "1 / std::sqrt(static_cast<double>(in))", "std::sqrt(3 / static_cast<double>(in))")),
+    change("linear_gain", "initial weights are sqrt(3) times larger", (INITIAL, "dtype, 1 / std::sqrt(static_cast<double>(fan_in))", "dtype, std::sqrt(3 / static_cast<double>(fan_in))")),
     change("linear_fan_out", "initial weights follow the outputs, not the inputs",
-           (LINEAR, "1 / std::sqrt(static_cast<double>(in))", "1 / std::sqrt(static_cast<double>(out))")),
+           (LINEAR, ".weight\", {out, in}, in, out, start", ".weight\", {out, in}, out, in, start")),
     change("linear_bias_starts_at_zero", "the bias starts at 0",
-           (LINEAR, 'init.uniform(this->name() + ".bias", {out}, init.policy.param, bound)', 'init.uniform(this->name() + ".bias", {out}, init.policy.param, 0)')),
+           (INITIAL, "if (!start.bias)", "if (!start.bias && fan_in == 0)"),
+           (INITIAL, "*start.bias", "start.bias.value_or(0)")),
     change("conv_bias_gradient_dropped", "the gradient of the bias is 0", (CONV, "run(BiasGradient{.dy = dy, .dbias = db});", "db.fill(0);")),
     change("conv_bias_gradient_of_first_image", "the gradient of the bias is halved",
            (CONV, "run(BiasGradient{.dy = dy, .dbias = db});", "run(BiasGradient{.dy = dy, .dbias = db}); " + scaled("db", 0.5))),
     change("conv_weight_gradient_scaled", "the gradient of the weights is 0.1 % larger",
            (CONV, ".groups = groups_, .math = math});\n    });", ".groups = groups_, .math = math});\n      " + scaled("dw", 1.001) + "\n    });")),
     change("conv_fan_in_of_channels", "initial weights ignore the area of the kernel",
-           (CONV, "static_cast<double>(in_of_group * kernel.h * kernel.w)", "static_cast<double>(in_of_group)")),
+           (CONV, "fan_in = in_of_group * area;", "fan_in = in_of_group;")),
     change("conv_padding", "a single convolution pads one row less where the kernel is 3 high",
-           (FAMILIES, ".pad_h = as_int(pad.h),", ".pad_h = as_int(pad.h) - (kernel.h > 1 ? 1 : 0),")),
+           (FAMILIES, '{"padding", pad},', '{"padding", Extent{pad.h - (kernel.h > 1 ? 1 : 0), pad.w}},')),
     change("conv_first_row_is_padding", "the convolution reads 0 for the first row of the image",
            (BLAS, "if (row < 0 || row >= h) continue;", "if (row < 1 || row >= h) continue;")),
     change("conv_gradient_of_last_image", "the weight gradient is that of the last image only",

@@ -21,6 +21,7 @@
 #include "kernels/number/error.h"
 #include "models/families.h"
 #include "models/network/layer_kinds.h"
+#include "models/network/loss_arguments.h"
 #include "models/zoo.h"
 #include "reports/record/file.h"
 #include "reports/record/json_parser.h"
@@ -34,17 +35,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kKind = "model file";
 // Of branches in branches; the parser's own limit counts every list and object.
+constexpr size_t kMostNumbers = 100'000;
 constexpr size_t kMostLayers = 10'000;
-
-struct DataRow {
-  std::string_view name;
-  DataKind kind;
-  bool has_classes;
-  int rank;  // of one sample; 0: any
-};
-constexpr DataRow kData[] = {{"normal", DataKind::normal, false, 0},
-                             {"images", DataKind::images, true, 3},
-                             {"points", DataKind::points, true, 1}};
 
 // Where each object of a valid JSON text begins. An object is found by its place in the tree, because both are in the
 // same order.
@@ -138,20 +130,26 @@ class ModelReader {
 
   Subject model() {
     const Reader reader(root_, lines_, where_);
-    reader.only({"name", "input", "batch", "data", "classes", "layers"});
+    reader.only({"name", "input", "batch", "data", "classes", "loss", "layers"});
     const std::string name = reader.word("name", "a word that ids begin with, as \"tiny\"");
     reader.check(is_name(name), fmt::format("\"name\" is {}: a name consists of letters, digits, '_', '-' and '.'",
                                             short_text(root_["name"])));
     const Shape input = input_of(reader);
     const DataRow& data = data_of(reader, input);
-    const int64_t classes = data.has_classes ? reader.count("classes", "the number of classes, 2 to 10", 10) : 0;
-    reader.check(data.has_classes || !root_.contains("classes"),
+    const int64_t classes = data.has_labels ? reader.count("classes", "the number of classes, 2 to 10", 10) : 0;
+    reader.check(data.has_labels || !root_.contains("classes"),
                  fmt::format("data \"{}\" have no \"classes\"", data.name));
-    reader.check(!data.has_classes || classes >= 2, "\"classes\" is 1: a classifier needs two or more");
+    reader.check(!data.has_labels || classes >= 2, "\"classes\" is 1: a classifier needs two or more");
+    LossSpec loss;
+    if (root_.contains("loss")) {
+      reader.check(data.has_labels, fmt::format("data \"{}\" have no labels, so there is no \"loss\"", data.name));
+      loss = loss_of(root_["loss"], classes);
+    }
     Network network{layers_of(reader)};
     reader.check(!network.layers.empty(), "\"layers\" is empty");
     check_output(network, input, classes, reader);
     Subject subject = subject_of_network(input, data.kind, classes, std::move(network));
+    subject.loss = std::move(loss);
     subject.name = name, subject.sizes = fmt::format("b{}", input[0]);
     return subject;
   }
@@ -175,17 +173,38 @@ class ModelReader {
 
   const DataRow& data_of(const Reader& reader, const Shape& input) {
     std::vector<std::string_view> known;
-    for (const DataRow& row : kData) known.push_back(row.name);
+    for (const DataRow& row : data_rows()) known.push_back(row.name);
     const std::string form = fmt::format("one of {}", fmt::join(known, ", "));
     const std::string name = reader.word("data", form.c_str());
-    for (const DataRow& row : kData) {
+    for (const DataRow& row : data_rows()) {
       if (row.name != name) continue;
       reader.check(
-          row.rank == 0 || input.rank() == row.rank + 1,
-          fmt::format("data \"{}\" have samples of rank {}, \"input\" has {}", name, row.rank, input.rank() - 1));
+          row.rank == 0 || input.rank() == row.rank,
+          fmt::format("data \"{}\" have samples of rank {}, \"input\" has {}", name, row.rank - 1, input.rank() - 1));
       return row;
     }
     reader.fail(fmt::format("\"data\" is {}, not {}", short_text(root_["data"]), form));
+  }
+
+  LossSpec loss_of(const Json& given, int64_t classes) const {
+    const Reader whole(root_, lines_, where_);
+    whole.check(given.is_object(),
+                fmt::format("\"loss\" is {}, not an object as {{\"loss\": \"cross_entropy\"}}", short_text(given)));
+    const Reader reader(given, lines_, where_);
+    const std::string kind = reader.word("loss", "the kind of the loss");
+    Arguments arguments;
+    for (const auto& [key, value] : given.items())
+      if (key != "loss") arguments.emplace(printable(key.substr(0, 40)), argument(key, value, reader));
+    try {
+      LossSpec loss = loss_from(kind, arguments);
+      HM_CHECK(row_of(loss.kind).targets == TargetKind::labels, "loss " + kind + " has no labels as targets");
+      HM_CHECK(loss.class_weights.empty() || loss.class_weights.size() == static_cast<size_t>(classes),
+               fmt::format("{} class_weights for {} classes", loss.class_weights.size(), classes));
+      make_loss(loss);
+      return loss;
+    } catch (const Error& error) {
+      reader.fail(printable(error.what()));
+    }
   }
 
   std::vector<LayerSpec> layers_of(const Reader& reader) {
@@ -247,7 +266,10 @@ class ModelReader {
     };
     if (value.is_array() && value.size() == 2 && is_size(value[0]) && is_size(value[1]))
       return Extent{value[0].get<int64_t>(), value[1].get<int64_t>()};
-    reader.fail(fmt::format("\"{}\" is {}, not a number, a pair of whole numbers, true, false or a word",
+    if (value.is_array() && value.size() <= kMostNumbers &&
+        std::ranges::all_of(value, [](const Json& one) { return one.is_number(); }))
+      return value.get<std::vector<double>>();
+    reader.fail(fmt::format("\"{}\" is {}, not a number, a list of numbers, true, false or a word",
                             printable(key.substr(0, 40)), short_text(value)));
   }
 
@@ -342,9 +364,12 @@ Json model_json(const Subject& subject) {
   // Ids of the suite's own subjects cannot be those of a file.
   const std::string name = family_named(subject.name) ? subject.name + "_" + subject.sizes : subject.name;
   Json json = {{"name", name}, {"input", sample}, {"batch", subject.input[0]}};
-  for (const DataRow& row : kData)
-    if (row.kind == subject.data) json["data"] = row.name;
-  if (subject.classes > 0) json["classes"] = subject.classes;
+  json["data"] = row_of(subject.data).name;
+  if (subject.classes > 0) {
+    json["classes"] = subject.classes;
+    json["loss"] = {{"loss", row_of(subject.loss.kind).name}};
+    for (const auto& [key, value] : arguments_of(subject.loss)) json["loss"][key] = json_of(value);
+  }
   json["layers"] = json_of(subject.network->layers);
   return json;
 }

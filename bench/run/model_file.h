@@ -11,7 +11,8 @@
 
 namespace halfmark::bench {
 
-// {"name": "tiny", "input": [3, 16, 16], "batch": 32, "data": "images", "classes": 10, "layers": [{"layer": "conv2d",
+// {"name": "tiny", "input": [3, 16, 16], "batch": 32, "data": "images", "classes": 10,
+// "loss": {"loss": "cross_entropy", "smoothing": 0.1}, "layers": [{"layer": "conv2d",
 // "name": "conv1", "out": 16, "kernel": 3}, {"layer": "add", "branches": [[...], []]}, ...]}. `where` is the name in
 // messages. Throws Error "FILE:LINE: what is wrong".
 Subject model_in(std::string_view text, const std::string& where);

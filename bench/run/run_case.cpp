@@ -81,6 +81,7 @@ Record blank_record(const Case& one, uint64_t seed) {
   record.policy = one.policy->name;
   record.harness = one.harness->name;
   record.axes = one.axes;
+  record.definition = models::definition_of(*one.subject);
   record.repro = fmt::format("{} run --case {}", program_name(), shell_word(record.id));
   for (const std::string& option : model_file_options()) record.repro += " " + shell_word(option);
   if (seed != 0) record.repro += fmt::format(" --seed {}", seed);

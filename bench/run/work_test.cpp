@@ -133,14 +133,15 @@ TEST(Work, HasEveryMetricByWhichReportsKnowASubject) {
   const Record record = run_case(case_of("mlp/b8_i16_h24_o10/cpu/fp32/memory"), open_device("cpu"), 0);
   const SubjectFacts facts = subject_facts(record);
   for (const std::string_view metric : kSubjectMetrics)
-    EXPECT_TRUE(std::any_of(facts.begin(), facts.end(), [&](const auto& fact) { return fact.first.first == metric; }))
-        << metric;
+    EXPECT_TRUE(std::any_of(facts.numbers.begin(), facts.numbers.end(), [&](const auto& fact) {
+      return fact.first.first == metric;
+    })) << metric;
   for (const char* other : {"mlp/b8_i16_h24_o10/cpu/amp-fp16/error", "mlp/b8_i16_h24_o10/sim:hopper/bf16/range"})
     EXPECT_EQ(difference_of(facts, subject_facts(run_case(case_of(other), open_device(split(other, '/')[2]), 0))), "");
   EXPECT_EQ(difference_of(
                 facts, subject_facts(run_case(case_of("mlp/b32_i64_h128_o10/cpu/fp32/memory"), open_device("cpu"), 0)))
                 .substr(0, 10),
-            "work.flops");
+            "definition");
 }
 
 }  // namespace

@@ -27,16 +27,18 @@ uint64_t join(uint32_t high, uint32_t low) { return (uint64_t{high} << 32) | low
 constexpr uint32_t kNumbers = 0, kChildren = 1;  // domains: a child's key never equals one of the parent's numbers
 }  // namespace
 
+uint64_t hash_of(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
 RandomKey RandomKey::child(uint64_t number) const {
   const auto b = block(key_, number, kChildren);
   return RandomKey(join(b[0], b[1]));
 }
 
-RandomKey RandomKey::child(std::string_view name) const {
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, 64 bit
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return child(hash);
-}
+RandomKey RandomKey::child(std::string_view name) const { return child(hash_of(name)); }
 
 uint64_t RandomKey::bits(uint64_t index) const {
   const auto b = block(key_, index, kNumbers);

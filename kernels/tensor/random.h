@@ -11,6 +11,8 @@ namespace halfmark::kernels {
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
+uint64_t hash_of(std::string_view text);  // FNV-1a with 64 bits
+
 class RandomKey {
  public:
   explicit RandomKey(uint64_t seed = 0) : key_(seed) {}

@@ -47,6 +47,8 @@ std::string_view name_of(ArgumentType type) {
       return "true or false";
     case ArgumentType::word:
       return "a word";
+    case ArgumentType::numbers:
+      return "a list of numbers";
   }
   return "";
 }
@@ -58,7 +60,10 @@ std::string text_of(const Value& value) {
                               : "[" + std::to_string(pair->h) + "," + std::to_string(pair->w) + "]";
   if (const auto* number = std::get_if<double>(&value)) return digits_of(*number);
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
-  return quoted(std::get<std::string>(value));
+  if (const auto* word = std::get_if<std::string>(&value)) return quoted(*word);
+  std::string text;
+  for (const double one : std::get<std::vector<double>>(value)) text += (text.empty() ? "" : ",") + digits_of(one);
+  return "[" + text + "]";
 }
 
 std::string arguments_text(std::span<const ArgumentRow> rows) {
@@ -100,6 +105,17 @@ Value checked(const ArgumentRow& row, const Value& value) {
     case ArgumentType::word:
       if (std::holds_alternative<std::string>(value)) return value;
       break;
+    case ArgumentType::numbers: {
+      std::vector<double> all;
+      if (const auto* pair = std::get_if<Extent>(&value))
+        all = {static_cast<double>(pair->h), static_cast<double>(pair->w)};
+      else if (const auto* list = std::get_if<std::vector<double>>(&value))
+        all = *list;
+      else
+        break;
+      for (const double one : all) check_range(row, one);
+      return all;
+    }
   }
   throw_wrong_type(row, value);
 }

@@ -9,14 +9,16 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "models/namespaces.h"
 #include "models/sizes.h"
 
 namespace halfmark::models {
 
-// A whole number, a pair of height and width, a number, yes or no, or a word. A pair of equal numbers is an Extent too.
-using Value = std::variant<int64_t, Extent, double, bool, std::string>;
+// A whole number, a pair of height and width, a number, yes or no, a word, or a list of numbers. A pair of equal numbers
+// is an Extent too.
+using Value = std::variant<int64_t, Extent, double, bool, std::string, std::vector<double>>;
 using Arguments = std::map<std::string, Value, std::less<>>;
 
 enum class ArgumentType : uint8_t {
@@ -25,6 +27,7 @@ enum class ArgumentType : uint8_t {
   number,
   flag,
   word,
+  numbers,  // a list
 };
 std::string_view name_of(ArgumentType type);  // "a whole number", as in a message
 

@@ -73,8 +73,8 @@ Start start_of(const LayerRequest& r) {
 }
 
 LayerPtr make_linear(LayerRequest& r) {
-  r.check(r.input.rank() >= 2, "needs an input [batch, features] or [batch, time, features], not " + r.input.text() +
-                                   "; a layer flatten makes vectors of images");
+  r.check(r.input.rank() == 2,
+          "needs an input [batch, features], not " + r.input.text() + "; a layer flatten makes vectors of images");
   return linear(r.init, r.name, r.input[r.input.rank() - 1], r.count("out"), r.flag("bias"), start_of(r));
 }
 

@@ -195,6 +195,7 @@ Record read_record(const JsonReader& json) {
   json.each_member("axes", [&](const std::string& key, const JsonReader& value) { record.axes[key] = value.text(); });
   record.status = json.required("status").one_of<Status>(kStatusNames);
   record.reason = json.text("reason");
+  record.definition = json.text("definition");
   record.repro = json.text("repro");
   record.numerics = json.text("numerics");
   record.seconds = json.number("seconds");
@@ -291,6 +292,7 @@ Json to_json(const Record& record) {
                {"axes", Json::object()},    {"status", name_of(record.status)},
                {"reason", record.reason}};
   for (const auto& [key, value] : record.axes) json["axes"][key] = value;
+  if (!record.definition.empty()) json["definition"] = record.definition;
   if (!record.repro.empty()) json["repro"] = record.repro;
   if (!record.numerics.empty()) json["numerics"] = record.numerics;
   if (record.seconds != 0) json["seconds"] = json_number(record.seconds);

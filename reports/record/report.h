@@ -53,6 +53,7 @@ struct Record {
   std::string id;  // "mlp/b16_i32_h64_o8/sim:hopper/amp-fp16/error", unique in a report
   int case_version = 1;
   std::string subject, device, policy, harness;
+  std::string definition;  // hash of the subject's layers, arguments, input, data and loss; empty: not known
   std::map<std::string, std::string> axes;
   Status status = Status::ok;
   std::string reason;    // why not ok
@@ -87,7 +88,7 @@ struct RunInfo {
 
 struct Report {
   static constexpr int kSchema = 1;  // another major version is rejected
-  static constexpr int kMinor = 2;   // a newer minor version is read without its new fields
+  static constexpr int kMinor = 3;   // a newer minor version is read without its new fields
 
   int schema = kSchema;
   int minor = kMinor;

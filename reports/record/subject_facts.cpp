@@ -7,18 +7,25 @@
 namespace halfmark::reports {
 
 SubjectFacts subject_facts(const Record& record) {
-  SubjectFacts facts;
+  SubjectFacts facts{.definition = record.definition, .numbers = {}};
   for (const Measurement& one : record.measurements)
     if (std::find(kSubjectMetrics.begin(), kSubjectMetrics.end(), one.metric) != kSubjectMetrics.end())
-      facts.try_emplace({one.metric, one.at}, one.value);
+      facts.numbers.try_emplace({one.metric, one.at}, one.value);
   return facts;
+}
+
+void SubjectFacts::merge(const SubjectFacts& other) {
+  if (definition.empty()) definition = other.definition;
+  numbers.insert(other.numbers.begin(), other.numbers.end());
 }
 
 std::string difference_of(const SubjectFacts& base, const SubjectFacts& found) {
   std::string text;
-  for (const auto& [place, value] : base) {
-    const auto other = found.find(place);
-    if (other == found.end() || other->second == value) continue;
+  if (!base.definition.empty() && !found.definition.empty() && base.definition != found.definition)
+    text = fmt::format("definition {} -> {}", base.definition, found.definition);
+  for (const auto& [place, value] : base.numbers) {
+    const auto other = found.numbers.find(place);
+    if (other == found.numbers.end() || other->second == value) continue;
     const auto& [metric, at] = place;
     text += fmt::format("{}{}{}{} {} -> {}", text.empty() ? "" : ", ", metric, at.empty() ? "" : " at ", at, value,
                         other->second);

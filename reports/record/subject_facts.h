@@ -15,11 +15,17 @@ namespace halfmark::reports {
 inline constexpr std::array<std::string_view, 4> kSubjectMetrics = {"work.parameters", "work.input", "work.output",
                                                                     "work.flops"};
 
-using SubjectFacts = std::map<std::pair<std::string, std::string>, double>;  // by metric and place
+struct SubjectFacts {
+  std::string definition;                                         // of the record; empty: not known
+  std::map<std::pair<std::string, std::string>, double> numbers;  // by metric and place
+  bool empty() const { return definition.empty() && numbers.empty(); }
+  void merge(const SubjectFacts& other);  // adds what is not known yet
+};
 
 SubjectFacts subject_facts(const Record& record);
 
-// "work.parameters 26506 -> 53002": the facts that differ; empty if those that both have are equal.
+// "work.parameters 26506 -> 53002", "definition 3f1c... -> 90ab...": the facts that differ; empty if those that both have
+// are equal.
 std::string difference_of(const SubjectFacts& base, const SubjectFacts& found);
 
 }  // namespace halfmark::reports

@@ -1,0 +1,192 @@
+// Model files: read and written to the same network, and one clear line for each mistake.
+#include "bench/run/model_file.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/namespaces.h"
+#include "kernels/devices.h"
+#include "kernels/number/error.h"
+#include "kernels/tensor/random.h"
+#include "models/zoo.h"
+
+namespace halfmark::bench {
+namespace {
+
+constexpr const char* kTiny = R"({
+  "name": "tiny",
+  "input": [3, 8, 8],
+  "batch": 4,
+  "data": "images",
+  "classes": 10,
+  "loss": {"loss": "cross_entropy", "smoothing": 0.1},
+  "layers": [
+    {"layer": "conv2d", "name": "conv1", "out": 4, "kernel": 3, "padding": 1, "bias": false},
+    {"layer": "batchnorm2d"},
+    {"layer": "relu"},
+    {"layer": "add", "name": "block", "branches": [[{"layer": "conv2d", "out": 4, "kernel": [3, 1], "padding": [1, 0]}], []]},
+    {"layer": "global_avg_pool2d"},
+    {"layer": "flatten"},
+    {"layer": "linear", "name": "head", "out": 10}
+  ]
+})";
+
+std::string complaint_about(const std::string& text) {
+  try {
+    model_in(text, "tiny.json");
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+std::string with(const std::string& old, const std::string& now) {
+  std::string text = kTiny;
+  const size_t at = text.find(old);
+  EXPECT_NE(at, std::string::npos) << old;
+  return text.replace(at, old.size(), now);
+}
+
+TEST(ModelFile, IsReadWithItsLayersDataAndLoss) {
+  const Subject tiny = model_in(kTiny, "tiny.json");
+  EXPECT_EQ(tiny.id(), "tiny/b4");
+  EXPECT_EQ(tiny.input, Shape({4, 3, 8, 8}));
+  EXPECT_EQ(tiny.classes, 10);
+  EXPECT_EQ(tiny.loss.smoothing, 0.1);
+  ASSERT_EQ(tiny.network->layers.size(), 7u);
+  EXPECT_EQ(tiny.network->layers[1].name, "batchnorm2d2") << "a layer without a name has its kind and its place";
+  EXPECT_EQ(tiny.network->layers[3].branches.size(), 2u);
+}
+
+TEST(ModelFile, OfEverySubjectOfTheListIsReadBackToTheSameDefinition) {
+  for (const Subject& subject : subjects()) {
+    if (!subject.network) continue;
+    const Subject again = model_in(model_json(subject).dump(1), subject.id());
+    EXPECT_EQ(definition_of(again), definition_of(subject)) << subject.id();
+    EXPECT_EQ(again.input, subject.input) << subject.id();
+  }
+}
+
+// Not by the hash alone: initial values, data and every step agree bit by bit.
+TEST(ModelFile, OfABuiltInModelTrainsToTheSameBits) {
+  const Subject& built_in = subject_named("convnet/b4_c1_s8_w4");
+  const Subject read = model_in(model_json(built_in).dump(), "convnet.json");
+  std::vector<std::vector<double>> ends;
+  for (const Subject* subject : {&built_in, &read}) {
+    TrialSpec spec;
+    spec.subject = subject, spec.device = open_device("cpu"), spec.policy = &policy_named("amp-fp16"), spec.seed = 7;
+    Trial trial(spec);
+    for (int64_t step = 0; step < 3; ++step) trial.train_step(step);
+    std::vector<double>& all = ends.emplace_back();
+    for (const Param* param : trial.params()) {
+      const std::vector<double> values = param->value.values();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+  }
+  EXPECT_EQ(ends[0], ends[1]);
+}
+
+TEST(ModelFile, DefinitionChangesWithEveryArgumentAndNotWithNamesOfFiles) {
+  const std::string base = definition_of(model_in(kTiny, "a.json"));
+  EXPECT_EQ(definition_of(model_in(kTiny, "b.json")), base);
+  EXPECT_EQ(definition_of(model_in(with("\"bias\": false", "\"bias\": false, \"stride\": 1"), "c.json")), base)
+      << "a usual value is the same as none";
+  for (const auto& [old, now] : std::vector<std::pair<std::string, std::string>>{
+           {"\"bias\": false", "\"bias\": true"},
+           {"0.1", "0.2"},
+           {"\"batch\": 4", "\"batch\": 5"},
+           {"\"relu\"", "\"silu\""},
+           {"[3, 1], \"padding\": [1, 0]", "[1, 3], \"padding\": [0, 1]"},
+           {"{\"layer\": \"batchnorm2d\"}", "{\"layer\": \"batchnorm2d\", \"epsilon\": 1e-3}"}})
+    EXPECT_NE(definition_of(model_in(with(old, now), "d.json")), base) << now;
+}
+
+TEST(ModelFile, EveryMistakeIsOneLineWithItsPlaceAndWhatIsKnown) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
+      {"{", {"tiny.json", "cut short"}},
+      {"[]", {"tiny.json", "not an object"}},
+      {with("\"name\": \"tiny\",", ""), {"tiny.json:1", "needs \"name\""}},
+      {with("\"tiny\"", "\"ti/ny\""), {"tiny.json:1", "letters, digits"}},
+      {with("[3, 8, 8]", "[3, 8]"), {"images", "rank 3"}},
+      {with("[3, 8, 8]", "[3, -8, 8]"), {"-8", "not a whole number"}},
+      {with("\"images\"", "\"pictures\""), {"pictures", "normal, images, points"}},
+      {with("\"classes\": 10", "\"classes\": 11"), {"11", "1 ... 10"}},
+      {with("\"classes\": 10", "\"classes\": 9"), {"the last layer gives", "9 classes"}},
+      {with("\"batch\"", "\"bacth\""), {"unknown \"bacth\"", "known:", "batch"}},
+      {with("cross_entropy", "cross_entrpy"), {"tiny.json:7", "cross_entrpy", "cross_entropy"}},
+      {with("0.1", "1.5"), {"tiny.json:7", "smoothing is 1.5, not in 0 ... 1"}},
+      {with("cross_entropy\"", "mse\""), {"tiny.json:7", "unknown argument \"smoothing\""}},
+      {with("\"conv2d\", \"name\"", "\"conv3\", \"name\""), {"tiny.json:9", "conv3", "conv2d"}},
+      {with("\"kernel\": 3,", "\"kernel\": 0,"), {"line 9", "kernel is 0, not in 1 ... 1024"}},
+      {with("\"kernel\": 3,", "\"kernel\": \"3\","), {"line 9", "kernel is \"3\", not a whole number"}},
+      {with("\"kernel\": 3,", "\"kernle\": 3,"), {"line 9", "unknown argument \"kernle\"", "kernel"}},
+      {with("\"kernel\": 3,", ""), {"line 9", "needs \"kernel\""}},
+      {with("\"kernel\": 3,", "\"kernel\": 13,"), {"line 9", "reaches over 13"}},
+      {with("\"kernel\": 3,", "\"kernel\": [1, 2, null],"), {"tiny.json:9", "kernel"}},
+      {with("\"kernel\": 3,", "\"kernel\": 3, \"groups\": 2,"), {"line 9", "2 groups do not divide 3"}},
+      {with("\"head\"", "\"conv1\""), {"line 15", "two layers have this name"}},
+      {with(", []]", "]"), {"line 12", "two branches"}},
+      {with("\"kernel\": [3, 1], \"padding\": [1, 0]", "\"kernel\": 1, \"stride\": 2"), {"block", "give the shapes"}},
+      {with("{\"layer\": \"flatten\"},", ""),
+       {"layer head (linear, line 15)", "needs an input [batch, features]", "flatten"}},
+      {with("{\"layer\": \"relu\"}", "7"), {"7 is no layer"}},
+  };
+  for (const auto& [text, parts] : cases) {
+    const std::string said = complaint_about(text);
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+    for (const std::string& part : parts) EXPECT_NE(said.find(part), std::string::npos) << part << " in: " << said;
+  }
+}
+
+// Bytes replaced, dropped, doubled and moved: each result is a model or one printable line. Seeded.
+TEST(ModelFile, AThousandMutationsAreReadOrRefusedWithOneLine) {
+  const std::string base = kTiny;
+  size_t refused = 0;
+  for (uint64_t number = 0; number < 1000; ++number) {
+    const RandomKey key = RandomKey(15).child(number);
+    std::string text = base;
+    for (uint64_t edit = 0; edit <= key.below(0, 3); ++edit) {
+      const RandomKey own = key.child(edit);
+      const size_t at = own.below(1, text.size()), length = 1 + own.below(2, 12);
+      const std::string piece = text.substr(own.below(3, text.size()), length);
+      switch (own.below(4, 5)) {
+        case 0:
+          text[at] = static_cast<char>(own.below(5, 256));
+          break;
+        case 1:
+          text.erase(at, length);
+          break;
+        case 2:
+          text.insert(at, piece);
+          break;
+        case 3:
+          text.replace(at, std::min(length, text.size() - at), piece);
+          break;
+        default: {
+          const char* const kWords[] = {"null", "-1", "1e400", "[]", "{}", "99999999999999999999", "\"\\u0000\"", "0"};
+          const size_t end = text.find_first_of(",]}", at);
+          if (const size_t colon = text.rfind(": ", at);
+              colon != std::string::npos && end != std::string::npos && colon < end)
+            text.replace(colon + 2, end - colon - 2, kWords[own.below(6, std::size(kWords))]);
+        }
+      }
+    }
+    const std::string said = complaint_about(text);
+    if (said == "nothing") continue;
+    ++refused;
+    EXPECT_TRUE(said.starts_with("tiny.json")) << said;
+    EXPECT_LT(said.size(), 1500u) << said;
+    EXPECT_TRUE(std::ranges::all_of(said, [](char c) { return static_cast<unsigned char>(c) >= ' ' && c != 0x7f; }))
+        << said;
+  }
+  EXPECT_GT(refused, 700u);
+}
+
+}  // namespace
+}  // namespace halfmark::bench
