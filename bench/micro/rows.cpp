@@ -16,6 +16,7 @@
 #include "kernels/ops/ops_cases_image.h"
 #include "kernels/ops/ops_cases_loss.h"
 #include "kernels/ops/ops_cases_norm.h"
+#include "kernels/ops/ops_cases_resample.h"
 #include "kernels/ops/ops_cases_optimizer.h"
 #include "kernels/ops/ops_cases_training.h"
 

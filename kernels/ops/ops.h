@@ -16,6 +16,7 @@
 #include "kernels/ops/kernel.h"
 #include "kernels/ops/operations/contraction.h"
 #include "kernels/ops/operations/elementwise.h"
+#include "kernels/ops/operations/image.h"
 #include "kernels/ops/operations/loss.h"
 #include "kernels/ops/operations/norm.h"
 #include "kernels/ops/operations/pooling.h"
@@ -44,11 +45,12 @@ OperationList<ElementLossBackward<Rows>...> backward_losses_of(activations::List
 
 using Operations =
     decltype(OperationList<Matmul, ScaledMatmul, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights,
-                           AddBias, BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward, NormalizeRows,
-                           NormalizeRowsBackward>() +
+                           AddBias, BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward,
+                           BatchNormInferenceBackward, NormalizeRows, NormalizeRowsBackward>() +
              forward_of(activations::All()) + backward_of(activations::All()) +
-             OperationList<MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, Add, SoftmaxCrossEntropy,
-                           SoftmaxCrossEntropyBackward, CrossEntropy, CrossEntropyBackward>() +
+             OperationList<MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, CopyChannels, Resample2d,
+                           Resample2dBackward, Add, SoftmaxCrossEntropy, SoftmaxCrossEntropyBackward, CrossEntropy,
+                           CrossEntropyBackward>() +
              losses_of(losses::All()) + backward_losses_of(losses::All()) +
              OperationList<CtcLoss, CtcLossBackward, Cast, Reorder, Unscale, GradientNorm, ClipGradients, SgdStep,
                            AdamStep>());

@@ -203,7 +203,7 @@ inline void Cases<CrossEntropy>::each(const CaseRequest& request, const RunCase<
                             .ignored = LabelCase::kIgnored},
                [&](CaseResult& result) {
                  const std::vector<double> z = logits.values();
-                 const Format& format = wide_format(dtype);
+                 const Format& format = wide_format(logits.dtype());
                  const auto k = static_cast<double>(one.classes);
                  std::vector<double> p(z.size()), p_slack(z.size());
                  double sum = 0, sum_slack = 0, weights = 0;
@@ -261,7 +261,7 @@ inline void Cases<CrossEntropyBackward>::each(const CaseRequest& request,
                                       .dloss = dloss},
                  [&](CaseResult& result) {
                    const std::vector<double> log_values = logs.values();
-                   const Format& format = wide_format(wide);
+                   const Format& format = wide_format(logs.dtype());
                    const auto k = static_cast<double>(one.classes);
                    double all = 0;
                    for (size_t c = 0; c < one.classes; ++c) all += one.weight(c);

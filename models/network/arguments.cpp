@@ -123,7 +123,8 @@ Value checked(const ArgumentRow& row, const Value& value) {
 Arguments checked(std::span<const ArgumentRow> rows, const Arguments& given) {
   Arguments all;
   for (const auto& [name, value] : given) {
-    const auto row = std::find_if(rows.begin(), rows.end(), [&](const ArgumentRow& r) { return r.name == name; });
+    const auto row = std::find_if(rows.begin(), rows.end(),
+                                  [&given_name = name](const ArgumentRow& r) { return r.name == given_name; });
     HM_CHECK(row != rows.end(), "unknown argument \"" + name + "\"; it has " +
                                     (rows.empty() ? std::string("none") : arguments_text(rows)));
     Value one = checked(*row, value);

@@ -206,12 +206,47 @@ void run_backward(Device&, const BatchNormBackward& op) {
   dx.finish();
 }
 
+template <class T>
+void inference_backward(const BatchNormInferenceBackward& op, const Tensor& x, const Tensor& dy, Tensor& dx) {
+  const auto channels = static_cast<size_t>(Images(x).c);
+  const std::vector<double> mean = widened<double>(op.running_mean), variance = widened<double>(op.running_variance),
+                            scale = widened<double>(op.scale);
+  std::vector<double> dshift(channels), dscale(channels);
+  std::vector<T> factor(channels);
+  const double* means = mean.data();
+  channel_sums<T>(x, dy, dshift.data(), dscale.data(), [means](int64_t c, T v, T d, double& s, double& t) {
+    s += d;
+    t += d * (v - means[c]);
+  });
+  for (size_t c = 0; c < channels; ++c) {
+    const double inverse = formulas::batch_norm_inverse(variance[c], op.epsilon);
+    dscale[c] *= inverse, factor[c] = static_cast<T>(scale[c] * inverse);
+  }
+  op.dscale.materialize(Layout::plain), op.dshift.materialize(Layout::plain);
+  round_into(op.dscale, dscale.data()), round_into(op.dshift, dshift.data());
+  channel_map<T>(dy, dy, dx, [&](size_t c, T g, T) { return factor[c] * g; });
+}
+
+Refusal refuses_inference_backward(const Device&, const BatchNormInferenceBackward& op) {
+  return refuses_dtypes(
+      {&op.x, &op.dy, &op.scale, &op.running_mean, &op.running_variance, &op.dx, &op.dscale, &op.dshift});
+}
+
+void run_inference_backward(Device&, const BatchNormInferenceBackward& op) {
+  const Tensor x = readable(op.x), dy = in_layout_of(x, readable(op.dy));
+  Result dx(op.dx, x);
+  computes_in_double({&op.x, &op.dy}) ? inference_backward<double>(op, x, dy, dx.tensor())
+                                      : inference_backward<float>(op, x, dy, dx.tensor());
+  dx.finish();
+}
+
 }  // namespace
 
 void add_batch_norms(KernelTable& table) {
   add_row<BatchNorm, refuses_training, run_training>(table);
   add_row<BatchNormInference, refuses_inference, run_inference>(table);
   add_row<BatchNormBackward, refuses_backward, run_backward>(table);
+  add_row<BatchNormInferenceBackward, refuses_inference_backward, run_inference_backward>(table);
 }
 
 }  // namespace halfmark::kernels::host

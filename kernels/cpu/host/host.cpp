@@ -11,6 +11,7 @@ void add_host_rows(KernelTable& table) {
   host::add_elementwise(table);
   host::add_batch_norms(table), host::add_row_norms(table);
   host::add_poolings(table);
+  host::add_images(table);
   host::add_training(table);
   host::add_losses(table), host::add_ctc(table);
   host::add_optimizers(table);

@@ -87,11 +87,28 @@ void batch_norm_backward(Device&, const BatchNormBackward& op) {
   write(op.dx, dx), write(op.dscale, dscale), write(op.dshift, dshift);
 }
 
+void batch_norm_inference_backward(Device&, const BatchNormInferenceBackward& op) {
+  const Planes planes(op.x.shape());
+  const std::vector<double> x = read<double>(op.x), dy = read<double>(op.dy), scale = read<double>(op.scale);
+  const std::vector<double> mean = read<double>(op.running_mean), variance = read<double>(op.running_variance);
+  std::vector<double> dx(x.size()), dscale(planes.channels), dshift(planes.channels);
+  planes.each_channel([&](size_t c) {
+    const double inverse = formulas::batch_norm_inverse(variance[c], op.epsilon);
+    planes.each(c, [&](size_t i) {
+      dshift[c] += dy[i], dscale[c] += dy[i] * (x[i] - mean[c]) * inverse;
+      dx[i] = scale[c] * inverse * dy[i];
+    });
+  });
+  settle(op.dx, op.x), settle(op.dscale, op.scale), settle(op.dshift, op.scale);
+  write(op.dx, dx), write(op.dscale, dscale), write(op.dshift, dshift);
+}
+
 }  // namespace
 
 void add_norm_rows(KernelTable& table) {
   add_row<BatchNorm>(table, batch_norm), add_row<BatchNormInference>(table, batch_norm_inference);
   add_row<BatchNormBackward>(table, batch_norm_backward);
+  add_row<BatchNormInferenceBackward>(table, batch_norm_inference_backward);
 }
 
 }  // namespace halfmark::kernels::reference

@@ -39,6 +39,14 @@ void BatchNormInference::check() const {
   vector_of(name, "running_mean", running_mean, c), vector_of(name, "running_variance", running_variance, c);
 }
 
+void BatchNormInferenceBackward::check() const {
+  rank(name, "x", x, 4), check_same_shape(name, x, dy), check_same_shape(name, x, dx);
+  const int64_t c = x.shape()[1];
+  vector_of(name, "scale", scale, c), vector_of(name, "running_mean", running_mean, c);
+  vector_of(name, "running_variance", running_variance, c);
+  vector_of(name, "dscale", dscale, c), vector_of(name, "dshift", dshift, c);
+}
+
 void BatchNormBackward::check() const {
   rank(name, "x", x, 4), check_same_shape(name, x, dy), check_same_shape(name, x, dx);
   const int64_t c = x.shape()[1];

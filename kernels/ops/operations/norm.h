@@ -67,6 +67,27 @@ struct BatchNormBackward {
   }
 };
 
+// Backward of BatchNormInference, where mean and variance are constants: with xhat = (x - running_mean) / sqrt(running_variance + epsilon),
+// dscale = sum dy xhat, dshift = sum dy, dx = scale / sqrt(running_variance + epsilon) dy.
+struct BatchNormInferenceBackward {
+  static constexpr std::string_view name = "batch_norm_inference_backward";
+  const Tensor& x;
+  const Tensor& dy;
+  const Tensor& scale;
+  const Tensor& running_mean;
+  const Tensor& running_variance;
+  Tensor& dx;
+  Tensor& dscale;
+  Tensor& dshift;
+  double epsilon = 1e-5;
+  void check() const;
+  void visit(auto&& v) const {
+    v.input("x", x), v.input("dy", dy), v.input("scale", scale);
+    v.input("running_mean", running_mean), v.input("running_variance", running_variance);
+    v.output("dx", dx), v.output("dscale", dscale), v.output("dshift", dshift), v.attribute(epsilon);
+  }
+};
+
 // Layer norm, RMS norm and group norm: x, in logical order, is a sequence of rows of `width` values, and each row is
 // normalised by itself: out = scale (x - mean) inverse + shift with inverse = 1 / sqrt(mean of (x - mean)^2 + epsilon), or
 // with 0 in place of the mean if not `centred`. Value i of x uses entry (i / repeat) mod n of scale and shift.
