@@ -6,9 +6,11 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "models/network/layer_kinds.h"
 #include "models/trial_testing.h"
 
 namespace halfmark::models {
@@ -74,14 +76,11 @@ void compare(Trial& trial, const std::string& name, Tensor tensor, const std::ve
   EXPECT_LT(zeros, static_cast<int>(samples)) << name;
 }
 
-TEST_P(Gradients, AgreeWithFiniteDifferences) {
-  const Subject& subject = subject_named(GetParam());
-  if (!small(subject)) {
-    for (const Subject& other : subjects())
-      if (other.name == subject.name && small(other)) GTEST_SKIP() << "covered by " << other.id();
-    FAIL() << subject.id() << " is too large and no smaller size of it exists";
-  }
-  Trial trial(test_spec(subject.id(), "fp64", 7).oracle(Inputs::drawn));
+// Of all parameters and of the input.
+void compare_all(const Subject& subject) {
+  TrialSpec spec = test_spec("linear/b4_i16_o8", "fp64", 7);
+  spec.subject = &subject;
+  Trial trial(spec.oracle(Inputs::drawn));
   trial.load_batch(0), trial.forward(), trial.backward();
 
   // All gradients are read before any value is changed.
@@ -96,20 +95,127 @@ TEST_P(Gradients, AgreeWithFiniteDifferences) {
   compare(trial, "input", trial.input(), dx, key.child("input"));
 }
 
+TEST_P(Gradients, AgreeWithFiniteDifferences) {
+  const Subject& subject = subject_named(GetParam());
+  if (!small(subject)) {
+    for (const Subject& other : subjects())
+      if (other.name == subject.name && small(other)) GTEST_SKIP() << "covered by " << other.id();
+    FAIL() << subject.id() << " is too large and no smaller size of it exists";
+  }
+  compare_all(subject);
+}
+
+// Every kind of layer with every argument that changes its arithmetic, alone or behind a layer that gives it an input.
+struct KindCase {
+  const char* name;
+  Shape input;
+  std::vector<LayerSpec> layers;
+};
+
+std::vector<KindCase> kind_cases() {
+  const auto kernel = [](int64_t h, int64_t w) { return Value(Extent{h, w}); };
+  const auto whole = [](int64_t value) { return Value(value); };
+  const LayerSpec silu{"silu", "silu"};
+  const Shape image{2, 4, 6, 5};
+  std::vector<KindCase> cases = {
+      {"linear", {3, 5}, {{"linear", "fc", {{"out", whole(4)}}}}},
+      {"linear without bias", {3, 5}, {{"linear", "fc", {{"out", whole(4)}, {"bias", false}}}}},
+      {"conv2d", image, {{"conv2d", "conv", {{"out", whole(4)}, {"kernel", kernel(3, 1)}, {"padding", kernel(1, 0)}}}}},
+      {"conv2d with groups, stride and dilation",
+       image,
+       {{"conv2d",
+         "conv",
+         {{"out", whole(6)},
+          {"kernel", kernel(2, 3)},
+          {"stride", kernel(2, 1)},
+          {"dilation", kernel(1, 2)},
+          {"padding", kernel(1, 2)},
+          {"groups", whole(2)}}}}},
+      {"conv_transpose2d", image, {{"conv_transpose2d", "up", {{"out", whole(3)}, {"kernel", whole(2)}}}}},
+      {"conv_transpose2d with all arguments",
+       image,
+       {{"conv_transpose2d",
+         "up",
+         {{"out", whole(6)},
+          {"kernel", kernel(3, 2)},
+          {"stride", kernel(2, 3)},
+          {"padding", kernel(1, 0)},
+          {"output_padding", kernel(1, 2)},
+          {"dilation", kernel(1, 2)},
+          {"groups", whole(2)}}}}},
+      {"batchnorm1d", {5, 4}, {{"batchnorm1d", "bn"}}},
+      {"batchnorm1d over time", {3, 4, 5}, {{"batchnorm1d", "bn", {{"affine", false}}}}},
+      {"batchnorm2d", image, {{"batchnorm2d", "bn", {{"epsilon", 0.01}}}}},
+      {"batchnorm2d frozen", image, {{"batchnorm2d", "bn", {{"frozen", true}}}}},
+      {"batchnorm3d", {2, 3, 2, 3, 2}, {{"batchnorm3d", "bn"}}},
+      {"layer_norm", {3, 6}, {{"layer_norm", "norm"}}},
+      {"rms_norm", {3, 6}, {{"rms_norm", "norm"}}},
+      {"group_norm", image, {{"group_norm", "norm", {{"groups", whole(2)}}}}},
+      {"max_pool2d",
+       image,
+       {{"max_pool2d", "pool", {{"kernel", whole(3)}, {"stride", whole(2)}, {"padding", whole(1)}}}}},
+      {"avg_pool2d",
+       image,
+       {{"avg_pool2d", "pool", {{"kernel", whole(3)}, {"stride", whole(2)}, {"padding", whole(1)}}}}},
+      {"global_avg_pool2d", image, {{"global_avg_pool2d", "pool"}}},
+      {"adaptive_avg_pool2d", image, {{"adaptive_avg_pool2d", "pool", {{"size", kernel(4, 3)}}}}},
+      {"upsample_bilinear2d", image, {{"upsample_bilinear2d", "up", {{"scale", whole(2)}}}}},
+      {"upsample_bilinear2d with aligned corners",
+       image,
+       {{"upsample_bilinear2d", "up", {{"scale", whole(3)}, {"align_corners", true}}}}},
+      {"flatten", image, {{"flatten", "flatten"}}},
+      {"add", image, {{"add", "sum", {}, {{silu}, {}}}}},
+      {"concat",
+       image,
+       {{"concat", "joined", {}, {{silu}, {}, {{"conv2d", "conv", {{"out", whole(2)}, {"kernel", whole(1)}}}}}}}},
+      {"checkpoint",
+       image,
+       {{"checkpoint", "again", {}, {{{"conv2d", "conv", {{"out", whole(2)}, {"kernel", whole(3)}}}, silu}}}}},
+  };
+  activations::All::each([&]<class Row>() {
+    cases.push_back({Row::name.data(), image, {{std::string(Row::name), "f"}}});
+  });
+  return cases;
+}
+
+class KindGradients : public testing::TestWithParam<KindCase> {};
+
+TEST_P(KindGradients, AgreeWithFiniteDifferences) {
+  const KindCase& one = GetParam();
+  Subject subject = subject_of_network(one.input, DataKind::normal, 0, Network{one.layers});
+  subject.name = "network", subject.sizes = "b" + std::to_string(one.input[0]);
+  compare_all(subject);
+}
+
+void kinds_in(const std::vector<LayerSpec>& layers, std::set<std::string>& kinds) {
+  for (const LayerSpec& layer : layers) {
+    kinds.insert(layer.kind);
+    for (const auto& branch : layer.branches) kinds_in(branch, kinds);
+  }
+}
+
+TEST(KindGradients, CoverEveryKindOfLayer) {
+  std::set<std::string> covered;
+  for (const KindCase& one : kind_cases()) kinds_in(one.layers, covered);
+  for (const LayerKind& kind : layer_kinds()) EXPECT_TRUE(covered.contains(std::string(kind.name))) << kind.name;
+}
+
+std::string as_test_name(std::string name) {
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, KindGradients, testing::ValuesIn(kind_cases()),
+                         [](const auto& one) { return as_test_name(one.param.name); });
 std::vector<std::string> ids() {
   std::vector<std::string> ids;
   for (const Subject& subject : subjects()) ids.push_back(subject.id());
   return ids;
 }
 
-std::string test_name(const testing::TestParamInfo<std::string>& info) {
-  std::string name = info.param;
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Zoo, Gradients, testing::ValuesIn(ids()), test_name);
+INSTANTIATE_TEST_SUITE_P(Zoo, Gradients, testing::ValuesIn(ids()),
+                         [](const auto& one) { return as_test_name(one.param); });
 
 }  // namespace
 }  // namespace halfmark::models

@@ -99,16 +99,24 @@ Tensor Pass::plain(const Tensor& x) const {
 
 void Saved::keep(Tensor tensor) {
   if (tensor.purpose() == Purpose::temporary) tensor.set_purpose(Purpose::saved);
-  kept_.push_back({std::move(tensor), {}});
+  kept_.push_back({std::move(tensor), {}, {}});
 }
 
-void Saved::keep_spec(const Tensor& tensor) { kept_.push_back({{}, {tensor.shape(), tensor.dtype()}}); }
+void Saved::keep_spec(const Tensor& tensor) { kept_.push_back({{}, {tensor.shape(), tensor.dtype()}, {}}); }
 
 Saved::Entry Saved::pop() {
   HM_CHECK(!kept_.empty(), "backward asks for more than forward kept");
   Entry entry = std::move(kept_.back());
   kept_.pop_back();
   return entry;
+}
+
+void Saved::keep_key(RandomKey key) { kept_.push_back({{}, {}, key}); }
+
+RandomKey Saved::take_key() {
+  const Entry entry = pop();
+  HM_CHECK(entry.key, "backward asks for a key where forward kept something else");
+  return *entry.key;
 }
 
 Tensor Saved::take() {

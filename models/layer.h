@@ -94,12 +94,15 @@ class Saved {
   void keep_spec(const Tensor& tensor);  // holds no memory
   Tensor take();                         // throws Error when the next entry is missing or holds no tensor
   TensorSpec take_spec();
+  void keep_key(RandomKey key);  // that of the pass, for a forward that is computed again
+  RandomKey take_key();
   bool empty() const { return kept_.empty(); }
 
  private:
   struct Entry {
     Tensor tensor;
     TensorSpec form;
+    std::optional<RandomKey> key{};
   };
   Entry pop();
   std::vector<Entry> kept_;
@@ -168,8 +171,17 @@ struct Size2d {  // of a window: height and width, or one number for both
 LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias = true, const Start& start = {});
 LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel, Window window = {},
                 int groups = 1, bool bias = true, const Start& start = {});
-LayerPtr batchnorm2d(const Init& init, std::string name, int64_t channels, double momentum = 0.1,
-                     double epsilon = 1e-5);
+// The result has (n - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1 rows.
+LayerPtr conv_transpose2d(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel,
+                          const Window& window = {}, Size2d output_padding = 0, int groups = 1, bool bias = true,
+                          const Start& start = {});
+struct BatchNormOptions {
+  double momentum = 0.1, epsilon = 1e-5;
+  bool affine = true;   // with scale and shift
+  bool frozen = false;  // training too uses the running statistics, and leaves them as they are
+};
+// Over all axes but the channels: [n, c], [n, c, t], [n, c, h, w] or [n, c, d, h, w].
+LayerPtr batchnorm(const Init& init, std::string name, int64_t channels, const BatchNormOptions& options = {});
 // Over the last axis. PyTorch's default epsilon of RMSNorm is 2^-23 for every dtype.
 LayerPtr layer_norm(const Init& init, std::string name, int64_t features, double epsilon = 1e-5);
 LayerPtr rms_norm(const Init& init, std::string name, int64_t features, double epsilon = 0x1p-23);
@@ -181,8 +193,12 @@ LayerPtr relu(std::string name);
 LayerPtr max_pool2d(std::string name, Size2d kernel, const Window& window);
 LayerPtr avg_pool2d(std::string name, Size2d kernel, const Window& window);
 LayerPtr global_avg_pool2d(std::string name);
+LayerPtr adaptive_avg_pool2d(std::string name, Size2d size);  // of the result
+LayerPtr upsample_bilinear2d(std::string name, int scale, bool align_corners = false);
 LayerPtr flatten(std::string name);
 LayerPtr sequential(std::string name, std::vector<LayerPtr> layers);
 LayerPtr residual(std::string name, LayerPtr body, LayerPtr shortcut = nullptr);  // body(x) + shortcut(x), or + x
+LayerPtr concat(std::string name, std::vector<LayerPtr> branches);  // along the channels; null: the input itself
+LayerPtr checkpoint(std::string name, LayerPtr body);  // keeps the input of the body only, and computes it twice
 
 }  // namespace halfmark::models

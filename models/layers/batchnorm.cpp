@@ -1,11 +1,10 @@
-// Batch normalisation over [n, h, w], with running statistics.
+// Batch normalisation over all axes but the channels, with running statistics.
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "kernels/number/error.h"
 #include "models/layers/tapped_layer.h"
 
 namespace halfmark::models {
@@ -14,11 +13,25 @@ namespace {
 // The statistics of a batch: at least fp32 (kernels/ops BatchNorm).
 DType statistics_dtype(DType x) { return x == DType::f64 ? DType::f64 : DType::f32; }
 
-class BatchNorm2d : public TappedLayer {
+// The operations know images: other ranks are images of the same channels.
+Shape image_shape(const Shape& x) {
+  switch (x.rank()) {
+    case 2:
+      return {x[0], x[1], 1, 1};
+    case 3:
+      return {x[0], x[1], 1, x[2]};
+    case 5:
+      return {x[0], x[1], x[2] * x[3], x[4]};
+    default:
+      return x;
+  }
+}
+
+class BatchNormLayer : public TappedLayer {
  public:
   // torch.nn.BatchNorm2d: scale 1, shift 0, running mean 0 and variance 1.
-  BatchNorm2d(const Init& init, std::string name, int64_t channels, double momentum, double epsilon)
-      : TappedLayer(std::move(name)), momentum_(momentum), epsilon_(epsilon) {
+  BatchNormLayer(const Init& init, std::string name, int64_t channels, const BatchNormOptions& options)
+      : TappedLayer(std::move(name)), options_(options) {
     const Shape shape{channels};
     const std::vector<double> ones(static_cast<size_t>(channels), 1.0), zeros(static_cast<size_t>(channels), 0.0);
     scale_ = init.param(this->name() + ".scale", shape, init.policy.norm, ones);
@@ -27,51 +40,66 @@ class BatchNorm2d : public TappedLayer {
     variance_ = init.state(this->name() + ".running_variance", shape, 1);
   }
 
-  std::vector<Param*> params() override { return {&scale_, &shift_}; }
+  std::vector<Param*> params() override {
+    if (!options_.affine) return {};  // scale and shift stay 1 and 0
+    return {&scale_, &shift_};
+  }
   std::vector<State*> states() override { return {&mean_, &variance_}; }
 
  private:
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
-    const Tensor x = pass.input("batch_norm", x_given);
+    const Tensor x = as_image(pass, pass.input("batch_norm", x_given));
     const Tensor scale = pass.weight("batch_norm", scale_), shift = pass.weight("batch_norm", shift_);
     Tensor y = pass.fresh(x.shape(), pass.output_dtype("batch_norm", x.dtype()));
-    if (!pass.training) {
-      HM_CHECK(!saved, name() + ": batch norm in evaluation mode has no backward here");
+    const bool is_fixed = options_.frozen || !pass.training;
+    if (saved) saved->keep_spec(x_given), saved->keep(scale);
+    if (is_fixed) {
       run(BatchNormInference{.x = x,
                              .scale = scale,
                              .shift = shift,
                              .running_mean = mean_.value,
                              .running_variance = variance_.value,
                              .out = y,
-                             .epsilon = epsilon_});
-      return y;
+                             .epsilon = options_.epsilon});
+      if (saved) saved->keep(x);
+    } else {
+      const DType wide = statistics_dtype(x.dtype());
+      Tensor mean(pass.device, scale.shape(), wide), variance(pass.device, scale.shape(), wide);
+      run(halfmark::kernels::BatchNorm{.x = x,
+                                       .scale = scale,
+                                       .shift = shift,
+                                       .out = y,
+                                       .mean = mean,
+                                       .variance = variance,
+                                       .running_mean = mean_.value,
+                                       .running_variance = variance_.value,
+                                       .momentum = options_.momentum,
+                                       .epsilon = options_.epsilon});
+      if (saved) saved->keep(mean), saved->keep(variance), saved->keep(x);
     }
-    const DType wide = statistics_dtype(x.dtype());
-    Tensor mean(pass.device, scale.shape(), wide), variance(pass.device, scale.shape(), wide);
-    run(halfmark::kernels::BatchNorm{.x = x,
-                                     .scale = scale,
-                                     .shift = shift,
-                                     .out = y,
-                                     .mean = mean,
-                                     .variance = variance,
-                                     .running_mean = mean_.value,
-                                     .running_variance = variance_.value,
-                                     .momentum = momentum_,
-                                     .epsilon = epsilon_});
-    if (saved) {
-      saved->keep_spec(x_given), saved->keep(scale);
-      saved->keep(mean), saved->keep(variance), saved->keep(x);
-    }
-    return y;
+    return as_given(pass, y, x_given.shape());
   }
 
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
-    const Tensor x = saved.take(), variance = saved.take(), mean = saved.take(), scale = saved.take();
+    const Tensor x = saved.take();
+    const bool is_fixed = options_.frozen || !pass.training;
+    const Tensor variance = is_fixed ? variance_.value : saved.take(), mean = is_fixed ? mean_.value : saved.take();
+    const Tensor scale = saved.take();
     const TensorSpec given = saved.take_spec();
-    const Tensor dy = pass.cast(dy_given, x.dtype());
+    const Tensor dy = as_image(pass, pass.cast(dy_given, x.dtype()));
     Tensor dx = pass.fresh(x.shape(), x.dtype());
-    pass.gradient(scale_, scale.dtype(), [&](Tensor& dscale) {
-      pass.gradient(shift_, scale.dtype(), [&](Tensor& dshift) {
+    const auto compute = [&](Tensor& dscale, Tensor& dshift) {
+      if (is_fixed)
+        run(BatchNormInferenceBackward{.x = x,
+                                       .dy = dy,
+                                       .scale = scale,
+                                       .running_mean = mean,
+                                       .running_variance = variance,
+                                       .dx = dx,
+                                       .dscale = dscale,
+                                       .dshift = dshift,
+                                       .epsilon = options_.epsilon});
+      else
         run(BatchNormBackward{.x = x,
                               .dy = dy,
                               .scale = scale,
@@ -80,21 +108,36 @@ class BatchNorm2d : public TappedLayer {
                               .dx = dx,
                               .dscale = dscale,
                               .dshift = dshift,
-                              .epsilon = epsilon_});
+                              .epsilon = options_.epsilon});
+    };
+    if (options_.affine) {
+      pass.gradient(scale_, scale.dtype(), [&](Tensor& dscale) {
+        pass.gradient(shift_, scale.dtype(), [&](Tensor& dshift) { compute(dscale, dshift); });
       });
-    });
-    return pass.cast(dx, given.dtype);
+    } else {
+      Tensor dscale(pass.device, scale.shape(), scale.dtype()), dshift(pass.device, scale.shape(), scale.dtype());
+      compute(dscale, dshift);
+    }
+    return pass.cast(as_given(pass, dx, given.shape), given.dtype);
   }
 
-  double momentum_, epsilon_;
+  static Tensor as_image(Pass& pass, const Tensor& x) {
+    const Shape image = image_shape(x.shape());
+    return x.shape() == image ? x : pass.plain(x).reshaped(image);
+  }
+  static Tensor as_given(Pass& pass, const Tensor& y, const Shape& given) {
+    return y.shape() == given ? y : pass.plain(y).reshaped(given);
+  }
+
+  BatchNormOptions options_;
   Param scale_, shift_;    // [c]
   State mean_, variance_;  // [c]
 };
 
 }  // namespace
 
-LayerPtr batchnorm2d(const Init& init, std::string name, int64_t channels, double momentum, double epsilon) {
-  return std::make_unique<BatchNorm2d>(init, std::move(name), channels, momentum, epsilon);
+LayerPtr batchnorm(const Init& init, std::string name, int64_t channels, const BatchNormOptions& options) {
+  return std::make_unique<BatchNormLayer>(init, std::move(name), channels, options);
 }
 
 }  // namespace halfmark::models

@@ -1,6 +1,8 @@
 // The table of layer kinds. To make a layer available to models and model files, add a row.
 #include "models/network/layer_kinds.h"
 
+#include <algorithm>
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +15,7 @@ namespace halfmark::models {
 namespace {
 
 constexpr std::string_view kImages = "[batch, channels, height, width]";
+constexpr std::string_view kVolumes = "[batch, channels, depth, height, width]";
 
 ArgumentRow count(std::string_view name, std::string_view about, std::optional<Value> usual = {}) {
   return {.name = name, .about = about, .usual = std::move(usual)};
@@ -111,12 +114,50 @@ LayerPtr make_conv2d(LayerRequest& r) {
   return conv2d(r.init, r.name, in, out, kernel, window, static_cast<int>(groups), r.flag("bias"), start_of(r));
 }
 
-LayerPtr make_batchnorm2d(LayerRequest& r) {
-  r.need_rank(4, kImages);
-  r.check(r.input.elements() > r.input[1],
+template <int rank>
+LayerPtr make_batchnorm(LayerRequest& r) {
+  if constexpr (rank == 2)
+    r.check(r.input.rank() == 2 || r.input.rank() == 3,
+            "needs an input [batch, channels] or [batch, channels, time], not " + r.input.text());
+  else
+    r.need_rank(rank, rank == 4 ? kImages : kVolumes);
+  r.check(r.flag("frozen") || r.input.elements() > r.input[1],
           "in training needs more than one value of each channel, not " + r.input.text());
-  return batchnorm2d(r.init, r.name, r.input[1],
-                     r.has("momentum") ? r.number("momentum") : r.settings.batchnorm_momentum, r.number("epsilon"));
+  return batchnorm(r.init, r.name, r.input[1],
+                   {.momentum = r.has("momentum") ? r.number("momentum") : r.settings.batchnorm_momentum,
+                    .epsilon = r.number("epsilon"),
+                    .affine = r.flag("affine"),
+                    .frozen = r.flag("frozen")});
+}
+
+LayerPtr make_conv_transpose2d(LayerRequest& r) {
+  r.need_rank(4, kImages);
+  const Size2d kernel = r.extent("kernel"), stride = r.extent("stride"), pad = r.extent("padding"),
+               dilation = r.extent("dilation"), more = r.extent("output_padding");
+  const Window window{.stride_h = stride.h,
+                      .stride_w = stride.w,
+                      .pad_h = pad.h,
+                      .pad_w = pad.w,
+                      .dilation_h = dilation.h,
+                      .dilation_w = dilation.w};
+  r.check(more.h < std::max(stride.h, dilation.h) && more.w < std::max(stride.w, dilation.w),
+          "output_padding is not less than stride or dilation");
+  const int64_t in = r.input[1], out = r.count("out"), groups = r.count("groups");
+  check_groups(r, groups, in, out);
+  LayerPtr made = conv_transpose2d(r.init, r.name, in, out, kernel, window, more, static_cast<int>(groups),
+                                   r.flag("bias"), start_of(r));
+  const Shape output = made->output_shape(r.input);
+  r.check(output[2] > 0 && output[3] > 0, "the padding leaves nothing of the result");
+  return made;
+}
+
+LayerPtr make_upsample(LayerRequest& r) {
+  r.need_rank(4, kImages);
+  return upsample_bilinear2d(r.name, static_cast<int>(r.count("scale")), r.flag("align_corners"));
+}
+LayerPtr make_adaptive_avg_pool2d(LayerRequest& r) {
+  r.need_rank(4, kImages);
+  return adaptive_avg_pool2d(r.name, r.extent("size"));
 }
 
 LayerPtr make_layer_norm(LayerRequest& r) {
@@ -161,6 +202,23 @@ LayerPtr make_add(LayerRequest& r) {
   return residual(r.name, std::move(r.branches[0]), std::move(r.branches[1]));
 }
 
+LayerPtr make_concat(LayerRequest& r) {
+  for (const Shape& shape : r.branch_outputs) {
+    r.check(shape.rank() >= 2 && shape.rank() == r.branch_outputs[0].rank(),
+            "its branches give the shapes " + r.branch_outputs[0].text() + " and " + shape.text());
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      r.check(axis == 1 || shape[axis] == r.branch_outputs[0][axis],
+              "its branches give the shapes " + r.branch_outputs[0].text() + " and " + shape.text() +
+                  ", which differ in more than their channels");
+  }
+  return concat(r.name, std::move(r.branches));
+}
+
+LayerPtr make_checkpoint(LayerRequest& r) {
+  r.check(r.branches[0] != nullptr, "its branch is empty");
+  return checkpoint(r.name, std::move(r.branches[0]));
+}
+
 template <class Row>
 LayerPtr make_activation(LayerRequest& r) {
   return activation(Row::name, r.name);
@@ -169,6 +227,16 @@ LayerPtr make_activation(LayerRequest& r) {
 std::vector<LayerKind> kind_table() {
   const ArgumentRow kernel = extent("kernel", "of the window"), groups = count("groups", "of channels", int64_t{1});
   const ArgumentRow dilation = extent("dilation", "of the window", int64_t{1});
+  const std::vector<ArgumentRow> batchnorm_rows = {
+      {.name = "momentum",
+       .about = "of the running statistics; without it, the setting of the trial",
+       .type = ArgumentType::number,
+       .is_optional = true,
+       .least = 0,
+       .most = 1},
+      epsilon(1e-5),
+      flag("affine", "with scale and shift", true),
+      flag("frozen", "training uses the running statistics and leaves them", false)};
   std::vector<LayerKind> all = {
       {"linear",
        "a fully connected layer over the last axis",
@@ -179,24 +247,54 @@ std::vector<LayerKind> kind_table() {
        {count("out", "output channels"), kernel, kStride, padding(), dilation, groups, kBias, kStart, kDeviation,
         kBiasStart},
        make_conv2d},
-      {"batchnorm2d",
-       "a batch norm over the images of the batch",
-       {{.name = "momentum",
-         .about = "of the running statistics; without it, the setting of the trial",
-         .type = ArgumentType::number,
-         .is_optional = true,
+      {"conv_transpose2d",
+       "a transposed convolution",
+       {count("out", "output channels"),
+        kernel,
+        kStride,
+        padding(),
+        {.name = "output_padding",
+         .about = "rows and columns more at the far end",
+         .type = ArgumentType::extent,
+         .usual = int64_t{0},
          .least = 0,
-         .most = 1},
-        epsilon(1e-5)},
-       make_batchnorm2d},
+         .most = 1024},
+        dilation,
+        groups,
+        kBias,
+        kStart,
+        kDeviation,
+        kBiasStart},
+       make_conv_transpose2d},
+      {"batchnorm1d", "a batch norm over the samples, and the steps of time", batchnorm_rows, make_batchnorm<2>},
+      {"batchnorm2d", "a batch norm over the images of the batch", batchnorm_rows, make_batchnorm<4>},
+      {"batchnorm3d", "a batch norm over the volumes of the batch", batchnorm_rows, make_batchnorm<5>},
       {"layer_norm", "a layer norm over the last axis", {epsilon(1e-5)}, make_layer_norm},
       {"rms_norm", "an RMS norm over the last axis", {epsilon(0x1p-23)}, make_rms_norm},
       {"group_norm", "a group norm", {count("groups", "of channels"), epsilon(1e-5)}, make_group_norm},
       {"max_pool2d", "the largest value of each window", {kernel, kStrideOfPool, padding()}, make_max_pool2d},
       {"avg_pool2d", "the mean of each window; padding counts", {kernel, kStrideOfPool, padding()}, make_avg_pool2d},
       {"global_avg_pool2d", "the mean of each channel", {}, make_global_avg_pool2d},
+      {"adaptive_avg_pool2d",
+       "the means of windows that give the wanted size",
+       {extent("size", "rows and columns of the result")},
+       make_adaptive_avg_pool2d},
+      {"upsample_bilinear2d",
+       "images a whole number of times as large",
+       {{.name = "scale", .about = "factor", .most = 64}, flag("align_corners", "as in PyTorch", false)},
+       make_upsample},
       {"flatten", "images to vectors", {}, make_flatten},
       {"add", "the sum of two branches; an empty one is the input", {}, make_add, LayerKind::Branches::several},
+      {"concat",
+       "the channels of two or more branches, one after the other; an empty one is the input",
+       {},
+       make_concat,
+       LayerKind::Branches::several},
+      {"checkpoint",
+       "its branch, of which backward computes forward again instead of keeping its tensors",
+       {},
+       make_checkpoint,
+       LayerKind::Branches::one},
   };
   activations::All::each([&]<class Row>() { all.push_back({Row::name, Row::about, {}, make_activation<Row>}); });
   return all;
