@@ -146,7 +146,8 @@ Findings measure_error(const TrialSpec& spec) {
     seen.push_back({"loss", {trial.loss()}, &kFp32});
     trial.backward();
     const double scale = trial.scaler().scale();
-    seen.push_back({"gradient/input", trial.input_gradient(), &format_of(spec.policy->low), scale});
+    if (!row_of(spec.subject->data).has_indices)
+      seen.push_back({"gradient/input", trial.input_gradient(), &format_of(spec.policy->low), scale});
     for (const Param* param : trial.params())
       seen.push_back({"gradient/" + param->name, trial.gradient(*param), &format_of(param->grad.dtype()), scale});
   }

@@ -76,7 +76,7 @@ void add_drawn_step(ReferenceNumbers& numbers, const TrialSpec& spec) {
   numbers.add("output", "", trial.forward().values());
   numbers.loss("", trial.loss());
   trial.backward();
-  numbers.add("gradient/input", "", trial.input_gradient());
+  if (!row_of(spec.subject->data).has_indices) numbers.add("gradient/input", "", trial.input_gradient());
   for (const Param* param : trial.params()) numbers.add("gradient/" + param->name, "", trial.gradient(*param));
   trial.update();
   add_changed(numbers, "step", trial);
@@ -127,7 +127,7 @@ void add_special_step(ReferenceNumbers& numbers, const TrialSpec& spec) {
   numbers.add("special/output", "", trial.forward().values());
   numbers.loss("special", trial.loss());
   trial.backward();
-  numbers.add("special/gradient", "input", trial.input_gradient());
+  if (!row_of(spec.subject->data).has_indices) numbers.add("special/gradient", "input", trial.input_gradient());
   for (const Param* param : trial.params()) numbers.add("special/gradient", param->name, trial.gradient(*param));
   for (const State* state : trial.states()) numbers.add("special/states", state->name, state->value.values());
 }
@@ -219,6 +219,7 @@ double projection_weight(uint64_t name, uint64_t index) {
 void make_special(Trial& trial) {
   for (Param* param : trial.params()) coarsen(*param);
   trial.load_batch(0);
+  if (row_of(trial.spec().subject->data).has_indices) return;
   trial.input().set_values(special_input(trial.spec().subject->input));
 }
 

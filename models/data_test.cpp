@@ -51,7 +51,9 @@ TEST(Data, ForASingleLayerHasNoLabels) {
 
 TEST(Data, RefusesShapesItCannotDraw) {
   EXPECT_THROW(draw_batch(DataKind::images, {2, 3}, 10, RandomKey(1), 0), Error);
-  EXPECT_THROW(draw_batch(DataKind::points, {2, 3}, 11, RandomKey(1), 0), Error);
+  EXPECT_THROW(draw_batch(DataKind::points, {2, 3}, 1, RandomKey(1), 0), Error);
+  EXPECT_THROW(draw_batch(DataKind::text, {2, 3}, 26, RandomKey(1), 0), Error);
+  EXPECT_THROW(draw_batch(DataKind::speech, {2, 3, 1, 7}, 11, RandomKey(1), 0), Error);
 }
 
 double accuracy_after(const char* subject, int64_t steps, double rate, uint64_t seed) {

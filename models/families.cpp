@@ -9,6 +9,7 @@ namespace halfmark::models {
 namespace {
 
 Extent one(const Sizes&) { return {1, 1}; }
+Extent none(const Sizes&) { return {0, 0}; }
 Extent as_kernel(const Sizes& s) { return s.extent('k'); }
 
 const SizeLetter kBatch = {.letter = 'b', .about = "batch"};
@@ -17,7 +18,7 @@ const SizeLetter kTokens = {.letter = 'b', .about = "tokens, batch times length"
 const SizeLetter kFeatures = {.letter = 'd', .about = "features"};
 const SizeLetter kImage = {.letter = 's', .about = "image size", .is_pair = true};
 const SizeLetter kKernel = {.letter = 'k', .about = "kernel", .is_pair = true, .most = 1024};
-const SizeLetter kClasses = {.letter = 'o', .about = "classes", .least = 2, .most = 10};  // those of the drawn data
+const SizeLetter kClasses = {.letter = 'o', .about = "classes", .least = 2};
 
 // Rows or columns that a window reaches over.
 int64_t reach(int64_t kernel, int64_t dilation) { return dilation * (kernel - 1) + 1; }
@@ -113,6 +114,46 @@ Subject max_pool_alone(const Sizes& s) {
 }
 Subject avg_pool_alone(const Sizes& s) { return pool_alone(s, "avg_pool2d"); }
 Subject global_pool_alone(const Sizes& s) { return alone(image_of(s), {"global_avg_pool2d", "pool"}); }
+
+Subject conv_transpose_alone(const Sizes& s) {
+  const Extent size = s.extent('s'), kernel = s.extent('k'), stride = s.extent('t');
+  s.check(s['c'] % s['g'] == 0 && s['o'] % s['g'] == 0, "the groups do not divide the channels");
+  // As much padding as keeps the size times the stride, with the rest at the far end.
+  const auto padding = [](int64_t k, int64_t t) { return k > t ? (k - t + 1) / 2 : 0; };
+  const auto more = [&](int64_t k, int64_t t) { return std::clamp<int64_t>(t - k + 2 * padding(k, t), 0, t - 1); };
+  s.check_elements("the output", {s['b'], s['o'], size.h * stride.h + kernel.h, size.w * stride.w + kernel.w});
+  return alone(image_of(s), {"conv_transpose2d",
+                             "conv",
+                             {{"out", s['o']},
+                              {"kernel", kernel},
+                              {"stride", stride},
+                              {"padding", Extent{padding(kernel.h, stride.h), padding(kernel.w, stride.w)}},
+                              {"output_padding", Extent{more(kernel.h, stride.h), more(kernel.w, stride.w)}},
+                              {"groups", s['g']}}});
+}
+Subject upsample_alone(const Sizes& s) {
+  const Extent size = s.extent('s');
+  s.check_elements("the output", {s['b'], s['c'], size.h * s['f'], size.w * s['f']});
+  return alone(image_of(s), {"upsample_bilinear2d", "upsample", {{"scale", s['f']}}});
+}
+Subject adaptive_pool_alone(const Sizes& s) {
+  return alone(image_of(s), {"adaptive_avg_pool2d", "pool", {{"size", s.extent('o')}}});
+}
+Subject softmax_alone(const Sizes& s) {
+  s.check_elements("the input", {s['b'], s['d']});
+  return alone({s['b'], s['d']}, {"softmax", "softmax"});
+}
+Subject attention_alone(const Sizes& s) {
+  const int64_t features = 3 * s['h'] * s['d'];
+  s.check_elements("the input", {s['b'], s['t'], features});
+  return alone({s['b'], s['t'], features},
+               {"self_attention", "attention", {{"heads", s['h']}, {"causal", s['m'] == 1}, {"fused", s['f'] == 1}}});
+}
+Subject lstm_alone(const Sizes& s) {
+  s.check_elements("the gates", {s['b'], s['t'], 4 * s['h']});
+  s.check_elements("a weight", {4 * s['h'], std::max(s['i'], s['h'])});
+  return alone({s['b'], s['t'], s['i']}, {"lstm", "lstm", {{"hidden", s['h']}, {"bidirectional", s['r'] == 1}}});
+}
 
 Subject mlp(const Sizes& s) {
   const int64_t in = s['i'], hidden = s['h'], classes = s['o'];
@@ -239,6 +280,67 @@ std::vector<Family> family_table() {
        .letters = {kBatch, kChannels, kImage},
        .example = "b16_c64_s28",
        .make = global_pool_alone},
+      {.name = "convtranspose2d",
+       .about = "a transposed convolution whose result has the size times the stride where the kernel allows it",
+       .letters = {kBatch,
+                   {.letter = 'c', .about = "input channels"},
+                   {.letter = 'o', .about = "output channels"},
+                   kImage,
+                   kKernel,
+                   stride,
+                   {.letter = 'g', .about = "groups", .usual = "1", .usual_value = one}},
+       .example = "b16_c64_o32_s14_k3_t2",
+       .make = conv_transpose_alone},
+      {.name = "upsample",
+       .about = "bilinear upsampling",
+       .letters = {kBatch, kChannels, kImage, {.letter = 'f', .about = "factor", .most = 64}},
+       .example = "b16_c64_s28_f2",
+       .make = upsample_alone},
+      {.name = "adaptivepool",
+       .about = "adaptive average pooling",
+       .letters =
+           {kBatch, kChannels, kImage, {.letter = 'o', .about = "size of the result", .is_pair = true, .most = 1024}},
+       .example = "b16_c64_s28_o7",
+       .make = adaptive_pool_alone},
+      {.name = "softmax",
+       .about = "a softmax over the features of each token",
+       .letters = {kTokens, kFeatures},
+       .example = "b512_d1024",
+       .make = softmax_alone},
+      {.name = "attention",
+       .about = "scaled dot-product attention of q, k and v",
+       .letters = {kBatch,
+                   {.letter = 'h', .about = "heads"},
+                   {.letter = 't', .about = "time, the length of a sequence"},
+                   {.letter = 'd', .about = "features of a head"},
+                   {.letter = 'm',
+                    .about = "mask; 1: causal, 0: none",
+                    .usual = "1",
+                    .usual_value = one,
+                    .least = 0,
+                    .most = 1},
+                   {.letter = 'f',
+                    .about = "1: one operation, 0: products and a softmax",
+                    .usual = "1",
+                    .usual_value = one,
+                    .least = 0,
+                    .most = 1}},
+       .example = "b8_h8_t128_d32",
+       .make = attention_alone},
+      {.name = "lstm",
+       .about = "a long short-term memory",
+       .letters = {kBatch,
+                   {.letter = 't', .about = "time, the length of a sequence"},
+                   in,
+                   {.letter = 'h', .about = "hidden"},
+                   {.letter = 'r',
+                    .about = "1: a second one in reverse",
+                    .usual = "0",
+                    .usual_value = none,
+                    .least = 0,
+                    .most = 1}},
+       .example = "b32_t32_i128_h128",
+       .make = lstm_alone},
       {.name = "mlp",
        .about = "three linear layers with ReLU between them; trains on drawn points",
        .letters = {kBatch, in, {.letter = 'h', .about = "hidden"}, kClasses},
@@ -255,6 +357,7 @@ std::vector<Family> family_table() {
        .example = "b16_c3_s16_w16",
        .make = convnet},
   };
+  for (Family& family : published_families()) all.push_back(std::move(family));
   activations::All::each([&]<class Row>() {
     all.push_back({.name = Row::name,
                    .about = Row::about,

@@ -18,6 +18,7 @@ struct Family {
 };
 
 const std::vector<Family>& families();
+std::vector<Family> published_families();           // the part of them that is of models people know
 const Family* family_named(std::string_view name);  // null: there is none
 
 // Throws Error that says what is wrong with the sizes.

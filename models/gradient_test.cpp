@@ -8,6 +8,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/network/layer_kinds.h"
@@ -47,7 +48,11 @@ void compare(Trial& trial, const std::string& name, Tensor tensor, const std::ve
   std::vector<double> values = tensor.values();
   double largest = 0;
   for (const double value : gradient) largest = std::max(largest, std::fabs(value));
-  ASSERT_GT(largest, 0) << name << ": a gradient of zeros proves nothing";
+  if (largest == 0) {  // as of a bias before batch norm: the loss must not depend on it
+    const double rounding = 100 * std::numeric_limits<double>::epsilon() * std::fabs(trial.loss()) / kStep;
+    EXPECT_NEAR(difference(trial, tensor, values, 0, kStep), 0, rounding) << name;
+    return;
+  }
   const auto by_size = [](double a, double b) { return std::fabs(a) < std::fabs(b); };
   int rejected = 0, zeros = 0;
   const auto samples = std::min<size_t>(kSamples, values.size());
@@ -92,7 +97,25 @@ void compare_all(const Subject& subject) {
     const Param& param = *trial.params()[i];
     compare(trial, param.name, param.value, gradients[i], key.child(param.name));
   }
-  compare(trial, "input", trial.input(), dx, key.child("input"));
+  if (!dx.empty()) compare(trial, "input", trial.input(), dx, key.child("input"));
+}
+
+bool has_kink(const LayerSpec& layer) { return layer.kind == "relu" || layer.kind == "max_pool2d"; }
+
+int kinks_in(const std::vector<LayerSpec>& layers) {
+  int count = 0;
+  for (const LayerSpec& layer : layers) {
+    count += has_kink(layer);
+    for (const auto& branch : layer.branches) count += kinks_in(branch);
+  }
+  return count;
+}
+
+void replace_kinks(std::vector<LayerSpec>& layers) {
+  for (LayerSpec& layer : layers) {
+    if (has_kink(layer)) layer.kind = layer.kind == "relu" ? "silu" : "avg_pool2d";
+    for (auto& branch : layer.branches) replace_kinks(branch);
+  }
 }
 
 TEST_P(Gradients, AgreeWithFiniteDifferences) {
@@ -102,7 +125,13 @@ TEST_P(Gradients, AgreeWithFiniteDifferences) {
       if (other.name == subject.name && small(other)) GTEST_SKIP() << "covered by " << other.id();
     FAIL() << subject.id() << " is too large and no smaller size of it exists";
   }
-  compare_all(subject);
+  if (!subject.network || kinks_in(subject.network->layers) <= 8) return compare_all(subject);
+  // Behind so many kinks few differences are derivatives: the same layers with smooth ones in place of those with kinks.
+  Network smooth = *subject.network;
+  replace_kinks(smooth.layers);
+  Subject other = subject_of_network(subject.input, subject.data, subject.classes, std::move(smooth));
+  other.name = subject.name, other.sizes = subject.sizes, other.loss = subject.loss;
+  compare_all(other);
 }
 
 // Every kind of layer with every argument that changes its arithmetic, alone or behind a layer that gives it an input.
@@ -110,6 +139,8 @@ struct KindCase {
   const char* name;
   Shape input;
   std::vector<LayerSpec> layers;
+  DataKind data = DataKind::normal;
+  int64_t classes = 0;
 };
 
 std::vector<KindCase> kind_cases() {
@@ -168,6 +199,36 @@ std::vector<KindCase> kind_cases() {
       {"concat",
        image,
        {{"concat", "joined", {}, {{silu}, {}, {{"conv2d", "conv", {{"out", whole(2)}, {"kernel", whole(1)}}}}}}}},
+      {"softmax", {2, 3, 5}, {{"softmax", "softmax"}}},
+      {"dropout", image, {{"dropout", "dropout", {{"p", 0.3}}}}},
+      {"dropout of channels", image, {{"dropout", "dropout", {{"p", 0.3}, {"channels", true}}}}},
+      {"linear over sequences", {2, 3, 5}, {{"linear", "fc", {{"out", whole(4)}}}}},
+      {"self_attention", {2, 5, 12}, {{"self_attention", "attention", {{"heads", whole(2)}}}}},
+      {"self_attention causal", {2, 5, 12}, {{"self_attention", "attention", {{"heads", whole(2)}, {"causal", true}}}}},
+      {"self_attention in steps",
+       {2, 5, 12},
+       {{"self_attention", "attention", {{"heads", whole(2)}, {"causal", true}, {"fused", false}}}}},
+      {"lstm", {3, 4, 5}, {{"lstm", "lstm", {{"hidden", whole(6)}}}}},
+      {"lstm in both directions", {3, 4, 5}, {{"lstm", "lstm", {{"hidden", whole(6)}, {"bidirectional", true}}}}},
+      {"take_step", {3, 4, 5}, {{"take_step", "last"}}},
+      {"take_step first", {3, 4, 5}, {{"take_step", "first", {{"step", whole(0)}}}}},
+      {"to_sequence", image, {{"to_sequence", "sequence"}}},
+      {"position_embedding", {3, 4, 5}, {{"position_embedding", "place", {{"length", whole(6)}}}}},
+      {"embedding with its weight in a linear layer",
+       {3, 6},
+       {{"embedding", "words", {{"entries", whole(64)}, {"features", whole(5)}}},
+        {"position_embedding", "places", {{"length", whole(6)}}},
+        {"silu", "silu"},
+        {"tied_linear", "head", {{"weight_of", std::string("words")}}}},
+       DataKind::text,
+       64},
+      {"embedding with padding",
+       {4, 6},
+       {{"embedding", "words", {{"entries", whole(64)}, {"features", whole(5)}, {"padding", whole(3)}}},
+        {"lstm", "lstm", {{"hidden", whole(4)}}},
+        {"take_step", "last"}},
+       DataKind::tokens,
+       4},
       {"checkpoint",
        image,
        {{"checkpoint", "again", {}, {{{"conv2d", "conv", {{"out", whole(2)}, {"kernel", whole(3)}}}, silu}}}}},
@@ -182,7 +243,7 @@ class KindGradients : public testing::TestWithParam<KindCase> {};
 
 TEST_P(KindGradients, AgreeWithFiniteDifferences) {
   const KindCase& one = GetParam();
-  Subject subject = subject_of_network(one.input, DataKind::normal, 0, Network{one.layers});
+  Subject subject = subject_of_network(one.input, one.data, one.classes, Network{one.layers});
   subject.name = "network", subject.sizes = "b" + std::to_string(one.input[0]);
   compare_all(subject);
 }

@@ -62,12 +62,14 @@ void Pass::gradient(Param& param, DType computed, const std::function<void(Tenso
     PurposeScope purpose(Purpose::gradients);
     param.grad = Tensor(device, param.value.shape(), delivered);
   }
-  if (computed == delivered && (first || !accumulate)) {
+  const bool is_second = !delivered_.insert(&param).second;  // a weight that two layers share
+  const bool adds = !first && (accumulate || is_second);
+  if (computed == delivered && !adds) {
     compute(param.grad);
   } else {
     Tensor computed_gradient(device, param.value.shape(), computed);
     compute(computed_gradient);
-    if (first || !accumulate)
+    if (!adds)
       run(Cast{.x = computed_gradient, .out = param.grad});
     else
       run(Add{.a = param.grad, .b = computed_gradient, .out = param.grad});

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,8 +24,9 @@ using Tensors = std::vector<Tensor>;
 struct Param {
   std::string name;  // "conv1.weight", unique in a model
   Tensor value;      // what the layer computes with
-  Tensor grad;       // empty until the first backward; each backward overwrites it, unless Pass::accumulate
-  Tensor master;     // f32, when the policy keeps one
+  Tensor
+      grad;  // empty until the first backward; each backward overwrites it, unless Pass::accumulate; layers that share it add
+  Tensor master;  // f32, when the policy keeps one
 };
 
 struct State {  // changed by forward, not by the optimizer: running statistics
@@ -47,11 +49,12 @@ class Pass {
   bool training;
   RandomKey key;
   Tap tap;
-  bool accumulate = false;  // add gradients to those of the previous backward: micro-batches, tied weights
+  bool accumulate = false;  // add gradients to those of the previous backward: micro-batches
 
   // The input in the dtype that the policy sets for `operation`
   // ("conv2d", "linear", "batch_norm", ...): a cast of x, or x itself.
   Tensor input(std::string_view operation, const Tensor& x);
+  DType input_dtype(std::string_view operation, DType given) const { return wanted(operation, given); }
   // The same for a parameter; the cast is kept until the pass ends, like autocast's weight cache (purpose `casts`).
   Tensor weight(std::string_view operation, const Param& param);
   // The dtype of an operation's output given its (already cast) input.
@@ -75,6 +78,7 @@ class Pass {
  private:
   DType wanted(std::string_view operation, DType input) const;
   std::map<std::pair<uint64_t, DType>, Tensor> casts_;  // by identity of the parameter's memory
+  std::set<const Param*> delivered_;                    // those that have got a gradient in this pass
 };
 
 // The wider of two floating dtypes, as in PyTorch's type promotion: f16 with bf16 gives f32.
@@ -168,7 +172,10 @@ struct Size2d {  // of a window: height and width, or one number for both
   Size2d(int height, int width) : h(height), w(width) {}
   Size2d(int both) : h(both), w(both) {}  // NOLINT(google-explicit-constructor)
 };
+// Over the last axis of x.
 LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias = true, const Start& start = {});
+// Without bias, with the weight [out, in] of another layer, which is not among its own parameters.
+LayerPtr tied_linear(std::string name, Param& weight);
 LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel, Window window = {},
                 int groups = 1, bool bias = true, const Start& start = {});
 // The result has (n - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1 rows.
@@ -196,6 +203,23 @@ LayerPtr global_avg_pool2d(std::string name);
 LayerPtr adaptive_avg_pool2d(std::string name, Size2d size);  // of the result
 LayerPtr upsample_bilinear2d(std::string name, int scale, bool align_corners = false);
 LayerPtr flatten(std::string name);
+
+// Sequences: [n, t, features], or indices [n, t].
+LayerPtr softmax(std::string name);
+LayerPtr dropout(std::string name, double p, bool channels = false);  // identity in evaluation
+LayerPtr to_sequence(std::string name);                               // [n, c, h, w] -> [n, w, c h]
+LayerPtr take_step(std::string name, int64_t step);                   // [n, t, c] -> [n, c]; -1: the last
+// indices -> rows of a table with `entries`; N(0, 1) as torch.nn.Embedding, or N(0, deviation^2). Row `padding` starts at 0
+// and has no gradient. The input has no gradient: backward returns an empty tensor.
+LayerPtr embedding(const Init& init, std::string name, int64_t entries, int64_t features, double deviation = 1,
+                   int64_t padding = -1);
+// x + the first t rows of a table with `length`.
+LayerPtr position_embedding(const Init& init, std::string name, int64_t length, int64_t features, double deviation = 1);
+// [n, t, 3 c] of q, k and v -> [n, t, c]. fused: one operation; else products, softmax and casts as autocast makes them, with
+// q and k multiplied by the root of the scale before their product, as in PyTorch's scaled_dot_product_attention.
+LayerPtr self_attention(std::string name, int64_t heads, bool causal, bool fused);
+// torch.nn.LSTM(batch_first=True) with one layer: [n, t, inputs] -> [n, t, hidden], or 2 hidden if bidirectional.
+LayerPtr lstm(const Init& init, std::string name, int64_t inputs, int64_t hidden, bool bidirectional = false);
 LayerPtr sequential(std::string name, std::vector<LayerPtr> layers);
 LayerPtr residual(std::string name, LayerPtr body, LayerPtr shortcut = nullptr);  // body(x) + shortcut(x), or + x
 LayerPtr concat(std::string name, std::vector<LayerPtr> branches);  // along the channels; null: the input itself

@@ -88,19 +88,45 @@ TEST(Layer, AddsGradientsOfMicroBatchesOnRequest) {
     const Param& weight = *layer->params()[0];
     const Tensor x1 = fixture.tensor({3, 6}, 1, dtype), x2 = fixture.tensor({3, 6}, 2, dtype);
     const Tensor dy = fixture.tensor({3, 4}, 3, fixture.policy.low);
+    bool accumulate = false;
     const auto gradient_after = [&](const Tensor& x) {
       Saved saved;
-      layer->forward(fixture.pass, x, &saved);
-      layer->backward(fixture.pass, dy, saved);
+      Pass pass(fixture.device, fixture.policy, true);
+      pass.accumulate = accumulate;
+      layer->forward(pass, x, &saved);
+      layer->backward(pass, dy, saved);
       return weight.grad.values();
     };
     const std::vector<double> first = gradient_after(x1), second = gradient_after(x2);
-    fixture.pass.accumulate = true;
+    accumulate = true;
     const std::vector<double> sum = gradient_after(x1);
     const double last_place = fixture.policy.param == DType::f64 ? 0x1p-50 : 0x1p-22;
     for (size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(sum[i], first[i] + second[i], last_place * 10) << policy;
-    fixture.pass.accumulate = false;
+    accumulate = false;
     EXPECT_EQ(gradient_after(x2), second) << policy << ": without it, the gradient is overwritten";
+  }
+}
+
+TEST(Layer, AWeightThatTwoLayersShareGetsTheSumOfBothGradients) {
+  for (const char* policy : {"fp64", "amp-fp16"}) {
+    LayerFixture fixture(policy);
+    const DType dtype = fixture.policy.param;
+    const LayerPtr first = linear(fixture.init(), "first", 4, 4, false);
+    Param& weight = *first->params()[0];
+    const LayerPtr second = tied_linear("second", weight);
+    EXPECT_TRUE(second->params().empty()) << "the optimizer must see the weight once";
+    const Tensor x = fixture.tensor({3, 4}, 1, dtype), dy = fixture.tensor({3, 4}, 2, fixture.policy.low);
+    const auto gradient_of = [&](Layer& layer, Pass& pass) {
+      Saved saved;
+      layer.forward(pass, x, &saved);
+      layer.backward(pass, dy, saved);
+      return weight.grad.values();
+    };
+    Pass alone(fixture.device, fixture.policy, true), both(fixture.device, fixture.policy, true);
+    const std::vector<double> one = gradient_of(*first, alone);
+    gradient_of(*first, both);
+    const std::vector<double> sum = gradient_of(*second, both);
+    for (size_t i = 0; i < sum.size(); ++i) EXPECT_EQ(sum[i], 2 * one[i]) << policy;
   }
 }
 

@@ -29,7 +29,7 @@ struct OptimizerSpec {
 struct Settings {
   double rate = 0.05, momentum = 0.9, weight_decay = 0;  // of the optimizer; only SGD has a momentum
   OptimizerSpec optimizer = {};
-  double loss_factor = 1;  // multiplies the loss and divides the rate: moves gradients towards underflow
+  double loss_factor = 1;  // multiplies the loss and divides the rate of SGD: moves gradients towards underflow
   double input_scale = 1, input_offset = 0;  // applied to the drawn data
   double batchnorm_momentum = 0.1;
   std::optional<DType> batchnorm_state;  // storage of running statistics, instead of the policy's dtype

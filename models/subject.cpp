@@ -12,6 +12,7 @@
 
 #include "kernels/number/error.h"
 #include "models/network/loss_arguments.h"
+#include "models/network/training_arguments.h"
 
 namespace halfmark::models {
 
@@ -43,7 +44,7 @@ std::string definition_of(const Subject& subject) {
   if (!subject.network) return "";
   const std::string text = subject.input.text() + " " + std::string(row_of(subject.data).name) + " " +
                            std::to_string(subject.classes) + " " + text_of(subject.loss) + " " +
-                           text_of(*subject.network);
+                           text_of_training(subject.settings) + " " + text_of(*subject.network);
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016" PRIx64, hash_of(text));
   return digits;

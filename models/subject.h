@@ -25,6 +25,7 @@ struct Subject {
   bool built_in = false;                     // of a family, not added by a program of another project
   std::shared_ptr<const Network> network{};  // what `make` builds; empty: known to `make` only
   LossSpec loss{};                           // of a subject with labels
+  Settings settings{};                       // with which it is trained, unless a harness changes them
   std::string id() const { return name + "/" + sizes; }
 };
 

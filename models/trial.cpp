@@ -13,9 +13,15 @@
 #include "kernels/number/error.h"
 #include "models/draw.h"
 #include "models/layers/loss.h"
+#include "models/score.h"
 
 namespace halfmark::models {
 namespace {
+
+// A factor of the loss multiplies the gradients, which Adam's step does not depend on.
+double rate_of(const Settings& settings) {
+  return settings.optimizer.kind == OptimizerKind::sgd ? settings.rate / settings.loss_factor : settings.rate;
+}
 
 // A policy with the settings that override it.
 Policy adjusted(const Policy& policy, const Settings& settings) {
@@ -23,19 +29,6 @@ Policy adjusted(const Policy& policy, const Settings& settings) {
   if (settings.batchnorm_state) own.state = *settings.batchnorm_state;
   if (settings.scaler) own.scaler = *settings.scaler;
   return own;
-}
-
-// The number of samples whose largest logit is at the label; a sample with a NaN counts as wrong.
-double right_of(const std::vector<double>& logits, const std::vector<double>& labels) {
-  const size_t classes = logits.size() / labels.size();
-  double right = 0;
-  for (size_t n = 0; n < labels.size(); ++n) {
-    const auto row = logits.begin() + static_cast<std::ptrdiff_t>(n * classes);
-    const auto end = row + static_cast<std::ptrdiff_t>(classes);
-    if (std::any_of(row, end, [](double value) { return value != value; })) continue;
-    right += std::max_element(row, end) - row == static_cast<std::ptrdiff_t>(labels[n]);
-  }
-  return right;
 }
 
 // Held-out samples in one forward pass: as many as fit, but not more than this, whatever the batch of the training. In
@@ -107,11 +100,12 @@ struct Trial::Parts {
         params(model->params()),
         states(model->states()),
         head(make_loss(spec.subject->loss)),
-        optimizer(spec.settings.optimizer, spec.settings.rate / spec.settings.loss_factor, spec.settings.momentum,
-                  spec.settings.weight_decay, key.child("rounding").value()),
+        optimizer(spec.settings.optimizer, rate_of(spec.settings), spec.settings.momentum, spec.settings.weight_decay,
+                  key.child("rounding").value()),
         scaler(policy.scaler) {}
 
   bool labelled() const { return spec.subject->classes > 0; }
+  bool has_indices() const { return row_of(spec.subject->data).has_indices; }
 
   // The shape of the input with another number of samples.
   Shape input_shape(int64_t samples) const {
@@ -124,6 +118,7 @@ struct Trial::Parts {
     const Subject& subject = *spec.subject;
     Batch drawn = draw_batch(subject.data, shape, subject.classes, key.child("data").child(stream), number);
     for (double& value : drawn.x) {
+      if (has_indices()) break;
       value = value * spec.settings.input_scale + spec.settings.input_offset;
       if (spec.round_first) value = round_to(*spec.round_first, value);
     }
@@ -132,11 +127,30 @@ struct Trial::Parts {
 
   Tensor input(const Batch& drawn, const Shape& shape) const {
     PurposeScope purpose(Purpose::input);
-    return Tensor::from(device, shape, labelled() ? policy.param : policy.low, drawn.x);
+    return Tensor::from(device, shape, has_indices() ? DType::i32 : labelled() ? policy.param : policy.low, drawn.x);
   }
-  Tensor targets(const Batch& drawn) const {
+  // 1 for the class of the label and 0 for the others, for losses that compare numbers.
+  Tensor one_hot(const std::vector<double>& classes, const Shape& result) const {
+    const bool is_image = result.rank() == 4;
+    const int64_t count = is_image ? result[1] : result[result.rank() - 1];
+    const int64_t pixels = is_image ? result[2] * result[3] : 1;
+    std::vector<double> values(static_cast<size_t>(result.elements()), 0.0);
+    for (int64_t i = 0; i < static_cast<int64_t>(classes.size()); ++i) {
+      const auto label = static_cast<int64_t>(classes[static_cast<size_t>(i)]);
+      if (label < count) values[static_cast<size_t>((i / pixels * count + label) * pixels + i % pixels)] = 1;
+    }
+    return Tensor::from(device, result, policy.param, values);
+  }
+  // Of a batch of inputs `given`, for outputs `result`.
+  Tensor targets(const Batch& drawn, const Shape& given, const Shape& result) const {
     PurposeScope purpose(Purpose::input);
-    return Tensor::from(device, Shape{static_cast<int64_t>(drawn.labels.size())}, DType::i32, drawn.labels);
+    const Shape shape = target_shape(spec.subject->data, given);
+    if (row_of(spec.subject->loss.kind).targets == TargetKind::values) return one_hot(drawn.labels, result);
+    if (spec.subject->data != DataKind::speech) return Tensor::from(device, shape, DType::i32, drawn.labels);
+    std::vector<double> filled = drawn.labels;  // all steps of the output count
+    for (size_t i = 0; i < filled.size(); i += static_cast<size_t>(shape[1]))
+      filled[i] = static_cast<double>(result[1]);
+    return Tensor::from(device, shape, DType::i32, filled);
   }
 
   const std::vector<double>& slopes(const Shape& shape) {
@@ -187,11 +201,12 @@ struct Trial::Parts {
     Evaluation result{.samples = samples};
     double loss_sum = 0, right = 0;
     for (const Batch& given : held_out_samples(samples).batches) {
-      const auto count = static_cast<int64_t>(given.labels.size());
+      const int64_t count = static_cast<int64_t>(given.x.size()) / std::max<int64_t>(1, input_shape(1).elements());
       Pass pass(device, policy, false);
       const Tensor out = model->forward(pass, input(given, input_shape(count)), nullptr);
-      const Tensor head_loss = make_loss(spec.subject->loss)->forward(pass, out, targets(given));
-      right += right_of(out.values(), given.labels);
+      const Tensor labels_of_batch = targets(given, input_shape(count), out.shape());
+      const Tensor head_loss = make_loss(spec.subject->loss)->forward(pass, out, labels_of_batch);
+      right += accuracy_of(spec.subject->data, out.shape(), out.values(), given.labels) * static_cast<double>(count);
       loss_sum += head_loss.values()[0] * static_cast<double>(count);
     }
     result.loss = loss_sum / static_cast<double>(samples);
@@ -247,7 +262,7 @@ void Trial::load_batch(int64_t step) {
   p.x = {}, p.labels = {};  // freed first, so that memory counts one batch at a time
   p.batch = p.draw("training", step, p.spec.subject->input);
   p.x = p.input(p.batch, p.spec.subject->input);
-  if (p.labelled()) p.labels = p.targets(p.batch);
+  if (p.labelled()) p.labels = p.targets(p.batch, p.spec.subject->input, p.model->output_shape(p.spec.subject->input));
   p.step = step;
 }
 
@@ -282,7 +297,7 @@ void Trial::backward() {
   p.scale = static_cast<double>(p.scaler.scale()), p.unscaled = false;
   p.dx = p.model->backward(pass, p.output_gradient(pass, p.scale * p.spec.settings.loss_factor), p.saved);
   HM_CHECK(p.saved.empty(), "backward did not use everything that forward kept");
-  pass.look("gradient/input", p.dx);
+  if (!p.dx.empty()) pass.look("gradient/input", p.dx);
 }
 
 bool Trial::update() {
@@ -301,7 +316,7 @@ StepResult Trial::train_step(int64_t step) {
   const Tensor output = forward();
   StepResult result{.loss = loss(), .scale = static_cast<double>(scaler().scale())};
   if (const std::vector<double>& labels = parts_->batch.labels; parts_->labelled())
-    result.accuracy = right_of(output.values(), labels) / static_cast<double>(labels.size());
+    result.accuracy = accuracy_of(parts_->spec.subject->data, output.shape(), output.values(), labels);
   backward();
   result.skipped = !update();
   return result;
@@ -327,7 +342,8 @@ Evaluation Trial::evaluate(int64_t samples, const Policy* policy) {
 }
 
 std::vector<double> Trial::input_gradient() const {
-  HM_CHECK(!parts_->dx.empty(), "there is no input gradient before backward");
+  HM_CHECK(parts_->has_indices() || !parts_->dx.empty(), "there is no input gradient before backward");
+  if (parts_->dx.empty()) return {};
   return Parts::divided(parts_->dx, parts_->scale);
 }
 

@@ -41,14 +41,14 @@ struct TrialSpec {
 
 struct StepResult {
   double loss = 0;       // without scale and loss_factor; of the batch before the update
-  double accuracy = 0;   // of the batch; 0 without labels
+  double accuracy = 0;   // of the batch (score.h); 0 without labels
   bool skipped = false;  // the scaler saw a non-finite gradient
   double scale = 1;      // the loss scale used in this step
 };
 
 // Of a trained model on samples that it was not trained on.
 struct Evaluation {
-  double loss = 0, accuracy = 0;  // means over the samples
+  double loss = 0, accuracy = 0;  // means over the samples (score.h); the loss is that of whole batches
   int64_t samples = 0;
   // Standard error of the accuracy as an estimate for the distribution of the data: sqrt(q (1 - q) / samples) with
   // q = (right + 1) / (samples + 2), so that it is not 0 when all or none are right. It says nothing about other seeds.

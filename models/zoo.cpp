@@ -45,8 +45,30 @@ constexpr std::string_view kListed[] = {
     "mlp/b8_i16_h24_o10",
     "logistic/b4_c1_s8",
     "convnet/b4_c1_s8_w4",
+    "convtranspose2d/b2_c4_o3_s4_k3_t2",
+    "upsample/b2_c3_s4_f2",
+    "adaptivepool/b2_c3_s7_o3",
+    "softmax/b6_d12",
+    "attention/b2_h2_t6_d4",
+    "lstm/b3_t4_i5_h6",
+    "lenet5/b2_c1_s28",
+    "resnet/b2_s8_n1_w4",
+    "resnet50/b2_s16_n1_w2_o10",
+    "xception/b2_s16_n1_w4_o10",
+    "erfnet/b2_s16x24_n1_w4_o4",
+    "gpt/b2_t8_n1_h2_d8_v27",
+    "bert/b3_t6_n1_h2_d8_v64_o4",
+    "lstm_classifier/b3_t5_n1_e6_h5_v64_o4",
+    "speech/b2_f4_t16_h6",
 
     // Models that learn in seconds.
+    "lenet5/b64_c1_s28",
+    "resnet/b64_s16_n1_w8",
+    "erfnet/b8_s64x128_n1_w8_o4",
+    "gpt/b32_t64_n2_h4_d64_v64",
+    "bert/b64_t32_n2_h4_d64_v64_o4",
+    "lstm_classifier/b64_t32_n1_e32_h64_v64_o4",
+    "speech/b32_f16_t64_h32",
     "mlp/b32_i64_h128_o10",
     "logistic/b16_c3_s16",
     "convnet/b16_c3_s16_w16",
@@ -68,6 +90,10 @@ constexpr std::string_view kListed[] = {
     "maxpool/b16_c64_s28_k2",
     "avgpool/b16_c64_s28_k2",
     "globalpool/b16_c64_s28",
+    "convtranspose2d/b16_c64_o32_s14_k3_t2",
+    "softmax/b512_d1024",
+    "attention/b8_h8_t128_d32",
+    "lstm/b32_t32_i128_h128",
     "mlp/b128_i256_h1024_o10",
     "convnet/b32_c3_s32_w32",
 };
@@ -114,7 +140,7 @@ Subject model_at(const Subject& model, std::string_view text) {
   extents[0] = sizes['b'];
   Subject made = subject_of_network(Shape(extents), model.data, model.classes, *model.network);
   sizes.check_elements("the input", {made.input.elements()});
-  made.loss = model.loss;
+  made.loss = model.loss, made.settings = model.settings;
   made.name = model.name, made.sizes = sizes.text();
   return made;
 }

@@ -17,6 +17,7 @@
 #include "kernels/ops/ops_cases_loss.h"
 #include "kernels/ops/ops_cases_norm.h"
 #include "kernels/ops/ops_cases_resample.h"
+#include "kernels/ops/ops_cases_sequence.h"
 #include "kernels/ops/ops_cases_optimizer.h"
 #include "kernels/ops/ops_cases_training.h"
 

@@ -47,6 +47,7 @@ TrialSpec Case::trial(std::shared_ptr<Device> opened, uint64_t seed) const {
   spec.policy = policy;
   spec.axes = axes;
   spec.seed = seed;
+  spec.settings = subject->settings;
   return spec;
 }
 

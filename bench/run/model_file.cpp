@@ -22,6 +22,7 @@
 #include "models/families.h"
 #include "models/network/layer_kinds.h"
 #include "models/network/loss_arguments.h"
+#include "models/network/training_arguments.h"
 #include "models/zoo.h"
 #include "reports/record/file.h"
 #include "reports/record/json_parser.h"
@@ -130,26 +131,33 @@ class ModelReader {
 
   Subject model() {
     const Reader reader(root_, lines_, where_);
-    reader.only({"name", "input", "batch", "data", "classes", "loss", "layers"});
+    reader.only({"name", "input", "batch", "data", "classes", "loss", "training", "layers"});
     const std::string name = reader.word("name", "a word that ids begin with, as \"tiny\"");
     reader.check(is_name(name), fmt::format("\"name\" is {}: a name consists of letters, digits, '_', '-' and '.'",
                                             short_text(root_["name"])));
     const Shape input = input_of(reader);
     const DataRow& data = data_of(reader, input);
-    const int64_t classes = data.has_labels ? reader.count("classes", "the number of classes, 2 to 10", 10) : 0;
-    reader.check(data.has_labels || !root_.contains("classes"),
+    const int64_t classes = data.has_labels() ? reader.count("classes", "the number of classes", int64_t{1} << 20) : 0;
+    reader.check(data.has_labels() || !root_.contains("classes"),
                  fmt::format("data \"{}\" have no \"classes\"", data.name));
-    reader.check(!data.has_labels || classes >= 2, "\"classes\" is 1: a classifier needs two or more");
+    reader.check(classes >= data.least_classes,
+                 fmt::format("\"classes\" is {}, data \"{}\" need {} or more", classes, data.name, data.least_classes));
     LossSpec loss;
     if (root_.contains("loss")) {
-      reader.check(data.has_labels, fmt::format("data \"{}\" have no labels, so there is no \"loss\"", data.name));
+      reader.check(data.has_labels(), fmt::format("data \"{}\" have no labels, so there is no \"loss\"", data.name));
       loss = loss_of(root_["loss"], classes);
+    } else if (data.kind == DataKind::speech) {
+      loss.kind = LossKind::ctc;
     }
+    reader.check((loss.kind == LossKind::ctc) == (data.kind == DataKind::speech),
+                 fmt::format("data \"{}\" and loss \"{}\" do not fit: ctc is the loss of speech", data.name,
+                             row_of(loss.kind).name));
     Network network{layers_of(reader)};
     reader.check(!network.layers.empty(), "\"layers\" is empty");
-    check_output(network, input, classes, reader);
+    check_model(network, input, data.kind, classes);
     Subject subject = subject_of_network(input, data.kind, classes, std::move(network));
     subject.loss = std::move(loss);
+    if (root_.contains("training")) subject.settings = training_of(root_["training"], data);
     subject.name = name, subject.sizes = fmt::format("b{}", input[0]);
     return subject;
   }
@@ -186,6 +194,22 @@ class ModelReader {
     reader.fail(fmt::format("\"data\" is {}, not {}", short_text(root_["data"]), form));
   }
 
+  Settings training_of(const Json& given, const DataRow& data) const {
+    const Reader whole(root_, lines_, where_);
+    whole.check(data.has_labels(), fmt::format("data \"{}\" have no labels, so there is no \"training\"", data.name));
+    whole.check(given.is_object(),
+                fmt::format("\"training\" is {}, not an object as {{\"optimizer\": \"adamw\"}}", short_text(given)));
+    const Reader reader(given, lines_, where_);
+    Arguments arguments;
+    for (const auto& [key, value] : given.items())
+      arguments.emplace(printable(key.substr(0, 40)), argument(key, value, reader));
+    try {
+      return training_from(arguments);
+    } catch (const Error& error) {
+      reader.fail(printable(error.what()));
+    }
+  }
+
   LossSpec loss_of(const Json& given, int64_t classes) const {
     const Reader whole(root_, lines_, where_);
     whole.check(given.is_object(),
@@ -197,7 +221,6 @@ class ModelReader {
       if (key != "loss") arguments.emplace(printable(key.substr(0, 40)), argument(key, value, reader));
     try {
       LossSpec loss = loss_from(kind, arguments);
-      HM_CHECK(row_of(loss.kind).targets == TargetKind::labels, "loss " + kind + " has no labels as targets");
       HM_CHECK(loss.class_weights.empty() || loss.class_weights.size() == static_cast<size_t>(classes),
                fmt::format("{} class_weights for {} classes", loss.class_weights.size(), classes));
       make_loss(loss);
@@ -273,18 +296,12 @@ class ModelReader {
                             printable(key.substr(0, 40)), short_text(value)));
   }
 
-  // Cross-entropy takes one logit for each class.
-  void check_output(const Network& network, const Shape& input, int64_t classes, const Reader& reader) const {
-    Shape output;
+  void check_model(const Network& network, const Shape& input, DataKind data, int64_t classes) const {
     try {
-      output = output_shape(network, input);
+      check_output(data, input, classes, output_shape(network, input));
     } catch (const Error& error) {
       throw Error(fmt::format("{}: {}", where_, printable(error.what())));
     }
-    const Shape wanted{input[0], classes};
-    reader.check(classes == 0 || output == wanted,
-                 fmt::format("the last layer gives {}, the loss needs {}: one number for each of the {} classes",
-                             output.text(), wanted.text(), classes));
   }
 
   const Json& root_;
@@ -370,6 +387,8 @@ Json model_json(const Subject& subject) {
     json["loss"] = {{"loss", row_of(subject.loss.kind).name}};
     for (const auto& [key, value] : arguments_of(subject.loss)) json["loss"][key] = json_of(value);
   }
+  if (const Arguments training = arguments_of_training(subject.settings); !training.empty())
+    for (const auto& [key, value] : training) json["training"][key] = json_of(value);
   json["layers"] = json_of(subject.network->layers);
   return json;
 }

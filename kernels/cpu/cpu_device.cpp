@@ -17,6 +17,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/convert.h"
 #include "kernels/number/error.h"
+#include "kernels/ops/batched.h"
 
 namespace halfmark::kernels {
 namespace {
@@ -129,6 +130,7 @@ CpuDevice::CpuDevice(int threads) {
   add_upcast_rows(kernels_);
   add_half_fma_rows(kernels_);
   add_reference_rows(kernels_);
+  add_batched_rows(kernels_);
 }
 
 std::vector<std::pair<std::string, std::string>> CpuDevice::describe() const {

@@ -13,8 +13,9 @@
 #include "kernels/ops/ops_cases_image.h"
 #include "kernels/ops/ops_cases_loss.h"
 #include "kernels/ops/ops_cases_norm.h"
-#include "kernels/ops/ops_cases_resample.h"
 #include "kernels/ops/ops_cases_optimizer.h"
+#include "kernels/ops/ops_cases_resample.h"
+#include "kernels/ops/ops_cases_sequence.h"
 #include "kernels/ops/ops_cases_training.h"
 
 namespace halfmark::kernels {
@@ -37,7 +38,9 @@ bool any_f16(const Operation auto& op) {
 
 // A cast or a reorder copies numbers with the processor's own conversions and computes nothing.
 template <class Op>
-constexpr bool kMovesOnly = std::is_same_v<Op, Cast> || std::is_same_v<Op, Reorder>;
+constexpr bool kMovesOnly =
+    std::is_same_v<Op, Cast> || std::is_same_v<Op, Reorder> || std::is_same_v<Op, CopyChannels> ||
+    std::is_same_v<Op, Permute> || std::is_same_v<Op, Embedding>;
 
 TEST(CpuDevice, NeverCallsFp16ArithmeticReal) {
   const auto device = open_device("cpu");

@@ -20,6 +20,7 @@
 #include "kernels/ops/operations/loss.h"
 #include "kernels/ops/operations/norm.h"
 #include "kernels/ops/operations/pooling.h"
+#include "kernels/ops/operations/sequence.h"
 #include "kernels/ops/operations/training.h"
 #include "kernels/ops/operations/window.h"
 
@@ -44,12 +45,14 @@ template <class... Rows>
 OperationList<ElementLossBackward<Rows>...> backward_losses_of(activations::List<Rows...>);
 
 using Operations =
-    decltype(OperationList<Matmul, ScaledMatmul, DotProducts, Conv2d, Conv2dBackwardData, Conv2dBackwardWeights,
-                           AddBias, BiasGradient, BatchNorm, BatchNormInference, BatchNormBackward,
-                           BatchNormInferenceBackward, NormalizeRows, NormalizeRowsBackward>() +
+    decltype(OperationList<Matmul, BatchedMatmul, ScaledMatmul, DotProducts, Conv2d, Conv2dBackwardData,
+                           Conv2dBackwardWeights, AddBias, BiasGradient, BatchNorm, BatchNormInference,
+                           BatchNormBackward, BatchNormInferenceBackward, NormalizeRows, NormalizeRowsBackward>() +
              forward_of(activations::All()) + backward_of(activations::All()) +
              OperationList<MaxPool2d, MaxPool2dBackward, AvgPool2d, AvgPool2dBackward, CopyChannels, Resample2d,
-                           Resample2dBackward, Add, SoftmaxCrossEntropy, SoftmaxCrossEntropyBackward, CrossEntropy,
+                           Resample2dBackward, Softmax, SoftmaxBackward, Attention, AttentionBackward, Permute,
+                           Embedding, EmbeddingBackward, Dropout, DropoutBackward, LstmCell, LstmCellBackward, Add,
+                           Scale, SoftmaxCrossEntropy, SoftmaxCrossEntropyBackward, CrossEntropy,
                            CrossEntropyBackward>() +
              losses_of(losses::All()) + backward_losses_of(losses::All()) +
              OperationList<CtcLoss, CtcLossBackward, Cast, Reorder, Unscale, GradientNorm, ClipGradients, SgdStep,

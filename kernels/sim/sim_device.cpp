@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/error.h"
+#include "kernels/ops/batched.h"
 #include "kernels/sim/dot_rows.h"
 #include "kernels/sim/tensor_core_rows.h"
 
@@ -22,6 +23,7 @@ SimDevice::SimDevice(const Architecture& architecture, std::span<const TensorCor
   if (has([](const TensorCore& core) { return core.scaling.block > 0; })) add_scaled_rows(kernels_);
   add_half_fma_rows(kernels_);
   add_reference_rows(kernels_);
+  add_batched_rows(kernels_);
 }
 
 std::vector<std::pair<std::string, std::string>> SimDevice::describe() const {

@@ -48,6 +48,13 @@ std::string_view name_of(Layout layout) {
 
 void Device::copy_out_plain(void*, const Tensor&) { throw Error(name() + " has no opaque layouts"); }
 
+namespace {
+uint64_t next_id() {
+  static std::atomic<uint64_t> next{1};
+  return next++;
+}
+}  // namespace
+
 struct Tensor::Storage {
   Device* device;
   void* memory;
@@ -64,8 +71,7 @@ struct Tensor::Storage {
         bytes(n),
         purpose(current_purpose()),
         guarded(d.guard_bytes) {
-    static std::atomic<uint64_t> next{1};
-    id = next++;
+    id = next_id();
     d.memory().add(purpose, bytes);
   }
   ~Storage() {
@@ -86,6 +92,8 @@ struct Tensor::Meta {
   Layout layout;
   std::shared_ptr<const OpaqueLayout> opaque;
   std::shared_ptr<Storage> storage;
+  size_t offset = 0;  // of a slice, in bytes
+  uint64_t slice_id = 0;
 };
 
 namespace {
@@ -120,11 +128,15 @@ const Shape& Tensor::shape() const { return device(), meta_->shape; }
 DType Tensor::dtype() const { return device(), meta_->dtype; }
 Layout Tensor::layout() const { return device(), meta_->layout; }
 const std::shared_ptr<const OpaqueLayout>& Tensor::opaque_layout() const { return device(), meta_->opaque; }
-size_t Tensor::bytes() const { return device(), meta_->storage ? meta_->storage->bytes : 0; }
+size_t Tensor::bytes() const {
+  device();
+  if (meta_->slice_id) return bytes_for(dtype(), static_cast<size_t>(elements()));
+  return meta_->storage ? meta_->storage->bytes : 0;
+}
 
 void* Tensor::data() {
   HM_CHECK(meta_ && meta_->storage, "a tensor without memory was used: its layout is not chosen yet");
-  return meta_->storage->memory;
+  return static_cast<unsigned char*>(meta_->storage->memory) + meta_->offset;
 }
 const void* Tensor::data() const { return const_cast<Tensor*>(this)->data(); }
 
@@ -243,9 +255,26 @@ Tensor Tensor::reshaped(const Shape& shape) const {
   return view;
 }
 
+Tensor Tensor::slice(int64_t first, int64_t count) const {
+  HM_CHECK(shape().rank() >= 1 && first >= 0 && count >= 0 && first + count <= shape()[0],
+           "no entries " + std::to_string(first) + " ... of " + shape().text());
+  HM_CHECK(layout() == Layout::plain && !is_packed(dtype()),
+           "only a plain tensor of whole bytes can be sliced, not one of layout " + std::string(name_of(layout())));
+  std::vector<int64_t> extents(shape().extents().begin(), shape().extents().end());
+  const int64_t entry = extents[0] ? elements() / extents[0] : 0;
+  extents[0] = count;
+  Tensor view;
+  view.meta_ = std::make_shared<Meta>(*meta_);
+  view.meta_->shape = Shape(extents);
+  view.meta_->offset += bytes_for(dtype(), static_cast<size_t>(first * entry));
+  view.meta_->slice_id = next_id();
+  return view;
+}
+
 Tensor Tensor::clone() const {
   Tensor copy;
   copy.meta_ = std::make_shared<Meta>(*meta_);
+  copy.meta_->offset = 0, copy.meta_->slice_id = 0;
   std::vector<unsigned char> bytes(this->bytes());
   copy.meta_->storage = std::make_shared<Storage>(
       device(), bytes.size(), layout() == Layout::opaque ? std::nullopt : std::optional<DType>(dtype()));
@@ -261,7 +290,7 @@ void Tensor::set_purpose(Purpose purpose) {
 }
 
 Purpose Tensor::purpose() const { return data(), meta_->storage->purpose; }
-uint64_t Tensor::id() const { return data(), meta_->storage->id; }
+uint64_t Tensor::id() const { return data(), meta_->slice_id ? meta_->slice_id : meta_->storage->id; }
 uint64_t Tensor::version() const { return data(), meta_->storage->version; }
 void Tensor::touch() { data(), ++meta_->storage->version; }
 std::weak_ptr<const void> Tensor::watch() const { return data(), meta_->storage; }

@@ -74,8 +74,11 @@ class Tensor {
   void materialize(std::shared_ptr<const OpaqueLayout> layout);
 
   Tensor reshaped(const Shape& shape) const;  // same memory, plain layout, same number of elements
-  Tensor clone() const;                       // same device, layout and values; own memory of the current purpose
-  void set_purpose(Purpose purpose);          // moves the bytes to another purpose in the ledger
+  // Same memory: `count` consecutive entries of axis 0 from `first` on, plain layout, not a packed dtype. It has an id of
+  // its own.
+  Tensor slice(int64_t first, int64_t count) const;
+  Tensor clone() const;               // same device, layout and values; own memory of the current purpose
+  void set_purpose(Purpose purpose);  // moves the bytes to another purpose in the ledger
   Purpose purpose() const;
 
   // Identity of the memory and a count of its writes: the key of a cache of packed weights.

@@ -1,4 +1,4 @@
-// y = x w^T + b.
+// y = x w^T + b over the last axis.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,47 +14,68 @@ class Linear : public TappedLayer {
  public:
   // torch.nn.Linear.reset_parameters: kaiming_uniform(a = sqrt 5) is U(-1 / sqrt(in), 1 / sqrt(in)), the bias likewise.
   Linear(const Init& init, std::string name, int64_t in, int64_t out, bool with_bias, const Start& start)
-      : TappedLayer(std::move(name)) {
-    weight_ = weight_of(init, this->name() + ".weight", {out, in}, in, out, start);
+      : TappedLayer(std::move(name)), weight_(&own_) {
+    own_ = weight_of(init, this->name() + ".weight", {out, in}, in, out, start);
     if (with_bias) bias_ = bias_of(init, this->name() + ".bias", out, in, start);
   }
+  Linear(std::string name, Param& weight) : TappedLayer(std::move(name)), weight_(&weight) {}
 
   std::vector<Param*> params() override {
-    if (bias_.value.empty()) return {&weight_};
-    return {&weight_, &bias_};
+    std::vector<Param*> all;
+    if (weight_ == &own_) all.push_back(&own_);
+    if (!bias_.value.empty()) all.push_back(&bias_);
+    return all;
   }
   double forward_flops(const Shape& input) const override {
-    return 2.0 * static_cast<double>(input[0]) * static_cast<double>(weight_.value.elements());
+    return 2.0 * static_cast<double>(rows_of(input)) * static_cast<double>(weight_->value.elements());
   }
-  Shape output_shape(const Shape& input) const override { return {input[0], weight_.value.shape()[0]}; }
+  Shape output_shape(const Shape& input) const override {
+    std::vector<int64_t> extents(input.extents().begin(), input.extents().end());
+    extents.back() = weight_->value.shape()[0];
+    return Shape(extents);
+  }
 
  private:
+  static int64_t rows_of(const Shape& input) {
+    int64_t rows = 1;
+    for (int axis = 0; axis + 1 < input.rank(); ++axis) rows *= input[axis];
+    return rows;
+  }
+  // As a matrix, which is what the operations know.
+  static Tensor matrix(Pass& pass, const Tensor& x) {
+    const Shape& shape = x.shape();
+    if (shape.rank() == 2) return x;
+    return pass.plain(x).reshaped({rows_of(shape), shape[shape.rank() - 1]});
+  }
+
   Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override {
-    const Tensor a = pass.input("linear", x), w = pass.weight("linear", weight_);
-    Tensor y = pass.fresh(output_shape(x.shape()), pass.output_dtype("linear", a.dtype()));
+    const Tensor a = matrix(pass, pass.input("linear", x)), w = pass.weight("linear", *weight_);
+    Tensor y = pass.fresh({a.shape()[0], w.shape()[0]}, pass.output_dtype("linear", a.dtype()));
     run(Matmul{.a = a, .b = w, .out = y, .transpose_b = true, .math = pass.math(a.dtype())});
     if (!bias_.value.empty()) run(AddBias{.x = y, .bias = pass.weight("linear", bias_), .out = y});
     if (saved) saved->keep_spec(x), saved->keep(w), saved->keep(a);
-    return y;
+    return x.shape().rank() == 2 ? y : pass.plain(y).reshaped(output_shape(x.shape()));
   }
 
   // dx = dy w, dw = dy^T x, db = sum of dy over the batch.
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
     const Tensor a = saved.take(), w = saved.take();
     const TensorSpec x = saved.take_spec();
-    const Tensor dy = pass.cast(dy_given, a.dtype());
+    const Tensor dy = matrix(pass, pass.cast(dy_given, a.dtype()));
     const Math math = pass.math(a.dtype());
-    pass.gradient(weight_, w.dtype(),
+    pass.gradient(*weight_, w.dtype(),
                   [&](Tensor& dw) { run(Matmul{.a = dy, .b = a, .out = dw, .transpose_a = true, .math = math}); });
     if (!bias_.value.empty())
       pass.gradient(bias_, w.dtype(), [&](Tensor& db) { run(BiasGradient{.dy = dy, .dbias = db}); });
-    Tensor dx = pass.fresh(x.shape, a.dtype());
+    Tensor dx = pass.fresh(a.shape(), a.dtype());
     run(Matmul{.a = dy, .b = w, .out = dx, .math = math});
+    if (x.shape.rank() != 2) dx = pass.plain(dx).reshaped(x.shape);
     return pass.cast(dx, x.dtype);
   }
 
-  Param weight_;  // [out, in]
-  Param bias_;    // [out]
+  Param own_;
+  Param* weight_;  // [out, in]
+  Param bias_;     // [out]
 };
 
 }  // namespace
@@ -62,5 +83,6 @@ class Linear : public TappedLayer {
 LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias, const Start& start) {
   return std::make_unique<Linear>(init, std::move(name), in, out, bias, start);
 }
+LayerPtr tied_linear(std::string name, Param& weight) { return std::make_unique<Linear>(std::move(name), weight); }
 
 }  // namespace halfmark::models

@@ -37,20 +37,24 @@ class CrossEntropyLoss : public Loss {
   }
 
   Tensor forward(Pass& pass, const Tensor& logits, const Tensor& labels) override {
-    const Tensor x = pass.plain(pass.input("cross_entropy_loss", logits));
-    given_ = logits.dtype(), computed_ = x.dtype(), labels_ = labels;
+    Tensor x = pass.plain(pass.input("cross_entropy_loss", logits));
+    given_ = logits.dtype(), computed_ = x.dtype(), labels_ = labels, shape_ = logits.shape();
+    if (x.shape().rank() == 3) {  // [n, t, classes] with labels [n, t]: classes are the last axis
+      const int64_t positions = shape_[0] * shape_[1];
+      x = x.reshaped({positions, shape_[2]}), labels_ = labels.reshaped({positions});
+    }
     loss_ = pass.output_dtype("log_softmax", computed_);
     log_probabilities_ = Tensor(pass.device, x.shape(), loss_);
     Tensor loss(pass.device, Shape{1}, loss_);
     if (is_plain(x)) {
-      run(SoftmaxCrossEntropy{.logits = x, .labels = labels, .loss = loss, .log_probabilities = log_probabilities_});
+      run(SoftmaxCrossEntropy{.logits = x, .labels = labels_, .loss = loss, .log_probabilities = log_probabilities_});
     } else {
       if (!spec_.class_weights.empty())
         weights_ = Tensor::from(pass.device, Shape{static_cast<int64_t>(spec_.class_weights.size())}, loss_,
                                 spec_.class_weights);
       total_weight_ = Tensor(pass.device, Shape{1}, loss_ == DType::f64 ? DType::f64 : DType::f32);
       run(CrossEntropy{.logits = x,
-                       .labels = labels,
+                       .labels = labels_,
                        .weights = weights_,
                        .loss = loss,
                        .log_probabilities = log_probabilities_,
@@ -82,7 +86,7 @@ class CrossEntropyLoss : public Loss {
                                .smoothing = spec_.smoothing,
                                .ignored = spec_.ignored.value_or(kNone),
                                .dloss = rounded});
-    return pass.cast(dlogits, given_);
+    return pass.cast(dlogits.reshaped(shape_), given_);
   }
 
  private:
@@ -94,6 +98,7 @@ class CrossEntropyLoss : public Loss {
 
   LossSpec spec_;
   Tensor log_probabilities_, labels_, weights_, total_weight_;
+  Shape shape_;  // of the logits
   DType given_ = DType::f32, computed_ = DType::f32, loss_ = DType::f32;
 };
 

@@ -25,7 +25,7 @@ enum class LossKind : uint8_t {
 
 // What a loss compares the output with.
 enum class TargetKind : uint8_t {
-  labels,     // i32: [n] for an output [n, classes], [n, h, w] for [n, classes, h, w]
+  labels,     // i32: [n] for an output [n, classes], [n, t] for [n, t, classes], [n, h, w] for [n, classes, h, w]
   values,     // floating, of the output's shape
   sequences,  // i32 [n, 2 + s] for an output [n, t, classes]: steps, number of labels, then the labels
 };

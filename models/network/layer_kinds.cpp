@@ -2,7 +2,6 @@
 #include "models/network/layer_kinds.h"
 
 #include <algorithm>
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +14,7 @@ namespace halfmark::models {
 namespace {
 
 constexpr std::string_view kImages = "[batch, channels, height, width]";
+constexpr std::string_view kSequences = "[batch, time, features]";
 constexpr std::string_view kVolumes = "[batch, channels, depth, height, width]";
 
 ArgumentRow count(std::string_view name, std::string_view about, std::optional<Value> usual = {}) {
@@ -76,9 +76,23 @@ Start start_of(const LayerRequest& r) {
 }
 
 LayerPtr make_linear(LayerRequest& r) {
-  r.check(r.input.rank() == 2,
-          "needs an input [batch, features], not " + r.input.text() + "; a layer flatten makes vectors of images");
+  r.check(r.input.rank() == 2 || r.input.rank() == 3,
+          "needs an input [batch, features] or [batch, time, features], not " + r.input.text() +
+              "; a layer flatten makes vectors of images");
   return linear(r.init, r.name, r.input[r.input.rank() - 1], r.count("out"), r.flag("bias"), start_of(r));
+}
+
+LayerPtr make_tied_linear(LayerRequest& r) {
+  const std::string& name = r.word("weight_of");
+  const auto found = r.earlier->find(name);
+  r.check(found != r.earlier->end(), "there is no layer \"" + name + "\" before this one");
+  const std::vector<Param*> params = found->second->params();
+  r.check(!params.empty() && params[0]->value.shape().rank() == 2,
+          "layer " + name + " has no weight of a linear layer");
+  const Shape& weight = params[0]->value.shape();
+  r.check(r.input.rank() >= 2 && r.input.rank() <= 3 && r.input[r.input.rank() - 1] == weight[1],
+          "the weight of " + name + " is " + weight.text() + ", the input " + r.input.text());
+  return tied_linear(r.name, *params[0]);
 }
 
 int window_size(int64_t image, int kernel, int pad, int dilation, const LayerRequest& r) {
@@ -202,6 +216,50 @@ LayerPtr make_add(LayerRequest& r) {
   return residual(r.name, std::move(r.branches[0]), std::move(r.branches[1]));
 }
 
+LayerPtr make_softmax(LayerRequest& r) {
+  r.check(r.input.rank() >= 2 && r.input.rank() <= 3,
+          "needs an input [batch, features] or [batch, time, features], not " + r.input.text());
+  return softmax(r.name);
+}
+LayerPtr make_dropout(LayerRequest& r) {
+  r.check(!r.flag("channels") || r.input.rank() >= 3, "needs channels, not " + r.input.text());
+  return dropout(r.name, r.number("p"), r.flag("channels"));
+}
+LayerPtr make_embedding(LayerRequest& r) {
+  r.need_rank(2, "[batch, time] of indices");
+  const int64_t entries = r.count("entries"), padding = r.count("padding");
+  r.check(padding < entries, "padding is " + std::to_string(padding) + ", beyond the table");
+  return embedding(r.init, r.name, entries, r.count("features"), r.number("deviation"), padding);
+}
+LayerPtr make_position_embedding(LayerRequest& r) {
+  r.need_rank(3, kSequences);
+  const int64_t length = r.count("length");
+  r.check(r.input[1] <= length,
+          "the sequence has " + std::to_string(r.input[1]) + " steps, the table " + std::to_string(length));
+  return position_embedding(r.init, r.name, length, r.input[2], r.number("deviation"));
+}
+LayerPtr make_self_attention(LayerRequest& r) {
+  r.need_rank(3, "[batch, time, 3 features] of q, k and v");
+  const int64_t heads = r.count("heads");
+  r.check(r.input[2] % (3 * heads) == 0,
+          std::to_string(r.input[2]) + " features are not q, k and v of " + std::to_string(heads) + " heads");
+  return self_attention(r.name, heads, r.flag("causal"), r.flag("fused"));
+}
+LayerPtr make_lstm(LayerRequest& r) {
+  r.need_rank(3, kSequences);
+  return lstm(r.init, r.name, r.input[2], r.count("hidden"), r.flag("bidirectional"));
+}
+LayerPtr make_take_step(LayerRequest& r) {
+  r.need_rank(3, kSequences);
+  const int64_t step = r.count("step");
+  r.check(step < r.input[1] && step >= -r.input[1], "the sequence has " + std::to_string(r.input[1]) + " steps");
+  return take_step(r.name, step);
+}
+LayerPtr make_to_sequence(LayerRequest& r) {
+  r.need_rank(4, kImages);
+  return to_sequence(r.name);
+}
+
 LayerPtr make_concat(LayerRequest& r) {
   for (const Shape& shape : r.branch_outputs) {
     r.check(shape.rank() >= 2 && shape.rank() == r.branch_outputs[0].rank(),
@@ -242,6 +300,10 @@ std::vector<LayerKind> kind_table() {
        "a fully connected layer over the last axis",
        {count("out", "outputs"), kBias, kStart, kDeviation, kBiasStart},
        make_linear},
+      {"tied_linear",
+       "a linear layer without bias, with the weight of another layer",
+       {{.name = "weight_of", .about = "name of a layer before this one", .type = ArgumentType::word}},
+       make_tied_linear},
       {"conv2d",
        "a convolution",
        {count("out", "output channels"), kernel, kStride, padding(), dilation, groups, kBias, kStart, kDeviation,
@@ -284,6 +346,37 @@ std::vector<LayerKind> kind_table() {
        {{.name = "scale", .about = "factor", .most = 64}, flag("align_corners", "as in PyTorch", false)},
        make_upsample},
       {"flatten", "images to vectors", {}, make_flatten},
+      {"softmax", "a softmax over the last axis", {}, make_softmax},
+      {"dropout",
+       "zeros in training; identity in evaluation",
+       {number("p", "probability of a zero", 0.5, 0, 1), flag("channels", "whole channels", false)},
+       make_dropout},
+      {"embedding",
+       "rows of a table, by indices",
+       {count("entries", "rows of the table"),
+        count("features", "columns of the table"),
+        number("deviation", "standard deviation of the initial values", 1, 0, 100),
+        {.name = "padding", .about = "index without gradient; -1: none", .usual = int64_t{-1}, .least = -1}},
+       make_embedding},
+      {"position_embedding",
+       "adds a row of a table to each step",
+       {count("length", "rows of the table"),
+        number("deviation", "standard deviation of the initial values", 1, 0, 100)},
+       make_position_embedding},
+      {"self_attention",
+       "attention over q, k and v, which are the thirds of the features",
+       {count("heads", "of attention"), flag("causal", "a step sees none after it", false),
+        flag("fused", "as one operation", true)},
+       make_self_attention},
+      {"lstm",
+       "a long short-term memory",
+       {count("hidden", "features of the result"), flag("bidirectional", "with a second one from the end", false)},
+       make_lstm},
+      {"to_sequence", "the columns of images as the steps of a sequence", {}, make_to_sequence},
+      {"take_step",
+       "one step of a sequence",
+       {{.name = "step", .about = "-1 is the last", .usual = int64_t{-1}, .least = -0x1p24}},
+       make_take_step},
       {"add", "the sum of two branches; an empty one is the input", {}, make_add, LayerKind::Branches::several},
       {"concat",
        "the channels of two or more branches, one after the other; an empty one is the input",

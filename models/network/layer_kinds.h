@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@ struct LayerRequest {
   const std::string& name;
   Shape input;  // of this layer, with the batch first
   std::vector<LayerPtr> branches = {};
+  const std::map<std::string, Layer*>* earlier = nullptr;  // layers by name, for one that shares a weight
   std::vector<Shape> branch_outputs = {};
 
   std::span<const ArgumentRow> rows = {};

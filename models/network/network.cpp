@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -41,6 +42,7 @@ class Builder {
       throw Error(place_of(spec) + error.what());
     }
     LayerRequest request{.init = init_, .settings = settings_, .name = spec.name, .input = shape};
+    request.earlier = &earlier_;
     for (size_t i = 0; i < spec.branches.size(); ++i) {
       Shape branch_shape = shape;
       const std::vector<LayerSpec>& branch = spec.branches[i];
@@ -58,6 +60,7 @@ class Builder {
         for (const LayerPtr& branch : request.branches)
           if (branch) add(*branch, shape, -1, facts);
       LayerPtr made = kind.make(request);
+      earlier_[spec.name] = made.get();
       if (facts_) add(*made, shape, 1, facts);
       facts.output = shape = made->output_shape(shape);
       if (facts_) facts_->push_back(facts);
@@ -88,6 +91,7 @@ class Builder {
   const Settings& settings_;
   std::vector<LayerFacts>* facts_;
   std::set<std::string> names_;
+  std::map<std::string, Layer*> earlier_;
 };
 
 void write(const std::vector<LayerSpec>& specs, std::string& text) {

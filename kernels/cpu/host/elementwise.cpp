@@ -99,6 +99,17 @@ void run_activation_backward(Device&, const ActivationBackward<Row>& op) {
 
 Refusal refuses_add(const Device&, const Add& op) { return refuses_elementwise({&op.a, &op.b, &op.out}); }
 
+Refusal refuses_scale(const Device&, const Scale& op) { return refuses_elementwise({&op.x, &op.out}); }
+
+void run_scale(Device&, const Scale& op) {
+  Result out(op.out, op.x);
+  if (computes_in_double({&op.x, &op.out}))
+    map<double, 1>(out.tensor(), {&op.x}, [factor = op.factor](double v) { return factor * v; });
+  else
+    map<float, 1>(out.tensor(), {&op.x}, [factor = static_cast<float>(op.factor)](float v) { return factor * v; });
+  out.finish();
+}
+
 void run_add(Device&, const Add& op) {
   const Tensor& model = leading({&op.a, &op.b});
   const Tensor a = in_layout_of(model, op.a), b = in_layout_of(model, op.b);
@@ -237,7 +248,7 @@ void add_elementwise(KernelTable& table) {
     add_row<Activation<Row>, refuses_activation<Row>, run_activation<Row>>(table);
     add_row<ActivationBackward<Row>, refuses_activation_backward<Row>, run_activation_backward<Row>>(table);
   });
-  add_row<Add, refuses_add, run_add>(table);
+  add_row<Add, refuses_add, run_add>(table), add_row<Scale, refuses_scale, run_scale>(table);
   table.of<Cast>().push_back({"host", Speed::real, refuses_cast, run_cast, Repeats::by_construction});
   add_row<AddBias, refuses_add_bias, run_add_bias>(table);
   add_row<BiasGradient, refuses_bias_gradient, run_bias_gradient>(table);

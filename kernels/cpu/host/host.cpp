@@ -12,6 +12,8 @@ void add_host_rows(KernelTable& table) {
   host::add_batch_norms(table), host::add_row_norms(table);
   host::add_poolings(table);
   host::add_images(table);
+  host::add_sequences(table);
+  host::add_attention(table);
   host::add_training(table);
   host::add_losses(table), host::add_ctc(table);
   host::add_optimizers(table);

@@ -23,7 +23,9 @@ void add_elementwise(KernelTable& table);  // activations, add, add_bias, bias_g
 void add_batch_norms(KernelTable& table);
 void add_row_norms(KernelTable& table);
 void add_poolings(KernelTable& table);
-void add_images(KernelTable& table);  // channels copied, images resampled
+void add_images(KernelTable& table);     // channels copied, images resampled
+void add_sequences(KernelTable& table);  // softmax, embedding, dropout, permute, lstm_cell
+void add_attention(KernelTable& table);
 void add_training(KernelTable& table);  // softmax_cross_entropy, unscale
 void add_losses(KernelTable& table);
 void add_ctc(KernelTable& table);

@@ -95,6 +95,13 @@ void reorder(Device&, const Reorder& op) {
   write_codes(op.out, op.x.codes());  // the device unpacks an opaque x
 }
 
+void scale(Device&, const Scale& op) {
+  std::vector<double> values = read<double>(op.x);
+  for (double& value : values) value *= op.factor;
+  settle(op.out, op.x);
+  write(op.out, values);
+}
+
 }  // namespace
 
 void add_elementwise_rows(KernelTable& table) {
@@ -103,7 +110,7 @@ void add_elementwise_rows(KernelTable& table) {
     add_row<Activation<Row>>(table, activation<Row>);
     add_row<ActivationBackward<Row>>(table, activation_backward<Row>);
   });
-  add_row<Add>(table, add_tensors), add_row<Cast>(table, cast);
+  add_row<Scale>(table, scale), add_row<Add>(table, add_tensors), add_row<Cast>(table, cast);
   table.of<Reorder>().push_back({"reference", Speed::emulated, &refuses_reorder, reorder, Repeats::by_construction});
 }
 

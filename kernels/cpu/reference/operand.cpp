@@ -102,7 +102,7 @@ bool wants_fp64(const Tensor& tensor) { return tensor.dtype() == DType::f64; }
 
 Refusal refuse_operand(std::string_view name, const Tensor& tensor) {
   if (tensor.layout() == Layout::opaque) return std::string(name) + " has the opaque layout of another row";
-  const bool integers = name == "labels" || name == "targets" || name == "indices";
+  const bool integers = name == "labels" || name == "targets" || name == "indices" || name == "mask";
   if (!integers && !is_floating(tensor.dtype()))
     return std::string(name) + " of dtype " + std::string(name_of(tensor.dtype())) + " is not floating point";
   return {};

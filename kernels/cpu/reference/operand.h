@@ -67,6 +67,7 @@ void add_norm_rows(KernelTable& table);
 void add_row_norm_rows(KernelTable& table);
 void add_pool_rows(KernelTable& table);
 void add_image_rows(KernelTable& table);
+void add_sequence_rows(KernelTable& table);
 void add_loss_rows(KernelTable& table);
 void add_element_loss_rows(KernelTable& table);
 void add_ctc_rows(KernelTable& table);

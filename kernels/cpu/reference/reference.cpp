@@ -10,6 +10,7 @@ void add_reference_rows(KernelTable& table) {
   reference::add_norm_rows(table), reference::add_row_norm_rows(table);
   reference::add_pool_rows(table);
   reference::add_image_rows(table);
+  reference::add_sequence_rows(table);
   reference::add_loss_rows(table), reference::add_element_loss_rows(table), reference::add_ctc_rows(table);
   reference::add_training_rows(table), reference::add_optimizer_rows(table);
 }

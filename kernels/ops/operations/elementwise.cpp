@@ -20,6 +20,7 @@ void BiasGradient::check() const {
   vector_of(name, "dbias", dbias, dy.shape()[1]);
 }
 
+void Scale::check() const { check_same_shape(name, x, out); }
 void Add::check() const { check_same_shape(name, a, b), check_same_shape(name, a, out); }
 
 void Cast::check() const {

@@ -59,6 +59,15 @@ struct Add {  // out = a + b
   void visit(auto&& v) const { v.input("a", a), v.input("b", b), v.output("out", out); }
 };
 
+struct Scale {  // out = factor x, with the factor rounded to fp32 (fp64 for f64)
+  static constexpr std::string_view name = "scale";
+  const Tensor& x;
+  Tensor& out;
+  double factor = 1;
+  void check() const;
+  void visit(auto&& v) const { v.input("x", x), v.output("out", out), v.attribute(factor); }
+};
+
 struct Cast {
   static constexpr std::string_view name = "cast";
   const Tensor& x;

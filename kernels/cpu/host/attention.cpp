@@ -1,0 +1,167 @@
+// Attention as host loops: a query at a time, so that no matrix of all scores is stored. Sums are fp32 (fp64 for
+// f64).
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cpu/host/exponential.h"
+#include "kernels/cpu/host/host.h"
+
+namespace halfmark::kernels::host {
+namespace {
+
+struct HeadSizes {
+  int64_t count, t, s, d;
+  bool causal;
+  HeadSizes(const Tensor& q, const Tensor& k, bool is_causal)
+      : count(q.shape()[0] * q.shape()[1]), t(q.shape()[2]), s(k.shape()[2]), d(q.shape()[3]), causal(is_causal) {}
+  int64_t seen(int64_t i) const { return causal ? std::min(s, i + 1) : s; }
+};
+
+// [rows, columns] to [columns, rows]: the inner loops below then run over consecutive positions.
+template <class T>
+void transpose_into(const T* from, int64_t rows, int64_t columns, T* to) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
+}
+
+// sums[0 .. count) += sum over e of a[e] columns[e * stride ...], four values of e at a time.
+template <class T>
+void add_products(const T* a, int64_t depth, const T* columns, int64_t stride, T* sums, int64_t count) {
+  int64_t e = 0;
+  for (; e + 4 <= depth; e += 4) {
+    const T a0 = a[e], a1 = a[e + 1], a2 = a[e + 2], a3 = a[e + 3];
+    const T *c0 = columns + e * stride, *c1 = c0 + stride, *c2 = c1 + stride, *c3 = c2 + stride;
+    HM_EACH_FOR_ITSELF
+    for (int64_t j = 0; j < count; ++j) sums[j] += (a0 * c0[j] + a1 * c1[j]) + (a2 * c2[j] + a3 * c3[j]);
+  }
+  for (; e < depth; ++e) {
+    const T a0 = a[e];
+    const T* c0 = columns + e * stride;
+    HM_EACH_FOR_ITSELF
+    for (int64_t j = 0; j < count; ++j) sums[j] += a0 * c0[j];
+  }
+}
+
+template <class T>
+void attend(const Attention& op) {
+  const HeadSizes m(op.q, op.k, op.causal);
+  const T scale = static_cast<T>(op.scale);
+  op.out.materialize(Layout::plain), op.log_sum.materialize(Layout::plain);
+  std::vector<T> log_sum(static_cast<size_t>(m.count * m.t));
+  parallel_for(m.count, 1, [&](int64_t begin, int64_t end) {
+    const auto size = [](int64_t n) { return static_cast<size_t>(n); };
+    std::vector<T> bq(size(m.t * m.d)), bk(size(m.s * m.d)), bv(size(m.s * m.d)), kt(size(m.s * m.d)), row(size(m.s)),
+        result(size(m.t * m.d));
+    for (int64_t head = begin; head < end; ++head) {
+      const T* q = read(op.q, head * m.t * m.d, m.t * m.d, bq.data());
+      const T* k = read(op.k, head * m.s * m.d, m.s * m.d, bk.data());
+      const T* v = read(op.v, head * m.s * m.d, m.s * m.d, bv.data());
+      transpose_into(k, m.s, m.d, kt.data());
+      T* out = writable(op.out, head * m.t * m.d, result.data());
+      std::fill_n(out, m.t * m.d, T(0));
+      for (int64_t i = 0; i < m.t; ++i) {
+        const int64_t seen = m.seen(i);
+        std::fill_n(row.data(), seen, T(0));
+        add_products(q + i * m.d, m.d, kt.data(), m.s, row.data(), seen);
+        T largest = -HUGE_VALF;
+        for (int64_t j = 0; j < seen; ++j) {
+          row[size(j)] *= scale;
+          largest = row[size(j)] > largest ? row[size(j)] : largest;
+        }
+        T* p = row.data();
+        HM_EACH_FOR_ITSELF
+        for (int64_t j = 0; j < seen; ++j) p[j] = exp_of_nonpositive(p[j] - largest);
+        T sum = 0;
+        for (int64_t j = 0; j < seen; ++j) sum += p[j];
+        add_products(p, seen, v, m.d, out + i * m.d, m.d);
+        const T inverse = T(1) / sum;
+        for (int64_t e = 0; e < m.d; ++e) out[i * m.d + e] *= inverse;
+        log_sum[size(head * m.t + i)] = largest + std::log(sum);
+      }
+      written(op.out, head * m.t * m.d, m.t * m.d, out);
+    }
+  });
+  convert(kStored<T>, log_sum.data(), op.log_sum.dtype(), op.log_sum.data(), log_sum.size());
+}
+
+// Of one head, for which every gradient is written by one thread.
+template <class T>
+void attend_backward(const AttentionBackward& op) {
+  const HeadSizes m(op.q, op.k, op.causal);
+  const T scale = static_cast<T>(op.scale);
+  for (Tensor* one : {&op.dq, &op.dk, &op.dv}) one->materialize(Layout::plain);
+  const std::vector<T> log_sums = widened<T>(op.log_sum);
+  parallel_for(m.count, 1, [&](int64_t begin, int64_t end) {
+    const auto size = [](int64_t n) { return static_cast<size_t>(n); };
+    const int64_t rows = m.t * m.d, others = m.s * m.d;
+    std::vector<T> bq(size(rows)), bk(size(others)), bv(size(others)), bo(size(rows)), bd(size(rows)), kt(size(others)),
+        vt(size(others)), p(size(m.s)), ds(size(m.s)), rq(size(rows)), rk(size(others)), rv(size(others));
+    for (int64_t head = begin; head < end; ++head) {
+      const T* q = read(op.q, head * rows, rows, bq.data());
+      const T* k = read(op.k, head * others, others, bk.data());
+      const T* v = read(op.v, head * others, others, bv.data());
+      const T* out = read(op.out, head * rows, rows, bo.data());
+      const T* dout = read(op.dout, head * rows, rows, bd.data());
+      transpose_into(k, m.s, m.d, kt.data()), transpose_into(v, m.s, m.d, vt.data());
+      T *dq = writable(op.dq, head * rows, rq.data()), *dk = writable(op.dk, head * others, rk.data()),
+        *dv = writable(op.dv, head * others, rv.data());
+      std::fill_n(dq, rows, T(0)), std::fill_n(dk, others, T(0)), std::fill_n(dv, others, T(0));
+      for (int64_t i = 0; i < m.t; ++i) {
+        const int64_t seen = m.seen(i), row = i * m.d;
+        T along = 0;
+        for (int64_t e = 0; e < m.d; ++e) along += dout[row + e] * out[row + e];
+        std::fill_n(p.data(), seen, T(0)), std::fill_n(ds.data(), seen, T(0));
+        add_products(q + row, m.d, kt.data(), m.s, p.data(), seen);
+        add_products(dout + row, m.d, vt.data(), m.s, ds.data(), seen);
+        const T log_sum = log_sums[size(head * m.t + i)];
+        T *weight = p.data(), *slope = ds.data();
+        HM_EACH_FOR_ITSELF
+        for (int64_t j = 0; j < seen; ++j) {
+          // The score is at most the logarithm of the sum, but for the rounding of both.
+          const T below = weight[j] * scale - log_sum;
+          weight[j] = exp_of_nonpositive(below > 0 ? T(0) : below);
+          slope[j] = scale * weight[j] * (slope[j] - along);
+        }
+        add_products(slope, seen, k, m.d, dq + row, m.d);
+        for (int64_t j = 0; j < seen; ++j) {
+          const T w = weight[j], g = slope[j];
+          T *to_k = dk + j * m.d, *to_v = dv + j * m.d;
+          const T *from_q = q + row, *from_out = dout + row;
+          HM_EACH_FOR_ITSELF
+          for (int64_t e = 0; e < m.d; ++e) to_v[e] += w * from_out[e], to_k[e] += g * from_q[e];
+        }
+      }
+      written(op.dq, head * rows, rows, dq);
+      written(op.dk, head * others, others, dk), written(op.dv, head * others, others, dv);
+    }
+  });
+}
+
+Refusal refuses_layout_of(std::initializer_list<const Tensor*> tensors) {
+  for (const Tensor* tensor : tensors)
+    if (tensor->layout() != Layout::plain && tensor->layout() != Layout::any) return "its heads are not contiguous";
+  return refuses_dtypes(tensors);
+}
+Refusal refuses_attention(const Device&, const Attention& op) {
+  return refuses_layout_of({&op.q, &op.k, &op.v, &op.out, &op.log_sum});
+}
+Refusal refuses_attention_backward(const Device&, const AttentionBackward& op) {
+  return refuses_layout_of({&op.q, &op.k, &op.v, &op.out, &op.log_sum, &op.dout, &op.dq, &op.dk, &op.dv});
+}
+void run_attention(Device&, const Attention& op) {
+  computes_in_double({&op.q, &op.out}) ? attend<double>(op) : attend<float>(op);
+}
+void run_attention_backward(Device&, const AttentionBackward& op) {
+  computes_in_double({&op.q, &op.dq}) ? attend_backward<double>(op) : attend_backward<float>(op);
+}
+
+}  // namespace
+
+void add_attention(KernelTable& table) {
+  add_row<Attention, refuses_attention, run_attention>(table);
+  add_row<AttentionBackward, refuses_attention_backward, run_attention_backward>(table);
+}
+
+}  // namespace halfmark::kernels::host

@@ -1,0 +1,118 @@
+#include "kernels/ops/operations/sequence.h"
+
+#include <string>
+#include <vector>
+
+#include "kernels/number/convert.h"
+#include "kernels/ops/operations/checks.h"
+#include "kernels/ops/operations/window.h"
+
+namespace halfmark::kernels {
+
+using namespace operation_checks;
+
+namespace {
+
+void check_indices(std::string_view operation, const Tensor& indices, const Tensor& rows, int64_t features) {
+  need(indices.dtype() == DType::i32, operation, "the indices must be i32");
+  std::vector<int64_t> extents(indices.shape().extents().begin(), indices.shape().extents().end());
+  extents.push_back(features);
+  need(rows.shape() == Shape(extents), operation,
+       "rows of shape " + rows.shape().text() + " for indices " + indices.shape().text() + " and " +
+           std::to_string(features) + " features");
+}
+
+void check_mask(std::string_view operation, const Tensor& x, const Tensor& mask, double p) {
+  const bool channels = x.shape().rank() >= 2 && mask.shape() == Shape{x.shape()[0], x.shape()[1]};
+  need(
+      mask.dtype() == DType::u8 && (channels || mask.shape() == x.shape()), operation,
+      "the mask must be u8 and of shape " + x.shape().text() + " or of its first two axes, not " + mask.shape().text());
+  need(p >= 0 && p <= 1, operation, "p is " + std::to_string(p) + ", not 0 to 1");
+}
+
+void check_heads(std::string_view operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_sum) {
+  rank(operation, "q", q, 4), check_same_shape(operation, k, v);
+  const Shape &a = q.shape(), &b = k.shape();
+  need(b.rank() == 4 && a[0] == b[0] && a[1] == b[1] && a[3] == b[3], operation,
+       "q " + a.text() + " and k " + b.text() + " differ in more than their length");
+  need(log_sum.shape() == Shape{a[0], a[1], a[2]}, operation, "log_sum must be [n, heads, t]");
+}
+
+}  // namespace
+
+void Softmax::check() const {
+  check_same_shape(name, x, out);
+  need(x.shape().rank() >= 1 && x.shape()[x.shape().rank() - 1] > 0, name, "rows without values");
+  need(!causal || (!log && x.shape().rank() >= 2), name, "causal softmax has rows of rows and no logarithm");
+}
+void SoftmaxBackward::check() const { check_same_shape(name, y, dy), check_same_shape(name, y, dx); }
+
+void BatchedMatmul::check() const {
+  rank(name, "a", a, 3), rank(name, "b", b, 3), rank(name, "out", out, 3);
+  const int64_t m = a.shape()[transpose_a ? 2 : 1], k = a.shape()[transpose_a ? 1 : 2];
+  const int64_t n = b.shape()[transpose_b ? 1 : 2], k_of_b = b.shape()[transpose_b ? 2 : 1];
+  need(a.shape()[0] == b.shape()[0] && k == k_of_b && out.shape() == Shape{a.shape()[0], m, n}, name,
+       a.shape().text() + " times " + b.shape().text() + " to " + out.shape().text());
+}
+
+void Attention::check() const { check_same_shape(name, q, out), check_heads(name, q, k, v, log_sum); }
+void AttentionBackward::check() const {
+  check_heads(name, q, k, v, log_sum);
+  for (const Tensor* one : {&out, &dout, static_cast<const Tensor*>(&dq)}) check_same_shape(name, q, *one);
+  check_same_shape(name, k, dk), check_same_shape(name, k, dv);
+}
+
+AxisOrder inverse(const AxisOrder& order) {
+  AxisOrder back{.rank = order.rank};
+  for (int i = 0; i < order.rank; ++i)
+    back.order[static_cast<size_t>(order.order[static_cast<size_t>(i)])] = static_cast<int8_t>(i);
+  return back;
+}
+
+Shape permuted(const Shape& shape, const AxisOrder& order) {
+  std::vector<int64_t> extents;
+  for (int i = 0; i < order.rank; ++i) extents.push_back(shape[order.order[static_cast<size_t>(i)]]);
+  return Shape(extents);
+}
+
+void Permute::check() const {
+  need(order.rank == x.shape().rank(), name,
+       "an order of " + std::to_string(order.rank) + " axes for " + x.shape().text());
+  unsigned seen = 0;
+  for (int i = 0; i < order.rank; ++i) {
+    const int axis = order.order[static_cast<size_t>(i)];
+    need(axis >= 0 && axis < order.rank, name, "there is no axis " + std::to_string(axis));
+    seen |= 1U << axis;
+  }
+  need(seen + 1 == 1U << order.rank, name, "an axis is used twice");
+  need(out.shape() == permuted(x.shape(), order) && out.dtype() == x.dtype(), name,
+       "the result must be of shape " + permuted(x.shape(), order).text() + " and the dtype of x");
+}
+
+void Embedding::check() const {
+  rank(name, "the table", table, 2), check_indices(name, indices, out, table.shape()[1]);
+  need(out.dtype() == table.dtype(), name, "the rows are copied: out and the table have two dtypes");
+}
+void EmbeddingBackward::check() const {
+  rank(name, "the table", dtable, 2), check_indices(name, indices, dy, dtable.shape()[1]);
+}
+
+bool Dropout::keeps(uint64_t i) const { return static_cast<double>(rounding_noise(seed, i) >> 11) * 0x1p-53 >= p; }
+void Dropout::check() const { check_same_shape(name, x, out), check_mask(name, x, mask, p); }
+void DropoutBackward::check() const { check_same_shape(name, dy, dx), check_mask(name, dy, mask, p); }
+
+void LstmCell::check() const {
+  rank(name, "z", z, 2), check_same_shape(name, z, gates), check_same_shape(name, c_before, c);
+  check_same_shape(name, c, h);
+  need(c.shape().rank() == 2 && z.shape() == Shape{c.shape()[0], 4 * c.shape()[1]}, name,
+       "z must be [n, 4 hidden], not " + z.shape().text());
+}
+void LstmCellBackward::check() const {
+  rank(name, "gates", gates, 2), check_same_shape(name, gates, dz);
+  for (const Tensor* one : {&c, &dh, &dc, static_cast<const Tensor*>(&dc_before)})
+    check_same_shape(name, c_before, *one);
+  need(c.shape().rank() == 2 && gates.shape() == Shape{c.shape()[0], 4 * c.shape()[1]}, name,
+       "gates must be [n, 4 hidden], not " + gates.shape().text());
+}
+
+}  // namespace halfmark::kernels

@@ -1,0 +1,189 @@
+// Operations of sequence models: softmax, attention, embeddings, dropout, permutations, the LSTM cell.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "kernels/ops/operations/contraction.h"
+#include "kernels/tensor/tensor.h"
+
+namespace halfmark::kernels {
+
+// Over the last axis: out = exp(x - max) / sum of exp(x - max), or its logarithm. At least fp32 inside, rounded once. A
+// row of -infinity gives NaN, as in PyTorch. If causal, x is [..., t, s], and values j > i of row i have the probability 0.
+struct Softmax {
+  static constexpr std::string_view name = "softmax";
+  const Tensor& x;
+  Tensor& out;
+  bool log = false, causal = false;  // not both
+  void check() const;
+  void visit(auto&& v) const { v.input("x", x), v.output("out", out), v.attribute(log), v.attribute(causal); }
+};
+
+struct SoftmaxBackward {  // dx = y (dy - sum(dy y)); of the logarithm: dx = dy - exp(y) sum(dy)
+  static constexpr std::string_view name = "softmax_backward";
+  const Tensor& y;  // forward's result
+  const Tensor& dy;
+  Tensor& dx;
+  bool log = false;
+  void check() const;
+  void visit(auto&& v) const { v.input("y", y), v.input("dy", dy), v.output("dx", dx), v.attribute(log); }
+};
+
+// out[b] = op(a[b]) op(b[b]): a Matmul for each entry of the first axis.
+struct BatchedMatmul {
+  static constexpr std::string_view name = "batched_matmul";
+  const Tensor& a;  // [batch, m, k], or [batch, k, m] when transposed
+  const Tensor& b;  // [batch, k, n], or [batch, n, k] when transposed
+  Tensor& out;      // [batch, m, n]
+  bool transpose_a = false, transpose_b = false;
+  Math math{};
+  void check() const;
+  void visit(auto&& v) const {
+    v.input("a", a), v.input("b", b), v.output("out", out);
+    v.attribute(transpose_a), v.attribute(transpose_b), v.attribute(math);
+  }
+};
+
+// out = softmax(scale q k^T) v for each head, where position i attends to j <= i only if causal. At least fp32 between q,
+// k, v and out: neither the products nor the probabilities are rounded to a half type.
+struct Attention {
+  static constexpr std::string_view name = "attention";
+  const Tensor& q;  // [n, heads, t, d]
+  const Tensor& k;  // [n, heads, s, d]
+  const Tensor& v;  // [n, heads, s, d]
+  Tensor& out;      // as q
+  Tensor& log_sum;  // [n, heads, t], f32 (f64 for f64): logarithm of the sum of the exponentials; for backward
+  bool causal = false;
+  double scale = 1;
+  void check() const;
+  void visit(auto&& each) const {
+    each.input("q", q), each.input("k", k), each.input("v", v), each.output("out", out);
+    each.output("log_sum", log_sum), each.attribute(causal), each.attribute(scale);
+  }
+};
+
+// With P = exp(scale q k^T - log_sum) and dS = P (dout v^T - rowsum(dout out)): dv = P^T dout, dq = scale dS k,
+// dk = scale dS^T q.
+struct AttentionBackward {
+  static constexpr std::string_view name = "attention_backward";
+  const Tensor& q;
+  const Tensor& k;
+  const Tensor& v;
+  const Tensor& out;
+  const Tensor& log_sum;
+  const Tensor& dout;
+  Tensor& dq;
+  Tensor& dk;
+  Tensor& dv;
+  bool causal = false;
+  double scale = 1;
+  void check() const;
+  void visit(auto&& each) const {
+    each.input("q", q), each.input("k", k), each.input("v", v), each.input("out", out);
+    each.input("log_sum", log_sum), each.input("dout", dout);
+    each.output("dq", dq), each.output("dk", dk), each.output("dv", dv), each.attribute(causal), each.attribute(scale);
+  }
+};
+
+struct AxisOrder {  // axis i of the result is axis order[i] of the operand
+  std::array<int8_t, 6> order{};
+  int rank = 0;
+  int64_t code() const {  // equal for equal orders
+    int64_t code = rank;
+    for (int i = 0; i < rank; ++i) code = code << 4 | order[static_cast<size_t>(i)];
+    return code;
+  }
+};
+AxisOrder inverse(const AxisOrder& order);
+Shape permuted(const Shape& shape, const AxisOrder& order);
+
+struct Permute {  // the axes in another order, bit for bit
+  static constexpr std::string_view name = "permute";
+  const Tensor& x;
+  Tensor& out;
+  AxisOrder order{};
+  void check() const;
+  void visit(auto&& v) const { v.input("x", x), v.output("out", out), v.attribute(order.code()); }
+};
+
+struct Embedding {  // out[..., :] = table[indices[...], :], bit for bit
+  static constexpr std::string_view name = "embedding";
+  const Tensor& indices;  // i32, any shape
+  const Tensor& table;    // [entries, features]
+  Tensor& out;            // [..., features]
+  void check() const;
+  void visit(auto&& v) const { v.input("indices", indices), v.input("table", table), v.output("out", out); }
+};
+
+// dtable[e] = sum of dy where the index is e, summed in at least fp32 in the order of the indices and rounded once. (PyTorch
+// on a CPU adds in the storage dtype: 4096 ones give 2048 in fp16.) Entry `padding` gets 0.
+struct EmbeddingBackward {
+  static constexpr std::string_view name = "embedding_backward";
+  const Tensor& indices;
+  const Tensor& dy;
+  Tensor& dtable;
+  int64_t padding = -1;
+  void check() const;
+  void visit(auto&& v) const {
+    v.input("indices", indices), v.input("dy", dy), v.output("dtable", dtable), v.attribute(padding);
+  }
+};
+
+// out = x / (1 - p) where kept, else 0; the factor is rounded to fp32 (fp64 for f64). Element i of the mask, in logical
+// order, is kept if the number u of rounding_noise(seed, i) in [0, 1) is at least p.
+struct Dropout {
+  static constexpr std::string_view name = "dropout";
+  const Tensor& x;
+  Tensor& mask;  // u8, written: of the shape of x, or [n, c] for whole channels of [n, c, ...]
+  Tensor& out;
+  double p = 0.5;
+  uint64_t seed = 0;
+  bool keeps(uint64_t i) const;
+  void check() const;
+  void visit(auto&& v) const { v.input("x", x), v.output("mask", mask), v.output("out", out), v.attribute(p); }
+};
+
+struct DropoutBackward {
+  static constexpr std::string_view name = "dropout_backward";
+  const Tensor& dy;
+  const Tensor& mask;
+  Tensor& dx;
+  double p = 0.5;
+  void check() const;
+  void visit(auto&& v) const { v.input("dy", dy), v.input("mask", mask), v.output("dx", dx), v.attribute(p); }
+};
+
+// One step of an LSTM from its gates before the activation, in the order i, f, g, o:
+// c = sigmoid(f) c_before + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c).
+struct LstmCell {
+  static constexpr std::string_view name = "lstm_cell";
+  const Tensor& z;         // [n, 4 hidden]
+  const Tensor& c_before;  // [n, hidden], any floating dtype
+  Tensor& gates;           // [n, 4 hidden], after the activation; for backward
+  Tensor& c;               // [n, hidden]
+  Tensor& h;               // [n, hidden]
+  void check() const;
+  void visit(auto&& v) const {
+    v.input("z", z), v.input("c_before", c_before), v.output("gates", gates), v.output("c", c), v.output("h", h);
+  }
+};
+
+struct LstmCellBackward {
+  static constexpr std::string_view name = "lstm_cell_backward";
+  const Tensor& gates;
+  const Tensor& c_before;
+  const Tensor& c;
+  const Tensor& dh;
+  const Tensor& dc;  // from the next step
+  Tensor& dz;
+  Tensor& dc_before;
+  void check() const;
+  void visit(auto&& v) const {
+    v.input("gates", gates), v.input("c_before", c_before), v.input("c", c), v.input("dh", dh), v.input("dc", dc);
+    v.output("dz", dz), v.output("dc_before", dc_before);
+  }
+};
+
+}  // namespace halfmark::kernels

@@ -1,0 +1,340 @@
+// Cases of softmax, batched products and attention. The fp64 loops are written from the definitions in
+// operations/sequence.h.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/ops/ops_cases_contraction.h"
+
+namespace halfmark::kernels::ops_cases {
+
+inline size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+// f(dtype) for the types that these operations compute in.
+inline void each_sequence_type(const CaseRequest& request, auto&& f) {
+  for (const DType dtype : request.axes.dtypes)
+    if (!is_packed(dtype)) f(dtype, std::string(name_of(dtype)));
+}
+
+inline std::vector<Shape> row_shapes(const CaseRequest& request) {
+  if (!request.axes.norm_forms) return {Shape{512, 512}};  // one case
+  return {Shape{3, 5}, Shape{2, 3, 17}, Shape{1, 1}, Shape{4, 64}};
+}
+
+// An exponential within a few units, of an argument that has the rounding of one subtraction.
+inline double exp_error(double argument, const Format& format) { return gamma(6, format) * (1 + std::fabs(argument)); }
+
+struct RowCase {
+  std::vector<double> y, slack;  // probabilities
+  std::vector<double> logs, log_slack;
+  RowCase(const std::vector<double>& x, int64_t width, const Format& format)
+      : y(x.size()), slack(x.size()), logs(x.size()), log_slack(x.size()) {
+    for (size_t row = 0; row < x.size(); row += at(width)) {
+      double largest = -HUGE_VAL, sum = 0, error = 0;
+      for (size_t i = row; i < row + at(width); ++i) largest = std::max(largest, x[i]);
+      for (size_t i = row; i < row + at(width); ++i) {
+        const double e = std::exp(x[i] - largest);
+        sum += e, error += e == 0 ? 0 : e * exp_error(x[i] - largest, format);
+      }
+      const double relative = error / sum + gamma(static_cast<double>(width) + 2, format);
+      for (size_t i = row; i < row + at(width); ++i) {
+        const double down = x[i] - largest;
+        y[i] = std::exp(down) / sum, slack[i] = y[i] * (exp_error(down, format) + relative) + smallest(format);
+        logs[i] = down - std::log(sum);
+        log_slack[i] = relative + gamma(4, format) * (std::fabs(down) + std::fabs(std::log(sum)) + 1);
+      }
+    }
+  }
+};
+
+template <>
+inline void Cases<Softmax>::each(const CaseRequest& request, const RunCase<Softmax>& run_case) {
+  each_sequence_type(request, [&](DType dtype, const std::string& type) {
+    for (const Shape& shape : row_shapes(request))
+      for (const char* form : {"", " log", " causal"}) {
+        const bool log = form == std::string(" log"), causal = form == std::string(" causal");
+        if (*form && !request.axes.norm_forms) continue;
+        const Tensor x = random_tensor(request, shape, dtype, Layout::plain, 1);
+        Tensor out(request.device, shape, dtype, log ? Layout::plain : Layout::any);
+        run_case(type + " " + shape.text() + form, Softmax{.x = x, .out = out, .log = log, .causal = causal},
+                 [&](CaseResult& result) {
+                   const Format& format = wide_format(x.dtype());
+                   std::vector<double> xv = x.values();
+                   const int64_t width = shape[shape.rank() - 1], rows = shape[shape.rank() - 2];
+                   for (int64_t i = 0; causal && i < shape.elements(); ++i)
+                     if (i % width > i / width % rows) xv[at(i)] = -HUGE_VAL;
+                   const RowCase expected(xv, width, format);
+                   std::vector<double> slack = log ? expected.log_slack : expected.slack;
+                   for (size_t i = 0; i < slack.size(); ++i)
+                     if (std::isinf(xv[i])) slack[i] = 0;
+                   result.expect_close(out, log ? expected.logs : expected.y, slack);
+                 });
+      }
+  });
+}
+
+template <>
+inline void Cases<Scale>::each(const CaseRequest& request, const RunCase<Scale>& run_case) {
+  each_sequence_type(request, [&](DType dtype, const std::string& type) {
+    for (const double factor : {0.35355339059327373, -3.0}) {
+      if (factor < 0 && !request.axes.norm_forms) continue;
+      const Shape shape = request.axes.norm_forms ? Shape{3, 7} : Shape{1024, 1024};
+      const Tensor x = random_tensor(request, shape, dtype, Layout::plain, 1);
+      Tensor out(request.device, shape, dtype, Layout::any);
+      run_case(type + " by " + std::to_string(factor), Scale{.x = x, .out = out, .factor = factor},
+               [&](CaseResult& result) {
+                 std::vector<double> expected = x.values(), slack;
+                 for (double& value : expected) {
+                   value *= factor;
+                   slack.push_back(gamma(2, wide_format(x.dtype())) * std::fabs(value));
+                 }
+                 result.expect_close(out, expected, slack);
+               });
+    }
+  });
+}
+
+template <>
+inline void Cases<SoftmaxBackward>::each(const CaseRequest& request, const RunCase<SoftmaxBackward>& run_case) {
+  each_sequence_type(request, [&](DType dtype, const std::string& type) {
+    for (const Shape& shape : row_shapes(request))
+      for (const bool log : {false, true}) {
+        if (log && !request.axes.norm_forms) continue;
+        const auto width = shape[shape.rank() - 1];
+        const Tensor y = filled_tensor(request, shape, dtype, Layout::plain, [&] {
+          const RowCase rows(random_values(shape.elements(), 1), width, kFp64);
+          return log ? rows.logs : rows.y;
+        });
+        const Tensor dy = random_tensor(request, shape, dtype, Layout::plain, 2);
+        Tensor dx(request.device, shape, dtype);
+        run_case(type + " " + shape.text() + (log ? " log" : ""),
+                 SoftmaxBackward{.y = y, .dy = dy, .dx = dx, .log = log}, [&](CaseResult& result) {
+                   const Format& format = wide_format(y.dtype());
+                   const std::vector<double> yv = y.values(), dv = dy.values();
+                   std::vector<double> expected(yv.size()), slack(yv.size());
+                   for (size_t row = 0; row < yv.size(); row += at(width)) {
+                     double sum = 0, magnitude = 0;
+                     for (size_t i = row; i < row + at(width); ++i) {
+                       const double term = log ? dv[i] : dv[i] * yv[i];
+                       sum += term, magnitude += std::fabs(term);
+                     }
+                     for (size_t i = row; i < row + at(width); ++i) {
+                       const double p = log ? std::exp(yv[i]) : yv[i],
+                                    g = gamma(static_cast<double>(width) + 8, format);
+                       expected[i] = log ? dv[i] - p * sum : p * (dv[i] - sum);
+                       slack[i] = g * (log ? std::fabs(dv[i]) + p * (2 + std::fabs(yv[i])) * magnitude
+                                           : std::fabs(p) * (std::fabs(dv[i]) + magnitude)) +
+                                  smallest(format);
+                     }
+                   }
+                   result.expect_close(dx, expected, slack);
+                 });
+      }
+  });
+}
+
+template <>
+inline void Cases<BatchedMatmul>::each(const CaseRequest& request, const RunCase<BatchedMatmul>& run_case) {
+  for (const ContractionTypes& types : request.axes.contractions) {
+    if (is_packed(types.a) || is_packed(types.b) || is_packed(types.out)) continue;
+    for (const MatmulSize& size : request.axes.matmuls)
+      for (const MatmulForm form : request.axes.matmul_forms) {
+        if (form == MatmulForm::add_to_integers && request.axes.norm_forms) continue;
+        const int64_t m = size.m, n = size.n, k = size.k, batch = 2;
+        const bool ta = form == MatmulForm::transpose_a || form == MatmulForm::transpose_both,
+                   tb = form == MatmulForm::transpose_b || form == MatmulForm::transpose_both;
+        const Fill fill = meaningful_fill(form == MatmulForm::integers ? Fill::integers : Fill::normal, types, k);
+        const Tensor a =
+            random_tensor(request, ta ? Shape{batch, k, m} : Shape{batch, m, k}, types.a, Layout::plain, 1, fill);
+        const Tensor b =
+            random_tensor(request, tb ? Shape{batch, n, k} : Shape{batch, k, n}, types.b, Layout::plain, 2, fill);
+        Tensor out(request.device, {batch, m, n}, types.out, ta ? Layout::any : Layout::plain);
+        const BatchedMatmul op{.a = a, .b = b, .out = out, .transpose_a = ta, .transpose_b = tb, .math = types.math};
+        run_case(text_of({types.a, types.b, types.out}) + " " + types.note + " m" + std::to_string(m) + " n" +
+                     std::to_string(n) + " k" + std::to_string(k) + " form " + std::to_string(static_cast<int>(form)),
+                 op, [&](CaseResult& result) {
+                   const std::vector<double> av = as_multiplied(a, types.math), bv = as_multiplied(b, types.math);
+                   std::vector<Sum> sums;
+                   for (int64_t i = 0; i < batch; ++i)
+                     for (int64_t row = 0; row < m; ++row)
+                       for (int64_t column = 0; column < n; ++column) {
+                         Sum sum;
+                         for (int64_t l = 0; l < k; ++l)
+                           sum.add(av[at(i * m * k + (ta ? l * m + row : row * k + l))],
+                                   bv[at(i * n * k + (tb ? column * k + l : l * n + column))]);
+                         sums.push_back(sum);
+                       }
+                   expect_sums(result, out, sums, types, request);
+                 });
+      }
+  }
+}
+
+struct AttentionForm {
+  int64_t n, heads, t, s, d;
+  bool causal;
+  Shape queries() const { return {n, heads, t, d}; }
+  Shape keys() const { return {n, heads, s, d}; }
+  int64_t seen(int64_t i) const { return causal ? std::min(s, i + 1) : s; }
+  std::string text() const { return queries().text() + " " + keys().text() + (causal ? " causal" : ""); }
+};
+inline std::vector<AttentionForm> attention_forms(const CaseRequest& request) {
+  if (!request.axes.norm_forms) return {{2, 4, 128, 128, 32, true}};  // one case
+  return {{2, 2, 5, 5, 4, true}, {1, 2, 3, 7, 6, false}, {1, 1, 1, 1, 1, false}, {1, 2, 9, 4, 5, true}};
+}
+
+// Of one query in fp64: the probabilities with the relative error that the given arithmetic may leave, and log sum.
+struct Attended {
+  std::vector<double> p, relative;
+  double log_sum = 0, log_error = 0;
+  Attended(const AttentionForm& f, const std::vector<double>& q, const std::vector<double>& k, size_t head, int64_t i,
+           double scale, const Format& format)
+      : p(at(f.seen(i))), relative(p.size()) {
+    double largest = -HUGE_VAL, sum = 0, error = 0;
+    std::vector<double> score(p.size()), score_error(p.size());
+    for (size_t j = 0; j < p.size(); ++j) {
+      double magnitude = 0;
+      for (int64_t e = 0; e < f.d; ++e) {
+        const double product =
+            q[(head * at(f.t) + at(i)) * at(f.d) + at(e)] * k[(head * at(f.s) + j) * at(f.d) + at(e)];
+        score[j] += scale * product, magnitude += std::fabs(scale * product);
+      }
+      score_error[j] = gamma(static_cast<double>(f.d) + 3, format) * magnitude;
+      largest = std::max(largest, score[j]);
+    }
+    double worst = 0;
+    for (const double one : score_error) worst = std::max(worst, one);
+    for (size_t j = 0; j < p.size(); ++j) {
+      p[j] = std::exp(score[j] - largest);
+      relative[j] = 2 * worst + exp_error(score[j] - largest, format);
+      sum += p[j], error += p[j] * relative[j];
+    }
+    const double of_sum = error / sum + gamma(static_cast<double>(p.size()) + 2, format);
+    for (size_t j = 0; j < p.size(); ++j) p[j] /= sum, relative[j] += of_sum + gamma(2, format);
+    log_sum = largest + std::log(sum);
+    log_error = worst + of_sum + gamma(4, format) * (1 + std::fabs(largest) + std::fabs(std::log(sum)));
+  }
+};
+
+template <>
+inline void Cases<Attention>::each(const CaseRequest& request, const RunCase<Attention>& run_case) {
+  each_sequence_type(request, [&](DType dtype, const std::string& type) {
+    for (const AttentionForm& form : attention_forms(request)) {
+      const Tensor q = random_tensor(request, form.queries(), dtype, Layout::plain, 1),
+                   k = random_tensor(request, form.keys(), dtype, Layout::plain, 2),
+                   v = random_tensor(request, form.keys(), dtype, Layout::plain, 3);
+      Tensor out(request.device, form.queries(), dtype, Layout::any),
+          log_sum(request.device, {form.n, form.heads, form.t}, wide_type(dtype));
+      const double scale = 1 / std::sqrt(static_cast<double>(form.d));
+      const Attention op{.q = q, .k = k, .v = v, .out = out, .log_sum = log_sum, .causal = form.causal, .scale = scale};
+      run_case(type + " " + form.text(), op, [&](CaseResult& result) {
+        const Format& format = wide_format(q.dtype());
+        const std::vector<double> qv = q.values(), kv = k.values(), vv = v.values();
+        std::vector<double> expected(qv.size()), slack(qv.size()), sums, sum_slack;
+        for (size_t head = 0; head < at(form.n * form.heads); ++head)
+          for (int64_t i = 0; i < form.t; ++i) {
+            const Attended row(form, qv, kv, head, i, scale, format);
+            sums.push_back(row.log_sum), sum_slack.push_back(row.log_error);
+            for (int64_t e = 0; e < form.d; ++e) {
+              const size_t place = (head * at(form.t) + at(i)) * at(form.d) + at(e);
+              for (size_t j = 0; j < row.p.size(); ++j) {
+                const double term = row.p[j] * vv[(head * at(form.s) + j) * at(form.d) + at(e)];
+                expected[place] += term;
+                slack[place] +=
+                    (row.relative[j] + gamma(static_cast<double>(row.p.size()) + 2, format)) * std::fabs(term);
+              }
+              slack[place] += smallest(format);
+            }
+          }
+        result.expect_close(out, expected, slack, "out"), result.expect_close(log_sum, sums, sum_slack, "log_sum");
+      });
+    }
+  });
+}
+
+template <>
+inline void Cases<AttentionBackward>::each(const CaseRequest& request, const RunCase<AttentionBackward>& run_case) {
+  each_sequence_type(request, [&](DType dtype, const std::string& type) {
+    for (const AttentionForm& form : attention_forms(request)) {
+      const Tensor q = random_tensor(request, form.queries(), dtype, Layout::plain, 1),
+                   k = random_tensor(request, form.keys(), dtype, Layout::plain, 2),
+                   v = random_tensor(request, form.keys(), dtype, Layout::plain, 3),
+                   dout = random_tensor(request, form.queries(), dtype, Layout::plain, 4);
+      const double scale = 1 / std::sqrt(static_cast<double>(form.d));
+      const auto forward = [&](bool wants_sum) {
+        const std::vector<double> qv = q.values(), kv = k.values(), vv = v.values();
+        std::vector<double> values, sums;
+        for (size_t head = 0; head < at(form.n * form.heads); ++head)
+          for (int64_t i = 0; i < form.t; ++i) {
+            const Attended row(form, qv, kv, head, i, scale, kFp64);
+            sums.push_back(row.log_sum);
+            for (int64_t e = 0; e < form.d; ++e) {
+              double sum = 0;
+              for (size_t j = 0; j < row.p.size(); ++j)
+                sum += row.p[j] * vv[(head * at(form.s) + j) * at(form.d) + at(e)];
+              values.push_back(sum);
+            }
+          }
+        return wants_sum ? sums : values;
+      };
+      const Tensor out = filled_tensor(request, form.queries(), dtype, Layout::plain, [&] { return forward(false); }),
+                   log_sum = filled_tensor(request, {form.n, form.heads, form.t}, wide_type(dtype), Layout::plain,
+                                           [&] { return forward(true); });
+      Tensor dq(request.device, form.queries(), dtype), dk(request.device, form.keys(), dtype),
+          dv(request.device, form.keys(), dtype);
+      const AttentionBackward op{.q = q,
+                                 .k = k,
+                                 .v = v,
+                                 .out = out,
+                                 .log_sum = log_sum,
+                                 .dout = dout,
+                                 .dq = dq,
+                                 .dk = dk,
+                                 .dv = dv,
+                                 .causal = form.causal,
+                                 .scale = scale};
+      run_case(type + " " + form.text(), op, [&](CaseResult& result) {
+        const Format& format = wide_format(q.dtype());
+        const std::vector<double> qv = q.values(), kv = k.values(), vv = v.values(), ov = out.values(),
+                                  gv = dout.values(), lv = log_sum.values();
+        std::vector<double> eq(qv.size()), sq(qv.size()), ek(kv.size()), sk(kv.size()), ev(vv.size()), sv(vv.size());
+        const double rounding = gamma(static_cast<double>(form.t + form.s + 3 * form.d) + 16, format);
+        for (size_t head = 0; head < at(form.n * form.heads); ++head)
+          for (int64_t i = 0; i < form.t; ++i) {
+            const Attended row(form, qv, kv, head, i, scale, format);
+            const size_t r = head * at(form.t) + at(i), d = at(form.d);
+            double along = 0, along_magnitude = 0;
+            for (size_t e = 0; e < d; ++e)
+              along += gv[r * d + e] * ov[r * d + e], along_magnitude += std::fabs(gv[r * d + e] * ov[r * d + e]);
+            for (size_t j = 0; j < row.p.size(); ++j) {
+              const size_t other = (head * at(form.s) + j) * d;
+              double score = 0, slope = 0, slope_magnitude = along_magnitude;
+              for (size_t e = 0; e < d; ++e) {
+                score += scale * qv[r * d + e] * kv[other + e], slope += gv[r * d + e] * vv[other + e];
+                slope_magnitude += std::fabs(gv[r * d + e] * vv[other + e]);
+              }
+              const double p = std::exp(score - lv[r]), ds = scale * p * (slope - along);
+              const double relative = row.relative[j] + rounding;
+              for (size_t e = 0; e < d; ++e) {
+                ev[other + e] += p * gv[r * d + e], sv[other + e] += relative * std::fabs(p * gv[r * d + e]);
+                eq[r * d + e] += ds * kv[other + e], ek[other + e] += ds * qv[r * d + e];
+                const double error = relative * scale * p * slope_magnitude;
+                sq[r * d + e] += error * std::fabs(kv[other + e]), sk[other + e] += error * std::fabs(qv[r * d + e]);
+              }
+            }
+          }
+        for (std::vector<double>* slack : {&sq, &sk, &sv})
+          for (double& one : *slack) one += 8 * smallest(format);
+        result.expect_close(dq, eq, sq, "dq"), result.expect_close(dk, ek, sk, "dk");
+        result.expect_close(dv, ev, sv, "dv");
+      });
+    }
+  });
+}
+
+}  // namespace halfmark::kernels::ops_cases

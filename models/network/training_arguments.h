@@ -1,0 +1,21 @@
+// How a subject is trained, by name, as a model file has it: optimizer, rate and the rest of what Settings has for it.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "models/namespaces.h"
+#include "models/network/arguments.h"
+#include "models/settings.h"
+
+namespace halfmark::models {
+
+std::span<const ArgumentRow> training_arguments();
+
+// Throws Error for an argument that is not known, or cannot be.
+Settings training_from(const Arguments& given);
+Arguments arguments_of_training(const Settings& settings);  // those that differ from their usual value
+
+std::string text_of_training(const Settings& settings);  // "optimizer=adamw rate=0.001"
+
+}  // namespace halfmark::models

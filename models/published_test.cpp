@@ -1,0 +1,89 @@
+// Models that people know have the published numbers of parameters and multiply-adds, and the shape of their output.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/data.h"
+#include "models/network/network.h"
+#include "models/zoo.h"
+
+namespace halfmark::models {
+namespace {
+
+struct Published {
+  const char* id;  // with a batch of one
+  int64_t parameters, multiply_adds;
+  Shape output;
+};
+
+// Counted with PyTorch 2.15.0 and its hooks (multiply-adds of convolutions, linear layers and attention in forward) for the
+// models of torchvision 0.29.2 (ResNet-50), timm 1.0.31 (Xception), erfnet_pytorch d4a46fa, nanoGPT 3adf61e and
+// transformers' BERT-base, and for the modules written out in their papers (LeNet-5, ResNet-20).
+const Published kPublished[] = {
+    {"lenet5/b1_c1_s28", 61'706, 416'520, {1, 10}},
+    {"lenet5/b1_c3_s32", 62'006, 651'720, {1, 10}},
+    {"resnet/b1_s32", 272'474, 40'813'184, {1, 10}},  // ResNet-20 with option B
+    {"resnet50/b1_s224", 25'557'032, 4'089'184'256, {1, 1000}},
+    {"xception/b1_s299", 22'855'952, 8'357'403'496, {1, 1000}},
+    {"erfnet/b1_s512x1024", 2'064'256, 26'612'727'808, {1, 20, 512, 1024}},
+    {"gpt/b1_t1024_n12_h12_d768_v50304", 124'475'904, 145'861'115'904, {1, 1024, 50304}},
+    {"gpt/b1_t256_n6_h6_d384_v65", 10'770'816, 3'026'288'640, {1, 256, 65}},
+    // BERT-base with a pooler and two classes has 109,483,778, of which 2 x 768 are the embedding of segments and 384 x 768
+    // positions beyond 128.
+    {"bert/b1_t128_n12_h12_d768_v30522", 109'483'778 - 2 * 768 - 384 * 768, 11'174'217'216, {1, 2}},
+    {"lstm_classifier/b1_t100_n2_e128_h256_v10000", 2'202'114, 91'750'912, {1, 2}},
+    {"speech/b1_f40_t100_h64", 101'515, 5'011'200, {1, 50, 11}},
+};
+
+class PublishedModels : public testing::TestWithParam<Published> {};
+
+TEST_P(PublishedModels, HaveThePublishedCounts) {
+  const Published& one = GetParam();
+  const Subject& subject = subject_named(one.id);
+  const std::vector<LayerFacts> layers = layer_facts(*subject.network, subject.input);
+  int64_t parameters = 0;
+  double flops = 0;
+  for (const LayerFacts& layer : layers) parameters += layer.parameters, flops += layer.forward_flops;
+  EXPECT_EQ(parameters, one.parameters);
+  EXPECT_EQ(flops, 2.0 * static_cast<double>(one.multiply_adds));
+  EXPECT_EQ(layers.back().output, one.output);
+  EXPECT_NO_THROW(check_output(subject.data, subject.input, subject.classes, layers.back().output));
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, PublishedModels, testing::ValuesIn(kPublished), [](const auto& one) {
+  std::string name = one.param.id;
+  for (char& c : name)
+    if (c == '/') c = '_';
+  return name;
+});
+
+// A block of BERT-base has 7,087,872 parameters and 931,135,488 multiply-adds for 128 tokens.
+TEST(PublishedModels, ABlockOfBertHasThePublishedCounts) {
+  const auto counts_of = [](const char* id) {
+    const Subject& subject = subject_named(id);
+    int64_t parameters = 0;
+    double flops = 0;
+    for (const LayerFacts& layer : layer_facts(*subject.network, subject.input))
+      parameters += layer.parameters, flops += layer.forward_flops;
+    return std::pair(parameters, flops);
+  };
+  const auto one = counts_of("bert/b1_t128_n1_h12_d768_v64"), two = counts_of("bert/b1_t128_n2_h12_d768_v64");
+  EXPECT_EQ(two.first - one.first, 7'087'872);
+  EXPECT_EQ(two.second - one.second, 2 * 931'135'488.0);
+}
+
+// The stages of ResNet-50 (torchvision 0.29.2), which a wrong bottleneck could keep in sum.
+TEST(PublishedModels, TheStagesOfResnet50HaveTheirParameters) {
+  const Subject& subject = subject_named("resnet50/b1_s224");
+  std::vector<int64_t> stages(4);
+  for (const LayerFacts& layer : layer_facts(*subject.network, subject.input))
+    if (layer.layer->name.starts_with("stage"))
+      stages[static_cast<size_t>(layer.layer->name[5] - '1')] += layer.parameters;
+  EXPECT_EQ(stages, (std::vector<int64_t>{215'808, 1'219'584, 7'098'368, 14'964'736}));
+}
+
+}  // namespace
+}  // namespace halfmark::models

@@ -1,0 +1,64 @@
+#include "models/score.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "kernels/number/error.h"
+
+namespace halfmark::models {
+namespace {
+
+// The class with the largest of `classes` numbers, `step` apart; the first of equal ones, and -1 if one is NaN.
+int64_t best(const double* values, int64_t classes, int64_t step) {
+  int64_t winner = 0;
+  for (int64_t c = 0; c < classes; ++c) {
+    if (values[c * step] != values[c * step]) return -1;
+    if (values[c * step] > values[winner * step]) winner = c;
+  }
+  return winner;
+}
+
+bool are_all_symbols_right(const double* values, int64_t steps, int64_t classes, const double* target) {
+  const auto count = static_cast<int64_t>(target[1]);
+  int64_t found = 0, before = 0;
+  for (int64_t t = 0; t < steps; ++t) {
+    const int64_t symbol = best(values + t * classes, classes, 1);
+    if (symbol < 0) return false;
+    if (symbol != 0 && symbol != before) {
+      if (found == count || symbol != static_cast<int64_t>(target[2 + found])) return false;
+      ++found;
+    }
+    before = symbol;
+  }
+  return found == count;
+}
+
+}  // namespace
+
+double accuracy_of(DataKind kind, const Shape& output, const std::vector<double>& values,
+                   const std::vector<double>& labels) {
+  if (kind == DataKind::speech) {
+    const int64_t width = static_cast<int64_t>(labels.size()) / output[0], sequence = output[1] * output[2];
+    double right = 0;
+    for (int64_t n = 0; n < output[0]; ++n)
+      right += are_all_symbols_right(values.data() + n * sequence, output[1], output[2], labels.data() + n * width);
+    return right / static_cast<double>(output[0]);
+  }
+  // Classes are the last axis, or axis 1 of images.
+  const bool is_image = output.rank() == 4;
+  const int64_t classes = is_image ? output[1] : output[output.rank() - 1],
+                pixels = is_image ? output[2] * output[3] : 1;
+  HM_CHECK(output.elements() == classes * static_cast<int64_t>(labels.size()),
+           "an output " + output.text() + " for " + std::to_string(labels.size()) + " labels");
+  double right = 0, counted = 0;
+  for (int64_t i = 0; i < static_cast<int64_t>(labels.size()); ++i) {
+    const auto label = static_cast<int64_t>(labels[static_cast<size_t>(i)]);
+    if (kind == DataKind::streets && label == kUnlabelled) continue;
+    counted += 1;
+    right += best(values.data() + i / pixels * pixels * classes + i % pixels, classes, pixels) == label;
+  }
+  return counted > 0 ? right / counted : 0;
+}
+
+}  // namespace halfmark::models
