@@ -17,8 +17,7 @@ inline size_t at(int64_t i) { return static_cast<size_t>(i); }
 
 // f(dtype) for the types that these operations compute in.
 inline void each_sequence_type(const CaseRequest& request, auto&& f) {
-  for (const DType dtype : request.axes.dtypes)
-    if (!is_packed(dtype)) f(dtype, std::string(name_of(dtype)));
+  for (const DType dtype : request.axes.dtypes) f(dtype, std::string(name_of(dtype)));
 }
 
 inline std::vector<Shape> row_shapes(const CaseRequest& request) {
@@ -141,7 +140,6 @@ inline void Cases<SoftmaxBackward>::each(const CaseRequest& request, const RunCa
 template <>
 inline void Cases<BatchedMatmul>::each(const CaseRequest& request, const RunCase<BatchedMatmul>& run_case) {
   for (const ContractionTypes& types : request.axes.contractions) {
-    if (is_packed(types.a) || is_packed(types.b) || is_packed(types.out)) continue;
     for (const MatmulSize& size : request.axes.matmuls)
       for (const MatmulForm form : request.axes.matmul_forms) {
         if (form == MatmulForm::add_to_integers && request.axes.norm_forms) continue;
