@@ -33,16 +33,22 @@ void point(int64_t width, int64_t label, RandomKey key, double* x) {
     x[i] = reach * prototype.normal(static_cast<uint64_t>(i)) + key.normal(static_cast<uint64_t>(i + 1));
 }
 
-// Six of ten tokens follow from the one before by the rule of the class, the others are uniform. Every token is equally
-// frequent in every class, so that a bag of tokens says nothing.
+// Six of ten tokens follow from the one before by the rule of the class. Of the others, half are from the class's own quarter
+// of the alphabet, so that a bag of tokens says something, and the order says more.
 void tokens(int64_t length, int64_t label, RandomKey key, double* x) {
-  int64_t token = static_cast<int64_t>(key.below(0, kTokenKinds));
+  const RandomKey kind = key.child("kind"), other = key.child("other");
+  auto token = static_cast<int64_t>(key.below(0, kTokenKinds));
   for (int64_t i = 0; i < length; ++i) {
     x[i] = static_cast<double>(token);
     const auto place = static_cast<uint64_t>(i);
-    const bool follows = key.child("follows").uniform(place) < 0.6;
-    token = follows ? (5 * token + 9 * label + 7) % kTokenKinds
-                    : static_cast<int64_t>(key.child("other").below(place, kTokenKinds));
+    const uint64_t drawn = kind.below(place, 10);
+    constexpr int64_t kQuarter = kTokenKinds / 4;
+    if (drawn < 6)
+      token = (5 * token + 9 * label + 7) % kTokenKinds;
+    else if (drawn < 8)
+      token = kQuarter * label + static_cast<int64_t>(other.below(place, kQuarter));
+    else
+      token = static_cast<int64_t>(other.below(place, kTokenKinds));
   }
 }
 

@@ -268,12 +268,17 @@ void Trial::load_batch(int64_t step) {
 
 Tensor Trial::input() const { return parts_->x; }
 
+Tensor Trial::targets() const { return parts_->labels; }
+Tensor Trial::fixed_output_gradient() const { return parts_->dy; }
+Tensor Trial::scaled_input_gradient() const { return parts_->dx; }
+RandomKey Trial::forward_key() const { return parts_->key.child("forward").child(static_cast<uint64_t>(parts_->step)); }
+
 Tensor Trial::forward() {
   Parts& p = *parts_;
   HM_CHECK(!p.x.empty(), "forward needs a loaded batch");
   PhaseScope phase("forward");
   p.output = {}, p.loss = {}, p.dx = {}, p.saved = {};  // results of the previous forward
-  Pass pass(p.device, p.policy, true, p.key.child("forward").child(static_cast<uint64_t>(p.step)), p.tap);
+  Pass pass(p.device, p.policy, true, forward_key(), p.tap);
   p.output = p.model->forward(pass, p.x, &p.saved);
   const Shape promised = p.model->output_shape(p.x.shape());
   HM_CHECK(p.output.shape() == promised, "subject " + p.spec.subject->id() + ": its output has the shape " +

@@ -88,6 +88,12 @@ class Trial {
   std::vector<State*> states();
   Scaler& scaler();
   const Optimizer& optimizer() const;
+  // As stored; empty where there is none. The output gradient is that of a subject without labels, times the loss scale;
+  // that of the input is still multiplied by it.
+  Tensor targets() const;
+  Tensor fixed_output_gradient() const;
+  Tensor scaled_input_gradient() const;
+  RandomKey forward_key() const;              // of the loaded batch: what dropout draws from
   const std::vector<double>& labels() const;  // of the loaded batch; empty for a subject without labels
   // After backward: the gradients of loss_factor * loss, i.e. dx of the loaded batch and each Param::grad, divided by
   // the loss scale in fp64. After update, Param::grad is already unscaled and is not divided again.

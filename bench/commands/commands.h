@@ -34,6 +34,7 @@ void add_arithmetic_command(CommandLine& line, Program& program);
 void add_convert_command(CommandLine& line, Program& program);
 void add_ab_command(CommandLine& line, Program& program);
 void add_history_command(CommandLine& line, Program& program);
+void add_dump_command(CommandLine& line, Program& program);
 void add_sample_command(CommandLine& line, Program& program);
 
 }  // namespace halfmark::bench

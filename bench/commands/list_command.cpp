@@ -66,6 +66,24 @@ Json families_json() {
   return list;
 }
 
+Json layer_kinds_json() {
+  Json list = Json::array();
+  for (const LayerKind& kind : layer_kinds()) {
+    Json arguments = Json::array();
+    for (const ArgumentRow& row : kind.arguments)
+      arguments.push_back({{"name", row.name},
+                           {"about", row.about},
+                           {"value", name_of(row.type)},
+                           {"usual", row.usual ? Json::parse(models::text_of(*row.usual)) : Json(nullptr)},
+                           {"needed", !row.usual && !row.is_optional}});
+    list.push_back({{"layer", kind.name},
+                    {"about", kind.about},
+                    {"branches", kind.branches != LayerKind::Branches::none},
+                    {"arguments", arguments}});
+  }
+  return list;
+}
+
 Json policies_json() {
   Json list = Json::array();
   for (const Policy& p : policies())
@@ -185,7 +203,7 @@ std::string table_of(const Json& list, const std::vector<ListColumn>& columns, s
 std::string families_text(const Json&, const TextOptions& options) {
   std::string text;
   for (const Family& family : families()) {
-    const std::string lead = fmt::format("{:<13}", family.name), indent(lead.size(), ' ');
+    const std::string lead = fmt::format("{:<16}", family.name), indent(lead.size(), ' ');
     text += wrapped(lead, family.about, options.width);
     text += wrapped(indent, letters_text(family.letters), options.width);
     text += wrapped(indent, fmt::format("example: {}/{}", family.name, family.example), options.width);
@@ -215,6 +233,16 @@ std::string subjects_text(const Json& list, const TextOptions& options) {
                  "Shapes begin with the batch. FLOP: of matmul and convolution in one forward pass of the batch, a "
                  "multiply-add counts two; a training step has three times as many.",
                  options.width);
+}
+
+std::string layer_kinds_text(const Json&, const TextOptions& options) {
+  std::string text;
+  for (const LayerKind& kind : layer_kinds()) {
+    const std::string lead = fmt::format("{:<20}", kind.name), indent(lead.size(), ' ');
+    text += wrapped(lead, std::string(kind.about), options.width);
+    if (!kind.arguments.empty()) text += wrapped(indent, arguments_text(kind.arguments), options.width);
+  }
+  return text;
 }
 
 std::string policies_text(const Json& list, const TextOptions& options) {
@@ -317,16 +345,13 @@ struct Listing {
 };
 
 const Listing kListings[] = {
-    {"families", families_json, families_text},
-    {"subjects", subjects_json, subjects_text},
-    {"policies", policies_json, policies_text},
-    {"devices", devices_json, devices_text},
-    {"harnesses", harnesses_json, harnesses_text},
-    {"kernels", kernels_json, kernels_text},
-    {"instructions", instructions_json, instructions_text},
+    {"families", families_json, families_text},     {"subjects", subjects_json, subjects_text},
+    {"layers", layer_kinds_json, layer_kinds_text}, {"policies", policies_json, policies_text},
+    {"devices", devices_json, devices_text},        {"harnesses", harnesses_json, harnesses_text},
+    {"kernels", kernels_json, kernels_text},        {"instructions", instructions_json, instructions_text},
 };
 // Shown only if they are requested by name: long lists, and the families, which are listed with the subjects.
-constexpr std::string_view kLong[] = {"families", "kernels", "instructions"};
+constexpr std::string_view kLong[] = {"families", "layers", "kernels", "instructions"};
 
 // The layers of one subject.
 std::string layers_text(const Subject& subject, const TextOptions& options) {
@@ -399,7 +424,9 @@ void add_list_command(CommandLine& line, Program&) {
   auto arguments = std::make_shared<Arguments>();
   std::vector<std::string> names;
   for (const Listing& listing : kListings) names.emplace_back(listing.name);
-  line.add("list", "what there is: subjects, policies, devices, harnesses with their metrics, kernels, instructions")
+  line.add("list",
+           "what there is: subjects, layers of model files, policies, devices, harnesses with their metrics, kernels, "
+           "instructions")
       .choice("what", arguments->what, names)
       .words("ids", arguments->ids, "after subjects: the layers of these subjects, with --json as a model file")
       .files("--model", arguments->models, "after subjects: a model of your own, as in halfmark run")

@@ -12,11 +12,15 @@ const Names kPairsAndTf32 = {"fp32", "tf32", "fp16", "fp16-bn32", "amp-fp16", "b
 // Layers that are large enough for a meaningful throughput, and models that learn within seconds.
 const Names kLayers = {"linear/b64_i1024_o1024", "conv2d/b16_c64_o64_s28_k3", "batchnorm2d/b16_c64_s28"};
 const Names kModels = {"mlp/b32_i64_h128_o10", "convnet/b16_c3_s16_w16"};
+// Networks that people know, small enough to learn in a minute.
+const Names kNetworks = {"lenet5/b64_c1_s28", "resnet/b64_s16_n1_w8", "gpt/b32_t64_n2_h4_d64_v64",
+                         "lstm_classifier/b64_t32_n1_e32_h64_v64_o4", "speech/b32_f16_t64_h32"};
 const Names kDrift = {"", "momentum=0.01", "noise=0.1", "momentum=0.01 noise=0.1"};
 
 const std::vector<SuiteRow>& smoke() {
   static const std::vector<SuiteRow> rows = {
-      {{"linear", "conv2d", "batchnorm2d", "layernorm", "gelu", "mlp", "convnet"},
+      {{"linear", "conv2d", "batchnorm2d", "layernorm", "gelu", "softmax", "attention", "lstm", "mlp", "convnet",
+        "gpt"},
        kPairs,
        {"error", "range", "memory"}},
   };
@@ -42,6 +46,9 @@ const std::vector<SuiteRow>& quick() {
        {"training"},
        {"steps=100", "steps=100 replicate=1", "steps=100 replicate=2"}},
       {{"convnet/b16_c3_s16_w16"}, kPairsAndTf32, {"training"}, {"steps=40"}},
+      {{"attention/b8_h8_t128_d32", "lstm/b32_t32_i128_h128"}, kPairs, {"error", "range", "memory", "throughput"}},
+      {kNetworks, kPairs, {"error", "range", "memory"}},
+      {{"lstm_classifier/b64_t32_n1_e32_h64_v64_o4", "speech/b32_f16_t64_h32"}, kPairs, {"training"}, {"steps=40"}},
       {{"batchnorm2d"}, kPairs, {"batchnorm_drift"}, kDrift},
       {{"linear"}, {"fp32", "tf32", "amp-fp16", "bf16"}, {"accumulation"}, {"data=same_sign"}},
       {{"linear"}, {"amp-fp16"}, {"accumulation"}, {"sum=split_k", "data=same_sign sum=fp16"}},
@@ -55,7 +62,11 @@ const std::vector<SuiteRow>& quick() {
 const std::vector<SuiteRow>& full() {
   static const std::vector<SuiteRow> rows = {
       {{"*"}, {"*"}, {"error", "range", "memory", "throughput"}},
-      {{"*"}, {"*"}, {"training"}, {"steps=100", "steps=100 replicate=1", "steps=100 replicate=2"}},
+      {{"mlp/*", "logistic/*", "convnet/*", "lenet5/*", "lstm_classifier/*", "speech/*"},
+       {"*"},
+       {"training"},
+       {"steps=100", "steps=100 replicate=1", "steps=100 replicate=2"}},
+      {{"resnet/*", "resnet50/*", "xception/*", "erfnet/*", "gpt/*", "bert/*"}, kPairs, {"training"}, {"steps=100"}},
       {{"*"}, {"*"}, {"batchnorm_drift"}, kDrift},
       {{"batchnorm2d"},
        {"fp16-bn32"},

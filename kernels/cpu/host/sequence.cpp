@@ -246,8 +246,14 @@ Refusal refuses_dropout_backward(const Device&, const DropoutBackward& op) {
 void run_dropout(Device&, const Dropout& op) {
   op.mask.materialize(Layout::plain), op.out.materialize(Layout::plain);
   auto* kept = op.mask.as<uint8_t>();
-  parallel_for(op.mask.elements(), kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) kept[i] = op.keeps(static_cast<uint64_t>(i));
+  const double least = op.p * 0x1p32;
+  const int64_t elements = op.mask.elements();
+  parallel_for((elements + 3) / 4, kGrain / 4, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const std::array<uint32_t, 4> words = op.block(static_cast<uint64_t>(i));
+      for (int64_t j = 4 * i; j < std::min(4 * i + 4, elements); ++j)
+        kept[j] = static_cast<double>(words[static_cast<size_t>(j - 4 * i)]) >= least;
+    }
   });
   computes_in_double({&op.x, &op.out}) ? masked<double>(op.x, op.mask, op.out, op.p)
                                        : masked<float>(op.x, op.mask, op.out, op.p);

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/number/convert.h"
 #include "kernels/ops/operations/checks.h"
 #include "kernels/ops/operations/window.h"
+#include "kernels/tensor/random.h"
 
 namespace halfmark::kernels {
 
@@ -97,7 +97,11 @@ void EmbeddingBackward::check() const {
   rank(name, "the table", dtable, 2), check_indices(name, indices, dy, dtable.shape()[1]);
 }
 
-bool Dropout::keeps(uint64_t i) const { return static_cast<double>(rounding_noise(seed, i) >> 11) * 0x1p-53 >= p; }
+std::array<uint32_t, 4> Dropout::block(uint64_t number) const {
+  const auto low = [](uint64_t word) { return static_cast<uint32_t>(word); };
+  constexpr uint32_t kDropout = 0x64726f70;  // no block is one that RandomKey draws
+  return philox({low(number), low(number >> 32), kDropout, 0}, {low(seed), low(seed >> 32)});
+}
 void Dropout::check() const { check_same_shape(name, x, out), check_mask(name, x, mask, p); }
 void DropoutBackward::check() const { check_same_shape(name, dy, dx), check_mask(name, dy, mask, p); }
 

@@ -132,7 +132,7 @@ struct EmbeddingBackward {
 };
 
 // out = x / (1 - p) where kept, else 0; the factor is rounded to fp32 (fp64 for f64). Element i of the mask, in logical
-// order, is kept if the number u of rounding_noise(seed, i) in [0, 1) is at least p.
+// order, is kept if word i mod 4 of the block i / 4 is at least p 2^32.
 struct Dropout {
   static constexpr std::string_view name = "dropout";
   const Tensor& x;
@@ -140,7 +140,9 @@ struct Dropout {
   Tensor& out;
   double p = 0.5;
   uint64_t seed = 0;
-  bool keeps(uint64_t i) const;
+  // philox of tensor/random.h, with the number of the block as the lower half of the counter and the seed as the key.
+  std::array<uint32_t, 4> block(uint64_t number) const;
+  bool keeps(uint64_t i) const { return static_cast<double>(block(i / 4)[i % 4]) >= p * 0x1p32; }
   void check() const;
   void visit(auto&& v) const { v.input("x", x), v.output("mask", mask), v.output("out", out), v.attribute(p); }
 };

@@ -1,0 +1,87 @@
+// halfmark dump: the tensors of training steps as files.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/commands/commands.h"
+#include "bench/run/case.h"
+#include "bench/run/known_names.h"
+#include "bench/run/model_file.h"
+#include "bench/run/tensor_dump.h"
+#include "kernels/devices.h"
+#include "kernels/number/error.h"
+#include "models/network/training_arguments.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+struct DumpArguments {
+  std::vector<std::string> words, models, training;
+  std::string folder;
+  int steps = 1;
+  uint64_t seed = 0;
+};
+
+// "rate=0.1" as an argument of a model file's "training".
+void change_training(const std::string& word, Settings& settings) {
+  const size_t equals = word.find('=');
+  HM_CHECK(equals != word.npos && equals > 0, fmt::format("--training {}: not KEY=VALUE, as optimizer=adamw", word));
+  Arguments given = arguments_of_training(settings);
+  const std::string key = word.substr(0, equals), value = word.substr(equals + 1);
+  size_t used = 0;
+  double number = 0;
+  try {
+    number = std::stod(value, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  if (value == "true" || value == "false")
+    given[key] = value == "true";
+  else if (used == value.size() && !value.empty())
+    given[key] = number;
+  else
+    given[key] = value;
+  settings = training_from(given);
+}
+
+void dump(const DumpArguments& arguments, const Program& program) {
+  for (const std::string& file : arguments.models) add_model_file(file);
+  HM_CHECK(arguments.words.size() == 1, "dump needs one case, as mlp/b8_i16_h24_o10/cpu/amp-fp16");
+  // The harness of a case does not matter: a step of training is written.
+  std::string id = arguments.words.front();
+  if (std::count(id.begin(), id.end(), '/') == 3) id += "/error";
+  const Case one = case_of(id);
+  HM_CHECK(one.subject->network, "subject " + one.subject->id() + " is a function of a program and cannot be written");
+  TrialSpec spec = one.trial(open_device(one.device), arguments.seed);
+  for (const std::string& word : arguments.training) change_training(word, spec.settings);
+  dump_steps(spec, arguments.steps, arguments.folder, program.command);
+  fmt::print("{}\n", arguments.folder);
+}
+
+}  // namespace
+
+void add_dump_command(CommandLine& line, Program& program) {
+  auto arguments = std::make_shared<DumpArguments>();
+  line.add("dump", "the tensors of training steps as .npy files, for NumPy and for other programs")
+      .words("case", arguments->words, "SUBJECT/SIZES/DEVICE/POLICY, as at the beginning of a case's id", kRequired)
+      .option("-o,--output", arguments->folder, "a new or empty folder", kRequired)
+      .option("--steps", arguments->steps, "training steps", kShowsDefault | kPositive, 1000)
+      .option("--seed", arguments->seed, "random seed of parameters and data", kShowsDefault)
+      .list("--training", arguments->training, "KEY=VALUE of a model file's training: optimizer=adamw,rate=0.001")
+      .files("--model", arguments->models, "a model of your own, as in halfmark run")
+      .footer(
+          "dump.json lists the files: inputs, targets, outputs, gradients with the loss scale and without, parameters, "
+          "running statistics and optimizer state after each step, with the model, the policy and the dtype of each "
+          "layer's output. bf16 and 8-bit types are stored as the unsigned integers of their codes.")
+      .examples({"halfmark dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o tensors"})
+      .action([arguments, &program] { dump(*arguments, program); });
+}
+
+}  // namespace halfmark::bench

@@ -1,0 +1,21 @@
+// Writes the tensors of training steps as .npy files, with an index: for a comparison with other programs, and to look at.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "bench/namespaces.h"
+#include "models/trial.h"
+
+namespace halfmark::bench {
+
+// A .npy file, format version 1.0, little-endian, C order: f64, f32, f16, i32 and u8 as NumPy's types; other types as the
+// unsigned integers of their codes (bf16: u2).
+std::string npy_text(const Tensor& tensor);
+std::string npy_type(DType dtype);  // "<f4"
+
+// Runs the steps and makes the folder with the index dump.json and a file for each tensor. The folder appears when all is
+// written. Throws Error if it exists and is not empty, or cannot be written; then nothing is left behind.
+void dump_steps(const TrialSpec& spec, int64_t steps, const std::string& folder, const std::string& command);
+
+}  // namespace halfmark::bench
