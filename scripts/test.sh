@@ -137,6 +137,17 @@ fixed_addresses() {
 
 stage setup scripts/setup.sh --dev
 $stage_ok || finish
+# Needs the network once, so it is installed with --all only.
+compare_with_pytorch() {
+  $all && stage "install PyTorch" scripts/peers/pytorch.py --install
+  if [[ -x build/peers/pytorch/bin/python ]]; then
+    stage "against PyTorch" scripts/peers/pytorch.py
+    stage "planted against PyTorch" scripts/peers/pytorch.py --self-test
+  else
+    skip_stage "against PyTorch" "it is not installed; scripts/peers/pytorch.py --install does it"
+  fi
+}
+
 $all && export HALFMARK_LONG=1
 
 stage levels check_levels
@@ -144,9 +155,11 @@ build_and_test release
 if $built; then
   cuda_stages
   stage archive scripts/pack.sh release
+  compare_with_pytorch
 else
   miss_stage "cuda plugin" "build release failed"
   miss_stage archive "build release failed"
+  miss_stage "against PyTorch" "build release failed"
 fi
 unset HALFMARK_LONG # the long samples run in one build only
 # The scripts' tests were run with the release tests: no compiler changes them.

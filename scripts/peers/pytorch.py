@@ -1,0 +1,360 @@
+#!/usr/bin/env python3
+"""PyTorch as the judge of halfmark: the same training steps from the same tensors, compared number by number.
+
+  scripts/peers/pytorch.py --install        a virtual environment with the pinned PyTorch, in build/peers/pytorch
+  scripts/peers/pytorch.py                  every layer kind and model of the suites, small, under four policies
+  scripts/peers/pytorch.py CASE ...         these cases: SUBJECT/SIZES/DEVICE/POLICY, of halfmark dump
+  scripts/peers/pytorch.py --self-test      plants mistakes in the PyTorch side; each must be found
+
+Exit codes: 0 all agree, 1 something does not, 2 wrong input, 77 PyTorch is not installed.
+
+The truth is PyTorch in fp64 from the dumped parameters and data. The bound is measured, not chosen: PyTorch runs again with
+every parameter and the result of every layer multiplied by 1 + u r, |r| <= 1, forward and backward, where u is the unit
+roundoff of the policy's format, times the root of the longest sum for a format that sums are in. halfmark may be eight times
+as far from the truth as the farthest of three such runs, or sixteen times under autocast, where a layer rounds its input, its
+weight and its result, and kinks move. PyTorch's own distance in the same format is shown beside.
+"""
+
+import argparse
+import copy
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+VENV = ROOT / "build" / "peers" / "pytorch"
+NOT_INSTALLED = 77
+
+# Of a format: the unit roundoff, and whether sums are in it too.
+UNITS = {"fp64": (2.0**-53, True), "fp32": (2.0**-24, True), "amp-fp16": (2.0**-11, False), "amp-bf16": (2.0**-8, False)}
+ALLOWED = {True: 8, False: 16}
+
+
+def cases_of_suites():
+    layers = ["linear/b4_i16_o8", "conv2d/b2_c4_o6_s6_k3", "conv2d/b2_c4_o4_s7_k3_t2", "conv2d/b2_c4_o8_s6_k3_g2",
+              "conv2d/b1_c3_o4_s8_k3_d2", "conv2d/b2_c4_o4_s6_k3x1", "convtranspose2d/b2_c4_o3_s4_k3_t2",
+              "convtranspose2d/b2_c4_o6_s4x5_k4_t2_g2", "batchnorm2d/b4_c3_s4", "layernorm/b6_d12", "rmsnorm/b6_d12",
+              "groupnorm/b3_c6_s4_g2", "relu/b2_c4_s5", "sigmoid/b2_c4_s5", "tanh/b2_c4_s5", "silu/b2_c4_s5",
+              "gelu/b2_c4_s5", "gelu_tanh/b2_c4_s5", "maxpool/b2_c4_s7_k3_t2", "avgpool/b2_c4_s6_k2",
+              "globalpool/b2_c4_s5", "upsample/b2_c3_s4_f2", "adaptivepool/b2_c3_s7_o3", "softmax/b6_d12",
+              "attention/b2_h2_t6_d4", "attention/b2_h2_t6_d4_m0", "attention/b2_h2_t6_d4_f0", "lstm/b3_t4_i5_h6",
+              "lstm/b3_t4_i5_h6_r1"]
+    models = ["mlp/b8_i16_h24_o10", "logistic/b4_c1_s8", "convnet/b4_c1_s8_w4", "lenet5/b2_c1_s28", "resnet/b4_s8_n1_w4",
+              "resnet50/b4_s16_n1_w2_o10", "xception/b4_s16_n1_w4_o10", "erfnet/b2_s16x24_n1_w4_o4",
+              "gpt/b2_t8_n1_h2_d8_v27", "bert/b3_t6_n1_h2_d8_v64_o4", "lstm_classifier/b3_t5_n1_e6_h5_v64_o4",
+              "speech/b2_f4_t16_h6"]
+    return [f"{subject}/cpu/{policy}" for subject in layers + models for policy in UNITS]
+
+
+def trainings():
+    """Each optimizer, on a model without kinks."""
+    return [["optimizer=sgd", "rate=0.1"], ["momentum=0", "weight_decay=0.01"], ["nesterov=true"],
+            ["dampening=0.5"], ["optimizer=adam", "rate=0.01", "weight_decay=0.1"],
+            ["optimizer=adam", "rate=0.01", "beta1=0.5", "beta2=0.9", "epsilon=0.001"],
+            ["optimizer=adamw", "rate=0.01", "weight_decay=0.1"], ["clip_norm=0.01"], ["clip_norm=1000"]]
+
+
+def loss_models():
+    """Model files of each loss, on text and on images."""
+    logits = [{"layer": "flatten", "name": "flatten"}, {"layer": "linear", "name": "fc", "out": 10}]
+    sure = logits + [{"layer": "sigmoid", "name": "sigmoid"}]
+    losses = [({"loss": "cross_entropy", "smoothing": 0.1}, logits),
+              ({"loss": "cross_entropy", "class_weights": [1, 2, 3, 4, 5, 0.5, 1, 1, 0, 1], "ignored": 3}, logits),
+              ({"loss": "mse"}, logits), ({"loss": "smooth_l1", "beta": 0.5}, logits), ({"loss": "smooth_l1", "beta": 0}, logits),
+              ({"loss": "binary_cross_entropy_with_logits", "pos_weight": 3}, logits),
+              ({"loss": "focal"}, logits), ({"loss": "focal", "alpha": -1, "gamma": 1.5}, logits),
+              ({"loss": "binary_cross_entropy"}, sure)]
+    return [{"name": f"loss{i}", "input": [2, 4, 4], "batch": 8, "data": "images", "classes": 10, "loss": loss, "layers": layers}
+            for i, (loss, layers) in enumerate(losses)]
+
+
+def install():
+    subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
+    subprocess.run([str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", "-r", str(HERE / "requirements.txt")],
+                   check=True)
+    print(f"installed in {VENV}")
+
+
+def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
+    """What PyTorch computes in the steps of a dump: (role, name, step) -> numbers in fp64; and the dtypes of layers."""
+    import torch
+
+    import torch_network as networks
+
+    index = dump.index
+    model, training = copy.deepcopy(index["model"]), dict(index["training"])
+    if plant:
+        plant(model, training)
+    tensors = {}
+    for name in dump.names("parameter"):
+        role = "master" if dump.has("master", name) else "parameter"
+        value = torch.from_numpy(dump.get(role, name)).to(dtype)
+        if unit:
+            value = value * (1 + unit * (2 * torch.rand_like(value) - 1))
+        tensors[name] = value.requires_grad_()
+    parameters = list(tensors.values())
+    for name in dump.names("state"):
+        tensors[name] = torch.from_numpy(dump.get("state", name)).to(dtype)
+    optimizer = networks.optimizer_of(training, parameters) if parameters else None
+    results, net = {}, None
+    for step in index["steps"]:
+        at, scale = step["step"], step["scale"]
+        x = torch.from_numpy(dump.get("input", "", at))
+        indices = dump.dtype("input", "", at) == "i32"
+        x = x.long() if indices else x.to(dtype).requires_grad_()
+        net = networks.Network(model, tensors, step["dropout_seeds"], index["batchnorm_momentum"], unit)
+        with torch.autocast("cpu", dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+            output = net(x)
+            if "classes" in model:
+                target = torch.from_numpy(dump.get("target", "", at))
+                kind = model.get("loss", {}).get("loss", "cross_entropy")
+                if kind not in networks.LOSSES:
+                    raise networks.NotJudged(f"loss {kind}: torch_network.py has no row for it")
+                loss = networks.LOSSES[kind](output if autocast else output.to(dtype), target.to(dtype), model["loss"])
+            else:
+                loss = (output * torch.from_numpy(dump.get("output_gradient", "", at)).to(dtype)).sum() / scale
+        if optimizer:
+            optimizer.zero_grad()
+        (loss * scale).backward()
+        put = lambda role, name, tensor: results.__setitem__((role, name, at), tensor.detach().double().numpy().copy())
+        put("output", "", output)
+        if not indices and not step["skipped"]:
+            put("input_gradient", "", x.grad)
+        names = dump.names("scaled_gradient", at)
+        if "classes" in model:
+            results["loss", "", at] = loss.detach().double().numpy().reshape(1)
+        if step["skipped"]:  # nothing may change but running statistics; whether to skip is judged by the scaler's patterns
+            for name in names:
+                put("parameter", name, tensors[name])
+            for name in dump.names("state", at):
+                put("state", name, tensors[name])
+            continue
+        for name in names:
+            put("scaled_gradient", name, tensors[name].grad)
+        for name in names:
+            tensors[name].grad /= scale
+            put("gradient", name, tensors[name].grad)
+        if training.get("clip_norm", 0) > 0:
+            torch.nn.utils.clip_grad_norm_(parameters, training["clip_norm"])
+            for name in names:
+                put("gradient", name, tensors[name].grad)
+        if optimizer:
+            optimizer.step()
+        for name in names:
+            put("parameter", name, tensors[name])
+            state = optimizer.state[tensors[name]]
+            for role, key in (("optimizer_first", "momentum_buffer"), ("optimizer_first", "exp_avg"),
+                              ("optimizer_second", "exp_avg_sq")):
+                if torch.is_tensor(state.get(key)):
+                    put(role, name, state[key])
+        for name in dump.names("state", at):
+            put("state", name, tensors[name])
+    return results, net.dtypes
+
+
+def distance(a, b):
+    import numpy
+    return float(numpy.sqrt(((a - b) ** 2).sum()))
+
+
+class Comparison:
+    """Of one dump with PyTorch."""
+
+    def __init__(self, dump, plant=None):
+        import numpy
+        import torch
+
+        import torch_network as networks
+
+        self.worst, self.where, self.judged, self.torch_worst = 0.0, "", 0, 0.0
+        policy = dump.index["policy"]["name"]
+        unit, sums = UNITS[policy]
+        if sums:
+            unit *= networks.largest_sum(dump.index["model"]) ** 0.5
+        truth, _ = torch_steps(dump, torch.float64, plant=plant)
+        # fp64 itself has no wider truth: the scatter of roundings is measured at a larger unit, in which it is linear.
+        measured = max(unit, 2.0**-30)
+        torch.manual_seed(0)
+        scattered = [torch_steps(dump, torch.float64, unit=measured, plant=plant)[0] for _ in range(3)]
+        low = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(policy)
+        peer = {}
+        if not plant and policy != "fp64":
+            try:
+                peer, self.dtypes = torch_steps(dump, torch.float32, autocast=low)
+            except (NotImplementedError, RuntimeError):
+                peer = {}  # PyTorch has no such kernel on a CPU
+        steps = dump.index["steps"]
+        for (role, name, at), expected in truth.items():
+            if role == "loss":
+                found = numpy.array([steps[at]["loss"]])
+            elif role == "parameter" and dump.has("master", name, at):
+                found = dump.get("master", name, at)
+            elif dump.has(role, name, at):
+                found = dump.get(role, name, at)
+            else:
+                self.fail(f"{role} {name} of step {at} is missing in the dump")
+                continue
+            if found.shape != expected.shape:
+                self.fail(f"{role} {name}: shape {found.shape}, PyTorch's is {expected.shape}")
+                continue
+            scatter = max(distance(one[role, name, at], expected) for one in scattered) * unit / measured
+            floor = unit * float(numpy.sqrt((expected**2).sum()))  # the result itself is rounded once
+            bound = ALLOWED[sums] * max(scatter, floor) + 1e-300
+            error = distance(found, expected) / bound
+            if not error <= self.worst:  # NaN too
+                self.worst, self.where = (error if error == error else float("inf")), f"{role} {name} step {at}"
+            if (role, name, at) in peer:
+                self.torch_worst = max(self.torch_worst, distance(peer[role, name, at], expected) / bound)
+            self.judged += 1
+        missing = [key for key in dump._files if key[0] in ("output", "gradient", "state", "optimizer_first",
+                                                            "optimizer_second", "input_gradient") and key[2] >= 0
+                   and key not in truth and not steps[key[2]]["skipped"]]
+        for key in missing:
+            self.fail(f"{key[0]} {key[1]} was not compared: PyTorch has none")
+
+    def fail(self, what):
+        self.worst, self.where = float("inf"), what
+
+    @property
+    def agrees(self):
+        return self.worst <= 1
+
+
+def dumped(halfmark, case, folder, options=()):
+    from dumped import Dump
+    command = [halfmark, "dump", case, "-o", str(folder), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"pytorch.py: {' '.join(command)}: {done.stderr.strip()}")
+    return Dump(folder)
+
+
+def set_epsilon(model, value):
+    for layer in model["layers"]:
+        if "norm" in layer["layer"]:
+            layer["epsilon"] = value
+
+
+def change_first(model, kind, **arguments):
+    def visit(layers):
+        for layer in layers:
+            if layer["layer"] == kind:
+                layer.update(arguments)
+                return True
+            if any(visit(branch) for branch in layer.get("branches", [])):
+                return True
+        return False
+    if not visit(model["layers"]):
+        raise SystemExit(f"pytorch.py: the self-test plants into {kind}, which the model lacks")
+
+
+# A case, training, and a mistake on PyTorch's side that must be found.
+PLANTS = [
+    ("epsilon of batch norm 1.1e-5", "batchnorm2d/b4_c3_s4", [], lambda m, t: set_epsilon(m, 1.1e-5)),
+    ("epsilon of layer norm 1e-6", "layernorm/b6_d12", [], lambda m, t: set_epsilon(m, 1e-6)),
+    ("padding and stride of a pool", "maxpool/b2_c4_s7_k3_t2", [], lambda m, t: change_first(m, "max_pool2d", stride=1)),
+    ("another GELU", "gelu/b2_c4_s5", [], lambda m, t: change_first(m, "gelu", layer="gelu_tanh")),
+    ("no causal mask", "attention/b2_h2_t6_d4", [], lambda m, t: change_first(m, "self_attention", causal=False)),
+    ("corners aligned", "upsample/b2_c3_s4_f2", [], lambda m, t: change_first(m, "upsample_bilinear2d", align_corners=True)),
+    ("running momentum 0.11", "convnet/b4_c1_s8_w4", [], lambda m, t: change_first(m, "batchnorm2d", momentum=0.11)),
+    ("dilation 1 for 2", "conv2d/b1_c3_o4_s8_k3_d2", [], lambda m, t: change_first(m, "conv2d", dilation=1, padding=1)),
+    ("the first step for the last", "lstm_classifier/b3_t5_n1_e6_h5_v64_o4", [], lambda m, t: change_first(m, "take_step", step=0)),
+    ("dropout 0.1001", "bert/b3_t6_n1_h2_d8_v64_o4", [], lambda m, t: change_first(m, "dropout", p=0.1001)),
+    ("smoothing 0.001", "mlp/b8_i16_h24_o10", [], lambda m, t: m.update(loss={"loss": "cross_entropy", "smoothing": 0.001})),
+    ("the void label counts", "erfnet/b2_s16x24_n1_w4_o4", [], lambda m, t: m["loss"].update(ignored=254)),
+    ("rate 1.001 times", "mlp/b8_i16_h24_o10", [], lambda m, t: t.update(rate=0.05005)),
+    ("Nesterov's step", "mlp/b8_i16_h24_o10", [], lambda m, t: t.update(nesterov=True)),
+    ("decay of Adam for AdamW", "mlp/b8_i16_h24_o10", ["optimizer=adamw", "weight_decay=0.1"], lambda m, t: t.update(optimizer="adam")),
+    ("beta2 0.99", "mlp/b8_i16_h24_o10", ["optimizer=adam"], lambda m, t: t.update(beta2=0.99)),
+    ("epsilon of Adam 1e-7", "mlp/b8_i16_h24_o10", ["optimizer=adam"], lambda m, t: t.update(epsilon=1e-7)),
+    ("clipping at 0.0101", "mlp/b8_i16_h24_o10", ["clip_norm=0.01"], lambda m, t: t.update(clip_norm=0.0101)),
+]
+
+
+def self_test(halfmark, folder):
+    lost = 0
+    for number, (what, subject, training, plant) in enumerate(PLANTS):
+        options = ["--steps", "3"] + (["--training", ",".join(training)] if training else [])
+        dump = dumped(halfmark, f"{subject}/cpu/fp64", folder / f"plant{number}", options)
+        clean = Comparison(dump)
+        try:
+            planted = Comparison(dump, plant)
+            found = not planted.agrees
+        except (IndexError, RuntimeError, ValueError):  # shapes or labels that do not fit
+            found = True
+        ok = clean.agrees and found
+        lost += not ok
+        print(f"{'found' if found else 'LOST':6} {'' if clean.agrees else 'NOT CLEAN '}{what} ({subject})")
+    print(f"{len(PLANTS) - lost} of {len(PLANTS)} planted mistakes found")
+    return lost
+
+
+def compare(halfmark, folder, cases):
+    """Each case: (id, options of halfmark dump). Returns how many do not agree."""
+    import torch_network as networks
+    bad = 0
+    print(f"{'case':58} {'tensors':>7} {'error/bound':>11} {'PyTorch':>8}")
+    for number, (case, options) in enumerate(cases):
+        dump = dumped(halfmark, case, folder / f"case{number}", options)
+        label = case + (" " + options[options.index("--training") + 1] if "--training" in options else "")
+        try:
+            result = Comparison(dump)
+        except networks.NotJudged as reason:
+            bad += 1
+            print(f"{label:58} not judged: {reason}")
+            continue
+        bad += not result.agrees
+        print(f"{label:58} {result.judged:7d} {result.worst:11.3g} {result.torch_worst:8.2g}"
+              f"{'' if result.agrees else '  DIFFERS: ' + result.where}", flush=True)
+    return bad
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", help="SUBJECT/SIZES/DEVICE/POLICY; none: those of the suites")
+    parser.add_argument("--halfmark", default=str(ROOT / "build" / "release" / "halfmark"), help="the program")
+    parser.add_argument("--install", action="store_true", help=f"install PyTorch into {VENV.relative_to(ROOT)}")
+    parser.add_argument("--self-test", action="store_true", help="plant mistakes, each of which must be found")
+    arguments = parser.parse_args()
+    if arguments.install:
+        install()
+        return 0
+    try:
+        import torch
+    except ImportError:
+        python = VENV / "bin" / "python"
+        if not python.exists() or pathlib.Path(sys.prefix) == VENV:
+            print("pytorch.py: PyTorch is not installed; scripts/peers/pytorch.py --install does it", file=sys.stderr)
+            return NOT_INSTALLED
+        os.execv(python, [str(python), str(pathlib.Path(__file__).resolve()), *sys.argv[1:]])
+    if not os.access(arguments.halfmark, os.X_OK):
+        print(f"pytorch.py: {arguments.halfmark} is no program; build it, or name another with --halfmark", file=sys.stderr)
+        return 2
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        if arguments.self_test:
+            return 1 if self_test(arguments.halfmark, folder) else 0
+        cases = [(case, ["--steps", "2"]) for case in arguments.cases or cases_of_suites()]
+        for case, _ in cases:
+            if case.split("/")[-1] not in UNITS or case.count("/") != 3:
+                print(f"pytorch.py: {case}: not SUBJECT/SIZES/DEVICE/POLICY with a policy of {', '.join(UNITS)}", file=sys.stderr)
+                return 2
+        if not arguments.cases:
+            import json
+            for training in trainings():
+                cases.append(("mlp/b8_i16_h24_o10/cpu/fp64", ["--steps", "4", "--training", ",".join(training)]))
+            for model in loss_models():
+                path = folder / f"{model['name']}.json"
+                path.write_text(json.dumps(model), encoding="utf-8")
+                cases.append((f"{model['name']}/b8/cpu/fp64", ["--steps", "2", "--model", str(path)]))
+        bad = compare(arguments.halfmark, folder, cases)
+    print(f"{len(cases) - bad} of {len(cases)} cases agree with PyTorch {torch.__version__}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

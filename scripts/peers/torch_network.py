@@ -1,0 +1,244 @@
+"""A network of halfmark, as its JSON describes it, in PyTorch: a function for each kind of layer and of loss."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from dumped import kept_by_dropout
+
+
+class NotJudged(Exception):
+    """What PyTorch has no counterpart for, in one line."""
+
+
+def pair(value):
+    return (value, value) if isinstance(value, int) else tuple(value)
+
+
+class Rounded(torch.autograd.Function):
+    """Multiplies each number by 1 + u r with |r| <= 1, in forward and in backward: what one rounding may do."""
+
+    @staticmethod
+    def forward(ctx, x, unit):
+        ctx.unit = unit
+        return x * (1 + unit * (2 * torch.rand_like(x) - 1))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * (1 + ctx.unit * (2 * torch.rand_like(gradient) - 1)), None
+
+
+class Network:
+    """`tensors`: parameters and states by name. `unit`: 0, or the size of a rounding after each layer."""
+
+    def __init__(self, model, tensors, seeds=None, momentum=0.1, unit=0.0):
+        self.model, self.tensors, self.seeds, self.momentum, self.unit = model, tensors, seeds or {}, momentum, unit
+        self.dtypes = {}
+        self.training = True
+
+    def __call__(self, x):
+        return self.sequence(self.model["layers"], x)
+
+    def sequence(self, layers, x):
+        for layer in layers:
+            kind = layer["layer"]
+            if kind not in KINDS:
+                raise NotJudged(f"layers of kind {kind}: torch_network.py has no row for it")
+            x = KINDS[kind](self, layer, x)
+            self.dtypes[layer["name"]] = x.dtype
+            if self.unit and x.is_floating_point():
+                x = Rounded.apply(x, self.unit)
+        return x
+
+    def of(self, layer, suffix):
+        return self.tensors.get(f"{layer['name']}.{suffix}")
+
+
+def linear(net, layer, x):
+    return F.linear(x, net.of(layer, "weight"), net.of(layer, "bias"))
+
+
+def conv2d(net, layer, x):
+    return F.conv2d(x, net.of(layer, "weight"), net.of(layer, "bias"), pair(layer.get("stride", 1)),
+                    pair(layer.get("padding", 0)), pair(layer.get("dilation", 1)), layer.get("groups", 1))
+
+
+def conv_transpose2d(net, layer, x):
+    return F.conv_transpose2d(x, net.of(layer, "weight"), net.of(layer, "bias"), pair(layer.get("stride", 1)),
+                              pair(layer.get("padding", 0)), pair(layer.get("output_padding", 0)),
+                              layer.get("groups", 1), pair(layer.get("dilation", 1)))
+
+
+def batchnorm(net, layer, x):
+    frozen = layer.get("frozen", False)
+    return F.batch_norm(x, net.of(layer, "running_mean"), net.of(layer, "running_variance"), net.of(layer, "scale"),
+                        net.of(layer, "shift"), net.training and not frozen, layer.get("momentum", net.momentum),
+                        layer.get("epsilon", 1e-5))
+
+
+def max_pool2d(net, layer, x):
+    kernel = pair(layer["kernel"])
+    return F.max_pool2d(x, kernel, pair(layer.get("stride", layer["kernel"])), pair(layer.get("padding", 0)))
+
+
+def avg_pool2d(net, layer, x):
+    kernel = pair(layer["kernel"])
+    return F.avg_pool2d(x, kernel, pair(layer.get("stride", layer["kernel"])), pair(layer.get("padding", 0)))
+
+
+def dropout(net, layer, x):
+    if not net.training:
+        return x
+    p = layer.get("p", 0.5)
+    channels = layer.get("channels", False)
+    shape = tuple(x.shape[:2]) if channels else tuple(x.shape)
+    kept = torch.from_numpy(kept_by_dropout(shape, p, net.seeds[layer["name"]]))
+    if channels:
+        kept = kept.reshape(shape + (1,) * (x.dim() - 2))
+    return torch.where(kept, x / (1 - p), torch.zeros((), dtype=x.dtype))
+
+
+def embedding(net, layer, x):
+    padding = layer.get("padding", -1)
+    return F.embedding(x, net.of(layer, "weight"), padding_idx=padding if padding >= 0 else None)
+
+
+def self_attention(net, layer, x):
+    n, t, width = x.shape
+    heads = layer["heads"]
+    q, k, v = x.reshape(n, t, 3, heads, width // 3 // heads).permute(2, 0, 3, 1, 4)
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=layer.get("causal", False))
+    return y.transpose(1, 2).reshape(n, t, width // 3)
+
+
+def lstm(net, layer, x):
+    both = layer.get("bidirectional", False)
+    module = torch.nn.LSTM(x.shape[2], layer["hidden"], batch_first=True, bidirectional=both)
+    given = {}
+    for direction in ["", "reverse."] if both else [""]:
+        suffix = "_l0" + ("_reverse" if direction else "")
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            given[name + suffix] = net.of(layer, direction + name)
+    return torch.func.functional_call(module, given, (x,))[0]
+
+
+def add(net, layer, x):
+    first, second = (net.sequence(branch, x) for branch in layer["branches"])
+    return first + second
+
+
+def concat(net, layer, x):
+    return torch.cat([net.sequence(branch, x) for branch in layer["branches"]], dim=1)
+
+
+def batch_first(net, layer, x):
+    return x.permute(0, 3, 1, 2).reshape(x.shape[0], x.shape[3], -1)
+
+
+KINDS = {
+    "linear": linear,
+    "tied_linear": lambda net, layer, x: F.linear(x, net.tensors[f"{layer['weight_of']}.weight"]),
+    "conv2d": conv2d,
+    "conv_transpose2d": conv_transpose2d,
+    "batchnorm1d": batchnorm,
+    "batchnorm2d": batchnorm,
+    "batchnorm3d": batchnorm,
+    "layer_norm": lambda net, layer, x: F.layer_norm(x, x.shape[-1:], net.of(layer, "scale"), net.of(layer, "shift"),
+                                                     layer.get("epsilon", 1e-5)),
+    "rms_norm": lambda net, layer, x: F.rms_norm(x, x.shape[-1:], net.of(layer, "scale"),
+                                                 layer.get("epsilon", 2.0**-23)),
+    "group_norm": lambda net, layer, x: F.group_norm(x, layer["groups"], net.of(layer, "scale"), net.of(layer, "shift"),
+                                                     layer.get("epsilon", 1e-5)),
+    "max_pool2d": max_pool2d,
+    "avg_pool2d": avg_pool2d,
+    "global_avg_pool2d": lambda net, layer, x: F.adaptive_avg_pool2d(x, 1),
+    "adaptive_avg_pool2d": lambda net, layer, x: F.adaptive_avg_pool2d(x, pair(layer["size"])),
+    "upsample_bilinear2d": lambda net, layer, x: F.interpolate(x, scale_factor=layer["scale"], mode="bilinear",
+                                                               align_corners=layer.get("align_corners", False)),
+    "flatten": lambda net, layer, x: x.flatten(1),
+    "softmax": lambda net, layer, x: F.softmax(x, -1),
+    "dropout": dropout,
+    "embedding": embedding,
+    "position_embedding": lambda net, layer, x: x + net.of(layer, "weight")[: x.shape[1]],
+    "self_attention": self_attention,
+    "lstm": lstm,
+    "to_sequence": batch_first,
+    "take_step": lambda net, layer, x: x[:, layer.get("step", -1)],
+    "add": add,
+    "concat": concat,
+    "checkpoint": lambda net, layer, x: net.sequence(layer["branches"][0], x),
+    "relu": lambda net, layer, x: F.relu(x),
+    "sigmoid": lambda net, layer, x: torch.sigmoid(x),
+    "tanh": lambda net, layer, x: torch.tanh(x),
+    "silu": lambda net, layer, x: F.silu(x),
+    "gelu": lambda net, layer, x: F.gelu(x),
+    "gelu_tanh": lambda net, layer, x: F.gelu(x, approximate="tanh"),
+}
+
+
+def focal(output, target, loss):
+    """torchvision's sigmoid_focal_loss with the mean over all elements."""
+    alpha, gamma = loss.get("alpha", 0.25), loss.get("gamma", 2)
+    p = torch.sigmoid(output)
+    value = F.binary_cross_entropy_with_logits(output, target, reduction="none")
+    value = value * (1 - (p * target + (1 - p) * (1 - target))) ** gamma
+    if alpha >= 0:
+        value = (alpha * target + (1 - alpha) * (1 - target)) * value
+    return value.mean()
+
+
+def cross_entropy(output, target, loss):
+    if output.dim() == 3:
+        output = output.transpose(1, 2)
+    weights = loss.get("class_weights")
+    return F.cross_entropy(output, target.long(), weight=torch.tensor(weights, dtype=output.dtype) if weights else None,
+                           ignore_index=loss.get("ignored", -100), label_smoothing=loss.get("smoothing", 0.0))
+
+
+def ctc(output, target, loss):
+    logs = F.log_softmax(output, -1).transpose(0, 1)
+    return F.ctc_loss(logs, target[:, 2:].long(), target[:, 0].long(), target[:, 1].long(), blank=loss.get("blank", 0),
+                      zero_infinity=loss.get("zero_infinity", False))
+
+
+LOSSES = {
+    "cross_entropy": cross_entropy,
+    "ctc": ctc,
+    "mse": lambda output, target, loss: F.mse_loss(output, target),
+    "smooth_l1": lambda output, target, loss: F.smooth_l1_loss(output, target, beta=loss.get("beta", 1.0)),
+    "binary_cross_entropy": lambda output, target, loss: F.binary_cross_entropy(output, target),
+    "binary_cross_entropy_with_logits": lambda output, target, loss: F.binary_cross_entropy_with_logits(
+        output, target, pos_weight=torch.tensor(loss.get("pos_weight", 1.0), dtype=output.dtype)),
+    "focal": focal,
+}
+
+
+def optimizer_of(training, parameters):
+    """The torch optimizer of a dump's "training"."""
+    kind, rate, decay = training.get("optimizer", "sgd"), training.get("rate", 0.05), training.get("weight_decay", 0.0)
+    if training.get("storage", "nearest") != "nearest":
+        raise NotJudged(f"storage {training['storage']}: torch has no such optimizer")
+    if kind == "sgd":
+        return torch.optim.SGD(parameters, lr=rate, momentum=training.get("momentum", 0.9),
+                               dampening=training.get("dampening", 0.0), weight_decay=decay,
+                               nesterov=training.get("nesterov", False))
+    if kind in ("adam", "adamw"):
+        made = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
+        return made(parameters, lr=rate, betas=(training.get("beta1", 0.9), training.get("beta2", 0.999)),
+                    eps=training.get("epsilon", 1e-8), weight_decay=decay)
+    raise NotJudged(f"optimizer {kind}: torch has no such optimizer")
+
+
+def largest_sum(model):
+    """The number of terms of the longest sum of products, at least of a gradient over the batch."""
+    longest = 1
+    def visit(layers):
+        nonlocal longest
+        for layer in layers:
+            area = math.prod(pair(layer.get("kernel", 1)))
+            longest = max(longest, area * layer.get("out", 1), layer.get("hidden", 1))
+            for branch in layer.get("branches", []):
+                visit(branch)
+    visit(model["layers"])
+    return max(longest, model["batch"] * math.prod(model["input"]))
