@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
-#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +25,7 @@ struct DumpArguments {
   std::vector<std::string> words, models, training;
   std::string folder;
   int steps = 1;
+  ScalePattern scales;
   uint64_t seed = 0;
 };
 
@@ -61,7 +61,7 @@ void dump(const DumpArguments& arguments, const Program& program) {
   HM_CHECK(one.subject->network, "subject " + one.subject->id() + " is a function of a program and cannot be written");
   TrialSpec spec = one.trial(open_device(one.device), arguments.seed);
   for (const std::string& word : arguments.training) change_training(word, spec.settings);
-  dump_steps(spec, arguments.steps, arguments.folder, program.command);
+  dump_steps(spec, arguments.steps, arguments.folder, program.command, arguments.scales);
   fmt::print("{}\n", arguments.folder);
 }
 
@@ -75,12 +75,19 @@ void add_dump_command(CommandLine& line, Program& program) {
       .option("--steps", arguments->steps, "training steps", kShowsDefault | kPositive, 1000)
       .option("--seed", arguments->seed, "random seed of parameters and data", kShowsDefault)
       .list("--training", arguments->training, "KEY=VALUE of a model file's training: optimizer=adamw,rate=0.001")
+      .option("--overflows", arguments->scales.pattern,
+              "only the loss scale, with planted overflows: a 0 or 1 for each step, as 00100")
+      .option("--growth-interval", arguments->scales.interval, "with --overflows: steps after which the scale grows",
+              kShowsDefault | kPositive)
       .files("--model", arguments->models, "a model of your own, as in halfmark run")
       .footer(
           "dump.json lists the files: inputs, targets, outputs, gradients with the loss scale and without, parameters, "
           "running statistics and optimizer state after each step, with the model, the policy and the dtype of each "
           "layer's output. bf16 and 8-bit types are stored as the unsigned integers of their codes.")
-      .examples({"halfmark dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o tensors"})
+      .examples(
+          {"halfmark dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o tensors",
+           "halfmark dump gpt/b2_t8_n1_h2_d8_v27/cpu/fp64 -o tensors --steps 3 --training optimizer=adam,rate=0.01",
+           "halfmark dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o scales --overflows 0010011 --growth-interval 2"})
       .action([arguments, &program] { dump(*arguments, program); });
 }
 

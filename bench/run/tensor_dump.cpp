@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@
 #include "kernels/number/error.h"
 #include "models/network/training_arguments.h"
 #include "reports/record/file.h"
+#include "reports/record/report.h"
 
 namespace halfmark::bench {
 
@@ -62,11 +64,12 @@ class NewFolder {
 
 class Dump {
  public:
-  Dump(NewFolder& folder, Json& tensors) : folder_(folder), tensors_(tensors) {}
+  Dump(NewFolder& folder, Json& tensors, bool wants_tensors)
+      : folder_(folder), tensors_(tensors), wants_tensors_(wants_tensors) {}
 
   // `step` -1: before the first.
   void add(int64_t step, std::string_view role, const std::string& name, const Tensor& tensor) {
-    if (tensor.empty()) return;
+    if (tensor.empty() || !wants_tensors_) return;
     const std::string where = step < 0 ? "start" : fmt::format("step{}", step);
     std::string file = fmt::format("{}.{}{}{}.npy", where, role, name.empty() ? "" : ".", name);
     std::replace(file.begin(), file.end(), '/', '_');
@@ -81,6 +84,7 @@ class Dump {
  private:
   NewFolder& folder_;
   Json& tensors_;
+  bool wants_tensors_;
 };
 
 Json policy_json(const Policy& policy) {
@@ -114,6 +118,15 @@ void add_dropouts(const std::vector<LayerSpec>& layers, RandomKey key, Json& see
   for (const LayerSpec& layer : layers) {
     if (layer.kind == "dropout") seeds[layer.name] = key.child(layer.name).value();
     for (const auto& branch : layer.branches) add_dropouts(branch, key, seeds);
+  }
+}
+
+// Sets the first gradient, so that it overflows exactly if that is wanted.
+void plant(Trial& trial, bool overflows) {
+  for (Param* param : trial.params()) {
+    std::vector<double> values(static_cast<size_t>(param->grad.elements()), 0.0);
+    if (overflows && param == trial.params().front()) values.front() = HUGE_VAL;
+    param->grad.set_values(values);
   }
 }
 
@@ -152,10 +165,22 @@ std::string npy_text(const Tensor& tensor) {
   return text;
 }
 
-void dump_steps(const TrialSpec& spec, int64_t steps, const std::string& folder, const std::string& command) {
+void dump_steps(const TrialSpec& given, int64_t steps, const std::string& folder, const std::string& command,
+                const ScalePattern& scales) {
+  TrialSpec spec = given;
+  if (!scales.pattern.empty()) {
+    HM_CHECK(scales.pattern.find_first_not_of("01") == std::string::npos,
+             "the pattern of overflows has characters other than 0 and 1");
+    ScalerSpec scaler = spec.settings.scaler.value_or(spec.policy->scaler);
+    HM_CHECK(scaler.kind == ScalerSpec::Kind::dynamic,
+             "policy " + std::string(spec.policy->name) + " has no loss scale that overflows would change");
+    scaler.interval = scales.interval;
+    spec.settings.scaler = scaler;
+    steps = static_cast<int64_t>(scales.pattern.size());
+  }
   NewFolder made(folder);
   Json tensors = Json::array(), taken = Json::array(), activations = Json::array();
-  Dump dump(made, tensors);
+  Dump dump(made, tensors, scales.pattern.empty());
   Trial trial(spec);
   bool is_first = true;
   trial.set_tap([&](const std::string& name, const Tensor& tensor) {
@@ -171,12 +196,15 @@ void dump_steps(const TrialSpec& spec, int64_t steps, const std::string& folder,
     const Tensor output = trial.forward();
     is_first = false;
     dump.add(step, "output", "", output);
-    Json one = {{"step", step}, {"loss", trial.loss()}, {"scale", static_cast<double>(trial.scaler().scale())}};
+    Json one = {{"step", step},
+                {"loss", reports::json_number(trial.loss())},
+                {"scale", static_cast<double>(trial.scaler().scale())}};
     // What dropout draws from: the seed of a layer is the key's child of the layer's name.
     Json seeds = Json::object();
     add_dropouts(spec.subject->network->layers, trial.forward_key(), seeds);
     one["dropout_seeds"] = seeds;
     trial.backward();
+    if (!scales.pattern.empty()) plant(trial, scales.pattern[static_cast<size_t>(step)] == '1');
     dump.add(step, "output_gradient", "", trial.fixed_output_gradient());
     dump.add(step, "input_gradient", "", trial.scaled_input_gradient());
     for (const Param* param : trial.params()) dump.add(step, "scaled_gradient", param->name, param->grad);
@@ -192,19 +220,22 @@ void dump_steps(const TrialSpec& spec, int64_t steps, const std::string& folder,
     }
     taken.push_back(std::move(one));
   }
-  Json index = {{"halfmark_dump", 1},
-                {"halfmark", environment_of({}, false)["halfmark"]},
-                {"command", command},
-                {"subject", spec.subject->id()},
-                {"model", model_json(*spec.subject)},
-                {"device", spec.device->name()},
-                {"policy", policy_json(*spec.policy)},
-                {"seed", spec.seed},
-                {"batchnorm_momentum", spec.settings.batchnorm_momentum},
-                {"training", Json::object()},
-                {"steps", taken},
-                {"activations", activations},
-                {"tensors", tensors}};
+  Json index = {
+      {"halfmark_dump", 1},
+      {"halfmark", environment_of({}, false)["halfmark"]},
+      {"command", command},
+      {"subject", spec.subject->id()},
+      {"model", model_json(*spec.subject)},
+      {"device", spec.device->name()},
+      {"policy", policy_json(*spec.policy)},
+      {"seed", spec.seed},
+      {"batchnorm_momentum", spec.settings.batchnorm_momentum},
+      {"training", Json::object()},
+      {"overflows",
+       scales.pattern.empty() ? Json(nullptr) : Json{{"pattern", scales.pattern}, {"interval", scales.interval}}},
+      {"steps", taken},
+      {"activations", activations},
+      {"tensors", tensors}};
   for (const auto& [key, value] : arguments_of_training(spec.settings))
     index["training"][key] = Json::parse(models::text_of(value));
   made.write("dump.json", index.dump(1) + "\n");

@@ -14,8 +14,16 @@ namespace halfmark::bench {
 std::string npy_text(const Tensor& tensor);
 std::string npy_type(DType dtype);  // "<f4"
 
+// The loss scale under overflows that are planted, without tensors: PATTERN has a character for each step, '1' where the first
+// gradient becomes infinite. An entry of "steps" has the scale and whether the step was skipped.
+struct ScalePattern {
+  std::string pattern{};
+  int interval = 2000;  // steps without overflow after which the scale grows
+};
+
 // Runs the steps and makes the folder with the index dump.json and a file for each tensor. The folder appears when all is
 // written. Throws Error if it exists and is not empty, or cannot be written; then nothing is left behind.
-void dump_steps(const TrialSpec& spec, int64_t steps, const std::string& folder, const std::string& command);
+void dump_steps(const TrialSpec& spec, int64_t steps, const std::string& folder, const std::string& command,
+                const ScalePattern& scales = {});
 
 }  // namespace halfmark::bench

@@ -27,6 +27,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 VENV = ROOT / "build" / "peers" / "pytorch"
 NOT_INSTALLED = 77
+PACKAGES = ("torch==2.15.0", "numpy>=1.26")
 
 # Of a format: the unit roundoff, and whether sums are in it too.
 UNITS = {"fp64": (2.0**-53, True), "fp32": (2.0**-24, True), "amp-fp16": (2.0**-11, False), "amp-bf16": (2.0**-8, False)}
@@ -73,8 +74,7 @@ def loss_models():
 
 def install():
     subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-    subprocess.run([str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", "-r", str(HERE / "requirements.txt")],
-                   check=True)
+    subprocess.run([str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
     print(f"installed in {VENV}")
 
 
@@ -223,6 +223,37 @@ class Comparison:
         return self.worst <= 1
 
 
+def compare_scales(halfmark, folder, count=200):
+    """Random patterns of overflows: our loss scale and skipped steps against torch.amp.GradScaler. How many differ."""
+    import random
+
+    import torch
+    bad = 0
+    for number in range(count):
+        draw = random.Random(number)
+        share, interval = draw.choice([0.02, 0.1, 0.3, 0.7]), draw.choice([1, 2, 3, 5, 8])
+        pattern = "".join("1" if draw.random() < share else "0" for _ in range(draw.randint(5, 40)))
+        dump = dumped(halfmark, "mlp/b8_i16_h24_o10/cpu/amp-fp16", folder / f"scales{number}",
+                      ["--overflows", pattern, "--growth-interval", str(interval)])
+        parameter = torch.zeros(2, requires_grad=True)
+        optimizer = torch.optim.SGD([parameter], lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=65536.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=interval)
+        for step, found in zip(dump.index["steps"], pattern, strict=True):
+            scale = scaler.scale(torch.ones(())).item()
+            parameter.grad = torch.tensor([float("inf") if found == "1" else scale, 0.0])
+            before = parameter.detach().clone()
+            scaler.step(optimizer)
+            scaler.update()
+            skipped = bool((parameter.detach() == before).all())
+            if step["scale"] != scale or step["skipped"] != skipped:
+                bad += 1
+                print(f"pattern {pattern}, growth after {interval}: step {step['step']} has the scale {step['scale']}, "
+                      f"PyTorch's is {scale}; skipped {step['skipped']}, PyTorch {skipped}")
+                break
+    print(f"{count - bad} of {count} patterns of overflows agree with torch.amp.GradScaler")
+    return bad
+
+
 def dumped(halfmark, case, folder, options=()):
     from dumped import Dump
     command = [halfmark, "dump", case, "-o", str(folder), *options]
@@ -352,8 +383,9 @@ def main():
                 path.write_text(json.dumps(model), encoding="utf-8")
                 cases.append((f"{model['name']}/b8/cpu/fp64", ["--steps", "2", "--model", str(path)]))
         bad = compare(arguments.halfmark, folder, cases)
+        bad_scales = 0 if arguments.cases else compare_scales(arguments.halfmark, folder)
     print(f"{len(cases) - bad} of {len(cases)} cases agree with PyTorch {torch.__version__}")
-    return 1 if bad else 0
+    return 1 if bad or bad_scales else 0
 
 
 if __name__ == "__main__":
