@@ -12,7 +12,8 @@ The truth is PyTorch in fp64 from the dumped parameters and data. The bound is m
 every parameter and the result of every layer multiplied by 1 + u r, |r| <= 1, forward and backward, where u is the unit
 roundoff of the policy's format, times the root of the longest sum for a format that sums are in. halfmark may be eight times
 as far from the truth as the farthest of three such runs, or sixteen times under autocast, where a layer rounds its input, its
-weight and its result, and kinks move. PyTorch's own distance in the same format is shown beside.
+weight and its result, and kinks move. PyTorch's own distance in the same format is shown beside. Under autocast the dtype of
+each layer's output is that of PyTorch's lists for CUDA (autocast_dtypes.py).
 """
 
 import argparse
@@ -79,7 +80,7 @@ def install():
 
 
 def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
-    """What PyTorch computes in the steps of a dump: (role, name, step) -> numbers in fp64; and the dtypes of layers."""
+    """What PyTorch computes in the steps of a dump: (role, name, step) -> numbers in fp64."""
     import torch
 
     import torch_network as networks
@@ -99,7 +100,7 @@ def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
     for name in dump.names("state"):
         tensors[name] = torch.from_numpy(dump.get("state", name)).to(dtype)
     optimizer = networks.optimizer_of(training, parameters) if parameters else None
-    results, net = {}, None
+    results = {}
     for step in index["steps"]:
         at, scale = step["step"], step["scale"]
         x = torch.from_numpy(dump.get("input", "", at))
@@ -152,7 +153,13 @@ def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
                     put(role, name, state[key])
         for name in dump.names("state", at):
             put("state", name, tensors[name])
-    return results, net.dtypes
+    return results
+
+
+def low_dtype(policy):
+    """Of autocast; None without it."""
+    import torch
+    return {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(policy)
 
 
 def distance(a, b):
@@ -167,6 +174,7 @@ class Comparison:
         import numpy
         import torch
 
+        import autocast_dtypes
         import torch_network as networks
 
         self.worst, self.where, self.judged, self.torch_worst = 0.0, "", 0, 0.0
@@ -174,16 +182,16 @@ class Comparison:
         unit, sums = UNITS[policy]
         if sums:
             unit *= networks.largest_sum(dump.index["model"]) ** 0.5
-        truth, _ = torch_steps(dump, torch.float64, plant=plant)
+        truth = torch_steps(dump, torch.float64, plant=plant)
         # fp64 itself has no wider truth: the scatter of roundings is measured at a larger unit, in which it is linear.
         measured = max(unit, 2.0**-30)
         torch.manual_seed(0)
-        scattered = [torch_steps(dump, torch.float64, unit=measured, plant=plant)[0] for _ in range(3)]
-        low = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(policy)
+        scattered = [torch_steps(dump, torch.float64, unit=measured, plant=plant) for _ in range(3)]
+        low = low_dtype(policy)
         peer = {}
         if not plant and policy != "fp64":
             try:
-                peer, self.dtypes = torch_steps(dump, torch.float32, autocast=low)
+                peer = torch_steps(dump, torch.float32, autocast=low)
             except (NotImplementedError, RuntimeError):
                 peer = {}  # PyTorch has no such kernel on a CPU
         steps = dump.index["steps"]
@@ -214,6 +222,11 @@ class Comparison:
                    and key not in truth and not steps[key[2]]["skipped"]]
         for key in missing:
             self.fail(f"{key[0]} {key[1]} was not compared: PyTorch has none")
+        if low is not None and not plant:
+            lines, agreeing = autocast_dtypes.differences(dump, low)
+            self.judged += agreeing
+            for line in lines:
+                self.fail(line)
 
     def fail(self, what):
         self.worst, self.where = float("inf"), what
@@ -319,8 +332,27 @@ def self_test(halfmark, folder):
         ok = clean.agrees and found
         lost += not ok
         print(f"{'found' if found else 'LOST':6} {'' if clean.agrees else 'NOT CLEAN '}{what} ({subject})")
-    print(f"{len(PLANTS) - lost} of {len(PLANTS)} planted mistakes found")
+    for policy in ("amp-fp16", "amp-bf16"):
+        lost += not finds_dtypes(dumped(halfmark, f"gpt/b2_t8_n1_h2_d8_v27/cpu/{policy}", folder / policy), policy)
+    print(f"{len(PLANTS) + 2 - lost} of {len(PLANTS) + 2} planted mistakes found")
     return lost
+
+
+def finds_dtypes(dump, policy):
+    """Whether each layer's dtype of output, exchanged for another, is found."""
+    import autocast_dtypes
+
+    low = low_dtype(policy)
+    clean, missed = not autocast_dtypes.differences(dump, low)[0], []
+    for one in dump.index["activations"]:
+        own = one["dtype"]
+        one["dtype"] = "f16" if own != "f16" else "f32"
+        if not autocast_dtypes.differences(dump, low)[0]:
+            missed.append(one["layer"])
+        one["dtype"] = own
+    print(f"{'LOST' if missed else 'found':6} {'' if clean else 'NOT CLEAN '}another dtype of each of "
+          f"{len(dump.index['activations'])} outputs under {policy}{': ' + ', '.join(missed) if missed else ''}")
+    return clean and not missed and bool(dump.index["activations"])
 
 
 def compare(halfmark, folder, cases):
