@@ -2,6 +2,7 @@
 #include "models/families.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 
@@ -146,8 +147,13 @@ Subject softmax_alone(const Sizes& s) {
 Subject attention_alone(const Sizes& s) {
   const int64_t features = 3 * s['h'] * s['d'];
   s.check_elements("the input", {s['b'], s['t'], features});
-  return alone({s['b'], s['t'], features},
-               {"self_attention", "attention", {{"heads", s['h']}, {"causal", s['m'] == 1}, {"fused", s['f'] == 1}}});
+  LayerSpec layer{"self_attention", "attention", {{"heads", s['h']}, {"causal", s['m'] == 1}, {"fused", s['f'] == 1}}};
+  // Every length from the whole one to a quarter of it.
+  if (s['m'] == 2) {
+    const auto t = static_cast<double>(s['t']);
+    layer.arguments["lengths"] = std::vector{t, std::ceil(t / 2), std::ceil(3 * t / 4), std::ceil(t / 4)};
+  }
+  return alone({s['b'], s['t'], features}, std::move(layer));
 }
 Subject lstm_alone(const Sizes& s) {
   s.check_elements("the gates", {s['b'], s['t'], 4 * s['h']});
@@ -314,11 +320,11 @@ std::vector<Family> family_table() {
                    {.letter = 't', .about = "time, the length of a sequence"},
                    {.letter = 'd', .about = "features of a head"},
                    {.letter = 'm',
-                    .about = "mask; 1: causal, 0: none",
+                    .about = "mask; 1: causal, 0: none, 2: sequences of t, t/2, 3t/4 and t/4 steps in turn",
                     .usual = "1",
                     .usual_value = one,
                     .least = 0,
-                    .most = 1},
+                    .most = 2},
                    {.letter = 'f',
                     .about = "1: one operation, 0: products and a softmax",
                     .usual = "1",

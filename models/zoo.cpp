@@ -50,6 +50,7 @@ constexpr std::string_view kListed[] = {
     "adaptivepool/b2_c3_s7_o3",
     "softmax/b6_d12",
     "attention/b2_h2_t6_d4",
+    "attention/b2_h2_t6_d4_m2",
     "lstm/b3_t4_i5_h6",
     "lenet5/b2_c1_s28",
     "resnet/b2_s8_n1_w4",

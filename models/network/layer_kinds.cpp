@@ -2,6 +2,7 @@
 #include "models/network/layer_kinds.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -243,7 +244,18 @@ LayerPtr make_self_attention(LayerRequest& r) {
   const int64_t heads = r.count("heads");
   r.check(r.input[2] % (3 * heads) == 0,
           std::to_string(r.input[2]) + " features are not q, k and v of " + std::to_string(heads) + " heads");
-  return self_attention(r.name, heads, r.flag("causal"), r.flag("fused"));
+  AttentionOptions options{.causal = r.flag("causal"), .fused = r.flag("fused")};
+  if (r.has("lengths"))
+    for (const double length : r.numbers("lengths")) {
+      r.check(length <= static_cast<double>(r.input[1]) && length == std::floor(length),
+              "lengths are whole numbers up to the " + std::to_string(r.input[1]) + " steps, not " + text_of(length));
+      options.lengths.push_back(static_cast<int64_t>(length));
+    }
+  if (r.has("mask_value")) {
+    r.check(!options.lengths.empty(), "mask_value is of the steps beyond \"lengths\", which are not given");
+    options.mask_value = r.number("mask_value");
+  }
+  return self_attention(r.name, heads, options);
 }
 LayerPtr make_lstm(LayerRequest& r) {
   r.need_rank(3, kSequences);
@@ -365,8 +377,20 @@ std::vector<LayerKind> kind_table() {
        make_position_embedding},
       {"self_attention",
        "attention over q, k and v, which are the thirds of the features",
-       {count("heads", "of attention"), flag("causal", "a step sees none after it", false),
-        flag("fused", "as one operation", true)},
+       {count("heads", "of attention"),
+        flag("causal", "a step sees none after it", false),
+        flag("fused", "as one operation", true),
+        {.name = "lengths",
+         .about = "sample i attends to its first lengths[i mod count] steps; without it, to all",
+         .type = ArgumentType::numbers,
+         .is_optional = true,
+         .least = 0},
+        {.name = "mask_value",
+         .about = "added to the scores of the steps beyond lengths; without it, they are left out",
+         .type = ArgumentType::number,
+         .is_optional = true,
+         .least = -0x1p127,
+         .most = 0}},
        make_self_attention},
       {"lstm",
        "a long short-term memory",
@@ -413,6 +437,9 @@ double LayerRequest::number(std::string_view argument) const { return std::get<d
 bool LayerRequest::flag(std::string_view argument) const { return std::get<bool>(value(argument)); }
 const std::string& LayerRequest::word(std::string_view argument) const {
   return std::get<std::string>(value(argument));
+}
+const std::vector<double>& LayerRequest::numbers(std::string_view argument) const {
+  return std::get<std::vector<double>>(value(argument));
 }
 
 void LayerRequest::check(bool holds, const std::string& what) const { HM_CHECK(holds, what); }

@@ -42,7 +42,8 @@ def cases_of_suites():
               "groupnorm/b3_c6_s4_g2", "relu/b2_c4_s5", "sigmoid/b2_c4_s5", "tanh/b2_c4_s5", "silu/b2_c4_s5",
               "gelu/b2_c4_s5", "gelu_tanh/b2_c4_s5", "maxpool/b2_c4_s7_k3_t2", "avgpool/b2_c4_s6_k2",
               "globalpool/b2_c4_s5", "upsample/b2_c3_s4_f2", "adaptivepool/b2_c3_s7_o3", "softmax/b6_d12",
-              "attention/b2_h2_t6_d4", "attention/b2_h2_t6_d4_m0", "attention/b2_h2_t6_d4_f0", "lstm/b3_t4_i5_h6",
+              "attention/b2_h2_t6_d4", "attention/b2_h2_t6_d4_m0", "attention/b2_h2_t6_d4_f0", "attention/b5_h2_t7_d4_m2",
+              "attention/b5_h2_t7_d4_m2_f0", "lstm/b3_t4_i5_h6",
               "lstm/b3_t4_i5_h6_r1"]
     models = ["mlp/b8_i16_h24_o10", "logistic/b4_c1_s8", "convnet/b4_c1_s8_w4", "lenet5/b2_c1_s28", "resnet/b4_s8_n1_w4",
               "resnet50/b4_s16_n1_w2_o10", "xception/b4_s16_n1_w4_o10", "erfnet/b2_s16x24_n1_w4_o4",
@@ -302,6 +303,7 @@ PLANTS = [
     ("padding and stride of a pool", "maxpool/b2_c4_s7_k3_t2", [], lambda m, t: change_first(m, "max_pool2d", stride=1)),
     ("another GELU", "gelu/b2_c4_s5", [], lambda m, t: change_first(m, "gelu", layer="gelu_tanh")),
     ("no causal mask", "attention/b2_h2_t6_d4", [], lambda m, t: change_first(m, "self_attention", causal=False)),
+    ("one step more of a padded sequence", "attention/b5_h2_t7_d4_m2", [], lambda m, t: change_first(m, "self_attention", lengths=[7, 5, 6, 2])),
     ("corners aligned", "upsample/b2_c3_s4_f2", [], lambda m, t: change_first(m, "upsample_bilinear2d", align_corners=True)),
     ("running momentum 0.11", "convnet/b4_c1_s8_w4", [], lambda m, t: change_first(m, "batchnorm2d", momentum=0.11)),
     ("dilation 1 for 2", "conv2d/b1_c3_o4_s8_k3_d2", [], lambda m, t: change_first(m, "conv2d", dilation=1, padding=1)),

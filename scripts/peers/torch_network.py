@@ -108,7 +108,18 @@ def self_attention(net, layer, x):
     n, t, width = x.shape
     heads = layer["heads"]
     q, k, v = x.reshape(n, t, 3, heads, width // 3 // heads).permute(2, 0, 3, 1, 4)
-    y = F.scaled_dot_product_attention(q, k, v, is_causal=layer.get("causal", False))
+    lengths, causal, mask = layer.get("lengths"), layer.get("causal", False), None
+    if lengths:
+        attends = torch.arange(t) < torch.tensor([lengths[i % len(lengths)] for i in range(n)])[:, None]
+        attends = attends[:, None, None, :].expand(n, 1, t, t)
+        seen = torch.ones(t, t, dtype=torch.bool).tril() if causal else torch.ones(t, t, dtype=torch.bool)
+        if "mask_value" in layer:
+            mask = torch.zeros(n, 1, t, t, dtype=q.dtype).masked_fill(~attends, layer["mask_value"])
+            mask = mask.masked_fill(~seen, -math.inf)
+        else:
+            mask = attends & seen
+        mask = mask.to(x.device)
+    y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal and mask is None)
     return y.transpose(1, 2).reshape(n, t, width // 3)
 
 
