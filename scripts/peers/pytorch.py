@@ -38,9 +38,9 @@ def cases_of_suites():
     layers = ["linear/b4_i16_o8", "conv2d/b2_c4_o6_s6_k3", "conv2d/b2_c4_o4_s7_k3_t2", "conv2d/b2_c4_o8_s6_k3_g2",
               "conv2d/b1_c3_o4_s8_k3_d2", "conv2d/b2_c4_o4_s6_k3x1", "convtranspose2d/b2_c4_o3_s4_k3_t2",
               "convtranspose2d/b2_c4_o6_s4x5_k4_t2_g2", "batchnorm2d/b4_c3_s4", "layernorm/b6_d12", "rmsnorm/b6_d12",
-              "groupnorm/b3_c6_s4_g2", "relu/b2_c4_s5", "sigmoid/b2_c4_s5", "tanh/b2_c4_s5", "silu/b2_c4_s5",
-              "gelu/b2_c4_s5", "gelu_tanh/b2_c4_s5", "maxpool/b2_c4_s7_k3_t2", "avgpool/b2_c4_s6_k2",
-              "globalpool/b2_c4_s5", "upsample/b2_c3_s4_f2", "adaptivepool/b2_c3_s7_o3", "softmax/b6_d12",
+              "groupnorm/b3_c6_s4_g2", "relu/b2_c4_s5", "leaky_relu/b2_c4_s5", "sigmoid/b2_c4_s5", "tanh/b2_c4_s5",
+              "silu/b2_c4_s5", "gelu/b2_c4_s5", "gelu_tanh/b2_c4_s5", "maxpool/b2_c4_s7_k3_t2", "avgpool/b2_c4_s6_k2",
+              "globalpool/b2_c4_s5", "upsample/b2_c3_s4_f2", "adaptivepool/b2_c3_s7_o3", "channelshuffle/b2_c6_s4_g2", "softmax/b6_d12",
               "attention/b2_h2_t6_d4", "attention/b2_h2_t6_d4_m0", "attention/b2_h2_t6_d4_f0", "lstm/b3_t4_i5_h6",
               "lstm/b3_t4_i5_h6_r1"]
     models = ["mlp/b8_i16_h24_o10", "logistic/b4_c1_s8", "convnet/b4_c1_s8_w4", "lenet5/b2_c1_s28", "resnet/b4_s8_n1_w4",
