@@ -140,6 +140,10 @@ Subject upsample_alone(const Sizes& s) {
 Subject adaptive_pool_alone(const Sizes& s) {
   return alone(image_of(s), {"adaptive_avg_pool2d", "pool", {{"size", s.extent('o')}}});
 }
+Subject channel_shuffle_alone(const Sizes& s) {
+  s.check(s['c'] % s['g'] == 0, "the groups do not divide the channels");
+  return alone(image_of(s), {"channel_shuffle", "shuffle", {{"groups", s['g']}}});
+}
 Subject softmax_alone(const Sizes& s) {
   s.check_elements("the input", {s['b'], s['d']});
   return alone({s['b'], s['d']}, {"softmax", "softmax"});
@@ -308,6 +312,11 @@ std::vector<Family> family_table() {
            {kBatch, kChannels, kImage, {.letter = 'o', .about = "size of the result", .is_pair = true, .most = 1024}},
        .example = "b16_c64_s28_o7",
        .make = adaptive_pool_alone},
+      {.name = "channelshuffle",
+       .about = "the channels dealt out to groups in turn",
+       .letters = {kBatch, kChannels, kImage, {.letter = 'g', .about = "groups"}},
+       .example = "b16_c64_s28_g4",
+       .make = channel_shuffle_alone},
       {.name = "softmax",
        .about = "a softmax over the features of each token",
        .letters = {kTokens, kFeatures},

@@ -100,7 +100,9 @@ void compare_all(const Subject& subject) {
   if (!dx.empty()) compare(trial, "input", trial.input(), dx, key.child("input"));
 }
 
-bool has_kink(const LayerSpec& layer) { return layer.kind == "relu" || layer.kind == "max_pool2d"; }
+bool has_kink(const LayerSpec& layer) {
+  return layer.kind == "relu" || layer.kind == "leaky_relu" || layer.kind == "max_pool2d";
+}
 
 int kinks_in(const std::vector<LayerSpec>& layers) {
   int count = 0;
@@ -113,7 +115,7 @@ int kinks_in(const std::vector<LayerSpec>& layers) {
 
 void replace_kinks(std::vector<LayerSpec>& layers) {
   for (LayerSpec& layer : layers) {
-    if (has_kink(layer)) layer.kind = layer.kind == "relu" ? "silu" : "avg_pool2d";
+    if (has_kink(layer)) layer.kind = layer.kind == "max_pool2d" ? "avg_pool2d" : "silu";
     for (auto& branch : layer.branches) replace_kinks(branch);
   }
 }
@@ -194,6 +196,7 @@ std::vector<KindCase> kind_cases() {
       {"upsample_bilinear2d with aligned corners",
        image,
        {{"upsample_bilinear2d", "up", {{"scale", whole(3)}, {"align_corners", true}}}}},
+      {"channel_shuffle", image, {{"channel_shuffle", "shuffle", {{"groups", whole(2)}}}}},
       {"flatten", image, {{"flatten", "flatten"}}},
       {"add", image, {{"add", "sum", {}, {{silu}, {}}}}},
       {"concat",

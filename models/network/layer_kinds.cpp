@@ -206,6 +206,13 @@ LayerPtr make_global_avg_pool2d(LayerRequest& r) {
   r.need_rank(4, kImages);
   return global_avg_pool2d(r.name);
 }
+LayerPtr make_channel_shuffle(LayerRequest& r) {
+  r.need_rank(4, kImages);
+  const int64_t groups = r.count("groups");
+  r.check(r.input[1] % groups == 0,
+          std::to_string(groups) + " groups do not divide " + std::to_string(r.input[1]) + " channels");
+  return channel_shuffle(r.name, groups);
+}
 LayerPtr make_flatten(LayerRequest& r) { return flatten(r.name); }
 
 LayerPtr make_add(LayerRequest& r) {
@@ -357,6 +364,10 @@ std::vector<LayerKind> kind_table() {
        "images a whole number of times as large",
        {{.name = "scale", .about = "factor", .most = 64}, flag("align_corners", "as in PyTorch", false)},
        make_upsample},
+      {"channel_shuffle",
+       "the channels dealt out to the groups in turn, as in ShuffleNet",
+       {count("groups", "of channels")},
+       make_channel_shuffle},
       {"flatten", "images to vectors", {}, make_flatten},
       {"softmax", "a softmax over the last axis", {}, make_softmax},
       {"dropout",
