@@ -1,7 +1,6 @@
 // The families of models that people know (published.h), and how they are trained.
 #include <cstdint>
 #include <string_view>
-#include <string_view>
 #include <utility>
 #include <vector>
 
