@@ -18,6 +18,15 @@ const SizeLetter kChannels = {.letter = 'c', .about = "channels"};
 const SizeLetter kTokens = {.letter = 'b', .about = "tokens, batch times length"};
 const SizeLetter kFeatures = {.letter = 'd', .about = "features"};
 const SizeLetter kImage = {.letter = 's', .about = "image size", .is_pair = true};
+const SizeLetter kTime = {.letter = 't', .about = "time, the length of a sequence"};
+const SizeLetter kMode = {.letter = 'm',
+                          .about = "statistics; 0: of the batch, 1: fixed, as in evaluation, in backward too",
+                          .usual = "0",
+                          .usual_value = none,
+                          .least = 0,
+                          .most = 1};
+const SizeLetter kAffine = {
+    .letter = 'a', .about = "1: with scale and shift", .usual = "1", .usual_value = one, .least = 0, .most = 1};
 const SizeLetter kKernel = {.letter = 'k', .about = "kernel", .is_pair = true, .most = 1024};
 const SizeLetter kClasses = {.letter = 'o', .about = "classes", .least = 2};
 
@@ -39,7 +48,7 @@ Subject linear_alone(const Sizes& s) {
   const int64_t in = s['i'], out = s['o'];
   s.check_elements("the input", {s['b'], in});
   s.check_elements("the weight", {in, out});
-  return alone({s['b'], in}, {"linear", "linear", {{"out", out}}});
+  return alone({s['b'], in}, {"linear", "linear", {{"out", out}, {"weight_norm", s['w'] == 1}}});
 }
 
 // Half of the rows that the window reaches beyond one: with stride 1 and an odd kernel the image keeps its size.
@@ -69,13 +78,32 @@ Subject conv_alone(const Sizes& s) {
                               {"stride", stride},
                               {"padding", pad},
                               {"dilation", dilation},
-                              {"groups", groups}}});
+                              {"groups", groups},
+                              {"weight_norm", s['w'] == 1}}});
 }
 
-Subject batchnorm_alone(const Sizes& s) {
+LayerSpec batchnorm_layer(const Sizes& s, std::string kind, const Shape& input) {
+  const bool is_frozen = s['m'] == 1;
+  s.check(is_frozen || input.elements() > input[1],
+          "a batch norm in training needs more than one value of each channel");
+  return {std::move(kind),
+          "bn",
+          {{"affine", s['a'] == 1}, {"frozen", is_frozen}, {"start", std::string(is_frozen ? "drawn" : "torch")}}};
+}
+Subject batchnorm1d_alone(const Sizes& s) {
+  s.check_elements("the input", {s['b'], s['c'], std::max<int64_t>(s['t'], 1)});
+  const Shape input = s['t'] ? Shape{s['b'], s['c'], s['t']} : Shape{s['b'], s['c']};
+  return alone(input, batchnorm_layer(s, "batchnorm1d", input));
+}
+Subject batchnorm2d_alone(const Sizes& s) {
   const Shape image = image_of(s);
-  s.check(image.elements() > image[1], "a batch norm in training needs more than one value of each channel");
-  return alone(image, {"batchnorm2d", "bn"});
+  return alone(image, batchnorm_layer(s, "batchnorm2d", image));
+}
+Subject batchnorm3d_alone(const Sizes& s) {
+  const Extent size = s.extent('s');
+  s.check_elements("the input", {s['b'], s['c'], s['d'], size.h, size.w});
+  const Shape input{s['b'], s['c'], s['d'], size.h, size.w};
+  return alone(input, batchnorm_layer(s, "batchnorm3d", input));
 }
 
 Subject layer_norm_alone(const Sizes& s) {
@@ -165,6 +193,48 @@ Subject lstm_alone(const Sizes& s) {
   return alone({s['b'], s['t'], s['i']}, {"lstm", "lstm", {{"hidden", s['h']}, {"bidirectional", s['r'] == 1}}});
 }
 
+Subject lstm_cell_alone(const Sizes& s) {
+  const int64_t width = s['i'] + 2 * s['h'];
+  s.check_elements("the input", {s['b'], width});
+  s.check_elements("a weight", {4 * s['h'], std::max(s['i'], s['h'])});
+  return alone({s['b'], width}, {"lstm_cell", "cell", {{"hidden", s['h']}}});
+}
+Subject dropout_alone(const Sizes& s) {
+  return alone(image_of(s),
+               {"dropout", "dropout", {{"p", static_cast<double>(s['p']) / 100}, {"channels", s['m'] == 1}}});
+}
+Subject embedding_alone(const Sizes& s) {
+  s.check_elements("the table", {s['v'], s['d']});
+  s.check_elements("the output", {s['b'], s['t'], s['d']});
+  return subject_of_network({s['b'], s['t']}, DataKind::indices, s['v'],
+                            {{{"embedding", "embedding", {{"entries", s['v']}, {"features", s['d']}}}}});
+}
+Shape sequence_of(const Sizes& s) {
+  s.check_elements("the input", {s['b'], s['t'], s['d']});
+  return {s['b'], s['t'], s['d']};
+}
+Subject position_embedding_alone(const Sizes& s) {
+  return alone(sequence_of(s), {"position_embedding", "positions", {{"length", s['t']}}});
+}
+Subject take_step_alone(const Sizes& s) { return alone(sequence_of(s), {"take_step", "last"}); }
+Subject to_sequence_alone(const Sizes& s) { return alone(image_of(s), {"to_sequence", "sequence"}); }
+Subject flatten_alone(const Sizes& s) { return alone(image_of(s), {"flatten", "flatten"}); }
+Subject add_alone(const Sizes& s) { return alone(image_of(s), {"add", "add", {}, {{{"relu", "relu"}}, {}}}); }
+Subject concat_alone(const Sizes& s) {
+  s.check_elements("the output", {s['b'], 2 * s['c'], s.extent('s').h, s.extent('s').w});
+  return alone(image_of(s), {"concat", "concat", {}, {{{"relu", "relu"}}, {}}});
+}
+Subject checkpoint_alone(const Sizes& s) {
+  const int64_t features = s['d'], hidden = s['h'];
+  s.check_elements("the input", {s['b'], features});
+  s.check_elements("a weight", {features, hidden});
+  return alone({s['b'], features},
+               {"checkpoint",
+                "checkpoint",
+                {},
+                {{{"linear", "fc1", {{"out", hidden}}}, {"gelu", "gelu"}, {"linear", "fc2", {{"out", features}}}}}});
+}
+
 Subject mlp(const Sizes& s) {
   const int64_t in = s['i'], hidden = s['h'], classes = s['o'];
   s.check_elements("the input", {s['b'], in});
@@ -225,6 +295,8 @@ Subject convnet(const Sizes& s) {
 
 std::vector<Family> family_table() {
   const SizeLetter in = {.letter = 'i', .about = "inputs"}, out = {.letter = 'o', .about = "outputs"};
+  const SizeLetter weight_norm = {
+      .letter = 'w', .about = "1: weight norm", .usual = "0", .usual_value = none, .least = 0, .most = 1};
   const SizeLetter stride = {
       .letter = 't', .about = "stride", .is_pair = true, .usual = "1", .usual_value = one, .most = 1024};
   const SizeLetter stride_of_pool = {
@@ -232,7 +304,7 @@ std::vector<Family> family_table() {
   std::vector<Family> all = {
       {.name = "linear",
        .about = "a fully connected layer with bias",
-       .letters = {kBatch, in, out},
+       .letters = {kBatch, in, out, weight_norm},
        .example = "b64_i1024_o1024",
        .make = linear_alone},
       {.name = "conv2d",
@@ -252,14 +324,33 @@ std::vector<Family> family_table() {
              .usual = "d (k - 1) / 2 rounded down: stride 1 keeps the size if k is odd",
              .usual_value = same_padding,
              .least = 0,
-             .most = 1024}},
+             .most = 1024},
+            weight_norm},
        .example = "b16_c64_o128_s28_k3_t2",
        .make = conv_alone},
+      {.name = "batchnorm1d",
+       .about = "a batch norm over samples, and over the steps of a sequence",
+       .letters = {kBatch,
+                   kChannels,
+                   {.letter = 't',
+                    .about = "steps of time; 0: [batch, channels]",
+                    .usual = "0",
+                    .usual_value = none,
+                    .least = 0},
+                   kMode,
+                   kAffine},
+       .example = "b512_c256",
+       .make = batchnorm1d_alone},
       {.name = "batchnorm2d",
-       .about = "a batch norm in training mode",
-       .letters = {kBatch, kChannels, kImage},
+       .about = "a batch norm over images",
+       .letters = {kBatch, kChannels, kImage, kMode, kAffine},
        .example = "b16_c64_s28",
-       .make = batchnorm_alone},
+       .make = batchnorm2d_alone},
+      {.name = "batchnorm3d",
+       .about = "a batch norm over volumes",
+       .letters = {kBatch, kChannels, {.letter = 'd', .about = "depth"}, kImage, kMode, kAffine},
+       .example = "b4_c32_d8_s16",
+       .make = batchnorm3d_alone},
       {.name = "layernorm",
        .about = "a layer norm over the features of each token",
        .letters = {kTokens, kFeatures},
@@ -356,6 +447,69 @@ std::vector<Family> family_table() {
                     .most = 1}},
        .example = "b32_t32_i128_h128",
        .make = lstm_alone},
+      {.name = "lstm_cell",
+       .about = "one step of a long short-term memory, from a given state",
+       .letters = {kBatch, in, {.letter = 'h', .about = "hidden"}},
+       .example = "b64_i128_h128",
+       .make = lstm_cell_alone},
+      {.name = "dropout",
+       .about = "a dropout",
+       .letters =
+           {kBatch,
+            kChannels,
+            kImage,
+            {.letter = 'p',
+             .about = "percent that become 0",
+             .usual = "50",
+             .usual_value =
+                 [](const Sizes&) {
+                   return Extent{50, 50};
+                 },
+             .least = 0,
+             .most = 99},
+            {.letter = 'm', .about = "1: whole channels", .usual = "0", .usual_value = none, .least = 0, .most = 1}},
+       .example = "b16_c64_s28",
+       .make = dropout_alone},
+      {.name = "embedding",
+       .about = "rows of a table, by random indices",
+       .letters = {kBatch, kTime, {.letter = 'v', .about = "rows of the table"}, kFeatures},
+       .example = "b32_t64_v1000_d128",
+       .make = embedding_alone},
+      {.name = "position_embedding",
+       .about = "a row of a table added to each step",
+       .letters = {kBatch, kTime, kFeatures},
+       .example = "b32_t64_d128",
+       .make = position_embedding_alone},
+      {.name = "take_step",
+       .about = "the last step of a sequence",
+       .letters = {kBatch, kTime, kFeatures},
+       .example = "b32_t64_d128",
+       .make = take_step_alone},
+      {.name = "to_sequence",
+       .about = "the columns of images as steps",
+       .letters = {kBatch, kChannels, kImage},
+       .example = "b16_c64_s28",
+       .make = to_sequence_alone},
+      {.name = "flatten",
+       .about = "images to vectors",
+       .letters = {kBatch, kChannels, kImage},
+       .example = "b16_c64_s28",
+       .make = flatten_alone},
+      {.name = "add",
+       .about = "x + relu(x), as the end of a residual block",
+       .letters = {kBatch, kChannels, kImage},
+       .example = "b16_c64_s28",
+       .make = add_alone},
+      {.name = "concat",
+       .about = "the channels of relu(x) and of x",
+       .letters = {kBatch, kChannels, kImage},
+       .example = "b16_c64_s28",
+       .make = concat_alone},
+      {.name = "checkpoint",
+       .about = "two linear layers with a GELU between them, of which only the input is kept for backward",
+       .letters = {kTokens, kFeatures, {.letter = 'h', .about = "hidden"}},
+       .example = "b512_d256_h1024",
+       .make = checkpoint_alone},
       {.name = "mlp",
        .about = "three linear layers with ReLU between them; trains on drawn points",
        .letters = {kBatch, in, {.letter = 'h', .about = "hidden"}, kClasses},
@@ -372,6 +526,7 @@ std::vector<Family> family_table() {
        .example = "b16_c3_s16_w16",
        .make = convnet},
   };
+  for (Family& family : loss_families()) all.push_back(std::move(family));
   for (Family& family : published_families()) all.push_back(std::move(family));
   activations::All::each([&]<class Row>() {
     all.push_back({.name = Row::name,

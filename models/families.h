@@ -18,7 +18,8 @@ struct Family {
 };
 
 const std::vector<Family>& families();
-std::vector<Family> published_families();           // the part of them that is of models people know
+std::vector<Family> loss_families();                // the part of them that is of losses alone
+std::vector<Family> published_families();           // that of models people know
 const Family* family_named(std::string_view name);  // null: there is none
 
 // Throws Error that says what is wrong with the sizes.

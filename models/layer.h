@@ -149,7 +149,9 @@ struct Init {
   Param param(std::string name, const Shape& shape, DType dtype, std::span<const double> values) const;
   Param uniform(std::string name, const Shape& shape, DType dtype, double bound) const;     // U(-bound, bound)
   Param normal(std::string name, const Shape& shape, DType dtype, double deviation) const;  // N(0, deviation^2)
-  State state(std::string name, const Shape& shape, double value) const;                    // policy.state
+  // In policy.state; all entries alike, or each with its own.
+  State state(std::string name, const Shape& shape, double value) const;
+  State state(std::string name, const Shape& shape, std::span<const double> values) const;
 };
 // Initial values of a layer with a weight.
 struct Start {
@@ -162,7 +164,10 @@ struct Start {
   double deviation = 0.02;
   std::optional<double> bias{};  // of all entries of the bias; empty: as PyTorch's layer
 };
-// A weight: `fan_in` is the number of products in one output, `fan_out` that of outputs that one input enters.
+// Numbers of a weight: `fan_in` is the number of products in one output, `fan_out` that of outputs that one input enters.
+// Drawn from key.child(name), neither rounded nor stored.
+std::vector<double> drawn_weight(const Init& init, const std::string& name, const Shape& shape, int64_t fan_in,
+                                 int64_t fan_out, const Start& start);
 Param weight_of(const Init& init, std::string name, const Shape& shape, int64_t fan_in, int64_t fan_out,
                 const Start& start);
 Param bias_of(const Init& init, std::string name, int64_t entries, int64_t fan_in, const Start& start);
@@ -172,20 +177,25 @@ struct Size2d {  // of a window: height and width, or one number for both
   Size2d(int height, int width) : h(height), w(width) {}
   Size2d(int both) : h(both), w(both) {}  // NOLINT(google-explicit-constructor)
 };
-// Over the last axis of x.
-LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias = true, const Start& start = {});
+// Over the last axis of x. `weight_norm`: layers/weight.h.
+LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias = true, const Start& start = {},
+                bool weight_norm = false);
 // Without bias, with the weight [out, in] of another layer, which is not among its own parameters.
 LayerPtr tied_linear(std::string name, Param& weight);
 LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel, Window window = {},
-                int groups = 1, bool bias = true, const Start& start = {});
+                int groups = 1, bool bias = true, const Start& start = {}, bool weight_norm = false);
 // The result has (n - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1 rows.
 LayerPtr conv_transpose2d(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel,
                           const Window& window = {}, Size2d output_padding = 0, int groups = 1, bool bias = true,
                           const Start& start = {});
 struct BatchNormOptions {
   double momentum = 0.1, epsilon = 1e-5;
-  bool affine = true;   // with scale and shift
-  bool frozen = false;  // training too uses the running statistics, and leaves them as they are
+  std::optional<DType> accumulate = {};  // Settings::batchnorm_accumulate
+  bool affine = true;                    // with scale and shift
+  bool frozen = false;                   // training too uses the running statistics, and leaves them as they are
+  // Scale U(0.5, 1.5), shift N(0, 0.25), running mean N(0, 0.25) and variance U(0.5, 2), as after a training; else as
+  // PyTorch. Numbers of 8 bits, so that they are the same in every dtype.
+  bool drawn_start = false;
 };
 // Over all axes but the channels: [n, c], [n, c, t], [n, c, h, w] or [n, c, d, h, w].
 LayerPtr batchnorm(const Init& init, std::string name, int64_t channels, const BatchNormOptions& options = {});
@@ -230,6 +240,8 @@ struct AttentionOptions {
 LayerPtr self_attention(std::string name, int64_t heads, const AttentionOptions& options = {});
 // torch.nn.LSTM(batch_first=True) with one layer: [n, t, inputs] -> [n, t, hidden], or 2 hidden if bidirectional.
 LayerPtr lstm(const Init& init, std::string name, int64_t inputs, int64_t hidden, bool bidirectional = false);
+// torch.nn.LSTMCell: [n, inputs + 2 hidden] of x, h and c side by side -> [n, 2 hidden] of the new h and c.
+LayerPtr lstm_cell(const Init& init, std::string name, int64_t inputs, int64_t hidden);
 LayerPtr sequential(std::string name, std::vector<LayerPtr> layers);
 LayerPtr residual(std::string name, LayerPtr body, LayerPtr shortcut = nullptr);  // body(x) + shortcut(x), or + x
 LayerPtr concat(std::string name, std::vector<LayerPtr> branches);  // along the channels; null: the input itself

@@ -13,6 +13,7 @@
 #include "kernels/number/error.h"
 #include "models/draw.h"
 #include "models/layers/loss.h"
+#include "models/network/folded.h"
 #include "models/score.h"
 
 namespace halfmark::models {
@@ -52,7 +53,7 @@ TrialSpec TrialSpec::oracle(Inputs inputs) const {
   ScalerSpec scale = settings.scaler.value_or(policy->scaler);
   if (scale.kind == ScalerSpec::Kind::dynamic) scale.kind = ScalerSpec::Kind::fixed;
   spec.settings.scaler = scale;
-  spec.settings.batchnorm_state.reset();
+  spec.settings.batchnorm_state.reset(), spec.settings.batchnorm_accumulate.reset();
   return spec;
 }
 
@@ -62,6 +63,7 @@ struct Trial::Parts {
     std::vector<Batch> batches;
   };
 
+  std::shared_ptr<const Subject> own_subject;  // that of the spec, if it is no one else's
   TrialSpec spec;
   Policy policy;  // the spec's, with the settings that override it
   Device& device;
@@ -91,8 +93,9 @@ struct Trial::Parts {
   Tensor dy;
   double dy_scale = 0;
 
-  explicit Parts(TrialSpec given)
-      : spec(std::move(given)),
+  explicit Parts(TrialSpec given, std::shared_ptr<const Subject> owned = {})
+      : own_subject(std::move(owned)),
+        spec(std::move(given)),
         policy(adjusted(*spec.policy, spec.settings)),
         device(*spec.device),
         key(spec.seed),
@@ -104,7 +107,7 @@ struct Trial::Parts {
                   key.child("rounding").value()),
         scaler(policy.scaler) {}
 
-  bool labelled() const { return spec.subject->classes > 0; }
+  bool labelled() const { return spec.subject->has_labels(); }
   bool has_indices() const { return row_of(spec.subject->data).has_indices; }
 
   // The shape of the input with another number of samples.
@@ -127,7 +130,7 @@ struct Trial::Parts {
 
   Tensor input(const Batch& drawn, const Shape& shape) const {
     PurposeScope purpose(Purpose::input);
-    return Tensor::from(device, shape, has_indices() ? DType::i32 : labelled() ? policy.param : policy.low, drawn.x);
+    return Tensor::from(device, shape, spec.subject->input_dtype(policy), drawn.x);
   }
   // 1 for the class of the label and 0 for the others, for losses that compare numbers.
   Tensor one_hot(const std::vector<double>& classes, const Shape& result) const {
@@ -214,16 +217,43 @@ struct Trial::Parts {
     return result;
   }
 
+  FoldedNetwork folded_network() const {
+    return spec.subject->network ? fold_batchnorm(*spec.subject->network) : FoldedNetwork{};
+  }
+
+  // A copy of the folded model under another policy.
+  std::unique_ptr<Parts> copy_folded(const Policy& other) const {
+    FoldedNetwork folded = folded_network();
+    HM_CHECK(!folded.pairs.empty(), "subject " + spec.subject->id() + " has no batch norm to fold into a convolution");
+    NamedValues trained;
+    for (const Param* param : params) trained[param->name] = updated_values(*param);
+    for (const State* state : states) trained[state->name] = state->value.values();
+    const NamedValues values = folded_values(folded.pairs, std::move(trained));
+    auto subject = std::make_shared<Subject>(
+        subject_of_network(spec.subject->input, spec.subject->data, spec.subject->classes, std::move(folded.network)));
+    subject->name = spec.subject->name, subject->sizes = spec.subject->sizes, subject->loss = spec.subject->loss;
+    TrialSpec own = spec.under(other);
+    own.subject = subject.get();
+    own.settings.batchnorm_state.reset(), own.settings.scaler.reset();
+    auto made = std::make_unique<Parts>(std::move(own), subject);
+    for (Param* param : made->params) param->value.set_values(values.at(param->name));
+    for (State* state : made->states) state->value.set_values(values.at(state->name));
+    made->held_out = held_out;
+    return made;
+  }
+
+  // The values that the optimizer updates.
+  static std::vector<double> updated_values(const Param& param) {
+    return (param.master.empty() ? param.value : param.master).values();
+  }
+
   // A copy of the model under another policy: every value is rounded once to that policy's dtypes.
   std::unique_ptr<Parts> copy_under(const Policy& other) const {
     TrialSpec own = spec.under(other);
     own.settings.batchnorm_state.reset();
     own.settings.scaler.reset();
     auto made = std::make_unique<Parts>(std::move(own));
-    for (size_t i = 0; i < params.size(); ++i) {
-      const Param& from = *params[i];
-      made->params[i]->value.set_values((from.master.empty() ? from.value : from.master).values());
-    }
+    for (size_t i = 0; i < params.size(); ++i) made->params[i]->value.set_values(updated_values(*params[i]));
     for (size_t i = 0; i < states.size(); ++i) made->states[i]->value.set_values(states[i]->value.values());
     made->held_out = held_out;
     return made;
@@ -341,8 +371,12 @@ double Evaluation::accuracy_error() const {
   return std::sqrt(q * (1 - q) / count);
 }
 
-Evaluation Trial::evaluate(int64_t samples, const Policy* policy) {
+size_t Trial::foldable() const { return parts_->folded_network().pairs.size(); }
+
+Evaluation Trial::evaluate(int64_t samples, const Policy* policy, EvaluatedForm form) {
   parts_->held_out_samples(samples);
+  if (form == EvaluatedForm::folded)
+    return parts_->copy_folded(policy ? *policy : *parts_->spec.policy)->evaluate(samples);
   return policy ? parts_->copy_under(*policy)->evaluate(samples) : parts_->evaluate(samples);
 }
 

@@ -32,6 +32,13 @@ const SuiteRow kUnderflowControl = {{"mlp"}, {"fp16", "amp-fp16"}, {"training"},
 const SuiteRow kSmallRateControl = {{"mlp"}, {"bf16", "amp-bf16"}, {"training"}, {"control=small_rate"}};
 const SuiteRow kScaleTooHighControl = {{"mlp"}, {"amp-fp16"}, {"training"}, {"control=scale_too_high"}};
 
+// Statistics of a batch whose sums are rounded to a format after each addition; at scale 512 those in fp16 overflow.
+const SuiteRow kNarrowStatistics = {
+    {"batchnorm2d"},
+    {"amp-fp16"},
+    {"batchnorm_drift"},
+    {"accumulate=f32", "accumulate=f16", "accumulate=bf16", "accumulate=f16 scale=512", "accumulate=bf16 scale=512"}};
+
 // Sums of products by length: with the policy's accumulator, in fp16, and with split K and narrow partial sums.
 const Names kSums = {"", "data=same_sign", "data=cancelling", "sum=split_k", "data=same_sign sum=split_k"};
 const SuiteRow kHalfSums = {
@@ -66,12 +73,19 @@ const std::vector<SuiteRow>& full() {
        {"*"},
        {"training"},
        {"steps=100", "steps=100 replicate=1", "steps=100 replicate=2"}},
+      {{"mlp/b32_i64_h128_o10"}, {"*"}, {"training"}, {"steps=100 optimizer=adamw"}},
+      {{"mlp/b32_i64_h128_o10"},
+       {"fp16", "bf16"},
+       {"training"},
+       {"steps=100 storage=stochastic", "steps=100 storage=kahan", "steps=100 optimizer=adamw storage=stochastic",
+        "steps=100 optimizer=adamw storage=kahan"}},
       {{"resnet/*", "resnet50/*", "xception/*", "erfnet/*", "gpt/*", "bert/*"}, kPairs, {"training"}, {"steps=100"}},
       {{"*"}, {"*"}, {"batchnorm_drift"}, kDrift},
       {{"batchnorm2d"},
        {"fp16-bn32"},
        {"batchnorm_drift"},
        {"storage=f16", "storage=f16 momentum=0.01", "storage=bf16", "storage=bf16 momentum=0.01"}},
+      kNarrowStatistics,
       {{"linear"}, {"*"}, {"accumulation"}, kSums},
       kHalfSums,
       kUnderflowControl,

@@ -47,6 +47,8 @@ const ArgumentRow kStrideOfPool = {.name = "stride",
                                    .is_optional = true,
                                    .most = 1024};
 const ArgumentRow kBias = flag("bias", "adds a bias", true);
+const ArgumentRow kWeightNorm =
+    flag("weight_norm", "the weight is g v / |v| for each output, g and v are trained", false);
 const ArgumentRow kStart = {
     .name = "start",
     .about = "initial weights: torch (as PyTorch's layer), he_fan_in, he_fan_out (normal, He et al. 2015), normal",
@@ -80,7 +82,8 @@ LayerPtr make_linear(LayerRequest& r) {
   r.check(r.input.rank() == 2 || r.input.rank() == 3,
           "needs an input [batch, features] or [batch, time, features], not " + r.input.text() +
               "; a layer flatten makes vectors of images");
-  return linear(r.init, r.name, r.input[r.input.rank() - 1], r.count("out"), r.flag("bias"), start_of(r));
+  return linear(r.init, r.name, r.input[r.input.rank() - 1], r.count("out"), r.flag("bias"), start_of(r),
+                r.flag("weight_norm"));
 }
 
 LayerPtr make_tied_linear(LayerRequest& r) {
@@ -126,7 +129,8 @@ LayerPtr make_conv2d(LayerRequest& r) {
   const Window window = window_of(r, kernel, r.extent("stride"), r.extent("padding"), r.extent("dilation"));
   const int64_t in = r.input[1], out = r.count("out"), groups = r.count("groups");
   check_groups(r, groups, in, out);
-  return conv2d(r.init, r.name, in, out, kernel, window, static_cast<int>(groups), r.flag("bias"), start_of(r));
+  return conv2d(r.init, r.name, in, out, kernel, window, static_cast<int>(groups), r.flag("bias"), start_of(r),
+                r.flag("weight_norm"));
 }
 
 template <int rank>
@@ -136,13 +140,17 @@ LayerPtr make_batchnorm(LayerRequest& r) {
             "needs an input [batch, channels] or [batch, channels, time], not " + r.input.text());
   else
     r.need_rank(rank, rank == 4 ? kImages : kVolumes);
+  const std::string& start = r.word("start");
+  r.check(start == "torch" || start == "drawn", "start is \"" + start + "\"; known: torch, drawn");
   r.check(r.flag("frozen") || r.input.elements() > r.input[1],
           "in training needs more than one value of each channel, not " + r.input.text());
   return batchnorm(r.init, r.name, r.input[1],
                    {.momentum = r.has("momentum") ? r.number("momentum") : r.settings.batchnorm_momentum,
                     .epsilon = r.number("epsilon"),
+                    .accumulate = r.settings.batchnorm_accumulate,
                     .affine = r.flag("affine"),
-                    .frozen = r.flag("frozen")});
+                    .frozen = r.flag("frozen"),
+                    .drawn_start = start == "drawn"});
 }
 
 LayerPtr make_conv_transpose2d(LayerRequest& r) {
@@ -268,6 +276,13 @@ LayerPtr make_lstm(LayerRequest& r) {
   r.need_rank(3, kSequences);
   return lstm(r.init, r.name, r.input[2], r.count("hidden"), r.flag("bidirectional"));
 }
+LayerPtr make_lstm_cell(LayerRequest& r) {
+  r.need_rank(2, "[batch, features + 2 hidden] of x, h and c");
+  const int64_t hidden = r.count("hidden"), inputs = r.input[1] - 2 * hidden;
+  r.check(inputs > 0, std::to_string(r.input[1]) + " numbers leave none for x beside h and c of " +
+                          std::to_string(hidden) + " each");
+  return lstm_cell(r.init, r.name, inputs, hidden);
+}
 LayerPtr make_take_step(LayerRequest& r) {
   r.need_rank(3, kSequences);
   const int64_t step = r.count("step");
@@ -313,11 +328,15 @@ std::vector<LayerKind> kind_table() {
        .most = 1},
       epsilon(1e-5),
       flag("affine", "with scale and shift", true),
-      flag("frozen", "training uses the running statistics and leaves them", false)};
+      flag("frozen", "training uses the running statistics and leaves them", false),
+      {.name = "start",
+       .about = "torch (scale 1, shift 0, mean 0, variance 1) or drawn (as after a training)",
+       .type = ArgumentType::word,
+       .usual = std::string("torch")}};
   std::vector<LayerKind> all = {
       {"linear",
        "a fully connected layer over the last axis",
-       {count("out", "outputs"), kBias, kStart, kDeviation, kBiasStart},
+       {count("out", "outputs"), kBias, kStart, kDeviation, kBiasStart, kWeightNorm},
        make_linear},
       {"tied_linear",
        "a linear layer without bias, with the weight of another layer",
@@ -326,7 +345,7 @@ std::vector<LayerKind> kind_table() {
       {"conv2d",
        "a convolution",
        {count("out", "output channels"), kernel, kStride, padding(), dilation, groups, kBias, kStart, kDeviation,
-        kBiasStart},
+        kBiasStart, kWeightNorm},
        make_conv2d},
       {"conv_transpose2d",
        "a transposed convolution",
@@ -407,6 +426,10 @@ std::vector<LayerKind> kind_table() {
        "a long short-term memory",
        {count("hidden", "features of the result"), flag("bidirectional", "with a second one from the end", false)},
        make_lstm},
+      {"lstm_cell",
+       "one step of a long short-term memory: x, h and c side by side to the new h and c",
+       {count("hidden", "features of h and of c")},
+       make_lstm_cell},
       {"to_sequence", "the columns of images as the steps of a sequence", {}, make_to_sequence},
       {"take_step",
        "one step of a sequence",

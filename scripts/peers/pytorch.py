@@ -31,20 +31,27 @@ NOT_INSTALLED = 77
 PACKAGES = ("torch==2.15.0", "numpy>=1.26")
 
 # Of a format: the unit roundoff, and whether sums are in it too.
-UNITS = {"fp64": (2.0**-53, True), "fp32": (2.0**-24, True), "amp-fp16": (2.0**-11, False), "amp-bf16": (2.0**-8, False)}
+UNITS = {"fp64": (2.0**-53, True), "fp32": (2.0**-24, True), "amp-fp16": (2.0**-11, False), "amp-bf16": (2.0**-8, False),
+         "fp16-master": (2.0**-11, False), "bf16-master": (2.0**-8, False)}
 ALLOWED = {True: 8, False: 16}
 
 
 def cases_of_suites():
     layers = ["linear/b4_i16_o8", "conv2d/b2_c4_o6_s6_k3", "conv2d/b2_c4_o4_s7_k3_t2", "conv2d/b2_c4_o8_s6_k3_g2",
-              "conv2d/b1_c3_o4_s8_k3_d2", "conv2d/b2_c4_o4_s6_k3x1", "convtranspose2d/b2_c4_o3_s4_k3_t2",
-              "convtranspose2d/b2_c4_o6_s4x5_k4_t2_g2", "batchnorm2d/b4_c3_s4", "layernorm/b6_d12", "rmsnorm/b6_d12",
-              "groupnorm/b3_c6_s4_g2", "relu/b2_c4_s5", "leaky_relu/b2_c4_s5", "sigmoid/b2_c4_s5", "tanh/b2_c4_s5",
-              "silu/b2_c4_s5", "gelu/b2_c4_s5", "gelu_tanh/b2_c4_s5", "maxpool/b2_c4_s7_k3_t2", "avgpool/b2_c4_s6_k2",
-              "globalpool/b2_c4_s5", "upsample/b2_c3_s4_f2", "adaptivepool/b2_c3_s7_o3", "channelshuffle/b2_c6_s4_g2",
-              "softmax/b6_d12", "attention/b2_h2_t6_d4", "attention/b2_h2_t6_d4_m0", "attention/b2_h2_t6_d4_f0",
-              "attention/b5_h2_t7_d4_m2", "attention/b5_h2_t7_d4_m2_f0", "lstm/b3_t4_i5_h6",
-              "lstm/b3_t4_i5_h6_r1"]
+              "conv2d/b1_c3_o4_s8_k3_d2", "conv2d/b2_c4_o4_s6_k3x1", "linear/b4_i16_o8_w1", "conv2d/b2_c4_o6_s6_k3_w1",
+              "convtranspose2d/b2_c4_o3_s4_k3_t2", "convtranspose2d/b2_c4_o6_s4x5_k4_t2_g2", "batchnorm2d/b4_c3_s4",
+              "layernorm/b6_d12", "rmsnorm/b6_d12", "groupnorm/b3_c6_s4_g2", "relu/b2_c4_s5", "leaky_relu/b2_c4_s5",
+              "sigmoid/b2_c4_s5", "tanh/b2_c4_s5", "silu/b2_c4_s5", "gelu/b2_c4_s5", "gelu_tanh/b2_c4_s5",
+              "maxpool/b2_c4_s7_k3_t2", "avgpool/b2_c4_s6_k2", "globalpool/b2_c4_s5", "upsample/b2_c3_s4_f2",
+              "adaptivepool/b2_c3_s7_o3", "channelshuffle/b2_c6_s4_g2", "softmax/b6_d12", "attention/b2_h2_t6_d4",
+              "attention/b2_h2_t6_d4_m0", "attention/b2_h2_t6_d4_f0", "attention/b5_h2_t7_d4_m2",
+              "attention/b5_h2_t7_d4_m2_f0", "lstm/b3_t4_i5_h6", "lstm/b3_t4_i5_h6_r1", "lstm_cell/b3_i5_h6",
+              "batchnorm2d/b4_c3_s4_m1", "batchnorm2d/b4_c3_s4_a0", "batchnorm2d/b4_c3_s4_m1_a0", "batchnorm1d/b8_c6",
+              "batchnorm1d/b4_c3_t5", "batchnorm3d/b2_c3_d3_s4", "dropout/b2_c4_s5", "dropout/b2_c4_s5_p30_m1",
+              "embedding/b4_t6_v40_d5", "position_embedding/b3_t4_d5", "take_step/b3_t4_d5", "to_sequence/b2_c4_s5",
+              "flatten/b2_c4_s5", "add/b2_c4_s5", "concat/b2_c4_s5", "checkpoint/b6_d8_h12", "cross_entropy/b8_o10",
+              "cross_entropy/b2_o5_s3x4_e10_i1_w1", "binary_cross_entropy_with_logits/b8_o10_w3", "mse/b8_o10",
+              "smooth_l1/b8_o10_e50", "focal/b8_o10", "ctc/b2_t24_o12"]
     models = ["mlp/b8_i16_h24_o10", "logistic/b4_c1_s8", "convnet/b4_c1_s8_w4", "lenet5/b2_c1_s28", "resnet/b4_s8_n1_w4",
               "resnet50/b4_s16_n1_w2_o10", "xception/b4_s16_n1_w4_o10", "erfnet/b2_s16x24_n1_w4_o4",
               "gpt/b2_t8_n1_h2_d8_v27", "bert/b3_t6_n1_h2_d8_v64_o4", "lstm_classifier/b3_t5_n1_e6_h5_v64_o4",
@@ -110,7 +117,7 @@ def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
         net = networks.Network(model, tensors, step["dropout_seeds"], index["batchnorm_momentum"], unit)
         with torch.autocast("cpu", dtype=autocast or torch.bfloat16, enabled=autocast is not None):
             output = net(x)
-            if "classes" in model:
+            if "loss" in model:
                 target = torch.from_numpy(dump.get("target", "", at))
                 kind = model.get("loss", {}).get("loss", "cross_entropy")
                 if kind not in networks.LOSSES:
@@ -126,7 +133,7 @@ def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
         if not indices and not step["skipped"]:
             put("input_gradient", "", x.grad)
         names = dump.names("scaled_gradient", at)
-        if "classes" in model:
+        if "loss" in model:
             results["loss", "", at] = loss.detach().double().numpy().reshape(1)
         if step["skipped"]:  # nothing may change but running statistics; whether to skip is judged by the scaler's patterns
             for name in names:
@@ -190,7 +197,7 @@ class Comparison:
         scattered = [torch_steps(dump, torch.float64, unit=measured, plant=plant) for _ in range(3)]
         low = low_dtype(policy)
         peer = {}
-        if not plant and policy != "fp64":
+        if not plant and policy != "fp64" and not dump.index["policy"]["master"]:
             try:
                 peer = torch_steps(dump, torch.float32, autocast=low)
             except (NotImplementedError, RuntimeError):
@@ -316,6 +323,18 @@ PLANTS = [
     ("decay of Adam for AdamW", "mlp/b8_i16_h24_o10", ["optimizer=adamw", "weight_decay=0.1"], lambda m, t: t.update(optimizer="adam")),
     ("beta2 0.99", "mlp/b8_i16_h24_o10", ["optimizer=adam"], lambda m, t: t.update(beta2=0.99)),
     ("epsilon of Adam 1e-7", "mlp/b8_i16_h24_o10", ["optimizer=adam"], lambda m, t: t.update(epsilon=1e-7)),
+    ("one length of the whole weight", "linear/b4_i16_o8_w1", [], lambda m, t: change_first(m, "linear", norm_dim=-1)),
+    ("one length of the whole kernel", "conv2d/b2_c4_o6_s6_k3_w1", [], lambda m, t: change_first(m, "conv2d", norm_dim=-1)),
+    ("statistics of the batch", "batchnorm2d/b4_c3_s4_m1", [], lambda m, t: change_first(m, "batchnorm2d", frozen=False)),
+    ("running momentum 0.11 in 1d", "batchnorm1d/b4_c3_t5", [], lambda m, t: change_first(m, "batchnorm1d", momentum=0.11)),
+    ("epsilon 1.1e-5 in 3d", "batchnorm3d/b2_c3_d3_s4", [], lambda m, t: change_first(m, "batchnorm3d", epsilon=1.1e-5)),
+    ("a row without gradient", "embedding/b4_t6_v3_d5", [], lambda m, t: change_first(m, "embedding", padding=1)),
+    ("h and c in the other order", "lstm_cell/b3_i5_h6", [], lambda m, t: change_first(m, "lstm_cell", order="ch")),
+    ("smoothing 0.101 of pixels", "cross_entropy/b2_o5_s3x4_e10_i1_w1", [], lambda m, t: m["loss"].update(smoothing=0.101)),
+    ("weight 3.01 of the targets 1", "binary_cross_entropy_with_logits/b8_o10_w3", [], lambda m, t: m["loss"].update(pos_weight=3.01)),
+    ("beta 0.51", "smooth_l1/b8_o10_e50", [], lambda m, t: m["loss"].update(beta=0.51)),
+    ("gamma 2.01", "focal/b8_o10", [], lambda m, t: m["loss"].update(gamma=2.01)),
+    ("another blank", "ctc/b2_t24_o12", [], lambda m, t: m["loss"].update(blank=11)),
     ("clipping at 0.0101", "mlp/b8_i16_h24_o10", ["clip_norm=0.01"], lambda m, t: t.update(clip_norm=0.0101)),
 ]
 

@@ -55,12 +55,20 @@ class Network:
         return self.tensors.get(f"{layer['name']}.{suffix}")
 
 
+def weight(net, layer):
+    """With weight norm, torch.nn.utils.parametrizations.weight_norm's: torch._weight_norm(v, g, 0)."""
+    if not layer.get("weight_norm", False):
+        return net.of(layer, "weight")
+    v, g = net.of(layer, "weight_v"), net.of(layer, "weight_g")
+    return torch._weight_norm(v, g.reshape((-1,) + (1,) * (v.dim() - 1)), layer.get("norm_dim", 0))
+
+
 def linear(net, layer, x):
-    return F.linear(x, net.of(layer, "weight"), net.of(layer, "bias"))
+    return F.linear(x, weight(net, layer), net.of(layer, "bias"))
 
 
 def conv2d(net, layer, x):
-    return F.conv2d(x, net.of(layer, "weight"), net.of(layer, "bias"), pair(layer.get("stride", 1)),
+    return F.conv2d(x, weight(net, layer), net.of(layer, "bias"), pair(layer.get("stride", 1)),
                     pair(layer.get("padding", 0)), pair(layer.get("dilation", 1)), layer.get("groups", 1))
 
 
@@ -134,6 +142,16 @@ def lstm(net, layer, x):
     return torch.func.functional_call(module, given, (x,))[0]
 
 
+def lstm_cell(net, layer, x):
+    hidden = layer["hidden"]
+    inputs, h, c = x.split([x.shape[1] - 2 * hidden, hidden, hidden], dim=1)
+    if layer.get("order") == "ch":
+        h, c = c, h
+    module = torch.nn.LSTMCell(inputs.shape[1], hidden)
+    given = {name: net.of(layer, name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+    return torch.cat(torch.func.functional_call(module, given, (inputs, (h, c))), dim=1)
+
+
 def add(net, layer, x):
     first, second = (net.sequence(branch, x) for branch in layer["branches"])
     return first + second
@@ -175,6 +193,7 @@ KINDS = {
     "position_embedding": lambda net, layer, x: x + net.of(layer, "weight")[: x.shape[1]],
     "self_attention": self_attention,
     "lstm": lstm,
+    "lstm_cell": lstm_cell,
     "to_sequence": batch_first,
     "take_step": lambda net, layer, x: x[:, layer.get("step", -1)],
     "add": add,

@@ -126,8 +126,10 @@ void map(Tensor& out, const std::array<const Tensor*, N>& in, F f) {
       for (int64_t j = 0; j < count; ++j) {
         if constexpr (N == 1)
           r[j] = f(p[0][j]);
-        else
+        else if constexpr (N == 2)
           r[j] = f(p[0][j], p[1][j]);
+        else
+          r[j] = f(p[0][j], p[1][j], p[2][j]);
       }
       written(out, i, count, r);
     }

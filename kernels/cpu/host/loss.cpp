@@ -21,18 +21,23 @@ Refusal refuses_element_operands(const Tensor& output, const Tensor& target) {
 
 template <class Row, class T>
 void element_loss(const ElementLoss<Row>& op) {
-  const Tensor target = in_layout_of(op.output, op.target);
+  const Tensor target = in_layout_of(op.output, op.target),
+               weights = op.weights ? in_layout_of(op.output, *op.weights) : Tensor();
   const int64_t count = op.output.elements();
   const T a = static_cast<T>(op.a), b = static_cast<T>(op.b);
   std::vector<double> sums(static_cast<size_t>((count + kGrain - 1) / kGrain));
   parallel_for(count, kGrain, [&](int64_t begin, int64_t end) {
-    alignas(64) T bx[kBlock], by[kBlock], values[kBlock];
+    alignas(64) T bx[kBlock], by[kBlock], bw[kBlock], values[kBlock];
     double sum = 0;
     for (int64_t i = begin; i < end; i += kBlock) {
       const int64_t block = std::min(kBlock, end - i);
       const T *x = read(op.output, i, block, bx), *y = read(target, i, block, by);
       HM_EACH_FOR_ITSELF
       for (int64_t j = 0; j < block; ++j) values[j] = Row::value(x[j], y[j], a, b);
+      if (op.weights) {
+        const T* w = read(weights, i, block, bw);
+        for (int64_t j = 0; j < block; ++j) values[j] = w[j] == 0 ? 0 : values[j] * w[j];
+      }
       for (int64_t j = 0; j < block; ++j) sum += static_cast<double>(values[j]);
     }
     sums[static_cast<size_t>(begin / kGrain)] = sum;
@@ -40,15 +45,21 @@ void element_loss(const ElementLoss<Row>& op) {
   double total = 0;
   for (const double sum : sums) total += sum;
   op.loss.materialize(Layout::plain);
-  store(op.loss.dtype(), op.loss.data(), 0, total / static_cast<double>(count));
+  store(op.loss.dtype(), op.loss.data(), 0, op.weights ? total : total / static_cast<double>(count));
 }
 
 template <class Row, class T>
 void element_loss_backward(const ElementLossBackward<Row>& op) {
   const T a = static_cast<T>(op.a), b = static_cast<T>(op.b),
-          factor = static_cast<T>(op.dloss / static_cast<double>(op.output.elements()));
+          factor = static_cast<T>(op.weights ? op.dloss : op.dloss / static_cast<double>(op.output.elements()));
   const Tensor target = in_layout_of(op.output, op.target);
   Result gradient(op.doutput, op.output);
+  if (op.weights) {
+    const Tensor weights = in_layout_of(op.output, *op.weights);
+    map<T, 3>(gradient.tensor(), {&op.output, &target, &weights},
+              [=](T x, T y, T w) { return w == 0 ? 0 : Row::slope(x, y, a, b) * w * factor; });
+    return gradient.finish();
+  }
   map<T, 2>(gradient.tensor(), {&op.output, &target}, [=](T x, T y) { return Row::slope(x, y, a, b) * factor; });
   gradient.finish();
 }
@@ -56,12 +67,16 @@ void element_loss_backward(const ElementLossBackward<Row>& op) {
 template <class Row>
 Refusal refuses_element_loss(const Device&, const ElementLoss<Row>& op) {
   if (Refusal refusal = refuses_element_operands(op.output, op.target)) return refusal;
+  if (op.weights)
+    if (Refusal refusal = refuses_dtypes({op.weights})) return refusal;
   return refuses_dtypes({&op.output, &op.target, &op.loss});
 }
 
 template <class Row>
 Refusal refuses_element_loss_backward(const Device&, const ElementLossBackward<Row>& op) {
   if (Refusal refusal = refuses_element_operands(op.output, op.target)) return refusal;
+  if (op.weights)
+    if (Refusal refusal = refuses_dtypes({op.weights})) return refusal;
   return refuses_dtypes({&op.output, &op.target, &op.doutput});
 }
 

@@ -1,4 +1,4 @@
-// Layer norm, RMS norm and group norm as host loops for fp64, fp32, fp16 and bf16. Sums are of fp64 for every type, as
+// Layer norm, RMS norm, group norm and weight norm as host loops for fp64, fp32, fp16 and bf16. Sums are of fp64 for every type, as
 // in batch norm: two passes, so that a large mean costs no digits of the variance.
 #include <algorithm>
 #include <cmath>
@@ -54,6 +54,7 @@ template <class T>
 void normalize_forward(const NormalizeRows& op) {
   const int64_t width = op.width, rows = op.x.elements() / width;
   const int64_t entries = op.scale.empty() ? width / op.repeat : op.scale.elements();
+  const double count = op.summed ? 1 : static_cast<double>(width);  // what a sum is divided by
   const std::vector<T> scale = spread<T>(op.scale, entries, op.repeat, 1),
                        shift = spread<T>(op.shift, entries, op.repeat, 0);
   const auto period = static_cast<int64_t>(scale.size());
@@ -69,8 +70,7 @@ void normalize_forward(const NormalizeRows& op) {
         const double difference = static_cast<double>(x[j]) - mean;
         return difference * difference;
       });
-      const T center = static_cast<T>(mean),
-              inverse = static_cast<T>(1 / std::sqrt(squares / static_cast<double>(width) + op.epsilon));
+      const T center = static_cast<T>(mean), inverse = static_cast<T>(1 / std::sqrt(squares / count + op.epsilon));
       means[static_cast<size_t>(row)] = center, inverses[static_cast<size_t>(row)] = inverse;
       const T *factor = scale.data() + row * width % period, *offset = shift.data() + row * width % period;
       T* y = writable(op.out, row * width, result.data());
@@ -99,6 +99,7 @@ void normalize_backward(const NormalizeRowsBackward& op) {
   const int64_t width = op.width, rows = op.x.elements() / width, repeat = op.repeat;
   const Tensor& any = !op.scale.empty() ? op.scale : !op.dscale.empty() ? op.dscale : op.dshift;
   const int64_t entries = any.empty() ? width / repeat : any.elements();
+  const double count = op.summed ? 1 : static_cast<double>(width);  // what a sum is divided by
   const std::vector<T> scale = spread<T>(op.scale, entries, repeat, 1);
   const auto period = static_cast<int64_t>(scale.size());
   const std::vector<T> inverses = widened<T>(op.inverse), means = op.centred ? widened<T>(op.mean) : std::vector<T>();
@@ -121,8 +122,7 @@ void normalize_backward(const NormalizeRowsBackward& op) {
       const double product = sum_of(width, [&](int64_t j) { return static_cast<double>(factor[j]) * dy[j] * hat[j]; });
       const double sum =
           op.centred ? sum_of(width, [&](int64_t j) { return static_cast<double>(factor[j]) * dy[j]; }) : 0;
-      const T of_sum = static_cast<T>(sum / static_cast<double>(width)),
-              of_product = static_cast<T>(product / static_cast<double>(width));
+      const T of_sum = static_cast<T>(sum / static_cast<double>(width)), of_product = static_cast<T>(product / count);
       const int64_t first = row * (width / repeat) % entries;
       for (int64_t e = 0; e < width / repeat; ++e) {
         double more = 0, plain = 0;
