@@ -246,19 +246,19 @@ LOSSES = {
 }
 
 
-def optimizer_of(training, parameters):
-    """The torch optimizer of a dump's "training"."""
+def optimizer_of(training, parameters, **form):
+    """The torch optimizer of a dump's "training". `form`: fused or foreach; none: PyTorch's choice."""
     kind, rate, decay = training.get("optimizer", "sgd"), training.get("rate", 0.05), training.get("weight_decay", 0.0)
     if training.get("storage", "nearest") != "nearest":
         raise NotJudged(f"storage {training['storage']}: torch has no such optimizer")
     if kind == "sgd":
         return torch.optim.SGD(parameters, lr=rate, momentum=training.get("momentum", 0.9),
                                dampening=training.get("dampening", 0.0), weight_decay=decay,
-                               nesterov=training.get("nesterov", False))
+                               nesterov=training.get("nesterov", False), **form)
     if kind in ("adam", "adamw"):
         made = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
         return made(parameters, lr=rate, betas=(training.get("beta1", 0.9), training.get("beta2", 0.999)),
-                    eps=training.get("epsilon", 1e-8), weight_decay=decay)
+                    eps=training.get("epsilon", 1e-8), weight_decay=decay, **form)
     raise NotJudged(f"optimizer {kind}: torch has no such optimizer")
 
 
