@@ -18,6 +18,7 @@
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "kernels/tensor/random.h"
+#include "models/trial.h"
 #include "models/zoo.h"
 #include "reports/record/file.h"
 
