@@ -210,7 +210,8 @@ Findings measure_convergence(const TrialSpec& given) {
   out.number("convergence.loss", "", mean_of(losses)).samples = losses;
   out.number("convergence.loss_fp32", "", mean_of(fp32)).samples = fp32;
   Measurement& gap = out.number("convergence.loss_gap", "", found.gap);
-  gap.interval = found.interval;
+  // A report holds no interval with a NaN.
+  if (found.interval.lower <= found.interval.upper) gap.interval = found.interval;
   gap.samples = found.gaps;
   out.number("convergence.fp32_spread", "", found.spread);
   out.number("convergence.as_fp32", "", found.as_fp32);

@@ -98,6 +98,18 @@ TEST(Convergence, SeedsAreThoseOfTrainingsFromTheirOwnSeed) {
   EXPECT_EQ(std::vector<double>(from0.begin() + 2, from0.end()), from2);
 }
 
+// A report with an interval of NaNs could not be read.
+TEST(Convergence, OfATrainingThatDivergesHasNoInterval) {
+  const Harness harness = convergence_harness();
+  TrialSpec spec = spec_of(kSmall, "fp16", {{"control", "adam_in_fp16"}, {"seeds", "3"}});
+  const Findings findings = harness.measure(spec);
+  EXPECT_NO_THROW(check_findings(harness, findings));
+  EXPECT_EQ(value(findings, "convergence.as_fp32"), -1);
+  EXPECT_GT(value(findings, "convergence.diverged_seeds"), 0);
+  spec.policy = &policy_named("amp-fp16");
+  EXPECT_EQ(value(harness.measure(spec), "convergence.as_fp32"), 1);
+}
+
 TEST(Convergence, HasAnExpectationForEachControlAndNoneElse) {
   const Harness harness = convergence_harness();
   EXPECT_FALSE(harness.expects(spec_of(kSmall, "fp16", {})));
