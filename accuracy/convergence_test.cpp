@@ -21,13 +21,13 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // import numpy as np; from scipy import stats
 // d = np.array([1.1, 2, 3.2, 4.1, 5]) - np.array([1, 2, 3, 4, 5])
-// h = stats.t.ppf(.95, 4) * d.std(ddof=1) / 5**.5             # 0.0797692
+// h = stats.t.ppf(.95, 4) * d.std(ddof=1) / 5**.5             # 0.0797664
 // s = stats.t.ppf(.975, 4) * np.std([1, 2, 3, 4, 5], ddof=1) * 1.2**.5  # 4.8089440
 TEST(CompareSeeds, GivesTheGapItsIntervalAndTheSpreadOfFp32) {
   const FindingsOfSeeds found = compare_seeds({1.1, 2, 3.2, 4.1, 5}, {1, 2, 3, 4, 5});
   EXPECT_NEAR(found.gap, 0.08, 1e-12);
-  EXPECT_NEAR(found.interval.lower, 0.08 - 0.0797692, 1e-6);
-  EXPECT_NEAR(found.interval.upper, 0.08 + 0.0797692, 1e-6);
+  EXPECT_NEAR(found.interval.lower, 0.08 - 0.0797664, 1e-6);
+  EXPECT_NEAR(found.interval.upper, 0.08 + 0.0797664, 1e-6);
   EXPECT_NEAR(found.spread, 4.8089440, 1e-6);
   EXPECT_EQ(found.as_fp32, 1);
   ASSERT_EQ(found.gaps.size(), 5u);
@@ -96,6 +96,18 @@ TEST(Convergence, SeedsAreThoseOfTrainingsFromTheirOwnSeed) {
   const std::vector<double> from0 = losses(0, "5"), from2 = losses(2, "3");
   ASSERT_EQ(from0.size(), 5u);
   EXPECT_EQ(std::vector<double>(from0.begin() + 2, from0.end()), from2);
+}
+
+// A report with an interval of NaNs could not be read.
+TEST(Convergence, OfATrainingThatDivergesHasNoInterval) {
+  const Harness harness = convergence_harness();
+  TrialSpec spec = spec_of(kSmall, "fp16", {{"control", "adam_in_fp16"}, {"seeds", "3"}});
+  const Findings findings = harness.measure(spec);
+  EXPECT_NO_THROW(check_findings(harness, findings));
+  EXPECT_EQ(value(findings, "convergence.as_fp32"), -1);
+  EXPECT_GT(value(findings, "convergence.diverged_seeds"), 0);
+  spec.policy = &policy_named("amp-fp16");
+  EXPECT_EQ(value(harness.measure(spec), "convergence.as_fp32"), 1);
 }
 
 TEST(Convergence, HasAnExpectationForEachControlAndNoneElse) {

@@ -38,6 +38,17 @@ const Published kPublished[] = {
     {"speech/b1_f40_t100_h64", 101'515, 5'011'200, {1, 50, 11}},
 };
 
+// The same modules at the sizes that suites train, counted likewise. ResNet-8, a ResNet-50 with one bottleneck in each stage,
+// and the others with small widths.
+const Published kReduced[] = {
+    {"resnet/b1_s32_n1_w8", 19'954, 3'170'624 + 2 * 32'768, {1, 10}},  // option A, and its two shortcuts of 1 x 1
+    {"resnet50/b1_s32_n1_w8_o10", 130'002, 7'105'024, {1, 10}},
+    {"gpt/b1_t64_n2_h4_d64_v64", 108'288, 7'602'176, {1, 64, 64}},
+    {"bert/b1_t32_n2_h4_d64_v64_o4", 110'788 - 2 * 64, 3'412'224, {1, 4}},  // less the embedding of segments
+    {"lstm_classifier/b1_t32_n1_e32_h64_v64_o4", 27'396, 786'688, {1, 4}},
+    {"speech/b1_f16_t64_h32", 25'419, 792'576, {1, 32, 11}},
+};
+
 class PublishedModels : public testing::TestWithParam<Published> {};
 
 TEST_P(PublishedModels, HaveThePublishedCounts) {
@@ -53,12 +64,15 @@ TEST_P(PublishedModels, HaveThePublishedCounts) {
   EXPECT_NO_THROW(check_output(subject.data, subject.input, subject.classes, layers.back().output));
 }
 
-INSTANTIATE_TEST_SUITE_P(Zoo, PublishedModels, testing::ValuesIn(kPublished), [](const auto& one) {
+std::string test_name(const testing::TestParamInfo<Published>& one) {
   std::string name = one.param.id;
   for (char& c : name)
     if (c == '/') c = '_';
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, PublishedModels, testing::ValuesIn(kPublished), test_name);
+INSTANTIATE_TEST_SUITE_P(Reduced, PublishedModels, testing::ValuesIn(kReduced), test_name);
 
 // A block of BERT-base has 7,087,872 parameters and 931,135,488 multiply-adds for 128 tokens.
 TEST(PublishedModels, ABlockOfBertHasThePublishedCounts) {

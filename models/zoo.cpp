@@ -91,6 +91,8 @@ constexpr std::string_view kListed[] = {
     // Models that learn in seconds.
     "lenet5/b64_c1_s28",
     "resnet/b64_s16_n1_w8",
+    "resnet50/b16_s16_n1_w8_o10",
+    "xception/b16_s16_n2_w4_o10",
     "erfnet/b8_s64x128_n1_w8_o4",
     "gpt/b32_t64_n2_h4_d64_v64",
     "bert/b64_t32_n2_h4_d64_v64_o4",

@@ -197,8 +197,8 @@ std::map<std::pair<std::string, std::string>, std::string> worst_layers(const Na
 }
 
 std::string layer_columns_text() {
-  return "Columns of --layers, worst first; tensors that lose nothing are only counted. Below\n"
-         "the table of a model are the worst of them:\n"
+  return "Columns of --layers, worst first; tensors that lose nothing are only counted.\n"
+         "The worst of them are below the table of each model:\n"
          "  tensor        output of a layer (forward); gradient of that output, d conv1,\n"
          "                or of a parameter, d conv1.weight (backward, with loss scale)\n"
          "  not finite    share of its elements that are infinite or NaN as stored\n"
