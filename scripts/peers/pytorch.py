@@ -50,11 +50,11 @@ def cases_of_suites():
               "take_step/b3_t4_d5", "to_sequence/b2_c4_s5", "flatten/b2_c4_s5", "add/b2_c4_s5", "concat/b2_c4_s5",
               "checkpoint/b6_d8_h12", "cross_entropy/b8_o10", "cross_entropy/b2_o5_s3x4_e10_i1_w1",
               "binary_cross_entropy_with_logits/b8_o10_w3", "mse/b8_o10", "smooth_l1/b8_o10_e50", "focal/b8_o10",
-              "ctc/b2_t24_o12"]
+              "ctc/b2_t24_o12", "upsample_nearest/b2_c3_s4_f2", "to_anchors/b2_c6_s4_a3"]
     models = ["mlp/b8_i16_h24_o10", "logistic/b4_c1_s8", "convnet/b4_c1_s8_w4", "lenet5/b2_c1_s28", "resnet/b4_s8_n1_w4",
               "resnet50/b4_s16_n1_w2_o10", "xception/b4_s16_n1_w4_o10", "erfnet/b2_s16x24_n1_w4_o4",
               "gpt/b2_t8_n1_h2_d8_v27", "bert/b3_t6_n1_h2_d8_v64_o4", "lstm_classifier/b3_t5_n1_e6_h5_v64_o4",
-              "speech/b2_f4_t16_h6"]
+              "speech/b2_f4_t16_h6", "detector/b2_s32_w4"]
     return [f"{subject}/cpu/{policy}" for subject in layers + models for policy in UNITS]
 
 
@@ -121,7 +121,7 @@ def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
                 kind = model.get("loss", {}).get("loss", "cross_entropy")
                 if kind not in networks.LOSSES:
                     raise networks.NotJudged(f"loss {kind}: torch_network.py has no row for it")
-                loss = networks.LOSSES[kind](output if autocast else output.to(dtype), target.to(dtype), model["loss"])
+                loss = networks.LOSSES[kind](net, output if autocast else output.to(dtype), target.to(dtype), model["loss"])
             else:
                 loss = (output * torch.from_numpy(dump.get("output_gradient", "", at)).to(dtype)).sum() / scale
         if optimizer:
@@ -320,6 +320,10 @@ PLANTS = [
     ("weight 3.01 of the targets 1", "binary_cross_entropy_with_logits/b8_o10_w3", [], lambda m, t: m["loss"].update(pos_weight=3.01)),
     ("beta 0.51", "smooth_l1/b8_o10_e50", [], lambda m, t: m["loss"].update(beta=0.51)),
     ("gamma 2.01", "focal/b8_o10", [], lambda m, t: m["loss"].update(gamma=2.01)),
+    ("nearest as bilinear", "upsample_nearest/b2_c3_s4_f2", [], lambda m, t: change_first(m, "upsample_nearest2d", mode="bilinear")),
+    ("gamma 2.01 of a detector", "detector/b2_s32_w4", [], lambda m, t: m["loss"].update(gamma=2.01)),
+    ("beta 0.101 of a detector", "detector/b2_s32_w4", [], lambda m, t: m["loss"].update(beta=0.101)),
+    ("another order of anchors", "to_anchors/b2_c6_s4_a3", [], lambda m, t: change_first(m, "to_anchors", anchors=2)),
     ("another blank", "ctc/b2_t24_o12", [], lambda m, t: m["loss"].update(blank=11)),
     ("clipping at 0.0101", "mlp/b8_i16_h24_o10", ["clip_norm=0.01"], lambda m, t: t.update(clip_norm=0.0101)),
 ]
