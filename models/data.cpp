@@ -63,6 +63,9 @@ Batch draw_batch(DataKind kind, const Shape& shape, int64_t classes, RandomKey k
                      case DataKind::indices:
                        data_draw::indices(sample, classes, own, x);
                        break;
+                     case DataKind::boxes:
+                       data_draw::boxes(shape, classes, own, x, y);
+                       break;
                      case DataKind::logits:
                        data_draw::logits(sample, labels.rank() == 1 ? 0 : targets, classes, own, x, y);
                        break;

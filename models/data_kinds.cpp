@@ -4,6 +4,7 @@
 
 #include "kernels/number/error.h"
 #include "kernels/number/named.h"
+#include "models/anchors.h"
 
 namespace halfmark::models {
 namespace {
@@ -58,6 +59,12 @@ constexpr DataRow kData[] = {
      .least_classes = 1,
      .drawn_classes = kMostClasses,
      .has_indices = true},
+    {.kind = DataKind::boxes,
+     .name = "boxes",
+     .about = "images of one to three objects of three classes (disc, frame, triangle), with a box around each",
+     .rank = 4,
+     .least_classes = 3,
+     .drawn_classes = 3},
     {.kind = DataKind::logits,
      .name = "logits",
      .about = "N(0, 1) numbers and a random label for each place: a loss alone, whose \"layers\" may be empty",
@@ -81,6 +88,8 @@ Shape target_shape(DataKind kind, const Shape& input) {
     case DataKind::normal:
     case DataKind::indices:
       return {};
+    case DataKind::boxes:
+      return {input[0], kMostObjects, kNumbersOfObject};
     case DataKind::logits:
       if (input.rank() == 3) return {input[0], input[1]};
       if (input.rank() == 4) return {input[0], input[2], input[3]};
@@ -106,6 +115,9 @@ void check_output(DataKind kind, const Shape& input, int64_t classes, const Shap
     case DataKind::normal:
     case DataKind::indices:
       return;
+    case DataKind::boxes:
+      wanted = {input[0], static_cast<int64_t>(anchors_of(input[2], input[3]).size()), classes + 4};
+      break;
     case DataKind::logits:
       wanted = input;
       fits = false;

@@ -19,11 +19,14 @@ enum class DataKind : uint8_t {
   text,     // characters; the label of each is the next one
   speech,   // features over time, and the symbols that they stand for
   indices,  // random whole numbers below `classes`, no labels: the input of an embedding alone
+  boxes,    // images of objects, and a box around each
   logits,   // N(0, 1) numbers with a random label for each place: the input of a loss alone
 };
-inline constexpr int64_t kTokenKinds = 64;   // in sequences of tokens
-inline constexpr int64_t kUnlabelled = 255;  // pixels of streets that do not count, as in Cityscapes
-int64_t most_symbols(int64_t length);        // of speech of so many steps
+inline constexpr int64_t kTokenKinds = 64;      // in sequences of tokens
+inline constexpr int64_t kUnlabelled = 255;     // pixels of streets that do not count, as in Cityscapes
+int64_t most_symbols(int64_t length);           // of speech of so many steps
+inline constexpr int64_t kMostObjects = 3;      // in an image of boxes
+inline constexpr int64_t kNumbersOfObject = 5;  // class (-1: no object), left, top, right, bottom in pixels
 
 struct DataRow {
   DataKind kind;
@@ -41,7 +44,7 @@ std::span<const DataRow> data_rows();
 const DataRow& data_named(std::string_view name);  // throws Error naming the known ones
 const DataRow& row_of(DataKind kind);
 
-// Of the labels: [n], one for each pixel or character, or [n, 2 + symbols] for speech: 0, which stands for the steps of
+// Of the labels: [n], one for each pixel or character, [n, objects, numbers] for boxes, or [n, 2 + symbols] for speech: 0, which stands for the steps of
 // the output, the number of symbols, the symbols.
 Shape target_shape(DataKind kind, const Shape& input);
 // Throws Error that says which output classifies these data.

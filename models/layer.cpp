@@ -99,6 +99,27 @@ Tensor Pass::plain(const Tensor& x) const {
   return out;
 }
 
+Tensor Pass::sum(const Tensor& a, const Tensor& b) const {
+  const bool alike = a.layout() == b.layout() && a.layout() != Layout::opaque;
+  const Tensor left = alike ? a : plain(a), right = alike ? b : plain(b);
+  Tensor out = fresh(a.shape(), wider(a.dtype(), b.dtype()));
+  run(Add{.a = left, .b = right, .out = out});
+  return out;
+}
+
+void Pass::leave(const std::string& name, Tensor tensor) {
+  HM_CHECK(waiting_.emplace(name, std::move(tensor)).second, "the result of " + name + " waits already for a join");
+}
+
+Tensor Pass::collect(const std::string& name) {
+  const auto found = waiting_.find(name);
+  HM_CHECK(found != waiting_.end(),
+           "no result of " + name + " waits: a side branch and its join are in one checkpoint");
+  Tensor tensor = std::move(found->second);
+  waiting_.erase(found);
+  return tensor;
+}
+
 void Saved::keep(Tensor tensor) {
   if (tensor.purpose() == Purpose::temporary) tensor.set_purpose(Purpose::saved);
   kept_.push_back({std::move(tensor), {}, {}});

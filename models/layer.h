@@ -71,6 +71,11 @@ class Pass {
   // x itself when its layout is plain, else a reordered copy.
   // The reorder is an operation and appears in the kernel log.
   Tensor plain(const Tensor& x) const;
+  // The sum in the wider dtype, as in PyTorch's type promotion. Operands of different layouts are both made plain.
+  Tensor sum(const Tensor& a, const Tensor& b) const;
+  // A tensor that waits for another layer of this pass, under a name. Throws Error if one waits already, or if none does.
+  void leave(const std::string& name, Tensor tensor);
+  Tensor collect(const std::string& name);
   void look(const std::string& name, const Tensor& tensor) const {
     if (tap) tap(name, tensor);
   }
@@ -79,6 +84,7 @@ class Pass {
   DType wanted(std::string_view operation, DType input) const;
   std::map<std::pair<uint64_t, DType>, Tensor> casts_;  // by identity of the parameter's memory
   std::set<const Param*> delivered_;                    // those that have got a gradient in this pass
+  std::map<std::string, Tensor> waiting_;
 };
 
 // The wider of two floating dtypes, as in PyTorch's type promotion: f16 with bf16 gives f32.
@@ -213,13 +219,16 @@ LayerPtr global_avg_pool2d(std::string name);
 LayerPtr adaptive_avg_pool2d(std::string name, Size2d size);  // of the result
 LayerPtr upsample_bilinear2d(std::string name, int scale, bool align_corners = false);
 LayerPtr channel_shuffle(std::string name, int64_t groups);  // channel i of group g becomes channel i groups + g
+LayerPtr upsample_nearest2d(std::string name, int scale);
 LayerPtr flatten(std::string name);
 
 // Sequences: [n, t, features], or indices [n, t].
 LayerPtr softmax(std::string name);
 LayerPtr dropout(std::string name, double p, bool channels = false);  // identity in evaluation
-LayerPtr to_sequence(std::string name);                               // [n, c, h, w] -> [n, w, c h]
-LayerPtr take_step(std::string name, int64_t step);                   // [n, t, c] -> [n, c]; -1: the last
+// [n, anchors f, h, w] -> [n, h w anchors, f], as torchvision's permute_and_flatten.
+LayerPtr to_anchors(std::string name, int64_t anchors);
+LayerPtr to_sequence(std::string name);              // [n, c, h, w] -> [n, w, c h]
+LayerPtr take_step(std::string name, int64_t step);  // [n, t, c] -> [n, c]; -1: the last
 // indices -> rows of a table with `entries`; N(0, 1) as torch.nn.Embedding, or N(0, deviation^2). Row `padding` starts at 0
 // and has no gradient. The input has no gradient: backward returns an empty tensor.
 LayerPtr embedding(const Init& init, std::string name, int64_t entries, int64_t features, double deviation = 1,
@@ -244,7 +253,11 @@ LayerPtr lstm(const Init& init, std::string name, int64_t inputs, int64_t hidden
 LayerPtr lstm_cell(const Init& init, std::string name, int64_t inputs, int64_t hidden);
 LayerPtr sequential(std::string name, std::vector<LayerPtr> layers);
 LayerPtr residual(std::string name, LayerPtr body, LayerPtr shortcut = nullptr);  // body(x) + shortcut(x), or + x
-LayerPtr concat(std::string name, std::vector<LayerPtr> branches);  // along the channels; null: the input itself
+// Along the channels (axis 1), or the last axis; null: the input itself.
+LayerPtr concat(std::string name, std::vector<LayerPtr> branches, bool last_axis = false);
+LayerPtr again(std::string name, Layer& layer);    // runs a layer of the same model again, which is not owned
+LayerPtr side(std::string name, LayerPtr branch);  // the input; the branch's result waits for a join
+LayerPtr join(std::string name, std::string side, const Shape& of_side, bool adds);  // else along axis 1
 LayerPtr checkpoint(std::string name, LayerPtr body);  // keeps the input of the body only, and computes it twice
 
 }  // namespace halfmark::models

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/anchors.h"
+#include "models/detector.h"
 #include "models/families.h"
 #include "models/published.h"
 
@@ -97,6 +99,17 @@ Subject speech(const Sizes& s) {
   return subject;
 }
 
+Subject detector(const Sizes& s) {
+  const Shape image = colour_image(s);
+  s.check(image[2] % kAnchorMultiple == 0 && image[3] % kAnchorMultiple == 0,
+          "the image is halved five times: its size must be a multiple of 32");
+  Subject subject = classifier(image, DataKind::boxes, s['o'], published::detector(s['w'], s['n'], s['o']),
+                               adam(OptimizerKind::adam, 2e-3));
+  subject.loss.kind = LossKind::detection;
+  subject.loss.beta = 0.1;
+  return subject;
+}
+
 }  // namespace
 
 std::vector<Family> published_families() {
@@ -157,6 +170,12 @@ std::vector<Family> published_families() {
        .letters = {batch, {.letter = 'f', .about = "features"}, time, hidden, with_usual<11>('o', "classes", "11", 2)},
        .example = "b32_f16_t64_h32",
        .make = speech},
+      {.name = "detector",
+       .about = "a small RetinaNet over a pyramid of three levels; trains on drawn objects with boxes",
+       .letters = {batch, image, with_usual<16>('w', "width of all convolutions", "16"),
+                   with_usual<1>('n', "convolutions of a tower", "1"), with_usual<3>('o', "classes", "3", 3)},
+       .example = "b16_s64",
+       .make = detector},
   };
 }
 

@@ -12,6 +12,7 @@
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "models/draw.h"
+#include "models/layers/detection_loss.h"
 #include "models/layers/loss.h"
 #include "models/network/folded.h"
 #include "models/score.h"
@@ -149,6 +150,9 @@ struct Trial::Parts {
     PurposeScope purpose(Purpose::input);
     const Shape shape = target_shape(spec.subject->data, given);
     if (row_of(spec.subject->loss.kind).targets == TargetKind::values) return one_hot(drawn.labels, result);
+    if (spec.subject->data == DataKind::boxes)
+      return Tensor::from(device, {result[0], result[1], 2 * result[2]}, policy.param,
+                          detection_targets(drawn.labels, result[0], result[2] - 4, given[2], given[3]));
     if (spec.subject->data != DataKind::speech) return Tensor::from(device, shape, DType::i32, drawn.labels);
     std::vector<double> filled = drawn.labels;  // all steps of the output count
     for (size_t i = 0; i < filled.size(); i += static_cast<size_t>(shape[1]))
@@ -209,7 +213,8 @@ struct Trial::Parts {
       const Tensor out = model->forward(pass, input(given, input_shape(count)), nullptr);
       const Tensor labels_of_batch = targets(given, input_shape(count), out.shape());
       const Tensor head_loss = make_loss(spec.subject->loss)->forward(pass, out, labels_of_batch);
-      right += accuracy_of(spec.subject->data, out.shape(), out.values(), given.labels) * static_cast<double>(count);
+      right += accuracy_of(spec.subject->data, input_shape(count), out.shape(), out.values(), given.labels) *
+               static_cast<double>(count);
       loss_sum += head_loss.values()[0] * static_cast<double>(count);
     }
     result.loss = loss_sum / static_cast<double>(samples);
@@ -351,7 +356,8 @@ StepResult Trial::train_step(int64_t step) {
   const Tensor output = forward();
   StepResult result{.loss = loss(), .scale = static_cast<double>(scaler().scale())};
   if (const std::vector<double>& labels = parts_->batch.labels; parts_->labelled())
-    result.accuracy = accuracy_of(parts_->spec.subject->data, output.shape(), output.values(), labels);
+    result.accuracy =
+        accuracy_of(parts_->spec.subject->data, parts_->spec.subject->input, output.shape(), output.values(), labels);
   backward();
   result.skipped = !update();
   return result;

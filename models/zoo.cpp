@@ -62,6 +62,8 @@ constexpr std::string_view kListed[] = {
     "attention/b2_h2_t6_d4_m2",
     "lstm/b3_t4_i5_h6",
     "lstm_cell/b3_i5_h6",
+    "upsample_nearest/b2_c3_s4_f2",
+    "to_anchors/b2_c6_s4_a3",
     "dropout/b2_c4_s5",
     "embedding/b4_t6_v40_d5",
     "position_embedding/b3_t4_d5",
@@ -87,6 +89,7 @@ constexpr std::string_view kListed[] = {
     "bert/b3_t6_n1_h2_d8_v64_o4",
     "lstm_classifier/b3_t5_n1_e6_h5_v64_o4",
     "speech/b2_f4_t16_h6",
+    "detector/b2_s32_w4",
 
     // Models that learn in seconds.
     "lenet5/b64_c1_s28",
@@ -98,6 +101,7 @@ constexpr std::string_view kListed[] = {
     "bert/b64_t32_n2_h4_d64_v64_o4",
     "lstm_classifier/b64_t32_n1_e32_h64_v64_o4",
     "speech/b32_f16_t64_h32",
+    "detector/b16_s64",
     "mlp/b32_i64_h128_o10",
     "logistic/b16_c3_s16",
     "convnet/b16_c3_s16_w16",

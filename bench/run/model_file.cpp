@@ -148,9 +148,14 @@ class ModelReader {
       loss = loss_of(root_["loss"], classes);
     } else if (data.kind == DataKind::speech) {
       loss.kind = LossKind::ctc;
+    } else if (data.kind == DataKind::boxes) {
+      loss.kind = LossKind::detection;
     }
     reader.check((loss.kind == LossKind::ctc) == (data.kind == DataKind::speech),
                  fmt::format("data \"{}\" and loss \"{}\" do not fit: ctc is the loss of speech", data.name,
+                             row_of(loss.kind).name));
+    reader.check((loss.kind == LossKind::detection) == (data.kind == DataKind::boxes),
+                 fmt::format("data \"{}\" and loss \"{}\" do not fit: detection is the loss of boxes", data.name,
                              row_of(loss.kind).name));
     Network network{layers_of(reader)};
     reader.check(!network.layers.empty() || data.kind == DataKind::logits, "\"layers\" is empty");

@@ -34,18 +34,22 @@ class BatchNormLayer : public TappedLayer {
       : TappedLayer(std::move(name)), options_(options) {
     const Shape shape{channels};
     const RandomKey own = init.key.child(this->name());
+    const bool draws_affine = options_.drawn_start && options_.affine;
     // `usual`, or drawn: uniform between the limits, or normal.
-    const auto values = [&](std::string_view what, double usual, bool is_uniform, double a, double b) {
+    const auto values = [&](std::string_view what, bool is_drawn, double usual, bool is_uniform, double a, double b) {
       std::vector<double> all(static_cast<size_t>(channels), usual);
       const RandomKey numbers = own.child(what);
-      for (size_t c = 0; c < all.size() && options_.drawn_start && init.draws; ++c)
+      for (size_t c = 0; c < all.size() && is_drawn && init.draws; ++c)
         all[c] = round_to(kBf16, is_uniform ? a + (b - a) * numbers.uniform(c) : a + b * numbers.normal(c));
       return all;
     };
-    scale_ = init.param(this->name() + ".scale", shape, init.policy.norm, values("scale", 1, true, 0.5, 1.5));
-    shift_ = init.param(this->name() + ".shift", shape, init.policy.norm, values("shift", 0, false, 0, 0.5));
-    mean_ = init.state(this->name() + ".running_mean", shape, values("mean", 0, false, 0, 0.5));
-    variance_ = init.state(this->name() + ".running_variance", shape, values("variance", 1, true, 0.5, 2));
+    scale_ =
+        init.param(this->name() + ".scale", shape, init.policy.norm, values("scale", draws_affine, 1, true, 0.5, 1.5));
+    shift_ =
+        init.param(this->name() + ".shift", shape, init.policy.norm, values("shift", draws_affine, 0, false, 0, 0.5));
+    mean_ = init.state(this->name() + ".running_mean", shape, values("mean", options_.drawn_start, 0, false, 0, 0.5));
+    variance_ = init.state(this->name() + ".running_variance", shape,
+                           values("variance", options_.drawn_start, 1, true, 0.5, 2));
   }
 
   std::vector<Param*> params() override {

@@ -79,6 +79,32 @@ class ToSequence : public TappedLayer {
   }
 };
 
+class ToAnchors : public TappedLayer {
+ public:
+  ToAnchors(std::string name, int64_t anchors) : TappedLayer(std::move(name)), anchors_(anchors) {}
+  Shape output_shape(const Shape& x) const override { return {x[0], x[2] * x[3] * anchors_, x[1] / anchors_}; }
+
+ private:
+  static constexpr AxisOrder kOrder{{0, 3, 4, 1, 2}, 5};
+  Shape split(const Shape& x) const { return {x[0], anchors_, x[1] / anchors_, x[2], x[3]}; }
+
+  Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
+    const Tensor x = pass.plain(x_given).reshaped(split(x_given.shape()));
+    Tensor y(pass.device, permuted(x.shape(), kOrder), x.dtype());
+    run(Permute{.x = x, .out = y, .order = kOrder});
+    if (saved) saved->keep_spec(x_given);
+    return y.reshaped(output_shape(x_given.shape()));
+  }
+  Tensor differentiate(Pass& pass, const Tensor& dy, Saved& saved) override {
+    const TensorSpec x = saved.take_spec();
+    Tensor dx(pass.device, split(x.shape), dy.dtype());
+    run(Permute{.x = pass.plain(dy).reshaped(permuted(split(x.shape), kOrder)), .out = dx, .order = inverse(kOrder)});
+    return pass.cast(dx.reshaped(x.shape), x.dtype);
+  }
+
+  int64_t anchors_;
+};
+
 class TakeStep : public TappedLayer {
  public:
   TakeStep(std::string name, int64_t step) : TappedLayer(std::move(name)), step_(step) {}
@@ -114,6 +140,7 @@ LayerPtr softmax(std::string name) { return std::make_unique<SoftmaxLayer>(std::
 LayerPtr dropout(std::string name, double p, bool channels) {
   return std::make_unique<DropoutLayer>(std::move(name), p, channels);
 }
+LayerPtr to_anchors(std::string name, int64_t anchors) { return std::make_unique<ToAnchors>(std::move(name), anchors); }
 LayerPtr to_sequence(std::string name) { return std::make_unique<ToSequence>(std::move(name)); }
 LayerPtr take_step(std::string name, int64_t step) { return std::make_unique<TakeStep>(std::move(name), step); }
 

@@ -24,6 +24,8 @@ import subprocess
 import sys
 import tempfile
 
+import cases as listed
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 VENV = ROOT / "build" / "peers" / "pytorch"
@@ -34,51 +36,6 @@ PACKAGES = ("torch==2.15.0", "numpy>=1.26")
 UNITS = {"fp64": (2.0**-53, True), "fp32": (2.0**-24, True), "amp-fp16": (2.0**-11, False), "amp-bf16": (2.0**-8, False),
          "fp16-master": (2.0**-11, False), "bf16-master": (2.0**-8, False)}
 ALLOWED = {True: 8, False: 16}
-
-
-def cases_of_suites():
-    layers = ["linear/b4_i16_o8", "conv2d/b2_c4_o6_s6_k3", "conv2d/b2_c4_o4_s7_k3_t2", "conv2d/b2_c4_o8_s6_k3_g2",
-              "conv2d/b1_c3_o4_s8_k3_d2", "conv2d/b2_c4_o4_s6_k3x1", "linear/b4_i16_o8_w1", "conv2d/b2_c4_o6_s6_k3_w1",
-              "convtranspose2d/b2_c4_o3_s4_k3_t2", "convtranspose2d/b2_c4_o6_s4x5_k4_t2_g2", "batchnorm2d/b4_c3_s4",
-              "layernorm/b6_d12", "rmsnorm/b6_d12", "groupnorm/b3_c6_s4_g2", "relu/b2_c4_s5", "leaky_relu/b2_c4_s5",
-              "sigmoid/b2_c4_s5", "tanh/b2_c4_s5", "silu/b2_c4_s5", "gelu/b2_c4_s5", "gelu_tanh/b2_c4_s5",
-              "maxpool/b2_c4_s7_k3_t2", "avgpool/b2_c4_s6_k2", "globalpool/b2_c4_s5", "upsample/b2_c3_s4_f2",
-              "adaptivepool/b2_c3_s7_o3", "channelshuffle/b2_c6_s4_g2", "softmax/b6_d12", "attention/b2_h2_t6_d4",
-              "attention/b2_h2_t6_d4_m0", "attention/b2_h2_t6_d4_f0", "attention/b5_h2_t7_d4_m2",
-              "attention/b5_h2_t7_d4_m2_f0", "lstm/b3_t4_i5_h6", "lstm/b3_t4_i5_h6_r1", "lstm_cell/b3_i5_h6",
-              "batchnorm2d/b4_c3_s4_m1", "batchnorm2d/b4_c3_s4_a0", "batchnorm2d/b4_c3_s4_m1_a0", "batchnorm1d/b8_c6",
-              "batchnorm1d/b4_c3_t5", "batchnorm3d/b2_c3_d3_s4", "dropout/b2_c4_s5", "dropout/b2_c4_s5_p30_m1",
-              "embedding/b4_t6_v40_d5", "position_embedding/b3_t4_d5", "take_step/b3_t4_d5", "to_sequence/b2_c4_s5",
-              "flatten/b2_c4_s5", "add/b2_c4_s5", "concat/b2_c4_s5", "checkpoint/b6_d8_h12", "cross_entropy/b8_o10",
-              "cross_entropy/b2_o5_s3x4_e10_i1_w1", "binary_cross_entropy_with_logits/b8_o10_w3", "mse/b8_o10",
-              "smooth_l1/b8_o10_e50", "focal/b8_o10", "ctc/b2_t24_o12"]
-    models = ["mlp/b8_i16_h24_o10", "logistic/b4_c1_s8", "convnet/b4_c1_s8_w4", "lenet5/b2_c1_s28", "resnet/b4_s8_n1_w4",
-              "resnet50/b4_s16_n1_w2_o10", "xception/b4_s16_n1_w4_o10", "erfnet/b2_s16x24_n1_w4_o4",
-              "gpt/b2_t8_n1_h2_d8_v27", "bert/b3_t6_n1_h2_d8_v64_o4", "lstm_classifier/b3_t5_n1_e6_h5_v64_o4",
-              "speech/b2_f4_t16_h6"]
-    return [f"{subject}/cpu/{policy}" for subject in layers + models for policy in UNITS]
-
-
-def trainings():
-    """Each optimizer, on a model without kinks."""
-    return [["optimizer=sgd", "rate=0.1"], ["momentum=0", "weight_decay=0.01"], ["nesterov=true"],
-            ["dampening=0.5"], ["optimizer=adam", "rate=0.01", "weight_decay=0.1"],
-            ["optimizer=adam", "rate=0.01", "beta1=0.5", "beta2=0.9", "epsilon=0.001"],
-            ["optimizer=adamw", "rate=0.01", "weight_decay=0.1"], ["clip_norm=0.01"], ["clip_norm=1000"]]
-
-
-def loss_models():
-    """Model files of each loss, on text and on images."""
-    logits = [{"layer": "flatten", "name": "flatten"}, {"layer": "linear", "name": "fc", "out": 10}]
-    sure = logits + [{"layer": "sigmoid", "name": "sigmoid"}]
-    losses = [({"loss": "cross_entropy", "smoothing": 0.1}, logits),
-              ({"loss": "cross_entropy", "class_weights": [1, 2, 3, 4, 5, 0.5, 1, 1, 0, 1], "ignored": 3}, logits),
-              ({"loss": "mse"}, logits), ({"loss": "smooth_l1", "beta": 0.5}, logits), ({"loss": "smooth_l1", "beta": 0}, logits),
-              ({"loss": "binary_cross_entropy_with_logits", "pos_weight": 3}, logits),
-              ({"loss": "focal"}, logits), ({"loss": "focal", "alpha": -1, "gamma": 1.5}, logits),
-              ({"loss": "binary_cross_entropy"}, sure)]
-    return [{"name": f"loss{i}", "input": [2, 4, 4], "batch": 8, "data": "images", "classes": 10, "loss": loss, "layers": layers}
-            for i, (loss, layers) in enumerate(losses)]
 
 
 def install():
@@ -122,7 +79,7 @@ def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
                 kind = model.get("loss", {}).get("loss", "cross_entropy")
                 if kind not in networks.LOSSES:
                     raise networks.NotJudged(f"loss {kind}: torch_network.py has no row for it")
-                loss = networks.LOSSES[kind](output if autocast else output.to(dtype), target.to(dtype), model["loss"])
+                loss = networks.LOSSES[kind](net, output if autocast else output.to(dtype), target.to(dtype), model["loss"])
             else:
                 loss = (output * torch.from_numpy(dump.get("output_gradient", "", at)).to(dtype)).sum() / scale
         if optimizer:
@@ -334,6 +291,10 @@ PLANTS = [
     ("weight 3.01 of the targets 1", "binary_cross_entropy_with_logits/b8_o10_w3", [], lambda m, t: m["loss"].update(pos_weight=3.01)),
     ("beta 0.51", "smooth_l1/b8_o10_e50", [], lambda m, t: m["loss"].update(beta=0.51)),
     ("gamma 2.01", "focal/b8_o10", [], lambda m, t: m["loss"].update(gamma=2.01)),
+    ("nearest as bilinear", "upsample_nearest/b2_c3_s4_f2", [], lambda m, t: change_first(m, "upsample_nearest2d", mode="bilinear")),
+    ("gamma 2.01 of a detector", "detector/b2_s32_w4", [], lambda m, t: m["loss"].update(gamma=2.01)),
+    ("beta 0.101 of a detector", "detector/b2_s32_w4", [], lambda m, t: m["loss"].update(beta=0.101)),
+    ("another order of anchors", "to_anchors/b2_c6_s4_a3", [], lambda m, t: change_first(m, "to_anchors", anchors=2)),
     ("another blank", "ctc/b2_t24_o12", [], lambda m, t: m["loss"].update(blank=11)),
     ("clipping at 0.0101", "mlp/b8_i16_h24_o10", ["clip_norm=0.01"], lambda m, t: t.update(clip_norm=0.0101)),
 ]
@@ -422,16 +383,17 @@ def main():
         folder = pathlib.Path(name)
         if arguments.self_test:
             return 1 if self_test(arguments.halfmark, folder) else 0
-        cases = [(case, ["--steps", "2"]) for case in arguments.cases or cases_of_suites()]
+        all_of_list = [f"{subject}/cpu/{policy}" for subject in listed.subjects(arguments.halfmark) for policy in UNITS]
+        cases = [(case, ["--steps", "2"]) for case in arguments.cases or all_of_list]
         for case, _ in cases:
             if case.split("/")[-1] not in UNITS or case.count("/") != 3:
                 print(f"pytorch.py: {case}: not SUBJECT/SIZES/DEVICE/POLICY with a policy of {', '.join(UNITS)}", file=sys.stderr)
                 return 2
         if not arguments.cases:
             import json
-            for training in trainings():
+            for training in listed.trainings():
                 cases.append(("mlp/b8_i16_h24_o10/cpu/fp64", ["--steps", "4", "--training", ",".join(training)]))
-            for model in loss_models():
+            for model in listed.loss_models():
                 path = folder / f"{model['name']}.json"
                 path.write_text(json.dumps(model), encoding="utf-8")
                 cases.append((f"{model['name']}/b8/cpu/fp64", ["--steps", "2", "--model", str(path)]))

@@ -34,7 +34,7 @@ class Network:
 
     def __init__(self, model, tensors, seeds=None, momentum=0.1, unit=0.0):
         self.model, self.tensors, self.seeds, self.momentum, self.unit = model, tensors, seeds or {}, momentum, unit
-        self.dtypes = {}
+        self.dtypes, self.sides = {}, {}
         self.training = True
 
     def __call__(self, x):
@@ -47,9 +47,23 @@ class Network:
                 raise NotJudged(f"layers of kind {kind}: torch_network.py has no row for it")
             x = KINDS[kind](self, layer, x)
             self.dtypes[layer["name"]] = x.dtype
-            if self.unit and x.is_floating_point():
-                x = Rounded.apply(x, self.unit)
+            x = self.rounded(x)
         return x
+
+    def rounded(self, x):
+        return Rounded.apply(x, self.unit) if self.unit and x.is_floating_point() else x
+
+    def named(self, name):
+        """The layer of this name, as the model describes it."""
+        def search(layers):
+            for layer in layers:
+                if layer["name"] == name:
+                    return layer
+                for branch in layer.get("branches", []):
+                    if (found := search(branch)) is not None:
+                        return found
+            return None
+        return search(self.model["layers"])
 
     def of(self, layer, suffix):
         return self.tensors.get(f"{layer['name']}.{suffix}")
@@ -158,7 +172,30 @@ def add(net, layer, x):
 
 
 def concat(net, layer, x):
-    return torch.cat([net.sequence(branch, x) for branch in layer["branches"]], dim=1)
+    return torch.cat([net.sequence(branch, x) for branch in layer["branches"]],
+                     dim=-1 if layer.get("axis", "channels") == "last" else 1)
+
+
+def again(net, layer, x):
+    one = net.named(layer["of"])
+    return KINDS[one["layer"]](net, one, x)
+
+
+def side(net, layer, x):
+    net.sides[layer["name"]] = net.sequence(layer["branches"][0], x)
+    return x
+
+
+def join(net, layer, x):
+    z = net.sides.pop(layer["of"])
+    return x + z if layer.get("how", "add") == "add" else torch.cat([x, z], dim=1)
+
+
+def to_anchors(net, layer, x):
+    """torchvision's permute_and_flatten (models/detection/rpn.py)."""
+    n, channels, h, w = x.shape
+    features = channels // layer["anchors"]
+    return x.view(n, -1, features, h, w).permute(0, 3, 4, 1, 2).reshape(n, -1, features)
 
 
 def batch_first(net, layer, x):
@@ -186,6 +223,12 @@ KINDS = {
     "upsample_bilinear2d": lambda net, layer, x: F.interpolate(x, scale_factor=layer["scale"], mode="bilinear",
                                                                align_corners=layer.get("align_corners", False)),
     "channel_shuffle": lambda net, layer, x: F.channel_shuffle(x, layer["groups"]),
+    "upsample_nearest2d": lambda net, layer, x: F.interpolate(x, scale_factor=layer["scale"],
+                                                              mode=layer.get("mode", "nearest")),
+    "to_anchors": to_anchors,
+    "again": again,
+    "side": side,
+    "join": join,
     "flatten": lambda net, layer, x: x.flatten(1),
     "softmax": lambda net, layer, x: F.softmax(x, -1),
     "dropout": dropout,
@@ -209,7 +252,7 @@ KINDS = {
 }
 
 
-def focal(output, target, loss):
+def focal(net, output, target, loss):
     """torchvision's sigmoid_focal_loss with the mean over all elements."""
     alpha, gamma = loss.get("alpha", 0.25), loss.get("gamma", 2)
     p = torch.sigmoid(output)
@@ -220,7 +263,7 @@ def focal(output, target, loss):
     return value.mean()
 
 
-def cross_entropy(output, target, loss):
+def cross_entropy(net, output, target, loss):
     if output.dim() == 3:
         output = output.transpose(1, 2)
     weights = loss.get("class_weights")
@@ -228,21 +271,36 @@ def cross_entropy(output, target, loss):
                            ignore_index=loss.get("ignored", -100), label_smoothing=loss.get("smoothing", 0.0))
 
 
-def ctc(output, target, loss):
-    logs = F.log_softmax(output, -1).transpose(0, 1)
+def ctc(net, output, target, loss):
+    logs = net.rounded(F.log_softmax(output, -1)).transpose(0, 1)  # a tensor that both programs store
     return F.ctc_loss(logs, target[:, 2:].long(), target[:, 0].long(), target[:, 1].long(), blank=loss.get("blank", 0),
                       zero_infinity=loss.get("zero_infinity", False))
+
+
+def detection(net, output, target, loss):
+    """torchvision's losses of RetinaNetHead, as sums with the weights that the targets bring."""
+    values, weights = target.chunk(2, dim=-1)
+    classes = output.shape[-1] - 4
+    alpha, gamma = loss.get("alpha", 0.25), loss.get("gamma", 2)
+    x, y = output[..., :classes], values[..., :classes]
+    p = torch.sigmoid(x)
+    focal_loss = F.binary_cross_entropy_with_logits(x, y, reduction="none") * (1 - (p * y + (1 - p) * (1 - y))) ** gamma
+    if alpha >= 0:
+        focal_loss = (alpha * y + (1 - alpha) * (1 - y)) * focal_loss
+    boxes = F.smooth_l1_loss(output[..., classes:], values[..., classes:], reduction="none", beta=loss.get("beta", 1.0))
+    return (focal_loss * weights[..., :classes]).sum() + (boxes * weights[..., classes:]).sum()
 
 
 LOSSES = {
     "cross_entropy": cross_entropy,
     "ctc": ctc,
-    "mse": lambda output, target, loss: F.mse_loss(output, target),
-    "smooth_l1": lambda output, target, loss: F.smooth_l1_loss(output, target, beta=loss.get("beta", 1.0)),
-    "binary_cross_entropy": lambda output, target, loss: F.binary_cross_entropy(output, target),
-    "binary_cross_entropy_with_logits": lambda output, target, loss: F.binary_cross_entropy_with_logits(
+    "mse": lambda net, output, target, loss: F.mse_loss(output, target),
+    "smooth_l1": lambda net, output, target, loss: F.smooth_l1_loss(output, target, beta=loss.get("beta", 1.0)),
+    "binary_cross_entropy": lambda net, output, target, loss: F.binary_cross_entropy(output, target),
+    "binary_cross_entropy_with_logits": lambda net, output, target, loss: F.binary_cross_entropy_with_logits(
         output, target, pos_weight=torch.tensor(loss.get("pos_weight", 1.0), dtype=output.dtype)),
     "focal": focal,
+    "detection": detection,
 }
 
 
