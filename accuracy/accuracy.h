@@ -53,6 +53,7 @@ Harness error_harness();            // error.cpp
 Harness range_harness();            // range.cpp
 Harness batchnorm_drift_harness();  // batchnorm_drift.cpp
 Harness training_harness();         // training.cpp
+Harness convergence_harness();      // convergence.cpp
 Harness accumulation_harness();     // accumulation.cpp
 
 // Throws Error for a number or curve that the harness does not list, or that it writes twice for one place.

@@ -100,7 +100,9 @@ void compare_all(const Subject& subject) {
   if (!dx.empty()) compare(trial, "input", trial.input(), dx, key.child("input"));
 }
 
-bool has_kink(const LayerSpec& layer) { return layer.kind == "relu" || layer.kind == "max_pool2d"; }
+bool has_kink(const LayerSpec& layer) {
+  return layer.kind == "relu" || layer.kind == "leaky_relu" || layer.kind == "max_pool2d";
+}
 
 int kinks_in(const std::vector<LayerSpec>& layers) {
   int count = 0;
@@ -113,7 +115,7 @@ int kinks_in(const std::vector<LayerSpec>& layers) {
 
 void replace_kinks(std::vector<LayerSpec>& layers) {
   for (LayerSpec& layer : layers) {
-    if (has_kink(layer)) layer.kind = layer.kind == "relu" ? "silu" : "avg_pool2d";
+    if (has_kink(layer)) layer.kind = layer.kind == "max_pool2d" ? "avg_pool2d" : "silu";
     for (auto& branch : layer.branches) replace_kinks(branch);
   }
 }
@@ -213,6 +215,7 @@ std::vector<KindCase> kind_cases() {
         {"join", "sum", {{"of", std::string("added")}}},
         {"again", "conv_third", {{"of", std::string("conv")}}},
         {"join", "joined", {{"of", std::string("rows")}, {"how", std::string("concat")}}}}},
+      {"channel_shuffle", image, {{"channel_shuffle", "shuffle", {{"groups", whole(2)}}}}},
       {"flatten", image, {{"flatten", "flatten"}}},
       {"add", image, {{"add", "sum", {}, {{silu}, {}}}}},
       {"concat",
@@ -224,6 +227,19 @@ std::vector<KindCase> kind_cases() {
       {"linear over sequences", {2, 3, 5}, {{"linear", "fc", {{"out", whole(4)}}}}},
       {"self_attention", {2, 5, 12}, {{"self_attention", "attention", {{"heads", whole(2)}}}}},
       {"self_attention causal", {2, 5, 12}, {{"self_attention", "attention", {{"heads", whole(2)}, {"causal", true}}}}},
+      {"self_attention padded",  // the last sample has no steps
+       {3, 5, 12},
+       {{"self_attention", "attention", {{"heads", whole(2)}, {"lengths", std::vector<double>{3, 5, 0}}}}}},
+      {"self_attention padded in steps",
+       {3, 5, 12},
+       {{"self_attention",
+         "attention",
+         {{"heads", whole(2)}, {"lengths", std::vector<double>{3, 5, 0}}, {"fused", false}}}}},
+      {"self_attention with a mask that leaks",
+       {2, 5, 12},
+       {{"self_attention",
+         "attention",
+         {{"heads", whole(2)}, {"causal", true}, {"lengths", std::vector<double>{3, 1}}, {"mask_value", -2.0}}}}},
       {"self_attention in steps",
        {2, 5, 12},
        {{"self_attention", "attention", {{"heads", whole(2)}, {"causal", true}, {"fused", false}}}}},

@@ -219,6 +219,7 @@ LayerPtr global_avg_pool2d(std::string name);
 LayerPtr adaptive_avg_pool2d(std::string name, Size2d size);  // of the result
 LayerPtr upsample_bilinear2d(std::string name, int scale, bool align_corners = false);
 LayerPtr upsample_nearest2d(std::string name, int scale);
+LayerPtr channel_shuffle(std::string name, int64_t groups);  // channel i of group g becomes channel i groups + g
 LayerPtr flatten(std::string name);
 
 // Sequences: [n, t, features], or indices [n, t].
@@ -234,9 +235,18 @@ LayerPtr embedding(const Init& init, std::string name, int64_t entries, int64_t 
                    int64_t padding = -1);
 // x + the first t rows of a table with `length`.
 LayerPtr position_embedding(const Init& init, std::string name, int64_t length, int64_t features, double deviation = 1);
-// [n, t, 3 c] of q, k and v -> [n, t, c]. fused: one operation; else products, softmax and casts as autocast makes them, with
-// q and k multiplied by the root of the scale before their product, as in PyTorch's scaled_dot_product_attention.
-LayerPtr self_attention(std::string name, int64_t heads, bool causal, bool fused);
+struct AttentionOptions {
+  bool causal = false;  // a position attends to none after it
+  bool fused =
+      true;  // one operation; else products, softmax and casts as autocast makes them, with q and k multiplied by
+             // the root of the scale before their product, as in PyTorch's scaled_dot_product_attention
+  // Sample i attends to its first lengths[i mod size] positions: padded sequences. Empty: to all. 0: its result is 0.
+  std::vector<int64_t> lengths{};
+  // Added to the scores of the positions left out, as stored in the dtype of q. Empty: a boolean mask, so -infinity.
+  std::optional<double> mask_value{};
+};
+// [n, t, 3 c] of q, k and v -> [n, t, c].
+LayerPtr self_attention(std::string name, int64_t heads, const AttentionOptions& options = {});
 // torch.nn.LSTM(batch_first=True) with one layer: [n, t, inputs] -> [n, t, hidden], or 2 hidden if bidirectional.
 LayerPtr lstm(const Init& init, std::string name, int64_t inputs, int64_t hidden, bool bidirectional = false);
 // torch.nn.LSTMCell: [n, inputs + 2 hidden] of x, h and c side by side -> [n, 2 hidden] of the new h and c.

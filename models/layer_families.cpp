@@ -1,5 +1,6 @@
 // Single layers at any size. To add one, add a row.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -177,6 +178,10 @@ Subject to_anchors_alone(const Sizes& s) {
 Subject adaptive_pool_alone(const Sizes& s) {
   return alone(image_of(s), {"adaptive_avg_pool2d", "pool", {{"size", s.extent('o')}}});
 }
+Subject channel_shuffle_alone(const Sizes& s) {
+  s.check(s['c'] % s['g'] == 0, "the groups do not divide the channels");
+  return alone(image_of(s), {"channel_shuffle", "shuffle", {{"groups", s['g']}}});
+}
 Subject softmax_alone(const Sizes& s) {
   s.check_elements("the input", {s['b'], s['d']});
   return alone({s['b'], s['d']}, {"softmax", "softmax"});
@@ -184,8 +189,13 @@ Subject softmax_alone(const Sizes& s) {
 Subject attention_alone(const Sizes& s) {
   const int64_t features = 3 * s['h'] * s['d'];
   s.check_elements("the input", {s['b'], s['t'], features});
-  return alone({s['b'], s['t'], features},
-               {"self_attention", "attention", {{"heads", s['h']}, {"causal", s['m'] == 1}, {"fused", s['f'] == 1}}});
+  LayerSpec layer{"self_attention", "attention", {{"heads", s['h']}, {"causal", s['m'] == 1}, {"fused", s['f'] == 1}}};
+  // Every length from the whole one to a quarter of it.
+  if (s['m'] == 2) {
+    const auto t = static_cast<double>(s['t']);
+    layer.arguments["lengths"] = std::vector{t, std::ceil(t / 2), std::ceil(3 * t / 4), std::ceil(t / 4)};
+  }
+  return alone({s['b'], s['t'], features}, std::move(layer));
 }
 Subject lstm_alone(const Sizes& s) {
   s.check_elements("the gates", {s['b'], s['t'], 4 * s['h']});
@@ -357,6 +367,11 @@ std::vector<Family> layer_families() {
            {kBatch, kChannels, kImage, {.letter = 'o', .about = "size of the result", .is_pair = true, .most = 1024}},
        .example = "b16_c64_s28_o7",
        .make = adaptive_pool_alone},
+      {.name = "channelshuffle",
+       .about = "the channels dealt out to groups in turn",
+       .letters = {kBatch, kChannels, kImage, {.letter = 'g', .about = "groups"}},
+       .example = "b16_c64_s28_g4",
+       .make = channel_shuffle_alone},
       {.name = "softmax",
        .about = "a softmax over the features of each token",
        .letters = {kTokens, kFeatures},
@@ -369,11 +384,11 @@ std::vector<Family> layer_families() {
                    {.letter = 't', .about = "time, the length of a sequence"},
                    {.letter = 'd', .about = "features of a head"},
                    {.letter = 'm',
-                    .about = "mask; 1: causal, 0: none",
+                    .about = "mask; 1: causal, 0: none, 2: sequences of t, t/2, 3t/4 and t/4 steps in turn",
                     .usual = "1",
                     .usual_value = one,
                     .least = 0,
-                    .most = 1},
+                    .most = 2},
                    {.letter = 'f',
                     .about = "1: one operation, 0: products and a softmax",
                     .usual = "1",

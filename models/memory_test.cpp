@@ -24,7 +24,7 @@ struct SeparateDevice {
   }
   size_t live(Purpose purpose) const { return device->memory().live().by_purpose[static_cast<size_t>(purpose)]; }
   size_t of_models() const {
-    return device->memory().live().total - live(Purpose::workspace) - live(Purpose::emulation);
+    return device->memory().live().total - live(Purpose::workspace) - live(Purpose::emulation) - live(Purpose::padding);
   }
 };
 

@@ -1,6 +1,7 @@
 #include "models/network/layer_makers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -183,6 +184,13 @@ LayerPtr make_global_avg_pool2d(LayerRequest& r) {
   r.need_rank(4, kImages);
   return global_avg_pool2d(r.name);
 }
+LayerPtr make_channel_shuffle(LayerRequest& r) {
+  r.need_rank(4, kImages);
+  const int64_t groups = r.count("groups");
+  r.check(r.input[1] % groups == 0,
+          std::to_string(groups) + " groups do not divide " + std::to_string(r.input[1]) + " channels");
+  return channel_shuffle(r.name, groups);
+}
 LayerPtr make_flatten(LayerRequest& r) { return flatten(r.name); }
 
 LayerPtr make_add(LayerRequest& r) {
@@ -221,7 +229,18 @@ LayerPtr make_self_attention(LayerRequest& r) {
   const int64_t heads = r.count("heads");
   r.check(r.input[2] % (3 * heads) == 0,
           std::to_string(r.input[2]) + " features are not q, k and v of " + std::to_string(heads) + " heads");
-  return self_attention(r.name, heads, r.flag("causal"), r.flag("fused"));
+  AttentionOptions options{.causal = r.flag("causal"), .fused = r.flag("fused")};
+  if (r.has("lengths"))
+    for (const double length : r.numbers("lengths")) {
+      r.check(length <= static_cast<double>(r.input[1]) && length == std::floor(length),
+              "lengths are whole numbers up to the " + std::to_string(r.input[1]) + " steps, not " + text_of(length));
+      options.lengths.push_back(static_cast<int64_t>(length));
+    }
+  if (r.has("mask_value")) {
+    r.check(!options.lengths.empty(), "mask_value is of the steps beyond \"lengths\", which are not given");
+    options.mask_value = r.number("mask_value");
+  }
+  return self_attention(r.name, heads, options);
 }
 LayerPtr make_lstm(LayerRequest& r) {
   r.need_rank(3, kSequences);

@@ -23,6 +23,7 @@ LayerPtr make_group_norm(LayerRequest& r);
 LayerPtr make_max_pool2d(LayerRequest& r);
 LayerPtr make_avg_pool2d(LayerRequest& r);
 LayerPtr make_global_avg_pool2d(LayerRequest& r);
+LayerPtr make_channel_shuffle(LayerRequest& r);
 LayerPtr make_flatten(LayerRequest& r);
 LayerPtr make_add(LayerRequest& r);
 LayerPtr make_softmax(LayerRequest& r);

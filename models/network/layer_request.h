@@ -43,6 +43,7 @@ struct LayerRequest {
   double number(std::string_view argument) const;
   bool flag(std::string_view argument) const;
   const std::string& word(std::string_view argument) const;
+  const std::vector<double>& numbers(std::string_view argument) const;
 
   // Each throws Error with the words.
   void check(bool holds, const std::string& what) const;

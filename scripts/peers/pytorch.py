@@ -12,7 +12,8 @@ The truth is PyTorch in fp64 from the dumped parameters and data. The bound is m
 every parameter and the result of every layer multiplied by 1 + u r, |r| <= 1, forward and backward, where u is the unit
 roundoff of the policy's format, times the root of the longest sum for a format that sums are in. halfmark may be eight times
 as far from the truth as the farthest of three such runs, or sixteen times under autocast, where a layer rounds its input, its
-weight and its result, and kinks move. PyTorch's own distance in the same format is shown beside.
+weight and its result, and kinks move. PyTorch's own distance in the same format is shown beside. Under autocast the dtype of
+each layer's output is that of PyTorch's lists for CUDA (autocast_dtypes.py).
 """
 
 import argparse
@@ -38,19 +39,20 @@ ALLOWED = {True: 8, False: 16}
 def cases_of_suites():
     layers = ["linear/b4_i16_o8", "conv2d/b2_c4_o6_s6_k3", "conv2d/b2_c4_o4_s7_k3_t2", "conv2d/b2_c4_o8_s6_k3_g2",
               "conv2d/b1_c3_o4_s8_k3_d2", "conv2d/b2_c4_o4_s6_k3x1", "linear/b4_i16_o8_w1", "conv2d/b2_c4_o6_s6_k3_w1",
-              "convtranspose2d/b2_c4_o3_s4_k3_t2",
-              "convtranspose2d/b2_c4_o6_s4x5_k4_t2_g2", "batchnorm2d/b4_c3_s4", "layernorm/b6_d12", "rmsnorm/b6_d12",
-              "groupnorm/b3_c6_s4_g2", "relu/b2_c4_s5", "sigmoid/b2_c4_s5", "tanh/b2_c4_s5", "silu/b2_c4_s5",
-              "gelu/b2_c4_s5", "gelu_tanh/b2_c4_s5", "maxpool/b2_c4_s7_k3_t2", "avgpool/b2_c4_s6_k2",
-              "globalpool/b2_c4_s5", "upsample/b2_c3_s4_f2", "adaptivepool/b2_c3_s7_o3", "softmax/b6_d12",
-              "attention/b2_h2_t6_d4", "attention/b2_h2_t6_d4_m0", "attention/b2_h2_t6_d4_f0", "lstm/b3_t4_i5_h6",
-              "lstm/b3_t4_i5_h6_r1", "lstm_cell/b3_i5_h6", "batchnorm2d/b4_c3_s4_m1", "batchnorm2d/b4_c3_s4_a0",
-              "batchnorm2d/b4_c3_s4_m1_a0", "batchnorm1d/b8_c6", "batchnorm1d/b4_c3_t5", "batchnorm3d/b2_c3_d3_s4",
-              "dropout/b2_c4_s5", "dropout/b2_c4_s5_p30_m1", "embedding/b4_t6_v40_d5", "position_embedding/b3_t4_d5",
-              "take_step/b3_t4_d5", "to_sequence/b2_c4_s5", "flatten/b2_c4_s5", "add/b2_c4_s5", "concat/b2_c4_s5",
-              "checkpoint/b6_d8_h12", "cross_entropy/b8_o10", "cross_entropy/b2_o5_s3x4_e10_i1_w1",
-              "binary_cross_entropy_with_logits/b8_o10_w3", "mse/b8_o10", "smooth_l1/b8_o10_e50", "focal/b8_o10",
-              "ctc/b2_t24_o12", "upsample_nearest/b2_c3_s4_f2", "to_anchors/b2_c6_s4_a3"]
+              "convtranspose2d/b2_c4_o3_s4_k3_t2", "convtranspose2d/b2_c4_o6_s4x5_k4_t2_g2", "batchnorm2d/b4_c3_s4",
+              "layernorm/b6_d12", "rmsnorm/b6_d12", "groupnorm/b3_c6_s4_g2", "relu/b2_c4_s5", "leaky_relu/b2_c4_s5",
+              "sigmoid/b2_c4_s5", "tanh/b2_c4_s5", "silu/b2_c4_s5", "gelu/b2_c4_s5", "gelu_tanh/b2_c4_s5",
+              "maxpool/b2_c4_s7_k3_t2", "avgpool/b2_c4_s6_k2", "globalpool/b2_c4_s5", "upsample/b2_c3_s4_f2",
+              "adaptivepool/b2_c3_s7_o3", "channelshuffle/b2_c6_s4_g2", "softmax/b6_d12", "attention/b2_h2_t6_d4",
+              "attention/b2_h2_t6_d4_m0", "attention/b2_h2_t6_d4_f0", "attention/b5_h2_t7_d4_m2",
+              "attention/b5_h2_t7_d4_m2_f0", "lstm/b3_t4_i5_h6", "lstm/b3_t4_i5_h6_r1", "lstm_cell/b3_i5_h6",
+              "batchnorm2d/b4_c3_s4_m1", "batchnorm2d/b4_c3_s4_a0", "batchnorm2d/b4_c3_s4_m1_a0", "batchnorm1d/b8_c6",
+              "batchnorm1d/b4_c3_t5", "batchnorm3d/b2_c3_d3_s4", "dropout/b2_c4_s5", "dropout/b2_c4_s5_p30_m1",
+              "embedding/b4_t6_v40_d5", "position_embedding/b3_t4_d5", "take_step/b3_t4_d5", "to_sequence/b2_c4_s5",
+              "flatten/b2_c4_s5", "add/b2_c4_s5", "concat/b2_c4_s5", "checkpoint/b6_d8_h12", "cross_entropy/b8_o10",
+              "cross_entropy/b2_o5_s3x4_e10_i1_w1", "binary_cross_entropy_with_logits/b8_o10_w3", "mse/b8_o10",
+              "smooth_l1/b8_o10_e50", "focal/b8_o10", "ctc/b2_t24_o12", "upsample_nearest/b2_c3_s4_f2",
+              "to_anchors/b2_c6_s4_a3"]
     models = ["mlp/b8_i16_h24_o10", "logistic/b4_c1_s8", "convnet/b4_c1_s8_w4", "lenet5/b2_c1_s28", "resnet/b4_s8_n1_w4",
               "resnet50/b4_s16_n1_w2_o10", "xception/b4_s16_n1_w4_o10", "erfnet/b2_s16x24_n1_w4_o4",
               "gpt/b2_t8_n1_h2_d8_v27", "bert/b3_t6_n1_h2_d8_v64_o4", "lstm_classifier/b3_t5_n1_e6_h5_v64_o4",
@@ -87,7 +89,7 @@ def install():
 
 
 def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
-    """What PyTorch computes in the steps of a dump: (role, name, step) -> numbers in fp64; and the dtypes of layers."""
+    """What PyTorch computes in the steps of a dump: (role, name, step) -> numbers in fp64."""
     import torch
 
     import torch_network as networks
@@ -107,7 +109,7 @@ def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
     for name in dump.names("state"):
         tensors[name] = torch.from_numpy(dump.get("state", name)).to(dtype)
     optimizer = networks.optimizer_of(training, parameters) if parameters else None
-    results, net = {}, None
+    results = {}
     for step in index["steps"]:
         at, scale = step["step"], step["scale"]
         x = torch.from_numpy(dump.get("input", "", at))
@@ -160,7 +162,13 @@ def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
                     put(role, name, state[key])
         for name in dump.names("state", at):
             put("state", name, tensors[name])
-    return results, net.dtypes
+    return results
+
+
+def low_dtype(policy):
+    """Of autocast; None without it."""
+    import torch
+    return {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(policy)
 
 
 def distance(a, b):
@@ -175,6 +183,7 @@ class Comparison:
         import numpy
         import torch
 
+        import autocast_dtypes
         import torch_network as networks
 
         self.worst, self.where, self.judged, self.torch_worst = 0.0, "", 0, 0.0
@@ -182,16 +191,16 @@ class Comparison:
         unit, sums = UNITS[policy]
         if sums:
             unit *= networks.largest_sum(dump.index["model"]) ** 0.5
-        truth, _ = torch_steps(dump, torch.float64, plant=plant)
+        truth = torch_steps(dump, torch.float64, plant=plant)
         # fp64 itself has no wider truth: the scatter of roundings is measured at a larger unit, in which it is linear.
         measured = max(unit, 2.0**-30)
         torch.manual_seed(0)
-        scattered = [torch_steps(dump, torch.float64, unit=measured, plant=plant)[0] for _ in range(3)]
-        low = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(policy)
+        scattered = [torch_steps(dump, torch.float64, unit=measured, plant=plant) for _ in range(3)]
+        low = low_dtype(policy)
         peer = {}
         if not plant and policy != "fp64" and not dump.index["policy"]["master"]:
             try:
-                peer, self.dtypes = torch_steps(dump, torch.float32, autocast=low)
+                peer = torch_steps(dump, torch.float32, autocast=low)
             except (NotImplementedError, RuntimeError):
                 peer = {}  # PyTorch has no such kernel on a CPU
         steps = dump.index["steps"]
@@ -222,6 +231,11 @@ class Comparison:
                    and key not in truth and not steps[key[2]]["skipped"]]
         for key in missing:
             self.fail(f"{key[0]} {key[1]} was not compared: PyTorch has none")
+        if low is not None and not plant:
+            lines, agreeing = autocast_dtypes.differences(dump, low)
+            self.judged += agreeing
+            for line in lines:
+                self.fail(line)
 
     def fail(self, what):
         self.worst, self.where = float("inf"), what
@@ -297,6 +311,7 @@ PLANTS = [
     ("padding and stride of a pool", "maxpool/b2_c4_s7_k3_t2", [], lambda m, t: change_first(m, "max_pool2d", stride=1)),
     ("another GELU", "gelu/b2_c4_s5", [], lambda m, t: change_first(m, "gelu", layer="gelu_tanh")),
     ("no causal mask", "attention/b2_h2_t6_d4", [], lambda m, t: change_first(m, "self_attention", causal=False)),
+    ("one step more of a padded sequence", "attention/b5_h2_t7_d4_m2", [], lambda m, t: change_first(m, "self_attention", lengths=[7, 5, 6, 2])),
     ("corners aligned", "upsample/b2_c3_s4_f2", [], lambda m, t: change_first(m, "upsample_bilinear2d", align_corners=True)),
     ("running momentum 0.11", "convnet/b4_c1_s8_w4", [], lambda m, t: change_first(m, "batchnorm2d", momentum=0.11)),
     ("dilation 1 for 2", "conv2d/b1_c3_o4_s8_k3_d2", [], lambda m, t: change_first(m, "conv2d", dilation=1, padding=1)),
@@ -343,8 +358,27 @@ def self_test(halfmark, folder):
         ok = clean.agrees and found
         lost += not ok
         print(f"{'found' if found else 'LOST':6} {'' if clean.agrees else 'NOT CLEAN '}{what} ({subject})")
-    print(f"{len(PLANTS) - lost} of {len(PLANTS)} planted mistakes found")
+    for policy in ("amp-fp16", "amp-bf16"):
+        lost += not finds_dtypes(dumped(halfmark, f"gpt/b2_t8_n1_h2_d8_v27/cpu/{policy}", folder / policy), policy)
+    print(f"{len(PLANTS) + 2 - lost} of {len(PLANTS) + 2} planted mistakes found")
     return lost
+
+
+def finds_dtypes(dump, policy):
+    """Whether each layer's dtype of output, exchanged for another, is found."""
+    import autocast_dtypes
+
+    low = low_dtype(policy)
+    clean, missed = not autocast_dtypes.differences(dump, low)[0], []
+    for one in dump.index["activations"]:
+        own = one["dtype"]
+        one["dtype"] = "f16" if own != "f16" else "f32"
+        if not autocast_dtypes.differences(dump, low)[0]:
+            missed.append(one["layer"])
+        one["dtype"] = own
+    print(f"{'LOST' if missed else 'found':6} {'' if clean else 'NOT CLEAN '}another dtype of each of "
+          f"{len(dump.index['activations'])} outputs under {policy}{': ' + ', '.join(missed) if missed else ''}")
+    return clean and not missed and bool(dump.index["activations"])
 
 
 def compare(halfmark, folder, cases):

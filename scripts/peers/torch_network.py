@@ -74,7 +74,9 @@ def weight(net, layer):
     if not layer.get("weight_norm", False):
         return net.of(layer, "weight")
     v, g = net.of(layer, "weight_v"), net.of(layer, "weight_g")
-    return torch._weight_norm(v, g.reshape((-1,) + (1,) * (v.dim() - 1)), layer.get("norm_dim", 0))
+    product = torch._weight_norm(v, g.reshape((-1,) + (1,) * (v.dim() - 1)), layer.get("norm_dim", 0))
+    net.dtypes[f"{layer['name']}.weight"] = product.dtype
+    return product
 
 
 def linear(net, layer, x):
@@ -130,7 +132,18 @@ def self_attention(net, layer, x):
     n, t, width = x.shape
     heads = layer["heads"]
     q, k, v = x.reshape(n, t, 3, heads, width // 3 // heads).permute(2, 0, 3, 1, 4)
-    y = F.scaled_dot_product_attention(q, k, v, is_causal=layer.get("causal", False))
+    lengths, causal, mask = layer.get("lengths"), layer.get("causal", False), None
+    if lengths:
+        attends = torch.arange(t) < torch.tensor([lengths[i % len(lengths)] for i in range(n)])[:, None]
+        attends = attends[:, None, None, :].expand(n, 1, t, t)
+        seen = torch.ones(t, t, dtype=torch.bool).tril() if causal else torch.ones(t, t, dtype=torch.bool)
+        if "mask_value" in layer:
+            mask = torch.zeros(n, 1, t, t, dtype=q.dtype).masked_fill(~attends, layer["mask_value"])
+            mask = mask.masked_fill(~seen, -math.inf)
+        else:
+            mask = attends & seen
+        mask = mask.to(x.device)
+    y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal and mask is None)
     return y.transpose(1, 2).reshape(n, t, width // 3)
 
 
@@ -217,6 +230,7 @@ KINDS = {
     "again": again,
     "side": side,
     "join": join,
+    "channel_shuffle": lambda net, layer, x: F.channel_shuffle(x, layer["groups"]),
     "flatten": lambda net, layer, x: x.flatten(1),
     "softmax": lambda net, layer, x: F.softmax(x, -1),
     "dropout": dropout,
@@ -231,6 +245,7 @@ KINDS = {
     "concat": concat,
     "checkpoint": lambda net, layer, x: net.sequence(layer["branches"][0], x),
     "relu": lambda net, layer, x: F.relu(x),
+    "leaky_relu": lambda net, layer, x: F.leaky_relu(x),
     "sigmoid": lambda net, layer, x: torch.sigmoid(x),
     "tanh": lambda net, layer, x: torch.tanh(x),
     "silu": lambda net, layer, x: F.silu(x),
@@ -291,19 +306,19 @@ LOSSES = {
 }
 
 
-def optimizer_of(training, parameters):
-    """The torch optimizer of a dump's "training"."""
+def optimizer_of(training, parameters, **form):
+    """The torch optimizer of a dump's "training". `form`: fused or foreach; none: PyTorch's choice."""
     kind, rate, decay = training.get("optimizer", "sgd"), training.get("rate", 0.05), training.get("weight_decay", 0.0)
     if training.get("storage", "nearest") != "nearest":
         raise NotJudged(f"storage {training['storage']}: torch has no such optimizer")
     if kind == "sgd":
         return torch.optim.SGD(parameters, lr=rate, momentum=training.get("momentum", 0.9),
                                dampening=training.get("dampening", 0.0), weight_decay=decay,
-                               nesterov=training.get("nesterov", False))
+                               nesterov=training.get("nesterov", False), **form)
     if kind in ("adam", "adamw"):
         made = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
         return made(parameters, lr=rate, betas=(training.get("beta1", 0.9), training.get("beta2", 0.999)),
-                    eps=training.get("epsilon", 1e-8), weight_decay=decay)
+                    eps=training.get("epsilon", 1e-8), weight_decay=decay, **form)
     raise NotJudged(f"optimizer {kind}: torch has no such optimizer")
 
 

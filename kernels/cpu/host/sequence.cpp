@@ -68,21 +68,27 @@ void each_row(Tensor& out, const std::array<const Tensor*, N>& in, F f) {
 template <class T>
 void softmax(const Softmax& op) {
   const int64_t period = op.causal ? op.x.shape()[op.x.shape().rank() - 2] : 0;
-  each_row<T>(op.out, std::array{&op.x}, [log = op.log, period](const auto& p, T* r, int64_t all, int64_t row) {
-    const T* x = p[0];
-    const int64_t width = period ? std::min(all, row % period + 1) : all;  // that this row sees
-    std::fill(r + width, r + all, T(0));
-    const T largest = largest_of(x, width);
-    if (log) {
-      const T sum = lanes_sum<T>(width, [&](int64_t j) { return exp_of_nonpositive(x[j] - largest); });
-      const T shift = std::log(sum);
-      for (int64_t j = 0; j < width; ++j) r[j] = (x[j] - largest) - shift;
-      return;
-    }
-    for (int64_t j = 0; j < width; ++j) r[j] = exp_of_nonpositive(x[j] - largest);
-    const T inverse = T(1) / lanes_sum<T>(width, [r](int64_t j) { return r[j]; });
-    for (int64_t j = 0; j < width; ++j) r[j] *= inverse;
-  });
+  each_row<T>(
+      op.out, std::array{&op.x},
+      [log = op.log, masked = op.masked, period](const auto& p, T* r, int64_t all, int64_t row) {
+        const T* x = p[0];
+        const int64_t width = period ? std::min(all, row % period + 1) : all;  // that this row sees
+        std::fill(r + width, r + all, T(0));
+        const T largest = largest_of(x, width);
+        if (masked && largest == -HUGE_VALF && std::none_of(x, x + width, [](T one) { return std::isnan(one); })) {
+          std::fill_n(r, width, T(0));
+          return;
+        }
+        if (log) {
+          const T sum = lanes_sum<T>(width, [&](int64_t j) { return exp_of_nonpositive(x[j] - largest); });
+          const T shift = std::log(sum);
+          for (int64_t j = 0; j < width; ++j) r[j] = (x[j] - largest) - shift;
+          return;
+        }
+        for (int64_t j = 0; j < width; ++j) r[j] = exp_of_nonpositive(x[j] - largest);
+        const T inverse = T(1) / lanes_sum<T>(width, [r](int64_t j) { return r[j]; });
+        for (int64_t j = 0; j < width; ++j) r[j] *= inverse;
+      });
 }
 
 template <class T>
