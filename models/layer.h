@@ -218,8 +218,8 @@ LayerPtr avg_pool2d(std::string name, Size2d kernel, const Window& window);
 LayerPtr global_avg_pool2d(std::string name);
 LayerPtr adaptive_avg_pool2d(std::string name, Size2d size);  // of the result
 LayerPtr upsample_bilinear2d(std::string name, int scale, bool align_corners = false);
-LayerPtr channel_shuffle(std::string name, int64_t groups);  // channel i of group g becomes channel i groups + g
 LayerPtr upsample_nearest2d(std::string name, int scale);
+LayerPtr channel_shuffle(std::string name, int64_t groups);  // channel i of group g becomes channel i groups + g
 LayerPtr flatten(std::string name);
 
 // Sequences: [n, t, features], or indices [n, t].

@@ -58,8 +58,8 @@ Tensor Weight::forward(Pass& pass, std::string_view operation, Saved* saved) {
                     .centred = false,
                     .summed = true,
                     .epsilon = 0});
-  w = pass.input(operation, w);
   if (pass.tap) pass.look("activation/" + own_.name.substr(0, own_.name.size() - 2), w);
+  w = pass.input(operation, w);
   if (saved) saved->keep(inverse), saved->keep(w);
   return w;
 }

@@ -2,7 +2,6 @@
 #include "models/network/layer_kinds.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -131,14 +130,14 @@ std::vector<LayerKind> kind_table() {
        "images a whole number of times as large",
        {{.name = "scale", .about = "factor", .most = 64}, flag("align_corners", "as in PyTorch", false)},
        make_upsample},
-      {"channel_shuffle",
-       "the channels dealt out to the groups in turn, as in ShuffleNet",
-       {count("groups", "of channels")},
-       make_channel_shuffle},
       {"upsample_nearest2d",
        "images a whole number of times as large, each pixel repeated",
        {{.name = "scale", .about = "factor", .most = 64}},
        make_upsample_nearest},
+      {"channel_shuffle",
+       "the channels dealt out to the groups in turn, as in ShuffleNet",
+       {count("groups", "of channels")},
+       make_channel_shuffle},
       {"flatten", "images to vectors", {}, make_flatten},
       {"softmax", "a softmax over the last axis", {}, make_softmax},
       {"dropout",

@@ -47,14 +47,14 @@ def of_cuda_autocast(dump, low):
             tensors |= {name: fake("state", name) for name in dump.names("state")}
             network = Shapes(index["model"], tensors, momentum=index["batchnorm_momentum"])
             output = network(fake("input", "", 0))
-            if "classes" in index["model"]:
-                spec = index["model"].get("loss", {"loss": "cross_entropy"})
+            if "loss" in index["model"]:
+                spec = index["model"]["loss"]
                 logs = F.log_softmax(output, -1)
                 network.dtypes["log_probabilities"] = logs.dtype  # that cross-entropy and CTC begin with
                 if spec["loss"] == "ctc":  # needs the lengths' values; its result has the dtype of what it is given
                     loss = logs
                 else:
-                    loss = networks.LOSSES[spec["loss"]](output, fake("target", "", 0).float(), spec)
+                    loss = networks.LOSSES[spec["loss"]](network, output, fake("target", "", 0).float(), spec)
                 network.dtypes["loss"] = loss.dtype
     finally:
         torch.set_autocast_enabled("cuda", enabled)

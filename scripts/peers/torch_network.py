@@ -74,7 +74,9 @@ def weight(net, layer):
     if not layer.get("weight_norm", False):
         return net.of(layer, "weight")
     v, g = net.of(layer, "weight_v"), net.of(layer, "weight_g")
-    return torch._weight_norm(v, g.reshape((-1,) + (1,) * (v.dim() - 1)), layer.get("norm_dim", 0))
+    product = torch._weight_norm(v, g.reshape((-1,) + (1,) * (v.dim() - 1)), layer.get("norm_dim", 0))
+    net.dtypes[f"{layer['name']}.weight"] = product.dtype
+    return product
 
 
 def linear(net, layer, x):
@@ -222,13 +224,13 @@ KINDS = {
     "adaptive_avg_pool2d": lambda net, layer, x: F.adaptive_avg_pool2d(x, pair(layer["size"])),
     "upsample_bilinear2d": lambda net, layer, x: F.interpolate(x, scale_factor=layer["scale"], mode="bilinear",
                                                                align_corners=layer.get("align_corners", False)),
-    "channel_shuffle": lambda net, layer, x: F.channel_shuffle(x, layer["groups"]),
     "upsample_nearest2d": lambda net, layer, x: F.interpolate(x, scale_factor=layer["scale"],
                                                               mode=layer.get("mode", "nearest")),
     "to_anchors": to_anchors,
     "again": again,
     "side": side,
     "join": join,
+    "channel_shuffle": lambda net, layer, x: F.channel_shuffle(x, layer["groups"]),
     "flatten": lambda net, layer, x: x.flatten(1),
     "softmax": lambda net, layer, x: F.softmax(x, -1),
     "dropout": dropout,

@@ -84,7 +84,7 @@ class Step:
         self.x = read("input", "", 0)
         if self.x.is_floating_point():
             self.x.requires_grad_()
-        self.labelled = "classes" in model
+        self.labelled = "loss" in model
         self.net = FastNetwork(model, tensors)
         self.loss = model.get("loss", {"loss": "cross_entropy"})
         self.compute_loss = networks.LOSSES[self.loss["loss"]]
@@ -128,7 +128,7 @@ class Step:
         with self.cast():
             output = self.net(self.x)
             if self.labelled:
-                loss = self.compute_loss(output, self.target, self.loss)
+                loss = self.compute_loss(self.net, output, self.target, self.loss)
         if self.labelled:
             loss.backward()
         else:
