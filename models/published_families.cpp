@@ -55,9 +55,10 @@ Subject resnet50(const Sizes& s) {
 Subject xception(const Sizes& s) {
   s.check(s['w'] % 4 == 0, "the width is not a multiple of 4, and one stage has 91/4 of it");
   const Shape image = colour_image(s);
-  // At the rate of the others, 0.05, the small form of the suites diverges under fp32.
+  // At the rate of the others, 0.05, the small form of the suites diverges under fp32; at 0.01 its loss after 100 steps
+  // depends on any rounding, that of tf32 too.
   Settings settings;
-  settings.rate = 0.01;
+  settings.rate = 0.005;
   return classifier(image, DataKind::images, s['o'], published::xception(image[2], s['n'], s['w'], s['o']), settings);
 }
 Subject erfnet(const Sizes& s) {

@@ -202,7 +202,7 @@ TEST(SuiteFull, HasEverySubjectPolicyAndHarness) {
   for (const Policy& policy : policies()) EXPECT_EQ(seen.contains(std::string(policy.name)), !policy.hidden);
   for (const Harness& harness : all_harnesses()) EXPECT_TRUE(seen.contains(std::string(harness.name))) << harness.name;
   for (const std::string& model : models)
-    EXPECT_TRUE(trained.contains(model)) << model << " needs a small form in kTrained of suites.cpp";
+    EXPECT_TRUE(trained.contains(model)) << model << " needs a small form in a row of convergence in suites.cpp";
 }
 
 TEST(CaseOf, RefusesInvalidIds) {
