@@ -144,8 +144,8 @@ double fp32_loss(const TrialSpec& spec, int64_t steps) {
   TrialSpec baseline = spec.under(policy_named("fp32"));
   baseline.settings.scaler.reset();
   baseline.settings.optimizer.storage = Storage::nearest;
-  const std::string key = fmt::format("{} {} {} {} {}", baseline.subject->id(), baseline.device->name(), baseline.seed,
-                                      steps, text_of(baseline.settings));
+  const std::string key = fmt::format("{} {} {} {} {} {}", baseline.subject->id(), baseline.device->name(),
+                                      baseline.seed, text_of_data(spec), steps, text_of(baseline.settings));
   for (const auto& [name, loss] : kept)
     if (name == key) return loss;
   const LogPause pause;

@@ -58,11 +58,13 @@ std::string text_of(const Settings& s) {
   return text;
 }
 
+std::string text_of_data(const TrialSpec& spec) { return spec.data ? spec.data->facts().hash : ""; }
+
 std::shared_ptr<const Reference> reference_of(const TrialSpec& spec, Inputs inputs) {
   static std::list<std::pair<std::string, std::shared_ptr<const Reference>>> kept;  // latest first
   const TrialSpec spec_fp64 = spec.oracle(inputs);
   const std::string key =
-      fmt::format("{} {} {} {}", spec.subject->id(), spec.seed,
+      fmt::format("{} {} {} {} {}", spec.subject->id(), spec.seed, text_of_data(spec),
                   spec_fp64.round_first ? spec_fp64.round_first->name : "drawn", text_of(spec_fp64.settings));
   for (auto entry = kept.begin(); entry != kept.end(); ++entry) {
     if (entry->first != key) continue;

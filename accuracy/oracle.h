@@ -27,6 +27,9 @@ struct Reference {
 // The fp64 reference of a trial on batch 0. The last few are cached, so that the policies of one subject share them.
 std::shared_ptr<const Reference> reference_of(const TrialSpec& spec, Inputs inputs);
 
+// What makes the data of a trial others than those of its seed: the hash of its files; empty: they are drawn.
+std::string text_of_data(const TrialSpec& spec);
+
 // All settings that can change a number, as text: the key of the cache.
 std::string text_of(const Settings& settings);
 

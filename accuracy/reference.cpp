@@ -49,7 +49,7 @@ TrialSpec unscaled_reference(const TrialSpec& spec) {
 }
 
 std::string key_of(std::string_view what, const TrialSpec& spec) {
-  return fmt::format("{} {} {} {}", what, spec.subject->id(), spec.seed, text_of(spec.settings));
+  return fmt::format("{} {} {} {} {}", what, spec.subject->id(), spec.seed, text_of_data(spec), text_of(spec.settings));
 }
 
 // Everything that a step changes: parameters, velocities of the optimizer, running statistics.

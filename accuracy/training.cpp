@@ -42,7 +42,9 @@ const std::vector<MetricRow>& training_table() {
        "share of parameter elements, over all steps not skipped, that the update left unchanged (of the master copy if "
        "there is one)"},
       {"evaluation.samples", "1", Better::neither, Kind::exact,
-       "held-out samples: from the generator of the training data, a stream of their own, the same for all policies"},
+       "held-out samples, the same for all policies: from the generator of the training data, a stream of their own; "
+       "with "
+       "--data: of the files' test part"},
       {"evaluation.loss", "1", Better::lower, Kind::bounded,
        "mean loss of the held-out samples, parameters and statistics cast to fp32 or half"},
       {"evaluation.accuracy", "1", Better::higher, Kind::bounded,
@@ -55,6 +57,11 @@ const std::vector<MetricRow>& training_table() {
       {"evaluation.folded_accuracy", "1", Better::higher, Kind::bounded, "evaluation.accuracy of that model"},
       {"evaluation.folding_difference", "1", Better::neither, Kind::bounded,
        "evaluation.folded_loss - evaluation.loss, both cast alike"},
+      {"data.batch", "s", Better::neither, Kind::information,
+       "with --data: median seconds to read, decode and normalise one batch, by one thread while the training "
+       "computes"},
+      {"data.waiting", "s", Better::neither, Kind::information,
+       "with --data: seconds that the training waited for its batches, in all"},
   });
   return rows;
 }
@@ -119,6 +126,7 @@ std::optional<Expect> expects(const TrialSpec& spec) {
 struct TrainingResult {
   std::vector<double> steps, loss, accuracy, scale;
   double skipped = 0, unchanged = 0, updated = 0;
+  std::optional<ReadingTimes> reading;  // of files
   Evaluation fp32, half;
   std::optional<Evaluation> folded_fp32, folded_half;  // of a model with batch norm after convolutions
 
@@ -142,6 +150,7 @@ TrainingResult train(const TrialSpec& spec, int64_t steps, Evaluated evaluated) 
   TrainingResult training;
   std::vector<std::vector<double>> before;
   for (const Param* param : trial.params()) before.push_back(stored(*param));
+  trial.read_ahead();
   for (int64_t step = 0; step < steps; ++step) {
     const StepResult result = trial.train_step(step);
     training.steps.push_back(static_cast<double>(step));
@@ -158,6 +167,7 @@ TrainingResult train(const TrialSpec& spec, int64_t steps, Evaluated evaluated) 
       before[p] = std::move(after);
     }
   }
+  if (const ReadingTimes* times = trial.reading_times()) training.reading = *times;
   if (evaluated == Evaluated::no) return training;
   const Policy& half = policy_named(spec.policy->low == DType::bf16 ? "bf16" : "fp16");
   training.fp32 = trial.evaluate(kHeldOut, &policy_named("fp32"));
@@ -175,8 +185,8 @@ std::shared_ptr<const TrainingResult> fp32_baseline(const TrialSpec& spec, int64
   TrialSpec baseline_spec = spec.under(policy_named("fp32"));
   baseline_spec.settings.scaler.reset();
   baseline_spec.settings.optimizer.storage = Storage::nearest;  // fp32 loses nothing that another storage would keep
-  const std::string key = fmt::format("{} {} {} {} {}", baseline_spec.subject->id(), baseline_spec.device->name(),
-                                      baseline_spec.seed, steps, text_of(baseline_spec.settings));
+  const std::string key = fmt::format("{} {} {} {} {} {}", baseline_spec.subject->id(), baseline_spec.device->name(),
+                                      baseline_spec.seed, text_of_data(spec), steps, text_of(baseline_spec.settings));
   for (const auto& [name, training] : kept)
     if (name == key) return training;
   const LogPause pause;
@@ -184,6 +194,12 @@ std::shared_ptr<const TrainingResult> fp32_baseline(const TrialSpec& spec, int64
   kept.emplace_front(key, training);
   if (kept.size() > 8) kept.pop_back();
   return training;
+}
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 Findings measure_training(const TrialSpec& given) {
@@ -205,7 +221,7 @@ Findings measure_training(const TrialSpec& given) {
   out.number("training.skipped_steps", "", training->skipped);
   // If every step was skipped, nothing was updated: reported like updates that change nothing.
   out.number("training.noop_updates", "", training->updated > 0 ? training->unchanged / training->updated : 1);
-  out.number("evaluation.samples", "", static_cast<double>(kHeldOut));
+  out.number("evaluation.samples", "", static_cast<double>(training->fp32.samples));
   for (const auto& [at, evaluation] : {std::pair{"fp32", &training->fp32}, {"half", &training->half}}) {
     out.number("evaluation.loss", at, evaluation->loss);
     out.number("evaluation.accuracy", at, evaluation->accuracy).standard_error = evaluation->accuracy_error();
@@ -217,6 +233,10 @@ Findings measure_training(const TrialSpec& given) {
     out.number("evaluation.folded_loss", at, (*folded)->loss);
     out.number("evaluation.folded_accuracy", at, (*folded)->accuracy).standard_error = (*folded)->accuracy_error();
     out.number("evaluation.folding_difference", at, (*folded)->loss - plain->loss);
+  }
+  if (training->reading) {
+    out.number("data.batch", "", median_of(training->reading->batches));
+    out.number("data.waiting", "", training->reading->waited);
   }
   training_numbers(spec)->add_to(out);
   return out.take();

@@ -36,6 +36,7 @@ Policy adjusted(const Policy& policy, const Settings& settings) {
 // Held-out samples in one forward pass: as many as fit, but not more than this, whatever the batch of the training. In
 // evaluation mode no sample depends on another.
 constexpr int64_t kEvaluationBatch = 256;
+constexpr std::string_view kHeldOutStream = "evaluation";
 
 }  // namespace
 
@@ -83,6 +84,8 @@ struct Trial::Parts {
   Batch batch;
   Tensor x, labels;
   int64_t step = -1;
+  bool reads_ahead = false;
+  std::unique_ptr<ReadAhead> ahead;
   // Of the last forward and backward.
   Saved saved;
   Tensor output, loss, dx;
@@ -120,13 +123,32 @@ struct Trial::Parts {
 
   Batch draw(std::string_view stream, int64_t number, const Shape& shape) const {
     const Subject& subject = *spec.subject;
-    Batch drawn = draw_batch(subject.data, shape, subject.classes, key.child("data").child(stream), number);
+    const RandomKey own = key.child("data").child(stream);
+    Batch drawn = !spec.data ? draw_batch(subject.data, shape, subject.classes, own, number)
+                  : stream == kHeldOutStream
+                      ? held_out_batch(*spec.data, subject.data, shape, own, number * kEvaluationBatch)
+                      : training_batch(*spec.data, subject.data, shape, own, number);
+    return changed(std::move(drawn));
+  }
+  // With the settings and the rounding of the trial.
+  Batch changed(Batch drawn) const {
     for (double& value : drawn.x) {
       if (has_indices()) break;
       value = value * spec.settings.input_scale + spec.settings.input_offset;
       if (spec.round_first) value = round_to(*spec.round_first, value);
     }
     return drawn;
+  }
+
+  // A batch of files, from the thread that reads ahead.
+  Batch read(int64_t number) {
+    if (!ahead || ahead->next_step() != number)
+      ahead = std::make_unique<ReadAhead>(
+          [data = spec.data, subject = spec.subject, own = key.child("data").child("training")](int64_t wanted) {
+            return training_batch(*data, subject->data, subject->input, own, wanted, true);
+          },
+          number);
+    return changed(ahead->take());
   }
 
   Tensor input(const Batch& drawn, const Shape& shape) const {
@@ -191,12 +213,13 @@ struct Trial::Parts {
 
   // `samples` held-out samples in batches, drawn when they are first wanted.
   const HeldOut& held_out_samples(int64_t samples) {
+    if (spec.data) samples = std::min(samples, spec.data->samples(Split::held_out, spec.subject->input));
     if (held_out && held_out->samples == samples) return *held_out;
     auto drawn = std::make_shared<HeldOut>();
     drawn->samples = samples;
     for (int64_t first = 0; first < samples; first += kEvaluationBatch)
       drawn->batches.push_back(
-          draw("evaluation", first / kEvaluationBatch, input_shape(std::min(kEvaluationBatch, samples - first))));
+          draw(kHeldOutStream, first / kEvaluationBatch, input_shape(std::min(kEvaluationBatch, samples - first))));
     held_out = std::move(drawn);
     return *held_out;
   }
@@ -205,9 +228,10 @@ struct Trial::Parts {
     HM_CHECK(samples > 0, "evaluation needs at least one sample");
     HM_CHECK(labelled(), "subject " + spec.subject->id() + " has no labels to evaluate it by");
     PhaseScope phase("evaluation");
-    Evaluation result{.samples = samples};
+    const HeldOut& held = held_out_samples(samples);
+    Evaluation result{.samples = held.samples};
     double loss_sum = 0, right = 0;
-    for (const Batch& given : held_out_samples(samples).batches) {
+    for (const Batch& given : held.batches) {
       const int64_t count = static_cast<int64_t>(given.x.size()) / std::max<int64_t>(1, input_shape(1).elements());
       Pass pass(device, policy, false);
       const Tensor out = model->forward(pass, input(given, input_shape(count)), nullptr);
@@ -217,8 +241,8 @@ struct Trial::Parts {
                static_cast<double>(count);
       loss_sum += head_loss.values()[0] * static_cast<double>(count);
     }
-    result.loss = loss_sum / static_cast<double>(samples);
-    result.accuracy = right / static_cast<double>(samples);
+    result.loss = loss_sum / static_cast<double>(result.samples);
+    result.accuracy = right / static_cast<double>(result.samples);
     return result;
   }
 
@@ -295,11 +319,14 @@ const std::vector<double>& Trial::labels() const { return parts_->batch.labels; 
 void Trial::load_batch(int64_t step) {
   Parts& p = *parts_;
   p.x = {}, p.labels = {};  // freed first, so that memory counts one batch at a time
-  p.batch = p.draw("training", step, p.spec.subject->input);
+  p.batch = p.reads_ahead ? p.read(step) : p.draw("training", step, p.spec.subject->input);
   p.x = p.input(p.batch, p.spec.subject->input);
   if (p.labelled()) p.labels = p.targets(p.batch, p.spec.subject->input, p.model->output_shape(p.spec.subject->input));
   p.step = step;
 }
+
+void Trial::read_ahead() { parts_->reads_ahead = parts_->spec.data != nullptr; }
+const ReadingTimes* Trial::reading_times() const { return parts_->ahead ? &parts_->ahead->times() : nullptr; }
 
 Tensor Trial::input() const { return parts_->x; }
 

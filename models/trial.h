@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "models/files/data_set.h"
+#include "models/files/read_ahead.h"
 #include "models/namespaces.h"
 #include "models/optimizer.h"
 #include "models/scaler.h"
@@ -32,6 +34,7 @@ struct TrialSpec {
   Axes axes;  // values of the harness's axes, for the id of the case; `settings` holds their effect
   uint64_t seed = 0;
   Settings settings;
+  std::shared_ptr<const DataSet> data{};  // of files that fit the subject; null: drawn
   // x and parameters are rounded to this format before anything else; set by oracle().
   const Format* round_first = nullptr;
 
@@ -76,6 +79,10 @@ class Trial {
   // in the parameters' dtype, as from a data loader (autocast casts it). A single
   // layer gets x in the policy's low dtype, as from a previous layer of a network.
   void load_batch(int64_t step);
+  // From now on, the batches after the one that is loaded are read by a thread, so that a training waits for its files as
+  // little as possible. Drawn data do not change. Not for timed steps: the thread takes a core.
+  void read_ahead();
+  const ReadingTimes* reading_times() const;  // of read_ahead; null: nothing was read
   Tensor input() const;                 // x of the loaded batch; shares its memory, so a harness may change the values
   Tensor forward();                     // training mode; returns the output (logits), keeps the loss
   double loss() const;                  // of the last forward, without scale and loss_factor; copies from the device
@@ -84,9 +91,9 @@ class Trial {
   StepResult train_step(int64_t step);  // all of the above
   Tensor infer();                       // evaluation mode on the loaded batch; phase "evaluation"
 
-  // Mean loss and accuracy over `samples` held-out samples, in evaluation mode; the tap is not called. They come from the
-  // same generator as the training data, from a stream of their own, and are drawn once: every evaluation of this trial
-  // sees the same. `policy` null = the trial's own. With another policy, a copy of the parameters and running statistics
+  // Mean loss and accuracy over `samples` held-out samples, in evaluation mode; the tap is not called. Drawn ones come from
+  // the generator of the training data, from a stream of their own. Of files, they are those of the test part, and as many
+  // as it has if that is fewer. They are drawn or read once: every evaluation of this trial sees the same. `policy` null = the trial's own. With another policy, a copy of the parameters and running statistics
   // is cast to it first (evaluation in fp32, in pure half); the trial does not change.
   Evaluation evaluate(int64_t samples, const Policy* policy = nullptr, EvaluatedForm form = EvaluatedForm::trained);
   size_t foldable() const;  // batch norms that EvaluatedForm::folded folds; 0 for a model that only a function knows

@@ -46,6 +46,7 @@ HEADERS = {
     "concepts": "convertible_to same_as integral floating_point invocable derived_from constructible_from predicate regular "
                 "signed_integral unsigned_integral",
     "condition_variable": "condition_variable condition_variable_any cv_status",
+    "csetjmp": "jmp_buf longjmp setjmp",
     "csignal": "signal raise sig_atomic_t",
     "cstdint": "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t intmax_t uintmax_t",
     "cstdio": "printf fprintf snprintf sscanf fopen fclose fread fwrite fflush ferror FILE fputs fputc fgetc puts perror rename fgets "

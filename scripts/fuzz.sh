@@ -52,7 +52,8 @@ fuzz() { # SECONDS
 
 # The sources of the readers: files, command lines, and messages of child processes.
 readers=(reports/record/{report,journal,json_parser,json_reader}.cpp reports/gate/{gate_rules,acknowledgement}.cpp
-  reports/history/history_store.cpp bench/vectors/{csv,scalar_vectors,dot_vectors}.cpp bench/commands/command_line.cpp)
+  reports/history/history_store.cpp bench/vectors/{csv,scalar_vectors,dot_vectors}.cpp bench/commands/command_line.cpp
+  models/files/{idx,mnist,cifar,jpeg,png}.cpp)
 
 # Executed by the seeds, the corpus, and the readers' own tests, which also check the results.
 coverage() {

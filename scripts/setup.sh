@@ -9,6 +9,7 @@ set -euo pipefail
 packages=(
   build-essential cmake ninja-build
   libdnnl-dev libopenblas-dev libfmt-dev nlohmann-json3-dev libcli11-dev libpugixml-dev
+  libjpeg-dev libpng-dev # pictures of data sets
   libboost-dev libgtest-dev libgmock-dev
   libbenchmark-dev
   libbenchmark-tools python3-scipy # compare.py of Google Benchmark is in -tools; its statistics need scipy

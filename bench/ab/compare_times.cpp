@@ -86,6 +86,7 @@ PairOptions pair_options(const Build& a, const Build& b, const ComparedCases& co
                                   fmt::format("{}", options.side_by_side ? options.seconds / kSlices : options.seconds),
                                   "--threads", std::to_string(options.threads)};
   for (const std::string& file : options.models) sample.insert(sample.end(), {"--model", file});
+  if (!options.data.empty()) sample.insert(sample.end(), {"--data", options.data});
   pairs.command_a = a.command(sample), pairs.command_b = b.command(sample);
   for (const Build& one : options.layouts_a) pairs.layouts_a.push_back(one.command(sample));
   for (const Build& one : options.layouts_b) pairs.layouts_b.push_back(one.command(sample));

@@ -18,6 +18,7 @@ namespace halfmark::bench {
 struct AbOptions {
   std::vector<std::string> selection;  // words and options for `run`, which choose the cases
   std::vector<std::string> models;     // files of models that both builds read
+  std::string data{};                  // files in place of drawn data; empty: drawn
   DecisionRules rules;
   double seconds = 0.05;     // duration of the timed steps per process run
   int threads = 0;           // of the CPU's kernels, 0: all; fewer give less noise on a machine with other work

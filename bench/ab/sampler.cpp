@@ -115,7 +115,7 @@ ProcessSample sample_of(const std::string& line) {
   }
 }
 
-Sampler::Sampler(SamplerOptions options) : options_(std::move(options)) {
+Sampler::Sampler(SamplerOptions options) : options_(std::move(options)), data_(options_.data) {
   if (options_.threads > 0) set_host_threads(options_.threads);
 }
 
@@ -160,7 +160,8 @@ std::unique_ptr<Sampler::PreparedCase> Sampler::prepare(const std::string& id) {
       return prepared;
     }
 
-  const Case one = case_of(id);
+  Case one = case_of(id);
+  data_.add_to(one);
   if (one.harness->name != "throughput") throw Error(id + ": only cases of harness throughput have a time");
   std::shared_ptr<Device>& device = devices_[one.device];
   if (!device) device = open_device(one.device);

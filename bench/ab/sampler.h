@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bench/namespaces.h"
+#include "bench/run/data_files.h"
 #include "kernels/tensor/device.h"
 
 namespace halfmark::bench {
@@ -43,6 +44,7 @@ struct SamplerOptions {
   double seconds = 0.05;                      // duration of the timed steps per case
   int threads = 0;                            // of the CPU's kernels, 0: as many as there are cores
   uint64_t seed = 0;                          // of parameters and data
+  std::string data{};                         // path of files in place of drawn data; empty: drawn
   std::string shared_pages{};                 // the result of use_private_code_pages(); part of every answer
   std::map<std::string, double> slow_down{};  // case -> share by which each step is made longer; for tests of the gate
 };
@@ -60,6 +62,7 @@ class Sampler {
   void measure(ProcessSample& result);
 
   SamplerOptions options_;
+  DataFiles data_;
   std::map<std::string, std::shared_ptr<Device>> devices_;
   std::unique_ptr<PreparedCase> prepared_;  // the last case
 };

@@ -35,7 +35,7 @@ constexpr int kMostThreads = 4096, kMostPairs = 10'000;
 struct AbArguments {
   std::string a, b, suite, noise, learn;
   std::vector<std::string> words, devices, policies, models;
-  std::string shapes;
+  std::string shapes, data;
   bool one_after_another = false, time_only = false, numbers_only = false, layouts = false;
   std::string rules = "default";
   OutputOptions outputs;
@@ -49,6 +49,7 @@ std::vector<std::string> selection_of(const AbArguments& arguments) {
   };
   add("--suite", arguments.suite);
   add("--shapes", arguments.shapes);
+  add("--data", arguments.data);
   for (const std::string& file : arguments.models) add("--model", file);
   for (const std::string& device : arguments.devices) add("--device", device);
   for (const std::string& policy : arguments.policies) add("--policy", policy);
@@ -79,7 +80,7 @@ NoiseProfile noise_in(const std::string& file) {
 void run_ab(const AbArguments& arguments, Program& program) {
   AbOptions options = arguments.options;
   options.selection = selection_of(arguments);
-  options.models = arguments.models;
+  options.models = arguments.models, options.data = arguments.data;
   options.side_by_side = !arguments.one_after_another;
   if (arguments.layouts) options.layouts_a = Build::open_layouts(arguments.a);
   const Build a = arguments.layouts ? options.layouts_a.front() : Build::open(arguments.a);
@@ -152,6 +153,7 @@ void add_ab_command(CommandLine& line, Program& program) {
           .list("--policy", arguments->policies, "precisions (more: a,b; * as a glob)")
           .option("--shapes", arguments->shapes, "these subjects only: a list as in halfmark run")
           .files("--model", arguments->models, "a model of your own as JSON, as in halfmark run; both builds read it")
+          .option("--data", arguments->data, "files in place of drawn data, as in halfmark run; both builds read them")
           .option("--seconds", options.seconds, "seconds of timed steps for each case in one process",
                   kShowsDefault | kPositive)
           .option("--threads", options.threads,
@@ -207,6 +209,7 @@ void add_sample_command(CommandLine& line, Program& program) {
               kShowsDefault, kMostThreads)
       .option("--seed", options.seed, "random seed of parameters and data", kShowsDefault)
       .files("--model", arguments->models, "model files of the cases")
+      .option("--data", arguments->options.data, "files in place of drawn data")
       .flag("--shared-pages", arguments->shared_pages,
             "share the memory pages of the code with other processes of this program (scripts/placement.py)")
       .action([arguments, &program] {

@@ -10,6 +10,7 @@
 
 #include "bench/commands/commands.h"
 #include "bench/run/case.h"
+#include "bench/run/data_files.h"
 #include "bench/run/known_names.h"
 #include "bench/run/model_file.h"
 #include "bench/run/tensor_dump.h"
@@ -23,7 +24,7 @@ namespace {
 
 struct DumpArguments {
   std::vector<std::string> words, models, training;
-  std::string folder;
+  std::string folder, data;
   int steps = 1;
   ScalePattern scales;
   uint64_t seed = 0;
@@ -57,7 +58,8 @@ void dump(const DumpArguments& arguments, const Program& program) {
   // The harness of a case does not matter: a step of training is written.
   std::string id = arguments.words.front();
   if (std::count(id.begin(), id.end(), '/') == 3) id += "/error";
-  const Case one = case_of(id);
+  Case one = case_of(id);
+  DataFiles(arguments.data).add_to(one);
   HM_CHECK(one.subject->network, "subject " + one.subject->id() + " is a function of a program and cannot be written");
   TrialSpec spec = one.trial(open_device(one.device), arguments.seed);
   for (const std::string& word : arguments.training) change_training(word, spec.settings);
@@ -80,6 +82,7 @@ void add_dump_command(CommandLine& line, Program& program) {
       .option("--growth-interval", arguments->scales.interval, "with --overflows: steps after which the scale grows",
               kShowsDefault | kPositive)
       .files("--model", arguments->models, "a model of your own, as in halfmark run")
+      .option("--data", arguments->data, "files in place of drawn data, as in halfmark run")
       .footer(
           "dump.json lists the files: inputs, targets, outputs, gradients with the loss scale and without, parameters, "
           "running statistics and optimizer state after each step, with the model, the policy and the dtype of each "

@@ -11,6 +11,7 @@
 
 #include "bench/commands/commands.h"
 #include "bench/commands/shapes.h"
+#include "bench/run/data_files.h"
 #include "bench/run/interruption.h"
 #include "bench/run/model_file.h"
 #include "bench/run/plan.h"
@@ -32,7 +33,7 @@ constexpr int kMostProcesses = 10'000;  // of a case: days on any machine
 
 struct RunArguments {
   Selection selection;
-  std::string id, shapes, output = "report.json", shard;
+  std::string id, shapes, output = "report.json", shard, data;
   std::vector<std::string> models;
   uint64_t seed = 0;
   bool resume = false, isolate = false, dry_run = false, no_probes = false;
@@ -51,7 +52,8 @@ std::vector<Case> shard_of(std::vector<Case> cases, const std::string& label) {
 
 Plan plan_of(const std::vector<Case>& cases) {
   std::vector<std::string> ids;
-  for (const Case& one : cases) ids.push_back(one.id());
+  // The same cases on other data are another plan, which --resume and merge refuse.
+  for (const Case& one : cases) ids.push_back(one.id() + (one.data ? " " + one.data->facts().hash : ""));
   return reports::plan_of(ids);
 }
 
@@ -78,6 +80,8 @@ void run(const RunArguments& arguments, Program& program) {
   const Selection selection = with_subjects(arguments);
   RunOptions options;
   options.cases = arguments.id.empty() ? plan(selection) : std::vector<Case>{case_of(arguments.id)};
+  DataFiles data(arguments.data);
+  for (Case& one : options.cases) data.add_to(one);
   options.info.plan = plan_of(options.cases);
   if (const auto shard = shard_named(arguments.shard))
     options.info.shard = fmt::format("{}/{}", shard->part, shard->parts);
@@ -137,6 +141,10 @@ void add_run_command(CommandLine& line, Program& program) {
       "--model", arguments->models,
       "a model of your own as JSON, alone unless --shapes or --case selects others; may be repeated; halfmark "
       "list subjects --json ID shows the form");
+  command.option(
+      "--data", arguments->data,
+      "train and evaluate on these files in place of drawn data: a folder of MNIST, CIFAR, images by class or "
+      "Cityscapes, or a text; a subject must have their size");
   command.option("--case", arguments->id, "exactly this case, as `halfmark run --dry-run` prints ids");
   command.option("-o,--output", arguments->output, "report file", kShowsDefault | kFile);
   command.option("--seed", arguments->seed, "random seed of parameters and data", kShowsDefault);
@@ -155,7 +163,8 @@ void add_run_command(CommandLine& line, Program& program) {
   command.flag("--dry-run", arguments->dry_run, "list the ids of the cases and stop");
   command.examples({"halfmark run --suite smoke", "halfmark run mlp 'amp-*' training",
                     "halfmark run sim:hopper linear error --policy fp16",
-                    "halfmark run --case mlp/b32_i64_h128_o10/cpu/fp16/error"});
+                    "halfmark run --case mlp/b32_i64_h128_o10/cpu/fp16/error",
+                    "halfmark run --data shakespeare.txt gpt/b32_t64_n2_h4_d64_v65 amp-fp16 training"});
   command.action([arguments, &program] { run(*arguments, program); });
 }
 

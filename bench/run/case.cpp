@@ -48,6 +48,7 @@ TrialSpec Case::trial(std::shared_ptr<Device> opened, uint64_t seed) const {
   spec.axes = axes;
   spec.seed = seed;
   spec.settings = subject->settings;
+  spec.data = data;
   return spec;
 }
 

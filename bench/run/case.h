@@ -17,7 +17,9 @@ struct Case {
   std::string device;
   const Policy* policy = nullptr;
   const Harness* harness = nullptr;
-  Axes axes;  // those that do not have their default value
+  Axes axes;                              // those that do not have their default value
+  std::shared_ptr<const DataSet> data{};  // files in place of drawn data (data_files.h); no part of the id
+  std::string data_path{};                // of --data
 
   std::string id() const;                     // "mlp/b16_i32_h64_o8/cpu/amp-fp16/error[/key=value...]"
   std::vector<std::string> segments() const;  // the parts between the slashes

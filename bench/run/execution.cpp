@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "bench/run/data_files.h"
 #include "bench/run/isolation.h"
 #include "bench/run/run_case.h"
 #include "kernels/devices.h"
@@ -24,7 +25,7 @@ std::vector<Device*> Execution::devices() const {
 
 Record Execution::measure(const Case& one) const {
   if (!options_.isolate && options_.processes == 0) return run_case(one, devices_.at(one.device), seed_);
-  IsolatedRun isolated = run_isolated(options_.program, one.id(), seed_, options_.timeout);
+  IsolatedRun isolated = run_isolated(options_.program, one.id(), seed_, options_.timeout, data_options(one));
   if (isolated.record) return *std::move(isolated.record);
   Record record = blank_record(one, seed_);
   record.status = Status::failed;

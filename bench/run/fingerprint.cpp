@@ -29,10 +29,10 @@ class Hash {
   uint64_t hash_ = 0xCBF29CE484222325u;
 };
 
-// Families of information about a time measurement, which differs from run to run.
+// Families of information about times, which differ from run to run.
 bool is_about_timing(std::string_view metric) {
   const std::string_view family = metric.substr(0, metric.find('.'));
-  return family == "timing" || family == "speedup" || family == "contention";
+  return family == "timing" || family == "speedup" || family == "contention" || family == "data";
 }
 
 }  // namespace

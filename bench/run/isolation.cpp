@@ -17,7 +17,8 @@
 
 namespace halfmark::bench {
 
-IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout) {
+IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout,
+                         const std::vector<std::string>& more) {
   const auto begin = std::chrono::steady_clock::now();
   const MemoryFile report("report"), complaints("complaints");
   std::vector<std::string> command = {program,  // --no-probes: the parent has already probed the environment
@@ -30,6 +31,7 @@ IsolatedRun run_isolated(const std::string& program, const std::string& id, uint
                                       "--output-descriptor",
                                       std::to_string(report.descriptor())};
   command.insert(command.end(), model_file_options().begin(), model_file_options().end());
+  command.insert(command.end(), more.begin(), more.end());
   const pid_t child = start_child(command, {.error = complaints.descriptor(), .kept = report.descriptor()});
   const ChildEnd ending = wait_for_child(child, timeout);
   const int status = ending.status;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bench/namespaces.h"
 #include "reports/record/report.h"
@@ -16,8 +17,9 @@ struct IsolatedRun {
   double seconds = 0;
 };
 
-// Starts `program run --case ID` and reads its report. timeout in seconds, 0 = none. The process is killed at the
+// Starts `program run --case ID`, followed by `more`, and reads its report. timeout in seconds, 0 = none. The process is killed at the
 // timeout and when this process dies. Throws Interrupted when a signal ends the run (bench/run/interruption.h).
-IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout);
+IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout,
+                         const std::vector<std::string>& more = {});
 
 }  // namespace halfmark::bench

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/run/data_files.h"
 #include "bench/run/environment.h"
 #include "bench/run/fingerprint.h"
 #include "bench/run/interruption.h"
@@ -82,8 +83,10 @@ Record blank_record(const Case& one, uint64_t seed) {
   record.harness = one.harness->name;
   record.axes = one.axes;
   record.definition = models::definition_of(*one.subject);
+  record.data = data_origin(one);
   record.repro = fmt::format("{} run --case {}", program_name(), shell_word(record.id));
   for (const std::string& option : model_file_options()) record.repro += " " + shell_word(option);
+  for (const std::string& option : data_options(one)) record.repro += " " + shell_word(option);
   if (seed != 0) record.repro += fmt::format(" --seed {}", seed);
   return record;
 }

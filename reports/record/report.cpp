@@ -151,6 +151,20 @@ Determinism read_determinism(const JsonReader& json) {
   return determinism;
 }
 
+DataOrigin read_data(const JsonReader& json) {
+  json.expect_object();
+  DataOrigin data;
+  data.kind = json.required("kind").text();
+  data.name = json.text("name");
+  data.hash = json.required("hash").text();
+  data.hashed = json.text("hashed");
+  data.normalisation = json.text("normalisation");
+  data.unit = json.text("unit");
+  data.training = static_cast<int64_t>(json.unsigned_integer("training"));
+  data.held_out = static_cast<int64_t>(json.unsigned_integer("held_out"));
+  return data;
+}
+
 RunInfo read_run(const JsonReader& json) {
   json.expect_object();
   RunInfo run;
@@ -196,6 +210,7 @@ Record read_record(const JsonReader& json) {
   record.status = json.required("status").one_of<Status>(kStatusNames);
   record.reason = json.text("reason");
   record.definition = json.text("definition");
+  if (const auto data = json.optional("data")) record.data = read_data(*data);
   record.repro = json.text("repro");
   record.numerics = json.text("numerics");
   record.seconds = json.number("seconds");
@@ -293,6 +308,15 @@ Json to_json(const Record& record) {
                {"reason", record.reason}};
   for (const auto& [key, value] : record.axes) json["axes"][key] = value;
   if (!record.definition.empty()) json["definition"] = record.definition;
+  if (const auto& data = record.data)
+    json["data"] = {{"kind", data->kind},
+                    {"name", data->name},
+                    {"hash", data->hash},
+                    {"hashed", data->hashed},
+                    {"normalisation", data->normalisation},
+                    {"unit", data->unit},
+                    {"training", data->training},
+                    {"held_out", data->held_out}};
   if (!record.repro.empty()) json["repro"] = record.repro;
   if (!record.numerics.empty()) json["numerics"] = record.numerics;
   if (record.seconds != 0) json["seconds"] = json_number(record.seconds);

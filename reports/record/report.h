@@ -49,11 +49,23 @@ struct Determinism {
 };
 std::string_view name_of(Determinism::Proof proof);
 
+// The files that a record was measured on, in place of data drawn from the seed. Records on other data are not compared.
+struct DataOrigin {
+  std::string kind;           // of files: "mnist"
+  std::string name;           // of the folder or file, without the path to it
+  std::string hash, hashed;   // 16 hexadecimal digits, and what they are a hash of: "contents"
+  std::string normalisation;  // how bytes became numbers
+  std::string unit;           // what is counted: "images"
+  int64_t training = 0, held_out = 0;
+  friend bool operator==(const DataOrigin&, const DataOrigin&) = default;
+};
+
 struct Record {
   std::string id;  // "mlp/b16_i32_h64_o8/sim:hopper/amp-fp16/error", unique in a report
   int case_version = 1;
   std::string subject, device, policy, harness;
-  std::string definition;  // hash of the subject's layers, arguments, input, data and loss; empty: not known
+  std::string definition;            // hash of the subject's layers, arguments, input, data and loss; empty: not known
+  std::optional<DataOrigin> data{};  // nothing: drawn from the seed
   std::map<std::string, std::string> axes;
   Status status = Status::ok;
   std::string reason;    // why not ok
@@ -88,7 +100,7 @@ struct RunInfo {
 
 struct Report {
   static constexpr int kSchema = 1;  // another major version is rejected
-  static constexpr int kMinor = 3;   // a newer minor version is read without its new fields
+  static constexpr int kMinor = 4;   // a newer minor version is read without its new fields
 
   int schema = kSchema;
   int minor = kMinor;

@@ -17,14 +17,15 @@ inline constexpr std::array<std::string_view, 4> kSubjectMetrics = {"work.parame
 
 struct SubjectFacts {
   std::string definition;                                         // of the record; empty: not known
+  std::string data{};                                             // kind and hash of its files; empty: drawn
   std::map<std::pair<std::string, std::string>, double> numbers;  // by metric and place
-  bool empty() const { return definition.empty() && numbers.empty(); }
+  bool empty() const { return definition.empty() && data.empty() && numbers.empty(); }
   void merge(const SubjectFacts& other);  // adds what is not known yet
 };
 
 SubjectFacts subject_facts(const Record& record);
 
-// "work.parameters 26506 -> 53002", "definition 3f1c... -> 90ab...": the facts that differ; empty if those that both have
+// "data drawn -> mnist 3f1c...", "work.parameters 26506 -> 53002", "definition 3f1c... -> 90ab...": the facts that differ; empty if those that both have
 // are equal.
 std::string difference_of(const SubjectFacts& base, const SubjectFacts& found);
 

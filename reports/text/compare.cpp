@@ -99,7 +99,9 @@ std::map<std::string, std::string> other_subjects(const std::vector<NamedReport>
     for (const Record& record : named.report.records) {
       SubjectFacts facts = subject_facts(record);
       if (facts.empty()) continue;
-      SubjectFacts& first = known[record.subject];
+      const auto [place, is_first] = known.try_emplace(record.subject, facts);
+      if (is_first) continue;
+      SubjectFacts& first = place->second;
       if (std::string difference = difference_of(first, facts); !difference.empty())
         others.try_emplace(record.subject, std::move(difference));
       first.merge(facts);

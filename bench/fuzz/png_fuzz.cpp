@@ -1,0 +1,20 @@
+// Fuzzes the reader of PNG files.
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/number/error.h"
+#include "models/files/picture.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace halfmark::models;
+  constexpr int64_t kMost = 1 << 20;  // pixels: larger pictures only take longer
+  try {
+    decode_png({data, size}, "file", kMost);
+  } catch (const Error&) {
+  }
+  try {
+    decode_label_png({data, size}, "file", kMost);
+  } catch (const Error&) {
+  }
+  return 0;
+}

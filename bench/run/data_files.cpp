@@ -1,0 +1,33 @@
+#include "bench/run/data_files.h"
+
+#include "models/files/open.h"
+
+namespace halfmark::bench {
+
+void DataFiles::add_to(Case& one) {
+  if (path_.empty()) return;
+  std::shared_ptr<const DataSet>& data = opened_[one.subject->data];
+  if (!data) data = open_data_set(path_, one.subject->data);
+  check_fits(*data, *one.subject);
+  one.data = data, one.data_path = path_;
+}
+
+std::vector<std::string> data_options(const Case& one) {
+  if (!one.data) return {};
+  return {"--data", one.data_path};
+}
+
+std::optional<DataOrigin> data_origin(const Case& one) {
+  if (!one.data) return {};
+  const models::DataFacts& facts = one.data->facts();
+  return DataOrigin{.kind = facts.kind,
+                    .name = facts.name,
+                    .hash = facts.hash,
+                    .hashed = facts.hashed,
+                    .normalisation = facts.normalisation,
+                    .unit = facts.unit,
+                    .training = facts.training,
+                    .held_out = facts.held_out};
+}
+
+}  // namespace halfmark::bench

@@ -1,0 +1,123 @@
+// `--data` of the program: what a record says, what is refused, and that nothing is compared with other data.
+#include "bench/run/data_files.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <ios>
+#include <string>
+
+#include "bench/run/program_testing.h"
+#include "reports/record/report.h"
+
+namespace halfmark::bench {
+namespace {
+
+class DataOption : public ProcessTest {
+ protected:
+  // 40 images for training and 20 for the test, of 4 x 4 pixels.
+  void write_mnist(const std::string& folder, int salt = 0) const {
+    std::filesystem::create_directories(folder_ / folder);
+    for (const auto& [part, count] : {std::pair{"train", 40}, {"t10k", 20}}) {
+      const auto start = [&, part = std::string(part)](const std::string& kind, const std::string& header) {
+        std::ofstream out(folder_ / folder / (part + kind), std::ios::binary);
+        out << header;
+        return out;
+      };
+      const std::string images = std::string("\0\0\0", 3) + static_cast<char>(count), four = std::string("\0\0\0\4", 4);
+      std::ofstream pixels = start("-images-idx3-ubyte", std::string("\0\0\x08\3", 4) + images + four + four);
+      std::ofstream labels = start("-labels-idx1-ubyte", std::string("\0\0\x08\1", 4) + images);
+      for (int n = 0; n < count; ++n) {
+        labels << static_cast<char>(n % 10);
+        for (int i = 0; i < 16; ++i) pixels << static_cast<char>((n % 10 * 25 + i * salt) % 256);
+      }
+    }
+  }
+  Record record_of(const std::string& file) const { return Report::load(folder_ / file).records.at(0); }
+};
+
+TEST_F(DataOption, ARecordSaysOnWhichDataItWasMeasuredAndRepeatsIt) {
+  write_mnist("digits");
+  const Result first = halfmark("run --data digits/ mlp/b8_i16_h24_o10 amp-fp16 training --no-probes -o a.json");
+  ASSERT_EQ(first.code, 0) << first.err;
+  const Record record = record_of("a.json");
+  ASSERT_TRUE(record.data);
+  EXPECT_EQ(record.data->kind, "mnist");
+  EXPECT_EQ(record.data->name, "digits");
+  EXPECT_EQ(record.data->training, 40);
+  EXPECT_EQ(record.data->held_out, 20);
+  EXPECT_EQ(find(record, "evaluation.samples")->value, 20) << "all of a small test part, none of them twice";
+  EXPECT_GE(find(record, "data.batch")->value, 0);
+  EXPECT_GE(find(record, "data.waiting")->value, 0);
+  EXPECT_TRUE(says(record.repro, "--data digits/")) << record.repro;
+  // Its own command, and a process of its own, give the same bits.
+  ASSERT_EQ(halfmark(record.repro.substr(record.repro.find(' ')) + " --no-probes -o b.json").code, 0);
+  EXPECT_EQ(record_of("b.json").fingerprint, record.fingerprint);
+  ASSERT_EQ(halfmark("run --data digits mlp/b8_i16_h24_o10 amp-fp16 training --isolate --no-probes -o c.json").code, 0);
+  EXPECT_EQ(record_of("c.json").fingerprint, record.fingerprint);
+  EXPECT_EQ(record_of("c.json").data, record.data);
+}
+
+TEST_F(DataOption, TheGateDoesNotCompareOtherData) {
+  write_mnist("digits"), write_mnist("other", 3);
+  const std::string run = "run mlp/b8_i16_h24_o10 fp32 error --no-probes ";
+  ASSERT_EQ(halfmark(run + "-o drawn.json").code, 0);
+  ASSERT_EQ(halfmark(run + "--data digits -o digits.json").code, 0);
+  ASSERT_EQ(halfmark(run + "--data other -o other.json").code, 0);
+  EXPECT_FALSE(record_of("drawn.json").data);
+  EXPECT_EQ(halfmark("gate digits.json digits.json").code, 0);
+  for (const std::string base : {"drawn.json", "other.json"}) {
+    const Result gate = halfmark("gate " + base + " digits.json");
+    EXPECT_NE(gate.code, 0);
+    EXPECT_TRUE(says(gate.out, "data ")) << gate.out;
+    EXPECT_TRUE(says(gate.out, "-> mnist")) << gate.out;
+  }
+}
+
+TEST_F(DataOption, WhatDoesNotFitIsOneLineBeforeAnythingIsMeasured) {
+  write_mnist("digits");
+  expect_complaint("run --data digits lenet5/b8_c1_s28 training",
+                   "lenet5/b8_c1_s28: takes [1, 28, 28] and has 10 classes; digits has images [1, 4, 4] of 10 classes");
+  expect_complaint("run --data digits mlp/b8_i64_h24_o10 training", "mlp/b8_i16_h24_o10 fits");
+  expect_complaint("run --data digits linear/b4_i16_o8 error", "data of the kind 'normal' are always drawn");
+  expect_complaint("run --data nowhere mlp/b8_i16_h24_o10", "nowhere: no such file or folder");
+  expect_complaint("run --data . mlp/b8_i16_h24_o10", "these were looked for: MNIST");
+  expect_complaint("dump --data digits mlp/b8_i64_h24_o10/cpu/fp32 -o t", "mlp/b8_i16_h24_o10 fits");
+  std::ofstream(folder_ / "digits/train-labels-idx1-ubyte", std::ios::binary) << std::string("\0\0\x08\1\0\0", 6);
+  expect_complaint("run --data digits mlp/b8_i16_h24_o10 training",
+                   "digits/train-labels-idx1-ubyte: ends within its header");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "report.json"));
+}
+
+TEST_F(DataOption, TheDataAreNoPartOfAnId) {
+  write_mnist("digits");
+  const std::string run = "run mlp/b8_i16_h24_o10 fp32 error --dry-run ";
+  EXPECT_EQ(halfmark(run + "--data digits").out, halfmark(run).out);
+}
+
+TEST_F(DataOption, DumpWritesTheSamplesOfTheFiles) {
+  write_mnist("digits");
+  ASSERT_EQ(halfmark("dump --data digits mlp/b8_i16_h24_o10/cpu/fp64 -o tensors").code, 0);
+  // Every pixel of an image of label n is 25 n. The mean is 112.5 and the deviation 25 sqrt(8.25), of 0, 25, ..., 225.
+  const auto numbers = [&](const std::string& name) {
+    const std::string text = read(folder_ / "tensors" / name);
+    return text.substr(text.find('\n') + 1);
+  };
+  const std::string x = numbers("step0.input.npy"), labels = numbers("step0.target.npy");
+  ASSERT_EQ(x.size(), 8 * 16 * sizeof(double));
+  ASSERT_EQ(labels.size(), 8 * sizeof(int32_t));
+  for (size_t n = 0; n < 8; ++n) {
+    double pixel = 0;
+    int32_t label = -1;
+    std::memcpy(&pixel, x.data() + (16 * n + 5) * sizeof pixel, sizeof pixel);
+    std::memcpy(&label, labels.data() + n * sizeof label, sizeof label);
+    EXPECT_NEAR(pixel, (25 * label - 112.5) / (25 * std::sqrt(8.25)), 1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace halfmark::bench
