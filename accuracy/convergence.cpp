@@ -224,7 +224,8 @@ Findings measure_convergence(const TrialSpec& given) {
 }
 
 std::optional<std::string> refuses_convergence(const TrialSpec& spec) {
-  if (spec.subject->classes == 0) return spec.subject->id() + " has no labels to learn";
+  if (!spec.subject->has_labels()) return spec.subject->id() + " has no labels to learn";
+  if (spec.subject->data == DataKind::logits) return spec.subject->id() + " has random labels, which cannot be learned";
   const std::string control = axis_value(convergence_harness(), spec, "control");
   if (control != "none" && !control_of(spec))
     return "control " + control + " has no expectation for policy " + std::string(spec.policy->name);
