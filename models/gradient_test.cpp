@@ -196,7 +196,8 @@ std::vector<KindCase> kind_cases() {
       {"upsample_bilinear2d with aligned corners",
        image,
        {{"upsample_bilinear2d", "up", {{"scale", whole(3)}, {"align_corners", true}}}}},
-      {"channel_shuffle", image, {{"channel_shuffle", "shuffle", {{"groups", whole(2)}}}}},
+      // Two groups of two would be their own inverse.
+      {"channel_shuffle", {2, 6, 3, 2}, {{"channel_shuffle", "shuffle", {{"groups", whole(2)}}}}},
       {"flatten", image, {{"flatten", "flatten"}}},
       {"add", image, {{"add", "sum", {}, {{silu}, {}}}}},
       {"concat",
