@@ -215,7 +215,8 @@ std::vector<KindCase> kind_cases() {
         {"join", "sum", {{"of", std::string("added")}}},
         {"again", "conv_third", {{"of", std::string("conv")}}},
         {"join", "joined", {{"of", std::string("rows")}, {"how", std::string("concat")}}}}},
-      {"channel_shuffle", image, {{"channel_shuffle", "shuffle", {{"groups", whole(2)}}}}},
+      // Two groups of two would be their own inverse.
+      {"channel_shuffle", {2, 6, 3, 2}, {{"channel_shuffle", "shuffle", {{"groups", whole(2)}}}}},
       {"flatten", image, {{"flatten", "flatten"}}},
       {"add", image, {{"add", "sum", {}, {{silu}, {}}}}},
       {"concat",

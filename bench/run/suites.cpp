@@ -26,7 +26,8 @@ const Names kTrainedLonger = {"bert/b16_t16_n2_h2_d32_v64_o4", "lstm_classifier/
 // Work that is large enough for a time to say something: by its batch, and what is large at a small one.
 const Names kTimed = {"*/b16_*", "*/b32_*", "*/b64_*", "*/b128_*", "*/b512_*", "attention/b8_*", "erfnet/b8_*"};
 // The smallest of each model with running statistics, and the layer.
-const Names kWithStatistics = {"batchnorm2d", "convnet", "resnet", "resnet50", "xception", "erfnet", "speech"};
+const Names kWithStatistics = {"batchnorm2d", "convnet", "resnet", "speech"};
+const Names kDeepWithStatistics = {"resnet50", "xception", "erfnet"};
 const Names kDrift = {"", "momentum=0.01", "noise=0.1", "momentum=0.01 noise=0.1"};
 
 const std::vector<SuiteRow>& smoke() {
@@ -120,6 +121,7 @@ const std::vector<SuiteRow>& full() {
        {"steps=100 storage=stochastic", "steps=100 storage=kahan", "steps=100 optimizer=adamw storage=stochastic",
         "steps=100 optimizer=adamw storage=kahan"}},
       {kWithStatistics, {"*"}, {"batchnorm_drift"}, kDrift},
+      {kDeepWithStatistics, {"*"}, {"batchnorm_drift"}},
       {{"batchnorm2d"},
        {"fp16-bn32"},
        {"batchnorm_drift"},
