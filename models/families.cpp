@@ -99,7 +99,7 @@ std::vector<Family> family_table() {
        .example = "b16_c3_s16_w16",
        .make = convnet},
   };
-  for (std::vector<Family> more : {models, loss_families(), published_families()})
+  for (std::vector<Family> more : {sequence_families(), models, loss_families(), published_families()})
     for (Family& family : more) all.push_back(std::move(family));
   return all;
 }

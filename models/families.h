@@ -18,7 +18,8 @@ struct Family {
 };
 
 const std::vector<Family>& families();
-std::vector<Family> layer_families();               // the part of them that is of single layers
+std::vector<Family> layer_families();               // the part of them that is of single layers of images and vectors
+std::vector<Family> sequence_families();            // of single layers of sequences
 std::vector<Family> loss_families();                // that of losses alone
 std::vector<Family> published_families();           // that of models people know
 const Family* family_named(std::string_view name);  // null: there is none

@@ -1,6 +1,5 @@
 // Single layers at any size. To add one, add a row.
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -20,7 +19,6 @@ const SizeLetter kChannels = {.letter = 'c', .about = "channels"};
 const SizeLetter kTokens = {.letter = 'b', .about = "tokens, batch times length"};
 const SizeLetter kFeatures = {.letter = 'd', .about = "features"};
 const SizeLetter kImage = {.letter = 's', .about = "image size", .is_pair = true};
-const SizeLetter kTime = {.letter = 't', .about = "time, the length of a sequence"};
 const SizeLetter kMode = {.letter = 'm',
                           .about = "statistics; 0: of the batch, 1: fixed, as in evaluation, in backward too",
                           .usual = "0",
@@ -182,51 +180,11 @@ Subject channel_shuffle_alone(const Sizes& s) {
   s.check(s['c'] % s['g'] == 0, "the groups do not divide the channels");
   return alone(image_of(s), {"channel_shuffle", "shuffle", {{"groups", s['g']}}});
 }
-Subject softmax_alone(const Sizes& s) {
-  s.check_elements("the input", {s['b'], s['d']});
-  return alone({s['b'], s['d']}, {"softmax", "softmax"});
-}
-Subject attention_alone(const Sizes& s) {
-  const int64_t features = 3 * s['h'] * s['d'];
-  s.check_elements("the input", {s['b'], s['t'], features});
-  LayerSpec layer{"self_attention", "attention", {{"heads", s['h']}, {"causal", s['m'] == 1}, {"fused", s['f'] == 1}}};
-  // Every length from the whole one to a quarter of it.
-  if (s['m'] == 2) {
-    const auto t = static_cast<double>(s['t']);
-    layer.arguments["lengths"] = std::vector{t, std::ceil(t / 2), std::ceil(3 * t / 4), std::ceil(t / 4)};
-  }
-  return alone({s['b'], s['t'], features}, std::move(layer));
-}
-Subject lstm_alone(const Sizes& s) {
-  s.check_elements("the gates", {s['b'], s['t'], 4 * s['h']});
-  s.check_elements("a weight", {4 * s['h'], std::max(s['i'], s['h'])});
-  return alone({s['b'], s['t'], s['i']}, {"lstm", "lstm", {{"hidden", s['h']}, {"bidirectional", s['r'] == 1}}});
-}
 
-Subject lstm_cell_alone(const Sizes& s) {
-  const int64_t width = s['i'] + 2 * s['h'];
-  s.check_elements("the input", {s['b'], width});
-  s.check_elements("a weight", {4 * s['h'], std::max(s['i'], s['h'])});
-  return alone({s['b'], width}, {"lstm_cell", "cell", {{"hidden", s['h']}}});
-}
 Subject dropout_alone(const Sizes& s) {
   return alone(image_of(s),
                {"dropout", "dropout", {{"p", static_cast<double>(s['p']) / 100}, {"channels", s['m'] == 1}}});
 }
-Subject embedding_alone(const Sizes& s) {
-  s.check_elements("the table", {s['v'], s['d']});
-  s.check_elements("the output", {s['b'], s['t'], s['d']});
-  return subject_of_network({s['b'], s['t']}, DataKind::indices, s['v'],
-                            {{{"embedding", "embedding", {{"entries", s['v']}, {"features", s['d']}}}}});
-}
-Shape sequence_of(const Sizes& s) {
-  s.check_elements("the input", {s['b'], s['t'], s['d']});
-  return {s['b'], s['t'], s['d']};
-}
-Subject position_embedding_alone(const Sizes& s) {
-  return alone(sequence_of(s), {"position_embedding", "positions", {{"length", s['t']}}});
-}
-Subject take_step_alone(const Sizes& s) { return alone(sequence_of(s), {"take_step", "last"}); }
 Subject to_sequence_alone(const Sizes& s) { return alone(image_of(s), {"to_sequence", "sequence"}); }
 Subject flatten_alone(const Sizes& s) { return alone(image_of(s), {"flatten", "flatten"}); }
 Subject add_alone(const Sizes& s) { return alone(image_of(s), {"add", "add", {}, {{{"relu", "relu"}}, {}}}); }
@@ -372,50 +330,6 @@ std::vector<Family> layer_families() {
        .letters = {kBatch, kChannels, kImage, {.letter = 'g', .about = "groups"}},
        .example = "b16_c64_s28_g4",
        .make = channel_shuffle_alone},
-      {.name = "softmax",
-       .about = "a softmax over the features of each token",
-       .letters = {kTokens, kFeatures},
-       .example = "b512_d1024",
-       .make = softmax_alone},
-      {.name = "attention",
-       .about = "scaled dot-product attention of q, k and v",
-       .letters = {kBatch,
-                   {.letter = 'h', .about = "heads"},
-                   {.letter = 't', .about = "time, the length of a sequence"},
-                   {.letter = 'd', .about = "features of a head"},
-                   {.letter = 'm',
-                    .about = "mask; 1: causal, 0: none, 2: sequences of t, t/2, 3t/4 and t/4 steps in turn",
-                    .usual = "1",
-                    .usual_value = one,
-                    .least = 0,
-                    .most = 2},
-                   {.letter = 'f',
-                    .about = "1: one operation, 0: products and a softmax",
-                    .usual = "1",
-                    .usual_value = one,
-                    .least = 0,
-                    .most = 1}},
-       .example = "b8_h8_t128_d32",
-       .make = attention_alone},
-      {.name = "lstm",
-       .about = "a long short-term memory",
-       .letters = {kBatch,
-                   {.letter = 't', .about = "time, the length of a sequence"},
-                   in,
-                   {.letter = 'h', .about = "hidden"},
-                   {.letter = 'r',
-                    .about = "1: a second one in reverse",
-                    .usual = "0",
-                    .usual_value = none,
-                    .least = 0,
-                    .most = 1}},
-       .example = "b32_t32_i128_h128",
-       .make = lstm_alone},
-      {.name = "lstm_cell",
-       .about = "one step of a long short-term memory, from a given state",
-       .letters = {kBatch, in, {.letter = 'h', .about = "hidden"}},
-       .example = "b64_i128_h128",
-       .make = lstm_cell_alone},
       {.name = "dropout",
        .about = "a dropout",
        .letters =
@@ -434,21 +348,6 @@ std::vector<Family> layer_families() {
             {.letter = 'm', .about = "1: whole channels", .usual = "0", .usual_value = none, .least = 0, .most = 1}},
        .example = "b16_c64_s28",
        .make = dropout_alone},
-      {.name = "embedding",
-       .about = "rows of a table, by random indices",
-       .letters = {kBatch, kTime, {.letter = 'v', .about = "rows of the table"}, kFeatures},
-       .example = "b32_t64_v1000_d128",
-       .make = embedding_alone},
-      {.name = "position_embedding",
-       .about = "a row of a table added to each step",
-       .letters = {kBatch, kTime, kFeatures},
-       .example = "b32_t64_d128",
-       .make = position_embedding_alone},
-      {.name = "take_step",
-       .about = "the last step of a sequence",
-       .letters = {kBatch, kTime, kFeatures},
-       .example = "b32_t64_d128",
-       .make = take_step_alone},
       {.name = "to_sequence",
        .about = "the columns of images as steps",
        .letters = {kBatch, kChannels, kImage},
