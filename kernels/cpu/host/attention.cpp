@@ -1,23 +1,16 @@
-// Attention as host loops: a query at a time, so that no matrix of all scores is stored. Sums are fp32 (fp64 for
-// f64).
+// Attention as host loops: in fp64 a query at a time, so that no matrix of all scores is stored. fp32 is in
+// attention_tiles.cpp.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cpu/host/attention.h"
 #include "kernels/cpu/host/exponential.h"
 #include "kernels/cpu/host/host.h"
 
 namespace halfmark::kernels::host {
 namespace {
-
-struct HeadSizes {
-  int64_t count, t, s, d;
-  bool causal;
-  HeadSizes(const Tensor& q, const Tensor& k, bool is_causal)
-      : count(q.shape()[0] * q.shape()[1]), t(q.shape()[2]), s(k.shape()[2]), d(q.shape()[3]), causal(is_causal) {}
-  int64_t seen(int64_t i) const { return causal ? std::min(s, i + 1) : s; }
-};
 
 // [rows, columns] to [columns, rows]: the inner loops below then run over consecutive positions.
 template <class T>
@@ -151,10 +144,10 @@ Refusal refuses_attention_backward(const Device&, const AttentionBackward& op) {
   return refuses_layout_of({&op.q, &op.k, &op.v, &op.out, &op.log_sum, &op.dout, &op.dq, &op.dk, &op.dv});
 }
 void run_attention(Device&, const Attention& op) {
-  computes_in_double({&op.q, &op.out}) ? attend<double>(op) : attend<float>(op);
+  computes_in_double({&op.q, &op.out}) ? attend<double>(op) : attend_in_tiles(op);
 }
 void run_attention_backward(Device&, const AttentionBackward& op) {
-  computes_in_double({&op.q, &op.dq}) ? attend_backward<double>(op) : attend_backward<float>(op);
+  computes_in_double({&op.q, &op.dq}) ? attend_backward<double>(op) : attend_backward_in_tiles(op);
 }
 
 }  // namespace
