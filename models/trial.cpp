@@ -125,9 +125,13 @@ struct Trial::Parts {
     return drawn;
   }
 
+  Layout layout_of(const Shape& shape, DType dtype) const {
+    return shape.rank() == 4 && dtype != DType::i32 ? device.image_layout(dtype) : Layout::plain;
+  }
   Tensor input(const Batch& drawn, const Shape& shape) const {
     PurposeScope purpose(Purpose::input);
-    return Tensor::from(device, shape, has_indices() ? DType::i32 : labelled() ? policy.param : policy.low, drawn.x);
+    const DType dtype = has_indices() ? DType::i32 : labelled() ? policy.param : policy.low;
+    return Tensor::from(device, shape, dtype, drawn.x, layout_of(shape, dtype));
   }
   // 1 for the class of the label and 0 for the others, for losses that compare numbers.
   Tensor one_hot(const std::vector<double>& classes, const Shape& result) const {
@@ -177,7 +181,7 @@ struct Trial::Parts {
       value *= factor;
       if (spec.round_first) value = round_to(*spec.round_first, value);
     }
-    dy = Tensor::from(device, output.shape(), output.dtype(), values);
+    dy = Tensor::from(device, output.shape(), output.dtype(), values, layout_of(output.shape(), output.dtype()));
     dy_scale = factor;
     return dy;
   }

@@ -1,6 +1,7 @@
 // Host memory as a device, and the CPU: fast rows with meaningful times first, reference rows last.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/host/vectors.h"

@@ -20,7 +20,7 @@ struct TileLeft {
 
 namespace tile_detail {
 
-typedef float Lanes __attribute__((vector_size(kTileLanes * sizeof(float))));
+using Lanes = float __attribute__((vector_size(kTileLanes * sizeof(float))));
 
 template <int64_t vectors>
 inline void tile(const TileLeft& a, int64_t rows, int64_t depth, const float* b, int64_t b_stride, float* out,
