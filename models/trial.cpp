@@ -151,9 +151,13 @@ struct Trial::Parts {
     return changed(ahead->take());
   }
 
+  Layout layout_of(const Shape& shape, DType dtype) const {
+    return shape.rank() == 4 && is_floating(dtype) ? device.image_layout(dtype) : Layout::plain;
+  }
   Tensor input(const Batch& drawn, const Shape& shape) const {
     PurposeScope purpose(Purpose::input);
-    return Tensor::from(device, shape, spec.subject->input_dtype(policy), drawn.x);
+    const DType dtype = spec.subject->input_dtype(policy);
+    return Tensor::from(device, shape, dtype, drawn.x, layout_of(shape, dtype));
   }
   // 1 for the class of the label and 0 for the others, for losses that compare numbers.
   Tensor one_hot(const std::vector<double>& classes, const Shape& result) const {
@@ -206,7 +210,7 @@ struct Trial::Parts {
       value *= factor;
       if (spec.round_first) value = round_to(*spec.round_first, value);
     }
-    dy = Tensor::from(device, output.shape(), output.dtype(), values);
+    dy = Tensor::from(device, output.shape(), output.dtype(), values, layout_of(output.shape(), output.dtype()));
     dy_scale = factor;
     return dy;
   }

@@ -46,6 +46,8 @@ std::string_view name_of(Layout layout) {
   return "?";
 }
 
+Layout Device::image_layout(DType) const { return Layout::plain; }
+
 void Device::copy_out_plain(void*, const Tensor&) { throw Error(name() + " has no opaque layouts"); }
 
 namespace {

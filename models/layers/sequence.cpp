@@ -36,20 +36,26 @@ class DropoutLayer : public TappedLayer {
  private:
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
     if (!pass.training) return x_given;
-    const Tensor x = pass.plain(x_given);
+    const Tensor x = readable(pass, x_given);
     const Shape& shape = x.shape();
     Tensor mask(pass.device, channels_ ? Shape{shape[0], shape[1]} : shape, DType::u8);
-    Tensor y(pass.device, shape, x.dtype());
+    Tensor y(pass.device, shape, x.dtype(), x.layout());
     run(Dropout{.x = x, .mask = mask, .out = y, .p = p_, .seed = pass.key.child(name()).value()});
     if (saved) saved->keep(mask);
     return y;
   }
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
     if (!pass.training) return dy_given;
-    const Tensor mask = saved.take(), dy = pass.plain(dy_given);
-    Tensor dx(pass.device, dy.shape(), dy.dtype());
+    const Tensor mask = saved.take(), dy = readable(pass, dy_given);
+    Tensor dx(pass.device, dy.shape(), dy.dtype(), dy.layout());
     run(DropoutBackward{.dy = dy, .mask = mask, .dx = dx, .p = p_});
     return dx;
+  }
+
+  // Whole channels are dropped in nhwc too, on devices that prefer it.
+  Tensor readable(Pass& pass, const Tensor& x) const {
+    const bool stays = channels_ && x.layout() == Layout::nhwc && pass.device.image_layout(x.dtype()) == Layout::nhwc;
+    return stays ? x : pass.plain(x);
   }
 
   double p_;

@@ -54,7 +54,8 @@ class Peer:
 
     def __init__(self, command):
         self.command = command
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        environment = dict(os.environ, PYTHONWARNINGS="ignore")  # PyTorch warns where it has no fused kernel
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
     def ask(self, line):
         self.process.stdin.write(line + "\n")
