@@ -10,8 +10,8 @@
 namespace halfmark::accuracy {
 
 const std::vector<Harness>& accuracy_harnesses() {
-  static const std::vector<Harness> list = {error_harness(), range_harness(), batchnorm_drift_harness(),
-                                            training_harness(), accumulation_harness()};
+  static const std::vector<Harness> list = {error_harness(),    range_harness(),       batchnorm_drift_harness(),
+                                            training_harness(), convergence_harness(), accumulation_harness()};
   return list;
 }
 
@@ -39,6 +39,9 @@ void check_rows(const Harness& harness, const std::vector<Row>& rows) {
 void check_findings(const Harness& harness, const Findings& findings) {
   check_rows(harness, findings.measurements);
   check_rows(harness, findings.series);
+  for (const Measurement& one : findings.measurements)
+    HM_CHECK(!one.interval || one.interval->lower <= one.interval->upper,
+             std::string(harness.name) + ": " + one.metric + ": the interval is not in order, or is NaN");
   for (const Series& series : findings.series)
     HM_CHECK(series.x.size() == series.y.size(),
              std::string(harness.name) + ": " + series.metric + ": x and y differ in length");

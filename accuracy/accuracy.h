@@ -53,9 +53,11 @@ Harness error_harness();            // error.cpp
 Harness range_harness();            // range.cpp
 Harness batchnorm_drift_harness();  // batchnorm_drift.cpp
 Harness training_harness();         // training.cpp
+Harness convergence_harness();      // convergence.cpp
 Harness accumulation_harness();     // accumulation.cpp
 
-// Throws Error for a number or curve that the harness does not list, or that it writes twice for one place.
+// Throws Error for a number or curve that the harness does not list, or that it writes twice for one place, and for what a
+// report cannot hold: an interval with a NaN, a curve with more x than y.
 void check_findings(const Harness& harness, const Findings& findings);
 
 // The value of an axis in this trial: the one that the case names, or the harness's default. Throws Error for a value

@@ -28,14 +28,16 @@ const std::vector<MetricRow>& drift_table() {
       {"batchnorm.running_var_drift", "1", Better::neither, Kind::bounded,
        "after the last step: mean over channels of (variance - fp64 variance) / fp64 variance; negative = stopped "
        "short"},
+      {"batchnorm.nonfinite_statistics", "1", Better::lower, Kind::bounded,
+       "after the last step: share of running means and variances that are infinite or NaN"},
       {"batchnorm.evaluation_error", "1", Better::lower, Kind::bounded,
        "nmse of the output in evaluation mode against the fp64 reference, with the final running statistics"},
   });
   return rows;
 }
 
-// The input is 2 z + 3, so that the statistics are far from their initial values 0 and 1.
-constexpr double kInputScale = 2, kInputOffset = 3;
+// The input is scale z + 3, so that the statistics are far from their initial values 0 and 1.
+constexpr double kInputOffset = 3;
 // Enough steps for (1 - momentum)^steps = e^-8 = 3e-4 of the initial distance, far less than a stall leaves.
 constexpr double kTimeConstants = 8;
 constexpr int kCurvePoints = 64;
@@ -117,12 +119,14 @@ Findings measure_drift(const TrialSpec& given) {
   const double momentum = std::stod(axis_value(self, spec, "momentum"));
   const double noise = std::stod(axis_value(self, spec, "noise"));
   spec.settings.batchnorm_momentum = momentum;
-  spec.settings.input_scale = kInputScale;
+  spec.settings.input_scale = std::stod(axis_value(self, spec, "scale"));
   spec.settings.input_offset = kInputOffset;
   TrialSpec exact_spec = spec.oracle(Inputs::drawn);
   exact_spec.settings.batchnorm_state.reset();
   if (const std::string storage = axis_value(self, spec, "storage"); storage != "policy")
     spec.settings.batchnorm_state = dtype_named(storage);
+  if (const std::string accumulate = axis_value(self, spec, "accumulate"); accumulate != "kernel")
+    spec.settings.batchnorm_accumulate = dtype_named(accumulate);
 
   const int steps = static_cast<int>(kTimeConstants / momentum);
   const Trajectory seen = train_and_record(spec, steps, noise);
@@ -142,6 +146,11 @@ Findings measure_drift(const TrialSpec& given) {
   out.curve("batchnorm.running_var_error", "", seen.steps, variance_error);
   out.number("batchnorm.running_mean_drift", "", last.mean_drift);
   out.number("batchnorm.running_var_drift", "", last.variance_drift);
+  double nonfinite = 0;
+  const Statistics& final_statistics = seen.points.back();
+  for (const std::vector<double>* values : {&final_statistics.mean, &final_statistics.variance})
+    for (const double value : *values) nonfinite += !std::isfinite(value);
+  out.number("batchnorm.nonfinite_statistics", "", nonfinite / (2 * static_cast<double>(final_statistics.mean.size())));
   out.number("batchnorm.evaluation_error", "", error_stats(seen.evaluation, exact.evaluation, kFp32).nmse);
   ReferenceNumbers numbers;
   numbers.add("states", "mean", exact.points.back().mean);
@@ -157,17 +166,35 @@ std::optional<std::string> refuses_drift(const TrialSpec& spec) {
   return {};
 }
 
+// Of scale 512, (x - mean)^2 is about 2^18: a sum of it in fp16 is infinite from the first large term on (65504 is the
+// largest number), and so is the variance, while a sum in fp32 or bf16 is not. Only a wide running variance holds 2^18.
+std::optional<Expect> expects(const TrialSpec& spec) {
+  const Harness self = batchnorm_drift_harness();
+  const std::string storage = axis_value(self, spec, "storage"), accumulate = axis_value(self, spec, "accumulate");
+  const DType state = storage == "policy" ? spec.policy->state : dtype_named(storage);
+  if (axis_value(self, spec, "scale") != "512" || state != DType::f32 || accumulate == "kernel") return {};
+  // Half of the statistics are variances.
+  if (accumulate == "f16") return Expect{"batchnorm.nonfinite_statistics", "", ">=", 0.5};
+  return Expect{"batchnorm.nonfinite_statistics", "", "==", 0};
+}
+
 }  // namespace
 
 Harness batchnorm_drift_harness() {
-  return {
-      .name = "batchnorm_drift",
-      .about =
-          "running mean and variance against an fp64 reference over many steps, by momentum, batch noise and storage",
-      .axes = {{"momentum", {"0.1", "0.01"}}, {"noise", {"0", "0.1"}}, {"storage", {"policy", "f32", "f16", "bf16"}}},
-      .metrics = drift_table(),
-      .refuses = refuses_drift,
-      .measure = measure_drift};
+  return {.name = "batchnorm_drift",
+          .about =
+              "running mean and variance against an fp64 reference over many steps, by momentum, batch noise, storage, "
+              "and the "
+              "format of the sums of a batch",
+          .axes = {{"momentum", {"0.1", "0.01"}},
+                   {"noise", {"0", "0.1"}},
+                   {"storage", {"policy", "f32", "f16", "bf16"}},
+                   {"accumulate", {"kernel", "f64", "f32", "f16", "bf16"}},
+                   {"scale", {"2", "512"}}},
+          .metrics = drift_table(),
+          .refuses = refuses_drift,
+          .measure = measure_drift,
+          .expects = expects};
 }
 
 }  // namespace halfmark::accuracy

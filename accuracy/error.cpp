@@ -103,7 +103,7 @@ std::optional<double> output_bound(const TrialSpec& spec, const Reference& refer
   double weight_norm = 0;
   for (const auto& [name, shape] : reference.param_shapes) {
     if (shape.rank() < 2) continue;
-    if (weight) return {};
+    if (weight || !name.ends_with(".weight")) return {};  // a weight with weight norm is not the parameter
     weight = &shape;
     weight_norm = reference.param_norms.at(name);
   }

@@ -167,6 +167,33 @@ TEST(BatchnormDrift, HalfStatisticsStopShortOfTheirTarget) {
   EXPECT_NEAR(drift("f16", "0.01", "0.1"), 0, 0.01);
 }
 
+// Of 64 values of a channel, sums in fp32 lose nothing that matters here, and each addition in bf16 up to 2^-9 of the sum.
+TEST(BatchnormDrift, GrowsWithNarrowSumsOfABatch) {
+  const auto error = [](const char* accumulate) {
+    const TrialSpec spec = spec_of("batchnorm2d", "amp-fp16", {{"accumulate", accumulate}});
+    return std::fabs(value(batchnorm_drift_harness().measure(spec), "batchnorm.running_var_drift"));
+  };
+  EXPECT_LT(error("f32"), 1e-3);
+  EXPECT_NEAR(error("f64"), error("f32"), 1e-6);
+  EXPECT_GT(error("f16"), error("f32"));
+  EXPECT_GT(error("bf16"), error("f16"));
+  EXPECT_LT(error("bf16"), 64 * 0x1p-8);
+}
+
+TEST(BatchnormDrift, HasAControlWhoseSumsOverflowInFp16Only) {
+  const Harness harness = batchnorm_drift_harness();
+  const auto at_scale = [](const char* policy, const char* accumulate) {
+    return spec_of("batchnorm2d", policy, {{"accumulate", accumulate}, {"scale", "512"}});
+  };
+  EXPECT_EQ(value(harness.measure(at_scale("amp-fp16", "f16")), "batchnorm.nonfinite_statistics"), 0.5);
+  EXPECT_EQ(value(harness.measure(at_scale("amp-fp16", "bf16")), "batchnorm.nonfinite_statistics"), 0);
+  ASSERT_TRUE(harness.expects(at_scale("amp-fp16", "f16")));
+  EXPECT_EQ(harness.expects(at_scale("amp-fp16", "f16"))->relation, ">=");
+  EXPECT_EQ(harness.expects(at_scale("amp-fp16", "bf16"))->relation, "==");
+  EXPECT_FALSE(harness.expects(at_scale("fp16", "f16"))) << "f16 statistics cannot hold 2^18 at all";
+  EXPECT_FALSE(harness.expects(spec_of("batchnorm2d", "amp-fp16", {{"accumulate", "f16"}})));
+}
+
 TEST(BatchnormDrift, RefusesSubjectsWithoutStatistics) {
   EXPECT_TRUE(batchnorm_drift_harness().refuses(spec_of("linear", "fp32")));
   EXPECT_FALSE(batchnorm_drift_harness().refuses(spec_of("batchnorm2d", "fp32")));
@@ -190,6 +217,32 @@ TEST(Training, GivesTheAccuracyOfAThousandHeldOutSamplesWithItsStandardError) {
     ASSERT_TRUE(accuracy.standard_error) << at;
     EXPECT_NEAR(*accuracy.standard_error, std::sqrt(q * (1 - q) / samples), 1e-15) << at;
   }
+}
+
+TEST(Training, EvaluatesAModelWithFoldedBatchNormToo) {
+  const Findings findings = training_harness().measure(spec_of("convnet", "amp-fp16", {{"steps", "10"}}));
+  EXPECT_NE(value(findings, "evaluation.folding_difference", "fp32"), 0) << "the roundings are others";
+  EXPECT_NEAR(value(findings, "evaluation.folding_difference", "fp32"), 0, 1e-5);
+  EXPECT_NEAR(value(findings, "evaluation.folding_difference", "half"), 0, 0.05);
+  for (const Measurement& one : training_harness().measure(spec_of("mlp", "fp32", {{"steps", "10"}})).measurements)
+    EXPECT_FALSE(one.metric.starts_with("evaluation.fold")) << "the mlp has no batch norm";
+}
+
+TEST(Training, TakesOptimizerRateAndStorageAsAxes) {
+  const auto noop = [](const char* policy, Axes axes) {
+    axes["steps"] = "10";
+    return value(training_harness().measure(spec_of("mlp", policy, std::move(axes))), "training.noop_updates");
+  };
+  // Updates far below half an ulp of bf16 change nothing, unless they are rounded at random or kept for later.
+  const double nearest = noop("bf16", {{"optimizer", "adamw"}, {"rate", "0.0001"}});
+  EXPECT_GT(nearest, 0.3);
+  EXPECT_EQ(noop("bf16", {{"optimizer", "adamw"}, {"rate", "0.0001"}, {"storage", "nearest"}}), nearest);
+  EXPECT_LT(noop("bf16-master", {{"optimizer", "adamw"}, {"rate", "0.0001"}}), 0.2);
+  EXPECT_NE(noop("bf16", {{"optimizer", "adamw"}, {"rate", "0.0001"}, {"storage", "stochastic"}}), nearest);
+  EXPECT_NE(noop("bf16", {{"optimizer", "sgd"}, {"rate", "0.0001"}}), nearest);
+  for (const char* policy : {"fp32", "amp-fp16", "fp16-master"})
+    EXPECT_TRUE(training_harness().refuses(spec_of("mlp", policy, {{"storage", "kahan"}}))) << policy;
+  EXPECT_FALSE(training_harness().refuses(spec_of("mlp", "fp16", {{"storage", "kahan"}})));
 }
 
 TEST(Training, LosesUpdatesWhenGradientsUnderflowUnlessTheLossIsScaled) {

@@ -47,6 +47,7 @@ std::string text_of(const Settings& s) {
   std::string text = fmt::format("{} {} {} {} {} {} {}", s.rate, s.momentum, s.weight_decay, s.loss_factor,
                                  s.input_scale, s.input_offset, s.batchnorm_momentum);
   if (s.batchnorm_state) text += fmt::format(" state {}", name_of(*s.batchnorm_state));
+  if (s.batchnorm_accumulate) text += fmt::format(" sums {}", name_of(*s.batchnorm_accumulate));
   if (s.scaler)
     text += fmt::format(" scaler {} {} {} {} {}", static_cast<int>(s.scaler->kind), s.scaler->initial, s.scaler->growth,
                         s.scaler->backoff, s.scaler->interval);

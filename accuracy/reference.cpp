@@ -104,19 +104,20 @@ std::vector<double> special_input(const Shape& shape) {
 }
 
 // Rounds the values to eighths of the power of two below the largest, so that few bits are left. Every fourth row (the
-// weights of one output) is zero, and so is every fourth value of a vector whose values differ: a bias.
+// weights of one output) is zero, and so is every fourth value of a vector whose values differ: a bias. Weight norm divides
+// by the length of each row of its direction, which therefore keeps its rows.
 void coarsen(Param& param) {
   std::vector<double> values = param.value.values();
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   const double largest = values.empty() ? 0 : std::max(std::fabs(*least), std::fabs(*most));
   if (largest == 0 || !std::isfinite(largest)) return;
-  const bool equal = *least == *most;
+  const bool keeps_rows = *least == *most || param.name.ends_with(".weight_v");
   const double grid = std::exp2(std::floor(std::log2(largest))) / 8;
   const Shape& shape = param.value.shape();
   const size_t row = shape.rank() > 1 ? values.size() / static_cast<size_t>(shape[0]) : 1;
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = std::nearbyint(values[i] / grid) * grid;
-    if (!equal && i / row % 4 == 0) values[i] = 0;
+    if (!keeps_rows && i / row % 4 == 0) values[i] = 0;
   }
   param.value.set_values(values);
 }

@@ -96,6 +96,11 @@ TEST(ReferenceNumbers, AreTheSameForEveryPolicy) {
   for (const auto& [place, value] : plain) EXPECT_EQ(value, scaled.at(place)) << place.second;
 }
 
+TEST(ReferenceNumbers, AreFiniteWithWeightNorm) {
+  for (const auto& [place, value] : by_place(*step_numbers(reference_spec("conv2d/b2_c4_o6_s6_k3_w1"))))
+    EXPECT_TRUE(std::isfinite(value)) << place.second;
+}
+
 // The values that tap names "activation/NAME" in a trial with special data.
 std::vector<double> special_activation(const std::string& subject, const std::string& layer) {
   Trial trial(reference_spec(subject).oracle(Inputs::drawn));

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,11 @@ const std::vector<MetricRow>& training_table() {
        "samples), "
        "q = (right + 1) / (samples + 2), of this one seed"},
       {"evaluation.gap", "1", Better::lower, Kind::bounded, "evaluation.loss at half - evaluation.loss at fp32"},
+      {"evaluation.folded_loss", "1", Better::lower, Kind::bounded,
+       "evaluation.loss after each batch norm is folded into the convolution before it in fp64, then cast"},
+      {"evaluation.folded_accuracy", "1", Better::higher, Kind::bounded, "evaluation.accuracy of that model"},
+      {"evaluation.folding_difference", "1", Better::neither, Kind::bounded,
+       "evaluation.folded_loss - evaluation.loss, both cast alike"},
       {"data.batch", "s", Better::neither, Kind::information,
        "with --data: median seconds to read, decode and normalise one batch, by one thread while the training "
        "computes"},
@@ -62,6 +68,8 @@ const std::vector<MetricRow>& training_table() {
 
 // The standard error of an accuracy is at most 1 / (2 sqrt(1024)) = 1.6 %.
 constexpr int64_t kHeldOut = 1024;
+
+constexpr std::string_view kOwn = "own";
 
 // Trainings with a known outcome. Sources: numbers smaller than 2^-25 are zero in
 // fp16 (IEEE 754 round to nearest even); a loss scale of 2^16 lifts 2^-24 to 2^-8
@@ -82,9 +90,25 @@ constexpr Control kControls[] = {
     {"scale_too_high", "amp-fp16", scale_too_high, {"training.skipped_steps", "", ">", 0}},
 };
 
+// Of the axes optimizer, rate and storage; "own" is what the subject says.
+void configure_optimizer(const Harness& self, TrialSpec& spec) {
+  Settings& settings = spec.settings;
+  if (const std::string name = axis_value(self, spec, "optimizer"); name != kOwn) {
+    const OptimizerKind kind = optimizer_named(name).kind;
+    settings.optimizer = {
+        .kind = kind, .storage = settings.optimizer.storage, .clip_norm = settings.optimizer.clip_norm};
+    // The default of torch.optim.Adam and AdamW and of keras.optimizers.Adam; SGD has none.
+    if (kind != OptimizerKind::sgd) settings.rate = 1e-3;
+  }
+  if (const std::string rate = axis_value(self, spec, "rate"); rate != kOwn) settings.rate = std::stod(rate);
+  if (const std::string name = axis_value(self, spec, "storage"); name != kOwn)
+    settings.optimizer.storage = storage_named(name).storage;
+}
+
 TrialSpec configured(const TrialSpec& given) {
   const Harness self = training_harness();
   TrialSpec spec = given;
+  configure_optimizer(self, spec);
   spec.seed += std::stoull(axis_value(self, spec, "replicate"));
   const std::string control = axis_value(self, spec, "control");
   for (const Control& row : kControls)
@@ -104,6 +128,7 @@ struct TrainingResult {
   double skipped = 0, unchanged = 0, updated = 0;
   std::optional<ReadingTimes> reading;  // of files
   Evaluation fp32, half;
+  std::optional<Evaluation> folded_fp32, folded_half;  // of a model with batch norm after convolutions
 
   double last_tenth(const std::vector<double>& curve) const {
     const size_t count = std::max<size_t>(1, curve.size() / 10);
@@ -147,6 +172,10 @@ TrainingResult train(const TrialSpec& spec, int64_t steps, Evaluated evaluated) 
   const Policy& half = policy_named(spec.policy->low == DType::bf16 ? "bf16" : "fp16");
   training.fp32 = trial.evaluate(kHeldOut, &policy_named("fp32"));
   training.half = trial.evaluate(kHeldOut, &half);
+  if (trial.foldable() > 0) {
+    training.folded_fp32 = trial.evaluate(kHeldOut, &policy_named("fp32"), EvaluatedForm::folded);
+    training.folded_half = trial.evaluate(kHeldOut, &half, EvaluatedForm::folded);
+  }
   return training;
 }
 
@@ -155,6 +184,7 @@ std::shared_ptr<const TrainingResult> fp32_baseline(const TrialSpec& spec, int64
   static std::list<std::pair<std::string, std::shared_ptr<const TrainingResult>>> kept;  // latest first
   TrialSpec baseline_spec = spec.under(policy_named("fp32"));
   baseline_spec.settings.scaler.reset();
+  baseline_spec.settings.optimizer.storage = Storage::nearest;  // fp32 loses nothing that another storage would keep
   const std::string key = fmt::format("{} {} {} {} {} {}", baseline_spec.subject->id(), baseline_spec.device->name(),
                                       baseline_spec.seed, text_of_data(spec), steps, text_of(baseline_spec.settings));
   for (const auto& [name, training] : kept)
@@ -197,6 +227,13 @@ Findings measure_training(const TrialSpec& given) {
     out.number("evaluation.accuracy", at, evaluation->accuracy).standard_error = evaluation->accuracy_error();
   }
   out.number("evaluation.gap", "", training->half.loss - training->fp32.loss);
+  for (const auto& [at, folded, plain] : {std::tuple{"fp32", &training->folded_fp32, &training->fp32},
+                                          {"half", &training->folded_half, &training->half}}) {
+    if (!*folded) continue;
+    out.number("evaluation.folded_loss", at, (*folded)->loss);
+    out.number("evaluation.folded_accuracy", at, (*folded)->accuracy).standard_error = (*folded)->accuracy_error();
+    out.number("evaluation.folding_difference", at, (*folded)->loss - plain->loss);
+  }
   if (training->reading) {
     out.number("data.batch", "", median_of(training->reading->batches));
     out.number("data.waiting", "", training->reading->waited);
@@ -206,8 +243,13 @@ Findings measure_training(const TrialSpec& given) {
 }
 
 std::optional<std::string> refuses_training(const TrialSpec& spec) {
-  if (spec.subject->classes == 0) return spec.subject->id() + " has no labels to learn";
+  if (!spec.subject->has_labels()) return spec.subject->id() + " has no labels to learn";
+  if (spec.subject->data == DataKind::logits) return spec.subject->id() + " has random labels, which cannot be learned";
   const std::string control = axis_value(training_harness(), spec, "control");
+  const std::string storage = axis_value(training_harness(), spec, "storage");
+  if (storage != kOwn && storage != "nearest" && (spec.policy->master || spec.policy->param == DType::f32))
+    return "storage " + storage + " is for parameters narrower than fp32, policy " + std::string(spec.policy->name) +
+           " updates fp32";
   if (control != "none" && !expects(spec))
     return "control " + control + " has no expectation for policy " + std::string(spec.policy->name);
   return {};
@@ -220,7 +262,10 @@ Harness training_harness() {
           .about = "loss against the fp32 baseline, loss scale, lost updates, held-out accuracy in fp32 and pure half",
           .axes = {{"control", {"none", "underflow", "small_rate", "scale_too_high"}},
                    {"replicate", {"0", "1", "2", "3", "4"}},
-                   {"steps", {"40", "10", "100", "400"}}},
+                   {"steps", {"40", "10", "100", "400"}},
+                   {"optimizer", {kOwn, "sgd", "adam", "adamw", "adam_keras"}},
+                   {"rate", {kOwn, "0.0001", "0.0003", "0.001", "0.003", "0.01", "0.03", "0.1"}},
+                   {"storage", {kOwn, "nearest", "stochastic", "kahan"}}},
           .metrics = training_table(),
           .refuses = refuses_training,
           .measure = measure_training,

@@ -12,6 +12,7 @@
 #include "bench/run/performance.h"
 #include "bench/run/program_testing.h"
 #include "bench/run/record_store.h"
+#include "reports/record/file.h"
 #include "reports/record/journal.h"
 #include "reports/record/report.h"
 

@@ -63,7 +63,15 @@ constexpr CastRules::Group kTorchCpu[] = {
     {CastRule::widest, "stack cat index_copy"},
 };
 
-constexpr CastRules kTables[] = {{"torch-cuda", kTorchCuda}, {"torch-cpu", kTorchCpu}, {"none", {}}};
+// Source: apex/fp16_utils/fp16_optimizer.py (commit cb65b8e^): the output is cast to float before the loss, and the model runs
+// in the dtype of its parameters.
+constexpr CastRules::Group kLossInFp32[] = {
+    {CastRule::fp32,
+     "cross_entropy_loss mse_loss smooth_l1_loss binary_cross_entropy binary_cross_entropy_with_logits ctc_loss"},
+};
+
+constexpr CastRules kTables[] = {
+    {"torch-cuda", kTorchCuda}, {"torch-cpu", kTorchCpu}, {"none", {}}, {"loss-in-fp32", kLossInFp32}};
 
 bool has_word(std::string_view words, std::string_view word) {
   for (size_t at = words.find(word); at != words.npos; at = words.find(word, at + 1)) {

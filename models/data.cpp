@@ -23,15 +23,16 @@ Batch draw_batch(DataKind kind, const Shape& shape, int64_t classes, RandomKey k
                                              std::to_string(row.least_classes) + " classes; " +
                                              std::to_string(classes) + " were requested");
   classes = std::min(classes, row.drawn_classes);
-  HM_CHECK(shape.rank() == row.rank, "cannot generate data of shape " + shape.text() + ": " + std::string(row.name) +
-                                         " need rank " + std::to_string(row.rank));
+  HM_CHECK(row.rank == 0 || shape.rank() == row.rank, "cannot generate data of shape " + shape.text() + ": " +
+                                                          std::string(row.name) + " need rank " +
+                                                          std::to_string(row.rank));
   HM_CHECK(kind != DataKind::speech || (shape[2] == 1 && shape[3] >= 8),
            "cannot generate data of shape " + shape.text() + ": speech needs [n, features, 1, at least 8 steps]");
   const Shape labels = target_shape(kind, shape);
   const int64_t sample = shape[0] ? shape.elements() / shape[0] : 0,
-                targets = shape[0] ? labels.elements() / shape[0] : 0;
+                targets = shape[0] && row.has_labels() ? labels.elements() / shape[0] : 0;
   batch.x.resize(static_cast<size_t>(shape.elements()));
-  batch.labels.resize(static_cast<size_t>(labels.elements()));
+  batch.labels.resize(static_cast<size_t>(targets * shape[0]));
   parallel_for(shape[0], std::max<int64_t>(1, kDrawnAtATime / std::max<int64_t>(1, sample)),
                [&](int64_t begin, int64_t end) {
                  for (int64_t n = begin; n < end; ++n) {
@@ -58,6 +59,15 @@ Batch draw_batch(DataKind kind, const Shape& shape, int64_t classes, RandomKey k
                        break;
                      case DataKind::speech:
                        data_draw::speech(shape[1], shape[3], classes, own, x, y);
+                       break;
+                     case DataKind::indices:
+                       data_draw::indices(sample, classes, own, x);
+                       break;
+                     case DataKind::boxes:
+                       data_draw::boxes(shape, classes, own, x, y);
+                       break;
+                     case DataKind::logits:
+                       data_draw::logits(sample, labels.rank() == 1 ? 0 : targets, classes, own, x, y);
                        break;
                      case DataKind::normal:
                        break;

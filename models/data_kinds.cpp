@@ -4,12 +4,15 @@
 
 #include "kernels/number/error.h"
 #include "kernels/number/named.h"
+#include "models/anchors.h"
 
 namespace halfmark::models {
 namespace {
 
+constexpr int64_t kMostClasses = int64_t{1} << 24;
+
 constexpr DataRow kData[] = {
-    {.kind = DataKind::normal, .name = "normal", .about = "N(0, 1) numbers, without labels"},
+    {.kind = DataKind::normal, .name = "normal", .about = "N(0, 1) numbers, without labels", .from_layer = true},
     {.kind = DataKind::images,
      .name = "images",
      .about = "images of shapes of ten classes",
@@ -49,6 +52,25 @@ constexpr DataRow kData[] = {
      .rank = 4,
      .least_classes = 2,
      .drawn_classes = 11},
+    {.kind = DataKind::indices,
+     .name = "indices",
+     .about = "random whole numbers below the number of classes, without labels",
+     .rank = 2,
+     .least_classes = 1,
+     .drawn_classes = kMostClasses,
+     .has_indices = true},
+    {.kind = DataKind::boxes,
+     .name = "boxes",
+     .about = "images of one to three objects of three classes (disc, frame, triangle), with a box around each",
+     .rank = 4,
+     .least_classes = 3,
+     .drawn_classes = 3},
+    {.kind = DataKind::logits,
+     .name = "logits",
+     .about = "N(0, 1) numbers and a random label for each place: a loss alone, whose \"layers\" may be empty",
+     .least_classes = 2,
+     .drawn_classes = kMostClasses,
+     .from_layer = true},
 };
 
 }  // namespace
@@ -64,7 +86,14 @@ const DataRow& row_of(DataKind kind) {
 Shape target_shape(DataKind kind, const Shape& input) {
   switch (kind) {
     case DataKind::normal:
+    case DataKind::indices:
       return {};
+    case DataKind::boxes:
+      return {input[0], kMostObjects, kNumbersOfObject};
+    case DataKind::logits:
+      if (input.rank() == 3) return {input[0], input[1]};
+      if (input.rank() == 4) return {input[0], input[2], input[3]};
+      return {input[0]};
     case DataKind::images:
     case DataKind::points:
     case DataKind::tokens:
@@ -84,7 +113,17 @@ void check_output(DataKind kind, const Shape& input, int64_t classes, const Shap
   bool fits = false;
   switch (kind) {
     case DataKind::normal:
+    case DataKind::indices:
       return;
+    case DataKind::boxes:
+      wanted = {input[0], static_cast<int64_t>(anchors_of(input[2], input[3]).size()), classes + 4};
+      break;
+    case DataKind::logits:
+      wanted = input;
+      fits = false;
+      HM_CHECK(input.rank() >= 2 && input.rank() <= 4 && input[input.rank() == 4 ? 1 : input.rank() - 1] == classes,
+               "logits have the shape [n, classes], [n, t, classes] or [n, classes, h, w], not " + input.text());
+      break;
     case DataKind::images:
     case DataKind::points:
     case DataKind::tokens:

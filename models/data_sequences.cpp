@@ -92,4 +92,16 @@ void speech(int64_t features, int64_t length, int64_t classes, RandomKey key, do
     }
 }
 
+void logits(int64_t elements, int64_t places, int64_t classes, RandomKey key, double* x, double* labels) {
+  for (int64_t i = 0; i < elements; ++i) x[i] = key.normal(static_cast<uint64_t>(i));
+  const RandomKey own = key.child("labels");
+  for (int64_t i = 0; i < places; ++i)
+    labels[i] = static_cast<double>(own.below(static_cast<uint64_t>(i), static_cast<uint64_t>(classes)));
+}
+
+void indices(int64_t length, int64_t count, RandomKey key, double* x) {
+  for (int64_t i = 0; i < length; ++i)
+    x[i] = static_cast<double>(key.below(static_cast<uint64_t>(i), static_cast<uint64_t>(count)));
+}
+
 }  // namespace halfmark::models::data_draw

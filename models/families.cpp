@@ -1,158 +1,24 @@
-// The table of families. To add a layer or a model at any size, add a row.
+// The table of families, with small models of our own. To add a model at any size, add a row.
 #include "models/families.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace halfmark::models {
 namespace {
 
-Extent one(const Sizes&) { return {1, 1}; }
-Extent none(const Sizes&) { return {0, 0}; }
-Extent as_kernel(const Sizes& s) { return s.extent('k'); }
-
 const SizeLetter kBatch = {.letter = 'b', .about = "batch"};
 const SizeLetter kChannels = {.letter = 'c', .about = "channels"};
-const SizeLetter kTokens = {.letter = 'b', .about = "tokens, batch times length"};
-const SizeLetter kFeatures = {.letter = 'd', .about = "features"};
 const SizeLetter kImage = {.letter = 's', .about = "image size", .is_pair = true};
-const SizeLetter kKernel = {.letter = 'k', .about = "kernel", .is_pair = true, .most = 1024};
 const SizeLetter kClasses = {.letter = 'o', .about = "classes", .least = 2};
-
-// Rows or columns that a window reaches over.
-int64_t reach(int64_t kernel, int64_t dilation) { return dilation * (kernel - 1) + 1; }
-
-// Without labels: a single layer.
-Subject alone(const Shape& input, LayerSpec layer) {
-  return subject_of_network(input, DataKind::normal, 0, {{std::move(layer)}});
-}
 
 Shape image_of(const Sizes& s) {
   const Extent size = s.extent('s');
   s.check_elements("the input", {s['b'], s['c'], size.h, size.w});
   return {s['b'], s['c'], size.h, size.w};
-}
-
-Subject linear_alone(const Sizes& s) {
-  const int64_t in = s['i'], out = s['o'];
-  s.check_elements("the input", {s['b'], in});
-  s.check_elements("the weight", {in, out});
-  return alone({s['b'], in}, {"linear", "linear", {{"out", out}}});
-}
-
-// Half of the rows that the window reaches beyond one: with stride 1 and an odd kernel the image keeps its size.
-Extent same_padding(const Sizes& s) {
-  const Extent kernel = s.extent('k'), dilation = s.extent('d');
-  return {(reach(kernel.h, dilation.h) - 1) / 2, (reach(kernel.w, dilation.w) - 1) / 2};
-}
-
-Subject conv_alone(const Sizes& s) {
-  const int64_t in = s['c'], out = s['o'], groups = s['g'];
-  const Extent size = s.extent('s'), kernel = s.extent('k'), stride = s.extent('t'), dilation = s.extent('d'),
-               pad = s.extent('p');
-  s.check(in % groups == 0 && out % groups == 0, std::to_string(groups) + " groups do not divide " +
-                                                     std::to_string(in) + " input channels and " + std::to_string(out) +
-                                                     " output channels");
-  for (const auto& [image, reached] : {std::pair{size.h + 2 * pad.h, reach(kernel.h, dilation.h)},
-                                       std::pair{size.w + 2 * pad.w, reach(kernel.w, dilation.w)}})
-    s.check(reached <= image, "the kernel reaches over " + std::to_string(reached) +
-                                  " rows or columns, the padded image has " + std::to_string(image));
-  s.check_elements("the weight", {out, in / groups, kernel.h, kernel.w});
-  s.check_elements("the output",
-                   {s['b'], out, (size.h + 2 * pad.h) / stride.h + 1, (size.w + 2 * pad.w) / stride.w + 1});
-  return alone(image_of(s), {"conv2d",
-                             "conv",
-                             {{"out", out},
-                              {"kernel", kernel},
-                              {"stride", stride},
-                              {"padding", pad},
-                              {"dilation", dilation},
-                              {"groups", groups}}});
-}
-
-Subject batchnorm_alone(const Sizes& s) {
-  const Shape image = image_of(s);
-  s.check(image.elements() > image[1], "a batch norm in training needs more than one value of each channel");
-  return alone(image, {"batchnorm2d", "bn"});
-}
-
-Subject layer_norm_alone(const Sizes& s) {
-  const int64_t features = s['d'];
-  s.check_elements("the input", {s['b'], features});
-  return alone({s['b'], features}, {"layer_norm", "norm"});
-}
-
-Subject rms_norm_alone(const Sizes& s) {
-  const int64_t features = s['d'];
-  s.check_elements("the input", {s['b'], features});
-  return alone({s['b'], features}, {"rms_norm", "norm"});
-}
-
-Subject group_norm_alone(const Sizes& s) {
-  const int64_t channels = s['c'], groups = s['g'];
-  s.check(channels % groups == 0,
-          std::to_string(groups) + " groups do not divide " + std::to_string(channels) + " channels");
-  return alone(image_of(s), {"group_norm", "norm", {{"groups", groups}}});
-}
-
-template <class Row>
-Subject activation_alone(const Sizes& s) {
-  return alone(image_of(s), {std::string(Row::name), std::string(Row::name)});
-}
-
-Subject pool_alone(const Sizes& s, std::string kind) {
-  const Extent size = s.extent('s'), kernel = s.extent('k');
-  s.check(kernel.h <= size.h && kernel.w <= size.w, "the kernel is larger than the image");
-  return alone(image_of(s), {std::move(kind), "pool", {{"kernel", kernel}, {"stride", s.extent('t')}}});
-}
-
-Subject max_pool_alone(const Sizes& s) {
-  const Extent window = s.extent('k');
-  s.check(window.h * window.w <= 256, "the kernel has more than 256 places, and a winner's place is kept in a byte");
-  return pool_alone(s, "max_pool2d");
-}
-Subject avg_pool_alone(const Sizes& s) { return pool_alone(s, "avg_pool2d"); }
-Subject global_pool_alone(const Sizes& s) { return alone(image_of(s), {"global_avg_pool2d", "pool"}); }
-
-Subject conv_transpose_alone(const Sizes& s) {
-  const Extent size = s.extent('s'), kernel = s.extent('k'), stride = s.extent('t');
-  s.check(s['c'] % s['g'] == 0 && s['o'] % s['g'] == 0, "the groups do not divide the channels");
-  // As much padding as keeps the size times the stride, with the rest at the far end.
-  const auto padding = [](int64_t k, int64_t t) { return k > t ? (k - t + 1) / 2 : 0; };
-  const auto more = [&](int64_t k, int64_t t) { return std::clamp<int64_t>(t - k + 2 * padding(k, t), 0, t - 1); };
-  s.check_elements("the output", {s['b'], s['o'], size.h * stride.h + kernel.h, size.w * stride.w + kernel.w});
-  return alone(image_of(s), {"conv_transpose2d",
-                             "conv",
-                             {{"out", s['o']},
-                              {"kernel", kernel},
-                              {"stride", stride},
-                              {"padding", Extent{padding(kernel.h, stride.h), padding(kernel.w, stride.w)}},
-                              {"output_padding", Extent{more(kernel.h, stride.h), more(kernel.w, stride.w)}},
-                              {"groups", s['g']}}});
-}
-Subject upsample_alone(const Sizes& s) {
-  const Extent size = s.extent('s');
-  s.check_elements("the output", {s['b'], s['c'], size.h * s['f'], size.w * s['f']});
-  return alone(image_of(s), {"upsample_bilinear2d", "upsample", {{"scale", s['f']}}});
-}
-Subject adaptive_pool_alone(const Sizes& s) {
-  return alone(image_of(s), {"adaptive_avg_pool2d", "pool", {{"size", s.extent('o')}}});
-}
-Subject softmax_alone(const Sizes& s) {
-  s.check_elements("the input", {s['b'], s['d']});
-  return alone({s['b'], s['d']}, {"softmax", "softmax"});
-}
-Subject attention_alone(const Sizes& s) {
-  const int64_t features = 3 * s['h'] * s['d'];
-  s.check_elements("the input", {s['b'], s['t'], features});
-  return alone({s['b'], s['t'], features},
-               {"self_attention", "attention", {{"heads", s['h']}, {"causal", s['m'] == 1}, {"fused", s['f'] == 1}}});
-}
-Subject lstm_alone(const Sizes& s) {
-  s.check_elements("the gates", {s['b'], s['t'], 4 * s['h']});
-  s.check_elements("a weight", {4 * s['h'], std::max(s['i'], s['h'])});
-  return alone({s['b'], s['t'], s['i']}, {"lstm", "lstm", {{"hidden", s['h']}, {"bidirectional", s['r'] == 1}}});
 }
 
 Subject mlp(const Sizes& s) {
@@ -214,133 +80,9 @@ Subject convnet(const Sizes& s) {
 }
 
 std::vector<Family> family_table() {
-  const SizeLetter in = {.letter = 'i', .about = "inputs"}, out = {.letter = 'o', .about = "outputs"};
-  const SizeLetter stride = {
-      .letter = 't', .about = "stride", .is_pair = true, .usual = "1", .usual_value = one, .most = 1024};
-  const SizeLetter stride_of_pool = {
-      .letter = 't', .about = "stride", .is_pair = true, .usual = "k", .usual_value = as_kernel, .most = 1024};
-  std::vector<Family> all = {
-      {.name = "linear",
-       .about = "a fully connected layer with bias",
-       .letters = {kBatch, in, out},
-       .example = "b64_i1024_o1024",
-       .make = linear_alone},
-      {.name = "conv2d",
-       .about = "a convolution with bias",
-       .letters =
-           {kBatch,
-            {.letter = 'c', .about = "input channels"},
-            {.letter = 'o', .about = "output channels"},
-            kImage,
-            kKernel,
-            stride,
-            {.letter = 'g', .about = "groups", .usual = "1", .usual_value = one},
-            {.letter = 'd', .about = "dilation", .is_pair = true, .usual = "1", .usual_value = one, .most = 1024},
-            {.letter = 'p',
-             .about = "padding",
-             .is_pair = true,
-             .usual = "d (k - 1) / 2 rounded down: stride 1 keeps the size if k is odd",
-             .usual_value = same_padding,
-             .least = 0,
-             .most = 1024}},
-       .example = "b16_c64_o128_s28_k3_t2",
-       .make = conv_alone},
-      {.name = "batchnorm2d",
-       .about = "a batch norm in training mode",
-       .letters = {kBatch, kChannels, kImage},
-       .example = "b16_c64_s28",
-       .make = batchnorm_alone},
-      {.name = "layernorm",
-       .about = "a layer norm over the features of each token",
-       .letters = {kTokens, kFeatures},
-       .example = "b512_d768",
-       .make = layer_norm_alone},
-      {.name = "rmsnorm",
-       .about = "an RMS norm over the features of each token",
-       .letters = {kTokens, kFeatures},
-       .example = "b512_d768",
-       .make = rms_norm_alone},
-      {.name = "groupnorm",
-       .about = "a group norm",
-       .letters = {kBatch, kChannels, kImage, {.letter = 'g', .about = "groups"}},
-       .example = "b16_c64_s28_g8",
-       .make = group_norm_alone},
-      {.name = "maxpool",
-       .about = "the largest value of each window",
-       .letters = {kBatch, kChannels, kImage, kKernel, stride_of_pool},
-       .example = "b16_c64_s28_k3_t2",
-       .make = max_pool_alone},
-      {.name = "avgpool",
-       .about = "the mean of each window",
-       .letters = {kBatch, kChannels, kImage, kKernel, stride_of_pool},
-       .example = "b16_c64_s28_k2",
-       .make = avg_pool_alone},
-      {.name = "globalpool",
-       .about = "the mean of each channel",
-       .letters = {kBatch, kChannels, kImage},
-       .example = "b16_c64_s28",
-       .make = global_pool_alone},
-      {.name = "convtranspose2d",
-       .about = "a transposed convolution whose result has the size times the stride where the kernel allows it",
-       .letters = {kBatch,
-                   {.letter = 'c', .about = "input channels"},
-                   {.letter = 'o', .about = "output channels"},
-                   kImage,
-                   kKernel,
-                   stride,
-                   {.letter = 'g', .about = "groups", .usual = "1", .usual_value = one}},
-       .example = "b16_c64_o32_s14_k3_t2",
-       .make = conv_transpose_alone},
-      {.name = "upsample",
-       .about = "bilinear upsampling",
-       .letters = {kBatch, kChannels, kImage, {.letter = 'f', .about = "factor", .most = 64}},
-       .example = "b16_c64_s28_f2",
-       .make = upsample_alone},
-      {.name = "adaptivepool",
-       .about = "adaptive average pooling",
-       .letters =
-           {kBatch, kChannels, kImage, {.letter = 'o', .about = "size of the result", .is_pair = true, .most = 1024}},
-       .example = "b16_c64_s28_o7",
-       .make = adaptive_pool_alone},
-      {.name = "softmax",
-       .about = "a softmax over the features of each token",
-       .letters = {kTokens, kFeatures},
-       .example = "b512_d1024",
-       .make = softmax_alone},
-      {.name = "attention",
-       .about = "scaled dot-product attention of q, k and v",
-       .letters = {kBatch,
-                   {.letter = 'h', .about = "heads"},
-                   {.letter = 't', .about = "time, the length of a sequence"},
-                   {.letter = 'd', .about = "features of a head"},
-                   {.letter = 'm',
-                    .about = "mask; 1: causal, 0: none",
-                    .usual = "1",
-                    .usual_value = one,
-                    .least = 0,
-                    .most = 1},
-                   {.letter = 'f',
-                    .about = "1: one operation, 0: products and a softmax",
-                    .usual = "1",
-                    .usual_value = one,
-                    .least = 0,
-                    .most = 1}},
-       .example = "b8_h8_t128_d32",
-       .make = attention_alone},
-      {.name = "lstm",
-       .about = "a long short-term memory",
-       .letters = {kBatch,
-                   {.letter = 't', .about = "time, the length of a sequence"},
-                   in,
-                   {.letter = 'h', .about = "hidden"},
-                   {.letter = 'r',
-                    .about = "1: a second one in reverse",
-                    .usual = "0",
-                    .usual_value = none,
-                    .least = 0,
-                    .most = 1}},
-       .example = "b32_t32_i128_h128",
-       .make = lstm_alone},
+  const SizeLetter in = {.letter = 'i', .about = "inputs"};
+  std::vector<Family> all = layer_families();
+  std::vector<Family> models = {
       {.name = "mlp",
        .about = "three linear layers with ReLU between them; trains on drawn points",
        .letters = {kBatch, in, {.letter = 'h', .about = "hidden"}, kClasses},
@@ -357,14 +99,8 @@ std::vector<Family> family_table() {
        .example = "b16_c3_s16_w16",
        .make = convnet},
   };
-  for (Family& family : published_families()) all.push_back(std::move(family));
-  activations::All::each([&]<class Row>() {
-    all.push_back({.name = Row::name,
-                   .about = Row::about,
-                   .letters = {kBatch, kChannels, kImage},
-                   .example = "b16_c64_s28",
-                   .make = activation_alone<Row>});
-  });
+  for (std::vector<Family> more : {sequence_families(), models, loss_families(), published_families()})
+    for (Family& family : more) all.push_back(std::move(family));
   return all;
 }
 

@@ -18,7 +18,10 @@ struct Family {
 };
 
 const std::vector<Family>& families();
-std::vector<Family> published_families();           // the part of them that is of models people know
+std::vector<Family> layer_families();               // the part of them that is of single layers of images and vectors
+std::vector<Family> sequence_families();            // of single layers of sequences
+std::vector<Family> loss_families();                // that of losses alone
+std::vector<Family> published_families();           // that of models people know
 const Family* family_named(std::string_view name);  // null: there is none
 
 // Throws Error that says what is wrong with the sizes.

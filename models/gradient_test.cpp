@@ -100,7 +100,9 @@ void compare_all(const Subject& subject) {
   if (!dx.empty()) compare(trial, "input", trial.input(), dx, key.child("input"));
 }
 
-bool has_kink(const LayerSpec& layer) { return layer.kind == "relu" || layer.kind == "max_pool2d"; }
+bool has_kink(const LayerSpec& layer) {
+  return layer.kind == "relu" || layer.kind == "leaky_relu" || layer.kind == "max_pool2d";
+}
 
 int kinks_in(const std::vector<LayerSpec>& layers) {
   int count = 0;
@@ -113,7 +115,7 @@ int kinks_in(const std::vector<LayerSpec>& layers) {
 
 void replace_kinks(std::vector<LayerSpec>& layers) {
   for (LayerSpec& layer : layers) {
-    if (has_kink(layer)) layer.kind = layer.kind == "relu" ? "silu" : "avg_pool2d";
+    if (has_kink(layer)) layer.kind = layer.kind == "max_pool2d" ? "avg_pool2d" : "silu";
     for (auto& branch : layer.branches) replace_kinks(branch);
   }
 }
@@ -151,6 +153,12 @@ std::vector<KindCase> kind_cases() {
   std::vector<KindCase> cases = {
       {"linear", {3, 5}, {{"linear", "fc", {{"out", whole(4)}}}}},
       {"linear without bias", {3, 5}, {{"linear", "fc", {{"out", whole(4)}, {"bias", false}}}}},
+      {"linear with weight norm", {3, 5}, {{"linear", "fc", {{"out", whole(4)}, {"weight_norm", true}}}}},
+      {"conv2d with weight norm",
+       image,
+       {{"conv2d",
+         "conv",
+         {{"out", whole(4)}, {"kernel", kernel(3, 1)}, {"groups", whole(2)}, {"weight_norm", true}}}}},
       {"conv2d", image, {{"conv2d", "conv", {{"out", whole(4)}, {"kernel", kernel(3, 1)}, {"padding", kernel(1, 0)}}}}},
       {"conv2d with groups, stride and dilation",
        image,
@@ -194,6 +202,21 @@ std::vector<KindCase> kind_cases() {
       {"upsample_bilinear2d with aligned corners",
        image,
        {{"upsample_bilinear2d", "up", {{"scale", whole(3)}, {"align_corners", true}}}}},
+      {"upsample_nearest2d", image, {{"upsample_nearest2d", "up", {{"scale", whole(2)}}}}},
+      {"to_anchors", image, {{"to_anchors", "anchors", {{"anchors", whole(2)}}}}},
+      {"concat of the last axis",
+       {2, 3, 5},
+       {{"concat", "joined", {{"axis", std::string("last")}}, {{silu}, {}, {{"linear", "fc", {{"out", whole(2)}}}}}}}},
+      {"side branches and a layer that runs again",
+       image,
+       {{"side", "rows", {}, {{{"conv2d", "conv", {{"out", whole(4)}, {"kernel", whole(1)}}}, silu}}},
+        {"side", "added", {}, {{{"again", "conv_again", {{"of", std::string("conv")}}}}}},
+        {"tanh", "tanh"},
+        {"join", "sum", {{"of", std::string("added")}}},
+        {"again", "conv_third", {{"of", std::string("conv")}}},
+        {"join", "joined", {{"of", std::string("rows")}, {"how", std::string("concat")}}}}},
+      // Two groups of two would be their own inverse.
+      {"channel_shuffle", {2, 6, 3, 2}, {{"channel_shuffle", "shuffle", {{"groups", whole(2)}}}}},
       {"flatten", image, {{"flatten", "flatten"}}},
       {"add", image, {{"add", "sum", {}, {{silu}, {}}}}},
       {"concat",
@@ -205,11 +228,25 @@ std::vector<KindCase> kind_cases() {
       {"linear over sequences", {2, 3, 5}, {{"linear", "fc", {{"out", whole(4)}}}}},
       {"self_attention", {2, 5, 12}, {{"self_attention", "attention", {{"heads", whole(2)}}}}},
       {"self_attention causal", {2, 5, 12}, {{"self_attention", "attention", {{"heads", whole(2)}, {"causal", true}}}}},
+      {"self_attention padded",  // the last sample has no steps
+       {3, 5, 12},
+       {{"self_attention", "attention", {{"heads", whole(2)}, {"lengths", std::vector<double>{3, 5, 0}}}}}},
+      {"self_attention padded in steps",
+       {3, 5, 12},
+       {{"self_attention",
+         "attention",
+         {{"heads", whole(2)}, {"lengths", std::vector<double>{3, 5, 0}}, {"fused", false}}}}},
+      {"self_attention with a mask that leaks",
+       {2, 5, 12},
+       {{"self_attention",
+         "attention",
+         {{"heads", whole(2)}, {"causal", true}, {"lengths", std::vector<double>{3, 1}}, {"mask_value", -2.0}}}}},
       {"self_attention in steps",
        {2, 5, 12},
        {{"self_attention", "attention", {{"heads", whole(2)}, {"causal", true}, {"fused", false}}}}},
       {"lstm", {3, 4, 5}, {{"lstm", "lstm", {{"hidden", whole(6)}}}}},
       {"lstm in both directions", {3, 4, 5}, {{"lstm", "lstm", {{"hidden", whole(6)}, {"bidirectional", true}}}}},
+      {"lstm_cell", {3, 17}, {{"lstm_cell", "cell", {{"hidden", whole(6)}}}}},
       {"take_step", {3, 4, 5}, {{"take_step", "last"}}},
       {"take_step first", {3, 4, 5}, {{"take_step", "first", {{"step", whole(0)}}}}},
       {"to_sequence", image, {{"to_sequence", "sequence"}}},

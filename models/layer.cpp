@@ -99,6 +99,27 @@ Tensor Pass::plain(const Tensor& x) const {
   return out;
 }
 
+Tensor Pass::sum(const Tensor& a, const Tensor& b) const {
+  const bool alike = a.layout() == b.layout() && a.layout() != Layout::opaque;
+  const Tensor left = alike ? a : plain(a), right = alike ? b : plain(b);
+  Tensor out = fresh(a.shape(), wider(a.dtype(), b.dtype()));
+  run(Add{.a = left, .b = right, .out = out});
+  return out;
+}
+
+void Pass::leave(const std::string& name, Tensor tensor) {
+  HM_CHECK(waiting_.emplace(name, std::move(tensor)).second, "the result of " + name + " waits already for a join");
+}
+
+Tensor Pass::collect(const std::string& name) {
+  const auto found = waiting_.find(name);
+  HM_CHECK(found != waiting_.end(),
+           "no result of " + name + " waits: a side branch and its join are in one checkpoint");
+  Tensor tensor = std::move(found->second);
+  waiting_.erase(found);
+  return tensor;
+}
+
 void Saved::keep(Tensor tensor) {
   if (tensor.purpose() == Purpose::temporary) tensor.set_purpose(Purpose::saved);
   kept_.push_back({std::move(tensor), {}, {}});
@@ -151,44 +172,59 @@ Param Init::param(std::string name, const Shape& shape, DType dtype, std::span<c
     PurposeScope purpose(Purpose::weights);
     param.value = Tensor::from(device, shape, dtype, start);
   }
-  if (policy.master) {
+  if (policy.master && bits_of(dtype) < bits_of(DType::f32)) {
     PurposeScope purpose(Purpose::master);
     param.master = Tensor::from(device, shape, DType::f32, start);
   }
   return param;
 }
 
+namespace {
+
+std::vector<double> drawn_uniform(RandomKey key, const Shape& shape, double bound) {
+  return draw_numbers(shape.elements(), [&](size_t i) { return (2 * key.uniform(i) - 1) * bound; });
+}
+std::vector<double> drawn_normal(RandomKey key, const Shape& shape, double deviation) {
+  return draw_numbers(shape.elements(), [&](size_t i) { return key.normal(i) * deviation; });
+}
+
+}  // namespace
+
 Param Init::uniform(std::string name, const Shape& shape, DType dtype, double bound) const {
   if (!draws) return without_values(*this, std::move(name), shape, dtype);
-  const RandomKey numbers = key.child(name);
-  return param(std::move(name), shape, dtype,
-               draw_numbers(shape.elements(), [&](size_t i) { return (2 * numbers.uniform(i) - 1) * bound; }));
+  const RandomKey own = key.child(name);
+  return param(std::move(name), shape, dtype, drawn_uniform(own, shape, bound));
 }
 
 Param Init::normal(std::string name, const Shape& shape, DType dtype, double deviation) const {
   if (!draws) return without_values(*this, std::move(name), shape, dtype);
   const RandomKey own = key.child(name);
-  return param(std::move(name), shape, dtype,
-               draw_numbers(shape.elements(), [&](size_t i) { return own.normal(i) * deviation; }));
+  return param(std::move(name), shape, dtype, drawn_normal(own, shape, deviation));
 }
 
-Param weight_of(const Init& init, std::string name, const Shape& shape, int64_t fan_in, int64_t fan_out,
-                const Start& start) {
-  const DType dtype = init.policy.param;
-  const auto he = [&](int64_t fan) {
-    return init.normal(std::move(name), shape, dtype, std::sqrt(2 / static_cast<double>(fan)));
-  };
+std::vector<double> drawn_weight(const Init& init, const std::string& name, const Shape& shape, int64_t fan_in,
+                                 int64_t fan_out, const Start& start) {
+  const RandomKey own = init.key.child(name);
+  const auto he = [&](int64_t fan) { return drawn_normal(own, shape, std::sqrt(2 / static_cast<double>(fan))); };
   switch (start.kind) {
     case Start::Kind::torch:
-      return init.uniform(std::move(name), shape, dtype, 1 / std::sqrt(static_cast<double>(fan_in)));
+      return drawn_uniform(own, shape, 1 / std::sqrt(static_cast<double>(fan_in)));
     case Start::Kind::he_fan_in:
       return he(fan_in);
     case Start::Kind::he_fan_out:
       return he(fan_out);
     case Start::Kind::normal:
-      return init.normal(std::move(name), shape, dtype, start.deviation);
+      return drawn_normal(own, shape, start.deviation);
   }
   throw Error("unknown initial values");
+}
+
+Param weight_of(const Init& init, std::string name, const Shape& shape, int64_t fan_in, int64_t fan_out,
+                const Start& start) {
+  const DType dtype = init.policy.param;
+  if (!init.draws) return without_values(init, std::move(name), shape, dtype);
+  const std::vector<double> values = drawn_weight(init, name, shape, fan_in, fan_out, start);
+  return init.param(std::move(name), shape, dtype, values);
 }
 
 Param bias_of(const Init& init, std::string name, int64_t entries, int64_t fan_in, const Start& start) {
@@ -204,6 +240,11 @@ State Init::state(std::string name, const Shape& shape, double value) const {
   State state{std::move(name), Tensor(device, shape, policy.state)};
   state.value.fill(value);
   return state;
+}
+
+State Init::state(std::string name, const Shape& shape, std::span<const double> values) const {
+  PurposeScope purpose(Purpose::state);
+  return {std::move(name), Tensor::from(device, shape, policy.state, values)};
 }
 
 }  // namespace halfmark::models

@@ -71,6 +71,11 @@ class Pass {
   // x itself when its layout is plain, else a reordered copy.
   // The reorder is an operation and appears in the kernel log.
   Tensor plain(const Tensor& x) const;
+  // The sum in the wider dtype, as in PyTorch's type promotion. Operands of different layouts are both made plain.
+  Tensor sum(const Tensor& a, const Tensor& b) const;
+  // A tensor that waits for another layer of this pass, under a name. Throws Error if one waits already, or if none does.
+  void leave(const std::string& name, Tensor tensor);
+  Tensor collect(const std::string& name);
   void look(const std::string& name, const Tensor& tensor) const {
     if (tap) tap(name, tensor);
   }
@@ -79,6 +84,7 @@ class Pass {
   DType wanted(std::string_view operation, DType input) const;
   std::map<std::pair<uint64_t, DType>, Tensor> casts_;  // by identity of the parameter's memory
   std::set<const Param*> delivered_;                    // those that have got a gradient in this pass
+  std::map<std::string, Tensor> waiting_;
 };
 
 // The wider of two floating dtypes, as in PyTorch's type promotion: f16 with bf16 gives f32.
@@ -149,7 +155,9 @@ struct Init {
   Param param(std::string name, const Shape& shape, DType dtype, std::span<const double> values) const;
   Param uniform(std::string name, const Shape& shape, DType dtype, double bound) const;     // U(-bound, bound)
   Param normal(std::string name, const Shape& shape, DType dtype, double deviation) const;  // N(0, deviation^2)
-  State state(std::string name, const Shape& shape, double value) const;                    // policy.state
+  // In policy.state; all entries alike, or each with its own.
+  State state(std::string name, const Shape& shape, double value) const;
+  State state(std::string name, const Shape& shape, std::span<const double> values) const;
 };
 // Initial values of a layer with a weight.
 struct Start {
@@ -162,7 +170,10 @@ struct Start {
   double deviation = 0.02;
   std::optional<double> bias{};  // of all entries of the bias; empty: as PyTorch's layer
 };
-// A weight: `fan_in` is the number of products in one output, `fan_out` that of outputs that one input enters.
+// Numbers of a weight: `fan_in` is the number of products in one output, `fan_out` that of outputs that one input enters.
+// Drawn from key.child(name), neither rounded nor stored.
+std::vector<double> drawn_weight(const Init& init, const std::string& name, const Shape& shape, int64_t fan_in,
+                                 int64_t fan_out, const Start& start);
 Param weight_of(const Init& init, std::string name, const Shape& shape, int64_t fan_in, int64_t fan_out,
                 const Start& start);
 Param bias_of(const Init& init, std::string name, int64_t entries, int64_t fan_in, const Start& start);
@@ -172,20 +183,25 @@ struct Size2d {  // of a window: height and width, or one number for both
   Size2d(int height, int width) : h(height), w(width) {}
   Size2d(int both) : h(both), w(both) {}  // NOLINT(google-explicit-constructor)
 };
-// Over the last axis of x.
-LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias = true, const Start& start = {});
+// Over the last axis of x. `weight_norm`: layers/weight.h.
+LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias = true, const Start& start = {},
+                bool weight_norm = false);
 // Without bias, with the weight [out, in] of another layer, which is not among its own parameters.
 LayerPtr tied_linear(std::string name, Param& weight);
 LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel, Window window = {},
-                int groups = 1, bool bias = true, const Start& start = {});
+                int groups = 1, bool bias = true, const Start& start = {}, bool weight_norm = false);
 // The result has (n - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1 rows.
 LayerPtr conv_transpose2d(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel,
                           const Window& window = {}, Size2d output_padding = 0, int groups = 1, bool bias = true,
                           const Start& start = {});
 struct BatchNormOptions {
   double momentum = 0.1, epsilon = 1e-5;
-  bool affine = true;   // with scale and shift
-  bool frozen = false;  // training too uses the running statistics, and leaves them as they are
+  std::optional<DType> accumulate = {};  // Settings::batchnorm_accumulate
+  bool affine = true;                    // with scale and shift
+  bool frozen = false;                   // training too uses the running statistics, and leaves them as they are
+  // Scale U(0.5, 1.5), shift N(0, 0.25), running mean N(0, 0.25) and variance U(0.5, 2), as after a training; else as
+  // PyTorch. Numbers of 8 bits, so that they are the same in every dtype.
+  bool drawn_start = false;
 };
 // Over all axes but the channels: [n, c], [n, c, t], [n, c, h, w] or [n, c, d, h, w].
 LayerPtr batchnorm(const Init& init, std::string name, int64_t channels, const BatchNormOptions& options = {});
@@ -202,27 +218,46 @@ LayerPtr avg_pool2d(std::string name, Size2d kernel, const Window& window);
 LayerPtr global_avg_pool2d(std::string name);
 LayerPtr adaptive_avg_pool2d(std::string name, Size2d size);  // of the result
 LayerPtr upsample_bilinear2d(std::string name, int scale, bool align_corners = false);
+LayerPtr upsample_nearest2d(std::string name, int scale);
+LayerPtr channel_shuffle(std::string name, int64_t groups);  // channel i of group g becomes channel i groups + g
 LayerPtr flatten(std::string name);
 
 // Sequences: [n, t, features], or indices [n, t].
 LayerPtr softmax(std::string name);
 LayerPtr dropout(std::string name, double p, bool channels = false);  // identity in evaluation
-LayerPtr to_sequence(std::string name);                               // [n, c, h, w] -> [n, w, c h]
-LayerPtr take_step(std::string name, int64_t step);                   // [n, t, c] -> [n, c]; -1: the last
+// [n, anchors f, h, w] -> [n, h w anchors, f], as torchvision's permute_and_flatten.
+LayerPtr to_anchors(std::string name, int64_t anchors);
+LayerPtr to_sequence(std::string name);              // [n, c, h, w] -> [n, w, c h]
+LayerPtr take_step(std::string name, int64_t step);  // [n, t, c] -> [n, c]; -1: the last
 // indices -> rows of a table with `entries`; N(0, 1) as torch.nn.Embedding, or N(0, deviation^2). Row `padding` starts at 0
 // and has no gradient. The input has no gradient: backward returns an empty tensor.
 LayerPtr embedding(const Init& init, std::string name, int64_t entries, int64_t features, double deviation = 1,
                    int64_t padding = -1);
 // x + the first t rows of a table with `length`.
 LayerPtr position_embedding(const Init& init, std::string name, int64_t length, int64_t features, double deviation = 1);
-// [n, t, 3 c] of q, k and v -> [n, t, c]. fused: one operation; else products, softmax and casts as autocast makes them, with
-// q and k multiplied by the root of the scale before their product, as in PyTorch's scaled_dot_product_attention.
-LayerPtr self_attention(std::string name, int64_t heads, bool causal, bool fused);
+struct AttentionOptions {
+  bool causal = false;  // a position attends to none after it
+  bool fused =
+      true;  // one operation; else products, softmax and casts as autocast makes them, with q and k multiplied by
+             // the root of the scale before their product, as in PyTorch's scaled_dot_product_attention
+  // Sample i attends to its first lengths[i mod size] positions: padded sequences. Empty: to all. 0: its result is 0.
+  std::vector<int64_t> lengths{};
+  // Added to the scores of the positions left out, as stored in the dtype of q. Empty: a boolean mask, so -infinity.
+  std::optional<double> mask_value{};
+};
+// [n, t, 3 c] of q, k and v -> [n, t, c].
+LayerPtr self_attention(std::string name, int64_t heads, const AttentionOptions& options = {});
 // torch.nn.LSTM(batch_first=True) with one layer: [n, t, inputs] -> [n, t, hidden], or 2 hidden if bidirectional.
 LayerPtr lstm(const Init& init, std::string name, int64_t inputs, int64_t hidden, bool bidirectional = false);
+// torch.nn.LSTMCell: [n, inputs + 2 hidden] of x, h and c side by side -> [n, 2 hidden] of the new h and c.
+LayerPtr lstm_cell(const Init& init, std::string name, int64_t inputs, int64_t hidden);
 LayerPtr sequential(std::string name, std::vector<LayerPtr> layers);
 LayerPtr residual(std::string name, LayerPtr body, LayerPtr shortcut = nullptr);  // body(x) + shortcut(x), or + x
-LayerPtr concat(std::string name, std::vector<LayerPtr> branches);  // along the channels; null: the input itself
+// Along the channels (axis 1), or the last axis; null: the input itself.
+LayerPtr concat(std::string name, std::vector<LayerPtr> branches, bool last_axis = false);
+LayerPtr again(std::string name, Layer& layer);    // runs a layer of the same model again, which is not owned
+LayerPtr side(std::string name, LayerPtr branch);  // the input; the branch's result waits for a join
+LayerPtr join(std::string name, std::string side, const Shape& of_side, bool adds);  // else along axis 1
 LayerPtr checkpoint(std::string name, LayerPtr body);  // keeps the input of the body only, and computes it twice
 
 }  // namespace halfmark::models

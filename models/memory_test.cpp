@@ -24,7 +24,7 @@ struct SeparateDevice {
   }
   size_t live(Purpose purpose) const { return device->memory().live().by_purpose[static_cast<size_t>(purpose)]; }
   size_t of_models() const {
-    return device->memory().live().total - live(Purpose::workspace) - live(Purpose::emulation);
+    return device->memory().live().total - live(Purpose::workspace) - live(Purpose::emulation) - live(Purpose::padding);
   }
 };
 
@@ -92,12 +92,8 @@ TEST(Memory, OfTheReferenceIsNotCountedOnTheTrialsDevice) {
 }
 
 TEST(Memory, OfAMasterCopyIsCountedSeparately) {
-  Policy master = policy_named("fp16");
-  master.master = true;
   const SeparateDevice separate;
-  TrialSpec spec = separate.spec(kMlp, "fp16");
-  spec.policy = &master;
-  Trial trial(spec);
+  Trial trial(separate.spec(kMlp, "fp16-master"));
   EXPECT_EQ(separate.live(Purpose::weights), 2 * kParams);
   EXPECT_EQ(separate.live(Purpose::master), 4 * kParams);
 }

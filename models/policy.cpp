@@ -69,6 +69,19 @@ std::vector<Policy> policy_table() {
        .grad = f32,
        .rules = autocast,
        .scaler = dynamic},
+      // apex/fp16_utils/fp16_optimizer.py with network_to_half: parameters in f16 but those of batch norm, each with an f32
+      // copy that the optimizer updates from an f32 copy of the gradient; loss.float() is scaled.
+      {.name = "fp16-master",
+       .about =
+           "as fp16-bn32, with f32 master weights and gradients, loss in f32, dynamic loss scaling (FP16_Optimizer)",
+       .param = f16,
+       .low = f16,
+       .norm = f32,
+       .state = f32,
+       .grad = f32,
+       .master = true,
+       .rules = &cast_rules_named("loss-in-fp32"),
+       .scaler = dynamic},
       // model.bfloat16(): as fp16, in the format with fp32's range.
       {.name = "bf16",
        .about = "everything stored in bf16",
@@ -77,6 +90,15 @@ std::vector<Policy> policy_table() {
        .norm = bf16,
        .state = bf16,
        .grad = bf16},
+      // DeepSpeed's BF16_Optimizer: f32 copies of the parameters and of the gradients beside a model in bf16.
+      {.name = "bf16-master",
+       .about = "as bf16, with f32 master weights and gradients (BF16_Optimizer)",
+       .param = bf16,
+       .low = bf16,
+       .norm = bf16,
+       .state = bf16,
+       .grad = f32,
+       .master = true},
       // torch.autocast("cuda", torch.bfloat16): a format with the range of fp32 needs no scaler.
       {.name = "amp-bf16",
        .about = "f32 parameters, autocast to bf16 (lists for CUDA), no loss scaling",

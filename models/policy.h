@@ -50,7 +50,7 @@ struct Policy {
   DType norm;                        // parameters of normalisation layers
   DType state;                       // running statistics
   DType grad;                        // parameter gradients as the optimizer receives them
-  bool master = false;               // keeps an f32 copy of every parameter, which the optimizer updates
+  bool master = false;               // keeps an f32 copy of every narrower parameter, which the optimizer updates
   const CastRules* rules = nullptr;  // null = no autocast: everything runs in the dtype of the parameters
   Math math{};  // of matmul and convolution in the low dtype; fp32 operands always use fp32 math (tf32 where set)
   ScalerSpec scaler{};

@@ -99,7 +99,7 @@ std::vector<std::vector<unsigned char>> codes_after_a_step(const TrialSpec& spec
 }
 
 // The norms of rows run in f32 under the lists for CUDA and stay in the low dtype under those for CPUs.
-// So do softmax and upsampling.
+// So do softmax and upsampling, which a detector has.
 TEST(Policies, GiveTheSameBitsUnderTheListsForCudaAndForCpusExceptInNormsOfRowsSoftmaxAndUpsampling) {
   std::set<std::string> different;
   for (const Subject& subject : subjects())
@@ -116,7 +116,8 @@ TEST(Policies, GiveTheSameBitsUnderTheListsForCudaAndForCpusExceptInNormsOfRowsS
         EXPECT_NE(codes_after_a_step(cuda), codes_after_a_step(cuda.under(policy))) << subject.id();
       }
     }
-  EXPECT_EQ(different, (std::set<std::string>{"groupnorm", "layernorm", "rmsnorm", "softmax", "upsample"}));
+  EXPECT_EQ(different, (std::set<std::string>{"detector", "groupnorm", "layernorm", "rmsnorm", "softmax", "upsample",
+                                              "upsample_nearest"}));
 }
 
 TEST(Policies, AreFoundByNameAndHideTheFp64Reference) {
@@ -139,18 +140,21 @@ struct TensorDTypes {
   friend bool operator==(const TensorDTypes&, const TensorDTypes&) = default;
 };
 
-// Derived from the policy's row: autocast computes in the low dtype between f32 ends, everything else in its own dtypes.
+// Derived from the policy's row: autocast computes in the low dtype between f32 ends, everything else in its own dtypes. A
+// gradient is at least as wide as its parameter.
 TensorDTypes dtypes_of(const Policy& policy) {
-  return {policy.low, policy.rules ? DType::f32 : policy.low, policy.grad, policy.norm, policy.param};
+  return {policy.low, policy.rules ? DType::f32 : policy.low, policy.grad, wider(policy.grad, policy.norm),
+          policy.param};
 }
 
 // amp_semantics.md section 1.6, for the policies that it describes.
 TEST(Policies, SayWhatTheFrameworksTableSays) {
   constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16;
   const std::pair<const char*, TensorDTypes> table[] = {
-      {"fp32", {f32, f32, f32, f32, f32}},      {"tf32", {f32, f32, f32, f32, f32}},
-      {"fp16", {f16, f16, f16, f16, f16}},      {"fp16-bn32", {f16, f16, f16, f32, f16}},
-      {"amp-fp16", {f16, f32, f32, f32, f32}},  {"bf16", {bf16, bf16, bf16, bf16, bf16}},
+      {"fp32", {f32, f32, f32, f32, f32}},        {"tf32", {f32, f32, f32, f32, f32}},
+      {"fp16", {f16, f16, f16, f16, f16}},        {"fp16-bn32", {f16, f16, f16, f32, f16}},
+      {"amp-fp16", {f16, f32, f32, f32, f32}},    {"bf16", {bf16, bf16, bf16, bf16, bf16}},
+      {"fp16-master", {f16, f32, f32, f32, f16}}, {"bf16-master", {bf16, bf16, f32, f32, bf16}},
       {"amp-bf16", {bf16, f32, f32, f32, f32}},
   };
   for (const auto& [name, expected] : table) EXPECT_EQ(dtypes_of(policy_named(name)), expected) << name;
@@ -187,7 +191,8 @@ TEST(Policies, KeepParametersAndStatisticsInTheirDtypes) {
     Trial trial(test_spec(kSmallConvnet, policy.name));
     for (const Param* param : trial.params()) {
       EXPECT_EQ(param->value.dtype(), param->name.starts_with("bn") ? policy.norm : policy.param) << param->name;
-      EXPECT_TRUE(param->master.empty()) << param->name;
+      const bool is_narrow = param->value.dtype() != DType::f32 && param->value.dtype() != DType::f64;
+      EXPECT_EQ(!param->master.empty(), policy.master && is_narrow) << policy.name << " " << param->name;
     }
     for (const State* state : trial.states()) EXPECT_EQ(state->value.dtype(), policy.state) << state->name;
   }

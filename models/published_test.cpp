@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/data.h"
+#include "models/detector.h"
 #include "models/network/network.h"
 #include "models/zoo.h"
 
@@ -36,6 +37,18 @@ const Published kPublished[] = {
     {"bert/b1_t128_n12_h12_d768_v30522", 109'483'778 - 2 * 768 - 384 * 768, 11'174'217'216, {1, 2}},
     {"lstm_classifier/b1_t100_n2_e128_h256_v10000", 2'202'114, 91'750'912, {1, 2}},
     {"speech/b1_f40_t100_h64", 101'515, 5'011'200, {1, 50, 11}},
+    {"detector/b1_s64", 25'269, 2'081'856, {1, 252, 7}},  // counted with PyTorch for the same modules written out
+};
+
+// The same modules at the sizes that suites train, counted likewise. ResNet-8, a ResNet-50 with one bottleneck in each stage,
+// and the others with small widths.
+const Published kReduced[] = {
+    {"resnet/b1_s32_n1_w8", 19'954, 3'170'624 + 2 * 32'768, {1, 10}},  // option A, and its two shortcuts of 1 x 1
+    {"resnet50/b1_s32_n1_w8_o10", 130'002, 7'105'024, {1, 10}},
+    {"gpt/b1_t64_n2_h4_d64_v64", 108'288, 7'602'176, {1, 64, 64}},
+    {"bert/b1_t32_n2_h4_d64_v64_o4", 110'788 - 2 * 64, 3'412'224, {1, 4}},  // less the embedding of segments
+    {"lstm_classifier/b1_t32_n1_e32_h64_v64_o4", 27'396, 786'688, {1, 4}},
+    {"speech/b1_f16_t64_h32", 25'419, 792'576, {1, 32, 11}},
 };
 
 class PublishedModels : public testing::TestWithParam<Published> {};
@@ -53,12 +66,15 @@ TEST_P(PublishedModels, HaveThePublishedCounts) {
   EXPECT_NO_THROW(check_output(subject.data, subject.input, subject.classes, layers.back().output));
 }
 
-INSTANTIATE_TEST_SUITE_P(Zoo, PublishedModels, testing::ValuesIn(kPublished), [](const auto& one) {
+std::string test_name(const testing::TestParamInfo<Published>& one) {
   std::string name = one.param.id;
   for (char& c : name)
     if (c == '/') c = '_';
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, PublishedModels, testing::ValuesIn(kPublished), test_name);
+INSTANTIATE_TEST_SUITE_P(Reduced, PublishedModels, testing::ValuesIn(kReduced), test_name);
 
 // A block of BERT-base has 7,087,872 parameters and 931,135,488 multiply-adds for 128 tokens.
 TEST(PublishedModels, ABlockOfBertHasThePublishedCounts) {
@@ -76,6 +92,24 @@ TEST(PublishedModels, ABlockOfBertHasThePublishedCounts) {
 }
 
 // The stages of ResNet-50 (torchvision 0.29.2), which a wrong bottleneck could keep in sum.
+// Of torchvision 0.29.2: retinanet_resnet50_fpn has 4,248,115 parameters in head.classification_head (91 classes) and
+// 2,443,300 in head.regression_head. A second level runs the same head again.
+TEST(PublishedModels, TheHeadOfRetinanetHasThePublishedParameters) {
+  Network net{published::retinanet_head("3", "3", 256, 4, 9, 91)};
+  int64_t scores = 0, boxes = 0;
+  for (const LayerFacts& layer : layer_facts(net, {1, 256, 4, 6}))
+    (layer.layer->name.starts_with("scores") ? scores : boxes) += layer.parameters;
+  EXPECT_EQ(scores, 4'248'115);
+  EXPECT_EQ(boxes, 2'443'300);
+  EXPECT_EQ(output_shape(net, {1, 256, 4, 6}), Shape({1, 216, 95}));
+  net.layers.insert(net.layers.begin(), {"side", "coarse", {}, {published::retinanet_head("4", "4", 256, 4, 9, 91)}});
+  net.layers[1] = published::retinanet_head("3", "4", 256, 4, 9, 91)[0];
+  net.layers.push_back({"join", "levels", {{"of", std::string("coarse")}, {"how", std::string("concat")}}});
+  int64_t all = 0;
+  for (const LayerFacts& layer : layer_facts(net, {1, 256, 4, 6})) all += layer.parameters;
+  EXPECT_EQ(all, 4'248'115 + 2'443'300);
+}
+
 TEST(PublishedModels, TheStagesOfResnet50HaveTheirParameters) {
   const Subject& subject = subject_named("resnet50/b1_s224");
   std::vector<int64_t> stages(4);

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <string>
 
 #include "kernels/number/error.h"
@@ -34,10 +36,36 @@ bool are_all_symbols_right(const double* values, int64_t steps, int64_t classes,
   return found == count;
 }
 
+bool is_found(const Box& object, int64_t kind, std::span<const Box> anchors, const double* values, int64_t classes) {
+  double most = -std::numeric_limits<double>::infinity();
+  int64_t winner = -1;
+  for (size_t a = 0; a < anchors.size(); ++a, values += classes + 4) {
+    if (!(overlap(decoded(anchors[a], std::span<const double, 4>(values + classes, 4)), object) >= 0.5)) continue;
+    const int64_t own = best(values, classes, 1);
+    if (own >= 0 && values[own] > most) most = values[own], winner = own;
+  }
+  return winner == kind;
+}
+
+double share_of_found_objects(const Shape& input, const Shape& output, const std::vector<double>& values,
+                              const std::vector<double>& labels) {
+  const std::vector<Box> anchors = anchors_of(input[2], input[3]);
+  double found = 0, all = 0;
+  for (int64_t n = 0; n < output[0]; ++n) {
+    const LabelledBoxes objects = boxes_of(labels, n);
+    for (size_t o = 0; o < objects.boxes.size(); ++o)
+      found += is_found(objects.boxes[o], objects.classes[o], anchors, values.data() + n * output[1] * output[2],
+                        output[2] - 4);
+    all += static_cast<double>(objects.boxes.size());
+  }
+  return all > 0 ? found / all : 0;
+}
+
 }  // namespace
 
-double accuracy_of(DataKind kind, const Shape& output, const std::vector<double>& values,
+double accuracy_of(DataKind kind, const Shape& input, const Shape& output, const std::vector<double>& values,
                    const std::vector<double>& labels) {
+  if (kind == DataKind::boxes) return share_of_found_objects(input, output, values, labels);
   if (kind == DataKind::speech) {
     const int64_t width = static_cast<int64_t>(labels.size()) / output[0], sequence = output[1] * output[2];
     double right = 0;

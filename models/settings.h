@@ -33,7 +33,9 @@ struct Settings {
   double input_scale = 1, input_offset = 0;  // applied to the drawn data
   double batchnorm_momentum = 0.1;
   std::optional<DType> batchnorm_state;  // storage of running statistics, instead of the policy's dtype
-  std::optional<ScalerSpec> scaler;      // instead of the policy's
+  // The sums of batch statistics are rounded to the format of this dtype after each addition; empty: as the kernel adds.
+  std::optional<DType> batchnorm_accumulate;
+  std::optional<ScalerSpec> scaler;  // instead of the policy's
 };
 
 }  // namespace halfmark::models

@@ -20,13 +20,20 @@ struct Subject {
   std::string sizes;  // "b16_i32_h64_o8"
   Shape input;        // with the batch first
   DataKind data;
-  int64_t classes;  // 0: no labels; the loss is the inner product of the output with fixed N(0, 1) / elements numbers
+  int64_t classes;  // of the data; 0: it has none
   std::function<LayerPtr(const Init&, const Settings&)> make;
   bool built_in = false;                     // of a family, not added by a program of another project
   std::shared_ptr<const Network> network{};  // what `make` builds; empty: known to `make` only
   LossSpec loss{};                           // of a subject with labels
   Settings settings{};                       // with which it is trained, unless a harness changes them
   std::string id() const { return name + "/" + sizes; }
+  // Without labels, the loss is the inner product of the output with fixed N(0, 1) / elements numbers.
+  bool has_labels() const { return classes > 0 && row_of(data).has_labels(); }
+  // Of the input under a policy.
+  DType input_dtype(const Policy& policy) const {
+    const DataRow& row = row_of(data);
+    return row.has_indices ? DType::i32 : row.from_layer ? policy.low : policy.param;
+  }
 };
 
 // A subject, still without name and sizes, whose model is this network.

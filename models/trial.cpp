@@ -12,7 +12,9 @@
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "models/draw.h"
+#include "models/layers/detection_loss.h"
 #include "models/layers/loss.h"
+#include "models/network/folded.h"
 #include "models/score.h"
 
 namespace halfmark::models {
@@ -53,7 +55,7 @@ TrialSpec TrialSpec::oracle(Inputs inputs) const {
   ScalerSpec scale = settings.scaler.value_or(policy->scaler);
   if (scale.kind == ScalerSpec::Kind::dynamic) scale.kind = ScalerSpec::Kind::fixed;
   spec.settings.scaler = scale;
-  spec.settings.batchnorm_state.reset();
+  spec.settings.batchnorm_state.reset(), spec.settings.batchnorm_accumulate.reset();
   return spec;
 }
 
@@ -63,6 +65,7 @@ struct Trial::Parts {
     std::vector<Batch> batches;
   };
 
+  std::shared_ptr<const Subject> own_subject;  // that of the spec, if it is no one else's
   TrialSpec spec;
   Policy policy;  // the spec's, with the settings that override it
   Device& device;
@@ -94,8 +97,9 @@ struct Trial::Parts {
   Tensor dy;
   double dy_scale = 0;
 
-  explicit Parts(TrialSpec given)
-      : spec(std::move(given)),
+  explicit Parts(TrialSpec given, std::shared_ptr<const Subject> owned = {})
+      : own_subject(std::move(owned)),
+        spec(std::move(given)),
         policy(adjusted(*spec.policy, spec.settings)),
         device(*spec.device),
         key(spec.seed),
@@ -107,7 +111,7 @@ struct Trial::Parts {
                   key.child("rounding").value()),
         scaler(policy.scaler) {}
 
-  bool labelled() const { return spec.subject->classes > 0; }
+  bool labelled() const { return spec.subject->has_labels(); }
   bool has_indices() const { return row_of(spec.subject->data).has_indices; }
 
   // The shape of the input with another number of samples.
@@ -147,9 +151,13 @@ struct Trial::Parts {
     return changed(ahead->take());
   }
 
+  Layout layout_of(const Shape& shape, DType dtype) const {
+    return shape.rank() == 4 && is_floating(dtype) ? device.image_layout(dtype) : Layout::plain;
+  }
   Tensor input(const Batch& drawn, const Shape& shape) const {
     PurposeScope purpose(Purpose::input);
-    return Tensor::from(device, shape, has_indices() ? DType::i32 : labelled() ? policy.param : policy.low, drawn.x);
+    const DType dtype = spec.subject->input_dtype(policy);
+    return Tensor::from(device, shape, dtype, drawn.x, layout_of(shape, dtype));
   }
   // 1 for the class of the label and 0 for the others, for losses that compare numbers.
   Tensor one_hot(const std::vector<double>& classes, const Shape& result) const {
@@ -168,6 +176,9 @@ struct Trial::Parts {
     PurposeScope purpose(Purpose::input);
     const Shape shape = target_shape(spec.subject->data, given);
     if (row_of(spec.subject->loss.kind).targets == TargetKind::values) return one_hot(drawn.labels, result);
+    if (spec.subject->data == DataKind::boxes)
+      return Tensor::from(device, {result[0], result[1], 2 * result[2]}, policy.param,
+                          detection_targets(drawn.labels, result[0], result[2] - 4, given[2], given[3]));
     if (spec.subject->data != DataKind::speech) return Tensor::from(device, shape, DType::i32, drawn.labels);
     std::vector<double> filled = drawn.labels;  // all steps of the output count
     for (size_t i = 0; i < filled.size(); i += static_cast<size_t>(shape[1]))
@@ -199,7 +210,7 @@ struct Trial::Parts {
       value *= factor;
       if (spec.round_first) value = round_to(*spec.round_first, value);
     }
-    dy = Tensor::from(device, output.shape(), output.dtype(), values);
+    dy = Tensor::from(device, output.shape(), output.dtype(), values, layout_of(output.shape(), output.dtype()));
     dy_scale = factor;
     return dy;
   }
@@ -230,12 +241,43 @@ struct Trial::Parts {
       const Tensor out = model->forward(pass, input(given, input_shape(count)), nullptr);
       const Tensor labels_of_batch = targets(given, input_shape(count), out.shape());
       const Tensor head_loss = make_loss(spec.subject->loss)->forward(pass, out, labels_of_batch);
-      right += accuracy_of(spec.subject->data, out.shape(), out.values(), given.labels) * static_cast<double>(count);
+      right += accuracy_of(spec.subject->data, input_shape(count), out.shape(), out.values(), given.labels) *
+               static_cast<double>(count);
       loss_sum += head_loss.values()[0] * static_cast<double>(count);
     }
     result.loss = loss_sum / static_cast<double>(result.samples);
     result.accuracy = right / static_cast<double>(result.samples);
     return result;
+  }
+
+  FoldedNetwork folded_network() const {
+    return spec.subject->network ? fold_batchnorm(*spec.subject->network) : FoldedNetwork{};
+  }
+
+  // A copy of the folded model under another policy.
+  std::unique_ptr<Parts> copy_folded(const Policy& other) const {
+    FoldedNetwork folded = folded_network();
+    HM_CHECK(!folded.pairs.empty(), "subject " + spec.subject->id() + " has no batch norm to fold into a convolution");
+    NamedValues trained;
+    for (const Param* param : params) trained[param->name] = updated_values(*param);
+    for (const State* state : states) trained[state->name] = state->value.values();
+    const NamedValues values = folded_values(folded.pairs, std::move(trained));
+    auto subject = std::make_shared<Subject>(
+        subject_of_network(spec.subject->input, spec.subject->data, spec.subject->classes, std::move(folded.network)));
+    subject->name = spec.subject->name, subject->sizes = spec.subject->sizes, subject->loss = spec.subject->loss;
+    TrialSpec own = spec.under(other);
+    own.subject = subject.get();
+    own.settings.batchnorm_state.reset(), own.settings.scaler.reset();
+    auto made = std::make_unique<Parts>(std::move(own), subject);
+    for (Param* param : made->params) param->value.set_values(values.at(param->name));
+    for (State* state : made->states) state->value.set_values(values.at(state->name));
+    made->held_out = held_out;
+    return made;
+  }
+
+  // The values that the optimizer updates.
+  static std::vector<double> updated_values(const Param& param) {
+    return (param.master.empty() ? param.value : param.master).values();
   }
 
   // A copy of the model under another policy: every value is rounded once to that policy's dtypes.
@@ -244,10 +286,7 @@ struct Trial::Parts {
     own.settings.batchnorm_state.reset();
     own.settings.scaler.reset();
     auto made = std::make_unique<Parts>(std::move(own));
-    for (size_t i = 0; i < params.size(); ++i) {
-      const Param& from = *params[i];
-      made->params[i]->value.set_values((from.master.empty() ? from.value : from.master).values());
-    }
+    for (size_t i = 0; i < params.size(); ++i) made->params[i]->value.set_values(updated_values(*params[i]));
     for (size_t i = 0; i < states.size(); ++i) made->states[i]->value.set_values(states[i]->value.values());
     made->held_out = held_out;
     return made;
@@ -348,7 +387,8 @@ StepResult Trial::train_step(int64_t step) {
   const Tensor output = forward();
   StepResult result{.loss = loss(), .scale = static_cast<double>(scaler().scale())};
   if (const std::vector<double>& labels = parts_->batch.labels; parts_->labelled())
-    result.accuracy = accuracy_of(parts_->spec.subject->data, output.shape(), output.values(), labels);
+    result.accuracy =
+        accuracy_of(parts_->spec.subject->data, parts_->spec.subject->input, output.shape(), output.values(), labels);
   backward();
   result.skipped = !update();
   return result;
@@ -368,8 +408,12 @@ double Evaluation::accuracy_error() const {
   return std::sqrt(q * (1 - q) / count);
 }
 
-Evaluation Trial::evaluate(int64_t samples, const Policy* policy) {
+size_t Trial::foldable() const { return parts_->folded_network().pairs.size(); }
+
+Evaluation Trial::evaluate(int64_t samples, const Policy* policy, EvaluatedForm form) {
   parts_->held_out_samples(samples);
+  if (form == EvaluatedForm::folded)
+    return parts_->copy_folded(policy ? *policy : *parts_->spec.policy)->evaluate(samples);
   return policy ? parts_->copy_under(*policy)->evaluate(samples) : parts_->evaluate(samples);
 }
 

@@ -58,6 +58,12 @@ struct Evaluation {
   double accuracy_error() const;
 };
 
+// Of the model in evaluation.
+enum class EvaluatedForm : uint8_t {
+  trained,  // as it is trained
+  folded,   // each batch norm folded into the convolution before it (network/folded.h), in fp64, then rounded once
+};
+
 class Trial {
  public:
   explicit Trial(TrialSpec spec);
@@ -89,7 +95,8 @@ class Trial {
   // the generator of the training data, from a stream of their own. Of files, they are those of the test part, and as many
   // as it has if that is fewer. They are drawn or read once: every evaluation of this trial sees the same. `policy` null = the trial's own. With another policy, a copy of the parameters and running statistics
   // is cast to it first (evaluation in fp32, in pure half); the trial does not change.
-  Evaluation evaluate(int64_t samples, const Policy* policy = nullptr);
+  Evaluation evaluate(int64_t samples, const Policy* policy = nullptr, EvaluatedForm form = EvaluatedForm::trained);
+  size_t foldable() const;  // batch norms that EvaluatedForm::folded folds; 0 for a model that only a function knows
 
   std::vector<Param*> params();
   std::vector<State*> states();

@@ -322,10 +322,7 @@ TEST(Trial, StoresRunningStatisticsAsTheSettingsSay) {
 }
 
 TEST(Trial, UpdatesAMasterCopyAndRoundsItIntoTheWeights) {
-  Policy master = policy_named("fp16");
-  master.name = "fp16-master", master.master = true;
-  TrialSpec spec = test_spec(kMlp, "fp16");
-  spec.policy = &master;
+  TrialSpec spec = test_spec(kMlp, "fp16-master");
   spec.settings.rate = 1e-4, spec.settings.momentum = 0;
   Trial trial(spec);
   trial.load_batch(0), trial.forward(), trial.backward();

@@ -89,7 +89,7 @@ void add_dump_command(CommandLine& line, Program& program) {
           "layer's output. bf16 and 8-bit types are stored as the unsigned integers of their codes.")
       .examples(
           {"halfmark dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o tensors",
-           "halfmark dump gpt/b2_t8_n1_h2_d8_v27/cpu/fp64 -o tensors --steps 3 --training optimizer=adam,rate=0.01",
+           "halfmark dump gpt/b2_t8_n1_h2_d8_v27/cpu/fp64 -o steps --steps 3 --training optimizer=adam,rate=0.01",
            "halfmark dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o scales --overflows 0010011 --growth-interval 2"})
       .action([arguments, &program] { dump(*arguments, program); });
 }

@@ -61,6 +61,20 @@ TEST(Shapes, OfDeepBenchAreSubjects) {
   for (const std::string& id : convolutions) EXPECT_EQ(subject_named(id).id(), id);
 }
 
+TEST(Shapes, OfTritonBenchAreSubjects) {
+  const std::filesystem::path folder = std::filesystem::path(HALFMARK_SOURCE_DIR) / "bench" / "shapes";
+  const Ids products = subjects_in_file((folder / "tritonbench_llama.csv").string());
+  EXPECT_EQ(products.size(), 17u * 12u);
+  EXPECT_EQ(products.front(), "linear/b1_i4096_o12288");
+  EXPECT_EQ(products.back(), "linear/b65536_i6656_o16384");
+  const Ids rows = subjects_in_file((folder / "tritonbench_rows.json").string());
+  EXPECT_EQ(rows.size(), 30u + 98u);
+  EXPECT_EQ(rows.front(), "layernorm/b4096_d1024");
+  EXPECT_EQ(rows.back(), "softmax/b4096_d12672");
+  for (const Ids* ids : {&products, &rows})
+    for (const std::string& id : *ids) EXPECT_EQ(subject_named(id).id(), id);
+}
+
 TEST(Shapes, ThatAreBrokenAreOneLine) {
   expect_complaint("", "list: names no subject");
   expect_complaint("subject,b\n", "list: names no subject");

@@ -56,7 +56,7 @@ Findings measure_memory(const TrialSpec& given) {
   trial.load_batch(1);
   step();
   const MemoryUse train = ledger.peak();
-  out.number("memory.tensors", "train", static_cast<double>(ledger.tensor_peak()));
+  out.number("memory.tensors", "train", static_cast<double>(ledger.tensor_peak().total));
   out.number("memory.peak", "train", static_cast<double>(train.total));
   size_t sum = 0;
   for (size_t i = 0; i < kPurposes; ++i) {
@@ -71,7 +71,7 @@ Findings measure_memory(const TrialSpec& given) {
     ledger.reset_peak();
     work();
     out.number("memory.peak", at, static_cast<double>(ledger.peak().total));
-    out.number("memory.tensors", at, static_cast<double>(ledger.tensor_peak()));
+    out.number("memory.tensors", at, static_cast<double>(ledger.tensor_peak().total));
   };
   phase("forward", [&] { trial.forward(); });
   phase("backward", [&] { trial.backward(); });

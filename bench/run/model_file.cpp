@@ -137,8 +137,8 @@ class ModelReader {
                                             short_text(root_["name"])));
     const Shape input = input_of(reader);
     const DataRow& data = data_of(reader, input);
-    const int64_t classes = data.has_labels() ? reader.count("classes", "the number of classes", int64_t{1} << 20) : 0;
-    reader.check(data.has_labels() || !root_.contains("classes"),
+    const int64_t classes = data.has_classes() ? reader.count("classes", "the number of classes", int64_t{1} << 20) : 0;
+    reader.check(data.has_classes() || !root_.contains("classes"),
                  fmt::format("data \"{}\" have no \"classes\"", data.name));
     reader.check(classes >= data.least_classes,
                  fmt::format("\"classes\" is {}, data \"{}\" need {} or more", classes, data.name, data.least_classes));
@@ -148,12 +148,17 @@ class ModelReader {
       loss = loss_of(root_["loss"], classes);
     } else if (data.kind == DataKind::speech) {
       loss.kind = LossKind::ctc;
+    } else if (data.kind == DataKind::boxes) {
+      loss.kind = LossKind::detection;
     }
     reader.check((loss.kind == LossKind::ctc) == (data.kind == DataKind::speech),
                  fmt::format("data \"{}\" and loss \"{}\" do not fit: ctc is the loss of speech", data.name,
                              row_of(loss.kind).name));
+    reader.check((loss.kind == LossKind::detection) == (data.kind == DataKind::boxes),
+                 fmt::format("data \"{}\" and loss \"{}\" do not fit: detection is the loss of boxes", data.name,
+                             row_of(loss.kind).name));
     Network network{layers_of(reader)};
-    reader.check(!network.layers.empty(), "\"layers\" is empty");
+    reader.check(!network.layers.empty() || data.kind == DataKind::logits, "\"layers\" is empty");
     check_model(network, input, data.kind, classes);
     Subject subject = subject_of_network(input, data.kind, classes, std::move(network));
     subject.loss = std::move(loss);
@@ -382,8 +387,8 @@ Json model_json(const Subject& subject) {
   const std::string name = family_named(subject.name) ? subject.name + "_" + subject.sizes : subject.name;
   Json json = {{"name", name}, {"input", sample}, {"batch", subject.input[0]}};
   json["data"] = row_of(subject.data).name;
-  if (subject.classes > 0) {
-    json["classes"] = subject.classes;
+  if (subject.classes > 0) json["classes"] = subject.classes;
+  if (subject.has_labels()) {
     json["loss"] = {{"loss", row_of(subject.loss.kind).name}};
     for (const auto& [key, value] : arguments_of(subject.loss)) json["loss"][key] = json_of(value);
   }

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,10 +18,14 @@
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "kernels/tensor/random.h"
+#include "models/trial.h"
 #include "models/zoo.h"
+#include "reports/record/file.h"
 
 namespace halfmark::bench {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr const char* kTiny = R"({
   "name": "tiny",
@@ -186,6 +194,102 @@ TEST(ModelFile, AThousandMutationsAreReadOrRefusedWithOneLine) {
         << said;
   }
   EXPECT_GT(refused, 700u);
+}
+
+// Every value of the tree replaced by every kind of wrong value, every member and element left out, every element doubled:
+// each result is a model or one printable line, soon and without much memory.
+class MutatedTrees {
+ public:
+  MutatedTrees(const Json& root, std::function<void(const std::string&)> use) : root_(root), use_(std::move(use)) {
+    visit(Json::json_pointer());
+  }
+
+ private:
+  void try_with(const auto& change) const {
+    Json mutated = root_;
+    change(mutated);
+    use_(mutated.dump());
+  }
+  void visit(const Json::json_pointer& at) {
+    static const Json kWrong[] = {nullptr,
+                                  true,
+                                  -1,
+                                  0,
+                                  1,
+                                  2.5,
+                                  1e308,
+                                  99'999'999'999,
+                                  int64_t{1} << 40,
+                                  uint64_t{18'446'744'073'709'551'615U},
+                                  "",
+                                  "conv1",
+                                  std::string(10'000, 'x'),
+                                  "\x01\x7f\n",
+                                  Json::array(),
+                                  Json::array({1, 2}),
+                                  Json::array({99'999'999'999, 99'999'999'999}),
+                                  Json::object(),
+                                  Json::object({{"layer", "relu"}})};
+    const Json& here = root_.at(at);
+    for (const Json& wrong : kWrong) try_with([&](Json& root) { root[at] = wrong; });
+    if (here.is_object())
+      for (const auto& [key, value] : here.items()) {
+        try_with([&](Json& root) { root[at].erase(key); });
+        visit(at / key);
+      }
+    if (here.is_array())
+      for (size_t i = 0; i < here.size(); ++i) {
+        try_with([&](Json& root) { root[at].erase(i); });
+        try_with([&](Json& root) { root[at].push_back(here[i]); });
+        visit(at / i);
+      }
+  }
+
+  const Json& root_;
+  std::function<void(const std::string&)> use_;
+};
+
+TEST(ModelFile, EveryChangeOfItsTreeIsReadOrRefusedWithOneLineSoonAndWithoutMuchMemory) {
+  const std::string file = std::string(HALFMARK_SOURCE_DIR) + "/bench/models/six_layers.json";
+  const Json root = Json::parse(reports::read_file(file));
+  rusage before{}, after{};
+  ::getrusage(RUSAGE_SELF, &before);
+  size_t tried = 0, refused = 0;
+  MutatedTrees(root, [&](const std::string& text) {
+    ++tried;
+    const auto start = std::chrono::steady_clock::now();
+    const std::string said = complaint_about(text);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2)) << text;
+    if (said == "nothing") return;
+    ++refused;
+    EXPECT_TRUE(said.starts_with("tiny.json")) << said;
+    EXPECT_LT(said.size(), 1500u) << said;
+    EXPECT_TRUE(std::ranges::all_of(said, [](char c) { return static_cast<unsigned char>(c) >= ' ' && c != 0x7f; }))
+        << said;
+  });
+  ::getrusage(RUSAGE_SELF, &after);
+  EXPECT_GT(tried, 1000u);
+  EXPECT_GT(refused, tried * 8 / 10);
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 1 << 20) << "KiB";
+}
+
+TEST(ModelFile, OfTooManyOrTooDeepLayersIsRefusedSoon) {
+  const auto layers_of = [](const std::string& layers) {
+    return R"({"name": "m", "input": [4], "batch": 2, "data": "normal", "layers": [)" + layers + "]}";
+  };
+  std::string many, deep, ends;
+  for (int i = 0; i < 100'000; ++i) many += std::string(i ? "," : "") + R"({"layer":"relu"})";
+  for (int i = 0; i < 10'000; ++i) deep += R"({"layer":"checkpoint","branches":[[)", ends += "]]}";
+  for (const auto& [text, part] : {std::pair{layers_of(many), "more than 10000 layers"},
+                                   {layers_of(deep + R"({"layer":"relu"})" + ends), "deep"},
+                                   {layers_of(deep), "deep"},
+                                   {std::string(1'000'000, '['), "deep"}}) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::string said = complaint_about(text);
+    EXPECT_NE(said.find(part), std::string::npos) << said.substr(0, 300);
+    EXPECT_LT(said.size(), 500u);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  }
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
       more.push_back({named_subjects.empty() ? first.subjects : std::vector{pattern}, first.policies,
                       requested.empty() ? first.harnesses : std::vector{harness}});
       // A classifier is trained as well, as the suite trains its own.
-      if (named_subjects.empty() || !requested.empty() || subjects_of(pattern).front()->classes == 0) continue;
+      if (named_subjects.empty() || !requested.empty() || !subjects_of(pattern).front()->has_labels()) continue;
       if (const SuiteRow* trained = first_training(rows))
         more.push_back({{pattern}, trained->policies, trained->harnesses, trained->variants});
     }

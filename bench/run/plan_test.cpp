@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 #include <utility>
 
+#include "bench/run/known_names.h"
 #include "bench/run/suites.h"
 #include "kernels/number/error.h"
 
@@ -87,7 +89,7 @@ TEST(Words, ThatAreUnknownAreRefusedWithTheNearestNames) {
   EXPECT_NE(
       message_of(selection_of("smoke", {"tf32"})).find("no case of suite smoke contains 'tf32'; try --policy tf32"),
       std::string::npos);
-  for (const char* word : {"steps=400", "storage=f16", "logis*", "globalp*"})
+  for (const char* word : {"steps=10", "storage=f16", "logis*", "globalp*"})
     EXPECT_NE(message_of(selection_of("quick", {word})).find("no case of suite quick"), std::string::npos) << word;
   EXPECT_NE(message_of(selection_of("quick", {"steps=401"})).find("unknown word 'steps=401'"), std::string::npos);
 }
@@ -184,6 +186,23 @@ TEST(Options, ExtendTheSuite) {
     EXPECT_EQ(one.policy->name, "tf32");
     EXPECT_EQ(one.harness->name, "throughput");
   }
+}
+
+TEST(SuiteFull, HasEverySubjectPolicyAndHarness) {
+  std::set<std::string> seen, models, trained;
+  for (const Case& one : plan(selection_of("full"))) {
+    seen.insert({one.subject->id(), std::string(one.policy->name), std::string(one.harness->name)});
+    if (one.harness->name == "convergence") trained.insert(one.subject->name);
+  }
+  for (const Subject& subject : subjects()) {
+    EXPECT_TRUE(seen.contains(subject.id())) << subject.id();
+    if (subject.classes > 0 && subject.name != "logistic")
+      models.insert(subject.name);  // logistic cannot learn the images
+  }
+  for (const Policy& policy : policies()) EXPECT_EQ(seen.contains(std::string(policy.name)), !policy.hidden);
+  for (const Harness& harness : all_harnesses()) EXPECT_TRUE(seen.contains(std::string(harness.name))) << harness.name;
+  for (const std::string& model : models)
+    EXPECT_TRUE(trained.contains(model)) << model << " needs a small form in a row of convergence in suites.cpp";
 }
 
 TEST(CaseOf, RefusesInvalidIds) {

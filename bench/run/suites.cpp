@@ -15,6 +15,19 @@ const Names kModels = {"mlp/b32_i64_h128_o10", "convnet/b16_c3_s16_w16"};
 // Networks that people know, small enough to learn in a minute.
 const Names kNetworks = {"lenet5/b64_c1_s28", "resnet/b64_s16_n1_w8", "gpt/b32_t64_n2_h4_d64_v64",
                          "lstm_classifier/b64_t32_n1_e32_h64_v64_o4", "speech/b32_f16_t64_h32"};
+// Small forms that learn in a hundred steps of some milliseconds: each is trained under every policy with several seeds.
+const Names kTrained = {"mlp/b32_i64_h128_o10", "xception/b16_s16_n2_w4_o10", "gpt/b8_t32_n2_h2_d32_v27"};
+// With three seeds, because a training takes a second or more.
+const Names kTrainedThrice = {"convnet/b16_c3_s16_w16", "lenet5/b64_c1_s28", "resnet/b16_s16_n1_w8",
+                              "resnet50/b16_s16_n1_w8_o10", "erfnet/b4_s32x64_n1_w4_o4"};
+// These learn little in a hundred steps.
+const Names kTrainedLonger = {"bert/b16_t16_n2_h2_d32_v64_o4", "lstm_classifier/b16_t16_n1_e32_h32_v64_o4",
+                              "speech/b16_f16_t32_h32"};
+// Work that is large enough for a time to say something: by its batch, and what is large at a small one.
+const Names kTimed = {"*/b16_*", "*/b32_*", "*/b64_*", "*/b128_*", "*/b512_*", "attention/b8_*", "erfnet/b8_*"};
+// The smallest of each model with running statistics, and the layer.
+const Names kWithStatistics = {"batchnorm2d", "convnet", "resnet", "speech"};
+const Names kDeepWithStatistics = {"resnet50", "xception", "erfnet"};
 const Names kDrift = {"", "momentum=0.01", "noise=0.1", "momentum=0.01 noise=0.1"};
 
 const std::vector<SuiteRow>& smoke() {
@@ -32,6 +45,29 @@ const SuiteRow kUnderflowControl = {{"mlp"}, {"fp16", "amp-fp16"}, {"training"},
 const SuiteRow kSmallRateControl = {{"mlp"}, {"bf16", "amp-bf16"}, {"training"}, {"control=small_rate"}};
 const SuiteRow kScaleTooHighControl = {{"mlp"}, {"amp-fp16"}, {"training"}, {"control=scale_too_high"}};
 
+// Statistics of a batch whose sums are rounded to a format after each addition; at scale 512 those in fp16 overflow.
+const SuiteRow kNarrowStatistics = {
+    {"batchnorm2d"},
+    {"amp-fp16"},
+    {"batchnorm_drift"},
+    {"accumulate=f32", "accumulate=f16", "accumulate=bf16", "accumulate=f16 scale=512", "accumulate=bf16 scale=512"}};
+
+// Whether the loss is that of fp32: Adam in fp16, and a rate so small that bf16 parameters ignore it.
+const SuiteRow kAdamInFp16Control = {{"mlp"}, {"fp16", "amp-fp16"}, {"convergence"}, {"control=adam_in_fp16"}};
+const SuiteRow kLargeEpsilonControl = {
+    {"mlp", "gpt/b8_t32_n2_h2_d32_v27", "bert/b16_t16_n2_h2_d32_v64_o4", "lstm_classifier/b16_t16_n1_e32_h32_v64_o4"},
+    {"fp16"},
+    {"convergence"},
+    {"control=adam_large_epsilon seeds=3"}};
+const SuiteRow kLostUpdatesControl = {
+    {"mlp/b32_i64_h128_o10"},
+    {"bf16"},
+    {"convergence"},
+    {"control=small_rate seeds=3 steps=400", "control=small_rate_kahan seeds=3 steps=400",
+     "control=small_rate_stochastic seeds=3 steps=400"}};
+const SuiteRow kKeptUpdatesControl = {
+    {"mlp/b32_i64_h128_o10"}, {"amp-bf16"}, {"convergence"}, {"control=small_rate seeds=3 steps=400"}};
+
 // Sums of products by length: with the policy's accumulator, in fp16, and with split K and narrow partial sums.
 const Names kSums = {"", "data=same_sign", "data=cancelling", "sum=split_k", "data=same_sign sum=split_k"};
 const SuiteRow kHalfSums = {
@@ -46,37 +82,60 @@ const std::vector<SuiteRow>& quick() {
        {"training"},
        {"steps=100", "steps=100 replicate=1", "steps=100 replicate=2"}},
       {{"convnet/b16_c3_s16_w16"}, kPairsAndTf32, {"training"}, {"steps=40"}},
+      {{"mlp/b32_i64_h128_o10", "lstm_classifier/b16_t16_n1_e32_h32_v64_o4"}, kPairs, {"convergence"}, {"seeds=3"}},
       {{"attention/b8_h8_t128_d32", "lstm/b32_t32_i128_h128"}, kPairs, {"error", "range", "memory"}},
       {kNetworks, kPairs, {"error", "range", "memory"}},
-      {{"lstm_classifier/b64_t32_n1_e32_h64_v64_o4", "speech/b32_f16_t64_h32"}, kPairs, {"training"}, {"steps=40"}},
+      {{"lstm_classifier/b16_t16_n1_e32_h32_v64_o4", "speech/b16_f16_t32_h32"}, kPairs, {"training"}, {"steps=40"}},
       {{"batchnorm2d"}, kPairs, {"batchnorm_drift"}, kDrift},
       {{"linear"}, {"fp32", "tf32", "amp-fp16", "bf16"}, {"accumulation"}, {"data=same_sign"}},
       {{"linear"}, {"amp-fp16"}, {"accumulation"}, {"sum=split_k", "data=same_sign sum=fp16"}},
       kUnderflowControl,
       kSmallRateControl,
       kScaleTooHighControl,
+      kAdamInFp16Control,
+      {{"mlp"}, {"fp16"}, {"convergence"}, {"control=adam_large_epsilon seeds=3"}},
+      kLostUpdatesControl,
+      kKeptUpdatesControl,
   };
   return rows;
 }
 
 const std::vector<SuiteRow>& full() {
   static const std::vector<SuiteRow> rows = {
-      {{"*"}, {"*"}, {"error", "range", "memory", "throughput"}},
-      {{"mlp/*", "logistic/*", "convnet/*", "lenet5/*", "lstm_classifier/*", "speech/*"},
+      {{"*"}, {"*"}, {"error", "range", "memory"}},
+      {kTimed, {"*"}, {"throughput"}},
+      {kTrained, {"*"}, {"convergence"}},
+      {kTrainedThrice, {"*"}, {"convergence"}, {"seeds=3"}},
+      {kTrainedLonger, {"*"}, {"convergence"}, {"steps=200"}},
+      {kTrained, kPairs, {"training"}, {"steps=40"}},
+      {kTrainedThrice, kPairs, {"training"}, {"steps=40"}},
+      {kTrainedLonger, kPairs, {"training"}, {"steps=100"}},
+      {{"mlp/b32_i64_h128_o10", "logistic/b16_c3_s16"},
        {"*"},
        {"training"},
        {"steps=100", "steps=100 replicate=1", "steps=100 replicate=2"}},
-      {{"resnet/*", "resnet50/*", "xception/*", "erfnet/*", "gpt/*", "bert/*"}, kPairs, {"training"}, {"steps=100"}},
-      {{"*"}, {"*"}, {"batchnorm_drift"}, kDrift},
+      {{"mlp/b32_i64_h128_o10"}, {"*"}, {"training"}, {"steps=100 optimizer=adamw"}},
+      {{"mlp/b32_i64_h128_o10"},
+       {"fp16", "bf16"},
+       {"training"},
+       {"steps=100 storage=stochastic", "steps=100 storage=kahan", "steps=100 optimizer=adamw storage=stochastic",
+        "steps=100 optimizer=adamw storage=kahan"}},
+      {kWithStatistics, {"*"}, {"batchnorm_drift"}, kDrift},
+      {kDeepWithStatistics, {"*"}, {"batchnorm_drift"}},
       {{"batchnorm2d"},
        {"fp16-bn32"},
        {"batchnorm_drift"},
        {"storage=f16", "storage=f16 momentum=0.01", "storage=bf16", "storage=bf16 momentum=0.01"}},
+      kNarrowStatistics,
       {{"linear"}, {"*"}, {"accumulation"}, kSums},
       kHalfSums,
       kUnderflowControl,
       kSmallRateControl,
       kScaleTooHighControl,
+      kAdamInFp16Control,
+      kLargeEpsilonControl,
+      kLostUpdatesControl,
+      kKeptUpdatesControl,
   };
   return rows;
 }

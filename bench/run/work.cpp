@@ -55,8 +55,7 @@ double parameter_bytes(const Subject& subject, const Policy& policy) {
 
 double least_forward_bytes(const Subject& subject, const Policy& policy) {
   const Work work = work_of(subject);
-  // With labels, x has the dtype of the parameters, as from a data loader; a single layer gets the low type.
-  const DType input = row_of(subject.data).has_indices ? DType::i32 : subject.classes > 0 ? policy.param : policy.low;
+  const DType input = subject.input_dtype(policy);
   return parameter_bytes(subject, policy) +
          static_cast<double>(work.input.elements()) * static_cast<double>(size_of(input)) +
          static_cast<double>(work.output.elements()) * static_cast<double>(size_of(policy.low));

@@ -14,6 +14,9 @@
 #include <string>
 #include <utility>
 
+#if HALFMARK_ONEDNN
+#include "kernels/cpu/onednn/onednn.h"
+#endif
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/convert.h"
 #include "kernels/number/error.h"
@@ -131,6 +134,14 @@ CpuDevice::CpuDevice(int threads) {
   add_half_fma_rows(kernels_);
   add_reference_rows(kernels_);
   add_batched_rows(kernels_);
+}
+
+// oneDNN reads nhwc where it computes; the fp64 and fp16 rows are made for plain images.
+Layout CpuDevice::image_layout(DType dtype) const {
+#if HALFMARK_ONEDNN
+  if (onednn_computes_in(dtype)) return Layout::nhwc;
+#endif
+  return HostDevice::image_layout(dtype);
 }
 
 std::vector<std::pair<std::string, std::string>> CpuDevice::describe() const {

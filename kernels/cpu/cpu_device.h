@@ -1,6 +1,7 @@
 // Host memory as a device, and the CPU: fast rows with meaningful times first, reference rows last.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,6 +21,8 @@ class HostLayout : public OpaqueLayout {
  public:
   // The elements in plain (row-major) order.
   virtual void copy_out_plain(void* host, const void* memory) const = 0;
+  // Of images [n, c / block, h, w, block], with c rounded up and zeros for the channels beyond it: the block. 0: others.
+  virtual int64_t channel_block() const { return 0; }
 };
 
 // Everything about host memory. The derived device supplies the kernels.
@@ -53,6 +56,7 @@ class CpuDevice : public HostDevice {
   std::string name() const override { return "cpu"; }
   std::vector<std::pair<std::string, std::string>> describe() const override;
   const KernelTable& kernels() const override { return kernels_; }
+  Layout image_layout(DType dtype) const override;
 
  private:
   KernelTable kernels_;

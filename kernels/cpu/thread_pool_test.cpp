@@ -1,6 +1,7 @@
 #include "kernels/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -100,6 +101,22 @@ TEST(ThreadPool, ManySmallJobsInARow) {
     total += sum;
   }
   EXPECT_EQ(total, 80000);
+}
+
+// As under taskset or in a container: two threads on one processor wait for each other.
+TEST(ThreadPool, HasAsManyThreadsAsTheProcessMayUseProcessors) {
+  const Threads after(0);
+  cpu_set_t before, first;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(host_threads(), CPU_COUNT(&before));
+  CPU_ZERO(&first);
+  for (size_t cpu = 0; CPU_COUNT(&first) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &first);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof first, &first), 0);
+  set_host_threads(0);
+  const int found = host_threads();
+  ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(found, 1);
 }
 
 }  // namespace

@@ -44,7 +44,8 @@ foreach(target IN ITEMS halfmark_cuda halfmark_cuda_dot)
     "$<$<COMPILE_LANGUAGE:CXX>:-Wswitch-enum>")
   target_link_libraries(${target} PRIVATE halfmark_kernels)
 endforeach()
-target_compile_definitions(halfmark_cuda PRIVATE HALFMARK_STAMP="${HALFMARK_STAMP}")
+set_property(SOURCE "${CMAKE_CURRENT_LIST_DIR}/plugin.cpp" "${CMAKE_CURRENT_LIST_DIR}/plugin_test.cpp"
+  APPEND PROPERTY COMPILE_DEFINITIONS HALFMARK_STAMP="${HALFMARK_STAMP}")
 target_link_libraries(halfmark_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt "${CUDNN_LIBRARY}" ${CMAKE_DL_LIBS})
 target_link_options(halfmark_cuda PRIVATE "LINKER:--exclude-libs,ALL")
 
@@ -59,7 +60,6 @@ if(TARGET cuda_tests)
   set_target_properties(cuda_tests PROPERTIES UNITY_BUILD OFF) # files of two folders with equal names
   add_dependencies(cuda_tests halfmark_cuda)
   target_include_directories(cuda_tests SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} "${CUDNN_INCLUDE}")
-  target_compile_definitions(cuda_tests PRIVATE HALFMARK_STAMP="${HALFMARK_STAMP}")
   # The only host file of the plugin without CUDA. The plugin exports none of its symbols, so the tests compile it again.
   target_sources(cuda_tests PRIVATE "${CMAKE_CURRENT_LIST_DIR}/dot_choice.cpp")
   # The rows of CUDA devices by the tests of every row; kernels_tests has those of the other devices.

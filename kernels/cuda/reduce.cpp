@@ -35,6 +35,7 @@ void bias_gradient(Device& device, const BiasGradient& op) {
 }
 
 Refusal batch_norm_refuses(const Device&, const BatchNorm& op) {
+  if (op.accumulate) return "its sums are in fp32 or fp64";
   return refuses({&op.x, &op.out}, {&op.x, &op.scale, &op.shift, &op.running_mean, &op.running_variance},
                  {&op.scale, &op.shift, &op.mean, &op.variance, &op.running_mean, &op.running_variance});
 }

@@ -49,6 +49,22 @@ struct Relu {
   }
 };
 
+struct LeakyRelu {
+  static constexpr std::string_view name = "leaky_relu", backward_name = "leaky_relu_backward";
+  static constexpr std::string_view about = "x, or 0.01 x if it is negative";
+  static constexpr Kept kept = Kept::output;
+  static constexpr double forward_steps = 1, backward_steps = 1;
+  static constexpr Point points[] = {{-8, -0.08}, {-0.5, -0.005}, {0, 0}, {0.625, 0.625}, {3, 3}};  // the definition
+  template <class T>
+  HM_HOST_DEVICE static constexpr T forward(T x) {
+    return formulas::leaky_relu(x);
+  }
+  template <class T>
+  HM_HOST_DEVICE static constexpr T backward(T y, T dy) {
+    return formulas::leaky_relu_backward(y, dy);
+  }
+};
+
 // Points of the functions below: mpmath 1.3 with 50 digits, rounded to double. Steps: about half of the largest error in
 // roundings (a step allows two) over every 997th float, with glibc 2.36, times two for other mathematical libraries:
 // 2.9 and 1.6 for sigmoid, 2.7 and 1.5 for tanh, 3.3 and 16 for SiLU, 4.3 and 2.1 for GELU, 202 and 33 with tanh.
@@ -159,7 +175,7 @@ struct List {
   static constexpr void each(auto&& f) { (f.template operator()<Rows>(), ...); }
 };
 
-using All = List<Relu, Sigmoid, Tanh, Silu, Gelu, GeluTanh>;
+using All = List<Relu, LeakyRelu, Sigmoid, Tanh, Silu, Gelu, GeluTanh>;
 
 // The index of Row in the list.
 template <class Row>

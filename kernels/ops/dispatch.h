@@ -30,6 +30,7 @@ struct SignatureVisitor {
     signature.add(w.stride_h | int64_t{w.stride_w} << 16 | int64_t{w.pad_h} << 32 | int64_t{w.pad_w} << 48);
     signature.add(w.dilation_h | int64_t{w.dilation_w} << 16);
   }
+  void attribute(const Format& format) { signature.add(format); }
   void attribute(double value) { signature.add(std::bit_cast<int64_t>(value)); }
   template <class T>
   requires std::is_integral_v<T> || std::is_enum_v<T>

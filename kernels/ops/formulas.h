@@ -38,7 +38,19 @@ HM_HOST_DEVICE constexpr T relu_backward(T y, T dy) {
   return y <= 0 ? T(0) : dy;
 }
 
-// The same on the codes of fp16 and bf16, without branches so that compilers vectorise it. `infinity` is the code of
+// The slope for negative x is that of torch.nn.LeakyReLU by default. A NaN passes.
+template <class T>
+HM_HOST_DEVICE constexpr T leaky_relu(T x) {
+  return x <= 0 ? T(0.01) * x : x;
+}
+
+// y is the output or the input of leaky_relu, which have one sign.
+template <class T>
+HM_HOST_DEVICE constexpr T leaky_relu_backward(T y, T dy) {
+  return y <= 0 ? T(0.01) * dy : dy;
+}
+
+// relu on the codes of fp16 and bf16, without branches so that compilers vectorise it. `infinity` is the code of
 // infinity: larger positive codes are NaNs.
 HM_HOST_DEVICE constexpr int16_t relu_code(int16_t x, int16_t infinity) {
   const auto negative = static_cast<int16_t>((x < 0) & (static_cast<int16_t>(x & 0x7fff) <= infinity));

@@ -13,6 +13,7 @@
 
 namespace halfmark::kernels::ops_cases {
 
+inline bool has_infinity(DType dtype) { return std::isinf(round_to(format_of(dtype), HUGE_VAL)); }
 inline size_t at(int64_t i) { return static_cast<size_t>(i); }
 
 // f(dtype) for the types that these operations compute in.
@@ -55,22 +56,30 @@ template <>
 inline void Cases<Softmax>::each(const CaseRequest& request, const RunCase<Softmax>& run_case) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     for (const Shape& shape : row_shapes(request))
-      for (const char* form : {"", " log", " causal"}) {
-        const bool log = form == std::string(" log"), causal = form == std::string(" causal");
-        if (*form && !request.axes.norm_forms) continue;
-        const Tensor x = random_tensor(request, shape, dtype, Layout::plain, 1);
+      for (const char* form : {"", " log", " causal", " masked"}) {
+        const bool log = form == std::string(" log"), causal = form == std::string(" causal"),
+                   masked = form == std::string(" masked");
+        if ((*form && !request.axes.norm_forms) || (masked && !has_infinity(dtype))) continue;
+        const Tensor x = filled_tensor(request, shape, dtype, Layout::plain, [&] {
+          std::vector<double> values = random_values(shape.elements(), 1);
+          // The first row attends to nothing, others not to every fifth value.
+          for (int64_t i = 0; masked && i < shape.elements(); ++i)
+            if (i < shape[shape.rank() - 1] || i % 5 == 3) values[at(i)] = -HUGE_VAL;
+          return values;
+        });
         Tensor out(request.device, shape, dtype, log ? Layout::plain : Layout::any);
-        run_case(type + " " + shape.text() + form, Softmax{.x = x, .out = out, .log = log, .causal = causal},
-                 [&](CaseResult& result) {
+        run_case(type + " " + shape.text() + form,
+                 Softmax{.x = x, .out = out, .log = log, .causal = causal, .masked = masked}, [&](CaseResult& result) {
                    const Format& format = wide_format(x.dtype());
                    std::vector<double> xv = x.values();
                    const int64_t width = shape[shape.rank() - 1], rows = shape[shape.rank() - 2];
                    for (int64_t i = 0; causal && i < shape.elements(); ++i)
                      if (i % width > i / width % rows) xv[at(i)] = -HUGE_VAL;
-                   const RowCase expected(xv, width, format);
+                   RowCase expected(xv, width, format);
+                   for (int64_t i = 0; masked && i < width; ++i) expected.y[at(i)] = 0;
                    std::vector<double> slack = log ? expected.log_slack : expected.slack;
                    for (size_t i = 0; i < slack.size(); ++i)
-                     if (std::isinf(xv[i])) slack[i] = 0;
+                     if (std::isinf(xv[i]) || (masked && i < at(width))) slack[i] = 0;
                    result.expect_close(out, log ? expected.logs : expected.y, slack);
                  });
       }
@@ -173,17 +182,50 @@ inline void Cases<BatchedMatmul>::each(const CaseRequest& request, const RunCase
   }
 }
 
+// samples: u8, a row of keys for each sample, of which the last attends to nothing. queries: added, a row for each query,
+// of which the first attends to nothing.
+enum class MaskForm : uint8_t { none, samples, queries };
+
 struct AttentionForm {
   int64_t n, heads, t, s, d;
   bool causal;
+  MaskForm mask = MaskForm::none;
+  // What is added to a score: every value is exact in every type.
+  double added(int64_t sample, int64_t query, int64_t key) const {
+    if (mask == MaskForm::samples) return sample == n - 1 || (sample + key) % 3 == 1 ? -HUGE_VAL : 0;
+    if (mask == MaskForm::queries)
+      return query == 0 || (query + key) % 4 == 2 ? -HUGE_VAL : (query + key) % 4 == 1 ? -1.5 : 0.25;
+    return 0;
+  }
+  Tensor mask_tensor(const CaseRequest& request, DType dtype) const {
+    if (mask == MaskForm::none) return {};
+    const bool samples = mask == MaskForm::samples;
+    const Shape shape = samples ? Shape{n, 1, s} : Shape{1, t, s};
+    const DType stored = samples ? DType::u8 : has_infinity(dtype) ? dtype : DType::f32;
+    return filled_tensor(request, shape, stored, Layout::plain, [&] {
+      std::vector<double> values;
+      for (int64_t row = 0; row < (samples ? n : t); ++row)
+        for (int64_t j = 0; j < s; ++j) values.push_back(samples ? (added(row, 0, j) == 0 ? 1 : 0) : added(0, row, j));
+      return values;
+    });
+  }
   Shape queries() const { return {n, heads, t, d}; }
   Shape keys() const { return {n, heads, s, d}; }
   int64_t seen(int64_t i) const { return causal ? std::min(s, i + 1) : s; }
-  std::string text() const { return queries().text() + " " + keys().text() + (causal ? " causal" : ""); }
+  std::string text() const {
+    constexpr const char* kMasks[] = {"", " masked samples", " masked queries"};
+    return queries().text() + " " + keys().text() + (causal ? " causal" : "") + kMasks[static_cast<size_t>(mask)];
+  }
 };
 inline std::vector<AttentionForm> attention_forms(const CaseRequest& request) {
   if (!request.axes.norm_forms) return {{2, 4, 128, 128, 32, true}};  // one case
-  return {{2, 2, 5, 5, 4, true}, {1, 2, 3, 7, 6, false}, {1, 1, 1, 1, 1, false}, {1, 2, 9, 4, 5, true}};
+  return {{2, 2, 5, 5, 4, true},
+          {1, 2, 3, 7, 6, false},
+          {1, 1, 1, 1, 1, false},
+          {1, 2, 9, 4, 5, true},
+          {3, 2, 4, 7, 3, false, MaskForm::samples},
+          {2, 2, 5, 6, 4, false, MaskForm::queries},
+          {2, 1, 6, 6, 3, true, MaskForm::samples}};
 }
 
 // Of one query in fp64: the probabilities with the relative error that the given arithmetic may leave, and log sum.
@@ -195,6 +237,7 @@ struct Attended {
       : p(at(f.seen(i))), relative(p.size()) {
     double largest = -HUGE_VAL, sum = 0, error = 0;
     std::vector<double> score(p.size()), score_error(p.size());
+    const auto sample = static_cast<int64_t>(head) / f.heads;
     for (size_t j = 0; j < p.size(); ++j) {
       double magnitude = 0;
       for (int64_t e = 0; e < f.d; ++e) {
@@ -202,14 +245,21 @@ struct Attended {
             q[(head * at(f.t) + at(i)) * at(f.d) + at(e)] * k[(head * at(f.s) + j) * at(f.d) + at(e)];
         score[j] += scale * product, magnitude += std::fabs(scale * product);
       }
-      score_error[j] = gamma(static_cast<double>(f.d) + 3, format) * magnitude;
+      const double added = f.added(sample, i, static_cast<int64_t>(j));
+      score[j] += added;
+      if (std::isfinite(added)) magnitude += std::fabs(added);
+      score_error[j] = gamma(static_cast<double>(f.d) + 4, format) * magnitude;
       largest = std::max(largest, score[j]);
+    }
+    if (largest == -HUGE_VAL) {  // it attends to nothing
+      log_sum = largest;
+      return;
     }
     double worst = 0;
     for (const double one : score_error) worst = std::max(worst, one);
     for (size_t j = 0; j < p.size(); ++j) {
       p[j] = std::exp(score[j] - largest);
-      relative[j] = 2 * worst + exp_error(score[j] - largest, format);
+      relative[j] = p[j] == 0 ? 0 : 2 * worst + exp_error(score[j] - largest, format);
       sum += p[j], error += p[j] * relative[j];
     }
     const double of_sum = error / sum + gamma(static_cast<double>(p.size()) + 2, format);
@@ -220,6 +270,33 @@ struct Attended {
 };
 
 template <>
+inline void Cases<MaskScores>::each(const CaseRequest& request, const RunCase<MaskScores>& run_case) {
+  each_sequence_type(request, [&](DType dtype, const std::string& type) {
+    for (const AttentionForm& form : attention_forms(request)) {
+      if (request.axes.norm_forms && form.mask == MaskForm::none) continue;
+      AttentionForm masked = form;
+      if (form.mask == MaskForm::none) masked.mask = MaskForm::samples;  // the one case that is timed
+      const Shape shape{masked.n * masked.heads, masked.t, masked.s};
+      const Tensor scores = random_tensor(request, shape, dtype, Layout::plain, 1),
+                   mask = masked.mask_tensor(request, dtype);
+      Tensor out(request.device, shape, dtype, Layout::any);
+      run_case(type + " " + masked.text(), MaskScores{.scores = scores, .mask = mask, .out = out},
+               [&](CaseResult& result) {
+                 std::vector<double> expected = scores.values(), slack;
+                 for (int64_t i = 0; i < shape.elements(); ++i) {
+                   const double added =
+                       masked.added(i / (masked.t * masked.s) / masked.heads, i / masked.s % masked.t, i % masked.s);
+                   expected[at(i)] += added;
+                   slack.push_back(gamma(1, wide_format(scores.dtype())) * std::fabs(expected[at(i)]));
+                   if (std::isinf(added)) slack.back() = 0;
+                 }
+                 result.expect_close(out, expected, slack);
+               });
+    }
+  });
+}
+
+template <>
 inline void Cases<Attention>::each(const CaseRequest& request, const RunCase<Attention>& run_case) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     for (const AttentionForm& form : attention_forms(request)) {
@@ -228,8 +305,10 @@ inline void Cases<Attention>::each(const CaseRequest& request, const RunCase<Att
                    v = random_tensor(request, form.keys(), dtype, Layout::plain, 3);
       Tensor out(request.device, form.queries(), dtype, Layout::any),
           log_sum(request.device, {form.n, form.heads, form.t}, wide_type(dtype));
+      const Tensor mask = form.mask_tensor(request, dtype);
       const double scale = 1 / std::sqrt(static_cast<double>(form.d));
-      const Attention op{.q = q, .k = k, .v = v, .out = out, .log_sum = log_sum, .causal = form.causal, .scale = scale};
+      const Attention op{
+          .q = q, .k = k, .v = v, .mask = mask, .out = out, .log_sum = log_sum, .causal = form.causal, .scale = scale};
       run_case(type + " " + form.text(), op, [&](CaseResult& result) {
         const Format& format = wide_format(q.dtype());
         const std::vector<double> qv = q.values(), kv = k.values(), vv = v.values();
@@ -263,6 +342,7 @@ inline void Cases<AttentionBackward>::each(const CaseRequest& request, const Run
                    k = random_tensor(request, form.keys(), dtype, Layout::plain, 2),
                    v = random_tensor(request, form.keys(), dtype, Layout::plain, 3),
                    dout = random_tensor(request, form.queries(), dtype, Layout::plain, 4);
+      const Tensor mask = form.mask_tensor(request, dtype);
       const double scale = 1 / std::sqrt(static_cast<double>(form.d));
       const auto forward = [&](bool wants_sum) {
         const std::vector<double> qv = q.values(), kv = k.values(), vv = v.values();
@@ -288,6 +368,7 @@ inline void Cases<AttentionBackward>::each(const CaseRequest& request, const Run
       const AttentionBackward op{.q = q,
                                  .k = k,
                                  .v = v,
+                                 .mask = mask,
                                  .out = out,
                                  .log_sum = log_sum,
                                  .dout = dout,
@@ -310,8 +391,10 @@ inline void Cases<AttentionBackward>::each(const CaseRequest& request, const Run
             for (size_t e = 0; e < d; ++e)
               along += gv[r * d + e] * ov[r * d + e], along_magnitude += std::fabs(gv[r * d + e] * ov[r * d + e]);
             for (size_t j = 0; j < row.p.size(); ++j) {
+              const double added = form.added(static_cast<int64_t>(head) / form.heads, i, static_cast<int64_t>(j));
+              if (added == -HUGE_VAL) continue;
               const size_t other = (head * at(form.s) + j) * d;
-              double score = 0, slope = 0, slope_magnitude = along_magnitude;
+              double score = added, slope = 0, slope_magnitude = along_magnitude;
               for (size_t e = 0; e < d; ++e) {
                 score += scale * qv[r * d + e] * kv[other + e], slope += gv[r * d + e] * vv[other + e];
                 slope_magnitude += std::fabs(gv[r * d + e] * vv[other + e]);

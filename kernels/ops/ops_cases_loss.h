@@ -93,26 +93,44 @@ void each_element_loss(const CaseRequest& request, auto&& f) {
       }
 }
 
+// f(words, weights): without weights, and with weights of which the first and the fourth are 0.
+inline void each_weighting(const CaseRequest& request, const Tensor& output, auto&& f) {
+  f("", nullptr);
+  if (!request.axes.norm_forms) return;
+  const Tensor weights = filled_tensor(request, output.shape(), output.dtype(),
+                                       output.layout() == Layout::nhwc ? Layout::nhwc : Layout::plain, [&] {
+                                         std::vector<double> values = random_values(output.elements(), 9);
+                                         for (double& value : values) value = std::fabs(value) / 16;
+                                         values[0] = values[3] = 0;
+                                         return values;
+                                       });
+  f(" weighted", &weights);
+}
+
 template <class Row>
 struct Cases<ElementLoss<Row>> {
   static void each(const CaseRequest& request, const RunCase<ElementLoss<Row>>& run_case) {
     each_element_loss<Row>(request, [&](const std::string& name, const Tensor& output, const Tensor& target, double a,
                                         double b, DType loss_type) {
       Tensor loss(request.device, {1}, loss_type);
-      run_case(name, ElementLoss<Row>{.output = output, .target = target, .loss = loss, .a = a, .b = b},
-               [&](CaseResult& result) {
-                 const std::vector<double> x = output.values(), y = target.values();
-                 const Format& format = wide_format(output.dtype());
-                 const auto count = static_cast<double>(x.size());
-                 double sum = 0, size = 0;
-                 for (size_t i = 0; i < x.size(); ++i) {
-                   const PlainElementLoss one = plain_element_loss<Row>(x[i], y[i], a, b);
-                   sum += one.value, size += one.value_size;
-                 }
-                 const double slack =
-                     gamma(element_loss_steps<Row>(b) + count, format) * size / count + smallest(format);
-                 result.expect_close(loss, {sum / count}, {slack}, "loss");
-               });
+      each_weighting(request, output, [&](const std::string& weighting, const Tensor* weights) {
+        run_case(name + weighting,
+                 ElementLoss<Row>{.output = output, .target = target, .loss = loss, .a = a, .b = b, .weights = weights},
+                 [&](CaseResult& result) {
+                   const std::vector<double> x = output.values(), y = target.values(),
+                                             w = weights ? weights->values() : std::vector<double>(x.size(), 1);
+                   const Format& format = wide_format(output.dtype());
+                   const auto terms = static_cast<double>(x.size()), count = weights ? 1 : terms;
+                   double sum = 0, size = 0;
+                   for (size_t i = 0; i < x.size(); ++i) {
+                     const PlainElementLoss one = plain_element_loss<Row>(x[i], y[i], a, b);
+                     if (w[i] != 0) sum += w[i] * one.value, size += w[i] * one.value_size;
+                   }
+                   const double slack =
+                       gamma(element_loss_steps<Row>(b) + terms, format) * size / count + smallest(format);
+                   result.expect_close(loss, {sum / count}, {slack}, "loss");
+                 });
+      });
     });
   }
 };
@@ -129,23 +147,32 @@ struct Cases<ElementLossBackward<Row>> {
           }
           for (const double dloss : request.axes.loss_scales) {
             Tensor gradient(request.device, output.shape(), output.dtype(), output.layout());
-            run_case(name + " loss scale " + std::to_string(dloss),
-                     ElementLossBackward<Row>{
-                         .output = output, .target = target, .doutput = gradient, .a = a, .b = b, .dloss = dloss},
-                     [&](CaseResult& result) {
-                       const std::vector<double> x = output.values(), y = target.values();
-                       const Format& format = wide_format(output.dtype());
-                       std::vector<double> expected(x.size()), slack(x.size());
-                       const double factor = dloss / static_cast<double>(x.size());
-                       for (size_t i = 0; i < x.size(); ++i) {
-                         const PlainElementLoss one = plain_element_loss<Row>(x[i], y[i], a, b);
-                         expected[i] = one.slope * factor;
-                         if (std::isfinite(one.slope))
-                           slack[i] = gamma(element_loss_steps<Row>(b), format) * one.slope_size * factor +
-                                      smallest(format) * (1 + factor);
-                       }
-                       result.expect_close(gradient, expected, slack);
-                     });
+            each_weighting(request, output, [&](const std::string& weighting, const Tensor* weights) {
+              run_case(name + weighting + " loss scale " + std::to_string(dloss),
+                       ElementLossBackward<Row>{.output = output,
+                                                .target = target,
+                                                .doutput = gradient,
+                                                .a = a,
+                                                .b = b,
+                                                .dloss = dloss,
+                                                .weights = weights},
+                       [&](CaseResult& result) {
+                         const std::vector<double> x = output.values(), y = target.values(),
+                                                   w = weights ? weights->values() : std::vector<double>(x.size(), 1);
+                         const Format& format = wide_format(output.dtype());
+                         std::vector<double> expected(x.size()), slack(x.size());
+                         for (size_t i = 0; i < x.size(); ++i) {
+                           const double factor = w[i] * dloss / (weights ? 1 : static_cast<double>(x.size()));
+                           const PlainElementLoss one = plain_element_loss<Row>(x[i], y[i], a, b);
+                           if (w[i] == 0) continue;
+                           expected[i] = one.slope * factor;
+                           if (std::isfinite(one.slope))
+                             slack[i] = gamma(element_loss_steps<Row>(b), format) * one.slope_size * factor +
+                                        smallest(format) * (1 + factor);
+                         }
+                         result.expect_close(gradient, expected, slack);
+                       });
+            });
           }
         });
   }

@@ -1,4 +1,4 @@
-// Cases of layer norm, RMS norm and group norm.
+// Cases of layer norm, RMS norm, group norm and weight norm.
 #pragma once
 
 #include <cmath>
@@ -14,6 +14,7 @@ struct NormForm {
   const char* name;
   int64_t width, repeat, entries;
   bool centred, affine;
+  bool summed = false;
 };
 
 // Rows of an image [n, c, h, w]: of a whole sample, and of groups of channels.
@@ -23,7 +24,8 @@ inline std::vector<NormForm> norm_forms(const Shape& shape) {
           {"layer without scale", c * pixels, 1, c * pixels, true, false},
           {"rms", c * pixels, 1, c * pixels, false, true},
           {"rms of columns", shape[3], 1, shape[3], false, true},
-          {"group", c / groups * pixels, pixels, c, true, true}};
+          {"group", c / groups * pixels, pixels, c, true, true},
+          {"lengths of channels", pixels, pixels, c, false, true, true}};
 }
 
 // Mean and inverse of one row in fp64, with the error that an fp32 computation may have.
@@ -32,7 +34,8 @@ struct RowStatistics {
   RowStatistics(const std::vector<double>& x, size_t begin, const NormForm& form, double epsilon,
                 const Format& format) {
     const auto width = static_cast<size_t>(form.width);
-    const double count = static_cast<double>(width), g = gamma(count + 4, format);
+    const double values = static_cast<double>(width), g = gamma(values + 4, format);
+    const double count = form.summed ? 1 : values;  // what a sum is divided by
     double magnitude = 0;
     if (form.centred) {
       for (size_t i = begin; i < begin + width; ++i) mean += x[i] / count, magnitude += std::fabs(x[i]);
@@ -84,6 +87,7 @@ inline void Cases<NormalizeRows>::each(const CaseRequest& request, const RunCase
                            .width = form.width,
                            .repeat = form.repeat,
                            .centred = form.centred,
+                           .summed = form.summed,
                            .epsilon = 1e-3};
     run_case(name, op, [&](CaseResult& result) {
       const Format& format = wide_format(x.dtype());
@@ -142,13 +146,15 @@ inline void Cases<NormalizeRowsBackward>::each(const CaseRequest& request,
                                    .dshift = dshift,
                                    .width = form.width,
                                    .repeat = form.repeat,
-                                   .centred = form.centred};
+                                   .centred = form.centred,
+                                   .summed = form.summed};
     run_case(name, op, [&](CaseResult& result) {
       const std::vector<double> xv = x.values(), dv = dy.values(), iv = inverse.values(),
                                 mv = mean.empty() ? std::vector<double>(iv.size()) : mean.values(),
                                 sv = scale.empty() ? std::vector<double>() : scale.values();
       const auto width = static_cast<size_t>(form.width), entries = static_cast<size_t>(form.entries);
-      const double count = static_cast<double>(width), rounding = gamma(count + 10, format);
+      const double rounding = gamma(static_cast<double>(width) + 10, format);
+      const double count = form.summed ? 1 : static_cast<double>(width);  // what a sum is divided by
       const double uses = static_cast<double>(xv.size()) / static_cast<double>(entries);
       std::vector<double> g(xv.size()), g_slack(xv.size()), ds(entries), ds_slack(entries), db(entries),
           db_slack(entries);

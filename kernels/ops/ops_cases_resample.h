@@ -47,8 +47,8 @@ struct ResampleSize {
   Shape x;
   int64_t h, w;
 };
-inline constexpr std::array<Resampling, 3> kResamplings = {Resampling::bilinear, Resampling::bilinear_corners,
-                                                           Resampling::adaptive_average};
+inline constexpr std::array<Resampling, 4> kResamplings = {Resampling::bilinear, Resampling::bilinear_corners,
+                                                           Resampling::adaptive_average, Resampling::nearest};
 
 // The weight of pixel `from` of `in` in pixel `to` of `out`, written down apart from sources_of(): a hat function around
 // the source of the pixel for bilinear, the share of an interval for the mean.
@@ -59,6 +59,7 @@ inline double resample_weight(Resampling resampling, int64_t from, int64_t in, i
     const auto at = static_cast<double>(from);
     return at >= first && at < end ? 1 / (end - first) : 0;
   }
+  if (resampling == Resampling::nearest) return std::floor(place * size / wanted) == static_cast<double>(from) ? 1 : 0;
   const double step = out > 1 ? (size - 1) / (wanted - 1) : 0;
   const double source =
       resampling == Resampling::bilinear_corners ? place * step : (2 * place + 1) * size / (2 * wanted) - 0.5;

@@ -115,8 +115,10 @@ inline void each_dropout(const CaseRequest& request, auto&& f) {
     for (const double p : {0.25, 0.0, 1.0})
       for (const bool channels : {false, true}) {
         if (!request.axes.norm_forms && (channels || p != 0.25)) continue;
-        f(type + " p " + std::to_string(p) + (channels ? " channels" : ""),
-          random_tensor(request, shape, dtype, Layout::plain, 1), channels ? Shape{shape[0], shape[1]} : shape, p);
+        const Shape mask = channels ? Shape{shape[0], shape[1]} : shape;
+        const std::string name = type + " p " + std::to_string(p) + (channels ? " channels" : "");
+        f(name, random_tensor(request, shape, dtype, Layout::plain, 1), mask, p);
+        if (channels) f(name + " nhwc", random_tensor(request, shape, dtype, Layout::nhwc, 1), mask, p);
       }
   });
 }
@@ -136,7 +138,7 @@ inline void expect_masked(CaseResult& result, const Tensor& from, const Tensor& 
 template <>
 inline void Cases<Dropout>::each(const CaseRequest& request, const RunCase<Dropout>& run_case) {
   each_dropout(request, [&](const std::string& name, const Tensor& x, const Shape& mask_shape, double p) {
-    Tensor mask(request.device, mask_shape, DType::u8), out(request.device, x.shape(), x.dtype());
+    Tensor mask(request.device, mask_shape, DType::u8), out(request.device, x.shape(), x.dtype(), x.layout());
     run_case(name, Dropout{.x = x, .mask = mask, .out = out, .p = p, .seed = 7}, [&](CaseResult& result) {
       // The share of a mask within six standard deviations of a binomial number.
       double kept = 0;
@@ -157,7 +159,7 @@ inline void Cases<DropoutBackward>::each(const CaseRequest& request, const RunCa
       for (int64_t i = 0; i < mask_shape.elements(); ++i) kept.push_back(p == 1 || i % 3 == 0 ? 0 : 1);
       return kept;
     });
-    Tensor dx(request.device, dy.shape(), dy.dtype());
+    Tensor dx(request.device, dy.shape(), dy.dtype(), dy.layout());
     run_case(name, DropoutBackward{.dy = dy, .mask = mask, .dx = dx, .p = p},
              [&](CaseResult& result) { expect_masked(result, dy, mask, dx, p); });
   });

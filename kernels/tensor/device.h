@@ -2,19 +2,22 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kernels/number/dtype.h"
 #include "kernels/tensor/memory.h"
 
 namespace halfmark::kernels {
 
 class GuardBytes;
 class Tensor;
-class KernelTable;  // kernels/ops/ops.h: the rows of this device
+enum class Layout : uint8_t;  // kernels/tensor/tensor.h
+class KernelTable;            // kernels/ops/ops.h: the rows of this device
 
 // Not thread-safe: one thread at a time uses a device. Its kernels may use many threads internally.
 class Device {
@@ -46,6 +49,9 @@ class Device {
 
   // The elements of an opaque tensor in plain (row-major) order. `host` holds bytes_for(dtype, elements).
   virtual void copy_out_plain(void* host, const Tensor& opaque);
+
+  // The layout in which images of this dtype are best given to it: plain or nhwc.
+  virtual Layout image_layout(DType dtype) const;
 
   MemoryLedger& memory() { return memory_; }
   const MemoryLedger& memory() const { return memory_; }

@@ -1,7 +1,5 @@
 #include "kernels/tensor/memory.h"
 
-#include <algorithm>
-
 namespace halfmark::kernels {
 
 std::string_view name_of(Purpose purpose) {
@@ -29,41 +27,71 @@ std::string_view name_of(Purpose purpose) {
       return "emulation";
     case Purpose::input:
       return "input";
+    case Purpose::padding:
+      return "padding";
     case Purpose::other:
       return "other";
   }
   return "?";
 }
 
-void MemoryLedger::note_peak() {
-  if (live_.total > peak_.total) peak_ = live_;
-  tensor_peak_ = std::max(tensor_peak_, live_tensors());
+bool is_of_tensors(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::workspace:
+    case Purpose::emulation:
+    case Purpose::padding:
+      return false;
+    case Purpose::weights:
+    case Purpose::master:
+    case Purpose::gradients:
+    case Purpose::optimizer:
+    case Purpose::state:
+    case Purpose::saved:
+    case Purpose::temporary:
+    case Purpose::casts:
+    case Purpose::input:
+    case Purpose::other:
+      return true;
+  }
+  return true;
 }
 
-size_t MemoryLedger::live_tensors() const {
-  return live_.total - live_.by_purpose[static_cast<size_t>(Purpose::workspace)] -
-         live_.by_purpose[static_cast<size_t>(Purpose::emulation)];
+void MemoryLedger::note_peak() {
+  if (live_.total > peak_.total) peak_ = live_;
+  if (live_tensors_ > tensor_peak_.total) tensor_peak_ = tensors_alone();
+}
+
+MemoryUse MemoryLedger::tensors_alone() const {
+  MemoryUse alone = live_;
+  alone.total = live_tensors_;
+  for (size_t i = 0; i < kPurposes; ++i)
+    if (!is_of_tensors(static_cast<Purpose>(i))) alone.by_purpose[i] = 0;
+  return alone;
 }
 
 void MemoryLedger::reset_peak() {
   peak_ = live_;
-  tensor_peak_ = live_tensors();
+  tensor_peak_ = tensors_alone();
 }
 
 void MemoryLedger::add(Purpose purpose, size_t bytes) {
   live_.total += bytes;
   live_.by_purpose[static_cast<size_t>(purpose)] += bytes;
+  if (is_of_tensors(purpose)) live_tensors_ += bytes;
   note_peak();
 }
 
 void MemoryLedger::remove(Purpose purpose, size_t bytes) {
   live_.total -= bytes;
   live_.by_purpose[static_cast<size_t>(purpose)] -= bytes;
+  if (is_of_tensors(purpose)) live_tensors_ -= bytes;
 }
 
 void MemoryLedger::retag(Purpose from, Purpose to, size_t bytes) {
   live_.by_purpose[static_cast<size_t>(from)] -= bytes;
   live_.by_purpose[static_cast<size_t>(to)] += bytes;
+  if (is_of_tensors(from)) live_tensors_ -= bytes;
+  if (is_of_tensors(to)) live_tensors_ += bytes;
   note_peak();
 }
 

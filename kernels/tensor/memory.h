@@ -20,10 +20,13 @@ enum class Purpose : uint8_t {
   workspace,  // scratch of a kernel, packed or reordered operands
   emulation,  // the same of a kernel that emulates arithmetic, which hardware with this arithmetic does not need
   input,      // data and labels
+  padding,    // what a layout that a library chose adds to the elements of a tensor
   other
 };
-inline constexpr size_t kPurposes = 12;
+inline constexpr size_t kPurposes = 13;
 std::string_view name_of(Purpose purpose);
+// Neither scratch nor padding: what the training itself keeps, which depends neither on kernels nor on their layouts.
+bool is_of_tensors(Purpose purpose);
 
 struct MemoryUse {
   size_t total = 0;
@@ -38,16 +41,15 @@ class MemoryLedger {
   void retag(Purpose from, Purpose to, size_t bytes);  // total unchanged
   const MemoryUse& live() const { return live_; }
   const MemoryUse& peak() const { return peak_; }  // the split at the moment of the largest total
-  // The largest sum of all purposes but workspace and emulation since reset_peak: what the training itself keeps, which
-  // does not depend on the kernels.
-  size_t tensor_peak() const { return tensor_peak_; }
+  // The split at the moment of the largest sum of the purposes of tensors since reset_peak. Others are 0 in it.
+  const MemoryUse& tensor_peak() const { return tensor_peak_; }
   void reset_peak();
 
  private:
   void note_peak();
-  size_t live_tensors() const;
-  MemoryUse live_, peak_;
-  size_t tensor_peak_ = 0;
+  MemoryUse tensors_alone() const;
+  MemoryUse live_, peak_, tensor_peak_;
+  size_t live_tensors_ = 0;
 };
 
 // Tensors made in this thread while the scope exists belong to `purpose`. Scopes nest.

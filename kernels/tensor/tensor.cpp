@@ -46,6 +46,8 @@ std::string_view name_of(Layout layout) {
   return "?";
 }
 
+Layout Device::image_layout(DType) const { return Layout::plain; }
+
 void Device::copy_out_plain(void*, const Tensor&) { throw Error(name() + " has no opaque layouts"); }
 
 namespace {
@@ -58,24 +60,28 @@ uint64_t next_id() {
 struct Tensor::Storage {
   Device* device;
   void* memory;
-  size_t bytes;
+  size_t bytes, padding;
   Purpose purpose;
   uint64_t id;
   uint64_t version = 0;
   bool guarded;
 
-  // `dtype`: of all that the memory holds, if that is known.
-  Storage(Device& d, size_t n, std::optional<DType> dtype)
+  // `dtype`: of all that the memory holds, if that is known. `elements`: the bytes of the elements alone; the rest is
+  // padding, which of scratch counts as scratch.
+  Storage(Device& d, size_t n, std::optional<DType> dtype, size_t elements)
       : device(&d),
         memory(d.guard_bytes ? d.guard_bytes->allocate(n, dtype) : d.allocate(n)),
         bytes(n),
+        padding(is_of_tensors(current_purpose()) && n > elements ? n - elements : 0),
         purpose(current_purpose()),
         guarded(d.guard_bytes) {
     id = next_id();
-    d.memory().add(purpose, bytes);
+    d.memory().add(purpose, bytes - padding);
+    if (padding) d.memory().add(Purpose::padding, padding);
   }
   ~Storage() {
-    device->memory().remove(purpose, bytes);
+    device->memory().remove(purpose, bytes - padding);
+    if (padding) device->memory().remove(Purpose::padding, padding);
     if (guarded)
       GuardBytes::release(*device, memory, bytes);
     else
@@ -96,6 +102,13 @@ struct Tensor::Meta {
   uint64_t slice_id = 0;
 };
 
+std::shared_ptr<Tensor::Storage> Tensor::make_storage(const Meta& meta) {
+  const size_t elements = bytes_for(meta.dtype, static_cast<size_t>(meta.shape.elements()));
+  const bool is_opaque = meta.layout == Layout::opaque;
+  return std::make_shared<Storage>(*meta.device, is_opaque ? meta.opaque->bytes() : elements,
+                                   is_opaque ? std::nullopt : std::optional<DType>(meta.dtype), elements);
+}
+
 namespace {
 const Device& checked(const Device* device) {
   HM_CHECK(device, "an absent (empty) tensor was used");
@@ -107,8 +120,7 @@ Tensor::Tensor(Device& device, const Shape& shape, DType dtype, Layout layout)
     : meta_(std::make_shared<Meta>(Meta{&device, shape, dtype, layout, nullptr, nullptr})) {
   HM_CHECK(layout != Layout::opaque, "only the kernel that chooses its layout can make an opaque tensor");
   HM_CHECK(layout != Layout::nhwc || shape.rank() == 4, "layout nhwc needs rank 4, not " + shape.text());
-  if (layout != Layout::any)
-    meta_->storage = std::make_shared<Storage>(device, bytes_for(dtype, static_cast<size_t>(shape.elements())), dtype);
+  if (layout != Layout::any) meta_->storage = make_storage(*meta_);
 }
 
 Tensor Tensor::from(Device& device, const Shape& shape, DType dtype, std::span<const double> values, Layout layout) {
@@ -234,15 +246,15 @@ void Tensor::materialize(Layout layout) {
   HM_CHECK(
       layout == Layout::plain || (layout == Layout::nhwc && shape().rank() == 4),
       "a tensor without layout, of shape " + shape().text() + " cannot take layout " + std::string(name_of(layout)));
-  meta_->storage = std::make_shared<Storage>(device(), bytes_for(dtype(), static_cast<size_t>(elements())), dtype());
+  meta_->storage = make_storage(*meta_);
   meta_->layout = layout;
 }
 
 void Tensor::materialize(std::shared_ptr<const OpaqueLayout> layout) {
   if (this->layout() != Layout::any) return;
-  meta_->storage = std::make_shared<Storage>(device(), layout->bytes(), std::nullopt);
   meta_->layout = Layout::opaque;
   meta_->opaque = std::move(layout);
+  meta_->storage = make_storage(*meta_);
 }
 
 Tensor Tensor::reshaped(const Shape& shape) const {
@@ -275,9 +287,8 @@ Tensor Tensor::clone() const {
   Tensor copy;
   copy.meta_ = std::make_shared<Meta>(*meta_);
   copy.meta_->offset = 0, copy.meta_->slice_id = 0;
-  std::vector<unsigned char> bytes(this->bytes());
-  copy.meta_->storage = std::make_shared<Storage>(
-      device(), bytes.size(), layout() == Layout::opaque ? std::nullopt : std::optional<DType>(dtype()));
+  copy.meta_->storage = make_storage(*copy.meta_);
+  std::vector<unsigned char> bytes(copy.bytes());
   device().copy_out(bytes.data(), data(), bytes.size());
   device().copy_in(copy.data(), bytes.data(), bytes.size());
   return copy;
@@ -285,7 +296,7 @@ Tensor Tensor::clone() const {
 
 void Tensor::set_purpose(Purpose purpose) {
   if (!meta_ || !meta_->storage || meta_->storage->purpose == purpose) return;
-  device().memory().retag(meta_->storage->purpose, purpose, meta_->storage->bytes);
+  device().memory().retag(meta_->storage->purpose, purpose, meta_->storage->bytes - meta_->storage->padding);
   meta_->storage->purpose = purpose;
 }
 

@@ -93,6 +93,7 @@ class Tensor {
  private:
   struct Storage;  // the memory, shared by reshaped views
   struct Meta;     // shape, dtype, layout, storage; shared by copies of the handle
+  static std::shared_ptr<Storage> make_storage(const Meta& meta);
   std::shared_ptr<Meta> meta_;
 };
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "models/layers/tapped_layer.h"
 
@@ -12,8 +13,8 @@ namespace {
 
 class SelfAttention : public TappedLayer {
  public:
-  SelfAttention(std::string name, int64_t heads, bool causal, bool fused)
-      : TappedLayer(std::move(name)), heads_(heads), causal_(causal), fused_(fused) {}
+  SelfAttention(std::string name, int64_t heads, AttentionOptions options)
+      : TappedLayer(std::move(name)), heads_(heads), options_(std::move(options)) {}
 
   Shape output_shape(const Shape& x) const override { return {x[0], x[1], x[2] / 3}; }
   // q k^T and the product with v, over all pairs of positions also if causal, as counted in the field.
@@ -42,7 +43,7 @@ class SelfAttention : public TappedLayer {
     Tensor parts(pass.device, {3, m.n, m.heads, m.t, m.d}, a.dtype());
     run(Permute{.x = a.reshaped({m.n, m.t, 3, m.heads, m.d}), .out = parts, .order = kSplit});
     if (saved) saved->keep_spec(x);
-    const Tensor out = fused_ ? attend(pass, parts, m, saved) : attend_in_steps(pass, parts, m, saved);
+    const Tensor out = options_.fused ? attend(pass, parts, m, saved) : attend_in_steps(pass, parts, m, saved);
     Tensor y(pass.device, m.merged(), out.dtype());
     run(Permute{.x = out.reshaped(m.head()), .out = y, .order = kMerge});
     return y.reshaped(output_shape(x.shape()));
@@ -56,7 +57,7 @@ class SelfAttention : public TappedLayer {
     const Tensor dy = pass.plain(pass.cast(dy_given, low));
     Tensor dout(pass.device, m.head(), low);
     run(Permute{.x = dy.reshaped(m.merged()), .out = dout, .order = inverse(kMerge)});
-    const Tensor parts = fused_ ? attend_backward(pass, dout, m, saved) : steps_backward(pass, dout, m, saved);
+    const Tensor parts = options_.fused ? attend_backward(pass, dout, m, saved) : steps_backward(pass, dout, m, saved);
     const TensorSpec x = saved.take_spec();
     Tensor dx(pass.device, {m.n, m.t, 3, m.heads, m.d}, parts.dtype());
     run(Permute{.x = parts, .out = dx, .order = inverse(kSplit)});
@@ -67,11 +68,34 @@ class SelfAttention : public TappedLayer {
     return parts.slice(which, 1).reshaped(shape);
   }
 
+  // [n, 1, t]: u8, or of the dtype of q, k and v; empty if every position is attended to. It is written anew in each pass,
+  // as a framework gets it with the batch.
+  Tensor mask(Pass& pass, const Sizes& m, DType dtype) const {
+    if (options_.lengths.empty()) return {};
+    std::vector<double> values;
+    for (int64_t i = 0; i < m.n; ++i) {
+      const int64_t length = options_.lengths[static_cast<size_t>(i) % options_.lengths.size()];
+      for (int64_t j = 0; j < m.t; ++j) {
+        const bool attends = j < length;
+        values.push_back(options_.mask_value ? (attends ? 0 : *options_.mask_value) : attends ? 1 : 0);
+      }
+    }
+    return Tensor::from(pass.device, {m.n, 1, m.t}, options_.mask_value ? dtype : DType::u8, values);
+  }
+
   Tensor attend(Pass& pass, const Tensor& parts, const Sizes& m, Saved* saved) const {
     const Tensor q = part(parts, 0, m.head()), k = part(parts, 1, m.head()), v = part(parts, 2, m.head());
     Tensor out(pass.device, m.head(), parts.dtype());
     Tensor log_sum(pass.device, {m.n, m.heads, m.t}, parts.dtype() == DType::f64 ? DType::f64 : DType::f32);
-    run(Attention{.q = q, .k = k, .v = v, .out = out, .log_sum = log_sum, .causal = causal_, .scale = m.scale});
+    const Tensor padding = mask(pass, m, parts.dtype());
+    run(Attention{.q = q,
+                  .k = k,
+                  .v = v,
+                  .mask = padding,
+                  .out = out,
+                  .log_sum = log_sum,
+                  .causal = options_.causal,
+                  .scale = m.scale});
     if (saved) saved->keep(parts), saved->keep(out), saved->keep(log_sum);
     return out;
   }
@@ -80,16 +104,18 @@ class SelfAttention : public TappedLayer {
     const Tensor q = part(parts, 0, m.head()), k = part(parts, 1, m.head()), v = part(parts, 2, m.head());
     Tensor gradients(pass.device, parts.shape(), parts.dtype());
     Tensor dq = part(gradients, 0, m.head()), dk = part(gradients, 1, m.head()), dv = part(gradients, 2, m.head());
+    const Tensor padding = mask(pass, m, parts.dtype());
     run(AttentionBackward{.q = q,
                           .k = k,
                           .v = v,
+                          .mask = padding,
                           .out = out,
                           .log_sum = log_sum,
                           .dout = dout,
                           .dq = dq,
                           .dk = dk,
                           .dv = dv,
-                          .causal = causal_,
+                          .causal = options_.causal,
                           .scale = m.scale});
     return gradients;
   }
@@ -103,9 +129,11 @@ class SelfAttention : public TappedLayer {
     const Tensor q = part(scaled, 0, m.batch()), k = part(scaled, 1, m.batch()), v = part(parts, 2, m.batch());
     Tensor scores(pass.device, m.scores(), parts.dtype());
     run(BatchedMatmul{.a = q, .b = k, .out = scores, .transpose_b = true, .math = math});
+    const Tensor padding = mask(pass, m, parts.dtype());
+    if (!padding.empty()) run(MaskScores{.scores = scores, .mask = padding, .out = scores});
     const Tensor x = pass.input("softmax", scores);
     Tensor probabilities(pass.device, m.scores(), pass.output_dtype("softmax", x.dtype()));
-    run(Softmax{.x = x, .out = probabilities, .causal = causal_});
+    run(Softmax{.x = x, .out = probabilities, .causal = options_.causal, .masked = !padding.empty()});
     const Tensor weights = pass.plain(pass.cast(probabilities, parts.dtype()));
     Tensor out(pass.device, m.batch(), parts.dtype());
     run(BatchedMatmul{.a = weights, .b = v, .out = out, .math = math});
@@ -136,13 +164,13 @@ class SelfAttention : public TappedLayer {
   }
 
   int64_t heads_;
-  bool causal_, fused_;
+  AttentionOptions options_;
 };
 
 }  // namespace
 
-LayerPtr self_attention(std::string name, int64_t heads, bool causal, bool fused) {
-  return std::make_unique<SelfAttention>(std::move(name), heads, causal, fused);
+LayerPtr self_attention(std::string name, int64_t heads, const AttentionOptions& options) {
+  return std::make_unique<SelfAttention>(std::move(name), heads, options);
 }
 
 }  // namespace halfmark::models

@@ -33,11 +33,23 @@ class BatchNormLayer : public TappedLayer {
   BatchNormLayer(const Init& init, std::string name, int64_t channels, const BatchNormOptions& options)
       : TappedLayer(std::move(name)), options_(options) {
     const Shape shape{channels};
-    const std::vector<double> ones(static_cast<size_t>(channels), 1.0), zeros(static_cast<size_t>(channels), 0.0);
-    scale_ = init.param(this->name() + ".scale", shape, init.policy.norm, ones);
-    shift_ = init.param(this->name() + ".shift", shape, init.policy.norm, zeros);
-    mean_ = init.state(this->name() + ".running_mean", shape, 0);
-    variance_ = init.state(this->name() + ".running_variance", shape, 1);
+    const RandomKey own = init.key.child(this->name());
+    const bool draws_affine = options_.drawn_start && options_.affine;
+    // `usual`, or drawn: uniform between the limits, or normal.
+    const auto values = [&](std::string_view what, bool is_drawn, double usual, bool is_uniform, double a, double b) {
+      std::vector<double> all(static_cast<size_t>(channels), usual);
+      const RandomKey numbers = own.child(what);
+      for (size_t c = 0; c < all.size() && is_drawn && init.draws; ++c)
+        all[c] = round_to(kBf16, is_uniform ? a + (b - a) * numbers.uniform(c) : a + b * numbers.normal(c));
+      return all;
+    };
+    scale_ =
+        init.param(this->name() + ".scale", shape, init.policy.norm, values("scale", draws_affine, 1, true, 0.5, 1.5));
+    shift_ =
+        init.param(this->name() + ".shift", shape, init.policy.norm, values("shift", draws_affine, 0, false, 0, 0.5));
+    mean_ = init.state(this->name() + ".running_mean", shape, values("mean", options_.drawn_start, 0, false, 0, 0.5));
+    variance_ = init.state(this->name() + ".running_variance", shape,
+                           values("variance", options_.drawn_start, 1, true, 0.5, 2));
   }
 
   std::vector<Param*> params() override {
@@ -74,7 +86,8 @@ class BatchNormLayer : public TappedLayer {
                                        .running_mean = mean_.value,
                                        .running_variance = variance_.value,
                                        .momentum = options_.momentum,
-                                       .epsilon = options_.epsilon});
+                                       .epsilon = options_.epsilon,
+                                       .accumulate = options_.accumulate ? &format_of(*options_.accumulate) : nullptr});
       if (saved) saved->keep(mean), saved->keep(variance), saved->keep(x);
     }
     return as_given(pass, y, x_given.shape());

@@ -1,4 +1,4 @@
-// Branches joined along the channels.
+// Branches joined along the channels, or along the last axis.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -14,7 +14,8 @@ namespace {
 
 class Concat : public Layer {  // the tap sees the joined tensor under this layer's name
  public:
-  Concat(std::string name, std::vector<LayerPtr> branches) : Layer(std::move(name)), branches_(std::move(branches)) {
+  Concat(std::string name, std::vector<LayerPtr> branches, bool last_axis)
+      : Layer(std::move(name)), branches_(std::move(branches)), last_axis_(last_axis) {
     HM_CHECK(!branches_.empty(), "concat '" + this->name() + "': no branches");
   }
 
@@ -23,22 +24,24 @@ class Concat : public Layer {  // the tap sees the joined tensor under this laye
     std::vector<Tensor> parts;
     for (const LayerPtr& branch : branches_) parts.push_back(branch ? branch->forward(pass, x, saved) : x);
     DType dtype = parts[0].dtype();
-    bool is_plain = true;
-    int64_t channels = 0;
-    for (const Tensor& part : parts) {
-      dtype = wider(dtype, part.dtype()), channels += part.shape()[1];
-      is_plain = is_plain && part.layout() == Layout::plain;
-    }
+    bool is_plain = last_axis_;
+    if (!last_axis_)
+      is_plain = std::all_of(parts.begin(), parts.end(), [](const Tensor& p) { return p.layout() == Layout::plain; });
+    int64_t width = 0;
+    const int along = axis(parts[0].shape());
+    for (const Tensor& part : parts) dtype = wider(dtype, part.dtype()), width += part.shape()[along];
     std::vector<int64_t> extents(parts[0].shape().extents().begin(), parts[0].shape().extents().end());
-    extents[1] = channels;
-    Tensor joined(pass.device, Shape(extents), dtype, is_plain ? Layout::plain : Layout::nhwc);
+    extents[static_cast<size_t>(along)] = width;
+    const Shape shape(extents);
+    Tensor joined(pass.device, last_axis_ ? matrix(shape) : shape, dtype, is_plain ? Layout::plain : Layout::nhwc);
     int64_t first = 0;
     for (const Tensor& part : parts) {
-      const int64_t count = part.shape()[1];
-      run(CopyChannels{.x = pass.cast(part, dtype), .out = joined, .from = 0, .to = first, .count = count});
+      const int64_t count = part.shape()[along];
+      run(CopyChannels{.x = seen(pass, pass.cast(part, dtype)), .out = joined, .from = 0, .to = first, .count = count});
       first += count;
       if (saved) saved->keep_spec(part);
     }
+    if (last_axis_) joined = joined.reshaped(shape);
     if (saved) saved->keep_spec(x);
     if (pass.tap) pass.look("activation/" + name(), joined);
     return joined;
@@ -50,16 +53,21 @@ class Concat : public Layer {  // the tap sees the joined tensor under this laye
     const TensorSpec x = saved.take_spec();
     std::vector<TensorSpec> specs(branches_.size());
     for (size_t i = specs.size(); i-- > 0;) specs[i] = saved.take_spec();
-    int64_t end = dy.shape()[1];
+    const int along = axis(dy.shape());
+    const Tensor all_dy = seen(pass, dy);
+    int64_t end = dy.shape()[along];
     Tensor dx;
     for (size_t i = branches_.size(); i-- > 0;) {
-      const int64_t count = specs[i].shape[1];
-      Tensor part(pass.device, specs[i].shape, dy.dtype(), dy.layout() == Layout::plain ? Layout::plain : Layout::nhwc);
-      run(CopyChannels{.x = dy, .out = part, .from = end - count, .to = 0, .count = count});
+      const int64_t count = specs[i].shape[along];
+      const bool is_plain = last_axis_ || dy.layout() == Layout::plain;
+      Tensor part(pass.device, last_axis_ ? matrix(specs[i].shape) : specs[i].shape, dy.dtype(),
+                  is_plain ? Layout::plain : Layout::nhwc);
+      run(CopyChannels{.x = all_dy, .out = part, .from = end - count, .to = 0, .count = count});
       end -= count;
+      if (last_axis_) part = part.reshaped(specs[i].shape);
       part = pass.cast(part, specs[i].dtype);
       if (branches_[i]) part = branches_[i]->backward(pass, part, saved);
-      dx = dx.empty() ? part : sum(pass, dx, part);
+      dx = dx.empty() ? part : pass.sum(dx, part);
     }
     return pass.cast(dx, x.dtype);
   }
@@ -76,24 +84,28 @@ class Concat : public Layer {  // the tap sees the joined tensor under this laye
     return flops;
   }
   Shape output_shape(const Shape& input) const override {
-    int64_t channels = 0;
+    int64_t width = 0;
     Shape shape;
     for (const LayerPtr& branch : branches_) {
       shape = branch ? branch->output_shape(input) : input;
-      channels += shape[1];
+      width += shape[axis(shape)];
     }
     std::vector<int64_t> extents(shape.extents().begin(), shape.extents().end());
-    extents[1] = channels;
+    extents[static_cast<size_t>(axis(shape))] = width;
     return Shape(extents);
   }
 
  private:
-  static Tensor sum(Pass& pass, const Tensor& a, const Tensor& b) {
-    const bool alike = a.layout() == b.layout() && a.layout() != Layout::opaque;
-    Tensor out = pass.fresh(a.shape(), wider(a.dtype(), b.dtype()));
-    run(Add{.a = alike ? a : pass.plain(a), .b = alike ? b : pass.plain(b), .out = out});
-    return out;
+  // As the operation joins them: channels are axis 1.
+  Tensor seen(Pass& pass, const Tensor& part) const {
+    if (!last_axis_ || part.shape().rank() == 2) return part;
+    return pass.plain(part).reshaped(matrix(part.shape()));
   }
+  static Shape matrix(const Shape& shape) {
+    const int64_t width = shape[shape.rank() - 1];
+    return {width ? shape.elements() / width : 0, width};
+  }
+  int axis(const Shape& shape) const { return last_axis_ ? shape.rank() - 1 : 1; }
 
   template <class T>
   std::vector<T*> all(auto&& of) {
@@ -105,12 +117,13 @@ class Concat : public Layer {  // the tap sees the joined tensor under this laye
   }
 
   std::vector<LayerPtr> branches_;  // null: the input itself
+  bool last_axis_;
 };
 
 }  // namespace
 
-LayerPtr concat(std::string name, std::vector<LayerPtr> branches) {
-  return std::make_unique<Concat>(std::move(name), std::move(branches));
+LayerPtr concat(std::string name, std::vector<LayerPtr> branches, bool last_axis) {
+  return std::make_unique<Concat>(std::move(name), std::move(branches), last_axis);
 }
 
 }  // namespace halfmark::models

@@ -82,7 +82,7 @@ class Residual : public Layer {  // y = body(x) + shortcut(x); the tap sees the 
     const Tensor a = body_->forward(pass, x, saved);
     const Tensor b = shortcut_ ? shortcut_->forward(pass, x, saved) : x;
     if (saved) saved->keep_spec(x), saved->keep_spec(a), saved->keep_spec(b);
-    Tensor y = add(pass, pass.input("add", a), pass.input("add", b));
+    Tensor y = pass.sum(pass.input("add", a), pass.input("add", b));
     if (pass.tap) pass.look("activation/" + name(), y);
     return y;
   }
@@ -93,7 +93,7 @@ class Residual : public Layer {  // y = body(x) + shortcut(x); the tap sees the 
     Tensor through_shortcut = pass.cast(dy, b.dtype);
     if (shortcut_) through_shortcut = shortcut_->backward(pass, through_shortcut, saved);
     const Tensor through_body = body_->backward(pass, pass.cast(dy, a.dtype), saved);
-    return pass.cast(add(pass, through_body, through_shortcut), x.dtype);
+    return pass.cast(pass.sum(through_body, through_shortcut), x.dtype);
   }
 
   std::vector<Param*> params() override {
@@ -108,15 +108,6 @@ class Residual : public Layer {  // y = body(x) + shortcut(x); the tap sees the 
   Shape output_shape(const Shape& input) const override { return body_->output_shape(input); }
 
  private:
-  // The sum in the wider dtype, as in PyTorch's type promotion. Operands of different layouts are both made plain.
-  static Tensor add(Pass& pass, const Tensor& a, const Tensor& b) {
-    const bool alike = a.layout() == b.layout() && a.layout() != Layout::opaque;
-    const Tensor left = alike ? a : pass.plain(a), right = alike ? b : pass.plain(b);
-    Tensor sum = pass.fresh(a.shape(), wider(a.dtype(), b.dtype()));
-    run(Add{.a = left, .b = right, .out = sum});
-    return sum;
-  }
-
   template <class T>
   static std::vector<T*> both(std::vector<T*> first, const std::vector<T*>& second) {
     first.insert(first.end(), second.begin(), second.end());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/layers/tapped_layer.h"
+#include "models/layers/weight.h"
 
 namespace halfmark::models {
 namespace {
@@ -14,49 +15,53 @@ class Convolution : public TappedLayer {
  public:
   // torch.nn.Conv2d.reset_parameters: as Linear, with fan_in = in / groups * area of the kernel.
   Convolution(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel, Window window, int groups,
-              bool with_bias, const Start& start)
-      : TappedLayer(std::move(name)), window_(window), groups_(groups) {
-    const int64_t in_of_group = in / groups, area = static_cast<int64_t>(kernel.h) * kernel.w;
-    const int64_t fan_in = in_of_group * area;
-    // PyTorch counts the outputs of all groups for fan_out (torch/nn/init.py, _calculate_fan_in_and_fan_out).
-    weight_ =
-        weight_of(init, this->name() + ".weight", {out, in_of_group, kernel.h, kernel.w}, fan_in, out * area, start);
-    if (with_bias) bias_ = bias_of(init, this->name() + ".bias", out, fan_in, start);
+              bool with_bias, const Start& start, bool weight_norm)
+      : TappedLayer(std::move(name)),
+        window_(window),
+        groups_(groups),
+        // PyTorch counts the outputs of all groups for fan_out (torch/nn/init.py, _calculate_fan_in_and_fan_out).
+        weight_(init, this->name(), {out, in / groups, kernel.h, kernel.w}, in / groups * area(kernel),
+                out * area(kernel), start, weight_norm) {
+    if (with_bias) bias_ = bias_of(init, this->name() + ".bias", out, in / groups * area(kernel), start);
   }
 
   std::vector<Param*> params() override {
-    if (bias_.value.empty()) return {&weight_};
-    return {&weight_, &bias_};
+    std::vector<Param*> all = weight_.params();
+    if (!bias_.value.empty()) all.push_back(&bias_);
+    return all;
   }
   // Every output element is a sum of in / groups * area of the kernel products; those with padding count, as usual.
   double forward_flops(const Shape& input) const override {
-    const Shape out = output_shape(input), w = weight_.value.shape();
+    const Shape out = output_shape(input), w = weight_.shape();
     return 2.0 * static_cast<double>(out.elements()) * static_cast<double>(w[1] * w[2] * w[3]);
   }
   Shape output_shape(const Shape& x) const override {
-    const Shape& w = weight_.value.shape();
+    const Shape& w = weight_.shape();
     return {x[0], w[0], window_extent(x[2], w[2], window_.stride_h, window_.pad_h, window_.dilation_h),
             window_extent(x[3], w[3], window_.stride_w, window_.pad_w, window_.dilation_w)};
   }
 
  private:
+  static int64_t area(Size2d kernel) { return static_cast<int64_t>(kernel.h) * kernel.w; }
+
   Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override {
-    const Tensor a = pass.input("conv2d", x), w = pass.weight("conv2d", weight_);
+    if (saved) saved->keep_spec(x);
+    const Tensor a = pass.input("conv2d", x), w = weight_.forward(pass, "conv2d", saved);
     Tensor y = pass.fresh(output_shape(x.shape()), pass.output_dtype("conv2d", a.dtype()));
     run(Conv2d{.x = a, .w = w, .out = y, .window = window_, .groups = groups_, .math = pass.math(a.dtype())});
     if (!bias_.value.empty()) run(AddBias{.x = y, .bias = pass.weight("conv2d", bias_), .out = y});
-    if (saved) saved->keep_spec(x), saved->keep(w), saved->keep(a);
+    if (saved) saved->keep(a);
     return y;
   }
 
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
     const Tensor a = saved.take(), w = saved.take();
-    const TensorSpec x = saved.take_spec();
     const Tensor dy = pass.cast(dy_given, a.dtype());
     const Math math = pass.math(a.dtype());
-    pass.gradient(weight_, w.dtype(), [&](Tensor& dw) {
+    weight_.gradient(pass, w.dtype(), saved, [&](Tensor& dw) {
       run(Conv2dBackwardWeights{.x = a, .dy = dy, .dw = dw, .window = window_, .groups = groups_, .math = math});
     });
+    const TensorSpec x = saved.take_spec();
     if (!bias_.value.empty())
       pass.gradient(bias_, w.dtype(), [&](Tensor& db) { run(BiasGradient{.dy = dy, .dbias = db}); });
     Tensor dx = pass.fresh(x.shape, a.dtype());
@@ -66,15 +71,16 @@ class Convolution : public TappedLayer {
 
   Window window_;
   int groups_;
-  Param weight_;  // [out, in / groups, kernel.h, kernel.w]
-  Param bias_;    // [out]
+  Weight weight_;  // [out, in / groups, kernel.h, kernel.w]
+  Param bias_;     // [out]
 };
 
 }  // namespace
 
 LayerPtr conv2d(const Init& init, std::string name, int64_t in, int64_t out, Size2d kernel, Window window, int groups,
-                bool bias, const Start& start) {
-  return std::make_unique<Convolution>(init, std::move(name), in, out, kernel, window, groups, bias, start);
+                bool bias, const Start& start, bool weight_norm) {
+  return std::make_unique<Convolution>(init, std::move(name), in, out, kernel, window, groups, bias, start,
+                                       weight_norm);
 }
 
 }  // namespace halfmark::models

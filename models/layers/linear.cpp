@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/layers/tapped_layer.h"
+#include "models/layers/weight.h"
 
 namespace halfmark::models {
 namespace {
@@ -13,25 +14,24 @@ namespace {
 class Linear : public TappedLayer {
  public:
   // torch.nn.Linear.reset_parameters: kaiming_uniform(a = sqrt 5) is U(-1 / sqrt(in), 1 / sqrt(in)), the bias likewise.
-  Linear(const Init& init, std::string name, int64_t in, int64_t out, bool with_bias, const Start& start)
-      : TappedLayer(std::move(name)), weight_(&own_) {
-    own_ = weight_of(init, this->name() + ".weight", {out, in}, in, out, start);
+  Linear(const Init& init, std::string name, int64_t in, int64_t out, bool with_bias, const Start& start,
+         bool weight_norm)
+      : TappedLayer(std::move(name)), weight_(init, this->name(), {out, in}, in, out, start, weight_norm) {
     if (with_bias) bias_ = bias_of(init, this->name() + ".bias", out, in, start);
   }
-  Linear(std::string name, Param& weight) : TappedLayer(std::move(name)), weight_(&weight) {}
+  Linear(std::string name, Param& weight) : TappedLayer(std::move(name)), weight_(weight) {}
 
   std::vector<Param*> params() override {
-    std::vector<Param*> all;
-    if (weight_ == &own_) all.push_back(&own_);
+    std::vector<Param*> all = weight_.params();
     if (!bias_.value.empty()) all.push_back(&bias_);
     return all;
   }
   double forward_flops(const Shape& input) const override {
-    return 2.0 * static_cast<double>(rows_of(input)) * static_cast<double>(weight_->value.elements());
+    return 2.0 * static_cast<double>(rows_of(input)) * static_cast<double>(weight_.shape().elements());
   }
   Shape output_shape(const Shape& input) const override {
     std::vector<int64_t> extents(input.extents().begin(), input.extents().end());
-    extents.back() = weight_->value.shape()[0];
+    extents.back() = weight_.shape()[0];
     return Shape(extents);
   }
 
@@ -49,22 +49,23 @@ class Linear : public TappedLayer {
   }
 
   Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override {
-    const Tensor a = matrix(pass, pass.input("linear", x)), w = pass.weight("linear", *weight_);
+    if (saved) saved->keep_spec(x);
+    const Tensor a = matrix(pass, pass.input("linear", x)), w = weight_.forward(pass, "linear", saved);
     Tensor y = pass.fresh({a.shape()[0], w.shape()[0]}, pass.output_dtype("linear", a.dtype()));
     run(Matmul{.a = a, .b = w, .out = y, .transpose_b = true, .math = pass.math(a.dtype())});
     if (!bias_.value.empty()) run(AddBias{.x = y, .bias = pass.weight("linear", bias_), .out = y});
-    if (saved) saved->keep_spec(x), saved->keep(w), saved->keep(a);
+    if (saved) saved->keep(a);
     return x.shape().rank() == 2 ? y : pass.plain(y).reshaped(output_shape(x.shape()));
   }
 
   // dx = dy w, dw = dy^T x, db = sum of dy over the batch.
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
     const Tensor a = saved.take(), w = saved.take();
-    const TensorSpec x = saved.take_spec();
     const Tensor dy = matrix(pass, pass.cast(dy_given, a.dtype()));
     const Math math = pass.math(a.dtype());
-    pass.gradient(*weight_, w.dtype(),
-                  [&](Tensor& dw) { run(Matmul{.a = dy, .b = a, .out = dw, .transpose_a = true, .math = math}); });
+    weight_.gradient(pass, w.dtype(), saved,
+                     [&](Tensor& dw) { run(Matmul{.a = dy, .b = a, .out = dw, .transpose_a = true, .math = math}); });
+    const TensorSpec x = saved.take_spec();
     if (!bias_.value.empty())
       pass.gradient(bias_, w.dtype(), [&](Tensor& db) { run(BiasGradient{.dy = dy, .dbias = db}); });
     Tensor dx = pass.fresh(a.shape(), a.dtype());
@@ -73,15 +74,15 @@ class Linear : public TappedLayer {
     return pass.cast(dx, x.dtype);
   }
 
-  Param own_;
-  Param* weight_;  // [out, in]
+  Weight weight_;  // [out, in]
   Param bias_;     // [out]
 };
 
 }  // namespace
 
-LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias, const Start& start) {
-  return std::make_unique<Linear>(init, std::move(name), in, out, bias, start);
+LayerPtr linear(const Init& init, std::string name, int64_t in, int64_t out, bool bias, const Start& start,
+                bool weight_norm) {
+  return std::make_unique<Linear>(init, std::move(name), in, out, bias, start, weight_norm);
 }
 LayerPtr tied_linear(std::string name, Param& weight) { return std::make_unique<Linear>(std::move(name), weight); }
 

@@ -5,6 +5,7 @@
 
 #include "kernels/number/error.h"
 #include "kernels/number/named.h"
+#include "models/layers/detection_loss.h"
 
 namespace halfmark::models {
 namespace {
@@ -20,6 +21,8 @@ constexpr LossRow kLosses[] = {
     {LossKind::focal, "focal", losses::Focal::about, "alpha gamma", TargetKind::values},
     {LossKind::ctc, "ctc", "connectionist temporal classification of label sequences", "blank zero_infinity",
      TargetKind::sequences},
+    {LossKind::detection, "detection", "focal loss of the classes and smooth L1 loss of the boxes of anchors",
+     "beta alpha gamma", TargetKind::boxes},
 };
 
 void keep_for_backward(Tensor& tensor) {
@@ -216,6 +219,8 @@ std::unique_ptr<Loss> make_loss(const LossSpec& spec) {
                                                               spec.gamma);
     case LossKind::ctc:
       return std::make_unique<Ctc>(spec.blank, spec.zero_infinity);
+    case LossKind::detection:
+      return make_detection_loss(spec.beta, spec.alpha, spec.gamma);
   }
   throw Error("a loss of no known kind");
 }

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/layer.h"
+#include "models/layers/loss_layer.h"
 #include "models/namespaces.h"
 
 namespace halfmark::models {
@@ -21,12 +21,14 @@ enum class LossKind : uint8_t {
   smooth_l1,
   focal,
   ctc,
+  detection,
 };
 
 // What a loss compares the output with.
 enum class TargetKind : uint8_t {
   labels,     // i32: [n] for an output [n, classes], [n, t] for [n, t, classes], [n, h, w] for [n, classes, h, w]
   values,     // floating, of the output's shape
+  boxes,      // floating, of the output's shape [n, anchors, classes + 4] with twice the last axis: detection_loss.h
   sequences,  // i32 [n, 2 + s] for an output [n, t, classes]: steps, number of labels, then the labels
 };
 
@@ -53,22 +55,6 @@ struct LossSpec {
   double alpha = 0.25, gamma = 2;          // weight of the targets 1 (negative: no weights), and the exponent
   int blank = 0;                           // the class that stands for no label
   bool zero_infinity = false;              // an impossible sequence has the loss 0
-};
-
-// The loss is a mean, as with PyTorch's reduction "mean". One forward, then one backward; forward keeps what backward
-// needs. Casts follow the policy's rules for PyTorch's name of the loss; without rules all is stored in the output's dtype
-// and computed in at least fp32. Sums over elements are wider than fp16 for every dtype.
-class Loss {
- public:
-  virtual ~Loss() = default;
-  Loss() = default;
-  Loss(const Loss&) = delete;
-  Loss& operator=(const Loss&) = delete;
-
-  virtual Tensor forward(Pass& pass, const Tensor& output, const Tensor& targets) = 0;  // -> [1]
-  // The gradient with respect to the output, in its dtype, for the gradient `dloss` of the loss, which is first rounded to
-  // the dtype of the loss.
-  virtual Tensor backward(Pass& pass, double dloss) = 0;
 };
 
 // Throws Error for an argument that cannot be.

@@ -1,4 +1,4 @@
-// Images of another size: bilinear upsampling and adaptive average pooling.
+// Images of another size: bilinear and nearest upsampling and adaptive average pooling.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +21,7 @@ class Resized : public TappedLayer {
 
  private:
   std::string_view operation() const {
+    if (resampling_ == Resampling::nearest) return "upsample_nearest2d";
     return resampling_ == Resampling::adaptive_average ? "adaptive_avg_pool2d" : "upsample_bilinear2d";
   }
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
@@ -47,6 +48,9 @@ class Resized : public TappedLayer {
 
 LayerPtr adaptive_avg_pool2d(std::string name, Size2d size) {
   return std::make_unique<Resized>(std::move(name), Resampling::adaptive_average, size, 0);
+}
+LayerPtr upsample_nearest2d(std::string name, int scale) {
+  return std::make_unique<Resized>(std::move(name), Resampling::nearest, 1, scale);
 }
 LayerPtr upsample_bilinear2d(std::string name, int scale, bool align_corners) {
   const Resampling resampling = align_corners ? Resampling::bilinear_corners : Resampling::bilinear;

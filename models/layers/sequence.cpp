@@ -36,20 +36,26 @@ class DropoutLayer : public TappedLayer {
  private:
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
     if (!pass.training) return x_given;
-    const Tensor x = pass.plain(x_given);
+    const Tensor x = readable(pass, x_given);
     const Shape& shape = x.shape();
     Tensor mask(pass.device, channels_ ? Shape{shape[0], shape[1]} : shape, DType::u8);
-    Tensor y(pass.device, shape, x.dtype());
+    Tensor y(pass.device, shape, x.dtype(), x.layout());
     run(Dropout{.x = x, .mask = mask, .out = y, .p = p_, .seed = pass.key.child(name()).value()});
     if (saved) saved->keep(mask);
     return y;
   }
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
     if (!pass.training) return dy_given;
-    const Tensor mask = saved.take(), dy = pass.plain(dy_given);
-    Tensor dx(pass.device, dy.shape(), dy.dtype());
+    const Tensor mask = saved.take(), dy = readable(pass, dy_given);
+    Tensor dx(pass.device, dy.shape(), dy.dtype(), dy.layout());
     run(DropoutBackward{.dy = dy, .mask = mask, .dx = dx, .p = p_});
     return dx;
+  }
+
+  // Whole channels are dropped in nhwc too, on devices that prefer it.
+  Tensor readable(Pass& pass, const Tensor& x) const {
+    const bool stays = channels_ && x.layout() == Layout::nhwc && pass.device.image_layout(x.dtype()) == Layout::nhwc;
+    return stays ? x : pass.plain(x);
   }
 
   double p_;
@@ -77,6 +83,32 @@ class ToSequence : public TappedLayer {
     run(Permute{.x = pass.plain(dy).reshaped(permuted(x.shape, kOrder)), .out = dx, .order = inverse(kOrder)});
     return pass.cast(dx, x.dtype);
   }
+};
+
+class ToAnchors : public TappedLayer {
+ public:
+  ToAnchors(std::string name, int64_t anchors) : TappedLayer(std::move(name)), anchors_(anchors) {}
+  Shape output_shape(const Shape& x) const override { return {x[0], x[2] * x[3] * anchors_, x[1] / anchors_}; }
+
+ private:
+  static constexpr AxisOrder kOrder{{0, 3, 4, 1, 2}, 5};
+  Shape split(const Shape& x) const { return {x[0], anchors_, x[1] / anchors_, x[2], x[3]}; }
+
+  Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
+    const Tensor x = pass.plain(x_given).reshaped(split(x_given.shape()));
+    Tensor y(pass.device, permuted(x.shape(), kOrder), x.dtype());
+    run(Permute{.x = x, .out = y, .order = kOrder});
+    if (saved) saved->keep_spec(x_given);
+    return y.reshaped(output_shape(x_given.shape()));
+  }
+  Tensor differentiate(Pass& pass, const Tensor& dy, Saved& saved) override {
+    const TensorSpec x = saved.take_spec();
+    Tensor dx(pass.device, split(x.shape), dy.dtype());
+    run(Permute{.x = pass.plain(dy).reshaped(permuted(split(x.shape), kOrder)), .out = dx, .order = inverse(kOrder)});
+    return pass.cast(dx.reshaped(x.shape), x.dtype);
+  }
+
+  int64_t anchors_;
 };
 
 class TakeStep : public TappedLayer {
@@ -114,6 +146,7 @@ LayerPtr softmax(std::string name) { return std::make_unique<SoftmaxLayer>(std::
 LayerPtr dropout(std::string name, double p, bool channels) {
   return std::make_unique<DropoutLayer>(std::move(name), p, channels);
 }
+LayerPtr to_anchors(std::string name, int64_t anchors) { return std::make_unique<ToAnchors>(std::move(name), anchors); }
 LayerPtr to_sequence(std::string name) { return std::make_unique<ToSequence>(std::move(name)); }
 LayerPtr take_step(std::string name, int64_t step) { return std::make_unique<TakeStep>(std::move(name), step); }
 

@@ -9,13 +9,10 @@
 
 #include "kernels/number/error.h"
 #include "kernels/number/named.h"
+#include "models/network/layer_makers.h"
 
 namespace halfmark::models {
 namespace {
-
-constexpr std::string_view kImages = "[batch, channels, height, width]";
-constexpr std::string_view kSequences = "[batch, time, features]";
-constexpr std::string_view kVolumes = "[batch, channels, depth, height, width]";
 
 ArgumentRow count(std::string_view name, std::string_view about, std::optional<Value> usual = {}) {
   return {.name = name, .about = about, .usual = std::move(usual)};
@@ -46,6 +43,8 @@ const ArgumentRow kStrideOfPool = {.name = "stride",
                                    .is_optional = true,
                                    .most = 1024};
 const ArgumentRow kBias = flag("bias", "adds a bias", true);
+const ArgumentRow kWeightNorm =
+    flag("weight_norm", "the weight is g v / |v| for each output, g and v are trained", false);
 const ArgumentRow kStart = {
     .name = "start",
     .about = "initial weights: torch (as PyTorch's layer), he_fan_in, he_fan_out (normal, He et al. 2015), normal",
@@ -58,224 +57,6 @@ const ArgumentRow kBiasStart = {.name = "bias_start",
                                 .is_optional = true,
                                 .least = -1e6,
                                 .most = 1e6};
-
-Start start_of(const LayerRequest& r) {
-  constexpr std::pair<std::string_view, Start::Kind> kKinds[] = {{"torch", Start::Kind::torch},
-                                                                 {"he_fan_in", Start::Kind::he_fan_in},
-                                                                 {"he_fan_out", Start::Kind::he_fan_out},
-                                                                 {"normal", Start::Kind::normal}};
-  Start start;
-  const std::string& word = r.word("start");
-  bool is_known = false;
-  for (const auto& [name, kind] : kKinds)
-    if (name == word) start.kind = kind, is_known = true;
-  r.check(is_known, "start is \"" + word + "\"; known: torch, he_fan_in, he_fan_out, normal");
-  start.deviation = r.number("deviation");
-  if (r.has("bias_start")) start.bias = r.number("bias_start");
-  return start;
-}
-
-LayerPtr make_linear(LayerRequest& r) {
-  r.check(r.input.rank() == 2 || r.input.rank() == 3,
-          "needs an input [batch, features] or [batch, time, features], not " + r.input.text() +
-              "; a layer flatten makes vectors of images");
-  return linear(r.init, r.name, r.input[r.input.rank() - 1], r.count("out"), r.flag("bias"), start_of(r));
-}
-
-LayerPtr make_tied_linear(LayerRequest& r) {
-  const std::string& name = r.word("weight_of");
-  const auto found = r.earlier->find(name);
-  r.check(found != r.earlier->end(), "there is no layer \"" + name + "\" before this one");
-  const std::vector<Param*> params = found->second->params();
-  r.check(!params.empty() && params[0]->value.shape().rank() == 2,
-          "layer " + name + " has no weight of a linear layer");
-  const Shape& weight = params[0]->value.shape();
-  r.check(r.input.rank() >= 2 && r.input.rank() <= 3 && r.input[r.input.rank() - 1] == weight[1],
-          "the weight of " + name + " is " + weight.text() + ", the input " + r.input.text());
-  return tied_linear(r.name, *params[0]);
-}
-
-int window_size(int64_t image, int kernel, int pad, int dilation, const LayerRequest& r) {
-  const int64_t reach = static_cast<int64_t>(dilation) * (kernel - 1) + 1;
-  r.check(reach <= image + 2 * pad, "the kernel reaches over " + std::to_string(reach) +
-                                        " rows or columns, the padded image " + r.input.text() + " has " +
-                                        std::to_string(image + 2 * pad));
-  return kernel;
-}
-
-Window window_of(const LayerRequest& r, Size2d kernel, Size2d stride, Size2d pad, Size2d dilation) {
-  r.need_rank(4, kImages);
-  window_size(r.input[2], kernel.h, pad.h, dilation.h, r), window_size(r.input[3], kernel.w, pad.w, dilation.w, r);
-  return {.stride_h = stride.h,
-          .stride_w = stride.w,
-          .pad_h = pad.h,
-          .pad_w = pad.w,
-          .dilation_h = dilation.h,
-          .dilation_w = dilation.w};
-}
-
-void check_groups(const LayerRequest& r, int64_t groups, int64_t in, int64_t out) {
-  r.check(in % groups == 0 && out % groups == 0, std::to_string(groups) + " groups do not divide " +
-                                                     std::to_string(in) + " input channels and " + std::to_string(out) +
-                                                     " output channels");
-}
-
-LayerPtr make_conv2d(LayerRequest& r) {
-  const Size2d kernel = r.extent("kernel");
-  const Window window = window_of(r, kernel, r.extent("stride"), r.extent("padding"), r.extent("dilation"));
-  const int64_t in = r.input[1], out = r.count("out"), groups = r.count("groups");
-  check_groups(r, groups, in, out);
-  return conv2d(r.init, r.name, in, out, kernel, window, static_cast<int>(groups), r.flag("bias"), start_of(r));
-}
-
-template <int rank>
-LayerPtr make_batchnorm(LayerRequest& r) {
-  if constexpr (rank == 2)
-    r.check(r.input.rank() == 2 || r.input.rank() == 3,
-            "needs an input [batch, channels] or [batch, channels, time], not " + r.input.text());
-  else
-    r.need_rank(rank, rank == 4 ? kImages : kVolumes);
-  r.check(r.flag("frozen") || r.input.elements() > r.input[1],
-          "in training needs more than one value of each channel, not " + r.input.text());
-  return batchnorm(r.init, r.name, r.input[1],
-                   {.momentum = r.has("momentum") ? r.number("momentum") : r.settings.batchnorm_momentum,
-                    .epsilon = r.number("epsilon"),
-                    .affine = r.flag("affine"),
-                    .frozen = r.flag("frozen")});
-}
-
-LayerPtr make_conv_transpose2d(LayerRequest& r) {
-  r.need_rank(4, kImages);
-  const Size2d kernel = r.extent("kernel"), stride = r.extent("stride"), pad = r.extent("padding"),
-               dilation = r.extent("dilation"), more = r.extent("output_padding");
-  const Window window{.stride_h = stride.h,
-                      .stride_w = stride.w,
-                      .pad_h = pad.h,
-                      .pad_w = pad.w,
-                      .dilation_h = dilation.h,
-                      .dilation_w = dilation.w};
-  r.check(more.h < std::max(stride.h, dilation.h) && more.w < std::max(stride.w, dilation.w),
-          "output_padding is not less than stride or dilation");
-  const int64_t in = r.input[1], out = r.count("out"), groups = r.count("groups");
-  check_groups(r, groups, in, out);
-  LayerPtr made = conv_transpose2d(r.init, r.name, in, out, kernel, window, more, static_cast<int>(groups),
-                                   r.flag("bias"), start_of(r));
-  const Shape output = made->output_shape(r.input);
-  r.check(output[2] > 0 && output[3] > 0, "the padding leaves nothing of the result");
-  return made;
-}
-
-LayerPtr make_upsample(LayerRequest& r) {
-  r.need_rank(4, kImages);
-  return upsample_bilinear2d(r.name, static_cast<int>(r.count("scale")), r.flag("align_corners"));
-}
-LayerPtr make_adaptive_avg_pool2d(LayerRequest& r) {
-  r.need_rank(4, kImages);
-  return adaptive_avg_pool2d(r.name, r.extent("size"));
-}
-
-LayerPtr make_layer_norm(LayerRequest& r) {
-  r.check(r.input.rank() >= 2, "needs features after the batch, not " + r.input.text());
-  return layer_norm(r.init, r.name, r.input[r.input.rank() - 1], r.number("epsilon"));
-}
-LayerPtr make_rms_norm(LayerRequest& r) {
-  r.check(r.input.rank() >= 2, "needs features after the batch, not " + r.input.text());
-  return rms_norm(r.init, r.name, r.input[r.input.rank() - 1], r.number("epsilon"));
-}
-LayerPtr make_group_norm(LayerRequest& r) {
-  r.need_rank(4, kImages);
-  const int64_t groups = r.count("groups");
-  r.check(r.input[1] % groups == 0,
-          std::to_string(groups) + " groups do not divide " + std::to_string(r.input[1]) + " channels");
-  return group_norm(r.init, r.name, r.input[1], groups, r.number("epsilon"));
-}
-
-LayerPtr make_max_pool2d(LayerRequest& r) {
-  const Size2d kernel = r.extent("kernel"), pad = r.extent("padding");
-  r.check(kernel.h * kernel.w <= 256, "the kernel has more than 256 places, and a winner's place is kept in a byte");
-  r.check(2 * pad.h <= kernel.h && 2 * pad.w <= kernel.w, "padding is more than half the kernel");
-  return max_pool2d(r.name, kernel, window_of(r, kernel, r.has("stride") ? r.extent("stride") : kernel, pad, 1));
-}
-LayerPtr make_avg_pool2d(LayerRequest& r) {
-  const Size2d kernel = r.extent("kernel"), pad = r.extent("padding");
-  r.check(2 * pad.h <= kernel.h && 2 * pad.w <= kernel.w, "padding is more than half the kernel");
-  return avg_pool2d(r.name, kernel, window_of(r, kernel, r.has("stride") ? r.extent("stride") : kernel, pad, 1));
-}
-LayerPtr make_global_avg_pool2d(LayerRequest& r) {
-  r.need_rank(4, kImages);
-  return global_avg_pool2d(r.name);
-}
-LayerPtr make_flatten(LayerRequest& r) { return flatten(r.name); }
-
-LayerPtr make_add(LayerRequest& r) {
-  r.check(r.branches.size() == 2, "adds two branches, not " + std::to_string(r.branches.size()));
-  r.check(r.branch_outputs[0] == r.branch_outputs[1],
-          "its branches give the shapes " + r.branch_outputs[0].text() + " and " + r.branch_outputs[1].text());
-  r.check(r.branches[0] || r.branches[1], "both branches are empty");
-  if (!r.branches[0]) std::swap(r.branches[0], r.branches[1]);
-  return residual(r.name, std::move(r.branches[0]), std::move(r.branches[1]));
-}
-
-LayerPtr make_softmax(LayerRequest& r) {
-  r.check(r.input.rank() >= 2 && r.input.rank() <= 3,
-          "needs an input [batch, features] or [batch, time, features], not " + r.input.text());
-  return softmax(r.name);
-}
-LayerPtr make_dropout(LayerRequest& r) {
-  r.check(!r.flag("channels") || r.input.rank() >= 3, "needs channels, not " + r.input.text());
-  return dropout(r.name, r.number("p"), r.flag("channels"));
-}
-LayerPtr make_embedding(LayerRequest& r) {
-  r.need_rank(2, "[batch, time] of indices");
-  const int64_t entries = r.count("entries"), padding = r.count("padding");
-  r.check(padding < entries, "padding is " + std::to_string(padding) + ", beyond the table");
-  return embedding(r.init, r.name, entries, r.count("features"), r.number("deviation"), padding);
-}
-LayerPtr make_position_embedding(LayerRequest& r) {
-  r.need_rank(3, kSequences);
-  const int64_t length = r.count("length");
-  r.check(r.input[1] <= length,
-          "the sequence has " + std::to_string(r.input[1]) + " steps, the table " + std::to_string(length));
-  return position_embedding(r.init, r.name, length, r.input[2], r.number("deviation"));
-}
-LayerPtr make_self_attention(LayerRequest& r) {
-  r.need_rank(3, "[batch, time, 3 features] of q, k and v");
-  const int64_t heads = r.count("heads");
-  r.check(r.input[2] % (3 * heads) == 0,
-          std::to_string(r.input[2]) + " features are not q, k and v of " + std::to_string(heads) + " heads");
-  return self_attention(r.name, heads, r.flag("causal"), r.flag("fused"));
-}
-LayerPtr make_lstm(LayerRequest& r) {
-  r.need_rank(3, kSequences);
-  return lstm(r.init, r.name, r.input[2], r.count("hidden"), r.flag("bidirectional"));
-}
-LayerPtr make_take_step(LayerRequest& r) {
-  r.need_rank(3, kSequences);
-  const int64_t step = r.count("step");
-  r.check(step < r.input[1] && step >= -r.input[1], "the sequence has " + std::to_string(r.input[1]) + " steps");
-  return take_step(r.name, step);
-}
-LayerPtr make_to_sequence(LayerRequest& r) {
-  r.need_rank(4, kImages);
-  return to_sequence(r.name);
-}
-
-LayerPtr make_concat(LayerRequest& r) {
-  for (const Shape& shape : r.branch_outputs) {
-    r.check(shape.rank() >= 2 && shape.rank() == r.branch_outputs[0].rank(),
-            "its branches give the shapes " + r.branch_outputs[0].text() + " and " + shape.text());
-    for (int axis = 0; axis < shape.rank(); ++axis)
-      r.check(axis == 1 || shape[axis] == r.branch_outputs[0][axis],
-              "its branches give the shapes " + r.branch_outputs[0].text() + " and " + shape.text() +
-                  ", which differ in more than their channels");
-  }
-  return concat(r.name, std::move(r.branches));
-}
-
-LayerPtr make_checkpoint(LayerRequest& r) {
-  r.check(r.branches[0] != nullptr, "its branch is empty");
-  return checkpoint(r.name, std::move(r.branches[0]));
-}
 
 template <class Row>
 LayerPtr make_activation(LayerRequest& r) {
@@ -294,11 +75,15 @@ std::vector<LayerKind> kind_table() {
        .most = 1},
       epsilon(1e-5),
       flag("affine", "with scale and shift", true),
-      flag("frozen", "training uses the running statistics and leaves them", false)};
+      flag("frozen", "training uses the running statistics and leaves them", false),
+      {.name = "start",
+       .about = "torch (scale 1, shift 0, mean 0, variance 1) or drawn (as after a training)",
+       .type = ArgumentType::word,
+       .usual = std::string("torch")}};
   std::vector<LayerKind> all = {
       {"linear",
        "a fully connected layer over the last axis",
-       {count("out", "outputs"), kBias, kStart, kDeviation, kBiasStart},
+       {count("out", "outputs"), kBias, kStart, kDeviation, kBiasStart, kWeightNorm},
        make_linear},
       {"tied_linear",
        "a linear layer without bias, with the weight of another layer",
@@ -307,7 +92,7 @@ std::vector<LayerKind> kind_table() {
       {"conv2d",
        "a convolution",
        {count("out", "output channels"), kernel, kStride, padding(), dilation, groups, kBias, kStart, kDeviation,
-        kBiasStart},
+        kBiasStart, kWeightNorm},
        make_conv2d},
       {"conv_transpose2d",
        "a transposed convolution",
@@ -328,9 +113,9 @@ std::vector<LayerKind> kind_table() {
         kDeviation,
         kBiasStart},
        make_conv_transpose2d},
-      {"batchnorm1d", "a batch norm over the samples, and the steps of time", batchnorm_rows, make_batchnorm<2>},
-      {"batchnorm2d", "a batch norm over the images of the batch", batchnorm_rows, make_batchnorm<4>},
-      {"batchnorm3d", "a batch norm over the volumes of the batch", batchnorm_rows, make_batchnorm<5>},
+      {"batchnorm1d", "a batch norm over the samples, and the steps of time", batchnorm_rows, make_batchnorm1d},
+      {"batchnorm2d", "a batch norm over the images of the batch", batchnorm_rows, make_batchnorm2d},
+      {"batchnorm3d", "a batch norm over the volumes of the batch", batchnorm_rows, make_batchnorm3d},
       {"layer_norm", "a layer norm over the last axis", {epsilon(1e-5)}, make_layer_norm},
       {"rms_norm", "an RMS norm over the last axis", {epsilon(0x1p-23)}, make_rms_norm},
       {"group_norm", "a group norm", {count("groups", "of channels"), epsilon(1e-5)}, make_group_norm},
@@ -345,6 +130,14 @@ std::vector<LayerKind> kind_table() {
        "images a whole number of times as large",
        {{.name = "scale", .about = "factor", .most = 64}, flag("align_corners", "as in PyTorch", false)},
        make_upsample},
+      {"upsample_nearest2d",
+       "images a whole number of times as large, each pixel repeated",
+       {{.name = "scale", .about = "factor", .most = 64}},
+       make_upsample_nearest},
+      {"channel_shuffle",
+       "the channels dealt out to the groups in turn, as in ShuffleNet",
+       {count("groups", "of channels")},
+       make_channel_shuffle},
       {"flatten", "images to vectors", {}, make_flatten},
       {"softmax", "a softmax over the last axis", {}, make_softmax},
       {"dropout",
@@ -365,14 +158,34 @@ std::vector<LayerKind> kind_table() {
        make_position_embedding},
       {"self_attention",
        "attention over q, k and v, which are the thirds of the features",
-       {count("heads", "of attention"), flag("causal", "a step sees none after it", false),
-        flag("fused", "as one operation", true)},
+       {count("heads", "of attention"),
+        flag("causal", "a step sees none after it", false),
+        flag("fused", "as one operation", true),
+        {.name = "lengths",
+         .about = "sample i attends to its first lengths[i mod count] steps; without it, to all",
+         .type = ArgumentType::numbers,
+         .is_optional = true,
+         .least = 0},
+        {.name = "mask_value",
+         .about = "added to the scores of the steps beyond lengths; without it, they are left out",
+         .type = ArgumentType::number,
+         .is_optional = true,
+         .least = -0x1p127,
+         .most = 0}},
        make_self_attention},
       {"lstm",
        "a long short-term memory",
        {count("hidden", "features of the result"), flag("bidirectional", "with a second one from the end", false)},
        make_lstm},
+      {"lstm_cell",
+       "one step of a long short-term memory: x, h and c side by side to the new h and c",
+       {count("hidden", "features of h and of c")},
+       make_lstm_cell},
       {"to_sequence", "the columns of images as the steps of a sequence", {}, make_to_sequence},
+      {"to_anchors",
+       "[n, anchors f, h, w] to [n, h w anchors, f]",
+       {count("anchors", "of each place")},
+       make_to_anchors},
       {"take_step",
        "one step of a sequence",
        {{.name = "step", .about = "-1 is the last", .usual = int64_t{-1}, .least = -0x1p24}},
@@ -380,9 +193,25 @@ std::vector<LayerKind> kind_table() {
       {"add", "the sum of two branches; an empty one is the input", {}, make_add, LayerKind::Branches::several},
       {"concat",
        "the channels of two or more branches, one after the other; an empty one is the input",
-       {},
+       {{.name = "axis",
+         .about = "channels (axis 1) or last",
+         .type = ArgumentType::word,
+         .usual = std::string("channels")}},
        make_concat,
        LayerKind::Branches::several},
+      {"side", "the input; the result of its branch waits for a layer join", {}, make_side, LayerKind::Branches::one},
+      {"join",
+       "the input with the result of a side branch",
+       {{.name = "of", .about = "name of a layer side before this one", .type = ArgumentType::word},
+        {.name = "how",
+         .about = "add, or concat along axis 1",
+         .type = ArgumentType::word,
+         .usual = std::string("add")}},
+       make_join},
+      {"again",
+       "an earlier layer once more, with the same parameters",
+       {{.name = "of", .about = "name of a layer before this one", .type = ArgumentType::word}},
+       make_again},
       {"checkpoint",
        "its branch, of which backward computes forward again instead of keeping its tensors",
        {},
@@ -394,32 +223,6 @@ std::vector<LayerKind> kind_table() {
 }
 
 }  // namespace
-
-const Value& LayerRequest::value(std::string_view argument) const {
-  if (const auto given = arguments->find(argument); given != arguments->end()) return given->second;
-  for (const ArgumentRow& row : rows)
-    if (row.name == argument && row.usual) return *row.usual;
-  throw Error("there is no argument " + std::string(argument));
-}
-
-int64_t LayerRequest::count(std::string_view argument) const { return std::get<int64_t>(value(argument)); }
-Size2d LayerRequest::extent(std::string_view argument) const {
-  const Value& found = value(argument);
-  if (const auto* both = std::get_if<int64_t>(&found)) return {static_cast<int>(*both)};
-  const Extent& pair = std::get<Extent>(found);
-  return {static_cast<int>(pair.h), static_cast<int>(pair.w)};
-}
-double LayerRequest::number(std::string_view argument) const { return std::get<double>(value(argument)); }
-bool LayerRequest::flag(std::string_view argument) const { return std::get<bool>(value(argument)); }
-const std::string& LayerRequest::word(std::string_view argument) const {
-  return std::get<std::string>(value(argument));
-}
-
-void LayerRequest::check(bool holds, const std::string& what) const { HM_CHECK(holds, what); }
-
-void LayerRequest::need_rank(int rank, std::string_view form) const {
-  check(input.rank() == rank, "needs an input " + std::string(form) + ", not " + input.text());
-}
 
 const std::vector<LayerKind>& layer_kinds() {
   static const std::vector<LayerKind> all = kind_table();

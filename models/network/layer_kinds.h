@@ -2,46 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "models/layer.h"
 #include "models/namespaces.h"
 #include "models/network/arguments.h"
-#include "models/settings.h"
+#include "models/network/layer_request.h"
 
 namespace halfmark::models {
-
-// What a kind makes a layer of. The arguments have been checked against the kind's rows.
-struct LayerRequest {
-  const Init& init;
-  const Settings& settings;
-  const std::string& name;
-  Shape input;  // of this layer, with the batch first
-  std::vector<LayerPtr> branches = {};
-  const std::map<std::string, Layer*>* earlier = nullptr;  // layers by name, for one that shares a weight
-  std::vector<Shape> branch_outputs = {};
-
-  std::span<const ArgumentRow> rows = {};
-  const Arguments* arguments = nullptr;
-
-  bool has(std::string_view argument) const { return arguments->contains(argument); }
-  int64_t count(std::string_view argument) const;
-  Size2d extent(std::string_view argument) const;
-  double number(std::string_view argument) const;
-  bool flag(std::string_view argument) const;
-  const std::string& word(std::string_view argument) const;
-
-  // Each throws Error with the words.
-  void check(bool holds, const std::string& what) const;
-  void need_rank(int rank, std::string_view form) const;  // form: "[batch, channels, height, width]"
-
- private:
-  const Value& value(std::string_view argument) const;
-};
 
 struct LayerKind {
   enum class Branches : uint8_t { none, one, several };

@@ -33,6 +33,12 @@ class Builder {
     return sequential(name, std::move(layers));
   }
 
+  // After all layers. Throws Error for a side branch whose result no layer joins.
+  void check_complete() const {
+    for (const auto& [name, one] : earlier_)
+      HM_CHECK(one.kind != "side" || one.is_joined, "layer " + name + " (side): no layer joins its result");
+  }
+
  private:
   LayerPtr layer(const LayerSpec& spec, Shape& shape, int depth) {
     try {
@@ -60,7 +66,8 @@ class Builder {
         for (const LayerPtr& branch : request.branches)
           if (branch) add(*branch, shape, -1, facts);
       LayerPtr made = kind.make(request);
-      earlier_[spec.name] = made.get();
+      earlier_[spec.name] = {made.get(), spec.kind, shape,
+                             request.branch_outputs.empty() ? Shape() : request.branch_outputs[0]};
       if (facts_) add(*made, shape, 1, facts);
       facts.output = shape = made->output_shape(shape);
       if (facts_) facts_->push_back(facts);
@@ -91,7 +98,7 @@ class Builder {
   const Settings& settings_;
   std::vector<LayerFacts>* facts_;
   std::set<std::string> names_;
-  std::map<std::string, Layer*> earlier_;
+  std::map<std::string, EarlierLayer> earlier_;
 };
 
 void write(const std::vector<LayerSpec>& specs, std::string& text) {
@@ -111,7 +118,10 @@ void write(const std::vector<LayerSpec>& specs, std::string& text) {
 LayerPtr build(const Network& network, const std::string& name, const Shape& input, const Init& init,
                const Settings& settings) {
   Shape shape = input;
-  return Builder(init, settings, nullptr).sequence(name, network.layers, shape, 0);
+  Builder builder(init, settings, nullptr);
+  LayerPtr made = builder.sequence(name, network.layers, shape, 0);
+  builder.check_complete();
+  return made;
 }
 
 std::vector<LayerFacts> layer_facts(const Network& network, const Shape& input) {
@@ -120,7 +130,9 @@ std::vector<LayerFacts> layer_facts(const Network& network, const Shape& input) 
   std::vector<LayerFacts> facts;
   const Settings settings;
   Shape shape = input;
-  Builder(init, settings, &facts).sequence("network", network.layers, shape, 0);
+  Builder builder(init, settings, &facts);
+  const LayerPtr made = builder.sequence("network", network.layers, shape, 0);
+  builder.check_complete();
   return facts;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reports/gate/gate_testing.h"
+#include "reports/record/folder_testing.h"
 #include "reports/statistics/statistics.h"
 
 namespace halfmark::reports::gate_test {

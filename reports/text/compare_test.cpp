@@ -304,6 +304,27 @@ TEST(WorthNoticing, PutsBrokenPromisesFirstAndMergesSubjects) {
             "fp16 on cuda:0: 20% of gradient/w is zero here but not in the fp64 reference (mlp/h64, cnn/s32)");
 }
 
+TEST(WorthNoticing, SaysThatATrainingDidNotEndLikeFp32AndWhatIsKnownOfTheReason) {
+  const auto trained = [](double verdict, double lost) {
+    return record_of("bf16", "convergence",
+                     {{.metric = "convergence.as_fp32", .value = verdict},
+                      {.metric = "convergence.loss_gap", .value = 0.5},
+                      {.metric = "convergence.fp32_spread", .value = 0.125},
+                      {.metric = "convergence.noop_updates", .value = lost}});
+  };
+  Report report;
+  report.records = {trained(1, 0.75), trained(0, 0.75)};
+  EXPECT_TRUE(worth_noticing(report).empty()) << testing::PrintToString(worth_noticing(report));
+  report.records = {trained(-1, 0.75), trained(-1, 0)};
+  const std::vector<std::string> lines = worth_noticing(report);
+  ASSERT_EQ(lines.size(), 2u) << testing::PrintToString(lines);
+  EXPECT_EQ(lines[0],
+            "bf16 on cuda:0: not trained to the loss of fp32: gap 0.5, spread of fp32 over seeds 0.125; 75% of the "
+            "updates change nothing (mlp/h64)");
+  EXPECT_EQ(lines[1],
+            "bf16 on cuda:0: not trained to the loss of fp32: gap 0.5, spread of fp32 over seeds 0.125 (mlp/h64)");
+}
+
 TEST(WorthNoticing, NamesTheFirstTensorThatIsNotFinite) {
   Report report;
   report.records = {record_of("fp16", "range",

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "reports/record/shell.h"
 #include "reports/text/compare.h"
 
 namespace halfmark::reports {
@@ -18,6 +20,7 @@ namespace {
 
 constexpr std::string_view kHarness = "range";
 constexpr double kThinHeadroom = 1;  // bits: one more doubling overflows
+constexpr size_t kWorst = 8;         // rows of the short table of a subject
 
 // One tensor under one policy.
 struct TensorRow {
@@ -78,6 +81,28 @@ std::vector<TensorRow> rows_of(const Record& record, const Record* errors) {
   return rows;
 }
 
+// The tensors of each subject on each device, worst first.
+std::vector<LayerGroup> layer_groups_of(const Report& report) {
+  std::map<std::tuple<std::string, std::string, std::string>, const Record*> errors;
+  for (const Record& record : report.records)
+    if (record.harness == "error" && record.axes.empty())
+      errors[{record.subject, record.device, record.policy}] = &record;
+  std::vector<LayerGroup> groups;
+  for (const Record& record : report.records) {
+    if (record.harness != kHarness || record.measurements.empty()) continue;
+    const Key key(record.subject, record.device);
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const LayerGroup& one) { return one.key == key; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {key, {}});
+    const auto error = errors.find({record.subject, record.device, record.policy});
+    for (TensorRow& row : rows_of(record, error == errors.end() ? nullptr : error->second))
+      group->rows.push_back(std::move(row));
+  }
+  for (LayerGroup& group : groups)
+    std::stable_sort(group.rows.begin(), group.rows.end(),
+                     [](const TensorRow& a, const TensorRow& b) { return a.badness() > b.badness(); });
+  return groups;
+}
+
 Cell share_cell(const std::optional<double>& share) {
   if (!share) return {"-", Tone::dim};
   return {human_share(*share), *share > 0 ? Tone::bad : Tone::plain};
@@ -115,10 +140,65 @@ std::string group_text(const LayerGroup& group, const TextOptions& options) {
   return text;
 }
 
+// A model has more than one layer, each with an output. The output of a single layer is in the main table.
+bool is_model(const LayerGroup& group) {
+  std::set<std::string> outputs;
+  for (const TensorRow& row : group.rows)
+    if (row.phase == "forward") outputs.insert(row.tensor);
+  return outputs.size() > 1;
+}
+
+// Rows that read alike under several policies are one row.
+std::string worst_text(const LayerGroup& group, const std::string& file, const TextOptions& options) {
+  std::vector<std::vector<Cell>> rows;
+  size_t tensors = 0, shown_tensors = 0;
+  for (const TensorRow& row : group.rows) {
+    if (!row.loses()) continue;
+    ++tensors;
+    std::vector<Cell> cells = {{row.policy},
+                               {row.tensor},
+                               share_cell(row.flushed),
+                               share_cell(row.subnormal),
+                               share_cell(row.nonfinite),
+                               headroom_cell(row.headroom)};
+    const auto alike = std::find_if(rows.begin(), rows.end(), [&](const std::vector<Cell>& other) {
+      return std::equal(cells.begin() + 1, cells.end(), other.begin() + 1,
+                        [](const Cell& a, const Cell& b) { return a.text == b.text; });
+    });
+    if (alike != rows.end()) {
+      (*alike)[0].text += ", " + row.policy;
+      ++shown_tensors;
+    } else if (rows.size() < kWorst || options.all) {
+      rows.push_back(std::move(cells));
+      ++shown_tensors;
+    }
+  }
+  if (rows.empty()) return {};
+  Table table({"policy", "tensor", "flushed to 0", "subnormal", "not finite", "headroom"}, 2);
+  for (std::vector<Cell>& cells : rows) table.add(std::move(cells));
+  std::string text = "where values are lost, worst first\n" + table.text(options);
+  if (shown_tensors < tensors)
+    text += wrapped("  ",
+                    fmt::format("and {} more: halfmark show {} --layers {}", tensors - shown_tensors, shell_word(file),
+                                shell_word(group.key.first)),
+                    options.width);
+  return text;
+}
+
 }  // namespace
 
+std::map<std::pair<std::string, std::string>, std::string> worst_layers(const NamedReport& named,
+                                                                        const TextOptions& options) {
+  std::map<std::pair<std::string, std::string>, std::string> texts;
+  for (const LayerGroup& group : layer_groups_of(named.report))
+    if (is_model(group))
+      if (std::string text = worst_text(group, named.name, options); !text.empty()) texts[group.key] = std::move(text);
+  return texts;
+}
+
 std::string layer_columns_text() {
-  return "Columns of --layers, worst first; tensors that lose nothing are only counted:\n"
+  return "Columns of --layers, worst first; tensors that lose nothing are only counted.\n"
+         "The worst of them are below the table of each model:\n"
          "  tensor        output of a layer (forward); gradient of that output, d conv1,\n"
          "                or of a parameter, d conv1.weight (backward, with loss scale)\n"
          "  not finite    share of its elements that are infinite or NaN as stored\n"
@@ -130,21 +210,7 @@ std::string layer_columns_text() {
 }
 
 std::string show_layers(const NamedReport& named, const TextOptions& options) {
-  std::map<std::tuple<std::string, std::string, std::string>, const Record*> errors;
-  for (const Record& record : named.report.records)
-    if (record.harness == "error" && record.axes.empty())
-      errors[{record.subject, record.device, record.policy}] = &record;
-
-  std::vector<LayerGroup> groups;
-  for (const Record& record : named.report.records) {
-    if (record.harness != kHarness || record.measurements.empty()) continue;
-    const Key key(record.subject, record.device);
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const LayerGroup& one) { return one.key == key; });
-    if (group == groups.end()) group = groups.insert(groups.end(), {key, {}});
-    const auto error = errors.find({record.subject, record.device, record.policy});
-    for (TensorRow& row : rows_of(record, error == errors.end() ? nullptr : error->second))
-      group->rows.push_back(std::move(row));
-  }
+  std::vector<LayerGroup> groups = layer_groups_of(named.report);
   if (groups.empty())
     throw ReportError(
         fmt::format("{}: no record of the harness range is selected; measure one: "
@@ -153,11 +219,7 @@ std::string show_layers(const NamedReport& named, const TextOptions& options) {
   std::string text = toned(printable(named.name), Tone::strong, options.colour) + "\n";
   if (const std::string partial = partial_text(named.report); !partial.empty())
     text += toned(wrapped("partial   ", partial, options.width), Tone::bad, options.colour);
-  for (LayerGroup& group : groups) {
-    std::stable_sort(group.rows.begin(), group.rows.end(),
-                     [](const TensorRow& a, const TensorRow& b) { return a.badness() > b.badness(); });
-    (text += '\n') += group_text(group, options);
-  }
+  for (const LayerGroup& group : groups) (text += '\n') += group_text(group, options);
   return text + "\n" +
          wrapped("", "show --help explains the columns; words select records: show FILE --layers convnet fp16",
                  options.width);

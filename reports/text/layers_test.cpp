@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "reports/record/folder_testing.h"
+#include "reports/text/compare.h"
 
 namespace halfmark::reports {
 namespace {
@@ -140,6 +142,69 @@ TEST(Layers, SaysWhichHarnessIsMissing) {
   NamedReport named = lossy_report();
   named.report.records.erase(named.report.records.begin(), named.report.records.begin() + 2);
   EXPECT_SAYS(complaint([&] { show_layers(named); }), "halfmark run SUBJECT POLICY range error -o range.json");
+}
+
+// fc1 ... fc12 lose 12 %, 11 %, ... 1 % under fp16; two of them lose the same under fp16-bn32.
+NamedReport deep_report() {
+  std::vector<Measurement> fp16;
+  for (int i = 12; i >= 1; --i) {
+    const std::string at = fmt::format("activation/fc{}", i);
+    fp16.push_back(range_metric("underflow", at, 0.13 - i * 0.01));
+    fp16.push_back(range_metric("subnormal", at, 0.5));
+    fp16.push_back(range_metric("nonfinite", at, 0));
+    fp16.push_back(range_metric("headroom", at, 12));
+  }
+  NamedReport named{"a report.json", {}};
+  named.report.records = {
+      layer_record("fp16", "range", fp16),
+      layer_record("fp16-bn32", "range",
+                   {range_metric("underflow", "activation/fc1", 0.12), range_metric("subnormal", "activation/fc1", 0.5),
+                    range_metric("nonfinite", "activation/fc1", 0), range_metric("headroom", "activation/fc1", 12)}),
+      layer_record("fp32", "range",
+                   {range_metric("headroom", "activation/fc1", 120), range_metric("underflow", "activation/fc1", 0)})};
+  return named;
+}
+
+size_t longest_line(const std::string& text) {
+  size_t longest = 0, begin = 0;
+  for (size_t end; (end = text.find('\n', begin)) != text.npos; begin = end + 1)
+    longest = std::max(longest, end - begin);
+  return longest;
+}
+
+TEST(WorstLayers, AreEightRowsAndTheCommandThatShowsTheOthers) {
+  const std::string text = show(deep_report(), {.width = 80});
+  EXPECT_SAYS(text, "where values are lost, worst first\n");
+  EXPECT_SAYS(text, "fp16, fp16-bn32  fc1              12%        50%          0%    12 bit");
+  EXPECT_SAYS(text, "fp16             fc8               5%        50%          0%    12 bit");
+  EXPECT_EQ(text.find("  fc9 "), text.npos) << text;
+  EXPECT_SAYS(text, "and 4 more: halfmark show 'a report.json' --layers mlp/h64");
+  EXPECT_LT(text.find("  fc1 "), text.find("  fc2 ")) << text;
+  EXPECT_EQ(text.find("\nfp32  fc"), text.npos) << "fp32 loses nothing\n" << text;
+}
+
+TEST(WorstLayers, FitEveryTerminal) {
+  for (const size_t width : {size_t{60}, size_t{80}, size_t{120}})
+    EXPECT_LE(longest_line(worst_layers(deep_report(), {.width = width}).at({"mlp/h64", "cpu"})), width) << width;
+}
+
+TEST(WorstLayers, AreAllOfThemWithAll) {
+  const std::string text = worst_layers(deep_report(), {.all = true}).at({"mlp/h64", "cpu"});
+  EXPECT_SAYS(text, "  fc12 ");
+  EXPECT_EQ(text.find("more:"), text.npos) << text;
+}
+
+TEST(WorstLayers, AreLeftOutForASingleLayerAndWhereNothingIsLost) {
+  NamedReport single{"r.json", {}};
+  single.report.records = {layer_record(
+      "fp16", "range", {range_metric("underflow", "activation/fc", 0.5), range_metric("underflow", "gradient/fc", 1)})};
+  EXPECT_TRUE(worst_layers(single).empty());
+  NamedReport unharmed{"r.json", {}};
+  unharmed.report.records = {layer_record(
+      "fp16", "range", {range_metric("underflow", "activation/a", 0), range_metric("underflow", "activation/b", 0)})};
+  EXPECT_TRUE(worst_layers(unharmed).empty());
+  unharmed.report.records[0].measurements[0].value = 1e-6;
+  EXPECT_EQ(worst_layers(unharmed).size(), 1u);
 }
 
 }  // namespace

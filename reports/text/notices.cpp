@@ -61,6 +61,21 @@ std::optional<std::pair<Rank, std::string>> remark(const Measurement& one) {
   return std::nullopt;
 }
 
+// A training with several seeds that did not end like that of fp32, with what the record tells about the reason.
+std::optional<std::string> unlike_fp32(const Record& record) {
+  const Measurement* verdict = find(record, "convergence.as_fp32", "");
+  if (!verdict || verdict->value >= 0) return std::nullopt;
+  const Measurement *gap = find(record, "convergence.loss_gap", ""),
+                    *spread = find(record, "convergence.fp32_spread", ""),
+                    *lost = find(record, "convergence.noop_updates", "");
+  std::string text = "not trained to the loss of fp32";
+  if (gap && spread)
+    text += fmt::format(": gap {}, spread of fp32 over seeds {}", human(gap->value, "1"), human(spread->value, "1"));
+  if (lost && lost->value > kNoopShare)
+    text += fmt::format("; {} of the updates change nothing", human_share(lost->value));
+  return text;
+}
+
 // "mlp/b8_i16_h24_o10 control=underflow": with the axes, because a subject may have a notice for each setting.
 std::string whose(const Record& record) {
   std::string text = record.subject;
@@ -126,6 +141,7 @@ std::vector<std::string> worth_noticing(const Report& report) {
                   fmt::format("{}: {} of {} processes gave different bits than the first{}", record.harness,
                               found.differing, found.processes, again));
     if (record.expectation && record.expectation->met) continue;  // a negative control with the expected effect
+    if (const auto text = unlike_fp32(record)) notices.add(kTraining, record, *text);
     // Only the first of a kind is listed: one NaN causes NaNs in everything computed from it.
     std::array<size_t, kRanks> count{};
     std::array<std::string, kRanks> first;

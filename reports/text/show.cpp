@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "reports/text/compare.h"
+#include "reports/text/layers.h"
 #include "reports/text/summary.h"
 
 namespace halfmark::reports {
@@ -355,7 +356,11 @@ std::string show(const NamedReport& named, const TextOptions& options) {
   text += environment_text(report, options) + counts_text(report, options);
 
   const std::vector<Figure> figures = figures_of({&report}, false);
-  for (const Group& group : groups_of(report, figures)) (text += '\n') += group_text(group, figures, options);
+  const auto layers = worst_layers(named, options);
+  for (const Group& group : groups_of(report, figures)) {
+    (text += '\n') += group_text(group, figures, options);
+    if (const auto found = layers.find({group.subject, group.device}); found != layers.end()) text += found->second;
+  }
   text += controls_text(report, options);
 
   const std::vector<std::string> notices = worth_noticing(report);

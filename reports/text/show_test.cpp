@@ -82,6 +82,9 @@ TEST(ShowColumns, HoldTheirOwnMetricInItsUnit) {
                                {"final loss", "training.final_loss", "", 0.3, "1", "0.3"},
                                {"skipped steps", "training.skipped_steps", "", 7, "1", "7"},
                                {"lost updates", "training.noop_updates", "", 0.0625, "1", "6.25%"},
+                               {"loss gap", "convergence.loss_gap", "", -0.25, "1", "-0.25"},
+                               {"fp32 spread", "convergence.fp32_spread", "", 0.125, "1", "0.125"},
+                               {"as fp32", "convergence.as_fp32", "", 1, "1", "yes"},
                                {"sum error", "accumulation.backward_error", "", 1e-3, "1", "0.001"}};
   std::vector<Measurement> all = {measured("time.step", "cold", 9e-3, "s"), measured("time.forward", "hot", 1e-3, "s"),
                                   measured("memory.peak", "train", 4096, "B"), measured("error.nan", "output", 0.01),
@@ -113,6 +116,13 @@ TEST(ShowColumns, HoldTheBestTimeAndTheWorstOfAllElse) {
     EXPECT_EQ(under(text, "BatchNorm drift", "fp16"), "-0.5");
     EXPECT_EQ(under(text, "1 - cosine", "fp16"), "0.25");
     EXPECT_EQ(under(text, "output NMSE", "fp16"), "NaN");
+  }
+}
+
+TEST(ShowColumns, SayWhetherATrainingEndedLikeFp32) {
+  for (const auto& [number, word] : {std::pair{1.0, "yes"}, {0.0, "open"}, {-1.0, "no"}}) {
+    const Record record = measured_record("fp16", {measured("convergence.as_fp32", "", number, "1", Better::higher)});
+    EXPECT_EQ(under(show(report_of({record}), kWide), "as fp32", "fp16"), word);
   }
 }
 

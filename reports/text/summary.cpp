@@ -84,6 +84,12 @@ const std::vector<Figure>& table() {
        "steps that the loss scaler skipped because a gradient was not finite"},
       {"lost updates", "training.noop_updates", "*", lower, Ratio::none, false, true, false, true, false, false,
        "share of weight updates that rounding turned into no change"},
+      {"loss gap", "convergence.loss_gap", "*", neither, Ratio::none, false, false, false, true, false, false,
+       "held-out loss after training, less that under fp32: mean over the seeds"},
+      {"fp32 spread", "convergence.fp32_spread", "*", lower, Ratio::none, false, false, false, true, false, false,
+       "half of the interval that holds the held-out loss of one more seed of fp32 with 95 %"},
+      {"as fp32", "convergence.as_fp32", "*", higher, Ratio::none, false, false, false, true, false, false,
+       "yes: the 90 % interval of the loss gap lies within the spread of fp32; no: beyond; open: neither", false, true},
       {"sum error", "accumulation.backward_error", "*", lower, Ratio::none, false, false, false, true, false, false,
        "error of one long sum of products / sum of their magnitudes"},
   };
@@ -321,6 +327,8 @@ Cell cell_of(const Figure& figure, const Value* value) {
   if (value->suspect) return {"suspect", Tone::dim};
   if (figure.speed_up) return speed_up_cell(*value);
   const Tone tone = std::isfinite(value->number) ? Tone::plain : Tone::bad;
+  if (figure.yes_no)
+    return value->number > 0 ? Cell{"yes", Tone::good} : value->number < 0 ? Cell{"no", Tone::bad} : Cell{"open"};
   if (figure.one_minus) return {human(1 - value->number, value->unit), tone};
   const auto shown = [&](double number) { return figure.share ? human_share(number) : human(number, value->unit); };
   return {value->error ? fmt::format("{} +-{}", shown(value->number), shown(*value->error)) : shown(value->number),

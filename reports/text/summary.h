@@ -42,6 +42,7 @@ struct Figure {
   // The mean over the seeds, with its standard error. A value without its standard error, or without the number of its
   // samples ("evaluation.samples" for "evaluation.accuracy"), is not shown.
   bool mean = false;
+  bool yes_no = false;  // print 1 as "yes", 0 as "open" and -1 as "no"
 };
 
 struct Value {

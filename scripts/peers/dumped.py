@@ -46,6 +46,9 @@ class Dump:
     def dtype(self, role, name="", step=-1):
         return self._files[role, name, step]["dtype"]
 
+    def shape(self, role, name="", step=-1):
+        return tuple(self._files[role, name, step]["shape"])
+
 
 def philox(counter, key):
     """Philox4x32-10 (Salmon et al., SC 2011) of arrays of 32-bit words."""

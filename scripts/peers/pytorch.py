@@ -12,7 +12,8 @@ The truth is PyTorch in fp64 from the dumped parameters and data. The bound is m
 every parameter and the result of every layer multiplied by 1 + u r, |r| <= 1, forward and backward, where u is the unit
 roundoff of the policy's format, times the root of the longest sum for a format that sums are in. halfmark may be eight times
 as far from the truth as the farthest of three such runs, or sixteen times under autocast, where a layer rounds its input, its
-weight and its result, and kinks move. PyTorch's own distance in the same format is shown beside.
+weight and its result, and kinks move. PyTorch's own distance in the same format is shown beside. Under autocast the dtype of
+each layer's output is that of PyTorch's lists for CUDA (autocast_dtypes.py).
 """
 
 import argparse
@@ -23,6 +24,8 @@ import subprocess
 import sys
 import tempfile
 
+import cases as listed
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 VENV = ROOT / "build" / "peers" / "pytorch"
@@ -30,46 +33,9 @@ NOT_INSTALLED = 77
 PACKAGES = ("torch==2.15.0", "numpy>=1.26")
 
 # Of a format: the unit roundoff, and whether sums are in it too.
-UNITS = {"fp64": (2.0**-53, True), "fp32": (2.0**-24, True), "amp-fp16": (2.0**-11, False), "amp-bf16": (2.0**-8, False)}
+UNITS = {"fp64": (2.0**-53, True), "fp32": (2.0**-24, True), "amp-fp16": (2.0**-11, False), "amp-bf16": (2.0**-8, False),
+         "fp16-master": (2.0**-11, False), "bf16-master": (2.0**-8, False)}
 ALLOWED = {True: 8, False: 16}
-
-
-def cases_of_suites():
-    layers = ["linear/b4_i16_o8", "conv2d/b2_c4_o6_s6_k3", "conv2d/b2_c4_o4_s7_k3_t2", "conv2d/b2_c4_o8_s6_k3_g2",
-              "conv2d/b1_c3_o4_s8_k3_d2", "conv2d/b2_c4_o4_s6_k3x1", "convtranspose2d/b2_c4_o3_s4_k3_t2",
-              "convtranspose2d/b2_c4_o6_s4x5_k4_t2_g2", "batchnorm2d/b4_c3_s4", "layernorm/b6_d12", "rmsnorm/b6_d12",
-              "groupnorm/b3_c6_s4_g2", "relu/b2_c4_s5", "sigmoid/b2_c4_s5", "tanh/b2_c4_s5", "silu/b2_c4_s5",
-              "gelu/b2_c4_s5", "gelu_tanh/b2_c4_s5", "maxpool/b2_c4_s7_k3_t2", "avgpool/b2_c4_s6_k2",
-              "globalpool/b2_c4_s5", "upsample/b2_c3_s4_f2", "adaptivepool/b2_c3_s7_o3", "softmax/b6_d12",
-              "attention/b2_h2_t6_d4", "attention/b2_h2_t6_d4_m0", "attention/b2_h2_t6_d4_f0", "lstm/b3_t4_i5_h6",
-              "lstm/b3_t4_i5_h6_r1"]
-    models = ["mlp/b8_i16_h24_o10", "logistic/b4_c1_s8", "convnet/b4_c1_s8_w4", "lenet5/b2_c1_s28", "resnet/b4_s8_n1_w4",
-              "resnet50/b4_s16_n1_w2_o10", "xception/b4_s16_n1_w4_o10", "erfnet/b2_s16x24_n1_w4_o4",
-              "gpt/b2_t8_n1_h2_d8_v27", "bert/b3_t6_n1_h2_d8_v64_o4", "lstm_classifier/b3_t5_n1_e6_h5_v64_o4",
-              "speech/b2_f4_t16_h6"]
-    return [f"{subject}/cpu/{policy}" for subject in layers + models for policy in UNITS]
-
-
-def trainings():
-    """Each optimizer, on a model without kinks."""
-    return [["optimizer=sgd", "rate=0.1"], ["momentum=0", "weight_decay=0.01"], ["nesterov=true"],
-            ["dampening=0.5"], ["optimizer=adam", "rate=0.01", "weight_decay=0.1"],
-            ["optimizer=adam", "rate=0.01", "beta1=0.5", "beta2=0.9", "epsilon=0.001"],
-            ["optimizer=adamw", "rate=0.01", "weight_decay=0.1"], ["clip_norm=0.01"], ["clip_norm=1000"]]
-
-
-def loss_models():
-    """Model files of each loss, on text and on images."""
-    logits = [{"layer": "flatten", "name": "flatten"}, {"layer": "linear", "name": "fc", "out": 10}]
-    sure = logits + [{"layer": "sigmoid", "name": "sigmoid"}]
-    losses = [({"loss": "cross_entropy", "smoothing": 0.1}, logits),
-              ({"loss": "cross_entropy", "class_weights": [1, 2, 3, 4, 5, 0.5, 1, 1, 0, 1], "ignored": 3}, logits),
-              ({"loss": "mse"}, logits), ({"loss": "smooth_l1", "beta": 0.5}, logits), ({"loss": "smooth_l1", "beta": 0}, logits),
-              ({"loss": "binary_cross_entropy_with_logits", "pos_weight": 3}, logits),
-              ({"loss": "focal"}, logits), ({"loss": "focal", "alpha": -1, "gamma": 1.5}, logits),
-              ({"loss": "binary_cross_entropy"}, sure)]
-    return [{"name": f"loss{i}", "input": [2, 4, 4], "batch": 8, "data": "images", "classes": 10, "loss": loss, "layers": layers}
-            for i, (loss, layers) in enumerate(losses)]
 
 
 def install():
@@ -79,7 +45,7 @@ def install():
 
 
 def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
-    """What PyTorch computes in the steps of a dump: (role, name, step) -> numbers in fp64; and the dtypes of layers."""
+    """What PyTorch computes in the steps of a dump: (role, name, step) -> numbers in fp64."""
     import torch
 
     import torch_network as networks
@@ -99,7 +65,7 @@ def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
     for name in dump.names("state"):
         tensors[name] = torch.from_numpy(dump.get("state", name)).to(dtype)
     optimizer = networks.optimizer_of(training, parameters) if parameters else None
-    results, net = {}, None
+    results = {}
     for step in index["steps"]:
         at, scale = step["step"], step["scale"]
         x = torch.from_numpy(dump.get("input", "", at))
@@ -108,12 +74,12 @@ def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
         net = networks.Network(model, tensors, step["dropout_seeds"], index["batchnorm_momentum"], unit)
         with torch.autocast("cpu", dtype=autocast or torch.bfloat16, enabled=autocast is not None):
             output = net(x)
-            if "classes" in model:
+            if "loss" in model:
                 target = torch.from_numpy(dump.get("target", "", at))
                 kind = model.get("loss", {}).get("loss", "cross_entropy")
                 if kind not in networks.LOSSES:
                     raise networks.NotJudged(f"loss {kind}: torch_network.py has no row for it")
-                loss = networks.LOSSES[kind](output if autocast else output.to(dtype), target.to(dtype), model["loss"])
+                loss = networks.LOSSES[kind](net, output if autocast else output.to(dtype), target.to(dtype), model["loss"])
             else:
                 loss = (output * torch.from_numpy(dump.get("output_gradient", "", at)).to(dtype)).sum() / scale
         if optimizer:
@@ -124,7 +90,7 @@ def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
         if not indices and not step["skipped"]:
             put("input_gradient", "", x.grad)
         names = dump.names("scaled_gradient", at)
-        if "classes" in model:
+        if "loss" in model:
             results["loss", "", at] = loss.detach().double().numpy().reshape(1)
         if step["skipped"]:  # nothing may change but running statistics; whether to skip is judged by the scaler's patterns
             for name in names:
@@ -152,7 +118,13 @@ def torch_steps(dump, dtype, unit=0.0, plant=None, autocast=None):
                     put(role, name, state[key])
         for name in dump.names("state", at):
             put("state", name, tensors[name])
-    return results, net.dtypes
+    return results
+
+
+def low_dtype(policy):
+    """Of autocast; None without it."""
+    import torch
+    return {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(policy)
 
 
 def distance(a, b):
@@ -167,6 +139,7 @@ class Comparison:
         import numpy
         import torch
 
+        import autocast_dtypes
         import torch_network as networks
 
         self.worst, self.where, self.judged, self.torch_worst = 0.0, "", 0, 0.0
@@ -174,16 +147,16 @@ class Comparison:
         unit, sums = UNITS[policy]
         if sums:
             unit *= networks.largest_sum(dump.index["model"]) ** 0.5
-        truth, _ = torch_steps(dump, torch.float64, plant=plant)
+        truth = torch_steps(dump, torch.float64, plant=plant)
         # fp64 itself has no wider truth: the scatter of roundings is measured at a larger unit, in which it is linear.
         measured = max(unit, 2.0**-30)
         torch.manual_seed(0)
-        scattered = [torch_steps(dump, torch.float64, unit=measured, plant=plant)[0] for _ in range(3)]
-        low = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(policy)
+        scattered = [torch_steps(dump, torch.float64, unit=measured, plant=plant) for _ in range(3)]
+        low = low_dtype(policy)
         peer = {}
-        if not plant and policy != "fp64":
+        if not plant and policy != "fp64" and not dump.index["policy"]["master"]:
             try:
-                peer, self.dtypes = torch_steps(dump, torch.float32, autocast=low)
+                peer = torch_steps(dump, torch.float32, autocast=low)
             except (NotImplementedError, RuntimeError):
                 peer = {}  # PyTorch has no such kernel on a CPU
         steps = dump.index["steps"]
@@ -214,6 +187,11 @@ class Comparison:
                    and key not in truth and not steps[key[2]]["skipped"]]
         for key in missing:
             self.fail(f"{key[0]} {key[1]} was not compared: PyTorch has none")
+        if low is not None and not plant:
+            lines, agreeing = autocast_dtypes.differences(dump, low)
+            self.judged += agreeing
+            for line in lines:
+                self.fail(line)
 
     def fail(self, what):
         self.worst, self.where = float("inf"), what
@@ -289,6 +267,7 @@ PLANTS = [
     ("padding and stride of a pool", "maxpool/b2_c4_s7_k3_t2", [], lambda m, t: change_first(m, "max_pool2d", stride=1)),
     ("another GELU", "gelu/b2_c4_s5", [], lambda m, t: change_first(m, "gelu", layer="gelu_tanh")),
     ("no causal mask", "attention/b2_h2_t6_d4", [], lambda m, t: change_first(m, "self_attention", causal=False)),
+    ("one step more of a padded sequence", "attention/b5_h2_t7_d4_m2", [], lambda m, t: change_first(m, "self_attention", lengths=[7, 5, 6, 2])),
     ("corners aligned", "upsample/b2_c3_s4_f2", [], lambda m, t: change_first(m, "upsample_bilinear2d", align_corners=True)),
     ("running momentum 0.11", "convnet/b4_c1_s8_w4", [], lambda m, t: change_first(m, "batchnorm2d", momentum=0.11)),
     ("dilation 1 for 2", "conv2d/b1_c3_o4_s8_k3_d2", [], lambda m, t: change_first(m, "conv2d", dilation=1, padding=1)),
@@ -301,6 +280,22 @@ PLANTS = [
     ("decay of Adam for AdamW", "mlp/b8_i16_h24_o10", ["optimizer=adamw", "weight_decay=0.1"], lambda m, t: t.update(optimizer="adam")),
     ("beta2 0.99", "mlp/b8_i16_h24_o10", ["optimizer=adam"], lambda m, t: t.update(beta2=0.99)),
     ("epsilon of Adam 1e-7", "mlp/b8_i16_h24_o10", ["optimizer=adam"], lambda m, t: t.update(epsilon=1e-7)),
+    ("one length of the whole weight", "linear/b4_i16_o8_w1", [], lambda m, t: change_first(m, "linear", norm_dim=-1)),
+    ("one length of the whole kernel", "conv2d/b2_c4_o6_s6_k3_w1", [], lambda m, t: change_first(m, "conv2d", norm_dim=-1)),
+    ("statistics of the batch", "batchnorm2d/b4_c3_s4_m1", [], lambda m, t: change_first(m, "batchnorm2d", frozen=False)),
+    ("running momentum 0.11 in 1d", "batchnorm1d/b4_c3_t5", [], lambda m, t: change_first(m, "batchnorm1d", momentum=0.11)),
+    ("epsilon 1.1e-5 in 3d", "batchnorm3d/b2_c3_d3_s4", [], lambda m, t: change_first(m, "batchnorm3d", epsilon=1.1e-5)),
+    ("a row without gradient", "embedding/b4_t6_v3_d5", [], lambda m, t: change_first(m, "embedding", padding=1)),
+    ("h and c in the other order", "lstm_cell/b3_i5_h6", [], lambda m, t: change_first(m, "lstm_cell", order="ch")),
+    ("smoothing 0.101 of pixels", "cross_entropy/b2_o5_s3x4_e10_i1_w1", [], lambda m, t: m["loss"].update(smoothing=0.101)),
+    ("weight 3.01 of the targets 1", "binary_cross_entropy_with_logits/b8_o10_w3", [], lambda m, t: m["loss"].update(pos_weight=3.01)),
+    ("beta 0.51", "smooth_l1/b8_o10_e50", [], lambda m, t: m["loss"].update(beta=0.51)),
+    ("gamma 2.01", "focal/b8_o10", [], lambda m, t: m["loss"].update(gamma=2.01)),
+    ("nearest as bilinear", "upsample_nearest/b2_c3_s4_f2", [], lambda m, t: change_first(m, "upsample_nearest2d", mode="bilinear")),
+    ("gamma 2.01 of a detector", "detector/b2_s32_w4", [], lambda m, t: m["loss"].update(gamma=2.01)),
+    ("beta 0.101 of a detector", "detector/b2_s32_w4", [], lambda m, t: m["loss"].update(beta=0.101)),
+    ("another order of anchors", "to_anchors/b2_c6_s4_a3", [], lambda m, t: change_first(m, "to_anchors", anchors=2)),
+    ("another blank", "ctc/b2_t24_o12", [], lambda m, t: m["loss"].update(blank=11)),
     ("clipping at 0.0101", "mlp/b8_i16_h24_o10", ["clip_norm=0.01"], lambda m, t: t.update(clip_norm=0.0101)),
 ]
 
@@ -319,8 +314,27 @@ def self_test(halfmark, folder):
         ok = clean.agrees and found
         lost += not ok
         print(f"{'found' if found else 'LOST':6} {'' if clean.agrees else 'NOT CLEAN '}{what} ({subject})")
-    print(f"{len(PLANTS) - lost} of {len(PLANTS)} planted mistakes found")
+    for policy in ("amp-fp16", "amp-bf16"):
+        lost += not finds_dtypes(dumped(halfmark, f"gpt/b2_t8_n1_h2_d8_v27/cpu/{policy}", folder / policy), policy)
+    print(f"{len(PLANTS) + 2 - lost} of {len(PLANTS) + 2} planted mistakes found")
     return lost
+
+
+def finds_dtypes(dump, policy):
+    """Whether each layer's dtype of output, exchanged for another, is found."""
+    import autocast_dtypes
+
+    low = low_dtype(policy)
+    clean, missed = not autocast_dtypes.differences(dump, low)[0], []
+    for one in dump.index["activations"]:
+        own = one["dtype"]
+        one["dtype"] = "f16" if own != "f16" else "f32"
+        if not autocast_dtypes.differences(dump, low)[0]:
+            missed.append(one["layer"])
+        one["dtype"] = own
+    print(f"{'LOST' if missed else 'found':6} {'' if clean else 'NOT CLEAN '}another dtype of each of "
+          f"{len(dump.index['activations'])} outputs under {policy}{': ' + ', '.join(missed) if missed else ''}")
+    return clean and not missed and bool(dump.index["activations"])
 
 
 def compare(halfmark, folder, cases):
@@ -369,16 +383,17 @@ def main():
         folder = pathlib.Path(name)
         if arguments.self_test:
             return 1 if self_test(arguments.halfmark, folder) else 0
-        cases = [(case, ["--steps", "2"]) for case in arguments.cases or cases_of_suites()]
+        all_of_list = [f"{subject}/cpu/{policy}" for subject in listed.subjects(arguments.halfmark) for policy in UNITS]
+        cases = [(case, ["--steps", "2"]) for case in arguments.cases or all_of_list]
         for case, _ in cases:
             if case.split("/")[-1] not in UNITS or case.count("/") != 3:
                 print(f"pytorch.py: {case}: not SUBJECT/SIZES/DEVICE/POLICY with a policy of {', '.join(UNITS)}", file=sys.stderr)
                 return 2
         if not arguments.cases:
             import json
-            for training in trainings():
+            for training in listed.trainings():
                 cases.append(("mlp/b8_i16_h24_o10/cpu/fp64", ["--steps", "4", "--training", ",".join(training)]))
-            for model in loss_models():
+            for model in listed.loss_models():
                 path = folder / f"{model['name']}.json"
                 path.write_text(json.dumps(model), encoding="utf-8")
                 cases.append((f"{model['name']}/b8/cpu/fp64", ["--steps", "2", "--model", str(path)]))

@@ -34,7 +34,7 @@ class Network:
 
     def __init__(self, model, tensors, seeds=None, momentum=0.1, unit=0.0):
         self.model, self.tensors, self.seeds, self.momentum, self.unit = model, tensors, seeds or {}, momentum, unit
-        self.dtypes = {}
+        self.dtypes, self.sides = {}, {}
         self.training = True
 
     def __call__(self, x):
@@ -47,20 +47,44 @@ class Network:
                 raise NotJudged(f"layers of kind {kind}: torch_network.py has no row for it")
             x = KINDS[kind](self, layer, x)
             self.dtypes[layer["name"]] = x.dtype
-            if self.unit and x.is_floating_point():
-                x = Rounded.apply(x, self.unit)
+            x = self.rounded(x)
         return x
+
+    def rounded(self, x):
+        return Rounded.apply(x, self.unit) if self.unit and x.is_floating_point() else x
+
+    def named(self, name):
+        """The layer of this name, as the model describes it."""
+        def search(layers):
+            for layer in layers:
+                if layer["name"] == name:
+                    return layer
+                for branch in layer.get("branches", []):
+                    if (found := search(branch)) is not None:
+                        return found
+            return None
+        return search(self.model["layers"])
 
     def of(self, layer, suffix):
         return self.tensors.get(f"{layer['name']}.{suffix}")
 
 
+def weight(net, layer):
+    """With weight norm, torch.nn.utils.parametrizations.weight_norm's: torch._weight_norm(v, g, 0)."""
+    if not layer.get("weight_norm", False):
+        return net.of(layer, "weight")
+    v, g = net.of(layer, "weight_v"), net.of(layer, "weight_g")
+    product = torch._weight_norm(v, g.reshape((-1,) + (1,) * (v.dim() - 1)), layer.get("norm_dim", 0))
+    net.dtypes[f"{layer['name']}.weight"] = product.dtype
+    return product
+
+
 def linear(net, layer, x):
-    return F.linear(x, net.of(layer, "weight"), net.of(layer, "bias"))
+    return F.linear(x, weight(net, layer), net.of(layer, "bias"))
 
 
 def conv2d(net, layer, x):
-    return F.conv2d(x, net.of(layer, "weight"), net.of(layer, "bias"), pair(layer.get("stride", 1)),
+    return F.conv2d(x, weight(net, layer), net.of(layer, "bias"), pair(layer.get("stride", 1)),
                     pair(layer.get("padding", 0)), pair(layer.get("dilation", 1)), layer.get("groups", 1))
 
 
@@ -108,7 +132,18 @@ def self_attention(net, layer, x):
     n, t, width = x.shape
     heads = layer["heads"]
     q, k, v = x.reshape(n, t, 3, heads, width // 3 // heads).permute(2, 0, 3, 1, 4)
-    y = F.scaled_dot_product_attention(q, k, v, is_causal=layer.get("causal", False))
+    lengths, causal, mask = layer.get("lengths"), layer.get("causal", False), None
+    if lengths:
+        attends = torch.arange(t) < torch.tensor([lengths[i % len(lengths)] for i in range(n)])[:, None]
+        attends = attends[:, None, None, :].expand(n, 1, t, t)
+        seen = torch.ones(t, t, dtype=torch.bool).tril() if causal else torch.ones(t, t, dtype=torch.bool)
+        if "mask_value" in layer:
+            mask = torch.zeros(n, 1, t, t, dtype=q.dtype).masked_fill(~attends, layer["mask_value"])
+            mask = mask.masked_fill(~seen, -math.inf)
+        else:
+            mask = attends & seen
+        mask = mask.to(x.device)
+    y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal and mask is None)
     return y.transpose(1, 2).reshape(n, t, width // 3)
 
 
@@ -123,13 +158,46 @@ def lstm(net, layer, x):
     return torch.func.functional_call(module, given, (x,))[0]
 
 
+def lstm_cell(net, layer, x):
+    hidden = layer["hidden"]
+    inputs, h, c = x.split([x.shape[1] - 2 * hidden, hidden, hidden], dim=1)
+    if layer.get("order") == "ch":
+        h, c = c, h
+    module = torch.nn.LSTMCell(inputs.shape[1], hidden)
+    given = {name: net.of(layer, name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+    return torch.cat(torch.func.functional_call(module, given, (inputs, (h, c))), dim=1)
+
+
 def add(net, layer, x):
     first, second = (net.sequence(branch, x) for branch in layer["branches"])
     return first + second
 
 
 def concat(net, layer, x):
-    return torch.cat([net.sequence(branch, x) for branch in layer["branches"]], dim=1)
+    return torch.cat([net.sequence(branch, x) for branch in layer["branches"]],
+                     dim=-1 if layer.get("axis", "channels") == "last" else 1)
+
+
+def again(net, layer, x):
+    one = net.named(layer["of"])
+    return KINDS[one["layer"]](net, one, x)
+
+
+def side(net, layer, x):
+    net.sides[layer["name"]] = net.sequence(layer["branches"][0], x)
+    return x
+
+
+def join(net, layer, x):
+    z = net.sides.pop(layer["of"])
+    return x + z if layer.get("how", "add") == "add" else torch.cat([x, z], dim=1)
+
+
+def to_anchors(net, layer, x):
+    """torchvision's permute_and_flatten (models/detection/rpn.py)."""
+    n, channels, h, w = x.shape
+    features = channels // layer["anchors"]
+    return x.view(n, -1, features, h, w).permute(0, 3, 4, 1, 2).reshape(n, -1, features)
 
 
 def batch_first(net, layer, x):
@@ -156,6 +224,13 @@ KINDS = {
     "adaptive_avg_pool2d": lambda net, layer, x: F.adaptive_avg_pool2d(x, pair(layer["size"])),
     "upsample_bilinear2d": lambda net, layer, x: F.interpolate(x, scale_factor=layer["scale"], mode="bilinear",
                                                                align_corners=layer.get("align_corners", False)),
+    "upsample_nearest2d": lambda net, layer, x: F.interpolate(x, scale_factor=layer["scale"],
+                                                              mode=layer.get("mode", "nearest")),
+    "to_anchors": to_anchors,
+    "again": again,
+    "side": side,
+    "join": join,
+    "channel_shuffle": lambda net, layer, x: F.channel_shuffle(x, layer["groups"]),
     "flatten": lambda net, layer, x: x.flatten(1),
     "softmax": lambda net, layer, x: F.softmax(x, -1),
     "dropout": dropout,
@@ -163,12 +238,14 @@ KINDS = {
     "position_embedding": lambda net, layer, x: x + net.of(layer, "weight")[: x.shape[1]],
     "self_attention": self_attention,
     "lstm": lstm,
+    "lstm_cell": lstm_cell,
     "to_sequence": batch_first,
     "take_step": lambda net, layer, x: x[:, layer.get("step", -1)],
     "add": add,
     "concat": concat,
     "checkpoint": lambda net, layer, x: net.sequence(layer["branches"][0], x),
     "relu": lambda net, layer, x: F.relu(x),
+    "leaky_relu": lambda net, layer, x: F.leaky_relu(x),
     "sigmoid": lambda net, layer, x: torch.sigmoid(x),
     "tanh": lambda net, layer, x: torch.tanh(x),
     "silu": lambda net, layer, x: F.silu(x),
@@ -177,7 +254,7 @@ KINDS = {
 }
 
 
-def focal(output, target, loss):
+def focal(net, output, target, loss):
     """torchvision's sigmoid_focal_loss with the mean over all elements."""
     alpha, gamma = loss.get("alpha", 0.25), loss.get("gamma", 2)
     p = torch.sigmoid(output)
@@ -188,7 +265,7 @@ def focal(output, target, loss):
     return value.mean()
 
 
-def cross_entropy(output, target, loss):
+def cross_entropy(net, output, target, loss):
     if output.dim() == 3:
         output = output.transpose(1, 2)
     weights = loss.get("class_weights")
@@ -196,37 +273,52 @@ def cross_entropy(output, target, loss):
                            ignore_index=loss.get("ignored", -100), label_smoothing=loss.get("smoothing", 0.0))
 
 
-def ctc(output, target, loss):
-    logs = F.log_softmax(output, -1).transpose(0, 1)
+def ctc(net, output, target, loss):
+    logs = net.rounded(F.log_softmax(output, -1)).transpose(0, 1)  # a tensor that both programs store
     return F.ctc_loss(logs, target[:, 2:].long(), target[:, 0].long(), target[:, 1].long(), blank=loss.get("blank", 0),
                       zero_infinity=loss.get("zero_infinity", False))
+
+
+def detection(net, output, target, loss):
+    """torchvision's losses of RetinaNetHead, as sums with the weights that the targets bring."""
+    values, weights = target.chunk(2, dim=-1)
+    classes = output.shape[-1] - 4
+    alpha, gamma = loss.get("alpha", 0.25), loss.get("gamma", 2)
+    x, y = output[..., :classes], values[..., :classes]
+    p = torch.sigmoid(x)
+    focal_loss = F.binary_cross_entropy_with_logits(x, y, reduction="none") * (1 - (p * y + (1 - p) * (1 - y))) ** gamma
+    if alpha >= 0:
+        focal_loss = (alpha * y + (1 - alpha) * (1 - y)) * focal_loss
+    boxes = F.smooth_l1_loss(output[..., classes:], values[..., classes:], reduction="none", beta=loss.get("beta", 1.0))
+    return (focal_loss * weights[..., :classes]).sum() + (boxes * weights[..., classes:]).sum()
 
 
 LOSSES = {
     "cross_entropy": cross_entropy,
     "ctc": ctc,
-    "mse": lambda output, target, loss: F.mse_loss(output, target),
-    "smooth_l1": lambda output, target, loss: F.smooth_l1_loss(output, target, beta=loss.get("beta", 1.0)),
-    "binary_cross_entropy": lambda output, target, loss: F.binary_cross_entropy(output, target),
-    "binary_cross_entropy_with_logits": lambda output, target, loss: F.binary_cross_entropy_with_logits(
+    "mse": lambda net, output, target, loss: F.mse_loss(output, target),
+    "smooth_l1": lambda net, output, target, loss: F.smooth_l1_loss(output, target, beta=loss.get("beta", 1.0)),
+    "binary_cross_entropy": lambda net, output, target, loss: F.binary_cross_entropy(output, target),
+    "binary_cross_entropy_with_logits": lambda net, output, target, loss: F.binary_cross_entropy_with_logits(
         output, target, pos_weight=torch.tensor(loss.get("pos_weight", 1.0), dtype=output.dtype)),
     "focal": focal,
+    "detection": detection,
 }
 
 
-def optimizer_of(training, parameters):
-    """The torch optimizer of a dump's "training"."""
+def optimizer_of(training, parameters, **form):
+    """The torch optimizer of a dump's "training". `form`: fused or foreach; none: PyTorch's choice."""
     kind, rate, decay = training.get("optimizer", "sgd"), training.get("rate", 0.05), training.get("weight_decay", 0.0)
     if training.get("storage", "nearest") != "nearest":
         raise NotJudged(f"storage {training['storage']}: torch has no such optimizer")
     if kind == "sgd":
         return torch.optim.SGD(parameters, lr=rate, momentum=training.get("momentum", 0.9),
                                dampening=training.get("dampening", 0.0), weight_decay=decay,
-                               nesterov=training.get("nesterov", False))
+                               nesterov=training.get("nesterov", False), **form)
     if kind in ("adam", "adamw"):
         made = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
         return made(parameters, lr=rate, betas=(training.get("beta1", 0.9), training.get("beta2", 0.999)),
-                    eps=training.get("epsilon", 1e-8), weight_decay=decay)
+                    eps=training.get("epsilon", 1e-8), weight_decay=decay, **form)
     raise NotJudged(f"optimizer {kind}: torch has no such optimizer")
 
 

@@ -1,23 +1,16 @@
-// Attention as host loops: a query at a time, so that no matrix of all scores is stored. Sums are fp32 (fp64 for
-// f64).
+// Attention as host loops: in fp64 a query at a time, so that no matrix of all scores is stored. fp32 is in
+// attention_tiles.cpp.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cpu/host/attention.h"
 #include "kernels/cpu/host/exponential.h"
 #include "kernels/cpu/host/host.h"
 
 namespace halfmark::kernels::host {
 namespace {
-
-struct HeadSizes {
-  int64_t count, t, s, d;
-  bool causal;
-  HeadSizes(const Tensor& q, const Tensor& k, bool is_causal)
-      : count(q.shape()[0] * q.shape()[1]), t(q.shape()[2]), s(k.shape()[2]), d(q.shape()[3]), causal(is_causal) {}
-  int64_t seen(int64_t i) const { return causal ? std::min(s, i + 1) : s; }
-};
 
 // [rows, columns] to [columns, rows]: the inner loops below then run over consecutive positions.
 template <class T>
@@ -48,6 +41,7 @@ template <class T>
 void attend(const Attention& op) {
   const HeadSizes m(op.q, op.k, op.causal);
   const T scale = static_cast<T>(op.scale);
+  const AddedMask<T> mask(op.mask, m.count);
   op.out.materialize(Layout::plain), op.log_sum.materialize(Layout::plain);
   std::vector<T> log_sum(static_cast<size_t>(m.count * m.t));
   parallel_for(m.count, 1, [&](int64_t begin, int64_t end) {
@@ -66,11 +60,15 @@ void attend(const Attention& op) {
         std::fill_n(row.data(), seen, T(0));
         add_products(q + i * m.d, m.d, kt.data(), m.s, row.data(), seen);
         T largest = -HUGE_VALF;
-        for (int64_t j = 0; j < seen; ++j) {
-          row[size(j)] *= scale;
-          largest = row[size(j)] > largest ? row[size(j)] : largest;
-        }
         T* p = row.data();
+        for (int64_t j = 0; j < seen; ++j) p[j] *= scale;
+        add_mask(p, mask.of(head, i), seen);
+        for (int64_t j = 0; j < seen; ++j) largest = p[j] > largest ? p[j] : largest;
+        // Nothing to attend to; a NaN among the scores is no reason for a 0.
+        if (largest == -HUGE_VALF && std::none_of(p, p + seen, [](T one) { return std::isnan(one); })) {
+          log_sum[size(head * m.t + i)] = largest;
+          continue;
+        }
         HM_EACH_FOR_ITSELF
         for (int64_t j = 0; j < seen; ++j) p[j] = exp_of_nonpositive(p[j] - largest);
         T sum = 0;
@@ -91,6 +89,7 @@ template <class T>
 void attend_backward(const AttentionBackward& op) {
   const HeadSizes m(op.q, op.k, op.causal);
   const T scale = static_cast<T>(op.scale);
+  const AddedMask<T> mask(op.mask, m.count);
   for (Tensor* one : {&op.dq, &op.dk, &op.dv}) one->materialize(Layout::plain);
   const std::vector<T> log_sums = widened<T>(op.log_sum);
   parallel_for(m.count, 1, [&](int64_t begin, int64_t end) {
@@ -110,17 +109,20 @@ void attend_backward(const AttentionBackward& op) {
       std::fill_n(dq, rows, T(0)), std::fill_n(dk, others, T(0)), std::fill_n(dv, others, T(0));
       for (int64_t i = 0; i < m.t; ++i) {
         const int64_t seen = m.seen(i), row = i * m.d;
+        const T log_sum = log_sums[size(head * m.t + i)];
+        if (log_sum == -HUGE_VALF) continue;  // it attends to nothing
         T along = 0;
         for (int64_t e = 0; e < m.d; ++e) along += dout[row + e] * out[row + e];
         std::fill_n(p.data(), seen, T(0)), std::fill_n(ds.data(), seen, T(0));
         add_products(q + row, m.d, kt.data(), m.s, p.data(), seen);
         add_products(dout + row, m.d, vt.data(), m.s, ds.data(), seen);
-        const T log_sum = log_sums[size(head * m.t + i)];
         T *weight = p.data(), *slope = ds.data();
+        for (int64_t j = 0; j < seen; ++j) weight[j] *= scale;
+        add_mask(weight, mask.of(head, i), seen);
         HM_EACH_FOR_ITSELF
         for (int64_t j = 0; j < seen; ++j) {
           // The score is at most the logarithm of the sum, but for the rounding of both.
-          const T below = weight[j] * scale - log_sum;
+          const T below = weight[j] - log_sum;
           weight[j] = exp_of_nonpositive(below > 0 ? T(0) : below);
           slope[j] = scale * weight[j] * (slope[j] - along);
         }
@@ -144,22 +146,53 @@ Refusal refuses_layout_of(std::initializer_list<const Tensor*> tensors) {
     if (tensor->layout() != Layout::plain && tensor->layout() != Layout::any) return "its heads are not contiguous";
   return refuses_dtypes(tensors);
 }
+Refusal refuses_mask(const Tensor& mask) {
+  if (mask.empty() || mask.dtype() == DType::u8) return {};
+  return refuses_dtypes({&mask});
+}
 Refusal refuses_attention(const Device&, const Attention& op) {
+  if (Refusal refusal = refuses_mask(op.mask)) return refusal;
   return refuses_layout_of({&op.q, &op.k, &op.v, &op.out, &op.log_sum});
 }
 Refusal refuses_attention_backward(const Device&, const AttentionBackward& op) {
+  if (Refusal refusal = refuses_mask(op.mask)) return refusal;
   return refuses_layout_of({&op.q, &op.k, &op.v, &op.out, &op.log_sum, &op.dout, &op.dq, &op.dk, &op.dv});
 }
+template <class T>
+void mask_scores(const MaskScores& op) {
+  const int64_t rows = op.scores.shape()[0], t = op.scores.shape()[1], s = op.scores.shape()[2];
+  const AddedMask<T> mask(op.mask, rows);
+  op.out.materialize(Layout::plain);
+  parallel_for(rows * t, std::max<int64_t>(1, kGrain / s), [&](int64_t begin, int64_t end) {
+    std::vector<T> x(static_cast<size_t>(s)), result(static_cast<size_t>(s));
+    for (int64_t row = begin; row < end; ++row) {
+      const T* scores = read(op.scores, row * s, s, x.data());
+      T* out = writable(op.out, row * s, result.data());
+      const T* added = mask.of(row / t, row % t);
+      HM_EACH_FOR_ITSELF
+      for (int64_t j = 0; j < s; ++j) out[j] = scores[j] + added[j];
+      written(op.out, row * s, s, out);
+    }
+  });
+}
+Refusal refuses_mask_scores(const Device&, const MaskScores& op) {
+  if (Refusal refusal = refuses_mask(op.mask)) return refusal;
+  return refuses_layout_of({&op.scores, &op.out});
+}
+void run_mask_scores(Device&, const MaskScores& op) {
+  computes_in_double({&op.scores, &op.out}) ? mask_scores<double>(op) : mask_scores<float>(op);
+}
 void run_attention(Device&, const Attention& op) {
-  computes_in_double({&op.q, &op.out}) ? attend<double>(op) : attend<float>(op);
+  computes_in_double({&op.q, &op.out}) ? attend<double>(op) : attend_in_tiles(op);
 }
 void run_attention_backward(Device&, const AttentionBackward& op) {
-  computes_in_double({&op.q, &op.dq}) ? attend_backward<double>(op) : attend_backward<float>(op);
+  computes_in_double({&op.q, &op.dq}) ? attend_backward<double>(op) : attend_backward_in_tiles(op);
 }
 
 }  // namespace
 
 void add_attention(KernelTable& table) {
+  add_row<MaskScores, refuses_mask_scores, run_mask_scores>(table);
   add_row<Attention, refuses_attention, run_attention>(table);
   add_row<AttentionBackward, refuses_attention_backward, run_attention_backward>(table);
 }

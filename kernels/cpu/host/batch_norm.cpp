@@ -139,6 +139,7 @@ void train(const BatchNorm& op, const Tensor& x, Tensor& out) {
 }
 
 Refusal refuses_training(const Device&, const BatchNorm& op) {
+  if (op.accumulate) return "its sums are in fp64";
   return refuses_dtypes(
       {&op.x, &op.scale, &op.shift, &op.out, &op.mean, &op.variance, &op.running_mean, &op.running_variance});
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/host/exponential.h"
 #include "kernels/cpu/host/host.h"
 
 namespace halfmark::kernels::host {
@@ -69,7 +71,7 @@ void run_activation(Device&, const Activation<Row>& op) {
   } else if (computes_in_double({&x, &op.out})) {
     map<double, 1>(out.tensor(), {&x}, [](double v) { return Row::forward(v); });
   } else {
-    map<float, 1>(out.tensor(), {&x}, [](float v) { return Row::forward(v); });
+    map<float, 1>(out.tensor(), {&x}, [](float v) { return vector_forward<Row>(v); });
   }
   out.finish();
 }
@@ -92,7 +94,7 @@ void run_activation_backward(Device&, const ActivationBackward<Row>& op) {
   } else if (computes_in_double({&kept, &dy, &op.dx})) {
     map<double, 2>(dx.tensor(), {&kept, &dy}, [](double v, double d) { return Row::backward(v, d); });
   } else {
-    map<float, 2>(dx.tensor(), {&kept, &dy}, [](float v, float d) { return Row::backward(v, d); });
+    map<float, 2>(dx.tensor(), {&kept, &dy}, [](float v, float d) { return vector_backward<Row>(v, d); });
   }
   dx.finish();
 }
@@ -139,46 +141,72 @@ void run_cast(Device&, const Cast& op) {
   out.finish();
 }
 
-// Memory as rows. Within a row the channel is constant (plain
-// images) or the index along the row (matrices and nhwc images).
-struct Rows {
-  int64_t count, length;
-  bool constant;  // row i belongs to channel i % channels
+// Memory as slabs of equal length. Element j of slab i belongs to channel i % blocks * period + j % period.
+struct Slabs {
+  int64_t count, length, period, blocks;
+  int64_t channels() const { return blocks * period; }  // with those that only fill up the last block
 };
 
-Rows rows_of(const Tensor& tensor) {
-  const Shape& s = tensor.shape();
-  if (s.rank() == 4 && tensor.layout() == Layout::plain) return {s[0] * s[1], s[2] * s[3], true};
-  return {s.elements() / std::max<int64_t>(s[1], 1), s[1], false};
+int64_t channel_block(const Tensor& tensor) {
+  if (tensor.layout() != Layout::opaque) return 0;
+  const auto* layout = dynamic_cast<const HostLayout*>(tensor.opaque_layout().get());
+  return layout ? layout->channel_block() : 0;
 }
+
+Slabs slabs_of(const Tensor& tensor) {
+  const Shape& s = tensor.shape();
+  if (const int64_t block = channel_block(tensor)) {
+    const int64_t blocks = (s[1] + block - 1) / block;
+    return {s[0] * blocks, s[2] * s[3] * block, block, blocks};
+  }
+  if (s.rank() == 4 && tensor.layout() == Layout::plain) return {s[0] * s[1], s[2] * s[3], 1, s[1]};
+  return {1, s.elements(), std::max<int64_t>(s[1], 1), 1};
+}
+
+Tensor with_known_channels(const Tensor& tensor) { return channel_block(tensor) ? tensor : readable(tensor); }
+
+// Elements of a slab that one thread takes at a time: whole periods.
+int64_t piece_of(const Slabs& slabs) { return std::max<int64_t>(1, kGrain / slabs.period) * slabs.period; }
 
 template <class T>
 void add_bias(const Tensor& x, const Tensor& bias, Tensor& out) {
-  const Rows rows = rows_of(x);
-  const int64_t channels = x.shape()[1], grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(rows.length, 1));
-  const std::vector<T> b = widened<T>(bias);
-  parallel_for(rows.count, grain, [&](int64_t begin, int64_t end) {
-    alignas(64) T buffer[kBlock], result[kBlock];
-    for (int64_t row = begin; row < end; ++row)
-      for (int64_t i = 0; i < rows.length; i += kBlock) {
-        const int64_t first = row * rows.length + i, count = std::min(kBlock, rows.length - i);
-        const T* p = read(x, first, count, buffer);
-        T* r = writable(out, first, result);
-        if (rows.constant) {
-          const T add = b[static_cast<size_t>(row % channels)];
-          for (int64_t j = 0; j < count; ++j) r[j] = p[j] + add;
-        } else {
-          for (int64_t j = 0; j < count; ++j) r[j] = p[j] + b[static_cast<size_t>(i + j)];
-        }
-        written(out, first, count, r);
+  const Slabs slabs = slabs_of(x);
+  if (slabs.count * slabs.length == 0) return;
+  std::vector<T> b = widened<T>(bias);
+  b.resize(static_cast<size_t>(slabs.channels()), T(0));
+  const int64_t piece = piece_of(slabs), pieces = (slabs.length + piece - 1) / piece;
+  const int64_t chunk = slabs.period <= kBlock ? kBlock / slabs.period * slabs.period : kBlock;
+  parallel_for(slabs.count * pieces, std::max<int64_t>(1, kGrain / piece), [&](int64_t begin, int64_t end) {
+    alignas(64) T buffer[kBlock], result[kBlock], repeated[kBlock];
+    int64_t filled = -1;  // the block whose entries are repeated
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t slab = i / pieces, block = slab % slabs.blocks, first = i % pieces * piece;
+      const int64_t last = std::min(first + piece, slabs.length);
+      const T* own = b.data() + block * slabs.period;
+      if (slabs.period <= kBlock && filled != block) {
+        for (int64_t j = 0; j < chunk; j += slabs.period) std::copy_n(own, slabs.period, repeated + j);
+        filled = block;
       }
+      for (int64_t at = first; at < last;) {
+        const int64_t column = at % slabs.period;
+        const int64_t count =
+            std::min(slabs.period <= kBlock ? chunk : std::min(kBlock, slabs.period - column), last - at);
+        const T* add = slabs.period <= kBlock ? repeated : own + column;
+        const T* p = read(x, slab * slabs.length + at, count, buffer);
+        T* r = writable(out, slab * slabs.length + at, result);
+        HM_EACH_FOR_ITSELF
+        for (int64_t j = 0; j < count; ++j) r[j] = p[j] + add[j];
+        written(out, slab * slabs.length + at, count, r);
+        at += count;
+      }
+    }
   });
 }
 
 Refusal refuses_add_bias(const Device&, const AddBias& op) { return refuses_dtypes({&op.x, &op.bias, &op.out}); }
 
 void run_add_bias(Device&, const AddBias& op) {
-  const Tensor x = readable(op.x);
+  const Tensor x = op.x.dtype() == op.out.dtype() ? with_known_channels(op.x) : readable(op.x);
   Result out(op.out, x);
   if (computes_in_double({&op.x, &op.bias, &op.out}))
     add_bias<double>(x, op.bias, out.tensor());
@@ -187,58 +215,106 @@ void run_add_bias(Device&, const AddBias& op) {
   out.finish();
 }
 
-// Sums in fp64 for every type: each piece of rows by itself, then the pieces in order. The result does not depend on
-// the number of threads.
+// Sums in fp64 for every type: each piece by itself, then the pieces in order. The result does not depend on the number
+// of threads.
+
+// Of slabs of one channel: eight sums in turn.
+template <class T>
+void sums_of_slabs(const Tensor& dy, const Slabs& slabs, double* sums) {
+  const int64_t images = slabs.count / slabs.blocks;
+  parallel_for(slabs.blocks, 1, [&](int64_t begin, int64_t end) {
+    alignas(64) T buffer[kBlock];
+    for (int64_t c = begin; c < end; ++c) {
+      double lanes[8] = {};
+      for (int64_t n = 0; n < images; ++n)
+        for (int64_t i = 0; i < slabs.length; i += kBlock) {
+          const int64_t count = std::min(kBlock, slabs.length - i);
+          const T* p = read(dy, (n * slabs.blocks + c) * slabs.length + i, count, buffer);
+          int64_t j = 0;
+          for (; j + 8 <= count; j += 8)
+            for (int64_t lane = 0; lane < 8; ++lane) lanes[lane] += p[j + lane];
+          for (; j < count; ++j) lanes[j % 8] += p[j];
+        }
+      for (const double lane : lanes) sums[c] += lane;
+    }
+  });
+}
+
+// Of a library's blocks of channels.
+template <class T, int64_t block>
+void sums_of_blocks(const Tensor& dy, const Slabs& slabs, double* sums) {
+  const int64_t images = slabs.count / slabs.blocks;
+  parallel_for(slabs.blocks, 1, [&](int64_t begin, int64_t end) {
+    alignas(64) T buffer[kBlock];
+    for (int64_t c = begin; c < end; ++c) {
+      double even[block] = {}, odd[block] = {};  // of pixels in turn: a single sum would wait for each addition
+      for (int64_t n = 0; n < images; ++n)
+        for (int64_t i = 0; i < slabs.length; i += kBlock) {
+          const int64_t count = std::min(kBlock, slabs.length - i);
+          const T* p = read(dy, (n * slabs.blocks + c) * slabs.length + i, count, buffer);
+          int64_t j = 0;
+          for (; j + 2 * block <= count; j += 2 * block)
+            for (int64_t lane = 0; lane < block; ++lane) even[lane] += p[j + lane], odd[lane] += p[j + block + lane];
+          if (j < count)
+            for (int64_t lane = 0; lane < block; ++lane) even[lane] += p[j + lane];
+        }
+      for (int64_t lane = 0; lane < block; ++lane) sums[c * block + lane] = even[lane] + odd[lane];
+    }
+  });
+}
+
+// Of rows over all channels.
+template <class T>
+void sums_of_rows(const Tensor& dy, const Slabs& slabs, double* sums) {
+  const int64_t channels = slabs.period, piece = piece_of(slabs), pieces = (slabs.length + piece - 1) / piece;
+  const int64_t chunk = channels <= kBlock ? kBlock / channels * channels : kBlock;
+  std::vector<double> partial(static_cast<size_t>(pieces * channels), 0.0);
+  parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
+    alignas(64) T buffer[kBlock];
+    for (int64_t i = begin; i < end; ++i) {
+      double* sum = partial.data() + i * channels;
+      const int64_t last = std::min((i + 1) * piece, slabs.length);
+      for (int64_t at = i * piece; at < last;) {
+        const int64_t column = at % channels;
+        const int64_t count = std::min(channels <= kBlock ? chunk : std::min(kBlock, channels - column), last - at);
+        const T* p = read(dy, at, count, buffer);
+        const int64_t row = std::min(channels, count);
+        for (int64_t k = 0; k < count; k += row) {
+          HM_EACH_FOR_ITSELF
+          for (int64_t j = 0; j < row; ++j) sum[column + j] += p[k + j];
+        }
+        at += count;
+      }
+    }
+  });
+  for (int64_t i = 0; i < pieces; ++i)
+    for (int64_t c = 0; c < channels; ++c) sums[c] += partial[static_cast<size_t>(i * channels + c)];
+}
+
 template <class T>
 std::vector<double> channel_sums(const Tensor& dy) {
-  const Rows rows = rows_of(dy);
-  const auto channels = static_cast<size_t>(dy.shape()[1]);
-  std::vector<double> sums(channels, 0.0);
-  if (rows.constant) {
-    const int64_t images = dy.shape()[0];
-    parallel_for(static_cast<int64_t>(channels), 1, [&](int64_t begin, int64_t end) {
-      alignas(64) T buffer[kBlock];
-      for (int64_t c = begin; c < end; ++c) {
-        double lanes[8] = {};
-        for (int64_t n = 0; n < images; ++n)
-          for (int64_t i = 0; i < rows.length; i += kBlock) {
-            const int64_t count = std::min(kBlock, rows.length - i);
-            const T* p = read(dy, (n * static_cast<int64_t>(channels) + c) * rows.length + i, count, buffer);
-            int64_t j = 0;
-            for (; j + 8 <= count; j += 8)
-              for (int64_t lane = 0; lane < 8; ++lane) lanes[lane] += p[j + lane];
-            for (; j < count; ++j) lanes[j % 8] += p[j];
-          }
-        for (const double lane : lanes) sums[static_cast<size_t>(c)] += lane;
-      }
-    });
-    return sums;
-  }
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(rows.length, 1));
-  const auto pieces = static_cast<size_t>((rows.count + grain - 1) / grain);
-  std::vector<double> partial(pieces * channels, 0.0);
-  parallel_for(rows.count, grain, [&](int64_t begin, int64_t end) {
-    alignas(64) T buffer[kBlock];
-    double* sum = partial.data() + static_cast<size_t>(begin / grain) * channels;
-    for (int64_t row = begin; row < end; ++row)
-      for (int64_t i = 0; i < rows.length; i += kBlock) {
-        const int64_t count = std::min(kBlock, rows.length - i);
-        const T* p = read(dy, row * rows.length + i, count, buffer);
-        for (int64_t j = 0; j < count; ++j) sum[i + j] += p[j];
-      }
-  });
-  for (size_t piece = 0; piece < pieces; ++piece)
-    for (size_t c = 0; c < channels; ++c) sums[c] += partial[piece * channels + c];
+  const Slabs slabs = slabs_of(dy);
+  std::vector<double> sums(static_cast<size_t>(slabs.channels()), 0.0);
+  if (slabs.count * slabs.length == 0) return sums;
+  if (channel_block(dy) == 16)
+    sums_of_blocks<T, 16>(dy, slabs, sums.data());
+  else if (channel_block(dy) == 8)
+    sums_of_blocks<T, 8>(dy, slabs, sums.data());
+  else if (dy.shape().rank() == 4 && dy.layout() == Layout::plain)
+    sums_of_slabs<T>(dy, slabs, sums.data());
+  else
+    sums_of_rows<T>(dy, slabs, sums.data());
   return sums;
 }
 
 Refusal refuses_bias_gradient(const Device&, const BiasGradient& op) { return refuses_dtypes({&op.dy, &op.dbias}); }
 
 void run_bias_gradient(Device&, const BiasGradient& op) {
-  const Tensor dy = readable(op.dy);
+  const int64_t block = channel_block(op.dy);
+  const Tensor dy = block == 8 || block == 16 ? op.dy : readable(op.dy);
   op.dbias.materialize(Layout::plain);
   const std::vector<double> sums = dy.dtype() == DType::f64 ? channel_sums<double>(dy) : channel_sums<float>(dy);
-  convert(DType::f64, sums.data(), op.dbias.dtype(), op.dbias.data(), sums.size());
+  convert(DType::f64, sums.data(), op.dbias.dtype(), op.dbias.data(), static_cast<size_t>(op.dbias.elements()));
 }
 
 }  // namespace

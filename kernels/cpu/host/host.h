@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/host/vectors.h"
 #include "kernels/number/convert.h"
 #include "kernels/number/error.h"
 #include "kernels/ops/ops.h"
@@ -111,6 +111,38 @@ std::vector<T> widened(const Tensor& tensor) {
   return values;
 }
 
+// Partial sums of a long sum: independent chains of additions, so that none waits for the one before it.
+template <class T>
+inline constexpr int64_t kLanes = sizeof(T) == 8 ? 8 : 32;
+
+// The sum of term(j) over j < count in `lanes` parts, whose order does not depend on the machine.
+template <class Sum, int64_t lanes, class Term>
+Sum lanes_sum(int64_t count, Term term) {
+  Sum sums[lanes] = {};
+  int64_t j = 0;
+  for (; j + lanes <= count; j += lanes)
+    for (int64_t lane = 0; lane < lanes; ++lane) sums[lane] += term(j + lane);
+  for (; j < count; ++j) sums[j % lanes] += term(j);
+  for (int64_t left = lanes / 2; left > 0; left /= 2)
+    for (int64_t lane = 0; lane < left; ++lane) sums[lane] = sums[2 * lane] + sums[2 * lane + 1];
+  return sums[0];
+}
+
+// The largest of x in parts; a NaN may be lost.
+template <class T>
+T largest_of(const T* x, int64_t count) {
+  constexpr int64_t lanes = kLanes<T>;
+  T largest[lanes];
+  std::fill_n(largest, lanes, x[0]);
+  int64_t j = 0;
+  for (; j + lanes <= count; j += lanes)
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      largest[lane] = x[j + lane] > largest[lane] ? x[j + lane] : largest[lane];
+  for (; j < count; ++j) largest[0] = x[j] > largest[0] ? x[j] : largest[0];
+  for (int64_t lane = 1; lane < lanes; ++lane) largest[0] = largest[lane] > largest[0] ? largest[lane] : largest[0];
+  return largest[0];
+}
+
 // out[i] = f(in[0][i], ..., in[N-1][i]) in memory order.
 template <class T, size_t N, class F>
 void map(Tensor& out, const std::array<const Tensor*, N>& in, F f) {
@@ -126,8 +158,10 @@ void map(Tensor& out, const std::array<const Tensor*, N>& in, F f) {
       for (int64_t j = 0; j < count; ++j) {
         if constexpr (N == 1)
           r[j] = f(p[0][j]);
-        else
+        else if constexpr (N == 2)
           r[j] = f(p[0][j], p[1][j]);
+        else
+          r[j] = f(p[0][j], p[1][j], p[2][j]);
       }
       written(out, i, count, r);
     }

@@ -71,28 +71,37 @@ void weighted(const Tensor& from, Tensor& to, Rows row_terms, Columns column_ter
   const Shape &a = from.shape(), &b = to.shape();
   const bool last = from.layout() == Layout::nhwc;
   const int64_t lanes = last ? a[1] : 1, planes = last ? a[0] : a[0] * a[1];  // lanes: consecutive channels
-  const std::vector<T> source = widened<T>(from);
-  std::vector<T> result(static_cast<size_t>(to.elements()), T(0));
-  std::vector<std::vector<std::pair<int64_t, T>>> columns;
+  std::vector<std::vector<std::pair<int64_t, T>>> rows, columns;
+  for (int64_t y = 0; y < b[2]; ++y) rows.push_back(row_terms(y));
   for (int64_t x = 0; x < b[3]; ++x) columns.push_back(column_terms(x));
   const int64_t row_of_from = a[3] * lanes, row_of_to = b[3] * lanes;
   parallel_for(planes * b[2], std::max<int64_t>(1, kGrain / std::max<int64_t>(row_of_to, 1)),
                [&](int64_t begin, int64_t end) {
-                 std::vector<T> mixed(static_cast<size_t>(row_of_from));
+                 const auto size = [](int64_t n) { return static_cast<size_t>(n); };
+                 std::vector<T> mixed(size(row_of_from)), wide(size(row_of_from)), result(size(row_of_to));
                  for (int64_t i = begin; i < end; ++i) {
                    std::fill(mixed.begin(), mixed.end(), T(0));
-                   for (const auto& [row, weight] : row_terms(i % b[2])) {
-                     const T* in = source.data() + ((i / b[2]) * a[2] + row) * row_of_from;
-                     for (int64_t k = 0; k < row_of_from; ++k) mixed[static_cast<size_t>(k)] += weight * in[k];
+                   T* sum = mixed.data();
+                   for (const auto& [row, weight] : rows[size(i % b[2])]) {
+                     const T* in = read(from, ((i / b[2]) * a[2] + row) * row_of_from, row_of_from, wide.data());
+                     const T factor = weight;
+                     HM_EACH_FOR_ITSELF
+                     for (int64_t k = 0; k < row_of_from; ++k) sum[k] += factor * in[k];
                    }
-                   T* out = result.data() + i * row_of_to;
-                   for (int64_t x = 0; x < b[3]; ++x)
-                     for (const auto& [column, weight] : columns[static_cast<size_t>(x)])
-                       for (int64_t k = 0; k < lanes; ++k)
-                         out[x * lanes + k] += weight * mixed[static_cast<size_t>(column * lanes + k)];
+                   T* out = writable(to, i * row_of_to, result.data());
+                   for (int64_t x = 0; x < b[3]; ++x) {
+                     T* pixel = out + x * lanes;
+                     std::fill_n(pixel, lanes, T(0));
+                     for (const auto& [column, weight] : columns[size(x)]) {
+                       const T* in = sum + column * lanes;
+                       const T factor = weight;
+                       HM_EACH_FOR_ITSELF
+                       for (int64_t k = 0; k < lanes; ++k) pixel[k] += factor * in[k];
+                     }
+                   }
+                   written(to, i * row_of_to, row_of_to, out);
                  }
                });
-  convert(kStored<T>, result.data(), to.dtype(), to.data(), result.size());
 }
 
 template <class T>

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/host/exponential.h"
 #include "kernels/cpu/host/host.h"
 #include "kernels/ops/formulas.h"
 #include "kernels/ops/losses.h"
@@ -21,18 +22,23 @@ Refusal refuses_element_operands(const Tensor& output, const Tensor& target) {
 
 template <class Row, class T>
 void element_loss(const ElementLoss<Row>& op) {
-  const Tensor target = in_layout_of(op.output, op.target);
+  const Tensor target = in_layout_of(op.output, op.target),
+               weights = op.weights ? in_layout_of(op.output, *op.weights) : Tensor();
   const int64_t count = op.output.elements();
   const T a = static_cast<T>(op.a), b = static_cast<T>(op.b);
   std::vector<double> sums(static_cast<size_t>((count + kGrain - 1) / kGrain));
   parallel_for(count, kGrain, [&](int64_t begin, int64_t end) {
-    alignas(64) T bx[kBlock], by[kBlock], values[kBlock];
+    alignas(64) T bx[kBlock], by[kBlock], bw[kBlock], values[kBlock];
     double sum = 0;
     for (int64_t i = begin; i < end; i += kBlock) {
       const int64_t block = std::min(kBlock, end - i);
       const T *x = read(op.output, i, block, bx), *y = read(target, i, block, by);
       HM_EACH_FOR_ITSELF
       for (int64_t j = 0; j < block; ++j) values[j] = Row::value(x[j], y[j], a, b);
+      if (op.weights) {
+        const T* w = read(weights, i, block, bw);
+        for (int64_t j = 0; j < block; ++j) values[j] = w[j] == 0 ? 0 : values[j] * w[j];
+      }
       for (int64_t j = 0; j < block; ++j) sum += static_cast<double>(values[j]);
     }
     sums[static_cast<size_t>(begin / kGrain)] = sum;
@@ -40,15 +46,21 @@ void element_loss(const ElementLoss<Row>& op) {
   double total = 0;
   for (const double sum : sums) total += sum;
   op.loss.materialize(Layout::plain);
-  store(op.loss.dtype(), op.loss.data(), 0, total / static_cast<double>(count));
+  store(op.loss.dtype(), op.loss.data(), 0, op.weights ? total : total / static_cast<double>(count));
 }
 
 template <class Row, class T>
 void element_loss_backward(const ElementLossBackward<Row>& op) {
   const T a = static_cast<T>(op.a), b = static_cast<T>(op.b),
-          factor = static_cast<T>(op.dloss / static_cast<double>(op.output.elements()));
+          factor = static_cast<T>(op.weights ? op.dloss : op.dloss / static_cast<double>(op.output.elements()));
   const Tensor target = in_layout_of(op.output, op.target);
   Result gradient(op.doutput, op.output);
+  if (op.weights) {
+    const Tensor weights = in_layout_of(op.output, *op.weights);
+    map<T, 3>(gradient.tensor(), {&op.output, &target, &weights},
+              [=](T x, T y, T w) { return w == 0 ? 0 : Row::slope(x, y, a, b) * w * factor; });
+    return gradient.finish();
+  }
   map<T, 2>(gradient.tensor(), {&op.output, &target}, [=](T x, T y) { return Row::slope(x, y, a, b) * factor; });
   gradient.finish();
 }
@@ -56,12 +68,16 @@ void element_loss_backward(const ElementLossBackward<Row>& op) {
 template <class Row>
 Refusal refuses_element_loss(const Device&, const ElementLoss<Row>& op) {
   if (Refusal refusal = refuses_element_operands(op.output, op.target)) return refusal;
+  if (op.weights)
+    if (Refusal refusal = refuses_dtypes({op.weights})) return refusal;
   return refuses_dtypes({&op.output, &op.target, &op.loss});
 }
 
 template <class Row>
 Refusal refuses_element_loss_backward(const Device&, const ElementLossBackward<Row>& op) {
   if (Refusal refusal = refuses_element_operands(op.output, op.target)) return refusal;
+  if (op.weights)
+    if (Refusal refusal = refuses_dtypes({op.weights})) return refusal;
   return refuses_dtypes({&op.output, &op.target, &op.doutput});
 }
 
@@ -112,6 +128,14 @@ std::vector<T> class_weights(const Tensor& weights, int64_t classes) {
   return weights.empty() ? std::vector<T>(static_cast<size_t>(classes), T(1)) : widened<T>(weights);
 }
 
+// In fp64 in order.
+inline float sum_of_exponentials(const float* z, int64_t count, float largest) {
+  return lanes_sum<float, kLanes<float>>(count, [&](int64_t j) { return exp_of_nonpositive(z[j] - largest); });
+}
+inline double sum_of_exponentials(const double* z, int64_t count, double largest) {
+  return lanes_sum<double, 1>(count, [&](int64_t j) { return std::exp(z[j] - largest); });
+}
+
 template <class T>
 void labelled_loss(const CrossEntropy& op) {
   const Positions at(op.logits.shape());
@@ -123,15 +147,23 @@ void labelled_loss(const CrossEntropy& op) {
   std::vector<double> losses(static_cast<size_t>(at.samples * at.blocks)), totals(losses.size());
   const double hard = 1 - op.smoothing, soft = op.smoothing / static_cast<double>(at.classes);
   at.each_block([&](int64_t number, int64_t first_label, int64_t first, int64_t count) {
-    alignas(64) T largest[256], sum[256];
-    for (int64_t j = 0; j < count; ++j) largest[j] = logits[static_cast<size_t>(first + j)], sum[j] = 0;
-    for (int64_t c = 1; c < at.classes; ++c) {
-      const T* z = logits.data() + first + c * at.pixels;
-      for (int64_t j = 0; j < count; ++j) largest[j] = z[j] > largest[j] || std::isnan(z[j]) ? z[j] : largest[j];
-    }
-    for (int64_t c = 0; c < at.classes; ++c) {
-      const T* z = logits.data() + first + c * at.pixels;
-      for (int64_t j = 0; j < count; ++j) sum[j] += std::exp(z[j] - largest[j]);
+    alignas(64) T largest[256] = {}, sum[256] = {};
+    if (at.pixels == 1) {  // the classes of one position are neighbours
+      const T* z = logits.data() + first;
+      largest[0] = largest_of(z, at.classes);  // if z has a NaN, the sum has one too
+      sum[0] = sum_of_exponentials(z, at.classes, largest[0]);
+    } else {
+      std::copy_n(logits.data() + first, count, largest);
+      for (int64_t c = 1; c < at.classes; ++c) {
+        const T* z = logits.data() + first + c * at.pixels;
+        HM_EACH_FOR_ITSELF
+        for (int64_t j = 0; j < count; ++j) largest[j] = z[j] > largest[j] || std::isnan(z[j]) ? z[j] : largest[j];
+      }
+      for (int64_t c = 0; c < at.classes; ++c) {
+        const T* z = logits.data() + first + c * at.pixels;
+        HM_EACH_FOR_ITSELF
+        for (int64_t j = 0; j < count; ++j) sum[j] += exp_of_nonpositive(z[j] - largest[j]);
+      }
     }
     for (int64_t j = 0; j < count; ++j) sum[j] = std::log(sum[j]);
     double loss = 0, total = 0;
@@ -174,18 +206,39 @@ void labelled_loss_backward(const CrossEntropyBackward& op) {
   const T factor = static_cast<T>(op.dloss / load(op.total_weight.dtype(), op.total_weight.data(), 0)),
           hard = static_cast<T>(1 - op.smoothing), soft_share = static_cast<T>(soft),
           soft_sum = static_cast<T>(soft * all);
+  const T* weight = weights.data();
   at.each_block([&](int64_t, int64_t first_label, int64_t first, int64_t count) {
+    alignas(64) T at_label[256] = {},
+                  kept[256] = {};  // of each position: the weight of its label, and 0 if it is ignored
+    for (int64_t j = 0; j < count; ++j) {
+      const int32_t label = labels[first_label + j];
+      at_label[j] = label == op.ignored ? T(0) : hard * weights[static_cast<size_t>(label)];
+      kept[j] = label == op.ignored ? T(0) : T(1);
+    }
+    if (at.pixels == 1) {  // the classes of one position are neighbours
+      T* p = gradient.data() + first;
+      if (kept[0] == 0) {
+        std::fill_n(p, at.classes, T(0));
+        return;
+      }
+      const T sum = at_label[0] + soft_sum, label_score = p[labels[first_label]];
+      HM_EACH_FOR_ITSELF
+      for (int64_t c = 0; c < at.classes; ++c)
+        p[c] = (exp_of_nonpositive(p[c]) * sum - soft_share * weight[c]) * factor;
+      const T q = at_label[0] + soft_share * weight[labels[first_label]];
+      p[labels[first_label]] = (exp_of_nonpositive(label_score) * sum - q) * factor;
+      return;
+    }
     for (int64_t c = 0; c < at.classes; ++c) {
       T* p = gradient.data() + first + c * at.pixels;
+      const int32_t* label = labels + first_label;
+      const auto own = static_cast<int32_t>(c);
+      const T shared = soft_share * weight[c];
+      HM_EACH_FOR_ITSELF
       for (int64_t j = 0; j < count; ++j) {
-        const int32_t label = labels[first_label + j];
-        if (label == op.ignored) {
-          p[j] = T(0);
-          continue;
-        }
-        const T at_label = hard * weights[static_cast<size_t>(label)];
-        const T q = (label == c ? at_label : T(0)) + soft_share * weights[static_cast<size_t>(c)];
-        p[j] = (std::exp(p[j]) * (at_label + soft_sum) - q) * factor;
+        const T q = (label[j] == own ? at_label[j] : T(0)) + shared;
+        const T slope = (exp_of_nonpositive(p[j]) * (at_label[j] + soft_sum) - q) * factor;
+        p[j] = kept[j] == 0 ? T(0) : slope;
       }
     }
   });

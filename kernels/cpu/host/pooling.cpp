@@ -41,8 +41,156 @@ void each_plane(const Shape& s, F f) {
   });
 }
 
+// The same for nhwc, with the channels of a pixel in the innermost loop. Every element is summed in the same order as
+// for plain images.
+
+// f(n, y) for every row of an nhwc image, in parallel.
+template <class F>
+void each_image_row(const Shape& s, F f) {
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(s[3] * s[1], 1));
+  parallel_for(s[0] * s[2], grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) f(i / s[2], i % s[2]);
+  });
+}
+
+// Rows of an nhwc image, widened.
+template <class T>
+struct ImageRow {
+  const Tensor& image;
+  int64_t length;
+  std::vector<T> wide;
+  explicit ImageRow(const Tensor& x)
+      : image(x),
+        length(x.shape()[3] * x.shape()[1]),
+        wide(static_cast<size_t>(x.dtype() == kStored<T> ? 0 : length)) {}
+  const T* at(int64_t n, int64_t y) { return read(image, (n * image.shape()[2] + y) * length, length, wide.data()); }
+};
+
+// The results y whose windows reach row (or column) `place` of the image, in order: first ... last.
+struct Windows {
+  int64_t first, last;
+  Windows(int64_t place, int stride, int pad, int kernel, int64_t results)
+      : first(std::max<int64_t>(0, (place + pad - kernel + stride) / stride)),
+        last(std::min<int64_t>(results, (place + pad) / stride + 1)) {
+    if (place + pad - kernel + 1 <= 0) first = 0;
+  }
+};
+
+template <class T>
+void max_pool_nhwc(const MaxPool2d& op, const Tensor& x, Tensor& out, Tensor* indices) {
+  const Shape &xs = x.shape(), &ys = out.shape();
+  const int64_t channels = xs[1], length = ys[3] * channels;
+  each_image_row(ys, [&](int64_t n, int64_t y) {
+    ImageRow<T> source(x);
+    std::vector<T> result(static_cast<size_t>(length));
+    std::vector<int32_t> winner_row(static_cast<size_t>(length));
+    T* const best_row = writable(out, (n * ys[2] + y) * length, result.data());
+    const Span rows(y, op.window.stride_h, op.window.pad_h, op.kernel_h, xs[2]);
+    for (int64_t i = rows.first; i < rows.last; ++i) {
+      const T* row = source.at(n, rows.origin + i);
+      for (int64_t z = 0; z < ys[3]; ++z) {
+        const Span columns(z, op.window.stride_w, op.window.pad_w, op.kernel_w, xs[3]);
+        T* best = best_row + z * channels;
+        int32_t* winner = winner_row.data() + z * channels;
+        for (int64_t j = columns.first; j < columns.last; ++j) {
+          const T* value = row + (columns.origin + j) * channels;
+          const auto place = static_cast<int32_t>(i * op.kernel_w + j);
+          if (i == rows.first && j == columns.first) {
+            std::copy_n(value, channels, best), std::fill_n(winner, channels, place);
+            continue;
+          }
+          HM_EACH_FOR_ITSELF
+          for (int64_t c = 0; c < channels; ++c) {
+            const bool takes = formulas::pool_takes(value[c], best[c]);
+            best[c] = takes ? value[c] : best[c], winner[c] = takes ? place : winner[c];
+          }
+        }
+      }
+    }
+    written(out, (n * ys[2] + y) * length, length, best_row);
+    if (!indices) return;
+    uint8_t* places = indices->as<uint8_t>() + (n * ys[2] + y) * length;
+    HM_EACH_FOR_ITSELF
+    for (int64_t k = 0; k < length; ++k) places[k] = static_cast<uint8_t>(winner_row[static_cast<size_t>(k)]);
+  });
+}
+
+// dx row by row: add(i, j, y, z, channels of dx, channels of dy) for every window that reaches a pixel.
+template <class T, class Op, class Add>
+void pool_backward_nhwc(const Op& op, const Tensor& dy, Tensor& dx, Add add) {
+  const Shape &xs = dx.shape(), &ys = dy.shape();
+  const int64_t channels = xs[1], length = xs[3] * channels;
+  each_image_row(xs, [&](int64_t n, int64_t h) {
+    ImageRow<T> source(dy);
+    std::vector<T> result(static_cast<size_t>(length));
+    T* const row = writable(dx, (n * xs[2] + h) * length, result.data());
+    std::fill_n(row, length, T(0));
+    const Windows windows(h, op.window.stride_h, op.window.pad_h, op.kernel_h, ys[2]);
+    for (int64_t y = windows.first; y < windows.last; ++y) {
+      const int64_t i = h - (y * op.window.stride_h - op.window.pad_h);
+      const T* slope = source.at(n, y);
+      for (int64_t z = 0; z < ys[3]; ++z) {
+        const Span columns(z, op.window.stride_w, op.window.pad_w, op.kernel_w, xs[3]);
+        for (int64_t j = columns.first; j < columns.last; ++j)
+          add(i * op.kernel_w + j, ((n * ys[2] + y) * ys[3] + z) * channels, channels,
+              row + (columns.origin + j) * channels, slope + z * channels);
+      }
+    }
+    written(dx, (n * xs[2] + h) * length, length, row);
+  });
+}
+
+template <class T>
+void max_pool_backward_nhwc(const MaxPool2dBackward& op, const Tensor& dy, const Tensor& indices, Tensor& dx) {
+  const auto* winners = indices.as<uint8_t>();
+  pool_backward_nhwc<T>(op, dy, dx, [winners](int64_t place, int64_t first, int64_t channels, T* to, const T* from) {
+    const uint8_t *winner = winners + first, own = static_cast<uint8_t>(place);
+    HM_EACH_FOR_ITSELF
+    for (int64_t c = 0; c < channels; ++c) to[c] += winner[c] == own ? from[c] : T(0);
+  });
+}
+
+template <class T>
+void average_pool_nhwc(const AvgPool2d& op, const Tensor& x, Tensor& out) {
+  const Shape &xs = x.shape(), &ys = out.shape();
+  const int64_t channels = xs[1], length = ys[3] * channels;
+  const T count = static_cast<T>(op.kernel_h * op.kernel_w);
+  each_image_row(ys, [&](int64_t n, int64_t y) {
+    ImageRow<T> source(x);
+    std::vector<T> result(static_cast<size_t>(length));
+    T* const sums = writable(out, (n * ys[2] + y) * length, result.data());
+    std::fill_n(sums, length, T(0));
+    const Span rows(y, op.window.stride_h, op.window.pad_h, op.kernel_h, xs[2]);
+    for (int64_t i = rows.first; i < rows.last; ++i) {
+      const T* row = source.at(n, rows.origin + i);
+      for (int64_t z = 0; z < ys[3]; ++z) {
+        const Span columns(z, op.window.stride_w, op.window.pad_w, op.kernel_w, xs[3]);
+        T* sum = sums + z * channels;
+        for (int64_t j = columns.first; j < columns.last; ++j) {
+          const T* value = row + (columns.origin + j) * channels;
+          HM_EACH_FOR_ITSELF
+          for (int64_t c = 0; c < channels; ++c) sum[c] += value[c];
+        }
+      }
+    }
+    HM_EACH_FOR_ITSELF
+    for (int64_t k = 0; k < length; ++k) sums[k] /= count;
+    written(out, (n * ys[2] + y) * length, length, sums);
+  });
+}
+
+template <class T>
+void average_pool_backward_nhwc(const AvgPool2dBackward& op, const Tensor& dy, Tensor& dx) {
+  const T count = static_cast<T>(op.kernel_h * op.kernel_w);
+  pool_backward_nhwc<T>(op, dy, dx, [count](int64_t, int64_t, int64_t channels, T* to, const T* from) {
+    HM_EACH_FOR_ITSELF
+    for (int64_t c = 0; c < channels; ++c) to[c] += from[c] / count;
+  });
+}
+
 template <class T>
 void max_pool(const MaxPool2d& op, const Tensor& x, Tensor& out, Tensor* indices) {
+  if (x.layout() == Layout::nhwc && out.layout() == Layout::nhwc) return max_pool_nhwc<T>(op, x, out, indices);
   const Strides sx(x), sy(out);
   const Shape &xs = x.shape(), &ys = out.shape();
   const std::vector<T> source = widened<T>(x);
@@ -71,6 +219,7 @@ void max_pool(const MaxPool2d& op, const Tensor& x, Tensor& out, Tensor* indices
 
 template <class T>
 void max_pool_backward(const MaxPool2dBackward& op, const Tensor& dy, const Tensor& indices, Tensor& dx) {
+  if (dx.layout() == Layout::nhwc && dy.layout() == Layout::nhwc) return max_pool_backward_nhwc<T>(op, dy, indices, dx);
   const Strides sx(dx), sy(dy);
   const Shape& ys = dy.shape();
   const std::vector<T> source = widened<T>(dy);
@@ -91,6 +240,7 @@ void max_pool_backward(const MaxPool2dBackward& op, const Tensor& dy, const Tens
 
 template <class T>
 void average_pool(const AvgPool2d& op, const Tensor& x, Tensor& out) {
+  if (x.layout() == Layout::nhwc && out.layout() == Layout::nhwc) return average_pool_nhwc<T>(op, x, out);
   const Strides sx(x), sy(out);
   const Shape &xs = x.shape(), &ys = out.shape();
   const std::vector<T> source = widened<T>(x);
@@ -115,6 +265,7 @@ void average_pool(const AvgPool2d& op, const Tensor& x, Tensor& out) {
 
 template <class T>
 void average_pool_backward(const AvgPool2dBackward& op, const Tensor& dy, Tensor& dx) {
+  if (dx.layout() == Layout::nhwc && dy.layout() == Layout::nhwc) return average_pool_backward_nhwc<T>(op, dy, dx);
   const Strides sx(dx), sy(dy);
   const Shape &xs = dx.shape(), &ys = dy.shape();
   const std::vector<T> source = widened<T>(dy);

@@ -1,4 +1,4 @@
-// Layer norm, RMS norm and group norm as host loops for fp64, fp32, fp16 and bf16. Sums are of fp64 for every type, as
+// Layer norm, RMS norm, group norm and weight norm as host loops for fp64, fp32, fp16 and bf16. Sums are of fp64 for every type, as
 // in batch norm: two passes, so that a large mean costs no digits of the variance.
 #include <algorithm>
 #include <cmath>
@@ -37,23 +37,13 @@ std::vector<T> spread(const Tensor& entries, int64_t count, int64_t repeat, T ot
   return all;
 }
 
-// term(j) over 0 <= j < count, in eight sums whose order does not depend on the machine.
-template <class Term>
-double sum_of(int64_t count, Term term) {
-  double sums[8] = {};
-  int64_t j = 0;
-  for (; j + 8 <= count; j += 8)
-    for (int64_t lane = 0; lane < 8; ++lane) sums[lane] += term(j + lane);
-  for (; j < count; ++j) sums[j % 8] += term(j);
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-}
-
 int64_t rows_at_a_time(int64_t width) { return std::max<int64_t>(1, kGrain / std::max<int64_t>(width, 1)); }
 
 template <class T>
 void normalize_forward(const NormalizeRows& op) {
   const int64_t width = op.width, rows = op.x.elements() / width;
   const int64_t entries = op.scale.empty() ? width / op.repeat : op.scale.elements();
+  const double count = op.summed ? 1 : static_cast<double>(width);  // what a sum is divided by
   const std::vector<T> scale = spread<T>(op.scale, entries, op.repeat, 1),
                        shift = spread<T>(op.shift, entries, op.repeat, 0);
   const auto period = static_cast<int64_t>(scale.size());
@@ -63,14 +53,14 @@ void normalize_forward(const NormalizeRows& op) {
     for (int64_t row = begin; row < end; ++row) {
       const T* x = read(op.x, row * width, width, wide.data());
       const double mean =
-          op.centred ? sum_of(width, [&](int64_t j) { return static_cast<double>(x[j]); }) / static_cast<double>(width)
+          op.centred ? lanes_sum<double, kLanes<T>>(width, [&](int64_t j) { return static_cast<double>(x[j]); }) /
+                           static_cast<double>(width)
                      : 0;
-      const double squares = sum_of(width, [&](int64_t j) {
+      const double squares = lanes_sum<double, kLanes<T>>(width, [&](int64_t j) {
         const double difference = static_cast<double>(x[j]) - mean;
         return difference * difference;
       });
-      const T center = static_cast<T>(mean),
-              inverse = static_cast<T>(1 / std::sqrt(squares / static_cast<double>(width) + op.epsilon));
+      const T center = static_cast<T>(mean), inverse = static_cast<T>(1 / std::sqrt(squares / count + op.epsilon));
       means[static_cast<size_t>(row)] = center, inverses[static_cast<size_t>(row)] = inverse;
       const T *factor = scale.data() + row * width % period, *offset = shift.data() + row * width % period;
       T* y = writable(op.out, row * width, result.data());
@@ -99,6 +89,7 @@ void normalize_backward(const NormalizeRowsBackward& op) {
   const int64_t width = op.width, rows = op.x.elements() / width, repeat = op.repeat;
   const Tensor& any = !op.scale.empty() ? op.scale : !op.dscale.empty() ? op.dscale : op.dshift;
   const int64_t entries = any.empty() ? width / repeat : any.elements();
+  const double count = op.summed ? 1 : static_cast<double>(width);  // what a sum is divided by
   const std::vector<T> scale = spread<T>(op.scale, entries, repeat, 1);
   const auto period = static_cast<int64_t>(scale.size());
   const std::vector<T> inverses = widened<T>(op.inverse), means = op.centred ? widened<T>(op.mean) : std::vector<T>();
@@ -118,17 +109,27 @@ void normalize_backward(const NormalizeRowsBackward& op) {
       const T* factor = scale.data() + row * width % period;
       HM_EACH_FOR_ITSELF
       for (int64_t j = 0; j < width; ++j) hat[j] = (x[j] - center) * inverse;
-      const double product = sum_of(width, [&](int64_t j) { return static_cast<double>(factor[j]) * dy[j] * hat[j]; });
-      const double sum =
-          op.centred ? sum_of(width, [&](int64_t j) { return static_cast<double>(factor[j]) * dy[j]; }) : 0;
-      const T of_sum = static_cast<T>(sum / static_cast<double>(width)),
-              of_product = static_cast<T>(product / static_cast<double>(width));
+      const double product = lanes_sum<double, kLanes<T>>(
+          width, [&](int64_t j) { return static_cast<double>(factor[j]) * dy[j] * hat[j]; });
+      const double sum = op.centred ? lanes_sum<double, kLanes<T>>(
+                                          width, [&](int64_t j) { return static_cast<double>(factor[j]) * dy[j]; })
+                                    : 0;
+      const T of_sum = static_cast<T>(sum / static_cast<double>(width)), of_product = static_cast<T>(product / count);
       const int64_t first = row * (width / repeat) % entries;
-      for (int64_t e = 0; e < width / repeat; ++e) {
-        double more = 0, plain = 0;
-        for (int64_t j = e * repeat; j < (e + 1) * repeat; ++j)
-          more += static_cast<double>(dy[j]) * hat[j], plain += dy[j];
-        dscale[first + e] += more, dshift[first + e] += plain;
+      double *to_scale = dscale + first, *to_shift = dshift + first;
+      if (repeat == 1) {
+        HM_EACH_FOR_ITSELF
+        for (int64_t e = 0; e < width; ++e)
+          to_scale[e] += static_cast<double>(dy[e]) * hat[e], to_shift[e] += static_cast<double>(dy[e]);
+      } else {
+        for (int64_t e = 0; e < width / repeat; ++e) {
+          const T *of_dy = dy + e * repeat, *of_hat = hat + e * repeat;
+          // One chain in fp64, whose bits the fp64 references keep.
+          constexpr int64_t kChains = sizeof(T) == 8 ? 1 : kLanes<T>;
+          to_scale[e] +=
+              lanes_sum<double, kChains>(repeat, [&](int64_t j) { return static_cast<double>(of_dy[j]) * of_hat[j]; });
+          to_shift[e] += lanes_sum<double, kChains>(repeat, [&](int64_t j) { return static_cast<double>(of_dy[j]); });
+        }
       }
       T* dx = writable(op.dx, row * width, result.data());
       HM_EACH_FOR_ITSELF

@@ -24,29 +24,6 @@ Refusal refuses_unless_plain(std::initializer_list<const Tensor*> tensors) {
 int64_t last_extent(const Tensor& tensor) { return tensor.shape()[tensor.shape().rank() - 1]; }
 int64_t grain_of_rows(int64_t width) { return std::max<int64_t>(1, kGrain / std::max<int64_t>(width, 1)); }
 
-// The sum in eight parts, whose order does not depend on the machine.
-template <class T, class Term>
-T lanes_sum(int64_t count, Term term) {
-  T sums[8] = {};
-  int64_t j = 0;
-  for (; j + 8 <= count; j += 8)
-    for (int64_t lane = 0; lane < 8; ++lane) sums[lane] += term(j + lane);
-  for (; j < count; ++j) sums[j % 8] += term(j);
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-}
-
-// The largest; if x has a NaN, the sum of the exponentials has one too, so it may be lost here.
-template <class T>
-T largest_of(const T* x, int64_t count) {
-  T lanes[8];
-  std::fill_n(lanes, 8, x[0]);
-  int64_t j = 0;
-  for (; j + 8 <= count; j += 8)
-    for (int64_t lane = 0; lane < 8; ++lane) lanes[lane] = x[j + lane] > lanes[lane] ? x[j + lane] : lanes[lane];
-  for (; j < count; ++j) lanes[0] = x[j] > lanes[0] ? x[j] : lanes[0];
-  return *std::max_element(lanes, lanes + 8);
-}
-
 // f(row values, result values, width) for rows of one, two operands; `out` of the same shape.
 template <class T, size_t N, class F>
 void each_row(Tensor& out, const std::array<const Tensor*, N>& in, F f) {
@@ -68,28 +45,35 @@ void each_row(Tensor& out, const std::array<const Tensor*, N>& in, F f) {
 template <class T>
 void softmax(const Softmax& op) {
   const int64_t period = op.causal ? op.x.shape()[op.x.shape().rank() - 2] : 0;
-  each_row<T>(op.out, std::array{&op.x}, [log = op.log, period](const auto& p, T* r, int64_t all, int64_t row) {
-    const T* x = p[0];
-    const int64_t width = period ? std::min(all, row % period + 1) : all;  // that this row sees
-    std::fill(r + width, r + all, T(0));
-    const T largest = largest_of(x, width);
-    if (log) {
-      const T sum = lanes_sum<T>(width, [&](int64_t j) { return exp_of_nonpositive(x[j] - largest); });
-      const T shift = std::log(sum);
-      for (int64_t j = 0; j < width; ++j) r[j] = (x[j] - largest) - shift;
-      return;
-    }
-    for (int64_t j = 0; j < width; ++j) r[j] = exp_of_nonpositive(x[j] - largest);
-    const T inverse = T(1) / lanes_sum<T>(width, [r](int64_t j) { return r[j]; });
-    for (int64_t j = 0; j < width; ++j) r[j] *= inverse;
-  });
+  each_row<T>(
+      op.out, std::array{&op.x},
+      [log = op.log, masked = op.masked, period](const auto& p, T* r, int64_t all, int64_t row) {
+        const T* x = p[0];
+        const int64_t width = period ? std::min(all, row % period + 1) : all;  // that this row sees
+        std::fill(r + width, r + all, T(0));
+        // If x has a NaN, the sum of the exponentials has one too.
+        const T largest = largest_of(x, width);
+        if (masked && largest == -HUGE_VALF && std::none_of(x, x + width, [](T one) { return std::isnan(one); })) {
+          std::fill_n(r, width, T(0));
+          return;
+        }
+        if (log) {
+          const T sum = lanes_sum<T, kLanes<T>>(width, [&](int64_t j) { return exp_of_nonpositive(x[j] - largest); });
+          const T shift = std::log(sum);
+          for (int64_t j = 0; j < width; ++j) r[j] = (x[j] - largest) - shift;
+          return;
+        }
+        for (int64_t j = 0; j < width; ++j) r[j] = exp_of_nonpositive(x[j] - largest);
+        const T inverse = T(1) / lanes_sum<T, kLanes<T>>(width, [r](int64_t j) { return r[j]; });
+        for (int64_t j = 0; j < width; ++j) r[j] *= inverse;
+      });
 }
 
 template <class T>
 void softmax_backward(const SoftmaxBackward& op) {
   each_row<T>(op.dx, std::array{&op.y, &op.dy}, [log = op.log](const auto& p, T* r, int64_t width, int64_t) {
     const T *y = p[0], *dy = p[1];
-    const T sum = lanes_sum<T>(width, [&](int64_t j) { return log ? dy[j] : dy[j] * y[j]; });
+    const T sum = lanes_sum<T, kLanes<T>>(width, [&](int64_t j) { return log ? dy[j] : dy[j] * y[j]; });
     if (log)
       for (int64_t j = 0; j < width; ++j) r[j] = dy[j] - exp_of_nonpositive(y[j]) * sum;
     else
@@ -212,7 +196,30 @@ void run_embedding_backward(Device&, const EmbeddingBackward& op) {
 
 // out = from factor, or 0 where not kept; `share` elements for each entry of the mask.
 template <class T>
+void masked_nhwc(const Tensor& from, const Tensor& mask, Tensor& out, double p) {
+  const Shape& s = from.shape();
+  const int64_t channels = s[1], pixels = s[2] * s[3];
+  const T factor = static_cast<T>(1 / (1 - p));
+  const auto* kept = mask.as<uint8_t>();
+  parallel_for(s[0] * pixels, grain_of_rows(channels), [&](int64_t begin, int64_t end) {
+    std::vector<T> source(static_cast<size_t>(channels)), result(source);
+    for (int64_t row = begin; row < end; ++row) {
+      const T* x = read(from, row * channels, channels, source.data());
+      T* r = writable(out, row * channels, result.data());
+      const uint8_t* own = kept + row / pixels * channels;
+      HM_EACH_FOR_ITSELF
+      for (int64_t c = 0; c < channels; ++c) {
+        const T scaled = x[c] * factor;
+        r[c] = own[c] ? scaled : T(0);
+      }
+      written(out, row * channels, channels, r);
+    }
+  });
+}
+
+template <class T>
 void masked(const Tensor& from, const Tensor& mask, Tensor& out, double p) {
+  if (from.layout() == Layout::nhwc) return masked_nhwc<T>(from, mask, out, p);
   const auto* kept = mask.as<uint8_t>();
   const int64_t share = from.elements() / std::max<int64_t>(mask.elements(), 1);
   const T factor = static_cast<T>(1 / (1 - p));
@@ -235,16 +242,24 @@ void masked(const Tensor& from, const Tensor& mask, Tensor& out, double p) {
   });
 }
 
+// Images in nhwc only if whole channels are dropped: the numbers are drawn in plain order.
+Refusal refuses_masked(const Tensor& from, const Tensor& mask, const Tensor& out) {
+  const bool whole_channels = from.shape().rank() == 4 && mask.shape().rank() == 2;
+  const bool is_nhwc = from.layout() == Layout::nhwc && (out.layout() == Layout::nhwc || out.layout() == Layout::any);
+  if (whole_channels && is_nhwc) return refuses_unless_plain({&mask});
+  return refuses_unless_plain({&from, &mask, &out});
+}
+
 Refusal refuses_dropout(const Device&, const Dropout& op) {
-  if (Refusal refusal = refuses_unless_plain({&op.x, &op.out, &op.mask})) return refusal;
+  if (Refusal refusal = refuses_masked(op.x, op.mask, op.out)) return refusal;
   return refuses_dtypes({&op.x, &op.out});
 }
 Refusal refuses_dropout_backward(const Device&, const DropoutBackward& op) {
-  if (Refusal refusal = refuses_unless_plain({&op.dy, &op.dx, &op.mask})) return refusal;
+  if (Refusal refusal = refuses_masked(op.dy, op.mask, op.dx)) return refusal;
   return refuses_dtypes({&op.dy, &op.dx});
 }
 void run_dropout(Device&, const Dropout& op) {
-  op.mask.materialize(Layout::plain), op.out.materialize(Layout::plain);
+  op.mask.materialize(Layout::plain), op.out.materialize(op.x.layout());
   auto* kept = op.mask.as<uint8_t>();
   const double least = op.p * 0x1p32;
   const int64_t elements = op.mask.elements();
@@ -259,55 +274,105 @@ void run_dropout(Device&, const Dropout& op) {
                                        : masked<float>(op.x, op.mask, op.out, op.p);
 }
 void run_dropout_backward(Device&, const DropoutBackward& op) {
-  op.dx.materialize(Layout::plain);
+  op.dx.materialize(op.dy.layout());
   computes_in_double({&op.dy, &op.dx}) ? masked<double>(op.dy, op.mask, op.dx, op.p)
                                        : masked<float>(op.dy, op.mask, op.dx, op.p);
 }
 
+// Columns of a row that are in buffers at a time.
+constexpr int64_t kColumns = kBlock / 4;
+
+// The four gates i, f, g, o of columns `begin` and following, of [n, 4 hidden].
+template <class T>
+struct Gates {
+  alignas(64) T wide[4][kColumns];
+  const T* of[4];
+
+  void load(const Tensor& tensor, int64_t row, int64_t hidden, int64_t begin, int64_t count) {
+    for (int64_t g = 0; g < 4; ++g) of[g] = read(tensor, (4 * row + g) * hidden + begin, count, wide[g]);
+  }
+};
+template <class T>
+struct WrittenGates {
+  alignas(64) T wide[4][kColumns];
+  T* of[4];
+
+  void open(Tensor& tensor, int64_t row, int64_t hidden, int64_t begin) {
+    for (int64_t g = 0; g < 4; ++g) of[g] = writable(tensor, (4 * row + g) * hidden + begin, wide[g]);
+  }
+  void close(Tensor& tensor, int64_t row, int64_t hidden, int64_t begin, int64_t count) {
+    for (int64_t g = 0; g < 4; ++g) written(tensor, (4 * row + g) * hidden + begin, count, of[g]);
+  }
+};
+
+// f(row, first column, columns) for all rows of [n, hidden].
+template <class F>
+void each_cell_block(const Tensor& c, F f) {
+  const int64_t n = c.shape()[0], hidden = c.shape()[1];
+  parallel_for(n, grain_of_rows(hidden * 16), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t i = 0; i < hidden; i += kColumns) f(row, i, std::min(kColumns, hidden - i));
+  });
+}
+
 template <class T>
 void cell(const LstmCell& op) {
-  const int64_t n = op.c.shape()[0], hidden = op.c.shape()[1];
-  const std::vector<T> z = widened<T>(op.z), before = widened<T>(op.c_before);
-  std::vector<T> gates(z.size()), c(before.size()), h(before.size());
-  parallel_for(n, grain_of_rows(hidden * 16), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const T *in = z.data() + 4 * row * hidden, *old = before.data() + row * hidden;
-      T *gate = gates.data() + 4 * row * hidden, *cell = c.data() + row * hidden, *out = h.data() + row * hidden;
-      for (int64_t j = 0; j < 4 * hidden; ++j) gate[j] = j / hidden == 2 ? std::tanh(in[j]) : formulas::sigmoid(in[j]);
-      for (int64_t j = 0; j < hidden; ++j) {
-        cell[j] = gate[hidden + j] * old[j] + gate[j] * gate[2 * hidden + j];
-        out[j] = gate[3 * hidden + j] * std::tanh(cell[j]);
-      }
+  const int64_t hidden = op.c.shape()[1];
+  for (Tensor* tensor : {&op.gates, &op.c, &op.h}) tensor->materialize(Layout::plain);
+  each_cell_block(op.c, [&](int64_t row, int64_t first, int64_t count) {
+    Gates<T> z;
+    WrittenGates<T> gates;
+    alignas(64) T wide_before[kColumns], wide_c[kColumns], wide_h[kColumns];
+    const int64_t at = row * hidden + first;
+    z.load(op.z, row, hidden, first, count), gates.open(op.gates, row, hidden, first);
+    const T* before = read(op.c_before, at, count, wide_before);
+    T *c = writable(op.c, at, wide_c), *h = writable(op.h, at, wide_h);
+    for (const int gate : {0, 1, 3}) {
+      const T* in = z.of[gate];
+      T* out = gates.of[gate];
+      HM_EACH_FOR_ITSELF
+      for (int64_t j = 0; j < count; ++j) out[j] = vector_sigmoid(in[j]);
     }
+    const T *in = z.of[2], *i = gates.of[0], *f = gates.of[1], *o = gates.of[3];
+    T* g = gates.of[2];
+    HM_EACH_FOR_ITSELF
+    for (int64_t j = 0; j < count; ++j) g[j] = vector_tanh(in[j]);
+    HM_EACH_FOR_ITSELF
+    for (int64_t j = 0; j < count; ++j) {
+      const T next = f[j] * before[j] + i[j] * g[j];
+      c[j] = next, h[j] = o[j] * vector_tanh(next);
+    }
+    gates.close(op.gates, row, hidden, first, count);
+    written(op.c, at, count, c), written(op.h, at, count, h);
   });
-  for (const auto& [tensor, values] :
-       {std::pair<Tensor*, const std::vector<T>*>{&op.gates, &gates}, {&op.c, &c}, {&op.h, &h}}) {
-    tensor->materialize(Layout::plain);
-    convert(kStored<T>, values->data(), tensor->dtype(), tensor->data(), values->size());
-  }
 }
 
 template <class T>
 void cell_backward(const LstmCellBackward& op) {
-  const int64_t n = op.c.shape()[0], hidden = op.c.shape()[1];
-  const std::vector<T> gates = widened<T>(op.gates), before = widened<T>(op.c_before), c = widened<T>(op.c),
-                       dh = widened<T>(op.dh), dc_next = widened<T>(op.dc);
-  std::vector<T> dz(gates.size()), dc_before(c.size());
-  parallel_for(n, grain_of_rows(hidden * 8), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row)
-      for (int64_t j = 0; j < hidden; ++j) {
-        const auto k = static_cast<size_t>(row * hidden + j), base = static_cast<size_t>(4 * row * hidden + j);
-        const auto step = static_cast<size_t>(hidden);
-        const T i = gates[base], f = gates[base + step], g = gates[base + 2 * step], o = gates[base + 3 * step];
-        const T t = std::tanh(c[k]), dc = dc_next[k] + dh[k] * o * (1 - t * t);
-        dz[base] = dc * g * i * (1 - i), dz[base + step] = dc * before[k] * f * (1 - f);
-        dz[base + 2 * step] = dc * i * (1 - g * g), dz[base + 3 * step] = dh[k] * t * o * (1 - o);
-        dc_before[k] = dc * f;
-      }
-  });
+  const int64_t hidden = op.c.shape()[1];
   op.dz.materialize(Layout::plain), op.dc_before.materialize(Layout::plain);
-  convert(kStored<T>, dz.data(), op.dz.dtype(), op.dz.data(), dz.size());
-  convert(kStored<T>, dc_before.data(), op.dc_before.dtype(), op.dc_before.data(), dc_before.size());
+  each_cell_block(op.c, [&](int64_t row, int64_t first, int64_t count) {
+    Gates<T> gates;
+    WrittenGates<T> dz;
+    alignas(64) T wide[5][kColumns];
+    const int64_t at = row * hidden + first;
+    gates.load(op.gates, row, hidden, first, count), dz.open(op.dz, row, hidden, first);
+    const T *before = read(op.c_before, at, count, wide[0]), *c = read(op.c, at, count, wide[1]),
+            *dh = read(op.dh, at, count, wide[2]), *dc_next = read(op.dc, at, count, wide[3]);
+    T* dc_before = writable(op.dc_before, at, wide[4]);
+    const T *gate_i = gates.of[0], *gate_f = gates.of[1], *gate_g = gates.of[2], *gate_o = gates.of[3];
+    T *dz_i = dz.of[0], *dz_f = dz.of[1], *dz_g = dz.of[2], *dz_o = dz.of[3];
+    HM_EACH_FOR_ITSELF
+    for (int64_t j = 0; j < count; ++j) {
+      const T i = gate_i[j], f = gate_f[j], g = gate_g[j], o = gate_o[j];
+      const T t = vector_tanh(c[j]), dc = dc_next[j] + dh[j] * o * (1 - t * t);
+      dz_i[j] = dc * g * i * (1 - i), dz_f[j] = dc * before[j] * f * (1 - f);
+      dz_g[j] = dc * i * (1 - g * g), dz_o[j] = dh[j] * t * o * (1 - o);
+      dc_before[j] = dc * f;
+    }
+    dz.close(op.dz, row, hidden, first, count);
+    written(op.dc_before, at, count, dc_before);
+  });
 }
 
 Refusal refuses_cell(const Device&, const LstmCell& op) {

@@ -73,6 +73,7 @@ Refusal refuses_parameters(std::initializer_list<const Tensor*> vectors) {
 }
 
 Refusal refuses_training(const Device&, const BatchNorm& op) {
+  if (op.accumulate) return "its sums are in fp32";
   if (Refusal refusal = refuses_images({&op.x, &op.out})) return refusal;
   if (Refusal refusal = refuses_statistics({&op.mean, &op.variance})) return refusal;
   if (Refusal refusal = refuses_parameters({&op.scale, &op.shift, &op.running_mean, &op.running_variance}))

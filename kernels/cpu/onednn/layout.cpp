@@ -59,6 +59,15 @@ class BlockedLayout : public HostLayout {
     return name;
   }
 
+  int64_t channel_block() const override {
+    const Blocking b = blocking_of(desc_);
+    if (!b.blocked || b.dims.size() != 4 || b.inner_axes != Dims{1} || b.inner_blocks.size() != 1) return 0;
+    const int64_t block = b.inner_blocks[0], row = b.dims[3] * block, image = b.dims[2] * row;
+    const Dims dense{b.padded[1] / block * image, image, row, block};
+    const bool pads_channels_only = b.padded[0] == b.dims[0] && b.padded[2] == b.dims[2] && b.padded[3] == b.dims[3];
+    return pads_channels_only && b.strides == dense ? block : 0;
+  }
+
   void copy_out_plain(void* host, const void* memory) const override {
     reorder_quietly(desc_, memory, plain_desc(onednn::dims_of(desc_), onednn::type_of(desc_)), host);
   }

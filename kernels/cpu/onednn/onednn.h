@@ -15,6 +15,8 @@ std::string onednn_instructions();  // the instruction set of oneDNN's kernels: 
 // Sets the threads of oneDNN's own runtime in the calling thread. Every row does this itself with host_threads().
 void onednn_set_threads(int threads);
 
+bool onednn_computes_in(DType dtype);  // on this CPU
+
 // How often, in this process, an operand or a result was copied
 // to another layout for a primitive (including packed weights).
 uint64_t onednn_reorders();

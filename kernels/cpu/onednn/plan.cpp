@@ -44,6 +44,8 @@ std::atomic<uint64_t> reorders{0};
 
 uint64_t onednn_reorders() { return reorders; }
 
+bool onednn_computes_in(DType dtype) { return !onednn::refuses_dtype(dtype); }
+
 void onednn_set_threads(int threads) {
   // Looked up by name, because halfmark is not compiled with OpenMP. A oneDNN on another runtime (TBB) keeps its own
   // number of threads.

@@ -38,9 +38,12 @@ void batch_norm(Device&, const BatchNorm& op) {
   const auto count = static_cast<double>(planes.count());
   planes.each_channel([&](size_t c) {
     double sum = 0, squares = 0;
-    planes.each(c, [&](size_t i) { sum += x[i]; });
+    const auto add = [&](double& to, double term) {
+      to = op.accumulate ? round_to(*op.accumulate, to + term) : to + term;
+    };
+    planes.each(c, [&](size_t i) { add(sum, x[i]); });
     mean[c] = sum / count;
-    planes.each(c, [&](size_t i) { squares += (x[i] - mean[c]) * (x[i] - mean[c]); });
+    planes.each(c, [&](size_t i) { add(squares, (x[i] - mean[c]) * (x[i] - mean[c])); });
     variance[c] = squares / count;
     const double inverse = formulas::batch_norm_inverse(variance[c], op.epsilon);
     planes.each(c,

@@ -1,4 +1,4 @@
-// Reference rows of layer norm, RMS norm and group norm: fp64 throughout, in the order of the definition.
+// Reference rows of layer norm, RMS norm, group norm and weight norm: fp64 throughout, in the order of the definition.
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -39,7 +39,7 @@ void normalize_rows(Device&, const NormalizeRows& op) {
     for (size_t i = begin; i < begin + rows.width; ++i) sum += x[i];
     mean[row] = op.centred ? sum / width : 0;
     for (size_t i = begin; i < begin + rows.width; ++i) squares += (x[i] - mean[row]) * (x[i] - mean[row]);
-    inverse[row] = 1 / std::sqrt(squares / width + op.epsilon);
+    inverse[row] = 1 / std::sqrt((op.summed ? squares : squares / width) + op.epsilon);
     for (size_t i = begin; i < begin + rows.width; ++i) {
       const size_t entry = rows.entry(i);
       out[i] =
@@ -70,7 +70,8 @@ void normalize_rows_backward(Device&, const NormalizeRowsBackward& op) {
       sum += gradient(i), product += gradient(i) * xhat[i];
     }
     for (size_t i = begin; i < begin + rows.width; ++i)
-      dx[i] = inverse[row] * (gradient(i) - (op.centred ? sum / width : 0) - xhat[i] * product / width);
+      dx[i] = inverse[row] *
+              (gradient(i) - (op.centred ? sum / width : 0) - xhat[i] * (op.summed ? product : product / width));
   });
   for (size_t i = 0; i < x.size(); ++i) dscale[rows.entry(i)] += dy[i] * xhat[i], dshift[rows.entry(i)] += dy[i];
   settle(op.dx, op.x);

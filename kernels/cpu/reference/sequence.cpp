@@ -29,6 +29,7 @@ void softmax(Device&, const Softmax& op) {
   for (size_t row = 0; row < x.size(); row += n) {
     const size_t seen = op.causal ? std::min(n, row / n % rows + 1) : n;
     const RowSum sum(x.data() + row, seen);
+    if (op.masked && sum.largest == -HUGE_VAL) continue;
     for (size_t i = row; i < row + seen; ++i)
       out[i] = op.log ? x[i] - sum.largest - std::log(sum.sum) : std::exp(x[i] - sum.largest) / sum.sum;
   }
@@ -67,17 +68,50 @@ double dot(const double* a, const double* b, size_t count) {
   return sum;
 }
 
+// What a mask adds to a score.
+class AddedMask {
+ public:
+  AddedMask(const Tensor& mask, size_t rows) : values_(mask.empty() ? std::vector<double>() : mask.values()) {
+    if (mask.empty()) return;
+    if (mask.dtype() == DType::u8)
+      for (double& value : values_) value = value == 0 ? -HUGE_VAL : 0;
+    share_ = rows / static_cast<size_t>(mask.shape()[0]);
+    t_ = static_cast<size_t>(mask.shape()[1]), s_ = static_cast<size_t>(mask.shape()[2]);
+  }
+  // Row of all scores, query, key.
+  double at(size_t row, size_t i, size_t j) const {
+    return values_.empty() ? 0 : values_[(row / share_ * t_ + (t_ == 1 ? 0 : i)) * s_ + j];
+  }
+
+ private:
+  std::vector<double> values_;
+  size_t share_ = 1, t_ = 1, s_ = 0;  // rows that have an entry of the first axis in common
+};
+
+void mask_scores(Device&, const MaskScores& op) {
+  std::vector<double> x = read<double>(op.scores);
+  const size_t rows = static_cast<size_t>(op.scores.shape()[0]), t = static_cast<size_t>(op.scores.shape()[1]),
+               s = static_cast<size_t>(op.scores.shape()[2]);
+  const AddedMask mask(op.mask, rows);
+  for (size_t at = 0; at < x.size(); ++at) x[at] += mask.at(at / (t * s), at / s % t, at % s);
+  settle(op.out, op.scores);
+  write(op.out, x);
+}
+
 void attention(Device&, const Attention& op) {
   const Heads heads(op.q, op.k, op.causal);
   const std::vector<double> q = read<double>(op.q), k = read<double>(op.k), v = read<double>(op.v);
   std::vector<double> out(q.size(), 0.0), log_sum(heads.count * heads.t), scores(heads.s);
+  const AddedMask mask(op.mask, heads.count);
   for (size_t head = 0; head < heads.count; ++head)
     for (size_t i = 0; i < heads.t; ++i) {
       const size_t row = head * heads.t + i, seen = heads.seen(i);
       for (size_t j = 0; j < seen; ++j)
-        scores[j] = op.scale * dot(&q[row * heads.d], &k[(head * heads.s + j) * heads.d], heads.d);
+        scores[j] =
+            op.scale * dot(&q[row * heads.d], &k[(head * heads.s + j) * heads.d], heads.d) + mask.at(head, i, j);
       const RowSum sum(scores.data(), seen);
-      log_sum[row] = sum.largest + std::log(sum.sum);
+      log_sum[row] = sum.largest == -HUGE_VAL ? -HUGE_VAL : sum.largest + std::log(sum.sum);
+      if (log_sum[row] == -HUGE_VAL) continue;
       for (size_t j = 0; j < seen; ++j) {
         const double p = std::exp(scores[j] - sum.largest) / sum.sum;
         for (size_t e = 0; e < heads.d; ++e) out[row * heads.d + e] += p * v[(head * heads.s + j) * heads.d + e];
@@ -93,13 +127,15 @@ void attention_backward(Device&, const AttentionBackward& op) {
   const std::vector<double> out = read<double>(op.out), dout = read<double>(op.dout),
                             log_sum = read<double>(op.log_sum);
   std::vector<double> dq(q.size()), dk(k.size()), dv(v.size());
+  const AddedMask mask(op.mask, heads.count);
   for (size_t head = 0; head < heads.count; ++head)
     for (size_t i = 0; i < heads.t; ++i) {
       const size_t row = head * heads.t + i, d = heads.d;
+      if (log_sum[row] == -HUGE_VAL) continue;
       const double along = dot(&dout[row * d], &out[row * d], d);
       for (size_t j = 0; j < heads.seen(i); ++j) {
         const size_t other = (head * heads.s + j) * d;
-        const double p = std::exp(op.scale * dot(&q[row * d], &k[other], d) - log_sum[row]);
+        const double p = std::exp(op.scale * dot(&q[row * d], &k[other], d) + mask.at(head, i, j) - log_sum[row]);
         const double ds = op.scale * p * (dot(&dout[row * d], &v[other], d) - along);
         for (size_t e = 0; e < d; ++e) {
           dv[other + e] += p * dout[row * d + e];
@@ -238,6 +274,7 @@ void lstm_cell_backward(Device&, const LstmCellBackward& op) {
 
 void add_sequence_rows(KernelTable& table) {
   add_row<Softmax>(table, softmax), add_row<SoftmaxBackward>(table, softmax_backward);
+  add_row<MaskScores>(table, mask_scores);
   add_row<Attention>(table, attention), add_row<AttentionBackward>(table, attention_backward);
   add_row<Permute>(table, permute_axes);
   add_row<Embedding>(table, embedding), add_row<EmbeddingBackward>(table, embedding_backward);

@@ -39,6 +39,8 @@ std::string_view name_of(Resampling resampling) {
       return "bilinear with aligned corners";
     case Resampling::adaptive_average:
       return "adaptive average";
+    case Resampling::nearest:
+      return "nearest";
   }
   return "";
 }
@@ -59,6 +61,9 @@ std::vector<Sources> sources_of(Resampling resampling, int64_t in, int64_t out) 
         all.push_back({first, std::vector<double>(static_cast<size_t>(count), 1 / static_cast<double>(count))});
         break;
       }
+      case Resampling::nearest:
+        all.push_back({i * in / out, {1}});
+        break;
     }
   }
   return all;

@@ -28,6 +28,7 @@ enum class Resampling : uint8_t {
   bilinear,          // align_corners false: the source of i is (i + 1/2) in / out - 1/2, at least 0
   bilinear_corners,  // align_corners true: i (in - 1) / (out - 1)
   adaptive_average,  // the mean of floor(i in / out) ... ceil((i + 1) in / out) - 1
+  nearest,           // floor(i in / out), as PyTorch's "nearest"
 };
 std::string_view name_of(Resampling resampling);
 

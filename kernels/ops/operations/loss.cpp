@@ -64,7 +64,9 @@ void CrossEntropyBackward::check() const {
   vector_of(name, "total_weight", total_weight, 1);
 }
 
-void check_element_loss(std::string_view name, const Tensor& output, const Tensor& target, const Tensor* loss) {
+void check_element_loss(std::string_view name, const Tensor& output, const Tensor& target, const Tensor* weights,
+                        const Tensor* loss) {
+  if (weights) check_same_shape(name, output, *weights);
   check_same_shape(name, output, target);
   need(output.elements() > 0, name, "the loss of an empty batch is undefined");
   if (loss) vector_of(name, "loss", *loss, 1);

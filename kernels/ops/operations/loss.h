@@ -78,29 +78,41 @@ struct CrossEntropyBackward {
   }
 };
 
-void check_element_loss(std::string_view name, const Tensor& output, const Tensor& target, const Tensor* loss);
+void check_element_loss(std::string_view name, const Tensor& output, const Tensor& target, const Tensor* weights,
+                        const Tensor* loss);
 
 template <class Row>  // a row of losses.h
-struct ElementLoss {  // loss = mean over all elements of f(output, target), summed in at least fp32
+struct
+    ElementLoss {  // loss = mean over all elements of f(output, target), or the sum of weight f, summed in at least fp32
   static constexpr std::string_view name = Row::name;
   const Tensor& output;
   const Tensor& target;  // of the output's shape
   Tensor& loss;          // [1]
   double a = Row::a, b = Row::b;
-  void check() const { check_element_loss(name, output, target, &loss); }
-  void visit(auto&& v) const { v.input("output", output), v.input("target", target), v.output("loss", loss); }
+  const Tensor* weights = nullptr;  // of the output's shape; an element with the weight 0 counts nothing, be it NaN
+  void check() const { check_element_loss(name, output, target, weights, &loss); }
+  void visit(auto&& v) const {
+    v.input("output", output), v.input("target", target), v.output("loss", loss);
+    if (weights) v.input("weights", *weights);
+  }
 };
 
 template <class Row>
-struct ElementLossBackward {  // doutput = f'(output, target) dloss / elements
+struct ElementLossBackward {  // doutput = f'(output, target) dloss / elements, or weight f' dloss
   static constexpr std::string_view name = Row::backward_name;
   const Tensor& output;
   const Tensor& target;
   Tensor& doutput;
   double a = Row::a, b = Row::b;
   double dloss = 1;
-  void check() const { check_element_loss(name, output, target, nullptr), check_same_shape(name, output, doutput); }
-  void visit(auto&& v) const { v.input("output", output), v.input("target", target), v.output("doutput", doutput); }
+  const Tensor* weights = nullptr;
+  void check() const {
+    check_element_loss(name, output, target, weights, nullptr), check_same_shape(name, output, doutput);
+  }
+  void visit(auto&& v) const {
+    v.input("output", output), v.input("target", target), v.output("doutput", doutput);
+    if (weights) v.input("weights", *weights);
+  }
 };
 
 // Connectionist temporal classification (Graves, Fernandez, Gomez, Schmidhuber, ICML 2006), as

@@ -58,6 +58,7 @@ void NormalizeRows::check() const {
   check_same_shape(name, x, out);
   const int64_t entries = scale.empty() ? width / std::max<int64_t>(repeat, 1) : scale.elements();
   check_rows(name, x, width, repeat, entries);
+  need(!(centred && summed), name, "sums in place of means are for rows that are not centred");
   if (!scale.empty()) vector_of(name, "scale", scale, entries);
   if (!shift.empty()) vector_of(name, "shift", shift, entries);
   if (centred) vector_of(name, "mean", mean, x.elements() / width);
@@ -69,6 +70,7 @@ void NormalizeRowsBackward::check() const {
   const Tensor& any = !scale.empty() ? scale : !dscale.empty() ? dscale : dshift;
   const int64_t entries = any.empty() ? width / std::max<int64_t>(repeat, 1) : any.elements();
   check_rows(name, x, width, repeat, entries);
+  need(!(centred && summed), name, "sums in place of means are for rows that are not centred");
   if (!scale.empty()) vector_of(name, "scale", scale, entries);
   if (!dscale.empty()) vector_of(name, "dscale", dscale, entries);
   if (!dshift.empty()) vector_of(name, "dshift", dshift, entries);

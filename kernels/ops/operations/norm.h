@@ -21,12 +21,16 @@ struct BatchNorm {
   Tensor& running_mean;      // [c] read and written, any dtype
   Tensor& running_variance;  // [c] likewise
   double momentum = 0.1, epsilon = 1e-5;
+  // The sum of x and that of (x - mean)^2 of a channel are rounded to this format after each addition, in the order of n, h,
+  // w; a term is not rounded before. Null: at least fp32, in the order of the row.
+  const Format* accumulate = nullptr;
   void check() const;
   void visit(auto&& v) const {
     v.input("x", x), v.input("scale", scale), v.input("shift", shift);
     v.output("out", out), v.output("mean", mean), v.output("variance", variance);
     v.output("running_mean", running_mean), v.output("running_variance", running_variance);
     v.attribute(momentum), v.attribute(epsilon);
+    if (accumulate) v.attribute(*accumulate);
   }
 };
 
@@ -91,6 +95,7 @@ struct BatchNormInferenceBackward {
 // Layer norm, RMS norm and group norm: x, in logical order, is a sequence of rows of `width` values, and each row is
 // normalised by itself: out = scale (x - mean) inverse + shift with inverse = 1 / sqrt(mean of (x - mean)^2 + epsilon), or
 // with 0 in place of the mean if not `centred`. Value i of x uses entry (i / repeat) mod n of scale and shift.
+// `summed` takes the sum of squares in place of their mean: weight norm, which divides a row by its length.
 struct NormalizeRows {
   static constexpr std::string_view name = "normalize_rows";
   const Tensor& x;
@@ -101,17 +106,19 @@ struct NormalizeRows {
   Tensor& inverse;  // [rows] likewise
   int64_t width, repeat = 1;
   bool centred = true;
+  bool summed = false;  // not with `centred`
   double epsilon = 1e-5;
   void check() const;
   void visit(auto&& v) const {
     v.input("x", x), v.input("scale", scale), v.input("shift", shift);
     v.output("out", out), v.output("mean", mean), v.output("inverse", inverse);
-    v.attribute(width), v.attribute(repeat), v.attribute(centred), v.attribute(epsilon);
+    v.attribute(width), v.attribute(repeat), v.attribute(centred), v.attribute(summed), v.attribute(epsilon);
   }
 };
 
 // With xhat = (x - mean) inverse and g = scale dy: dx = inverse (g - mean of g - xhat times the mean of g xhat) over each
-// row, without the mean of g if not centred; dscale and dshift are the sums of dy xhat and dy over their values.
+// row, without the mean of g if not centred, and with the sum of g xhat in place of its mean if `summed`; dscale and dshift
+// are the sums of dy xhat and dy over their values.
 struct NormalizeRowsBackward {
   static constexpr std::string_view name = "normalize_rows_backward";
   const Tensor& x;
@@ -124,11 +131,12 @@ struct NormalizeRowsBackward {
   Tensor& dshift;  // [n]; empty: not wanted
   int64_t width, repeat = 1;
   bool centred = true;
+  bool summed = false;  // not with `centred`
   void check() const;
   void visit(auto&& v) const {
     v.input("x", x), v.input("dy", dy), v.input("scale", scale), v.input("mean", mean), v.input("inverse", inverse);
     v.output("dx", dx), v.output("dscale", dscale), v.output("dshift", dshift);
-    v.attribute(width), v.attribute(repeat), v.attribute(centred);
+    v.attribute(width), v.attribute(repeat), v.attribute(centred), v.attribute(summed);
   }
 };
 

@@ -30,12 +30,24 @@ void check_mask(std::string_view operation, const Tensor& x, const Tensor& mask,
   need(p >= 0 && p <= 1, operation, "p is " + std::to_string(p) + ", not 0 to 1");
 }
 
-void check_heads(std::string_view operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& log_sum) {
+// Of scores of `rows` samples (or a multiple: heads), t queries and s keys.
+void check_scores_mask(std::string_view operation, const Tensor& mask, int64_t rows, int64_t t, int64_t s) {
+  const Shape& shape = mask.shape();
+  const bool fits =
+      shape.rank() == 3 && shape[0] > 0 && rows % shape[0] == 0 && (shape[1] == 1 || shape[1] == t) && shape[2] == s;
+  need(fits && (mask.dtype() == DType::u8 || is_floating(mask.dtype())), operation,
+       "the mask must be [n or 1, t or 1, s] of u8 or a floating dtype, not " + shape.text() + " " +
+           std::string(name_of(mask.dtype())));
+}
+
+void check_heads(std::string_view operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                 const Tensor& log_sum) {
   rank(operation, "q", q, 4), check_same_shape(operation, k, v);
   const Shape &a = q.shape(), &b = k.shape();
   need(b.rank() == 4 && a[0] == b[0] && a[1] == b[1] && a[3] == b[3], operation,
        "q " + a.text() + " and k " + b.text() + " differ in more than their length");
   need(log_sum.shape() == Shape{a[0], a[1], a[2]}, operation, "log_sum must be [n, heads, t]");
+  if (!mask.empty()) check_scores_mask(operation, mask, a[0], a[2], b[2]);
 }
 
 }  // namespace
@@ -44,6 +56,7 @@ void Softmax::check() const {
   check_same_shape(name, x, out);
   need(x.shape().rank() >= 1 && x.shape()[x.shape().rank() - 1] > 0, name, "rows without values");
   need(!causal || (!log && x.shape().rank() >= 2), name, "causal softmax has rows of rows and no logarithm");
+  need(!masked || !log, name, "masked softmax has no logarithm");
 }
 void SoftmaxBackward::check() const { check_same_shape(name, y, dy), check_same_shape(name, y, dx); }
 
@@ -55,9 +68,13 @@ void BatchedMatmul::check() const {
        a.shape().text() + " times " + b.shape().text() + " to " + out.shape().text());
 }
 
-void Attention::check() const { check_same_shape(name, q, out), check_heads(name, q, k, v, log_sum); }
+void MaskScores::check() const {
+  rank(name, "scores", scores, 3), check_same_shape(name, scores, out);
+  check_scores_mask(name, mask, scores.shape()[0], scores.shape()[1], scores.shape()[2]);
+}
+void Attention::check() const { check_same_shape(name, q, out), check_heads(name, q, k, v, mask, log_sum); }
 void AttentionBackward::check() const {
-  check_heads(name, q, k, v, log_sum);
+  check_heads(name, q, k, v, mask, log_sum);
   for (const Tensor* one : {&out, &dout, static_cast<const Tensor*>(&dq)}) check_same_shape(name, q, *one);
   check_same_shape(name, k, dk), check_same_shape(name, k, dv);
 }

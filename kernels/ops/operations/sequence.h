@@ -11,14 +11,18 @@
 namespace halfmark::kernels {
 
 // Over the last axis: out = exp(x - max) / sum of exp(x - max), or its logarithm. At least fp32 inside, rounded once. A
-// row of -infinity gives NaN, as in PyTorch. If causal, x is [..., t, s], and values j > i of row i have the probability 0.
+// row of -infinity gives NaN, as in PyTorch; if masked, 0, as in its attention. If causal, x is [..., t, s], and values
+// j > i of row i have the probability 0.
 struct Softmax {
   static constexpr std::string_view name = "softmax";
   const Tensor& x;
   Tensor& out;
   bool log = false, causal = false;  // not both
+  bool masked = false;               // not with log
   void check() const;
-  void visit(auto&& v) const { v.input("x", x), v.output("out", out), v.attribute(log), v.attribute(causal); }
+  void visit(auto&& v) const {
+    v.input("x", x), v.output("out", out), v.attribute(log), v.attribute(causal), v.attribute(masked);
+  }
 };
 
 struct SoftmaxBackward {  // dx = y (dy - sum(dy y)); of the logarithm: dx = dy - exp(y) sum(dy)
@@ -46,31 +50,44 @@ struct BatchedMatmul {
   }
 };
 
-// out = softmax(scale q k^T) v for each head, where position i attends to j <= i only if causal. At least fp32 between q,
-// k, v and out: neither the products nor the probabilities are rounded to a half type.
+// out = scores + mask, rounded once. A mask of u8 adds -infinity where it is 0.
+struct MaskScores {
+  static constexpr std::string_view name = "mask_scores";
+  const Tensor& scores;  // [n heads, t, s]
+  const Tensor& mask;    // [n or 1, t or 1, s], u8 or any floating dtype; an entry of the first axis is for all heads
+  Tensor& out;           // as scores
+  void check() const;
+  void visit(auto&& v) const { v.input("scores", scores), v.input("mask", mask), v.output("out", out); }
+};
+
+// out = softmax(scale q k^T + mask) v for each head, where position i attends to j <= i only if causal. At least fp32
+// between q, k, v and out: neither the products nor the probabilities are rounded to a half type. A query that attends
+// to nothing gives 0 and has no gradient, as in PyTorch.
 struct Attention {
   static constexpr std::string_view name = "attention";
-  const Tensor& q;  // [n, heads, t, d]
-  const Tensor& k;  // [n, heads, s, d]
-  const Tensor& v;  // [n, heads, s, d]
-  Tensor& out;      // as q
-  Tensor& log_sum;  // [n, heads, t], f32 (f64 for f64): logarithm of the sum of the exponentials; for backward
+  const Tensor& q;     // [n, heads, t, d]
+  const Tensor& k;     // [n, heads, s, d]
+  const Tensor& v;     // [n, heads, s, d]
+  const Tensor& mask;  // as of MaskScores; empty: none
+  Tensor& out;         // as q
+  Tensor& log_sum;     // [n, heads, t], f32 (f64 for f64): logarithm of the sum of the exponentials; for backward
   bool causal = false;
   double scale = 1;
   void check() const;
   void visit(auto&& each) const {
-    each.input("q", q), each.input("k", k), each.input("v", v), each.output("out", out);
+    each.input("q", q), each.input("k", k), each.input("v", v), each.input("mask", mask), each.output("out", out);
     each.output("log_sum", log_sum), each.attribute(causal), each.attribute(scale);
   }
 };
 
-// With P = exp(scale q k^T - log_sum) and dS = P (dout v^T - rowsum(dout out)): dv = P^T dout, dq = scale dS k,
+// With P = exp(scale q k^T + mask - log_sum) and dS = P (dout v^T - rowsum(dout out)): dv = P^T dout, dq = scale dS k,
 // dk = scale dS^T q.
 struct AttentionBackward {
   static constexpr std::string_view name = "attention_backward";
   const Tensor& q;
   const Tensor& k;
   const Tensor& v;
+  const Tensor& mask;
   const Tensor& out;
   const Tensor& log_sum;
   const Tensor& dout;
@@ -81,7 +98,7 @@ struct AttentionBackward {
   double scale = 1;
   void check() const;
   void visit(auto&& each) const {
-    each.input("q", q), each.input("k", k), each.input("v", v), each.input("out", out);
+    each.input("q", q), each.input("k", k), each.input("v", v), each.input("mask", mask), each.input("out", out);
     each.input("log_sum", log_sum), each.input("dout", dout);
     each.output("dq", dq), each.output("dk", dk), each.output("dv", dv), each.attribute(causal), each.attribute(scale);
   }

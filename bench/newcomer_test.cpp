@@ -1,0 +1,156 @@
+// A newcomer's model file: every command takes it, and each mistake in it is one clear line, soon and without much memory.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "bench/run/program_testing.h"
+#include "reports/record/report.h"
+
+namespace halfmark::bench {
+namespace {
+
+const std::filesystem::path kSource = HALFMARK_SOURCE_DIR;
+
+class NewcomersModel : public ProcessTest {
+ protected:
+  static std::string six_layers() { return read(kSource / "bench/models/six_layers.json"); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
+};
+
+class SlowNewcomersModel : public NewcomersModel {};
+
+TEST_F(SlowNewcomersModel, GoesThroughRunShowCompareGateAbAndCharts) {
+  write("mine.json", six_layers());
+  const std::string run =
+      "run --no-probes --device cpu --model mine.json fp32 fp16 amp-fp16 error range memory training ";
+  for (const char* report : {"base.json", "new.json"}) {
+    const Result ran = halfmark(run + "-o " + report);
+    ASSERT_EQ(ran.code, 0) << ran.err;
+  }
+  const Report base = Report::load(folder_ / "base.json");
+  EXPECT_EQ(base.records.size(), 12u) << "three policies, four harnesses";
+  for (const Record& record : base.records) {
+    EXPECT_EQ(record.status, Status::ok) << record.id << ": " << record.reason;
+    EXPECT_EQ(record.subject, "six_layers/b32");
+    EXPECT_TRUE(says(record.repro, "--model mine.json")) << record.repro;
+  }
+  // The command of a record runs it again alone.
+  const Result again =
+      shell("\"$HALFMARK\" " + base.records.front().repro.substr(base.records.front().repro.find(' ')));
+  EXPECT_EQ(again.code, 0) << again.err;
+
+  const Result shown = halfmark("show base.json");
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_TRUE(says(shown.out, "six_layers/b32 on cpu")) << shown.out;
+  const Result compared = halfmark("compare base.json new.json");
+  EXPECT_EQ(compared.code, 0) << compared.err;
+  EXPECT_TRUE(says(compared.out, "six_layers/b32")) << compared.out;
+  const Result gated = halfmark("gate base.json new.json");
+  EXPECT_EQ(gated.code, 0) << gated.out << gated.err;
+
+  // A changed network is another subject: its numbers are not compared.
+  std::string wider = six_layers();
+  const size_t at = wider.find("\"out\": 16");
+  ASSERT_NE(at, std::string::npos);
+  wider.replace(at, 9, "\"out\": 17");
+  write("mine.json", wider.replace(wider.find("\"out\": 16"), 9, "\"out\": 17"));
+  ASSERT_EQ(halfmark(run + "-o wider.json").code, 0);
+  const Result other = halfmark("gate base.json wider.json");
+  EXPECT_EQ(other.code, 1) << other.out << other.err;
+  EXPECT_TRUE(says(other.out, "is another subject of the same name")) << other.out;
+
+  write("mine.json", six_layers());
+  const Result timed = halfmark("ab '" + program() + "' '" + program() +
+                                "' --model mine.json --screen-pairs 3 --seconds 0.01 --threads 1 six_layers fp32");
+  EXPECT_TRUE(timed.code == 0 || timed.code == 3) << timed.code << timed.out << timed.err;
+  EXPECT_TRUE(says(timed.out, "six_layers/b32")) << timed.out << timed.err;
+
+  if (std::string(HALFMARK_PYTHON).empty() || shell(std::string(HALFMARK_PYTHON) + " -c 'import matplotlib'").code != 0)
+    GTEST_SKIP() << "no Python with matplotlib: the charts were not drawn";
+  const Result drawn = shell(std::string(HALFMARK_PYTHON) + " " + quoted((kSource / "scripts/charts.py").string()) +
+                             " base.json -o charts");
+  EXPECT_EQ(drawn.code, 0) << drawn.err;
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "charts/training.png")) << drawn.out << drawn.err;
+}
+
+// Through the program: reading happens before anything runs.
+TEST_F(NewcomersModel, EveryMistakeIsOneLineSoonAndWithoutMuchMemory) {
+  struct Mistake {
+    std::string old, now, about;
+  };
+  std::string nested;
+  for (int i = 0; i < 10'000; ++i) nested += R"({"layer": "checkpoint", "branches": [[)";
+  const std::vector<Mistake> mistakes = {
+      {R"("batch": 32)", R"("batch": 1099511627776)", "\"batch\""},
+      {R"("batch": 32)", R"("batch": 0)", "\"batch\""},
+      {R"("batch": 32)", R"("batch": -1)", "\"batch\""},
+      {R"("batch": 32)", R"("batch": 1e400)", "1e400"},
+      {R"("batch": 32)", R"("batch": "32")", "\"batch\""},
+      {R"("batch": 32)", R"("batch": null)", "\"batch\""},
+      {R"("batch": 32,)", "", "\"batch\""},
+      {R"("batch": 32)", R"("batch": 32, "batch": 33)", "batch"},
+      {"[3, 16, 16]", "[3, 16]", "rank"},
+      {"[3, 16, 16]", "[]", "\"input\""},
+      {"[3, 16, 16]", "[3, 99999999999, 16]", "99999999999"},
+      {"[3, 16, 16]", "[16777216, 16777216, 16777216]", "2^36"},
+      {"[3, 16, 16]", "[3, [16], 16]", "\"input\""},
+      {"[3, 16, 16]", "[3, 2, 2]", "pool"},
+      {R"("classes": 10)", R"("classes": 1)", "\"classes\""},
+      {R"("classes": 10)", R"("classes": 11)", "11 classes"},
+      {R"("classes": 10)", R"("classes": 99999999999)", "99999999999"},
+      {R"("images")", R"("photos")", "photos"},
+      {R"("six_layers")", R"("mlp")", "mlp"},
+      {R"("six_layers")", R"("cpu")", "cpu"},
+      {R"("six_layers")", R"("..")", ".."},
+      {R"("smoothing": 0.1)", R"("smoothing": -0.1)", "smoothing"},
+      {R"("smoothing": 0.1)", R"("smoothing": [0.1, 0.2, 0.3])", "smoothing"},
+      {R"("adamw")", R"("adamax")", "adamax"},
+      {R"("rate": 0.002)", R"("rate": -0.002)", "rate"},
+      {R"("rate": 0.002)", R"("rate": "fast")", "rate"},
+      {R"("kernel": 3, "padding": 1, "bias": false)", R"("kernel": 300, "padding": 1)", "300"},
+      {R"("kernel": 3, "padding": 1, "bias": false)", R"("kernel": 0)", "kernel"},
+      {R"("kernel": 4)", R"("kernel": 17)", "17"},
+      {R"("out": 16, "kernel": 3, "padding": 1, "bias")", R"("out": 99999999999, "kernel": 3, "padding": 1, "bias")",
+       "out"},
+      {R"("name": "head", "out": 10)", R"("name": "head", "out": 9007199254740992)", "out"},
+      {R"("name": "head", "out": 10)", R"("name": "head", "out": 1e1)", "out"},
+      {R"("name": "head", "out": 10)", R"("name": "head")", "out"},
+      {R"("name": "relu1")", R"("name": "bn1")", "two layers"},
+      {R"("layer": "flatten", "name": "flatten")", R"("layer": "flatten", "name": "flatten", "branches": [[]])",
+       "branches"},
+      {R"("layer": "relu", "name": "relu1")", R"("layer": "relu", "name": "relu1", "slope": 0.1)", "slope"},
+      {R"("layer": "relu", "name": "relu1")", R"("layer": "tied_linear", "name": "relu1", "weight_of": "relu1")",
+       "relu1"},
+      {R"("layer": "relu", "name": "relu1")", R"("layer": "tied_linear", "name": "relu1", "weight_of": "head")",
+       "head"},
+      {R"("layer": "relu", "name": "relu1")", R"("layer": "add", "name": "relu1", "branches": [[], []])", "empty"},
+      {R"("layer": "relu", "name": "relu1")", R"("layer": "concat", "name": "relu1", "branches": [])", "branch"},
+      {R"("layer": "relu", "name": "relu1")", R"("layer": "checkpoint", "name": "relu1", "branches": [[]])", "empty"},
+      {R"("layer": "relu", "name": "relu1")", R"("layer": "checkpoint", "name": "relu1", "branches": 7)", "branches"},
+      {R"({"layer": "relu", "name": "relu1"})", "null", "null"},
+      {R"({"layer": "relu", "name": "relu1"})", nested, "mine.json"},
+      {R"({"layer": "relu", "name": "relu1"})", std::string(100'000, '['), "mine.json"},
+      {R"("layers": [)", R"("layers": [], "more": [)", "more"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    std::string text = six_layers();
+    const size_t at = text.find(mistake.old);
+    ASSERT_NE(at, std::string::npos) << mistake.old;
+    write("mine.json", text.replace(at, mistake.old.size(), mistake.now));
+    const auto start = std::chrono::steady_clock::now();
+    expect_complaint("run --no-probes --device cpu --model mine.json fp32 error", mistake.about);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5)) << mistake.now.substr(0, 100);
+    EXPECT_LT(read(folder_ / "stderr").size(), 1000u) << mistake.now.substr(0, 100);
+  }
+  rusage children{};
+  ::getrusage(RUSAGE_CHILDREN, &children);
+  EXPECT_LT(children.ru_maxrss, 2 << 20) << "KiB, of the largest child of this process";
+}
+
+}  // namespace
+}  // namespace halfmark::bench
