@@ -47,7 +47,7 @@ Extent2 covering(const Picture& picture, int64_t height, int64_t width);
 // Bilinear with antialiasing, as Pillow's and torchvision's: each result is a weighted mean of all pixels that it covers, so
 // that a picture made much smaller does not depend on which of its pixels are hit.
 Picture resized(const Picture& picture, Extent2 size);
-// For labels: the pixel at the centre of each result.
+// For labels: the pixel at the centre of each result, the lower or right one where it lies between two.
 Picture resized_to_nearest(const Picture& picture, Extent2 size);
 Picture centre_cropped(const Picture& picture, int64_t height, int64_t width);
 
