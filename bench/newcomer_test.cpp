@@ -14,11 +14,11 @@
 namespace halfmark::bench {
 namespace {
 
-const std::filesystem::path kSource = HALFMARK_SOURCE_DIR;
+const std::filesystem::path kSourceFolder = HALFMARK_SOURCE_DIR;
 
 class NewcomersModel : public ProcessTest {
  protected:
-  static std::string six_layers() { return read(kSource / "bench/models/six_layers.json"); }
+  static std::string six_layers() { return read(kSourceFolder / "bench/models/six_layers.json"); }
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
 };
 
@@ -72,7 +72,7 @@ TEST_F(SlowNewcomersModel, GoesThroughRunShowCompareGateAbAndCharts) {
 
   if (std::string(HALFMARK_PYTHON).empty() || shell(std::string(HALFMARK_PYTHON) + " -c 'import matplotlib'").code != 0)
     GTEST_SKIP() << "no Python with matplotlib: the charts were not drawn";
-  const Result drawn = shell(std::string(HALFMARK_PYTHON) + " " + quoted((kSource / "scripts/charts.py").string()) +
+  const Result drawn = shell(std::string(HALFMARK_PYTHON) + " " + quoted((kSourceFolder / "scripts/charts.py").string()) +
                              " base.json -o charts");
   EXPECT_EQ(drawn.code, 0) << drawn.err;
   EXPECT_TRUE(std::filesystem::exists(folder_ / "charts/training.png")) << drawn.out << drawn.err;

@@ -3,7 +3,8 @@
 
 #include <utility>
 
-#include "models/families.h"
+#include "models/sizes.h"
+#include "models/subject.h"
 
 namespace halfmark::models::family_parts {
 
