@@ -120,6 +120,7 @@ const std::vector<SuiteRow>& full() {
        {"training"},
        {"steps=100 storage=stochastic", "steps=100 storage=kahan", "steps=100 optimizer=adamw storage=stochastic",
         "steps=100 optimizer=adamw storage=kahan"}},
+      {{"detector/b16_s64"}, {"*"}, {"convergence"}, {"seeds=3"}},
       {{"detector/b16_s64"}, kPairs, {"training"}, {"steps=100"}},
       {kWithStatistics, {"*"}, {"batchnorm_drift"}, kDrift},
       {kDeepWithStatistics, {"*"}, {"batchnorm_drift"}},
