@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -65,10 +66,12 @@ TEST_F(SlowNewcomersModel, GoesThroughRunShowCompareGateAbAndCharts) {
   EXPECT_TRUE(says(other.out, "is another subject of the same name")) << other.out;
 
   write("mine.json", six_layers());
-  const Result timed = halfmark("ab '" + program() + "' '" + program() +
-                                "' --model mine.json --screen-pairs 3 --seconds 0.01 --threads 1 six_layers fp32");
-  EXPECT_TRUE(timed.code == 0 || timed.code == 3) << timed.code << timed.out << timed.err;
-  EXPECT_TRUE(says(timed.out, "six_layers/b32")) << timed.out << timed.err;
+  // Times take minutes on a busy machine; the numbers come from fresh processes of both builds all the same.
+  const bool timed = std::getenv("HALFMARK_LONG") != nullptr;
+  const Result judged = halfmark("ab '" + program() + "' '" + program() + "' --model mine.json six_layers fp32 error " +
+                                 (timed ? "throughput --threads 1" : "--numbers-only"));
+  EXPECT_TRUE(judged.code == 0 || (timed && judged.code == 3)) << judged.code << judged.out << judged.err;
+  EXPECT_TRUE(says(judged.out, timed ? "six_layers/b32" : "PASS: ")) << judged.out << judged.err;
 
   if (std::string(HALFMARK_PYTHON).empty() || shell(std::string(HALFMARK_PYTHON) + " -c 'import matplotlib'").code != 0)
     GTEST_SKIP() << "no Python with matplotlib: the charts were not drawn";
@@ -89,7 +92,7 @@ TEST_F(NewcomersModel, EveryMistakeIsOneLineSoonAndWithoutMuchMemory) {
       {R"("batch": 32)", R"("batch": 1099511627776)", "\"batch\""},
       {R"("batch": 32)", R"("batch": 0)", "\"batch\""},
       {R"("batch": 32)", R"("batch": -1)", "\"batch\""},
-      {R"("batch": 32)", R"("batch": 1e400)", "1e400"},
+      {R"("batch": 32)", R"("batch": 1e400)", "too large"},
       {R"("batch": 32)", R"("batch": "32")", "\"batch\""},
       {R"("batch": 32)", R"("batch": null)", "\"batch\""},
       {R"("batch": 32,)", "", "\"batch\""},
