@@ -58,6 +58,8 @@ const SuiteRow kLargeEpsilonControl = {{"mlp", "gpt/b8_t32_n2_h2_d32_v27", "lstm
                                        {"fp16"},
                                        {"convergence"},
                                        {"control=adam_large_epsilon seeds=3"}};
+const SuiteRow kLargeEpsilonLongerControl = {
+    {"speech/b16_f16_t32_h32"}, {"fp16"}, {"convergence"}, {"control=adam_large_epsilon seeds=3 steps=200"}};
 const SuiteRow kLostUpdatesControl = {
     {"mlp/b32_i64_h128_o10"},
     {"bf16"},
@@ -135,6 +137,7 @@ const std::vector<SuiteRow>& full() {
       kScaleTooHighControl,
       kAdamInFp16Control,
       kLargeEpsilonControl,
+      kLargeEpsilonLongerControl,
       kLostUpdatesControl,
       kKeptUpdatesControl,
   };
