@@ -168,7 +168,7 @@ std::optional<std::string> refuses_drift(const TrialSpec& spec) {
 
 // Of scale 512, (x - mean)^2 is about 2^18: a sum of it in fp16 is infinite from the first large term on (65504 is the
 // largest number), and so is the variance, while a sum in fp32 or bf16 is not. Only a wide running variance holds 2^18.
-std::optional<Expect> expects(const TrialSpec& spec) {
+std::optional<Expect> expected_drift(const TrialSpec& spec) {
   const Harness self = batchnorm_drift_harness();
   const std::string storage = axis_value(self, spec, "storage"), accumulate = axis_value(self, spec, "accumulate");
   const DType state = storage == "policy" ? spec.policy->state : dtype_named(storage);
@@ -194,7 +194,7 @@ Harness batchnorm_drift_harness() {
           .metrics = drift_table(),
           .refuses = refuses_drift,
           .measure = measure_drift,
-          .expects = expects};
+          .expects = expected_drift};
 }
 
 }  // namespace halfmark::accuracy

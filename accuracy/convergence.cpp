@@ -44,7 +44,7 @@ const std::vector<MetricRow>& convergence_table() {
   return rows;
 }
 
-constexpr int64_t kHeldOut = 256;
+constexpr int64_t kHeldOutSamples = 256;
 
 // Quantiles of Student's t with n - 1 degrees of freedom. Source: scipy.stats.t.ppf(q, n - 1).
 struct Quantiles {
@@ -68,7 +68,7 @@ const Quantiles& quantiles_of(size_t seeds) {
 //   failure is that of epsilon and v, of nothing else in fp16.
 // - small_rate: a bf16 parameter p ignores an update below 2^-9 |p|. AMP updates an fp32 copy; Kahan's compensation and
 //   stochastic rounding keep the lost part (Zamirai et al. 2020, arXiv:2010.06192).
-struct Control {
+struct ConvergenceControl {
   std::string_view name, policy;
   void (*configure)(Settings&);
   Expect expect;
@@ -85,28 +85,28 @@ void adam_large_epsilon(Settings& s) {
   if (s.optimizer.kind == OptimizerKind::sgd) adam_in_fp16(s);
   s.optimizer.epsilon = 1e-2, s.rate = 1e-2;
 }
-void small_rate(Settings& s) { use_adam(s, 1e-4); }
-void small_rate_kahan(Settings& s) { small_rate(s), s.optimizer.storage = Storage::kahan; }
-void small_rate_stochastic(Settings& s) { small_rate(s), s.optimizer.storage = Storage::stochastic; }
-constexpr Control kControls[] = {
+void train_slowly(Settings& s) { use_adam(s, 1e-4); }
+void small_rate_kahan(Settings& s) { train_slowly(s), s.optimizer.storage = Storage::kahan; }
+void small_rate_stochastic(Settings& s) { train_slowly(s), s.optimizer.storage = Storage::stochastic; }
+constexpr ConvergenceControl kConvergenceControls[] = {
     {"adam_in_fp16", "fp16", adam_in_fp16, kUnlikeFp32},
     {"adam_in_fp16", "amp-fp16", adam_in_fp16, kAsFp32},
     {"adam_large_epsilon", "fp16", adam_large_epsilon, kAsFp32},
-    {"small_rate", "bf16", small_rate, kUnlikeFp32},
-    {"small_rate", "amp-bf16", small_rate, kAsFp32},
+    {"small_rate", "bf16", train_slowly, kUnlikeFp32},
+    {"small_rate", "amp-bf16", train_slowly, kAsFp32},
     {"small_rate_kahan", "bf16", small_rate_kahan, kAsFp32},
     {"small_rate_stochastic", "bf16", small_rate_stochastic, kAsFp32},
 };
 
-const Control* control_of(const TrialSpec& spec) {
+const ConvergenceControl* control_of(const TrialSpec& spec) {
   const std::string name = axis_value(convergence_harness(), spec, "control");
-  for (const Control& row : kControls)
+  for (const ConvergenceControl& row : kConvergenceControls)
     if (row.name == name && row.policy == spec.policy->name) return &row;
   return nullptr;
 }
 
-std::optional<Expect> expects(const TrialSpec& spec) {
-  const Control* control = control_of(spec);
+std::optional<Expect> expected_convergence(const TrialSpec& spec) {
+  const ConvergenceControl* control = control_of(spec);
   return control ? std::optional(control->expect) : std::nullopt;
 }
 
@@ -133,7 +133,7 @@ Outcome train(const TrialSpec& spec, int64_t steps) {
       before[p] = std::move(after);
     }
   }
-  outcome.loss = trial.evaluate(kHeldOut, &policy_named("fp32")).loss;
+  outcome.loss = trial.evaluate(kHeldOutSamples, &policy_named("fp32")).loss;
   return outcome;
 }
 
@@ -194,7 +194,7 @@ Findings measure_convergence(const TrialSpec& given) {
   const int64_t steps = std::stoll(axis_value(self, given, "steps"));
   const uint64_t seeds = std::stoull(axis_value(self, given, "seeds"));
   TrialSpec spec = given;
-  if (const Control* control = control_of(given)) control->configure(spec.settings);
+  if (const ConvergenceControl* control = control_of(given)) control->configure(spec.settings);
   std::vector<double> losses, fp32;
   double unchanged = 0, updated = 0;
   for (uint64_t seed = 0; seed < seeds; ++seed) {
@@ -245,7 +245,7 @@ Harness convergence_harness() {
           .metrics = convergence_table(),
           .refuses = refuses_convergence,
           .measure = measure_convergence,
-          .expects = expects};
+          .expects = expected_convergence};
 }
 
 }  // namespace halfmark::accuracy

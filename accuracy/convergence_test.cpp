@@ -17,7 +17,7 @@
 namespace halfmark::accuracy {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 // import numpy as np; from scipy import stats
 // d = np.array([1.1, 2, 3.2, 4.1, 5]) - np.array([1, 2, 3, 4, 5])
@@ -51,7 +51,7 @@ TEST(CompareSeeds, TellsWithinBeyondAndNotShownApart) {
 }
 
 TEST(CompareSeeds, TakesALossThatIsNotFiniteAsUnlikeFp32) {
-  EXPECT_EQ(compare_seeds({1, 1, kNan}, {1, 1.1, 0.9}).as_fp32, -1);
+  EXPECT_EQ(compare_seeds({1, 1, kNotANumber}, {1, 1.1, 0.9}).as_fp32, -1);
   EXPECT_EQ(compare_seeds({1, 1, std::numeric_limits<double>::infinity()}, {1, 1.1, 0.9}).as_fp32, -1);
 }
 
@@ -60,7 +60,7 @@ TEST(CompareSeeds, RefusesListsItCannotJudge) {
   EXPECT_THROW(compare_seeds({1, 2, 3}, {1, 2, 3, 4, 5}), Error);
 }
 
-TrialSpec spec_of(const std::string& subject, const std::string& policy, Axes axes) {
+TrialSpec convergence_spec(const std::string& subject, const std::string& policy, Axes axes) {
   TrialSpec spec;
   spec.subject = &subject_named(subject);
   spec.device = open_device("cpu");
@@ -70,7 +70,7 @@ TrialSpec spec_of(const std::string& subject, const std::string& policy, Axes ax
   return spec;
 }
 
-double value(const Findings& findings, const std::string& metric) {
+double number_named(const Findings& findings, const std::string& metric) {
   for (const Measurement& one : findings.measurements)
     if (one.metric == metric) return one.value;
   throw Error("no " + metric);
@@ -79,16 +79,17 @@ double value(const Findings& findings, const std::string& metric) {
 constexpr const char* kSmall = "mlp/b8_i16_h24_o10";
 
 TEST(Convergence, OfFp32IsThatOfFp32) {
-  const Findings findings = convergence_harness().measure(spec_of(kSmall, "fp32", {{"seeds", "3"}, {"steps", "40"}}));
-  EXPECT_EQ(value(findings, "convergence.loss_gap"), 0);
-  EXPECT_EQ(value(findings, "convergence.as_fp32"), 1);
-  EXPECT_GT(value(findings, "convergence.fp32_spread"), 0) << "the seeds differ";
-  EXPECT_EQ(value(findings, "convergence.diverged_seeds"), 0);
+  const Findings findings =
+      convergence_harness().measure(convergence_spec(kSmall, "fp32", {{"seeds", "3"}, {"steps", "40"}}));
+  EXPECT_EQ(number_named(findings, "convergence.loss_gap"), 0);
+  EXPECT_EQ(number_named(findings, "convergence.as_fp32"), 1);
+  EXPECT_GT(number_named(findings, "convergence.fp32_spread"), 0) << "the seeds differ";
+  EXPECT_EQ(number_named(findings, "convergence.diverged_seeds"), 0);
 }
 
 TEST(Convergence, SeedsAreThoseOfTrainingsFromTheirOwnSeed) {
   const auto losses = [](uint64_t seed, const char* seeds) {
-    TrialSpec spec = spec_of(kSmall, "bf16", {{"seeds", seeds}, {"steps", "10"}});
+    TrialSpec spec = convergence_spec(kSmall, "bf16", {{"seeds", seeds}, {"steps", "10"}});
     spec.seed = seed;
     const Findings findings = convergence_harness().measure(spec);
     return findings.measurements.front().samples;
@@ -101,21 +102,21 @@ TEST(Convergence, SeedsAreThoseOfTrainingsFromTheirOwnSeed) {
 // A report with an interval of NaNs could not be read.
 TEST(Convergence, OfATrainingThatDivergesHasNoInterval) {
   const Harness harness = convergence_harness();
-  TrialSpec spec = spec_of(kSmall, "fp16", {{"control", "adam_in_fp16"}, {"seeds", "3"}});
+  TrialSpec spec = convergence_spec(kSmall, "fp16", {{"control", "adam_in_fp16"}, {"seeds", "3"}});
   const Findings findings = harness.measure(spec);
   EXPECT_NO_THROW(check_findings(harness, findings));
-  EXPECT_EQ(value(findings, "convergence.as_fp32"), -1);
-  EXPECT_GT(value(findings, "convergence.diverged_seeds"), 0);
+  EXPECT_EQ(number_named(findings, "convergence.as_fp32"), -1);
+  EXPECT_GT(number_named(findings, "convergence.diverged_seeds"), 0);
   spec.policy = &policy_named("amp-fp16");
-  EXPECT_EQ(value(harness.measure(spec), "convergence.as_fp32"), 1);
+  EXPECT_EQ(number_named(harness.measure(spec), "convergence.as_fp32"), 1);
 }
 
 TEST(Convergence, HasAnExpectationForEachControlAndNoneElse) {
   const Harness harness = convergence_harness();
-  EXPECT_FALSE(harness.expects(spec_of(kSmall, "fp16", {})));
-  EXPECT_TRUE(harness.expects(spec_of(kSmall, "fp16", {{"control", "adam_in_fp16"}})));
-  EXPECT_TRUE(harness.refuses(spec_of(kSmall, "fp32", {{"control", "adam_in_fp16"}})));
-  EXPECT_TRUE(harness.refuses(spec_of("linear/b4_i16_o8", "fp32", {})));
+  EXPECT_FALSE(harness.expects(convergence_spec(kSmall, "fp16", {})));
+  EXPECT_TRUE(harness.expects(convergence_spec(kSmall, "fp16", {{"control", "adam_in_fp16"}})));
+  EXPECT_TRUE(harness.refuses(convergence_spec(kSmall, "fp32", {{"control", "adam_in_fp16"}})));
+  EXPECT_TRUE(harness.refuses(convergence_spec("linear/b4_i16_o8", "fp32", {})));
 }
 
 }  // namespace

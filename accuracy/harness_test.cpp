@@ -220,8 +220,8 @@ TEST(Training, GivesTheAccuracyOfAThousandHeldOutSamplesWithItsStandardError) {
 }
 
 TEST(Training, EvaluatesAModelWithFoldedBatchNormToo) {
+  // That folding is done is tested in models/network/folded_test.cpp: losses are too coarse to show it here.
   const Findings findings = training_harness().measure(spec_of("convnet", "amp-fp16", {{"steps", "10"}}));
-  EXPECT_NE(value(findings, "evaluation.folding_difference", "fp32"), 0) << "the roundings are others";
   EXPECT_NEAR(value(findings, "evaluation.folding_difference", "fp32"), 0, 1e-5);
   EXPECT_NEAR(value(findings, "evaluation.folding_difference", "half"), 0, 0.05);
   for (const Measurement& one : training_harness().measure(spec_of("mlp", "fp32", {{"steps", "10"}})).measurements)

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -14,11 +15,11 @@
 namespace halfmark::bench {
 namespace {
 
-const std::filesystem::path kSource = HALFMARK_SOURCE_DIR;
+const std::filesystem::path kSourceFolder = HALFMARK_SOURCE_DIR;
 
 class NewcomersModel : public ProcessTest {
  protected:
-  static std::string six_layers() { return read(kSource / "bench/models/six_layers.json"); }
+  static std::string six_layers() { return read(kSourceFolder / "bench/models/six_layers.json"); }
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
 };
 
@@ -26,14 +27,13 @@ class SlowNewcomersModel : public NewcomersModel {};
 
 TEST_F(SlowNewcomersModel, GoesThroughRunShowCompareGateAbAndCharts) {
   write("mine.json", six_layers());
-  const std::string run =
-      "run --no-probes --device cpu --model mine.json fp32 fp16 amp-fp16 error range memory training ";
+  const std::string run = "run --no-probes --device cpu --model mine.json fp32 amp-fp16 error range memory training ";
   for (const char* report : {"base.json", "new.json"}) {
     const Result ran = halfmark(run + "-o " + report);
     ASSERT_EQ(ran.code, 0) << ran.err;
   }
   const Report base = Report::load(folder_ / "base.json");
-  EXPECT_EQ(base.records.size(), 12u) << "three policies, four harnesses";
+  EXPECT_EQ(base.records.size(), 8u) << "two policies, four harnesses";
   for (const Record& record : base.records) {
     EXPECT_EQ(record.status, Status::ok) << record.id << ": " << record.reason;
     EXPECT_EQ(record.subject, "six_layers/b32");
@@ -65,14 +65,16 @@ TEST_F(SlowNewcomersModel, GoesThroughRunShowCompareGateAbAndCharts) {
   EXPECT_TRUE(says(other.out, "is another subject of the same name")) << other.out;
 
   write("mine.json", six_layers());
-  const Result timed = halfmark("ab '" + program() + "' '" + program() +
-                                "' --model mine.json --screen-pairs 3 --seconds 0.01 --threads 1 six_layers fp32");
-  EXPECT_TRUE(timed.code == 0 || timed.code == 3) << timed.code << timed.out << timed.err;
-  EXPECT_TRUE(says(timed.out, "six_layers/b32")) << timed.out << timed.err;
+  // Times take minutes on a busy machine; the numbers come from fresh processes of both builds all the same.
+  const bool timed = std::getenv("HALFMARK_LONG") != nullptr;
+  const Result judged = halfmark("ab '" + program() + "' '" + program() + "' --model mine.json six_layers fp32 error " +
+                                 (timed ? "throughput --threads 1" : "--numbers-only"));
+  EXPECT_TRUE(judged.code == 0 || (timed && judged.code == 3)) << judged.code << judged.out << judged.err;
+  EXPECT_TRUE(says(judged.out, timed ? "six_layers/b32" : "PASS: ")) << judged.out << judged.err;
 
   if (std::string(HALFMARK_PYTHON).empty() || shell(std::string(HALFMARK_PYTHON) + " -c 'import matplotlib'").code != 0)
     GTEST_SKIP() << "no Python with matplotlib: the charts were not drawn";
-  const Result drawn = shell(std::string(HALFMARK_PYTHON) + " " + quoted((kSource / "scripts/charts.py").string()) +
+  const Result drawn = shell(std::string(HALFMARK_PYTHON) + " " + quoted((kSourceFolder / "scripts/charts.py").string()) +
                              " base.json -o charts");
   EXPECT_EQ(drawn.code, 0) << drawn.err;
   EXPECT_TRUE(std::filesystem::exists(folder_ / "charts/training.png")) << drawn.out << drawn.err;
@@ -89,7 +91,7 @@ TEST_F(NewcomersModel, EveryMistakeIsOneLineSoonAndWithoutMuchMemory) {
       {R"("batch": 32)", R"("batch": 1099511627776)", "\"batch\""},
       {R"("batch": 32)", R"("batch": 0)", "\"batch\""},
       {R"("batch": 32)", R"("batch": -1)", "\"batch\""},
-      {R"("batch": 32)", R"("batch": 1e400)", "1e400"},
+      {R"("batch": 32)", R"("batch": 1e400)", "too large"},
       {R"("batch": 32)", R"("batch": "32")", "\"batch\""},
       {R"("batch": 32)", R"("batch": null)", "\"batch\""},
       {R"("batch": 32,)", "", "\"batch\""},

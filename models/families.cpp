@@ -7,19 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "models/family_parts.h"
+
 namespace halfmark::models {
+
+using namespace family_parts;
+
 namespace {
-
-const SizeLetter kBatch = {.letter = 'b', .about = "batch"};
-const SizeLetter kChannels = {.letter = 'c', .about = "channels"};
-const SizeLetter kImage = {.letter = 's', .about = "image size", .is_pair = true};
-const SizeLetter kClasses = {.letter = 'o', .about = "classes", .least = 2};
-
-Shape image_of(const Sizes& s) {
-  const Extent size = s.extent('s');
-  s.check_elements("the input", {s['b'], s['c'], size.h, size.w});
-  return {s['b'], s['c'], size.h, size.w};
-}
 
 Subject mlp(const Sizes& s) {
   const int64_t in = s['i'], hidden = s['h'], classes = s['o'];

@@ -6,19 +6,16 @@
 #include <vector>
 
 #include "models/families.h"
+#include "models/family_parts.h"
 
 namespace halfmark::models {
+
+using namespace family_parts;
+
 namespace {
 
-Extent one(const Sizes&) { return {1, 1}; }
-Extent none(const Sizes&) { return {0, 0}; }
 Extent as_kernel(const Sizes& s) { return s.extent('k'); }
 
-const SizeLetter kBatch = {.letter = 'b', .about = "batch"};
-const SizeLetter kChannels = {.letter = 'c', .about = "channels"};
-const SizeLetter kTokens = {.letter = 'b', .about = "tokens, batch times length"};
-const SizeLetter kFeatures = {.letter = 'd', .about = "features"};
-const SizeLetter kImage = {.letter = 's', .about = "image size", .is_pair = true};
 const SizeLetter kMode = {.letter = 'm',
                           .about = "statistics; 0: of the batch, 1: fixed, as in evaluation, in backward too",
                           .usual = "0",
@@ -31,17 +28,6 @@ const SizeLetter kKernel = {.letter = 'k', .about = "kernel", .is_pair = true, .
 
 // Rows or columns that a window reaches over.
 int64_t reach(int64_t kernel, int64_t dilation) { return dilation * (kernel - 1) + 1; }
-
-// Without labels: a single layer.
-Subject alone(const Shape& input, LayerSpec layer) {
-  return subject_of_network(input, DataKind::normal, 0, {{std::move(layer)}});
-}
-
-Shape image_of(const Sizes& s) {
-  const Extent size = s.extent('s');
-  s.check_elements("the input", {s['b'], s['c'], size.h, size.w});
-  return {s['b'], s['c'], size.h, size.w};
-}
 
 Subject linear_alone(const Sizes& s) {
   const int64_t in = s['i'], out = s['o'];

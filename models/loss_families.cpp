@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "models/families.h"
+#include "models/family_parts.h"
 
 namespace halfmark::models {
+
+using namespace family_parts;
+
 namespace {
 
-Extent none(const Sizes&) { return {0, 0}; }
-
-const SizeLetter kBatch = {.letter = 'b', .about = "batch"};
-const SizeLetter kClasses = {.letter = 'o', .about = "classes", .least = 2};
 const SizeLetter kPixels = {.letter = 's',
                             .about = "image size, with a label for each pixel; 0: one label",
                             .is_pair = true,
@@ -25,7 +25,7 @@ SizeLetter setting(char letter, std::string_view about, int64_t most) {
   return {.letter = letter, .about = about, .usual = "0", .usual_value = none, .least = 0, .most = most};
 }
 
-Subject alone(const Sizes& s, LossSpec loss, std::vector<LayerSpec> before = {}) {
+Subject loss_alone(const Sizes& s, LossSpec loss, std::vector<LayerSpec> before = {}) {
   const Extent size = s.extent('s');
   s.check((size.h > 0) == (size.w > 0), "an image has rows and columns, or neither");
   s.check_elements("the input", {s['b'], s['o'], std::max<int64_t>(size.h, 1), std::max<int64_t>(size.w, 1)});
@@ -39,23 +39,23 @@ Subject cross_entropy_alone(const Sizes& s) {
   LossSpec loss{.smoothing = static_cast<double>(s['e']) / 100};
   if (s['i'] == 1) loss.ignored = 0;
   for (int64_t c = 0; c < s['o'] && s['w'] == 1; ++c) loss.class_weights.push_back(static_cast<double>(1 + c % 4));
-  return alone(s, std::move(loss));
+  return loss_alone(s, std::move(loss));
 }
 
 template <LossKind kind>
 Subject plain_loss(const Sizes& s) {
-  return alone(s, {.kind = kind});
+  return loss_alone(s, {.kind = kind});
 }
 Subject probabilities_loss(const Sizes& s) {
-  return alone(s, {.kind = LossKind::binary_cross_entropy}, {{"sigmoid", "sigmoid"}});
+  return loss_alone(s, {.kind = LossKind::binary_cross_entropy}, {{"sigmoid", "sigmoid"}});
 }
 Subject positive_loss(const Sizes& s) {
   LossSpec loss{.kind = LossKind::binary_cross_entropy_with_logits};
   if (s['w'] > 0) loss.pos_weight = static_cast<double>(s['w']);
-  return alone(s, std::move(loss));
+  return loss_alone(s, std::move(loss));
 }
 Subject smooth_l1_alone(const Sizes& s) {
-  return alone(s, {.kind = LossKind::smooth_l1, .beta = 1 - static_cast<double>(s['e']) / 100});
+  return loss_alone(s, {.kind = LossKind::smooth_l1, .beta = 1 - static_cast<double>(s['e']) / 100});
 }
 
 Subject ctc_alone(const Sizes& s) {

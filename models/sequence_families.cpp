@@ -6,22 +6,13 @@
 #include <vector>
 
 #include "models/families.h"
+#include "models/family_parts.h"
 
 namespace halfmark::models {
+
+using namespace family_parts;
+
 namespace {
-
-Extent one(const Sizes&) { return {1, 1}; }
-Extent none(const Sizes&) { return {0, 0}; }
-
-const SizeLetter kBatch = {.letter = 'b', .about = "batch"};
-const SizeLetter kTokens = {.letter = 'b', .about = "tokens, batch times length"};
-const SizeLetter kFeatures = {.letter = 'd', .about = "features"};
-const SizeLetter kTime = {.letter = 't', .about = "time, the length of a sequence"};
-
-// Without labels: a single layer.
-Subject alone(const Shape& input, LayerSpec layer) {
-  return subject_of_network(input, DataKind::normal, 0, {{std::move(layer)}});
-}
 
 Subject softmax_alone(const Sizes& s) {
   s.check_elements("the input", {s['b'], s['d']});

@@ -23,7 +23,7 @@ TRIAL = "models/trial.cpp"
 DATA = "models/data.cpp"
 LAYER = "models/layer.cpp"
 POLICY = "models/policy.cpp"
-FAMILIES = "models/families.cpp"
+FAMILIES = "models/layer_families.cpp"
 
 
 def change(name, what, *edits):
@@ -62,10 +62,10 @@ CHANGES = [
            (HOST_NORM, "m.values() / (m.values() - 1);", "1;")),
     change("bn_unbiased_normalisation", "the batch is normalised with the unbiased variance",
            (HOST_NORM, "  for (double& value : variance) value /= m.values();", "  for (double& value : variance) value /= m.values() - 1;")),
-    change("bn_first_scale", "the scale starts at 0.5", (BATCHNORM, "ones(static_cast<size_t>(channels), 1.0)", "ones(static_cast<size_t>(channels), 0.5)")),
-    change("bn_first_shift", "the shift starts at 0.01", (BATCHNORM, "zeros(static_cast<size_t>(channels), 0.0)", "zeros(static_cast<size_t>(channels), 0.01)")),
+    change("bn_first_scale", "the scale starts at 0.5", (BATCHNORM, 'values("scale", draws_affine, 1,', 'values("scale", draws_affine, 0.5,')),
+    change("bn_first_shift", "the shift starts at 0.01", (BATCHNORM, 'values("shift", draws_affine, 0,', 'values("shift", draws_affine, 0.01,')),
     change("bn_first_variance", "the running variance starts at 0",
-           (BATCHNORM, 'init.state(this->name() + ".running_variance", shape, 1)', 'init.state(this->name() + ".running_variance", shape, 0)')),
+           (BATCHNORM, 'values("variance", options_.drawn_start, 1,', 'values("variance", options_.drawn_start, 0,')),
     change("bn_saved_mean_dropped", "backward reads the variance where it should read the mean",
            (BATCHNORM, "saved->keep(mean), saved->keep(variance), saved->keep(x);", "saved->keep(variance), saved->keep(variance), saved->keep(x);")),
     change("bn_inference_of_batch", "evaluation mode reads the running mean as 0",
@@ -86,9 +86,9 @@ CHANGES = [
     change("linear_dx_scaled", "the gradient of the input is 0.1 % larger",
            (LINEAR, "    run(Matmul{.a = dy, .b = w, .out = dx, .math = math});\n",
             "    run(Matmul{.a = dy, .b = w, .out = dx, .math = math});\n    " + scaled("dx", 1.001) + "\n")),
-    change("linear_gain", "initial weights are sqrt(3) times larger", (INITIAL, "dtype, 1 / std::sqrt(static_cast<double>(fan_in))", "dtype, std::sqrt(3 / static_cast<double>(fan_in))")),
+    change("linear_gain", "initial weights are sqrt(3) times larger", (INITIAL, "drawn_uniform(own, shape, 1 / std::sqrt(static_cast<double>(fan_in)))", "drawn_uniform(own, shape, std::sqrt(3 / static_cast<double>(fan_in)))")),
     change("linear_fan_out", "initial weights follow the outputs, not the inputs",
-           (LINEAR, ".weight\", {out, in}, in, out, start", ".weight\", {out, in}, out, in, start")),
+           (LINEAR, "{out, in}, in, out, start", "{out, in}, out, in, start")),
     change("linear_bias_starts_at_zero", "the bias starts at 0",
            (INITIAL, "if (!start.bias)", "if (!start.bias && fan_in == 0)"),
            (INITIAL, "*start.bias", "start.bias.value_or(0)")),
@@ -98,7 +98,7 @@ CHANGES = [
     change("conv_weight_gradient_scaled", "the gradient of the weights is 0.1 % larger",
            (CONV, ".groups = groups_, .math = math});\n    });", ".groups = groups_, .math = math});\n      " + scaled("dw", 1.001) + "\n    });")),
     change("conv_fan_in_of_channels", "initial weights ignore the area of the kernel",
-           (CONV, "fan_in = in_of_group * area;", "fan_in = in_of_group;")),
+           (CONV, "kernel.h, kernel.w}, in / groups * area(kernel),", "kernel.h, kernel.w}, in / groups,")),
     change("conv_padding", "a single convolution pads one row less where the kernel is 3 high",
            (FAMILIES, '{"padding", pad},', '{"padding", Extent{pad.h - (kernel.h > 1 ? 1 : 0), pad.w}},')),
     change("conv_first_row_is_padding", "the convolution reads 0 for the first row of the image",
@@ -116,7 +116,7 @@ CHANGES = [
     change("relu_gradient_at_zero", "ReLU passes the gradient at exactly 0", (FORMULAS, "return y <= 0 ? T(0) : dy;", "return y < 0 ? T(0) : dy;")),
     change("relu_leaks", "ReLU keeps 1e-6 of negative values", (FORMULAS, "return x <= 0 ? T(0) : x;", "return x <= 0 ? T(1e-6) * x : x;")),
     change("residual_shortcut_gradient", "the gradient through the shortcut is dropped",
-           (CONTAINERS, "return pass.cast(add(pass, through_body, through_shortcut), x.dtype);", "(void)through_shortcut; return pass.cast(through_body, x.dtype);")),
+           (CONTAINERS, "return pass.cast(pass.sum(through_body, through_shortcut), x.dtype);", "(void)through_shortcut; return pass.cast(through_body, x.dtype);")),
     # Loss.
     change("loss_wrong_count", "the loss is divided by the samples plus one",
            (HOST_TRAINING, "total / static_cast<double>(rows));", "total / static_cast<double>(rows + 1));")),
@@ -161,7 +161,7 @@ CHANGES = [
     change("clip_before_unscale", "gradients are clipped to the norm 0.01 before they are unscaled", (TRIAL, UNSCALE_LINE, CLIP + UNSCALE_LINE)),
     change("clip_after_unscale", "gradients are clipped to the norm 0.01", (TRIAL, UNSCALE_LINE, UNSCALE_LINE + CLIP)),
     # Data.
-    change("data_stream", "the data come from another stream of random numbers", (TRIAL, 'key.child("data")', 'key.child("date")')),
+    change("data_stream", "the data come from another stream of random numbers", (TRIAL, 'key.child("data").child(stream)', 'key.child("date").child(stream)')),
     change("data_uniform", "independent numbers are uniform, not normal",
            (DATA, "return stream.normal(i);", "return 3.4641016151377544 * (stream.uniform(i) - 0.5);")),
     change("data_labels_shifted", "every label is one class higher",
@@ -169,13 +169,13 @@ CHANGES = [
     change("data_same_batch", "every step sees the first batch", (DATA, "key.child(static_cast<uint64_t>(step));", "key.child(static_cast<uint64_t>(0 * step));")),
     change("data_noise", "the noise of images is 0.41, not 0.4", ("models/data_images.cpp", "+ 0.4 * noise.normal(drawn++)", "+ 0.41 * noise.normal(drawn++)")),
     change("data_points_nearer", "the points of two classes are nearer", ("models/data_sequences.cpp", "const double reach = 5 * sign", "const double reach = 4.99 * sign")),
-    change("evaluation_on_training_data", "the evaluation draws training batches", (TRIAL, 'draw("evaluation", first', 'draw("training", first')),
+    change("evaluation_on_training_data", "the evaluation draws training batches", (TRIAL, 'draw(kHeldOutStream, first', 'draw("training", first')),
     change("evaluation_in_training_mode", "the evaluation normalises with the statistics of its batch",
            (TRIAL, "      Pass pass(device, policy, false);\n      const Tensor out", "      Pass pass(device, policy, true);\n      const Tensor out")),
     change("output_slope", "the random output gradient of single layers is 0.1 % larger",
            (TRIAL, "return numbers.normal(i) /", "return 1.001 * numbers.normal(i) /")),
     # Initial values.
-    change("initial_values_not_symmetric", "initial values are in [0, bound)", (LAYER, "(2 * numbers.uniform(i) - 1) * bound", "numbers.uniform(i) * bound")),
-    change("initial_values_normal", "initial values are normal, not uniform", (LAYER, "(2 * numbers.uniform(i) - 1) * bound", "numbers.normal(i) * bound / 1.7320508075688772")),
-    change("initial_values_one_stream", "all parameters draw the same numbers", (LAYER, "const RandomKey numbers = key.child(name);", "const RandomKey numbers = key;")),
+    change("initial_values_not_symmetric", "initial values are in [0, bound)", (LAYER, "(2 * key.uniform(i) - 1) * bound", "key.uniform(i) * bound")),
+    change("initial_values_normal", "initial values are normal, not uniform", (LAYER, "(2 * key.uniform(i) - 1) * bound", "key.normal(i) * bound / 1.7320508075688772")),
+    change("initial_values_one_stream", "all parameters draw the same numbers", (LAYER, "const RandomKey own = init.key.child(name);", "const RandomKey own = init.key;")),
 ]

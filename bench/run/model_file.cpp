@@ -38,6 +38,8 @@ constexpr std::string_view kKind = "model file";
 // Of branches in branches; the parser's own limit counts every list and object.
 constexpr size_t kMostNumbers = 100'000;
 constexpr size_t kMostLayers = 10'000;
+// Of a name, a kind or an argument: a complaint repeats it.
+constexpr size_t kLongestWord = 64;
 
 // Where each object of a valid JSON text begins. An object is found by its place in the tree, because both are in the
 // same order.
@@ -95,7 +97,13 @@ class Reader {
   std::string word(const char* key, const char* form) const {
     const Json& value = member(key, form);
     check(value.is_string(), fmt::format("\"{}\" is {}, not {}", key, short_text(value), form));
+    check_length(key, value);
     return value.get<std::string>();
+  }
+  void check_length(std::string_view key, const Json& word) const {
+    const size_t length = word.get_ref<const std::string&>().size();
+    check(length <= kLongestWord, fmt::format("\"{}\" is {}, a word of {} bytes; {} is the most",
+                                              printable(key.substr(0, 40)), short_text(word), length, kLongestWord));
   }
   int64_t count(const char* key, const char* form, int64_t most) const {
     return checked_count(member(key, form), fmt::format("\"{}\"", key), most);
@@ -120,7 +128,7 @@ class Reader {
 };
 
 bool is_name(std::string_view name) {
-  return !name.empty() && name.size() <= 64 &&
+  return !name.empty() && name.size() <= kLongestWord && std::isalnum(static_cast<unsigned char>(name[0])) &&
          std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c == '.'; });
 }
 
@@ -133,7 +141,8 @@ class ModelReader {
     const Reader reader(root_, lines_, where_);
     reader.only({"name", "input", "batch", "data", "classes", "loss", "training", "layers"});
     const std::string name = reader.word("name", "a word that ids begin with, as \"tiny\"");
-    reader.check(is_name(name), fmt::format("\"name\" is {}: a name consists of letters, digits, '_', '-' and '.'",
+    reader.check(is_name(name), fmt::format("\"name\" is {}: a name consists of letters, digits, '_', '-' and '.', and "
+                                            "begins with a letter or digit",
                                             short_text(root_["name"])));
     const Shape input = input_of(reader);
     const DataRow& data = data_of(reader, input);
@@ -264,7 +273,8 @@ class ModelReader {
       reader.fail(printable(error.what()));
     }
     spec.name = given.contains("name") ? reader.word("name", "a word") : fmt::format("{}{}", spec.kind, layers_);
-    reader.check(is_name(spec.name), fmt::format("\"name\" is {}: a name consists of letters, digits, '_', '-' and '.'",
+    reader.check(is_name(spec.name), fmt::format("\"name\" is {}: a name consists of letters, digits, '_', '-' and "
+                                                 "'.', and begins with a letter or digit",
                                                  short_text(given.value("name", Json()))));
     for (const auto& [key, value] : given.items()) {
       if (key == "layer" || key == "name") continue;
@@ -284,7 +294,10 @@ class ModelReader {
   static Value argument(const std::string& key, const Json& value, const Reader& reader) {
     constexpr int64_t kMost = int64_t{1} << 53;
     if (value.is_boolean()) return value.get<bool>();
-    if (value.is_string()) return value.get<std::string>();
+    if (value.is_string()) {
+      reader.check_length(key, value);
+      return value.get<std::string>();
+    }
     if (value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(kMost))
       return value.get<int64_t>();
     if (value.is_number_integer() && !value.is_number_unsigned()) return value.get<int64_t>();

@@ -234,7 +234,7 @@ class MutatedTrees {
     for (const Json& wrong : kWrong) try_with([&](Json& root) { root[at] = wrong; });
     if (here.is_object())
       for (const auto& [key, value] : here.items()) {
-        try_with([&](Json& root) { root[at].erase(key); });
+        try_with([&, name = key](Json& root) { root[at].erase(name); });
         visit(at / key);
       }
     if (here.is_array())

@@ -54,11 +54,12 @@ const SuiteRow kNarrowStatistics = {
 
 // Whether the loss is that of fp32: Adam in fp16, and a rate so small that bf16 parameters ignore it.
 const SuiteRow kAdamInFp16Control = {{"mlp"}, {"fp16", "amp-fp16"}, {"convergence"}, {"control=adam_in_fp16"}};
-const SuiteRow kLargeEpsilonControl = {
-    {"mlp", "gpt/b8_t32_n2_h2_d32_v27", "bert/b16_t16_n2_h2_d32_v64_o4", "lstm_classifier/b16_t16_n1_e32_h32_v64_o4"},
-    {"fp16"},
-    {"convergence"},
-    {"control=adam_large_epsilon seeds=3"}};
+const SuiteRow kLargeEpsilonControl = {{"mlp", "gpt/b8_t32_n2_h2_d32_v27", "lstm_classifier/b16_t16_n1_e32_h32_v64_o4"},
+                                       {"fp16"},
+                                       {"convergence"},
+                                       {"control=adam_large_epsilon seeds=3"}};
+const SuiteRow kLargeEpsilonLongerControl = {
+    {"speech/b16_f16_t32_h32"}, {"fp16"}, {"convergence"}, {"control=adam_large_epsilon seeds=3 steps=200"}};
 const SuiteRow kLostUpdatesControl = {
     {"mlp/b32_i64_h128_o10"},
     {"bf16"},
@@ -120,6 +121,8 @@ const std::vector<SuiteRow>& full() {
        {"training"},
        {"steps=100 storage=stochastic", "steps=100 storage=kahan", "steps=100 optimizer=adamw storage=stochastic",
         "steps=100 optimizer=adamw storage=kahan"}},
+      {{"detector/b16_s64"}, {"*"}, {"convergence"}, {"seeds=3"}},
+      {{"detector/b16_s64"}, kPairs, {"training"}, {"steps=100"}},
       {kWithStatistics, {"*"}, {"batchnorm_drift"}, kDrift},
       {kDeepWithStatistics, {"*"}, {"batchnorm_drift"}},
       {{"batchnorm2d"},
@@ -134,6 +137,7 @@ const std::vector<SuiteRow>& full() {
       kScaleTooHighControl,
       kAdamInFp16Control,
       kLargeEpsilonControl,
+      kLargeEpsilonLongerControl,
       kLostUpdatesControl,
       kKeptUpdatesControl,
   };

@@ -1,9 +1,7 @@
-// Where GNU's OpenMP is loaded, as oneDNN's runtime, its threads do the work: the threads of a second pool would wait for
-// cores on which those of the first still look for work. Otherwise workers sleep until a job starts, take pieces through
-// an atomic counter, and deregister. The caller works too and ends the job.
+// Workers sleep until a job starts, take pieces through an atomic
+// counter, and deregister. The caller works too and ends the job.
 #include "kernels/cpu/thread_pool.h"
 
-#include <dlfcn.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -109,44 +107,6 @@ class Pool {
   std::vector<std::thread> workers_;
 };
 
-// The entry of GNU's OpenMP (libgomp's ABI, GOMP_4.0; libomp has it too): calls work(data) in as many threads.
-using RunTeam = void (*)(void (*work)(void*), void* data, unsigned threads, unsigned flags);
-
-RunTeam team_runner() {
-#if HALFMARK_SANITIZED
-  return nullptr;  // the sanitizers do not see how its threads wait for each other
-#else
-  static const auto found = reinterpret_cast<RunTeam>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
-  return found;
-#endif
-}
-
-// A job of such a team.
-struct TeamJob {
-  int64_t n, grain;
-  thread_pool_detail::Body body;
-  void* context;
-  std::atomic<int64_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-
-  static void work(void* data) { static_cast<TeamJob*>(data)->take_pieces(); }
-  void take_pieces() {
-    const InsideScope inside;
-    try {
-      for (;;) {
-        const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
-        if (begin >= n) return;
-        body(context, begin, std::min(begin + grain, n));
-      }
-    } catch (...) {
-      next.store(n, std::memory_order_relaxed);
-      const std::lock_guard lock(mutex);
-      if (!failure) failure = std::current_exception();
-    }
-  }
-};
-
 // The processors that this process may use. More threads than that wait for each other: with two on one processor
 // (taskset), oneDNN's barriers made a training ten times slower.
 int all_cores() {
@@ -183,12 +143,6 @@ void thread_pool_detail::run(int64_t n, int64_t grain, Body body, void* context)
   Shared& s = shared();
   if (n > grain && !inside_job && s.threads > 1) {
     if (const std::unique_lock lock(s.busy, std::try_to_lock); lock.owns_lock()) {
-      if (const RunTeam run_team = team_runner()) {
-        TeamJob job{n, grain, body, context, {}, {}, {}};
-        run_team(&TeamJob::work, &job, static_cast<unsigned>(s.threads.load()), 0);
-        if (job.failure) std::rethrow_exception(job.failure);
-        return;
-      }
       if (!s.pool) s.pool = std::make_unique<Pool>(s.threads);
       return s.pool->run(n, grain, body, context);
     }

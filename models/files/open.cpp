@@ -84,7 +84,7 @@ std::string fitting_id(const DataSet::Needs& needs, const Subject& subject) {
   };
   for (const auto& [letter, value] : letters_for(needs, subject.data)) {
     const std::vector<std::string> before = parts;
-    const auto named = [&](const std::string& part) { return !part.empty() && part[0] == letter; };
+    const auto named = [first = letter](const std::string& part) { return !part.empty() && part[0] == first; };
     bool found = false;
     for (std::string& part : parts)
       if (named(part)) part = letter + value, found = true;

@@ -29,10 +29,6 @@ const std::vector<double>& LayerRequest::numbers(std::string_view argument) cons
   return std::get<std::vector<double>>(value(argument));
 }
 
-const std::vector<double>& LayerRequest::numbers(std::string_view argument) const {
-  return std::get<std::vector<double>>(value(argument));
-}
-
 void LayerRequest::check(bool holds, const std::string& what) const { HM_CHECK(holds, what); }
 
 void LayerRequest::need_rank(int rank, std::string_view form) const {

@@ -11,7 +11,7 @@
 namespace halfmark::models {
 namespace {
 
-LayerSpec conv(const std::string& name, int64_t out = 4) {
+LayerSpec small_conv(const std::string& name, int64_t out = 4) {
   return {"conv2d", name, {{"out", out}, {"kernel", int64_t{1}}}};
 }
 LayerSpec join(const std::string& name, const std::string& of, const std::string& how = "add") {
@@ -31,24 +31,24 @@ void expect_message(const std::vector<LayerSpec>& layers, const std::string& par
 }
 
 TEST(SideBranches, AreJoinedOnceAndLater) {
-  const LayerSpec branch{"side", "s", {}, {{conv("c")}}};
+  const LayerSpec branch{"side", "s", {}, {{small_conv("c")}}};
   EXPECT_EQ(message_of({branch, {"relu", "r"}, join("j", "s")}), "");
   EXPECT_EQ(output_shape(Network{{branch, join("j", "s", "concat")}}, {2, 4, 3, 3}), Shape({2, 8, 3, 3}));
   expect_message({branch}, "layer s (side): no layer joins its result");
   expect_message({join("j", "s"), branch}, "there is no layer \"s\" before this one");
   expect_message({branch, join("j", "s"), join("k", "s")}, "the result of s is joined already");
-  expect_message({conv("c"), join("j", "c")}, "layer c is no side branch");
-  expect_message({{"side", "s", {}, {{conv("c", 5)}}}, join("j", "s")}, "the input is");
+  expect_message({small_conv("c"), join("j", "c")}, "layer c is no side branch");
+  expect_message({{"side", "s", {}, {{small_conv("c", 5)}}}, join("j", "s")}, "the input is");
   expect_message({branch, join("j", "s", "mean")}, "known: add, concat");
   expect_message({{"side", "s", {}, std::vector<std::vector<LayerSpec>>(1)}, join("j", "s")}, "its branch is empty");
 }
 
 TEST(LayersThatRunAgain, NeedTheSameChannels) {
-  EXPECT_EQ(
-      message_of(
-          {conv("c"), {"max_pool2d", "pool", {{"kernel", int64_t{2}}}}, {"again", "d", {{"of", std::string("c")}}}}),
-      "");
-  expect_message({conv("c", 5), {"again", "d", {{"of", std::string("c")}}}}, "the layer has the input");
+  EXPECT_EQ(message_of({small_conv("c"),
+                        {"max_pool2d", "pool", {{"kernel", int64_t{2}}}},
+                        {"again", "d", {{"of", std::string("c")}}}}),
+            "");
+  expect_message({small_conv("c", 5), {"again", "d", {{"of", std::string("c")}}}}, "the layer has the input");
   expect_message({{"again", "d", {{"of", std::string("c")}}}}, "there is no layer \"c\" before this one");
   expect_message({{"dropout", "c"}, {"again", "d", {{"of", std::string("c")}}}}, "a layer dropout cannot run again");
 }

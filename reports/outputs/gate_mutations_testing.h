@@ -282,10 +282,14 @@ inline std::map<std::string, Mutation> mutations() {
                                [](Measurement& one) { one.samples.clear(); });
   all["drop interval"] = edited([](const Record&, const Measurement& one) { return one.interval.has_value(); },
                                 [](Measurement& one) { one.interval.reset(); });
-  all["infinite interval"] = edited([](const Record&, const Measurement& one) { return one.interval.has_value(); },
-                                    [inf](Measurement& one) {
-                                      one.interval = {0, inf};
-                                    });
+  // The control of a suspect record says nothing: its times are not judged.
+  all["infinite interval"] = edited(
+      [](const Record& record, const Measurement& one) {
+        return one.interval.has_value() && (record.status == Status::ok || one.metric != "speedup.control");
+      },
+      [inf](Measurement& one) {
+        one.interval = {0, inf};
+      });
   all["interval beside its value"] =
       edited([](const Record&, const Measurement& one) { return one.interval.has_value(); },
              [](Measurement& one) {

@@ -165,7 +165,7 @@ NamedReport deep_report() {
   return named;
 }
 
-size_t longest_line(const std::string& text) {
+size_t widest_line(const std::string& text) {
   size_t longest = 0, begin = 0;
   for (size_t end; (end = text.find('\n', begin)) != text.npos; begin = end + 1)
     longest = std::max(longest, end - begin);
@@ -185,7 +185,7 @@ TEST(WorstLayers, AreEightRowsAndTheCommandThatShowsTheOthers) {
 
 TEST(WorstLayers, FitEveryTerminal) {
   for (const size_t width : {size_t{60}, size_t{80}, size_t{120}})
-    EXPECT_LE(longest_line(worst_layers(deep_report(), {.width = width}).at({"mlp/h64", "cpu"})), width) << width;
+    EXPECT_LE(widest_line(worst_layers(deep_report(), {.width = width}).at({"mlp/h64", "cpu"})), width) << width;
 }
 
 TEST(WorstLayers, AreAllOfThemWithAll) {

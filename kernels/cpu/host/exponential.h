@@ -32,6 +32,9 @@ inline float tail(float r) {
   return std::fma(p, r, 0.5F);
 }
 
+// Of a whole number; 0 for NaN, whose conversion is undefined. The result is NaN by another factor.
+inline int32_t integer(float n) { return static_cast<int32_t>(n == n ? n : 0.0F); }
+
 inline float power_of_two(int32_t exponent) {
   return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
 }
@@ -45,7 +48,7 @@ inline float exp_of_nonpositive(float x, float rest = 0) {
   const float r = r0 + rest;
   const float p = std::fma(exponential_detail::tail(r) * r, r, r) + 1.0F;
   // 2^n in two factors, because n may be below the exponents of normal numbers.
-  const auto whole = static_cast<int32_t>(n);
+  const int32_t whole = exponential_detail::integer(n);
   const int32_t half = whole / 2;
   return p * exponential_detail::power_of_two(half) * exponential_detail::power_of_two(whole - half);
 }
@@ -54,7 +57,7 @@ inline double exp_of_nonpositive(double x) { return std::exp(x); }
 // exp(x) - 1 for x that is not positive: within 3 units in the last place.
 inline float expm1_of_nonpositive(float x) {
   const auto [n, r] = exponential_detail::reduced(x < -30.0F ? -30.0F : x);
-  const float scale = exponential_detail::power_of_two(static_cast<int32_t>(n));
+  const float scale = exponential_detail::power_of_two(exponential_detail::integer(n));
   return std::fma(std::fma(exponential_detail::tail(r) * r, r, r), scale, scale - 1.0F);
 }
 
