@@ -58,7 +58,7 @@ std::string precisions_text(const Group& group, const std::vector<Figure>& figur
     const auto values = group.values.find(policy);
     if (values != group.values.end() && !values->second.empty()) policies.push_back(policy);
   }
-  std::string text = toned(printable(group.subject + " on " + group.device), Tone::strong, options.colour) + "\n";
+  std::string text = toned(printable(group.title()), Tone::strong, options.colour) + "\n";
   if (policies.empty()) return text + "nothing was measured\n";
   std::stable_partition(policies.begin(), policies.end(), [](const std::string& name) { return name == kBaseline; });
 

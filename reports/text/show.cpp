@@ -226,7 +226,7 @@ std::string group_text(const Group& group, std::span<const Figure> figures, cons
     table.add(std::move(row));
   }
 
-  std::string text = title(group.subject + " on " + group.device, options);
+  std::string text = title(group.title(), options);
   if (!table.empty()) text += table.text(options);
   for (const std::string& policy : absent) {
     const auto found = group.without.find(policy);

@@ -119,6 +119,14 @@ TEST(ShowColumns, HoldTheBestTimeAndTheWorstOfAllElse) {
   }
 }
 
+TEST(ShowTitle, NamesTheFilesThatWereMeasuredOn) {
+  Record record = measured_record("fp16", {measured("training.final_loss", "", 1)});
+  EXPECT_NE(show(report_of({record}), {}).find("mlp/h64 on cpu\n"), std::string::npos);
+  record.data =
+      DataOrigin{.kind = "mnist", .name = "digits", .hash = "0a", .hashed = "", .normalisation = "", .unit = ""};
+  EXPECT_NE(show(report_of({record}), {}).find("mlp/h64 on cpu, data digits (mnist)\n"), std::string::npos);
+}
+
 TEST(ShowColumns, SayWhetherATrainingEndedLikeFp32) {
   for (const auto& [number, word] : {std::pair{1.0, "yes"}, {0.0, "open"}, {-1.0, "no"}}) {
     const Record record = measured_record("fp16", {measured("convergence.as_fp32", "", number, "1", Better::higher)});

@@ -284,6 +284,8 @@ std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool a
   return figures;
 }
 
+std::string Group::title() const { return subject + " on " + device + (data.empty() ? "" : ", data " + data); }
+
 std::vector<Group> groups_of(const Report& report, std::span<const Figure> figures) {
   std::vector<Group> groups;
   FigureIndex index(figures);
@@ -299,6 +301,7 @@ std::vector<Group> groups_of(const Report& report, std::span<const Figure> figur
       groups.back().device = record.device;
     }
     Group& group = groups[found->second];
+    if (record.data && group.data.empty()) group.data = record.data->name + " (" + record.data->kind + ")";
     if (policies.emplace(found->second, record.policy).second) group.policies.push_back(record.policy);
     if (record.status != Status::ok) group.without[record.policy][record.status].insert(record.reason);
     if (record.status != Status::ok && record.status != Status::suspect) continue;

@@ -63,6 +63,7 @@ struct Value {
 // Policies of one subject on one device, with the figures they have.
 struct Group {
   std::string subject, device;
+  std::string data{};  // of the files that a record was measured on: "digits (mnist)"; empty: all are drawn
   std::vector<std::string> policies;                                       // in the order of the report
   std::map<std::string, std::map<std::string, Value>> values;              // [policy][figure title]
   std::set<std::string> folded_axes;                                       // axes over which best or worst was taken
@@ -71,6 +72,7 @@ struct Group {
 
   const Value* value(const std::string& policy, const Figure& figure) const;
   bool has(const Figure& figure) const;
+  std::string title() const;  // "lenet5/b64_c1_s28 on cpu, data digits (mnist)"
 };
 
 // "time" of "time.step".
