@@ -254,6 +254,10 @@ KINDS = {
 }
 
 
+def made(values, like):
+    return torch.tensor(values, dtype=like.dtype, device=like.device)
+
+
 def focal(net, output, target, loss):
     """torchvision's sigmoid_focal_loss with the mean over all elements."""
     alpha, gamma = loss.get("alpha", 0.25), loss.get("gamma", 2)
@@ -269,7 +273,7 @@ def cross_entropy(net, output, target, loss):
     if output.dim() == 3:
         output = output.transpose(1, 2)
     weights = loss.get("class_weights")
-    return F.cross_entropy(output, target.long(), weight=torch.tensor(weights, dtype=output.dtype) if weights else None,
+    return F.cross_entropy(output, target.long(), weight=made(weights, output) if weights else None,
                            ignore_index=loss.get("ignored", -100), label_smoothing=loss.get("smoothing", 0.0))
 
 
@@ -300,7 +304,7 @@ LOSSES = {
     "smooth_l1": lambda net, output, target, loss: F.smooth_l1_loss(output, target, beta=loss.get("beta", 1.0)),
     "binary_cross_entropy": lambda net, output, target, loss: F.binary_cross_entropy(output, target),
     "binary_cross_entropy_with_logits": lambda net, output, target, loss: F.binary_cross_entropy_with_logits(
-        output, target, pos_weight=torch.tensor(loss.get("pos_weight", 1.0), dtype=output.dtype)),
+        output, target, pos_weight=made(loss.get("pos_weight", 1.0), output)),
     "focal": focal,
     "detection": detection,
 }
