@@ -281,6 +281,10 @@ template <class Row>
 LayerPtr make_activation(LayerRequest& r) {
   return activation(Row::name, r.name);
 }
+template <class Row>
+LayerMemory memory_of_activation(const MemoryRequest& r) {
+  return memory_rules::activation(r, Row::name, Row::kept == activations::Kept::output);
+}
 
 std::vector<LayerKind> kind_table() {
   const ArgumentRow kernel = extent("kernel", "of the window"), groups = count("groups", "of channels", int64_t{1});
@@ -299,16 +303,19 @@ std::vector<LayerKind> kind_table() {
       {"linear",
        "a fully connected layer over the last axis",
        {count("out", "outputs"), kBias, kStart, kDeviation, kBiasStart},
-       make_linear},
+       make_linear,
+       memory_rules::linear},
       {"tied_linear",
        "a linear layer without bias, with the weight of another layer",
        {{.name = "weight_of", .about = "name of a layer before this one", .type = ArgumentType::word}},
-       make_tied_linear},
+       make_tied_linear,
+       memory_rules::tied_linear},
       {"conv2d",
        "a convolution",
        {count("out", "output channels"), kernel, kStride, padding(), dilation, groups, kBias, kStart, kDeviation,
         kBiasStart},
-       make_conv2d},
+       make_conv2d,
+       memory_rules::conv2d},
       {"conv_transpose2d",
        "a transposed convolution",
        {count("out", "output channels"),
@@ -327,92 +334,114 @@ std::vector<LayerKind> kind_table() {
         kStart,
         kDeviation,
         kBiasStart},
-       make_conv_transpose2d},
-      {"batchnorm1d", "a batch norm over the samples, and the steps of time", batchnorm_rows, make_batchnorm<2>},
-      {"batchnorm2d", "a batch norm over the images of the batch", batchnorm_rows, make_batchnorm<4>},
-      {"batchnorm3d", "a batch norm over the volumes of the batch", batchnorm_rows, make_batchnorm<5>},
-      {"layer_norm", "a layer norm over the last axis", {epsilon(1e-5)}, make_layer_norm},
-      {"rms_norm", "an RMS norm over the last axis", {epsilon(0x1p-23)}, make_rms_norm},
-      {"group_norm", "a group norm", {count("groups", "of channels"), epsilon(1e-5)}, make_group_norm},
-      {"max_pool2d", "the largest value of each window", {kernel, kStrideOfPool, padding()}, make_max_pool2d},
-      {"avg_pool2d", "the mean of each window; padding counts", {kernel, kStrideOfPool, padding()}, make_avg_pool2d},
-      {"global_avg_pool2d", "the mean of each channel", {}, make_global_avg_pool2d},
+       make_conv_transpose2d,
+       memory_rules::conv_transpose2d},
+      {"batchnorm1d", "a batch norm over the samples, and the steps of time", batchnorm_rows, make_batchnorm<2>,
+       memory_rules::batchnorm},
+      {"batchnorm2d", "a batch norm over the images of the batch", batchnorm_rows, make_batchnorm<4>,
+       memory_rules::batchnorm},
+      {"batchnorm3d", "a batch norm over the volumes of the batch", batchnorm_rows, make_batchnorm<5>,
+       memory_rules::batchnorm},
+      {"layer_norm", "a layer norm over the last axis", {epsilon(1e-5)}, make_layer_norm, memory_rules::layer_norm},
+      {"rms_norm", "an RMS norm over the last axis", {epsilon(0x1p-23)}, make_rms_norm, memory_rules::rms_norm},
+      {"group_norm",
+       "a group norm",
+       {count("groups", "of channels"), epsilon(1e-5)},
+       make_group_norm,
+       memory_rules::group_norm},
+      {"max_pool2d",
+       "the largest value of each window",
+       {kernel, kStrideOfPool, padding()},
+       make_max_pool2d,
+       memory_rules::max_pool2d},
+      {"avg_pool2d",
+       "the mean of each window; padding counts",
+       {kernel, kStrideOfPool, padding()},
+       make_avg_pool2d,
+       memory_rules::avg_pool2d},
+      {"global_avg_pool2d", "the mean of each channel", {}, make_global_avg_pool2d, memory_rules::adaptive_avg_pool2d},
       {"adaptive_avg_pool2d",
        "the means of windows that give the wanted size",
        {extent("size", "rows and columns of the result")},
-       make_adaptive_avg_pool2d},
+       make_adaptive_avg_pool2d,
+       memory_rules::adaptive_avg_pool2d},
       {"upsample_bilinear2d",
        "images a whole number of times as large",
        {{.name = "scale", .about = "factor", .most = 64}, flag("align_corners", "as in PyTorch", false)},
-       make_upsample},
-      {"flatten", "images to vectors", {}, make_flatten},
-      {"softmax", "a softmax over the last axis", {}, make_softmax},
+       make_upsample,
+       memory_rules::upsample_bilinear2d},
+      {"flatten", "images to vectors", {}, make_flatten, memory_rules::flatten},
+      {"softmax", "a softmax over the last axis", {}, make_softmax, memory_rules::softmax},
       {"dropout",
        "zeros in training; identity in evaluation",
        {number("p", "probability of a zero", 0.5, 0, 1), flag("channels", "whole channels", false)},
-       make_dropout},
+       make_dropout,
+       memory_rules::dropout},
       {"embedding",
        "rows of a table, by indices",
        {count("entries", "rows of the table"),
         count("features", "columns of the table"),
         number("deviation", "standard deviation of the initial values", 1, 0, 100),
         {.name = "padding", .about = "index without gradient; -1: none", .usual = int64_t{-1}, .least = -1}},
-       make_embedding},
+       make_embedding,
+       memory_rules::embedding},
       {"position_embedding",
        "adds a row of a table to each step",
        {count("length", "rows of the table"),
         number("deviation", "standard deviation of the initial values", 1, 0, 100)},
-       make_position_embedding},
+       make_position_embedding,
+       memory_rules::position_embedding},
       {"self_attention",
        "attention over q, k and v, which are the thirds of the features",
        {count("heads", "of attention"), flag("causal", "a step sees none after it", false),
         flag("fused", "as one operation", true)},
-       make_self_attention},
+       make_self_attention,
+       memory_rules::self_attention},
       {"lstm",
        "a long short-term memory",
        {count("hidden", "features of the result"), flag("bidirectional", "with a second one from the end", false)},
-       make_lstm},
-      {"to_sequence", "the columns of images as the steps of a sequence", {}, make_to_sequence},
+       make_lstm,
+       memory_rules::lstm},
+      {"to_sequence",
+       "the columns of images as the steps of a sequence",
+       {},
+       make_to_sequence,
+       memory_rules::rearranged},
       {"take_step",
        "one step of a sequence",
        {{.name = "step", .about = "-1 is the last", .usual = int64_t{-1}, .least = -0x1p24}},
-       make_take_step},
-      {"add", "the sum of two branches; an empty one is the input", {}, make_add, LayerKind::Branches::several},
+       make_take_step,
+       memory_rules::rearranged},
+      {"add",
+       "the sum of two branches; an empty one is the input",
+       {},
+       make_add,
+       Joins::sum,
+       LayerKind::Branches::several},
       {"concat",
        "the channels of two or more branches, one after the other; an empty one is the input",
        {},
        make_concat,
+       Joins::channels,
        LayerKind::Branches::several},
       {"checkpoint",
        "its branch, of which backward computes forward again instead of keeping its tensors",
        {},
        make_checkpoint,
+       Joins::again,
        LayerKind::Branches::one},
   };
-  activations::All::each([&]<class Row>() { all.push_back({Row::name, Row::about, {}, make_activation<Row>}); });
+  activations::All::each([&]<class Row>() {
+    all.push_back({Row::name, Row::about, {}, make_activation<Row>, memory_of_activation<Row>});
+  });
   return all;
 }
 
 }  // namespace
 
-const Value& LayerRequest::value(std::string_view argument) const {
-  if (const auto given = arguments->find(argument); given != arguments->end()) return given->second;
-  for (const ArgumentRow& row : rows)
-    if (row.name == argument && row.usual) return *row.usual;
-  throw Error("there is no argument " + std::string(argument));
-}
-
-int64_t LayerRequest::count(std::string_view argument) const { return std::get<int64_t>(value(argument)); }
 Size2d LayerRequest::extent(std::string_view argument) const {
-  const Value& found = value(argument);
-  if (const auto* both = std::get_if<int64_t>(&found)) return {static_cast<int>(*both)};
-  const Extent& pair = std::get<Extent>(found);
+  const Extent pair = given.extent(argument);
   return {static_cast<int>(pair.h), static_cast<int>(pair.w)};
-}
-double LayerRequest::number(std::string_view argument) const { return std::get<double>(value(argument)); }
-bool LayerRequest::flag(std::string_view argument) const { return std::get<bool>(value(argument)); }
-const std::string& LayerRequest::word(std::string_view argument) const {
-  return std::get<std::string>(value(argument));
 }
 
 void LayerRequest::check(bool holds, const std::string& what) const { HM_CHECK(holds, what); }

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "models/layer.h"
 #include "models/namespaces.h"
 #include "models/network/arguments.h"
+#include "models/network/layer_memory.h"
 #include "models/settings.h"
 
 namespace halfmark::models {
@@ -25,22 +25,18 @@ struct LayerRequest {
   const std::map<std::string, Layer*>* earlier = nullptr;  // layers by name, for one that shares a weight
   std::vector<Shape> branch_outputs = {};
 
-  std::span<const ArgumentRow> rows = {};
-  const Arguments* arguments = nullptr;
+  GivenArguments given = {};
 
-  bool has(std::string_view argument) const { return arguments->contains(argument); }
-  int64_t count(std::string_view argument) const;
+  bool has(std::string_view argument) const { return given.has(argument); }
+  int64_t count(std::string_view argument) const { return given.count(argument); }
   Size2d extent(std::string_view argument) const;
-  double number(std::string_view argument) const;
-  bool flag(std::string_view argument) const;
-  const std::string& word(std::string_view argument) const;
+  double number(std::string_view argument) const { return given.number(argument); }
+  bool flag(std::string_view argument) const { return given.flag(argument); }
+  const std::string& word(std::string_view argument) const { return given.word(argument); }
 
   // Each throws Error with the words.
   void check(bool holds, const std::string& what) const;
   void need_rank(int rank, std::string_view form) const;  // form: "[batch, channels, height, width]"
-
- private:
-  const Value& value(std::string_view argument) const;
 };
 
 struct LayerKind {
@@ -49,6 +45,7 @@ struct LayerKind {
   std::string_view name, about;
   std::vector<ArgumentRow> arguments;
   LayerPtr (*make)(LayerRequest&);
+  MemoryRule memory;  // what it keeps and needs in a training step
   Branches branches = Branches::none;
 };
 
