@@ -99,6 +99,11 @@ Tensor Pass::plain(const Tensor& x) const {
   return out;
 }
 
+Tensor Pass::operand(const Tensor& x) const {
+  const PurposeScope purpose(Purpose::workspace);
+  return plain(x);
+}
+
 void Saved::keep(Tensor tensor) {
   if (tensor.purpose() == Purpose::temporary) tensor.set_purpose(Purpose::saved);
   kept_.push_back({std::move(tensor), {}, {}});

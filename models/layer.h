@@ -71,6 +71,8 @@ class Pass {
   // x itself when its layout is plain, else a reordered copy.
   // The reorder is an operation and appears in the kernel log.
   Tensor plain(const Tensor& x) const;
+  // The same for an operand of a single operation: the copy is scratch, as a kernel's own reordered operands.
+  Tensor operand(const Tensor& x) const;
   void look(const std::string& name, const Tensor& tensor) const {
     if (tap) tap(name, tensor);
   }

@@ -91,7 +91,7 @@ class Concat : public Layer {  // the tap sees the joined tensor under this laye
   static Tensor sum(Pass& pass, const Tensor& a, const Tensor& b) {
     const bool alike = a.layout() == b.layout() && a.layout() != Layout::opaque;
     Tensor out = pass.fresh(a.shape(), wider(a.dtype(), b.dtype()));
-    run(Add{.a = alike ? a : pass.plain(a), .b = alike ? b : pass.plain(b), .out = out});
+    run(Add{.a = alike ? a : pass.operand(a), .b = alike ? b : pass.operand(b), .out = out});
     return out;
   }
 

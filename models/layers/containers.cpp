@@ -111,7 +111,7 @@ class Residual : public Layer {  // y = body(x) + shortcut(x); the tap sees the 
   // The sum in the wider dtype, as in PyTorch's type promotion. Operands of different layouts are both made plain.
   static Tensor add(Pass& pass, const Tensor& a, const Tensor& b) {
     const bool alike = a.layout() == b.layout() && a.layout() != Layout::opaque;
-    const Tensor left = alike ? a : pass.plain(a), right = alike ? b : pass.plain(b);
+    const Tensor left = alike ? a : pass.operand(a), right = alike ? b : pass.operand(b);
     Tensor sum = pass.fresh(a.shape(), wider(a.dtype(), b.dtype()));
     run(Add{.a = left, .b = right, .out = sum});
     return sum;

@@ -209,8 +209,10 @@ LayerMemory self_attention(const MemoryRequest& r) {
   memory.gradient_is_last = true;
   memory.with_gradient = {out, qkv};  // the gradients of the heads' results, and of q, k and v
   if (r.arguments.flag("fused")) {
-    memory.keeps = {qkv, out, {n * heads * t, wide(low)}};
-    memory.backward = {{out, qkv}};
+    memory.keeps = {qkv, {n * heads * t, wide(low)}};
+    memory.keeps_result = true;
+    memory.with_result = {out};  // with the heads first
+    memory.backward = {{out, out, qkv}};
     return memory;
   }
   const int64_t scores = n * heads * t * t;
