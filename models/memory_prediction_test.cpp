@@ -69,10 +69,6 @@ void compare(const Subject& subject, const Policy& policy, const Settings& setti
   const MemoryPrediction predicted = predict_memory(subject, policy, settings);
   const Measured measured(subject, policy, settings);
   const std::string what = subject.id() + " " + std::string(policy.name);
-  if (getenv("HM_SHOW"))
-    printf("%-45s %-10s %.4f %.4f | %s | %s\n", subject.id().c_str(), std::string(policy.name).c_str(),
-           double(measured.peak.total) / double(predicted.peak.total), double(measured.saved) / double(predicted.saved),
-           words_of(predicted.peak).c_str(), words_of(measured.peak).c_str());
   SCOPED_TRACE("predicted " + words_of(predicted.peak) + "\nmeasured " + words_of(measured.peak));
   expect_near(predicted.peak.total, measured.peak.total, what + " in all");
   expect_near(predicted.saved, measured.saved, what + " saved");
@@ -133,7 +129,7 @@ TEST(MemoryPrediction, AgreesWithEveryKindOfLayer) {
       {{4, 8, 3, 6, 5}, {{"batchnorm3d", "bn"}, silu}},
       {image, {conv("conv1", 16), {"dropout", "drop", {{"channels", true}}}, conv("conv2", 16), {"dropout", "drop2"}}},
       {image, {{"concat", "joined", {}, {{silu}, {}, {conv("conv", 16)}}}, last_silu}},
-      {image, {{"concat", "joined", {}, {{{"softmax", "softmax"}}, {}, {conv("conv", 16)}}}, last_silu}},
+      {sequence, {{"concat", "joined", {}, {{{"softmax", "softmax"}}, {}, {silu}}}, last_silu}},
       {image, {conv("conv", 16), {"add", "sum", {}, {{conv("a", 16), silu}, {conv("b", 16)}}}, last_silu}},
       {sequence, {{"layer_norm", "norm"}, {"add", "sum", {}, {{{"softmax", "softmax"}}, {}}}, silu}},
       {image, {conv("conv", 16), {"checkpoint", "again", {}, {{conv("a", 32), silu, conv("b", 16)}}}, last_silu}},
@@ -226,39 +222,34 @@ TEST(MemoryPrediction, HasTheBytesOfAParameterThatAreKnownForEveryOptimizer) {
   }
 }
 
-// Bytes of floating tensors that PyTorch 2.15.0 keeps for backward, without parameters, copies of weights and input:
-// torch.autograd.graph.saved_tensors_hooks around forward and loss of scripts/peers/torch_network.py, each storage once. Its
-// lists for CPUs. Not of the graph: dropout's masks (u8 here), places of max pools (int64 there, u8 here).
+// Bytes of floating tensors that PyTorch 2.15.0 keeps for backward, without parameters, copies of weights and the input:
+// torch.autograd.graph.saved_tensors_hooks around forward and cross-entropy of the networks of scripts/peers/torch_network.py,
+// each storage once. amp-bf16: torch.autocast("cpu", torch.bfloat16), so with the lists for CPUs. It keeps in addition
+// the number of labels (4 bytes); the input of a max pool, where nothing else needs it; and a factor for each channel that
+// dropout may drop, where halfmark keeps a byte. Not in the numbers are the places of max pools, 64 bit there and a byte here.
 TEST(MemoryPrediction, HasTheBytesThatPyTorchKeeps) {
   struct Known {
     const char* id;
     size_t fp32, amp_bf16;
-    size_t bytes_of_places;  // of max pools and dropout, in a byte each
+    size_t places, pool_inputs, channels;  // entries of max pools' results, of such inputs, and of dropout
   };
   const Known table[] = {
-      {"mlp/b32_i64_h128_o10", 34'052, 21'764, 0},
-      {"resnet/b2_s32_n1_w8", 640'660, 333'332, 0},
-      {"resnet50/b2_s64_n1_w8_o10", 736'788, 422'420, 4'096},
-      {"xception/b2_s32_n1_w8_o10", 3'910'116, 1'979'364, 32'448},
-      {"erfnet/b1_s64x128_n1_w8_o4", 2'298'756, 1'643'076, 14'336},
-      {"gpt/b2_t32_n2_h4_d64_v64", 578'052, 340'484, 0},
+      {"mlp/b32_i64_h128_o10", 34'052, 21'764, 0, 0, 0},
+      {"resnet/b2_s32_n1_w8", 640'660, 333'332, 0, 0, 0},
+      {"resnet50/b2_s64_n1_w8_o10", 736'788, 422'420, 4'096, 0, 0},
+      {"xception/b2_s32_n1_w8_o10", 3'910'116, 1'979'364, 32'448, 129'792, 0},
+      {"erfnet/b1_s64x128_n1_w8_o4", 2'298'756, 1'643'076, 14'336, 0, 160},
+      {"gpt/b2_t32_n2_h4_d64_v64", 578'052, 340'484, 0, 0, 0},
   };
   Policy autocast = policy_named("amp-bf16");
   autocast.rules = &cast_rules_named("torch-cpu");
   for (const Known& known : table) {
-    const Subject& subject = subject_named(known.id);
-    const auto saved = [&](const Policy& policy) {
-      return predict_memory(subject, policy).saved - known.bytes_of_places;
+    const auto expected = [&](size_t kept, size_t bytes_of_a_number) {
+      return kept - 4 - bytes_of_a_number * (known.pool_inputs + known.channels) + known.channels + known.places;
     };
-    EXPECT_NEAR(static_cast<double>(saved(policy_named("fp32"))), static_cast<double>(known.fp32),
-                0.005 * static_cast<double>(known.fp32))
-        << known.id;
-    EXPECT_NEAR(static_cast<double>(saved(autocast)), static_cast<double>(known.amp_bf16),
-                0.005 * static_cast<double>(known.amp_bf16))
-        << known.id;
-    if (getenv("HM_SHOW"))
-      printf("%s %zu %zu %zu %zu\n", known.id, saved(policy_named("fp32")), known.fp32, saved(autocast),
-             known.amp_bf16);
+    const Subject& subject = subject_named(known.id);
+    EXPECT_EQ(predict_memory(subject, policy_named("fp32")).saved, expected(known.fp32, 4)) << known.id;
+    EXPECT_EQ(predict_memory(subject, autocast).saved, expected(known.amp_bf16, 2)) << known.id;
   }
 }
 
