@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bench/commands/commands.h"
+#include "bench/commands/subject_text.h"
 #include "bench/run/case.h"
 #include "bench/run/known_names.h"
 #include "bench/run/model_file.h"
@@ -353,29 +354,6 @@ const Listing kListings[] = {
 // Shown only if they are requested by name: long lists, and the families, which are listed with the subjects.
 constexpr std::string_view kLong[] = {"families", "layers", "kernels", "instructions"};
 
-// The layers of one subject.
-std::string layers_text(const Subject& subject, const TextOptions& options) {
-  HM_CHECK(subject.network, "subject " + subject.id() + " is a function of a program; its layers are not known");
-  Table table({"layer", "kind and arguments", "output", "parameters", "forward FLOP"}, 3);
-  double parameters = 0, flops = 0;
-  for (const LayerFacts& facts : layer_facts(*subject.network, subject.input)) {
-    const LayerSpec& layer = *facts.layer;
-    std::string kind = layer.kind;
-    for (const auto& [name, value] : checked(layer_kind_named(layer.kind).arguments, layer.arguments))
-      kind += fmt::format(" {}={}", name, text_of(value));
-    table.add({{std::string(2 * static_cast<size_t>(facts.depth), ' ') + layer.name},
-               {kind},
-               {facts.output.text()},
-               {facts.parameters > 0 ? std::to_string(facts.parameters) : "-"},
-               {facts.forward_flops > 0 ? human(facts.forward_flops, "FLOP") : "-"}});
-    parameters += static_cast<double>(facts.parameters), flops += facts.forward_flops;
-  }
-  return toned(subject.id(), Tone::strong, options.colour) +
-         fmt::format(": input {}, {:.0f} parameters, {} forward\n", subject.input.text(), parameters,
-                     human(flops, "FLOP")) +
-         table.text(options);
-}
-
 void list_subjects(const std::vector<std::string>& ids, const std::vector<std::string>& files, bool json) {
   std::vector<std::string> all;
   for (const std::string& file : files) all.push_back(add_model_file(file));
@@ -390,7 +368,7 @@ void list_subjects(const std::vector<std::string>& ids, const std::vector<std::s
     if (json)
       list.push_back(model_json(subject));
     else
-      text += (text.empty() ? "" : "\n") + layers_text(subject, options);
+      text += (text.empty() ? "" : "\n") + subject_text(subject, options);
   }
   fmt::print("{}", json ? (list.size() == 1 ? list[0] : list).dump(2) + "\n" : text);
 }
@@ -428,7 +406,10 @@ void add_list_command(CommandLine& line, Program&) {
            "what there is: subjects, layers of model files, policies, devices, harnesses with their metrics, kernels, "
            "instructions")
       .choice("what", arguments->what, names)
-      .words("ids", arguments->ids, "after subjects: the layers of these subjects, with --json as a model file")
+      .words(
+          "ids", arguments->ids,
+          "after subjects: the layers of these subjects and the memory of a training step, predicted; with --json as a "
+          "model file")
       .files("--model", arguments->models, "after subjects: a model of your own, as in halfmark run")
       .flag("--json", arguments->json, "machine-readable output")
       .examples({"halfmark list", "halfmark list devices", "halfmark list harnesses --json",

@@ -137,4 +137,26 @@ Arguments checked(std::span<const ArgumentRow> rows, const Arguments& given) {
   return all;
 }
 
+const Value& GivenArguments::value(std::string_view argument) const {
+  if (const auto given = values->find(argument); given != values->end()) return given->second;
+  for (const ArgumentRow& row : rows)
+    if (row.name == argument && row.usual) return *row.usual;
+  throw Error("there is no argument " + std::string(argument));
+}
+
+int64_t GivenArguments::count(std::string_view argument) const { return std::get<int64_t>(value(argument)); }
+Extent GivenArguments::extent(std::string_view argument) const {
+  const Value& found = value(argument);
+  if (const auto* both = std::get_if<int64_t>(&found)) return {*both, *both};
+  return std::get<Extent>(found);
+}
+double GivenArguments::number(std::string_view argument) const { return std::get<double>(value(argument)); }
+bool GivenArguments::flag(std::string_view argument) const { return std::get<bool>(value(argument)); }
+const std::string& GivenArguments::word(std::string_view argument) const {
+  return std::get<std::string>(value(argument));
+}
+const std::vector<double>& GivenArguments::numbers(std::string_view argument) const {
+  return std::get<std::vector<double>>(value(argument));
+}
+
 }  // namespace halfmark::models

@@ -51,4 +51,21 @@ Value checked(const ArgumentRow& row, const Value& value);
 // left out, so that equal layers have equal arguments.
 Arguments checked(std::span<const ArgumentRow> rows, const Arguments& given);
 
+// Checked arguments of one layer, read by name: the given value, or the usual one of the row.
+struct GivenArguments {
+  std::span<const ArgumentRow> rows = {};
+  const Arguments* values = nullptr;
+
+  bool has(std::string_view argument) const { return values->contains(argument); }
+  int64_t count(std::string_view argument) const;
+  Extent extent(std::string_view argument) const;
+  double number(std::string_view argument) const;
+  bool flag(std::string_view argument) const;
+  const std::string& word(std::string_view argument) const;
+  const std::vector<double>& numbers(std::string_view argument) const;
+
+ private:
+  const Value& value(std::string_view argument) const;
+};
+
 }  // namespace halfmark::models

@@ -8,6 +8,7 @@
 #include "models/layer.h"
 #include "models/namespaces.h"
 #include "models/network/arguments.h"
+#include "models/network/layer_memory.h"
 #include "models/network/layer_request.h"
 
 namespace halfmark::models {
@@ -18,6 +19,7 @@ struct LayerKind {
   std::string_view name, about;
   std::vector<ArgumentRow> arguments;
   LayerPtr (*make)(LayerRequest&);
+  MemoryRule memory;  // what it keeps and needs in a training step
   Branches branches = Branches::none;
 };
 

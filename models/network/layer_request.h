@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,23 +33,19 @@ struct LayerRequest {
   std::map<std::string, EarlierLayer>* earlier = nullptr;  // by name, for a layer that refers to one
   std::vector<Shape> branch_outputs = {};
 
-  std::span<const ArgumentRow> rows = {};
-  const Arguments* arguments = nullptr;
+  GivenArguments given = {};
 
-  bool has(std::string_view argument) const { return arguments->contains(argument); }
-  int64_t count(std::string_view argument) const;
+  bool has(std::string_view argument) const { return given.has(argument); }
+  int64_t count(std::string_view argument) const { return given.count(argument); }
   Size2d extent(std::string_view argument) const;
-  double number(std::string_view argument) const;
-  bool flag(std::string_view argument) const;
-  const std::string& word(std::string_view argument) const;
-  const std::vector<double>& numbers(std::string_view argument) const;
+  double number(std::string_view argument) const { return given.number(argument); }
+  bool flag(std::string_view argument) const { return given.flag(argument); }
+  const std::string& word(std::string_view argument) const { return given.word(argument); }
+  const std::vector<double>& numbers(std::string_view argument) const { return given.numbers(argument); }
 
   // Each throws Error with the words.
   void check(bool holds, const std::string& what) const;
   void need_rank(int rank, std::string_view form) const;  // form: "[batch, channels, height, width]"
-
- private:
-  const Value& value(std::string_view argument) const;
 };
 
 }  // namespace halfmark::models

@@ -60,7 +60,7 @@ class Builder {
       const LayerKind& kind = layer_kind_named(spec.kind);
       check_branches(kind, spec.branches.size());
       const Arguments arguments = checked(kind.arguments, spec.arguments);
-      request.rows = kind.arguments, request.arguments = &arguments;
+      request.given = {kind.arguments, &arguments};
       LayerFacts facts{.layer = &spec, .depth = depth, .output = {}};
       if (facts_)
         for (const LayerPtr& branch : request.branches)

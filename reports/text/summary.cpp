@@ -38,9 +38,14 @@ const std::vector<Figure>& table() {
       {"FLOP rate", "throughput.flops", "hot|", higher, Ratio::rate, true, false, true, true, false, false,
        "additions and multiplications of matmul and convolution in a training step, per second"},
       {"tensors", "memory.tensors", "train|", lower, Ratio::times, false, false, false, true, false, false,
-       "most bytes of tensors alive at one instant of a training step, without scratch of kernels; vs fp32: share of "
+       "most bytes of tensors alive at one instant of a training step, without scratch of kernels and padding; vs "
+       "fp32: share of "
        "its "
        "bytes"},
+      {"predicted", "memory.predicted", "train", lower, Ratio::none, false, false, false, false, false, false,
+       "the same computed from shapes, dtypes, cast rules, optimizer and batch, without running"},
+      {"kept", "memory.saved", "train", lower, Ratio::times, false, false, false, false, false, false,
+       "bytes that forward and the loss leave for backward, of activations and statistics"},
       {"tensors eval", "memory.tensors", "evaluate", lower, Ratio::times, false, false, false, false, false, false,
        "the same while a batch is evaluated between two steps: gradients and optimizer state stay allocated"},
       {"peak memory", "memory.peak", "train|", lower, Ratio::none, false, false, false, false, false, false,
