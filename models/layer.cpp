@@ -94,14 +94,22 @@ Tensor Pass::cast(const Tensor& x, DType dtype) const {
 
 Tensor Pass::plain(const Tensor& x) const {
   if (x.layout() == Layout::plain) return x;
+  // x stays beside the copy if something else keeps it: then the copy is what its layout adds.
+  const bool is_extra = current_purpose() == Purpose::temporary && x.purpose() != Purpose::temporary;
+  const PurposeScope purpose(is_extra ? Purpose::padding : current_purpose());
   Tensor out(device, x.shape(), x.dtype());
   run(Reorder{.x = x, .out = out});
   return out;
 }
 
+Tensor Pass::operand(const Tensor& x) const {
+  const PurposeScope purpose(Purpose::workspace);
+  return plain(x);
+}
+
 Tensor Pass::sum(const Tensor& a, const Tensor& b) const {
   const bool alike = a.layout() == b.layout() && a.layout() != Layout::opaque;
-  const Tensor left = alike ? a : plain(a), right = alike ? b : plain(b);
+  const Tensor left = alike ? a : operand(a), right = alike ? b : operand(b);
   Tensor out = fresh(a.shape(), wider(a.dtype(), b.dtype()));
   run(Add{.a = left, .b = right, .out = out});
   return out;

@@ -71,6 +71,8 @@ class Pass {
   // x itself when its layout is plain, else a reordered copy.
   // The reorder is an operation and appears in the kernel log.
   Tensor plain(const Tensor& x) const;
+  // The same for an operand of a single operation: the copy is scratch, as a kernel's own reordered operands.
+  Tensor operand(const Tensor& x) const;
   // The sum in the wider dtype, as in PyTorch's type promotion. Operands of different layouts are both made plain.
   Tensor sum(const Tensor& a, const Tensor& b) const;
   // A tensor that waits for another layer of this pass, under a name. Throws Error if one waits already, or if none does.

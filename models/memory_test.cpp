@@ -91,6 +91,18 @@ TEST(Memory, OfTheReferenceIsNotCountedOnTheTrialsDevice) {
   EXPECT_EQ(separate.device->memory().live().total, 0u);
 }
 
+TEST(Memory, DoesNotGrowOverAHundredSteps) {
+  for (const char* subject : {kSmallMlp, kSmallConvnet, "gpt/b2_t8_n1_h2_d8_v27"})
+    for (const char* policy : {"fp32", "amp-fp16"}) {
+      const SeparateDevice separate;
+      Trial trial(separate.spec(subject, policy));
+      for (int step = 0; step < 30; ++step) trial.train_step(step);  // the loss scale settles
+      const size_t before = separate.device->memory().live().total;
+      for (int step = 0; step < 100; ++step) trial.train_step(step);
+      EXPECT_EQ(separate.device->memory().live().total, before) << subject << " " << policy;
+    }
+}
+
 TEST(Memory, OfAMasterCopyIsCountedSeparately) {
   const SeparateDevice separate;
   Trial trial(separate.spec(kMlp, "fp16-master"));

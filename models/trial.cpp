@@ -322,7 +322,7 @@ const std::vector<double>& Trial::labels() const { return parts_->batch.labels; 
 
 void Trial::load_batch(int64_t step) {
   Parts& p = *parts_;
-  p.x = {}, p.labels = {};  // freed first, so that memory counts one batch at a time
+  p.x = {}, p.labels = {}, p.output = {};  // freed first, so that memory counts one batch at a time
   p.batch = p.reads_ahead ? p.read(step) : p.draw("training", step, p.spec.subject->input);
   p.x = p.input(p.batch, p.spec.subject->input);
   if (p.labelled()) p.labels = p.targets(p.batch, p.spec.subject->input, p.model->output_shape(p.spec.subject->input));

@@ -20,7 +20,7 @@ enum class Purpose : uint8_t {
   workspace,  // scratch of a kernel, packed or reordered operands
   emulation,  // the same of a kernel that emulates arithmetic, which hardware with this arithmetic does not need
   input,      // data and labels
-  padding,    // what a layout that a library chose adds to the elements of a tensor
+  padding,    // what layouts add: elements beyond those of a tensor, and a copy in another layout beside it
   other
 };
 inline constexpr size_t kPurposes = 13;

@@ -46,6 +46,7 @@ class SelfAttention : public TappedLayer {
     const Tensor out = options_.fused ? attend(pass, parts, m, saved) : attend_in_steps(pass, parts, m, saved);
     Tensor y(pass.device, m.merged(), out.dtype());
     run(Permute{.x = out.reshaped(m.head()), .out = y, .order = kMerge});
+    if (saved && options_.fused) saved->keep(y);  // the next layer keeps it too; backward separates the heads again
     return y.reshaped(output_shape(x.shape()));
   }
 
@@ -55,13 +56,19 @@ class SelfAttention : public TappedLayer {
     const Sizes m({y[0], y[1], 3 * y[2]}, heads_);
     const DType low = pass.input_dtype("scaled_dot_product_attention", dy_given.dtype());
     const Tensor dy = pass.plain(pass.cast(dy_given, low));
-    Tensor dout(pass.device, m.head(), low);
-    run(Permute{.x = dy.reshaped(m.merged()), .out = dout, .order = inverse(kMerge)});
+    const Tensor dout = separated(pass, dy, m);
     const Tensor parts = options_.fused ? attend_backward(pass, dout, m, saved) : steps_backward(pass, dout, m, saved);
     const TensorSpec x = saved.take_spec();
     Tensor dx(pass.device, {m.n, m.t, 3, m.heads, m.d}, parts.dtype());
     run(Permute{.x = parts, .out = dx, .order = inverse(kSplit)});
     return pass.cast(dx.reshaped(x.shape), x.dtype);
+  }
+
+  // [n, t, heads d] -> [n, heads, t, d]
+  static Tensor separated(Pass& pass, const Tensor& merged, const Sizes& m) {
+    Tensor heads(pass.device, m.head(), merged.dtype());
+    run(Permute{.x = merged.reshaped(m.merged()), .out = heads, .order = inverse(kMerge)});
+    return heads;
   }
 
   static Tensor part(const Tensor& parts, int64_t which, const Shape& shape) {
@@ -96,11 +103,11 @@ class SelfAttention : public TappedLayer {
                   .log_sum = log_sum,
                   .causal = options_.causal,
                   .scale = m.scale});
-    if (saved) saved->keep(parts), saved->keep(out), saved->keep(log_sum);
+    if (saved) saved->keep(parts), saved->keep(log_sum);
     return out;
   }
   Tensor attend_backward(Pass& pass, const Tensor& dout, const Sizes& m, Saved& saved) const {
-    const Tensor log_sum = saved.take(), out = saved.take(), parts = saved.take();
+    const Tensor out = separated(pass, saved.take(), m), log_sum = saved.take(), parts = saved.take();
     const Tensor q = part(parts, 0, m.head()), k = part(parts, 1, m.head()), v = part(parts, 2, m.head());
     Tensor gradients(pass.device, parts.shape(), parts.dtype());
     Tensor dq = part(gradients, 0, m.head()), dk = part(gradients, 1, m.head()), dv = part(gradients, 2, m.head());

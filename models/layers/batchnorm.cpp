@@ -62,7 +62,7 @@ class BatchNormLayer : public TappedLayer {
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
     const Tensor x = as_image(pass, pass.input("batch_norm", x_given));
     const Tensor scale = pass.weight("batch_norm", scale_), shift = pass.weight("batch_norm", shift_);
-    Tensor y = pass.fresh(x.shape(), pass.output_dtype("batch_norm", x.dtype()));
+    Tensor y = result(pass, x, pass.output_dtype("batch_norm", x.dtype()), x_given.shape());
     const bool is_fixed = options_.frozen || !pass.training;
     if (saved) saved->keep_spec(x_given), saved->keep(scale);
     if (is_fixed) {
@@ -100,7 +100,7 @@ class BatchNormLayer : public TappedLayer {
     const Tensor scale = saved.take();
     const TensorSpec given = saved.take_spec();
     const Tensor dy = as_image(pass, pass.cast(dy_given, x.dtype()));
-    Tensor dx = pass.fresh(x.shape(), x.dtype());
+    Tensor dx = result(pass, x, x.dtype(), given.shape);
     const auto compute = [&](Tensor& dscale, Tensor& dshift) {
       if (is_fixed)
         run(BatchNormInferenceBackward{.x = x,
@@ -137,6 +137,10 @@ class BatchNormLayer : public TappedLayer {
   static Tensor as_image(Pass& pass, const Tensor& x) {
     const Shape image = image_shape(x.shape());
     return x.shape() == image ? x : pass.plain(x).reshaped(image);
+  }
+  // Plain where it is viewed in another shape: another layout would be copied then.
+  static Tensor result(Pass& pass, const Tensor& x, DType dtype, const Shape& given) {
+    return x.shape() == given ? pass.fresh(given, dtype) : Tensor(pass.device, x.shape(), dtype);
   }
   static Tensor as_given(Pass& pass, const Tensor& y, const Shape& given) {
     return y.shape() == given ? y : pass.plain(y).reshaped(given);

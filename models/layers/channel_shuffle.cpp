@@ -22,7 +22,7 @@ class ChannelShuffle : public TappedLayer {
     const Shape& shape = x.shape();
     const Shape split{shape[0], rows, shape[1] / rows, shape[2] * shape[3]};
     Tensor out(pass.device, permuted(split, kSwap), x.dtype());
-    run(Permute{.x = pass.plain(x).reshaped(split), .out = out, .order = kSwap});
+    run(Permute{.x = pass.operand(x).reshaped(split), .out = out, .order = kSwap});
     return out.reshaped(shape);
   }
   Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override {

@@ -99,7 +99,7 @@ class Concat : public Layer {  // the tap sees the joined tensor under this laye
   // As the operation joins them: channels are axis 1.
   Tensor seen(Pass& pass, const Tensor& part) const {
     if (!last_axis_ || part.shape().rank() == 2) return part;
-    return pass.plain(part).reshaped(matrix(part.shape()));
+    return pass.operand(part).reshaped(matrix(part.shape()));
   }
   static Shape matrix(const Shape& shape) {
     const int64_t width = shape[shape.rank() - 1];

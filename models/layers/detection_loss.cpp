@@ -66,8 +66,8 @@ class DetectionLoss : public Loss {
              "detection: the output must be [n, anchors, classes + 4] with targets of twice the width, not " +
                  shape_.text() + " and " + targets.shape().text());
     const int64_t rows = shape_[0] * shape_[1], width = shape_[2], classes = width - 4;
-    const Tensor values = pass.plain(output).reshaped({rows, width}),
-                 wanted = pass.plain(targets).reshaped({rows, 2 * width});
+    const Tensor values = pass.operand(output).reshaped({rows, width}),
+                 wanted = pass.operand(targets).reshaped({rows, 2 * width});
     // torchvision composes the focal loss; its cross-entropy decides the dtype.
     scores_ = {"binary_cross_entropy_with_logits", 0, classes, alpha_, gamma_};
     boxes_ = {"smooth_l1_loss", classes, 4, beta_, 0};

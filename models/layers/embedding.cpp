@@ -39,7 +39,7 @@ class EmbeddingLayer : public TappedLayer {
     return y;
   }
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
-    const Tensor indices = saved.take(), dy = pass.plain(dy_given);
+    const Tensor indices = saved.take(), dy = pass.operand(dy_given);
     pass.gradient(table_, dy.dtype(), [&](Tensor& dtable) {
       run(EmbeddingBackward{.indices = indices, .dy = dy, .dtable = dtable, .padding = padding_});
     });
@@ -62,7 +62,7 @@ class PositionEmbedding : public TappedLayer {
   // The rows of the table as one bias of the sequence as one row.
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
     const Tensor table = pass.weight("embedding", table_);
-    const Tensor x = pass.plain(pass.cast(x_given, wider(x_given.dtype(), table.dtype())));
+    const Tensor x = pass.operand(pass.cast(x_given, wider(x_given.dtype(), table.dtype())));
     const Shape& shape = x.shape();
     const int64_t row = shape[1] * shape[2];
     Tensor y(pass.device, {shape[0], row}, x.dtype());
@@ -72,7 +72,7 @@ class PositionEmbedding : public TappedLayer {
   }
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
     const TensorSpec x = saved.take_spec();
-    const Tensor dy = pass.plain(dy_given);
+    const Tensor dy = pass.operand(dy_given);
     const int64_t t = x.shape[1], row = t * x.shape[2];
     pass.gradient(table_, dy.dtype(), [&](Tensor& dtable) {
       if (t < dtable.shape()[0]) dtable.fill(0);

@@ -61,8 +61,8 @@ class Join : public TappedLayer {
     const DType dtype = wider(x.dtype(), z.dtype());
     Tensor joined(pass.device, output_shape(x.shape()), dtype);
     const int64_t first = x.shape()[1], second = z.shape()[1];
-    run(CopyChannels{.x = pass.plain(pass.cast(x, dtype)), .out = joined, .from = 0, .to = 0, .count = first});
-    run(CopyChannels{.x = pass.plain(pass.cast(z, dtype)), .out = joined, .from = 0, .to = first, .count = second});
+    run(CopyChannels{.x = pass.operand(pass.cast(x, dtype)), .out = joined, .from = 0, .to = 0, .count = first});
+    run(CopyChannels{.x = pass.operand(pass.cast(z, dtype)), .out = joined, .from = 0, .to = first, .count = second});
     return joined;
   }
 
@@ -72,7 +72,7 @@ class Join : public TappedLayer {
       pass.leave(side_, pass.cast(dy, z.dtype));
       return pass.cast(dy, x.dtype);
     }
-    const Tensor all = pass.plain(dy);
+    const Tensor all = pass.operand(dy);
     Tensor dx(pass.device, x.shape, dy.dtype()), dz(pass.device, z.shape, dy.dtype());
     run(CopyChannels{.x = all, .out = dx, .from = 0, .to = 0, .count = x.shape[1]});
     run(CopyChannels{.x = all, .out = dz, .from = x.shape[1], .to = 0, .count = z.shape[1]});

@@ -40,7 +40,7 @@ class CrossEntropyLoss : public Loss {
   }
 
   Tensor forward(Pass& pass, const Tensor& logits, const Tensor& labels) override {
-    Tensor x = pass.plain(pass.input("cross_entropy_loss", logits));
+    Tensor x = pass.operand(pass.input("cross_entropy_loss", logits));
     given_ = logits.dtype(), computed_ = x.dtype(), labels_ = labels, shape_ = logits.shape();
     if (x.shape().rank() == 3) {  // [n, t, classes] with labels [n, t]: classes are the last axis
       const int64_t positions = shape_[0] * shape_[1];
@@ -147,7 +147,7 @@ class Ctc : public Loss {
   Ctc(int blank, bool zero_infinity) : blank_(blank), zero_infinity_(zero_infinity) {}
 
   Tensor forward(Pass& pass, const Tensor& output, const Tensor& targets) override {
-    const Tensor x = pass.plain(pass.input("log_softmax", output));
+    const Tensor x = pass.operand(pass.input("log_softmax", output));
     HM_CHECK(x.shape().rank() == 3 && targets.shape().rank() == 2,
              "ctc_loss: the output must be [n, t, classes] and the targets [n, 2 + s], not " + x.shape().text() +
                  " and " + targets.shape().text());

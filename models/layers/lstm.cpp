@@ -157,7 +157,7 @@ class Lstm : public TappedLayer {
 
   static Tensor swapped(Pass& pass, const Tensor& x) {
     Tensor y(pass.device, permuted(x.shape(), kSwap), x.dtype());
-    run(Permute{.x = pass.plain(x), .out = y, .order = kSwap});
+    run(Permute{.x = pass.operand(x), .out = y, .order = kSwap});
     return y;
   }
 

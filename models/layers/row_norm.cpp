@@ -68,7 +68,7 @@ class RowNormLayer : public TappedLayer {
     const Tensor mean = norm_.centred ? saved.take() : Tensor();
     const Tensor x = saved.take(), inverse = saved.take(), scale = saved.take();
     const TensorSpec given = saved.take_spec();
-    const Tensor dy = pass.plain(pass.cast(dy_given, x.dtype()));
+    const Tensor dy = pass.operand(pass.cast(dy_given, x.dtype()));
     Tensor dx = pass.fresh(x.shape(), x.dtype()), none;
     const auto differentiate = [&](Tensor& dscale, Tensor& dshift) {
       run(NormalizeRowsBackward{.x = x,

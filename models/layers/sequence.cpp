@@ -15,14 +15,14 @@ class SoftmaxLayer : public TappedLayer {
 
  private:
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
-    const Tensor x = pass.plain(pass.input("softmax", x_given));
+    const Tensor x = pass.operand(pass.input("softmax", x_given));
     Tensor y(pass.device, x.shape(), pass.output_dtype("softmax", x.dtype()));
     run(Softmax{.x = x, .out = y});
     if (saved) saved->keep_spec(x_given), saved->keep(y);
     return y;
   }
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
-    const Tensor y = saved.take(), dy = pass.plain(pass.cast(dy_given, y.dtype()));
+    const Tensor y = saved.take(), dy = pass.operand(pass.cast(dy_given, y.dtype()));
     Tensor dx(pass.device, y.shape(), y.dtype());
     run(SoftmaxBackward{.y = y, .dy = dy, .dx = dx});
     return pass.cast(dx, saved.take_spec().dtype);
@@ -55,7 +55,7 @@ class DropoutLayer : public TappedLayer {
   // Whole channels are dropped in nhwc too, on devices that prefer it.
   Tensor readable(Pass& pass, const Tensor& x) const {
     const bool stays = channels_ && x.layout() == Layout::nhwc && pass.device.image_layout(x.dtype()) == Layout::nhwc;
-    return stays ? x : pass.plain(x);
+    return stays ? x : pass.operand(x);
   }
 
   double p_;
@@ -71,7 +71,7 @@ class ToSequence : public TappedLayer {
   static constexpr AxisOrder kOrder{{0, 3, 1, 2}, 4};
 
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
-    const Tensor x = pass.plain(x_given);
+    const Tensor x = pass.operand(x_given);
     Tensor y(pass.device, permuted(x.shape(), kOrder), x.dtype());
     run(Permute{.x = x, .out = y, .order = kOrder});
     if (saved) saved->keep_spec(x);
@@ -80,7 +80,7 @@ class ToSequence : public TappedLayer {
   Tensor differentiate(Pass& pass, const Tensor& dy, Saved& saved) override {
     const TensorSpec x = saved.take_spec();
     Tensor dx(pass.device, x.shape, dy.dtype());
-    run(Permute{.x = pass.plain(dy).reshaped(permuted(x.shape, kOrder)), .out = dx, .order = inverse(kOrder)});
+    run(Permute{.x = pass.operand(dy).reshaped(permuted(x.shape, kOrder)), .out = dx, .order = inverse(kOrder)});
     return pass.cast(dx, x.dtype);
   }
 };
@@ -95,7 +95,7 @@ class ToAnchors : public TappedLayer {
   Shape split(const Shape& x) const { return {x[0], anchors_, x[1] / anchors_, x[2], x[3]}; }
 
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
-    const Tensor x = pass.plain(x_given).reshaped(split(x_given.shape()));
+    const Tensor x = pass.operand(x_given).reshaped(split(x_given.shape()));
     Tensor y(pass.device, permuted(x.shape(), kOrder), x.dtype());
     run(Permute{.x = x, .out = y, .order = kOrder});
     if (saved) saved->keep_spec(x_given);
@@ -104,7 +104,7 @@ class ToAnchors : public TappedLayer {
   Tensor differentiate(Pass& pass, const Tensor& dy, Saved& saved) override {
     const TensorSpec x = saved.take_spec();
     Tensor dx(pass.device, split(x.shape), dy.dtype());
-    run(Permute{.x = pass.plain(dy).reshaped(permuted(split(x.shape), kOrder)), .out = dx, .order = inverse(kOrder)});
+    run(Permute{.x = pass.operand(dy).reshaped(permuted(split(x.shape), kOrder)), .out = dx, .order = inverse(kOrder)});
     return pass.cast(dx.reshaped(x.shape), x.dtype);
   }
 
@@ -120,7 +120,7 @@ class TakeStep : public TappedLayer {
   int64_t place(const Shape& x) const { return step_ < 0 ? x[1] + step_ : step_; }
 
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
-    const Tensor x = pass.plain(x_given);
+    const Tensor x = pass.operand(x_given);
     Tensor y(pass.device, {x.shape()[0], 1, x.shape()[2]}, x.dtype());
     run(CopyChannels{.x = x, .out = y, .from = place(x.shape()), .to = 0, .count = 1});
     if (saved) saved->keep_spec(x);
@@ -129,7 +129,7 @@ class TakeStep : public TappedLayer {
   Tensor differentiate(Pass& pass, const Tensor& dy, Saved& saved) override {
     const TensorSpec x = saved.take_spec();
     Tensor dx = Tensor::zeros(pass.device, x.shape, dy.dtype());
-    run(CopyChannels{.x = pass.plain(dy).reshaped({x.shape[0], 1, x.shape[2]}),
+    run(CopyChannels{.x = pass.operand(dy).reshaped({x.shape[0], 1, x.shape[2]}),
                      .out = dx,
                      .from = 0,
                      .to = place(x.shape),

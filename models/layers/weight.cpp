@@ -70,7 +70,7 @@ void Weight::gradient(Pass& pass, DType computed, Saved& saved, const std::funct
   Tensor dw(pass.device, shape(), computed), none;
   compute(dw);
   const Tensor& v = own_.value;
-  const Tensor dy = pass.plain(pass.cast(dw, v.dtype()));
+  const Tensor dy = pass.operand(pass.cast(dw, v.dtype()));
   pass.gradient(length_, v.dtype(), [&](Tensor& dg) {
     pass.gradient(own_, v.dtype(), [&](Tensor& dv) {
       run(NormalizeRowsBackward{.x = v,

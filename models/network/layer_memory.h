@@ -67,16 +67,21 @@ struct LayerMemory {
   StoredTensors with_weight_gradients = {};       // what exists together with the gradient of a weight
   std::vector<StoredTensors> backward = {};       // moments of backward, beside what is kept and the result's gradient
   StoredTensors with_gradient = {};               // what exists together with the input's gradient
+  bool result_is_first = false;                   // the kept result is released before the moments of backward
   bool gradient_is_last = false;                  // what is kept is released before the input's gradient is stored
   DType gradient_dtype = DType::f32;              // of the input's gradient, before it gets the dtype of the input
   Gradient gradient = Gradient::fresh;
 };
 
-// Layers that join branches have no memory of their own beyond the sum; the walk over the network knows their forms.
+// Layers of branches, and those that refer to other layers: they have no memory of their own beyond the sum. The walk over the
+// network knows their forms.
 enum class Joins : uint8_t {
-  sum,       // the results of both branches, and their sum; the gradient of the sum goes to both
-  channels,  // the results of all, and their copies one after the other; each gets a copy of its share of the gradient
-  again,     // one branch, of which only the input is kept: backward computes forward again
+  sum,     // the results of both branches, and their sum; the gradient of the sum goes to both
+  concat,  // the results of all, and their copies one after the other; each gets a copy of its share of the gradient
+  side,    // the input; the result of the branch waits for a join, and its gradient waits for the side
+  join,    // the input with what waits, as sum or as concat
+  same_layer,  // the rule of an earlier layer, with its weights
+  recomputed,  // one branch, of which only the input is kept: backward computes forward again
 };
 
 // A column of the table of layer kinds. It has no default, so that a row without it does not compile.
@@ -107,6 +112,7 @@ LayerMemory max_pool2d(const MemoryRequest& r);
 LayerMemory avg_pool2d(const MemoryRequest& r);
 LayerMemory adaptive_avg_pool2d(const MemoryRequest& r);
 LayerMemory upsample_bilinear2d(const MemoryRequest& r);
+LayerMemory upsample_nearest2d(const MemoryRequest& r);
 LayerMemory flatten(const MemoryRequest& r);
 LayerMemory rearranged(const MemoryRequest& r);  // to another order, or a part of it
 LayerMemory softmax(const MemoryRequest& r);
@@ -115,6 +121,7 @@ LayerMemory embedding(const MemoryRequest& r);
 LayerMemory position_embedding(const MemoryRequest& r);
 LayerMemory self_attention(const MemoryRequest& r);
 LayerMemory lstm(const MemoryRequest& r);
+LayerMemory lstm_cell(const MemoryRequest& r);
 // An activation under PyTorch's name of it, of which backward reads the result or the input.
 LayerMemory activation(const MemoryRequest& r, std::string_view operation, bool keeps_result);
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "kernels/number/error.h"
 #include "models/layer.h"
@@ -56,11 +57,32 @@ Weight weight_of(const MemoryRequest& r, std::string_view operation, std::string
       .name = r.name + "." + std::string(part), .elements = elements, .dtype = dtype, .read = read, .computed = read};
 }
 
-// y = x w + b: the gradient of w needs x, that of x needs w, that of b neither.
-LayerMemory product(const MemoryRequest& r, std::string_view operation, int64_t weight, int64_t bias) {
+// Weight norm: the weight is computed from a direction and the length of each output, in their dtype; then the operation
+// reads it. Its gradient needs the weight as read, and 1 / |v| of each output.
+void add_normalised_weight(const MemoryRequest& r, std::string_view operation, int64_t elements, int64_t outputs,
+                           LayerMemory& memory) {
+  const DType dtype = r.policy.param, read = r.reads(operation, dtype);
+  for (const auto& [part, count] : {std::pair{"weight_g", outputs}, {"weight_v", elements}})
+    memory.weights.push_back(
+        {.name = r.name + "." + part, .elements = count, .dtype = dtype, .read = dtype, .computed = dtype});
+  const StoredTensor weight{elements, dtype}, weight_read{elements, read};
+  memory.keeps.insert(memory.keeps.end(), {weight_read, {outputs, wide(dtype)}});
+  if (read != dtype) memory.before_result.push_back({weight});
+  StoredTensors moment = {weight_read};  // its gradient, before and after the cast
+  if (read != dtype) moment.push_back(weight);
+  if (wider(r.policy.grad, dtype) != dtype) moment.insert(moment.end(), {{elements, dtype}, {outputs, dtype}});
+  memory.backward.push_back(std::move(moment));
+}
+
+// y = x w + b: the gradient of w needs x, that of x needs w, that of b neither. `outputs`: with weight norm, else 0.
+LayerMemory product(const MemoryRequest& r, std::string_view operation, int64_t weight, int64_t bias,
+                    int64_t outputs = 0) {
   LayerMemory memory = one_operation(r, operation);
   memory.keeps_input = true;
-  memory.weights.push_back(weight_of(r, operation, "weight", weight, r.policy.param));
+  if (outputs > 0)
+    add_normalised_weight(r, operation, weight, outputs, memory);
+  else
+    memory.weights.push_back(weight_of(r, operation, "weight", weight, r.policy.param));
   if (bias == 0) return memory;
   memory.weights.push_back(weight_of(r, operation, "bias", bias, r.policy.param));
   memory.weights.back().kept = false;
@@ -93,7 +115,8 @@ LayerMemory norm_of_rows(const MemoryRequest& r, std::string_view operation, int
 
 LayerMemory linear(const MemoryRequest& r) {
   const int64_t out = r.arguments.count("out");
-  return product(r, "linear", out * last(r.input), r.arguments.flag("bias") ? out : 0);
+  return product(r, "linear", out * last(r.input), r.arguments.flag("bias") ? out : 0,
+                 r.arguments.flag("weight_norm") ? out : 0);
 }
 
 LayerMemory tied_linear(const MemoryRequest& r) {
@@ -106,7 +129,7 @@ LayerMemory tied_linear(const MemoryRequest& r) {
 LayerMemory conv2d(const MemoryRequest& r) {
   const int64_t out = r.arguments.count("out");
   return product(r, "conv2d", out * (r.input[1] / r.arguments.count("groups")) * area(r),
-                 r.arguments.flag("bias") ? out : 0);
+                 r.arguments.flag("bias") ? out : 0, r.arguments.flag("weight_norm") ? out : 0);
 }
 
 LayerMemory conv_transpose2d(const MemoryRequest& r) {
@@ -148,6 +171,7 @@ LayerMemory max_pool2d(const MemoryRequest& r) {
 LayerMemory avg_pool2d(const MemoryRequest& r) { return one_operation(r, "avg_pool2d"); }
 LayerMemory adaptive_avg_pool2d(const MemoryRequest& r) { return one_operation(r, "adaptive_avg_pool2d"); }
 LayerMemory upsample_bilinear2d(const MemoryRequest& r) { return one_operation(r, "upsample_bilinear2d"); }
+LayerMemory upsample_nearest2d(const MemoryRequest& r) { return one_operation(r, "upsample_nearest2d"); }
 
 LayerMemory flatten(const MemoryRequest& r) {
   LayerMemory memory = one_operation(r, "flatten");
@@ -192,7 +216,8 @@ LayerMemory position_embedding(const MemoryRequest& r) {
   LayerMemory memory{.read = r.given};
   memory.weights.push_back(
       weight_of(r, "embedding", "weight", r.arguments.count("length") * last(r.input), r.policy.param));
-  memory.read = memory.result = memory.gradient_dtype = wider(r.given, memory.weights[0].read);
+  memory.read = memory.result = wider(r.given, memory.weights[0].read);
+  memory.gradient_dtype = r.given;  // that of the result, cast
   memory.weights[0].kept = false, memory.weights[0].computed = memory.result;
   memory.gradient = memory.result == r.given ? LayerMemory::Gradient::of_result : LayerMemory::Gradient::fresh;
   return memory;
@@ -205,19 +230,25 @@ LayerMemory self_attention(const MemoryRequest& r) {
   const DType low = memory.read;
   const int64_t heads = r.arguments.count("heads"), n = r.input[0], t = r.input[1], values = r.output.elements();
   const StoredTensor qkv{3 * values, low}, out{values, low};
+  // Of lengths: a byte or an added number for each position.
+  const StoredTensor mask{r.arguments.has("lengths") ? n * t : 0, r.arguments.has("mask_value") ? low : DType::u8};
   memory.result = low;
   memory.gradient_is_last = true;
   memory.with_gradient = {out, qkv};  // the gradients of the heads' results, and of q, k and v
   if (r.arguments.flag("fused")) {
-    memory.keeps = {qkv, out, {n * heads * t, wide(low)}};
-    memory.backward = {{out, qkv}};
+    memory.keeps = {qkv, {n * heads * t, wide(low)}};
+    memory.keeps_result = memory.result_is_first = true;
+    memory.with_result = {out};  // with the heads first
+    memory.before_result = {{out, mask}};
+    memory.backward = {{out, out, qkv, mask}};
     return memory;
   }
   const int64_t scores = n * heads * t * t;
   const StoredTensor scaled{2 * values, low};  // q and k times the root of the scale
   const DType softmax_reads = r.reads("softmax", low), probabilities = r.writes("softmax", softmax_reads);
   memory.keeps = {qkv, scaled, {scores, probabilities}};
-  StoredTensors forward = {{scores, low}, out}, backward = {out, qkv, scaled, {scores, low}, {scores, probabilities}};
+  StoredTensors forward = {{scores, low}, out, mask},
+                backward = {out, qkv, scaled, {scores, low}, {scores, probabilities}};
   if (softmax_reads != low) forward.push_back({scores, softmax_reads});
   if (probabilities != low) {
     memory.keeps.push_back({scores, low});
@@ -265,6 +296,27 @@ LayerMemory lstm(const MemoryRequest& r) {
   memory.backward = {last_step, backward};
   memory.with_gradient = {y, x};
   memory.gradient_is_last = true;
+  return memory;
+}
+
+// The gates and the states before and after are kept, each in memory of its own; x is kept without them.
+LayerMemory lstm_cell(const MemoryRequest& r) {
+  const int64_t n = r.input[0], hidden = r.arguments.count("hidden"), inputs = r.input[1] - 2 * hidden;
+  LayerMemory memory = one_operation(r, "linear");
+  const DType low = memory.read;
+  for (const auto& [part, elements] : {std::pair{"weight_ih", 4 * hidden * inputs},
+                                       {"weight_hh", 4 * hidden * hidden},
+                                       {"bias_ih", 4 * hidden},
+                                       {"bias_hh", 4 * hidden}}) {
+    memory.weights.push_back(weight_of(r, "linear", part, elements, r.policy.param));
+    memory.weights.back().kept = std::string_view(part).starts_with("weight");
+  }
+  const StoredTensor x{n * inputs, low}, state{n * hidden, low}, gates{n * 4 * hidden, low};
+  memory.keeps = {x, state, state, state, gates};  // x, h, c, the new c, the gates
+  memory.with_result = {gates, state};             // before the gates, and the new h
+  memory.with_weight_gradients = {gates, state};
+  memory.backward = {{gates, state, state, state}};  // of the gates, of c before; of the new h and c
+  memory.with_gradient = {gates, state, x, state};
   return memory;
 }
 
