@@ -91,7 +91,17 @@ TEST(Sizes, ThatCannotBeAreOneLineThatSaysWhy) {
   expect_complaint("convnet/b2_c3_s1_w4", "needs an image of at least 2 x 2");
   expect_complaint("linear/b16777216_i16777216_o1", "the input would have more than 2^36 elements");
   expect_complaint("linear/b1_i16777216_o16777216", "the weight would have more than 2^36 elements");
+  // Sizes that each letter allows, and a layer does not.
+  expect_complaint("resnet/b1_s1",
+                   "layer bn1 (batchnorm2d): in training needs more than one value of each channel, not");
+  expect_complaint("lenet5/b2_c1_s8",
+                   "layer conv2 (conv2d): the kernel reaches over 5 rows or columns, the padded image");
   EXPECT_NE(complaint_about("conv3d/b2").find("unknown subject 'conv3d'"), std::string::npos);
+}
+
+TEST(Sizes, AreCheckedWithoutMemoryForTheParameters) {
+  // A terabyte of parameters, which no allocation on a usual machine gives.
+  EXPECT_EQ(complaint_about("mlp/b1_i262144_h262144_o262144"), "");
 }
 
 TEST(Families, HaveAnExampleAndDifferentLetters) {

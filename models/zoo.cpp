@@ -189,6 +189,20 @@ void add_model(const Subject& model) {
   add_subjects({model});
 }
 
+namespace {
+
+// Whether each layer can have the shape that it gets. A subject that only a function of a program knows is not checked.
+void check_shapes(const Subject& subject) {
+  if (!subject.network) return;
+  try {
+    (void)output_shape(*subject.network, subject.input);
+  } catch (const Error& error) {
+    throw Error(subject.id() + ": " + error.what());
+  }
+}
+
+}  // namespace
+
 bool has_sizes(std::string_view name) { return family_named(name) || model_named(name); }
 
 const Subject& subject_named(const std::string& id) {
@@ -209,6 +223,7 @@ const Subject& subject_named(const std::string& id) {
   if (made.id() != id) return subject_named(made.id());
   for (const Subject& other : others())
     if (other.id() == id) return other;
+  check_shapes(made);
   return others().emplace_back(std::move(made));
 }
 

@@ -20,7 +20,8 @@ void add_model(const Subject& model);
 // Whether ids of this name are read: a family, or a model that was added.
 bool has_sizes(std::string_view name);
 // One of the list, or that of a family at these sizes; it lives as long as the program. Throws Error that names the
-// nearest known ones, or says what is wrong with the sizes. Call from one thread.
+// nearest known ones, or says what is wrong with the sizes: which letter, or which layer gets a shape that it cannot have.
+// Call from one thread.
 const Subject& subject_named(const std::string& id);
 // The place in subjects(); those at other sizes follow in the order in which they were named.
 size_t place_of(const Subject& subject);

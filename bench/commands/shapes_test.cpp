@@ -90,6 +90,8 @@ TEST(Shapes, ThatAreBrokenAreOneLine) {
   expect_complaint("subject,b,i,o\n\nlinear,2,3,x\n", "list:3: linear/b2_i3_ox: 'ox' is not o (outputs)");
   expect_complaint("subject,b,i,o\nliner,2,3,4\n", "list:2: unknown subject 'liner'");
   expect_complaint("subject,b,c,o,s,k,g\nconv2d,2,4,4,8,3,3\n", "list:2: conv2d/b2_c4_o4_s8_k3_g3: 3 groups do not");
+  expect_complaint("subject,b,c,s\nlenet5,2,1,28\nlenet5,2,1,8\n",
+                   "list:3: lenet5/b2_c1_s8: layer conv2 (conv2d): the kernel");
   expect_complaint("[\"linear/b2_i3_o4\", 5]", "list: entry 2: neither an id nor an object");
   expect_complaint("[{\"subject\": 5}]", "list: entry 1: neither an id nor an object");
   expect_complaint("[{\"subject\": \"linear\", \"bat\": 5}]", "list: entry 1: 'bat' is not a letter of sizes");

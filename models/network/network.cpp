@@ -6,9 +6,9 @@
 #include <set>
 #include <utility>
 
-#include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "models/network/layer_kinds.h"
+#include "models/network/shape_device.h"
 
 namespace halfmark::models {
 namespace {
@@ -125,8 +125,8 @@ LayerPtr build(const Network& network, const std::string& name, const Shape& inp
 }
 
 std::vector<LayerFacts> layer_facts(const Network& network, const Shape& input) {
-  const auto device = open_device("cpu");
-  const Init init{.device = *device, .policy = policy_named("fp32"), .key = RandomKey(0), .draws = false};
+  ShapeDevice device;
+  const Init init{.device = device, .policy = policy_named("fp32"), .key = RandomKey(0), .draws = false};
   std::vector<LayerFacts> facts;
   const Settings settings;
   Shape shape = input;

@@ -25,8 +25,8 @@ struct Network {
   std::vector<LayerSpec> layers;
 };
 
-// Checks every layer and its shapes. Throws Error "layer conv1 (conv2d, line 7): kernel is 0, not in 1 ... 1024". Allocates
-// the parameters, without drawing or touching them.
+// Checks every layer and its shapes. Throws Error "layer conv1 (conv2d, line 7): kernel is 0, not in 1 ... 1024".
+// Needs no memory for the parameters, however large they are.
 Shape output_shape(const Network& network, const Shape& input);
 
 struct LayerFacts {
