@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,8 +21,15 @@ struct IdxArray {
   Bytes data;                    // part of the file; elements of more than one byte are big-endian
 };
 
-// `where` is the file's name in messages. Throws Error that says what is wrong: gzip, another format, an unknown type, a
-// size that is not that of the header.
-IdxArray parse_idx(Bytes file, const std::string& where);
+// What a file must hold. Its first four bytes say so: 00 00, the type, the number of extents.
+struct IdxForm {
+  IdxType type;
+  uint8_t extents;
+  std::string_view of;  // "images of MNIST", for messages
+};
+
+// `where` is the file's name in messages. Throws Error that says what is wrong: gzip, another format, other first bytes than
+// those of `form`, a size that is not that of the header.
+IdxArray parse_idx(Bytes file, const std::string& where, const std::optional<IdxForm>& form = {});
 
 }  // namespace halfmark::models

@@ -31,16 +31,13 @@ std::filesystem::path idx_file(const std::filesystem::path& folder, const std::s
 }  // namespace
 
 ImageTable mnist_table(Bytes images, const std::string& images_name, Bytes labels, const std::string& labels_name) {
-  const IdxArray pixels = parse_idx(images, images_name), classes = parse_idx(labels, labels_name);
-  HM_CHECK(pixels.type == IdxType::u8 && pixels.extents.size() == 3,
-           images_name + ": is not an array of bytes with three extents, as images of MNIST are");
-  HM_CHECK(classes.type == IdxType::u8 && classes.extents.size() == 1,
-           labels_name + ": is not an array of bytes with one extent, as labels of MNIST are");
+  const IdxArray pixels = parse_idx(images, images_name, IdxForm{IdxType::u8, 3, "images of MNIST"}),
+                 classes = parse_idx(labels, labels_name, IdxForm{IdxType::u8, 1, "labels of MNIST"});
   HM_CHECK(pixels.extents[0] == classes.extents[0], images_name + ": has " + std::to_string(pixels.extents[0]) +
                                                         " images, " + labels_name + " has " +
                                                         std::to_string(classes.extents[0]) + " labels");
   for (size_t i = 0; i < classes.data.size(); ++i)
-    HM_CHECK(classes.data[i] < kDigits, labels_name + ": label " + std::to_string(i) + " is " +
+    HM_CHECK(classes.data[i] < kDigits, labels_name + ": the label of sample " + std::to_string(i) + " is " +
                                             std::to_string(classes.data[i]) + "; MNIST has 0 to 9");
   ImageTable table{.channels = 1, .height = pixels.extents[1], .width = pixels.extents[2], .pixels = {}, .labels = {}};
   table.pixels.assign(pixels.data.begin(), pixels.data.end());

@@ -160,20 +160,26 @@ TEST_F(TableFiles, AnIdxFileThatIsNotWholeIsRefusedWithTheReason) {
   const auto refusal = [](const std::vector<uint8_t>& bytes) { return complaint([&] { parse_idx(bytes, "f"); }); };
   EXPECT_EQ(refusal({0x1F, 0x8B, 8, 0}), "f: is compressed with gzip; gunzip it first");
   EXPECT_EQ(refusal({0, 0, 8}), "f: has 3 bytes; the header of IDX alone has more");
-  EXPECT_EQ(refusal(idx_bytes(0x0A, {1}, {0})), "f: its third byte is 10, which is no type of IDX; download it again");
-  EXPECT_EQ(refusal({1, 0, 8, 1, 0, 0, 0, 1, 5}),
-            "f: does not begin with two zero bytes, so it is not IDX; download it again");
-  EXPECT_EQ(refusal({0, 0, 8, 3, 0, 0, 0, 1, 5}), "f: ends within its header; download it again");
+  EXPECT_EQ(refusal(idx_bytes(0x0A, {1}, {0})),
+            "f: begins with the bytes 00 00 0a 01, of which the third is no type of IDX");
+  EXPECT_EQ(refusal({1, 0, 8, 1, 0, 0, 0, 1, 5}), "f: begins with the bytes 01 00 08 01, IDX with 00 00");
+  EXPECT_EQ(complaint([&] {
+              parse_idx(idx_bytes(8, {3}, {1, 2, 3}), "f", IdxForm{IdxType::u8, 3, "images of MNIST"});
+            }),
+            "f: begins with the bytes 00 00 08 01, images of MNIST with 00 00 08 03");
+  EXPECT_EQ(refusal({0, 0, 8, 3, 0, 0, 0, 1, 5}), "f: ends within its header");
   EXPECT_EQ(refusal({0, 0, 8, 0}), "f: its fourth byte says 0 extents; 1 to 3 are read");
   EXPECT_EQ(refusal({0, 0, 8, 255}), "f: its fourth byte says 255 extents; 1 to 3 are read");
   EXPECT_EQ(refusal(idx_bytes(8, {4}, {1, 2, 3})),
-            "f: its header says 4 bytes of numbers, the file has 3; download it again");
+            "f: its header says 4 bytes of numbers, the file has 3 after the header");
   EXPECT_EQ(refusal(idx_bytes(8, {2}, {1, 2, 3})),
-            "f: its header says 2 bytes of numbers, the file has 3; download it again");
-  EXPECT_EQ(refusal(idx_bytes(8, {0}, {})), "f: its extent 0 is 0");
+            "f: its header says 2 bytes of numbers, the file has 3 after the header");
+  EXPECT_EQ(refusal(idx_bytes(8, {0}, {})), "f: its header says that extent 0 of 1 is 0");
   // 2^31 x 2^31 x 4 = 2^64, which is 0 in 64 bits.
-  EXPECT_EQ(refusal(idx_bytes(8, {0x80000000, 0x80000000, 4}, {})), "f: its extents are too large; download it again");
-  EXPECT_EQ(refusal(idx_bytes(0x0E, {0xFFFFFFFF, 0x40000000}, {})), "f: its extents are too large; download it again");
+  EXPECT_EQ(refusal(idx_bytes(8, {0x80000000, 0x80000000, 4}, {})),
+            "f: its header says more bytes of numbers than any file has");
+  EXPECT_EQ(refusal(idx_bytes(0x0E, {0xFFFFFFFF, 0x40000000}, {})),
+            "f: its header says more bytes of numbers than any file has");
   // Two elements of each type take this many bytes.
   for (const auto& [type, size] : {std::pair{0x08, 1}, {0x09, 1}, {0x0B, 2}, {0x0C, 4}, {0x0D, 4}, {0x0E, 8}})
     EXPECT_EQ(refusal(idx_bytes(static_cast<uint8_t>(type), {2}, std::vector<uint8_t>(static_cast<size_t>(2 * size)))),
@@ -192,7 +198,12 @@ TEST_F(TableFiles, WrongFilesAreOneLineWithTheFile) {
   write_mnist();
   const std::string labels = (folder_ / "t10k-labels-idx1-ubyte").string();
   write("t10k-labels-idx1-ubyte", idx_bytes(8, {4}, {0, 1, 10, 3}));
-  EXPECT_EQ(opened(), labels + ": label 2 is 10; MNIST has 0 to 9");
+  EXPECT_EQ(opened(), labels + ": the label of sample 2 is 10; MNIST has 0 to 9");
+  // The images in place of the labels, and numbers of 16 bits: the first bytes say so before any size is compared.
+  write("t10k-labels-idx1-ubyte", read_bytes(folder_ / "t10k-images-idx3-ubyte"));
+  EXPECT_EQ(opened(), labels + ": begins with the bytes 00 00 08 03, labels of MNIST with 00 00 08 01");
+  write("t10k-labels-idx1-ubyte", idx_bytes(0x0B, {4}, {0, 0, 0, 1, 0, 2, 0, 3}));
+  EXPECT_EQ(opened(), labels + ": begins with the bytes 00 00 0b 01, labels of MNIST with 00 00 08 01");
   write("t10k-labels-idx1-ubyte", idx_bytes(8, {3}, {0, 1, 2}));
   EXPECT_EQ(opened(), (folder_ / "t10k-images-idx3-ubyte").string() + ": has 4 images, " + labels + " has 3 labels");
   std::filesystem::remove(labels);
