@@ -1,8 +1,15 @@
 // The list of harnesses, and the writer of their findings.
 #include "accuracy/accuracy.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "kernels/number/error.h"
@@ -13,6 +20,26 @@ const std::vector<Harness>& accuracy_harnesses() {
   static const std::vector<Harness> list = {error_harness(),    range_harness(),       batchnorm_drift_harness(),
                                             training_harness(), convergence_harness(), accumulation_harness()};
   return list;
+}
+
+std::optional<std::string> settled_value(const Axis& axis, std::string_view text) {
+  if (std::find(axis.values.begin(), axis.values.end(), text) != axis.values.end()) return std::string(text);
+  if (!axis.numbers) return {};
+  const auto& [least, most, is_whole] = *axis.numbers;
+  double number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem != std::errc() || end != text.data() + text.size()) return {};
+  if (!(least <= number && number <= most) || (is_whole && number != std::floor(number))) return {};
+  return is_whole ? fmt::format("{}", static_cast<int64_t>(number)) : fmt::format("{}", number + 0.0);  // -0 is 0
+}
+
+std::string numbers_text(const AxisNumbers& numbers) {
+  return numbers.is_whole ? fmt::format("a whole number from {:.0f} to {:.0f}", numbers.least, numbers.most)
+                          : fmt::format("a number from {:g} to {:g}", numbers.least, numbers.most);
+}
+
+std::string values_text(const Axis& axis) {
+  return fmt::format("{}{}", fmt::join(axis.values, ", "), axis.numbers ? ", or " + numbers_text(*axis.numbers) : "");
 }
 
 std::optional<std::string> refusal_of(const Harness& harness, const TrialSpec& spec) {
@@ -52,9 +79,10 @@ std::string axis_value(const Harness& harness, const TrialSpec& spec, std::strin
     if (row.name != axis) continue;
     const auto named = spec.axes.find(std::string(axis));
     if (named == spec.axes.end()) return std::string(row.values.front());
-    HM_CHECK(std::find(row.values.begin(), row.values.end(), named->second) != row.values.end(),
-             std::string(harness.name) + ": axis " + std::string(axis) + " has no value '" + named->second + "'");
-    return named->second;
+    const std::optional<std::string> value = settled_value(row, named->second);
+    HM_CHECK(value, std::string(harness.name) + ": axis " + std::string(axis) + " has no value '" + named->second +
+                        "' (it has " + values_text(row) + ")");
+    return *value;
   }
   throw Error(std::string(harness.name) + " has no axis '" + std::string(axis) + "'");
 }

@@ -14,10 +14,24 @@
 
 namespace halfmark::accuracy {
 
+// The numbers that an axis takes beside its listed values.
+struct AxisNumbers {
+  double least = 0, most = 0;
+  bool is_whole = false;
+};
+
 struct Axis {
   std::string_view name;
   std::vector<std::string_view> values;  // the first is the default
+  std::optional<AxisNumbers> numbers{};  // none: the listed values alone
 };
+
+// The value as an id writes it: a listed one unchanged, a number in its shortest form, so that 0.020 is 0.02. Nothing: the
+// axis does not take it.
+std::optional<std::string> settled_value(const Axis& axis, std::string_view text);
+std::string numbers_text(const AxisNumbers& numbers);  // "a whole number from 1 to 1000000"
+// "own, 0.001, 0.01, or a number from 0 to 1e+06", for messages.
+std::string values_text(const Axis& axis);
 
 // A row of the metrics table: everything that reports and gates need to know about a number.
 struct MetricRow {
@@ -61,7 +75,7 @@ Harness accumulation_harness();     // accumulation.cpp
 void check_findings(const Harness& harness, const Findings& findings);
 
 // The value of an axis in this trial: the one that the case names, or the harness's default. Throws Error for a value
-// that the harness does not list.
+// that the harness does not take.
 std::string axis_value(const Harness& harness, const TrialSpec& spec, std::string_view axis);
 
 // Writes measurements with unit, direction and kind from the table. Throws Error for a metric that is not in the table.

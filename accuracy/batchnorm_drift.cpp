@@ -186,11 +186,11 @@ Harness batchnorm_drift_harness() {
               "running mean and variance against an fp64 reference over many steps, by momentum, batch noise, storage, "
               "and the "
               "format of the sums of a batch",
-          .axes = {{"momentum", {"0.1", "0.01"}},
-                   {"noise", {"0", "0.1"}},
+          .axes = {{"momentum", {"0.1", "0.01"}, AxisNumbers{1e-4, 1, false}},  // the steps grow as 1 / momentum
+                   {"noise", {"0", "0.1"}, AxisNumbers{0, 1e6, false}},
                    {"storage", {"policy", "f32", "f16", "bf16"}},
                    {"accumulate", {"kernel", "f64", "f32", "f16", "bf16"}},
-                   {"scale", {"2", "512"}}},
+                   {"scale", {"2", "512"}, AxisNumbers{1e-30, 1e30, false}}},
           .metrics = drift_table(),
           .refuses = refuses_drift,
           .measure = measure_drift,

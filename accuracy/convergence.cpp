@@ -241,7 +241,7 @@ Harness convergence_harness() {
                     {"none", "adam_in_fp16", "adam_large_epsilon", "small_rate", "small_rate_kahan",
                      "small_rate_stochastic"}},
                    {"seeds", {"5", "3"}},
-                   {"steps", {"100", "10", "40", "200", "400"}}},
+                   {"steps", {"100", "10", "40", "200", "400"}, AxisNumbers{1, 1e6, true}}},
           .metrics = convergence_table(),
           .refuses = refuses_convergence,
           .measure = measure_convergence,

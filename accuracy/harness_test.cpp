@@ -260,6 +260,23 @@ TEST(Training, ControlsHaveExpectationsForTheirPoliciesOnly) {
   EXPECT_TRUE(harness.refuses(spec_of("linear", "fp32")));
 }
 
+TEST(Axis, TakesNumbersInTheirShortestFormAndListedValuesUnchanged) {
+  const Axis real{"rate", {"own", "0.10"}, AxisNumbers{0, 10, false}}, whole{"steps", {"40"}, AxisNumbers{1, 99, true}},
+      listed{"sum", {"policy", "1"}};
+  EXPECT_EQ(settled_value(real, "0.020"), "0.02");
+  EXPECT_EQ(settled_value(real, "2e-2"), "0.02");
+  EXPECT_EQ(settled_value(real, "0.10"), "0.10");
+  EXPECT_EQ(settled_value(real, "1e-05"), "1e-05");
+  EXPECT_EQ(settled_value(whole, "040"), "40");
+  EXPECT_EQ(settled_value(whole, "99"), "99");
+  for (const char* bad : {"", "-1", "10.5", "nan", "inf", "0.1x", " 1", "1 ", "0x1", "+1", "1,5"})
+    EXPECT_FALSE(settled_value(real, bad)) << bad;
+  for (const char* bad : {"0", "100", "1.5", "x"}) EXPECT_FALSE(settled_value(whole, bad)) << bad;
+  EXPECT_FALSE(settled_value(listed, "2"));
+  EXPECT_EQ(values_text(listed), "policy, 1");
+  EXPECT_EQ(values_text(whole), "40, or a whole number from 1 to 99");
+}
+
 TEST(Axis, RefusesAValueThatIsNotListed) {
   EXPECT_THROW(axis_value(batchnorm_drift_harness(), spec_of("batchnorm2d", "fp32", {{"momentum", "7"}}), "momentum"),
                Error);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "bench/run/known_names.h"
@@ -25,14 +26,15 @@ std::vector<std::string> Case::segments() const {
 std::string Case::id() const { return fmt::format("{}", fmt::join(segments(), "/")); }
 
 void Case::settle_axes() {
-  for (const auto& [key, value] : axes) {
+  for (auto& [key, value] : axes) {
     const auto axis = std::find_if(harness->axes.begin(), harness->axes.end(),
                                    [&, name = std::string_view(key)](const Axis& a) { return a.name == name; });
     HM_CHECK(axis != harness->axes.end(),
              fmt::format("case {}: harness {} has no axis '{}'", id(), harness->name, key));
-    HM_CHECK(
-        std::find(axis->values.begin(), axis->values.end(), value) != axis->values.end(),
-        fmt::format("case {}: axis {} has no value '{}' (it has {})", id(), key, value, fmt::join(axis->values, ", ")));
+    const std::optional<std::string> settled = accuracy::settled_value(*axis, value);
+    HM_CHECK(settled, fmt::format("case {}: axis {} has no value '{}' (it has {})", id(), key, value,
+                                  accuracy::values_text(*axis)));
+    value = *settled;
   }
   for (const Axis& axis : harness->axes) {
     const auto named = axes.find(std::string(axis.name));

@@ -19,11 +19,11 @@ struct Case {
   const Harness* harness = nullptr;
   Axes axes;                              // those that do not have their default value
   std::shared_ptr<const DataSet> data{};  // files in place of drawn data (data_files.h); no part of the id
-  std::string data_path{};                // of --data
+  std::string data_path{};                // of --data, absolute
 
   std::string id() const;                     // "mlp/b16_i32_h64_o8/cpu/amp-fp16/error[/key=value...]"
   std::vector<std::string> segments() const;  // the parts between the slashes
-  // Removes axes that have their default value, so that each case has one id. Throws Error for an axis or a value that
+  // Writes numbers in their shortest form and removes axes that have their default value, so that each case has one id. Throws Error for an axis or a value that
   // the harness does not have.
   void settle_axes();
   TrialSpec trial(std::shared_ptr<Device> opened, uint64_t seed) const;

@@ -1,4 +1,5 @@
-// Expands the rows of a suite into cases, and selects the cases that match the words.
+// Expands the rows of a suite into cases, adds what is typed and the suite leaves out, and selects the cases that match the
+// words.
 #include "bench/run/plan.h"
 
 #include <fmt/format.h>
@@ -6,7 +7,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "bench/run/known_names.h"
@@ -99,6 +102,50 @@ std::vector<std::string_view> requested_harnesses(const std::vector<std::string>
   return names;
 }
 
+// One subject after another.
+std::vector<Case> in_order(std::vector<Case> cases) {
+  const auto order = [](const Case& one) { return std::pair(place_of(*one.subject), one.policy - policies().data()); };
+  std::stable_sort(cases.begin(), cases.end(), [&](const Case& a, const Case& b) { return order(a) < order(b); });
+  return cases;
+}
+
+// A word that sets an axis of a harness to one value, "steps=10", as key and value; nothing for any other word.
+std::optional<std::pair<std::string, std::string>> axis_word(const std::string& word) {
+  const size_t equals = word.find('=');
+  if (equals == word.npos || word.find_first_of("*/") != word.npos) return {};
+  std::pair<std::string, std::string> setting(word.substr(0, equals), word.substr(equals + 1));
+  for (const Harness& harness : all_harnesses())
+    for (const Axis& axis : harness.axes)
+      if (axis.name == setting.first) return setting;
+  return {};
+}
+
+const Axis* axis_of(const Harness& harness, std::string_view name) {
+  const auto found =
+      std::find_if(harness.axes.begin(), harness.axes.end(), [&](const Axis& axis) { return axis.name == name; });
+  return found == harness.axes.end() ? nullptr : &*found;
+}
+
+// A number of an axis as ids write it. Throws Error for a value that no harness takes of those that are requested, or of
+// all.
+std::string settled_setting(const std::string& word, const std::vector<std::string_view>& requested) {
+  const auto setting = axis_word(word);
+  if (!setting) return word;
+  const auto& [key, text] = *setting;
+  std::string having, values;
+  for (const Harness& harness : all_harnesses()) {
+    const Axis* axis = axis_of(harness, key);
+    if (!axis) continue;
+    having += (having.empty() ? "" : ", ") + std::string(harness.name);
+    if (!requested.empty() && std::find(requested.begin(), requested.end(), harness.name) == requested.end()) continue;
+    if (const auto value = settled_value(*axis, text)) return key + "=" + *value;
+    values += fmt::format("{}{} of {} is {}", values.empty() ? "" : "; ", key, harness.name, values_text(*axis));
+  }
+  throw Error(values.empty()
+                  ? fmt::format("'{}': no selected harness has the axis {}, it is one of {}", word, key, having)
+                  : fmt::format("'{}': {}", word, values));
+}
+
 // Every case of the suite's rows on these devices, one subject after another. Subjects and harnesses that are named
 // exactly are included even if the suite does not have them.
 std::vector<Case> expand(const Selection& selection, const std::vector<std::string>& devices,
@@ -168,9 +215,7 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
           }
       }
   }
-  const auto order = [](const Case& one) { return std::pair(place_of(*one.subject), one.policy - policies().data()); };
-  std::stable_sort(cases.begin(), cases.end(), [&](const Case& a, const Case& b) { return order(a) < order(b); });
-  return cases;
+  return in_order(std::move(cases));
 }
 
 // The positions in the id at which the word matches; a word with slashes matches as many adjacent segments.
@@ -217,9 +262,10 @@ std::vector<std::string> words_of(const Case& one) {
 }
 
 // Words that match the same part of the id are alternatives; all parts that words refer to must match:
-// "mlp fp16 bf16 error".
+// "mlp fp16 bf16 error". Each axis is a part of its own.
 std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::string>& words, const Selection& selection) {
-  std::map<size_t, std::vector<std::string>> by_place;
+  // By the position, and by the key of an axis.
+  std::map<std::pair<size_t, std::string>, std::vector<std::string>> by_place;
   for (const std::string& word : words) {
     std::set<size_t> found;
     std::set<std::string> known;
@@ -231,7 +277,8 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
     if (found.empty()) {
       throw_not_found(word, selection, std::move(known));
     }
-    by_place[*found.begin()].push_back(word);
+    const auto setting = axis_word(word);
+    by_place[{*found.begin(), setting ? setting->first : ""}].push_back(word);
   }
   std::erase_if(cases, [&](const Case& one) {
     const std::vector<std::string> segments = words_of(one);
@@ -243,6 +290,54 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
   if (cases.empty())
     throw Error(fmt::format("no case of suite {} matches all of: {}", selection.suite, fmt::join(words, " ")));
   return cases;
+}
+
+// Whether the case runs with these values of its axes.
+bool runs_with(const Case& one, const Axes& wanted) {
+  return std::all_of(wanted.begin(), wanted.end(), [&](const auto& setting) {
+    const auto& [key, value] = setting;
+    const Axis* axis = axis_of(*one.harness, key);
+    const auto own = one.axes.find(key);
+    return axis && value == (own == one.axes.end() ? axis->values.front() : own->second);
+  });
+}
+
+// Typed values of axes that no case of the other words has: these cases run with them too, as a subject runs that the suite
+// leaves out. All other axes have their default.
+std::vector<Case> with_typed_axes(std::vector<Case> cases, const std::vector<std::string>& words,
+                                  const Selection& selection) {
+  std::vector<std::string> others;
+  std::map<std::string, std::vector<std::string>> typed;
+  for (const std::string& word : words)
+    if (const auto setting = axis_word(word))
+      typed[setting->first].push_back(setting->second);
+    else
+      others.push_back(word);
+  if (typed.empty()) return cases;
+  std::vector<Axes> combinations = {{}};
+  for (const auto& [key, values] : typed) {
+    std::vector<Axes> longer;
+    for (const Axes& axes : combinations)
+      for (const std::string& value : values) (longer.emplace_back(axes))[key] = value;
+    combinations = std::move(longer);
+  }
+  std::set<std::string> seen;
+  for (const Case& one : cases) seen.insert(one.id());
+  const std::vector<Case> selected = others.empty() ? cases : matching(cases, others, selection);
+  for (const Axes& axes : combinations) {
+    if (std::any_of(selected.begin(), selected.end(), [&](const Case& one) { return runs_with(one, axes); })) continue;
+    for (const Case& one : selected) {
+      const bool takes_all = std::all_of(axes.begin(), axes.end(), [&](const auto& setting) {
+        const Axis* axis = axis_of(*one.harness, setting.first);
+        return axis && settled_value(*axis, setting.second) == setting.second;
+      });
+      if (!takes_all || one.axes.contains("control")) continue;
+      Case more{one.subject, one.device, one.policy, one.harness, axes};
+      more.settle_axes();
+      if (seen.insert(more.id()).second) cases.push_back(std::move(more));
+    }
+  }
+  return in_order(std::move(cases));
 }
 
 }  // namespace
@@ -258,7 +353,10 @@ std::vector<Case> plan(const Selection& selection) {
     (names_device && word.find('/') == word.npos ? devices : words).push_back(settled(word));
   }
   devices = devices.empty() ? std::vector<std::string>{best_device()} : chosen_names("device", devices, device_names());
-  return matching(expand(selection, devices, words), words, selection);
+  const std::vector<std::string> only_harnesses = chosen_names("harness", selection.harnesses, harness_names());
+  const std::vector<std::string_view> requested = requested_harnesses(words, only_harnesses);
+  for (std::string& word : words) word = settled_setting(word, requested);
+  return matching(with_typed_axes(expand(selection, devices, words), words, selection), words, selection);
 }
 
 }  // namespace halfmark::bench

@@ -90,9 +90,45 @@ TEST(Words, ThatAreUnknownAreRefusedWithTheNearestNames) {
   EXPECT_NE(
       message_of(selection_of("smoke", {"tf32"})).find("no case of suite smoke contains 'tf32'; try --policy tf32"),
       std::string::npos);
-  for (const char* word : {"steps=10", "storage=f16", "logis*", "globalp*"})
+  for (const char* word : {"logis*", "globalp*"})
     EXPECT_NE(message_of(selection_of("quick", {word})).find("no case of suite quick"), std::string::npos) << word;
-  EXPECT_NE(message_of(selection_of("quick", {"steps=401"})).find("unknown word 'steps=401'"), std::string::npos);
+  const auto expect = [](const std::vector<std::string>& words, const std::string& part) {
+    EXPECT_NE(message_of(selection_of("quick", words)).find(part), std::string::npos)
+        << message_of(selection_of("quick", words));
+  };
+  expect({"speed=4"}, "unknown word 'speed=4'");
+  expect({"training", "rate=fast"}, "'rate=fast': rate of training is own, 0.0001, 0.0003");
+  expect({"training", "rate=-1"}, "0.1, or a number from 0 to 1e+06");
+  expect({"training", "steps=1.5"}, "or a whole number from 1 to 1000000");
+  expect({"error", "steps=10"},
+         "'steps=10': no selected harness has the axis steps, it is one of training, convergence");
+  expect({"training", "storage=f16"}, "'storage=f16': storage of training is own, nearest, stochastic, kahan");
+}
+
+TEST(Words, AValueOfAnAxisRunsThoughTheSuiteHasNotGotIt) {
+  const auto ids = [](const std::string& suite, const std::vector<std::string>& words) {
+    std::set<std::string> found;
+    for (const Case& one : plan(selection_of(suite, words))) found.insert(one.id());
+    return found;
+  };
+  using Ids = std::set<std::string>;
+  const std::string mlp = "mlp/b32_i64_h128_o10", training = mlp + "/cpu/bf16/training/";
+  EXPECT_EQ(ids("quick", {mlp, "bf16", "training", "rate=0.020"}), (Ids{training + "rate=0.02"}));
+  EXPECT_EQ(ids("quick", {mlp, "bf16", "training", "rate=0.02", "steps=12"}), (Ids{training + "rate=0.02/steps=12"}))
+      << "both must hold";
+  EXPECT_EQ(ids("quick", {mlp, "bf16", "training", "steps=12", "steps=100"}),
+            (Ids{training + "steps=12", training + "steps=100", training + "replicate=1/steps=100",
+                 training + "replicate=2/steps=100"}))
+      << "what the suite has stays a selection";
+  EXPECT_EQ(ids("quick", {mlp, "bf16", "training", "steps=100", "replicate=7"}),
+            (Ids{training + "replicate=7/steps=100"}));
+  EXPECT_EQ(ids("quick", {"batchnorm2d/b4_c3_s4", "fp16", "storage=f16"}),
+            (Ids{"batchnorm2d/b4_c3_s4/cpu/fp16/batchnorm_drift/storage=f16"}));
+  for (const std::string& id : ids("quick", {"bf16", "training", "rate=0.3"})) {
+    EXPECT_NE(id.find("/rate=0.3"), std::string::npos) << id;
+    EXPECT_EQ(id.find("control"), std::string::npos) << id << ": a control has its own settings";
+    EXPECT_EQ(case_of(id).id(), id);
+  }
 }
 
 TEST(Words, AnExactSubjectIsRunThoughTheSuiteHasNotGotIt) {
@@ -213,6 +249,8 @@ TEST(CaseOf, RefusesInvalidIds) {
   EXPECT_THROW(case_of("linear"), Error);
   EXPECT_THROW(case_of(id + "/momentum=0.1"), Error);
   EXPECT_THROW(case_of(id + "x"), Error);
+  EXPECT_EQ(case_of("mlp/b8_i16_h24_o10/cpu/fp32/training/rate=0.050/steps=4e1").id(),
+            "mlp/b8_i16_h24_o10/cpu/fp32/training/rate=0.05");
 }
 
 }  // namespace
