@@ -268,10 +268,11 @@ Judgement compare_times(const Build& a, const Build& b, const AbOptions& options
       remove_unmeasurable(compared, {trouble}, judgement);
     }
   }
-  std::string models;
-  for (const std::string& file : options.models) models += " --model " + shell_word(file);
+  std::string files;
+  for (const std::string& file : options.models) files += " --model " + shell_word(file);
+  if (!options.data.empty()) files += " --data " + shell_word(options.data);
   for (JudgedLine& line : judgement.lines)
-    if (!line.rerun.empty()) line.rerun = b.program_name() + " " + line.rerun + models;
+    if (!line.rerun.empty()) line.rerun = b.program_name() + " " + line.rerun + files;
   conclude(judgement);
   return judgement;
 }

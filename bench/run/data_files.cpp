@@ -1,5 +1,7 @@
 #include "bench/run/data_files.h"
 
+#include <filesystem>
+
 #include "models/files/open.h"
 
 namespace halfmark::bench {
@@ -9,7 +11,9 @@ void DataFiles::add_to(Case& one) {
   std::shared_ptr<const DataSet>& data = opened_[one.subject->data];
   if (!data) data = open_data_set(path_, one.subject->data);
   check_fits(*data, *one.subject);
-  one.data = data, one.data_path = path_;
+  one.data = data;
+  // A record is read in other folders than that of its run.
+  one.data_path = std::filesystem::absolute(path_).lexically_normal().string();
 }
 
 std::vector<std::string> data_options(const Case& one) {

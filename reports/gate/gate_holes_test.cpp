@@ -84,6 +84,18 @@ TEST(GateHoles, SuspectsEveryTimeDoubledOrTenTimesAsLong) {
     }
 }
 
+TEST(GateHoles, TheCommandThatDecidesMeasuresOnTheDataOfTheCase) {
+  Report base = step_report(1, 1);
+  for (Record& record : base.records) {
+    record.data = DataOrigin{
+        .kind = "mnist", .name = "my digits", .hash = "3f1c", .hashed = "contents", .normalisation = "", .unit = ""};
+    record.repro = "halfmark run --case x --data '/home/my digits' --seed 7";
+  }
+  EXPECT_EQ(
+      lines_with(gate(base, times_scaled(base, 10)), Outcome::suspected).at(0).rerun,
+      "halfmark ab BASE_BUILD NEW_BUILD linear/b64_i1024_o1024 --policy fp16 --device cpu --data '/home/my digits'");
+}
+
 TEST(GateHoles, SuspectsTheOneCaseWhoseTimeDoubled) {
   const Judgement judgement = gate(step_report(8, 1), times_scaled(step_report(8, 2), 2, 1));
   EXPECT_EQ(judgement.exit_code, 3);

@@ -291,6 +291,29 @@ TEST(Gate, DoesNotUseProbedFactsAsKeys) {
   EXPECT_FALSE(words_of(gate(made_report(), found), Question::bits, Outcome::changed).empty());
 }
 
+TEST(Gate, GivesNoVerdictOnOtherDataAndNamesTheCommandOnThoseOfTheBase) {
+  const DataOrigin digits{
+      .kind = "mnist", .name = "digits", .hash = "3f1c", .hashed = "contents", .normalisation = "", .unit = ""};
+  Report base = made_report(), found = made_report();
+  base.records[0].data = digits, found.records[0].data = digits;
+  base.records[0].repro = "halfmark run --case x --data /home/digits";
+  EXPECT_EQ(gate(base, found).exit_code, 0);
+  found.records[0].data->hash = "90ab";
+  const Judgement judgement = gate(base, found);
+  EXPECT_EQ(judgement.exit_code, 3);
+  const std::vector<JudgedLine> lines = lines_with(judgement, Outcome::inconclusive);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(
+      lines[0].words,
+      "was measured on other data than the base (data mnist 3f1c -> mnist 90ab), so nothing is compared; run it on "
+      "the data of the base, or make a new base");
+  EXPECT_EQ(lines[0].rerun, base.records[0].repro);
+  found.records[0].data.reset();
+  EXPECT_SAYS(lines_with(gate(base, found), Outcome::inconclusive).at(0).words, "(data mnist 3f1c -> drawn)");
+  found.records[0].definition = "another", base.records[0].definition = "one";
+  EXPECT_EQ(gate(base, found).exit_code, 1) << "another subject is a lost case, whatever its data";
+}
+
 TEST(Gate, UsesTheSeedAsAKey) {
   Report found = made_report();
   found.run.seed = 7;

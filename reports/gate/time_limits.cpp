@@ -342,12 +342,23 @@ void compare_stored_times(const std::vector<MeasuredPair>& pairs, const StoredTi
   StoredTimesComparison(rule, rules, history, tested, environment, judgement).run(pairs);
 }
 
+namespace {
+
+// " --data PATH" as the record's own command has it, before the seed; empty: drawn data.
+std::string data_option(const Record& record) {
+  const size_t begin = record.data ? record.repro.rfind(" --data ") : std::string::npos;
+  if (begin == std::string::npos) return "";
+  return record.repro.substr(begin, record.repro.rfind(" --seed ") - begin);
+}
+
+}  // namespace
+
 std::string deciding_command(const Record& record) {
   std::string command = std::string(kAb);
   if (!record.subject.empty()) command += " " + shell_word(record.subject);
   if (!record.policy.empty()) command += " --policy " + shell_word(record.policy);
   if (!record.device.empty()) command += " --device " + shell_word(record.device);
-  return command;
+  return command + data_option(record);
 }
 
 }  // namespace halfmark::reports
