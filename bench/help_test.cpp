@@ -5,12 +5,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "bench/program.h"
 #include "bench/run/program_testing.h"
+#include "models/families.h"
 
 namespace halfmark::bench {
 namespace {
@@ -150,11 +152,26 @@ TEST_F(HelpTest, CutsNothingOfAListThatIsPiped) {
 }
 
 TEST_F(HelpTest, AsksTheTerminalOrColumnsForTheWidth) {
-  for (const char* what : {"subjects", "policies", "devices", "harnesses", "kernels"}) {
+  for (const char* what : {"subjects", "families", "policies", "devices", "harnesses", "kernels"}) {
     const Result list = shell(fmt::format("COLUMNS=80 \"$HALFMARK\" list {}", what));
     EXPECT_EQ(list.code, 0) << list.err;
     std::istringstream lines(list.out);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << what << ": " << line;
+  }
+}
+
+TEST_F(HelpTest, ListsFamiliesWithAGapAfterEachName) {
+  for (const size_t width : {50u, 80u, 200u}) {
+    const Result list = shell(fmt::format("COLUMNS={} \"$HALFMARK\" list families", width));
+    ASSERT_EQ(list.code, 0) << list.err;
+    std::set<std::string> first_words;
+    std::istringstream lines(list.out);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), width) << line;
+      first_words.insert(line.substr(0, line.find(' ')));
+    }
+    for (const Family& family : families())
+      EXPECT_TRUE(first_words.contains(std::string(family.name))) << family.name << " at " << width;
   }
 }
 

@@ -124,9 +124,16 @@ Json harnesses_json() {
   Json list = Json::array();
   for (const Harness& harness : all_harnesses()) {
     Json axes = Json::object();
-    for (const Axis& axis : harness.axes) axes[std::string(axis.name)] = axis.values;
-    list.push_back(
-        {{"name", harness.name}, {"about", harness.about}, {"axes", axes}, {"metrics", metrics_json(harness.metrics)}});
+    Json numbers = Json::object();  // that an axis takes beside its values
+    for (const Axis& axis : harness.axes) {
+      axes[std::string(axis.name)] = axis.values;
+      if (axis.numbers) numbers[std::string(axis.name)] = numbers_text(*axis.numbers);
+    }
+    list.push_back({{"name", harness.name},
+                    {"about", harness.about},
+                    {"axes", axes},
+                    {"numbers", numbers},
+                    {"metrics", metrics_json(harness.metrics)}});
   }
   return list;
 }
@@ -202,10 +209,16 @@ std::string table_of(const Json& list, const std::vector<ListColumn>& columns, s
 }
 
 std::string families_text(const Json&, const TextOptions& options) {
+  constexpr size_t kNarrowestText = 40;
+  size_t longest = 0;
+  for (const Family& family : families()) longest = std::max(longest, family.name.size());
+  const bool is_beside = longest + 2 + kNarrowestText <= options.width;  // else the text is below the name
   std::string text;
   for (const Family& family : families()) {
-    const std::string lead = fmt::format("{:<16}", family.name), indent(lead.size(), ' ');
-    text += wrapped(lead, family.about, options.width);
+    const std::string indent(is_beside ? longest + 2 : 2, ' ');
+    if (!is_beside) text += std::string(family.name) + "\n";
+    text +=
+        wrapped(is_beside ? fmt::format("{:<{}}", family.name, indent.size()) : indent, family.about, options.width);
     text += wrapped(indent, letters_text(family.letters), options.width);
     text += wrapped(indent, fmt::format("example: {}/{}", family.name, family.example), options.width);
   }
@@ -269,9 +282,13 @@ std::string harnesses_text(const Json& list, const TextOptions& options) {
   for (const Json& harness : list) {
     text += toned(harness["name"].get<std::string>(), Tone::strong, options.colour) + "\n";
     text += wrapped("  ", harness["about"].get<std::string>(), options.width);
-    for (const auto& [axis, values] : harness["axes"].items())
+    for (const auto& [axis, values] : harness["axes"].items()) {
+      const Json& numbers = harness["numbers"];
       text += wrapped(fmt::format("  axis {} = ", axis),
-                      fmt::format("{}", fmt::join(values.get<std::vector<std::string>>(), " | ")), options.width);
+                      fmt::format("{}{}", fmt::join(values.get<std::vector<std::string>>(), " | "),
+                                  numbers.contains(axis) ? " | " + numbers[axis].get<std::string>() : ""),
+                      options.width);
+    }
     text += table_of(harness["metrics"], columns, columns.size(), options);
     text += "\n";
   }
