@@ -1,8 +1,10 @@
 // End-to-end tests of interrupted runs: signals, SIGKILL, a report locked by another run, and a full disk.
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -89,6 +91,24 @@ TEST_F(SurvivalTest, AnInterruptedRunNamesItsFilesWithoutControlCharacters) {
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   ::kill(never, SIGINT);
   EXPECT_SAYS(wait(never).err, "finished cases are in b\uFFFD[31m.json.journal\n");
+}
+
+// The run waits for its list of subjects, long before there is a case.
+TEST_F(SurvivalTest, ASignalBeforeAnythingIsMeasuredIsOneLineToo) {
+  const std::string list = (folder_ / "list.csv").string();
+  ASSERT_EQ(::mkfifo(list.c_str(), 0600), 0);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const pid_t run = start_halfmark("run --no-probes --shapes list.csv error");
+    int writer = -1;  // opens as soon as the run has opened the list
+    ASSERT_TRUE(wait_until([&] { return (writer = ::open(list.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0; }));
+    ::kill(run, signal);
+    const Result ended = wait(run);
+    ::close(writer);
+    EXPECT_EQ(ended.code, 128 + signal);
+    EXPECT_EQ(ended.err, fmt::format("halfmark: stopped ({}) before the first case was finished; nothing is written\n",
+                                     ::strsignal(signal)));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "report.json"));
+  }
 }
 
 TEST_F(SurvivalTest, ASecondSignalEndsItAtOnce) {

@@ -59,7 +59,47 @@ void on_signal(int signal) {
   errno = error;
 }
 
+// Before the first Interruption. The texts are made before the handler is set, because it must not allocate.
+std::atomic<bool> is_early{false};
+std::array<std::string, kEndingSignals.size()> early_texts;
+
+void on_early_signal(int signal) {
+  for (size_t i = 0; i < kEndingSignals.size(); ++i)
+    if (kEndingSignals[i] == signal && is_early)
+      write_text(STDERR_FILENO, early_texts[i].data(), early_texts[i].size());
+  ::_exit(128 + signal);
+}
+
+// Sets the handler of each signal that is not ignored, and keeps what was there before.
+void handle(void (*handler)(int), std::array<struct sigaction, kEndingSignals.size()>& before) {
+  for (size_t i = 0; i < kEndingSignals.size(); ++i) {
+    ::sigaction(kEndingSignals[i], nullptr, &before[i]);
+    if (before[i].sa_handler == SIG_IGN) continue;
+    struct sigaction action = {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(kEndingSignals[i], &action, nullptr);
+  }
+}
+
+void restore(const std::array<struct sigaction, kEndingSignals.size()>& before) {
+  for (size_t i = 0; i < kEndingSignals.size(); ++i) ::sigaction(kEndingSignals[i], &before[i], nullptr);
+}
+
 }  // namespace
+
+EarlyInterruption::EarlyInterruption() {
+  for (size_t i = 0; i < kEndingSignals.size(); ++i)
+    early_texts[i] = fmt::format("{}: stopped ({}) before the first case was finished; nothing is written\n",
+                                 program_name(), ::strsignal(kEndingSignals[i]));
+  is_early = true;
+  handle(on_early_signal, before_);
+}
+
+EarlyInterruption::~EarlyInterruption() {
+  restore(before_);
+  is_early = false;
+}
 
 bool interrupted() { return first_signal.load(std::memory_order_relaxed) != 0; }
 
@@ -75,19 +115,13 @@ Interruption::Interruption(double patience, std::string farewell, std::function<
     throw Error("cannot create a pipe for signals: " + std::string(std::strerror(errno)));
   first_time = 0, first_signal = 0, wake_end = wake_[1], farewell_text = farewell_.c_str();
   watcher_ = std::thread([this, patience] { watch(patience); });
-  for (size_t i = 0; i < kSignals.size(); ++i) {
-    ::sigaction(kSignals[i], nullptr, &before_[i]);
-    if (before_[i].sa_handler == SIG_IGN) continue;
-    struct sigaction action = {};
-    action.sa_handler = on_signal;
-    action.sa_flags = SA_RESTART;
-    ::sigaction(kSignals[i], &action, nullptr);
-  }
+  handle(on_signal, before_);
+  is_early = false;
 }
 
 Interruption::~Interruption() {
   close();
-  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+  restore(before_);
   write_text(wake_[1], "?", 1);  // wakes the watcher thread if no signal has done so
   watcher_.join();
   wake_end = -1, farewell_text = "";

@@ -11,12 +11,28 @@
 
 namespace halfmark::bench {
 
+inline constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP};
+
 // Thrown out of the current case. Not a std::exception, so that handlers for errors of a case do not catch it.
 struct Interrupted {};
 
 bool interrupted();          // true after a signal; as cheap as reading an int
 void stop_if_interrupted();  // throws Interrupted after a signal: for long loops
 int interrupting_signal();   // 0 = none
+
+// While an object exists and until the first Interruption, a signal prints "stopped (Terminated) before the first case" and ends
+// the process with 128 + signal: for reading and planning, where there is nothing to save. A signal that was ignored before
+// stays ignored.
+class EarlyInterruption {
+ public:
+  EarlyInterruption();
+  ~EarlyInterruption();
+  EarlyInterruption(const EarlyInterruption&) = delete;
+  EarlyInterruption& operator=(const EarlyInterruption&) = delete;
+
+ private:
+  std::array<struct sigaction, kEndingSignals.size()> before_{};
+};
 
 // While an object exists, the first signal only sets the flag above. If close() is not called within `patience`
 // seconds, the current case does not check the flag. Then `give_up` saves the finished records on a separate thread,
@@ -35,11 +51,9 @@ class Interruption {
  private:
   void watch(double patience);
 
-  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
-
   std::string farewell_;
   std::function<void()> give_up_;
-  std::array<struct sigaction, kSignals.size()> before_{};
+  std::array<struct sigaction, kEndingSignals.size()> before_{};
   int wake_[2] = {-1, -1};
   std::mutex ending_;  // held by the thread that ends the run
   std::condition_variable closed_changed_;
