@@ -13,6 +13,7 @@
 #include "bench/commands/shapes.h"
 #include "bench/run/data_files.h"
 #include "bench/run/interruption.h"
+#include "bench/run/isolation.h"
 #include "bench/run/model_file.h"
 #include "bench/run/plan.h"
 #include "bench/run/planted_slow_down.h"
@@ -20,6 +21,7 @@
 #include "bench/run/runner.h"
 #include "bench/run/standard_streams.h"
 #include "kernels/number/error.h"
+#include "models/files/data_set.h"
 #include "reports/record/file.h"
 #include "reports/record/printable.h"
 #include "reports/record/provenance.h"
@@ -69,6 +71,7 @@ Selection with_subjects(const RunArguments& arguments) {
 }
 
 void run(const RunArguments& arguments, Program& program) {
+  const EarlyInterruption early;
   plant_slow_downs(program.slow_down);
   if (arguments.timeout > 0 && !arguments.isolate && arguments.processes == 0)
     throw Error("--timeout: a case can only be stopped in a process of its own; add --isolate");
@@ -100,9 +103,13 @@ void run(const RunArguments& arguments, Program& program) {
   options.execution = {arguments.isolate, arguments.processes, arguments.timeout, program.path};
 
   Report report;
-  {
+  try {
     ProgressLine line;
     report = run_cases(options, [&](size_t done, size_t all, const std::string& next) { line.show(done, all, next); });
+  } catch (const models::DataError& error) {  // of a case that another run has started
+    complain(error.what());
+    program.exit_code = kBrokenData;
+    return;
   }
   if (interrupting_signal() != 0) {
     complain(interruption_text(report, options.output));

@@ -13,12 +13,19 @@
 
 #include "bench/run/program_testing.h"
 #include "reports/record/report.h"
+#include "reports/record/shell.h"
 
 namespace halfmark::bench {
 namespace {
 
 class DataOption : public ProcessTest {
  protected:
+  static std::string bytes_of(const std::string& hexadecimal) {
+    std::string bytes;
+    for (size_t i = 0; i < hexadecimal.size(); i += 2)
+      bytes += static_cast<char>(std::stoi(hexadecimal.substr(i, 2), nullptr, 16));
+    return bytes;
+  }
   // 40 images for training and 20 for the test, of 4 x 4 pixels.
   void write_mnist(const std::string& folder, int salt = 0) const {
     std::filesystem::create_directories(folder_ / folder);
@@ -53,7 +60,7 @@ TEST_F(DataOption, ARecordSaysOnWhichDataItWasMeasuredAndRepeatsIt) {
   EXPECT_EQ(find(record, "evaluation.samples")->value, 20) << "all of a small test part, none of them twice";
   EXPECT_GE(find(record, "data.batch")->value, 0);
   EXPECT_GE(find(record, "data.waiting")->value, 0);
-  EXPECT_TRUE(says(record.repro, "--data digits/")) << record.repro;
+  EXPECT_TRUE(record.repro.ends_with(" --data " + shell_word((folder_ / "digits/").string()))) << record.repro;
   // Its own command, and a process of its own, give the same bits.
   ASSERT_EQ(halfmark(record.repro.substr(record.repro.find(' ')) + " --no-probes -o b.json").code, 0);
   EXPECT_EQ(record_of("b.json").fingerprint, record.fingerprint);
@@ -72,10 +79,48 @@ TEST_F(DataOption, TheGateDoesNotCompareOtherData) {
   EXPECT_EQ(halfmark("gate digits.json digits.json").code, 0);
   for (const std::string base : {"drawn.json", "other.json"}) {
     const Result gate = halfmark("gate " + base + " digits.json");
-    EXPECT_NE(gate.code, 0);
-    EXPECT_TRUE(says(gate.out, "data ")) << gate.out;
-    EXPECT_TRUE(says(gate.out, "-> mnist")) << gate.out;
+    EXPECT_EQ(gate.code, 3) << "nothing is worse, and nothing is compared";
+    EXPECT_TRUE(says(gate.out, "INCONCLUSIVE")) << gate.out;
+    EXPECT_TRUE(says(gate.out, "was measured on other data than the base (data ")) << gate.out;
+    EXPECT_TRUE(says(gate.out, "-> mnist " + record_of("digits.json").data->hash)) << gate.out;
+    EXPECT_FALSE(says(gate.out, "other sizes")) << gate.out;
+    EXPECT_EQ(says(gate.out, " --data " + (folder_ / "other").string()), base == "other.json")
+        << "the command that measures what the base did: " << gate.out;
   }
+}
+
+TEST_F(DataOption, APictureThatIsBrokenEndsTheRunWithItsNameAndKeepsWhatIsFinished) {
+  // 8 x 8 pixels of one grey, written by zlib and struct of Python.
+  const std::string good = bytes_of(
+      "89504e470d0a1a0a0000000d49484452000000080000000808020000004b6d29dc0000000f49444154789c6348c10118"
+      "869604004e7b4b01e09cedf30000000049454e44ae426082");
+  for (const std::string split : {"train", "val"})
+    for (const std::string name : {"cat", "dog"}) {
+      std::filesystem::create_directories(folder_ / "pets" / split / name);
+      for (const char* number : {"1", "2"})
+        std::ofstream(folder_ / "pets" / split / name / (std::string(number) + ".png"), std::ios::binary) << good;
+    }
+  const std::string run = "run --data pets resnet/b4_s8_n1_w2_o2 fp32 --no-probes ";
+  const Result whole = halfmark(run + "error training -o whole.json");
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  std::ofstream(folder_ / "pets/val/dog/2.png", std::ios::binary)
+      << good.substr(0, 50);  // held out: read by the training alone
+  const std::string file = "pets/val/dog/2.png: is no readable PNG: ";
+  expect_complaint(run + "training -o a.json", file);
+  EXPECT_TRUE(says(read(folder_ / "stderr"), "no case was finished and nothing is written"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "a.json"));
+  expect_complaint(run + "training --isolate -o a.json", file);
+  expect_complaint(run + "error training -o a.json", file);
+  EXPECT_TRUE(says(read(folder_ / "stderr"), "the run ends after 1 of 2 cases, saved in a.json"))
+      << read(folder_ / "stderr");
+  const Report saved = Report::load(folder_ / "a.json");
+  EXPECT_FALSE(saved.run.complete);
+  ASSERT_EQ(saved.records.size(), 1u);
+  EXPECT_EQ(saved.records[0].harness, "error");
+  EXPECT_EQ(saved.records[0].status, Status::ok);
+  std::ofstream(folder_ / "pets/train/cat/1.png", std::ios::binary) << good.substr(0, 50);
+  expect_complaint("dump --data pets resnet/b4_s8_n1_w2_o2/cpu/fp32 -o tensors",
+                   "pets/train/cat/1.png: is no readable PNG: ");
 }
 
 TEST_F(DataOption, WhatDoesNotFitIsOneLineBeforeAnythingIsMeasured) {

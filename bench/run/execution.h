@@ -27,7 +27,7 @@ class Execution {
 
   std::vector<Device*> devices() const;
 
-  // Throws only Interrupted: errors become the reason of the record.
+  // Throws only Interrupted, and DataError where the data of the case cannot be read: errors become the reason of the record.
   Record measure(const Case& one) const;
 
  private:

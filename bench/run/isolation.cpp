@@ -12,6 +12,8 @@
 
 #include "bench/run/child_process.h"
 #include "bench/run/model_file.h"
+#include "bench/run/program_name.h"
+#include "models/files/data_set.h"
 #include "reports/record/memory_file.h"
 #include "reports/text/table.h"
 
@@ -46,6 +48,11 @@ IsolatedRun run_isolated(const std::string& program, const std::string& id, uint
     run.reason = fmt::format("killed with signal 9, often because memory ran out{}", memory);
   } else if (WIFSIGNALED(status)) {
     run.reason = fmt::format("crashed with signal {} ({}){}", WTERMSIG(status), strsignal(WTERMSIG(status)), memory);
+  } else if (WEXITSTATUS(status) == kBrokenData) {
+    std::string said = complaints.text();
+    said = said.substr(0, said.find('\n'));
+    const std::string name = program_name() + ": ";
+    throw models::DataError(said.starts_with(name) ? said.substr(name.size()) : said);
   } else if (WEXITSTATUS(status) > 1) {
     const std::string said = complaints.text();
     run.reason = fmt::format("exit code {}{}", WEXITSTATUS(status),

@@ -11,6 +11,9 @@
 
 namespace halfmark::bench {
 
+// Exit code of an isolated case whose data cannot be read: EX_NOINPUT of sysexits.h. Only the process that started it sees it.
+inline constexpr int kBrokenData = 66;
+
 struct IsolatedRun {
   std::optional<Record> record;  // nullopt: see reason
   std::string reason;            // "killed after 30 s (--timeout)", "crashed with signal 11 (Segmentation fault)"
@@ -18,7 +21,8 @@ struct IsolatedRun {
 };
 
 // Starts `program run --case ID`, followed by `more`, and reads its report. timeout in seconds, 0 = none. The process is killed at the
-// timeout and when this process dies. Throws Interrupted when a signal ends the run (bench/run/interruption.h).
+// timeout and when this process dies. Throws Interrupted when a signal ends the run (bench/run/interruption.h), and DataError
+// where the case cannot read its data.
 IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout,
                          const std::vector<std::string>& more = {});
 

@@ -129,6 +129,8 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
     }
     if (one.harness->expects)
       if (const auto expect = one.harness->expects(spec)) check_expectation(*expect, record);
+  } catch (const models::DataError&) {  // no result of the case: the run ends
+    throw;
   } catch (const Unsupported& error) {
     record.status = Status::skipped;
     record.reason = one_line(error.what());

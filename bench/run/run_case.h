@@ -10,7 +10,7 @@
 
 namespace halfmark::bench {
 
-// Throws only Interrupted: errors become the reason of the record. Emulated arithmetic in a timed region, or an
+// Throws only Interrupted, and DataError where the data of the case cannot be read: errors become the reason of the record. Emulated arithmetic in a timed region, or an
 // uncertain median, make the record suspect.
 Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t seed);
 

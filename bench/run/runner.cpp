@@ -21,6 +21,8 @@
 #include "bench/run/utc_time.h"
 #include "kernels/cpu/blas_room.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/number/error.h"
+#include "models/files/data_set.h"
 #include "reports/record/file.h"
 #include "reports/record/printable.h"
 
@@ -151,6 +153,14 @@ Report run_cases(const RunOptions& options, const Progress& progress) {
     store.begin(std::move(header), ids, options.execution.processes, options.resume);
     measure_all(options, execution, store, progress);
   } catch (const Interrupted&) {
+  } catch (const models::DataError& error) {
+    if (options.descriptor >= 0) throw;  // a case of another run, which ends as a whole
+    const Report finished = save(&store);
+    throw Error(fmt::format("{}; {}", error.what(),
+                            finished.records.empty()
+                                ? "no case was finished and nothing is written"
+                                : fmt::format("the run ends after {} of {} cases, saved in {}", finished.records.size(),
+                                              finished.run.planned, options.output.string())));
   }
   return save(&store);
 }

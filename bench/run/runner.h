@@ -30,7 +30,8 @@ using Progress = std::function<void(size_t done, size_t all, const std::string& 
 // Before anything is measured, opens every device and checks that the report can be written and that no other process
 // writes it. Throws Error or ReportError otherwise. If a signal ends the run early (bench/run/interruption.h), the
 // report, returned and on disk, is partial and the journal is kept. After a signal, interrupting_signal() names it, even
-// if it came so late that the report is complete.
+// if it came so late that the report is complete. Samples of --data that cannot be read end the run likewise: throws Error
+// that says what is saved, with a descriptor DataError.
 Report run_cases(const RunOptions& options, const Progress& progress);
 
 // One line about a run that a signal ended early: what is finished, and how to continue.

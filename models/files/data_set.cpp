@@ -20,9 +20,12 @@ Batch samples_at(const DataSet& data, DataKind kind, Split split, const Shape& i
   batch.x.resize(static_cast<size_t>(input.elements()));
   batch.labels.resize(static_cast<size_t>(labels.elements()));
   const auto read = [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n)
-      data.sample(split, places[static_cast<size_t>(n)], input, batch.x.data() + n * width,
-                  batch.labels.data() + n * targets);
+    for (int64_t n = begin; n < end; ++n) try {
+        data.sample(split, places[static_cast<size_t>(n)], input, batch.x.data() + n * width,
+                    batch.labels.data() + n * targets);
+      } catch (const Error& error) {
+        throw DataError(error.what());
+      }
   };
   if (own_thread)
     read(0, input[0]);

@@ -5,12 +5,19 @@
 #include <string>
 #include <vector>
 
+#include "kernels/number/error.h"
 #include "kernels/tensor/random.h"
 #include "kernels/tensor/shape.h"
 #include "models/data.h"
 #include "models/namespaces.h"
 
 namespace halfmark::models {
+
+// A file that was opened and whose samples cannot be read: a broken picture. No fault of the case that reads it.
+class DataError : public Error {
+ public:
+  using Error::Error;
+};
 
 enum class Split : uint8_t {
   training,
@@ -55,11 +62,12 @@ class DataSet {
 
 // Training batch number `step`: input[0] samples of a sequence of epochs, each a permutation of all samples that depends
 // on the key. A batch may hold the end of one epoch and the beginning of the next, so that no sample is left out.
-// `own_thread`: reads in the calling thread alone and leaves the others to the computation.
+// `own_thread`: reads in the calling thread alone and leaves the others to the computation. Throws DataError for a sample that
+// cannot be read.
 Batch training_batch(const DataSet& data, DataKind kind, const Shape& input, RandomKey key, int64_t step,
                      bool own_thread = false);
 
-// `input[0]` held-out samples from place `first` of one permutation that depends on the key.
+// `input[0]` held-out samples from place `first` of one permutation that depends on the key. Throws likewise.
 Batch held_out_batch(const DataSet& data, DataKind kind, const Shape& input, RandomKey key, int64_t first);
 
 }  // namespace halfmark::models
