@@ -20,7 +20,7 @@
 namespace halfmark::models {
 namespace {
 
-constexpr double kWithin = 0.05;
+constexpr double kWithin = 0.01;
 
 // A second step of a trial on a device of its own. The scale of the loss stays, so that no step is skipped.
 struct Measured {
