@@ -155,8 +155,9 @@ void add_step(MemoryWalk& walk, const Subject& subject, const Policy& policy, co
   casts.clear();
   prediction.saved = total.now().by_purpose[static_cast<size_t>(Purpose::saved)];
 
-  const HeldTensorPtr gradient = walk.fresh(shape.elements(), memory.read);
+  HeldTensorPtr gradient = walk.fresh(shape.elements(), memory.read);
   const HeldTensorPtr given = walk.cast(gradient, shape.elements(), output->dtype());
+  gradient.reset();
   total.moment(memory.with_gradient);
   kept.clear(), other.clear();
   walk.backward(subject.network->layers, given, subject.input);

@@ -1,6 +1,10 @@
 // The rows of the suites smoke, quick and full.
 #include "bench/run/suites.h"
 
+#include <algorithm>
+
+#include "models/zoo.h"
+
 namespace halfmark::bench {
 
 namespace {
@@ -29,6 +33,13 @@ const Names kTimed = {"*/b16_*", "*/b32_*", "*/b64_*", "*/b128_*", "*/b512_*", "
 const Names kWithStatistics = {"batchnorm2d", "convnet", "resnet", "speech"};
 const Names kDeepWithStatistics = {"resnet50", "xception", "erfnet"};
 const Names kDrift = {"", "momentum=0.01", "noise=0.1", "momentum=0.01 noise=0.1"};
+
+Names smallest_of_each_family() {
+  Names names;
+  for (const models::Subject& subject : models::subjects())
+    if (std::ranges::find(names, subject.name) == names.end()) names.emplace_back(subject.name);
+  return names;
+}
 
 const std::vector<SuiteRow>& smoke() {
   static const std::vector<SuiteRow> rows = {
@@ -104,6 +115,7 @@ const std::vector<SuiteRow>& quick() {
 const std::vector<SuiteRow>& full() {
   static const std::vector<SuiteRow> rows = {
       {{"*"}, {"*"}, {"error", "range", "memory"}},
+      {smallest_of_each_family(), kPairs, {"memory"}, {"steps=100"}},  // no step may leave memory behind
       {kTimed, {"*"}, {"throughput"}},
       {kTrained, {"*"}, {"convergence"}},
       {kTrainedThrice, {"*"}, {"convergence"}, {"seeds=3"}},

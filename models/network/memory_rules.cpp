@@ -96,6 +96,14 @@ int64_t area(const MemoryRequest& r) {
 
 int64_t last(const Shape& shape) { return shape[shape.rank() - 1]; }
 
+// Scale and shift get their gradients from one operation, together with the input; a gradient that is stored in another dtype,
+// or not at all, is temporary first.
+void compute_gradients_together(const MemoryRequest& r, LayerMemory& memory) {
+  for (const Weight& weight : memory.weights)
+    if (!weight.is_trained || weight.computed != wider(r.policy.grad, weight.dtype))
+      memory.with_gradient.push_back({weight.elements, weight.computed});
+}
+
 // Scale and shift in the dtype of norms; the statistics of each row; the input, from which the normalised value is
 // computed again.
 LayerMemory norm_of_rows(const MemoryRequest& r, std::string_view operation, int64_t entries, int64_t rows,
@@ -104,10 +112,14 @@ LayerMemory norm_of_rows(const MemoryRequest& r, std::string_view operation, int
   memory.keeps_input = true;
   memory.weights.push_back(weight_of(r, operation, "scale", entries, r.policy.norm));
   memory.keeps.push_back({rows, wide(memory.read)});
-  if (!is_centred) return memory;
+  if (!is_centred) {
+    compute_gradients_together(r, memory);
+    return memory;
+  }
   memory.weights.push_back(weight_of(r, operation, "shift", entries, r.policy.norm));
   memory.weights.back().kept = false;
   memory.keeps.push_back({rows, wide(memory.read)});
+  compute_gradients_together(r, memory);
   return memory;
 }
 
@@ -146,6 +158,7 @@ LayerMemory batchnorm(const MemoryRequest& r) {
     memory.weights.push_back(weight_of(r, "batch_norm", part, channels, r.policy.norm));
     memory.weights.back().is_trained = r.arguments.flag("affine");
   }
+  compute_gradients_together(r, memory);
   memory.states = 2 * channels;  // running mean and variance
   if (!r.arguments.flag("frozen")) memory.keeps = {{channels, wide(memory.read)}, {channels, wide(memory.read)}};
   return memory;
