@@ -8,15 +8,13 @@
 
 #include "kernels/number/error.h"
 #include "models/data_kinds.h"
+#include "models/index_storage.h"
 #include "models/memory_walk.h"
 #include "models/network/layer_kinds.h"
 #include "models/optimizer.h"
 
 namespace halfmark::models {
 namespace {
-
-// Labels, as a trial stores them.
-constexpr DType kLabels = DType::i32;
 
 // Of each parameter, in the dtype of what it updates.
 int states_of(const OptimizerSpec& spec, double momentum) {
@@ -128,7 +126,7 @@ void add_parameters(const MemoryWalk& walk, const std::vector<LayerSpec>& layers
 
 // Forward and the loss; then backward.
 void add_step(MemoryWalk& walk, const Subject& subject, const Policy& policy, const Shape& targets,
-              const HeldTensorPtr& x, MemoryTotal& total, MemoryPrediction& prediction) {
+              bool converts_labels, const HeldTensorPtr& x, MemoryTotal& total, MemoryPrediction& prediction) {
   Shape shape = subject.input;
   WeightCasts casts;
   const HeldTensorPtr output = walk.forward(subject.network->layers, x, shape, casts, true);
@@ -142,7 +140,8 @@ void add_step(MemoryWalk& walk, const Subject& subject, const Policy& policy, co
     walk.backward(subject.network->layers, output, subject.input);
     return;
   }
-  const LossMemory memory = loss_memory(subject.loss, request, targets);
+  LossMemory memory = loss_memory(subject.loss, request, targets);
+  if (converts_labels) memory.other.push_back({targets.elements(), DType::i32});
   HeldTensorPtr read = walk.cast(output, shape.elements(), memory.read);
   std::vector<HeldTensorPtr> kept;
   for (const StoredTensor& one : memory.keeps) kept.push_back(walk.fresh(one.elements, one.dtype));
@@ -191,7 +190,13 @@ MemoryPrediction predict_memory(const Subject& subject, const Policy& given, con
   // Whether a gradient was not finite.
   if (policy.scaler.kind != ScalerSpec::Kind::none) total.add(Purpose::other, StoredTensor{1, DType::f32}.bytes());
 
-  const auto x = std::make_shared<HeldTensor>(total, Purpose::input, StoredTensor{subject.input.elements(), x_dtype});
+  // Indices of 64 bits are converted to 32 bits for the kernels, in each pass.
+  const bool is_wide = settings.indices == IndexType::i64, converts_x = is_wide && row_of(subject.data).has_indices;
+  if (converts_x)
+    total.add(Purpose::input, static_cast<size_t>(subject.input.elements()) * bytes_of_index(settings.indices));
+  const auto x = std::make_shared<HeldTensor>(total, converts_x ? Purpose::temporary : Purpose::input,
+                                              StoredTensor{subject.input.elements(), x_dtype});
+  bool converts_labels = false;
   Shape targets;
   if (!has_labels) {  // the gradient of the output, drawn once
     total.add(Purpose::input, StoredTensor{output.elements(), result_of(subject, policy, x_dtype)}.bytes());
@@ -203,11 +208,12 @@ MemoryPrediction predict_memory(const Subject& subject, const Policy& given, con
     total.add(Purpose::input, StoredTensor{targets.elements(), policy.param}.bytes());
   } else {
     targets = target_shape(subject.data, subject.input);
-    total.add(Purpose::input, StoredTensor{targets.elements(), kLabels}.bytes());
+    total.add(Purpose::input, static_cast<size_t>(targets.elements()) * bytes_of_index(settings.indices));
+    converts_labels = is_wide;
   }
 
   MemoryPrediction prediction;
-  add_step(walk, subject, policy, targets, x, total, prediction);
+  add_step(walk, subject, policy, targets, converts_labels, x, total, prediction);
   prediction.peak = total.peak();
   for (const LayerFacts& facts : walk.facts())
     prediction.layers.push_back({facts.layer, walk.bytes_kept()[facts.layer]});

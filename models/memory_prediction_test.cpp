@@ -80,6 +80,18 @@ void compare(const Subject& subject, const Policy& policy, const Settings& setti
         << what << ": " << name_of(exact);
 }
 
+TEST(MemoryPrediction, CountsIndicesOf64BitsAndTheirConversion) {
+  for (const char* id :
+       {"mlp/b32_i64_h128_o10", "gpt/b8_t32_n2_h2_d32_v27", "lstm_classifier/b16_t16_n1_e32_h32_v64_o4",
+        "speech/b16_f16_t32_h32", "erfnet/b4_s32x64_n1_w4_o4", "detector/b16_s64"})
+    for (const char* policy : {"fp32", "amp-fp16"}) {
+      const Subject& subject = subject_named(id);
+      Settings settings = with_fixed_scale(subject, policy_named(policy));
+      settings.indices = IndexType::i64;
+      compare(subject, policy_named(policy), settings);
+    }
+}
+
 double forward_flops(const Subject& subject) {
   double flops = 0;
   for (const LayerFacts& facts : layer_facts(*subject.network, subject.input)) flops += facts.forward_flops;

@@ -26,6 +26,9 @@ struct OptimizerSpec {
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 
+// How labels and indices are stored. Frameworks store them in 64 bits.
+enum class IndexType : uint8_t { i32, i64 };
+
 struct Settings {
   double rate = 0.05, momentum = 0.9, weight_decay = 0;  // of the optimizer; only SGD has a momentum
   OptimizerSpec optimizer = {};
@@ -36,6 +39,8 @@ struct Settings {
   // The sums of batch statistics are rounded to the format of this dtype after each addition; empty: as the kernel adds.
   std::optional<DType> batchnorm_accumulate;
   std::optional<ScalerSpec> scaler;  // instead of the policy's
+  // Of labels and indices in a batch. i64 are converted to i32 once in each pass that reads them, because the kernels take i32.
+  IndexType indices = IndexType::i32;
 };
 
 }  // namespace halfmark::models

@@ -12,6 +12,7 @@
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "models/draw.h"
+#include "models/index_storage.h"
 #include "models/layers/detection_loss.h"
 #include "models/layers/loss.h"
 #include "models/network/folded.h"
@@ -157,6 +158,7 @@ struct Trial::Parts {
   Tensor input(const Batch& drawn, const Shape& shape) const {
     PurposeScope purpose(Purpose::input);
     const DType dtype = spec.subject->input_dtype(policy);
+    if (has_indices()) return stored_indices(device, shape, drawn.x, spec.settings.indices);
     return Tensor::from(device, shape, dtype, drawn.x, layout_of(shape, dtype));
   }
   // 1 for the class of the label and 0 for the others, for losses that compare numbers.
@@ -179,11 +181,20 @@ struct Trial::Parts {
     if (spec.subject->data == DataKind::boxes)
       return Tensor::from(device, {result[0], result[1], 2 * result[2]}, policy.param,
                           detection_targets(drawn.labels, result[0], result[2] - 4, given[2], given[3]));
-    if (spec.subject->data != DataKind::speech) return Tensor::from(device, shape, DType::i32, drawn.labels);
+    if (spec.subject->data != DataKind::speech)
+      return stored_indices(device, shape, drawn.labels, spec.settings.indices);
     std::vector<double> filled = drawn.labels;  // all steps of the output count
     for (size_t i = 0; i < filled.size(); i += static_cast<size_t>(shape[1]))
       filled[i] = static_cast<double>(result[1]);
-    return Tensor::from(device, shape, DType::i32, filled);
+    return stored_indices(device, shape, filled, spec.settings.indices);
+  }
+  // Of the model, from a stored batch.
+  Tensor given_to_model(const Tensor& stored) const {
+    return has_indices() ? indices_for_kernels(stored, spec.settings.indices) : stored;
+  }
+  // Of the loss. Targets that are floating numbers are stored as they are.
+  Tensor given_to_loss(const Tensor& stored) const {
+    return is_floating(stored.dtype()) ? stored : indices_for_kernels(stored, spec.settings.indices);
   }
 
   const std::vector<double>& slopes(const Shape& shape) {
@@ -238,8 +249,8 @@ struct Trial::Parts {
     for (const Batch& given : held.batches) {
       const int64_t count = static_cast<int64_t>(given.x.size()) / std::max<int64_t>(1, input_shape(1).elements());
       Pass pass(device, policy, false);
-      const Tensor out = model->forward(pass, input(given, input_shape(count)), nullptr);
-      const Tensor labels_of_batch = targets(given, input_shape(count), out.shape());
+      const Tensor out = model->forward(pass, given_to_model(input(given, input_shape(count))), nullptr);
+      const Tensor labels_of_batch = given_to_loss(targets(given, input_shape(count), out.shape()));
       const Tensor head_loss = make_loss(spec.subject->loss)->forward(pass, out, labels_of_batch);
       right += accuracy_of(spec.subject->data, input_shape(count), out.shape(), out.values(), given.labels) *
                static_cast<double>(count);
@@ -345,11 +356,12 @@ Tensor Trial::forward() {
   PhaseScope phase("forward");
   p.output = {}, p.loss = {}, p.dx = {}, p.saved = {};  // results of the previous forward
   Pass pass(p.device, p.policy, true, forward_key(), p.tap);
-  p.output = p.model->forward(pass, p.x, &p.saved);
-  const Shape promised = p.model->output_shape(p.x.shape());
+  const Tensor x = p.given_to_model(p.x);
+  p.output = p.model->forward(pass, x, &p.saved);
+  const Shape promised = p.model->output_shape(x.shape());
   HM_CHECK(p.output.shape() == promised, "subject " + p.spec.subject->id() + ": its output has the shape " +
                                              p.output.shape().text() + ", its output_shape says " + promised.text());
-  if (p.labelled()) p.loss = p.head->forward(pass, p.output, p.labels);
+  if (p.labelled()) p.loss = p.head->forward(pass, p.output, p.given_to_loss(p.labels));
   p.pending = true;
   return p.output;
 }
@@ -399,7 +411,7 @@ Tensor Trial::infer() {
   HM_CHECK(!p.x.empty(), "inference needs a loaded batch");
   PhaseScope phase("evaluation");
   Pass pass(p.device, p.policy, false, p.key, p.tap);
-  return p.model->forward(pass, p.x, nullptr);
+  return p.model->forward(pass, p.given_to_model(p.x), nullptr);
 }
 
 double Evaluation::accuracy_error() const {

@@ -83,7 +83,8 @@ class Trial {
   // little as possible. Drawn data do not change. Not for timed steps: the thread takes a core.
   void read_ahead();
   const ReadingTimes* reading_times() const;  // of read_ahead; null: nothing was read
-  Tensor input() const;                 // x of the loaded batch; shares its memory, so a harness may change the values
+  // x of the loaded batch as it is stored (Settings::indices); shares its memory, so a harness may change the values.
+  Tensor input() const;
   Tensor forward();                     // training mode; returns the output (logits), keeps the loss
   double loss() const;                  // of the last forward, without scale and loss_factor; copies from the device
   void backward();                      // gradients of scale * loss_factor * loss

@@ -12,6 +12,7 @@
 
 #include "bench/run/known_names.h"
 #include "bench/run/name_match.h"
+#include "bench/run/performance.h"
 #include "kernels/number/error.h"
 
 namespace halfmark::bench {
@@ -51,6 +52,8 @@ TrialSpec Case::trial(std::shared_ptr<Device> opened, uint64_t seed) const {
   spec.seed = seed;
   spec.settings = subject->settings;
   spec.data = data;
+  if (const auto labels = axes.find(std::string(kLabelsAxis)); labels != axes.end() && is_built_in(*harness))
+    spec.settings.indices = labels->second == "i64" ? IndexType::i64 : IndexType::i32;
   return spec;
 }
 

@@ -19,6 +19,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "models/index_storage.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/summary.h"
 
@@ -248,10 +249,15 @@ Findings measure_throughput(const TrialSpec& given) {
 std::optional<std::string> refuses_throughput(const TrialSpec& spec) {
   if (!spec.device->numerics().empty())
     return "timings of simulated arithmetic are not valid (" + spec.device->name() + ")";
-  return {};
+  return refuses_labels(spec);
 }
 
 }  // namespace
+
+std::optional<std::string> refuses_labels(const TrialSpec& spec) {
+  if (spec.settings.indices == models::IndexType::i32 || models::has_indices_in_batch(*spec.subject)) return {};
+  return "labels=i64: a batch of " + spec.subject->id() + " has no labels or indices that are integers";
+}
 
 bool is_timed_phase(std::string_view phase) {
   return phase == "forward" || phase == "backward" || phase == "optimizer" || phase == "evaluation";
@@ -262,7 +268,7 @@ Harness throughput_harness() {
       .name = "throughput",
       .about =
           "seconds of evaluation, forward, backward, optimizer and the whole step, with hot caches and with cold ones",
-      .axes = {},
+      .axes = {{.name = kLabelsAxis, .values = {"i32", "i64"}}},
       .metrics = throughput_table(),
       .refuses = refuses_throughput,
       .measure = measure_throughput};

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -48,6 +49,36 @@ TEST(Throughput, WritesTheTargetOfEachStoppingRule) {
   for (const char* place : {"hot/evaluation", "hot/phases", "cold/evaluation", "cold/phases"})
     EXPECT_EQ(at(record, "timing.target", place).value, 0.01) << place;
   EXPECT_EQ(at(record, "timing.target", "hot/step").value, 0.025);  // no ratio to fp32, so less precision is enough
+}
+
+Record record_of(const std::string& id) { return run_case(case_of(id), open_device("cpu"), 0); }
+
+TEST(Labels, Of64BitsAreCountedAndConverted) {
+  const std::string gpt = "gpt/b2_t8_n1_h2_d8_v27/cpu/amp-fp16/";
+  const Record narrow = record_of(gpt + "memory"), wide = record_of(gpt + "memory/labels=i64");
+  ASSERT_EQ(wide.status, Status::ok) << wide.reason;
+  EXPECT_EQ(wide.axes.at("labels"), "i64");
+  // 16 characters and 16 labels of 4 bytes more each.
+  EXPECT_EQ(at(wide, "memory.peak.input", "train").value - at(narrow, "memory.peak.input", "train").value, 32 * 4);
+  EXPECT_EQ(at(wide, "work.bytes", "forward").value - at(narrow, "work.bytes", "forward").value, 16 * 4);
+  EXPECT_NEAR(at(wide, "memory.predicted_ratio", "train").value, 1, 0.05);
+  const auto conversions = [](const Record& record) {
+    return std::count_if(record.kernels.begin(), record.kernels.end(),
+                         [](const KernelUse& use) { return use.operation == "narrow_indices"; });
+  };
+  EXPECT_EQ(conversions(narrow), 0);
+  EXPECT_GT(conversions(wide), 0);
+  const Record times = record_of("mlp/b8_i16_h24_o10/cpu/fp32/throughput/labels=i64");
+  EXPECT_NE(times.status, Status::failed) << times.reason;
+  EXPECT_GT(conversions(times), 0);
+}
+
+TEST(Labels, Of64BitsAreRefusedWhereABatchHasNone) {
+  for (const char* harness : {"memory", "throughput"}) {
+    const Record record = record_of(std::string("linear/b4_i16_o8/cpu/fp32/") + harness + "/labels=i64");
+    EXPECT_EQ(record.status, Status::skipped);
+    EXPECT_EQ(record.reason, "labels=i64: a batch of linear/b4_i16_o8 has no labels or indices that are integers");
+  }
 }
 
 }  // namespace

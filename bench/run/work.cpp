@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "kernels/devices.h"
+#include "models/data_kinds.h"
+#include "models/index_storage.h"
 
 namespace halfmark::bench {
 
@@ -53,11 +55,11 @@ double parameter_bytes(const Subject& subject, const Policy& policy) {
 
 }  // namespace
 
-double least_forward_bytes(const Subject& subject, const Policy& policy) {
+double least_forward_bytes(const Subject& subject, const Policy& policy, const Settings& settings) {
   const Work work = work_of(subject);
-  const DType input = subject.input_dtype(policy);
-  return parameter_bytes(subject, policy) +
-         static_cast<double>(work.input.elements()) * static_cast<double>(size_of(input)) +
+  const size_t input = models::row_of(subject.data).has_indices ? models::bytes_of_index(settings.indices)
+                                                                : size_of(subject.input_dtype(policy));
+  return parameter_bytes(subject, policy) + static_cast<double>(work.input.elements()) * static_cast<double>(input) +
          static_cast<double>(work.output.elements()) * static_cast<double>(size_of(policy.low));
 }
 
@@ -71,7 +73,7 @@ void add_work(const TrialSpec& spec, Record& record) {
     out.number("work.flops", "forward", work.forward_flops);
     out.number("work.flops", "train", work.step_flops);
   }
-  out.number("work.bytes", "forward", least_forward_bytes(*spec.subject, *spec.policy));
+  out.number("work.bytes", "forward", least_forward_bytes(*spec.subject, *spec.policy, spec.settings));
   for (Measurement& one : out.take().measurements) record.measurements.push_back(std::move(one));
 }
 

@@ -20,7 +20,7 @@ Work work_of(const Subject& subject);  // builds the subject once in a process
 
 // Minimum number of bytes that a forward pass under this policy moves: parameters and input as they are stored, and the
 // output in the policy's low type, each once.
-double least_forward_bytes(const Subject& subject, const Policy& policy);
+double least_forward_bytes(const Subject& subject, const Policy& policy, const Settings& settings = {});
 
 // Adds them to a measured record, with kind `information`, so that no gate judges them.
 void add_work(const TrialSpec& spec, Record& record);

@@ -40,7 +40,7 @@ bool any_f16(const Operation auto& op) {
 template <class Op>
 constexpr bool kMovesOnly =
     std::is_same_v<Op, Cast> || std::is_same_v<Op, Reorder> || std::is_same_v<Op, CopyChannels> ||
-    std::is_same_v<Op, Permute> || std::is_same_v<Op, Embedding>;
+    std::is_same_v<Op, Permute> || std::is_same_v<Op, NarrowIndices> || std::is_same_v<Op, Embedding>;
 
 TEST(CpuDevice, NeverCallsFp16ArithmeticReal) {
   const auto device = open_device("cpu");

@@ -2,9 +2,11 @@
 // operations/sequence.h.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -58,6 +60,23 @@ inline std::vector<double> some_indices(int64_t count, int64_t entries) {
 inline Shape index_shape(const CaseRequest& request) { return request.axes.norm_forms ? Shape{3, 7} : Shape{32, 128}; }
 inline Shape table_shape(const CaseRequest& request) {
   return request.axes.norm_forms ? Shape{5, 70} : Shape{1024, 256};
+}
+
+template <>
+inline void Cases<NarrowIndices>::each(const CaseRequest& request, const RunCase<NarrowIndices>& run_case) {
+  const Shape where = index_shape(request);
+  std::vector<double> index = some_indices(where.elements(), 1000);
+  // The ends of 32 bits, and numbers whose lower half is negative as an i32.
+  const double ends[] = {-0x1p31, 0x1p31 - 1, -1, 0, 1, -100, 0x1p30};
+  std::copy(std::begin(ends), std::end(ends), index.begin());
+  const Tensor wide = filled_tensor(request, {where[0], where[1], 2}, DType::i32, Layout::plain, [&] {
+    std::vector<double> halves;
+    for (const double i : index) halves.push_back(i), halves.push_back(std::floor(i / 0x1p32));
+    return halves;
+  });
+  Tensor narrow(request.device, where, DType::i32);
+  run_case("i32", NarrowIndices{.wide = wide, .narrow = narrow},
+           [&](CaseResult& result) { result.expect(narrow.values() == index, "an index is another number"); });
 }
 
 template <>

@@ -140,6 +140,18 @@ void run_permute(Device&, const Permute& op) {
                });
 }
 
+Refusal refuses_narrow_indices(const Device&, const NarrowIndices& op) {
+  return refuses_unless_plain({&op.wide, &op.narrow});
+}
+void run_narrow_indices(Device&, const NarrowIndices& op) {
+  op.narrow.materialize(Layout::plain);
+  const auto* wide = op.wide.as<int32_t>();
+  auto* narrow = op.narrow.as<int32_t>();
+  parallel_for(op.narrow.elements(), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) narrow[i] = narrow_index(wide[2 * i], wide[2 * i + 1]);
+  });
+}
+
 void check_indices(std::string_view operation, const Tensor& indices, int64_t entries) {
   const auto* index = indices.as<int32_t>();
   for (int64_t i = 0; i < indices.elements(); ++i)
@@ -401,6 +413,8 @@ void add_sequences(KernelTable& table) {
       add_row<LstmCellBackward, refuses_cell_backward, run_cell_backward>(table);
   // Copies compute nothing, so their times are real for every type.
   table.of<Permute>().push_back({"host", Speed::real, refuses_permute, run_permute, Repeats::by_construction});
+  table.of<NarrowIndices>().push_back(
+      {"host", Speed::real, refuses_narrow_indices, run_narrow_indices, Repeats::by_construction});
   table.of<Embedding>().push_back({"host", Speed::real, refuses_embedding, run_embedding, Repeats::by_construction});
 }
 

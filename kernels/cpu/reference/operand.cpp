@@ -102,7 +102,8 @@ bool wants_fp64(const Tensor& tensor) { return tensor.dtype() == DType::f64; }
 
 Refusal refuse_operand(std::string_view name, const Tensor& tensor) {
   if (tensor.layout() == Layout::opaque) return std::string(name) + " has the opaque layout of another row";
-  const bool integers = name == "labels" || name == "targets" || name == "indices" || name == "mask";
+  const bool integers = name == "labels" || name == "targets" || name == "indices" || name == "mask" ||
+                        name == "wide" || name == "narrow";
   if (!integers && !is_floating(tensor.dtype()))
     return std::string(name) + " of dtype " + std::string(name_of(tensor.dtype())) + " is not floating point";
   return {};

@@ -168,6 +168,15 @@ void permute_axes(Device&, const Permute& op) {
   write(op.out, out);
 }
 
+void narrow_indices(Device&, const NarrowIndices& op) {
+  const std::vector<double> halves = op.wide.values();
+  std::vector<double> narrow;
+  for (size_t i = 0; i < halves.size(); i += 2)
+    narrow.push_back(narrow_index(static_cast<int32_t>(halves[i]), static_cast<int32_t>(halves[i + 1])));
+  op.narrow.materialize(Layout::plain);
+  op.narrow.set_values(narrow);
+}
+
 std::vector<int64_t> indices_of(const Tensor& indices, int64_t entries) {
   std::vector<int64_t> all;
   for (const double value : indices.values()) {
@@ -276,7 +285,7 @@ void add_sequence_rows(KernelTable& table) {
   add_row<Softmax>(table, softmax), add_row<SoftmaxBackward>(table, softmax_backward);
   add_row<MaskScores>(table, mask_scores);
   add_row<Attention>(table, attention), add_row<AttentionBackward>(table, attention_backward);
-  add_row<Permute>(table, permute_axes);
+  add_row<Permute>(table, permute_axes), add_row<NarrowIndices>(table, narrow_indices);
   add_row<Embedding>(table, embedding), add_row<EmbeddingBackward>(table, embedding_backward);
   add_row<Dropout>(table, dropout), add_row<DropoutBackward>(table, dropout_backward);
   add_row<LstmCell>(table, lstm_cell), add_row<LstmCellBackward>(table, lstm_cell_backward);

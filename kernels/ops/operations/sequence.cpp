@@ -106,6 +106,22 @@ void Permute::check() const {
        "the result must be of shape " + permuted(x.shape(), order).text() + " and the dtype of x");
 }
 
+void NarrowIndices::check() const {
+  std::vector<int64_t> halves(narrow.shape().extents().begin(), narrow.shape().extents().end());
+  halves.push_back(2);
+  need(wide.shape() == Shape(halves), name, "wide must be of shape " + Shape(halves).text());
+  need(wide.dtype() == DType::i32 && narrow.dtype() == DType::i32, name, "both are stored as i32");
+}
+
+int32_t narrow_index(int32_t lower, int32_t upper) {
+  const bool fits = upper == (lower < 0 ? -1 : 0);
+  if (!fits) {
+    const auto bits = static_cast<uint64_t>(static_cast<uint32_t>(upper)) << 32 | static_cast<uint32_t>(lower);
+    throw Error("narrow_indices: the index " + std::to_string(static_cast<int64_t>(bits)) + " does not fit 32 bits");
+  }
+  return lower;
+}
+
 void Embedding::check() const {
   rank(name, "the table", table, 2), check_indices(name, indices, out, table.shape()[1]);
   need(out.dtype() == table.dtype(), name, "the rows are copied: out and the table have two dtypes");

@@ -125,6 +125,18 @@ struct Permute {  // the axes in another order, bit for bit
   void visit(auto&& v) const { v.input("x", x), v.output("out", out), v.attribute(order.code()); }
 };
 
+// Indices of 64 bits as 32 bits, exactly. The rows of this suite take indices of 32 bits; frameworks store them in 64.
+// Throws Error for one that does not fit.
+struct NarrowIndices {
+  static constexpr std::string_view name = "narrow_indices";
+  const Tensor& wide;  // i32 [..., 2]: the halves of each index, the lower one first, as an int64 is in memory
+  Tensor& narrow;      // i32 [...]
+  void check() const;
+  void visit(auto&& v) const { v.input("wide", wide), v.output("narrow", narrow); }
+};
+// The index of these halves. Throws Error "narrow_indices: the index 4294967296 does not fit 32 bits".
+int32_t narrow_index(int32_t lower, int32_t upper);
+
 struct Embedding {  // out[..., :] = table[indices[...], :], bit for bit
   static constexpr std::string_view name = "embedding";
   const Tensor& indices;  // i32, any shape
