@@ -120,6 +120,23 @@ TEST_F(ProgramTest, ListsItsTables) {
   EXPECT_EQ(halfmark("--version").code, 0);
 }
 
+TEST_F(ProgramTest, AMessageNamesWhatWasTyped) {
+  expect_complaint("run MLP/b8_i16_h24_o10 error", "did you mean mlp/b8_i16_h24_o10?");
+  expect_complaint("run MLP error", "did you mean mlp?");
+  expect_complaint("list subjects MLP/b2_i3_h4_o5", "did you mean mlp?");
+  const std::string dump = "dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o tensors ";
+  expect_complaint(dump + "--training rate=-1", "--training rate=-1: rate is -1, not in 0 ... 1e+06");
+  expect_complaint(dump + "--training optimiser=adam", "--training optimiser=adam: ");
+  expect_complaint(dump + "--overflows 012", "--overflows 012: has characters other than 0 and 1");
+  // Before anything runs: no case fails, and nothing is written.
+  expect_complaint("run lenet5/b2_c1_s8", "lenet5/b2_c1_s8: layer conv2 (conv2d): the kernel reaches over 5 rows");
+  expect_complaint("run resnet/b1_s1 throughput", "layer bn1 (batchnorm2d): in training needs more than one value");
+  std::ofstream(folder_ / "sizes.csv") << "subject,b,c,s\nlenet5,2,1,28\nlenet5,2,1,8\n";
+  expect_complaint("run --shapes sizes.csv error", "sizes.csv:3: lenet5/b2_c1_s8: layer conv2 (conv2d)");
+  expect_complaint("list subjects lenet5/b2_c1_s8", "layer conv2 (conv2d)");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "report.json"));
+}
+
 TEST_F(ProgramTest, RunsASubjectAtATypedSize) {
   EXPECT_EQ(halfmark("run conv2d/k3x1_b1_c2_o3_s5x4_t1 fp32 error --device cpu -o typed.json").code, 0);
   const Report report = Report::load(folder_ / "typed.json");

@@ -51,6 +51,8 @@ TEST(NearestNames, AreTheThreeThatAreWrittenMostAlike) {
   EXPECT_EQ(nearest_names("fp17", known), (std::vector<std::string>{"fp16", "fp64", "fp32"}));
   EXPECT_EQ(nearest_names("e4m3fn", known), (std::vector<std::string>{"e4m3"})) << "which it contains";
   EXPECT_TRUE(nearest_names("posit", known).empty());
+  EXPECT_EQ(nearest_names("FP16", known), (std::vector<std::string>{"fp16"})) << "only its capitals are wrong";
+  EXPECT_EQ(nearest_names("FP17", known), nearest_names("fp17", known));
 }
 
 template <class Lookup>

@@ -59,7 +59,7 @@ Subject smooth_l1_alone(const Sizes& s) {
 }
 
 Subject ctc_alone(const Sizes& s) {
-  s.check(s['t'] >= 16, "symbols need 16 steps or more");
+  s.check(s['t'] >= 16, "t (time) is " + std::to_string(s['t']) + "; the symbols need 16 steps or more");
   s.check_elements("the input", {s['b'], s['o'], s['t']});
   Subject subject =
       subject_of_network({s['b'], s['o'], 1, s['t']}, DataKind::speech, s['o'], {{{"to_sequence", "sequence"}}});

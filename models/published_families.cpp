@@ -1,5 +1,6 @@
 // The families of models that people know (published.h), and how they are trained.
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -53,7 +54,8 @@ Subject resnet50(const Sizes& s) {
   return classifier(image, DataKind::images, s['o'], published::resnet50(image[2], s['n'], s['w'], s['o']));
 }
 Subject xception(const Sizes& s) {
-  s.check(s['w'] % 4 == 0, "the width is not a multiple of 4, and one stage has 91/4 of it");
+  s.check(s['w'] % 4 == 0,
+          "w (width) is " + std::to_string(s['w']) + "; one stage has 91/4 of it, so it is a multiple of 4");
   const Shape image = colour_image(s);
   // At the rate of the others, 0.05, the small form of the suites diverges under fp32; at 0.01 its loss after 100 steps
   // depends on any rounding, that of tf32 too.
@@ -64,36 +66,46 @@ Subject xception(const Sizes& s) {
 Subject erfnet(const Sizes& s) {
   const Shape image = colour_image(s);
   s.check(image[2] % 8 == 0 && image[3] % 8 == 0, "the image is halved three times: its size must be a multiple of 8");
-  s.check(s['w'] > 3, "the first layer has fewer channels than the image");
+  s.check(s['w'] > 3,
+          "w (width) is " + std::to_string(s['w']) + "; the first layer has w channels, more than the 3 of the image");
   // Adam with this rate and decay: Romera et al. 2018.
   Subject subject = classifier(image, DataKind::streets, s['o'], published::erfnet(s['n'], s['w'], s['o']),
                                adam(OptimizerKind::adam, 5e-4, 1e-4));
   subject.loss.ignored = kUnlabelled;
   return subject;
 }
-void check_heads(const Sizes& s) { s.check(s['d'] % s['h'] == 0, "the heads do not divide the width"); }
+void check_heads(const Sizes& s) {
+  s.check(s['d'] % s['h'] == 0,
+          "h (heads) is " + std::to_string(s['h']) + ", which does not divide d (width), " + std::to_string(s['d']));
+}
+
+void check_tokens(const Sizes& s) {
+  s.check(s['v'] >= kTokenKinds, "v (vocabulary) is " + std::to_string(s['v']) + "; the drawn sequences have " +
+                                     std::to_string(kTokenKinds) + " different tokens");
+}
 
 Subject gpt(const Sizes& s) {
   check_heads(s);
-  s.check(s['v'] >= row_of(DataKind::text).least_classes, "the text has 27 characters");
+  s.check(s['v'] >= row_of(DataKind::text).least_classes,
+          "v (vocabulary) is " + std::to_string(s['v']) + "; the drawn text has 27 characters");
   return classifier({s['b'], s['t']}, DataKind::text, s['v'], published::gpt(s['t'], s['n'], s['h'], s['d'], s['v']),
                     adam(OptimizerKind::adamw, 1e-3, 0.1));
 }
 Subject bert(const Sizes& s) {
   check_heads(s);
-  s.check(s['v'] >= kTokenKinds, "the sequences have 64 tokens");
+  check_tokens(s);
   return classifier({s['b'], s['t']}, DataKind::tokens, s['o'],
                     published::bert(s['t'], s['n'], s['h'], s['d'], s['v'], s['o']),
                     adam(OptimizerKind::adamw, 1e-3, 0.01));
 }
 Subject lstm_classifier(const Sizes& s) {
-  s.check(s['v'] >= kTokenKinds, "the sequences have 64 tokens");
+  check_tokens(s);
   return classifier({s['b'], s['t']}, DataKind::tokens, s['o'],
                     published::lstm_classifier(s['n'], s['e'], s['h'], s['v'], s['o']),
                     adam(OptimizerKind::adam, 2e-3));
 }
 Subject speech(const Sizes& s) {
-  s.check(s['t'] >= 8, "a symbol takes at least 8 steps");
+  s.check(s['t'] >= 8, "t (time) is " + std::to_string(s['t']) + "; a symbol takes at least 8 steps");
   Subject subject = classifier({s['b'], s['f'], 1, s['t']}, DataKind::speech, s['o'], published::speech(s['h'], s['o']),
                                adam(OptimizerKind::adam, 2e-3));
   subject.loss.kind = LossKind::ctc;

@@ -73,6 +73,14 @@ TEST(Ab, ComparesProgramsWithSubjectsOfTheirOwn) {
   EXPECT_NE(judgement.candidate.find(version), std::string::npos);
 }
 
+TEST(Ab, TheCommandToRerunACaseHasTheDataInEveryFolder) {
+  AbOptions options = quick_options();
+  options.data = "my digits/train";
+  const Judgement judgement = compared({}, {.seconds = {{"two", "0.011"}}}, options);
+  EXPECT_EQ(judgement.lines.front().rerun,
+            "halfmark run --case two --data '" + (std::filesystem::current_path() / "my digits/train").string() + "'");
+}
+
 TEST(Ab, SlowerByLessThanTheMinimumEffectIsNoRegression) {
   EXPECT_EQ(compared({}, {.seconds = {{"two", "0.010250"}}}).verdict, Verdict::inconclusive)
       << "2.5 % is above extend_from and below the minimum effect";

@@ -49,7 +49,11 @@ void change_training(const std::string& word, Settings& settings) {
     given[key] = number;
   else
     given[key] = value;
-  settings = training_from(given);
+  try {
+    settings = training_from(given);
+  } catch (const Error& error) {
+    throw Error(fmt::format("--training {}: {}", word, error.what()));
+  }
 }
 
 void dump(const DumpArguments& arguments, const Program& program) {
@@ -87,10 +91,9 @@ void add_dump_command(CommandLine& line, Program& program) {
           "dump.json lists the files: inputs, targets, outputs, gradients with the loss scale and without, parameters, "
           "running statistics and optimizer state after each step, with the model, the policy and the dtype of each "
           "layer's output. bf16 and 8-bit types are stored as the unsigned integers of their codes.")
-      .examples(
-          {"halfmark dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o tensors",
-           "halfmark dump gpt/b2_t8_n1_h2_d8_v27/cpu/fp64 -o steps --steps 3 --training optimizer=adam,rate=0.01",
-           "halfmark dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o scales --overflows 0010011 --growth-interval 2"})
+      .examples({"halfmark dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o tensors",
+                 "halfmark dump gpt/b2_t8_n1_h2_d8_v27/cpu/fp64 -o steps --steps 3 --training optimizer=adam,rate=0.01",
+                 "halfmark dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o scales --overflows 0010011 --growth-interval 2"})
       .action([arguments, &program] { dump(*arguments, program); });
 }
 

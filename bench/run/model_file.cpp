@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -338,10 +339,20 @@ Json json_of(const Value& value) {
     return pair->h == pair->w ? Json(pair->h) : Json::array({pair->h, pair->w});
   return std::visit(
       [](const auto& one) -> Json {
-        if constexpr (std::is_same_v<std::decay_t<decltype(one)>, Extent>)
+        using Kind = std::decay_t<decltype(one)>;
+        if constexpr (std::is_same_v<Kind, Extent>) {
           return nullptr;
-        else
+        } else if constexpr (std::is_same_v<Kind,
+                                            std::vector<double>>) {  // lengths are whole, weights of classes are not
+          Json list = Json::array();
+          for (const double number : one)
+            list.push_back(std::fabs(number) < 0x1p53 && number == std::floor(number)
+                               ? Json(static_cast<int64_t>(number))
+                               : Json(number));
+          return list;
+        } else {
           return one;
+        }
       },
       value);
 }
@@ -396,8 +407,8 @@ const std::vector<std::string>& model_file_options() { return options(); }
 Json model_json(const Subject& subject) {
   HM_CHECK(subject.network, "subject " + subject.id() + " is a function of a program and cannot be written as a file");
   std::vector<int64_t> sample(subject.input.extents().begin() + 1, subject.input.extents().end());
-  // Ids of the suite's own subjects cannot be those of a file.
-  const std::string name = family_named(subject.name) ? subject.name + "_" + subject.sizes : subject.name;
+  // Ids of the suite's own subjects cannot be those of a file. Without the sizes, because the file is there to be changed.
+  const std::string name = family_named(subject.name) ? "my_" + subject.name : subject.name;
   Json json = {{"name", name}, {"input", sample}, {"batch", subject.input[0]}};
   json["data"] = row_of(subject.data).name;
   if (subject.classes > 0) json["classes"] = subject.classes;

@@ -81,6 +81,16 @@ TEST(ModelFile, OfEverySubjectOfTheListIsReadBackToTheSameDefinition) {
   }
 }
 
+TEST(ModelFile, WritesWholeNumbersAsSuchAndANameWithoutSizes) {
+  const std::string text = R"({"name": "padded", "input": [4, 12], "batch": 3, "data": "normal",
+    "layers": [{"layer": "self_attention", "name": "a", "heads": 2, "lengths": [4, 2, 0]}]})";
+  const nlohmann::ordered_json json = model_json(model_in(text, "padded.json"));
+  EXPECT_EQ(json["layers"][0]["lengths"].dump(), "[4,2,0]");
+  EXPECT_EQ(json["name"], "padded");
+  EXPECT_EQ(model_json(subject_named("resnet/b2_s8_n1_w4_o3"))["name"], "my_resnet")
+      << "its sizes are there to be changed";
+}
+
 // Not by the hash alone: initial values, data and every step agree bit by bit.
 TEST(ModelFile, OfABuiltInModelTrainsToTheSameBits) {
   const Subject& built_in = subject_named("convnet/b4_c1_s8_w4");

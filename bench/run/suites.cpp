@@ -1,6 +1,8 @@
 // The rows of the suites smoke, quick and full.
 #include "bench/run/suites.h"
 
+#include "bench/namespaces.h"
+
 #include <algorithm>
 
 #include "models/zoo.h"

@@ -170,7 +170,7 @@ void dump_steps(const TrialSpec& given, int64_t steps, const std::string& folder
   TrialSpec spec = given;
   if (!scales.pattern.empty()) {
     HM_CHECK(scales.pattern.find_first_not_of("01") == std::string::npos,
-             "the pattern of overflows has characters other than 0 and 1");
+             fmt::format("--overflows {}: has characters other than 0 and 1, one for each step", scales.pattern));
     ScalerSpec scaler = spec.settings.scaler.value_or(spec.policy->scaler);
     HM_CHECK(scaler.kind == ScalerSpec::Kind::dynamic,
              "policy " + std::string(spec.policy->name) + " has no loss scale that overflows would change");

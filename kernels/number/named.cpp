@@ -24,6 +24,13 @@ size_t edit_distance(std::string_view a, std::string_view b) {  // Levenshtein
   return row.back();
 }
 
+std::string in_small_letters(std::string_view name) {
+  std::string small(name);
+  for (char& c : small)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return small;
+}
+
 std::string joined(const std::vector<std::string>& names, std::string_view separator) {
   std::string text;
   for (const std::string& name : names) (text += text.empty() ? "" : separator) += name;
@@ -32,13 +39,16 @@ std::string joined(const std::vector<std::string>& names, std::string_view separ
 
 }  // namespace
 
-std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& known) {
+std::vector<std::string> nearest_names(std::string_view typed, const std::vector<std::string>& known) {
+  const std::string name = in_small_letters(typed);
   std::vector<std::pair<size_t, std::string>> ranked;
-  for (const std::string& other : known) {
+  for (const std::string& as_listed : known) {
+    const std::string other = in_small_letters(as_listed);
+    if (other == name && as_listed != typed) return {as_listed};  // only its capitals are wrong
     const bool part =
         name.size() >= 2 && (other.find(name) != other.npos || (other.size() >= 3 && name.find(other) != name.npos));
     const size_t far = part ? 1 : edit_distance(name, other);
-    if (far <= std::max<size_t>(1, std::min(name.size(), other.size()) / 2)) ranked.emplace_back(far, other);
+    if (far <= std::max<size_t>(1, std::min(name.size(), other.size()) / 2)) ranked.emplace_back(far, as_listed);
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> result;

@@ -30,7 +30,9 @@ const std::vector<Layout>& layouts() {
       {{DataKind::images, DataKind::points},
        "CIFAR (data_batch_1.bin, ... or train.bin and test.bin, the binary version)",
        open_cifar},
-      {{DataKind::images}, "images in train/CLASS/ and val/CLASS/ (.jpg, .jpeg, .png)", open_image_folder},
+      {{DataKind::images},
+       "images in train/CLASS/ and val/CLASS/ or test/CLASS/ (.jpg, .jpeg, .png)",
+       open_image_folder},
       {{DataKind::streets}, "Cityscapes (leftImg8bit/train, leftImg8bit/val and gtFine)", open_cityscapes},
       {{DataKind::text}, "a .txt file, or a folder with input.txt or one .txt file", open_text},
   };

@@ -191,7 +191,7 @@ TEST_F(TableFiles, WrongFilesAreOneLineWithTheFile) {
   EXPECT_EQ(opened(), folder_.string() +
                           ": holds nothing; for data of the kind 'images' these were looked for: MNIST "
                           "(train-images-idx3-ubyte, ...); CIFAR (data_batch_1.bin, ... or train.bin and test.bin, the "
-                          "binary version); images in train/CLASS/ and val/CLASS/ (.jpg, .jpeg, .png)");
+                          "binary version); images in train/CLASS/ and val/CLASS/ or test/CLASS/ (.jpg, .jpeg, .png)");
   write("train-images-idx3-ubyte.gz", {0x1F, 0x8B});
   EXPECT_EQ(opened(), (folder_ / "train-images-idx3-ubyte.gz").string() + ": is compressed with gzip; gunzip it first");
   std::filesystem::remove(folder_ / "train-images-idx3-ubyte.gz");

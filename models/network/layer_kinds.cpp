@@ -192,7 +192,8 @@ std::vector<LayerKind> kind_table() {
         flag("causal", "a step sees none after it", false),
         flag("fused", "as one operation", true),
         {.name = "lengths",
-         .about = "sample i attends to its first lengths[i mod count] steps; without it, to all",
+         .about = "sample i attends to its first lengths[i mod count] steps, so lengths beyond the batch are not used; "
+                  "without it, to all",
          .type = ArgumentType::numbers,
          .is_optional = true,
          .least = 0},

@@ -19,7 +19,9 @@ const kernels::KernelTable& ShapeDevice::kernels() const { refuse("kernels"); }
 
 void* ShapeDevice::allocate(size_t bytes) {
   void* memory = mmap(nullptr, mapped(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) refuse("addresses for " + std::to_string(bytes) + " bytes");
+  if (memory == MAP_FAILED)
+    throw Error("its parameters take more addresses than a process has: one of them " + std::to_string(bytes) +
+                " bytes");
   return memory;
 }
 
