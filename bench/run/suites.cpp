@@ -1,10 +1,9 @@
 // The rows of the suites smoke, quick and full.
 #include "bench/run/suites.h"
 
-#include "bench/namespaces.h"
-
 #include <algorithm>
 
+#include "bench/namespaces.h"
 #include "models/zoo.h"
 
 namespace halfmark::bench {
