@@ -63,6 +63,7 @@ Plan plan_of(const std::vector<Case>& cases) {
 Selection with_subjects(const RunArguments& arguments) {
   std::vector<std::filesystem::path> inputs(arguments.models.begin(), arguments.models.end());
   if (!arguments.shapes.empty()) inputs.emplace_back(arguments.shapes);
+  if (!arguments.data.empty()) inputs.emplace_back(arguments.data);
   reports::require_no_input(arguments.output, inputs);
   Selection selection = arguments.selection;
   for (const std::string& file : arguments.models) selection.subjects.push_back(add_model_file(file));

@@ -69,6 +69,22 @@ TEST_F(DataOption, ARecordSaysOnWhichDataItWasMeasuredAndRepeatsIt) {
   EXPECT_EQ(record_of("c.json").data, record.data);
 }
 
+TEST_F(DataOption, NoReportReplacesAFileOfTheUser) {
+  write_mnist("digits");
+  const std::string run = "run --data digits mlp/b8_i16_h24_o10 fp32 error --no-probes -o ";
+  const Result within = halfmark(run + "digits/train-labels-idx1-ubyte");
+  EXPECT_EQ(within.code, 2);
+  EXPECT_TRUE(says(within.err, "would be overwritten")) << within.err;
+  std::ofstream(folder_ / "notes.txt") << "mine";
+  const Result notes = halfmark(run + "notes.txt");
+  EXPECT_EQ(notes.code, 0) << notes.err;
+  EXPECT_TRUE(says(notes.err, "the earlier notes.txt is kept as notes.txt.old")) << notes.err;
+  EXPECT_EQ(read(folder_ / "notes.txt.old"), "mine");
+  EXPECT_TRUE(Report::load(folder_ / "notes.txt").run.complete);
+  ASSERT_EQ(halfmark(run + "notes.txt").code, 0) << "a complete report replaces one";
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "notes.txt.old2"));
+}
+
 TEST_F(DataOption, TheGateDoesNotCompareOtherData) {
   write_mnist("digits"), write_mnist("other", 3);
   const std::string run = "run mlp/b8_i16_h24_o10 fp32 error --no-probes ";

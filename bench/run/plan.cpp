@@ -261,9 +261,15 @@ std::vector<std::string> words_of(const Case& one) {
                                                       : "--suite full, or --case ID"));
 }
 
+// Whether a word that sets an axis says nothing about a harness: it does not have the axis, and was requested by name.
+bool is_without(const Harness& harness, const std::string& key, const std::vector<std::string_view>& requested) {
+  return !axis_of(harness, key) && std::find(requested.begin(), requested.end(), harness.name) != requested.end();
+}
+
 // Words that match the same part of the id are alternatives; all parts that words refer to must match:
-// "mlp fp16 bf16 error". Each axis is a part of its own.
-std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::string>& words, const Selection& selection) {
+// "mlp fp16 bf16 error". Each axis is a part of its own, of the harnesses that have it.
+std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::string>& words, const Selection& selection,
+                           const std::vector<std::string_view>& requested) {
   // By the position, and by the key of an axis.
   std::map<std::pair<size_t, std::string>, std::vector<std::string>> by_place;
   for (const std::string& word : words) {
@@ -283,6 +289,8 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
   std::erase_if(cases, [&](const Case& one) {
     const std::vector<std::string> segments = words_of(one);
     return !std::all_of(by_place.begin(), by_place.end(), [&](const auto& place) {
+      const std::string& key = place.first.second;
+      if (!key.empty() && is_without(*one.harness, key, requested)) return true;
       return std::any_of(place.second.begin(), place.second.end(),
                          [&](const std::string& word) { return !places(word, segments).empty(); });
     });
@@ -302,10 +310,18 @@ bool runs_with(const Case& one, const Axes& wanted) {
   });
 }
 
+// The axes of a combination that concern a harness.
+Axes of_harness(const Axes& axes, const Harness& harness, const std::vector<std::string_view>& requested) {
+  Axes own;
+  for (const auto& [key, value] : axes)
+    if (!is_without(harness, key, requested)) own[key] = value;
+  return own;
+}
+
 // Typed values of axes that no case of the other words has: these cases run with them too, as a subject runs that the suite
 // leaves out. All other axes have their default.
 std::vector<Case> with_typed_axes(std::vector<Case> cases, const std::vector<std::string>& words,
-                                  const Selection& selection) {
+                                  const Selection& selection, const std::vector<std::string_view>& requested) {
   std::vector<std::string> others;
   std::map<std::string, std::vector<std::string>> typed;
   for (const std::string& word : words)
@@ -323,20 +339,27 @@ std::vector<Case> with_typed_axes(std::vector<Case> cases, const std::vector<std
   }
   std::set<std::string> seen;
   for (const Case& one : cases) seen.insert(one.id());
-  const std::vector<Case> selected = others.empty() ? cases : matching(cases, others, selection);
-  for (const Axes& axes : combinations) {
-    if (std::any_of(selected.begin(), selected.end(), [&](const Case& one) { return runs_with(one, axes); })) continue;
+  const std::vector<Case> selected = others.empty() ? cases : matching(cases, others, selection, requested);
+  const auto takes_all = [](const Harness& harness, const Axes& axes) {
+    return std::all_of(axes.begin(), axes.end(), [&](const auto& setting) {
+      const Axis* axis = axis_of(harness, setting.first);
+      return axis && settled_value(*axis, setting.second) == setting.second;
+    });
+  };
+  for (const Axes& combination : combinations)
     for (const Case& one : selected) {
-      const bool takes_all = std::all_of(axes.begin(), axes.end(), [&](const auto& setting) {
-        const Axis* axis = axis_of(*one.harness, setting.first);
-        return axis && settled_value(*axis, setting.second) == setting.second;
-      });
-      if (!takes_all || one.axes.contains("control")) continue;
+      const Axes axes = of_harness(combination, *one.harness, requested);
+      if (axes.empty() || one.axes.contains("control") || !takes_all(*one.harness, axes)) continue;
+      // Of a harness that was not requested, any other with these values will do.
+      const bool any_harness = requested.empty();
+      if (std::any_of(selected.begin(), selected.end(), [&](const Case& other) {
+            return (any_harness || other.harness == one.harness) && runs_with(other, axes);
+          }))
+        continue;
       Case more{one.subject, one.device, one.policy, one.harness, axes};
       more.settle_axes();
       if (seen.insert(more.id()).second) cases.push_back(std::move(more));
     }
-  }
   return in_order(std::move(cases));
 }
 
@@ -356,7 +379,8 @@ std::vector<Case> plan(const Selection& selection) {
   const std::vector<std::string> only_harnesses = chosen_names("harness", selection.harnesses, harness_names());
   const std::vector<std::string_view> requested = requested_harnesses(words, only_harnesses);
   for (std::string& word : words) word = settled_setting(word, requested);
-  return matching(with_typed_axes(expand(selection, devices, words), words, selection), words, selection);
+  return matching(with_typed_axes(expand(selection, devices, words), words, selection, requested), words, selection,
+                  requested);
 }
 
 }  // namespace halfmark::bench

@@ -120,6 +120,11 @@ TEST(Words, AValueOfAnAxisRunsThoughTheSuiteHasNotGotIt) {
             (Ids{training + "steps=12", training + "steps=100", training + "replicate=1/steps=100",
                  training + "replicate=2/steps=100"}))
       << "what the suite has stays a selection";
+  // A harness that is typed stays, with those of the axes that it has.
+  EXPECT_EQ(ids("quick", {mlp, "bf16", "error", "training", "steps=12"}),
+            (Ids{mlp + "/cpu/bf16/error", training + "steps=12"}));
+  EXPECT_EQ(ids("quick", {mlp, "bf16", "convergence", "training", "seeds=3", "steps=12"}),
+            (Ids{mlp + "/cpu/bf16/convergence/seeds=3/steps=12", training + "steps=12"}));
   EXPECT_EQ(ids("quick", {mlp, "bf16", "training", "steps=100", "replicate=7"}),
             (Ids{training + "replicate=7/steps=100"}));
   EXPECT_EQ(ids("quick", {"batchnorm2d/b4_c3_s4", "fp16", "storage=f16"}),

@@ -43,13 +43,13 @@ void check_descriptor(int descriptor) {
     throw Error(fmt::format("--output-descriptor {}: is not open for writing; use -o", descriptor));
 }
 
-// A report that is not finished must not replace a finished one of an earlier run, nor a file that is no report.
-void keep_earlier(const std::filesystem::path& output) {
+// A report that is not finished must not replace a finished one of an earlier run. No report replaces a file that is none.
+void keep_earlier(const std::filesystem::path& output, bool is_complete) {
   const std::filesystem::path target = target_of(output);
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(target, ignored) || std::filesystem::file_size(target, ignored) == 0) return;
   try {
-    if (!Report::load(target).run.complete) return;
+    if (!Report::load(target).run.complete || is_complete) return;
   } catch (const ReportError&) {  // no report: the user may need it
   }
   std::filesystem::path kept = target.string() + ".old";
@@ -169,7 +169,7 @@ Report RecordStore::save() const {
     if (descriptor_ >= 0)
       whole.write_to(descriptor_, fmt::format("descriptor {}", descriptor_));
     else {
-      if (to_file_ && !whole.run.complete) keep_earlier(output_);
+      if (to_file_) keep_earlier(output_, whole.run.complete);
       whole.save(output_);
     }
   } catch (const ReportError& error) {

@@ -258,12 +258,24 @@ void remove_leftovers(const std::filesystem::path& path) {
   }
 }
 
+namespace {
+
+// Whether the second path is the first, or within it.
+bool contains(const std::filesystem::path& outer, const std::filesystem::path& path) {
+  return !outer.empty() && std::mismatch(outer.begin(), outer.end(), path.begin(), path.end()).first == outer.end();
+}
+
+}  // namespace
+
 void require_no_input(const std::filesystem::path& output, const std::vector<std::filesystem::path>& inputs) {
   std::error_code ignored;
+  if (!std::filesystem::is_regular_file(output, ignored)) return;
+  const std::filesystem::path written = std::filesystem::canonical(output, ignored);
   for (const std::filesystem::path& input : inputs)
-    if (std::filesystem::is_regular_file(output, ignored) && std::filesystem::equivalent(output, input, ignored))
-      throw ReportError(
-          fmt::format("{}: is read by this command and would be overwritten; name another output", output.string()));
+    if (std::filesystem::equivalent(output, input, ignored) ||
+        contains(std::filesystem::canonical(input, ignored), written))
+      throw ReportError(fmt::format(
+          "{}: is among the inputs of this command and would be overwritten; name another output", output.string()));
 }
 
 }  // namespace halfmark::reports

@@ -40,7 +40,8 @@ void write_file(const std::filesystem::path& path, std::string_view text);
 // The same for a file whose name the user did not choose: a symbolic link is replaced, not followed.
 void replace_file(const std::filesystem::path& path, std::string_view text);
 
-// Throws ReportError if the output is one of the inputs, also under another name: writing it would destroy the input.
+// Throws ReportError if the output is one of the inputs, also under another name, or an existing file in a folder that is an
+// input: writing it would destroy the input.
 void require_no_input(const std::filesystem::path& output, const std::vector<std::filesystem::path>& inputs);
 
 // Removes the temporary files that writers of `path` left behind when they were killed, and nothing else.
