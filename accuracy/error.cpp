@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "accuracy/accuracy.h"
@@ -28,6 +30,8 @@ constexpr Family kArithmetic = {
     "error.arithmetic.nmse",      "error.arithmetic.max_relative", "error.arithmetic.cosine",   "error.arithmetic.bias",
     "error.arithmetic.zeroed",    "error.arithmetic.subnormal",    "error.arithmetic.infinite", "error.arithmetic.nan",
     "error.arithmetic.nonfinite", "error.arithmetic.ulp_histogram"};
+
+constexpr std::string_view kCancelled = "error.cancelled";
 
 std::vector<MetricRow> metrics() {
   std::vector<MetricRow> rows;
@@ -52,7 +56,14 @@ std::vector<MetricRow> metrics() {
 }
 
 const std::vector<MetricRow>& error_table() {
-  static const std::vector<MetricRow> rows = with_reference_rows(metrics());
+  static const std::vector<MetricRow> rows = [] {
+    std::vector<MetricRow> all = metrics();
+    all.push_back(
+        {kCancelled, "1", Better::neither, Kind::information,
+         "rms reference / largest rms reference of the gradients, where it is below 2^-40: the terms cancel, as for "
+         "a bias before batch norm, and the reference is rounding noise. No error relative to it is written"});
+    return with_reference_rows(std::move(all));
+  }();
   return rows;
 }
 
@@ -72,18 +83,43 @@ const std::vector<double>* find(const Reference& reference, const std::string& a
   return found == reference.gradients.end() ? nullptr : &found->second;
 }
 
-Measurement* write(FindingsWriter& out, const Family& family, const ComparedTensor& seen, const Reference& reference) {
+double rms_of(const std::vector<double>& values) {
+  double square = 0;
+  for (const double value : values) square += value * value;
+  return values.empty() ? 0 : std::sqrt(square / static_cast<double>(values.size()));
+}
+
+// Gradients whose terms cancel, by place: what is left is the rounding of fp64, some 2^-52 of the terms, and the terms are of
+// the size of other gradients. Deep models have gradients that differ by many powers of two, but not by 2^40.
+std::map<std::string, double> cancelled_gradients(const std::vector<ComparedTensor>& seen, const Reference& reference) {
+  std::map<std::string, double> sizes;
+  double largest = 0;
+  for (const ComparedTensor& one : seen) {
+    std::vector<double> loss;
+    if (!one.at.starts_with("gradient/")) continue;
+    if (const std::vector<double>* values = find(reference, one.at, loss))
+      largest = std::max(largest, sizes[one.at] = rms_of(*values));
+  }
+  std::erase_if(sizes, [&](const auto& size) { return size.second == 0 || size.second >= std::ldexp(largest, -40); });
+  for (auto& size : sizes) size.second /= largest;
+  return sizes;
+}
+
+// Null if the reference is noise: `is_noise`.
+Measurement* write(FindingsWriter& out, const Family& family, const ComparedTensor& seen, const Reference& reference,
+                   bool is_noise) {
   std::vector<double> loss;
   const std::vector<double>* ref = find(reference, seen.at, loss);
   HM_CHECK(ref, "error: the fp64 reference has no " + seen.at);
   const ErrorStats stats = error_stats(seen.values, *ref, *seen.format, seen.scale);
-  out.number(family.max_relative, seen.at, stats.max_relative);
-  out.number(family.bias, seen.at, stats.bias);
-  out.number(family.zeroed, seen.at, stats.zeroed);
   out.number(family.subnormal, seen.at, stats.subnormal);
   out.number(family.infinite, seen.at, stats.infinite);
   out.number(family.nan, seen.at, stats.nan);
   out.number(family.nonfinite, seen.at, stats.nonfinite);
+  if (is_noise) return nullptr;
+  out.number(family.max_relative, seen.at, stats.max_relative);
+  out.number(family.bias, seen.at, stats.bias);
+  out.number(family.zeroed, seen.at, stats.zeroed);
   if (seen.at != "loss") {  // meaningless for a single number
     out.number(family.cosine, seen.at, stats.cosine);
     out.curve(family.ulp_histogram, seen.at, stats.ulp_edges, stats.ulp_counts);
@@ -154,9 +190,12 @@ Findings measure_error(const TrialSpec& spec) {
   FindingsWriter out(error_table());
   const auto drawn = reference_of(spec, Inputs::drawn);
   const auto rounded = reference_of(spec, Inputs::rounded);
+  const std::map<std::string, double> cancelled = cancelled_gradients(seen, *drawn);
+  for (const auto& [at, size] : cancelled) out.number(kCancelled, at, size);
   for (const ComparedTensor& tensor : seen) {
-    write(out, kDrawn, tensor, *drawn);
-    Measurement* nmse = write(out, kArithmetic, tensor, *rounded);
+    const bool is_noise = cancelled.contains(tensor.at);
+    write(out, kDrawn, tensor, *drawn, is_noise);
+    Measurement* nmse = write(out, kArithmetic, tensor, *rounded, is_noise);
     if (tensor.at == "output") nmse->bound = output_bound(spec, *rounded, *stored);
   }
   step_numbers(spec)->add_to(out);

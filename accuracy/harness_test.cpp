@@ -108,6 +108,37 @@ TEST(ErrorHarness, DetectsAPlantedError) {
   EXPECT_GT(error_stats(trial.forward().values(), reference->output, kFp32).nmse, 0.1);
 }
 
+// The gradient of a bias before batch norm is 0: the mean is subtracted. What fp64 computes of it is rounding.
+TEST(ErrorHarness, GivesNoErrorRelativeToRoundingNoise) {
+  for (const char* bias : {"with", "without"}) {
+    const bool has_bias = bias == std::string_view("with");
+    Subject subject =
+        subject_of_network({4, 3, 6, 6}, DataKind::images, 10,
+                           {{{"conv2d", "conv", {{"out", int64_t{5}}, {"kernel", int64_t{3}}, {"bias", has_bias}}},
+                             {"batchnorm2d", "bn"},
+                             {"relu", "relu"},
+                             {"flatten", "flatten"},
+                             {"linear", "fc", {{"out", int64_t{10}}}}}});
+    subject.name = "biased", subject.sizes = bias;
+    TrialSpec spec = spec_of("mlp", "fp32");
+    spec.subject = &subject;
+    const Findings findings = error_harness().measure(spec);
+    const auto has = [&](std::string_view metric, std::string_view at) {
+      return std::any_of(findings.measurements.begin(), findings.measurements.end(),
+                         [&](const Measurement& one) { return one.metric == metric && one.at == at; });
+    };
+    EXPECT_EQ(has("error.cancelled", "gradient/conv.bias"), has_bias);
+    EXPECT_EQ(has("error.nan", "gradient/conv.bias"), has_bias);
+    for (const char* metric : {"error.nmse", "error.arithmetic.nmse", "error.cosine", "error.zeroed"})
+      EXPECT_FALSE(has(metric, "gradient/conv.bias")) << metric;
+    for (const char* at :
+         {"output", "gradient/input", "gradient/conv.weight", "gradient/bn.shift", "gradient/fc.bias"}) {
+      EXPECT_TRUE(has("error.nmse", at)) << at;
+      EXPECT_FALSE(has("error.cancelled", at)) << at;
+    }
+  }
+}
+
 TEST(ErrorHarness, SharesOneReferenceBetweenPolicies) {
   const TrialSpec spec = spec_of("linear", "fp16");
   EXPECT_EQ(reference_of(spec, Inputs::drawn), reference_of(spec.under(policy_named("bf16")), Inputs::drawn));

@@ -134,6 +134,9 @@ TEST_F(DataOption, APictureThatIsBrokenEndsTheRunWithItsNameAndKeepsWhatIsFinish
   ASSERT_EQ(saved.records.size(), 1u);
   EXPECT_EQ(saved.records[0].harness, "error");
   EXPECT_EQ(saved.records[0].status, Status::ok);
+  // The rest of the run cannot be added to what was measured on the broken picture's folder.
+  std::ofstream(folder_ / "pets/val/dog/2.png", std::ios::binary) << good;
+  expect_complaint(run + "error training -o a.json --resume", "have changed since; start without --resume");
   std::ofstream(folder_ / "pets/train/cat/1.png", std::ios::binary) << good.substr(0, 50);
   expect_complaint("dump --data pets resnet/b4_s8_n1_w2_o2/cpu/fp32 -o tensors",
                    "pets/train/cat/1.png: is no readable PNG: ");

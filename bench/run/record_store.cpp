@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <map>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -94,6 +96,12 @@ RecordStore::RecordStore(std::filesystem::path output, int descriptor)
 
 namespace {
 
+std::string without_resume(std::string command) {
+  constexpr std::string_view kOption = " --resume";
+  if (const size_t at = command.find(kOption); at != command.npos) command.erase(at, kOption.size());
+  return command;
+}
+
 // The probes of a device are hundreds of characters.
 std::string shortened(const std::string& text) { return text.size() <= 60 ? text : text.substr(0, 57) + "..."; }
 
@@ -112,6 +120,10 @@ std::vector<Record> RecordStore::earlier_records(bool resume) const {
                             journal_path_.string(), what));
   };
   if (kept.run.seed != header_.run.seed) refuse(fmt::format("--seed {}", kept.run.seed));
+  const bool is_same_command = without_resume(kept.run.command) == without_resume(header_.run.command);
+  if (is_same_command && kept.run.plan.cases == header_.run.plan.cases && kept.run.plan.hash != header_.run.plan.hash)
+    throw Error(fmt::format("{}: the files that `{}` reads have changed since; start without --resume",
+                            journal_path_.string(), kept.run.command));
   if (kept.run.plan.cases > 0 && (kept.run.plan.hash != header_.run.plan.hash || kept.run.shard != header_.run.shard))
     refuse(fmt::format("other cases (`{}`)", kept.run.command));
   if (const auto other = difference_of(kept.environment, header_.environment))

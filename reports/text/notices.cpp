@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "reports/text/compare.h"
+#include "reports/text/summary.h"
 #include "reports/text/table.h"
 
 namespace halfmark::reports {
@@ -148,6 +149,8 @@ std::vector<std::string> worth_noticing(const Report& report) {
     for (const Measurement& one : record.measurements) {
       const auto found = remark(one);
       if (!found) continue;
+      // The baseline shows how many gradients are 0 in this model; that is no loss.
+      if (one.metric == "training.noop_updates" && record.policy == kBaseline) continue;
       const auto& [rank, text] = *found;
       if (count[rank]++ == 0 || one.metric == "range.first_nonfinite") first[rank] = text;
     }

@@ -88,7 +88,10 @@ const std::vector<Figure>& table() {
       {"skipped steps", "training.skipped_steps", "*", lower, Ratio::none, false, false, false, true, false, false,
        "steps that the loss scaler skipped because a gradient was not finite"},
       {"lost updates", "training.noop_updates", "*", lower, Ratio::none, false, true, false, true, false, false,
-       "share of weight updates that rounding turned into no change"},
+       "share of weights that an update left unchanged: lost to rounding where it exceeds that of fp32, whose "
+       "gradients are 0"},
+      {"loss", "convergence.loss", "*", lower, Ratio::none, false, false, false, true, false, false,
+       "loss of held-out samples after training, evaluated in fp32: mean over the seeds"},
       {"loss gap", "convergence.loss_gap", "*", neither, Ratio::none, false, false, false, true, false, false,
        "held-out loss after training, less that under fp32: mean over the seeds"},
       {"fp32 spread", "convergence.fp32_spread", "*", lower, Ratio::none, false, false, false, true, false, false,
