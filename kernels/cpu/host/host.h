@@ -117,7 +117,15 @@ std::vector<T> widened(const Tensor& tensor) {
 template <class T>
 inline constexpr int64_t kLanes = sizeof(T) == 8 ? 8 : 32;
 
-// The sum of term(j) over j < count in `lanes` parts, whose order does not depend on the machine.
+// The parts of a sum in an order that does not depend on the machine.
+template <class Sum, int64_t lanes>
+Sum sum_of_lanes(Sum (&sums)[lanes]) {
+  for (int64_t left = lanes / 2; left > 0; left /= 2)
+    for (int64_t lane = 0; lane < left; ++lane) sums[lane] = sums[2 * lane] + sums[2 * lane + 1];
+  return sums[0];
+}
+
+// The sum of term(j) over j < count in `lanes` parts.
 template <class Sum, int64_t lanes, class Term>
 Sum lanes_sum(int64_t count, Term term) {
   Sum sums[lanes] = {};
@@ -125,9 +133,7 @@ Sum lanes_sum(int64_t count, Term term) {
   for (; j + lanes <= count; j += lanes)
     for (int64_t lane = 0; lane < lanes; ++lane) sums[lane] += term(j + lane);
   for (; j < count; ++j) sums[j % lanes] += term(j);
-  for (int64_t left = lanes / 2; left > 0; left /= 2)
-    for (int64_t lane = 0; lane < left; ++lane) sums[lane] = sums[2 * lane] + sums[2 * lane + 1];
-  return sums[0];
+  return sum_of_lanes(sums);
 }
 
 // The largest of x in parts; a NaN may be lost.
