@@ -13,6 +13,10 @@ namespace halfmark::kernels {
 void set_host_threads(int threads);
 int host_threads();
 
+// After a library's work on the threads of GNU's OpenMP. They look for more work for some milliseconds; parallel_for uses
+// them for that time instead of its own threads, which would share their cores with them.
+void openmp_team_was_used();
+
 namespace thread_pool_detail {
 using Body = void (*)(void* context, int64_t begin, int64_t end);
 void run(int64_t n, int64_t grain, Body body, void* context);

@@ -10,6 +10,7 @@
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace halfmark::kernels {
@@ -101,6 +102,35 @@ TEST(ThreadPool, ManySmallJobsInARow) {
     total += sum;
   }
   EXPECT_EQ(total, 80000);
+}
+
+// The threads of OpenMP, where a library has loaded it; else this is the pool again.
+TEST(ThreadPool, JobsOfAnOpenMpTeamHaveTheSamePiecesAndExceptions) {
+  for (const int threads : {2, 3}) {
+    const Threads scope(threads);
+    for (int round = 0; round < 50; ++round) {
+      openmp_team_was_used();
+      std::set<std::pair<int64_t, int64_t>> pieces;
+      std::mutex mutex;
+      int64_t inner = 0;
+      parallel_for(103, 10, [&](int64_t begin, int64_t end) {
+        std::atomic<int64_t> sum{0};
+        parallel_for(9, 2, [&](int64_t from, int64_t to) { sum += to - from; });
+        const std::lock_guard lock(mutex);
+        EXPECT_TRUE(pieces.emplace(begin, end).second);
+        inner += sum;
+      });
+      EXPECT_EQ(pieces.size(), 11u);
+      EXPECT_EQ(*pieces.rbegin(), (std::pair<int64_t, int64_t>(100, 103)));
+      EXPECT_EQ(inner, 99);
+      openmp_team_was_used();
+      EXPECT_THROW(parallel_for(50, 1,
+                                [](int64_t begin, int64_t) {
+                                  if (begin == 31) throw std::runtime_error("31");
+                                }),
+                   std::runtime_error);
+    }
+  }
 }
 
 // As under taskset or in a container: two threads on one processor wait for each other.

@@ -168,8 +168,17 @@ Tensor with_known_channels(const Tensor& tensor) { return channel_block(tensor) 
 // Elements of a slab that one thread takes at a time: whole periods.
 int64_t piece_of(const Slabs& slabs) { return std::max<int64_t>(1, kGrain / slabs.period) * slabs.period; }
 
+const uint16_t* bf16_codes(const Tensor& tensor) { return static_cast<const uint16_t*>(tensor.data()); }
+uint16_t* bf16_codes(Tensor& tensor) { return static_cast<uint16_t*>(tensor.data()); }
+
+inline void add_to_codes(const uint16_t* x, const float* add, uint16_t* out, int64_t count) {
+  HM_EACH_FOR_ITSELF
+  for (int64_t j = 0; j < count; ++j) out[j] = bf16_code(bf16_value(x[j]) + add[j]);
+}
+
 template <class T>
 void add_bias(const Tensor& x, const Tensor& bias, Tensor& out) {
+  const bool both_bf16 = x.dtype() == DType::bf16 && out.dtype() == DType::bf16;
   const Slabs slabs = slabs_of(x);
   if (slabs.count * slabs.length == 0) return;
   std::vector<T> b = widened<T>(bias);
@@ -192,6 +201,12 @@ void add_bias(const Tensor& x, const Tensor& bias, Tensor& out) {
         const int64_t count =
             std::min(slabs.period <= kBlock ? chunk : std::min(kBlock, slabs.period - column), last - at);
         const T* add = slabs.period <= kBlock ? repeated : own + column;
+        if (both_bf16) {
+          add_to_codes(bf16_codes(x) + slab * slabs.length + at, reinterpret_cast<const float*>(add),
+                       bf16_codes(out) + slab * slabs.length + at, count);
+          at += count;
+          continue;
+        }
         const T* p = read(x, slab * slabs.length + at, count, buffer);
         T* r = writable(out, slab * slabs.length + at, result);
         HM_EACH_FOR_ITSELF
@@ -263,32 +278,47 @@ void sums_of_blocks(const Tensor& dy, const Slabs& slabs, double* sums) {
   });
 }
 
-// Of rows over all channels.
-template <class T>
+double number_of(double value) { return value; }
+double number_of(float value) { return static_cast<double>(value); }
+double number_of(uint16_t code) { return static_cast<double>(bf16_value(code)); }
+
+// Sums of as many columns of `rows` rows as fit `columns` registers at a time, beginning at column `first`; the columns
+// that are left. Each sum is in the order of the rows.
+template <int64_t columns, class S>
+int64_t sums_of_columns(const S* rows, int64_t count, int64_t stride, int64_t first, double* sums) {
+  for (; first + columns <= stride; first += columns) {
+    double sum[columns] = {};
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t lane = 0; lane < columns; ++lane) sum[lane] += number_of(rows[i * stride + first + lane]);
+    std::copy_n(sum, columns, sums + first);
+  }
+  return first;
+}
+
+// Of rows over all channels, with elements stored as S.
+template <class S>
 void sums_of_rows(const Tensor& dy, const Slabs& slabs, double* sums) {
   const int64_t channels = slabs.period, piece = piece_of(slabs), pieces = (slabs.length + piece - 1) / piece;
-  const int64_t chunk = channels <= kBlock ? kBlock / channels * channels : kBlock;
-  std::vector<double> partial(static_cast<size_t>(pieces * channels), 0.0);
+  const auto* elements = static_cast<const S*>(dy.data());
+  std::vector<double> partial(static_cast<size_t>(pieces * channels));
   parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
-    alignas(64) T buffer[kBlock];
     for (int64_t i = begin; i < end; ++i) {
       double* sum = partial.data() + i * channels;
-      const int64_t last = std::min((i + 1) * piece, slabs.length);
-      for (int64_t at = i * piece; at < last;) {
-        const int64_t column = at % channels;
-        const int64_t count = std::min(channels <= kBlock ? chunk : std::min(kBlock, channels - column), last - at);
-        const T* p = read(dy, at, count, buffer);
-        const int64_t row = std::min(channels, count);
-        for (int64_t k = 0; k < count; k += row) {
-          HM_EACH_FOR_ITSELF
-          for (int64_t j = 0; j < row; ++j) sum[column + j] += p[k + j];
-        }
-        at += count;
-      }
+      const int64_t rows = (std::min((i + 1) * piece, slabs.length) - i * piece) / channels;
+      int64_t first = sums_of_columns<32>(elements + i * piece, rows, channels, 0, sum);
+      first = sums_of_columns<8>(elements + i * piece, rows, channels, first, sum);
+      sums_of_columns<1>(elements + i * piece, rows, channels, first, sum);
     }
   });
   for (int64_t i = 0; i < pieces; ++i)
     for (int64_t c = 0; c < channels; ++c) sums[c] += partial[static_cast<size_t>(i * channels + c)];
+}
+
+// The elements in the same order as another dtype.
+Tensor widened_rows(const Tensor& dy, DType dtype) {
+  Tensor wide = scratch_like(dy, dtype);
+  run(Cast{dy, wide});
+  return wide;
 }
 
 template <class T>
@@ -302,8 +332,12 @@ std::vector<double> channel_sums(const Tensor& dy) {
     sums_of_blocks<T, 8>(dy, slabs, sums.data());
   else if (dy.shape().rank() == 4 && dy.layout() == Layout::plain)
     sums_of_slabs<T>(dy, slabs, sums.data());
-  else
+  else if (dy.dtype() == DType::bf16)
+    sums_of_rows<uint16_t>(dy, slabs, sums.data());
+  else if (dy.dtype() == kStored<T>)
     sums_of_rows<T>(dy, slabs, sums.data());
+  else
+    sums_of_rows<T>(widened_rows(dy, kStored<T>), slabs, sums.data());
   return sums;
 }
 

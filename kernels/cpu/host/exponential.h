@@ -14,15 +14,19 @@ namespace halfmark::kernels::host {
 
 namespace exponential_detail {
 
-// x = n ln 2 + r with |r| <= ln 2 / 2. ln 2 is taken in two parts, of which the first has 9 bits, so that n times it is
-// exact (Cody and Waite, Software Manual, 1980).
+// Adding it rounds to a whole number n, whose two's complement is then in the low bits of the sum.
+constexpr float kToInteger = 12582912.0F;  // 1.5 2^23
+constexpr auto kToIntegerBits = static_cast<int32_t>(std::bit_cast<uint32_t>(kToInteger));
+
+// x = n ln 2 + r with |r| <= ln 2 / 2; `bits` are those of kToInteger + n. ln 2 is taken in two parts, of which the first
+// has 9 bits, so that n times it is exact (Cody and Waite, Software Manual, 1980).
 struct Reduced {
-  float n, r;
+  int32_t bits;
+  float r;
 };
 inline Reduced reduced(float x) {
-  constexpr float kToInteger = 12582912.0F;  // 1.5 2^23: adding it rounds to a whole number
-  const float n = std::fma(x, 1.4426950408889634F, kToInteger) - kToInteger;
-  return {n, std::fma(n, 2.12194440e-4F, std::fma(n, -0.693359375F, x))};
+  const float sum = std::fma(x, 1.4426950408889634F, kToInteger), n = sum - kToInteger;
+  return {std::bit_cast<int32_t>(sum), std::fma(n, 2.12194440e-4F, std::fma(n, -0.693359375F, x))};
 }
 
 // (exp(r) - 1 - r) / r^2: the Taylor polynomial of exp of degree 7, whose remainder is below 2^-27.
@@ -32,11 +36,9 @@ inline float tail(float r) {
   return std::fma(p, r, 0.5F);
 }
 
-// Of a whole number; 0 for NaN, whose conversion is undefined. The result is NaN by another factor.
-inline int32_t integer(float n) { return static_cast<int32_t>(n == n ? n : 0.0F); }
-
-inline float power_of_two(int32_t exponent) {
-  return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
+// 2^n of such bits: the shift removes those of kToInteger. For NaN any number; the result is NaN by another factor.
+inline float power_of_two(int32_t bits) {
+  return std::bit_cast<float>((static_cast<uint32_t>(bits) << 23) + std::bit_cast<uint32_t>(1.0F));
 }
 
 }  // namespace exponential_detail
@@ -44,25 +46,26 @@ inline float power_of_two(int32_t exponent) {
 // exp(x + rest) for x that is not positive and a `rest` of at most a tenth: within 2 units in the last place (4 of a
 // subnormal result); 1 for 0, 0 below -104, NaN for NaN.
 inline float exp_of_nonpositive(float x, float rest = 0) {
-  const auto [n, r0] = exponential_detail::reduced(x < -104.0F ? -104.0F : x);
+  const auto [bits, r0] = exponential_detail::reduced(x < -104.0F ? -104.0F : x);
   const float r = r0 + rest;
   const float p = std::fma(exponential_detail::tail(r) * r, r, r) + 1.0F;
-  // 2^n in two factors, because n may be below the exponents of normal numbers.
-  const int32_t whole = exponential_detail::integer(n);
-  const int32_t half = whole / 2;
-  return p * exponential_detail::power_of_two(half) * exponential_detail::power_of_two(whole - half);
+  // 2^n in two factors, because n may be below the exponents of normal numbers: the first is at least 2^-100, so only
+  // the second rounds.
+  constexpr int32_t kLeast = exponential_detail::kToIntegerBits - 100;
+  const int32_t first = bits > kLeast ? bits : kLeast;
+  return p * exponential_detail::power_of_two(first) * exponential_detail::power_of_two(bits - first);
 }
 inline double exp_of_nonpositive(double x) { return std::exp(x); }
 
 // exp(x) - 1 for x that is not positive: within 3 units in the last place.
 inline float expm1_of_nonpositive(float x) {
-  const auto [n, r] = exponential_detail::reduced(x < -30.0F ? -30.0F : x);
-  const float scale = exponential_detail::power_of_two(exponential_detail::integer(n));
+  const auto [bits, r] = exponential_detail::reduced(x < -30.0F ? -30.0F : x);
+  const float scale = exponential_detail::power_of_two(bits);
   return std::fma(std::fma(exponential_detail::tail(r) * r, r, r), scale, scale - 1.0F);
 }
 
 inline float vector_sigmoid(float x) {
-  const float e = exp_of_nonpositive(x < 0 ? x : -x);
+  const float e = exp_of_nonpositive(-std::fabs(x));
   return (x < 0 ? e : 1.0F) / (1.0F + e);
 }
 inline double vector_sigmoid(double x) { return formulas::sigmoid(x); }

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <initializer_list>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/cpu/host/vectors.h"
@@ -115,7 +117,15 @@ std::vector<T> widened(const Tensor& tensor) {
 template <class T>
 inline constexpr int64_t kLanes = sizeof(T) == 8 ? 8 : 32;
 
-// The sum of term(j) over j < count in `lanes` parts, whose order does not depend on the machine.
+// The parts of a sum in an order that does not depend on the machine.
+template <class Sum, int64_t lanes>
+Sum sum_of_lanes(Sum (&sums)[lanes]) {
+  for (int64_t left = lanes / 2; left > 0; left /= 2)
+    for (int64_t lane = 0; lane < left; ++lane) sums[lane] = sums[2 * lane] + sums[2 * lane + 1];
+  return sums[0];
+}
+
+// The sum of term(j) over j < count in `lanes` parts.
 template <class Sum, int64_t lanes, class Term>
 Sum lanes_sum(int64_t count, Term term) {
   Sum sums[lanes] = {};
@@ -123,9 +133,7 @@ Sum lanes_sum(int64_t count, Term term) {
   for (; j + lanes <= count; j += lanes)
     for (int64_t lane = 0; lane < lanes; ++lane) sums[lane] += term(j + lane);
   for (; j < count; ++j) sums[j % lanes] += term(j);
-  for (int64_t left = lanes / 2; left > 0; left /= 2)
-    for (int64_t lane = 0; lane < left; ++lane) sums[lane] = sums[2 * lane] + sums[2 * lane + 1];
-  return sums[0];
+  return sum_of_lanes(sums);
 }
 
 // The largest of x in parts; a NaN may be lost.
@@ -143,9 +151,42 @@ T largest_of(const T* x, int64_t count) {
   return largest[0];
 }
 
+// A bf16 code and the number that it stands for, as convert() gives them, but for the payload of a NaN, which is the
+// quiet one of convert() again when the result is stored. In the loops themselves, so that no buffer is needed.
+inline float bf16_value(uint16_t code) { return std::bit_cast<float>(uint32_t{code} << 16); }
+inline uint16_t bf16_code(float value) {
+  const auto u = std::bit_cast<uint32_t>(value);
+  const uint32_t rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16, quiet = (u >> 16 & 0x8000) | 0x7FC0;
+  return static_cast<uint16_t>((u & 0x7FFFFFFF) > 0x7F800000 ? quiet : rounded);
+}
+
+// map() of bf16 numbers.
+template <size_t N, class F>
+void map_bf16(Tensor& out, const std::array<const Tensor*, N>& in, F f) {
+  std::array<const uint16_t*, N> p;
+  for (size_t k = 0; k < N; ++k) p[k] = static_cast<const uint16_t*>(in[k]->data());
+  auto* r = static_cast<uint16_t*>(out.data());
+  parallel_for(stored_elements(out), kGrain, [=](int64_t begin, int64_t end) {
+    HM_EACH_FOR_ITSELF
+    for (int64_t j = begin; j < end; ++j) {
+      if constexpr (N == 1)
+        r[j] = bf16_code(f(bf16_value(p[0][j])));
+      else if constexpr (N == 2)
+        r[j] = bf16_code(f(bf16_value(p[0][j]), bf16_value(p[1][j])));
+      else
+        r[j] = bf16_code(f(bf16_value(p[0][j]), bf16_value(p[1][j]), bf16_value(p[2][j])));
+    }
+  });
+}
+
 // out[i] = f(in[0][i], ..., in[N-1][i]) in memory order.
 template <class T, size_t N, class F>
 void map(Tensor& out, const std::array<const Tensor*, N>& in, F f) {
+  if constexpr (std::is_same_v<T, float>) {
+    bool all = out.dtype() == DType::bf16;
+    for (const Tensor* one : in) all = all && one->dtype() == DType::bf16;
+    if (all) return map_bf16(out, in, f);
+  }
   parallel_for(stored_elements(out), kGrain, [&](int64_t begin, int64_t end) {
     alignas(64) T buffers[N][kBlock];
     alignas(64) T result[kBlock];

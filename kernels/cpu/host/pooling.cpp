@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/cpu/host/host.h"
+#include "kernels/cpu/host/max_pool_nhwc.h"
 #include "kernels/ops/formulas.h"
 
 namespace halfmark::kernels::host {
@@ -22,16 +23,6 @@ struct Strides {
   }
 };
 
-// The part of the window of result y that is inside the image: first and last + 1 place in the window, and the image
-// row of place 0.
-struct Span {
-  int64_t first, last, origin;
-  Span(int64_t y, int stride, int pad, int kernel, int64_t extent)
-      : first(std::max<int64_t>(0, pad - y * stride)),
-        last(std::min<int64_t>(kernel, extent + pad - y * stride)),
-        origin(y * stride - pad) {}
-};
-
 // f(n, c) for every plane of an image, in parallel.
 template <class F>
 void each_plane(const Shape& s, F f) {
@@ -43,15 +34,6 @@ void each_plane(const Shape& s, F f) {
 
 // The same for nhwc, with the channels of a pixel in the innermost loop. Every element is summed in the same order as
 // for plain images.
-
-// f(n, y) for every row of an nhwc image, in parallel.
-template <class F>
-void each_image_row(const Shape& s, F f) {
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(s[3] * s[1], 1));
-  parallel_for(s[0] * s[2], grain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) f(i / s[2], i % s[2]);
-  });
-}
 
 // Rows of an nhwc image, widened.
 template <class T>
@@ -65,55 +47,6 @@ struct ImageRow {
         wide(static_cast<size_t>(x.dtype() == kStored<T> ? 0 : length)) {}
   const T* at(int64_t n, int64_t y) { return read(image, (n * image.shape()[2] + y) * length, length, wide.data()); }
 };
-
-// The results y whose windows reach row (or column) `place` of the image, in order: first ... last.
-struct Windows {
-  int64_t first, last;
-  Windows(int64_t place, int stride, int pad, int kernel, int64_t results)
-      : first(std::max<int64_t>(0, (place + pad - kernel + stride) / stride)),
-        last(std::min<int64_t>(results, (place + pad) / stride + 1)) {
-    if (place + pad - kernel + 1 <= 0) first = 0;
-  }
-};
-
-template <class T>
-void max_pool_nhwc(const MaxPool2d& op, const Tensor& x, Tensor& out, Tensor* indices) {
-  const Shape &xs = x.shape(), &ys = out.shape();
-  const int64_t channels = xs[1], length = ys[3] * channels;
-  each_image_row(ys, [&](int64_t n, int64_t y) {
-    ImageRow<T> source(x);
-    std::vector<T> result(static_cast<size_t>(length));
-    std::vector<int32_t> winner_row(static_cast<size_t>(length));
-    T* const best_row = writable(out, (n * ys[2] + y) * length, result.data());
-    const Span rows(y, op.window.stride_h, op.window.pad_h, op.kernel_h, xs[2]);
-    for (int64_t i = rows.first; i < rows.last; ++i) {
-      const T* row = source.at(n, rows.origin + i);
-      for (int64_t z = 0; z < ys[3]; ++z) {
-        const Span columns(z, op.window.stride_w, op.window.pad_w, op.kernel_w, xs[3]);
-        T* best = best_row + z * channels;
-        int32_t* winner = winner_row.data() + z * channels;
-        for (int64_t j = columns.first; j < columns.last; ++j) {
-          const T* value = row + (columns.origin + j) * channels;
-          const auto place = static_cast<int32_t>(i * op.kernel_w + j);
-          if (i == rows.first && j == columns.first) {
-            std::copy_n(value, channels, best), std::fill_n(winner, channels, place);
-            continue;
-          }
-          HM_EACH_FOR_ITSELF
-          for (int64_t c = 0; c < channels; ++c) {
-            const bool takes = formulas::pool_takes(value[c], best[c]);
-            best[c] = takes ? value[c] : best[c], winner[c] = takes ? place : winner[c];
-          }
-        }
-      }
-    }
-    written(out, (n * ys[2] + y) * length, length, best_row);
-    if (!indices) return;
-    uint8_t* places = indices->as<uint8_t>() + (n * ys[2] + y) * length;
-    HM_EACH_FOR_ITSELF
-    for (int64_t k = 0; k < length; ++k) places[k] = static_cast<uint8_t>(winner_row[static_cast<size_t>(k)]);
-  });
-}
 
 // dx row by row: add(i, j, y, z, channels of dx, channels of dy) for every window that reaches a pixel.
 template <class T, class Op, class Add>
@@ -137,16 +70,6 @@ void pool_backward_nhwc(const Op& op, const Tensor& dy, Tensor& dx, Add add) {
       }
     }
     written(dx, (n * xs[2] + h) * length, length, row);
-  });
-}
-
-template <class T>
-void max_pool_backward_nhwc(const MaxPool2dBackward& op, const Tensor& dy, const Tensor& indices, Tensor& dx) {
-  const auto* winners = indices.as<uint8_t>();
-  pool_backward_nhwc<T>(op, dy, dx, [winners](int64_t place, int64_t first, int64_t channels, T* to, const T* from) {
-    const uint8_t *winner = winners + first, own = static_cast<uint8_t>(place);
-    HM_EACH_FOR_ITSELF
-    for (int64_t c = 0; c < channels; ++c) to[c] += winner[c] == own ? from[c] : T(0);
   });
 }
 
@@ -188,9 +111,24 @@ void average_pool_backward_nhwc(const AvgPool2dBackward& op, const Tensor& dy, T
   });
 }
 
+// The tensor itself, or a copy of this dtype.
+Tensor stored_as(DType dtype, const Tensor& tensor) {
+  if (tensor.dtype() == dtype) return tensor;
+  Tensor copy = scratch_like(tensor, dtype);
+  run(Cast{tensor, copy});
+  return copy;
+}
+
 template <class T>
 void max_pool(const MaxPool2d& op, const Tensor& x, Tensor& out, Tensor* indices) {
-  if (x.layout() == Layout::nhwc && out.layout() == Layout::nhwc) return max_pool_nhwc<T>(op, x, out, indices);
+  if (x.layout() == Layout::nhwc && out.layout() == Layout::nhwc) {
+    if (x.dtype() == DType::bf16 && out.dtype() == DType::bf16) return max_pool_nhwc<uint16_t>(op, x, out, indices);
+    const Tensor wide = stored_as(kStored<T>, x);
+    if (out.dtype() == kStored<T>) return max_pool_nhwc<T>(op, wide, out, indices);
+    Tensor result = scratch_like(out, kStored<T>);
+    max_pool_nhwc<T>(op, wide, result, indices);
+    return run(Cast{result, out});
+  }
   const Strides sx(x), sy(out);
   const Shape &xs = x.shape(), &ys = out.shape();
   const std::vector<T> source = widened<T>(x);
@@ -219,7 +157,15 @@ void max_pool(const MaxPool2d& op, const Tensor& x, Tensor& out, Tensor* indices
 
 template <class T>
 void max_pool_backward(const MaxPool2dBackward& op, const Tensor& dy, const Tensor& indices, Tensor& dx) {
-  if (dx.layout() == Layout::nhwc && dy.layout() == Layout::nhwc) return max_pool_backward_nhwc<T>(op, dy, indices, dx);
+  if (dx.layout() == Layout::nhwc && dy.layout() == Layout::nhwc) {
+    if (dx.dtype() == DType::bf16 && dy.dtype() == DType::bf16)
+      return max_pool_backward_nhwc<uint16_t>(op, dy, indices, dx);
+    const Tensor wide = stored_as(kStored<T>, dy);
+    if (dx.dtype() == kStored<T>) return max_pool_backward_nhwc<T>(op, wide, indices, dx);
+    Tensor result = scratch_like(dx, kStored<T>);
+    max_pool_backward_nhwc<T>(op, wide, indices, result);
+    return run(Cast{result, dx});
+  }
   const Strides sx(dx), sy(dy);
   const Shape& ys = dy.shape();
   const std::vector<T> source = widened<T>(dy);

@@ -84,6 +84,43 @@ void run_rows(Device&, const NormalizeRows& op) {
   computes_in_double({&op.x, &op.out}) ? normalize_forward<double>(op) : normalize_forward<float>(op);
 }
 
+// Of g = factor dy over a row.
+struct RowSums {
+  double slopes, products;  // of g, and of g hat
+};
+
+// In one pass: hat = (x - center) inverse and the sums of a row. If every value has entries of its own, dy hat is added
+// to to_scale and dy to to_shift.
+template <class T, bool adds>
+RowSums sums_of_row(const T* x, const T* dy, const T* factor, int64_t width, T center, T inverse, T* hat,
+                    double* to_scale, double* to_shift) {
+  constexpr int64_t lanes = kLanes<T>;
+  double slopes[lanes] = {}, products[lanes] = {};
+  const auto one = [&](int64_t j, double& slope_sum, double& product_sum) {
+    const T own = (x[j] - center) * inverse;
+    hat[j] = own;
+    const double slope = static_cast<double>(factor[j]) * dy[j];
+    slope_sum += slope, product_sum += slope * own;
+  };
+  const auto add = [&](int64_t j) {
+    to_scale[j] += static_cast<double>(dy[j]) * hat[j], to_shift[j] += static_cast<double>(dy[j]);
+  };
+  int64_t j = 0;
+  for (; j + lanes <= width; j += lanes) {
+    HM_EACH_FOR_ITSELF
+    for (int64_t lane = 0; lane < lanes; ++lane) one(j + lane, slopes[lane], products[lane]);
+    if constexpr (adds) {
+      HM_EACH_FOR_ITSELF
+      for (int64_t lane = 0; lane < lanes; ++lane) add(j + lane);
+    }
+  }
+  for (; j < width; ++j) {
+    one(j, slopes[j % lanes], products[j % lanes]);
+    if constexpr (adds) add(j);
+  }
+  return {sum_of_lanes(slopes), sum_of_lanes(products)};
+}
+
 template <class T>
 void normalize_backward(const NormalizeRowsBackward& op) {
   const int64_t width = op.width, rows = op.x.elements() / width, repeat = op.repeat;
@@ -107,29 +144,20 @@ void normalize_backward(const NormalizeRowsBackward& op) {
       const T inverse = inverses[static_cast<size_t>(row)],
               center = op.centred ? means[static_cast<size_t>(row)] : T(0);
       const T* factor = scale.data() + row * width % period;
-      HM_EACH_FOR_ITSELF
-      for (int64_t j = 0; j < width; ++j) hat[j] = (x[j] - center) * inverse;
-      const double product = lanes_sum<double, kLanes<T>>(
-          width, [&](int64_t j) { return static_cast<double>(factor[j]) * dy[j] * hat[j]; });
-      const double sum = op.centred ? lanes_sum<double, kLanes<T>>(
-                                          width, [&](int64_t j) { return static_cast<double>(factor[j]) * dy[j]; })
-                                    : 0;
-      const T of_sum = static_cast<T>(sum / static_cast<double>(width)), of_product = static_cast<T>(product / count);
       const int64_t first = row * (width / repeat) % entries;
       double *to_scale = dscale + first, *to_shift = dshift + first;
-      if (repeat == 1) {
-        HM_EACH_FOR_ITSELF
-        for (int64_t e = 0; e < width; ++e)
-          to_scale[e] += static_cast<double>(dy[e]) * hat[e], to_shift[e] += static_cast<double>(dy[e]);
-      } else {
-        for (int64_t e = 0; e < width / repeat; ++e) {
-          const T *of_dy = dy + e * repeat, *of_hat = hat + e * repeat;
-          // One chain in fp64, whose bits the fp64 references keep.
-          constexpr int64_t kChains = sizeof(T) == 8 ? 1 : kLanes<T>;
-          to_scale[e] +=
-              lanes_sum<double, kChains>(repeat, [&](int64_t j) { return static_cast<double>(of_dy[j]) * of_hat[j]; });
-          to_shift[e] += lanes_sum<double, kChains>(repeat, [&](int64_t j) { return static_cast<double>(of_dy[j]); });
-        }
+      const RowSums sums = repeat == 1
+                               ? sums_of_row<T, true>(x, dy, factor, width, center, inverse, hat, to_scale, to_shift)
+                               : sums_of_row<T, false>(x, dy, factor, width, center, inverse, hat, nullptr, nullptr);
+      const T of_sum = static_cast<T>((op.centred ? sums.slopes : 0) / static_cast<double>(width)),
+              of_product = static_cast<T>(sums.products / count);
+      for (int64_t e = 0; repeat > 1 && e < width / repeat; ++e) {
+        const T *of_dy = dy + e * repeat, *of_hat = hat + e * repeat;
+        // One chain in fp64, whose bits the fp64 references keep.
+        constexpr int64_t kChains = sizeof(T) == 8 ? 1 : kLanes<T>;
+        to_scale[e] +=
+            lanes_sum<double, kChains>(repeat, [&](int64_t j) { return static_cast<double>(of_dy[j]) * of_hat[j]; });
+        to_shift[e] += lanes_sum<double, kChains>(repeat, [&](int64_t j) { return static_cast<double>(of_dy[j]); });
       }
       T* dx = writable(op.dx, row * width, result.data());
       HM_EACH_FOR_ITSELF

@@ -42,6 +42,21 @@ void each_row(Tensor& out, const std::array<const Tensor*, N>& in, F f) {
   });
 }
 
+// r = exp(x - largest), and the sum.
+template <class T>
+T exponentials(const T* x, int64_t width, T largest, T* r) {
+  constexpr int64_t lanes = kLanes<T>;
+  T sums[lanes] = {};
+  int64_t j = 0;
+  for (; j + lanes <= width; j += lanes) {
+    T part[lanes];
+    for (int64_t lane = 0; lane < lanes; ++lane) part[lane] = exp_of_nonpositive(x[j + lane] - largest);
+    for (int64_t lane = 0; lane < lanes; ++lane) sums[lane] += part[lane], r[j + lane] = part[lane];
+  }
+  for (; j < width; ++j) r[j] = exp_of_nonpositive(x[j] - largest), sums[j % lanes] += r[j];
+  return sum_of_lanes(sums);
+}
+
 template <class T>
 void softmax(const Softmax& op) {
   const int64_t period = op.causal ? op.x.shape()[op.x.shape().rank() - 2] : 0;
@@ -63,8 +78,8 @@ void softmax(const Softmax& op) {
           for (int64_t j = 0; j < width; ++j) r[j] = (x[j] - largest) - shift;
           return;
         }
-        for (int64_t j = 0; j < width; ++j) r[j] = exp_of_nonpositive(x[j] - largest);
-        const T inverse = T(1) / lanes_sum<T, kLanes<T>>(width, [r](int64_t j) { return r[j]; });
+        const T inverse = T(1) / exponentials(x, width, largest, r);
+        HM_EACH_FOR_ITSELF
         for (int64_t j = 0; j < width; ++j) r[j] *= inverse;
       });
 }
@@ -74,10 +89,9 @@ void softmax_backward(const SoftmaxBackward& op) {
   each_row<T>(op.dx, std::array{&op.y, &op.dy}, [log = op.log](const auto& p, T* r, int64_t width, int64_t) {
     const T *y = p[0], *dy = p[1];
     const T sum = lanes_sum<T, kLanes<T>>(width, [&](int64_t j) { return log ? dy[j] : dy[j] * y[j]; });
-    if (log)
-      for (int64_t j = 0; j < width; ++j) r[j] = dy[j] - exp_of_nonpositive(y[j]) * sum;
-    else
-      for (int64_t j = 0; j < width; ++j) r[j] = y[j] * (dy[j] - sum);
+    if (log) HM_EACH_FOR_ITSELF
+    for (int64_t j = 0; j < width; ++j) r[j] = dy[j] - exp_of_nonpositive(y[j]) * sum;
+    else for (int64_t j = 0; j < width; ++j) r[j] = y[j] * (dy[j] - sum);
   });
 }
 

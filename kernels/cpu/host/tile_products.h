@@ -1,5 +1,6 @@
 // Products of small fp32 matrices in registers: tiles of four rows and one or two vectors of sixteen columns. Each element
-// is a chain of multiplications and additions in increasing depth, whatever instructions are used.
+// is a chain of fused multiply-adds in increasing depth, whatever instructions are used; without an instruction for them
+// they are slow.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,12 @@ namespace tile_detail {
 
 using Lanes = float __attribute__((vector_size(kTileLanes * sizeof(float))));
 
+// a += factor b, rounded once.
+inline void add_fused(Lanes& a, float factor, const Lanes& b) {
+#pragma GCC unroll 16
+  for (int64_t lane = 0; lane < kTileLanes; ++lane) a[lane] = __builtin_fmaf(factor, b[lane], a[lane]);
+}
+
 template <int64_t vectors>
 inline void tile(const TileLeft& a, int64_t rows, int64_t depth, const float* b, int64_t b_stride, float* out,
                  int64_t out_stride, bool adds) {
@@ -39,7 +46,7 @@ inline void tile(const TileLeft& a, int64_t rows, int64_t depth, const float* b,
     for (int64_t r = 0; r < kTileRows; ++r) {
       const float factor = left[r][k * a.depth_stride];
 #pragma GCC unroll 2
-      for (int64_t v = 0; v < vectors; ++v) sum[r][v] = sum[r][v] + factor * right[v];
+      for (int64_t v = 0; v < vectors; ++v) add_fused(sum[r][v], factor, right[v]);
     }
   }
   for (int64_t r = 0; r < rows; ++r) std::memcpy(out + r * out_stride, sum[r], sizeof sum[r]);

@@ -198,6 +198,7 @@ void reorder_quietly(const Desc& given, const void* source, const Desc& wanted, 
     dnnl::memory from(given, engine(), const_cast<void*>(source)), to(wanted, engine(), target);
     reorder_primitive(given, wanted).execute(stream(), from, to);
     stream().wait();
+    openmp_team_was_used();
   });
 }
 
@@ -291,6 +292,7 @@ void Call::run() {
   checked(plan_.implementation.c_str(), [&] {
     plan_.primitive.execute(stream(), arguments_);
     stream().wait();
+    openmp_team_was_used();
   });
   for (Late& late : late_) {
     if (late.vector)
