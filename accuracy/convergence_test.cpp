@@ -45,6 +45,9 @@ TEST(CompareSeeds, TellsWithinBeyondAndNotShownApart) {
   EXPECT_EQ(verdict(-0.51, -0.51, -0.51), -1) << "a lower loss is not that of fp32 either";
   EXPECT_EQ(verdict(-0.4, 0.4, 0), 0) << "half of the interval is 2.919986 * 0.4 / sqrt(3) = 0.674";
   EXPECT_EQ(verdict(0.4, 0.5, 0.6), 0);
+  EXPECT_EQ(verdict(-0.4, -0.5, -0.6), 0) << "-0.5 -+ 0.169 reaches -0.669";
+  EXPECT_EQ(verdict(-0.55, -0.65, -0.75), 0);
+  EXPECT_EQ(verdict(-0.6, -0.7, -0.8), -1);
   EXPECT_EQ(verdict(0.55, 0.65, 0.75), 0) << "0.65 -+ 0.169 reaches 0.481";
   EXPECT_EQ(verdict(0.6, 0.7, 0.8), -1) << "0.7 -+ 0.169 reaches 0.531";
   EXPECT_EQ(verdict(0.7, 0.7, 0.7), -1);

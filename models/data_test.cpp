@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "models/score.h"
 #include "models/trial_testing.h"
 
 namespace halfmark::models {
@@ -54,6 +58,46 @@ TEST(Data, RefusesShapesItCannotDraw) {
   EXPECT_THROW(draw_batch(DataKind::points, {2, 3}, 1, RandomKey(1), 0), Error);
   EXPECT_THROW(draw_batch(DataKind::text, {2, 3}, 26, RandomKey(1), 0), Error);
   EXPECT_THROW(draw_batch(DataKind::speech, {2, 3, 1, 7}, 11, RandomKey(1), 0), Error);
+}
+
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+
+// Class 0 of three pixels is 2, 0 and 5; class 1 is 1, 3 and 0. The second pixel has no label.
+TEST(Accuracy, OfStreetsCountsOnlyPixelsWithALabel) {
+  const std::vector<double> values = {2, 0, 5, 1, 3, 0};
+  const auto accuracy = [&](const std::vector<double>& labels) {
+    return accuracy_of(DataKind::streets, {1, 3, 1, 3}, {1, 2, 1, 3}, values, labels);
+  };
+  EXPECT_EQ(accuracy({0, 255, 1}), 0.5);
+  EXPECT_EQ(accuracy({0, 255, 0}), 1);
+  EXPECT_EQ(accuracy({255, 0, 255}), 0);
+  EXPECT_EQ(accuracy({255, 255, 255}), 0) << "nothing counts";
+}
+
+// Classes 0 (blank), 1 and 2, of which the given one has the largest number at each of three steps.
+TEST(Accuracy, OfSpeechMergesRepetitionsUnlessABlankIsBetweenThem) {
+  const auto is_right = [](const std::vector<size_t>& symbols, std::vector<double> target) {
+    std::vector<double> values(9);
+    for (size_t t = 0; t < 3; ++t) values[3 * t + symbols[t]] = 1;
+    std::vector<double> labels = {0, static_cast<double>(target.size())};
+    target.resize(3), labels.insert(labels.end(), target.begin(), target.end());
+    return accuracy_of(DataKind::speech, {1, 4, 1, 24}, {1, 3, 3}, values, labels);
+  };
+  EXPECT_EQ(is_right({1, 0, 1}, {1, 1}), 1);
+  EXPECT_EQ(is_right({1, 0, 1}, {1}), 0);
+  EXPECT_EQ(is_right({1, 1, 0}, {1}), 1);
+  EXPECT_EQ(is_right({1, 1, 0}, {1, 1}), 0);
+  EXPECT_EQ(is_right({1, 2, 1}, {1, 2, 1}), 1);
+  EXPECT_EQ(is_right({0, 0, 0}, {}), 1);
+  EXPECT_EQ(is_right({0, 2, 0}, {1}), 0);
+}
+
+TEST(Accuracy, ANaNIsNoClassNorThatOfNumberZero) {
+  for (const std::vector<double>& values : {std::vector<double>{kNotANumber, 1}, {1, kNotANumber}}) {
+    EXPECT_EQ(accuracy_of(DataKind::points, {1, 4}, {1, 2}, values, {0}), 0);
+    EXPECT_EQ(accuracy_of(DataKind::points, {1, 4}, {1, 2}, values, {1}), 0);
+    EXPECT_EQ(accuracy_of(DataKind::speech, {1, 4, 1, 8}, {1, 1, 2}, values, {0, 0, 0}), 0);
+  }
 }
 
 double accuracy_after(const char* subject, int64_t steps, double rate, uint64_t seed) {

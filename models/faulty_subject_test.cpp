@@ -55,6 +55,21 @@ TEST(FaultySubject, ThatIsSoundThrowsNothing) {
             "");
 }
 
+// Its score would take 0 as the blank, its loss 4, which is one of the drawn symbols.
+TEST(FaultySubject, WithABlankThatIsASymbolOfItsLabelsIsRefused) {
+  Subject subject = subject_named("speech/b1_f16_t64_h32");
+  subject.loss.blank = 4;
+  TrialSpec spec = test_spec(kMlp, "fp32");
+  spec.subject = &subject;
+  std::string said;
+  try {
+    const Trial trial(spec);
+  } catch (const Error& error) {
+    said = error.what();
+  }
+  EXPECT_EQ(said, "subject speech/b1_f16_t64_h32: blank is 4: the labels of speech have the blank 0");
+}
+
 TEST(FaultySubject, WithTwoParametersOfOneNameIsRefused) {
   EXPECT_EQ(error_of([](const Init& init, const Settings&) {
               return chain_of(linear(init, "fc", 4, 4), linear(init, "fc", 4, 4));

@@ -269,6 +269,12 @@ std::vector<KindCase> kind_cases() {
       {"checkpoint",
        image,
        {{"checkpoint", "again", {}, {{{"conv2d", "conv", {{"out", whole(2)}, {"kernel", whole(3)}}}, silu}}}}},
+      {"checkpoint of dropout",  // the second forward draws what the first drew
+       image,
+       {{"checkpoint",
+         "again",
+         {},
+         {{{"conv2d", "conv", {{"out", whole(3)}, {"kernel", whole(3)}}}, {"dropout", "dropout", {{"p", 0.4}}}}}}}},
   };
   activations::All::each([&]<class Row>() {
     cases.push_back({Row::name.data(), image, {{std::string(Row::name), "f"}}});

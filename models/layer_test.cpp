@@ -209,6 +209,25 @@ TEST(Residual, AddsBranchesOfDifferentDtypesAsTypePromotionDoes) {
   EXPECT_TRUE(saved.empty());
 }
 
+// 4 inputs of 5 x 6 each meet 6 / 2 outputs of their group through a kernel of 3 x 2.
+TEST(Layer, CountsTheWorkOfATransposedConvolutionInGroups) {
+  LayerFixture fixture("fp32");
+  const LayerPtr layer = conv_transpose2d(fixture.init(), "up", 4, 6, {3, 2}, {}, 0, 2);
+  EXPECT_EQ(layer->forward_flops({1, 4, 5, 6}), 2 * (4 * 5 * 6) * (3 * 3 * 2));
+}
+
+TEST(Layer, TakesAStepCountedFromEitherEnd) {
+  LayerFixture fixture("fp64");
+  const Tensor x = Tensor::from(fixture.device, {2, 3, 2}, DType::f64,
+                                std::vector<double>{0, 1, 10, 11, 20, 21, 100, 101, 110, 111, 120, 121});
+  const auto taken = [&](int64_t step) { return take_step("step", step)->forward(fixture.pass, x, nullptr).values(); };
+  EXPECT_EQ(taken(0), (std::vector<double>{0, 1, 100, 101}));
+  EXPECT_EQ(taken(2), (std::vector<double>{20, 21, 120, 121}));
+  EXPECT_EQ(taken(-1), (std::vector<double>{20, 21, 120, 121}));
+  EXPECT_EQ(taken(-2), (std::vector<double>{10, 11, 110, 111}));
+  EXPECT_EQ(taken(-3), (std::vector<double>{0, 1, 100, 101}));
+}
+
 TEST(Residual, CountsTheWorkOfItsShortcut) {
   LayerFixture fixture("fp32");
   const LayerPtr plain = residual("block", linear(fixture.init(), "fc", 4, 4));

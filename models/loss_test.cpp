@@ -362,6 +362,7 @@ TEST(Loss, RefusesLabelsAndShapesThatCannotBe) {
   EXPECT_THROW(found_by({.class_weights = {1, 2}}, "fp32", {2, 3}, outputs(6), {2}, {0, 1}), Error);
   EXPECT_THROW(found_by({.kind = LossKind::mse}, "fp32", {6}, outputs(6), {3}, {0, 1, 2}), Error);
   EXPECT_THROW(found_by({.kind = LossKind::ctc}, "fp32", {1, 2, 3}, outputs(6), {1, 3}, {3, 1, 1}), Error);
+  EXPECT_THROW(found_by({.kind = LossKind::ctc, .blank = 2}, "fp32", {1, 2, 3}, outputs(6), {1, 3}, {2, 1, 2}), Error);
 }
 
 }  // namespace

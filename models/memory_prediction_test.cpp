@@ -180,6 +180,7 @@ TEST(MemoryPrediction, AgreesWithEveryKindOfLayer) {
        {{"concat", "joined", {{"axis", std::string("last")}}, {{{"softmax", "softmax"}}, {silu}}}, last_silu}},
       {{2, 32, 12}, {masked(true, {}), silu}},
       {{2, 32, 12}, {masked(false, -1e4), silu}},
+      {{2, 512, 6}, {masked(true, -1e4)}},  // a mask that is large beside the features
       {{8, 6},
        {{"embedding", "words", {{"entries", whole(64)}, {"features", whole(24)}}},
         {"position_embedding", "places", {{"length", whole(6)}}},

@@ -1,14 +1,18 @@
 // Models that people know have the published numbers of parameters and multiply-adds, and the shape of their output.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "models/data.h"
 #include "models/detector.h"
 #include "models/network/network.h"
+#include "models/trial_testing.h"
 #include "models/zoo.h"
 
 namespace halfmark::models {
@@ -91,7 +95,6 @@ TEST(PublishedModels, ABlockOfBertHasThePublishedCounts) {
   EXPECT_EQ(two.second - one.second, 2 * 931'135'488.0);
 }
 
-// The stages of ResNet-50 (torchvision 0.29.2), which a wrong bottleneck could keep in sum.
 // Of torchvision 0.29.2: retinanet_resnet50_fpn has 4,248,115 parameters in head.classification_head (91 classes) and
 // 2,443,300 in head.regression_head. A second level runs the same head again.
 TEST(PublishedModels, TheHeadOfRetinanetHasThePublishedParameters) {
@@ -110,6 +113,7 @@ TEST(PublishedModels, TheHeadOfRetinanetHasThePublishedParameters) {
   EXPECT_EQ(all, 4'248'115 + 2'443'300);
 }
 
+// The stages of ResNet-50 (torchvision 0.29.2), which a wrong bottleneck could keep in sum.
 TEST(PublishedModels, TheStagesOfResnet50HaveTheirParameters) {
   const Subject& subject = subject_named("resnet50/b1_s224");
   std::vector<int64_t> stages(4);
@@ -117,6 +121,83 @@ TEST(PublishedModels, TheStagesOfResnet50HaveTheirParameters) {
     if (layer.layer->name.starts_with("stage"))
       stages[static_cast<size_t>(layer.layer->name[5] - '1')] += layer.parameters;
   EXPECT_EQ(stages, (std::vector<int64_t>{215'808, 1'219'584, 7'098'368, 14'964'736}));
+}
+
+// f(layer) for all layers in their order, those of branches before the one that joins them.
+void each_layer(const std::vector<LayerSpec>& layers, const auto& f) {
+  for (const LayerSpec& layer : layers) {
+    for (const auto& branch : layer.branches) each_layer(branch, f);
+    f(layer);
+  }
+}
+const std::vector<LayerSpec>& layers_of(const char* id) { return subject_named(id).network->layers; }
+
+// erfnet_pytorch d4a46fa, erfnet.py.
+TEST(PublishedModels, ErfnetHasItsEpsilonDropoutAndDilations) {
+  std::vector<double> dropped;
+  std::vector<Extent> dilations;
+  each_layer(layers_of("erfnet/b1_s512x1024"), [&](const LayerSpec& layer) {
+    if (layer.kind == "batchnorm2d") {
+      EXPECT_EQ(std::get<double>(layer.arguments.at("epsilon")), 1e-3) << layer.name;
+    }
+    if (layer.kind == "dropout") {
+      dropped.push_back(std::get<double>(layer.arguments.at("p")));
+      EXPECT_TRUE(std::get<bool>(layer.arguments.at("channels"))) << layer.name;
+    }
+    if (layer.kind == "conv2d" && layer.name.starts_with("encoder2"))
+      dilations.push_back(std::get<Extent>(layer.arguments.at("dilation")));
+  });
+  EXPECT_EQ(dropped, (std::vector<double>{0.03, 0.03, 0.03, 0.03, 0.03, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3}));
+  std::vector<Extent> wanted;  // the second pair of each block is dilated
+  for (int i = 0; i < 2; ++i)
+    for (const int64_t d : {2, 4, 8, 16}) wanted.insert(wanted.end(), {{1, 1}, {1, 1}, {d, 1}, {1, d}});
+  ASSERT_EQ(dilations.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_EQ(dilations[i].h, wanted[i].h) << i;
+    EXPECT_EQ(dilations[i].w, wanted[i].w) << i;
+  }
+}
+
+// google-research/bert, modeling.py: epsilon 1e-12 of every norm, dropout 0.1, no mask of later tokens.
+TEST(PublishedModels, BertHasItsEpsilonAndDropout) {
+  int norms = 0, dropouts = 0;
+  each_layer(layers_of("bert/b1_t128_n12_h12_d768_v30522"), [&](const LayerSpec& layer) {
+    if (layer.kind == "layer_norm") {
+      ++norms;
+      EXPECT_EQ(std::get<double>(layer.arguments.at("epsilon")), 1e-12) << layer.name;
+    }
+    if (layer.kind == "dropout") {
+      ++dropouts;
+      EXPECT_EQ(std::get<double>(layer.arguments.at("p")), 0.1) << layer.name;
+    }
+  });
+  EXPECT_EQ(norms, 1 + 2 * 12);
+  EXPECT_EQ(dropouts, 1 + 2 * 12);
+}
+
+// Places of the output that change with token `place` of eight.
+std::vector<int> places_that_depend_on(const char* id, size_t place) {
+  Trial trial(test_spec(id, "fp64"));
+  trial.load_batch(0);
+  const std::vector<double> before = trial.infer().values();
+  Tensor tokens = trial.input();
+  std::vector<double> values = tokens.values();
+  values[place] = values[place] == 0 ? 1 : values[place] - 1;
+  tokens.set_values(values);
+  const std::vector<double> after = trial.infer().values();
+  std::vector<int> places;
+  const size_t width = before.size() / 8;
+  for (size_t t = 0; t < 8; ++t)
+    if (!std::equal(before.begin() + static_cast<std::ptrdiff_t>(t * width),
+                    before.begin() + static_cast<std::ptrdiff_t>((t + 1) * width),
+                    after.begin() + static_cast<std::ptrdiff_t>(t * width)))
+      places.push_back(static_cast<int>(t));
+  return places;
+}
+
+TEST(PublishedModels, GptSeesNoLaterToken) {
+  EXPECT_EQ(places_that_depend_on("gpt/b1_t8_n2_h2_d16_v27", 7), (std::vector<int>{7}));
+  EXPECT_EQ(places_that_depend_on("gpt/b1_t8_n2_h2_d16_v27", 3), (std::vector<int>{3, 4, 5, 6, 7}));
 }
 
 }  // namespace

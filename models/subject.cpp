@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -40,6 +41,11 @@ Subject subject_of_network(const Shape& input, DataKind data, int64_t classes, N
           .network = shared};
 }
 
+void check_loss(DataKind data, const LossSpec& loss) {
+  HM_CHECK(data != DataKind::speech || loss.kind != LossKind::ctc || loss.blank == 0,
+           "blank is " + std::to_string(loss.blank) + ": the labels of speech have the blank 0");
+}
+
 std::string definition_of(const Subject& subject) {
   if (!subject.network) return "";
   const std::string text = subject.input.text() + " " + std::string(row_of(subject.data).name) + " " +
@@ -53,6 +59,7 @@ std::string definition_of(const Subject& subject) {
 LayerPtr make_model(const Subject& subject, const Init& init, const Settings& settings) {
   LayerPtr model;
   try {
+    check_loss(subject.data, subject.loss);
     model = subject.make(init, settings);
   } catch (const Unsupported&) {  // the device lacks an operation or a dtype: no error of the subject
     throw;

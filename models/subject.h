@@ -39,11 +39,14 @@ struct Subject {
 // A subject, still without name and sizes, whose model is this network.
 Subject subject_of_network(const Shape& input, DataKind data, int64_t classes, Network network);
 
+// Throws Error if the loss cannot be that of such labels: of ctc a blank other than 0, which no symbol of speech is.
+void check_loss(DataKind data, const LossSpec& loss);
+
 // A hash, in hexadecimal, of what decides which numbers the subject computes from its initial values and data: input, kind
 // of data, classes, loss and network. Empty for a subject that only a function of a program knows.
 std::string definition_of(const Subject& subject);
 
-// The subject's model. Throws Error naming the subject if its `make` fails or returns nothing, or if two parameters or
+// The subject's model. Throws Error naming the subject if check_loss does, its `make` fails or returns nothing, or if two parameters or
 // two states have the same name: gradients and statistics are identified by it.
 LayerPtr make_model(const Subject& subject, const Init& init, const Settings& settings);
 

@@ -6,7 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <memory>
+#include <vector>
 
+#include "models/files/data_set.h"
 #include "models/trial_testing.h"
 
 namespace halfmark::models {
@@ -300,6 +304,43 @@ TEST(Trial, EvaluatesUnderAnotherPolicyWithoutChanging) {
   EXPECT_NE(single.loss, exact.loss);
   EXPECT_NEAR(half.loss, exact.loss, 0.02 * exact.loss);
   EXPECT_NE(half.loss, single.loss);
+}
+
+// Points that are computed from their number, from `first` on.
+class CountedPoints : public DataSet {
+ public:
+  CountedPoints(int64_t first, int64_t count) : first_(first), count_(count) {}
+  const DataFacts& facts() const override { return facts_; }
+  Needs needs(DataKind, const Shape&) const override { return {}; }
+  int64_t samples(Split, const Shape&) const override { return count_; }
+  void sample(Split, int64_t index, const Shape& input, double* x, double* labels) const override {
+    const auto number = static_cast<uint64_t>(first_ + index);
+    for (int64_t i = 0; i < input[1]; ++i) x[i] = RandomKey(number).normal(static_cast<uint64_t>(i));
+    labels[0] = static_cast<double>(number % 10);
+  }
+
+ private:
+  int64_t first_, count_;
+  DataFacts facts_;
+};
+
+// 300 samples are evaluated as 256 and 44.
+TEST(Trial, EvaluatesToTheMeanOverAllSamplesWhateverTheBatches) {
+  const auto evaluated = [](int64_t first, int64_t count) {
+    TrialSpec spec = test_spec("mlp/b2_i4_h4_o10", "fp64");
+    spec.data = std::make_shared<CountedPoints>(first, count);
+    return Trial(spec).evaluate(count);
+  };
+  double loss = 0, right = 0;
+  for (int64_t i = 0; i < 300; ++i) {
+    const Evaluation one = evaluated(i, 1);
+    loss += one.loss, right += one.accuracy;
+  }
+  const Evaluation all = evaluated(0, 300);
+  EXPECT_EQ(all.samples, 300);
+  EXPECT_NEAR(all.loss, loss / 300, 1e-12 * loss);
+  EXPECT_NEAR(all.accuracy, right / 300, 1e-12);
+  EXPECT_GT(right, 0);
 }
 
 TEST(Trial, InfersWithRunningStatisticsWithoutChangingThem) {

@@ -155,7 +155,7 @@ class ModelReader {
     LossSpec loss;
     if (root_.contains("loss")) {
       reader.check(data.has_labels(), fmt::format("data \"{}\" have no labels, so there is no \"loss\"", data.name));
-      loss = loss_of(root_["loss"], classes);
+      loss = loss_of(root_["loss"], data.kind, classes);
     } else if (data.kind == DataKind::speech) {
       loss.kind = LossKind::ctc;
     } else if (data.kind == DataKind::boxes) {
@@ -225,7 +225,7 @@ class ModelReader {
     }
   }
 
-  LossSpec loss_of(const Json& given, int64_t classes) const {
+  LossSpec loss_of(const Json& given, DataKind data, int64_t classes) const {
     const Reader whole(root_, lines_, where_);
     whole.check(given.is_object(),
                 fmt::format("\"loss\" is {}, not an object as {{\"loss\": \"cross_entropy\"}}", short_text(given)));
@@ -238,6 +238,7 @@ class ModelReader {
       LossSpec loss = loss_from(kind, arguments);
       HM_CHECK(loss.class_weights.empty() || loss.class_weights.size() == static_cast<size_t>(classes),
                fmt::format("{} class_weights for {} classes", loss.class_weights.size(), classes));
+      check_loss(data, loss);
       make_loss(loss);
       return loss;
     } catch (const Error& error) {

@@ -154,6 +154,9 @@ TEST(ModelFile, EveryMistakeIsOneLineWithItsPlaceAndWhatIsKnown) {
       {with("{\"layer\": \"flatten\"},", ""),
        {"layer head (linear, line 15)", "needs an input [batch, features]", "flatten"}},
       {with("{\"layer\": \"relu\"}", "7"), {"7 is no layer"}},
+      {R"({"name": "s", "input": [5, 1, 32], "batch": 2, "data": "speech", "classes": 5,
+           "loss": {"loss": "ctc", "blank": 4}, "layers": [{"layer": "to_sequence"}]})",
+       {"tiny.json:2: blank is 4: the labels of speech have the blank 0"}},
   };
   for (const auto& [text, parts] : cases) {
     const std::string said = complaint_about(text);

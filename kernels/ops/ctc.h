@@ -32,9 +32,11 @@ inline Sequence sequence_of(std::span<const int32_t> row, int64_t steps, int64_t
   HM_CHECK(row[1] >= 0 && row[1] <= most,
            "ctc_loss: a sequence has " + std::to_string(row[1]) + " labels, not 0 to " + std::to_string(most));
   const Sequence sequence{row[0], row.subspan(2, static_cast<size_t>(row[1])), blank};
-  for (const int32_t label : sequence.labels)
+  for (const int32_t label : sequence.labels) {
     HM_CHECK(label >= 0 && label < classes,
              "ctc_loss: label " + std::to_string(label) + " is not one of " + std::to_string(classes) + " classes");
+    HM_CHECK(label != blank, "ctc_loss: label " + std::to_string(label) + " is the blank");
+  }
   return sequence;
 }
 

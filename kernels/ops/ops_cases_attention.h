@@ -23,8 +23,11 @@ inline void each_sequence_type(const CaseRequest& request, auto&& f) {
 
 inline std::vector<Shape> row_shapes(const CaseRequest& request) {
   if (!request.axes.norm_forms) return {Shape{512, 512}};  // one case
-  return {Shape{3, 5}, Shape{2, 3, 17}, Shape{1, 1}, Shape{4, 64}};
+  return {Shape{3, 5}, Shape{2, 3, 17}, Shape{1, 1}, Shape{4, 64}, Shape{2, 33}};
 }
+// Rows of one number more than whole vectors have.
+inline bool far_last(const Shape& shape) { return shape[shape.rank() - 1] == 33; }
+inline double far_from_others(DType dtype) { return dtype == DType::f64 ? 800 : 200; }
 
 // An exponential within a few units, of an argument that has the rounding of one subtraction.
 inline double exp_error(double argument, const Format& format) { return gamma(6, format) * (1 + std::fabs(argument)); }
@@ -62,6 +65,11 @@ inline void Cases<Softmax>::each(const CaseRequest& request, const RunCase<Softm
         if ((*form && !request.axes.norm_forms) || (masked && !has_infinity(dtype))) continue;
         const Tensor x = filled_tensor(request, shape, dtype, Layout::plain, [&] {
           std::vector<double> values = random_values(shape.elements(), 1);
+          // The last value is so much larger that its exponential is infinite unless it is found as the largest.
+          if (far_last(shape)) {
+            const int64_t width = shape[shape.rank() - 1];
+            for (int64_t i = width - 1; i < shape.elements(); i += width) values[at(i)] = far_from_others(dtype);
+          }
           // The first row attends to nothing, others not to every fifth value.
           for (int64_t i = 0; masked && i < shape.elements(); ++i)
             if (i < shape[shape.rank() - 1] || i % 5 == 3) values[at(i)] = -HUGE_VAL;
@@ -225,7 +233,10 @@ inline std::vector<AttentionForm> attention_forms(const CaseRequest& request) {
           {1, 2, 9, 4, 5, true},
           {3, 2, 4, 7, 3, false, MaskForm::samples},
           {2, 2, 5, 6, 4, false, MaskForm::queries},
-          {2, 1, 6, 6, 3, true, MaskForm::samples}};
+          {2, 1, 6, 6, 3, true, MaskForm::samples},
+          // More queries than a block of the rows takes, 64.
+          {1, 1, 67, 5, 3, false},
+          {1, 1, 67, 67, 3, true}};
 }
 
 // Of one query in fp64: the probabilities with the relative error that the given arithmetic may leave, and log sum.

@@ -185,12 +185,21 @@ inline void Cases<DropoutBackward>::each(const CaseRequest& request, const RunCa
 }
 
 inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
-inline Shape cell_shape(const CaseRequest& request) { return request.axes.norm_forms ? Shape{3, 5} : Shape{64, 256}; }
+// One reaches a second block of the rows, which take 256 numbers of a gate at a time.
+inline std::vector<Shape> cell_shapes(const CaseRequest& request) {
+  if (!request.axes.norm_forms) return {Shape{64, 256}};  // one case
+  return {Shape{3, 5}, Shape{2, 300}};
+}
+inline void each_cell(const CaseRequest& request, auto&& f) {
+  each_sequence_type(request, [&](DType dtype, const std::string& type) {
+    for (const Shape& shape : cell_shapes(request)) f(dtype, type + " " + shape.text(), shape);
+  });
+}
 
 template <>
 inline void Cases<LstmCell>::each(const CaseRequest& request, const RunCase<LstmCell>& run_case) {
-  each_sequence_type(request, [&](DType dtype, const std::string& type) {
-    const Shape shape = cell_shape(request), wide{shape[0], 4 * shape[1]};
+  each_cell(request, [&](DType dtype, const std::string& type, const Shape& shape) {
+    const Shape wide{shape[0], 4 * shape[1]};
     const Tensor z = random_tensor(request, wide, dtype, Layout::plain, 1),
                  before = random_tensor(request, shape, dtype, Layout::plain, 2);
     Tensor gates(request.device, wide, dtype), c(request.device, shape, dtype), h(request.device, shape, dtype);
@@ -218,8 +227,8 @@ inline void Cases<LstmCell>::each(const CaseRequest& request, const RunCase<Lstm
 
 template <>
 inline void Cases<LstmCellBackward>::each(const CaseRequest& request, const RunCase<LstmCellBackward>& run_case) {
-  each_sequence_type(request, [&](DType dtype, const std::string& type) {
-    const Shape shape = cell_shape(request), wide{shape[0], 4 * shape[1]};
+  each_cell(request, [&](DType dtype, const std::string& type, const Shape& shape) {
+    const Shape wide{shape[0], 4 * shape[1]};
     const Tensor gates = filled_tensor(request, wide, dtype, Layout::plain, [&] {
       std::vector<double> values = random_values(wide.elements(), 1);
       for (double& value : values) value = logistic(value);

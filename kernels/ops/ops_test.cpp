@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <cmath>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <ostream>
 #include <set>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
@@ -160,6 +164,47 @@ TEST(Ops, ARunIsLoggedWithItsRowAndTheRefusalsBeforeIt) {
       "tensor-core: hopper has no instruction for fp32 times fp32 summed in fp32; it has "))
       << entries[0].refusals[0];
   EXPECT_TRUE(log.any_emulated());
+}
+
+// Every element of two tensors of 40,000 is to become 1 - 3/8 of a last place, which each rounds by a number of its own.
+TEST(Ops, EveryElementOfAStepIsRoundedByItsOwnNoise) {
+  constexpr int64_t kCount = 40'000;
+  for (const DeviceRow& device_row : known_devices()) {
+    if (!device_row.absent.empty() || !device_row.name.starts_with(HALFMARK_ROWS_OF)) continue;
+    Device& device = device_named(device_row.name);
+    for (const Kernel<SgdStep>& kernel : device.kernels().of<SgdStep>()) {
+      if (kernel.name == "reference" && device_row.name != "cpu") continue;  // the same code
+      for (const DType dtype : {DType::f16, DType::bf16}) {
+        const double place = format_of(dtype).unit_roundoff();  // of numbers from 1/2 to 1
+        std::vector<UpdatedTensors> tensors(2);
+        for (UpdatedTensors& t : tensors) {
+          t.parameter = Tensor::from(device, {kCount}, dtype, std::vector<double>(kCount, 1));
+          t.gradient = Tensor::from(device, {kCount}, dtype, std::vector<double>(kCount, 1));
+        }
+        const SgdStep op{.tensors = tensors, .rate = 0.375 * place, .noise = 7, .storage = Storage::stochastic};
+        if (kernel.refuses && kernel.refuses(device, op)) continue;
+        run_with(kernel, op);
+        device.synchronize();
+        const std::vector<double> first = tensors[0].parameter.values(), second = tensors[1].parameter.values();
+        double down = 0, as_in_second = 0, as_32768_before = 0;
+        for (size_t i = 0; i < first.size(); ++i) {
+          ASSERT_TRUE(first[i] == 1 || first[i] == 1 - place) << first[i];
+          down += first[i] != 1, as_in_second += first[i] == second[i];
+          as_32768_before += i >= 32768 && first[i] == first[i - 32768];
+        }
+        const std::string name = device_row.name + " " + std::string(kernel.name);
+        const auto six_deviations = [](double count, double share) {
+          return 6 * std::sqrt(count * share * (1 - share));
+        };
+        // Two independent numbers are equal with 0.375^2 + 0.625^2.
+        const double equal = 0.375 * 0.375 + 0.625 * 0.625, later = kCount - 32768.0;
+        EXPECT_NEAR(down, kCount * 0.375, six_deviations(kCount, 0.375)) << name;
+        EXPECT_NEAR(as_in_second, kCount * equal, six_deviations(kCount, equal))
+            << name << ": tensors share their noise";
+        EXPECT_NEAR(as_32768_before, later * equal, six_deviations(later, equal)) << name << ": the noise repeats";
+      }
+    }
+  }
 }
 
 TEST(Ops, WrongShapesAndTwoDevicesAreErrors) {

@@ -175,6 +175,9 @@ TEST_F(TableFiles, AnIdxFileThatIsNotWholeIsRefusedWithTheReason) {
   EXPECT_EQ(refusal(idx_bytes(8, {2}, {1, 2, 3})),
             "f: its header says 2 bytes of numbers, the file has 3 after the header");
   EXPECT_EQ(refusal(idx_bytes(8, {0}, {})), "f: its header says that extent 0 of 1 is 0");
+  // 2^24 + 2 x 2^16 + 3 x 2^8 + 4
+  EXPECT_EQ(refusal(idx_bytes(8, {0x01020304}, {})),
+            "f: its header says 16909060 bytes of numbers, the file has 0 after the header");
   // 2^31 x 2^31 x 4 = 2^64, which is 0 in 64 bits.
   EXPECT_EQ(refusal(idx_bytes(8, {0x80000000, 0x80000000, 4}, {})),
             "f: its header says more bytes of numbers than any file has");

@@ -121,9 +121,9 @@ struct ElementLossBackward {  // doutput = f'(output, target) dloss / elements, 
 // or 0 with zero_infinity.
 struct CtcLoss {
   static constexpr std::string_view name = "ctc_loss";
-  const Tensor& logits;       // [n, t, classes]
-  const Tensor& targets;      // [n, 2 + s] i32: steps (1 .. t), number of labels (0 .. s), then the labels
-  Tensor& loss;               // [1]
+  const Tensor& logits;   // [n, t, classes]
+  const Tensor& targets;  // [n, 2 + s] i32: steps (1 .. t), number of labels (0 .. s), then the labels, none the blank
+  Tensor& loss;           // [1]
   Tensor& log_probabilities;  // [n, t, classes], for backward; best not narrower than f32: sums of them are exponents
   Tensor& alpha;              // [n, t, 2 s + 1], for backward: the forward variables, as logarithms
   int blank = 0;
