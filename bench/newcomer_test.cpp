@@ -23,6 +23,18 @@ class NewcomersModel : public ProcessTest {
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
 };
 
+TEST_F(NewcomersModel, RunsAtAnotherBatchThatAWordNames) {
+  write("mine.json", six_layers());
+  const std::string run = "run --model mine.json --device cpu --dry-run ";
+  EXPECT_EQ(halfmark(run + "six_layers/b64 fp16 error").out, "six_layers/b64/cpu/fp16/error\n");
+  EXPECT_EQ(halfmark(run + "six_layers/b64 six_layers/b32 fp16 error").out,
+            "six_layers/b32/cpu/fp16/error\nsix_layers/b64/cpu/fp16/error\n");
+  EXPECT_EQ(halfmark(run + "fp16 error").out, "six_layers/b32/cpu/fp16/error\n") << "its own alone";
+  expect_complaint(run + "mlp error", "no case of the listed subjects contains 'mlp'; --model restricts");
+  write("list.csv", "subject\nmlp/b8_i16_h24_o10\n");
+  expect_complaint(run + "--shapes list.csv six_layers/b64 error", "--shapes restricts the subjects to its list");
+}
+
 class SlowNewcomersModel : public NewcomersModel {};
 
 TEST_F(SlowNewcomersModel, GoesThroughRunShowCompareGateAbAndCharts) {
@@ -74,8 +86,8 @@ TEST_F(SlowNewcomersModel, GoesThroughRunShowCompareGateAbAndCharts) {
 
   if (std::string(HALFMARK_PYTHON).empty() || shell(std::string(HALFMARK_PYTHON) + " -c 'import matplotlib'").code != 0)
     GTEST_SKIP() << "no Python with matplotlib: the charts were not drawn";
-  const Result drawn = shell(std::string(HALFMARK_PYTHON) + " " + quoted((kSourceFolder / "scripts/charts.py").string()) +
-                             " base.json -o charts");
+  const Result drawn = shell(std::string(HALFMARK_PYTHON) + " " +
+                             quoted((kSourceFolder / "scripts/charts.py").string()) + " base.json -o charts");
   EXPECT_EQ(drawn.code, 0) << drawn.err;
   EXPECT_TRUE(std::filesystem::exists(folder_ / "charts/training.png")) << drawn.out << drawn.err;
 }

@@ -127,6 +127,10 @@ TEST_F(ProgramTest, AMessageNamesWhatWasTyped) {
   const std::string dump = "dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o tensors ";
   expect_complaint(dump + "--training rate=-1", "--training rate=-1: rate is -1, not in 0 ... 1e+06");
   expect_complaint(dump + "--training optimiser=adam", "--training optimiser=adam: ");
+  expect_complaint(dump + "--training optimizer=adamw,nesterov=true",
+                   "--training optimizer=adamw,nesterov=true: adamw has no nesterov");
+  expect_complaint(dump + "--training beta1=0.5", "--training beta1=0.5: sgd has no beta1");
+  EXPECT_EQ(halfmark("dump mlp/b8_i16_h24_o10/cpu/fp32 -o own --training optimizer=adam,rate=0.01,beta1=0.5").code, 0);
   expect_complaint(dump + "--overflows 012", "--overflows 012: has characters other than 0 and 1");
   // Before anything runs: no case fails, and nothing is written.
   expect_complaint("run lenet5/b2_c1_s8", "lenet5/b2_c1_s8: layer conv2 (conv2d): the kernel reaches over 5 rows");

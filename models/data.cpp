@@ -19,9 +19,9 @@ Batch draw_batch(DataKind kind, const Shape& shape, int64_t classes, RandomKey k
     return batch;
   }
   const DataRow& row = row_of(kind);
-  HM_CHECK(classes >= row.least_classes, "data " + std::string(row.name) + " need at least " +
-                                             std::to_string(row.least_classes) + " classes; " +
-                                             std::to_string(classes) + " were requested");
+  const int64_t least = least_drawn_classes(kind);
+  HM_CHECK(classes >= least, "data " + std::string(row.name) + " need at least " + std::to_string(least) +
+                                 " classes; " + std::to_string(classes) + " were requested");
   classes = std::min(classes, row.drawn_classes);
   HM_CHECK(row.rank == 0 || shape.rank() == row.rank, "cannot generate data of shape " + shape.text() + ": " +
                                                           std::string(row.name) + " need rank " +

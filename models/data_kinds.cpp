@@ -42,8 +42,9 @@ constexpr DataRow kData[] = {
      .name = "text",
      .about = "characters 0 ... 26 of drawn words; the label of each is the next one",
      .rank = 2,
-     .least_classes = 27,
+     .least_classes = 2,
      .drawn_classes = 27,
+     .draws_all = true,
      .has_indices = true},
     {.kind = DataKind::speech,
      .name = "speech",
@@ -81,6 +82,11 @@ const DataRow& row_of(DataKind kind) {
   for (const DataRow& row : kData)
     if (row.kind == kind) return row;
   throw Error("a kind of data has no row");
+}
+
+int64_t least_drawn_classes(DataKind kind) {
+  const DataRow& row = row_of(kind);
+  return row.draws_all ? row.drawn_classes : row.least_classes;
 }
 
 Shape target_shape(DataKind kind, const Shape& input) {

@@ -34,6 +34,7 @@ struct DataRow {
   int rank = 0;               // of the input, with the batch; 0: any
   int64_t least_classes = 0;  // 0: it has no classes
   int64_t drawn_classes = 0;  // a classifier may have more, which never occur
+  bool draws_all = false;     // drawn data have all of them whatever the classifier has, which cannot have fewer
   bool has_indices = false;   // the input is whole numbers, as of an embedding
   bool from_layer =
       false;  // the input is that of a layer in a network, not of a data loader: in the low dtype of a policy
@@ -43,6 +44,8 @@ struct DataRow {
 std::span<const DataRow> data_rows();
 const DataRow& data_named(std::string_view name);  // throws Error naming the known ones
 const DataRow& row_of(DataKind kind);
+// How many classes a classifier of drawn data has at least; for data of files fewer can do.
+int64_t least_drawn_classes(DataKind kind);
 
 // Of the labels: [n], one for each pixel or character, [n, objects, numbers] for boxes, or [n, 2 + symbols] for speech: 0, which stands for the steps of
 // the output, the number of symbols, the symbols.

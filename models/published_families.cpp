@@ -80,14 +80,16 @@ void check_heads(const Sizes& s) {
 }
 
 void check_tokens(const Sizes& s) {
-  s.check(s['v'] >= kTokenKinds, "v (vocabulary) is " + std::to_string(s['v']) + "; the drawn sequences have " +
-                                     std::to_string(kTokenKinds) + " different tokens");
+  s.check(s['v'] >= kTokenKinds, "v (vocabulary) is " + std::to_string(s['v']) + ", drawn sequences need " +
+                                     std::to_string(kTokenKinds) + " or more");
 }
 
 Subject gpt(const Sizes& s) {
   check_heads(s);
-  s.check(s['v'] >= row_of(DataKind::text).least_classes,
-          "v (vocabulary) is " + std::to_string(s['v']) + "; the drawn text has 27 characters");
+  // Of drawn text a larger one: the data are checked where they are known (least_drawn_classes, check_fits).
+  const int64_t least = row_of(DataKind::text).least_classes;
+  s.check(s['v'] >= least,
+          "v (vocabulary) is " + std::to_string(s['v']) + "; it needs " + std::to_string(least) + " or more");
   return classifier({s['b'], s['t']}, DataKind::text, s['v'], published::gpt(s['t'], s['n'], s['h'], s['d'], s['v']),
                     adam(OptimizerKind::adamw, 1e-3, 0.1));
 }

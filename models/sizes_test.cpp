@@ -99,8 +99,8 @@ TEST(Sizes, ThatCannotBeAreOneLineThatSaysWhy) {
   // Each names the letter that is to be changed.
   expect_complaint("speech/b2_f4_t1_h4", "t (time) is 1; a symbol takes at least 8 steps");
   expect_complaint("ctc/b2_t4_o5", "t (time) is 4; the symbols need 16 steps or more");
-  expect_complaint("gpt/b1_t4_n1_h1_d2_v5", "v (vocabulary) is 5; the drawn text has 27 characters");
-  expect_complaint("bert/b1_t4_n1_h1_d2_v5_o2", "v (vocabulary) is 5; the drawn sequences have 64 different tokens");
+  expect_complaint("gpt/b1_t4_n1_h1_d2_v1", "v (vocabulary) is 1; it needs 2 or more");
+  expect_complaint("bert/b1_t4_n1_h1_d2_v5_o2", "v (vocabulary) is 5, drawn sequences need 64 or more");
   expect_complaint("gpt/b1_t4_n1_h3_d8_v27", "h (heads) is 3, which does not divide d (width), 8");
   expect_complaint("xception/b1_s32_n1_w3_o10", "w (width) is 3; one stage has 91/4 of it");
   expect_complaint("erfnet/b1_s32_n1_w2_o4", "w (width) is 2; the first layer has w channels");

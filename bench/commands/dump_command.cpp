@@ -1,5 +1,6 @@
 // halfmark dump: the tensors of training steps as files.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -30,29 +31,33 @@ struct DumpArguments {
   uint64_t seed = 0;
 };
 
-// "rate=0.1" as an argument of a model file's "training".
-void change_training(const std::string& word, Settings& settings) {
-  const size_t equals = word.find('=');
-  HM_CHECK(equals != word.npos && equals > 0, fmt::format("--training {}: not KEY=VALUE, as optimizer=adamw", word));
-  Arguments given = arguments_of_training(settings);
-  const std::string key = word.substr(0, equals), value = word.substr(equals + 1);
-  size_t used = 0;
-  double number = 0;
-  try {
-    number = std::stod(value, &used);
-  } catch (const std::exception&) {
-    used = 0;
+// "rate=0.1" as arguments of a model file's "training".
+void change_training(const std::vector<std::string>& words, Settings& settings) {
+  if (words.empty()) return;
+  const std::string typed = fmt::format("--training {}", fmt::join(words, ","));
+  Arguments changed;
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    HM_CHECK(equals != word.npos && equals > 0, fmt::format("--training {}: not KEY=VALUE, as optimizer=adamw", word));
+    const std::string key = word.substr(0, equals), value = word.substr(equals + 1);
+    size_t used = 0;
+    double number = 0;
+    try {
+      number = std::stod(value, &used);
+    } catch (const std::exception&) {
+      used = 0;
+    }
+    if (value == "true" || value == "false")
+      changed[key] = value == "true";
+    else if (used == value.size() && !value.empty())
+      changed[key] = number;
+    else
+      changed[key] = value;
   }
-  if (value == "true" || value == "false")
-    given[key] = value == "true";
-  else if (used == value.size() && !value.empty())
-    given[key] = number;
-  else
-    given[key] = value;
   try {
-    settings = training_from(given);
+    settings = training_with(settings, changed);
   } catch (const Error& error) {
-    throw Error(fmt::format("--training {}: {}", word, error.what()));
+    throw Error(fmt::format("{}: {}", typed, error.what()));
   }
 }
 
@@ -66,7 +71,7 @@ void dump(const DumpArguments& arguments, const Program& program) {
   DataFiles(arguments.data).add_to(one);
   HM_CHECK(one.subject->network, "subject " + one.subject->id() + " is a function of a program and cannot be written");
   TrialSpec spec = one.trial(open_device(one.device), arguments.seed);
-  for (const std::string& word : arguments.training) change_training(word, spec.settings);
+  change_training(arguments.training, spec.settings);
   dump_steps(spec, arguments.steps, arguments.folder, program.command, arguments.scales);
   fmt::print("{}\n", arguments.folder);
 }

@@ -15,13 +15,16 @@
 #include "bench/run/interruption.h"
 #include "bench/run/isolation.h"
 #include "bench/run/model_file.h"
+#include "bench/run/name_match.h"
 #include "bench/run/plan.h"
 #include "bench/run/planted_slow_down.h"
 #include "bench/run/progress_line.h"
 #include "bench/run/runner.h"
 #include "bench/run/standard_streams.h"
 #include "kernels/number/error.h"
+#include "models/families.h"
 #include "models/files/data_set.h"
+#include "models/zoo.h"
 #include "reports/record/file.h"
 #include "reports/record/printable.h"
 #include "reports/record/provenance.h"
@@ -59,7 +62,15 @@ Plan plan_of(const std::vector<Case>& cases) {
   return reports::plan_of(ids);
 }
 
-// The selection with the subjects of --shapes, else with those of --model.
+// The id of a subject that a word begins with, if it is a model of a file at a batch: "six_layers/b64/cpu".
+std::string model_at_batch(const std::string& word) {
+  const std::vector<std::string> parts = split(word, '/');
+  const bool is_model = parts.size() > 1 && models::has_sizes(parts[0]) && !models::family_named(parts[0]);
+  if (!is_model || parts[1].find('*') != std::string::npos) return "";
+  return models::subject_named(parts[0] + "/" + parts[1]).id();
+}
+
+// The selection with the subjects of --shapes, else with those of --model, also at the batches that words name.
 Selection with_subjects(const RunArguments& arguments) {
   std::vector<std::filesystem::path> inputs(arguments.models.begin(), arguments.models.end());
   if (!arguments.shapes.empty()) inputs.emplace_back(arguments.shapes);
@@ -67,7 +78,13 @@ Selection with_subjects(const RunArguments& arguments) {
   reports::require_no_input(arguments.output, inputs);
   Selection selection = arguments.selection;
   for (const std::string& file : arguments.models) selection.subjects.push_back(add_model_file(file));
-  if (!arguments.shapes.empty()) selection.subjects = subjects_in_file(arguments.shapes);
+  if (!arguments.shapes.empty()) {
+    selection.subjects = subjects_in_file(arguments.shapes);
+  } else if (!arguments.models.empty()) {
+    selection.subjects_option = "--model";
+    for (const std::string& word : selection.words)
+      if (const std::string id = model_at_batch(word); !id.empty()) selection.subjects.push_back(id);
+  }
   return selection;
 }
 

@@ -17,8 +17,8 @@ namespace halfmark::bench {
 class DataFiles {
  public:
   explicit DataFiles(std::string path) : path_(std::move(path)) {}  // empty: drawn data
-  // Sets the data of a case. Opens the files for the first subject of each kind of data. Throws Error where they are not
-  // what the subject can learn from.
+  // Sets the data of a case. Opens the files for the first subject of each kind of data. Throws Error where they, or
+  // data drawn in their place, are not what the subject can learn from.
   void add_to(Case& one);
 
  private:

@@ -157,6 +157,26 @@ TEST_F(DataOption, WhatDoesNotFitIsOneLineBeforeAnythingIsMeasured) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "report.json"));
 }
 
+TEST_F(DataOption, TheVocabularyIsThatOfTheDataGiven) {
+  std::string dna;
+  for (int i = 0; i < 2000; ++i) dna += "acgt"[i * 7 % 11 % 4];
+  std::ofstream(folder_ / "dna.txt") << dna;
+  const std::string end = " fp32 error --no-probes ";
+  const Result own = halfmark("run --data dna.txt gpt/b2_t8_n1_h2_d8_v4" + end);
+  EXPECT_EQ(own.code, 0) << own.err;
+  expect_complaint("run --data dna.txt gpt/b2_t8_n1_h2_d8_v2" + end, "gpt/b2_t8_n1_h2_d8_v4 fits");
+  expect_complaint("run gpt/b2_t8_n1_h2_d8_v4" + end,
+                   "gpt/b2_t8_n1_h2_d8_v4: v (vocabulary) is 4, drawn text needs 27 or more");
+  expect_complaint("dump gpt/b2_t8_n1_h2_d8_v26/cpu/fp32 -o t", "v (vocabulary) is 26, drawn text needs 27 or more");
+  expect_complaint("run lstm_classifier/b2_t8_n1_e4_h4_v40_o4 fp32 error",
+                   "v (vocabulary) is 40, drawn sequences need 64 or more");
+  // A model of a file.
+  ASSERT_EQ(halfmark("list subjects --json gpt/b2_t8_n1_h2_d8_v4 > own.json").code, 0);
+  const Result model = halfmark("run --model own.json --data dna.txt" + end);
+  EXPECT_EQ(model.code, 0) << model.err;
+  expect_complaint("run --model own.json" + end, "my_gpt/b2: \"classes\" is 4, drawn text needs 27 or more");
+}
+
 TEST_F(DataOption, TheDataAreNoPartOfAnId) {
   write_mnist("digits");
   const std::string run = "run mlp/b8_i16_h24_o10 fp32 error --dry-run ";

@@ -17,9 +17,11 @@
 #include <vector>
 
 #include "bench/namespaces.h"
+#include "bench/run/json_lines.h"
 #include "bench/run/known_names.h"
 #include "bench/run/suites.h"
 #include "kernels/number/error.h"
+#include "kernels/number/named.h"
 #include "models/families.h"
 #include "models/network/layer_kinds.h"
 #include "models/network/loss_arguments.h"
@@ -42,54 +44,32 @@ constexpr size_t kMostLayers = 10'000;
 // Of a name, a kind or an argument: a complaint repeats it.
 constexpr size_t kLongestWord = 64;
 
-// Where each object of a valid JSON text begins. An object is found by its place in the tree, because both are in the
-// same order.
-class Lines {
- public:
-  Lines(std::string_view text, const Json& root) {
-    std::vector<size_t> lines;
-    size_t line = 1;
-    bool in_string = false;
-    for (size_t i = 0; i < text.size(); ++i) {
-      const char c = text[i];
-      if (c == '\n') ++line;
-      if (in_string && c == '\\') ++i;
-      if (c == '"') in_string = !in_string;
-      if (c == '{' && !in_string) lines.push_back(line);
-    }
-    size_t next = 0;
-    visit(root, lines, next);
-  }
-  size_t of(const Json& object) const {
-    const auto found = lines_.find(&object);
-    return found == lines_.end() ? 1 : found->second;
-  }
-
- private:
-  void visit(const Json& value, const std::vector<size_t>& lines, size_t& next) {
-    if (value.is_object()) lines_[&value] = lines.at(next++);
-    if (value.is_structured())
-      for (const Json& inner : value) visit(inner, lines, next);
-  }
-  std::map<const Json*, size_t> lines_;
-};
-
 std::string short_text(const Json& value) {
   const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   return printable(text.size() > 40 ? text.substr(0, 37) + "..." : text);
 }
 
-// An object of the file: reads its members and complains with the line where it begins.
+// An object of the file: reads its members and complains with the line where the wrong value begins, or where the object
+// does.
 class Reader {
  public:
-  Reader(const Json& object, const Lines& lines, const std::string& where)
+  Reader(const Json& object, const JsonLines& lines, const std::string& where)
       : object_(object), lines_(lines), where_(where) {}
 
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error(fmt::format("{}:{}: {}", where_, lines_.of(object_), what));
+  [[noreturn]] void fail_at(const Json& value, const std::string& what) const {
+    const size_t line = lines_.of(value);
+    throw Error(fmt::format("{}:{}: {}", where_, line ? line : std::max<size_t>(1, lines_.of(object_)), what));
   }
+  [[noreturn]] void fail(const std::string& what) const { fail_at(object_, what); }
   void check(bool holds, const std::string& what) const {
     if (!holds) fail(what);
+  }
+  void check_at(const Json& value, bool holds, const std::string& what) const {
+    if (!holds) fail_at(value, what);
+  }
+  // The same at a member, or at the object if it has none of this key.
+  void check_of(const char* key, bool holds, const std::string& what) const {
+    check_at(object_.contains(key) ? object_.at(key) : object_, holds, what);
   }
   const Json& member(const char* key, const char* form) const {
     check(object_.contains(key), fmt::format("needs \"{}\": {}", key, form));
@@ -97,34 +77,35 @@ class Reader {
   }
   std::string word(const char* key, const char* form) const {
     const Json& value = member(key, form);
-    check(value.is_string(), fmt::format("\"{}\" is {}, not {}", key, short_text(value), form));
+    check_at(value, value.is_string(), fmt::format("\"{}\" is {}, not {}", key, short_text(value), form));
     check_length(key, value);
     return value.get<std::string>();
   }
   void check_length(std::string_view key, const Json& word) const {
     const size_t length = word.get_ref<const std::string&>().size();
-    check(length <= kLongestWord, fmt::format("\"{}\" is {}, a word of {} bytes; {} is the most",
-                                              printable(key.substr(0, 40)), short_text(word), length, kLongestWord));
+    check_at(word, length <= kLongestWord,
+             fmt::format("\"{}\" is {}, a word of {} bytes; {} is the most", printable(key.substr(0, 40)),
+                         short_text(word), length, kLongestWord));
   }
   int64_t count(const char* key, const char* form, int64_t most) const {
     return checked_count(member(key, form), fmt::format("\"{}\"", key), most);
   }
   int64_t checked_count(const Json& value, const std::string& what, int64_t most) const {
-    check(value.is_number_unsigned(), fmt::format("{} is {}, not a whole number", what, short_text(value)));
+    check_at(value, value.is_number_unsigned(), fmt::format("{} is {}, not a whole number", what, short_text(value)));
     const auto found = value.get<uint64_t>();
-    check(found >= 1 && found <= static_cast<uint64_t>(most),
-          fmt::format("{} is {}, not in 1 ... {}", what, short_text(value), most));
+    check_at(value, found >= 1 && found <= static_cast<uint64_t>(most),
+             fmt::format("{} is {}, not in 1 ... {}", what, short_text(value), most));
     return static_cast<int64_t>(found);
   }
   void only(std::initializer_list<std::string_view> known) const {
     for (const auto& [key, value] : object_.items())
-      check(std::find(known.begin(), known.end(), key) != known.end(),
-            fmt::format("unknown \"{}\"; known: {}", printable(key.substr(0, 40)), fmt::join(known, ", ")));
+      check_at(value, std::find(known.begin(), known.end(), key) != known.end(),
+               fmt::format("unknown \"{}\"; known: {}", printable(key.substr(0, 40)), fmt::join(known, ", ")));
   }
 
  private:
   const Json& object_;
-  const Lines& lines_;
+  const JsonLines& lines_;
   const std::string& where_;
 };
 
@@ -135,40 +116,43 @@ bool is_name(std::string_view name) {
 
 class ModelReader {
  public:
-  ModelReader(const Json& root, const Lines& lines, const std::string& where)
+  ModelReader(const Json& root, const JsonLines& lines, const std::string& where)
       : root_(root), lines_(lines), where_(where) {}
 
   Subject model() {
     const Reader reader(root_, lines_, where_);
     reader.only({"name", "input", "batch", "data", "classes", "loss", "training", "layers"});
     const std::string name = reader.word("name", "a word that ids begin with, as \"tiny\"");
-    reader.check(is_name(name), fmt::format("\"name\" is {}: a name consists of letters, digits, '_', '-' and '.', and "
-                                            "begins with a letter or digit",
-                                            short_text(root_["name"])));
+    reader.check_of("name", is_name(name),
+                    fmt::format("\"name\" is {}: a name consists of letters, digits, '_', '-' and '.', and "
+                                "begins with a letter or digit",
+                                short_text(root_["name"])));
     const Shape input = input_of(reader);
     const DataRow& data = data_of(reader, input);
     const int64_t classes = data.has_classes() ? reader.count("classes", "the number of classes", int64_t{1} << 20) : 0;
-    reader.check(data.has_classes() || !root_.contains("classes"),
-                 fmt::format("data \"{}\" have no \"classes\"", data.name));
-    reader.check(classes >= data.least_classes,
-                 fmt::format("\"classes\" is {}, data \"{}\" need {} or more", classes, data.name, data.least_classes));
+    reader.check_of("classes", data.has_classes() || !root_.contains("classes"),
+                    fmt::format("data \"{}\" have no \"classes\"", data.name));
+    reader.check_of(
+        "classes", classes >= data.least_classes,
+        fmt::format("\"classes\" is {}, data \"{}\" need {} or more", classes, data.name, data.least_classes));
     LossSpec loss;
     if (root_.contains("loss")) {
-      reader.check(data.has_labels(), fmt::format("data \"{}\" have no labels, so there is no \"loss\"", data.name));
+      reader.check_of("loss", data.has_labels(),
+                      fmt::format("data \"{}\" have no labels, so there is no \"loss\"", data.name));
       loss = loss_of(root_["loss"], data.kind, classes);
     } else if (data.kind == DataKind::speech) {
       loss.kind = LossKind::ctc;
     } else if (data.kind == DataKind::boxes) {
       loss.kind = LossKind::detection;
     }
-    reader.check((loss.kind == LossKind::ctc) == (data.kind == DataKind::speech),
-                 fmt::format("data \"{}\" and loss \"{}\" do not fit: ctc is the loss of speech", data.name,
-                             row_of(loss.kind).name));
-    reader.check((loss.kind == LossKind::detection) == (data.kind == DataKind::boxes),
-                 fmt::format("data \"{}\" and loss \"{}\" do not fit: detection is the loss of boxes", data.name,
-                             row_of(loss.kind).name));
+    reader.check_of("loss", (loss.kind == LossKind::ctc) == (data.kind == DataKind::speech),
+                    fmt::format("data \"{}\" and loss \"{}\" do not fit: ctc is the loss of speech", data.name,
+                                row_of(loss.kind).name));
+    reader.check_of("loss", (loss.kind == LossKind::detection) == (data.kind == DataKind::boxes),
+                    fmt::format("data \"{}\" and loss \"{}\" do not fit: detection is the loss of boxes", data.name,
+                                row_of(loss.kind).name));
     Network network{layers_of(reader)};
-    reader.check(!network.layers.empty() || data.kind == DataKind::logits, "\"layers\" is empty");
+    reader.check_of("layers", !network.layers.empty() || data.kind == DataKind::logits, "\"layers\" is empty");
     check_model(network, input, data.kind, classes);
     Subject subject = subject_of_network(input, data.kind, classes, std::move(network));
     subject.loss = std::move(loss);
@@ -181,8 +165,8 @@ class ModelReader {
   Shape input_of(const Reader& reader) {
     constexpr const char* kForm = "the extents of one sample, as [3, 16, 16] or [64]";
     const Json& given = reader.member("input", kForm);
-    reader.check(given.is_array() && !given.empty() && given.size() < static_cast<size_t>(Shape::kMaxRank),
-                 fmt::format("\"input\" is {}, not {}", short_text(given), kForm));
+    reader.check_at(given, given.is_array() && !given.empty() && given.size() < static_cast<size_t>(Shape::kMaxRank),
+                    fmt::format("\"input\" is {}, not {}", short_text(given), kForm));
     constexpr int64_t kMost = int64_t{1} << 24;
     std::vector<int64_t> extents = {reader.count("batch", "the number of samples in a batch", kMost)};
     double elements = static_cast<double>(extents[0]);
@@ -190,7 +174,7 @@ class ModelReader {
       extents.push_back(reader.checked_count(one, "an extent of \"input\"", kMost));
       elements *= static_cast<double>(extents.back());
     }
-    reader.check(elements <= 0x1p36, "the input would have more than 2^36 elements");
+    reader.check_at(given, elements <= 0x1p36, "the input would have more than 2^36 elements");
     return Shape(std::span<const int64_t>(extents));
   }
 
@@ -201,19 +185,20 @@ class ModelReader {
     const std::string name = reader.word("data", form.c_str());
     for (const DataRow& row : data_rows()) {
       if (row.name != name) continue;
-      reader.check(
-          row.rank == 0 || input.rank() == row.rank,
+      reader.check_of(
+          "input", row.rank == 0 || input.rank() == row.rank,
           fmt::format("data \"{}\" have samples of rank {}, \"input\" has {}", name, row.rank - 1, input.rank() - 1));
       return row;
     }
-    reader.fail(fmt::format("\"data\" is {}, not {}", short_text(root_["data"]), form));
+    reader.fail_at(root_["data"], fmt::format("\"data\" is {}, not {}", short_text(root_["data"]), form));
   }
 
   Settings training_of(const Json& given, const DataRow& data) const {
     const Reader whole(root_, lines_, where_);
-    whole.check(data.has_labels(), fmt::format("data \"{}\" have no labels, so there is no \"training\"", data.name));
-    whole.check(given.is_object(),
-                fmt::format("\"training\" is {}, not an object as {{\"optimizer\": \"adamw\"}}", short_text(given)));
+    whole.check_at(given, data.has_labels(),
+                   fmt::format("data \"{}\" have no labels, so there is no \"training\"", data.name));
+    whole.check_at(given, given.is_object(),
+                   fmt::format("\"training\" is {}, not an object as {{\"optimizer\": \"adamw\"}}", short_text(given)));
     const Reader reader(given, lines_, where_);
     Arguments arguments;
     for (const auto& [key, value] : given.items())
@@ -227,8 +212,8 @@ class ModelReader {
 
   LossSpec loss_of(const Json& given, DataKind data, int64_t classes) const {
     const Reader whole(root_, lines_, where_);
-    whole.check(given.is_object(),
-                fmt::format("\"loss\" is {}, not an object as {{\"loss\": \"cross_entropy\"}}", short_text(given)));
+    whole.check_at(given, given.is_object(),
+                   fmt::format("\"loss\" is {}, not an object as {{\"loss\": \"cross_entropy\"}}", short_text(given)));
     const Reader reader(given, lines_, where_);
     const std::string kind = reader.word("loss", "the kind of the loss");
     Arguments arguments;
@@ -248,15 +233,15 @@ class ModelReader {
 
   std::vector<LayerSpec> layers_of(const Reader& reader) {
     const Json& given = reader.member("layers", "a list of layers");
-    reader.check(given.is_array(), fmt::format("\"layers\" is {}, not a list of layers", short_text(given)));
+    reader.check_at(given, given.is_array(), fmt::format("\"layers\" is {}, not a list of layers", short_text(given)));
     return sequence(given, reader);
   }
 
   std::vector<LayerSpec> sequence(const Json& given, const Reader& reader) {
     std::vector<LayerSpec> layers;
     for (const Json& one : given) {
-      reader.check(one.is_object(),
-                   fmt::format("{} is no layer; a layer is an object with \"layer\": its kind", short_text(one)));
+      reader.check_at(one, one.is_object(),
+                      fmt::format("{} is no layer; a layer is an object with \"layer\": its kind", short_text(one)));
       layers.push_back(layer(one));
     }
     return layers;
@@ -281,16 +266,34 @@ class ModelReader {
     for (const auto& [key, value] : given.items()) {
       if (key == "layer" || key == "name") continue;
       if (key == "branches" && kind->branches != LayerKind::Branches::none) {
-        reader.check(value.is_array(), fmt::format("\"branches\" is {}, not a list of lists", short_text(value)));
+        reader.check_at(value, value.is_array(),
+                        fmt::format("\"branches\" is {}, not a list of lists", short_text(value)));
         for (const Json& branch : value) {
-          reader.check(branch.is_array(), fmt::format("a branch is {}, not a list of layers", short_text(branch)));
+          reader.check_at(branch, branch.is_array(),
+                          fmt::format("a branch is {}, not a list of layers", short_text(branch)));
           spec.branches.push_back(sequence(branch, reader));
         }
         continue;
       }
+      check_known(key, value, *kind, spec, reader);
       spec.arguments.emplace(printable(key.substr(0, 40)), argument(key, value, reader));
     }
     return spec;
+  }
+
+  // Before the value is read: that of an unknown key can be of any form.
+  static void check_known(const std::string& key, const Json& value, const LayerKind& kind, const LayerSpec& spec,
+                          const Reader& reader) {
+    std::vector<std::string> known;
+    for (const ArgumentRow& row : kind.arguments) known.emplace_back(row.name);
+    std::string has = arguments_text(kind.arguments);
+    if (kind.branches != LayerKind::Branches::none) {
+      known.emplace_back("branches");
+      has += std::string(has.empty() ? "" : ", ") + "branches (lists of layers)";
+    }
+    reader.check_at(value, std::ranges::find(known, key) != known.end(),
+                    fmt::format("layer {} ({}): unknown argument \"{}\"; it has {}{}", spec.name, spec.kind,
+                                printable(key.substr(0, 40)), has.empty() ? "none" : has, hint(key, known)));
   }
 
   static Value argument(const std::string& key, const Json& value, const Reader& reader) {
@@ -312,8 +315,8 @@ class ModelReader {
     if (value.is_array() && value.size() <= kMostNumbers &&
         std::ranges::all_of(value, [](const Json& one) { return one.is_number(); }))
       return value.get<std::vector<double>>();
-    reader.fail(fmt::format("\"{}\" is {}, not a number, a list of numbers, true, false or a word",
-                            printable(key.substr(0, 40)), short_text(value)));
+    reader.fail_at(value, fmt::format("\"{}\" is {}, not a number, a list of numbers, true, false or a word",
+                                      printable(key.substr(0, 40)), short_text(value)));
   }
 
   void check_model(const Network& network, const Shape& input, DataKind data, int64_t classes) const {
@@ -325,7 +328,7 @@ class ModelReader {
   }
 
   const Json& root_;
-  const Lines& lines_;
+  const JsonLines& lines_;
   const std::string& where_;
   size_t layers_ = 0;
 };
@@ -383,11 +386,12 @@ Subject model_in(std::string_view text, const std::string& where) {
   const Json root = reports::parse_json(text, where, kKind);
   HM_CHECK(root.is_object(),
            fmt::format("{}: is {}, not an object; a model file begins with {{", where, short_text(root)));
-  const Lines lines(text, root);
+  const JsonLines lines(text, root);
   return ModelReader(root, lines, where).model();
 }
 
 std::string add_model_file(const std::string& file) {
+  static std::map<std::string, std::string> files;  // of the names of models
   const Subject subject = model_in(reports::read_file(file), file);
   std::vector<std::string> taken = {"cpu", "halfmark"};
   for (const auto& names : {policy_names(), harness_names(), device_names()})
@@ -396,9 +400,10 @@ std::string add_model_file(const std::string& file) {
   for (const Subject& known : subjects()) taken.push_back(known.name);
   for (const Family& family : families()) taken.emplace_back(family.name);
   HM_CHECK(std::ranges::find(taken, subject.name) == taken.end(),
-           fmt::format("{}: \"name\" is \"{}\", which is the name of something else here; choose another", file,
-                       subject.name));
+           fmt::format("{}: \"name\" is \"{}\", which is the name of {} here; choose another", file, subject.name,
+                       files.contains(subject.name) ? "the model of " + files[subject.name] : "something else"));
   add_model(subject);
+  files[subject.name] = file;
   options().insert(options().end(), {"--model", file});
   return subject.id();
 }

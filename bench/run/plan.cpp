@@ -249,8 +249,8 @@ std::vector<std::string> words_of(const Case& one) {
     for (const Axis& axis : harness.axes)
       for (const std::string_view value : axis.values) known.insert(fmt::format("{}={}", axis.name, value));
   if (!selection.subjects.empty())
-    throw Error(
-        fmt::format("no case of the listed subjects contains '{}'; --shapes restricts the subjects to its list", word));
+    throw Error(fmt::format("no case of the listed subjects contains '{}'; {} restricts the subjects to its {}", word,
+                            selection.subjects_option, selection.subjects_option == "--model" ? "models" : "list"));
   if (std::none_of(known.begin(), known.end(), [&](const std::string& name) { return glob_matches(word, name); }))
     throw Error(fmt::format("unknown word '{}'{} ({} list shows all names)", word,
                             hint(word, {known.begin(), known.end()}), program_name()));

@@ -12,8 +12,9 @@ namespace halfmark::bench {
 struct Selection {
   std::string suite = "quick";
   std::vector<std::string> devices, policies, harnesses;
-  std::vector<std::string> subjects{};  // ids: these only
-  std::vector<std::string> words;       // parts of ids: alternatives within one part, all parts must match
+  std::vector<std::string> subjects{};       // ids: these only
+  std::string subjects_option = "--shapes";  // which has named them
+  std::vector<std::string> words;            // parts of ids: alternatives within one part, all parts must match
 };
 
 // The cases in the order in which they run: one subject after another, so that its policies share their fp64

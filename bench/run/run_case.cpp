@@ -19,6 +19,7 @@
 #include "bench/run/fingerprint.h"
 #include "bench/run/interruption.h"
 #include "bench/run/known_names.h"
+#include "bench/run/memory_room.h"
 #include "bench/run/model_file.h"
 #include "bench/run/performance.h"
 #include "bench/run/program_name.h"
@@ -27,6 +28,7 @@
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "reports/record/shell.h"
+#include "reports/text/table.h"
 
 namespace halfmark::bench {
 
@@ -109,6 +111,7 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
       record.seconds = seconds();
       return record;
     }
+    if (const auto lacks = lacks_memory(*one.harness, spec, memory_available())) throw Error(*lacks);
     log.clear();
     const RepeatsWatch watch;
     Findings findings = one.harness->measure(spec);
@@ -136,7 +139,10 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
     record.reason = one_line(error.what());
   } catch (const std::bad_alloc&) {
     record.status = Status::failed;
-    record.reason = "out of memory; take smaller sizes or raise the limit (ulimit -v)";
+    const auto needed = bytes_needed(*one.harness, one.trial(device, seed));
+    record.reason =
+        fmt::format("out of memory{}; take smaller sizes or raise a limit (ulimit -v)",
+                    needed ? fmt::format(": its tensors alone need {} (predicted)", reports::human(*needed, "B")) : "");
   } catch (const std::exception& error) {
     record.status = Status::failed;
     record.reason = one_line(error.what());

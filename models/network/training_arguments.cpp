@@ -1,11 +1,15 @@
 #include "models/network/training_arguments.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "kernels/number/error.h"
 #include "models/optimizer.h"
 
 namespace halfmark::models {
@@ -87,6 +91,24 @@ const std::vector<TrainingArgument>& all() {
   return rows;
 }
 
+// Whether an optimizer has the argument. Those of no optimizer's own are of all of them.
+bool reads(const OptimizerRow& optimizer, std::string_view name) {
+  if (name == "momentum") return optimizer.kind == OptimizerKind::sgd;  // of Settings, which the rows do not list
+  const auto lists = [&](const OptimizerRow& row) {
+    return (" " + std::string(row.arguments) + " ").find(" " + std::string(name) + " ") != std::string::npos;
+  };
+  return lists(optimizer) || std::ranges::none_of(optimizer_rows(), lists);
+}
+
+// A value that asks for nothing.
+bool is_off(const Value& value) { return value == Value(int64_t{0}) || value == Value(0.0) || value == Value(false); }
+
+const OptimizerRow& optimizer_of(const Arguments& given, const Settings& otherwise) {
+  const auto named = given.find("optimizer");
+  const auto* name = named == given.end() ? nullptr : std::get_if<std::string>(&named->second);
+  return name ? optimizer_named(*name) : row_of(otherwise.optimizer.kind);
+}
+
 }  // namespace
 
 std::span<const ArgumentRow> training_arguments() {
@@ -101,10 +123,21 @@ std::span<const ArgumentRow> training_arguments() {
 Settings training_from(const Arguments& given) {
   Settings settings;
   const Arguments found = checked(training_arguments(), given);
+  const OptimizerRow& optimizer = optimizer_of(found, settings);
+  for (const auto& [name, value] : given)
+    HM_CHECK(reads(optimizer, name) || is_off(value), std::string(optimizer.name) + " has no " + name);
   for (const TrainingArgument& one : all())
     if (const auto value = found.find(one.row.name); value != found.end()) one.set(settings, value->second);
   const Optimizer valid(settings.optimizer, settings.rate, settings.momentum, settings.weight_decay);
   return settings;
+}
+
+Settings training_with(const Settings& before, const Arguments& changed) {
+  Arguments given = changed;
+  const OptimizerRow& optimizer = optimizer_of(changed, before);
+  for (const auto& [name, value] : arguments_of_training(before))
+    if (reads(optimizer, name)) given.emplace(name, value);  // does not replace
+  return training_from(given);
 }
 
 Arguments arguments_of_training(const Settings& settings) {

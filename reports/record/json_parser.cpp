@@ -19,6 +19,12 @@ using Json = nlohmann::ordered_json;
 // No report is nested deeper, and recursion over a deeper tree would overflow the stack.
 constexpr size_t kDeepest = 64;
 
+// Of a byte, counted from 1.
+size_t line_of(std::string_view text, size_t byte) {
+  const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
+  return 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
+}
+
 std::string not_json(std::string_view text, size_t byte, std::string_view where, std::string_view kind) {
   const bool is_report = kind == kReportKind;
   if (text.empty() && !is_report) return fmt::format("{}: is empty, not a {}", where, kind);
@@ -29,7 +35,7 @@ std::string not_json(std::string_view text, size_t byte, std::string_view where,
                        is_report ? ", make the report again" : "");
   }
   const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
-  const size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
+  const size_t line = line_of(text, byte);
   const size_t column = before.size() - (before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1) + 1;
   return fmt::format("{}: is not valid JSON at line {}, column {}; is this a {}?", where, line, column, kind);
 }
@@ -64,11 +70,12 @@ class TreeBuilder {
   bool end_object() { return close(); }
   bool end_array() { return close(); }
 
-  bool parse_error(size_t byte, const std::string&, const Json::exception& error) {
+  bool parse_error(size_t byte, const std::string& token, const Json::exception& error) {
     constexpr int kNumberTooLarge = 406;
     if (error.id == kNumberTooLarge)
-      throw ReportError(
-          fmt::format("{}: holds a number too large for a double; infinity is written \"Infinity\"", where_));
+      throw ReportError(fmt::format("{}: line {} holds {}, a number too large for a double{}", where_,
+                                    line_of(text_, byte), printable(std::string_view(token).substr(0, 40)),
+                                    kind_ == kReportKind ? "; infinity is written \"Infinity\"" : ""));
     throw ReportError(not_json(text_, byte, where_, kind_));
   }
 
