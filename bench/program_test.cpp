@@ -40,7 +40,6 @@ TEST_F(ProgramTest, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("run cuda:9", "cuda:9");
   expect_complaint("run --device cuda:9", "cuda:9");
   expect_complaint("run --suite huge", "huge");
-  expect_complaint("run --suite smoke tf32", "no case of suite smoke contains 'tf32'");
   expect_complaint("run --policy fp17", "fp16");
   expect_complaint("run --harness erorr", "error");
   for (const char* list : {"a,,b", ",a", "a,", ","})
@@ -124,6 +123,21 @@ TEST_F(ProgramTest, AMessageNamesWhatWasTyped) {
   expect_complaint("run MLP/b8_i16_h24_o10 error", "did you mean mlp/b8_i16_h24_o10?");
   expect_complaint("run MLP error", "did you mean mlp?");
   expect_complaint("list subjects MLP/b2_i3_h4_o5", "did you mean mlp?");
+  expect_complaint("list subjects mlp", "mlp needs sizes, as mlp/b");
+  expect_complaint("list subjects mlp", "its letters: b batch, i ");
+  expect_complaint("list subjects convnt", "unknown subject 'convnt'; did you mean convnet or ");
+  EXPECT_LT(read(folder_ / "stderr").size(), 350u) << "the list is shortened";
+  expect_complaint("run convnt/b16_c3_s16_w16",
+                   "unknown word 'convnt/b16_c3_s16_w16'; did you mean convnet/b16_c3_s16_w16");
+  expect_complaint("dump mlp/b8_i16_h24_o10/cpu/fp32 -o none/d6", "halfmark: none/d6: cannot be created: No such");
+  std::ofstream(folder_ / "short.txt") << "ten chars.";
+  std::ofstream(folder_ / "mk.py") << "pass";
+  std::filesystem::create_directory(folder_ / "texts");
+  std::filesystem::rename(folder_ / "short.txt", folder_ / "texts/short.txt");
+  expect_complaint("run --data texts/short.txt gpt/b2_t8_n1_h2_d8_v27 error",
+                   "halfmark: texts/short.txt: its last tenth has 1 character, and");
+  expect_complaint("run --data mk.py convnet/b4_c1_s8_w4 error",
+                   "mk.py: is one file; give the folder that holds it; for data of the kind 'images' these were");
   const std::string dump = "dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o tensors ";
   expect_complaint(dump + "--training rate=-1", "--training rate=-1: rate is -1, not in 0 ... 1e+06");
   expect_complaint(dump + "--training optimiser=adam", "--training optimiser=adam: ");

@@ -39,11 +39,23 @@ TEST(Named, FindsEveryRowAndTheHiddenOneToo) {
 
 TEST(Named, AnUnknownNameListsWhatIsListedAndSuggestsTheNearest) {
   EXPECT_EQ(message("convent"),
-            "unknown subject 'convent'; known: mlp, convnet, conv2d; did you mean convnet or conv2d?");
+            "unknown subject 'convent'; did you mean convnet or conv2d? known: mlp, convnet, conv2d");
   EXPECT_EQ(message("mpl"), "unknown subject 'mpl'; known: mlp, convnet, conv2d");
-  EXPECT_EQ(message("conv"), "unknown subject 'conv'; known: mlp, convnet, conv2d; did you mean convnet or conv2d?");
+  EXPECT_EQ(message("conv"), "unknown subject 'conv'; did you mean convnet or conv2d? known: mlp, convnet, conv2d");
   EXPECT_EQ(message("oracl"), "unknown subject 'oracl'; known: mlp, convnet, conv2d") << "no hidden row suggested";
   EXPECT_EQ(message(""), "unknown subject ''; known: mlp, convnet, conv2d");
+}
+
+TEST(Named, OfALongListTheFirstNamesAreShown) {
+  std::vector<std::string> known;
+  for (int i = 0; i < 60; ++i) known.push_back("layer_" + std::to_string(10 + i));  // 200 / (8 + 2) = 20
+  try {
+    throw_unknown_name("kind", "layer_690", known);
+  } catch (const Error& error) {
+    const std::string said = error.what();
+    EXPECT_TRUE(said.starts_with("unknown kind 'layer_690'; did you mean layer_60 or layer_69")) << said;
+    EXPECT_TRUE(said.ends_with("layer_28, layer_29 and 40 more")) << said;
+  }
 }
 
 TEST(NearestNames, AreTheThreeThatAreWrittenMostAlike) {

@@ -214,6 +214,12 @@ const Subject& subject_named(const std::string& id) {
     if (subject.name == id.substr(0, slash)) of_name.push_back(subject.id());
   }
   const std::string name = id.substr(0, slash);
+  if (slash == id.size() && has_sizes(name)) {
+    const Family* family = family_named(name);
+    throw Error(family ? name + " needs sizes, as " + name + "/" + std::string(family->example) +
+                             "; its letters: " + letters_text(family->letters)
+                       : name + " needs a batch, as " + model_named(name)->id());
+  }
   if (slash == id.size() || (!has_sizes(name) && !of_name.empty()))
     throw_unknown_name("subject", id, of_name.empty() ? names : of_name);
   if (!has_sizes(name)) throw_unknown_name("subject", name, names);

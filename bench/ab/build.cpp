@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "bench/run/child_process.h"
 #include "kernels/number/error.h"
@@ -16,7 +17,8 @@ namespace {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// The program in the folder of an installation or of a build, or in the single folder of an unpacked archive.
+// The program in the folder of an installation or of a build, else in the only folder in it that has one, as of an unpacked
+// archive. Throws Error if several have one.
 std::filesystem::path program_in(const std::filesystem::path& folder) {
   const auto found_in = [](const std::filesystem::path& place) -> std::filesystem::path {
     for (const char* name : {"bin/halfmark", "halfmark"})
@@ -24,10 +26,15 @@ std::filesystem::path program_in(const std::filesystem::path& folder) {
     return {};
   };
   if (auto found = found_in(folder); !found.empty()) return found;
+  std::vector<std::filesystem::path> inside;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.is_directory())
-      if (auto found = found_in(entry.path()); !found.empty()) return found;
-  return {};
+      if (auto found = found_in(entry.path()); !found.empty()) inside.push_back(std::move(found));
+  std::sort(inside.begin(), inside.end());
+  if (inside.size() > 1)
+    throw Error(fmt::format("{}: contains {} and {}; name one of them", folder.string(), inside[0].string(),
+                            inside[1].string()));
+  return inside.empty() ? std::filesystem::path() : inside.front();
 }
 
 }  // namespace
@@ -57,6 +64,12 @@ Build Build::open(const std::string& given) {
                 first_line(version.err.empty() ? version.out : version.err));
   build.version_ = first_line(version.out);
   return build;
+}
+
+std::string Build::description() const {
+  std::error_code ignored;
+  const bool is_found = !unpacked_ && std::filesystem::is_directory(given_, ignored);
+  return (is_found ? program_.string() : given_) + ", " + version_;
 }
 
 namespace {

@@ -35,6 +35,7 @@ NumbersCompared compare_numbers(const Build& a, const Build& b, const std::vecto
   const NamedReport base{a.given(), numbers_of(a, selection, (folder / "a.json").string())};
   NamedReport candidate{b.given(), numbers_of(b, selection, (folder / "b.json").string())};
   Judgement judgement = judge(base, candidate, rules, options);
+  judgement.base = a.description(), judgement.candidate = b.description();
   return {std::move(judgement), std::move(candidate.report)};
 }
 

@@ -218,7 +218,7 @@ void add_remarks(const Decision& decision, const ProcessPairs& pairs, Judgement&
 Judgement compare_times(const Build& a, const Build& b, const AbOptions& options) {
   const DecisionRules rules = rules_for(a, b, options);
   check(rules);
-  Judgement judgement{.base = a.given() + ", " + a.version(), .candidate = b.given() + ", " + b.version()};
+  Judgement judgement{.base = a.description(), .candidate = b.description()};
   judgement.where = {utc_now_iso8601(), machine_name(), a.revision(), b.revision()};
   judgement.rules = echo(options, rules);
   const std::vector<std::string> in_a = timed_cases(a, options.selection), in_b = timed_cases(b, options.selection);

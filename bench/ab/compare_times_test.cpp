@@ -30,6 +30,23 @@ Judgement compared(const FakeBuild& a, const FakeBuild& b, const AbOptions& opti
   return compare_times(Build::open(a.write(folder / "a")), Build::open(b.write(folder / "b")), options);
 }
 
+TEST(Builds, OfAFolderTheProgramThatRunsIsNamedAndIsTheOnlyOne) {
+  const TemporaryFolder folder("test");
+  std::filesystem::create_directories(folder / "around/new/bin");
+  const std::string program = FakeBuild().write(folder / "around/new/bin/halfmark"),
+                    around = (folder / "around").string();
+  EXPECT_EQ(Build::open(around).description(), program + ", halfmark fake");
+  EXPECT_EQ(Build::open(program).description(), program + ", halfmark fake");
+  std::filesystem::create_directories(folder / "around/old");
+  const std::string other = FakeBuild().write(folder / "around/old/halfmark");
+  try {
+    Build::open(around);
+    FAIL() << "one of two builds was chosen";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()), around + ": contains " + program + " and " + other + "; name one of them");
+  }
+}
+
 const JudgedLine* line_about(const Judgement& judgement, const std::string& id) {
   const auto found = std::find_if(judgement.lines.begin(), judgement.lines.end(),
                                   [&](const JudgedLine& line) { return line.id == id; });

@@ -145,7 +145,10 @@ void add_ab_command(CommandLine& line, Program& program) {
   rules.layout_spread = kLayoutSpread;
   Command command =
       line.add("ab", "two builds on one machine: which cases became slower, larger or less accurate")
-          .option("a", arguments->a, "the old build: a program, an unpacked archive or a .tar.gz", kRequired)
+          .option("a", arguments->a,
+                  "the old build: a program, the folder of a build or of an unpacked archive (or the folder around "
+                  "it), or a .tar.gz",
+                  kRequired)
           .option("b", arguments->b, "the new build")
           .words("words", arguments->words, "select cases, as in halfmark run")
           .option("--suite", arguments->suite, "smoke, quick (default), full")

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bench/namespaces.h"
 #include "reports/record/json_parser.h"
 
 namespace halfmark::bench {

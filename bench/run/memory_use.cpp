@@ -46,7 +46,7 @@ const std::vector<MetricRow>& memory_table() {
          "memory.saved, computed likewise: for each layer the inputs or results that its derivative needs, in the "
          "dtype of the operation"},
         {"memory.predicted_ratio", "1", Better::neither, Kind::information,
-         "memory.tensors at train / memory.predicted; within 5 % of 1 for all subjects of the list"},
+         "memory.tensors at train / memory.predicted; within 1 % of 1 for all subjects of the list"},
     };
     // Bytes by purpose at the moment of each peak; they sum to it.
     for (const auto& [family, kind] : {std::pair{"memory.peak", Kind::exact},

@@ -189,6 +189,16 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
     }
   rows.insert(rows.end(), more.begin(), more.end());
 
+  // A policy that no row has, named exactly among the words, is added to all rows but controls.
+  std::vector<std::string> typed_policies = policy_names();
+  std::erase_if(typed_policies, [&](const std::string& name) {
+    return std::find(words.begin(), words.end(), name) == words.end() ||
+           std::ranges::any_of(rows, [&](const SuiteRow& row) {
+             return !is_control(row) &&
+                    std::ranges::any_of(row.policies, [&](std::string_view glob) { return glob_matches(glob, name); });
+           });
+  });
+
   std::vector<Case> cases;
   std::set<std::string> seen;
   for (const SuiteRow& row : rows) {
@@ -203,7 +213,7 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
               return std::any_of(list.begin(), list.end(), [&](const auto& glob) { return glob_matches(glob, name); });
             };
             // --policy extends the suite, except for controls.
-            const bool in_row = wanted(row.policies);
+            const bool in_row = wanted(row.policies) || (!is_control(row) && wanted(typed_policies));
             if (only_policies.empty() || is_control(row) ? !in_row : false) continue;
             if (!only_policies.empty() && !wanted(only_policies)) continue;
             for (const std::string_view harness : row.harnesses)
@@ -240,6 +250,14 @@ std::vector<std::string> words_of(const Case& one) {
   return words;
 }
 
+// Names like the word; of a word with a slash, those with one if there are any.
+std::string hint_for(const std::string& word, const std::set<std::string>& known) {
+  std::vector<std::string> all(known.begin(), known.end()), ids = all;
+  std::erase_if(ids, [](const std::string& name) { return name.find('/') == name.npos; });
+  const std::string of_ids = word.find('/') == word.npos ? "" : hint(word, ids);
+  return of_ids.empty() ? hint(word, all) : of_ids;
+}
+
 // For a word that matches no case. `known`: the segments of all cases of the selection.
 [[noreturn]] void throw_not_found(const std::string& word, const Selection& selection, std::set<std::string> known) {
   for (const Subject& subject : subjects()) known.insert({subject.name, subject.id()});
@@ -252,8 +270,8 @@ std::vector<std::string> words_of(const Case& one) {
     throw Error(fmt::format("no case of the listed subjects contains '{}'; {} restricts the subjects to its {}", word,
                             selection.subjects_option, selection.subjects_option == "--model" ? "models" : "list"));
   if (std::none_of(known.begin(), known.end(), [&](const std::string& name) { return glob_matches(word, name); }))
-    throw Error(fmt::format("unknown word '{}'{} ({} list shows all names)", word,
-                            hint(word, {known.begin(), known.end()}), program_name()));
+    throw Error(
+        fmt::format("unknown word '{}'{} ({} list shows all names)", word, hint_for(word, known), program_name()));
   const bool is_policy = std::find(policies.begin(), policies.end(), word) != policies.end();
   throw Error(fmt::format("no case of suite {} contains '{}'; try {}", selection.suite, word,
                           is_policy                   ? "--policy " + word

@@ -41,7 +41,8 @@ class NewFolder {
     }
     work_ = reports::companion_of(wanted_, fmt::format("dump-{}", getpid()));
     HM_CHECK(fs::create_directory(work_, error) && !error,
-             fmt::format("{}: cannot be created: {}", work_.string(), error ? error.message() : "it exists"));
+             fmt::format("{}: cannot be created: {}", wanted_.string(),
+                         error ? error.message() : work_.filename().string() + " exists beside it"));
   }
   ~NewFolder() {
     std::error_code ignored;

@@ -62,8 +62,19 @@ std::string hint(std::string_view name, const std::vector<std::string>& known) {
 }
 
 void throw_unknown_name(std::string_view what, std::string_view name, const std::vector<std::string>& known) {
-  throw Error("unknown " + std::string(what) + " '" + std::string(name) + "'; known: " + joined(known, ", ") +
-              hint(name, known));
+  constexpr size_t kLongest = 200;  // of the list, in characters: three lines of a terminal
+  std::vector<std::string> shown;
+  size_t length = 0;
+  for (const std::string& one : known)
+    if ((length += one.size() + 2) <= kLongest || shown.empty())
+      shown.push_back(one);
+    else
+      break;
+  const std::string near = hint(name, known),
+                    rest = shown.size() < known.size() ? " and " + std::to_string(known.size() - shown.size()) + " more"
+                                                       : "";
+  throw Error("unknown " + std::string(what) + " '" + std::string(name) + "'" + (near.empty() ? ";" : near) +
+              " known: " + joined(shown, ", ") + rest);
 }
 
 }  // namespace halfmark::kernels

@@ -14,7 +14,7 @@ std::vector<std::string> nearest_names(std::string_view name, const std::vector<
 // "; did you mean mlp or tf32?", or empty if no name is similar.
 std::string hint(std::string_view name, const std::vector<std::string>& known);
 
-// Throws Error: "unknown format 'fp17'; known: fp64, fp32, fp16; did you mean fp16?".
+// Throws Error: "unknown format 'fp17'; did you mean fp16? known: fp64, fp32, fp16". Of a long list the first names.
 [[noreturn]] void throw_unknown_name(std::string_view what, std::string_view name,
                                      const std::vector<std::string>& known);
 

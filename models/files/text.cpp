@@ -16,8 +16,9 @@ namespace {
 
 class TextDataSet : public DataSet {
  public:
-  TextDataSet(std::vector<uint32_t> characters, int64_t vocabulary, DataFacts facts)
-      : characters_(std::move(characters)),
+  TextDataSet(std::vector<uint32_t> characters, int64_t vocabulary, std::string where, DataFacts facts)
+      : where_(std::move(where)),
+        characters_(std::move(characters)),
         vocabulary_(vocabulary),
         training_(static_cast<int64_t>(characters_.size()) * 9 / 10),
         facts_(std::move(facts)) {
@@ -30,8 +31,9 @@ class TextDataSet : public DataSet {
 
   Needs needs(DataKind, const Shape& input) const override {
     // One more than a sample, whose last label is the next character.
-    HM_CHECK(input[1] < facts_.held_out, facts_.name + ": its last tenth has " + std::to_string(facts_.held_out) +
-                                             " characters, and a sequence of " + std::to_string(input[1]) +
+    HM_CHECK(input[1] < facts_.held_out, where_ + ": its last tenth has " + std::to_string(facts_.held_out) +
+                                             (facts_.held_out == 1 ? " character" : " characters") +
+                                             ", and a sequence of " + std::to_string(input[1]) +
                                              " and the next character are more; take shorter sequences or more text");
     return {.sample = {},
             .classes = vocabulary_,
@@ -52,6 +54,7 @@ class TextDataSet : public DataSet {
   }
 
  private:
+  std::string where_;                 // of the file
   std::vector<uint32_t> characters_;  // indices into the vocabulary
   int64_t vocabulary_, training_;
   DataFacts facts_;
@@ -96,7 +99,8 @@ std::shared_ptr<const DataSet> text_data_set(Bytes file, const std::string& wher
   for (const char32_t one : text)
     indices.push_back(
         static_cast<uint32_t>(std::lower_bound(vocabulary.begin(), vocabulary.end(), one) - vocabulary.begin()));
-  return std::make_shared<TextDataSet>(std::move(indices), static_cast<int64_t>(vocabulary.size()), std::move(facts));
+  return std::make_shared<TextDataSet>(std::move(indices), static_cast<int64_t>(vocabulary.size()), where,
+                                       std::move(facts));
 }
 
 std::shared_ptr<const DataSet> open_text(const std::filesystem::path& path) {

@@ -71,7 +71,7 @@ TEST_F(TextFiles, TheSubjectNeedsAClassForEachCharacter) {
                                                    " has text of 65 different characters; gpt/b2_t8_n1_h2_d8_v65 fits");
   EXPECT_EQ(refusal("gpt/b2_t8_n1_h2_d8_v65"), "");
   EXPECT_EQ(refusal("gpt/b2_t400_n1_h2_d8_v65"),
-            data->facts().name +
+            (folder_ / "b.txt").string() +
                 ": its last tenth has 400 characters, and a sequence of 400 and the next character are more; take "
                 "shorter sequences or more text");
 }

@@ -333,7 +333,8 @@ TEST(WorthNoticing, NamesTheFirstTensorThatIsNotFinite) {
   const std::vector<std::string> lines = worth_noticing(report);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0],
-            "fp16 on cuda:0: the first tensor that is not finite is forward/fc2/output, and 1 more (mlp/h64)");
+            "fp16 on cuda:0: the first tensor that is not finite is forward/fc2/output (and 1 remark like it in this "
+            "record) (mlp/h64)");
 }
 
 TEST(Compare, PutsPrecisionsBesideTheBaseline) {

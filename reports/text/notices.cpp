@@ -156,7 +156,9 @@ std::vector<std::string> worth_noticing(const Report& report) {
     }
     for (size_t rank = 0; rank < kRanks; ++rank) {
       if (count[rank] == 1) notices.add(rank, record, first[rank]);
-      if (count[rank] > 1) notices.add(rank, record, fmt::format("{}, and {} more", first[rank], count[rank] - 1));
+      if (count[rank] > 1)
+        notices.add(rank, record,
+                    fmt::format("{} (and {} like it in this record)", first[rank], counted(count[rank] - 1, "remark")));
     }
   }
   return notices.lines();
