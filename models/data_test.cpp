@@ -60,7 +60,7 @@ TEST(Data, RefusesShapesItCannotDraw) {
   EXPECT_THROW(draw_batch(DataKind::speech, {2, 3, 1, 7}, 11, RandomKey(1), 0), Error);
 }
 
-constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoScore = std::numeric_limits<double>::quiet_NaN();
 
 // Class 0 of three pixels is 2, 0 and 5; class 1 is 1, 3 and 0. The second pixel has no label.
 TEST(Accuracy, OfStreetsCountsOnlyPixelsWithALabel) {
@@ -93,7 +93,7 @@ TEST(Accuracy, OfSpeechMergesRepetitionsUnlessABlankIsBetweenThem) {
 }
 
 TEST(Accuracy, ANaNIsNoClassNorThatOfNumberZero) {
-  for (const std::vector<double>& values : {std::vector<double>{kNotANumber, 1}, {1, kNotANumber}}) {
+  for (const std::vector<double>& values : {std::vector<double>{kNoScore, 1}, {1, kNoScore}}) {
     EXPECT_EQ(accuracy_of(DataKind::points, {1, 4}, {1, 2}, values, {0}), 0);
     EXPECT_EQ(accuracy_of(DataKind::points, {1, 4}, {1, 2}, values, {1}), 0);
     EXPECT_EQ(accuracy_of(DataKind::speech, {1, 4, 1, 8}, {1, 1, 2}, values, {0, 0, 0}), 0);
