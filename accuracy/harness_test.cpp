@@ -140,6 +140,13 @@ TEST(ErrorHarness, GivesNoErrorRelativeToRoundingNoise) {
   }
 }
 
+// The least gradient of the subjects, 2.4e-11 of the largest, is small and real.
+TEST(ErrorHarness, KeepsTheErrorOfASmallGradient) {
+  const Findings findings = error_harness().measure(spec_of("detector", "fp32"));
+  EXPECT_GE(value(findings, "error.nmse", "gradient/smooth5.weight"), 0);
+  for (const Measurement& one : findings.measurements) EXPECT_NE(one.metric, "error.cancelled") << one.at;
+}
+
 TEST(ErrorHarness, SharesOneReferenceBetweenPolicies) {
   const TrialSpec spec = spec_of("linear", "fp16");
   EXPECT_EQ(reference_of(spec, Inputs::drawn), reference_of(spec.under(policy_named("bf16")), Inputs::drawn));
