@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <list>
 #include <memory>
 #include <numeric>
@@ -18,6 +19,8 @@
 #include "accuracy/accuracy.h"
 #include "accuracy/convergence.h"
 #include "accuracy/oracle.h"
+#include "accuracy/training_axes.h"
+#include "reports/statistics/statistics.h"
 
 namespace halfmark::accuracy {
 
@@ -45,20 +48,7 @@ const std::vector<MetricRow>& convergence_table() {
 }
 
 constexpr int64_t kHeldOutSamples = 256;
-
-// Quantiles of Student's t with n - 1 degrees of freedom. Source: scipy.stats.t.ppf(q, n - 1).
-struct Quantiles {
-  size_t seeds;
-  double q95, q975;
-};
-constexpr Quantiles kQuantiles[] = {{3, 2.919985580355516, 4.302652729911275},
-                                    {5, 2.13184678133629, 2.7764451051977987}};
-
-const Quantiles& quantiles_of(size_t seeds) {
-  for (const Quantiles& row : kQuantiles)
-    if (row.seeds == seeds) return row;
-  throw Error(fmt::format("convergence: {} seeds; 3 or 5 can be judged", seeds));
-}
+constexpr size_t kFewestSeeds = 3, kMostSeeds = 100;
 
 // Trainings with a known outcome: a failure of a precision that the literature describes, and beside it what avoids it.
 // - adam_in_fp16: v, the mean of squares, is 0.001 g^2 after the first step, which rounds to 0 in fp16 below 2^-25, for
@@ -171,10 +161,11 @@ double deviation_of(const std::vector<double>& values) {
 
 FindingsOfSeeds compare_seeds(const std::vector<double>& losses, const std::vector<double>& fp32) {
   HM_CHECK(losses.size() == fp32.size(), "convergence: each seed needs a loss of both precisions");
+  HM_CHECK(losses.size() >= kFewestSeeds, fmt::format("convergence: {} seeds cannot be judged", losses.size()));
   const auto count = static_cast<double>(losses.size());
   FindingsOfSeeds found;
   for (size_t i = 0; i < losses.size(); ++i) found.gaps.push_back(losses[i] - fp32[i]);
-  const auto& [seeds, q95, q975] = quantiles_of(losses.size());
+  const double q95 = upper_t_quantile(0.05, count - 1), q975 = upper_t_quantile(0.025, count - 1);
   found.gap = mean_of(found.gaps);
   const double half_width = q95 * deviation_of(found.gaps) / std::sqrt(count);
   found.interval = {found.gap - half_width, found.gap + half_width};
@@ -194,6 +185,7 @@ Findings measure_convergence(const TrialSpec& given) {
   const int64_t steps = std::stoll(axis_value(self, given, "steps"));
   const uint64_t seeds = std::stoull(axis_value(self, given, "seeds"));
   TrialSpec spec = given;
+  configure_optimizer(self, spec);
   if (const ConvergenceControl* control = control_of(given)) control->configure(spec.settings);
   std::vector<double> losses, fp32;
   double unchanged = 0, updated = 0;
@@ -229,19 +221,21 @@ std::optional<std::string> refuses_convergence(const TrialSpec& spec) {
   const std::string control = axis_value(convergence_harness(), spec, "control");
   if (control != "none" && !control_of(spec))
     return "control " + control + " has no expectation for policy " + std::string(spec.policy->name);
-  return {};
+  return refuses_optimizer(convergence_harness(), spec, control);
 }
 
 }  // namespace
 
 Harness convergence_harness() {
+  std::vector<Axis> axes = {
+      {"control",
+       {"none", "adam_in_fp16", "adam_large_epsilon", "small_rate", "small_rate_kahan", "small_rate_stochastic"}},
+      {"seeds", {"5", "3"}, AxisNumbers{kFewestSeeds, kMostSeeds, true}},
+      {"steps", {"100", "10", "40", "200", "400"}, AxisNumbers{1, 1e6, true}}};
+  std::ranges::copy(optimizer_axes(), std::back_inserter(axes));
   return {.name = "convergence",
           .about = "held-out loss after training with several seeds, against fp32's own spread over the same seeds",
-          .axes = {{"control",
-                    {"none", "adam_in_fp16", "adam_large_epsilon", "small_rate", "small_rate_kahan",
-                     "small_rate_stochastic"}},
-                   {"seeds", {"5", "3"}},
-                   {"steps", {"100", "10", "40", "200", "400"}, AxisNumbers{1, 1e6, true}}},
+          .axes = std::move(axes),
           .metrics = convergence_table(),
           .refuses = refuses_convergence,
           .measure = measure_convergence,

@@ -18,8 +18,8 @@ struct FindingsOfSeeds {
   int as_fp32 = 0;
 };
 
-// `losses[i]` and `fp32[i]` are of the same seed: same start, same data. Throws Error for other numbers of seeds than 3
-// and 5, and for lists of different lengths.
+// `losses[i]` and `fp32[i]` are of the same seed: same start, same data. Throws Error for fewer than 3 seeds and
+// for lists of different lengths.
 FindingsOfSeeds compare_seeds(const std::vector<double>& losses, const std::vector<double>& fp32);
 
 }  // namespace halfmark::accuracy

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,6 +62,17 @@ TEST(CompareSeeds, TakesALossThatIsNotFiniteAsUnlikeFp32) {
 TEST(CompareSeeds, RefusesListsItCannotJudge) {
   EXPECT_THROW(compare_seeds({1, 2}, {1, 2}), Error);
   EXPECT_THROW(compare_seeds({1, 2, 3}, {1, 2, 3, 4, 5}), Error);
+}
+
+// import numpy as np; from scipy import stats; fp32 = np.arange(10) / 10
+// stats.t.ppf(.975, 9) * fp32.std(ddof=1) * 1.1**.5           # 0.7183314
+// stats.t.ppf(.95, 9) * np.std(fp32 * .1, ddof=1) / 10**.5    # 0.0175507
+TEST(CompareSeeds, TakesAnyNumberOfSeedsFromThree) {
+  std::vector<double> fp32, losses;
+  for (int i = 0; i < 10; ++i) fp32.push_back(i / 10.0), losses.push_back(1.1 * i / 10.0);
+  const FindingsOfSeeds found = compare_seeds(losses, fp32);
+  EXPECT_NEAR(found.spread, 0.7183314, 1e-6);
+  EXPECT_NEAR(found.interval.upper - found.gap, 0.0175507, 1e-6);
 }
 
 TrialSpec convergence_spec(const std::string& subject, const std::string& policy, Axes axes) {
@@ -120,6 +132,9 @@ TEST(Convergence, HasAnExpectationForEachControlAndNoneElse) {
   EXPECT_TRUE(harness.expects(convergence_spec(kSmall, "fp16", {{"control", "adam_in_fp16"}})));
   EXPECT_TRUE(harness.refuses(convergence_spec(kSmall, "fp32", {{"control", "adam_in_fp16"}})));
   EXPECT_TRUE(harness.refuses(convergence_spec("linear/b4_i16_o8", "fp32", {})));
+  const std::optional<std::string> why =
+      harness.refuses(convergence_spec(kSmall, "fp16", {{"control", "adam_in_fp16"}, {"rate", "0.01"}}));
+  EXPECT_EQ(why.value_or(""), "control adam_in_fp16 sets the optimizer, so it takes no rate");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <list>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "accuracy/accuracy.h"
 #include "accuracy/oracle.h"
 #include "accuracy/reference.h"
+#include "accuracy/training_axes.h"
 
 namespace halfmark::accuracy {
 
@@ -69,8 +71,6 @@ const std::vector<MetricRow>& training_table() {
 // The standard error of an accuracy is at most 1 / (2 sqrt(1024)) = 1.6 %.
 constexpr int64_t kHeldOut = 1024;
 
-constexpr std::string_view kOwn = "own";
-
 // Trainings with a known outcome. Sources: numbers smaller than 2^-25 are zero in
 // fp16 (IEEE 754 round to nearest even); a loss scale of 2^16 lifts 2^-24 to 2^-8
 // (amp_semantics.md 2.1); a bf16 parameter p ignores an update below 2^-9 |p|.
@@ -89,21 +89,6 @@ constexpr Control kControls[] = {
     {"small_rate", "amp-bf16", small_rate, {"training.noop_updates", "", "<", 0.5}},
     {"scale_too_high", "amp-fp16", scale_too_high, {"training.skipped_steps", "", ">", 0}},
 };
-
-// Of the axes optimizer, rate and storage; "own" is what the subject says.
-void configure_optimizer(const Harness& self, TrialSpec& spec) {
-  Settings& settings = spec.settings;
-  if (const std::string name = axis_value(self, spec, "optimizer"); name != kOwn) {
-    const OptimizerKind kind = optimizer_named(name).kind;
-    settings.optimizer = {
-        .kind = kind, .storage = settings.optimizer.storage, .clip_norm = settings.optimizer.clip_norm};
-    // The default of torch.optim.Adam and AdamW and of keras.optimizers.Adam; SGD has none.
-    if (kind != OptimizerKind::sgd) settings.rate = 1e-3;
-  }
-  if (const std::string rate = axis_value(self, spec, "rate"); rate != kOwn) settings.rate = std::stod(rate);
-  if (const std::string name = axis_value(self, spec, "storage"); name != kOwn)
-    settings.optimizer.storage = storage_named(name).storage;
-}
 
 TrialSpec configured(const TrialSpec& given) {
   const Harness self = training_harness();
@@ -246,28 +231,21 @@ std::optional<std::string> refuses_training(const TrialSpec& spec) {
   if (!spec.subject->has_labels()) return spec.subject->id() + " has no labels to learn";
   if (spec.subject->data == DataKind::logits) return spec.subject->id() + " has random labels, which cannot be learned";
   const std::string control = axis_value(training_harness(), spec, "control");
-  const std::string storage = axis_value(training_harness(), spec, "storage");
-  if (storage != kOwn && storage != "nearest" && (spec.policy->master || spec.policy->param == DType::f32))
-    return "storage " + storage + " is for parameters narrower than fp32, policy " + std::string(spec.policy->name) +
-           " updates fp32";
   if (control != "none" && !expects(spec))
     return "control " + control + " has no expectation for policy " + std::string(spec.policy->name);
-  return {};
+  return refuses_optimizer(training_harness(), spec, control);
 }
 
 }  // namespace
 
 Harness training_harness() {
+  std::vector<Axis> axes = {{"control", {"none", "underflow", "small_rate", "scale_too_high"}},
+                            {"replicate", {"0", "1", "2", "3", "4"}, AxisNumbers{0, 1e6, true}},
+                            {"steps", {"40", "10", "100", "400"}, AxisNumbers{1, 1e6, true}}};
+  std::ranges::copy(optimizer_axes(), std::back_inserter(axes));
   return {.name = "training",
           .about = "loss against the fp32 baseline, loss scale, lost updates, held-out accuracy in fp32 and pure half",
-          .axes = {{"control", {"none", "underflow", "small_rate", "scale_too_high"}},
-                   {"replicate", {"0", "1", "2", "3", "4"}, AxisNumbers{0, 1e6, true}},
-                   {"steps", {"40", "10", "100", "400"}, AxisNumbers{1, 1e6, true}},
-                   {"optimizer", {kOwn, "sgd", "adam", "adamw", "adam_keras"}},
-                   {"rate",
-                    {kOwn, "0.0001", "0.0003", "0.001", "0.003", "0.01", "0.03", "0.1"},
-                    AxisNumbers{0, 1e6, false}},  // as the rate of a model file
-                   {"storage", {kOwn, "nearest", "stochastic", "kahan"}}},
+          .axes = std::move(axes),
           .metrics = training_table(),
           .refuses = refuses_training,
           .measure = measure_training,

@@ -112,7 +112,7 @@ struct Prediction {
     std::copy(numbers.begin(), numbers.end(), values.begin() + static_cast<int64_t>(anchor) * 7 + 3);
   }
   double accuracy() const {
-    return accuracy_of(DataKind::boxes, {2, 3, 32, 32}, {2, kAnchors, 7}, values, labels_of_two());
+    return score_of(DataKind::boxes, {2, 3, 32, 32}, {2, kAnchors, 7}, values, labels_of_two()).share();
   }
 };
 

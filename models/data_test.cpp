@@ -66,7 +66,7 @@ constexpr double kNoScore = std::numeric_limits<double>::quiet_NaN();
 TEST(Accuracy, OfStreetsCountsOnlyPixelsWithALabel) {
   const std::vector<double> values = {2, 0, 5, 1, 3, 0};
   const auto accuracy = [&](const std::vector<double>& labels) {
-    return accuracy_of(DataKind::streets, {1, 3, 1, 3}, {1, 2, 1, 3}, values, labels);
+    return score_of(DataKind::streets, {1, 3, 1, 3}, {1, 2, 1, 3}, values, labels).share();
   };
   EXPECT_EQ(accuracy({0, 255, 1}), 0.5);
   EXPECT_EQ(accuracy({0, 255, 0}), 1);
@@ -81,7 +81,7 @@ TEST(Accuracy, OfSpeechMergesRepetitionsUnlessABlankIsBetweenThem) {
     for (size_t t = 0; t < 3; ++t) values[3 * t + symbols[t]] = 1;
     std::vector<double> labels = {0, static_cast<double>(target.size())};
     target.resize(3), labels.insert(labels.end(), target.begin(), target.end());
-    return accuracy_of(DataKind::speech, {1, 4, 1, 24}, {1, 3, 3}, values, labels);
+    return score_of(DataKind::speech, {1, 4, 1, 24}, {1, 3, 3}, values, labels).share();
   };
   EXPECT_EQ(is_right({1, 0, 1}, {1, 1}), 1);
   EXPECT_EQ(is_right({1, 0, 1}, {1}), 0);
@@ -94,9 +94,9 @@ TEST(Accuracy, OfSpeechMergesRepetitionsUnlessABlankIsBetweenThem) {
 
 TEST(Accuracy, ANaNIsNoClassNorThatOfNumberZero) {
   for (const std::vector<double>& values : {std::vector<double>{kNoScore, 1}, {1, kNoScore}}) {
-    EXPECT_EQ(accuracy_of(DataKind::points, {1, 4}, {1, 2}, values, {0}), 0);
-    EXPECT_EQ(accuracy_of(DataKind::points, {1, 4}, {1, 2}, values, {1}), 0);
-    EXPECT_EQ(accuracy_of(DataKind::speech, {1, 4, 1, 8}, {1, 1, 2}, values, {0, 0, 0}), 0);
+    EXPECT_EQ(score_of(DataKind::points, {1, 4}, {1, 2}, values, {0}).share(), 0);
+    EXPECT_EQ(score_of(DataKind::points, {1, 4}, {1, 2}, values, {1}).share(), 0);
+    EXPECT_EQ(score_of(DataKind::speech, {1, 4, 1, 8}, {1, 1, 2}, values, {0, 0, 0}).share(), 0);
   }
 }
 

@@ -47,46 +47,48 @@ bool is_found(const Box& object, int64_t kind, std::span<const Box> anchors, con
   return winner == kind;
 }
 
-double share_of_found_objects(const Shape& input, const Shape& output, const std::vector<double>& values,
-                              const std::vector<double>& labels) {
+Score score_of_boxes(const Shape& input, const Shape& output, const std::vector<double>& values,
+                     const std::vector<double>& labels) {
   const std::vector<Box> anchors = anchors_of(input[2], input[3]);
-  double found = 0, all = 0;
+  Score score;
   for (int64_t n = 0; n < output[0]; ++n) {
     const LabelledBoxes objects = boxes_of(labels, n);
     for (size_t o = 0; o < objects.boxes.size(); ++o)
-      found += is_found(objects.boxes[o], objects.classes[o], anchors, values.data() + n * output[1] * output[2],
-                        output[2] - 4);
-    all += static_cast<double>(objects.boxes.size());
+      score.right += is_found(objects.boxes[o], objects.classes[o], anchors, values.data() + n * output[1] * output[2],
+                              output[2] - 4);
+    score.counted += static_cast<double>(objects.boxes.size());
   }
-  return all > 0 ? found / all : 0;
+  return score;
+}
+
+Score score_of_speech(const Shape& output, const std::vector<double>& values, const std::vector<double>& labels) {
+  const int64_t width = static_cast<int64_t>(labels.size()) / output[0], sequence = output[1] * output[2];
+  Score score{.counted = static_cast<double>(output[0])};
+  for (int64_t n = 0; n < output[0]; ++n)
+    score.right += are_all_symbols_right(values.data() + n * sequence, output[1], output[2], labels.data() + n * width);
+  return score;
 }
 
 }  // namespace
 
-double accuracy_of(DataKind kind, const Shape& input, const Shape& output, const std::vector<double>& values,
-                   const std::vector<double>& labels) {
-  if (kind == DataKind::boxes) return share_of_found_objects(input, output, values, labels);
-  if (kind == DataKind::speech) {
-    const int64_t width = static_cast<int64_t>(labels.size()) / output[0], sequence = output[1] * output[2];
-    double right = 0;
-    for (int64_t n = 0; n < output[0]; ++n)
-      right += are_all_symbols_right(values.data() + n * sequence, output[1], output[2], labels.data() + n * width);
-    return right / static_cast<double>(output[0]);
-  }
+Score score_of(DataKind kind, const Shape& input, const Shape& output, const std::vector<double>& values,
+               const std::vector<double>& labels) {
+  if (kind == DataKind::boxes) return score_of_boxes(input, output, values, labels);
+  if (kind == DataKind::speech) return score_of_speech(output, values, labels);
   // Classes are the last axis, or axis 1 of images.
   const bool is_image = output.rank() == 4;
   const int64_t classes = is_image ? output[1] : output[output.rank() - 1],
                 pixels = is_image ? output[2] * output[3] : 1;
   HM_CHECK(output.elements() == classes * static_cast<int64_t>(labels.size()),
            "an output " + output.text() + " for " + std::to_string(labels.size()) + " labels");
-  double right = 0, counted = 0;
+  Score score;
   for (int64_t i = 0; i < static_cast<int64_t>(labels.size()); ++i) {
     const auto label = static_cast<int64_t>(labels[static_cast<size_t>(i)]);
     if (kind == DataKind::streets && label == kUnlabelled) continue;
-    counted += 1;
-    right += best(values.data() + i / pixels * pixels * classes + i % pixels, classes, pixels) == label;
+    ++score.counted;
+    score.right += best(values.data() + i / pixels * pixels * classes + i % pixels, classes, pixels) == label;
   }
-  return counted > 0 ? right / counted : 0;
+  return score;
 }
 
 }  // namespace halfmark::models

@@ -1,7 +1,6 @@
 // A training step, built from data, model, loss, scaler and optimizer.
 #include "models/trial.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -9,11 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "models/batch_source.h"
 #include "models/draw.h"
-#include "models/index_storage.h"
-#include "models/layers/detection_loss.h"
 #include "models/layers/loss.h"
 #include "models/network/folded.h"
 #include "models/score.h"
@@ -34,43 +31,15 @@ Policy adjusted(const Policy& policy, const Settings& settings) {
   return own;
 }
 
-// Held-out samples in one forward pass: as many as fit, but not more than this, whatever the batch of the training. In
-// evaluation mode no sample depends on another.
-constexpr int64_t kEvaluationBatch = 256;
-constexpr std::string_view kHeldOutStream = "evaluation";
-
 }  // namespace
 
-TrialSpec TrialSpec::under(const Policy& other) const {
-  TrialSpec spec = *this;
-  spec.policy = &other;
-  return spec;
-}
-
-TrialSpec TrialSpec::oracle(Inputs inputs) const {
-  TrialSpec spec = under(policy_named("fp64"));
-  spec.device = oracle_device(*device);
-  spec.round_first = inputs == Inputs::rounded ? &format_of(policy->low) : nullptr;
-  // The same scale, exact in fp64, so that values rounded after scaling are rounded in the same way. Such a value is
-  // the output gradient of a subject without labels.
-  ScalerSpec scale = settings.scaler.value_or(policy->scaler);
-  if (scale.kind == ScalerSpec::Kind::dynamic) scale.kind = ScalerSpec::Kind::fixed;
-  spec.settings.scaler = scale;
-  spec.settings.batchnorm_state.reset(), spec.settings.batchnorm_accumulate.reset();
-  return spec;
-}
-
 struct Trial::Parts {
-  struct HeldOut {
-    int64_t samples = 0;
-    std::vector<Batch> batches;
-  };
-
   std::shared_ptr<const Subject> own_subject;  // that of the spec, if it is no one else's
   TrialSpec spec;
   Policy policy;  // the spec's, with the settings that override it
   Device& device;
   RandomKey key;
+  BatchSource source;
   LayerPtr model;
   std::vector<Param*> params;
   std::vector<State*> states;
@@ -80,13 +49,12 @@ struct Trial::Parts {
   Tap tap;
 
   std::shared_ptr<const HeldOut> held_out;  // shared by all evaluations; empty until the first
+  int64_t asked_samples = 0;                // for which it was made; files may have fewer
 
   // Of the loaded batch.
   Batch batch;
   Tensor x, labels;
   int64_t step = -1;
-  bool reads_ahead = false;
-  std::unique_ptr<ReadAhead> ahead;
   // Of the last forward and backward.
   Saved saved;
   Tensor output, loss, dx;
@@ -104,6 +72,7 @@ struct Trial::Parts {
         policy(adjusted(*spec.policy, spec.settings)),
         device(*spec.device),
         key(spec.seed),
+        source(spec, policy),
         model(make_model(*spec.subject, {device, policy, key.child("parameters"), spec.round_first}, spec.settings)),
         params(model->params()),
         states(model->states()),
@@ -113,90 +82,6 @@ struct Trial::Parts {
         scaler(policy.scaler) {}
 
   bool labelled() const { return spec.subject->has_labels(); }
-  bool has_indices() const { return row_of(spec.subject->data).has_indices; }
-
-  // The shape of the input with another number of samples.
-  Shape input_shape(int64_t samples) const {
-    std::vector<int64_t> extents(spec.subject->input.extents().begin(), spec.subject->input.extents().end());
-    extents[0] = samples;
-    return Shape(extents);
-  }
-
-  Batch draw(std::string_view stream, int64_t number, const Shape& shape) const {
-    const Subject& subject = *spec.subject;
-    const RandomKey own = key.child("data").child(stream);
-    Batch drawn = !spec.data ? draw_batch(subject.data, shape, subject.classes, own, number)
-                  : stream == kHeldOutStream
-                      ? held_out_batch(*spec.data, subject.data, shape, own, number * kEvaluationBatch)
-                      : training_batch(*spec.data, subject.data, shape, own, number);
-    return changed(std::move(drawn));
-  }
-  // With the settings and the rounding of the trial.
-  Batch changed(Batch drawn) const {
-    for (double& value : drawn.x) {
-      if (has_indices()) break;
-      value = value * spec.settings.input_scale + spec.settings.input_offset;
-      if (spec.round_first) value = round_to(*spec.round_first, value);
-    }
-    return drawn;
-  }
-
-  // A batch of files, from the thread that reads ahead.
-  Batch read(int64_t number) {
-    if (!ahead || ahead->next_step() != number)
-      ahead = std::make_unique<ReadAhead>(
-          [data = spec.data, subject = spec.subject, own = key.child("data").child("training")](int64_t wanted) {
-            return training_batch(*data, subject->data, subject->input, own, wanted, true);
-          },
-          number);
-    return changed(ahead->take());
-  }
-
-  Layout layout_of(const Shape& shape, DType dtype) const {
-    return shape.rank() == 4 && is_floating(dtype) ? device.image_layout(dtype) : Layout::plain;
-  }
-  Tensor input(const Batch& drawn, const Shape& shape) const {
-    PurposeScope purpose(Purpose::input);
-    const DType dtype = spec.subject->input_dtype(policy);
-    if (has_indices()) return stored_indices(device, shape, drawn.x, spec.settings.indices);
-    return Tensor::from(device, shape, dtype, drawn.x, layout_of(shape, dtype));
-  }
-  // 1 for the class of the label and 0 for the others, for losses that compare numbers.
-  Tensor one_hot(const std::vector<double>& classes, const Shape& result) const {
-    const bool is_image = result.rank() == 4;
-    const int64_t count = is_image ? result[1] : result[result.rank() - 1];
-    const int64_t pixels = is_image ? result[2] * result[3] : 1;
-    std::vector<double> values(static_cast<size_t>(result.elements()), 0.0);
-    for (int64_t i = 0; i < static_cast<int64_t>(classes.size()); ++i) {
-      const auto label = static_cast<int64_t>(classes[static_cast<size_t>(i)]);
-      if (label < count) values[static_cast<size_t>((i / pixels * count + label) * pixels + i % pixels)] = 1;
-    }
-    return Tensor::from(device, result, policy.param, values);
-  }
-  // Of a batch of inputs `given`, for outputs `result`.
-  Tensor targets(const Batch& drawn, const Shape& given, const Shape& result) const {
-    PurposeScope purpose(Purpose::input);
-    const Shape shape = target_shape(spec.subject->data, given);
-    if (row_of(spec.subject->loss.kind).targets == TargetKind::values) return one_hot(drawn.labels, result);
-    if (spec.subject->data == DataKind::boxes)
-      return Tensor::from(device, {result[0], result[1], 2 * result[2]}, policy.param,
-                          detection_targets(drawn.labels, result[0], result[2] - 4, given[2], given[3]));
-    if (spec.subject->data != DataKind::speech)
-      return stored_indices(device, shape, drawn.labels, spec.settings.indices);
-    std::vector<double> filled = drawn.labels;  // all steps of the output count
-    for (size_t i = 0; i < filled.size(); i += static_cast<size_t>(shape[1]))
-      filled[i] = static_cast<double>(result[1]);
-    return stored_indices(device, shape, filled, spec.settings.indices);
-  }
-  // Of the model, from a stored batch.
-  Tensor given_to_model(const Tensor& stored) const {
-    return has_indices() ? indices_for_kernels(stored, spec.settings.indices) : stored;
-  }
-  // Of the loss. Targets that are floating numbers are stored as they are.
-  Tensor given_to_loss(const Tensor& stored) const {
-    return is_floating(stored.dtype()) ? stored : indices_for_kernels(stored, spec.settings.indices);
-  }
-
   const std::vector<double>& slopes(const Shape& shape) {
     if (!slope.empty()) return slope;
     const RandomKey numbers = key.child("slope");
@@ -221,21 +106,15 @@ struct Trial::Parts {
       value *= factor;
       if (spec.round_first) value = round_to(*spec.round_first, value);
     }
-    dy = Tensor::from(device, output.shape(), output.dtype(), values, layout_of(output.shape(), output.dtype()));
+    dy = Tensor::from(device, output.shape(), output.dtype(), values, source.layout_of(output.shape(), output.dtype()));
     dy_scale = factor;
     return dy;
   }
 
-  // `samples` held-out samples in batches, drawn when they are first wanted.
+  // Drawn or read when they are first wanted.
   const HeldOut& held_out_samples(int64_t samples) {
-    if (spec.data) samples = std::min(samples, spec.data->samples(Split::held_out, spec.subject->input));
-    if (held_out && held_out->samples == samples) return *held_out;
-    auto drawn = std::make_shared<HeldOut>();
-    drawn->samples = samples;
-    for (int64_t first = 0; first < samples; first += kEvaluationBatch)
-      drawn->batches.push_back(
-          draw(kHeldOutStream, first / kEvaluationBatch, input_shape(std::min(kEvaluationBatch, samples - first))));
-    held_out = std::move(drawn);
+    if (!held_out || asked_samples != samples)
+      held_out = std::make_shared<HeldOut>(source.held_out(samples)), asked_samples = samples;
     return *held_out;
   }
 
@@ -244,21 +123,20 @@ struct Trial::Parts {
     HM_CHECK(labelled(), "subject " + spec.subject->id() + " has no labels to evaluate it by");
     PhaseScope phase("evaluation");
     const HeldOut& held = held_out_samples(samples);
-    Evaluation result{.samples = held.samples};
-    double loss_sum = 0, right = 0;
-    for (const Batch& given : held.batches) {
-      const int64_t count = static_cast<int64_t>(given.x.size()) / std::max<int64_t>(1, input_shape(1).elements());
+    double loss_sum = 0;
+    Score score;
+    for (size_t i = 0; i < held.batches.size(); ++i) {
+      const Batch& given = held.batches[i];
+      const Shape& shape = held.shapes[i];
       Pass pass(device, policy, false);
-      const Tensor out = model->forward(pass, given_to_model(input(given, input_shape(count))), nullptr);
-      const Tensor labels_of_batch = given_to_loss(targets(given, input_shape(count), out.shape()));
+      const Tensor out = model->forward(pass, source.given_to_model(source.input(given, shape)), nullptr);
+      const Tensor labels_of_batch = source.given_to_loss(source.targets(given, shape, out.shape()));
       const Tensor head_loss = make_loss(spec.subject->loss)->forward(pass, out, labels_of_batch);
-      right += accuracy_of(spec.subject->data, input_shape(count), out.shape(), out.values(), given.labels) *
-               static_cast<double>(count);
-      loss_sum += head_loss.values()[0] * static_cast<double>(count);
+      const Score own = score_of(spec.subject->data, shape, out.shape(), out.values(), given.labels);
+      score.right += own.right, score.counted += own.counted;
+      loss_sum += head_loss.values()[0] * static_cast<double>(shape[0]);
     }
-    result.loss = loss_sum / static_cast<double>(result.samples);
-    result.accuracy = right / static_cast<double>(result.samples);
-    return result;
+    return {.loss = loss_sum / static_cast<double>(held.samples), .accuracy = score.share(), .samples = held.samples};
   }
 
   FoldedNetwork folded_network() const {
@@ -282,7 +160,7 @@ struct Trial::Parts {
     auto made = std::make_unique<Parts>(std::move(own), subject);
     for (Param* param : made->params) param->value.set_values(values.at(param->name));
     for (State* state : made->states) state->value.set_values(values.at(state->name));
-    made->held_out = held_out;
+    made->held_out = held_out, made->asked_samples = asked_samples;
     return made;
   }
 
@@ -299,7 +177,7 @@ struct Trial::Parts {
     auto made = std::make_unique<Parts>(std::move(own));
     for (size_t i = 0; i < params.size(); ++i) made->params[i]->value.set_values(updated_values(*params[i]));
     for (size_t i = 0; i < states.size(); ++i) made->states[i]->value.set_values(states[i]->value.values());
-    made->held_out = held_out;
+    made->held_out = held_out, made->asked_samples = asked_samples;
     return made;
   }
 
@@ -334,14 +212,15 @@ const std::vector<double>& Trial::labels() const { return parts_->batch.labels; 
 void Trial::load_batch(int64_t step) {
   Parts& p = *parts_;
   p.x = {}, p.labels = {}, p.output = {};  // freed first, so that memory counts one batch at a time
-  p.batch = p.reads_ahead ? p.read(step) : p.draw("training", step, p.spec.subject->input);
-  p.x = p.input(p.batch, p.spec.subject->input);
-  if (p.labelled()) p.labels = p.targets(p.batch, p.spec.subject->input, p.model->output_shape(p.spec.subject->input));
+  const Shape& shape = p.spec.subject->input;
+  p.batch = p.source.training(step);
+  p.x = p.source.input(p.batch, shape);
+  if (p.labelled()) p.labels = p.source.targets(p.batch, shape, p.model->output_shape(shape));
   p.step = step;
 }
 
-void Trial::read_ahead() { parts_->reads_ahead = parts_->spec.data != nullptr; }
-const ReadingTimes* Trial::reading_times() const { return parts_->ahead ? &parts_->ahead->times() : nullptr; }
+void Trial::read_ahead() { parts_->source.read_ahead(); }
+const ReadingTimes* Trial::reading_times() const { return parts_->source.reading_times(); }
 
 Tensor Trial::input() const { return parts_->x; }
 
@@ -356,12 +235,12 @@ Tensor Trial::forward() {
   PhaseScope phase("forward");
   p.output = {}, p.loss = {}, p.dx = {}, p.saved = {};  // results of the previous forward
   Pass pass(p.device, p.policy, true, forward_key(), p.tap);
-  const Tensor x = p.given_to_model(p.x);
+  const Tensor x = p.source.given_to_model(p.x);
   p.output = p.model->forward(pass, x, &p.saved);
   const Shape promised = p.model->output_shape(x.shape());
   HM_CHECK(p.output.shape() == promised, "subject " + p.spec.subject->id() + ": its output has the shape " +
                                              p.output.shape().text() + ", its output_shape says " + promised.text());
-  if (p.labelled()) p.loss = p.head->forward(pass, p.output, p.given_to_loss(p.labels));
+  if (p.labelled()) p.loss = p.head->forward(pass, p.output, p.source.given_to_loss(p.labels));
   p.pending = true;
   return p.output;
 }
@@ -400,7 +279,8 @@ StepResult Trial::train_step(int64_t step) {
   StepResult result{.loss = loss(), .scale = static_cast<double>(scaler().scale())};
   if (const std::vector<double>& labels = parts_->batch.labels; parts_->labelled())
     result.accuracy =
-        accuracy_of(parts_->spec.subject->data, parts_->spec.subject->input, output.shape(), output.values(), labels);
+        score_of(parts_->spec.subject->data, parts_->spec.subject->input, output.shape(), output.values(), labels)
+            .share();
   backward();
   result.skipped = !update();
   return result;
@@ -411,7 +291,7 @@ Tensor Trial::infer() {
   HM_CHECK(!p.x.empty(), "inference needs a loaded batch");
   PhaseScope phase("evaluation");
   Pass pass(p.device, p.policy, false, p.key, p.tap);
-  return p.model->forward(pass, p.given_to_model(p.x), nullptr);
+  return p.model->forward(pass, p.source.given_to_model(p.x), nullptr);
 }
 
 double Evaluation::accuracy_error() const {
@@ -430,7 +310,7 @@ Evaluation Trial::evaluate(int64_t samples, const Policy* policy, EvaluatedForm 
 }
 
 std::vector<double> Trial::input_gradient() const {
-  HM_CHECK(parts_->has_indices() || !parts_->dx.empty(), "there is no input gradient before backward");
+  HM_CHECK(parts_->source.has_indices() || !parts_->dx.empty(), "there is no input gradient before backward");
   if (parts_->dx.empty()) return {};
   return Parts::divided(parts_->dx, parts_->scale);
 }

@@ -119,7 +119,7 @@ const std::vector<SuiteRow>& full() {
       {smallest_of_each_family(), kPairs, {"memory"}, {"steps=100"}},  // no step may leave memory behind
       {kTimed, {"*"}, {"throughput"}},
       {kTrained, {"*"}, {"convergence"}},
-      {kTrainedThrice, {"*"}, {"convergence"}, {"seeds=3"}},
+      {kTrainedThrice, {"*"}, {"convergence"}},
       {kTrainedLonger, {"*"}, {"convergence"}, {"steps=200"}},
       {kTrained, kPairs, {"training"}, {"steps=40"}},
       {kTrainedThrice, kPairs, {"training"}, {"steps=40"}},

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/layers/bias.h"
 #include "models/layers/tapped_layer.h"
 #include "models/layers/weight.h"
 
@@ -22,12 +23,12 @@ class Convolution : public TappedLayer {
         // PyTorch counts the outputs of all groups for fan_out (torch/nn/init.py, _calculate_fan_in_and_fan_out).
         weight_(init, this->name(), {out, in / groups, kernel.h, kernel.w}, in / groups * area(kernel),
                 out * area(kernel), start, weight_norm) {
-    if (with_bias) bias_ = bias_of(init, this->name() + ".bias", out, in / groups * area(kernel), start);
+    if (with_bias) bias_ = Bias(init, this->name(), out, in / groups * area(kernel), start);
   }
 
   std::vector<Param*> params() override {
     std::vector<Param*> all = weight_.params();
-    if (!bias_.value.empty()) all.push_back(&bias_);
+    bias_.append_to(all);
     return all;
   }
   // Every output element is a sum of in / groups * area of the kernel products; those with padding count, as usual.
@@ -49,7 +50,7 @@ class Convolution : public TappedLayer {
     const Tensor a = pass.input("conv2d", x), w = weight_.forward(pass, "conv2d", saved);
     Tensor y = pass.fresh(output_shape(x.shape()), pass.output_dtype("conv2d", a.dtype()));
     run(Conv2d{.x = a, .w = w, .out = y, .window = window_, .groups = groups_, .math = pass.math(a.dtype())});
-    if (!bias_.value.empty()) run(AddBias{.x = y, .bias = pass.weight("conv2d", bias_), .out = y});
+    bias_.add(pass, "conv2d", y);
     if (saved) saved->keep(a);
     return y;
   }
@@ -62,8 +63,7 @@ class Convolution : public TappedLayer {
       run(Conv2dBackwardWeights{.x = a, .dy = dy, .dw = dw, .window = window_, .groups = groups_, .math = math});
     });
     const TensorSpec x = saved.take_spec();
-    if (!bias_.value.empty())
-      pass.gradient(bias_, w.dtype(), [&](Tensor& db) { run(BiasGradient{.dy = dy, .dbias = db}); });
+    bias_.gradient(pass, w.dtype(), dy);
     Tensor dx = pass.fresh(x.shape, a.dtype());
     run(Conv2dBackwardData{.dy = dy, .w = w, .dx = dx, .window = window_, .groups = groups_, .math = math});
     return pass.cast(dx, x.dtype);
@@ -72,7 +72,7 @@ class Convolution : public TappedLayer {
   Window window_;
   int groups_;
   Weight weight_;  // [out, in / groups, kernel.h, kernel.w]
-  Param bias_;     // [out]
+  Bias bias_;
 };
 
 }  // namespace

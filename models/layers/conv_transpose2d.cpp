@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/layers/bias.h"
 #include "models/layers/tapped_layer.h"
 
 namespace halfmark::models {
@@ -21,12 +22,13 @@ class TransposedConvolution : public TappedLayer {
     const int64_t fan_in = out_of_group * area;
     weight_ =
         weight_of(init, this->name() + ".weight", {in, out_of_group, kernel.h, kernel.w}, fan_in, in * area, start);
-    if (with_bias) bias_ = bias_of(init, this->name() + ".bias", out, fan_in, start);
+    if (with_bias) bias_ = Bias(init, this->name(), out, fan_in, start);
   }
 
   std::vector<Param*> params() override {
-    if (bias_.value.empty()) return {&weight_};
-    return {&weight_, &bias_};
+    std::vector<Param*> all = {&weight_};
+    bias_.append_to(all);
+    return all;
   }
   // Every element of the input meets out / groups times the area of the kernel weights; those that fall into the padding
   // count, as usual.
@@ -50,7 +52,7 @@ class TransposedConvolution : public TappedLayer {
     Tensor y = pass.fresh(output_shape(x.shape()), pass.output_dtype("conv_transpose2d", a.dtype()));
     run(Conv2dBackwardData{
         .dy = a, .w = w, .dx = y, .window = window_, .groups = groups_, .math = pass.math(a.dtype())});
-    if (!bias_.value.empty()) run(AddBias{.x = y, .bias = pass.weight("conv_transpose2d", bias_), .out = y});
+    bias_.add(pass, "conv_transpose2d", y);
     if (saved) saved->keep_spec(x), saved->keep(w), saved->keep(a);
     return y;
   }
@@ -63,8 +65,7 @@ class TransposedConvolution : public TappedLayer {
     pass.gradient(weight_, w.dtype(), [&](Tensor& dw) {
       run(Conv2dBackwardWeights{.x = dy, .dy = a, .dw = dw, .window = window_, .groups = groups_, .math = math});
     });
-    if (!bias_.value.empty())
-      pass.gradient(bias_, w.dtype(), [&](Tensor& db) { run(BiasGradient{.dy = dy, .dbias = db}); });
+    bias_.gradient(pass, w.dtype(), dy);
     Tensor dx = pass.fresh(x.shape, a.dtype());
     run(Conv2d{.x = dy, .w = w, .out = dx, .window = window_, .groups = groups_, .math = math});
     return pass.cast(dx, x.dtype);
@@ -74,7 +75,7 @@ class TransposedConvolution : public TappedLayer {
   Size2d output_padding_;
   int groups_;
   Param weight_;  // [in, out / groups, kernel.h, kernel.w]
-  Param bias_;    // [out]
+  Bias bias_;
 };
 
 }  // namespace

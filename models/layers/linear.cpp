@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/layers/bias.h"
 #include "models/layers/tapped_layer.h"
 #include "models/layers/weight.h"
 
@@ -17,13 +18,13 @@ class Linear : public TappedLayer {
   Linear(const Init& init, std::string name, int64_t in, int64_t out, bool with_bias, const Start& start,
          bool weight_norm)
       : TappedLayer(std::move(name)), weight_(init, this->name(), {out, in}, in, out, start, weight_norm) {
-    if (with_bias) bias_ = bias_of(init, this->name() + ".bias", out, in, start);
+    if (with_bias) bias_ = Bias(init, this->name(), out, in, start);
   }
   Linear(std::string name, Param& weight) : TappedLayer(std::move(name)), weight_(weight) {}
 
   std::vector<Param*> params() override {
     std::vector<Param*> all = weight_.params();
-    if (!bias_.value.empty()) all.push_back(&bias_);
+    bias_.append_to(all);
     return all;
   }
   double forward_flops(const Shape& input) const override {
@@ -53,7 +54,7 @@ class Linear : public TappedLayer {
     const Tensor a = matrix(pass, pass.input("linear", x)), w = weight_.forward(pass, "linear", saved);
     Tensor y = pass.fresh({a.shape()[0], w.shape()[0]}, pass.output_dtype("linear", a.dtype()));
     run(Matmul{.a = a, .b = w, .out = y, .transpose_b = true, .math = pass.math(a.dtype())});
-    if (!bias_.value.empty()) run(AddBias{.x = y, .bias = pass.weight("linear", bias_), .out = y});
+    bias_.add(pass, "linear", y);
     if (saved) saved->keep(a);
     return x.shape().rank() == 2 ? y : pass.plain(y).reshaped(output_shape(x.shape()));
   }
@@ -66,8 +67,7 @@ class Linear : public TappedLayer {
     weight_.gradient(pass, w.dtype(), saved,
                      [&](Tensor& dw) { run(Matmul{.a = dy, .b = a, .out = dw, .transpose_a = true, .math = math}); });
     const TensorSpec x = saved.take_spec();
-    if (!bias_.value.empty())
-      pass.gradient(bias_, w.dtype(), [&](Tensor& db) { run(BiasGradient{.dy = dy, .dbias = db}); });
+    bias_.gradient(pass, w.dtype(), dy);
     Tensor dx = pass.fresh(a.shape(), a.dtype());
     run(Matmul{.a = dy, .b = w, .out = dx, .math = math});
     if (x.shape.rank() != 2) dx = pass.plain(dx).reshaped(x.shape);
@@ -75,7 +75,7 @@ class Linear : public TappedLayer {
   }
 
   Weight weight_;  // [out, in]
-  Param bias_;     // [out]
+  Bias bias_;
 };
 
 }  // namespace

@@ -36,13 +36,13 @@ Names fields_of(Judging judge) {
   return names;
 }
 
-struct Range {
+struct AllowedNumbers {
   double low, high;
   bool low_too = true;  // low itself is allowed
 };
 constexpr double kNoEnd = std::numeric_limits<double>::infinity();
 
-void read(const JsonReader& json, const char* key, const Range& range, double& value) {
+void read(const JsonReader& json, const char* key, const AllowedNumbers& range, double& value) {
   const auto member = json.optional(key);
   if (!member) return;
   value = member->number();

@@ -25,7 +25,8 @@ constexpr size_t kWorst = 8;         // rows of the short table of a subject
 // One tensor under one policy.
 struct TensorRow {
   std::string policy, tensor, phase;
-  std::optional<double> nonfinite, flushed, subnormal, headroom, nmse;
+  std::optional<double> nonfinite{}, flushed{}, subnormal{}, headroom{}, nmse{};
+  bool cancels = false;  // a gradient whose terms cancel: an error relative to it would be one relative to noise
 
   bool overflows() const {
     return (nonfinite && *nonfinite > 0) || (headroom && (std::isnan(*headroom) || *headroom < 0));
@@ -68,9 +69,10 @@ std::vector<TensorRow> rows_of(const Record& record, const Record* errors) {
     if (!named) continue;
     const auto [found, is_new] = place.try_emplace(one.at, rows.size());
     if (is_new) {
-      rows.push_back({record.policy, named->first, named->second, {}, {}, {}, {}, {}});
+      rows.push_back({.policy = record.policy, .tensor = named->first, .phase = named->second});
       if (const Measurement* nmse = errors ? find(*errors, "error.nmse", one.at) : nullptr)
         rows.back().nmse = nmse->value;
+      rows.back().cancels = errors && find(*errors, "error.cancelled", one.at);
     }
     TensorRow& row = rows[found->second];
     if (one.metric == "range.nonfinite") row.nonfinite = one.value;
@@ -113,6 +115,11 @@ Cell headroom_cell(const std::optional<double>& bits) {
   return {human(*bits, "bit"), *bits < kThinHeadroom ? Tone::bad : Tone::plain};
 }
 
+Cell error_cell(const TensorRow& row) {
+  if (row.nmse) return {human(*row.nmse, "1")};
+  return {row.cancels ? "cancels" : "-", Tone::dim};
+}
+
 std::string group_text(const LayerGroup& group, const TextOptions& options) {
   std::string text = toned(printable(group.key.first + " on " + group.key.second), Tone::strong, options.colour) + "\n";
   Table table({"policy", "tensor", "phase", "not finite", "flushed to 0", "subnormal", "headroom", "NMSE"}, 3);
@@ -131,7 +138,7 @@ std::string group_text(const LayerGroup& group, const TextOptions& options) {
                share_cell(row.flushed),
                share_cell(row.subnormal),
                headroom_cell(row.headroom),
-               row.nmse ? Cell{human(*row.nmse, "1")} : Cell{"-", Tone::dim}});
+               error_cell(row)});
   }
   if (!table.empty()) text += table.text(options);
   for (const std::string& policy : policies)
@@ -206,7 +213,9 @@ std::string layer_columns_text() {
          "                the format of the tensor\n"
          "  subnormal     share that the format holds with fewer bits than usual\n"
          "  headroom      doublings (bits) left before the largest element overflows\n"
-         "  NMSE          squared error / squared fp64 reference, where it was measured\n";
+         "  NMSE          squared error / squared fp64 reference, where it was measured; cancels: a gradient whose "
+         "terms cancel,\n"
+         "                so that fp64 too leaves rounding noise only\n";
 }
 
 std::string show_layers(const NamedReport& named, const TextOptions& options) {

@@ -68,6 +68,18 @@ TEST(Layers, LeavesOutWhatLosesNothingAndSaysHowMuch) {
   EXPECT_EQ(all.find("lose nothing"), all.npos) << all;
 }
 
+TEST(Layers, SaysWhichGradientHasNoErrorBecauseItsTermsCancel) {
+  NamedReport named{"r.json", {}};
+  named.report.records = {
+      layer_record(
+          "fp16", "range",
+          {range_metric("underflow", "gradient/conv.bias", 0.5), range_metric("underflow", "gradient/x", 0.25)}),
+      layer_record("fp16", "error", {{.metric = "error.cancelled", .at = "gradient/conv.bias", .value = 1e-16}})};
+  const std::string text = show_layers(named), line = text.substr(text.find("d conv.bias"), text.find("d x"));
+  EXPECT_NE(line.substr(0, line.find('\n')).find("cancels"), text.npos) << text;
+  EXPECT_EQ(text.find("cancels"), text.rfind("cancels")) << "d x was not measured\n" << text;
+}
+
 TEST(Layers, BreaksTiesByTheNextKindOfLoss) {
   // Worst last, as a report may have them.
   const std::vector<Measurement> tensors = {range_metric("headroom", "activation/nothing", 1),

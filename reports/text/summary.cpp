@@ -14,96 +14,6 @@ namespace halfmark::reports {
 
 namespace {
 
-const std::vector<Figure>& table() {
-  using enum Better;
-  static const std::vector<Figure> figures = {
-      {"train step", "time.step", "hot|", lower, Ratio::speed_up, true, false, true, true, false, false,
-       "median time of a training step (forward, backward, optimizer), caches hot"},
-      {"speed-up", "speedup.step", "hot", higher, Ratio::none, true, false, true, true, false, true,
-       "how many times faster a hot step is than under fp32, timed in turn, with half of its 95 % interval; no gain: "
-       "the "
-       "interval holds 1; same kernels: nothing can be faster"},
-      {"step cold", "time.step", "cold", lower, Ratio::speed_up, true, false, true, false, false, false,
-       "the same with caches emptied before each step"},
-      {"forward", "time.forward", "hot|", lower, Ratio::speed_up, true, false, true, false, false, false,
-       "median time of forward and loss"},
-      {"backward", "time.backward", "hot|", lower, Ratio::speed_up, true, false, true, false, false, false,
-       "median time of backward"},
-      {"optimizer", "time.optimizer", "hot|", lower, Ratio::speed_up, true, false, true, false, false, false,
-       "median time of the optimizer step, loss scaling included"},
-      {"evaluation", "time.evaluation", "hot|", lower, Ratio::speed_up, true, false, true, false, false, false,
-       "median time of one batch in evaluation mode"},
-      {"samples", "throughput.step", "hot|", higher, Ratio::rate, true, false, true, false, false, false,
-       "samples trained per second"},
-      {"FLOP rate", "throughput.flops", "hot|", higher, Ratio::rate, true, false, true, true, false, false,
-       "additions and multiplications of matmul and convolution in a training step, per second"},
-      {"tensors", "memory.tensors", "train|", lower, Ratio::times, false, false, false, true, false, false,
-       "most bytes of tensors alive at one instant of a training step, without scratch of kernels and padding; vs "
-       "fp32: share of "
-       "its "
-       "bytes"},
-      {"predicted", "memory.predicted", "train", lower, Ratio::none, false, false, false, false, false, false,
-       "the same computed from shapes, dtypes, cast rules, optimizer and batch, without running"},
-      {"kept", "memory.saved", "train", lower, Ratio::times, false, false, false, false, false, false,
-       "bytes that forward and the loss leave for backward, of activations and statistics"},
-      {"tensors eval", "memory.tensors", "evaluate", lower, Ratio::times, false, false, false, false, false, false,
-       "the same while a batch is evaluated between two steps: gradients and optimizer state stay allocated"},
-      {"peak memory", "memory.peak", "train|", lower, Ratio::none, false, false, false, false, false, false,
-       "the same with scratch of kernels; on a processor that emulates a format, also that of the emulation"},
-      {"memory eval", "memory.peak", "evaluate", lower, Ratio::none, false, false, false, false, false, false,
-       "the same while a batch is evaluated between two steps"},
-      {"output NMSE", "error.nmse", "output", lower, Ratio::times, false, false, false, true, false, false,
-       "squared error of the output / squared fp64 reference; its square root is a relative error"},
-      {"arithmetic NMSE", "error.arithmetic.nmse", "output", lower, Ratio::times, false, false, false, false, false,
-       false, "the same against a reference that starts from the rounded inputs: the share of the kernels"},
-      {"1 - cosine", "error.cosine", "output", higher, Ratio::none, false, false, false, true, true, false,
-       "distance of the output's direction from that of the fp64 reference"},
-      {"gradient NMSE", "error.nmse", "gradient/*", lower, Ratio::times, false, false, false, true, false, false,
-       "NMSE of the gradient that is worst"},
-      {"zeroed", "error.zeroed", "*", lower, Ratio::none, false, true, false, true, false, false,
-       "largest share of a tensor that is zero but not in the fp64 reference: lost to underflow"},
-      {"overflow", "error.infinite", "*", lower, Ratio::none, false, true, false, true, false, false,
-       "largest share of a tensor that is infinite"},
-      {"NaN", "error.nan", "*", lower, Ratio::none, false, true, false, false, false, false,
-       "largest share of a tensor that is NaN"},
-      {"underflow", "range.underflow", "*", lower, Ratio::none, false, true, false, false, false, false,
-       "largest share of a tensor below half the format's least number"},
-      {"headroom", "range.headroom", "*", higher, Ratio::none, false, false, false, true, false, false,
-       "doublings (bits) left before the largest value of any tensor overflows; below 0: it does"},
-      {"BatchNorm drift", "batchnorm.running_var_drift", "*", neither, Ratio::none, false, false, false, true, false,
-       false, "relative drift of the running variance from fp64; 0 is best"},
-      {"final loss", "training.final_loss", "*", lower, Ratio::none, false, false, false, true, false, false,
-       "mean training loss of the last tenth of the steps of a short training"},
-      {"accuracy", "evaluation.accuracy", "fp32", higher, Ratio::none, false, true, false, true, false, false,
-       "share of held-out samples classified correctly, evaluated in fp32: mean over the seeds, with its standard "
-       "error",
-       true},
-      {"half accuracy", "evaluation.accuracy", "half", higher, Ratio::none, false, true, false, false, false, false,
-       "the same, evaluated in half precision throughout", true},
-      {"training accuracy", "training.final_accuracy", "*", higher, Ratio::none, false, true, false, false, false,
-       false,
-       "share of the training batches classified correctly, mean of the last tenth of the steps: no held-out samples"},
-      {"eval gap", "evaluation.gap", "*", lower, Ratio::none, false, false, false, true, false, false,
-       "loss of the trained model evaluated in half precision, less that in fp32"},
-      {"skipped steps", "training.skipped_steps", "*", lower, Ratio::none, false, false, false, true, false, false,
-       "steps that the loss scaler skipped because a gradient was not finite"},
-      {"lost updates", "training.noop_updates", "*", lower, Ratio::none, false, true, false, true, false, false,
-       "share of weights that an update left unchanged: lost to rounding where it exceeds that of fp32, whose "
-       "gradients are 0"},
-      {"loss", "convergence.loss", "*", lower, Ratio::none, false, false, false, true, false, false,
-       "loss of held-out samples after training, evaluated in fp32: mean over the seeds"},
-      {"loss gap", "convergence.loss_gap", "*", neither, Ratio::none, false, false, false, true, false, false,
-       "held-out loss after training, less that under fp32: mean over the seeds"},
-      {"fp32 spread", "convergence.fp32_spread", "*", lower, Ratio::none, false, false, false, true, false, false,
-       "half of the interval that holds the held-out loss of one more seed of fp32 with 95 %"},
-      {"as fp32", "convergence.as_fp32", "*", higher, Ratio::none, false, false, false, true, false, false,
-       "yes: the 90 % interval of the loss gap lies within the spread of fp32; no: beyond; open: neither", false, true},
-      {"sum error", "accumulation.backward_error", "*", lower, Ratio::none, false, false, false, true, false, false,
-       "error of one long sum of products / sum of their magnitudes"},
-  };
-  return figures;
-}
-
 bool is_timed(std::string_view metric) {
   return metric.starts_with("time.") || metric.starts_with("throughput.") || metric.starts_with("energy.") ||
          metric.starts_with("speedup.");
@@ -259,18 +169,17 @@ bool Group::has(const Figure& figure) const {
 
 std::string_view family_of(std::string_view metric) { return metric.substr(0, metric.find('.')); }
 
-std::span<const Figure> known_figures() { return table(); }
-
 bool is_control(const Record& record) {
   if (!record.expectation) return false;
   return record.status == Status::ok || record.status == Status::suspect || !record.expectation->met;
 }
 
 std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool all) {
-  std::vector<Figure> figures = table();
+  const std::span<const Figure> known = known_figures();
+  std::vector<Figure> figures(known.begin(), known.end());
   std::set<std::string> seen;
   std::set<std::string_view> families;
-  for (const Figure& figure : table()) {
+  for (const Figure& figure : known) {
     seen.insert(figure.metric + " @ " + figure.at);
     families.insert(family_of(figure.metric));
   }

@@ -45,22 +45,25 @@ void scale_and_mask(float* scores, int64_t count, float scale, const float* mask
 }
 
 // The weights exp(y - largest) of y = scale x + mask, for the `seen` scores x of a row, zeros in the rest of its `width`;
-// their sum, and log of the sum of exp(y). Zeros, a sum of 1 and -infinity if the row attends to nothing.
+// their sum, and log of the sum of exp(y). Zeros, a sum of 1 and -infinity if the row attends to nothing. `width` is of whole
+// vectors, and so are the loops: the weight of -infinity is 0.
 struct RowOfWeights {
   float sum, log_sum;
 };
 RowOfWeights weigh(float* p, int64_t seen, int64_t width, float scale, const float* mask) {
   scale_and_mask(p, seen, scale, mask);
-  const float largest = largest_of(p, seen);
+  const int64_t whole = padded_columns(seen);
+  std::fill(p + seen, p + whole, -HUGE_VALF);
+  const float largest = largest_of(p, whole);
   // A NaN among the scores is no reason for zeros.
   if (largest == -HUGE_VALF && std::none_of(p, p + seen, [](float one) { return std::isnan(one); })) {
     std::fill(p, p + width, 0.0F);
     return {1, largest};
   }
   HM_EACH_FOR_ITSELF
-  for (int64_t j = 0; j < seen; ++j) p[j] = exp_of_nonpositive(p[j] - largest);
+  for (int64_t j = 0; j < whole; ++j) p[j] = exp_of_nonpositive(p[j] - largest);
   std::fill(p + seen, p + width, 0.0F);
-  const float sum = lanes_sum<float, kLanes<float>>(seen, [p](int64_t j) { return p[j]; });
+  const float sum = lanes_sum<float, kLanes<float>>(whole, [p](int64_t j) { return p[j]; });
   return {sum, largest + std::log(sum)};
 }
 
@@ -149,7 +152,7 @@ void attend_backward_in_tiles(const AttentionBackward& op) {
             }
             scale_and_mask(weight, own, scale, mask.of(head, query));
             HM_EACH_FOR_ITSELF
-            for (int64_t j = 0; j < own; ++j) {
+            for (int64_t j = 0; j < padded_columns(own); ++j) {  // those from `own` on are replaced
               // The score is at most the logarithm of the sum, but for the rounding of both.
               const float below = weight[j] - log_sum;
               weight[j] = exp_of_nonpositive(below > 0 ? 0.0F : below);

@@ -147,7 +147,9 @@ T largest_of(const T* x, int64_t count) {
     for (int64_t lane = 0; lane < lanes; ++lane)
       largest[lane] = x[j + lane] > largest[lane] ? x[j + lane] : largest[lane];
   for (; j < count; ++j) largest[0] = x[j] > largest[0] ? x[j] : largest[0];
-  for (int64_t lane = 1; lane < lanes; ++lane) largest[0] = largest[lane] > largest[0] ? largest[lane] : largest[0];
+  for (int64_t left = lanes / 2; left > 0; left /= 2)
+    for (int64_t lane = 0; lane < left; ++lane)
+      largest[lane] = largest[left + lane] > largest[lane] ? largest[left + lane] : largest[lane];
   return largest[0];
 }
 
