@@ -85,11 +85,28 @@ inline const void* at(const void* data, DType dtype, int64_t index) {
   return static_cast<const unsigned char*>(data) + static_cast<size_t>(index) * size_of(dtype);
 }
 
+// A bf16 code and the number that it stands for, as convert() gives them, but for the payload of a NaN, which is the
+// quiet one of convert() again when the result is stored. In the loops themselves, so that no buffer is needed.
+inline float bf16_value(uint16_t code) { return std::bit_cast<float>(uint32_t{code} << 16); }
+inline uint16_t bf16_code(float value) {
+  const auto u = std::bit_cast<uint32_t>(value);
+  const uint32_t rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16, quiet = (u >> 16 & 0x8000) | 0x7FC0;
+  return static_cast<uint16_t>((u & 0x7FFFFFFF) > 0x7F800000 ? quiet : rounded);
+}
+
 // `count` elements of memory from index `begin` as T: in place if stored as T, else widened into the buffer.
 template <class T>
 const T* read(const Tensor& tensor, int64_t begin, int64_t count, T* buffer) {
   const void* source = at(tensor.data(), tensor.dtype(), begin);
   if (tensor.dtype() == kStored<T>) return static_cast<const T*>(source);
+  if constexpr (std::is_same_v<T, float>) {
+    if (tensor.dtype() == DType::bf16) {  // here, because a call for each row of a small layer costs more than its row
+      const auto* codes = static_cast<const uint16_t*>(source);
+      HM_EACH_FOR_ITSELF
+      for (int64_t j = 0; j < count; ++j) buffer[j] = bf16_value(codes[j]);
+      return buffer;
+    }
+  }
   convert(tensor.dtype(), source, kStored<T>, buffer, static_cast<size_t>(count));
   return buffer;
 }
@@ -101,8 +118,17 @@ T* writable(Tensor& tensor, int64_t begin, T* buffer) {
 }
 template <class T>
 void written(Tensor& tensor, int64_t begin, int64_t count, const T* buffer) {
-  if (tensor.dtype() != kStored<T>)
-    convert(kStored<T>, buffer, tensor.dtype(), at(tensor.data(), tensor.dtype(), begin), static_cast<size_t>(count));
+  if (tensor.dtype() == kStored<T>) return;
+  void* target = at(tensor.data(), tensor.dtype(), begin);
+  if constexpr (std::is_same_v<T, float>) {
+    if (tensor.dtype() == DType::bf16) {
+      auto* codes = static_cast<uint16_t*>(target);
+      HM_EACH_FOR_ITSELF
+      for (int64_t j = 0; j < count; ++j) codes[j] = bf16_code(buffer[j]);
+      return;
+    }
+  }
+  convert(kStored<T>, buffer, tensor.dtype(), target, static_cast<size_t>(count));
 }
 
 // The whole tensor as T in memory order; for small tensors and fallbacks.
@@ -151,15 +177,6 @@ T largest_of(const T* x, int64_t count) {
     for (int64_t lane = 0; lane < left; ++lane)
       largest[lane] = largest[left + lane] > largest[lane] ? largest[left + lane] : largest[lane];
   return largest[0];
-}
-
-// A bf16 code and the number that it stands for, as convert() gives them, but for the payload of a NaN, which is the
-// quiet one of convert() again when the result is stored. In the loops themselves, so that no buffer is needed.
-inline float bf16_value(uint16_t code) { return std::bit_cast<float>(uint32_t{code} << 16); }
-inline uint16_t bf16_code(float value) {
-  const auto u = std::bit_cast<uint32_t>(value);
-  const uint32_t rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16, quiet = (u >> 16 & 0x8000) | 0x7FC0;
-  return static_cast<uint16_t>((u & 0x7FFFFFFF) > 0x7F800000 ? quiet : rounded);
 }
 
 // map() of bf16 numbers.
