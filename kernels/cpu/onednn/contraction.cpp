@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/cpu/onednn/plan.h"
+#include "kernels/cpu/onednn/pointwise.h"
 #include "kernels/cpu/onednn/rows.h"
 
 namespace halfmark::kernels::onednn {
@@ -84,19 +85,23 @@ Desc image_wish(const Tensor& image) {
   return keeps ? desc_of(image) : open_desc(image.shape(), image.dtype());
 }
 
-bool worth_keeping(const std::string& implementation) {
-  return !is_reference(implementation) && implementation.find("gemm") == std::string::npos;
+// With a channel for each group, only the code for it ("jit_dw") is: other code computes blocks of 16 channels, most of them
+// zeros.
+bool worth_keeping(const std::string& implementation, bool is_depthwise) {
+  const auto is = [&](const char* part) { return implementation.find(part) != std::string::npos; };
+  return !is_reference(implementation) && !is("gemm") && (!is_depthwise || is("dw"));
 }
 
 // make(x, y) -> a primitive descriptor with image-sized operands x and y.
 template <class Make>
-auto best_images(const Tensor& x, const Tensor& y, Make make) {
+auto best_images(const Tensor& x, const Tensor& y, int groups, Make make) {
+  const bool is_depthwise = groups > 1 && groups == x.shape()[1];
   const Desc open_x = open_desc(x.shape(), x.dtype()), open_y = open_desc(y.shape(), y.dtype());
   const Desc wish_x = image_wish(x), wish_y = image_wish(y);
   if (!(wish_x == open_x && wish_y == open_y)) {
     try {
       auto description = make(wish_x, wish_y);
-      if (worth_keeping(description.impl_info_str())) return description;
+      if (worth_keeping(description.impl_info_str(), is_depthwise)) return description;
     } catch (const dnnl::error&) {  // oneDNN does not support this combination of layouts
     }
   }
@@ -112,17 +117,20 @@ dnnl::convolution_forward::primitive_desc forward_of(const Desc& x, const Desc& 
 }
 
 Plan make_conv_plan(const Conv2d& op) {
+  if (is_product(op)) return make_product_plan(op);
   const Desc w = open_filter(op.w, op.groups);
-  const auto description = best_images(
-      op.x, op.out, [&](const Desc& x, const Desc& y) { return forward_of(x, w, y, geometry_of(op.window)); });
+  const auto description = best_images(op.x, op.out, op.groups, [&](const Desc& x, const Desc& y) {
+    return forward_of(x, w, y, geometry_of(op.window));
+  });
   Plan plan = plan_of<dnnl::convolution_forward>(description);
   plan.x = description.src_desc(), plan.w = description.weights_desc(), plan.y = description.dst_desc();
   return plan;
 }
 
 Plan make_conv_backward_data_plan(const Conv2dBackwardData& op) {
+  if (is_product(op)) return make_product_plan(op);
   const Desc w = open_filter(op.w, op.groups);
-  const auto description = best_images(op.dx, op.dy, [&](const Desc& dx, const Desc& dy) {
+  const auto description = best_images(op.dx, op.dy, op.groups, [&](const Desc& dx, const Desc& dy) {
     const Geometry g = geometry_of(op.window);
     // The forward hint may have a wider result than dy: only its kind matters.
     const Desc x = open_desc(op.dx.shape(), op.dy.dtype()), y = open_desc(op.dy.shape(), op.dy.dtype());
@@ -134,8 +142,9 @@ Plan make_conv_backward_data_plan(const Conv2dBackwardData& op) {
 }
 
 Plan make_conv_backward_weights_plan(const Conv2dBackwardWeights& op) {
+  if (is_product(op)) return make_product_plan(op);
   const Desc dw = open_filter(op.dw, op.groups);
-  const auto description = best_images(op.x, op.dy, [&](const Desc& x, const Desc& dy) {
+  const auto description = best_images(op.x, op.dy, op.groups, [&](const Desc& x, const Desc& dy) {
     const Geometry g = geometry_of(op.window);
     const Desc w(filter_dims(op.dw.shape(), op.groups), type_of(op.x.dtype()), Tag::any);
     const Desc hint_x = open_desc(op.x.shape(), op.x.dtype()), hint_y = open_desc(op.dy.shape(), op.dy.dtype());
@@ -166,6 +175,7 @@ Refusal refuses_conv_backward_weights(const Device&, const Conv2dBackwardWeights
 
 void run_conv(Device& device, const Conv2d& op) {
   const Plan& plan = plan_for(op, make_conv_plan);
+  if (is_product(op)) return run_product(device, plan, op);
   Call call(device, plan);
   call.in(DNNL_ARG_SRC, op.x, plan.x);
   call.packed(DNNL_ARG_WEIGHTS, op.w, filter_desc(op.w, op.groups), plan.w);
@@ -175,6 +185,7 @@ void run_conv(Device& device, const Conv2d& op) {
 
 void run_conv_backward_data(Device& device, const Conv2dBackwardData& op) {
   const Plan& plan = plan_for(op, make_conv_backward_data_plan);
+  if (is_product(op)) return run_product(device, plan, op);
   Call call(device, plan);
   call.in(DNNL_ARG_DIFF_DST, op.dy, plan.y);
   call.packed(DNNL_ARG_WEIGHTS, op.w, filter_desc(op.w, op.groups), plan.w);
@@ -184,6 +195,7 @@ void run_conv_backward_data(Device& device, const Conv2dBackwardData& op) {
 
 void run_conv_backward_weights(Device& device, const Conv2dBackwardWeights& op) {
   const Plan& plan = plan_for(op, make_conv_backward_weights_plan);
+  if (is_product(op)) return run_product(device, plan, op);
   Call call(device, plan);
   call.in(DNNL_ARG_SRC, op.x, plan.x);
   call.in(DNNL_ARG_DIFF_DST, op.dy, plan.y);

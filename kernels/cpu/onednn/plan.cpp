@@ -227,10 +227,14 @@ void Call::bind(int argument, const Desc& desc, const void* memory) {
 }
 
 void Call::in(int argument, const Tensor& tensor, const Desc& given, const Desc& wanted) {
-  if (same_memory(given, wanted)) return bind(argument, wanted, tensor.data());
+  in(argument, tensor, given, wanted, wanted);
+}
+
+void Call::in(int argument, const Tensor& tensor, const Desc& given, const Desc& wanted, const Desc& seen) {
+  if (same_memory(given, wanted)) return bind(argument, seen, tensor.data());
   Tensor copy = buffer(wanted.get_size());
   reorder(given, tensor.data(), wanted, copy.data(), tensor.dtype());
-  bind(argument, wanted, copy.data());
+  bind(argument, seen, copy.data());
 }
 
 void Call::packed(int argument, const Tensor& tensor, const Desc& given, const Desc& wanted) {

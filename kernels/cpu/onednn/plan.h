@@ -86,6 +86,8 @@ class Call {
   Call(Device& device, const Plan& plan) : device_(device), plan_(plan) {}
 
   void in(int argument, const Tensor& tensor, const Desc& given, const Desc& wanted);
+  // The same for a primitive that sees the memory of `wanted` as `seen`: an image as the matrix of its pixels.
+  void in(int argument, const Tensor& tensor, const Desc& given, const Desc& wanted, const Desc& seen);
   void in(int argument, const Tensor& tensor, const Desc& wanted) { in(argument, tensor, desc_of(tensor), wanted); }
   // As in(), and the reordered copy is kept until the tensor is written or released.
   void packed(int argument, const Tensor& tensor, const Desc& given, const Desc& wanted);
