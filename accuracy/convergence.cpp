@@ -29,7 +29,7 @@ namespace {
 const std::vector<MetricRow>& convergence_table() {
   static const std::vector<MetricRow> rows = {
       {"convergence.loss", "1", Better::lower, Kind::bounded,
-       "mean over the seeds (samples) of the loss of 256 held-out samples after training, evaluated in fp32"},
+       "mean over the seeds (samples) of the loss of 1024 held-out samples after training, evaluated in fp32"},
       {"convergence.loss_fp32", "1", Better::lower, Kind::bounded, "the same, trained under fp32"},
       {"convergence.loss_gap", "1", Better::neither, Kind::bounded,
        "mean over the seeds (samples) of loss - loss of fp32 from the same seed; interval: 90 %, Student's t"},
@@ -47,7 +47,7 @@ const std::vector<MetricRow>& convergence_table() {
   return rows;
 }
 
-constexpr int64_t kHeldOutSamples = 256;
+constexpr int64_t kHeldOutSamples = 1024;
 constexpr size_t kFewestSeeds = 3, kMostSeeds = 100;
 
 // Trainings with a known outcome: a failure of a precision that the literature describes, and beside it what avoids it.
