@@ -6,6 +6,7 @@ Change = collections.namedtuple("Change", "name what edits")
 
 BATCHNORM = "models/layers/batchnorm.cpp"
 HOST_NORM = "kernels/cpu/host/batch_norm.cpp"
+BIAS = "models/layers/bias.h"
 LINEAR = "models/layers/linear.cpp"
 CONV = "models/layers/conv2d.cpp"
 POOL = "models/layers/pool.cpp"
@@ -75,8 +76,8 @@ CHANGES = [
     change("bn_dx_without_variance_term", "dx misses the term of dscale",
            (FORMULAS, "return a * (dy - b - (x - mean) * d);", "return a * (dy - b + 0 * d * (x - mean));")),
     # Linear and convolution.
-    change("linear_bias_gradient_dropped", "the gradient of the bias is 0", (LINEAR, "run(BiasGradient{.dy = dy, .dbias = db});", "db.fill(0);")),
-    change("linear_bias_not_added", "the bias is not added", (LINEAR, "    if (!bias_.value.empty()) run(AddBias", "    if (bias_.value.empty()) run(AddBias")),
+    change("linear_bias_gradient_dropped", "the gradient of the bias is 0", (BIAS, "run(BiasGradient{.dy = dy, .dbias = db});", "db.fill(0);")),
+    change("linear_bias_not_added", "the bias is not added", (LINEAR, "    bias_.add(pass, \"linear\", y);\n", "")),
     change("linear_weight_gradient_scaled", "the gradient of the weights is 0.1 % larger",
            (LINEAR, ".transpose_a = true, .math = math}); });", ".transpose_a = true, .math = math}); " + scaled("dw", 1.001) + " });")),
     change("linear_weight_gradient_shifted", "the gradient of the weights is shifted by one place",
@@ -92,9 +93,9 @@ CHANGES = [
     change("linear_bias_starts_at_zero", "the bias starts at 0",
            (INITIAL, "if (!start.bias)", "if (!start.bias && fan_in == 0)"),
            (INITIAL, "*start.bias", "start.bias.value_or(0)")),
-    change("conv_bias_gradient_dropped", "the gradient of the bias is 0", (CONV, "run(BiasGradient{.dy = dy, .dbias = db});", "db.fill(0);")),
+    change("conv_bias_gradient_dropped", "the gradient of the bias is 0", (BIAS, "run(BiasGradient{.dy = dy, .dbias = db});", "db.fill(0);")),
     change("conv_bias_gradient_of_first_image", "the gradient of the bias is halved",
-           (CONV, "run(BiasGradient{.dy = dy, .dbias = db});", "run(BiasGradient{.dy = dy, .dbias = db}); " + scaled("db", 0.5))),
+           (BIAS, "run(BiasGradient{.dy = dy, .dbias = db});", "run(BiasGradient{.dy = dy, .dbias = db}); " + scaled("db", 0.5))),
     change("conv_weight_gradient_scaled", "the gradient of the weights is 0.1 % larger",
            (CONV, ".groups = groups_, .math = math});\n    });", ".groups = groups_, .math = math});\n      " + scaled("dw", 1.001) + "\n    });")),
     change("conv_fan_in_of_channels", "initial weights ignore the area of the kernel",

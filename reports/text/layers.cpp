@@ -213,9 +213,8 @@ std::string layer_columns_text() {
          "                the format of the tensor\n"
          "  subnormal     share that the format holds with fewer bits than usual\n"
          "  headroom      doublings (bits) left before the largest element overflows\n"
-         "  NMSE          squared error / squared fp64 reference, where it was measured; cancels: a gradient whose "
-         "terms cancel,\n"
-         "                so that fp64 too leaves rounding noise only\n";
+         "  NMSE          squared error / squared fp64 reference, where it was measured;\n"
+         "                cancels: a gradient whose terms cancel has no error\n";
 }
 
 std::string show_layers(const NamedReport& named, const TextOptions& options) {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/host/vectors.h"
-
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -127,10 +125,10 @@ void tiles_in_avx2(const TileOperands& t, int64_t rows, int64_t columns) {
 }  // namespace
 
 void tile_products(const TileLeft& a, int64_t rows, int64_t depth, const float* b, int64_t b_stride, float* out,
-                   int64_t out_stride, int64_t columns, bool adds) {
+                   int64_t out_stride, int64_t columns, bool adds, Vectors vectors) {
   const TileOperands operands{a, depth, b, b_stride, out, out_stride, adds};
   const int64_t padded = padded_columns(columns);
-  switch (widest_vectors()) {
+  switch (vectors) {
 #if defined(__x86_64__)
     case Vectors::avx512:
       return tiles_in_avx512(operands, rows, padded);

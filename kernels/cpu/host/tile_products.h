@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/host/vectors.h"
+
 namespace halfmark::kernels::host {
 
 // Rows are computed this many at a time: a caller that needs fewer columns for its first rows calls with as many.
@@ -21,8 +23,8 @@ struct TileLeft {
 };
 
 // out[r, c] = (adds ? out[r, c] : 0) + sum over k < depth of a[r, k] b[k, c] for c < padded_columns(columns), so rows of b
-// and out have room for as many.
+// and out have room for as many. `vectors`: for tests; this CPU must have them.
 void tile_products(const TileLeft& a, int64_t rows, int64_t depth, const float* b, int64_t b_stride, float* out,
-                   int64_t out_stride, int64_t columns, bool adds);
+                   int64_t out_stride, int64_t columns, bool adds, Vectors vectors = widest_vectors());
 
 }  // namespace halfmark::kernels::host
