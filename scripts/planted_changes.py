@@ -21,6 +21,7 @@ OPTIMIZER = "models/optimizer.cpp"
 STEPS = "kernels/ops/optimizers.h"
 SCALER = "models/scaler.cpp"
 TRIAL = "models/trial.cpp"
+BATCHES = "models/batch_source.cpp"
 DATA = "models/data.cpp"
 LAYER = "models/layer.cpp"
 POLICY = "models/policy.cpp"
@@ -162,7 +163,7 @@ CHANGES = [
     change("clip_before_unscale", "gradients are clipped to the norm 0.01 before they are unscaled", (TRIAL, UNSCALE_LINE, CLIP + UNSCALE_LINE)),
     change("clip_after_unscale", "gradients are clipped to the norm 0.01", (TRIAL, UNSCALE_LINE, UNSCALE_LINE + CLIP)),
     # Data.
-    change("data_stream", "the data come from another stream of random numbers", (TRIAL, 'key.child("data").child(stream)', 'key.child("date").child(stream)')),
+    change("data_stream", "the data come from another stream of random numbers", (BATCHES, 'child("data"))', 'child("date"))')),
     change("data_uniform", "independent numbers are uniform, not normal",
            (DATA, "return stream.normal(i);", "return 3.4641016151377544 * (stream.uniform(i) - 0.5);")),
     change("data_labels_shifted", "every label is one class higher",
@@ -170,7 +171,7 @@ CHANGES = [
     change("data_same_batch", "every step sees the first batch", (DATA, "key.child(static_cast<uint64_t>(step));", "key.child(static_cast<uint64_t>(0 * step));")),
     change("data_noise", "the noise of images is 0.41, not 0.4", ("models/data_images.cpp", "+ 0.4 * noise.normal(drawn++)", "+ 0.41 * noise.normal(drawn++)")),
     change("data_points_nearer", "the points of two classes are nearer", ("models/data_sequences.cpp", "const double reach = 5 * sign", "const double reach = 4.99 * sign")),
-    change("evaluation_on_training_data", "the evaluation draws training batches", (TRIAL, 'draw(kHeldOutStream, first', 'draw("training", first')),
+    change("evaluation_on_training_data", "the evaluation draws training batches", (BATCHES, 'draw(kHeldOutStream, first', 'draw("training", first')),
     change("evaluation_in_training_mode", "the evaluation normalises with the statistics of its batch",
            (TRIAL, "      Pass pass(device, policy, false);\n      const Tensor out", "      Pass pass(device, policy, true);\n      const Tensor out")),
     change("output_slope", "the random output gradient of single layers is 0.1 % larger",
