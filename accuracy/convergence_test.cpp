@@ -114,6 +114,27 @@ TEST(Convergence, SeedsAreThoseOfTrainingsFromTheirOwnSeed) {
   EXPECT_EQ(std::vector<double>(from0.begin() + 2, from0.end()), from2);
 }
 
+TEST(Convergence, TrainsBothPrecisionsWithTheOptimizerAndTheRateOfTheAxes) {
+  const auto losses = [](Axes axes) {
+    axes.insert({{"seeds", "3"}, {"steps", "10"}});
+    const Findings findings = convergence_harness().measure(convergence_spec(kSmall, "bf16", std::move(axes)));
+    return std::pair(number_named(findings, "convergence.loss"), number_named(findings, "convergence.loss_fp32"));
+  };
+  const auto [own, own_fp32] = losses({});
+  const auto [slow, slow_fp32] = losses({{"rate", "0.001"}});
+  EXPECT_NE(slow, own);
+  EXPECT_NE(slow_fp32, own_fp32) << "fp32 trains with the same settings";
+  EXPECT_GT(slow_fp32, own_fp32) << "a smaller rate learns less in ten steps";
+  const auto [adam, adam_fp32] = losses({{"optimizer", "adam"}});
+  EXPECT_NE(adam, own);
+  EXPECT_NE(adam_fp32, own_fp32);
+  EXPECT_EQ(losses({{"optimizer", "adam"}, {"rate", "0.001"}}), std::pair(adam, adam_fp32))
+      << "the rate of torch.optim.Adam if none is given";
+  const auto [stochastic, stochastic_fp32] = losses({{"storage", "stochastic"}});
+  EXPECT_NE(stochastic, own);
+  EXPECT_EQ(stochastic_fp32, own_fp32) << "storage concerns narrow parameters only";
+}
+
 // A report with an interval of NaNs could not be read.
 TEST(Convergence, OfATrainingThatDivergesHasNoInterval) {
   const Harness harness = convergence_harness();

@@ -325,6 +325,64 @@ class CountedPoints : public DataSet {
   DataFacts facts_;
 };
 
+// Street scenes of two kinds in turn: dark ones with a label at one pixel only, bright ones with a label at every pixel.
+class TwoKindsOfStreets : public DataSet {
+ public:
+  TwoKindsOfStreets(int64_t dark, int64_t bright, int64_t label) : dark_(dark), bright_(bright), label_(label) {}
+  const DataFacts& facts() const override { return facts_; }
+  Needs needs(DataKind, const Shape&) const override { return {}; }
+  int64_t samples(Split, const Shape&) const override { return dark_ + bright_; }
+  void sample(Split, int64_t index, const Shape& input, double* x, double* labels) const override {
+    const bool is_dark = index < dark_;
+    const int64_t pixels = input[2] * input[3];
+    for (int64_t i = 0; i < input[1] * pixels; ++i)
+      x[i] = (is_dark ? -2 : 2) + 0.5 * RandomKey(9).normal(static_cast<uint64_t>(i));
+    for (int64_t i = 0; i < pixels; ++i) labels[i] = static_cast<double>(is_dark && i > 0 ? kUnlabelled : label_);
+  }
+
+ private:
+  int64_t dark_, bright_, label_;
+  DataFacts facts_;
+};
+
+// 257 samples are evaluated as 256 and 1; the batches have different numbers of labelled pixels.
+TEST(Trial, EvaluatesAccuracyAsTheShareOfAllLabelledPixels) {
+  const auto accuracy = [](int64_t dark, int64_t bright, int64_t label) {
+    TrialSpec spec = test_spec("erfnet/b2_s16x24_n1_w4_o4", "fp32");
+    spec.data = std::make_shared<TwoKindsOfStreets>(dark, bright, label);
+    return Trial(spec).evaluate(dark + bright).accuracy;
+  };
+  bool differ = false;
+  for (int64_t label = 0; label < 4; ++label) {
+    const double dark = accuracy(1, 0, label), bright = accuracy(0, 1, label);
+    if (std::fabs(dark - bright) < 0.1) continue;
+    differ = true;
+    constexpr double kPixels = 16 * 24, kDark = 129, kBright = 128;
+    EXPECT_NEAR(accuracy(129, 128, label), (kDark * dark + kBright * kPixels * bright) / (kDark + kBright * kPixels),
+                1e-12)
+        << "label " << label;
+  }
+  EXPECT_TRUE(differ) << "the test needs a model that does not answer both kinds alike";
+}
+
+TEST(Trial, ReadsAheadTheNumbersThatItReadsOtherwise) {
+  const auto inputs = [](bool ahead) {
+    TrialSpec spec = test_spec("mlp/b2_i4_h4_o10", "fp32");
+    spec.data = std::make_shared<CountedPoints>(0, 20);
+    spec.settings.input_scale = 3, spec.settings.input_offset = 0.25;
+    Trial trial(spec);
+    if (ahead) trial.read_ahead();
+    std::vector<double> all;
+    for (const int64_t step : {0, 1, 2, 7}) {
+      trial.load_batch(step);
+      const std::vector<double> x = trial.input().values();
+      all.insert(all.end(), x.begin(), x.end());
+    }
+    return all;
+  };
+  EXPECT_EQ(inputs(true), inputs(false));
+}
+
 // 300 samples are evaluated as 256 and 44.
 TEST(Trial, EvaluatesToTheMeanOverAllSamplesWhateverTheBatches) {
   const auto evaluated = [](int64_t first, int64_t count) {
