@@ -141,7 +141,7 @@ double fp32_loss(const TrialSpec& spec, int64_t steps) {
   const LogPause pause;
   const double loss = train(baseline, steps).loss;
   kept.emplace_front(key, loss);
-  if (kept.size() > kMostSeeds) kept.pop_back();
+  if (kept.size() > kMostSeeds) kept.pop_back();  // all seeds of a subject, for its next policy
   return loss;
 }
 

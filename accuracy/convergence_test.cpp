@@ -155,7 +155,7 @@ TEST(Convergence, HasAnExpectationForEachControlAndNoneElse) {
   EXPECT_TRUE(harness.refuses(convergence_spec("linear/b4_i16_o8", "fp32", {})));
   const std::optional<std::string> why =
       harness.refuses(convergence_spec(kSmall, "fp16", {{"control", "adam_in_fp16"}, {"rate", "0.01"}}));
-  EXPECT_EQ(why.value_or(""), "control adam_in_fp16 sets the optimizer, so it takes no rate");
+  EXPECT_EQ(why.value_or(""), "control adam_in_fp16 has settings of its own, so it takes no rate");
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ std::optional<std::string> refuses_optimizer(const Harness& harness, const Trial
   if (control != "none")
     for (const Axis& axis : optimizer_axes())
       if (axis_value(harness, spec, axis.name) != kOwn)
-        return "control " + control + " sets the optimizer, so it takes no " + std::string(axis.name);
+        return "control " + control + " has settings of its own, so it takes no " + std::string(axis.name);
   const std::string storage = axis_value(harness, spec, "storage");
   if (storage != kOwn && storage != "nearest" && (spec.policy->master || spec.policy->param == DType::f32))
     return "storage " + storage + " is for parameters narrower than fp32, policy " + std::string(spec.policy->name) +

@@ -16,7 +16,8 @@ std::vector<Axis> optimizer_axes();
 // framework's defaults.
 void configure_optimizer(const Harness& harness, TrialSpec& spec);
 
-// Why the axes cannot be as they are: `control` is the name of a training that sets all of them, or "none".
+// Why the axes cannot be as they are. `control`: the name of a training whose outcome was derived for its own optimizer and
+// rate, or "none".
 std::optional<std::string> refuses_optimizer(const Harness& harness, const TrialSpec& spec, const std::string& control);
 
 }  // namespace halfmark::accuracy

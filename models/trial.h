@@ -24,7 +24,8 @@ struct StepResult {
 
 // Of a trained model on samples that it was not trained on.
 struct Evaluation {
-  double loss = 0, accuracy = 0;  // means over the samples (score.h); the loss is that of whole batches
+  double loss = 0;      // mean of the losses of the batches, weighted by their samples
+  double accuracy = 0;  // share of all labels, sequences or objects that are right (score.h)
   int64_t samples = 0;
   // Standard error of the accuracy as an estimate for the distribution of the data: sqrt(q (1 - q) / samples) with
   // q = (right + 1) / (samples + 2), so that it is not 0 when all or none are right. It says nothing about other seeds.

@@ -27,6 +27,14 @@ inline TrialSpec test_spec(const std::string& subject, std::string_view policy, 
   return spec;
 }
 
+// Of all parameters and running statistics.
+inline std::vector<std::vector<unsigned char>> codes_of(Trial& trial) {
+  std::vector<std::vector<unsigned char>> codes;
+  for (const Param* param : trial.params()) codes.push_back(param->value.codes());
+  for (const State* state : trial.states()) codes.push_back(state->value.codes());
+  return codes;
+}
+
 inline double norm(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value * value;

@@ -6,7 +6,6 @@ Change = collections.namedtuple("Change", "name what edits")
 
 BATCHNORM = "models/layers/batchnorm.cpp"
 HOST_NORM = "kernels/cpu/host/batch_norm.cpp"
-BIAS = "models/layers/bias.h"
 LINEAR = "models/layers/linear.cpp"
 CONV = "models/layers/conv2d.cpp"
 POOL = "models/layers/pool.cpp"
@@ -35,6 +34,14 @@ def change(name, what, *edits):
 def scaled(tensor, factor):
     """Code that multiplies a tensor by a factor."""
     return f"{{ std::vector<double> v = {tensor}.values(); for (double& x : v) x *= {factor}; {tensor}.set_values(v); }}"
+
+
+BIAS_GRADIENT = "    bias_.gradient(pass, w.dtype(), dy);\n"
+
+
+def bias_gradient_of(change):
+    """The gradient of the bias, computed from a copy of dy, `part`, after a change."""
+    return f"    Tensor part = dy.clone();\n    {change}\n    bias_.gradient(pass, w.dtype(), part);\n"
 
 
 CLIP = """{ double sum = 0;
@@ -77,7 +84,7 @@ CHANGES = [
     change("bn_dx_without_variance_term", "dx misses the term of dscale",
            (FORMULAS, "return a * (dy - b - (x - mean) * d);", "return a * (dy - b + 0 * d * (x - mean));")),
     # Linear and convolution.
-    change("linear_bias_gradient_dropped", "the gradient of the bias is 0", (BIAS, "run(BiasGradient{.dy = dy, .dbias = db});", "db.fill(0);")),
+    change("linear_bias_gradient_dropped", "the gradient of the bias is 0", (LINEAR, BIAS_GRADIENT, bias_gradient_of("part.fill(0);"))),
     change("linear_bias_not_added", "the bias is not added", (LINEAR, "    bias_.add(pass, \"linear\", y);\n", "")),
     change("linear_weight_gradient_scaled", "the gradient of the weights is 0.1 % larger",
            (LINEAR, ".transpose_a = true, .math = math}); });", ".transpose_a = true, .math = math}); " + scaled("dw", 1.001) + " });")),
@@ -94,9 +101,9 @@ CHANGES = [
     change("linear_bias_starts_at_zero", "the bias starts at 0",
            (INITIAL, "if (!start.bias)", "if (!start.bias && fan_in == 0)"),
            (INITIAL, "*start.bias", "start.bias.value_or(0)")),
-    change("conv_bias_gradient_dropped", "the gradient of the bias is 0", (BIAS, "run(BiasGradient{.dy = dy, .dbias = db});", "db.fill(0);")),
+    change("conv_bias_gradient_dropped", "the gradient of the bias is 0", (CONV, BIAS_GRADIENT, bias_gradient_of("part.fill(0);"))),
     change("conv_bias_gradient_of_first_image", "the gradient of the bias is halved",
-           (BIAS, "run(BiasGradient{.dy = dy, .dbias = db});", "run(BiasGradient{.dy = dy, .dbias = db}); " + scaled("db", 0.5))),
+           (CONV, BIAS_GRADIENT, bias_gradient_of(scaled("part", 0.5)))),
     change("conv_weight_gradient_scaled", "the gradient of the weights is 0.1 % larger",
            (CONV, ".groups = groups_, .math = math});\n    });", ".groups = groups_, .math = math});\n      " + scaled("dw", 1.001) + "\n    });")),
     change("conv_fan_in_of_channels", "initial weights ignore the area of the kernel",

@@ -23,8 +23,8 @@ const Names kNetworks = {"lenet5/b64_c1_s28", "resnet/b64_s16_n1_w8", "gpt/b32_t
 // Small forms that learn in a hundred steps of some milliseconds: each is trained under every policy with several seeds.
 const Names kTrained = {"mlp/b32_i64_h128_o10", "erfnet/b4_s32x64_n1_w4_o4", "detector/b16_s64",
                         "gpt/b8_t32_n2_h2_d32_v27"};
-// At their usual rate, the losses after the first hundred steps differ so much between seeds that they say nothing about a
-// precision. At a lower one and after more steps, each seed arrives at nearly the same loss.
+// At the rate of the others, the losses after a hundred steps differ too much between seeds to say anything about a precision.
+// At a lower rate and after more steps they differ several times less.
 const Names kTrainedSlowly = {"convnet/b16_c3_s16_w16", "resnet/b16_s16_n1_w8", "resnet50/b16_s16_n1_w8_o10"};
 const Names kImageModels = {"lenet5/b64_c1_s28", "convnet/b16_c3_s16_w16", "resnet/b16_s16_n1_w8",
                             "resnet50/b16_s16_n1_w8_o10", "xception/b16_s16_n2_w4_o10"};

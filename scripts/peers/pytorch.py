@@ -12,9 +12,8 @@ The truth is PyTorch in fp64 from the dumped parameters and data. The bound is m
 every parameter and the result of every layer multiplied by 1 + u r, |r| <= 1, forward and backward, where u is the unit
 roundoff of the policy's format, times the root of the longest sum for a format that sums are in. halfmark may be eight times
 as far from the truth as the farthest of three such runs, or sixteen times under autocast, where a layer rounds its input, its
-weight and its result, and kinks move; or twice as far as PyTorch itself in the same format. A tensor that is farther is
-compared with twenty runs: the first step of Adam has the sign of a gradient, which few runs may leave as it is where it is
-almost 0. PyTorch's own distance is shown beside. Under autocast the dtype of
+weight and its result, and kinks move. A tensor that is farther is compared with twenty runs: a ReLU whose input is almost 0
+changes its side, and the first step of Adam its sign, in few of them. PyTorch's own distance in the same format is shown beside. Under autocast the dtype of
 each layer's output is that of PyTorch's lists for CUDA (autocast_dtypes.py).
 """
 
@@ -185,9 +184,9 @@ class Comparison:
             of_torch = distance(peer[role, name, at], expected) if (role, name, at) in peer else 0.0
             for runs in (FEW_RUNS, MANY_RUNS):
                 scatter = scatter_of((role, name, at), expected, runs)
-                bound = max(ALLOWED[sums] * max(scatter, floor), 2 * of_torch) + 1e-300
+                bound = ALLOWED[sums] * max(scatter, floor) + 1e-300
                 error = distance(found, expected) / bound
-                if error <= 1 or plant:
+                if error <= 1:
                     break
             if not error <= self.worst:  # NaN too
                 self.worst, self.where = (error if error == error else float("inf")), f"{role} {name} step {at}"

@@ -73,6 +73,8 @@ __attribute__((target("avx512f"))) void tile_in_avx512(const TileOperands& t, in
       if (r < rows) _mm512_storeu_ps(t.out + r * t.out_stride + 16 * v, sum[r][v]);
 }
 
+// The same with half as many registers of half the width. It is written again because an intrinsic can only be used in a
+// function that is compiled for its instructions.
 __attribute__((target("avx2,fma"))) void tile_in_avx2(const TileOperands& t, int64_t rows) {
   constexpr int64_t kRows = 4, kVectors = 2;
   __m256 sum[kRows][kVectors];
