@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/trial_testing.h"
@@ -172,6 +173,21 @@ TEST(Trial, FeedsTheReferenceRoundedInputsOnRequest) {
   trial.load_batch(0);
   for (Trial* each : {&rounded, &trial}) each->forward(), each->backward();
   EXPECT_EQ(seen, wanted);
+}
+
+// Autocast casts weight and bias, so PyTorch's backward of the cast gives a gradient that was rounded to the low dtype.
+TEST(Trial, ParameterGradientsUnderAutocastAreNumbersOfTheLowDtype) {
+  for (const char* subject : {"linear/b4_i16_o8", "conv2d/b2_c4_o6_s6_k3", "convtranspose2d/b2_c4_o3_s5_k3_t2"})
+    for (const auto& [policy, format] : {std::pair{"amp-fp16", &kFp16}, {"amp-bf16", &kBf16}}) {
+      Trial trial(test_spec(subject, policy));
+      trial.load_batch(0), trial.forward(), trial.backward();
+      for (const Param* param : trial.params()) {
+        EXPECT_EQ(param->grad.dtype(), DType::f32) << param->name;
+        for (const double value : param->grad.values())
+          ASSERT_EQ(round_to(*format, value), value) << subject << " " << policy << " " << param->name;
+      }
+      EXPECT_EQ(trial.params().size(), 2u) << subject << ": a weight and a bias";
+    }
 }
 
 TEST(Trial, SkipsTheStepOnOverflowButUpdatesRunningStatistics) {

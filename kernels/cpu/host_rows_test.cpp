@@ -1,9 +1,11 @@
-// Elements of a tensor as the host loops read and write them, against convert() for every bf16 code.
+// Parts of the host loops: elements as they are read and written, against convert() for every bf16 code; the largest element;
+// rows of attention with no score to attend to.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "kernels/cpu/host/host.h"
@@ -55,6 +57,31 @@ TEST(HostRows, WriteFp32AsBf16AsConvertDoes) {
     convert(DType::f32, values.data(), DType::bf16, expected.data(), kCodes);
     EXPECT_EQ(std::memcmp(found.data(), expected.data(), sizeof(uint16_t) * kCodes), 0) << tail;
   }
+}
+
+TEST(HostRows, FindTheLargestAtEveryPlace) {
+  for (const int64_t count : {1, 7, 31, 32, 33, 64, 100})
+    for (int64_t place = 0; place < count; ++place) {
+      std::vector<float> x(static_cast<size_t>(count), -3.0F);
+      x[static_cast<size_t>(place)] = 2.0F;
+      EXPECT_EQ(largest_of(x.data(), count), 2.0F) << place << " of " << count;
+    }
+}
+
+// Key 0 is masked by -infinity for both queries; the score of key 1 is NaN for query 1 only.
+TEST(HostRows, AttentionGivesZerosForARowThatIsMaskedAndNaNForARowWithANaN) {
+  const auto device = open_device("cpu");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto tensor = [&](const Shape& shape, const std::vector<double>& values) {
+    return Tensor::from(*device, shape, DType::f32, values);
+  };
+  const Tensor q = tensor({1, 1, 2, 1}, {0, 1}), k = tensor({1, 1, 2, 1}, {1, 1}), v = tensor({1, 1, 2, 1}, {3, 4}),
+               mask = tensor({1, 2, 2}, {-kInfinity, -kInfinity, -kInfinity, kNan});
+  Tensor out(*device, {1, 1, 2, 1}, DType::f32), log_sum(*device, {1, 1, 2}, DType::f32);
+  run(Attention{.q = q, .k = k, .v = v, .mask = mask, .out = out, .log_sum = log_sum});
+  EXPECT_EQ(out.values()[0], 0);
+  EXPECT_EQ(log_sum.values()[0], -kInfinity);
+  EXPECT_TRUE(std::isnan(out.values()[1]));
 }
 
 }  // namespace
