@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <vector>
 
 #include "kernels/cpu/host/attention.h"
@@ -16,26 +18,128 @@ constexpr int64_t kQueries = 64;  // of a block: their scores of 1,024 keys fit 
 
 size_t size(int64_t n) { return static_cast<size_t>(n); }
 
-// Rows of `width` numbers, with room for whole vectors and zeros behind them.
-struct Rows {
-  int64_t stride = 0;
-  std::vector<float> values;
+// Memory for `count` numbers, and for none if it is not needed. Zeros only where somebody reads them before they are written.
+using Memory = std::unique_ptr<float[]>;
+Memory memory(int64_t count, bool is_needed) {
+  return is_needed ? std::make_unique_for_overwrite<float[]>(size(count)) : Memory();
+}
 
-  Rows(int64_t rows, int64_t width) : stride(padded_columns(width)), values(size(rows * stride)) {}
-  float* at(int64_t row) { return values.data() + row * stride; }
+// out(column, row) = in(row, column) for 4 x 4 numbers, in registers.
+void transpose_4x4(const float* in, int64_t in_stride, float* out, int64_t out_stride) {
+  using Four = float __attribute__((vector_size(16)));
+  Four r[4];
+  for (int64_t i = 0; i < 4; ++i) std::memcpy(&r[i], in + i * in_stride, sizeof r[i]);
+  const Four low01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
+             low23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5),
+             high01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7),
+             high23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+  const Four columns[4] = {
+      __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+      __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+  for (int64_t j = 0; j < 4; ++j) std::memcpy(out + j * out_stride, &columns[j], sizeof columns[j]);
+}
+
+// out(column, row) = in(row, column).
+void transpose(const float* in, int64_t in_stride, int64_t rows, int64_t columns, float* out, int64_t out_stride) {
+  const int64_t whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
+  for (int64_t j = 0; j < whole_columns; j += 4)
+    for (int64_t i = 0; i < whole_rows; i += 4)
+      transpose_4x4(in + i * in_stride + j, in_stride, out + j * out_stride + i, out_stride);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j)
+      out[j * out_stride + i] = in[i * in_stride + j];
+}
+
+// Rows of whole vectors, the last with zeros behind their `width` numbers.
+class Rows {
+ public:
+  Rows(int64_t rows, int64_t width, bool is_needed = true)
+      : stride(padded_columns(width)), own_(memory(rows * stride, is_needed)), data_(own_.get()) {
+    if (is_needed && stride != width) std::fill_n(data_, rows * stride, 0.0F);
+  }
+  float* at(int64_t row) { return data_ + row * stride; }
   TileLeft left(int64_t row) { return {at(row), stride, 1}; }
   TileLeft left_transposed(int64_t row, int64_t column) { return {at(row) + column, 1, stride}; }
 
-  void fill_from(const float* source, int64_t rows, int64_t width) {
-    for (int64_t i = 0; i < rows; ++i) std::copy_n(source + i * width, width, at(i));
+  int64_t stride;
+
+ protected:
+  Memory own_;
+  float* data_;
+};
+
+// A head of an operand [batch, heads, rows, width] as fp32 numbers.
+class Head {
+ public:
+  explicit Head(const Tensor& tensor)
+      : tensor_(tensor),
+        rows_(tensor.shape()[2]),
+        width_(tensor.shape()[3]),
+        widened_(memory(rows_ * width_, tensor.dtype() != DType::f32)) {}
+  const float* read(int64_t head) const {
+    return host::read(tensor_, head * rows_ * width_, rows_ * width_, widened_.get());
   }
-  void fill_transposed(const float* source, int64_t rows, int64_t width) {
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < width; ++j) at(j)[i] = source[i * width + j];
+
+ protected:
+  const Tensor& tensor_;
+  int64_t rows_, width_;
+  Memory widened_;
+};
+
+// The same in rows of whole vectors: the tensor's own where they are.
+class HeadRows : Head {
+ public:
+  explicit HeadRows(const Tensor& tensor)
+      : Head(tensor), stride(padded_columns(width_)), padded_(rows_, width_, stride != width_) {}
+  const float* read(int64_t head) {
+    data_ = Head::read(head);
+    if (stride == width_) return data_;
+    for (int64_t i = 0; i < rows_; ++i) std::copy_n(data_ + i * width_, width_, padded_.at(i));
+    return data_ = padded_.at(0);
   }
-  void copy_to(float* target, int64_t rows, int64_t width) {
-    for (int64_t i = 0; i < rows; ++i) std::copy_n(at(i), width, target + i * width);
+  const float* at(int64_t row) const { return data_ + row * stride; }
+  TileLeft left(int64_t row) const { return {at(row), stride, 1}; }
+
+  int64_t stride;
+
+ private:
+  Rows padded_;
+  const float* data_ = nullptr;
+};
+
+// A head of a result, computed in rows of whole vectors: in the tensor itself where it has such rows of fp32.
+class ResultRows : Rows {
+ public:
+  explicit ResultRows(Tensor& tensor)
+      : Rows(tensor.shape()[2], tensor.shape()[3], !is_place(tensor)),
+        tensor_(tensor),
+        rows_(tensor.shape()[2]),
+        width_(tensor.shape()[3]),
+        dense_(memory(rows_ * width_, stride != width_ && tensor.dtype() != DType::f32)) {}
+  using Rows::at, Rows::stride;
+  void begin(int64_t head) {
+    if (is_place(tensor_)) data_ = host::writable<float>(tensor_, head * rows_ * width_, nullptr);
   }
+  void end(int64_t head) {
+    if (is_place(tensor_)) return;
+    const int64_t first = head * rows_ * width_;
+    const float* values = data_;
+    if (stride != width_) {
+      float* dense = host::writable(tensor_, first, dense_.get());
+      for (int64_t i = 0; i < rows_; ++i) std::copy_n(at(i), width_, dense + i * width_);
+      values = dense;
+    }
+    host::written(tensor_, first, rows_ * width_, values);
+  }
+
+ private:
+  static bool is_place(const Tensor& tensor) {
+    return tensor.dtype() == DType::f32 && tensor.shape()[3] % kTileLanes == 0;
+  }
+
+  Tensor& tensor_;
+  int64_t rows_, width_;
+  Memory dense_;
 };
 
 void scale_and_mask(float* scores, int64_t count, float scale, const float* mask) {
@@ -76,14 +180,14 @@ void attend_in_tiles(const Attention& op) {
   op.out.materialize(Layout::plain), op.log_sum.materialize(Layout::plain);
   std::vector<float> log_sums(size(m.count * m.t));
   parallel_for(m.count, 1, [&](int64_t begin, int64_t end) {
-    const int64_t rows = m.t * m.d, others = m.s * m.d;
-    std::vector<float> bq(size(rows)), bk(size(others)), bv(size(others)), result(size(rows));
-    Rows kt(m.d, m.s), v(m.s, m.d), p(kQueries, m.s), sums(kQueries, m.d);
+    const Head queries_of(op.q), keys_of(op.k);
+    HeadRows v(op.v);
+    ResultRows out(op.out);
+    Rows kt(m.d, m.s), p(kQueries, m.s);
     for (int64_t head = begin; head < end; ++head) {
-      const float* q = read(op.q, head * rows, rows, bq.data());
-      kt.fill_transposed(read(op.k, head * others, others, bk.data()), m.s, m.d);
-      v.fill_from(read(op.v, head * others, others, bv.data()), m.s, m.d);
-      float* out = writable(op.out, head * rows, result.data());
+      const float* q = queries_of.read(head);
+      transpose(keys_of.read(head), m.d, m.s, m.d, kt.at(0), kt.stride);
+      v.read(head), out.begin(head);
       for (int64_t first = 0; first < m.t; first += kQueries) {
         const int64_t queries = std::min(kQueries, m.t - first);
         for (int64_t i = 0; i < queries; i += kTileRows) {
@@ -97,16 +201,15 @@ void attend_in_tiles(const Attention& op) {
                 weigh(p.at(i + r), m.seen(query), padded_columns(seen), scale, mask.of(head, query));
             inverse[r] = 1 / row.sum, log_sums[size(head * m.t + query)] = row.log_sum;
           }
-          tile_products(p.left(i), count, seen, v.at(0), v.stride, sums.at(i), sums.stride, m.d, false);
+          tile_products(p.left(i), count, seen, v.at(0), v.stride, out.at(first + i), out.stride, m.d, false);
           for (int64_t r = 0; r < count; ++r) {
-            const float* from = sums.at(i + r);
-            float* to = out + (first + i + r) * m.d;
+            float* row = out.at(first + i + r);
             HM_EACH_FOR_ITSELF
-            for (int64_t e = 0; e < m.d; ++e) to[e] = from[e] * inverse[r];
+            for (int64_t e = 0; e < m.d; ++e) row[e] *= inverse[r];
           }
         }
       }
-      written(op.out, head * rows, rows, out);
+      out.end(head);
     }
   });
   convert(DType::f32, log_sums.data(), op.log_sum.dtype(), op.log_sum.data(), log_sums.size());
@@ -120,18 +223,16 @@ void attend_backward_in_tiles(const AttentionBackward& op) {
   const AddedMask<float> mask(op.mask, m.count);
   const std::vector<float> log_sums = widened<float>(op.log_sum);
   parallel_for(m.count, 1, [&](int64_t begin, int64_t end) {
-    const int64_t rows = m.t * m.d, others = m.s * m.d;
-    std::vector<float> bq(size(rows)), bk(size(others)), bv(size(others)), bo(size(rows)), bd(size(rows)),
-        rq(size(rows)), rk(size(others)), rv(size(others));
-    Rows kt(m.d, m.s), vt(m.d, m.s), k(m.s, m.d), q(m.t, m.d), dout(m.t, m.d), dq(m.t, m.d), dk(m.s, m.d), dv(m.s, m.d),
-        weights(kQueries, m.s), slopes(kQueries, m.s);
+    const Head results_of(op.out), values_of(op.v);
+    HeadRows q(op.q), k(op.k), dout(op.dout);
+    ResultRows dq(op.dq), dk(op.dk), dv(op.dv);
+    Rows kt(m.d, m.s), vt(m.d, m.s), weights(kQueries, m.s), slopes(kQueries, m.s);
     for (int64_t head = begin; head < end; ++head) {
-      q.fill_from(read(op.q, head * rows, rows, bq.data()), m.t, m.d);
-      dout.fill_from(read(op.dout, head * rows, rows, bd.data()), m.t, m.d);
-      const float* out = read(op.out, head * rows, rows, bo.data());
-      const float* keys = read(op.k, head * others, others, bk.data());
-      k.fill_from(keys, m.s, m.d), kt.fill_transposed(keys, m.s, m.d);
-      vt.fill_transposed(read(op.v, head * others, others, bv.data()), m.s, m.d);
+      const float* out = results_of.read(head);
+      q.read(head), dout.read(head), k.read(head);
+      transpose(k.at(0), k.stride, m.s, m.d, kt.at(0), kt.stride),
+          transpose(values_of.read(head), m.d, m.s, m.d, vt.at(0), vt.stride);
+      dq.begin(head), dk.begin(head), dv.begin(head);
       for (int64_t first = 0; first < m.t; first += kQueries) {
         const int64_t queries = std::min(kQueries, m.t - first), all_seen = m.seen(first + queries - 1);
         const int64_t width = padded_columns(all_seen);
@@ -175,11 +276,7 @@ void attend_backward_in_tiles(const AttentionBackward& op) {
         for (int64_t j = all_seen; j < next; ++j)
           std::fill_n(dk.at(j), dk.stride, 0.0F), std::fill_n(dv.at(j), dv.stride, 0.0F);
       }
-      float *to_q = writable(op.dq, head * rows, rq.data()), *to_k = writable(op.dk, head * others, rk.data()),
-            *to_v = writable(op.dv, head * others, rv.data());
-      dq.copy_to(to_q, m.t, m.d), dk.copy_to(to_k, m.s, m.d), dv.copy_to(to_v, m.s, m.d);
-      written(op.dq, head * rows, rows, to_q), written(op.dk, head * others, others, to_k);
-      written(op.dv, head * others, others, to_v);
+      dq.end(head), dk.end(head), dv.end(head);
     }
   });
 }

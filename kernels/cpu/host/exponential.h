@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "kernels/cpu/host/host.h"
 #include "kernels/ops/formulas.h"
 
 namespace halfmark::kernels::host {
@@ -133,6 +134,14 @@ float vector_backward(float kept, float dy) {
   } else {
     return Row::backward(kept, dy);
   }
+}
+
+// The sum of exp(z - largest) of `count` numbers of which none is larger; fp64 in order.
+inline float sum_of_exponentials(const float* z, int64_t count, float largest) {
+  return lanes_sum<float, kLanes<float>>(count, [&](int64_t j) { return exp_of_nonpositive(z[j] - largest); });
+}
+inline double sum_of_exponentials(const double* z, int64_t count, double largest) {
+  return lanes_sum<double, 1>(count, [&](int64_t j) { return std::exp(z[j] - largest); });
 }
 
 }  // namespace halfmark::kernels::host

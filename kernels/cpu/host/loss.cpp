@@ -128,14 +128,6 @@ std::vector<T> class_weights(const Tensor& weights, int64_t classes) {
   return weights.empty() ? std::vector<T>(static_cast<size_t>(classes), T(1)) : widened<T>(weights);
 }
 
-// In fp64 in order.
-inline float sum_of_exponentials(const float* z, int64_t count, float largest) {
-  return lanes_sum<float, kLanes<float>>(count, [&](int64_t j) { return exp_of_nonpositive(z[j] - largest); });
-}
-inline double sum_of_exponentials(const double* z, int64_t count, double largest) {
-  return lanes_sum<double, 1>(count, [&](int64_t j) { return std::exp(z[j] - largest); });
-}
-
 template <class T>
 void labelled_loss(const CrossEntropy& op) {
   const Positions at(op.logits.shape());

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/host/exponential.h"
 #include "kernels/cpu/host/host.h"
 #include "kernels/ops/formulas.h"
 
@@ -34,12 +35,8 @@ void loss(const SoftmaxCrossEntropy& op) {
     for (int64_t row = begin; row < end; ++row) {
       const T* x = logits.data() + row * classes;
       T* p = log_probabilities.data() + row * classes;
-      T largest = x[0];
-      for (int64_t c = 1; c < classes; ++c)
-        if (x[c] > largest || std::isnan(x[c])) largest = x[c];
-      T sum = 0;
-      for (int64_t c = 0; c < classes; ++c) sum += std::exp(x[c] - largest);
-      const T log_sum = std::log(sum);
+      const T largest = largest_of(x, classes);  // if x has a NaN, the sum has one too
+      const T log_sum = std::log(sum_of_exponentials(x, classes, largest));
       for (int64_t c = 0; c < classes; ++c) p[c] = formulas::log_softmax(x[c], largest, log_sum);
       losses[static_cast<size_t>(row)] = -p[labels[row]];
     }
@@ -68,12 +65,15 @@ void loss_backward(const SoftmaxCrossEntropyBackward& op) {
   const auto* labels = op.labels.as<int32_t>();
   std::vector<T> gradient = widened<T>(op.log_probabilities);
   const T factor = static_cast<T>(op.dloss / static_cast<double>(rows));
-  for (int64_t row = 0; row < rows; ++row) {
-    T* p = gradient.data() + row * classes;
-    const T at_label = p[labels[row]];
-    for (int64_t c = 0; c < classes; ++c) p[c] = formulas::softmax_backward(p[c], false, factor);
-    p[labels[row]] = formulas::softmax_backward(at_label, true, factor);
-  }
+  parallel_for(rows, std::max<int64_t>(1, 4 * kBlock / classes), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      T* p = gradient.data() + row * classes;
+      const T at_label = p[labels[row]];
+      HM_EACH_FOR_ITSELF
+      for (int64_t c = 0; c < classes; ++c) p[c] = exp_of_nonpositive(p[c]) * factor;
+      p[labels[row]] = formulas::softmax_backward(at_label, true, factor);
+    }
+  });
   op.dlogits.materialize(Layout::plain);
   convert(kStored<T>, gradient.data(), op.dlogits.dtype(), op.dlogits.data(), gradient.size());
 }
