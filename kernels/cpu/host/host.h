@@ -94,41 +94,62 @@ inline uint16_t bf16_code(float value) {
   return static_cast<uint16_t>((u & 0x7FFFFFFF) > 0x7F800000 ? quiet : rounded);
 }
 
+// Where a tensor with memory has its elements. A loop over rows of a few elements makes these before it: asking the tensor
+// takes as long as such a row.
+struct ReadView {
+  ReadView(const Tensor& tensor)
+      : memory(tensor.data()), dtype(tensor.dtype()), size(static_cast<int64_t>(size_of(dtype))) {}
+  const void* at(int64_t index) const { return static_cast<const unsigned char*>(memory) + index * size; }
+
+  const void* memory;
+  DType dtype;
+  int64_t size;  // of an element in bytes
+};
+struct WriteView {
+  WriteView(Tensor& tensor)
+      : memory(tensor.data()), dtype(tensor.dtype()), size(static_cast<int64_t>(size_of(dtype))) {}
+  void* at(int64_t index) const { return static_cast<unsigned char*>(memory) + index * size; }
+
+  void* memory;
+  DType dtype;
+  int64_t size;
+};
+
 // `count` elements of memory from index `begin` as T: in place if stored as T, else widened into the buffer.
 template <class T>
-const T* read(const Tensor& tensor, int64_t begin, int64_t count, T* buffer) {
-  const void* source = at(tensor.data(), tensor.dtype(), begin);
-  if (tensor.dtype() == kStored<T>) return static_cast<const T*>(source);
+const T* read(const ReadView& tensor, int64_t begin, int64_t count, T* buffer) {
+  const void* source = tensor.at(begin);
+  if (tensor.dtype == kStored<T>) return static_cast<const T*>(source);
   if constexpr (std::is_same_v<T, float>) {
-    if (tensor.dtype() == DType::bf16) {  // here, because a call for each row of a small layer costs more than its row
+    if (tensor.dtype == DType::bf16) {  // here, because a call for each row of a small layer costs more than its row
       const auto* codes = static_cast<const uint16_t*>(source);
       HM_EACH_FOR_ITSELF
       for (int64_t j = 0; j < count; ++j) buffer[j] = bf16_value(codes[j]);
       return buffer;
     }
   }
-  convert(tensor.dtype(), source, kStored<T>, buffer, static_cast<size_t>(count));
+  convert(tensor.dtype, source, kStored<T>, buffer, static_cast<size_t>(count));
   return buffer;
 }
 
 // Where to write such elements, and their rounding to the stored type afterwards.
 template <class T>
-T* writable(Tensor& tensor, int64_t begin, T* buffer) {
-  return tensor.dtype() == kStored<T> ? static_cast<T*>(at(tensor.data(), tensor.dtype(), begin)) : buffer;
+T* writable(const WriteView& tensor, int64_t begin, T* buffer) {
+  return tensor.dtype == kStored<T> ? static_cast<T*>(tensor.at(begin)) : buffer;
 }
 template <class T>
-void written(Tensor& tensor, int64_t begin, int64_t count, const T* buffer) {
-  if (tensor.dtype() == kStored<T>) return;
-  void* target = at(tensor.data(), tensor.dtype(), begin);
+void written(const WriteView& tensor, int64_t begin, int64_t count, const T* buffer) {
+  if (tensor.dtype == kStored<T>) return;
+  void* target = tensor.at(begin);
   if constexpr (std::is_same_v<T, float>) {
-    if (tensor.dtype() == DType::bf16) {
+    if (tensor.dtype == DType::bf16) {
       auto* codes = static_cast<uint16_t*>(target);
       HM_EACH_FOR_ITSELF
       for (int64_t j = 0; j < count; ++j) codes[j] = bf16_code(buffer[j]);
       return;
     }
   }
-  convert(kStored<T>, buffer, tensor.dtype(), target, static_cast<size_t>(count));
+  convert(kStored<T>, buffer, tensor.dtype, target, static_cast<size_t>(count));
 }
 
 // The whole tensor as T in memory order; for small tensors and fallbacks.

@@ -314,7 +314,7 @@ struct Gates {
   alignas(64) T wide[4][kColumns];
   const T* of[4];
 
-  void load(const Tensor& tensor, int64_t row, int64_t hidden, int64_t begin, int64_t count) {
+  void load(const ReadView& tensor, int64_t row, int64_t hidden, int64_t begin, int64_t count) {
     for (int64_t g = 0; g < 4; ++g) of[g] = read(tensor, (4 * row + g) * hidden + begin, count, wide[g]);
   }
 };
@@ -323,10 +323,10 @@ struct WrittenGates {
   alignas(64) T wide[4][kColumns];
   T* of[4];
 
-  void open(Tensor& tensor, int64_t row, int64_t hidden, int64_t begin) {
+  void open(const WriteView& tensor, int64_t row, int64_t hidden, int64_t begin) {
     for (int64_t g = 0; g < 4; ++g) of[g] = writable(tensor, (4 * row + g) * hidden + begin, wide[g]);
   }
-  void close(Tensor& tensor, int64_t row, int64_t hidden, int64_t begin, int64_t count) {
+  void close(const WriteView& tensor, int64_t row, int64_t hidden, int64_t begin, int64_t count) {
     for (int64_t g = 0; g < 4; ++g) written(tensor, (4 * row + g) * hidden + begin, count, of[g]);
   }
 };
@@ -345,14 +345,16 @@ template <class T>
 void cell(const LstmCell& op) {
   const int64_t hidden = op.c.shape()[1];
   for (Tensor* tensor : {&op.gates, &op.c, &op.h}) tensor->materialize(Layout::plain);
+  const ReadView view_z(op.z), view_before(op.c_before);
+  const WriteView view_gates(op.gates), view_c(op.c), view_h(op.h);
   each_cell_block(op.c, [&](int64_t row, int64_t first, int64_t count) {
     Gates<T> z;
     WrittenGates<T> gates;
     alignas(64) T wide_before[kColumns], wide_c[kColumns], wide_h[kColumns];
     const int64_t at = row * hidden + first;
-    z.load(op.z, row, hidden, first, count), gates.open(op.gates, row, hidden, first);
-    const T* before = read(op.c_before, at, count, wide_before);
-    T *c = writable(op.c, at, wide_c), *h = writable(op.h, at, wide_h);
+    z.load(view_z, row, hidden, first, count), gates.open(view_gates, row, hidden, first);
+    const T* before = read(view_before, at, count, wide_before);
+    T *c = writable(view_c, at, wide_c), *h = writable(view_h, at, wide_h);
     for (const int gate : {0, 1, 3}) {
       const T* in = z.of[gate];
       T* out = gates.of[gate];
@@ -368,8 +370,8 @@ void cell(const LstmCell& op) {
       const T next = f[j] * before[j] + i[j] * g[j];
       c[j] = next, h[j] = o[j] * vector_tanh(next);
     }
-    gates.close(op.gates, row, hidden, first, count);
-    written(op.c, at, count, c), written(op.h, at, count, h);
+    gates.close(view_gates, row, hidden, first, count);
+    written(view_c, at, count, c), written(view_h, at, count, h);
   });
 }
 
@@ -377,15 +379,17 @@ template <class T>
 void cell_backward(const LstmCellBackward& op) {
   const int64_t hidden = op.c.shape()[1];
   op.dz.materialize(Layout::plain), op.dc_before.materialize(Layout::plain);
+  const ReadView view_gates(op.gates), view_before(op.c_before), view_c(op.c), view_dh(op.dh), view_dc(op.dc);
+  const WriteView view_dz(op.dz), view_dc_before(op.dc_before);
   each_cell_block(op.c, [&](int64_t row, int64_t first, int64_t count) {
     Gates<T> gates;
     WrittenGates<T> dz;
     alignas(64) T wide[5][kColumns];
     const int64_t at = row * hidden + first;
-    gates.load(op.gates, row, hidden, first, count), dz.open(op.dz, row, hidden, first);
-    const T *before = read(op.c_before, at, count, wide[0]), *c = read(op.c, at, count, wide[1]),
-            *dh = read(op.dh, at, count, wide[2]), *dc_next = read(op.dc, at, count, wide[3]);
-    T* dc_before = writable(op.dc_before, at, wide[4]);
+    gates.load(view_gates, row, hidden, first, count), dz.open(view_dz, row, hidden, first);
+    const T *before = read(view_before, at, count, wide[0]), *c = read(view_c, at, count, wide[1]),
+            *dh = read(view_dh, at, count, wide[2]), *dc_next = read(view_dc, at, count, wide[3]);
+    T* dc_before = writable(view_dc_before, at, wide[4]);
     const T *gate_i = gates.of[0], *gate_f = gates.of[1], *gate_g = gates.of[2], *gate_o = gates.of[3];
     T *dz_i = dz.of[0], *dz_f = dz.of[1], *dz_g = dz.of[2], *dz_o = dz.of[3];
     HM_EACH_FOR_ITSELF
@@ -396,8 +400,8 @@ void cell_backward(const LstmCellBackward& op) {
       dz_g[j] = dc * i * (1 - g * g), dz_o[j] = dh[j] * t * o * (1 - o);
       dc_before[j] = dc * f;
     }
-    dz.close(op.dz, row, hidden, first, count);
-    written(op.dc_before, at, count, dc_before);
+    dz.close(view_dz, row, hidden, first, count);
+    written(view_dc_before, at, count, dc_before);
   });
 }
 
