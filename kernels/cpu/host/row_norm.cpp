@@ -48,10 +48,12 @@ void normalize_forward(const NormalizeRows& op) {
                        shift = spread<T>(op.shift, entries, op.repeat, 0);
   const auto period = static_cast<int64_t>(scale.size());
   std::vector<T> means(static_cast<size_t>(rows)), inverses(static_cast<size_t>(rows));
+  const ReadView view_x(op.x);
+  const WriteView view_out(op.out);
   parallel_for(rows, rows_at_a_time(width), [&](int64_t begin, int64_t end) {
     std::vector<T> wide(static_cast<size_t>(width)), result(static_cast<size_t>(width));
     for (int64_t row = begin; row < end; ++row) {
-      const T* x = read(op.x, row * width, width, wide.data());
+      const T* x = read(view_x, row * width, width, wide.data());
       const double mean =
           op.centred ? lanes_sum<double, kLanes<T>>(width, [&](int64_t j) { return static_cast<double>(x[j]); }) /
                            static_cast<double>(width)
@@ -63,10 +65,10 @@ void normalize_forward(const NormalizeRows& op) {
       const T center = static_cast<T>(mean), inverse = static_cast<T>(1 / std::sqrt(squares / count + op.epsilon));
       means[static_cast<size_t>(row)] = center, inverses[static_cast<size_t>(row)] = inverse;
       const T *factor = scale.data() + row * width % period, *offset = shift.data() + row * width % period;
-      T* y = writable(op.out, row * width, result.data());
+      T* y = writable(view_out, row * width, result.data());
       HM_EACH_FOR_ITSELF
       for (int64_t j = 0; j < width; ++j) y[j] = factor[j] * ((x[j] - center) * inverse) + offset[j];
-      written(op.out, row * width, width, y);
+      written(view_out, row * width, width, y);
     }
   });
   convert(kStored<T>, inverses.data(), op.inverse.dtype(), op.inverse.data(), inverses.size());
@@ -135,12 +137,15 @@ void normalize_backward(const NormalizeRowsBackward& op) {
   const int64_t grain = std::max(rows_at_a_time(width), (rows + kPieces - 1) / kPieces);
   const int64_t pieces = (rows + grain - 1) / grain;
   std::vector<double> dscales(static_cast<size_t>(pieces * entries)), dshifts(dscales.size());
+  const ReadView view_x(op.x), view_dy(op.dy);
+  const WriteView view_dx(op.dx);
   parallel_for(rows, grain, [&](int64_t begin, int64_t end) {
     std::vector<T> wide_x(static_cast<size_t>(width)), wide_dy(wide_x), hats(wide_x), result(wide_x);
     double *dscale = dscales.data() + begin / grain * entries, *dshift = dshifts.data() + begin / grain * entries;
     T* const hat = hats.data();
     for (int64_t row = begin; row < end; ++row) {
-      const T *x = read(op.x, row * width, width, wide_x.data()), *dy = read(op.dy, row * width, width, wide_dy.data());
+      const T *x = read(view_x, row * width, width, wide_x.data()),
+              *dy = read(view_dy, row * width, width, wide_dy.data());
       const T inverse = inverses[static_cast<size_t>(row)],
               center = op.centred ? means[static_cast<size_t>(row)] : T(0);
       const T* factor = scale.data() + row * width % period;
@@ -159,10 +164,10 @@ void normalize_backward(const NormalizeRowsBackward& op) {
             lanes_sum<double, kChains>(repeat, [&](int64_t j) { return static_cast<double>(of_dy[j]) * of_hat[j]; });
         to_shift[e] += lanes_sum<double, kChains>(repeat, [&](int64_t j) { return static_cast<double>(of_dy[j]); });
       }
-      T* dx = writable(op.dx, row * width, result.data());
+      T* dx = writable(view_dx, row * width, result.data());
       HM_EACH_FOR_ITSELF
       for (int64_t j = 0; j < width; ++j) dx[j] = inverse * (factor[j] * dy[j] - of_sum - hat[j] * of_product);
-      written(op.dx, row * width, width, dx);
+      written(view_dx, row * width, width, dx);
     }
   });
   for (int64_t piece = 1; piece < pieces; ++piece)

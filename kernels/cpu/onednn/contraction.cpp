@@ -1,6 +1,8 @@
 // Matrix multiplication and the three convolutions, on the rows "onednn".
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/cpu/onednn/plan.h"
 #include "kernels/cpu/onednn/pointwise.h"
@@ -85,6 +87,8 @@ Desc image_wish(const Tensor& image) {
   return keeps ? desc_of(image) : open_desc(image.shape(), image.dtype());
 }
 
+Desc nhwc_desc(const Tensor& image) { return Desc(dims_of(image.shape()), type_of(image.dtype()), Tag::nhwc); }
+
 // With a channel for each group, only the code for it ("jit_dw") is: other code computes blocks of 16 channels, most of them
 // zeros.
 bool worth_keeping(const std::string& implementation, bool is_depthwise) {
@@ -97,8 +101,11 @@ template <class Make>
 auto best_images(const Tensor& x, const Tensor& y, int groups, Make make) {
   const bool is_depthwise = groups > 1 && groups == x.shape()[1];
   const Desc open_x = open_desc(x.shape(), x.dtype()), open_y = open_desc(y.shape(), y.dtype());
-  const Desc wish_x = image_wish(x), wish_y = image_wish(y);
-  if (!(wish_x == open_x && wish_y == open_y)) {
+  std::vector<std::pair<Desc, Desc>> wishes = {{image_wish(x), image_wish(y)}};
+  // Beside an nhwc image oneDNN 2.6 may leave an open one to its reference code, while it has fast code for nhwc beside nhwc.
+  if (x.layout() == Layout::nhwc || y.layout() == Layout::nhwc) wishes.emplace_back(nhwc_desc(x), nhwc_desc(y));
+  for (const auto& [wish_x, wish_y] : wishes) {
+    if (wish_x == open_x && wish_y == open_y) continue;
     try {
       auto description = make(wish_x, wish_y);
       if (worth_keeping(description.impl_info_str(), is_depthwise)) return description;
