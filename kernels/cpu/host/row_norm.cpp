@@ -91,9 +91,9 @@ struct RowSums {
   double slopes, products;  // of g, and of g hat
 };
 
-// In one pass: hat = (x - center) inverse and the sums of a row. If every value has entries of its own, dy hat is added
-// to to_scale and dy to to_shift.
-template <class T, bool adds>
+// In one pass: hat = (x - center) inverse and the sums of a row whose values have entries of their own; dy hat is added to
+// to_scale and dy to to_shift.
+template <class T>
 RowSums sums_of_row(const T* x, const T* dy, const T* factor, int64_t width, T center, T inverse, T* hat,
                     double* to_scale, double* to_shift) {
   constexpr int64_t lanes = kLanes<T>;
@@ -111,16 +111,42 @@ RowSums sums_of_row(const T* x, const T* dy, const T* factor, int64_t width, T c
   for (; j + lanes <= width; j += lanes) {
     HM_EACH_FOR_ITSELF
     for (int64_t lane = 0; lane < lanes; ++lane) one(j + lane, slopes[lane], products[lane]);
-    if constexpr (adds) {
-      HM_EACH_FOR_ITSELF
-      for (int64_t lane = 0; lane < lanes; ++lane) add(j + lane);
-    }
+    HM_EACH_FOR_ITSELF
+    for (int64_t lane = 0; lane < lanes; ++lane) add(j + lane);
   }
   for (; j < width; ++j) {
     one(j, slopes[j % lanes], products[j % lanes]);
-    if constexpr (adds) add(j);
+    add(j);
   }
   return {sum_of_lanes(slopes), sum_of_lanes(products)};
+}
+
+// The same of a row in which `repeat` consecutive values share an entry.
+template <class T>
+RowSums sums_of_shared_row(const T* x, const T* dy, const T* factor, int64_t width, int64_t repeat, T center, T inverse,
+                           T* hat, double* to_scale, double* to_shift) {
+  constexpr int64_t lanes = kLanes<T>;
+  RowSums all{0, 0};
+  for (int64_t e = 0; e < width / repeat; ++e) {
+    const T *own_x = x + e * repeat, *own_dy = dy + e * repeat;
+    T* own_hat = hat + e * repeat;
+    double shifts[lanes] = {}, scales[lanes] = {};
+    const auto one = [&](int64_t j, int64_t lane) {
+      const T value = (own_x[j] - center) * inverse;
+      own_hat[j] = value;
+      shifts[lane] += static_cast<double>(own_dy[j]), scales[lane] += static_cast<double>(own_dy[j]) * value;
+    };
+    int64_t j = 0;
+    for (; j + lanes <= repeat; j += lanes) {
+      HM_EACH_FOR_ITSELF
+      for (int64_t lane = 0; lane < lanes; ++lane) one(j + lane, lane);
+    }
+    for (; j < repeat; ++j) one(j, j % lanes);
+    const double shift = sum_of_lanes(shifts), scale = sum_of_lanes(scales), own_factor = factor[e * repeat];
+    to_shift[e] += shift, to_scale[e] += scale;
+    all.slopes += own_factor * shift, all.products += own_factor * scale;
+  }
+  return all;
 }
 
 template <class T>
@@ -151,19 +177,11 @@ void normalize_backward(const NormalizeRowsBackward& op) {
       const T* factor = scale.data() + row * width % period;
       const int64_t first = row * (width / repeat) % entries;
       double *to_scale = dscale + first, *to_shift = dshift + first;
-      const RowSums sums = repeat == 1
-                               ? sums_of_row<T, true>(x, dy, factor, width, center, inverse, hat, to_scale, to_shift)
-                               : sums_of_row<T, false>(x, dy, factor, width, center, inverse, hat, nullptr, nullptr);
+      const RowSums sums =
+          repeat == 1 ? sums_of_row(x, dy, factor, width, center, inverse, hat, to_scale, to_shift)
+                      : sums_of_shared_row(x, dy, factor, width, repeat, center, inverse, hat, to_scale, to_shift);
       const T of_sum = static_cast<T>((op.centred ? sums.slopes : 0) / static_cast<double>(width)),
               of_product = static_cast<T>(sums.products / count);
-      for (int64_t e = 0; repeat > 1 && e < width / repeat; ++e) {
-        const T *of_dy = dy + e * repeat, *of_hat = hat + e * repeat;
-        // One chain in fp64, whose bits the fp64 references keep.
-        constexpr int64_t kChains = sizeof(T) == 8 ? 1 : kLanes<T>;
-        to_scale[e] +=
-            lanes_sum<double, kChains>(repeat, [&](int64_t j) { return static_cast<double>(of_dy[j]) * of_hat[j]; });
-        to_shift[e] += lanes_sum<double, kChains>(repeat, [&](int64_t j) { return static_cast<double>(of_dy[j]); });
-      }
       T* dx = writable(view_dx, row * width, result.data());
       HM_EACH_FOR_ITSELF
       for (int64_t j = 0; j < width; ++j) dx[j] = inverse * (factor[j] * dy[j] - of_sum - hat[j] * of_product);
