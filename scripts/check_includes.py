@@ -76,7 +76,7 @@ HEADERS = {
     "list": "list",
     "locale": "locale",
     "map": "map multimap",
-    "memory": "shared_ptr unique_ptr weak_ptr make_shared make_unique enable_shared_from_this addressof default_delete "
+    "memory": "shared_ptr unique_ptr weak_ptr make_shared make_unique make_unique_for_overwrite enable_shared_from_this addressof default_delete "
               "static_pointer_cast dynamic_pointer_cast align to_address destroy_at construct_at assume_aligned",
     "mutex": "mutex lock_guard unique_lock scoped_lock once_flag call_once recursive_mutex try_to_lock adopt_lock defer_lock",
     "shared_mutex": "shared_mutex shared_lock",

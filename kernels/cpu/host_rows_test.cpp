@@ -85,5 +85,51 @@ TEST(HostRows, AttentionGivesZerosForARowThatIsMaskedAndNaNForARowWithANaN) {
   EXPECT_TRUE(std::isnan(out.values()[1]));
 }
 
+// Row i of v, q and dout has a NaN: queries and keys that do not see it stay finite, as in the row for fp64.
+TEST(HostRows, AttentionHasNoNaNFromKeysAndQueriesThatARowDoesNotSee) {
+  const auto device = open_device("cpu");
+  for (const int64_t d : {4, 16})
+    for (const int64_t bad : {0, 7, 8}) {
+      constexpr int64_t kLength = 9;
+      const Shape shape{1, 1, kLength, d};
+      const auto tensor = [&](bool has_nan, DType dtype) {
+        std::vector<double> values(static_cast<size_t>(shape.elements()), 0.5);
+        if (has_nan) values[static_cast<size_t>(bad * d)] = std::numeric_limits<double>::quiet_NaN();
+        return Tensor::from(*device, shape, dtype, values);
+      };
+      const auto nans = [&](const Tensor& t) {
+        std::vector<bool> found;
+        for (const double value : t.values()) found.push_back(std::isnan(value));
+        return found;
+      };
+      std::vector<std::vector<bool>> of_f32, of_f64;
+      for (const DType dtype : {DType::f32, DType::f64}) {
+        auto& found = dtype == DType::f32 ? of_f32 : of_f64;
+        const Tensor fine = tensor(false, dtype), broken = tensor(true, dtype);
+        Tensor out(*device, shape, dtype), log_sum(*device, {1, 1, kLength}, dtype), dq(*device, shape, dtype),
+            dk(*device, shape, dtype), dv(*device, shape, dtype);
+        const Tensor none;
+        run(Attention{.q = fine, .k = fine, .v = fine, .mask = none, .out = out, .log_sum = log_sum, .causal = true});
+        run(AttentionBackward{.q = fine,
+                              .k = fine,
+                              .v = fine,
+                              .mask = none,
+                              .out = out,
+                              .log_sum = log_sum,
+                              .dout = broken,
+                              .dq = dq,
+                              .dk = dk,
+                              .dv = dv,
+                              .causal = true});
+        for (const Tensor* one : {&dq, &dk, &dv}) found.push_back(nans(*one));
+        run(Attention{.q = fine, .k = fine, .v = broken, .mask = none, .out = out, .log_sum = log_sum, .causal = true});
+        found.push_back(nans(out));
+      }
+      EXPECT_EQ(of_f32, of_f64) << "d " << d << ", NaN in row " << bad;
+      EXPECT_TRUE(of_f32.back()[static_cast<size_t>((kLength - 1) * d)]);  // the last query sees all keys
+      EXPECT_EQ(of_f32.back().front(), bad == 0);
+    }
+}
+
 }  // namespace
 }  // namespace halfmark::kernels::host

@@ -198,6 +198,8 @@ struct AttentionForm {
   int64_t n, heads, t, s, d;
   bool causal;
   MaskForm mask = MaskForm::none;
+  double sharpness = 1;  // factor of the scores: large ones leave weights near 0 and 1
+  double scale() const { return sharpness / std::sqrt(static_cast<double>(d)); }
   // What is added to a score: every value is exact in every type.
   double added(int64_t sample, int64_t query, int64_t key) const {
     if (mask == MaskForm::samples) return sample == n - 1 || (sample + key) % 3 == 1 ? -HUGE_VAL : 0;
@@ -222,21 +224,29 @@ struct AttentionForm {
   int64_t seen(int64_t i) const { return causal ? std::min(s, i + 1) : s; }
   std::string text() const {
     constexpr const char* kMasks[] = {"", " masked samples", " masked queries"};
-    return queries().text() + " " + keys().text() + (causal ? " causal" : "") + kMasks[static_cast<size_t>(mask)];
+    return queries().text() + " " + keys().text() + (causal ? " causal" : "") + kMasks[static_cast<size_t>(mask)] +
+           (sharpness == 1 ? "" : " sharp");
   }
 };
 inline std::vector<AttentionForm> attention_forms(const CaseRequest& request) {
   if (!request.axes.norm_forms) return {{2, 4, 128, 128, 32, true}};  // one case
-  return {{2, 2, 5, 5, 4, true},
-          {1, 2, 3, 7, 6, false},
-          {1, 1, 1, 1, 1, false},
-          {1, 2, 9, 4, 5, true},
-          {3, 2, 4, 7, 3, false, MaskForm::samples},
-          {2, 2, 5, 6, 4, false, MaskForm::queries},
-          {2, 1, 6, 6, 3, true, MaskForm::samples},
-          // More queries than a block of the rows takes, 64.
-          {1, 1, 67, 5, 3, false},
-          {1, 1, 67, 67, 3, true}};
+  return {
+      {2, 2, 5, 5, 4, true},
+      {1, 2, 3, 7, 6, false},
+      {1, 1, 1, 1, 1, false},
+      {1, 2, 9, 4, 5, true},
+      {3, 2, 4, 7, 3, false, MaskForm::samples},
+      {2, 2, 5, 6, 4, false, MaskForm::queries},
+      {2, 1, 6, 6, 3, true, MaskForm::samples},
+      // More queries than a block of the rows takes, 64.
+      {1, 1, 67, 5, 3, false},
+      {1, 1, 67, 67, 3, true},
+      // Keys that only the fourth block of queries sees; heads of whole vectors, whose rows need no copy, and others.
+      {1, 2, 193, 200, 16, true},
+      {1, 3, 70, 67, 48, false},
+      {1, 2, 70, 70, 17, false, MaskForm::queries},
+      {1, 2, 70, 70, 16, true, MaskForm::queries},
+      {1, 2, 20, 20, 16, false, MaskForm::none, 40}};
 }
 
 // Of one query in fp64: the probabilities with the relative error that the given arithmetic may leave, and log sum.
@@ -317,7 +327,7 @@ inline void Cases<Attention>::each(const CaseRequest& request, const RunCase<Att
       Tensor out(request.device, form.queries(), dtype, Layout::any),
           log_sum(request.device, {form.n, form.heads, form.t}, wide_type(dtype));
       const Tensor mask = form.mask_tensor(request, dtype);
-      const double scale = 1 / std::sqrt(static_cast<double>(form.d));
+      const double scale = form.scale();
       const Attention op{
           .q = q, .k = k, .v = v, .mask = mask, .out = out, .log_sum = log_sum, .causal = form.causal, .scale = scale};
       run_case(type + " " + form.text(), op, [&](CaseResult& result) {
@@ -354,7 +364,7 @@ inline void Cases<AttentionBackward>::each(const CaseRequest& request, const Run
                    v = random_tensor(request, form.keys(), dtype, Layout::plain, 3),
                    dout = random_tensor(request, form.queries(), dtype, Layout::plain, 4);
       const Tensor mask = form.mask_tensor(request, dtype);
-      const double scale = 1 / std::sqrt(static_cast<double>(form.d));
+      const double scale = form.scale();
       const auto forward = [&](bool wants_sum) {
         const std::vector<double> qv = q.values(), kv = k.values(), vv = v.values();
         std::vector<double> values, sums;

@@ -171,6 +171,17 @@ RowOfWeights weigh(float* p, int64_t seen, int64_t width, float scale, const flo
   return {sum, largest + std::log(sum)};
 }
 
+bool all_finite(const float* x, int64_t count) {
+  float bad = 0;  // x - x is NaN for infinity and NaN
+  HM_EACH_FOR_ITSELF
+  for (int64_t j = 0; j < count; ++j) bad = x[j] - x[j] == 0 ? bad : 1.0F;
+  return bad == 0;
+}
+
+// A tile multiplies what one of its rows sees with the weights of all, 0 for those that do not see it, and 0 times infinity or
+// NaN is NaN: rows one at a time then.
+int64_t rows_of_tiles(bool is_finite) { return is_finite ? kTileRows : 1; }
+
 }  // namespace
 
 void attend_in_tiles(const Attention& op) {
@@ -188,10 +199,11 @@ void attend_in_tiles(const Attention& op) {
       const float* q = queries_of.read(head);
       transpose(keys_of.read(head), m.d, m.s, m.d, kt.at(0), kt.stride);
       v.read(head), out.begin(head);
+      const int64_t step = rows_of_tiles(all_finite(v.at(0), m.s * v.stride));
       for (int64_t first = 0; first < m.t; first += kQueries) {
         const int64_t queries = std::min(kQueries, m.t - first);
-        for (int64_t i = 0; i < queries; i += kTileRows) {
-          const int64_t count = std::min(kTileRows, queries - i), seen = m.seen(first + i + count - 1);
+        for (int64_t i = 0; i < queries; i += step) {
+          const int64_t count = std::min(step, queries - i), seen = m.seen(first + i + count - 1);
           tile_products({q + (first + i) * m.d, m.d, 1}, count, m.d, kt.at(0), kt.stride, p.at(i), p.stride, seen,
                         false);
           float inverse[kTileRows];
@@ -204,6 +216,10 @@ void attend_in_tiles(const Attention& op) {
           tile_products(p.left(i), count, seen, v.at(0), v.stride, out.at(first + i), out.stride, m.d, false);
           for (int64_t r = 0; r < count; ++r) {
             float* row = out.at(first + i + r);
+            if (log_sums[size(head * m.t + first + i + r)] == -HUGE_VALF) {  // it attends to nothing, whatever v is
+              std::fill_n(row, m.d, 0.0F);
+              continue;
+            }
             HM_EACH_FOR_ITSELF
             for (int64_t e = 0; e < m.d; ++e) row[e] *= inverse[r];
           }
@@ -233,11 +249,13 @@ void attend_backward_in_tiles(const AttentionBackward& op) {
       transpose(k.at(0), k.stride, m.s, m.d, kt.at(0), kt.stride),
           transpose(values_of.read(head), m.d, m.s, m.d, vt.at(0), vt.stride);
       dq.begin(head), dk.begin(head), dv.begin(head);
+      const int64_t step = rows_of_tiles(all_finite(q.at(0), m.t * q.stride) && all_finite(k.at(0), m.s * k.stride) &&
+                                         all_finite(dout.at(0), m.t * dout.stride));
       for (int64_t first = 0; first < m.t; first += kQueries) {
         const int64_t queries = std::min(kQueries, m.t - first), all_seen = m.seen(first + queries - 1);
         const int64_t width = padded_columns(all_seen);
-        for (int64_t i = 0; i < queries; i += kTileRows) {
-          const int64_t count = std::min(kTileRows, queries - i), seen = m.seen(first + i + count - 1);
+        for (int64_t i = 0; i < queries; i += step) {
+          const int64_t count = std::min(step, queries - i), seen = m.seen(first + i + count - 1);
           tile_products(q.left(first + i), count, m.d, kt.at(0), kt.stride, weights.at(i), weights.stride, seen, false);
           tile_products(dout.left(first + i), count, m.d, vt.at(0), vt.stride, slopes.at(i), slopes.stride, seen,
                         false);
@@ -263,9 +281,8 @@ void attend_backward_in_tiles(const AttentionBackward& op) {
           }
           tile_products(slopes.left(i), count, seen, k.at(0), k.stride, dq.at(first + i), dq.stride, m.d, false);
         }
-        for (int64_t j = 0; j < all_seen; j += kTileRows) {  // no query before j sees it
-          const int64_t skipped = op.causal ? std::max<int64_t>(0, j - first) : 0,
-                        count = std::min(kTileRows, all_seen - j);
+        for (int64_t j = 0; j < all_seen; j += step) {  // no query before j sees it
+          const int64_t skipped = op.causal ? std::max<int64_t>(0, j - first) : 0, count = std::min(step, all_seen - j);
           tile_products(slopes.left_transposed(skipped, j), count, queries - skipped, q.at(first + skipped), q.stride,
                         dk.at(j), dk.stride, m.d, first > 0);
           tile_products(weights.left_transposed(skipped, j), count, queries - skipped, dout.at(first + skipped),

@@ -46,6 +46,7 @@ void check_heads(std::string_view operation, const Tensor& q, const Tensor& k, c
   const Shape &a = q.shape(), &b = k.shape();
   need(b.rank() == 4 && a[0] == b[0] && a[1] == b[1] && a[3] == b[3], operation,
        "q " + a.text() + " and k " + b.text() + " differ in more than their length");
+  need(b[2] > 0, operation, "no keys");
   need(log_sum.shape() == Shape{a[0], a[1], a[2]}, operation, "log_sum must be [n, heads, t]");
   if (!mask.empty()) check_scores_mask(operation, mask, a[0], a[2], b[2]);
 }
