@@ -199,7 +199,7 @@ Command& Command::choice(const char* names, std::string& value, const std::vecto
   CLI::Option* option = app_of(app_).add_option(names, value, listed);
   option->check([listed, known](const std::string& text) {
     const bool found = std::find(known.begin(), known.end(), text) != known.end();
-    return found ? std::string() : fmt::format("'{}' is not one of {}", text, listed);
+    return found ? std::string() : fmt::format("'{}' is not one of {}{}", text, listed, kernels::hint(text, known));
   });
   if (rules & kShowsDefault) option->capture_default_str();
   apply(option, rules);

@@ -433,7 +433,12 @@ void add_list_command(CommandLine& line, Program&) {
                  "halfmark list subjects convnet/b16_c3_s16_w16"})
       .action([arguments] {
         if (arguments->ids.empty() && arguments->models.empty()) return list(arguments->what, arguments->json);
-        HM_CHECK(arguments->what == "subjects", "ids and --model belong to halfmark list subjects");
+        HM_CHECK(
+            arguments->what == "subjects",
+            fmt::format(
+                "'{}': only subjects are listed by their ids, as in halfmark list subjects ID; halfmark list {} takes "
+                "no further words and no --model",
+                arguments->ids.empty() ? "--model" : arguments->ids.front(), arguments->what));
         list_subjects(arguments->ids, arguments->models, arguments->json);
       });
 }

@@ -85,12 +85,16 @@ double memory_available(const std::string& root) {
 
 std::optional<double> bytes_needed(const Harness& harness, const TrialSpec& spec) {
   if (!spec.subject->network || !runs_a_step(harness)) return {};
-  try {
-    const models::MemoryUse use = models::predict_memory(*spec.subject, *spec.policy, spec.settings).peak;
-    // `error` and `range` do not update, so they have no state of the optimizer.
-    const bool updates = harness.name != "error" && harness.name != "range";
+  // `error` and `range` compare one step with the same step in fp64, one after the other. They do not update, so there is no
+  // state of the optimizer. The results of the step before, which they keep, are not counted.
+  const bool compares = harness.name == "error" || harness.name == "range";
+  const auto step = [&](const Policy& policy) {
+    const models::MemoryUse use = models::predict_memory(*spec.subject, policy, spec.settings).peak;
     return static_cast<double>(use.total) -
-           (updates ? 0 : static_cast<double>(use.by_purpose[static_cast<size_t>(Purpose::optimizer)]));
+           (compares ? static_cast<double>(use.by_purpose[static_cast<size_t>(Purpose::optimizer)]) : 0);
+  };
+  try {
+    return compares ? std::max(step(*spec.policy), step(policy_named("fp64"))) : step(*spec.policy);
   } catch (const std::exception&) {  // the case itself says what the policy or the sizes lack
     return {};
   }

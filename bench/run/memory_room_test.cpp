@@ -66,9 +66,13 @@ TEST_F(MemoryRoom, ACaseThatFitsIsNotRefused) {
   EXPECT_TRUE(says(*reason, "needs ")) << *reason;
   EXPECT_TRUE(says(*reason, " (predicted), this machine has ")) << *reason;
   EXPECT_FALSE(bytes_needed(harness_named("accumulation"), spec)) << "it has operands of its own";
-  EXPECT_LT(*bytes_needed(harness_named("error"), spec_of("mlp/b1_i256_h256_o10", "fp32")),
-            *bytes_needed(memory, spec_of("mlp/b1_i256_h256_o10", "fp32")))
+  const char* mlp = "mlp/b1_i256_h256_o10";
+  EXPECT_LT(*bytes_needed(harness_named("error"), spec_of(mlp, "fp64")), *bytes_needed(memory, spec_of(mlp, "fp64")))
       << "no momentum without an update";
+  for (const char* harness : {"error", "range"})
+    EXPECT_EQ(*bytes_needed(harness_named(harness), spec_of(mlp, "fp16")),
+              *bytes_needed(harness_named(harness), spec_of(mlp, "fp64")))
+        << harness << " compares with a step in fp64";
 }
 
 TEST_F(MemoryRoom, ACaseThatIsTooLargeFailsInOneLineBeforeItStarts) {

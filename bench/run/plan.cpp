@@ -284,6 +284,12 @@ bool is_without(const Harness& harness, const std::string& key, const std::vecto
   return !axis_of(harness, key) && std::find(requested.begin(), requested.end(), harness.name) != requested.end();
 }
 
+// The words that set axes.
+std::vector<std::string> axis_words_of(std::vector<std::string> words) {
+  std::erase_if(words, [](const std::string& word) { return !axis_word(word); });
+  return words;
+}
+
 // Words that match the same part of the id are alternatives; all parts that words refer to must match:
 // "mlp fp16 bf16 error". Each axis is a part of its own, of the harnesses that have it.
 std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::string>& words, const Selection& selection,
@@ -304,6 +310,18 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
     const auto setting = axis_word(word);
     by_place[{*found.begin(), setting ? setting->first : ""}].push_back(word);
   }
+  // Harnesses named exactly that have cases but for the values of axes.
+  std::set<std::string> before;
+  for (const Case& one : cases) {
+    const std::vector<std::string> segments = words_of(one);
+    const bool is_named = std::find(words.begin(), words.end(), one.harness->name) != words.end();
+    if (is_named && std::all_of(by_place.begin(), by_place.end(), [&](const auto& place) {
+          return !place.first.second.empty() ||
+                 std::any_of(place.second.begin(), place.second.end(),
+                             [&](const auto& word) { return !places(word, segments).empty(); });
+        }))
+      before.insert(std::string(one.harness->name));
+  }
   std::erase_if(cases, [&](const Case& one) {
     const std::vector<std::string> segments = words_of(one);
     return !std::all_of(by_place.begin(), by_place.end(), [&](const auto& place) {
@@ -315,6 +333,12 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
   });
   if (cases.empty())
     throw Error(fmt::format("no case of suite {} matches all of: {}", selection.suite, fmt::join(words, " ")));
+  // A value of an axis must not drop a harness that is named beside it.
+  for (const std::string& name : before) {
+    if (std::ranges::any_of(cases, [&](const Case& one) { return one.harness->name == name; })) continue;
+    throw Error(fmt::format("no case of {} has {}; run it apart from the other harnesses, or without that", name,
+                            fmt::join(axis_words_of(words), " ")));
+  }
   return cases;
 }
 

@@ -113,6 +113,7 @@ TEST(Words, ThatAreUnknownAreRefusedWithTheNearestNames) {
   expect({"training", "steps=1.5"}, "or a whole number from 1 to 1000000");
   expect({"error", "steps=10"},
          "'steps=10': no selected harness has the axis steps, it is one of training, convergence");
+  expect({"mlp", "training", "memory", "steps=10"}, "no case of memory has steps=10");
   expect({"training", "storage=f16"}, "'storage=f16': storage of training is own, nearest, stochastic, kahan");
 }
 

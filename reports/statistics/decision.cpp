@@ -302,19 +302,20 @@ std::string_view name_of(Stage stage) {
 }
 
 void check(const DecisionRules& rules) {
-  if (rules.screen_pairs < 1) throw ReportError("screen_pairs is below 1; nothing would be measured");
+  if (rules.screen_pairs < 1)
+    throw ReportError(fmt::format("screen pairs = {}: nothing would be measured; at least 1", rules.screen_pairs));
   const auto check_stage = [&](const char* name, int pairs, double level) {
     if (rules.layouts > 0) return;  // decide() knows the number of cases
     const double needed = level / static_cast<double>(std::max<size_t>(rules.most_routed, 1));
     if (pairs >= 1 && least_signed_rank_p(pairs) <= needed) return;
-    throw ReportError(
-        fmt::format("{} = {} can find nothing: the smallest p value of that many pairs is {:.2g}, and {} routed "
-                    "cases at level {} need {:.2g}; use {} pairs or more",
-                    name, pairs, pairs < 1 ? 1 : least_signed_rank_p(pairs), rules.most_routed, level, needed,
-                    static_cast<int>(std::ceil(-std::log2(needed)))));
+    throw ReportError(fmt::format(
+        "{} = {} can find nothing: the smallest p value of that many pairs is {:.2g}, and up to {} cases that seem "
+        "slower in the screening, at level {}, need {:.2g}; use {} pairs or more",
+        name, pairs, pairs < 1 ? 1 : least_signed_rank_p(pairs), rules.most_routed, level, needed,
+        static_cast<int>(std::ceil(-std::log2(needed)))));
   };
-  check_stage("confirm_pairs", rules.confirm_pairs, rules.alpha_confirm);
-  check_stage("extend_pairs", rules.extend_pairs, rules.alpha_extend);
+  check_stage("confirm pairs", rules.confirm_pairs, rules.alpha_confirm);
+  check_stage("extend pairs", rules.extend_pairs, rules.alpha_extend);
 }
 
 std::vector<bool> balanced_order(int pairs, uint64_t seed) {
