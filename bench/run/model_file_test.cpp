@@ -271,7 +271,7 @@ class MutatedTrees {
   std::function<void(const std::string&)> use_;
 };
 
-TEST(ModelFile, EveryChangeOfItsTreeIsReadOrRefusedWithOneLineSoonAndWithoutMuchMemory) {
+TEST(ModelFile, EveryChangeOfItsTreeIsReadOrRefusedWithOneLineAndWithoutMuchMemory) {
   const std::string file = std::string(HALFMARK_SOURCE_DIR) + "/bench/models/six_layers.json";
   const Json root = Json::parse(reports::read_file(file));
   rusage before{}, after{};

@@ -50,7 +50,7 @@ void transpose(const float* in, int64_t in_stride, int64_t rows, int64_t columns
       out[j * out_stride + i] = in[i * in_stride + j];
 }
 
-// Rows of whole vectors, the last with zeros behind their `width` numbers.
+// Rows of `width` numbers, each filled up with zeros to whole vectors.
 class Rows {
  public:
   Rows(int64_t rows, int64_t width, bool is_needed = true)
