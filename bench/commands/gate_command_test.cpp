@@ -200,9 +200,13 @@ TEST_F(SlowGateProperties, NoMutationOfAFreshReportPassesWithoutAWord) {
                 .code,
             0);
   Report report = Report::load(folder_ / "fresh.json");
-  // A busy machine makes times suspect, which hides nothing here.
-  for (Record& record : report.records)
+  // A busy machine makes times suspect, which hides nothing here. A record that is ok has a control that holds 1.
+  for (Record& record : report.records) {
     if (record.status == Status::suspect) record.status = Status::ok, record.reason.clear();
+    for (Measurement& one : record.measurements)
+      if (one.metric == "speedup.control" && one.interval)
+        one.interval = {std::min(one.interval->lower, 0.99), std::max(one.interval->upper, 1.01)};
+  }
   const auto counts = gate_test::mutate_all(report, 10, {}, "default");
   std::set<std::string> families;
   for (const Record& record : report.records)
