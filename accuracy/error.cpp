@@ -83,29 +83,6 @@ const std::vector<double>* find(const Reference& reference, const std::string& a
   return found == reference.gradients.end() ? nullptr : &found->second;
 }
 
-double rms_of(const std::vector<double>& values) {
-  double square = 0;
-  for (const double value : values) square += value * value;
-  return values.empty() ? 0 : std::sqrt(square / static_cast<double>(values.size()));
-}
-
-// Gradients whose terms cancel, by place. What is left is the rounding of n terms in fp64, about sqrt(n) 2^-53 of their size,
-// and their size is that of other gradients: 2^-44 for n = 2^18. In the subjects of the full suite these are at most
-// 1.1e-15 of the largest gradient, and the least other gradient is 2.4e-11 of it.
-std::map<std::string, double> cancelled_gradients(const std::vector<ComparedTensor>& seen, const Reference& reference) {
-  std::map<std::string, double> sizes;
-  double largest = 0;
-  for (const ComparedTensor& one : seen) {
-    std::vector<double> loss;
-    if (!one.at.starts_with("gradient/")) continue;
-    if (const std::vector<double>* values = find(reference, one.at, loss))
-      largest = std::max(largest, sizes[one.at] = rms_of(*values));
-  }
-  std::erase_if(sizes, [&](const auto& size) { return size.second == 0 || size.second >= std::ldexp(largest, -44); });
-  for (auto& size : sizes) size.second /= largest;
-  return sizes;
-}
-
 // Null if the reference is noise: `is_noise`.
 Measurement* write(FindingsWriter& out, const Family& family, const ComparedTensor& seen, const Reference& reference,
                    bool is_noise) {
@@ -191,7 +168,7 @@ Findings measure_error(const TrialSpec& spec) {
   FindingsWriter out(error_table());
   const auto drawn = reference_of(spec, Inputs::drawn);
   const auto rounded = reference_of(spec, Inputs::rounded);
-  const std::map<std::string, double> cancelled = cancelled_gradients(seen, *drawn);
+  const std::map<std::string, double> cancelled = cancelled_gradients(*drawn);
   for (const auto& [at, size] : cancelled) out.number(kCancelled, at, size);
   for (const ComparedTensor& tensor : seen) {
     const bool is_noise = cancelled.contains(tensor.at);

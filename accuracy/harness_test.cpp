@@ -129,6 +129,19 @@ TEST(ErrorHarness, GivesNoErrorRelativeToRoundingNoise) {
                          [&](const Measurement& one) { return one.metric == metric && one.at == at; });
     };
     EXPECT_EQ(has("error.cancelled", "gradient/conv.bias"), has_bias);
+    const Findings range = range_harness().measure(spec);
+    const auto in_range = [&](std::string_view metric, std::string_view at) {
+      return std::any_of(range.measurements.begin(), range.measurements.end(),
+                         [&](const Measurement& one) { return one.metric == metric && one.at == at; });
+    };
+    EXPECT_EQ(in_range("range.cancelled", "gradient/conv.bias"), has_bias);
+    EXPECT_EQ(in_range("range.headroom", "gradient/conv.bias"), has_bias);
+    EXPECT_FALSE(in_range("range.underflow", "gradient/conv.bias"));
+    EXPECT_FALSE(in_range("range.subnormal", "gradient/conv.bias"));
+    for (const char* at : {"gradient/conv.weight", "gradient/conv", "gradient/fc.bias"}) {
+      EXPECT_TRUE(in_range("range.underflow", at)) << at;
+      EXPECT_FALSE(in_range("range.cancelled", at)) << at;
+    }
     EXPECT_EQ(has("error.nan", "gradient/conv.bias"), has_bias);
     for (const char* metric : {"error.nmse", "error.arithmetic.nmse", "error.cosine", "error.zeroed"})
       EXPECT_FALSE(has(metric, "gradient/conv.bias")) << metric;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <list>
 #include <span>
@@ -41,7 +42,21 @@ Reference run_reference(const TrialSpec& spec) {
   return reference;
 }
 
+double rms_of(const std::vector<double>& values) {
+  return values.empty() ? 0 : norm(values) / std::sqrt(static_cast<double>(values.size()));
+}
+
 }  // namespace
+
+std::map<std::string, double> cancelled_gradients(const Reference& reference) {
+  std::map<std::string, double> sizes = {{"gradient/input", rms_of(reference.input_gradient)}};
+  for (const auto& [name, gradient] : reference.gradients) sizes["gradient/" + name] = rms_of(gradient);
+  double largest = 0;
+  for (const auto& [at, size] : sizes) largest = std::max(largest, size);
+  std::erase_if(sizes, [&](const auto& size) { return size.second == 0 || size.second >= std::ldexp(largest, -44); });
+  for (auto& size : sizes) size.second /= largest;
+  return sizes;
+}
 
 std::string text_of(const Settings& s) {
   std::string text = fmt::format("{} {} {} {} {} {} {}", s.rate, s.momentum, s.weight_decay, s.loss_factor,

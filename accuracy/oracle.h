@@ -27,6 +27,13 @@ struct Reference {
 // The fp64 reference of a trial on batch 0. The last few are cached, so that the policies of one subject share them.
 std::shared_ptr<const Reference> reference_of(const TrialSpec& spec, Inputs inputs);
 
+// Gradients whose terms cancel, by place ("gradient/conv.bias"): rms / largest rms of a gradient, where it is below 2^-44.
+// What is left of them is rounding noise, so no share of their elements and no error relative to them says anything.
+// The rounding of n terms in fp64 is about sqrt(n) 2^-53 of their size, and their size is that of other gradients: 2^-44
+// for n = 2^18. In the subjects of the full suite these are at most 1.1e-15 of the largest gradient, and the least other
+// gradient is 2.4e-11 of it.
+std::map<std::string, double> cancelled_gradients(const Reference& reference);
+
 // What makes the data of a trial others than those of its seed: the hash of its files; empty: they are drawn.
 std::string text_of_data(const TrialSpec& spec);
 

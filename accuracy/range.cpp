@@ -35,6 +35,10 @@ const std::vector<MetricRow>& range_table() {
       {"range.subnormal", "1", Better::lower, Kind::bounded,
        "share of the fp64 reference's elements, loss scale included, below the least normal number but not "
        "underflowing"},
+      {"range.cancelled", "1", Better::neither, Kind::information,
+       "rms reference / largest rms reference of the gradients, where it is below 2^-44: the terms cancel, as for a "
+       "bias "
+       "before batch norm, and the reference is rounding noise. No range.underflow and range.subnormal is written"},
       {"range.nonfinite", "1", Better::lower, Kind::bounded, "share of elements that are infinite or NaN as stored"},
       {"range.zero", "1", Better::neither, Kind::bounded, "share of elements that are zero as stored"},
       {"range.first_nonfinite", "1", Better::lower, Kind::bounded,
@@ -114,6 +118,7 @@ Findings measure_range(const TrialSpec& spec) {
   out.number("range.format_min_normal_exponent", "", low.min_exponent());
   out.number("range.format_min_exponent", "", low.min_subnormal_exponent());
 
+  const std::map<std::string, double> cancelled = cancelled_gradients(*reference);
   std::map<std::string, Summary> groups;
   const TappedTensor* first_nonfinite = nullptr;
   for (TappedTensor& tensor : tapped) {
@@ -122,11 +127,15 @@ Findings measure_range(const TrialSpec& spec) {
     if (!first_nonfinite && tensor.exponents.nonfinite > 0) first_nonfinite = &tensor;
     write(out, tensor.name, tensor.exponents);
     out.number("range.headroom", tensor.name, headroom_of(tensor));
-    out.number("range.underflow", tensor.name, underflow_of(tensor));
-    out.number("range.subnormal", tensor.name, subnormal_of(tensor));
     Summary& group = groups[group_of(tensor, params)];
     group.exponents.add(tensor.exponents);
     group.headroom = std::min(group.headroom, headroom_of(tensor));
+    if (const auto noise = cancelled.find(tensor.name); noise != cancelled.end()) {
+      out.number("range.cancelled", tensor.name, noise->second);
+      continue;
+    }
+    out.number("range.underflow", tensor.name, underflow_of(tensor));
+    out.number("range.subnormal", tensor.name, subnormal_of(tensor));
     group.underflow += underflow_of(tensor) * tensor.reference.total;
     group.subnormal += subnormal_of(tensor) * tensor.reference.total;
     group.reference_total += tensor.reference.total;

@@ -137,7 +137,7 @@ TEST_F(ProgramTest, AMessageNamesWhatWasTyped) {
   expect_complaint("run --data texts/short.txt gpt/b2_t8_n1_h2_d8_v27 error",
                    "halfmark: texts/short.txt: its last tenth has 1 character, and");
   expect_complaint("run --data mk.py convnet/b4_c1_s8_w4 error",
-                   "mk.py: is one file; give the folder that holds it; for data of the kind 'images' these were");
+                   "mk.py: is a file; for data of the kind 'images' these were");
   const std::string dump = "dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o tensors ";
   expect_complaint(dump + "--training rate=-1", "--training rate=-1: rate is -1, not in 0 ... 1e+06");
   expect_complaint(dump + "--training optimiser=adam", "--training optimiser=adam: ");

@@ -72,7 +72,7 @@ def speed_points(reports):
 def speed_against_error(reports):
     found, suspect, ratios = speed_points(reports)
     if not found:
-        raise LeftOut("every time in the report is suspect" if suspect else
+        raise LeftOut(f"every time beside an error is suspect: {', '.join(suspect)}; the records say why" if suspect else
                       "needs the harnesses throughput (time.step of status ok) and error (error.nmse at output) on the same subject")
     # A ratio of two times that were not taken in turn is not drawn as a speed-up.
     relative = len(reports.sources) == 1 and all(

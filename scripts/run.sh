@@ -93,6 +93,7 @@ fi
 echo "report   $report"
 if compgen -G "$charts/*.png" > /dev/null; then
   echo "charts   $PWD/$charts"
+  sed -n 's/^\([a-z_]*\): not drawn: /         without \1: /p' "$stage_log"
 elif [[ -n "$python" ]]; then
   echo "charts   none, see $PWD/$stage_log"
 fi

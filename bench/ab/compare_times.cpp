@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -270,9 +269,8 @@ Judgement compare_times(const Build& a, const Build& b, const AbOptions& options
     }
   }
   std::string files;
-  for (const std::string& file : options.models) files += " --model " + shell_word(file);
-  if (!options.data.empty())
-    files += " --data " + shell_word(std::filesystem::absolute(options.data).lexically_normal().string());
+  for (const std::string& file : options.models) files += " --model " + shell_path(file);
+  if (!options.data.empty()) files += " --data " + shell_path(options.data);
   for (JudgedLine& line : judgement.lines)
     if (!line.rerun.empty()) line.rerun = b.program_name() + " " + line.rerun + files;
   conclude(judgement);

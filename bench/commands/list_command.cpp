@@ -375,19 +375,17 @@ void list_subjects(const std::vector<std::string>& ids, const std::vector<std::s
   std::vector<std::string> all;
   for (const std::string& file : files) all.push_back(add_model_file(file));
   if (!ids.empty()) all = ids;
+  HM_CHECK(!json || all.size() == 1,
+           fmt::format("{} subjects: a model file is one model; write each to its own file", all.size()));
   TextOptions options;
   options.width = terminal_width(STDOUT_FILENO);
   options.colour = wants_colour(STDOUT_FILENO);
-  Json list = Json::array();
   std::string text;
   for (const std::string& id : all) {
     const Subject& subject = subject_named(id);
-    if (json)
-      list.push_back(model_json(subject));
-    else
-      text += (text.empty() ? "" : "\n") + subject_text(subject, options);
+    text += json ? model_json(subject).dump(2) + "\n" : (text.empty() ? "" : "\n") + subject_text(subject, options);
   }
-  fmt::print("{}", json ? (list.size() == 1 ? list[0] : list).dump(2) + "\n" : text);
+  fmt::print("{}", text);
 }
 
 void list(const std::string& what, bool json) {

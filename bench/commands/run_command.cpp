@@ -188,7 +188,7 @@ void add_run_command(CommandLine& line, Program& program) {
   command.flag("--dry-run", arguments->dry_run, "list the ids of the cases and stop");
   command.examples({"halfmark run --suite smoke", "halfmark run mlp 'amp-*' training",
                     "halfmark run --case mlp/b32_i64_h128_o10/cpu/fp16/error",
-                    "halfmark run --data shakespeare.txt gpt/b32_t64_n2_h4_d64_v65 amp-fp16 training"});
+                    "halfmark run --data plays.txt gpt/b32_t64_n2_h4_d64_v65 amp-fp16 training"});
   command.action([arguments, &program] { run(*arguments, program); });
 }
 

@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
     halfmark::bench::micro::register_peers();
     halfmark::bench::micro::register_rounding();
     halfmark::bench::micro::register_tensor_cores();
+    halfmark::bench::micro::register_steps();
     halfmark::bench::micro::register_rows(devices);
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

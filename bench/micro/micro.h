@@ -13,5 +13,6 @@ void register_rows(const std::vector<std::shared_ptr<Device>>& devices);  // eve
 void register_peers();         // halfmark compared with direct calls of oneDNN; none without oneDNN
 void register_rounding();      // rounding and conversion of arrays, compared with memcpy
 void register_tensor_cores();  // simulated tensor cores by code path, compared with an sgemm
+void register_steps();         // training steps in emulated fp16, compared with fp32
 
 }  // namespace halfmark::bench::micro

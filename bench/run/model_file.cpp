@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -319,11 +320,23 @@ class ModelReader {
                                       printable(key.substr(0, 40)), short_text(value)));
   }
 
+  // `data`: what the output of the last layer has to fit.
   void check_model(const Network& network, const Shape& input, DataKind data, int64_t classes) const {
+    const auto complain = [&](size_t line, const Error& error) {
+      throw Error(fmt::format("{}{}: {}", where_, line ? fmt::format(":{}", line) : "", printable(error.what())));
+    };
+    Shape output;
     try {
-      check_output(data, input, classes, output_shape(network, input));
+      output = output_shape(network, input);
+    } catch (const LayerError& error) {
+      complain(error.line(), error);
     } catch (const Error& error) {
-      throw Error(fmt::format("{}: {}", where_, printable(error.what())));
+      complain(0, error);
+    }
+    try {
+      check_output(data, input, classes, output);
+    } catch (const Error& error) {
+      complain(network.layers.empty() ? 0 : network.layers.back().line, error);
     }
   }
 
@@ -393,18 +406,23 @@ Subject model_in(std::string_view text, const std::string& where) {
 std::string add_model_file(const std::string& file) {
   static std::map<std::string, std::string> files;  // of the names of models
   const Subject subject = model_in(reports::read_file(file), file);
-  std::vector<std::string> taken = {"cpu", "halfmark"};
-  for (const auto& names : {policy_names(), harness_names(), device_names()})
-    taken.insert(taken.end(), names.begin(), names.end());
-  for (const Suite& suite : suites()) taken.emplace_back(suite.name);
-  for (const Subject& known : subjects()) taken.push_back(known.name);
-  for (const Family& family : families()) taken.emplace_back(family.name);
-  HM_CHECK(std::ranges::find(taken, subject.name) == taken.end(),
-           fmt::format("{}: \"name\" is \"{}\", which is the name of {} here; choose another", file, subject.name,
-                       files.contains(subject.name) ? "the model of " + files[subject.name] : "something else"));
+  // What a word of a command line may mean beside a subject.
+  std::vector<std::pair<std::string, std::string>> taken = {{"halfmark", "the program"}};
+  for (const std::string& name : policy_names()) taken.emplace_back(name, "a policy");
+  for (const std::string& name : harness_names()) taken.emplace_back(name, "a harness");
+  for (const std::string& name : device_names()) taken.emplace_back(name, "a device");
+  for (const Suite& suite : suites()) taken.emplace_back(suite.name, "a suite");
+  for (const Family& family : families()) taken.emplace_back(family.name, "subjects of the suite");
+  for (const Subject& known : subjects())
+    taken.emplace_back(known.name,
+                       files.contains(known.name) ? "the model of " + files[known.name] : "a subject of the suite");
+  for (const auto& [name, what] : taken)
+    HM_CHECK(name != subject.name, fmt::format("{}: \"name\" is \"{}\", which is the name of {}; choose another, as "
+                                               "my_{}",
+                                               file, subject.name, what, subject.name));
   add_model(subject);
   files[subject.name] = file;
-  options().insert(options().end(), {"--model", file});
+  options().insert(options().end(), {"--model", std::filesystem::absolute(file).lexically_normal().string()});
   return subject.id();
 }
 

@@ -19,7 +19,7 @@ Subject model_in(std::string_view text, const std::string& where);
 
 // Reads the file and adds its model to the subjects, also at other batches: NAME/b64. Returns its id.
 std::string add_model_file(const std::string& file);
-// Of all files that were added: {"--model", FILE, ...}, for a command line that needs the same models.
+// Of all files that were added: {"--model", PATH, ...}, the paths absolute, for a command line that needs the same models.
 const std::vector<std::string>& model_file_options();
 
 // The form above. Throws Error for a subject that is known to a function of a program only.

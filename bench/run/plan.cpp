@@ -139,7 +139,7 @@ std::string settled_setting(const std::string& word, const std::vector<std::stri
     having += (having.empty() ? "" : ", ") + std::string(harness.name);
     if (!requested.empty() && std::find(requested.begin(), requested.end(), harness.name) == requested.end()) continue;
     if (const auto value = settled_value(*axis, text)) return key + "=" + *value;
-    values += fmt::format("{}{} of {} is {}", values.empty() ? "" : "; ", key, harness.name, values_text(*axis));
+    values += fmt::format("{}{} of {} can be {}", values.empty() ? "" : "; ", key, harness.name, values_text(*axis));
   }
   throw Error(values.empty()
                   ? fmt::format("'{}': no selected harness has the axis {}, it is one of {}", word, key, having)
@@ -250,12 +250,19 @@ std::vector<std::string> words_of(const Case& one) {
   return words;
 }
 
-// Names like the word; of a word with a slash, those with one if there are any.
+// Names like the word. A word with a slash is an id: those like it, else families like its first part.
 std::string hint_for(const std::string& word, const std::set<std::string>& known) {
-  std::vector<std::string> all(known.begin(), known.end()), ids = all;
-  std::erase_if(ids, [](const std::string& name) { return name.find('/') == name.npos; });
-  const std::string of_ids = word.find('/') == word.npos ? "" : hint(word, ids);
-  return of_ids.empty() ? hint(word, all) : of_ids;
+  const size_t slash = word.find('/');
+  std::vector<std::string> names(known.begin(), known.end());
+  if (slash == word.npos) return hint(word, names);
+  std::erase_if(names, [](const std::string& name) { return name.find('/') == name.npos; });
+  if (std::string of_ids = hint(word, names); !of_ids.empty()) return of_ids;
+  names.clear();
+  for (const Family& family : families()) names.emplace_back(family.name);
+  std::vector<std::string> near = nearest_names(word.substr(0, slash), names);
+  for (std::string& family : near) family += word.substr(slash);
+  if (near.empty()) return "; a model of your own is read with --model FILE";
+  return fmt::format("; did you mean {}?", fmt::join(near, " or "));
 }
 
 // For a word that matches no case. `known`: the segments of all cases of the selection.

@@ -108,13 +108,13 @@ TEST(Words, ThatAreUnknownAreRefusedWithTheNearestNames) {
         << message_of(selection_of("quick", words));
   };
   expect({"speed=4"}, "unknown word 'speed=4'");
-  expect({"training", "rate=fast"}, "'rate=fast': rate of training is own, 0.0001, 0.0003");
+  expect({"training", "rate=fast"}, "'rate=fast': rate of training can be own, 0.0001, 0.0003");
   expect({"training", "rate=-1"}, "0.1, or a number from 0 to 1e+06");
   expect({"training", "steps=1.5"}, "or a whole number from 1 to 1000000");
   expect({"error", "steps=10"},
          "'steps=10': no selected harness has the axis steps, it is one of training, convergence");
   expect({"mlp", "training", "memory", "steps=10"}, "no case of memory has steps=10");
-  expect({"training", "storage=f16"}, "'storage=f16': storage of training is own, nearest, stochastic, kahan");
+  expect({"training", "storage=f16"}, "'storage=f16': storage of training can be own, nearest, stochastic, kahan");
 }
 
 TEST(Words, AValueOfAnAxisRunsThoughTheSuiteHasNotGotIt) {
@@ -187,6 +187,9 @@ TEST(Words, ASubjectRunsAtAnySize) {
       message_of(selection_of("quick", {"conv2d/b1_c3_o2_s9_k3_g2"})).find("2 groups do not divide 3 input channels"),
       std::string::npos);
   EXPECT_NE(message_of(selection_of("quick", {"conv2d/b7*"})).find("unknown word 'conv2d/b7*'"), std::string::npos);
+  EXPECT_NE(message_of(selection_of("quick", {"resnt/b2"})).find("did you mean resnet/b2"), std::string::npos);
+  EXPECT_NE(message_of(selection_of("quick", {"mynet/b16"})).find("a model of your own is read with --model FILE"),
+            std::string::npos);
 }
 
 TEST(Words, AnExactHarnessIsRunThoughTheSuiteHasNotGotIt) {

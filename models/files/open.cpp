@@ -114,8 +114,7 @@ std::shared_ptr<const DataSet> open_data_set(const std::filesystem::path& path, 
   HM_CHECK(!looked_for.empty(), path.string() + ": data of the kind '" + name +
                                     "' are always drawn and cannot be read from files; select other subjects");
   throw Error(path.string() + ": " +
-              (std::filesystem::is_directory(path, error) ? "holds " + listing_of(path)
-                                                          : std::string("is one file; give the folder that holds it")) +
+              (std::filesystem::is_directory(path, error) ? "holds " + listing_of(path) : std::string("is a file")) +
               "; for data of the kind '" + name + "' these were looked for: " + looked_for);
 }
 

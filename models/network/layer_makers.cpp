@@ -46,9 +46,7 @@ LayerPtr make_linear(LayerRequest& r) {
 
 LayerPtr make_tied_linear(LayerRequest& r) {
   const std::string& name = r.word("weight_of");
-  const auto found = r.earlier->find(name);
-  r.check(found != r.earlier->end(), "there is no layer \"" + name + "\" before this one");
-  const std::vector<Param*> params = found->second.layer->params();
+  const std::vector<Param*> params = r.earlier_layer(name).layer->params();
   r.check(!params.empty() && params[0]->value.shape().rank() == 2,
           "layer " + name + " has no weight of a linear layer");
   const Shape& weight = params[0]->value.shape();
@@ -171,9 +169,12 @@ LayerPtr make_group_norm(LayerRequest& r) {
 
 LayerPtr make_max_pool2d(LayerRequest& r) {
   const Size2d kernel = r.extent("kernel"), pad = r.extent("padding");
-  r.check(kernel.h * kernel.w <= 256, "the kernel has more than 256 places, and a winner's place is kept in a byte");
   r.check(2 * pad.h <= kernel.h && 2 * pad.w <= kernel.w, "padding is more than half the kernel");
-  return max_pool2d(r.name, kernel, window_of(r, kernel, r.has("stride") ? r.extent("stride") : kernel, pad, 1));
+  const Window window = window_of(r, kernel, r.has("stride") ? r.extent("stride") : kernel, pad, 1);
+  r.check(kernel.h * kernel.w <= 256,
+          "the kernel has " + std::to_string(kernel.h * kernel.w) +
+              " places; 256 are the most, because the place of a maximum is kept in a byte");
+  return max_pool2d(r.name, kernel, window);
 }
 LayerPtr make_avg_pool2d(LayerRequest& r) {
   const Size2d kernel = r.extent("kernel"), pad = r.extent("padding");
@@ -288,18 +289,8 @@ LayerPtr make_concat(LayerRequest& r) {
   return concat(r.name, std::move(r.branches), last);
 }
 
-namespace {
-
-EarlierLayer& earlier_layer(const LayerRequest& r, const std::string& name) {
-  const auto found = r.earlier->find(name);
-  r.check(found != r.earlier->end(), "there is no layer \"" + name + "\" before this one");
-  return found->second;
-}
-
-}  // namespace
-
 LayerPtr make_again(LayerRequest& r) {
-  const EarlierLayer& one = earlier_layer(r, r.word("of"));
+  const EarlierLayer& one = r.earlier_layer(r.word("of"));
   // A second dropout would draw the same numbers, and what a side branch leaves has one name.
   r.check(one.kind != "dropout" && one.kind != "again" && one.branch_output.rank() == 0,
           "a layer " + one.kind + " cannot run again");
@@ -316,7 +307,7 @@ LayerPtr make_side(LayerRequest& r) {
 
 LayerPtr make_join(LayerRequest& r) {
   const std::string &name = r.word("of"), &how = r.word("how");
-  EarlierLayer& one = earlier_layer(r, name);
+  EarlierLayer& one = r.earlier_layer(name);
   r.check(one.kind == "side" && !one.is_joined,
           one.kind == "side" ? "the result of " + name + " is joined already" : "layer " + name + " is no side branch");
   r.check(how == "add" || how == "concat", "how is \"" + how + "\"; known: add, concat");

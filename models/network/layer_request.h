@@ -42,6 +42,7 @@ struct LayerRequest {
   bool flag(std::string_view argument) const { return given.flag(argument); }
   const std::string& word(std::string_view argument) const { return given.word(argument); }
   const std::vector<double>& numbers(std::string_view argument) const { return given.numbers(argument); }
+  EarlierLayer& earlier_layer(const std::string& wanted) const;  // throws Error with the names that there are
 
   // Each throws Error with the words.
   void check(bool holds, const std::string& what) const;

@@ -35,7 +35,8 @@ TEST(SideBranches, AreJoinedOnceAndLater) {
   EXPECT_EQ(message_of({branch, {"relu", "r"}, join("j", "s")}), "");
   EXPECT_EQ(output_shape(Network{{branch, join("j", "s", "concat")}}, {2, 4, 3, 3}), Shape({2, 8, 3, 3}));
   expect_message({branch}, "layer s (side): no layer joins its result");
-  expect_message({join("j", "s"), branch}, "there is no layer \"s\" before this one");
+  expect_message({join("j", "s"), branch}, "names the layer 's' before this one, which is the first");
+  expect_message({small_conv("c"), join("j", "s"), branch}, "unknown earlier layer 's'; known: c");
   expect_message({branch, join("j", "s"), join("k", "s")}, "the result of s is joined already");
   expect_message({small_conv("c"), join("j", "c")}, "layer c is no side branch");
   expect_message({{"side", "s", {}, {{small_conv("c", 5)}}}, join("j", "s")}, "the input is");
@@ -49,7 +50,8 @@ TEST(LayersThatRunAgain, NeedTheSameChannels) {
                         {"again", "d", {{"of", std::string("c")}}}}),
             "");
   expect_message({small_conv("c", 5), {"again", "d", {{"of", std::string("c")}}}}, "the layer has the input");
-  expect_message({{"again", "d", {{"of", std::string("c")}}}}, "there is no layer \"c\" before this one");
+  expect_message({{"again", "d", {{"of", std::string("c")}}}},
+                 "names the layer 'c' before this one, which is the first");
   expect_message({{"dropout", "c"}, {"again", "d", {{"of", std::string("c")}}}}, "a layer dropout cannot run again");
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <map>
-#include <set>
+#include <string>
 #include <utility>
 
 #include "kernels/number/error.h"
@@ -15,10 +15,6 @@ namespace {
 
 // Deeper nesting than any model has; recursion over more would overflow the stack.
 constexpr int kDeepest = 32;
-
-std::string place_of(const LayerSpec& spec) {
-  return "layer " + spec.name + " (" + spec.kind + (spec.line ? ", line " + std::to_string(spec.line) : "") + "): ";
-}
 
 class Builder {
  public:
@@ -36,16 +32,17 @@ class Builder {
   // After all layers. Throws Error for a side branch whose result no layer joins.
   void check_complete() const {
     for (const auto& [name, one] : earlier_)
-      HM_CHECK(one.kind != "side" || one.is_joined, "layer " + name + " (side): no layer joins its result");
+      if (one.kind == "side" && !one.is_joined) throw LayerError(*names_.at(name), "no layer joins its result");
   }
 
  private:
   LayerPtr layer(const LayerSpec& spec, Shape& shape, int depth) {
-    try {
-      HM_CHECK(depth < kDeepest, "is nested deeper than " + std::to_string(kDeepest) + " levels");
-      HM_CHECK(names_.insert(spec.name).second, "two layers have this name");
-    } catch (const Error& error) {
-      throw Error(place_of(spec) + error.what());
+    if (depth >= kDeepest) throw LayerError(spec, "is nested deeper than " + std::to_string(kDeepest) + " levels");
+    const auto [first, is_new] = names_.emplace(spec.name, &spec);
+    if (!is_new) {
+      const LayerSpec& other = *first->second;
+      throw LayerError(spec, "its name is that of another layer, " + other.kind +
+                                 (other.line ? " in line " + std::to_string(other.line) : ""));
     }
     LayerRequest request{.init = init_, .settings = settings_, .name = spec.name, .input = shape};
     request.earlier = &earlier_;
@@ -77,7 +74,7 @@ class Builder {
       HM_CHECK(elements <= kMost, "its output would have more than 2^36 elements");
       return made;
     } catch (const Error& error) {
-      throw Error(place_of(spec) + error.what());
+      throw LayerError(spec, error.what());
     }
   }
 
@@ -97,7 +94,7 @@ class Builder {
   const Init& init_;
   const Settings& settings_;
   std::vector<LayerFacts>* facts_;
-  std::set<std::string> names_;
+  std::map<std::string, const LayerSpec*> names_;
   std::map<std::string, EarlierLayer> earlier_;
 };
 

@@ -2,10 +2,12 @@
 // a model file is this form as JSON.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "kernels/number/error.h"
 #include "models/layer.h"
 #include "models/namespaces.h"
 #include "models/network/arguments.h"
@@ -25,7 +27,18 @@ struct Network {
   std::vector<LayerSpec> layers;
 };
 
-// Checks every layer and its shapes. Throws Error "layer conv1 (conv2d, line 7): kernel is 0, not in 1 ... 1024".
+// A layer that cannot be: "layer conv1 (conv2d): kernel is 0, not in 1 ... 1024".
+class LayerError : public Error {
+ public:
+  LayerError(const LayerSpec& spec, const std::string& what)
+      : Error("layer " + spec.name + " (" + spec.kind + "): " + what), line_(spec.line) {}
+  size_t line() const { return line_; }  // of the file that the layer comes from; 0: of none
+
+ private:
+  size_t line_;
+};
+
+// Checks every layer and its shapes. Throws LayerError.
 // Needs no memory for the parameters, however large they are.
 Shape output_shape(const Network& network, const Shape& input);
 

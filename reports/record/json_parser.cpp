@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "reports/record/error.h"
+#include "reports/record/json_mistake.h"
 #include "reports/record/printable.h"
 
 namespace halfmark::reports {
@@ -19,12 +19,6 @@ using Json = nlohmann::ordered_json;
 // No report is nested deeper, and recursion over a deeper tree would overflow the stack.
 constexpr size_t kDeepest = 64;
 
-// Of a byte, counted from 1.
-size_t line_of(std::string_view text, size_t byte) {
-  const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
-  return 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
-}
-
 std::string not_json(std::string_view text, size_t byte, std::string_view where, std::string_view kind) {
   const bool is_report = kind == kReportKind;
   if (text.empty() && !is_report) return fmt::format("{}: is empty, not a {}", where, kind);
@@ -34,10 +28,7 @@ std::string not_json(std::string_view text, size_t byte, std::string_view where,
     return fmt::format("{}: ends in the middle after {} bytes; the file was cut short{}", where, text.size(),
                        is_report ? ", make the report again" : "");
   }
-  const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
-  const size_t line = line_of(text, byte);
-  const size_t column = before.size() - (before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1) + 1;
-  return fmt::format("{}: is not valid JSON at line {}, column {}; is this a {}?", where, line, column, kind);
+  return fmt::format("{}: is not valid JSON {}; is this a {}?", where, place_of_mistake(text, byte), kind);
 }
 
 // Callbacks of nlohmann's parser, which fixes their names; true means continue.
@@ -64,7 +55,9 @@ class TreeBuilder {
     const size_t members = object.size();
     member_ = &object[name];
     if (object.size() == members)
-      throw ReportError(fmt::format("{}: has \"{}\" twice in one object; was it edited?", where_, printable(name)));
+      throw ReportError(fmt::format("{}: has \"{}\" twice in one object, again in line {}; was it edited?", where_,
+                                    printable(name), line_of_key(text_, keys_)));
+    ++keys_;
     return true;
   }
   bool end_object() { return close(); }
@@ -74,7 +67,7 @@ class TreeBuilder {
     constexpr int kNumberTooLarge = 406;
     if (error.id == kNumberTooLarge)
       throw ReportError(fmt::format("{}: line {} holds {}, a number too large for a double{}", where_,
-                                    line_of(text_, byte), printable(std::string_view(token).substr(0, 40)),
+                                    line_at(text_, byte), printable(std::string_view(token).substr(0, 40)),
                                     kind_ == kReportKind ? "; infinity is written \"Infinity\"" : ""));
     throw ReportError(not_json(text_, byte, where_, kind_));
   }
@@ -125,6 +118,7 @@ class TreeBuilder {
   std::vector<Json*> open_;  // open objects and lists, outermost first
   Json* member_ = nullptr;   // latest key of the innermost object
   std::string key_;          // latest key of the outermost object
+  size_t keys_ = 0;          // of all objects so far
   Json* source_ = nullptr;   // the list whose elements are taken, while it is open
   size_t taken_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "reports/record/shell.h"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace halfmark::reports {
 
@@ -19,6 +20,10 @@ std::string shell_word(std::string_view text) {
       word += c;
   }
   return word + "'";
+}
+
+std::string shell_path(const std::string& path) {
+  return shell_word(std::filesystem::absolute(path).lexically_normal().string());
 }
 
 }  // namespace halfmark::reports

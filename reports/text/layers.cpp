@@ -25,21 +25,21 @@ constexpr size_t kWorst = 8;         // rows of the short table of a subject
 // One tensor under one policy.
 struct TensorRow {
   std::string policy, tensor, phase;
-  std::optional<double> nonfinite{}, flushed{}, subnormal{}, headroom{}, nmse{};
-  bool cancels = false;  // a gradient whose terms cancel: an error relative to it would be one relative to noise
+  std::optional<double> nonfinite{}, underflow{}, subnormal{}, headroom{}, nmse{};
+  bool cancels = false;  // a gradient whose terms cancel: rounding noise, so nothing is relative to it
 
   bool overflows() const {
     return (nonfinite && *nonfinite > 0) || (headroom && (std::isnan(*headroom) || *headroom < 0));
   }
   bool loses() const {
-    return overflows() || (flushed && *flushed > 0) || (subnormal && *subnormal > 0) ||
+    return overflows() || (underflow && *underflow > 0) || (subnormal && *subnormal > 0) ||
            (headroom && *headroom < kThinHeadroom);
   }
-  // Worst first: overflowed, flushed to zero, lost bits as subnormal, near overflow.
+  // Worst first: overflowed, underflowed to zero, lost bits as subnormal, near overflow.
   auto badness() const {
     const auto share = [](const std::optional<double>& value) { return value ? *value : 0; };
     const double left = headroom && !std::isnan(*headroom) ? -*headroom : 0;
-    return std::tuple(overflows(), share(nonfinite), share(flushed), share(subnormal), left);
+    return std::tuple(overflows(), share(nonfinite), share(underflow), share(subnormal), left);
   }
 };
 
@@ -76,9 +76,10 @@ std::vector<TensorRow> rows_of(const Record& record, const Record* errors) {
     }
     TensorRow& row = rows[found->second];
     if (one.metric == "range.nonfinite") row.nonfinite = one.value;
-    if (one.metric == "range.underflow") row.flushed = one.value;
+    if (one.metric == "range.underflow") row.underflow = one.value;
     if (one.metric == "range.subnormal") row.subnormal = one.value;
     if (one.metric == "range.headroom") row.headroom = one.value;
+    if (one.metric == "range.cancelled") row.cancels = true;
   }
   return rows;
 }
@@ -122,7 +123,7 @@ Cell error_cell(const TensorRow& row) {
 
 std::string group_text(const LayerGroup& group, const TextOptions& options) {
   std::string text = toned(printable(group.key.first + " on " + group.key.second), Tone::strong, options.colour) + "\n";
-  Table table({"policy", "tensor", "phase", "not finite", "flushed to 0", "subnormal", "headroom", "NMSE"}, 3);
+  Table table({"policy", "tensor", "phase", "not finite", "underflow", "subnormal", "headroom", "NMSE"}, 3);
   std::map<std::string, size_t> unharmed, all;
   std::vector<std::string> policies;
   for (const TensorRow& row : group.rows) {
@@ -135,7 +136,7 @@ std::string group_text(const LayerGroup& group, const TextOptions& options) {
                {row.tensor},
                {row.phase},
                share_cell(row.nonfinite),
-               share_cell(row.flushed),
+               share_cell(row.underflow),
                share_cell(row.subnormal),
                headroom_cell(row.headroom),
                error_cell(row)});
@@ -164,7 +165,7 @@ std::string worst_text(const LayerGroup& group, const std::string& file, const T
     ++tensors;
     std::vector<Cell> cells = {{row.policy},
                                {row.tensor},
-                               share_cell(row.flushed),
+                               share_cell(row.underflow),
                                share_cell(row.subnormal),
                                share_cell(row.nonfinite),
                                headroom_cell(row.headroom)};
@@ -181,7 +182,7 @@ std::string worst_text(const LayerGroup& group, const std::string& file, const T
     }
   }
   if (rows.empty()) return {};
-  Table table({"policy", "tensor", "flushed to 0", "subnormal", "not finite", "headroom"}, 2);
+  Table table({"policy", "tensor", "underflow", "subnormal", "not finite", "headroom"}, 2);
   for (std::vector<Cell>& cells : rows) table.add(std::move(cells));
   std::string text = "where values are lost, worst first\n" + table.text(options);
   if (shown_tensors < tensors)
@@ -209,12 +210,13 @@ std::string layer_columns_text() {
          "  tensor        output of a layer (forward); gradient of that output, d conv1,\n"
          "                or of a parameter, d conv1.weight (backward, with loss scale)\n"
          "  not finite    share of its elements that are infinite or NaN as stored\n"
-         "  flushed to 0  share of the fp64 reference's elements that are too small for\n"
-         "                the format of the tensor\n"
+         "  underflow     share of the fp64 reference's elements below half the least\n"
+         "                subnormal of the format of the tensor, which become 0\n"
          "  subnormal     share that the format holds with fewer bits than usual\n"
          "  headroom      doublings (bits) left before the largest element overflows\n"
          "  NMSE          squared error / squared fp64 reference, where it was measured;\n"
-         "                cancels: a gradient whose terms cancel has no error\n";
+         "                cancels: a gradient whose terms cancel is rounding noise: no error,\n"
+         "                underflow or subnormal of it is counted\n";
 }
 
 std::string show_layers(const NamedReport& named, const TextOptions& options) {

@@ -80,6 +80,18 @@ TEST(Layers, SaysWhichGradientHasNoErrorBecauseItsTermsCancel) {
   EXPECT_EQ(text.find("cancels"), text.rfind("cancels")) << "d x was not measured\n" << text;
 }
 
+TEST(Layers, CountsAGradientWhoseTermsCancelAsOneThatLosesNothing) {
+  NamedReport named{"r.json", {}};
+  named.report.records = {layer_record("fp16", "range",
+                                       {range_metric("headroom", "gradient/conv.bias", 40),
+                                        {.metric = "range.cancelled", .at = "gradient/conv.bias", .value = 1e-16},
+                                        range_metric("underflow", "gradient/x", 0.25)})};
+  EXPECT_EQ(show_layers(named).find("conv.bias"), std::string::npos);
+  EXPECT_SAYS(show_layers(named), "1 of 2 tensors lose nothing");
+  const std::string text = show_layers(named, {.all = true});
+  EXPECT_SAYS(text.substr(text.find("d conv.bias")), "cancels");
+}
+
 TEST(Layers, BreaksTiesByTheNextKindOfLoss) {
   // Worst last, as a report may have them.
   const std::vector<Measurement> tensors = {range_metric("headroom", "activation/nothing", 1),

@@ -21,11 +21,16 @@ struct Images {
   double values() const { return static_cast<double>(n * pixels); }  // of one channel
 };
 
+// Rows of one length that are read at once, so that short ones cost no call each.
+int64_t rows_at_once(int64_t length) { return std::max<int64_t>(1, kBlock / std::max<int64_t>(length, 1)); }
+
 // Two sums per channel: term(channel, a, b, first, second) adds the contribution of the elements a of x and b of y.
 // Pieces and their order do not depend on the number of threads.
 template <class T, class Term>
 void channel_sums(const Tensor& x, const Tensor& y, double* first, double* second, Term term) {
   const Images m(x);
+  const ReadView view_x(x), view_y(y);
+  const bool is_same = &x == &y;
   std::fill_n(first, m.c, 0.0), std::fill_n(second, m.c, 0.0);
   if (!m.rows) {
     parallel_for(m.c, 1, [&](int64_t begin, int64_t end) {
@@ -35,7 +40,7 @@ void channel_sums(const Tensor& x, const Tensor& y, double* first, double* secon
         for (int64_t n = 0; n < m.n; ++n)
           for (int64_t i = 0; i < m.pixels; i += kBlock) {
             const int64_t count = std::min(kBlock, m.pixels - i), start = (n * m.c + c) * m.pixels + i;
-            const T *p = read(x, start, count, bx), *q = &x == &y ? p : read(y, start, count, by);
+            const T *p = read(view_x, start, count, bx), *q = is_same ? p : read(view_y, start, count, by);
             int64_t j = 0;
             for (; j + 4 <= count; j += 4)
               for (int64_t lane = 0; lane < 4; ++lane) term(c, p[j + lane], q[j + lane], s[lane], t[lane]);
@@ -49,15 +54,18 @@ void channel_sums(const Tensor& x, const Tensor& y, double* first, double* secon
   const int64_t count = m.n * m.pixels, grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(m.c, 1));
   const auto pieces = static_cast<size_t>((count + grain - 1) / grain), channels = static_cast<size_t>(m.c);
   std::vector<double> partial(pieces * channels * 2, 0.0);
+  const int64_t step = rows_at_once(m.c);
   parallel_for(count, grain, [&](int64_t begin, int64_t end) {
     alignas(64) T bx[kBlock], by[kBlock];
     double* s = partial.data() + static_cast<size_t>(begin / grain) * channels * 2;
     double* t = s + channels;
-    for (int64_t row = begin; row < end; ++row)
+    for (int64_t row = begin; row < end; row += step)
       for (int64_t i = 0; i < m.c; i += kBlock) {
-        const int64_t length = std::min(kBlock, m.c - i);
-        const T *p = read(x, row * m.c + i, length, bx), *q = &x == &y ? p : read(y, row * m.c + i, length, by);
-        for (int64_t j = 0; j < length; ++j) term(i + j, p[j], q[j], s[i + j], t[i + j]);
+        const int64_t length = std::min(kBlock, m.c - i), start = row * m.c + i;
+        const int64_t numbers = std::min(step, end - row) * length;
+        const T *p = read(view_x, start, numbers, bx), *q = is_same ? p : read(view_y, start, numbers, by);
+        for (int64_t r = 0; r < numbers; r += length)
+          for (int64_t j = 0; j < length; ++j) term(i + j, p[r + j], q[r + j], s[i + j], t[i + j]);
       }
   });
   for (size_t piece = 0; piece < pieces; ++piece)
@@ -72,18 +80,24 @@ template <class T, class F>
 void channel_map(const Tensor& x, const Tensor& y, Tensor& out, F f) {
   const Images m(x);
   const int64_t rows = m.rows ? m.n * m.pixels : m.n * m.c, length = m.rows ? m.c : m.pixels;
+  const int64_t step = rows_at_once(length);
+  const ReadView view_x(x), view_y(y);
+  const WriteView view_out(out);
+  const bool is_same = &x == &y;
   parallel_for(rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(length, 1)), [&](int64_t begin, int64_t end) {
     alignas(64) T bx[kBlock], by[kBlock], result[kBlock];
-    for (int64_t row = begin; row < end; ++row)
+    for (int64_t row = begin; row < end; row += step)
       for (int64_t i = 0; i < length; i += kBlock) {
         const int64_t count = std::min(kBlock, length - i), start = row * length + i;
-        const T *p = read(x, start, count, bx), *q = &x == &y ? p : read(y, start, count, by);
-        T* r = writable(out, start, result);
-        if (m.rows)
-          for (int64_t j = 0; j < count; ++j) r[j] = f(static_cast<size_t>(i + j), p[j], q[j]);
-        else
-          for (int64_t j = 0; j < count; ++j) r[j] = f(static_cast<size_t>(row % m.c), p[j], q[j]);
-        written(out, start, count, r);
+        const int64_t held = std::min(step, end - row), numbers = held * count;
+        const T *p = read(view_x, start, numbers, bx), *q = is_same ? p : read(view_y, start, numbers, by);
+        T* out_row = writable(view_out, start, result);
+        for (int64_t r = 0; r < held; ++r, p += count, q += count, out_row += count)
+          if (m.rows)
+            for (int64_t j = 0; j < count; ++j) out_row[j] = f(static_cast<size_t>(i + j), p[j], q[j]);
+          else
+            for (int64_t j = 0; j < count; ++j) out_row[j] = f(static_cast<size_t>((row + r) % m.c), p[j], q[j]);
+        written(view_out, start, numbers, out_row - numbers);
       }
   });
 }
