@@ -1,5 +1,5 @@
 // Parts of the host loops: elements as they are read and written, against convert() for every bf16 code; the largest element;
-// rows of attention with no score to attend to.
+// rows of attention with no score to attend to; batch norm over more pixels than one thread takes at a time.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -128,6 +128,71 @@ TEST(HostRows, AttentionHasNoNaNFromKeysAndQueriesThatARowDoesNotSee) {
       EXPECT_EQ(of_f32, of_f64) << "d " << d << ", NaN in row " << bad;
       EXPECT_TRUE(of_f32.back()[static_cast<size_t>((kLength - 1) * d)]);  // the last query sees all keys
       EXPECT_EQ(of_f32.back().front(), bad == 0);
+    }
+}
+
+// Blocks of whole pixels end within the share of a thread where 5 channels do not divide it. Every number is a small integer, so
+// that the sums are exact.
+TEST(HostRows, BatchNormCountsEveryPixelOnce) {
+  const auto device = open_device("cpu");
+  const Shape shape{3, 5, 61, 61}, c{5};
+  const auto channels = static_cast<size_t>(c[0]), count = static_cast<size_t>(shape.elements()),
+             pixels = static_cast<size_t>(61 * 61);
+  std::vector<double> x(count), dy(count), mean(channels), variance(channels), sum(channels), product(channels);
+  const auto channel_of = [&](size_t i) { return i / pixels % channels; };
+  const double all = static_cast<double>(count) / static_cast<double>(channels);
+  for (size_t i = 0; i < count; ++i) {
+    x[i] = static_cast<double>(i * 7 % 11) - 5, dy[i] = static_cast<double>(i * i % 5) - 1;
+    mean[channel_of(i)] += x[i] / all, sum[channel_of(i)] += dy[i];
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const double off = x[i] - mean[channel_of(i)];
+    variance[channel_of(i)] += off * off / all, product[channel_of(i)] += dy[i] * off;
+  }
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const Layout layout : {Layout::plain, Layout::nhwc}) {
+      const Tensor images = Tensor::from(*device, shape, dtype, x, layout),
+                   gradient = Tensor::from(*device, shape, dtype, dy, layout);
+      const Tensor scale = Tensor::from(*device, c, DType::f32, std::vector<double>(channels, 1)),
+                   shift = Tensor::zeros(*device, c, DType::f32);
+      Tensor out(*device, shape, dtype, layout), dx(*device, shape, dtype, layout), means(*device, c, DType::f32),
+          variances(*device, c, DType::f32), dscale(*device, c, DType::f32), dshift(*device, c, DType::f32);
+      Tensor running_mean = Tensor::zeros(*device, c, DType::f32),
+             running_variance = Tensor::zeros(*device, c, DType::f32);
+      run(BatchNorm{.x = images,
+                    .scale = scale,
+                    .shift = shift,
+                    .out = out,
+                    .mean = means,
+                    .variance = variances,
+                    .running_mean = running_mean,
+                    .running_variance = running_variance,
+                    .epsilon = 0});
+      run(BatchNormBackward{.x = images,
+                            .dy = gradient,
+                            .scale = scale,
+                            .mean = means,
+                            .variance = variances,
+                            .dx = dx,
+                            .dscale = dscale,
+                            .dshift = dshift,
+                            .epsilon = 0});
+      for (size_t i = 0; i < channels; ++i) {
+        EXPECT_NEAR(means.values()[i], mean[i], 0x1p-23 * 5) << name_of(dtype);
+        EXPECT_NEAR(variances.values()[i], variance[i], 0x1p-22 * 10) << name_of(dtype);
+        EXPECT_EQ(dshift.values()[i], sum[i]) << name_of(dtype);
+        EXPECT_NEAR(dscale.values()[i], product[i] / std::sqrt(variance[i]), 0x1p-20 * all) << name_of(dtype);
+      }
+      // Of the rounding to the dtype, and of at most 2^-20 of fp32.
+      const double near = format_of(dtype).unit_roundoff() + 0x1p-20;
+      const std::vector<double> y = out.values(), slopes = dx.values();
+      for (size_t i = 0; i < count; ++i) {
+        const size_t k = channel_of(i);
+        const double inverse = 1 / std::sqrt(variance[k]), off = x[i] - mean[k];
+        ASSERT_NEAR(y[i], off * inverse, 4 * near) << name_of(dtype) << " " << i;
+        ASSERT_NEAR(slopes[i], inverse * (dy[i] - sum[k] / all - off * product[k] / (variance[k] * all)), 4 * near)
+            << name_of(dtype) << " " << i;
+      }
     }
 }
 
