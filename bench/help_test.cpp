@@ -68,7 +68,10 @@ class HelpTest : public ProcessTest {
     std::ofstream(folder_ / "dot_fp8.csv") << "a,b,c\n"
                                            << std::string(64, '0') << ',' << std::string(64, '0') << ",3f800000\n";
     std::ofstream(folder_ / "scalar.csv") << "x,y,z\n3c00,3c00,3c00\n";
-    for (std::ofstream text(folder_ / "shakespeare.txt"); text.tellp() < 2000;) text << "to be, or not to be; ";
+    std::ofstream matrix(folder_ / "matrix.csv");
+    matrix << "x\n";
+    for (int i = 0; i < 64; ++i) matrix << "3f800000\n";
+    for (std::ofstream text(folder_ / "plays.txt"); text.tellp() < 2000;) text << "to be, or not to be; ";
   }
 };
 

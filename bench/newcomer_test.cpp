@@ -33,7 +33,7 @@ TEST_F(NewcomersModel, RunsAtAnotherBatchThatAWordNames) {
   expect_complaint(run + "mlp error", "no case of the listed subjects contains 'mlp'; --model restricts");
   write("again.json", six_layers());
   expect_complaint("run --model mine.json --model again.json",
-                   "again.json: \"name\" is \"six_layers\", which is the name of the model of mine.json here");
+                   "again.json: \"name\" is \"six_layers\", which is the name of the model of mine.json");
   write("list.csv", "subject\nmlp/b8_i16_h24_o10\n");
   expect_complaint(run + "--shapes list.csv six_layers/b64 error", "--shapes restricts the subjects to its list");
 }

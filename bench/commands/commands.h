@@ -32,6 +32,7 @@ void add_probe_command(CommandLine& line, Program& program);
 void add_dot_command(CommandLine& line, Program& program);
 void add_arithmetic_command(CommandLine& line, Program& program);
 void add_convert_command(CommandLine& line, Program& program);
+void add_quantize_command(CommandLine& line, Program& program);
 void add_ab_command(CommandLine& line, Program& program);
 void add_history_command(CommandLine& line, Program& program);
 void add_dump_command(CommandLine& line, Program& program);

@@ -22,6 +22,7 @@
 #include "bench/run/work.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "kernels/number/quantizer.h"
 #include "kernels/sim/tensor_core.h"
 #include "models/families.h"
 #include "models/network/layer_kinds.h"
@@ -150,6 +151,18 @@ Json kernels_json() {
       }
     });
   }
+  return list;
+}
+
+Json quantizers_json() {
+  Json list = Json::array();
+  for (const Quantizer& row : quantizers())
+    list.push_back({{"name", row.name},
+                    {"element", name_of(row.element)},
+                    {"scale", name_of(row.scale)},
+                    {"tile", {row.tile_rows, row.tile_depth}},
+                    {"tensor_scale", row.has_tensor_scale},
+                    {"about", row.about}});
   return list;
 }
 
@@ -340,6 +353,26 @@ std::string instructions_text(const Json& list, const TextOptions& options) {
   return text;
 }
 
+std::string quantizers_text(const Json& list, const TextOptions& options) {
+  Table table({"quantizer", "element", "scale", "tile", "about"}, 5);
+  for (const Json& row : list) {
+    const auto extent = [&](size_t i) {
+      const auto size = row["tile"][i].get<int64_t>();
+      return size == 0 ? std::string("all") : std::to_string(size);
+    };
+    table.add({{row["name"].get<std::string>()},
+               {row["element"].get<std::string>()},
+               {row["scale"].get<std::string>()},
+               {extent(0) + " x " + extent(1)},
+               {row["about"].get<std::string>()}});
+  }
+  return table.text(options) +
+         wrapped(
+             "",
+             "A tile of rows x elements along the sums of a product shares a scale. halfmark quantize applies a row.",
+             options.width);
+}
+
 std::string heading(const std::string& name, const TextOptions& options) {
   return toned(name, Tone::strong, options.colour) + "\n";
 }
@@ -363,13 +396,14 @@ struct Listing {
 };
 
 const Listing kListings[] = {
-    {"families", families_json, families_text},     {"subjects", subjects_json, subjects_text},
-    {"layers", layer_kinds_json, layer_kinds_text}, {"policies", policies_json, policies_text},
-    {"devices", devices_json, devices_text},        {"harnesses", harnesses_json, harnesses_text},
-    {"kernels", kernels_json, kernels_text},        {"instructions", instructions_json, instructions_text},
+    {"families", families_json, families_text},       {"subjects", subjects_json, subjects_text},
+    {"layers", layer_kinds_json, layer_kinds_text},   {"policies", policies_json, policies_text},
+    {"devices", devices_json, devices_text},          {"harnesses", harnesses_json, harnesses_text},
+    {"kernels", kernels_json, kernels_text},          {"instructions", instructions_json, instructions_text},
+    {"quantizers", quantizers_json, quantizers_text},
 };
 // Shown only if they are requested by name: long lists, and the families, which are listed with the subjects.
-constexpr std::string_view kLong[] = {"families", "layers", "kernels", "instructions"};
+constexpr std::string_view kLong[] = {"families", "layers", "kernels", "instructions", "quantizers"};
 
 void list_subjects(const std::vector<std::string>& ids, const std::vector<std::string>& files, bool json) {
   std::vector<std::string> all;
@@ -419,7 +453,7 @@ void add_list_command(CommandLine& line, Program&) {
   for (const Listing& listing : kListings) names.emplace_back(listing.name);
   line.add("list",
            "what there is: subjects, layers of model files, policies, devices, harnesses with their metrics, kernels, "
-           "instructions")
+           "instructions, quantizers")
       .choice("what", arguments->what, names)
       .words(
           "ids", arguments->ids,

@@ -1,9 +1,10 @@
-// halfmark arithmetic and halfmark convert: scalar operations on codes, for comparison with other implementations.
+// halfmark arithmetic, convert and quantize: operations on codes, for comparison with other implementations.
 #include <fmt/format.h>
 
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "bench/commands/commands.h"
@@ -79,6 +80,37 @@ void add_convert_command(CommandLine& line, Program&) {
     prepare_streams();
     answer_convert(std::cin, std::cout, from, to, rounding, overflow,
                    {.seed = arguments->seed, .first = arguments->first});
+  });
+}
+
+void add_quantize_command(CommandLine& line, Program&) {
+  struct Arguments {
+    std::string rule, input = "f32";
+    uint64_t depth = 0, seed = 0;
+    bool is_stochastic = false;
+  };
+  auto arguments = std::make_shared<Arguments>();
+  Command command = line.add("quantize", "a matrix to codes and scales as a training recipe does: CSV in, CSV out");
+  command.option("--rule", arguments->rule, "te-mxfp8-e4m3, ...: halfmark list quantizers", kRequired);
+  command.option("--depth", arguments->depth, "elements of a row, over which products are summed (default: all)");
+  command.option("--input", arguments->input, "dtype of the tensor before: f32 (default), bf16, f16");
+  command.flag("--stochastic", arguments->is_stochastic, "round to e2m1 stochastically, with 8 bits of noise");
+  command.option("--seed", arguments->seed, "of the noise (default 0)");
+  command.footer(
+      "Standard input: a header line, then the elements row by row as hex codes of f32 in the column x.\n"
+      "Standard output: code,decode,scale. An element is code * decode; scale is the code of decode where a recipe\n"
+      "stores it in 8 bits. NVFP4: times the largest magnitude of the matrix / 2688.");
+  command.examples({"halfmark quantize --rule te-mxfp8-e4m3 --depth 64 < matrix.csv",
+                    "halfmark quantize --rule te-nvfp4 --depth 64 --stochastic < matrix.csv"});
+  command.action([arguments] {
+    const Quantizer& quantizer = quantizer_named(arguments->rule);
+    const DType input = dtype_named(arguments->input);
+    HM_CHECK(is_floating(input) && bits_of(input) >= 16,
+             fmt::format("--input {}: a tensor is in f32, bf16 or f16 before it is quantized", arguments->input));
+    std::optional<NoiseStream> noise;
+    if (arguments->is_stochastic) noise = NoiseStream{.seed = arguments->seed, .first = 0};
+    prepare_streams();
+    answer_quantize(std::cin, std::cout, quantizer, arguments->depth, input, noise);
   });
 }
 

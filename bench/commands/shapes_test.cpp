@@ -97,7 +97,8 @@ TEST(Shapes, ThatAreBrokenAreOneLine) {
   expect_complaint("[{\"subject\": \"linear\", \"bat\": 5}]", "list: entry 1: 'bat' is not a letter of sizes");
   expect_complaint("[{\"subject\": \"linear\", \"b\": -5}]", "list: entry 1: b is neither a whole number nor text");
   expect_complaint("[{\"subject\": \"linear\", \"b\": 2.5}]", "list: entry 1: b is neither a whole number nor text");
-  expect_complaint("[{\"subject\": \"linear\", \"b\": 1, \"b\": 2}]", "list: has \"b\" twice in one object, again in line 1");
+  expect_complaint("[{\"subject\": \"linear\", \"b\": 1, \"b\": 2}]",
+                   "list: has \"b\" twice in one object, again in line 1");
   expect_complaint("[\"linear/b2_i3_o4\"", "ends in the middle");
 }
 

@@ -165,7 +165,7 @@ TEST(ModelFile, EveryMistakeIsOneLineWithItsPlaceAndWhatIsKnown) {
       {with("\"kernel\": 3,", "\"kernle\": 3,"),
        {"tiny.json:9: layer conv1 (conv2d): unknown argument \"kernle\"", "mean kernel"}},
       {with("\"kernel\": 3,", ""), {"tiny.json:9: layer conv1 (conv2d): needs \"kernel\""}},
-      {with("\"kernel\": 3,", "\"kernel\": 13,"), {"tiny.json:9: layer conv1 (conv2d): reaches over 13"}},
+      {with("\"kernel\": 3,", "\"kernel\": 13,"), {"tiny.json:9: layer conv1 (conv2d): the kernel reaches over 13"}},
       {with("\"kernel\": 3,", "\"kernel\": [1, 2, null],"), {"tiny.json:9", "kernel"}},
       {with("\"kernel\": 3,", "\"kernel\": 3, \"groups\": 2,"),
        {"tiny.json:9: layer conv1 (conv2d): 2 groups do not divide 3"}},

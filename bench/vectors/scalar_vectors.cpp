@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +70,24 @@ void answer_convert(std::istream& in, std::ostream& out, const VectorType& from,
             : convert_code(kFp64, encode(DType::f64, decode(from.dtype, code)), kTf32, rounding, overflow, word);
     if (to.computed) result.code <<= kTf32Spare;
     answer(answers, result, to.digits());
+  }
+  answers.finish();
+}
+
+void answer_quantize(std::istream& in, std::ostream& out, const Quantizer& quantizer, size_t depth, DType input,
+                     std::optional<NoiseStream> noise) {
+  CsvReader rows(in, {"x"});
+  std::vector<float> values;
+  while (rows.next()) values.push_back(std::bit_cast<float>(static_cast<uint32_t>(rows.hex(0, 8))));
+  if (depth == 0) depth = std::max<size_t>(1, values.size());
+  HM_CHECK(values.size() % depth == 0, fmt::format("{} elements are no whole rows of {}", values.size(), depth));
+  const Quantized found = quantize(quantizer, values, values.size() / depth, depth, input, noise);
+  Answers answers(out);
+  answers.text("code,decode,scale\n");
+  for (size_t i = 0; i < values.size(); ++i) {
+    const TileScale& tile = found.tiles[found.tile_of(i / depth, i % depth)];
+    answers.hex(found.codes[i], 2), answers.text(","), answers.hex(std::bit_cast<uint32_t>(tile.decode), 8);
+    answers.text(","), answers.hex(tile.code, 2), answers.end_row();
   }
   answers.finish();
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <istream>
+#include <optional>
 #include <ostream>
 #include <string_view>
 
@@ -11,6 +12,7 @@
 #include "bench/vectors/hex_digits.h"
 #include "kernels/number/arithmetic.h"
 #include "kernels/number/convert.h"
+#include "kernels/number/quantizer.h"
 
 namespace halfmark::bench {
 
@@ -31,5 +33,11 @@ void answer_arithmetic(std::istream& in, std::ostream& out, const Format& format
 // noise.seed, or of an array that convert() or round_array() is given with this noise.
 void answer_convert(std::istream& in, std::ostream& out, const VectorType& from, const VectorType& to,
                     Rounding rounding, Overflow overflow, NoiseStream noise = {});
+
+// Column x, the f32 codes of a matrix row by row -> code,decode,scale for each element: its code; what the code is multiplied
+// by, in f32, without the scale of a tensor; that factor's code where it is stored in 8 bits, else 00. Throws Error if the
+// elements are no whole rows of `depth`; 0: one row. `noise`: as in quantize().
+void answer_quantize(std::istream& in, std::ostream& out, const Quantizer& quantizer, size_t depth, DType input,
+                     std::optional<NoiseStream> noise);
 
 }  // namespace halfmark::bench

@@ -215,8 +215,8 @@ std::string layer_columns_text() {
          "  subnormal     share that the format holds with fewer bits than usual\n"
          "  headroom      doublings (bits) left before the largest element overflows\n"
          "  NMSE          squared error / squared fp64 reference, where it was measured;\n"
-         "                cancels: a gradient whose terms cancel is rounding noise: no error,\n"
-         "                underflow or subnormal of it is counted\n";
+         "                cancels: terms of this gradient cancel, what is left is rounding\n"
+         "                noise: it has no error, underflow or subnormal\n";
 }
 
 std::string show_layers(const NamedReport& named, const TextOptions& options) {

@@ -1,0 +1,241 @@
+// Sources, all read: NVIDIA TransformerEngine d0067d0 (common/recipe, common/cast, common/transpose, common/util/ptx.cuh;
+// tests/pytorch/references; pytorch/custom_recipes), pytorch/ao 36027d8 (torchao/float8/float8_utils.py), DeepSeek-V3 9b4e978
+// (inference/kernel.py), DeepGEMM 54e2261 (deep_gemm/utils/math.py), Azure MS-AMP 9746ea8 (msamp/common/tensor/meta.py). Every
+// float operation below is one rounding to nearest even; the build forbids contraction.
+#include "kernels/number/quantizer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "kernels/number/error.h"
+#include "kernels/number/named.h"
+
+namespace halfmark::kernels {
+namespace {
+
+constexpr float kLargest = std::numeric_limits<float>::max();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+float max_of(const Format& element) { return static_cast<float>(element.max_finite()); }
+float power_of_two_below(float scale) { return std::bit_cast<float>(std::bit_cast<uint32_t>(scale) & 0xFF800000); }
+
+// compute_scale_from_amax of common/recipe/recipe_common.cuh with epsilon 0. `largest`: instead of an infinite scale.
+TileScale from_amax(float amax, const Format& element, bool as_power_of_two, float largest) {
+  float scale = 1;
+  if (amax > 0 && amax < kInfinity) {
+    scale = max_of(element) / amax;
+    if (scale == kInfinity) scale = largest;
+    if (as_power_of_two) scale = power_of_two_below(scale);
+  }
+  return {scale, 1 / scale, 0};
+}
+
+TileScale current(const TileFacts& facts, const Format& element) {
+  return from_amax(facts.amax, element, false, kLargest);
+}
+TileScale current_power_of_two(const TileFacts& facts, const Format& element) {
+  return from_amax(facts.amax, element, true, kLargest);
+}
+
+float largest_of(DType dtype) { return static_cast<float>(format_of(dtype).max_finite()); }
+TileScale block(const TileFacts& facts, const Format& element) {
+  return from_amax(facts.amax, element, true, largest_of(facts.input));
+}
+TileScale block_fp32(const TileFacts& facts, const Format& element) {
+  return from_amax(facts.amax, element, false, largest_of(facts.input));
+}
+
+// cvt.rp.satfinite.ue8m0x2: the exponent of the next power of two that is not smaller. NaN has a code, infinity becomes the
+// largest power of two.
+unsigned char e8m0_rounded_up(float x) {
+  if (std::isnan(x)) return 0xFF;
+  if (x == kInfinity) return 0xFE;
+  const uint32_t bits = std::bit_cast<uint32_t>(x), exponent = bits >> 23, fraction = bits & 0x7FFFFF;
+  const bool is_up = fraction != 0 && exponent != 0xFE && !(exponent == 0 && fraction <= 0x400000);
+  return static_cast<unsigned char>(exponent + is_up);
+}
+
+TileScale mx_rounded_up(const TileFacts& facts, const Format& element) {
+  const unsigned char code = e8m0_rounded_up(facts.amax * (1 / max_of(element)));
+  const auto decode = static_cast<float>(decode_format(kE8m0, code));
+  return {1 / decode, decode, code};
+}
+
+// Of a tensor: by how much its blocks are scaled before their own scales are rounded.
+float nvfp4_tensor_scale(float amax) {
+  const float scale = std::min(448.0F * 6 / amax, kLargest);
+  return amax == 0 || scale == 0 ? 1 : scale;
+}
+
+TileScale nvfp4(const TileFacts& facts, const Format&) {
+  const float tensor_scale = nvfp4_tensor_scale(facts.tensor_amax), sixth = tensor_scale * (1.0F / 6);
+  const auto code =
+      static_cast<unsigned char>(encode(DType::e4m3, static_cast<double>(std::min(facts.amax * sixth, kLargest)),
+                                        Rounding::near_even, nullptr, 0, Overflow::saturate));
+  const auto decode = static_cast<float>(kernels::decode(DType::e4m3, code));
+  return {std::min(1 / (decode * (1 / tensor_scale)), kLargest), decode, code};
+}
+
+TileScale torchao(const TileFacts& facts, const Format& element) {
+  const double amax = std::isnan(facts.amax) ? std::nan("") : std::max(static_cast<double>(facts.amax), 1e-12);
+  const auto scale = static_cast<float>(element.max_finite() / amax);
+  return {scale, 1 / scale, 0};
+}
+TileScale torchao_power_of_two(const TileFacts& facts, const Format& element) {
+  const float scale = torchao(facts, element).factor;
+  const float power = scale > 0 && scale < kInfinity ? power_of_two_below(scale) : scale;
+  return {power, 1 / power, 0};
+}
+
+TileScale deepseek(const TileFacts& facts, const Format& element) {
+  const float decode = std::max(facts.amax, 1e-4F) / max_of(element);
+  return {1 / decode, decode, 0};
+}
+
+constexpr DType f32 = DType::f32, e4m3 = DType::e4m3, e5m2 = DType::e5m2, e2m1 = DType::e2m1, e8m0 = DType::e8m0;
+using enum Quantizer::Nan;
+constexpr Quantizer kQuantizers[] = {
+    {"te-current-e4m3", "Transformer Engine, Float8CurrentScaling, forward", e4m3, f32, 0, 0, dropped, current},
+    {"te-current-e5m2", "the same, gradients", e5m2, f32, 0, 0, dropped, current},
+    {"te-current-pow2-e4m3", "the same, scales rounded down to powers of two", e4m3, f32, 0, 0, dropped,
+     current_power_of_two},
+    {"te-current-pow2-e5m2", "the same, gradients", e5m2, f32, 0, 0, dropped, current_power_of_two},
+    {"te-block-1x128", "Transformer Engine, Float8BlockScaling, activations and gradients", e4m3, f32, 1, 128, dropped,
+     block},
+    {"te-block-128x128", "the same, weights", e4m3, f32, 128, 128, dropped, block},
+    {"te-block-1x128-fp32", "te-block-1x128 with NVTE_FP8_BLOCK_SCALING_FP32_SCALES", e4m3, f32, 1, 128, dropped,
+     block_fp32},
+    {"te-block-128x128-fp32", "the same, weights", e4m3, f32, 128, 128, dropped, block_fp32},
+    {"te-mxfp8-e4m3", "Transformer Engine, MXFP8BlockScaling: scales rounded up", e4m3, e8m0, 1, 32, dropped,
+     mx_rounded_up},
+    {"te-mxfp8-e5m2", "the same with gradients in e5m2", e5m2, e8m0, 1, 32, dropped, mx_rounded_up},
+    {"te-mxfp8-32x32", "the same, weights with enable_2d_quantization", e4m3, e8m0, 32, 32, dropped, mx_rounded_up},
+    {"te-nvfp4", "Transformer Engine, NVFP4BlockScaling, activations and gradients", e2m1, e4m3, 1, 16, dropped, nvfp4,
+     false, true},
+    {"te-nvfp4-16x16", "the same, weights", e2m1, e4m3, 16, 16, dropped, nvfp4, false, true},
+    {"torchao-tensorwise-e4m3", "torchao float8, tensorwise, inputs and weights", e4m3, f32, 0, 0, spreads, torchao},
+    {"torchao-tensorwise-e5m2", "the same, gradients of outputs", e5m2, f32, 0, 0, spreads, torchao},
+    {"torchao-rowwise", "torchao float8, rowwise: powers of two", e4m3, f32, 1, 0, spreads, torchao_power_of_two},
+    {"deepseek-1x128", "DeepSeek-V3, activations: divides by the scale", e4m3, f32, 1, 128, spreads, deepseek, true},
+    {"deepseek-128x128", "the same, weights", e4m3, f32, 128, 128, spreads, deepseek, true},
+    {"deepgemm-1x128", "DeepGEMM, activations: multiplies by the reciprocal of the scale", e4m3, f32, 1, 128, spreads,
+     deepseek},
+    {"deepgemm-128x128", "the same, weights", e4m3, f32, 128, 128, spreads, deepseek},
+};
+
+// Of one magnitude more.
+float larger(float amax, float x, Quantizer::Nan nan) {
+  if (nan == spreads && (std::isnan(amax) || std::isnan(x))) return std::nanf("");
+  return std::fmax(amax, std::fabs(x));
+}
+
+unsigned char code_of(DType element, float x) {
+  if (element == e2m1 && std::isnan(x)) return 7;
+  return static_cast<unsigned char>(
+      encode(element, static_cast<double>(x), Rounding::near_even, nullptr, 0, Overflow::saturate));
+}
+
+size_t tiles_of(size_t elements, int64_t tile) {
+  return tile == 0 ? 1 : (elements + static_cast<size_t>(tile) - 1) / static_cast<size_t>(tile);
+}
+
+}  // namespace
+
+std::span<const Quantizer> quantizers() { return kQuantizers; }
+
+const Quantizer& quantizer_named(std::string_view name) { return named("quantizer", kQuantizers, name); }
+
+size_t Quantized::tile_of(size_t row, size_t k) const {
+  const auto index = [](size_t at, int64_t tile) { return tile == 0 ? 0 : at / static_cast<size_t>(tile); };
+  return index(row, quantizer->tile_rows) * tiles_of(depth, quantizer->tile_depth) + index(k, quantizer->tile_depth);
+}
+
+double Quantized::value(size_t row, size_t k) const {
+  return decode(quantizer->element, codes[row * depth + k]) * static_cast<double>(tiles[tile_of(row, k)].decode) *
+         tensor_decode;
+}
+
+Quantized quantize(const Quantizer& quantizer, std::span<const float> values, size_t rows, size_t depth, DType input,
+                   std::optional<NoiseStream> noise) {
+  HM_CHECK(values.size() == rows * depth, "a matrix of " + std::to_string(rows) + " x " + std::to_string(depth) +
+                                              " has " + std::to_string(rows * depth) + " values, not " +
+                                              std::to_string(values.size()));
+  HM_CHECK(!noise || quantizer.element == e2m1,
+           std::string(quantizer.name) + " has no stochastic rounding: only e2m1 codes have");
+  Quantized result{&quantizer, rows, depth, {}, {}};
+  result.codes.resize(values.size());
+  result.tiles.resize(tiles_of(rows, quantizer.tile_rows) * tiles_of(depth, quantizer.tile_depth));
+  std::vector<float> amax(result.tiles.size(), 0.0F);
+  float tensor_amax = 0;
+  for (size_t row = 0; row < rows; ++row)
+    for (size_t k = 0; k < depth; ++k) {
+      const float x = values[row * depth + k];
+      float& largest = amax[result.tile_of(row, k)];
+      largest = larger(largest, x, quantizer.nan), tensor_amax = larger(tensor_amax, x, quantizer.nan);
+    }
+  for (size_t tile = 0; tile < amax.size(); ++tile)
+    result.tiles[tile] = quantizer.tile({amax[tile], tensor_amax, input}, format_of(quantizer.element));
+  if (quantizer.has_tensor_scale) result.tensor_decode = static_cast<double>(tensor_amax) / (448 * 6);
+  for (size_t row = 0; row < rows; ++row)
+    for (size_t k = 0; k < depth; ++k) {
+      const size_t i = row * depth + k;
+      const TileScale& scale = result.tiles[result.tile_of(row, k)];
+      const float scaled = quantizer.divides ? values[i] / scale.decode : values[i] * scale.factor;
+      if (noise) {
+        const uint64_t word = rounding_noise(noise->seed, noise->first + i / 4);
+        result.codes[i] = stochastic_e2m1(scaled, static_cast<unsigned char>(word >> (8 * (i % 4))));
+      } else {
+        result.codes[i] = code_of(quantizer.element, scaled);
+      }
+    }
+  return result;
+}
+
+unsigned char stochastic_e2m1(float x, unsigned char noise) {
+  if (std::isnan(x)) return 7;
+  const auto step_at = [](float magnitude) { return magnitude < 2 ? 0.5F : magnitude < 4 ? 1.0F : 2.0F; };
+  const float magnitude = std::fabs(x);
+  const float moved = static_cast<float>(noise) / 256 * step_at(magnitude) + magnitude, step = step_at(moved);
+  const float rounded = std::min(std::floor(moved / step) * step, 6.0F);
+  return static_cast<unsigned char>(encode(e2m1, static_cast<double>(std::copysign(rounded, x))));
+}
+
+void hadamard_16(std::span<const float, 16> x, std::span<float, 16> out) {
+  constexpr unsigned kNegative = 0xD7E8;  // bit i: the sign of number i
+  float sums[16];
+  for (unsigned j = 0; j < 16; ++j) {
+    float sum = 0;
+    for (unsigned i = 0; i < 16; ++i) {
+      const bool is_negative = (kNegative >> i & 1U) != (static_cast<unsigned>(std::popcount(i & j)) & 1U);
+      sum += is_negative ? -x[i] : x[i];
+    }
+    sums[j] = sum / 4;
+  }
+  for (unsigned j = 0; j < 16; ++j) out[j] = static_cast<float>(round_to(kBf16, static_cast<double>(sums[j])));
+}
+
+AmaxHistory::AmaxHistory(const Format& element, size_t length, Algorithm algorithm, int margin)
+    : history_(length, 0.0F),
+      largest_(static_cast<float>(element.max_finite() * std::ldexp(1.0, -margin))),
+      algorithm_(algorithm) {
+  HM_CHECK(length > 0, "an amax history needs at least one entry");
+}
+
+void AmaxHistory::observe(float amax) { history_[0] = std::fmax(history_[0], std::fabs(amax)); }
+
+void AmaxHistory::update(float reduced) {
+  const float last = reduced != 0 ? reduced : history_[0];
+  if (last == 0) return;
+  std::rotate(history_.begin(), history_.begin() + 1, history_.end());
+  history_.back() = last;
+  const float amax = algorithm_ == Algorithm::most_recent ? last : *std::max_element(history_.begin(), history_.end());
+  history_[0] = 0;
+  if (!(amax > 0 && amax < kInfinity)) return;
+  scale_ = largest_ / amax;
+  if (scale_ == kInfinity) scale_ = kLargest;
+}
+
+}  // namespace halfmark::kernels
