@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "bench/run/program_testing.h"
+#include "bench/run/record_store.h"
+#include "reports/record/journal.h"
 #include "reports/record/report.h"
 
 namespace halfmark::bench {
@@ -36,6 +38,36 @@ TEST_F(NewcomersModel, RunsAtAnotherBatchThatAWordNames) {
                    "again.json: \"name\" is \"six_layers\", which is the name of the model of mine.json");
   write("list.csv", "subject\nmlp/b8_i16_h24_o10\n");
   expect_complaint(run + "--shapes list.csv six_layers/b64 error", "--shapes restricts the subjects to its list");
+}
+
+// One id, two networks: what was measured on one must not stand beside the other in a report.
+TEST_F(NewcomersModel, ThatHasChangedJoinsNoEarlierRecords) {
+  std::string wider = six_layers();
+  wider.replace(wider.find("\"out\": 16"), 9, "\"out\": 17");
+  wider.replace(wider.find("\"out\": 16"), 9, "\"out\": 17");  // the shortcut of its block
+  write("mine.json", six_layers());
+  const std::string run = "run --no-probes --device cpu --model mine.json fp32 fp16 error memory -o ";
+  ASSERT_EQ(halfmark(run + "whole.json").code, 0);
+  Report header = Report::load(folder_ / "whole.json");
+  ASSERT_EQ(header.records.size(), 4u);
+  header.run.command = "halfmark " + run + "whole.json";
+  const Record first = header.records[0];
+  header.records.clear();
+  Journal::create(journal_of(folder_ / "whole.json"), header).append(first);
+  std::filesystem::copy_file(folder_ / "whole.json.journal", folder_ / "kept.journal");
+  ASSERT_EQ(halfmark(run + "whole.json --resume").code, 0);
+
+  std::filesystem::copy_file(folder_ / "kept.journal", folder_ / "whole.json.journal");
+  ASSERT_EQ(halfmark(run + "1.json --shard 1/2").code, 0);
+  ASSERT_EQ(halfmark(run + "2.json --shard 2/2").code, 0);
+  EXPECT_EQ(halfmark("merge 1.json 2.json -o both.json").code, 0) << read(folder_ / "stderr");
+  write("mine.json", wider);
+  const Result resumed = halfmark(run + "whole.json --resume");
+  EXPECT_EQ(resumed.code, 2);
+  EXPECT_TRUE(says(resumed.err, "start without --resume") || says(resumed.err, "have changed since")) << resumed.err;
+  ASSERT_EQ(halfmark(run + "2.json --shard 2/2").code, 0);
+  expect_complaint("merge 1.json 2.json -o mixed.json", "do not belong together: the plan of cases, networks and data");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "mixed.json"));
 }
 
 class SlowNewcomersModel : public NewcomersModel {};

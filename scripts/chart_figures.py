@@ -203,16 +203,16 @@ def memory(reports):
     found = {}
     for subject, index, source in reports.pairs():
         for policy in source.policies(subject):
-            parts = {purpose: source.number(subject, policy, f"memory.peak.{purpose}", ["train", ""]) or 0
+            parts = {purpose: source.number(subject, policy, f"memory.tensors.{purpose}", ["train", ""]) or 0
                      for purpose in PURPOSES}
             if 0 < sum(parts.values()) < math.inf:
                 found.setdefault(Panel(subject, index), {})[policy] = parts
     if not found:
-        raise LeftOut("needs the harness memory (memory.peak.<purpose>: weights, saved, ...)")
+        raise LeftOut("needs the harness memory (memory.tensors.<purpose>: weights, saved, ...)")
     names = {policy: wrapped(policy, 1.6, SMALL) for bars in found.values() for policy in bars}
     row = 0.14 * max(name.count("\n") + 1 for name in names.values()) + 0.08
     size = (AXES[0], row * max(len(bars) for bars in found.values()) + 0.1)
-    sheet = Sheet("memory", "Memory of a training step by purpose, without scratch of kernels", list(found), reports.sources, size,
+    sheet = Sheet("memory", "Memory of the tensors of a training step by purpose", list(found), reports.sources, size,
                   left=max(width_of(name, SMALL) for name in names.values()) + 0.14)
     used = [purpose for purpose in PURPOSES if any(parts[purpose] > 0.002 * sum(parts.values())
                                                    for panel in sheet.panels for parts in found[panel].values())]
@@ -260,7 +260,7 @@ def memory(reports):
                         if relative else f"{unit} (linear)")
     sheet.legend = {purpose: Patch(facecolor=PURPOSES[purpose][0], hatch=PURPOSES[purpose][1], edgecolor=INK, lw=0.5)
                     for purpose in used}
-    sheet.note("At the moment of the peak of all bytes; bytes that the tensors allocate. Counted, not sampled: single values.")
+    sheet.note("Of memory.tensors, at the instant when the tensors have most bytes. Counted, not sampled: single values.")
     return sheet
 
 

@@ -60,7 +60,7 @@ MAY_INCLUDE = {
     "bench/vectors/": VECTORS,
     "bench/ab/": AB,
     "bench/commands/": COMMANDS,
-    "bench/micro/": BELOW_BENCH + ("bench/micro/",),
+    "bench/micro/": BELOW_BENCH + ("bench/micro/", "bench/run/"),
     "bench/planted/": BENCH,
     "bench/fuzz/": BENCH,
     "bench/": BENCH,

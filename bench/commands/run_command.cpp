@@ -56,10 +56,11 @@ std::vector<Case> shard_of(std::vector<Case> cases, const std::string& label) {
 }
 
 Plan plan_of(const std::vector<Case>& cases) {
-  std::vector<std::string> ids;
-  // The same cases on other data are another plan, which --resume and merge refuse.
-  for (const Case& one : cases) ids.push_back(one.id() + (one.data ? " " + one.data->facts().hash : ""));
-  return reports::plan_of(ids);
+  // The same ids with other networks or on other data are another plan, which --resume and merge refuse.
+  std::vector<std::string> planned;
+  for (const Case& one : cases)
+    planned.push_back(planned_case(one.id(), definition_of(*one.subject), one.data ? one.data->facts().hash : ""));
+  return reports::plan_of(planned);
 }
 
 // The id of a subject that a word begins with, if it is a model of a file at a batch: "six_layers/b64/cpu".

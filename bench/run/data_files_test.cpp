@@ -134,6 +134,12 @@ TEST_F(DataOption, APictureThatIsBrokenEndsTheRunWithItsNameAndKeepsWhatIsFinish
   ASSERT_EQ(saved.records.size(), 1u);
   EXPECT_EQ(saved.records[0].harness, "error");
   EXPECT_EQ(saved.records[0].status, Status::ok);
+  // Shards of a run on files belong together.
+  std::ofstream(folder_ / "pets/val/dog/2.png", std::ios::binary) << good;
+  for (const char* part : {"1", "2"})
+    ASSERT_EQ(halfmark(run + "error training -o " + part + ".json --shard " + part + "/2").code, 0);
+  EXPECT_EQ(halfmark("merge 1.json 2.json -o both.json").code, 0) << read(folder_ / "stderr");
+  std::ofstream(folder_ / "pets/val/dog/2.png", std::ios::binary) << good.substr(0, 50);
   // The rest of the run cannot be added to what was measured on the broken picture's folder.
   std::ofstream(folder_ / "pets/val/dog/2.png", std::ios::binary) << good;
   expect_complaint(run + "error training -o a.json --resume", "have changed since; start without --resume");

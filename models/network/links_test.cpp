@@ -36,7 +36,7 @@ TEST(SideBranches, AreJoinedOnceAndLater) {
   EXPECT_EQ(output_shape(Network{{branch, join("j", "s", "concat")}}, {2, 4, 3, 3}), Shape({2, 8, 3, 3}));
   expect_message({branch}, "layer s (side): no layer joins its result");
   expect_message({join("j", "s"), branch}, "names the layer 's' before this one, which is the first");
-  expect_message({small_conv("c"), join("j", "s"), branch}, "unknown earlier layer 's'; known: c");
+  expect_message({small_conv("c"), join("j", "s"), branch}, "unknown earlier layer 's'; did you mean c? known: c");
   expect_message({branch, join("j", "s"), join("k", "s")}, "the result of s is joined already");
   expect_message({small_conv("c"), join("j", "c")}, "layer c is no side branch");
   expect_message({{"side", "s", {}, {{small_conv("c", 5)}}}, join("j", "s")}, "the input is");

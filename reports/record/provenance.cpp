@@ -65,7 +65,11 @@ std::optional<Shard> shard_named(std::string_view text) {
   return shard;
 }
 
-// FNV-1a; a zero byte ends each id.
+std::string planned_case(const std::string& id, const std::string& definition, const std::string& data) {
+  return id + (definition.empty() ? "" : " " + definition) + (data.empty() ? "" : " " + data);
+}
+
+// FNV-1a; a zero byte ends each case.
 Plan plan_of(const std::vector<std::string>& ids) {
   uint64_t hash = 0xCBF29CE484222325u;
   const auto add = [&](unsigned char byte) { hash = (hash ^ byte) * 0x100000001B3u; };

@@ -23,7 +23,10 @@ struct Shard {
 // nullopt if the text is not I/N with I from 1 to N.
 std::optional<Shard> shard_named(std::string_view text);
 
-Plan plan_of(const std::vector<std::string>& ids);
+// A case as part of a plan: the same id with another network or on other data is another case. `data`: the hash of its
+// files; empty: drawn.
+std::string planned_case(const std::string& id, const std::string& definition, const std::string& data);
+Plan plan_of(const std::vector<std::string>& cases);
 
 // The value at a path of the environment ("/halfmark/git") as text; empty if it is absent. The layout of the
 // environment is not fixed.

@@ -53,7 +53,7 @@ TEST(Layers, PutsOverflowFirstThenWhatWasFlushed) {
   ASSERT_NE(less, text.npos) << text;
   EXPECT_LT(overflow, most) << text;
   EXPECT_LT(most, less) << text;
-  EXPECT_NE(text.find("backward           -           25%        50%    22 bit  0.0003"), text.npos) << text;
+  EXPECT_NE(text.find("backward           -        25%        50%    22 bit  0.0003"), text.npos) << text;
   EXPECT_NE(text.find("12.5%"), text.npos) << text;
 }
 
@@ -199,8 +199,8 @@ size_t widest_line(const std::string& text) {
 TEST(WorstLayers, AreEightRowsAndTheCommandThatShowsTheOthers) {
   const std::string text = show(deep_report(), {.width = 80});
   EXPECT_SAYS(text, "where values are lost, worst first\n");
-  EXPECT_SAYS(text, "fp16, fp16-bn32  fc1              12%        50%          0%    12 bit");
-  EXPECT_SAYS(text, "fp16             fc8               5%        50%          0%    12 bit");
+  EXPECT_SAYS(text, "fp16, fp16-bn32  fc1           12%        50%          0%    12 bit");
+  EXPECT_SAYS(text, "fp16             fc8            5%        50%          0%    12 bit");
   EXPECT_EQ(text.find("  fc9 "), text.npos) << text;
   EXPECT_SAYS(text, "and 4 more: halfmark show 'a report.json' --layers mlp/h64");
   EXPECT_LT(text.find("  fc1 "), text.find("  fc2 ")) << text;
