@@ -28,7 +28,7 @@ const std::vector<MetricRow>& range_table() {
        "smallest floor(log2 |x|) among numbers other than zero"},
       {"range.headroom", "bit", Better::higher, Kind::bounded,
        "log2(max finite of the tensor's format / max |x|); from the fp64 reference where the tensor has non-finite "
-       "elements"},
+       "elements, and nothing where that has, too"},
       {"range.underflow", "1", Better::lower, Kind::bounded,
        "share of the fp64 reference's elements, loss scale included, below half the least subnormal of the tensor's "
        "format but not zero"},
@@ -64,8 +64,11 @@ struct Summary {
   double underflow = 0, subnormal = 0, reference_total = 0;
 };
 
-double headroom_of(const TappedTensor& tapped) {
-  return headroom(*tapped.format, tapped.exponents.nonfinite > 0 ? tapped.reference.largest : tapped.exponents.largest);
+// Nothing if the fp64 reference is not finite either: no number says how large the others would be.
+std::optional<double> headroom_of(const TappedTensor& tapped) {
+  if (tapped.exponents.nonfinite == 0) return headroom(*tapped.format, tapped.exponents.largest);
+  if (tapped.reference.nonfinite > 0 || tapped.reference.empty()) return std::nullopt;
+  return headroom(*tapped.format, tapped.reference.largest);
 }
 double underflow_of(const TappedTensor& tapped) {
   return tapped.reference.share_below(tapped.format->min_subnormal_exponent() - 1);
@@ -126,10 +129,11 @@ Findings measure_range(const TrialSpec& spec) {
       tensor.reference = exact->second;
     if (!first_nonfinite && tensor.exponents.nonfinite > 0) first_nonfinite = &tensor;
     write(out, tensor.name, tensor.exponents);
-    out.number("range.headroom", tensor.name, headroom_of(tensor));
+    const std::optional<double> left = headroom_of(tensor);
+    if (left) out.number("range.headroom", tensor.name, *left);
     Summary& group = groups[group_of(tensor, params)];
     group.exponents.add(tensor.exponents);
-    group.headroom = std::min(group.headroom, headroom_of(tensor));
+    if (left) group.headroom = std::min(group.headroom, *left);
     if (const auto noise = cancelled.find(tensor.name); noise != cancelled.end()) {
       out.number("range.cancelled", tensor.name, noise->second);
       continue;

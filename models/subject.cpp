@@ -44,6 +44,8 @@ Subject subject_of_network(const Shape& input, DataKind data, int64_t classes, N
 void check_loss(DataKind data, const LossSpec& loss) {
   HM_CHECK(data != DataKind::speech || loss.kind != LossKind::ctc || loss.blank == 0,
            "blank is " + std::to_string(loss.blank) + ": the labels of speech have the blank 0");
+  HM_CHECK(data != DataKind::streets || loss.kind != LossKind::cross_entropy || loss.ignored == kUnlabelled,
+           "the labels of streets have 255 where a pixel has no label, which counts as a class; set \"ignored\": 255");
 }
 
 std::string definition_of(const Subject& subject) {

@@ -64,10 +64,17 @@ void change_training(const std::vector<std::string>& words, Settings& settings) 
 void dump(const DumpArguments& arguments, const Program& program) {
   for (const std::string& file : arguments.models) add_model_file(file);
   HM_CHECK(arguments.words.size() == 1, "dump needs one case, as mlp/b8_i16_h24_o10/cpu/amp-fp16");
-  // The harness of a case does not matter: a step of training is written.
-  std::string id = arguments.words.front();
-  if (std::count(id.begin(), id.end(), '/') == 3) id += "/error";
-  Case one = case_of(id);
+  const std::string& id = arguments.words.front();
+  HM_CHECK(
+      std::count(id.begin(), id.end(), '/') == 3,
+      fmt::format("{}: dump takes SUBJECT/SIZES/DEVICE/POLICY, as mlp/b8_i16_h24_o10/cpu/amp-fp16, without a harness",
+                  id));
+  const size_t planned = arguments.scales.pattern.size();
+  HM_CHECK(planned == 0 || arguments.steps == 1 || static_cast<size_t>(arguments.steps) == planned,
+           fmt::format("--steps {}: --overflows has {} steps", arguments.steps, planned));
+  HM_CHECK(planned > 0 || arguments.scales.interval == ScalePattern().interval,
+           fmt::format("--growth-interval {}: only with --overflows", arguments.scales.interval));
+  Case one = case_of(id + "/error");  // any harness: a step of training is written
   DataFiles(arguments.data).add_to(one);
   HM_CHECK(one.subject->network, "subject " + one.subject->id() + " is a function of a program and cannot be written");
   TrialSpec spec = one.trial(open_device(one.device), arguments.seed);
@@ -93,8 +100,9 @@ void add_dump_command(CommandLine& line, Program& program) {
       .files("--model", arguments->models, "a model of your own, as in halfmark run")
       .option("--data", arguments->data, "files in place of drawn data, as in halfmark run")
       .footer(
-          "dump.json lists the files: inputs, targets, outputs, gradients with the loss scale and without, parameters, "
-          "running statistics and optimizer state after each step, with the model, the policy and the dtype of each "
+          "dump.json lists the files: inputs, targets, outputs, gradients with the loss scale (scaled_gradient) and as "
+          "the optimizer takes them (gradient: unscaled, and clipped if it clips), parameters, running statistics and "
+          "optimizer state after each step, with the model, the policy and the dtype of each "
           "layer's output. bf16 and 8-bit types are stored as the unsigned integers of their codes.")
       .examples({"halfmark dump mlp/b8_i16_h24_o10/cpu/amp-fp16 -o tensors",
                  "halfmark dump gpt/b2_t8_n1_h2_d8_v27/cpu/fp64 -o steps --steps 3 --training optimizer=adam,rate=0.01",

@@ -76,11 +76,19 @@ Selection with_subjects(const RunArguments& arguments) {
   std::vector<std::filesystem::path> inputs(arguments.models.begin(), arguments.models.end());
   if (!arguments.shapes.empty()) inputs.emplace_back(arguments.shapes);
   if (!arguments.data.empty()) inputs.emplace_back(arguments.data);
+  std::erase_if(inputs, [](const auto& input) { return std::filesystem::is_directory(input); });  // holds no report
   reports::require_no_input(arguments.output, inputs);
   Selection selection = arguments.selection;
   for (const std::string& file : arguments.models) selection.subjects.push_back(add_model_file(file));
   if (!arguments.shapes.empty()) {
+    const std::vector<std::string> models = std::move(selection.subjects);
     selection.subjects = subjects_in_file(arguments.shapes);
+    for (const std::string& id : models) {
+      const std::string name = id.substr(0, id.find('/') + 1);
+      HM_CHECK(std::ranges::any_of(selection.subjects, [&](const std::string& one) { return one.starts_with(name); }),
+               fmt::format("{}: names no {}, the model of --model; add {} or leave out --model", arguments.shapes,
+                           name.substr(0, name.size() - 1), id));
+    }
   } else if (!arguments.models.empty()) {
     selection.subjects_option = "--model";
     for (const std::string& word : selection.words)

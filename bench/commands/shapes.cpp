@@ -30,7 +30,6 @@ class List {
       const bool is_first = subject.find('/') == std::string::npos;
       subject += (is_first ? "/" : "_") + size;
     }
-    if (subject.find('/') == std::string::npos && family_named(subject)) subject += '/';
     try {
       std::string id = subject_named(subject).id();
       if (known_.insert(id).second) ids_.push_back(std::move(id));

@@ -62,7 +62,12 @@ Case case_of(const std::string& id) {
   if (parts.size() < 5)
     throw Error(fmt::format("case {}: an id is subject/sizes/device/policy/harness[/key=value...]", id));
   Case one;
-  one.subject = &subject_named(parts[0] + "/" + parts[1]);
+  try {
+    one.subject = &subject_named(parts[0] + "/" + parts[1]);
+  } catch (const Error& error) {
+    if (models::has_sizes(parts[0])) throw;
+    throw Error(fmt::format("{}; a model of your own is read with --model FILE", error.what()));
+  }
   one.device = chosen_names("device", {parts[2]}, device_names()).front();
   one.policy = &policy_named(parts[3]);
   one.harness = &harness_named(parts[4]);

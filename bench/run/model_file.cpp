@@ -145,6 +145,8 @@ class ModelReader {
       loss.kind = LossKind::ctc;
     } else if (data.kind == DataKind::boxes) {
       loss.kind = LossKind::detection;
+    } else if (data.kind == DataKind::streets) {
+      loss.ignored = kUnlabelled;
     }
     reader.check_of("loss", (loss.kind == LossKind::ctc) == (data.kind == DataKind::speech),
                     fmt::format("data \"{}\" and loss \"{}\" do not fit: ctc is the loss of speech", data.name,
@@ -155,6 +157,11 @@ class ModelReader {
     Network network{layers_of(reader)};
     reader.check_of("layers", !network.layers.empty() || data.kind == DataKind::logits, "\"layers\" is empty");
     check_model(network, input, data.kind, classes);
+    check_entries(network.layers, data, classes);
+    reader.check_of(
+        "loss", loss.kind != LossKind::binary_cross_entropy || gives_probabilities(network.layers),
+        "loss \"binary_cross_entropy\" takes probabilities, and the last layer gives none: end with a layer "
+        "sigmoid, or take binary_cross_entropy_with_logits");
     Subject subject = subject_of_network(input, data.kind, classes, std::move(network));
     subject.loss = std::move(loss);
     if (root_.contains("training")) subject.settings = training_of(root_["training"], data);
@@ -318,6 +325,37 @@ class ModelReader {
       return value.get<std::vector<double>>();
     reader.fail_at(value, fmt::format("\"{}\" is {}, not a number, a list of numbers, true, false or a word",
                                       printable(key.substr(0, 40)), short_text(value)));
+  }
+
+  // Layers that take the input: each has a row for every index that the data have.
+  void check_entries(const std::vector<LayerSpec>& layers, const DataRow& data, int64_t classes) const {
+    if (!data.has_indices || layers.empty()) return;
+    const LayerSpec& first = layers.front();
+    for (const std::vector<LayerSpec>& branch : first.branches) check_entries(branch, data, classes);
+    if (first.kind != "embedding") return;
+    const int64_t entries = std::get<int64_t>(first.arguments.at("entries")),
+                  needed = data.kind == DataKind::tokens ? kTokenKinds : classes;
+    if (entries < needed)
+      throw Error(fmt::format("{}:{}: layer {} (embedding): entries is {}, data \"{}\" need {} or more", where_,
+                              first.line, first.name, entries, data.name, needed));
+  }
+
+  // Whether all outputs are in 0 ... 1, as far as the kinds of the last layers tell.
+  static bool gives_probabilities(const std::vector<LayerSpec>& layers) {
+    constexpr std::string_view kKeeps[] = {"flatten",
+                                           "max_pool2d",
+                                           "avg_pool2d",
+                                           "global_avg_pool2d",
+                                           "adaptive_avg_pool2d",
+                                           "upsample_bilinear2d",
+                                           "upsample_nearest2d",
+                                           "take_step",
+                                           "to_sequence"};
+    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+      if (layer->kind == "sigmoid" || layer->kind == "softmax") return true;
+      if (std::ranges::find(kKeeps, layer->kind) == std::end(kKeeps)) return false;
+    }
+    return false;
   }
 
   // `data`: what the output of the last layer has to fit.

@@ -71,6 +71,14 @@ TEST(ModelFile, IsReadWithItsLayersDataAndLoss) {
   EXPECT_EQ(tiny.network->layers[3].branches.size(), 2u);
 }
 
+TEST(ModelFile, OfStreetsWithoutALossIgnoresPixelsWithoutALabel) {
+  const Subject streets = model_in(R"({"name": "s", "input": [3, 8, 8], "batch": 2, "data": "streets", "classes": 6,
+    "layers": [{"layer": "conv2d", "out": 6, "kernel": 1}]})",
+                                   "s.json");
+  EXPECT_EQ(streets.loss.kind, LossKind::cross_entropy);
+  EXPECT_EQ(streets.loss.ignored, kUnlabelled);
+}
+
 TEST(ModelFile, OfEverySubjectOfTheListIsReadBackToTheSameDefinition) {
   for (const Subject& subject : subjects()) {
     if (!subject.network) continue;
@@ -184,6 +192,20 @@ TEST(ModelFile, EveryMistakeIsOneLineWithItsPlaceAndWhatIsKnown) {
        {"tiny.json:12: layer block (add): unknown argument \"branch\"", "did you mean branches?"}},
       {with("\"layers\"", "\"training\": {\"optimizer\": \"adamw\", \"momentum\": 0.9},\n \"layers\""),
        {"tiny.json:8: adamw has no momentum"}},
+      {with("\"bias\": false", "\"bias\": false, \"bias_start\": 1"),
+       {"tiny.json:9: layer conv1 (conv2d): \"bias_start\" has an effect only with \"bias\": true, not false"}},
+      {with("\"bias\": false", "\"deviation\": 0.5"),
+       {"tiny.json:9: layer conv1 (conv2d): \"deviation\" has an effect only with \"start\": \"normal\", not "
+        "\"torch\""}},
+      {with("{\"loss\": \"cross_entropy\", \"smoothing\": 0.1}", "{\"loss\": \"binary_cross_entropy\"}"),
+       {"tiny.json:7: loss \"binary_cross_entropy\" takes probabilities", "sigmoid"}},
+      {R"({"name": "t", "input": [12], "batch": 2, "data": "tokens", "classes": 4, "layers": [
+           {"layer": "embedding", "name": "e", "entries": 63, "features": 4}, {"layer": "take_step"},
+           {"layer": "linear", "out": 4}]})",
+       {"tiny.json:2: layer e (embedding): entries is 63, data \"tokens\" need 64 or more"}},
+      {R"({"name": "s", "input": [3, 8, 8], "batch": 2, "data": "streets", "classes": 6,
+           "loss": {"loss": "cross_entropy"}, "layers": [{"layer": "conv2d", "out": 6, "kernel": 1}]})",
+       {"tiny.json:2: the labels of streets have 255", "set \"ignored\": 255"}},
       {with("\"name\": \"tiny\"", "\"name\": \"a \\\" {[:,\\\\\""), {"tiny.json:2: \"name\" is "}},
   };
   for (const auto& [text, parts] : cases) {

@@ -146,10 +146,18 @@ std::string settled_setting(const std::string& word, const std::vector<std::stri
                   : fmt::format("'{}': {}", word, values));
 }
 
+// The policy of the fp64 references has a row and is not listed.
+void require_listed_policy(const std::string& word) {
+  for (const Policy& policy : policies())
+    HM_CHECK(!policy.hidden || policy.name != word,
+             word + " is what errors are measured against, and no case runs under it; halfmark dump takes it");
+}
+
 // Every case of the suite's rows on these devices, one subject after another. Subjects and harnesses that are named
 // exactly are included even if the suite does not have them.
 std::vector<Case> expand(const Selection& selection, const std::vector<std::string>& devices,
                          const std::vector<std::string>& words) {
+  for (const std::string& one : selection.policies) require_listed_policy(one);
   const std::vector<std::string> only_policies = chosen_names("policy", selection.policies, policy_names());
   const std::vector<std::string> only_harnesses = chosen_names("harness", selection.harnesses, harness_names());
   std::vector<SuiteRow> rows;
@@ -269,13 +277,21 @@ std::string hint_for(const std::string& word, const std::set<std::string>& known
 [[noreturn]] void throw_not_found(const std::string& word, const Selection& selection, std::set<std::string> known) {
   for (const Subject& subject : subjects()) known.insert({subject.name, subject.id()});
   const std::vector<std::string> policies = policy_names();
-  for (const auto& names : {policies, harness_names(), device_names()}) known.insert(names.begin(), names.end());
+  std::set<std::string> names;  // of what else a word may be
+  for (const auto& more : {policies, harness_names(), device_names()}) names.insert(more.begin(), more.end());
+  known.insert(names.begin(), names.end());
   for (const Harness& harness : all_harnesses())
     for (const Axis& axis : harness.axes)
       for (const std::string_view value : axis.values) known.insert(fmt::format("{}={}", axis.name, value));
-  if (!selection.subjects.empty())
-    throw Error(fmt::format("no case of the listed subjects contains '{}'; {} restricts the subjects to its {}", word,
-                            selection.subjects_option, selection.subjects_option == "--model" ? "models" : "list"));
+  require_listed_policy(word);
+  if (!selection.subjects.empty()) {
+    std::vector<std::string> near(names.begin(), names.end());
+    near.insert(near.end(), selection.subjects.begin(), selection.subjects.end());
+    for (const std::string& id : selection.subjects) near.push_back(id.substr(0, id.find('/')));
+    throw Error(fmt::format("no case of the listed subjects contains '{}'{}; {} restricts the subjects to its {}", word,
+                            hint(word, near), selection.subjects_option,
+                            selection.subjects_option == "--model" ? "models" : "list"));
+  }
   if (std::none_of(known.begin(), known.end(), [&](const std::string& name) { return glob_matches(word, name); }))
     throw Error(
         fmt::format("unknown word '{}'{} ({} list shows all names)", word, hint_for(word, known), program_name()));
@@ -343,8 +359,8 @@ std::vector<Case> matching(std::vector<Case> cases, const std::vector<std::strin
   // A value of an axis must not drop a harness that is named beside it.
   for (const std::string& name : before) {
     if (std::ranges::any_of(cases, [&](const Case& one) { return one.harness->name == name; })) continue;
-    throw Error(fmt::format("no case of {} has {}; run it apart from the other harnesses, or without that", name,
-                            fmt::join(axis_words_of(words), " ")));
+    throw Error(fmt::format("no case of {} has {}, which other harnesses here have; run {} in another call", name,
+                            fmt::join(axis_words_of(words), " "), name));
   }
   return cases;
 }

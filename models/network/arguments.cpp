@@ -134,6 +134,14 @@ Arguments checked(std::span<const ArgumentRow> rows, const Arguments& given) {
     HM_CHECK(row.usual || row.is_optional || all.contains(row.name), "needs \"" + std::string(row.name) + "\" (" +
                                                                          std::string(row.about) + ", " +
                                                                          std::string(name_of(row.type)) + ")");
+  for (const ArgumentRow& row : rows) {
+    if (!row.only_with || !all.contains(row.name)) continue;
+    const GivenArguments read{rows, &all};
+    const Value& found = read.value(row.only_with->name);
+    HM_CHECK(found == row.only_with->value, "\"" + std::string(row.name) + "\" has an effect only with \"" +
+                                                std::string(row.only_with->name) +
+                                                "\": " + text_of(row.only_with->value) + ", not " + text_of(found));
+  }
   return all;
 }
 

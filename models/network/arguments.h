@@ -31,12 +31,18 @@ enum class ArgumentType : uint8_t {
 };
 std::string_view name_of(ArgumentType type);  // "a whole number", as in a message
 
+struct ArgumentCondition {
+  std::string_view name;  // of another argument
+  Value value;
+};
+
 struct ArgumentRow {
   std::string_view name, about;
   ArgumentType type = ArgumentType::count;
   std::optional<Value> usual = {};  // empty: must be given, unless `is_optional`
   bool is_optional = false;         // absent: a setting of the trial decides, or something else that `about` says
   double least = 1, most = 0x1p24;  // of counts, extents and numbers
+  std::optional<ArgumentCondition> only_with = {};  // it has an effect only if another argument has this value
 };
 
 // "out (outputs: a whole number), bias (usually true)"
@@ -47,7 +53,7 @@ std::string text_of(const Value& value);  // as JSON: 3, [3,1], 0.1, true, "same
 // "kernel is 0, not in 1 ... 1024".
 Value checked(const ArgumentRow& row, const Value& value);
 
-// The given arguments, each checked. Throws Error for unknown and missing ones. Arguments with their usual value are
+// The given arguments, each checked. Throws Error for unknown and missing ones, and for those without effect. Arguments with their usual value are
 // left out, so that equal layers have equal arguments.
 Arguments checked(std::span<const ArgumentRow> rows, const Arguments& given);
 
@@ -63,8 +69,6 @@ struct GivenArguments {
   bool flag(std::string_view argument) const;
   const std::string& word(std::string_view argument) const;
   const std::vector<double>& numbers(std::string_view argument) const;
-
- private:
   const Value& value(std::string_view argument) const;
 };
 

@@ -50,13 +50,18 @@ const ArgumentRow kStart = {
     .about = "initial weights: torch (as PyTorch's layer), he_fan_in, he_fan_out (normal, He et al. 2015), normal",
     .type = ArgumentType::word,
     .usual = std::string("torch")};
-const ArgumentRow kDeviation = number("deviation", "standard deviation of start normal", 0.02, 0, 100);
+const ArgumentRow kDeviation = [] {
+  ArgumentRow row = number("deviation", "standard deviation of start normal", 0.02, 0, 100);
+  row.only_with = ArgumentCondition{"start", std::string("normal")};
+  return row;
+}();
 const ArgumentRow kBiasStart = {.name = "bias_start",
                                 .about = "initial bias; without it, as PyTorch's layer",
                                 .type = ArgumentType::number,
                                 .is_optional = true,
                                 .least = -1e6,
-                                .most = 1e6};
+                                .most = 1e6,
+                                .only_with = ArgumentCondition{"bias", true}};
 
 template <class Row>
 LayerPtr make_activation(LayerRequest& r) {

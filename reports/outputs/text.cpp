@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -75,6 +77,7 @@ std::string group_text(const Judgement& judgement, Outcome outcome, const TextOp
   if (count == 0) return "";
   Table table({"subject", "case", "what", "base", "now", "change", "limit"}, 2);
   std::string sentences, subject;
+  std::set<std::string> explained;  // metrics whose limit says nothing without its reason
   size_t seen = 0;
   for (const JudgedLine& line : judgement.lines) {
     if (line.outcome != outcome) continue;
@@ -96,7 +99,12 @@ std::string group_text(const Judgement& judgement, Outcome outcome, const TextOp
                {printable(found)},
                {change_phrase(line)},
                {printable(limit_phrase(line))}});
+    if (outcome == Outcome::untrusted && !line.words.empty() && explained.insert(line.metric).second)
+      sentences += wrapped("  ", printable(line.words), options.width);
   }
+  if (outcome == Outcome::untrusted)
+    sentences += wrapped("  ", "untrusted: not worse, but no evidence that it is right; it does not fail the gate",
+                         options.width);
   const std::string word = word_of(Question::time, outcome);
   std::string text = fmt::format("\n{}\n", toned(word, tone_of(outcome), options.colour));
   if (!table.empty()) text += table.text(options);
