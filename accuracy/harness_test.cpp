@@ -177,6 +177,20 @@ TEST(RangeHarness, MeasuresTheHeadroomOfAKnownTensor) {
   EXPECT_EQ(value(plain, "range.format_min_exponent"), -24);
 }
 
+// 3/4 of the least subnormal of fp16 rounds to it, and 1/4 to 0: the one is subnormal, the other underflows.
+TEST(RangeHarness, CountsAsUnderflowWhatRoundsToZero) {
+  for (const auto& [factor, underflows] : {std::pair{0.75, 0.0}, std::pair{0.25, 1.0}}) {
+    Subject subject = subject_of_network({2, 4}, DataKind::normal, 0, {{{"relu", "relu"}}});
+    subject.name = "small", subject.sizes = "b2";
+    TrialSpec spec = spec_of("mlp", "fp16");
+    spec.subject = &subject;
+    spec.settings.input_scale = 0, spec.settings.input_offset = factor * 0x1p-24;
+    const Findings findings = range_harness().measure(spec);
+    EXPECT_EQ(value(findings, "range.underflow", "activation/relu"), underflows) << factor;
+    EXPECT_EQ(value(findings, "range.subnormal", "activation/relu"), 1 - underflows) << factor;
+  }
+}
+
 TEST(RangeHarness, NamesTheFirstTensorThatOverflows) {
   TrialSpec spec = spec_of("mlp", "fp16");
   spec.settings.input_scale = 60000;

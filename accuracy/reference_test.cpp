@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "accuracy/oracle.h"
 #include "kernels/devices.h"
 
 namespace halfmark::accuracy {
@@ -160,6 +162,43 @@ TEST(ReferenceNumbers, SeeASettingThatChanged) {
   other.settings.momentum = 0.89;
   EXPECT_NE(trained.at({"reference.loss", "train/2"}),
             by_place(*training_numbers(other)).at({"reference.loss", "train/2"}));
+}
+
+// The key of cached references: every setting that changes a number is in it.
+TEST(ReferenceNumbers, AreCachedByEverySetting) {
+  const std::vector<std::function<void(Settings&)>> changes = {
+      [](Settings&) {},
+      [](Settings& s) { s.rate = 0.06; },
+      [](Settings& s) { s.momentum = 0.8; },
+      [](Settings& s) { s.weight_decay = 0.1; },
+      [](Settings& s) { s.loss_factor = 2; },
+      [](Settings& s) { s.input_scale = 2; },
+      [](Settings& s) { s.input_offset = 1; },
+      [](Settings& s) { s.batchnorm_momentum = 0.2; },
+      [](Settings& s) { s.batchnorm_state = DType::f16; },
+      [](Settings& s) { s.batchnorm_accumulate = DType::f16; },
+      [](Settings& s) { s.scaler = ScalerSpec{}; },
+      [](Settings& s) { s.scaler = ScalerSpec{.kind = ScalerSpec::Kind::fixed}; },
+      [](Settings& s) { s.scaler = ScalerSpec{.initial = 2}; },
+      [](Settings& s) { s.scaler = ScalerSpec{.growth = 3}; },
+      [](Settings& s) { s.scaler = ScalerSpec{.backoff = 0.25}; },
+      [](Settings& s) { s.scaler = ScalerSpec{.interval = 3}; },
+      [](Settings& s) { s.optimizer.kind = OptimizerKind::adam; },
+      [](Settings& s) { s.optimizer.dampening = 0.1; },
+      [](Settings& s) { s.optimizer.nesterov = true; },
+      [](Settings& s) { s.optimizer.beta1 = 0.8; },
+      [](Settings& s) { s.optimizer.beta2 = 0.99; },
+      [](Settings& s) { s.optimizer.epsilon = 1e-7; },
+      [](Settings& s) { s.optimizer.storage = Storage::kahan; },
+      [](Settings& s) { s.optimizer.rounding = StepRounding::each_operation; },
+      [](Settings& s) { s.optimizer.clip_norm = 1; }};
+  std::set<std::string> texts;
+  for (const auto& change : changes) {
+    Settings settings;
+    change(settings);
+    texts.insert(text_of(settings));
+  }
+  EXPECT_EQ(texts.size(), changes.size());
 }
 
 // The scale by PyTorch's rules (amp_semantics.md 2.2), written out by hand.

@@ -49,6 +49,26 @@ TEST(Layer, NormsOfRowsFollowTheirDefinitions) {
           -1.162969567305922, 1.5936990366784858, -0.3015106285607946});
 }
 
+// Lengths {3, 1} of three samples: the third attends as the first does.
+TEST(Layer, AttentionTakesTheLengthsInTurn) {
+  LayerFixture fixture("fp64");
+  for (const bool fused : {true, false}) {
+    const LayerPtr layer = self_attention("attention", 2, {.fused = fused, .lengths = {3, 1}});
+    std::vector<double> values;
+    const std::vector<double> one = fixture.tensor({1, 4, 12}, 3).values();
+    for (int sample = 0; sample < 3; ++sample) values.insert(values.end(), one.begin(), one.end());
+    const std::vector<double> found =
+        layer->forward(fixture.pass, Tensor::from(fixture.device, {3, 4, 12}, DType::f64, values), nullptr).values();
+    const size_t size = found.size() / 3;
+    const auto sample = [&](size_t i) {
+      return std::vector<double>(found.begin() + static_cast<std::ptrdiff_t>(i * size),
+                                 found.begin() + static_cast<std::ptrdiff_t>((i + 1) * size));
+    };
+    EXPECT_EQ(sample(2), sample(0)) << fused;
+    EXPECT_NE(sample(1), sample(0)) << fused;
+  }
+}
+
 TEST(Layer, InitialisesWeightsAsTorchDoes) {
   LayerFixture fixture("fp64");
   const LayerPtr layer = linear(fixture.init(), "fc", 400, 50);

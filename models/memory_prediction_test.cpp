@@ -188,6 +188,12 @@ TEST(MemoryPrediction, AgreesWithEveryKindOfLayer) {
         {"tied_linear", "head", {{"weight_of", std::string("words")}}}},
        DataKind::text,
        64},
+      // A weight that two layers share, large beside everything else: the second gradient waits to be added to the first.
+      {{1, 2},
+       {{"embedding", "words", {{"entries", whole(4096)}, {"features", whole(64)}}},
+        {"tied_linear", "head", {{"weight_of", std::string("words")}}}},
+       DataKind::text,
+       4096},
   };
   std::set<std::string_view> covered;
   const auto cover = [&](const auto& self, const std::vector<LayerSpec>& layers) -> void {

@@ -221,6 +221,21 @@ TEST(Optimizer, NoiseDependsOnItsSeedAndOnTheStep) {
   EXPECT_NE(after(1)[0], after(1)[1]);
 }
 
+// Two equal parameters, one of which has been updated once more: they are at different steps, and each has noise of its own.
+TEST(Optimizer, GivesParametersOfDifferentAgeDifferentNoise) {
+  OptimizerSpec spec;
+  spec.storage = Storage::stochastic;
+  Param a = param_of(DType::bf16, first_parameters()), b = param_of(DType::bf16, first_parameters());
+  Optimizer optimizer(spec, 1e-3, 0, 0, 1);
+  b.grad = {}, a.grad.set_values(gradients_of(1));
+  optimizer.step({&a, &b});
+  Param again = param_of(DType::bf16, first_parameters());
+  b.grad = again.grad;
+  for (Param* one : {&a, &b}) one->value.set_values(first_parameters()), one->grad.set_values(gradients_of(1));
+  optimizer.step({&a, &b});
+  EXPECT_NE(a.value.values(), b.value.values());
+}
+
 TEST(Optimizer, UpdatesAMasterCopyAndStoresItInTheParameter) {
   for (const Storage storage : {Storage::nearest, Storage::kahan}) {
     OptimizerSpec spec = kAdamW;
@@ -283,6 +298,11 @@ TEST(Optimizer, ClipsTheNormOfAllGradientsAsPyTorch) {
   // A norm of 1e5: stored in fp16 as PyTorch does, it is infinite, and nothing is left of the gradients.
   EXPECT_EQ(clipped(DType::f16, {6e4, 6e4}, 6e4, 1, StepRounding::each_operation), (std::vector<double>{0, 0, 0}));
   EXPECT_EQ(clipped(DType::f16, {6e4, 6e4}, 6e4, 1), std::vector<double>(3, round_to(kFp16, 0.57735)));
+  // Gradients in fp32 and, last, in fp16: the norm is stored in the wider of both.
+  Param wide = param_of(DType::f32, {0, 0}), narrow = param_of(DType::f16, {0});
+  wide.grad.set_values(std::vector<double>{6e4, 6e4}), narrow.grad.set_values(std::vector<double>{1});
+  Optimizer({.rounding = StepRounding::each_operation, .clip_norm = 1}, 0.1).clip({&wide, &narrow});
+  EXPECT_NEAR(wide.grad.values()[0], std::sqrt(0.5), 1e-3);
   // An infinite gradient becomes NaN, the others 0.
   const std::vector<double> overflowed = clipped(DType::f32, {HUGE_VAL, 1}, 1, 1);
   EXPECT_TRUE(std::isnan(overflowed[0]));

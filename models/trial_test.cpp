@@ -356,5 +356,23 @@ TEST(Trial, CountsTheFlopsOfAStep) {
   EXPECT_EQ(Trial(test_spec("conv2d/b2_c4_o8_s6_k3_g2", "fp32")).step_flops(), 3.0 * 2 * 2 * 8 * 36 * 2 * 9);
 }
 
+// Adam divides by the size of the gradients, so that a factor of the loss changes nothing; SGD's rate is divided by it.
+TEST(Trial, AFactorOfTheLossDoesNotChangeTheStepsOfAnyOptimizer) {
+  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw}) {
+    std::vector<std::vector<double>> ends;
+    for (const double factor : {1.0, 0x1p-20}) {
+      TrialSpec spec = test_spec(kSmallMlp, "fp64");
+      spec.settings.optimizer.kind = kind, spec.settings.optimizer.epsilon = 1e-300, spec.settings.rate = 1e-3;
+      spec.settings.loss_factor = factor;
+      Trial trial(spec);
+      for (int step = 0; step < 3; ++step) trial.train_step(step);
+      std::vector<double>& all = ends.emplace_back();
+      for (const Param* param : trial.params())
+        for (const double value : param->value.values()) all.push_back(value);
+    }
+    EXPECT_LT(distance(ends[1], ends[0]), 1e-9) << static_cast<int>(kind);
+  }
+}
+
 }  // namespace
 }  // namespace halfmark::models

@@ -32,6 +32,7 @@ const std::vector<Case>& cases() {
                                         {"one pixel", {5, 64, 1, 1}, {33, 64, 1, 1}},
                                         {"filter larger than images", {1, 96, 2, 3}, {112, 96, 1, 1}},
                                         {"padded", {2, 16, 5, 7}, {24, 16, 1, 1}, {.pad_h = 1, .pad_w = 1}},
+                                        {"padded in width", {2, 16, 5, 7}, {24, 16, 1, 1}, {.pad_w = 1}},
                                         {"padded in height", {2, 16, 5, 7}, {24, 16, 1, 1}, {.pad_h = 1}},
                                         {"stride in height", {2, 16, 5, 7}, {24, 16, 1, 1}, {.stride_h = 2}},
                                         {"stride in width", {2, 16, 5, 7}, {24, 16, 1, 1}, {.stride_w = 2}},

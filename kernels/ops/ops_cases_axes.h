@@ -226,6 +226,8 @@ inline Axes tested_axes() {
                 {{3, 16, 4, 4}, 4, 4, {.stride_h = 4, .stride_w = 4}},
                 {{2, 5, 5, 9}, 2, 4, {.stride_w = 3, .pad_w = 2}},
                 {{2, 5, 9, 5}, 4, 2, {.stride_h = 3, .pad_h = 2}},
+                {{2, 53, 4, 9}, 2, 4, {.stride_h = 2}},
+                {{2, 16, 6, 9}, 2, 4, {.stride_h = 2}},
                 // A place in the window above 127.
                 {{2, 5, 16, 15}, 14, 14, {}}};
   axes.in_place = {false, true};

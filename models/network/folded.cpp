@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -22,20 +24,32 @@ Value argument_of(const LayerSpec& layer, std::string_view name) {
   throw Error("layer " + layer.name + " has no argument " + std::string(name));
 }
 
-bool folds(const LayerSpec& before, const LayerSpec& layer) {
-  return layer.kind == "batchnorm2d" && before.kind == "conv2d" && !std::get<bool>(argument_of(before, "weight_norm"));
+// Layers that another one names, as `again` does: they run elsewhere too, where the pair is none.
+void add_named(const std::vector<LayerSpec>& layers, std::set<std::string>& names) {
+  for (const LayerSpec& layer : layers) {
+    for (const char* argument : {"of", "weight_of"})
+      if (const auto found = layer.arguments.find(argument); found != layer.arguments.end())
+        names.insert(std::get<std::string>(found->second));
+    for (const auto& branch : layer.branches) add_named(branch, names);
+  }
 }
 
-std::vector<LayerSpec> folded(const std::vector<LayerSpec>& layers, std::vector<FoldedPair>& pairs) {
+bool folds(const LayerSpec& before, const LayerSpec& layer, const std::set<std::string>& used_again) {
+  return layer.kind == "batchnorm2d" && before.kind == "conv2d" && !used_again.contains(before.name) &&
+         !used_again.contains(layer.name) && !std::get<bool>(argument_of(before, "weight_norm"));
+}
+
+std::vector<LayerSpec> folded(const std::vector<LayerSpec>& layers, const std::set<std::string>& used_again,
+                              std::vector<FoldedPair>& pairs) {
   std::vector<LayerSpec> result;
   for (size_t i = 0; i < layers.size(); ++i) {
-    if (i > 0 && folds(layers[i - 1], layers[i])) {
+    if (i > 0 && folds(layers[i - 1], layers[i], used_again)) {
       pairs.push_back({layers[i - 1].name, layers[i].name, std::get<double>(argument_of(layers[i], "epsilon"))});
       result.back().arguments.insert_or_assign("bias", true);
       continue;
     }
     result.push_back(layers[i]);
-    for (auto& branch : result.back().branches) branch = folded(branch, pairs);
+    for (auto& branch : result.back().branches) branch = folded(branch, used_again, pairs);
   }
   return result;
 }
@@ -58,7 +72,9 @@ std::vector<double> taken(NamedValues& values, const std::string& name, size_t c
 
 FoldedNetwork fold_batchnorm(const Network& network) {
   FoldedNetwork made;
-  made.network.layers = folded(network.layers, made.pairs);
+  std::set<std::string> used_again;
+  add_named(network.layers, used_again);
+  made.network.layers = folded(network.layers, used_again, made.pairs);
   return made;
 }
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "models/network/network.h"
+#include "models/subject.h"
 #include "models/trial_testing.h"
 
 namespace halfmark::models {
@@ -82,6 +84,35 @@ TEST(FoldBatchnorm, GivesTheSameEvaluationInFp64) {
 }
 
 TEST(FoldBatchnorm, FindsNothingInAModelWithoutBatchNorm) { EXPECT_EQ(Trial(test_spec(kMlp, "fp32")).foldable(), 0u); }
+
+// A layer that runs again has another neighbour there.
+TEST(FoldBatchnorm, LeavesPairsOfWhichALayerRunsAgain) {
+  const LayerSpec bn{"batchnorm2d", "bn1"}, relu{"relu", "relu"}, pool{"global_avg_pool2d", "pool"},
+      flatten{"flatten", "flatten"}, fc{"linear", "fc", {{"out", int64_t{4}}}};
+  const auto again = [](const char* of) { return LayerSpec{"again", "again", {{"of", std::string(of)}}}; };
+  struct Form {
+    std::vector<LayerSpec> layers;
+    size_t pairs;
+  };
+  for (const Form& form :
+       {Form{{conv("conv1"), bn, relu, pool, flatten, fc}, 1},
+        Form{{conv("conv1"), bn, relu, again("conv1"), pool, flatten, fc}, 0},
+        Form{{conv("conv1"), bn, relu, conv("conv2"), again("bn1"), pool, flatten, fc}, 0},
+        Form{{conv("conv1"), bn, conv("conv2"), {"batchnorm2d", "bn2"}, again("conv2"), pool, flatten, fc}, 1},
+        Form{{{"checkpoint", "kept", {}, {{conv("conv1"), bn, relu}}}, pool, flatten, fc}, 1}}) {
+    Subject subject = subject_of_network({4, 4, 3, 3}, DataKind::images, 4, Network{form.layers});
+    subject.name = "folded", subject.sizes = "b4";
+    TrialSpec spec = test_spec(kSmallMlp, "fp32");
+    spec.subject = &subject;
+    spec = spec.oracle(Inputs::drawn);
+    Trial trial(spec);
+    for (int step = 0; step < 3; ++step) trial.train_step(step);
+    EXPECT_EQ(trial.foldable(), form.pairs);
+    if (form.pairs == 0) continue;
+    const double loss = trial.evaluate(8, spec.policy).loss;
+    EXPECT_NEAR(trial.evaluate(8, spec.policy, EvaluatedForm::folded).loss, loss, 1e-9 * std::fabs(loss));
+  }
+}
 
 }  // namespace
 }  // namespace halfmark::models
