@@ -177,12 +177,12 @@ TEST(ReferenceNumbers, AreCachedByEverySetting) {
       [](Settings& s) { s.batchnorm_momentum = 0.2; },
       [](Settings& s) { s.batchnorm_state = DType::f16; },
       [](Settings& s) { s.batchnorm_accumulate = DType::f16; },
-      [](Settings& s) { s.scaler = ScalerSpec{}; },
-      [](Settings& s) { s.scaler = ScalerSpec{.kind = ScalerSpec::Kind::fixed}; },
-      [](Settings& s) { s.scaler = ScalerSpec{.initial = 2}; },
-      [](Settings& s) { s.scaler = ScalerSpec{.growth = 3}; },
-      [](Settings& s) { s.scaler = ScalerSpec{.backoff = 0.25}; },
-      [](Settings& s) { s.scaler = ScalerSpec{.interval = 3}; },
+      [](Settings& s) { s.scaler.reset(); },
+      [](Settings& s) { s.scaler->kind = ScalerSpec::Kind::fixed; },
+      [](Settings& s) { s.scaler->initial = 2; },
+      [](Settings& s) { s.scaler->growth = 3; },
+      [](Settings& s) { s.scaler->backoff = 0.25; },
+      [](Settings& s) { s.scaler->interval = 3; },
       [](Settings& s) { s.optimizer.kind = OptimizerKind::adam; },
       [](Settings& s) { s.optimizer.dampening = 0.1; },
       [](Settings& s) { s.optimizer.nesterov = true; },
@@ -194,7 +194,8 @@ TEST(ReferenceNumbers, AreCachedByEverySetting) {
       [](Settings& s) { s.optimizer.clip_norm = 1; }};
   std::set<std::string> texts;
   for (const auto& change : changes) {
-    Settings settings;
+    Settings settings;  // other than the default, which has a text of its own
+    settings.scaler = ScalerSpec{.kind = ScalerSpec::Kind::dynamic}, settings.optimizer.beta1 = 0.7;
     change(settings);
     texts.insert(text_of(settings));
   }
