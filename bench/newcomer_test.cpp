@@ -37,7 +37,27 @@ TEST_F(NewcomersModel, RunsAtAnotherBatchThatAWordNames) {
   expect_complaint("run --model mine.json --model again.json",
                    "again.json: \"name\" is \"six_layers\", which is the name of the model of mine.json");
   write("list.csv", "subject\nmlp/b8_i16_h24_o10\n");
+  expect_complaint(run + "--shapes list.csv error",
+                   "list.csv: names no six_layers, the model of --model; add six_layers/b32 or leave out --model");
+  write("list.csv", "subject\nmlp/b8_i16_h24_o10\nsix_layers/b32\n");
   expect_complaint(run + "--shapes list.csv six_layers/b64 error", "--shapes restricts the subjects to its list");
+}
+
+TEST_F(NewcomersModel, IsNamedWhereAnOptionHasNoEffect) {
+  write("mine.json", six_layers());
+  const std::string dump = "dump --model mine.json -o tensors six_layers/b32/cpu/amp-fp16";
+  expect_complaint(dump + "/error", "without a harness");
+  expect_complaint(dump + " --overflows 0010 --steps 7", "--steps 7: --overflows has 4 steps");
+  expect_complaint(dump + " --growth-interval 2", "--growth-interval 2: only with --overflows");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "tensors"));
+  const std::string run = "run --device cpu --dry-run --model mine.json ";
+  expect_complaint(run + "fp64 error", "fp64 is what errors are measured against");
+  expect_complaint(run + "--policy fp64 error", "fp64 is what errors are measured against");
+  expect_complaint(run + "six_layer error", "did you mean six_layers");
+  write("report.json", "{}");
+  expect_complaint("run --device cpu --dry-run --shapes . error", ".: cannot be read");
+  expect_complaint("run --case nobody/b2/cpu/fp32/error", "a model of your own is read with --model FILE");
+  expect_complaint("list subjects --json mlp/b8_i16_h24_o10 linear/b4_i16_o8", "a model file is one model");
 }
 
 // One id, two networks: what was measured on one must not stand beside the other in a report.

@@ -20,6 +20,7 @@
 #include "bench/namespaces.h"
 #include "bench/run/json_lines.h"
 #include "bench/run/known_names.h"
+#include "bench/run/object_reader.h"
 #include "bench/run/suites.h"
 #include "kernels/number/error.h"
 #include "kernels/number/named.h"
@@ -42,74 +43,6 @@ constexpr std::string_view kKind = "model file";
 // Of branches in branches; the parser's own limit counts every list and object.
 constexpr size_t kMostNumbers = 100'000;
 constexpr size_t kMostLayers = 10'000;
-// Of a name, a kind or an argument: a complaint repeats it.
-constexpr size_t kLongestWord = 64;
-
-std::string short_text(const Json& value) {
-  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return printable(text.size() > 40 ? text.substr(0, 37) + "..." : text);
-}
-
-// An object of the file: reads its members and complains with the line where the wrong value begins, or where the object
-// does.
-class Reader {
- public:
-  Reader(const Json& object, const JsonLines& lines, const std::string& where)
-      : object_(object), lines_(lines), where_(where) {}
-
-  [[noreturn]] void fail_at(const Json& value, const std::string& what) const {
-    const size_t line = lines_.of(value);
-    throw Error(fmt::format("{}:{}: {}", where_, line ? line : std::max<size_t>(1, lines_.of(object_)), what));
-  }
-  [[noreturn]] void fail(const std::string& what) const { fail_at(object_, what); }
-  void check(bool holds, const std::string& what) const {
-    if (!holds) fail(what);
-  }
-  void check_at(const Json& value, bool holds, const std::string& what) const {
-    if (!holds) fail_at(value, what);
-  }
-  // The same at a member, or at the object if it has none of this key.
-  void check_of(const char* key, bool holds, const std::string& what) const {
-    check_at(object_.contains(key) ? object_.at(key) : object_, holds, what);
-  }
-  const Json& member(const char* key, const char* form) const {
-    check(object_.contains(key), fmt::format("needs \"{}\": {}", key, form));
-    return object_.at(key);
-  }
-  std::string word(const char* key, const char* form) const {
-    const Json& value = member(key, form);
-    check_at(value, value.is_string(), fmt::format("\"{}\" is {}, not {}", key, short_text(value), form));
-    check_length(key, value);
-    return value.get<std::string>();
-  }
-  void check_length(std::string_view key, const Json& word) const {
-    const size_t length = word.get_ref<const std::string&>().size();
-    check_at(word, length <= kLongestWord,
-             fmt::format("\"{}\" is {}, a word of {} bytes; {} is the most", printable(key.substr(0, 40)),
-                         short_text(word), length, kLongestWord));
-  }
-  int64_t count(const char* key, const char* form, int64_t most) const {
-    return checked_count(member(key, form), fmt::format("\"{}\"", key), most);
-  }
-  int64_t checked_count(const Json& value, const std::string& what, int64_t most) const {
-    check_at(value, value.is_number_unsigned(), fmt::format("{} is {}, not a whole number", what, short_text(value)));
-    const auto found = value.get<uint64_t>();
-    check_at(value, found >= 1 && found <= static_cast<uint64_t>(most),
-             fmt::format("{} is {}, not in 1 ... {}", what, short_text(value), most));
-    return static_cast<int64_t>(found);
-  }
-  void only(std::initializer_list<std::string_view> known) const {
-    for (const auto& [key, value] : object_.items())
-      check_at(value, std::find(known.begin(), known.end(), key) != known.end(),
-               fmt::format("unknown \"{}\"; known: {}", printable(key.substr(0, 40)), fmt::join(known, ", ")));
-  }
-
- private:
-  const Json& object_;
-  const JsonLines& lines_;
-  const std::string& where_;
-};
-
 bool is_name(std::string_view name) {
   return !name.empty() && name.size() <= kLongestWord && std::isalnum(static_cast<unsigned char>(name[0])) &&
          std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c == '.'; });
@@ -121,7 +54,7 @@ class ModelReader {
       : root_(root), lines_(lines), where_(where) {}
 
   Subject model() {
-    const Reader reader(root_, lines_, where_);
+    const ObjectReader reader(root_, lines_, where_);
     reader.only({"name", "input", "batch", "data", "classes", "loss", "training", "layers"});
     const std::string name = reader.word("name", "a word that ids begin with, as \"tiny\"");
     reader.check_of("name", is_name(name),
@@ -170,7 +103,7 @@ class ModelReader {
   }
 
  private:
-  Shape input_of(const Reader& reader) {
+  Shape input_of(const ObjectReader& reader) {
     constexpr const char* kForm = "the extents of one sample, as [3, 16, 16] or [64]";
     const Json& given = reader.member("input", kForm);
     reader.check_at(given, given.is_array() && !given.empty() && given.size() < static_cast<size_t>(Shape::kMaxRank),
@@ -186,7 +119,7 @@ class ModelReader {
     return Shape(std::span<const int64_t>(extents));
   }
 
-  const DataRow& data_of(const Reader& reader, const Shape& input) {
+  const DataRow& data_of(const ObjectReader& reader, const Shape& input) {
     std::vector<std::string_view> known;
     for (const DataRow& row : data_rows()) known.push_back(row.name);
     const std::string form = fmt::format("one of {}", fmt::join(known, ", "));
@@ -202,12 +135,12 @@ class ModelReader {
   }
 
   Settings training_of(const Json& given, const DataRow& data) const {
-    const Reader whole(root_, lines_, where_);
+    const ObjectReader whole(root_, lines_, where_);
     whole.check_at(given, data.has_labels(),
                    fmt::format("data \"{}\" have no labels, so there is no \"training\"", data.name));
     whole.check_at(given, given.is_object(),
                    fmt::format("\"training\" is {}, not an object as {{\"optimizer\": \"adamw\"}}", short_text(given)));
-    const Reader reader(given, lines_, where_);
+    const ObjectReader reader(given, lines_, where_);
     Arguments arguments;
     for (const auto& [key, value] : given.items())
       arguments.emplace(printable(key.substr(0, 40)), argument(key, value, reader));
@@ -219,10 +152,10 @@ class ModelReader {
   }
 
   LossSpec loss_of(const Json& given, DataKind data, int64_t classes) const {
-    const Reader whole(root_, lines_, where_);
+    const ObjectReader whole(root_, lines_, where_);
     whole.check_at(given, given.is_object(),
                    fmt::format("\"loss\" is {}, not an object as {{\"loss\": \"cross_entropy\"}}", short_text(given)));
-    const Reader reader(given, lines_, where_);
+    const ObjectReader reader(given, lines_, where_);
     const std::string kind = reader.word("loss", "the kind of the loss");
     Arguments arguments;
     for (const auto& [key, value] : given.items())
@@ -239,13 +172,13 @@ class ModelReader {
     }
   }
 
-  std::vector<LayerSpec> layers_of(const Reader& reader) {
+  std::vector<LayerSpec> layers_of(const ObjectReader& reader) {
     const Json& given = reader.member("layers", "a list of layers");
     reader.check_at(given, given.is_array(), fmt::format("\"layers\" is {}, not a list of layers", short_text(given)));
     return sequence(given, reader);
   }
 
-  std::vector<LayerSpec> sequence(const Json& given, const Reader& reader) {
+  std::vector<LayerSpec> sequence(const Json& given, const ObjectReader& reader) {
     std::vector<LayerSpec> layers;
     for (const Json& one : given) {
       reader.check_at(one, one.is_object(),
@@ -256,7 +189,7 @@ class ModelReader {
   }
 
   LayerSpec layer(const Json& given) {
-    const Reader reader(given, lines_, where_);
+    const ObjectReader reader(given, lines_, where_);
     LayerSpec spec;
     spec.kind = reader.word("layer", "the kind of the layer");
     spec.line = lines_.of(given);
@@ -291,7 +224,7 @@ class ModelReader {
 
   // Before the value is read: that of an unknown key can be of any form.
   static void check_known(const std::string& key, const Json& value, const LayerKind& kind, const LayerSpec& spec,
-                          const Reader& reader) {
+                          const ObjectReader& reader) {
     std::vector<std::string> known;
     for (const ArgumentRow& row : kind.arguments) known.emplace_back(row.name);
     std::string has = arguments_text(kind.arguments);
@@ -304,7 +237,7 @@ class ModelReader {
                                 printable(key.substr(0, 40)), has.empty() ? "none" : has, hint(key, known)));
   }
 
-  static Value argument(const std::string& key, const Json& value, const Reader& reader) {
+  static Value argument(const std::string& key, const Json& value, const ObjectReader& reader) {
     constexpr int64_t kMost = int64_t{1} << 53;
     if (value.is_boolean()) return value.get<bool>();
     if (value.is_string()) {

@@ -139,7 +139,7 @@ TEST(ModelFile, EveryMistakeIsOneLineWithItsPlaceAndWhatIsKnown) {
       {with("\"name\": \"tiny\",", ""), {"tiny.json:1", "needs \"name\""}},
       {with("\"tiny\"", "\"ti/ny\""), {"tiny.json:2", "letters, digits"}},
       {with("[3, 8, 8]", "[3, 8]"), {"tiny.json:3", "images", "rank 3"}},
-      {with("[3, 8, 8]", "[3,\n -8, 8]"), {"tiny.json:4", "-8", "not a whole number"}},
+      {with("[3, 8, 8]", "[3,\n -8, 8]"), {"tiny.json:4", "-8, not in 1 ... 16777216"}},
       {with("\"batch\": 4", "\"batch\": \"4\""), {"tiny.json:4: \"batch\" is \"4\", not a whole number"}},
       {with("\"images\"", "\"pictures\""), {"tiny.json:5", "pictures", "normal, images, points, streets"}},
       {with("\"classes\": 10", "\"classes\": 1"), {"tiny.json:6: \"classes\" is 1", "2 or more"}},

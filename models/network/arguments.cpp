@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/number/error.h"
+#include "kernels/number/named.h"
 
 namespace halfmark::models {
 namespace {
@@ -125,8 +126,13 @@ Arguments checked(std::span<const ArgumentRow> rows, const Arguments& given) {
   for (const auto& [name, value] : given) {
     const auto row = std::find_if(rows.begin(), rows.end(),
                                   [&given_name = name](const ArgumentRow& r) { return r.name == given_name; });
-    HM_CHECK(row != rows.end(), "unknown argument \"" + name + "\"; it has " +
-                                    (rows.empty() ? std::string("none") : arguments_text(rows)));
+    if (row == rows.end()) {
+      std::vector<std::string> known;
+      for (const ArgumentRow& one : rows) known.emplace_back(one.name);
+      const std::string near = kernels::hint(name, known);
+      throw Error("unknown argument \"" + name + "\"" + (near.empty() ? ";" : near) + " it has " +
+                  (rows.empty() ? std::string("none") : arguments_text(rows)));
+    }
     Value one = checked(*row, value);
     if (!row->usual || checked(*row, *row->usual) != one) all.emplace(name, std::move(one));
   }
