@@ -13,14 +13,13 @@
 namespace halfmark::kernels {
 namespace {
 
-const double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+const double kQuietNaN = std::numeric_limits<double>::quiet_NaN();
 
 TEST(SpecialValues, MaskedSoftmaxKeepsANaNAmongScoresThatAreLeftOut) {
   const auto device = open_device("cpu");
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
-    const Tensor x =
-        Tensor::from(*device, {2, 3}, dtype,
-                     std::vector<double>{-HUGE_VAL, kNotANumber, -HUGE_VAL, -HUGE_VAL, -HUGE_VAL, -HUGE_VAL});
+    const Tensor x = Tensor::from(
+        *device, {2, 3}, dtype, std::vector<double>{-HUGE_VAL, kQuietNaN, -HUGE_VAL, -HUGE_VAL, -HUGE_VAL, -HUGE_VAL});
     Tensor out(*device, {2, 3}, dtype);
     run(Softmax{.x = x, .out = out, .masked = true});
     EXPECT_TRUE(std::isnan(out.values()[1])) << name_of(dtype);
@@ -47,7 +46,7 @@ TEST(SpecialValues, AttentionSpreadsANaNAsInFp64) {
   const auto nans = [&](DType dtype, int where) {
     const auto make = [&](bool has_nan) {
       std::vector<double> values(static_cast<size_t>(kLength * kWidth), 0.5);
-      if (has_nan) values[kBad * kWidth] = kNotANumber;
+      if (has_nan) values[kBad * kWidth] = kQuietNaN;
       return Tensor::from(*device, shape, dtype, values);
     };
     const Tensor q = make(where == 0), k = make(where == 1), v = make(where == 2), dout = make(false), none;
@@ -76,7 +75,7 @@ TEST(SpecialValues, AttentionSpreadsANaNAsInFp64) {
 TEST(SpecialValues, AnInfiniteElementOfWeightZeroAddsNothingToALoss) {
   const auto device = open_device("cpu");
   const auto tensor = [&](const std::vector<double>& values) { return Tensor::from(*device, {3}, DType::f32, values); };
-  const Tensor x = tensor({HUGE_VAL, 1, kNotANumber}), y = tensor({0, 0, 0}), w = tensor({0, 1, 0});
+  const Tensor x = tensor({HUGE_VAL, 1, kQuietNaN}), y = tensor({0, 0, 0}), w = tensor({0, 1, 0});
   Tensor loss(*device, {1}, DType::f32);
   run(ElementLoss<losses::Mse>{.output = x, .target = y, .loss = loss, .a = 0, .b = 0, .weights = &w});
   EXPECT_EQ(loss.values()[0], 1);

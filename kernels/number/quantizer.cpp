@@ -41,7 +41,7 @@ TileScale current_power_of_two(const TileFacts& facts, const Format& element) {
 }
 
 float largest_of(DType dtype) { return static_cast<float>(format_of(dtype).max_finite()); }
-TileScale block(const TileFacts& facts, const Format& element) {
+TileScale block_power_of_two(const TileFacts& facts, const Format& element) {
   return from_amax(facts.amax, element, true, largest_of(facts.input));
 }
 TileScale block_fp32(const TileFacts& facts, const Format& element) {
@@ -104,8 +104,8 @@ constexpr Quantizer kQuantizers[] = {
      current_power_of_two},
     {"te-current-pow2-e5m2", "the same, gradients", e5m2, f32, 0, 0, dropped, current_power_of_two},
     {"te-block-1x128", "Transformer Engine, Float8BlockScaling, activations and gradients", e4m3, f32, 1, 128, dropped,
-     block},
-    {"te-block-128x128", "the same, weights", e4m3, f32, 128, 128, dropped, block},
+     block_power_of_two},
+    {"te-block-128x128", "the same, weights", e4m3, f32, 128, 128, dropped, block_power_of_two},
     {"te-block-1x128-fp32", "te-block-1x128 with NVTE_FP8_BLOCK_SCALING_FP32_SCALES", e4m3, f32, 1, 128, dropped,
      block_fp32},
     {"te-block-128x128-fp32", "the same, weights", e4m3, f32, 128, 128, dropped, block_fp32},
