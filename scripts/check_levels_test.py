@@ -78,7 +78,7 @@ class Includes(Tree):
         ("bench/vectors/a.cpp", ["accuracy/probe/probe.h", "bench/vectors/csv.h"], ["bench/run/case.h", "bench/commands/commands.h"]),
         ("bench/ab/a.cpp", ["bench/run/case.h", "bench/ab/build.h"], ["bench/vectors/csv.h", "bench/commands/commands.h"]),
         ("bench/commands/a.cpp", ["bench/run/case.h", "bench/ab/build.h", "bench/vectors/csv.h"], ["bench/program.h", "bench/micro/micro.h"]),
-        ("bench/micro/a.cpp", ["kernels/cpu/cpu_device.h", "accuracy/accuracy.h", "models/zoo.h"], ["bench/run/case.h"]),
+        ("bench/micro/a.cpp", ["kernels/cpu/cpu_device.h", "accuracy/accuracy.h", "models/zoo.h", "bench/run/case.h"], ["bench/commands/commands.h"]),
         ("bench/planted/a.cpp", ["bench/program.h"], ["bench/micro/micro.h"]),
         ("bench/fuzz/a.cpp", ["bench/program.h", "bench/vectors/csv.h"], ["bench/micro/micro.h"]),
         ("bench/a.cpp", ["bench/program.h", "bench/commands/commands.h"], ["bench/micro/micro.h"]),

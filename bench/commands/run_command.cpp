@@ -72,12 +72,23 @@ std::string model_at_batch(const std::string& word) {
   return models::subject_named(parts[0] + "/" + parts[1]).id();
 }
 
+// An earlier report is no data, wherever it is.
+bool is_report(const std::string& file) {
+  try {
+    Report::load(file);
+    return true;
+  } catch (const ReportError&) {
+    return false;
+  }
+}
+
 // The selection with the subjects of --shapes, else with those of --model, also at the batches that words name.
 Selection with_subjects(const RunArguments& arguments) {
   std::vector<std::filesystem::path> inputs(arguments.models.begin(), arguments.models.end());
   if (!arguments.shapes.empty()) inputs.emplace_back(arguments.shapes);
-  if (!arguments.data.empty()) inputs.emplace_back(arguments.data);
-  std::erase_if(inputs, [](const auto& input) { return std::filesystem::is_directory(input); });  // holds no report
+  std::erase_if(inputs,
+                [](const auto& input) { return std::filesystem::is_directory(input); });  // refused when it is read
+  if (!arguments.data.empty() && !is_report(arguments.output)) inputs.emplace_back(arguments.data);
   reports::require_no_input(arguments.output, inputs);
   Selection selection = arguments.selection;
   for (const std::string& file : arguments.models) selection.subjects.push_back(add_model_file(file));
