@@ -101,7 +101,7 @@ class Program(Folder):
         code, files, err = self.draw(report)
         self.assertEqual((code, sorted(files)), (0, ["accuracy.png", "gradient_range.png", "speed_against_error.png", "training.png"]), err)
         self.assertEqual(len(err.splitlines()), 2, err)
-        self.assertRegex(err, r"memory: not drawn: .*memory\.peak")
+        self.assertRegex(err, r"memory: not drawn: .*memory\.tensors")
         self.assertRegex(err, r"batchnorm_drift: not drawn: .*batchnorm\.running_var_error")
 
     def test_an_accuracy_without_its_error_or_its_sample_is_not_drawn(self):
