@@ -160,6 +160,17 @@ TEST(ErrorHarness, KeepsTheErrorOfASmallGradient) {
   for (const Measurement& one : findings.measurements) EXPECT_NE(one.metric, "error.cancelled") << one.at;
 }
 
+// Gradients of the loss times 2^-16: stored with the scale 2^16 they are normal numbers of fp16, without it they would not be.
+TEST(ErrorHarness, CountsSubnormalGradientsOfTheInputAsStoredWithTheLossScale) {
+  TrialSpec spec = spec_of("mlp", "amp-fp16");
+  spec.settings.loss_factor = 0x1p-16;
+  const Findings scaled = error_harness().measure(spec);
+  spec.settings.scaler = ScalerSpec{};
+  const Findings plain = error_harness().measure(spec);
+  EXPECT_LT(value(scaled, "error.subnormal", "gradient/input"), 0.05);
+  EXPECT_GT(value(plain, "error.subnormal", "gradient/input"), 0.25);
+}
+
 TEST(ErrorHarness, SharesOneReferenceBetweenPolicies) {
   const TrialSpec spec = spec_of("linear", "fp16");
   EXPECT_EQ(reference_of(spec, Inputs::drawn), reference_of(spec.under(policy_named("bf16")), Inputs::drawn));
