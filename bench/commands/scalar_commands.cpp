@@ -107,6 +107,8 @@ void add_quantize_command(CommandLine& line, Program&) {
     const DType input = dtype_named(arguments->input);
     HM_CHECK(is_floating(input) && bits_of(input) >= 16,
              fmt::format("--input {}: a tensor is in f32, bf16 or f16 before it is quantized", arguments->input));
+    HM_CHECK(arguments->is_stochastic || arguments->seed == 0,
+             fmt::format("--seed {}: only with --stochastic", arguments->seed));
     std::optional<NoiseStream> noise;
     if (arguments->is_stochastic) noise = NoiseStream{.seed = arguments->seed, .first = 0};
     prepare_streams();

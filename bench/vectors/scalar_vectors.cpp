@@ -80,7 +80,8 @@ void answer_quantize(std::istream& in, std::ostream& out, const Quantizer& quant
   std::vector<float> values;
   while (rows.next()) values.push_back(std::bit_cast<float>(static_cast<uint32_t>(rows.hex(0, 8))));
   if (depth == 0) depth = std::max<size_t>(1, values.size());
-  HM_CHECK(values.size() % depth == 0, fmt::format("{} elements are no whole rows of {}", values.size(), depth));
+  HM_CHECK(values.size() % depth == 0,
+           fmt::format("--depth {}: {} elements do not fill whole rows", depth, values.size()));
   const Quantized found = quantize(quantizer, values, values.size() / depth, depth, input, noise);
   Answers answers(out);
   answers.text("code,decode,scale\n");
