@@ -63,9 +63,12 @@ std::string text_of(const Settings& s) {
                                  s.input_scale, s.input_offset, s.batchnorm_momentum);
   if (s.batchnorm_state) text += fmt::format(" state {}", name_of(*s.batchnorm_state));
   if (s.batchnorm_accumulate) text += fmt::format(" sums {}", name_of(*s.batchnorm_accumulate));
-  if (s.scaler)
-    text += fmt::format(" scaler {} {} {} {} {}", static_cast<int>(s.scaler->kind), s.scaler->initial, s.scaler->growth,
-                        s.scaler->backoff, s.scaler->interval);
+  if (s.scaler) {
+    const ScalerSpec& c = *s.scaler;
+    text += fmt::format(" scaler {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(c.kind), c.initial, c.growth,
+                        c.backoff, c.interval, c.uncounted, c.hysteresis, static_cast<int>(c.restored), c.floor, c.cap,
+                        c.stops_at_floor, c.grows_to_infinity, c.held_in_double);
+  }
   if (const OptimizerSpec& o = s.optimizer; !(o == OptimizerSpec{}))
     text += fmt::format(" optimizer {} {} {} {} {} {} {} {} {}", static_cast<int>(o.kind), o.dampening, o.nesterov,
                         o.beta1, o.beta2, o.epsilon.value_or(-1), static_cast<int>(o.storage),

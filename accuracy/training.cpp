@@ -81,7 +81,7 @@ struct Control {
 };
 void underflow(Settings& s) { s.loss_factor = 0x1p-22; }
 void small_rate(Settings& s) { s.rate = 1e-4, s.momentum = 0; }
-void scale_too_high(Settings& s) { s.scaler = ScalerSpec{ScalerSpec::Kind::dynamic, 0x1p40, 2, 0.5, 2000}; }
+void scale_too_high(Settings& s) { s.scaler = ScalerSpec{.kind = ScalerSpec::Kind::dynamic, .initial = 0x1p40}; }
 constexpr Control kControls[] = {
     {"underflow", "fp16", underflow, {"training.noop_updates", "", ">=", 0.95}},
     {"underflow", "amp-fp16", underflow, {"training.loss_difference", "", "<", 0.2}},

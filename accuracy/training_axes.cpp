@@ -36,6 +36,8 @@ std::optional<std::string> refuses_optimizer(const Harness& harness, const Trial
       if (axis_value(harness, spec, axis.name) != kOwn)
         return "control " + control + " has settings of its own, so it takes no " + std::string(axis.name);
   const std::string storage = axis_value(harness, spec, "storage");
+  if (storage != kOwn && spec.policy->storage != Storage::nearest)
+    return "policy " + std::string(spec.policy->name) + " has a storage of its own, so it takes no storage";
   if (storage != kOwn && storage != "nearest" && (spec.policy->master || spec.policy->param == DType::f32))
     return "storage " + storage + " is for parameters narrower than fp32, policy " + std::string(spec.policy->name) +
            " updates fp32";

@@ -51,8 +51,16 @@ TEST_F(NewcomersModel, IsNamedWhereAnOptionHasNoEffect) {
   expect_complaint(dump + " --growth-interval 2", "--growth-interval 2: only with --overflows");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "tensors"));
   const std::string run = "run --device cpu --dry-run --model mine.json ";
-  expect_complaint(run + "fp64 error", "fp64 is what errors are measured against");
-  expect_complaint(run + "--policy fp64 error", "fp64 is what errors are measured against");
+  expect_complaint(run + "fp16+scaler=torch error", "changes of a policy are options");
+  expect_complaint(run + "--policy fp16+scaler=torch error", "changes of a policy are options");
+  expect_complaint(run + "--scaler torhc error", "did you mean torch?");
+  expect_complaint(run + "--scaler static:0 error", "the scale '0' is not a positive number");
+  expect_complaint(run + "--policy fp16 --cast-rules keras error",
+                   "policy fp16 casts nothing, so it takes no cast rules");
+  expect_complaint(run + "--precision conv9=fp32 error", "has no layer 'conv9'");
+  expect_complaint(run + "--precision 'z*=fp32' error", "has no layer like 'z*'");
+  expect_complaint(run + "--precision conv1 error", "is not LAYER=POLICY");
+  expect_complaint(run + "--precision conv1=fp33 error", "did you mean fp32");
   expect_complaint(run + "six_layer error", "did you mean six_layers");
   write("report.json", "{}");
   expect_complaint("run --device cpu --dry-run --shapes . error", ".: cannot be read");

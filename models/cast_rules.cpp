@@ -70,8 +70,42 @@ constexpr CastRules::Group kLossInFp32[] = {
      "cross_entropy_loss mse_loss smooth_l1_loss binary_cross_entropy binary_cross_entropy_with_logits ctc_loss"},
 };
 
+// Source: apex/amp/lists/torch_overrides.py and functional_overrides.py for PyTorch 1.1 or later and CUDA 9.1 or later:
+// functions of Python that opt level O1 replaces, so an operation inside another one is not cast. interpolate is the
+// upsampling, and cross_entropy the loss of that name. batch_norm is not listed.
+constexpr CastRules::Group kApexO1[] = {
+    {CastRule::lower,
+     "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc prelu addmm addmv addr matmul "
+     "mm mv "
+     "addbmm baddbmm bmm linear"},
+    {CastRule::fp32,
+     "acos asin cosh erfinv exp expm1 log log10 log2 reciprocal rsqrt sinh tan pow cumprod cumsum dist norm prod std "
+     "sum "
+     "var renorm upsample_nearest2d upsample_bilinear2d softplus softmin log_softmax softmax layer_norm group_norm "
+     "local_response_norm normalize cosine_similarity poisson_nll_loss cosine_embedding_loss cross_entropy_loss "
+     "hinge_embedding_loss kl_div l1_loss mse_loss margin_ranking_loss multilabel_margin_loss "
+     "multilabel_soft_margin_loss multi_margin_loss nll_loss binary_cross_entropy_with_logits smooth_l1_loss "
+     "soft_margin_loss triplet_margin_loss"},
+    {CastRule::widest, "addcdiv addcmul atan2 cross bilinear dot add div mul cat stack"},
+    {CastRule::refused, "binary_cross_entropy"},
+};
+
+// Source: keras/src/layers/layer.py (Keras 3): __call__ casts every floating input of a layer to the policy's compute
+// dtype, and its result has that dtype. Normalisation is not listed: its variables are not cast (autocast=False in
+// keras/src/layers/normalization/*.py), it computes in fp32 and gives the dtype of its input, which another layer has
+// cast. Losses compute in floatx, which is fp32 (keras/src/losses/loss.py).
+constexpr CastRules::Group kKeras[] = {
+    {CastRule::lower,
+     "linear conv2d conv_transpose2d relu gelu silu sigmoid tanh softmax "
+     "max_pool2d avg_pool2d adaptive_avg_pool2d upsample_nearest2d upsample_bilinear2d embedding add "
+     "scaled_dot_product_attention"},
+    {CastRule::fp32,
+     "cross_entropy_loss mse_loss smooth_l1_loss binary_cross_entropy binary_cross_entropy_with_logits ctc_loss"},
+};
+
 constexpr CastRules kTables[] = {
-    {"torch-cuda", kTorchCuda}, {"torch-cpu", kTorchCpu}, {"none", {}}, {"loss-in-fp32", kLossInFp32}};
+    {"torch-cuda", kTorchCuda},   {"torch-cpu", kTorchCpu}, {"apex-o1", kApexO1}, {"keras", kKeras}, {"none", {}},
+    {"loss-in-fp32", kLossInFp32}};
 
 bool has_word(std::string_view words, std::string_view word) {
   for (size_t at = words.find(word); at != words.npos; at = words.find(word, at + 1)) {

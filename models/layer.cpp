@@ -10,7 +10,7 @@
 namespace halfmark::models {
 
 Pass::Pass(Device& d, const Policy& p, bool train, RandomKey k, Tap t)
-    : device(d), policy(p), training(train), key(k), tap(std::move(t)) {}
+    : device(d), training(train), key(k), tap(std::move(t)), policy_(&p) {}
 
 DType wider(DType a, DType b) {
   if (a == b) return a;
@@ -20,15 +20,15 @@ DType wider(DType a, DType b) {
 
 // No rule changes f64, as in autocast.
 DType Pass::wanted(std::string_view operation, DType input) const {
-  if (!policy.rules || input == DType::f64) return input;
-  switch (policy.rules->of(operation)) {
+  if (!policy_->rules || input == DType::f64) return input;
+  switch (policy_->rules->of(operation)) {
     case CastRule::lower:
-      return policy.low;
+      return policy_->low;
     case CastRule::fp32:
       return DType::f32;
     case CastRule::refused:
       throw Unsupported(std::string(operation) + " is not allowed by the cast rules " +
-                        std::string(policy.rules->name));
+                        std::string(policy_->rules->name));
     case CastRule::fp32_out:  // inputs as they are
     case CastRule::widest:    // of one operand
     case CastRule::as_is:
@@ -37,10 +37,16 @@ DType Pass::wanted(std::string_view operation, DType input) const {
   return input;
 }
 
+Tensor Pass::entering(const Tensor& x) const {
+  return policy_->rules || !is_floating(x.dtype()) ? x : cast(x, policy_->low);
+}
+
 Tensor Pass::input(std::string_view operation, const Tensor& x) { return cast(x, wanted(operation, x.dtype())); }
 
-Tensor Pass::weight(std::string_view operation, const Param& param) {
-  const DType dtype = wanted(operation, param.value.dtype());
+Tensor Pass::weight(std::string_view operation, const Param& param, bool shared) {
+  // Without cast rules a layer computes in the dtype of its own parameters.
+  const DType stored = shared && !policy_->rules ? policy_->param : param.value.dtype();
+  const DType dtype = wanted(operation, stored);
   if (dtype == param.value.dtype()) return param.value;
   Tensor& kept = casts_[{param.value.id(), dtype}];
   if (kept.empty()) {
@@ -51,13 +57,13 @@ Tensor Pass::weight(std::string_view operation, const Param& param) {
 }
 
 DType Pass::output_dtype(std::string_view operation, DType input) const {
-  const bool widens = policy.rules && input != DType::f64 && policy.rules->of(operation) == CastRule::fp32_out;
+  const bool widens = policy_->rules && input != DType::f64 && policy_->rules->of(operation) == CastRule::fp32_out;
   return widens ? DType::f32 : input;
 }
 
 void Pass::gradient(Param& param, DType computed, const std::function<void(Tensor&)>& compute) {
-  const DType delivered = wider(policy.grad, param.value.dtype());
   const bool first = param.grad.empty();
+  const DType delivered = first ? wider(policy_->grad, param.value.dtype()) : param.grad.dtype();
   if (first) {
     PurposeScope purpose(Purpose::gradients);
     param.grad = Tensor(device, param.value.shape(), delivered);
@@ -78,7 +84,7 @@ void Pass::gradient(Param& param, DType computed, const std::function<void(Tenso
 }
 
 Math Pass::math(DType operands) const {
-  if (operands == policy.low) return policy.math;
+  if (operands == policy_->low) return policy_->math;
   if (operands == DType::f64) return Math{.multiply = kFp64, .accumulate = kFp64, .partial = kFp64};
   return Math{};
 }

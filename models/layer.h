@@ -45,18 +45,21 @@ class Pass {
   Pass(Device& device, const Policy& policy, bool training, RandomKey key = RandomKey(0), Tap tap = {});
 
   Device& device;
-  const Policy& policy;
   bool training;
   RandomKey key;
   Tap tap;
   bool accumulate = false;  // add gradients to those of the previous backward: micro-batches
 
+  const Policy& policy() const { return *policy_; }  // of the layer that runs
+  // The input of a layer of a model whose layers have different policies: in the low dtype, unless cast rules say more.
+  Tensor entering(const Tensor& x) const;
   // The input in the dtype that the policy sets for `operation`
   // ("conv2d", "linear", "batch_norm", ...): a cast of x, or x itself.
   Tensor input(std::string_view operation, const Tensor& x);
   DType input_dtype(std::string_view operation, DType given) const { return wanted(operation, given); }
   // The same for a parameter; the cast is kept until the pass ends, like autocast's weight cache (purpose `casts`).
-  Tensor weight(std::string_view operation, const Param& param);
+  // `shared`: of another layer, which may have another policy.
+  Tensor weight(std::string_view operation, const Param& param, bool shared = false);
   // The dtype of an operation's output given its (already cast) input.
   DType output_dtype(std::string_view operation, DType input) const;
   // Sets a parameter's gradient: `compute` writes it into a plain tensor of dtype `computed`. The pass stores it as
@@ -83,10 +86,25 @@ class Pass {
   }
 
  private:
+  friend class PolicyScope;
   DType wanted(std::string_view operation, DType input) const;
+  const Policy* policy_;
   std::map<std::pair<uint64_t, DType>, Tensor> casts_;  // by identity of the parameter's memory
   std::set<const Param*> delivered_;                    // those that have got a gradient in this pass
   std::map<std::string, Tensor> waiting_;
+};
+
+// Until its end the pass runs under another policy, which must outlive it.
+class PolicyScope {
+ public:
+  PolicyScope(Pass& pass, const Policy& policy) : pass_(pass), before_(std::exchange(pass.policy_, &policy)) {}
+  ~PolicyScope() { pass_.policy_ = before_; }
+  PolicyScope(const PolicyScope&) = delete;
+  PolicyScope& operator=(const PolicyScope&) = delete;
+
+ private:
+  Pass& pass_;
+  const Policy* before_;
 };
 
 // The wider of two floating dtypes, as in PyTorch's type promotion: f16 with bf16 gives f32.
@@ -260,6 +278,7 @@ LayerPtr concat(std::string name, std::vector<LayerPtr> branches, bool last_axis
 LayerPtr again(std::string name, Layer& layer);    // runs a layer of the same model again, which is not owned
 LayerPtr side(std::string name, LayerPtr branch);  // the input; the branch's result waits for a join
 LayerPtr join(std::string name, std::string side, const Shape& of_side, bool adds);  // else along axis 1
-LayerPtr checkpoint(std::string name, LayerPtr body);  // keeps the input of the body only, and computes it twice
+LayerPtr under_policy(const Policy& policy, LayerPtr body);  // its parameters too have to be made under this policy
+LayerPtr checkpoint(std::string name, LayerPtr body);        // keeps the input of the body only, and computes it twice
 
 }  // namespace halfmark::models

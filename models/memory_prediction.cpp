@@ -176,6 +176,8 @@ DType result_of(const Subject& subject, const Policy& policy, DType x) {
 
 MemoryPrediction predict_memory(const Subject& subject, const Policy& given, const Settings& settings) {
   HM_CHECK(subject.network, "subject " + subject.id() + " is a function of a program; its layers are not known");
+  HM_CHECK(given.layers.empty(),
+           "policy " + std::string(given.name) + ": memory is not predicted for layers with policies of their own");
   Policy policy = given;
   if (settings.batchnorm_state) policy.state = *settings.batchnorm_state;
   if (settings.scaler) policy.scaler = *settings.scaler;
@@ -185,8 +187,8 @@ MemoryPrediction predict_memory(const Subject& subject, const Policy& given, con
   MemoryTotal total;
   MemoryWalk walk(subject, policy, total);
   const Shape output = walk.facts().empty() ? subject.input : walk.facts().back().output;
-  add_parameters(walk, subject.network->layers, subject.input, policy, states_of(settings.optimizer, settings.momentum),
-                 total);
+  add_parameters(walk, subject.network->layers, subject.input, policy,
+                 states_of(stored_under(policy, settings.optimizer), settings.momentum), total);
   // Whether a gradient was not finite.
   if (policy.scaler.kind != ScalerSpec::Kind::none) total.add(Purpose::other, StoredTensor{1, DType::f32}.bytes());
 

@@ -98,13 +98,19 @@ double forward_flops(const Subject& subject) {
   return flops;
 }
 
+constexpr size_t kCommonPolicies = 9;  // the first rows of the table
+
 TEST(MemoryPrediction, AgreesWithEverySmallSubjectUnderEveryPolicy) {
   int compared = 0;
   for (const Subject& subject : subjects()) {
     // The others have the same layers; the harness memory compares them too.
     if (subject.input.elements() > 10'000 || forward_flops(subject) > 2e7) continue;
-    for (const Policy& policy : policies())
-      if (!policy.hidden) compare(subject, policy, with_fixed_scale(subject, policy)), ++compared;
+    for (const Policy& policy : policies()) {
+      // The recipes of single frameworks have the casts and the storage of others.
+      const bool is_common = place_of(policy) < kCommonPolicies;
+      if (!is_common && subject.input.elements() > 1000) continue;
+      compare(subject, policy, with_fixed_scale(subject, policy)), ++compared;
+    }
   }
   EXPECT_GT(compared, 200);
 }

@@ -42,6 +42,13 @@ const OptimizerRow& optimizer_named(std::string_view name) { return named("optim
 const OptimizerRow& row_of(OptimizerKind kind) { return kOptimizers[static_cast<size_t>(kind)]; }
 std::span<const StorageRow> storage_rows() { return kStorages; }
 const StorageRow& storage_named(std::string_view name) { return named("storage of parameters", kStorages, name); }
+const StorageRow& row_of(Storage storage) { return kStorages[static_cast<size_t>(storage)]; }
+
+OptimizerSpec stored_under(const Policy& policy, const OptimizerSpec& spec) {
+  OptimizerSpec own = spec;
+  if (own.storage == Storage::nearest) own.storage = policy.storage;
+  return own;
+}
 
 Optimizer::Optimizer(const OptimizerSpec& spec, double rate, double momentum, double weight_decay, uint64_t noise)
     : spec_(spec), rate_(rate), momentum_(momentum), weight_decay_(weight_decay), noise_(noise) {

@@ -33,6 +33,10 @@ struct StorageRow {
 };
 std::span<const StorageRow> storage_rows();
 const StorageRow& storage_named(std::string_view name);
+const StorageRow& row_of(Storage storage);
+
+// With the policy's storage of parameters, if the optimizer has none of its own.
+OptimizerSpec stored_under(const Policy& policy, const OptimizerSpec& spec);
 
 class Optimizer {
  public:

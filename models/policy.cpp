@@ -1,10 +1,8 @@
-// The table of policies. To add a precision, add a row.
+// The rows of the policies. To add a precision, add a row.
 #include "models/policy.h"
 
 #include <string>
 #include <vector>
-
-#include "kernels/number/named.h"
 
 namespace halfmark::models {
 namespace {
@@ -19,9 +17,9 @@ std::vector<Policy> policy_table() {
   // white paper: fp32 operands rounded to 10 fraction bits, products exact, sums in fp32.
   const Math tf32{.multiply = kTf32};
   const Math exact{.multiply = kFp64, .accumulate = kFp64, .partial = kFp64};
-  // PyTorch torch/amp/grad_scaler.py: init_scale 2^16, growth_factor 2, backoff_factor 0.5, growth_interval 2000.
-  const ScalerSpec dynamic{
-      .kind = ScalerSpec::Kind::dynamic, .initial = 65536, .growth = 2, .backoff = 0.5, .interval = 2000};
+  const CastRules* const on_cpu = &cast_rules_named("torch-cpu");
+  const CastRules* const loss_in_fp32 = &cast_rules_named("loss-in-fp32");
+  const ScalerSpec dynamic = scaler_of("torch"), of_apex = scaler_of("apex");
   return {
       // IEEE 754 binary32 throughout: PyTorch with fp32_precision = "ieee"; apex O0.
       {.name = "fp32",
@@ -41,10 +39,9 @@ std::vector<Policy> policy_table() {
        .state = f32,
        .grad = f32,
        .math = tf32},
-      // model.half(), no scaler: apex O3 (apex/amp/frontend.py: cast_model_type float16, keep_batchnorm_fp32 False,
-      // master_weights False, loss_scale 1.0).
+      // model.half(), no scaler, the loss in half as well.
       {.name = "fp16",
-       .about = "everything stored in f16, no loss scaling (apex O3)",
+       .about = "everything stored in f16, no loss scaling",
        .param = f16,
        .low = f16,
        .norm = f16,
@@ -80,7 +77,7 @@ std::vector<Policy> policy_table() {
        .state = f32,
        .grad = f32,
        .master = true,
-       .rules = &cast_rules_named("loss-in-fp32"),
+       .rules = loss_in_fp32,
        .scaler = dynamic},
       // model.bfloat16(): as fp16, in the format with fp32's range.
       {.name = "bf16",
@@ -108,16 +105,104 @@ std::vector<Policy> policy_table() {
        .state = f32,
        .grad = f32,
        .rules = autocast},
-      // IEEE 754 binary64 throughout, for the fp64 references.
+      // IEEE 754 binary64 throughout. The fp64 references run under it.
       {.name = "fp64",
-       .about = "double precision throughout, for the fp64 references",
+       .about = "double precision throughout",
        .param = f64,
        .low = f64,
        .norm = f64,
        .state = f64,
        .grad = f64,
-       .math = exact,
-       .hidden = true},
+       .math = exact},
+      // As fp16 with a static loss scale, as training in half did before dynamic scaling. Gradients are unscaled in f16: what
+      // the scale saved from underflow is lost again if the step needs it smaller.
+      {.name = "fp16-static",
+       .about = "as fp16, the loss in f32 multiplied by 128 (+scaler=static:SCALE for another)",
+       .param = f16,
+       .low = f16,
+       .norm = f16,
+       .state = f16,
+       .grad = f16,
+       .rules = loss_in_fp32,
+       .scaler = scaler_of("static:128")},
+      // apex/amp/frontend.py, opt levels: O1 patch_torch_functions, loss_scale dynamic.
+      {.name = "apex-o1",
+       .about = "f32 parameters, casts by the lists of apex, its loss scaler",
+       .param = f32,
+       .low = f16,
+       .norm = f32,
+       .state = f32,
+       .grad = f32,
+       .rules = &cast_rules_named("apex-o1"),
+       .scaler = of_apex},
+      // O2: cast_model_type float16, keep_batchnorm_fp32, master_weights, loss_scale dynamic; results are cast to f32
+      // before the loss (apex/amp/_initialize.py).
+      {.name = "apex-o2",
+       .about = "f16 parameters but those of batch norm, f32 master weights and gradients, the loss scaler of apex",
+       .param = f16,
+       .low = f16,
+       .norm = f32,
+       .state = f32,
+       .grad = f32,
+       .master = true,
+       .rules = loss_in_fp32,
+       .scaler = of_apex},
+      // O3: cast_model_type float16, keep_batchnorm_fp32 False, master_weights False, loss_scale 1.0.
+      {.name = "apex-o3",
+       .about = "everything stored in f16 but the loss, no loss scaling",
+       .param = f16,
+       .low = f16,
+       .norm = f16,
+       .state = f16,
+       .grad = f16,
+       .rules = loss_in_fp32},
+      // torch.autocast("cpu", torch.bfloat16).
+      {.name = "cpu-amp-bf16",
+       .about = "f32 parameters, autocast to bf16 (lists for CPUs), no loss scaling",
+       .param = f32,
+       .low = bf16,
+       .norm = f32,
+       .state = f32,
+       .grad = f32,
+       .rules = on_cpu},
+      // torch.autocast("cpu", torch.float16) with torch.amp.GradScaler("cpu").
+      {.name = "cpu-amp-fp16",
+       .about = "f32 parameters, autocast to f16 (lists for CPUs), dynamic loss scaling",
+       .param = f32,
+       .low = f16,
+       .norm = f32,
+       .state = f32,
+       .grad = f32,
+       .rules = on_cpu,
+       .scaler = dynamic},
+      // keras.mixed_precision "mixed_float16"; compile() adds LossScaleOptimizer.
+      {.name = "keras-mixed-float16",
+       .about = "f32 variables, every layer computes in f16, the loss scaler of Keras",
+       .param = f32,
+       .low = f16,
+       .norm = f32,
+       .state = f32,
+       .grad = f32,
+       .rules = &cast_rules_named("keras"),
+       .scaler = scaler_of("keras")},
+      // As bf16; the optimizer rounds parameters at random (Gupta et al. 2015, arXiv:1502.02551).
+      {.name = "bf16-sr",
+       .about = "as bf16, updated parameters are rounded stochastically",
+       .param = bf16,
+       .low = bf16,
+       .norm = bf16,
+       .state = bf16,
+       .grad = bf16,
+       .storage = Storage::stochastic},
+      // As bf16; the optimizer keeps what the rounded parameter lacks (Zamirai et al. 2020, arXiv:2010.06192).
+      {.name = "bf16-kahan",
+       .about = "as bf16, what rounding takes from a parameter is kept and added to its next update",
+       .param = bf16,
+       .low = bf16,
+       .norm = bf16,
+       .state = bf16,
+       .grad = bf16,
+       .storage = Storage::kahan},
   };
 }
 
@@ -126,10 +211,6 @@ std::vector<Policy> policy_table() {
 std::span<const Policy> policies() {
   static const std::vector<Policy> rows = policy_table();
   return rows;
-}
-
-const Policy& policy_named(std::string_view name) {
-  return named("policy", policies(), name, &Policy::name, [](const Policy& policy) { return !policy.hidden; });
 }
 
 }  // namespace halfmark::models

@@ -5,9 +5,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/ops/ops.h"
 #include "models/namespaces.h"
+#include "models/scaler_spec.h"
 
 namespace halfmark::models {
 
@@ -35,11 +37,12 @@ struct CastRules {
 std::span<const CastRules> cast_rules();
 const CastRules& cast_rules_named(std::string_view name);  // throws Error naming the known ones
 
-// Loss scaling, amp_semantics.md section 2. `none`: the loss is not scaled.
-struct ScalerSpec {
-  enum class Kind : uint8_t { none, fixed, dynamic } kind = Kind::none;
-  double initial = 65536, growth = 2, backoff = 0.5;
-  int interval = 2000;
+struct Policy;
+
+// Layers that run under another policy than the rest of the model, with its parameters, casts and arithmetic.
+struct LayerPolicy {
+  std::string pattern;  // of names of layers: * is any text; "loss" is the loss
+  const Policy* policy;
 };
 
 struct Policy {
@@ -54,10 +57,22 @@ struct Policy {
   const CastRules* rules = nullptr;  // null = no autocast: everything runs in the dtype of the parameters
   Math math{};  // of matmul and convolution in the low dtype; fp32 operands always use fp32 math (tf32 where set)
   ScalerSpec scaler{};
-  bool hidden = false;  // serves the oracles; not listed
+  Storage storage = Storage::nearest;    // of parameters narrower than fp32 by the optimizer
+  std::vector<LayerPolicy> layers = {};  // the last one that matches a layer counts
+  const Policy* base = nullptr;          // the row that this policy is a change of; null: a row
 };
 
-std::span<const Policy> policies();
-const Policy& policy_named(std::string_view name);  // throws Error naming the known ones
+std::span<const Policy> policies();  // the rows
+
+// A row by its name, or a change of a row: NAME+rules=RULES+scaler=SCALER+precision=LAYERS, each part at most once, as in
+// "amp-fp16+scaler=static:128" or "fp16+precision=conv3=fp32,block*.bn=fp16-bn32". RULES: cast_rules(); SCALER:
+// scaler_of(); LAYERS: patterns of names of layers, each with a row. The same change gives the same policy, whose name is
+// its shortest form. Throws Error that says what does not fit.
+const Policy& policy_named(std::string_view text);
+size_t place_of(const Policy& policy);  // of its row in policies()
+
+bool matches_layer(const std::string& pattern, const std::string& layer);
+// The policy of a layer: that of `layers`, else the model's.
+const Policy& policy_of_layer(const Policy& model, const std::string& layer);
 
 }  // namespace halfmark::models

@@ -1,7 +1,8 @@
-// Loss scaling as in PyTorch torch/amp/grad_scaler.py (_unscale_grads_, update) and
-// aten/src/ATen/native/cuda/AmpKernels.cu.
+// Unscaling as in PyTorch torch/amp/grad_scaler.py (_unscale_grads_) and aten/src/ATen/native/cuda/AmpKernels.cu. One rule of
+// the scale with the parameters of ScalerSpec covers all rows.
 #include "models/scaler.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/number/error.h"
@@ -9,9 +10,14 @@
 namespace halfmark::models {
 
 Scaler::Scaler(const ScalerSpec& spec)
-    : spec_(spec), scale_(spec.kind == ScalerSpec::Kind::none ? 1.0f : static_cast<float>(spec.initial)) {
+    : spec_(spec),
+      scale_(spec.kind == ScalerSpec::Kind::none ? 1 : held(spec.initial)),
+      tracker_(-spec.uncounted),
+      overflows_left_(spec.hysteresis) {
   HM_CHECK(spec.kind != ScalerSpec::Kind::dynamic || (spec.growth > 1 && spec.backoff < 1 && spec.interval > 0),
            "a dynamic loss scale needs growth > 1, backoff < 1 and a positive interval");
+  HM_CHECK(spec.uncounted >= 0 && spec.hysteresis >= 1 && spec.floor >= 0 && spec.cap > spec.floor,
+           "a loss scale needs a hysteresis of at least 1 and a floor below its cap");
 }
 
 bool Scaler::unscale(Device& device, const std::vector<Param*>& params) {
@@ -19,7 +25,7 @@ bool Scaler::unscale(Device& device, const std::vector<Param*>& params) {
   PurposeScope purpose(Purpose::other);
   if (found_inf_.empty()) found_inf_ = Tensor(device, Shape{1}, DType::f32);
   found_inf_.fill(0);
-  const auto inverse = static_cast<float>(1 / static_cast<double>(scale_));
+  const auto inverse = static_cast<float>(1 / scale_);
   for (Param* param : params) {
     if (param->grad.empty()) continue;
     run(Unscale{.gradient = param->grad, .found_inf = found_inf_, .inverse_scale = inverse});
@@ -27,18 +33,36 @@ bool Scaler::unscale(Device& device, const std::vector<Param*>& params) {
   return spec_.kind == ScalerSpec::Kind::dynamic && found_inf_.values()[0] != 0;
 }
 
-void Scaler::update(bool found_inf) {
-  if (spec_.kind != ScalerSpec::Kind::dynamic) return;
-  // PyTorch's scale is an fp32 tensor of one element and its factors are doubles: the product is rounded once.
-  if (found_inf) {
-    scale_ = static_cast<float>(static_cast<double>(scale_) * spec_.backoff);
-    tracker_ = 0;
+// Factors are doubles: a product with a variable in fp32 is rounded once.
+double Scaler::held(double product) const {
+  return spec_.held_in_double ? product : static_cast<double>(static_cast<float>(product));
+}
+
+void Scaler::lower() {
+  tracker_ = -spec_.uncounted;
+  if (overflows_left_ > 1) {
+    --overflows_left_;
     return;
   }
-  if (++tracker_ != spec_.interval) return;
-  const auto grown = static_cast<float>(static_cast<double>(scale_) * spec_.growth);
-  if (std::isfinite(grown)) scale_ = grown;
+  if (spec_.stops_at_floor && scale_ <= spec_.floor) {
+    stopped_ = true;
+    return;
+  }
+  scale_ = std::max(held(scale_ * spec_.backoff), spec_.floor);
+}
+
+void Scaler::raise() {
+  if (spec_.restored == ScalerSpec::Restored::at_growth) overflows_left_ = spec_.hysteresis;
   tracker_ = 0;
+  const double grown = std::min(held(scale_ * spec_.growth), spec_.cap);
+  if (spec_.grows_to_infinity || std::isfinite(grown)) scale_ = grown;
+}
+
+void Scaler::update(bool found_inf) {
+  if (spec_.kind != ScalerSpec::Kind::dynamic) return;
+  if (found_inf) return lower();
+  if (spec_.restored == ScalerSpec::Restored::at_clean_step) overflows_left_ = spec_.hysteresis;
+  if (++tracker_ == spec_.interval) raise();
 }
 
 }  // namespace halfmark::models

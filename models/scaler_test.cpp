@@ -5,6 +5,9 @@
 
 #include <cmath>
 #include <limits>
+#include <sstream>
+#include <string>
+#include <tuple>
 
 #include "models/trial_testing.h"
 
@@ -46,6 +49,95 @@ TEST(Scaler, HalvesOnAnOverflowAndRestartsTheCountOfCleanSteps) {
     EXPECT_EQ(scaler.scale(), scale[i]) << "step " << i;
     EXPECT_EQ(scaler.growth_tracker(), tracker[i]) << "step " << i;
   }
+}
+
+// The scale after each step with these overflows, from 4 and with an interval of 2; "raise" where the framework stops.
+struct Trajectory {
+  const char* scaler;
+  double floor, cap;
+  const char* scales;
+};
+
+std::string trajectory(ScalerSpec spec, std::string_view overflows) {
+  spec.initial = 4, spec.interval = 2;
+  Scaler scaler(spec);
+  std::string text;
+  for (const char step : overflows) {
+    scaler.update(step == 'x');
+    if (scaler.stopped()) return text + "raise";
+    std::ostringstream number;
+    number << scaler.scale() << ' ';
+    text += number.str();
+  }
+  return text;
+}
+
+// torch: its GradScaler run on the pattern. The others: their update functions, followed by hand (zoo_facts.md section 4).
+TEST(Scaler, FollowsTheTrajectoryOfEachFramework) {
+  const double none = std::numeric_limits<double>::infinity();
+  const Trajectory table[] = {
+      {"torch", 0, none, "4 8 4 4 8 4 2 2 1 0.5 0.25 0.25 "},
+      {"keras", 0, none, "4 8 4 4 8 4 2 2 1 0.5 0.25 0.25 "},
+      {"apex", 0, 0x1p24, "4 8 4 4 8 4 2 2 1 0.5 0.25 0.25 "},
+      {"apex", 1, 8, "4 8 4 4 8 4 2 2 1 1 1 1 "},
+      {"tensorflow", 1, none, "4 8 4 4 8 4 2 2 1 1 1 1 "},
+      {"apex-legacy", 1, none, "4 8 4 4 8 4 2 2 1 1 1 1 "},
+      {"deepspeed", 1, none, "4 4 4 4 4 2 1 1 raise"},
+      {"deepspeed-consecutive", 1, none, "4 4 4 4 4 4 2 2 2 1 raise"},
+      {"apex-hysteresis", 0, none, "4 8 8 8 16 16 8 8 8 4 2 2 "},
+  };
+  for (const Trajectory& row : table) {
+    ScalerSpec spec = scaler_of(row.scaler);
+    EXPECT_EQ(spec.floor, row.scaler == std::string("apex") ? 0 : row.floor) << row.scaler;
+    spec.floor = row.floor, spec.cap = row.cap;
+    EXPECT_EQ(trajectory(spec, "..x..xx.xxx."), row.scales) << row.scaler;
+  }
+  ScalerSpec one = scaler_of("deepspeed");
+  one.hysteresis = 1;
+  EXPECT_EQ(trajectory(one, "..x..xx.xxx."), "4 4 2 2 2 1 raise") << "DeepSpeed with hysteresis 1";
+}
+
+TEST(Scaler, OfDeepSpeedGrowsAStepLaterSinceJune2025) {
+  EXPECT_EQ(trajectory(scaler_of("deepspeed"), "......"), "4 4 8 8 16 16 ");
+  EXPECT_EQ(trajectory(scaler_of("deepspeed-2024"), "......"), "4 8 8 16 16 32 ");
+  EXPECT_EQ(trajectory(scaler_of("deepspeed"), "x....x..."), "4 4 4 8 8 8 8 8 16 ")
+      << "the growth gives the overflow of the start back";
+  EXPECT_EQ(trajectory(scaler_of("megatron"), "x....x..."), "4 4 8 8 16 16 16 32 32 ");
+}
+
+TEST(Scaler, StartsWithTheDefaultsOfEachFramework) {
+  const std::tuple<const char*, double, int> table[] = {
+      {"torch", 0x1p16, 2000},      {"apex", 0x1p16, 2000},      {"apex-legacy", 0x1p32, 1000}, {"keras", 0x1p15, 2000},
+      {"tensorflow", 0x1p15, 2000}, {"deepspeed", 0x1p16, 1000}, {"megatron", 0x1p32, 1000},
+  };
+  for (const auto& [name, initial, interval] : table) {
+    EXPECT_EQ(scaler_of(name).initial, initial) << name;
+    EXPECT_EQ(scaler_of(name).interval, interval) << name;
+  }
+}
+
+TEST(Scaler, OfApexStopsAtTwoToThe24AndThatOfKerasGrowsToInfinity) {
+  ScalerSpec apex = scaler_of("apex:8388608:1"), keras = scaler_of("keras:1:1");
+  keras.initial = 0x1p127;
+  Scaler capped(apex), unlimited(keras);
+  capped.update(false), capped.update(false);
+  EXPECT_EQ(capped.scale(), 0x1p24f);
+  unlimited.update(false);
+  EXPECT_TRUE(std::isinf(unlimited.scale()));
+  unlimited.update(true);
+  EXPECT_TRUE(std::isinf(unlimited.scale())) << "half of infinity: Keras does not recover";
+}
+
+TEST(ScalerText, IsReadBackAndNamesWhatDiffers) {
+  for (const ScalerRow& row : scalers()) EXPECT_EQ(text_of(scaler_of(row.name)), row.name);
+  for (const char* text : {"static:1", "static:0.5", "torch:1024", "torch:1024:100", "deepspeed:65536:10"})
+    EXPECT_EQ(text_of(scaler_of(text)), text);
+  EXPECT_EQ(text_of(scaler_of("static:128")), "static");
+  EXPECT_EQ(text_of(scaler_of("torch:65536:2000")), "torch");
+  EXPECT_EQ(scaler_of("static:1e6").initial, 1e6);
+  for (const char* text : {"", "torhc", "none:1", "static:", "static:0", "static:-1", "static:nan", "static:inf",
+                           "static:1:2", "torch:1:0", "torch:1:2.5", "torch:1:2:3", "static:1e39", "static: 1"})
+    EXPECT_THROW(scaler_of(text), Error) << text;
 }
 
 TEST(Scaler, GrowsOnlyWhileTheProductIsFiniteInFp32) {

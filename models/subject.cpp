@@ -1,5 +1,6 @@
 #include "models/subject.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <exception>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "kernels/number/error.h"
+#include "kernels/number/named.h"
 #include "models/network/loss_arguments.h"
 #include "models/network/training_arguments.h"
 
@@ -41,6 +43,21 @@ Subject subject_of_network(const Shape& input, DataKind data, int64_t classes, N
           .network = shared};
 }
 
+std::optional<std::string> unmatched_layer(const Policy& policy, const Subject& subject) {
+  if (policy.layers.empty()) return {};
+  if (!subject.network)
+    return "subject " + subject.id() + " is a function of a program; its layers have no policies of their own";
+  const std::vector<std::string> names = layers_with_policy(*subject.network);
+  for (const LayerPolicy& one : policy.layers) {
+    if (std::ranges::any_of(names, [&](const std::string& name) { return matches_layer(one.pattern, name); })) continue;
+    const bool is_pattern = one.pattern.find('*') != std::string::npos;
+    std::string near = hint(one.pattern, names);
+    if (near.empty()) near = "; " + std::string("halfmark list subjects ") + subject.id() + " lists them";
+    return "subject " + subject.id() + " has no layer " + (is_pattern ? "like '" : "'") + one.pattern + "'" + near;
+  }
+  return {};
+}
+
 void check_loss(DataKind data, const LossSpec& loss) {
   HM_CHECK(data != DataKind::speech || loss.kind != LossKind::ctc || loss.blank == 0,
            "blank is " + std::to_string(loss.blank) + ": the labels of speech have the blank 0");
@@ -62,6 +79,7 @@ LayerPtr make_model(const Subject& subject, const Init& init, const Settings& se
   LayerPtr model;
   try {
     check_loss(subject.data, subject.loss);
+    if (const auto what = unmatched_layer(init.policy, subject)) throw Error(*what);
     model = subject.make(init, settings);
   } catch (const Unsupported&) {  // the device lacks an operation or a dtype: no error of the subject
     throw;

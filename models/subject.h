@@ -32,9 +32,17 @@ struct Subject {
   // Of the input under a policy.
   DType input_dtype(const Policy& policy) const {
     const DataRow& row = row_of(data);
-    return row.has_indices ? DType::i32 : row.from_layer ? policy.low : policy.param;
+    if (row.has_indices) return DType::i32;
+    // Each layer casts it to its own dtype; where all have the same one, so does the input.
+    DType dtype = row.from_layer ? policy.low : policy.param;
+    for (const LayerPolicy& one : policy.layers)
+      dtype = wider(dtype, row.from_layer ? one.policy->low : one.policy->param);
+    return dtype;
   }
 };
+
+// What is wrong with the layers that the policy names: a pattern that matches none of the subject's; nothing if all do.
+std::optional<std::string> unmatched_layer(const Policy& policy, const Subject& subject);
 
 // A subject, still without name and sizes, whose model is this network.
 Subject subject_of_network(const Shape& input, DataKind data, int64_t classes, Network network);

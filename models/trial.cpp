@@ -77,8 +77,8 @@ struct Trial::Parts {
         params(model->params()),
         states(model->states()),
         head(make_loss(spec.subject->loss)),
-        optimizer(spec.settings.optimizer, rate_of(spec.settings), spec.settings.momentum, spec.settings.weight_decay,
-                  key.child("rounding").value()),
+        optimizer(stored_under(policy, spec.settings.optimizer), rate_of(spec.settings), spec.settings.momentum,
+                  spec.settings.weight_decay, key.child("rounding").value()),
         scaler(policy.scaler) {}
 
   bool labelled() const { return spec.subject->has_labels(); }
@@ -96,9 +96,20 @@ struct Trial::Parts {
     return std::inner_product(values.begin(), values.end(), weights.begin(), 0.0);
   }
 
+  // Under the policy that the model's policy names for the loss.
+  Tensor loss_forward(Loss& loss_head, Pass& pass, const Tensor& out, const Tensor& target) const {
+    if (policy.layers.empty()) return loss_head.forward(pass, out, target);
+    const PolicyScope scope(pass, policy_of_layer(policy, "loss"));
+    return loss_head.forward(pass, pass.entering(out), target);
+  }
+
   // The gradient of scale * loss_factor * loss with respect to the output.
   Tensor output_gradient(Pass& pass, double factor) {
-    if (labelled()) return head->backward(pass, factor);
+    if (labelled() && policy.layers.empty()) return head->backward(pass, factor);
+    if (labelled()) {
+      const PolicyScope scope(pass, policy_of_layer(policy, "loss"));
+      return pass.cast(head->backward(pass, factor), output.dtype());
+    }
     if (dy_scale == factor && !dy.empty()) return dy;
     PurposeScope purpose(Purpose::input);
     std::vector<double> values = slopes(output.shape());
@@ -131,7 +142,8 @@ struct Trial::Parts {
       Pass pass(device, policy, false);
       const Tensor out = model->forward(pass, source.given_to_model(source.input(given, shape)), nullptr);
       const Tensor labels_of_batch = source.given_to_loss(source.targets(given, shape, out.shape()));
-      const Tensor head_loss = make_loss(spec.subject->loss)->forward(pass, out, labels_of_batch);
+      const auto own_head = make_loss(spec.subject->loss);
+      const Tensor head_loss = loss_forward(*own_head, pass, out, labels_of_batch);
       const Score own = score_of(spec.subject->data, shape, out.shape(), out.values(), given.labels);
       score.right += own.right, score.counted += own.counted;
       loss_sum += head_loss.values()[0] * static_cast<double>(shape[0]);
@@ -240,7 +252,7 @@ Tensor Trial::forward() {
   const Shape promised = p.model->output_shape(x.shape());
   HM_CHECK(p.output.shape() == promised, "subject " + p.spec.subject->id() + ": its output has the shape " +
                                              p.output.shape().text() + ", its output_shape says " + promised.text());
-  if (p.labelled()) p.loss = p.head->forward(pass, p.output, p.source.given_to_loss(p.labels));
+  if (p.labelled()) p.loss = p.loss_forward(*p.head, pass, p.output, p.source.given_to_loss(p.labels));
   p.pending = true;
   return p.output;
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -27,6 +28,7 @@
 #include "kernels/sim/tensor_core.h"
 #include "models/families.h"
 #include "models/network/layer_kinds.h"
+#include "models/optimizer.h"
 #include "reports/record/report.h"
 #include "reports/text/table.h"
 
@@ -90,17 +92,37 @@ Json layer_kinds_json() {
 Json policies_json() {
   Json list = Json::array();
   for (const Policy& p : policies())
-    if (!p.hidden)
-      list.push_back({{"name", p.name},
-                      {"about", p.about},
-                      {"parameters", name_of(p.param)},
-                      {"low", name_of(p.low)},
-                      {"norms", name_of(p.norm)},
-                      {"statistics", name_of(p.state)},
-                      {"gradients", name_of(p.grad)},
-                      {"master", p.master},
-                      {"autocast", p.rules ? std::string(p.rules->name) : "none"},
-                      {"loss_scaling", p.scaler.kind != ScalerSpec::Kind::none}});
+    list.push_back({{"name", p.name},
+                    {"about", p.about},
+                    {"parameters", name_of(p.param)},
+                    {"low", name_of(p.low)},
+                    {"norms", name_of(p.norm)},
+                    {"statistics", name_of(p.state)},
+                    {"gradients", name_of(p.grad)},
+                    {"master", p.master},
+                    {"storage", models::row_of(p.storage).name},
+                    {"autocast", p.rules ? std::string(p.rules->name) : "none"},
+                    {"loss_scaling", p.scaler.kind != ScalerSpec::Kind::none},
+                    {"scaler", models::text_of(p.scaler)}});
+  return list;
+}
+
+Json scalers_json() {
+  Json list = Json::array();
+  for (const models::ScalerRow& row : models::scalers()) {
+    const ScalerSpec& s = row.spec;
+    const bool is_dynamic = s.kind == ScalerSpec::Kind::dynamic;
+    const auto if_dynamic = [&](const Json& value) { return is_dynamic ? value : Json(nullptr); };
+    list.push_back({{"name", row.name},
+                    {"about", row.about},
+                    {"source", row.source},
+                    {"initial", s.kind == ScalerSpec::Kind::none ? Json(nullptr) : Json(s.initial)},
+                    {"interval", if_dynamic(s.interval)},
+                    {"hysteresis", if_dynamic(s.hysteresis)},
+                    {"floor", if_dynamic(s.floor)},
+                    {"cap", if_dynamic(std::isfinite(s.cap) ? Json(s.cap) : Json(nullptr))},
+                    {"stops_at_floor", if_dynamic(s.stops_at_floor)}});
+  }
   return list;
 }
 
@@ -234,6 +256,30 @@ std::string policies_text(const Json& list, const TextOptions& options) {
                  options.width);
 }
 
+std::string scalers_text(const Json& list, const TextOptions& options) {
+  Table table({"scaler", "initial", "grows after", "overflows to fall", "least", "most", "about"}, 6);
+  const auto power = [](const Json& value) {
+    if (value.is_null() || value == 0) return std::string("-");
+    const double number = value.get<double>(), exponent = std::log2(number);
+    return number > 1024 && exponent == std::floor(exponent) ? fmt::format("2^{}", exponent)
+                                                             : fmt::format("{}", number);
+  };
+  for (const Json& row : list)
+    table.add({{row["name"].get<std::string>()},
+               {power(row["initial"])},
+               {power(row["interval"])},
+               {power(row["hysteresis"])},
+               {power(row["floor"])},
+               {power(row["cap"])},
+               {row["about"].get<std::string>()}});
+  return table.text(options) +
+         wrapped(
+             "",
+             "--scaler NAME, or NAME:INITIAL:STEPS with another scale and other steps until it grows, as static:1024 "
+             "and torch:1024:100.",
+             options.width);
+}
+
 std::string harnesses_text(const Json& list, const TextOptions& options) {
   const std::vector<ListColumn> columns = {
       {"metric", "metric"}, {"unit", "unit"}, {"better", "better"}, {"kind", "kind"}, {"formula", "formula"}};
@@ -286,14 +332,19 @@ struct Listing {
 };
 
 const Listing kListings[] = {
-    {"families", families_json, families_text},       {"subjects", subjects_json, subjects_text},
-    {"layers", layer_kinds_json, layer_kinds_text},   {"policies", policies_json, policies_text},
-    {"devices", devices_json, devices_text},          {"harnesses", harnesses_json, harnesses_text},
-    {"kernels", kernels_json, kernels_text},          {"instructions", instructions_json, instructions_text},
+    {"families", families_json, families_text},
+    {"subjects", subjects_json, subjects_text},
+    {"layers", layer_kinds_json, layer_kinds_text},
+    {"policies", policies_json, policies_text},
+    {"scalers", scalers_json, scalers_text},
+    {"devices", devices_json, devices_text},
+    {"harnesses", harnesses_json, harnesses_text},
+    {"kernels", kernels_json, kernels_text},
+    {"instructions", instructions_json, instructions_text},
     {"quantizers", quantizers_json, quantizers_text},
 };
 // Shown only if they are requested by name: long lists, and the families, which are listed with the subjects.
-constexpr std::string_view kLong[] = {"families", "layers", "kernels", "instructions", "quantizers"};
+constexpr std::string_view kLong[] = {"families", "layers", "scalers", "kernels", "instructions", "quantizers"};
 
 void list_subjects(const std::vector<std::string>& ids, const std::vector<std::string>& files, bool json) {
   std::vector<std::string> all;
@@ -342,7 +393,8 @@ void add_list_command(CommandLine& line, Program&) {
   std::vector<std::string> names;
   for (const Listing& listing : kListings) names.emplace_back(listing.name);
   line.add("list",
-           "what there is: subjects, layers of model files, policies, devices, harnesses with their metrics, kernels, "
+           "what there is: subjects, layers of model files, policies, scalers, devices, harnesses with their metrics, "
+           "kernels, "
            "instructions, quantizers")
       .choice("what", arguments->what, names)
       .words(

@@ -174,8 +174,7 @@ TEST_F(ListCommand, PoliciesHaveTheirOwnTypes) {
   size_t shown = 0;
   for (const models::Policy& policy : models::policies()) {
     const std::string name(policy.name);
-    EXPECT_EQ(by_name.contains(name), !policy.hidden) << name;
-    if (policy.hidden) continue;
+    ASSERT_TRUE(by_name.contains(name)) << name;
     ++shown;
     const Json& one = by_name[name];
     EXPECT_EQ(one["parameters"], name_of(policy.param)) << name;

@@ -115,10 +115,13 @@ void run(const RunArguments& arguments, Program& program) {
   if (arguments.timeout > 0 && !arguments.isolate && arguments.processes == 0)
     throw Error("--timeout: a case can only be stopped in a process of its own; add --isolate");
   const Selection& other = arguments.selection;
-  if (!arguments.id.empty() && !(other.words.empty() && arguments.shapes.empty() && other.devices.empty() &&
-                                 other.policies.empty() && other.harnesses.empty() && other.suite == Selection().suite))
+  if (!arguments.id.empty() &&
+      !(other.words.empty() && arguments.shapes.empty() && other.devices.empty() && other.policies.empty() &&
+        other.change.is_empty() && other.harnesses.empty() && other.suite == Selection().suite))
     throw Error(
-        "--case: is a selection of its own; leave out words, --shapes, --suite, --device, --policy and --harness");
+        "--case: is a selection of its own; leave out words, --shapes, --suite, --device, --policy, --harness, "
+        "--scaler, "
+        "--cast-rules and --precision");
   const Selection selection = with_subjects(arguments);
   RunOptions options;
   options.cases = arguments.id.empty() ? plan(selection) : std::vector<Case>{case_of(arguments.id)};
@@ -173,12 +176,20 @@ void add_run_command(CommandLine& line, Program& program) {
   command.words("words", selection.words,
                 "select cases: a word matches a whole part of the id or a key=value, * as a glob; "
                 "words about the same part are alternatives (fp16 bf16), others must all hold (mlp fp16 error)");
-  command.option("--suite", selection.suite, "smoke (seconds), quick (about a minute), full", kShowsDefault);
+  command.option("--suite", selection.suite, "sanity or smoke (seconds), quick (about a minute), full", kShowsDefault);
   command.list("--device", selection.devices,
                "cpu, sim:hopper, cuda:0, ... (more: a,b); default: the best one present");
   command.list("--policy", selection.policies,
                "precision, also one that the suite leaves out (more: a,b; * as a glob)");
   command.list("--harness", selection.harnesses, "error, range, ..., also one that the suite leaves out (more: a,b)");
+  command.list("--scaler", selection.change.scalers,
+               "change the loss scaling: none, static:128, torch, deepspeed, ... (halfmark list scalers), also with "
+               "the initial scale and the steps until it grows: torch:1024:100 (more: a,b)");
+  command.option("--cast-rules", selection.change.rules,
+                 "change the casts of autocast: torch-cuda, torch-cpu, apex-o1, keras");
+  command.option("--precision", selection.change.precision,
+                 "give layers policies of their own: conv1=fp32,block*.bn=fp16; halfmark list subjects ID names the "
+                 "layers, loss is the loss");
   command.option(
       "--shapes", arguments->shapes,
       "these subjects only: a CSV file with the columns subject (a family or an id) and letters of sizes, or "

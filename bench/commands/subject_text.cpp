@@ -25,7 +25,6 @@ std::string predicted_memory_text(const Subject& subject, const TextOptions& opt
   std::vector<std::pair<std::string_view, MemoryPrediction>> rows;
   std::string refused;
   for (const Policy& policy : policies()) {
-    if (policy.hidden) continue;
     try {
       rows.emplace_back(policy.name, predict_memory(subject, policy, subject.settings));
     } catch (const Unsupported& reason) {

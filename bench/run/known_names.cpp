@@ -42,8 +42,7 @@ const Harness& harness_named(std::string_view name) { return named("harness", al
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
-  for (const Policy& policy : policies())
-    if (!policy.hidden) names.emplace_back(policy.name);
+  for (const Policy& policy : policies()) names.emplace_back(policy.name);
   return names;
 }
 

@@ -17,7 +17,7 @@ bool is_built_in(const Harness& harness);  // not added by a program of another 
 void add_harnesses(const std::vector<Harness>& more);
 const Harness& harness_named(std::string_view name);  // throws Error naming the known ones
 
-std::vector<std::string> policy_names();  // those that are not hidden
+std::vector<std::string> policy_names();
 std::vector<std::string> harness_names();
 std::vector<std::string> device_names();
 

@@ -88,7 +88,9 @@ std::optional<double> bytes_needed(const Harness& harness, const TrialSpec& spec
   // `error` and `range` compare one step with the same step in fp64, one after the other. They do not update, so there is no
   // state of the optimizer. The results of the step before, which they keep, are not counted.
   const bool compares = harness.name == "error" || harness.name == "range";
-  const auto step = [&](const Policy& policy) {
+  const auto step = [&](const Policy& given) {
+    // Where layers have policies of their own none takes more than fp32.
+    const Policy& policy = given.layers.empty() ? given : policy_named("fp32");
     const models::MemoryUse use = models::predict_memory(*spec.subject, policy, spec.settings).peak;
     return static_cast<double>(use.total) -
            (compares ? static_cast<double>(use.by_purpose[static_cast<size_t>(Purpose::optimizer)]) : 0);

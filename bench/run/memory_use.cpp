@@ -104,7 +104,7 @@ Findings measure_memory(const TrialSpec& given) {
   const MemoryUse tensors = ledger.tensor_peak();
   write_use(out, "memory.peak", ledger.peak());
   write_use(out, "memory.tensors", tensors);
-  if (spec.subject->network) {
+  if (spec.subject->network && spec.policy->layers.empty()) {
     const MemoryPrediction predicted = predict_memory(*spec.subject, *spec.policy, spec.settings);
     write_use(out, "memory.predicted", predicted.peak);
     out.number("memory.predicted_saved", "train", static_cast<double>(predicted.saved));

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "bench/run/known_names.h"
@@ -104,7 +105,9 @@ std::vector<std::string_view> requested_harnesses(const std::vector<std::string>
 
 // One subject after another.
 std::vector<Case> in_order(std::vector<Case> cases) {
-  const auto order = [](const Case& one) { return std::pair(place_of(*one.subject), one.policy - policies().data()); };
+  const auto order = [](const Case& one) {
+    return std::tuple(place_of(*one.subject), models::place_of(*one.policy), one.policy->name);
+  };
   std::stable_sort(cases.begin(), cases.end(), [&](const Case& a, const Case& b) { return order(a) < order(b); });
   return cases;
 }
@@ -146,18 +149,20 @@ std::string settled_setting(const std::string& word, const std::vector<std::stri
                   : fmt::format("'{}': {}", word, values));
 }
 
-// The policy of the fp64 references has a row and is not listed.
-void require_listed_policy(const std::string& word) {
-  for (const Policy& policy : policies())
-    HM_CHECK(!policy.hidden || policy.name != word,
-             word + " is what errors are measured against, and no case runs under it; halfmark dump takes it");
+// The name of a changed policy is part of an id, and no word or --policy: its layers may have commas and globs.
+void require_plain_policy(const std::string& word) {
+  const size_t plus = word.find('+');
+  const std::vector<std::string> names = policy_names();
+  if (plus == word.npos || word.find('/') != word.npos || std::ranges::find(names, word.substr(0, plus)) == names.end())
+    return;
+  throw Error(fmt::format("'{}': changes of a policy are options, --scaler, --cast-rules and --precision", word));
 }
 
 // Every case of the suite's rows on these devices, one subject after another. Subjects and harnesses that are named
 // exactly are included even if the suite does not have them.
 std::vector<Case> expand(const Selection& selection, const std::vector<std::string>& devices,
                          const std::vector<std::string>& words) {
-  for (const std::string& one : selection.policies) require_listed_policy(one);
+  for (const std::string& one : selection.policies) require_plain_policy(one);
   const std::vector<std::string> only_policies = chosen_names("policy", selection.policies, policy_names());
   const std::vector<std::string> only_harnesses = chosen_names("harness", selection.harnesses, harness_names());
   std::vector<SuiteRow> rows;
@@ -215,7 +220,6 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
         if (!only_subjects.empty() && !only_subjects.contains(subject)) continue;
         for (const std::string& device : devices)
           for (const Policy& policy : policies()) {
-            if (policy.hidden) continue;
             const std::string name(policy.name);
             const auto wanted = [&](const auto& list) {
               return std::any_of(list.begin(), list.end(), [&](const auto& glob) { return glob_matches(glob, name); });
@@ -283,7 +287,7 @@ std::string hint_for(const std::string& word, const std::set<std::string>& known
   for (const Harness& harness : all_harnesses())
     for (const Axis& axis : harness.axes)
       for (const std::string_view value : axis.values) known.insert(fmt::format("{}={}", axis.name, value));
-  require_listed_policy(word);
+  require_plain_policy(word);
   if (!selection.subjects.empty()) {
     std::vector<std::string> near(names.begin(), names.end());
     near.insert(near.end(), selection.subjects.begin(), selection.subjects.end());
@@ -444,8 +448,9 @@ std::vector<Case> plan(const Selection& selection) {
   const std::vector<std::string> only_harnesses = chosen_names("harness", selection.harnesses, harness_names());
   const std::vector<std::string_view> requested = requested_harnesses(words, only_harnesses);
   for (std::string& word : words) word = settled_setting(word, requested);
-  return matching(with_typed_axes(expand(selection, devices, words), words, selection, requested), words, selection,
-                  requested);
+  std::vector<Case> cases = matching(with_typed_axes(expand(selection, devices, words), words, selection, requested),
+                                     words, selection, requested);
+  return selection.change.is_empty() ? cases : under_change(cases, selection.change);
 }
 
 }  // namespace halfmark::bench

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench/run/case.h"
+#include "bench/run/policy_change.h"
 
 namespace halfmark::bench {
 
@@ -14,6 +15,7 @@ struct Selection {
   std::vector<std::string> devices, policies, harnesses;
   std::vector<std::string> subjects{};       // ids: these only
   std::string subjects_option = "--shapes";  // which has named them
+  PolicyChange change{};                     // of the selected cases
   std::vector<std::string> words;            // parts of ids: alternatives within one part, all parts must match
 };
 

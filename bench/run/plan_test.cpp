@@ -48,8 +48,8 @@ TEST(Plan, HasUniqueIdsThatParseToTheSameCase) {
   }
 }
 
-TEST(Plan, NamesNoHiddenPolicy) {
-  for (const Case& one : plan(selection_of("full"))) EXPECT_FALSE(one.policy->hidden) << one.id();
+TEST(Plan, HasNoChangedPolicyUnlessAsked) {
+  for (const Case& one : plan(selection_of("full"))) EXPECT_EQ(one.policy->base, nullptr) << one.id();
 }
 
 TEST(Words, MatchWholeSegments) {
@@ -258,7 +258,7 @@ TEST(SuiteFull, HasEverySubjectPolicyAndHarness) {
         work_of(subject).parameters > 0)
       models.insert(subject.name);
   }
-  for (const Policy& policy : policies()) EXPECT_EQ(seen.contains(std::string(policy.name)), !policy.hidden);
+  for (const Policy& policy : policies()) EXPECT_TRUE(seen.contains(std::string(policy.name)));
   for (const Harness& harness : all_harnesses()) EXPECT_TRUE(seen.contains(std::string(harness.name))) << harness.name;
   for (const std::string& model : models)
     EXPECT_TRUE(trained.contains(model)) << model << " needs a small form in a row of convergence in suites.cpp";

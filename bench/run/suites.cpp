@@ -1,4 +1,4 @@
-// The rows of the suites smoke, quick and full.
+// The rows of the suites.
 #include "bench/run/suites.h"
 
 #include <algorithm>
@@ -15,6 +15,12 @@ using Names = std::vector<std::string_view>;
 const Names kPairs = {"fp32", "fp16", "fp16-bn32", "amp-fp16", "bf16", "amp-bf16"};
 const Names kPairsOfNoBatchNorm = {"fp32", "fp16", "amp-fp16", "bf16", "amp-bf16"};  // fp16-bn32 is fp16 there
 const Names kPairsAndTf32 = {"fp32", "tf32", "fp16", "fp16-bn32", "amp-fp16", "bf16", "amp-bf16"};
+// What most people choose between, on every subject; the recipes of single frameworks on a few.
+const Names kCommon = {"fp32",        "tf32", "fp16",        "fp16-bn32", "amp-fp16",
+                       "fp16-master", "bf16", "bf16-master", "amp-bf16"};
+const Names kRecipes = {"fp64",         "fp16-static",         "apex-o1", "apex-o2",   "apex-o3", "cpu-amp-bf16",
+                        "cpu-amp-fp16", "keras-mixed-float16", "bf16-sr", "bf16-kahan"};
+const Names kOfRecipes = {"mlp/b32_i64_h128_o10", "gpt/b8_t32_n2_h2_d32_v27"};
 // Layers that are large enough for a meaningful throughput, and models that learn within seconds.
 const Names kLayers = {"linear/b64_i1024_o1024", "conv2d/b16_c64_o64_s28_k3", "batchnorm2d/b16_c64_s28"};
 const Names kModels = {"mlp/b32_i64_h128_o10", "convnet/b16_c3_s16_w16"};
@@ -91,6 +97,17 @@ const Names kSums = {"", "data=same_sign", "data=cancelling", "sum=split_k", "da
 const SuiteRow kHalfSums = {
     {"linear"}, {"fp16", "amp-fp16"}, {"accumulation"}, {"sum=fp16", "data=same_sign sum=fp16"}};
 
+const SuiteRow kSanity = {{"convnet/b16_c3_s16_w16"}, kPairsAndTf32, {"sanity"}, {"", "check=nan", "check=batchnorm"}};
+const SuiteRow kSanityOfScalers = {{"convnet/b16_c3_s16_w16"},
+                                   {"amp-fp16", "fp16-master", "apex-o1", "apex-o2", "keras-mixed-float16"},
+                                   {"sanity"},
+                                   {"check=scaler"}};
+
+const std::vector<SuiteRow>& sanity() {
+  static const std::vector<SuiteRow> rows = {kSanity, kSanityOfScalers};
+  return rows;
+}
+
 const std::vector<SuiteRow>& quick() {
   static const std::vector<SuiteRow> rows = {
       {kLayers, kPairsAndTf32, {"error", "range", "memory", "throughput"}},
@@ -123,14 +140,14 @@ const std::vector<SuiteRow>& quick() {
 
 const std::vector<SuiteRow>& full() {
   static const std::vector<SuiteRow> rows = {
-      {{"*"}, {"*"}, {"error", "range", "memory"}},
+      {{"*"}, kCommon, {"error", "range", "memory"}},
       {smallest_of_each_family(), kPairs, {"memory"}, {"steps=100"}},  // no step may leave memory behind
-      {kTimed, {"*"}, {"throughput"}},
-      {kTrained, {"*"}, {"convergence"}},
-      {kTrainedSlowly, {"*"}, {"convergence"}, {"rate=0.01 steps=200"}},
-      {{"lenet5/b64_c1_s28"}, {"*"}, {"convergence"}, {"rate=0.01 steps=400"}},
-      {{"xception/b16_s16_n2_w4_o10"}, {"*"}, {"convergence"}, {"rate=0.002 steps=200"}},
-      {kTrainedLonger, {"*"}, {"convergence"}, {"steps=200"}},
+      {kTimed, kCommon, {"throughput"}},
+      {kTrained, kCommon, {"convergence"}},
+      {kTrainedSlowly, kCommon, {"convergence"}, {"rate=0.01 steps=200"}},
+      {{"lenet5/b64_c1_s28"}, kCommon, {"convergence"}, {"rate=0.01 steps=400"}},
+      {{"xception/b16_s16_n2_w4_o10"}, kCommon, {"convergence"}, {"rate=0.002 steps=200"}},
+      {kTrainedLonger, kCommon, {"convergence"}, {"steps=200"}},
       {{"mlp/b32_i64_h128_o10", "erfnet/b4_s32x64_n1_w4_o4", "gpt/b8_t32_n2_h2_d32_v27"},
        kPairs,
        {"training"},
@@ -138,25 +155,28 @@ const std::vector<SuiteRow>& full() {
       {kImageModels, kPairs, {"training"}, {"steps=40"}},
       {kTrainedLonger, kPairs, {"training"}, {"steps=100"}},
       {{"mlp/b32_i64_h128_o10", "logistic/b16_c3_s16"},
-       {"*"},
+       kCommon,
        {"training"},
        {"steps=100", "steps=100 replicate=1", "steps=100 replicate=2"}},
-      {{"mlp/b32_i64_h128_o10"}, {"*"}, {"training"}, {"steps=100 optimizer=adamw"}},
+      {{"mlp/b32_i64_h128_o10"}, kCommon, {"training"}, {"steps=100 optimizer=adamw"}},
       {{"mlp/b32_i64_h128_o10"},
        {"fp16", "bf16"},
        {"training"},
        {"steps=100 storage=stochastic", "steps=100 storage=kahan", "steps=100 optimizer=adamw storage=stochastic",
         "steps=100 optimizer=adamw storage=kahan"}},
+      {kOfRecipes, kRecipes, {"error", "range", "memory", "convergence"}},
       {{"detector/b16_s64"}, kPairs, {"training"}, {"steps=100"}},
-      {kWithStatistics, {"*"}, {"batchnorm_drift"}, kDrift},
-      {kDeepWithStatistics, {"*"}, {"batchnorm_drift"}},
+      {kWithStatistics, kCommon, {"batchnorm_drift"}, kDrift},
+      {kDeepWithStatistics, kCommon, {"batchnorm_drift"}},
       {{"batchnorm2d"},
        {"fp16-bn32"},
        {"batchnorm_drift"},
        {"storage=f16", "storage=f16 momentum=0.01", "storage=bf16", "storage=bf16 momentum=0.01"}},
       kNarrowStatistics,
-      {{"linear"}, {"*"}, {"accumulation"}, kSums},
+      {{"linear"}, kCommon, {"accumulation"}, kSums},
       kHalfSums,
+      kSanity,
+      kSanityOfScalers,
       kUnderflowControl,
       kSmallRateControl,
       kScaleTooHighControl,
@@ -173,14 +193,16 @@ const std::vector<SuiteRow>& full() {
 
 const std::vector<Suite>& suites() {
   static const std::vector<Suite> list = {
+      {"sanity", "seconds: the precision in use, NaN, batch norm after an infinite input, loss scalers"},
       {"smoke", "layers and small models in seconds: error, range, memory"},
       {"quick", "the default, about a minute: also throughput, training, drift and the negative controls"},
-      {"full", "every subject, policy and harness"},
+      {"full", "every subject and harness, the common policies and, on a few models, all"},
   };
   return list;
 }
 
 std::span<const SuiteRow> rows_of(std::string_view suite) {
+  if (suite == "sanity") return sanity();
   if (suite == "smoke") return smoke();
   if (suite == "quick") return quick();
   if (suite == "full") return full();

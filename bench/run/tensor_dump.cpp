@@ -104,7 +104,8 @@ Json policy_json(const Policy& policy) {
                                       {"initial", scaler.initial},
                                       {"growth", scaler.growth},
                                       {"backoff", scaler.backoff},
-                                      {"interval", scaler.interval}}}};
+                                      {"interval", scaler.interval},
+                                      {"rule", models::text_of(scaler)}}}};
 }
 
 void add_state(Dump& dump, int64_t step, Trial& trial) {

@@ -28,7 +28,7 @@ class Checkpoint : public Layer {
     Saved again;
     {
       // Without the tap, which has seen these activations.
-      Pass repeated(pass.device, pass.policy, pass.training, key);
+      Pass repeated(pass.device, pass.policy(), pass.training, key);
       body_->forward(repeated, x, &again);
     }
     Tensor dx = body_->backward(pass, dy, again);

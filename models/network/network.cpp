@@ -44,7 +44,9 @@ class Builder {
       throw LayerError(spec, "its name is that of another layer, " + other.kind +
                                  (other.line ? " in line " + std::to_string(other.line) : ""));
     }
-    LayerRequest request{.init = init_, .settings = settings_, .name = spec.name, .input = shape};
+    const Policy& policy = policy_of_layer(init_.policy, spec.name);
+    const Init init{init_.device, policy, init_.key, init_.round_first, init_.draws};
+    LayerRequest request{.init = init, .settings = settings_, .name = spec.name, .input = shape};
     request.earlier = &earlier_;
     for (size_t i = 0; i < spec.branches.size(); ++i) {
       Shape branch_shape = shape;
@@ -63,6 +65,9 @@ class Builder {
         for (const LayerPtr& branch : request.branches)
           if (branch) add(*branch, shape, -1, facts);
       LayerPtr made = kind.make(request);
+      // A layer with branches has nothing to compute but their sum or concatenation, in the wider dtype.
+      if (!init_.policy.layers.empty() && kind.branches == LayerKind::Branches::none)
+        made = under_policy(policy, std::move(made));
       earlier_[spec.name] = {made.get(), spec.kind, shape,
                              request.branch_outputs.empty() ? Shape() : request.branch_outputs[0]};
       if (facts_) add(*made, shape, 1, facts);
@@ -111,6 +116,19 @@ void write(const std::vector<LayerSpec>& specs, std::string& text) {
 }
 
 }  // namespace
+
+std::vector<std::string> layers_with_policy(const Network& network) {
+  std::vector<std::string> names;
+  const auto add = [&](const auto& self, const std::vector<LayerSpec>& specs) -> void {
+    for (const LayerSpec& spec : specs) {
+      for (const auto& branch : spec.branches) self(self, branch);
+      if (layer_kind_named(spec.kind).branches == LayerKind::Branches::none) names.push_back(spec.name);
+    }
+  };
+  add(add, network.layers);
+  names.emplace_back("loss");
+  return names;
+}
 
 LayerPtr build(const Network& network, const std::string& name, const Shape& input, const Init& init,
                const Settings& settings) {

@@ -55,6 +55,9 @@ std::vector<LayerFacts> layer_facts(const Network& network, const Shape& input);
 LayerPtr build(const Network& network, const std::string& name, const Shape& input, const Init& init,
                const Settings& settings);
 
+// Names of the layers that Policy::layers can give a policy of their own, in the order in which they run, then "loss".
+std::vector<std::string> layers_with_policy(const Network& network);
+
 // One line that two networks share exactly if they compute the same: the basis of a hash.
 std::string text_of(const Network& network);
 

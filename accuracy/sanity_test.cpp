@@ -1,0 +1,100 @@
+// The sanity harness: its checks hold for what the policies promise, and fail for what they do not.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "accuracy/accuracy.h"
+#include "kernels/devices.h"
+
+namespace halfmark::accuracy {
+namespace {
+
+const std::string kNet = "convnet/b4_c1_s8_w4";
+
+TrialSpec sanity_spec(const std::string& subject, std::string_view policy, const std::string& check) {
+  TrialSpec spec;
+  spec.subject = &subject_named(subject);
+  spec.device = open_device("cpu");
+  spec.policy = &policy_named(policy);
+  spec.seed = 1;
+  spec.settings = spec.subject->settings;
+  spec.axes = {{"check", check}};
+  return spec;
+}
+
+double number_of(const Findings& findings, std::string_view metric, std::string_view at = "") {
+  for (const Measurement& one : findings.measurements)
+    if (one.metric == metric && one.at == at) return one.value;
+  ADD_FAILURE() << "no " << metric << " at '" << at << "'";
+  return 0;
+}
+
+Findings sanity_of(const std::string& policy, const std::string& check) {
+  return sanity_harness().measure(sanity_spec(kNet, policy, check));
+}
+
+TEST(Sanity, FindsThePrecisionOfEveryPolicy) {
+  const std::pair<const char*, std::pair<double, double>> table[] = {
+      {"fp64", {52, 1024.5}},   {"fp32", {23, 1024.5}}, {"tf32", {10, 1024}},    {"fp16", {10, 1024}},
+      {"amp-fp16", {10, 1024}}, {"bf16", {7, 1024}},    {"amp-bf16", {7, 1024}},
+  };
+  for (const auto& [policy, expected] : table) {
+    const Findings findings = sanity_of(policy, "precision");
+    EXPECT_EQ(number_of(findings, "sanity.fraction_bits"), expected.first) << policy;
+    EXPECT_EQ(number_of(findings, "sanity.product"), expected.second) << policy;
+  }
+}
+
+// A device that multiplies in tf32 where fp32 was promised: what the expectation must not accept.
+TEST(Sanity, SeesAMatmulThatIsLessPreciseThanPromised) {
+  Policy policy = policy_named("tf32");
+  policy.name = "fp32";
+  TrialSpec spec = sanity_spec(kNet, "fp32", "precision");
+  const auto expectation = sanity_harness().expects(spec);
+  ASSERT_TRUE(expectation);
+  EXPECT_EQ(expectation->limit, 23);
+  spec.policy = &policy;
+  EXPECT_NE(number_of(sanity_harness().measure(spec), "sanity.fraction_bits"), expectation->limit);
+}
+
+TEST(Sanity, SeesThatASkippedStepDoesNotProtectRunningStatistics) {
+  const Findings amp = sanity_of("amp-fp16", "batchnorm");
+  EXPECT_EQ(number_of(amp, "sanity.skipped_steps"), 1);
+  EXPECT_GT(number_of(amp, "sanity.poisoned_statistics"), 0);
+  EXPECT_EQ(number_of(sanity_of("fp32", "batchnorm"), "sanity.skipped_steps"), 0) << "fp32 skips nothing";
+}
+
+TEST(Sanity, FollowsTheScalerOfEachFramework) {
+  for (const char* policy : {"amp-fp16", "fp16-master", "apex-o1", "apex-o2", "keras-mixed-float16"}) {
+    const Findings findings = sanity_of(policy, "scaler");
+    EXPECT_EQ(number_of(findings, "sanity.scale_mismatches"), 0) << policy;
+    EXPECT_NEAR(number_of(findings, "sanity.gradient_ratio"), 1, 0.01) << policy;
+  }
+  // A rule with other factors does not pass.
+  Policy other = policy_named("amp-fp16");
+  other.scaler.backoff = 0.25;
+  TrialSpec spec = sanity_spec(kNet, "amp-fp16", "scaler");
+  spec.policy = &other;
+  EXPECT_GT(number_of(sanity_harness().measure(spec), "sanity.scale_mismatches"), 0);
+}
+
+TEST(Sanity, FindsNoNanOnCleanDataAndOneWhereAnInputOverflows) {
+  for (const char* policy : {"fp32", "fp16", "amp-fp16", "bf16"}) {
+    const Findings findings = sanity_of(policy, "nan");
+    EXPECT_EQ(number_of(findings, "sanity.nonfinite", "forward"), 0) << policy;
+    EXPECT_EQ(number_of(findings, "sanity.nonfinite", "backward"), 0) << policy;
+  }
+  TrialSpec spec = sanity_spec(kNet, "fp16", "nan");
+  spec.settings.input_scale = 1e5;
+  EXPECT_GT(number_of(sanity_harness().measure(spec), "sanity.nonfinite", "forward"), 0);
+}
+
+TEST(Sanity, RefusesWhatACheckNeeds) {
+  const Harness harness = sanity_harness();
+  EXPECT_NE(refusal_of(harness, sanity_spec("mlp/b8_i16_h24_o10", "fp32", "batchnorm"))->find("no running"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(harness, sanity_spec(kNet, "fp16", "scaler"))->find("no dynamic loss scale"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace halfmark::accuracy
