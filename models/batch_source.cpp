@@ -96,7 +96,7 @@ Tensor BatchSource::one_hot(const std::vector<double>& classes, const Shape& res
     const auto label = static_cast<int64_t>(classes[static_cast<size_t>(i)]);
     if (label < count) values[static_cast<size_t>((i / pixels * count + label) * pixels + i % pixels)] = 1;
   }
-  return Tensor::from(device_, result, policy_.param, values);
+  return Tensor::from(device_, result, target_dtype(), values);
 }
 
 Tensor BatchSource::targets(const Batch& batch, const Shape& given, const Shape& result) const {
@@ -104,7 +104,7 @@ Tensor BatchSource::targets(const Batch& batch, const Shape& given, const Shape&
   const Shape shape = target_shape(spec_.subject->data, given);
   if (row_of(spec_.subject->loss.kind).targets == TargetKind::values) return one_hot(batch.labels, result);
   if (spec_.subject->data == DataKind::boxes)
-    return Tensor::from(device_, {result[0], result[1], 2 * result[2]}, policy_.param,
+    return Tensor::from(device_, {result[0], result[1], 2 * result[2]}, target_dtype(),
                         detection_targets(batch.labels, result[0], result[2] - 4, given[2], given[3]));
   if (spec_.subject->data != DataKind::speech)
     return stored_indices(device_, shape, batch.labels, spec_.settings.indices);

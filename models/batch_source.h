@@ -48,6 +48,7 @@ class BatchSource {
   Layout layout_of(const Shape& shape, DType dtype) const;
 
  private:
+  DType target_dtype() const { return policy_of_layer(policy_, "loss").param; }  // of targets that are not labels
   Batch draw(std::string_view stream, int64_t number, const Shape& shape) const;
   Batch read(int64_t step);
   Batch changed(Batch drawn) const;

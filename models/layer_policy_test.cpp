@@ -1,9 +1,11 @@
 // Names of changed policies, and layers that run under policies of their own.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/trial_testing.h"

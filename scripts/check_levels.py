@@ -117,7 +117,7 @@ PLAIN_PATH = re.compile(r"[A-Za-z0-9_]+(?:[.-][A-Za-z0-9_]+)*(?:/[A-Za-z0-9_]+(?
 STANDARD = re.compile(r"[a-z_]+")
 # Headers of other projects and of the system; CUDA's are above.
 LIBRARIES = re.compile(r"(?:fmt|gtest|gmock|nlohmann|benchmark|CLI|boost/math|linux|sanitizer|sys)/.+|(?:pugixml|dnnl)\.hpp|dnnl_debug\.h|(?:png|jpeglib|jerror)\.h"
-                       r"|(?:cblas|cpuid|dlfcn|fcntl|immintrin|xmmintrin|link|poll|sched|unistd|wordexp)\.h")
+                       r"|(?:cblas|cpuid|dlfcn|fcntl|fnmatch|immintrin|xmmintrin|link|poll|sched|unistd|wordexp)\.h")
 EXAMPLE = "bench/package_example/"  # a project that uses the installed headers: <halfmark/...>
 
 

@@ -19,6 +19,7 @@ FORMULAS = "kernels/ops/formulas.h"
 OPTIMIZER = "models/optimizer.cpp"
 STEPS = "kernels/ops/optimizers.h"
 SCALER = "models/scaler.cpp"
+SCALER_SPEC = "models/scaler_spec.h"
 TRIAL = "models/trial.cpp"
 BATCHES = "models/batch_source.cpp"
 DATA = "models/data.cpp"
@@ -153,16 +154,16 @@ CHANGES = [
     change("sgd_last_parameter", "the last parameter is not updated", (OPTIMIZER, "i < params.size(); ++i", "i + 1 < params.size(); ++i")),
     change("rate_of_loss_factor", "the rate is not divided by the factor of the loss", (TRIAL, "? settings.rate / settings.loss_factor", "? settings.rate")),
     # Loss scaling.
-    change("scaler_growth", "the scale grows by 4, not by 2", (SCALER, "static_cast<double>(scale_) * spec_.growth);", "static_cast<double>(scale_) * 2 * spec_.growth);")),
-    change("scaler_backoff", "the scale backs off by 4, not by 2", (SCALER, "static_cast<double>(scale_) * spec_.backoff);", "static_cast<double>(scale_) * spec_.backoff / 2);")),
-    change("scaler_interval", "the scale grows one step later", (SCALER, "if (++tracker_ != spec_.interval) return;", "if (tracker_++ != spec_.interval) return;")),
+    change("scaler_growth", "the scale grows by 4, not by 2", (SCALER, "held(scale_ * spec_.growth)", "held(scale_ * 2 * spec_.growth)")),
+    change("scaler_backoff", "the scale backs off by 4, not by 2", (SCALER, "held(scale_ * spec_.backoff)", "held(scale_ * spec_.backoff / 2)")),
+    change("scaler_interval", "the scale grows one step later", (SCALER, "if (++tracker_ == spec_.interval) raise();", "if (tracker_++ == spec_.interval) raise();")),
     change("scaler_tracker_kept", "an overflow does not reset the count of clean steps",
-           (SCALER, "spec_.backoff);\n    tracker_ = 0;\n", "spec_.backoff);\n")),
-    change("scaler_grows_to_infinity", "the scale may become infinite", (SCALER, "if (std::isfinite(grown)) scale_ = grown;", "scale_ = grown;")),
-    change("scaler_default_interval", "the default interval is 1000 steps", (POLICY, ".backoff = 0.5, .interval = 2000};", ".backoff = 0.5, .interval = 1000};")),
-    change("scaler_default_initial", "the default scale starts at 2^15", (POLICY, ".initial = 65536, .growth = 2,", ".initial = 32768, .growth = 2,")),
+           (SCALER, "void Scaler::lower() {\n  tracker_ = -spec_.uncounted;\n", "void Scaler::lower() {\n")),
+    change("scaler_grows_to_infinity", "the scale may become infinite", (SCALER, "if (spec_.grows_to_infinity || std::isfinite(grown)) scale_ = grown;", "scale_ = grown;")),
+    change("scaler_default_interval", "the default interval is 1000 steps", (SCALER_SPEC, "int interval = 2000;", "int interval = 1000;")),
+    change("scaler_default_initial", "the default scale starts at 2^15", (SCALER_SPEC, "double initial = 65536,", "double initial = 32768,")),
     change("scaler_no_unscale", "the gradients keep the loss scale",
-           (SCALER, "static_cast<float>(1 / static_cast<double>(scale_));", "1.0f + 0 * scale_;")),
+           (SCALER, "static_cast<float>(1 / scale_);", "static_cast<float>(1.0 + 0 * scale_);")),
     change("skip_not_skipped", "a step with a non-finite gradient is made", (TRIAL, "if (!skip) p.optimizer.step(p.params);", "p.optimizer.step(p.params);")),
     change("skip_without_backoff", "the scale does not hear of an overflow", (TRIAL, "p.scaler.update(skip);", "p.scaler.update(false);")),
     change("unscale_after_step", "the gradients are unscaled after the step",

@@ -1,9 +1,12 @@
 #include "bench/run/known_names.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "bench/run/performance.h"
 #include "kernels/devices.h"
+#include "kernels/number/error.h"
 #include "kernels/number/named.h"
 
 namespace halfmark::bench {
@@ -44,6 +47,14 @@ std::vector<std::string> policy_names() {
   std::vector<std::string> names;
   for (const Policy& policy : policies()) names.emplace_back(policy.name);
   return names;
+}
+
+void require_plain_policy(const std::string& word) {
+  const size_t plus = word.find('+');
+  const std::vector<std::string> names = policy_names();
+  if (plus == word.npos || word.find('/') != word.npos || std::ranges::find(names, word.substr(0, plus)) == names.end())
+    return;
+  throw Error(fmt::format("'{}': changes of a policy are options, --scaler, --cast-rules and --precision", word));
 }
 
 std::vector<std::string> harness_names() {

@@ -18,6 +18,9 @@ void add_harnesses(const std::vector<Harness>& more);
 const Harness& harness_named(std::string_view name);  // throws Error naming the known ones
 
 std::vector<std::string> policy_names();
+// Throws Error for the name of a changed policy: it is part of an id, and no word or --policy, because its layers may have
+// commas and globs.
+void require_plain_policy(const std::string& word);
 std::vector<std::string> harness_names();
 std::vector<std::string> device_names();
 

@@ -149,15 +149,6 @@ std::string settled_setting(const std::string& word, const std::vector<std::stri
                   : fmt::format("'{}': {}", word, values));
 }
 
-// The name of a changed policy is part of an id, and no word or --policy: its layers may have commas and globs.
-void require_plain_policy(const std::string& word) {
-  const size_t plus = word.find('+');
-  const std::vector<std::string> names = policy_names();
-  if (plus == word.npos || word.find('/') != word.npos || std::ranges::find(names, word.substr(0, plus)) == names.end())
-    return;
-  throw Error(fmt::format("'{}': changes of a policy are options, --scaler, --cast-rules and --precision", word));
-}
-
 // Every case of the suite's rows on these devices, one subject after another. Subjects and harnesses that are named
 // exactly are included even if the suite does not have them.
 std::vector<Case> expand(const Selection& selection, const std::vector<std::string>& devices,
