@@ -1,0 +1,283 @@
+#include "reports/claims/claims.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "claims_shipped.h"
+#include "reports/record/glob.h"
+#include "reports/record/json_reader.h"
+
+namespace halfmark::reports {
+
+namespace {
+
+using nlohmann::ordered_json;
+using Fields = std::vector<std::string_view>;
+
+constexpr std::string_view kClaimsKind = "list of claims";
+constexpr std::string_view kTakes[] = {"only", "max", "min", "mean", "sum"};
+constexpr std::string_view kVerdicts[] = {"CONFIRMED", "REFUTED", "CONDITIONAL", "INCONCLUSIVE", "NOT-TESTABLE-HERE"};
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+// What makes an id of one in the file.
+struct Ids {
+  std::string device;
+  std::vector<std::pair<std::string, std::string>> replaced_parts;  // in a quick run
+
+  std::string operator()(std::string id) const {
+    id = replaced(std::move(id), "{device}", device);
+    for (const auto& [from, to] : replaced_parts) id = replaced(std::move(id), from, to);
+    return id;
+  }
+};
+
+std::vector<Expression> conditions(const JsonReader& json, const char* key, const Claim& claim) {
+  std::vector<Expression> all;
+  json.each(key, [&](const JsonReader& one) {
+    try {
+      all.emplace_back(one.text());
+    } catch (const ReportError& error) {
+      one.fail(error.what());
+    }
+    for (const std::string& name : all.back().names())
+      if (!claim.numbers.contains(name)) one.fail(fmt::format("'{}': there is no number '{}'", one.text(), name));
+  });
+  return all;
+}
+
+NumberSource source_from(const JsonReader& json, const Ids& ids) {
+  static const Fields kFields = {"case", "cases", "metric", "curve", "at", "take", "x", "reaches", "falls_below"};
+  json.expect_object();
+  json.expect_only(kFields);
+  NumberSource source;
+  if (const auto one = json.optional("case")) source.cases.push_back(ids(one->text()));
+  json.each("cases", [&](const JsonReader& one) { source.cases.push_back(ids(one.text())); });
+  if (source.cases.empty()) json.fail("has no case");
+  source.is_curve = json.optional("curve").has_value();
+  if (source.is_curve == json.optional("metric").has_value()) json.fail("needs either a metric or a curve");
+  source.metric = json.text(source.is_curve ? "curve" : "metric");
+  source.at = json.text("at");
+  if (const auto take = json.optional("take")) source.take = take->one_of<NumberSource::Take>(kTakes);
+  const auto read = [&](const char* key, std::optional<double>& number) {
+    const auto member = json.optional(key);
+    if (!member) return;
+    if (!source.is_curve) member->fail("is for a curve");
+    number = member->number();
+  };
+  read("x", source.x), read("reaches", source.reaches), read("falls_below", source.falls_below);
+  return source;
+}
+
+Claim claim_from(const JsonReader& json, std::string_view device, bool quick) {
+  static const Fields kFields = {"id",      "claim",     "rule",    "note",  "cases", "quick",
+                                 "numbers", "confirmed", "refuted", "needs", "not_testable"};
+  json.expect_object();
+  json.expect_only(kFields);
+  Claim claim;
+  claim.id = json.required("id").text();
+  claim.article = claim.id.substr(0, claim.id.find('-'));
+  claim.text = json.required("claim").text();
+  claim.note = json.text("note");
+  claim.needs = json.text("needs");
+  claim.not_testable = json.text("not_testable");
+  if (!claim.not_testable.empty()) {
+    for (const char* key : {"cases", "numbers", "confirmed", "refuted"})
+      if (const auto member = json.optional(key)) member->fail("is given for a claim that is not testable");
+    return claim;
+  }
+  claim.rule = json.required("rule").text();
+  Ids ids{std::string(device), {}};
+  if (quick)
+    json.each_member("quick", [&](const std::string& from, const JsonReader& to) {
+      ids.replaced_parts.emplace_back(from, to.text());
+    });
+  std::set<std::string> seen;
+  const auto add = [&](const std::string& id) {
+    if (seen.insert(id).second) claim.cases.push_back(id);
+  };
+  json.each("cases", [&](const JsonReader& one) { add(ids(one.text())); });
+  json.each_member("numbers", [&](const std::string& name, const JsonReader& one) {
+    NumberSource source = source_from(one, ids);
+    for (const std::string& id : source.cases) add(id);
+    claim.numbers.emplace(name, std::move(source));
+  });
+  claim.confirmed = conditions(json, "confirmed", claim);
+  claim.refuted = conditions(json, "refuted", claim);
+  if (claim.confirmed.empty() && claim.refuted.empty()) json.fail("has no condition");
+  return claim;
+}
+
+// What keeps a verdict from being reached.
+struct Obstacle {
+  Verdict verdict;
+  std::string reason;
+};
+
+const Record& record_of(const Report& report, const std::string& id) {
+  const auto found = std::ranges::find(report.records, id, &Record::id);
+  if (found == report.records.end()) throw Obstacle{Verdict::inconclusive, "the report has no case " + id};
+  if (found->status == Status::skipped) throw Obstacle{Verdict::not_testable, id + ": " + found->reason};
+  if (found->status == Status::failed) throw Obstacle{Verdict::inconclusive, id + ": " + found->reason};
+  return *found;
+}
+
+UncertainNumber uncertain(const Measurement& one) {
+  UncertainNumber number{one.value, {one.value, one.value}};
+  if (one.interval)
+    number.range = *one.interval;
+  else if (one.standard_error)
+    number.range = {one.value - 2 * *one.standard_error, one.value + 2 * *one.standard_error};
+  return number;
+}
+
+void add_of_curve(const NumberSource& source, const Series& curve, std::vector<UncertainNumber>& found) {
+  const auto add = [&](double value) { found.push_back({value, {value, value}}); };
+  if (!source.x && !source.reaches && !source.falls_below) return std::ranges::for_each(curve.y, add);
+  if (source.x) {
+    const auto place = std::ranges::find(curve.x, *source.x);
+    if (place != curve.x.end()) add(curve.y[static_cast<size_t>(place - curve.x.begin())]);
+    return;
+  }
+  for (size_t i = 0; i < curve.x.size(); ++i)
+    if (source.reaches ? curve.y[i] >= *source.reaches : curve.y[i] < *source.falls_below) return add(curve.x[i]);
+  add(std::numeric_limits<double>::infinity());
+}
+
+UncertainNumber taken(const NumberSource& source, const std::vector<UncertainNumber>& found) {
+  UncertainNumber all = found.front();
+  const auto combine = [&](double& into, double next) {
+    switch (source.take) {
+      case NumberSource::Take::max:
+        into = std::max(into, next);
+        break;
+      case NumberSource::Take::min:
+        into = std::min(into, next);
+        break;
+      case NumberSource::Take::only:
+      case NumberSource::Take::mean:
+      case NumberSource::Take::sum:
+        into += next;
+        break;
+    }
+  };
+  for (size_t i = 1; i < found.size(); ++i) {
+    combine(all.value, found[i].value);
+    combine(all.range.lower, found[i].range.lower), combine(all.range.upper, found[i].range.upper);
+  }
+  if (source.take == NumberSource::Take::mean)
+    for (double* part : {&all.value, &all.range.lower, &all.range.upper}) *part /= static_cast<double>(found.size());
+  return all;
+}
+
+UncertainNumber number_of(const NumberSource& source, const Report& report) {
+  std::vector<UncertainNumber> found;
+  for (const std::string& id : source.cases) {
+    const Record& record = record_of(report, id);
+    if (source.is_curve) {
+      for (const Series& curve : record.series)
+        if (curve.metric == source.metric && glob_matches(source.at, curve.at)) add_of_curve(source, curve, found);
+      continue;
+    }
+    for (const Measurement& one : record.measurements) {
+      if (one.metric != source.metric || !glob_matches(source.at, one.at)) continue;
+      if (misleads(record, one)) throw Obstacle{Verdict::not_testable, id + ": " + record.reason};
+      found.push_back(uncertain(one));
+    }
+  }
+  const std::string what = fmt::format("{} at '{}' of {}", source.metric, source.at, source.cases.front());
+  if (found.empty()) throw Obstacle{Verdict::inconclusive, "the report has no " + what};
+  if (source.take == NumberSource::Take::only && found.size() > 1)
+    throw Obstacle{Verdict::inconclusive, "the report has several " + what};
+  return taken(source, found);
+}
+
+// Of a list of conditions: yes if all hold, no if one does not; an empty list says nothing.
+Truth all_hold(const std::vector<Expression>& list, const Numbers& numbers) {
+  if (list.empty()) return Truth::no;
+  Truth all = Truth::yes;
+  for (const Expression& one : list) {
+    const Truth truth = one.holds(numbers);
+    if (truth == Truth::no) return Truth::no;
+    if (truth == Truth::open) all = Truth::open;
+  }
+  return all;
+}
+
+Verdict verdict_of(const Claim& claim, const Numbers& numbers) {
+  const Truth confirmed = all_hold(claim.confirmed, numbers), refuted = all_hold(claim.refuted, numbers);
+  if (confirmed == Truth::yes) return Verdict::confirmed;
+  if (refuted == Truth::yes) return Verdict::refuted;
+  if (confirmed == Truth::open || refuted == Truth::open) return Verdict::inconclusive;
+  return Verdict::conditional;
+}
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) { return kVerdicts[static_cast<size_t>(verdict)]; }
+
+ClaimList claims_from(const ordered_json& json, std::string_view where, std::string_view device, bool quick) {
+  static const Fields kFields = {"claims", "about", "articles", "entries"};
+  const JsonReader reader(json, where, kClaimsKind);
+  reader.expect_object();
+  reader.expect_only(kFields);
+  if (const JsonReader version = reader.required("claims"); version.integer() != 1)
+    version.fail(fmt::format("is version {}, this program reads version 1", version.integer()));
+  ClaimList list;
+  reader.each_member("articles",
+                     [&](const std::string& name, const JsonReader& one) { list.articles.emplace(name, one.text()); });
+  std::set<std::string> seen;
+  reader.required("entries").each([&](const JsonReader& one) {
+    list.claims.push_back(claim_from(one, device, quick));
+    const Claim& claim = list.claims.back();
+    if (!seen.insert(claim.id).second) one.fail("the id " + claim.id + " is there twice");
+    if (!list.articles.contains(claim.article)) one.fail("the article " + claim.article + " is not listed");
+  });
+  return list;
+}
+
+ClaimList shipped_claims(std::string_view device, bool quick) {
+  std::string text;
+  for (const std::string_view part : kShippedClaims) text += part;
+  return claims_from(parse_json(text, "claims.json", kClaimsKind), "claims.json", device, quick);
+}
+
+std::vector<ClaimVerdict> judge_claims(const ClaimList& list, const Report& report, std::string_view device) {
+  std::vector<ClaimVerdict> verdicts;
+  for (const Claim& claim : list.claims) {
+    ClaimVerdict& one = verdicts.emplace_back(ClaimVerdict{&claim, Verdict::not_testable, "", {}});
+    if (!claim.not_testable.empty()) {
+      one.reason = claim.not_testable;
+      continue;
+    }
+    if (!device.starts_with(claim.needs)) {
+      one.reason = fmt::format("needs a device {}, this is {}", claim.needs, device);
+      continue;
+    }
+    Numbers numbers;
+    try {
+      for (const std::string& id : claim.cases) (void)record_of(report, id);
+      for (const auto& [name, source] : claim.numbers) {
+        const UncertainNumber number = number_of(source, report);
+        numbers.emplace(name, number);
+        one.evidence.push_back({name, number, source.cases, source.metric, source.at});
+      }
+      one.verdict = verdict_of(claim, numbers);
+      if (one.verdict == Verdict::inconclusive) one.reason = "the spread of the numbers does not decide the rule";
+    } catch (const Obstacle& obstacle) {
+      one.verdict = obstacle.verdict, one.reason = obstacle.reason;
+    }
+  }
+  return verdicts;
+}
+
+}  // namespace halfmark::reports

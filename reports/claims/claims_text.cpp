@@ -1,0 +1,161 @@
+#include "reports/claims/claims_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace halfmark::reports {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::array kOrder = {Verdict::confirmed, Verdict::refuted, Verdict::conditional, Verdict::inconclusive,
+                               Verdict::not_testable};
+
+Tone tone_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::confirmed:
+      return Tone::good;
+    case Verdict::refuted:
+      return Tone::bad;
+    case Verdict::conditional:
+      return Tone::strong;
+    case Verdict::inconclusive:
+    case Verdict::not_testable:
+      return Tone::dim;
+  }
+  return Tone::plain;
+}
+
+std::string number_text(const UncertainNumber& number) {
+  if (!(number.range.lower < number.range.upper)) return fmt::format("{:.4g}", number.value);
+  return fmt::format("{:.4g} ({:.3g} to {:.3g})", number.value, number.range.lower, number.range.upper);
+}
+
+std::string numbers_text(const ClaimVerdict& one) {
+  std::vector<std::string> texts;
+  for (const Evidence& evidence : one.evidence)
+    texts.push_back(fmt::format("{} = {}", evidence.name, number_text(evidence.number)));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string conditions_text(const std::vector<Expression>& list) {
+  std::vector<std::string> texts;
+  for (const Expression& one : list) texts.push_back(one.text());
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+std::string counts_text(const std::vector<ClaimVerdict>& verdicts) {
+  std::vector<std::string> parts;
+  size_t decided = 0;
+  for (const Verdict verdict : kOrder) {
+    const auto count = static_cast<size_t>(std::ranges::count(verdicts, verdict, &ClaimVerdict::verdict));
+    if (verdict == Verdict::confirmed || verdict == Verdict::refuted || verdict == Verdict::conditional) decided += count;
+    if (count > 0) parts.push_back(fmt::format("{} {}", count, name_of(verdict)));
+  }
+  return fmt::format("{} of {} decided: {}", decided, counted(verdicts.size(), "claim"), fmt::join(parts, ", "));
+}
+
+// Text in a cell of a Markdown table.
+std::string cell(std::string text) {
+  for (size_t at = text.find('|'); at != text.npos; at = text.find('|', at + 2)) text.insert(at, "\\");
+  return text;
+}
+
+}  // namespace
+
+std::string claims_text(const ClaimList& list, const std::vector<ClaimVerdict>& verdicts, const TextOptions& options) {
+  std::string text;
+  std::string_view article;
+  for (const ClaimVerdict& one : verdicts) {
+    if (one.claim->article != article) {
+      article = one.claim->article;
+      text += (text.empty() ? "" : "\n") +
+              toned(fmt::format("{}: {}", article, list.articles.at(one.claim->article)), Tone::strong, options.colour) +
+              "\n";
+    }
+    const std::string verdict(name_of(one.verdict)), padding(18 - std::min<size_t>(18, verdict.size()), ' ');
+    const std::string lead = fmt::format("{:<7}", one.claim->id);
+    std::string lines = wrapped(lead + verdict + padding, one.claim->text, options.width);
+    if (options.colour)
+      lines.replace(lines.find(verdict), verdict.size(), toned(verdict, tone_of(one.verdict), options.colour));
+    text += lines;
+    const std::string indent(lead.size() + 18, ' ');
+    if (!one.reason.empty()) text += wrapped(indent, one.reason, options.width);
+    if (!one.evidence.empty()) text += wrapped(indent, numbers_text(one), options.width);
+    if (!options.all) continue;
+    if (!one.claim->rule.empty()) text += wrapped(indent, "rule: " + one.claim->rule, options.width);
+    if (!one.claim->confirmed.empty())
+      text += wrapped(indent, "confirmed if: " + conditions_text(one.claim->confirmed), options.width);
+    if (!one.claim->refuted.empty())
+      text += wrapped(indent, "refuted if: " + conditions_text(one.claim->refuted), options.width);
+    if (!one.claim->note.empty()) text += wrapped(indent, one.claim->note, options.width);
+    for (const std::string& id : one.claim->cases) text += indent + id + "\n";
+  }
+  return text + "\n" + counts_text(verdicts) + "\n";
+}
+
+std::string claims_markdown(const ClaimList& list, const std::vector<ClaimVerdict>& verdicts, const Report& report,
+                            const std::string& command) {
+  std::string text = "# Claims about mixed precision, decided by measurement\n\nWritten by `" + command + "`; do not edit. ";
+  text += fmt::format("Seed {}, started {}.\n\n", report.run.seed, report.run.started);
+  for (const auto& [name, value] : environment_facts(report.environment))
+    if (name == "halfmark.git" || name == "cpu.model" || name.starts_with("libraries."))
+      text += fmt::format("- {}: {}\n", name, value);
+  text += "\n" + counts_text(verdicts) + ".\n";
+  text +=
+      "\nA verdict follows from the numbers by the rule. CONDITIONAL: true in some cases and not in others; the numbers say "
+      "in which. Ranges are two standard errors or 95 % intervals. `halfmark claims ID --all` measures one again and shows "
+      "the cases behind it.\n";
+  std::string_view article;
+  for (const ClaimVerdict& one : verdicts) {
+    if (one.claim->article != article) {
+      article = one.claim->article;
+      text += fmt::format("\n## {}\n\n| claim | verdict | rule | numbers |\n|---|---|---|---|\n",
+                          list.articles.at(one.claim->article));
+    }
+    const std::string note = one.claim->note.empty() ? "" : " " + one.claim->note;
+    text += fmt::format("| {} {} | {} | {} | {} |\n", one.claim->id, cell(one.claim->text), name_of(one.verdict),
+                        cell(one.claim->rule + note), cell(one.reason.empty() ? numbers_text(one) : one.reason));
+  }
+  return text;
+}
+
+ordered_json claims_json(const ClaimList& list, const std::vector<ClaimVerdict>& verdicts, const Report& report) {
+  ordered_json all = {{"claims", 1},
+                      {"articles", list.articles},
+                      {"environment", report.environment},
+                      {"seed", report.run.seed},
+                      {"started", report.run.started},
+                      {"verdicts", ordered_json::array()}};
+  for (const ClaimVerdict& one : verdicts) {
+    ordered_json numbers = ordered_json::array();
+    for (const Evidence& evidence : one.evidence)
+      numbers.push_back({{"name", evidence.name},
+                         {"value", json_number(evidence.number.value)},
+                         {"lower", json_number(evidence.number.range.lower)},
+                         {"upper", json_number(evidence.number.range.upper)},
+                         {"metric", evidence.metric},
+                         {"at", evidence.at},
+                         {"cases", evidence.cases}});
+    ordered_json confirmed = ordered_json::array(), refuted = ordered_json::array();
+    for (const Expression& condition : one.claim->confirmed) confirmed.push_back(condition.text());
+    for (const Expression& condition : one.claim->refuted) refuted.push_back(condition.text());
+    all["verdicts"].push_back({{"id", one.claim->id},
+                               {"claim", one.claim->text},
+                               {"verdict", name_of(one.verdict)},
+                               {"reason", one.reason},
+                               {"rule", one.claim->rule},
+                               {"confirmed_if", confirmed},
+                               {"refuted_if", refuted},
+                               {"numbers", numbers},
+                               {"cases", one.claim->cases}});
+  }
+  return all;
+}
+
+}  // namespace halfmark::reports
