@@ -56,6 +56,7 @@ MAY_INCLUDE = {
     "models/": MODELS,
     "accuracy/": ACCURACY,
     "accuracy/probe/": ACCURACY + ("accuracy/probe/",),
+    "accuracy/experiments/": ACCURACY + ("accuracy/experiments/",),
     "bench/run/": RUN,
     "bench/vectors/": VECTORS,
     "bench/ab/": AB,
