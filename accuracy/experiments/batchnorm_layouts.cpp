@@ -18,7 +18,8 @@ constexpr double kLayoutEpsilon = 1e-5;
 struct NormCase {
   Shape image;
   bool frozen = false, affine = true;
-  std::vector<double> x{}, dy{}, scale{}, shift{}, mean{}, variance{};  // mean and variance: the running ones of a frozen layer
+  std::vector<double> x{}, dy{}, scale{}, shift{}, mean{},
+      variance{};  // mean and variance: the running ones of a frozen layer
   size_t channels() const { return static_cast<size_t>(image[1]); }
   size_t pixels() const { return static_cast<size_t>(image[2] * image[3]); }
   void each(size_t c, auto&& visit) const {

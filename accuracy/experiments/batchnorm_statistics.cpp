@@ -17,6 +17,7 @@ namespace halfmark::accuracy {
 
 namespace {
 
+constexpr double kMean = 4;  // squares of it add up to less than 65504 for 4,000 values: here nothing overflows
 constexpr std::array kRatios = {0.0, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0};  // mean / standard deviation
 constexpr std::array kDeviations = {1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 200.0, 300.0, 1000.0};
 constexpr double kTooWide = 300;  // its variance, 90,000, is above 65504
@@ -74,6 +75,10 @@ std::vector<double> draw_images(const TrialSpec& spec, const Shape& image, doubl
   std::vector<double> all(static_cast<size_t>(image.elements()));
   for (size_t i = 0; i < all.size(); ++i) all[i] = mean + deviation * key.normal(i);
   return all;
+}
+
+std::vector<double> draw_with_ratio(const TrialSpec& spec, const Shape& image, double ratio) {
+  return ratio == 0 ? draw_images(spec, image, 0, 1) : draw_images(spec, image, kMean, kMean / ratio);
 }
 
 std::vector<std::vector<double>> by_channel(const Shape& image, const std::vector<double>& x) {
@@ -138,18 +143,20 @@ BatchStatistics statistics_by_device(const TrialSpec& spec, const Shape& image, 
   return {variance.values(), running_variance.values(), out.values()};
 }
 
-// E[x^2] - E[x]^2 of each channel, with both moments and their difference stored as the kind says.
+// E[x^2] - E[x]^2 of each channel, with both moments and their difference stored as the kind says. Sums that are not added
+// in the low format are fp32.
 std::vector<double> one_pass_variances(const TrialSpec& spec, const Shape& image, DType stored,
                                        const std::vector<double>& x, const SumKind& kind) {
   Device& device = *spec.device;
   const DType low = spec.policy->low, result = kind.stores_low ? low : DType::f32;
+  const SumKind& sum = kind.adds_low ? kLowSum : kWideSum;
   std::vector<double> variances;
   for (const std::vector<double>& channel : by_channel(image, x)) {
     const std::vector<double> ones(channel.size(), 1);
     const auto count = static_cast<double>(channel.size());
-    const double mean = stored_as(device, result, sum_of_products(device, stored, low, kind, channel, ones) / count);
+    const double mean = stored_as(device, result, sum_of_products(device, stored, low, sum, channel, ones) / count);
     const double square =
-        stored_as(device, result, sum_of_products(device, stored, low, kind, channel, channel) / count);
+        stored_as(device, result, sum_of_products(device, stored, low, sum, channel, channel) / count);
     variances.push_back(stored_as(device, result, square - stored_as(device, result, mean * mean)));
   }
   return variances;
@@ -161,7 +168,7 @@ void measure_variances(const TrialSpec& spec, const Shape& image, const std::str
   std::vector<double> ratios, errors;
   double collapsed = 0;
   for (const double ratio : kRatios) {
-    const std::vector<double> x = stored_as(*spec.device, stored, draw_images(spec, image, ratio, 1));
+    const std::vector<double> x = stored_as(*spec.device, stored, draw_with_ratio(spec, image, ratio));
     const std::vector<double> found = variances_of(x);
     for (const double variance : found) collapsed += variance <= 0;
     ratios.push_back(ratio), errors.push_back(rms_relative(found, exact_variances(image, x)));
@@ -199,7 +206,7 @@ void measure_accumulation_of_statistics(const TrialSpec& spec, const Shape& imag
   }
   std::vector<double> ratios, errors;
   for (const double ratio : kRatios) {
-    const std::vector<double> drawn = draw_images(spec, image, ratio, 1);
+    const std::vector<double> drawn = draw_with_ratio(spec, image, ratio);
     ratios.push_back(ratio);
     errors.push_back(
         rms_relative(exact_variances(image, stored_as(*spec.device, low, drawn)), exact_variances(image, drawn)));

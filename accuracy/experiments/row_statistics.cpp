@@ -35,7 +35,7 @@ const std::vector<MetricRow>& row_table() {
        "policy: fp32 if the policy computes the norm in fp32, otherwise low_sum"},
       {"row.nonfinite", "1", Better::lower, Kind::bounded,
        "at WAY: share of the pairs of width and standard deviation whose sum of squares is infinite or NaN"},
-      {"row.vanished", "1", Better::lower, Kind::bounded, "at WAY: likewise, whose sum of squares is 0"},
+      {"row.vanished", "1", Better::lower, Kind::bounded, "at WAY: likewise, whose length is stored as 0"},
       {"row.safe_from", "1", Better::lower, Kind::bounded,
        "over the width at WAY: least standard deviation from which on up to 1 every error is at most 2^-9; infinite: "
        "none"},
@@ -131,7 +131,7 @@ void measure_row_way(const TrialSpec& spec, const RowWay& way, const RowStatisti
     for (const double magnitude : kMagnitudes) {
       const std::vector<double> x = draw_row(spec, width, magnitude);
       const Squares found = squares_by(spec, way, norm, x);
-      nonfinite += !std::isfinite(found.sum), vanished += found.sum == 0;
+      nonfinite += !std::isfinite(found.sum), vanished += found.length == 0;
       magnitudes.push_back(magnitude);
       errors.push_back(found.length == 0 ? HUGE_VAL : relative_error(found.length, exact_length(norm, x)));
     }

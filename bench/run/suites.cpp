@@ -178,7 +178,7 @@ const std::vector<SuiteRow>& experiments() {
       {{"mse", "cross_entropy", "binary_cross_entropy_with_logits"}, kExperiment, {"reduction"}},
       {{"layernorm", "rmsnorm", "linear/b4_i16_o8_w1"}, kExperiment, {"row_statistics"}},
       {{"layernorm"}, {"fp16", "amp-fp16"}, {"row_statistics"}, {"epsilon=1e-08", "epsilon=1e-12"}},
-      {{"softmax/b64_d128"}, kExperiment, {"mask"}},
+      {{"softmax/b64_d128"}, kExperiment, {"mask"}, {"", "scores=10000"}},
       {{"batchnorm2d/b16_c8_s8", "batchnorm2d/b16_c8_s8_a0", "batchnorm2d/b16_c8_s8_m1", "batchnorm1d/b64_c8",
         "batchnorm3d/b4_c8_d4_s4"},
        {"fp32", "fp16", "fp16-bn32", "amp-fp16", "bf16", "amp-bf16"},
@@ -193,7 +193,7 @@ const std::vector<SuiteRow>& experiments() {
       {{"linear/b64_i256_o64", "conv2d/b4_c16_o16_s8_k3"},
        {"fp32", "tf32", "fp16", "amp-fp16", "bf16", "amp-bf16"},
        {"mantissa"}},
-      {{"mlp"}, kExperiment, {"all_reduce"}, {"", "scale=1"}},
+      {{"mlp"}, kExperiment, {"all_reduce"}, {"", "scale=1", "scale=0.0001"}},
   };
   return rows;
 }
