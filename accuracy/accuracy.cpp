@@ -17,9 +17,24 @@
 namespace halfmark::accuracy {
 
 const std::vector<Harness>& accuracy_harnesses() {
-  static const std::vector<Harness> list = {error_harness(),    range_harness(),       batchnorm_drift_harness(),
-                                            training_harness(), convergence_harness(), accumulation_harness(),
-                                            sanity_harness()};
+  static const std::vector<Harness> list = {error_harness(),
+                                            range_harness(),
+                                            batchnorm_drift_harness(),
+                                            training_harness(),
+                                            convergence_harness(),
+                                            accumulation_harness(),
+                                            sanity_harness(),
+                                            dtypes_harness(),
+                                            same_bits_harness(),
+                                            conversion_harness(),
+                                            capacity_harness(),
+                                            underflow_harness(),
+                                            reduction_harness(),
+                                            row_statistics_harness(),
+                                            mask_harness(),
+                                            batchnorm_statistics_harness(),
+                                            mantissa_harness(),
+                                            all_reduce_harness()};
   return list;
 }
 

@@ -70,6 +70,18 @@ Harness training_harness();         // training.cpp
 Harness convergence_harness();      // convergence.cpp
 Harness accumulation_harness();     // accumulation.cpp
 Harness sanity_harness();           // sanity.cpp
+// Experiments: experiments/
+Harness dtypes_harness();                // dtypes.cpp
+Harness same_bits_harness();             // same_bits.cpp
+Harness conversion_harness();            // conversion.cpp
+Harness capacity_harness();              // capacity.cpp
+Harness underflow_harness();             // underflow.cpp
+Harness reduction_harness();             // reduction.cpp
+Harness row_statistics_harness();        // row_statistics.cpp
+Harness mask_harness();                  // mask.cpp
+Harness batchnorm_statistics_harness();  // batchnorm_statistics.cpp
+Harness mantissa_harness();              // mantissa.cpp
+Harness all_reduce_harness();            // all_reduce.cpp
 
 // Throws Error for a number or curve that the harness does not list, or that it writes twice for one place, and for what a
 // report cannot hold: an interval with a NaN, a curve with more x than y.

@@ -89,6 +89,7 @@ CommandLine command_line(Program& program) {
   add_convert_command(line, program);
   add_quantize_command(line, program);
   add_dump_command(line, program);
+  add_claims_command(line, program);
   add_sample_command(line, program);
   return line;
 }

@@ -30,7 +30,8 @@ TEXT = RECORD + ("reports/text/",)
 GATE = TEXT + ("reports/statistics/", "reports/gate/")
 OUTPUTS = GATE + ("reports/outputs/",)
 HISTORY = OUTPUTS + ("reports/history/",)
-BELOW_BENCH = HISTORY + SIM + ("kernels/", "models/", "accuracy/", "accuracy/probe/", "bench/namespaces.h",
+CLAIMS = TEXT + ("reports/claims/",)
+BELOW_BENCH = HISTORY + CLAIMS + SIM + ("kernels/", "models/", "accuracy/", "accuracy/probe/", "bench/namespaces.h",
                                "bench/bench_build.h")
 RUN = BELOW_BENCH + ("bench/run/",)
 VECTORS = BELOW_BENCH + ("bench/vectors/",)
@@ -45,6 +46,7 @@ MAY_INCLUDE = {
     "reports/gate/": GATE,
     "reports/outputs/": OUTPUTS,
     "reports/history/": HISTORY,
+    "reports/claims/": CLAIMS,
     "reports/fuzz/": HISTORY,
     "kernels/number/": NUMBER,
     "kernels/tensor/": TENSOR,
@@ -56,6 +58,7 @@ MAY_INCLUDE = {
     "models/": MODELS,
     "accuracy/": ACCURACY,
     "accuracy/probe/": ACCURACY + ("accuracy/probe/",),
+    "accuracy/experiments/": ACCURACY + ("accuracy/experiments/",),
     "bench/run/": RUN,
     "bench/vectors/": VECTORS,
     "bench/ab/": AB,

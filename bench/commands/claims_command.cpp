@@ -12,7 +12,9 @@
 
 #include "bench/commands/commands.h"
 #include "bench/run/interruption.h"
+#include "bench/run/known_names.h"
 #include "bench/run/name_match.h"
+#include "bench/run/plan.h"
 #include "bench/run/progress_line.h"
 #include "bench/run/runner.h"
 #include "bench/run/standard_streams.h"
@@ -91,8 +93,10 @@ void decide(const ClaimsArguments& arguments, Program& program) {
     return;
   }
   Report report;
-  if (!arguments.from.empty()) report = Report::load(arguments.from);
-  else if (!cases.empty()) report = measured(arguments, std::move(cases), program);
+  if (!arguments.from.empty())
+    report = Report::load(arguments.from);
+  else if (!cases.empty())
+    report = measured(arguments, std::move(cases), program);
   if (interrupting_signal() != 0) {
     complain(interruption_text(report, arguments.output));
     program.exit_code = 128 + interrupting_signal();
@@ -109,7 +113,7 @@ void decide(const ClaimsArguments& arguments, Program& program) {
   text.all = arguments.all;
   fmt::print("{}", reports::claims_text(list, verdicts, text));
   for (const reports::ClaimVerdict& one : verdicts)
-    if (one.verdict == reports::Verdict::inconclusive) program.exit_code = kUndecided;
+    if (one.outcome == reports::ClaimOutcome::inconclusive) program.exit_code = kUndecided;
   for (const Record& record : report.records)
     if (record.status == Status::failed) program.exit_code = kFailed;
 }
@@ -130,8 +134,8 @@ void add_claims_command(CommandLine& line, Program& program) {
   command.flag("--resume", arguments->resume, "continue a run that was cut short, from its journal");
   command.flag("--all", arguments->all, "show the rules, and the cases behind each verdict");
   command.flag("--dry-run", arguments->dry_run, "list the ids of the cases and stop");
-  command.examples({"halfmark claims --quick", "halfmark claims S1-10 S3-4 --all",
-                    "halfmark claims --from claims_report.json --markdown claims.md"});
+  command.examples({"halfmark claims S1-10 S3-5 --all", "halfmark claims S1 --quick --dry-run",
+                    "halfmark claims --from report.json --markdown claims.md"});
   command.action([arguments, &program] { decide(*arguments, program); });
 }
 

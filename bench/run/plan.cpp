@@ -87,6 +87,15 @@ bool covers(const std::vector<SuiteRow>& rows, std::string_view pattern, std::st
   return false;
 }
 
+// The rows that run an experiment on its own subjects and under its own policies; none for another harness.
+std::vector<SuiteRow> rows_of_experiment(std::string_view harness) {
+  std::vector<SuiteRow> found;
+  for (SuiteRow row : rows_of("experiments"))
+    if (std::find(row.harnesses.begin(), row.harnesses.end(), harness) != row.harnesses.end())
+      row.harnesses = {harness}, found.push_back(std::move(row));
+  return found;
+}
+
 // The first row of trainings that are no controls; null: the suite has none.
 const SuiteRow* first_training(const std::vector<SuiteRow>& rows) {
   for (const SuiteRow& row : rows)
@@ -101,15 +110,6 @@ std::vector<std::string_view> requested_harnesses(const std::vector<std::string>
   for (const Harness& harness : all_harnesses())
     if (std::find(words.begin(), words.end(), harness.name) != words.end()) names.push_back(harness.name);
   return names;
-}
-
-// One subject after another.
-std::vector<Case> in_order(std::vector<Case> cases) {
-  const auto order = [](const Case& one) {
-    return std::tuple(place_of(*one.subject), models::place_of(*one.policy), one.policy->name);
-  };
-  std::stable_sort(cases.begin(), cases.end(), [&](const Case& a, const Case& b) { return order(a) < order(b); });
-  return cases;
 }
 
 // A word that sets an axis of a harness to one value, "steps=10", as key and value; nothing for any other word.
@@ -177,13 +177,17 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
 
   // Adds rows for subjects and harnesses that are named exactly but are not in the suite. Each named subject is
   // combined with each requested harness. If only one of the two is named, the suite's first row supplies the other.
-  // It always supplies the policies.
+  // It always supplies the policies. An experiment that is named alone runs as the suite of experiments has it.
   const SuiteRow first = rows_of(selection.suite).front();
   const std::vector<std::string_view> any = {"*"};
   std::vector<SuiteRow> more;
   for (const std::string_view pattern : named_subjects.empty() ? any : named_subjects)
     for (const std::string_view harness : requested.empty() ? any : requested) {
       if (covers(rows, pattern, harness)) continue;
+      if (const std::vector<SuiteRow> own = rows_of_experiment(harness); named_subjects.empty() && !own.empty()) {
+        more.insert(more.end(), own.begin(), own.end());
+        continue;
+      }
       more.push_back({named_subjects.empty() ? first.subjects : std::vector{pattern}, first.policies,
                       requested.empty() ? first.harnesses : std::vector{harness}});
       // A classifier is trained as well, as the suite trains its own.
@@ -228,7 +232,7 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
           }
       }
   }
-  return in_order(std::move(cases));
+  return in_running_order(std::move(cases));
 }
 
 // The positions in the id at which the word matches; a word with slashes matches as many adjacent segments.
@@ -420,10 +424,18 @@ std::vector<Case> with_typed_axes(std::vector<Case> cases, const std::vector<std
       more.settle_axes();
       if (seen.insert(more.id()).second) cases.push_back(std::move(more));
     }
-  return in_order(std::move(cases));
+  return in_running_order(std::move(cases));
 }
 
 }  // namespace
+
+std::vector<Case> in_running_order(std::vector<Case> cases) {
+  const auto order = [](const Case& one) {
+    return std::tuple(place_of(*one.subject), models::place_of(*one.policy), one.policy->name);
+  };
+  std::stable_sort(cases.begin(), cases.end(), [&](const Case& a, const Case& b) { return order(a) < order(b); });
+  return cases;
+}
 
 std::vector<Case> plan(const Selection& selection) {
   std::vector<std::string> suite_names;

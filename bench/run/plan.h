@@ -23,4 +23,6 @@ struct Selection {
 // references. Throws Error, with the nearest names, for an unknown name and for an empty selection.
 std::vector<Case> plan(const Selection& selection);
 
+std::vector<Case> in_running_order(std::vector<Case> cases);
+
 }  // namespace halfmark::bench

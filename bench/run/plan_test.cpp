@@ -98,6 +98,19 @@ TEST(Words, APolicyRunsThoughTheSuiteHasNotGotIt) {
   EXPECT_LT(plan(listed).size(), plan(all).size());
 }
 
+TEST(Words, AnExperimentNamedAloneRunsOnItsOwnSubjects) {
+  const std::vector<Case> cases = plan(selection_of("quick", {"mask", "fp16"}));
+  EXPECT_FALSE(cases.empty());
+  for (const Case& one : cases) {
+    EXPECT_EQ(one.subject->name, "softmax");
+    EXPECT_EQ(one.policy->name, "fp16");
+    EXPECT_EQ(one.harness->name, "mask");
+  }
+  // A named subject, and a harness that the suite has, are taken as before.
+  EXPECT_EQ(plan(selection_of("quick", {"mask", "softmax/b8_d16", "fp16"})).size(), 1u);
+  for (const Case& one : plan(selection_of("quick", {"error"}))) EXPECT_EQ(one.harness->name, "error");
+}
+
 TEST(Words, ThatAreUnknownAreRefusedWithTheNearestNames) {
   EXPECT_NE(message_of(selection_of("smoke", {"fp61"})).find("fp16"), std::string::npos);
   EXPECT_NE(message_of(selection_of("smoke", {"liner"})).find("linear"), std::string::npos);

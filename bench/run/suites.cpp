@@ -189,6 +189,35 @@ const std::vector<SuiteRow>& full() {
   return rows;
 }
 
+// Experiments on single operations, each on the smallest subject that has its shape (accuracy/experiments/README.md).
+const Names kExperiment = {"fp32", "fp16", "amp-fp16", "bf16", "amp-bf16"};
+
+const std::vector<SuiteRow>& experiments() {
+  static const std::vector<SuiteRow> rows = {
+      {{"relu/b16_c64_s8"}, kExperiment, {"underflow"}},
+      {{"mse", "cross_entropy", "binary_cross_entropy_with_logits"}, kExperiment, {"reduction"}},
+      {{"layernorm", "rmsnorm", "linear/b4_i16_o8_w1"}, kExperiment, {"row_statistics"}},
+      {{"layernorm"}, {"fp16", "amp-fp16"}, {"row_statistics"}, {"epsilon=1e-08", "epsilon=1e-12"}},
+      {{"softmax/b64_d128"}, kExperiment, {"mask"}, {"", "scores=10000"}},
+      {{"batchnorm2d/b16_c8_s8", "batchnorm2d/b16_c8_s8_a0", "batchnorm2d/b16_c8_s8_m1", "batchnorm1d/b64_c8",
+        "batchnorm3d/b4_c8_d4_s4"},
+       {"fp32", "fp16", "fp16-bn32", "amp-fp16", "bf16", "amp-bf16"},
+       {"batchnorm_statistics"}},
+      // The stall of running statistics.
+      {{"batchnorm2d"},
+       {"fp32"},
+       {"batchnorm_drift"},
+       {"storage=f16", "storage=f16 momentum=0.01", "storage=f16 noise=0.1", "storage=f16 momentum=0.01 noise=0.1",
+        "storage=bf16", "storage=bf16 momentum=0.01", "storage=bf16 noise=0.1",
+        "storage=bf16 momentum=0.01 noise=0.1"}},
+      {{"linear/b64_i256_o64", "conv2d/b4_c16_o16_s8_k3"},
+       {"fp32", "tf32", "fp16", "amp-fp16", "bf16", "amp-bf16"},
+       {"mantissa"}},
+      {{"mlp"}, kExperiment, {"all_reduce"}, {"", "scale=1", "scale=0.0001"}},
+  };
+  return rows;
+}
+
 }  // namespace
 
 const std::vector<Suite>& suites() {
@@ -197,6 +226,7 @@ const std::vector<Suite>& suites() {
       {"smoke", "layers and small models in seconds: error, range, memory"},
       {"quick", "the default, about a minute: also throughput, training, drift and the negative controls"},
       {"full", "every subject and harness, the common policies and, on a few models, all"},
+      {"experiments", "what precision does to single operations: one harness for each question"},
   };
   return list;
 }
@@ -206,6 +236,7 @@ std::span<const SuiteRow> rows_of(std::string_view suite) {
   if (suite == "smoke") return smoke();
   if (suite == "quick") return quick();
   if (suite == "full") return full();
+  if (suite == "experiments") return experiments();
   return {};
 }
 

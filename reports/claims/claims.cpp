@@ -21,7 +21,7 @@ using Fields = std::vector<std::string_view>;
 
 constexpr std::string_view kClaimsKind = "list of claims";
 constexpr std::string_view kTakes[] = {"only", "max", "min", "mean", "sum"};
-constexpr std::string_view kVerdicts[] = {"CONFIRMED", "REFUTED", "CONDITIONAL", "INCONCLUSIVE", "NOT-TESTABLE-HERE"};
+constexpr std::string_view kOutcomeNames[] = {"CONFIRMED", "REFUTED", "CONDITIONAL", "INCONCLUSIVE", "NOT-TESTABLE-HERE"};
 
 std::string replaced(std::string text, std::string_view from, std::string_view to) {
   for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
@@ -79,7 +79,7 @@ NumberSource source_from(const JsonReader& json, const Ids& ids) {
 }
 
 Claim claim_from(const JsonReader& json, std::string_view device, bool quick) {
-  static const Fields kFields = {"id",      "claim",     "rule",    "note",  "cases", "quick",
+  static const Fields kFields = {"id",      "claim",     "rule",    "note",  "cases",       "quick",
                                  "numbers", "confirmed", "refuted", "needs", "not_testable"};
   json.expect_object();
   json.expect_only(kFields);
@@ -119,15 +119,15 @@ Claim claim_from(const JsonReader& json, std::string_view device, bool quick) {
 
 // What keeps a verdict from being reached.
 struct Obstacle {
-  Verdict verdict;
+  ClaimOutcome outcome;
   std::string reason;
 };
 
 const Record& record_of(const Report& report, const std::string& id) {
   const auto found = std::ranges::find(report.records, id, &Record::id);
-  if (found == report.records.end()) throw Obstacle{Verdict::inconclusive, "the report has no case " + id};
-  if (found->status == Status::skipped) throw Obstacle{Verdict::not_testable, id + ": " + found->reason};
-  if (found->status == Status::failed) throw Obstacle{Verdict::inconclusive, id + ": " + found->reason};
+  if (found == report.records.end()) throw Obstacle{ClaimOutcome::inconclusive, "the report has no case " + id};
+  if (found->status == Status::skipped) throw Obstacle{ClaimOutcome::not_testable, id + ": " + found->reason};
+  if (found->status == Status::failed) throw Obstacle{ClaimOutcome::inconclusive, id + ": " + found->reason};
   return *found;
 }
 
@@ -142,10 +142,13 @@ UncertainNumber uncertain(const Measurement& one) {
 
 void add_of_curve(const NumberSource& source, const Series& curve, std::vector<UncertainNumber>& found) {
   const auto add = [&](double value) { found.push_back({value, {value, value}}); };
-  if (!source.x && !source.reaches && !source.falls_below) return std::ranges::for_each(curve.y, add);
   if (source.x) {
     const auto place = std::ranges::find(curve.x, *source.x);
     if (place != curve.x.end()) add(curve.y[static_cast<size_t>(place - curve.x.begin())]);
+    return;
+  }
+  if (!source.reaches && !source.falls_below) {
+    for (const double y : curve.y) add(y);
     return;
   }
   for (size_t i = 0; i < curve.x.size(); ++i)
@@ -190,14 +193,14 @@ UncertainNumber number_of(const NumberSource& source, const Report& report) {
     }
     for (const Measurement& one : record.measurements) {
       if (one.metric != source.metric || !glob_matches(source.at, one.at)) continue;
-      if (misleads(record, one)) throw Obstacle{Verdict::not_testable, id + ": " + record.reason};
+      if (misleads(record, one)) throw Obstacle{ClaimOutcome::not_testable, id + ": " + record.reason};
       found.push_back(uncertain(one));
     }
   }
   const std::string what = fmt::format("{} at '{}' of {}", source.metric, source.at, source.cases.front());
-  if (found.empty()) throw Obstacle{Verdict::inconclusive, "the report has no " + what};
+  if (found.empty()) throw Obstacle{ClaimOutcome::inconclusive, "the report has no " + what};
   if (source.take == NumberSource::Take::only && found.size() > 1)
-    throw Obstacle{Verdict::inconclusive, "the report has several " + what};
+    throw Obstacle{ClaimOutcome::inconclusive, "the report has several " + what};
   return taken(source, found);
 }
 
@@ -213,17 +216,17 @@ Truth all_hold(const std::vector<Expression>& list, const Numbers& numbers) {
   return all;
 }
 
-Verdict verdict_of(const Claim& claim, const Numbers& numbers) {
+ClaimOutcome outcome_of(const Claim& claim, const Numbers& numbers) {
   const Truth confirmed = all_hold(claim.confirmed, numbers), refuted = all_hold(claim.refuted, numbers);
-  if (confirmed == Truth::yes) return Verdict::confirmed;
-  if (refuted == Truth::yes) return Verdict::refuted;
-  if (confirmed == Truth::open || refuted == Truth::open) return Verdict::inconclusive;
-  return Verdict::conditional;
+  if (confirmed == Truth::yes) return ClaimOutcome::confirmed;
+  if (refuted == Truth::yes) return ClaimOutcome::refuted;
+  if (confirmed == Truth::open || refuted == Truth::open) return ClaimOutcome::inconclusive;
+  return ClaimOutcome::conditional;
 }
 
 }  // namespace
 
-std::string_view name_of(Verdict verdict) { return kVerdicts[static_cast<size_t>(verdict)]; }
+std::string_view name_of(ClaimOutcome outcome) { return kOutcomeNames[static_cast<size_t>(outcome)]; }
 
 ClaimList claims_from(const ordered_json& json, std::string_view where, std::string_view device, bool quick) {
   static const Fields kFields = {"claims", "about", "articles", "entries"};
@@ -254,7 +257,7 @@ ClaimList shipped_claims(std::string_view device, bool quick) {
 std::vector<ClaimVerdict> judge_claims(const ClaimList& list, const Report& report, std::string_view device) {
   std::vector<ClaimVerdict> verdicts;
   for (const Claim& claim : list.claims) {
-    ClaimVerdict& one = verdicts.emplace_back(ClaimVerdict{&claim, Verdict::not_testable, "", {}});
+    ClaimVerdict& one = verdicts.emplace_back(ClaimVerdict{&claim, ClaimOutcome::not_testable, "", {}});
     if (!claim.not_testable.empty()) {
       one.reason = claim.not_testable;
       continue;
@@ -271,10 +274,10 @@ std::vector<ClaimVerdict> judge_claims(const ClaimList& list, const Report& repo
         numbers.emplace(name, number);
         one.evidence.push_back({name, number, source.cases, source.metric, source.at});
       }
-      one.verdict = verdict_of(claim, numbers);
-      if (one.verdict == Verdict::inconclusive) one.reason = "the spread of the numbers does not decide the rule";
+      one.outcome = outcome_of(claim, numbers);
+      if (one.outcome == ClaimOutcome::inconclusive) one.reason = "the spread of the numbers does not decide the rule";
     } catch (const Obstacle& obstacle) {
-      one.verdict = obstacle.verdict, one.reason = obstacle.reason;
+      one.outcome = obstacle.outcome, one.reason = obstacle.reason;
     }
   }
   return verdicts;

@@ -14,8 +14,8 @@
 
 namespace halfmark::reports {
 
-enum class Verdict : uint8_t { confirmed, refuted, conditional, inconclusive, not_testable };
-std::string_view name_of(Verdict verdict);  // "CONFIRMED", ..., "NOT-TESTABLE-HERE"
+enum class ClaimOutcome : uint8_t { confirmed, refuted, conditional, inconclusive, not_testable };
+std::string_view name_of(ClaimOutcome outcome);  // "CONFIRMED", ..., "NOT-TESTABLE-HERE"
 
 // Where a number of a rule comes from.
 struct NumberSource {
@@ -59,7 +59,7 @@ struct Evidence {
 
 struct ClaimVerdict {
   const Claim* claim;
-  Verdict verdict;
+  ClaimOutcome outcome;
   std::string reason;  // of INCONCLUSIVE and NOT-TESTABLE-HERE
   std::vector<Evidence> evidence;
 };

@@ -13,19 +13,19 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::array kOrder = {Verdict::confirmed, Verdict::refuted, Verdict::conditional, Verdict::inconclusive,
-                               Verdict::not_testable};
+constexpr std::array kOrder = {ClaimOutcome::confirmed, ClaimOutcome::refuted, ClaimOutcome::conditional,
+                               ClaimOutcome::inconclusive, ClaimOutcome::not_testable};
 
-Tone tone_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::confirmed:
+Tone tone_of(ClaimOutcome outcome) {
+  switch (outcome) {
+    case ClaimOutcome::confirmed:
       return Tone::good;
-    case Verdict::refuted:
+    case ClaimOutcome::refuted:
       return Tone::bad;
-    case Verdict::conditional:
+    case ClaimOutcome::conditional:
       return Tone::strong;
-    case Verdict::inconclusive:
-    case Verdict::not_testable:
+    case ClaimOutcome::inconclusive:
+    case ClaimOutcome::not_testable:
       return Tone::dim;
   }
   return Tone::plain;
@@ -52,12 +52,13 @@ std::string conditions_text(const std::vector<Expression>& list) {
 std::string counts_text(const std::vector<ClaimVerdict>& verdicts) {
   std::vector<std::string> parts;
   size_t decided = 0;
-  for (const Verdict verdict : kOrder) {
-    const auto count = static_cast<size_t>(std::ranges::count(verdicts, verdict, &ClaimVerdict::verdict));
-    if (verdict == Verdict::confirmed || verdict == Verdict::refuted || verdict == Verdict::conditional) decided += count;
-    if (count > 0) parts.push_back(fmt::format("{} {}", count, name_of(verdict)));
+  for (const ClaimOutcome outcome : kOrder) {
+    const auto count = static_cast<size_t>(std::ranges::count(verdicts, outcome, &ClaimVerdict::outcome));
+    if (outcome == ClaimOutcome::confirmed || outcome == ClaimOutcome::refuted || outcome == ClaimOutcome::conditional)
+      decided += count;
+    if (count > 0) parts.push_back(fmt::format("{} {}", count, name_of(outcome)));
   }
-  return fmt::format("{} of {} decided: {}", decided, counted(verdicts.size(), "claim"), fmt::join(parts, ", "));
+  return fmt::format("{} of {} claims decided: {}", decided, verdicts.size(), fmt::join(parts, ", "));
 }
 
 // Text in a cell of a Markdown table.
@@ -74,15 +75,16 @@ std::string claims_text(const ClaimList& list, const std::vector<ClaimVerdict>& 
   for (const ClaimVerdict& one : verdicts) {
     if (one.claim->article != article) {
       article = one.claim->article;
-      text += (text.empty() ? "" : "\n") +
-              toned(fmt::format("{}: {}", article, list.articles.at(one.claim->article)), Tone::strong, options.colour) +
-              "\n";
+      text +=
+          (text.empty() ? "" : "\n") +
+          toned(fmt::format("{}: {}", article, list.articles.at(one.claim->article)), Tone::strong, options.colour) +
+          "\n";
     }
-    const std::string verdict(name_of(one.verdict)), padding(18 - std::min<size_t>(18, verdict.size()), ' ');
+    const std::string verdict(name_of(one.outcome)), padding(18 - std::min<size_t>(18, verdict.size()), ' ');
     const std::string lead = fmt::format("{:<7}", one.claim->id);
     std::string lines = wrapped(lead + verdict + padding, one.claim->text, options.width);
     if (options.colour)
-      lines.replace(lines.find(verdict), verdict.size(), toned(verdict, tone_of(one.verdict), options.colour));
+      lines.replace(lines.find(verdict), verdict.size(), toned(verdict, tone_of(one.outcome), options.colour));
     text += lines;
     const std::string indent(lead.size() + 18, ' ');
     if (!one.reason.empty()) text += wrapped(indent, one.reason, options.width);
@@ -101,15 +103,18 @@ std::string claims_text(const ClaimList& list, const std::vector<ClaimVerdict>& 
 
 std::string claims_markdown(const ClaimList& list, const std::vector<ClaimVerdict>& verdicts, const Report& report,
                             const std::string& command) {
-  std::string text = "# Claims about mixed precision, decided by measurement\n\nWritten by `" + command + "`; do not edit. ";
+  std::string text =
+      "# Claims about mixed precision, decided by measurement\n\nWritten by `" + command + "`; do not edit. ";
   text += fmt::format("Seed {}, started {}.\n\n", report.run.seed, report.run.started);
   for (const auto& [name, value] : environment_facts(report.environment))
     if (name == "halfmark.git" || name == "cpu.model" || name.starts_with("libraries."))
       text += fmt::format("- {}: {}\n", name, value);
   text += "\n" + counts_text(verdicts) + ".\n";
   text +=
-      "\nA verdict follows from the numbers by the rule. CONDITIONAL: true in some cases and not in others; the numbers say "
-      "in which. Ranges are two standard errors or 95 % intervals. `halfmark claims ID --all` measures one again and shows "
+      "\nA verdict follows from the numbers by the rule. CONDITIONAL: true in some cases and not in others; the "
+      "numbers say "
+      "in which. Ranges are two standard errors or 95 % intervals. `halfmark claims ID --all` measures one again and "
+      "shows "
       "the cases behind it.\n";
   std::string_view article;
   for (const ClaimVerdict& one : verdicts) {
@@ -119,7 +124,7 @@ std::string claims_markdown(const ClaimList& list, const std::vector<ClaimVerdic
                           list.articles.at(one.claim->article));
     }
     const std::string note = one.claim->note.empty() ? "" : " " + one.claim->note;
-    text += fmt::format("| {} {} | {} | {} | {} |\n", one.claim->id, cell(one.claim->text), name_of(one.verdict),
+    text += fmt::format("| {} {} | {} | {} | {} |\n", one.claim->id, cell(one.claim->text), name_of(one.outcome),
                         cell(one.claim->rule + note), cell(one.reason.empty() ? numbers_text(one) : one.reason));
   }
   return text;
@@ -147,7 +152,7 @@ ordered_json claims_json(const ClaimList& list, const std::vector<ClaimVerdict>&
     for (const Expression& condition : one.claim->refuted) refuted.push_back(condition.text());
     all["verdicts"].push_back({{"id", one.claim->id},
                                {"claim", one.claim->text},
-                               {"verdict", name_of(one.verdict)},
+                               {"verdict", name_of(one.outcome)},
                                {"reason", one.reason},
                                {"rule", one.claim->rule},
                                {"confirmed_if", confirmed},

@@ -192,7 +192,8 @@ Truth Expression::holds(const Numbers& numbers) const {
   for (const std::string& name : names_)
     if (const Range& range = numbers.find(name)->second.range; range.lower < range.upper) uncertain.push_back(name);
   constexpr size_t kMost = 12;  // 2^12 corners
-  if (uncertain.size() > kMost) throw ReportError(fmt::format("'{}': has more than {} uncertain numbers", text_, kMost));
+  if (uncertain.size() > kMost)
+    throw ReportError(fmt::format("'{}': has more than {} uncertain numbers", text_, kMost));
   for (size_t corner = 0; corner < size_t{1} << uncertain.size(); ++corner) {
     const auto of_name = [&](const std::string& name) {
       const UncertainNumber& number = numbers.find(name)->second;

@@ -11,14 +11,27 @@
 namespace halfmark::reports {
 namespace {
 
-const Numbers kNumbers = {{"a", {2, {2, 2}}}, {"b", {3, {2.5, 3.5}}}, {"bad", {std::nan(""), {}}}, {"c_1", {10, {9, 11}}}};
+const Numbers kNumbers = {
+    {"a", {2, {2, 2}}}, {"b", {3, {2.5, 3.5}}}, {"bad", {std::nan(""), {}}}, {"c_1", {10, {9, 11}}}};
 
 TEST(Expressions, FollowTheUsualPrecedence) {
   const std::pair<const char*, double> table[] = {
-      {"1 + 2 * 3", 7},         {"(1 + 2) * 3", 9},    {"8 - 2 - 1", 5},      {"8 / 2 / 2", 2},
-      {"-a + b", 1},            {"a - -b", 5},         {"abs(a - b)", 1},     {"min(a, b, 1)", 1},
-      {"max(a, b)", 3},         {"log2(8) + sqrt(4)", 5}, {"1e-3 * 1000", 1}, {"c_1 / a", 5},
-      {"a < b and b < c_1", 1}, {"a > b or a == 2", 1}, {"a + 1 >= b", 1},    {"a != 2", 0},
+      {"1 + 2 * 3", 7},
+      {"(1 + 2) * 3", 9},
+      {"8 - 2 - 1", 5},
+      {"8 / 2 / 2", 2},
+      {"-a + b", 1},
+      {"a - -b", 5},
+      {"abs(a - b)", 1},
+      {"min(a, b, 1)", 1},
+      {"max(a, b)", 3},
+      {"log2(8) + sqrt(4)", 5},
+      {"1e-3 * 1000", 1},
+      {"c_1 / a", 5},
+      {"a < b and b < c_1", 1},
+      {"a > b or a == 2", 1},
+      {"a + 1 >= b", 1},
+      {"a != 2", 0},
       {"1 < 2 and 2 < 1 or 1 < 2", 1},
   };
   for (const auto& [text, expected] : table) EXPECT_EQ(Expression(text).value(kNumbers), expected) << text;

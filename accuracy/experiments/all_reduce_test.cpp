@@ -1,0 +1,75 @@
+// Tests of the all_reduce harness.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "accuracy/experiments/experiment_testing.h"
+
+namespace halfmark::accuracy {
+namespace {
+
+using namespace experiment_testing;
+
+constexpr const char* kModel = "mlp/b2_i4_h6_o3";
+constexpr double kGradients = 4 * 6 + 6 + 6 * 6 + 6 + 6 * 3 + 3;
+
+Findings reduced_under(const char* policy, Axes axes = {}) {
+  return findings_of(all_reduce_harness(), experiment_trial(kModel, policy, std::move(axes)));
+}
+
+TEST(AllReduce, OverflowsInFp16AndNotInFp32OrUnderAutocast) {
+  for (const char* policy : {"fp16", "fp32", "amp-fp16", "bf16"}) {
+    const TrialSpec spec = experiment_trial(kModel, policy);
+    const Findings found = findings_of(all_reduce_harness(), spec);
+    EXPECT_TRUE(meets_expectation(all_reduce_harness(), spec, found)) << policy;
+    for (const std::string order : {"/ring", "/tree"}) {
+      EXPECT_EQ(number_at(found, "all_reduce.nonfinite", "policy" + order) > 0, std::string(policy) == "fp16")
+          << policy << order;
+      EXPECT_EQ(number_at(found, "all_reduce.nonfinite", "pre_divide" + order), 0) << policy << order;
+      EXPECT_EQ(number_at(found, "all_reduce.nonfinite", "fp32" + order), 0) << policy << order;
+    }
+  }
+}
+
+// Small gradients: dividing first makes some zero, dividing the sum does not; the root of the ranks is between.
+TEST(AllReduce, LosesSmallGradientsToADivisionBefore) {
+  const Findings found = reduced_under("fp16", {{"scale", "0.0001"}});
+  const double before = number_at(found, "all_reduce.zero", "pre_divide/ring"),
+               split = number_at(found, "all_reduce.zero", "root_split/ring"),
+               after = number_at(found, "all_reduce.zero", "post_divide/ring");
+  EXPECT_GT(before, 0.1);
+  EXPECT_LT(split, before);
+  EXPECT_LE(after, split + 1 / kGradients);
+  EXPECT_EQ(number_at(found, "all_reduce.zero", "fp32/ring"), 0);
+}
+
+// A sum of n terms has at most n - 1 roundings of u relative to the sum of magnitudes; a tree has log2 n levels.
+TEST(AllReduce, AddsAllRanksInBothOrders) {
+  const Findings found = reduced_under("fp32", {{"scale", "1"}});
+  for (const double ranks : {2.0, 64.0, 1024.0})
+    for (const char* at : {"post_divide/ring", "post_divide/tree", "pre_divide/ring", "root_split/tree", "fp32/ring"})
+      EXPECT_LT(curve_at(found, "all_reduce.error", at, ranks), ranks * 0x1p-24) << at << " " << ranks;
+  const Findings half = reduced_under("fp16", {{"scale", "1"}});
+  EXPECT_GT(number_at(half, "all_reduce.error", "post_divide/ring"),
+            2 * number_at(half, "all_reduce.error", "post_divide/tree"))
+      << "1,023 roundings one after another against ten";
+}
+
+TEST(AllReduce, CountsTheBytesOfARing) {
+  const Findings found = reduced_under("amp-fp16");
+  EXPECT_EQ(number_at(found, "all_reduce.gradients"), kGradients);
+  EXPECT_EQ(number_at(found, "all_reduce.batches"), 1024);
+  EXPECT_EQ(curve_at(found, "all_reduce.bytes", "post_divide", 4), 2 * 3.0 / 4 * kGradients * 2);
+  EXPECT_EQ(curve_at(found, "all_reduce.bytes", "policy", 4), 2 * 3.0 / 4 * kGradients * 4)
+      << "autocast delivers f32 gradients";
+}
+
+TEST(AllReduce, NeedsASmallModelWithLabels) {
+  EXPECT_TRUE(refusal_of(all_reduce_harness(), experiment_trial("linear/b4_i16_o8", "fp16")));
+  EXPECT_TRUE(refusal_of(all_reduce_harness(), experiment_trial("mlp/b128_i256_h1024_o10", "fp16")));
+  EXPECT_TRUE(refusal_of(all_reduce_harness(), experiment_trial("mse/b8_o10", "fp16"))) << "no parameters";
+}
+
+}  // namespace
+}  // namespace halfmark::accuracy
