@@ -15,8 +15,9 @@ namespace {
 const std::vector<MetricRow>& same_bits_table() {
   static const std::vector<MetricRow> rows = {
       {"same_bits.different", "1", Better::lower, Kind::exact,
-       "share of numbers that differ from those of the other policy in the first step: activations as stored; "
-       "gradients "
+       "share of numbers that differ from those of the other policy in the first step: at activation, the results of "
+       "layers as stored; at "
+       "loss, the loss and the logarithms of probabilities; at gradient, gradients "
        "without the loss scale, which divides out exactly where nothing is subnormal"},
       {"same_bits.compared", "1", Better::neither, Kind::information, "numbers compared"},
       {"same_bits.missing", "1", Better::lower, Kind::exact, "tensors that only one of the policies has"},
@@ -47,15 +48,20 @@ Numbers numbers_of_step(const TrialSpec& spec) {
   return numbers;
 }
 
+std::string_view kind_of(std::string_view name) {
+  if (name == "activation/loss" || name == "activation/log_probabilities") return "loss";
+  return name.substr(0, name.find('/'));
+}
+
 Findings measure_same_bits(const TrialSpec& spec) {
   const Policy& other = policy_named(axis_value(same_bits_self(), spec, "against"));
   const Numbers own = numbers_of_step(spec), others = numbers_of_step(spec.under(other));
   FindingsWriter out(same_bits_table());
   double missing = 0;
-  for (const std::string kind : {"activation", "gradient"}) {
+  for (const std::string_view kind : {"activation", "loss", "gradient"}) {
     double different = 0, compared = 0;
     for (const auto& [name, values] : own) {
-      if (!name.starts_with(kind)) continue;
+      if (kind_of(name) != kind) continue;
       const auto found = others.find(name);
       if (found == others.end() || found->second.size() != values.size()) {
         ++missing;
@@ -66,8 +72,8 @@ Findings measure_same_bits(const TrialSpec& spec) {
         different += a != b && !(std::isnan(a) && std::isnan(b)), ++compared;
       }
     }
-    out.number("same_bits.different", kind, compared > 0 ? different / compared : 0);
-    out.number("same_bits.compared", kind, compared);
+    out.number("same_bits.different", std::string(kind), compared > 0 ? different / compared : 0);
+    out.number("same_bits.compared", std::string(kind), compared);
   }
   missing +=
       static_cast<double>(std::ranges::count_if(others, [&](const auto& one) { return !own.contains(one.first); }));
