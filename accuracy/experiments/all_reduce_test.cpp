@@ -60,7 +60,7 @@ TEST(AllReduce, CountsTheBytesOfARing) {
   const Findings found = reduced_under("amp-fp16");
   EXPECT_EQ(number_at(found, "all_reduce.gradients"), kGradients);
   EXPECT_EQ(number_at(found, "all_reduce.batches"), 1024);
-  EXPECT_EQ(curve_at(found, "all_reduce.bytes", "post_divide", 4), 2 * 3.0 / 4 * kGradients * 2);
+  EXPECT_EQ(curve_at(found, "all_reduce.bytes", "low", 4), 2 * 3.0 / 4 * kGradients * 2);
   EXPECT_EQ(curve_at(found, "all_reduce.bytes", "policy", 4), 2 * 3.0 / 4 * kGradients * 4)
       << "autocast delivers f32 gradients";
 }

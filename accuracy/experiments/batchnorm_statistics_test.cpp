@@ -25,7 +25,8 @@ TEST(BatchNormStatistics, OverflowInFp16StorageOnly) {
     EXPECT_TRUE(meets_expectation(batchnorm_statistics_harness(), spec, found)) << policy;
     EXPECT_EQ(number_at(found, "statistics.running_nonfinite", "std=300"), is_half) << policy;
     // An infinite variance makes every normalised value 0: the layer gives its shift, and no NaN tells.
-    EXPECT_EQ(number_at(found, "statistics.silent", "std=300"), is_half) << policy;
+    const double silent = number_at(found, "statistics.silent", "std=300");
+    EXPECT_TRUE(is_half ? silent == 1 : silent < 0.01) << policy << " " << silent;
     EXPECT_TRUE(is_half ? std::isinf(curve_at(found, "statistics.running_variance_error", "", 300))
                         : curve_at(found, "statistics.running_variance_error", "", 300) < 0x1p-8)
         << policy;
