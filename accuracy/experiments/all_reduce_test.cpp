@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "accuracy/experiments/experiment_testing.h"
 
@@ -54,6 +56,43 @@ TEST(AllReduce, AddsAllRanksInBothOrders) {
   EXPECT_GT(number_at(half, "all_reduce.error", "post_divide/ring"),
             2 * number_at(half, "all_reduce.error", "post_divide/tree"))
       << "1,023 roundings one after another against ten";
+}
+
+// The same ring in plain loops: piece p of the gradients starts at rank p.
+TEST(AllReduce, AddsARingPieceByPiece) {
+  constexpr size_t kRanks = 8;
+  const TrialSpec spec = experiment_trial(kModel, "fp16", {{"scale", "1"}});
+  Trial trial(spec);
+  std::vector<std::vector<double>> gradients;
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    trial.load_batch(static_cast<int64_t>(rank));
+    trial.forward(), trial.backward();
+    gradients.emplace_back();
+    for (const Param* param : trial.params()) {
+      const std::vector<double> own = trial.gradient(*param);
+      gradients.back().insert(gradients.back().end(), own.begin(), own.end());
+    }
+  }
+  const auto half = [](double x) { return round_to(kFp16, x); };
+  const Findings found = findings_of(all_reduce_harness(), spec);
+  for (const bool before : {true, false}) {
+    double off = 0, size = 0;
+    const size_t count = gradients[0].size();
+    for (size_t i = 0; i < count; ++i) {
+      const size_t first = i * kRanks / count;
+      const auto sent = [&](size_t rank) {
+        return before ? half(gradients[rank % kRanks][i] / kRanks) : gradients[rank % kRanks][i];
+      };
+      double sum = sent(first), exact = 0;
+      for (size_t step = 1; step < kRanks; ++step) sum = half(sum + sent(first + step));
+      for (const std::vector<double>& own : gradients) exact += own[i] / kRanks;
+      const double mean = before ? sum : half(sum / kRanks);
+      off += (mean - exact) * (mean - exact), size += exact * exact;
+    }
+    EXPECT_NEAR(curve_at(found, "all_reduce.error", before ? "pre_divide/ring" : "post_divide/ring", kRanks),
+                std::sqrt(off / size), 1e-12)
+        << before;
+  }
 }
 
 TEST(AllReduce, CountsTheBytesOfARing) {
