@@ -212,6 +212,7 @@ Findings measure_all_reduce(const TrialSpec& spec) {
 std::optional<std::string> refuses_all_reduce(const TrialSpec& spec) {
   if (!spec.subject->has_labels() || !spec.subject->network)
     return "averages the gradients of a model with labels, which " + spec.subject->id() + " is not";
+  if (auto refusal = refusal_of_fp64(spec)) return refusal;
   const LogPause pause;
   Trial trial(spec);
   int64_t count = 0;

@@ -283,7 +283,7 @@ Findings measure_batchnorm_statistics(const TrialSpec& spec) {
 std::optional<std::string> refuses_batchnorm_statistics(const TrialSpec& spec) {
   if (!spec.subject->name.starts_with("batchnorm"))
     return "measures a batch norm, which " + spec.subject->id() + " is not";
-  return {};
+  return refusal_of_fp64(spec);
 }
 
 // The variance of numbers with a standard deviation of 300 is 90,000, and fp16 ends at 65504.

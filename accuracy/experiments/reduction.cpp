@@ -268,7 +268,7 @@ Findings measure_reduction(const TrialSpec& spec) {
 
 std::optional<std::string> refuses_reduction(const TrialSpec& spec) {
   for (const char* name : {"mse", "cross_entropy", "binary_cross_entropy_with_logits"})
-    if (is_loss(spec, name)) return {};
+    if (is_loss(spec, name)) return refusal_of_fp64(spec);
   return "reduces a loss: mse, cross_entropy or binary_cross_entropy_with_logits, not " + spec.subject->id();
 }
 

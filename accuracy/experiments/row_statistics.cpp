@@ -219,7 +219,7 @@ Findings measure_row_statistics(const TrialSpec& spec) {
 }
 
 std::optional<std::string> refuses_row_statistics(const TrialSpec& spec) {
-  if (statistic_of(*spec.subject)) return {};
+  if (statistic_of(*spec.subject)) return refusal_of_fp64(spec);
   return "takes a norm of rows: layernorm, rmsnorm, or linear with weight norm (w1), not " + spec.subject->id();
 }
 
