@@ -13,16 +13,16 @@ namespace {
 
 using namespace experiment_testing;
 
-constexpr const char* kModel = "mlp/b2_i4_h6_o3";
-constexpr double kGradients = 4 * 6 + 6 + 6 * 6 + 6 + 6 * 3 + 3;
+constexpr const char* kReducedModel = "mlp/b2_i4_h6_o3";
+constexpr double kReducedGradients = 4 * 6 + 6 + 6 * 6 + 6 + 6 * 3 + 3;
 
 Findings reduced_under(const char* policy, Axes axes = {}) {
-  return findings_of(all_reduce_harness(), experiment_trial(kModel, policy, std::move(axes)));
+  return findings_of(all_reduce_harness(), experiment_trial(kReducedModel, policy, std::move(axes)));
 }
 
 TEST(AllReduce, OverflowsInFp16AndNotInFp32OrUnderAutocast) {
   for (const char* policy : {"fp16", "fp32", "amp-fp16", "bf16"}) {
-    const TrialSpec spec = experiment_trial(kModel, policy);
+    const TrialSpec spec = experiment_trial(kReducedModel, policy);
     const Findings found = findings_of(all_reduce_harness(), spec);
     EXPECT_TRUE(meets_expectation(all_reduce_harness(), spec, found)) << policy;
     for (const std::string order : {"/ring", "/tree"}) {
@@ -42,7 +42,7 @@ TEST(AllReduce, LosesSmallGradientsToADivisionBefore) {
                after = number_at(found, "all_reduce.zero", "post_divide/ring");
   EXPECT_GT(before, 0.1);
   EXPECT_LT(split, before);
-  EXPECT_LE(after, split + 1 / kGradients);
+  EXPECT_LE(after, split + 1 / kReducedGradients);
   EXPECT_EQ(number_at(found, "all_reduce.zero", "fp32/ring"), 0);
 }
 
@@ -61,7 +61,7 @@ TEST(AllReduce, AddsAllRanksInBothOrders) {
 // The same ring in plain loops: piece p of the gradients starts at rank p.
 TEST(AllReduce, AddsARingPieceByPiece) {
   constexpr size_t kRanks = 8;
-  const TrialSpec spec = experiment_trial(kModel, "fp16", {{"scale", "1"}});
+  const TrialSpec spec = experiment_trial(kReducedModel, "fp16", {{"scale", "1"}});
   Trial trial(spec);
   std::vector<std::vector<double>> gradients;
   for (size_t rank = 0; rank < kRanks; ++rank) {
@@ -97,10 +97,10 @@ TEST(AllReduce, AddsARingPieceByPiece) {
 
 TEST(AllReduce, CountsTheBytesOfARing) {
   const Findings found = reduced_under("amp-fp16");
-  EXPECT_EQ(number_at(found, "all_reduce.gradients"), kGradients);
+  EXPECT_EQ(number_at(found, "all_reduce.gradients"), kReducedGradients);
   EXPECT_EQ(number_at(found, "all_reduce.batches"), 1024);
-  EXPECT_EQ(curve_at(found, "all_reduce.bytes", "low", 4), 2 * 3.0 / 4 * kGradients * 2);
-  EXPECT_EQ(curve_at(found, "all_reduce.bytes", "policy", 4), 2 * 3.0 / 4 * kGradients * 4)
+  EXPECT_EQ(curve_at(found, "all_reduce.bytes", "low", 4), 2 * 3.0 / 4 * kReducedGradients * 2);
+  EXPECT_EQ(curve_at(found, "all_reduce.bytes", "policy", 4), 2 * 3.0 / 4 * kReducedGradients * 4)
       << "autocast delivers f32 gradients";
 }
 

@@ -146,7 +146,7 @@ std::pair<double, double> loss_by_device(const TrialSpec& spec, const std::vecto
 }
 
 // What is known of one way to reduce, over the numbers of terms.
-struct Errors {
+struct ReductionErrors {
   std::vector<double> lengths, errors;
   double nonfinite = 0, first_wrong = HUGE_VAL;
 
@@ -174,7 +174,7 @@ struct Way {
 void measure_way(const TrialSpec& spec, const std::vector<double>& logits, const Way& way, FindingsWriter& out) {
   Device& device = *spec.device;
   const DType result = way.sum.stores_low ? way.terms : DType::f32;
-  Errors sums, means, means_by_low;
+  ReductionErrors sums, means, means_by_low;
   for (const int length : kLengths) {
     const std::vector<double> terms =
         stored_as(device, way.terms, terms_of(spec, {logits.begin(), logits.begin() + length}));
@@ -192,7 +192,7 @@ void measure_way(const TrialSpec& spec, const std::vector<double>& logits, const
 }
 
 void measure_operation(const TrialSpec& spec, const std::vector<double>& logits, FindingsWriter& out) {
-  Errors errors;
+  ReductionErrors errors;
   for (const int length : kLengths) {
     const auto [value, exact] = loss_by_device(spec, {logits.begin(), logits.begin() + length});
     errors.add(length, value, exact);

@@ -11,14 +11,15 @@ namespace {
 
 using namespace experiment_testing;
 
-constexpr const char* kLosses[] = {"mse/b8_o10", "cross_entropy/b8_o10", "binary_cross_entropy_with_logits/b8_o10"};
+constexpr const char* kReducedLosses[] = {"mse/b8_o10", "cross_entropy/b8_o10",
+                                          "binary_cross_entropy_with_logits/b8_o10"};
 
 Findings reduced(const char* subject, const char* policy) {
   return findings_of(reduction_harness(), experiment_trial(subject, policy));
 }
 
 TEST(Reduction, OfLossesOverflowsInFp16AndNotInFp32OrUnderAutocast) {
-  for (const char* subject : kLosses)
+  for (const char* subject : kReducedLosses)
     for (const char* policy : {"fp16", "fp32", "amp-fp16", "bf16"}) {
       const TrialSpec spec = experiment_trial(subject, policy);
       const Findings found = findings_of(reduction_harness(), spec);

@@ -13,7 +13,7 @@ namespace {
 
 using namespace experiment_testing;
 
-constexpr const char* kNorms[] = {"layernorm/b6_d12", "rmsnorm/b6_d12", "linear/b4_i16_o8_w1"};
+constexpr const char* kRowNorms[] = {"layernorm/b6_d12", "rmsnorm/b6_d12", "linear/b4_i16_o8_w1"};
 
 // Measured once for each subject and policy.
 const Findings& rows_under(const char* subject, const char* policy, const char* epsilon = "1e-05") {
@@ -25,7 +25,7 @@ const Findings& rows_under(const char* subject, const char* policy, const char* 
 }
 
 TEST(RowStatistics, OverflowInFp16AndNotInFp32UnderAutocastOrInBf16) {
-  for (const char* subject : kNorms)
+  for (const char* subject : kRowNorms)
     for (const char* policy : {"fp16", "fp32", "amp-fp16", "bf16"}) {
       const TrialSpec spec = experiment_trial(subject, policy);
       const Findings& found = rows_under(subject, policy);
