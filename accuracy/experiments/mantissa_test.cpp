@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "accuracy/experiments/experiment_testing.h"
 

@@ -1,8 +1,10 @@
 // Tests of the underflow harness: the shares that theory and the reference points of the claims give.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "accuracy/experiments/experiment_testing.h"
 
