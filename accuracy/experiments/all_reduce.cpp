@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "accuracy/experiments/sums.h"
@@ -16,6 +18,8 @@ namespace halfmark::accuracy {
 namespace {
 
 constexpr std::array kRanks = {2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
+// Where the policy scales the loss: small enough that no gradient of an untrained model overflows before it is sent.
+constexpr double kScaleOfBackward = 1024;
 constexpr int64_t kMostGradients = 20000;  // of a rank: 1024 ranks of them are 164 MB here
 
 const std::vector<MetricRow>& all_reduce_table() {
@@ -35,36 +39,30 @@ const std::vector<MetricRow>& all_reduce_table() {
       {"all_reduce.bytes", "B", Better::lower, Kind::exact,
        "over the ranks, and at 1024: sent by each rank of a ring, 2 (ranks - 1) / ranks times gradients times bytes of "
        "the dtype; "
-       "at DIVISION"},
+       "at low, fp32 and policy"},
       {"all_reduce.gradients", "1", Better::neither, Kind::information, "gradients of a rank"},
       {"all_reduce.batches", "1", Better::neither, Kind::information,
-       "different batches whose gradients were computed"},
+       "different batches whose gradients were computed, one of each rank"},
       {"all_reduce.largest", "1", Better::neither, Kind::information,
        "largest |gradient| of a rank, times the loss scale"},
   };
   return rows;
 }
 
+// Each gradient is divided by ranks^power, and the sum by the rest.
 struct Division {
   std::string_view name;
-  bool in_fp32 = false, as_policy = false;
-  double power_before = 0;  // each gradient is divided by ranks^this, and the sum by the rest
+  double power;
 };
-constexpr std::array<Division, 5> kDivisions = {{{"post_divide"},
-                                                 {"pre_divide", false, false, 1},
-                                                 {"root_split", false, false, 0.5},
-                                                 {"fp32", true},
-                                                 {"policy", false, true}}};
-
-DType wire_of(const TrialSpec& spec, const Division& division) {
-  if (division.in_fp32) return DType::f32;
-  return division.as_policy ? spec.policy->grad : spec.policy->low;
-}
+constexpr std::array<Division, 3> kDivisions = {{{"post_divide", 0}, {"pre_divide", 1}, {"root_split", 0.5}}};
 
 using Gradients = std::vector<std::vector<double>>;  // of each rank
 
 // The gradients of batch 0, 1, ... of the untrained model, times the loss scale.
-Gradients gradients_of(const TrialSpec& spec, double scale) {
+Gradients gradients_of(const TrialSpec& given, double scale) {
+  TrialSpec spec = given;
+  if (spec.policy->scaler.kind != ScalerSpec::Kind::none)
+    spec.settings.scaler = ScalerSpec{.kind = ScalerSpec::Kind::fixed, .initial = kScaleOfBackward};
   Trial trial(spec);
   Gradients all;
   for (int rank = 0; rank < kRanks.back(); ++rank) {
@@ -78,32 +76,34 @@ Gradients gradients_of(const TrialSpec& spec, double scale) {
   return all;
 }
 
-// What each rank contributes, divided, as stored on the wire: [ranks][gradients].
-Gradients sent(const TrialSpec& spec, const Gradients& gradients, int ranks, const Division& division) {
-  const double divisor = std::pow(ranks, division.power_before);
+// What each rank contributes: its gradients divided in each of the three ways, one after another, as stored on the wire.
+Gradients sent(Device& device, DType wire, const Gradients& gradients, int ranks) {
   Gradients all;
   for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<double> own = gradients[static_cast<size_t>(rank)];
-    for (double& value : own) value /= divisor;
-    all.push_back(stored_as(*spec.device, wire_of(spec, division), own));
+    std::vector<double> own;
+    for (const Division& division : kDivisions)
+      for (const double value : gradients[static_cast<size_t>(rank)])
+        own.push_back(value / std::pow(ranks, division.power));
+    all.push_back(stored_as(device, wire, own));
   }
   return all;
 }
 
 // In a ring of n ranks the gradients are n pieces; piece p starts at rank p and is added rank by rank.
 std::vector<double> ring_sum(Device& device, DType wire, const Gradients& all) {
-  const size_t ranks = all.size(), count = all[0].size();
-  const Shape shape{static_cast<int64_t>(count)};
+  const size_t ranks = all.size(), values = all[0].size(), count = values / kDivisions.size();
+  const Shape shape{static_cast<int64_t>(values)};
   const auto hop = [&](size_t step) {
-    std::vector<double> values(count);
-    for (size_t i = 0; i < count; ++i) values[i] = all[(i * ranks / count + step) % ranks][i];
-    return Tensor::from(device, shape, wire, values);
+    std::vector<double> taken(values);
+    for (size_t i = 0; i < values; ++i) taken[i] = all[(i % count * ranks / count + step) % ranks][i];
+    return Tensor::from(device, shape, wire, taken);
   };
   Tensor sum = hop(0);
   for (size_t step = 1; step < ranks; ++step) {
-    Tensor next(device, shape, wire);
-    run(Add{.a = sum, .b = hop(step), .out = next});
-    sum = next;
+    const Tensor next = hop(step);
+    Tensor added(device, shape, wire);
+    run(Add{.a = sum, .b = next, .out = added});
+    sum = added;
   }
   return sum.values();
 }
@@ -134,7 +134,7 @@ struct Reduced {
   double error = 0, nonfinite = 0, zero = 0;
 };
 
-Reduced compare(const std::vector<double>& found, const std::vector<double>& exact) {
+Reduced compare(std::span<const double> found, const std::vector<double>& exact) {
   Reduced result;
   const double one = 1 / static_cast<double>(found.size());
   double off = 0, size = 0;
@@ -145,6 +145,36 @@ Reduced compare(const std::vector<double>& found, const std::vector<double>& exa
   }
   result.error = result.nonfinite > 0 ? HUGE_VAL : std::sqrt(off / size);
   return result;
+}
+
+// Of one division, order and wire, over the ranks.
+struct ReducedCurves {
+  std::vector<double> error, nonfinite, zero;
+  void add(const Reduced& one) {
+    error.push_back(one.error), nonfinite.push_back(one.nonfinite), zero.push_back(one.zero);
+  }
+  void write(FindingsWriter& out, const std::string& at, const std::vector<double>& ranks) const {
+    for (const auto& [metric, y] : {std::pair{"all_reduce.error", &error},
+                                    std::pair{"all_reduce.nonfinite", &nonfinite}, std::pair{"all_reduce.zero", &zero}})
+      out.curve(metric, at, ranks, *y), out.number(metric, at, y->back());
+  }
+};
+
+// By division.
+std::array<ReducedCurves, kDivisions.size()> reduce(Device& device, DType wire, const Gradients& gradients,
+                                                    bool is_ring) {
+  std::array<ReducedCurves, kDivisions.size()> curves;
+  const size_t count = gradients[0].size();
+  for (const int ranks : kRanks) {
+    const Gradients all = sent(device, wire, gradients, ranks);
+    std::vector<double> means = is_ring ? ring_sum(device, wire, all) : tree_sum(device, wire, all);
+    for (size_t i = 0; i < means.size(); ++i) means[i] /= std::pow(ranks, 1 - kDivisions[i / count].power);
+    means = stored_as(device, wire, means);
+    const std::vector<double> exact = exact_mean(gradients, ranks);
+    for (size_t d = 0; d < kDivisions.size(); ++d)
+      curves[d].add(compare(std::span(means).subspan(d * count, count), exact));
+  }
+  return curves;
 }
 
 Findings measure_all_reduce(const TrialSpec& spec) {
@@ -159,29 +189,22 @@ Findings measure_all_reduce(const TrialSpec& spec) {
   out.number("all_reduce.gradients", "", count);
   out.number("all_reduce.batches", "", static_cast<double>(gradients.size()));
   out.number("all_reduce.largest", "", largest);
-  for (const Division& division : kDivisions) {
-    const DType wire = wire_of(spec, division);
-    const std::string name(division.name);
-    std::vector<double> ranks, bytes;
-    for (const int n : kRanks)
-      ranks.push_back(n), bytes.push_back(2.0 * (n - 1) / n * count * static_cast<double>(size_of(wire)));
+  const DType low = spec.policy->low;
+  const std::vector<double> ranks(kRanks.begin(), kRanks.end());
+  for (const bool is_ring : {true, false}) {
+    const std::string order = is_ring ? "/ring" : "/tree";
+    const auto in_low = reduce(device, low, gradients, is_ring);
+    const auto in_fp32 = low == DType::f32 ? in_low : reduce(device, DType::f32, gradients, is_ring);
+    for (size_t d = 0; d < kDivisions.size(); ++d) in_low[d].write(out, std::string(kDivisions[d].name) + order, ranks);
+    in_fp32[0].write(out, "fp32" + order, ranks);
+    (spec.policy->grad == DType::f32 ? in_fp32 : in_low)[0].write(out, "policy" + order, ranks);
+  }
+  for (const auto& [name, wire] :
+       {std::pair{"low", low}, std::pair{"fp32", DType::f32}, std::pair{"policy", spec.policy->grad}}) {
+    std::vector<double> bytes;
+    for (const double n : ranks) bytes.push_back(2 * (n - 1) / n * count * static_cast<double>(size_of(wire)));
     out.curve("all_reduce.bytes", name, ranks, bytes);
     out.number("all_reduce.bytes", name, bytes.back());
-    for (const bool is_ring : {true, false}) {
-      const std::string at = name + (is_ring ? "/ring" : "/tree");
-      std::vector<double> errors, nonfinite, zero;
-      for (const int n : kRanks) {
-        const Gradients all = sent(spec, gradients, n, division);
-        std::vector<double> mean = is_ring ? ring_sum(device, wire, all) : tree_sum(device, wire, all);
-        for (double& value : mean) value /= std::pow(n, 1 - division.power_before);
-        const Reduced found = compare(stored_as(device, wire, mean), exact_mean(gradients, n));
-        errors.push_back(found.error), nonfinite.push_back(found.nonfinite), zero.push_back(found.zero);
-      }
-      for (const auto& [metric, y] :
-           {std::pair{"all_reduce.error", &errors}, std::pair{"all_reduce.nonfinite", &nonfinite},
-            std::pair{"all_reduce.zero", &zero}})
-        out.curve(metric, at, ranks, *y), out.number(metric, at, y->back());
-    }
   }
   return out.take();
 }
@@ -189,6 +212,7 @@ Findings measure_all_reduce(const TrialSpec& spec) {
 std::optional<std::string> refuses_all_reduce(const TrialSpec& spec) {
   if (!spec.subject->has_labels() || !spec.subject->network)
     return "averages the gradients of a model with labels, which " + spec.subject->id() + " is not";
+  if (auto refusal = refusal_of_fp64(spec)) return refusal;
   const LogPause pause;
   Trial trial(spec);
   int64_t count = 0;

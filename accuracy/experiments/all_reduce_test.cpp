@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "accuracy/experiments/experiment_testing.h"
 
@@ -11,16 +14,16 @@ namespace {
 
 using namespace experiment_testing;
 
-constexpr const char* kModel = "mlp/b2_i4_h6_o3";
-constexpr double kGradients = 4 * 6 + 6 + 6 * 6 + 6 + 6 * 3 + 3;
+constexpr const char* kReducedModel = "mlp/b2_i4_h6_o3";
+constexpr double kReducedGradients = 4 * 6 + 6 + 6 * 6 + 6 + 6 * 3 + 3;
 
 Findings reduced_under(const char* policy, Axes axes = {}) {
-  return findings_of(all_reduce_harness(), experiment_trial(kModel, policy, std::move(axes)));
+  return findings_of(all_reduce_harness(), experiment_trial(kReducedModel, policy, std::move(axes)));
 }
 
 TEST(AllReduce, OverflowsInFp16AndNotInFp32OrUnderAutocast) {
   for (const char* policy : {"fp16", "fp32", "amp-fp16", "bf16"}) {
-    const TrialSpec spec = experiment_trial(kModel, policy);
+    const TrialSpec spec = experiment_trial(kReducedModel, policy);
     const Findings found = findings_of(all_reduce_harness(), spec);
     EXPECT_TRUE(meets_expectation(all_reduce_harness(), spec, found)) << policy;
     for (const std::string order : {"/ring", "/tree"}) {
@@ -40,7 +43,7 @@ TEST(AllReduce, LosesSmallGradientsToADivisionBefore) {
                after = number_at(found, "all_reduce.zero", "post_divide/ring");
   EXPECT_GT(before, 0.1);
   EXPECT_LT(split, before);
-  EXPECT_LE(after, split + 1 / kGradients);
+  EXPECT_LE(after, split + 1 / kReducedGradients);
   EXPECT_EQ(number_at(found, "all_reduce.zero", "fp32/ring"), 0);
 }
 
@@ -56,12 +59,49 @@ TEST(AllReduce, AddsAllRanksInBothOrders) {
       << "1,023 roundings one after another against ten";
 }
 
+// The same ring in plain loops: piece p of the gradients starts at rank p.
+TEST(AllReduce, AddsARingPieceByPiece) {
+  constexpr size_t kRanks = 8;
+  const TrialSpec spec = experiment_trial(kReducedModel, "fp16", {{"scale", "1"}});
+  Trial trial(spec);
+  std::vector<std::vector<double>> gradients;
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    trial.load_batch(static_cast<int64_t>(rank));
+    trial.forward(), trial.backward();
+    gradients.emplace_back();
+    for (const Param* param : trial.params()) {
+      const std::vector<double> own = trial.gradient(*param);
+      gradients.back().insert(gradients.back().end(), own.begin(), own.end());
+    }
+  }
+  const auto half = [](double x) { return round_to(kFp16, x); };
+  const Findings found = findings_of(all_reduce_harness(), spec);
+  for (const bool before : {true, false}) {
+    double off = 0, size = 0;
+    const size_t count = gradients[0].size();
+    for (size_t i = 0; i < count; ++i) {
+      const size_t first = i * kRanks / count;
+      const auto sent = [&](size_t rank) {
+        return before ? half(gradients[rank % kRanks][i] / kRanks) : gradients[rank % kRanks][i];
+      };
+      double sum = sent(first), exact = 0;
+      for (size_t step = 1; step < kRanks; ++step) sum = half(sum + sent(first + step));
+      for (const std::vector<double>& own : gradients) exact += own[i] / kRanks;
+      const double mean = before ? sum : half(sum / kRanks);
+      off += (mean - exact) * (mean - exact), size += exact * exact;
+    }
+    EXPECT_NEAR(curve_at(found, "all_reduce.error", before ? "pre_divide/ring" : "post_divide/ring", kRanks),
+                std::sqrt(off / size), 1e-12)
+        << before;
+  }
+}
+
 TEST(AllReduce, CountsTheBytesOfARing) {
   const Findings found = reduced_under("amp-fp16");
-  EXPECT_EQ(number_at(found, "all_reduce.gradients"), kGradients);
+  EXPECT_EQ(number_at(found, "all_reduce.gradients"), kReducedGradients);
   EXPECT_EQ(number_at(found, "all_reduce.batches"), 1024);
-  EXPECT_EQ(curve_at(found, "all_reduce.bytes", "post_divide", 4), 2 * 3.0 / 4 * kGradients * 2);
-  EXPECT_EQ(curve_at(found, "all_reduce.bytes", "policy", 4), 2 * 3.0 / 4 * kGradients * 4)
+  EXPECT_EQ(curve_at(found, "all_reduce.bytes", "low", 4), 2 * 3.0 / 4 * kReducedGradients * 2);
+  EXPECT_EQ(curve_at(found, "all_reduce.bytes", "policy", 4), 2 * 3.0 / 4 * kReducedGradients * 4)
       << "autocast delivers f32 gradients";
 }
 

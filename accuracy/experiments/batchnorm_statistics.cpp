@@ -232,7 +232,7 @@ void measure_range_of_statistics(const TrialSpec& spec, const Shape& image, Find
   out.curve("statistics.running_variance_error", "", deviations, errors);
 }
 
-double share_nonfinite(const std::vector<Tensor>& tensors) {
+double nonfinite_share_of(const std::vector<Tensor>& tensors) {
   double nonfinite = 0, values = 0;
   for (const Tensor& tensor : tensors)
     for (const double value : tensor.values()) nonfinite += !std::isfinite(value), values += 1;
@@ -245,7 +245,7 @@ void measure_poison(const TrialSpec& spec, FindingsWriter& out) {
   const auto statistics = [&] {
     std::vector<Tensor> all;
     for (const State* state : trial.states()) all.push_back(state->value);
-    return share_nonfinite(all);
+    return nonfinite_share_of(all);
   };
   trial.train_step(0);
   out.number("statistics.poisoned", "before", statistics());
@@ -261,10 +261,10 @@ void measure_poison(const TrialSpec& spec, FindingsWriter& out) {
   out.number("statistics.poisoned", "later", statistics());
   std::vector<Tensor> parameters;
   for (const Param* param : trial.params()) parameters.push_back(param->value);
-  out.number("statistics.parameters_nonfinite", "", share_nonfinite(parameters));
+  out.number("statistics.parameters_nonfinite", "", nonfinite_share_of(parameters));
   trial.load_batch(0);
-  out.number("statistics.output_nonfinite", "training", share_nonfinite({trial.forward()}));
-  out.number("statistics.output_nonfinite", "evaluation", share_nonfinite({trial.infer()}));
+  out.number("statistics.output_nonfinite", "training", nonfinite_share_of({trial.forward()}));
+  out.number("statistics.output_nonfinite", "evaluation", nonfinite_share_of({trial.infer()}));
 }
 
 Findings measure_batchnorm_statistics(const TrialSpec& spec) {
@@ -283,7 +283,7 @@ Findings measure_batchnorm_statistics(const TrialSpec& spec) {
 std::optional<std::string> refuses_batchnorm_statistics(const TrialSpec& spec) {
   if (!spec.subject->name.starts_with("batchnorm"))
     return "measures a batch norm, which " + spec.subject->id() + " is not";
-  return {};
+  return refusal_of_fp64(spec);
 }
 
 // The variance of numbers with a standard deviation of 300 is 90,000, and fp16 ends at 65504.

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "accuracy/experiments/experiment_testing.h"
 
@@ -11,7 +12,7 @@ namespace {
 
 using namespace experiment_testing;
 
-constexpr const char* kImages = "batchnorm2d/b16_c4_s8";  // 1,024 values of a channel
+constexpr const char* kStatisticsImages = "batchnorm2d/b16_c4_s8";  // 1,024 values of a channel
 
 Findings statistics_under(const char* subject, const char* policy) {
   return findings_of(batchnorm_statistics_harness(), experiment_trial(subject, policy));
@@ -19,13 +20,14 @@ Findings statistics_under(const char* subject, const char* policy) {
 
 TEST(BatchNormStatistics, OverflowInFp16StorageOnly) {
   for (const char* policy : {"fp16", "fp32", "fp16-bn32", "amp-fp16", "bf16"}) {
-    const TrialSpec spec = experiment_trial(kImages, policy);
+    const TrialSpec spec = experiment_trial(kStatisticsImages, policy);
     const Findings found = findings_of(batchnorm_statistics_harness(), spec);
     const bool is_half = std::string(policy) == "fp16";
     EXPECT_TRUE(meets_expectation(batchnorm_statistics_harness(), spec, found)) << policy;
     EXPECT_EQ(number_at(found, "statistics.running_nonfinite", "std=300"), is_half) << policy;
     // An infinite variance makes every normalised value 0: the layer gives its shift, and no NaN tells.
-    EXPECT_EQ(number_at(found, "statistics.silent", "std=300"), is_half) << policy;
+    const double silent = number_at(found, "statistics.silent", "std=300");
+    EXPECT_TRUE(is_half ? silent == 1 : silent < 0.01) << policy << " " << silent;
     EXPECT_TRUE(is_half ? std::isinf(curve_at(found, "statistics.running_variance_error", "", 300))
                         : curve_at(found, "statistics.running_variance_error", "", 300) < 0x1p-8)
         << policy;
@@ -33,7 +35,8 @@ TEST(BatchNormStatistics, OverflowInFp16StorageOnly) {
 }
 
 TEST(BatchNormStatistics, OfSmallInputsVanishInFp16Storage) {
-  const Findings half = statistics_under(kImages, "fp16"), wide = statistics_under(kImages, "fp16-bn32");
+  const Findings half = statistics_under(kStatisticsImages, "fp16"),
+                 wide = statistics_under(kStatisticsImages, "fp16-bn32");
   EXPECT_EQ(curve_at(half, "statistics.running_variance_error", "", 1e-4), 1);  // 1e-8 is 0 in fp16
   EXPECT_LT(curve_at(wide, "statistics.running_variance_error", "", 1e-4), 0x1p-20);
 }
@@ -41,7 +44,7 @@ TEST(BatchNormStatistics, OfSmallInputsVanishInFp16Storage) {
 // S2-1: the error of a variance that is added in half is more than ten times that of one added in float.
 TEST(BatchNormStatistics, AddedInHalfAreWrongAndStoredInHalfAreNot) {
   for (const char* policy : {"fp16", "bf16"}) {
-    const Findings found = statistics_under(kImages, policy);
+    const Findings found = statistics_under(kStatisticsImages, policy);
     for (const double ratio : {0.0, 1.0, 3.0, 10.0}) {
       const double low = curve_at(found, "statistics.variance_error", "two_pass/low_sum/x=low", ratio),
                    wide = curve_at(found, "statistics.variance_error", "two_pass/fp32/x=low", ratio);
@@ -54,7 +57,7 @@ TEST(BatchNormStatistics, AddedInHalfAreWrongAndStoredInHalfAreNot) {
 
 // E[x^2] - E[x]^2 loses the square of mean / standard deviation: at 100 the moments in half are equal.
 TEST(BatchNormStatistics, OfOnePassCollapseForALargeMean) {
-  const Findings found = statistics_under(kImages, "fp16");
+  const Findings found = statistics_under(kStatisticsImages, "fp16");
   EXPECT_GT(number_at(found, "statistics.collapsed", "one_pass/low_result/x=low"), 0);
   EXPECT_GT(curve_at(found, "statistics.variance_error", "one_pass/low_result/x=low", 100), 0.5);
   EXPECT_EQ(number_at(found, "statistics.collapsed", "two_pass/kernel/x=low"), 0);
@@ -64,7 +67,8 @@ TEST(BatchNormStatistics, OfOnePassCollapseForALargeMean) {
 }
 
 TEST(BatchNormStatistics, ArePoisonedByAnInfiniteActivationThoughTheStepIsSkipped) {
-  const Findings amp = statistics_under(kImages, "amp-fp16"), plain = statistics_under(kImages, "fp16");
+  const Findings amp = statistics_under(kStatisticsImages, "amp-fp16"),
+                 plain = statistics_under(kStatisticsImages, "fp16");
   EXPECT_EQ(number_at(amp, "statistics.step_skipped"), 1);
   EXPECT_EQ(number_at(amp, "statistics.parameters_nonfinite"), 0);
   EXPECT_EQ(number_at(plain, "statistics.step_skipped"), 0);

@@ -164,7 +164,7 @@ std::optional<std::string> refuses_mask(const TrialSpec& spec) {
   if (spec.subject->name != "softmax") return "masks the scores of a softmax, which " + spec.subject->id() + " is not";
   if (spec.subject->input[0] < 3 || spec.subject->input[1] < 2)
     return "two rows are masked altogether and half of every other row: it needs 3 rows of 2 places";
-  return {};
+  return refusal_of_fp64(spec);
 }
 
 // The lowest number of fp16 and a score of -20 give -infinity in all places of the second row, which becomes NaN. In fp32 and

@@ -71,10 +71,10 @@ bool loss_in_fp32(const TrialSpec& spec) {
 }
 DType loss_dtype(const TrialSpec& spec) { return loss_in_fp32(spec) ? DType::f32 : spec.policy->low; }
 
-// Logits (for mse: differences of output and target), as the low dtype stores them.
-std::vector<double> draw_logits(const TrialSpec& spec, int64_t count) {
-  const RandomKey key = RandomKey(spec.seed).child("reduction").child(static_cast<uint64_t>(count));
-  std::vector<double> all(static_cast<size_t>(count));
+// Logits (for mse: differences of output and target), as the low dtype stores them. Of fewer terms, the first are taken.
+std::vector<double> draw_logits(const TrialSpec& spec) {
+  const RandomKey key = RandomKey(spec.seed).child("reduction");
+  std::vector<double> all(static_cast<size_t>(kLengths.back()));
   for (size_t i = 0; i < all.size(); ++i) all[i] = key.normal(i) * (is_loss(spec, "mse") ? 1 : 2);
   return stored_as(*spec.device, spec.policy->low, all);
 }
@@ -146,7 +146,7 @@ std::pair<double, double> loss_by_device(const TrialSpec& spec, const std::vecto
 }
 
 // What is known of one way to reduce, over the numbers of terms.
-struct Errors {
+struct ReductionErrors {
   std::vector<double> lengths, errors;
   double nonfinite = 0, first_wrong = HUGE_VAL;
 
@@ -171,12 +171,13 @@ struct Way {
   DType terms;  // as stored
 };
 
-void measure_way(const TrialSpec& spec, const Way& way, FindingsWriter& out) {
+void measure_way(const TrialSpec& spec, const std::vector<double>& logits, const Way& way, FindingsWriter& out) {
   Device& device = *spec.device;
   const DType result = way.sum.stores_low ? way.terms : DType::f32;
-  Errors sums, means, means_by_low;
+  ReductionErrors sums, means, means_by_low;
   for (const int length : kLengths) {
-    const std::vector<double> terms = stored_as(device, way.terms, terms_of(spec, draw_logits(spec, length)));
+    const std::vector<double> terms =
+        stored_as(device, way.terms, terms_of(spec, {logits.begin(), logits.begin() + length}));
     const std::vector<double> ones(terms.size(), 1);
     double exact = 0;
     for (const double term : terms) exact += term;
@@ -190,10 +191,10 @@ void measure_way(const TrialSpec& spec, const Way& way, FindingsWriter& out) {
   means_by_low.write(out, "mean/" + way.name + "/low_divisor");
 }
 
-void measure_operation(const TrialSpec& spec, FindingsWriter& out) {
-  Errors errors;
+void measure_operation(const TrialSpec& spec, const std::vector<double>& logits, FindingsWriter& out) {
+  ReductionErrors errors;
   for (const int length : kLengths) {
-    const auto [value, exact] = loss_by_device(spec, draw_logits(spec, length));
+    const auto [value, exact] = loss_by_device(spec, {logits.begin(), logits.begin() + length});
     errors.add(length, value, exact);
   }
   errors.write(out, "operation");
@@ -253,12 +254,13 @@ void measure_clip(const TrialSpec& spec, FindingsWriter& out) {
 Findings measure_reduction(const TrialSpec& spec) {
   FindingsWriter out(reduction_table());
   out.number("reduction.lengths", "", static_cast<double>(kLengths.size()));
+  const std::vector<double> logits = draw_logits(spec);
   std::vector<Way> ways;
   for (const SumKind& kind : kSumKinds) ways.push_back({std::string(kind.name), kind, spec.policy->low});
   ways.push_back({"policy", loss_in_fp32(spec) ? kWideSum : kLowResult, loss_dtype(spec)});
   for (const Way& way : ways)
-    where_supported(out, "reduction.unsupported", way.name, [&] { measure_way(spec, way, out); });
-  where_supported(out, "reduction.unsupported", "operation", [&] { measure_operation(spec, out); });
+    where_supported(out, "reduction.unsupported", way.name, [&] { measure_way(spec, logits, way, out); });
+  where_supported(out, "reduction.unsupported", "operation", [&] { measure_operation(spec, logits, out); });
   if (is_loss(spec, "binary_cross_entropy_with_logits")) measure_probabilities(spec, out);
   if (is_loss(spec, "cross_entropy")) measure_clip(spec, out);
   return out.take();
@@ -266,7 +268,7 @@ Findings measure_reduction(const TrialSpec& spec) {
 
 std::optional<std::string> refuses_reduction(const TrialSpec& spec) {
   for (const char* name : {"mse", "cross_entropy", "binary_cross_entropy_with_logits"})
-    if (is_loss(spec, name)) return {};
+    if (is_loss(spec, name)) return refusal_of_fp64(spec);
   return "reduces a loss: mse, cross_entropy or binary_cross_entropy_with_logits, not " + spec.subject->id();
 }
 

@@ -11,14 +11,15 @@ namespace {
 
 using namespace experiment_testing;
 
-constexpr const char* kLosses[] = {"mse/b8_o10", "cross_entropy/b8_o10", "binary_cross_entropy_with_logits/b8_o10"};
+constexpr const char* kReducedLosses[] = {"mse/b8_o10", "cross_entropy/b8_o10",
+                                          "binary_cross_entropy_with_logits/b8_o10"};
 
 Findings reduced(const char* subject, const char* policy) {
   return findings_of(reduction_harness(), experiment_trial(subject, policy));
 }
 
 TEST(Reduction, OfLossesOverflowsInFp16AndNotInFp32OrUnderAutocast) {
-  for (const char* subject : kLosses)
+  for (const char* subject : kReducedLosses)
     for (const char* policy : {"fp16", "fp32", "amp-fp16", "bf16"}) {
       const TrialSpec spec = experiment_trial(subject, policy);
       const Findings found = findings_of(reduction_harness(), spec);
@@ -35,16 +36,17 @@ TEST(Reduction, StagnatesOrOverflowsByWhereTheSumIsRounded) {
   const Findings found = reduced("mse/b8_o10", "fp16");
   EXPECT_LE(curve_at(found, "reduction.error", "sum/low_result", 50000), 0x1p-11 + 50000 * 0x1p-24);
   EXPECT_TRUE(std::isinf(curve_at(found, "reduction.error", "sum/low_result", 70000)));
-  EXPECT_GT(curve_at(found, "reduction.error", "sum/low_sum", 200000), 0.9);
+  // A sum above 16,384 is moved only by squares above 8, one of 200: what is left of 200,000 is less than a fifth.
+  EXPECT_GT(curve_at(found, "reduction.error", "sum/low_sum", 200000), 0.8);
   EXPECT_LT(curve_at(found, "reduction.error", "sum/low_sum", 200000), 1);
   EXPECT_LE(curve_at(found, "reduction.error", "sum/fp32", 200000), 200000 * 0x1p-24);
 }
 
-TEST(Reduction, InBf16StagnatesBelow512AndDoesNotOverflow) {
+TEST(Reduction, InBf16StagnatesAndDoesNotOverflow) {
   const Findings found = reduced("mse/b8_o10", "bf16");
   EXPECT_EQ(number_at(found, "reduction.nonfinite", "sum/low_sum"), 0);
-  // A square above 16, which would still move a sum of 2048 or more, is 4 standard deviations away.
-  EXPECT_GT(curve_at(found, "reduction.error", "sum/low_sum", 200000), 1 - 4096.0 / 200000);
+  // A sum above 2,048 is moved only by squares above 8, and by these to the next multiple of 16.
+  EXPECT_GT(curve_at(found, "reduction.error", "sum/low_sum", 200000), 0.95);
 }
 
 // 65,000 is 64,992 in fp16, and from 65,520 on a divisor is infinite: the mean becomes 0.
@@ -82,7 +84,10 @@ TEST(Reduction, FindsTheLogitsWhoseProbabilityIsRoundedAway) {
             first(std::log(0x1p12 - 1)));
   EXPECT_EQ(number_at(half, "reduction.least_infinite_logit", "sigmoid_then_log/target=1"),
             first(std::log(0x1p25 - 1)));
-  EXPECT_EQ(number_at(wide, "reduction.least_infinite_logit", "sigmoid_then_log/target=0"),
+  // In fp32 the sum 1 + exp(-x) is rounded, too: at 2^-24, half an ulp above 1.
+  EXPECT_GE(number_at(wide, "reduction.least_infinite_logit", "sigmoid_then_log/target=0"),
+            first(std::log(0x1p24 - 1)));
+  EXPECT_LE(number_at(wide, "reduction.least_infinite_logit", "sigmoid_then_log/target=0"),
             first(std::log(0x1p25 - 1)));
   for (const Findings* found : {&half, &wide, &amp})
     for (const char* at : {"with_logits/target=0", "with_logits/target=1"})

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -68,11 +69,21 @@ std::optional<RowStatistic> statistic_of(const Subject& subject) {
   return {};
 }
 
-std::vector<double> draw_row(const TrialSpec& spec, int width, double magnitude) {
-  const RandomKey key = RandomKey(spec.seed).child("row_statistics").child(static_cast<uint64_t>(width));
-  std::vector<double> all(static_cast<size_t>(width));
-  for (size_t i = 0; i < all.size(); ++i) all[i] = magnitude * key.normal(i);
-  return stored_as(*spec.device, spec.policy->low, all);
+// Standard normal numbers for each width.
+using StandardRows = std::map<int, std::vector<double>>;
+StandardRows draw_rows(const TrialSpec& spec) {
+  StandardRows rows;
+  for (const int width : kWidths) {
+    const RandomKey key = RandomKey(spec.seed).child("row_statistics").child(static_cast<uint64_t>(width));
+    for (int i = 0; i < width; ++i) rows[width].push_back(key.normal(static_cast<uint64_t>(i)));
+  }
+  return rows;
+}
+
+std::vector<double> row_of_size(const TrialSpec& spec, const StandardRows& rows, int width, double magnitude) {
+  std::vector<double> row = rows.at(width);
+  for (double& value : row) value *= magnitude;
+  return stored_as(*spec.device, spec.policy->low, row);
 }
 
 // A way to add, and the dtype in which it stores what it computes.
@@ -122,14 +133,14 @@ double safe_end(const std::vector<double>& errors, int direction, double none) {
   return reached;
 }
 
-void measure_row_way(const TrialSpec& spec, const RowWay& way, const RowStatistic& norm, double epsilon,
-                     FindingsWriter& out) {
+void measure_row_way(const TrialSpec& spec, const StandardRows& rows, const RowWay& way, const RowStatistic& norm,
+                     double epsilon, FindingsWriter& out) {
   std::vector<double> widths, from, to;
   double nonfinite = 0, vanished = 0, safe = 0;
   for (const int width : kWidths) {
     std::vector<double> magnitudes, errors;
     for (const double magnitude : kMagnitudes) {
-      const std::vector<double> x = draw_row(spec, width, magnitude);
+      const std::vector<double> x = row_of_size(spec, rows, width, magnitude);
       const Squares found = squares_by(spec, way, norm, x);
       nonfinite += !std::isfinite(found.sum), vanished += found.length == 0;
       magnitudes.push_back(magnitude);
@@ -150,14 +161,15 @@ void measure_row_way(const TrialSpec& spec, const RowWay& way, const RowStatisti
 }
 
 // The device's norm of a row, with an fp64 reference of the row as stored.
-void measure_norm(const TrialSpec& spec, const RowStatistic& norm, double epsilon, FindingsWriter& out) {
+void measure_norm(const TrialSpec& spec, const StandardRows& rows, const RowStatistic& norm, double epsilon,
+                  FindingsWriter& out) {
   Device& device = *spec.device;
   const DType low = spec.policy->low;
   double nonfinite = 0;
   for (const int width : kWidths) {
     std::vector<double> magnitudes, errors;
     for (const double magnitude : kMagnitudes) {
-      const std::vector<double> x = draw_row(spec, width, magnitude);
+      const std::vector<double> x = row_of_size(spec, rows, width, magnitude);
       const Tensor row = Tensor::from(device, {1, width}, low, x), none;
       Tensor y(device, {1, width}, low), inverse(device, {1}, DType::f32);
       Tensor mean = norm.centred ? Tensor(device, {1}, DType::f32) : Tensor();
@@ -195,18 +207,19 @@ Findings measure_row_statistics(const TrialSpec& spec) {
   FindingsWriter out(row_table());
   out.number("row.pairs", "", static_cast<double>(kWidths.size() * kMagnitudes.size()));
   const DType low = spec.policy->low;
+  const StandardRows rows = draw_rows(spec);
   std::vector<RowWay> ways;
   for (const SumKind& kind : kSumKinds) ways.push_back({std::string(kind.name), kind, low});
   ways.push_back(is_in_fp32(*spec.policy, norm.operation) ? RowWay{"policy", kWideSum, DType::f32}
                                                           : RowWay{"policy", kLowSum, low});
   for (const RowWay& way : ways)
-    where_supported(out, "row.unsupported", way.name, [&] { measure_row_way(spec, way, norm, epsilon, out); });
-  where_supported(out, "row.unsupported", "operation", [&] { measure_norm(spec, norm, epsilon, out); });
+    where_supported(out, "row.unsupported", way.name, [&] { measure_row_way(spec, rows, way, norm, epsilon, out); });
+  where_supported(out, "row.unsupported", "operation", [&] { measure_norm(spec, rows, norm, epsilon, out); });
   return out.take();
 }
 
 std::optional<std::string> refuses_row_statistics(const TrialSpec& spec) {
-  if (statistic_of(*spec.subject)) return {};
+  if (statistic_of(*spec.subject)) return refusal_of_fp64(spec);
   return "takes a norm of rows: layernorm, rmsnorm, or linear with weight norm (w1), not " + spec.subject->id();
 }
 

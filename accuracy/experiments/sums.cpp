@@ -5,6 +5,11 @@
 
 namespace halfmark::accuracy {
 
+std::optional<std::string> refusal_of_fp64(const TrialSpec& spec) {
+  if (spec.policy->low != DType::f64) return {};
+  return "compares formats with fp64, and " + std::string(spec.policy->name) + " is fp64";
+}
+
 bool is_in_fp32(const Policy& policy, std::string_view operation) {
   if (policy.low == DType::f32) return true;
   if (!policy.rules) return false;

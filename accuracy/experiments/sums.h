@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,9 @@ inline constexpr SumKind kLowSum{"low_sum", true, true};
 inline constexpr SumKind kLowResult{"low_result", false, true};  // what frameworks do with half operands
 inline constexpr SumKind kWideSum{"fp32", false, false};
 inline constexpr SumKind kSumKinds[] = {kLowSum, kLowResult, kWideSum};
+
+// A low format of 64 bits is not low: fp64 is what the others are compared with.
+std::optional<std::string> refusal_of_fp64(const TrialSpec& spec);
 
 // Whether the policy computes this operation in fp32: by its cast rules, or because everything is fp32.
 bool is_in_fp32(const Policy& policy, std::string_view operation);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "accuracy/experiments/sums.h"
@@ -187,7 +188,7 @@ Findings measure_underflow(const TrialSpec& spec) {
 std::optional<std::string> refuses_underflow(const TrialSpec& spec) {
   if (spec.subject->has_labels() || spec.subject->data != DataKind::normal)
     return "draws gradients of the shape of a single layer's input, which " + spec.subject->id() + " is not";
-  return {};
+  return refusal_of_fp64(spec);
 }
 
 // With a standard deviation of 2 octaves, 84 % of numbers of median 2^-27 are at most 2^-25, which fp16 rounds to 0. With
@@ -195,6 +196,7 @@ std::optional<std::string> refuses_underflow(const TrialSpec& spec) {
 std::optional<Expect> expected_underflow(const TrialSpec& spec) {
   if (axis_value(underflow_harness(), spec, "sigma") != "2") return {};
   if (spec.policy->low == DType::f16 && policy_scale(spec) == 1) return Expect{"underflow.zero", "policy", ">", 0.8};
+  if (spec.policy->low == DType::f16 && policy_scale(spec) < 0x1p10) return {};  // some are lost, and not most
   return Expect{"underflow.zero", "policy", "<", 1e-3};
 }
 

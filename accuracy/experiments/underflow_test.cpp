@@ -1,8 +1,10 @@
 // Tests of the underflow harness: the shares that theory and the reference points of the claims give.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "accuracy/experiments/experiment_testing.h"
 
@@ -11,10 +13,10 @@ namespace {
 
 using namespace experiment_testing;
 
-constexpr const char* kShape = "relu/b16_c64_s8";  // 65,536 numbers
+constexpr const char* kUnderflowShape = "relu/b16_c64_s8";  // 65,536 numbers
 
 Findings underflow_under(const char* policy, Axes axes = {}) {
-  return findings_of(underflow_harness(), experiment_trial(kShape, policy, std::move(axes)));
+  return findings_of(underflow_harness(), experiment_trial(kUnderflowShape, policy, std::move(axes)));
 }
 
 TEST(Underflow, GivesTheReferencePointsOfLossScaling) {
@@ -45,7 +47,7 @@ TEST(Underflow, CountsTheLossScalesThatLoseNothing) {
 
 TEST(Underflow, LosesGradientsInFp16AndNotWithALossScaleOrAWiderFormat) {
   for (const char* policy : {"fp16", "amp-fp16", "fp32", "bf16"}) {
-    const TrialSpec spec = experiment_trial(kShape, policy);
+    const TrialSpec spec = experiment_trial(kUnderflowShape, policy);
     const Findings found = findings_of(underflow_harness(), spec);
     EXPECT_TRUE(meets_expectation(underflow_harness(), spec, found)) << policy;
     EXPECT_EQ(number_at(found, "underflow.zero", "policy") > 0.8, std::string(policy) == "fp16") << policy;
@@ -65,12 +67,12 @@ TEST(Underflow, FindsScalingByPowersOfTwoExactAndByOthersNot) {
 
 TEST(Underflow, NeedsTheShapeOfASingleLayer) {
   EXPECT_TRUE(refusal_of(underflow_harness(), experiment_trial("mlp/b8_i16_h24_o10", "fp16")));
-  EXPECT_FALSE(refusal_of(underflow_harness(), experiment_trial(kShape, "fp16")));
+  EXPECT_FALSE(refusal_of(underflow_harness(), experiment_trial(kUnderflowShape, "fp16")));
 }
 
 TEST(Underflow, MeasuresTheSameOnASimulatedGpu) {
   const Findings cpu = underflow_under("fp16"),
-                 sim = findings_of(underflow_harness(), experiment_trial(kShape, "fp16", {}, "sim:hopper"));
+                 sim = findings_of(underflow_harness(), experiment_trial(kUnderflowShape, "fp16", {}, "sim:hopper"));
   EXPECT_EQ(number_at(cpu, "underflow.zero", "policy"), number_at(sim, "underflow.zero", "policy"));
 }
 

@@ -87,15 +87,6 @@ bool covers(const std::vector<SuiteRow>& rows, std::string_view pattern, std::st
   return false;
 }
 
-// The rows that run an experiment on its own subjects and under its own policies; none for another harness.
-std::vector<SuiteRow> rows_of_experiment(std::string_view harness) {
-  std::vector<SuiteRow> found;
-  for (SuiteRow row : rows_of("experiments"))
-    if (std::find(row.harnesses.begin(), row.harnesses.end(), harness) != row.harnesses.end())
-      row.harnesses = {harness}, found.push_back(std::move(row));
-  return found;
-}
-
 // The first row of trainings that are no controls; null: the suite has none.
 const SuiteRow* first_training(const std::vector<SuiteRow>& rows) {
   for (const SuiteRow& row : rows)
@@ -184,10 +175,7 @@ std::vector<Case> expand(const Selection& selection, const std::vector<std::stri
   for (const std::string_view pattern : named_subjects.empty() ? any : named_subjects)
     for (const std::string_view harness : requested.empty() ? any : requested) {
       if (covers(rows, pattern, harness)) continue;
-      if (const std::vector<SuiteRow> own = rows_of_experiment(harness); named_subjects.empty() && !own.empty()) {
-        more.insert(more.end(), own.begin(), own.end());
-        continue;
-      }
+      if (named_subjects.empty() && add_experiment(harness, more)) continue;
       more.push_back({named_subjects.empty() ? first.subjects : std::vector{pattern}, first.policies,
                       requested.empty() ? first.harnesses : std::vector{harness}});
       // A classifier is trained as well, as the suite trains its own.

@@ -240,4 +240,12 @@ std::span<const SuiteRow> rows_of(std::string_view suite) {
   return {};
 }
 
+bool add_experiment(std::string_view harness, std::vector<SuiteRow>& rows) {
+  const size_t before = rows.size();
+  for (const SuiteRow& row : experiments())
+    if (std::ranges::find(row.harnesses, harness) != row.harnesses.end())
+      rows.push_back({row.subjects, row.policies, {harness}, row.variants});
+  return rows.size() > before;
+}
+
 }  // namespace halfmark::bench

@@ -22,4 +22,7 @@ struct SuiteRow {
 
 std::span<const SuiteRow> rows_of(std::string_view suite);  // empty for an unknown suite
 
+// Adds the rows that run this experiment on its own subjects and under its own policies; false for another harness.
+bool add_experiment(std::string_view harness, std::vector<SuiteRow>& rows);
+
 }  // namespace halfmark::bench
