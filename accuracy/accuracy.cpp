@@ -18,7 +18,10 @@ namespace halfmark::accuracy {
 
 const std::vector<Harness>& accuracy_harnesses() {
   static const std::vector<Harness> list = {error_harness(),    range_harness(),       batchnorm_drift_harness(),
-                                            training_harness(), convergence_harness(), accumulation_harness()};
+                                            training_harness(), convergence_harness(), accumulation_harness(),
+                                            // experiments/, on whole models
+                                            evaluation_harness(), batch_invariance_harness(), checkpointing_harness(),
+                                            what_if_harness(), updates_harness(), overflow_harness()};
   return list;
 }
 

@@ -49,6 +49,7 @@ class Pass {
   bool training;
   RandomKey key;
   Tap tap;
+  Tap recomputed_tap{};     // for what a checkpoint layer computes again
   bool accumulate = false;  // add gradients to those of the previous backward: micro-batches
 
   // The input in the dtype that the policy sets for `operation`

@@ -1,0 +1,106 @@
+#include "accuracy/experiments/trial_values.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "kernels/number/error.h"
+
+namespace halfmark::accuracy {
+
+ModelValues values_of(Trial& trial) {
+  ModelValues found;
+  for (const Param* param : trial.params())
+    found.params.push_back((param->master.empty() ? param->value : param->master).values());
+  for (const State* state : trial.states()) found.states.push_back(state->value.values());
+  return found;
+}
+
+void put_values(Trial& trial, const ModelValues& values) {
+  const std::vector<Param*> params = trial.params();
+  const std::vector<State*> states = trial.states();
+  HM_CHECK(params.size() == values.params.size() && states.size() == values.states.size(),
+           "the values are those of another model");
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (!params[i]->master.empty()) params[i]->master.set_values(values.params[i]);
+    params[i]->value.set_values(values.params[i]);
+  }
+  for (size_t i = 0; i < states.size(); ++i) states[i]->value.set_values(values.states[i]);
+}
+
+ModelValues rounded_values(ModelValues values, const Format& format) {
+  for (auto* all : {&values.params, &values.states})
+    for (std::vector<double>& one : *all)
+      for (double& value : one) value = round_to(format, value);
+  return values;
+}
+
+double share_of_equal_values(const std::vector<double>& a, const std::vector<double>& b) {
+  HM_CHECK(a.size() == b.size(), "values of different number cannot be equal");
+  double equal = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    equal += std::bit_cast<uint64_t>(a[i]) == std::bit_cast<uint64_t>(b[i]) || (std::isnan(a[i]) && std::isnan(b[i]));
+  return a.empty() ? 1 : equal / static_cast<double>(a.size());
+}
+
+double relative_distance(const std::vector<double>& a, const std::vector<double>& b) {
+  HM_CHECK(a.size() == b.size(), "values of different number have no distance");
+  double squares = 0, all = 0;
+  for (size_t i = 0; i < a.size(); ++i) squares += (a[i] - b[i]) * (a[i] - b[i]), all += b[i] * b[i];
+  return squares == 0 ? 0 : std::sqrt(squares / all);
+}
+
+std::vector<double> all_params(const ModelValues& values) {
+  std::vector<double> all;
+  for (const std::vector<double>& one : values.params) all.insert(all.end(), one.begin(), one.end());
+  return all;
+}
+
+std::vector<double> all_values(const ModelValues& values) {
+  std::vector<double> all = all_params(values);
+  for (const std::vector<double>& one : values.states) all.insert(all.end(), one.begin(), one.end());
+  return all;
+}
+
+Subject with_input(const Subject& subject, const Shape& input) {
+  HM_CHECK(subject.network, subject.id() + ": only a function of a program knows its network");
+  Subject made = subject_of_network(input, subject.data, subject.classes, *subject.network);
+  made.name = subject.name, made.sizes = subject.sizes + "@" + input.text();
+  made.loss = subject.loss, made.settings = subject.settings;
+  return made;
+}
+
+Subject with_network(const Subject& subject, Network network, const std::string& suffix) {
+  Subject made = subject_of_network(subject.input, subject.data, subject.classes, std::move(network));
+  made.name = subject.name, made.sizes = subject.sizes + "@" + suffix;
+  made.loss = subject.loss, made.settings = subject.settings;
+  return made;
+}
+
+Shape with_batch(const Shape& input, int64_t batch) {
+  std::vector<int64_t> extents(input.extents().begin(), input.extents().end());
+  extents[0] = batch;
+  return Shape(extents);
+}
+
+std::vector<int64_t> predicted_classes(DataKind kind, const Shape& output, const std::vector<double>& values) {
+  const bool is_image = output.rank() == 4;
+  const int64_t width = is_image ? output[1] : output[output.rank() - 1], step = is_image ? output[2] * output[3] : 1;
+  const int64_t classes = kind == DataKind::boxes ? width - 4 : width;
+  std::vector<int64_t> winners(values.size() / static_cast<size_t>(width));
+  for (size_t i = 0; i < winners.size(); ++i) {
+    const auto place = static_cast<int64_t>(i);
+    const double* first = values.data() + place / step * step * width + place % step;
+    int64_t& winner = winners[i];
+    for (int64_t c = 0; c < classes && winner >= 0; ++c) {
+      if (std::isnan(first[c * step])) winner = -1;
+      else if (first[c * step] > first[winner * step]) winner = c;
+    }
+  }
+  return winners;
+}
+
+}  // namespace halfmark::accuracy
