@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "accuracy/accuracy.h"
+#include "accuracy/experiments/answers.h"
 #include "accuracy/experiments/ranking.h"
 #include "accuracy/experiments/trial_values.h"
 #include "kernels/number/error.h"
@@ -43,8 +44,8 @@ const std::vector<MetricRow>& invariance_table() {
       {"invariance.decode_positions", "1", Better::neither, information, "positions that were compared"},
       {"invariance.kl", "1", Better::lower, information,
        "mean over the predictions of the Kullback-Leibler divergence, in nats, between the softmax of the logits and that "
-       "with another order of summation; at split_k: every product summed in two parts; at decode: step by step against "
-       "the whole text"},
+       "with another order of summation; at split_k: every product summed in two parts; at split_k_low: likewise, the parts "
+       "rounded to the policy's low format; at decode: step by step against the whole text"},
       {"invariance.kl_max", "1", Better::lower, information, "the largest of them"},
   };
   return rows;
@@ -236,12 +237,15 @@ void compare_orders(const TrialSpec& spec, FindingsWriter& out) {
   Trial trial(spec);
   trial.load_batch(0);
   const Tensor output = trial.infer();
-  Policy split = *spec.policy;
-  split.math.split_k = 2;
-  Trial other(spec.under(split));
-  other.load_batch(0);
   const size_t classes = classes_of(output.shape());
-  write_divergence(out, "split_k", {output.values(), classes}, {other.infer().values(), classes});
+  const Rows plain{output.values(), classes};
+  for (const auto& [at, partial] : {std::pair{"split_k", kFp32}, {"split_k_low", format_of(spec.policy->low)}}) {
+    Policy split = *spec.policy;
+    split.math.split_k = 2, split.math.partial = partial;
+    Trial other(spec.under(split));
+    other.load_batch(0);
+    write_divergence(out, at, plain, {other.infer().values(), classes});
+  }
 }
 
 // Logits over the last axis, for which the divergence of their softmax is defined.

@@ -25,24 +25,25 @@ const std::vector<MetricRow>& evaluation_table() {
       {"evaluation.predictions", "1", Better::neither, information, "predictions of one evaluation: the sample of flips"},
       {"evaluation.nonfinite", "1", Better::lower, information, "share of the logits that are infinite or NaN"},
       {"evaluation.metric_gap", "1", Better::neither, information,
-       "mean over the checkpoints (samples) of accuracy - accuracy in fp64; standard error: over the checkpoints"},
+       "mean over the checkpoints (samples) of the metric - the metric in fp64; standard error: over the checkpoints. The "
+       "metric is the share of right answers, or the mean intersection over union of streets"},
       {"evaluation.loss_gap", "1", Better::neither, information, "the same of the held-out loss"},
       {"evaluation.gap_over_seeds", "1", Better::neither, information,
-       "|evaluation.metric_gap| / evaluation.seed_deviation at accuracy: below 1, other seeds matter more"},
+       "|evaluation.metric_gap| / evaluation.seed_deviation at metric: below 1, other seeds matter more"},
       {"evaluation.seed_deviation", "1", Better::neither, information,
-       "standard deviation of one seed's final accuracy or loss in fp32, from the seeds in samples"},
+       "standard deviation of one seed's final metric or loss in fp32, from the seeds in samples"},
       {"evaluation.tau", "1", Better::higher, information,
-       "Kendall's tau-b of the checkpoints ranked by loss or accuracy in this form and in fp32; NaN: fewer than two "
+       "Kendall's tau-b of the checkpoints ranked by loss or metric in this form and in fp32; NaN: fewer than two "
        "different values"},
       {"evaluation.best_unchanged", "1", Better::higher, information,
-       "1: the checkpoint with the least loss (largest accuracy, the first of equal ones) is that of fp32"},
+       "1: the checkpoint with the least loss (largest metric, the first of equal ones) is that of fp32"},
       {"evaluation.selection_regret", "1", Better::lower, information,
        "loss in fp32 of the checkpoint with the least loss in this form - the least loss in fp32"},
       {"evaluation.checkpoints", "1", Better::neither, information, "checkpoints that were ranked"},
       {"evaluation.half_share", "1", Better::neither, information,
        "share of the parameters, running statistics and activations of an evaluation that are stored in 16 bits"},
       {"evaluation.recomputed_equal", "1", Better::higher, information,
-       "1: the accuracy computed twice from the same logits is bit-identical, also after the model was rounded to half"},
+       "1: the metric computed again from the same logits is bit-identical, for every checkpoint and form"},
 
       {"evaluation.training_unchanged", "1", Better::higher, information,
        "share of the parameters and running statistics after the training that are bit-equal to those of a training "
@@ -154,30 +155,6 @@ std::span<const FormOfModel> forms_of_models() {
       {"full_bf16", "bf16"},
   };
   return kForms;
-}
-
-AnswerErrors compare_answers(DataKind kind, const Answers& answers, const Answers& exact) {
-  HM_CHECK(answers.values.size() == exact.values.size(), "answers to other samples cannot be compared");
-  AnswerErrors found;
-  double squares = 0, exact_squares = 0, count = 0;
-  for (size_t batch = 0; batch < answers.values.size(); ++batch) {
-    const std::vector<double>&values = answers.values[batch], &wanted = exact.values[batch];
-    HM_CHECK(values.size() == wanted.size(), "answers of other shapes cannot be compared");
-    for (size_t i = 0; i < values.size(); ++i) {
-      const double difference = std::fabs(values[i] - wanted[i]);
-      squares += difference * difference, exact_squares += wanted[i] * wanted[i];
-      if (std::isnan(difference) || difference > found.max) found.max = difference;  // a NaN stays
-      found.nonfinite += !std::isfinite(values[i]);
-    }
-    count += static_cast<double>(values.size());
-    const std::vector<int64_t> classes = predicted_classes(kind, answers.outputs[batch], values),
-                               right = predicted_classes(kind, exact.outputs[batch], wanted);
-    for (size_t i = 0; i < classes.size(); ++i) found.flips += classes[i] != right[i];
-    found.predictions += static_cast<double>(classes.size());
-  }
-  const double scale = std::sqrt(exact_squares / count);
-  found.rms = std::sqrt(squares / count) / scale, found.max /= scale, found.nonfinite /= count;
-  return found;
 }
 
 std::vector<ModelValues> train_checkpoints(const TrialSpec& spec, int64_t steps, int64_t checkpoints) {

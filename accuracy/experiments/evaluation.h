@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "accuracy/accuracy.h"
+#include "accuracy/experiments/answers.h"
 #include "accuracy/experiments/trial_values.h"
 
 namespace halfmark::accuracy {
@@ -24,15 +25,6 @@ struct FormOfModel {
 };
 // fp32, tf32, autocast and full half; fp16_folded needs batch norm after convolutions.
 std::span<const FormOfModel> forms_of_models();
-
-// Answers of a model to held-out samples, beside those of fp64.
-struct AnswerErrors {
-  double rms = 0, max = 0;    // of (answer - fp64), over the rms of fp64's answers; NaN if an answer is
-  double flips = 0;           // predictions unlike those of fp64
-  double predictions = 0;     // of each
-  double nonfinite = 0;       // share of the answers
-};
-AnswerErrors compare_answers(DataKind kind, const Answers& answers, const Answers& exact);
 
 // Trains for `steps`; `kept` gets the values after `checkpoints` equal parts of them, the last one at the end.
 std::vector<ModelValues> train_checkpoints(const TrialSpec& spec, int64_t steps, int64_t checkpoints);

@@ -11,7 +11,7 @@
 namespace halfmark::accuracy {
 namespace {
 
-constexpr int64_t kChannels = 16, kGroups = 4;
+constexpr int64_t kChannels = 32, kGroups = 4, kHidden = 32;
 
 LayerSpec convolution(const std::string& name, int64_t stride) {
   return {.kind = "conv2d",
@@ -20,17 +20,23 @@ LayerSpec convolution(const std::string& name, int64_t stride) {
               {"out", kChannels}, {"kernel", int64_t{3}}, {"stride", stride}, {"padding", int64_t{1}}}};
 }
 
-// convolution, slot, convolution with stride 2, ReLU, mean, linear.
+// convolution, ReLU, convolution with stride 2, ReLU, mean of each channel, slot, two linear layers with a ReLU between. The
+// slot begins with an image of one pixel and ends with a vector.
 Network network_with(std::vector<LayerSpec> slot, int64_t classes) {
   Network network;
   std::vector<LayerSpec>& layers = network.layers;
+  const auto add = [&](const char* kind, const char* name, Arguments arguments = {}) {
+    layers.push_back({.kind = kind, .name = name, .arguments = std::move(arguments)});
+  };
   layers.push_back(convolution("conv1", 1));
-  for (LayerSpec& layer : slot) layers.push_back(std::move(layer));
+  add("relu", "relu1");
   layers.push_back(convolution("conv2", 2));
-  layers.push_back({.kind = "relu", .name = "relu"});
-  layers.push_back({.kind = "global_avg_pool2d", .name = "mean"});
-  layers.push_back({.kind = "flatten", .name = "flatten"});
-  layers.push_back({.kind = "linear", .name = "fc", .arguments = {{"out", classes}}});
+  add("relu", "relu2");
+  add("global_avg_pool2d", "mean");
+  for (LayerSpec& layer : slot) layers.push_back(std::move(layer));
+  add("linear", "fc1", {{"out", kHidden}});
+  add("relu", "relu3");
+  add("linear", "fc2", {{"out", classes}});
   return network;
 }
 
@@ -38,20 +44,21 @@ Network network_with(std::vector<LayerSpec> slot, int64_t classes) {
 
 std::vector<SlotNetwork> slot_networks(const Subject& subject) {
   if (subject.data != DataKind::images) return {};
-  const auto with = [&](std::string name, const char* kind, Arguments arguments = {}) {
-    return SlotNetwork{std::move(name),
-                       network_with({{.kind = kind, .name = "slot", .arguments = std::move(arguments)}},
-                                    subject.classes)};
+  const LayerSpec flatten{.kind = "flatten", .name = "flatten"};
+  const auto layer = [](const char* kind, Arguments arguments = {}) {
+    return LayerSpec{.kind = kind, .name = "slot", .arguments = std::move(arguments)};
   };
-  // Layer norm and softmax go over the last axis: the width of the image.
-  return {{"none", network_with({}, subject.classes)},
-          with("batch_norm", "batchnorm2d"),
-          with("layer_norm", "layer_norm"),
-          with("group_norm", "group_norm", {{"groups", kGroups}}),
-          with("gelu", "gelu"),
-          with("silu", "silu"),
-          with("softmax", "softmax"),
-          with("sigmoid", "sigmoid")};
+  const auto with = [&](std::string name, std::vector<LayerSpec> slot) {
+    return SlotNetwork{std::move(name), network_with(std::move(slot), subject.classes)};
+  };
+  return {with("none", {flatten}),
+          with("batch_norm", {layer("batchnorm2d"), flatten}),
+          with("group_norm", {layer("group_norm", {{"groups", kGroups}}), flatten}),
+          with("layer_norm", {flatten, layer("layer_norm")}),
+          with("gelu", {flatten, layer("gelu")}),
+          with("silu", {flatten, layer("silu")}),
+          with("softmax", {flatten, layer("softmax")}),
+          with("sigmoid", {flatten, layer("sigmoid")})};
 }
 
 void evaluate_slots(const TrialSpec& given, const EvaluationAxes& axes, FindingsWriter& out) {

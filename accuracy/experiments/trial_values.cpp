@@ -86,21 +86,4 @@ Shape with_batch(const Shape& input, int64_t batch) {
   return Shape(extents);
 }
 
-std::vector<int64_t> predicted_classes(DataKind kind, const Shape& output, const std::vector<double>& values) {
-  const bool is_image = output.rank() == 4;
-  const int64_t width = is_image ? output[1] : output[output.rank() - 1], step = is_image ? output[2] * output[3] : 1;
-  const int64_t classes = kind == DataKind::boxes ? width - 4 : width;
-  std::vector<int64_t> winners(values.size() / static_cast<size_t>(width));
-  for (size_t i = 0; i < winners.size(); ++i) {
-    const auto place = static_cast<int64_t>(i);
-    const double* first = values.data() + place / step * step * width + place % step;
-    int64_t& winner = winners[i];
-    for (int64_t c = 0; c < classes && winner >= 0; ++c) {
-      if (std::isnan(first[c * step])) winner = -1;
-      else if (first[c * step] > first[winner * step]) winner = c;
-    }
-  }
-  return winners;
-}
-
 }  // namespace halfmark::accuracy

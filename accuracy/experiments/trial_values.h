@@ -34,8 +34,4 @@ Subject with_input(const Subject& subject, const Shape& input);
 Subject with_network(const Subject& subject, Network network, const std::string& suffix);
 Shape with_batch(const Shape& input, int64_t batch);
 
-// The places of the class with the largest number, one for each prediction of an output; -1: one of them is NaN. Of boxes,
-// the four numbers of a place are left out.
-std::vector<int64_t> predicted_classes(DataKind kind, const Shape& output, const std::vector<double>& values);
-
 }  // namespace halfmark::accuracy

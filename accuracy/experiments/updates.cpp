@@ -30,6 +30,8 @@ const std::vector<MetricRow>& updates_table() {
        "share of parameter elements, over all steps not skipped, that the update left unchanged (of the master copy if "
        "there is one); mean over the seeds (samples); at: the rate, here and below; curve: over the rates"},
       {"updates.noop_fp32", "1", Better::lower, information, "the same, trained under fp32"},
+      {"updates.zero_gradients", "1", Better::neither, information,
+       "share of the gradients of the fp32 training that are 0 at 16 steps: their updates change nothing in any precision"},
       {"updates.median_ratio", "1", Better::neither, information,
        "median of |rate gradient / parameter| where neither is 0, over 16 steps of the fp32 training; mean over the seeds"},
       {"updates.ratio_over_roundoff", "1", Better::neither, information,
@@ -69,6 +71,7 @@ struct UpdatedTraining {
   double unchanged = 0, updated = 0;  // elements, over all steps not skipped
   double first_nonfinite = std::numeric_limits<double>::infinity();
   std::vector<double> ratios;
+  double zeros = 0, gradients = 0;  // at the sampled steps
   std::vector<double> start, params;
   Evaluation held_out;
   double noop() const { return updated > 0 ? unchanged / updated : 1; }
@@ -95,7 +98,7 @@ UpdatedTraining train_with_counts(const TrialSpec& spec, int64_t steps) {
       for (const Param* param : trial.params())
         for (const double g : trial.gradient(*param)) {
           if (g != 0 && before[i] != 0) result.ratios.push_back(std::fabs(spec.settings.rate * g / before[i]));
-          ++i;
+          result.zeros += g == 0, ++result.gradients, ++i;
         }
     }
     before = std::move(after);
@@ -146,13 +149,13 @@ void measure_rates(TrialSpec spec, const UpdateAxes& axes, FindingsWriter& out) 
   std::vector<double> noops, distances, gaps;
   for (const double rate : axes.rates) {
     spec.settings.rate = rate;
-    std::vector<double> noop, noop_fp32, ratio, distance, loss, loss_fp32, gap, accuracy, accuracy_fp32;
+    std::vector<double> noop, noop_fp32, zeros, ratio, distance, loss, loss_fp32, gap, accuracy, accuracy_fp32;
     for (uint64_t seed = 0; seed < axes.seeds; ++seed) {
       const TrialSpec own = with_seed(spec, seed);
       const auto fp32 = updated_in_fp32(own, axes.steps);
       const UpdatedTraining found = train_with_counts(own, axes.steps);
       noop.push_back(found.noop()), noop_fp32.push_back(fp32->noop());
-      ratio.push_back(median(fp32->ratios));
+      ratio.push_back(median(fp32->ratios)), zeros.push_back(fp32->zeros / fp32->gradients);
       std::vector<double> moved(fp32->params.size()), missed(fp32->params.size());
       for (size_t i = 0; i < moved.size(); ++i)
         moved[i] = fp32->params[i] - fp32->start[i], missed[i] = moved[i] + found.params[i] - fp32->params[i];
@@ -163,7 +166,7 @@ void measure_rates(TrialSpec spec, const UpdateAxes& axes, FindingsWriter& out) 
     }
     const std::string at = fmt::format("{}", rate);
     write_mean(out, "updates.noop", at, noop), write_mean(out, "updates.noop_fp32", at, noop_fp32);
-    write_mean(out, "updates.median_ratio", at, ratio);
+    write_mean(out, "updates.zero_gradients", at, zeros), write_mean(out, "updates.median_ratio", at, ratio);
     out.number("updates.ratio_over_roundoff", at, sample_mean(ratio).mean / roundoff);
     write_mean(out, "updates.distance", at, distance);
     write_mean(out, "updates.loss", at, loss), write_mean(out, "updates.loss_fp32", at, loss_fp32);
