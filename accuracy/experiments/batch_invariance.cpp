@@ -1,5 +1,7 @@
 // The harness `batch_invariance`: does the answer to a sample depend on the batch that it is in, on the run, or on the order of
 // summation? Evaluation mode, so that no sample depends on another by definition.
+#include "accuracy/experiments/batch_invariance.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -59,24 +61,10 @@ struct Rows {
   size_t width = 1;
 };
 
-// sum p log(p / q) of two softmax distributions in fp64; NaN if a logit is not finite.
-double divergence(const double* a, const double* b, size_t width) {
-  const auto log_sum = [&](const double* x) {
-    double largest = x[0], sum = 0;
-    for (size_t i = 0; i < width; ++i) largest = std::max(largest, x[i]);
-    for (size_t i = 0; i < width; ++i) sum += std::exp(x[i] - largest);
-    return largest + std::log(sum);
-  };
-  const double of_a = log_sum(a), of_b = log_sum(b);
-  double kl = 0;
-  for (size_t i = 0; i < width; ++i) kl += std::exp(a[i] - of_a) * ((a[i] - of_a) - (b[i] - of_b));
-  return std::max(kl, 0.0);  // of rounding in fp64
-}
-
 void write_divergence(FindingsWriter& out, const std::string& at, const Rows& a, const Rows& b) {
   std::vector<double> all;
   for (size_t row = 0; row + a.width <= a.values.size(); row += a.width)
-    all.push_back(divergence(a.values.data() + row, b.values.data() + row, a.width));
+    all.push_back(softmax_divergence(a.values.data() + row, b.values.data() + row, a.width));
   const SampleMean mean = sample_mean(all);
   Measurement& number = out.number("invariance.kl", at, mean.mean);
   if (std::isfinite(mean.error)) number.standard_error = mean.error;
@@ -148,16 +136,13 @@ void compare_batches(const TrialSpec& spec, int64_t most, FindingsWriter& out) {
     std::vector<size_t> places = {0, batch / 2, batch - 1};
     places.erase(std::unique(places.begin(), places.end()), places.end());
     for (const size_t place : places) {
-      const std::vector<double> own = alone.answer(part_of_batch(x, batch, place)), seen = part_of_batch(y, batch, place);
-      const auto count = static_cast<double>(own.size());
-      equal_here += share_of_equal_values(seen, own) * count, outputs_here += count;
-      const double difference = largest_difference(seen, own);
-      // Outputs that are all 0 do not differ or differ infinitely.
-      const double relative = difference == 0 ? 0 : difference / rms_of_answers(own);
-      if (std::isnan(relative) || relative > largest_here) largest_here = relative;
+      const std::vector<double> own = alone.answer(part_of_batch(x, batch, place));
+      const SampleInBatch found = sample_in_batch(y, batch, place, own);
+      equal_here += found.equal, outputs_here += found.outputs;
+      if (std::isnan(found.difference) || found.difference > largest_here) largest_here = found.difference;
       if (!predicts(spec)) continue;
       const auto of_own = predicted_classes(spec.subject->data, alone.output(), own),
-                 of_seen = predicted_classes(spec.subject->data, alone.output(), seen);
+                 of_seen = predicted_classes(spec.subject->data, alone.output(), part_of_batch(y, batch, place));
       for (size_t i = 0; i < of_own.size(); ++i) flips += of_own[i] != of_seen[i];
       predictions += static_cast<double>(of_own.size());
     }
@@ -269,6 +254,29 @@ std::optional<std::string> refuses_invariance(const TrialSpec& spec) {
 }
 
 }  // namespace
+
+SampleInBatch sample_in_batch(const std::vector<double>& together, size_t batch, size_t place,
+                              const std::vector<double>& alone) {
+  const std::vector<double> seen = part_of_batch(together, batch, place);
+  SampleInBatch found{.outputs = static_cast<double>(alone.size())};
+  found.equal = share_of_equal_values(seen, alone) * found.outputs;
+  const double difference = largest_difference(seen, alone);
+  found.difference = difference == 0 ? 0 : difference / rms_of_answers(alone);
+  return found;
+}
+
+double softmax_divergence(const double* a, const double* b, size_t width) {
+  const auto log_sum = [&](const double* x) {
+    double largest = x[0], sum = 0;
+    for (size_t i = 0; i < width; ++i) largest = std::max(largest, x[i]);
+    for (size_t i = 0; i < width; ++i) sum += std::exp(x[i] - largest);
+    return largest + std::log(sum);
+  };
+  const double of_a = log_sum(a), of_b = log_sum(b);
+  double kl = 0;
+  for (size_t i = 0; i < width; ++i) kl += std::exp(a[i] - of_a) * ((a[i] - of_a) - (b[i] - of_b));
+  return kl < 0 ? 0 : kl;  // rounding in fp64 can go below 0; a NaN stays
+}
 
 Harness batch_invariance_harness() {
   return {.name = "batch_invariance",

@@ -34,23 +34,6 @@ const std::vector<MetricRow>& what_if_table() {
   return rows;
 }
 
-// [n, c, h, w], [n, t, c] or [n, c] as rows of channels or channels as rows; a weight [out, ...] as [out, rest].
-MatrixView view_of(const std::vector<float>& values, const Shape& shape, bool is_weight, ViewOfTensor view) {
-  const auto all = static_cast<size_t>(shape.elements());
-  if (is_weight) return {values, static_cast<size_t>(shape[0]), all / static_cast<size_t>(shape[0])};
-  const bool is_image = shape.rank() == 4;
-  const auto channels = static_cast<size_t>(is_image ? shape[1] : shape[shape.rank() - 1]);
-  const size_t pixels = is_image ? static_cast<size_t>(shape[2] * shape[3]) : 1, rows = all / channels;
-  MatrixView made{std::vector<float>(all), rows, channels};
-  if (view == ViewOfTensor::channels) std::swap(made.rows, made.depth);
-  for (size_t row = 0; row < rows; ++row)
-    for (size_t c = 0; c < channels; ++c) {
-      const float value = values[(row / pixels * channels + c) * pixels + row % pixels];
-      made.values[view == ViewOfTensor::channels ? c * rows + row : row * channels + c] = value;
-    }
-  return made;
-}
-
 struct LossOfFormat {
   std::vector<double> nmse;
   double clipped = 0, flushed = 0;  // elements
@@ -69,7 +52,7 @@ struct KindOfTensor {
     const auto count = static_cast<double>(values.size());
     elements += count, ++tensors;
     for (const WhatIfFormat& format : what_if_formats()) {
-      const MatrixView matrix = view_of(values, tensor.shape(), is_weight, format.view);
+      const MatrixView matrix = view_of_tensor(values, tensor.shape(), is_weight, format.view);
       const FormattedMatrix rounded = format.in_format(matrix);
       const WhatIfLoss lost = what_is_lost(matrix.values, rounded.values);
       LossOfFormat& all = losses[format.name];
@@ -123,6 +106,22 @@ Findings measure_what_if(const TrialSpec& spec) {
 }
 
 }  // namespace
+
+MatrixView view_of_tensor(const std::vector<float>& values, const Shape& shape, bool is_weight, ViewOfTensor view) {
+  const auto all = static_cast<size_t>(shape.elements());
+  if (is_weight) return {values, static_cast<size_t>(shape[0]), all / static_cast<size_t>(shape[0])};
+  const bool is_image = shape.rank() == 4;
+  const auto channels = static_cast<size_t>(is_image ? shape[1] : shape[shape.rank() - 1]);
+  const size_t pixels = is_image ? static_cast<size_t>(shape[2] * shape[3]) : 1, rows = all / channels;
+  MatrixView made{std::vector<float>(all), rows, channels};
+  if (view == ViewOfTensor::channels) std::swap(made.rows, made.depth);
+  for (size_t row = 0; row < rows; ++row)
+    for (size_t c = 0; c < channels; ++c) {
+      const float value = values[(row / pixels * channels + c) * pixels + row % pixels];
+      made.values[view == ViewOfTensor::channels ? c * rows + row : row * channels + c] = value;
+    }
+  return made;
+}
 
 Harness what_if_harness() {
   return {.name = "what_if",

@@ -9,6 +9,7 @@
 
 #include "accuracy/namespaces.h"
 #include "kernels/number/quantizer.h"
+#include "kernels/tensor/shape.h"
 
 namespace halfmark::accuracy {
 
@@ -23,6 +24,9 @@ enum class ViewOfTensor : uint8_t {
   products,  // depth: what products sum over; channels of activations, all inputs of one output of weights
   channels,  // a row for each channel: output channels of weights, channels of activations
 };
+
+// Of the values of a tensor: [n, c, h, w], [n, t, c] or [n, c]; a weight [out, ...].
+MatrixView view_of_tensor(const std::vector<float>& values, const Shape& shape, bool is_weight, ViewOfTensor view);
 
 // A matrix in a format and back. `clipped`: share of the elements beyond the largest number of their tile, by more than
 // rounding.
