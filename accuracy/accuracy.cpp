@@ -35,7 +35,13 @@ const std::vector<Harness>& accuracy_harnesses() {
                                             mask_harness(),
                                             batchnorm_statistics_harness(),
                                             mantissa_harness(),
-                                            all_reduce_harness()};
+                                            all_reduce_harness(),
+                                            evaluation_harness(),
+                                            batch_invariance_harness(),
+                                            checkpointing_harness(),
+                                            what_if_harness(),
+                                            updates_harness(),
+                                            overflow_harness()};
   return list;
 }
 

@@ -84,6 +84,14 @@ Harness batchnorm_statistics_harness();  // batchnorm_statistics.cpp
 Harness mantissa_harness();              // mantissa.cpp
 Harness all_reduce_harness();            // all_reduce.cpp
 
+// Experiments on whole models, in experiments/.
+Harness evaluation_harness();        // evaluation.cpp
+Harness batch_invariance_harness();  // batch_invariance.cpp
+Harness checkpointing_harness();     // checkpointing.cpp
+Harness what_if_harness();           // what_if.cpp
+Harness updates_harness();           // updates.cpp
+Harness overflow_harness();          // overflow.cpp
+
 // Throws Error for a number or curve that the harness does not list, or that it writes twice for one place, and for what a
 // report cannot hold: an interval with a NaN, a curve with more x than y.
 void check_findings(const Harness& harness, const Findings& findings);

@@ -48,6 +48,7 @@ class Pass {
   bool training;
   RandomKey key;
   Tap tap;
+  Tap recomputed_tap{};     // for what a checkpoint layer computes again
   bool accumulate = false;  // add gradients to those of the previous backward: micro-batches
 
   const Policy& policy() const { return *policy_; }  // of the layer that runs

@@ -46,7 +46,8 @@ struct Trial::Parts {
   std::unique_ptr<Loss> head;
   Optimizer optimizer;
   Scaler scaler;
-  Tap tap;
+  Tap tap, recomputed_tap;
+  bool training = true;  // the mode of forward and backward
 
   std::shared_ptr<const HeldOut> held_out;  // shared by all evaluations; empty until the first
   int64_t asked_samples = 0;                // for which it was made; files may have fewer
@@ -129,7 +130,7 @@ struct Trial::Parts {
     return *held_out;
   }
 
-  Evaluation evaluate(int64_t samples) {
+  Evaluation evaluate(int64_t samples, Answers* answers) {
     HM_CHECK(samples > 0, "evaluation needs at least one sample");
     HM_CHECK(labelled(), "subject " + spec.subject->id() + " has no labels to evaluate it by");
     PhaseScope phase("evaluation");
@@ -144,7 +145,12 @@ struct Trial::Parts {
       const Tensor labels_of_batch = source.given_to_loss(source.targets(given, shape, out.shape()));
       const auto own_head = make_loss(spec.subject->loss);
       const Tensor head_loss = loss_forward(*own_head, pass, out, labels_of_batch);
-      const Score own = score_of(spec.subject->data, shape, out.shape(), out.values(), given.labels);
+      std::vector<double> values = out.values();
+      const Score own = score_of(spec.subject->data, shape, out.shape(), values, given.labels);
+      if (answers) {
+        answers->inputs.push_back(shape), answers->outputs.push_back(out.shape());
+        answers->values.push_back(std::move(values)), answers->labels.push_back(given.labels);
+      }
       score.right += own.right, score.counted += own.counted;
       loss_sum += head_loss.values()[0] * static_cast<double>(shape[0]);
     }
@@ -215,6 +221,11 @@ Trial::Trial(Trial&&) noexcept = default;
 const TrialSpec& Trial::spec() const { return parts_->spec; }
 Device& Trial::device() const { return parts_->device; }
 void Trial::set_tap(Tap tap) { parts_->tap = std::move(tap); }
+void Trial::set_recomputed_tap(Tap tap) { parts_->recomputed_tap = std::move(tap); }
+void Trial::set_training(bool on) {
+  HM_CHECK(!parts_->pending, "the mode changes between steps, not between forward and backward");
+  parts_->training = on;
+}
 std::vector<Param*> Trial::params() { return parts_->params; }
 std::vector<State*> Trial::states() { return parts_->states; }
 Scaler& Trial::scaler() { return parts_->scaler; }
@@ -246,7 +257,7 @@ Tensor Trial::forward() {
   HM_CHECK(!p.x.empty(), "forward needs a loaded batch");
   PhaseScope phase("forward");
   p.output = {}, p.loss = {}, p.dx = {}, p.saved = {};  // results of the previous forward
-  Pass pass(p.device, p.policy, true, forward_key(), p.tap);
+  Pass pass(p.device, p.policy, p.training, forward_key(), p.tap);
   const Tensor x = p.source.given_to_model(p.x);
   p.output = p.model->forward(pass, x, &p.saved);
   const Shape promised = p.model->output_shape(x.shape());
@@ -266,7 +277,8 @@ void Trial::backward() {
   Parts& p = *parts_;
   HM_CHECK(p.pending, "backward needs a forward before it; it cannot run twice");
   PhaseScope phase("backward");
-  Pass pass(p.device, p.policy, true, p.key.child("backward").child(static_cast<uint64_t>(p.step)), p.tap);
+  Pass pass(p.device, p.policy, p.training, p.key.child("backward").child(static_cast<uint64_t>(p.step)), p.tap);
+  pass.recomputed_tap = p.recomputed_tap;
   p.pending = false;
   p.scale = static_cast<double>(p.scaler.scale()), p.unscaled = false;
   p.dx = p.model->backward(pass, p.output_gradient(pass, p.scale * p.spec.settings.loss_factor), p.saved);
@@ -314,11 +326,12 @@ double Evaluation::accuracy_error() const {
 
 size_t Trial::foldable() const { return parts_->folded_network().pairs.size(); }
 
-Evaluation Trial::evaluate(int64_t samples, const Policy* policy, EvaluatedForm form) {
+Evaluation Trial::evaluate(int64_t samples, const Policy* policy, EvaluatedForm form, Answers* answers) {
   parts_->held_out_samples(samples);
+  if (answers) *answers = {};
   if (form == EvaluatedForm::folded)
-    return parts_->copy_folded(policy ? *policy : *parts_->spec.policy)->evaluate(samples);
-  return policy ? parts_->copy_under(*policy)->evaluate(samples) : parts_->evaluate(samples);
+    return parts_->copy_folded(policy ? *policy : *parts_->spec.policy)->evaluate(samples, answers);
+  return policy ? parts_->copy_under(*policy)->evaluate(samples, answers) : parts_->evaluate(samples, answers);
 }
 
 std::vector<double> Trial::input_gradient() const {

@@ -32,6 +32,12 @@ struct Evaluation {
   double accuracy_error() const;
 };
 
+// What a model answers to the held-out samples, batch by batch.
+struct Answers {
+  std::vector<Shape> inputs{}, outputs{};
+  std::vector<std::vector<double>> values{}, labels{};  // outputs (logits), and labels as the score takes them
+};
+
 // Of the model in evaluation.
 enum class EvaluatedForm : uint8_t {
   trained,  // as it is trained
@@ -47,6 +53,10 @@ class Trial {
   const TrialSpec& spec() const;
   Device& device() const;
   void set_tap(Tap tap);  // used by every later forward and backward
+  // Sees the activations that checkpoint layers compute again in backward, under the names of the first forward.
+  void set_recomputed_tap(Tap tap);
+  // model.train() or model.eval() for every later forward and backward: batch norm and dropout. On at first.
+  void set_training(bool on);
 
   // The steps, in order; the kernel log names the phases "forward", "backward", "optimizer".
   // Loads training batch number `step`; purpose `input`. A model with labels gets x
@@ -70,7 +80,9 @@ class Trial {
   // the generator of the training data, from a stream of their own. Of files, they are those of the test part, and as many
   // as it has if that is fewer. They are drawn or read once: every evaluation of this trial sees the same. `policy` null = the trial's own. With another policy, a copy of the parameters and running statistics
   // is cast to it first (evaluation in fp32, in pure half); the trial does not change.
-  Evaluation evaluate(int64_t samples, const Policy* policy = nullptr, EvaluatedForm form = EvaluatedForm::trained);
+  // `answers`, if given, gets the outputs too.
+  Evaluation evaluate(int64_t samples, const Policy* policy = nullptr, EvaluatedForm form = EvaluatedForm::trained,
+                      Answers* answers = nullptr);
   size_t foldable() const;  // batch norms that EvaluatedForm::folded folds; 0 for a model that only a function knows
 
   std::vector<Param*> params();

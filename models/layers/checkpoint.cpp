@@ -27,8 +27,8 @@ class Checkpoint : public Layer {
     const Tensor x = saved.take();
     Saved again;
     {
-      // Without the tap, which has seen these activations.
-      Pass repeated(pass.device, pass.policy(), pass.training, key);
+      // Without the tap of the first forward, which has seen these activations.
+      Pass repeated(pass.device, pass.policy(), pass.training, key, pass.recomputed_tap);
       body_->forward(repeated, x, &again);
     }
     Tensor dx = body_->backward(pass, dy, again);

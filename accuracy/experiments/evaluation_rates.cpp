@@ -1,0 +1,70 @@
+// Part rates: does full half evaluation rank learning rates as fp32 does, compared with two seeds of fp32?
+#include <cmath>
+#include <vector>
+
+#include "accuracy/experiments/evaluation.h"
+#include "accuracy/experiments/ranking.h"
+
+namespace halfmark::accuracy {
+namespace {
+
+// Eight rates around the subject's own: 2^-5 to 2^2 times it.
+constexpr int kLeastPower = -5, kMostPower = 2;
+
+double mean_over_pairs(const std::vector<std::vector<double>>& losses, size_t without) {
+  std::vector<double> taus;
+  for (size_t a = 0; a < losses.size(); ++a)
+    for (size_t b = 0; b < a; ++b)
+      if (a != without && b != without) taus.push_back(kendall_tau(losses[a], losses[b]));
+  return sample_mean(taus).mean;
+}
+
+}  // namespace
+
+void evaluate_rates(const TrialSpec& given, const EvaluationAxes& axes, FindingsWriter& out) {
+  const FormOfModel *fp32 = nullptr, *half = nullptr;
+  for (const FormOfModel& form : forms_of_models()) {
+    if (form.name == "fp32") fp32 = &form;
+    if (form.name == "full_fp16") half = &form;
+  }
+  std::vector<double> rates;
+  for (int power = kLeastPower; power <= kMostPower; ++power) rates.push_back(std::ldexp(given.settings.rate, power));
+  std::vector<std::vector<double>> losses, half_losses;  // [seed][rate]
+  std::vector<double> taus, best_unchanged;
+  for (int64_t seed = 0; seed < axes.seeds; ++seed) {
+    TrialSpec spec = given;
+    spec.seed = given.seed + static_cast<uint64_t>(seed);
+    Evaluator evaluator(spec, axes.samples);
+    losses.emplace_back(), half_losses.emplace_back();
+    for (const double rate : rates) {
+      spec.settings.rate = rate;
+      const ModelValues trained = train_checkpoints(spec, axes.steps, 1).back();
+      // A training that diverged is the worst, whatever it diverged to.
+      const auto rank = [](double loss) { return std::isfinite(loss) ? loss : HUGE_VAL; };
+      losses.back().push_back(rank(evaluator.evaluate(trained, *fp32).loss));
+      half_losses.back().push_back(rank(evaluator.evaluate(trained, *half).loss));
+    }
+    taus.push_back(kendall_tau(losses.back(), half_losses.back()));
+    best_unchanged.push_back(place_of_least(losses.back()) == place_of_least(half_losses.back()));
+  }
+  const SampleMean of_half = sample_mean(taus), of_best = sample_mean(best_unchanged);
+  Measurement& tau = out.number("evaluation.rate_tau", "half", of_half.mean);
+  tau.samples = taus, tau.standard_error = of_half.error;
+  Measurement& between = out.number("evaluation.rate_tau", "seeds", mean_over_pairs(losses, losses.size()));
+  if (losses.size() > 2) {
+    // The jackknife: pairs that share a seed are not independent.
+    std::vector<double> left;
+    for (size_t seed = 0; seed < losses.size(); ++seed) left.push_back(mean_over_pairs(losses, seed));
+    const auto count = static_cast<double>(left.size());
+    between.standard_error = sample_mean(left).deviation * (count - 1) / std::sqrt(count);
+  }
+  out.number("evaluation.best_rate_unchanged", "", of_best.mean).samples = best_unchanged;
+  for (const auto& [at, all] : {std::pair{"fp32", &losses}, {"full_fp16", &half_losses}}) {
+    std::vector<double> means(rates.size());
+    for (const std::vector<double>& one : *all)
+      for (size_t i = 0; i < means.size(); ++i) means[i] += one[i] / static_cast<double>(all->size());
+    out.curve("evaluation.rate_loss", at, rates, means);
+  }
+}
+
+}  // namespace halfmark::accuracy
