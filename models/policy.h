@@ -13,6 +13,8 @@
 
 namespace halfmark::models {
 
+struct QuantizedProducts;  // models/quantized_products.h
+
 // What autocast does with the inputs of an operation.
 enum class CastRule : uint8_t {
   lower,     // all floating inputs to the policy's low dtype
@@ -60,6 +62,7 @@ struct Policy {
   Storage storage = Storage::nearest;    // of parameters narrower than fp32 by the optimizer
   std::vector<LayerPolicy> layers = {};  // the last one that matches a layer counts
   const Policy* base = nullptr;          // the row that this policy is a change of; null: a row
+  const QuantizedProducts* products = nullptr;  // how linear layers quantise their operands; null: they do not
 };
 
 std::span<const Policy> policies();  // the rows

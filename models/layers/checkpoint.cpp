@@ -29,6 +29,7 @@ class Checkpoint : public Layer {
     {
       // Without the tap, which has seen these activations.
       Pass repeated(pass.device, pass.policy(), pass.training, key);
+      repeated.recomputes = true;
       body_->forward(repeated, x, &again);
     }
     Tensor dx = body_->backward(pass, dy, again);

@@ -62,6 +62,7 @@ struct LayerMemory {
   bool is_view = false;  // the result is the input in another shape
   bool keeps_input = false, keeps_result = false;
   StoredTensors keeps = {};                       // other tensors for backward
+  StoredTensors kept_casts = {};                  // codes of weights for backward
   std::vector<StoredTensors> before_result = {};  // moments of forward, beside all of the above
   StoredTensors with_result = {};                 // what exists together with the result, likewise
   StoredTensors with_weight_gradients = {};       // what exists together with the gradient of a weight
