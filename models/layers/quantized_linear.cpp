@@ -121,7 +121,7 @@ Scaled QuantizedLinear::quantize(Pass& pass, const Request& request, const Quant
                            .flushed = lost[0],
                            .saturated = lost[1],
                            .amax = amax.values()[0],
-                           .scale = median_factor(scaled, how),
+                           .scale = delayed ? static_cast<double>(delayed->used) : median_factor(scaled, how),
                            .codes = scaled.codes.codes()});
   return scaled;
 }
