@@ -184,6 +184,7 @@ HeldTensorPtr MemoryWalk::backward(const LayerSpec& spec, const HeldTensorPtr& d
   }
   const HeldTensorPtr dx = fresh(kept.elements, memory.gradient_dtype);
   total_.moment(memory.with_gradient);
+  if (memory.cast_is_last) kept.tensors.clear();
   return cast(dx, kept.elements, kept.given);
 }
 

@@ -120,6 +120,7 @@ LayerMemory quantized_product(const MemoryRequest& r, int64_t out, bool has_bias
   add_codes(recipe.data.second, in, out, memory.kept_casts);
   add_codes(recipe.weights.first, out, rows, memory.with_weight_gradients);
   add_codes(recipe.data.first, rows, out, memory.with_gradient);
+  memory.cast_is_last = true;
   return memory;
 }
 
