@@ -9,6 +9,8 @@
 #include <span>
 #include <utility>
 
+#include "models/quantized_products.h"
+
 namespace halfmark::accuracy {
 
 namespace {
@@ -47,6 +49,15 @@ double rms_of(const std::vector<double>& values) {
 }
 
 }  // namespace
+
+void begin_scaling(Trial& trial) {
+  const models::QuantizedProducts* products = trial.spec().policy->products;
+  if (!products || !products->delayed) return;
+  const LogPause pause;
+  trial.load_batch(1);
+  trial.forward();
+  trial.backward();
+}
 
 std::map<std::string, double> cancelled_gradients(const Reference& reference) {
   std::map<std::string, double> sizes = {{"gradient/input", rms_of(reference.input_gradient)}};
