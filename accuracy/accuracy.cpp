@@ -17,9 +17,9 @@
 namespace halfmark::accuracy {
 
 const std::vector<Harness>& accuracy_harnesses() {
-  static const std::vector<Harness> list = {
-      error_harness(),       range_harness(),        batchnorm_drift_harness(), training_harness(),
-      convergence_harness(), accumulation_harness(), quantization_harness(),    sanity_harness()};
+  static const std::vector<Harness> list = {error_harness(),        range_harness(),       batchnorm_drift_harness(),
+                                            training_harness(),     convergence_harness(), accumulation_harness(),
+                                            quantization_harness(), sanity_harness()};
   return list;
 }
 

@@ -17,15 +17,18 @@ namespace {
 const std::vector<MetricRow>& quantization_table() {
   static const std::vector<MetricRow> rows = {
       {"quantization.operands", "1", Better::neither, Kind::exact,
-       "how many operands of products are quantised in a step; a copy for a second product counts where it is quantised "
+       "how many operands of products are quantised in a step; a copy for a second product counts where it is "
+       "quantised "
        "again"},
       {"quantization.flushed", "1", Better::lower, Kind::bounded,
-       "in the last step, at LAYER/OPERAND/PRODUCT (fc1/dy/weights) and for all layers at x, w, dy: share of elements that "
+       "in the last step, at LAYER/OPERAND/PRODUCT (fc1/dy/weights) and for all layers at x, w, dy: share of elements "
+       "that "
        "are not zero and whose code stands for zero"},
       {"quantization.saturated", "1", Better::lower, Kind::bounded,
        "in the last step, likewise: share of elements whose scaled number rounds beyond the largest code"},
       {"quantization.scale", "1", Better::neither, Kind::bounded,
-       "in the last step: what the numbers are multiplied by before they are rounded; where tiles have scales, the median"},
+       "in the last step: what the numbers are multiplied by before they are rounded; where tiles have scales, the "
+       "median"},
       {"quantization.first_flushed", "1", Better::lower, Kind::bounded, "quantization.flushed in the first step"},
       {"quantization.first_saturated", "1", Better::lower, Kind::bounded,
        "quantization.saturated in the first step: delayed scaling begins with the scale 1"},
@@ -92,12 +95,13 @@ std::optional<std::string> refuse_quantization(const TrialSpec& spec) {
 }  // namespace
 
 Harness quantization_harness() {
-  return {.name = "quantization",
-          .about = "elements that the quantisation of linear layers makes zero or cuts to the largest code, and its scales",
-          .axes = {{"steps", {"10"}, AxisNumbers{1, 1e6, true}}},
-          .metrics = quantization_table(),
-          .refuses = refuse_quantization,
-          .measure = measure_quantization};
+  return {
+      .name = "quantization",
+      .about = "elements that the quantisation of linear layers makes zero or cuts to the largest code, and its scales",
+      .axes = {{"steps", {"10"}, AxisNumbers{1, 1e6, true}}},
+      .metrics = quantization_table(),
+      .refuses = refuse_quantization,
+      .measure = measure_quantization};
 }
 
 }  // namespace halfmark::accuracy

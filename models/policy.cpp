@@ -218,7 +218,8 @@ std::vector<Policy> policy_table() {
        .grad = bf16,
        .storage = Storage::kahan},
       // Transformer Engine inside torch.autocast("cuda", torch.bfloat16): models/quantized_products.h. No loss scaling.
-      quantizes("fp8-delayed", "amp-bf16, linear layers in e4m3 and e5m2, scales from earlier steps (Transformer Engine)"),
+      quantizes("fp8-delayed",
+                "amp-bf16, linear layers in e4m3 and e5m2, scales from earlier steps (Transformer Engine)"),
       quantizes("fp8-current", "amp-bf16, linear layers in e4m3 and e5m2, scales from the tensor itself"),
       quantizes("fp8-block", "amp-bf16, linear layers in e4m3, scales of 1 x 128 numbers, of weights 128 x 128"),
       quantizes("mxfp8", "amp-bf16, linear layers in e4m3 with a power of two for 32 numbers (MXFP8)"),

@@ -59,9 +59,9 @@ struct Policy {
   const CastRules* rules = nullptr;  // null = no autocast: everything runs in the dtype of the parameters
   Math math{};  // of matmul and convolution in the low dtype; fp32 operands always use fp32 math (tf32 where set)
   ScalerSpec scaler{};
-  Storage storage = Storage::nearest;    // of parameters narrower than fp32 by the optimizer
-  std::vector<LayerPolicy> layers = {};  // the last one that matches a layer counts
-  const Policy* base = nullptr;          // the row that this policy is a change of; null: a row
+  Storage storage = Storage::nearest;           // of parameters narrower than fp32 by the optimizer
+  std::vector<LayerPolicy> layers = {};         // the last one that matches a layer counts
+  const Policy* base = nullptr;                 // the row that this policy is a change of; null: a row
   const QuantizedProducts* products = nullptr;  // how linear layers quantise their operands; null: they do not
 };
 

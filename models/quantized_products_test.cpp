@@ -1,67 +1,20 @@
-// Linear layers under the recipes: the products of their codes in fp64, the scales over steps, the random numbers, and the
-// mistakes that such code has had (numbers in brackets: the list of known pitfalls).
+// Linear layers under the recipes: their products are those of their codes, computed in fp64, and their random numbers differ.
+// Numbers in brackets: the list of known mistakes of such code.
 #include "models/quantized_products.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <set>
 #include <string>
-#include <tuple>
-#include <utility>
 #include <vector>
 
-#include "models/layers/quantized_linear.h"
-#include "models/trial_testing.h"
+#include "models/quantized_testing.h"
 
 namespace halfmark::models {
 namespace {
-
-const char* const kRecipes[] = {"fp8-delayed", "fp8-current", "fp8-block", "mxfp8", "nvfp4"};
-
-// A policy like that of a recipe with another description.
-Policy with_products(const QuantizedProducts& products) {
-  Policy policy = policy_named("fp8-current");
-  policy.products = &products;
-  return policy;
-}
-
-struct Matrix {
-  size_t rows, columns;
-  std::vector<double> values;
-  double at(size_t row, size_t column) const { return values[row * columns + column]; }
-  Matrix turned() const {
-    Matrix other{columns, rows, values};
-    for (size_t i = 0; i < rows; ++i)
-      for (size_t j = 0; j < columns; ++j) other.values[j * rows + i] = at(i, j);
-    return other;
-  }
-  Tensor tensor(DType dtype) const {
-    const Shape shape{static_cast<int64_t>(rows), static_cast<int64_t>(columns)};
-    return Tensor::from(*test_device(), shape, dtype, values);
-  }
-};
-
-// Of magnitudes that differ from row to row and from column to column, so that a scale in a wrong place shows. Multiples of a
-// power of two, so that fp32 sums of 16 are exact; weights have more digits than bf16.
-// `is_wide`: 18 binades along rows and along columns, beyond those of e4m3, so that a copy with the scales of the other axis has
-// other values even if scales are powers of two.
-Matrix drawn(size_t rows, size_t columns, uint64_t seed, const Format& format, bool is_wide = false) {
-  const RandomKey key(seed);
-  Matrix m{rows, columns, std::vector<double>(rows * columns)};
-  for (size_t i = 0; i < m.values.size(); ++i) {
-    const int row = static_cast<int>(i / columns), column = static_cast<int>(i % columns);
-    if (is_wide) {
-      m.values[i] = round_to(format, std::ldexp(key.normal(i), 6 * (row % 4) - 6 * (column % 4)));
-      continue;
-    }
-    const double grid = format == kFp32 ? 0x1p-14 : 0x1p-8;
-    m.values[i] = round_to(format, std::round(std::ldexp(key.normal(i), row % 5 - column / 16 % 4) / grid) * grid);
-  }
-  return m;
-}
 
 // What the layer multiplies: codes times scales. `given_codes`: instead of the rule's own.
 Matrix dequantized(const char* rule, const Matrix& m, float factor = 0, const std::vector<unsigned char>& given = {}) {
@@ -113,35 +66,6 @@ int wrong_elements(const Tensor& found, const Matrix& a, const Matrix& b) {
       wrong += !(std::fabs(values[i * b.rows + j] - sum) <= bound);
     }
   return wrong;
-}
-
-struct Step {
-  Tensor y, dx, dw;
-  std::map<std::string, QuantizedOnce> log;  // "x forward"
-};
-
-// One forward and backward of the products alone.
-Step step_of(QuantizedLinear& layer, const Policy& policy, const Tensor& x, const Tensor& w, const Tensor& dy,
-             uint64_t key = 3) {
-  Step step;
-  QuantizationLog log;
-  Saved saved;
-  {
-    Pass pass(*test_device(), policy, true, RandomKey(key));
-    step.y = layer.forward(pass, "fc", x, w, &saved);
-  }
-  {
-    Pass pass(*test_device(), policy, true, RandomKey(key).child("backward"));
-    step.dx = layer.backward(pass, "fc", dy, saved, [&](const auto& compute) {
-      step.dw = Tensor(*test_device(), w.shape(), DType::bf16);
-      compute(step.dw);
-    });
-  }
-  EXPECT_TRUE(saved.empty());
-  for (const QuantizedOnce& one : log.entries()) {
-    EXPECT_TRUE(step.log.emplace(one.operand + " " + one.product, one).second) << "quantised twice";
-  }
-  return step;
 }
 
 // The rules by TE's documentation of who is quantised where, written a second time.
@@ -220,9 +144,10 @@ TEST(QuantizedLinear, AChangedElementMovesItsOwnRowOnly) {
   for (const char* recipe : {"fp8-block", "mxfp8", "fp8-current"}) {
     QuantizedLinear layer;
     const Policy& policy = policy_named(recipe);
-    const auto y = step_of(layer, policy, x.tensor(DType::bf16), w.tensor(DType::f32), dy.tensor(DType::bf16)).y.values(),
-               moved =
-                   step_of(layer, policy, other.tensor(DType::bf16), w.tensor(DType::f32), dy.tensor(DType::bf16)).y.values();
+    const auto
+        y = step_of(layer, policy, x.tensor(DType::bf16), w.tensor(DType::f32), dy.tensor(DType::bf16)).y.values(),
+        moved =
+            step_of(layer, policy, other.tensor(DType::bf16), w.tensor(DType::f32), dy.tensor(DType::bf16)).y.values();
     std::set<size_t> rows;
     for (size_t i = 0; i < y.size(); ++i)
       if (y[i] != moved[i]) rows.insert(i / 24);
@@ -252,126 +177,6 @@ TEST(QuantizedLinear, ZerosGiveZeros) {
   }
 }
 
-QuantizedProducts delayed_by(size_t history, AmaxHistory::Algorithm algorithm) {
-  QuantizedProducts products = quantized_products_named("fp8-delayed");
-  products.delayed = DelayedScaling{.history = history, .algorithm = algorithm, .margin = 0};
-  return products;
-}
-
-// Worked example: amax 2, 0, 7, inf, 4, 4, 4, 1e-44 with three entries. The scale that a step uses is that of the steps before
-// it. The weights are quantised from fp32, which has 1e-44.
-TEST(DelayedScaling, HasTheScalesOfTheWorkedExampleOverSteps) {
-  const double infinity = std::numeric_limits<double>::infinity();
-  const double largest = static_cast<double>(std::numeric_limits<float>::max());
-  const std::vector<double> amaxes = {2, 0, 7, infinity, 4, 4, 4, 1e-44};
-  const std::vector<double> largest_of_three = {224, 224, 64, 64, 64, 64, 112, 112},
-                            latest = {224, 224, 64, 64, 112, 112, 112, largest};
-  for (const auto& [algorithm, expected] : {std::pair{AmaxHistory::Algorithm::max, largest_of_three},
-                                            {AmaxHistory::Algorithm::most_recent, latest}}) {
-    const QuantizedProducts products = delayed_by(3, algorithm);
-    const Policy policy = with_products(products);
-    QuantizedLinear layer;
-    const Tensor x = Tensor::zeros(*test_device(), {2, 4}, DType::bf16), dy = x;
-    std::vector<double> used;
-    for (const double amax : amaxes) {
-      const Matrix w{4, 4, std::vector<double>(16, amax)};
-      used.push_back(step_of(layer, policy, x, w.tensor(DType::f32), dy).log.at("w forward").scale);
-    }
-    const Matrix w{4, 4, std::vector<double>(16, 1.0)};
-    used.push_back(step_of(layer, policy, x, w.tensor(DType::f32), dy).log.at("w forward").scale);
-    EXPECT_EQ(used.front(), 1);
-    EXPECT_EQ(std::vector<double>(used.begin() + 1, used.end()), expected);
-  }
-}
-
-// (3) An evaluation uses the scale and does not change it; a pass that fails changes nothing either.
-TEST(DelayedScaling, IsUpdatedByTrainingOnly) {
-  const Policy& policy = policy_named("fp8-delayed");
-  const Matrix x{4, 16, std::vector<double>(64, 2.0)}, large{4, 16, std::vector<double>(64, 1000.0)};
-  const Tensor w = Matrix{16, 16, std::vector<double>(256, 1.0)}.tensor(DType::f32), dy = x.tensor(DType::bf16);
-  QuantizedLinear layer;
-  step_of(layer, policy, x.tensor(DType::bf16), w, dy);
-  const auto evaluate = [&](bool training, bool fails) {
-    QuantizationLog log;
-    try {
-      Pass pass(*test_device(), policy, training);
-      layer.forward(pass, "fc", large.tensor(DType::bf16), w, nullptr);
-      if (fails) throw Error("planted");
-    } catch (const Error&) {
-    }
-    return log.entries()[0];
-  };
-  const QuantizedOnce evaluated = evaluate(false, false);
-  EXPECT_EQ(evaluated.scale, 224);
-  EXPECT_EQ(evaluated.saturated, 64);
-  EXPECT_EQ(step_of(layer, policy, x.tensor(DType::bf16), w, dy).log.at("x forward").scale, 224);
-  evaluate(true, false);  // the control: a training does
-  EXPECT_EQ(step_of(layer, policy, x.tensor(DType::bf16), w, dy).log.at("x forward").scale,
-            static_cast<double>(448.0F / 1000));
-}
-
-// Both forwards of one pass, as with a layer that runs twice, count for one step: the larger of them (3).
-TEST(DelayedScaling, TakesTheLargestOfTwoRunsInAStep) {
-  const Policy& policy = policy_named("fp8-delayed");
-  const Tensor w = Matrix{16, 16, std::vector<double>(256, 1.0)}.tensor(DType::f32);
-  QuantizedLinear layer;
-  {
-    Pass pass(*test_device(), policy, true);
-    for (const double amax : {7.0, 2.0})
-      layer.forward(pass, "fc", Matrix{4, 16, std::vector<double>(64, amax)}.tensor(DType::bf16), w, nullptr);
-  }
-  QuantizationLog log;
-  Pass pass(*test_device(), policy, true);
-  layer.forward(pass, "fc", Matrix{4, 16, std::vector<double>(64, 2.0)}.tensor(DType::bf16), w, nullptr);
-  EXPECT_EQ(log.entries()[0].scale, 64);
-}
-
-struct Trained {
-  std::vector<std::vector<unsigned char>> codes;  // of parameters, in the end
-  std::vector<double> scales, saturated;          // of every quantisation
-};
-
-LayerSpec fc(const char* name, int64_t out) { return {"linear", name, {{"out", out}}}; }
-
-Trained train(const LayerSpec& body, const Policy& policy, int steps, double input_scale = 1) {
-  Subject subject = subject_of_network({16, 32}, DataKind::normal, 0, Network{{body, fc("last", 16)}});
-  subject.name = "network", subject.sizes = "b16";
-  TrialSpec spec = test_spec(kSmallMlp, "fp32");
-  spec.subject = &subject, spec.policy = &policy;
-  spec.settings.input_scale = input_scale;
-  Trial trial(spec);
-  Trained result;
-  QuantizationLog log;
-  for (int step = 0; step < steps; ++step) trial.train_step(step);
-  for (const QuantizedOnce& one : log.entries())
-    result.scales.push_back(one.scale), result.saturated.push_back(one.saturated);
-  result.codes = codes_of(trial);
-  return result;
-}
-
-// (3) A checkpoint computes the forward of its body again: with the scale of the first, and without a second update.
-TEST(DelayedScaling, IsNotChangedByACheckpoint) {
-  const LayerSpec plain = fc("fc", 24), checkpointed{"checkpoint", "again", {}, {{plain}}};
-  for (const char* recipe : kRecipes) {
-    const Trained once = train(plain, policy_named(recipe), 4), again = train(checkpointed, policy_named(recipe), 4);
-    EXPECT_EQ(once.codes, again.codes) << recipe;
-    if (recipe == std::string("fp8-delayed")) {
-      EXPECT_EQ(once.scales, again.scales);
-      EXPECT_EQ(std::set<double>(once.scales.begin(), once.scales.end()).count(1), 1u);
-      EXPECT_GT(std::set<double>(once.scales.begin(), once.scales.end()).size(), 4u);
-    }
-  }
-}
-
-// (14) The first step has the scale 1, so that inputs above 448 are cut; the second does not.
-TEST(DelayedScaling, CutsLargeNumbersInTheFirstStepOnly) {
-  const Trained delayed = train(fc("fc", 24), policy_named("fp8-delayed"), 2, 1000),
-                current = train(fc("fc", 24), policy_named("fp8-current"), 2, 1000);
-  EXPECT_GT(delayed.saturated.front(), 16 * 32 / 2);
-  EXPECT_EQ(delayed.saturated[delayed.saturated.size() / 2], 0);  // x of the first layer in the second step
-  EXPECT_EQ(current.saturated.front(), 0);
-}
-
 QuantizedProducts without_transform() {
   QuantizedProducts products = quantized_products_named("nvfp4");
   products.weights.first.is_transformed = products.weights.second.is_transformed = false;
@@ -387,7 +192,8 @@ TEST(StochasticRounding, HasOtherRandomNumbersForTheColumnsThanForTheRows) {
   const Tensor x = drawn(32, 32, 1, kBf16).tensor(DType::bf16), w = drawn(32, 32, 2, kFp32).tensor(DType::f32);
   const auto differing = [](const std::vector<unsigned char>& a, const std::vector<unsigned char>& b) {
     int count = 0;
-    for (size_t i = 0; i < 32 * 32; ++i) count += load_code(DType::e2m1, a.data(), i) != load_code(DType::e2m1, b.data(), i);
+    for (size_t i = 0; i < 32 * 32; ++i)
+      count += load_code(DType::e2m1, a.data(), i) != load_code(DType::e2m1, b.data(), i);
     return count;
   };
   const QuantizedProducts random = without_transform();
@@ -417,142 +223,6 @@ TEST(StochasticRounding, IsOfGradientsOnly) {
     EXPECT_EQ(one.log.at(same).codes, two.log.at(same).codes) << same;
   for (const char* different : {"dy data", "dy weights"})
     EXPECT_NE(one.log.at(different).codes, two.log.at(different).codes) << different;
-}
-
-double flushed_gradients(const Policy& policy) {
-  TrialSpec spec = test_spec(kMlp, "fp32");
-  spec.policy = &policy;
-  Trial trial(spec);
-  QuantizationLog log;
-  for (int step = 0; step < 5; ++step) trial.train_step(step);
-  double flushed = 0, elements = 0;
-  for (const QuantizedOnce& one : log.entries())
-    if (one.operand == "dy") flushed += one.flushed, elements += one.elements;
-  return flushed / elements;
-}
-
-// The negative control of scaling: with the scale 1, most gradients of a mean loss are below half of the least e4m3 code, 2^-10.
-TEST(QuantizedProducts, FlushMostGradientsWithoutScales) {
-  const Quantizer unscaled{"unscaled", "the scale 1", DType::e4m3, DType::f32, 0, 0, Quantizer::Nan::dropped,
-                           [](const TileFacts&, const Format&) { return TileScale{1, 1, 0}; }};
-  QuantizedProducts products = quantized_products_named("fp8-current");
-  products.data.first.rule = products.weights.first.rule = &unscaled;
-  const double without = flushed_gradients(with_products(products));
-  EXPECT_GT(without, 0.25);
-  for (const char* recipe : {"fp8-current", "fp8-block", "mxfp8"})
-    EXPECT_LT(flushed_gradients(policy_named(recipe)), without / 10) << recipe;
-}
-
-std::set<std::string> products_of(const std::string& subject, std::string_view policy) {
-  Trial trial(test_spec(subject, policy));
-  const KernelLog log;
-  trial.train_step(0);
-  std::set<std::string> names;
-  for (const LoggedKernel& one : log.entries())
-    if (one.operation.find("matmul") != std::string::npos || one.operation == "quantize") names.insert(one.operation);
-  return names;
-}
-
-TEST(QuantizedProducts, AreThoseOfLinearLayersOnly) {
-  for (const char* recipe : kRecipes) {
-    EXPECT_EQ(products_of(kSmallMlp, recipe), (std::set<std::string>{"quantize", "scaled_matmul"})) << recipe;
-    EXPECT_FALSE(products_of("lstm/b2_t5_i6_h4", recipe).contains("quantize")) << recipe;
-  }
-  EXPECT_EQ(products_of(kSmallMlp, "amp-bf16"), std::set<std::string>{"matmul"});
-}
-
-// Weight norm and a weight of an embedding stay as under amp-bf16, bit for bit.
-TEST(QuantizedProducts, LeaveOtherLayersAsUnderAmpBf16) {
-  LayerSpec normed = fc("fc", 24);
-  normed.arguments["weight_norm"] = true;
-  for (const LayerSpec& layer : {normed, LayerSpec{"layer_norm", "norm"}}) {
-    const auto output_of = [&](std::string_view policy) {
-      Subject subject = subject_of_network({16, 32}, DataKind::normal, 0, Network{{layer}});
-      subject.name = "network", subject.sizes = "b16";
-      TrialSpec spec = test_spec(kSmallMlp, policy);
-      spec.subject = &subject;
-      Trial trial(spec);
-      trial.train_step(0);
-      return codes_of(trial);
-    };
-    EXPECT_EQ(output_of("fp8-current"), output_of("amp-bf16"));
-  }
-}
-
-TEST(QuantizedProducts, TrainAModel) {
-  for (const char* recipe : kRecipes) {
-    Trial trial(test_spec(kMlp, recipe));
-    const double before = trial.train_step(0).loss;
-    double after = 0;
-    for (int step = 1; step < 60; ++step) after = trial.train_step(step).loss;
-    EXPECT_LT(after, before / 2) << recipe;
-  }
-}
-
-TrialSpec on_gpu(const std::string& device, const char* recipe) {
-  TrialSpec spec = test_spec(kSmallMlp, recipe);
-  spec.device = open_device(device);
-  return spec;
-}
-
-TEST(QuantizedProducts, RunOnSimulatedGpusThatHaveTheInstructions) {
-  for (const auto& [device, recipe] : {std::pair{"sim:ada", "fp8-delayed"},
-                                       {"sim:hopper", "fp8-current"},
-                                       {"sim:hopper", "fp8-block"},
-                                       {"sim:blackwell", "fp8-block"},
-                                       {"sim:blackwell", "mxfp8"},
-                                       {"sim:blackwell-rtx", "nvfp4"}}) {
-    SCOPED_TRACE(std::string(device) + " " + recipe);
-    Trial trial(on_gpu(device, recipe)), cpu(test_spec(kSmallMlp, recipe));
-    const KernelLog log;
-    for (int step = 0; step < 2; ++step)
-      EXPECT_NEAR(trial.train_step(step).loss, cpu.train_step(step).loss, 0.05);  // other sums, the same codes at first
-    std::set<std::string> rows;
-    for (const LoggedKernel& one : log.entries())
-      if (one.operation == "scaled_matmul") rows.insert(one.row);
-    EXPECT_EQ(rows, (std::set<std::string>{"reference", "tensor-core"})) << "of the CPU and of the GPU";
-  }
-}
-
-TEST(QuantizedProducts, AreRefusedByGpusWithoutTheInstructions) {
-  for (const auto& [device, recipe, reason] :
-       {std::tuple{"sim:ampere", "fp8-delayed", "its tensor cores have no FP8"},
-        {"sim:ada", "fp8-block", "ada has neither wgmma nor MX instructions"},
-        {"sim:hopper", "mxfp8", "hopper has no instruction for e4m3 times e4m3 scaled by e8m0 per 32"},
-        {"sim:hopper", "nvfp4", "hopper has no instruction for e2m1 times e2m1"}}) {
-    Trial trial(on_gpu(device, recipe));
-    try {
-      trial.train_step(0);
-      FAIL() << device << " ran " << recipe;
-    } catch (const Unsupported& refusal) {
-      EXPECT_NE(std::string(refusal.what()).find(reason), std::string::npos) << refusal.what();
-      EXPECT_EQ(std::string(refusal.what()).find('\n'), std::string::npos);
-    }
-  }
-}
-
-// Forward accumulates fast, so Hopper keeps 13 fraction bits there; both gradients add chains of 128 products in fp32.
-TEST(QuantizedProducts, AccumulateInFewerBitsOnHopperInForwardOnly) {
-  const std::shared_ptr<Device> hopper = open_device("sim:hopper");
-  const auto result = [&](bool fast) {
-    const auto ones = [&](double first) {
-      std::vector<double> values(512, 0x1p-7);
-      values[0] = first;
-      return Scaled{.codes = Tensor::from(*hopper, {1, 512}, DType::e4m3, values), .scales = {}};
-    };
-    const Scaled a = ones(8), b = ones(8);
-    Tensor out(*hopper, {1, 1}, DType::f32);
-    run(ScaledMatmul{.a = a, .b = b, .out = out, .fast_accumulate = fast});
-    return out.values()[0];
-  };
-  // 64 and 511 products of 2^-14. With 64 in the sum, 13 fraction bits below 2^6 reach 2^-7: all in that chain are lost.
-  EXPECT_EQ(result(true), 64);
-  EXPECT_EQ(result(false), 64 + 384 * 0x1p-14);
-  for (const char* recipe : {"fp8-delayed", "fp8-current", "mxfp8"}) {
-    const QuantizedProducts& products = quantized_products_named(recipe);
-    EXPECT_TRUE(products.forward.fast_accumulate && !products.data.fast_accumulate && !products.weights.fast_accumulate);
-  }
-  EXPECT_FALSE(quantized_products_named("fp8-block").forward.fast_accumulate);
 }
 
 }  // namespace

@@ -16,10 +16,10 @@
 #include "kernels/ops/ops_cases_image.h"
 #include "kernels/ops/ops_cases_loss.h"
 #include "kernels/ops/ops_cases_norm.h"
-#include "kernels/ops/ops_cases_resample.h"
-#include "kernels/ops/ops_cases_sequence.h"
 #include "kernels/ops/ops_cases_optimizer.h"
 #include "kernels/ops/ops_cases_quantize.h"
+#include "kernels/ops/ops_cases_resample.h"
+#include "kernels/ops/ops_cases_sequence.h"
 #include "kernels/ops/ops_cases_training.h"
 
 namespace halfmark::bench::micro {

@@ -152,7 +152,8 @@ std::vector<unsigned char> codes_of(DType element, std::vector<float> scaled) {
 
 // f(tile, first element, one behind the last) for every piece of a row that lies in one tile.
 void each_piece(const Quantized& matrix, auto&& f) {
-  const auto step = matrix.quantizer->tile_depth == 0 ? matrix.depth : static_cast<size_t>(matrix.quantizer->tile_depth);
+  const auto step =
+      matrix.quantizer->tile_depth == 0 ? matrix.depth : static_cast<size_t>(matrix.quantizer->tile_depth);
   for (size_t row = 0; row < matrix.rows; ++row)
     for (size_t k = 0; k < matrix.depth; k += step)
       f(matrix.tile_of(row, k), row * matrix.depth + k, row * matrix.depth + std::min(k + step, matrix.depth));

@@ -259,16 +259,19 @@ inline Axes tested_axes() {
   axes.dots = tested_dots();
   for (const MatrixInstructionRow& row : matrix_instructions()) axes.instructions.push_back(row.instruction);
   axes.dot_count = 9, axes.dot_depth = 0;
-  axes.scaled = {
-      {"mxfp8-e4m3", "mxfp8-e4m3", f32}, {"mxfp8-e4m3", "mxfp8-e5m2", f32}, {"mxfp8-e5m2", "mxfp8-e5m2", bf16},
-      {"mxfp4", "mxfp4", f32},           {"nvfp4", "nvfp4", f32},           {"nvfp4", "nvfp4", f16},
-      {"te-current-e4m3", "te-current-e4m3", f32, false, false, true},
-      {"te-current-e5m2", "te-current-e4m3", bf16, true, true},
-      {"te-block-1x128", "te-block-128x128", f32},
-      {"te-block-1x128", "te-block-128x128", bf16, false, true},
-      {"te-mxfp8-e4m3", "te-mxfp8-32x32", bf16, false, true},
-      {"te-nvfp4", "te-nvfp4-16x16", bf16},
-      {"te-nvfp4", "te-nvfp4-16x16", f32, false, true}};
+  axes.scaled = {{"mxfp8-e4m3", "mxfp8-e4m3", f32},
+                 {"mxfp8-e4m3", "mxfp8-e5m2", f32},
+                 {"mxfp8-e5m2", "mxfp8-e5m2", bf16},
+                 {"mxfp4", "mxfp4", f32},
+                 {"nvfp4", "nvfp4", f32},
+                 {"nvfp4", "nvfp4", f16},
+                 {"te-current-e4m3", "te-current-e4m3", f32, false, false, true},
+                 {"te-current-e5m2", "te-current-e4m3", bf16, true, true},
+                 {"te-block-1x128", "te-block-128x128", f32},
+                 {"te-block-1x128", "te-block-128x128", bf16, false, true},
+                 {"te-mxfp8-e4m3", "te-mxfp8-32x32", bf16, false, true},
+                 {"te-nvfp4", "te-nvfp4-16x16", bf16},
+                 {"te-nvfp4", "te-nvfp4-16x16", f32, false, true}};
   axes.scaled_sizes = {{5, 7, 32}, {3, 9, 160}, {17, 2, 320}, {4, 21, 150}};
   axes.quantized = {{"te-current-e4m3"},
                     {"te-current-e5m2", true},

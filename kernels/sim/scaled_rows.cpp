@@ -28,7 +28,8 @@ namespace {
 constexpr size_t kPromoted = 128;  // products in a chain, if its instruction keeps too few bits
 constexpr Scaling kMx{DType::e8m0, 32};
 
-const TensorCore* find(const Device& device, const ScaledMatmul& op, const Scaling& scaling, std::string* why = nullptr) {
+const TensorCore* find(const Device& device, const ScaledMatmul& op, const Scaling& scaling,
+                       std::string* why = nullptr) {
   const auto& sim = static_cast<const SimDevice&>(device);
   const DotTypes types{format_of(op.a.codes.dtype()), format_of(op.b.codes.dtype()), kFp32, kFp32, scaling};
   return find_core(sim.cores(), sim.architecture().name, MatrixInstruction::usual, types, why);
@@ -114,8 +115,7 @@ std::vector<uint32_t> scaled_chains(const TensorCore& core, const ScaledMatmul& 
   parallel_for(op.a.rows(), 1, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
       for (size_t j = 0; j < right.rows; ++j)
-        sums[i * right.rows + j] =
-            dot(core, operand(format_a, a, scale_a, i), operand(format_b, b, scale_b, j), 0);
+        sums[i * right.rows + j] = dot(core, operand(format_a, a, scale_a, i), operand(format_b, b, scale_b, j), 0);
   });
   return sums;
 }
@@ -161,11 +161,10 @@ std::vector<uint32_t> plain_chains(const TensorCore& core, const ScaledMatmul& o
 void run(Device& device, const ScaledMatmul& op) {
   const TensorCore& core = *core_for(device, op);
   const bool is_narrow = core.block.kept_fraction_bits < kFp32.fraction_bits;
-  const size_t length = op.has_outer_scales()               ? static_cast<size_t>(op.a.block())
+  const size_t length = op.has_outer_scales()              ? static_cast<size_t>(op.a.block())
                         : is_narrow && !op.fast_accumulate ? kPromoted
-                                                            : 0;
-  const std::vector<uint32_t> codes =
-      core.scaling.block > 0 ? scaled_chains(core, op) : plain_chains(core, op, length);
+                                                           : 0;
+  const std::vector<uint32_t> codes = core.scaling.block > 0 ? scaled_chains(core, op) : plain_chains(core, op, length);
   reference::settle(op.out, op.a.codes);
   // If no operation follows the sum, the instruction's own code is stored, including its NaN.
   if (op.out.dtype() == DType::f32 && !op.has_factor()) {
@@ -175,7 +174,8 @@ void run(Device& device, const ScaledMatmul& op) {
   }
   const float factor = op.factor();
   std::vector<float> values(codes.size());
-  for (size_t i = 0; i < codes.size(); ++i) values[i] = op.has_factor() ? fp32_of(codes[i]) * factor : fp32_of(codes[i]);
+  for (size_t i = 0; i < codes.size(); ++i)
+    values[i] = op.has_factor() ? fp32_of(codes[i]) * factor : fp32_of(codes[i]);
   reference::write(op.out, values);
 }
 

@@ -16,9 +16,10 @@ struct Scaled {
   Tensor codes;              // [rows, k] e4m3, e5m2, e2m1, ...
   Tensor scales;             // [tiles of rows, tiles of k] e8m0, e4m3 with its sign ignored, or f32; empty: none
   Tensor tensor_scale = {};  // f32 [1]; empty: 1
-  float divisor = 1;         // of tensor_scale: Transformer Engine's NVFP4 keeps the largest magnitude, 2688 times the scale
-  int64_t tile_rows = 1, tile_depth = 0;  // extents of a tile; at the edges it may be smaller. Depth 0: equal parts of k
-  bool transposed = false;                // codes are stored as [k, rows] and scales accordingly, with the tiles' extents
+  float divisor = 1;  // of tensor_scale: Transformer Engine's NVFP4 keeps the largest magnitude, 2688 times the scale
+  int64_t tile_rows = 1,
+          tile_depth = 0;   // extents of a tile; at the edges it may be smaller. Depth 0: equal parts of k
+  bool transposed = false;  // codes are stored as [k, rows] and scales accordingly, with the tiles' extents
 
   int64_t rows() const { return codes.shape()[transposed ? 1 : 0]; }
   int64_t depth() const { return codes.shape()[transposed ? 0 : 1]; }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -48,8 +50,8 @@ void multiply(const Scaled& a, const Scaled& b, Tensor& out, bool fast_accumulat
     const auto& first = device.kernels().of<ScaledMatmul>().front();
     const Refusal refusal = first.refuses(device, op);
     throw Unsupported(device.name() + " cannot multiply " + std::string(name_of(a.codes.dtype())) + " by " +
-                      std::string(name_of(b.codes.dtype())) + " with the scales of this policy: " +
-                      refusal.value_or("its tensor cores have no FP8"));
+                      std::string(name_of(b.codes.dtype())) +
+                      " with the scales of this policy: " + refusal.value_or("its tensor cores have no FP8"));
   }
   run(op);
 }
@@ -58,9 +60,8 @@ double median_factor(const Scaled& scaled, const QuantizedOperand& how) {
   if (scaled.scales.empty()) return 1 / static_cast<double>(scaled.tensor_factor());
   std::vector<double> decodes = scaled.scales.values();
   const auto middle = decodes.begin() + static_cast<int64_t>(decodes.size() / 2);
-  std::ranges::nth_element(decodes, middle);
-  const double tensor =
-      how.rule->has_tensor_scale ? static_cast<double>(scaled.tensor_factor() / scaled.divisor) : 1;
+  std::nth_element(decodes.begin(), middle, decodes.end());
+  const double tensor = how.rule->has_tensor_scale ? static_cast<double>(scaled.tensor_factor() / scaled.divisor) : 1;
   return 1 / (*middle * tensor);
 }
 
@@ -166,8 +167,7 @@ Tensor QuantizedLinear::backward(Pass& pass, const std::string& layer, const Ten
   Scaled rows;
   if (keeps_dy) rows = quantize(pass, of_dy, recipe.data.first, dy, false);
   store([&](Tensor& dw) {
-    const Scaled columns =
-        keeps_dy ? transposed(rows) : quantize(pass, dy_again, recipe.weights.first, dy, true);
+    const Scaled columns = keeps_dy ? transposed(rows) : quantize(pass, dy_again, recipe.weights.first, dy, true);
     multiply(columns, x, dw, recipe.weights.fast_accumulate);
   });
   if (!keeps_dy) rows = quantize(pass, of_dy, recipe.data.first, dy, false);

@@ -162,8 +162,7 @@ LayerMemory norm_of_rows(const MemoryRequest& r, std::string_view operation, int
 
 LayerMemory linear(const MemoryRequest& r) {
   const int64_t out = r.arguments.count("out");
-  if (r.policy.products && !r.arguments.flag("weight_norm"))
-    return quantized_product(r, out, r.arguments.flag("bias"));
+  if (r.policy.products && !r.arguments.flag("weight_norm")) return quantized_product(r, out, r.arguments.flag("bias"));
   return product(r, "linear", out * last(r.input), r.arguments.flag("bias") ? out : 0,
                  r.arguments.flag("weight_norm") ? out : 0);
 }

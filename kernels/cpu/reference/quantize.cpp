@@ -1,6 +1,7 @@
 // Reference row of quantisation: the rules of number/quantizer.h on tensors.
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 

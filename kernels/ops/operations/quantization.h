@@ -13,10 +13,11 @@ namespace halfmark::kernels {
 // scales but that of the tensor; a rule with two levels, NVFP4, stores the largest magnitude there (Scaled::divisor).
 struct Quantize {
   static constexpr std::string_view name = "quantize";
-  const Tensor& x;       // [rows, depth], or [depth, rows] if `transpose`: then the matrix is the transpose of x
-  const Tensor& factor;  // f32 [1]: the codes are those of x * factor (delayed scaling); empty: the rule finds the scale
-  Tensor& codes;         // [rows, depth_of_codes()]
-  Tensor& scales;        // [tiles of rows, tiles of depth], in the dtype of the rule; empty for a rule with one tile
+  const Tensor& x;  // [rows, depth], or [depth, rows] if `transpose`: then the matrix is the transpose of x
+  const Tensor&
+      factor;      // f32 [1]: the codes are those of x * factor (delayed scaling); empty: the rule finds the scale
+  Tensor& codes;   // [rows, depth_of_codes()]
+  Tensor& scales;  // [tiles of rows, tiles of depth], in the dtype of the rule; empty for a rule with one tile
   Tensor& tensor_scale;  // f32 [1]; empty for a rule of tiles alone
   Tensor& amax;          // f32 [1]: the largest magnitude, as the rule sees NaN
   Tensor& losses;        // f64 [2]: how many numbers are flushed and saturated (QuantizationLosses); empty: not counted
