@@ -82,10 +82,26 @@ const std::map<std::string, Rules> kRules = {
     {"nvfp4", {"te-nvfp4", "te-nvfp4-16x16", "te-nvfp4", true, false, true}},
 };
 
+double largest_of(const Matrix& m) {
+  double largest = 0;
+  for (const double x : m.values) largest = std::max(largest, std::fabs(x));
+  return largest;
+}
+
 float scale_of(const Matrix& m, double largest_code) {
-  double amax = 0;
-  for (const double x : m.values) amax = std::max(amax, std::fabs(x));
-  return static_cast<float>(largest_code) / static_cast<float>(amax);
+  return static_cast<float>(largest_code) / static_cast<float>(largest_of(m));
+}
+
+// (8) A NaN is not the largest number, so it spoils its own row and no scale.
+TEST(QuantizedLinear, ANaNStaysInItsRow) {
+  Matrix x = drawn(20, 160, 1, kBf16);
+  x.values[7 * 160 + 40] = std::nan("");
+  const Tensor w = drawn(24, 160, 2, kFp32).tensor(DType::f32), dy = drawn(20, 24, 3, kBf16).tensor(DType::bf16);
+  for (const char* recipe : {"fp8-delayed", "fp8-current", "fp8-block", "mxfp8"}) {
+    QuantizedLinear layer;
+    const std::vector<double> y = step_of(layer, policy_named(recipe), x.tensor(DType::bf16), w, dy).y.values();
+    for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(std::isnan(y[i]), i / 24 == 7) << recipe << " " << i;
+  }
 }
 
 // 300 inputs reach a third block of 128; no extent is a multiple of 32.
@@ -100,6 +116,7 @@ TEST(QuantizedLinear, MultipliesWhatItsCodesStandForUnderEveryRecipe) {
     QuantizedLinear layer;
     const Tensor xt = x.tensor(DType::bf16), wt = w.tensor(DType::f32), dyt = dy.tensor(DType::bf16);
     Step step = step_of(layer, policy, xt, wt, dyt);
+    EXPECT_EQ(step.log.at("x forward").amax, largest_of(x));  // of the numbers as stored (10)
     float factor_x = 0, factor_w = 0, factor_dy = 0;
     if (recipe == std::string("fp8-delayed")) {
       EXPECT_EQ(step.log.at("x forward").scale, 1);  // (14)

@@ -5,6 +5,7 @@
 #include "kernels/number/quantizer.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -211,8 +212,9 @@ Quantized quantize(const Quantizer& quantizer, std::span<const float> values, si
     return result;
   }
   result.codes.resize(values.size());
+  uint64_t word = 0;
   for (size_t i = 0; i < values.size(); ++i) {
-    const uint64_t word = rounding_noise(noise->seed, noise->first + i / 4);
+    if (i % 4 == 0) word = rounding_noise(noise->seed, noise->first + i / 4);
     result.codes[i] = stochastic_e2m1(scaled[i], static_cast<unsigned char>(word >> (8 * (i % 4))));
   }
   return result;
@@ -257,21 +259,24 @@ unsigned char stochastic_e2m1(float x, unsigned char noise) {
   const float magnitude = std::fabs(x);
   const float moved = static_cast<float>(noise) / 256 * step_at(magnitude) + magnitude, step = step_at(moved);
   const float rounded = std::min(std::floor(moved / step) * step, 6.0F);
-  return static_cast<unsigned char>(encode(e2m1, static_cast<double>(std::copysign(rounded, x))));
+  constexpr unsigned char kCodes[13] = {0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6, 7};  // of halves; odd ones from 2.5 on do not occur
+  return static_cast<unsigned char>(kCodes[static_cast<int>(rounded * 2)] | (std::signbit(x) ? 8 : 0));
 }
 
 void hadamard_16(std::span<const float, 16> x, std::span<float, 16> out) {
-  constexpr unsigned kNegative = 0xD7E8;  // bit i: the sign of number i
-  float sums[16];
-  for (unsigned j = 0; j < 16; ++j) {
-    float sum = 0;
-    for (unsigned i = 0; i < 16; ++i) {
-      const bool is_negative = (kNegative >> i & 1U) != (static_cast<unsigned>(std::popcount(i & j)) & 1U);
-      sum += is_negative ? -x[i] : x[i];
-    }
-    sums[j] = sum / 4;
-  }
-  for (unsigned j = 0; j < 16; ++j) out[j] = static_cast<float>(round_to(kBf16, static_cast<double>(sums[j])));
+  static constexpr auto kSigns = [] {
+    constexpr unsigned kNegative = 0xD7E8;  // bit i: the sign of number i
+    std::array<std::array<float, 16>, 16> signs{};
+    for (unsigned i = 0; i < 16; ++i)
+      for (unsigned j = 0; j < 16; ++j)
+        signs[i][j] = (kNegative >> i & 1U) != (static_cast<unsigned>(std::popcount(i & j)) & 1U) ? -1.0F : 1.0F;
+    return signs;
+  }();
+  std::array<float, 16> sums{};
+  for (size_t i = 0; i < 16; ++i)
+    for (size_t j = 0; j < 16; ++j) sums[j] += kSigns[i][j] * x[i];
+  for (float& sum : sums) sum /= 4;
+  round_array(kBf16, sums.data(), out.data(), 16);
 }
 
 AmaxHistory::AmaxHistory(const Format& element, size_t length, Algorithm algorithm, int margin)

@@ -283,7 +283,7 @@ inline Axes tested_axes() {
                     {"te-nvfp4-16x16", true},
                     {"te-nvfp4", true, true, true},
                     {"torchao-rowwise"}};
-  axes.quantized_dtypes = {f32, bf16};
+  axes.quantized_dtypes = {f32, bf16, f16};
   axes.quantized_shape = {19, 150};
 
   for (const DType dtype : halfmark::kernels::dtypes())

@@ -53,13 +53,19 @@ class Linear : public TappedLayer {
 
   Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override {
     if (saved) saved->keep_spec(x);
-    if (quantizes(pass, x.dtype())) return quantized_forward(pass, x, saved);
-    const Tensor a = matrix(pass, pass.input("linear", x)), w = weight_.forward(pass, "linear", saved);
+    const Tensor a = matrix(pass, pass.input("linear", x));
+    Tensor y = quantizes(pass, x.dtype()) ? quantized_.forward(pass, name(), a, weight_.plain()->value, saved)
+                                          : multiplied(pass, a, saved);
+    bias_.add(pass, "linear", y);
+    return x.shape().rank() == 2 ? y : pass.plain(y).reshaped(output_shape(x.shape()));
+  }
+
+  Tensor multiplied(Pass& pass, const Tensor& a, Saved* saved) {
+    const Tensor w = weight_.forward(pass, "linear", saved);
     Tensor y = pass.fresh({a.shape()[0], w.shape()[0]}, pass.output_dtype("linear", a.dtype()));
     run(Matmul{.a = a, .b = w, .out = y, .transpose_b = true, .math = pass.math(a.dtype())});
-    bias_.add(pass, "linear", y);
     if (saved) saved->keep(a);
-    return x.shape().rank() == 2 ? y : pass.plain(y).reshaped(output_shape(x.shape()));
+    return y;
   }
 
   // dx = dy w, dw = dy^T x, db = sum of dy over the batch.
@@ -81,13 +87,6 @@ class Linear : public TappedLayer {
   // Under a training recipe, if the layer has a weight of its own.
   bool quantizes(const Pass& pass, DType given) {
     return pass.policy().products && given != DType::f64 && !weight_.params().empty() && weight_.plain();
-  }
-
-  Tensor quantized_forward(Pass& pass, const Tensor& x, Saved* saved) {
-    const Tensor a = matrix(pass, pass.input("linear", x));
-    Tensor y = quantized_.forward(pass, name(), a, weight_.plain()->value, saved);
-    bias_.add(pass, "linear", y);
-    return x.shape().rank() == 2 ? y : pass.plain(y).reshaped(output_shape(x.shape()));
   }
 
   Tensor quantized_backward(Pass& pass, const Tensor& dy_given, Saved& saved) {
