@@ -51,8 +51,7 @@ double rms_of(const std::vector<double>& values) {
 }  // namespace
 
 void begin_scaling(Trial& trial) {
-  const models::QuantizedProducts* products = trial.spec().policy->products;
-  if (!products || !products->delayed) return;
+  if (!models::has_delayed_scaling(*trial.spec().policy)) return;
   const LogPause pause;
   trial.load_batch(1);
   trial.forward();

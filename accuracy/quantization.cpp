@@ -88,7 +88,7 @@ Findings measure_quantization(const TrialSpec& spec) {
 }
 
 std::optional<std::string> refuse_quantization(const TrialSpec& spec) {
-  if (spec.policy->products) return std::nullopt;
+  if (models::quantizes_products(*spec.policy)) return std::nullopt;
   return fmt::format("policy {} quantises no operands; fp8-delayed and others do", spec.policy->name);
 }
 
