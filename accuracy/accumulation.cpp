@@ -11,7 +11,7 @@
 #include "accuracy/accuracy.h"
 #include "accuracy/reference.h"
 #include "kernels/number/error.h"
-#include "models/quantized_products.h"
+#include "models/policy.h"
 
 namespace halfmark::accuracy {
 

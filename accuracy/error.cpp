@@ -14,7 +14,7 @@
 #include "accuracy/oracle.h"
 #include "accuracy/reference.h"
 #include "accuracy/stats.h"
-#include "models/quantized_products.h"
+#include "models/policy.h"
 
 namespace halfmark::accuracy {
 
@@ -118,7 +118,7 @@ Measurement* write(FindingsWriter& out, const Family& family, const ComparedTens
 // underflow below the least subnormal are added.
 std::optional<double> output_bound(const TrialSpec& spec, const Reference& reference, const Format& stored) {
   if (spec.subject->name != "linear" && spec.subject->name != "conv2d") return {};
-  if (models::quantizes_products(*spec.policy) && spec.subject->name == "linear") return {};  // codes of operands are not their values
+  if (spec.subject->name == "linear" && models::quantizes_products(*spec.policy)) return {};  // codes, not numbers
   const Shape* weight = nullptr;
   double weight_norm = 0;
   for (const auto& [name, shape] : reference.param_shapes) {

@@ -9,7 +9,7 @@
 #include <span>
 #include <utility>
 
-#include "models/quantized_products.h"
+#include "models/policy.h"
 
 namespace halfmark::accuracy {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "accuracy/accuracy.h"
-#include "models/quantized_products.h"
+#include "models/policy.h"
 
 namespace halfmark::accuracy {
 

@@ -1,6 +1,7 @@
 // The rows of the policies. To add a precision, add a row.
 #include "models/policy.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -232,6 +233,23 @@ std::vector<Policy> policy_table() {
 std::span<const Policy> policies() {
   static const std::vector<Policy> rows = policy_table();
   return rows;
+}
+
+namespace {
+
+bool any_products(const Policy& policy, auto&& which) {
+  if (policy.products && which(*policy.products)) return true;
+  return std::ranges::any_of(
+      policy.layers, [&](const LayerPolicy& one) { return one.policy->products && which(*one.policy->products); });
+}
+
+}  // namespace
+
+bool quantizes_products(const Policy& policy) {
+  return any_products(policy, [](const QuantizedProducts&) { return true; });
+}
+bool has_delayed_scaling(const Policy& policy) {
+  return any_products(policy, [](const QuantizedProducts& products) { return products.delayed.has_value(); });
 }
 
 }  // namespace halfmark::models

@@ -78,4 +78,8 @@ bool matches_layer(const std::string& pattern, const std::string& layer);
 // The policy of a layer: that of `layers`, else the model's.
 const Policy& policy_of_layer(const Policy& model, const std::string& layer);
 
+// Whether the policy, or that of one of its layers, quantises; and whether with delayed scaling.
+bool quantizes_products(const Policy& policy);
+bool has_delayed_scaling(const Policy& policy);
+
 }  // namespace halfmark::models

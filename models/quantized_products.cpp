@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "kernels/number/named.h"
-#include "models/policy.h"
 
 namespace halfmark::models {
 namespace {
@@ -64,24 +63,6 @@ const QuantizedProducts& quantized_products_named(std::string_view name) {
 bool shares_codes(const QuantizedOperand& one, const QuantizedOperand& other) {
   return one.rule == other.rule && one.rule->tile_rows == one.rule->tile_depth && !one.is_transformed &&
          !other.is_transformed && !one.is_stochastic && !other.is_stochastic;
-}
-
-namespace {
-
-bool any_products(const Policy& policy, auto&& which) {
-  if (policy.products && which(*policy.products)) return true;
-  return std::ranges::any_of(policy.layers, [&](const LayerPolicy& one) {
-    return one.policy->products && which(*one.policy->products);
-  });
-}
-
-}  // namespace
-
-bool quantizes_products(const Policy& policy) {
-  return any_products(policy, [](const QuantizedProducts&) { return true; });
-}
-bool has_delayed_scaling(const Policy& policy) {
-  return any_products(policy, [](const QuantizedProducts& products) { return products.delayed.has_value(); });
 }
 
 ScaleUpdates::ScaleUpdates() : exceptions_(std::uncaught_exceptions()) {}

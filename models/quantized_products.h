@@ -16,8 +16,6 @@
 
 namespace halfmark::models {
 
-struct Policy;  // models/policy.h
-
 struct QuantizedOperand {
   const Quantizer* rule = nullptr;
   bool is_transformed = false;  // by the random Hadamard transform first, along the axis of the sums
@@ -61,10 +59,6 @@ const QuantizedProducts& quantized_products_named(std::string_view name);  // th
 
 // Whether the codes of an operand serve both products.
 bool shares_codes(const QuantizedOperand& one, const QuantizedOperand& other);
-
-// Whether the policy, or that of one of its layers, quantises; and whether with delayed scaling.
-bool quantizes_products(const Policy& policy);
-bool has_delayed_scaling(const Policy& policy);
 
 // Histories whose scales change when a pass ends: forward's after forward, backward's after backward.
 class ScaleUpdates {

@@ -259,7 +259,7 @@ unsigned char stochastic_e2m1(float x, unsigned char noise) {
   const float magnitude = std::fabs(x);
   const float moved = static_cast<float>(noise) / 256 * step_at(magnitude) + magnitude, step = step_at(moved);
   const float rounded = std::min(std::floor(moved / step) * step, 6.0F);
-  constexpr unsigned char kCodes[13] = {0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6, 7};  // of halves; odd ones from 2.5 on do not occur
+  constexpr unsigned char kCodes[13] = {0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6, 7};  // by halves; 5, 7 and 9 do not occur
   return static_cast<unsigned char>(kCodes[static_cast<int>(rounded * 2)] | (std::signbit(x) ? 8 : 0));
 }
 
