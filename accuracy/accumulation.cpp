@@ -11,6 +11,7 @@
 #include "accuracy/accuracy.h"
 #include "accuracy/reference.h"
 #include "kernels/number/error.h"
+#include "models/policy.h"
 
 namespace halfmark::accuracy {
 
@@ -206,6 +207,8 @@ Findings measure_accumulation(const TrialSpec& spec) {
 
 std::optional<std::string> refuses_accumulation(const TrialSpec& spec) {
   if (spec.subject->name != "linear") return "measures one sum of products and needs a linear layer";
+  if (models::quantizes_products(*spec.policy))
+    return "measures products of numbers as they are stored, and " + std::string(spec.policy->name) + " quantises them";
   if (axis_value(self(), spec, "sum") == "fp16" && spec.policy->low != DType::f16)
     return "sums in fp16 need f16 operands, not " + std::string(name_of(spec.policy->low));
   return {};

@@ -23,6 +23,7 @@ const std::vector<Harness>& accuracy_harnesses() {
                                             training_harness(),
                                             convergence_harness(),
                                             accumulation_harness(),
+                                            quantization_harness(),
                                             sanity_harness(),
                                             dtypes_harness(),
                                             same_bits_harness(),

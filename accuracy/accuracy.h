@@ -69,6 +69,7 @@ Harness batchnorm_drift_harness();  // batchnorm_drift.cpp
 Harness training_harness();         // training.cpp
 Harness convergence_harness();      // convergence.cpp
 Harness accumulation_harness();     // accumulation.cpp
+Harness quantization_harness();     // quantization.cpp
 Harness sanity_harness();           // sanity.cpp
 // Experiments: experiments/
 Harness dtypes_harness();                // dtypes.cpp

@@ -9,6 +9,8 @@
 #include <span>
 #include <utility>
 
+#include "models/policy.h"
+
 namespace halfmark::accuracy {
 
 namespace {
@@ -47,6 +49,14 @@ double rms_of(const std::vector<double>& values) {
 }
 
 }  // namespace
+
+void begin_scaling(Trial& trial) {
+  if (!models::has_delayed_scaling(*trial.spec().policy)) return;
+  const LogPause pause;
+  trial.load_batch(1);
+  trial.forward();
+  trial.backward();
+}
 
 std::map<std::string, double> cancelled_gradients(const Reference& reference) {
   std::map<std::string, double> sizes = {{"gradient/input", rms_of(reference.input_gradient)}};

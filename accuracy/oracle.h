@@ -27,6 +27,10 @@ struct Reference {
 // The fp64 reference of a trial on batch 0. The last few are cached, so that the policies of one subject share them.
 std::shared_ptr<const Reference> reference_of(const TrialSpec& spec, Inputs inputs);
 
+// Delayed scaling begins with the scale 1, which says nothing about later steps. Before one step is measured, this makes a
+// forward and a backward of batch 1 under such a policy, without an update of the parameters.
+void begin_scaling(Trial& trial);
+
 // Gradients whose terms cancel, by place ("gradient/conv.bias"): rms / largest rms of a gradient, where it is below 2^-44.
 // What is left of them is rounding noise, so no share of their elements and no error relative to them says anything.
 // The rounding of n terms in fp64 is about sqrt(n) 2^-53 of their size, and their size is that of other gradients: 2^-44

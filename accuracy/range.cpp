@@ -104,6 +104,7 @@ Findings measure_range(const TrialSpec& spec) {
   std::set<std::string> params;
   {
     Trial trial(spec);
+    begin_scaling(trial);
     trial.set_tap([&](const std::string& name, const Tensor& tensor) {
       auto seen = std::find_if(tapped.begin(), tapped.end(), [&](const TappedTensor& p) { return p.name == name; });
       if (seen == tapped.end()) seen = tapped.insert(tapped.end(), {name, &format_of(tensor.dtype())});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "accuracy/accuracy.h"
+#include "models/policy.h"
 
 namespace halfmark::accuracy {
 
@@ -176,6 +177,8 @@ int promised_bits(const TrialSpec& spec) {
 std::optional<std::string> refuses_sanity(const TrialSpec& spec) {
   const std::string check = axis_value(sanity_self(), spec, "check"), policy(spec.policy->name);
   const LogPause pause;
+  if (check == "precision" && models::quantizes_products(*spec.policy))
+    return "measures products of numbers as they are stored, and " + policy + " quantises them";
   if (check == "batchnorm" && Trial(spec).states().empty()) return spec.subject->id() + " has no running statistics";
   if (check != "scaler") return {};
   if (!spec.subject->has_labels()) return spec.subject->id() + " has no labels, so no loss to scale";

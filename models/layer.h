@@ -16,6 +16,7 @@
 #include "kernels/tensor/random.h"
 #include "models/namespaces.h"
 #include "models/policy.h"
+#include "models/quantized_products.h"
 
 namespace halfmark::models {
 
@@ -50,6 +51,8 @@ class Pass {
   Tap tap;
   Tap recomputed_tap{};     // for what a checkpoint layer computes again
   bool accumulate = false;  // add gradients to those of the previous backward: micro-batches
+  bool recomputes = false;  // a forward that ran before in this step: a checkpoint
+  ScaleUpdates updates;     // of delayed scaling, made when the pass ends
 
   const Policy& policy() const { return *policy_; }  // of the layer that runs
   // The input of a layer of a model whose layers have different policies: in the low dtype, unless cast rules say more.

@@ -101,6 +101,8 @@ HeldTensorPtr MemoryWalk::forward(const LayerSpec& spec, const HeldTensorPtr& x,
     if (weight.kept) kept.tensors.push_back(copy);
   }
   for (const StoredTensor& one : memory.keeps) kept.tensors.push_back(fresh(one.elements, one.dtype));
+  for (const StoredTensor& one : memory.kept_casts)
+    kept.tensors.push_back(std::make_shared<HeldTensor>(total_, Purpose::casts, one));
   for (const StoredTensors& moment : memory.before_result) total_.moment(moment);
   HeldTensorPtr result = memory.is_view ? x : fresh(outputs_.at(&spec).elements(), memory.result);
   total_.moment(memory.with_result);
@@ -182,6 +184,7 @@ HeldTensorPtr MemoryWalk::backward(const LayerSpec& spec, const HeldTensorPtr& d
   }
   const HeldTensorPtr dx = fresh(kept.elements, memory.gradient_dtype);
   total_.moment(memory.with_gradient);
+  if (memory.cast_is_last) kept.tensors.clear();
   return cast(dx, kept.elements, kept.given);
 }
 

@@ -1,8 +1,11 @@
 // The rows of the policies. To add a precision, add a row.
 #include "models/policy.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
+
+#include "models/quantized_products.h"
 
 namespace halfmark::models {
 namespace {
@@ -20,6 +23,18 @@ std::vector<Policy> policy_table() {
   const CastRules* const on_cpu = &cast_rules_named("torch-cpu");
   const CastRules* const loss_in_fp32 = &cast_rules_named("loss-in-fp32");
   const ScalerSpec dynamic = scaler_of("torch"), of_apex = scaler_of("apex");
+  // amp-bf16 with a recipe for linear layers.
+  const auto quantizes = [&](std::string_view recipe, std::string_view about) -> Policy {
+    return {.name = recipe,
+            .about = about,
+            .param = f32,
+            .low = bf16,
+            .norm = f32,
+            .state = f32,
+            .grad = f32,
+            .rules = autocast,
+            .products = &quantized_products_named(recipe)};
+  };
   return {
       // IEEE 754 binary32 throughout: PyTorch with fp32_precision = "ieee"; apex O0.
       {.name = "fp32",
@@ -203,6 +218,13 @@ std::vector<Policy> policy_table() {
        .state = bf16,
        .grad = bf16,
        .storage = Storage::kahan},
+      // Transformer Engine inside torch.autocast("cuda", torch.bfloat16): models/quantized_products.h. No loss scaling.
+      quantizes("fp8-delayed",
+                "amp-bf16, linear layers in e4m3 and e5m2, scales from earlier steps (Transformer Engine)"),
+      quantizes("fp8-current", "amp-bf16, linear layers in e4m3 and e5m2, scales from the tensor itself"),
+      quantizes("fp8-block", "amp-bf16, linear layers in e4m3, scales of 1 x 128 numbers, of weights 128 x 128"),
+      quantizes("mxfp8", "amp-bf16, linear layers in e4m3 with a power of two for 32 numbers (MXFP8)"),
+      quantizes("nvfp4", "amp-bf16, linear layers in e2m1 with scales of 16 numbers and of the tensor (NVFP4)"),
   };
 }
 
@@ -211,6 +233,23 @@ std::vector<Policy> policy_table() {
 std::span<const Policy> policies() {
   static const std::vector<Policy> rows = policy_table();
   return rows;
+}
+
+namespace {
+
+bool any_products(const Policy& policy, auto&& which) {
+  if (policy.products && which(*policy.products)) return true;
+  return std::ranges::any_of(
+      policy.layers, [&](const LayerPolicy& one) { return one.policy->products && which(*one.policy->products); });
+}
+
+}  // namespace
+
+bool quantizes_products(const Policy& policy) {
+  return any_products(policy, [](const QuantizedProducts&) { return true; });
+}
+bool has_delayed_scaling(const Policy& policy) {
+  return any_products(policy, [](const QuantizedProducts& products) { return products.delayed.has_value(); });
 }
 
 }  // namespace halfmark::models

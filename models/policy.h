@@ -13,6 +13,8 @@
 
 namespace halfmark::models {
 
+struct QuantizedProducts;  // models/quantized_products.h
+
 // What autocast does with the inputs of an operation.
 enum class CastRule : uint8_t {
   lower,     // all floating inputs to the policy's low dtype
@@ -57,9 +59,10 @@ struct Policy {
   const CastRules* rules = nullptr;  // null = no autocast: everything runs in the dtype of the parameters
   Math math{};  // of matmul and convolution in the low dtype; fp32 operands always use fp32 math (tf32 where set)
   ScalerSpec scaler{};
-  Storage storage = Storage::nearest;    // of parameters narrower than fp32 by the optimizer
-  std::vector<LayerPolicy> layers = {};  // the last one that matches a layer counts
-  const Policy* base = nullptr;          // the row that this policy is a change of; null: a row
+  Storage storage = Storage::nearest;           // of parameters narrower than fp32 by the optimizer
+  std::vector<LayerPolicy> layers = {};         // the last one that matches a layer counts
+  const Policy* base = nullptr;                 // the row that this policy is a change of; null: a row
+  const QuantizedProducts* products = nullptr;  // how linear layers quantise their operands; null: they do not
 };
 
 std::span<const Policy> policies();  // the rows
@@ -74,5 +77,9 @@ size_t place_of(const Policy& policy);  // of its row in policies()
 bool matches_layer(const std::string& pattern, const std::string& layer);
 // The policy of a layer: that of `layers`, else the model's.
 const Policy& policy_of_layer(const Policy& model, const std::string& layer);
+
+// Whether the policy, or that of one of its layers, quantises; and whether with delayed scaling.
+bool quantizes_products(const Policy& policy);
+bool has_delayed_scaling(const Policy& policy);
 
 }  // namespace halfmark::models

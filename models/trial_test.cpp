@@ -132,6 +132,7 @@ TEST(Trial, RefusesToRunOutOfOrder) {
 // Each rounding adds half a unit in the last place, a sum that cancels at most twice that: a few units in all.
 TEST(Trial, GradientsMatchTheFp64ReferenceWithinThePrecision) {
   for (const Policy& policy : policies()) {
+    if (policy.products) continue;  // quantized_products_test.cpp: codes of three bits have no such bound
     TrialSpec spec = test_spec(kMlp, policy.name);
     Trial trial(spec), oracle(spec.oracle(Inputs::rounded));
     for (Trial* each : {&trial, &oracle}) each->load_batch(0), each->forward(), each->backward();

@@ -16,9 +16,10 @@
 #include "kernels/ops/ops_cases_image.h"
 #include "kernels/ops/ops_cases_loss.h"
 #include "kernels/ops/ops_cases_norm.h"
+#include "kernels/ops/ops_cases_optimizer.h"
+#include "kernels/ops/ops_cases_quantize.h"
 #include "kernels/ops/ops_cases_resample.h"
 #include "kernels/ops/ops_cases_sequence.h"
-#include "kernels/ops/ops_cases_optimizer.h"
 #include "kernels/ops/ops_cases_training.h"
 
 namespace halfmark::bench::micro {
@@ -53,6 +54,7 @@ Axes measured_axes(DType dtype, bool large) {
   axes.dot_count = n * 16, axes.dot_depth = 64;
   axes.scaled = {{"nvfp4", "nvfp4", dtype}};
   axes.scaled_sizes = {{block_scaled, block_scaled, block_scaled}};
+  axes.quantized = {{"te-mxfp8-e4m3"}}, axes.quantized_dtypes = {dtype}, axes.quantized_shape = {matrix, matrix};
   axes.cast_to = {dtype == DType::f32 ? DType::f16 : DType::f32};  // as in training: to and from fp32
   axes.roundings = {Rounding::near_even};
   axes.cast_layouts = {Layout::plain};

@@ -20,6 +20,8 @@ const Names kCommon = {"fp32",        "tf32", "fp16",        "fp16-bn32", "amp-f
                        "fp16-master", "bf16", "bf16-master", "amp-bf16"};
 const Names kRecipes = {"fp64",         "fp16-static",         "apex-o1", "apex-o2",   "apex-o3", "cpu-amp-bf16",
                         "cpu-amp-fp16", "keras-mixed-float16", "bf16-sr", "bf16-kahan"};
+// The recipes that quantise linear layers; elsewhere they do what amp-bf16 does.
+const Names kQuantized = {"fp8-delayed", "fp8-current", "fp8-block", "mxfp8", "nvfp4"};
 const Names kOfRecipes = {"mlp/b32_i64_h128_o10", "gpt/b8_t32_n2_h2_d32_v27"};
 // Layers that are large enough for a meaningful throughput, and models that learn within seconds.
 const Names kLayers = {"linear/b64_i1024_o1024", "conv2d/b16_c64_o64_s28_k3", "batchnorm2d/b16_c64_s28"};
@@ -165,6 +167,14 @@ const std::vector<SuiteRow>& full() {
        {"steps=100 storage=stochastic", "steps=100 storage=kahan", "steps=100 optimizer=adamw storage=stochastic",
         "steps=100 optimizer=adamw storage=kahan"}},
       {kOfRecipes, kRecipes, {"error", "range", "memory", "convergence"}},
+      {{"linear", "logistic", "mlp", "gpt", "bert", "lenet5/b64_c1_s28"}, kQuantized, {"error", "range", "memory"}},
+      {kOfRecipes, kQuantized, {"quantization"}, {"steps=1", "steps=10", "steps=100"}},
+      {kOfRecipes, kQuantized, {"convergence"}},
+      {{"bert/b16_t16_n2_h2_d32_v64_o4"}, kQuantized, {"convergence"}, {"steps=200"}},
+      {{"mlp/b32_i64_h128_o10"},
+       kQuantized,
+       {"training"},
+       {"steps=100", "steps=100 replicate=1", "steps=100 replicate=2"}},
       {{"detector/b16_s64"}, kPairs, {"training"}, {"steps=100"}},
       {kWithStatistics, kCommon, {"batchnorm_drift"}, kDrift},
       {kDeepWithStatistics, kCommon, {"batchnorm_drift"}},

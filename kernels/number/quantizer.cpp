@@ -5,10 +5,13 @@
 #include "kernels/number/quantizer.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/number/error.h"
 #include "kernels/number/named.h"
@@ -132,10 +135,35 @@ float larger(float amax, float x, Quantizer::Nan nan) {
   return std::fmax(amax, std::fabs(x));
 }
 
-unsigned char code_of(DType element, float x) {
-  if (element == e2m1 && std::isnan(x)) return 7;
-  return static_cast<unsigned char>(
-      encode(element, static_cast<double>(x), Rounding::near_even, nullptr, 0, Overflow::saturate));
+// The codes of numbers that have been scaled, a byte each. Clamped first, so that nothing is left to saturate.
+std::vector<unsigned char> codes_of(DType element, std::vector<float> scaled) {
+  const float largest = max_of(format_of(element));
+  std::vector<unsigned char> codes(scaled.size());
+  if (!is_packed(element)) {
+    for (float& x : scaled) x = x > largest ? largest : x < -largest ? -largest : x;  // NaN stays
+    convert(DType::f32, scaled.data(), element, codes.data(), scaled.size());
+    return codes;
+  }
+  for (float& x : scaled) x = std::isnan(x) || x > largest ? largest : x < -largest ? -largest : x;
+  std::vector<unsigned char> packed(bytes_for(element, scaled.size()));
+  convert(DType::f32, scaled.data(), element, packed.data(), scaled.size());
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<unsigned char>(load_code(element, packed.data(), i));
+  return codes;
+}
+
+// f(tile, first element, one behind the last) for every piece of a row that lies in one tile.
+void each_piece(const Quantized& matrix, auto&& f) {
+  const auto step =
+      matrix.quantizer->tile_depth == 0 ? matrix.depth : static_cast<size_t>(matrix.quantizer->tile_depth);
+  for (size_t row = 0; row < matrix.rows; ++row)
+    for (size_t k = 0; k < matrix.depth; k += step)
+      f(matrix.tile_of(row, k), row * matrix.depth + k, row * matrix.depth + std::min(k + step, matrix.depth));
+}
+
+void check_sizes(std::span<const float> values, size_t rows, size_t depth) {
+  HM_CHECK(values.size() == rows * depth, "a matrix of " + std::to_string(rows) + " x " + std::to_string(depth) +
+                                              " has " + std::to_string(rows * depth) + " values, not " +
+                                              std::to_string(values.size()));
 }
 
 size_t tiles_of(size_t elements, int64_t tile) {
@@ -160,38 +188,69 @@ double Quantized::value(size_t row, size_t k) const {
 
 Quantized quantize(const Quantizer& quantizer, std::span<const float> values, size_t rows, size_t depth, DType input,
                    std::optional<NoiseStream> noise) {
-  HM_CHECK(values.size() == rows * depth, "a matrix of " + std::to_string(rows) + " x " + std::to_string(depth) +
-                                              " has " + std::to_string(rows * depth) + " values, not " +
-                                              std::to_string(values.size()));
+  check_sizes(values, rows, depth);
   HM_CHECK(!noise || quantizer.element == e2m1,
            std::string(quantizer.name) + " has no stochastic rounding: only e2m1 codes have");
   Quantized result{&quantizer, rows, depth, {}, {}};
-  result.codes.resize(values.size());
   result.tiles.resize(tiles_of(rows, quantizer.tile_rows) * tiles_of(depth, quantizer.tile_depth));
   std::vector<float> amax(result.tiles.size(), 0.0F);
-  float tensor_amax = 0;
-  for (size_t row = 0; row < rows; ++row)
-    for (size_t k = 0; k < depth; ++k) {
-      const float x = values[row * depth + k];
-      float& largest = amax[result.tile_of(row, k)];
-      largest = larger(largest, x, quantizer.nan), tensor_amax = larger(tensor_amax, x, quantizer.nan);
-    }
+  each_piece(result, [&](size_t tile, size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) amax[tile] = larger(amax[tile], values[i], quantizer.nan);
+  });
+  for (const float one : amax) result.amax = larger(result.amax, one, quantizer.nan);
   for (size_t tile = 0; tile < amax.size(); ++tile)
-    result.tiles[tile] = quantizer.tile({amax[tile], tensor_amax, input}, format_of(quantizer.element));
-  if (quantizer.has_tensor_scale) result.tensor_decode = static_cast<double>(tensor_amax) / (448 * 6);
-  for (size_t row = 0; row < rows; ++row)
-    for (size_t k = 0; k < depth; ++k) {
-      const size_t i = row * depth + k;
-      const TileScale& scale = result.tiles[result.tile_of(row, k)];
-      const float scaled = quantizer.divides ? values[i] / scale.decode : values[i] * scale.factor;
-      if (noise) {
-        const uint64_t word = rounding_noise(noise->seed, noise->first + i / 4);
-        result.codes[i] = stochastic_e2m1(scaled, static_cast<unsigned char>(word >> (8 * (i % 4))));
-      } else {
-        result.codes[i] = code_of(quantizer.element, scaled);
-      }
-    }
+    result.tiles[tile] = quantizer.tile({amax[tile], result.amax, input}, format_of(quantizer.element));
+  if (quantizer.has_tensor_scale) result.tensor_decode = static_cast<double>(result.amax) / (448 * 6);
+  std::vector<float> scaled(values.size());
+  each_piece(result, [&](size_t tile, size_t begin, size_t end) {
+    const TileScale& scale = result.tiles[tile];
+    for (size_t i = begin; i < end; ++i)
+      scaled[i] = quantizer.divides ? values[i] / scale.decode : values[i] * scale.factor;
+  });
+  if (!noise) {
+    result.codes = codes_of(quantizer.element, std::move(scaled));
+    return result;
+  }
+  result.codes.resize(values.size());
+  uint64_t word = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i % 4 == 0) word = rounding_noise(noise->seed, noise->first + i / 4);
+    result.codes[i] = stochastic_e2m1(scaled[i], static_cast<unsigned char>(word >> (8 * (i % 4))));
+  }
   return result;
+}
+
+Quantized quantize_with(const Quantizer& quantizer, float factor, std::span<const float> values, size_t rows,
+                        size_t depth) {
+  check_sizes(values, rows, depth);
+  HM_CHECK(quantizer.tile_rows == 0 && quantizer.tile_depth == 0,
+           std::string(quantizer.name) + " has several tiles, which do not share a scale");
+  Quantized result{&quantizer, rows, depth, {}, {{factor, 1 / factor, 0}}};
+  std::vector<float> scaled(values.begin(), values.end());
+  for (float& x : scaled) result.amax = larger(result.amax, x, quantizer.nan), x *= factor;
+  result.codes = codes_of(quantizer.element, std::move(scaled));
+  return result;
+}
+
+QuantizationLosses losses_of(const Quantized& quantized, std::span<const float> values) {
+  const Quantizer& rule = *quantized.quantizer;
+  const Format& format = format_of(rule.element);
+  // From the middle between the largest number and the next on; the middle itself becomes the even of the two.
+  const double last_place = std::ldexp(1.0, format.max_exponent() - format.fraction_bits),
+               middle = format.max_finite() + last_place / 2;
+  const bool largest_is_even = std::fmod(format.max_finite() / last_place, 2) == 0;
+  QuantizationLosses losses;
+  each_piece(quantized, [&](size_t tile, size_t begin, size_t end) {
+    const TileScale& scale = quantized.tiles[tile];
+    for (size_t i = begin; i < end; ++i) {
+      const float x = values[i];
+      if (std::isnan(x) || x == 0) continue;
+      const auto size = std::fabs(static_cast<double>(rule.divides ? x / scale.decode : x * scale.factor));
+      losses.saturated += size > middle || (size == middle && !largest_is_even);
+      losses.flushed += scale.decode == 0 || decode(rule.element, quantized.codes[i]) == 0;
+    }
+  });
+  return losses;
 }
 
 unsigned char stochastic_e2m1(float x, unsigned char noise) {
@@ -200,21 +259,24 @@ unsigned char stochastic_e2m1(float x, unsigned char noise) {
   const float magnitude = std::fabs(x);
   const float moved = static_cast<float>(noise) / 256 * step_at(magnitude) + magnitude, step = step_at(moved);
   const float rounded = std::min(std::floor(moved / step) * step, 6.0F);
-  return static_cast<unsigned char>(encode(e2m1, static_cast<double>(std::copysign(rounded, x))));
+  constexpr unsigned char kCodes[13] = {0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6, 7};  // by halves; 5, 7 and 9 do not occur
+  return static_cast<unsigned char>(kCodes[static_cast<int>(rounded * 2)] | (std::signbit(x) ? 8 : 0));
 }
 
 void hadamard_16(std::span<const float, 16> x, std::span<float, 16> out) {
-  constexpr unsigned kNegative = 0xD7E8;  // bit i: the sign of number i
-  float sums[16];
-  for (unsigned j = 0; j < 16; ++j) {
-    float sum = 0;
-    for (unsigned i = 0; i < 16; ++i) {
-      const bool is_negative = (kNegative >> i & 1U) != (static_cast<unsigned>(std::popcount(i & j)) & 1U);
-      sum += is_negative ? -x[i] : x[i];
-    }
-    sums[j] = sum / 4;
-  }
-  for (unsigned j = 0; j < 16; ++j) out[j] = static_cast<float>(round_to(kBf16, static_cast<double>(sums[j])));
+  static constexpr auto kSigns = [] {
+    constexpr unsigned kNegative = 0xD7E8;  // bit i: the sign of number i
+    std::array<std::array<float, 16>, 16> signs{};
+    for (unsigned i = 0; i < 16; ++i)
+      for (unsigned j = 0; j < 16; ++j)
+        signs[i][j] = (kNegative >> i & 1U) != (static_cast<unsigned>(std::popcount(i & j)) & 1U) ? -1.0F : 1.0F;
+    return signs;
+  }();
+  std::array<float, 16> sums{};
+  for (size_t i = 0; i < 16; ++i)
+    for (size_t j = 0; j < 16; ++j) sums[j] += kSigns[i][j] * x[i];
+  for (float& sum : sums) sum /= 4;
+  round_array(kBf16, sums.data(), out.data(), 16);
 }
 
 AmaxHistory::AmaxHistory(const Format& element, size_t length, Algorithm algorithm, int margin)

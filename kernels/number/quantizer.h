@@ -54,6 +54,7 @@ struct Quantized {
   std::vector<unsigned char> codes;  // [rows, depth], a byte each
   std::vector<TileScale> tiles;      // [tiles along rows, tiles along depth]
   double tensor_decode = 1;          // factor of every element, for rules with a scale of the tensor
+  float amax = 0;                    // of all numbers, as the rule sees it
 
   size_t tile_of(size_t row, size_t k) const;
   double value(size_t row, size_t k) const;
@@ -63,6 +64,17 @@ struct Quantized {
 // word i / 4. Throws Error if the sizes do not fit, or for noise and another element.
 Quantized quantize(const Quantizer& quantizer, std::span<const float> values, size_t rows, size_t depth,
                    DType input = DType::f32, std::optional<NoiseStream> noise = {});
+
+// The same with a scale that is known before, as delayed scaling has one: for a rule with one tile.
+Quantized quantize_with(const Quantizer& quantizer, float factor, std::span<const float> values, size_t rows,
+                        size_t depth);
+
+// What a matrix has lost. `flushed`: a number other than zero whose code stands for zero. `saturated`: one whose nearest code
+// without a largest number would be larger than the largest. NaN counts as neither.
+struct QuantizationLosses {
+  size_t flushed = 0, saturated = 0;
+};
+QuantizationLosses losses_of(const Quantized& quantized, std::span<const float> values);
 
 // The code of an fp32 number, for a byte of noise: Transformer Engine's rounding in software (common/util/ptx.cuh).
 unsigned char stochastic_e2m1(float x, unsigned char noise);

@@ -20,6 +20,7 @@
 #include "kernels/ops/operations/loss.h"
 #include "kernels/ops/operations/norm.h"
 #include "kernels/ops/operations/pooling.h"
+#include "kernels/ops/operations/quantization.h"
 #include "kernels/ops/operations/sequence.h"
 #include "kernels/ops/operations/training.h"
 #include "kernels/ops/operations/window.h"
@@ -45,7 +46,7 @@ template <class... Rows>
 OperationList<ElementLossBackward<Rows>...> backward_losses_of(activations::List<Rows...>);
 
 using Operations =
-    decltype(OperationList<Matmul, BatchedMatmul, ScaledMatmul, DotProducts, Conv2d, Conv2dBackwardData,
+    decltype(OperationList<Matmul, BatchedMatmul, ScaledMatmul, Quantize, DotProducts, Conv2d, Conv2dBackwardData,
                            Conv2dBackwardWeights, AddBias, BiasGradient, BatchNorm, BatchNormInference,
                            BatchNormBackward, BatchNormInferenceBackward, NormalizeRows, NormalizeRowsBackward>() +
              forward_of(activations::All()) + backward_of(activations::All()) +

@@ -84,8 +84,16 @@ struct DotTypes {
 };
 
 struct ScaledTypes {
-  std::string_view a, b;  // block formats
+  std::string_view a, b;  // block formats, or rules of training recipes
   DType out;
+  bool transpose_a = false, transpose_b = false;  // stored so; not block formats
+  bool fast_accumulate = false;
+};
+
+struct QuantizedForm {
+  std::string_view rule;
+  bool transpose = false, transform = false, stochastic = false;
+  double factor = 0;  // 0: the rule finds the scale
 };
 
 struct Axes {
@@ -113,6 +121,9 @@ struct Axes {
   int64_t dot_count, dot_depth;  // dot products, and elements of each (0: twice the instruction's)
   std::vector<ScaledTypes> scaled;
   std::vector<MatmulSize> scaled_sizes;
+  std::vector<QuantizedForm> quantized;
+  std::vector<DType> quantized_dtypes;
+  Shape quantized_shape;
 
   std::vector<DType> cast_from, cast_to;
   std::vector<Rounding> roundings;
@@ -248,10 +259,32 @@ inline Axes tested_axes() {
   axes.dots = tested_dots();
   for (const MatrixInstructionRow& row : matrix_instructions()) axes.instructions.push_back(row.instruction);
   axes.dot_count = 9, axes.dot_depth = 0;
-  axes.scaled = {
-      {"mxfp8-e4m3", "mxfp8-e4m3", f32}, {"mxfp8-e4m3", "mxfp8-e5m2", f32}, {"mxfp8-e5m2", "mxfp8-e5m2", bf16},
-      {"mxfp4", "mxfp4", f32},           {"nvfp4", "nvfp4", f32},           {"nvfp4", "nvfp4", f16}};
-  axes.scaled_sizes = {{5, 7, 32}, {3, 9, 160}, {17, 2, 320}};
+  axes.scaled = {{"mxfp8-e4m3", "mxfp8-e4m3", f32},
+                 {"mxfp8-e4m3", "mxfp8-e5m2", f32},
+                 {"mxfp8-e5m2", "mxfp8-e5m2", bf16},
+                 {"mxfp4", "mxfp4", f32},
+                 {"nvfp4", "nvfp4", f32},
+                 {"nvfp4", "nvfp4", f16},
+                 {"te-current-e4m3", "te-current-e4m3", f32, false, false, true},
+                 {"te-current-e5m2", "te-current-e4m3", bf16, true, true},
+                 {"te-block-1x128", "te-block-128x128", f32},
+                 {"te-block-1x128", "te-block-128x128", bf16, false, true},
+                 {"te-mxfp8-e4m3", "te-mxfp8-32x32", bf16, false, true},
+                 {"te-nvfp4", "te-nvfp4-16x16", bf16},
+                 {"te-nvfp4", "te-nvfp4-16x16", f32, false, true}};
+  axes.scaled_sizes = {{5, 7, 32}, {3, 9, 160}, {17, 2, 320}, {4, 21, 150}};
+  axes.quantized = {{"te-current-e4m3"},
+                    {"te-current-e5m2", true},
+                    {"te-current-e4m3", false, false, false, 40},
+                    {"te-block-1x128", true},
+                    {"te-block-128x128"},
+                    {"te-mxfp8-e4m3"},
+                    {"te-nvfp4"},
+                    {"te-nvfp4-16x16", true},
+                    {"te-nvfp4", true, true, true},
+                    {"torchao-rowwise"}};
+  axes.quantized_dtypes = {f32, bf16, f16};
+  axes.quantized_shape = {19, 150};
 
   for (const DType dtype : halfmark::kernels::dtypes())
     if (is_floating(dtype)) axes.cast_from.push_back(dtype);
@@ -327,6 +360,7 @@ inline Axes long_axes() {
   axes.dots = {{f16, f16, f32, f32}};
   axes.dot_count = 261;
   axes.scaled_sizes = {};
+  axes.quantized = {};
 
   axes.cast_from = {f32, e2m1}, axes.cast_to = {f16, e2m1};
   axes.roundings = {Rounding::near_even, Rounding::stochastic};

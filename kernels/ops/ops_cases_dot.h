@@ -52,37 +52,4 @@ inline void Cases<DotProducts>::each(const CaseRequest& request, const RunCase<D
     }
 }
 
-template <>
-inline void Cases<ScaledMatmul>::each(const CaseRequest& request, const RunCase<ScaledMatmul>& run_case) {
-  for (const ScaledTypes& types : request.axes.scaled)
-    for (const MatmulSize size : request.axes.scaled_sizes) {
-      const auto quantised = [&](std::string_view format, int64_t rows, uint64_t seed) {
-        const std::vector<double> values = request.filled ? random_values(rows * size.k, seed)
-                                                          : std::vector<double>(static_cast<size_t>(rows * size.k));
-        const std::vector<float> narrow(values.begin(), values.end());
-        return to_scaled(request.device, block_format_named(format), narrow, rows, size.k);
-      };
-      const Scaled a = quantised(types.a, size.m, 1), b = quantised(types.b, size.n, 2);
-      Tensor out(request.device, {size.m, size.n}, types.out);
-      const std::string name = std::string(types.a) + " " + std::string(types.b) + " m" + std::to_string(size.m) +
-                               " n" + std::to_string(size.n) + " k" + std::to_string(size.k);
-      run_case(name, ScaledMatmul{.a = a, .b = b, .out = out}, [&](CaseResult& result) {
-        const std::vector<double> av = a.values(), bv = b.values();
-        std::vector<double> expected, slack;
-        for (int64_t i = 0; i < size.m; ++i)
-          for (int64_t j = 0; j < size.n; ++j) {
-            double value = 0, magnitude = 0;
-            for (int64_t l = 0; l < size.k; ++l) {
-              const double product = av[static_cast<size_t>(i * size.k + l)] * bv[static_cast<size_t>(j * size.k + l)];
-              value += product, magnitude += std::fabs(product);
-            }
-            // One step more than the number of terms: the factor from the tensor scales is rounded to fp32.
-            expected.push_back(value);
-            slack.push_back(gamma(static_cast<double>(size.k) + 1, kFp32) * magnitude);
-          }
-        result.expect_close(out, expected, slack);
-      });
-    }
-}
-
 }  // namespace halfmark::kernels::ops_cases

@@ -25,6 +25,7 @@
 #include "kernels/ops/ops_cases_loss.h"
 #include "kernels/ops/ops_cases_norm.h"
 #include "kernels/ops/ops_cases_optimizer.h"
+#include "kernels/ops/ops_cases_quantize.h"
 #include "kernels/ops/ops_cases_resample.h"
 #include "kernels/ops/ops_cases_sequence.h"
 #include "kernels/ops/ops_cases_training.h"
@@ -94,7 +95,7 @@ void PrintTo(const RowTest& test, std::ostream* out) {
 // Operations that run on host devices only so far.
 template <class Op>
 constexpr bool kNotOnCuda =
-    std::is_same_v<Op, ScaledMatmul> || std::is_same_v<Op, NormalizeRows> ||
+    std::is_same_v<Op, ScaledMatmul> || std::is_same_v<Op, Quantize> || std::is_same_v<Op, NormalizeRows> ||
     std::is_same_v<Op, NormalizeRowsBackward> || std::is_same_v<Op, CopyChannels> || std::is_same_v<Op, Softmax> ||
     std::is_same_v<Op, SoftmaxBackward> || std::is_same_v<Op, BatchedMatmul> || std::is_same_v<Op, Attention> ||
     std::is_same_v<Op, AttentionBackward> || std::is_same_v<Op, Permute> || std::is_same_v<Op, NarrowIndices> ||

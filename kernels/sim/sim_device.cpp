@@ -20,7 +20,8 @@ SimDevice::SimDevice(const Architecture& architecture, std::span<const TensorCor
         cores_, [&](const TensorCore& core) { return core.architecture == architecture_.name && which(core); });
   };
   if (has([](const TensorCore& core) { return core.operands == Operands::fp64; })) add_fp64_rows(kernels_);
-  if (has([](const TensorCore& core) { return core.scaling.block > 0; })) add_scaled_rows(kernels_);
+  if (has([](const TensorCore& core) { return core.scaling.block > 0 || core.operands == Operands::fp8; }))
+    add_scaled_rows(kernels_);
   add_half_fma_rows(kernels_);
   add_reference_rows(kernels_);
   add_batched_rows(kernels_);

@@ -180,12 +180,14 @@ TEST(SimScaledMatmul, TheTensorsScalesMultiplyTheFinishedSum) {
   Device& device = sim("blackwell");
   const std::vector<float> ones(64, 1.0f);
   Scaled a = to_scaled(device, block_format_named("nvfp4"), ones, 1, 64), b = a;
-  EXPECT_EQ(a.values(), std::vector<double>(64, 6.0 * 448 * static_cast<double>(a.tensor_scale)));
+  const double scale = a.tensor_scale.values()[0];
+  EXPECT_EQ(a.values(), std::vector<double>(64, 6.0 * 448 * scale));
   Tensor out(device, {1, 1}, DType::f32);
   run(ScaledMatmul{.a = a, .b = b, .out = out});
   const double sum = 64.0 * 448 * 6 * 448 * 6;
-  EXPECT_EQ(out.values()[0], round_to(kFp32, sum * static_cast<double>(a.tensor_scale * b.tensor_scale)));
-  a.tensor_scale = 2, b.tensor_scale = 0.25;
+  EXPECT_EQ(out.values()[0], round_to(kFp32, sum * round_to(kFp32, scale * scale)));
+  const auto one = [&](double value) { return Tensor::from(device, {1}, DType::f32, std::span(&value, 1)); };
+  a.tensor_scale = one(2), b.tensor_scale = one(0.25);
   run(ScaledMatmul{.a = a, .b = b, .out = out});
   EXPECT_EQ(out.values()[0], sum / 2);
 }

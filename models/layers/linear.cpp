@@ -1,11 +1,13 @@
 // y = x w^T + b over the last axis.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "models/layers/bias.h"
+#include "models/layers/quantized_linear.h"
 #include "models/layers/tapped_layer.h"
 #include "models/layers/weight.h"
 
@@ -51,16 +53,24 @@ class Linear : public TappedLayer {
 
   Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override {
     if (saved) saved->keep_spec(x);
-    const Tensor a = matrix(pass, pass.input("linear", x)), w = weight_.forward(pass, "linear", saved);
+    const Tensor a = matrix(pass, pass.input("linear", x));
+    Tensor y = quantizes(pass, x.dtype()) ? quantized_.forward(pass, name(), a, weight_.plain()->value, saved)
+                                          : multiplied(pass, a, saved);
+    bias_.add(pass, "linear", y);
+    return x.shape().rank() == 2 ? y : pass.plain(y).reshaped(output_shape(x.shape()));
+  }
+
+  Tensor multiplied(Pass& pass, const Tensor& a, Saved* saved) {
+    const Tensor w = weight_.forward(pass, "linear", saved);
     Tensor y = pass.fresh({a.shape()[0], w.shape()[0]}, pass.output_dtype("linear", a.dtype()));
     run(Matmul{.a = a, .b = w, .out = y, .transpose_b = true, .math = pass.math(a.dtype())});
-    bias_.add(pass, "linear", y);
     if (saved) saved->keep(a);
-    return x.shape().rank() == 2 ? y : pass.plain(y).reshaped(output_shape(x.shape()));
+    return y;
   }
 
   // dx = dy w, dw = dy^T x, db = sum of dy over the batch.
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
+    if (quantizes(pass, dy_given.dtype())) return quantized_backward(pass, dy_given, saved);
     const Tensor a = saved.take(), w = saved.take();
     const Tensor dy = matrix(pass, pass.cast(dy_given, a.dtype()));
     const Math math = pass.math(a.dtype());
@@ -74,8 +84,26 @@ class Linear : public TappedLayer {
     return pass.cast(dx, x.dtype);
   }
 
+  // Under a training recipe, if the layer has a weight of its own.
+  bool quantizes(const Pass& pass, DType given) {
+    return pass.policy().products && given != DType::f64 && !weight_.params().empty() && weight_.plain();
+  }
+
+  Tensor quantized_backward(Pass& pass, const Tensor& dy_given, Saved& saved) {
+    const DType low = pass.input_dtype("linear", dy_given.dtype());
+    const Tensor dy = matrix(pass, pass.cast(dy_given, low));
+    Tensor dx = quantized_.backward(pass, name(), dy, saved, [&](const std::function<void(Tensor&)>& compute) {
+      pass.gradient(*weight_.plain(), low, compute);
+      bias_.gradient(pass, low, dy);
+    });
+    const TensorSpec x = saved.take_spec();
+    if (x.shape.rank() != 2) dx = pass.plain(dx).reshaped(x.shape);
+    return pass.cast(dx, x.dtype);
+  }
+
   Weight weight_;  // [out, in]
   Bias bias_;
+  QuantizedLinear quantized_;  // used under a policy with a recipe
 };
 
 }  // namespace

@@ -62,6 +62,7 @@ struct LayerMemory {
   bool is_view = false;  // the result is the input in another shape
   bool keeps_input = false, keeps_result = false;
   StoredTensors keeps = {};                       // other tensors for backward
+  StoredTensors kept_casts = {};                  // codes of weights for backward
   std::vector<StoredTensors> before_result = {};  // moments of forward, beside all of the above
   StoredTensors with_result = {};                 // what exists together with the result, likewise
   StoredTensors with_weight_gradients = {};       // what exists together with the gradient of a weight
@@ -69,6 +70,7 @@ struct LayerMemory {
   StoredTensors with_gradient = {};               // what exists together with the input's gradient
   bool result_is_first = false;                   // the kept result is released before the moments of backward
   bool gradient_is_last = false;                  // what is kept is released before the input's gradient is stored
+  bool cast_is_last = false;                      // and before that gets the dtype of the input
   DType gradient_dtype = DType::f32;              // of the input's gradient, before it gets the dtype of the input
   Gradient gradient = Gradient::fresh;
 };

@@ -8,6 +8,7 @@
 #include "kernels/number/error.h"
 #include "models/layer.h"
 #include "models/network/layer_memory.h"
+#include "models/quantized_products.h"
 
 namespace halfmark::models {
 
@@ -89,6 +90,40 @@ LayerMemory product(const MemoryRequest& r, std::string_view operation, int64_t 
   return memory;
 }
 
+// A copy of an operand in codes: a scale for each tile, f32 for a whole tensor; NVFP4 has both.
+void add_codes(const QuantizedOperand& operand, int64_t rows, int64_t depth, StoredTensors& to) {
+  const Quantizer& rule = *operand.rule;
+  if (operand.is_transformed) depth += (16 - depth % 16) % 16;  // whole groups of the transform
+  to.push_back({rows * depth, rule.element});
+  const bool has_tiles = rule.tile_rows != 0 || rule.tile_depth != 0;
+  const auto count = [](int64_t extent, int64_t tile) { return tile == 0 ? 1 : (extent - 1) / tile + 1; };
+  if (has_tiles) to.push_back({count(rows, rule.tile_rows) * count(depth, rule.tile_depth), rule.scale});
+  if (!has_tiles || rule.has_tensor_scale) to.push_back({1, DType::f32});
+}
+
+// A linear layer under a training recipe: forward needs codes of x and w along the inputs, the gradient of x codes of w and dy
+// along the outputs, that of w codes of dy and x along the rows. What backward needs of x and w is kept, and x itself is not.
+LayerMemory quantized_product(const MemoryRequest& r, int64_t out, bool has_bias) {
+  const QuantizedProducts& recipe = *r.policy.products;
+  const int64_t in = r.input[r.input.rank() - 1], rows = r.input.elements() / in;
+  LayerMemory memory = one_operation(r, "linear");
+  memory.weights.push_back(weight_of(r, "linear", "weight", in * out, r.policy.param));
+  memory.weights.back().read = r.policy.param, memory.weights.back().kept = false;
+  if (has_bias) {
+    memory.weights.push_back(weight_of(r, "linear", "bias", out, r.policy.param));
+    memory.weights.back().kept = false;
+  }
+  const QuantizedOperand &x = recipe.forward.first, &w = recipe.forward.second;
+  if (!shares_codes(x, recipe.weights.second)) add_codes(x, rows, in, memory.with_result);
+  if (!shares_codes(w, recipe.data.second)) add_codes(w, out, in, memory.with_result);
+  add_codes(recipe.weights.second, in, rows, memory.keeps);
+  add_codes(recipe.data.second, in, out, memory.kept_casts);
+  add_codes(recipe.weights.first, out, rows, memory.with_weight_gradients);
+  add_codes(recipe.data.first, rows, out, memory.with_gradient);
+  memory.cast_is_last = true;
+  return memory;
+}
+
 int64_t area(const MemoryRequest& r) {
   const auto kernel = r.arguments.extent("kernel");
   return int64_t{kernel.h} * kernel.w;
@@ -127,6 +162,7 @@ LayerMemory norm_of_rows(const MemoryRequest& r, std::string_view operation, int
 
 LayerMemory linear(const MemoryRequest& r) {
   const int64_t out = r.arguments.count("out");
+  if (r.policy.products && !r.arguments.flag("weight_norm")) return quantized_product(r, out, r.arguments.flag("bias"));
   return product(r, "linear", out * last(r.input), r.arguments.flag("bias") ? out : 0,
                  r.arguments.flag("weight_norm") ? out : 0);
 }

@@ -62,6 +62,7 @@ void add_row(KernelTable& table, void (*run)(Device&, const Op&)) {
 // One function per file of this folder, each for one family of rows.
 void add_contraction_rows(KernelTable& table);
 void add_scaled_matmul_rows(KernelTable& table);
+void add_quantize_rows(KernelTable& table);
 void add_elementwise_rows(KernelTable& table);
 void add_norm_rows(KernelTable& table);
 void add_row_norm_rows(KernelTable& table);

@@ -38,15 +38,24 @@ void Matmul::check() const {
 
 void ScaledMatmul::check() const {
   rank(name, "a", a.codes, 2), rank(name, "b", b.codes, 2), rank(name, "out", out, 2);
-  rank(name, "scale_a", a.scales, 2), rank(name, "scale_b", b.scales, 2);
-  const int64_t m = a.codes.shape()[0], n = b.codes.shape()[0], k = a.codes.shape()[1], scales = a.scales.shape()[1];
-  need(b.codes.shape()[1] == k, name,
-       "inner extents differ: " + a.codes.shape().text() + " and " + b.codes.shape().text());
+  const int64_t m = a.rows(), n = b.rows();
+  need(b.depth() == a.depth(), name,
+       "inner extents differ: " + std::to_string(a.depth()) + " and " + std::to_string(b.depth()));
   need(out.shape() == Shape{m, n}, name, "out must be of shape " + Shape{m, n}.text() + ", not " + out.shape().text());
-  need(scales > 0 && k % scales == 0 && a.scales.shape() == Shape{m, scales} && b.scales.shape() == Shape{n, scales},
-       name,
-       "scales " + a.scales.shape().text() + " and " + b.scales.shape().text() + " do not fit operands " +
-           a.codes.shape().text() + " and " + b.codes.shape().text());
+  need(a.scales.empty() == b.scales.empty(), name, "either both operands have scales or neither");
+  for (const Scaled* one : {&a, &b})
+    if (!one->tensor_scale.empty()) vector_of(name, "a tensor's scale", one->tensor_scale, 1);
+  if (a.scales.empty()) return;
+  for (const Scaled* one : {&a, &b}) {
+    const Shape &codes = one->codes.shape(), &scales = one->scales.shape();
+    rank(name, "scales", one->scales, 2);
+    const bool fits = one->tile_depth == 0 ? scales[1] > 0 && codes[1] % scales[1] == 0 && one->tile_rows == 1
+                                           : scales[1] == (codes[1] + one->tile_depth - 1) / one->tile_depth;
+    need(fits && scales[0] == (codes[0] + one->tile_rows - 1) / one->tile_rows, name,
+         "scales " + scales.text() + " do not fit an operand " + codes.text());
+  }
+  need(a.block() == b.block(), name,
+       "blocks of " + std::to_string(a.block()) + " and of " + std::to_string(b.block()) + " do not fit each other");
   need(a.scales.dtype() == b.scales.dtype(), name, "both scales must be of one dtype");
 }
 

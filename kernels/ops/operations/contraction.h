@@ -34,19 +34,31 @@ struct Matmul {  // out = op(a) op(b) + beta out
   }
 };
 
-// out = a b^T, where blocks of k share a scale (MX, NVFP4). Sums are fp32 sums of (code * scale) * (code * scale). The
-// tensor scales multiply the finished sum, in fp32, as the factor of a library's matmul does. The result is rounded
-// once to the dtype of out.
+// out = a b^T of codes with scales. Sums are fp32 sums in increasing k.
+// - Scales e8m0 or e4m3 (MX, NVFP4) belong to the products: (code * scale) * (code * scale).
+// - Scales f32 (blocks of 128): each block of k is a sum of its own from 0, of products of codes. It is multiplied by both
+//   scales, which are multiplied first, and added to the sum of the blocks before it, each in fp32.
+// - The tensors' scales multiply the finished sum in fp32, as the factor of a library's matmul does.
+// The result is then rounded once to the dtype of out.
 struct ScaledMatmul {
   static constexpr std::string_view name = "scaled_matmul";
   const Scaled& a;  // [m, k]
   const Scaled& b;  // [n, k]
   Tensor& out;      // [m, n]
-  double factor() const { return static_cast<double>(a.tensor_scale * b.tensor_scale); }
+  // Whether the sums of an instruction may have fewer bits than fp32 over all of k. If not, a device with such an instruction
+  // adds partial sums of 128 products in fp32.
+  bool fast_accumulate = false;
+  bool has_factor() const { return !a.tensor_scale.empty() || !b.tensor_scale.empty(); }
+  // As Transformer Engine's common/recipe/nvfp4.cu: the product of the tensors' scales, times 1 / (36 * 448 * 448).
+  float factor() const { return a.tensor_factor() * b.tensor_factor() * (1 / (a.divisor * b.divisor)); }
+  bool has_outer_scales() const { return !a.scales.empty() && a.scales.dtype() == DType::f32; }
   void check() const;
   void visit(auto&& v) const {
     v.input("a", a.codes), v.input("b", b.codes), v.input("scale_a", a.scales), v.input("scale_b", b.scales);
-    v.output("out", out), v.attribute(factor());
+    v.input("tensor_scale_a", a.tensor_scale), v.input("tensor_scale_b", b.tensor_scale), v.output("out", out);
+    for (const Scaled* one : {&a, &b})
+      v.attribute(one->tile_rows), v.attribute(one->tile_depth), v.attribute(one->transposed);
+    v.attribute(fast_accumulate);
   }
 };
 
