@@ -17,6 +17,7 @@
 #include "accuracy/experiments/ranking.h"
 #include "accuracy/experiments/trial_values.h"
 #include "accuracy/oracle.h"
+#include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "reports/statistics/statistics.h"
 

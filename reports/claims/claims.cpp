@@ -21,7 +21,8 @@ using Fields = std::vector<std::string_view>;
 
 constexpr std::string_view kClaimsKind = "list of claims";
 constexpr std::string_view kTakes[] = {"only", "max", "min", "mean", "sum"};
-constexpr std::string_view kOutcomeNames[] = {"CONFIRMED", "REFUTED", "CONDITIONAL", "INCONCLUSIVE", "NOT-TESTABLE-HERE"};
+constexpr std::string_view kOutcomeNames[] = {"CONFIRMED", "REFUTED", "CONDITIONAL", "INCONCLUSIVE",
+                                              "NOT-TESTABLE-HERE"};
 
 std::string replaced(std::string text, std::string_view from, std::string_view to) {
   for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
@@ -32,11 +33,12 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
 // What makes an id of one in the file.
 struct Ids {
   std::string device;
-  std::vector<std::pair<std::string, std::string>> replaced_parts;  // in a quick run
+  std::vector<std::pair<std::string, std::string>> ends;  // in a quick run: the first that the id has is replaced
 
   std::string operator()(std::string id) const {
     id = replaced(std::move(id), "{device}", device);
-    for (const auto& [from, to] : replaced_parts) id = replaced(std::move(id), from, to);
+    for (const auto& [from, to] : ends)
+      if (id.ends_with(from)) return id.substr(0, id.size() - from.size()) + to;
     return id;
   }
 };
@@ -98,9 +100,8 @@ Claim claim_from(const JsonReader& json, std::string_view device, bool quick) {
   claim.rule = json.required("rule").text();
   Ids ids{std::string(device), {}};
   if (quick)
-    json.each_member("quick", [&](const std::string& from, const JsonReader& to) {
-      ids.replaced_parts.emplace_back(from, to.text());
-    });
+    json.each_member("quick",
+                     [&](const std::string& from, const JsonReader& to) { ids.ends.emplace_back(from, to.text()); });
   std::set<std::string> seen;
   const auto add = [&](const std::string& id) {
     if (seen.insert(id).second) claim.cases.push_back(id);
