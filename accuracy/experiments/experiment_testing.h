@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "accuracy/accuracy.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 
@@ -22,8 +23,18 @@ inline TrialSpec experiment_trial(std::string_view subject, std::string_view pol
   return spec;
 }
 
+// One thread while it exists: thousands of small operations wait for each other's threads on a busy machine.
+struct OneThread {
+  int before = host_threads();
+  OneThread() { set_host_threads(1); }
+  ~OneThread() { set_host_threads(before); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+};
+
 // Also checks what the program checks of findings.
 inline Findings findings_of(const Harness& harness, const TrialSpec& spec) {
+  const OneThread one_thread;
   if (const auto refusal = refusal_of(harness, spec)) throw Error(*refusal);
   Findings found = harness.measure(spec);
   check_findings(harness, found);
