@@ -74,6 +74,7 @@ class Includes(Tree):
         ("accuracy/a.cpp", ["models/trial.h", "kernels/ops/ops.h", "reports/record/measurement.h"],
          ["reports/record/report.h", "bench/run/case.h", "kernels/cpu/cpu_device.h", "accuracy/probe/probe.h"]),
         ("accuracy/probe/a.cpp", ["accuracy/stats.h", "accuracy/probe/probe.h"], ["bench/run/case.h"]),
+        ("accuracy/experiments/a.cpp", ["accuracy/stats.h", "models/trial.h"], ["accuracy/probe/probe.h", "bench/run/case.h"]),
         ("bench/run/a.cpp", ["accuracy/accuracy.h", "reports/gate/gate.h", "bench/run/case.h"], ["bench/ab/build.h", "bench/commands/commands.h"]),
         ("bench/vectors/a.cpp", ["accuracy/probe/probe.h", "bench/vectors/csv.h"], ["bench/run/case.h", "bench/commands/commands.h"]),
         ("bench/ab/a.cpp", ["bench/run/case.h", "bench/ab/build.h"], ["bench/vectors/csv.h", "bench/commands/commands.h"]),

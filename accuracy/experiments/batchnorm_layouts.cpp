@@ -165,16 +165,16 @@ void measure_batchnorm_layouts(const TrialSpec& spec, FindingsWriter& out) {
   const NormCase given = draw_norm(spec);
   const NormResults exact = exact_norm(given);
   for (const auto& [name, layout] : {std::pair{"nchw", Layout::plain}, std::pair{"nhwc", Layout::nhwc}})
-    where_supported(out, "statistics.unsupported", name, [&, name = std::string(name), layout = layout] {
+    where_supported(out, "batchnorm_statistics.unsupported", name, [&, name = std::string(name), layout = layout] {
       const NormResults found = norm_by_device(spec, given, layout);
       double nonfinite = 0, values = 0;
       for (const std::vector<double>* all : {&found.out, &found.dx, &found.dscale, &found.dshift})
         for (const double value : *all) nonfinite += !std::isfinite(value), values += 1;
-      out.number("statistics.output_error", name, rms_error(found.out, exact.out));
-      out.number("statistics.gradient_error", name + "/input", rms_error(found.dx, exact.dx));
-      out.number("statistics.gradient_error", name + "/scale", rms_error(found.dscale, exact.dscale));
-      out.number("statistics.gradient_error", name + "/shift", rms_error(found.dshift, exact.dshift));
-      out.number("statistics.layout_nonfinite", name, nonfinite / values);
+      out.number("batchnorm_statistics.output_error", name, rms_error(found.out, exact.out));
+      out.number("batchnorm_statistics.gradient_error", name + "/input", rms_error(found.dx, exact.dx));
+      out.number("batchnorm_statistics.gradient_error", name + "/scale", rms_error(found.dscale, exact.dscale));
+      out.number("batchnorm_statistics.gradient_error", name + "/shift", rms_error(found.dshift, exact.dshift));
+      out.number("batchnorm_statistics.layout_nonfinite", name, nonfinite / values);
     });
 }
 

@@ -25,7 +25,7 @@ constexpr int kLaterSteps = 10;   // after the infinite activation
 
 const std::vector<MetricRow>& statistics_table() {
   static const std::vector<MetricRow> rows = {
-      {"statistics.variance_error", "1", Better::lower, Kind::bounded,
+      {"batchnorm_statistics.variance_error", "1", Better::lower, Kind::bounded,
        "over mean / standard deviation, and at the largest: rms over channels of |variance - exact| / exact, infinite "
        "if one is "
        "not finite; exact: fp64 of the values as stored. At PASSES/SUM/x=DTYPE. PASSES: two_pass, the batch norm of "
@@ -33,38 +33,39 @@ const std::vector<MetricRow>& statistics_table() {
        "device; one_pass, E[x^2] - E[x]^2. SUM: low_sum, added and stored in the low format; low_result, added in fp32 "
        "and "
        "moments stored in the low format; fp32; kernel, as the device adds"},
-      {"statistics.collapsed", "1", Better::lower, Kind::bounded,
+      {"batchnorm_statistics.collapsed", "1", Better::lower, Kind::bounded,
        "at the same places: share of the channels and ratios whose variance is 0 or negative"},
-      {"statistics.storage_error", "1", Better::lower, Kind::bounded,
+      {"batchnorm_statistics.storage_error", "1", Better::lower, Kind::bounded,
        "over the ratio at x=low: rms over channels of the fp64 variance of the stored values relative to that of the "
        "drawn ones"},
-      {"statistics.running_variance_error", "1", Better::lower, Kind::bounded,
+      {"batchnorm_statistics.running_variance_error", "1", Better::lower, Kind::bounded,
        "over the standard deviation: rms over channels of the running variance after one batch with momentum 1, as the "
        "policy "
        "stores it, relative to fp64 of the values as stored; infinite if it is not finite"},
-      {"statistics.running_nonfinite", "1", Better::lower, Kind::bounded,
+      {"batchnorm_statistics.running_nonfinite", "1", Better::lower, Kind::bounded,
        "at std=300, whose variance is above 65504: share of the running variances that are infinite"},
-      {"statistics.silent", "1", Better::lower, Kind::bounded,
+      {"batchnorm_statistics.silent", "1", Better::lower, Kind::bounded,
        "at std=300: share of the outputs in evaluation that are exactly the shift"},
-      {"statistics.poisoned", "1", Better::lower, Kind::bounded,
+      {"batchnorm_statistics.poisoned", "1", Better::lower, Kind::bounded,
        "share of the running statistics that are infinite or NaN, at \"before\" a batch with an infinite activation, "
        "\"after\" "
        "it, and \"later\": after ten more clean batches"},
-      {"statistics.step_skipped", "1", Better::neither, Kind::information,
+      {"batchnorm_statistics.step_skipped", "1", Better::neither, Kind::information,
        "1 if the loss scaler skipped the step of the infinite activation"},
-      {"statistics.parameters_nonfinite", "1", Better::lower, Kind::bounded,
+      {"batchnorm_statistics.parameters_nonfinite", "1", Better::lower, Kind::bounded,
        "share of the parameters that are infinite or NaN ten steps later"},
-      {"statistics.output_nonfinite", "1", Better::lower, Kind::bounded,
+      {"batchnorm_statistics.output_nonfinite", "1", Better::lower, Kind::bounded,
        "share of the outputs that are infinite or NaN ten steps later, in \"training\" and in \"evaluation\""},
-      {"statistics.output_error", "1", Better::lower, Kind::bounded,
+      {"batchnorm_statistics.output_error", "1", Better::lower, Kind::bounded,
        "at nchw and nhwc: root of the nmse of the output against fp64 loops over the operands as stored"},
-      {"statistics.gradient_error", "1", Better::lower, Kind::bounded,
+      {"batchnorm_statistics.gradient_error", "1", Better::lower, Kind::bounded,
        "at nchw and nhwc: likewise of the gradients of input, scale and shift"},
-      {"statistics.layout_nonfinite", "1", Better::lower, Kind::bounded,
+      {"batchnorm_statistics.layout_nonfinite", "1", Better::lower, Kind::bounded,
        "at nchw and nhwc: share of outputs and gradients that are infinite or NaN"},
-      {"statistics.channels", "1", Better::neither, Kind::information, "channels of the batch"},
-      {"statistics.values", "1", Better::neither, Kind::information, "values of a channel"},
-      {"statistics.unsupported", "1", Better::lower, Kind::information, "1: the device has no row for the operation"},
+      {"batchnorm_statistics.channels", "1", Better::neither, Kind::information, "channels of the batch"},
+      {"batchnorm_statistics.values", "1", Better::neither, Kind::information, "values of a channel"},
+      {"batchnorm_statistics.unsupported", "1", Better::lower, Kind::information,
+       "1: the device has no row for the operation"},
   };
   return rows;
 }
@@ -173,9 +174,9 @@ void measure_variances(const TrialSpec& spec, const Shape& image, const std::str
     for (const double variance : found) collapsed += variance <= 0;
     ratios.push_back(ratio), errors.push_back(rms_relative(found, exact_variances(image, x)));
   }
-  out.curve("statistics.variance_error", at, ratios, errors);
-  out.number("statistics.variance_error", at, errors.back());
-  out.number("statistics.collapsed", at,
+  out.curve("batchnorm_statistics.variance_error", at, ratios, errors);
+  out.number("batchnorm_statistics.variance_error", at, errors.back());
+  out.number("batchnorm_statistics.collapsed", at,
              collapsed / static_cast<double>(kRatios.size()) / static_cast<double>(image[1]));
 }
 
@@ -187,7 +188,7 @@ void measure_accumulation_of_statistics(const TrialSpec& spec, const Shape& imag
     const std::string x_stored = stored == low ? "/x=low" : "/x=f32";
     const auto two_pass = [&](const std::string& sum, const Format* accumulate) {
       const std::string at = "two_pass/" + sum + x_stored;
-      where_supported(out, "statistics.unsupported", at, [&] {
+      where_supported(out, "batchnorm_statistics.unsupported", at, [&] {
         measure_variances(spec, image, at, stored, out, [&](const std::vector<double>& x) {
           return statistics_by_device(spec, image, stored, x, accumulate).variance;
         });
@@ -197,7 +198,7 @@ void measure_accumulation_of_statistics(const TrialSpec& spec, const Shape& imag
     if (low != DType::f32) two_pass("low_sum", &format_of(low));
     for (const SumKind& kind : kSumKinds) {
       const std::string at = "one_pass/" + std::string(kind.name) + x_stored;
-      where_supported(out, "statistics.unsupported", at, [&] {
+      where_supported(out, "batchnorm_statistics.unsupported", at, [&] {
         measure_variances(spec, image, at, stored, out, [&](const std::vector<double>& x) {
           return one_pass_variances(spec, image, stored, x, kind);
         });
@@ -211,7 +212,7 @@ void measure_accumulation_of_statistics(const TrialSpec& spec, const Shape& imag
     errors.push_back(
         rms_relative(exact_variances(image, stored_as(*spec.device, low, drawn)), exact_variances(image, drawn)));
   }
-  out.curve("statistics.storage_error", "x=low", ratios, errors);
+  out.curve("batchnorm_statistics.storage_error", "x=low", ratios, errors);
 }
 
 void measure_range_of_statistics(const TrialSpec& spec, const Shape& image, FindingsWriter& out) {
@@ -226,10 +227,10 @@ void measure_range_of_statistics(const TrialSpec& spec, const Shape& image, Find
     double nonfinite = 0, silent = 0;
     for (const double variance : found.running_variance) nonfinite += !std::isfinite(variance);
     for (const double value : found.evaluated) silent += value == 0;
-    out.number("statistics.running_nonfinite", "std=300", nonfinite / static_cast<double>(image[1]));
-    out.number("statistics.silent", "std=300", silent / static_cast<double>(found.evaluated.size()));
+    out.number("batchnorm_statistics.running_nonfinite", "std=300", nonfinite / static_cast<double>(image[1]));
+    out.number("batchnorm_statistics.silent", "std=300", silent / static_cast<double>(found.evaluated.size()));
   }
-  out.curve("statistics.running_variance_error", "", deviations, errors);
+  out.curve("batchnorm_statistics.running_variance_error", "", deviations, errors);
 }
 
 double nonfinite_share_of(const std::vector<Tensor>& tensors) {
@@ -248,30 +249,30 @@ void measure_poison(const TrialSpec& spec, FindingsWriter& out) {
     return nonfinite_share_of(all);
   };
   trial.train_step(0);
-  out.number("statistics.poisoned", "before", statistics());
+  out.number("batchnorm_statistics.poisoned", "before", statistics());
   trial.load_batch(1);
   Tensor x = trial.input();
   std::vector<double> values = x.values();
   values[0] = HUGE_VAL;
   x.set_values(values);
   trial.forward(), trial.backward();
-  out.number("statistics.step_skipped", "", !trial.update());
-  out.number("statistics.poisoned", "after", statistics());
+  out.number("batchnorm_statistics.step_skipped", "", !trial.update());
+  out.number("batchnorm_statistics.poisoned", "after", statistics());
   for (int step = 2; step < 2 + kLaterSteps; ++step) trial.train_step(step);
-  out.number("statistics.poisoned", "later", statistics());
+  out.number("batchnorm_statistics.poisoned", "later", statistics());
   std::vector<Tensor> parameters;
   for (const Param* param : trial.params()) parameters.push_back(param->value);
-  out.number("statistics.parameters_nonfinite", "", nonfinite_share_of(parameters));
+  out.number("batchnorm_statistics.parameters_nonfinite", "", nonfinite_share_of(parameters));
   trial.load_batch(0);
-  out.number("statistics.output_nonfinite", "training", nonfinite_share_of({trial.forward()}));
-  out.number("statistics.output_nonfinite", "evaluation", nonfinite_share_of({trial.infer()}));
+  out.number("batchnorm_statistics.output_nonfinite", "training", nonfinite_share_of({trial.forward()}));
+  out.number("batchnorm_statistics.output_nonfinite", "evaluation", nonfinite_share_of({trial.infer()}));
 }
 
 Findings measure_batchnorm_statistics(const TrialSpec& spec) {
   const Shape image = batchnorm_image(spec.subject->input);
   FindingsWriter out(statistics_table());
-  out.number("statistics.channels", "", static_cast<double>(image[1]));
-  out.number("statistics.values", "", static_cast<double>(image.elements() / image[1]));
+  out.number("batchnorm_statistics.channels", "", static_cast<double>(image[1]));
+  out.number("batchnorm_statistics.values", "", static_cast<double>(image.elements() / image[1]));
   measure_batchnorm_layouts(spec, out);
   measure_poison(spec, out);
   if (is_frozen_batchnorm(*spec.subject)) return out.take();  // it computes no statistics
@@ -288,9 +289,9 @@ std::optional<std::string> refuses_batchnorm_statistics(const TrialSpec& spec) {
 
 // The variance of numbers with a standard deviation of 300 is 90,000, and fp16 ends at 65504.
 std::optional<Expect> expected_batchnorm_statistics(const TrialSpec& spec) {
-  if (is_frozen_batchnorm(*spec.subject)) return Expect{"statistics.poisoned", "later", "==", 0};
+  if (is_frozen_batchnorm(*spec.subject)) return Expect{"batchnorm_statistics.poisoned", "later", "==", 0};
   const bool overflows = spec.policy->state == DType::f16;
-  return Expect{"statistics.running_nonfinite", "std=300", overflows ? ">" : "==", 0};
+  return Expect{"batchnorm_statistics.running_nonfinite", "std=300", overflows ? ">" : "==", 0};
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ constexpr double kSafe =
 
 const std::vector<MetricRow>& row_table() {
   static const std::vector<MetricRow> rows = {
-      {"row.error", "1", Better::lower, Kind::bounded,
+      {"row_statistics.error", "1", Better::lower, Kind::bounded,
        "over the standard deviation of the values, at WAY/width=N: |length - exact| / exact, infinite if it is "
        "infinite or 0. "
        "length: root of the mean of squares (layer norm: of x - mean; weight norm: of the sum). exact: fp64 of the "
@@ -34,24 +34,27 @@ const std::vector<MetricRow>& row_table() {
        "stored. WAY is low_sum: added and stored in the low format; low_result: added in fp32, stored in the low "
        "format; fp32; "
        "policy: fp32 if the policy computes the norm in fp32, otherwise low_sum"},
-      {"row.nonfinite", "1", Better::lower, Kind::bounded,
+      {"row_statistics.nonfinite", "1", Better::lower, Kind::bounded,
        "at WAY: share of the pairs of width and standard deviation whose sum of squares is infinite or NaN"},
-      {"row.vanished", "1", Better::lower, Kind::bounded, "at WAY: likewise, whose length is stored as 0"},
-      {"row.safe_from", "1", Better::lower, Kind::bounded,
+      {"row_statistics.vanished", "1", Better::lower, Kind::bounded, "at WAY: likewise, whose length is stored as 0"},
+      {"row_statistics.safe_from", "1", Better::lower, Kind::bounded,
        "over the width at WAY: least standard deviation from which on up to 1 every error is at most 2^-9; infinite: "
        "none"},
-      {"row.safe_to", "1", Better::higher, Kind::bounded,
+      {"row_statistics.safe_to", "1", Better::higher, Kind::bounded,
        "over the width at WAY: largest standard deviation up to which from 1 on every error is at most 2^-9; 0: none"},
-      {"row.safe_widths", "1", Better::higher, Kind::bounded, "at WAY: share of the widths that have a safe region"},
-      {"row.pairs", "1", Better::neither, Kind::information, "pairs of width and standard deviation"},
-      {"row.epsilon", "1", Better::neither, Kind::information, "at WAY: epsilon as the format of the sum stores it"},
-      {"row.zero_row_nan", "1", Better::lower, Kind::bounded,
+      {"row_statistics.safe_widths", "1", Better::higher, Kind::bounded,
+       "at WAY: share of the widths that have a safe region"},
+      {"row_statistics.pairs", "1", Better::neither, Kind::information, "pairs of width and standard deviation"},
+      {"row_statistics.epsilon", "1", Better::neither, Kind::information,
+       "at WAY: epsilon as the format of the sum stores it"},
+      {"row_statistics.zero_row_nan", "1", Better::lower, Kind::bounded,
        "at WAY: 1 if a row of zeros becomes NaN: 0 / sqrt(0 + epsilon) with an epsilon that is stored as 0"},
-      {"row.output_error", "1", Better::lower, Kind::bounded,
+      {"row_statistics.output_error", "1", Better::lower, Kind::bounded,
        "over the standard deviation at width=N: root of the nmse of the device's norm of a row in the low dtype"},
-      {"row.output_nonfinite", "1", Better::lower, Kind::bounded,
+      {"row_statistics.output_nonfinite", "1", Better::lower, Kind::bounded,
        "share of the pairs for which the device's norm has an infinite or NaN value"},
-      {"row.unsupported", "1", Better::lower, Kind::information, "1: the device has no row for the operation"},
+      {"row_statistics.unsupported", "1", Better::lower, Kind::information,
+       "1: the device has no row for the operation"},
   };
   return rows;
 }
@@ -149,15 +152,17 @@ void measure_row_way(const TrialSpec& spec, const StandardRows& rows, const RowW
     widths.push_back(width);
     from.push_back(safe_end(errors, -1, HUGE_VAL)), to.push_back(safe_end(errors, 1, 0));
     safe += to.back() > 0;
-    out.curve("row.error", way.name + "/width=" + std::to_string(width), magnitudes, errors);
+    out.curve("row_statistics.error", way.name + "/width=" + std::to_string(width), magnitudes, errors);
   }
   constexpr auto kPairs = static_cast<double>(kWidths.size() * kMagnitudes.size());
-  out.curve("row.safe_from", way.name, widths, from), out.curve("row.safe_to", way.name, widths, to);
-  out.number("row.safe_widths", way.name, safe / static_cast<double>(kWidths.size()));
-  out.number("row.nonfinite", way.name, nonfinite / kPairs), out.number("row.vanished", way.name, vanished / kPairs);
+  out.curve("row_statistics.safe_from", way.name, widths, from),
+      out.curve("row_statistics.safe_to", way.name, widths, to);
+  out.number("row_statistics.safe_widths", way.name, safe / static_cast<double>(kWidths.size()));
+  out.number("row_statistics.nonfinite", way.name, nonfinite / kPairs),
+      out.number("row_statistics.vanished", way.name, vanished / kPairs);
   const double stored = stored_as(*spec.device, way.result(), epsilon);
-  out.number("row.epsilon", way.name, stored);
-  out.number("row.zero_row_nan", way.name, std::isnan(0 / std::sqrt(0 + stored)));
+  out.number("row_statistics.epsilon", way.name, stored);
+  out.number("row_statistics.zero_row_nan", way.name, std::isnan(0 / std::sqrt(0 + stored)));
 }
 
 // The device's norm of a row, with an fp64 reference of the row as stored.
@@ -196,16 +201,17 @@ void measure_norm(const TrialSpec& spec, const StandardRows& rows, const RowStat
       nonfinite += !finite;
       magnitudes.push_back(magnitude), errors.push_back(finite ? std::sqrt(off / size) : HUGE_VAL);
     }
-    out.curve("row.output_error", "width=" + std::to_string(width), magnitudes, errors);
+    out.curve("row_statistics.output_error", "width=" + std::to_string(width), magnitudes, errors);
   }
-  out.number("row.output_nonfinite", "", nonfinite / static_cast<double>(kWidths.size() * kMagnitudes.size()));
+  out.number("row_statistics.output_nonfinite", "",
+             nonfinite / static_cast<double>(kWidths.size() * kMagnitudes.size()));
 }
 
 Findings measure_row_statistics(const TrialSpec& spec) {
   const RowStatistic norm = *statistic_of(*spec.subject);
   const double epsilon = std::stod(axis_value(row_statistics_harness(), spec, "epsilon"));
   FindingsWriter out(row_table());
-  out.number("row.pairs", "", static_cast<double>(kWidths.size() * kMagnitudes.size()));
+  out.number("row_statistics.pairs", "", static_cast<double>(kWidths.size() * kMagnitudes.size()));
   const DType low = spec.policy->low;
   const StandardRows rows = draw_rows(spec);
   std::vector<RowWay> ways;
@@ -213,8 +219,10 @@ Findings measure_row_statistics(const TrialSpec& spec) {
   ways.push_back(is_in_fp32(*spec.policy, norm.operation) ? RowWay{"policy", kWideSum, DType::f32}
                                                           : RowWay{"policy", kLowSum, low});
   for (const RowWay& way : ways)
-    where_supported(out, "row.unsupported", way.name, [&] { measure_row_way(spec, rows, way, norm, epsilon, out); });
-  where_supported(out, "row.unsupported", "operation", [&] { measure_norm(spec, rows, norm, epsilon, out); });
+    where_supported(out, "row_statistics.unsupported", way.name,
+                    [&] { measure_row_way(spec, rows, way, norm, epsilon, out); });
+  where_supported(out, "row_statistics.unsupported", "operation",
+                  [&] { measure_norm(spec, rows, norm, epsilon, out); });
   return out.take();
 }
 
@@ -227,7 +235,7 @@ std::optional<std::string> refuses_row_statistics(const TrialSpec& spec) {
 std::optional<Expect> expected_row_statistics(const TrialSpec& spec) {
   const RowStatistic norm = *statistic_of(*spec.subject);
   const bool overflows = spec.policy->low == DType::f16 && !is_in_fp32(*spec.policy, norm.operation);
-  return Expect{"row.nonfinite", "policy", overflows ? ">" : "==", 0};
+  return Expect{"row_statistics.nonfinite", "policy", overflows ? ">" : "==", 0};
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ void add_run_command(CommandLine& line, Program& program) {
   command.words("words", selection.words,
                 "select cases: a word matches a whole part of the id or a key=value, * as a glob; "
                 "words about the same part are alternatives (fp16 bf16), others must all hold (mlp fp16 error)");
-  command.option("--suite", selection.suite, "sanity or smoke (seconds), quick or experiments (about a minute), full",
+  command.option("--suite", selection.suite, "sanity or smoke (seconds), quick (about a minute), experiments, full",
                  kShowsDefault);
   command.list("--device", selection.devices,
                "cpu, sim:hopper, cuda:0, ... (more: a,b); default: the best one present");
