@@ -16,16 +16,19 @@ const std::vector<MetricRow>& evaluation_table() {
   constexpr Kind information = Kind::information;
   static const std::vector<MetricRow> rows = {
       {"evaluation.logit_error_rms", "1", Better::lower, information,
-       "rms of (logit - fp64 logit) / rms of the fp64 logits, of the last checkpoint's held-out samples; at: the form of "
+       "rms of (logit - fp64 logit) / rms of the fp64 logits, of the last checkpoint's held-out samples; at: the form "
+       "of "
        "evaluation; curve: over the checkpoints"},
       {"evaluation.logit_error_max", "1", Better::lower, information, "the largest |logit - fp64 logit|, likewise"},
       {"evaluation.flips", "1", Better::lower, information,
        "predictions per 10,000 whose class is not that of fp64, of the last checkpoint; standard error: of a share of "
        "evaluation.predictions"},
-      {"evaluation.predictions", "1", Better::neither, information, "predictions of one evaluation: the sample of flips"},
+      {"evaluation.predictions", "1", Better::neither, information,
+       "predictions of one evaluation: the sample of flips"},
       {"evaluation.nonfinite", "1", Better::lower, information, "share of the logits that are infinite or NaN"},
       {"evaluation.metric_gap", "1", Better::neither, information,
-       "mean over the checkpoints (samples) of the metric - the metric in fp64; standard error: over the checkpoints. The "
+       "mean over the checkpoints (samples) of the metric - the metric in fp64; standard error: over the checkpoints. "
+       "The "
        "metric is the share of right answers, or the mean intersection over union of streets"},
       {"evaluation.loss_gap", "1", Better::neither, information, "the same of the held-out loss"},
       {"evaluation.gap_over_seeds", "1", Better::neither, information,
@@ -67,13 +70,13 @@ const std::vector<MetricRow>& evaluation_table() {
       {"evaluation.bytes_per_batch", "B", Better::lower, information,
        "(evaluation.peak_bytes of the most batches - of one batch) / (batches - 1)"},
       {"evaluation.output_bytes", "B", Better::neither, information, "of the logits of one batch"},
-      {"evaluation.peak_ratio", "1", Better::lower, information,
-       "peak bytes of one batch / those of fp32"},
+      {"evaluation.peak_ratio", "1", Better::lower, information, "peak bytes of one batch / those of fp32"},
       {"evaluation.weight_bytes", "B", Better::lower, information, "of parameters and copies of them at that peak"},
 
       {"evaluation.rate_tau", "1", Better::higher, information,
        "Kendall's tau-b of 8 learning rates ranked by held-out loss; at half: full half against fp32, mean over the "
-       "seeds; at seeds: two fp32 seeds, mean over the pairs; standard error: half from the seeds, seeds by leaving out "
+       "seeds; at seeds: two fp32 seeds, mean over the pairs; standard error: half from the seeds, seeds by leaving "
+       "out "
        "one seed at a time"},
       {"evaluation.rate_loss", "1", Better::lower, information,
        "over the rates: held-out loss after training, mean over the seeds; at: the form of evaluation"},
@@ -112,7 +115,8 @@ const PartRow& part_of(const TrialSpec& spec) {
 }
 
 bool reads(const PartRow& part, std::string_view axis) {
-  return axis == "part" || (" " + std::string(part.axes) + " ").find(" " + std::string(axis) + " ") != std::string::npos;
+  return axis == "part" ||
+         (" " + std::string(part.axes) + " ").find(" " + std::string(axis) + " ") != std::string::npos;
 }
 
 Findings measure_evaluation(const TrialSpec& spec) {
@@ -150,8 +154,11 @@ std::optional<std::string> refuses_evaluation(const TrialSpec& spec) {
 
 std::span<const FormOfModel> forms_of_models() {
   static constexpr FormOfModel kForms[] = {
-      {"fp32", "fp32"},         {"tf32", "tf32"}, {"autocast_fp16", "amp-fp16"},
-      {"full_fp16", "fp16"},    {"full_fp16_folded", "fp16", EvaluatedForm::folded},
+      {"fp32", "fp32"},
+      {"tf32", "tf32"},
+      {"autocast_fp16", "amp-fp16"},
+      {"full_fp16", "fp16"},
+      {"full_fp16_folded", "fp16", EvaluatedForm::folded},
       {"full_bf16", "bf16"},
   };
   return kForms;

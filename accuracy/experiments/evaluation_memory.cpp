@@ -1,6 +1,8 @@
 // Part memory: the bytes of an evaluation by its precision, and by its batches when logits are kept or not.
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "accuracy/experiments/evaluation.h"

@@ -54,7 +54,8 @@ TEST(MetricOf, StreetsIsTheMeanIntersectionOverUnionOfTheClassesThatOccur) {
   const Answers answers = answers_of({5, 1, 1, 5, 0, 2, 2, 0}, {1, 2, 1, 4}, {0, 1, 0, 255});
   EXPECT_NEAR(metric_of(DataKind::streets, answers), 0.5, 1e-12);
   // All right but the pixel without a label.
-  EXPECT_NEAR(metric_of(DataKind::streets, answers_of({5, 1, 1, 5, 0, 2, 2, 0}, {1, 2, 1, 4}, {0, 1, 1, 255})), 1, 1e-12);
+  EXPECT_NEAR(metric_of(DataKind::streets, answers_of({5, 1, 1, 5, 0, 2, 2, 0}, {1, 2, 1, 4}, {0, 1, 1, 255})), 1,
+              1e-12);
   EXPECT_NEAR(metric_of(DataKind::images, answers_of({5, 1, 1, 5}, {2, 2}, {0, 0})), 0.5, 1e-12);
 }
 
@@ -101,16 +102,16 @@ TEST(Evaluation, ChangesATrainingOnlyIfItLeavesTheModelInHalf) {
 }
 
 TEST(Evaluation, WithoutTrainAfterEvalTheRunningStatisticsStop) {
-  const Findings findings = findings_of(
-      evaluation_harness(),
-      experiment_spec(kTinyConvnet, "fp32", {{"part", "mid_training"}, {"steps", "6"}, {"samples", "16"}}));
+  const Findings findings =
+      findings_of(evaluation_harness(),
+                  experiment_spec(kTinyConvnet, "fp32", {{"part", "mid_training"}, {"steps", "6"}, {"samples", "16"}}));
   EXPECT_EQ(number_at(findings, "evaluation.statistics_change", "stays_eval"), 0);
   EXPECT_GT(number_at(findings, "evaluation.statistics_change", "train_again"), 0);
 }
 
 TEST(Evaluation, MemoryGrowsByTheLogitsThatAreKept) {
-  const Findings findings = findings_of(
-      evaluation_harness(), experiment_spec(kTinyMlp, "fp32", {{"part", "memory"}, {"batches", "8"}}));
+  const Findings findings =
+      findings_of(evaluation_harness(), experiment_spec(kTinyMlp, "fp32", {{"part", "memory"}, {"batches", "8"}}));
   const auto grows = [&](const char* at) { return number_at(findings, "evaluation.bytes_per_batch", at); };
   EXPECT_EQ(grows("fp32/streamed"), 0);
   EXPECT_EQ(grows("fp32/kept"), 8 * 10 * 4) << "8 samples of 10 logits";

@@ -19,8 +19,7 @@ Findings updates_of(const std::string& subject, const char* policy, Axes axes) {
 
 // Without momentum a step is w - rate g, computed in at least fp32 and rounded once.
 TEST(Updates, AStepThatRoundsBackIsCountedAsNone) {
-  const Findings findings =
-      updates_of(kTiny, "fp16", {{"rate", "0.001"}, {"steps", "1"}, {"seeds", "1"}});
+  const Findings findings = updates_of(kTiny, "fp16", {{"rate", "0.001"}, {"steps", "1"}, {"seeds", "1"}});
   TrialSpec spec = experiment_spec(kTiny, "fp16");
   Trial trial(spec);
   trial.load_batch(0);
@@ -52,9 +51,11 @@ TEST(Updates, NarrowParametersLoseUpdatesInTheOrderOfTheirRoundoffs) {
   EXPECT_GT(distance(bf16), distance(fp16));
   EXPECT_LT(std::fabs(number_at(amp, "updates.loss_gap", "0.001")), number_at(bf16, "updates.loss_gap", "0.001"));
   // The boundary: the median update is below the roundoff of both narrow formats, and above that of fp32.
-  EXPECT_LT(number_at(bf16, "updates.ratio_over_roundoff", "0.001"), number_at(fp16, "updates.ratio_over_roundoff", "0.001"));
-  EXPECT_NEAR(number_at(fp16, "updates.ratio_over_roundoff", "0.001") / number_at(bf16, "updates.ratio_over_roundoff", "0.001"),
-              8, 1e-9);
+  EXPECT_LT(number_at(bf16, "updates.ratio_over_roundoff", "0.001"),
+            number_at(fp16, "updates.ratio_over_roundoff", "0.001"));
+  EXPECT_NEAR(
+      number_at(fp16, "updates.ratio_over_roundoff", "0.001") / number_at(bf16, "updates.ratio_over_roundoff", "0.001"),
+      8, 1e-9);
   EXPECT_GT(number_at(amp, "updates.ratio_over_roundoff", "0.001"), 1);
 }
 
