@@ -85,6 +85,33 @@ TEST(Evaluation, ErrorsOfTheFormsAreThoseOfTheirFormats) {
   EXPECT_GE(number_at(findings, "evaluation.selection_regret", "full_bf16"), 0);
 }
 
+// The running statistics are part of what is evaluated: without them the logits would be others.
+TEST(Evaluation, OfAModelWithBatchNormHasItsStatisticsAndItsFoldedForm) {
+  const Findings findings =
+      findings_of(evaluation_harness(),
+                  experiment_spec(kTinyConvnet, "fp32",
+                                  {{"steps", "10"}, {"checkpoints", "2"}, {"seeds", "2"}, {"samples", "32"}}));
+  EXPECT_LT(number_at(findings, "evaluation.logit_error_rms", "fp32"), 0x1p-18);
+  for (const char* form : {"full_fp16", "full_fp16_folded"}) {
+    EXPECT_GT(number_at(findings, "evaluation.logit_error_rms", form), 0x1p-14) << form;
+    EXPECT_LT(number_at(findings, "evaluation.logit_error_rms", form), 0x1p-7) << form;
+  }
+  EXPECT_NE(number_at(findings, "evaluation.logit_error_rms", "full_fp16_folded"),
+            number_at(findings, "evaluation.logit_error_rms", "full_fp16"));
+}
+
+TEST(Evaluation, CheckpointsAreThoseOfShorterTrainings) {
+  const TrialSpec spec = experiment_spec(kTinyConvnet, "fp32");
+  const std::vector<ModelValues> kept = train_checkpoints(spec, 10, 3);  // after steps 3, 6 and 10
+  ASSERT_EQ(kept.size(), 3u);
+  for (const auto& [steps, place] : {std::pair{3, 0}, {6, 1}, {10, 2}}) {
+    Trial trial(spec);
+    for (int step = 0; step < steps; ++step) trial.train_step(step);
+    EXPECT_EQ(all_values(values_of(trial)), all_values(kept[static_cast<size_t>(place)])) << steps;
+  }
+  EXPECT_NE(all_values(kept[0]), all_values(kept[1]));
+}
+
 TEST(Evaluation, ChangesATrainingOnlyIfItLeavesTheModelInHalf) {
   const Axes axes = {{"part", "mid_training"}, {"steps", "6"}, {"samples", "16"}};
   const Findings fp32 = findings_of(evaluation_harness(), experiment_spec(kTinyConvnet, "fp32", axes));

@@ -86,6 +86,10 @@ TEST(WhatIf, ErrorsOfTheTensorsOfAStepAreThoseOfTheFormats) {
   }
   EXPECT_EQ(number_at(findings, "what_if.elements", "weight"), 16 * 24 + 24 * 24 + 24 * 10);
   EXPECT_EQ(number_at(findings, "what_if.tensors", "weight"), 3);
+  EXPECT_EQ(number_at(findings, "what_if.tensors", "weight_gradient"), 3);
+  EXPECT_EQ(number_at(findings, "what_if.elements", "weight_gradient"), 16 * 24 + 24 * 24 + 24 * 10);
+  // 8 samples: the gradients of the five layers' outputs and of the input.
+  EXPECT_EQ(number_at(findings, "what_if.elements", "gradient"), 8 * (4 * 24 + 10 + 16));
   EXPECT_EQ(measured(findings, "what_if.nmse", "weight/fp16").samples.size(), 3u);
   EXPECT_GT(number_at(findings, "what_if.nmse", "weight/fp16"), 0);
 }
