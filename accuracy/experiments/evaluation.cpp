@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "accuracy/experiments/sums.h"
 #include "kernels/number/error.h"
 
 namespace halfmark::accuracy {
@@ -134,6 +135,7 @@ Findings measure_evaluation(const TrialSpec& spec) {
 }
 
 std::optional<std::string> refuses_evaluation(const TrialSpec& spec) {
+  if (auto refusal = refusal_of_fp64(spec)) return refusal;
   const std::string id = spec.subject->id();
   const PartRow& part = part_of(spec);
   for (const auto& [axis, value] : spec.axes)

@@ -15,6 +15,7 @@
 
 #include "accuracy/accuracy.h"
 #include "accuracy/experiments/ranking.h"
+#include "accuracy/experiments/sums.h"
 #include "accuracy/experiments/trial_values.h"
 #include "accuracy/oracle.h"
 #include "kernels/devices.h"
@@ -279,8 +280,9 @@ Findings measure_updates(const TrialSpec& given) {
     measure_accumulation(spec, std::stoll(text("micro_batches")), out);
     return out.take();
   }
-  spec.settings.optimizer = {.kind = optimizer_named(part == "epsilon" ? "adam" : text("optimizer")).kind,
-                             .storage = storage_named(text("storage")).storage};
+  spec.settings.optimizer = {.kind = optimizer_named(part == "epsilon" ? "adam" : text("optimizer")).kind};
+  if (const std::string name = text("storage"); name != "own")
+    spec.settings.optimizer.storage = storage_named(name).storage;
   spec.settings.weight_decay = 0, spec.settings.momentum = 0;
   if (part == "epsilon") {
     measure_epsilons(spec, axes, out);
@@ -292,6 +294,7 @@ Findings measure_updates(const TrialSpec& given) {
 }
 
 std::optional<std::string> refuses_updates(const TrialSpec& spec) {
+  if (auto refusal = refusal_of_fp64(spec)) return refusal;
   const Harness self = updates_harness();
   const std::string part = axis_value(self, spec, "part"), storage = axis_value(self, spec, "storage");
   for (const PartOfUpdates& row : kPartsOfUpdates)
@@ -306,9 +309,13 @@ std::optional<std::string> refuses_updates(const TrialSpec& spec) {
   }
   if (axis_value(self, spec, "optimizer") != "sgd" && axis_value(self, spec, "momentum") != "0")
     return "only sgd has a momentum";
-  if (storage != "nearest" && (spec.policy->master || spec.policy->param == DType::f32))
-    return "storage " + storage + " is for parameters narrower than fp32, policy " + std::string(spec.policy->name) +
-           " updates fp32";
+  const std::string policy(spec.policy->name);
+  if (storage != "own" && spec.policy->storage != Storage::nearest)
+    return "policy " + policy + " has a storage of its own, so it takes no storage";
+  if (part == "epsilon" && spec.policy->storage != Storage::nearest)
+    return "part epsilon rounds after each operation, to nearest; policy " + policy + " stores in another way";
+  if (storage != "own" && storage != "nearest" && (spec.policy->master || spec.policy->param == DType::f32))
+    return "storage " + storage + " is for parameters narrower than fp32, policy " + policy + " updates fp32";
   return {};
 }
 
@@ -322,7 +329,7 @@ Harness updates_harness() {
                    {"optimizer", {"sgd", "adam", "adamw"}},
                    {"momentum", {"0", "0.9"}, AxisNumbers{0, 0.999, false}},
                    {"rate", {"sweep", "0.0001", "0.001", "0.01", "0.1"}, AxisNumbers{1e-9, 1e6, false}},
-                   {"storage", {"nearest", "stochastic", "kahan"}},
+                   {"storage", {"own", "nearest", "stochastic", "kahan"}},
                    {"steps", {"400", "40", "4000"}, AxisNumbers{1, 1e6, true}},
                    {"seeds", {"3", "1", "5"}, AxisNumbers{1, 100, true}},
                    {"micro_batches", {"256", "16"}, AxisNumbers{2, 4096, true}}},

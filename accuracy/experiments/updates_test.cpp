@@ -66,6 +66,10 @@ TEST(Updates, KahanAndStochasticRoundingKeepWhatNearestLoses) {
         "updates.distance", "0.001");
   };
   const double nearest = distance("nearest");
+  EXPECT_EQ(distance("own"), nearest);
+  EXPECT_EQ(number_at(updates_of(kTiny, "bf16-kahan", {{"rate", "0.001"}, {"steps", "300"}, {"seeds", "1"}}),
+                      "updates.distance", "0.001"),
+            distance("kahan"));
   EXPECT_LT(distance("kahan"), nearest / 2);
   EXPECT_LT(distance("stochastic"), nearest);
 }
@@ -117,6 +121,9 @@ TEST(Updates, RefusesWhatHasNoEffect) {
   };
   EXPECT_EQ(refusal("fp16", {}), "");
   EXPECT_NE(refusal("amp-fp16", {{"storage", "kahan"}}), "");
+  EXPECT_NE(refusal("bf16-kahan", {{"storage", "nearest"}}), "");
+  EXPECT_NE(refusal("bf16-sr", {{"part", "epsilon"}}), "");
+  EXPECT_NE(refusal("fp64", {}), "");
   EXPECT_NE(refusal("fp16", {{"optimizer", "adam"}, {"momentum", "0.9"}}), "");
   EXPECT_EQ(refusal("fp16", {{"part", "accumulation"}, {"rate", "0.1"}}), "part accumulation has no axis rate");
 }

@@ -13,6 +13,7 @@
 
 #include "accuracy/accuracy.h"
 #include "accuracy/experiments/ranking.h"
+#include "accuracy/experiments/sums.h"
 
 namespace halfmark::accuracy {
 namespace {
@@ -133,6 +134,7 @@ Harness what_if_harness() {
           .about = "error, clipped and flushed shares of the tensors of a step in fp16, bf16, fp8, MXFP8 and NVFP4",
           .axes = {{"steps", {"20", "0", "100"}, AxisNumbers{0, 1e6, true}}},
           .metrics = what_if_table(),
+          .refuses = refusal_of_fp64,
           .measure = measure_what_if};
 }
 
