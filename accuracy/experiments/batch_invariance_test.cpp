@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "accuracy/experiments/experiments_testing.h"
+#include "accuracy/experiments/whole_models_testing.h"
 
 namespace halfmark::accuracy {
 namespace {
@@ -39,7 +39,7 @@ TEST(SoftmaxDivergence, IsTheOneByHand) {
 
 TEST(BatchInvariance, ComparesEverySizeRunAndPosition) {
   const Findings findings = findings_of(batch_invariance_harness(), experiment_spec(kText, "fp32", {{"batch", "8"}}));
-  EXPECT_EQ(curve_at(findings, "invariance.batch_equal").x, (std::vector<double>{2, 4, 8}));
+  EXPECT_EQ(whole_curve(findings, "invariance.batch_equal").x, (std::vector<double>{2, 4, 8}));
   // 2 + 3 + 3 samples of 8 positions and 27 logits.
   EXPECT_EQ(number_at(findings, "invariance.outputs"), (2 + 3 + 3) * 8 * 27);
   EXPECT_EQ(number_at(findings, "invariance.run_equal", "inference"), 1);

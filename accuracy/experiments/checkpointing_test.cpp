@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "accuracy/experiments/experiments_testing.h"
 #include "accuracy/experiments/trial_values.h"
+#include "accuracy/experiments/whole_models_testing.h"
 
 namespace halfmark::accuracy {
 namespace {

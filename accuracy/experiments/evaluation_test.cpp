@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "accuracy/experiments/experiments_testing.h"
+#include "accuracy/experiments/whole_models_testing.h"
 
 namespace halfmark::accuracy {
 namespace {
@@ -76,7 +76,7 @@ TEST(Evaluation, ErrorsOfTheFormsAreThoseOfTheirFormats) {
   EXPECT_GT(number_at(findings, "evaluation.half_share", "autocast_fp16"), 0);
   EXPECT_LT(number_at(findings, "evaluation.half_share", "autocast_fp16"), 1) << "its parameters are fp32";
   EXPECT_EQ(number_at(findings, "evaluation.checkpoints"), 5);
-  EXPECT_EQ(curve_at(findings, "evaluation.logit_error_rms", "fp32").x, (std::vector<double>{4, 8, 12, 16, 20}));
+  EXPECT_EQ(whole_curve(findings, "evaluation.logit_error_rms", "fp32").x, (std::vector<double>{4, 8, 12, 16, 20}));
   EXPECT_EQ(number_at(findings, "evaluation.predictions"), 64);
   EXPECT_EQ(number_at(findings, "evaluation.recomputed_equal"), 1);
   EXPECT_EQ(measured(findings, "evaluation.seed_deviation", "loss").samples.size(), 2u);
@@ -98,6 +98,18 @@ TEST(Evaluation, OfAModelWithBatchNormHasItsStatisticsAndItsFoldedForm) {
   }
   EXPECT_NE(number_at(findings, "evaluation.logit_error_rms", "full_fp16_folded"),
             number_at(findings, "evaluation.logit_error_rms", "full_fp16"));
+}
+
+// At a rate so small that checkpoints and rates hardly differ, half precision cannot rank them as fp32 does.
+TEST(Evaluation, RankingsDifferWhereDifferencesAreBelowHalfPrecision) {
+  TrialSpec spec =
+      experiment_spec(kTinyMlp, "fp32", {{"steps", "20"}, {"checkpoints", "10"}, {"seeds", "2"}, {"samples", "64"}});
+  spec.settings.rate = 1e-5;
+  const Findings checkpoints = findings_of(evaluation_harness(), spec);
+  EXPECT_FALSE(number_at(checkpoints, "evaluation.tau", "full_bf16/loss") > 0.9) << "or NaN: all losses are equal";
+  spec.axes = {{"part", "rates"}, {"steps", "2"}, {"seeds", "3"}, {"samples", "64"}};
+  const Findings rates = findings_of(evaluation_harness(), spec);
+  EXPECT_FALSE(number_at(rates, "evaluation.rate_tau", "half") > 0.99);
 }
 
 TEST(Evaluation, CheckpointsAreThoseOfShorterTrainings) {
@@ -143,7 +155,7 @@ TEST(Evaluation, MemoryGrowsByTheLogitsThatAreKept) {
   EXPECT_EQ(grows("fp32/streamed"), 0);
   EXPECT_EQ(grows("fp32/kept"), 8 * 10 * 4) << "8 samples of 10 logits";
   EXPECT_EQ(grows("full_fp16/kept"), 8 * 10 * 2);
-  EXPECT_EQ(curve_at(findings, "evaluation.peak_bytes", "fp32/kept").x, (std::vector<double>{1, 2, 4, 8}));
+  EXPECT_EQ(whole_curve(findings, "evaluation.peak_bytes", "fp32/kept").x, (std::vector<double>{1, 2, 4, 8}));
   const double weights = number_at(findings, "evaluation.weight_bytes", "fp32");
   EXPECT_EQ(weights, 4 * (16 * 24 + 24 + 24 * 24 + 24 + 24 * 10 + 10));
   EXPECT_EQ(number_at(findings, "evaluation.weight_bytes", "full_fp16"), weights / 2);
@@ -154,7 +166,7 @@ TEST(Evaluation, RatesAreRankedAgainstTheSameSeedAndAgainstOthers) {
   const Findings findings = findings_of(
       evaluation_harness(),
       experiment_spec(kTinyMlp, "fp32", {{"part", "rates"}, {"steps", "10"}, {"seeds", "3"}, {"samples", "64"}}));
-  const Series& curve = curve_at(findings, "evaluation.rate_loss", "full_fp16");
+  const Series& curve = whole_curve(findings, "evaluation.rate_loss", "full_fp16");
   ASSERT_EQ(curve.x.size(), 8u);
   EXPECT_NEAR(curve.x[5], 0.05, 1e-12) << "the subject's own rate";
   EXPECT_NEAR(curve.x[7] / curve.x[0], 128, 1e-9);
