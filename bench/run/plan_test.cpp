@@ -272,6 +272,8 @@ TEST(SuiteFull, HasEverySubjectPolicyAndHarness) {
       models.insert(subject.name);
   }
   for (const Policy& policy : policies()) EXPECT_TRUE(seen.contains(std::string(policy.name)));
+  // Experiments have a suite of their own.
+  for (const Case& one : plan(selection_of("experiments"))) seen.insert(std::string(one.harness->name));
   for (const Harness& harness : all_harnesses()) EXPECT_TRUE(seen.contains(std::string(harness.name))) << harness.name;
   for (const std::string& model : models)
     EXPECT_TRUE(trained.contains(model)) << model << " needs a small form in a row of convergence in suites.cpp";
