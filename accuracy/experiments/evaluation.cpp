@@ -120,6 +120,17 @@ bool reads(const PartRow& part, std::string_view axis) {
          (" " + std::string(part.axes) + " ").find(" " + std::string(axis) + " ") != std::string::npos;
 }
 
+// Of `auto`: as many as have 4096 predictions, at least 32 and at most 1024. A sample of streets has one for each pixel, and an
+// evaluation of it costs as much more.
+int64_t samples_of(const TrialSpec& spec) {
+  const std::string text = axis_value(evaluation_harness(), spec, "samples");
+  if (text != "auto") return std::stoll(text);
+  const Shape output = output_shape(*spec.subject->network, spec.subject->input);
+  const int64_t width = output.rank() == 4 ? output[1] : output[output.rank() - 1];
+  const int64_t predictions = std::max<int64_t>(1, output.elements() / width / output[0]);
+  return std::clamp<int64_t>(4096 / predictions, 32, 1024);
+}
+
 Findings measure_evaluation(const TrialSpec& spec) {
   const Harness self = evaluation_harness();
   const auto number = [&](std::string_view axis) { return std::stoll(axis_value(self, spec, axis)); };
@@ -128,7 +139,7 @@ Findings measure_evaluation(const TrialSpec& spec) {
                         {.steps = number("steps"),
                          .checkpoints = number("checkpoints"),
                          .seeds = number("seeds"),
-                         .samples = number("samples"),
+                         .samples = samples_of(spec),
                          .batches = number("batches")},
                         out);
   return out.take();
@@ -211,10 +222,10 @@ Harness evaluation_harness() {
   return {.name = "evaluation",
           .about = "a trained model evaluated in fp32, tf32, autocast and full half: logits, flips, rankings, memory",
           .axes = {parts,
-                   {"steps", {"200", "40", "100", "400"}, AxisNumbers{2, 1e6, true}},
+                   {"steps", {"100", "40", "200", "400"}, AxisNumbers{2, 1e6, true}},
                    {"checkpoints", {"20"}, AxisNumbers{2, 1000, true}},
                    {"seeds", {"5", "3"}, AxisNumbers{2, 100, true}},
-                   {"samples", {"1024", "64", "256"}, AxisNumbers{1, 1e6, true}},
+                   {"samples", {"auto", "64", "256", "1024"}, AxisNumbers{1, 1e6, true}},
                    {"batches", {"64", "8"}, AxisNumbers{2, 1e4, true}}},
           .metrics = evaluation_table(),
           .refuses = refuses_evaluation,
