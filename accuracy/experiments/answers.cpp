@@ -43,8 +43,10 @@ std::vector<int64_t> predicted_classes(DataKind kind, const Shape& output, const
     const double* first = values.data() + place / step * step * width + place % step;
     int64_t& winner = winners[i];
     for (int64_t c = 0; c < classes && winner >= 0; ++c) {
-      if (std::isnan(first[c * step])) winner = -1;
-      else if (first[c * step] > first[winner * step]) winner = c;
+      if (std::isnan(first[c * step]))
+        winner = -1;
+      else if (first[c * step] > first[winner * step])
+        winner = c;
     }
   }
   return winners;

@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "accuracy/experiments/experiments_testing.h"
+#include "accuracy/experiments/whole_models_testing.h"
 
 namespace halfmark::accuracy {
 namespace {
@@ -38,9 +38,8 @@ TEST(SoftmaxDivergence, IsTheOneByHand) {
 }
 
 TEST(BatchInvariance, ComparesEverySizeRunAndPosition) {
-  const Findings findings =
-      findings_of(batch_invariance_harness(), experiment_spec(kText, "fp32", {{"batch", "8"}}));
-  EXPECT_EQ(curve_at(findings, "invariance.batch_equal").x, (std::vector<double>{2, 4, 8}));
+  const Findings findings = findings_of(batch_invariance_harness(), experiment_spec(kText, "fp32", {{"batch", "8"}}));
+  EXPECT_EQ(whole_curve(findings, "invariance.batch_equal").x, (std::vector<double>{2, 4, 8}));
   // 2 + 3 + 3 samples of 8 positions and 27 logits.
   EXPECT_EQ(number_at(findings, "invariance.outputs"), (2 + 3 + 3) * 8 * 27);
   EXPECT_EQ(number_at(findings, "invariance.run_equal", "inference"), 1);
@@ -74,9 +73,9 @@ TEST(BatchInvariance, DecodingFindsAModelThatLooksAhead) {
 // Rounding errors are proportional to the unit roundoff and the divergence to their square: 2^-8 against 2^-11 gives 64.
 TEST(BatchInvariance, TheDivergenceOfBf16Is64TimesThatOfFp16) {
   const auto divergence = [](const char* policy) {
-    return number_at(findings_of(batch_invariance_harness(),
-                                 experiment_spec("gpt/b8_t32_n2_h2_d32_v27", policy, {{"batch", "2"}})),
-                     "invariance.kl", "split_k_low");
+    return number_at(
+        findings_of(batch_invariance_harness(), experiment_spec("gpt/b8_t32_n2_h2_d32_v27", policy, {{"batch", "2"}})),
+        "invariance.kl", "split_k_low");
   };
   const double ratio = divergence("bf16") / divergence("fp16");
   EXPECT_GT(ratio, 64 / 2.5);

@@ -34,8 +34,10 @@ const std::vector<MetricRow>& checkpointing_table() {
       {"checkpointing.added_flops", "1", Better::lower, information,
        "operations of the second forward / operations of a plain step (three times its forward)"},
       {"checkpointing.activations_equal", "1", Better::higher, information,
-       "share of the recomputed activations that are bit-equal to those of the first forward; at other_random_numbers: as if "
-       "dropout drew anew; at other_cast_rules: as if autocast were off in the second forward (controls, computed without "
+       "share of the recomputed activations that are bit-equal to those of the first forward; at other_random_numbers: "
+       "as if "
+       "dropout drew anew; at other_cast_rules: as if autocast were off in the second forward (controls, computed "
+       "without "
        "checkpointing; absent where the network or the policy has neither)"},
       {"checkpointing.activations", "1", Better::neither, information, "activations that were compared"},
       {"checkpointing.gradients_equal", "1", Better::higher, information,
@@ -257,7 +259,8 @@ CheckpointedNetwork with_checkpoints(const Subject& subject, size_t segments) {
     made.network.layers.push_back(std::move(segment));
     ++made.segments, begin = cut;
   }
-  made.network.layers.insert(made.network.layers.end(), layers.begin() + static_cast<std::ptrdiff_t>(begin), layers.end());
+  made.network.layers.insert(made.network.layers.end(), layers.begin() + static_cast<std::ptrdiff_t>(begin),
+                             layers.end());
   // Facts of branches come before those of the layer around them; layers outside the checkpoints run once.
   double inside = 0;
   for (const LayerFacts& facts : layer_facts(made.network, subject.input)) {

@@ -12,8 +12,8 @@ namespace halfmark::accuracy {
 
 struct CheckpointedNetwork {
   Network network;
-  size_t segments = 0;       // checkpoint layers
-  double added_flops = 0;    // of the second forward
+  size_t segments = 0;     // checkpoint layers
+  double added_flops = 0;  // of the second forward
 };
 
 // The network with its layers, except the last one, in `segments` checkpoint layers of about equally many; fewer if it has

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "accuracy/experiments/experiments_testing.h"
 #include "accuracy/experiments/trial_values.h"
+#include "accuracy/experiments/whole_models_testing.h"
 
 namespace halfmark::accuracy {
 namespace {
@@ -22,8 +22,7 @@ TEST(Checkpointing, AddsTheForwardOfAllButTheLastLayer) {
   EXPECT_EQ(with_checkpoints(subject, 100).segments, 4u);
   // Products of the three linear layers, two operations each.
   const double first = 16 * 24, second = 24 * 24, last = 24 * 10;
-  const Findings findings =
-      findings_of(checkpointing_harness(), experiment_spec("mlp/b8_i16_h24_o10", "fp32"));
+  const Findings findings = findings_of(checkpointing_harness(), experiment_spec("mlp/b8_i16_h24_o10", "fp32"));
   EXPECT_NEAR(number_at(findings, "checkpointing.added_flops"), (first + second) / (3 * (first + second + last)), 0.01);
 }
 
@@ -71,7 +70,8 @@ TEST(Checkpointing, UpdatesRunningMeansTwice) {
 }
 
 TEST(Checkpointing, KeepsSideBranchesWithTheirJoins) {
-  for (const char* id : {"resnet/b2_s8_n1_w4", "erfnet/b2_s16x24_n1_w4_o4", "gpt/b2_t8_n1_h2_d8_v27", "detector/b2_s32_w4"}) {
+  for (const char* id :
+       {"resnet/b2_s8_n1_w4", "erfnet/b2_s16x24_n1_w4_o4", "gpt/b2_t8_n1_h2_d8_v27", "detector/b2_s32_w4"}) {
     const Findings findings = findings_of(checkpointing_harness(), experiment_spec(id, "amp-bf16"));
     EXPECT_EQ(number_at(findings, "checkpointing.gradients_equal"), 1) << id;
     EXPECT_EQ(number_at(findings, "checkpointing.activations_equal"), 1) << id;

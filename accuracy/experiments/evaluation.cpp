@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "accuracy/experiments/sums.h"
 #include "kernels/number/error.h"
 
 namespace halfmark::accuracy {
@@ -16,16 +17,19 @@ const std::vector<MetricRow>& evaluation_table() {
   constexpr Kind information = Kind::information;
   static const std::vector<MetricRow> rows = {
       {"evaluation.logit_error_rms", "1", Better::lower, information,
-       "rms of (logit - fp64 logit) / rms of the fp64 logits, of the last checkpoint's held-out samples; at: the form of "
+       "rms of (logit - fp64 logit) / rms of the fp64 logits, of the last checkpoint's held-out samples; at: the form "
+       "of "
        "evaluation; curve: over the checkpoints"},
       {"evaluation.logit_error_max", "1", Better::lower, information, "the largest |logit - fp64 logit|, likewise"},
       {"evaluation.flips", "1", Better::lower, information,
        "predictions per 10,000 whose class is not that of fp64, of the last checkpoint; standard error: of a share of "
        "evaluation.predictions"},
-      {"evaluation.predictions", "1", Better::neither, information, "predictions of one evaluation: the sample of flips"},
+      {"evaluation.predictions", "1", Better::neither, information,
+       "predictions of one evaluation: the sample of flips"},
       {"evaluation.nonfinite", "1", Better::lower, information, "share of the logits that are infinite or NaN"},
       {"evaluation.metric_gap", "1", Better::neither, information,
-       "mean over the checkpoints (samples) of the metric - the metric in fp64; standard error: over the checkpoints. The "
+       "mean over the checkpoints (samples) of the metric - the metric in fp64; standard error: over the checkpoints. "
+       "The "
        "metric is the share of right answers, or the mean intersection over union of streets"},
       {"evaluation.loss_gap", "1", Better::neither, information, "the same of the held-out loss"},
       {"evaluation.gap_over_seeds", "1", Better::neither, information,
@@ -67,13 +71,13 @@ const std::vector<MetricRow>& evaluation_table() {
       {"evaluation.bytes_per_batch", "B", Better::lower, information,
        "(evaluation.peak_bytes of the most batches - of one batch) / (batches - 1)"},
       {"evaluation.output_bytes", "B", Better::neither, information, "of the logits of one batch"},
-      {"evaluation.peak_ratio", "1", Better::lower, information,
-       "peak bytes of one batch / those of fp32"},
+      {"evaluation.peak_ratio", "1", Better::lower, information, "peak bytes of one batch / those of fp32"},
       {"evaluation.weight_bytes", "B", Better::lower, information, "of parameters and copies of them at that peak"},
 
       {"evaluation.rate_tau", "1", Better::higher, information,
        "Kendall's tau-b of 8 learning rates ranked by held-out loss; at half: full half against fp32, mean over the "
-       "seeds; at seeds: two fp32 seeds, mean over the pairs; standard error: half from the seeds, seeds by leaving out "
+       "seeds; at seeds: two fp32 seeds, mean over the pairs; standard error: half from the seeds, seeds by leaving "
+       "out "
        "one seed at a time"},
       {"evaluation.rate_loss", "1", Better::lower, information,
        "over the rates: held-out loss after training, mean over the seeds; at: the form of evaluation"},
@@ -112,7 +116,19 @@ const PartRow& part_of(const TrialSpec& spec) {
 }
 
 bool reads(const PartRow& part, std::string_view axis) {
-  return axis == "part" || (" " + std::string(part.axes) + " ").find(" " + std::string(axis) + " ") != std::string::npos;
+  return axis == "part" ||
+         (" " + std::string(part.axes) + " ").find(" " + std::string(axis) + " ") != std::string::npos;
+}
+
+// Of `auto`: as many as have 4096 predictions, at least 32 and at most 1024. A sample of streets has one for each pixel, and an
+// evaluation of it costs as much more.
+int64_t samples_of(const TrialSpec& spec) {
+  const std::string text = axis_value(evaluation_harness(), spec, "samples");
+  if (text != "auto") return std::stoll(text);
+  const Shape output = output_shape(*spec.subject->network, spec.subject->input);
+  const int64_t width = output.rank() == 4 ? output[1] : output[output.rank() - 1];
+  const int64_t predictions = std::max<int64_t>(1, output.elements() / width / output[0]);
+  return std::clamp<int64_t>(4096 / predictions, 32, 1024);
 }
 
 Findings measure_evaluation(const TrialSpec& spec) {
@@ -123,13 +139,14 @@ Findings measure_evaluation(const TrialSpec& spec) {
                         {.steps = number("steps"),
                          .checkpoints = number("checkpoints"),
                          .seeds = number("seeds"),
-                         .samples = number("samples"),
+                         .samples = samples_of(spec),
                          .batches = number("batches")},
                         out);
   return out.take();
 }
 
 std::optional<std::string> refuses_evaluation(const TrialSpec& spec) {
+  if (auto refusal = refusal_of_fp64(spec)) return refusal;
   const std::string id = spec.subject->id();
   const PartRow& part = part_of(spec);
   for (const auto& [axis, value] : spec.axes)
@@ -150,8 +167,11 @@ std::optional<std::string> refuses_evaluation(const TrialSpec& spec) {
 
 std::span<const FormOfModel> forms_of_models() {
   static constexpr FormOfModel kForms[] = {
-      {"fp32", "fp32"},         {"tf32", "tf32"}, {"autocast_fp16", "amp-fp16"},
-      {"full_fp16", "fp16"},    {"full_fp16_folded", "fp16", EvaluatedForm::folded},
+      {"fp32", "fp32"},
+      {"tf32", "tf32"},
+      {"autocast_fp16", "amp-fp16"},
+      {"full_fp16", "fp16"},
+      {"full_fp16_folded", "fp16", EvaluatedForm::folded},
       {"full_bf16", "bf16"},
   };
   return kForms;
@@ -202,10 +222,10 @@ Harness evaluation_harness() {
   return {.name = "evaluation",
           .about = "a trained model evaluated in fp32, tf32, autocast and full half: logits, flips, rankings, memory",
           .axes = {parts,
-                   {"steps", {"200", "40", "100", "400"}, AxisNumbers{2, 1e6, true}},
+                   {"steps", {"100", "40", "200", "400"}, AxisNumbers{2, 1e6, true}},
                    {"checkpoints", {"20"}, AxisNumbers{2, 1000, true}},
                    {"seeds", {"5", "3"}, AxisNumbers{2, 100, true}},
-                   {"samples", {"1024", "64", "256"}, AxisNumbers{1, 1e6, true}},
+                   {"samples", {"auto", "64", "256", "1024"}, AxisNumbers{1, 1e6, true}},
                    {"batches", {"64", "8"}, AxisNumbers{2, 1e4, true}}},
           .metrics = evaluation_table(),
           .refuses = refuses_evaluation,

@@ -1,6 +1,8 @@
 // Part memory: the bytes of an evaluation by its precision, and by its batches when logits are kept or not.
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "accuracy/experiments/evaluation.h"
@@ -9,21 +11,24 @@
 namespace halfmark::accuracy {
 namespace {
 
-struct PeakOfEvaluation {
-  double total = 0, weights = 0;
-};
-
-PeakOfEvaluation peak_of(Trial& trial, MemoryLedger& ledger, int64_t batches, bool keeps_logits) {
+// The peak of tensors after each number of batches in `counts`, which ascend.
+std::vector<MemoryUse> peaks_of(Trial& trial, MemoryLedger& ledger, const std::vector<double>& counts,
+                                bool keeps_logits) {
   std::vector<Tensor> kept;
+  std::vector<MemoryUse> peaks;
   ledger.reset_peak();
-  for (int64_t i = 0; i < batches; ++i) {
+  for (int64_t i = 0; peaks.size() < counts.size(); ++i) {
     trial.load_batch(i);
     Tensor logits = trial.infer();
     if (keeps_logits) kept.push_back(std::move(logits));
+    if (static_cast<double>(i + 1) == counts[peaks.size()]) peaks.push_back(ledger.tensor_peak());
   }
-  const MemoryUse& peak = ledger.tensor_peak();
-  const auto of = [&](Purpose purpose) { return static_cast<double>(peak.by_purpose[static_cast<size_t>(purpose)]); };
-  return {static_cast<double>(peak.total), of(Purpose::weights) + of(Purpose::casts)};
+  return peaks;
+}
+
+double of_weights(const MemoryUse& use) {
+  return static_cast<double>(use.by_purpose[static_cast<size_t>(Purpose::weights)] +
+                             use.by_purpose[static_cast<size_t>(Purpose::casts)]);
 }
 
 }  // namespace
@@ -48,16 +53,17 @@ void evaluate_memory(const TrialSpec& given, const EvaluationAxes& axes, Finding
     for (const bool keeps : {false, true}) {
       const std::string at = name + (keeps ? "/kept" : "/streamed");
       std::vector<double> peaks;
-      for (const double count : counts)
-        peaks.push_back(peak_of(trial, ledger, static_cast<int64_t>(count), keeps).total);
+      for (const MemoryUse& use : peaks_of(trial, ledger, counts, keeps))
+        peaks.push_back(static_cast<double>(use.total));
       out.number("evaluation.bytes_per_batch", at, (peaks.back() - peaks.front()) / (counts.back() - 1));
       out.curve("evaluation.peak_bytes", at, counts, peaks);
     }
-    const PeakOfEvaluation one = peak_of(trial, ledger, 1, false);
-    if (form.name == "fp32") fp32_peak = one.total;
-    out.number("evaluation.peak_bytes", name, one.total);
-    out.number("evaluation.peak_ratio", name, one.total / fp32_peak);
-    out.number("evaluation.weight_bytes", name, one.weights);
+    const MemoryUse one = peaks_of(trial, ledger, {1}, false).front();
+    const auto total = static_cast<double>(one.total);
+    if (form.name == "fp32") fp32_peak = total;
+    out.number("evaluation.peak_bytes", name, total);
+    out.number("evaluation.peak_ratio", name, total / fp32_peak);
+    out.number("evaluation.weight_bytes", name, of_weights(one));
     out.number("evaluation.output_bytes", name, output_bytes);
   }
 }

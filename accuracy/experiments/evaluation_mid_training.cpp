@@ -1,6 +1,7 @@
 // Part mid_training: whether an evaluation in the middle of a training changes it, and what eval() without train() does.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

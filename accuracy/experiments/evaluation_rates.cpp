@@ -1,5 +1,7 @@
 // Part rates: does full half evaluation rank learning rates as fp32 does, compared with two seeds of fp32?
 #include <cmath>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "accuracy/experiments/evaluation.h"

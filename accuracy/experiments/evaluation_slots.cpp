@@ -16,8 +16,7 @@ constexpr int64_t kChannels = 32, kGroups = 4, kHidden = 32;
 LayerSpec convolution(const std::string& name, int64_t stride) {
   return {.kind = "conv2d",
           .name = name,
-          .arguments = {
-              {"out", kChannels}, {"kernel", int64_t{3}}, {"stride", stride}, {"padding", int64_t{1}}}};
+          .arguments = {{"out", kChannels}, {"kernel", int64_t{3}}, {"stride", stride}, {"padding", int64_t{1}}}};
 }
 
 // convolution, ReLU, convolution with stride 2, ReLU, mean of each channel, slot, two linear layers with a ReLU between. The

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "accuracy/experiments/experiments_testing.h"
+#include "accuracy/experiments/whole_models_testing.h"
 
 namespace halfmark::accuracy {
 namespace {
@@ -54,7 +54,8 @@ TEST(MetricOf, StreetsIsTheMeanIntersectionOverUnionOfTheClassesThatOccur) {
   const Answers answers = answers_of({5, 1, 1, 5, 0, 2, 2, 0}, {1, 2, 1, 4}, {0, 1, 0, 255});
   EXPECT_NEAR(metric_of(DataKind::streets, answers), 0.5, 1e-12);
   // All right but the pixel without a label.
-  EXPECT_NEAR(metric_of(DataKind::streets, answers_of({5, 1, 1, 5, 0, 2, 2, 0}, {1, 2, 1, 4}, {0, 1, 1, 255})), 1, 1e-12);
+  EXPECT_NEAR(metric_of(DataKind::streets, answers_of({5, 1, 1, 5, 0, 2, 2, 0}, {1, 2, 1, 4}, {0, 1, 1, 255})), 1,
+              1e-12);
   EXPECT_NEAR(metric_of(DataKind::images, answers_of({5, 1, 1, 5}, {2, 2}, {0, 0})), 0.5, 1e-12);
 }
 
@@ -75,13 +76,52 @@ TEST(Evaluation, ErrorsOfTheFormsAreThoseOfTheirFormats) {
   EXPECT_GT(number_at(findings, "evaluation.half_share", "autocast_fp16"), 0);
   EXPECT_LT(number_at(findings, "evaluation.half_share", "autocast_fp16"), 1) << "its parameters are fp32";
   EXPECT_EQ(number_at(findings, "evaluation.checkpoints"), 5);
-  EXPECT_EQ(curve_at(findings, "evaluation.logit_error_rms", "fp32").x, (std::vector<double>{4, 8, 12, 16, 20}));
+  EXPECT_EQ(whole_curve(findings, "evaluation.logit_error_rms", "fp32").x, (std::vector<double>{4, 8, 12, 16, 20}));
   EXPECT_EQ(number_at(findings, "evaluation.predictions"), 64);
   EXPECT_EQ(number_at(findings, "evaluation.recomputed_equal"), 1);
   EXPECT_EQ(measured(findings, "evaluation.seed_deviation", "loss").samples.size(), 2u);
   EXPECT_FALSE(has_number(findings, "evaluation.flips", "full_fp16_folded")) << "an mlp has no batch norm";
   EXPECT_LE(std::fabs(number_at(findings, "evaluation.tau", "full_fp16/loss")), 1);
   EXPECT_GE(number_at(findings, "evaluation.selection_regret", "full_bf16"), 0);
+}
+
+// The running statistics are part of what is evaluated: without them the logits would be others.
+TEST(Evaluation, OfAModelWithBatchNormHasItsStatisticsAndItsFoldedForm) {
+  const Findings findings =
+      findings_of(evaluation_harness(),
+                  experiment_spec(kTinyConvnet, "fp32",
+                                  {{"steps", "10"}, {"checkpoints", "2"}, {"seeds", "2"}, {"samples", "32"}}));
+  EXPECT_LT(number_at(findings, "evaluation.logit_error_rms", "fp32"), 0x1p-18);
+  for (const char* form : {"full_fp16", "full_fp16_folded"}) {
+    EXPECT_GT(number_at(findings, "evaluation.logit_error_rms", form), 0x1p-14) << form;
+    EXPECT_LT(number_at(findings, "evaluation.logit_error_rms", form), 0x1p-7) << form;
+  }
+  EXPECT_NE(number_at(findings, "evaluation.logit_error_rms", "full_fp16_folded"),
+            number_at(findings, "evaluation.logit_error_rms", "full_fp16"));
+}
+
+// At a rate so small that checkpoints and rates hardly differ, half precision cannot rank them as fp32 does.
+TEST(Evaluation, RankingsDifferWhereDifferencesAreBelowHalfPrecision) {
+  TrialSpec spec =
+      experiment_spec(kTinyMlp, "fp32", {{"steps", "20"}, {"checkpoints", "10"}, {"seeds", "2"}, {"samples", "64"}});
+  spec.settings.rate = 1e-5;
+  const Findings checkpoints = findings_of(evaluation_harness(), spec);
+  EXPECT_FALSE(number_at(checkpoints, "evaluation.tau", "full_bf16/loss") > 0.9) << "or NaN: all losses are equal";
+  spec.axes = {{"part", "rates"}, {"steps", "2"}, {"seeds", "3"}, {"samples", "64"}};
+  const Findings rates = findings_of(evaluation_harness(), spec);
+  EXPECT_FALSE(number_at(rates, "evaluation.rate_tau", "half") > 0.99);
+}
+
+TEST(Evaluation, CheckpointsAreThoseOfShorterTrainings) {
+  const TrialSpec spec = experiment_spec(kTinyConvnet, "fp32");
+  const std::vector<ModelValues> kept = train_checkpoints(spec, 10, 3);  // after steps 3, 6 and 10
+  ASSERT_EQ(kept.size(), 3u);
+  for (const auto& [steps, place] : {std::pair{3, 0}, {6, 1}, {10, 2}}) {
+    Trial trial(spec);
+    for (int step = 0; step < steps; ++step) trial.train_step(step);
+    EXPECT_EQ(all_values(values_of(trial)), all_values(kept[static_cast<size_t>(place)])) << steps;
+  }
+  EXPECT_NE(all_values(kept[0]), all_values(kept[1]));
 }
 
 TEST(Evaluation, ChangesATrainingOnlyIfItLeavesTheModelInHalf) {
@@ -101,21 +141,21 @@ TEST(Evaluation, ChangesATrainingOnlyIfItLeavesTheModelInHalf) {
 }
 
 TEST(Evaluation, WithoutTrainAfterEvalTheRunningStatisticsStop) {
-  const Findings findings = findings_of(
-      evaluation_harness(),
-      experiment_spec(kTinyConvnet, "fp32", {{"part", "mid_training"}, {"steps", "6"}, {"samples", "16"}}));
+  const Findings findings =
+      findings_of(evaluation_harness(),
+                  experiment_spec(kTinyConvnet, "fp32", {{"part", "mid_training"}, {"steps", "6"}, {"samples", "16"}}));
   EXPECT_EQ(number_at(findings, "evaluation.statistics_change", "stays_eval"), 0);
   EXPECT_GT(number_at(findings, "evaluation.statistics_change", "train_again"), 0);
 }
 
 TEST(Evaluation, MemoryGrowsByTheLogitsThatAreKept) {
-  const Findings findings = findings_of(
-      evaluation_harness(), experiment_spec(kTinyMlp, "fp32", {{"part", "memory"}, {"batches", "8"}}));
+  const Findings findings =
+      findings_of(evaluation_harness(), experiment_spec(kTinyMlp, "fp32", {{"part", "memory"}, {"batches", "8"}}));
   const auto grows = [&](const char* at) { return number_at(findings, "evaluation.bytes_per_batch", at); };
   EXPECT_EQ(grows("fp32/streamed"), 0);
   EXPECT_EQ(grows("fp32/kept"), 8 * 10 * 4) << "8 samples of 10 logits";
   EXPECT_EQ(grows("full_fp16/kept"), 8 * 10 * 2);
-  EXPECT_EQ(curve_at(findings, "evaluation.peak_bytes", "fp32/kept").x, (std::vector<double>{1, 2, 4, 8}));
+  EXPECT_EQ(whole_curve(findings, "evaluation.peak_bytes", "fp32/kept").x, (std::vector<double>{1, 2, 4, 8}));
   const double weights = number_at(findings, "evaluation.weight_bytes", "fp32");
   EXPECT_EQ(weights, 4 * (16 * 24 + 24 + 24 * 24 + 24 + 24 * 10 + 10));
   EXPECT_EQ(number_at(findings, "evaluation.weight_bytes", "full_fp16"), weights / 2);
@@ -126,7 +166,7 @@ TEST(Evaluation, RatesAreRankedAgainstTheSameSeedAndAgainstOthers) {
   const Findings findings = findings_of(
       evaluation_harness(),
       experiment_spec(kTinyMlp, "fp32", {{"part", "rates"}, {"steps", "10"}, {"seeds", "3"}, {"samples", "64"}}));
-  const Series& curve = curve_at(findings, "evaluation.rate_loss", "full_fp16");
+  const Series& curve = whole_curve(findings, "evaluation.rate_loss", "full_fp16");
   ASSERT_EQ(curve.x.size(), 8u);
   EXPECT_NEAR(curve.x[5], 0.05, 1e-12) << "the subject's own rate";
   EXPECT_NEAR(curve.x[7] / curve.x[0], 128, 1e-9);

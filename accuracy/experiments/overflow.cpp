@@ -20,19 +20,23 @@ const std::vector<MetricRow>& overflow_table() {
   constexpr Kind information = Kind::information;
   static const std::vector<MetricRow> rows = {
       {"overflow.first_warning", "1", Better::neither, information,
-       "the first step with a magnitude above 32768, or an infinity or NaN; at: activations, or gradients as stored (with the "
+       "the first step with a magnitude above 32768, or an infinity or NaN; at: activations, or gradients as stored "
+       "(with the "
        "loss scale); infinity: none in all steps"},
-      {"overflow.first_nonfinite", "1", Better::higher, information, "the first step with an infinity or NaN, likewise"},
+      {"overflow.first_nonfinite", "1", Better::higher, information,
+       "the first step with an infinity or NaN, likewise"},
       {"overflow.lead", "1", Better::higher, information,
        "first_nonfinite - first_warning; infinity: nothing overflowed"},
-      {"overflow.warned_at", "1", Better::neither, information, "the step of the first warning; at: the first tensor with it"},
+      {"overflow.warned_at", "1", Better::neither, information,
+       "the step of the first warning; at: the first tensor with it"},
       {"overflow.overflowed_at", "1", Better::neither, information,
        "the step of the first infinity or NaN; at: the first tensor with it"},
       {"overflow.nonfinite_loss", "1", Better::higher, information, "the first step whose loss is not finite"},
       {"overflow.largest", "1", Better::neither, information, "over the steps: the largest magnitude of activations"},
       {"overflow.headroom", "bit", Better::higher, information,
        "over the steps: log2 of (largest fp16 number / that magnitude); not for infinities"},
-      {"overflow.steps", "1", Better::neither, information, "steps that ran: until an activation is not finite, at most `steps`"},
+      {"overflow.steps", "1", Better::neither, information,
+       "steps that ran: until an activation is not finite, at most `steps`"},
       {"overflow.growth_in_all", "1", Better::neither, information, "factor of the weights in the last of them"},
   };
   return rows;

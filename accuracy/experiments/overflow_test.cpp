@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "accuracy/experiments/experiments_testing.h"
+#include "accuracy/experiments/whole_models_testing.h"
 
 namespace halfmark::accuracy {
 namespace {
@@ -25,8 +25,8 @@ TEST(Overflow, AWarningComesOneDoublingEarlier) {
   EXPECT_GE(first - warning, 5);
   EXPECT_LE(first - warning, 140);
   EXPECT_EQ(number_at(findings, "overflow.steps"), first + 1);
-  const Series& headroom = curve_at(findings, "overflow.headroom");
-  const Series& largest = curve_at(findings, "overflow.largest");
+  const Series& headroom = whole_curve(findings, "overflow.headroom");
+  const Series& largest = whole_curve(findings, "overflow.largest");
   ASSERT_EQ(headroom.y.size(), largest.y.size());
   EXPECT_NEAR(headroom.y.front(), std::log2(65504 / largest.y.front()), 1e-9);
   EXPECT_GT(headroom.y.front(), 8);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <list>
 #include <limits>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +15,7 @@
 
 #include "accuracy/accuracy.h"
 #include "accuracy/experiments/ranking.h"
+#include "accuracy/experiments/sums.h"
 #include "accuracy/experiments/trial_values.h"
 #include "accuracy/oracle.h"
 #include "kernels/devices.h"
@@ -32,11 +33,14 @@ const std::vector<MetricRow>& updates_table() {
        "there is one); mean over the seeds (samples); at: the rate, here and below; curve: over the rates"},
       {"updates.noop_fp32", "1", Better::lower, information, "the same, trained under fp32"},
       {"updates.zero_gradients", "1", Better::neither, information,
-       "share of the gradients of the fp32 training that are 0 at 16 steps: their updates change nothing in any precision"},
+       "share of the gradients of the fp32 training that are 0 at 16 steps: their updates change nothing in any "
+       "precision"},
       {"updates.median_ratio", "1", Better::neither, information,
-       "median of |rate gradient / parameter| where neither is 0, over 16 steps of the fp32 training; mean over the seeds"},
+       "median of |rate gradient / parameter| where neither is 0, over 16 steps of the fp32 training; mean over the "
+       "seeds"},
       {"updates.ratio_over_roundoff", "1", Better::neither, information,
-       "updates.median_ratio / unit roundoff of the format that is updated (2^-11 for fp16, 2^-8 for bf16, 2^-24 for fp32): "
+       "updates.median_ratio / unit roundoff of the format that is updated (2^-11 for fp16, 2^-8 for bf16, 2^-24 for "
+       "fp32): "
        "below 1, half of the updates can be lost"},
       {"updates.distance", "1", Better::lower, information,
        "||parameters - parameters of fp32|| / ||parameters of fp32 - initial parameters||; mean over the seeds"},
@@ -50,13 +54,15 @@ const std::vector<MetricRow>& updates_table() {
       {"updates.epsilon_stored", "1", Better::neither, information,
        "Adam's epsilon rounded to the dtype of the parameters; at: epsilon"},
       {"updates.epsilon_first_nonfinite", "1", Better::higher, information,
-       "the first step (from 1) after which a parameter is not finite; infinity: none was; at: epsilon/rounding of the step"},
+       "the first step (from 1) after which a parameter is not finite; infinity: none was; at: epsilon/rounding of the "
+       "step"},
       {"updates.epsilon_loss", "1", Better::lower, information,
        "held-out loss in fp32 after the training, likewise; mean over the seeds"},
       {"updates.epsilon_loss_fp32", "1", Better::lower, information, "the same, trained under fp32, by epsilon"},
 
       {"updates.accumulated_error", "1", Better::lower, information,
-       "over the micro-batches: ||their gradients, each divided by the count, added in this dtype - in fp64|| / ||in fp64||; "
+       "over the micro-batches: ||their gradients, each divided by the count, added in this dtype - in fp64|| / ||in "
+       "fp64||; "
        "the number: of the most"},
       {"updates.micro_batches", "1", Better::neither, information, "the most micro-batches"},
   };
@@ -131,7 +137,8 @@ TrialSpec with_seed(TrialSpec spec, uint64_t more) {
   return spec;
 }
 
-void write_mean(FindingsWriter& out, std::string_view metric, const std::string& at, const std::vector<double>& values) {
+void write_mean(FindingsWriter& out, std::string_view metric, const std::string& at,
+                const std::vector<double>& values) {
   const SampleMean mean = sample_mean(values);
   Measurement& number = out.number(metric, at, mean.mean);
   number.samples = values;
@@ -262,8 +269,10 @@ Findings measure_updates(const TrialSpec& given) {
   const Harness self = updates_harness();
   const auto text = [&](std::string_view axis) { return axis_value(self, given, axis); };
   UpdateAxes axes{.steps = std::stoll(text("steps")), .seeds = std::stoull(text("seeds")), .rates = {}};
-  if (text("rate") == "sweep") axes.rates.assign(std::begin(kRates), std::end(kRates));
-  else axes.rates = {std::stod(text("rate"))};
+  if (text("rate") == "sweep")
+    axes.rates.assign(std::begin(kRates), std::end(kRates));
+  else
+    axes.rates = {std::stod(text("rate"))};
   TrialSpec spec = given;
   const std::string part = text("part");
   FindingsWriter out(updates_table());
@@ -271,8 +280,9 @@ Findings measure_updates(const TrialSpec& given) {
     measure_accumulation(spec, std::stoll(text("micro_batches")), out);
     return out.take();
   }
-  spec.settings.optimizer = {.kind = optimizer_named(part == "epsilon" ? "adam" : text("optimizer")).kind,
-                             .storage = storage_named(text("storage")).storage};
+  spec.settings.optimizer = {.kind = optimizer_named(part == "epsilon" ? "adam" : text("optimizer")).kind};
+  if (const std::string name = text("storage"); name != "own")
+    spec.settings.optimizer.storage = storage_named(name).storage;
   spec.settings.weight_decay = 0, spec.settings.momentum = 0;
   if (part == "epsilon") {
     measure_epsilons(spec, axes, out);
@@ -284,11 +294,13 @@ Findings measure_updates(const TrialSpec& given) {
 }
 
 std::optional<std::string> refuses_updates(const TrialSpec& spec) {
+  if (auto refusal = refusal_of_fp64(spec)) return refusal;
   const Harness self = updates_harness();
   const std::string part = axis_value(self, spec, "part"), storage = axis_value(self, spec, "storage");
   for (const PartOfUpdates& row : kPartsOfUpdates)
     for (const auto& [axis, value] : spec.axes)
-      if (row.name == part && axis != "part" && (" " + std::string(row.axes) + " ").find(" " + axis + " ") == std::string::npos)
+      if (row.name == part && axis != "part" &&
+          (" " + std::string(row.axes) + " ").find(" " + axis + " ") == std::string::npos)
         return "part " + part + " has no axis " + axis;
   if (part != "accumulation") {
     if (!spec.subject->has_labels()) return spec.subject->id() + " has no labels to learn";
@@ -297,9 +309,13 @@ std::optional<std::string> refuses_updates(const TrialSpec& spec) {
   }
   if (axis_value(self, spec, "optimizer") != "sgd" && axis_value(self, spec, "momentum") != "0")
     return "only sgd has a momentum";
-  if (storage != "nearest" && (spec.policy->master || spec.policy->param == DType::f32))
-    return "storage " + storage + " is for parameters narrower than fp32, policy " + std::string(spec.policy->name) +
-           " updates fp32";
+  const std::string policy(spec.policy->name);
+  if (storage != "own" && spec.policy->storage != Storage::nearest)
+    return "policy " + policy + " has a storage of its own, so it takes no storage";
+  if (part == "epsilon" && spec.policy->storage != Storage::nearest)
+    return "part epsilon rounds after each operation, to nearest; policy " + policy + " stores in another way";
+  if (storage != "own" && storage != "nearest" && (spec.policy->master || spec.policy->param == DType::f32))
+    return "storage " + storage + " is for parameters narrower than fp32, policy " + policy + " updates fp32";
   return {};
 }
 
@@ -307,12 +323,13 @@ std::optional<std::string> refuses_updates(const TrialSpec& spec) {
 
 Harness updates_harness() {
   return {.name = "updates",
-          .about = "updates that change nothing, by rate, optimizer and storage; Adam's epsilon; gradients of micro-batches",
+          .about =
+              "updates that change nothing, by rate, optimizer and storage; Adam's epsilon; gradients of micro-batches",
           .axes = {{"part", {"rates", "epsilon", "accumulation"}},
                    {"optimizer", {"sgd", "adam", "adamw"}},
                    {"momentum", {"0", "0.9"}, AxisNumbers{0, 0.999, false}},
                    {"rate", {"sweep", "0.0001", "0.001", "0.01", "0.1"}, AxisNumbers{1e-9, 1e6, false}},
-                   {"storage", {"nearest", "stochastic", "kahan"}},
+                   {"storage", {"own", "nearest", "stochastic", "kahan"}},
                    {"steps", {"400", "40", "4000"}, AxisNumbers{1, 1e6, true}},
                    {"seeds", {"3", "1", "5"}, AxisNumbers{1, 100, true}},
                    {"micro_batches", {"256", "16"}, AxisNumbers{2, 4096, true}}},

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "accuracy/experiments/experiments_testing.h"
+#include "accuracy/experiments/whole_models_testing.h"
 
 namespace halfmark::accuracy {
 namespace {
@@ -19,8 +19,7 @@ Findings updates_of(const std::string& subject, const char* policy, Axes axes) {
 
 // Without momentum a step is w - rate g, computed in at least fp32 and rounded once.
 TEST(Updates, AStepThatRoundsBackIsCountedAsNone) {
-  const Findings findings =
-      updates_of(kTiny, "fp16", {{"rate", "0.001"}, {"steps", "1"}, {"seeds", "1"}});
+  const Findings findings = updates_of(kTiny, "fp16", {{"rate", "0.001"}, {"steps", "1"}, {"seeds", "1"}});
   TrialSpec spec = experiment_spec(kTiny, "fp16");
   Trial trial(spec);
   trial.load_batch(0);
@@ -34,6 +33,25 @@ TEST(Updates, AStepThatRoundsBackIsCountedAsNone) {
   EXPECT_GT(same / all, 0.3);
   EXPECT_LT(same / all, 1);
   EXPECT_NEAR(number_at(findings, "updates.noop", "0.001"), same / all, 0.002) << "1e-3 is no fp32 number";
+}
+
+// Each step is compared with the one before it, not with the start.
+TEST(Updates, LostUpdatesOfEachStepAreCounted) {
+  const Findings findings = updates_of(kTiny, "bf16", {{"rate", "0.01"}, {"steps", "3"}, {"seeds", "1"}});
+  TrialSpec spec = experiment_spec(kTiny, "bf16");
+  spec.settings.rate = 0.01, spec.settings.momentum = 0;
+  Trial trial(spec);
+  double same = 0, all = 0;
+  for (int step = 0; step < 3; ++step) {
+    std::vector<std::vector<double>> before;
+    for (const Param* param : trial.params()) before.push_back(param->value.values());
+    trial.train_step(step);
+    for (size_t p = 0; p < before.size(); ++p) {
+      const std::vector<double> after = trial.params()[p]->value.values();
+      for (size_t i = 0; i < after.size(); ++i) same += after[i] == before[p][i], ++all;
+    }
+  }
+  EXPECT_EQ(number_at(findings, "updates.noop", "0.01"), same / all);
 }
 
 // The order of seed_claims.md's calibration (rate 1e-3, no momentum): fp32 = amp < fp16 < bf16.
@@ -52,9 +70,11 @@ TEST(Updates, NarrowParametersLoseUpdatesInTheOrderOfTheirRoundoffs) {
   EXPECT_GT(distance(bf16), distance(fp16));
   EXPECT_LT(std::fabs(number_at(amp, "updates.loss_gap", "0.001")), number_at(bf16, "updates.loss_gap", "0.001"));
   // The boundary: the median update is below the roundoff of both narrow formats, and above that of fp32.
-  EXPECT_LT(number_at(bf16, "updates.ratio_over_roundoff", "0.001"), number_at(fp16, "updates.ratio_over_roundoff", "0.001"));
-  EXPECT_NEAR(number_at(fp16, "updates.ratio_over_roundoff", "0.001") / number_at(bf16, "updates.ratio_over_roundoff", "0.001"),
-              8, 1e-9);
+  EXPECT_LT(number_at(bf16, "updates.ratio_over_roundoff", "0.001"),
+            number_at(fp16, "updates.ratio_over_roundoff", "0.001"));
+  EXPECT_NEAR(
+      number_at(fp16, "updates.ratio_over_roundoff", "0.001") / number_at(bf16, "updates.ratio_over_roundoff", "0.001"),
+      8, 1e-9);
   EXPECT_GT(number_at(amp, "updates.ratio_over_roundoff", "0.001"), 1);
 }
 
@@ -65,6 +85,10 @@ TEST(Updates, KahanAndStochasticRoundingKeepWhatNearestLoses) {
         "updates.distance", "0.001");
   };
   const double nearest = distance("nearest");
+  EXPECT_EQ(distance("own"), nearest);
+  EXPECT_EQ(number_at(updates_of(kTiny, "bf16-kahan", {{"rate", "0.001"}, {"steps", "300"}, {"seeds", "1"}}),
+                      "updates.distance", "0.001"),
+            distance("kahan"));
   EXPECT_LT(distance("kahan"), nearest / 2);
   EXPECT_LT(distance("stochastic"), nearest);
 }
@@ -78,7 +102,7 @@ TEST(Updates, Fp32AgainstItselfIsEqual) {
 
 TEST(Updates, ASweepHasACurveOverTheRates) {
   const Findings findings = updates_of(kTiny, "fp16", {{"steps", "10"}, {"seeds", "1"}, {"momentum", "0.9"}});
-  const Series& curve = curve_at(findings, "updates.noop");
+  const Series& curve = whole_curve(findings, "updates.noop");
   EXPECT_EQ(curve.x, (std::vector<double>{1e-4, 1e-3, 1e-2, 1e-1}));
   EXPECT_GT(curve.y.front(), curve.y.back()) << "a larger rate loses fewer updates";
 }
@@ -104,7 +128,7 @@ TEST(Updates, GradientsOfMicroBatchesAddedInHalfErrByItsRoundoff) {
   EXPECT_GT(error("f16"), 0x1p-14);
   EXPECT_GT(error("bf16") / error("f16"), 8 / 2.5);
   EXPECT_LT(error("bf16") / error("f16"), 8 * 2.5);
-  const Series& curve = curve_at(findings, "updates.accumulated_error", "bf16");
+  const Series& curve = whole_curve(findings, "updates.accumulated_error", "bf16");
   EXPECT_EQ(curve.x, (std::vector<double>{1, 2, 4, 8, 16}));
   EXPECT_LT(curve.y.front(), 0x1p-8) << "a single gradient is rounded once";
   EXPECT_GT(curve.y.back(), curve.y.front());
@@ -116,6 +140,9 @@ TEST(Updates, RefusesWhatHasNoEffect) {
   };
   EXPECT_EQ(refusal("fp16", {}), "");
   EXPECT_NE(refusal("amp-fp16", {{"storage", "kahan"}}), "");
+  EXPECT_NE(refusal("bf16-kahan", {{"storage", "nearest"}}), "");
+  EXPECT_NE(refusal("bf16-sr", {{"part", "epsilon"}}), "");
+  EXPECT_NE(refusal("fp64", {}), "");
   EXPECT_NE(refusal("fp16", {{"optimizer", "adam"}, {"momentum", "0.9"}}), "");
   EXPECT_EQ(refusal("fp16", {{"part", "accumulation"}, {"rate", "0.1"}}), "part accumulation has no axis rate");
 }

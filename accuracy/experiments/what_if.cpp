@@ -13,6 +13,7 @@
 
 #include "accuracy/accuracy.h"
 #include "accuracy/experiments/ranking.h"
+#include "accuracy/experiments/sums.h"
 
 namespace halfmark::accuracy {
 namespace {
@@ -21,7 +22,8 @@ const std::vector<MetricRow>& what_if_table() {
   constexpr Kind information = Kind::information;
   static const std::vector<MetricRow> rows = {
       {"what_if.nmse", "1", Better::lower, information,
-       "mean over the tensors of a kind (samples) of sum (rounded - x)^2 / sum x^2; at: kind/format; standard error: over "
+       "mean over the tensors of a kind (samples) of sum (rounded - x)^2 / sum x^2; at: kind/format; standard error: "
+       "over "
        "the tensors"},
       {"what_if.worst_nmse", "1", Better::lower, information, "that of the tensor that loses most"},
       {"what_if.clipped", "1", Better::lower, information,
@@ -29,7 +31,8 @@ const std::vector<MetricRow>& what_if_table() {
       {"what_if.flushed", "1", Better::lower, information, "share of all elements that are not zero and become zero"},
       {"what_if.elements", "1", Better::neither, information, "elements of a kind that were rounded"},
       {"what_if.tensors", "1", Better::neither, information, "their tensors"},
-      {"what_if.nonfinite", "1", Better::lower, information, "elements that were infinite or NaN already and are left out"},
+      {"what_if.nonfinite", "1", Better::lower, information,
+       "elements that were infinite or NaN already and are left out"},
   };
   return rows;
 }
@@ -78,9 +81,12 @@ Findings measure_what_if(const TrialSpec& spec) {
   for (const Param* param : trial.params()) all_params.insert("gradient/" + param->name);
   trial.set_tap([&](const std::string& name, const Tensor& tensor) {
     if (tensor.shape().rank() < 2 || !is_floating(tensor.dtype())) return;
-    if (name.starts_with("activation/")) kinds["activation"].add(tensor, false);
-    else if (weights.contains(name)) kinds["weight_gradient"].add(tensor, true);
-    else if (!all_params.contains(name)) kinds["gradient"].add(tensor, false);
+    if (name.starts_with("activation/"))
+      kinds["activation"].add(tensor, false);
+    else if (weights.contains(name))
+      kinds["weight_gradient"].add(tensor, true);
+    else if (!all_params.contains(name))
+      kinds["gradient"].add(tensor, false);
   });
   trial.load_batch(steps);
   trial.forward();
@@ -128,6 +134,7 @@ Harness what_if_harness() {
           .about = "error, clipped and flushed shares of the tensors of a step in fp16, bf16, fp8, MXFP8 and NVFP4",
           .axes = {{"steps", {"20", "0", "100"}, AxisNumbers{0, 1e6, true}}},
           .metrics = what_if_table(),
+          .refuses = refusal_of_fp64,
           .measure = measure_what_if};
 }
 

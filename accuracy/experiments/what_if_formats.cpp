@@ -1,8 +1,11 @@
 // The formats of the harness `what_if`.
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "accuracy/experiments/what_if.h"
 #include "kernels/number/error.h"
@@ -39,7 +42,8 @@ FormattedMatrix with_scales(const Quantizer& quantizer, const MatrixView& matrix
       made.values.push_back(codes.value(row, k));
       const TileScale& scale = codes.tiles[codes.tile_of(row, k)];
       const auto x = static_cast<double>(matrix.values[row * matrix.depth + k]);
-      const double scaled = quantizer.divides ? x / static_cast<double>(scale.decode) : x * static_cast<double>(scale.factor);
+      const double scaled =
+          quantizer.divides ? x / static_cast<double>(scale.decode) : x * static_cast<double>(scale.factor);
       clipped += std::fabs(scaled) >= limit;
     }
   made.clipped = matrix.values.empty() ? 0 : clipped / static_cast<double>(matrix.values.size());
@@ -63,7 +67,8 @@ Quantizer by_tile(std::string_view name, DType element, int64_t rows, int64_t de
 std::vector<WhatIfFormat> format_list() {
   using enum ViewOfTensor;
   const auto plain = [](std::string_view name, Overflow overflow) {
-    return WhatIfFormat{name, "cast as it is", products, [&format = format_named(name), overflow](const MatrixView& matrix) {
+    return WhatIfFormat{name, "cast as it is", products,
+                        [&format = format_named(name), overflow](const MatrixView& matrix) {
                           return cast_to(format, overflow, matrix);
                         }};
   };
@@ -83,7 +88,8 @@ std::vector<WhatIfFormat> format_list() {
     list.push_back(scaled(names[2], "an fp32 scale of 32 numbers along the sums of products", products,
                           by_tile(names[2], element, 1, 32)));
   }
-  list.push_back(scaled("mxfp8_e4m3", "a power of two for 32 numbers (e8m0)", products, quantizer_named("te-mxfp8-e4m3")));
+  list.push_back(
+      scaled("mxfp8_e4m3", "a power of two for 32 numbers (e8m0)", products, quantizer_named("te-mxfp8-e4m3")));
   list.push_back(scaled("mxfp8_e5m2", "the same, e5m2", products, quantizer_named("te-mxfp8-e5m2")));
   list.push_back(scaled("e2m1_block16", "NVFP4: an e4m3 scale of 16 numbers, one fp32 scale of the tensor", products,
                         quantizer_named("te-nvfp4")));

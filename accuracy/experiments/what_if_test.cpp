@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "accuracy/experiments/experiments_testing.h"
+#include "accuracy/experiments/whole_models_testing.h"
 
 namespace halfmark::accuracy {
 namespace {
@@ -47,7 +47,8 @@ TEST(WhatIf, ACastClipsAndFlushesWhatAScaleKeeps) {
   EXPECT_EQ(format_called("e4m3").in_format(large).clipped, 0.5);
   EXPECT_EQ(format_called("e4m3").in_format(large).values[0], 448);
   EXPECT_EQ(what_is_lost(small.values, format_called("e4m3").in_format(small).values).flushed, 0.75);
-  for (const char* scaled : {"e4m3_tensor", "e4m3_channel", "e4m3_block32", "e5m2_tensor", "mxfp8_e4m3", "mxfp8_e5m2"}) {
+  for (const char* scaled :
+       {"e4m3_tensor", "e4m3_channel", "e4m3_block32", "e5m2_tensor", "mxfp8_e4m3", "mxfp8_e5m2"}) {
     EXPECT_EQ(format_called(scaled).in_format(large).clipped, 0) << scaled;
     EXPECT_EQ(what_is_lost(small.values, format_called(scaled).in_format(small).values).flushed, 0) << scaled;
   }
@@ -71,9 +72,12 @@ TEST(WhatIf, AnOutlierCostsItsTileOnly) {
 }
 
 TEST(WhatIf, ErrorsOfTheTensorsOfAStepAreThoseOfTheFormats) {
-  const Findings findings = findings_of(what_if_harness(), experiment_spec("mlp/b8_i16_h24_o10", "fp32", {{"steps", "2"}}));
+  const Findings findings =
+      findings_of(what_if_harness(), experiment_spec("mlp/b8_i16_h24_o10", "fp32", {{"steps", "2"}}));
   for (const char* kind : {"weight/", "activation/", "weight_gradient/", "gradient/"}) {
-    const auto nmse = [&](const char* format) { return number_at(findings, "what_if.nmse", std::string(kind) + format); };
+    const auto nmse = [&](const char* format) {
+      return number_at(findings, "what_if.nmse", std::string(kind) + format);
+    };
     // Errors of a rounding: at most the unit roundoff, squared; a third of it at the least significand.
     EXPECT_LE(nmse("bf16"), 0x1p-16) << kind;
     EXPECT_GE(nmse("bf16"), 0x1p-16 / 24) << kind;
@@ -82,12 +86,17 @@ TEST(WhatIf, ErrorsOfTheTensorsOfAStepAreThoseOfTheFormats) {
   }
   EXPECT_EQ(number_at(findings, "what_if.elements", "weight"), 16 * 24 + 24 * 24 + 24 * 10);
   EXPECT_EQ(number_at(findings, "what_if.tensors", "weight"), 3);
+  EXPECT_EQ(number_at(findings, "what_if.tensors", "weight_gradient"), 3);
+  EXPECT_EQ(number_at(findings, "what_if.elements", "weight_gradient"), 16 * 24 + 24 * 24 + 24 * 10);
+  // 8 samples: the gradients of the five layers' outputs and of the input.
+  EXPECT_EQ(number_at(findings, "what_if.elements", "gradient"), 8 * (4 * 24 + 10 + 16));
   EXPECT_EQ(measured(findings, "what_if.nmse", "weight/fp16").samples.size(), 3u);
   EXPECT_GT(number_at(findings, "what_if.nmse", "weight/fp16"), 0);
 }
 
 TEST(WhatIf, TensorsThatAreFp16AlreadyLoseNothingInFp16) {
-  const Findings findings = findings_of(what_if_harness(), experiment_spec("mlp/b8_i16_h24_o10", "fp16", {{"steps", "2"}}));
+  const Findings findings =
+      findings_of(what_if_harness(), experiment_spec("mlp/b8_i16_h24_o10", "fp16", {{"steps", "2"}}));
   for (const char* kind : {"weight/", "activation/", "weight_gradient/", "gradient/"}) {
     EXPECT_EQ(number_at(findings, "what_if.nmse", std::string(kind) + "fp16"), 0) << kind;
     EXPECT_GT(number_at(findings, "what_if.nmse", std::string(kind) + "bf16"), 0) << kind;

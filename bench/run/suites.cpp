@@ -199,7 +199,8 @@ const std::vector<SuiteRow>& full() {
   return rows;
 }
 
-// Experiments on single operations, each on the smallest subject that has its shape (accuracy/experiments/README.md).
+// Experiments on single operations, each on the smallest subject that has its shape, and on whole models, about four minutes
+// (accuracy/experiments/README.md).
 const Names kExperiment = {"fp32", "fp16", "amp-fp16", "bf16", "amp-bf16"};
 
 const std::vector<SuiteRow>& experiments() {
@@ -224,6 +225,40 @@ const std::vector<SuiteRow>& experiments() {
        {"fp32", "tf32", "fp16", "amp-fp16", "bf16", "amp-bf16"},
        {"mantissa"}},
       {{"mlp"}, kExperiment, {"all_reduce"}, {"", "scale=1", "scale=0.0001"}},
+      // Whole models (accuracy/experiments/whole_models.md).
+      {{"mlp/b32_i64_h128_o10", "lstm_classifier/b16_t16_n1_e32_h32_v64_o4", "gpt/b8_t32_n2_h2_d32_v27",
+        "erfnet/b4_s32x64_n1_w4_o4", "speech/b16_f16_t32_h32", "detector/b16_s64"},
+       {"fp32"},
+       {"evaluation"}},
+      {{"resnet/b16_s16_n1_w8"}, {"fp32", "amp-fp16"}, {"evaluation"}},
+      {{"resnet/b16_s16_n1_w8"}, {"fp32"}, {"evaluation"}, {"part=mid_training"}},
+      {{"mlp/b32_i64_h128_o10", "gpt/b8_t32_n2_h2_d32_v27", "resnet/b16_s16_n1_w8", "resnet/b1_s16_n1_w8",
+        "resnet/b32_s16_n1_w8"},
+       {"fp32"},
+       {"evaluation"},
+       {"part=memory"}},
+      {{"resnet/b256_s16_n1_w8"}, {"fp32"}, {"evaluation"}, {"part=memory batches=8"}},
+      {{"mlp/b32_i64_h128_o10"}, {"fp32"}, {"evaluation"}, {"part=rates"}},
+      {{"convnet/b16_c3_s16_w16"}, {"fp32"}, {"evaluation"}, {"part=slots"}},
+      {{"linear/b64_i1024_o1024", "batchnorm2d/b4_c3_s4", "layernorm/b512_d768", "softmax/b6_d12",
+        "attention/b2_h2_t6_d4", "mlp/b32_i64_h128_o10", "convnet/b16_c3_s16_w16", "resnet/b16_s16_n1_w8",
+        "gpt/b8_t32_n2_h2_d32_v27"},
+       {"fp32", "fp16", "bf16"},
+       {"batch_invariance"}},
+      {{"mlp/b32_i64_h128_o10", "resnet/b16_s16_n1_w8", "gpt/b8_t32_n2_h2_d32_v27", "bert/b16_t16_n2_h2_d32_v64_o4",
+        "erfnet/b4_s32x64_n1_w4_o4"},
+       {"fp32", "fp16", "amp-fp16", "amp-bf16"},
+       {"checkpointing"}},
+      {{"mlp/b32_i64_h128_o10", "resnet/b16_s16_n1_w8", "gpt/b8_t32_n2_h2_d32_v27"}, {"fp32", "amp-fp16"}, {"what_if"}},
+      {{"mlp/b32_i64_h128_o10"},
+       {"fp16", "amp-fp16", "fp16-master", "bf16"},
+       {"updates"},
+       {"rate=0.001 steps=4000", "", "momentum=0.9", "optimizer=adam"}},
+      {{"mlp/b32_i64_h128_o10"}, {"bf16-sr", "bf16-kahan"}, {"updates"}, {"rate=0.001 steps=4000"}},
+      {{"mlp/b32_i64_h128_o10"}, {"fp16", "fp32"}, {"updates"}, {"part=epsilon"}},
+      {{"mlp/b32_i64_h128_o10", "gpt/b8_t32_n2_h2_d32_v27"}, {"fp32"}, {"updates"}, {"part=accumulation"}},
+      {{"mlp/b32_i64_h128_o10"}, {"fp16", "amp-fp16", "bf16"}, {"overflow"}},
+      {{"lenet5/b2_c1_s28"}, {"fp16"}, {"overflow"}},
   };
   return rows;
 }
@@ -236,7 +271,7 @@ const std::vector<Suite>& suites() {
       {"smoke", "layers and small models in seconds: error, range, memory"},
       {"quick", "the default, about a minute: also throughput, training, drift and the negative controls"},
       {"full", "every subject and harness, the common policies and, on a few models, all"},
-      {"experiments", "what precision does to single operations: one harness for each question"},
+      {"experiments", "what precision does to operations and to whole models: one harness for each question"},
   };
   return list;
 }
