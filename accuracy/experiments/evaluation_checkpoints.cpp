@@ -102,8 +102,9 @@ void evaluate_checkpoints(const TrialSpec& spec, const EvaluationAxes& axes, Fin
       if (std::isfinite(mean.error)) number.standard_error = mean.error;
       number.samples = *gaps;
     }
-    out.number("evaluation.gap_over_seeds", at,
-               std::fabs(sample_mean(of_form.metric_gaps).mean) / seed_metric.deviation);
+    if (seed_metric.deviation > 0)
+      out.number("evaluation.gap_over_seeds", at,
+                 std::fabs(sample_mean(of_form.metric_gaps).mean) / seed_metric.deviation);
     out.number("evaluation.half_share", at, half_share(spec, policy_named(form.policy)));
     if (form.name == "fp32") continue;
     out.number("evaluation.tau", at + "/loss", kendall_tau(of_form.losses, fp32.losses));

@@ -100,16 +100,22 @@ TEST(Evaluation, OfAModelWithBatchNormHasItsStatisticsAndItsFoldedForm) {
             number_at(findings, "evaluation.logit_error_rms", "full_fp16"));
 }
 
-// At a rate so small that checkpoints and rates hardly differ, half precision cannot rank them as fp32 does.
+// At some rate, checkpoints and rates differ by about as much as half precision rounds: it cannot rank them as fp32 does.
+// Where they differ less, all are equal and tau is NaN; where they differ more, tau is 1.
 TEST(Evaluation, RankingsDifferWhereDifferencesAreBelowHalfPrecision) {
-  TrialSpec spec =
-      experiment_spec(kTinyMlp, "fp32", {{"steps", "20"}, {"checkpoints", "10"}, {"seeds", "2"}, {"samples", "64"}});
-  spec.settings.rate = 1e-5;
-  const Findings checkpoints = findings_of(evaluation_harness(), spec);
-  EXPECT_FALSE(number_at(checkpoints, "evaluation.tau", "full_bf16/loss") > 0.9) << "or NaN: all losses are equal";
-  spec.axes = {{"part", "rates"}, {"steps", "2"}, {"seeds", "3"}, {"samples", "64"}};
-  const Findings rates = findings_of(evaluation_harness(), spec);
-  EXPECT_FALSE(number_at(rates, "evaluation.rate_tau", "half") > 0.99);
+  double of_checkpoints = 1, of_rates = 1;
+  for (const double rate : {1e-5, 1e-4, 1e-3, 1e-2}) {
+    TrialSpec spec =
+        experiment_spec(kTinyMlp, "fp32", {{"steps", "20"}, {"checkpoints", "10"}, {"seeds", "2"}, {"samples", "64"}});
+    spec.settings.rate = rate;
+    of_checkpoints = std::fmin(of_checkpoints,
+                               number_at(findings_of(evaluation_harness(), spec), "evaluation.tau", "full_bf16/loss"));
+    spec.axes = {{"part", "rates"}, {"steps", "2"}, {"seeds", "2"}, {"samples", "64"}};
+    const Findings rates = findings_of(evaluation_harness(), spec);
+    for (const double tau : measured(rates, "evaluation.rate_tau", "half").samples) of_rates = std::fmin(of_rates, tau);
+  }
+  EXPECT_LT(of_checkpoints, 0.95);
+  EXPECT_LT(of_rates, 0.95);
 }
 
 TEST(Evaluation, CheckpointsAreThoseOfShorterTrainings) {
