@@ -6,31 +6,31 @@
 #include <string>
 #include <utility>
 
-#include "accuracy/experiments/operation_testing.h"
+#include "accuracy/experiments/experiment_testing.h"
 
 namespace halfmark::accuracy {
 namespace {
 
-using namespace operation_testing;
+using namespace experiment_testing;
 
 constexpr const char* kStatisticsImages = "batchnorm2d/b16_c4_s8";  // 1,024 values of a channel
 
 Findings statistics_under(const char* subject, const char* policy) {
-  return operation_findings(batchnorm_statistics_harness(), operation_trial(subject, policy));
+  return findings_of(batchnorm_statistics_harness(), experiment_trial(subject, policy));
 }
 
 TEST(BatchNormStatistics, OverflowInFp16StorageOnly) {
   for (const char* policy : {"fp16", "fp32", "fp16-bn32", "amp-fp16", "bf16"}) {
-    const TrialSpec spec = operation_trial(kStatisticsImages, policy);
-    const Findings found = operation_findings(batchnorm_statistics_harness(), spec);
+    const TrialSpec spec = experiment_trial(kStatisticsImages, policy);
+    const Findings found = findings_of(batchnorm_statistics_harness(), spec);
     const bool is_half = std::string(policy) == "fp16";
-    EXPECT_TRUE(expectation_met(batchnorm_statistics_harness(), spec, found)) << policy;
-    EXPECT_EQ(number_in(found, "batchnorm_statistics.running_nonfinite", "std=300"), is_half) << policy;
+    EXPECT_TRUE(meets_expectation(batchnorm_statistics_harness(), spec, found)) << policy;
+    EXPECT_EQ(number_at(found, "batchnorm_statistics.running_nonfinite", "std=300"), is_half) << policy;
     // An infinite variance makes every normalised value 0: the layer gives its shift, and no NaN tells.
-    const double silent = number_in(found, "batchnorm_statistics.silent", "std=300");
+    const double silent = number_at(found, "batchnorm_statistics.silent", "std=300");
     EXPECT_TRUE(is_half ? silent == 1 : silent < 0.01) << policy << " " << silent;
-    EXPECT_TRUE(is_half ? std::isinf(point_in(found, "batchnorm_statistics.running_variance_error", "", 300))
-                        : point_in(found, "batchnorm_statistics.running_variance_error", "", 300) < 0x1p-8)
+    EXPECT_TRUE(is_half ? std::isinf(curve_at(found, "batchnorm_statistics.running_variance_error", "", 300))
+                        : curve_at(found, "batchnorm_statistics.running_variance_error", "", 300) < 0x1p-8)
         << policy;
   }
 }
@@ -38,8 +38,8 @@ TEST(BatchNormStatistics, OverflowInFp16StorageOnly) {
 TEST(BatchNormStatistics, OfSmallInputsVanishInFp16Storage) {
   const Findings half = statistics_under(kStatisticsImages, "fp16"),
                  wide = statistics_under(kStatisticsImages, "fp16-bn32");
-  EXPECT_EQ(point_in(half, "batchnorm_statistics.running_variance_error", "", 1e-4), 1);  // 1e-8 is 0 in fp16
-  EXPECT_LT(point_in(wide, "batchnorm_statistics.running_variance_error", "", 1e-4), 0x1p-20);
+  EXPECT_EQ(curve_at(half, "batchnorm_statistics.running_variance_error", "", 1e-4), 1);  // 1e-8 is 0 in fp16
+  EXPECT_LT(curve_at(wide, "batchnorm_statistics.running_variance_error", "", 1e-4), 0x1p-20);
 }
 
 // S2-1: the error of a variance that is added in half is more than ten times that of one added in float.
@@ -47,10 +47,10 @@ TEST(BatchNormStatistics, AddedInHalfAreWrongAndStoredInHalfAreNot) {
   for (const char* policy : {"fp16", "bf16"}) {
     const Findings found = statistics_under(kStatisticsImages, policy);
     for (const double ratio : {0.0, 1.0, 3.0, 10.0}) {
-      const double low = point_in(found, "batchnorm_statistics.variance_error", "two_pass/low_sum/x=low", ratio),
-                   wide = point_in(found, "batchnorm_statistics.variance_error", "two_pass/fp32/x=low", ratio);
+      const double low = curve_at(found, "batchnorm_statistics.variance_error", "two_pass/low_sum/x=low", ratio),
+                   wide = curve_at(found, "batchnorm_statistics.variance_error", "two_pass/fp32/x=low", ratio);
       EXPECT_GT(low, 10 * wide) << policy << " " << ratio;
-      EXPECT_GT(point_in(found, "batchnorm_statistics.variance_error", "two_pass/low_sum/x=f32", ratio), 10 * wide)
+      EXPECT_GT(curve_at(found, "batchnorm_statistics.variance_error", "two_pass/low_sum/x=f32", ratio), 10 * wide)
           << policy;
       EXPECT_LE(wide, 1024 * 0x1p-23) << policy << " " << ratio;
     }
@@ -60,37 +60,37 @@ TEST(BatchNormStatistics, AddedInHalfAreWrongAndStoredInHalfAreNot) {
 // E[x^2] - E[x]^2 loses the square of mean / standard deviation: at 100 the moments in half are equal.
 TEST(BatchNormStatistics, OfOnePassCollapseForALargeMean) {
   const Findings found = statistics_under(kStatisticsImages, "fp16");
-  EXPECT_GT(number_in(found, "batchnorm_statistics.collapsed", "one_pass/low_result/x=low"), 0);
-  EXPECT_GT(point_in(found, "batchnorm_statistics.variance_error", "one_pass/low_result/x=low", 100), 0.5);
-  EXPECT_EQ(number_in(found, "batchnorm_statistics.collapsed", "two_pass/kernel/x=low"), 0);
-  EXPECT_LT(point_in(found, "batchnorm_statistics.variance_error", "two_pass/kernel/x=low", 1000), 1e-4);
-  EXPECT_GT(point_in(found, "batchnorm_statistics.variance_error", "one_pass/fp32/x=low", 1000),
-            100 * point_in(found, "batchnorm_statistics.variance_error", "two_pass/kernel/x=low", 1000));
+  EXPECT_GT(number_at(found, "batchnorm_statistics.collapsed", "one_pass/low_result/x=low"), 0);
+  EXPECT_GT(curve_at(found, "batchnorm_statistics.variance_error", "one_pass/low_result/x=low", 100), 0.5);
+  EXPECT_EQ(number_at(found, "batchnorm_statistics.collapsed", "two_pass/kernel/x=low"), 0);
+  EXPECT_LT(curve_at(found, "batchnorm_statistics.variance_error", "two_pass/kernel/x=low", 1000), 1e-4);
+  EXPECT_GT(curve_at(found, "batchnorm_statistics.variance_error", "one_pass/fp32/x=low", 1000),
+            100 * curve_at(found, "batchnorm_statistics.variance_error", "two_pass/kernel/x=low", 1000));
 }
 
 TEST(BatchNormStatistics, ArePoisonedByAnInfiniteActivationThoughTheStepIsSkipped) {
   const Findings amp = statistics_under(kStatisticsImages, "amp-fp16"),
                  plain = statistics_under(kStatisticsImages, "fp16");
-  EXPECT_EQ(number_in(amp, "batchnorm_statistics.step_skipped"), 1);
-  EXPECT_EQ(number_in(amp, "batchnorm_statistics.parameters_nonfinite"), 0);
-  EXPECT_EQ(number_in(plain, "batchnorm_statistics.step_skipped"), 0);
-  EXPECT_GT(number_in(plain, "batchnorm_statistics.parameters_nonfinite"), 0);
+  EXPECT_EQ(number_at(amp, "batchnorm_statistics.step_skipped"), 1);
+  EXPECT_EQ(number_at(amp, "batchnorm_statistics.parameters_nonfinite"), 0);
+  EXPECT_EQ(number_at(plain, "batchnorm_statistics.step_skipped"), 0);
+  EXPECT_GT(number_at(plain, "batchnorm_statistics.parameters_nonfinite"), 0);
   for (const Findings* found : {&amp, &plain}) {
-    EXPECT_EQ(number_in(*found, "batchnorm_statistics.poisoned", "before"), 0);
-    EXPECT_EQ(number_in(*found, "batchnorm_statistics.poisoned", "after"),
+    EXPECT_EQ(number_at(*found, "batchnorm_statistics.poisoned", "before"), 0);
+    EXPECT_EQ(number_at(*found, "batchnorm_statistics.poisoned", "after"),
               0.25);  // mean and variance of one channel of four
-    EXPECT_EQ(number_in(*found, "batchnorm_statistics.poisoned", "later"), 0.25);
-    EXPECT_EQ(number_in(*found, "batchnorm_statistics.output_nonfinite", "evaluation"), 0.25);
+    EXPECT_EQ(number_at(*found, "batchnorm_statistics.poisoned", "later"), 0.25);
+    EXPECT_EQ(number_at(*found, "batchnorm_statistics.output_nonfinite", "evaluation"), 0.25);
   }
   // In training, a batch has its own statistics.
-  EXPECT_EQ(number_in(amp, "batchnorm_statistics.output_nonfinite", "training"), 0);
+  EXPECT_EQ(number_at(amp, "batchnorm_statistics.output_nonfinite", "training"), 0);
 }
 
 TEST(BatchNormStatistics, OfAFrozenLayerAreNotPoisoned) {
-  const TrialSpec spec = operation_trial("batchnorm2d/b16_c4_s8_m1", "amp-fp16");
-  const Findings found = operation_findings(batchnorm_statistics_harness(), spec);
-  EXPECT_TRUE(expectation_met(batchnorm_statistics_harness(), spec, found));
-  EXPECT_EQ(number_in(found, "batchnorm_statistics.poisoned", "after"), 0);
+  const TrialSpec spec = experiment_trial("batchnorm2d/b16_c4_s8_m1", "amp-fp16");
+  const Findings found = findings_of(batchnorm_statistics_harness(), spec);
+  EXPECT_TRUE(meets_expectation(batchnorm_statistics_harness(), spec, found));
+  EXPECT_EQ(number_at(found, "batchnorm_statistics.poisoned", "after"), 0);
 }
 
 // Each output is rounded once from a value of fp32. The gradients of scale and shift are sums of up to 100 terms of both signs: in
@@ -103,19 +103,19 @@ TEST(BatchNormStatistics, HaveRightOutputsAndGradientsInBothLayoutsForAllRanks) 
                                        std::pair{"amp-fp16", 0x1p-11}, std::pair{"bf16", 0x1p-8}}) {
       const Findings found = statistics_under(subject, policy);
       for (const std::string layout : {"nchw", "nhwc"}) {
-        EXPECT_LE(number_in(found, "batchnorm_statistics.output_error", layout), unit)
+        EXPECT_LE(number_at(found, "batchnorm_statistics.output_error", layout), unit)
             << subject << " " << policy << " " << layout;
         for (const char* of : {"/input", "/scale", "/shift"})
-          EXPECT_LE(number_in(found, "batchnorm_statistics.gradient_error", layout + of), std::max(unit, 0x1p-15))
+          EXPECT_LE(number_at(found, "batchnorm_statistics.gradient_error", layout + of), std::max(unit, 0x1p-15))
               << subject << " " << policy << of;
-        EXPECT_EQ(number_in(found, "batchnorm_statistics.layout_nonfinite", layout), 0)
+        EXPECT_EQ(number_at(found, "batchnorm_statistics.layout_nonfinite", layout), 0)
             << subject << " " << policy << " " << layout;
       }
     }
 }
 
 TEST(BatchNormStatistics, NeedABatchNorm) {
-  EXPECT_TRUE(refusal_of(batchnorm_statistics_harness(), operation_trial("layernorm/b6_d12", "fp16")));
+  EXPECT_TRUE(refusal_of(batchnorm_statistics_harness(), experiment_trial("layernorm/b6_d12", "fp16")));
 }
 
 }  // namespace

@@ -6,25 +6,25 @@
 #include <string>
 #include <utility>
 
-#include "accuracy/experiments/operation_testing.h"
+#include "accuracy/experiments/experiment_testing.h"
 
 namespace halfmark::accuracy {
 namespace {
 
-using namespace operation_testing;
+using namespace experiment_testing;
 
 constexpr const char* kMaskedScores = "softmax/b32_d64";
 
 Findings masked_under(const char* policy, Axes axes = {}) {
-  return operation_findings(mask_harness(), operation_trial(kMaskedScores, policy, std::move(axes)));
+  return findings_of(mask_harness(), experiment_trial(kMaskedScores, policy, std::move(axes)));
 }
 
 TEST(Mask, WithTheLowestNumberFailsInFp16AndNotInFp32UnderAutocastOrInBf16) {
   for (const char* policy : {"fp16", "fp32", "amp-fp16", "bf16"}) {
-    const TrialSpec spec = operation_trial(kMaskedScores, policy);
-    const Findings found = operation_findings(mask_harness(), spec);
-    EXPECT_TRUE(expectation_met(mask_harness(), spec, found)) << policy;
-    EXPECT_EQ(number_in(found, "mask.nan", "lowest/one") > 0, std::string(policy) == "fp16") << policy;
+    const TrialSpec spec = experiment_trial(kMaskedScores, policy);
+    const Findings found = findings_of(mask_harness(), spec);
+    EXPECT_TRUE(meets_expectation(mask_harness(), spec, found)) << policy;
+    EXPECT_EQ(number_at(found, "mask.nan", "lowest/one") > 0, std::string(policy) == "fp16") << policy;
   }
 }
 
@@ -43,51 +43,51 @@ TEST(Mask, MakesNanWhereEveryPlaceIsMinusInfinity) {
                          Row{"-inf/one", true, true}, Row{"-inf/two", true, true}, Row{"boolean/one", false, false},
                          Row{"boolean/two", false, false}})
     for (const auto& [policy, numbers] : found) {
-      EXPECT_EQ(std::isnan(number_in(numbers, "mask.full_low_row", row.at)), policy == "fp16" ? row.fp16 : row.wide)
+      EXPECT_EQ(std::isnan(number_at(numbers, "mask.full_low_row", row.at)), policy == "fp16" ? row.fp16 : row.wide)
           << policy << " " << row.at;
-      EXPECT_EQ(number_in(numbers, "mask.nan_partial_rows", row.at), 0) << policy << " " << row.at;
+      EXPECT_EQ(number_at(numbers, "mask.nan_partial_rows", row.at), 0) << policy << " " << row.at;
     }
-  EXPECT_EQ(number_in(found.at("fp16"), "mask.value", "-1e9"), -HUGE_VAL);
-  EXPECT_EQ(number_in(found.at("fp16"), "mask.value", "-1e4"), -10000);
-  EXPECT_EQ(number_in(found.at("fp16"), "mask.value", "lowest"), -65504);
-  EXPECT_EQ(number_in(found.at("amp-fp16"), "mask.value", "-1e9"), -1e9) << "the mask has the dtype of the parameters";
+  EXPECT_EQ(number_at(found.at("fp16"), "mask.value", "-1e9"), -HUGE_VAL);
+  EXPECT_EQ(number_at(found.at("fp16"), "mask.value", "-1e4"), -10000);
+  EXPECT_EQ(number_at(found.at("fp16"), "mask.value", "lowest"), -65504);
+  EXPECT_EQ(number_at(found.at("amp-fp16"), "mask.value", "-1e9"), -1e9) << "the mask has the dtype of the parameters";
 }
 
 TEST(Mask, OfBytesGivesNothingToARowThatIsMaskedAltogether) {
   for (const char* policy : {"fp16", "fp32", "bf16"}) {
     const Findings found = masked_under(policy);
-    EXPECT_EQ(number_in(found, "mask.full_row", "boolean/one"), 0) << policy;
+    EXPECT_EQ(number_at(found, "mask.full_row", "boolean/one"), 0) << policy;
     // What a finite constant masks altogether attends to the masked places.
-    EXPECT_NEAR(number_in(found, "mask.full_row", "-1e4/one"), 1, 64 * 0x1p-8) << policy;
+    EXPECT_NEAR(number_at(found, "mask.full_row", "-1e4/one"), 1, 64 * 0x1p-8) << policy;
   }
 }
 
 // Scores with a standard deviation of 10,000: -1e4 does not hide a masked score of 15,000.
 TEST(Mask, OfASmallConstantLeaksForLargeScores) {
   const Findings large = masked_under("fp16", {{"scores", "10000"}}), usual = masked_under("fp16");
-  EXPECT_GT(number_in(large, "mask.leaked", "-1e4/one"), 0.5);
-  EXPECT_EQ(number_in(usual, "mask.leaked", "-1e4/one"), 0);
+  EXPECT_GT(number_at(large, "mask.leaked", "-1e4/one"), 0.5);
+  EXPECT_EQ(number_at(usual, "mask.leaked", "-1e4/one"), 0);
   for (const char* at : {"-1e9/one", "-inf/one", "boolean/one"})
-    EXPECT_EQ(number_in(large, "mask.leaked", at), 0) << at;
+    EXPECT_EQ(number_at(large, "mask.leaked", at), 0) << at;
 }
 
 TEST(Mask, LeavesTheOtherPlacesAsExactAsTheFormat) {
   for (const auto& [policy, unit] : {std::pair{"fp16", 0x1p-11}, std::pair{"fp32", 0x1p-21}, std::pair{"bf16", 0x1p-8}})
     for (const char* at : {"-1e9/one", "-inf/one", "boolean/one"})
-      EXPECT_LE(number_in(masked_under(policy), "mask.error", at), unit) << policy << " " << at;
+      EXPECT_LE(number_at(masked_under(policy), "mask.error", at), unit) << policy << " " << at;
 }
 
 TEST(Mask, NeedsASoftmaxOfSomeRows) {
-  EXPECT_TRUE(refusal_of(mask_harness(), operation_trial("linear/b4_i16_o8", "fp16")));
-  EXPECT_TRUE(refusal_of(mask_harness(), operation_trial("softmax/b2_d8", "fp16")));
-  EXPECT_FALSE(refusal_of(mask_harness(), operation_trial(kMaskedScores, "fp16")));
+  EXPECT_TRUE(refusal_of(mask_harness(), experiment_trial("linear/b4_i16_o8", "fp16")));
+  EXPECT_TRUE(refusal_of(mask_harness(), experiment_trial("softmax/b2_d8", "fp16")));
+  EXPECT_FALSE(refusal_of(mask_harness(), experiment_trial(kMaskedScores, "fp16")));
 }
 
 TEST(Mask, MeasuresTheSameOnASimulatedGpu) {
   const Findings cpu = masked_under("fp16"),
-                 sim = operation_findings(mask_harness(), operation_trial(kMaskedScores, "fp16", {}, "sim:hopper"));
+                 sim = findings_of(mask_harness(), experiment_trial(kMaskedScores, "fp16", {}, "sim:hopper"));
   for (const char* at : {"-1e9/one", "lowest/one", "lowest/two", "boolean/one"})
-    EXPECT_EQ(number_in(cpu, "mask.nan", at), number_in(sim, "mask.nan", at)) << at;
+    EXPECT_EQ(number_at(cpu, "mask.nan", at), number_at(sim, "mask.nan", at)) << at;
 }
 
 }  // namespace

@@ -6,12 +6,12 @@
 #include <map>
 #include <string>
 
-#include "accuracy/experiments/operation_testing.h"
+#include "accuracy/experiments/experiment_testing.h"
 
 namespace halfmark::accuracy {
 namespace {
 
-using namespace operation_testing;
+using namespace experiment_testing;
 
 constexpr const char* kRowNorms[] = {"layernorm/b6_d12", "rmsnorm/b6_d12", "linear/b4_i16_o8_w1"};
 
@@ -20,20 +20,19 @@ const Findings& rows_under(const char* subject, const char* policy, const char* 
   static std::map<std::array<std::string, 3>, Findings> known;
   const auto [found, is_new] = known.try_emplace({subject, policy, epsilon});
   if (is_new)
-    found->second =
-        operation_findings(row_statistics_harness(), operation_trial(subject, policy, {{"epsilon", epsilon}}));
+    found->second = findings_of(row_statistics_harness(), experiment_trial(subject, policy, {{"epsilon", epsilon}}));
   return found->second;
 }
 
 TEST(RowStatistics, OverflowInFp16AndNotInFp32UnderAutocastOrInBf16) {
   for (const char* subject : kRowNorms)
     for (const char* policy : {"fp16", "fp32", "amp-fp16", "bf16"}) {
-      const TrialSpec spec = operation_trial(subject, policy);
+      const TrialSpec spec = experiment_trial(subject, policy);
       const Findings& found = rows_under(subject, policy);
-      EXPECT_TRUE(expectation_met(row_statistics_harness(), spec, found)) << subject << " " << policy;
-      EXPECT_EQ(number_in(found, "row_statistics.nonfinite", "policy") > 0, std::string(policy) == "fp16")
+      EXPECT_TRUE(meets_expectation(row_statistics_harness(), spec, found)) << subject << " " << policy;
+      EXPECT_EQ(number_at(found, "row_statistics.nonfinite", "policy") > 0, std::string(policy) == "fp16")
           << subject << " " << policy;
-      EXPECT_EQ(number_in(found, "row_statistics.safe_widths", "fp32"), 1) << subject << " " << policy;
+      EXPECT_EQ(number_at(found, "row_statistics.safe_widths", "fp32"), 1) << subject << " " << policy;
     }
 }
 
@@ -45,7 +44,7 @@ TEST(RowStatistics, OverflowWhereTheSumOfSquaresExceeds65504) {
     for (const double size : {0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4}) {
       const double sum = width * size * size, spread = 5 * std::sqrt(2 / width);
       const std::string at = "low_result/width=" + std::to_string(static_cast<int>(width));
-      const double error = point_in(found, "row_statistics.error", at, size);
+      const double error = curve_at(found, "row_statistics.error", at, size);
       const bool overflows = sum * (1 - spread) > 65520;
       if (!overflows && sum * (1 + spread) >= 65504) continue;
       ++decided;
@@ -59,39 +58,39 @@ TEST(RowStatistics, OverflowWhereTheSumOfSquaresExceeds65504) {
 TEST(RowStatistics, VanishForSmallValuesInFp16) {
   for (const char* policy : {"fp16", "bf16", "fp32"}) {
     const Findings& found = rows_under("rmsnorm/b6_d12", policy);
-    EXPECT_EQ(number_in(found, "row_statistics.vanished", "low_result") > 0, std::string(policy) == "fp16") << policy;
-    EXPECT_EQ(number_in(found, "row_statistics.vanished", "fp32"), 0) << policy;
+    EXPECT_EQ(number_at(found, "row_statistics.vanished", "low_result") > 0, std::string(policy) == "fp16") << policy;
+    EXPECT_EQ(number_at(found, "row_statistics.vanished", "fp32"), 0) << policy;
   }
 }
 
 // A weight norm takes the sum, not the mean: 64 squares of 1e-4 are 6.4e-7, which fp16 still holds with a few bits.
 TEST(RowStatistics, OfAWeightNormAreSums) {
   const Findings& found = rows_under("linear/b4_i16_o8_w1", "fp16");
-  EXPECT_EQ(number_in(found, "row_statistics.vanished", "low_result"), 0);
-  EXPECT_TRUE(std::isinf(point_in(found, "row_statistics.error", "low_result/width=64", 100)));
-  EXPECT_LT(point_in(found, "row_statistics.error", "low_result/width=64", 1e-3), 0x1p-9);
+  EXPECT_EQ(number_at(found, "row_statistics.vanished", "low_result"), 0);
+  EXPECT_TRUE(std::isinf(curve_at(found, "row_statistics.error", "low_result/width=64", 100)));
+  EXPECT_LT(curve_at(found, "row_statistics.error", "low_result/width=64", 1e-3), 0x1p-9);
 }
 
 TEST(RowStatistics, AddedInFp16LoseWideRows) {
   const Findings& found = rows_under("rmsnorm/b6_d12", "fp16");
   // With 65,536 equal terms the sum would stop at 2048 terms: an error of the root of 1 - 2048 / 65536 and less for random ones.
-  EXPECT_GT(point_in(found, "row_statistics.error", "low_sum/width=65536", 0.01), 0.1);
-  EXPECT_LT(point_in(found, "row_statistics.error", "low_sum/width=64", 0.1), 64 * 0x1p-11);
-  EXPECT_EQ(number_in(found, "row_statistics.output_nonfinite"), 0);
+  EXPECT_GT(curve_at(found, "row_statistics.error", "low_sum/width=65536", 0.01), 0.1);
+  EXPECT_LT(curve_at(found, "row_statistics.error", "low_sum/width=64", 0.1), 64 * 0x1p-11);
+  EXPECT_EQ(number_at(found, "row_statistics.output_nonfinite"), 0);
 }
 
 TEST(RowStatistics, RoundSmallEpsilonsToZeroInFp16) {
-  EXPECT_EQ(number_in(rows_under("layernorm/b6_d12", "fp16"), "row_statistics.zero_row_nan", "policy"), 0);
-  EXPECT_EQ(number_in(rows_under("layernorm/b6_d12", "fp16", "1e-08"), "row_statistics.epsilon", "policy"), 0);
-  EXPECT_EQ(number_in(rows_under("layernorm/b6_d12", "fp16", "1e-08"), "row_statistics.zero_row_nan", "policy"), 1);
-  EXPECT_EQ(number_in(rows_under("layernorm/b6_d12", "amp-fp16", "1e-08"), "row_statistics.zero_row_nan", "policy"), 0);
+  EXPECT_EQ(number_at(rows_under("layernorm/b6_d12", "fp16"), "row_statistics.zero_row_nan", "policy"), 0);
+  EXPECT_EQ(number_at(rows_under("layernorm/b6_d12", "fp16", "1e-08"), "row_statistics.epsilon", "policy"), 0);
+  EXPECT_EQ(number_at(rows_under("layernorm/b6_d12", "fp16", "1e-08"), "row_statistics.zero_row_nan", "policy"), 1);
+  EXPECT_EQ(number_at(rows_under("layernorm/b6_d12", "amp-fp16", "1e-08"), "row_statistics.zero_row_nan", "policy"), 0);
   // amp_semantics.md 0: 1e-5 is 1.0014e-5 in fp16.
-  EXPECT_NEAR(number_in(rows_under("layernorm/b6_d12", "fp16"), "row_statistics.epsilon", "policy"), 1.0014e-5, 5e-10);
+  EXPECT_NEAR(number_at(rows_under("layernorm/b6_d12", "fp16"), "row_statistics.epsilon", "policy"), 1.0014e-5, 5e-10);
 }
 
 TEST(RowStatistics, NeedANorm) {
-  EXPECT_TRUE(refusal_of(row_statistics_harness(), operation_trial("linear/b4_i16_o8", "fp16")));
-  EXPECT_TRUE(refusal_of(row_statistics_harness(), operation_trial("softmax/b6_d12", "fp16")));
+  EXPECT_TRUE(refusal_of(row_statistics_harness(), experiment_trial("linear/b4_i16_o8", "fp16")));
+  EXPECT_TRUE(refusal_of(row_statistics_harness(), experiment_trial("softmax/b6_d12", "fp16")));
 }
 
 }  // namespace

@@ -6,17 +6,17 @@
 #include <string>
 #include <utility>
 
-#include "accuracy/experiments/operation_testing.h"
+#include "accuracy/experiments/experiment_testing.h"
 
 namespace halfmark::accuracy {
 namespace {
 
-using namespace operation_testing;
+using namespace experiment_testing;
 
 constexpr const char* kUnderflowShape = "relu/b16_c64_s8";  // 65,536 numbers
 
 Findings underflow_under(const char* policy, Axes axes = {}) {
-  return operation_findings(underflow_harness(), operation_trial(kUnderflowShape, policy, std::move(axes)));
+  return findings_of(underflow_harness(), experiment_trial(kUnderflowShape, policy, std::move(axes)));
 }
 
 TEST(Underflow, GivesTheReferencePointsOfLossScaling) {
@@ -30,51 +30,50 @@ TEST(Underflow, GivesTheReferencePointsOfLossScaling) {
         Point{"median=2^-27/scale=2^0", 0.84, 0.005}, Point{"median=2^-27/scale=2^7", 0.006, 0.0005},
         Point{"median=2^-30/scale=2^0", 0.99, 0.005}, Point{"median=2^-30/scale=2^7", 0.16, 0.005}}) {
     const double error = std::sqrt(std::max(point.share * (1 - point.share), 1e-5) / 65536);
-    EXPECT_NEAR(number_in(found, "underflow.zero", point.at), point.share, point.digits + 5 * error) << point.at;
-    EXPECT_EQ(number_in(found, "underflow.infinite", point.at), 0) << point.at;
+    EXPECT_NEAR(number_at(found, "underflow.zero", point.at), point.share, point.digits + 5 * error) << point.at;
+    EXPECT_EQ(number_at(found, "underflow.infinite", point.at), 0) << point.at;
   }
   // 250 shares: the largest of as many normal deviations is above 5 once in 7,000 samples.
-  EXPECT_LT(number_in(found, "underflow.deviation"), 5);
+  EXPECT_LT(number_at(found, "underflow.deviation"), 5);
 }
 
 // With the median 2^-24 and 2 octaves: Phi((-25 - k + 24) / 2) < 0.001 from k = 6 on, and up to 2^24 nothing overflows:
 // 65520 is 8 standard deviations above 2^0.
 TEST(Underflow, CountsTheLossScalesThatLoseNothing) {
   const Findings found = underflow_under("fp16");
-  EXPECT_EQ(number_in(found, "underflow.good_scales", "median=2^-24"), 24 - 6 + 1);
-  EXPECT_EQ(number_in(found, "underflow.good_scales", "median=2^-34"), 24 - 16 + 1);
+  EXPECT_EQ(number_at(found, "underflow.good_scales", "median=2^-24"), 24 - 6 + 1);
+  EXPECT_EQ(number_at(found, "underflow.good_scales", "median=2^-34"), 24 - 16 + 1);
 }
 
 TEST(Underflow, LosesGradientsInFp16AndNotWithALossScaleOrAWiderFormat) {
   for (const char* policy : {"fp16", "amp-fp16", "fp32", "bf16"}) {
-    const TrialSpec spec = operation_trial(kUnderflowShape, policy);
-    const Findings found = operation_findings(underflow_harness(), spec);
-    EXPECT_TRUE(expectation_met(underflow_harness(), spec, found)) << policy;
-    EXPECT_EQ(number_in(found, "underflow.zero", "policy") > 0.8, std::string(policy) == "fp16") << policy;
+    const TrialSpec spec = experiment_trial(kUnderflowShape, policy);
+    const Findings found = findings_of(underflow_harness(), spec);
+    EXPECT_TRUE(meets_expectation(underflow_harness(), spec, found)) << policy;
+    EXPECT_EQ(number_at(found, "underflow.zero", "policy") > 0.8, std::string(policy) == "fp16") << policy;
   }
 }
 
 TEST(Underflow, FindsScalingByPowersOfTwoExactAndByOthersNot) {
   const Findings found = underflow_under("fp16");
-  EXPECT_GT(number_in(found, "scaling.compared", "power_of_two"), 1e6);
-  EXPECT_EQ(number_in(found, "scaling.changed", "power_of_two"), 0);
-  EXPECT_LE(number_in(found, "scaling.ulps", "power_of_two"), 0.5);
-  EXPECT_GT(number_in(found, "scaling.changed", "other"), 0.5);
+  EXPECT_GT(number_at(found, "scaling.compared", "power_of_two"), 1e6);
+  EXPECT_EQ(number_at(found, "scaling.changed", "power_of_two"), 0);
+  EXPECT_LE(number_at(found, "scaling.ulps", "power_of_two"), 0.5);
+  EXPECT_GT(number_at(found, "scaling.changed", "other"), 0.5);
   // Half an ulp of x scale is less than an ulp of x, as seen at x; the divisions in fp32 add 2^-23 of 2^10 ulps.
-  EXPECT_GT(number_in(found, "scaling.ulps", "other"), 0.5);
-  EXPECT_LE(number_in(found, "scaling.ulps", "other"), 1 + 0x1p-12);
+  EXPECT_GT(number_at(found, "scaling.ulps", "other"), 0.5);
+  EXPECT_LE(number_at(found, "scaling.ulps", "other"), 1 + 0x1p-12);
 }
 
 TEST(Underflow, NeedsTheShapeOfASingleLayer) {
-  EXPECT_TRUE(refusal_of(underflow_harness(), operation_trial("mlp/b8_i16_h24_o10", "fp16")));
-  EXPECT_FALSE(refusal_of(underflow_harness(), operation_trial(kUnderflowShape, "fp16")));
+  EXPECT_TRUE(refusal_of(underflow_harness(), experiment_trial("mlp/b8_i16_h24_o10", "fp16")));
+  EXPECT_FALSE(refusal_of(underflow_harness(), experiment_trial(kUnderflowShape, "fp16")));
 }
 
 TEST(Underflow, MeasuresTheSameOnASimulatedGpu) {
   const Findings cpu = underflow_under("fp16"),
-                 sim = operation_findings(underflow_harness(),
-                                          operation_trial(kUnderflowShape, "fp16", {}, "sim:hopper"));
-  EXPECT_EQ(number_in(cpu, "underflow.zero", "policy"), number_in(sim, "underflow.zero", "policy"));
+                 sim = findings_of(underflow_harness(), experiment_trial(kUnderflowShape, "fp16", {}, "sim:hopper"));
+  EXPECT_EQ(number_at(cpu, "underflow.zero", "policy"), number_at(sim, "underflow.zero", "policy"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the tests of experiments on single operations share: a trial of a subject on a device, and numbers and curves of its findings by name.
+// What the tests of experiments share: a trial of a subject on a device, and numbers and curves of its findings by name.
 #pragma once
 
 #include <cmath>
@@ -11,10 +11,10 @@
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 
-namespace halfmark::accuracy::operation_testing {
+namespace halfmark::accuracy::experiment_testing {
 
-inline TrialSpec operation_trial(std::string_view subject, std::string_view policy, Axes axes = {},
-                                 const std::string& device = "cpu") {
+inline TrialSpec experiment_trial(std::string_view subject, std::string_view policy, Axes axes = {},
+                                  const std::string& device = "cpu") {
   TrialSpec spec;
   spec.subject = &subject_named(std::string(subject));
   spec.device = open_device(device);
@@ -33,7 +33,7 @@ struct OneThread {
 };
 
 // Also checks what the program checks of findings.
-inline Findings operation_findings(const Harness& harness, const TrialSpec& spec) {
+inline Findings findings_of(const Harness& harness, const TrialSpec& spec) {
   const OneThread one_thread;
   if (const auto refusal = refusal_of(harness, spec)) throw Error(*refusal);
   Findings found = harness.measure(spec);
@@ -41,13 +41,13 @@ inline Findings operation_findings(const Harness& harness, const TrialSpec& spec
   return found;
 }
 
-inline double number_in(const Findings& found, std::string_view metric, std::string_view at = "") {
+inline double number_at(const Findings& found, std::string_view metric, std::string_view at = "") {
   for (const Measurement& one : found.measurements)
     if (one.metric == metric && one.at == at) return one.value;
   throw Error("no " + std::string(metric) + " at '" + std::string(at) + "'");
 }
 
-inline double point_in(const Findings& found, std::string_view metric, std::string_view at, double x) {
+inline double curve_at(const Findings& found, std::string_view metric, std::string_view at, double x) {
   for (const Series& curve : found.series)
     for (size_t i = 0; i < curve.x.size(); ++i)
       if (curve.metric == metric && curve.at == at && curve.x[i] == x) return curve.y[i];
@@ -55,13 +55,13 @@ inline double point_in(const Findings& found, std::string_view metric, std::stri
 }
 
 // Whether the findings meet what the harness expects of the trial.
-inline bool expectation_met(const Harness& harness, const TrialSpec& spec, const Findings& found) {
+inline bool meets_expectation(const Harness& harness, const TrialSpec& spec, const Findings& found) {
   const auto expect = harness.expects(spec);
   if (!expect) return false;
-  const double seen = number_in(found, expect->metric, expect->at);
+  const double seen = number_at(found, expect->metric, expect->at);
   if (expect->relation == "<") return seen < expect->limit;
   if (expect->relation == ">") return seen > expect->limit;
   return expect->relation == "==" && seen == expect->limit;
 }
 
-}  // namespace halfmark::accuracy::operation_testing
+}  // namespace halfmark::accuracy::experiment_testing
