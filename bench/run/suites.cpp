@@ -203,6 +203,8 @@ const std::vector<SuiteRow>& full() {
 // (accuracy/experiments/README.md).
 const Names kExperiment = {"fp32", "fp16", "amp-fp16", "bf16", "amp-bf16"};
 
+const SuiteRow kDtypes = {{"convnet/b16_c3_s16_w16", "gpt/b8_t32_n2_h2_d32_v27"}, kCommon, {"dtypes"}};
+
 const std::vector<SuiteRow>& experiments() {
   static const std::vector<SuiteRow> rows = {
       {{"relu/b16_c64_s8"}, kExperiment, {"underflow"}},
@@ -225,6 +227,13 @@ const std::vector<SuiteRow>& experiments() {
        {"fp32", "tf32", "fp16", "amp-fp16", "bf16", "amp-bf16"},
        {"mantissa"}},
       {{"mlp"}, kExperiment, {"all_reduce"}, {"", "scale=1", "scale=0.0001"}},
+      kDtypes,
+      {{"mlp/b32_i64_h128_o10"}, {"fp16-master"}, {"same_bits"}, {"against=apex-o3"}},
+      {{"mlp/b32_i64_h128_o10"}, {"fp16", "bf16"}, {"conversion"}},
+      {{"resnet/b16_s16_n1_w8", "gpt/b8_t32_n2_h2_d32_v27", "erfnet/b4_s32x64_n1_w4_o4"},
+       {"fp16", "fp16-bn32", "amp-fp16", "amp-bf16"},
+       {"capacity"}},
+      {{"mlp/b32_i64_h128_o10"}, {"amp-fp16"}, {"loss_scale"}, {"", "loss_factor=1e-05"}},
       // Whole models (accuracy/experiments/whole_models.md).
       {{"mlp/b32_i64_h128_o10", "lstm_classifier/b16_t16_n1_e32_h32_v64_o4", "gpt/b8_t32_n2_h2_d32_v27",
         "erfnet/b4_s32x64_n1_w4_o4", "speech/b16_f16_t32_h32", "detector/b16_s64"},

@@ -1,6 +1,8 @@
 // Conditions on named numbers, as the rules of claims have them: "flushed > 10 * scaled and scaled < 0.01".
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>

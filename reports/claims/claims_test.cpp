@@ -1,0 +1,141 @@
+#include "reports/claims/claims.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reports/claims/claims_text.h"
+#include "reports/record/json_parser.h"
+
+namespace halfmark::reports {
+namespace {
+
+Record record_with(const std::string& id, std::vector<Measurement> measurements) {
+  Record record;
+  record.id = id;
+  record.measurements = std::move(measurements);
+  return record;
+}
+
+ClaimList list_of(const std::string& entries, bool quick = false) {
+  const std::string text = R"({"claims": 1, "articles": {"S1": "an article"}, "entries": [)" + entries + "]}";
+  return claims_from(parse_json(text, "list.json"), "list.json", "cpu", quick);
+}
+
+const std::string kClaim = R"({"id": "S1-1", "claim": "text", "rule": "words",
+  "quick": {"/error/seeds=5": "/error/seeds=3"},
+  "numbers": {"a": {"case": "x/b1/{device}/fp16/error/seeds=5", "metric": "m"},
+              "b": {"case": "x/b1/{device}/fp16/error/seeds=5", "metric": "n", "at": "p/*", "take": "max"}},
+  "confirmed": ["a < b"], "refuted": ["a > 2 * b"]})";
+const std::string kId = "x/b1/cpu/fp16/error/seeds=5";
+
+ClaimVerdict verdict_with(double a, double standard_error, std::vector<double> b, Status status = Status::ok) {
+  static ClaimList list;
+  list = list_of(kClaim);
+  Measurement of_a{.metric = "m", .value = a};
+  if (standard_error > 0) of_a.standard_error = standard_error;
+  std::vector<Measurement> all = {of_a};
+  for (size_t i = 0; i < b.size(); ++i) all.push_back({.metric = "n", .at = "p/" + std::to_string(i), .value = b[i]});
+  Report report;
+  report.records.push_back(record_with(kId, all));
+  report.records[0].status = status, report.records[0].reason = "because";
+  return judge_claims(list, report, "cpu")[0];
+}
+
+TEST(Claims, AreConfirmedRefutedOrConditionalByTheirRule) {
+  EXPECT_EQ(verdict_with(1, 0, {2, 1}).outcome, ClaimOutcome::confirmed);
+  EXPECT_EQ(verdict_with(5, 0, {2, 1}).outcome, ClaimOutcome::refuted);
+  EXPECT_EQ(verdict_with(3, 0, {2, 1}).outcome, ClaimOutcome::conditional);
+  EXPECT_EQ(verdict_with(std::nan(""), 0, {2, 1}).outcome, ClaimOutcome::conditional) << "no comparison holds";
+}
+
+TEST(Claims, AreInconclusiveWhereTheSpreadDecides) {
+  EXPECT_EQ(verdict_with(1.9, 0.1, {2}).outcome, ClaimOutcome::inconclusive) << "1.7 to 2.1";
+  EXPECT_EQ(verdict_with(1.9, 0.04, {2}).outcome, ClaimOutcome::confirmed) << "1.82 to 1.98";
+}
+
+TEST(Claims, NeedTheirRecordsAndNumbers) {
+  const ClaimVerdict skipped = verdict_with(1, 0, {2}, Status::skipped);
+  EXPECT_EQ(skipped.outcome, ClaimOutcome::not_testable);
+  EXPECT_NE(skipped.reason.find("because"), std::string::npos);
+  EXPECT_EQ(verdict_with(1, 0, {2}, Status::failed).outcome, ClaimOutcome::inconclusive);
+  const ClaimVerdict missing = verdict_with(1, 0, {});
+  EXPECT_EQ(missing.outcome, ClaimOutcome::inconclusive);
+  EXPECT_NE(missing.reason.find("has no n at 'p/*'"), std::string::npos) << missing.reason;
+  const ClaimList list = list_of(kClaim);
+  EXPECT_EQ(judge_claims(list, Report(), "cpu")[0].outcome, ClaimOutcome::inconclusive);
+}
+
+TEST(Claims, TakeNoTimeOfAnEmulatedKernel) {
+  const ClaimList list = list_of(R"({"id": "S1-1", "claim": "t", "rule": "w",
+    "numbers": {"a": {"case": "x", "metric": "time.step"}}, "confirmed": ["a < 1"]})");
+  Report report;
+  Measurement time{.metric = "time.step", .value = 0.5, .unit = "s"};
+  time.kind = Kind::sampled;
+  report.records.push_back(record_with("x", {time}));
+  EXPECT_EQ(judge_claims(list, report, "cpu")[0].outcome, ClaimOutcome::confirmed);
+  report.records[0].status = Status::suspect, report.records[0].reason = "emulated";
+  EXPECT_EQ(judge_claims(list, report, "cpu")[0].outcome, ClaimOutcome::not_testable);
+}
+
+TEST(Claims, ReadCurves) {
+  const ClaimList list = list_of(R"({"id": "S1-1", "claim": "t", "rule": "w", "numbers": {
+    "at_2": {"case": "x", "curve": "c", "x": 2}, "reaches": {"case": "x", "curve": "c", "reaches": 5},
+    "falls": {"case": "x", "curve": "c", "falls_below": 0}, "most": {"case": "x", "curve": "c", "take": "max"}},
+    "confirmed": ["at_2 == 4", "reaches == 3", "falls > 1e300", "most == 9"]})");
+  Report report;
+  report.records.push_back(record_with("x", {}));
+  report.records[0].series.push_back({.metric = "c", .x = {1, 2, 3}, .y = {1, 4, 9}});
+  EXPECT_EQ(judge_claims(list, report, "cpu")[0].outcome, ClaimOutcome::confirmed);
+}
+
+TEST(Claims, AreNotTestableWithoutTheirDevice) {
+  const ClaimList list = list_of(R"({"id": "S1-1", "claim": "t", "rule": "w", "needs": "cuda",
+    "numbers": {"a": {"case": "x", "metric": "m"}}, "confirmed": ["a < 1"]},
+    {"id": "S1-2", "claim": "t", "not_testable": "a definition"})");
+  const std::vector<ClaimVerdict> verdicts = judge_claims(list, Report(), "cpu");
+  EXPECT_EQ(verdicts[0].reason, "needs a device cuda, this is cpu");
+  EXPECT_EQ(verdicts[1].reason, "a definition");
+  EXPECT_NE(claims_text(list, verdicts, {}).find("0 of 2 claims decided: 2 NOT-TESTABLE-HERE"), std::string::npos);
+}
+
+TEST(Claims, OfAQuickRunHaveOtherEndsOfIds) {
+  EXPECT_EQ(list_of(kClaim).claims[0].cases, (std::vector<std::string>{kId}));
+  EXPECT_EQ(list_of(kClaim, true).claims[0].cases, (std::vector<std::string>{"x/b1/cpu/fp16/error/seeds=3"}));
+}
+
+TEST(Claims, SayWhatIsWrongWithTheirList) {
+  const std::pair<const char*, const char*> table[] = {
+      {R"({"id": "S1-1"})", "claim"},
+      {R"({"id": "S2-1", "claim": "t", "not_testable": "x"})", "the article S2 is not listed"},
+      {R"({"id": "S1-1", "claim": "t", "rule": "w"})", "has no condition"},
+      {R"({"id": "S1-1", "claim": "t", "rule": "w", "confirmed": ["a < 1"]})", "there is no number 'a'"},
+      {R"({"id": "S1-1", "claim": "t", "rule": "w", "confirmed": ["1 <"]})", "is expected at character 4"},
+      {R"({"id": "S1-1", "claim": "t", "rule": "w", "numbers": {"a": {"metric": "m"}}})", "has no case"},
+      {R"({"id": "S1-1", "claim": "t", "rule": "w", "numbers": {"a": {"case": "x"}}})", "either a metric or a curve"},
+      {R"({"id": "S1-1", "claim": "t", "rulez": "w"})", "rulez"},
+      {R"({"id": "S1-1", "claim": "t", "not_testable": "x", "cases": ["y"]})", "not testable"},
+  };
+  for (const auto& [entry, wanted] : table) try {
+      list_of(entry);
+      ADD_FAILURE() << entry << " was accepted";
+    } catch (const ReportError& error) {
+      EXPECT_NE(std::string(error.what()).find(wanted), std::string::npos) << error.what();
+    }
+}
+
+TEST(ShippedClaims, AreReadAndMostHaveARule) {
+  for (const bool quick : {false, true}) {
+    const ClaimList list = shipped_claims("cpu", quick);
+    size_t testable = 0;
+    for (const Claim& claim : list.claims) testable += claim.not_testable.empty();
+    EXPECT_GE(list.claims.size(), 84u);
+    EXPECT_GE(testable, 55u);
+  }
+}
+
+}  // namespace
+}  // namespace halfmark::reports
