@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-double relative_error(const std::vector<double>& values, const std::vector<double>& reference) {
+double error_of_values(const std::vector<double>& values, const std::vector<double>& reference) {
   HM_CHECK(values.size() == reference.size(), "a pass and its fp64 reference have tensors of different sizes");
   double square = 0, all = 0;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -26,34 +26,34 @@ double relative_error(const std::vector<double>& values, const std::vector<doubl
   return all > 0 ? std::sqrt(square / all) : kInfinite;
 }
 
-double rms(const std::vector<double>& values) {
+double size_of_values(const std::vector<double>& values) {
   double square = 0;
   for (const double x : values) square += x * x;
   return values.empty() ? 0 : std::sqrt(square / static_cast<double>(values.size()));
 }
 
-std::vector<double> sampled(const std::vector<double>& values) {
+std::vector<double> compared_values(const std::vector<double>& values) {
   const size_t step = (values.size() + kCompared - 1) / kCompared;
   std::vector<double> some;
   for (size_t i = 0; i < values.size(); i += std::max<size_t>(step, 1)) some.push_back(values[i]);
   return some;
 }
 
-struct Place {
+struct TensorPlace {
   std::string layer, what;
   bool evaluation;
   std::string key() const { return (evaluation ? "evaluation " : "training ") + layer + " " + what; }
 };
 
 // The layer and the kind of tensor that a tap names; "log_probabilities" and "loss" are of the loss.
-Place place_of_tap(const std::string& tap, bool evaluation) {
+TensorPlace place_of_tap(const std::string& tap, bool evaluation) {
   const std::string name = tap.substr(tap.find('/') + 1);
   if (name == "loss" || name == "log_probabilities") return {"loss", name, evaluation};
   return {name, "output", evaluation};
 }
 
 // A state is called LAYER.running_variance.
-Place place_of_state(const std::string& name) {
+TensorPlace place_of_state(const std::string& name) {
   const size_t dot = name.rfind('.');
   return {name.substr(0, dot), name.substr(dot + 1), true};
 }
@@ -65,7 +65,7 @@ struct Outputs {
 };
 
 // `see` gets every activation and, after training mode, every running statistic.
-Outputs run_pass(const TrialSpec& spec, const std::function<void(const Place&, const Tensor&)>& see) {
+Outputs run_pass(const TrialSpec& spec, const std::function<void(const TensorPlace&, const Tensor&)>& see) {
   const LogPause pause;
   Trial trial(spec);
   bool evaluation = false;
@@ -100,10 +100,10 @@ const TensorError* PassErrors::worst_of(std::string_view layer) const {
 }
 
 PassComparison::PassComparison(TrialSpec spec) : spec_(std::move(spec)) {
-  HM_CHECK(spec_.subject->network, "subject " + spec_.subject->id() +
-                                       " is a function of a program; its layers have no policies of their own");
+  HM_CHECK(spec_.subject->network,
+           "subject " + spec_.subject->id() + " is a function of a program; its layers have no policies of their own");
   const TrialSpec exact = spec_.oracle(Inputs::drawn);
-  Outputs outputs = run_pass(exact, [this](const Place& place, const Tensor& tensor) {
+  Outputs outputs = run_pass(exact, [this](const TensorPlace& place, const Tensor& tensor) {
     const std::vector<double> values = tensor.values();
     double largest = 0, zero = 0, subnormal = 0;
     const double least = std::ldexp(1.0, format_of(spec_.policy->low).min_exponent());
@@ -117,7 +117,7 @@ PassComparison::PassComparison(TrialSpec spec) : spec_(std::move(spec)) {
     // A layer that runs again has several tensors of one name; the last one counts, in all passes alike.
     reference_.largest[key] = std::max(reference_.largest[key], largest);
     reference_.zero[key] = zero / count, reference_.subnormal[key] = subnormal / count;
-    reference_.compared[key] = sampled(values);
+    reference_.compared[key] = compared_values(values);
   });
   reference_.training = std::move(outputs.training), reference_.evaluation = std::move(outputs.evaluation);
   reference_.loss = outputs.loss;
@@ -127,7 +127,7 @@ PassComparison::PassComparison(TrialSpec spec) : spec_(std::move(spec)) {
 PassErrors PassComparison::under(const Policy& policy) {
   PassErrors errors;
   std::map<std::string, size_t> known;
-  Outputs outputs = run_pass(spec_.under(policy), [&](const Place& place, const Tensor& tensor) {
+  Outputs outputs = run_pass(spec_.under(policy), [&](const TensorPlace& place, const Tensor& tensor) {
     const std::string key = place.key();
     const auto exact = reference_.compared.find(key);
     if (exact == reference_.compared.end()) return;
@@ -141,7 +141,7 @@ PassErrors PassComparison::under(const Policy& policy) {
     }
     const auto count = static_cast<double>(std::max<size_t>(values.size(), 1));
     TensorError error{.layer = place.layer, .what = place.what, .evaluation = place.evaluation};
-    error.error = nonfinite > 0 ? kInfinite : relative_error(sampled(values), exact->second);
+    error.error = nonfinite > 0 ? kInfinite : error_of_values(compared_values(values), exact->second);
     error.nonfinite = nonfinite / count;
     error.zeroed = std::max(0.0, zero / count - reference_.zero.at(key));
     error.subnormal = std::max(0.0, subnormal / count - reference_.subnormal.at(key));
@@ -153,10 +153,10 @@ PassErrors PassComparison::under(const Policy& policy) {
       errors.tensors[at->second] = std::move(error);
   });
   ++passes_;
-  errors.training = relative_error(outputs.training, reference_.training);
-  errors.evaluation = relative_error(outputs.evaluation, reference_.evaluation);
+  errors.training = error_of_values(outputs.training, reference_.training);
+  errors.evaluation = error_of_values(outputs.evaluation, reference_.evaluation);
   if (spec_.subject->has_labels()) {
-    const double size = std::max(std::fabs(reference_.loss), rms(reference_.training));
+    const double size = std::max(std::fabs(reference_.loss), size_of_values(reference_.training));
     const double difference = std::fabs(outputs.loss - reference_.loss);
     errors.loss = !std::isfinite(outputs.loss) ? kInfinite : difference == 0 ? 0 : difference / size;
   }

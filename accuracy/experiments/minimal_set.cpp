@@ -10,7 +10,7 @@ size_t count_of(const ItemSet& items) { return static_cast<size_t>(std::count(it
 
 namespace {
 
-constexpr int kKept = 8;
+constexpr int kKeptForTakingAway = 8;
 
 class Searcher {
  public:
@@ -58,7 +58,7 @@ class Searcher {
   ItemSet with_prefixes(ItemSet found) {
     size_t passing = search_.items;  // a length of the prefix that passes together with `found`
     // Some tests are kept for taking away.
-    const auto reserve = [&] { return std::max(kKept, static_cast<int>(count_of(found)) + 2); };
+    const auto reserve = [&] { return std::max(kKeptForTakingAway, static_cast<int>(count_of(found)) + 2); };
     while (tests_ < search_.most_tests - reserve() && !test(found).value_or(true)) {
       size_t failing = 0;
       while (passing - failing > 1) {

@@ -24,7 +24,7 @@ struct Needs {
   }
 };
 
-std::set<size_t> members(const ItemSet& set) {
+std::set<size_t> items_of(const ItemSet& set) {
   std::set<size_t> found;
   for (size_t i = 0; i < set.size(); ++i)
     if (set[i]) found.insert(i);
@@ -38,7 +38,7 @@ TEST(MinimalSet, FindsEverySetOfFourAmongFiftyInFortyTestsWithoutHints) {
     for (uint64_t i = 0; i < draw % 5; ++i) needs.items.insert(static_cast<size_t>(key.uniform(draw * 5 + i) * 50));
     const FoundSet found =
         minimal_set({.items = 50, .most_tests = 40, .passes = [&](const ItemSet& set) { return needs(set); }});
-    EXPECT_EQ(members(found.items), needs.items);
+    EXPECT_EQ(items_of(found.items), needs.items);
     EXPECT_TRUE(found.passes && found.is_minimal) << draw;
     EXPECT_EQ(found.tests, needs.tests);
     EXPECT_LE(found.tests, 40);
@@ -55,7 +55,7 @@ TEST(MinimalSet, TakesAwayWhatWrongHintsAdded) {
                                         .passes = [&](const ItemSet& set) { return needs(set); },
                                         .hint = [&](const ItemSet&) { return std::optional(hints[next++]); },
                                         .most_hints = 3});
-    EXPECT_EQ(members(found.items), needs.items);
+    EXPECT_EQ(items_of(found.items), needs.items);
     EXPECT_TRUE(found.is_minimal);
     EXPECT_LE(found.tests, 9);
   }

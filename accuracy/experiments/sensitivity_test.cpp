@@ -11,7 +11,7 @@
 namespace halfmark::accuracy {
 namespace {
 
-TrialSpec spec_of(const char* subject, const char* policy) {
+TrialSpec half_spec(const char* subject, const char* policy) {
   TrialSpec spec;
   spec.subject = &subject_named(subject);
   spec.device = open_device("cpu");
@@ -21,7 +21,7 @@ TrialSpec spec_of(const char* subject, const char* policy) {
   return spec;
 }
 
-double number_in(const Findings& findings, const std::string& metric, const std::string& at) {
+double value_at(const Findings& findings, const std::string& metric, const std::string& at) {
   for (const Measurement& one : findings.measurements)
     if (one.metric == metric && one.at == at) return one.value;
   ADD_FAILURE() << metric << " at " << at;
@@ -31,7 +31,7 @@ double number_in(const Findings& findings, const std::string& metric, const std:
 TEST(Sensitivity, EveryLayerNamedAsFp32GivesTheBitsOfFp32) {
   for (const char* policy : {"fp16", "bf16", "amp-fp16", "fp16-sum16", "fp16-bn32"})
     for (const char* subject : {"convnet/b4_c1_s8_w4", "gpt/b2_t8_n1_h2_d8_v27", "batchnorm2d/b4_c3_s4"}) {
-      PassComparison comparison(spec_of(subject, policy));
+      PassComparison comparison(half_spec(subject, policy));
       const PassErrors fp32 = comparison.under(policy_named("fp32"));
       EXPECT_EQ(comparison.under(with_precision(policy_named(policy), "*=fp32")).codes, fp32.codes)
           << subject << " " << policy;
@@ -40,32 +40,31 @@ TEST(Sensitivity, EveryLayerNamedAsFp32GivesTheBitsOfFp32) {
 }
 
 TEST(Sensitivity, RanksTheLayersByTheirErrorAloneInHalf) {
-  const TrialSpec spec = spec_of("mlp/b8_i16_h24_o10", "fp16");
+  const TrialSpec spec = half_spec("mlp/b8_i16_h24_o10", "fp16");
   const Harness harness = sensitivity_harness();
   const Findings findings = harness.measure(spec);
   check_findings(harness, findings);
-  EXPECT_EQ(number_in(findings, "sensitivity.control", ""), 1);
+  EXPECT_EQ(value_at(findings, "sensitivity.control", ""), 1);
   const std::vector<std::string> layers = layers_with_policy(*spec.subject->network);
   for (const std::string& a : layers)
     for (const std::string& b : layers)
-      if (number_in(findings, "sensitivity.half_alone", a) > number_in(findings, "sensitivity.half_alone", b)) {
-        EXPECT_LT(number_in(findings, "sensitivity.rank", a), number_in(findings, "sensitivity.rank", b))
+      if (value_at(findings, "sensitivity.half_alone", a) > value_at(findings, "sensitivity.half_alone", b)) {
+        EXPECT_LT(value_at(findings, "sensitivity.rank", a), value_at(findings, "sensitivity.rank", b))
             << a << " " << b;
       }
   // The loss computes no output.
-  EXPECT_EQ(number_in(findings, "sensitivity.half_alone", "loss"),
-            number_in(findings, "sensitivity.fp32_alone", "all"));
-  const double tau = number_in(findings, "sensitivity.tau", "");
+  EXPECT_EQ(value_at(findings, "sensitivity.half_alone", "loss"), value_at(findings, "sensitivity.fp32_alone", "all"));
+  const double tau = value_at(findings, "sensitivity.tau", "");
   EXPECT_TRUE(tau >= -1 && tau <= 1) << tau;
-  EXPECT_LE(number_in(findings, "sensitivity.tau_least", ""), tau);
+  EXPECT_LE(value_at(findings, "sensitivity.tau_least", ""), tau);
 }
 
 TEST(Sensitivity, RefusesWhatItCannotRank) {
   const Harness harness = sensitivity_harness();
-  EXPECT_TRUE(refusal_of(harness, spec_of("mlp/b8_i16_h24_o10", "fp32")));
-  EXPECT_TRUE(refusal_of(harness, spec_of("batchnorm2d/b4_c3_s4", "fp16")));
-  EXPECT_TRUE(refusal_of(harness, spec_of("mlp/b8_i16_h24_o10", "fp16+precision=loss=fp32")));
-  EXPECT_FALSE(refusal_of(harness, spec_of("mlp/b8_i16_h24_o10", "tf32")));
+  EXPECT_TRUE(refusal_of(harness, half_spec("mlp/b8_i16_h24_o10", "fp32")));
+  EXPECT_TRUE(refusal_of(harness, half_spec("batchnorm2d/b4_c3_s4", "fp16")));
+  EXPECT_TRUE(refusal_of(harness, half_spec("mlp/b8_i16_h24_o10", "fp16+precision=loss=fp32")));
+  EXPECT_FALSE(refusal_of(harness, half_spec("mlp/b8_i16_h24_o10", "tf32")));
 }
 
 }  // namespace
