@@ -92,6 +92,7 @@ Harness checkpointing_harness();     // checkpointing.cpp
 Harness what_if_harness();           // what_if.cpp
 Harness updates_harness();           // updates.cpp
 Harness overflow_harness();          // overflow.cpp
+Harness sensitivity_harness();       // sensitivity.cpp
 
 // Throws Error for a number or curve that the harness does not list, or that it writes twice for one place, and for what a
 // report cannot hold: an interval with a NaN, a curve with more x than y.

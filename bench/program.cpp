@@ -88,6 +88,7 @@ CommandLine command_line(Program& program) {
   add_arithmetic_command(line, program);
   add_convert_command(line, program);
   add_quantize_command(line, program);
+  add_plan_command(line, program);
   add_dump_command(line, program);
   add_claims_command(line, program);
   add_sample_command(line, program);

@@ -96,7 +96,7 @@ constexpr CastRules::Group kApexO1[] = {
 // cast. Losses compute in floatx, which is fp32 (keras/src/losses/loss.py).
 constexpr CastRules::Group kKeras[] = {
     {CastRule::lower,
-     "linear conv2d conv_transpose2d relu gelu silu sigmoid tanh softmax "
+     "linear conv2d conv_transpose2d relu gelu silu sigmoid tanh exp pow softmax "
      "max_pool2d avg_pool2d adaptive_avg_pool2d upsample_nearest2d upsample_bilinear2d embedding add "
      "scaled_dot_product_attention"},
     {CastRule::fp32,

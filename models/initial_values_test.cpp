@@ -92,6 +92,8 @@ TEST(InitialValues, OfWeightsHaveTheFansOfTorch) {
   const LayerPtr fixed = linear(init_of(), "l", 30, 70, true, given);
   expect_normal(values_of(fixed, "l.weight"), 0.25, "normal");
   expect_all(values_of(fixed, "l.bias"), -4.5, "fixed bias");
+  const LayerPtr mean = conv2d(init_of(), "l", 24, 64, {3, 5}, {}, 2, true, he(Start::Kind::mean));
+  expect_all(values_of(mean, "l.weight"), 1.0 / (12 * 15), "mean");
 }
 
 // torch.nn.LSTM and LSTMCell: everything U(-1 / sqrt(hidden), 1 / sqrt(hidden)).

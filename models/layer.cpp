@@ -229,6 +229,8 @@ std::vector<double> drawn_weight(const Init& init, const std::string& name, cons
       return he(fan_out);
     case Start::Kind::normal:
       return drawn_normal(own, shape, start.deviation);
+    case Start::Kind::mean:
+      return std::vector<double>(static_cast<size_t>(shape.elements()), 1 / static_cast<double>(fan_in));
   }
   throw Error("unknown initial values");
 }

@@ -190,6 +190,7 @@ struct Start {
     he_fan_in,   // normal with variance 2 / fan_in (He et al. 2015, arXiv:1502.01852)
     he_fan_out,  // normal with variance 2 / fan_out
     normal,      // with `deviation`
+    mean,        // every weight 1 / fan_in: each output is the mean of its inputs
   } kind = Kind::torch;
   double deviation = 0.02;
   std::optional<double> bias{};  // of all entries of the bias; empty: as PyTorch's layer

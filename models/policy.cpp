@@ -200,6 +200,17 @@ std::vector<Policy> policy_table() {
        .grad = f32,
        .rules = &cast_rules_named("keras"),
        .scaler = scaler_of("keras")},
+      // As fp16, and products are summed in fp16: CUBLAS_COMPUTE_16F (NVIDIA, cuBLAS library, cublasComputeType_t: "the
+      // default ... mode for 16-bit half precision floating point and all compute and intermediate storage precisions with
+      // at least 16-bit half precision").
+      {.name = "fp16-sum16",
+       .about = "as fp16, products summed in fp16 (CUBLAS_COMPUTE_16F)",
+       .param = f16,
+       .low = f16,
+       .norm = f16,
+       .state = f16,
+       .grad = f16,
+       .math = {.multiply = kFp16, .accumulate = kFp16, .partial = kFp16}},
       // As bf16; the optimizer rounds parameters at random (Gupta et al. 2015, arXiv:1502.02551).
       {.name = "bf16-sr",
        .about = "as bf16, updated parameters are rounded stochastically",

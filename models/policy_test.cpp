@@ -100,8 +100,8 @@ std::vector<std::vector<unsigned char>> codes_after_a_step(const TrialSpec& spec
 }
 
 // The norms of rows run in f32 under the lists for CUDA and stay in the low dtype under those for CPUs.
-// So do softmax and upsampling, which a detector has.
-TEST(Policies, GiveTheSameBitsUnderTheListsForCudaAndForCpusExceptInNormsOfRowsSoftmaxAndUpsampling) {
+// So do softmax, exp, square (pow), and upsampling, which a detector has.
+TEST(Policies, GiveTheSameBitsUnderTheListsForCudaAndForCpusExceptInNormsOfRowsSoftmaxUpsamplingAndPowers) {
   std::set<std::string> different;
   for (const Subject& subject : subjects())
     for (const char* name : {"amp-fp16", "amp-bf16"}) {
@@ -117,8 +117,8 @@ TEST(Policies, GiveTheSameBitsUnderTheListsForCudaAndForCpusExceptInNormsOfRowsS
         EXPECT_NE(codes_after_a_step(cuda), codes_after_a_step(cuda.under(policy))) << subject.id();
       }
     }
-  EXPECT_EQ(different, (std::set<std::string>{"detector", "groupnorm", "layernorm", "rmsnorm", "softmax", "upsample",
-                                              "upsample_nearest"}));
+  EXPECT_EQ(different, (std::set<std::string>{"detector", "exp", "groupnorm", "layernorm", "rmsnorm", "softmax",
+                                              "square", "upsample", "upsample_nearest"}));
 }
 
 TEST(Policies, AreFoundByName) {

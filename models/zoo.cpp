@@ -46,6 +46,8 @@ constexpr std::string_view kListed[] = {
     "silu/b2_c4_s5",
     "gelu/b2_c4_s5",
     "gelu_tanh/b2_c4_s5",
+    "exp/b2_c4_s5",
+    "square/b2_c4_s5",
     "maxpool/b2_c4_s6_k2",
     "maxpool/b2_c4_s7_k3_t2",  // windows overlap
     "avgpool/b2_c4_s6_k2",

@@ -31,7 +31,8 @@ GATE = TEXT + ("reports/statistics/", "reports/gate/")
 OUTPUTS = GATE + ("reports/outputs/",)
 HISTORY = OUTPUTS + ("reports/history/",)
 CLAIMS = TEXT + ("reports/claims/",)
-BELOW_BENCH = HISTORY + CLAIMS + SIM + ("kernels/", "models/", "accuracy/", "accuracy/probe/", "bench/namespaces.h",
+BELOW_BENCH = HISTORY + CLAIMS + SIM + ("kernels/", "models/", "accuracy/", "accuracy/probe/",
+                                        "accuracy/experiments/", "bench/namespaces.h",
                                "bench/bench_build.h")
 RUN = BELOW_BENCH + ("bench/run/",)
 VECTORS = BELOW_BENCH + ("bench/vectors/",)

@@ -35,6 +35,7 @@ void add_convert_command(CommandLine& line, Program& program);
 void add_quantize_command(CommandLine& line, Program& program);
 void add_ab_command(CommandLine& line, Program& program);
 void add_history_command(CommandLine& line, Program& program);
+void add_plan_command(CommandLine& line, Program& program);
 void add_dump_command(CommandLine& line, Program& program);
 void add_claims_command(CommandLine& line, Program& program);
 void add_sample_command(CommandLine& line, Program& program);

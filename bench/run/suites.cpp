@@ -259,6 +259,10 @@ const std::vector<SuiteRow>& experiments() {
        {"fp32", "fp16", "amp-fp16", "amp-bf16"},
        {"checkpointing"}},
       {{"mlp/b32_i64_h128_o10", "resnet/b16_s16_n1_w8", "gpt/b8_t32_n2_h2_d32_v27"}, {"fp32", "amp-fp16"}, {"what_if"}},
+      // Each layer alone in half (accuracy/experiments/fp32_plan.md).
+      {{"mlp/b32_i64_h128_o10", "convnet/b16_c3_s16_w16", "resnet/b16_s16_n1_w8", "gpt/b8_t32_n2_h2_d32_v27"},
+       {"fp16", "bf16"},
+       {"sensitivity"}},
       {{"mlp/b32_i64_h128_o10"},
        {"fp16", "amp-fp16", "fp16-master", "bf16"},
        {"updates"},

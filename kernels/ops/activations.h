@@ -11,6 +11,7 @@
 //                         of the larger of dx and dy (backward); 0: the result is exact
 //   points                x and f(x) from a source other than the formula, for the tests
 //   forward_code, backward_code     optional: the same on the codes of fp16 and bf16
+//   operation             optional: its name in the lists of autocast; without it, `name`
 #pragma once
 
 #include <cmath>
@@ -168,6 +169,42 @@ struct GeluTanh {
   }
 };
 
+struct Exp {
+  static constexpr std::string_view name = "exp", backward_name = "exp_backward";
+  static constexpr std::string_view about = "the exponential function; in fp16 infinite from 11.09 on";
+  static constexpr Kept kept = Kept::output;
+  // A library's exp is within one unit in the last place, which is two roundings.
+  static constexpr double forward_steps = 2, backward_steps = 1;
+  static constexpr Point points[] = {
+      {-8, 0.00033546262790251185}, {-2.5, 0.0820849986238988}, {-0.75, 0.4723665527410147}, {0, 1.0},
+      {0.625, 1.8682459574322223},  {3, 20.085536923187668},    {9, 8103.083927575384}};
+  template <class T>
+  HM_HOST_DEVICE static T forward(T x) {
+    return std::exp(x);
+  }
+  template <class T>
+  HM_HOST_DEVICE static constexpr T backward(T y, T dy) {
+    return formulas::exp_backward(y, dy);
+  }
+};
+
+struct Square {
+  static constexpr std::string_view name = "square", backward_name = "square_backward";
+  static constexpr std::string_view operation = "pow";  // what torch.square calls
+  static constexpr std::string_view about = "x squared; in fp16 infinite from 255.94 on";
+  static constexpr Kept kept = Kept::input;
+  static constexpr double forward_steps = 1, backward_steps = 1;
+  static constexpr Point points[] = {{-8, 64}, {-2.5, 6.25}, {0, 0}, {0.625, 0.390625}, {3, 9}};  // the definition
+  template <class T>
+  HM_HOST_DEVICE static constexpr T forward(T x) {
+    return formulas::square(x);
+  }
+  template <class T>
+  HM_HOST_DEVICE static constexpr T backward(T x, T dy) {
+    return formulas::square_backward(x, dy);
+  }
+};
+
 template <class... Rows>
 struct List {
   static constexpr size_t size = sizeof...(Rows);
@@ -175,7 +212,16 @@ struct List {
   static constexpr void each(auto&& f) { (f.template operator()<Rows>(), ...); }
 };
 
-using All = List<Relu, LeakyRelu, Sigmoid, Tanh, Silu, Gelu, GeluTanh>;
+using All = List<Relu, LeakyRelu, Sigmoid, Tanh, Silu, Gelu, GeluTanh, Exp, Square>;
+
+// The name that the lists of autocast have for it.
+template <class Row>
+constexpr std::string_view operation_of() {
+  if constexpr (requires { Row::operation; })
+    return Row::operation;
+  else
+    return Row::name;
+}
 
 // The index of Row in the list.
 template <class Row>

@@ -81,6 +81,22 @@ HM_HOST_DEVICE constexpr T tanh_backward(T y, T dy) {
   return dy * ((T(1) - y) * (T(1) + y));
 }
 
+// y is the output of exp.
+template <class T>
+HM_HOST_DEVICE constexpr T exp_backward(T y, T dy) {
+  return dy * y;
+}
+
+template <class T>
+HM_HOST_DEVICE constexpr T square(T x) {
+  return x * x;
+}
+
+template <class T>
+HM_HOST_DEVICE constexpr T square_backward(T x, T dy) {
+  return dy * (T(2) * x);
+}
+
 template <class T>
 HM_HOST_DEVICE T silu(T x) {
   return x * sigmoid(x);

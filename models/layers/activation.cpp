@@ -18,8 +18,8 @@ class ActivationLayer : public TappedLayer {
 
  private:
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {
-    const Tensor x = pass.input(Row::name, x_given);
-    Tensor y = pass.fresh(x.shape(), pass.output_dtype(Row::name, x.dtype()));
+    const Tensor x = pass.input(activations::operation_of<Row>(), x_given);
+    Tensor y = pass.fresh(x.shape(), pass.output_dtype(activations::operation_of<Row>(), x.dtype()));
     run(Activation<Row>{.x = x, .out = y});
     if (saved) saved->keep_spec(x_given), saved->keep(Row::kept == activations::Kept::output ? y : x);
     return y;

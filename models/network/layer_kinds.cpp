@@ -47,7 +47,8 @@ const ArgumentRow kWeightNorm =
     flag("weight_norm", "the weight is g v / |v| for each output, g and v are trained", false);
 const ArgumentRow kStart = {
     .name = "start",
-    .about = "initial weights: torch (as PyTorch's layer), he_fan_in, he_fan_out (normal, He et al. 2015), normal",
+    .about = "initial weights: torch (as PyTorch's layer), he_fan_in, he_fan_out (normal, He et al. 2015), normal, mean (all "
+             "1 / inputs of an output)",
     .type = ArgumentType::word,
     .usual = std::string("torch")};
 const ArgumentRow kDeviation = [] {
@@ -69,7 +70,7 @@ LayerPtr make_activation(LayerRequest& r) {
 }
 template <class Row>
 LayerMemory memory_of_activation(const MemoryRequest& r) {
-  return memory_rules::activation(r, Row::name, Row::kept == activations::Kept::output);
+  return memory_rules::activation(r, activations::operation_of<Row>(), Row::kept == activations::Kept::output);
 }
 
 std::vector<LayerKind> kind_table() {

@@ -22,13 +22,14 @@ Start start_of(const LayerRequest& r) {
   constexpr std::pair<std::string_view, Start::Kind> kKinds[] = {{"torch", Start::Kind::torch},
                                                                  {"he_fan_in", Start::Kind::he_fan_in},
                                                                  {"he_fan_out", Start::Kind::he_fan_out},
-                                                                 {"normal", Start::Kind::normal}};
+                                                                 {"normal", Start::Kind::normal},
+                                                                 {"mean", Start::Kind::mean}};
   Start start;
   const std::string& word = r.word("start");
   bool is_known = false;
   for (const auto& [name, kind] : kKinds)
     if (name == word) start.kind = kind, is_known = true;
-  r.check(is_known, "start is \"" + word + "\"; known: torch, he_fan_in, he_fan_out, normal");
+  r.check(is_known, "start is \"" + word + "\"; known: torch, he_fan_in, he_fan_out, normal, mean");
   start.deviation = r.number("deviation");
   if (r.has("bias_start")) start.bias = r.number("bias_start");
   return start;

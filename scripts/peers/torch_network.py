@@ -251,6 +251,8 @@ KINDS = {
     "silu": lambda net, layer, x: F.silu(x),
     "gelu": lambda net, layer, x: F.gelu(x),
     "gelu_tanh": lambda net, layer, x: F.gelu(x, approximate="tanh"),
+    "exp": lambda net, layer, x: torch.exp(x),
+    "square": lambda net, layer, x: torch.square(x),
 }
 
 
