@@ -42,7 +42,8 @@ const std::vector<Harness>& accuracy_harnesses() {
                                             checkpointing_harness(),
                                             what_if_harness(),
                                             updates_harness(),
-                                            overflow_harness()};
+                                            overflow_harness(),
+                                            lint_harness()};
   return list;
 }
 

@@ -78,6 +78,8 @@ struct Record {
   std::optional<Expectation> expectation;
   std::string fingerprint;
   Determinism determinism;
+  // The mistakes that rules found. In the file of a report they are the section "lint", which names this record.
+  std::vector<LintFinding> lint;
 };
 
 // All cases that a command line selects, before they are distributed to shards.
@@ -100,7 +102,7 @@ struct RunInfo {
 
 struct Report {
   static constexpr int kSchema = 1;  // another major version is rejected
-  static constexpr int kMinor = 4;   // a newer minor version is read without its new fields
+  static constexpr int kMinor = 5;   // a newer minor version is read without its new fields
 
   int schema = kSchema;
   int minor = kMinor;
