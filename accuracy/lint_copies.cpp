@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/number/error.h"
 #include "kernels/number/format.h"
 
 namespace halfmark::accuracy {
@@ -32,7 +33,7 @@ Quantized with_scale(const Quantizer& quantizer, const CopiedMatrix& m, float fa
 }
 
 // Share of the numbers of at least the smallest of the format, once scaled, whose code is 0 or -0.
-std::vector<Evidence> zeros_of(const QuantizedCopy& copy) {
+std::vector<NamedNumber> zeros_of(const QuantizedCopy& copy) {
   const Quantized& q = copy.codes;
   const double smallest = std::ldexp(1.0, format_of(q.quantizer->element).min_subnormal_exponent());
   double zeros = 0, all = 0;
@@ -46,7 +47,7 @@ std::vector<Evidence> zeros_of(const QuantizedCopy& copy) {
   return {{"share of zeros among numbers that cannot round to 0", all > 0 ? zeros / all : 0}, {"numbers", all}};
 }
 
-std::optional<std::vector<Evidence>> amax_of(const QuantizedCopy& copy) {
+std::optional<std::vector<NamedNumber>> amax_of(const QuantizedCopy& copy) {
   const auto amax = static_cast<double>(largest_magnitude(copy.values));
   const double largest = format_of(copy.codes.quantizer->element).max_finite();
   const auto factor = static_cast<double>(copy.codes.tiles.front().factor);
@@ -60,7 +61,7 @@ std::optional<std::vector<Evidence>> amax_of(const QuantizedCopy& copy) {
 }
 
 // A scale that is a power of two is the least with which no number of its tile saturates.
-std::vector<Evidence> tiles_of_others(const QuantizedCopy& copy) {
+std::vector<NamedNumber> tiles_of_others(const QuantizedCopy& copy) {
   const Quantized& q = copy.codes;
   const Format& element = format_of(q.quantizer->element);
   std::vector<double> amax(q.tiles.size(), 0);
@@ -139,7 +140,7 @@ std::vector<QuantizedCopy> CopyMaker::copies_of(const CopiedMatrix& matrix) {
   return copies;
 }
 
-std::optional<std::vector<Evidence>> evidence_of(CopyFault fault, const QuantizedCopy& copy) {
+std::optional<std::vector<NamedNumber>> evidence_of(CopyFault fault, const QuantizedCopy& copy) {
   switch (fault) {
     case CopyFault::stochastic_zeros:
       if (copy.stochastic) return zeros_of(copy);

@@ -42,6 +42,6 @@ class CopyMaker {
 enum class CopyFault : uint8_t { stochastic_zeros, stale_amax, foreign_tiles };
 
 // What a copy shows of it, the number to judge first; nothing if the fault cannot be in this copy.
-std::optional<std::vector<Evidence>> evidence_of(CopyFault fault, const QuantizedCopy& copy);
+std::optional<std::vector<NamedNumber>> evidence_of(CopyFault fault, const QuantizedCopy& copy);
 
 }  // namespace halfmark::accuracy

@@ -1,6 +1,7 @@
 #include "accuracy/lint_mistakes.h"
 
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -149,7 +150,7 @@ template <CopyFault fault>
 std::optional<Judged> copies(const Observation& o, double limit) {
   std::optional<Judged> worst;
   for (const QuantizedCopy& copy : o.copies) {
-    std::optional<std::vector<Evidence>> found = evidence_of(fault, copy);
+    std::optional<std::vector<NamedNumber>> found = evidence_of(fault, copy);
     if (!found) continue;
     const double value = found->front().value;
     if (!worst || value > worst->evidence.front().value) worst = Judged{value > limit, std::move(*found)};

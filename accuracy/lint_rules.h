@@ -16,7 +16,7 @@ namespace halfmark::accuracy {
 // What a rule sees: the number that it judges first.
 struct Judged {
   bool is_found = false;
-  std::vector<Evidence> evidence;
+  std::vector<NamedNumber> evidence;
 };
 
 struct LintRule {

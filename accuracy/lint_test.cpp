@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "accuracy/accuracy.h"
@@ -89,6 +93,17 @@ TEST(Lint, HasATestOfEveryMistakeAndRulesThatExist) {
       EXPECT_FALSE(text.empty()) << rule.id;
   }
   for (const MistakeRow& row : mistakes()) EXPECT_TRUE(ids.contains(row.rule)) << row.name;
+}
+
+// The table of accuracy/README.md names every rule and every mistake.
+TEST(Lint, IsDescribed) {
+  std::ifstream file(std::string(HALFMARK_SOURCE_DIR) + "/accuracy/README.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  for (const LintRule& rule : lint_rules())
+    EXPECT_NE(text.str().find("| `" + std::string(rule.id) + "` |"), std::string::npos) << rule.id;
+  for (const MistakeRow& row : mistakes())
+    EXPECT_NE(text.str().find("`" + std::string(row.name) + "` |"), std::string::npos) << row.name;
 }
 
 // Adam hides a scale that was not removed: its loss is that of a right training, its gradients are not.

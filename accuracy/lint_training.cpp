@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "accuracy/lint_gradients.h"
+#include "accuracy/lint_numbers.h"
 #include "models/layers/loss.h"
 
 namespace halfmark::accuracy {
@@ -19,10 +23,6 @@ using Values = std::vector<double>;
 
 constexpr int64_t kEvaluatedAfter = 1, kInfiniteAt = 3;
 constexpr size_t kLeastOutputs = 3;  // for a median
-
-bool is_finite(std::span<const double> values) {
-  return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
-}
 
 // The values that the optimizer updates.
 Tensor& updated_tensor(Param& param) { return param.master.empty() ? param.value : param.master; }
@@ -50,39 +50,12 @@ void set_parameters(Trial& trial, const std::vector<Values>& values) {
 // Scale and shift of normalisation, which autocast does not cast.
 bool is_of_norm(const Param& param) { return param.name.ends_with(".scale") || param.name.ends_with(".shift"); }
 
-double norm_of(std::span<const double> values) {
-  double sum = 0;
-  for (const double value : values) sum += value * value;
-  return std::sqrt(sum);
-}
-
 // Of all gradients as they are stored, one after another.
 Values stored_gradients(Trial& trial) {
   Values all;
   for (const Param* param : trial.params())
     if (!param->grad.empty()) std::ranges::copy(param->grad.values(), std::back_inserter(all));
   return all;
-}
-
-double median_of_values(Values values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
-// Of a - c and b - c; 0 if one of them is 0.
-double cosine_of_differences(const Values& a, const Values& b, const Values& c) {
-  double product = 0, left = 0, right = 0;
-  for (size_t i = 0; i < c.size(); ++i) {
-    product += (a[i] - c[i]) * (b[i] - c[i]);
-    left += (a[i] - c[i]) * (a[i] - c[i]), right += (b[i] - c[i]) * (b[i] - c[i]);
-  }
-  return left > 0 && right > 0 ? product / std::sqrt(left * right) : 0;
-}
-
-double relative_distance(const Values& a, const Values& b) {
-  Values difference(a.size());
-  for (size_t i = 0; i < a.size(); ++i) difference[i] = a[i] - b[i];
-  return norm_of(difference) / norm_of(b);
 }
 
 // The training, its twin, and what is kept between steps.
@@ -166,7 +139,7 @@ class Observed {
       }
     std::optional<NonFiniteTensor> bad;
     trial_.set_tap([&](const std::string& name, const Tensor& tensor) {
-      if (!bad && !is_infinite) bad = look(name, tensor);
+      if (!bad && !is_infinite) bad = nonfinite_in(name, tensor);
     });
     output_ = trial_.forward().values();
     if (!is_infinite) check_loss();
@@ -177,19 +150,6 @@ class Observed {
     for (size_t i = 0; i < own.size(); ++i) trial_.params()[i]->value.set_values(own[i]);
     if (bad && !seen_.first_nonfinite) seen_.first_nonfinite = bad;
     return !bad;
-  }
-
-  static std::optional<NonFiniteTensor> look(const std::string& name, const Tensor& tensor) {
-    const Values values = tensor.values();
-    if (is_finite(values)) return {};
-    NonFiniteTensor found{.name = name, .whole_rows = true};
-    const auto width = static_cast<size_t>(tensor.shape()[tensor.shape().rank() - 1]);
-    for (size_t i = 0; i < values.size(); ++i) {
-      found.nan += std::isnan(values[i]), found.infinite += std::isinf(values[i]);
-      found.whole_rows = found.whole_rows && std::isnan(values[i]) == std::isnan(values[i / width * width]);
-    }
-    found.nan /= static_cast<double>(values.size()), found.infinite /= static_cast<double>(values.size());
-    return found;
   }
 
   // Copies are made of the gradient with most elements that is a matrix; its last axis is the depth.
@@ -398,7 +358,7 @@ class Observed {
 
   void make_copies() {
     if (widest_.values.empty()) return;
-    std::ranges::move(copies_.copies_of(widest_), std::back_inserter(seen_.copies));
+    for (QuantizedCopy& copy : copies_.copies_of(widest_)) seen_.copies.push_back(std::move(copy));
   }
 
   void finish() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "accuracy/lint_mistakes.h"
 #include "accuracy/lint_observation.h"

@@ -283,6 +283,10 @@ const std::vector<SuiteRow>& experiments() {
       {{"mlp/b32_i64_h128_o10", "gpt/b8_t32_n2_h2_d32_v27"}, {"fp32"}, {"updates"}, {"part=accumulation"}},
       {{"mlp/b32_i64_h128_o10"}, {"fp16", "amp-fp16", "bf16"}, {"overflow"}},
       {{"lenet5/b2_c1_s28"}, {"fp16"}, {"overflow"}},
+      {{"mlp/b8_i16_h24_o10", "convnet/b4_c1_s8_w4"}, kCommon, {"lint"}},
+      kLintOfConvnet,
+      kLintOfAdam,
+      kLintOfMasks,
   };
   return rows;
 }

@@ -46,7 +46,7 @@ struct Series {
 };
 
 // A number that shows a mistake.
-struct Evidence {
+struct NamedNumber {
   std::string name{};  // "norm of the gradients / norm of the exact ones"
   double value = 0;
 };
@@ -54,7 +54,7 @@ struct Evidence {
 // A mistake of mixed-precision training that a rule has found in a case.
 struct LintFinding {
   std::string rule{};                // "not_unscaled"
-  std::vector<Evidence> evidence{};  // the number that the rule judges first
+  std::vector<NamedNumber> evidence{};  // the number that the rule judges first
   std::string remedy{};              // a sentence
   std::string reference{};           // where the rule comes from
 };

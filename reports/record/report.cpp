@@ -13,6 +13,7 @@
 #include "reports/record/file.h"
 #include "reports/record/json_parser.h"
 #include "reports/record/json_reader.h"
+#include "reports/record/lint_json.h"
 #include "reports/record/printable.h"
 
 namespace halfmark::reports {
@@ -66,26 +67,6 @@ Json to_json(const Expectation& expectation) {
           {"limit", json_number(expectation.limit)},
           {"found", json_number(expectation.found)},
           {"met", expectation.met}};
-}
-
-Json to_json(const LintFinding& finding) {
-  Json json = {{"rule", finding.rule}, {"evidence", Json::object()}};
-  for (const auto& [name, value] : finding.evidence) json["evidence"][name] = json_number(value);
-  json["remedy"] = finding.remedy;
-  if (!finding.reference.empty()) json["reference"] = finding.reference;
-  return json;
-}
-
-// The section of all records, each finding with the case that it is of. A case with an expectation planted its mistake.
-Json lint_section(const Report& report) {
-  Json section = Json::array();
-  for (const Record& record : report.records)
-    for (const LintFinding& finding : record.lint) {
-      Json json = {{"case", record.id}, {"expected", record.expectation.has_value()}};
-      json.update(to_json(finding));
-      section.push_back(std::move(json));
-    }
-  return section;
 }
 
 Json to_json(const RunInfo& run) {
@@ -157,19 +138,6 @@ Expectation read_expectation(const JsonReader& json) {
   expectation.found = json.required("found").number();
   expectation.met = json.required("met").boolean();
   return expectation;
-}
-
-LintFinding read_lint(const JsonReader& json) {
-  json.expect_object();
-  LintFinding finding;
-  finding.rule = json.required("rule").text();
-  json.required("evidence").expect_object();
-  json.each_member("evidence", [&](const std::string& name, const JsonReader& value) {
-    finding.evidence.push_back({name, value.number()});
-  });
-  finding.remedy = json.required("remedy").text();
-  finding.reference = json.text("reference");
-  return finding;
 }
 
 Determinism read_determinism(const JsonReader& json) {
@@ -282,6 +250,31 @@ int schema_of(const JsonReader& report, std::string_view where) {
                                 where, schema, Report::kSchema));
 }
 
+// The section of all records, each finding with the case that it is of. A case with an expectation planted its mistake.
+Json lint_section(const Report& report) {
+  Json section = Json::array();
+  for (const Record& record : report.records)
+    for (const LintFinding& finding : record.lint) {
+      Json json = {{"case", record.id}, {"expected", record.expectation.has_value()}};
+      json.update(to_json(finding));
+      section.push_back(std::move(json));
+    }
+  return section;
+}
+
+// Gives each record its findings of the section.
+void take_lint_section(const JsonReader& report, std::vector<Record>& records) {
+  std::unordered_map<std::string_view, Record*> owners;
+  for (Record& record : records) owners[record.id] = &record;
+  report.each("lint", [&](const JsonReader& one) {
+    LintFinding finding = read_lint(one);
+    const std::string id = one.required("case").text();
+    const auto owner = owners.find(id);
+    if (owner == owners.end()) one.fail(fmt::format("no record has the id \"{}\"", printable(id)));
+    owner->second->lint.push_back(std::move(finding));
+  });
+}
+
 Json without_records(const Report& report) {
   Json json = {{"schema", report.schema},
                {"minor", report.minor},
@@ -296,19 +289,6 @@ Json without_lint(const Record& record) {
   Json json = to_json(record);
   json.erase("lint");
   return json;
-}
-
-// Gives each record its findings of the section "lint".
-void take_lint_section(const JsonReader& report, std::vector<Record>& records) {
-  std::unordered_map<std::string_view, Record*> owners;
-  for (Record& record : records) owners[record.id] = &record;
-  report.each("lint", [&](const JsonReader& one) {
-    LintFinding finding = read_lint(one);
-    const std::string id = one.required("case").text();
-    const auto owner = owners.find(id);
-    if (owner == owners.end()) one.fail(fmt::format("no record has the id \"{}\"", printable(id)));
-    owner->second->lint.push_back(std::move(finding));
-  });
 }
 
 // Bytes that are not UTF-8 (a device name from a driver) become U+FFFD instead of throwing.
@@ -400,12 +380,6 @@ Json to_json(const Report& report) {
   json["records"] = Json::array();
   for (const Record& record : report.records) json["records"].push_back(without_lint(record));
   return json;
-}
-
-Json json_number(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  return value;
 }
 
 Record record_from_json(const Json& json, std::string_view where) { return read_record(JsonReader(json, where)); }

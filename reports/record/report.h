@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "reports/record/error.h"
+#include "reports/record/json_number.h"
 #include "reports/record/measurement.h"
 
 namespace halfmark::reports {
@@ -124,9 +125,6 @@ const Measurement* find(const Record& record, std::string_view metric, std::stri
 
 // Whether a measurement is not valid: a time of a suspect record.
 bool misleads(const Record& record, const Measurement& measurement);
-
-// JSON has no NaN and no infinity; here they are measurements, so they are written as strings.
-nlohmann::ordered_json json_number(double value);
 
 nlohmann::ordered_json to_json(const Record& record);
 nlohmann::ordered_json to_json(const Report& report);
