@@ -28,22 +28,22 @@ LintFinding not_unscaled(double ratio) {
   return {"not_unscaled", {{"gradients / those of fp64", ratio}, {"step", 2}}, "Unscale them.", "S0-10"};
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has_text(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(LintText, NamesTheRuleTheRemedyTheCaseAndTheNumbers) {
   Report report;
   report.records = {linted("a", {not_unscaled(65536)}), linted("b", {})};
   const std::string text = lint_text(report, kLintWidth);
-  EXPECT_TRUE(has(text, "- not_unscaled: Unscale them.\n"));
-  EXPECT_TRUE(has(text, "    a: gradients / those of fp64 6.55e+04; step 2\n")) << text;
-  EXPECT_TRUE(has(text, "    see S0-10\n"));
-  EXPECT_FALSE(has(text, "none found"));
+  EXPECT_TRUE(has_text(text, "- not_unscaled: Unscale them.\n"));
+  EXPECT_TRUE(has_text(text, "    a: gradients / those of fp64 6.55e+04; step 2\n")) << text;
+  EXPECT_TRUE(has_text(text, "    see S0-10\n"));
+  EXPECT_FALSE(has_text(text, "none found"));
 }
 
 TEST(LintText, SaysWhenNothingWasFoundAndNothingWhenNothingWasExamined) {
   Report report;
   report.records = {linted("a", {}), linted("b", {})};
-  EXPECT_TRUE(has(lint_text(report, kLintWidth), "none found in 2 cases"));
+  EXPECT_TRUE(has_text(lint_text(report, kLintWidth), "none found in 2 cases"));
   report.records[0].measurements.clear(), report.records[1].measurements.clear();
   EXPECT_EQ(lint_text(report, kLintWidth), "");
 }
@@ -51,14 +51,14 @@ TEST(LintText, SaysWhenNothingWasFoundAndNothingWhenNothingWasExamined) {
 TEST(LintText, CountsCasesBeyondTheThirdAndLeavesPlantedMistakesToTheControls) {
   Report report;
   for (const char* id : {"a", "b", "c", "d", "e"}) report.records.push_back(linted(id, {not_unscaled(4)}));
-  EXPECT_TRUE(has(lint_text(report, kLintWidth), "and 2 cases more"));
-  EXPECT_FALSE(has(lint_text(report, kLintWidth), "    e:"));
-  EXPECT_TRUE(has(lint_text(report, {.width = 1000, .all = true}), "    e:"));
+  EXPECT_TRUE(has_text(lint_text(report, kLintWidth), "and 2 cases more"));
+  EXPECT_FALSE(has_text(lint_text(report, kLintWidth), "    e:"));
+  EXPECT_TRUE(has_text(lint_text(report, {.width = 1000, .all = true}), "    e:"));
   for (Record& record : report.records)
     record.expectation = Expectation{"lint.finding", "not_unscaled", "==", 1, 1, true};
   const std::string text = lint_text(report, kLintWidth);
-  EXPECT_FALSE(has(text, "not_unscaled"));
-  EXPECT_TRUE(has(text, "5 cases that planted a mistake"));
+  EXPECT_FALSE(has_text(text, "not_unscaled"));
+  EXPECT_TRUE(has_text(text, "5 cases that planted a mistake"));
 }
 
 TEST(LintText, IsPartOfShowAndItsNumbersAreNoColumnsAndNoNotices) {
@@ -66,9 +66,9 @@ TEST(LintText, IsPartOfShowAndItsNumbersAreNoColumnsAndNoNotices) {
   named.report.records = {linted("mlp/h64/cpu/amp-fp16/lint", {not_unscaled(65536)})};
   named.report.records[0].measurements.push_back({.metric = "lint.evidence", .at = "masked_row", .value = NAN});
   const std::string text = show(named, kLintWidth);
-  EXPECT_TRUE(has(text, "- not_unscaled: Unscale them."));
-  EXPECT_FALSE(has(text, "lint.finding")) << text;
-  EXPECT_FALSE(has(text, "worth noticing")) << text;
+  EXPECT_TRUE(has_text(text, "- not_unscaled: Unscale them."));
+  EXPECT_FALSE(has_text(text, "lint.finding")) << text;
+  EXPECT_FALSE(has_text(text, "worth noticing")) << text;
 }
 
 }  // namespace
