@@ -33,7 +33,7 @@ double cosine_of_differences(const Numbers& a, const Numbers& b, const Numbers& 
   return left > 0 && right > 0 ? product / std::sqrt(left * right) : 0;
 }
 
-double relative_distance(const Numbers& a, const Numbers& b) {
+double distance_over_norm(const Numbers& a, const Numbers& b) {
   Numbers difference(a.size());
   for (size_t i = 0; i < a.size(); ++i) difference[i] = a[i] - b[i];
   return norm_of(difference) / norm_of(b);

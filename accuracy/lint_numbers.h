@@ -15,7 +15,7 @@ namespace halfmark::accuracy {
 bool is_finite(std::span<const double> values);
 double norm_of(std::span<const double> values);
 double median_of_values(std::vector<double> values);
-double relative_distance(const std::vector<double>& a, const std::vector<double>& b);  // |a - b| / |b|
+double distance_over_norm(const std::vector<double>& a, const std::vector<double>& b);  // |a - b| / |b|
 // Of a - c and b - c; 0 if one of them is 0.
 double cosine_of_differences(const std::vector<double>& a, const std::vector<double>& b, const std::vector<double>& c);
 // Nothing if all elements are finite.

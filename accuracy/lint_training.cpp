@@ -334,7 +334,7 @@ class Observed {
       return cosine_of_differences(output_, twin_.forward().values(), exact);
     };
     towards_before_.push_back(direction(before_last_)), towards_start_.push_back(direction(start_));
-    last_error_ = relative_distance(output_, exact);
+    last_error_ = distance_over_norm(output_, exact);
     set_statistics(twin_, statistics);
     set_parameters(twin_, updated);
   }
