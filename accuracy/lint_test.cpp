@@ -202,6 +202,8 @@ TEST(SlowLint, FindsEveryMistakeUnderEveryPolicyThatCanHaveIt) {
         const TrialSpec spec =
             lint_spec(subject, std::string(policy.name), {{"mistake", std::string(row.name)}, {"replicate", "2"}});
         if (refusal_of(lint_harness(), spec)) continue;
+        // Rounding to 4 bits is larger than the movement of the weights in eight steps.
+        if (policy.name == "nvfp4" && row.rule == "stale_cast") continue;
         Names found = found_in(spec);
         if (!is_clean(subject, policy)) std::erase(found, "adam_epsilon");
         // Eight steps of the convnet have no gradient whose square is lost, so nothing is to be found there.
