@@ -43,7 +43,8 @@ const std::vector<Harness>& accuracy_harnesses() {
                                             what_if_harness(),
                                             updates_harness(),
                                             overflow_harness(),
-                                            sensitivity_harness()};
+                                            sensitivity_harness(),
+                                            lint_harness()};
   return list;
 }
 

@@ -71,6 +71,7 @@ Harness convergence_harness();      // convergence.cpp
 Harness accumulation_harness();     // accumulation.cpp
 Harness quantization_harness();     // quantization.cpp
 Harness sanity_harness();           // sanity.cpp
+Harness lint_harness();             // lint.cpp
 // Experiments: experiments/
 Harness dtypes_harness();                // dtypes.cpp
 Harness same_bits_harness();             // same_bits.cpp
@@ -108,6 +109,7 @@ class FindingsWriter {
   explicit FindingsWriter(const std::vector<MetricRow>& table) : table_(table) {}
   Measurement& number(std::string_view metric, std::string at, double value);
   Series& curve(std::string_view metric, std::string at, std::vector<double> x, std::vector<double> y);
+  void lint(LintFinding finding) { findings_.lint.push_back(std::move(finding)); }
   Findings take() { return std::move(findings_); }
 
  private:

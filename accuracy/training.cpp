@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "accuracy/accuracy.h"
+#include "accuracy/lint_rules.h"
+#include "accuracy/lint_training.h"
 #include "accuracy/oracle.h"
 #include "accuracy/reference.h"
 #include "accuracy/training_axes.h"
@@ -25,7 +27,7 @@ namespace halfmark::accuracy {
 namespace {
 
 const std::vector<MetricRow>& training_table() {
-  static const std::vector<MetricRow> rows = with_reference_rows({
+  static const std::vector<MetricRow> rows = with_reference_rows(with_lint_rows({
       {"training.loss", "1", Better::lower, Kind::information,
        "over steps: loss of the batch before the update, unscaled"},
       {"training.accuracy", "1", Better::higher, Kind::information,
@@ -64,7 +66,7 @@ const std::vector<MetricRow>& training_table() {
        "computes"},
       {"data.waiting", "s", Better::neither, Kind::information,
        "with --data: seconds that the training waited for its batches, in all"},
-  });
+  }));
   return rows;
 }
 
@@ -111,6 +113,7 @@ std::optional<Expect> expects(const TrialSpec& spec) {
 struct TrainingResult {
   std::vector<double> steps, loss, accuracy, scale;
   double skipped = 0, unchanged = 0, updated = 0;
+  Observation scaling;                  // for the linter
   std::optional<ReadingTimes> reading;  // of files
   Evaluation fp32, half;
   std::optional<Evaluation> folded_fp32, folded_half;  // of a model with batch norm after convolutions
@@ -135,6 +138,7 @@ TrainingResult train(const TrialSpec& spec, int64_t steps, Evaluated evaluated) 
   TrainingResult training;
   std::vector<std::vector<double>> before;
   for (const Param* param : trial.params()) before.push_back(stored(*param));
+  std::vector<StepFacts> steps_seen;
   trial.read_ahead();
   for (int64_t step = 0; step < steps; ++step) {
     const StepResult result = trial.train_step(step);
@@ -143,6 +147,7 @@ TrainingResult train(const TrialSpec& spec, int64_t steps, Evaluated evaluated) 
     training.accuracy.push_back(result.accuracy);
     training.scale.push_back(result.scale);
     training.skipped += result.skipped;
+    steps_seen.push_back({.number = step, .skipped = result.skipped, .scale = result.scale});
     if (result.skipped) continue;
     const std::vector<Param*> params = trial.params();
     for (size_t p = 0; p < params.size(); ++p) {
@@ -152,6 +157,7 @@ TrainingResult train(const TrialSpec& spec, int64_t steps, Evaluated evaluated) 
       before[p] = std::move(after);
     }
   }
+  training.scaling = observe_scaling(trial, std::move(steps_seen));
   if (const ReadingTimes* times = trial.reading_times()) training.reading = *times;
   if (evaluated == Evaluated::no) return training;
   const Policy& half = policy_named(spec.policy->low == DType::bf16 ? "bf16" : "fp16");
@@ -223,6 +229,7 @@ Findings measure_training(const TrialSpec& given) {
     out.number("data.batch", "", median_of(training->reading->batches));
     out.number("data.waiting", "", training->reading->waited);
   }
+  write_lint(training->scaling, out);
   training_numbers(spec)->add_to(out);
   return out.take();
 }

@@ -269,6 +269,9 @@ struct AttentionOptions {
   std::vector<int64_t> lengths{};
   // Added to the scores of the positions left out, as stored in the dtype of q. Empty: a boolean mask, so -infinity.
   std::optional<double> mask_value{};
+  // Only in steps: a position that attends to none gets 0, as in PyTorch's scaled_dot_product_attention. Else NaN where every
+  // score is -infinity, as a softmax gives it.
+  bool guarded = true;
 };
 // [n, t, 3 c] of q, k and v -> [n, t, c].
 LayerPtr self_attention(std::string name, int64_t heads, const AttentionOptions& options = {});

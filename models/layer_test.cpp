@@ -256,5 +256,23 @@ TEST(Residual, CountsTheWorkOfItsShortcut) {
   EXPECT_EQ(both->forward_flops({2, 4}), 2 * 2 * 2 * 4 * 4);
 }
 
+// A row of -infinity alone: torch.nn.functional.softmax gives NaN, scaled_dot_product_attention 0.
+TEST(SelfAttention, GivesNaNForARowWithoutAnyPositionUnlessGuarded) {
+  const Policy& policy = policy_named("fp16");
+  for (const bool guarded : {true, false})
+    for (const double mask : {-1e9, -1e4}) {
+      AttentionOptions options{.fused = false, .lengths = {2, 0}, .mask_value = mask};
+      options.guarded = guarded;
+      const LayerPtr layer = self_attention("attention", 1, options);
+      Pass pass(*test_device(), policy, true);
+      std::vector<double> values(2 * 2 * 6);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 5) / 4 - 0.5;
+      const std::vector<double> y =
+          layer->forward(pass, Tensor::from(*test_device(), {2, 2, 6}, DType::f16, values), nullptr).values();
+      const bool is_nan = mask == -1e9 && !guarded;  // -1e9 is -infinity in fp16, -1e4 is not
+      for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), is_nan && i >= y.size() / 2) << i;
+    }
+}
+
 }  // namespace
 }  // namespace halfmark::models

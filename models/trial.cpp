@@ -273,12 +273,16 @@ double Trial::loss() const {
   return parts_->loss_of(parts_->output, parts_->loss);
 }
 
-void Trial::backward() {
+Shape Trial::output_shape() const { return parts_->output.shape(); }
+DType Trial::loss_dtype() const { return parts_->loss.empty() ? DType::f64 : parts_->loss.dtype(); }
+
+void Trial::backward(Gradients earlier) {
   Parts& p = *parts_;
   HM_CHECK(p.pending, "backward needs a forward before it; it cannot run twice");
   PhaseScope phase("backward");
   Pass pass(p.device, p.policy, p.training, p.key.child("backward").child(static_cast<uint64_t>(p.step)), p.tap);
   pass.recomputed_tap = p.recomputed_tap;
+  pass.accumulate = earlier == Gradients::added;
   p.pending = false;
   p.scale = static_cast<double>(p.scaler.scale()), p.unscaled = false;
   p.dx = p.model->backward(pass, p.output_gradient(pass, p.scale * p.spec.settings.loss_factor), p.saved);
@@ -286,14 +290,28 @@ void Trial::backward() {
   if (!p.dx.empty()) pass.look("gradient/input", p.dx);
 }
 
+bool Trial::unscale() {
+  const PhaseScope phase("optimizer");
+  parts_->unscaled = true;
+  return parts_->scaler.unscale(parts_->device, parts_->params);
+}
+
+void Trial::clip() {
+  const PhaseScope phase("optimizer");
+  parts_->optimizer.clip(parts_->params);
+}
+
+void Trial::step_optimizer() {
+  const PhaseScope phase("optimizer");
+  parts_->optimizer.step(parts_->params);
+}
+
+void Trial::end_update(bool skipped) { parts_->scaler.update(skipped); }
+
 bool Trial::update() {
-  Parts& p = *parts_;
-  PhaseScope phase("optimizer");
-  const bool skip = p.scaler.unscale(p.device, p.params);
-  p.unscaled = true;
-  if (!skip) p.optimizer.clip(p.params);
-  if (!skip) p.optimizer.step(p.params);
-  p.scaler.update(skip);
+  const bool skip = unscale();
+  if (!skip) clip(), step_optimizer();
+  end_update(skip);
   return !skip;
 }
 

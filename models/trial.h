@@ -38,6 +38,9 @@ struct Answers {
   std::vector<std::vector<double>> values{}, labels{};  // outputs (logits), and labels as the score takes them
 };
 
+// What backward does with the gradients of an earlier one.
+enum class Gradients : uint8_t { replaced, added };  // added: micro-batches
+
 // Of the model in evaluation.
 enum class EvaluatedForm : uint8_t {
   trained,  // as it is trained
@@ -69,10 +72,18 @@ class Trial {
   const ReadingTimes* reading_times() const;  // of read_ahead; null: nothing was read
   // x of the loaded batch as it is stored (Settings::indices); shares its memory, so a harness may change the values.
   Tensor input() const;
-  Tensor forward();                     // training mode; returns the output (logits), keeps the loss
-  double loss() const;                  // of the last forward, without scale and loss_factor; copies from the device
-  void backward();                      // gradients of scale * loss_factor * loss
-  bool update();                        // unscale, check, clip, optimizer step, scaler update; false = skipped
+  Tensor forward();            // in the mode above; returns the output (logits), keeps the loss
+  Shape output_shape() const;  // of the last forward
+  double loss() const;         // of the last forward, without scale and loss_factor; copies from the device
+  DType loss_dtype() const;    // as it was stored; of a subject without labels, f64
+  // Gradients of scale * loss_factor * loss. Added ones are as stored: not unscaled before, if they are to fit.
+  void backward(Gradients earlier = Gradients::replaced);
+  bool update();  // unscale, check, clip, optimizer step, scaler update; false = skipped
+  // The parts of update(), in its order, for a harness that trains in another one.
+  bool unscale();  // true: a gradient was not finite, so that the step is to be skipped
+  void clip();     // by the norm, if the settings say so
+  void step_optimizer();
+  void end_update(bool skipped);        // the scaler's
   StepResult train_step(int64_t step);  // all of the above
   Tensor infer();                       // evaluation mode on the loaded batch; phase "evaluation"
 

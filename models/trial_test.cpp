@@ -340,6 +340,69 @@ TEST(Trial, UpdatesAMasterCopyAndRoundsItIntoTheWeights) {
   }
 }
 
+// The parts of an update, in its order, are the update.
+TEST(Trial, UpdatesAsItsPartsInTheirOrder) {
+  TrialSpec spec = test_spec(kSmallMlp, "amp-fp16");
+  spec.settings.optimizer.clip_norm = 0.1;
+  Trial whole(spec), parts(spec);
+  for (int64_t step = 0; step < 3; ++step) {
+    whole.load_batch(step), whole.forward(), whole.backward();
+    ASSERT_TRUE(whole.update());
+    parts.load_batch(step), parts.forward(), parts.backward();
+    const bool skip = parts.unscale();
+    ASSERT_FALSE(skip);
+    parts.clip(), parts.step_optimizer(), parts.end_update(skip);
+  }
+  EXPECT_EQ(codes_of(whole), codes_of(parts));
+  EXPECT_EQ(whole.scaler().growth_tracker(), parts.scaler().growth_tracker());
+}
+
+TEST(Trial, AddsGradientsOfMicroBatchesOnRequest) {
+  const TrialSpec spec = test_spec(kSmallMlp, "fp64");
+  std::vector<std::vector<double>> single;
+  for (const int64_t batch : {0, 1}) {
+    Trial trial(spec);
+    trial.load_batch(batch), trial.forward(), trial.backward();
+    single.push_back(trial.params()[0]->grad.values());
+  }
+  Trial trial(spec);
+  trial.load_batch(0), trial.forward(), trial.backward();
+  trial.load_batch(1), trial.forward(), trial.backward(Gradients::added);
+  const std::vector<double> sum = trial.params()[0]->grad.values();
+  for (size_t i = 0; i < sum.size(); ++i) EXPECT_EQ(sum[i], single[0][i] + single[1][i]);
+  trial.load_batch(1), trial.forward(), trial.backward();
+  EXPECT_EQ(trial.params()[0]->grad.values(), single[1]);
+}
+
+TEST(Trial, LeavesRunningStatisticsAloneInEvaluationMode) {
+  Trial trial(test_spec(kSmallConvnet, "amp-fp16"));
+  const auto statistics = [&] {
+    std::vector<std::vector<double>> all;
+    for (const State* state : trial.states()) all.push_back(state->value.values());
+    return all;
+  };
+  trial.train_step(0);
+  const auto before = statistics();
+  trial.set_training(false);
+  trial.load_batch(1);
+  const std::vector<double> trained = trial.forward().values();
+  EXPECT_THROW(trial.set_training(true), Error) << "between forward and backward";
+  trial.backward();
+  EXPECT_TRUE(trial.update());
+  EXPECT_EQ(statistics(), before);
+  trial.set_training(true);
+  trial.train_step(2);
+  EXPECT_NE(statistics(), before);
+}
+
+TEST(Trial, KnowsTheTypeOfItsLoss) {
+  for (const auto& [policy, dtype] : {std::pair{"amp-fp16", DType::f32}, {"fp16", DType::f16}, {"bf16", DType::bf16}}) {
+    Trial trial(test_spec(kSmallMlp, policy));
+    trial.load_batch(0), trial.forward();
+    EXPECT_EQ(trial.loss_dtype(), dtype) << policy;
+  }
+}
+
 TEST(Trial, NamesItsPhasesInTheKernelLog) {
   KernelLog log;
   Trial trial(test_spec(kSmallMlp, "amp-fp16"));

@@ -124,6 +124,7 @@ Record run_case(const Case& one, const std::shared_ptr<Device>& device, uint64_t
       record.determinism = {1, 0, true};
     record.measurements = std::move(findings.measurements);
     record.series = std::move(findings.series);
+    record.lint = std::move(findings.lint);
     record.kernels = uses_of(log);
     add_work(spec, record);
     if (const auto reason = why_times_mislead(record)) {

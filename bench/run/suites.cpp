@@ -105,6 +105,24 @@ const SuiteRow kSanityOfScalers = {{"convnet/b16_c3_s16_w16"},
                                    {"sanity"},
                                    {"check=scaler"}};
 
+// The linter: each mistake that can be planted in a policy is found, and a right training has none.
+const Names kMistakes = {"mistake=no_unscale",
+                         "mistake=clip_before_unscale",
+                         "mistake=unscale_twice",
+                         "mistake=stale_cast_cache",
+                         "mistake=update_inside_autocast",
+                         "mistake=half_loss_sum",
+                         "mistake=bn_half_statistics",
+                         "mistake=wrong_accumulation_order",
+                         "mistake=missing_train",
+                         "mistake=skip_without_bn_rollback",
+                         "mistake=stochastic_rounding_zeros",
+                         "mistake=stale_amax",
+                         "mistake=columnwise_from_rowwise"};
+const SuiteRow kLintOfConvnet = {{"convnet/b4_c1_s8_w4"}, {"amp-fp16"}, {"lint"}, kMistakes};
+const SuiteRow kLintOfAdam = {{"mlp/b8_i16_h24_o10"}, {"fp16"}, {"lint"}, {"mistake=adam_epsilon"}};
+const SuiteRow kLintOfMasks = {{"gpt/b8_t32_n2_h2_d32_v27"}, {"amp-fp16"}, {"lint"}, {"mistake=mask_1e9"}};
+
 const std::vector<SuiteRow>& sanity() {
   static const std::vector<SuiteRow> rows = {kSanity, kSanityOfScalers};
   return rows;
@@ -187,6 +205,12 @@ const std::vector<SuiteRow>& full() {
       kHalfSums,
       kSanity,
       kSanityOfScalers,
+      {{"mlp/b8_i16_h24_o10", "convnet/b4_c1_s8_w4"}, kCommon, {"lint"}, {"", "clipping=on micro_batches=2"}},
+      {{"mlp/b8_i16_h24_o10"}, kRecipes, {"lint"}},
+      {{"gpt/b8_t32_n2_h2_d32_v27", "bert/b16_t16_n2_h2_d32_v64_o4"}, kCommon, {"lint"}},
+      kLintOfConvnet,
+      kLintOfAdam,
+      kLintOfMasks,
       kUnderflowControl,
       kSmallRateControl,
       kScaleTooHighControl,
@@ -272,6 +296,10 @@ const std::vector<SuiteRow>& experiments() {
       {{"mlp/b32_i64_h128_o10", "gpt/b8_t32_n2_h2_d32_v27"}, {"fp32"}, {"updates"}, {"part=accumulation"}},
       {{"mlp/b32_i64_h128_o10"}, {"fp16", "amp-fp16", "bf16"}, {"overflow"}},
       {{"lenet5/b2_c1_s28"}, {"fp16"}, {"overflow"}},
+      {{"mlp/b8_i16_h24_o10", "convnet/b4_c1_s8_w4"}, kCommon, {"lint"}},
+      kLintOfConvnet,
+      kLintOfAdam,
+      kLintOfMasks,
   };
   return rows;
 }

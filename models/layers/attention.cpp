@@ -140,7 +140,8 @@ class SelfAttention : public TappedLayer {
     if (!padding.empty()) run(MaskScores{.scores = scores, .mask = padding, .out = scores});
     const Tensor x = pass.input("softmax", scores);
     Tensor probabilities(pass.device, m.scores(), pass.output_dtype("softmax", x.dtype()));
-    run(Softmax{.x = x, .out = probabilities, .causal = options_.causal, .masked = !padding.empty()});
+    run(Softmax{
+        .x = x, .out = probabilities, .causal = options_.causal, .masked = options_.guarded && !padding.empty()});
     const Tensor weights = pass.plain(pass.cast(probabilities, parts.dtype()));
     Tensor out(pass.device, m.batch(), parts.dtype());
     run(BatchedMatmul{.a = weights, .b = v, .out = out, .math = math});

@@ -197,6 +197,11 @@ std::vector<LayerKind> kind_table() {
        {count("heads", "of attention"),
         flag("causal", "a step sees none after it", false),
         flag("fused", "as one operation", true),
+        {.name = "guarded",
+         .about = "a step that attends to none gets 0; else NaN, as a softmax of -infinity alone",
+         .type = ArgumentType::flag,
+         .usual = true,
+         .only_with = ArgumentCondition{"fused", false}},
         {.name = "lengths",
          .about = "sample i attends to its first lengths[i mod count] steps, so lengths beyond the batch are not used; "
                   "without it, to all",

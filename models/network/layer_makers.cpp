@@ -232,6 +232,7 @@ LayerPtr make_self_attention(LayerRequest& r) {
   r.check(r.input[2] % (3 * heads) == 0,
           std::to_string(r.input[2]) + " features are not q, k and v of " + std::to_string(heads) + " heads");
   AttentionOptions options{.causal = r.flag("causal"), .fused = r.flag("fused")};
+  options.guarded = r.flag("guarded");
   if (r.has("lengths"))
     for (const double length : r.numbers("lengths")) {
       r.check(length <= static_cast<double>(r.input[1]) && length == std::floor(length),

@@ -45,10 +45,25 @@ struct Series {
   std::string x_unit = "1", y_unit = "1";
 };
 
+// A number that shows a mistake.
+struct NamedNumber {
+  std::string name{};  // "norm of the gradients / norm of the exact ones"
+  double value = 0;
+};
+
+// A mistake of mixed-precision training that a rule has found in a case.
+struct LintFinding {
+  std::string rule{};                // "not_unscaled"
+  std::vector<NamedNumber> evidence{};  // the number that the rule judges first
+  std::string remedy{};              // a sentence
+  std::string reference{};           // where the rule comes from
+};
+
 // The result of a harness.
 struct Findings {
   std::vector<Measurement> measurements;
   std::vector<Series> series;
+  std::vector<LintFinding> lint{};
 };
 
 // One kernel row used in a record: its work, how often it ran, and whether its time is a valid speed.

@@ -6,12 +6,14 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "reports/record/file.h"
 #include "reports/record/json_parser.h"
 #include "reports/record/json_reader.h"
+#include "reports/record/lint_json.h"
 #include "reports/record/printable.h"
 
 namespace halfmark::reports {
@@ -226,6 +228,7 @@ Record read_record(const JsonReader& json) {
   if (const auto expectation = json.optional("expectation")) record.expectation = read_expectation(*expectation);
   record.fingerprint = json.text("fingerprint");
   if (const auto determinism = json.optional("determinism")) record.determinism = read_determinism(*determinism);
+  json.each("lint", [&](const JsonReader& finding) { record.lint.push_back(read_lint(finding)); });
   return record;
 }
 
@@ -247,11 +250,45 @@ int schema_of(const JsonReader& report, std::string_view where) {
                                 where, schema, Report::kSchema));
 }
 
+// The section of all records, each finding with the case that it is of. A case with an expectation planted its mistake.
+Json lint_section(const Report& report) {
+  Json section = Json::array();
+  for (const Record& record : report.records)
+    for (const LintFinding& finding : record.lint) {
+      Json json = {{"case", record.id}, {"expected", record.expectation.has_value()}};
+      json.update(to_json(finding));
+      section.push_back(std::move(json));
+    }
+  return section;
+}
+
+// Gives each record its findings of the section.
+void take_lint_section(const JsonReader& report, std::vector<Record>& records) {
+  std::unordered_map<std::string_view, Record*> owners;
+  for (Record& record : records) owners[record.id] = &record;
+  report.each("lint", [&](const JsonReader& one) {
+    LintFinding finding = read_lint(one);
+    const std::string id = one.required("case").text();
+    const auto owner = owners.find(id);
+    if (owner == owners.end()) one.fail(fmt::format("no record has the id \"{}\"", printable(id)));
+    owner->second->lint.push_back(std::move(finding));
+  });
+}
+
 Json without_records(const Report& report) {
-  return {{"schema", report.schema},
-          {"minor", report.minor},
-          {"environment", report.environment},
-          {"run", to_json(report.run)}};
+  Json json = {{"schema", report.schema},
+               {"minor", report.minor},
+               {"environment", report.environment},
+               {"run", to_json(report.run)}};
+  if (Json section = lint_section(report); !section.empty()) json["lint"] = std::move(section);
+  return json;
+}
+
+// As in the list of a report, whose section "lint" has the findings.
+Json without_lint(const Record& record) {
+  Json json = to_json(record);
+  json.erase("lint");
+  return json;
 }
 
 // Bytes that are not UTF-8 (a device name from a driver) become U+FFFD instead of throwing.
@@ -266,7 +303,7 @@ std::string file_text(const Report& report) {
   text += ",\n \"records\": [";
   for (size_t i = 0; i < report.records.size(); ++i) {
     text += i == 0 ? "\n  " : ",\n  ";
-    text += dump(to_json(report.records[i]));
+    text += dump(without_lint(report.records[i]));
   }
   text += report.records.empty() ? "]\n}\n" : "\n ]\n}\n";
   return text;
@@ -331,26 +368,26 @@ Json to_json(const Record& record) {
         {"proof", name_of(found.proof())}, {"processes", found.processes}, {"differing", found.differing}};
     if (found.by_construction) json["determinism"]["by_construction"] = true;
   }
+  if (!record.lint.empty()) {
+    json["lint"] = Json::array();
+    for (const LintFinding& finding : record.lint) json["lint"].push_back(to_json(finding));
+  }
   return json;
 }
 
 Json to_json(const Report& report) {
   Json json = without_records(report);
   json["records"] = Json::array();
-  for (const Record& record : report.records) json["records"].push_back(to_json(record));
+  for (const Record& record : report.records) json["records"].push_back(without_lint(record));
   return json;
-}
-
-Json json_number(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  return value;
 }
 
 Record record_from_json(const Json& json, std::string_view where) { return read_record(JsonReader(json, where)); }
 
-Report report_from_json(const Json& json, std::string_view where) {
-  const JsonReader reader(json, where);
+namespace {
+
+// With the records in the tree; their findings of the section "lint" are still missing.
+Report report_without_lint(const JsonReader& reader, std::string_view where) {
   reader.expect_object();
   Report report;
   // The schema is checked first: in another major version any other field may have another meaning.
@@ -369,6 +406,15 @@ Report report_from_json(const Json& json, std::string_view where) {
   return report;
 }
 
+}  // namespace
+
+Report report_from_json(const Json& json, std::string_view where) {
+  const JsonReader reader(json, where);
+  Report report = report_without_lint(reader, where);
+  take_lint_section(reader, report.records);
+  return report;
+}
+
 Report Report::load(const std::filesystem::path& path) { return parse(read_file(path), path.string()); }
 
 Report Report::parse(std::string_view text, std::string_view where) {
@@ -384,9 +430,12 @@ Report Report::parse(std::string_view text, std::string_view where) {
                       ids.add(records.back(), one);
                       return true;
                     }};
-  Report report = report_from_json(parse_json(text, where, taker), where);
+  const Json json = parse_json(text, where, taker);
+  const JsonReader reader(json, where);
+  Report report = report_without_lint(reader, where);
   // A list is processed completely or not at all.
   if (!records.empty()) report.records = std::move(records);
+  take_lint_section(reader, report.records);
   return report;
 }
 

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "reports/record/error.h"
+#include "reports/record/json_number.h"
 #include "reports/record/measurement.h"
 
 namespace halfmark::reports {
@@ -78,6 +79,8 @@ struct Record {
   std::optional<Expectation> expectation;
   std::string fingerprint;
   Determinism determinism;
+  // The mistakes that rules found. In the file of a report they are the section "lint", which names this record.
+  std::vector<LintFinding> lint;
 };
 
 // All cases that a command line selects, before they are distributed to shards.
@@ -100,7 +103,7 @@ struct RunInfo {
 
 struct Report {
   static constexpr int kSchema = 1;  // another major version is rejected
-  static constexpr int kMinor = 4;   // a newer minor version is read without its new fields
+  static constexpr int kMinor = 5;   // a newer minor version is read without its new fields
 
   int schema = kSchema;
   int minor = kMinor;
@@ -122,9 +125,6 @@ const Measurement* find(const Record& record, std::string_view metric, std::stri
 
 // Whether a measurement is not valid: a time of a suspect record.
 bool misleads(const Record& record, const Measurement& measurement);
-
-// JSON has no NaN and no infinity; here they are measurements, so they are written as strings.
-nlohmann::ordered_json json_number(double value);
 
 nlohmann::ordered_json to_json(const Record& record);
 nlohmann::ordered_json to_json(const Report& report);

@@ -231,9 +231,9 @@ TEST_F(ReportFile, IsReadTheSameInWhateverOrderItsPartsCome) {
     for (const char* key : order) turned[key] = json[key];
     return to_json(Report::load(write(turned.dump())));
   };
-  EXPECT_EQ(loaded({"schema", "minor", "environment", "run", "records"}), json);
-  EXPECT_EQ(loaded({"records", "run", "environment", "minor", "schema"}), json);
-  EXPECT_EQ(loaded({"environment", "schema", "records", "minor", "run"}), json);
+  EXPECT_EQ(loaded({"schema", "minor", "environment", "run", "lint", "records"}), json);
+  EXPECT_EQ(loaded({"records", "run", "environment", "lint", "minor", "schema"}), json);
+  EXPECT_EQ(loaded({"lint", "environment", "schema", "records", "minor", "run"}), json);
   const auto complains = [&](const std::string& text) { return complaint([&] { Report::load(write(text)); }); };
   auto wrong = json;
   wrong["records"][1]["status"] = "fine";

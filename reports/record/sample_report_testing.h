@@ -35,6 +35,8 @@ inline Report sample_report() {
   first.expectation = Expectation{"error.nmse", "output", "<", 1e-3, 2.19e-07, true};
   first.fingerprint = "5d0c";
   first.determinism = {24, 1};
+  first.lint = {{"not_unscaled", {{"gradients / those of fp64", 65532.5}, {"step", 0}}, "Unscale.", "S0-10"},
+                {"skip_streak", {{"skipped steps in a row", 12}}, "Look for NaN.", ""}};
 
   Record second;
   second.id = "mlp/b16_i32_h64_o8/sim:hopper/amp-fp16/throughput";

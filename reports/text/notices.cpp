@@ -31,6 +31,7 @@ std::string place(const Measurement& one) { return one.at.empty() ? "" : " at " 
 // The notice about this measurement and its urgency.
 std::optional<std::pair<Rank, std::string>> remark(const Measurement& one) {
   const std::string& metric = one.metric;
+  if (metric.starts_with("lint.")) return std::nullopt;  // they have a section
   if (metric == "range.first_nonfinite") {
     return std::pair(kNonFinite, "the first tensor that is not finite is " + (one.at.empty() ? "unnamed" : one.at));
   }

@@ -15,6 +15,7 @@
 
 #include "reports/text/compare.h"
 #include "reports/text/layers.h"
+#include "reports/text/lint_text.h"
 #include "reports/text/summary.h"
 
 namespace halfmark::reports {
@@ -362,6 +363,7 @@ std::string show(const NamedReport& named, const TextOptions& options) {
     if (const auto found = layers.find({group.subject, group.device}); found != layers.end()) text += found->second;
   }
   text += controls_text(report, options);
+  text += lint_text(report, options);
 
   const std::vector<std::string> notices = worth_noticing(report);
   if (!notices.empty()) {

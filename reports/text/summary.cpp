@@ -186,9 +186,9 @@ std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool a
   for (const Report* report : reports) {
     for (const Record& record : report->records) {
       for (const Measurement& one : record.measurements) {
-        // The numbers of the reference itself serve the gate and are the same under every policy.
-        const bool background =
-            (one.kind == Kind::information && one.better == Better::neither) || family_of(one.metric) == "reference";
+        // The numbers of the reference itself serve the gate and are the same under every policy. The linter has a section.
+        const bool background = (one.kind == Kind::information && one.better == Better::neither) ||
+                                family_of(one.metric) == "reference" || family_of(one.metric) == "lint";
         if (!all && (families.contains(family_of(one.metric)) || background)) continue;
         const std::string title = all && !one.at.empty() ? one.metric + " @ " + one.at : one.metric;
         if (!seen.insert(title).second) continue;
