@@ -46,14 +46,14 @@ def bias_gradient_of(change):
 
 
 CLIP = """{ double sum = 0;
-  for (Param* one : p.params) for (const double g : one->grad.values()) sum += g * g;
-  if (sum > 1e-4) for (Param* one : p.params) {
+  for (Param* one : parts_->params) for (const double g : one->grad.values()) sum += g * g;
+  if (sum > 1e-4) for (Param* one : parts_->params) {
     std::vector<double> v = one->grad.values();
     for (double& g : v) g *= 1e-2 / std::sqrt(sum);
     one->grad.set_values(v);
   } }
 """
-UNSCALE_LINE = "  const bool skip = p.scaler.unscale(p.device, p.params);\n"
+UNSCALE_LINE = "  const bool skip = unscale();\n"
 
 CHANGES = [
     change("nothing", "the unchanged program, measured again"),
@@ -164,10 +164,10 @@ CHANGES = [
     change("scaler_default_initial", "the default scale starts at 2^15", (SCALER_SPEC, "double initial = 65536,", "double initial = 32768,")),
     change("scaler_no_unscale", "the gradients keep the loss scale",
            (SCALER, "static_cast<float>(1 / scale_);", "static_cast<float>(1.0 + 0 * scale_);")),
-    change("skip_not_skipped", "a step with a non-finite gradient is made", (TRIAL, "if (!skip) p.optimizer.step(p.params);", "p.optimizer.step(p.params);")),
-    change("skip_without_backoff", "the scale does not hear of an overflow", (TRIAL, "p.scaler.update(skip);", "p.scaler.update(false);")),
+    change("skip_not_skipped", "a step with a non-finite gradient is made", (TRIAL, "if (!skip) clip(), step_optimizer();", "clip(), step_optimizer();")),
+    change("skip_without_backoff", "the scale does not hear of an overflow", (TRIAL, "end_update(skip);", "end_update(false);")),
     change("unscale_after_step", "the gradients are unscaled after the step",
-           (TRIAL, UNSCALE_LINE, "  p.optimizer.step(p.params);\n" + UNSCALE_LINE), (TRIAL, "  if (!skip) p.optimizer.step(p.params);\n", "")),
+           (TRIAL, UNSCALE_LINE, "  step_optimizer();\n" + UNSCALE_LINE), (TRIAL, "  if (!skip) clip(), step_optimizer();\n", "")),
     change("clip_before_unscale", "gradients are clipped to the norm 0.01 before they are unscaled", (TRIAL, UNSCALE_LINE, CLIP + UNSCALE_LINE)),
     change("clip_after_unscale", "gradients are clipped to the norm 0.01", (TRIAL, UNSCALE_LINE, UNSCALE_LINE + CLIP)),
     # Data.

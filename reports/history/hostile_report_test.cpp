@@ -83,7 +83,10 @@ NamedReport poisoned(const Report& report, const std::string& name, bool metrics
   for (Json& record : json["records"]) {  // an id is made of its parts
     std::string id;
     for (const char* part : {"subject", "device", "policy", "harness"}) id += record[part].get<std::string>() + "/";
+    const Json before = record["id"];
     record["id"] = id + std::to_string(++count) + hostile_text();
+    for (Json& finding : json["lint"])  // of the case by its id
+      if (finding["case"] == before) finding["case"] = record["id"];
   }
   return {name + hostile_text(), report_from_json(json, "r.json")};
 }

@@ -133,6 +133,8 @@ def self_attention(net, layer, x):
     heads = layer["heads"]
     q, k, v = x.reshape(n, t, 3, heads, width // 3 // heads).permute(2, 0, 3, 1, 4)
     lengths, causal, mask = layer.get("lengths"), layer.get("causal", False), None
+    if not layer.get("guarded", True):
+        raise ValueError("self_attention: PyTorch has no attention whose masked rows are not guarded")
     if lengths:
         attends = torch.arange(t) < torch.tensor([lengths[i % len(lengths)] for i in range(n)])[:, None]
         attends = attends[:, None, None, :].expand(n, 1, t, t)
