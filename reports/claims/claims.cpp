@@ -17,7 +17,7 @@ namespace halfmark::reports {
 namespace {
 
 using nlohmann::ordered_json;
-using Fields = std::vector<std::string_view>;
+using FieldNames = std::vector<std::string_view>;
 
 constexpr std::string_view kClaimsKind = "list of claims";
 constexpr std::string_view kTakes[] = {"only", "max", "min", "mean", "sum"};
@@ -58,7 +58,7 @@ std::vector<Expression> conditions(const JsonReader& json, const char* key, cons
 }
 
 NumberSource source_from(const JsonReader& json, const Ids& ids) {
-  static const Fields kFields = {"case", "cases", "metric", "curve", "at", "take", "x", "reaches", "falls_below"};
+  static const FieldNames kFields = {"case", "cases", "metric", "curve", "at", "take", "x", "reaches", "falls_below"};
   json.expect_object();
   json.expect_only(kFields);
   NumberSource source;
@@ -81,8 +81,8 @@ NumberSource source_from(const JsonReader& json, const Ids& ids) {
 }
 
 Claim claim_from(const JsonReader& json, std::string_view device, bool quick) {
-  static const Fields kFields = {"id",      "claim",     "rule",    "note",  "cases",       "quick",
-                                 "numbers", "confirmed", "refuted", "needs", "not_testable"};
+  static const FieldNames kFields = {"id",      "claim",     "rule",    "note",  "cases",       "quick",
+                                     "numbers", "confirmed", "refuted", "needs", "not_testable"};
   json.expect_object();
   json.expect_only(kFields);
   Claim claim;
@@ -230,7 +230,7 @@ ClaimOutcome outcome_of(const Claim& claim, const Numbers& numbers) {
 std::string_view name_of(ClaimOutcome outcome) { return kOutcomeNames[static_cast<size_t>(outcome)]; }
 
 ClaimList claims_from(const ordered_json& json, std::string_view where, std::string_view device, bool quick) {
-  static const Fields kFields = {"claims", "about", "articles", "entries"};
+  static const FieldNames kFields = {"claims", "about", "articles", "entries"};
   const JsonReader reader(json, where, kClaimsKind);
   reader.expect_object();
   reader.expect_only(kFields);

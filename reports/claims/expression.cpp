@@ -35,7 +35,7 @@ struct Expression::Node {
 namespace {
 
 using Node = Expression::Node;
-using Values = std::vector<double>;
+using Operands = std::vector<double>;
 
 struct Operation {
   std::string_view text;
@@ -44,16 +44,16 @@ struct Operation {
 
 // By rising precedence; operations of one level associate to the left. A longer text comes before its beginning.
 const std::vector<std::vector<Operation>> kLevels = {
-    {{"or", [](const Values& v) { return static_cast<double>(v[0] != 0 || v[1] != 0); }}},
-    {{"and", [](const Values& v) { return static_cast<double>(v[0] != 0 && v[1] != 0); }}},
-    {{"<=", [](const Values& v) { return static_cast<double>(v[0] <= v[1]); }},
-     {">=", [](const Values& v) { return static_cast<double>(v[0] >= v[1]); }},
-     {"==", [](const Values& v) { return static_cast<double>(v[0] == v[1]); }},
-     {"!=", [](const Values& v) { return static_cast<double>(v[0] < v[1] || v[0] > v[1]); }},
-     {"<", [](const Values& v) { return static_cast<double>(v[0] < v[1]); }},
-     {">", [](const Values& v) { return static_cast<double>(v[0] > v[1]); }}},
-    {{"+", [](const Values& v) { return v[0] + v[1]; }}, {"-", [](const Values& v) { return v[0] - v[1]; }}},
-    {{"*", [](const Values& v) { return v[0] * v[1]; }}, {"/", [](const Values& v) { return v[0] / v[1]; }}},
+    {{"or", [](const Operands& v) { return static_cast<double>(v[0] != 0 || v[1] != 0); }}},
+    {{"and", [](const Operands& v) { return static_cast<double>(v[0] != 0 && v[1] != 0); }}},
+    {{"<=", [](const Operands& v) { return static_cast<double>(v[0] <= v[1]); }},
+     {">=", [](const Operands& v) { return static_cast<double>(v[0] >= v[1]); }},
+     {"==", [](const Operands& v) { return static_cast<double>(v[0] == v[1]); }},
+     {"!=", [](const Operands& v) { return static_cast<double>(v[0] < v[1] || v[0] > v[1]); }},
+     {"<", [](const Operands& v) { return static_cast<double>(v[0] < v[1]); }},
+     {">", [](const Operands& v) { return static_cast<double>(v[0] > v[1]); }}},
+    {{"+", [](const Operands& v) { return v[0] + v[1]; }}, {"-", [](const Operands& v) { return v[0] - v[1]; }}},
+    {{"*", [](const Operands& v) { return v[0] * v[1]; }}, {"/", [](const Operands& v) { return v[0] / v[1]; }}},
 };
 
 struct NamedFunction {
@@ -63,11 +63,11 @@ struct NamedFunction {
 };
 constexpr size_t kAny = 100;
 const NamedFunction kFunctions[] = {
-    {"abs", 1, 1, [](const Values& v) { return std::fabs(v[0]); }},
-    {"sqrt", 1, 1, [](const Values& v) { return std::sqrt(v[0]); }},
-    {"log2", 1, 1, [](const Values& v) { return std::log2(v[0]); }},
-    {"min", 2, kAny, [](const Values& v) { return *std::ranges::min_element(v); }},
-    {"max", 2, kAny, [](const Values& v) { return *std::ranges::max_element(v); }},
+    {"abs", 1, 1, [](const Operands& v) { return std::fabs(v[0]); }},
+    {"sqrt", 1, 1, [](const Operands& v) { return std::sqrt(v[0]); }},
+    {"log2", 1, 1, [](const Operands& v) { return std::log2(v[0]); }},
+    {"min", 2, kAny, [](const Operands& v) { return *std::ranges::min_element(v); }},
+    {"max", 2, kAny, [](const Operands& v) { return *std::ranges::max_element(v); }},
 };
 
 class Reader {
@@ -126,7 +126,7 @@ class Reader {
       node = level(0);
       if (!take(")")) fail(")");
     } else if (take("-")) {
-      node->function = [](const Values& v) { return -v[0]; };
+      node->function = [](const Operands& v) { return -v[0]; };
       node->operands.push_back(single());
     } else if (skip_blanks(); at_ < text_.size() && is_part_of_name(text_[at_])) {
       std::isdigit(static_cast<unsigned char>(text_[at_])) ? read_number(*node) : read_name(*node);

@@ -193,9 +193,9 @@ void UnjudgedDifferences::compare(const Record& base, const Record& found, const
   };
   if (has(found, is_numeric) && !has(base, is_reference) && !has(found, is_reference))
     note(Unjudged::no_reference, found.id);
-  using Place = std::pair<std::string_view, std::string_view>;
-  std::map<Place, const Measurement*> added;
-  for (const Measurement& one : found.measurements) added.emplace(Place(one.metric, one.at), &one);
+  using MetricPlace = std::pair<std::string_view, std::string_view>;
+  std::map<MetricPlace, const Measurement*> added;
+  for (const Measurement& one : found.measurements) added.emplace(MetricPlace(one.metric, one.at), &one);
   for (const Measurement& before : base.measurements) {
     const auto place = added.find({before.metric, before.at});
     const Measurement* after = place == added.end() ? nullptr : place->second;
