@@ -85,6 +85,7 @@ NamedReport poisoned(const Report& report, const std::string& name, bool metrics
     for (const char* part : {"subject", "device", "policy", "harness"}) id += record[part].get<std::string>() + "/";
     const Json before = record["id"];
     record["id"] = id + std::to_string(++count) + hostile_text();
+    if (!json.contains("lint")) continue;
     for (Json& finding : json["lint"])  // of the case by its id
       if (finding["case"] == before) finding["case"] = record["id"];
   }
