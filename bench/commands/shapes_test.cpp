@@ -82,7 +82,8 @@ TEST(Shapes, ThatAreBrokenAreOneLine) {
   expect_complaint("name,b\nlinear,2\n",
                    "list:1: the header begins with 'name', not with 'subject'; fields are separated by commas");
   expect_complaint("\"subject\",\"b\"\n\"linear\",2\n", "have no quotes");
-  expect_complaint("subject,b\nmlp,\n", "list:2: mlp needs sizes, as mlp/b32_i64_h128_o10; its letters: b batch, i inputs");
+  expect_complaint("subject,b\nmlp,\n",
+                   "list:2: mlp needs sizes, as mlp/b32_i64_h128_o10; its letters: b batch, i inputs");
   expect_complaint("subject,batch\nlinear,2\n", "list:1: column 'batch' is not a letter of sizes");
   expect_complaint("subject,b,b\nlinear,2,2\n", "list:1: two columns 'b'");
   expect_complaint("subject,b,i,o\nlinear,2,3\n", "list:2: 3 fields, the header has 4");

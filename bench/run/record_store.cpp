@@ -122,8 +122,9 @@ std::vector<Record> RecordStore::earlier_records(bool resume) const {
   if (kept.run.seed != header_.run.seed) refuse(fmt::format("--seed {}", kept.run.seed));
   const bool is_same_command = without_resume(kept.run.command) == without_resume(header_.run.command);
   if (is_same_command && kept.run.plan.cases == header_.run.plan.cases && kept.run.plan.hash != header_.run.plan.hash)
-    throw Error(fmt::format("{}: the files that `{}` reads, or the networks of the program, have changed since; start without --resume",
-                            journal_path_.string(), kept.run.command));
+    throw Error(fmt::format(
+        "{}: the files that `{}` reads, or the networks of the program, have changed since; start without --resume",
+        journal_path_.string(), kept.run.command));
   if (kept.run.plan.cases > 0 && (kept.run.plan.hash != header_.run.plan.hash || kept.run.shard != header_.run.shard))
     refuse(fmt::format("other cases (`{}`)", kept.run.command));
   if (const auto other = difference_of(kept.environment, header_.environment))

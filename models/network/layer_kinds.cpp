@@ -45,12 +45,13 @@ const ArgumentRow kStrideOfPool = {.name = "stride",
 const ArgumentRow kBias = flag("bias", "adds a bias", true);
 const ArgumentRow kWeightNorm =
     flag("weight_norm", "the weight is g v / |v| for each output, g and v are trained", false);
-const ArgumentRow kStart = {
-    .name = "start",
-    .about = "initial weights: torch (as PyTorch's layer), he_fan_in, he_fan_out (normal, He et al. 2015), normal, mean (all "
-             "1 / inputs of an output)",
-    .type = ArgumentType::word,
-    .usual = std::string("torch")};
+const ArgumentRow kStart = {.name = "start",
+                            .about =
+                                "initial weights: torch (as PyTorch's layer), he_fan_in, he_fan_out (normal, He et al. "
+                                "2015), normal, mean (all "
+                                "1 / inputs of an output)",
+                            .type = ArgumentType::word,
+                            .usual = std::string("torch")};
 const ArgumentRow kDeviation = [] {
   ArgumentRow row = number("deviation", "standard deviation of start normal", 0.02, 0, 100);
   row.only_with = ArgumentCondition{"start", std::string("normal")};

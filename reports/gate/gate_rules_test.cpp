@@ -64,7 +64,8 @@ TEST(GateRules, KeysAreExcludedByAnExclamationMark) {
 
 TEST(GateRules, RefuseFilesThatAreNotRules) {
   EXPECT_SAYS(about_rules("{\"gate_rules\": 1"), "r.json: ends in the middle");
-  EXPECT_SAYS(about_rules("{,}"), "r.json: is not valid JSON at line 1, column 2, where , begins; is this a file of gate rules?");
+  EXPECT_SAYS(about_rules("{,}"),
+              "r.json: is not valid JSON at line 1, column 2, where , begins; is this a file of gate rules?");
   EXPECT_EQ(about_rules(""), "r.json: is empty, not a file of gate rules");
   EXPECT_SAYS(about_rules("[]"), "expected an object");
   EXPECT_SAYS(about_rules("{}"), "\"gate_rules\" is missing");

@@ -53,10 +53,10 @@ struct NamedNumber {
 
 // A mistake of mixed-precision training that a rule has found in a case.
 struct LintFinding {
-  std::string rule{};                // "not_unscaled"
+  std::string rule{};                   // "not_unscaled"
   std::vector<NamedNumber> evidence{};  // the number that the rule judges first
-  std::string remedy{};              // a sentence
-  std::string reference{};           // where the rule comes from
+  std::string remedy{};                 // a sentence
+  std::string reference{};              // where the rule comes from
 };
 
 // The result of a harness.

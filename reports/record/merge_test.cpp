@@ -98,7 +98,8 @@ TEST(Merge, RefusesWhatDoesNotBelongTogether) {
   EXPECT_SAYS(refusal_after([](Report& r) { r.run.seed = 7; }),
               "1.json and 2.json do not belong together: the seed is 42 and 7");
   EXPECT_SAYS(refusal_after([](Report& r) { r.run.suite = "full"; }), "the suite is smoke and full");
-  EXPECT_SAYS(refusal_after([](Report& r) { r.run.plan.hash = "ab"; }), "the plan of cases, networks and data is 8 cases");
+  EXPECT_SAYS(refusal_after([](Report& r) { r.run.plan.hash = "ab"; }),
+              "the plan of cases, networks and data is 8 cases");
   EXPECT_SAYS(refusal_after([](Report& r) { r.environment["halfmark"]["git"] = "ff"; }),
               "halfmark.git is 0123456789ab and ff");
   EXPECT_SAYS(refusal_after([](Report& r) { r.environment["compiler"]["flags"] = "-O0"; }),
