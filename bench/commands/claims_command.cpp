@@ -135,7 +135,7 @@ void add_claims_command(CommandLine& line, Program& program) {
   command.flag("--all", arguments->all, "show the rules, and the cases behind each verdict");
   command.flag("--dry-run", arguments->dry_run, "list the ids of the cases and stop");
   command.examples({"halfmark claims S1-10 S3-5 --all", "halfmark claims S1 --quick --dry-run",
-                    "halfmark claims --from report.json --markdown claims.md"});
+                    "halfmark claims S1-10 --from claims_report.json --markdown claims.md"});
   command.action([arguments, &program] { decide(*arguments, program); });
 }
 
