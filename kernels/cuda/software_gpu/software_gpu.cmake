@@ -1,0 +1,48 @@
+# The software GPU: tests only, never installed. A static library in the place of the CUDA runtime, the plugin linked
+# with it, and the tests of both. Included by plugin.cmake.
+
+if(NOT HALFMARK_TESTS)
+  return()
+endif()
+set(software_gpu "${CMAKE_CURRENT_LIST_DIR}")
+set(software_gpu_folder "${CMAKE_BINARY_DIR}/software_gpu")
+
+halfmark_sources(software_gpu_sources "${software_gpu}")
+list(REMOVE_ITEM software_gpu_sources "${software_gpu}/software_hardware.cpp")
+add_library(halfmark_software_gpu STATIC ${software_gpu_sources})
+halfmark_cuda_settings(halfmark_software_gpu)
+target_link_libraries(halfmark_software_gpu PUBLIC halfmark_devices)
+# Interpreted code runs slowly enough: optimised whatever the build type.
+target_compile_options(halfmark_software_gpu PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O2>)
+
+# The device code once more, as PTX. What is the same for all GPUs is compiled for the oldest one only.
+add_library(halfmark_cuda_software_ptx OBJECT ${cuda_device_sources})
+add_library(halfmark_cuda_software_dot OBJECT "${cuda_dot_source}")
+set_target_properties(halfmark_cuda_software_ptx PROPERTIES CUDA_ARCHITECTURES "75-virtual")
+set_target_properties(halfmark_cuda_software_dot PROPERTIES
+  CUDA_ARCHITECTURES "75-virtual;80-virtual;89-virtual;90a-virtual;100a-virtual;120a-virtual;121a-virtual")
+
+# Stand-ins for the libraries; each that is missing is one file that refuses.
+halfmark_sources(software_library_sources "${software_gpu}/libraries")
+add_library(halfmark_cuda_software MODULE "${software_gpu}/software_hardware.cpp" ${software_library_sources}
+  $<TARGET_OBJECTS:halfmark_cuda_host> $<TARGET_OBJECTS:halfmark_cuda_software_ptx> $<TARGET_OBJECTS:halfmark_cuda_software_dot>)
+foreach(target IN ITEMS halfmark_cuda_software_ptx halfmark_cuda_software_dot halfmark_cuda_software)
+  halfmark_cuda_settings(${target})
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=none>)
+endforeach()
+target_link_libraries(halfmark_cuda_software PRIVATE halfmark_software_gpu ${CMAKE_DL_LIBS})
+target_link_options(halfmark_cuda_software PRIVATE "LINKER:--exclude-libs,ALL")
+# The program finds its plugin beside itself, so the one for tests has the same name in a folder of its own, with links
+# to the programs.
+set_target_properties(halfmark_cuda_software PROPERTIES PREFIX "" OUTPUT_NAME halfmark_cuda CUDA_RUNTIME_LIBRARY None
+  LIBRARY_OUTPUT_DIRECTORY "${software_gpu_folder}" INSTALL_RPATH "$ORIGIN")
+add_custom_command(TARGET halfmark_cuda_software POST_BUILD
+  COMMAND "${CMAKE_COMMAND}" -E create_symlink "../$<TARGET_FILE_NAME:halfmark_kernels>" "${software_gpu_folder}/$<TARGET_FILE_NAME:halfmark_kernels>" VERBATIM)
+function(halfmark_link_for_software_gpu target)
+  add_dependencies(${target} halfmark_cuda_software)
+  add_custom_command(TARGET ${target} POST_BUILD
+    COMMAND "${CMAKE_COMMAND}" -E make_directory "${software_gpu_folder}"
+    COMMAND "${CMAKE_COMMAND}" -E rm -f "${software_gpu_folder}/$<TARGET_FILE_NAME:${target}>"
+    COMMAND "${CMAKE_COMMAND}" -E create_hardlink "$<TARGET_FILE:${target}>" "${software_gpu_folder}/$<TARGET_FILE_NAME:${target}>" VERBATIM)
+endfunction()
+halfmark_link_for_software_gpu(cuda_tests)
