@@ -14,7 +14,7 @@ std::string text_of(uint64_t x, uint64_t y, uint64_t z) {
 uint32_t warps_of(const Launch& launch) { return static_cast<uint32_t>((launch.block.count() + kLanes - 1) / kLanes); }
 
 // Until the warp waits or ends.
-void run_warp(Warp& w, uint64_t limit) {
+void run_warp(Warp& w) {
   const Instruction* code = w.kernel->code.data();
   while (w.state == Warp::State::runs) {
     if (w.pc == w.reconverge) {
@@ -25,8 +25,9 @@ void run_warp(Warp& w, uint64_t limit) {
     w.active = w.mask;
     if (i.guard != kNoRegister) w.active &= i.guard_negated ? ~w.predicate(i.guard) : w.predicate(i.guard);
     ++w.pc;
-    if (++w.executed == limit)
-      fault(w, i, -1, cudaErrorLaunchTimeout, "no end after " + std::to_string(limit) + " instructions of a warp");
+    if (++w.executed == w.limit)
+      fault(w, i, -1, cudaErrorLaunchTimeout,
+            "no end after " + std::to_string(w.block->launch().instruction_limit) + " instructions of a warp");
     i.run(w, i);
   }
 }
@@ -164,6 +165,7 @@ void Block::start(uint64_t index) {
     stack.clear();
     w.stack = std::move(stack);
     w.executed = executed;
+    if (launch_.instruction_limit) w.limit = executed + launch_.instruction_limit;
     w.registers = registers_.data() + n * launch_.kernel->register_bytes;
     w.kernel = launch_.kernel, w.block = this, w.index = static_cast<int>(n);
     const auto rest = threads_ - static_cast<uint32_t>(n) * kLanes;
@@ -234,7 +236,7 @@ void Block::run(uint64_t index) {
   start(index);
   for (;;) {
     for (Warp& w : warps_)
-      if (w.state == Warp::State::runs) run_warp(w, launch_.instruction_limit);
+      if (w.state == Warp::State::runs) run_warp(w);
     check_warpgroups();
     if (std::all_of(warps_.begin(), warps_.end(), [](const Warp& w) { return w.state == Warp::State::ended; })) return;
     if (!release_barriers()) report_deadlock();

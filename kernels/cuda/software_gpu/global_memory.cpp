@@ -34,11 +34,7 @@ std::string hexadecimal(uint64_t value) {
 uint64_t shared_window() { return reserved_range(); }
 uint64_t local_window() { return reserved_range() + kWindowBytes; }
 
-bool Allocation::is_written(uint64_t offset, uint64_t size) const {
-  if (size <= 8 && (offset & 7) + size <= 8) {
-    const uint32_t mask = ((1u << size) - 1) << (offset & 7);
-    return (written[offset >> 3] & mask) == mask;
-  }
+bool Allocation::are_written(uint64_t offset, uint64_t size) const {
   for (uint64_t i = offset; i < offset + size;) {
     if ((i & 7) == 0 && offset + size - i >= 8) {
       if (written[i >> 3] != 0xFF) return false;

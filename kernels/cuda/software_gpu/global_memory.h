@@ -23,7 +23,13 @@ struct Allocation {
   std::vector<uint8_t> written;  // a bit for each byte
 
   bool holds(uint64_t at, uint64_t size) const { return at - address < bytes && size <= bytes - (at - address); }
-  bool is_written(uint64_t offset, uint64_t size) const;
+  bool is_written(uint64_t offset, uint64_t size) const {
+    const uint64_t first = offset & 7;
+    if (first + size > 8) return are_written(offset, size);
+    const uint32_t mask = ((1u << size) - 1) << first;
+    return (written[offset >> 3] & mask) == mask;
+  }
+  bool are_written(uint64_t offset, uint64_t size) const;  // any number
   void set_written(uint64_t offset, uint64_t size);
 };
 

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "kernels/cuda/software_gpu/handlers.h"
+#include "kernels/cuda/software_gpu/lanes.h"
 #include "kernels/cuda/software_gpu/memory_access.h"
 
 namespace halfmark::kernels::software_gpu {
@@ -45,25 +46,42 @@ Element element_of(const Instruction& i) {
   return e;
 }
 
-void put(Warp& w, uint32_t offset, int lane, const Element& e, const std::byte* from) {
-  if (offset == kNoRegister) return;
-  std::byte* to = w.registers + offset + static_cast<size_t>(lane) * e.register_bytes;
-  if (e.bytes == e.register_bytes) {
-    std::memcpy(to, from, e.bytes);
-    return;
-  }
+// The bytes as the register holds them, sign- or zero-extended.
+uint64_t extended(const Element& e, const std::byte* from) {
   uint64_t value = 0;
   std::memcpy(&value, from, e.bytes);
+  if (!e.is_signed) return value;
   const int shift = 64 - 8 * e.bytes;
-  if (e.is_signed) value = static_cast<uint64_t>(static_cast<int64_t>(value << shift) >> shift);
-  std::memcpy(to, &value, e.register_bytes);
+  return static_cast<uint64_t>(static_cast<int64_t>(value << shift) >> shift);
+}
+void put(Warp& w, uint32_t offset, int lane, const Element& e, const std::byte* from) {
+  if (offset == kNoRegister) return;
+  const uint64_t value = extended(e, from);
+  if (e.register_bytes == 4) return w.set_lane<uint32_t>(offset, lane, static_cast<uint32_t>(value));
+  if (e.register_bytes == 2) return w.set_lane<uint16_t>(offset, lane, static_cast<uint16_t>(value));
+  w.set_lane<uint64_t>(offset, lane, value);
+}
+void put_in_all(Warp& w, uint32_t offset, const Element& e, uint64_t value) {
+  if (offset == kNoRegister) return;
+  if (e.register_bytes == 4) return write_lanes<uint32_t>(w, offset, [&](int) { return static_cast<uint32_t>(value); });
+  if (e.register_bytes == 2) return write_lanes<uint16_t>(w, offset, [&](int) { return static_cast<uint16_t>(value); });
+  write_lanes<uint64_t>(w, offset, [&](int) { return value; });
 }
 
 template <class T>
 void load_plain(Warp& w, const Instruction& i) {  // one element of the register's width, the frequent case
   const Element e = element_of(i);
+  const Allocation* hint = e.space == Space::global ? w.block->hint(w.pc - 1) : nullptr;
   each_lane(w.active, [&](int l) {
     T value;
+    // What access() would do if nothing is wrong.
+    if (const uint64_t address = address_of(w, i, l); hint && address % sizeof(T) == 0 &&
+                                                      hint->holds(address, sizeof(T)) &&
+                                                      hint->is_written(address - hint->address, sizeof(T))) {
+      std::memcpy(&value, hint->storage + (address - hint->address), sizeof value);
+      w.set_lane<T>(i.d, l, value);
+      return;
+    }
     std::memcpy(&value, access(w, i, l, e.space, address_of(w, i, l), sizeof(T), Use::read, nullptr), sizeof value);
     w.set_lane<T>(i.d, l, value);
   });
@@ -87,9 +105,7 @@ void load_parameter(Warp& w, const Instruction& i) {
   const int first = std::countr_zero(w.active);
   const uint64_t address = address_of(w, i, first);
   const std::byte* from = access(w, i, first, Space::param, address, uint64_t{e.bytes} * i.count, Use::read, nullptr);
-  each_lane(w.active, [&](int l) {
-    for (uint32_t n = 0; n < i.count; ++n) put(w, to[n], l, e, from + n * e.bytes);
-  });
+  for (uint32_t n = 0; n < i.count; ++n) put_in_all(w, to[n], e, extended(e, from + n * e.bytes));
 }
 
 void store(Warp& w, const Instruction& i) {

@@ -13,7 +13,7 @@ void SharedMemory::resize(uint64_t bytes, int warps) {
 }
 
 void SharedMemory::reset() {
-  std::fill(cells_.begin(), cells_.end(), Cell{});
+  ++block_;
   async_reads_.clear();
   std::fill(time_.begin(), time_.end(), 1);
   std::fill(seen_.begin(), seen_.end(), 0);
@@ -32,7 +32,7 @@ std::string SharedMemory::race(const char* first, const Cell& cell, uint64_t off
 
 std::string SharedMemory::read(const Accessor& who, uint64_t offset, uint64_t size) {
   for (uint64_t at = offset; at < offset + size; ++at) {
-    Cell& cell = cells_[at];
+    Cell& cell = cell_at(at);
     if (!cell.initialised)
       return "read of byte " + std::to_string(at) + " of shared memory, which no thread of the block has written";
     if (cell.writer >= 0 && !ordered(who, cell.writer, cell.writer_lane, cell.write_time, cell.write_syncs))
@@ -58,7 +58,7 @@ std::string SharedMemory::read(const Accessor& who, uint64_t offset, uint64_t si
 std::string SharedMemory::read_async(const Accessor& who, uint64_t offset, uint64_t size,
                                      const std::vector<uint32_t>& fences_of_threads) {
   for (uint64_t at = offset; at < offset + size; ++at) {
-    const Cell& cell = cells_[at];
+    const Cell& cell = cell_at(at);
     if (cell.writer >= 0 &&
         cell.write_fences >= fences_of_threads[static_cast<size_t>(cell.writer * 32 + cell.writer_lane)])
       return "byte " + std::to_string(at) + " of shared memory was written by thread " +
@@ -75,7 +75,7 @@ std::string SharedMemory::write(const Accessor& who, uint64_t offset, uint64_t s
       return "race on byte " + std::to_string(offset) + " of shared memory: a matrix instruction of warp " +
              std::to_string(pending.warp) + " that has not been waited for reads it";
   for (uint64_t at = offset; at < offset + size; ++at) {
-    Cell& cell = cells_[at];
+    Cell& cell = cell_at(at);
     if (cell.writer >= 0 && !(atomic && cell.atomic) &&
         !ordered(who, cell.writer, cell.writer_lane, cell.write_time, cell.write_syncs)) {
       const bool together = cell.writer == who.warp && cell.write_instruction == who.instruction;
@@ -106,9 +106,9 @@ std::string SharedMemory::write(const Accessor& who, uint64_t offset, uint64_t s
   return {};
 }
 
-bool SharedMemory::is_initialised(uint64_t offset, uint64_t size) const {
+bool SharedMemory::is_initialised(uint64_t offset, uint64_t size) {
   for (uint64_t at = offset; at < offset + size; ++at)
-    if (!cells_[at].initialised) return false;
+    if (!cell_at(at).initialised) return false;
   return true;
 }
 

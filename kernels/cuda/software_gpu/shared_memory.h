@@ -40,7 +40,7 @@ class SharedMemory {
   void begin_async_read(int warp, uint64_t offset, uint64_t size) { async_reads_.push_back({warp, offset, size}); }
   void end_async_reads(int warp);
 
-  bool is_initialised(uint64_t offset, uint64_t size) const;
+  bool is_initialised(uint64_t offset, uint64_t size);
   void barrier(const std::vector<int>& warps);  // these warps have synchronised
 
  private:
@@ -52,7 +52,14 @@ class SharedMemory {
     int8_t writer_lane = 0, reader_lane = 0;
     bool many_lanes = false, many_warps = false;  // readers since the last write
     bool atomic = false, initialised = false;
+    uint32_t block = 0;  // number of the block that the rest is about
   };
+  // The cell of a byte, empty if only earlier blocks have used it.
+  Cell& cell_at(uint64_t offset) {
+    Cell& cell = cells_[offset];
+    if (cell.block != block_) cell = Cell{}, cell.block = block_;
+    return cell;
+  }
   bool ordered(const Accessor& now, int warp, int lane, uint32_t time, uint32_t syncs) const;
   std::string race(const char* first, const Cell& cell, uint64_t offset, bool by_writer) const;
 
@@ -63,6 +70,7 @@ class SharedMemory {
   std::vector<AsyncRead> async_reads_;
   std::vector<std::byte> data_;
   std::vector<Cell> cells_;
+  uint32_t block_ = 0;
   size_t warps_ = 0;
   std::vector<uint32_t> time_;  // of each warp: barriers so far, plus one
   std::vector<uint32_t> seen_;  // [warp][other]: the last time of the other that is before everything the warp does now

@@ -13,7 +13,7 @@ add_library(halfmark_software_gpu STATIC ${software_gpu_sources})
 halfmark_cuda_settings(halfmark_software_gpu)
 target_link_libraries(halfmark_software_gpu PUBLIC halfmark_devices)
 # Interpreted code runs slowly enough: optimised whatever the build type.
-target_compile_options(halfmark_software_gpu PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O2>)
+target_compile_options(halfmark_software_gpu PRIVATE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Release>>>:-O2>")
 
 # The device code once more, as PTX. What is the same for all GPUs is compiled for the oldest one only.
 add_library(halfmark_cuda_software_ptx OBJECT ${cuda_device_sources})

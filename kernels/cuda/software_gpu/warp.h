@@ -46,7 +46,8 @@ struct Warp {
   std::vector<Continuation> stack;
   int barrier = 0;                              // waits: at which
   uint32_t barrier_count = 0;                   // waits: for how many threads; 0: all of the block
-  uint64_t executed = 0;                        // instructions
+  uint64_t executed = 0;                        // instructions, in all blocks
+  uint64_t limit = 0;                           // of `executed`: more is a kernel that does not end
   uint32_t lane_syncs = 1;                      // instructions so far that order the lanes of the warp
   std::array<uint32_t, kLanes> proxy_fences{};  // fence.proxy.async so far, of each lane
   uint64_t wgmma_count = 0;
