@@ -38,10 +38,16 @@ std::string multiply(int architecture, const MatrixTypes& given, MatrixProblem& 
       dtype = DType::e4m3;
     }
   }
-  const DotTypes dot_types{operand_format(types.a), operand_format(types.b), format_of(types.c), format_of(types.d),
+  DotTypes dot_types{operand_format(types.a), operand_format(types.b), format_of(types.c), format_of(types.d),
                            types.block ? Scaling{types.scale, types.block} : Scaling{}};
   std::string why;
   const TensorCore* core = find_core(tensor_cores(), simulated(architecture), types.instruction, dot_types, &why);
+  if (!core && types.c == DType::f16 && types.d == DType::f32) {
+    // A c of f16 is an f32 exactly. That m8n8k4 of sm_75 widens it before the sum, as on sm_70, is assumed.
+    dot_types.c = kFp32;
+    core = find_core(tensor_cores(), simulated(architecture), types.instruction, dot_types, &why);
+    for (uint64_t& code : p.c) code = encode(DType::f32, decode(DType::f16, code));
+  }
   if (!core) return "sm_" + std::to_string(architecture) + ": " + why;
   const size_t blocks = types.block ? k / static_cast<size_t>(types.block) : 0;
   p.d.resize(p.c.size());
