@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 
 #include "kernels/cpu/cpu_device.h"
 #if HALFMARK_ONEDNN
@@ -21,23 +22,8 @@ namespace {
 struct Machine {
   std::vector<DeviceRow> rows;
   const Plugin* plugin = nullptr;
-  std::vector<std::unique_ptr<Device>> hardware;  // one object per GPU, shared by all callers
+  std::map<std::string, std::unique_ptr<Device>> opened;  // one object per GPU, shared by all callers
 };
-
-// A line "cuda:1: reason" describes that device. Any other line describes the first name that is not in the list yet.
-DeviceRow absent_row(const Machine& machine, const std::string& line) {
-  if (const size_t end = line.find(": "); line.starts_with("cuda:") && end != std::string::npos && end > 5)
-    return {line.substr(0, end), "NVIDIA GPU", line.substr(end + 2)};
-  for (int i = 0;; ++i) {
-    const std::string name = "cuda:" + std::to_string(i);
-    const auto same = [&](const DeviceRow& row) { return row.name == name; };
-    if (std::none_of(machine.rows.begin(), machine.rows.end(), same)) return {name, "NVIDIA GPU", line};
-  }
-}
-
-std::string text_of(const std::vector<std::pair<std::string, std::string>>& facts) {
-  return facts.empty() ? "NVIDIA GPU" : facts.front().second;
-}
 
 Machine* look_around() {
   auto* machine = new Machine;
@@ -49,21 +35,18 @@ Machine* look_around() {
 
   const LoadedPlugin loaded = find_plugin();
   machine->plugin = loaded.plugin;
-  std::vector<std::string> absent;
+  std::vector<DeviceRow> gpus;
   if (loaded.plugin) {
     try {
-      loaded.plugin->find(machine->hardware, absent);
+      gpus = loaded.plugin->list();
     } catch (const std::exception& error) {
-      absent.push_back(std::string("the CUDA plugin failed while listing devices: ") + error.what());
+      gpus = {{"cuda:0", "NVIDIA GPU", std::string("the CUDA plugin failed while listing devices: ") + error.what()}};
     }
+    if (gpus.empty()) gpus = {{"cuda:0", "NVIDIA GPU", "the CUDA plugin found no device"}};
   } else {
-    absent.push_back(loaded.absent);
+    gpus = {{"cuda:0", "NVIDIA GPU", loaded.absent}};
   }
-  for (const auto& device : machine->hardware)
-    machine->rows.push_back({device->name(), text_of(device->describe()), ""});
-  for (const std::string& line : absent) machine->rows.push_back(absent_row(*machine, line));
-  if (machine->hardware.empty() && absent.empty())
-    machine->rows.push_back({"cuda:0", "NVIDIA GPU", "the CUDA plugin found no device"});
+  machine->rows.insert(machine->rows.end(), gpus.begin(), gpus.end());
   return machine;
 }
 
@@ -82,8 +65,11 @@ std::shared_ptr<Device> open_device(const std::string& name) {
   const DeviceRow& row = named("device", machine().rows, name);
   if (!row.absent.empty()) throw Error("device " + name + " is absent: " + row.absent);
   if (name == "cpu") return std::make_shared<CpuDevice>();
-  for (const auto& device : machine().hardware)
-    if (device->name() == name) return {std::shared_ptr<void>(), device.get()};
+  if (name.starts_with("cuda:")) {
+    auto& opened = machine().opened[name];
+    if (!opened) opened = machine().plugin->open(name);
+    return {std::shared_ptr<void>(), opened.get()};
+  }
   return open_sim_device(name);
 }
 
@@ -91,8 +77,15 @@ std::shared_ptr<Device> open_device(const std::string& name) {
 std::shared_ptr<Device> oracle_device(const Device&) { return std::make_shared<CpuDevice>(); }
 
 std::string best_device() {
-  for (const DeviceRow& row : machine().rows)
-    if (row.name == "cuda:0" && row.absent.empty()) return row.name;
+  for (DeviceRow& row : machine().rows) {
+    if (row.name != "cuda:0" || !row.absent.empty()) continue;
+    try {
+      open_device(row.name);
+      return row.name;
+    } catch (const Error& error) {
+      row.absent = error.what();
+    }
+  }
   return "cpu";
 }
 

@@ -6,28 +6,23 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/plugin.h"
 #include "kernels/tensor/device.h"
 
 namespace halfmark::kernels {
-
-struct DeviceRow {
-  std::string name;    // "cpu", "sim:hopper", "cuda:0"
-  std::string about;   // one line for `halfmark list`
-  std::string absent;  // empty if it can be opened, else why not and what to do
-};
 
 // Every device this build knows, present or absent. The CUDA plugin is searched for once, on the first call.
 const std::vector<DeviceRow>& known_devices();
 
 // A new device with its own memory ledger. Throws Error with one line if the name is
 // unknown (lists the known names) or the device is absent (gives the reason). A CUDA
-// device is shared by all callers, because there is only one piece of hardware.
+// device is opened by the first call and shared by all callers, because there is only one piece of hardware.
 std::shared_ptr<Device> open_device(const std::string& name);
 
 // The device that runs the fp64 oracles for `device`: fast fp64 rows and its own memory ledger.
 std::shared_ptr<Device> oracle_device(const Device& device);
 
-// The first of cuda:0 and cpu that is present.
+// cuda:0 if it can be opened, which this does, else cpu; the list of devices then says why.
 std::string best_device();
 
 // Versions of the libraries in use (oneDNN, OpenBLAS, CUDA, ...), for the report's environment.

@@ -11,10 +11,19 @@
 
 namespace halfmark::kernels {
 
+struct DeviceRow {
+  std::string name;    // "cpu", "sim:hopper", "cuda:0"
+  std::string about;   // one line for `halfmark list`
+  std::string absent;  // empty if it can be opened, else why not and what to do
+};
+
 struct Plugin {
   const char* stamp;  // compiler and a hash of the public headers (kernels/CMakeLists.txt); must equal HALFMARK_STAMP
-  // The usable devices, and one line per unusable device that says why.
-  void (*find)(std::vector<std::unique_ptr<Device>>& devices, std::vector<std::string>& absent);
+  // A row for each GPU, or a single row cuda:0 that says why there is none. Makes no context on any GPU, which would
+  // take memory and block a GPU in exclusive mode.
+  std::vector<DeviceRow> (*list)();
+  // Throws Error with one line if this build cannot use the GPU.
+  std::unique_ptr<Device> (*open)(const std::string& name);
   // Versions of driver, runtime and libraries for the report; works without a GPU.
   std::vector<std::pair<std::string, std::string>> (*versions)();
 };

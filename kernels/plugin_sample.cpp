@@ -13,16 +13,19 @@ extern "C" int halfmark_sample_dependency();
 
 namespace {
 
-void find(std::vector<std::unique_ptr<halfmark::kernels::Device>>&, std::vector<std::string>& absent) {
+std::vector<halfmark::kernels::DeviceRow> list() {
+  std::string reason = "no NVIDIA driver";
 #ifdef HALFMARK_SAMPLE_NEEDS
-  absent.push_back(std::to_string(halfmark_sample_dependency()));
+  reason += std::to_string(halfmark_sample_dependency());
 #endif
-  absent.push_back("no NVIDIA driver");
+  return {{"cuda:0", "NVIDIA GPU", reason}};
 }
+
+std::unique_ptr<halfmark::kernels::Device> open(const std::string&) { return nullptr; }
 
 std::vector<std::pair<std::string, std::string>> versions() { return {{"sample", "1"}}; }
 
-constexpr halfmark::kernels::Plugin kPlugin{HALFMARK_STAMP, find, versions};
+constexpr halfmark::kernels::Plugin kPlugin{HALFMARK_STAMP, list, open, versions};
 
 }  // namespace
 

@@ -45,7 +45,9 @@ done
 [[ -n "$plugin" ]] || nothing "$halfmark was built without CUDA: no halfmark_cuda.so beside it"
 
 # The GPU. Some containers have the driver but not nvidia-smi.
-if ! { command -v nvidia-smi > /dev/null && nvidia-smi -L 2> /dev/null | grep -q '^GPU'; } && [[ ! -e /dev/nvidia0 ]]; then
+# Not a pipe into `grep -q`, which stops reading: the writer would fail by SIGPIPE.
+listed=$(nvidia-smi -L 2> /dev/null || true)
+if [[ "$listed" != GPU* && "$listed" != *$'\n'GPU* && ! -e /dev/nvidia0 ]]; then
   nothing "no NVIDIA GPU: nvidia-smi lists none and /dev/nvidia0 is missing"
 fi
 
@@ -81,7 +83,7 @@ find_libraries() {
   local wanted name folder found
   wanted=$(missing_libraries)
   # cuDNN opens these itself at run time; Python wheels have them in separate folders.
-  for name in $wanted libcuda.so.1 libnvidia-ml.so.1; do
+  for name in $wanted libcuda.so.1 libnvidia-ml.so.1 libnvrtc.so.13; do
     ldconfig -p 2> /dev/null | grep -qF "$name " && continue
     found=""
     while read -r folder; do

@@ -66,6 +66,13 @@ std::string absence(cudaError_t status, int driver) {
   if (status == cudaErrorInsufficientDriver)
     return "the driver supports CUDA " + cuda_version(driver) + ", this build needs " + cuda_version(runtime) +
            ": update the driver";
+  if (status == cudaErrorStubLibrary)
+    return "the loader found the stub of libcuda.so, which is for linking: take folders ending in /stubs out of "
+           "LD_LIBRARY_PATH";
+  if (status == cudaErrorSystemNotReady)
+    return "the GPUs are not ready: start the fabric manager (systemctl start nvidia-fabricmanager)";
+  if (status == cudaErrorUnknown)
+    return "the driver cannot be used: load its module nvidia-uvm (modprobe nvidia-uvm, or nvidia-modprobe -u)";
   if (status == cudaErrorNoDevice || status == cudaSuccess) return "no CUDA device (is CUDA_VISIBLE_DEVICES set?)";
   return std::string("cudaGetDeviceCount: ") + cudaGetErrorName(status) + ", " + cudaGetErrorString(status);
 }
@@ -81,9 +88,18 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
 }
 
 CudaDevice::CudaDevice(int index) : index_(index) {
+  try {
+    open();
+  } catch (...) {
+    close();  // no destructor runs
+    throw;
+  }
+}
+
+void CudaDevice::open() {
   activate();
   compute_capability_ =
-      10 * attribute(index, cudaDevAttrComputeCapabilityMajor) + attribute(index, cudaDevAttrComputeCapabilityMinor);
+      10 * attribute(index_, cudaDevAttrComputeCapabilityMajor) + attribute(index_, cudaDevAttrComputeCapabilityMinor);
   if (const char* reason = code_for_device())
     throw Error("this build has no code for sm_" + std::to_string(compute_capability_) + " (" + reason +
                 "); configure with -DCMAKE_CUDA_ARCHITECTURES=" + std::to_string(compute_capability_));
@@ -99,7 +115,9 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   add_dot_rows(kernels_, *this);
 }
 
-CudaDevice::~CudaDevice() {
+CudaDevice::~CudaDevice() { close(); }
+
+void CudaDevice::close() noexcept {
   // Nothing is checked: a destructor cannot report, and the driver may be shutting down.
   cudaSetDevice(index_);
   blaslt_plans.reset(), cudnn_plans.reset();
@@ -141,6 +159,18 @@ void* CudaDevice::allocate(size_t bytes) {
     free_.erase(found);
     return memory;
   }
+  void* memory = new_block(size);
+  if (!memory) {
+    size_t available = 0, total = 0;
+    (void)cudaMemGetInfo(&available, &total);
+    throw Error(name() + " is out of memory for " + std::to_string(bytes) + " B: " + std::to_string(available) +
+                " of " + std::to_string(total) + " B are free");
+  }
+  block_sizes_.emplace(memory, size);
+  return memory;
+}
+
+void* CudaDevice::new_block(size_t size) {
   void* memory = nullptr;
   cudaError_t status = cudaMalloc(&memory, size);
   if (status == cudaErrorMemoryAllocation) {
@@ -151,18 +181,17 @@ void* CudaDevice::allocate(size_t bytes) {
   }
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
-    size_t available = 0, total = 0;
-    (void)cudaMemGetInfo(&available, &total);
-    throw Error(name() + " is out of memory for " + std::to_string(bytes) + " B: " + std::to_string(available) +
-                " of " + std::to_string(total) + " B are free");
+    return nullptr;
   }
   check(status, "cudaMalloc");
-  block_sizes_.emplace(memory, size);
   return memory;
 }
 
 void CudaDevice::release(void* memory, size_t) noexcept {
-  if (const auto block = block_sizes_.find(memory); block != block_sizes_.end()) free_.emplace(block->second, memory);
+  const auto block = block_sizes_.find(memory);
+  if (block == block_sizes_.end()) return;
+  // Before blocks of equal size: the one that was released last is used first, and may still be in the cache.
+  free_.emplace_hint(free_.lower_bound(block->second), block->second, memory);
 }
 
 void CudaDevice::release_cached() noexcept {
@@ -211,7 +240,9 @@ void CudaDevice::evict_caches() {
   activate();
   if (!eviction_) {
     eviction_bytes_ = 2 * static_cast<size_t>(std::max(attribute(index_, cudaDevAttrL2CacheSize), 1 << 20));
-    HM_CUDA(cudaMalloc(&eviction_, eviction_bytes_));
+    eviction_ = new_block(eviction_bytes_);
+    if (!eviction_)
+      throw Error(name() + " is out of memory for " + std::to_string(eviction_bytes_) + " B that evict its cache");
   }
   HM_CUDA(cudaMemsetAsync(eviction_, 0, eviction_bytes_, stream_));
 }

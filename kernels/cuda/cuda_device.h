@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/dot_table.h"
 #include "kernels/cuda/hardware.h"
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/device.h"
@@ -41,11 +42,16 @@ class CudaDevice : public Device {
   cublasLtHandle_t blaslt() const;                                // created on first use: cuDNN's takes long
   cudnnHandle_t cudnn() const;
 
+  DotImage dot_code;  // what the code of dot.cu on this GPU was compiled for
+
   // Plans that the files of rows keep; they have the lifetime of the device.
   mutable std::shared_ptr<void> blaslt_plans, cudnn_plans;
 
  private:
+  void open();
+  void close() noexcept;
   void release_cached() noexcept;
+  void* new_block(size_t size);  // null if the GPU has no memory left even without the free blocks
 
   int index_;
   int compute_capability_ = 0;

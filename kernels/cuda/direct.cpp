@@ -75,12 +75,12 @@ void conv_backward_weights(Device& device, const Conv2dBackwardWeights& op) {
 }  // namespace
 
 void add_direct_rows(KernelTable& table) {
-  table.of<Matmul>().push_back({"cuda-direct", Speed::real, matmul_refuses, matmul});
-  table.of<Conv2d>().push_back({"cuda-direct", Speed::real, conv_refuses, conv});
+  table.of<Matmul>().push_back({"cuda-direct", Speed::emulated, matmul_refuses, matmul});
+  table.of<Conv2d>().push_back({"cuda-direct", Speed::emulated, conv_refuses, conv});
   table.of<Conv2dBackwardData>().push_back(
-      {"cuda-direct", Speed::real, conv_backward_data_refuses, conv_backward_data});
+      {"cuda-direct", Speed::emulated, conv_backward_data_refuses, conv_backward_data});
   table.of<Conv2dBackwardWeights>().push_back(
-      {"cuda-direct", Speed::real, conv_backward_weights_refuses, conv_backward_weights});
+      {"cuda-direct", Speed::emulated, conv_backward_weights_refuses, conv_backward_weights});
 }
 
 }  // namespace halfmark::kernels::cuda

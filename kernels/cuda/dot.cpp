@@ -22,8 +22,8 @@ DotTypes types_of(const DotProducts& op) {
 
 DotChoice choice(const Device& device, const DotProducts& op) {
   const CudaDevice& cuda = of(device);
-  cuda.activate();
-  return choose_dot({cuda.compute_capability(), dot_image(), HALFMARK_DOT_ARCHITECTURES}, op.instruction, types_of(op));
+  return choose_dot({cuda.compute_capability(), cuda.dot_code, HALFMARK_DOT_ARCHITECTURES}, op.instruction,
+                    types_of(op));
 }
 
 template <bool kWgmma>
@@ -60,12 +60,13 @@ void dot_products(Device& device, const DotProducts& op) {
 
 }  // namespace
 
-void add_dot_rows(KernelTable& table, const CudaDevice& device) {
+void add_dot_rows(KernelTable& table, CudaDevice& device) {
   KernelList<DotProducts>& rows = table.of<DotProducts>();
   rows.push_back({"mma.sync", Speed::real, refuses<false>, dot_products});
   // On other GPUs the row mma.sync reports why there is no wgmma: a row that supports nothing is not listed.
   device.activate();
-  if (has(dot_image(), kHopper)) rows.push_back({"wgmma", Speed::real, refuses<true>, dot_products});
+  device.dot_code = dot_image();
+  if (has(device.dot_code, kHopper)) rows.push_back({"wgmma", Speed::real, refuses<true>, dot_products});
 }
 
 }  // namespace halfmark::kernels::cuda

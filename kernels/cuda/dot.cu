@@ -299,7 +299,12 @@ void launch_dot(cudaStream_t stream, size_t row, const DotArgs& args) {
 
 DotImage dot_image() {
   DotImage image{};
-  HM_CUDA(cudaMemcpyFromSymbol(&image, built_for, sizeof image));
+  const cudaError_t status = cudaMemcpyFromSymbol(&image, built_for, sizeof image);
+  if (status == cudaErrorNoKernelImageForDevice) {
+    (void)cudaGetLastError();
+    return {};
+  }
+  check(status, "cudaMemcpyFromSymbol");
   return image;
 }
 

@@ -22,7 +22,8 @@ struct DotArgs {
 // `row` is an index into kDotRows.row; the code that the current device runs must have it.
 void launch_dot(cudaStream_t stream, size_t row, const DotArgs& args);
 
-// The architecture that the code on the current device was compiled for.
+// The architecture that the code on the current device was compiled for; 0 if this file has no code for the device.
+// Waits for the device: to be called when it is opened.
 DotImage dot_image();
 
 }  // namespace halfmark::kernels::cuda

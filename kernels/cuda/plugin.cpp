@@ -1,9 +1,9 @@
 // The plugin's entry point: present devices, absent ones with the reason, and the versions of the loaded libraries.
 #include "kernels/plugin.h"
 
-#include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/cuda/cuda_device.h"
@@ -11,26 +11,44 @@
 namespace halfmark::kernels::cuda {
 namespace {
 
-void find(std::vector<std::unique_ptr<Device>>& devices, std::vector<std::string>& absent) {
+constexpr std::string_view kPrefix = "cuda:";
+
+// Only queries that make no context.
+DeviceRow row_of(int index) {
+  DeviceRow row{std::string(kPrefix) + std::to_string(index), "NVIDIA GPU", ""};
+  cudaDeviceProp properties;
+  int mode = cudaComputeModeDefault;
+  cudaError_t status = cudaGetDeviceProperties(&properties, index);
+  if (status == cudaSuccess) status = cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, index);
+  if (status != cudaSuccess) {
+    (void)cudaGetLastError();
+    row.absent = std::string(cudaGetErrorName(status)) + ", " + cudaGetErrorString(status);
+    return row;
+  }
+  row.about = properties.name;
+  if (mode == cudaComputeModeProhibited) row.absent = "its compute mode is prohibited: nvidia-smi --compute-mode=0";
+  return row;
+}
+
+std::vector<DeviceRow> list() {
   int count = 0;  // not written if the call fails
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {
     (void)cudaGetLastError();
     int driver = 0;
     (void)cudaDriverGetVersion(&driver);
-    absent.push_back(absence(status, driver));
-    return;
+    return {{std::string(kPrefix) + "0", "NVIDIA GPU", absence(status, driver)}};
   }
-  for (int i = 0; i < count; ++i) {
-    try {
-      devices.push_back(std::make_unique<CudaDevice>(i));
-    } catch (const std::exception& error) {
-      absent.push_back("cuda:" + std::to_string(i) + ": " + error.what());
-    }
-  }
+  std::vector<DeviceRow> rows;
+  for (int i = 0; i < count; ++i) rows.push_back(row_of(i));
+  return rows;
 }
 
-constexpr Plugin kPlugin{HALFMARK_STAMP, find, library_versions};
+std::unique_ptr<Device> open(const std::string& name) {
+  return std::make_unique<CudaDevice>(std::stoi(name.substr(kPrefix.size())));
+}
+
+constexpr Plugin kPlugin{HALFMARK_STAMP, list, open, library_versions};
 
 }  // namespace
 }  // namespace halfmark::kernels::cuda

@@ -62,18 +62,14 @@ TEST(CudaPlugin, KnowsTheVersionsOfItsLibrariesWithoutAGpu) {
   EXPECT_FALSE(version_of("nvidia driver").empty());
 }
 
-TEST(CudaPlugin, FindsADeviceOrSaysInOneLineWhyNot) {
-  std::vector<std::unique_ptr<Device>> devices;
-  std::vector<std::string> absent;
-  plugin().find(devices, absent);
-  EXPECT_FALSE(devices.empty() && absent.empty());
-  for (const std::string& line : absent) {
-    EXPECT_FALSE(line.empty());
-    EXPECT_EQ(line.find('\n'), std::string::npos) << line;
-    RecordProperty("absent", line);
-  }
-  if (devices.empty()) {
-    EXPECT_EQ(absent.size(), 1u);
+TEST(CudaPlugin, ListsDevicesOrSaysInOneLineWhyThereIsNone) {
+  const std::vector<DeviceRow> rows = plugin().list();
+  ASSERT_FALSE(rows.empty());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].name, "cuda:" + std::to_string(i));
+    EXPECT_FALSE(rows[i].about.empty());
+    EXPECT_EQ(rows[i].absent.find('\n'), std::string::npos) << rows[i].absent;
+    RecordProperty("absent", rows[i].absent);
   }
 }
 

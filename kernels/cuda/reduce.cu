@@ -141,7 +141,8 @@ struct StoreVariance {
   Wide count, momentum, epsilon;
   __device__ void operator()(uint32_t channel, const Pair<Wide>& sum) const {
     // The sum of the deviations is the rounding error of the mean (Chan, Golub and LeVeque 1983, corrected two-pass).
-    const Wide squares = sum.second - sum.first * sum.first / count;
+    // Of a channel of equal values the difference can be negative by rounding; a NaN stays one.
+    const Wide difference = sum.second - sum.first * sum.first / count, squares = difference < 0 ? Wide(0) : difference;
     const Wide biased = squares / count, unbiased = squares / (count - 1);
     variance.store<Wide>(channel, biased);
     inverses[channel] = formulas::batch_norm_inverse(biased, epsilon);
