@@ -20,6 +20,7 @@ TENSOR = NUMBER + ("kernels/tensor/",)
 OPS = TENSOR + ("kernels/ops/",)
 CPU = OPS + ("kernels/cpu/",)
 CUDA = OPS + ("kernels/cuda/", "kernels/plugin.h")
+SOFTWARE_LIBRARIES = CPU + ("kernels/cuda/software_gpu/",)
 SIM = CPU + ("kernels/sim/",)
 KERNEL_HEADERS = TENSOR + ("kernels/ops/ops.h", "kernels/ops/kernel.h", "kernels/devices.h")
 MODELS = KERNEL_HEADERS + ("kernels/cpu/thread_pool.h", "models/")
@@ -54,6 +55,7 @@ MAY_INCLUDE = {
     "kernels/ops/": OPS,
     "kernels/cpu/": CPU,
     "kernels/cuda/": CUDA,
+    "kernels/cuda/software_gpu/libraries/": SOFTWARE_LIBRARIES,
     "kernels/sim/": SIM,
     "kernels/": SIM + ("kernels/",),
     "models/": MODELS,

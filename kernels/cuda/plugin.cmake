@@ -67,3 +67,5 @@ if(TARGET cuda_tests)
   target_sources(cuda_tests PRIVATE ${operation_tests})
   target_compile_definitions(cuda_tests PRIVATE HALFMARK_ROWS_OF="cuda")
 endif()
+
+include("${CMAKE_CURRENT_LIST_DIR}/software_gpu/libraries/libraries.cmake")
