@@ -69,6 +69,8 @@ class Includes(Tree):
         ("kernels/cpu/onednn/a.cpp", ["kernels/cpu/onednn/engine.h", "kernels/ops/ops.h"], ["kernels/sim/sim_device.h", "kernels/plugin.h"]),
         ("kernels/sim/a.cpp", ["kernels/cpu/cpu_device.h", "kernels/number/format.h"], ["kernels/cuda/cuda.h", "kernels/devices.h"]),
         ("kernels/cuda/a.cu", ["kernels/plugin.h", "kernels/ops/ops.h", "kernels/cuda/cuda.h"], ["kernels/cpu/cpu_device.h", "models/policy.h"]),
+        ("kernels/cuda/software_gpu/a.cpp", ["kernels/cuda/software_gpu/streams.h", "kernels/sim/dot_matrix.h"],
+         ["kernels/cuda/cuda.h", "kernels/cuda/software_gpu/libraries/reference.h"]),
         ("kernels/cuda/software_gpu/libraries/a.cpp", ["kernels/cuda/software_gpu/streams.h", "kernels/cpu/cpu_device.h", "kernels/ops/ops.h"],
          ["kernels/cuda/cuda.h", "kernels/plugin.h", "models/policy.h"]),
         ("kernels/devices.cpp", ["kernels/sim/sim_device.h", "kernels/plugin.h", "kernels/cpu/cpu_device.h"], ["kernels/cuda/cuda.h", "models/policy.h"]),

@@ -2,7 +2,7 @@
 // the device returns `code`, and cudaGetErrorString of that code ends with the text.
 #pragma once
 
-#include <driver_types.h>
+#include <cuda_runtime_api.h>
 
 #include <stdexcept>
 #include <string>

@@ -2,7 +2,7 @@
 // access to device memory, the current device, and injected failures.
 #pragma once
 
-#include <driver_types.h>
+#include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,21 +1,18 @@
 // The functions of cublasLt that need a handle or run something.
 #include <algorithm>
-#include <mutex>
-#include <set>
+#include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "kernels/cuda/software_gpu/libraries/cublaslt_product.h"
+#include "kernels/cuda/software_gpu/libraries/handles.h"
 #include "kernels/cuda/software_gpu/streams.h"
-
-struct cublasLtContext {
-  int device = 0;
-};
 
 namespace halfmark::kernels::software_gpu::cublaslt {
 namespace {
 
 constexpr cublasStatus_t kSuccess = CUBLAS_STATUS_SUCCESS, kInvalid = CUBLAS_STATUS_INVALID_VALUE;
-std::mutex handle_mutex;
-std::set<cublasLtHandle_t> handles;  // live ones
+Handles<cublasLtHandle_t, int> handles;  // the device of each
 
 // "If no heuristic function available for current configuration", also for another architecture: CUBLAS_STATUS_NOT_SUPPORTED.
 cublasStatus_t as_heuristic(cublasStatus_t status) {
@@ -127,10 +124,7 @@ cublasStatus_t matmul(cublasLtHandle_t handle, Product& product, cublasLtMatmulD
 
 }  // namespace
 
-std::optional<int> device_of(cublasLtHandle_t handle) {
-  const std::lock_guard lock(handle_mutex);
-  return handles.count(handle) ? std::optional(handle->device) : std::nullopt;
-}
+std::optional<int> device_of(cublasLtHandle_t handle) { return handles.find(handle); }
 
 }  // namespace halfmark::kernels::software_gpu::cublaslt
 
@@ -145,9 +139,7 @@ extern "C" {
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   HM_CALLED("cublasLtCreate");
   if (!handle) return CUBLAS_STATUS_INVALID_VALUE;
-  *handle = new cublasLtContext{current_device()};
-  const std::lock_guard lock(handle_mutex);
-  handles.insert(*handle);
+  *handle = handles.create(current_device());
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -155,11 +147,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   HM_CALLED("cublasLtDestroy");
   if (!handle) return CUBLAS_STATUS_INVALID_VALUE;
-  const std::lock_guard lock(handle_mutex);
-  if (!handles.erase(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
-  static std::set<cublasLtHandle_t> destroyed;  // not freed, so that no later handle has the same address
-  destroyed.insert(handle);
-  return CUBLAS_STATUS_SUCCESS;
+  return handles.destroy(handle) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
 }
 
 size_t cublasLtGetVersion() { return CUBLAS_VERSION; }

@@ -1,6 +1,7 @@
 #include "kernels/cuda/software_gpu/libraries/cublaslt_algorithms.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace halfmark::kernels::software_gpu::cublaslt {
 namespace {

@@ -2,6 +2,7 @@
 // documented; these differ in what programs must look at: numerical flags, alignment, partial sums, workspace.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>

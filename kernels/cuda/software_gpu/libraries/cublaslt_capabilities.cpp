@@ -1,6 +1,9 @@
 // cublasLt's functions about single algorithms: which there are, what they can do.
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <iterator>
+#include <optional>
 
 #include "kernels/cuda/software_gpu/libraries/cublaslt_algorithms.h"
 #include "kernels/cuda/software_gpu/streams.h"

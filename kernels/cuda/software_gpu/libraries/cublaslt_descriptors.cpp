@@ -1,7 +1,10 @@
 // cublasLt's descriptors: create, initialise, destroy, set and get attributes. As the real library (13.1, tried without
 // a GPU), these accept any value of the right size; what a value means is checked when the descriptor is used.
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 

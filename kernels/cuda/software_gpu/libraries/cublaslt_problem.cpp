@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 
 namespace halfmark::kernels::software_gpu::cublaslt {
 namespace {

@@ -1,5 +1,6 @@
 #include "kernels/cuda/software_gpu/libraries/cublaslt_product.h"
 
+#include <cstdint>
 #include <vector>
 
 #include "kernels/cuda/software_gpu/libraries/cublaslt_epilogue.h"

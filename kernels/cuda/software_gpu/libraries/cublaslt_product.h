@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/cuda/software_gpu/libraries/cublaslt_algorithms.h"
 

@@ -4,6 +4,8 @@
 #include <cublasLt.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "kernels/cuda/software_gpu/libraries/cublaslt_types.h"

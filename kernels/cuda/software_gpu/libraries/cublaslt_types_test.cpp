@@ -1,8 +1,11 @@
 // The table of types, row by row: what is listed runs and is right, what differs in one type is refused.
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "kernels/cuda/software_gpu/libraries/cublaslt_testing.h"
 

@@ -1,9 +1,15 @@
 // The interface streams.h for these tests alone: one device, one queue, memory that knows what was written.
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/software_gpu/calls.h"
 #include "kernels/cuda/software_gpu/libraries/device_testing.h"
