@@ -50,6 +50,11 @@ void write_matrix(void* address, const Layout& layout, int64_t matrix, const std
              by_row ? values : by_rows(values, columns, rows, false));
 }
 
+Runs runs_of(const void* address, const Layout& layout, int64_t matrix) {
+  const Lines lines(layout, matrix);
+  return {address, dtype_of_layout(layout), lines.first, lines.length};
+}
+
 Math math_of(const Product& product) {
   const Numerics numerics = *numerics_of(product.algorithm, product.problem.architecture);
   Math math;
@@ -142,6 +147,14 @@ void compute(const Product& product) {
   spoil(product.workspace, product.workspace_bytes);
   const double alpha = product.alpha_pointer ? read_one(product.alpha_pointer, scale_type) : product.alpha;
   const double beta = product.beta_pointer ? read_one(product.beta_pointer, scale_type) : product.beta;
+
+  for (int64_t read = 0; read < p.d.batch; ++read)
+    for (int64_t written = 0; written < p.d.batch; ++written) {
+      const Runs result = runs_of(product.d, p.d, written);
+      check_apart(runs_of(product.a, p.a, read), result);
+      check_apart(runs_of(product.b, p.b, read), result);
+      if (beta != 0 && product.c != product.d) check_apart(runs_of(product.c, p.c, read), result);
+    }
 
   Epilogue epilogue(p);
   for (int64_t matrix = 0; matrix < p.d.batch; ++matrix) {

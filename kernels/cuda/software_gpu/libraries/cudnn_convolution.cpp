@@ -1,6 +1,8 @@
 // The functions of cuDNN's legacy convolutions: output extents, workspace sizes, and the convolutions themselves.
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "kernels/cuda/software_gpu/libraries/cudnn_problem.h"
@@ -19,7 +21,7 @@ struct Work {
   size_t workspace_bytes = 0;
 };
 
-// The places of all elements in n, c, h, w order (k, c, h, w), as runs of one element.
+// The places of all elements in n, c, h, w order (k, c, h, w), in elements.
 std::vector<int64_t> places(const std::array<int, 4>& extents, const std::array<int, 4>& strides) {
   std::vector<int64_t> result;
   for (int64_t n = 0; n < extents[0]; ++n)
@@ -32,6 +34,30 @@ std::vector<int64_t> places(const std::array<int, 4>& extents, const std::array<
 std::vector<int64_t> places(const Image& image) { return places(image.extents, image.strides); }
 std::vector<int64_t> places(const Filter& filter) {
   return places(filter.extents, packed_strides(filter.extents, filter.format));
+}
+
+// In the order of memory, neighbours are checked and copied together.
+std::vector<size_t> by_place(const std::vector<int64_t>& of) {
+  std::vector<size_t> order(of.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (!std::is_sorted(of.begin(), of.end()))
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return of[a] < of[b]; });
+  return order;
+}
+std::vector<double> read_places(const void* address, DType dtype, const std::vector<int64_t>& of) {
+  const std::vector<size_t> order = by_place(of);
+  std::vector<int64_t> sorted;
+  for (const size_t i : order) sorted.push_back(of[i]);
+  const std::vector<double> memory = read_runs(address, dtype, sorted, 1);
+  std::vector<double> values(of.size());
+  for (size_t i = 0; i < order.size(); ++i) values[order[i]] = memory[i];
+  return values;
+}
+void write_places(void* address, DType dtype, const std::vector<int64_t>& of, const std::vector<double>& values) {
+  std::vector<int64_t> sorted;
+  std::vector<double> memory;
+  for (const size_t i : by_place(of)) sorted.push_back(of[i]), memory.push_back(values[i]);
+  write_runs(address, dtype, sorted, 1, memory);
 }
 
 Shape shape_of(const std::array<int, 4>& e) { return Shape{e[0], e[1], e[2], e[3]}; }
@@ -86,7 +112,7 @@ void compute(const Work& work) {
   const bool turned = p.convolution.mode == CUDNN_CONVOLUTION, to_filter = p.direction == Direction::filter;
   spoil(work.workspace, work.workspace_bytes);
   const auto read = [&](const void* address, const std::vector<int64_t>& from) {
-    return read_runs(address, p.dtype, from, 1);
+    return read_places(address, p.dtype, from);
   };
   const std::vector<double> left =
       p.direction == Direction::data ? read(work.y, places(p.y)) : read(work.x, places(p.x));
@@ -97,6 +123,10 @@ void compute(const Work& work) {
 
   void* address = to_filter ? work.w : p.direction == Direction::data ? work.x : work.y;
   const std::vector<int64_t> to = to_filter ? places(p.w) : p.direction == Direction::data ? places(p.x) : places(p.y);
+  const Runs result{address, p.dtype, to, 1};
+  if (p.direction != Direction::data) check_apart({work.x, p.dtype, places(p.x), 1}, result);
+  if (p.direction != Direction::filter) check_apart({work.w, p.dtype, places(p.w), 1}, result);
+  if (p.direction != Direction::forward) check_apart({work.y, p.dtype, places(p.y), 1}, result);
   const Format& format = p.dtype == DType::f64 ? kFp64 : kFp32;
   std::vector<double> before;
   if (work.beta != 0) before = read(address, to);
@@ -104,7 +134,7 @@ void compute(const Work& work) {
     values[i] = round_to(format, work.alpha * values[i]);
     if (work.beta != 0) values[i] = fused_multiply_add(format, work.beta, before[i], values[i]);
   }
-  write_runs(address, p.dtype, to, 1, values);
+  write_places(address, p.dtype, to, values);
 }
 
 bool aligned(const void* pointer, DType dtype) { return reinterpret_cast<uintptr_t>(pointer) % size_of(dtype) == 0; }

@@ -1,5 +1,6 @@
 #include "kernels/cuda/software_gpu/libraries/reference.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -79,6 +80,29 @@ void write_runs(void* address, DType dtype, std::span<const int64_t> first, int6
 double read_one(const void* address, DType dtype) {
   const int64_t first = 0;
   return read_runs(address, dtype, {&first, 1}, 1)[0];
+}
+
+void check_apart(const Runs& operand, const Runs& result) {
+  const auto intervals = [](const Runs& runs) {
+    std::vector<std::pair<uintptr_t, uintptr_t>> bytes;
+    const size_t length = bytes_for(runs.dtype, static_cast<size_t>(runs.length));
+    for (const int64_t first : runs.first) {
+      const uintptr_t begin =
+          reinterpret_cast<uintptr_t>(runs.address) + bytes_for(runs.dtype, static_cast<size_t>(first));
+      bytes.emplace_back(begin, begin + length);
+    }
+    std::sort(bytes.begin(), bytes.end());
+    return bytes;
+  };
+  const auto read = intervals(operand), written = intervals(result);
+  for (size_t i = 0, j = 0; i < read.size() && j < written.size();) {
+    if (read[i].second <= written[j].first)
+      ++i;
+    else if (written[j].second <= read[i].first)
+      ++j;
+    else
+      throw Fault(cudaErrorUnknown, "the result of a library's function overlaps an operand");
+  }
 }
 
 void spoil(void* workspace, size_t bytes) {

@@ -23,6 +23,15 @@ void write_runs(void* address, DType dtype, std::span<const int64_t> first, int6
 
 double read_one(const void* address, DType dtype);
 
+// Throws Fault if an operand and the result of one call share bytes: the real library writes while it reads.
+struct Runs {
+  const void* address = nullptr;
+  DType dtype = DType::f32;
+  std::vector<int64_t> first;
+  int64_t length = 0;
+};
+void check_apart(const Runs& operand, const Runs& result);
+
 // Overwrites scratch memory with NaN patterns, so that a workspace that overlaps an operand gives a wrong result.
 void spoil(void* workspace, size_t bytes);
 
