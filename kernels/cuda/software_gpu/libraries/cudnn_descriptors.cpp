@@ -17,7 +17,9 @@ Handles<cudnnFilterDescriptor_t, Filter> filters;
 Handles<cudnnConvolutionDescriptor_t, Convolution> convolutions;
 thread_local std::string last_error;
 
-bool is_type(cudnnDataType_t type) { return type >= CUDNN_DATA_FLOAT && type <= CUDNN_DATA_COMPLEX_FP64; }
+// The newer types (INT64, FP8, FP4, ...) exist only in the graph API.
+bool is_type(cudnnDataType_t type) { return type >= CUDNN_DATA_FLOAT && type <= CUDNN_DATA_BFLOAT16; }
+bool is_filter_type(cudnnDataType_t type) { return is_type(type) && type != CUDNN_DATA_INT32; }
 bool is_vector(cudnnDataType_t type) {
   return type == CUDNN_DATA_INT8x4 || type == CUDNN_DATA_UINT8x4 || type == CUDNN_DATA_INT8x32;
 }
@@ -157,7 +159,7 @@ cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t descriptor) {
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t descriptor, cudnnDataType_t type,
                                          cudnnTensorFormat_t format, int k, int c, int h, int w) {
   HM_CALLED("cudnnSetFilter4dDescriptor");
-  if (!is_type(type) || !is_format(format, type)) return refuse(kBad, "no such data type or format");
+  if (!is_filter_type(type) || !is_format(format, type)) return refuse(kBad, "no such data type or format");
   if (!all_positive({k, c, h, w})) return refuse(kBad, "an extent is not positive");
   if (!filters.replace(descriptor, {true, type, format, {k, c, h, w}})) return refuse(kBad, "not a filter descriptor");
   return kFine;

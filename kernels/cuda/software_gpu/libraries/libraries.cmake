@@ -10,5 +10,7 @@ endif()
 halfmark_tests(software_library_tests LINK halfmark_software_libraries halfmark_devices ${CMAKE_DL_LIBS}
   DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}")
 if(TARGET software_library_tests)
+  target_compile_definitions(software_library_tests PRIVATE
+    HALFMARK_CUBLASLT="$<TARGET_FILE:CUDA::cublasLt>" HALFMARK_CUDNN="${CUDNN_LIBRARY}")
   set_target_properties(software_library_tests PROPERTIES UNITY_BUILD OFF)  # helpers of several files have equal names
 endif()
