@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/hardware.h"
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/device.h"
 
@@ -25,6 +26,7 @@ class CudaDevice : public Device {
   std::string name() const override { return "cuda:" + std::to_string(index_); }
   std::vector<std::pair<std::string, std::string>> describe() const override;
   const KernelTable& kernels() const override { return kernels_; }
+  std::string numerics() const override { return hardware_numerics(); }
   void* allocate(size_t bytes) override;
   void release(void* memory, size_t bytes) noexcept override;
   void copy_in(void* device_memory, const void* host, size_t bytes) override;

@@ -139,12 +139,15 @@ TEST_F(Gpu, OneBlockOfAMatmulIsTheSimulatorsBitForBit) {
 }
 
 TEST_F(Gpu, TheSameWorkGivesTheSameBits) {
-  const Shape shape{8, 32, 28, 28}, filter{64, 32, 3, 3};
+  // Fewer images on a software GPU, which is slow.
+  const int64_t images = gpu().numerics().empty() ? 8 : 1, channels = gpu().numerics().empty() ? 32 : 4;
+  const Shape shape{images, channels, 28, 28}, filter{2 * channels, channels, 3, 3};
+  const Shape result{images, 2 * channels, 28, 28};
   const Tensor x = Tensor::from(gpu(), shape, DType::f16, uniform(shape.elements(), 5));
-  const Tensor dy = Tensor::from(gpu(), {8, 64, 28, 28}, DType::f16, uniform(8 * 64 * 28 * 28, 6));
+  const Tensor dy = Tensor::from(gpu(), result, DType::f16, uniform(result.elements(), 6));
   std::vector<unsigned char> first_weights, first_bias;
   for (int i = 0; i < 3; ++i) {
-    Tensor dw(gpu(), filter, DType::f16), dbias(gpu(), {64}, DType::f32);
+    Tensor dw(gpu(), filter, DType::f16), dbias(gpu(), {2 * channels}, DType::f32);
     run(Conv2dBackwardWeights{.x = x, .dy = dy, .dw = dw, .window = {.pad_h = 1, .pad_w = 1}});
     run(BiasGradient{.dy = dy, .dbias = dbias});
     if (i == 0) first_weights = dw.codes(), first_bias = dbias.codes();
@@ -170,7 +173,7 @@ TEST_F(Gpu, AnUnknownLabelMakesTheLossNaN) {
   Tensor loss(gpu(), {1}, DType::f32), log_probabilities(gpu(), {2, 4}, DType::f32);
   run(SoftmaxCrossEntropy{.logits = logits, .labels = labels, .loss = loss, .log_probabilities = log_probabilities});
   EXPECT_TRUE(std::isnan(loss.values()[0]));
-  EXPECT_EQ(log_probabilities.values()[0], 0.25);
+  EXPECT_NEAR(log_probabilities.values()[0], std::log(0.25), 1e-6);
 }
 
 TEST_F(Gpu, MemoryIsCountedAsAskedForAndUsedAgain) {
@@ -202,6 +205,7 @@ TEST_F(Gpu, TooMuchMemoryIsAnErrorThatSaysHowMuchThereIs) {
 }
 
 TEST_F(Gpu, TimeGrowsWithTheWork) {
+  if (!gpu().numerics().empty()) GTEST_SKIP() << "times of this device are not valid: " << gpu().numerics();
   const int64_t n = 1 << 24;
   const Tensor x = Tensor::zeros(gpu(), {n}, DType::f32);
   Tensor out(gpu(), {n}, DType::f32);

@@ -24,7 +24,11 @@ set_source_files_properties("${CMAKE_CURRENT_LIST_DIR}/dot.cpp" PROPERTIES
 
 add_library(halfmark_cuda_dot OBJECT "${cuda_dot_source}")
 set_target_properties(halfmark_cuda_dot PROPERTIES CUDA_ARCHITECTURES "${cuda_dot_architectures}")
-add_library(halfmark_cuda MODULE ${cuda_sources} ${cuda_device_sources} $<TARGET_OBJECTS:halfmark_cuda_dot>)
+# The host code is compiled once for this plugin and for the one that runs on the software GPU.
+set(cuda_hardware_source "${CMAKE_CURRENT_LIST_DIR}/hardware.cpp")
+list(REMOVE_ITEM cuda_sources "${cuda_hardware_source}")
+add_library(halfmark_cuda_host OBJECT ${cuda_sources})
+add_library(halfmark_cuda MODULE ${cuda_hardware_source} ${cuda_device_sources} $<TARGET_OBJECTS:halfmark_cuda_host> $<TARGET_OBJECTS:halfmark_cuda_dot>)
 set_target_properties(halfmark_cuda PROPERTIES
   PREFIX "" LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}" INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib;/usr/local/cuda/lib64")
 # A toolkit in another folder works in the build folder, but an archive would then contain a path of this machine.
@@ -34,7 +38,8 @@ if(NOT cuda_usual STREQUAL cuda_used)
   set_property(TARGET halfmark_cuda APPEND PROPERTY INSTALL_RPATH "${CUDAToolkit_LIBRARY_DIR}")
   message(STATUS "  the plugin contains the path ${CUDAToolkit_LIBRARY_DIR}; for an archive, build where the toolkit is in /usr/local/cuda")
 endif()
-foreach(target IN ITEMS halfmark_cuda halfmark_cuda_dot)
+# How host and device code of the plugin is compiled, whatever runs it.
+function(halfmark_cuda_settings target)
   set_target_properties(${target} PROPERTIES
     CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF CUDA_RUNTIME_LIBRARY Static)
@@ -43,6 +48,9 @@ foreach(target IN ITEMS halfmark_cuda halfmark_cuda_dot)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--fmad=false -Xcompiler=-ffp-contract=off,-Wall,-Wextra,-Wshadow>"
     "$<$<COMPILE_LANGUAGE:CXX>:-Wswitch-enum>")
   target_link_libraries(${target} PRIVATE halfmark_kernels)
+endfunction()
+foreach(target IN ITEMS halfmark_cuda halfmark_cuda_host halfmark_cuda_dot)
+  halfmark_cuda_settings(${target})
 endforeach()
 set_property(SOURCE "${CMAKE_CURRENT_LIST_DIR}/plugin.cpp" "${CMAKE_CURRENT_LIST_DIR}/plugin_test.cpp"
   APPEND PROPERTY COMPILE_DEFINITIONS HALFMARK_STAMP="${HALFMARK_STAMP}")
@@ -68,4 +76,5 @@ if(TARGET cuda_tests)
   target_compile_definitions(cuda_tests PRIVATE HALFMARK_ROWS_OF="cuda")
 endif()
 
+include("${CMAKE_CURRENT_LIST_DIR}/software_gpu/software_gpu.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/software_gpu/libraries/libraries.cmake")

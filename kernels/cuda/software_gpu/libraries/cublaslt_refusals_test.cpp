@@ -215,7 +215,7 @@ TEST(CublasLtRefusals, WhatIsReadMustHaveBeenWritten) {
   EXPECT_EQ(run_enqueued(), cudaSuccess);  // beta is 0
   call.beta = 1;
   ASSERT_EQ(call.run(), CUBLAS_STATUS_SUCCESS);
-  EXPECT_EQ(run_enqueued(), cudaErrorIllegalAddress);
+  EXPECT_NE(run_enqueued(), cudaSuccess);
 }
 
 TEST(CublasLtRefusals, RequestedFailuresComeFirst) {

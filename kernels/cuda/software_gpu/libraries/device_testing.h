@@ -8,18 +8,37 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cuda/software_gpu/calls.h"
+#include "kernels/cuda/software_gpu/devices.h"
 #include "kernels/cuda/software_gpu/streams.h"
 #include "kernels/number/dtype.h"
 
 namespace halfmark::kernels::software_gpu {
 
+inline void check_runtime(cudaError_t status) {
+  if (status != cudaSuccess) throw Fault(status, cudaGetErrorString(status));
+}
+
 // Frees all memory, forgets enqueued work and failures; one device of this architecture.
-void reset_device(int architecture);
-void* allocate_on_device(size_t bytes);  // 512-byte aligned, contents undefined
-void copy_to_device(void* address, const void* host, size_t bytes);
-void copy_from_device(void* host, const void* address, size_t bytes);
-// Runs all enqueued work; the code of the first Fault.
-cudaError_t run_enqueued();
+inline void reset_device(int architecture) {
+  set_devices({architecture}, uint64_t{1} << 30);
+  fail_no_call();
+}
+inline void* allocate_on_device(size_t bytes) {  // contents undefined
+  void* address = nullptr;
+  check_runtime(cudaMalloc(&address, bytes));
+  return address;
+}
+// Both run what was enqueued before. Reading what nothing has written throws.
+inline void copy_to_device(void* address, const void* host, size_t bytes) {
+  check_runtime(cudaMemcpyAsync(address, host, bytes, cudaMemcpyHostToDevice, nullptr));
+  check_runtime(cudaStreamSynchronize(nullptr));
+}
+inline void copy_from_device(void* host, const void* address, size_t bytes) {
+  check_runtime(cudaMemcpyAsync(host, address, bytes, cudaMemcpyDeviceToHost, nullptr));
+  check_runtime(cudaStreamSynchronize(nullptr));
+}
+inline cudaError_t run_enqueued() { return cudaStreamSynchronize(nullptr); }
 
 inline void* on_device(DType dtype, std::span<const double> values, size_t offset_bytes = 0) {
   std::vector<std::byte> host(bytes_for(dtype, values.size()));

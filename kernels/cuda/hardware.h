@@ -1,0 +1,12 @@
+// What executes the device code of this plugin. hardware.cpp is for GPUs. The tests also build the plugin on a software
+// GPU (software_gpu/), which has a file of its own in its place.
+#pragma once
+
+#include <string>
+
+namespace halfmark::kernels::cuda {
+
+// Device::numerics(): empty for a GPU. Otherwise times are not valid, and reports say what the device is.
+std::string hardware_numerics();
+
+}  // namespace halfmark::kernels::cuda

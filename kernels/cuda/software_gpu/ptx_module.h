@@ -1,0 +1,16 @@
+// Reads the text of a PTX module, as nvcc writes it, into kernels that can be run.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "kernels/cuda/software_gpu/program.h"
+
+namespace halfmark::kernels::software_gpu {
+
+// `name`: for messages. Throws Error "NAME:LINE: what" for anything that is not understood: an instruction with a
+// modifier that has no handler, an operand of the wrong width, a directive. Nothing is skipped.
+// Not supported: functions other than kernels, and calls.
+Module read_module(std::string_view text, const std::string& name);
+
+}  // namespace halfmark::kernels::software_gpu

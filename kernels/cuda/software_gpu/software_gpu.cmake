@@ -1,0 +1,68 @@
+# The software GPU: tests only, never installed. A static library in the place of the CUDA runtime, the plugin linked
+# with it, and the tests of both. Included by plugin.cmake.
+
+if(NOT HALFMARK_TESTS)
+  return()
+endif()
+set(software_gpu "${CMAKE_CURRENT_LIST_DIR}")
+set(software_gpu_folder "${CMAKE_BINARY_DIR}/software_gpu")
+
+halfmark_sources(software_gpu_sources "${software_gpu}")
+list(REMOVE_ITEM software_gpu_sources "${software_gpu}/software_hardware.cpp")
+add_library(halfmark_software_gpu STATIC ${software_gpu_sources})
+halfmark_cuda_settings(halfmark_software_gpu)
+target_link_libraries(halfmark_software_gpu PUBLIC halfmark_devices)
+# Interpreted code runs slowly enough: optimised whatever the build type.
+target_compile_options(halfmark_software_gpu PRIVATE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Release>>>:-O2>")
+
+# The device code once more, as PTX. What is the same for all GPUs is compiled for the oldest one only.
+add_library(halfmark_cuda_software_ptx OBJECT ${cuda_device_sources})
+add_library(halfmark_cuda_software_dot OBJECT "${cuda_dot_source}")
+set_target_properties(halfmark_cuda_software_ptx PROPERTIES CUDA_ARCHITECTURES "75-virtual")
+set_target_properties(halfmark_cuda_software_dot PROPERTIES
+  CUDA_ARCHITECTURES "75-virtual;80-virtual;89-virtual;90a-virtual;100a-virtual;120a-virtual;121a-virtual")
+
+# With stand-ins for the libraries (libraries/libraries.cmake).
+add_library(halfmark_cuda_software MODULE "${software_gpu}/software_hardware.cpp" $<TARGET_OBJECTS:halfmark_software_libraries>
+  $<TARGET_OBJECTS:halfmark_cuda_host> $<TARGET_OBJECTS:halfmark_cuda_software_ptx> $<TARGET_OBJECTS:halfmark_cuda_software_dot>)
+foreach(target IN ITEMS halfmark_cuda_software_ptx halfmark_cuda_software_dot halfmark_cuda_software)
+  halfmark_cuda_settings(${target})
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=none>)
+endforeach()
+target_link_libraries(halfmark_cuda_software PRIVATE halfmark_software_gpu ${CMAKE_DL_LIBS})
+target_link_options(halfmark_cuda_software PRIVATE "LINKER:--exclude-libs,ALL")
+# The program finds its plugin beside itself, so the one for tests has the same name in a folder of its own, with hard
+# links to the programs (a program behind a symbolic link looks for its libraries where the link leads).
+set_target_properties(halfmark_cuda_software PROPERTIES PREFIX "" OUTPUT_NAME halfmark_cuda CUDA_RUNTIME_LIBRARY None
+  LIBRARY_OUTPUT_DIRECTORY "${software_gpu_folder}" INSTALL_RPATH "$ORIGIN")
+add_custom_command(TARGET halfmark_cuda_software POST_BUILD
+  COMMAND "${CMAKE_COMMAND}" -E create_symlink "../$<TARGET_FILE_NAME:halfmark_kernels>" "${software_gpu_folder}/$<TARGET_FILE_NAME:halfmark_kernels>" VERBATIM)
+# Also for bench/, whose program runs on it in tests.
+function(halfmark_link_for_software_gpu target)
+  add_custom_command(TARGET ${target} POST_BUILD
+    COMMAND "${CMAKE_COMMAND}" -E make_directory "${CMAKE_BINARY_DIR}/software_gpu"
+    COMMAND "${CMAKE_COMMAND}" -E rm -f "${CMAKE_BINARY_DIR}/software_gpu/$<TARGET_FILE_NAME:${target}>"
+    COMMAND "${CMAKE_COMMAND}" -E create_hardlink "$<TARGET_FILE:${target}>" "${CMAKE_BINARY_DIR}/software_gpu/$<TARGET_FILE_NAME:${target}>" VERBATIM)
+endfunction()
+halfmark_link_for_software_gpu(cuda_tests)
+
+# The tests of the plugin, with the variable that makes a device. All rows as sm_90; as the other architectures the rows
+# whose device code differs. Left out: rows and tests of libraries that have no stand-in yet, and measured times.
+set(software_gpu_left_out "*_cublaslt:*_cudnn:Gpu.MatmulIn*:Gpu.Fp16Sums*:Gpu.OneBlock*:Gpu.TimeGrows*")
+function(halfmark_software_gpu_test name architecture filter)
+  add_test(NAME software_gpu.${name}.${architecture} WORKING_DIRECTORY "${software_gpu_folder}"
+    COMMAND "${software_gpu_folder}/cuda_tests" "--gtest_filter=${filter}:-${software_gpu_left_out}")
+  set_tests_properties(software_gpu.${name}.${architecture} PROPERTIES TIMEOUT 600
+    ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;HALFMARK_SOFTWARE_GPU=${architecture}")
+endfunction()
+halfmark_software_gpu_test(rows sm_90 "GpuCast.*:Gpu.*:Ops.*:Ops/EveryRow.*/cuda_0*")
+foreach(architecture IN ITEMS sm_75 sm_80 sm_86 sm_89 sm_100 sm_120 sm_121)
+  halfmark_software_gpu_test(dot ${architecture} "Ops/EveryRow.*/cuda_0_dot*:GpuCast.Ties*")
+endforeach()
+
+halfmark_tests(software_gpu_tests LINK halfmark_software_gpu DIRECTORIES "${software_gpu}")
+if(TARGET software_gpu_tests)
+  # Names that tests, the interpreter and kernels/sim each have.
+  set_target_properties(software_gpu_tests PROPERTIES UNITY_BUILD OFF)
+  target_include_directories(software_gpu_tests SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+endif()
