@@ -21,6 +21,7 @@ OPS = TENSOR + ("kernels/ops/",)
 CPU = OPS + ("kernels/cpu/",)
 CUDA = OPS + ("kernels/cuda/", "kernels/plugin.h")
 SIM = CPU + ("kernels/sim/",)
+SOFTWARE_GPU = SIM + ("kernels/cuda/software_gpu/", "kernels/cuda/hardware.h")
 KERNEL_HEADERS = TENSOR + ("kernels/ops/ops.h", "kernels/ops/kernel.h", "kernels/devices.h")
 MODELS = KERNEL_HEADERS + ("kernels/cpu/thread_pool.h", "models/")
 ACCURACY = MODELS + ("accuracy/", "reports/record/measurement.h", "reports/statistics/statistics.h")
@@ -54,6 +55,8 @@ MAY_INCLUDE = {
     "kernels/ops/": OPS,
     "kernels/cpu/": CPU,
     "kernels/cuda/": CUDA,
+    "kernels/cuda/software_gpu/": SOFTWARE_GPU,
+    "kernels/cuda/software_gpu/libraries/": SOFTWARE_GPU + ("kernels/cuda/software_gpu/libraries/",),
     "kernels/sim/": SIM,
     "kernels/": SIM + ("kernels/",),
     "models/": MODELS,

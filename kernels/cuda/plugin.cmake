@@ -77,3 +77,4 @@ if(TARGET cuda_tests)
 endif()
 
 include("${CMAKE_CURRENT_LIST_DIR}/software_gpu/software_gpu.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/software_gpu/libraries/libraries.cmake")
