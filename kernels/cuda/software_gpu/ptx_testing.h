@@ -65,7 +65,7 @@ struct KernelRun {
 
 // Runs "k" and waits.
 inline KernelRun run_kernel(const std::string& module, const void* out, const void* in, uint32_t number, dim3 grid,
-                      dim3 block, size_t shared = 0) {
+                            dim3 block, size_t shared = 0) {
   const void* kernel = kernel_handle(register_ptx({module}), "k");
   void* arguments[] = {&out, &in, &number};
   KernelRun run;
