@@ -1,4 +1,8 @@
 // Every check of device code: the error code, and a text that names kernel, line, thread and address.
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "kernels/cuda/software_gpu/ptx_testing.h"
 
 namespace halfmark::kernels::software_gpu {

@@ -5,6 +5,12 @@
 // do not count. The dominators are found by the algorithm of K. Cooper, T. Harvey, K. Kennedy: A Simple, Fast Dominance
 // Algorithm, Rice University, 2001, on the reversed graph.
 #include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/software_gpu/control.h"
 #include "kernels/cuda/software_gpu/handlers.h"

@@ -1,4 +1,8 @@
 // Divergence, loops, barriers, and instructions in which lanes exchange values.
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "kernels/cuda/software_gpu/ptx_testing.h"
 
 namespace halfmark::kernels::software_gpu {

@@ -1,6 +1,8 @@
 #include "kernels/cuda/software_gpu/devices.h"
 
+#include <cstddef>
 #include <cstdlib>
+#include <exception>
 #include <utility>
 
 #include "kernels/cuda/software_gpu/architectures.h"

@@ -1,8 +1,13 @@
 // Instructions that compute each lane by itself, each against a plain definition that shares no code with its handler.
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
+#include <ostream>
+#include <string>
+#include <vector>
 
 #include "kernels/cuda/software_gpu/ptx_testing.h"
 #include "kernels/number/arithmetic.h"

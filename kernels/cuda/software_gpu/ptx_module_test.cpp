@@ -1,6 +1,8 @@
 // The reader of PTX: what it understands, and that everything else is an error with file and line.
 #include "kernels/cuda/software_gpu/ptx_module.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "kernels/cuda/software_gpu/ptx_testing.h"

@@ -1,8 +1,13 @@
 // Devices, versions and errors.
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <map>
+#include <mutex>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "kernels/cuda/software_gpu/architectures.h"
 #include "kernels/cuda/software_gpu/devices.h"

@@ -1,6 +1,10 @@
 // Streams, events, memory, devices, images, injected failures.
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/software_gpu/architectures.h"
 #include "kernels/cuda/software_gpu/ptx_testing.h"

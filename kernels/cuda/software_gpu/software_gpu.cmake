@@ -68,4 +68,5 @@ if(TARGET software_gpu_tests)
   # The plugin's device code with its launchers, in which mistakes are planted.
   target_sources(software_gpu_tests PRIVATE $<TARGET_OBJECTS:halfmark_cuda_software_ptx> $<TARGET_OBJECTS:halfmark_cuda_software_dot>)
   set_target_properties(software_gpu_tests PROPERTIES CUDA_RUNTIME_LIBRARY None)
+  add_dependencies(software_gpu_tests halfmark_cuda halfmark_cuda_software)
 endif()

@@ -2,6 +2,7 @@
 // cublaslt refuses with the reason.
 #include <cublasLt.h>
 
+#include <cstdint>
 #include <cstring>
 
 namespace {

@@ -1,7 +1,9 @@
 // Matrix instructions: the fragment tables against those of the plugin, which were written apart from them, and results
 // against plain products of small integers.
 #include <array>
+#include <cstdint>
 #include <set>
+#include <string>
 
 #include "kernels/cuda/dot_tiles.h"
 #include "kernels/cuda/software_gpu/fragments.h"
@@ -72,8 +74,12 @@ TEST(Fragments, HoldEveryElementOnce) {
 
 TEST(Fragments, ScalesComeFromTheLanesThatThePluginWrites) {
   for (int lane = 0; lane < 32; ++lane) {
-    if (lane % 4 < 2) EXPECT_EQ(lane_of_scale_a(cuda::scale_row(lane), 0), lane);
-    if (lane % 4 == 0) EXPECT_EQ(lane_of_scale_b(cuda::scale_column(lane), 0), lane);
+    if (lane % 4 < 2) {
+      EXPECT_EQ(lane_of_scale_a(cuda::scale_row(lane), 0), lane);
+    }
+    if (lane % 4 == 0) {
+      EXPECT_EQ(lane_of_scale_b(cuda::scale_column(lane), 0), lane);
+    }
   }
 }
 

@@ -1,8 +1,12 @@
 // Planted mistakes: each changes one thing in the plugin's own device code, or in host code that launches it, and must
 // be caught. The table has a row for each; without a plant everything passes.
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <regex>
+#include <string>
+#include <vector>
 
 #include "kernels/cuda/dot.h"
 #include "kernels/cuda/launch.h"
