@@ -21,7 +21,7 @@ OPS = TENSOR + ("kernels/ops/",)
 CPU = OPS + ("kernels/cpu/",)
 CUDA = OPS + ("kernels/cuda/", "kernels/plugin.h")
 SIM = CPU + ("kernels/sim/",)
-SOFTWARE_GPU = SIM + ("kernels/cuda/software_gpu/", "kernels/cuda/hardware.h")
+SOFTWARE_GPU = OPS + ("kernels/cuda/software_gpu/", "kernels/sim/tensor_core.h", "kernels/cuda/hardware.h")
 KERNEL_HEADERS = TENSOR + ("kernels/ops/ops.h", "kernels/ops/kernel.h", "kernels/devices.h")
 MODELS = KERNEL_HEADERS + ("kernels/cpu/thread_pool.h", "models/")
 ACCURACY = MODELS + ("accuracy/", "reports/record/measurement.h", "reports/statistics/statistics.h")
@@ -56,7 +56,8 @@ MAY_INCLUDE = {
     "kernels/cpu/": CPU,
     "kernels/cuda/": CUDA,
     "kernels/cuda/software_gpu/": SOFTWARE_GPU,
-    "kernels/cuda/software_gpu/libraries/": SOFTWARE_GPU + ("kernels/cuda/software_gpu/libraries/",),
+    "kernels/cuda/software_gpu/planted/": SOFTWARE_GPU + ("kernels/cuda/", "kernels/cuda/software_gpu/planted/"),
+    "kernels/cuda/software_gpu/libraries/": CPU + ("kernels/cuda/software_gpu/", "kernels/cuda/software_gpu/libraries/"),
     "kernels/sim/": SIM,
     "kernels/": SIM + ("kernels/",),
     "models/": MODELS,
@@ -86,6 +87,8 @@ UNITS = {
     # A device and its rows.
     "kernels/sim/sim_device": ("kernels/sim/dot_rows", "kernels/sim/tensor_core_rows",
                                  "kernels/sim/scaled_rows", "kernels/sim/fp64_rows"),
+    # A block of threads, and the instructions that decide what it runs next.
+    "kernels/cuda/software_gpu/block": ("kernels/cuda/software_gpu/control", "kernels/cuda/software_gpu/control_flow"),
     "kernels/cuda/cuda_device": tuple("kernels/cuda/" + part for part in (
         "rows", "blaslt", "cudnn", "direct", "dot", "elementwise", "images", "reduce")),
 }

@@ -1,5 +1,7 @@
 #include "kernels/cuda/software_gpu/architectures.h"
 
+#include <algorithm>
+
 #include "kernels/number/error.h"
 
 namespace halfmark::kernels::software_gpu {

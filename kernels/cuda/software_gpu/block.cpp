@@ -1,6 +1,9 @@
 #include "kernels/cuda/software_gpu/block.h"
 
 #include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
 
 #include "kernels/cuda/software_gpu/control.h"
 

@@ -1,6 +1,7 @@
 // A block of threads while it runs: its warps, barriers, shared and local memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>

@@ -1,5 +1,6 @@
 #include "kernels/cuda/software_gpu/calls.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <mutex>

@@ -1,5 +1,10 @@
 // Operands of instructions, and the instruction that a statement becomes.
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
 
 #include "kernels/cuda/software_gpu/handlers.h"
 #include "kernels/cuda/software_gpu/special_registers.h"
@@ -168,6 +173,7 @@ void decode(Coder& coder, const Statement& statement, std::string_view& label) {
   static const std::unordered_map<std::string_view, Decoder> decoders = [] {
     std::unordered_map<std::string_view, Decoder> all;
     add_integer_decoders(all);
+    add_bit_decoders(all);
     add_float_decoders(all);
     add_compare_decoders(all);
     add_convert_decoders(all);

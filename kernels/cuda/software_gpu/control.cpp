@@ -1,5 +1,9 @@
 #include "kernels/cuda/software_gpu/control.h"
 
+#include <bit>
+#include <cstdint>
+#include <string>
+
 #include "kernels/cuda/software_gpu/block.h"
 #include "kernels/cuda/software_gpu/handlers.h"
 

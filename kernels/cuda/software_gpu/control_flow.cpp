@@ -5,6 +5,12 @@
 // do not count. The dominators are found by the algorithm of K. Cooper, T. Harvey, K. Kennedy: A Simple, Fast Dominance
 // Algorithm, Rice University, 2001, on the reversed graph.
 #include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/software_gpu/control.h"
 #include "kernels/cuda/software_gpu/handlers.h"
@@ -115,12 +121,19 @@ void resolve_branches(Coder& coder, const std::vector<std::pair<size_t, std::str
     const auto found = labels.find(label);
     coder.line = kernel.code[at].line;
     if (found == labels.end()) coder.fail("no label " + std::string(label));
-    kernel.code[at].target = found->second;
+    Instruction& branch = kernel.code[at];
+    // A branch to a return is one: its lanes do not wait for others, as lanes of a GPU do not.
+    const Instruction& there = kernel.code[static_cast<size_t>(found->second)];
+    if (is_return(there) && there.guard == kNoRegister)
+      branch.run = there.run;
+    else
+      branch.target = found->second;
   }
   if (branches.empty()) return;
   const Graph graph = graph_of(kernel);
   const std::vector<int> dominator = post_dominators(graph);
   for (const auto& [at, label] : branches) {
+    if (kernel.code[at].target == kNoPlace) continue;
     const int block = dominator[static_cast<size_t>(graph.block_of[at])];
     kernel.code[at].reconverge = block < 0 || block == graph.end ? kNoPlace : graph.first[static_cast<size_t>(block)];
   }

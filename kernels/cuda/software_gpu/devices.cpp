@@ -1,11 +1,12 @@
 #include "kernels/cuda/software_gpu/devices.h"
 
+#include <cstddef>
 #include <cstdlib>
+#include <exception>
 #include <utility>
 
 #include "kernels/cuda/software_gpu/architectures.h"
 #include "kernels/cuda/software_gpu/global_memory.h"
-#include "kernels/cuda/software_gpu/images.h"
 #include "kernels/number/error.h"
 
 namespace halfmark::kernels::software_gpu {
@@ -54,13 +55,8 @@ std::vector<SoftwareDevice>& devices() {
   return *all;
 }
 
-void set_devices(const std::vector<int>& architectures, uint64_t memory_bytes) {
-  const std::lock_guard lock(runtime_mutex());
-  for (const SoftwareDevice& device : devices())
-    unload_modules(device.index), global_memory().release_all(device.index);
+void replace_devices(const std::vector<int>& architectures, uint64_t memory_bytes) {
   devices() = made(architectures, memory_bytes);
-  device_of_thread() = 0;
-  last_error() = cudaSuccess;
 }
 
 int& device_of_thread() {

@@ -45,6 +45,7 @@ struct SoftwareDevice {
 // From HALFMARK_SOFTWARE_GPU ("sm_90" or "sm_90,sm_75") and HALFMARK_SOFTWARE_GPU_MEMORY (bytes of each device;
 // 8 GiB). Throws Error if a variable is wrong; empty if the first is not set.
 std::vector<SoftwareDevice>& devices();
+void replace_devices(const std::vector<int>& architectures, uint64_t memory_bytes);  // a part of the next
 void set_devices(const std::vector<int>& architectures,
                  uint64_t memory_bytes);  // for tests: instead of the environment
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
+#include <utility>
 
 #include "kernels/number/error.h"
 
@@ -128,17 +130,18 @@ std::string GlobalMemory::place_of(uint64_t address) const {
     return "the " + std::to_string(a.bytes) + " bytes of " + a.what + " at " + hexadecimal(a.address) +
            (a.live ? "" : ", which has been freed");
   };
+  constexpr uint64_t kFar = uint64_t{1} << 20;
+  const std::string text = "address " + hexadecimal(address);
   const auto after = allocations_.upper_bound(address);
-  std::string text = "address " + hexadecimal(address);
-  if (after != allocations_.begin()) {
-    const Allocation& before = *std::prev(after)->second;
-    const uint64_t offset = address - before.address;
-    if (offset < before.bytes) return text + ": byte " + std::to_string(offset) + " of " + describe(before);
-    if (offset - before.bytes < (uint64_t{1} << 20))
-      return text + ": " + std::to_string(offset - before.bytes) + " bytes after " + describe(before);
-  }
-  if (after != allocations_.end() && after->first - address < (uint64_t{1} << 20))
-    return text + ": " + std::to_string(after->first - address) + " bytes before " + describe(*after->second);
+  const Allocation* next = after == allocations_.end() ? nullptr : after->second.get();
+  const Allocation* last = after == allocations_.begin() ? nullptr : std::prev(after)->second.get();
+  const uint64_t to_next = next ? next->address - address : kFar;
+  if (last && address - last->address < last->bytes)
+    return text + ": byte " + std::to_string(address - last->address) + " of " + describe(*last);
+  const uint64_t to_last = last ? address - last->address - last->bytes : kFar;
+  if (to_last <= to_next && to_last < kFar)
+    return text + ": " + std::to_string(to_last) + " bytes after " + describe(*last);
+  if (to_next < kFar) return text + ": " + std::to_string(to_next) + " bytes before " + describe(*next);
   return text + ": in no allocation";
 }
 

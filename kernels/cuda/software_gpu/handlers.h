@@ -1,6 +1,7 @@
 // The tables of opcodes: each function adds the opcodes of one file, with what chooses a handler for a spelling.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <unordered_map>
 
@@ -15,6 +16,7 @@ using Decoder = bool (*)(Coder&, const Statement&, Modifiers&, Instruction&);
 using Decoders = std::unordered_map<std::string_view, Decoder>;
 
 void add_integer_decoders(Decoders& all);
+void add_bit_decoders(Decoders& all);
 void add_float_decoders(Decoders& all);
 void add_compare_decoders(Decoders& all);
 void add_convert_decoders(Decoders& all);

@@ -2,10 +2,13 @@
 
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "kernels/cuda/software_gpu/architectures.h"
 #include "kernels/cuda/software_gpu/global_memory.h"
@@ -54,6 +57,7 @@ struct Registered {
   std::deque<FatBinary> binaries;
   std::map<const void*, Symbol> kernels, variables;
   std::set<std::string> names;
+  std::function<std::string(const std::string&)> filter;
 };
 Registered& registered() {
   static auto* all = new Registered;
@@ -116,7 +120,9 @@ LoadedModule& module_of(int index, const SoftwareDevice& device) {
                         (binary.has_machine_code ? ", and entries that are no plain PTX" : "")};
   auto made = std::make_unique<LoadedModule>();
   try {
-    made->module = read_module(best->text, "ptx" + std::to_string(index) + "_" + sm(best->capability, best->suffix));
+    const auto& filter = registered().filter;
+    const std::string text = filter ? filter(best->text) : best->text;
+    made->module = read_module(text, "ptx" + std::to_string(index) + "_" + sm(best->capability, best->suffix));
   } catch (const std::exception& error) {
     throw CallError{cudaErrorInvalidPtx, error.what()};
   }
@@ -159,6 +165,8 @@ uint64_t address_of(const Symbol& symbol, const SoftwareDevice& device, uint64_t
 void unload_modules(int device) {
   for (FatBinary& binary : registered().binaries) binary.loaded.erase(device);
 }
+
+void set_ptx_filter(std::function<std::string(const std::string&)> filter) { registered().filter = std::move(filter); }
 
 int register_ptx(const std::vector<std::string>& texts) {
   const std::lock_guard lock(runtime_mutex());

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,10 @@ uint64_t address_of(const Symbol& variable, const SoftwareDevice& device, uint64
 
 // Forgets what the device has loaded; its variables get their initial values again.
 void unload_modules(int device);
+
+// Every PTX text passes through this before it is read; empty: unchanged. For tests that plant mistakes. Takes effect on
+// modules that are not loaded yet.
+void set_ptx_filter(std::function<std::string(const std::string& text)> filter);
 
 // Registers PTX texts as one fat binary and its kernels by name, for tests. The handle is what cudaLaunchKernel takes.
 int register_ptx(const std::vector<std::string>& texts);

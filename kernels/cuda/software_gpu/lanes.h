@@ -1,6 +1,8 @@
 // Handlers of instructions that compute each lane by itself.
 #pragma once
 
+#include <cstdint>
+
 #include "kernels/cuda/software_gpu/warp.h"
 
 namespace halfmark::kernels::software_gpu {

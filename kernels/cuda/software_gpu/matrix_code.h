@@ -1,6 +1,8 @@
 // What mma.sync and wgmma share: the description of one instruction, and elements in registers.
 #pragma once
 
+#include <cstdint>
+
 #include "kernels/cuda/software_gpu/fragments.h"
 #include "kernels/cuda/software_gpu/handlers.h"
 #include "kernels/cuda/software_gpu/matrix_sum.h"

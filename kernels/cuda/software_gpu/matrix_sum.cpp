@@ -39,7 +39,7 @@ std::string multiply(int architecture, const MatrixTypes& given, MatrixProblem& 
     }
   }
   DotTypes dot_types{operand_format(types.a), operand_format(types.b), format_of(types.c), format_of(types.d),
-                           types.block ? Scaling{types.scale, types.block} : Scaling{}};
+                     types.block ? Scaling{types.scale, types.block} : Scaling{}};
   std::string why;
   const TensorCore* core = find_core(tensor_cores(), simulated(architecture), types.instruction, dot_types, &why);
   if (!core && types.c == DType::f16 && types.d == DType::f32) {

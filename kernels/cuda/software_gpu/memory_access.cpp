@@ -1,5 +1,7 @@
 #include "kernels/cuda/software_gpu/memory_access.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace halfmark::kernels::software_gpu {

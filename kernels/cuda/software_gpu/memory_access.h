@@ -1,6 +1,9 @@
 // Checked access of one thread to memory.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "kernels/cuda/software_gpu/block.h"
 #include "kernels/cuda/software_gpu/warp.h"
 

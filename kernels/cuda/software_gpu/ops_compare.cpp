@@ -1,6 +1,10 @@
 // Comparison and selection: section 9.7.6 of the PTX ISA.
 #include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/cuda/software_gpu/handlers.h"
 #include "kernels/cuda/software_gpu/lanes.h"

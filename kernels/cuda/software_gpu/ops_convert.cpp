@@ -3,7 +3,11 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <limits>
+#include <optional>
+#include <string_view>
 
 #include "kernels/cuda/software_gpu/conversion.h"
 #include "kernels/cuda/software_gpu/global_memory.h"

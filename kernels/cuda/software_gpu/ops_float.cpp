@@ -6,7 +6,11 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <limits>
+#include <string_view>
+#include <utility>
 
 #include "kernels/cuda/software_gpu/arithmetic_decoders.h"
 #include "kernels/cuda/software_gpu/handlers.h"

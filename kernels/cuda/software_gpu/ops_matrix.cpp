@@ -1,6 +1,12 @@
 // mma.sync: section 9.7.14 of the PTX ISA.
 #include <algorithm>
+#include <cstdint>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/software_gpu/block.h"
 #include "kernels/cuda/software_gpu/fragments.h"

@@ -1,6 +1,12 @@
 // ld, st, atom, red and fences: sections 9.7.9 and 9.7.13 of the PTX ISA.
 #include <algorithm>
 #include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <type_traits>
 
 #include "kernels/cuda/software_gpu/handlers.h"
 #include "kernels/cuda/software_gpu/lanes.h"

@@ -1,5 +1,10 @@
 // Instructions in which the lanes of a warp exchange values: shfl, vote, match, redux, activemask, bar.warp.
 #include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "kernels/cuda/software_gpu/handlers.h"
 #include "kernels/cuda/software_gpu/lanes.h"

@@ -4,7 +4,14 @@
 // is there; until then they hold a NaN pattern, so that code that reads them too early gets wrong numbers. Shared
 // memory that the instruction reads must not be written before that either.
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/software_gpu/block.h"
 #include "kernels/cuda/software_gpu/matrix_code.h"

@@ -1,6 +1,9 @@
 #include "kernels/cuda/software_gpu/ptx_body.h"
 
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 

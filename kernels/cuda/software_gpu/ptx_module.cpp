@@ -2,8 +2,10 @@
 #include "kernels/cuda/software_gpu/ptx_module.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/software_gpu/ptx_body.h"
 #include "kernels/cuda/software_gpu/ptx_text.h"

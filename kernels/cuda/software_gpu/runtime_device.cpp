@@ -1,8 +1,13 @@
 // Devices, versions and errors.
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <map>
+#include <mutex>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "kernels/cuda/software_gpu/architectures.h"
 #include "kernels/cuda/software_gpu/devices.h"
@@ -148,6 +153,17 @@ cudaDeviceProp properties_of(const SoftwareDevice& device) {
 }
 
 }  // namespace
+
+void set_devices(const std::vector<int>& architectures, uint64_t memory_bytes) {
+  const std::lock_guard lock(runtime_mutex());
+  for (const SoftwareDevice& device : devices()) {
+    unload_modules(device.index);
+    global_memory().release_all(device.index);
+  }
+  replace_devices(architectures, memory_bytes);
+  device_of_thread() = 0;
+  last_error() = cudaSuccess;
+}
 
 void set_detail(cudaError_t code, const std::string& text) { details()[code] = text; }
 

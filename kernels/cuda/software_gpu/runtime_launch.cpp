@@ -1,7 +1,11 @@
 // Launching kernels, and what the runtime says about them.
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/software_gpu/architectures.h"
 #include "kernels/cuda/software_gpu/block.h"

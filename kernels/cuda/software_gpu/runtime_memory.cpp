@@ -3,9 +3,13 @@
 // Stricter than a GPU where the documentation allows both: a copy to pageable host memory is done only when something
 // waits for it, and host memory never gets a byte that nothing has written on the device.
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "kernels/cuda/software_gpu/devices.h"
 #include "kernels/cuda/software_gpu/global_memory.h"

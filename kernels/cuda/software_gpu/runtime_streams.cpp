@@ -1,7 +1,9 @@
 // Streams and events. Work is done when something waits for it: a host that reads a result without waiting sees the old
 // bytes.
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <ratio>
 
 #include "kernels/cuda/software_gpu/devices.h"
 

@@ -31,20 +31,19 @@ foreach(target IN ITEMS halfmark_cuda_software_ptx halfmark_cuda_software_dot ha
 endforeach()
 target_link_libraries(halfmark_cuda_software PRIVATE halfmark_software_gpu ${CMAKE_DL_LIBS})
 target_link_options(halfmark_cuda_software PRIVATE "LINKER:--exclude-libs,ALL")
-# The program finds its plugin beside itself, so the one for tests has the same name in a folder of its own, with hard
-# links to the programs (a program behind a symbolic link looks for its libraries where the link leads).
+# The program finds its plugin beside itself, so the one for tests has the same name in a folder of its own, with
+# copies of the programs (a program behind a symbolic link looks for its libraries where the link leads).
 set_target_properties(halfmark_cuda_software PROPERTIES PREFIX "" OUTPUT_NAME halfmark_cuda CUDA_RUNTIME_LIBRARY None
   LIBRARY_OUTPUT_DIRECTORY "${software_gpu_folder}" INSTALL_RPATH "$ORIGIN")
 add_custom_command(TARGET halfmark_cuda_software POST_BUILD
   COMMAND "${CMAKE_COMMAND}" -E create_symlink "../$<TARGET_FILE_NAME:halfmark_kernels>" "${software_gpu_folder}/$<TARGET_FILE_NAME:halfmark_kernels>" VERBATIM)
 # Also for bench/, whose program runs on it in tests.
-function(halfmark_link_for_software_gpu target)
+function(halfmark_copy_for_software_gpu target)
   add_custom_command(TARGET ${target} POST_BUILD
     COMMAND "${CMAKE_COMMAND}" -E make_directory "${CMAKE_BINARY_DIR}/software_gpu"
-    COMMAND "${CMAKE_COMMAND}" -E rm -f "${CMAKE_BINARY_DIR}/software_gpu/$<TARGET_FILE_NAME:${target}>"
-    COMMAND "${CMAKE_COMMAND}" -E create_hardlink "$<TARGET_FILE:${target}>" "${CMAKE_BINARY_DIR}/software_gpu/$<TARGET_FILE_NAME:${target}>" VERBATIM)
+    COMMAND "${CMAKE_COMMAND}" -E copy "$<TARGET_FILE:${target}>" "${CMAKE_BINARY_DIR}/software_gpu/$<TARGET_FILE_NAME:${target}>" VERBATIM)
 endfunction()
-halfmark_link_for_software_gpu(cuda_tests)
+halfmark_copy_for_software_gpu(cuda_tests)
 
 # The tests of the plugin, with the variable that makes a device. All rows as sm_90; as the other architectures the rows
 # whose device code differs. Left out: measured times, and sums of library products bit for bit.
@@ -60,9 +59,13 @@ foreach(architecture IN ITEMS sm_75 sm_80 sm_86 sm_89 sm_100 sm_120 sm_121)
   halfmark_software_gpu_test(dot ${architecture} "Ops/EveryRow.*/cuda_0_dot*:GpuCast.Ties*")
 endforeach()
 
-halfmark_tests(software_gpu_tests LINK halfmark_software_gpu DIRECTORIES "${software_gpu}")
+halfmark_tests(software_gpu_tests LINK halfmark_software_gpu ${CMAKE_DL_LIBS} DIRECTORIES "${software_gpu}" "${software_gpu}/planted")
 if(TARGET software_gpu_tests)
   # Names that tests, the interpreter and kernels/sim each have.
   set_target_properties(software_gpu_tests PROPERTIES UNITY_BUILD OFF)
   target_include_directories(software_gpu_tests SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  # The plugin's device code with its launchers, in which mistakes are planted.
+  target_sources(software_gpu_tests PRIVATE $<TARGET_OBJECTS:halfmark_cuda_software_ptx> $<TARGET_OBJECTS:halfmark_cuda_software_dot>)
+  set_target_properties(software_gpu_tests PROPERTIES CUDA_RUNTIME_LIBRARY None)
+  add_dependencies(software_gpu_tests halfmark_cuda halfmark_cuda_software)
 endif()

@@ -1,4 +1,6 @@
 // In the place of kernels/cuda/hardware.cpp.
+#include <string>
+
 #include "kernels/cuda/hardware.h"
 
 namespace halfmark::kernels::cuda {

@@ -1,0 +1,386 @@
+// Planted mistakes: each changes one thing in the plugin's own device code, or in host code that launches it, and must
+// be caught. The table has a row for each; without a plant everything passes.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/dot.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/software_gpu/ptx_testing.h"
+#include "kernels/number/dtype.h"
+
+namespace halfmark::kernels::software_gpu {
+namespace {
+
+constexpr const char* kWrong = "wrong numbers";
+
+template <class T>
+T* fresh(size_t count) {  // memory that nothing has written
+  void* memory = nullptr;
+  EXPECT_EQ(cudaMalloc(&memory, count * sizeof(T)), cudaSuccess);
+  return static_cast<T*>(memory);
+}
+
+// Waits, and compares. Empty if all is right.
+template <class T>
+std::string compared(const T* memory, const std::vector<T>& wanted) {
+  std::vector<T> found(wanted.size());
+  cudaError_t status = cudaDeviceSynchronize();
+  if (status == cudaSuccess)
+    status = cudaMemcpy(found.data(), memory, found.size() * sizeof(T), cudaMemcpyDeviceToHost);
+  if (status != cudaSuccess) return cudaGetErrorString(status);
+  return found == wanted ? "" : kWrong;
+}
+
+std::string transpose() {
+  constexpr uint32_t kOuter = 2, kChannels = 37, kPixels = 45;
+  std::vector<uint32_t> x(kOuter * kChannels * kPixels), wanted(x.size());
+  for (uint32_t i = 0; i < x.size(); ++i) x[i] = i * 7 + 1;
+  for (uint32_t n = 0; n < kOuter; ++n)
+    for (uint32_t c = 0; c < kChannels; ++c)
+      for (uint32_t p = 0; p < kPixels; ++p)
+        wanted[(n * kPixels + p) * kChannels + c] = x[(n * kChannels + c) * kPixels + p];
+  uint32_t* out = fresh<uint32_t>(x.size());
+  cuda::launch_reorder(nullptr, kOuter, kChannels, kPixels, 4, true, on_device(x), out);
+  return compared(out, wanted);
+}
+
+std::string sums() {  // of channels, channels last
+  const cuda::Channels c{3, 40, 50, true};
+  std::vector<float> dy(c.elements()), wanted(c.channels);
+  for (size_t i = 0; i < dy.size(); ++i) {
+    dy[i] = static_cast<float>(i * 5 % 17) - 8;
+    wanted[i % c.channels] += dy[i];
+  }
+  float* out = fresh<float>(c.channels);
+  float* scratch = fresh<float>(cuda::channel_scratch_elements(c));
+  cuda::launch_bias_gradient(nullptr, c, false, scratch, {on_device(dy), DType::f32}, {out, DType::f32});
+  return compared(out, wanted);
+}
+
+std::string matmul() {  // 1/3 is no f32, so that every sum is rounded
+  constexpr uint32_t kM = 5, kN = 60, kK = 33;
+  std::vector<float> a(kM * kK), b(kK * kN), wanted(kM * kN);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 11) / 3;
+  for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i % 13) / 3 - 1;
+  for (uint32_t i = 0; i < kM; ++i)
+    for (uint32_t j = 0; j < kN; ++j)
+      for (uint32_t k = 0; k < kK; ++k) wanted[i * kN + j] = std::fma(a[i * kK + k], b[k * kN + j], wanted[i * kN + j]);
+  float* out = fresh<float>(wanted.size());
+  cuda::launch_direct_matmul(nullptr, {kM, kN, kK, false, false, 0}, false, {on_device(a), DType::f32},
+                             {on_device(b), DType::f32}, {out, DType::f32});
+  return compared(out, wanted);
+}
+
+// Rows of cuda::kDotRows: 0 is mma.sync m16n8k16 of f16 to f32, 3 the wgmma of the same types.
+std::string dot(size_t row) {
+  constexpr uint32_t kN = 20, kK = 48;
+  std::vector<uint16_t> a(kN * kK), b(kN * kK);
+  std::vector<float> c(kN), wanted(kN);
+  for (uint32_t i = 0; i < kN; ++i) {
+    wanted[i] = c[i] = static_cast<float>(i);
+    for (uint32_t k = 0; k < kK; ++k) {
+      const double x = (i * 3 + k * k) % 7 - 3.0, y = (i + k * 5) % 9 - 4.0;
+      a[i * kK + k] = static_cast<uint16_t>(encode(DType::f16, x)),
+                 b[i * kK + k] = static_cast<uint16_t>(encode(DType::f16, y));
+      wanted[i] += static_cast<float>(x * y);
+    }
+  }
+  float* out = fresh<float>(kN);
+  cuda::launch_dot(nullptr, row, {on_device(a), on_device(b), nullptr, nullptr, on_device(c), out, kN, kK});
+  return compared(out, wanted);
+}
+std::string dot_mma() { return dot(0); }
+std::string dot_wgmma() { return dot(3); }
+
+// An edit of the PTX: in the kernel whose name contains `kernel`, the n-th match of `pattern` (from 1).
+struct Edit {
+  const char* kernel;
+  const char* pattern;
+  const char* replacement;
+  int match = 1;
+};
+
+std::string edited(const std::string& text, const Edit& edit, bool& done) {
+  size_t start = text.find(".entry ");
+  while (start != std::string::npos &&
+         text.substr(start, text.find('(', start) - start).find(edit.kernel) == std::string::npos)
+    start = text.find(".entry ", start + 1);
+  if (start == std::string::npos) return text;  // another module
+  const size_t end = std::min(text.find(".entry ", start + 1), text.size());
+  const std::string kernel = text.substr(start, end - start);
+  const std::regex pattern(edit.pattern);
+  auto match = std::sregex_iterator(kernel.begin(), kernel.end(), pattern);
+  for (int n = 1; n < edit.match && match != std::sregex_iterator(); ++n) ++match;
+  if (match == std::sregex_iterator()) return text;
+  done = true;
+  return text.substr(0, start) + kernel.substr(0, static_cast<size_t>(match->position())) +
+         match->format(edit.replacement) + kernel.substr(static_cast<size_t>(match->position() + match->length())) +
+         text.substr(end);
+}
+
+struct KernelPlant {
+  const char* what;
+  std::string (*run)();
+  Edit edit;
+  const char* caught;  // part of the message, or kWrong
+};
+const KernelPlant kKernelPlants[] = {
+    {"no barrier between writing and reading a tile",
+     transpose,
+     {"transposeIj", "bar\\.sync[^;]*;", ""},
+     "of shared memory"},
+    {"a barrier in divergent code",
+     transpose,
+     {"transposeIj", "bar\\.sync", "setp.gt.u32 %p10, %r4, 9;\n@%p10 bar.sync"},
+     "in divergent code"},
+    {"a barrier that one warp does not reach",
+     transpose,
+     {"transposeIj", "bar\\.sync", "setp.gt.u32 %p10, %r4, 31;\n@%p10 bar.sync"},
+     "of shared memory"},
+    {"no guard of the last rows",
+     transpose,
+     {"transposeIj", "setp\\.ge\\.u32 (\\s*%p\\d+, %r\\d+), %r\\d+;", "setp.ge.u32 $1, 100000;"},
+     "bytes after"},
+    {"no guard of the last columns when writing",
+     transpose,
+     {"transposeIj", "setp\\.ge\\.u32 (\\s*%p\\d+, %r\\d+), %r\\d+;", "setp.ge.u32 $1, 100000;", 3},
+     "of shared memory"},
+    {"an index off by one element",
+     transpose,
+     {"transposeIj", "ld\\.global\\.u32 (\\s*%r\\d+), \\[(%rd\\d+)\\]", "ld.global.u32 $1, [$2+4]"},
+     "bytes after"},
+    {"an address off by two bytes",
+     transpose,
+     {"transposeIj", "st\\.global\\.u32 (\\s*)\\[(%rd\\d+)\\]", "st.global.u32 $1[$2+2]"},
+     "not a multiple"},
+    {"a result that is not written",
+     transpose,
+     {"transposeIj", "st\\.global\\.u32[^;]*;", ""},
+     "not all of them have been written"},
+    {"a tile that is not written",
+     transpose,
+     {"transposeIj", "st\\.shared\\.u32[^;]*;", ""},
+     "which no thread of the block has written"},
+    {"a tile without its padding column", transpose, {"transposeIj", "132, %r38", "128, %r38"}, ""},
+    {"a loop that does not advance",
+     transpose,
+     {"transposeIj", "add\\.s32 (\\s*%r\\d+, %r\\d+), 8;", "add.s32 $1, 0;"},
+     "of shared memory"},
+    {"two parameters exchanged", transpose, {"transposeIj", "param_2\\];", "param_3];"}, "that nothing has written"},
+    {"the wrong half of the products", transpose, {"transposeIj", "mad\\.lo\\.s32", "mad.hi.s32"}, ""},
+    {"no barrier in a tree of sums",
+     sums,
+     {"sum_lastIfNS2_5SumOfIfNS1_5TypedIf", "bar\\.sync[^;]*;", "", 1},
+     "of shared memory"},
+    {"no second barrier in a tree of sums",
+     sums,
+     {"sum_lastIfNS2_5SumOfIfNS1_5TypedIf", "bar\\.sync[^;]*;", "", 2},
+     "of shared memory"},
+    {"a sum that subtracts", sums, {"sum_lastIfNS2_5SumOfIfNS1_5TypedIf", "add\\.rn\\.f32", "sub.rn.f32"}, kWrong},
+    {"partial sums that are not written",
+     sums,
+     {"sum_lastIfNS2_5SumOfIfNS1_5TypedIf", "st\\.global\\.[^;]*;", ""},
+     "that nothing has written"},
+    {"a sum that is cut instead of rounded", matmul, {"matmulIf", "fma\\.rn\\.f32", "fma.rz.f32"}, kWrong},
+    {"a sum without its last product",
+     matmul,
+     {"matmulIf", "fma\\.rn\\.f32 (\\s*%f\\d+), (%f\\d+), (%f\\d+), (%f\\d+);", "mul.rn.f32 $1, $2, $3;"},
+     kWrong},
+    {"too many threads compute",
+     matmul,
+     {"matmulIf", "setp\\.ge\\.u32 (\\s*%p\\d+, %r\\d+), %r\\d+;", "setp.ge.u32 $1, 100000;"},
+     "bytes after"},
+    {"registers of a exchanged",
+     dot_mma,
+     {"dotILm0E", "\\{(%r\\d+), (%r\\d+), (%r\\d+), (%r\\d+)\\}", "{$1, $3, $2, $4}"},
+     kWrong},
+    {"registers of b exchanged", dot_mma, {"dotILm0E", "\\{(%r\\d+), (%r\\d+)\\}, \\{%f", "{$2, $1}, {%f"}, ""},
+    {"registers of the result exchanged",
+     dot_mma,
+     {"dotILm0E", "f32 \\{(%f\\d+), (%f\\d+), (%f\\d+), (%f\\d+)\\}", "f32 {$2, $1, $3, $4}"},
+     kWrong},
+    {"the instruction for bf16", dot_mma, {"dotILm0E", "f32\\.f16\\.f16\\.f32", "f32.bf16.bf16.f32"}, kWrong},
+    {"a matrix instruction in divergent code",
+     dot_mma,
+     {"dotILm0E", "mma\\.sync",
+      "setp.lt.s32 %p1, %r1, 100000;\nmov.u32 %r1, %laneid;\nsetp.lt.u32 %p1, %r1, 16;\n@%p1 mma.sync"},
+     "mma.sync in divergent code"},
+    {"no barrier before wgmma", dot_wgmma, {"dotILm3E", "bar\\.sync[^;]*;", "", 1}, "of shared memory"},
+    {"no barrier after wgmma", dot_wgmma, {"dotILm3E", "bar\\.sync[^;]*;", "", 2}, "race on byte"},
+    {"no fence of the async proxy",
+     dot_wgmma,
+     {"dotILm3E", "fence\\.proxy\\.async;", ""},
+     "no fence.proxy.async since"},
+    {"no fence before wgmma", dot_wgmma, {"dotILm3E", "wgmma\\.fence\\.sync\\.aligned;", ""}, "without a wgmma.fence"},
+    {"no wait for wgmma",
+     dot_wgmma,
+     {"dotILm3E", "wgmma\\.wait_group\\.sync\\.aligned 0;", ""},
+     "that has not been waited for"},
+    {"wgmma is not committed",
+     dot_wgmma,
+     {"dotILm3E", "wgmma\\.commit_group\\.sync\\.aligned;", ""},
+     "that has not been waited for"},
+    {"half the step in the descriptor", dot_wgmma, {"dotILm3E", "34360262656", "17180131328"}, kWrong},
+    {"the sign of a in wgmma", dot_wgmma, {"dotILm3E", "add, 1, 1,0;", "add, -1, 1,0;"}, kWrong},
+};
+
+class Planted : public SoftwareGpu {
+ protected:
+  void TearDown() override {
+    set_ptx_filter({});
+    SoftwareGpu::TearDown();
+  }
+  static std::string outcome(std::string (*run)()) {
+    try {
+      return run();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  }
+};
+
+TEST_F(Planted, NothingIsFoundWithoutAPlant) {
+  for (const auto run : {transpose, sums, matmul, dot_mma, dot_wgmma}) {
+    SetUp();
+    EXPECT_EQ(outcome(run), "");
+  }
+}
+
+TEST_F(Planted, EveryMistakeInAKernelIsCaught) {
+  for (const KernelPlant& plant : kKernelPlants) {
+    SetUp();
+    bool done = false;
+    set_ptx_filter([&](const std::string& text) { return edited(text, plant.edit, done); });
+    const std::string found = outcome(plant.run);
+    EXPECT_TRUE(done) << plant.what << ": nothing in the kernel matches " << plant.edit.pattern;
+    EXPECT_NE(found, "") << plant.what << ": not caught";
+    EXPECT_NE(found.find(plant.caught), std::string::npos) << plant.what << ": " << found;
+  }
+}
+
+// Host code. Each returns what the runtime or the comparison said.
+struct HostPlant {
+  const char* what;
+  std::string (*run)();
+  const char* caught;
+};
+std::string text_of(cudaError_t status) { return status == cudaSuccess ? "" : cudaGetErrorString(status); }
+uint32_t* some() { return on_device(std::vector<uint32_t>(32 * 32, 5)); }
+void reorder(const void* x, void* out, cudaStream_t stream = nullptr) {
+  cuda::launch_reorder(stream, 1, 32, 32, 4, true, x, out);
+}
+
+const HostPlant kHostPlants[] = {
+    {"an output that is too small",
+     [] {
+       reorder(some(), fresh<uint32_t>(1000));
+       return text_of(cudaDeviceSynchronize());
+     },
+     "bytes after the 4000 bytes"},
+    {"an input that nothing has written",
+     [] {
+       reorder(fresh<uint32_t>(1024), fresh<uint32_t>(1024));
+       return text_of(cudaDeviceSynchronize());
+     },
+     "that nothing has written"},
+    {"memory used after it was freed",
+     [] {
+       uint32_t* x = some();
+       EXPECT_EQ(cudaFree(x), cudaSuccess);
+       reorder(x, fresh<uint32_t>(1024));
+       return text_of(cudaDeviceSynchronize());
+     },
+     "which has been freed"},
+    {"memory freed twice",
+     [] {
+       uint32_t* x = some();
+       EXPECT_EQ(cudaFree(x), cudaSuccess);
+       return text_of(cudaFree(x));
+     },
+     "freed a second time"},
+    {"a host pointer given to a kernel",
+     [] {
+       std::vector<uint32_t> x(1024);
+       reorder(x.data(), fresh<uint32_t>(1024));
+       return text_of(cudaDeviceSynchronize());
+     },
+     "in no allocation"},
+    {"a copy of one byte too many",
+     [] {
+       std::vector<std::byte> x(4097);
+       return text_of(cudaMemcpy(x.data(), some(), 4097, cudaMemcpyDeviceToHost));
+     },
+     "the source: 4097 bytes"},
+    {"a copy in the wrong direction",
+     [] {
+       std::vector<std::byte> x(16);
+       return text_of(cudaMemcpy(some(), x.data(), 16, cudaMemcpyDeviceToHost));
+     },
+     "invalid argument"},
+    {"a result read without waiting",
+     [] {
+       std::vector<uint32_t> x(1024);
+       uint32_t* out = fresh<uint32_t>(1024);
+       cudaStream_t stream = nullptr;
+       EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+       reorder(some(), out, stream);
+       EXPECT_EQ(cudaMemcpyAsync(x.data(), out, 4096, cudaMemcpyDeviceToHost, stream), cudaSuccess);
+       return std::string(x[0] == 5 ? "" : kWrong);
+     },
+     kWrong},
+    {"a stream that does not wait for another",
+     [] {
+       cudaStream_t first = nullptr, second = nullptr;
+       EXPECT_EQ(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking), cudaSuccess);
+       EXPECT_EQ(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking), cudaSuccess);
+       uint32_t *middle = fresh<uint32_t>(1024), *out = fresh<uint32_t>(1024);
+       reorder(some(), middle, first), reorder(middle, out, second);
+       return text_of(cudaStreamSynchronize(second));
+     },
+     "that nothing has written"},
+    {"a launch of no blocks",
+     [] {
+       cuda::launch_reorder(nullptr, 0, 32, 32, 4, true, some(), fresh<uint32_t>(1024));
+       return text_of(cudaGetLastError());
+     },
+     "invalid configuration"},
+    {"memory of another device",
+     [] {
+       set_devices({90, 90}, kTestMemory);
+       uint32_t* x = some();
+       EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
+       reorder(x, fresh<uint32_t>(1024));
+       return text_of(cudaDeviceSynchronize());
+     },
+     "memory of device 0"},
+    {"a call whose failure is not noticed",
+     [] {
+       fail_call("cudaLaunchKernel", 1, cudaErrorLaunchOutOfResources);
+       uint32_t* out = fresh<uint32_t>(1024);
+       try {
+         reorder(some(), out);
+       } catch (const std::exception&) {
+       }
+       return compared(out, std::vector<uint32_t>(1024, 5));
+     },
+     "not all of them have been written"},
+};
+
+TEST_F(Planted, EveryMistakeInHostCodeIsCaught) {
+  for (const HostPlant& plant : kHostPlants) {
+    fail_no_call();
+    SetUp();
+    const std::string found = outcome(plant.run);
+    EXPECT_NE(found, "") << plant.what << ": not caught";
+    EXPECT_NE(found.find(plant.caught), std::string::npos) << plant.what << ": " << found;
+  }
+}
+
+}  // namespace
+}  // namespace halfmark::kernels::software_gpu
