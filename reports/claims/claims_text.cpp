@@ -7,6 +7,8 @@
 #include <array>
 #include <string_view>
 
+#include "reports/record/json_number.h"
+
 namespace halfmark::reports {
 
 namespace {
