@@ -29,6 +29,7 @@ const std::vector<Harness>& accuracy_harnesses() {
                                             same_bits_harness(),
                                             conversion_harness(),
                                             capacity_harness(),
+                                            traffic_harness(),
                                             loss_scale_harness(),
                                             underflow_harness(),
                                             reduction_harness(),

@@ -262,6 +262,9 @@ const std::vector<SuiteRow>& experiments() {
       {{"resnet/b16_s16_n1_w8", "gpt/b8_t32_n2_h2_d32_v27", "erfnet/b4_s32x64_n1_w4_o4"},
        {"fp16", "fp16-bn32", "amp-fp16", "amp-bf16"},
        {"capacity"}},
+      {{"mlp/b32_i64_h128_o10", "resnet/b16_s16_n1_w8", "gpt/b8_t32_n2_h2_d32_v27", "erfnet/b4_s32x64_n1_w4_o4"},
+       kCommon,
+       {"traffic"}},
       {{"mlp/b32_i64_h128_o10"}, {"amp-fp16"}, {"loss_scale"}, {"", "loss_factor=1e-05"}},
       // Whole models (accuracy/experiments/whole_models.md).
       {{"mlp/b32_i64_h128_o10", "lstm_classifier/b16_t16_n1_e32_h32_v64_o4", "gpt/b8_t32_n2_h2_d32_v27",

@@ -40,6 +40,7 @@ std::vector<LoggedKernel> KernelLog::entries() const {
     LoggedKernel entry = count.what;
     entry.phase = count.phase;
     entry.calls = count.calls;
+    entry.read *= count.calls, entry.written *= count.calls;
     const auto same = std::find_if(merged.begin(), merged.end(), [&](const LoggedKernel& m) {
       return m.operation == entry.operation && m.phase == entry.phase && m.dtypes == entry.dtypes && m.row == entry.row;
     });
@@ -48,6 +49,7 @@ std::vector<LoggedKernel> KernelLog::entries() const {
       continue;
     }
     same->calls += entry.calls;
+    same->read += entry.read, same->written += entry.written;
     for (const std::string& refusal : entry.refusals)
       if (std::find(same->refusals.begin(), same->refusals.end(), refusal) == same->refusals.end())
         same->refusals.push_back(refusal);

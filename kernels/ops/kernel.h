@@ -72,6 +72,9 @@ struct LoggedKernel {
   Speed speed = Speed::real;
   uint64_t calls = 0;
   std::vector<std::string> refusals;  // "row: reason"
+  // Bytes of the operands of all calls, each counted once in each direction that it goes. What a row moves besides, and
+  // what a cache saves, is not in it.
+  uint64_t read = 0, written = 0;
 };
 
 class KernelLog {
