@@ -17,34 +17,17 @@
 namespace halfmark::accuracy {
 
 const std::vector<Harness>& accuracy_harnesses() {
-  static const std::vector<Harness> list = {error_harness(),
-                                            range_harness(),
-                                            batchnorm_drift_harness(),
-                                            training_harness(),
-                                            convergence_harness(),
-                                            accumulation_harness(),
-                                            quantization_harness(),
-                                            sanity_harness(),
-                                            dtypes_harness(),
-                                            same_bits_harness(),
-                                            conversion_harness(),
-                                            capacity_harness(),
-                                            loss_scale_harness(),
-                                            underflow_harness(),
-                                            reduction_harness(),
-                                            row_statistics_harness(),
-                                            mask_harness(),
-                                            batchnorm_statistics_harness(),
-                                            mantissa_harness(),
-                                            all_reduce_harness(),
-                                            evaluation_harness(),
-                                            batch_invariance_harness(),
-                                            checkpointing_harness(),
-                                            what_if_harness(),
-                                            updates_harness(),
-                                            overflow_harness(),
-                                            sensitivity_harness(),
-                                            lint_harness()};
+  static const std::vector<Harness> list = {
+      error_harness(),          range_harness(),       batchnorm_drift_harness(),
+      training_harness(),       convergence_harness(), accumulation_harness(),
+      quantization_harness(),   sanity_harness(),      dtypes_harness(),
+      same_bits_harness(),      conversion_harness(),  capacity_harness(),
+      loss_scale_harness(),     underflow_harness(),   reduction_harness(),
+      row_statistics_harness(), mask_harness(),        batchnorm_statistics_harness(),
+      mantissa_harness(),       all_reduce_harness(),  cast_cache_harness(),
+      cast_lists_harness(),     evaluation_harness(),  batch_invariance_harness(),
+      checkpointing_harness(),  what_if_harness(),     updates_harness(),
+      overflow_harness(),       sensitivity_harness(), lint_harness()};
   return list;
 }
 
