@@ -25,8 +25,10 @@ const std::vector<MetricRow>& cast_lists_table() {
       {"cast_lists.excess", "1", Better::lower, Kind::bounded,
        "at OPERATION and OPERATION/backward, over the sizes: largest |low - exact| / bound of the results that are "
        "finite "
-       "in the low format and in fp32. The bound of k roundings is k u / (1 - k u) |exact| + k times half the least "
-       "subnormal; exact: the same operands in fp64; results whose fp32 error is beyond the bound too are left out"},
+       "in the low format and in fp32. The bound of k roundings, where nothing cancels, is k u / (1 - k u) |exact| + k "
+       "times half the least subnormal; above 1: differences lose more. exact: the same operands in fp64; results "
+       "whose "
+       "fp32 error is beyond the bound too are left out"},
       {"cast_lists.overflow", "1", Better::lower, Kind::bounded,
        "likewise: largest share of the results that are infinite or NaN in the low format, and finite in fp32"},
       {"cast_lists.zeroed", "1", Better::lower, Kind::bounded,

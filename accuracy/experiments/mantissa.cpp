@@ -203,7 +203,10 @@ Findings measure_mantissa(const TrialSpec& spec) {
   FindingsWriter out(mantissa_table());
   if (trains(spec)) {
     const auto number = [&](const char* axis) { return std::stoll(axis_value(mantissa_harness(), spec, axis)); };
-    measure_trained_bits(spec, kFractions, number("seeds"), number("steps"), out);
+    TrialSpec trained = spec;
+    if (const std::string rate = axis_value(mantissa_harness(), spec, "rate"); rate != "own")
+      trained.settings.rate = std::stod(rate);
+    measure_trained_bits(trained, kFractions, number("seeds"), number("steps"), out);
     return out.take();
   }
   measure_fractions(spec, out);
@@ -219,7 +222,7 @@ std::optional<std::string> refuses_mantissa(const TrialSpec& spec) {
     if (spec.policy->name != "fp32") return "part training rounds the tensors of fp32; the policy has to be fp32";
     return {};
   }
-  for (const char* axis : {"steps", "seeds"})
+  for (const char* axis : {"rate", "steps", "seeds"})
     if (spec.axes.contains(axis)) return "part layers has no axis " + std::string(axis);
   if (spec.subject->name == "linear" || spec.subject->name == "conv2d") return refusal_of_fp64(spec);
   return "rounds the operands and results of a linear layer or a convolution, not of " + spec.subject->id();
@@ -243,6 +246,7 @@ Harness mantissa_harness() {
               "by fraction bits: error of a linear layer or convolution, loss of a trained model; by exponent bits: "
               "values lost",
           .axes = {{"part", {"layers", "training"}},
+                   {"rate", {"own", "0.01"}, AxisNumbers{0, 1e6}},
                    {"steps", {"100", "40", "200"}, AxisNumbers{1, 1e6, true}},
                    {"seeds", {"5", "3"}, AxisNumbers{3, 100, true}}},
           .metrics = mantissa_table(),
