@@ -38,6 +38,8 @@ const std::vector<Harness>& accuracy_harnesses() {
                                             batchnorm_statistics_harness(),
                                             mantissa_harness(),
                                             all_reduce_harness(),
+                                            cast_cache_harness(),
+                                            cast_lists_harness(),
                                             evaluation_harness(),
                                             batch_invariance_harness(),
                                             checkpointing_harness(),

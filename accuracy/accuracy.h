@@ -86,6 +86,8 @@ Harness mask_harness();                  // mask.cpp
 Harness batchnorm_statistics_harness();  // batchnorm_statistics.cpp
 Harness mantissa_harness();              // mantissa.cpp
 Harness all_reduce_harness();            // all_reduce.cpp
+Harness cast_cache_harness();            // cast_cache.cpp
+Harness cast_lists_harness();            // cast_lists.cpp
 
 // Experiments on whole models, in experiments/.
 Harness evaluation_harness();        // evaluation.cpp
