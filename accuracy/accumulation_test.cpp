@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -117,7 +118,7 @@ TEST(Accumulation, Fp16SumsErrAsMuchAsInAnotherEmulation) {
                  right[static_cast<size_t>(k * kColumns + i % kColumns)];
       errors.push_back(std::fabs(sums[static_cast<size_t>(i)] - exact) / std::fabs(exact));
     }
-    std::ranges::nth_element(errors, errors.begin() + std::ssize(errors) / 2);
+    std::nth_element(errors.begin(), errors.begin() + std::ssize(errors) / 2, errors.end());
     const double median = errors[errors.size() / 2];
     EXPECT_NEAR(median / row.median, 1, 0.05 + 5 * 0.026 * std::sqrt(2)) << median << " for " << row.k << " terms";
   }
