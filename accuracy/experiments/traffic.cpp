@@ -18,7 +18,7 @@ const std::vector<MetricRow>& traffic_table() {
        "bytes of the operands that the operations of a training step read; at PHASE (batch, forward, backward, "
        "optimizer) or PHASE/OPERATION, or of all. Each operand of a call counts once; what a row moves besides, such "
        "as "
-       "a packed filter, does not, and no cache is assumed"},
+       "a packed filter or widened operands, does not, and no cache is assumed"},
       {"traffic.written", "B", Better::lower, Kind::exact, "the same of what they write"},
       {"traffic.ratio", "1", Better::lower, Kind::exact, "read and written, divided by those under fp32"},
       {"traffic.casts", "1", Better::lower, Kind::exact, "share of casts in what is read and written"},

@@ -40,16 +40,19 @@ TEST(Traffic, IsTheSumOfItsPhasesAndOfTheirOperations) {
 
 TEST(Traffic, IsHalvedInPureHalfButNotUnderAutocast) {
   for (const std::string_view policy : {"fp32", "fp16", "amp-fp16"}) {
-    const Findings found = traffic_under("convnet/b16_c3_s16_w16", policy);
-    const double ratio = number_at(found, "traffic.ratio");
-    if (policy == "fp32") {
-      EXPECT_EQ(ratio, 1);
-    } else if (policy == "fp16") {
-      EXPECT_NEAR(ratio, 0.5, 0.05) << "labels and loss scaling are not halved";
-    } else {
-      EXPECT_GT(ratio, 0.55) << "parameters, the statistics of batch norm and casts";
+    for (const std::string_view subject : {"convnet/b16_c3_s16_w16", "mlp/b32_i64_h128_o10"}) {
+      const Findings found = traffic_under(subject, policy);
+      const double ratio = number_at(found, "traffic.ratio");
+      if (policy == "fp32") {
+        EXPECT_EQ(ratio, 1);
+      } else if (policy == "fp16") {
+        // Labels and statistics are not halved. The casts by which a row of the CPU widens its operands are not the policy's.
+        EXPECT_NEAR(ratio, 0.5, 0.005);
+      } else {
+        EXPECT_GT(ratio, 0.55) << "parameters, the statistics of batch norm and casts";
+      }
+      EXPECT_EQ(number_at(found, "traffic.casts") > 0, policy == "amp-fp16") << policy;
     }
-    EXPECT_EQ(number_at(found, "traffic.casts") > 0.01, policy == "amp-fp16") << policy;
   }
 }
 

@@ -172,6 +172,7 @@ void run(const Op& op) {
   const auto& choice = ops_detail::choice_for(ops_detail::device_of(op), op);
   {
     const EmulationScope scope(choice.what.speed == Speed::emulated);
+    const RowScope row;
     run_with(*choice.kernel, op);
   }
   Dispatch::log(&choice, choice.what, choice.kernel->repeats);
