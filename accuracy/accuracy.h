@@ -77,6 +77,7 @@ Harness dtypes_harness();                // dtypes.cpp
 Harness same_bits_harness();             // same_bits.cpp
 Harness conversion_harness();            // conversion.cpp
 Harness capacity_harness();              // capacity.cpp
+Harness traffic_harness();               // traffic.cpp
 Harness loss_scale_harness();            // loss_scale.cpp
 Harness underflow_harness();             // underflow.cpp
 Harness reduction_harness();             // reduction.cpp
@@ -85,6 +86,8 @@ Harness mask_harness();                  // mask.cpp
 Harness batchnorm_statistics_harness();  // batchnorm_statistics.cpp
 Harness mantissa_harness();              // mantissa.cpp
 Harness all_reduce_harness();            // all_reduce.cpp
+Harness cast_cache_harness();            // cast_cache.cpp
+Harness cast_lists_harness();            // cast_lists.cpp
 
 // Experiments on whole models, in experiments/.
 Harness evaluation_harness();        // evaluation.cpp

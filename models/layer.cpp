@@ -48,6 +48,10 @@ Tensor Pass::weight(std::string_view operation, const Param& param, bool shared)
   const DType stored = shared && !policy_->rules ? policy_->param : param.value.dtype();
   const DType dtype = wanted(operation, stored);
   if (dtype == param.value.dtype()) return param.value;
+  if (!caches_casts) {
+    PurposeScope purpose(Purpose::casts);
+    return cast(param.value, dtype);
+  }
   Tensor& kept = casts_[{param.value.id(), dtype}];
   if (kept.empty()) {
     PurposeScope purpose(Purpose::casts);

@@ -52,7 +52,9 @@ class Pass {
   Tap recomputed_tap{};     // for what a checkpoint layer computes again
   bool accumulate = false;  // add gradients to those of the previous backward: micro-batches
   bool recomputes = false;  // a forward that ran before in this step: a checkpoint
-  ScaleUpdates updates;     // of delayed scaling, made when the pass ends
+  // Casts of parameters are kept until the pass ends. Off, as torch.autocast(cache_enabled=False): each use casts anew.
+  bool caches_casts = true;
+  ScaleUpdates updates;  // of delayed scaling, made when the pass ends
 
   const Policy& policy() const { return *policy_; }  // of the layer that runs
   // The input of a layer of a model whose layers have different policies: in the low dtype, unless cast rules say more.
@@ -61,7 +63,7 @@ class Pass {
   // ("conv2d", "linear", "batch_norm", ...): a cast of x, or x itself.
   Tensor input(std::string_view operation, const Tensor& x);
   DType input_dtype(std::string_view operation, DType given) const { return wanted(operation, given); }
-  // The same for a parameter; the cast is kept until the pass ends, like autocast's weight cache (purpose `casts`).
+  // The same for a parameter; the cast is kept as `caches_casts` says, like autocast's weight cache (purpose `casts`).
   // `shared`: of another layer, which may have another policy.
   Tensor weight(std::string_view operation, const Param& param, bool shared = false);
   // The dtype of an operation's output given its (already cast) input.

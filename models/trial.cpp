@@ -258,6 +258,7 @@ Tensor Trial::forward() {
   PhaseScope phase("forward");
   p.output = {}, p.loss = {}, p.dx = {}, p.saved = {};  // results of the previous forward
   Pass pass(p.device, p.policy, p.training, forward_key(), p.tap);
+  pass.caches_casts = p.spec.settings.cast_cache;
   const Tensor x = p.source.given_to_model(p.x);
   p.output = p.model->forward(pass, x, &p.saved);
   const Shape promised = p.model->output_shape(x.shape());
@@ -282,6 +283,7 @@ void Trial::backward(Gradients earlier) {
   PhaseScope phase("backward");
   Pass pass(p.device, p.policy, p.training, p.key.child("backward").child(static_cast<uint64_t>(p.step)), p.tap);
   pass.recomputed_tap = p.recomputed_tap;
+  pass.caches_casts = p.spec.settings.cast_cache;
   pass.accumulate = earlier == Gradients::added;
   p.pending = false;
   p.scale = static_cast<double>(p.scaler.scale()), p.unscaled = false;

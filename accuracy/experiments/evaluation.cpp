@@ -92,6 +92,29 @@ const std::vector<MetricRow>& evaluation_table() {
        "predictions per 10,000 unlike fp64's, over all seeds; standard error: of a share of all their predictions"},
       {"evaluation.slot_seed_deviation", "1", Better::neither, information,
        "standard deviation of one seed's held-out loss in fp32"},
+
+      {"evaluation.conclusion_gap", "1", Better::neither, information,
+       "held-out loss of the subject at its own rate times this factor - at its own rate, trained and evaluated in "
+       "fp32, "
+       "mean over the seeds (samples): its sign is which of the two models is better"},
+      {"evaluation.conclusion_wrong", "1", Better::lower, information,
+       "share of the seeds (samples) that say the other, or nothing; at fp32/FACTOR; evaluated/FACTOR: trained in "
+       "fp32, "
+       "evaluated in full fp16; trained/FACTOR: trained under the policy, evaluated in fp32"},
+      {"evaluation.conclusion_chance", "1", Better::higher, information,
+       "probability of so many seeds that are wrong so and right in fp32, of those that differ, if both are wrong "
+       "equally often (McNemar, one-sided, exact); without a factor: the least, times their number (Bonferroni)"},
+
+      {"evaluation.weights_logit_error", "1", Better::lower, information,
+       "evaluation.logit_error_rms, mean over the seeds (samples); at full_fp16, full_bf16; int8: weights in int8 with "
+       "a "
+       "scale for each output channel, all else fp32; int8_tensor: with one scale"},
+      {"evaluation.weights_loss_gap", "1", Better::neither, information,
+       "held-out loss - in fp64, mean over the seeds (samples), likewise"},
+      {"evaluation.weights_flips", "1", Better::lower, information,
+       "predictions per 10,000 unlike fp64's, over all seeds; standard error: of a share of all their predictions"},
+      {"evaluation.weights_bytes", "B", Better::lower, information, "of all parameters as stored, with their scales"},
+      {"evaluation.weights_floats", "1", Better::neither, information, "share of the parameters stored as floats"},
   };
   return rows;
 }
@@ -106,6 +129,8 @@ constexpr PartRow kParts[] = {
     {"memory", "batches", evaluate_memory},
     {"rates", "steps seeds samples", evaluate_rates},
     {"slots", "steps seeds samples", evaluate_slots},
+    {"conclusions", "steps seeds samples", evaluate_conclusions},
+    {"int8", "steps seeds samples", evaluate_int8},
 };
 
 const PartRow& part_of(const TrialSpec& spec) {
@@ -224,7 +249,7 @@ Harness evaluation_harness() {
           .axes = {parts,
                    {"steps", {"100", "40", "200", "400"}, AxisNumbers{2, 1e6, true}},
                    {"checkpoints", {"20"}, AxisNumbers{2, 1000, true}},
-                   {"seeds", {"5", "3"}, AxisNumbers{2, 100, true}},
+                   {"seeds", {"5", "3", "20"}, AxisNumbers{2, 100, true}},
                    {"samples", {"auto", "64", "256", "1024"}, AxisNumbers{1, 1e6, true}},
                    {"batches", {"64", "8"}, AxisNumbers{2, 1e4, true}}},
           .metrics = evaluation_table(),

@@ -47,6 +47,12 @@ void evaluate_in_mid_training(const TrialSpec& spec, const EvaluationAxes& axes,
 void evaluate_memory(const TrialSpec& spec, const EvaluationAxes& axes, FindingsWriter& out);
 void evaluate_rates(const TrialSpec& spec, const EvaluationAxes& axes, FindingsWriter& out);
 void evaluate_slots(const TrialSpec& spec, const EvaluationAxes& axes, FindingsWriter& out);
+void evaluate_conclusions(const TrialSpec& spec, const EvaluationAxes& axes, FindingsWriter& out);
+void evaluate_int8(const TrialSpec& spec, const EvaluationAxes& axes, FindingsWriter& out);
+
+// The probability that as many or more of the seeds that differ are wrong in `wrong` alone, if both are wrong equally often: the
+// one-sided exact test of McNemar (Psychometrika 12, 1947) for pairs. 1 or 0 for each seed; at most 1000 seeds.
+double more_often_by_chance(std::span<const double> wrong, std::span<const double> wrong_in_fp32);
 
 // The networks of part `slots`, for labelled images of the size of the subject; none for other data.
 struct SlotNetwork {

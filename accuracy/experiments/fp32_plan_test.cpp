@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "accuracy/experiments/plan_verification_testing.h"
 #include "accuracy/experiments/planted_networks_testing.h"
 #include "kernels/devices.h"
 
@@ -16,14 +17,18 @@ namespace {
 
 constexpr int kMostPasses = 40;
 
-Fp32Plan plan_on(const PlantedNetwork& network, const char* device) {
+TrialSpec trial_of(const PlantedNetwork& network, const char* device) {
   TrialSpec spec;
   spec.subject = &network.subject;
   spec.device = open_device(device);
   spec.policy = &policy_named(network.policy);
   spec.seed = 1;
   spec.settings = network.subject.settings;
-  return fp32_plan(spec, {.tolerance = 0, .most_passes = kMostPasses});
+  return spec;
+}
+
+Fp32Plan plan_on(const PlantedNetwork& network, const char* device) {
+  return fp32_plan(trial_of(network, device), {.tolerance = 0, .most_passes = kMostPasses});
 }
 
 std::vector<std::string> names_in(const Fp32Plan& plan) {
@@ -75,6 +80,42 @@ TEST(Fp32Plan, FindsExactlyThePlantedLayersOnTheCpu) {
 // Volta's tensor cores add four products at once before they round: four times as many terms.
 TEST(SlowFp32Plan, FindsExactlyThePlantedLayersOnASimulatedTensorCore) {
   for (const PlantedRequest& request : requests(65536)) expect_planted(request, "sim:volta");
+}
+
+// Small differences of numbers around 1000: alone, at the first layer, at the last one, and beside an overflow.
+TEST(Fp32Plan, FindsCancellation) {
+  using enum Fault;
+  for (uint64_t seed = 200; seed < 206; ++seed) {
+    PlantedRequest request{.seed = seed, .layers = 8 + 4 * (seed - 200), .faults = {cancellation}};
+    if (seed % 3 == 1) request.at_first = true;
+    if (seed % 3 == 2) request.faults.insert(request.faults.begin(), exp_overflow), request.at_last = true;
+    expect_planted(request, "cpu");
+  }
+}
+
+// Planners with a planted mistake. A second computation of the errors finds each, and nothing in the plans of the real one.
+TEST(Fp32Plan, IsVerifiedByASecondComputationThatFindsWrongPlanners) {
+  using enum Fault;
+  for (const Fault fault : {exp_overflow, square_overflow, variance, cancellation}) {
+    const PlantedNetwork network = PlantedNetworkMaker({.seed = 300, .layers = 12, .faults = {fault}}).make();
+    const TrialSpec spec = trial_of(network, "cpu");
+    const Fp32Plan plan = plan_on(network, "cpu");
+    ASSERT_FALSE(plan.layers.empty());
+    EXPECT_TRUE(plan_verification::faults_of(spec, plan).empty()) << text_of(plan);
+    for (size_t i = 0; i < plan.layers.size(); ++i) {
+      Fp32Plan drops = plan;
+      drops.layers.erase(drops.layers.begin() + static_cast<std::ptrdiff_t>(i));
+      EXPECT_EQ(plan_verification::faults_of(spec, drops).at(0), "a needed layer is missing") << plan.layers[i].name;
+    }
+    for (const std::string& other : layers_with_policy(*network.subject.network)) {
+      if (other == "loss" || std::ranges::count(network.planted, other) > 0) continue;
+      Fp32Plan keeps = plan, mistakes_one_for_another = plan;
+      keeps.layers.push_back({.name = other});
+      EXPECT_EQ(plan_verification::faults_of(spec, keeps), std::vector<std::string>{other + " is not needed"});
+      mistakes_one_for_another.layers.front().name = other;
+      EXPECT_FALSE(plan_verification::faults_of(spec, mistakes_one_for_another).empty()) << other;
+    }
+  }
 }
 
 TEST(Fp32Plan, IsEmptyForNetworksWithoutAFault) {

@@ -1,5 +1,6 @@
 // The mantissa harness: error of a layer against the number of fraction bits of its operands and results, with the exponent of
-// fp32; and what is lost to fewer exponent bits. Tensors are rounded, the device computes in fp32.
+// fp32; what is lost to fewer exponent bits; and the loss of a model that is trained with so many fraction bits. Tensors are
+// rounded, the device computes in fp32.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "accuracy/experiments/mantissa_training.h"
 #include "accuracy/experiments/sums.h"
 #include "accuracy/oracle.h"
 
@@ -63,6 +65,22 @@ const std::vector<MetricRow>& mantissa_table() {
       {"exponent.subnormal", "1", Better::lower, Kind::bounded, "likewise: share that becomes subnormal"},
       {"exponent.infinite", "1", Better::lower, Kind::bounded, "likewise: share that becomes infinite"},
       {"exponent.elements", "1", Better::neither, Kind::information, "numbers drawn"},
+      {"mantissa.trained_loss", "1", Better::lower, Kind::bounded,
+       "over the fraction bits: loss of 1024 held-out samples, evaluated in fp32, after a training in fp32 in which "
+       "inputs, weights, activations and gradients are rounded to so many bits, with 8 exponent bits; mean over the "
+       "seeds. At passes: the update reads and writes fp32 weights; at weights: updated weights are rounded too"},
+      {"mantissa.trained_gap", "1", Better::neither, Kind::bounded,
+       "likewise: mean over the seeds of the difference to fp32 from the same seed"},
+      {"mantissa.trained_gap_error", "1", Better::neither, Kind::information, "its standard error"},
+      {"mantissa.trained_as_fp32", "1", Better::higher, Kind::bounded,
+       "likewise: 1, 0 or -1 as convergence.as_fp32 judges these losses"},
+      {"mantissa.trained_least_bits", "bit", Better::lower, Kind::bounded,
+       "the fewest fraction bits for which it is 1, as for all that are more; infinite: for none"},
+      {"mantissa.trained_fp32_loss", "1", Better::neither, Kind::bounded,
+       "the loss of fp32, mean over the seeds (samples)"},
+      {"mantissa.trained_spread", "1", Better::neither, Kind::information, "as convergence.fp32_spread"},
+      {"mantissa.trained_control", "1", Better::higher, Kind::exact,
+       "1: with 23 fraction bits the losses are those of fp32, bit for bit"},
   };
   return rows;
 }
@@ -179,14 +197,33 @@ void measure_exponents(const TrialSpec& spec, FindingsWriter& out) {
   }
 }
 
+bool trains(const TrialSpec& spec) { return axis_value(mantissa_harness(), spec, "part") == "training"; }
+
 Findings measure_mantissa(const TrialSpec& spec) {
   FindingsWriter out(mantissa_table());
+  if (trains(spec)) {
+    const auto number = [&](const char* axis) { return std::stoll(axis_value(mantissa_harness(), spec, axis)); };
+    TrialSpec trained = spec;
+    if (const std::string rate = axis_value(mantissa_harness(), spec, "rate"); rate != "own")
+      trained.settings.rate = std::stod(rate);
+    measure_trained_bits(trained, kFractions, number("seeds"), number("steps"), out);
+    return out.take();
+  }
   measure_fractions(spec, out);
   measure_exponents(spec, out);
   return out.take();
 }
 
 std::optional<std::string> refuses_mantissa(const TrialSpec& spec) {
+  if (trains(spec)) {
+    if (!spec.subject->has_labels()) return spec.subject->id() + " has no labels to learn";
+    if (spec.subject->data == DataKind::logits)
+      return spec.subject->id() + " has random labels, which cannot be learned";
+    if (spec.policy->name != "fp32") return "part training rounds the tensors of fp32; the policy has to be fp32";
+    return {};
+  }
+  for (const char* axis : {"rate", "steps", "seeds"})
+    if (spec.axes.contains(axis)) return "part layers has no axis " + std::string(axis);
   if (spec.subject->name == "linear" || spec.subject->name == "conv2d") return refusal_of_fp64(spec);
   return "rounds the operands and results of a linear layer or a convolution, not of " + spec.subject->id();
 }
@@ -194,6 +231,7 @@ std::optional<std::string> refuses_mantissa(const TrialSpec& spec) {
 // Phi((-25 + 22) / 3) = 16 % of the gradients are at most half the least number of fp16. The loss scale 2^16 moves them
 // 19 octaves above it, 6 standard deviations; 2^7 is enough for 1 in 1000.
 std::optional<Expect> expected_mantissa(const TrialSpec& spec) {
+  if (trains(spec)) return Expect{"mantissa.trained_control", "", "==", 1};
   if (spec.policy->low == DType::f16 && loss_scale_of(spec) == 1)
     return Expect{"exponent.zero", "policy/gradients", ">", 0.15};
   if (spec.policy->low == DType::f16 && loss_scale_of(spec) < 128) return {};
@@ -204,8 +242,13 @@ std::optional<Expect> expected_mantissa(const TrialSpec& spec) {
 
 Harness mantissa_harness() {
   return {.name = "mantissa",
-          .about = "error of a linear layer or convolution by fraction bits, values lost by exponent bits",
-          .axes = {},
+          .about =
+              "by fraction bits: error of a linear layer or convolution, loss of a trained model; by exponent bits: "
+              "values lost",
+          .axes = {{"part", {"layers", "training"}},
+                   {"rate", {"own", "0.01"}, AxisNumbers{0, 1e6}},
+                   {"steps", {"100", "40", "200"}, AxisNumbers{1, 1e6, true}},
+                   {"seeds", {"5", "3"}, AxisNumbers{3, 100, true}}},
           .metrics = mantissa_table(),
           .refuses = refuses_mantissa,
           .measure = measure_mantissa,

@@ -22,7 +22,7 @@ struct PlantedNetwork {
   std::vector<std::string> causes;  // one for each
 };
 
-enum class Fault : uint8_t { exp_overflow, square_overflow, sum_overflow, mask, variance, long_sum };
+enum class Fault : uint8_t { exp_overflow, square_overflow, sum_overflow, mask, variance, long_sum, cancellation };
 
 struct PlantedRequest {
   uint64_t seed = 0;
@@ -186,7 +186,17 @@ class PlantedNetworkMaker {
         planted(mean(to), "accumulation");
         if (!is_last) linear(to, kFeatures, 2, 1);
         return;
+      case Fault::
+          cancellation:  // 1000 +- 1, where fp16 has steps of 1/2, and then the mean of each sample is subtracted
+        planted(linear(to, kFeatures, 1, kFeatures, 1000), "cancellation");
+        planted(centred(to), "cancellation");
+        if (!is_last) linear(to, kFeatures, 1);
+        return;
     }
+  }
+  // Subtracts the mean of each sample, in evaluation too.
+  std::string centred(Specs& to) {
+    return is_image_ ? add(to, "group_norm", {{"groups", int64_t{1}}}) : add(to, "layer_norm");
   }
   std::string masked_attention(Specs& to) {
     return add(to, "self_attention",
@@ -232,6 +242,10 @@ class PlantedNetworkMaker {
         input = Shape{kBatch, request_.sum_terms};
         planted(mean(layers_), "accumulation");
         linear(layers_, kFeatures, 2, 1);
+        return;
+      case Fault::cancellation:
+        settings.input_offset = 1000;
+        planted(centred(layers_), "cancellation");
         return;
     }
   }

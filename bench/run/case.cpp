@@ -54,6 +54,8 @@ TrialSpec Case::trial(std::shared_ptr<Device> opened, uint64_t seed) const {
   spec.data = data;
   if (const auto labels = axes.find(std::string(kLabelsAxis)); labels != axes.end() && is_built_in(*harness))
     spec.settings.indices = labels->second == "i64" ? IndexType::i64 : IndexType::i32;
+  if (const auto cache = axes.find(std::string(kCastCacheAxis)); cache != axes.end() && is_built_in(*harness))
+    spec.settings.cast_cache = cache->second == "on";
   return spec;
 }
 

@@ -249,6 +249,8 @@ Findings measure_throughput(const TrialSpec& given) {
 std::optional<std::string> refuses_throughput(const TrialSpec& spec) {
   if (!spec.device->numerics().empty())
     return "timings of simulated arithmetic are not valid (" + spec.device->name() + ")";
+  if (!spec.settings.cast_cache && !spec.policy->rules)
+    return "cast_cache=off: policy " + std::string(spec.policy->name) + " has no cast rules, so it casts no weights";
   return refuses_labels(spec);
 }
 
@@ -268,7 +270,7 @@ Harness throughput_harness() {
       .name = "throughput",
       .about =
           "seconds of evaluation, forward, backward, optimizer and the whole step, with hot caches and with cold ones",
-      .axes = {{.name = kLabelsAxis, .values = {"i32", "i64"}}},
+      .axes = {{.name = kLabelsAxis, .values = {"i32", "i64"}}, {.name = kCastCacheAxis, .values = {"on", "off"}}},
       .metrics = throughput_table(),
       .refuses = refuses_throughput,
       .measure = measure_throughput};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -79,6 +80,31 @@ TEST(Labels, Of64BitsAreRefusedWhereABatchHasNone) {
     EXPECT_EQ(record.status, Status::skipped);
     EXPECT_EQ(record.reason, "labels=i64: a batch of linear/b4_i16_o8 has no labels or indices that are integers");
   }
+}
+
+// Layers of the detector share weights: without the cache each of them casts.
+TEST(CastCacheAxis, TimesAStepWithoutTheCacheAndCountsItsCasts) {
+  // fp16 is emulated, and gets few repetitions.
+  const std::string id = "detector/b2_s64/cpu/amp-fp16/throughput";
+  const Record with = record_of(id), without = record_of(id + "/cast_cache=off");
+  EXPECT_NE(without.status, Status::failed) << without.reason;
+  EXPECT_EQ(without.axes.at("cast_cache"), "off");
+  const auto casts_per_convolution = [](const Record& record) {
+    uint64_t convolutions = 0, casts = 0;  // of all repetitions of the timing
+    for (const KernelUse& use : record.kernels) {
+      if (use.phase != "forward") continue;
+      if (use.operation == "cast") casts += use.calls;
+      if (use.operation == "conv2d") convolutions += use.calls;
+    }
+    return static_cast<double>(casts) / static_cast<double>(convolutions);
+  };
+  EXPECT_GT(casts_per_convolution(without), casts_per_convolution(with));
+}
+
+TEST(CastCacheAxis, IsRefusedWithoutCastRules) {
+  const Record record = record_of("mlp/b8_i16_h24_o10/cpu/fp32/throughput/cast_cache=off");
+  EXPECT_EQ(record.status, Status::skipped);
+  EXPECT_EQ(record.reason, "cast_cache=off: policy fp32 has no cast rules, so it casts no weights");
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ const Names kOfRecipes = {"mlp/b32_i64_h128_o10", "gpt/b8_t32_n2_h2_d32_v27"};
 const Names kLayers = {"linear/b64_i1024_o1024", "conv2d/b16_c64_o64_s28_k3", "batchnorm2d/b16_c64_s28"};
 const Names kModels = {"mlp/b32_i64_h128_o10", "convnet/b16_c3_s16_w16"};
 // Networks that people know, small enough to learn in a minute.
-const Names kNetworks = {"lenet5/b64_c1_s28", "resnet/b64_s16_n1_w8", "gpt/b32_t64_n2_h4_d64_v64",
-                         "lstm_classifier/b64_t32_n1_e32_h64_v64_o4", "speech/b32_f16_t64_h32"};
+const Names kNetworks = {"lenet5/b64_c1_s28", "gpt/b32_t64_n2_h4_d64_v64", "lstm_classifier/b64_t32_n1_e32_h64_v64_o4"};
+const Names kNetworksOfBatchNorm = {"resnet/b64_s16_n1_w8", "speech/b32_f16_t64_h32"};
 // Small forms that learn in a hundred steps of some milliseconds: each is trained under every policy with several seeds.
 const Names kTrained = {"mlp/b32_i64_h128_o10", "erfnet/b4_s32x64_n1_w4_o4", "detector/b16_s64",
                         "gpt/b8_t32_n2_h2_d32_v27"};
@@ -85,6 +85,8 @@ const SuiteRow kLargeEpsilonControl = {
     {"control=adam_large_epsilon seeds=3"}};
 const SuiteRow kLargeEpsilonLongerControl = {
     {"speech/b16_f16_t32_h32"}, {"fp16"}, {"convergence"}, {"control=adam_large_epsilon seeds=3 steps=200"}};
+const SuiteRow kLostUpdatesInQuick = {
+    {"mlp/b32_i64_h128_o10"}, {"bf16"}, {"convergence"}, {"control=small_rate seeds=3 steps=400"}};
 const SuiteRow kLostUpdatesControl = {
     {"mlp/b32_i64_h128_o10"},
     {"bf16"},
@@ -136,23 +138,24 @@ const std::vector<SuiteRow>& quick() {
        kPairsAndTf32,
        {"training"},
        {"steps=100", "steps=100 replicate=1", "steps=100 replicate=2"}},
-      {{"convnet/b16_c3_s16_w16"}, kPairsAndTf32, {"training"}, {"steps=40"}},
+      {{"convnet/b16_c3_s16_w16"}, kPairs, {"training"}, {"steps=40"}},
       {{"mlp/b32_i64_h128_o10", "lstm_classifier/b16_t16_n1_e32_h32_v64_o4"},
        kPairsOfNoBatchNorm,
        {"convergence"},
        {"seeds=3"}},
       {{"attention/b8_h8_t128_d32", "lstm/b32_t32_i128_h128"}, kPairsOfNoBatchNorm, {"error", "range", "memory"}},
-      {kNetworks, kPairs, {"error", "range", "memory"}},
+      {kNetworksOfBatchNorm, kPairs, {"error", "range", "memory"}},
+      {kNetworks, kPairsOfNoBatchNorm, {"error", "range", "memory"}},
       {{"lstm_classifier/b16_t16_n1_e32_h32_v64_o4"}, kPairsOfNoBatchNorm, {"training"}, {"steps=40"}},
       {{"batchnorm2d"}, kPairs, {"batchnorm_drift"}, kDrift},
-      {{"linear"}, {"fp32", "tf32", "amp-fp16", "bf16"}, {"accumulation"}, {"data=same_sign"}},
+      {{"linear"}, {"fp32", "amp-fp16", "bf16"}, {"accumulation"}, {"data=same_sign"}},
       {{"linear"}, {"amp-fp16"}, {"accumulation"}, {"sum=split_k", "data=same_sign sum=fp16"}},
       kUnderflowControl,
       kSmallRateControl,
       kScaleTooHighControl,
       kAdamInFp16Control,
       {{"mlp"}, {"fp16"}, {"convergence"}, {"control=adam_large_epsilon seeds=3"}},
-      kLostUpdatesControl,
+      kLostUpdatesInQuick,
       kKeptUpdatesControl,
   };
   return rows;
@@ -251,6 +254,12 @@ const std::vector<SuiteRow>& experiments() {
       {{"linear/b64_i256_o64", "conv2d/b4_c16_o16_s8_k3"},
        {"fp32", "tf32", "fp16", "amp-fp16", "bf16", "amp-bf16"},
        {"mantissa"}},
+      {{"mlp/b32_i64_h128_o10", "gpt/b8_t32_n2_h2_d32_v27"}, {"fp32"}, {"mantissa"}, {"part=training"}},
+      {{"convnet/b16_c3_s8_w8"}, {"fp32"}, {"mantissa"}, {"part=training rate=0.01 steps=200"}},
+      {{"mlp/b32_i64_h128_o10"}, {"amp-fp16", "amp-bf16", "apex-o1", "cpu-amp-fp16", "cpu-amp-bf16"}, {"cast_lists"}},
+      {{"mlp/b32_i64_h128_o10", "gpt/b8_t32_n2_h2_d32_v27", "detector/b16_s64"},
+       {"amp-fp16", "amp-bf16"},
+       {"cast_cache"}},
       {{"mlp"}, kExperiment, {"all_reduce"}, {"", "scale=1", "scale=0.0001"}},
       kDtypes,
       {{"mlp/b32_i64_h128_o10"}, {"fp16-master"}, {"same_bits"}, {"against=apex-o3"}},
@@ -258,6 +267,9 @@ const std::vector<SuiteRow>& experiments() {
       {{"resnet/b16_s16_n1_w8", "gpt/b8_t32_n2_h2_d32_v27", "erfnet/b4_s32x64_n1_w4_o4"},
        {"fp16", "fp16-bn32", "amp-fp16", "amp-bf16"},
        {"capacity"}},
+      {{"mlp/b32_i64_h128_o10", "resnet/b16_s16_n1_w8", "gpt/b8_t32_n2_h2_d32_v27", "erfnet/b4_s32x64_n1_w4_o4"},
+       kCommon,
+       {"traffic"}},
       {{"mlp/b32_i64_h128_o10"}, {"amp-fp16"}, {"loss_scale"}, {"", "loss_factor=1e-05"}},
       // Whole models (accuracy/experiments/whole_models.md).
       {{"mlp/b32_i64_h128_o10", "lstm_classifier/b16_t16_n1_e32_h32_v64_o4", "gpt/b8_t32_n2_h2_d32_v27",
@@ -274,6 +286,13 @@ const std::vector<SuiteRow>& experiments() {
       {{"resnet/b256_s16_n1_w8"}, {"fp32"}, {"evaluation"}, {"part=memory batches=8"}},
       {{"mlp/b32_i64_h128_o10"}, {"fp32"}, {"evaluation"}, {"part=rates"}},
       {{"convnet/b16_c3_s16_w16"}, {"fp32"}, {"evaluation"}, {"part=slots"}},
+      {{"mlp/b32_i64_h128_o10"}, {"fp16", "amp-fp16", "bf16"}, {"evaluation"}, {"part=conclusions seeds=20"}},
+      {{"gpt/b8_t32_n2_h2_d32_v27"}, {"fp16"}, {"evaluation"}, {"part=conclusions seeds=20 steps=40"}},
+      {{"mlp/b32_i64_h128_o10", "resnet/b16_s16_n1_w8", "gpt/b8_t32_n2_h2_d32_v27",
+        "lstm_classifier/b16_t16_n1_e32_h32_v64_o4"},
+       {"fp32"},
+       {"evaluation"},
+       {"part=int8"}},
       {{"linear/b64_i1024_o1024", "batchnorm2d/b4_c3_s4", "layernorm/b512_d768", "softmax/b6_d12",
         "attention/b2_h2_t6_d4", "mlp/b32_i64_h128_o10", "convnet/b16_c3_s16_w16", "resnet/b16_s16_n1_w8",
         "gpt/b8_t32_n2_h2_d32_v27"},

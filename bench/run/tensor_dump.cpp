@@ -19,6 +19,7 @@
 #include "kernels/number/error.h"
 #include "models/network/training_arguments.h"
 #include "reports/record/file.h"
+#include "reports/record/json_number.h"
 #include "reports/record/report.h"
 
 namespace halfmark::bench {

@@ -59,6 +59,17 @@ struct DTypesVisitor {
   }
 };
 
+struct BytesVisitor {
+  uint64_t read = 0, written = 0;
+  void input(std::string_view, const Tensor& tensor) { read += bytes_of(tensor); }
+  void output(std::string_view, const Tensor& tensor) { written += bytes_of(tensor); }
+  void updated(std::string_view, const Tensor& tensor) { read += bytes_of(tensor), written += bytes_of(tensor); }
+  void attribute(const auto&) {}
+  static uint64_t bytes_of(const Tensor& tensor) {
+    return tensor.empty() ? 0 : bytes_for(tensor.dtype(), static_cast<size_t>(tensor.elements()));
+  }
+};
+
 struct DeviceVisitor {
   Device* device = nullptr;
   std::string_view operation;
@@ -131,7 +142,10 @@ const Choice<Op>& choice_for(Device& device, const Op& op) {
   Signature signature = signature_of(op);
   if (const auto found = choices.find(signature); found != choices.end()) return found->second;
   op.check();
-  Choice<Op> choice{nullptr, {std::string(Op::name), "", dtypes_of(op), "", Speed::real, 0, {}}};
+  BytesVisitor bytes;
+  op.visit(bytes);
+  Choice<Op> choice{nullptr,
+                    {std::string(Op::name), "", dtypes_of(op), "", Speed::real, 0, {}, bytes.read, bytes.written}};
   for (const Kernel<Op>& kernel : device.kernels().template of<Op>()) {
     if (Refusal refusal = kernel.refuses(device, op)) {
       choice.what.refusals.push_back(std::string(kernel.name) + ": " + *refusal);
@@ -158,6 +172,7 @@ void run(const Op& op) {
   const auto& choice = ops_detail::choice_for(ops_detail::device_of(op), op);
   {
     const EmulationScope scope(choice.what.speed == Speed::emulated);
+    const RowScope row;
     run_with(*choice.kernel, op);
   }
   Dispatch::log(&choice, choice.what, choice.kernel->repeats);

@@ -20,8 +20,11 @@ namespace {
 thread_local KernelLog* log_now = nullptr;
 thread_local RepeatsWatch* watch_now = nullptr;
 thread_local std::string_view phase_now = "";
+thread_local int rows_now = 0;
 }  // namespace
 
+RowScope::RowScope() { ++rows_now; }
+RowScope::~RowScope() { --rows_now; }
 KernelLog::KernelLog() : outer_(log_now) { log_now = this; }
 KernelLog::~KernelLog() { log_now = outer_; }
 RepeatsWatch::RepeatsWatch() : outer_(watch_now) { watch_now = this; }
@@ -40,6 +43,7 @@ std::vector<LoggedKernel> KernelLog::entries() const {
     LoggedKernel entry = count.what;
     entry.phase = count.phase;
     entry.calls = count.calls;
+    entry.read *= count.nested ? 0 : count.calls, entry.written *= count.nested ? 0 : count.calls;
     const auto same = std::find_if(merged.begin(), merged.end(), [&](const LoggedKernel& m) {
       return m.operation == entry.operation && m.phase == entry.phase && m.dtypes == entry.dtypes && m.row == entry.row;
     });
@@ -48,6 +52,7 @@ std::vector<LoggedKernel> KernelLog::entries() const {
       continue;
     }
     same->calls += entry.calls;
+    same->read += entry.read, same->written += entry.written;
     for (const std::string& refusal : entry.refusals)
       if (std::find(same->refusals.begin(), same->refusals.end(), refusal) == same->refusals.end())
         same->refusals.push_back(refusal);
@@ -63,7 +68,8 @@ bool KernelLog::has_same_calls(const KernelLog& other) const {
   if (counts_.size() != other.counts_.size()) return false;
   return std::all_of(counts_.begin(), counts_.end(), [&](const Count& mine) {
     return std::any_of(other.counts_.begin(), other.counts_.end(), [&](const Count& theirs) {
-      return theirs.choice == mine.choice && theirs.phase == mine.phase && theirs.calls == mine.calls;
+      return theirs.choice == mine.choice && theirs.phase == mine.phase && theirs.nested == mine.nested &&
+             theirs.calls == mine.calls;
     });
   });
 }
@@ -75,12 +81,12 @@ void KernelLog::count(const void* choice, const LoggedKernel& what) {
   for (KernelLog* log = log_now; log; log = log->outer_) {
     auto& counts = log->counts_;
     const auto found = std::find_if(counts.begin(), counts.end(), [&](const Count& each) {
-      return each.choice == choice && each.phase.data() == phase_now.data();
+      return each.choice == choice && each.phase.data() == phase_now.data() && each.nested == (rows_now > 0);
     });
     if (found != counts.end())
       ++found->calls;
     else
-      counts.push_back({choice, phase_now, 1, what});
+      counts.push_back({choice, phase_now, rows_now > 0, 1, what});
   }
 }
 

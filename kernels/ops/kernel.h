@@ -72,6 +72,9 @@ struct LoggedKernel {
   Speed speed = Speed::real;
   uint64_t calls = 0;
   std::vector<std::string> refusals;  // "row: reason"
+  // Bytes of the operands of all calls, each counted once in each direction that it goes. What a row moves besides, by
+  // operations of its own too, and what a cache saves, is not in it.
+  uint64_t read = 0, written = 0;
 };
 
 class KernelLog {
@@ -93,11 +96,21 @@ class KernelLog {
   struct Count {
     const void* choice;
     std::string_view phase;
+    bool nested;  // called by the row of another operation
     uint64_t calls;
     LoggedKernel what;
   };
   mutable std::vector<Count> counts_;  // a const log records too
   KernelLog* outer_;
+};
+
+// While this object exists a row runs: operations that start now are its own.
+class RowScope {
+ public:
+  RowScope();
+  ~RowScope();
+  RowScope(const RowScope&) = delete;
+  RowScope& operator=(const RowScope&) = delete;
 };
 
 // Whether every operation that ran in this thread while the object exists repeats by construction; also those that are

@@ -160,11 +160,38 @@ TEST(Ops, ARunIsLoggedWithItsRowAndTheRefusalsBeforeIt) {
   EXPECT_EQ(entries[0].phase, "forward");
   EXPECT_EQ(entries[0].dtypes, "f32,f32->f32");
   EXPECT_EQ(entries[0].calls, 2u);
+  EXPECT_EQ(entries[0].read, 2u * (4 * 8 + 8 * 4) * 4);
+  EXPECT_EQ(entries[0].written, 2u * 4 * 4 * 4);
   ASSERT_GE(entries[0].refusals.size(), 1u);
   EXPECT_TRUE(entries[0].refusals[0].starts_with(
       "tensor-core: hopper has no instruction for fp32 times fp32 summed in fp32; it has "))
       << entries[0].refusals[0];
   EXPECT_TRUE(log.any_emulated());
+}
+
+// Parameters of 8 fp32 numbers with velocity and a copy in bf16: a step reads parameter, gradient and velocity, and
+// writes parameter, velocity and copy. A product that is added to its output reads it.
+TEST(Ops, ATensorThatIsUpdatedInPlaceIsReadAndWritten) {
+  Device& device = device_named("cpu");
+  const auto zeros = [&](DType dtype) { return Tensor::zeros(device, {8}, dtype); };
+  std::vector<UpdatedTensors> tensors(1);
+  tensors[0] = {.parameter = zeros(DType::f32),
+                .gradient = zeros(DType::f32),
+                .first = zeros(DType::f32),
+                .second = {},
+                .compensation = {},
+                .low = zeros(DType::bf16)};
+  const Tensor a = Tensor::zeros(device, {4, 2}, DType::f32), b = Tensor::zeros(device, {2, 4}, DType::f32);
+  Tensor out = Tensor::zeros(device, {4, 4}, DType::f32);
+  KernelLog log;
+  run(SgdStep{.tensors = tensors, .momentum = 0.5});
+  run(Matmul{.a = a, .b = b, .out = out, .beta = 1});
+  const std::vector<LoggedKernel> entries = log.entries();
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0].read, 3u * 8 * 4);
+  EXPECT_EQ(entries[0].written, 2u * 8 * 4 + 8 * 2);
+  EXPECT_EQ(entries[1].read, (8u + 8 + 16) * 4);
+  EXPECT_EQ(entries[1].written, 16u * 4);
 }
 
 // Every element of two tensors of 40,000 is to become 1 - 3/8 of a last place, which each rounds by a number of its own.

@@ -230,7 +230,7 @@ ClaimOutcome outcome_of(const Claim& claim, const Numbers& numbers) {
 std::string_view name_of(ClaimOutcome outcome) { return kOutcomeNames[static_cast<size_t>(outcome)]; }
 
 ClaimList claims_from(const ordered_json& json, std::string_view where, std::string_view device, bool quick) {
-  static const FieldNames kFields = {"claims", "about", "articles", "entries"};
+  static const FieldNames kFields = {"claims", "about", "articles", "questions", "entries"};
   const JsonReader reader(json, where, kClaimsKind);
   reader.expect_object();
   reader.expect_only(kFields);
@@ -245,6 +245,17 @@ ClaimList claims_from(const ordered_json& json, std::string_view where, std::str
     const Claim& claim = list.claims.back();
     if (!seen.insert(claim.id).second) one.fail("the id " + claim.id + " is there twice");
     if (!list.articles.contains(claim.article)) one.fail("the article " + claim.article + " is not listed");
+  });
+  reader.each("questions", [&](const JsonReader& one) {
+    static const FieldNames kOfQuestion = {"question", "claims"};
+    one.expect_object();
+    one.expect_only(kOfQuestion);
+    ClaimQuestion question{one.required("question").text(), {}};
+    one.required("claims").each([&](const JsonReader& id) { question.claims.push_back(id.text()); });
+    if (question.claims.size() < 2) one.fail("names fewer than two claims");
+    for (const std::string& id : question.claims)
+      if (!seen.contains(id)) one.fail("the claim " + id + " is not listed");
+    list.questions.push_back(std::move(question));
   });
   return list;
 }

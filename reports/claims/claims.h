@@ -41,9 +41,16 @@ struct Claim {
   std::string not_testable;  // why; then there are no cases
 };
 
+// What the articles answer differently.
+struct ClaimQuestion {
+  std::string text;
+  std::vector<std::string> claims;  // ids, two or more
+};
+
 struct ClaimList {
   std::map<std::string, std::string> articles;  // name of each, by its short name
   std::vector<Claim> claims;
+  std::vector<ClaimQuestion> questions;
 };
 
 // The list that is built into the program, for a device; `quick`: with fewer seeds and steps. Throws ReportError.

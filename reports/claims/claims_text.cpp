@@ -5,7 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
+#include <utility>
+
+#include "reports/record/json_number.h"
 
 namespace halfmark::reports {
 
@@ -67,6 +71,62 @@ std::string cell(std::string text) {
   return text;
 }
 
+// Which of the claims on a question are right, and which are not, by their verdicts.
+struct ClaimAnswer {
+  const ClaimQuestion* question;
+  std::map<ClaimOutcome, std::vector<std::string>> claims;
+  std::string of(ClaimOutcome outcome) const {
+    const auto found = claims.find(outcome);
+    return found == claims.end() ? "" : fmt::format("{}", fmt::join(found->second, ", "));
+  }
+  std::string undecided() const {
+    const std::string open = of(ClaimOutcome::inconclusive), not_testable = of(ClaimOutcome::not_testable);
+    return open + (open.empty() || not_testable.empty() ? "" : ", ") + not_testable;
+  }
+};
+
+// Of the questions all of whose claims have verdicts.
+std::vector<ClaimAnswer> answers(const ClaimList& list, const std::vector<ClaimVerdict>& verdicts) {
+  std::vector<ClaimAnswer> all;
+  for (const ClaimQuestion& question : list.questions) {
+    ClaimAnswer answer{&question, {}};
+    size_t known = 0;
+    for (const ClaimVerdict& one : verdicts) {
+      if (std::ranges::find(question.claims, one.claim->id) == question.claims.end()) continue;
+      answer.claims[one.outcome].push_back(one.claim->id);
+      ++known;
+    }
+    if (known == question.claims.size()) all.push_back(std::move(answer));
+  }
+  return all;
+}
+
+std::string answers_text(const std::vector<ClaimAnswer>& all, const TextOptions& options) {
+  if (all.empty()) return "";
+  std::string text = "\n" + toned("where the claims contradict each other", Tone::strong, options.colour) + "\n";
+  for (const ClaimAnswer& one : all) {
+    std::string line;
+    for (const auto& [word, ids] : {std::pair{"right", one.of(ClaimOutcome::confirmed)},
+                                    {"right in some cases", one.of(ClaimOutcome::conditional)},
+                                    {"wrong", one.of(ClaimOutcome::refuted)},
+                                    {"not decided", one.undecided()}})
+      if (!ids.empty()) line += fmt::format("{}{}: {}", line.empty() ? "" : "; ", word, ids);
+    text += wrapped("", one.question->text + " " + line, options.width);
+  }
+  return text;
+}
+
+std::string answers_markdown(const std::vector<ClaimAnswer>& all) {
+  if (all.empty()) return "";
+  std::string text =
+      "\n## Where the claims contradict each other\n\n| question | right | right in some cases | wrong | not decided "
+      "|\n|---|---|---|---|---|\n";
+  for (const ClaimAnswer& one : all)
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", cell(one.question->text), one.of(ClaimOutcome::confirmed),
+                        one.of(ClaimOutcome::conditional), one.of(ClaimOutcome::refuted), one.undecided());
+  return text;
+}
+
 }  // namespace
 
 std::string claims_text(const ClaimList& list, const std::vector<ClaimVerdict>& verdicts, const TextOptions& options) {
@@ -98,7 +158,7 @@ std::string claims_text(const ClaimList& list, const std::vector<ClaimVerdict>& 
     if (!one.claim->note.empty()) text += wrapped(indent, one.claim->note, options.width);
     for (const std::string& id : one.claim->cases) text += indent + id + "\n";
   }
-  return text + "\n" + counts_text(verdicts) + "\n";
+  return text + answers_text(answers(list, verdicts), options) + "\n" + counts_text(verdicts) + "\n";
 }
 
 std::string claims_markdown(const ClaimList& list, const std::vector<ClaimVerdict>& verdicts, const Report& report,
@@ -113,9 +173,9 @@ std::string claims_markdown(const ClaimList& list, const std::vector<ClaimVerdic
   text +=
       "\nA verdict follows from the numbers by the rule. CONDITIONAL: true in some cases and not in others; the "
       "numbers say "
-      "in which. Ranges are two standard errors or 95 % intervals. `halfmark claims ID --all` measures one again and "
-      "shows "
-      "the cases behind it.\n";
+      "in which. Ranges are two standard errors or 95 % intervals. `halfmark claims ID --all` measures one again; the "
+      "cases "
+      "behind each are at the end.\n";
   std::string_view article;
   for (const ClaimVerdict& one : verdicts) {
     if (one.claim->article != article) {
@@ -123,10 +183,15 @@ std::string claims_markdown(const ClaimList& list, const std::vector<ClaimVerdic
       text += fmt::format("\n## {}\n\n| claim | verdict | rule | numbers |\n|---|---|---|---|\n",
                           list.articles.at(one.claim->article));
     }
-    const std::string note = one.claim->note.empty() ? "" : " " + one.claim->note;
+    const std::string note = one.claim->note.empty() ? "" : ". " + one.claim->note;
     text += fmt::format("| {} {} | {} | {} | {} |\n", one.claim->id, cell(one.claim->text), name_of(one.outcome),
                         cell(one.claim->rule + note), cell(one.reason.empty() ? numbers_text(one) : one.reason));
   }
+  text += answers_markdown(answers(list, verdicts));
+  text += "\n## Cases\n\nWhat was measured for each verdict; `halfmark run --case ID` measures one again.\n\n";
+  for (const ClaimVerdict& one : verdicts)
+    if (!one.claim->cases.empty())
+      text += fmt::format("- {}: `{}`\n", one.claim->id, fmt::join(one.claim->cases, "`, `"));
   return text;
 }
 
@@ -136,7 +201,8 @@ ordered_json claims_json(const ClaimList& list, const std::vector<ClaimVerdict>&
                       {"environment", report.environment},
                       {"seed", report.run.seed},
                       {"started", report.run.started},
-                      {"verdicts", ordered_json::array()}};
+                      {"verdicts", ordered_json::array()},
+                      {"questions", ordered_json::array()}};
   for (const ClaimVerdict& one : verdicts) {
     ordered_json numbers = ordered_json::array();
     for (const Evidence& evidence : one.evidence)
@@ -159,6 +225,12 @@ ordered_json claims_json(const ClaimList& list, const std::vector<ClaimVerdict>&
                                {"refuted_if", refuted},
                                {"numbers", numbers},
                                {"cases", one.claim->cases}});
+  }
+  for (const ClaimAnswer& one : answers(list, verdicts)) {
+    ordered_json claims = ordered_json::object();
+    for (const auto& [outcome, ids] : one.claims)
+      for (const std::string& id : ids) claims[id] = name_of(outcome);
+    all["questions"].push_back({{"question", one.question->text}, {"claims", claims}});
   }
   return all;
 }

@@ -22,6 +22,7 @@
 #include "reports/outputs/junit.h"
 #include "reports/outputs/markdown.h"
 #include "reports/outputs/text.h"
+#include "reports/record/record_reading.h"
 #include "reports/record/sample_report_testing.h"
 #include "reports/text/compare.h"
 #include "reports/text/layers.h"

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "reports/outputs/phrases.h"
+#include "reports/record/json_number.h"
 #include "reports/record/report.h"
 
 namespace halfmark::reports {

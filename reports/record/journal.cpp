@@ -13,6 +13,7 @@
 
 #include "reports/record/file.h"
 #include "reports/record/json_parser.h"
+#include "reports/record/record_reading.h"
 
 namespace halfmark::reports {
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "reports/record/folder_testing.h"
+#include "reports/record/record_reading.h"
 #include "reports/record/sample_report_testing.h"
 
 namespace halfmark::reports {

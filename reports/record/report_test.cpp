@@ -1,6 +1,7 @@
 // The report file: writing and reading back, and every kind of invalid file.
 #include "reports/record/report.h"
 #include "reports/record/json_parser.h"
+#include "reports/record/record_reading.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

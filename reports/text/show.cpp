@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "reports/text/compare.h"
+#include "reports/text/experiments_text.h"
 #include "reports/text/layers.h"
 #include "reports/text/lint_text.h"
 #include "reports/text/summary.h"
@@ -362,6 +363,7 @@ std::string show(const NamedReport& named, const TextOptions& options) {
     (text += '\n') += group_text(group, figures, options);
     if (const auto found = layers.find({group.subject, group.device}); found != layers.end()) text += found->second;
   }
+  text += experiments_text(report, options);
   text += controls_text(report, options);
   text += lint_text(report, options);
 

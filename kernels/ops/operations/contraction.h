@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "kernels/ops/matrix_instruction.h"
+#include "kernels/ops/operations/list.h"
 #include "kernels/ops/operations/window.h"
 #include "kernels/tensor/scaled.h"
 
@@ -29,7 +30,11 @@ struct Matmul {  // out = op(a) op(b) + beta out
   double beta = 0;
   void check() const;
   void visit(auto&& v) const {
-    v.input("a", a), v.input("b", b), v.output("out", out);
+    v.input("a", a), v.input("b", b);
+    if (beta == 0)
+      v.output("out", out);
+    else
+      visit_updated(v, "out", out);
     v.attribute(transpose_a), v.attribute(transpose_b), v.attribute(math), v.attribute(beta);
   }
 };

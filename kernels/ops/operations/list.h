@@ -1,7 +1,8 @@
-// Operations on lists of tensors: how they show their tensors to a visitor.
+// How operations show lists of tensors, and tensors that they update in place, to a visitor.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace halfmark::kernels {
 
@@ -13,6 +14,14 @@ void visit_list(auto& visitor, const auto& items, auto show) {
     show(item);
     if constexpr (requires { visitor.next(); }) visitor.next();
   }
+}
+
+// A tensor that the operation reads and writes. A visitor that has no updated() sees an output.
+void visit_updated(auto& visitor, std::string_view name, auto& tensor) {
+  if constexpr (requires { visitor.updated(name, tensor); })
+    visitor.updated(name, tensor);
+  else
+    visitor.output(name, tensor);
 }
 
 }  // namespace halfmark::kernels

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "kernels/ops/operations/list.h"
 #include "kernels/tensor/tensor.h"
 
 namespace halfmark::kernels {
@@ -28,7 +29,7 @@ struct BatchNorm {
   void visit(auto&& v) const {
     v.input("x", x), v.input("scale", scale), v.input("shift", shift);
     v.output("out", out), v.output("mean", mean), v.output("variance", variance);
-    v.output("running_mean", running_mean), v.output("running_variance", running_variance);
+    visit_updated(v, "running_mean", running_mean), visit_updated(v, "running_variance", running_variance);
     v.attribute(momentum), v.attribute(epsilon);
     if (accumulate) v.attribute(*accumulate);
   }

@@ -19,7 +19,7 @@ struct Unscale {
   Tensor& found_inf;  // [1] f32
   float inverse_scale = 1;
   void check() const;
-  void visit(auto&& v) const { v.output("gradient", gradient), v.output("found_inf", found_inf); }
+  void visit(auto&& v) const { visit_updated(v, "gradient", gradient), visit_updated(v, "found_inf", found_inf); }
 };
 
 // norm <- square root of the sum of the squares of all gradients: summed in fp64 in any order, rounded once.
@@ -42,7 +42,7 @@ struct ClipGradients {
   double limit = 1;    // a value, not part of the choice of row
   void check() const;
   void visit(auto&& v) const {
-    visit_list(v, gradients, [&](Tensor& gradient) { v.output("gradient", gradient); });
+    visit_list(v, gradients, [&](Tensor& gradient) { visit_updated(v, "gradient", gradient); });
     v.input("norm", norm);
   }
 };
@@ -86,8 +86,8 @@ struct SgdStep {
   void check() const;
   void visit(auto&& v) const {
     visit_list(v, tensors, [&](UpdatedTensors& t) {
-      v.output("parameter", t.parameter), v.input("gradient", t.gradient), v.output("velocity", t.first),
-          v.output("low", t.low), v.output("compensation", t.compensation);
+      visit_updated(v, "parameter", t.parameter), v.input("gradient", t.gradient);
+      visit_updated(v, "velocity", t.first), v.output("low", t.low), visit_updated(v, "compensation", t.compensation);
     });
     v.attribute(storage), v.attribute(rounding);
   }
@@ -106,8 +106,9 @@ struct AdamStep {
   void check() const;
   void visit(auto&& v) const {
     visit_list(v, tensors, [&](UpdatedTensors& t) {
-      v.output("parameter", t.parameter), v.input("gradient", t.gradient), v.output("mean", t.first),
-          v.output("mean_square", t.second), v.output("low", t.low), v.output("compensation", t.compensation);
+      visit_updated(v, "parameter", t.parameter), v.input("gradient", t.gradient), visit_updated(v, "mean", t.first);
+      visit_updated(v, "mean_square", t.second), v.output("low", t.low);
+      visit_updated(v, "compensation", t.compensation);
     });
     v.attribute(kind), v.attribute(storage), v.attribute(rounding);
   }
