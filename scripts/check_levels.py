@@ -105,7 +105,7 @@ BANNED_FLAG = re.compile(r"(?<![\w-])(-ffast-math|-Ofast|-funsafe-math-optimizat
 # In CMake files, every flag that decides how code is computed must be one of these. In shell scripts, -f and -m are other things.
 NUMBER_FLAG = re.compile(r"(?<![\w-])--?(?:f|O|m(?!ax_))[\w-]*(?:=[\w,-]*)?")
 KNOWN_FLAG = re.compile(r"-O[012]?|-ffp-contract=off(?:,.*)?|-ffile-prefix-map=|-fno-tree-(?:ter|reassoc)|-fsanitize=[\w,-]*|-fno-sanitize-recover=all"
-                        r"|-fno-omit-frame-pointer|--fmad=false")
+                        r"|-fno-omit-frame-pointer|--fmad=false|--format=csv,noheader")  # the last one is of nvidia-smi
 OPTIMIZE = re.compile(r"\b(?:__)?optimize(?:__)?\s*\(")
 # Includes that no source file shows.
 HIDDEN_INCLUDE = re.compile(r"(?<![\w-])(-include|-imacros|-iquote|target_precompile_headers|PRECOMPILE_HEADERS)\b")

@@ -17,12 +17,11 @@ void add_elementwise_rows(KernelTable& table);
 void add_reduce_rows(KernelTable& table);
 void add_image_rows(KernelTable& table);
 void add_direct_rows(KernelTable& table);
-void add_dot_rows(KernelTablevoid add_dot_rows(KernelTable& table, const CudaDevice& device);  // rows on table, CudaDevice& device);  // rows on the device's own matrix instructions
+void add_dot_rows(KernelTable& table, CudaDevice& device);  // rows on the device's own matrix instructions
 
 // The device of a row of this plugin, made current for the thread.
 CudaDevice& on(Device& device);
-inline const CudaDevice& of(const Device& device) {
-  return static_cast<const CudaDevice&>(device); }
+inline const CudaDevice& of(const Device& device) { return static_cast<const CudaDevice&>(device); }
 
 Array array(const Tensor& tensor);  // an empty tensor gives null
 Channels channels(const Tensor& tensor);
