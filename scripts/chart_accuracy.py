@@ -65,7 +65,9 @@ def accuracy(reports):
         for line, policy in enumerate(baseline_first(rows)):
             mean, error, text = texts[panel, policy]
             colour, marker, _ = style(policy)
-            axes.errorbar(mean, line, xerr=error, color=colour, marker=marker, ms=4, lw=1.1, capsize=2, capthick=1.1)
+            one_seed = len(rows[policy]) == 1
+            axes.errorbar(mean, line, xerr=error, color=colour, marker=marker, ms=4, lw=1.1, capsize=2, capthick=1.1,
+                          mfc="white" if one_seed else colour)
             axes.text(1 + 0.08 / size[0], line, text, transform=axes.get_yaxis_transform(), va="center", fontsize=SMALL,
                       color=INK)
         set_ticks(axes.yaxis, (list(range(len(rows))), [names[policy] for policy in baseline_first(rows)]))
@@ -83,5 +85,5 @@ def accuracy(reports):
     sheet.note(f"Bars: one standard error on each side. {some(samples)} held-out samples for each of {some(seeds)} "
                f"seed{'' if max(seeds) == 1 else 's'}, evaluated in fp32.")
     if min(seeds) == 1:
-        sheet.note("With one seed the error is that of the samples alone; another seed differs by more.")
+        sheet.note("Hollow: one seed. The error is that of the samples alone, another seed differs by more: this ranks no precisions.")
     return sheet

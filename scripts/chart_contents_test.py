@@ -239,7 +239,10 @@ class Contents(charts_test.Folder):
         self.assertEqual(values[MLP], {"87.0 ± 1.2 %"})
         self.assertEqual(values[CNN], {"85.0 ± 1.1 %"})
         self.assertIn("1024 held-out samples for each of 1 to 3 seeds", words)
-        self.assertIn("With one seed the error is that of the samples alone", words)
+        self.assertIn("Hollow: one seed. The error is that of the samples alone", words)
+        hollow = {panel.subject: {line.get_markerfacecolor() == "white" for line in axes.lines if line.get_marker() in "os^vDPX"}
+                  for panel, axes in sheet.axes.items()}
+        self.assertEqual((hollow[MLP], hollow[CNN]), ({False}, {True}))
         self.assertAlmostEqual(chart_accuracy.mean_of([(0.5, 0.02), (0.5, 0.02)])[1], 0.02 / math.sqrt(2))
 
     def test_replicates_of_a_training_are_a_band(self):
