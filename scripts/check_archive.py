@@ -63,6 +63,8 @@ class Archive:
         for path in self.files():
             if path.parent.name != "licenses" and re.search(r"gtest|gmock|sample_|planted|_test(ing)?\.py$|\.pyc$", path.name):
                 wrong.append(f"{path.relative_to(self.root)} is only used by tests")
+            if path.parent.name == "lib" and OF_THE_GPU.match(path.name):
+                wrong.append(f"{path.relative_to(self.root)} has the name of a library of NVIDIA, which belongs to the machine")
         return wrong
 
     def finds_its_libraries(self):

@@ -78,11 +78,12 @@ class Spoiled(unittest.TestCase):
         self.program(self.root / "bin" / "kernels_tests")
         self.write("notes", "text")
         self.write("lib/libgtest.so.1", "text")
+        self.write("lib/libnvidia-ml.so.1", "text")
         (self.root / "bin" / "halfmark_micro").unlink()
         for name in ("sample_report.json", "planted.txt", "charts_test.py", "charts_testing.py", "charts.pyc"):
             self.write(f"share/halfmark/{name}", "text")
         self.assert_wrong(check_archive.Archive.holds_what_it_should, "charts.py is missing", "notes is not one", "bin/halfmark_micro is missing",
-                          "bin/kernels_tests does not belong", "libgtest.so.1 is only used by tests", "charts.pyc is only", "charts_test.py is only", "charts_testing.py is only", "planted.txt is only",
+                          "bin/kernels_tests does not belong", "libgtest.so.1 is only used by tests", "libnvidia-ml.so.1 has the name of a library of NVIDIA", "charts.pyc is only", "charts_test.py is only", "charts_testing.py is only", "planted.txt is only",
                           "sample_report.json is only")
 
     def test_a_library_from_outside(self):

@@ -59,7 +59,7 @@ HEADERS = {
     "exception": "exception exception_ptr current_exception rethrow_exception make_exception_ptr terminate uncaught_exceptions",
     "filesystem": "filesystem::",
     "fstream": "ifstream ofstream fstream",
-    "functional": "function less greater hash plus multiplies ref cref reference_wrapper bind_front equal_to not_fn invoke "
+    "functional": "function less greater less_equal greater_equal not_equal_to hash plus multiplies ref cref reference_wrapper bind_front equal_to not_fn invoke "
                   "ranges::less ranges::greater",
     "future": "future async promise packaged_task launch",
     "initializer_list": "initializer_list",

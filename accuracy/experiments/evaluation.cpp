@@ -64,7 +64,7 @@ const std::vector<MetricRow>& evaluation_table() {
        "accuracy of the training batches in the last tenth of the steps, before their updates, - held-out accuracy; "
        "standard error: of the held-out samples"},
       {"evaluation.step_cost", "1", Better::lower, information,
-       "operations of an evaluation of the training batch at each step / operations of the step"},
+       "bytes that the operations of an evaluation of the training batch move / those of a training step"},
 
       {"evaluation.peak_bytes", "B", Better::lower, information,
        "over the number of evaluation batches: most bytes of tensors at one instant, logits kept or not"},

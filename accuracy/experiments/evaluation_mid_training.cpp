@@ -66,6 +66,28 @@ double largest_change(const ModelValues& a, const ModelValues& b) {
   return largest;
 }
 
+double bytes_of(const KernelLog& log) {
+  double sum = 0;
+  for (const kernels::LoggedKernel& entry : log.entries()) sum += static_cast<double>(entry.read + entry.written);
+  return sum;
+}
+
+// Bytes that the operations of evaluating a batch move, as a share of those of a training step.
+double cost_of_evaluation(const TrialSpec& spec) {
+  Trial trial(spec);
+  trial.train_step(0);  // allocates the state of the optimizer
+  double step = 0, evaluation = 0;
+  {
+    const KernelLog log;
+    trial.train_step(1);
+    step = bytes_of(log);
+  }
+  const KernelLog log;
+  trial.infer();
+  evaluation = bytes_of(log);
+  return evaluation / step;
+}
+
 }  // namespace
 
 void evaluate_in_mid_training(const TrialSpec& spec, const EvaluationAxes& axes, FindingsWriter& out) {
@@ -90,7 +112,7 @@ void evaluate_in_mid_training(const TrialSpec& spec, const EvaluationAxes& axes,
   out.number("evaluation.optimism", "", plain.batch_accuracy - plain.held_out.accuracy).standard_error =
       plain.held_out.accuracy_error();
   out.number("evaluation.predictions", "", static_cast<double>(plain.held_out.samples));
-  out.number("evaluation.step_cost", "", 1.0 / 3);  // a forward pass; the step is that and twice as much for backward
+  out.number("evaluation.step_cost", "", cost_of_evaluation(spec));
 }
 
 }  // namespace halfmark::accuracy

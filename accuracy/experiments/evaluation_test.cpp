@@ -141,6 +141,9 @@ TEST(Evaluation, ChangesATrainingOnlyIfItLeavesTheModelInHalf) {
   EXPECT_EQ(unchanged(fp32, "in_place_restored"), 1);
   EXPECT_LT(unchanged(fp32, "in_place"), 0.5);
   EXPECT_GT(number_at(fp32, "evaluation.training_distance", "in_place"), 0);
+  // A forward pass of three, less what batch norm reads only in training, and without the update.
+  EXPECT_GT(number_at(fp32, "evaluation.step_cost"), 0.15);
+  EXPECT_LT(number_at(fp32, "evaluation.step_cost"), 0.35);
   // A model in half has nothing to lose when it is cast to half.
   const Findings fp16 = findings_of(evaluation_harness(), experiment_spec(kTinyConvnet, "fp16", axes));
   EXPECT_EQ(unchanged(fp16, "in_place"), 1);

@@ -34,6 +34,12 @@ TEST(Traffic, IsTheSumOfItsPhasesAndOfTheirOperations) {
     if (one.metric != "traffic.read" || one.at.empty()) continue;
     (one.at.find('/') == std::string::npos ? of_phases : of_operations) += one.value;
   }
+  double casts = 0;
+  for (const Measurement& one : found.measurements)
+    if (one.metric != "traffic.ratio" && one.at.ends_with("/cast")) casts += one.value;
+  EXPECT_GT(casts, 0);
+  EXPECT_EQ(number_at(found, "traffic.casts"),
+            casts / (number_at(found, "traffic.read") + number_at(found, "traffic.written")));
   EXPECT_EQ(of_phases, number_at(found, "traffic.read"));
   EXPECT_EQ(of_operations, number_at(found, "traffic.read"));
 }

@@ -136,6 +136,8 @@ UncertainNumber uncertain(const Measurement& one) {
   UncertainNumber number{one.value, {one.value, one.value}};
   if (one.interval)
     number.range = *one.interval;
+  else if (one.standard_error && !(std::isfinite(*one.standard_error) && *one.standard_error >= 0))
+    number.range = {-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
   else if (one.standard_error)
     number.range = {one.value - 2 * *one.standard_error, one.value + 2 * *one.standard_error};
   return number;
@@ -162,10 +164,10 @@ UncertainNumber taken(const NumberSource& source, const std::vector<UncertainNum
   const auto combine = [&](double& into, double next) {
     switch (source.take) {
       case NumberSource::Take::max:
-        into = std::max(into, next);
+        into = std::isnan(into) || std::isnan(next) ? std::nan("") : std::max(into, next);
         break;
       case NumberSource::Take::min:
-        into = std::min(into, next);
+        into = std::isnan(into) || std::isnan(next) ? std::nan("") : std::min(into, next);
         break;
       case NumberSource::Take::only:
       case NumberSource::Take::mean:
@@ -287,7 +289,13 @@ std::vector<ClaimVerdict> judge_claims(const ClaimList& list, const Report& repo
         one.evidence.push_back({name, number, source.cases, source.metric, source.at});
       }
       one.outcome = outcome_of(claim, numbers);
-      if (one.outcome == ClaimOutcome::inconclusive) one.reason = "the spread of the numbers does not decide the rule";
+      if (one.outcome == ClaimOutcome::inconclusive) {
+        const auto nan = std::ranges::find_if(
+            one.evidence, [](const Evidence& evidence) { return std::isnan(evidence.number.value); });
+        one.reason = nan == one.evidence.end() ? "the spread of the numbers does not decide the rule"
+                                               : fmt::format("{} is NaN: {} at '{}' of {}", nan->name, nan->metric,
+                                                             nan->at, nan->cases.front());
+      }
     } catch (const Obstacle& obstacle) {
       one.outcome = obstacle.outcome, one.reason = obstacle.reason;
     }

@@ -49,7 +49,24 @@ TEST(Claims, AreConfirmedRefutedOrConditionalByTheirRule) {
   EXPECT_EQ(verdict_with(1, 0, {2, 1}).outcome, ClaimOutcome::confirmed);
   EXPECT_EQ(verdict_with(5, 0, {2, 1}).outcome, ClaimOutcome::refuted);
   EXPECT_EQ(verdict_with(3, 0, {2, 1}).outcome, ClaimOutcome::conditional);
-  EXPECT_EQ(verdict_with(std::nan(""), 0, {2, 1}).outcome, ClaimOutcome::conditional) << "no comparison holds";
+}
+
+TEST(Claims, AreInconclusiveIfANumberIsNotANumber) {
+  const double nan = std::nan("");
+  EXPECT_EQ(verdict_with(nan, 0, {2, 1}).outcome, ClaimOutcome::inconclusive);
+  EXPECT_EQ(verdict_with(nan, 0, {2, 1}).reason, "a is NaN: m at '' of " + kId);
+  EXPECT_EQ(verdict_with(1, 0, {nan, 2}).outcome, ClaimOutcome::inconclusive) << "the largest of NaN and 2";
+  EXPECT_EQ(verdict_with(1, 0, {2, nan}).outcome, ClaimOutcome::inconclusive) << "wherever it stands";
+}
+
+TEST(Claims, OfAnErrorThatIsNoneAreInconclusive) {
+  for (const double error : {-1.0, std::nan(""), HUGE_VAL}) {
+    ClaimList list = list_of(kClaim);
+    Report report;
+    report.records.push_back(record_with(
+        kId, {{.metric = "m", .value = 1, .standard_error = error}, {.metric = "n", .at = "p/0", .value = 2}}));
+    EXPECT_EQ(judge_claims(list, report, "cpu")[0].outcome, ClaimOutcome::inconclusive) << error;
+  }
 }
 
 TEST(Claims, AreInconclusiveWhereTheSpreadDecides) {

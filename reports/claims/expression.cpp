@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -42,16 +43,33 @@ struct Operation {
   Node::Function function;
 };
 
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+// A comparison with a NaN is neither true nor false.
+template <class Compare>
+double compared(const Operands& v) {
+  return std::isnan(v[0]) || std::isnan(v[1]) ? kUnknown : static_cast<double>(Compare{}(v[0], v[1]));
+}
+// `deciding`: the truth of one operand that decides whatever the other is.
+double joined(const Operands& v, bool deciding) {
+  const auto decides = [&](double x) { return !std::isnan(x) && (x != 0) == deciding; };
+  if (decides(v[0]) || decides(v[1])) return deciding;
+  return std::isnan(v[0]) || std::isnan(v[1]) ? kUnknown : static_cast<double>(!deciding);
+}
+bool has_nan(const Operands& v) {
+  return std::ranges::any_of(v, [](double x) { return std::isnan(x); });
+}
+
 // By rising precedence; operations of one level associate to the left. A longer text comes before its beginning.
 const std::vector<std::vector<Operation>> kLevels = {
-    {{"or", [](const Operands& v) { return static_cast<double>(v[0] != 0 || v[1] != 0); }}},
-    {{"and", [](const Operands& v) { return static_cast<double>(v[0] != 0 && v[1] != 0); }}},
-    {{"<=", [](const Operands& v) { return static_cast<double>(v[0] <= v[1]); }},
-     {">=", [](const Operands& v) { return static_cast<double>(v[0] >= v[1]); }},
-     {"==", [](const Operands& v) { return static_cast<double>(v[0] == v[1]); }},
-     {"!=", [](const Operands& v) { return static_cast<double>(v[0] < v[1] || v[0] > v[1]); }},
-     {"<", [](const Operands& v) { return static_cast<double>(v[0] < v[1]); }},
-     {">", [](const Operands& v) { return static_cast<double>(v[0] > v[1]); }}},
+    {{"or", [](const Operands& v) { return joined(v, true); }}},
+    {{"and", [](const Operands& v) { return joined(v, false); }}},
+    {{"<=", compared<std::less_equal<>>},
+     {">=", compared<std::greater_equal<>>},
+     {"==", compared<std::equal_to<>>},
+     {"!=", compared<std::not_equal_to<>>},
+     {"<", compared<std::less<>>},
+     {">", compared<std::greater<>>}},
     {{"+", [](const Operands& v) { return v[0] + v[1]; }}, {"-", [](const Operands& v) { return v[0] - v[1]; }}},
     {{"*", [](const Operands& v) { return v[0] * v[1]; }}, {"/", [](const Operands& v) { return v[0] / v[1]; }}},
 };
@@ -66,8 +84,9 @@ const NamedFunction kFunctions[] = {
     {"abs", 1, 1, [](const Operands& v) { return std::fabs(v[0]); }},
     {"sqrt", 1, 1, [](const Operands& v) { return std::sqrt(v[0]); }},
     {"log2", 1, 1, [](const Operands& v) { return std::log2(v[0]); }},
-    {"min", 2, kAny, [](const Operands& v) { return *std::ranges::min_element(v); }},
-    {"max", 2, kAny, [](const Operands& v) { return *std::ranges::max_element(v); }},
+    {"finite", 1, 1, [](const Operands& v) { return static_cast<double>(std::isfinite(v[0])); }},
+    {"min", 2, kAny, [](const Operands& v) { return has_nan(v) ? kUnknown : *std::ranges::min_element(v); }},
+    {"max", 2, kAny, [](const Operands& v) { return has_nan(v) ? kUnknown : *std::ranges::max_element(v); }},
 };
 
 class Reader {
@@ -155,7 +174,7 @@ class Reader {
       return;
     }
     const auto* const function = std::ranges::find(kFunctions, std::string_view(name), &NamedFunction::name);
-    if (function == std::end(kFunctions)) at_ = begin, fail("abs, sqrt, log2, min or max");
+    if (function == std::end(kFunctions)) at_ = begin, fail("abs, sqrt, log2, finite, min or max");
     node.function = function->function;
     do node.operands.push_back(level(0));
     while (take(","));
@@ -187,7 +206,9 @@ double Expression::value(const Numbers& numbers) const {
 }
 
 Truth Expression::holds(const Numbers& numbers) const {
-  const bool at_value = value(numbers) != 0;
+  const double truth = value(numbers);
+  if (std::isnan(truth)) return Truth::open;
+  const bool at_value = truth != 0;
   std::vector<std::string> uncertain;
   for (const std::string& name : names_)
     if (const Range& range = numbers.find(name)->second.range; range.lower < range.upper) uncertain.push_back(name);
@@ -201,7 +222,8 @@ Truth Expression::holds(const Numbers& numbers) const {
       if (place == uncertain.end()) return number.value;
       return corner >> (place - uncertain.begin()) & 1 ? number.range.upper : number.range.lower;
     };
-    if ((root_->value(of_name) != 0) != at_value) return Truth::open;
+    const double at_corner = root_->value(of_name);
+    if (std::isnan(at_corner) || (at_corner != 0) != at_value) return Truth::open;
   }
   return at_value ? Truth::yes : Truth::no;
 }

@@ -46,8 +46,13 @@ TEST(Expressions, AreOpenWhereTheRangesOfTheirNumbersDecideBothWays) {
   EXPECT_EQ(Expression("c_1 - b > 5").holds(kNumbers), Truth::yes);
 }
 
-TEST(Expressions, HoldForNoComparisonWithNan) {
-  for (const char* text : {"bad > 1", "bad < 1", "bad == 1", "bad != 1", "bad <= 1", "bad >= 1"})
+TEST(Expressions, AreOpenWhereANanWouldDecide) {
+  for (const char* text : {"bad > 1", "bad < 1", "bad == 1", "bad != 1", "bad <= 1", "bad >= 1", "min(bad, a) > 0",
+                           "min(a, bad) > 0", "max(a, bad) > 0", "bad > 1 or a > 5", "a > 1 and bad > 1"})
+    EXPECT_EQ(Expression(text).holds(kNumbers), Truth::open) << text;
+  for (const char* text : {"bad > 1 or a > 1", "a > 1 or bad > 1", "finite(bad) == 0", "finite(a) == 1"})
+    EXPECT_EQ(Expression(text).holds(kNumbers), Truth::yes) << text;
+  for (const char* text : {"bad > 1 and a > 5", "a > 5 and bad > 1", "finite(bad) == 1"})
     EXPECT_EQ(Expression(text).holds(kNumbers), Truth::no) << text;
 }
 
@@ -58,7 +63,7 @@ TEST(Expressions, SayWhereTheyAreWrong) {
       {"(1", ") is expected at character 3"},
       {"1 2", "an operation is expected at character 3"},
       {"1x", "an operation is expected at character 2"},
-      {"cos(1)", "abs, sqrt, log2, min or max is expected at character 1"},
+      {"cos(1)", "abs, sqrt, log2, finite, min or max is expected at character 1"},
       {"abs(1, 2)", "abs takes one argument"},
       {"min(1)", "min takes two arguments or more"},
       {"1 & 2", "an operation is expected at character 3"},
