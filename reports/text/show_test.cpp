@@ -68,6 +68,17 @@ std::string with_single_blanks(const std::string& text) {
   return result;
 }
 
+TEST(Show, ANumberOfTheWholeCaseIsShownAndNotTheWorstOfItsParts) {
+  const std::vector<Measurement> whole = {measured("moved.ratio", "backward", 1.4), measured("moved.ratio", "", 0.5),
+                                          measured("part.ratio", "backward", 1.4), measured("part.ratio", "", 0.5)};
+  const std::vector<Measurement> parts = {measured("moved.ratio", "", 0.6), measured("part.ratio", "forward", 1.2)};
+  const std::string text = show(report_of({measured_record("fp16", whole), measured_record("bf16", parts)}), kWide);
+  EXPECT_EQ(under(text, "moved.ratio", "fp16"), "0.5") << text;
+  EXPECT_EQ(under(text, "moved.ratio", "bf16"), "0.6") << text;
+  EXPECT_EQ(under(text, "part.ratio", "fp16"), "1.4") << "bf16 has none of the whole case: the worst of both\n" << text;
+  EXPECT_EQ(under(text, "part.ratio", "bf16"), "1.2") << text;
+}
+
 TEST(ShowColumns, HoldTheirOwnMetricInItsUnit) {
   const ShownMetric shown[] = {{"train step", "time.step", "hot", 4e-3, "s", "4 ms"},
                                {"FLOP rate", "throughput.flops", "hot", 3e9, "FLOP/s", "3 GFLOP/s"},

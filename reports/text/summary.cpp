@@ -174,6 +174,21 @@ bool is_control(const Record& record) {
   return record.status == Status::ok || record.status == Status::suspect || !record.expectation->met;
 }
 
+namespace {
+
+// Metrics of which every record that has them has a number of the whole case: that one is shown, not the worst part.
+std::set<std::string> metrics_of_whole_cases(const std::vector<const Report*>& reports) {
+  std::set<std::string> all, without;
+  for (const Report* report : reports)
+    for (const Record& record : report->records)
+      for (const Measurement& one : record.measurements)
+        if (all.insert(one.metric); !find(record, one.metric)) without.insert(one.metric);
+  for (const std::string& metric : without) all.erase(metric);
+  return all;
+}
+
+}  // namespace
+
 std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool all) {
   const std::span<const Figure> known = known_figures();
   std::vector<Figure> figures(known.begin(), known.end());
@@ -183,6 +198,7 @@ std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool a
     seen.insert(figure.metric + " @ " + figure.at);
     families.insert(family_of(figure.metric));
   }
+  const std::set<std::string> whole = metrics_of_whole_cases(reports);
   for (const Report* report : reports) {
     for (const Record& record : report->records) {
       for (const Measurement& one : record.measurements) {
@@ -192,7 +208,7 @@ std::vector<Figure> figures_of(const std::vector<const Report*>& reports, bool a
         if (!all && (families.contains(family_of(one.metric)) || background)) continue;
         const std::string title = all && !one.at.empty() ? one.metric + " @ " + one.at : one.metric;
         if (!seen.insert(title).second) continue;
-        Figure figure{title, one.metric, all ? one.at : "*", one.better};
+        Figure figure{title, one.metric, all ? one.at : whole.contains(one.metric) ? "" : "*", one.better};
         figure.timed = figure.best = is_timed(one.metric);
         figures.push_back(figure);
       }
