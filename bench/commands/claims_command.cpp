@@ -147,7 +147,7 @@ void add_claims_command(CommandLine& line, Program& program) {
   Command command = line.add("claims", "claims of articles about mixed precision: measured, with a verdict each");
   command.words("ids", arguments->ids, "these claims only: S1-4, all of an article: S1; * as a glob");
   command.option("--device", arguments->device, "cpu, sim:hopper, cuda:0, ...; default: the best one present");
-  command.flag("--quick", arguments->quick, "with fewer seeds and steps: minutes; beside --from: of such a report");
+  command.flag("--quick", arguments->quick, "with fewer seeds and steps: minutes; also of --from");
   command.option("-o,--output", arguments->output, "report of the measured cases", kShowsDefault | kFile);
   command.option("--from", arguments->from, "judge the cases of this report and measure nothing");
   command.option("--json", arguments->json, "write the verdicts as JSON to this file", kFile);
