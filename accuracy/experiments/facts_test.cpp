@@ -68,6 +68,8 @@ TEST(ConversionExperiment, FindsWideningExactAndNarrowingWithinTheUnitRoundoff) 
     EXPECT_EQ(fact(findings, "conversion.widening"), 0) << policy;
     EXPECT_LE(fact(findings, "conversion.narrowing"), unit) << policy;
     EXPECT_GT(fact(findings, "conversion.narrowing"), 0.9 * unit) << policy << ": some number lies close to the middle";
+    // An fp32 number stays if its last 13 (bf16: 16) bits are zero: one in 2^13 or fewer.
+    EXPECT_GT(fact(findings, "conversion.changed"), 0.999) << policy;
   }
 }
 

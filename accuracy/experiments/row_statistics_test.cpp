@@ -1,6 +1,7 @@
 // Tests of the row_statistics harness: where sums of squares overflow and vanish follows from the format.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
@@ -69,6 +70,19 @@ TEST(RowStatistics, OfAWeightNormAreSums) {
   EXPECT_EQ(number_at(found, "row_statistics.vanished", "low_result"), 0);
   EXPECT_TRUE(std::isinf(curve_at(found, "row_statistics.error", "low_result/width=64", 100)));
   EXPECT_LT(curve_at(found, "row_statistics.error", "low_result/width=64", 1e-3), 0x1p-9);
+}
+
+// A width without any safe size is not safe.
+TEST(RowStatistics, SafeWidthsAreThoseWithASafeSize) {
+  const Findings& found = rows_under("linear/b4_i16_o8_w1", "fp16");
+  for (const Series& curve : found.series) {
+    if (curve.metric != "row_statistics.safe_to") continue;
+    const auto safe = static_cast<double>(std::ranges::count_if(curve.y, [](double size) { return size > 0; }));
+    EXPECT_EQ(number_at(found, "row_statistics.safe_widths", curve.at), safe / static_cast<double>(curve.y.size()))
+        << curve.at;
+  }
+  EXPECT_LT(number_at(found, "row_statistics.safe_widths", "low_sum"), 1);
+  EXPECT_GT(number_at(found, "row_statistics.safe_widths", "low_sum"), 0);
 }
 
 TEST(RowStatistics, AddedInFp16LoseWideRows) {

@@ -104,8 +104,8 @@ __global__ void __launch_bounds__(kThreads) sgd(uint32_t n, Access parameter, Ac
   if (low.present()) low.template store<Wide>(i, parameter.template load<Wide>(i));
 }
 
-// The timer of some GPUs advances in steps of up to 1 ms, and under debuggers not at all: the clock of the multiprocessor,
-// at most 4 GHz, is the bound.
+// How often the timer advances depends on the implementation (PTX ISA, %globaltimer). The clock of the multiprocessor ends
+// the wait too: after the time that the cycles would take at 4 GHz, more than any GPU has.
 __global__ void pause(uint64_t nanoseconds) {
   const int64_t first = clock64(), most = static_cast<int64_t>(4 * nanoseconds);
   uint64_t start, now;
