@@ -30,6 +30,7 @@ const std::vector<Harness>& accuracy_harnesses() {
                                             conversion_harness(),
                                             capacity_harness(),
                                             traffic_harness(),
+                                            summation_harness(),
                                             loss_scale_harness(),
                                             underflow_harness(),
                                             reduction_harness(),

@@ -78,6 +78,7 @@ Harness same_bits_harness();             // same_bits.cpp
 Harness conversion_harness();            // conversion.cpp
 Harness capacity_harness();              // capacity.cpp
 Harness traffic_harness();               // traffic.cpp
+Harness summation_harness();             // summation.cpp
 Harness loss_scale_harness();            // loss_scale.cpp
 Harness underflow_harness();             // underflow.cpp
 Harness reduction_harness();             // reduction.cpp

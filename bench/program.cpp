@@ -84,6 +84,7 @@ CommandLine command_line(Program& program) {
   add_ab_command(line, program);
   add_history_command(line, program);
   add_probe_command(line, program);
+  add_check_command(line, program);
   add_dot_command(line, program);
   add_arithmetic_command(line, program);
   add_convert_command(line, program);

@@ -73,6 +73,13 @@ std::shared_ptr<Device> open_device(const std::string& name) {
   return open_sim_device(name);
 }
 
+std::string simulated_device(std::string_view architecture) {
+  for (const Architecture& row : architectures())
+    for (const int capability : row.compute_capabilities)
+      if (capability != 0 && architecture == "sm_" + std::to_string(capability)) return "sim:" + std::string(row.name);
+  return {};
+}
+
 // All devices use the host's oracle. An oracle on the GPU would only be faster.
 std::shared_ptr<Device> oracle_device(const Device&) { return std::make_shared<CpuDevice>(); }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,9 @@ const std::vector<DeviceRow>& known_devices();
 // unknown (lists the known names) or the device is absent (gives the reason). A CUDA
 // device is opened by the first call and shared by all callers, because there is only one piece of hardware.
 std::shared_ptr<Device> open_device(const std::string& name);
+
+// The simulated device that stands for GPUs of this architecture: "sim:hopper" for "sm_90". Empty if there is none.
+std::string simulated_device(std::string_view architecture);
 
 // The device that runs the fp64 oracles for `device`: fast fp64 rows and its own memory ledger.
 std::shared_ptr<Device> oracle_device(const Device& device);

@@ -74,6 +74,18 @@ std::string DotChoice::name() const {
   return fmt::format("{} {}{}{}>{}", name_of(instruction), operands, scales, addend, name_of(d));
 }
 
+DotOperands dot_operands(Device& device, const DotChoice& choice, std::span<const Question> questions) {
+  std::vector<double> a, b, c;
+  for (const Question& question : questions) {
+    a.insert(a.end(), question.a.begin(), question.a.end());
+    b.insert(b.end(), question.b.begin(), question.b.end());
+    c.push_back(question.c);
+  }
+  const auto n = static_cast<int64_t>(questions.size());
+  const Side left = side_of(device, choice, choice.a, a, n), right = side_of(device, choice, choice.b, b, n);
+  return {left.elements, right.elements, left.scales, right.scales, Tensor::from(device, {n}, choice.c, c)};
+}
+
 BlackBox dot_box(Device& device, const DotChoice& choice, size_t k) {
   BlackBox box;
   box.device = device.name();
@@ -89,17 +101,9 @@ BlackBox dot_box(Device& device, const DotChoice& choice, size_t k) {
     std::vector<uint64_t> codes;
     for (size_t first = 0; first < questions.size(); first += kChunk) {
       const auto part = questions.subspan(first, std::min(kChunk, questions.size() - first));
-      std::vector<double> a, b, c;
-      for (const Question& question : part) {
-        a.insert(a.end(), question.a.begin(), question.a.end());
-        b.insert(b.end(), question.b.begin(), question.b.end());
-        c.push_back(question.c);
-      }
-      const auto n = static_cast<int64_t>(part.size());
-      const Side left = side_of(device, choice, choice.a, a, n), right = side_of(device, choice, choice.b, b, n);
-      const Tensor addend = Tensor::from(device, {n}, choice.c, c);
-      Tensor out(device, {n}, choice.d);
-      run(DotProducts{left.elements, right.elements, left.scales, right.scales, addend, out, choice.instruction});
+      const DotOperands of = dot_operands(device, choice, part);
+      Tensor out(device, {static_cast<int64_t>(part.size())}, choice.d);
+      run(DotProducts{of.a, of.b, of.scale_a, of.scale_b, of.c, out, choice.instruction});
       const std::vector<unsigned char> bytes = out.codes();
       for (size_t i = 0; i < part.size(); ++i) codes.push_back(load_code(choice.d, bytes.data(), i));
     }

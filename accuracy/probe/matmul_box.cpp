@@ -33,10 +33,10 @@ class MatmulRunner {
 
   bool takes(double beta) const {
     const Tensor a = Tensor::zeros(device_, {shape_.m, shape_.k}, types_.a),
-                 b = Tensor::zeros(device_, {shape_.k, shape_.n}, types_.b);
+                 b = Tensor::zeros(device_, shape_of_b(), types_.b);
     Tensor out = Tensor::zeros(device_, {shape_.m, shape_.n}, types_.d);
     try {
-      chosen(Matmul{.a = a, .b = b, .out = out, .math = types_.math, .beta = beta});
+      chosen(Matmul{.a = a, .b = b, .out = out, .transpose_b = types_.transpose_b, .math = types_.math, .beta = beta});
     } catch (const Unsupported&) {
       if (beta == 0) throw;
       return false;
@@ -76,6 +76,8 @@ class MatmulRunner {
     return next;
   }
 
+  Shape shape_of_b() const { return types_.transpose_b ? Shape{shape_.n, shape_.k} : Shape{shape_.k, shape_.n}; }
+
   size_t call(std::span<const Question> questions, size_t first, std::vector<uint64_t>& codes) {
     const auto m = static_cast<size_t>(shape_.m), n = static_cast<size_t>(shape_.n), k = static_cast<size_t>(shape_.k);
     Places rows, columns;
@@ -89,7 +91,7 @@ class MatmulRunner {
       const auto row = place(rows, question.a, rows_), column = place(columns, question.b, columns_);
       if (!row || !column || used[*row * n + *column]) break;
       std::copy(question.a.begin(), question.a.end(), a.begin() + static_cast<long>(*row * k));
-      for (size_t i = 0; i < k; ++i) b[i * n + *column] = question.b[i];
+      for (size_t i = 0; i < k; ++i) b[types_.transpose_b ? *column * k + i : i * n + *column] = question.b[i];
       used[*row * n + *column] = true;
       cells.push_back(*row * n + *column);
       c[cells.back()] = question.c;
@@ -106,7 +108,10 @@ class MatmulRunner {
     const auto m = static_cast<size_t>(shape_.m), n = static_cast<size_t>(shape_.n);
     std::vector<double> a, b;
     for (size_t row = 0; row < m; ++row) a.insert(a.end(), question.a.begin(), question.a.end());
-    for (const double x : question.b) b.insert(b.end(), n, x);
+    if (types_.transpose_b)
+      for (size_t column = 0; column < n; ++column) b.insert(b.end(), question.b.begin(), question.b.end());
+    else
+      for (const double x : question.b) b.insert(b.end(), n, x);
     const std::vector<unsigned char> bytes = product(a, b, std::vector<double>(m * n, question.c));
     std::vector<uint64_t> codes(m * n);
     for (size_t i = 0; i < codes.size(); ++i) codes[i] = code_at(types_.d, bytes, i);
@@ -115,10 +120,15 @@ class MatmulRunner {
 
   std::vector<unsigned char> product(std::span<const double> a, std::span<const double> b, std::span<const double> c) {
     const Tensor left = Tensor::from(device_, {shape_.m, shape_.k}, types_.a, a),
-                 right = Tensor::from(device_, {shape_.k, shape_.n}, types_.b, b);
+                 right = Tensor::from(device_, shape_of_b(), types_.b, b);
     Tensor out = Tensor::from(device_, {shape_.m, shape_.n}, types_.d, c);
     // beta is set in every call or in none, so that one kernel of the device answers all questions.
-    run(Matmul{.a = left, .b = right, .out = out, .math = types_.math, .beta = with_c_ ? 1.0 : 0.0});
+    run(Matmul{.a = left,
+               .b = right,
+               .out = out,
+               .transpose_b = types_.transpose_b,
+               .math = types_.math,
+               .beta = with_c_ ? 1.0 : 0.0});
     return out.codes();
   }
 
@@ -191,7 +201,7 @@ Question question_of(const BlackBox& box, std::span<const Term> terms) {
 }
 
 MatmulTypes matmul_types_named(std::string_view name) {
-  MatmulTypes types{std::string(name), DType::f32, DType::f32, DType::f32, {}};
+  MatmulTypes types{std::string(name), DType::f32, DType::f32, DType::f32, {}, false};
   const std::string bad = fmt::format(
       "types '{}': write A>D or A*B>D, as in f16>f32, e4m3*e5m2>f32, tf32>f32, and "
       "+fast, +splitN or +splitN:FORMAT after it",

@@ -178,6 +178,7 @@ struct MatmulTypes {
   std::string name;  // "f16>f32"
   DType a, b, d;
   Math math;
+  bool transpose_b = false;  // b is stored as [n, k], as the weights of a linear layer are
 };
 // "A>D", "A*B>D" with dtypes, "tf32>f32", and "+fast" for fast accumulation, "+splitN", "+splitN:FORMAT". The
 // accumulator is D, but at least fp32 for bf16 and f32. Throws Error for a name it cannot read.
@@ -201,6 +202,11 @@ std::vector<DotChoice> dot_choices(Device& device);  // all that the device acce
 // number with a wide exponent range. k counts these elements, so there are k * block products.
 BlackBox dot_box(Device& device, const DotChoice& choice, size_t k);
 size_t least_depth(const DotChoice& choice);  // the k of one instruction
+// The operands of these questions on a device: a, b and their scales [n, ...], c [n].
+struct DotOperands {
+  Tensor a, b, scale_a, scale_b, c;
+};
+DotOperands dot_operands(Device& device, const DotChoice& choice, std::span<const Question> questions);
 
 // Every simulated row that accepts the types of the box, or that accepts its operands and has a wider result. A wider
 // result is rounded once more to nearest even, as libraries do for bf16 and f16 results of fp32 sums. `alike` counts

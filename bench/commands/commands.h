@@ -29,6 +29,7 @@ void add_gate_command(CommandLine& line, Program& program);
 void add_export_command(CommandLine& line, Program& program);
 void add_merge_command(CommandLine& line, Program& program);
 void add_probe_command(CommandLine& line, Program& program);
+void add_check_command(CommandLine& line, Program& program);
 void add_dot_command(CommandLine& line, Program& program);
 void add_arithmetic_command(CommandLine& line, Program& program);
 void add_convert_command(CommandLine& line, Program& program);

@@ -3,12 +3,10 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +14,7 @@
 
 #include "accuracy/probe/probe.h"
 #include "bench/commands/commands.h"
+#include "bench/commands/matmul_shape.h"
 #include "bench/run/progress_line.h"
 #include "bench/vectors/probe_vectors.h"
 #include "kernels/devices.h"
@@ -36,20 +35,6 @@ struct ProbeArguments {
   size_t replays = 10000;
   bool json = false;
 };
-
-probe::MatmulShape shape_named(const std::string& text) {
-  probe::MatmulShape shape;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (int64_t* extent : {&shape.m, &shape.n, &shape.k}) {
-    const auto [next, error] = std::from_chars(at, end, *extent);
-    const bool last = extent == &shape.k;
-    if (error != std::errc() || *extent < 1 || (last ? next != end : next == end || *next != 'x'))
-      throw Error(fmt::format("--shape '{}': write MxNxK, as in 32x32x64", text));
-    at = next + 1;
-  }
-  return shape;
-}
 
 Json json_of(const probe::Report& report) {
   Json findings = Json::array();
@@ -124,7 +109,7 @@ probe::Finding answering_rows(const KernelLog& log) {
 std::vector<probe::Report> probe_matmuls(Device& device, const ProbeArguments& arguments, const probe::Options& options,
                                          std::vector<std::string>& refused) {
   std::vector<probe::Report> reports;
-  const probe::MatmulShape shape = shape_named(arguments.shape);
+  const probe::MatmulShape shape = matmul_shape_named(arguments.shape);
   for (const std::string& name : arguments.types.empty() ? probe::usual_types() : arguments.types) {
     const probe::MatmulTypes types = probe::matmul_types_named(name);
     try {

@@ -270,6 +270,7 @@ const std::vector<SuiteRow>& experiments() {
       {{"mlp/b32_i64_h128_o10", "resnet/b16_s16_n1_w8", "gpt/b8_t32_n2_h2_d32_v27", "erfnet/b4_s32x64_n1_w4_o4"},
        kCommon,
        {"traffic"}},
+      {{"linear/b32_i64_o32", "linear/b64_i256_o64"}, {"fp32", "fp16", "bf16"}, {"summation"}},
       {{"mlp/b32_i64_h128_o10"}, {"amp-fp16"}, {"loss_scale"}, {"", "loss_factor=1e-05"}},
       // Whole models (accuracy/experiments/whole_models.md).
       {{"mlp/b32_i64_h128_o10", "lstm_classifier/b16_t16_n1_e32_h32_v64_o4", "gpt/b8_t32_n2_h2_d32_v27",

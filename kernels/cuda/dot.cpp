@@ -54,7 +54,8 @@ void dot_products(Device& device, const DotProducts& op) {
                      op.c.data(),
                      array(op.out).data,
                      static_cast<uint32_t>(op.a.shape()[0]),
-                     static_cast<uint32_t>(op.a.shape()[1])};
+                     static_cast<uint32_t>(op.a.shape()[1]),
+                     op.multiprocessor ? op.multiprocessor->as<int32_t>() : nullptr};
   launch_dot(cuda.stream(), static_cast<size_t>(row - kDotRows.row), args);
 }
 

@@ -204,6 +204,12 @@ __device__ __forceinline__ uint32_t scales(const void* operand, const DotArgs& s
   return codes;
 }
 
+__device__ __forceinline__ int32_t multiprocessor() {
+  int32_t id;
+  asm("mov.u32 %0, %%smid;" : "=r"(id));
+  return id;
+}
+
 template <size_t kRow>
 __device__ __forceinline__ void dot_products(const DotArgs& s) {
   using I = Issue<kRow>;
@@ -267,7 +273,10 @@ __device__ __forceinline__ void dot_products(const DotArgs& s) {
   for (int i = 0; i < tile.results; ++i) {
     const TilePlace p = result_place(tile, row.out == DType::f16, thread, i);
     const uint32_t problem = p.row == p.column ? batch.problem(p.tile, p.row) : s.n;
-    if (problem < s.n) static_cast<typename I::D::Code*>(s.out)[problem] = sum.get(i);
+    if (problem < s.n) {
+      static_cast<typename I::D::Code*>(s.out)[problem] = sum.get(i);
+      if (s.multiprocessor) s.multiprocessor[problem] = multiprocessor();
+    }
   }
 }
 

@@ -14,9 +14,10 @@ struct DotArgs {
   const void* b;        // [n, k]
   const void* scale_a;  // [n, k / block], null if the row has none
   const void* scale_b;
-  const void* c;  // [n]
-  void* out;      // [n]
-  uint32_t n, k;  // a multiple of the instruction's K
+  const void* c;            // [n]
+  void* out;                // [n]
+  uint32_t n, k;            // k: a multiple of the instruction's K
+  int32_t* multiprocessor;  // [n], or null: %smid of the multiprocessor that computed each
 };
 
 // `row` is an index into kDotRows.row; the code that the current device runs must have it.

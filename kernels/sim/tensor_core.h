@@ -2,6 +2,7 @@
 // choice of types, and the exact arithmetic that a row describes. The algorithm and its sources: kernels/sim/README.md.
 #pragma once
 
+#include <array>
 #include <climits>
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +16,9 @@
 namespace halfmark::kernels {
 
 struct Architecture {
-  std::string_view name;   // as in "sim:hopper"
-  std::string_view about;  // the GPUs that it describes
+  std::string_view name;                      // as in "sim:hopper"
+  std::string_view about;                     // the GPUs that it describes
+  std::array<int, 2> compute_capabilities{};  // theirs, as in 90 for sm_90; 0: no further one
 };
 
 // The types that a and b may have. fp8: any pairing of the two.

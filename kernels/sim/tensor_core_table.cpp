@@ -12,13 +12,13 @@ namespace halfmark::kernels {
 namespace {
 
 constexpr std::array kArchitectures{
-    Architecture{"volta", "V100 (sm_70)"},
-    Architecture{"turing", "T4, RTX 20 (sm_75)"},
-    Architecture{"ampere", "A100, A30, A2, RTX 30 (sm_80, sm_86)"},
-    Architecture{"ada", "L40S, L4, RTX 40 (sm_89)"},
-    Architecture{"hopper", "H100, H200 (sm_90): mma.sync and wgmma"},
-    Architecture{"blackwell", "B200 (sm_100): mma.sync and tcgen05"},
-    Architecture{"blackwell-rtx", "RTX PRO 6000, RTX 50 (sm_120)"},
+    Architecture{"volta", "V100 (sm_70)", {70}},
+    Architecture{"turing", "T4, RTX 20 (sm_75)", {75}},
+    Architecture{"ampere", "A100, A30, A2, RTX 30 (sm_80, sm_86)", {80, 86}},
+    Architecture{"ada", "L40S, L4, RTX 40 (sm_89)", {89}},
+    Architecture{"hopper", "H100, H200 (sm_90): mma.sync and wgmma", {90}},
+    Architecture{"blackwell", "B200 (sm_100): mma.sync and tcgen05", {100}},
+    Architecture{"blackwell-rtx", "RTX PRO 6000, RTX 50 (sm_120)", {120}},
 };
 
 // The sources of the numbers in the rows. The evidence of a row names them by key.

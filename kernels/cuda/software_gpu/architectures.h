@@ -16,6 +16,8 @@ struct ArchitectureRow {
   int shared_of_block;           // bytes, the most that cudaFuncSetAttribute allows
 };
 std::span<const ArchitectureRow> software_architectures();
+// Of every software GPU. Blocks are distributed among them in turn, as far as %smid tells.
+inline constexpr int kMultiprocessors = 4;
 const ArchitectureRow* architecture_row(int capability);  // null: none
 
 // Whether a GPU runs PTX of `.target sm_<capability><suffix>`. Without a suffix it runs on every newer GPU, with 'a'

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/cuda/software_gpu/architectures.h"
 #include "kernels/cuda/software_gpu/control.h"
 
 namespace halfmark::kernels::software_gpu {
@@ -82,9 +83,11 @@ uint64_t value_of(Special special, const Block& block, const Warp& w, int lane) 
     case Special::total_smem_size:
       return launch.kernel->shared_bytes + launch.dynamic_shared;
     case Special::smid:
-      return 0;
+      return (block.place().x +
+              uint64_t{launch.grid.x} * (block.place().y + uint64_t{launch.grid.y} * block.place().z)) %
+             kMultiprocessors;
     case Special::nsmid:
-      return 1;
+      return kMultiprocessors;
     case Special::warpsize:
       return kLanes;
     case Special::clock:

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "kernels/cuda/software_gpu/silent_errors.h"
 #include "kernels/sim/tensor_core.h"
 
 namespace halfmark::kernels::software_gpu {
@@ -25,9 +26,7 @@ const Format& operand_format(DType dtype) { return dtype == DType::f32 ? kTf32 :
 // Every e2m1 is an e4m3; instructions with operands of a byte multiply it as such.
 uint64_t e4m3_of_e2m1(uint64_t code) { return encode(DType::e4m3, decode(DType::e2m1, code)); }
 
-}  // namespace
-
-std::string multiply(int architecture, const MatrixTypes& given, MatrixProblem& p) {
+std::string exact_product(int architecture, const MatrixTypes& given, MatrixProblem& p) {
   MatrixTypes types = given;
   const auto k = static_cast<size_t>(p.k);
   if (types.instruction == MatrixInstruction::mma_m16n8k32) {
@@ -76,6 +75,15 @@ std::string multiply(int architecture, const MatrixTypes& given, MatrixProblem& 
       p.d[at] = dot(*core, left, right, static_cast<uint32_t>(p.c[at]));
     }
   return {};
+}
+
+}  // namespace
+
+std::string multiply(int architecture, const MatrixTypes& types, MatrixProblem& problem) {
+  std::string why = exact_product(architecture, types, problem);
+  if (why.empty() && inverts_bits())
+    for (uint64_t& code : problem.d) code = with_silent_errors(code, bits_of(types.d));
+  return why;
 }
 
 }  // namespace halfmark::kernels::software_gpu

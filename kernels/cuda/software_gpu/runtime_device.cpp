@@ -93,7 +93,7 @@ int attribute_of(const SoftwareDevice& device, cudaDeviceAttr attribute) {
   } rows[] = {
       {cudaDevAttrComputeCapabilityMajor, device.architecture / 10},
       {cudaDevAttrComputeCapabilityMinor, device.architecture % 10},
-      {cudaDevAttrMultiProcessorCount, 1},
+      {cudaDevAttrMultiProcessorCount, kMultiprocessors},
       {cudaDevAttrMaxThreadsPerBlock, 1024},
       {cudaDevAttrMaxBlockDimX, 1024},
       {cudaDevAttrMaxBlockDimY, 1024},
@@ -146,7 +146,7 @@ cudaDeviceProp properties_of(const SoftwareDevice& device) {
   p.maxThreadsDim[0] = p.maxThreadsDim[1] = 1024, p.maxThreadsDim[2] = 64;
   p.maxGridSize[0] = 0x7FFFFFFF, p.maxGridSize[1] = p.maxGridSize[2] = 65535;
   p.totalConstMem = 65536;
-  p.multiProcessorCount = 1;
+  p.multiProcessorCount = kMultiprocessors;
   p.l2CacheSize = kCacheBytes;
   p.concurrentKernels = 1, p.unifiedAddressing = 1;
   return p;

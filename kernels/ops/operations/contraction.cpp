@@ -64,6 +64,10 @@ void DotProducts::check() const {
   check_same_shape(name, a, b);
   vector_of(name, "c", c, a.shape()[0]), vector_of(name, "out", out, a.shape()[0]);
   need(scale_a.empty() == scale_b.empty(), name, "either both operands have scales or neither");
+  if (multiprocessor) {
+    vector_of(name, "multiprocessor", *multiprocessor, a.shape()[0]);
+    need(multiprocessor->dtype() == DType::i32, name, "multiprocessor must be i32");
+  }
   if (scale_a.empty()) return;
   check_same_shape(name, scale_a, scale_b);
   rank(name, "scale_a", scale_a, 2);

@@ -79,6 +79,8 @@ struct DotProducts {
   const Tensor& c;        // [n], f32, f16 or f64
   Tensor& out;            // [n]
   MatrixInstruction instruction = MatrixInstruction::usual;
+  // [n] i32, or null: which multiprocessor computed each. Devices that do not know leave it as it is.
+  Tensor* multiprocessor = nullptr;
   void check() const;
   void visit(auto&& v) const {
     v.input("a", a), v.input("b", b), v.input("scale_a", scale_a), v.input("scale_b", scale_b), v.input("c", c);

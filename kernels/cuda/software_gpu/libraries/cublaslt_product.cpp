@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/software_gpu/libraries/cublaslt_epilogue.h"
 #include "kernels/cuda/software_gpu/libraries/reference.h"
+#include "kernels/cuda/software_gpu/silent_errors.h"
 #include "kernels/cuda/software_gpu/streams.h"
 
 namespace halfmark::kernels::software_gpu::cublaslt {
@@ -183,6 +184,10 @@ void compute(const Product& product) {
       if (beta != 0) values[i] = fused_multiply_add(format, beta, before[i], values[i]);
     }
     epilogue.apply(values, a, b, matrix);
+    if (inverts_bits()) {
+      const DType dtype = dtype_of_layout(p.d);
+      for (double& x : values) x = decode(dtype, with_silent_errors(encode(dtype, x), bits_of(dtype)));
+    }
     write_matrix(product.d, p.d, matrix, values);
   }
   epilogue.finish();
