@@ -1,22 +1,29 @@
 #!/usr/bin/env bash
-# Checks halfmark on a machine with an NVIDIA GPU, without network or root: the CUDA tests, then the smoke suite on the GPU.
+# Checks a machine with an NVIDIA GPU, without network or root, in under ten minutes: the CUDA tests (every kernel row against
+# the CPU's reference), matrix instructions against their simulated rows, how the libraries add, and a suite with its controls.
 # Runs from the packed archive (../bin/halfmark) or from the sources after a build (../build/release/halfmark).
-#   scripts/gpu_check.sh [-o FOLDER] [-d cuda:0]
-# Leaves FOLDER/gpu_report.json and FOLDER/gpu_check.log.
+#   scripts/gpu_check.sh [-o FOLDER] [-d cuda:0] [-s quick] [-m MINUTES] [-v tensor_core_probes.csv]
+# Leaves FOLDER/gpu_report.json, ready to be a baseline of halfmark gate, check.json, probe.json and gpu_check.log.
 # Exit codes: 0 all well, 1 a test or a case failed, 2 no GPU or nothing built.
 set -euo pipefail
 
 usage() {
-  echo "usage: gpu_check.sh [-o FOLDER] [-d cuda:N]" >&2
+  echo "usage: gpu_check.sh [-o FOLDER] [-d cuda:N] [-s SUITE] [-m MINUTES] [-v VECTORS.csv]" >&2
   exit 2
 }
 
 out=gpu_check
 device=cuda:0
+suite=quick
+minutes=1
+vectors=""
 while (($# > 0)); do
   case "$1" in
     -o | --output) out=${2:-} ;;
     -d | --device) device=${2:-} ;;
+    -s | --suite) suite=${2:-} ;;
+    -m | --minutes) minutes=${2:-} ;;
+    -v | --vectors) vectors=${2:-} ;;
     *) usage ;;
   esac
   [[ -n "${2:-}" ]] || usage
@@ -54,7 +61,7 @@ fi
 mkdir -p "$out"
 report=$out/gpu_report.json
 log=$out/gpu_check.log
-rm -f "$report"
+rm -f "$report" "$out/check.json" "$out/probe.json"
 
 # Folders outside the loader's search path that may hold cuBLASLt and cuDNN: toolkits, the container's driver folder, Python wheels.
 library_folders() {
@@ -107,6 +114,14 @@ find_libraries() {
   ldd "$plugin" | grep -E 'libcublas|libcudnn|libcudart' || true
 }
 
+stages=()
+# The line of a stage in the table at the end: name, exit code, what is to be known of it.
+result() {
+  local word=ok
+  (($2 == 0)) || word=FAILED failed=1
+  stages+=("$(printf '%-22s %-7s %s' "$1" "$word" "$3")")
+}
+
 check() {
   local failed=0 status=0
   echo "== machine"
@@ -125,11 +140,10 @@ check() {
   "$halfmark" list devices || true
 
   echo "== tests"
+  local words=$out/.tests
   if [[ -z "$tests" ]]; then
-    echo "cuda_tests was not built"
-    failed=1
+    result "CUDA tests" 1 "cuda_tests was not built"
   else
-    local words=$out/.tests
     status=0
     "$tests" 2>&1 | tee "$words" || status=$?
     # On a machine with a GPU it is an error if all tests are skipped.
@@ -137,22 +151,39 @@ check() {
       echo "no CUDA test ran"
       status=1
     fi
+    result "CUDA tests" "$status" "$(grep -c '^\[       OK \]' "$words") passed"
     rm -f "$words"
-    ((status == 0)) || failed=1
   fi
 
-  echo "== smoke suite on $device"
+  echo "== known results on $device, $minutes min"
   status=0
-  "$halfmark" run --suite smoke --device "$device" -o "$report" || status=$?
+  "$halfmark" check --device "$device" --minutes "$minutes" -o "$out/check.json" | tee "$words" || status=$?
+  result "known results" "$status" "$(head -n 1 "$words")"
+  rm -f "$words"
+
+  echo "== how $device adds"
+  status=0
+  "$halfmark" probe --device "$device" -o "$out/probe.json" || status=$?
+  result "probe" "$status" "$out/probe.json"
+  if [[ -n "$vectors" ]]; then
+    status=0
+    "$halfmark" probe --device "$device" --vectors "$vectors" || status=$?
+    result "probe of vectors" "$status" "$vectors"
+  fi
+
+  echo "== $suite suite on $device"
+  status=0
+  "$halfmark" run --suite "$suite" --device "$device" -o "$report" || status=$?
   if ((status != 0)); then
     echo "halfmark run: exit code $status"
-    failed=1
   elif [[ ! -s "$report" ]]; then
     echo "halfmark run left no report"
-    failed=1
+    status=1
   fi
+  result "$suite suite" "$status" "$report"
 
   echo "== result"
+  printf '%s\n' "${stages[@]}"
   if ((failed == 0)); then
     echo "all well; report $report, log $log"
   else

@@ -15,11 +15,13 @@
 #include "accuracy/probe/probe.h"
 #include "bench/commands/commands.h"
 #include "bench/commands/matmul_shape.h"
+#include "bench/commands/shapes.h"
 #include "bench/run/progress_line.h"
 #include "bench/vectors/probe_vectors.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "kernels/ops/kernel.h"
+#include "models/zoo.h"
 #include "reports/record/file.h"
 #include "reports/text/table.h"
 
@@ -30,7 +32,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct ProbeArguments {
-  std::string device, shape = "32x32x64", instruction, output, vectors;
+  std::string device, shape = "32x32x64", instruction, output, vectors, grid;
   std::vector<std::string> types;
   size_t replays = 10000;
   bool json = false;
@@ -127,7 +129,65 @@ std::vector<probe::Report> probe_matmuls(Device& device, const ProbeArguments& a
   return reports;
 }
 
+// A linear layer's matmul: b x i times i x o, its weights stored as [o, i].
+probe::MatmulShape shape_of_linear(const std::string& id) {
+  const Subject& subject = subject_named(id);
+  if (subject.name != "linear")
+    throw Error(fmt::format("{}: a grid lists matmuls as linear layers, linear/b32_i64_o32", id));
+  const auto size = [&](char letter) {
+    const std::string& sizes = subject.sizes;
+    const size_t at = sizes.starts_with(letter) ? 0 : sizes.find(fmt::format("_{}", letter)) + 1;
+    return std::stoll(sizes.substr(at + 1));
+  };
+  return {size('b'), size('o'), size('i')};
+}
+
+// How each matmul of a list adds, one line each.
+void run_grid(Device& device, const ProbeArguments& arguments, const TextOptions& text) {
+  const std::vector<std::string> types = arguments.types.empty() ? probe::usual_types() : arguments.types;
+  std::vector<std::pair<std::string, probe::MatmulShape>> sizes;
+  for (const std::string& id : subjects_in_file(arguments.grid)) sizes.emplace_back(id, shape_of_linear(id));
+  Json all = Json::array();
+  Table table({"matmul", "types", "partial sums", "block", "kept bits", "fingerprint"}, 2);
+  std::vector<std::string> refused;
+  ProgressLine progress;
+  size_t done = 0;
+  for (const auto& [id, shape] : sizes)
+    for (const std::string& name : types) {
+      progress.show(done++, sizes.size() * types.size(), fmt::format("{} {}", id, name));
+      try {
+        probe::MatmulTypes of = probe::matmul_types_named(name);
+        of.transpose_b = true;
+        probe::RecordingBox recorder(probe::matmul_box(device, of, shape));
+        probe::Options how;
+        how.replays = 0, how.match = false;
+        const probe::Report report = probe::examine(recorder, how);
+        const auto finding = [&](std::string_view parameter) {
+          const probe::Finding* found = report.find(parameter);
+          return found ? found->value : std::string(probe::kNotObservable);
+        };
+        const std::string bits = report.model ? fmt::format("{}", report.model->block.kept_bits) : "-";
+        table.add({{id}, {name}, {finding("slices of K")}, {finding("products per block")}, {bits}, {report.hash}});
+        Json one = json_of(report);
+        one["subject"] = id;
+        all.push_back(std::move(one));
+      } catch (const Unsupported& reason) {
+        refused.push_back(fmt::format("{} {}: {}", id, name, reason.what()));
+      }
+    }
+  const std::string json = Json{{"grid", all}, {"refused", refused}}.dump(2) + "\n";
+  if (!arguments.output.empty()) write_file(arguments.output, json);
+  if (arguments.json) {
+    fmt::print("{}", json);
+    return;
+  }
+  fmt::print("{}", table.text(text));
+  for (const std::string& one : refused) fmt::print("{}", wrapped("not supported: ", one, text.width));
+}
+
 void run_probe(const ProbeArguments& arguments) {
+  HM_CHECK(arguments.grid.empty() || (arguments.vectors.empty() && arguments.instruction.empty()),
+           "--grid examines matmuls: leave out --vectors and --instruction");
   const auto device = open_device(arguments.device.empty() ? best_device() : arguments.device);
   TextOptions options;
   options.width = terminal_width(STDOUT_FILENO);
@@ -136,6 +196,7 @@ void run_probe(const ProbeArguments& arguments) {
     fmt::print("{}", probe_vectors(*device, arguments.vectors, options));
     return;
   }
+  if (!arguments.grid.empty()) return run_grid(*device, arguments, options);
   probe::Options how;
   how.replays = arguments.replays;
   std::vector<std::string> refused;
@@ -169,10 +230,14 @@ void add_probe_command(CommandLine& line, Program&) {
               "mma.m16n8k16, wgmma.k16, ... or all: matrix instructions instead of matmul")
       .option("--replay", arguments->replays,
               "random products that a replay of the findings must reproduce bit for bit", kShowsDefault)
+      .option("--grid", arguments->grid,
+              "a list of linear layers, as for halfmark run --shapes: how the matmul of each adds, one line each")
       .option("--vectors", arguments->vectors,
               "tensor_core_probes.csv: run its test vectors and print the hypotheses that agree")
       .flag("--json", arguments->json, "machine-readable output")
       .option("-o,--output", arguments->output, "write the JSON to this file as well", kFile)
+      .footer(
+          "halfmark run --shapes FILE summation writes what --grid finds as a report, which halfmark gate compares.")
       .examples({"halfmark probe --device sim:hopper --types 'f16>f32'",
                  "halfmark probe --device cpu --types 'bf16>f32' --shape 64x64x256",
                  "halfmark probe --device sim:hopper --instruction all"})

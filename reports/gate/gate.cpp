@@ -17,6 +17,7 @@
 #include "reports/gate/gate_reference.h"
 #include "reports/gate/gate_time.h"
 #include "reports/gate/rules_review.h"
+#include "reports/gate/summation_changes.h"
 #include "reports/gate/time_limits.h"
 #include "reports/record/glob.h"
 #include "reports/record/provenance.h"
@@ -144,6 +145,8 @@ class Gate {
     look_at_environment();
     look_at_origin();
     remark();
+    for (std::string& change : summation_changes(base_.report, found_.report))
+      judgement_.remarks.push_back(std::move(change));
     conclude(judgement_);
     return std::move(judgement_);
   }
