@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "accuracy/probe/probe.h"
+#include "bench/run/attainable.h"
 #include "bench/run/extension.h"
 #include "bench_build.h"  // written by CMake: version, compiler flags, build type, git revision
 #include "kernels/devices.h"
@@ -127,6 +128,8 @@ Json environment_of(const std::vector<Device*>& devices, bool probes) {
       if (const auto fingerprint = probe::fingerprint_of(*device, types))
         facts["probed"][fmt::format("probe.{}", types)] = *fingerprint;
     }
+    if (probes)
+      for (const auto& [name, rate] : attainable_of(*device).items()) facts["probed"][name] = rate;
     present[device->name()] = facts;
   }
   environment["devices"] = present;

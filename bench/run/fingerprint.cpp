@@ -32,7 +32,8 @@ class Hash {
 // Families of information about times, which differ from run to run.
 bool is_about_timing(std::string_view metric) {
   const std::string_view family = metric.substr(0, metric.find('.'));
-  return family == "timing" || family == "speedup" || family == "contention" || family == "data";
+  return family == "timing" || family == "speedup" || family == "contention" || family == "data" ||
+         family == "roofline";
 }
 
 }  // namespace

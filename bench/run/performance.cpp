@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/run/attainable.h"
 #include "bench/run/contention.h"
 #include "bench/run/planted_slow_down.h"
 #include "bench/run/time_in_turn.h"
@@ -27,8 +28,13 @@ namespace halfmark::bench {
 
 namespace {
 
+std::vector<MetricRow> with_roofline(std::vector<MetricRow> rows) {
+  rows.insert(rows.end(), roofline_table().begin(), roofline_table().end());
+  return rows;
+}
+
 const std::vector<MetricRow>& throughput_table() {
-  static const std::vector<MetricRow> rows = {
+  static const std::vector<MetricRow> rows = with_roofline({
       {"time.evaluation", "s", Better::lower, Kind::sampled, "median seconds of one batch in evaluation mode"},
       {"time.forward", "s", Better::lower, Kind::sampled, "median seconds of forward and loss, training mode"},
       {"time.backward", "s", Better::lower, Kind::sampled, "median seconds of backward"},
@@ -64,7 +70,7 @@ const std::vector<MetricRow>& throughput_table() {
        "seconds that this process's threads waited for a core / seconds"},
       {"contention.pressure", "1", Better::neither, Kind::information,
        "share of the seconds in which some process waited for a core"},
-  };
+  });
   return rows;
 }
 
@@ -155,6 +161,9 @@ std::vector<double> time_steps(Trial& trial, FindingsWriter& out) {
   const bool is_baseline = spec.policy->name == kBaseline;
   const KernelLog own;
   run_step(trial);
+  double bytes = 0;
+  for (const LoggedKernel& one : own.entries()) bytes += static_cast<double>(one.read + one.written);
+  out.number("roofline.bytes", "hot", bytes);
   const LogPause pause;  // the kernels below are not those of this policy, or are logged already
   Trial again(spec);
   std::optional<Trial> baseline;

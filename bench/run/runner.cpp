@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "bench/run/attainable.h"
 #include "bench/run/case_processes.h"
 #include "bench/run/environment.h"
 #include "bench/run/interruption.h"
@@ -82,6 +83,7 @@ void measure_all(const RunOptions& options, const Execution& execution, RecordSt
     progress(done, turns.size(), one.id());
     running = one.id();
     Record record = execution.measure(one);
+    add_roofline_share(record, store.environment());
     if (processes > 0) record = with_process(known, std::move(record));
     store.add(turns[done].place, std::move(record));
   }

@@ -82,6 +82,17 @@ std::span<const Figure> known_figures() {
        .best = true,
        .timed = true,
        .about = "additions and multiplications of matmul and convolution in a training step, per second"},
+      {.title = "of attainable",
+       .metric = "roofline.share",
+       .at = "hot|",
+       .better = higher,
+       .best = true,
+       .share = true,
+       .timed = true,
+       .brief = false,
+       .about =
+           "least time of a step by matmul and copy rates measured at the start of the run / its time; above 100 % if "
+           "operands stay in caches"},
       {.title = "tensors",
        .metric = "memory.tensors",
        .at = "train|",

@@ -1,0 +1,135 @@
+#include "bench/run/attainable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kernels/number/error.h"
+#include "kernels/ops/kernel.h"
+#include "kernels/ops/ops.h"
+#include "models/policy.h"
+
+namespace halfmark::bench {
+
+namespace {
+
+constexpr int kRuns = 7;
+
+// Seconds of the fastest of several runs; nothing if no kernel takes the work, or only one that emulates the arithmetic.
+std::optional<double> fastest(Device& device, const std::function<void()>& work) {
+  try {
+    const KernelLog log;
+    work();
+    if (log.any_emulated()) return {};
+  } catch (const Unsupported&) {
+    return {};
+  }
+  double best = INFINITY;
+  for (int i = 0; i < kRuns; ++i) best = std::min(best, device.time(work));
+  return best > 0 ? std::optional(best) : std::nullopt;
+}
+
+struct Product {
+  std::string_view name;
+  DType dtype;
+  Math math;
+};
+std::vector<Product> products() {
+  return {{"f32", DType::f32, {}},
+          {"tf32", DType::f32, {.multiply = kTf32}},
+          {"f16", DType::f16, {}},
+          {"bf16", DType::bf16, {}},
+          {"f64", DType::f64, {.multiply = kFp64, .accumulate = kFp64, .partial = kFp64}}};
+}
+
+bool is_gpu(const Device& device) { return device.name().starts_with("cuda:"); }
+
+std::optional<double> number_of(const Record& record, std::string_view metric, std::string_view at) {
+  for (const Measurement& one : record.measurements)
+    if (one.metric == metric && one.at == at && std::isfinite(one.value) && one.value > 0) return one.value;
+  return {};
+}
+
+// The product that a policy's layers compute: its low dtype, or tf32.
+std::string product_of(const std::string& name) {
+  const Policy& policy = policy_named(name);
+  if (policy.low == DType::f32 && policy.math.multiply == kTf32) return "tf32";
+  return std::string(name_of(policy.low));
+}
+
+}  // namespace
+
+nlohmann::ordered_json attainable_of(Device& device) {
+  nlohmann::ordered_json facts = nlohmann::ordered_json::object();
+  if (!device.numerics().empty()) return facts;
+  try {
+    const int64_t elements = (int64_t{is_gpu(device) ? 1024 : 192} << 20) / 4;
+    const Tensor x = Tensor::zeros(device, {elements}, DType::f32);
+    Tensor out = Tensor::zeros(device, {elements}, DType::f32);
+    if (const auto seconds = fastest(device, [&] { run(Cast{.x = x, .out = out}); }))
+      facts["attainable.copy"] = 2.0 * 4 * static_cast<double>(elements) / *seconds;
+  } catch (const Error&) {
+    // Not enough memory for arrays of this size: no number.
+  }
+  const int64_t n = is_gpu(device) ? 4096 : 1024;
+  for (const Product& product : products()) try {
+      // Random numbers, not zeros: a GPU draws less power for zeros and then runs at a higher clock.
+      const RandomKey key = RandomKey(1).child(product.name);
+      std::vector<double> values(static_cast<size_t>(n * n));
+      for (size_t i = 0; i < values.size(); ++i) values[i] = key.normal(i);
+      const Tensor a = Tensor::from(device, {n, n}, product.dtype, values), b = a.clone();
+      Tensor out(device, {n, n}, product.dtype == DType::f64 ? DType::f64 : DType::f32);
+      if (product.dtype == DType::f16 || product.dtype == DType::bf16) out = Tensor(device, {n, n}, product.dtype);
+      if (const auto seconds = fastest(device, [&] { run(Matmul{.a = a, .b = b, .out = out, .math = product.math}); }))
+        facts[fmt::format("attainable.matmul.{}", product.name)] =
+            2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / *seconds;
+    } catch (const Error&) {
+    }
+  return facts;
+}
+
+const std::vector<MetricRow>& roofline_table() {
+  static const std::vector<MetricRow> rows = {
+      {"roofline.bytes", "B", Better::neither, Kind::information,
+       "bytes of the operands of all operations of a training step, each counted once in each operation that uses it"},
+      {"roofline.intensity", "FLOP/B", Better::neither, Kind::information, "work.flops of a step / roofline.bytes"},
+      {"roofline.share", "1", Better::neither, Kind::information,
+       "least seconds of a step / time.step; the least: the larger of work.flops / the attainable matmul rate of the "
+       "policy's type, and roofline.bytes / the attainable copy rate, both measured at the start of the run (probed "
+       "facts "
+       "of the device). Above 1 if operands stay in caches"},
+  };
+  return rows;
+}
+
+void add_roofline_share(Record& record, const nlohmann::ordered_json& environment) {
+  if (record.harness != "throughput") return;
+  const auto seconds = number_of(record, "time.step", "hot"), flops = number_of(record, "work.flops", "train"),
+             bytes = number_of(record, "roofline.bytes", "hot");
+  if (!seconds || !bytes) return;
+  const nlohmann::ordered_json none = nlohmann::ordered_json::object();
+  const auto devices = environment.find("devices");
+  if (devices == environment.end() || !devices->contains(record.device)) return;
+  const auto probed = devices->at(record.device).find("probed");
+  if (probed == devices->at(record.device).end()) return;
+  const auto rate = [&](const std::string& name) { return probed->value(name, 0.0); };
+  const double copy = rate("attainable.copy");
+  if (copy <= 0) return;
+  double least = *bytes / copy;
+  if (flops) {
+    const double matmul = rate("attainable.matmul." + product_of(record.policy));
+    if (matmul <= 0) return;
+    least = std::max(least, *flops / matmul);
+  }
+  FindingsWriter out(roofline_table());
+  out.number("roofline.share", "hot", least / *seconds);
+  if (flops) out.number("roofline.intensity", "hot", *flops / *bytes);
+  for (Measurement& one : out.take().measurements) record.measurements.push_back(std::move(one));
+}
+
+}  // namespace halfmark::bench

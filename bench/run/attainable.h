@@ -1,0 +1,28 @@
+// What a device attains on this machine, measured at the start of a run, and how near a training step comes to it (roofline:
+// S. Williams, A. Waterman, D. Patterson, CACM 52(4), 2009).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "accuracy/accuracy.h"
+#include "bench/namespaces.h"
+#include "kernels/tensor/device.h"
+#include "reports/record/report.h"
+
+namespace halfmark::bench {
+
+// "attainable.copy": bytes read and written per second by a cast of f32 to f32 that is larger than the caches.
+// "attainable.matmul.f32", ".tf32", ".f16", ".bf16", ".f64": FLOP/s of a square matmul of these operands with fp32 sums (f64:
+// fp64 sums). The best of several runs each. Left out: what the device has no kernel for that computes in this type itself.
+// Takes less than a second. Empty for a simulated device, whose times are not valid.
+nlohmann::ordered_json attainable_of(Device& device);
+
+// The metrics below; the throughput harness measures roofline.bytes.
+const std::vector<MetricRow>& roofline_table();
+
+// Adds roofline.share and .intensity to a record of the throughput harness, from its time.step at "hot", its work and the facts of its device
+// in the environment. Nothing if one of them is missing.
+void add_roofline_share(Record& record, const nlohmann::ordered_json& environment);
+
+}  // namespace halfmark::bench

@@ -1,0 +1,75 @@
+// The roofline share by hand, and where there is none.
+#include "bench/run/attainable.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "kernels/devices.h"
+
+namespace halfmark::bench {
+namespace {
+
+Measurement measured(const std::string& metric, const std::string& at, double value) {
+  Measurement one;
+  one.metric = metric, one.at = at, one.value = value;
+  return one;
+}
+
+// A step of 6 GFLOP and 0.5 GB in 0.2 s.
+Record throughput_record(const std::string& policy) {
+  Record record;
+  record.harness = "throughput", record.device = "cpu", record.policy = policy;
+  record.measurements = {measured("time.step", "hot", 0.2), measured("time.step", "cold", 5),
+                         measured("work.flops", "forward", 2e9), measured("work.flops", "train", 6e9),
+                         measured("roofline.bytes", "hot", 5e8)};
+  return record;
+}
+
+nlohmann::ordered_json facts(double copy, double f32, double f16) {
+  return {
+      {"devices",
+       {{"cpu",
+         {{"probed", {{"attainable.copy", copy}, {"attainable.matmul.f32", f32}, {"attainable.matmul.f16", f16}}}}}}}};
+}
+
+double number(const Record& record, const std::string& metric) {
+  for (const Measurement& one : record.measurements)
+    if (one.metric == metric) return one.value;
+  return -1;
+}
+
+TEST(Attainable, TheShareIsThatOfTheSlowerOfProductsAndBytes) {
+  Record bound_by_products = throughput_record("fp32");
+  add_roofline_share(bound_by_products, facts(1e10, 6e10, 1e12));  // 0.1 s for products, 0.05 s for bytes
+  EXPECT_DOUBLE_EQ(number(bound_by_products, "roofline.share"), 0.5);
+  EXPECT_DOUBLE_EQ(number(bound_by_products, "roofline.intensity"), 12);
+  Record bound_by_bytes = throughput_record("fp16");
+  add_roofline_share(bound_by_bytes, facts(1e10, 6e10, 1e12));  // 0.006 s and 0.05 s
+  EXPECT_DOUBLE_EQ(number(bound_by_bytes, "roofline.share"), 0.25);
+}
+
+TEST(Attainable, WithoutTheRateOfItsTypeThereIsNoShare) {
+  for (const auto& environment : {facts(1e10, 0, 1e12), facts(0, 6e10, 1e12), nlohmann::ordered_json::object()}) {
+    Record record = throughput_record("fp32");
+    add_roofline_share(record, environment);
+    EXPECT_EQ(number(record, "roofline.share"), -1);
+  }
+  Record of_tf32 = throughput_record("tf32");
+  add_roofline_share(of_tf32, facts(1e10, 6e10, 1e12));
+  EXPECT_EQ(number(of_tf32, "roofline.share"), -1);
+  Record other = throughput_record("fp32");
+  other.harness = "memory";
+  add_roofline_share(other, facts(1e10, 6e10, 1e12));
+  EXPECT_EQ(number(other, "roofline.share"), -1);
+}
+
+TEST(Attainable, IsMeasuredOnHardwareOnly) {
+  const auto cpu = attainable_of(*open_device("cpu"));
+  EXPECT_GT(cpu.value("attainable.copy", 0.0), 1e8) << cpu;
+  EXPECT_GT(cpu.value("attainable.matmul.f32", 0.0), 1e8) << cpu;
+  EXPECT_TRUE(attainable_of(*open_device("sim:hopper")).empty());
+}
+
+}  // namespace
+}  // namespace halfmark::bench
