@@ -16,6 +16,7 @@
 
 #include "accuracy/probe/probe.h"
 #include "bench/commands/commands.h"
+#include "bench/run/default_device.h"
 #include "bench/run/progress_line.h"
 #include "bench/vectors/probe_vectors.h"
 #include "kernels/devices.h"
@@ -143,7 +144,7 @@ std::vector<probe::Report> probe_matmuls(Device& device, const ProbeArguments& a
 }
 
 void run_probe(const ProbeArguments& arguments) {
-  const auto device = open_device(arguments.device.empty() ? best_device() : arguments.device);
+  const auto device = open_device(arguments.device.empty() ? default_device() : arguments.device);
   TextOptions options;
   options.width = terminal_width(STDOUT_FILENO);
   options.colour = wants_colour(STDOUT_FILENO);
