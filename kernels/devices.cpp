@@ -57,6 +57,12 @@ Machine& machine() {
   return *instance;
 }
 
+Device* open_gpu(const std::string& name) {
+  auto& opened = machine().opened[name];
+  if (!opened) opened = machine().plugin->open(name);
+  return opened.get();
+}
+
 }  // namespace
 
 const std::vector<DeviceRow>& known_devices() { return machine().rows; }
@@ -65,12 +71,12 @@ std::shared_ptr<Device> open_device(const std::string& name) {
   const DeviceRow& row = named("device", machine().rows, name);
   if (!row.absent.empty()) throw Error("device " + name + " is absent: " + row.absent);
   if (name == "cpu") return std::make_shared<CpuDevice>();
-  if (name.starts_with("cuda:")) {
-    auto& opened = machine().opened[name];
-    if (!opened) opened = machine().plugin->open(name);
-    return {std::shared_ptr<void>(), opened.get()};
+  if (!name.starts_with("cuda:")) return open_sim_device(name);
+  try {
+    return {std::shared_ptr<void>(), open_gpu(name)};
+  } catch (const Error& error) {
+    throw Error("device " + name + " cannot be opened: " + error.what());
   }
-  return open_sim_device(name);
 }
 
 std::string simulated_device(std::string_view architecture) {
@@ -83,17 +89,19 @@ std::string simulated_device(std::string_view architecture) {
 // All devices use the host's oracle. An oracle on the GPU would only be faster.
 std::shared_ptr<Device> oracle_device(const Device&) { return std::make_shared<CpuDevice>(); }
 
-std::string best_device() {
+BestDevice best_device() {
+  static std::string why_not;
   for (DeviceRow& row : machine().rows) {
     if (row.name != "cuda:0" || !row.absent.empty()) continue;
     try {
-      open_device(row.name);
-      return row.name;
+      open_gpu(row.name);
+      return {row.name, ""};
     } catch (const Error& error) {
       row.absent = error.what();
+      why_not = row.name + " cannot be opened: " + row.absent;
     }
   }
-  return "cpu";
+  return {"cpu", why_not};
 }
 
 std::vector<std::pair<std::string, std::string>> library_versions() {

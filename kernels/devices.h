@@ -26,8 +26,12 @@ std::string simulated_device(std::string_view architecture);
 // The device that runs the fp64 oracles for `device`: fast fp64 rows and its own memory ledger.
 std::shared_ptr<Device> oracle_device(const Device& device);
 
-// cuda:0 if it can be opened, which this does, else cpu; the list of devices then says why.
-std::string best_device();
+// cuda:0 if it can be opened, which this does, else cpu. `why_not`: why a GPU that is present cannot be opened, else
+// empty; the list of devices then says so too.
+struct BestDevice {
+  std::string name, why_not;
+};
+BestDevice best_device();
 
 // Versions of the libraries in use (oneDNN, OpenBLAS, CUDA, ...), for the report's environment.
 std::vector<std::pair<std::string, std::string>> library_versions();

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of what the figures of charts.py contain: curves, axes, intervals, and what is not drawn."""
 
+import copy
 import math
 import re
 import unittest
@@ -272,6 +273,14 @@ class Contents(charts_test.Folder):
         self.assertIn(f"nothing to draw for {TRANSFORMER}", self.words(sheet))
         speeds = [self.lines(sheet, MLP, source)["bf16"][0][0] for source in (0, 1)]
         self.assertAlmostEqual(speeds[1] / speeds[0], 2)  # half the time is right
+
+    def test_a_software_gpu_beside_a_gpu_is_named_in_the_title_of_its_panels(self):
+        other = copy.deepcopy(self.whole)
+        for record in other["records"]:
+            record["numerics"] = "software GPU: PTX interpreted on the CPU"
+        for chart in charts.CHARTS:
+            words = self.words(self.sheet(chart, self.whole, other))
+            self.assertIn("B: cuda:0 (not a GPU), made up", words, chart.__name__)
 
     def test_an_axis_of_errors_has_places_for_zero_and_for_what_is_not_finite(self):
         report = made_up_report([TRANSFORMER])

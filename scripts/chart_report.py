@@ -176,6 +176,11 @@ class Source:
         self.product = next((short(device_facts[key]) for key in DEVICE_NAMES if branch(device_facts, key)), "")
         if not self.product and device == "cpu":
             self.product = short(branch(environment, "cpu", "model") or "")
+        # The software GPU of the tests has the name of a GPU, cuda:0; its records say what it is.
+        numerics = next((short(record["numerics"]) for record in records if record.get("numerics")), "")
+        self.is_substitute = device.startswith("cuda:") and bool(numerics)
+        if self.is_substitute:
+            self.product = f"not a GPU, {numerics}"
         self.machine = short(branch(environment, "machine") or "unknown")
         self.git = short(branch(environment, "halfmark", "git") or "unknown")
         self.version = short(branch(environment, "halfmark", "version") or "")
@@ -184,7 +189,8 @@ class Source:
         self.complete = branch(run, "complete") is not False
 
     def title(self):
-        return f"{self.letter}: {self.device}, {self.machine}, git {self.git}"
+        device = f"{self.device} (not a GPU)" if self.is_substitute else self.device
+        return f"{self.letter}: {device}, {self.machine}, git {self.git}"
 
     def provenance(self):
         """The origin of the numbers in one line."""

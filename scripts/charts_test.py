@@ -89,6 +89,19 @@ class Program(Folder):
             for fact in ("0123456789ab", "cuda:0", "Example GPU 9000", "2025-03-01T12:00:00Z", "made up"):
                 self.assertIn(fact, facts, name)
 
+    def test_a_software_gpu_is_never_drawn_under_the_name_of_a_gpu(self):
+        from PIL import Image
+        report = made_up_report([MLP])
+        for record in report["records"]:
+            record["numerics"] = "software GPU: PTX interpreted on the CPU"
+        code, files, err = self.draw(report)
+        self.assertEqual(code, 0, err)
+        self.assertGreater(len(files), 0)
+        for name, path in files.items():
+            facts = " ".join(Image.open(path).text.values())
+            self.assertIn("cuda:0 (not a GPU, software GPU: PTX interpreted on the CPU)", facts, name)
+            self.assertNotIn("Example GPU 9000", facts, name)
+
     def test_equal_reports_give_equal_files(self):
         options = ("--format", "png,svg")
         first = {name: path.read_bytes() for name, path in self.draw(made_up_report([MLP]), options=options)[1].items()}

@@ -55,6 +55,7 @@ MAY_INCLUDE = {
     "kernels/ops/": OPS,
     "kernels/cpu/": CPU,
     "kernels/cuda/": CUDA,
+    "kernels/cuda/dot_tests/": SIM + ("kernels/cuda/", "kernels/devices.h"),
     "kernels/cuda/software_gpu/": SOFTWARE_GPU,
     "kernels/cuda/software_gpu/planted/": SOFTWARE_GPU + ("kernels/cuda/", "kernels/cuda/software_gpu/planted/"),
     "kernels/cuda/software_gpu/libraries/": CPU + ("kernels/cuda/software_gpu/", "kernels/cuda/software_gpu/libraries/"),

@@ -13,6 +13,7 @@
 #include "accuracy/probe/known_answers.h"
 #include "bench/commands/commands.h"
 #include "bench/commands/matmul_shape.h"
+#include "bench/run/default_device.h"
 #include "bench/run/interruption.h"
 #include "bench/run/progress_line.h"
 #include "kernels/devices.h"
@@ -125,7 +126,7 @@ void run_check(const CheckArguments& arguments, Program& program) {
   options.problems = arguments.problems, options.shape = matmul_shape_named(arguments.shape);
   options.instructions = !arguments.matmuls_only, options.matmuls = !arguments.instructions_only;
   for (const std::string& types : arguments.types) (void)probe::matmul_types_named(types);  // errors before the work
-  const auto device = open_device(arguments.device.empty() ? best_device() : arguments.device);
+  const auto device = open_device(arguments.device.empty() ? default_device() : arguments.device);
 
   Interruption interruption(30, "halfmark: stopped\n", [] {});
   probe::DeviceCheck check;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/commands/commands.h"
+#include "bench/run/default_device.h"
 #include "bench/run/interruption.h"
 #include "bench/run/known_names.h"
 #include "bench/run/name_match.h"
@@ -25,6 +26,7 @@
 #include "kernels/number/error.h"
 #include "reports/claims/claims_text.h"
 #include "reports/record/file.h"
+#include "reports/record/printable.h"
 #include "reports/record/provenance.h"
 
 namespace halfmark::bench {
@@ -100,7 +102,7 @@ void refuse_equal_files(const ClaimsArguments& arguments) {
 
 void decide(const ClaimsArguments& arguments, Program& program) {
   const std::string device =
-      arguments.device.empty() ? best_device() : chosen_names("device", {arguments.device}, device_names()).front();
+      arguments.device.empty() ? default_device() : chosen_names("device", {arguments.device}, device_names()).front();
   HM_CHECK(arguments.from.empty() || !(arguments.resume || arguments.dry_run),
            "--from: measures nothing, so it takes no --resume and --dry-run");
   refuse_equal_files(arguments);
@@ -131,6 +133,7 @@ void decide(const ClaimsArguments& arguments, Program& program) {
   text.colour = wants_colour(STDOUT_FILENO);
   text.all = arguments.all;
   fmt::print("{}", reports::claims_text(list, verdicts, text));
+  for (const std::string& one : reports::substitutes(report)) fmt::print("note: {}\n", reports::printable(one));
   for (const reports::ClaimVerdict& one : verdicts)
     if (one.outcome == reports::ClaimOutcome::inconclusive) program.exit_code = kUndecided;
   for (const Record& record : report.records)

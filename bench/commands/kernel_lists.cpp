@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 
 #include "bench/namespaces.h"
+#include "bench/run/standard_streams.h"
 #include "kernels/devices.h"
+#include "kernels/number/error.h"
 #include "kernels/number/quantizer.h"
+#include "kernels/ops/ops.h"
 #include "kernels/sim/tensor_core.h"
 
 namespace halfmark::bench {
@@ -19,7 +23,14 @@ Json kernels_json() {
   Json list = Json::array();
   for (const DeviceRow& row : known_devices()) {
     if (!row.absent.empty()) continue;
-    open_device(row.name)->kernels().each([&](const auto& kernels) {
+    std::shared_ptr<Device> device;
+    try {
+      device = open_device(row.name);
+    } catch (const Error& error) {  // the others are listed
+      complain(fmt::format("{}; its kernels are not listed", error.what()));
+      continue;
+    }
+    device->kernels().each([&](const auto& kernels) {
       for (const auto& kernel : kernels) {
         using Op = typename decltype([]<class O>(const Kernel<O>&) { return std::type_identity<O>{}; }(kernel))::type;
         list.push_back(

@@ -14,6 +14,7 @@
 #include "accuracy/experiments/fp32_plan.h"
 #include "bench/commands/commands.h"
 #include "bench/run/case.h"
+#include "bench/run/default_device.h"
 #include "bench/run/model_file.h"
 #include "bench/run/progress_line.h"
 #include "kernels/devices.h"
@@ -166,7 +167,7 @@ void run_plan(const PlanArguments& arguments, Program& program) {
   HM_CHECK(ids.size() == 1, "plan needs one subject, as convnet/b16_c3_s16_w16, or --model FILE");
   HM_CHECK(std::ranges::count(ids.front(), '/') == 1,
            fmt::format("{}: plan takes SUBJECT/SIZES, as convnet/b16_c3_s16_w16", ids.front()));
-  const std::string device = arguments.device.empty() ? best_device() : arguments.device;
+  const std::string device = arguments.device.empty() ? default_device() : arguments.device;
   const Case one = case_of(fmt::format("{}/{}/{}/error", ids.front(), device, arguments.policy));
   const TrialSpec spec = one.trial(open_device(one.device), arguments.seed);
   const Fp32Plan plan = accuracy::fp32_plan(spec, {.tolerance = arguments.tolerance, .most_passes = arguments.passes});

@@ -16,6 +16,7 @@
 #include "bench/commands/commands.h"
 #include "bench/commands/matmul_shape.h"
 #include "bench/commands/shapes.h"
+#include "bench/run/default_device.h"
 #include "bench/run/progress_line.h"
 #include "bench/vectors/probe_vectors.h"
 #include "kernels/devices.h"
@@ -188,7 +189,7 @@ void run_grid(Device& device, const ProbeArguments& arguments, const TextOptions
 void run_probe(const ProbeArguments& arguments) {
   HM_CHECK(arguments.grid.empty() || (arguments.vectors.empty() && arguments.instruction.empty()),
            "--grid examines matmuls: leave out --vectors and --instruction");
-  const auto device = open_device(arguments.device.empty() ? best_device() : arguments.device);
+  const auto device = open_device(arguments.device.empty() ? default_device() : arguments.device);
   TextOptions options;
   options.width = terminal_width(STDOUT_FILENO);
   options.colour = wants_colour(STDOUT_FILENO);

@@ -23,14 +23,15 @@ namespace halfmark::bench {
 namespace {
 
 // Between fork and exec, no call may take a lock or allocate memory: another thread may have held the lock at the fork.
-[[noreturn]] void become(char* const* arguments, const ChildStreams& streams, pid_t parent, int told) {
+[[noreturn]] void become(char* const* arguments, char* const* environment, const ChildStreams& streams, pid_t parent,
+                         int told) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // the parent died before prctl
   const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   const auto put = [nowhere](int given, int place) { return ::dup2(given < 0 ? nowhere : given, place) >= 0; };
   if (put(streams.in, STDIN_FILENO) && put(streams.out, STDOUT_FILENO) && put(streams.error, STDERR_FILENO) &&
       (streams.kept < 0 || ::fcntl(streams.kept, F_SETFD, 0) == 0))
-    ::execvp(arguments[0], arguments);
+    ::execvpe(arguments[0], arguments, environment);
   const int error = errno;
   const ssize_t ignored = ::write(told, &error, sizeof error);
   (void)ignored;
@@ -41,10 +42,14 @@ namespace {
 
 // fork instead of posix_spawn: only the child itself can request
 // to be killed when its parent ends; exec does not cancel the request.
-pid_t start_child(const std::vector<std::string>& words, const ChildStreams& streams) {
-  std::vector<char*> arguments;
+pid_t start_child(const std::vector<std::string>& words, const ChildStreams& streams,
+                  const std::vector<std::string>& added) {
+  std::vector<char*> arguments, environment;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
+  for (char** variable = environ; *variable; ++variable) environment.push_back(*variable);
+  for (const std::string& variable : added) environment.push_back(const_cast<char*>(variable.c_str()));
+  environment.push_back(nullptr);
   const auto fail = [&](int error) {
     throw Error(fmt::format("{}: cannot be started: {}", words.front(), std::strerror(error)));
   };
@@ -52,7 +57,7 @@ pid_t start_child(const std::vector<std::string>& words, const ChildStreams& str
   if (::pipe2(told, O_CLOEXEC) != 0) fail(errno);
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
-  if (child == 0) become(arguments.data(), streams, parent, told[1]);
+  if (child == 0) become(arguments.data(), environment.data(), streams, parent, told[1]);
   int error = child < 0 ? errno : 0;
   ::close(told[1]);
   while (child > 0 && ::read(told[0], &error, sizeof error) < 0 && errno == EINTR) continue;

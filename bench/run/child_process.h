@@ -14,8 +14,10 @@ struct ChildStreams {
   int kept = -1;  // stays open in the child, with the same number
 };
 
-// words: a program (a path, or a name that is found in PATH) and its arguments. Throws Error when it cannot be started.
-pid_t start_child(const std::vector<std::string>& words, const ChildStreams& streams);
+// words: a program (a path, or a name that is found in PATH) and its arguments. added: variables of its environment,
+// NAME=VALUE, that this process does not have. Throws Error when it cannot be started.
+pid_t start_child(const std::vector<std::string>& words, const ChildStreams& streams,
+                  const std::vector<std::string>& added = {});
 
 struct ChildEnd {
   int status = 0;  // as returned by wait(2)

@@ -13,8 +13,10 @@
 #include "accuracy/probe/probe.h"
 #include "bench/run/attainable.h"
 #include "bench/run/extension.h"
+#include "bench/run/standard_streams.h"
 #include "bench_build.h"  // written by CMake: version, compiler flags, build type, git revision
 #include "kernels/devices.h"
+#include "kernels/number/error.h"
 #include "kernels/ops/ops.h"
 
 namespace halfmark::bench {
@@ -52,9 +54,35 @@ std::string os_name() {
   return "unknown";
 }
 
-Json describe(const Device& device) {
-  Json facts = Json::object();
-  for (const auto& [key, value] : device.describe()) facts[key] = value;
+// Facts and probes of a device. A call that fails costs the rest of them and not the report, which says so.
+Json facts_of(Device& device, bool probes) {
+  Json facts = Json::object(), probed = Json::object();
+  const auto attempt = [&](const auto& ask) {
+    if (facts.contains("failed")) return;
+    try {
+      ask();
+    } catch (const Error& error) {
+      facts["failed"] = error.what();
+      complain(fmt::format("{}: probing it for the environment of the report failed: {}", device.name(), error.what()));
+    }
+  };
+  attempt([&] {
+    for (const auto& [key, value] : device.describe()) facts[key] = value;
+  });
+  if (!device.numerics().empty()) facts["numerics"] = device.numerics();
+  attempt([&] { probed["fp32_matmul_rounds_operands"] = rounds_fp32_operands(device); });
+  // How its matmuls add. If two reports of one machine differ here, they used different libraries or kernels.
+  if (probes)
+    for (const char* types : {"f32>f32", "f16>f32", "bf16>f32"})
+      attempt([&] {
+        if (const auto fingerprint = probe::fingerprint_of(device, types))
+          probed[fmt::format("probe.{}", types)] = *fingerprint;
+      });
+  if (probes)
+    attempt([&] {
+      for (const auto& [name, rate] : attainable_of(device).items()) probed[name] = rate;
+    });
+  facts["probed"] = probed;
   return facts;
 }
 
@@ -62,7 +90,7 @@ Json from_environment() {
   Json set = Json::object();
   for (const char* name : {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OPENBLAS_NUM_THREADS",
                            "OPENBLAS_CORETYPE", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "NVIDIA_TF32_OVERRIDE",
-                           "CUBLAS_WORKSPACE_CONFIG", "CUDA_VISIBLE_DEVICES"})
+                           "CUBLAS_WORKSPACE_CONFIG", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING"})
     if (const char* value = std::getenv(name)) set[name] = value;
   return set;
 }
@@ -118,20 +146,7 @@ Json environment_of(const std::vector<Device*>& devices, bool probes) {
   environment["libraries"] = libraries;
   environment["variables"] = from_environment();
   Json present = Json::object();
-  for (Device* device : devices) {
-    Json facts = describe(*device);
-    if (!device->numerics().empty()) facts["numerics"] = device->numerics();
-    facts["probed"] = {{"fp32_matmul_rounds_operands", rounds_fp32_operands(*device)}};
-    // How its matmuls add. If two reports of one machine differ here, they used different libraries or kernels.
-    for (const char* types : {"f32>f32", "f16>f32", "bf16>f32"}) {
-      if (!probes) break;
-      if (const auto fingerprint = probe::fingerprint_of(*device, types))
-        facts["probed"][fmt::format("probe.{}", types)] = *fingerprint;
-    }
-    if (probes)
-      for (const auto& [name, rate] : attainable_of(*device).items()) facts["probed"][name] = rate;
-    present[device->name()] = facts;
-  }
+  for (Device* device : devices) present[device->name()] = facts_of(*device, probes);
   environment["devices"] = present;
   Json absent = Json::object();
   for (const DeviceRow& row : known_devices())

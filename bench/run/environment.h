@@ -11,6 +11,7 @@
 
 namespace halfmark::bench {
 
+// What a device fails to answer is left out, with the error in its facts ("failed") and in a line on standard error.
 // With probes, also how the matmuls of each device add; this takes almost a second per device.
 nlohmann::ordered_json environment_of(const std::vector<Device*>& devices, bool probes);
 

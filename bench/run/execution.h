@@ -1,9 +1,11 @@
-// Measures cases, in this process or each in a separate process.
+// Measures cases, in this process or each in a separate process. Where a device is lost in this process, as a GPU is after
+// a fault of device code, the cases that come after are measured in separate processes.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,13 +29,18 @@ class Execution {
 
   std::vector<Device*> devices() const;
 
-  // Throws only Interrupted, and DataError where the data of the case cannot be read: errors become the reason of the record.
+  // The record of a case that loses its device is failed, and names the operation at fault where a repetition in a
+  // process of its own, which waits for each of them, finds it. Throws only Interrupted, and DataError where the data of the case cannot be read: errors become the reason of the record.
   Record measure(const Case& one) const;
 
  private:
+  Record measure_isolated(const Case& one) const;
+  void note_loss(const Case& one, const std::string& loss, Record& record) const;
+
   std::map<std::string, std::shared_ptr<Device>> devices_;
   uint64_t seed_;
   ExecutionOptions options_;
+  mutable std::set<std::string> said_lost_;  // names of devices
 };
 
 }  // namespace halfmark::bench

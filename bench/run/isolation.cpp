@@ -20,7 +20,7 @@
 namespace halfmark::bench {
 
 IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout,
-                         const std::vector<std::string>& more) {
+                         const std::vector<std::string>& more, const std::vector<std::string>& variables) {
   const auto begin = std::chrono::steady_clock::now();
   const MemoryFile report("report"), complaints("complaints");
   std::vector<std::string> command = {program,  // --no-probes: the parent has already probed the environment
@@ -34,7 +34,7 @@ IsolatedRun run_isolated(const std::string& program, const std::string& id, uint
                                       std::to_string(report.descriptor())};
   command.insert(command.end(), model_file_options().begin(), model_file_options().end());
   command.insert(command.end(), more.begin(), more.end());
-  const pid_t child = start_child(command, {.error = complaints.descriptor(), .kept = report.descriptor()});
+  const pid_t child = start_child(command, {.error = complaints.descriptor(), .kept = report.descriptor()}, variables);
   const ChildEnd ending = wait_for_child(child, timeout);
   const int status = ending.status;
   const std::string memory =

@@ -21,9 +21,9 @@ struct IsolatedRun {
 };
 
 // Starts `program run --case ID`, followed by `more`, and reads its report. timeout in seconds, 0 = none. The process is killed at the
-// timeout and when this process dies. Throws Interrupted when a signal ends the run (bench/run/interruption.h), and DataError
-// where the case cannot read its data.
+// timeout and when this process dies. variables: NAME=VALUE, added to its environment. Throws Interrupted when a signal ends the run
+// (bench/run/interruption.h), and DataError where the case cannot read its data.
 IsolatedRun run_isolated(const std::string& program, const std::string& id, uint64_t seed, double timeout,
-                         const std::vector<std::string>& more = {});
+                         const std::vector<std::string>& more = {}, const std::vector<std::string>& variables = {});
 
 }  // namespace halfmark::bench

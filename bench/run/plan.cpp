@@ -13,6 +13,7 @@
 #include <tuple>
 #include <utility>
 
+#include "bench/run/default_device.h"
 #include "bench/run/known_names.h"
 #include "bench/run/name_match.h"
 #include "bench/run/program_name.h"
@@ -435,7 +436,8 @@ std::vector<Case> plan(const Selection& selection) {
     const bool names_device = word.starts_with("cpu") || word.starts_with("sim:") || word.starts_with("cuda:");
     (names_device && word.find('/') == word.npos ? devices : words).push_back(settled(word));
   }
-  devices = devices.empty() ? std::vector<std::string>{best_device()} : chosen_names("device", devices, device_names());
+  devices =
+      devices.empty() ? std::vector<std::string>{default_device()} : chosen_names("device", devices, device_names());
   const std::vector<std::string> only_harnesses = chosen_names("harness", selection.harnesses, harness_names());
   const std::vector<std::string_view> requested = requested_harnesses(words, only_harnesses);
   for (std::string& word : words) word = settled_setting(word, requested);

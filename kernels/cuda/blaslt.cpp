@@ -141,6 +141,9 @@ std::unique_ptr<Plan> make_plan(const CudaDevice& device, const Matmul& op) {
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(device.blaslt(), plan->desc.handle, plan->a.handle, plan->b.handle,
                                      plan->out.handle, plan->out.handle, preference.handle, 1, &result, &found);
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE &&
+      status != CUBLAS_STATUS_ARCH_MISMATCH)
+    check(status, "cublasLtMatmulAlgoGetHeuristic");  // the call failed: no answer about this product
   if (status != CUBLAS_STATUS_SUCCESS || found == 0 || result.state != CUBLAS_STATUS_SUCCESS) {
     plan->refusal = std::string("has no algorithm for this (") +
                     cublasLtGetStatusString(status != CUBLAS_STATUS_SUCCESS ? status : result.state) + ")";

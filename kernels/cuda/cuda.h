@@ -13,22 +13,30 @@
 
 namespace halfmark::kernels::cuda {
 
+// "cudaMalloc" of "cudaMalloc(&memory, size)".
+inline std::string called_function(std::string_view call) { return std::string(call.substr(0, call.find('('))); }
+
+inline std::string failure_text(cudaError_t status, std::string_view call) {
+  return called_function(call) + ": " + cudaGetErrorName(status) + ", " + cudaGetErrorString(status);
+}
+
 inline void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   (void)cudaGetLastError();  // clears the error, so that the next call does not report it again
-  throw Error(std::string(call) + ": " + cudaGetErrorName(status) + ", " + cudaGetErrorString(status));
+  throw Error(failure_text(status, call));
 }
 
 inline void check(cublasStatus_t status, const char* call) {
   // cublasGetStatusString is in libcublas, which the plugin does not link.
-  if (status != CUBLAS_STATUS_SUCCESS) throw Error(std::string(call) + ": " + cublasLtGetStatusString(status));
+  if (status != CUBLAS_STATUS_SUCCESS) throw Error(called_function(call) + ": " + cublasLtGetStatusString(status));
 }
 
 inline void check(cudnnStatus_t status, const char* call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   char detail[256] = "";
   cudnnGetLastErrorString(detail, sizeof detail);
-  throw Error(std::string(call) + ": " + cudnnGetErrorString(status) + (detail[0] ? std::string(", ") + detail : ""));
+  throw Error(called_function(call) + ": " + cudnnGetErrorString(status) +
+              (detail[0] ? std::string(", ") + detail : ""));
 }
 
 }  // namespace halfmark::kernels::cuda

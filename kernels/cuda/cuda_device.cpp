@@ -31,11 +31,17 @@ std::string dotted(size_t version, size_t major, size_t minor) {
          std::to_string(version % minor);
 }
 
+// For a status that does not matter: otherwise the next launch would report it as its own error.
+void ignore(cudaError_t status) {
+  if (status != cudaSuccess) (void)cudaGetLastError();
+}
+
 // Only NVML reports the driver's own version ("580.82.07"); without
 // NVML the CUDA version that the driver supports is reported.
 std::string driver_text() {
   int driver = 0;
-  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no driver";
+  ignore(cudaDriverGetVersion(&driver));
+  if (driver == 0) return "no driver";
   std::string text = "CUDA " + cuda_version(driver);
   void* nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!nvml) return text;
@@ -61,7 +67,7 @@ int attribute(int device, cudaDeviceAttr which) {
 
 std::string absence(cudaError_t status, int driver) {
   int runtime = 0;
-  (void)cudaRuntimeGetVersion(&runtime);
+  ignore(cudaRuntimeGetVersion(&runtime));
   if (status == cudaErrorInsufficientDriver && driver == 0) return "no driver: install the NVIDIA driver";
   if (status == cudaErrorInsufficientDriver)
     return "the driver supports CUDA " + cuda_version(driver) + ", this build needs " + cuda_version(runtime) +
@@ -79,7 +85,7 @@ std::string absence(cudaError_t status, int driver) {
 
 std::vector<std::pair<std::string, std::string>> library_versions() {
   int runtime = 0;
-  (void)cudaRuntimeGetVersion(&runtime);
+  ignore(cudaRuntimeGetVersion(&runtime));
   // cublasLt: major * 10000 + minor * 100 + patch; cuDNN 9: major * 10000 + minor * 100 + patch.
   return {{"nvidia driver", driver_text()},
           {"cuda runtime", cuda_version(runtime)},
@@ -118,6 +124,8 @@ void CudaDevice::open() {
 CudaDevice::~CudaDevice() { close(); }
 
 void CudaDevice::close() noexcept {
+  // Without a context there is nothing to destroy, and the libraries' handles must not be used.
+  if (!lost_.empty()) return;
   // Nothing is checked: a destructor cannot report, and the driver may be shutting down.
   cudaSetDevice(index_);
   blaslt_plans.reset(), cudnn_plans.reset();
@@ -129,6 +137,28 @@ void CudaDevice::close() noexcept {
   if (start_) cudaEventDestroy(start_);
   if (stop_) cudaEventDestroy(stop_);
   if (stream_) cudaStreamDestroy(stream_);
+}
+
+void CudaDevice::activate() const {
+  HM_CHECK(lost_.empty(), name() + " is lost: " + lost_);
+  HM_CUDA(cudaSetDevice(index_));
+}
+
+std::string CudaDevice::lost() {
+  if (!lost_.empty()) return lost_;
+  const char* call = "cudaSetDevice";
+  cudaError_t status = cudaSetDevice(index_);
+  if (status == cudaSuccess) call = "cudaStreamSynchronize", status = cudaStreamSynchronize(stream_);
+  if (status != cudaSuccess) end_context(failure_text(status, call));
+  return lost_;
+}
+
+// A context in which device code failed returns the same error from every call, and NVIDIA promises a new one only to a
+// new process. Its memory is given back for such processes.
+void CudaDevice::end_context(const std::string& failure) {
+  lost_ = failure;
+  (void)cudaDeviceReset();
+  (void)cudaGetLastError();
 }
 
 std::vector<std::pair<std::string, std::string>> CudaDevice::describe() const {
@@ -162,7 +192,7 @@ void* CudaDevice::allocate(size_t bytes) {
   void* memory = new_block(size);
   if (!memory) {
     size_t available = 0, total = 0;
-    (void)cudaMemGetInfo(&available, &total);
+    ignore(cudaMemGetInfo(&available, &total));
     throw Error(name() + " is out of memory for " + std::to_string(bytes) + " B: " + std::to_string(available) +
                 " of " + std::to_string(total) + " B are free");
   }
@@ -213,8 +243,15 @@ void CudaDevice::copy_in(void* device_memory, const void* host, size_t bytes) {
 void CudaDevice::copy_out(void* host, const void* device_memory, size_t bytes) {
   if (bytes == 0) return;
   activate();
-  HM_CUDA(cudaMemcpyAsync(host, device_memory, bytes, cudaMemcpyDeviceToHost, stream_));
-  synchronize();
+  const char* call = "cudaMemcpyAsync";
+  cudaError_t status = cudaMemcpyAsync(host, device_memory, bytes, cudaMemcpyDeviceToHost, stream_);
+  if (status == cudaSuccess) call = "cudaStreamSynchronize", status = cudaStreamSynchronize(stream_);
+  if (status == cudaSuccess) return;
+  const std::string failure = failure_text(status, call);
+  (void)cudaGetLastError();
+  // The copy may be still to come, and the caller frees `host`: wait for it once more, or end the context.
+  (void)lost();
+  throw Error(failure);
 }
 
 void CudaDevice::synchronize() {
@@ -258,8 +295,13 @@ cublasLtHandle_t CudaDevice::blaslt() const {
 cudnnHandle_t CudaDevice::cudnn() const {
   if (!cudnn_) {
     activate();
-    HM_CUDNN(cudnnCreate(&cudnn_));
-    HM_CUDNN(cudnnSetStream(cudnn_, stream_));
+    cudnnHandle_t handle = nullptr;
+    HM_CUDNN(cudnnCreate(&handle));
+    if (const cudnnStatus_t status = cudnnSetStream(handle, stream_); status != CUDNN_STATUS_SUCCESS) {
+      cudnnDestroy(handle);  // it would work on the default stream
+      check(status, "cudnnSetStream");
+    }
+    cudnn_ = handle;
   }
   return cudnn_;
 }

@@ -35,8 +35,10 @@ class CudaDevice : public Device {
   void synchronize() override;
   double time(const std::function<void()>& work) override;
   void evict_caches() override;
+  std::string lost() override;
 
-  void activate() const { HM_CUDA(cudaSetDevice(index_)); }  // the current device is a property of the thread
+  // The current device is a property of the thread. Throws Error if the device is lost.
+  void activate() const;
   cudaStream_t stream() const { return stream_; }
   int compute_capability() const { return compute_capability_; }  // 90 for sm_90
   cublasLtHandle_t blaslt() const;                                // created on first use: cuDNN's takes long
@@ -51,6 +53,7 @@ class CudaDevice : public Device {
   void open();
   void close() noexcept;
   void release_cached() noexcept;
+  void end_context(const std::string& failure);
   void* new_block(size_t size);  // null if the GPU has no memory left even without the free blocks
 
   int index_;
@@ -64,6 +67,7 @@ class CudaDevice : public Device {
   void* eviction_ = nullptr;
   size_t eviction_bytes_ = 0;
   KernelTable kernels_;
+  std::string lost_;  // why there is no context any more; empty: there is one
 };
 
 // The line for a status of cudaGetDeviceCount that means that no GPU is usable; `driver` as returned by

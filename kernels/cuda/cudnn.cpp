@@ -20,18 +20,20 @@ namespace {
 
 constexpr size_t kWorkspace = size_t{256} << 20;
 
-template <class Handle, cudnnStatus_t (*create)(Handle*), cudnnStatus_t (*destroy)(Handle)>
+template <class Handle, cudnnStatus_t (*create)(Handle*), cudnnStatus_t (*destroy)(Handle), const char* kCreate>
 struct Owned {
   Handle handle = nullptr;
-  Owned() { HM_CUDNN(create(&handle)); }
+  Owned() { check(create(&handle), kCreate); }
   ~Owned() { destroy(handle); }
   Owned(const Owned&) = delete;
   Owned& operator=(const Owned&) = delete;
 };
-using TensorDesc = Owned<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>;
-using FilterDesc = Owned<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor>;
-using ConvDesc =
-    Owned<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor>;
+constexpr char kTensor[] = "cudnnCreateTensorDescriptor", kFilter[] = "cudnnCreateFilterDescriptor",
+               kConvolution[] = "cudnnCreateConvolutionDescriptor";
+using TensorDesc = Owned<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor, kTensor>;
+using FilterDesc = Owned<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor, kFilter>;
+using ConvDesc = Owned<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor,
+                       cudnnDestroyConvolutionDescriptor, kConvolution>;
 
 enum class Direction { forward, backward_data, backward_weights };
 
@@ -116,6 +118,8 @@ struct Api<Direction::forward> {
                                      CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
                                      CUDNN_CONVOLUTION_FWD_ALGO_DIRECT};
   static constexpr int kCount = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
+  static constexpr const char* kCandidates = "cudnnGetConvolutionForwardAlgorithm_v7";
+  static constexpr const char* kWorkspaceSize = "cudnnGetConvolutionForwardWorkspaceSize";
   static cudnnStatus_t candidates(cudnnHandle_t handle, const Plan& p, int wanted, int* found, Result* results) {
     return cudnnGetConvolutionForwardAlgorithm_v7(handle, p.x.handle, p.w.handle, p.conv.handle, p.y.handle, wanted,
                                                   found, results);
@@ -131,6 +135,8 @@ struct Api<Direction::backward_data> {
   using Result = cudnnConvolutionBwdDataAlgoPerf_t;
   static constexpr std::array kExact{CUDNN_CONVOLUTION_BWD_DATA_ALGO_1};  // 0 adds in a random order
   static constexpr int kCount = CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT;
+  static constexpr const char* kCandidates = "cudnnGetConvolutionBackwardDataAlgorithm_v7";
+  static constexpr const char* kWorkspaceSize = "cudnnGetConvolutionBackwardDataWorkspaceSize";
   static cudnnStatus_t candidates(cudnnHandle_t handle, const Plan& p, int wanted, int* found, Result* results) {
     return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, p.w.handle, p.y.handle, p.conv.handle, p.x.handle,
                                                        wanted, found, results);
@@ -146,6 +152,8 @@ struct Api<Direction::backward_weights> {
   using Result = cudnnConvolutionBwdFilterAlgoPerf_t;
   static constexpr std::array kExact{CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1};  // 0 and 3 add in a random order
   static constexpr int kCount = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT;
+  static constexpr const char* kCandidates = "cudnnGetConvolutionBackwardFilterAlgorithm_v7";
+  static constexpr const char* kWorkspaceSize = "cudnnGetConvolutionBackwardFilterWorkspaceSize";
   static cudnnStatus_t candidates(cudnnHandle_t handle, const Plan& p, int wanted, int* found, Result* results) {
     return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, p.x.handle, p.y.handle, p.conv.handle, p.w.handle,
                                                          wanted, found, results);
@@ -164,6 +172,12 @@ bool acceptable(cudnnMathType_t asked, cudnnMathType_t offered) {
   return true;
 }
 
+// An answer about the convolution; any other status than success is a failure of the call.
+bool is_refusal(cudnnStatus_t status) {
+  const int category = CUDNN_STATUS_CATEGORY(static_cast<int>(status));
+  return category == CUDNN_STATUS_BAD_PARAM || category == CUDNN_STATUS_NOT_SUPPORTED;
+}
+
 template <Direction kDirection>
 void choose_algorithm(cudnnHandle_t handle, cudnnMathType_t math_type, Plan& plan) {
   using A = Api<kDirection>;
@@ -171,6 +185,7 @@ void choose_algorithm(cudnnHandle_t handle, cudnnMathType_t math_type, Plan& pla
   std::array<typename A::Result, 3 * A::kCount> results{};
   int found = 0;
   const cudnnStatus_t status = A::candidates(handle, plan, static_cast<int>(results.size()), &found, results.data());
+  if (!is_refusal(status)) check(status, A::kCandidates);
   if (status != CUDNN_STATUS_SUCCESS) {
     plan.refusal = std::string("has no algorithm for this (") + cudnnGetErrorString(status) + ")";
     return;
@@ -183,7 +198,10 @@ void choose_algorithm(cudnnHandle_t handle, cudnnMathType_t math_type, Plan& pla
     // Algorithm and math type belong together. FMA_MATH is kept, because it guarantees that FP32 is FP32.
     HM_CUDNN(cudnnSetConvolutionMathType(plan.conv.handle, math_type == CUDNN_FMA_MATH ? math_type : result.mathType));
     size_t bytes = 0;
-    if (A::workspace(handle, plan, result.algo, &bytes) != CUDNN_STATUS_SUCCESS || bytes > kWorkspace) continue;
+    const cudnnStatus_t asked = A::workspace(handle, plan, result.algo, &bytes);
+    if (is_refusal(asked)) continue;
+    check(asked, A::kWorkspaceSize);
+    if (bytes > kWorkspace) continue;
     plan.algorithm = static_cast<int>(result.algo);
     plan.workspace = bytes;
     return;

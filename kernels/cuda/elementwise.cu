@@ -244,6 +244,10 @@ const char* code_for_device() {
   const cudaError_t status = cudaFuncGetAttributes(&attributes, pause);
   if (status == cudaSuccess) return nullptr;
   (void)cudaGetLastError();
+  if (status != cudaErrorNoKernelImageForDevice && status != cudaErrorInvalidDeviceFunction &&
+      status != cudaErrorUnsupportedPtxVersion && status != cudaErrorInvalidPtx &&
+      status != cudaErrorJitCompilerNotFound && status != cudaErrorJitCompilationDisabled)
+    check(status, "cudaFuncGetAttributes");
   return cudaGetErrorString(status);
 }
 

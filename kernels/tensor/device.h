@@ -40,6 +40,10 @@ class Device {
 
   virtual void return_kept_memory() {}  // gives released memory that is kept for reuse back to the system
 
+  // Empty while it can be used. Else the failed call after which nothing can run on it in this process any more, as
+  // after a fault of device code on a GPU: every other call throws Error. Waits for enqueued work.
+  virtual std::string lost() { return {}; }
+
   virtual void copy_in(void* device_memory, const void* host, size_t bytes) = 0;
   virtual void copy_out(void* host, const void* device_memory, size_t bytes) = 0;
   virtual void synchronize() {}

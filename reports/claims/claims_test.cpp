@@ -174,6 +174,18 @@ TEST(Claims, OfTwoThatContradictEachOtherTheTableSaysWhichIsRight) {
   }
 }
 
+TEST(Claims, OnASoftwareGpuSayThatItIsNone) {
+  const ClaimList list = contradicting(R"({"question": "How large?", "claims": ["S1-1", "S1-2", "S1-3"]})");
+  Report report;
+  report.records.push_back(record_with("x", {{.metric = "m", .value = 0.5}}));
+  report.records[0].device = "cuda:0";
+  const std::vector<ClaimVerdict> verdicts = judge_claims(list, report, "cuda:0");
+  EXPECT_EQ(claims_markdown(list, verdicts, report, "halfmark claims").find("not a GPU"), std::string::npos);
+  report.records[0].numerics = "software GPU: PTX interpreted on the CPU";
+  EXPECT_NE(claims_markdown(list, verdicts, report, "halfmark claims").find("\n- cuda:0 is not a GPU: software GPU"),
+            std::string::npos);
+}
+
 TEST(Claims, AQuestionNamesTwoClaimsOfTheList) {
   for (const auto& [question, wanted] :
        {std::pair{R"({"question": "Q?", "claims": ["S1-1"]})", "fewer than two claims"},

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "reports/record/json_number.h"
+#include "reports/record/printable.h"
+#include "reports/record/provenance.h"
 
 namespace halfmark::reports {
 
@@ -169,6 +171,7 @@ std::string claims_markdown(const ClaimList& list, const std::vector<ClaimVerdic
   for (const auto& [name, value] : environment_facts(report.environment))
     if (name == "halfmark.git" || name == "cpu.model" || name.starts_with("libraries."))
       text += fmt::format("- {}: {}\n", name, value);
+  for (const std::string& line : substitutes(report)) text += fmt::format("- {}\n", printable(line));
   text += "\n" + counts_text(verdicts) + ".\n";
   text +=
       "\nA verdict follows from the numbers by the rule. CONDITIONAL: true in some cases and not in others; the "

@@ -199,6 +199,14 @@ class Gate {
       return add_line(found, base.status == Status::failed ? Outcome::improved : Outcome::added,
                       with_reason(fmt::format("is measured now, was {}", name_of(base.status)), base));
     }
+    // No fault of the program either: a software GPU in the place of a GPU, or the other way round, under one name.
+    if (found.device.starts_with("cuda:") && base.numerics.empty() != found.numerics.empty()) {
+      const auto text = [](const Record& one) { return one.numerics.empty() ? "hardware" : one.numerics; };
+      return add_line(found, Outcome::inconclusive,
+                      printable(fmt::format("was measured on another kind of device than the base ({} -> {}), so "
+                                            "nothing is compared; make a base on this one",
+                                            text(base), text(found))));
+    }
     add_line(found, Outcome::pass, "measured in both");
     if (base.status == Status::ok && found.status == Status::suspect)
       judgement_.remarks.push_back(fmt::format("{}: suspect now: {}", printable(found.id), printable(found.reason)));

@@ -6,7 +6,9 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "reports/gate/gate_testing.h"
 #include "reports/record/folder_testing.h"
@@ -110,6 +112,26 @@ TEST(GateSilence, SaysThatACaseIsOkNowThatWasSuspect) {
   Report base = made_report();
   base.records[0].status = Status::suspect, base.records[0].reason = "the machine was busy";
   EXPECT_SAYS(remarks_of(gate(base, made_report())), "ok now, was suspect: the machine was busy");
+}
+
+// Both are called cuda:0, and no number of either is wrong.
+TEST(GateSilence, ComparesNothingBetweenAGpuAndASoftwareGpu) {
+  Report gpu = made_report(), software = made_report();
+  for (Report* report : {&gpu, &software})
+    for (Record& record : report->records) record.device = "cuda:0";
+  EXPECT_EQ(gate(gpu, software).exit_code, 0);
+  for (Record& record : software.records) record.numerics = "software GPU: PTX interpreted on the CPU";
+  EXPECT_EQ(gate(software, software).exit_code, 0);
+  for (const auto& [base, found, way] : {std::tuple{gpu, software, "(hardware -> software GPU: PTX"},
+                                         std::tuple{software, gpu, "interpreted on the CPU -> hardware)"}}) {
+    const Judgement judgement = gate(base, found);
+    EXPECT_EQ(judgement.exit_code, 3);
+    const std::vector<JudgedLine> lines = lines_with(judgement, Outcome::inconclusive);
+    ASSERT_EQ(lines.size(), gpu.records.size());
+    EXPECT_SAYS(lines[0].words, "was measured on another kind of device than the base");
+    EXPECT_SAYS(lines[0].words, way);
+    EXPECT_TRUE(lines_with(judgement, Outcome::pass).empty());
+  }
 }
 
 TEST(GateSilence, SaysThatCurvesKernelsAndNumbersForInformationAreMissingOrOther) {

@@ -52,6 +52,22 @@ std::string fact(const nlohmann::ordered_json& environment, const char* pointer)
   return found.is_string() ? found.get<std::string>() : std::string();
 }
 
+std::vector<std::string> substitutes(const Report& report) {
+  constexpr std::string_view kGpu = "cuda:";
+  std::map<std::string, std::string> known;
+  for (const Record& record : report.records)
+    if (record.device.starts_with(kGpu) && !record.numerics.empty()) known.emplace(record.device, record.numerics);
+  if (const auto devices = report.environment.find("devices");
+      devices != report.environment.end() && devices->is_object())
+    for (const auto& [name, facts] : devices->items())
+      if (name.starts_with(kGpu) && facts.is_object() && facts.contains("numerics") && facts["numerics"].is_string())
+        known.emplace(name, facts["numerics"].get<std::string>());
+  std::vector<std::string> lines;
+  for (const auto& [name, numerics] : known)
+    lines.push_back(fmt::format("{} is not a GPU: {}; its numbers say nothing about one", name, numerics));
+  return lines;
+}
+
 uint64_t Shard::size(uint64_t cases) const { return cases < part ? 0 : (cases - part) / parts + 1; }
 
 std::optional<Shard> shard_named(std::string_view text) {

@@ -32,6 +32,10 @@ Plan plan_of(const std::vector<std::string>& cases);
 // environment is not fixed.
 std::string fact(const nlohmann::ordered_json& environment, const char* pointer);
 
+// Devices that are not what their names say, as the software GPU of the tests, which is cuda:0 there: "cuda:0 is not a
+// GPU: software GPU: ...". From the records and from the environment; simulated devices have names of their own.
+std::vector<std::string> substitutes(const Report& report);
+
 // The first fact about build, libraries, processor, variables or devices that two environments both have and that
 // differs. Records with such a difference are not from one run; machine names, memory sizes and dates may differ.
 struct Difference {

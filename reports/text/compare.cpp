@@ -116,6 +116,8 @@ std::vector<std::string> doubts(const std::vector<NamedReport>& reports,
   for (const NamedReport& other : reports) {
     if (const std::string partial = partial_text(other.report); !partial.empty())
       lines.push_back(fmt::format("{} is partial, {}", other.name, partial));
+    for (const std::string& line : substitutes(other.report))
+      lines.push_back(fmt::format("{}: {}", other.name, printable(line)));
     const auto is_failed = [](const Record& record) { return record.status == Status::failed; };
     const auto& records = other.report.records;
     if (const auto failed = std::count_if(records.begin(), records.end(), is_failed); failed > 0) {

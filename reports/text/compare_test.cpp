@@ -83,6 +83,25 @@ TEST(Show, SaysThatAReportIsPartial) {
   EXPECT_TRUE(has(compare({three_precisions(), named}), "base.json is partial, holds 6 of 20 cases"));
 }
 
+TEST(Compare, AndShowSayThatASoftwareGpuIsNone) {
+  NamedReport gpu = three_precisions(), software = three_precisions();
+  software.name = "new.json";
+  for (Record& record : software.report.records) record.numerics = "software GPU: PTX interpreted on the CPU";
+  const std::string note =
+      "cuda:0 is not a GPU: software GPU: PTX interpreted on the CPU; its numbers say nothing about one";
+  const TextOptions wide{.width = 300};
+  EXPECT_NE(compare({gpu, software}, wide).find("new.json: " + note), std::string::npos);
+  EXPECT_NE(show(software, wide).find(note), std::string::npos);
+  EXPECT_EQ(compare({gpu, gpu}, wide).find("not a GPU"), std::string::npos);
+  EXPECT_EQ(show(gpu, wide).find("not a GPU"), std::string::npos);
+  // A run without a finished case has the device in its environment only.
+  software.report.records.clear();
+  software.report.environment = {{"devices", {{"cuda:0", {{"numerics", "software GPU: PTX interpreted on the CPU"}}}}}};
+  EXPECT_NE(show(software, wide).find(note), std::string::npos);
+  for (Record& record : gpu.report.records) record.device = "sim:hopper", record.numerics = "instruction-exact";
+  EXPECT_EQ(show(gpu, wide).find("not a GPU"), std::string::npos) << "its name says that it is simulated";
+}
+
 TEST(Compare, NamesFailedCasesOtherBuildsAndGivesNoRatioOfOtherUnits) {
   NamedReport base = three_precisions(), other = three_precisions();
   EXPECT_FALSE(has(compare({base, other}), "failed"));

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "reports/record/printable.h"
+#include "reports/record/provenance.h"
 #include "reports/text/compare.h"
 #include "reports/text/experiments_text.h"
 #include "reports/text/layers.h"
@@ -355,6 +357,8 @@ std::string show(const NamedReport& named, const TextOptions& options) {
   text += wrapped("run       ", run, options.width);
   if (const std::string partial = partial_text(report); !partial.empty())
     text += toned(wrapped("partial   ", partial, options.width), Tone::bad, options.colour);
+  for (const std::string& line : substitutes(report))
+    text += toned(wrapped("device    ", printable(line), options.width), Tone::bad, options.colour);
   text += environment_text(report, options) + counts_text(report, options);
 
   const std::vector<Figure> figures = figures_of({&report}, false);

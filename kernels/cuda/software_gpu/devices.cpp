@@ -37,6 +37,17 @@ std::vector<SoftwareDevice> from_environment() {
   return made(architectures_named(names), memory);
 }
 
+// Errors after which the context cannot be used: cudaError in the toolkit's documentation ("the process must be
+// terminated and relaunched").
+bool is_fault(cudaError_t code) {
+  for (const cudaError_t one :
+       {cudaErrorECCUncorrectable, cudaErrorIllegalAddress, cudaErrorLaunchTimeout, cudaErrorAssert,
+        cudaErrorHardwareStackError, cudaErrorIllegalInstruction, cudaErrorMisalignedAddress,
+        cudaErrorInvalidAddressSpace, cudaErrorInvalidPc, cudaErrorLaunchFailure})
+    if (one == code) return true;
+  return false;
+}
+
 // The device whose work runs now; -1: none.
 int& running_device() {
   static int index = -1;
@@ -112,13 +123,16 @@ void run_until(cudaStream_t stream, uint64_t position) {
       work();
     } catch (...) {
       running_device() = outer;
-      // A fault ends the context: nothing that is still enqueued is done.
-      device.default_stream.queue.clear();
-      for (const cudaStream_t other : device.streams) other->queue.clear();
+      forget_work(device);
       throw;
     }
     running_device() = outer;
   }
+}
+
+void forget_work(SoftwareDevice& device) {
+  device.default_stream.queue.clear();
+  for (const cudaStream_t other : device.streams) other->queue.clear();
 }
 
 void run_all(SoftwareDevice& device) {
@@ -157,13 +171,19 @@ cudaError_t& last_error() {
   return code;
 }
 
-cudaError_t runtime_call(const char* name, bool uses_device, const std::function<void()>& body) {
+cudaError_t runtime_call_from(const char* name, const void* place, bool uses_device,
+                              const std::function<void()>& body) {
   const std::lock_guard lock(runtime_mutex());
   cudaError_t code = cudaSuccess;
   std::string text;
-  if (const auto injected = called(name)) {
+  if (const auto injected = called_from(name, place)) {
     code = static_cast<cudaError_t>(*injected);
     text = std::string(name) + " fails because a test asks for it";
+    if (uses_device && is_fault(code) && static_cast<size_t>(device_of_thread()) < devices().size()) {
+      SoftwareDevice& device = devices()[static_cast<size_t>(device_of_thread())];
+      device.fault = code, device.fault_text = text;
+      forget_work(device);
+    }
   } else {
     SoftwareDevice* device = nullptr;
     try {

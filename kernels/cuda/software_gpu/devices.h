@@ -67,9 +67,17 @@ struct CallError {
   std::string text;
 };
 
-// Counts the call and returns what a test asked for; else the sticky fault of the current device if `uses_device`;
-// else the result of `body`. The error becomes the thread's last one.
-cudaError_t runtime_call(const char* name, bool uses_device, const std::function<void()>& body);
+// Counts the call and returns what a test asked for, which is a fault of the device if its code is one that device code
+// causes; else the sticky fault of the current device if `uses_device`; else the result of `body`. The error becomes the
+// thread's last one. Inlined, so that the place is the one from which the runtime is called.
+cudaError_t runtime_call_from(const char* name, const void* place, bool uses_device, const std::function<void()>& body);
+[[gnu::always_inline]] inline cudaError_t runtime_call(const char* name, bool uses_device,
+                                                       const std::function<void()>& body) {
+  return runtime_call_from(name, __builtin_return_address(0), uses_device, body);
+}
+
+// A fault ends the context: nothing that is still enqueued is done.
+void forget_work(SoftwareDevice& device);
 
 // The last error of the thread, for cudaGetLastError.
 cudaError_t& last_error();

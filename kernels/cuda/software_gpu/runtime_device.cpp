@@ -203,8 +203,10 @@ cudaError_t cudaDeviceReset() {
   return runtime_call("cudaDeviceReset", false, [&] {
     SoftwareDevice& device = working_device();
     device.fault = cudaSuccess;
-    device.default_stream.queue.clear();
-    for (const cudaStream_t stream : device.streams) stream->queue.clear();
+    forget_work(device);
+    for (const cudaStream_t stream : device.streams) delete stream;
+    for (const cudaEvent_t event : device.events) delete event;
+    device.streams.clear(), device.events.clear();
     unload_modules(device.index);
     global_memory().release_all(device.index);
   });

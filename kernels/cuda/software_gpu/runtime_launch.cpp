@@ -1,9 +1,11 @@
 // Launching kernels, and what the runtime says about them.
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -78,7 +80,17 @@ void enqueue_launch(const void* handle, dim3 grid, dim3 block, void** arguments,
   launch.parameters.resize(kernel.parameter_bytes);
   for (size_t n = 0; n < kernel.parameters.size(); ++n)
     std::memcpy(launch.parameters.data() + kernel.parameters[n].offset, arguments[n], kernel.parameters[n].bytes);
-  enqueue(stream, [launch = std::move(launch)] { run(launch); });
+  enqueue(stream, [launch = std::move(launch)] {
+    if (const auto injected = called_from("kernel", nullptr))
+      throw Fault(static_cast<cudaError_t>(*injected), launch.kernel->name + " fails because a test asks for it");
+    run(launch);
+  });
+  // As CUDA does under this variable: a launch waits for its end, so that it returns the error of its own kernel.
+  static const bool waits = [] {
+    const char* text = std::getenv("CUDA_LAUNCH_BLOCKING");
+    return text && std::string_view(text) == "1";
+  }();
+  if (waits) run_until(stream, stream->enqueued);
 }
 
 struct Configuration {

@@ -37,6 +37,10 @@ int device_of(cudaStream_t stream);  // null: the current device
 
 // Counts a call of a function; the status that it must return at once because a test asked for that (calls.h), or
 // nothing. Every function of a library calls this first: if (auto status = called("cublasLtCreate")) return ...
-std::optional<int> called(const char* function);
+// Inlined, so that the place is the one from which the function of the library is called.
+std::optional<int> called_from(const char* function, const void* place);
+[[gnu::always_inline]] inline std::optional<int> called(const char* function) {
+  return called_from(function, __builtin_return_address(0));
+}
 
 }  // namespace halfmark::kernels::software_gpu

@@ -1,0 +1,333 @@
+// The program on a software GPU (kernels/cuda/software_gpu): what fails costs one case, and the report says which call.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/run/program_testing.h"
+#include "reports/record/error.h"
+
+namespace halfmark::bench {
+namespace {
+
+// Two subjects under two policies, so that products and convolutions of the libraries, all kinds of own kernels, casts and
+// memory are in it.
+constexpr const char* kSelection =
+    "run --suite smoke --device cuda:0 --no-probes linear conv2d amp-fp16 fp32 error memory range";
+
+struct Call {
+  std::string name, place;
+  uint64_t first = 0, last = 0, calls = 0;  // numbers of the first and the last call from this place; calls from there
+};
+
+struct Ran {
+  int code = -1;
+  std::string err, out;
+  std::optional<Report> report;
+  std::vector<Call> calls;
+  double seconds = 0;
+};
+
+class SoftwareGpu : public ProcessTest {
+ protected:
+  static std::string folder_of_programs() { return std::string(HALFMARK_BINARY_DIR) + "/software_gpu"; }
+
+  void SetUp() override {
+    if (!std::filesystem::exists(folder_of_programs() + "/halfmark_cuda.so"))
+      GTEST_SKIP() << "no plugin for the software GPU in " << folder_of_programs();
+  }
+
+  Ran ran(const std::string& variables, const std::string& arguments) const {
+    for (const char* file : {"report.json", "report.json.journal", "calls"}) std::filesystem::remove(folder_ / file);
+    const auto begin = std::chrono::steady_clock::now();
+    const Result result = shell("env HALFMARK_SOFTWARE_GPU=sm_90 HALFMARK_SOFTWARE_GPU_CALLS=calls " + variables +
+                                " timeout -k 5 60 " + quoted(folder_of_programs() + "/halfmark") + " " + arguments);
+    Ran ran;
+    ran.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    ran.code = result.code, ran.err = result.err, ran.out = result.out;
+    if (std::filesystem::exists(folder_ / "report.json")) ran.report = Report::load(folder_ / "report.json");
+    std::ifstream calls(folder_ / "calls");
+    std::string word;
+    for (Call one; calls >> word >> one.name >> one.place >> one.first >> one.last >> one.calls;)
+      ran.calls.push_back(one);
+    return ran;
+  }
+};
+
+// What two runs of one case have in common, whichever process measured it.
+nlohmann::ordered_json common(Record record) {
+  record.seconds = 0;
+  return to_json(record);
+}
+
+std::map<std::string, nlohmann::ordered_json> by_id(const Report& report) {
+  std::map<std::string, nlohmann::ordered_json> all;
+  for (const Record& record : report.records) all.emplace(record.id, common(record));
+  return all;
+}
+
+// The software GPU adds to the text of an error which call a test has asked to fail. Without that the names are ours.
+std::string own_words(std::string text) {
+  for (size_t end; (end = text.find(" fails because a test asks for it)")) != text.npos;) {
+    const size_t begin = text.rfind('(', end);
+    text.erase(begin, text.find(')', end) + 1 - begin);
+  }
+  return text;
+}
+
+int status_of(const std::string& name) {
+  if (name.starts_with("cublasLt")) return 14;  // CUBLAS_STATUS_INTERNAL_ERROR
+  if (name.starts_with("cudnn")) return 5000;   // CUDNN_STATUS_EXECUTION_FAILED
+  if (name.starts_with("nvml")) return 999;     // NVML_ERROR_UNKNOWN
+  return 801;                                   // cudaErrorNotSupported: the context stays
+}
+
+// A failed call: what it may cost.
+class SoftwareGpuFailures : public SoftwareGpu, public testing::WithParamInterface<size_t> {
+ protected:
+  // The run with that failure against the run without.
+  void expect_one_case_at_most(const Ran& base, const std::string& name, uint64_t number, int status) const {
+    const std::string request = fmt::format("{}:{}:{}", name, number, status);
+    SCOPED_TRACE(request);
+    const Ran run = ran("HALFMARK_SOFTWARE_GPU_FAIL=" + request, kSelection);
+    ASSERT_TRUE(run.code == 0 || run.code == 1 || run.code == 2) << "exit code " << run.code << "\n" << run.err;
+    expect_nothing_left_over(base, run, name);
+    const bool names_it = says(own_words(run.err), name);
+    if (run.code == 2) {  // the device cannot be opened
+      EXPECT_FALSE(run.report);
+      EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+      EXPECT_TRUE(says(run.err, "halfmark: device cuda:0 ")) << run.err;
+      EXPECT_TRUE(names_it || says(run.err, "is absent: ")) << run.err;
+      return;
+    }
+    ASSERT_TRUE(run.report) << run.err;
+    EXPECT_TRUE(run.report->run.complete);
+    const auto expected = by_id(*base.report), found = by_id(*run.report);
+    ASSERT_EQ(found.size(), expected.size());
+    std::vector<std::string> lost;
+    for (const Record& record : run.report->records) {
+      if (record.status == Status::failed) {
+        lost.push_back(record.id);
+        // Of a launch, the operation is named and not the call.
+        const std::string reason = own_words(record.reason);
+        EXPECT_TRUE(name == "cudaLaunchKernel" ? says(reason, ": cudaError") : says(reason, name)) << record.reason;
+        EXPECT_EQ(reason.find('\n'), reason.npos);
+        continue;
+      }
+      EXPECT_TRUE(found.at(record.id) == expected.at(record.id)) << record.id;
+    }
+    EXPECT_LE(lost.size(), 1u) << fmt::format("{}", lost.size());
+    EXPECT_EQ(run.code, lost.empty() ? 0 : 1) << run.err;
+    const auto& device = run.report->environment["devices"]["cuda:0"];
+    const bool probed = !device.contains("failed");
+    if (!probed) {
+      EXPECT_TRUE(says(own_words(device["failed"].get<std::string>()), name) || name == "cudaLaunchKernel") << device;
+    }
+    if (lost.empty() && probed && !says(run.err, "cuda:0 is lost: ")) {
+      EXPECT_TRUE(may_fail_unnoticed(name)) << "no word about it";
+    }
+  }
+
+  // What is only described in the report, and what gives something back.
+  static bool may_fail_unnoticed(const std::string& name) {
+    return name == "cudaDriverGetVersion" || name == "cudaRuntimeGetVersion" || name == "cudaMemGetInfo" ||
+           name.starts_with("nvml") || says(name, "Destroy") || name == "cudaFree";
+  }
+
+  // Objects that exist at the end: those of the run without the failure, or fewer.
+  static void expect_nothing_left_over(const Ran& base, const Ran& run, const std::string& failed) {
+    const auto count = [](const Ran& one, const std::string& name) {
+      uint64_t calls = 0;
+      for (const Call& call : one.calls)
+        if (call.name == name) calls += call.calls;
+      return static_cast<int64_t>(calls);
+    };
+    static const std::pair<const char*, const char*> kPairs[] = {
+        {"cudaStreamCreateWithFlags", "cudaStreamDestroy"},
+        {"cudaEventCreate", "cudaEventDestroy"},
+        {"cudaMalloc", "cudaFree"},
+        {"cublasLtCreate", "cublasLtDestroy"},
+        {"cublasLtMatmulDescCreate", "cublasLtMatmulDescDestroy"},
+        {"cublasLtMatrixLayoutCreate", "cublasLtMatrixLayoutDestroy"},
+        {"cublasLtMatmulPreferenceCreate", "cublasLtMatmulPreferenceDestroy"},
+        {"cudnnCreate", "cudnnDestroy"},
+        {"cudnnCreateTensorDescriptor", "cudnnDestroyTensorDescriptor"},
+        {"cudnnCreateFilterDescriptor", "cudnnDestroyFilterDescriptor"},
+        {"cudnnCreateConvolutionDescriptor", "cudnnDestroyConvolutionDescriptor"},
+        {"nvmlInit_v2", "nvmlShutdown"}};
+    for (const auto& [create, destroy] : kPairs) {
+      // The library is loaded anew for each use. Blocks of memory stay in the pool of an open device.
+      if (failed == destroy || failed == "nvmlInit_v2" || (run.code != 2 && std::string(create) == "cudaMalloc"))
+        continue;
+      const int64_t left = count(run, create) - count(run, destroy) - (failed == create);
+      EXPECT_LE(left, run.code == 2 ? 0 : count(base, create) - count(base, destroy)) << create;
+    }
+  }
+};
+
+// The parts run at the same time. Each place in the code that calls a function is asked to fail at its first call, which
+// is often while the environment is probed, and at its last one.
+constexpr size_t kParts = 4;
+
+TEST_P(SoftwareGpuFailures, OfEachCallSiteCostOneCaseAtMost) {
+  const Ran base = ran("", kSelection);
+  ASSERT_EQ(base.code, 0) << base.err;
+  ASSERT_TRUE(base.report);
+  for (size_t number = GetParam(); number < base.calls.size(); number += kParts) {
+    const Call& call = base.calls[number];
+    if (call.name == "kernel") continue;
+    for (const uint64_t at : std::set<uint64_t>{call.first, call.last})
+      expect_one_case_at_most(base, call.name, at, status_of(call.name));
+  }
+}
+
+// Errors after which the context is gone: for each function of the runtime, in the middle of its calls.
+TEST_P(SoftwareGpuFailures, ThatEndTheContextCostOneCaseAtMost) {
+  const Ran base = ran("", kSelection);
+  ASSERT_EQ(base.code, 0) << base.err;
+  std::map<std::string, uint64_t> all;
+  for (const Call& call : base.calls) all[call.name] += call.calls;
+  size_t number = 0;
+  for (const auto& [name, calls] : all)
+    if (name.starts_with("cuda") && number++ % kParts == GetParam())
+      expect_one_case_at_most(base, name, (calls + 1) / 2, 700);  // cudaErrorIllegalAddress
+}
+
+INSTANTIATE_TEST_SUITE_P(Part, SoftwareGpuFailures, testing::Range(size_t{0}, kParts));
+
+TEST_F(SoftwareGpu, AFaultOfDeviceCodeCostsOneCaseAndTheOthersRunInProcessesOfTheirOwn) {
+  const Ran base = ran("", kSelection);
+  ASSERT_EQ(base.code, 0) << base.err;
+  uint64_t kernels = 0;
+  for (const Call& call : base.calls)
+    if (call.name == "kernel") kernels += call.calls;
+  ASSERT_GT(kernels, 20u);
+  // 719, cudaErrorLaunchFailure: of a kernel in the middle of the run, seen by a later call.
+  const Ran run = ran(fmt::format("HALFMARK_SOFTWARE_GPU_FAIL=kernel:{}:719", kernels / 2), kSelection);
+  EXPECT_EQ(run.code, 1) << run.err;
+  ASSERT_TRUE(run.report);
+  EXPECT_TRUE(run.report->run.complete);
+  const auto expected = by_id(*base.report), found = by_id(*run.report);
+  int lost = 0;
+  for (const Record& record : run.report->records) {
+    if (record.status == Status::failed) {
+      ++lost;
+      EXPECT_TRUE(says(record.reason, "cuda:0 is lost: cudaStreamSynchronize: cudaErrorLaunchFailure"))
+          << record.reason;
+      EXPECT_TRUE(says(record.reason, "repeated in a process of its own it does not fail")) << record.reason;
+    } else {
+      EXPECT_TRUE(found.at(record.id) == expected.at(record.id)) << record.id;
+    }
+  }
+  EXPECT_EQ(lost, 1);
+  EXPECT_TRUE(says(run.err, "the cases that follow on cuda:0 are measured in processes of their own")) << run.err;
+}
+
+TEST_F(SoftwareGpu, AFaultOfDeviceCodeThatComesAgainIsNamedByItsOperation) {
+  const std::string one = "run --no-probes --case linear/b4_i16_o8/cuda:0/fp16/range";
+  const Ran base = ran("", one);
+  ASSERT_EQ(base.code, 0) << base.err;
+  const Ran run = ran("HALFMARK_SOFTWARE_GPU_FAIL=kernel:1:700:always", one);
+  EXPECT_EQ(run.code, 1) << run.err;
+  ASSERT_TRUE(run.report);
+  const std::string reason = run.report->records.at(0).reason;
+  EXPECT_TRUE(says(reason, "found with CUDA_LAUNCH_BLOCKING=1; first seen by cudaStreamSynchronize")) << reason;
+  EXPECT_FALSE(reason.starts_with("cuda:0 is lost: cudaStreamSynchronize")) << reason;
+}
+
+TEST_F(SoftwareGpu, AFaultWhileTheEnvironmentIsProbedDoesNotEndTheRun) {
+  const std::string cases = "run --suite smoke --device cuda:0 linear fp32 memory range";
+  const Ran base = ran("", cases);
+  ASSERT_EQ(base.code, 0) << base.err;
+  const Ran run = ran("HALFMARK_SOFTWARE_GPU_FAIL=cudaMemcpyAsync:1:719", cases);
+  EXPECT_EQ(run.code, 0) << run.err;
+  ASSERT_TRUE(run.report);
+  EXPECT_TRUE(by_id(*run.report) == by_id(*base.report));
+  const auto& device = run.report->environment["devices"]["cuda:0"];
+  ASSERT_TRUE(device.contains("failed")) << device;
+  EXPECT_TRUE(says(device["failed"].get<std::string>(), "cudaErrorLaunchFailure")) << device;
+  EXPECT_EQ(device["name"], "software GPU (sm_90), not a GPU");
+  EXPECT_EQ(device["numerics"], "software GPU: PTX interpreted on the CPU");
+  EXPECT_TRUE(says(run.err, "cuda:0: probing it for the environment of the report failed: ")) << run.err;
+  EXPECT_TRUE(says(run.err, "cuda:0 is lost: ")) << run.err;
+  EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 2) << run.err;
+}
+
+TEST_F(SoftwareGpu, AGpuThatCannotBeOpenedLeavesTheOtherDevices) {
+  const std::string no_stream = "HALFMARK_SOFTWARE_GPU_FAIL=cudaStreamCreateWithFlags:1:46";
+  const std::string why = "cuda:0 cannot be opened: cudaStreamCreateWithFlags: cudaErrorDevicesUnavailable";
+  const Ran list = ran(no_stream, "list devices");
+  EXPECT_EQ(list.code, 0) << list.err;
+  EXPECT_TRUE(says(list.out, "cuda:0") && says(list.out, "sim:hopper")) << list.out;
+  EXPECT_EQ(list.err, "");
+
+  const Ran kernels = ran(no_stream, "list kernels --json");
+  EXPECT_EQ(kernels.code, 0) << kernels.err;
+  EXPECT_TRUE(says(kernels.out, "\"cpu\"")) << kernels.out;
+  EXPECT_TRUE(says(kernels.err, why)) << kernels.err;
+  EXPECT_EQ(std::count(kernels.err.begin(), kernels.err.end(), '\n'), 1) << kernels.err;
+
+  const Ran cpu = ran(no_stream, "run --suite smoke --device cpu --no-probes linear fp32 memory");
+  EXPECT_EQ(cpu.code, 0) << cpu.err;
+  EXPECT_EQ(cpu.err, "");
+  ASSERT_TRUE(cpu.report);
+
+  const Ran none = ran(no_stream, "run --suite smoke --no-probes linear fp32 memory");
+  EXPECT_EQ(none.code, 0) << none.err;
+  EXPECT_EQ(std::count(none.err.begin(), none.err.end(), '\n'), 1) << none.err;
+  EXPECT_TRUE(says(none.err, why) && says(none.err, "; using the device cpu")) << none.err;
+  ASSERT_TRUE(none.report);
+  for (const Record& record : none.report->records) EXPECT_EQ(record.device, "cpu");
+
+  const Ran named = ran(no_stream, "run --suite smoke --device cuda:0 linear fp32 memory");
+  EXPECT_EQ(named.code, 2);
+  EXPECT_EQ(std::count(named.err.begin(), named.err.end(), '\n'), 1) << named.err;
+  EXPECT_TRUE(named.err.starts_with("halfmark: device " + why)) << named.err;
+  EXPECT_FALSE(named.report);
+}
+
+// Its report under the name cuda:0, and one of a GPU with the same numbers.
+TEST_F(SoftwareGpu, IsNeverTakenForAGpu) {
+  const Ran run = ran("", "run --suite smoke --device cuda:0 --no-probes linear fp32 memory range throughput");
+  ASSERT_EQ(run.code, 0) << run.err;
+  ASSERT_TRUE(run.report);
+  const std::string is_none = "cuda:0 is not a GPU: software GPU: PTX interpreted on the CPU";
+  EXPECT_TRUE(says(run.out, is_none)) << run.out;
+  Report gpu = *run.report;
+  for (Record& record : gpu.records) {
+    EXPECT_FALSE(record.numerics.empty() && record.status != Status::skipped) << record.id;
+    if (record.harness == "throughput") {
+      EXPECT_EQ(record.status, Status::skipped) << "no times are given as those of a GPU";
+    }
+    for (const Measurement& one : record.measurements) EXPECT_NE(one.kind, Kind::sampled) << record.id << one.metric;
+    record.numerics.clear();
+  }
+  gpu.environment["devices"]["cuda:0"].erase("numerics");
+  gpu.environment["devices"]["cuda:0"]["name"] = "NVIDIA H100";
+  gpu.save(folder_ / "gpu.json");
+  const std::string program = quoted(folder_of_programs() + "/halfmark");
+  for (const char* pair : {"gpu.json report.json", "report.json gpu.json"}) {
+    const Result gate = shell(program + " gate " + pair);
+    EXPECT_EQ(gate.code, 3) << gate.out << gate.err;
+    EXPECT_TRUE(says(gate.out, "another kind of device than the base")) << gate.out;
+    const Result compare = shell(program + " compare " + pair);
+    EXPECT_TRUE(says(compare.out, "report.json: " + is_none)) << compare.out;
+  }
+  EXPECT_EQ(shell(program + " gate report.json report.json").code, 0);
+  const Result merged = shell(program + " merge gpu.json report.json -o merged.json");
+  EXPECT_EQ(merged.code, 2) << merged.out;
+}
+
+}  // namespace
+}  // namespace halfmark::bench
