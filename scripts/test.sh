@@ -110,6 +110,12 @@ cuda_stages() {
   fi
   if $all; then
     stage "build cuda" build_preset cuda --target halfmark_cuda
+    stage "install CUDA 12" scripts/cuda12.sh --install
+    if $stage_ok; then
+      stage "cuda 12" scripts/cuda12.sh
+    else
+      miss_stage "cuda 12" "its headers could not be installed"
+    fi
   fi
 }
 

@@ -17,6 +17,7 @@
 #include "bench/run/planted_slow_down.h"
 #include "bench/run/time_in_turn.h"
 #include "bench/run/timing.h"
+#include "bench/run/warm_up.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
@@ -201,11 +202,13 @@ std::vector<double> time_steps(Trial& trial, FindingsWriter& out) {
   return found.slices_of(0);
 }
 
-// Warms up packed weights, memory pools and clock speeds: for 20 ms and at least two steps.
-void warm_up(const std::function<void()>& step) {
-  const auto start = std::chrono::steady_clock::now();
-  int done = 0;
-  while (done < 2 || std::chrono::steady_clock::now() - start < std::chrono::milliseconds(20)) step(), ++done;
+void warm_up_device(Device& device, const std::function<void()>& step) {
+  const bool is_gpu = device.name().starts_with("cuda:") && device.numerics().empty();
+  const auto done = [&] { step(), device.synchronize(); };
+  const auto now = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
+  warm_up(is_gpu ? kGpuWarmUp : kHostWarmUp, done, now);
 }
 
 std::vector<double> rates(double work, const std::vector<double>& seconds) {
@@ -232,7 +235,7 @@ Findings measure_throughput(const TrialSpec& given) {
     emulated = log.any_emulated();
     if (emulated) rule = {.target = rule.target, .min_samples = 1, .max_samples = 6, .budget = 0.02, .patience = 0.02};
   }
-  if (!emulated) warm_up(step);
+  if (!emulated) warm_up_device(trial.device(), step);
 
   FindingsWriter out(throughput_table());
   const double batch = static_cast<double>(spec.subject->input[0]);

@@ -45,6 +45,7 @@ std::vector<KernelUse> uses_of(const KernelLog& log) {
     KernelUse use;
     use.operation = entry.operation, use.phase = entry.phase, use.dtypes = entry.dtypes, use.row = entry.row;
     use.speed = name_of(entry.speed), use.calls = entry.calls, use.refusals = entry.refusals;
+    use.choices = entry.choices;
     uses.push_back(std::move(use));
   }
   return uses;

@@ -147,24 +147,27 @@ struct Issue {
                    "C"(Text::text));
   }
 
-  // Waits for the result. The predicate says that the products are added to d.
+  // One statement from the fence to the wait: the accumulators are written until the wait ends, and code between two
+  // statements could read or move them earlier. The predicate says that the products are added to d.
   static __device__ __forceinline__ void wgmma(D& sum, const Word* a, uint64_t b) {
     using End = WgmmaEnd<dot_bits(row.a) == 16>;
     auto* d = sum.r;
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
     if constexpr (row.out == DType::f32)
       asm volatile(
-          "{\n.reg .pred add;\nsetp.eq.u32 add, 0, 0;\n"
-          "%9 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, add, 1, %10;\n}"
+          "wgmma.fence.sync.aligned;\n{\n.reg .pred add;\nsetp.eq.u32 add, 0, 0;\n"
+          "%9 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, add, 1, %10;\n}\n"
+          "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"
           : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "C"(Text::text), "C"(End::text));
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "C"(Text::text), "C"(End::text)
+          : "memory");
     else
       asm volatile(
-          "{\n.reg .pred add;\nsetp.eq.u32 add, 0, 0;\n"
-          "%7 {%0, %1}, {%2, %3, %4, %5}, %6, add, 1, %8;\n}"
+          "wgmma.fence.sync.aligned;\n{\n.reg .pred add;\nsetp.eq.u32 add, 0, 0;\n"
+          "%7 {%0, %1}, {%2, %3, %4, %5}, %6, add, 1, %8;\n}\n"
+          "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"
           : "+r"(d[0]), "+r"(d[1])
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "C"(Text::text), "C"(End::text));
-    asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "C"(Text::text), "C"(End::text)
+          : "memory");
   }
 };
 

@@ -154,6 +154,7 @@ const Choice<Op>& choice_for(Device& device, const Op& op) {
     choice.kernel = &kernel;
     choice.what.row = kernel.name;
     choice.what.speed = kernel.speed;
+    if (kernel.choice) choice.what.choices.push_back(kernel.choice(device, op));
     return choices.emplace(std::move(signature), std::move(choice)).first->second;
   }
   Dispatch::nobody(choice.what, device);

@@ -53,9 +53,11 @@ std::vector<LoggedKernel> KernelLog::entries() const {
     }
     same->calls += entry.calls;
     same->read += entry.read, same->written += entry.written;
-    for (const std::string& refusal : entry.refusals)
-      if (std::find(same->refusals.begin(), same->refusals.end(), refusal) == same->refusals.end())
-        same->refusals.push_back(refusal);
+    const auto add_new = [](std::vector<std::string>& to, const std::vector<std::string>& from) {
+      for (const std::string& one : from)
+        if (std::find(to.begin(), to.end(), one) == to.end()) to.push_back(one);
+    };
+    add_new(same->refusals, entry.refusals), add_new(same->choices, entry.choices);
   }
   return merged;
 }

@@ -32,6 +32,8 @@ struct Kernel {
   void (*run)(Device&, const Op&);
   Repeats repeats = Repeats::unproved;
   bool flushes_subnormals = false;  // a result that is subnormal in its format may be zero of the same sign
+  // What a library chose for an operation that the row supports, for the record: "32x48x64: algorithm 3 ...". Or null.
+  std::string (*choice)(const Device&, const Op&) = nullptr;
 };
 
 // Everything except the values that distinguishes two calls of one operation: the key for cached choices, plans and
@@ -75,6 +77,7 @@ struct LoggedKernel {
   // Bytes of the operands of all calls, each counted once in each direction that it goes. What a row moves besides, by
   // operations of its own too, and what a cache saves, is not in it.
   uint64_t read = 0, written = 0;
+  std::vector<std::string> choices{};  // Kernel::choice, of each different operation
 };
 
 class KernelLog {

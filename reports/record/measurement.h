@@ -75,6 +75,7 @@ struct KernelUse {
   std::string speed{};      // "real" | "emulated"
   uint64_t calls = 0;
   std::vector<std::string> refusals{};  // "row: reason" of every row that was tried before it
+  std::vector<std::string> choices{};   // what a library chose, for each size: "32x48x64: algorithm 3 ..."
 };
 
 }  // namespace halfmark::reports

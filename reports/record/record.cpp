@@ -26,6 +26,7 @@ Json to_json(const KernelUse& use) {
   Json json = {{"op", use.operation}, {"phase", use.phase}, {"dtypes", use.dtypes},
                {"row", use.row},      {"speed", use.speed}, {"calls", use.calls}};
   if (!use.refusals.empty()) json["refusals"] = use.refusals;
+  if (!use.choices.empty()) json["choices"] = use.choices;
   return json;
 }
 

@@ -26,6 +26,7 @@ KernelUse read_kernel(const JsonReader& json) {
   use.speed = json.text("speed");
   use.calls = json.unsigned_integer("calls");
   json.each("refusals", [&](const JsonReader& refusal) { use.refusals.push_back(refusal.text()); });
+  json.each("choices", [&](const JsonReader& choice) { use.choices.push_back(choice.text()); });
   return use;
 }
 

@@ -53,6 +53,7 @@ TEST_F(ReportFile, ComesBackAsItWasWritten) {
   ASSERT_EQ(read.records.size(), written.records.size());
   EXPECT_EQ(read.records[0].axes, written.records[0].axes);
   EXPECT_EQ(read.records[0].kernels[0].refusals, written.records[0].kernels[0].refusals);
+  EXPECT_EQ(read.records[0].kernels[0].choices, written.records[0].kernels[0].choices);
   EXPECT_EQ(read.records[0].measurements[0].samples, written.records[0].measurements[0].samples);
   EXPECT_TRUE(read.records[0].expectation->met);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "a temporary file was left";

@@ -298,6 +298,7 @@ std::string record_text(const Record& record, const TextOptions& options) {
                     fmt::format("{} {} {}: {}, {}, {}", use.phase, use.operation, use.dtypes, use.row, use.speed,
                                 counted(use.calls, "call")),
                     options.width);
+    for (const std::string& choice : use.choices) text += wrapped("          chosen ", choice, options.width);
     for (const std::string& refusal : use.refusals) text += wrapped("          refused by ", refusal, options.width);
   }
   if (record.expectation) {
