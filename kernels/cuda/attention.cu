@@ -30,17 +30,18 @@ struct PlusMask {
   }
 };
 
-template <class Wide>
-__device__ Wide dot(const AnyTyped& a, uint32_t at_a, const AnyTyped& b, uint32_t at_b, uint32_t count) {
+template <class Wide, class Access>
+__device__ Wide dot(const Access& a, uint32_t at_a, const Access& b, uint32_t at_b, uint32_t count) {
   Wide sum = 0;
-  for (uint32_t e = 0; e < count; ++e) sum = fma(a.load<Wide>(at_a + e), b.load<Wide>(at_b + e), sum);
+#pragma unroll 1
+  for (uint32_t e = 0; e < count; ++e) sum = fma(a.template load<Wide>(at_a + e), b.template load<Wide>(at_b + e), sum);
   return sum;
 }
 
 // The largest score and the sum of the exponentials so far are rescaled when a larger score comes.
-template <class Wide>
+template <class Wide, class Access>
 __global__ void __launch_bounds__(kThreads)
-    attention(AttentionForm s, AnyTyped q, AnyTyped k, AnyTyped v, AnyTyped out, AnyTyped log_sum) {
+    attention(AttentionForm s, Access q, Access k, Access v, Access out, AnyTyped log_sum) {
   extern __shared__ double memory[];
   __shared__ Wide shared[kMostWarps], weights[kThreads];
   Wide* sums = reinterpret_cast<Wide*>(memory);  // of the d features
@@ -66,21 +67,21 @@ __global__ void __launch_bounds__(kThreads)
     for (uint32_t e = threadIdx.x; e < s.d; e += kThreads) {
       Wide sum = sums[e] * shrink;
       for (uint32_t j = 0; j < partners; ++j)
-        sum = fma(weights[j], v.load<Wide>((head * s.s + first + j) * s.d + e), sum);
+        sum = fma(weights[j], v.template load<Wide>((head * s.s + first + j) * s.d + e), sum);
       sums[e] = sum;
     }
     __syncthreads();
   }
   const bool nothing = top == minus_infinity<Wide>();
   for (uint32_t e = threadIdx.x; e < s.d; e += kThreads)
-    out.store<Wide>(row * s.d + e, nothing ? Wide(0) : sums[e] / total);
+    out.template store<Wide>(row * s.d + e, nothing ? Wide(0) : sums[e] / total);
   if (threadIdx.x == 0) log_sum.store<Wide>(row, nothing ? top : top + log(total));
 }
 
 // along[row] = sum of dout out
-template <class Wide>
+template <class Wide, class Access>
 __global__ void __launch_bounds__(kThreads)
-    along_rows(uint32_t rows, uint32_t d, AnyTyped out, AnyTyped dout, Wide* along) {
+    along_rows(uint32_t rows, uint32_t d, Access out, Access dout, Wide* along) {
   const uint32_t row = blockIdx.x * kThreads + threadIdx.x;
   if (row < rows) along[row] = dot<Wide>(dout, row * d, out, row * d, d);
 }
@@ -90,11 +91,12 @@ template <class Wide>
 struct PairOf {
   Wide p, ds;
 };
-template <class Wide>
+template <class Wide, class Access>
 __device__ PairOf<Wide> pair_of(const AttentionForm& s, const AttentionBackwardViews& a, const Wide* along,
                                 uint32_t head, uint32_t query, uint32_t key) {
   const uint32_t row = head * s.t + query, other = (head * s.s + key) * s.d;
-  const AnyTyped q(a.q), k(a.k), v(a.v), dout(a.dout), log_sum(a.log_sum);
+  const Access q(a.q), k(a.k), v(a.v), dout(a.dout);
+  const AnyTyped log_sum(a.log_sum);
   const Wide logarithm = log_sum.load<Wide>(row);
   if (logarithm == minus_infinity<Wide>()) return {0, 0};
   const Wide scale = static_cast<Wide>(s.scale);
@@ -103,7 +105,7 @@ __device__ PairOf<Wide> pair_of(const AttentionForm& s, const AttentionBackwardV
   return {p, scale * p * (dot<Wide>(dout, row * s.d, v, other, s.d) - along[row])};
 }
 
-template <class Wide>
+template <class Wide, class Access>
 __global__ void __launch_bounds__(kThreads)
     attention_backward_queries(AttentionForm s, AttentionBackwardViews a, const Wide* along) {
   extern __shared__ double memory[];
@@ -111,25 +113,25 @@ __global__ void __launch_bounds__(kThreads)
   Wide* sums = reinterpret_cast<Wide*>(memory);
   const uint32_t row = blockIdx.x, head = row / s.t, query = row - head * s.t;
   const uint32_t seen = s.causal ? min(s.s, query + 1) : s.s;
-  const AnyTyped k(a.k), dq(a.dq);
+  const Access k(a.k), dq(a.dq);
   for (uint32_t e = threadIdx.x; e < s.d; e += kThreads) sums[e] = 0;
   for (uint32_t first = 0; first < seen; first += kThreads) {
     const uint32_t key = first + threadIdx.x;
-    slopes[threadIdx.x] = key < seen ? pair_of(s, a, along, head, query, key).ds : Wide(0);
+    slopes[threadIdx.x] = key < seen ? pair_of<Wide, Access>(s, a, along, head, query, key).ds : Wide(0);
     __syncthreads();
     const uint32_t partners = min(seen - first, kThreads);
     for (uint32_t e = threadIdx.x; e < s.d; e += kThreads) {
       Wide sum = sums[e];
       for (uint32_t j = 0; j < partners; ++j)
-        sum = fma(slopes[j], k.load<Wide>((head * s.s + first + j) * s.d + e), sum);
+        sum = fma(slopes[j], k.template load<Wide>((head * s.s + first + j) * s.d + e), sum);
       sums[e] = sum;
     }
     __syncthreads();
   }
-  for (uint32_t e = threadIdx.x; e < s.d; e += kThreads) dq.store<Wide>(row * s.d + e, sums[e]);
+  for (uint32_t e = threadIdx.x; e < s.d; e += kThreads) dq.template store<Wide>(row * s.d + e, sums[e]);
 }
 
-template <class Wide>
+template <class Wide, class Access>
 __global__ void __launch_bounds__(kThreads)
     attention_backward_keys(AttentionForm s, AttentionBackwardViews a, const Wide* along) {
   extern __shared__ double memory[];
@@ -137,12 +139,12 @@ __global__ void __launch_bounds__(kThreads)
   Wide *key_sums = reinterpret_cast<Wide*>(memory), *value_sums = key_sums + s.d;
   const uint32_t row = blockIdx.x, head = row / s.s, key = row - head * s.s;
   const uint32_t begin = s.causal ? min(key, s.t) : 0;  // the first query that attends to the key
-  const AnyTyped q(a.q), dout(a.dout), dk(a.dk), dv(a.dv);
+  const Access q(a.q), dout(a.dout), dk(a.dk), dv(a.dv);
   for (uint32_t e = threadIdx.x; e < s.d; e += kThreads) key_sums[e] = 0, value_sums[e] = 0;
   for (uint32_t first = begin; first < s.t; first += kThreads) {
     const uint32_t query = first + threadIdx.x;
     PairOf<Wide> pair{0, 0};
-    if (query < s.t) pair = pair_of(s, a, along, head, query, key);
+    if (query < s.t) pair = pair_of<Wide, Access>(s, a, along, head, query, key);
     slopes[threadIdx.x] = pair.ds, weights[threadIdx.x] = pair.p;
     __syncthreads();
     const uint32_t partners = min(s.t - first, kThreads);
@@ -150,30 +152,30 @@ __global__ void __launch_bounds__(kThreads)
       Wide of_key = key_sums[e], of_value = value_sums[e];
       for (uint32_t j = 0; j < partners; ++j) {
         const uint32_t place = (head * s.t + first + j) * s.d + e;
-        of_key = fma(slopes[j], q.load<Wide>(place), of_key);
-        of_value = fma(weights[j], dout.load<Wide>(place), of_value);
+        of_key = fma(slopes[j], q.template load<Wide>(place), of_key);
+        of_value = fma(weights[j], dout.template load<Wide>(place), of_value);
       }
       key_sums[e] = of_key, value_sums[e] = of_value;
     }
     __syncthreads();
   }
   for (uint32_t e = threadIdx.x; e < s.d; e += kThreads) {
-    dk.store<Wide>(row * s.d + e, key_sums[e]);
-    dv.store<Wide>(row * s.d + e, value_sums[e]);
+    dk.template store<Wide>(row * s.d + e, key_sums[e]);
+    dv.template store<Wide>(row * s.d + e, value_sums[e]);
   }
 }
 
-template <class Wide>
+template <class Wide, class Access>
 void start_backward(cudaStream_t stream, uint32_t heads, const AttentionForm& s, void* scratch,
                     const AttentionBackwardViews& a) {
   auto* along = static_cast<Wide*>(scratch);
-  along_rows<<<blocks_for(heads * s.t, kThreads), kThreads, 0, stream>>>(heads * s.t, s.d, AnyTyped(a.out),
-                                                                         AnyTyped(a.dout), along);
+  along_rows<<<blocks_for(heads * s.t, kThreads), kThreads, 0, stream>>>(heads * s.t, s.d, Access(a.out),
+                                                                         Access(a.dout), along);
   launched("attention_backward: rows");
   const size_t memory = s.d * sizeof(double);
-  attention_backward_queries<Wide><<<heads * s.t, kThreads, memory, stream>>>(s, a, along);
+  attention_backward_queries<Wide, Access><<<heads * s.t, kThreads, memory, stream>>>(s, a, along);
   launched("attention_backward: queries");
-  attention_backward_keys<Wide><<<heads * s.s, kThreads, 2 * memory, stream>>>(s, a, along);
+  attention_backward_keys<Wide, Access><<<heads * s.s, kThreads, 2 * memory, stream>>>(s, a, along);
   launched("attention_backward: keys");
 }
 
@@ -190,22 +192,23 @@ void launch_mask_scores(cudaStream_t stream, uint32_t n, uint32_t t, const Score
 
 void launch_attention(cudaStream_t stream, uint32_t heads, const AttentionForm& s, bool wide, Array q, Array k, Array v,
                       Array out, Array log_sum) {
-  const size_t memory = s.d * sizeof(double);
-  if (wide)
-    attention<double><<<heads * s.t, kThreads, memory, stream>>>(s, AnyTyped(q), AnyTyped(k), AnyTyped(v),
-                                                                 AnyTyped(out), AnyTyped(log_sum));
-  else
-    attention<float><<<heads * s.t, kThreads, memory, stream>>>(s, AnyTyped(q), AnyTyped(k), AnyTyped(v), AnyTyped(out),
-                                                                AnyTyped(log_sum));
+  with_access({q.dtype, k.dtype, v.dtype, out.dtype}, {wide ? DType::f64 : q.dtype}, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    attention<Wide><<<heads * s.t, kThreads, s.d * sizeof(double), stream>>>(s, Access(q), Access(k), Access(v),
+                                                                             Access(out), AnyTyped(log_sum));
+  });
   launched("attention");
 }
 
 void launch_attention_backward(cudaStream_t stream, uint32_t heads, const AttentionForm& s, bool wide, void* scratch,
                                const AttentionBackwardViews& a) {
-  if (wide)
-    start_backward<double>(stream, heads, s, scratch, a);
-  else
-    start_backward<float>(stream, heads, s, scratch, a);
+  with_access({a.q.dtype, a.k.dtype, a.v.dtype, a.out.dtype, a.dout.dtype, a.dq.dtype, a.dk.dtype, a.dv.dtype},
+              {wide ? DType::f64 : a.q.dtype}, [&](auto choice) {
+                using Access = typename decltype(choice)::Access;
+                using Wide = typename decltype(choice)::Wide;
+                start_backward<Wide, Access>(stream, heads, s, scratch, a);
+              });
 }
 
 }  // namespace halfmark::kernels::cuda

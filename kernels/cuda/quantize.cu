@@ -152,10 +152,10 @@ __global__ void __launch_bounds__(kThreads)
                                    : factors_of(s, __int_as_float(static_cast<int>(largest[tile])), amax);
   factors[tile] = found;
   if (out.scale_codes) out.scale_codes[tile] = static_cast<uint8_t>(found.code);
-  if (out.scales) out.scales[tile] = found.decode;
+  if (out.scales) narrow(found.decode, out.scales[tile]);
   if (tile != 0) return;
-  if (out.tensor_scale) *out.tensor_scale = s.has_tensor_scale ? amax : found.decode;
-  *out.amax = amax;
+  if (out.tensor_scale) narrow(s.has_tensor_scale ? amax : found.decode, *out.tensor_scale);
+  narrow(amax, *out.amax);
 }
 
 // Half of the codes of e2m1 in the order of their magnitudes; x is not beyond 6.
