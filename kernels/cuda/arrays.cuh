@@ -97,8 +97,11 @@ struct alignas(sizeof(T) * 4 > 16 ? 16 : sizeof(T) * 4) Four {
 // Elements of a type known at compile time.
 template <class T>
 struct Typed {
+  static constexpr bool kFours = true;  // whether four neighbours are one access
   T* data;
-  explicit Typed(const Array& array) : data(static_cast<T*>(array.data)) {}
+  bool aligned;  // as whole tensors are, which start on 256-byte boundaries; a slice may start anywhere
+  __host__ __device__ explicit Typed(const Array& array)
+      : data(static_cast<T*>(array.data)), aligned(reinterpret_cast<uintptr_t>(array.data) % alignof(Four<T>) == 0) {}
   __device__ bool present() const { return data != nullptr; }
   template <class Wide>
   __device__ __forceinline__ Wide load(uint32_t i) const {
@@ -108,14 +111,22 @@ struct Typed {
   __device__ __forceinline__ void store(uint32_t i, Wide x) const {
     narrow(x, data[i]);
   }
-  // Elements i .. i + 3, with i a multiple of four: one wide access, since every tensor starts on a 256-byte boundary.
+  // Elements i .. i + 3, with i a multiple of four: one wide access.
   template <class Wide>
   __device__ __forceinline__ void load4(uint32_t i, Wide* x) const {
+    if (!aligned) {
+      for (int k = 0; k < 4; ++k) x[k] = load<Wide>(i + k);
+      return;
+    }
     const Four<T> four = *reinterpret_cast<const Four<T>*>(data + i);
     for (int k = 0; k < 4; ++k) x[k] = widen<Wide>(four.values[k]);
   }
   template <class Wide>
   __device__ __forceinline__ void store4(uint32_t i, const Wide* x) const {
+    if (!aligned) {
+      for (int k = 0; k < 4; ++k) store<Wide>(i + k, x[k]);
+      return;
+    }
     Four<T> four;
     for (int k = 0; k < 4; ++k) narrow(x[k], four.values[k]);
     *reinterpret_cast<Four<T>*>(data + i) = four;
@@ -124,9 +135,10 @@ struct Typed {
 
 // Elements of a type known only at run time: for FP8 and for mixtures of dtypes, which would be too many to compile.
 struct AnyTyped {
+  static constexpr bool kFours = false;
   void* data;
   DType dtype;
-  explicit AnyTyped(const Array& array) : data(array.data), dtype(array.dtype) {}
+  __host__ __device__ explicit AnyTyped(const Array& array) : data(array.data), dtype(array.dtype) {}
   __device__ bool present() const { return data != nullptr; }
   template <class Wide>
   __device__ __forceinline__ Wide load(uint32_t i) const {
@@ -148,14 +160,6 @@ struct AnyTyped {
     if (dtype == DType::e5m2) return narrow(x, static_cast<E5m2*>(data)[i]);
     if (dtype == DType::f32) return narrow(x, static_cast<float*>(data)[i]);
     __trap();
-  }
-  template <class Wide>
-  __device__ __forceinline__ void load4(uint32_t i, Wide* x) const {
-    for (int k = 0; k < 4; ++k) x[k] = load<Wide>(i + k);
-  }
-  template <class Wide>
-  __device__ __forceinline__ void store4(uint32_t i, const Wide* x) const {
-    for (int k = 0; k < 4; ++k) store<Wide>(i + k, x[k]);
   }
 };
 

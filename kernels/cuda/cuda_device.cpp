@@ -114,9 +114,7 @@ void CudaDevice::open() {
   HM_CUDA(cudaEventCreate(&stop_));
   add_blaslt_rows(kernels_);
   add_cudnn_rows(kernels_);
-  add_elementwise_rows(kernels_);
-  add_reduce_rows(kernels_);
-  add_image_rows(kernels_);
+  add_own_rows(kernels_);
   add_direct_rows(kernels_);
   add_dot_rows(kernels_, *this);
 }

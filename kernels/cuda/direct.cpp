@@ -40,6 +40,24 @@ void matmul(Device& device, const Matmul& op) {
   launch_direct_matmul(cuda.stream(), args, wide(op.math), array(op.a), array(op.b), array(op.out));
 }
 
+Refusal batched_refuses(const Device&, const BatchedMatmul& op) {
+  if (Refusal r = not_plain({&op.a, &op.b, &op.out})) return r;
+  return refuses(op.math, op.a, op.b, op.out);
+}
+void batched(Device& device, const BatchedMatmul& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(Layout::plain);
+  const Shape &a = op.a.shape(), &out = op.out.shape();
+  const MatmulArgs args{static_cast<uint32_t>(out[1]),
+                        static_cast<uint32_t>(out[2]),
+                        static_cast<uint32_t>(a[op.transpose_a ? 1 : 2]),
+                        op.transpose_a,
+                        op.transpose_b,
+                        0,
+                        static_cast<uint32_t>(out[0])};
+  launch_direct_matmul(cuda.stream(), args, wide(op.math), array(op.a), array(op.b), array(op.out));
+}
+
 Refusal conv_refuses(const Device&, const Conv2d& op) { return refuses(op.math, op.x, op.w, op.out); }
 void conv(Device& device, const Conv2d& op) {
   CudaDevice& cuda = on(device);
@@ -75,7 +93,10 @@ void conv_backward_weights(Device& device, const Conv2dBackwardWeights& op) {
 }  // namespace
 
 void add_direct_rows(KernelTable& table) {
+  add_attention_rows(table);
+  add_scaled_rows(table);
   table.of<Matmul>().push_back({"cuda-direct", Speed::emulated, matmul_refuses, matmul});
+  table.of<BatchedMatmul>().push_back({"cuda-direct", Speed::emulated, batched_refuses, batched});
   table.of<Conv2d>().push_back({"cuda-direct", Speed::emulated, conv_refuses, conv});
   table.of<Conv2dBackwardData>().push_back(
       {"cuda-direct", Speed::emulated, conv_backward_data_refuses, conv_backward_data});

@@ -14,12 +14,13 @@ constexpr uint32_t kThreads = 256;
 template <class Wide>
 __global__ void __launch_bounds__(kThreads) matmul(MatmulArgs s, AnyTyped a, AnyTyped b, AnyTyped out) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= s.m * s.n) return;
-  const uint32_t row = i / s.n, column = i % s.n;
+  if (i >= s.batch * s.m * s.n) return;
+  const uint32_t matrix = i / s.n / s.m, row = i / s.n - matrix * s.m, column = i % s.n;
+  const uint32_t of_a = matrix * s.m * s.k, of_b = matrix * s.k * s.n;
   Wide sum = 0;
   for (uint32_t k = 0; k < s.k; ++k)
-    sum = fma(a.load<Wide>(s.transpose_a ? k * s.m + row : row * s.k + k),
-              b.load<Wide>(s.transpose_b ? column * s.k + k : k * s.n + column), sum);
+    sum = fma(a.load<Wide>(of_a + (s.transpose_a ? k * s.m + row : row * s.k + k)),
+              b.load<Wide>(of_b + (s.transpose_b ? column * s.k + k : k * s.n + column)), sum);
   if (s.beta != 0) sum = fma(static_cast<Wide>(s.beta), out.load<Wide>(i), sum);
   out.store<Wide>(i, sum);
 }
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_direct_matmul(cudaStream_t stream, const MatmulArgs& s, bool wide, Array a, Array b, Array out) {
-  const uint32_t blocks = blocks_for(s.m * s.n, kThreads);
+  const uint32_t blocks = blocks_for(s.batch * s.m * s.n, kThreads);
   if (wide)
     matmul<double><<<blocks, kThreads, 0, stream>>>(s, AnyTyped(a), AnyTyped(b), AnyTyped(out));
   else

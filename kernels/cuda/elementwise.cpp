@@ -18,15 +18,16 @@ Refusal refuses(std::initializer_list<const Tensor*> inputs, std::initializer_li
   return not_alike(all);
 }
 
-Refusal cast_refuses(const Device&, const Cast& op) {
-  if (op.rounding != Rounding::near_even)
-    return "rounds only to nearest even, not " + std::string(name_of(op.rounding));
-  return refuses({&op.x}, {&op.x, &op.out});
-}
+Refusal cast_refuses(const Device&, const Cast& op) { return refuses({&op.x}, {&op.x, &op.out}); }
 void cast(Device& device, const Cast& op) {
   CudaDevice& cuda = on(device);
   op.out.materialize(op.x.layout());
-  launch_cast(cuda.stream(), count(op.x), array(op.x), array(op.out));
+  // Every number of the other dtypes is one of f64.
+  if (op.rounding == Rounding::near_even || op.out.dtype() == DType::f64)
+    return launch_cast(cuda.stream(), count(op.x), array(op.x), array(op.out));
+  const bool last = op.x.layout() == Layout::nhwc;
+  launch_cast_rounded(cuda.stream(), last ? channels(op.x) : Channels{count(op.x), 1, 1, false}, array(op.x),
+                      array(op.out), op.rounding, op.noise);
 }
 
 template <class Row>
@@ -59,6 +60,13 @@ void add(Device& device, const Add& op) {
   launch_add(cuda.stream(), count(op.a), array(op.a), array(op.b), array(op.out));
 }
 
+Refusal scale_refuses(const Device&, const Scale& op) { return refuses({&op.x}, {&op.x, &op.out}); }
+void scale(Device& device, const Scale& op) {
+  CudaDevice& cuda = on(device);
+  op.out.materialize(op.x.layout());
+  launch_scale(cuda.stream(), count(op.x), array(op.x), array(op.out), op.factor);
+}
+
 Refusal add_bias_refuses(const Device&, const AddBias& op) {
   if (Refusal r = not_readable_dtype({&op.bias})) return r;
   if (Refusal r = not_readable({&op.bias})) return r;
@@ -78,28 +86,6 @@ Refusal unscale_refuses(const Device&, const Unscale& op) {
 void unscale(Device& device, const Unscale& op) {
   CudaDevice& cuda = on(device);
   launch_unscale(cuda.stream(), count(op.gradient), array(op.gradient), op.found_inf.as<float>(), op.inverse_scale);
-}
-
-Refusal sgd_refuses(const Device&, const SgdStep& op) {
-  if (op.storage != Storage::nearest || op.rounding != StepRounding::once) return "rounds each result once, to nearest";
-  for (const UpdatedTensors& t : op.tensors) {
-    if (any_f64({&t.gradient, &t.first, &t.low}) && t.parameter.dtype() != DType::f64)
-      return "computes in the width of the parameter, which is not f64 although another operand is";
-    if (Refusal r = refuses({&t.parameter, &t.gradient, &t.first}, {&t.parameter, &t.gradient, &t.first, &t.low}))
-      return r;
-  }
-  return {};
-}
-// A launch for each parameter.
-void sgd(Device& device, const SgdStep& op) {
-  CudaDevice& cuda = on(device);
-  const auto constants = formulas::sgd_constants<double>(op.rate, op.momentum, op.dampening, op.weight_decay,
-                                                         op.nesterov && op.momentum != 0, op.first);
-  for (UpdatedTensors& t : op.tensors) {
-    if (!t.low.empty()) t.low.materialize(t.parameter.layout());
-    launch_sgd_step(cuda.stream(), count(t.parameter), array(t.parameter), array(t.gradient), array(t.first),
-                    array(t.low), constants);
-  }
 }
 
 Refusal softmax_backward_refuses(const Device&, const SoftmaxCrossEntropyBackward& op) {
@@ -124,10 +110,10 @@ void add_elementwise_rows(KernelTable& table) {
     table.of<ActivationBackward<Row>>().push_back(
         {"cuda", Speed::real, activation_backward_refuses<Row>, activation_backward<Row>});
   });
+  table.of<Scale>().push_back({"cuda", Speed::real, scale_refuses, scale});
   table.of<Add>().push_back({"cuda", Speed::real, add_refuses, add});
   table.of<AddBias>().push_back({"cuda", Speed::real, add_bias_refuses, add_bias});
   table.of<Unscale>().push_back({"cuda", Speed::real, unscale_refuses, unscale});
-  table.of<SgdStep>().push_back({"cuda", Speed::real, sgd_refuses, sgd});
   table.of<SoftmaxCrossEntropyBackward>().push_back({"cuda", Speed::real, softmax_backward_refuses, softmax_backward});
 }
 

@@ -1,46 +1,16 @@
-// One thread per four neighbouring elements. Formulas: kernels/ops/formulas.h.
+// Element-wise operations. Formulas: kernels/ops/formulas.h.
 #include <cstdint>
 #include <string>
 
 #include "kernels/cuda/arrays.cuh"
+#include "kernels/cuda/maps.cuh"
+#include "kernels/cuda/noise.cuh"
+#include "kernels/cuda/rounding.cuh"
 #include "kernels/number/error.h"
 #include "kernels/ops/activations.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
-
-constexpr uint32_t kThreads = 256;
-
-// out[i] = f(i, x[i])
-template <class Wide, class In, class Out, class F>
-__global__ void __launch_bounds__(kThreads) map_one(uint32_t n, In x, Out out, F f) {
-  const uint32_t i = (blockIdx.x * kThreads + threadIdx.x) * 4;
-  if (i >= n) return;
-  if (n - i >= 4) {
-    Wide value[4];
-    x.template load4<Wide>(i, value);
-    for (int k = 0; k < 4; ++k) value[k] = f(i + k, value[k]);
-    out.template store4<Wide>(i, value);
-    return;
-  }
-  for (uint32_t j = i; j < n; ++j) out.template store<Wide>(j, f(j, x.template load<Wide>(j)));
-}
-
-// out[i] = f(a[i], b[i])
-template <class Wide, class Access, class F>
-__global__ void __launch_bounds__(kThreads) map_two(uint32_t n, Access a, Access b, Access out, F f) {
-  const uint32_t i = (blockIdx.x * kThreads + threadIdx.x) * 4;
-  if (i >= n) return;
-  if (n - i >= 4) {
-    Wide left[4], right[4];
-    a.template load4<Wide>(i, left);
-    b.template load4<Wide>(i, right);
-    for (int k = 0; k < 4; ++k) left[k] = f(left[k], right[k]);
-    out.template store4<Wide>(i, left);
-    return;
-  }
-  for (uint32_t j = i; j < n; ++j) out.template store<Wide>(j, f(a.template load<Wide>(j), b.template load<Wide>(j)));
-}
 
 template <class Wide>
 struct Same {
@@ -54,12 +24,18 @@ struct Forward {
 
 template <class Wide, class Row>
 struct Backward {
-  __device__ Wide operator()(Wide kept, Wide dy) const { return Row::backward(kept, dy); }
+  __device__ Wide operator()(uint32_t, Wide kept, Wide dy) const { return Row::backward(kept, dy); }
 };
 
 template <class Wide>
 struct Sum {
-  __device__ Wide operator()(Wide a, Wide b) const { return a + b; }
+  __device__ Wide operator()(uint32_t, Wide a, Wide b) const { return a + b; }
+};
+
+template <class Wide>
+struct Times {
+  Wide factor;
+  __device__ Wide operator()(uint32_t, Wide x) const { return x * factor; }
 };
 
 template <class Wide>
@@ -90,18 +66,29 @@ struct SoftmaxBackward {
   }
 };
 
-template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads) sgd(uint32_t n, Access parameter, Access gradient, Access velocity,
-                                                Access low, formulas::SgdConstants<Wide> constants) {
-  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= n) return;
-  const Wide before = velocity.present() ? velocity.template load<Wide>(i) : Wide(0);
-  const auto step = formulas::sgd_step(parameter.template load<Wide>(i), gradient.template load<Wide>(i), before,
-                                       constants, constants.momentum != 0, constants.weight_decay != 0);
-  if (velocity.present()) velocity.template store<Wide>(i, step.first);
-  parameter.template store<Wide>(i, step.kept - step.change);
-  // The copy is rounded from the parameter as stored, so that the two cannot differ by double rounding.
-  if (low.present()) low.template store<Wide>(i, parameter.template load<Wide>(i));
+// Rounded in another mode than to nearest even. Element i of memory is element i of the noise in logical order.
+__global__ void __launch_bounds__(kMapThreads)
+    cast_rounded(Channels c, uint32_t n, AnyTyped x, void* out, DType dtype, Rounding rounding, uint64_t seed) {
+  __shared__ uint32_t table[256];
+  if (rounding == Rounding::stochastic) {
+    fill_aes_table(table);
+    __syncthreads();
+  }
+  const uint32_t first = (blockIdx.x * kMapThreads + threadIdx.x) * 4, end = n - first < 4 ? n : first + 4;
+  if (first >= n) return;
+  const RoundTarget target = round_target(dtype);
+  NoiseWords words{};
+  uint32_t known = 0xffffffff;  // the block of the noise that `words` holds
+  for (uint32_t i = first; i < end; ++i) {
+    uint64_t noise = 0;
+    if (rounding == Rounding::stochastic) {
+      const uint32_t place =
+          c.last ? (i / c.channels / c.pixels * c.channels + i % c.channels) * c.pixels + i / c.channels % c.pixels : i;
+      if (place / 4 != known) known = place / 4, words = noise_words(table, seed, known);
+      noise = noise_of(words, place);
+    }
+    store_code_of(out, dtype, i, rounded_code(x.load<double>(i), target, rounding, noise));
+  }
 }
 
 // How often the timer advances depends on the implementation (PTX ISA, %globaltimer). The clock of the multiprocessor ends
@@ -112,11 +99,6 @@ __global__ void pause(uint64_t nanoseconds) {
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
   do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
   while (now - start < nanoseconds && clock64() - first < most);
-}
-
-template <class Wide, class In, class Out, class F>
-void start_one(cudaStream_t stream, uint32_t n, In x, Out out, F f) {
-  map_one<Wide><<<blocks_for(n, 4 * kThreads), kThreads, 0, stream>>>(n, x, out, f);
 }
 
 // f with a view of an array that is not f64.
@@ -153,6 +135,12 @@ void launch_cast(cudaStream_t stream, uint32_t n, Array x, Array out) {
   launched("cast");
 }
 
+void launch_cast_rounded(cudaStream_t stream, const Channels& c, Array x, Array out, Rounding rounding, uint64_t seed) {
+  cast_rounded<<<blocks_for(c.elements(), 4 * kMapThreads), kMapThreads, 0, stream>>>(
+      c, c.elements(), AnyTyped(x), out.data, out.dtype, rounding, seed);
+  launched("cast with another rounding");
+}
+
 void launch_activation(cudaStream_t stream, size_t activation, uint32_t n, Array x, Array out) {
   with_activation(activation, [&](auto row) {
     using Row = decltype(row);
@@ -171,8 +159,7 @@ void launch_activation_backward(cudaStream_t stream, size_t activation, uint32_t
     with_access({kept.dtype, dy.dtype, dx.dtype}, [&](auto choice) {
       using Access = typename decltype(choice)::Access;
       using Wide = typename decltype(choice)::Wide;
-      map_two<Wide><<<blocks_for(n, 4 * kThreads), kThreads, 0, stream>>>(n, Access(kept), Access(dy), Access(dx),
-                                                                          Backward<Wide, Row>{});
+      start_two<Wide>(stream, n, Access(kept), Access(dy), Access(dx), Backward<Wide, Row>{});
     });
   });
   launched("activation_backward");
@@ -182,10 +169,18 @@ void launch_add(cudaStream_t stream, uint32_t n, Array a, Array b, Array out) {
   with_access({a.dtype, b.dtype, out.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    map_two<Wide>
-        <<<blocks_for(n, 4 * kThreads), kThreads, 0, stream>>>(n, Access(a), Access(b), Access(out), Sum<Wide>{});
+    start_two<Wide>(stream, n, Access(a), Access(b), Access(out), Sum<Wide>{});
   });
   launched("add");
+}
+
+void launch_scale(cudaStream_t stream, uint32_t n, Array x, Array out, double factor) {
+  with_access({x.dtype, out.dtype}, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    start_one<Wide>(stream, n, Access(x), Access(out), Times<Wide>{static_cast<Wide>(factor)});
+  });
+  launched("scale");
 }
 
 void launch_add_bias(cudaStream_t stream, const Channels& c, Array x, Array bias, Array out) {
@@ -206,21 +201,6 @@ void launch_unscale(cudaStream_t stream, uint32_t n, Array gradient, float* foun
                     Unscaled<Wide>{found_inf, static_cast<Wide>(inverse_scale)});
   });
   launched("unscale");
-}
-
-void launch_sgd_step(cudaStream_t stream, uint32_t n, Array parameter, Array gradient, Array velocity, Array low,
-                     const formulas::SgdConstants<double>& c) {
-  if (!velocity.data) velocity.dtype = parameter.dtype;
-  if (!low.data) low.dtype = parameter.dtype;
-  with_access({parameter.dtype, gradient.dtype, velocity.dtype, low.dtype}, [&](auto choice) {
-    using Access = typename decltype(choice)::Access;
-    using Wide = typename decltype(choice)::Wide;
-    sgd<Wide><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(
-        n, Access(parameter), Access(gradient), Access(velocity), Access(low),
-        formulas::SgdConstants<Wide>{static_cast<Wide>(c.rate), static_cast<Wide>(c.momentum),
-                                     static_cast<Wide>(c.share), static_cast<Wide>(c.weight_decay), c.nesterov});
-  });
-  launched("sgd_step");
 }
 
 void launch_softmax_backward(cudaStream_t stream, uint32_t rows, uint32_t classes, Array log_probabilities,

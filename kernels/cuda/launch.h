@@ -6,6 +6,9 @@
 #include <cstdint>
 
 #include "kernels/number/dtype.h"
+#include "kernels/number/format.h"
+#include "kernels/ops/operations/image.h"
+#include "kernels/ops/operations/training.h"
 #include "kernels/ops/optimizers.h"
 
 namespace halfmark::kernels::cuda {
@@ -45,14 +48,16 @@ struct WindowArgs {
 
 // elementwise.cu. Operands have the same layout; outputs may be inputs.
 void launch_cast(cudaStream_t, uint32_t n, Array x, Array out);
+// Another rounding than to nearest even; out is not f64. `seed`: of stochastic rounding, whose noise is counted in logical
+// order.
+void launch_cast_rounded(cudaStream_t, const Channels&, Array x, Array out, Rounding rounding, uint64_t seed);
+void launch_scale(cudaStream_t, uint32_t n, Array x, Array out, double factor);
 // `activation`: its number in the list of activations.h.
 void launch_activation(cudaStream_t, size_t activation, uint32_t n, Array x, Array out);
 void launch_activation_backward(cudaStream_t, size_t activation, uint32_t n, Array kept, Array dy, Array dx);
 void launch_add(cudaStream_t, uint32_t n, Array a, Array b, Array out);
 void launch_add_bias(cudaStream_t, const Channels&, Array x, Array bias, Array out);
 void launch_unscale(cudaStream_t, uint32_t n, Array gradient, float* found_inf, float inverse_scale);
-void launch_sgd_step(cudaStream_t, uint32_t n, Array parameter, Array gradient, Array velocity, Array low,
-                     const formulas::SgdConstants<double>&);
 void launch_softmax_backward(cudaStream_t, uint32_t rows, uint32_t classes, Array log_probabilities,
                              const int32_t* labels, Array dlogits, double factor);
 
@@ -70,6 +75,9 @@ struct BatchNormBackwardArrays {
 };
 void launch_batch_norm_backward(cudaStream_t, const Channels&, bool wide, void* scratch, const BatchNormBackwardArrays&,
                                 double epsilon);
+// The statistics are constants.
+void launch_batch_norm_inference_backward(cudaStream_t, const Channels&, bool wide, void* scratch,
+                                          const BatchNormBackwardArrays&, double epsilon);
 // scratch: one wide element per row
 void launch_softmax_cross_entropy(cudaStream_t, uint32_t rows, uint32_t classes, bool wide, void* scratch, Array logits,
                                   const int32_t* labels, Array loss, Array log_probabilities);
@@ -92,6 +100,7 @@ struct MatmulArgs {
   uint32_t m, n, k;
   bool transpose_a, transpose_b;
   double beta;
+  uint32_t batch = 1;  // matrices one after another
 };
 void launch_direct_matmul(cudaStream_t, const MatmulArgs&, bool wide, Array a, Array b, Array out);
 void launch_direct_conv(cudaStream_t, const Image& x, const Image& w, const Image& y, const WindowArgs&,
@@ -101,6 +110,228 @@ void launch_direct_conv_backward_data(cudaStream_t, const Image& x, const Image&
 void launch_direct_conv_backward_weights(cudaStream_t, const Image& x, const Image& w, const Image& y,
                                          const WindowArgs&, uint32_t groups, bool wide, Array x_data, Array dy,
                                          Array dw);
+
+// copy.cu. `bytes`: of the units that are moved, in which extents and steps count.
+constexpr int kMostAxes = 6;
+struct PermuteArgs {
+  int rank;
+  uint32_t extents[kMostAxes], steps[kMostAxes];  // of the result; between the places in x
+};
+void launch_permute(cudaStream_t, const PermuteArgs&, size_t bytes, const void* x, void* out);
+struct CopyArgs {  // out[to + run to_step + i] = x[from + run from_step + i]
+  uint32_t runs, width, from, from_step, to, to_step;
+};
+void launch_copy_runs(cudaStream_t, const CopyArgs&, size_t bytes, const void* x, void* out);
+void launch_copy_channels(cudaStream_t, const Image& x, const Image& out, uint32_t from, uint32_t to, uint32_t count,
+                          size_t bytes, const void* x_data, void* out_data);
+// Rows of an index outside of the table are NaN.
+void launch_take_rows(cudaStream_t, uint32_t rows, uint32_t width, uint32_t entries, size_t bytes,
+                      const int32_t* indices, const void* table, void* out);
+struct EmbeddingSum {
+  uint32_t rows, entries, features;
+  int64_t padding;
+};
+void launch_add_rows(cudaStream_t, const EmbeddingSum&, const int32_t* indices, Array dy, Array dtable);
+// An index that does not fit becomes -2^31.
+void launch_narrow_indices(cudaStream_t, uint32_t n, const int32_t* wide, int32_t* narrow);
+
+// sequence.cu
+struct SoftmaxForm {
+  uint32_t width;
+  uint32_t queries;  // rows after which the causal triangle begins again; 0: not causal
+  bool log, masked;
+};
+void launch_softmax(cudaStream_t, uint32_t rows, const SoftmaxForm&, Array x, Array out);
+void launch_softmax_backward(cudaStream_t, uint32_t rows, uint32_t width, bool log, Array y, Array dy, Array dx);
+// mask[i] = whether word i of Dropout::block() is at least `least`.
+void launch_draw_mask(cudaStream_t, uint32_t n, uint64_t seed, uint64_t least, uint8_t* mask);
+// out = factor x where the mask has 1. Entry k of the mask decides about `share` elements, in logical order.
+void launch_masked(cudaStream_t, const Channels& places, uint32_t share, const uint8_t* mask, double factor, Array x,
+                   Array out);
+struct LstmArrays {
+  Array z, c_before, gates, c, h;
+};
+void launch_lstm_cell(cudaStream_t, uint32_t n, uint32_t hidden, const LstmArrays&);
+struct LstmBackwardArrays {
+  Array gates, c_before, c, dh, dc, dz, dc_before;
+};
+void launch_lstm_cell_backward(cudaStream_t, uint32_t n, uint32_t hidden, const LstmBackwardArrays&);
+
+// row_norm.cu
+struct RowNormForm {
+  uint32_t width, repeat, entries;
+  bool centred, summed;
+  Channels places;  // of an image that is channels last: rows are in logical order all the same
+};
+struct RowNormArrays {
+  Array x, scale, shift, out, mean, inverse;
+};
+void launch_normalize_rows(cudaStream_t, uint32_t rows, const RowNormForm&, const RowNormArrays&, double epsilon);
+struct RowNormBackwardArrays {
+  Array x, dy, scale, mean, inverse, dx, dscale, dshift;
+};
+size_t entry_scratch_elements(const RowNormForm&, uint32_t rows);  // number of wide elements
+void launch_normalize_rows_backward(cudaStream_t, uint32_t rows, const RowNormForm&, bool wide, void* scratch,
+                                    const RowNormBackwardArrays&);
+
+// attention.cu
+struct ScoreMask {  // as of MaskScores; null: none
+  void* data;
+  DType dtype;
+  bool is_bytes;                  // u8
+  uint32_t heads, queries, keys;  // heads: that an entry of the first axis is for; queries: 1 or all
+};
+void launch_mask_scores(cudaStream_t, uint32_t n, uint32_t t, const ScoreMask&, Array scores, Array out);
+struct AttentionForm {
+  uint32_t t, s, d;
+  bool causal;
+  double scale;
+  ScoreMask mask;
+};
+// `heads`: of all samples. In fp64 if `wide`.
+void launch_attention(cudaStream_t, uint32_t heads, const AttentionForm&, bool wide, Array q, Array k, Array v,
+                      Array out, Array log_sum);
+struct AttentionBackwardViews {
+  Array q, k, v, out, log_sum, dout, dq, dk, dv;
+};
+// scratch: one wide element per query
+void launch_attention_backward(cudaStream_t, uint32_t heads, const AttentionForm&, bool wide, void* scratch,
+                               const AttentionBackwardViews&);
+
+// resample.cu
+size_t resample_scratch(const Image& x, const Image& out);  // bytes
+void launch_resample(cudaStream_t, Resampling, void* scratch, const Image& x, const Image& out, Array x_data,
+                     Array out_data);
+void launch_resample_backward(cudaStream_t, Resampling, void* scratch, const Image& dy, const Image& dx, Array dy_data,
+                              Array dx_data);
+
+// loss.cu. `scratch` has the wide type: doubles if an operand is f64, else floats.
+struct LabelForm {
+  Channels places;  // of the scores; with one pixel: last
+  double smoothing;
+  int64_t ignored;
+};
+struct CrossEntropyArrays {
+  Array logits, weights, loss, log_probabilities, total_weight;
+  const int32_t* labels;
+};
+// scratch: two wide elements per position
+void launch_cross_entropy(cudaStream_t, const LabelForm&, void* scratch, const CrossEntropyArrays&);
+struct CrossEntropyBackwardArrays {
+  Array log_probabilities, weights, total_weight, dlogits;
+  const int32_t* labels;
+};
+// scratch: one wide element
+void launch_cross_entropy_backward(cudaStream_t, const LabelForm&, void* scratch, const CrossEntropyBackwardArrays&,
+                                   double dloss);
+struct ElementLossArrays {
+  Array output, target, weights, result;
+};
+size_t element_loss_scratch(uint32_t n);  // number of wide elements
+// `loss`: its number in the list of losses.h.
+void launch_element_loss(cudaStream_t, size_t loss, uint32_t n, bool wide, void* scratch, const ElementLossArrays&,
+                         double a, double b);
+void launch_element_loss_backward(cudaStream_t, size_t loss, uint32_t n, bool wide, const ElementLossArrays&, double a,
+                                  double b, double factor);
+
+// ctc.cu
+struct CtcForm {
+  uint32_t count, steps, classes, width;  // width: states of a step
+  int32_t blank;
+  bool zero_infinity;
+};
+size_t ctc_scratch_elements(const CtcForm&);  // doubles if an operand is f64, else floats
+void launch_ctc_loss(cudaStream_t, const CtcForm&, void* scratch, const int32_t* targets, Array logits, Array loss,
+                     Array log_probabilities, Array alpha);
+void launch_ctc_loss_backward(cudaStream_t, const CtcForm&, const int32_t* targets, Array log_probabilities,
+                              Array alpha, Array dlogits, double dloss);
+
+// optimizer.cu. The tensors of a launch are its parameters, of which CUDA 12.1 and later take up to 32764 bytes.
+constexpr uint32_t kMostTensors = 400;
+struct UpdatedArrays {  // as UpdatedTensors; null: absent
+  void *parameter, *gradient, *first, *second, *compensation, *low;
+  uint64_t first_noise;  // the number of the first element in the noise
+  uint32_t elements, first_block;
+  DType parameter_dtype, gradient_dtype, first_dtype, second_dtype, compensation_dtype, low_dtype;
+};
+struct UpdateBatch {
+  uint32_t count = 0;
+  UpdatedArrays tensors[kMostTensors];
+};
+struct GradientArray {
+  void* data;
+  uint32_t elements, first_block;
+  DType dtype;
+};
+struct GradientBatch {
+  uint32_t count = 0;
+  GradientArray tensors[kMostTensors];
+};
+static_assert(sizeof(UpdateBatch) + 128 < 32764 && sizeof(GradientBatch) + 128 < 32764);
+struct StepForm {
+  Storage storage;
+  StepRounding rounding;
+  uint64_t noise;
+};
+uint32_t blocks_of_elements(uint32_t elements);  // of a tensor; its first block is the number of all before
+// In fp64 if `wide` is not null, else in fp32.
+void launch_sgd_step(cudaStream_t, const UpdateBatch&, const StepForm&, const formulas::SgdConstants<float>* narrow,
+                     const formulas::SgdConstants<double>* wide);
+void launch_adam_step(cudaStream_t, const UpdateBatch&, const StepForm&, AdamKind,
+                      const formulas::AdamConstants<float>* narrow, const formulas::AdamConstants<double>* wide);
+void launch_sum_squares(cudaStream_t, const GradientBatch&, double* parts);  // one for each block
+void launch_root_of_sum(cudaStream_t, uint32_t n, const double* parts, Array norm);
+// In fp64 if `wide`.
+void launch_clip(cudaStream_t, const GradientBatch&, bool wide, Array norm, double limit);
+
+// quantize.cu. Rules and their names: number/quantizer.cpp.
+enum class QuantizeRule : uint8_t {
+  current,
+  current_power_of_two,
+  block_power_of_two,
+  block_fp32,
+  mx_rounded_up,
+  nvfp4,
+  torchao,
+  torchao_power_of_two,
+  deepseek,
+};
+struct QuantizeForm {
+  uint32_t rows, depth, width;  // depth: of x; width: of the codes
+  uint32_t tile_rows, tile_depth, tiles_along_depth;
+  bool transpose, transform, stochastic, nan_spreads, divides, has_tensor_scale, largest_is_even;
+  QuantizeRule rule;
+  DType element;           // e4m3, e5m2 or e2m1
+  float most, input_most;  // the largest number of the element and of the dtype of x
+  double middle;           // magnitudes beyond it are saturated
+  uint64_t seed, first_noise;
+};
+struct TileFactors {  // as TileScale
+  float factor = 1, decode = 1;
+  uint32_t code = 0;
+};
+struct QuantizeResults {  // null: not wanted
+  uint8_t *codes, *scale_codes;
+  float *scales, *tensor_scale, *amax;
+  double* losses;
+  uint32_t* counts;  // set by the launcher
+};
+size_t quantize_scratch(const QuantizeForm&, uint32_t tiles);  // bytes
+// `factor`: null, or of all tiles.
+void launch_quantize(cudaStream_t, const QuantizeForm&, uint32_t tiles, void* scratch, Array x, const float* factor,
+                     QuantizeResults);
+struct ScaledSide {  // as Scaled
+  const uint8_t* codes;
+  const void* scales;         // null: none
+  const float* tensor_scale;  // null: 1
+  DType element, scale;
+  uint32_t rows, depth, tile_rows, tile_depth, tiles_along;
+  bool transposed;
+};
+// outer: each `block` of k is a sum of its own, which its scales multiply; else one block. `divided`: factor of the sums if
+// there is a tensor scale.
+void launch_scaled_matmul(cudaStream_t, const ScaledSide& a, const ScaledSide& b, bool outer, uint32_t block,
+                          float divided, Array out);
 
 // Waits about `microseconds` on the device, so that the timed work is enqueued before it starts.
 void launch_pause(cudaStream_t, uint32_t microseconds);

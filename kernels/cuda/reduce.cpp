@@ -80,6 +80,24 @@ void backward(Device& device, const BatchNormBackward& op) {
   launch_batch_norm_backward(cuda.stream(), c, wide, memory.data(), arrays, op.epsilon);
 }
 
+Refusal inference_backward_refuses(const Device&, const BatchNormInferenceBackward& op) {
+  return refuses({&op.x, &op.dy, &op.dx}, {&op.x, &op.dy, &op.scale, &op.running_mean, &op.running_variance},
+                 {&op.scale, &op.running_mean, &op.running_variance, &op.dscale, &op.dshift});
+}
+void inference_backward(Device& device, const BatchNormInferenceBackward& op) {
+  CudaDevice& cuda = on(device);
+  op.dx.materialize(op.x.layout());
+  op.dscale.materialize(Layout::plain), op.dshift.materialize(Layout::plain);
+  const bool wide =
+      any_f64({&op.x, &op.dy, &op.dx, &op.scale, &op.running_mean, &op.running_variance, &op.dscale, &op.dshift});
+  const Channels c = channels(op.x);
+  Tensor memory = scratch(cuda, channel_scratch_elements(c), wide);
+  const BatchNormBackwardArrays arrays{
+      array(op.x),  array(op.dy),     array(op.scale), array(op.running_mean), array(op.running_variance),
+      array(op.dx), array(op.dscale), array(op.dshift)};
+  launch_batch_norm_inference_backward(cuda.stream(), c, wide, memory.data(), arrays, op.epsilon);
+}
+
 Refusal softmax_refuses(const Device&, const SoftmaxCrossEntropy& op) {
   return refuses({&op.logits, &op.log_probabilities}, {&op.logits, &op.labels}, {&op.loss});
 }
@@ -101,6 +119,8 @@ void add_reduce_rows(KernelTable& table) {
   table.of<BatchNorm>().push_back({"cuda", Speed::real, batch_norm_refuses, batch_norm});
   table.of<BatchNormInference>().push_back({"cuda", Speed::real, inference_refuses, inference});
   table.of<BatchNormBackward>().push_back({"cuda", Speed::real, backward_refuses, backward});
+  table.of<BatchNormInferenceBackward>().push_back(
+      {"cuda", Speed::real, inference_backward_refuses, inference_backward});
   table.of<SoftmaxCrossEntropy>().push_back({"cuda", Speed::real, softmax_refuses, softmax});
 }
 

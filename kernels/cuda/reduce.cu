@@ -1,100 +1,15 @@
-// Sums over a channel or a row, always in the same order: equal inputs give equal bits, on every GPU.
+// Batch norm, the bias gradient and the softmax loss: sums over a channel or a row, always in the same order.
 #include <cstdint>
 #include <initializer_list>
 
 #include "kernels/cuda/arrays.cuh"
+#include "kernels/cuda/channel_sums.cuh"
 #include "kernels/ops/formulas.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 256;
-constexpr uint32_t kTileChannels = 32,
-                   kTileRows = kThreads / kTileChannels;  // channels-last: a warp reads neighbouring channels
-
-// How many blocks share a channel. Depends only on the shape, never on the GPU, so that the order of additions is the
-// same on every GPU.
-uint32_t splits_of(const Channels& c) {
-  const uint32_t tiles = c.last ? blocks_for(c.channels, kTileChannels) : c.channels;
-  const uint32_t enough = blocks_for(c.count(), (c.last ? kTileRows : kThreads) * 8);  // >= eight values per thread
-  const uint32_t wanted = tiles >= 512 ? 1 : 512 / tiles;
-  const uint32_t splits = enough < wanted ? enough : wanted;
-  return splits < 64 ? splits : 64;
-}
-
-template <class Wide>
-struct Pair {
-  Wide first = 0, second = 0;
-};
-
-// Adds `count` neighbours, `stride` apart in shared memory, pairwise into the first: a tree of fixed shape.
-template <class Wide>
-__device__ void sum_tree(Pair<Wide>* shared, uint32_t position, uint32_t stride, uint32_t count) {
-  for (uint32_t half = count / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (position / stride < half) {
-      shared[position].first += shared[position + half * stride].first;
-      shared[position].second += shared[position + half * stride].second;
-    }
-  }
-}
-
-// partial[split][channel] = sums of what `body` computes from a channel's values. Each thread calls
-// body.prepare(channel) once.
-template <class Wide, class Body>
-__global__ void __launch_bounds__(kThreads) sum_planes(Channels c, Body body, Pair<Wide>* partial) {
-  __shared__ Pair<Wide> shared[kThreads];
-  const uint32_t channel = blockIdx.x, count = c.outer * c.pixels, step = gridDim.y * kThreads;
-  body.prepare(channel);
-  Pair<Wide> sum;
-  for (uint32_t j = blockIdx.y * kThreads + threadIdx.x; j < count; j += step) {
-    const uint32_t image = j / c.pixels;
-    body.add((image * c.channels + channel) * c.pixels + (j - image * c.pixels), sum);
-  }
-  shared[threadIdx.x] = sum;
-  sum_tree(shared, threadIdx.x, 1, kThreads);
-  if (threadIdx.x == 0) partial[blockIdx.y * c.channels + channel] = shared[0];
-}
-
-template <class Wide, class Body>
-__global__ void __launch_bounds__(kThreads) sum_last(Channels c, Body body, Pair<Wide>* partial) {
-  __shared__ Pair<Wide> shared[kThreads];
-  const uint32_t lane = threadIdx.x % kTileChannels, row = threadIdx.x / kTileChannels;
-  const uint32_t channel = blockIdx.x * kTileChannels + lane, count = c.outer * c.pixels, step = gridDim.y * kTileRows;
-  Pair<Wide> sum;
-  if (channel < c.channels) {
-    body.prepare(channel);
-    for (uint32_t j = blockIdx.y * kTileRows + row; j < count; j += step) body.add(j * c.channels + channel, sum);
-  }
-  shared[threadIdx.x] = sum;
-  sum_tree(shared, threadIdx.x, kTileChannels, kTileRows);
-  if (row == 0 && channel < c.channels) partial[blockIdx.y * c.channels + channel] = shared[lane];
-}
-
-// The sums of a channel over its splits, in order; `body` computes the final result from them.
-template <class Wide, class Body>
-__global__ void __launch_bounds__(kThreads) finish(Channels c, uint32_t splits, const Pair<Wide>* partial, Body body) {
-  const uint32_t channel = blockIdx.x * kThreads + threadIdx.x;
-  if (channel >= c.channels) return;
-  Pair<Wide> sum;
-  for (uint32_t s = 0; s < splits; ++s) {
-    sum.first += partial[s * c.channels + channel].first;
-    sum.second += partial[s * c.channels + channel].second;
-  }
-  body(channel, sum);
-}
-
-template <class Wide, class Body, class Finish>
-void sum_channels(cudaStream_t stream, const Channels& c, Body body, Pair<Wide>* partial, Finish end) {
-  const uint32_t splits = splits_of(c);
-  if (c.last)
-    sum_last<Wide><<<dim3(blocks_for(c.channels, kTileChannels), splits), kThreads, 0, stream>>>(c, body, partial);
-  else
-    sum_planes<Wide><<<dim3(c.channels, splits), kThreads, 0, stream>>>(c, body, partial);
-  launched("sums of channels");
-  finish<Wide><<<blocks_for(c.channels, kThreads), kThreads, 0, stream>>>(c, splits, partial, end);
-  launched("end of sums of channels");
-}
+constexpr uint32_t kThreads = kSumThreads;
 
 template <class Wide, class Access>
 struct SumOf {
@@ -153,10 +68,6 @@ struct StoreVariance {
   }
 };
 
-__device__ uint32_t channel_of(const Channels& c, uint32_t i) {
-  return c.last ? i % c.channels : i / c.pixels % c.channels;
-}
-
 template <class Wide, class Access>
 __global__ void __launch_bounds__(kThreads) normalise(Channels c, uint32_t n, Access x, AnyTyped scale, AnyTyped shift,
                                                       Access out, const Wide* means, const Wide* inverses) {
@@ -198,9 +109,9 @@ struct GradientSums {
 template <class Wide>
 struct StoreGradients {
   AnyTyped dscale, dshift;
-  Pair<Wide>* exact;
+  Pair<Wide>* exact;  // null: not wanted
   __device__ void operator()(uint32_t channel, const Pair<Wide>& sum) const {
-    exact[channel] = sum;
+    if (exact) exact[channel] = sum;
     dshift.store<Wide>(channel, sum.first);
     dscale.store<Wide>(channel, sum.second);
   }
@@ -219,6 +130,17 @@ __global__ void __launch_bounds__(kThreads)
       i, formulas::batch_norm_backward(x.template load<Wide>(i), dy.template load<Wide>(i), mean.load<Wide>(channel),
                                        inverse, scale.load<Wide>(channel), sum.second, sum.first,
                                        static_cast<Wide>(c.outer * c.pixels)));
+}
+
+// Where the statistics are constants: dx = scale / sqrt(variance + epsilon) dy.
+template <class Wide, class Access>
+__global__ void __launch_bounds__(kThreads)
+    scale_backward(Channels c, uint32_t n, Access dy, AnyTyped scale, AnyTyped variance, Access dx, Wide epsilon) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= n) return;
+  const uint32_t channel = channel_of(c, i);
+  const Wide inverse = formulas::batch_norm_inverse(variance.load<Wide>(channel), epsilon);
+  dx.template store<Wide>(i, scale.load<Wide>(channel) * inverse * dy.template load<Wide>(i));
 }
 
 constexpr uint32_t kRowThreads = 128;
@@ -268,28 +190,6 @@ __global__ void __launch_bounds__(kThreads) mean_of(uint32_t n, const Wide* valu
   shared[threadIdx.x] = sum;
   sum_tree(shared, threadIdx.x, 1, kThreads);
   if (threadIdx.x == 0) out.store<Wide>(0, shared[0].first / static_cast<Wide>(n));
-}
-
-// Scratch: the partial sums, then two vectors of one wide element per channel.
-template <class Wide>
-struct Scratch {
-  Pair<Wide>* partial;
-  Wide* first;
-  Wide* second;
-  Scratch(void* memory, const Channels& c)
-      : partial(static_cast<Pair<Wide>*>(memory)),
-        first(static_cast<Wide*>(memory) + size_t{2} * splits_of(c) * c.channels),
-        second(first + c.channels) {}
-};
-
-// with_access, but in the arithmetic that the scratch was sized for.
-template <class F>
-void with_wide_access(std::initializer_list<DType> dtypes, std::initializer_list<DType> others, bool wide, F&& f) {
-  with_access(dtypes, others, [&](auto choice) {
-    using Wide = typename decltype(choice)::Wide;
-    if (wide != (sizeof(Wide) == sizeof(double))) throw Error("scratch memory of the wrong width");
-    f(choice);
-  });
 }
 
 }  // namespace
@@ -357,6 +257,25 @@ void launch_batch_norm_backward(cudaStream_t stream, const Channels& c, bool wid
                          c, c.elements(), Access(a.x), Access(a.dy), AnyTyped(a.scale), AnyTyped(a.mean),
                          AnyTyped(a.variance), Access(a.dx), sums, static_cast<Wide>(epsilon));
                      launched("batch_norm_backward");
+                   });
+}
+
+void launch_batch_norm_inference_backward(cudaStream_t stream, const Channels& c, bool wide, void* memory,
+                                          const BatchNormBackwardArrays& a, double epsilon) {
+  with_wide_access({a.x.dtype, a.dy.dtype, a.dx.dtype},
+                   {a.scale.dtype, a.mean.dtype, a.variance.dtype, a.dscale.dtype, a.dshift.dtype}, wide,
+                   [&](auto choice) {
+                     using Access = typename decltype(choice)::Access;
+                     using Wide = typename decltype(choice)::Wide;
+                     sum_channels(stream, c,
+                                  GradientSums<Wide, Access>{Access(a.x), Access(a.dy), AnyTyped(a.mean),
+                                                             AnyTyped(a.variance), static_cast<Wide>(epsilon)},
+                                  Scratch<Wide>(memory, c).partial,
+                                  StoreGradients<Wide>{AnyTyped(a.dscale), AnyTyped(a.dshift), nullptr});
+                     scale_backward<Wide><<<blocks_for(c.elements(), kThreads), kThreads, 0, stream>>>(
+                         c, c.elements(), Access(a.dy), AnyTyped(a.scale), AnyTyped(a.variance), Access(a.dx),
+                         static_cast<Wide>(epsilon));
+                     launched("batch_norm_inference_backward");
                    });
 }
 

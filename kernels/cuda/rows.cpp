@@ -6,6 +6,15 @@
 
 namespace halfmark::kernels::cuda {
 
+void add_own_rows(KernelTable& table) {
+  add_elementwise_rows(table), add_copy_rows(table);
+  add_reduce_rows(table), add_row_norm_rows(table);
+  add_image_rows(table), add_resample_rows(table);
+  add_sequence_rows(table), add_mask_rows(table);
+  add_loss_rows(table), add_ctc_rows(table);
+  add_optimizer_rows(table), add_quantize_rows(table);
+}
+
 CudaDevice& on(Device& device) {
   auto& cuda = static_cast<CudaDevice&>(device);
   cuda.activate();

@@ -13,11 +13,24 @@ namespace halfmark::kernels::cuda {
 // In order of preference; direct rows come last.
 void add_blaslt_rows(KernelTable& table);
 void add_cudnn_rows(KernelTable& table);
-void add_elementwise_rows(KernelTable& table);
-void add_reduce_rows(KernelTable& table);
-void add_image_rows(KernelTable& table);
-void add_direct_rows(KernelTable& table);
+void add_own_rows(KernelTable& table);     // halfmark's own kernels: the families that follow
+void add_direct_rows(KernelTable& table);  // and those that are slow, after the libraries' rows and the others
+void add_attention_rows(KernelTable& table);
+void add_scaled_rows(KernelTable& table);
 void add_dot_rows(KernelTable& table, CudaDevice& device);  // rows on the device's own matrix instructions
+
+void add_elementwise_rows(KernelTable& table);
+void add_copy_rows(KernelTable& table);
+void add_reduce_rows(KernelTable& table);
+void add_row_norm_rows(KernelTable& table);
+void add_image_rows(KernelTable& table);
+void add_resample_rows(KernelTable& table);
+void add_sequence_rows(KernelTable& table);
+void add_mask_rows(KernelTable& table);
+void add_loss_rows(KernelTable& table);
+void add_ctc_rows(KernelTable& table);
+void add_optimizer_rows(KernelTable& table);
+void add_quantize_rows(KernelTable& table);
 
 // The device of a row of this plugin, made current for the thread.
 CudaDevice& on(Device& device);

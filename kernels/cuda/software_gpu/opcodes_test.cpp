@@ -172,6 +172,7 @@ TEST_F(Opcode, OfIntegers) {
       {"clz.b32 D, A;", 32, 32, 0, 0, [](Word a, Word, Word) { Word n = 32; for (; a; a >>= 1) --n; return n; }},
       {"brev.b32 D, A;", 32, 32, 0, 0, [](Word a, Word, Word) { Word r = 0; for (int n = 0; n < 32; ++n) r |= (a >> n & 1) << (31 - n); return r; }},
       {"bfind.u32 D, A;", 32, 32, 0, 0, [](Word a, Word, Word) { Word n = ~Word{0}; for (; a; a >>= 1) ++n; return n; }},
+      {"bfind.shiftamt.u32 D, A;", 32, 32, 0, 0, [](Word a, Word, Word) { if (!a) return Word{0xffffffff}; Word n = 0; for (; !(a >> 31); a <<= 1) ++n; return n; }},
       {"bfe.u32 D, A, 5, 9;", 32, 32, 0, 0, [](Word a, Word, Word) { return a >> 5 & 0x1FF; }},
       {"bfe.s32 D, A, 28, 9;", 32, 32, 0, 0, [](Word a, Word, Word) { return static_cast<Word>(s32(a) >> 28); }},
       {"bfi.b32 D, A, B, 5, 27;", 32, 32, 32, 0, [](Word a, Word b, Word) { return (a << 5) | (b & 31); }},

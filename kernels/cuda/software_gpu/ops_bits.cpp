@@ -82,6 +82,12 @@ struct Bfind {
                      : static_cast<uint32_t>(8 * sizeof(T) - 1) - static_cast<uint32_t>(std::countl_zero(bits));
   }
 };
+struct BfindShift {  // shiftamt: by how many places the bit is below the highest
+  template <class T>
+  static uint32_t apply(T a) {
+    return a == 0 ? kAllLanes : static_cast<uint32_t>(std::countl_zero(a));
+  }
+};
 struct Bfe {
   template <class T>
   static T apply(T a, uint32_t position, uint32_t length) {
@@ -220,8 +226,14 @@ bool decode_count(Coder& coder, const Statement& s, Modifiers& m, Instruction& i
   return i.run && take_operands(coder, s, i, {32, bits_of(*type)});
 }
 bool decode_bfind(Coder& coder, const Statement& s, Modifiers& m, Instruction& i) {
+  const bool shift = m.accept("shiftamt");
   const auto type = m.type();
   if (!type) return false;
+  if (shift) {
+    if (*type == PtxType::u32) i.run = unary<BfindShift, uint32_t, uint32_t>;
+    if (*type == PtxType::u64) i.run = unary<BfindShift, uint32_t, uint64_t>;
+    return i.run && take_operands(coder, s, i, {32, bits_of(*type)});
+  }
   if (*type == PtxType::u32) i.run = unary<Bfind, uint32_t, uint32_t>;
   if (*type == PtxType::s32) i.run = unary<Bfind, uint32_t, int32_t>;
   if (*type == PtxType::u64) i.run = unary<Bfind, uint32_t, uint64_t>;

@@ -1,7 +1,8 @@
 // Planted mistakes: each changes one thing in the plugin's own device code, or in host code that launches it, and must
 // be caught. The table has a row for each; without a plant everything passes.
+#include <gtest/gtest.h>
+
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -9,96 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/dot.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/software_gpu/planted/problems_testing.h"
 #include "kernels/cuda/software_gpu/ptx_testing.h"
-#include "kernels/number/dtype.h"
 
 namespace halfmark::kernels::software_gpu {
 namespace {
 
-constexpr const char* kWrong = "wrong numbers";
-
-template <class T>
-T* fresh(size_t count) {  // memory that nothing has written
-  void* memory = nullptr;
-  EXPECT_EQ(cudaMalloc(&memory, count * sizeof(T)), cudaSuccess);
-  return static_cast<T*>(memory);
-}
-
-// Waits, and compares. Empty if all is right.
-template <class T>
-std::string compared(const T* memory, const std::vector<T>& wanted) {
-  std::vector<T> found(wanted.size());
-  cudaError_t status = cudaDeviceSynchronize();
-  if (status == cudaSuccess)
-    status = cudaMemcpy(found.data(), memory, found.size() * sizeof(T), cudaMemcpyDeviceToHost);
-  if (status != cudaSuccess) return cudaGetErrorString(status);
-  return found == wanted ? "" : kWrong;
-}
-
-std::string transpose() {
-  constexpr uint32_t kOuter = 2, kChannels = 37, kPixels = 45;
-  std::vector<uint32_t> x(kOuter * kChannels * kPixels), wanted(x.size());
-  for (uint32_t i = 0; i < x.size(); ++i) x[i] = i * 7 + 1;
-  for (uint32_t n = 0; n < kOuter; ++n)
-    for (uint32_t c = 0; c < kChannels; ++c)
-      for (uint32_t p = 0; p < kPixels; ++p)
-        wanted[(n * kPixels + p) * kChannels + c] = x[(n * kChannels + c) * kPixels + p];
-  uint32_t* out = fresh<uint32_t>(x.size());
-  cuda::launch_reorder(nullptr, kOuter, kChannels, kPixels, 4, true, on_device(x), out);
-  return compared(out, wanted);
-}
-
-std::string sums() {  // of channels, channels last
-  const cuda::Channels c{3, 40, 50, true};
-  std::vector<float> dy(c.elements()), wanted(c.channels);
-  for (size_t i = 0; i < dy.size(); ++i) {
-    dy[i] = static_cast<float>(i * 5 % 17) - 8;
-    wanted[i % c.channels] += dy[i];
-  }
-  float* out = fresh<float>(c.channels);
-  float* scratch = fresh<float>(cuda::channel_scratch_elements(c));
-  cuda::launch_bias_gradient(nullptr, c, false, scratch, {on_device(dy), DType::f32}, {out, DType::f32});
-  return compared(out, wanted);
-}
-
-std::string matmul() {  // 1/3 is no f32, so that every sum is rounded
-  constexpr uint32_t kM = 5, kN = 60, kK = 33;
-  std::vector<float> a(kM * kK), b(kK * kN), wanted(kM * kN);
-  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 11) / 3;
-  for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i % 13) / 3 - 1;
-  for (uint32_t i = 0; i < kM; ++i)
-    for (uint32_t j = 0; j < kN; ++j)
-      for (uint32_t k = 0; k < kK; ++k) wanted[i * kN + j] = std::fma(a[i * kK + k], b[k * kN + j], wanted[i * kN + j]);
-  float* out = fresh<float>(wanted.size());
-  cuda::launch_direct_matmul(nullptr, {kM, kN, kK, false, false, 0}, false, {on_device(a), DType::f32},
-                             {on_device(b), DType::f32}, {out, DType::f32});
-  return compared(out, wanted);
-}
-
-// Rows of cuda::kDotRows: 0 is mma.sync m16n8k16 of f16 to f32, 3 the wgmma of the same types.
-std::string dot(size_t row) {
-  constexpr uint32_t kN = 20, kK = 48;
-  std::vector<uint16_t> a(kN * kK), b(kN * kK);
-  std::vector<float> c(kN), wanted(kN);
-  for (uint32_t i = 0; i < kN; ++i) {
-    wanted[i] = c[i] = static_cast<float>(i);
-    for (uint32_t k = 0; k < kK; ++k) {
-      const double x = (i * 3 + k * k) % 7 - 3.0, y = (i + k * 5) % 9 - 4.0;
-      a[i * kK + k] = static_cast<uint16_t>(encode(DType::f16, x)),
-                 b[i * kK + k] = static_cast<uint16_t>(encode(DType::f16, y));
-      wanted[i] += static_cast<float>(x * y);
-    }
-  }
-  float* out = fresh<float>(kN);
-  cuda::launch_dot(nullptr, row, {on_device(a), on_device(b), nullptr, nullptr, on_device(c), out, kN, kK});
-  return compared(out, wanted);
-}
-std::string dot_mma() { return dot(0); }
-std::string dot_wgmma() { return dot(3); }
-
-// An edit of the PTX: in the kernel whose name contains `kernel`, the n-th match of `pattern` (from 1).
+// An edit of the PTX: in the first kernel whose name matches `kernel`, the n-th match of `pattern` (from 1).
 struct Edit {
   const char* kernel;
   const char* pattern;
@@ -109,7 +28,7 @@ struct Edit {
 std::string edited(const std::string& text, const Edit& edit, bool& done) {
   size_t start = text.find(".entry ");
   while (start != std::string::npos &&
-         text.substr(start, text.find('(', start) - start).find(edit.kernel) == std::string::npos)
+         !std::regex_search(text.substr(start, text.find('(', start) - start), std::regex(edit.kernel)))
     start = text.find(".entry ", start + 1);
   if (start == std::string::npos) return text;  // another module
   const size_t end = std::min(text.find(".entry ", start + 1), text.size());
@@ -176,16 +95,16 @@ const KernelPlant kKernelPlants[] = {
     {"the wrong half of the products", transpose, {"transposeIj", "mad\\.lo\\.s32", "mad.hi.s32"}, ""},
     {"no barrier in a tree of sums",
      sums,
-     {"sum_lastIfNS2_5SumOfIfNS1_5TypedIf", "bar\\.sync[^;]*;", "", 1},
+     {"sum_lastIf.*SumOfIfNS1_5TypedIf", "bar\\.sync[^;]*;", "", 1},
      "of shared memory"},
     {"no second barrier in a tree of sums",
      sums,
-     {"sum_lastIfNS2_5SumOfIfNS1_5TypedIf", "bar\\.sync[^;]*;", "", 2},
+     {"sum_lastIf.*SumOfIfNS1_5TypedIf", "bar\\.sync[^;]*;", "", 2},
      "of shared memory"},
-    {"a sum that subtracts", sums, {"sum_lastIfNS2_5SumOfIfNS1_5TypedIf", "add\\.rn\\.f32", "sub.rn.f32"}, kWrong},
+    {"a sum that subtracts", sums, {"sum_lastIf.*SumOfIfNS1_5TypedIf", "add\\.rn\\.f32", "sub.rn.f32"}, kWrong},
     {"partial sums that are not written",
      sums,
-     {"sum_lastIfNS2_5SumOfIfNS1_5TypedIf", "st\\.global\\.[^;]*;", ""},
+     {"sum_lastIf.*SumOfIfNS1_5TypedIf", "st\\.global\\.[^;]*;", ""},
      "that nothing has written"},
     {"a sum that is cut instead of rounded", matmul, {"matmulIf", "fma\\.rn\\.f32", "fma.rz.f32"}, kWrong},
     {"a sum without its last product",
@@ -196,6 +115,30 @@ const KernelPlant kKernelPlants[] = {
      matmul,
      {"matmulIf", "setp\\.ge\\.u32 (\\s*%p\\d+, %r\\d+), %r\\d+;", "setp.ge.u32 $1, 100000;"},
      "bytes after"},
+    {"no barrier between writing and reading the maxima of warps",
+     softmax,
+     {"7softmaxIfNS1_5TypedIf", "bar\\.sync[^;]*;", "", 2},
+     "of shared memory"},
+    {"no barrier before the sums of warps take the places of their maxima",
+     softmax,
+     {"7softmaxIfNS1_5TypedIf", "bar\\.sync[^;]*;", "", 3},
+     "of shared memory"},
+    {"half of the lanes of a warp do not take part in a sum",
+     softmax,
+     {"7softmaxIfNS1_5TypedIf", "(shfl\\.sync\\.bfly\\.b32\\s*%r\\d+\\|%p\\d+, %r\\d+), %r\\d+,", "$1, 0,", 6},
+     kWrong},
+    {"no barrier between weights and the values that they multiply",
+     attention,
+     {"9attentionIfNS1_5TypedIf", "bar\\.sync[^;]*;", "", 5},
+     "of shared memory"},
+    {"a step beyond the end of a parameter",
+     sgd,
+     {"6updateIfNS", "setp\\.ge\\.u32 (\\s*%p\\d+, %r\\d+), %r\\d+;", "setp.ge.u32 $1, 100000;"},
+     "bytes after"},
+    {"a block looks for its parameter on the wrong side",
+     sgd,
+     {"6updateIfNS", "setp\\.le\\.u32", "setp.gt.u32"},
+     kWrong},
     {"registers of a exchanged",
      dot_mma,
      {"dotILm0E", "\\{(%r\\d+), (%r\\d+), (%r\\d+), (%r\\d+)\\}", "{$1, $3, $2, $4}"},
@@ -246,7 +189,7 @@ class Planted : public SoftwareGpu {
 };
 
 TEST_F(Planted, NothingIsFoundWithoutAPlant) {
-  for (const auto run : {transpose, sums, matmul, dot_mma, dot_wgmma}) {
+  for (const auto run : {transpose, sums, matmul, softmax, attention, sgd, dot_mma, dot_wgmma}) {
     SetUp();
     EXPECT_EQ(outcome(run), "");
   }

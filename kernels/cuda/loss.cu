@@ -1,0 +1,294 @@
+// Cross-entropy with weights, smoothing and ignored labels, and the element-wise losses. A label outside of the classes
+// that is not the ignored one makes everything that depends on it NaN.
+#include <cstdint>
+#include <string>
+
+#include "kernels/cuda/arrays.cuh"
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/maps.cuh"
+#include "kernels/number/error.h"
+#include "kernels/ops/losses.h"
+
+namespace halfmark::kernels::cuda {
+namespace {
+
+template <class Wide>
+__device__ __forceinline__ Wide not_a_number() {
+  return static_cast<Wide>(__int_as_float(0x7fc00000));
+}
+
+// The place of the score of class c at a position (sample and pixel).
+__device__ __forceinline__ uint32_t place_of(const Channels& s, uint32_t position, uint32_t c) {
+  if (s.last) return position * s.channels + c;
+  const uint32_t sample = position / s.pixels;
+  return (sample * s.channels + c) * s.pixels + (position - sample * s.pixels);
+}
+
+// What a position adds to the loss and to the weight.
+template <class Wide>
+struct Terms {
+  Wide loss, weight;
+};
+
+template <class Wide>
+__device__ Terms<Wide> terms_of(const LabelForm& s, AnyTyped weights, int32_t label, Wide at_label, Wide smooth) {
+  if (label == s.ignored) return {0, 0};
+  if (static_cast<uint32_t>(label) >= s.places.channels) return {not_a_number<Wide>(), not_a_number<Wide>()};
+  const Wide weight = weights.present() ? weights.load<Wide>(label) : Wide(1);
+  Wide loss = 0;
+  if (s.smoothing != 1) loss -= static_cast<Wide>(1 - s.smoothing) * weight * at_label;
+  if (s.smoothing != 0) loss += static_cast<Wide>(s.smoothing / s.places.channels) * smooth;
+  return {loss, weight};
+}
+
+// A block for each position, whose scores are neighbours.
+template <class Wide, class Access>
+__global__ void __launch_bounds__(kMostRowThreads)
+    cross_entropy_rows(LabelForm s, Access logits, const int32_t* labels, AnyTyped weights, Access logs,
+                       Terms<Wide>* terms) {
+  __shared__ Wide shared[kMostWarps];
+  const uint32_t row = blockIdx.x, classes = s.places.channels, start = row * classes;
+  const int32_t label = labels[row];
+  Wide top = minus_infinity<Wide>(), sum = 0, smooth = 0, at_label = 0;
+  each_in_row<Wide>(logits, start, classes, classes, [&](uint32_t, Wide value) { top = Larger()(top, value); });
+  top = over_block(top, shared, Larger());
+  each_in_row<Wide>(logits, start, classes, classes, [&](uint32_t, Wide value) { sum += exp(value - top); });
+  const Wide log_sum = log(over_block(sum, shared, Plus()));
+  map_row<Wide>(logits, logs, start, classes, [&](uint32_t c, Wide value) {
+    const Wide logarithm = formulas::log_softmax(value, top, log_sum);
+    if (static_cast<int32_t>(c) == label) at_label = logarithm;
+    if (s.smoothing != 0) smooth -= (weights.present() ? weights.load<Wide>(c) : Wide(1)) * logarithm;
+    return logarithm;
+  });
+  at_label = over_block(at_label, shared, Plus());  // 0 in all threads but one
+  if (s.smoothing != 0) smooth = over_block(smooth, shared, Plus());
+  if (threadIdx.x == 0) terms[row] = terms_of(s, weights, label, at_label, smooth);
+}
+
+// A thread for each position, whose neighbours have neighbouring scores.
+template <class Wide, class Access>
+__global__ void __launch_bounds__(kMapThreads)
+    cross_entropy_pixels(LabelForm s, uint32_t positions, Access logits, const int32_t* labels, AnyTyped weights,
+                         Access logs, Terms<Wide>* terms) {
+  const uint32_t position = blockIdx.x * kMapThreads + threadIdx.x, classes = s.places.channels;
+  if (position >= positions) return;
+  const uint32_t first = place_of(s.places, position, 0), step = s.places.last ? 1 : s.places.pixels;
+  const int32_t label = labels[position];
+  Wide top = minus_infinity<Wide>(), sum = 0, smooth = 0, at_label = 0;
+  for (uint32_t c = 0; c < classes; ++c) top = Larger()(top, logits.template load<Wide>(first + c * step));
+  for (uint32_t c = 0; c < classes; ++c) sum += exp(logits.template load<Wide>(first + c * step) - top);
+  const Wide log_sum = log(sum);
+  for (uint32_t c = 0; c < classes; ++c) {
+    const Wide logarithm = formulas::log_softmax(logits.template load<Wide>(first + c * step), top, log_sum);
+    if (static_cast<int32_t>(c) == label) at_label = logarithm;
+    if (s.smoothing != 0) smooth -= (weights.present() ? weights.load<Wide>(c) : Wide(1)) * logarithm;
+    logs.template store<Wide>(first + c * step, logarithm);
+  }
+  terms[position] = terms_of(s, weights, label, at_label, smooth);
+}
+
+template <class Wide>
+__global__ void __launch_bounds__(kMostRowThreads)
+    sum_terms(uint32_t n, const Terms<Wide>* terms, AnyTyped loss, AnyTyped total) {
+  __shared__ Wide shared[kMostWarps];
+  Wide sum = 0, weight = 0;
+  for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) sum += terms[i].loss, weight += terms[i].weight;
+  sum = over_block(sum, shared, Plus()), weight = over_block(weight, shared, Plus());
+  if (threadIdx.x != 0) return;
+  loss.store<Wide>(0, sum / weight);
+  total.store<Wide>(0, weight);
+}
+
+template <class Wide>
+__global__ void __launch_bounds__(kMostRowThreads) sum_of(uint32_t n, AnyTyped x, Wide* sum_of_x) {
+  __shared__ Wide shared[kMostWarps];
+  Wide sum = 0;
+  for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) sum += x.load<Wide>(i);
+  sum = over_block(sum, shared, Plus());
+  if (threadIdx.x == 0) *sum_of_x = sum;
+}
+
+template <class Wide>
+struct CrossEntropySlope {
+  LabelForm s;
+  const int32_t* labels;
+  AnyTyped weights, total_weight;
+  const Wide* all_weights;  // their sum; null: each is 1
+  Wide dloss;
+  __device__ Wide operator()(uint32_t i, Wide logarithm) const {
+    uint32_t c, position;
+    if (s.places.last) {
+      position = i / s.places.channels, c = i - position * s.places.channels;
+    } else {
+      const uint32_t plane = i / s.places.pixels, sample = plane / s.places.channels;
+      c = plane - sample * s.places.channels;
+      position = sample * s.places.pixels + (i - plane * s.places.pixels);
+    }
+    const int32_t label = labels[position];
+    if (label == s.ignored) return 0;
+    if (static_cast<uint32_t>(label) >= s.places.channels) return not_a_number<Wide>();
+    const Wide factor = dloss / total_weight.load<Wide>(0), soft = static_cast<Wide>(s.smoothing / s.places.channels),
+               all = all_weights ? *all_weights : static_cast<Wide>(s.places.channels);
+    const auto weight = [&](uint32_t k) { return weights.present() ? weights.load<Wide>(k) : Wide(1); };
+    const Wide hard = static_cast<Wide>(1 - s.smoothing) * weight(label);
+    const Wide q = (static_cast<int32_t>(c) == label ? hard : Wide(0)) + soft * weight(c);
+    return (exp(logarithm) * (hard + soft * all) - q) * factor;
+  }
+};
+
+constexpr uint32_t kPerThread = 8;  // values of a sum, at least
+constexpr uint32_t kMostParts = 1024;
+// Depends on the number of elements alone.
+uint32_t parts_of(uint32_t n) {
+  const uint32_t parts = blocks_for(n, kMapThreads * kPerThread);
+  return parts < kMostParts ? parts : kMostParts;
+}
+
+template <class T>
+__device__ T power(T base, T exponent) {
+  // In fp64 the library's power is a call of a function, which costs more than all else here.
+  if constexpr (sizeof(T) == sizeof(double)) return exponent == 0 ? T(1) : exp(exponent * log(base));
+  return pow(base, exponent);
+}
+
+// A row of losses.h on the device.
+template <class Row>
+struct OnDevice : Row {};
+template <>
+struct OnDevice<losses::Focal> : losses::Focal {  // with the power above
+  template <class T>
+  __device__ static T value(T x, T y, T alpha, T gamma) {
+    return weight(y, alpha) * power(missed(x, y), gamma) * cross_entropy(x, y);
+  }
+  template <class T>
+  __device__ static T slope(T x, T y, T alpha, T gamma) {
+    const T high = formulas::sigmoid(x), low = formulas::sigmoid(-x), q = missed(x, y);
+    const T outer = power(q, gamma) * ((T(1) - y) * high - y * low);
+    const T inner = q == 0 || gamma == 0
+                        ? T(0)
+                        : gamma * power(q, gamma - T(1)) * ((T(1) - T(2) * y) * high * low) * cross_entropy(x, y);
+    return weight(y, alpha) * (outer + inner);
+  }
+};
+
+template <class Wide, class Row>
+__global__ void __launch_bounds__(kMapThreads)
+    element_loss(uint32_t n, AnyTyped x, AnyTyped y, AnyTyped weights, Wide a, Wide b, Wide* parts) {
+  __shared__ Wide shared[kMostWarps];
+  Wide sum = 0;
+#pragma unroll 1
+  for (uint32_t i = blockIdx.x * kMapThreads + threadIdx.x; i < n; i += gridDim.x * kMapThreads) {
+    const Wide weight = weights.present() ? weights.load<Wide>(i) : Wide(1);
+    if (weight != 0) sum += OnDevice<Row>::template value<Wide>(x.load<Wide>(i), y.load<Wide>(i), a, b) * weight;
+  }
+  sum = over_block(sum, shared, Plus());
+  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+template <class Wide>
+__global__ void __launch_bounds__(kMostRowThreads)
+    finish_loss(uint32_t n, const Wide* parts, Wide count, AnyTyped loss) {
+  __shared__ Wide shared[kMostWarps];
+  Wide sum = 0;
+  for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) sum += parts[i];
+  sum = over_block(sum, shared, Plus());
+  if (threadIdx.x == 0) loss.store<Wide>(0, sum / count);
+}
+
+template <class Wide, class Row>
+__global__ void __launch_bounds__(kMapThreads)
+    element_slope(uint32_t n, AnyTyped x, AnyTyped y, AnyTyped weights, AnyTyped out, Wide a, Wide b, Wide factor) {
+  const uint32_t i = blockIdx.x * kMapThreads + threadIdx.x;
+  if (i >= n) return;
+  const Wide weight = weights.present() ? weights.load<Wide>(i) : Wide(1);
+  Wide slope = 0;
+  if (weight != 0)
+    slope = OnDevice<Row>::template slope<Wide>(x.load<Wide>(i), y.load<Wide>(i), a, b) * weight * factor;
+  out.store<Wide>(i, slope);
+}
+
+// f(row) with the row of that number in the list of losses.
+template <class... Rows, class F>
+void with_loss(activations::List<Rows...>, size_t loss, F&& f) {
+  size_t number = 0;
+  const bool found = ((number++ == loss && (f(Rows{}), true)) || ...);
+  HM_CHECK(found, "no loss has number " + std::to_string(loss));
+}
+
+}  // namespace
+
+void launch_cross_entropy(cudaStream_t stream, const LabelForm& s, void* scratch, const CrossEntropyArrays& a) {
+  const uint32_t positions = s.places.count();
+  with_access(
+      {a.logits.dtype, a.log_probabilities.dtype}, {a.weights.dtype, a.loss.dtype, a.total_weight.dtype},
+      [&](auto choice) {
+        using Access = typename decltype(choice)::Access;
+        using Wide = typename decltype(choice)::Wide;
+        auto* terms = static_cast<Terms<Wide>*>(scratch);
+        if (s.places.last)
+          cross_entropy_rows<Wide><<<positions, row_threads(s.places.channels), 0, stream>>>(
+              s, Access(a.logits), a.labels, AnyTyped(a.weights), Access(a.log_probabilities), terms);
+        else
+          cross_entropy_pixels<Wide><<<blocks_for(positions, kMapThreads), kMapThreads, 0, stream>>>(
+              s, positions, Access(a.logits), a.labels, AnyTyped(a.weights), Access(a.log_probabilities), terms);
+        launched("cross_entropy");
+        sum_terms<Wide>
+            <<<1, row_threads(positions), 0, stream>>>(positions, terms, AnyTyped(a.loss), AnyTyped(a.total_weight));
+        launched("sum of cross-entropies");
+      });
+}
+
+void launch_cross_entropy_backward(cudaStream_t stream, const LabelForm& s, void* scratch,
+                                   const CrossEntropyBackwardArrays& a, double dloss) {
+  with_access({a.log_probabilities.dtype, a.dlogits.dtype}, {a.weights.dtype, a.total_weight.dtype}, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    Wide* all_weights = nullptr;
+    if (a.weights.data && s.smoothing != 0) {
+      all_weights = static_cast<Wide*>(scratch);
+      sum_of<Wide>
+          <<<1, row_threads(s.places.channels), 0, stream>>>(s.places.channels, AnyTyped(a.weights), all_weights);
+      launched("sum of weights");
+    }
+    start_one<Wide>(stream, s.places.elements(), Access(a.log_probabilities), Access(a.dlogits),
+                    CrossEntropySlope<Wide>{s, a.labels, AnyTyped(a.weights), AnyTyped(a.total_weight), all_weights,
+                                            static_cast<Wide>(dloss)});
+  });
+  launched("cross_entropy_backward");
+}
+
+size_t element_loss_scratch(uint32_t n) { return parts_of(n); }
+
+void launch_element_loss(cudaStream_t stream, size_t loss, uint32_t n, bool wide, void* scratch,
+                         const ElementLossArrays& a, double first, double second) {
+  with_loss(losses::All{}, loss, [&](auto row) {
+    const auto start = [&](auto zero) {
+      using Wide = decltype(zero);
+      auto* parts = static_cast<Wide*>(scratch);
+      element_loss<Wide, decltype(row)>
+          <<<parts_of(n), kMapThreads, 0, stream>>>(n, AnyTyped(a.output), AnyTyped(a.target), AnyTyped(a.weights),
+                                                    static_cast<Wide>(first), static_cast<Wide>(second), parts);
+      launched("element-wise loss");
+      finish_loss<Wide><<<1, row_threads(parts_of(n)), 0, stream>>>(
+          parts_of(n), parts, a.weights.data ? Wide(1) : static_cast<Wide>(n), AnyTyped(a.result));
+      launched("sum of an element-wise loss");
+    };
+    wide ? start(double{}) : start(float{});
+  });
+}
+
+void launch_element_loss_backward(cudaStream_t stream, size_t loss, uint32_t n, bool wide, const ElementLossArrays& a,
+                                  double first, double second, double factor) {
+  with_loss(losses::All{}, loss, [&](auto row) {
+    const auto start = [&](auto zero) {
+      using Wide = decltype(zero);
+      element_slope<Wide, decltype(row)><<<blocks_for(n, kMapThreads), kMapThreads, 0, stream>>>(
+          n, AnyTyped(a.output), AnyTyped(a.target), AnyTyped(a.weights), AnyTyped(a.result), static_cast<Wide>(first),
+          static_cast<Wide>(second), static_cast<Wide>(factor));
+      launched("backward of an element-wise loss");
+    };
+    wide ? start(double{}) : start(float{});
+  });
+}
+
+}  // namespace halfmark::kernels::cuda

@@ -1,0 +1,326 @@
+// Quantisation by the rules of training recipes, bit by bit as number/quantizer.cpp; and the product of such matrices by plain
+// loops.
+#include <cstdint>
+
+#include "kernels/cuda/arrays.cuh"
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/noise.cuh"
+#include "kernels/cuda/rounding.cuh"
+
+namespace halfmark::kernels::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 256, kLanes = 32, kPiece = 1024;
+
+__device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
+__device__ __forceinline__ float largest_float() { return __int_as_float(0x7f7fffff); }
+__device__ __forceinline__ float lesser(float a, float b) { return b < a ? b : a; }  // std::min: a NaN first stays
+__device__ __forceinline__ float greater(float a, float b) { return a < b ? b : a; }
+
+// numbers[row, k] of x or its transpose, behind its end 0; transformed by hadamard_16() of number/quantizer.h.
+__global__ void __launch_bounds__(kThreads) read_numbers(QuantizeForm s, AnyTyped x, float* numbers) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= s.rows * s.width) return;
+  const uint32_t row = i / s.width, k = i - row * s.width;
+  const auto value = [&](uint32_t at) {
+    return at < s.depth ? x.load<float>(s.transpose ? at * s.rows + row : row * s.depth + at) : 0.0f;
+  };
+  if (!s.transform) {
+    numbers[i] = value(k);
+    return;
+  }
+  const uint32_t first = k / 16 * 16, j = k % 16;
+  float sum = 0;
+  for (uint32_t n = 0; n < 16; ++n) {
+    const bool minus = ((0xD7E8u >> n ^ __popc(n & j)) & 1) != 0;
+    sum += (minus ? -1.0f : 1.0f) * value(first + n);
+  }
+  __nv_bfloat16 rounded;
+  narrow(sum / 4, rounded);
+  numbers[i] = widen<float>(rounded);
+}
+
+// The code of the largest magnitude. Without a sign the codes of fp32 have the order of the numbers, and NaN is beyond
+// infinity: the maximum does not depend on the order in which the warps come.
+__device__ __forceinline__ uint32_t magnitude(const QuantizeForm& s, float x) {
+  const uint32_t code = static_cast<uint32_t>(__float_as_int(x)) & 0x7fffffff;
+  return code <= 0x7f800000 ? code : s.nan_spreads ? 0x7fc00000 : 0;
+}
+__device__ __forceinline__ uint32_t largest_of_warp(uint32_t code) {
+  for (uint32_t distance = kLanes / 2; distance > 0; distance /= 2)
+    code = max(code, __shfl_xor_sync(0xffffffffu, code, distance));
+  return code;
+}
+
+// A warp for each piece of a row in one tile.
+__global__ void __launch_bounds__(kThreads)
+    find_largest(QuantizeForm s, uint32_t pieces, uint32_t pieces_of_tile, const float* numbers, uint32_t* largest) {
+  const uint32_t warp = (blockIdx.x * kThreads + threadIdx.x) / kLanes, lane = threadIdx.x % kLanes;
+  if (warp >= pieces) return;
+  const uint32_t of_row = s.tiles_along_depth * pieces_of_tile, row = warp / of_row;
+  const uint32_t along = (warp - row * of_row) / pieces_of_tile, piece = warp % pieces_of_tile;
+  const uint32_t first = along * s.tile_depth + piece * kPiece;
+  const uint32_t end = min(min(first + kPiece, (along + 1) * s.tile_depth), s.width);
+  uint32_t code = 0;
+  for (uint32_t k = first + lane; k < end; k += kLanes) code = max(code, magnitude(s, numbers[row * s.width + k]));
+  code = largest_of_warp(code);
+  if (lane == 0 && first < end) atomicMax(&largest[row / s.tile_rows * s.tiles_along_depth + along], code);
+}
+
+__global__ void __launch_bounds__(kThreads) find_largest_of_all(uint32_t n, const uint32_t* largest, uint32_t* all) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  const uint32_t code = largest_of_warp(i < n ? largest[i] : 0);
+  if (threadIdx.x % kLanes == 0) atomicMax(all, code);
+}
+
+__device__ float power_of_two_below(float scale) {
+  return __int_as_float(__float_as_int(scale) & static_cast<int>(0xff800000));
+}
+
+__device__ TileFactors from_amax(float amax, float most, bool as_power_of_two, float instead_of_infinity) {
+  float scale = 1;
+  if (amax > 0 && amax < infinity()) {
+    scale = most / amax;
+    if (scale == infinity()) scale = instead_of_infinity;
+    if (as_power_of_two) scale = power_of_two_below(scale);
+  }
+  return {scale, 1 / scale, 0};
+}
+
+__device__ TileFactors mx_rounded_up(float amax, float most) {
+  const float x = amax * (1 / most);
+  const uint32_t bits = static_cast<uint32_t>(__float_as_int(x)), exponent = bits >> 23, fraction = bits & 0x7fffff;
+  uint32_t code = exponent + (fraction != 0 && exponent != 0xfe && !(exponent == 0 && fraction <= 0x400000));
+  if (isnan(x)) code = 0xff;
+  if (x == infinity()) code = 0xfe;
+  const float decode = code == 0xff ? __int_as_float(0x7fc00000) : __int_as_float(code ? code << 23 : 0x400000);
+  return {1 / decode, decode, code};
+}
+
+__device__ TileFactors nvfp4(float amax, float tensor_amax) {
+  float tensor_scale = lesser(448.0f * 6 / tensor_amax, largest_float());
+  if (tensor_amax == 0 || tensor_scale == 0) tensor_scale = 1;
+  const float wanted = lesser(amax * (tensor_scale * (1.0f / 6)), largest_float());
+  const RoundTarget e4m3 = round_target(DType::e4m3);
+  const uint32_t code = rounded_code(wanted > 448 ? 448.0 : static_cast<double>(wanted), e4m3, Rounding::near_even, 0);
+  const float decode = widen<float>(E4m3{static_cast<uint8_t>(code)});
+  return {lesser(1 / (decode * (1 / tensor_scale)), largest_float()), decode, code};
+}
+
+__device__ TileFactors torchao(float amax, float most, bool as_power_of_two) {
+  const double least = isnan(amax) ? static_cast<double>(amax) : fmax(static_cast<double>(amax), 1e-12);
+  float scale = static_cast<float>(static_cast<double>(most) / least);
+  if (as_power_of_two && scale > 0 && scale < infinity()) scale = power_of_two_below(scale);
+  return {scale, 1 / scale, 0};
+}
+
+__device__ TileFactors factors_of(const QuantizeForm& s, float amax, float tensor_amax) {
+  const float most = s.most;
+  switch (s.rule) {
+    case QuantizeRule::current:
+      return from_amax(amax, most, false, largest_float());
+    case QuantizeRule::current_power_of_two:
+      return from_amax(amax, most, true, largest_float());
+    case QuantizeRule::block_power_of_two:
+      return from_amax(amax, most, true, s.input_most);
+    case QuantizeRule::block_fp32:
+      return from_amax(amax, most, false, s.input_most);
+    case QuantizeRule::mx_rounded_up:
+      return mx_rounded_up(amax, most);
+    case QuantizeRule::nvfp4:
+      return nvfp4(amax, tensor_amax);
+    case QuantizeRule::torchao:
+      return torchao(amax, most, false);
+    case QuantizeRule::torchao_power_of_two:
+      return torchao(amax, most, true);
+    case QuantizeRule::deepseek: {
+      const float decode = greater(amax, 1e-4f) / most;
+      return {1 / decode, decode, 0};
+    }
+  }
+  return {};
+}
+
+// A thread for each tile: its factors, and its scale as it is stored.
+__global__ void __launch_bounds__(kThreads)
+    find_factors(QuantizeForm s, uint32_t tiles, const uint32_t* largest, const uint32_t* all, const float* factor,
+                 TileFactors* factors, QuantizeResults out) {
+  const uint32_t tile = blockIdx.x * kThreads + threadIdx.x;
+  if (tile >= tiles) return;
+  const float amax = __int_as_float(static_cast<int>(*all));
+  const TileFactors found = factor ? TileFactors{*factor, 1 / *factor, 0}
+                                   : factors_of(s, __int_as_float(static_cast<int>(largest[tile])), amax);
+  factors[tile] = found;
+  if (out.scale_codes) out.scale_codes[tile] = static_cast<uint8_t>(found.code);
+  if (out.scales) narrow(found.decode, out.scales[tile]);
+  if (tile != 0) return;
+  if (out.tensor_scale) narrow(s.has_tensor_scale ? amax : found.decode, *out.tensor_scale);
+  narrow(amax, *out.amax);
+}
+
+// Half of the codes of e2m1 in the order of their magnitudes; x is not beyond 6.
+__device__ uint32_t e2m1_code(float x) {
+  const float size = fabsf(x), step = size < 2 ? 0.5f : size < 4 ? 1.0f : 2.0f;
+  const float rounded = rintf(size / step) * step;
+  const uint32_t code = rounded < 2   ? static_cast<uint32_t>(rounded * 2)
+                        : rounded < 4 ? static_cast<uint32_t>(rounded) + 2
+                                      : static_cast<uint32_t>(rounded) / 2 + 4;
+  return code | (signbit(x) ? 8 : 0);
+}
+
+// As stochastic_e2m1() of number/quantizer.h.
+__device__ uint32_t e2m1_code_at_random(float x, uint32_t noise) {
+  if (isnan(x)) return 7;
+  const auto step_at = [](float size) { return size < 2 ? 0.5f : size < 4 ? 1.0f : 2.0f; };
+  const float size = fabsf(x), moved = static_cast<float>(noise) / 256 * step_at(size) + size, step = step_at(moved);
+  return e2m1_code(copysignf(lesser(floorf(moved / step) * step, 6.0f), x));
+}
+
+__device__ __forceinline__ float clamped(float x, float most) { return x > most ? most : x < -most ? -most : x; }
+
+__device__ double value_of(const QuantizeForm& s, uint32_t code) {
+  if (s.element == DType::e4m3) return widen<double>(E4m3{static_cast<uint8_t>(code)});
+  if (s.element == DType::e5m2) return widen<double>(E5m2{static_cast<uint8_t>(code)});
+  const uint32_t size = code & 7;  // of e2m1
+  return size < 4 ? size * 0.5 : size < 6 ? size - 2.0 : size * 2.0 - 8;
+}
+
+// Two neighbours for each thread: codes of e2m1 share a byte.
+__global__ void __launch_bounds__(kThreads)
+    find_codes(QuantizeForm s, const float* numbers, const TileFactors* factors, QuantizeResults out) {
+  __shared__ uint32_t table[256];
+  if (s.stochastic) {
+    fill_aes_table(table);
+    __syncthreads();
+  }
+  const uint32_t n = s.rows * s.width, i = (blockIdx.x * kThreads + threadIdx.x) * 2;
+  uint32_t pair = 0, flushed = 0, saturated = 0;
+  for (uint32_t at = i; at < n && at < i + 2; ++at) {
+    const uint32_t row = at / s.width, k = at - row * s.width;
+    const TileFactors tile = factors[row / s.tile_rows * s.tiles_along_depth + k / s.tile_depth];
+    const float x = numbers[at], scaled = s.divides ? x / tile.decode : x * tile.factor;
+    uint32_t code;
+    if (s.stochastic) {
+      const uint64_t word = s.first_noise + at / 4;
+      const uint64_t noise = noise_of(noise_words(table, s.seed, word / 4), word);
+      code = e2m1_code_at_random(scaled, static_cast<uint32_t>(noise >> (8 * (at % 4))) & 0xff);
+    } else if (s.element == DType::e2m1) {
+      code = e2m1_code(isnan(scaled) ? s.most : clamped(scaled, s.most));
+    } else {
+      code =
+          rounded_code(static_cast<double>(clamped(scaled, s.most)), round_target(s.element), Rounding::near_even, 0);
+    }
+    if (s.element == DType::e2m1)
+      pair |= code << (4 * (at - i));
+    else
+      out.codes[at] = static_cast<uint8_t>(code);
+    if (isnan(x) || x == 0) continue;
+    const double size = fabs(static_cast<double>(scaled));
+    saturated += size > s.middle || (size == s.middle && !s.largest_is_even);
+    flushed += tile.decode == 0 || value_of(s, code) == 0;
+  }
+  if (s.element == DType::e2m1 && i < n) out.codes[i / 2] = static_cast<uint8_t>(pair);
+  if (!out.losses) return;
+  for (uint32_t distance = kLanes / 2; distance > 0; distance /= 2) {
+    flushed += __shfl_xor_sync(0xffffffffu, flushed, distance);
+    saturated += __shfl_xor_sync(0xffffffffu, saturated, distance);
+  }
+  if (threadIdx.x % kLanes != 0) return;
+  if (flushed) atomicAdd(&out.counts[0], flushed);
+  if (saturated) atomicAdd(&out.counts[1], saturated);
+}
+
+__global__ void store_counts(const uint32_t* counts, double* losses) { losses[threadIdx.x] = counts[threadIdx.x]; }
+
+// The sum of a and b, and if it is inexact the neighbour with an odd significand: rounded once more, it is as if rounded
+// once (Boldo and Melquiond 2008).
+__device__ double sum_to_odd(double a, double b) {
+  const double sum = a + b, part = sum - a, error = (a - (sum - part)) + (b - part);
+  int64_t bits = __double_as_longlong(sum);
+  if (error == 0 || isnan(error) || (bits & 1)) return sum;
+  bits += (error > 0) == (sum > 0) ? 1 : -1;
+  return __longlong_as_double(bits);
+}
+
+__device__ double code_at(const ScaledSide& side, uint32_t i) {
+  if (side.element == DType::e4m3) return widen<double>(E4m3{side.codes[i]});
+  if (side.element == DType::e5m2) return widen<double>(E5m2{side.codes[i]});
+  const uint32_t code = side.codes[i / 2] >> (4 * (i % 2)) & 15, size = code & 7;
+  const double value = size < 4 ? size * 0.5 : size < 6 ? size - 2.0 : size * 2.0 - 8;
+  return code & 8 ? -value : value;
+}
+__device__ double scale_at(const ScaledSide& side, uint32_t row, uint32_t k) {
+  const uint32_t stored_row = side.transposed ? k : row, stored_k = side.transposed ? row : k;
+  const uint32_t tile = stored_row / side.tile_rows * side.tiles_along + stored_k / side.tile_depth;
+  if (side.scale == DType::f32) return static_cast<const float*>(side.scales)[tile];
+  const uint8_t code = static_cast<const uint8_t*>(side.scales)[tile];
+  if (side.scale == DType::e4m3) return fabs(widen<double>(E4m3{code}));
+  if (code == 0xff) return widen<double>(__int_as_float(0x7fc00000));
+  return __longlong_as_double(static_cast<int64_t>(code + 1023 - 127) << 52);  // e8m0
+}
+// A code times the scale that belongs to it.
+__device__ double number_at(const ScaledSide& side, uint32_t row, uint32_t k, bool outer) {
+  const double code = code_at(side, side.transposed ? k * side.rows + row : row * side.depth + k);
+  return !side.scales || outer ? code : code * scale_at(side, row, k);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    scaled_matmul(ScaledSide a, ScaledSide b, bool outer, uint32_t block, float divided, AnyTyped out) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= a.rows * b.rows) return;
+  const uint32_t row = i / b.rows, column = i - row * b.rows;
+  float sum = 0;
+  for (uint32_t first = 0; first < a.depth; first += block) {
+    float part = outer ? 0 : sum;
+    const uint32_t end = min(first + block, a.depth);
+    for (uint32_t k = first; k < end; ++k)
+      part = static_cast<float>(sum_to_odd(number_at(a, row, k, outer) * number_at(b, column, k, outer), part));
+    sum = outer ? sum + part * (static_cast<float>(scale_at(a, row, first)) *
+                                static_cast<float>(scale_at(b, column, first)))
+                : part;
+  }
+  if (a.tensor_scale || b.tensor_scale)
+    sum *= (a.tensor_scale ? *a.tensor_scale : 1.0f) * (b.tensor_scale ? *b.tensor_scale : 1.0f) * divided;
+  out.store<float>(i, sum);
+}
+
+}  // namespace
+
+size_t quantize_scratch(const QuantizeForm& s, uint32_t tiles) {
+  return size_t{s.rows} * s.width * sizeof(float) + size_t{tiles} * (sizeof(TileFactors) + sizeof(uint32_t)) +
+         3 * sizeof(uint32_t);
+}
+
+void launch_quantize(cudaStream_t stream, const QuantizeForm& s, uint32_t tiles, void* scratch, Array x,
+                     const float* factor, QuantizeResults out) {
+  auto* numbers = static_cast<float*>(scratch);
+  auto* factors = reinterpret_cast<TileFactors*>(numbers + size_t{s.rows} * s.width);
+  auto* all = reinterpret_cast<uint32_t*>(factors + tiles);
+  out.counts = all + 1;
+  uint32_t* largest = all + 3;
+  check(cudaMemsetAsync(all, 0, (size_t{tiles} + 3) * sizeof(uint32_t), stream), "cudaMemsetAsync");
+  const uint32_t n = s.rows * s.width;
+  read_numbers<<<blocks_for(n, kThreads), kThreads, 0, stream>>>(s, AnyTyped(x), numbers);
+  launched("quantize: numbers");
+  const uint32_t of_tile = blocks_for(s.tile_depth, kPiece), pieces = s.rows * s.tiles_along_depth * of_tile;
+  find_largest<<<blocks_for(pieces, kThreads / kLanes), kThreads, 0, stream>>>(s, pieces, of_tile, numbers, largest);
+  launched("quantize: largest of tiles");
+  find_largest_of_all<<<blocks_for(tiles, kThreads), kThreads, 0, stream>>>(tiles, largest, all);
+  launched("quantize: largest");
+  find_factors<<<blocks_for(tiles, kThreads), kThreads, 0, stream>>>(s, tiles, largest, all, factor, factors, out);
+  launched("quantize: factors");
+  find_codes<<<blocks_for(n, 2 * kThreads), kThreads, 0, stream>>>(s, numbers, factors, out);
+  launched("quantize: codes");
+  if (!out.losses) return;
+  store_counts<<<1, 2, 0, stream>>>(out.counts, out.losses);
+  launched("quantize: losses");
+}
+
+void launch_scaled_matmul(cudaStream_t stream, const ScaledSide& a, const ScaledSide& b, bool outer, uint32_t block,
+                          float divided, Array out) {
+  scaled_matmul<<<blocks_for(a.rows * b.rows, kThreads), kThreads, 0, stream>>>(a, b, outer, block, divided,
+                                                                                AnyTyped(out));
+  launched("scaled_matmul");
+}
+
+}  // namespace halfmark::kernels::cuda

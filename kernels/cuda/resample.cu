@@ -1,0 +1,151 @@
+// Images of another size. Where a row or column of the result comes from is computed once, by one thread for each; so is
+// which rows or columns of the result a row or column of the image goes to.
+#include <cstdint>
+
+#include "kernels/cuda/arrays.cuh"
+#include "kernels/cuda/images.cuh"
+
+namespace halfmark::kernels::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+
+// One row or column of the result: `count` sources from `first` on, the first with one weight and the others with another.
+struct Source {
+  uint32_t first, count;
+  double weight, others;
+};
+struct Range {
+  uint32_t begin, end;
+};
+
+__device__ Source between(double source, uint32_t in) {
+  const double down = floor(source);
+  const uint32_t first = down > in - 1.0 ? in - 1 : static_cast<uint32_t>(down);
+  const double far = source - first;
+  if (first + 1 >= in || far == 0) return {first, 1, 1, 0};
+  return {first, 2, 1 - far, far};
+}
+
+// As sources_of() of operations/image.h.
+__device__ Source source_of(Resampling resampling, uint32_t i, uint32_t in, uint32_t out) {
+  const uint64_t wide = i;
+  const double place = i, size = in, wanted = out;
+  if (resampling == Resampling::bilinear) return between(fmax(0.0, (place + 0.5) * size / wanted - 0.5), in);
+  if (resampling == Resampling::bilinear_corners) return between(out > 1 ? place * (size - 1) / (wanted - 1) : 0, in);
+  const uint32_t first = static_cast<uint32_t>(wide * in / out);
+  if (resampling == Resampling::nearest) return {first, 1, 1, 0};
+  const uint32_t count = static_cast<uint32_t>(((wide + 1) * in + out - 1) / out) - first;
+  return {first, count, 1.0 / count, 1.0 / count};
+}
+
+__global__ void __launch_bounds__(kThreads)
+    find_sources(Resampling resampling, uint32_t in, uint32_t out, Source* all) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i < out) all[i] = source_of(resampling, i, in, out);
+}
+
+// First and last sources do not decrease, so that the results of a source are neighbours.
+__global__ void __launch_bounds__(kThreads) find_results(uint32_t in, uint32_t out, const Source* all, Range* ranges) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= in) return;
+  uint32_t begin = 0, end = 0;
+  for (uint32_t o = 0; o < out; ++o) {
+    if (all[o].first + all[o].count <= i) begin = o + 1;
+    if (all[o].first <= i) end = o + 1;
+  }
+  ranges[i] = {begin, end};
+}
+
+template <class Wide>
+__device__ __forceinline__ Wide weight_of(const Source& source, uint32_t i) {
+  return static_cast<Wide>(i == source.first ? source.weight : source.others);
+}
+
+template <class Wide, class Access>
+__global__ void __launch_bounds__(kThreads)
+    resample(Image xs, Image ys, const Source* rows, const Source* columns, Access x, Access out) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= elements(ys)) return;
+  const Place p = place_of(ys, i);
+  const Source row = rows[p.y], column = columns[p.x];
+  Wide sum = 0;
+  for (uint32_t y = row.first; y < row.first + row.count; ++y)
+    for (uint32_t c = column.first; c < column.first + column.count; ++c)
+      sum += weight_of<Wide>(row, y) * weight_of<Wide>(column, c) * x.template load<Wide>(offset(xs, p.n, p.c, y, c));
+  out.template store<Wide>(i, sum);
+}
+
+template <class Wide, class Access>
+__global__ void __launch_bounds__(kThreads)
+    resample_backward(Image dys, Image dxs, const Source* rows, const Source* columns, const Range* row_ranges,
+                      const Range* column_ranges, Access dy, Access dx) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= elements(dxs)) return;
+  const Place p = place_of(dxs, i);
+  const Range along_y = row_ranges[p.y], along_x = column_ranges[p.x];
+  Wide sum = 0;
+  for (uint32_t y = along_y.begin; y < along_y.end; ++y)
+    for (uint32_t c = along_x.begin; c < along_x.end; ++c)
+      sum += weight_of<Wide>(rows[y], p.y) * weight_of<Wide>(columns[c], p.x) *
+             dy.template load<Wide>(offset(dys, p.n, p.c, y, c));
+  dx.template store<Wide>(i, sum);
+}
+
+// In the scratch memory: the sources of the rows and of the columns, then the ranges of both.
+struct Tables {
+  Source *rows, *columns;
+  Range *row_ranges, *column_ranges;
+  Tables(void* scratch, const Image& x, const Image& out)
+      : rows(static_cast<Source*>(scratch)),
+        columns(rows + out.h),
+        row_ranges(reinterpret_cast<Range*>(columns + out.w)),
+        column_ranges(row_ranges + x.h) {}
+};
+
+Tables filled(cudaStream_t stream, Resampling resampling, void* scratch, const Image& x, const Image& out,
+              bool ranges) {
+  const Tables tables(scratch, x, out);
+  const auto fill = [&](uint32_t in, uint32_t wanted, Source* sources, Range* results) {
+    find_sources<<<blocks_for(wanted, kThreads), kThreads, 0, stream>>>(resampling, in, wanted, sources);
+    launched("sources of resampling");
+    if (!ranges) return;
+    find_results<<<blocks_for(in, kThreads), kThreads, 0, stream>>>(in, wanted, sources, results);
+    launched("results of resampling");
+  };
+  fill(x.h, out.h, tables.rows, tables.row_ranges);
+  fill(x.w, out.w, tables.columns, tables.column_ranges);
+  return tables;
+}
+
+}  // namespace
+
+size_t resample_scratch(const Image& x, const Image& out) {
+  return (size_t{out.h} + out.w) * sizeof(Source) + (size_t{x.h} + x.w) * sizeof(Range);
+}
+
+void launch_resample(cudaStream_t stream, Resampling resampling, void* scratch, const Image& x, const Image& out,
+                     Array x_data, Array out_data) {
+  const Tables tables = filled(stream, resampling, scratch, x, out, false);
+  with_access({x_data.dtype, out_data.dtype}, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    resample<Wide><<<blocks_for(elements(out), kThreads), kThreads, 0, stream>>>(x, out, tables.rows, tables.columns,
+                                                                                 Access(x_data), Access(out_data));
+  });
+  launched("resample2d");
+}
+
+void launch_resample_backward(cudaStream_t stream, Resampling resampling, void* scratch, const Image& dy,
+                              const Image& dx, Array dy_data, Array dx_data) {
+  const Tables tables = filled(stream, resampling, scratch, dx, dy, true);
+  with_access({dy_data.dtype, dx_data.dtype}, [&](auto choice) {
+    using Access = typename decltype(choice)::Access;
+    using Wide = typename decltype(choice)::Wide;
+    resample_backward<Wide><<<blocks_for(elements(dx), kThreads), kThreads, 0, stream>>>(
+        dy, dx, tables.rows, tables.columns, tables.row_ranges, tables.column_ranges, Access(dy_data), Access(dx_data));
+  });
+  launched("resample2d_backward");
+}
+
+}  // namespace halfmark::kernels::cuda

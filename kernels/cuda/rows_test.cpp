@@ -1,0 +1,243 @@
+// What the rows of halfmark's own kernels promise beyond the bounds of EveryRow: the bits of the CPU where the operation
+// defines them, operands that start anywhere, and what becomes of indices at which the device cannot stop.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/gpu_testing.h"
+#include "kernels/devices.h"
+#include "kernels/ops/ops.h"
+#include "kernels/tensor/random.h"
+
+namespace halfmark::kernels {
+namespace {
+
+class GpuRows : public Gpu {
+ protected:
+  void SetUp() override {
+    Gpu::SetUp();
+    if (!IsSkipped()) cpu_ = open_device("cpu");
+  }
+  Device& cpu() { return *cpu_; }
+
+ private:
+  std::shared_ptr<Device> cpu_;
+};
+
+std::vector<double> normal(int64_t count, uint64_t seed) {
+  const RandomKey key(seed);
+  std::vector<double> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = key.normal(i);
+  return values;
+}
+
+TEST_F(GpuRows, AMaskOfDropoutIsThatOfTheCpu) {
+  for (const double p : {0.0, 0.1, 0.5, 1 - 0x1p-33, 1.0}) {
+    std::vector<unsigned char> masks[2];
+    for (const bool on_gpu : {false, true}) {
+      Device& device = on_gpu ? gpu() : cpu();
+      const Tensor x = Tensor::zeros(device, {7, 31}, DType::f32);
+      Tensor mask(device, x.shape(), DType::u8), out(device, x.shape(), DType::f32);
+      run(Dropout{.x = x, .mask = mask, .out = out, .p = p, .seed = 0xfedcba9876543210});
+      masks[on_gpu] = mask.codes();
+    }
+    EXPECT_EQ(masks[0], masks[1]) << p;
+  }
+}
+
+// Three tensors, whose lengths are no multiples of the blocks of the noise.
+std::vector<UpdatedTensors> parameters(Device& device, DType dtype, bool adam) {
+  std::vector<UpdatedTensors> all;
+  for (const int64_t count : {5, 1027, 6}) {
+    const auto make = [&](uint64_t seed) { return Tensor::from(device, {count}, dtype, normal(count, seed)); };
+    UpdatedTensors t;
+    t.parameter = make(1), t.gradient = make(2), t.first = make(3);
+    if (adam) {
+      std::vector<double> squares = normal(count, 4);
+      for (double& one : squares) one = one * one + 0.25;
+      t.second = Tensor::from(device, {count}, dtype, squares);
+    }
+    all.push_back(t);
+  }
+  return all;
+}
+
+TEST_F(GpuRows, AStepThatRoundsAtRandomGivesTheBitsOfTheCpu) {
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const bool adam : {false, true}) {
+      std::vector<std::vector<unsigned char>> codes[2];
+      for (const bool on_gpu : {false, true}) {
+        std::vector<UpdatedTensors> tensors = parameters(on_gpu ? gpu() : cpu(), dtype, adam);
+        if (adam)
+          run(AdamStep{
+              .tensors = tensors, .rate = 0.01, .weight_decay = 0.1, .noise = 99, .storage = Storage::stochastic});
+        else
+          run(SgdStep{.tensors = tensors, .rate = 0.01, .momentum = 0.9, .noise = 99, .storage = Storage::stochastic});
+        for (const UpdatedTensors& t : tensors)
+          codes[on_gpu].push_back(t.parameter.codes()), codes[on_gpu].push_back(t.first.codes());
+      }
+      EXPECT_EQ(codes[0], codes[1]) << name_of(dtype) << (adam ? " adam" : " sgd");
+    }
+}
+
+TEST_F(GpuRows, MoreParametersThanOneLaunchTakesAreAllUpdated) {
+  constexpr int kCount = 1001;
+  std::vector<UpdatedTensors> tensors(kCount);
+  std::vector<Tensor> gradients;
+  for (int i = 0; i < kCount; ++i) {
+    UpdatedTensors& t = tensors[static_cast<size_t>(i)];
+    const DType dtype = i % 7 == 0 ? DType::f64 : DType::f32;  // two arithmetics
+    t.parameter = Tensor::from(gpu(), {2}, dtype, std::vector<double>{1.0 * i, 2});
+    t.gradient = Tensor::from(gpu(), {2}, dtype, std::vector<double>{1, 1.0 * i});
+    gradients.push_back(t.gradient);
+  }
+  Tensor norm(gpu(), {1}, DType::f64);
+  run(GradientNorm{.gradients = gradients, .norm = norm});
+  double squares = 0;
+  for (int i = 0; i < kCount; ++i) squares += 1 + 1.0 * i * i;
+  EXPECT_EQ(norm.values()[0], std::sqrt(squares));
+  run(ClipGradients{
+      .gradients = gradients, .norm = Tensor::from(gpu(), {1}, DType::f32, std::vector<double>{1}), .limit = 0.5});
+  run(SgdStep{.tensors = tensors, .rate = 1});
+  const double factor[2] = {static_cast<double>(1 / (1.0F + 1e-6F) * 0.5F), 1 / (1 + 1e-6) * 0.5};
+  for (int i = 0; i < kCount; ++i) {
+    const UpdatedTensors& t = tensors[static_cast<size_t>(i)];
+    const double f = factor[i % 7 == 0];
+    const std::vector<double> found = t.parameter.values();
+    EXPECT_NEAR(found[0], i - f, 1e-4) << i;
+    EXPECT_NEAR(found[1], 2 - f * i, 1e-4) << i;
+  }
+}
+
+// Element-wise kernels take four neighbours at a time, copies up to 16 bytes.
+TEST_F(GpuRows, OperandsMayBeSlicesThatStartAnywhere) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::f64}) {
+    const Tensor all = Tensor::from(gpu(), {5, 9}, dtype, normal(45, 1));
+    Tensor results = Tensor::zeros(gpu(), {5, 9}, dtype), taken = Tensor::zeros(gpu(), {5, 9}, dtype);
+    Tensor out = results.slice(1, 3), copy = taken.slice(1, 3);
+    const Tensor x = all.slice(1, 3);
+    run(Scale{.x = x, .out = out, .factor = -2});
+    run(Permute{.x = x, .out = copy, .order = {{0, 1}, 2}});
+    const std::vector<double> given = all.values(), found = results.values(), moved = taken.values();
+    for (size_t i = 0; i < given.size(); ++i) {
+      const bool inside = i >= 9 && i < 36;
+      EXPECT_EQ(found[i], inside ? -2 * given[i] : 0) << name_of(dtype) << " " << i;
+      EXPECT_EQ(moved[i], inside ? given[i] : 0) << name_of(dtype) << " " << i;
+    }
+  }
+}
+
+TEST_F(GpuRows, AnEmbeddingOfAnUnknownIndexIsNaN) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::f64}) {
+    const Tensor table = Tensor::from(gpu(), {3, 6}, dtype, std::vector<double>(18, 1)),
+                 indices = Tensor::from(gpu(), {3}, DType::i32, std::vector<double>{2, 3, -1});
+    Tensor out(gpu(), {3, 6}, dtype);
+    run(Embedding{.indices = indices, .table = table, .out = out});
+    const std::vector<double> values = out.values();
+    for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(std::isnan(values[i]), i >= 6) << name_of(dtype) << " " << i;
+  }
+}
+
+TEST_F(GpuRows, AnIndexBeyond32BitsIsOutsideOfEveryTable) {
+  const Tensor wide = Tensor::from(gpu(), {3, 2}, DType::i32, std::vector<double>{5, 1, -1, 0, -7, -1});
+  Tensor narrow(gpu(), {3}, DType::i32);
+  run(NarrowIndices{.wide = wide, .narrow = narrow});
+  EXPECT_EQ(narrow.values(), (std::vector<double>{-0x1p31, -0x1p31, -7}));
+}
+
+TEST_F(GpuRows, AnUnknownLabelMakesTheCrossEntropyAndItsGradientNaN) {
+  const Tensor logits = Tensor::zeros(gpu(), {2, 4}, DType::f32), none;
+  const Tensor labels = Tensor::from(gpu(), {2}, DType::i32, std::vector<double>{1, 4});
+  Tensor loss(gpu(), {1}, DType::f32), logs(gpu(), {2, 4}, DType::f32), total(gpu(), {1}, DType::f32),
+      gradient(gpu(), {2, 4}, DType::f32);
+  run(CrossEntropy{.logits = logits,
+                   .labels = labels,
+                   .weights = none,
+                   .loss = loss,
+                   .log_probabilities = logs,
+                   .total_weight = total});
+  EXPECT_TRUE(std::isnan(loss.values()[0]));
+  run(CrossEntropyBackward{
+      .log_probabilities = logs, .labels = labels, .weights = none, .total_weight = total, .dlogits = gradient});
+  for (const double value : gradient.values()) EXPECT_TRUE(std::isnan(value));
+}
+
+// The first sequence is one; the second has wrong steps, too many labels, a label that is no class, or the blank.
+TEST_F(GpuRows, TargetsOfCtcThatAreNoSequenceMakeTheLossNaN) {
+  const Tensor logits = Tensor::zeros(gpu(), {2, 3, 4}, DType::f32);
+  for (const std::vector<double>& wrong : {std::vector<double>{4, 1, 1}, {0, 1, 1}, {3, 2, 1}, {3, 1, 4}, {3, 1, 0}}) {
+    std::vector<double> rows{3, 1, 2};
+    rows.insert(rows.end(), wrong.begin(), wrong.end());
+    const Tensor targets = Tensor::from(gpu(), {2, 3}, DType::i32, rows);
+    Tensor loss(gpu(), {1}, DType::f32), logs(gpu(), {2, 3, 4}, DType::f32), alpha(gpu(), {2, 3, 3}, DType::f32),
+        gradient(gpu(), {2, 3, 4}, DType::f32);
+    run(CtcLoss{.logits = logits, .targets = targets, .loss = loss, .log_probabilities = logs, .alpha = alpha});
+    EXPECT_TRUE(std::isnan(loss.values()[0]));
+    run(CtcLossBackward{.log_probabilities = logs, .targets = targets, .alpha = alpha, .dlogits = gradient});
+    const std::vector<double> g = gradient.values();
+    for (size_t i = 0; i < g.size(); ++i) EXPECT_EQ(std::isnan(g[i]), i >= 12) << i;
+  }
+}
+
+// Numbers over many powers of two, with zeros, infinities and NaN.
+std::vector<double> wild_numbers(int64_t count, bool specials) {
+  std::vector<double> values = normal(count, 8);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = std::ldexp(values[i], static_cast<int>(i * 7 % 23) - 16);
+  if (!specials) return values;
+  const double some[] = {0.0, -0.0, HUGE_VAL, -HUGE_VAL, static_cast<double>(NAN), 3e38, 1e-40};
+  for (size_t i = 0; i < std::size(some); ++i) values[11 + i * 97] = some[i];
+  return values;
+}
+
+// Bits of the values; a NaN without its sign, which no rule defines.
+std::vector<uint64_t> bits_of_values(const Tensor& tensor) {
+  std::vector<uint64_t> bits;
+  for (const double value : tensor.values())
+    bits.push_back(std::isnan(value) ? ~uint64_t{0} : std::bit_cast<uint64_t>(value));
+  return bits;
+}
+
+TEST_F(GpuRows, EveryRuleOfQuantisationGivesTheBitsOfTheCpu) {
+  constexpr int64_t kRows = 37, kDepth = 144;
+  for (const Quantizer& rule : quantizers())
+    for (const bool specials : {false, true})
+      for (const bool other : {false, true}) {  // transposed, and where there is that transformed and at random
+        const bool is_e2m1 = rule.element == DType::e2m1;
+        std::vector<std::vector<uint64_t>> results[2];
+        for (const bool on_gpu : {false, true}) {
+          Device& device = on_gpu ? gpu() : cpu();
+          const Tensor x = Tensor::from(device, other ? Shape{kDepth, kRows} : Shape{kRows, kDepth},
+                                        other ? DType::bf16 : DType::f32, wild_numbers(kRows * kDepth, specials));
+          const Tensor factor;
+          Tensor codes(device, {kRows, kDepth}, rule.element), scales, tensor_scale, amax(device, {1}, DType::f32),
+              losses(device, {2}, DType::f64);
+          if (!has_one_tile(rule)) scales = Tensor(device, shape_of_scales(rule, kRows, kDepth), rule.scale);
+          if (has_one_tile(rule) || rule.has_tensor_scale) tensor_scale = Tensor(device, {1}, DType::f32);
+          const Quantize op{.x = x,
+                            .factor = factor,
+                            .codes = codes,
+                            .scales = scales,
+                            .tensor_scale = tensor_scale,
+                            .amax = amax,
+                            .losses = losses,
+                            .rule = rule,
+                            .transpose = other,
+                            .transform = other && !specials,
+                            .stochastic = other && is_e2m1,
+                            .noise = {.seed = 5, .first = 3}};
+          run(op);
+          for (const Tensor& one : {codes, scales, tensor_scale, amax, losses})
+            if (!one.empty()) results[on_gpu].push_back(bits_of_values(one));
+        }
+        EXPECT_EQ(results[0], results[1])
+            << rule.name << (specials ? " with special values" : "") << (other ? " transposed" : "");
+      }
+}
+
+}  // namespace
+}  // namespace halfmark::kernels
