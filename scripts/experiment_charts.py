@@ -28,7 +28,7 @@ else:
 FORMATS = ("png", "svg", "pdf")
 AXES = (2.55, 2.0)     # inches
 MOST_ROWS = 30         # of a panel of layers or formats
-MOST_CURVES = 12       # of a panel
+MOST_CURVES = 14       # of a panel
 NOT_FINITE = "not finite"
 EXAMPLES = """examples:
   experiment_charts.py report.json                          all experiments of a report, into the folder charts
@@ -177,7 +177,7 @@ def draw_curves(reports, chart, policy_matches):
             colour, marker, dash = style(name)
             places = np.array(at_edges(y, *y_limits, chart.y_base))
             axes.plot(x, places, color=colour, ls=dash, lw=1.2, marker=marker, ms=3.4, label=name, clip_on=False,
-                      markevery=every(order, len(shown), x, bool(chart.x_base)))
+                      markevery=every(order, len(shown), x / x[0] if chart.x_base else x, bool(chart.x_base)))
             if (lost := ~np.isfinite(y)).any():
                 axes.plot(x[lost], places[lost], "x", color=colour, ms=6, mew=1.3, clip_on=False, zorder=5)
                 sheet.legend[NOT_FINITE] = Line2D([], [], ls="", marker="x", ms=6, mew=1.3, color=INK)
