@@ -1,4 +1,5 @@
 // A newcomer's model file: every command takes it, and each mistake in it is one clear line, soon and without much memory.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -7,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/run/program_testing.h"
@@ -57,6 +59,15 @@ TEST_F(NewcomersModel, IsNamedWhereAnOptionHasNoEffect) {
   expect_complaint(run + "--scaler static:0 error", "the scale '0' is not a positive number");
   expect_complaint(run + "--policy fp16 --cast-rules keras error",
                    "policy fp16 casts nothing, so it takes no cast rules");
+  // A misspelt name is said whatever the policy is, also by one that takes no such change.
+  for (const char* policy : {"fp32", "fp16", "bf16", "amp-fp16", "amp-bf16", "apex-o2", "fp16-master", "mxfp8"})
+    for (const auto& [option, about] : {std::pair{"--cast-rules kerass", "did you mean keras?"},
+                                        {"--scaler torhc", "did you mean torch?"},
+                                        {"--scaler torch:0", "the scale '0' is not a positive number"},
+                                        {"--precision conv1=fp33", "did you mean fp32"},
+                                        {"--precision conv1", "is not LAYER=POLICY"},
+                                        {"--cast-rules torch-cuda+scaler=torch", "unknown cast rules"}})
+      expect_complaint(fmt::format("{}--policy {} {} error", run, policy, option), about);
   expect_complaint(run + "--precision conv9=fp32 error", "has no layer 'conv9'");
   expect_complaint(run + "--precision 'z*=fp32' error", "has no layer like 'z*'");
   expect_complaint(run + "--precision conv1 error", "is not LAYER=POLICY");

@@ -29,17 +29,20 @@ namespace {
 // Parses a number into `value`; returns what is wrong with the text, or nothing. CLI11's own conversion reads "010" as
 // eight and accepts "nan", and its range check prints limits of three hundred digits.
 template <class Value>
-std::string read_number(const std::string& text, Value& value, bool positive, Value most) {
+std::string read_number(const std::string& text, Value& value, bool positive, Value least, Value most) {
   Value read{};
   const char* const end = text.data() + text.size();
   const auto [next, error] = std::from_chars(text.data(), end, read);
   const bool is_number = error == std::errc() && next == end;
   constexpr bool kWhole = std::is_integral_v<Value>;
-  if (is_number && std::isfinite(static_cast<double>(read)) && (positive ? read > 0 : read >= 0) && read <= most) {
+  if (is_number && std::isfinite(static_cast<double>(read)) && (positive ? read > 0 : read >= 0) && read >= least &&
+      read <= most) {
     value = read;
     return {};
   }
-  if constexpr (kWhole) return fmt::format("'{}' is not a whole number from {} to {}", text, positive ? 1 : 0, most);
+  if constexpr (kWhole)
+    return fmt::format("'{}' is not a whole number from {} to {}", text,
+                       std::max(least, static_cast<Value>(positive ? 1 : 0)), most);
   return fmt::format("'{}' is not a {} number", text, positive ? "positive" : "finite, not negative");
 }
 
@@ -162,9 +165,10 @@ void apply(CLI::Option* option, unsigned rules) {
 }  // namespace
 
 template <class Value>
-Command& Command::number(const char* names, Value& value, const std::string& about, unsigned rules, Value most) {
-  const auto read = [names, &value, most, positive = (rules & kPositive) != 0](const std::string& text) {
-    const std::string wrong = read_number(text, value, positive, most);
+Command& Command::number(const char* names, Value& value, const std::string& about, unsigned rules, Value most,
+                         Value least) {
+  const auto read = [names, &value, least, most, positive = (rules & kPositive) != 0](const std::string& text) {
+    const std::string wrong = read_number(text, value, positive, least, most);
     if (!wrong.empty()) throw CLI::ValidationError(names, wrong);
   };
   CLI::Option* option = app_of(app_).add_option_function<std::string>(names, read, about);
@@ -184,8 +188,8 @@ Command& Command::option(const char* names, std::string& value, const std::strin
 Command& Command::option(const char* names, double& value, const std::string& about, unsigned rules) {
   return number(names, value, about, rules, std::numeric_limits<double>::max());
 }
-Command& Command::option(const char* names, int& value, const std::string& about, unsigned rules, int most) {
-  return number(names, value, about, rules, most);
+Command& Command::option(const char* names, int& value, const std::string& about, unsigned rules, int most, int least) {
+  return number(names, value, about, rules, most, least);
 }
 Command& Command::option(const char* names, int64_t& value, const std::string& about, unsigned rules) {
   return number(names, value, about, rules, std::numeric_limits<int64_t>::max());
@@ -258,6 +262,10 @@ Command& Command::examples(const std::vector<std::string>& lines) {
 Command& Command::action(std::function<void()> run) {
   app_of(app_).callback([&chosen = chosen_, run = std::move(run)] { chosen = run; });
   return *this;
+}
+
+std::function<bool()> Command::has(const char* name) const {
+  return [option = app_of(app_).get_option(name)] { return option->count() > 0; };
 }
 
 struct CommandLine::Parser {

@@ -34,7 +34,7 @@ class Command {
   Command& option(const char* names, std::string& value, const std::string& about, unsigned rules = kOptional);
   Command& option(const char* names, double& value, const std::string& about, unsigned rules = kOptional);
   Command& option(const char* names, int& value, const std::string& about, unsigned rules = kOptional,
-                  int most = std::numeric_limits<int>::max());
+                  int most = std::numeric_limits<int>::max(), int least = 0);  // kPositive: at least 1
   Command& option(const char* names, int64_t& value, const std::string& about, unsigned rules = kOptional);
   Command& option(const char* names, uint64_t& value, const std::string& about, unsigned rules = kOptional);
   // The value must be one of these names.
@@ -52,10 +52,13 @@ class Command {
   // Command lines that work; printed after the footer. A test runs each of them.
   Command& examples(const std::vector<std::string>& lines);
   Command& action(std::function<void()> run);
+  // Says, after parsing, whether the command line has this option: "--seed".
+  std::function<bool()> has(const char* name) const;
 
  private:
   template <class Value>
-  Command& number(const char* names, Value& value, const std::string& about, unsigned rules, Value most);
+  Command& number(const char* names, Value& value, const std::string& about, unsigned rules, Value most,
+                  Value least = {});
 
   void* app_;  // CLI::App, owned by the CommandLine
   std::function<void()>& chosen_;

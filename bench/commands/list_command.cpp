@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/commands/claim_list.h"
 #include "bench/commands/commands.h"
 #include "bench/commands/kernel_lists.h"
 #include "bench/commands/subject_text.h"
@@ -280,6 +281,19 @@ std::string scalers_text(const Json& list, const TextOptions& options) {
              options.width);
 }
 
+// In a narrow terminal text in place of a table, whose columns would be wider than their text.
+std::string metrics_text(const Json& metrics, const std::vector<ListColumn>& columns, const TextOptions& options) {
+  constexpr size_t kNarrowestTable = 60;
+  if (options.width >= kNarrowestTable) return table_of(metrics, columns, columns.size(), options);
+  std::string text;
+  for (const Json& row : metrics)
+    text += wrapped("  ",
+                    fmt::format("{} ({}, {}, {}): {}", text_of(row["metric"]), text_of(row["unit"]),
+                                text_of(row["better"]), text_of(row["kind"]), text_of(row["formula"])),
+                    options.width, true);
+  return text;
+}
+
 std::string harnesses_text(const Json& list, const TextOptions& options) {
   const std::vector<ListColumn> columns = {
       {"metric", "metric"}, {"unit", "unit"}, {"better", "better"}, {"kind", "kind"}, {"formula", "formula"}};
@@ -294,12 +308,12 @@ std::string harnesses_text(const Json& list, const TextOptions& options) {
                                   numbers.contains(axis) ? " | " + numbers[axis].get<std::string>() : ""),
                       options.width);
     }
-    text += table_of(harness["metrics"], columns, columns.size(), options);
+    text += metrics_text(harness["metrics"], columns, options);
     text += "\n";
   }
   text += toned("every harness", Tone::strong, options.colour) + "\n";
   text += wrapped("  ", "what one batch of the subject computes and moves, in each record", options.width);
-  text += table_of(metrics_json(work_table()), columns, columns.size(), options) + "\n";
+  text += metrics_text(metrics_json(work_table()), columns, options) + "\n";
   return text +
          wrapped("",
                  "unit 1: a pure number. better: the direction of an improvement. kind: exact = the same on every run "
@@ -342,9 +356,11 @@ const Listing kListings[] = {
     {"kernels", kernels_json, kernels_text},
     {"instructions", instructions_json, instructions_text},
     {"quantizers", quantizers_json, quantizers_text},
+    {"claims", claims_list_json, claims_list_text},
 };
 // Shown only if they are requested by name: long lists, and the families, which are listed with the subjects.
-constexpr std::string_view kLong[] = {"families", "layers", "scalers", "kernels", "instructions", "quantizers"};
+constexpr std::string_view kLong[] = {"families",     "layers",     "scalers", "kernels",
+                                      "instructions", "quantizers", "claims"};
 
 void list_subjects(const std::vector<std::string>& ids, const std::vector<std::string>& files, bool json) {
   std::vector<std::string> all;
@@ -395,7 +411,7 @@ void add_list_command(CommandLine& line, Program&) {
   line.add("list",
            "what there is: subjects, layers of model files, policies, scalers, devices, harnesses with their metrics, "
            "kernels, "
-           "instructions, quantizers")
+           "instructions, quantizers, claims")
       .choice("what", arguments->what, names)
       .words(
           "ids", arguments->ids,

@@ -135,11 +135,12 @@ std::string text_of(const TrialSpec& spec, const Fp32Plan& plan, const std::stri
                     const TextOptions& options) {
   std::string text = fmt::format("{} on {} under {}: ", spec.subject->id(), spec.device->name(), spec.policy->name);
   if (!plan.meets)
-    text += "no set of layers in fp32 meets the tolerance\n";
+    text += "no set of layers in fp32 meets the tolerance";
   else if (plan.layers.empty())
-    text += fmt::format("none of {} layers must run in fp32\n", plan.layers_in_all);
+    text += fmt::format("none of {} layers must run in fp32", plan.layers_in_all);
   else
-    text += fmt::format("{} of {} layers must run in fp32\n", plan.layers.size(), plan.layers_in_all);
+    text += fmt::format("{} of {} layers must run in fp32", plan.layers.size(), plan.layers_in_all);
+  text = wrapped("", text, options.width);
   if (!plan.layers.empty()) {
     Table table({"layer", "kind", "cause", "evidence"}, 4);
     for (const PlannedLayer& layer : plan.layers)
@@ -197,8 +198,11 @@ void add_plan_command(CommandLine& line, Program& program) {
           kPositive)
       .option("--device", arguments->device, "cpu, sim:hopper, cuda:0, ...; default: the best one present")
       .option("--seed", arguments->seed, "random seed of parameters and data", kShowsDefault)
-      .option("--passes", arguments->passes, "the most forward passes, each in training and in evaluation mode",
-              kShowsDefault | kPositive, 1'000'000)
+      .option(
+          "--passes", arguments->passes,
+          "the most forward passes, each in training and in evaluation mode; 4 at least: fp64, fp32, and all and no "
+          "layers in fp32",
+          kShowsDefault, 1'000'000, 4)
       .flag("--json", arguments->json, "machine-readable output")
       .footer(
           "The set is 1-minimal: without any one of its layers the tolerance is missed. A tensor beyond the format "

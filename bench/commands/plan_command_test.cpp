@@ -1,4 +1,5 @@
 // halfmark plan from end to end: its JSON, its text, exit codes, and one line for each error.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -47,8 +48,10 @@ TEST_F(PlanCommand, RefusesMistakesWithOneLineAndExitCode2) {
   expect_complaint("plan mlp/b8_i16_h24_o10 --policy nonsense", "unknown policy 'nonsense'");
   expect_complaint("plan mlp/b8_i16_h24_o10 --policy fp16+precision=fc1=fp32", "leave out its precision=");
   expect_complaint("plan mlp/b8_i16_h24_o10 --device gpu", "unknown device 'gpu'");
-  expect_complaint("plan mlp/b8_i16_h24_o10 --passes 3", "a plan needs four passes or more");
-  expect_complaint("plan mlp/b8_i16_h24_o10 --passes 0", "'0' is not a whole number from 1");
+  for (const char* passes : {"3", "0", "1000001", "40.5", "1e3", "x", "99999999999999999999"})
+    expect_complaint(fmt::format("plan mlp/b8_i16_h24_o10 --passes {}", passes),
+                     fmt::format("--passes: '{}' is not a whole number from 4 to 1000000", passes));
+  expect_complaint("plan mlp/b8_i16_h24_o10 --passes=-1", "--passes: '-1' is not a whole number from 4 to 1000000");
   expect_complaint("plan mlp/b8_i16_h24_o10 --tolerance 0", "'0' is not a positive number");
   expect_complaint("plan mlp/b8_i16_h24_o10 --tolerance x", "'x' is not a positive number");
   expect_complaint("plan mlp/b8_i16_h24_o10 --nonsense", "unknown option --nonsense");

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "kernels/number/error.h"
+#include "models/policy.h"
+#include "models/scaler_spec.h"
 #include "models/subject.h"
 
 namespace halfmark::bench {
@@ -23,9 +25,17 @@ std::optional<std::string> obstacle(const Case& one, const PolicyChange& change)
                                  *one.subject);
 }
 
+// Said of a misspelt name whatever the policies of the cases are: that one of them cannot be changed is the smaller mistake.
+void require_known_names(const PolicyChange& change) {
+  if (!change.rules.empty()) (void)models::cast_rules_named(change.rules);
+  for (const std::string& scaler : change.scalers) (void)models::scaler_of(scaler);
+  if (!change.precision.empty()) (void)policy_named("fp32+precision=" + change.precision);
+}
+
 }  // namespace
 
 std::vector<Case> under_change(const std::vector<Case>& cases, const PolicyChange& change) {
+  require_known_names(change);
   const std::vector<std::string> one_scaler = {""};
   std::vector<Case> changed;
   std::set<std::string> seen;

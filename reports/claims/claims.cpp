@@ -99,6 +99,7 @@ Claim claim_from(const JsonReader& json, std::string_view device, bool quick) {
   }
   claim.rule = json.required("rule").text();
   Ids ids{std::string(device), {}};
+  const Ids full = ids;
   if (quick)
     json.each_member("quick",
                      [&](const std::string& from, const JsonReader& to) { ids.ends.emplace_back(from, to.text()); });
@@ -106,10 +107,14 @@ Claim claim_from(const JsonReader& json, std::string_view device, bool quick) {
   const auto add = [&](const std::string& id) {
     if (seen.insert(id).second) claim.cases.push_back(id);
   };
-  json.each("cases", [&](const JsonReader& one) { add(ids(one.text())); });
+  json.each("cases", [&](const JsonReader& one) {
+    add(ids(one.text()));
+    claim.is_shortened = claim.is_shortened || ids(one.text()) != full(one.text());
+  });
   json.each_member("numbers", [&](const std::string& name, const JsonReader& one) {
     NumberSource source = source_from(one, ids);
     for (const std::string& id : source.cases) add(id);
+    claim.is_shortened = claim.is_shortened || source.cases != source_from(one, full).cases;
     claim.numbers.emplace(name, std::move(source));
   });
   claim.confirmed = conditions(json, "confirmed", claim);
@@ -124,9 +129,20 @@ struct Obstacle {
   std::string reason;
 };
 
-const Record& record_of(const Report& report, const std::string& id) {
+const Record& record_of(const Report& report, const std::string& id, const CaseDefinitions& definitions = {}) {
+  static const int kVersion = Record().case_version;  // that this program writes
   const auto found = std::ranges::find(report.records, id, &Record::id);
-  if (found == report.records.end()) throw Obstacle{ClaimOutcome::inconclusive, "the report has no case " + id};
+  const auto refuse = [&](const std::string& why) { throw Obstacle{ClaimOutcome::inconclusive, why}; };
+  if (found == report.records.end())
+    refuse((report.run.complete ? "the report has no case " : "the report, which is partial, has no case ") + id);
+  if (found->case_version != kVersion)
+    refuse(fmt::format("{}: is version {} of the case, this program decides by version {}; measure it again", id,
+                       found->case_version, kVersion));
+  if (found->data)
+    refuse(fmt::format("{}: was measured on {}, the claims are about drawn data", id, found->data->name));
+  const auto definition = definitions.find(id);
+  if (definition != definitions.end() && !found->definition.empty() && found->definition != definition->second)
+    refuse(id + ": was measured on another network than that of this program; measure it again");
   if (found->status == Status::skipped) throw Obstacle{ClaimOutcome::not_testable, id + ": " + found->reason};
   if (found->status == Status::failed) throw Obstacle{ClaimOutcome::inconclusive, id + ": " + found->reason};
   return *found;
@@ -185,19 +201,24 @@ UncertainNumber taken(const NumberSource& source, const std::vector<UncertainNum
   return all;
 }
 
-UncertainNumber number_of(const NumberSource& source, const Report& report) {
+// `unit`: of the number.
+UncertainNumber number_of(const NumberSource& source, const Report& report, std::string& unit) {
   std::vector<UncertainNumber> found;
   for (const std::string& id : source.cases) {
     const Record& record = record_of(report, id);
     if (source.is_curve) {
       for (const Series& curve : record.series)
-        if (curve.metric == source.metric && glob_matches(source.at, curve.at)) add_of_curve(source, curve, found);
+        if (curve.metric == source.metric && glob_matches(source.at, curve.at)) {
+          add_of_curve(source, curve, found);
+          unit = source.reaches || source.falls_below ? curve.x_unit : curve.y_unit;
+        }
       continue;
     }
     for (const Measurement& one : record.measurements) {
       if (one.metric != source.metric || !glob_matches(source.at, one.at)) continue;
       if (misleads(record, one)) throw Obstacle{ClaimOutcome::not_testable, id + ": " + record.reason};
       found.push_back(uncertain(one));
+      unit = one.unit;
     }
   }
   const std::string what = fmt::format("{} at '{}' of {}", source.metric, source.at, source.cases.front());
@@ -239,6 +260,7 @@ ClaimList claims_from(const ordered_json& json, std::string_view where, std::str
   if (const JsonReader version = reader.required("claims"); version.integer() != 1)
     version.fail(fmt::format("is version {}, this program reads version 1", version.integer()));
   ClaimList list;
+  list.is_quick = quick;
   reader.each_member("articles",
                      [&](const std::string& name, const JsonReader& one) { list.articles.emplace(name, one.text()); });
   std::set<std::string> seen;
@@ -268,7 +290,8 @@ ClaimList shipped_claims(std::string_view device, bool quick) {
   return claims_from(parse_json(text, "claims.json", kClaimsKind), "claims.json", device, quick);
 }
 
-std::vector<ClaimVerdict> judge_claims(const ClaimList& list, const Report& report, std::string_view device) {
+std::vector<ClaimVerdict> judge_claims(const ClaimList& list, const Report& report, std::string_view device,
+                                       const CaseDefinitions& definitions) {
   std::vector<ClaimVerdict> verdicts;
   for (const Claim& claim : list.claims) {
     ClaimVerdict& one = verdicts.emplace_back(ClaimVerdict{&claim, ClaimOutcome::not_testable, "", {}});
@@ -282,11 +305,12 @@ std::vector<ClaimVerdict> judge_claims(const ClaimList& list, const Report& repo
     }
     Numbers numbers;
     try {
-      for (const std::string& id : claim.cases) (void)record_of(report, id);
+      for (const std::string& id : claim.cases) (void)record_of(report, id, definitions);
       for (const auto& [name, source] : claim.numbers) {
-        const UncertainNumber number = number_of(source, report);
+        std::string unit = "1";
+        const UncertainNumber number = number_of(source, report, unit);
         numbers.emplace(name, number);
-        one.evidence.push_back({name, number, source.cases, source.metric, source.at});
+        one.evidence.push_back({name, number, source.cases, source.metric, source.at, unit});
       }
       one.outcome = outcome_of(claim, numbers);
       if (one.outcome == ClaimOutcome::inconclusive) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -37,8 +38,9 @@ struct Claim {
   std::map<std::string, NumberSource> numbers;
   // All must hold. If neither all of one list nor all of the other hold, the verdict is CONDITIONAL.
   std::vector<Expression> confirmed, refuted;
-  std::string needs;         // "cuda": a device whose name starts so
-  std::string not_testable;  // why; then there are no cases
+  std::string needs;          // "cuda": a device whose name starts so
+  std::string not_testable;   // why; then there are no cases
+  bool is_shortened = false;  // a quick run measures other cases for it, with fewer seeds or steps
 };
 
 // What the articles answer differently.
@@ -51,6 +53,7 @@ struct ClaimList {
   std::map<std::string, std::string> articles;  // name of each, by its short name
   std::vector<Claim> claims;
   std::vector<ClaimQuestion> questions;
+  bool is_quick = false;
 };
 
 // The list that is built into the program, for a device; `quick`: with fewer seeds and steps. Throws ReportError.
@@ -62,6 +65,7 @@ struct Evidence {
   UncertainNumber number;
   std::vector<std::string> cases;
   std::string metric, at;
+  std::string unit = "1";
 };
 
 struct ClaimVerdict {
@@ -71,7 +75,13 @@ struct ClaimVerdict {
   std::vector<Evidence> evidence;
 };
 
-// The verdicts in the order of the list, which must outlive them.
-std::vector<ClaimVerdict> judge_claims(const ClaimList& list, const Report& report, std::string_view device);
+// The definition of the network of each case, by id, as records have it.
+using CaseDefinitions = std::map<std::string, std::string, std::less<>>;
+
+// The verdicts in the order of the list, which must outlive them. A claim is INCONCLUSIVE if a case of it is missing, is of
+// another version than those of this program, was measured on files, or on another network than `definitions` has for it.
+// The cases of a partial report are whole, so that they decide.
+std::vector<ClaimVerdict> judge_claims(const ClaimList& list, const Report& report, std::string_view device,
+                                       const CaseDefinitions& definitions = {});
 
 }  // namespace halfmark::reports

@@ -12,6 +12,7 @@
 #include "reports/record/json_number.h"
 #include "reports/record/printable.h"
 #include "reports/record/provenance.h"
+#include "reports/text/compare.h"
 
 namespace halfmark::reports {
 
@@ -21,6 +22,9 @@ using nlohmann::ordered_json;
 
 constexpr std::array kOrder = {ClaimOutcome::confirmed, ClaimOutcome::refuted, ClaimOutcome::conditional,
                                ClaimOutcome::inconclusive, ClaimOutcome::not_testable};
+
+constexpr size_t kIdWidth = 7, kVerdictWidth = 18;  // columns
+constexpr size_t kBesideWidth = 70;                 // of a terminal that has room for a text beside them
 
 Tone tone_of(ClaimOutcome outcome) {
   switch (outcome) {
@@ -37,15 +41,19 @@ Tone tone_of(ClaimOutcome outcome) {
   return Tone::plain;
 }
 
-std::string number_text(const UncertainNumber& number) {
-  if (!(number.range.lower < number.range.upper)) return fmt::format("{:.4g}", number.value);
-  return fmt::format("{:.4g} ({:.3g} to {:.3g})", number.value, number.range.lower, number.range.upper);
+std::string number_text(const UncertainNumber& number, const std::string& unit) {
+  const auto text = [&](double value, int digits) {
+    if (unit == "B" || unit == "B/s") return human(value, unit);
+    return fmt::format("{:.{}g}{}{}", value, digits, unit == "1" ? "" : " ", unit == "1" ? "" : unit);
+  };
+  if (!(number.range.lower < number.range.upper)) return text(number.value, 4);
+  return fmt::format("{} ({} to {})", text(number.value, 4), text(number.range.lower, 3), text(number.range.upper, 3));
 }
 
 std::string numbers_text(const ClaimVerdict& one) {
   std::vector<std::string> texts;
   for (const Evidence& evidence : one.evidence)
-    texts.push_back(fmt::format("{} = {}", evidence.name, number_text(evidence.number)));
+    texts.push_back(fmt::format("{} = {}", evidence.name, number_text(evidence.number, evidence.unit)));
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
@@ -131,36 +139,53 @@ std::string answers_markdown(const std::vector<ClaimAnswer>& all) {
 
 }  // namespace
 
-std::string claims_text(const ClaimList& list, const std::vector<ClaimVerdict>& verdicts, const TextOptions& options) {
+std::vector<std::string> claims_remarks(const ClaimList& list, const Report& report) {
+  std::vector<std::string> remarks;
+  if (list.is_quick) {
+    const auto count = static_cast<size_t>(std::ranges::count_if(list.claims, &Claim::is_shortened));
+    remarks.push_back(count == 0 ? "a quick run; these claims have the same cases in the full one"
+                                 : fmt::format("a quick run: fewer seeds, steps or samples for {} of {}", count,
+                                               counted(list.claims.size(), "claim")));
+  }
+  if (const std::string partial = partial_text(report); !partial.empty())
+    remarks.push_back("the report " + partial + "; claims without their cases are INCONCLUSIVE");
+  return remarks;
+}
+
+std::string claims_text(const ClaimList& list, const std::vector<ClaimVerdict>& verdicts, const TextOptions& options,
+                        const std::vector<std::string>& remarks) {
   std::string text;
   std::string_view article;
+  // In a narrow terminal the text is below the verdict and not beside it.
+  const bool is_beside = options.width >= kBesideWidth;
+  const std::string indent(is_beside ? kIdWidth + kVerdictWidth : 2, ' ');
+  const auto add = [&](std::string_view part) { text += wrapped(indent, part, options.width, true); };
   for (const ClaimVerdict& one : verdicts) {
     if (one.claim->article != article) {
       article = one.claim->article;
-      text +=
-          (text.empty() ? "" : "\n") +
-          toned(fmt::format("{}: {}", article, list.articles.at(one.claim->article)), Tone::strong, options.colour) +
-          "\n";
+      std::string heading = wrapped(fmt::format("{}: ", article), list.articles.at(one.claim->article), options.width);
+      heading.pop_back();
+      text += (text.empty() ? "" : "\n") + toned(heading, Tone::strong, options.colour) + "\n";
     }
-    const std::string verdict(name_of(one.outcome)), padding(18 - std::min<size_t>(18, verdict.size()), ' ');
-    const std::string lead = fmt::format("{:<7}", one.claim->id);
-    std::string lines = wrapped(lead + verdict + padding, one.claim->text, options.width);
+    const std::string verdict(name_of(one.outcome)), lead = fmt::format("{:<{}}", one.claim->id, kIdWidth);
+    std::string lines =
+        is_beside ? wrapped(lead + fmt::format("{:<{}}", verdict, kVerdictWidth), one.claim->text, options.width)
+                  : lead + verdict + "\n" + wrapped(indent, one.claim->text, options.width);
     if (options.colour)
       lines.replace(lines.find(verdict), verdict.size(), toned(verdict, tone_of(one.outcome), options.colour));
     text += lines;
-    const std::string indent(lead.size() + 18, ' ');
-    if (!one.reason.empty()) text += wrapped(indent, one.reason, options.width);
-    if (!one.evidence.empty()) text += wrapped(indent, numbers_text(one), options.width);
+    if (!one.reason.empty()) add(one.reason);
+    if (!one.evidence.empty()) add(numbers_text(one));
     if (!options.all) continue;
-    if (!one.claim->rule.empty()) text += wrapped(indent, "rule: " + one.claim->rule, options.width);
-    if (!one.claim->confirmed.empty())
-      text += wrapped(indent, "confirmed if: " + conditions_text(one.claim->confirmed), options.width);
-    if (!one.claim->refuted.empty())
-      text += wrapped(indent, "refuted if: " + conditions_text(one.claim->refuted), options.width);
-    if (!one.claim->note.empty()) text += wrapped(indent, one.claim->note, options.width);
-    for (const std::string& id : one.claim->cases) text += indent + id + "\n";
+    if (!one.claim->rule.empty()) add("rule: " + one.claim->rule);
+    if (!one.claim->confirmed.empty()) add("confirmed if: " + conditions_text(one.claim->confirmed));
+    if (!one.claim->refuted.empty()) add("refuted if: " + conditions_text(one.claim->refuted));
+    if (!one.claim->note.empty()) add(one.claim->note);
+    for (const std::string& id : one.claim->cases) add(id);
   }
-  return text + answers_text(answers(list, verdicts), options) + "\n" + counts_text(verdicts) + "\n";
+  text += answers_text(answers(list, verdicts), options) + "\n" + wrapped("", counts_text(verdicts), options.width);
+  for (const std::string& remark : remarks) text += wrapped("", remark, options.width);
+  return text;
 }
 
 std::string claims_markdown(const ClaimList& list, const std::vector<ClaimVerdict>& verdicts, const Report& report,
@@ -173,6 +198,7 @@ std::string claims_markdown(const ClaimList& list, const std::vector<ClaimVerdic
       text += fmt::format("- {}: {}\n", name, value);
   for (const std::string& line : substitutes(report)) text += fmt::format("- {}\n", printable(line));
   text += "\n" + counts_text(verdicts) + ".\n";
+  for (const std::string& remark : claims_remarks(list, report)) text += "\n**Note: " + remark + ".**\n";
   text +=
       "\nA verdict follows from the numbers by the rule. CONDITIONAL: true in some cases and not in others; the "
       "numbers say "
@@ -204,12 +230,16 @@ ordered_json claims_json(const ClaimList& list, const std::vector<ClaimVerdict>&
                       {"environment", report.environment},
                       {"seed", report.run.seed},
                       {"started", report.run.started},
+                      {"quick", list.is_quick},
+                      {"complete", report.run.complete},
+                      {"remarks", claims_remarks(list, report)},
                       {"verdicts", ordered_json::array()},
                       {"questions", ordered_json::array()}};
   for (const ClaimVerdict& one : verdicts) {
     ordered_json numbers = ordered_json::array();
     for (const Evidence& evidence : one.evidence)
       numbers.push_back({{"name", evidence.name},
+                         {"unit", evidence.unit},
                          {"value", json_number(evidence.number.value)},
                          {"lower", json_number(evidence.number.range.lower)},
                          {"upper", json_number(evidence.number.range.upper)},
@@ -223,6 +253,7 @@ ordered_json claims_json(const ClaimList& list, const std::vector<ClaimVerdict>&
                                {"claim", one.claim->text},
                                {"verdict", name_of(one.outcome)},
                                {"reason", one.reason},
+                               {"quick", list.is_quick && one.claim->is_shortened},
                                {"rule", one.claim->rule},
                                {"confirmed_if", confirmed},
                                {"refuted_if", refuted},

@@ -34,26 +34,16 @@ std::string numbers_of(const LintFinding& finding) {
 
 bool is_examined(const Record& record) { return find(record, "lint.findings") != nullptr; }
 
-}  // namespace
-
-std::string lint_text(const Report& report, const TextOptions& options) {
-  std::vector<FoundRule> rules;
-  size_t examined = 0, controls = 0;
-  for (const Record& record : report.records) {
-    if (record.expectation) {
-      controls += !record.lint.empty();
-      continue;
-    }
-    examined += is_examined(record);
-    for (const LintFinding& finding : record.lint) {
-      auto rule = std::ranges::find(rules, std::string_view(finding.rule), &FoundRule::id);
-      if (rule == rules.end()) rule = rules.insert(rules.end(), FoundRule{finding.rule, {}});
-      rule->cases.push_back({&record, &finding});
-    }
+void add_to(std::vector<FoundRule>& rules, const Record& record) {
+  for (const LintFinding& finding : record.lint) {
+    auto rule = std::ranges::find(rules, std::string_view(finding.rule), &FoundRule::id);
+    if (rule == rules.end()) rule = rules.insert(rules.end(), FoundRule{finding.rule, {}});
+    rule->cases.push_back({&record, &finding});
   }
-  if (examined == 0 && rules.empty() && controls == 0) return {};
-  std::string text = "\n" + toned("mistakes of mixed-precision training", Tone::strong, options.colour) + "\n";
-  if (rules.empty() && examined > 0) text += fmt::format("none found in {}\n", counted(examined, "case"));
+}
+
+std::string rules_text(const std::vector<FoundRule>& rules, const TextOptions& options) {
+  std::string text;
   for (const FoundRule& rule : rules) {
     text += wrapped(fmt::format("- {}: ", printable(rule.id)), printable(rule.cases.front().finding->remedy),
                     options.width);
@@ -61,16 +51,40 @@ std::string lint_text(const Report& report, const TextOptions& options) {
     for (size_t i = 0; i < shown; ++i)
       text += wrapped("    ",
                       printable(fmt::format("{}: {}", rule.cases[i].record->id, numbers_of(*rule.cases[i].finding))),
-                      options.width);
+                      options.width, true);
     if (shown < rule.cases.size()) text += fmt::format("    and {} more\n", counted(rule.cases.size() - shown, "case"));
     if (const std::string& from = rule.cases.front().finding->reference; !from.empty())
       text += wrapped("    see ", printable(from), options.width);
   }
-  if (controls > 0)
-    text += wrapped(
-        "",
-        fmt::format("{} that planted a mistake or expected one: see the negative controls", counted(controls, "case")),
-        options.width);
+  return text;
+}
+
+}  // namespace
+
+std::string lint_text(const Report& report, const TextOptions& options) {
+  std::vector<FoundRule> rules, planted;
+  size_t examined = 0, with_plants = 0;
+  for (const Record& record : report.records) {
+    if (record.expectation) {
+      with_plants += !record.lint.empty();
+      add_to(planted, record);
+      continue;
+    }
+    examined += is_examined(record);
+    add_to(rules, record);
+  }
+  const auto heading = [&](std::string_view name) { return "\n" + toned(name, Tone::strong, options.colour) + "\n"; };
+  std::string text;
+  if (examined > 0 || !rules.empty()) {
+    text += heading("mistakes of mixed-precision training");
+    if (rules.empty()) text += fmt::format("none found in {}\n", counted(examined, "case"));
+    text += rules_text(rules, options);
+  }
+  if (!planted.empty()) {
+    text += heading("mistakes of mixed-precision training that were planted or expected");
+    text += fmt::format("found in {}, as they must be\n", counted(with_plants, "case"));
+    text += rules_text(planted, options);
+  }
   return text;
 }
 

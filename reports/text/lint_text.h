@@ -8,7 +8,8 @@
 
 namespace halfmark::reports {
 
-// Each rule that found a mistake: in which cases, by which numbers, and what to do. Empty if no case was examined.
+// Each rule that found a mistake: in which cases, by which numbers, and what to do; apart from these the mistakes of cases
+// that planted or expected one. Empty if no case was examined.
 std::string lint_text(const Report& report, const TextOptions& options);
 
 }  // namespace halfmark::reports

@@ -19,6 +19,7 @@
 #include "reports/text/experiments_text.h"
 #include "reports/text/layers.h"
 #include "reports/text/lint_text.h"
+#include "reports/text/places_text.h"
 #include "reports/text/summary.h"
 
 namespace halfmark::reports {
@@ -191,6 +192,7 @@ std::string means_text(const Group& group, const Figure& figure, const std::vect
                  options.width);
 }
 
+// What is below the title of a group; nothing if its records have no figure.
 std::string group_text(const Group& group, std::span<const Figure> figures, const TextOptions& options) {
   std::vector<Figure> columns;
   std::set<std::string_view> told;
@@ -230,7 +232,7 @@ std::string group_text(const Group& group, std::span<const Figure> figures, cons
     table.add(std::move(row));
   }
 
-  std::string text = title(group.title(), options);
+  std::string text;
   if (!table.empty()) text += table.text(options);
   for (const std::string& policy : absent) {
     const auto found = group.without.find(policy);
@@ -244,7 +246,7 @@ std::string group_text(const Group& group, std::span<const Figure> figures, cons
     if (figure.mean) text += means_text(group, figure, policies, options);
   const bool has_mean = group.folded_axes.contains(std::string(kReplicates)) &&
                         std::any_of(columns.begin(), columns.end(), [](const Figure& figure) { return figure.mean; });
-  if (!group.folded_axes.empty()) {
+  if (!group.folded_axes.empty() && !columns.empty()) {
     text += wrapped("",
                     fmt::format("over {}: best time, {}worst of every other metric", fmt::join(group.folded_axes, ", "),
                                 has_mean ? "mean accuracy of the seeds, " : ""),
@@ -254,9 +256,9 @@ std::string group_text(const Group& group, std::span<const Figure> figures, cons
   return text;
 }
 
-// The expected effect of each negative control, and whether it was observed.
+// The expected outcome of each case that has one, and whether it was observed.
 std::string controls_text(const Report& report, const TextOptions& options) {
-  Table table({"subject", "policy", "control", "expected", "found", ""}, 6);
+  Table table({"subject", "policy", "case", "expected", "found", ""}, 6);
   for (const Record& record : report.records) {
     if (!is_control(record)) continue;
     const Expectation& expected = *record.expectation;
@@ -271,9 +273,12 @@ std::string controls_text(const Report& report, const TextOptions& options) {
                {expected.met ? "as expected" : "NOT MET", expected.met ? Tone::good : Tone::bad}});
   }
   if (table.empty()) return {};
-  return "\n" + title("negative controls", options) +
-         wrapped("", "settings with a known bad outcome, which the measurement must detect; not in the tables above",
-                 options.width) +
+  return "\n" + title("cases with a known outcome", options) +
+         wrapped(
+             "",
+             "what the measurement must find in them, good or bad: a result that theory gives, or a planted fault. The "
+             "tables of the subjects leave them out",
+             options.width) +
          table.text(options);
 }
 
@@ -365,10 +370,11 @@ std::string show(const NamedReport& named, const TextOptions& options) {
   const std::vector<Figure> figures = figures_of({&report}, false);
   const auto layers = worst_layers(named, options);
   for (const Group& group : groups_of(report, figures)) {
-    (text += '\n') += group_text(group, figures, options);
-    if (const auto found = layers.find({group.subject, group.device}); found != layers.end()) text += found->second;
+    std::string body = group_text(group, figures, options);
+    if (const auto found = layers.find({group.subject, group.device}); found != layers.end()) body += found->second;
+    if (!body.empty()) text += "\n" + title(group.title(), options) + body;
   }
-  text += experiments_text(report, options);
+  text += places_text(report, options) + experiments_text(report, options);
   text += controls_text(report, options);
   text += lint_text(report, options);
 

@@ -158,28 +158,37 @@ std::string toned(std::string_view text, Tone tone, bool colour) {
   return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
 }
 
-std::string wrapped(std::string_view lead, std::string_view text, size_t width) {
+std::string wrapped(std::string_view lead, std::string_view text, size_t width, bool breaks_ids) {
   const std::string clean = printable(text);
   const size_t indent = columns_of(lead);
   const size_t room = std::max(width, indent + kNarrowest) - indent;
   std::string result(lead);
   size_t used = 0;
+  const auto next_line = [&] {
+    result += '\n';
+    result.append(indent, ' ');
+    used = 0;
+  };
   for (size_t begin = 0; begin < clean.size();) {
     size_t end = clean.find(' ', begin);
     if (end == clean.npos) end = clean.size();
     const std::string_view word = std::string_view(clean).substr(begin, end - begin);
     const size_t length = columns_of(word);
-    if (used > 0 && used + 1 + length > room) {
-      result += '\n';
-      result.append(indent, ' ');
-      used = 0;
-    }
+    if (used > 0 && used + 1 + length > room) next_line();
     if (used > 0) {
       result += ' ';
       ++used;
     }
-    result += word;
-    used += length;
+    if (breaks_ids && length > room) {
+      for (const std::string& part : lines_of(std::string(word), room)) {
+        if (used > 0) next_line();
+        result += part;
+        used = columns_of(part);
+      }
+    } else {
+      result += word;
+      used += length;
+    }
     begin = end + 1;
   }
   return result + "\n";

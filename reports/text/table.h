@@ -46,8 +46,9 @@ class Table {
 // The text in ANSI colours, or unchanged.
 std::string toned(std::string_view text, Tone tone, bool colour);
 
-// Lines of at most `width` columns, the first led by `lead`, the others indented as far. Ends with a line break.
-std::string wrapped(std::string_view lead, std::string_view text, size_t width);
+// Lines of at most `width` columns, the first led by `lead`, the others indented as far. Ends with a line break. A word that
+// is too long for a line stays whole, or with `breaks_ids` is broken after slashes.
+std::string wrapped(std::string_view lead, std::string_view text, size_t width, bool breaks_ids = false);
 
 // "1.84 ms", "12.5 MiB", "3.1 TFLOP/s"; unit "1" and unknown units keep the number: "2.19e-07", "12 dB".
 std::string human(double value, std::string_view unit);
