@@ -64,7 +64,7 @@ MAY_INCLUDE = {
     "models/": MODELS,
     "accuracy/": ACCURACY,
     "accuracy/probe/": ACCURACY + ("accuracy/probe/",),
-    "accuracy/experiments/": ACCURACY + ("accuracy/experiments/",),
+    "accuracy/experiments/": ACCURACY + ("accuracy/probe/", "accuracy/experiments/"),
     "bench/run/": RUN,
     "bench/vectors/": VECTORS,
     "bench/ab/": AB,

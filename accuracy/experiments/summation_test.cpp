@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "accuracy/experiments/experiment_testing.h"
 
