@@ -107,6 +107,7 @@ void CudaDevice::open() {
   HM_CUDA(cudaEventCreate(&start_));
   HM_CUDA(cudaEventCreate(&stop_));
   add_blaslt_rows(kernels_);
+  add_scaled_rows(kernels_, *this);
   add_cudnn_rows(kernels_);
   add_elementwise_rows(kernels_);
   add_reduce_rows(kernels_);

@@ -97,15 +97,14 @@ template <class Op>
 constexpr bool kNotOnCuda =
     std::is_same_v<Op, ScaledMatmul> || std::is_same_v<Op, Quantize> || std::is_same_v<Op, NormalizeRows> ||
     std::is_same_v<Op, NormalizeRowsBackward> || std::is_same_v<Op, CopyChannels> || std::is_same_v<Op, Softmax> ||
-    std::is_same_v<Op, SoftmaxBackward> || std::is_same_v<Op, MaskScores> || std::is_same_v<Op, BatchedMatmul> ||
-    std::is_same_v<Op, Attention> || std::is_same_v<Op, AttentionBackward> || std::is_same_v<Op, Permute> ||
-    std::is_same_v<Op, NarrowIndices> || std::is_same_v<Op, Embedding> || std::is_same_v<Op, EmbeddingBackward> ||
-    std::is_same_v<Op, Dropout> || std::is_same_v<Op, DropoutBackward> || std::is_same_v<Op, LstmCell> ||
-    std::is_same_v<Op, Scale> || std::is_same_v<Op, LstmCellBackward> || std::is_same_v<Op, Resample2d> ||
-    std::is_same_v<Op, Resample2dBackward> || std::is_same_v<Op, BatchNormInferenceBackward> ||
-    std::is_same_v<Op, CrossEntropy> || std::is_same_v<Op, CrossEntropyBackward> || std::is_same_v<Op, CtcLoss> ||
-    std::is_same_v<Op, CtcLossBackward> || std::is_same_v<Op, GradientNorm> || std::is_same_v<Op, ClipGradients> ||
-    std::is_same_v<Op, AdamStep>;
+    std::is_same_v<Op, SoftmaxBackward> || std::is_same_v<Op, MaskScores> || std::is_same_v<Op, Attention> ||
+    std::is_same_v<Op, AttentionBackward> || std::is_same_v<Op, Permute> || std::is_same_v<Op, NarrowIndices> ||
+    std::is_same_v<Op, Embedding> || std::is_same_v<Op, EmbeddingBackward> || std::is_same_v<Op, Dropout> ||
+    std::is_same_v<Op, DropoutBackward> || std::is_same_v<Op, LstmCell> || std::is_same_v<Op, Scale> ||
+    std::is_same_v<Op, LstmCellBackward> || std::is_same_v<Op, Resample2d> || std::is_same_v<Op, Resample2dBackward> ||
+    std::is_same_v<Op, BatchNormInferenceBackward> || std::is_same_v<Op, CrossEntropy> ||
+    std::is_same_v<Op, CrossEntropyBackward> || std::is_same_v<Op, CtcLoss> || std::is_same_v<Op, CtcLossBackward> ||
+    std::is_same_v<Op, GradientNorm> || std::is_same_v<Op, ClipGradients> || std::is_same_v<Op, AdamStep>;
 template <class Row>
 constexpr bool kNotOnCuda<ElementLoss<Row>> = true;
 template <class Row>
