@@ -113,6 +113,7 @@ void CudaDevice::open() {
   HM_CUDA(cudaEventCreate(&start_));
   HM_CUDA(cudaEventCreate(&stop_));
   add_blaslt_rows(kernels_);
+  add_scaled_rows(kernels_, *this);
   add_cudnn_rows(kernels_);
   add_own_rows(kernels_);
   add_direct_rows(kernels_);

@@ -69,8 +69,9 @@ if(TARGET cuda_tests)
   set_target_properties(cuda_tests PROPERTIES UNITY_BUILD OFF) # files of two folders with equal names
   add_dependencies(cuda_tests halfmark_cuda)
   target_include_directories(cuda_tests SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} "${CUDNN_INCLUDE}")
-  # The only host file of the plugin without CUDA. The plugin exports none of its symbols, so the tests compile it again.
-  target_sources(cuda_tests PRIVATE "${CMAKE_CURRENT_LIST_DIR}/dot_choice.cpp")
+  # Host files of the plugin that call no library. The plugin exports none of its symbols, so the tests compile them again.
+  target_sources(cuda_tests PRIVATE "${CMAKE_CURRENT_LIST_DIR}/dot_choice.cpp" "${CMAKE_CURRENT_LIST_DIR}/blaslt_arithmetic.cpp"
+    "${CMAKE_CURRENT_LIST_DIR}/cudnn_notes.cpp")
   # The rows of CUDA devices by the tests of every row; kernels_tests has those of the other devices.
   file(GLOB operation_tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/../ops/ops_test.cpp")
   target_sources(cuda_tests PRIVATE ${operation_tests})

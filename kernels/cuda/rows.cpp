@@ -93,6 +93,8 @@ bool is_for_library(DType dtype) {
   return false;
 }
 
+bool is_for_blaslt(DType dtype) { return is_for_library(dtype) || dtype == DType::e4m3 || dtype == DType::e5m2; }
+
 Refusal not_among(bool (*allowed)(DType), std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* tensor : tensors) {
     if (tensor->empty() || allowed(tensor->dtype())) continue;
@@ -111,6 +113,8 @@ Refusal not_readable_dtype(std::initializer_list<const Tensor*> tensors) {
 }
 
 Refusal not_for_library(std::initializer_list<const Tensor*> tensors) { return not_among(is_for_library, tensors); }
+
+Refusal not_for_blaslt(std::initializer_list<const Tensor*> tensors) { return not_among(is_for_blaslt, tensors); }
 
 Refusal not_indexable(std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* tensor : tensors) {

@@ -12,6 +12,7 @@ namespace halfmark::kernels::cuda {
 
 // In order of preference; direct rows come last.
 void add_blaslt_rows(KernelTable& table);
+void add_scaled_rows(KernelTable& table, const CudaDevice& device);
 void add_cudnn_rows(KernelTable& table);
 void add_own_rows(KernelTable& table);     // halfmark's own kernels: the families that follow
 void add_direct_rows(KernelTable& table);  // and those that are slow, after the libraries' rows and the others
@@ -53,6 +54,7 @@ void reorder(CudaDevice& device, const Tensor& from, const Tensor& to);
 // Each returns the first reason found. Absent operands (empty tensors) pass.
 Refusal not_readable_dtype(std::initializer_list<const Tensor*> tensors);  // device_code_reads(), launch.h
 Refusal not_for_library(std::initializer_list<const Tensor*> tensors);     // f64, f32, f16, bf16 only
+Refusal not_for_blaslt(std::initializer_list<const Tensor*> tensors);      // these and fp8
 Refusal not_indexable(std::initializer_list<const Tensor*> tensors);       // between 1 and 2^31 - 1 elements
 Refusal not_readable(std::initializer_list<const Tensor*> inputs);         // an input must be plain or nhwc
 Refusal not_alike(std::initializer_list<const Tensor*> tensors);           // all in one layout (or not chosen yet)

@@ -247,7 +247,7 @@ inline Axes tested_axes() {
   axes.special_values = true;
 
   axes.contractions = tested_contractions();
-  axes.matmuls = {{5, 7, 13}, {32, 48, 64}, {1, 33, 40}};
+  axes.matmuls = {{5, 7, 13}, {32, 48, 64}, {1, 33, 40}, {8, 16, 768}};  // the last: parts of split-K of whole tiles
   axes.matmul_forms = {MatmulForm::plain,          MatmulForm::transpose_a,     MatmulForm::transpose_b,
                        MatmulForm::transpose_both, MatmulForm::add_to_integers, MatmulForm::integers};
   axes.convolutions = tested_convolutions();
@@ -271,8 +271,11 @@ inline Axes tested_axes() {
                  {"te-block-1x128", "te-block-128x128", bf16, false, true},
                  {"te-mxfp8-e4m3", "te-mxfp8-32x32", bf16, false, true},
                  {"te-nvfp4", "te-nvfp4-16x16", bf16},
-                 {"te-nvfp4", "te-nvfp4-16x16", f32, false, true}};
-  axes.scaled_sizes = {{5, 7, 32}, {3, 9, 160}, {17, 2, 320}, {4, 21, 150}};
+                 {"te-nvfp4", "te-nvfp4-16x16", f32, false, true},
+                 {"te-current-e4m3", "te-current-e5m2", f16},
+                 {"torchao-rowwise", "torchao-rowwise", bf16},
+                 {"te-block-128x128", "te-block-1x128", f32}};
+  axes.scaled_sizes = {{5, 7, 32}, {3, 9, 160}, {17, 2, 320}, {4, 21, 150}, {4, 16, 160}, {160, 136, 256}};
   axes.quantized = {{"te-current-e4m3"},
                     {"te-current-e5m2", true},
                     {"te-current-e4m3", false, false, false, 40},

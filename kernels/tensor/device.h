@@ -34,7 +34,8 @@ class Device {
   // Empty for hardware. A simulated device states its guarantee ("instruction-exact"); its times are not valid.
   virtual std::string numerics() const { return {}; }
 
-  // 64-byte aligned memory, not cleared. allocate throws Error if there is not enough. Only Tensor calls these.
+  // 64-byte aligned memory, not cleared. allocate throws Error if there is not enough. Only Tensor calls these, and a
+  // device itself for memory that is not measured.
   virtual void* allocate(size_t bytes) = 0;
   virtual void release(void* memory, size_t bytes) noexcept = 0;
 

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/software_gpu/libraries/cublaslt_product.h"
 #include "kernels/cuda/software_gpu/libraries/handles.h"
+#include "kernels/cuda/software_gpu/libraries/planted_answers.h"
 #include "kernels/cuda/software_gpu/streams.h"
 
 namespace halfmark::kernels::software_gpu::cublaslt {
@@ -87,8 +88,8 @@ cublasStatus_t check_alignment(const Product& product) {
   };
   if (!fits(product.a, p.a) || !fits(product.b, p.b) || !fits(product.c, p.c) || !fits(product.d, p.d))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  // Documentation of cublasLtMatmul(), `workspace`: "Pointer must be 16B aligned".
-  if (!aligned(product.workspace, 16)) return kInvalid;
+  // Documentation of cublasLtMatmul(), `workspace`: "Must be 256B aligned (i.e. lowest 8 bits of address must be 0)".
+  if (!aligned(product.workspace, 256)) return kInvalid;
   // "Block Scaling Factors Layout": the starting address is a multiple of 16 bytes.
   const Description& d = p.description;
   if (scale_block(d.mode_a) && (!aligned(d.scale_a, 16) || !aligned(d.scale_b, 16))) return kInvalid;
@@ -118,7 +119,10 @@ cublasStatus_t matmul(cublasLtHandle_t handle, Product& product, cublasLtMatmulD
   if (product.c == product.d && !same(p.c, p.d)) return kInvalid;
   if (const cublasStatus_t status = choose(product, algorithm, workspace_bytes); status != kSuccess) return status;
   if (const cublasStatus_t status = check_alignment(product); status != kSuccess) return status;
-  enqueue(stream, [product] { compute(product); });
+  enqueue(stream, [product] {
+    if (planted("faults")) throw Fault(cudaErrorIllegalAddress, "planted: cublasLtMatmul faults");
+    compute(product);
+  });
   return kSuccess;
 }
 
@@ -131,8 +135,9 @@ std::optional<int> device_of(cublasLtHandle_t handle) { return handles.find(hand
 using namespace halfmark::kernels::software_gpu;
 using namespace halfmark::kernels::software_gpu::cublaslt;
 
-#define HM_CALLED(name) \
-  if (const auto failure = called(name)) return static_cast<cublasStatus_t>(*failure)
+#define HM_CALLED(name)                                                                \
+  if (const auto failure = called(name)) return static_cast<cublasStatus_t>(*failure); \
+  if (planted(name)) return CUBLAS_STATUS_INTERNAL_ERROR
 
 extern "C" {
 

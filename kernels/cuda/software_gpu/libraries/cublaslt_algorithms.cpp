@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cuda/software_gpu/libraries/planted_answers.h"
+
 namespace halfmark::kernels::software_gpu::cublaslt {
 namespace {
 
@@ -81,6 +83,9 @@ std::optional<Numerics> numerics_of(const Algorithm& algorithm, int architecture
     case Compute::half:
       return Numerics{(tensor ? kHalf : kPlain) | kSums16 | inputs, kFp16, kFp16};
     case Compute::single:
+      if (a == CUDA_R_16BF && (planted("names-bf16-fp16") || planted("multiplies-bf16-as-fp16")))
+        return Numerics{(tensor ? kHalf : kPlain) | kSums32 | CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16F,
+                        planted("names-bf16-fp16") ? kBf16 : kFp16, kFp32};
       // FP32 operands are not converted down for matrix instructions under CUBLAS_COMPUTE_32F.
       if (tensor && a == CUDA_R_32F) return std::nullopt;
       return Numerics{(tensor ? kHalf : kPlain) | kSums32 | inputs, format, kFp32};
@@ -139,12 +144,14 @@ std::vector<Candidate> candidates(const Problem& problem, const Preference& pref
       Algorithm algorithm = initialised(problem, id);
       algorithm.reduction = reduction;
       algorithm.split_k = reduction == CUBLASLT_REDUCTION_SCHEME_NONE ? 1 : 2;
-      if (reduction != CUBLASLT_REDUCTION_SCHEME_NONE && !(preference.reductions & reduction)) continue;
+      const bool ignores_masks = planted("ignores-mask");
+      if (reduction != CUBLASLT_REDUCTION_SCHEME_NONE && !(preference.reductions & reduction) && !ignores_masks)
+        continue;
       uint64_t workspace = 0;
       if (check_algorithm(problem, algorithm, workspace) != CUBLAS_STATUS_SUCCESS) continue;
       if (workspace > preference.workspace) continue;
       // "Filters heuristic result to only include algorithms that use the allowed implementations."
-      if (numerics_of(algorithm, problem.architecture)->flags & ~preference.implementations) continue;
+      if (numerics_of(algorithm, problem.architecture)->flags & ~preference.implementations && !ignores_masks) continue;
       const auto aligned = [&](const Layout& layout, uint32_t promised) {
         return promised >= alignment_of(algorithm, static_cast<cudaDataType_t>(layout.type));
       };
@@ -154,6 +161,7 @@ std::vector<Candidate> candidates(const Problem& problem, const Preference& pref
       found.push_back({algorithm, workspace});
     }
   }
+  if (planted("lists-backwards")) std::reverse(found.begin(), found.end());
   return found;
 }
 

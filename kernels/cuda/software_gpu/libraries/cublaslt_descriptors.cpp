@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/software_gpu/libraries/cublaslt_objects.h"
+#include "kernels/cuda/software_gpu/libraries/planted_answers.h"
 #include "kernels/cuda/software_gpu/streams.h"
 
 namespace halfmark::kernels::software_gpu::cublaslt {
@@ -268,6 +269,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t* algori
                                                     cublasLtMatmulAlgoConfigAttributes_t attribute, const void* from,
                                                     size_t bytes) {
   HM_CALLED("cublasLtMatmulAlgoConfigSetAttribute");
+  if (attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM && planted("ignores-split-k")) return CUBLAS_STATUS_SUCCESS;
   // cublasLt.h: "readonly, set by cublasLtMatmulAlgoInit()".
   if (attribute == CUBLASLT_ALGO_CONFIG_ID) return CUBLAS_STATUS_INVALID_VALUE;
   return set<Algorithm>(algorithm, kAlgorithmFields, attribute, from, bytes);

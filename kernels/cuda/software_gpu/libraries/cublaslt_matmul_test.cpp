@@ -167,7 +167,7 @@ TEST_F(CublasLtMatmul, BlockScales) {
     const DType type = fp4 ? DType::e4m3 : DType::e8m0;
     const auto scale = [](int64_t row, int64_t s) { return std::exp2(static_cast<double>((row * 3 + s * 5) % 4)); };
     const auto stored = [&](int64_t rows) {
-      std::vector<double> scales(static_cast<size_t>((rows + 127) / 128 * tiles * 512), 1);
+      std::vector<double> scales(static_cast<size_t>((rows + 127) / 128 * tiles * 512), fp4 ? 0 : 0x1p-127);  // code 0
       for (int64_t tile = 0; tile < (rows + 127) / 128; ++tile)
         for (int64_t r = 0; r < std::min<int64_t>(128, rows - tile * 128); ++r)
           for (int64_t s = 0; s < blocks; ++s)
@@ -188,6 +188,34 @@ TEST_F(CublasLtMatmul, BlockScales) {
       for (int64_t t = 0; t < call.k; ++t)
         call.b_values[static_cast<size_t>(column * call.k + t)] *= scale(column, t / block);
     call.check_result(call.expected());
+  }
+}
+
+TEST_F(CublasLtMatmul, BlockScalesFillWholeTilesWithZeros) {
+  for (const bool whole : {true, false}) {
+    reset_device(100);
+    Call call;
+    call.type_a = call.type_b = CUDA_R_8F_E4M3;
+    call.describe(), call.fill();  // 16 rows of one block, in tiles of 128 rows by 4 blocks
+    for (const auto mode : {CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_DESC_B_SCALE_MODE})
+      call.set(mode, CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0);
+    std::vector<unsigned char> codes(whole ? 512 : 508, 0);
+    for (size_t row = 0; row < 16; ++row) codes[row * 16] = 127;
+    for (const bool zeros : {true, false}) {
+      if (!zeros) codes[1] = 127;  // of the second block
+      void* scales = allocate_on_device(codes.size());
+      copy_to_device(scales, codes.data(), codes.size());
+      call.set<const void*>(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales);
+      call.set<const void*>(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales);
+      ASSERT_EQ(call.run(), CUBLAS_STATUS_SUCCESS);
+      if (zeros && whole) {
+        ASSERT_EQ(run_enqueued(), cudaSuccess);
+        call.check_result(call.expected());
+      } else {
+        EXPECT_NE(run_enqueued(), cudaSuccess);
+        break;
+      }
+    }
   }
 }
 

@@ -87,6 +87,8 @@ cublasStatus_t check_narrow(const Problem& p) {
   if (!has_scale_mode(type(p.a), d.mode_a, p.architecture) || !has_scale_mode(type(p.b), d.mode_b, p.architecture))
     return kUnsupported;
   if (!may_pair(d.mode_a, d.mode_b)) return kUnsupported;
+  // "128-element 1D and 128x128 2D Block Scaling", "Scaling factors layouts": "M and N must be multiples of 4."
+  if (scale_block(d.mode_a) == 128 && (p.m % 4 != 0 || p.n % 4 != 0)) return kUnsupported;
   // Only a scalar may be absent; it is 1 then.
   const bool scalar = d.mode_a == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   if (!scalar && (!d.scale_a || !d.scale_b)) return kInvalid;

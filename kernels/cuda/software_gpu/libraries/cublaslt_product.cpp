@@ -80,6 +80,16 @@ std::vector<double> sums(const Product& product, const std::vector<double>& a, c
   return result;
 }
 
+// "it is necessary to still allocate full tile for storage and fill out of bounds values with zeroes"
+void check_tiles(const void* address, int64_t rows, int64_t blocks) {
+  const int64_t all_rows = (rows + 127) / 128 * 128, all_blocks = (blocks + 3) / 4 * 4;
+  const std::byte* codes = check_access(address, static_cast<size_t>(all_rows * all_blocks), Access::read);
+  for (int64_t r = 0; r < all_rows; ++r)
+    for (int64_t s = 0; s < all_blocks; ++s)
+      if ((r >= rows || s >= blocks) && codes[block_scale_place(r, s, blocks)] != std::byte{0})
+        throw Fault(cudaErrorUnknown, "a block scale beyond the matrix is not zero");
+}
+
 // Scales of a matrix whose rows are those of the product's result (A) or its columns (B).
 Tensor scales_of(Device& device, const void* address, int mode, int64_t rows, int64_t k) {
   const int64_t block = scale_block(mode), blocks = (k + block - 1) / block;
@@ -98,6 +108,7 @@ Tensor scales_of(Device& device, const void* address, int mode, int64_t rows, in
     return Tensor::from(device, Shape{tiles, blocks}, DType::f32, values);
   }
   const DType dtype = mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0 ? DType::e8m0 : DType::e4m3;
+  check_tiles(address, rows, blocks);
   std::vector<double> values;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t s = 0; s < blocks; ++s) {

@@ -65,9 +65,16 @@ struct Call {
     if (is_fp4(type_a)) {
       set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3);
       set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3);
-      const std::vector<double> ones(128 * static_cast<size_t>((k + 63) / 64 * 4), 1.0);
-      set<const void*>(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, on_device(DType::e4m3, ones));
-      set<const void*>(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, on_device(DType::e4m3, ones));
+      // Of fewer than 128 rows, in tiles of 4 blocks of 16; zero beyond the matrix.
+      const auto ones = [&](int64_t rows) {
+        std::vector<double> scales(static_cast<size_t>((k + 63) / 64 * 512), 0.0);
+        for (int64_t row = 0; row < rows; ++row)
+          for (int64_t block = 0; block < k / 16; ++block)
+            scales[static_cast<size_t>(block / 4 * 512 + row % 32 * 16 + row / 32 * 4 + block % 4)] = 1;
+        return on_device(DType::e4m3, scales);
+      };
+      set<const void*>(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, ones(m));
+      set<const void*>(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, ones(n));
     }
     lay_out(a, type_a, transpose_a ? k : m, transpose_a ? m : k);
     lay_out(b, type_b, transpose_b ? n : k, transpose_b ? k : n);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/cuda/software_gpu/libraries/cudnn_objects.h"
+#include "kernels/cuda/software_gpu/libraries/planted_answers.h"
 #include "kernels/cuda/software_gpu/streams.h"
 
 namespace halfmark::kernels::software_gpu::cudnn {
@@ -51,8 +52,9 @@ std::optional<Handle> find(cudnnHandle_t handle) { return cudnn_handles.find(han
 using namespace halfmark::kernels::software_gpu;
 using namespace halfmark::kernels::software_gpu::cudnn;
 
-#define HM_CALLED(name) \
-  if (const auto failure = called(name)) return refuse(static_cast<cudnnStatus_t>(*failure), "injected failure")
+#define HM_CALLED(name)                                                                                           \
+  if (const auto failure = called(name)) return refuse(static_cast<cudnnStatus_t>(*failure), "injected failure"); \
+  if (planted(name)) return refuse(CUDNN_STATUS_INTERNAL_ERROR, "planted failure")
 
 extern "C" {
 

@@ -12,15 +12,6 @@
 namespace halfmark::kernels::software_gpu::cudnn {
 namespace {
 
-struct Work {
-  Problem problem;
-  double alpha = 1, beta = 0;
-  // In the order of the problem: image, filter, result of the forward direction; one of them is written.
-  void *x = nullptr, *w = nullptr, *y = nullptr;
-  void* workspace = nullptr;
-  size_t workspace_bytes = 0;
-};
-
 // The places of all elements in n, c, h, w order (k, c, h, w), in elements.
 std::vector<int64_t> places(const std::array<int, 4>& extents, const std::array<int, 4>& strides) {
   std::vector<int64_t> result;
@@ -106,7 +97,8 @@ std::vector<double> sums(const Problem& p, const std::vector<double>& left, cons
   return result;
 }
 
-// out = alpha * sums + beta * out, in FP32 (FP64 for DOUBLE); out is rounded once and not read if beta is 0.
+}  // namespace
+
 void compute(const Work& work) {
   const Problem& p = work.problem;
   const bool turned = p.convolution.mode == CUDNN_CONVOLUTION, to_filter = p.direction == Direction::filter;
@@ -136,6 +128,8 @@ void compute(const Work& work) {
   }
   write_places(address, p.dtype, to, values);
 }
+
+namespace {
 
 bool aligned(const void* pointer, DType dtype) { return reinterpret_cast<uintptr_t>(pointer) % size_of(dtype) == 0; }
 

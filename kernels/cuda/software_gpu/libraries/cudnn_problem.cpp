@@ -132,6 +132,7 @@ cudnnStatus_t make_problem(Direction direction, cudnnTensorDescriptor_t x, cudnn
 }
 
 Math Problem::math() const {
+  if (engine_math) return *engine_math;
   Math result;
   if (dtype == DType::f64) {
     result.multiply = result.accumulate = result.partial = kFp64;

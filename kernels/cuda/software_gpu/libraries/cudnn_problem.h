@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,8 +26,21 @@ struct Problem {
   Convolution convolution;
   DType dtype = DType::f32;
   int architecture = 0;
-  Math math() const;  // with the math type of the descriptor
+  std::optional<Math> engine_math{};  // of the graph API, where the engine decides
+  Math math() const;                  // that, or with the math type of the descriptor
 };
+
+// A convolution with its memory. One of x, w and y is written: the image, the filter, the result of the forward direction.
+struct Work {
+  Problem problem;
+  double alpha = 1, beta = 0;
+  void *x = nullptr, *w = nullptr, *y = nullptr;
+  void* workspace = nullptr;
+  size_t workspace_bytes = 0;
+};
+// out = alpha * sums + beta * out, in FP32 (FP64 for DOUBLE); out is rounded once and not read if beta is 0. As enqueued
+// work; throws Fault.
+void compute(const Work& work);
 
 cudnnStatus_t make_problem(Direction direction, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                            cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y, int architecture,

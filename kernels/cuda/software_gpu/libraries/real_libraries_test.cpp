@@ -1,38 +1,19 @@
 // NVIDIA's libraries beside the stand-ins, in what works without a GPU: descriptors, attributes, extents, texts. The same
 // calls go to both, and every answer must be equal.
-#include <dlfcn.h>
-
 #include <cublasLt.h>
 #include <cudnn.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "kernels/cuda/software_gpu/libraries/device_testing.h"
+#include "kernels/cuda/software_gpu/libraries/real_library_testing.h"
 
 namespace halfmark::kernels::software_gpu {
 namespace {
-
-// The functions of one library: the real ones from a file, or those linked here.
-class Library {
- public:
-  explicit Library(const char* file) : file_(file ? dlopen(file, RTLD_LAZY | RTLD_LOCAL) : nullptr) {}
-  bool is_open() const { return file_ != nullptr; }
-  template <class Function>
-  Function* function(Function* ours, const char* name) const {
-    return file_ ? reinterpret_cast<Function*>(dlsym(file_, name)) : ours;
-  }
-
- private:
-  void* file_;  // stays open: closing these libraries at this point crashes some versions
-};
-#define HM_FUNCTION(library, name) (*(library).function(&name, #name))
-
-using Answers = std::vector<int64_t>;
 
 Answers descriptors_of_cublaslt(const Library& library) {
   Answers answers;
@@ -198,14 +179,6 @@ Answers descriptors_of_cudnn(const Library& library) {
                                                                      CUDNN_CONVOLUTION_FWD_ALGO_GEMM, &bytes));
   note(HM_FUNCTION(library, cudnnGetVersion)());
   return answers;
-}
-
-// Where the two differ first; -1: nowhere.
-int64_t first_difference(const Answers& a, const Answers& b) {
-  if (a.size() != b.size()) return static_cast<int64_t>(std::min(a.size(), b.size()));
-  for (size_t i = 0; i < a.size(); ++i)
-    if (a[i] != b[i]) return static_cast<int64_t>(i);
-  return -1;
 }
 
 TEST(RealLibraries, CublasLtAnswersAlike) {

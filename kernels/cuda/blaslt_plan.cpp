@@ -1,0 +1,387 @@
+#include "kernels/cuda/blaslt_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/rows.h"
+#include "kernels/cuda/trial.h"
+
+namespace halfmark::kernels::cuda {
+namespace {
+
+constexpr size_t kWorkspace = size_t{32} << 20;  // NVIDIA's recommendation for Hopper; the most a heuristic may request
+constexpr int kCandidates = 8;
+constexpr double kClearlyFaster = 0.98;  // below this share of the time of an algorithm that the library prefers
+
+// cublasLt's objects by value; destroyed with the plan.
+template <class Handle, cublasStatus_t (*destroy)(Handle)>
+struct Owned {
+  Handle handle = nullptr;
+  Owned() = default;
+  ~Owned() {
+    if (handle) destroy(handle);
+  }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+};
+using MatmulDesc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using MatrixLayout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+template <class T>
+void set(const MatmulDesc& desc, cublasLtMatmulDescAttributes_t attribute, T value) {
+  HM_CUBLAS(cublasLtMatmulDescSetAttribute(desc.handle, attribute, &value, sizeof value));
+}
+template <class T>
+void set(const MatrixLayout& layout, cublasLtMatrixLayoutAttribute_t attribute, T value) {
+  HM_CUBLAS(cublasLtMatrixLayoutSetAttribute(layout.handle, attribute, &value, sizeof value));
+}
+template <class T>
+void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+  HM_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference.handle, attribute, &value, sizeof value));
+}
+// 0 for an attribute that an algorithm does not have.
+template <class T>
+T configured(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute) {
+  T value{};
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute, &value, sizeof value, nullptr);
+  return status == CUBLAS_STATUS_SUCCESS ? value : T{};
+}
+template <class T>
+std::optional<T> capability(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoCapAttributes_t attribute) {
+  T value{};
+  const cublasStatus_t status = cublasLtMatmulAlgoCapGetAttribute(&algorithm, attribute, &value, sizeof value, nullptr);
+  return status == CUBLAS_STATUS_SUCCESS ? std::optional(value) : std::nullopt;
+}
+
+size_t bytes_of(const BlasltProblem::Matrix& matrix, int64_t batch) {
+  return bytes_for(matrix.dtype, static_cast<size_t>(batch * matrix.rows * matrix.columns));
+}
+
+// alpha or beta in the scale type of the plan.
+struct Scalar {
+  alignas(8) unsigned char bytes[8];
+  Scalar(cudaDataType_t type, double value) {
+    store(type == CUDA_R_64F ? DType::f64 : type == CUDA_R_16F ? DType::f16 : DType::f32, bytes, 0, value);
+  }
+};
+
+struct Candidate {
+  cublasLtMatmulAlgo_t algorithm{};
+  size_t workspace = 0;
+  uint64_t flags = 0;
+  int place = 0;  // in the library's order, from 1
+};
+
+class Plan final : public BlasltPlan {
+ public:
+  Plan(CudaDevice& device, const BlasltProblem& problem) : problem_(problem) {
+    try {
+      prepare(device);
+    } catch (const Error& error) {
+      wait_for(device);  // throws if the device is lost
+      refusal_ = std::string("failed: ") + error.what();
+    }
+  }
+
+  void run(const CudaDevice& device, const BlasltPointers& pointers, void* workspace) const override {
+    check(launch(device, pointers, algorithm_, workspace, workspace_), "cublasLtMatmul");
+  }
+
+ private:
+  void prepare(CudaDevice& device) {
+    describe();
+    Trial trial(device);
+    const std::optional<BlasltPointers> scratch = scratch_in(device, trial);
+    // The heuristic wants to know that there are scales, and does not read them.
+    set_scale_pointers(scratch.value_or(BlasltPointers{.scale_a = this, .scale_b = this}));
+    int listed = 0;
+    const std::vector<Candidate> found = candidates(device, listed);
+    if (found.empty()) return wait_for(device);  // the reason may be a fault
+    if (scratch)
+      choose(device, found, listed, trial, *scratch);
+    else if (must_prove_range(problem_.arithmetic, found[0].flags))
+      refusal_ = "has no memory to try an algorithm that may multiply bf16 as fp16";
+    else
+      take(found[0], ", not tried for want of memory", listed);
+  }
+
+  void take(const Candidate& candidate, const std::string& tried, int listed) {
+    algorithm_ = candidate.algorithm, workspace_ = candidate.workspace;
+    choice_ = text_of(candidate, listed) + tried;
+  }
+
+  void describe() {
+    HM_CUBLAS(cublasLtMatmulDescCreate(&desc_.handle, problem_.arithmetic.compute, problem_.arithmetic.scale));
+    set<int32_t>(desc_, CUBLASLT_MATMUL_DESC_TRANSA, problem_.b.transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set<int32_t>(desc_, CUBLASLT_MATMUL_DESC_TRANSB, problem_.a.transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (problem_.fast_accumulate) set<int8_t>(desc_, CUBLASLT_MATMUL_DESC_FAST_ACCUM, 1);
+    if (problem_.device_factor) set<int32_t>(desc_, CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
+    if (problem_.mode_a != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F) {
+      set<int32_t>(desc_, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, problem_.mode_b);
+      set<int32_t>(desc_, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, problem_.mode_a);
+    }
+    describe(a_, problem_.b), describe(b_, problem_.a), describe(out_, problem_.out);
+  }
+
+  // A row-major matrix is its own transpose by columns.
+  void describe(MatrixLayout& layout, const BlasltProblem::Matrix& matrix) const {
+    HM_CUBLAS(cublasLtMatrixLayoutCreate(&layout.handle, blaslt_type(matrix.dtype),
+                                         static_cast<uint64_t>(matrix.columns), static_cast<uint64_t>(matrix.rows),
+                                         matrix.columns));
+    if (problem_.batch == 1) return;
+    set<int32_t>(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(problem_.batch));
+    set<int64_t>(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, matrix.rows * matrix.columns);
+  }
+
+  void set_scale_pointers(const BlasltPointers& pointers) const {
+    if (problem_.scale_bytes_b) set<const void*>(desc_, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, pointers.scale_b);
+    if (problem_.scale_bytes_a) set<const void*>(desc_, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, pointers.scale_a);
+  }
+
+  // The bytes make a number near 1 of the product of two elements in every dtype. As bf16 they are 9e11 and 6e-13, of
+  // which fp16 holds neither. Scales are 0, which block scales must be beyond the matrix.
+  static constexpr int kByteOfA = 0x53, kByteOfB = 0x2b, kByteOfFactor = 0x3c;
+
+  // Nothing if there is not enough memory for another set of operands.
+  std::optional<BlasltPointers> scratch_in(const CudaDevice& device, Trial& trial) const {
+    try {
+      return scratch_in(trial);
+    } catch (const Error&) {
+      wait_for(device);
+      return {};
+    }
+  }
+  BlasltPointers scratch_in(Trial& trial) const {
+    BlasltPointers scratch;
+    scratch.a = trial.memory(bytes_of(problem_.a, problem_.batch), kByteOfA);
+    scratch.b = trial.memory(bytes_of(problem_.b, problem_.batch), kByteOfB);
+    scratch.out = trial.memory(bytes_of(problem_.out, problem_.batch), 0);
+    if (problem_.scale_bytes_a) scratch.scale_a = trial.memory(problem_.scale_bytes_a, 0);
+    if (problem_.scale_bytes_b) scratch.scale_b = trial.memory(problem_.scale_bytes_b, 0);
+    if (problem_.device_factor) {
+      auto* factor = static_cast<float*>(trial.memory(2 * sizeof(float), 0));
+      trial.set(factor, sizeof(float), kByteOfFactor);
+      scratch.factor = factor;
+    }
+    return scratch;
+  }
+
+  // What the library lists under the mask; the mask is a request, so every algorithm is checked as well.
+  std::vector<Candidate> candidates(CudaDevice& device, int& listed) {
+    Preference preference;
+    HM_CUBLAS(cublasLtMatmulPreferenceCreate(&preference.handle));
+    set<uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
+    set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, problem_.arithmetic.reductions);
+    set<uint64_t>(preference, CUBLASLT_MATMUL_PREF_IMPL_MASK, allowed_flags(problem_.arithmetic));
+    set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, problem_.b.alignment);
+    set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, problem_.a.alignment);
+    set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, problem_.out.alignment);
+    set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, problem_.out.alignment);
+    std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(device.blaslt(), desc_.handle, a_.handle, b_.handle, out_.handle, out_.handle,
+                                       preference.handle, kCandidates, results.data(), &listed);
+    if (status != CUBLAS_STATUS_SUCCESS || listed == 0) {
+      refusal_ =
+          "has no algorithm with this arithmetic (" +
+          std::string(cublasLtGetStatusString(status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status)) +
+          ")";
+      return {};
+    }
+    std::vector<Candidate> kept;
+    for (int i = 0; i < listed; ++i) {
+      const auto& result = results[static_cast<size_t>(i)];
+      if (result.state != CUBLAS_STATUS_SUCCESS) {
+        refusal_ = std::string("has no algorithm for this (") + cublasLtGetStatusString(result.state) + ")";
+        continue;
+      }
+      Candidate candidate{result.algo, result.workspaceSize, 0, i + 1};
+      if (std::string reason = why_not(device, candidate); reason.empty())
+        kept.push_back(candidate);
+      else
+        refusal_ = std::move(reason);
+    }
+    if (!kept.empty()) refusal_.clear();
+    return kept;
+  }
+
+  std::string why_not(CudaDevice& device, Candidate& candidate) const {
+    const BlasltArithmetic& arithmetic = problem_.arithmetic;
+    const std::optional<uint64_t> flags =
+        capability<uint64_t>(candidate.algorithm, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS);
+    if (!flags) return "lists an algorithm that does not state its arithmetic";
+    candidate.flags = *flags;
+    if (const std::string broken = broken_promise(arithmetic, *flags); !broken.empty())
+      return "lists an algorithm with other arithmetic than it was asked for (" + text_of_flags(*flags) + ")";
+    if (arithmetic.split_k > 1)
+      if (std::string reason = split(device, candidate); !reason.empty()) return reason;
+    const auto splits = configured<int32_t>(candidate.algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+    const auto reduction = configured<uint32_t>(candidate.algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
+    if (reduction & ~arithmetic.reductions || (splits > 1 && reduction == CUBLASLT_REDUCTION_SCHEME_NONE))
+      return "lists an algorithm that keeps partial sums in another format";
+    return {};
+  }
+
+  // Sets split-K of an algorithm that can.
+  std::string split(CudaDevice& device, Candidate& candidate) const {
+    const int32_t wanted = problem_.arithmetic.split_k;
+    const uint32_t scheme = problem_.arithmetic.reductions;
+    cublasLtMatmulAlgo_t& algorithm = candidate.algorithm;
+    if (!capability<int32_t>(algorithm, CUBLASLT_ALGO_CAP_SPLITK_SUPPORT).value_or(0) ||
+        !(capability<uint32_t>(algorithm, CUBLASLT_ALGO_CAP_REDUCTION_SCHEME_MASK).value_or(0) & scheme))
+      return "has no algorithm that splits these sums";
+    HM_CUBLAS(
+        cublasLtMatmulAlgoConfigSetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &wanted, sizeof wanted));
+    HM_CUBLAS(cublasLtMatmulAlgoConfigSetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+                                                   sizeof scheme));
+    cublasLtMatmulHeuristicResult_t result{};
+    const cublasStatus_t status = cublasLtMatmulAlgoCheck(device.blaslt(), desc_.handle, a_.handle, b_.handle,
+                                                          out_.handle, out_.handle, &algorithm, &result);
+    if (status != CUBLAS_STATUS_SUCCESS || result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kWorkspace)
+      return "does not split these sums into " + std::to_string(wanted);
+    if (configured<int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) != wanted)
+      return "has no algorithm that keeps split_k " + std::to_string(wanted);
+    candidate.workspace = result.workspaceSize;
+    return {};
+  }
+
+  void choose(CudaDevice& device, const std::vector<Candidate>& found, int listed, Trial& trial,
+              const BlasltPointers& scratch) {
+    size_t most = 0;
+    for (const Candidate& candidate : found) most = std::max(most, candidate.workspace);
+    void* workspace = most ? trial.memory(most, 0) : nullptr;
+    const Candidate* best = nullptr;
+    double fastest = 0;
+    int ran = 0;
+    for (const Candidate& candidate : found) {
+      const auto work = [&] { return launch(device, scratch, candidate.algorithm, workspace, candidate.workspace); };
+      const cublasStatus_t status = work();
+      wait_for(device);  // a fault of the device is no refusal
+      if (status != CUBLAS_STATUS_SUCCESS) {
+        refusal_ = std::string("failed when it was tried: ") + cublasLtGetStatusString(status);
+        continue;
+      }
+      if (must_prove_range(problem_.arithmetic, candidate.flags) && !has_range(device, scratch.out)) {
+        refusal_ = "lists an algorithm that multiplies bf16 as fp16 (" + text_of_flags(candidate.flags) + ")";
+        continue;
+      }
+      ++ran;
+      const bool timed = device.numerics().empty() && found.size() > 1;
+      const double seconds = timed ? trial.seconds([&] { check(work(), "cublasLtMatmul"); }) : 0;
+      if (!best || (timed && seconds < kClearlyFaster * fastest)) best = &candidate, fastest = seconds;
+      if (!timed) break;  // the library's first that runs
+    }
+    if (!best) return;
+    refusal_.clear();
+    const bool compared = ran > 1;
+    take(*best, compared ? ", the fastest of " + std::to_string(ran) + " tried" : std::string(), listed);
+  }
+
+  // Whether the first element of the result is the sum of products that fp16 would have made infinite or 0.
+  bool has_range(CudaDevice& device, const void* result) const {
+    const DType dtype = problem_.out.dtype;
+    const unsigned char a[2] = {kByteOfA, kByteOfA}, b[2] = {kByteOfB, kByteOfB};
+    const auto depth = static_cast<double>(problem_.a.transpose ? problem_.a.rows : problem_.a.columns);
+    const double wanted = depth * load(DType::bf16, a, 0) * load(DType::bf16, b, 0);
+    unsigned char bytes[8] = {};
+    device.copy_out(bytes, result, size_of(dtype));
+    return std::fabs(load(dtype, bytes, 0) - wanted) <= wanted / 16;
+  }
+
+  std::string text_of(const Candidate& candidate, int listed) const {
+    const cublasLtMatmulAlgo_t& algorithm = candidate.algorithm;
+    const auto number = [&]<class T>(T, const char* name, cublasLtMatmulAlgoConfigAttributes_t attribute) {
+      const T value = configured<T>(algorithm, attribute);
+      return value ? std::string(", ") + name + " " + std::to_string(value) : std::string();
+    };
+    const int64_t m = problem_.out.rows, n = problem_.out.columns,
+                  k = problem_.a.transpose ? problem_.a.rows : problem_.a.columns;
+    std::string text = problem_.batch == 1 ? "" : std::to_string(problem_.batch) + " of ";
+    text += std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + ": algorithm " +
+            std::to_string(configured<int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_ID));
+    text += number(uint32_t{}, "tile", CUBLASLT_ALGO_CONFIG_TILE_ID);
+    text += number(uint32_t{}, "stages", CUBLASLT_ALGO_CONFIG_STAGES_ID);
+    text += number(uint16_t{}, "inner shape", CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID);
+    text += number(uint16_t{}, "cluster", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID);
+    text += number(uint32_t{}, "swizzle", CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING);
+    text += number(uint32_t{}, "option", CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION);
+    text += number(int32_t{}, "split-K", CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+    text += number(uint32_t{}, "reduction", CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
+    return text + " (" + text_of_flags(candidate.flags) + "); the library's number " + std::to_string(candidate.place) +
+           " of " + std::to_string(listed);
+  }
+
+  cublasStatus_t launch(const CudaDevice& device, const BlasltPointers& p, const cublasLtMatmulAlgo_t& algorithm,
+                        void* workspace, size_t workspace_bytes) const {
+    set_scale_pointers(p);
+    const Scalar alpha(problem_.arithmetic.scale, p.alpha), beta(problem_.arithmetic.scale, p.beta);
+    const void* factors[2] = {alpha.bytes, beta.bytes};
+    if (problem_.device_factor) factors[0] = p.factor, factors[1] = p.factor + 1;
+    return cublasLtMatmul(device.blaslt(), desc_.handle, factors[0], p.b, a_.handle, p.a, b_.handle, factors[1], p.out,
+                          out_.handle, p.out, out_.handle, &algorithm, workspace, workspace_bytes, device.stream());
+  }
+
+  BlasltProblem problem_;
+  MatmulDesc desc_;
+  MatrixLayout a_, b_, out_;  // as the library names them
+  cublasLtMatmulAlgo_t algorithm_{};
+};
+
+bool fills_16_bytes(DType dtype, int64_t elements) {
+  return bytes_for(dtype, static_cast<size_t>(elements) * 2) % 32 == 0;
+}
+
+using Plans = std::unordered_map<Signature, std::unique_ptr<BlasltPlan>, SignatureHash>;
+
+}  // namespace
+
+// cuBLAS documentation, "cublasLtMatmul()": 16 bytes of every dimension and pointer, and the TN format where there is no
+// other, which is everywhere for e2m1.
+Refusal not_for_narrow(int capability, const BlasltProblem& problem) {
+  const DType dtype = problem.a.dtype;
+  if (dtype != DType::e4m3 && dtype != DType::e5m2 && dtype != DType::e2m1) return {};
+  const bool only_tn = dtype == DType::e2m1 || capability < 100 || capability >= 120;
+  if (only_tn && (problem.a.transpose || !problem.b.transpose))
+    return "multiplies " + std::string(name_of(dtype)) + " on this GPU only with k contiguous in a and in b";
+  for (const auto* one : {&problem.a, &problem.b, &problem.out})
+    if (!fills_16_bytes(one->dtype, one->columns) || one->alignment < 16)
+      return "multiplies " + std::string(name_of(dtype)) + " only in rows of multiples of 16 bytes";
+  return {};
+}
+
+std::unique_ptr<BlasltPlan> make_blaslt_plan(CudaDevice& device, const BlasltProblem& problem) {
+  device.activate();
+  return std::make_unique<Plan>(device, problem);
+}
+
+const BlasltPlan& blaslt_plan(const Device& device, const Signature& key, const BlasltProblem& problem) {
+  const CudaDevice& cuda = of(device);
+  if (!cuda.blaslt_plans) cuda.blaslt_plans = std::make_shared<Plans>();
+  auto& plans = *static_cast<Plans*>(cuda.blaslt_plans.get());
+  if (const auto found = plans.find(key); found != plans.end()) return *found->second;
+  // A plan is tried on the device, which does not change what the device is.
+  auto plan = make_blaslt_plan(const_cast<CudaDevice&>(cuda), problem);
+  return *plans.emplace(key, std::move(plan)).first->second;
+}
+
+void add_to(Signature& key, const BlasltProblem::Matrix& matrix) {
+  key.add(static_cast<int64_t>(matrix.dtype)), key.add(matrix.rows), key.add(matrix.columns);
+  key.add(int64_t{matrix.transpose}), key.add(int64_t{matrix.alignment});
+}
+
+uint32_t alignment_of(const Tensor& tensor) {
+  if (tensor.layout() == Layout::any) return 256;
+  const auto address = reinterpret_cast<uintptr_t>(tensor.data());
+  return address == 0 ? 256 : 1u << std::min(8, std::countr_zero(address));
+}
+
+}  // namespace halfmark::kernels::cuda

@@ -1,0 +1,274 @@
+// What the plugin makes of libraries that fail or do not keep to what they were asked for. Only on the software GPU, whose
+// stand-ins give wrong answers on request (software_gpu/libraries/planted_answers.h). Each test has sizes of its own,
+// because plans are kept.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kernels/devices.h"
+#include "kernels/number/error.h"
+#include "kernels/ops/ops.h"
+#include "kernels/ops/ops_cases_quantize.h"
+
+namespace halfmark::kernels {
+namespace {
+
+// While it exists, the stand-ins give these wrong answers.
+class Planted {
+ public:
+  explicit Planted(const char* words) { setenv("HALFMARK_SOFTWARE_LIBRARIES", words, 1); }
+  ~Planted() { unsetenv("HALFMARK_SOFTWARE_LIBRARIES"); }
+  Planted(const Planted&) = delete;
+  Planted& operator=(const Planted&) = delete;
+};
+
+class LibraryRows : public testing::Test {
+ protected:
+  // A software GPU with this number, or none.
+  static std::shared_ptr<Device> device(const std::string& name) {
+    for (const DeviceRow& row : known_devices())
+      if (row.name == name && row.absent.empty()) {
+        auto opened = open_device(name);
+        return opened->numerics().empty() ? nullptr : opened;
+      }
+    return nullptr;
+  }
+  void SetUp() override {
+    gpu_ = device("cuda:0");
+    if (!gpu_) GTEST_SKIP() << "no software GPU";
+  }
+  Device& gpu() { return *gpu_; }
+
+ private:
+  std::shared_ptr<Device> gpu_;
+};
+
+struct Ran {
+  std::string row;
+  std::vector<std::string> refusals, choices;
+  std::vector<double> values;
+  std::string choice() const { return choices.empty() ? "none" : choices[0]; }
+  std::string all_refusals() const {
+    std::string text;
+    for (const std::string& one : refusals) text += one + "\n";
+    return text;
+  }
+};
+
+Ran multiply(Device& device, int64_t n, DType dtype, const Math& math, double a, double b) {
+  const auto filled = [&](double value) {
+    return Tensor::from(device, {n, n}, dtype, std::vector<double>(static_cast<size_t>(n * n), value));
+  };
+  const Tensor left = filled(a), right = filled(b);
+  Tensor out(device, {n, n}, dtype);
+  KernelLog log;
+  run(Matmul{.a = left, .b = right, .out = out, .math = math});
+  const LoggedKernel entry = log.entries().at(0);
+  return {entry.row, entry.refusals, entry.choices, out.values()};
+}
+
+// 3x3 with padding 1; the centre of the result sums 9 * channels products of x and 1.
+Ran convolve(Device& device, int64_t channels, DType dtype, const Math& math, double x) {
+  const auto filled = [&](const Shape& shape, double value) {
+    return Tensor::from(device, shape, dtype, std::vector<double>(static_cast<size_t>(shape.elements()), value));
+  };
+  const Tensor image = filled({1, channels, 4, 4}, x), filter = filled({channels, channels, 3, 3}, 1);
+  Tensor out(device, {1, channels, 4, 4}, dtype);
+  KernelLog log;
+  run(Conv2d{.x = image, .w = filter, .out = out, .window = {.pad_h = 1, .pad_w = 1}, .math = math});
+  const LoggedKernel entry = log.entries().at(0);
+  return {entry.row, entry.refusals, entry.choices, {out.values()[5]}};
+}
+
+constexpr Math kTf32Math{.multiply = kTf32};
+
+TEST_F(LibraryRows, TheChosenAlgorithmIsRecorded) {
+  const Ran ran = multiply(gpu(), 48, DType::f16, {}, 1, 1);
+  EXPECT_EQ(ran.row, "cublaslt");
+  ASSERT_EQ(ran.choices.size(), 1u);
+  EXPECT_EQ(ran.choice().find("48x48x48: algorithm 1"), 0u) << ran.choice();
+  EXPECT_NE(ran.choice().find("(HMMA, sums fp32, inputs fp16); the library's number 1 of "), std::string::npos)
+      << ran.choice();
+}
+
+TEST_F(LibraryRows, EverySizeHasItsChoiceInTheRecord) {
+  KernelLog log;
+  for (const int64_t n : {40, 56, 40}) {
+    const Tensor a = Tensor::zeros(gpu(), {n, n}, DType::f16);
+    Tensor out(gpu(), {n, n}, DType::f16);
+    run(Matmul{.a = a, .b = a, .out = out});
+  }
+  const std::vector<LoggedKernel> entries = log.entries();
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].calls, 3u);
+  ASSERT_EQ(entries[0].choices.size(), 2u);
+  EXPECT_EQ(entries[0].choices[0].find("40x40x40: "), 0u) << entries[0].choices[0];
+  EXPECT_EQ(entries[0].choices[1].find("56x56x56: "), 0u) << entries[0].choices[1];
+}
+
+// FAST_TF32 permits fp32: the library may list it first, with or without regard to the mask.
+TEST_F(LibraryRows, Tf32IsNotFp32WhateverTheLibraryListsFirst) {
+  const Planted planted("ignores-mask,lists-backwards");
+  const double fine = 1 + 0x1p-12;
+  const Ran narrow = multiply(gpu(), 32, DType::f32, kTf32Math, fine, 1),
+            wide = multiply(gpu(), 32, DType::f32, {}, fine, 1);
+  EXPECT_EQ(narrow.row, "cublaslt");
+  EXPECT_EQ(narrow.values[0], 32);
+  EXPECT_EQ(wide.values[0], 32 * fine);
+  EXPECT_NE(narrow.choice().find("inputs tf32"), std::string::npos) << narrow.choice();
+  EXPECT_NE(wide.choice().find("inputs fp32"), std::string::npos) << wide.choice();
+}
+
+TEST_F(LibraryRows, SumsInFp16AreNotSumsInFp32) {
+  const Planted planted("ignores-mask,lists-backwards");
+  const Ran ran = multiply(gpu(), 64, DType::f16, {.multiply = kFp16, .accumulate = kFp16, .partial = kFp16}, 1, 1);
+  ASSERT_EQ(ran.row, "cublaslt");
+  EXPECT_NE(ran.choice().find("sums fp16"), std::string::npos) << ran.choice();
+  EXPECT_EQ(ran.choice().find("split-K 2"), std::string::npos) << ran.choice();
+}
+
+TEST_F(LibraryRows, Bf16ThatIsReportedAsFp16IsUsedIfItHasTheRange) {
+  {
+    const Planted planted("names-bf16-fp16");
+    EXPECT_EQ(multiply(gpu(), 80, DType::bf16, {}, 0x1p30, 0x1p-30).values[0], 80);
+  }
+  const Planted planted("multiplies-bf16-as-fp16");
+  const Ran ran = multiply(gpu(), 96, DType::bf16, {}, 0x1p30, 0x1p-30);
+  EXPECT_NE(ran.row, "cublaslt");
+  EXPECT_EQ(ran.values[0], 96);
+  EXPECT_NE(ran.all_refusals().find("multiplies bf16 as fp16"), std::string::npos) << ran.all_refusals();
+}
+
+TEST_F(LibraryRows, AnAlgorithmThatFailsIsARefusalWithTheReason) {
+  const Planted planted("cublasLtMatmul");
+  const Ran ran = multiply(gpu(), 112, DType::f32, {}, 2, 3);
+  EXPECT_EQ(ran.row, "cuda-direct");
+  EXPECT_EQ(ran.values[0], 6 * 112);
+  EXPECT_NE(ran.all_refusals().find("cublaslt: failed when it was tried: an internal operation failed"),
+            std::string::npos)
+      << ran.all_refusals();
+}
+
+TEST_F(LibraryRows, SplitKIsKeptOrRefused) {
+  const auto split = [&](int64_t depth) {
+    const Tensor a = Tensor::zeros(gpu(), {8, depth}, DType::f16), b = Tensor::zeros(gpu(), {depth, 8}, DType::f16);
+    Tensor out(gpu(), {8, 8}, DType::f16);
+    KernelLog log;
+    run(Matmul{.a = a, .b = b, .out = out, .math = {.partial = kFp16, .split_k = 4}});
+    return log.entries().at(0);
+  };
+  const LoggedKernel kept = split(512);
+  ASSERT_EQ(kept.choices.size(), 1u);
+  EXPECT_NE(kept.choices[0].find("split-K 4, reduction 4"), std::string::npos) << kept.choices[0];
+  const Planted planted("ignores-split-k");
+  EXPECT_THROW(split(1024), Unsupported);
+}
+
+// The heuristic lists engines that transform, convert down and reduce narrowly first.
+TEST_F(LibraryRows, ConvolutionsUseOnlyEnginesThatKeepToMath) {
+  const double fine = 1 + 0x1p-12;
+  const Ran wide = convolve(gpu(), 4, DType::f32, {}, fine), narrow = convolve(gpu(), 4, DType::f32, kTf32Math, fine),
+            half = convolve(gpu(), 8, DType::f16, {}, 1);
+  EXPECT_EQ(wide.values[0], 36 * fine);
+  EXPECT_EQ(narrow.values[0], 36);
+  ASSERT_EQ(wide.row + narrow.row + half.row, "cudnncudnncudnn");
+  EXPECT_NE(wide.choice().find("[1, 4, 4, 4] by [4, 4, 3, 3]: engine 0; the library's number"), std::string::npos)
+      << wide.choice();
+  EXPECT_NE(narrow.choice().find("engine 1 (tensor cores)"), std::string::npos) << narrow.choice();
+  EXPECT_NE(half.choice().find("engine 1 (tensor cores)"), std::string::npos) << half.choice();
+}
+
+TEST_F(LibraryRows, AConvolutionThatFailsIsARefusalWithTheReason) {
+  {
+    const Planted planted("cudnnBackendExecute");
+    const Ran ran = convolve(gpu(), 5, DType::f32, {}, 1);
+    EXPECT_EQ(ran.row, "cuda-direct");
+    EXPECT_EQ(ran.values[0], 45);
+    EXPECT_NE(ran.all_refusals().find("cudnn: failed when it was tried: "), std::string::npos) << ran.all_refusals();
+  }
+  {
+    const Planted planted("plans-fail");
+    const Ran ran = convolve(gpu(), 6, DType::f32, {}, 1);
+    EXPECT_EQ(ran.row, "cuda-direct");
+    EXPECT_NE(ran.all_refusals().find("cudnn: has no plan for this"), std::string::npos) << ran.all_refusals();
+  }
+  const Planted planted("cudnnBackendFinalize");
+  const Ran ran = convolve(gpu(), 7, DType::f32, {}, 1);
+  EXPECT_EQ(ran.row, "cuda-direct");
+  EXPECT_NE(ran.all_refusals().find("cudnn: failed: cudnnBackendFinalize"), std::string::npos) << ran.all_refusals();
+}
+
+// Which kinds of scales the row takes, of those that EveryRow compares with fp64.
+TEST_F(LibraryRows, ScaledProductsByArchitecture) {
+  std::string architecture;
+  for (const auto& [key, value] : gpu().describe())
+    if (key == "architecture") architecture = value;
+  const std::string current = "te-current-e4m3 te-current-e4m3, te-current-e4m3 te-current-e5m2",
+                    of_tensors = current + ", te-current-e5m2 te-current-e4m3",
+                    of_blocks = "mxfp8-e4m3 mxfp8-e4m3, mxfp8-e4m3 mxfp8-e5m2, nvfp4 nvfp4, ";
+  const std::map<std::string, std::string> wanted{
+      {"sm_75", ""},
+      {"sm_80", ""},
+      {"sm_86", ""},
+      {"sm_89", current},
+      {"sm_90", "te-block-128x128 te-block-1x128, te-block-1x128 te-block-128x128, " + current +
+                    ", torchao-rowwise "
+                    "torchao-rowwise"},
+      // Only here may operands be transposed, those of e2m1 not.
+      {"sm_100", of_blocks + of_tensors + ", te-mxfp8-e4m3 te-mxfp8-32x32, te-nvfp4 te-nvfp4-16x16"},
+      {"sm_120", of_blocks + current + ", te-nvfp4 te-nvfp4-16x16"},
+      {"sm_121", of_blocks + current + ", te-nvfp4 te-nvfp4-16x16"}};
+  ASSERT_TRUE(wanted.contains(architecture)) << architecture;
+  std::set<std::string> taken;
+  const auto& rows = gpu().kernels().of<ScaledMatmul>();
+  ops_cases::Cases<ScaledMatmul>::each(
+      {gpu(), ops_cases::tested_axes(), false, true},
+      [&](const std::string& name, const ScaledMatmul& op, const ops_cases::Comparison&) {
+        for (const Kernel<ScaledMatmul>& row : rows)
+          if (row.name == "cublaslt" && !row.refuses(gpu(), op)) taken.insert(name.substr(0, name.find(" m")));
+      });
+  std::string text;
+  for (const std::string& one : taken) text += (text.empty() ? "" : ", ") + one;
+  EXPECT_EQ(text, wanted.at(architecture));
+}
+
+TEST_F(LibraryRows, ALibraryThatCannotBeOpenedIsARefusal) {
+  const std::shared_ptr<Device> other = device("cuda:1");
+  if (!other) GTEST_SKIP() << "one software GPU only";
+  {
+    const Planted planted("cublasLtCreate,cudnnCreate");
+    const Ran ran = multiply(*other, 16, DType::f32, {}, 2, 3);
+    EXPECT_EQ(ran.row, "cuda-direct");
+    EXPECT_EQ(ran.values[0], 6 * 16);
+    EXPECT_NE(ran.all_refusals().find("cublasLtCreate"), std::string::npos) << ran.all_refusals();
+    const Ran convolved = convolve(*other, 4, DType::f32, {}, 1);
+    EXPECT_EQ(convolved.row, "cuda-direct");
+    EXPECT_NE(convolved.all_refusals().find("cudnnCreate"), std::string::npos) << convolved.all_refusals();
+  }
+  EXPECT_EQ(convolve(*other, 5, DType::f32, {}, 1).row, "cudnn");
+  EXPECT_EQ(multiply(*other, 24, DType::f32, {}, 2, 3).row, "cublaslt");
+}
+
+// A fault of the device ends everything on it: it is no reason to go on with another row.
+TEST_F(LibraryRows, AFaultOfTheDeviceIsNoRefusal) {
+  const std::shared_ptr<Device> other = device("cuda:2");
+  if (!other) GTEST_SKIP() << "two software GPUs at most";
+  const Planted planted("faults");
+  try {
+    multiply(*other, 16, DType::f32, {}, 2, 3);
+    FAIL() << "the fault was swallowed";
+  } catch (const Unsupported& error) {
+    FAIL() << error.what();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("cudaErrorIllegalAddress"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace halfmark::kernels

@@ -1,0 +1,62 @@
+// What the descriptors of cuDNN's graph API hold in the stand-in, and which attributes they have.
+//
+// Statuses are those that cuDNN 9.19 gives (seen without a GPU; real_libraries_test.cpp compares them). Where it does not
+// check and would crash, the stand-in refuses.
+#pragma once
+
+#include <cudnn.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/software_gpu/libraries/cudnn_engines.h"
+#include "kernels/cuda/software_gpu/libraries/cudnn_problem.h"
+
+namespace halfmark::kernels::software_gpu::cudnn {
+
+struct Node {
+  cudnnBackendDescriptorType_t type;
+  bool finalized = false;
+  std::map<int, std::vector<std::byte>> values;  // by attribute, as set
+
+  // Of finalized descriptors, copied from those that they were made of.
+  Problem problem;                // operation, graph, and what is made of them
+  std::array<int64_t, 3> uids{};  // of x, w, y
+  std::array<int64_t, 3> alignments{};
+  double alpha = 1, beta = 0;
+  std::vector<int> engines;  // of a heuristic
+  int engine = -1;           // of a configuration, an engine, a plan
+
+  template <class T>
+  std::vector<T> all(int attribute) const {
+    const auto found = values.find(attribute);
+    if (found == values.end()) return {};
+    std::vector<T> result(found->second.size() / sizeof(T));
+    std::memcpy(result.data(), found->second.data(), result.size() * sizeof(T));
+    return result;
+  }
+  template <class T>
+  T one(int attribute, T otherwise) const {
+    const std::vector<T> found = all<T>(attribute);
+    return found.empty() ? otherwise : found[0];
+  }
+};
+std::shared_ptr<Node> find_node(cudnnBackendDescriptor_t descriptor);  // null: not a live one
+// One of these types that has been finalized, else null.
+std::shared_ptr<Node> finalized_node(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type);
+
+cudnnStatus_t set_attribute(Node& node, int attribute, cudnnBackendAttributeType_t type, int64_t count,
+                            const void* from);
+cudnnStatus_t get_attribute(Node& node, int attribute, cudnnBackendAttributeType_t type, int64_t wanted, int64_t* count,
+                            void* into);
+cudnnStatus_t finalize(Node& node);
+bool is_known_type(cudnnBackendDescriptorType_t type);
+
+}  // namespace halfmark::kernels::software_gpu::cudnn

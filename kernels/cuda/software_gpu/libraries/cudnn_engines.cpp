@@ -1,0 +1,88 @@
+#include "kernels/cuda/software_gpu/libraries/cudnn_engines.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/cuda/software_gpu/libraries/planted_answers.h"
+
+namespace halfmark::kernels::software_gpu::cudnn {
+namespace {
+
+constexpr int kWinograd = 3, kFft = 4, kReduced = 5, kDown = 6, kTensor = 1, kPlain = 0, kRandom = 2;
+
+const std::vector<Engine>& engines() {
+  static const std::vector<Engine> all{
+      {kWinograd, {CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4}, 4},
+      {kDown, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, 16},
+      {kReduced, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}, 16},
+      {kFft, {CUDNN_NUMERICAL_NOTE_FFT}, 4},
+      {kTensor, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 16},
+      {kPlain, {}, 1},
+      {kRandom, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 1},
+  };
+  return all;
+}
+
+bool plain_window(const Problem& p) {
+  return p.convolution.stride == std::array{1, 1} && p.convolution.dilation == std::array{1, 1};
+}
+bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+}  // namespace
+
+const Engine* find_engine(int index) {
+  for (const Engine& one : engines())
+    if (one.index == index) return &one;
+  return nullptr;
+}
+
+std::optional<Math> engine_math(const Engine& engine, const Problem& p) {
+  Math math;
+  if (p.dtype == DType::f64) math.multiply = math.accumulate = math.partial = kFp64;
+  // "CUDNN_ATTR_CONVOLUTION_COMP_TYPE": FP16 sums are permitted, not promised; here they are FP16.
+  if (p.convolution.compute == CUDNN_DATA_HALF) math.accumulate = math.partial = kFp16;
+  const bool three = p.w.extents[2] == 3 && p.w.extents[3] == 3;
+  switch (engine.index) {
+    case kWinograd:
+      return p.dtype != DType::f64 && three && plain_window(p) ? std::optional(math) : std::nullopt;
+    case kFft:
+      return !is_half(p.dtype) && plain_window(p) ? std::optional(math) : std::nullopt;
+    case kDown:
+      if (p.dtype != DType::f32) return {};
+      math.multiply = kFp16;
+      return math;
+    case kReduced:
+      if (p.dtype != DType::f16) return {};
+      math.accumulate = math.partial = kFp16;
+      return math;
+    case kTensor:
+      if (p.dtype == DType::f64 || (p.dtype != DType::f16 && p.architecture < 80)) return {};
+      if (p.dtype == DType::f32) math.multiply = kTf32;
+      return math;
+    case kPlain:
+    case kRandom:
+      return math;
+    default:
+      return {};
+  }
+}
+
+size_t engine_workspace(const Engine& engine, const Problem& p) {
+  const auto columns = static_cast<size_t>(p.w.extents[1]) * static_cast<size_t>(p.w.extents[2] * p.w.extents[3]);
+  if (engine.index == kPlain) return 0;
+  return engine.index == kTensor ? 8 * columns : 16 * columns * static_cast<size_t>(p.w.extents[0]);
+}
+
+std::vector<int> listed_engines(const Problem& problem, cudnnBackendHeurMode_t mode, int64_t alignment) {
+  std::vector<int> found;
+  for (const Engine& one : engines()) {
+    const bool is_fallback = one.index == kPlain || one.index == kRandom;
+    if (mode == CUDNN_HEUR_MODE_FALLBACK && !is_fallback) continue;
+    if (mode != CUDNN_HEUR_MODE_FALLBACK && one.index == kPlain && planted("only-with-notes")) continue;
+    if (alignment < one.alignment || !engine_math(one, problem)) continue;
+    found.push_back(one.index);
+  }
+  return found;
+}
+
+}  // namespace halfmark::kernels::software_gpu::cudnn

@@ -1,0 +1,27 @@
+// The engines that the stand-in of cuDNN's graph API offers. Their notes are those that cuDNN 9.19 gives for convolutions
+// (H100, seen); the first ones in the list are those that a program must leave out.
+#pragma once
+
+#include <cudnn.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/cuda/software_gpu/libraries/cudnn_problem.h"
+
+namespace halfmark::kernels::software_gpu::cudnn {
+
+struct Engine {
+  int index;
+  std::vector<cudnnBackendNumericalNote_t> notes;
+  int64_t alignment;  // bytes, of all pointers
+};
+const Engine* find_engine(int index);
+// How it computes this problem; nothing if it does not.
+std::optional<Math> engine_math(const Engine& engine, const Problem& problem);
+size_t engine_workspace(const Engine& engine, const Problem& problem);
+std::vector<int> listed_engines(const Problem& problem, cudnnBackendHeurMode_t mode, int64_t alignment);
+
+}  // namespace halfmark::kernels::software_gpu::cudnn

@@ -1,0 +1,20 @@
+// Wrong answers of the stand-ins, for tests of what the plugin makes of them. HALFMARK_SOFTWARE_LIBRARIES holds words that
+// are separated by commas:
+//   NAME                   the function of this name fails
+//   ignores-mask           cublasLt's heuristic lists algorithms that the masks of the preference exclude
+//   lists-backwards        it lists the slowest first
+//   names-bf16-fp16        its algorithms report fp16 inputs for bf16, and compute in bf16
+//   multiplies-bf16-as-fp16  they do what they report
+//   ignores-split-k        they do not keep a split-K that is set
+//   plans-fail             cuDNN finalizes no execution plan
+//   only-with-notes        its heuristics list no engine without numerical notes, except the fallback
+//   faults                 cublasLtMatmul and convolutions read memory that is not theirs
+#pragma once
+
+#include <string_view>
+
+namespace halfmark::kernels::software_gpu {
+
+bool planted(std::string_view word);  // now; tests change the variable
+
+}  // namespace halfmark::kernels::software_gpu

@@ -1,0 +1,53 @@
+#include "kernels/cuda/trial.h"
+
+#include <algorithm>
+
+namespace halfmark::kernels::cuda {
+
+Trial::~Trial() {
+  for (const auto& [memory, bytes] : blocks_) device_.release(memory, bytes);
+  if (start_) cudaEventDestroy(start_);
+  if (stop_) cudaEventDestroy(stop_);
+}
+
+void* Trial::memory(size_t bytes, int byte) {
+  void* memory = device_.allocate(bytes);
+  blocks_.emplace_back(memory, bytes);
+  set(memory, bytes, byte);
+  return memory;
+}
+
+void Trial::set(void* memory, size_t bytes, int byte) {
+  HM_CUDA(cudaMemsetAsync(memory, byte, bytes, device_.stream()));
+}
+
+double Trial::seconds(const std::function<void()>& work) {
+  if (!start_) HM_CUDA(cudaEventCreate(&start_));
+  if (!stop_) HM_CUDA(cudaEventCreate(&stop_));
+  // Each of a few samples takes about a millisecond, and at most 16 runs.
+  constexpr double kSample = 1e-3;
+  constexpr int kSamples = 3, kMost = 16;
+  int runs = 1;
+  double shortest = 0;
+  for (int sample = 0; sample <= kSamples; ++sample) {
+    HM_CUDA(cudaEventRecord(start_, device_.stream()));
+    for (int i = 0; i < runs; ++i) work();
+    HM_CUDA(cudaEventRecord(stop_, device_.stream()));
+    HM_CUDA(cudaEventSynchronize(stop_));
+    float milliseconds = 0;
+    HM_CUDA(cudaEventElapsedTime(&milliseconds, start_, stop_));
+    const double one = static_cast<double>(milliseconds) * 1e-3 / runs;
+    if (sample == 0)  // only shows how many runs a sample takes
+      runs = one > 0 ? std::clamp(static_cast<int>(kSample / one), 1, kMost) : kMost;
+    else
+      shortest = sample == 1 ? one : std::min(shortest, one);
+  }
+  return shortest;
+}
+
+void wait_for(const CudaDevice& device) {
+  (void)cudaGetLastError();
+  HM_CUDA(cudaStreamSynchronize(device.stream()));
+}
+
+}  // namespace halfmark::kernels::cuda

@@ -1,0 +1,33 @@
+// Running what a library plans once, on scratch memory and before its first use: whether it works, and how fast it is.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/cuda_device.h"
+
+namespace halfmark::kernels::cuda {
+
+// Scratch and a clock. Not part of the memory that is measured: the same operation does not need it again.
+class Trial {
+ public:
+  explicit Trial(CudaDevice& device) : device_(device) {}
+  ~Trial();
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+  void* memory(size_t bytes, int byte);  // every byte has this value; throws Error if there is not enough memory
+  void set(void* memory, size_t bytes, int byte);
+  double seconds(const std::function<void()>& work);  // of one run, the shortest of a few; `work` has run before
+
+ private:
+  CudaDevice& device_;
+  std::vector<std::pair<void*, size_t>> blocks_;
+  cudaEvent_t start_ = nullptr, stop_ = nullptr;  // the device's own may be in use
+};
+
+// Waits for all work and forgets errors that the device survives. Throws Error for a fault that it does not.
+void wait_for(const CudaDevice& device);
+
+}  // namespace halfmark::kernels::cuda
