@@ -43,7 +43,8 @@ TauOfPairs kendall_tau_of_pairs(std::span<const std::vector<double>> rankings) {
   for (size_t left_out = 0; left_out < rankings.size(); ++left_out)
     means.push_back(sample_mean(taus_without(left_out)).mean);
   const auto count = static_cast<double>(means.size());
-  found.error = sample_mean(means).deviation * (count - 1) / std::sqrt(count);
+  const double error = sample_mean(means).deviation * (count - 1) / std::sqrt(count);
+  if (std::isfinite(error)) found.error = error;
   return found;
 }
 

@@ -14,9 +14,9 @@ namespace halfmark::accuracy {
 // lengths. Kendall, "The treatment of ties in ranking problems", Biometrika 33, 1945.
 double kendall_tau(std::span<const double> a, std::span<const double> b);
 
-// Kendall's tau-b of each pair of rankings of the same things: mean and least, NaN if one is; its standard error by leaving out one
-// ranking at a time (the jackknife: Efron and Stein, "The jackknife estimate of variance", Annals of Statistics 9, 1981),
-// because pairs that share a ranking are not independent; none for two rankings. Throws Error for fewer.
+// Kendall's tau-b of each pair of rankings of the same things: mean and least, NaN if one is; the standard error of the mean by
+// leaving out one ranking at a time (the jackknife: Efron and Stein, "The jackknife estimate of variance", Annals of Statistics
+// 9, 1981), because pairs that share a ranking are not independent; none for two rankings or a NaN. Throws Error for fewer.
 struct TauOfPairs {
   double mean = 0, least = 0;
   std::optional<double> error{};
