@@ -244,6 +244,38 @@ TEST(BatchnormDrift, HalfStatisticsStopShortOfTheirTarget) {
   EXPECT_NEAR(drift("f16", "0.01", "0.1"), 0, 0.01);
 }
 
+// The table of stalls again: r = (1 - m) r + m v of each channel in a plain loop, v being the variance of the same batch with
+// the divisor n - 1, rounded to the storage after each step, beside the same loop in fp64.
+TEST(BatchnormDrift, HasTheStallsOfAPlainLoop) {
+  for (const auto& [storage, format] : {std::pair{"f16", &kFp16}, {"bf16", &kBf16}})
+    for (const auto& [text, momentum] : {std::pair{"0.1", 0.1}, {"0.01", 0.01}}) {
+      TrialSpec spec = spec_of("batchnorm2d", "fp32", {{"storage", storage}, {"momentum", text}, {"noise", "0"}});
+      const double found = value(batchnorm_drift_harness().measure(spec), "batchnorm.running_var_drift");
+      spec.settings.input_scale = 2, spec.settings.input_offset = 3;
+      Trial trial(spec);
+      trial.load_batch(0);
+      const Shape shape = trial.input().shape();
+      const std::vector<double> x = trial.input().values();
+      const auto channels = static_cast<size_t>(shape[1]), pixels = static_cast<size_t>(shape[2] * shape[3]);
+      const double count = static_cast<double>(x.size() / channels);
+      double expected = 0;
+      for (size_t channel = 0; channel < channels; ++channel) {
+        double mean = 0, variance = 0, running = 1, exact = 1;
+        for (size_t i = 0; i < x.size(); ++i)
+          if (i / pixels % channels == channel) mean += x[i] / count;
+        for (size_t i = 0; i < x.size(); ++i)
+          if (i / pixels % channels == channel) variance += (x[i] - mean) * (x[i] - mean) / (count - 1);
+        for (int step = 0; step < static_cast<int>(8 / momentum); ++step) {
+          running = round_to(*format, (1 - momentum) * running + momentum * variance);
+          exact = (1 - momentum) * exact + momentum * variance;
+        }
+        expected += (running - exact) / exact / static_cast<double>(channels);
+      }
+      EXPECT_LT(expected, -1e-3) << storage << " " << text;
+      EXPECT_NEAR(found, expected, 1e-3 * std::fabs(expected)) << storage << " " << text;
+    }
+}
+
 // Of 64 values of a channel, sums in fp32 lose nothing that matters here, and each addition in bf16 up to 2^-9 of the sum.
 TEST(BatchnormDrift, GrowsWithNarrowSumsOfABatch) {
   const auto error = [](const char* accumulate) {

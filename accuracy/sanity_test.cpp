@@ -1,12 +1,14 @@
 // The sanity harness: its checks hold for what the policies promise, and fail for what they do not.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "accuracy/accuracy.h"
 #include "kernels/devices.h"
+#include "models/scaler_spec.h"
 
 namespace halfmark::accuracy {
 namespace {
@@ -78,6 +80,31 @@ TEST(Sanity, FollowsTheScalerOfEachFramework) {
   TrialSpec spec = sanity_spec(kNet, "amp-fp16", "scaler");
   spec.policy = &other;
   EXPECT_GT(number_of(sanity_harness().measure(spec), "sanity.scale_mismatches"), 0);
+}
+
+// Gradients of a loss of 2^-20 are subnormal in part, by another part at each scale. The steps without overflow have the scales
+// 4096, 2048 and 256 of GradScaler's rule; the scale that stays is 1024. The ratios again, from a step with each of these.
+TEST(Sanity, GivesTheFarthestRatioOfTheGradients) {
+  TrialSpec spec = sanity_spec(kNet, "amp-fp16", "scaler");
+  spec.settings.loss_factor = 0x1p-20;
+  const auto norm = [&](const char* scaler) {
+    TrialSpec own = spec;
+    own.settings.scaler = models::scaler_of(scaler);
+    Trial trial(own);
+    trial.load_batch(0), trial.forward(), trial.backward();
+    double sum = 0;
+    for (const Param* param : trial.params())
+      for (const double value : trial.gradient(*param)) sum += value * value;
+    return std::sqrt(sum);
+  };
+  double farthest = 1;
+  for (const char* scaler : {"static:4096", "static:2048", "static:256"}) {
+    const double ratio = norm(scaler) / norm("static:1024");
+    if (std::fabs(std::log(ratio)) > std::fabs(std::log(farthest))) farthest = ratio;
+  }
+  EXPECT_GT(std::fabs(farthest - 1), 1e-3) << "else the test says nothing";
+  EXPECT_NEAR(number_of(sanity_harness().measure(spec), "sanity.gradient_ratio"), farthest,
+              1e-3 * std::fabs(farthest - 1));
 }
 
 TEST(Sanity, FindsNoNanOnCleanDataAndOneWhereAnInputOverflows) {

@@ -1,6 +1,7 @@
 // Tests of the all_reduce harness.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -45,6 +46,27 @@ TEST(AllReduce, LosesSmallGradientsToADivisionBefore) {
   EXPECT_LT(split, before);
   EXPECT_LE(after, split + 1 / kReducedGradients);
   EXPECT_EQ(number_at(found, "all_reduce.zero", "fp32/ring"), 0);
+}
+
+// Two samples leave some units of the hidden layers without a gradient. Such a mean is 0 in fp64 too, so no dtype lost it.
+TEST(AllReduce, CountsNoZerosThatWereZero) {
+  const TrialSpec spec = experiment_trial(kReducedModel, "fp32", {{"scale", "1"}});
+  std::vector<double> sums;
+  for (int64_t rank = 0; rank < 2; ++rank) {
+    Trial trial(spec);
+    trial.load_batch(rank), trial.forward(), trial.backward();
+    size_t i = 0;
+    for (const Param* param : trial.params())
+      for (const double value : trial.gradient(*param)) {
+        if (rank == 0) sums.push_back(0);
+        sums[i++] += value;
+      }
+  }
+  const auto zeros = std::ranges::count(sums, 0.0);
+  EXPECT_GT(zeros, 0) << "else the test says nothing";
+  const Findings found = findings_of(all_reduce_harness(), spec);
+  for (const char* at : {"post_divide/ring", "post_divide/tree", "pre_divide/ring", "fp32/ring"})
+    EXPECT_EQ(curve_at(found, "all_reduce.zero", at, 2), 0) << at << ": " << zeros << " zeros";
 }
 
 // A sum of n terms has at most n - 1 roundings of u relative to the sum of magnitudes; a tree has log2 n levels.

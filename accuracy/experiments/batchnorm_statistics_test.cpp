@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "accuracy/experiments/experiment_testing.h"
 
@@ -66,6 +67,39 @@ TEST(BatchNormStatistics, OfOnePassCollapseForALargeMean) {
   EXPECT_LT(curve_at(found, "batchnorm_statistics.variance_error", "two_pass/kernel/x=low", 1000), 1e-4);
   EXPECT_GT(curve_at(found, "batchnorm_statistics.variance_error", "one_pass/fp32/x=low", 1000),
             100 * curve_at(found, "batchnorm_statistics.variance_error", "two_pass/kernel/x=low", 1000));
+}
+
+// One pass in plain loops, where a sum in fp32 hardly errs: both moments, the square of the mean and the difference are rounded.
+double one_pass_error_in_fp16(const TrialSpec& spec, double ratio) {
+  constexpr size_t kImages = 16, kChannels = 4, kPixels = 64;
+  constexpr double kCount = kImages * kPixels;
+  const RandomKey key = RandomKey(spec.seed).child("batchnorm_statistics");
+  const auto half = [](double x) { return round_to(kFp16, x); };
+  double squared_errors = 0;
+  for (size_t channel = 0; channel < kChannels; ++channel) {
+    std::vector<double> x;
+    for (size_t image = 0; image < kImages; ++image)
+      for (size_t pixel = 0; pixel < kPixels; ++pixel)
+        x.push_back(half(4 + 4 / ratio * key.normal((image * kChannels + channel) * kPixels + pixel)));
+    double mean = 0, square = 0, variance = 0;
+    for (const double value : x) mean += value / kCount, square += value * value / kCount;
+    for (const double value : x) variance += (value - mean) * (value - mean) / kCount;
+    const double error = (half(half(square) - half(half(mean) * half(mean))) - variance) / variance;
+    squared_errors += error * error / kChannels;
+  }
+  return std::sqrt(squared_errors);
+}
+
+TEST(BatchNormStatistics, GiveAsTheirNumberTheErrorAtTheLargestRatio) {
+  const TrialSpec spec = experiment_trial(kStatisticsImages, "fp16");
+  const Findings found = findings_of(batchnorm_statistics_harness(), spec);
+  const std::string at = "one_pass/low_result/x=low";
+  for (const double ratio : {10.0, 1000.0}) {
+    const double expected = one_pass_error_in_fp16(spec, ratio);
+    EXPECT_NEAR(curve_at(found, "batchnorm_statistics.variance_error", at, ratio), expected, 1e-6 * expected) << ratio;
+  }
+  const double largest = one_pass_error_in_fp16(spec, 1000);
+  EXPECT_NEAR(number_at(found, "batchnorm_statistics.variance_error", at), largest, 1e-6 * largest);
 }
 
 TEST(BatchNormStatistics, ArePoisonedByAnInfiniteActivationThoughTheStepIsSkipped) {

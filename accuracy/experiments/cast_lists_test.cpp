@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "accuracy/experiments/cast_list_operations.h"
@@ -123,6 +124,34 @@ TEST(CastLists, JudgeTheListOfCudaAsItIsKnown) {
   // One rounding is within its bound by definition, for each function of one number that does not overflow.
   EXPECT_LE(number_at(found, "cast_lists.excess", "softmax"), 1);
   EXPECT_GT(number_at(found, "cast_lists.excess", "softmax"), 0.9);
+}
+
+// Results of 1 and more are far from the subnormals, so that the relative part of the bound decides: one rounding errs by at
+// most 2^-11 of the result in fp16, and nearly that where the result is just above a power of two.
+TEST(CastLists, BoundOneRoundingByOneUnitRoundoff) {
+  for (const auto& [policy, unit] : {std::pair{"amp-fp16", 0x1p-11}, {"amp-bf16", 0x1p-8}}) {
+    const Findings found = lists_of(policy);
+    EXPECT_EQ(listed("cosh").stores, 1);
+    EXPECT_LE(number_at(found, "cast_lists.excess", "cosh"), 1) << policy;
+    EXPECT_GT(number_at(found, "cast_lists.excess", "cosh"), 0.9) << policy;
+    // The same from the operands: |rounded - exact| / (u / (1 - u) |exact| + half the least subnormal).
+    const bool is_half = unit == 0x1p-11;
+    const Format& low = is_half ? kFp16 : kBf16;
+    const double half_subnormal = is_half ? 0x1p-25 : 0x1p-134;
+    double largest = 0;
+    for (const OperandSize size : {OperandSize::ordinary, OperandSize::large, OperandSize::small}) {
+      const RandomKey key = RandomKey(experiment_trial(kAnySubject, policy).seed).child("cast_lists").child("cosh");
+      for (const NumberRow& row :
+           operand_rows(listed("cosh").operands[0], size, listed("cosh").width, low, key.child(name_of(size)).child(0)))
+        for (const double x : row) {
+          const double exact = std::cosh(x), rounded = round_to(low, exact);
+          if (!std::isfinite(rounded) || !std::isfinite(round_to(kFp32, exact))) continue;
+          largest =
+              std::max(largest, std::fabs(rounded - exact) / (unit / (1 - unit) * std::fabs(exact) + half_subnormal));
+        }
+    }
+    EXPECT_NEAR(number_at(found, "cast_lists.excess", "cosh"), largest, 1e-9) << policy;
+  }
 }
 
 // The list for CPUs keeps no sum in fp32: a planted omission that the harness has to find beside the list that has it.

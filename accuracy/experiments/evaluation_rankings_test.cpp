@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "accuracy/experiments/evaluation.h"
 #include "accuracy/experiments/int8_weights.h"
 #include "accuracy/experiments/whole_models_testing.h"
+#include "models/batch_source.h"
 
 namespace halfmark::accuracy {
 namespace {
@@ -101,6 +103,67 @@ TEST(Int8Weights, CostMoreAccuracyThanHalfAndFewerBytes) {
   EXPECT_EQ(number_at(found, "evaluation.weights_bytes", "int8"), numbers - floats + 4 * floats + 4 * (24 + 24 + 10));
   EXPECT_EQ(number_at(found, "evaluation.weights_bytes", "int8_tensor"), numbers - floats + 4 * floats + 4 * 3);
   EXPECT_EQ(number_at(found, "evaluation.weights_floats", "full_fp16"), 1);
+}
+
+// x W^T + b, with one sample per row.
+std::vector<double> layer_in_loops(const std::vector<double>& x, const std::vector<double>& weight,
+                                   const std::vector<double>& bias) {
+  const size_t outputs = bias.size(), inputs = weight.size() / outputs, samples = x.size() / inputs;
+  std::vector<double> y;
+  for (size_t s = 0; s < samples; ++s)
+    for (size_t o = 0; o < outputs; ++o) {
+      double sum = bias[o];
+      for (size_t i = 0; i < inputs; ++i) sum += x[s * inputs + i] * weight[o * inputs + i];
+      y.push_back(sum);
+    }
+  return y;
+}
+
+// The error of the logits again, in plain loops of fp64: three layers with ReLU between, whose weights are whole multiples of
+// (largest of the output's row or of all) / 127.
+TEST(Int8Weights, HaveTheErrorsOfPlainLoops) {
+  constexpr int64_t kSteps = 40, kSamples = 256;
+  const TrialSpec given =
+      experiment_spec(kRankedMlp, "fp32", {{"part", "int8"}, {"seeds", "2"}, {"steps", "40"}, {"samples", "256"}});
+  const Findings found = findings_of(evaluation_harness(), given);
+  for (const auto& [at, of_rows] : {std::pair{"int8", true}, {"int8_tensor", false}}) {
+    std::vector<double> errors;
+    for (uint64_t seed = 0; seed < 2; ++seed) {
+      TrialSpec spec = given;
+      spec.seed += seed;
+      Trial trial(spec);
+      for (int64_t step = 0; step < kSteps; ++step) trial.train_step(step);
+      std::vector<std::vector<double>> params;  // weight and bias in turn
+      for (const Param* param : trial.params()) params.push_back(param->value.values());
+      ASSERT_EQ(params.size(), 6u);
+      std::vector<double> exact = BatchSource(spec, *spec.policy).held_out(kSamples).batches.at(0).x, seen = exact;
+      for (size_t layer = 0; layer < 3; ++layer) {
+        const std::vector<double>&weight = params[2 * layer], &bias = params[2 * layer + 1];
+        std::vector<double> whole = weight;
+        const size_t width = of_rows ? weight.size() / bias.size() : weight.size();
+        for (size_t first = 0; first < whole.size(); first += width) {
+          double largest = 0;
+          for (size_t i = first; i < first + width; ++i) largest = std::max(largest, std::fabs(weight[i]));
+          for (size_t i = first; i < first + width; ++i)
+            whole[i] = std::round(weight[i] / (largest / 127)) * (largest / 127);
+        }
+        exact = layer_in_loops(exact, weight, bias), seen = layer_in_loops(seen, whole, bias);
+        if (layer == 2) break;
+        for (std::vector<double>* values : {&exact, &seen})
+          for (double& value : *values) value = std::max(value, 0.0);
+      }
+      double off = 0, size = 0;
+      for (size_t i = 0; i < exact.size(); ++i)
+        off += (seen[i] - exact[i]) * (seen[i] - exact[i]), size += exact[i] * exact[i];
+      errors.push_back(std::sqrt(off / size));
+    }
+    const Measurement& error = measured(found, "evaluation.weights_logit_error", at);
+    ASSERT_EQ(error.samples.size(), 2u);
+    for (size_t seed = 0; seed < 2; ++seed) EXPECT_NEAR(error.samples[seed], errors[seed], 1e-3 * errors[seed]) << at;
+    EXPECT_NEAR(error.value, (errors[0] + errors[1]) / 2, 1e-3 * error.value) << at;
+    ASSERT_TRUE(error.standard_error);
+    EXPECT_NEAR(*error.standard_error, std::fabs(errors[0] - errors[1]) / 2, 2e-3 * error.value) << "of two seeds";
+  }
 }
 
 }  // namespace

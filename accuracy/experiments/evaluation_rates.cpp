@@ -13,14 +13,6 @@ namespace {
 // Eight rates around the subject's own: 2^-5 to 2^2 times it.
 constexpr int kLeastPower = -5, kMostPower = 2;
 
-double mean_over_pairs(const std::vector<std::vector<double>>& losses, size_t without) {
-  std::vector<double> taus;
-  for (size_t a = 0; a < losses.size(); ++a)
-    for (size_t b = 0; b < a; ++b)
-      if (a != without && b != without) taus.push_back(kendall_tau(losses[a], losses[b]));
-  return sample_mean(taus).mean;
-}
-
 }  // namespace
 
 void evaluate_rates(const TrialSpec& given, const EvaluationAxes& axes, FindingsWriter& out) {
@@ -52,14 +44,8 @@ void evaluate_rates(const TrialSpec& given, const EvaluationAxes& axes, Findings
   const SampleMean of_half = sample_mean(taus), of_best = sample_mean(best_unchanged);
   Measurement& tau = out.number("evaluation.rate_tau", "half", of_half.mean);
   tau.samples = taus, tau.standard_error = of_half.error;
-  Measurement& between = out.number("evaluation.rate_tau", "seeds", mean_over_pairs(losses, losses.size()));
-  if (losses.size() > 2) {
-    // The jackknife: pairs that share a seed are not independent.
-    std::vector<double> left;
-    for (size_t seed = 0; seed < losses.size(); ++seed) left.push_back(mean_over_pairs(losses, seed));
-    const auto count = static_cast<double>(left.size());
-    between.standard_error = sample_mean(left).deviation * (count - 1) / std::sqrt(count);
-  }
+  const TauOfPairs of_pairs = kendall_tau_of_pairs(losses);
+  out.number("evaluation.rate_tau", "seeds", of_pairs.mean).standard_error = of_pairs.error;
   out.number("evaluation.best_rate_unchanged", "", of_best.mean).samples = best_unchanged;
   for (const auto& [at, all] : {std::pair{"fp32", &losses}, {"full_fp16", &half_losses}}) {
     std::vector<double> means(rates.size());

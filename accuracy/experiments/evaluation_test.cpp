@@ -118,6 +118,37 @@ TEST(Evaluation, RankingsDifferWhereDifferencesAreBelowHalfPrecision) {
   EXPECT_LT(of_rates, 0.95);
 }
 
+// The same checkpoints from a training of the test's own: the loss in fp32 of the one with the least loss in this form, less
+// the least loss in fp32.
+TEST(Evaluation, TheRegretIsWhatTheChosenCheckpointCosts) {
+  constexpr int64_t kSamples = 64;
+  double most = 0;
+  for (const double rate : {1e-5, 1e-4, 3e-4}) {
+    TrialSpec spec =
+        experiment_spec(kTinyMlp, "fp32", {{"steps", "20"}, {"checkpoints", "10"}, {"seeds", "2"}, {"samples", "64"}});
+    spec.settings.rate = rate;
+    const Findings found = findings_of(evaluation_harness(), spec);
+    for (const auto& [form, policy] : {std::pair{"full_fp16", "fp16"}, {"full_bf16", "bf16"}}) {
+      Trial trial(spec);
+      double least = HUGE_VAL, least_in_fp32 = HUGE_VAL, chosen = 0;
+      for (int step = 0; step < 20; ++step) {
+        trial.train_step(step);
+        if (step % 2 == 0) continue;
+        const double in_fp32 = trial.evaluate(kSamples, &policy_named("fp32")).loss,
+                     in_form = trial.evaluate(kSamples, &policy_named(policy)).loss;
+        if (in_form < least) least = in_form, chosen = in_fp32;
+        if (in_fp32 < least_in_fp32) least_in_fp32 = in_fp32;
+      }
+      EXPECT_NEAR(number_at(found, "evaluation.selection_regret", form), chosen - least_in_fp32, 1e-9)
+          << form << " " << rate;
+      EXPECT_EQ(number_at(found, "evaluation.best_unchanged", form + std::string("/loss")), chosen == least_in_fp32)
+          << form << " " << rate;
+      most = std::fmax(most, chosen - least_in_fp32);
+    }
+  }
+  EXPECT_GT(most, 1e-6) << "else the test says nothing";
+}
+
 TEST(Evaluation, CheckpointsAreThoseOfShorterTrainings) {
   const TrialSpec spec = experiment_spec(kTinyConvnet, "fp32");
   const std::vector<ModelValues> kept = train_checkpoints(spec, 10, 3);  // after steps 3, 6 and 10

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -94,6 +95,26 @@ TEST(LossScaleExperiment, FindsThePlateauOfScalesThatTrain) {
   EXPECT_GT(fact(half, "loss_scale.first_good"), 0);
   EXPECT_LE(fact(half, "loss_scale.dynamic_loss"),
             fact(half, "loss_scale.fp32_loss") + fact(half, "loss_scale.margin"));
+}
+
+// A loss of 10^4 overflows at first: the scale halves until it does not.
+TEST(LossScaleExperiment, GivesTheShareOfStepsThatTheDynamicScaleSkips) {
+  constexpr int kSteps = 12;
+  constexpr uint64_t kSeedsOfTraining = 3;
+  const Findings found = facts_of(loss_scale_harness(), kFactsMlp, "amp-fp16",
+                                  {{"loss_factor", "10000"}, {"seeds", "3"}, {"steps", std::to_string(kSteps)}});
+  double skipped = 0, steps = 0;
+  for (uint64_t seed = 0; seed < kSeedsOfTraining; ++seed) {
+    TrialSpec spec;
+    spec.subject = &subject_named(kFactsMlp), spec.device = open_device("cpu");
+    spec.policy = &policy_named("amp-fp16"), spec.settings = spec.subject->settings;
+    spec.settings.loss_factor = 1e4, spec.seed = seed;
+    Trial trial(spec);
+    for (int step = 0; step < kSteps; ++step) skipped += trial.train_step(step).skipped, ++steps;
+  }
+  EXPECT_GT(skipped, 0);
+  EXPECT_LT(skipped, steps);
+  EXPECT_NEAR(fact(found, "loss_scale.dynamic_skipped"), skipped / steps, 1e-12);
 }
 
 }  // namespace

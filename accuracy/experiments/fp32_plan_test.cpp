@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -116,6 +117,19 @@ TEST(Fp32Plan, IsVerifiedByASecondComputationThatFindsWrongPlanners) {
       EXPECT_FALSE(plan_verification::faults_of(spec, mistakes_one_for_another).empty()) << other;
     }
   }
+}
+
+// 8 u sqrt(n), as fp32_plan.md has it: u is 2^-11 for fp16 and for tf32, which multiplies with 10 fraction bits, 2^-8 for bf16.
+TEST(Fp32Plan, HasAToleranceOfEightUnitRoundoffsTimesTheRootOfTheLayers) {
+  EXPECT_EQ(derived_tolerance(policy_named("fp16"), 16), 8 * 0x1p-11 * 4);
+  EXPECT_EQ(derived_tolerance(policy_named("amp-fp16"), 1), 8 * 0x1p-11);
+  EXPECT_EQ(derived_tolerance(policy_named("tf32"), 4), 8 * 0x1p-11 * 2);
+  EXPECT_EQ(derived_tolerance(policy_named("bf16"), 9), 8 * 0x1p-8 * 3);
+  const PlantedNetwork network = PlantedNetworkMaker({.seed = 100, .layers = 8, .faults = {}}).make();
+  std::vector<std::string> layers = layers_with_policy(*network.subject.network);
+  std::erase(layers, "loss");
+  const double unit = network.policy == "bf16" ? 0x1p-8 : 0x1p-11;
+  EXPECT_NEAR(plan_on(network, "cpu").tolerance, 8 * unit * std::sqrt(static_cast<double>(layers.size())), 1e-15);
 }
 
 TEST(Fp32Plan, IsEmptyForNetworksWithoutAFault) {

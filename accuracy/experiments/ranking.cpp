@@ -1,5 +1,6 @@
 #include "accuracy/experiments/ranking.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -22,6 +23,29 @@ double kendall_tau(std::span<const double> a, std::span<const double> b) {
     }
   }
   return agreement / std::sqrt(differ_a * differ_b);  // 0 / 0 is NaN
+}
+
+TauOfPairs kendall_tau_of_pairs(std::span<const std::vector<double>> rankings) {
+  HM_CHECK(rankings.size() >= 2, "a pair of rankings needs two");
+  const auto taus_without = [&](size_t left_out) {
+    std::vector<double> taus;
+    for (size_t a = 0; a < rankings.size(); ++a)
+      for (size_t b = 0; b < a; ++b)
+        if (a != left_out && b != left_out) taus.push_back(kendall_tau(rankings[a], rankings[b]));
+    return taus;
+  };
+  TauOfPairs found;
+  const std::vector<double> all = taus_without(rankings.size());
+  found.mean = sample_mean(all).mean;
+  found.least = std::isnan(found.mean) ? found.mean : *std::ranges::min_element(all);
+  if (rankings.size() < 3) return found;
+  std::vector<double> means;
+  for (size_t left_out = 0; left_out < rankings.size(); ++left_out)
+    means.push_back(sample_mean(taus_without(left_out)).mean);
+  const auto count = static_cast<double>(means.size());
+  const double error = sample_mean(means).deviation * (count - 1) / std::sqrt(count);
+  if (std::isfinite(error)) found.error = error;
+  return found;
 }
 
 size_t place_of_least(std::span<const double> values) {

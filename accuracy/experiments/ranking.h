@@ -1,6 +1,7 @@
 // Rank correlation, and means with their standard errors.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,15 @@ namespace halfmark::accuracy {
 // in b). NaN if one of the lists has no two different values, or a value that is NaN. Throws Error for lists of different
 // lengths. Kendall, "The treatment of ties in ranking problems", Biometrika 33, 1945.
 double kendall_tau(std::span<const double> a, std::span<const double> b);
+
+// Kendall's tau-b of each pair of rankings of the same things: mean and least, NaN if one is; the standard error of the mean by
+// leaving out one ranking at a time (the jackknife: Efron and Stein, "The jackknife estimate of variance", Annals of Statistics
+// 9, 1981), because pairs that share a ranking are not independent; none for two rankings or a NaN. Throws Error for fewer.
+struct TauOfPairs {
+  double mean = 0, least = 0;
+  std::optional<double> error{};
+};
+TauOfPairs kendall_tau_of_pairs(std::span<const std::vector<double>> rankings);
 
 // The place of the smallest value, the first of equal ones. A NaN is larger than all numbers.
 size_t place_of_least(std::span<const double> values);

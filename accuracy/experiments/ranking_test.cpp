@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "kernels/number/error.h"
@@ -31,6 +32,20 @@ TEST(KendallTau, IsNaNWhereThereIsNoOrder) {
   EXPECT_TRUE(std::isnan(kendall_tau(a, std::vector<double>{7, 7, 7})));
   EXPECT_TRUE(std::isnan(kendall_tau(a, std::vector<double>{1, std::numeric_limits<double>::quiet_NaN(), 3})));
   EXPECT_THROW(kendall_tau(a, std::vector<double>{1, 2}), Error);
+}
+
+// Taus 1, 1/3 and 1/3. Without the third ranking the mean is 1, else 1/3: sqrt(2/3 ((4/9)^2 + 2 (2/9)^2)) = 4/9.
+TEST(KendallTau, OfPairsHasTheErrorOfTheJackknife) {
+  const std::vector<std::vector<double>> rankings = {{1, 2, 3}, {1, 2, 3}, {1, 3, 2}};
+  const TauOfPairs found = kendall_tau_of_pairs(rankings);
+  EXPECT_NEAR(found.mean, 5.0 / 9, 1e-12);
+  EXPECT_NEAR(found.least, 1.0 / 3, 1e-12);
+  ASSERT_TRUE(found.error);
+  EXPECT_NEAR(*found.error, 4.0 / 9, 1e-12);
+  EXPECT_FALSE(kendall_tau_of_pairs(std::span(rankings).first(2)).error) << "one pair";
+  EXPECT_THROW(kendall_tau_of_pairs(std::span(rankings).first(1)), Error);
+  const TauOfPairs without_order = kendall_tau_of_pairs(std::vector<std::vector<double>>{{1, 2}, {2, 1}, {3, 3}});
+  EXPECT_TRUE(std::isnan(without_order.least) && std::isnan(without_order.mean) && !without_order.error);
 }
 
 TEST(Ranking, TheLeastIsTheFirstOfEqualOnesAndNoNaN) {

@@ -2,7 +2,6 @@
 // order of the layers by their error depend on the seed?
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,7 +32,9 @@ const std::vector<MetricRow>& sensitivity_table() {
        "place of the layer by half_alone, the largest error first; layers of equal error share the first of their "
        "places"},
       {"sensitivity.tau", "1", Better::higher, Kind::information,
-       "mean of Kendall's tau-b of half_alone over the pairs of three seeds"},
+       "mean of Kendall's tau-b of half_alone over the three pairs of three seeds; standard error: by leaving out one "
+       "seed at "
+       "a time"},
       {"sensitivity.tau_least", "1", Better::higher, Kind::information, "the least of these"},
       {"sensitivity.control", "1", Better::higher, Kind::exact,
        "1: with every layer named as fp32, the bits of outputs and loss are those of policy fp32"},
@@ -88,15 +89,9 @@ Findings measure_sensitivity(const TrialSpec& spec) {
     other.seed = spec.seed + seed;
     errors.push_back(errors_half_alone(other, layers));
   }
-  double sum = 0, least = std::numeric_limits<double>::infinity();
-  int pairs = 0;
-  for (size_t a = 0; a < errors.size(); ++a)
-    for (size_t b = a + 1; b < errors.size(); ++b) {
-      const double tau = kendall_tau(errors[a], errors[b]);
-      sum += tau, least = std::min(least, tau), ++pairs;
-    }
-  out.number("sensitivity.tau", "", sum / pairs);
-  out.number("sensitivity.tau_least", "", least);
+  const TauOfPairs taus = kendall_tau_of_pairs(errors);
+  out.number("sensitivity.tau", "", taus.mean).standard_error = taus.error;
+  out.number("sensitivity.tau_least", "", taus.least);
   return out.take();
 }
 

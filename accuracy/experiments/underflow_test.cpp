@@ -37,6 +37,23 @@ TEST(Underflow, GivesTheReferencePointsOfLossScaling) {
   EXPECT_LT(number_at(found, "underflow.deviation"), 5);
 }
 
+// sqrt(p (1 - p) / n) with the p of theory: 31, 84 and 98 % of 65,536 numbers.
+TEST(Underflow, GivesTheStandardErrorsOfItsShares) {
+  const Findings found = underflow_under("fp16");
+  for (const auto& [at, z] : {std::pair{"median=2^-24/scale=2^0", -0.5},
+                              {"median=2^-27/scale=2^0", 1.0},
+                              {"policy", 1.0},
+                              {"median=2^-30/scale=2^7", -1.0},
+                              {"median=2^-28/scale=2^0", 1.5}}) {
+    const double p = 0.5 * std::erfc(-z / std::sqrt(2.0)), expected = std::sqrt(p * (1 - p) / 65536);
+    const auto one = std::ranges::find_if(found.measurements, [&, where = std::string(at)](const Measurement& number) {
+      return number.metric == "underflow.zero" && number.at == where;
+    });
+    ASSERT_TRUE(one != found.measurements.end() && one->standard_error) << at;
+    EXPECT_NEAR(*one->standard_error, expected, 0.02 * expected) << at;
+  }
+}
+
 // With the median 2^-24 and 2 octaves: Phi((-25 - k + 24) / 2) < 0.001 from k = 6 on, and up to 2^24 nothing overflows:
 // 65520 is 8 standard deviations above 2^0.
 TEST(Underflow, CountsTheLossScalesThatLoseNothing) {

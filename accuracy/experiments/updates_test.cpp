@@ -1,6 +1,7 @@
 // The harness updates: shares against a step rounded by the test itself, orders that theory gives, and controls.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -76,6 +77,33 @@ TEST(Updates, NarrowParametersLoseUpdatesInTheOrderOfTheirRoundoffs) {
       number_at(fp16, "updates.ratio_over_roundoff", "0.001") / number_at(bf16, "updates.ratio_over_roundoff", "0.001"),
       8, 1e-9);
   EXPECT_GT(number_at(amp, "updates.ratio_over_roundoff", "0.001"), 1);
+}
+
+// The median of |rate gradient / parameter| of 16 steps in fp32, in units of 2^-11 and 2^-8.
+TEST(Updates, TheRatioToTheRoundoffIsThatOfPlainLoops) {
+  constexpr double kRate = 1e-3;
+  TrialSpec spec = experiment_spec(kTiny, "fp32");
+  spec.settings.rate = kRate, spec.settings.momentum = 0;
+  Trial trial(spec);
+  std::vector<double> ratios;
+  for (int step = 0; step < 16; ++step) {
+    std::vector<std::vector<double>> before;
+    for (const Param* param : trial.params()) before.push_back(param->value.values());
+    trial.train_step(step);
+    for (size_t p = 0; p < before.size(); ++p) {
+      const std::vector<double> gradient = trial.params()[p]->grad.values();
+      for (size_t i = 0; i < gradient.size(); ++i)
+        if (gradient[i] != 0 && before[p][i] != 0) ratios.push_back(std::fabs(kRate * gradient[i] / before[p][i]));
+    }
+  }
+  std::ranges::sort(ratios);
+  const double median = (ratios[(ratios.size() - 1) / 2] + ratios[ratios.size() / 2]) / 2;
+  for (const auto& [policy, roundoff] : {std::pair{"fp16", 0x1p-11}, {"bf16", 0x1p-8}, {"amp-fp16", 0x1p-24}}) {
+    const Findings found = updates_of(kTiny, policy, {{"rate", "0.001"}, {"steps", "16"}, {"seeds", "1"}});
+    EXPECT_NEAR(number_at(found, "updates.median_ratio", "0.001"), median, 1e-6 * median) << policy;
+    EXPECT_NEAR(number_at(found, "updates.ratio_over_roundoff", "0.001"), median / roundoff, 1e-6 * median / roundoff)
+        << policy;
+  }
 }
 
 TEST(Updates, KahanAndStochasticRoundingKeepWhatNearestLoses) {
