@@ -142,7 +142,7 @@ inline std::string dot(size_t row) {
     }
   }
   float* out = fresh<float>(kN);
-  cuda::launch_dot(nullptr, row, {on_device(a), on_device(b), nullptr, nullptr, on_device(c), out, kN, kK});
+  cuda::launch_dot(nullptr, row, {on_device(a), on_device(b), nullptr, nullptr, on_device(c), out, kN, kK, nullptr});
   return compared(out, wanted);
 }
 inline std::string dot_mma() { return dot(0); }
