@@ -168,6 +168,7 @@ TEST_F(ClaimsProgram, AnUnknownClaimIsSaidWithTheOnesLikeIt) {
   expect_complaint("claims S99", "unknown claim 'S99' (halfmark list claims shows all)");
   expect_complaint("claims S0-2x", "unknown claim 'S0-2x'; did you mean S0-2");
   expect_complaint("claims S0-2 'T*'", "unknown claim 'T*'");
+  expect_complaint("claims --json= S0-2", "--json needs a value");
   EXPECT_LT(halfmark("claims S99").err.size(), 100u) << "not the list of all";
 }
 

@@ -310,6 +310,12 @@ std::vector<CommandAbout> CommandLine::commands() const {
 
 std::function<void()> CommandLine::read(int argc, const char* const* argv) {
   CLI::App& app = parser_->app;
+  // CLI11 takes the next argument as the value: `claims --json=$UNSET S0-2` would measure every claim.
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument.starts_with("--") && argument.find('=') == argument.size() - 1)
+      throw Error(fmt::format("{} needs a value", argument.substr(0, argument.size() - 1)));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version
