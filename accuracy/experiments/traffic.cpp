@@ -7,6 +7,7 @@
 
 #include "accuracy/accuracy.h"
 #include "kernels/number/error.h"
+#include "kernels/ops/reorder_bytes.h"
 
 namespace halfmark::accuracy {
 
@@ -22,12 +23,16 @@ const std::vector<MetricRow>& traffic_table() {
       {"traffic.written", "B", Better::lower, Kind::exact, "the same of what they write"},
       {"traffic.ratio", "1", Better::lower, Kind::exact, "read and written, divided by those under fp32"},
       {"traffic.casts", "1", Better::lower, Kind::exact, "share of casts in what is read and written"},
+      {"traffic.reorders", "B", Better::lower, Kind::information,
+       "bytes that a library reads and writes to change layouts inside the operations, at PHASE or of all; not in the "
+       "other "
+       "numbers, because they are of the processor and not of the policy"},
   };
   return rows;
 }
 
 struct Bytes {
-  double read = 0, written = 0;
+  double read = 0, written = 0, reorders = 0;
   double sum() const { return read + written; }
 };
 using Traffic = std::map<std::string, Bytes>;  // by place; all of them at ""
@@ -37,9 +42,10 @@ Traffic traffic_of(const TrialSpec& spec) {
   constexpr int kMostSteps = 40;  // a scale of 2^16 is below 1 after 17 skips
   Trial trial(spec);
   KernelLog log;
+  kernels::ReorderBytes reorders;
   bool applied = false;
   for (int step = 0; step < kMostSteps && !(step > 1 && applied); ++step) {
-    log.clear();
+    log.clear(), reorders.clear();
     applied = !trial.train_step(step).skipped;
   }
   HM_CHECK(applied, "traffic: the loss scaler skipped " + std::to_string(kMostSteps) + " steps");
@@ -51,6 +57,9 @@ Traffic traffic_of(const TrialSpec& spec) {
       bytes.read += static_cast<double>(entry.read), bytes.written += static_cast<double>(entry.written);
     }
   }
+  for (const kernels::ReorderBytes::Moved& moved : reorders.by_phase())
+    for (const std::string& at : {std::string(), moved.phase.empty() ? "batch" : std::string(moved.phase)})
+      traffic[at].reorders += static_cast<double>(moved.read + moved.written);
   return traffic;
 }
 
@@ -64,6 +73,7 @@ Findings measure_traffic(const TrialSpec& spec) {
   for (const auto& [at, bytes] : own) {
     out.number("traffic.read", at, bytes.read);
     out.number("traffic.written", at, bytes.written);
+    if (at.find('/') == at.npos) out.number("traffic.reorders", at, bytes.reorders);
     if (at.ends_with("/cast")) casts += bytes.sum();
     const auto of_fp32 = wide.find(at);
     if (of_fp32 != wide.end() && of_fp32->second.sum() > 0)

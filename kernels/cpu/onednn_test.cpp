@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/ops/reorder_bytes.h"
 #include "kernels/tensor/random.h"
 
 #if HALFMARK_ONEDNN
@@ -146,6 +147,83 @@ TEST(OneDnn, AReorderIsALineOfTheLog) {
   for (const LoggedKernel& entry : log.entries())
     if (entry.operation == "reorder") logged += entry.calls;
   EXPECT_EQ(logged, onednn_reorders() - before);
+}
+
+// All lines of one operation together: a row may widen its operands and run the operation in fp32.
+LoggedKernel all_of(const KernelLog& log, std::string_view operation) {
+  LoggedKernel all;
+  for (const LoggedKernel& entry : log.entries())
+    if (entry.operation == operation) all.calls += entry.calls, all.read += entry.read, all.written += entry.written;
+  return all;
+}
+
+// Three channels become a block of 16, of which 13 are padding: 2x3x4x4 floats are read and 2x16x4x4 written.
+TEST(OneDnn, TheBytesOfAReorderAreThoseOfBothLayouts) {
+  CpuDevice device;
+  const Tensor x = random_tensor(device, {2, 3, 4, 4}, DType::f32, 1);
+  Tensor blocks(device, {2, 16, 4, 4}, DType::f32), back(device, x.shape(), DType::f32);
+  const onednn::Desc given = onednn::desc_of(x),
+                     wanted(onednn::dims_of(x.shape()), onednn::DataType::f32, onednn::Tag::nChw16c);
+  const auto reorder_thrice = [&] {
+    const RowScope row;
+    for (int i = 0; i < 2; ++i) onednn::reorder(given, x.data(), wanted, blocks.data(), DType::f32);
+    const PhaseScope phase("backward");
+    onednn::reorder(wanted, blocks.data(), given, back.data(), DType::f32);
+  };
+  const KernelLog log;
+  const ReorderBytes bytes;
+  reorder_thrice();
+  {
+    const LogPause pause;
+    reorder_thrice();  // of a reference
+  }
+  ASSERT_EQ(bytes.by_phase().size(), 2u);
+  const ReorderBytes::Moved there = bytes.by_phase()[0], again = bytes.by_phase()[1];
+  EXPECT_EQ(there.phase, "");
+  EXPECT_EQ(there.calls, 2u);
+  EXPECT_EQ(there.read, 2u * (2 * 3 * 16 * 4));
+  EXPECT_EQ(there.written, 2u * (2 * 16 * 16 * 4));
+  EXPECT_EQ(again.phase, "backward");
+  EXPECT_EQ(again.read, 2u * 16 * 16 * 4);
+  EXPECT_EQ(again.written, 2u * 3 * 16 * 4);
+  EXPECT_EQ(all_of(log, "reorder").calls, 3u);
+  EXPECT_EQ(all_of(log, "reorder").read, 0u) << "they are no operands of an operation";
+}
+
+// Images of 2x32x8x8 and a filter of 32x32x3x3, in floats and in bf16, each operation twice.
+TEST(OneDnn, TheBytesOfABackwardPassAreThoseOfItsOperands) {
+  CpuDevice device;
+  constexpr uint64_t kPixels = 2 * 32 * 8 * 8, kWeights = 32 * 32 * 3 * 3;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const uint64_t size = dtype == DType::f32 ? 4 : 2;
+    const Tensor x = random_tensor(device, {2, 32, 8, 8}, dtype, 1),
+                 dy = random_tensor(device, {2, 32, 8, 8}, dtype, 3),
+                 w = random_tensor(device, {32, 32, 3, 3}, dtype, 2);
+    Tensor dx(device, {2, 32, 8, 8}, dtype, Layout::any), dw(device, {32, 32, 3, 3}, dtype, Layout::any),
+        through(device, {2, 32, 8, 8}, dtype, Layout::any);
+    const KernelLog log;
+    const ReorderBytes bytes;
+    for (int i = 0; i < 2; ++i) {
+      run(Conv2dBackwardData{.dy = dy, .w = w, .dx = dx, .window = kPadded});
+      run(Conv2dBackwardWeights{.x = x, .dy = dy, .dw = dw, .window = kPadded});
+      run(ReluBackward{x, dy, through});
+    }
+    const auto expect = [&](std::string_view operation, uint64_t read, uint64_t written) {
+      const LoggedKernel entry = all_of(log, operation);
+      EXPECT_EQ(entry.read, 2 * size * read) << operation;
+      EXPECT_EQ(entry.written, 2 * size * written) << operation;
+    };
+    expect(Conv2dBackwardData::name, kPixels + kWeights, kPixels);
+    expect(Conv2dBackwardWeights::name, 2 * kPixels, kWeights);
+    expect(ReluBackward::name, 2 * kPixels, kPixels);
+    // 32 channels fill their blocks, so that a reorder reads as much as it writes: images or filters as a whole.
+    for (const ReorderBytes::Moved& moved : bytes.by_phase()) {
+      EXPECT_EQ(moved.calls, all_of(log, "reorder").calls);
+      EXPECT_EQ(moved.read, moved.written);
+      EXPECT_GE(moved.read, moved.calls * size * kPixels);
+      EXPECT_LE(moved.read, moved.calls * 4 * kWeights);
+    }
+  }
 }
 
 TEST(OneDnn, RefusesTf32BecauseItIgnoresIt) {

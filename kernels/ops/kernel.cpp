@@ -1,8 +1,13 @@
 #include "kernels/ops/kernel.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
+
+#include "kernels/ops/reorder_bytes.h"
 
 namespace halfmark::kernels {
 
@@ -19,6 +24,7 @@ void Signature::add(const Tensor& tensor) {
 namespace {
 thread_local KernelLog* log_now = nullptr;
 thread_local RepeatsWatch* watch_now = nullptr;
+thread_local ReorderBytes* reorders_now = nullptr;
 thread_local std::string_view phase_now = "";
 thread_local int rows_now = 0;
 }  // namespace
@@ -74,6 +80,18 @@ bool KernelLog::has_same_calls(const KernelLog& other) const {
              theirs.calls == mine.calls;
     });
   });
+}
+
+ReorderBytes::ReorderBytes() : outer_(reorders_now) { reorders_now = this; }
+ReorderBytes::~ReorderBytes() { reorders_now = outer_; }
+
+void ReorderBytes::add(uint64_t read, uint64_t written) {
+  if (!log_now) return;  // of an oracle or a reference
+  for (ReorderBytes* bytes = reorders_now; bytes; bytes = bytes->outer_) {
+    auto found = std::ranges::find(bytes->moved_, phase_now, &Moved::phase);
+    if (found == bytes->moved_.end()) found = bytes->moved_.insert(found, {phase_now});
+    ++found->calls, found->read += read, found->written += written;
+  }
 }
 
 PhaseScope::PhaseScope(std::string_view phase) : outer_(phase_now) { phase_now = phase; }

@@ -16,6 +16,7 @@
 #include "kernels/cpu/onednn/onednn.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/number/convert.h"
+#include "kernels/ops/reorder_bytes.h"
 
 namespace halfmark::kernels {
 
@@ -218,6 +219,7 @@ void reorder(const Desc& given, const void* source, const Desc& wanted, void* ta
   }();
   const LoggedKernel& line = lines.at(dtype);
   Dispatch::log(&line, line, Repeats::unproved);
+  ReorderBytes::add(given.get_size(), wanted.get_size());
 }
 
 Tensor Call::buffer(size_t bytes) { return buffers_.emplace_back(bytes_on(device_, bytes)); }
