@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kThreads)
   narrow(amax, *out.amax);
 }
 
-// Half of the codes of e2m1 in the order of their magnitudes; x is not beyond 6.
+// The nearest number of e2m1, of two the even one; the magnitude of x is at most 6.
 __device__ uint32_t e2m1_code(float x) {
   const float size = fabsf(x), step = size < 2 ? 0.5f : size < 4 ? 1.0f : 2.0f;
   const float rounded = rintf(size / step) * step;
