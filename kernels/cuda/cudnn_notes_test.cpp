@@ -185,7 +185,7 @@ std::vector<Notes> listed(const Gpu& gpu, const Names& names, cudnnDataType_t ty
 
 TEST(CudnnNotes, CudnnHasAnEngineForEveryConvolutionThatARowPromises) {
   if (!library_function<decltype(cudnnBackendCreateDescriptor)>("cudnnBackendCreateDescriptor"))
-    GTEST_SKIP() << "the plugin cannot be loaded";
+    GTEST_SKIP() << "the plugin, or its library, cannot be loaded or called";
   bool any = false;
   for (const Gpu& gpu : kGpus)
     for (const Names& names : kOperations)

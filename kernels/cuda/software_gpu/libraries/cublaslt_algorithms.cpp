@@ -11,7 +11,7 @@ namespace {
 // Matrix instructions; for FP16 sums also ones with FP32 sums, because CUBLAS_COMPUTE_16F permits wider ones; ordinary
 // multiply-adds.
 constexpr int kTensor = 1, kTensorWide = 2, kMultiplyAdd = 3;
-constexpr int kIds[] = {kTensor, kTensorWide, kMultiplyAdd};
+constexpr int kIds[] = {kTensorWide, kTensor, kMultiplyAdd};
 constexpr int kMostSplits = 64;
 
 uint64_t input_flag(cudaDataType_t type) {

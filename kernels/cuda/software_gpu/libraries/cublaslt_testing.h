@@ -65,12 +65,15 @@ struct Call {
     if (is_fp4(type_a)) {
       set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3);
       set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3);
-      // Of fewer than 128 rows, in tiles of 4 blocks of 16; zero beyond the matrix.
+      // In tiles of 128 rows and 4 blocks of 16; zero beyond the matrix.
       const auto ones = [&](int64_t rows) {
-        std::vector<double> scales(static_cast<size_t>((k + 63) / 64 * 512), 0.0);
+        const int64_t tiles = (k + 63) / 64;
+        std::vector<double> scales(static_cast<size_t>((rows + 127) / 128 * tiles * 512), 0.0);
         for (int64_t row = 0; row < rows; ++row)
-          for (int64_t block = 0; block < k / 16; ++block)
-            scales[static_cast<size_t>(block / 4 * 512 + row % 32 * 16 + row / 32 * 4 + block % 4)] = 1;
+          for (int64_t block = 0; block < k / 16; ++block) {
+            const int64_t tile = row / 128 * tiles + block / 4, in_tile = row % 128;
+            scales[static_cast<size_t>(tile * 512 + in_tile % 32 * 16 + in_tile / 32 * 4 + block % 4)] = 1;
+          }
         return on_device(DType::e4m3, scales);
       };
       set<const void*>(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, ones(m));
