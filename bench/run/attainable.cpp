@@ -67,15 +67,15 @@ std::string product_of(const std::string& name) {
 
 }  // namespace
 
-nlohmann::ordered_json attainable_of(Device& device) {
-  nlohmann::ordered_json facts = nlohmann::ordered_json::object();
+std::vector<std::pair<std::string, double>> attainable_of(Device& device) {
+  std::vector<std::pair<std::string, double>> facts;
   if (!device.numerics().empty()) return facts;
   try {
     const int64_t elements = (int64_t{is_gpu(device) ? 1024 : 192} << 20) / 4;
     const Tensor x = Tensor::zeros(device, {elements}, DType::f32);
     Tensor out = Tensor::zeros(device, {elements}, DType::f32);
     if (const auto seconds = fastest(device, [&] { run(Cast{.x = x, .out = out}); }))
-      facts["attainable.copy"] = 2.0 * 4 * static_cast<double>(elements) / *seconds;
+      facts.emplace_back("attainable.copy", 2.0 * 4 * static_cast<double>(elements) / *seconds);
   } catch (const Error&) {
     // Not enough memory for arrays of this size: no number.
   }
@@ -89,8 +89,8 @@ nlohmann::ordered_json attainable_of(Device& device) {
     Tensor out(device, {n, n}, product.dtype == DType::f64 ? DType::f64 : DType::f32);
     if (product.dtype == DType::f16 || product.dtype == DType::bf16) out = Tensor(device, {n, n}, product.dtype);
     if (const auto seconds = fastest(device, [&] { run(Matmul{.a = a, .b = b, .out = out, .math = product.math}); }))
-      facts[fmt::format("attainable.matmul.{}", product.name)] =
-          2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / *seconds;
+      facts.emplace_back(fmt::format("attainable.matmul.{}", product.name),
+                         2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / *seconds);
   }
   return facts;
 }

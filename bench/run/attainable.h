@@ -3,6 +3,8 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "accuracy/accuracy.h"
@@ -16,7 +18,7 @@ namespace halfmark::bench {
 // "attainable.matmul.f32", ".tf32", ".f16", ".bf16", ".f64": FLOP/s of a square matmul of these operands with fp32 sums (f64:
 // fp64 sums). The best of several runs each. Left out: what the device has no kernel for that computes in this type itself.
 // Takes less than a second. Empty for a simulated device, whose times are not valid.
-nlohmann::ordered_json attainable_of(Device& device);
+std::vector<std::pair<std::string, double>> attainable_of(Device& device);
 
 // The metrics below; the throughput harness measures roofline.bytes.
 const std::vector<MetricRow>& roofline_table();

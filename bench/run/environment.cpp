@@ -80,7 +80,7 @@ Json facts_of(Device& device, bool probes) {
       });
   if (probes)
     attempt([&] {
-      for (const auto& [name, rate] : attainable_of(device).items()) probed[name] = rate;
+      for (const auto& [name, rate] : attainable_of(device)) probed[name] = rate;
     });
   facts["probed"] = probed;
   return facts;

@@ -17,8 +17,8 @@ namespace halfmark::bench {
 namespace {
 
 constexpr size_t kNarrowestTerminal = 40;
-constexpr size_t kUnknownTerminal = 80;   // a terminal that does not tell its size
-constexpr size_t kUnlimited = 1'000'000;  // wider than any line
+constexpr size_t kUnknownTerminal = 80;        // a terminal that does not tell its size
+constexpr size_t kUnlimitedWidth = 1'000'000;  // wider than any line
 
 }  // namespace
 
@@ -59,7 +59,7 @@ size_t terminal_width(int descriptor) {
         error == std::errc() && stop == end && columns > 0)
       return std::max(kNarrowestTerminal, columns);
   }
-  return ::isatty(descriptor) == 1 ? kUnknownTerminal : kUnlimited;
+  return ::isatty(descriptor) == 1 ? kUnknownTerminal : kUnlimitedWidth;
 }
 
 bool wants_colour(int descriptor) { return ::isatty(descriptor) == 1 && !std::getenv("NO_COLOR"); }
