@@ -8,7 +8,7 @@ namespace halfmark::bench {
 namespace {
 
 // Steps on a clock of its own; `seconds(t)` is how long the step that starts at t takes.
-struct Machine {
+struct WarmingMachine {
   std::function<double(double)> seconds;
   double time = 0;
   int steps = 0;
@@ -20,16 +20,16 @@ struct Machine {
 };
 
 TEST(WarmUp, EndsSoonIfStepsDoNotBecomeFaster) {
-  Machine steady{[](double) { return 1e-3; }};
+  WarmingMachine steady{[](double) { return 1e-3; }};
   EXPECT_NEAR(steady.warmed({0.02, 1}), 0.04, 0.003);
-  Machine slow{[](double) { return 5.0; }};
+  WarmingMachine slow{[](double) { return 5.0; }};
   slow.warmed({0.02, 1});
   EXPECT_EQ(slow.steps, 2);
 }
 
 TEST(WarmUp, GoesOnWhileStepsBecomeFaster) {
   // 5 % faster every 20 ms until 300 ms.
-  Machine machine{[](double t) { return 1e-3 * (t < 0.3 ? 1.75 - 2.5 * t : 1); }};
+  WarmingMachine machine{[](double t) { return 1e-3 * (t < 0.3 ? 1.75 - 2.5 * t : 1); }};
   const double end = machine.warmed({0.02, 1});
   EXPECT_GT(end, 0.25);
   EXPECT_LT(end, 0.4);
@@ -37,14 +37,14 @@ TEST(WarmUp, GoesOnWhileStepsBecomeFaster) {
 
 TEST(WarmUp, OutlastsAClockThatWaits) {
   // Low clocks for 200 ms, which look steady.
-  Machine machine{[](double t) { return t < 0.2 ? 2e-3 : 1e-3; }};
+  WarmingMachine machine{[](double t) { return t < 0.2 ? 2e-3 : 1e-3; }};
   EXPECT_GT(machine.warmed(kGpuWarmUp), 0.5);
   EXPECT_LT(machine.time, 0.7);
 }
 
 TEST(WarmUp, HasALimit) {
   double seconds = 1e-2;
-  Machine machine{[&](double) { return seconds *= 0.9; }};
+  WarmingMachine machine{[&](double) { return seconds *= 0.9; }};
   machine.warmed({0.02, 0.05});
   EXPECT_LT(machine.time, 0.08);
 }
