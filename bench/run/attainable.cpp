@@ -101,35 +101,42 @@ const std::vector<MetricRow>& roofline_table() {
        "bytes of the operands of all operations of a training step, each counted once in each operation that uses it"},
       {"roofline.intensity", "FLOP/B", Better::neither, Kind::information, "work.flops of a step / roofline.bytes"},
       {"roofline.share", "1", Better::neither, Kind::information,
-       "least seconds of a step / time.step; the least: the larger of work.flops / the attainable matmul rate of the "
-       "policy's type, and roofline.bytes / the attainable copy rate, both measured at the start of the run (probed "
-       "facts of the device). Above 1 if operands stay in caches"},
+       "least seconds of a step / time.step; the least: the larger of work.flops / roofline.attainable_matmul and "
+       "roofline.bytes / roofline.attainable_copy. Above 1 if operands stay in caches"},
+      {"roofline.attainable_copy", "B/s", Better::neither, Kind::information,
+       "bytes read and written per second by a cast of f32 to f32 larger than the caches, best of several, once in a "
+       "run"},
+      {"roofline.attainable_matmul", "FLOP/s", Better::neither, Kind::information,
+       "of a large square matmul of the policy's type, best of several, once in a run"},
   };
   return rows;
 }
 
-void add_roofline_share(Record& record, const nlohmann::ordered_json& environment) {
-  if (record.harness != "throughput") return;
+const AttainableRates::Rates& AttainableRates::of(Device& device) {
+  const auto [place, is_new] = known_.try_emplace(device.name());
+  if (is_new) place->second = attainable_of(device);
+  return place->second;
+}
+
+void add_roofline(Record& record, const AttainableRates::Rates& rates) {
   const auto seconds = number_of(record, "time.step", "hot"), flops = number_of(record, "work.flops", "train"),
              bytes = number_of(record, "roofline.bytes", "hot");
-  if (!seconds || !bytes) return;
-  const nlohmann::ordered_json none = nlohmann::ordered_json::object();
-  const auto devices = environment.find("devices");
-  if (devices == environment.end() || !devices->contains(record.device)) return;
-  const auto probed = devices->at(record.device).find("probed");
-  if (probed == devices->at(record.device).end()) return;
-  const auto rate = [&](const std::string& name) { return probed->value(name, 0.0); };
-  const double copy = rate("attainable.copy");
-  if (copy <= 0) return;
+  if (record.harness != "throughput" || !seconds || !bytes) return;
+  const auto rate = [&](const std::string& name) {
+    const auto found = std::ranges::find(rates, name, &std::pair<std::string, double>::first);
+    return found == rates.end() ? 0.0 : found->second;
+  };
+  const double copy = rate("attainable.copy"), matmul = rate("attainable.matmul." + product_of(record.policy));
+  if (copy <= 0 || (flops && matmul <= 0)) return;
+  FindingsWriter out(roofline_table());
+  out.number("roofline.attainable_copy", "", copy);
   double least = *bytes / copy;
   if (flops) {
-    const double matmul = rate("attainable.matmul." + product_of(record.policy));
-    if (matmul <= 0) return;
+    out.number("roofline.attainable_matmul", "", matmul);
+    out.number("roofline.intensity", "hot", *flops / *bytes);
     least = std::max(least, *flops / matmul);
   }
-  FindingsWriter out(roofline_table());
   out.number("roofline.share", "hot", least / *seconds);
-  if (flops) out.number("roofline.intensity", "hot", *flops / *bytes);
   for (Measurement& one : out.take().measurements) record.measurements.push_back(std::move(one));
 }
 

@@ -1,8 +1,8 @@
-// What a device attains on this machine, measured at the start of a run, and how near a training step comes to it (roofline:
+// What a device attains on this machine, measured in the same run, and how near a training step comes to it (roofline:
 // S. Williams, A. Waterman, D. Patterson, CACM 52(4), 2009).
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,8 +23,18 @@ std::vector<std::pair<std::string, double>> attainable_of(Device& device);
 // The metrics below; the throughput harness measures roofline.bytes.
 const std::vector<MetricRow>& roofline_table();
 
-// Adds roofline.share and .intensity to a record of the throughput harness, from its time.step at "hot", its work and the facts of its device
-// in the environment. Nothing if one of them is missing.
-void add_roofline_share(Record& record, const nlohmann::ordered_json& environment);
+// The rates of each device, measured when they are first asked for.
+class AttainableRates {
+ public:
+  using Rates = std::vector<std::pair<std::string, double>>;
+  const Rates& of(Device& device);
+
+ private:
+  std::map<std::string, Rates> known_;  // by name of the device
+};
+
+// Adds the rates, roofline.share and roofline.intensity to a record of the throughput harness, from its time.step at "hot" and
+// its work. Nothing if one of them is missing.
+void add_roofline(Record& record, const AttainableRates::Rates& rates);
 
 }  // namespace halfmark::bench

@@ -27,11 +27,8 @@ Record throughput_record(const std::string& policy) {
   return record;
 }
 
-nlohmann::ordered_json facts(double copy, double f32, double f16) {
-  return {
-      {"devices",
-       {{"cpu",
-         {{"probed", {{"attainable.copy", copy}, {"attainable.matmul.f32", f32}, {"attainable.matmul.f16", f16}}}}}}}};
+AttainableRates::Rates rates(double copy, double f32, double f16) {
+  return {{"attainable.copy", copy}, {"attainable.matmul.f32", f32}, {"attainable.matmul.f16", f16}};
 }
 
 double number(const Record& record, const std::string& metric) {
@@ -42,26 +39,26 @@ double number(const Record& record, const std::string& metric) {
 
 TEST(Attainable, TheShareIsThatOfTheSlowerOfProductsAndBytes) {
   Record bound_by_products = throughput_record("fp32");
-  add_roofline_share(bound_by_products, facts(1e10, 6e10, 1e12));  // 0.1 s for products, 0.05 s for bytes
+  add_roofline(bound_by_products, rates(1e10, 6e10, 1e12));  // 0.1 s for products, 0.05 s for bytes
   EXPECT_DOUBLE_EQ(number(bound_by_products, "roofline.share"), 0.5);
   EXPECT_DOUBLE_EQ(number(bound_by_products, "roofline.intensity"), 12);
   Record bound_by_bytes = throughput_record("fp16");
-  add_roofline_share(bound_by_bytes, facts(1e10, 6e10, 1e12));  // 0.006 s and 0.05 s
+  add_roofline(bound_by_bytes, rates(1e10, 6e10, 1e12));  // 0.006 s and 0.05 s
   EXPECT_DOUBLE_EQ(number(bound_by_bytes, "roofline.share"), 0.25);
 }
 
 TEST(Attainable, WithoutTheRateOfItsTypeThereIsNoShare) {
-  for (const auto& environment : {facts(1e10, 0, 1e12), facts(0, 6e10, 1e12), nlohmann::ordered_json::object()}) {
+  for (const auto& environment : {rates(1e10, 0, 1e12), rates(0, 6e10, 1e12), AttainableRates::Rates()}) {
     Record record = throughput_record("fp32");
-    add_roofline_share(record, environment);
+    add_roofline(record, environment);
     EXPECT_EQ(number(record, "roofline.share"), -1);
   }
   Record of_tf32 = throughput_record("tf32");
-  add_roofline_share(of_tf32, facts(1e10, 6e10, 1e12));
+  add_roofline(of_tf32, rates(1e10, 6e10, 1e12));
   EXPECT_EQ(number(of_tf32, "roofline.share"), -1);
   Record other = throughput_record("fp32");
   other.harness = "memory";
-  add_roofline_share(other, facts(1e10, 6e10, 1e12));
+  add_roofline(other, rates(1e10, 6e10, 1e12));
   EXPECT_EQ(number(other, "roofline.share"), -1);
 }
 

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "accuracy/probe/probe.h"
-#include "bench/run/attainable.h"
 #include "bench/run/extension.h"
 #include "bench/run/standard_streams.h"
 #include "bench_build.h"  // written by CMake: version, compiler flags, build type, git revision
@@ -78,10 +77,6 @@ Json facts_of(Device& device, bool probes) {
         if (const auto fingerprint = probe::fingerprint_of(device, types))
           probed[fmt::format("probe.{}", types)] = *fingerprint;
       });
-  if (probes)
-    attempt([&] {
-      for (const auto& [name, rate] : attainable_of(device)) probed[name] = rate;
-    });
   facts["probed"] = probed;
   return facts;
 }

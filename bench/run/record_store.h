@@ -42,8 +42,6 @@ class RecordStore {
 
   const std::filesystem::path& output() const { return output_; }
 
-  const nlohmann::ordered_json& environment() const { return header_.environment; }  // once begun
-
  private:
   Report report() const;
   std::vector<Record> earlier_records(bool resume) const;

@@ -63,8 +63,20 @@ class ExitGuard {
   static inline std::function<void()> last_;
 };
 
+// To records of measured times. A device that fails while its rates are measured leaves them out; the next case shows why.
+void add_rates(Record& record, const std::vector<Device*>& devices, AttainableRates& rates) {
+  if (record.harness != "throughput" || (record.status != Status::ok && record.status != Status::suspect)) return;
+  for (Device* device : devices)
+    if (device->name() == record.device) try {
+        add_roofline(record, rates.of(*device));
+      } catch (const Error& error) {
+        complain(fmt::format("{}: what it attains was not measured: {}", device->name(), error.what()));
+      }
+}
+
 void measure_all(const RunOptions& options, const Execution& execution, RecordStore& store, const Progress& progress) {
   const int processes = options.execution.processes;
+  AttainableRates rates;
   const std::vector<Turn> turns = schedule_of(options.cases.size(), processes);
   std::string running;
   const ExitGuard guard([&] {
@@ -83,7 +95,7 @@ void measure_all(const RunOptions& options, const Execution& execution, RecordSt
     progress(done, turns.size(), one.id());
     running = one.id();
     Record record = execution.measure(one);
-    add_roofline_share(record, store.environment());
+    if (options.probes) add_rates(record, execution.devices(), rates);
     if (processes > 0) record = with_process(known, std::move(record));
     store.add(turns[done].place, std::move(record));
   }

@@ -87,7 +87,7 @@ class Plan final : public BlasltPlan {
     try {
       prepare(device);
     } catch (const Error& error) {
-      wait_for(device);  // throws if the device is lost
+      throw_if_lost(device, error);
       refusal_ = std::string("failed: ") + error.what();
     }
   }
@@ -111,7 +111,7 @@ class Plan final : public BlasltPlan {
     else if (must_prove_range(problem_.arithmetic, found[0].flags))
       refusal_ = "has no memory to try an algorithm that may multiply bf16 as fp16";
     else
-      take(found[0], ", not tried for want of memory", listed);
+      take(found[0], ", not tried: " + untried_, listed);
   }
 
   void take(const Candidate& candidate, const std::string& tried, int listed) {
@@ -152,11 +152,12 @@ class Plan final : public BlasltPlan {
   static constexpr int kByteOfA = 0x53, kByteOfB = 0x2b, kByteOfFactor = 0x3c;
 
   // Nothing if there is not enough memory for another set of operands.
-  std::optional<BlasltPointers> scratch_in(const CudaDevice& device, Trial& trial) const {
+  std::optional<BlasltPointers> scratch_in(const CudaDevice& device, Trial& trial) {
     try {
       return scratch_in(trial);
-    } catch (const Error&) {
-      wait_for(device);
+    } catch (const Error& error) {
+      throw_if_lost(device, error);
+      untried_ = error.what();
       return {};
     }
   }
@@ -267,11 +268,13 @@ class Plan final : public BlasltPlan {
       const cublasStatus_t status = work();
       wait_for(device);  // a fault of the device is no refusal
       if (status != CUBLAS_STATUS_SUCCESS) {
-        refusal_ = std::string("failed when it was tried: ") + cublasLtGetStatusString(status);
+        refusal_ = std::string("failed when it was tried: cublasLtMatmul: ") + cublasLtGetStatusString(status);
+        others_ += "; number " + std::to_string(candidate.place) + " " + refusal_;
         continue;
       }
       if (must_prove_range(problem_.arithmetic, candidate.flags) && !has_range(device, scratch.out)) {
         refusal_ = "lists an algorithm that multiplies bf16 as fp16 (" + text_of_flags(candidate.flags) + ")";
+        others_ += "; number " + std::to_string(candidate.place) + " multiplies bf16 as fp16";
         continue;
       }
       ++ran;
@@ -283,7 +286,7 @@ class Plan final : public BlasltPlan {
     if (!best) return;
     refusal_.clear();
     const bool compared = ran > 1;
-    take(*best, compared ? ", the fastest of " + std::to_string(ran) + " tried" : std::string(), listed);
+    take(*best, (compared ? ", the fastest of " + std::to_string(ran) + " tried" : std::string()) + others_, listed);
   }
 
   // Whether the first element of the result is the sum of products that fp16 would have made infinite or 0.
@@ -334,6 +337,8 @@ class Plan final : public BlasltPlan {
   MatmulDesc desc_;
   MatrixLayout a_, b_, out_;  // as the library names them
   cublasLtMatmulAlgo_t algorithm_{};
+  std::string others_;   // algorithms before it that failed when they were tried
+  std::string untried_;  // why there is no scratch memory
 };
 
 bool fills_16_bytes(DType dtype, int64_t elements) {

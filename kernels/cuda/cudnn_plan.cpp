@@ -78,7 +78,7 @@ class Plan final : public ConvolutionPlan {
     try {
       prepare(device);
     } catch (const Error& error) {
-      wait_for(device);  // throws if the device is lost
+      throw_if_lost(device, error);
       refusal_ = std::string("failed: ") + error.what();
     }
   }
@@ -226,10 +226,10 @@ class Plan final : public ConvolutionPlan {
       // Bytes that make small normal numbers of every dtype.
       constexpr int kByte = 0x3c;
       scratch = Pointers{memory(problem_.x, kByte), memory(problem_.w, kByte), memory(problem_.y, kByte)};
-    } catch (const Error&) {
-      wait_for(device);
+    } catch (const Error& error) {
+      throw_if_lost(device, error);
+      return take(found[0], listed, std::string(", not tried: ") + error.what());
     }
-    if (!scratch) return take(found[0], listed, ", not tried for want of memory");
     Candidate* best = nullptr;
     double fastest = 0;
     int ran = 0;
@@ -238,7 +238,8 @@ class Plan final : public ConvolutionPlan {
       const cudnnStatus_t status = work();
       wait_for(device);  // a fault of the device is no refusal
       if (status != CUDNN_STATUS_SUCCESS) {
-        refusal_ = std::string("failed when it was tried: ") + cudnnGetErrorString(status);
+        refusal_ = std::string("failed when it was tried: cudnnBackendExecute: ") + cudnnGetErrorString(status);
+        others_ += "; number " + std::to_string(candidate.place) + " " + refusal_;
         continue;
       }
       ++ran;
@@ -249,7 +250,7 @@ class Plan final : public ConvolutionPlan {
     }
     if (!best) return;
     refusal_.clear();
-    take(*best, listed, ran > 1 ? ", the fastest of " + std::to_string(ran) + " tried" : std::string());
+    take(*best, listed, (ran > 1 ? ", the fastest of " + std::to_string(ran) + " tried" : std::string()) + others_);
   }
 
   void take(Candidate& candidate, int listed, const std::string& tried) {
@@ -263,6 +264,7 @@ class Plan final : public ConvolutionPlan {
   ConvolutionProblem problem_;
   std::vector<CudnnDescriptor> parts_;  // what the plan was made of
   std::optional<CudnnDescriptor> plan_;
+  std::string others_;  // engines before it that failed when they were tried
 };
 
 }  // namespace

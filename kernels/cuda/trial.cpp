@@ -50,4 +50,9 @@ void wait_for(const CudaDevice& device) {
   HM_CUDA(cudaStreamSynchronize(device.stream()));
 }
 
+void throw_if_lost(const CudaDevice& device, const Error& cause) {
+  (void)cudaGetLastError();
+  if (cudaStreamSynchronize(device.stream()) != cudaSuccess) throw Error(cause);
+}
+
 }  // namespace halfmark::kernels::cuda

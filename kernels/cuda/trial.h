@@ -30,4 +30,7 @@ class Trial {
 // Waits for all work and forgets errors that the device survives. Throws Error for a fault that it does not.
 void wait_for(const CudaDevice& device);
 
+// After an error: forgets it if the device survives it, else throws it again, so that the call that failed first is named.
+void throw_if_lost(const CudaDevice& device, const Error& cause);
+
 }  // namespace halfmark::kernels::cuda

@@ -207,6 +207,7 @@ inline std::vector<ConvSize> tested_convolutions() {
       {"3x2 strided dilated groups", {1, 4, 9, 8}, {6, 2, 3, 2}, {.stride_h = 2, .pad_h = 1, .dilation_h = 2}, 2},
       {"depthwise", {2, 6, 5, 5}, {6, 1, 3, 3}, {.pad_h = 1, .pad_w = 1}, 6},
       {"1x1 strided", {2, 8, 6, 5}, {16, 8, 1, 1}, {.stride_h = 2, .stride_w = 2}, 1},
+      {"1x1 strided, 4 channels", {2, 4, 8, 8}, {8, 4, 1, 1}, {.stride_h = 2, .stride_w = 2}, 1},
       {"channels of 16", {2, 16, 8, 8}, {32, 16, 3, 3}, {.pad_h = 1, .pad_w = 1}, 1},
       {"1x3, channels of 16", {2, 16, 8, 8}, {32, 16, 1, 3}, {.pad_w = 1}, 1},
       {"5x5 strided pad", {1, 3, 11, 9}, {8, 3, 5, 5}, {.stride_h = 2, .stride_w = 2, .pad_h = 2, .pad_w = 2}, 1},
