@@ -127,8 +127,10 @@ class SoftwareGpuFailures : public SoftwareGpu, public testing::WithParamInterfa
         continue;
       }
       if (found.at(record.id) == expected.at(record.id)) continue;
-      // What a library cannot do is refused, and the next row of the operation runs; the record says why.
-      EXPECT_TRUE(is_of_library(name) && says(own_words(found.at(record.id).dump()), name)) << record.id;
+      // What a library cannot do is refused, and its next algorithm or the next row of the operation runs, or an algorithm is
+      // used untried; the record says why. The attributes of an algorithm are only described.
+      EXPECT_TRUE(says(own_words(found.at(record.id).dump()), name) || name == "cublasLtMatmulAlgoConfigGetAttribute")
+          << record.id;
       falls_through = true;
     }
     EXPECT_LE(lost.size(), 1u) << fmt::format("{}", lost.size());
@@ -146,9 +148,11 @@ class SoftwareGpuFailures : public SoftwareGpu, public testing::WithParamInterfa
   static bool is_of_library(const std::string& name) { return name.starts_with("cublas") || name.starts_with("cudnn"); }
 
   // What is only described in the report, and what gives something back.
-  // A library that fails while the environment is probed is refused there, and the next row answers the probe.
+  // While the environment is probed, a library whose trial fails, in its own calls or in those of the runtime, is refused and
+  // the next row answers; without scratch memory its algorithm is used untried. The records are those of the run without.
   static bool may_fail_unnoticed(const std::string& name) {
-    return is_of_library(name) || name == "cudaDriverGetVersion" || name == "cudaRuntimeGetVersion" ||
+    return is_of_library(name) || name == "cudaMalloc" || name == "cudaMemsetAsync" || name == "cudaSetDevice" ||
+           name == "cudaStreamSynchronize" || name == "cudaDriverGetVersion" || name == "cudaRuntimeGetVersion" ||
            name == "cudaMemGetInfo" || name.starts_with("nvml") || says(name, "Destroy") || name == "cudaFree";
   }
 

@@ -193,7 +193,7 @@ class Plan final : public BlasltPlan {
                                        preference.handle, kCandidates, results.data(), &listed);
     if (status != CUBLAS_STATUS_SUCCESS || listed == 0) {
       refusal_ =
-          "has no algorithm with this arithmetic (" +
+          "has no algorithm with this arithmetic (cublasLtMatmulAlgoGetHeuristic: " +
           std::string(cublasLtGetStatusString(status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status)) +
           ")";
       return {};

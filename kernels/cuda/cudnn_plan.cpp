@@ -188,7 +188,7 @@ class Plan final : public ConvolutionPlan {
     plan.set(kPlanHandle, CUDNN_TYPE_HANDLE, device.cudnn());
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
     if (const cudnnStatus_t status = plan.try_to_finalize(); status != CUDNN_STATUS_SUCCESS) {
-      refusal_ = std::string("has no plan for this (") + cudnnGetErrorString(status) + ")";
+      refusal_ = std::string("has no plan for this (cudnnBackendFinalize: ") + cudnnGetErrorString(status) + ")";
       return {};
     }
     const auto workspace = static_cast<size_t>(plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
