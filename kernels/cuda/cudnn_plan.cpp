@@ -189,6 +189,8 @@ class Plan final : public ConvolutionPlan {
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
     if (const cudnnStatus_t status = plan.try_to_finalize(); status != CUDNN_STATUS_SUCCESS) {
       refusal_ = std::string("has no plan for this (cudnnBackendFinalize: ") + cudnnGetErrorString(status) + ")";
+      if (CUDNN_STATUS_CATEGORY(static_cast<int>(status)) != CUDNN_STATUS_NOT_SUPPORTED)
+        others_ += "; another " + refusal_;
       return {};
     }
     const auto workspace = static_cast<size_t>(plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));

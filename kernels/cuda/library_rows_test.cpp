@@ -150,7 +150,7 @@ TEST_F(LibraryRows, AnAlgorithmThatFailsIsARefusalWithTheReason) {
   const Ran ran = multiply(gpu(), 112, DType::f32, {}, 2, 3);
   EXPECT_EQ(ran.row, "cuda-direct");
   EXPECT_EQ(ran.values[0], 6 * 112);
-  EXPECT_NE(ran.all_refusals().find("cublaslt: failed when it was tried: an internal operation failed"),
+  EXPECT_NE(ran.all_refusals().find("cublaslt: failed when it was tried: cublasLtMatmul: an internal operation failed"),
             std::string::npos)
       << ran.all_refusals();
 }
