@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks a machine with an NVIDIA GPU, without network or root, in under ten minutes: the CUDA tests (every kernel row against
+# Checks a machine with an NVIDIA GPU, without network or root: the CUDA tests (every kernel row against
 # the CPU's reference), matrix instructions against their simulated rows, how the libraries add, and a suite with its controls.
 # Runs from the packed archive (../bin/halfmark) or from the sources after a build (../build/release/halfmark).
 #   scripts/gpu_check.sh [-o FOLDER] [-d cuda:0] [-s quick] [-m MINUTES] [-v tensor_core_probes.csv]

@@ -1,16 +1,12 @@
 // The summation experiment: how the device's matmul adds at the size of this layer, found by the probe. Libraries choose
 // kernels by size, so each size is a case of its own: a list of sizes shows where a new version of a library adds in another way.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "accuracy/accuracy.h"
+#include "accuracy/probe/linear_matmul.h"
 #include "accuracy/probe/probe.h"
-#include "kernels/number/error.h"
 #include "models/policy.h"
 
 namespace halfmark::accuracy {
@@ -35,26 +31,13 @@ const std::vector<MetricRow>& summation_table() {
   return rows;
 }
 
-// A size of the subject, by its letter.
-int64_t size_of_subject(const TrialSpec& spec, char letter) {
-  const std::string& sizes = spec.subject->sizes;
-  for (size_t at = 0; at < sizes.size(); at = std::min(sizes.find('_', at), sizes.size() - 1) + 1)
-    if (sizes[at] == letter) return std::stoll(sizes.substr(at + 1));
-  throw Error(fmt::format("{} has no size {}", spec.subject->id(), letter));
-}
-
-// forward: out[b, o] = sum over i of x[b, i] w[o, i].
-probe::MatmulShape shape_of(const TrialSpec& spec) {
-  return {size_of_subject(spec, 'b'), size_of_subject(spec, 'o'), size_of_subject(spec, 'i')};
-}
-
 probe::MatmulTypes types_of(const TrialSpec& spec) {
   const DType low = spec.policy->low;
   return {std::string(name_of(low)), low, low, low, spec.policy->math, true};
 }
 
 Findings measure_summation(const TrialSpec& spec) {
-  probe::RecordingBox recorder(probe::matmul_box(*spec.device, types_of(spec), shape_of(spec)));
+  probe::RecordingBox recorder(probe::matmul_box(*spec.device, types_of(spec), probe::matmul_of(*spec.subject)));
   const std::string elements = recorder.box().elements;
   probe::Options options;
   options.replays = 0, options.match = false;
@@ -76,7 +59,7 @@ std::optional<std::string> refuses_summation(const TrialSpec& spec) {
   if (spec.subject->name != "linear") return "examines one matmul and needs a linear layer";
   if (models::quantizes_products(*spec.policy))
     return "examines products of numbers as they are stored, and " + std::string(spec.policy->name) + " quantises them";
-  if (shape_of(spec).k < 2) return "needs two products to add: i of 2 or more";
+  if (probe::matmul_of(*spec.subject).k < 2) return "needs two products to add: i of 2 or more";
   return {};
 }
 

@@ -138,39 +138,28 @@ class InstructionSubject : public Subject {
 // A matmul, whose rows and columns repeat.
 class MatmulSubject : public Subject {
  public:
-  MatmulSubject(Device& device, const MatmulTypes& types, MatmulShape shape, BlackBox box, std::optional<Model> model,
-                CheckedSubject& counts)
-      : device_(device),
-        types_(types),
-        shape_(shape),
-        box_(std::move(box)),
-        model_(std::move(model)),
-        counts_(counts) {}
+  MatmulSubject(Device& device, const MatmulTypes& types, MatmulShape shape, BlackBox box, CheckedSubject& counts)
+      : device_(device), types_(types), shape_(shape), box_(std::move(box)), counts_(counts) {}
   CheckedSubject& counts() override { return counts_; }
 
-  // Whether the model, found for a small matmul, gives the results of this size too: for every pair of a row and a
-  // column, the results at most of its places. Without a model, or if not, later results are compared with first ones.
-  void decide(uint64_t seed, const std::string& replayed) {
-    counts_.expected = "the device's own first results: no complete model of this sum";
-    if (!model_) return;
+  // Takes a model found at another size, if it gives the results of this size too: for every pair of a row and a column, the
+  // results at most of its places. Without a model, later results are compared with the first ones.
+  bool take(const Model& model, const std::string& found_at, uint64_t seed) {
     const Problems problems = drawn(seed);
     const Bytes got = product(problems);
     const size_t n = static_cast<size_t>(shape_.n);
     for (size_t i = 0; i < kSide; ++i)
       for (size_t j = 0; j < kSide; ++j) {
-        const uint64_t known = replay(*model_, {problems.rows[i], problems.columns[j], 0});
+        const uint64_t known = replay(model, {problems.rows[i], problems.columns[j], 0});
         size_t alike = 0, all = 0;
         for (size_t row = i; row < static_cast<size_t>(shape_.m); row += kSide)
           for (size_t column = j; column < n; column += kSide, ++all)
             alike += same_number(types_.d, load_code(types_.d, got.data(), row * n + column), known) ? 1 : 0;
-        if (2 * alike <= all) {
-          model_.reset();
-          counts_.expected =
-              fmt::format("the device's own first results: at this size it adds in another way than at {}", replayed);
-          return;
-        }
+        if (2 * alike <= all) return false;
       }
-    counts_.expected = "the model that the probe found at " + replayed;
+    model_ = model;
+    counts_.expected = "the model that the probe found at " + found_at;
+    return true;
   }
 
   void check(uint64_t seed, DeviceCheck& report, size_t listed, const std::function<bool()>& stop) override {
@@ -322,21 +311,26 @@ DeviceCheck check_device(Device& device, const CheckOptions& options, const Chec
         std::make_unique<InstructionSubject>(device, simulated, choice, options.problems, report.subjects.back()));
   }
   const MatmulShape shape{whole_tiles(options.shape.m), whole_tiles(options.shape.n), options.shape.k};
-  const MatmulShape small{32, 32, options.shape.k};
+  // A probe asks hundreds of questions, each a whole matmul, so only small sizes are examined.
+  std::vector<MatmulShape> examined = {{32, 32, shape.k}};
+  if (shape.m * shape.n <= 128 * 128) examined.push_back(shape);
   for (const std::string& name : types) {
     const std::string matmul = "matmul " + name;
     if (!go_on(matmul + ": probing")) break;
     try {
       const MatmulTypes parts = matmul_types_named(name);
-      RecordingBox recorder(matmul_box(device, parts, small));
-      Options how;
-      how.replays = 1000, how.match = false;
-      const Report found = examine(recorder, how);
-      const bool complete = found.model && found.replays > 0 && found.replayed == found.replays;
-      report.subjects.push_back({fmt::format("{} {}x{}x{}", matmul, shape.m, shape.n, shape.k), ""});
-      auto subject = std::make_unique<MatmulSubject>(device, parts, shape, recorder.box(),
-                                                     complete ? found.model : std::nullopt, report.subjects.back());
-      subject->decide(options.seed, fmt::format("{}x{}x{}", small.m, small.n, small.k));
+      const BlackBox box = matmul_box(device, parts, examined[0]);
+      report.subjects.push_back({fmt::format("{} {}x{}x{}", matmul, shape.m, shape.n, shape.k),
+                                 "the device's own first results: no model of the probe gives them"});
+      auto subject = std::make_unique<MatmulSubject>(device, parts, shape, box, report.subjects.back());
+      for (const MatmulShape& at : examined) {
+        RecordingBox recorder(matmul_box(device, parts, at));
+        Options how;
+        how.replays = 1000, how.match = false;
+        const Report found = examine(recorder, how);
+        const bool complete = found.model && found.replays > 0 && found.replayed == found.replays;
+        if (complete && subject->take(*found.model, fmt::format("{}x{}x{}", at.m, at.n, at.k), options.seed)) break;
+      }
       subjects.push_back(std::move(subject));
     } catch (const Unsupported& reason) {
       report.not_checked.push_back(fmt::format("{}: {}", matmul, reason.what()));

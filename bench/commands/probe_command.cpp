@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "accuracy/probe/linear_matmul.h"
 #include "accuracy/probe/probe.h"
 #include "bench/commands/commands.h"
 #include "bench/commands/matmul_shape.h"
@@ -130,24 +131,12 @@ std::vector<probe::Report> probe_matmuls(Device& device, const ProbeArguments& a
   return reports;
 }
 
-// A linear layer's matmul: b x i times i x o, its weights stored as [o, i].
-probe::MatmulShape shape_of_linear(const std::string& id) {
-  const Subject& subject = subject_named(id);
-  if (subject.name != "linear")
-    throw Error(fmt::format("{}: a grid lists matmuls as linear layers, linear/b32_i64_o32", id));
-  const auto size = [&](char letter) {
-    const std::string& sizes = subject.sizes;
-    const size_t at = sizes.starts_with(letter) ? 0 : sizes.find(fmt::format("_{}", letter)) + 1;
-    return std::stoll(sizes.substr(at + 1));
-  };
-  return {size('b'), size('o'), size('i')};
-}
-
 // How each matmul of a list adds, one line each.
 void run_grid(Device& device, const ProbeArguments& arguments, const TextOptions& text) {
   const std::vector<std::string> types = arguments.types.empty() ? probe::usual_types() : arguments.types;
   std::vector<std::pair<std::string, probe::MatmulShape>> sizes;
-  for (const std::string& id : subjects_in_file(arguments.grid)) sizes.emplace_back(id, shape_of_linear(id));
+  for (const std::string& id : subjects_in_file(arguments.grid))
+    sizes.emplace_back(id, probe::matmul_of(subject_named(id)));
   Json all = Json::array();
   Table table({"matmul", "types", "partial sums", "block", "kept bits", "fingerprint"}, 2);
   std::vector<std::string> refused;
