@@ -19,6 +19,7 @@
 #include "accuracy/lint_training.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::accuracy {
 namespace {
@@ -97,7 +98,7 @@ TEST(Lint, HasATestOfEveryMistakeAndRulesThatExist) {
 
 // The table of accuracy/README.md names every rule and every mistake.
 TEST(Lint, IsDescribed) {
-  std::ifstream file(std::string(HALFMARK_SOURCE_DIR) + "/accuracy/README.md");
+  std::ifstream file(test_folders::source() + "/accuracy/README.md");
   std::stringstream text;
   text << file.rdbuf();
   for (const LintRule& rule : lint_rules())

@@ -18,6 +18,7 @@
 #include "bench/run/program_testing.h"
 #include "bench/run/record_store.h"
 #include "reports/record/journal.h"
+#include "reports/record/paths_testing.h"
 #include "reports/record/report.h"
 
 namespace halfmark::bench {
@@ -235,7 +236,7 @@ TEST_F(ClaimsProgram, AreListedWithWhereTheyCanBeDecided) {
   const Result text = halfmark("list claims");
   EXPECT_EQ(text.code, 0) << text.err;
   const Json list = Json::parse(halfmark("list claims --json").out);
-  const Json claims = Json::parse(read(std::filesystem::path(HALFMARK_SOURCE_DIR) / "reports/claims/claims.json"));
+  const Json claims = Json::parse(read(std::filesystem::path(test_folders::source()) / "reports/claims/claims.json"));
   ASSERT_EQ(list.size(), claims["entries"].size());
   for (size_t i = 0; i < list.size(); ++i) {
     const Json &row = list[i], &claim = claims["entries"][i];

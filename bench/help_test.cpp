@@ -13,6 +13,7 @@
 #include "bench/program.h"
 #include "bench/run/program_testing.h"
 #include "models/families.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::bench {
 namespace {
@@ -126,7 +127,7 @@ TEST_F(HelpTest, FitsTheTerminal) {
 
 // README.md repeats the list of `halfmark --help`; this keeps the two the same.
 TEST(Help, TheReadmeListsTheCommandsInTheSameWords) {
-  std::ifstream readme(std::string(HALFMARK_SOURCE_DIR) + "/README.md");
+  std::ifstream readme(test_folders::source() + "/README.md");
   std::vector<std::string> found, expected;
   bool inside = false;
   for (std::string line; std::getline(readme, line);) {

@@ -14,12 +14,13 @@
 #include "bench/run/program_testing.h"
 #include "bench/run/record_store.h"
 #include "reports/record/journal.h"
+#include "reports/record/paths_testing.h"
 #include "reports/record/report.h"
 
 namespace halfmark::bench {
 namespace {
 
-const std::filesystem::path kSourceFolder = HALFMARK_SOURCE_DIR;
+const std::filesystem::path kSourceFolder = test_folders::source();
 
 class NewcomersModel : public ProcessTest {
  protected:

@@ -14,12 +14,13 @@
 #include "bench/run/record_store.h"
 #include "reports/record/file.h"
 #include "reports/record/journal.h"
+#include "reports/record/paths_testing.h"
 #include "reports/record/report.h"
 
 namespace halfmark::bench {
 namespace {
 
-const std::string kSource = HALFMARK_SOURCE_DIR;
+const std::string kSource = test_folders::source();
 
 class ProgramTest : public ProcessTest {};
 using SlowProgramTest = ProgramTest;

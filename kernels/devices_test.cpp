@@ -12,11 +12,12 @@
 #include "kernels/ops/ops.h"
 #include "kernels/plugin_file.h"
 #include "kernels/tensor/tensor.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::kernels {
 namespace {
 
-std::string sample(const std::string& name) { return std::string(HALFMARK_BINARY_DIR) + "/samples/" + name + ".so"; }
+std::string sample(const std::string& name) { return test_folders::binary() + "/samples/" + name + ".so"; }
 
 void expect_one_line(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << text;
@@ -45,7 +46,7 @@ TEST(Plugin, AFileThatIsNoLibraryOrNoPluginSaysSo) {
   const std::string text = testing::TempDir() + "halfmark_no_library.so";
   std::ofstream(text) << "not a library\n";
   expect_one_line(load_plugin(text).absent, "cannot be loaded");
-  expect_one_line(load_plugin(std::string(HALFMARK_BINARY_DIR) + "/libhalfmark_kernels.so").absent,
+  expect_one_line(load_plugin(test_folders::binary() + "/libhalfmark_kernels.so").absent,
                   "has no entry halfmark_plugin");
 }
 

@@ -59,9 +59,9 @@ Tensor repeated(const Tensor& few, int64_t rows) {
   return many;
 }
 
-class Subject {
+class Check {
  public:
-  virtual ~Subject() = default;
+  virtual ~Check() = default;
   virtual CheckedSubject& counts() = 0;
   // One round of problems drawn from `seed`. `stop` is asked after each launch.
   virtual void check(uint64_t seed, DeviceCheck& report, size_t listed, const std::function<bool()>& stop) = 0;
@@ -70,10 +70,10 @@ class Subject {
 constexpr int kLaunches = 8;  // of the same problems in one round
 
 // A matrix instruction. The simulated row gives the known results.
-class InstructionSubject : public Subject {
+class InstructionCheck : public Check {
  public:
-  InstructionSubject(Device& device, std::shared_ptr<Device> simulated, const DotChoice& choice, int64_t problems,
-                     CheckedSubject& counts)
+  InstructionCheck(Device& device, std::shared_ptr<Device> simulated, const DotChoice& choice, int64_t problems,
+                   CheckedSubject& counts)
       : device_(device), simulated_(std::move(simulated)), choice_(choice), problems_(problems), counts_(counts) {}
   CheckedSubject& counts() override { return counts_; }
 
@@ -136,9 +136,9 @@ class InstructionSubject : public Subject {
 };
 
 // A matmul, whose rows and columns repeat.
-class MatmulSubject : public Subject {
+class MatmulCheck : public Check {
  public:
-  MatmulSubject(Device& device, const MatmulTypes& types, MatmulShape shape, BlackBox box, CheckedSubject& counts)
+  MatmulCheck(Device& device, const MatmulTypes& types, MatmulShape shape, BlackBox box, CheckedSubject& counts)
       : device_(device), types_(types), shape_(shape), box_(std::move(box)), counts_(counts) {}
   CheckedSubject& counts() override { return counts_; }
 
@@ -304,11 +304,11 @@ DeviceCheck check_device(Device& device, const CheckOptions& options, const Chec
   if (options.matmuls) types = options.types.empty() ? usual_types() : options.types;
   report.subjects.reserve(choices.size() + types.size());  // subjects refer to their counts
 
-  std::vector<std::unique_ptr<Subject>> subjects;
+  std::vector<std::unique_ptr<Check>> subjects;
   for (const DotChoice& choice : choices) {
     report.subjects.push_back({choice.name(), simulation});
     subjects.push_back(
-        std::make_unique<InstructionSubject>(device, simulated, choice, options.problems, report.subjects.back()));
+        std::make_unique<InstructionCheck>(device, simulated, choice, options.problems, report.subjects.back()));
   }
   const MatmulShape shape{whole_tiles(options.shape.m), whole_tiles(options.shape.n), options.shape.k};
   // A probe asks hundreds of questions, each a whole matmul, so only small sizes are examined.
@@ -322,7 +322,7 @@ DeviceCheck check_device(Device& device, const CheckOptions& options, const Chec
       const BlackBox box = matmul_box(device, parts, examined[0]);
       report.subjects.push_back({fmt::format("{} {}x{}x{}", matmul, shape.m, shape.n, shape.k),
                                  "the device's own first results: no model of the probe gives them"});
-      auto subject = std::make_unique<MatmulSubject>(device, parts, shape, box, report.subjects.back());
+      auto subject = std::make_unique<MatmulCheck>(device, parts, shape, box, report.subjects.back());
       for (const MatmulShape& at : examined) {
         RecordingBox recorder(matmul_box(device, parts, at));
         Options how;

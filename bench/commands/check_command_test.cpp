@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "bench/run/program_testing.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::bench {
 namespace {
@@ -18,9 +19,9 @@ namespace {
 class CheckCommand : public ProcessTest {
  protected:
   // The program with the plugin that runs on the software GPU.
-  static std::string software_gpu() { return std::string(HALFMARK_BINARY_DIR) + "/software_gpu/halfmark"; }
+  static std::string software_gpu() { return test_folders::binary() + "/software_gpu/halfmark"; }
   static bool has_software_gpu() {
-    return std::filesystem::exists(std::string(HALFMARK_BINARY_DIR) + "/software_gpu/halfmark_cuda.so") &&
+    return std::filesystem::exists(test_folders::binary() + "/software_gpu/halfmark_cuda.so") &&
            std::filesystem::exists(software_gpu());
   }
 

@@ -6,6 +6,7 @@
 
 #include "bench/run/program_testing.h"
 #include "reports/record/lock.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::bench {
 namespace {
@@ -37,7 +38,7 @@ TEST_F(MergeTest, ShardsOfARunAreThatRun) {
   EXPECT_EQ(whole.run.command, "halfmark merge 2.json 3.json 1.json -o whole.json");
   EXPECT_EQ(whole.environment["shards"].size(), 3u);
   EXPECT_EQ(halfmark("show whole.json").code, 0);
-  const std::string validator = std::string(HALFMARK_SOURCE_DIR) + "/scripts/validate_report.py";
+  const std::string validator = test_folders::source() + "/scripts/validate_report.py";
   if (std::filesystem::exists(validator) && std::string(HALFMARK_PYTHON) != "") {
     EXPECT_EQ(shell(std::string(HALFMARK_PYTHON) + " " + quoted(validator) + " whole.json 1.json").code, 0);
   }

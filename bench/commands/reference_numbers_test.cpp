@@ -13,13 +13,14 @@
 #include "reports/gate/gate_reference.h"
 #include "reports/gate/judgement.h"
 #include "reports/record/folder_testing.h"
+#include "reports/record/paths_testing.h"
 #include "reports/record/report.h"
 
 namespace halfmark::bench {
 namespace {
 
 const std::filesystem::path kFixture =
-    std::filesystem::path(HALFMARK_SOURCE_DIR) / "reports/fixtures/reference_numbers.json";
+    std::filesystem::path(test_folders::source()) / "reports/fixtures/reference_numbers.json";
 
 // Each kind of layer, each model, and the controls with an overflow.
 constexpr const char* kCases =

@@ -12,6 +12,7 @@
 #include "bench/namespaces.h"
 #include "kernels/number/error.h"
 #include "models/zoo.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::bench {
 namespace {
@@ -53,7 +54,7 @@ TEST(Shapes, AreReadFromJson) {
 }
 
 TEST(Shapes, OfDeepBenchAreSubjects) {
-  const std::filesystem::path folder = std::filesystem::path(HALFMARK_SOURCE_DIR) / "bench" / "shapes";
+  const std::filesystem::path folder = std::filesystem::path(test_folders::source()) / "bench" / "shapes";
   EXPECT_EQ(subjects_in_file((folder / "deepbench_gemm_training.csv").string()).size(), 83u);
   const Ids convolutions = subjects_in_file((folder / "deepbench_conv_training.csv").string());
   EXPECT_EQ(convolutions.size(), 90u);
@@ -62,7 +63,7 @@ TEST(Shapes, OfDeepBenchAreSubjects) {
 }
 
 TEST(Shapes, OfTritonBenchAreSubjects) {
-  const std::filesystem::path folder = std::filesystem::path(HALFMARK_SOURCE_DIR) / "bench" / "shapes";
+  const std::filesystem::path folder = std::filesystem::path(test_folders::source()) / "bench" / "shapes";
   const Ids products = subjects_in_file((folder / "tritonbench_llama.csv").string());
   EXPECT_EQ(products.size(), 17u * 12u);
   EXPECT_EQ(products.front(), "linear/b1_i4096_o12288");

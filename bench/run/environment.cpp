@@ -8,6 +8,8 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <set>
+#include <string>
 #include <thread>
 
 #include "accuracy/probe/probe.h"
@@ -53,9 +55,24 @@ std::string os_name() {
   return "unknown";
 }
 
+// What failed while kernels were chosen: the next one answered a probe then.
+std::set<std::string> failures_in(const KernelLog& log) {
+  std::set<std::string> failures;
+  const auto add = [&](const std::string& text) {
+    const bool failed = text.find("failed") != std::string::npos || text.find("not tried") != std::string::npos;
+    if (failed) failures.insert(text);
+  };
+  for (const LoggedKernel& one : log.entries()) {
+    for (const std::string& text : one.refusals) add(text);
+    for (const std::string& text : one.choices) add(text);
+  }
+  return failures;
+}
+
 // Facts and probes of a device. A call that fails costs the rest of them and not the report, which says so.
 Json facts_of(Device& device, bool probes) {
   Json facts = Json::object(), probed = Json::object();
+  const KernelLog log;
   const auto attempt = [&](const auto& ask) {
     if (facts.contains("failed")) return;
     try {
@@ -78,6 +95,7 @@ Json facts_of(Device& device, bool probes) {
           probed[fmt::format("probe.{}", types)] = *fingerprint;
       });
   facts["probed"] = probed;
+  if (const auto failures = failures_in(log); !failures.empty()) facts["failures"] = failures;
   return facts;
 }
 

@@ -16,6 +16,7 @@
 #include "bench/run/runner.h"
 #include "kernels/number/error.h"
 #include "reports/record/lock.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::bench {
 namespace {
@@ -36,7 +37,7 @@ class Isolation : public ProcessTest {
 };
 
 TEST_F(Isolation, BringsBackTheRecord) {
-  const std::string fixture = std::string(HALFMARK_SOURCE_DIR) + "/reports/fixtures/newer-minor.json";
+  const std::string fixture = test_folders::source() + "/reports/fixtures/newer-minor.json";
   const IsolatedRun result =
       run("test \"$*\" = \"run --case mlp/cpu/fp16/error --seed 7 --no-probes --output-descriptor $8\" && cat " +
           quoted(fixture) + " > /dev/fd/$8");
@@ -46,7 +47,7 @@ TEST_F(Isolation, BringsBackTheRecord) {
 
 // A harness of an extension may end the process in any way.
 TEST_F(Isolation, EachWayToEndTheProcessIsAClearRecord) {
-  const std::string planted = std::string(HALFMARK_BINARY_DIR) + "/halfmark_planted_extension";
+  const std::string planted = test_folders::binary() + "/halfmark_planted_extension";
   const auto run = [&](const std::string& how) {
     const std::string id = "linear/b4_i16_o8/cpu/fp32/ending" + how;
     IsolatedRun result = run_isolated(planted, id, 0, 60);
@@ -62,7 +63,7 @@ TEST_F(Isolation, EachWayToEndTheProcessIsAClearRecord) {
 }
 
 TEST_F(Isolation, WithoutItAnExitEndsTheRunWithOneLineAndKeepsFinishedCases) {
-  const std::string planted = quoted(std::string(HALFMARK_BINARY_DIR) + "/halfmark_planted_extension");
+  const std::string planted = quoted(test_folders::binary() + "/halfmark_planted_extension");
   const Result ended = shell(planted + " run --no-probes --case linear/b4_i16_o8/cpu/fp32/ending/how=exit0");
   EXPECT_EQ(ended.code, 2);
   EXPECT_EQ(ended.err,

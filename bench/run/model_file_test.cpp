@@ -20,6 +20,7 @@
 #include "models/trial.h"
 #include "models/zoo.h"
 #include "reports/record/file.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::bench {
 namespace {
@@ -313,7 +314,7 @@ class MutatedTrees {
 };
 
 TEST(ModelFile, EveryChangeOfItsTreeIsReadOrRefusedWithOneLineAndWithoutMuchMemory) {
-  const std::string file = std::string(HALFMARK_SOURCE_DIR) + "/bench/models/six_layers.json";
+  const std::string file = test_folders::source() + "/bench/models/six_layers.json";
   const Json root = Json::parse(reports::read_file(file));
   rusage before{}, after{};
   ::getrusage(RUSAGE_SELF, &before);

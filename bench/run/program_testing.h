@@ -20,6 +20,7 @@
 #include "bench/namespaces.h"
 #include "reports/record/folder_testing.h"
 #include "reports/record/journal.h"
+#include "reports/record/paths_testing.h"
 #include "reports/record/report.h"
 
 namespace halfmark::bench {
@@ -33,7 +34,7 @@ class ProcessTest : public FolderTest {
     std::filesystem::permissions(folder_, std::filesystem::perms::owner_all);
   }
 
-  static std::string program() { return std::string(HALFMARK_BINARY_DIR) + "/halfmark"; }
+  static std::string program() { return test_folders::binary() + "/halfmark"; }
 
   static std::string read(const std::filesystem::path& path) {
     std::ostringstream text;

@@ -9,6 +9,7 @@
 
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::bench {
 namespace {
@@ -45,7 +46,7 @@ TEST(DotVectors, AnswerOneCodePerRowAndChainLongerRows) {
 }
 
 TEST(DotVectors, ReproduceTheWorkedExamples) {
-  const std::string file = std::string(HALFMARK_DATA) + "/tensor_core_worked_examples.csv";
+  const std::string file = test_folders::data() + "/tensor_core_worked_examples.csv";
   std::ifstream stream(file);
   if (!stream) GTEST_SKIP() << "no worked examples at " << file;
   std::string line;

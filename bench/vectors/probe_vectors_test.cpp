@@ -9,6 +9,7 @@
 
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::bench {
 namespace {
@@ -67,7 +68,7 @@ TEST_F(ProbeVectors, AreRefusedWithFileAndLine) {
 }
 
 TEST_F(ProbeVectors, KnownAnswersOfThePublishedFileAreReproduced) {
-  const std::string file = std::string(HALFMARK_DATA) + "/tensor_core_probes.csv";
+  const std::string file = test_folders::data() + "/tensor_core_probes.csv";
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there";
   TextOptions options;
   options.width = 250;

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "reports/record/paths_testing.h"
+
 namespace halfmark::kernels {
 namespace {
 
@@ -156,11 +158,11 @@ class SlowDotCode : public testing::TestWithParam<Target> {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  static std::string source() { return HALFMARK_SOURCE_DIR "/kernels/cuda/dot.cu"; }
+  static std::string source() { return test_folders::source() + "/kernels/cuda/dot.cu"; }
   // The output of nvcc with --ptx or --cubin.
   std::filesystem::path compiled(const std::string& how) {
     const std::filesystem::path result = folder_ / "dot";
-    const Ran ran = run_command("'" HALFMARK_NVCC "' -std=c++20 -I'" HALFMARK_SOURCE_DIR "' -arch=sm_" +
+    const Ran ran = run_command("'" HALFMARK_NVCC "' -std=c++20 -I'" + test_folders::source() + "' -arch=sm_" +
                                 GetParam().name + " --" + how + " -o '" + result.string() + "' '" + source() + "'");
     EXPECT_EQ(ran.status, 0) << ran.output;
     return result;

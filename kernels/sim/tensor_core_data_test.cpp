@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/sim/exact_machines_testing.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::kernels::exact {
 namespace {
@@ -89,7 +90,7 @@ MatrixInstruction instruction_of(std::string_view architecture, Type operand, co
   return operand == Type::fp16 || operand == Type::bf16 ? mma_m16n8k16 : mma_m16n8k32;
 }
 
-const std::string kFolder = std::string(HALFMARK_DATA) + "/tensor_core_hw";
+const std::string kFolder = test_folders::data() + "/tensor_core_hw";
 
 class GpuOutputs : public testing::TestWithParam<Gpu> {};
 
@@ -175,7 +176,7 @@ TEST(GpuOutputs, TheFilesOfTheL40SAreThoseOfTheRtx1000Ada) {
 // Worked examples of another exact model, for paths without published outputs of GPUs.
 
 TEST(WorkedExamples, AreReproducedBitForBit) {
-  const std::string file = std::string(HALFMARK_DATA) + "/tensor_core_worked_examples.csv";
+  const std::string file = test_folders::data() + "/tensor_core_worked_examples.csv";
   std::ifstream stream(file);
   if (!stream) GTEST_SKIP() << "no worked examples at " << file;
   std::string line;
@@ -245,7 +246,7 @@ std::vector<ProbeRow> probe_rows() {
 }
 
 TEST(Probes, GetTheAnswerOfTheHypothesisThatTheModelHolds) {
-  const std::string file = std::string(HALFMARK_DATA) + "/tensor_core_probes.csv";
+  const std::string file = test_folders::data() + "/tensor_core_probes.csv";
   std::ifstream stream(file);
   if (!stream) GTEST_SKIP() << "no probes at " << file;
   std::string line;

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "kernels/number/dtype.h"
+#include "kernels/tensor/device_state.h"
 #include "kernels/tensor/memory.h"
 
 namespace halfmark::kernels {
@@ -18,6 +20,16 @@ class GuardBytes;
 class Tensor;
 enum class Layout : uint8_t;  // kernels/tensor/tensor.h
 class KernelTable;            // kernels/ops/ops.h: the rows of this device
+
+// Work that a device has recorded.
+class RecordedWork {
+ public:
+  virtual ~RecordedWork() = default;
+  RecordedWork() = default;
+  RecordedWork(const RecordedWork&) = delete;
+  RecordedWork& operator=(const RecordedWork&) = delete;
+  virtual void run() = 0;  // enqueues it once more
+};
 
 // Not thread-safe: one thread at a time uses a device. Its kernels may use many threads internally.
 class Device {
@@ -51,6 +63,14 @@ class Device {
   virtual double time(
       const std::function<void()>& work) = 0;  // seconds from the start of the first kernel to the end of the last one
   virtual void evict_caches() = 0;             // so that the next kernel reads from memory
+
+  // Its clocks, temperature, power and what slows it down, now. Nothing: it does not tell, as a CPU or a GPU without NVML.
+  virtual std::optional<DeviceState> state() { return std::nullopt; }
+
+  // Records the kernels that `work` enqueues, with their memory, instead of running them (CUDA graphs). They may then run
+  // any number of times with one call; until the result is destroyed the memory that `work` releases is not reused.
+  // Throws Unsupported with a reason if the device cannot, or if `work` waits for a result of the device.
+  virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work);
 
   // The elements of an opaque tensor in plain (row-major) order. `host` holds bytes_for(dtype, elements).
   virtual void copy_out_plain(void* host, const Tensor& opaque);

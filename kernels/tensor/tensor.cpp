@@ -48,6 +48,10 @@ std::string_view name_of(Layout layout) {
 
 Layout Device::image_layout(DType) const { return Layout::plain; }
 
+std::unique_ptr<RecordedWork> Device::record(const std::function<void()>&) {
+  throw Unsupported(name() + " records no work");
+}
+
 void Device::copy_out_plain(void*, const Tensor&) { throw Error(name() + " has no opaque layouts"); }
 
 namespace {

@@ -19,6 +19,7 @@
 #include "reports/claims/claims.h"
 #include "reports/record/file.h"
 #include "reports/record/json_parser.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::reports {
 namespace {
@@ -26,7 +27,7 @@ namespace {
 using nlohmann::ordered_json;
 
 ordered_json json_of_claims(const std::string& file) {
-  return parse_json(read_file(HALFMARK_SOURCE_DIR "/reports/claims/" + file), file);
+  return parse_json(read_file(test_folders::source() + "/reports/claims/" + file), file);
 }
 
 // By name, the values of its sources in their order.
@@ -410,7 +411,7 @@ std::string in_a_cell(std::string text) {
 
 // The verdicts in the repository are those of today's rules.
 TEST(ClaimLimits, AreThoseOfTheVerdictsInReportsClaimsMd) {
-  const std::string page = read_file(HALFMARK_SOURCE_DIR "/reports/claims.md");
+  const std::string page = read_file(test_folders::source() + "/reports/claims.md");
   for (const ordered_json& entry : json_of_claims("claims.json")["entries"]) {
     const std::string id = entry["id"], claim = entry["claim"], rule = entry.value("rule", ""),
                       note = entry.value("note", "");

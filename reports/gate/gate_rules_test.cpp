@@ -11,6 +11,7 @@
 #include "reports/record/file.h"
 #include "reports/record/folder_testing.h"
 #include "reports/record/json_parser.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::reports::gate_test {
 namespace {
@@ -34,7 +35,7 @@ std::string about_time_rule(const std::string& rule) {
 
 TEST(GateRules, ThatAreBuiltInEqualTheFilesOfTheFolder) {
   for (const char* name : {"default", "strict"}) {
-    const std::string path = std::string(HALFMARK_SOURCE_DIR) + "/reports/gate/rules/" + name + ".json";
+    const std::string path = test_folders::source() + "/reports/gate/rules/" + name + ".json";
     EXPECT_EQ(shipped_gate_rules(name), read_file(path)) << name;
     const GateRules built_in = load_gate_rules(name), from_file = load_gate_rules(path);
     EXPECT_EQ(built_in.source, from_file.source);

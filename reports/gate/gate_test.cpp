@@ -12,6 +12,7 @@
 
 #include "reports/gate/gate_testing.h"
 #include "reports/record/folder_testing.h"
+#include "reports/record/paths_testing.h"
 #include "reports/record/subject_facts.h"
 
 namespace halfmark::reports::gate_test {
@@ -42,7 +43,7 @@ TEST(Gate, PassesAReportAgainstItself) {
 }
 
 TEST(Gate, PassesEveryFixtureAgainstItselfExceptForTheBrokenBoundInIt) {
-  const std::filesystem::path fixtures = std::filesystem::path(HALFMARK_SOURCE_DIR) / "reports/fixtures";
+  const std::filesystem::path fixtures = std::filesystem::path(test_folders::source()) / "reports/fixtures";
   const Report old = Report::load(fixtures / "report-1.0.json"), now = Report::load(fixtures / "report-1.1.json");
   EXPECT_EQ(gate(now, now).exit_code, 0);
   const Judgement judgement = gate(old, old);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "reports/outputs/gate_mutations_testing.h"
+#include "reports/record/paths_testing.h"
 #include "reports/statistics/statistics.h"
 
 namespace halfmark::reports::gate_test {
@@ -17,7 +18,7 @@ namespace {
 constexpr size_t kTimes = 25;  // each kind of mutation, on measurements and records drawn at random
 
 Report measured() {
-  return Report::load(std::filesystem::path(HALFMARK_SOURCE_DIR) / "reports/fixtures/measured.json");
+  return Report::load(std::filesystem::path(test_folders::source()) / "reports/fixtures/measured.json");
 }
 
 TEST(SlowGateMutations, NoMutationThatHidesOrWorsensSomethingPassesWithoutAWord) {

@@ -24,6 +24,7 @@
 #include "reports/outputs/text.h"
 #include "reports/record/file.h"
 #include "reports/record/folder_testing.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::reports {
 namespace {
@@ -106,7 +107,7 @@ TEST_F(OutputsTest, PrintsAnnotationsWhenAsked) {
 
 // Written into the build folder for readers_test.py.
 TEST(Outputs, AreWrittenForOtherReaders) {
-  const fs::path folder = fs::path(HALFMARK_BINARY_DIR) / "reports" / "written_outputs";
+  const fs::path folder = fs::path(test_folders::binary()) / "reports" / "written_outputs";
   fs::create_directories(folder);
   const auto write = [&](const std::string& name, const Judgement& judgement, const Report& report) {
     write_outputs(judgement, report,
@@ -149,7 +150,7 @@ std::vector<std::string> blocks_of(const std::string& page) {
 }
 
 TEST(Outputs, AreWhatTheReadmeShows) {
-  const std::string page = read_file(fs::path(HALFMARK_SOURCE_DIR) / "reports" / "outputs" / "README.md");
+  const std::string page = read_file(fs::path(test_folders::source()) / "reports" / "outputs" / "README.md");
   const Judgement judgement = sample_judgement();
   std::string csv = csv_of(judgement);
   std::erase(csv, '\r');

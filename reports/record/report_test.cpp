@@ -22,6 +22,7 @@
 #include "reports/record/file.h"
 #include "reports/record/folder_testing.h"
 #include "reports/record/memory_file.h"
+#include "reports/record/paths_testing.h"
 #include "reports/record/sample_report_testing.h"
 
 namespace halfmark::reports {
@@ -384,7 +385,7 @@ TEST(Report, RefusesAnIntervalThatIsNone) {
 }
 
 TEST(Report, ReadsTheFixtureOfEveryVersion) {
-  const fs::path fixtures = fs::path(HALFMARK_SOURCE_DIR) / "reports/fixtures";
+  const fs::path fixtures = fs::path(test_folders::source()) / "reports/fixtures";
   size_t read = 0;
   for (const auto& entry : fs::directory_iterator(fixtures)) {
     const std::string name = entry.path().filename().string();
@@ -417,7 +418,7 @@ TEST(Report, ReadsTheFixtureOfEveryVersion) {
 
 // CTest hands the file to the public validator (reports/CMakeLists.txt).
 TEST(Report, IsWrittenForTheSchemaValidator) {
-  sample_report().save(fs::path(HALFMARK_BINARY_DIR) / "reports" / "written_report.json");
+  sample_report().save(fs::path(test_folders::binary()) / "reports" / "written_report.json");
 }
 
 TEST(Report, RefusesARecordWhoseIdContradictsItsParts) {

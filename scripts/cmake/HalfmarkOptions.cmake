@@ -147,6 +147,20 @@ function(halfmark_sources variable)
   set(${variable} ${found} PARENT_SCOPE)
 endfunction()
 
+# Where tests find their files. A library, so that objects of tests do not depend on the folder and a compiler cache finds them.
+if(HALFMARK_TESTS)
+  file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/paths_testing.cpp" CONTENT [=[
+#include <string>
+namespace halfmark::test_folders {
+std::string source() { return "@CMAKE_SOURCE_DIR@"; }
+std::string binary() { return "@CMAKE_BINARY_DIR@"; }
+std::string data() { return "@HALFMARK_DATA@"; }
+}
+]=] @ONLY)
+  add_library(halfmark_test_paths STATIC "${CMAKE_BINARY_DIR}/paths_testing.cpp")
+  target_link_libraries(halfmark_test_paths PRIVATE halfmark_settings)
+endif()
+
 # halfmark_tests(NAME LINK lib... DIRECTORIES dir... [WITHOUT name...] [FILES file...]): one program from every *_test.cpp of the
 # folders but those named, and the files. CTest sees every test, or HALFMARK_TEST_SHARDS parts of the program.
 function(halfmark_tests name)
@@ -166,11 +180,9 @@ function(halfmark_tests name)
     return()
   endif()
   add_executable(${name} ${sources})
-  target_link_libraries(${name} PRIVATE halfmark_settings ${ARG_LINK} GTest::gtest GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE halfmark_settings ${ARG_LINK} halfmark_test_paths GTest::gtest GTest::gtest_main)
   halfmark_quick_build(${name} -O1)
   halfmark_in_groups(${name})
-  target_compile_definitions(${name} PRIVATE
-    HALFMARK_DATA="${HALFMARK_DATA}" HALFMARK_SOURCE_DIR="${CMAKE_SOURCE_DIR}" HALFMARK_BINARY_DIR="${CMAKE_BINARY_DIR}")
   # OpenMP threads that wait must sleep: where tests share the cores, spinning ones slow each other down a hundredfold.
   # Suites whose name begins with Slow take seconds; clang and sanitizer builds leave them out (ctest -LE slow).
   # The time limit is for tests that hang: a long sample (HALFMARK_LONG) takes a quarter of an hour on a busy machine.

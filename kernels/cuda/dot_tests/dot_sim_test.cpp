@@ -26,13 +26,14 @@
 #include "kernels/ops/ops.h"
 #include "kernels/sim/exact_machines_testing.h"
 #include "kernels/sim/tensor_core_inputs_testing.h"
+#include "reports/record/paths_testing.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
 
 constexpr uint64_t kUsualRows = 4000, kExactRows = 20;
 
-// Which simulated device a GPU is, and whose outputs have been published (HALFMARK_DATA/tensor_core_hw). The files of
+// Which simulated device a GPU is, and whose outputs have been published (tensor_core_hw in the data folder). The files of
 // the L40S are copies of those of the Ada.
 struct Generation {
   int capability;
@@ -275,7 +276,7 @@ TEST_F(PublishedDots, AreReproducedBitForBit) {
   const Generation* known = generation_of(architecture());
   if (!known || known->published.empty())
     GTEST_SKIP() << "no outputs of a GPU of sm_" << architecture() << " have been published";
-  const std::string folder = std::string(HALFMARK_DATA) + "/tensor_core_hw";
+  const std::string folder = test_folders::data() + "/tensor_core_hw";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no outputs of GPUs in " << folder;
   int columns = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -5,11 +5,13 @@
 #include <iterator>
 #include <string>
 
+#include "reports/record/paths_testing.h"
+
 namespace halfmark::kernels::software_gpu {
 namespace {
 
 std::string contents(const std::string& file) {
-  std::ifstream stream(std::string(HALFMARK_BINARY_DIR) + "/" + file, std::ios::binary);
+  std::ifstream stream(test_folders::binary() + "/" + file, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
