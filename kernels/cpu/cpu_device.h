@@ -33,6 +33,7 @@ class HostDevice : public Device {
   void release(void* memory, size_t bytes) noexcept override;
   void return_kept_memory() override;
   void copy_in(void* device_memory, const void* host, size_t bytes) override;
+  void clear(void* device_memory, size_t bytes) override;
   void copy_out(void* host, const void* device_memory, size_t bytes) override;
   double time(const std::function<void()>& work) override;
   void evict_caches() override;

@@ -239,6 +239,12 @@ void CudaDevice::copy_in(void* device_memory, const void* host, size_t bytes) {
   synchronize();
 }
 
+void CudaDevice::clear(void* device_memory, size_t bytes) {
+  if (bytes == 0) return;
+  activate();
+  HM_CUDA(cudaMemsetAsync(device_memory, 0, bytes, stream_));
+}
+
 void CudaDevice::copy_out(void* host, const void* device_memory, size_t bytes) {
   if (bytes == 0) return;
   activate();

@@ -31,6 +31,7 @@ class CudaDevice : public Device {
   void* allocate(size_t bytes) override;
   void release(void* memory, size_t bytes) noexcept override;
   void copy_in(void* device_memory, const void* host, size_t bytes) override;
+  void clear(void* device_memory, size_t bytes) override;
   void copy_out(void* host, const void* device_memory, size_t bytes) override;
   void synchronize() override;
   double time(const std::function<void()>& work) override;

@@ -58,6 +58,8 @@ class Device {
   virtual std::string lost() { return {}; }
 
   virtual void copy_in(void* device_memory, const void* host, size_t bytes) = 0;
+  // Zeros in all bytes, after the kernels that are enqueued; does not wait for it.
+  virtual void clear(void* device_memory, size_t bytes);
   virtual void copy_out(void* host, const void* device_memory, size_t bytes) = 0;
   virtual void synchronize() {}
   virtual double time(

@@ -48,6 +48,11 @@ std::string_view name_of(Layout layout) {
 
 Layout Device::image_layout(DType) const { return Layout::plain; }
 
+void Device::clear(void* device_memory, size_t bytes) {
+  const std::vector<unsigned char> zeros(bytes);
+  copy_in(device_memory, zeros.data(), bytes);
+}
+
 std::unique_ptr<RecordedWork> Device::record(const std::function<void()>&) {
   throw Unsupported(name() + " records no work");
 }
@@ -236,12 +241,15 @@ void Tensor::set_codes(std::span<const unsigned char> codes) {
 }
 
 void Tensor::fill(double value) {
-  std::vector<unsigned char> codes(bytes());
-  const auto count = static_cast<size_t>(elements());
   HM_CHECK(layout() != Layout::opaque || value == 0, "an opaque tensor can be filled only with zeros");
-  if (value != 0 || std::signbit(value))
+  if (value == 0 && !std::signbit(value)) {
+    device().clear(data(), bytes());
+  } else {
+    std::vector<unsigned char> codes(bytes());
+    const auto count = static_cast<size_t>(elements());
     for (size_t i = 0; i < count; ++i) store(dtype(), codes.data(), i, value);
-  device().copy_in(data(), codes.data(), codes.size());
+    device().copy_in(data(), codes.data(), codes.size());
+  }
   touch();
 }
 

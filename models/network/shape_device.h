@@ -21,7 +21,8 @@ class ShapeDevice final : public Device {
   void* allocate(size_t bytes) override;                 // throws Error if no addresses are left
   void release(void* memory, size_t bytes) noexcept override;
   void copy_in(void* /*device_memory*/, const void* /*host*/, size_t /*bytes*/) override {}  // the numbers are dropped
-  void copy_out(void* host, const void* device_memory, size_t bytes) override;               // throws Error
+  void clear(void* /*device_memory*/, size_t /*bytes*/) override {}
+  void copy_out(void* host, const void* device_memory, size_t bytes) override;  // throws Error
   double time(const std::function<void()>& work) override;
   void evict_caches() override {}
 };
