@@ -89,7 +89,10 @@ void HostDevice::copy_in(void* device_memory, const void* host, size_t bytes) {
   if (bytes) std::memcpy(device_memory, host, bytes);
 }
 
-void HostDevice::clear(void* device_memory, size_t bytes) { std::memset(device_memory, 0, bytes); }
+void HostDevice::clear(void* device_memory, size_t bytes) {
+  if (bytes) std::memset(device_memory, 0, bytes);
+}
+
 void HostDevice::copy_out(void* host, const void* device_memory, size_t bytes) {
   if (bytes) std::memcpy(host, device_memory, bytes);
 }
