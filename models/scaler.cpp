@@ -21,7 +21,12 @@ Scaler::Scaler(const ScalerSpec& spec)
 }
 
 bool Scaler::unscale(Device& device, const std::vector<Param*>& params) {
-  if (spec_.kind == ScalerSpec::Kind::none) return false;
+  enqueue_unscale(device, params);
+  return overflowed();
+}
+
+void Scaler::enqueue_unscale(Device& device, const std::vector<Param*>& params) {
+  if (spec_.kind == ScalerSpec::Kind::none) return;
   PurposeScope purpose(Purpose::other);
   if (found_inf_.empty()) found_inf_ = Tensor(device, Shape{1}, DType::f32);
   found_inf_.fill(0);
@@ -30,8 +35,9 @@ bool Scaler::unscale(Device& device, const std::vector<Param*>& params) {
     if (param->grad.empty()) continue;
     run(Unscale{.gradient = param->grad, .found_inf = found_inf_, .inverse_scale = inverse});
   }
-  return spec_.kind == ScalerSpec::Kind::dynamic && found_inf_.values()[0] != 0;
 }
+
+bool Scaler::overflowed() const { return is_dynamic() && found_inf_.values()[0] != 0; }
 
 // Factors are doubles: a product with a variable in fp32 is rounded once.
 double Scaler::held(double product) const {

@@ -19,6 +19,10 @@ class Scaler {
   // Unscales every gradient in place (inv = float(1 / double(scale))). true = at least one scaled gradient was not
   // finite and the step must be skipped. A fixed scale always returns false: apex's static scaler does not check.
   bool unscale(Device& device, const std::vector<Param*>& params);
+  // Its two parts: the second waits for the device.
+  void enqueue_unscale(Device& device, const std::vector<Param*>& params);
+  bool overflowed() const;
+  bool is_dynamic() const { return spec_.kind == ScalerSpec::Kind::dynamic; }
   Tensor& found_inf() { return found_inf_; }  // the flag on the device; empty before the first unscale
   void update(bool found_inf);
 

@@ -292,11 +292,15 @@ void Trial::backward(Gradients earlier) {
   if (!p.dx.empty()) pass.look("gradient/input", p.dx);
 }
 
-bool Trial::unscale() {
+bool Trial::unscale() { return enqueue_unscale(), overflowed(); }
+
+void Trial::enqueue_unscale() {
   const PhaseScope phase("optimizer");
   parts_->unscaled = true;
-  return parts_->scaler.unscale(parts_->device, parts_->params);
+  parts_->scaler.enqueue_unscale(parts_->device, parts_->params);
 }
+
+bool Trial::overflowed() { return parts_->scaler.overflowed(); }
 
 void Trial::clip() {
   const PhaseScope phase("optimizer");

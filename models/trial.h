@@ -80,8 +80,10 @@ class Trial {
   void backward(Gradients earlier = Gradients::replaced);
   bool update();  // unscale, check, clip, optimizer step, scaler update; false = skipped
   // The parts of update(), in its order, for a harness that trains in another one.
-  bool unscale();  // true: a gradient was not finite, so that the step is to be skipped
-  void clip();     // by the norm, if the settings say so
+  bool unscale();          // true: a gradient was not finite, so that the step is to be skipped
+  void enqueue_unscale();  // the part of it that does not wait for the device
+  bool overflowed();       // what unscale returns
+  void clip();             // by the norm, if the settings say so
   void step_optimizer();
   void end_update(bool skipped);        // the scaler's
   StepResult train_step(int64_t step);  // all of the above

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <random>
@@ -22,6 +23,7 @@
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "models/index_storage.h"
+#include "models/recorded_step.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/summary.h"
 
@@ -63,6 +65,14 @@ const std::vector<MetricRow>& throughput_table() {
       {"speedup.same_kernels", "1", Better::neither, Kind::information,
        "1: a step makes the same calls of the same kernels as under fp32, so there is nothing to be faster; 0: it does "
        "not"},
+      {"speedup.launch", "1", Better::higher, Kind::sampled,
+       "launch=graph: seconds of a step whose kernels are launched one by one / seconds of the graph, timed in turn; "
+       "as "
+       "speedup.step"},
+      {"time.launch_gap", "s", Better::lower, Kind::sampled,
+       "launch=graph: median over the rounds of (median seconds of a step whose kernels are launched one by one - "
+       "those of "
+       "the graph): what launching costs"},
       {"contention.cpu", "1", Better::neither, Kind::information, "cores that this process used while timing in turn"},
       {"contention.others", "1", Better::neither, Kind::information, "cores that other processes used meanwhile"},
       {"contention.stolen", "1", Better::neither, Kind::information,
@@ -80,6 +90,37 @@ void run_step(Trial& trial) {
   trial.forward();
   trial.backward();
   trial.update();
+}
+
+// The step of a trial that is timed: its kernels launched one by one, or as a graph.
+class TimedStep {
+ public:
+  TimedStep(Trial& trial, bool as_graph, double slow_down) : trial_(trial), slow_down_(slow_down) {
+    if (as_graph) graph_.emplace(trial);
+  }
+  double seconds() {
+    return trial_.device().time([&] {
+      const auto start = std::chrono::steady_clock::now();
+      graph_ ? void(graph_->run()) : run_step(trial_);
+      if (slow_down_ > 0) linger(start, slow_down_);
+    });
+  }
+  void move_memory(const std::vector<int64_t>& pads) {
+    const bool as_graph = graph_.has_value();
+    graph_.reset();
+    trial_.move_memory(pads);
+    if (as_graph) graph_.emplace(trial_);
+  }
+
+ private:
+  Trial& trial_;
+  double slow_down_;
+  std::optional<models::RecordedStep> graph_;
+};
+
+bool as_graph(const TrialSpec& spec) {
+  const auto launch = spec.axes.find(std::string(kLaunchAxis));
+  return launch != spec.axes.end() && launch->second == "graph";
 }
 
 struct Loops {
@@ -118,14 +159,6 @@ void write_stop(FindingsWriter& out, const std::string& at, const Sampled& sampl
   out.number("timing.target", at, target);
   if (std::isfinite(sampled.half_width)) out.number("timing.half_width", at, sampled.half_width);
   out.number("timing.stopped_by", at, static_cast<double>(sampled.stopped_by));
-}
-
-double timed_step(Trial& trial, double slow_down) {
-  return trial.device().time([&] {
-    const auto start = std::chrono::steady_clock::now();
-    run_step(trial);
-    if (slow_down > 0) linger(start, slow_down);
-  });
 }
 
 // Sizes of the blocks between tensors: multiples of a cache line, up to four pages.
@@ -178,13 +211,16 @@ std::vector<double> time_steps(Trial& trial, FindingsWriter& out) {
     if (of_baseline.any_emulated()) baseline.reset();  // its time is no reference
   }
 
+  const bool graph = as_graph(spec);
+  std::optional<Trial> launched;  // the same step, which the graph is timed against
+  std::deque<TimedStep> steps;
+  steps.emplace_back(trial, graph, slow_down), steps.emplace_back(again, graph, slow_down);
+  if (baseline) steps.emplace_back(*baseline, graph, 0);
+  if (graph) launched.emplace(spec).load_batch(0), steps.emplace_back(*launched, false, slow_down);
   std::mt19937_64 random(spec.seed);
-  const auto timed = [&](Trial& one, double share) {
-    return Timed{[&one, share] { return timed_step(one, share); },
-                 [&one, &random] { one.move_memory(random_pads(random)); }};
-  };
-  std::vector<Timed> kinds = {timed(trial, slow_down), timed(again, slow_down)};
-  if (baseline) kinds.push_back(timed(*baseline, 0));
+  std::vector<Timed> kinds;
+  for (TimedStep& step : steps)
+    kinds.push_back({[&step] { return step.seconds(); }, [&step, &random] { step.move_memory(random_pads(random)); }});
   const ContentionMeter meter;
   const auto is_busy = [&] { return contention_reason(meter.read(), cores_of_machine(), host_threads()).has_value(); };
   TurnRule rule;
@@ -193,6 +229,14 @@ std::vector<double> time_steps(Trial& trial, FindingsWriter& out) {
   write_contention(out, meter.read());
   if (baseline) write_ratio(out, "speedup.step", found.log_ratios(2, 0), 0.95);
   write_ratio(out, "speedup.control", found.log_ratios(1, 0), 0.99);
+  if (graph) {
+    const size_t one_by_one = kinds.size() - 1;
+    write_ratio(out, "speedup.launch", found.log_ratios(one_by_one, 0), 0.95);
+    std::vector<double> gaps = found.medians_of(one_by_one);
+    const std::vector<double> of_graph = found.medians_of(0);
+    for (size_t round = 0; round < gaps.size(); ++round) gaps[round] -= of_graph[round];
+    write(out, "time.launch_gap", "hot", gaps);
+  }
   const std::vector<double> medians = found.medians_of(0);
   write_stop(out, "hot/step",
              {.samples = {},
@@ -239,16 +283,22 @@ Findings measure_throughput(const TrialSpec& given) {
 
   FindingsWriter out(throughput_table());
   const double batch = static_cast<double>(spec.subject->input[0]);
+  const bool graph = as_graph(spec);
+  if (graph && emulated) throw Unsupported("launch=graph: a step with emulated kernels is not timed as a graph");
   for (const bool cold : {false, true}) {
     if (cold && emulated) break;
+    if (cold && graph) break;  // a cold step is the sum of its phases, and a graph has none
     const std::string at = cold ? "cold" : "hot";
-    const Loops loops = run_loops(trial, cold, rule);
-    write(out, "time.evaluation", at, loops.evaluation.samples);
-    write(out, "time.forward", at, loops.forward);
-    write(out, "time.backward", at, loops.backward);
-    write(out, "time.optimizer", at, loops.optimizer);
-    write_stop(out, at + "/evaluation", loops.evaluation, rule.target);
-    write_stop(out, at + "/phases", loops.phases, rule.target);
+    Loops loops;
+    if (!graph) {
+      loops = run_loops(trial, cold, rule);
+      write(out, "time.evaluation", at, loops.evaluation.samples);
+      write(out, "time.forward", at, loops.forward);
+      write(out, "time.backward", at, loops.backward);
+      write(out, "time.optimizer", at, loops.optimizer);
+      write_stop(out, at + "/evaluation", loops.evaluation, rule.target);
+      write_stop(out, at + "/phases", loops.phases, rule.target);
+    }
     const std::vector<double> steps = cold || emulated ? loops.phases.samples : time_steps(trial, out);
     write(out, "time.step", at, steps);
     write(out, "throughput.step", at, rates(batch, steps));
@@ -263,6 +313,11 @@ std::optional<std::string> refuses_throughput(const TrialSpec& spec) {
     return "timings of simulated arithmetic are not valid (" + spec.device->name() + ")";
   if (!spec.settings.cast_cache && !spec.policy->rules)
     return "cast_cache=off: policy " + std::string(spec.policy->name) + " has no cast rules, so it casts no weights";
+  if (as_graph(spec)) try {
+      spec.device->record([] {});
+    } catch (const Unsupported& reason) {
+      return "launch=graph: " + std::string(reason.what());
+    }
   return refuses_labels(spec);
 }
 
@@ -282,7 +337,9 @@ Harness throughput_harness() {
       .name = "throughput",
       .about =
           "seconds of evaluation, forward, backward, optimizer and the whole step, with hot caches and with cold ones",
-      .axes = {{.name = kLabelsAxis, .values = {"i32", "i64"}}, {.name = kCastCacheAxis, .values = {"on", "off"}}},
+      .axes = {{.name = kLabelsAxis, .values = {"i32", "i64"}},
+               {.name = kCastCacheAxis, .values = {"on", "off"}},
+               {.name = kLaunchAxis, .values = {"kernels", "graph"}}},
       .metrics = throughput_table(),
       .refuses = refuses_throughput,
       .measure = measure_throughput};

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "bench/run/known_names.h"
 #include "bench/run/run_case.h"
 #include "kernels/devices.h"
+#include "models/recorded_step_testing.h"
 #include "reports/statistics/statistics.h"
 
 namespace halfmark::bench {
@@ -50,6 +53,38 @@ TEST(Throughput, WritesTheTargetOfEachStoppingRule) {
   for (const char* place : {"hot/evaluation", "hot/phases", "cold/evaluation", "cold/phases"})
     EXPECT_EQ(at(record, "timing.target", place).value, 0.01) << place;
   EXPECT_EQ(at(record, "timing.target", "hot/step").value, 0.025);  // no ratio to fp32, so less precision is enough
+}
+
+// On which a launched step takes three times as long as a recorded one, and 20 microseconds more.
+class LaunchCostDevice : public models::RepeatingDevice {
+ public:
+  double time(const std::function<void()>& work) override {
+    const int before = runs;
+    models::RepeatingDevice::time(work);
+    return runs > before ? 10e-6 : 30e-6;
+  }
+};
+
+TEST(Throughput, TimesAGraphAgainstTheLaunchesOfTheSameStep) {
+  for (const auto& [policy, expects_ratio] : {std::pair("fp32", false), std::pair("amp-fp16", true)}) {
+    const auto device = std::make_shared<LaunchCostDevice>();
+    const Record record =
+        run_case(case_of(std::string("mlp/b8_i16_h24_o10/cpu/") + policy + "/throughput/launch=graph"), device, 0);
+    ASSERT_NE(record.status, Status::failed) << record.reason;
+    EXPECT_DOUBLE_EQ(at(record, "time.step", "hot").value, 10e-6);
+    EXPECT_NEAR(at(record, "speedup.launch", "hot").value, 3, 1e-9);
+    EXPECT_NEAR(at(record, "time.launch_gap", "hot").value, 20e-6, 1e-12);
+    EXPECT_NEAR(at(record, "speedup.control", "hot").value, 1, 1e-9);
+    if (expects_ratio) EXPECT_NEAR(at(record, "speedup.step", "hot").value, 1, 1e-9) << "fp32 by a graph too";
+    EXPECT_EQ(find(record, "time.forward", "hot"), nullptr);
+    EXPECT_GT(device->runs, 0);
+  }
+}
+
+TEST(Throughput, RefusesAGraphWhereNoneCanBeRecorded) {
+  const Record record = run_case(case_of("mlp/b8_i16_h24_o10/cpu/fp32/throughput/launch=graph"), open_device("cpu"), 0);
+  EXPECT_EQ(record.status, Status::skipped);
+  EXPECT_EQ(record.reason, "launch=graph: cpu records no work");
 }
 
 Record record_of(const std::string& id) { return run_case(case_of(id), open_device("cpu"), 0); }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/recorded_graph.h"
 #include "kernels/cuda/rows.h"
 
 namespace halfmark::kernels::cuda {
@@ -144,7 +145,7 @@ void CudaDevice::activate() const {
 }
 
 std::string CudaDevice::lost() {
-  if (!lost_.empty()) return lost_;
+  if (!lost_.empty() || recording_) return lost_;  // nothing runs while work is recorded
   const char* call = "cudaSetDevice";
   cudaError_t status = cudaSetDevice(index_);
   if (status == cudaSuccess) call = "cudaStreamSynchronize", status = cudaStreamSynchronize(stream_);
@@ -182,10 +183,11 @@ void* CudaDevice::allocate(size_t bytes) {
   const size_t size = block_size(bytes);
   // A block that is slightly too large is better than a new one;
   // one that is far too large would be missing for larger requests.
-  const auto found = free_.lower_bound(size);
-  if (found != free_.end() && found->first <= (size <= kSmall ? 2 * size : size + size / 8)) {
+  std::multimap<size_t, void*>& free = recording_ ? recording_->free_ : free_;
+  const auto found = free.lower_bound(size);
+  if (found != free.end() && found->first <= (size <= kSmall ? 2 * size : size + size / 8)) {
     void* memory = found->second;
-    free_.erase(found);
+    free.erase(found);
     return memory;
   }
   void* memory = new_block(size);
@@ -196,13 +198,14 @@ void* CudaDevice::allocate(size_t bytes) {
                 " of " + std::to_string(total) + " B are free");
   }
   block_sizes_.emplace(memory, size);
+  if (recording_) graph_blocks_.emplace(memory, recording_);
   return memory;
 }
 
 void* CudaDevice::new_block(size_t size) {
   void* memory = nullptr;
   cudaError_t status = cudaMalloc(&memory, size);
-  if (status == cudaErrorMemoryAllocation) {
+  if (status == cudaErrorMemoryAllocation && !recording_) {
     (void)cudaGetLastError();
     synchronize();
     release_cached();
@@ -219,8 +222,12 @@ void* CudaDevice::new_block(size_t size) {
 void CudaDevice::release(void* memory, size_t) noexcept {
   const auto block = block_sizes_.find(memory);
   if (block == block_sizes_.end()) return;
+  // What recorded work releases it may use again, and no one else: each run writes it.
+  if (recording_) graph_blocks_.emplace(memory, recording_);
+  const auto owner = graph_blocks_.find(memory);
+  std::multimap<size_t, void*>& free = owner == graph_blocks_.end() ? free_ : owner->second->free_;
   // Before blocks of equal size: the one that was released last is used first, and may still be in the cache.
-  free_.emplace_hint(free_.lower_bound(block->second), block->second, memory);
+  free.emplace_hint(free.lower_bound(block->second), block->second, memory);
 }
 
 void CudaDevice::release_cached() noexcept {
@@ -234,6 +241,7 @@ void CudaDevice::release_cached() noexcept {
 // Copies are synchronous: the caller may use the host memory as soon as they return.
 void CudaDevice::copy_in(void* device_memory, const void* host, size_t bytes) {
   if (bytes == 0) return;
+  refuse_while_recording();
   activate();
   HM_CUDA(cudaMemcpyAsync(device_memory, host, bytes, cudaMemcpyHostToDevice, stream_));
   synchronize();
@@ -247,6 +255,7 @@ void CudaDevice::clear(void* device_memory, size_t bytes) {
 
 void CudaDevice::copy_out(void* host, const void* device_memory, size_t bytes) {
   if (bytes == 0) return;
+  refuse_while_recording();
   activate();
   const char* call = "cudaMemcpyAsync";
   cudaError_t status = cudaMemcpyAsync(host, device_memory, bytes, cudaMemcpyDeviceToHost, stream_);
@@ -259,7 +268,12 @@ void CudaDevice::copy_out(void* host, const void* device_memory, size_t bytes) {
   throw Error(failure);
 }
 
+void CudaDevice::refuse_while_recording() const {
+  if (recording_) throw Unsupported(name() + " cannot record this work: the host waits for the device in it");
+}
+
 void CudaDevice::synchronize() {
+  refuse_while_recording();
   activate();
   HM_CUDA(cudaStreamSynchronize(stream_));
 }
@@ -276,6 +290,30 @@ double CudaDevice::time(const std::function<void()>& work) {
   float milliseconds = 0;
   HM_CUDA(cudaEventElapsedTime(&milliseconds, start_, stop_));
   return static_cast<double>(milliseconds) * 1e-3;
+}
+
+std::unique_ptr<RecordedWork> CudaDevice::record(const std::function<void()>& work) {
+  synchronize();
+  auto graph = std::make_unique<RecordedGraph>(*this);
+  recording_ = graph.get();
+  try {
+    graph->capture(work);
+  } catch (...) {
+    recording_ = nullptr;
+    throw;
+  }
+  recording_ = nullptr;
+  return graph;
+}
+
+void CudaDevice::forget(RecordedGraph& graph) noexcept {
+  if (lost_.empty()) {
+    cudaSetDevice(index_);
+    cudaStreamSynchronize(stream_);
+    if (graph.executable_) cudaGraphExecDestroy(graph.executable_);
+  }
+  free_.merge(graph.free_);
+  std::erase_if(graph_blocks_, [&](const auto& block) { return block.second == &graph; });
 }
 
 void CudaDevice::evict_caches() {

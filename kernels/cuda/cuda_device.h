@@ -17,6 +17,8 @@
 
 namespace halfmark::kernels::cuda {
 
+class RecordedGraph;
+
 // Everything runs on one stream, so released memory may be reused at once: later work runs later.
 class CudaDevice : public Device {
  public:
@@ -36,6 +38,7 @@ class CudaDevice : public Device {
   void synchronize() override;
   double time(const std::function<void()>& work) override;
   void evict_caches() override;
+  std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override;
   std::string lost() override;
 
   // The current device is a property of the thread. Throws Error if the device is lost.
@@ -44,6 +47,8 @@ class CudaDevice : public Device {
   int compute_capability() const { return compute_capability_; }  // 90 for sm_90
   cublasLtHandle_t blaslt() const;                                // created on first use: cuDNN's takes long
   cudnnHandle_t cudnn() const;
+
+  void forget(RecordedGraph& graph) noexcept;  // destroys it; its blocks become free
 
   DotImage dot_code;  // what the code of dot.cu on this GPU was compiled for
 
@@ -55,6 +60,7 @@ class CudaDevice : public Device {
   void close() noexcept;
   void release_cached() noexcept;
   void end_context(const std::string& failure);
+  void refuse_while_recording() const;
   void* new_block(size_t size);  // null if the GPU has no memory left even without the free blocks
 
   int index_;
@@ -63,8 +69,10 @@ class CudaDevice : public Device {
   cudaEvent_t start_ = nullptr, stop_ = nullptr;
   mutable cublasLtHandle_t blaslt_ = nullptr;
   mutable cudnnHandle_t cudnn_ = nullptr;
-  std::multimap<size_t, void*> free_;              // by size
-  std::unordered_map<void*, size_t> block_sizes_;  // of every block, free or not
+  std::multimap<size_t, void*> free_;                       // by size
+  std::unordered_map<void*, size_t> block_sizes_;           // of every block, free or not
+  RecordedGraph* recording_ = nullptr;                      // what is being recorded
+  std::unordered_map<void*, RecordedGraph*> graph_blocks_;  // blocks that only a graph uses, free or not
   void* eviction_ = nullptr;
   size_t eviction_bytes_ = 0;
   KernelTable kernels_;

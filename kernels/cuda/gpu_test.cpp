@@ -176,6 +176,73 @@ TEST_F(Gpu, AnUnknownLabelMakesTheLossNaN) {
   EXPECT_NEAR(log_probabilities.values()[0], std::log(0.25), 1e-6);
 }
 
+TEST_F(Gpu, RecordedWorkRunsWhenItIsRunAndOnlyThen) {
+  Tensor sum = Tensor::zeros(gpu(), {1000}, DType::f32);
+  const Tensor one = Tensor::from(gpu(), {1000}, DType::f32, std::vector<double>(1000, 1.0));
+  run(Add{.a = sum, .b = one, .out = sum});
+  const auto recorded = gpu().record([&] { run(Add{.a = sum, .b = one, .out = sum}); });
+  EXPECT_EQ(sum.values(), std::vector<double>(1000, 1.0));
+  for (int i = 0; i < 3; ++i) recorded->run();
+  EXPECT_EQ(sum.values(), std::vector<double>(1000, 4.0));
+}
+
+TEST_F(Gpu, NothingElseUsesTheMemoryOfRecordedWork) {
+  constexpr int64_t kElements = 5000;
+  const auto filled = [&](double value) {
+    return Tensor::from(gpu(), {kElements}, DType::f32, std::vector<double>(kElements, value));
+  };
+  const Tensor x = filled(1);
+  Tensor out = filled(0), before = filled(5);  // `before` is released in the recorded work
+  const void* const place_before = before.data();
+  Tensor kept;
+  const void* place_within = nullptr;
+  const auto work = [&] {
+    before = {};
+    Tensor within(gpu(), {kElements}, DType::f32);
+    place_within = within.data();
+    kept = Tensor(gpu(), {kElements}, DType::f32);
+    run(Add{.a = x, .b = x, .out = within});
+    run(Add{.a = within, .b = x, .out = kept});
+    run(Add{.a = kept, .b = x, .out = out});
+  };
+  auto recorded = gpu().record(work);
+  const void* const place_kept = kept.data();
+  kept = {};
+  std::vector<Tensor> others;
+  for (int i = 0; i < 8; ++i) others.push_back(filled(7));
+  recorded->run();
+  EXPECT_EQ(out.values(), std::vector<double>(kElements, 4.0));
+  for (const Tensor& other : others) {
+    EXPECT_EQ(other.values(), std::vector<double>(kElements, 7.0));
+    for (const void* place : {place_before, place_within, place_kept}) EXPECT_NE(other.data(), place);
+  }
+  recorded.reset();
+  others.clear();
+  std::vector<const void*> places;
+  for (int i = 0; i < 12; ++i) others.push_back(filled(7)), places.push_back(others.back().data());
+  for (const void* place : {place_before, place_within, place_kept})
+    EXPECT_NE(std::find(places.begin(), places.end(), place), places.end()) << "its memory is used again";
+}
+
+TEST_F(Gpu, WorkThatWaitsForTheDeviceIsNotRecorded) {
+  const Tensor x = Tensor::from(gpu(), {3}, DType::f32, std::vector<double>{1, 2, 3});
+  Tensor out = Tensor::zeros(gpu(), {3}, DType::f32);
+  const auto waiting = [&] {
+    run(Add{.a = x, .b = x, .out = out});
+    (void)out.values();
+  };
+  for (int i = 0; i < 2; ++i) try {
+      gpu().record(waiting);
+      FAIL() << "the host cannot read a result that is not computed";
+    } catch (const Unsupported& reason) {
+      EXPECT_NE(std::string(reason.what()).find("waits for the device"), std::string::npos) << reason.what();
+    }
+  EXPECT_EQ(gpu().lost(), "");
+  EXPECT_EQ(out.values(), std::vector<double>(3, 0.0));
+  run(Add{.a = x, .b = x, .out = out});
+  EXPECT_EQ(out.values(), (std::vector<double>{2, 4, 6}));
+}
+
 TEST_F(Gpu, MemoryIsCountedAsAskedForAndUsedAgain) {
   const size_t before = gpu().memory().live().total;
   const void* where = nullptr;

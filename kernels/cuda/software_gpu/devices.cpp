@@ -97,6 +97,10 @@ void enqueue(cudaStream_t handle, std::function<void()> work) {
   const std::lock_guard lock(runtime_mutex());
   const cudaStream_t stream = stream_of(handle);
   SoftwareDevice& device = devices()[static_cast<size_t>(stream->device)];
+  if (stream->captured) {
+    stream->captured->push_back(std::move(work));
+    return;
+  }
   // The default stream and the blocking ones wait for what the others hold now.
   std::vector<std::pair<cudaStream_t, uint64_t>> before;
   if (stream == &device.default_stream) {
@@ -113,6 +117,10 @@ void enqueue(cudaStream_t handle, std::function<void()> work) {
 }
 
 void run_until(cudaStream_t stream, uint64_t position) {
+  if (stream->captured) {
+    stream->broken_capture = true;
+    throw CallError{cudaErrorStreamCaptureUnsupported, "waits for a stream that is being captured"};
+  }
   SoftwareDevice& device = devices()[static_cast<size_t>(stream->device)];
   while (stream->executed < position && !stream->queue.empty()) {
     const std::function<void()> work = std::move(stream->queue.front());

@@ -14,11 +14,16 @@
 
 #include "kernels/cuda/software_gpu/streams.h"
 
+// Work that graphs repeat.
+using GraphWork = std::vector<std::function<void()>>;
+
 struct CUstream_st {
   int device = 0;
   bool blocking = true;  // waits for the default stream and is waited for by it
   std::deque<std::function<void()>> queue;
   uint64_t enqueued = 0, executed = 0;
+  std::unique_ptr<GraphWork> captured;  // what is enqueued while the stream is captured; null: it is not
+  bool broken_capture = false;          // something has waited for it
 };
 
 struct CUevent_st {

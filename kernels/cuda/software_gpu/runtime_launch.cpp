@@ -90,7 +90,7 @@ void enqueue_launch(const void* handle, dim3 grid, dim3 block, void** arguments,
     const char* text = std::getenv("CUDA_LAUNCH_BLOCKING");
     return text && std::string_view(text) == "1";
   }();
-  if (waits) run_until(stream, stream->enqueued);
+  if (waits && !stream->captured) run_until(stream, stream->enqueued);
 }
 
 struct Configuration {

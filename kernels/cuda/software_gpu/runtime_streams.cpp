@@ -98,6 +98,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return runtime_call("cudaStreamQuery", true, [&] {
     const cudaStream_t stream = stream_of(handle);
+    run_until(stream, 0);  // not while it is captured
     if (stream->executed < stream->enqueued) throw CallError{cudaErrorNotReady, "work is still to be done"};
   });
 }

@@ -70,6 +70,53 @@ TEST_F(Runtime, TheDefaultStreamAndBlockingStreamsWaitForEachOther) {
   EXPECT_EQ(order, "abc");
 }
 
+TEST_F(Runtime, CapturedWorkRunsWhenItsGraphIsLaunched) {
+  const cudaStream_t stream = new_stream();
+  std::string order;
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaErrorIllegalState);
+  enqueue(stream, [&] { order += "a"; });
+  enqueue(stream, [&] { order += "b"; });
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(order, "") << "a capture runs nothing";
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+  enqueue(stream, [&] { order += "x"; });
+  EXPECT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(order, "");
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(order, "abxab");
+  EXPECT_EQ(cudaGraphLaunch(executable, stream), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaErrorInvalidValue);
+}
+
+TEST_F(Runtime, ACaptureThatIsWaitedForGivesNoGraph) {
+  const auto waits = {+[](cudaStream_t stream) { return cudaStreamSynchronize(stream); },
+                      +[](cudaStream_t stream) { return cudaStreamQuery(stream); },
+                      +[](cudaStream_t) { return cudaDeviceSynchronize(); }};
+  for (const auto wait : waits) {
+    const cudaStream_t stream = new_stream();
+    std::string order;
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+    enqueue(stream, [&] { order += "a"; });
+    EXPECT_EQ(wait(stream), cudaErrorStreamCaptureUnsupported);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+    EXPECT_EQ(graph, nullptr);
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_EQ(order, "");
+    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  }
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeRelaxed), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(cudaStreamEndCapture(new_stream(), &graph), cudaErrorIllegalState);
+}
+
 TEST_F(Runtime, CopiesAreCheckedAndStageTheirSource) {
   std::vector<uint32_t> host{1, 2, 3, 4}, back(4);
   void* memory = nullptr;

@@ -48,9 +48,11 @@ halfmark_copy_for_software_gpu(cuda_tests)
 # The tests of the plugin, with the variable that makes a device. All rows as sm_90; as the other architectures the rows
 # whose device code differs. Left out: measured times, and sums of library products bit for bit.
 set(software_gpu_left_out "Gpu.OneBlock*:Gpu.TimeGrows*")
-function(halfmark_software_gpu_test name architecture filter)
-  add_test(NAME software_gpu.${name}.${architecture} WORKING_DIRECTORY "${software_gpu_folder}"
-    COMMAND "${software_gpu_folder}/cuda_tests" "--gtest_filter=${filter}:-${software_gpu_left_out}")
+function(halfmark_software_gpu_test name architecture filter)  # [program]
+  set(program cuda_tests ${ARGN})
+  list(GET program -1 program)
+  add_test(NAME software_gpu.${name}.${architecture} WORKING_DIRECTORY "${CMAKE_BINARY_DIR}/software_gpu"
+    COMMAND "${CMAKE_BINARY_DIR}/software_gpu/${program}" "--gtest_filter=${filter}:-${software_gpu_left_out}")
   set_tests_properties(software_gpu.${name}.${architecture} PROPERTIES TIMEOUT 600
     ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;HALFMARK_SOFTWARE_GPU=${architecture}")
 endfunction()

@@ -1,0 +1,100 @@
+// A recorded step repeats the arithmetic of a launched one: on a device that repeats closures, and on a GPU if there is one.
+#include "models/recorded_step.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "kernels/number/error.h"
+#include "models/recorded_step_testing.h"
+#include "models/trial_testing.h"
+
+namespace halfmark::models {
+namespace {
+
+class RecordedSteps : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string name = GetParam();
+    if (name == "repeating") {
+      repeating_ = std::make_shared<RepeatingDevice>();
+      device_ = repeating_;
+      return;
+    }
+    for (const kernels::DeviceRow& row : kernels::known_devices())
+      if (row.name == name && row.absent.empty()) device_ = open_device(name);
+    if (!device_) GTEST_SKIP() << "there is no " << name;
+  }
+  TrialSpec spec(const std::string& subject, std::string_view policy) const {
+    TrialSpec own = test_spec(subject, policy);
+    own.device = device_;
+    own.settings.optimizer.kind = OptimizerKind::sgd;  // Adam's step depends on its number
+    return own;
+  }
+
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<RepeatingDevice> repeating_;
+};
+
+TEST_P(RecordedSteps, GiveTheBitsOfLaunchedOnes) {
+  for (const char* subject : {kSmallMlp, kSmallConvnet, "gpt/b2_t8_n1_h2_d8_v11"})
+    for (const char* policy : {"fp32", "amp-fp16", "amp-bf16", "fp16-master"}) {
+      Trial recorded(spec(subject, policy)), launched(spec(subject, policy));
+      recorded.load_batch(0), launched.load_batch(0);
+      RecordedStep step(recorded);
+      const auto at_first = codes_of(recorded);
+      for (int i = 0; i < 3; ++i) EXPECT_TRUE(step.run());
+      const int taken = repeating_ ? 6 : 5;  // the repeating device takes one as it records
+      for (int i = 0; i < taken; ++i) launched.forward(), launched.backward(), launched.update();
+      EXPECT_EQ(codes_of(recorded), codes_of(launched)) << subject << " " << policy;
+      EXPECT_NE(codes_of(recorded), at_first) << subject << " " << policy;
+    }
+}
+
+TEST_P(RecordedSteps, AreSkippedWhenAGradientIsNotFinite) {
+  TrialSpec own = spec(kSmallMlp, "amp-fp16");
+  own.settings.scaler = own.policy->scaler;
+  own.settings.scaler->initial = 0x1p100;
+  Trial trial(own);
+  trial.load_batch(0);
+  RecordedStep step(trial);
+  const auto before = codes_of(trial);
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(step.run());
+  EXPECT_EQ(codes_of(trial), before);
+}
+
+TEST_P(RecordedSteps, AreNotMadeOfStepsThatWaitForTheDevice) {
+  Trial trial(spec(kSmallMlp, "fp8-delayed"));
+  trial.load_batch(0);
+  EXPECT_THROW(RecordedStep step(trial), Unsupported);
+  trial.forward(), trial.backward();
+  EXPECT_TRUE(trial.update());
+}
+
+INSTANTIATE_TEST_SUITE_P(On, RecordedSteps, testing::Values("repeating", "cuda:0"),
+                         [](const auto& device) { return std::string(device.param).substr(0, 4); });
+
+TEST(RecordedStep, TakesTwoRecordingsOnlyWhereTheHostReadsAnOverflow) {
+  for (const auto& [policy, recordings] :
+       {std::pair{"fp32", 1}, {"amp-bf16", 1}, {"fp16-static", 1}, {"amp-fp16", 2}}) {
+    const auto device = std::make_shared<RepeatingDevice>();
+    TrialSpec spec = test_spec(kSmallMlp, policy);
+    spec.device = device;
+    Trial trial(spec);
+    trial.load_batch(0);
+    const RecordedStep step(trial);
+    EXPECT_EQ(device->recorded, recordings) << policy;
+  }
+}
+
+TEST(RecordedStep, IsNotMadeOnTheCpu) {
+  Trial trial(test_spec(kSmallMlp, "fp32"));
+  trial.load_batch(0);
+  EXPECT_THROW(RecordedStep step(trial), Unsupported);
+}
+
+}  // namespace
+}  // namespace halfmark::models
