@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "kernels/number/error.h"
-#include "models/recorded_step_testing.h"
+#include "kernels/repeating_device_testing.h"
 #include "models/trial_testing.h"
 
 namespace halfmark::models {
@@ -20,7 +20,7 @@ class RecordedSteps : public testing::TestWithParam<const char*> {
   void SetUp() override {
     const std::string name = GetParam();
     if (name == "repeating") {
-      repeating_ = std::make_shared<RepeatingDevice>();
+      repeating_ = std::make_shared<kernels::RepeatingDevice>();
       device_ = repeating_;
       return;
     }
@@ -36,7 +36,7 @@ class RecordedSteps : public testing::TestWithParam<const char*> {
   }
 
   std::shared_ptr<Device> device_;
-  std::shared_ptr<RepeatingDevice> repeating_;
+  std::shared_ptr<kernels::RepeatingDevice> repeating_;
 };
 
 TEST_P(RecordedSteps, GiveTheBitsOfLaunchedOnes) {
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(On, RecordedSteps, testing::Values("repeating", "cuda:0
 TEST(RecordedStep, TakesTwoRecordingsOnlyWhereTheHostReadsAnOverflow) {
   for (const auto& [policy, recordings] :
        {std::pair{"fp32", 1}, {"amp-bf16", 1}, {"fp16-static", 1}, {"amp-fp16", 2}}) {
-    const auto device = std::make_shared<RepeatingDevice>();
+    const auto device = std::make_shared<kernels::RepeatingDevice>();
     TrialSpec spec = test_spec(kSmallMlp, policy);
     spec.device = device;
     Trial trial(spec);

@@ -66,13 +66,9 @@ const std::vector<MetricRow>& throughput_table() {
        "1: a step makes the same calls of the same kernels as under fp32, so there is nothing to be faster; 0: it does "
        "not"},
       {"speedup.launch", "1", Better::higher, Kind::sampled,
-       "launch=graph: seconds of a step whose kernels are launched one by one / seconds of the graph, timed in turn; "
-       "as "
-       "speedup.step"},
+       "seconds of a step launched kernel by kernel / seconds of its graph, timed in turn; as speedup.step"},
       {"time.launch_gap", "s", Better::lower, Kind::sampled,
-       "launch=graph: median over the rounds of (median seconds of a step whose kernels are launched one by one - "
-       "those of "
-       "the graph): what launching costs"},
+       "median of the rounds: seconds of a step launched kernel by kernel - seconds of its graph"},
       {"contention.cpu", "1", Better::neither, Kind::information, "cores that this process used while timing in turn"},
       {"contention.others", "1", Better::neither, Kind::information, "cores that other processes used meanwhile"},
       {"contention.stolen", "1", Better::neither, Kind::information,

@@ -16,7 +16,7 @@
 #include "bench/run/known_names.h"
 #include "bench/run/run_case.h"
 #include "kernels/devices.h"
-#include "models/recorded_step_testing.h"
+#include "kernels/repeating_device_testing.h"
 #include "reports/statistics/statistics.h"
 
 namespace halfmark::bench {
@@ -56,11 +56,11 @@ TEST(Throughput, WritesTheTargetOfEachStoppingRule) {
 }
 
 // On which a launched step takes three times as long as a recorded one, and 20 microseconds more.
-class LaunchCostDevice : public models::RepeatingDevice {
+class LaunchCostDevice : public kernels::RepeatingDevice {
  public:
   double time(const std::function<void()>& work) override {
     const int before = runs;
-    models::RepeatingDevice::time(work);
+    kernels::RepeatingDevice::time(work);
     return runs > before ? 10e-6 : 30e-6;
   }
 };
@@ -75,7 +75,9 @@ TEST(Throughput, TimesAGraphAgainstTheLaunchesOfTheSameStep) {
     EXPECT_NEAR(at(record, "speedup.launch", "hot").value, 3, 1e-9);
     EXPECT_NEAR(at(record, "time.launch_gap", "hot").value, 20e-6, 1e-12);
     EXPECT_NEAR(at(record, "speedup.control", "hot").value, 1, 1e-9);
-    if (expects_ratio) EXPECT_NEAR(at(record, "speedup.step", "hot").value, 1, 1e-9) << "fp32 by a graph too";
+    if (expects_ratio) {
+      EXPECT_NEAR(at(record, "speedup.step", "hot").value, 1, 1e-9) << "fp32 by a graph too";
+    }
     EXPECT_EQ(find(record, "time.forward", "hot"), nullptr);
     EXPECT_GT(device->runs, 0);
   }

@@ -183,7 +183,7 @@ void* CudaDevice::allocate(size_t bytes) {
   const size_t size = block_size(bytes);
   // A block that is slightly too large is better than a new one;
   // one that is far too large would be missing for larger requests.
-  std::multimap<size_t, void*>& free = recording_ ? recording_->free_ : free_;
+  std::multimap<size_t, void*>& free = recording_ ? recording_->free : free_;
   const auto found = free.lower_bound(size);
   if (found != free.end() && found->first <= (size <= kSmall ? 2 * size : size + size / 8)) {
     void* memory = found->second;
@@ -225,7 +225,7 @@ void CudaDevice::release(void* memory, size_t) noexcept {
   // What recorded work releases it may use again, and no one else: each run writes it.
   if (recording_) graph_blocks_.emplace(memory, recording_);
   const auto owner = graph_blocks_.find(memory);
-  std::multimap<size_t, void*>& free = owner == graph_blocks_.end() ? free_ : owner->second->free_;
+  std::multimap<size_t, void*>& free = owner == graph_blocks_.end() ? free_ : owner->second->free;
   // Before blocks of equal size: the one that was released last is used first, and may still be in the cache.
   free.emplace_hint(free.lower_bound(block->second), block->second, memory);
 }
@@ -294,7 +294,8 @@ double CudaDevice::time(const std::function<void()>& work) {
 
 std::unique_ptr<RecordedWork> CudaDevice::record(const std::function<void()>& work) {
   synchronize();
-  auto graph = std::make_unique<RecordedGraph>(*this);
+  auto graph = std::make_unique<RecordedGraph>(
+      RecordedGraph::Owner{stream_, [this] { activate(); }, [this](RecordedGraph& one) { return take_back(one); }});
   recording_ = graph.get();
   try {
     graph->capture(work);
@@ -306,14 +307,15 @@ std::unique_ptr<RecordedWork> CudaDevice::record(const std::function<void()>& wo
   return graph;
 }
 
-void CudaDevice::forget(RecordedGraph& graph) noexcept {
-  if (lost_.empty()) {
+bool CudaDevice::take_back(RecordedGraph& graph) noexcept {
+  const bool usable = lost_.empty();
+  if (usable) {
     cudaSetDevice(index_);
     cudaStreamSynchronize(stream_);
-    if (graph.executable_) cudaGraphExecDestroy(graph.executable_);
   }
-  free_.merge(graph.free_);
+  free_.merge(graph.free);
   std::erase_if(graph_blocks_, [&](const auto& block) { return block.second == &graph; });
+  return usable;
 }
 
 void CudaDevice::evict_caches() {

@@ -48,8 +48,6 @@ class CudaDevice : public Device {
   cublasLtHandle_t blaslt() const;                                // created on first use: cuDNN's takes long
   cudnnHandle_t cudnn() const;
 
-  void forget(RecordedGraph& graph) noexcept;  // destroys it; its blocks become free
-
   DotImage dot_code;  // what the code of dot.cu on this GPU was compiled for
 
   // Plans that the files of rows keep; they have the lifetime of the device.
@@ -61,7 +59,8 @@ class CudaDevice : public Device {
   void release_cached() noexcept;
   void end_context(const std::string& failure);
   void refuse_while_recording() const;
-  void* new_block(size_t size);  // null if the GPU has no memory left even without the free blocks
+  bool take_back(RecordedGraph& graph) noexcept;  // its blocks, when it has ended; false: the device is lost
+  void* new_block(size_t size);                   // null if the GPU has no memory left even without the free blocks
 
   int index_;
   int compute_capability_ = 0;

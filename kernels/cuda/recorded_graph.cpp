@@ -1,13 +1,12 @@
 // CUDA Runtime API, "Graph Management"; CUDA Programming Guide, "CUDA Graphs", creating a graph by stream capture.
 #include "kernels/cuda/recorded_graph.h"
 
-#include "kernels/cuda/cuda_device.h"
 #include "kernels/number/error.h"
 
 namespace halfmark::kernels::cuda {
 
 void RecordedGraph::capture(const std::function<void()>& work) {
-  const cudaStream_t stream = device_.stream();
+  const cudaStream_t stream = owner_.stream;
   // Relaxed: cudaMalloc is allowed meanwhile.
   HM_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
   cudaGraph_t graph = nullptr;
@@ -28,17 +27,19 @@ void RecordedGraph::capture(const std::function<void()>& work) {
     throw;
   }
   if (const cudaError_t status = end(); status != cudaSuccess)
-    throw Unsupported(device_.name() + " cannot record this work: " + failure_text(status, "cudaStreamEndCapture"));
+    throw Unsupported("the work cannot be recorded: " + failure_text(status, "cudaStreamEndCapture"));
   const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
   cudaGraphDestroy(graph);
   check(status, "cudaGraphInstantiate");
 }
 
 void RecordedGraph::run() {
-  device_.activate();
-  HM_CUDA(cudaGraphLaunch(executable_, device_.stream()));
+  owner_.activate();
+  HM_CUDA(cudaGraphLaunch(executable_, owner_.stream));
 }
 
-RecordedGraph::~RecordedGraph() { device_.forget(*this); }
+RecordedGraph::~RecordedGraph() {
+  if (owner_.leave(*this) && executable_) cudaGraphExecDestroy(executable_);
+}
 
 }  // namespace halfmark::kernels::cuda

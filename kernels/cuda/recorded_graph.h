@@ -3,28 +3,32 @@
 
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/tensor/device.h"
 
 namespace halfmark::kernels::cuda {
 
-class CudaDevice;
-
 // Has memory of its own: what the work allocates or releases is used by nothing else, because each run writes it again.
 class RecordedGraph : public RecordedWork {
  public:
-  explicit RecordedGraph(CudaDevice& device) : device_(device) {}
+  struct Owner {
+    cudaStream_t stream;
+    std::function<void()> activate;             // throws Error if the device is lost
+    std::function<bool(RecordedGraph&)> leave;  // takes its blocks back; false: the device is lost
+  };
+  explicit RecordedGraph(Owner owner) : owner_(std::move(owner)) {}
   ~RecordedGraph() override;
   // Once. Throws Unsupported if the work waits for the stream, Error if a call fails or the work throws.
   void capture(const std::function<void()>& work);
   void run() override;
 
+  std::multimap<size_t, void*> free;  // its blocks that no tensor has, by size
+
  private:
-  friend class CudaDevice;
-  CudaDevice& device_;
+  Owner owner_;
   cudaGraphExec_t executable_ = nullptr;
-  std::multimap<size_t, void*> free_;  // its blocks that no tensor has, by size
 };
 
 }  // namespace halfmark::kernels::cuda

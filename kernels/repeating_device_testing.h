@@ -7,12 +7,11 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/number/error.h"
-#include "models/namespaces.h"
 
-namespace halfmark::models {
+namespace halfmark::kernels {
 
 // Records by keeping the work itself. Good enough for steps that do not wait for a result.
-class RepeatingDevice : public kernels::CpuDevice {
+class RepeatingDevice : public CpuDevice {
  public:
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override {
     struct Repeated : RecordedWork {
@@ -36,4 +35,4 @@ class RepeatingDevice : public kernels::CpuDevice {
   int recorded = 0, runs = 0;  // works, and how often one of them ran
 };
 
-}  // namespace halfmark::models
+}  // namespace halfmark::kernels
