@@ -42,6 +42,8 @@ const Names kTrainedLonger = {"bert/b16_t16_n2_h2_d32_v64_o4", "lstm_classifier/
                               "speech/b16_f16_t32_h32"};
 // Work that is large enough for a time to say something: by its batch, and what is large at a small one.
 const Names kTimed = {"*/b16_*", "*/b32_*", "*/b64_*", "*/b128_*", "*/b512_*", "attention/b8_*", "erfnet/b8_*"};
+// Steps of many small kernels, whose launches cost much; refused where a device records no graphs.
+const Names kAsGraphs = {"mlp/b32_i64_h128_o10", "resnet/b64_s16_n1_w8", "gpt/b32_t64_n2_h4_d64_v64"};
 // The smallest of each model with running statistics, and the layer.
 const Names kWithStatistics = {"batchnorm2d", "convnet", "resnet", "speech"};
 const Names kDeepWithStatistics = {"resnet50", "xception", "erfnet"};
@@ -166,6 +168,7 @@ const std::vector<SuiteRow>& full() {
       {{"*"}, kCommon, {"error", "range", "memory"}},
       {smallest_of_each_family(), kPairs, {"memory"}, {"steps=100"}},  // no step may leave memory behind
       {kTimed, kCommon, {"throughput"}},
+      {kAsGraphs, {"fp32", "amp-fp16", "amp-bf16"}, {"throughput"}, {"launch=graph"}},
       {kTrained, kCommon, {"convergence"}},
       {kTrainedSlowly, kCommon, {"convergence"}, {"rate=0.01 steps=200"}},
       {{"lenet5/b64_c1_s28"}, kCommon, {"convergence"}, {"rate=0.01 steps=400"}},
