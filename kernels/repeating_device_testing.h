@@ -21,9 +21,15 @@ class RepeatingDevice : public CpuDevice {
       RepeatingDevice& device;
       std::function<void()> work;
     };
-    recording = true;
-    work();  // as a capture does, the host's part of the work runs now
-    recording = false;
+    struct Recording {
+      explicit Recording(bool& on) : is_on(on) { is_on = true; }
+      ~Recording() { is_on = false; }
+      bool& is_on;
+    };
+    {
+      const Recording scope(recording);
+      work();  // as in a capture, the host's part of the work runs now
+    }
     ++recorded;
     return std::make_unique<Repeated>(*this, work);
   }

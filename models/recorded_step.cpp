@@ -6,16 +6,20 @@
 namespace halfmark::models {
 namespace {
 
-void launch_step(Trial& trial) {
+// Overflows lower a dynamic loss scale from the largest one of fp32 to less than 1 in so many steps.
+constexpr int kMostSkipped = 130;
+
+bool launch_step(Trial& trial) {
   trial.forward();
   trial.backward();
-  trial.update();
+  return trial.update();
 }
 
 }  // namespace
 
 RecordedStep::RecordedStep(Trial& trial) : trial_(trial) {
-  launch_step(trial);
+  for (int skipped = 0; !launch_step(trial); ++skipped)
+    if (skipped == kMostSkipped) throw Unsupported("every step is skipped, because gradients are not finite");
   const KernelLog launched;
   launch_step(trial);
   const LogPause pause;  // those below are no calls of `launched`
@@ -34,7 +38,7 @@ RecordedStep::RecordedStep(Trial& trial) : trial_(trial) {
     first_ = device.record(gradients);
     update_ = device.record(update);
   } else {
-    first_ = device.record([&] { gradients(), update(); });
+    first_ = device.record([gradients, update] { gradients(), update(); });
   }
   if (!recorded.has_same_calls(launched))
     throw Unsupported(device.name() + " would record other kernels than those that a step launches");
