@@ -191,6 +191,8 @@ TEST_F(Gpu, NothingElseUsesTheMemoryOfRecordedWork) {
   const auto filled = [&](double value) {
     return Tensor::from(gpu(), {kElements}, DType::f32, std::vector<double>(kElements, value));
   };
+  // Blocks that recorded work must not take.
+  { const std::vector<Tensor> free = {filled(9), filled(9), filled(9), filled(9), filled(9), filled(9)}; }
   const Tensor x = filled(1);
   Tensor out = filled(0), before = filled(5);  // `before` is released in the recorded work
   const void* const place_before = before.data();
