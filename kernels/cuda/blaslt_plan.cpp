@@ -55,12 +55,6 @@ T configured(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttr
       cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute, &value, sizeof value, nullptr);
   return status == CUBLAS_STATUS_SUCCESS ? value : T{};
 }
-template <class T>
-std::optional<T> capability(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoCapAttributes_t attribute) {
-  T value{};
-  const cublasStatus_t status = cublasLtMatmulAlgoCapGetAttribute(&algorithm, attribute, &value, sizeof value, nullptr);
-  return status == CUBLAS_STATUS_SUCCESS ? std::optional(value) : std::nullopt;
-}
 
 size_t bytes_of(const BlasltProblem::Matrix& matrix, int64_t batch) {
   return bytes_for(matrix.dtype, static_cast<size_t>(batch * matrix.rows * matrix.columns));
@@ -215,11 +209,23 @@ class Plan final : public BlasltPlan {
     return kept;
   }
 
-  std::string why_not(CudaDevice& device, Candidate& candidate) const {
+  // Nothing, and a word in the choice, if the library does not tell.
+  template <class T>
+  std::optional<T> capability(const Candidate& candidate, cublasLtMatmulAlgoCapAttributes_t attribute) {
+    T value{};
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoCapGetAttribute(&candidate.algorithm, attribute, &value, sizeof value, nullptr);
+    if (status == CUBLAS_STATUS_SUCCESS) return value;
+    others_ += "; number " + std::to_string(candidate.place) +
+               " failed to state what it can (cublasLtMatmulAlgoCapGetAttribute: " + cublasLtGetStatusString(status) +
+               ")";
+    return std::nullopt;
+  }
+
+  std::string why_not(CudaDevice& device, Candidate& candidate) {
     const BlasltArithmetic& arithmetic = problem_.arithmetic;
-    const std::optional<uint64_t> flags =
-        capability<uint64_t>(candidate.algorithm, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS);
-    if (!flags) return "lists an algorithm that does not state its arithmetic";
+    const std::optional<uint64_t> flags = capability<uint64_t>(candidate, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS);
+    if (!flags) return "lists an algorithm that failed to state its arithmetic (cublasLtMatmulAlgoCapGetAttribute)";
     candidate.flags = *flags;
     if (const std::string broken = broken_promise(arithmetic, *flags); !broken.empty())
       return "lists an algorithm with other arithmetic than it was asked for (" + text_of_flags(*flags) + ")";
@@ -233,12 +239,12 @@ class Plan final : public BlasltPlan {
   }
 
   // Sets split-K of an algorithm that can.
-  std::string split(CudaDevice& device, Candidate& candidate) const {
+  std::string split(CudaDevice& device, Candidate& candidate) {
     const int32_t wanted = problem_.arithmetic.split_k;
     const uint32_t scheme = problem_.arithmetic.reductions;
     cublasLtMatmulAlgo_t& algorithm = candidate.algorithm;
-    if (!capability<int32_t>(algorithm, CUBLASLT_ALGO_CAP_SPLITK_SUPPORT).value_or(0) ||
-        !(capability<uint32_t>(algorithm, CUBLASLT_ALGO_CAP_REDUCTION_SCHEME_MASK).value_or(0) & scheme))
+    if (!capability<int32_t>(candidate, CUBLASLT_ALGO_CAP_SPLITK_SUPPORT).value_or(0) ||
+        !(capability<uint32_t>(candidate, CUBLASLT_ALGO_CAP_REDUCTION_SCHEME_MASK).value_or(0) & scheme))
       return "has no algorithm that splits these sums";
     HM_CUBLAS(
         cublasLtMatmulAlgoConfigSetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &wanted, sizeof wanted));
@@ -337,7 +343,7 @@ class Plan final : public BlasltPlan {
   MatmulDesc desc_;
   MatrixLayout a_, b_, out_;  // as the library names them
   cublasLtMatmulAlgo_t algorithm_{};
-  std::string others_;   // algorithms before it that failed when they were tried
+  std::string others_;   // algorithms before it that failed to state what they can, or when they were tried
   std::string untried_;  // why there is no scratch memory
 };
 
