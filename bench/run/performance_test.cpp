@@ -66,11 +66,11 @@ class LaunchCostDevice : public kernels::RepeatingDevice {
 };
 
 TEST(Throughput, TimesAGraphAgainstTheLaunchesOfTheSameStep) {
-  for (const auto& [policy, expects_ratio] : {std::pair("fp32", false), std::pair("amp-fp16", true)}) {
+  for (const auto& [policy, expects_ratio] : {std::pair("fp32", false), std::pair("tf32", true)}) {
     const auto device = std::make_shared<LaunchCostDevice>();
     const Record record =
-        run_case(case_of(std::string("mlp/b8_i16_h24_o10/cpu/") + policy + "/throughput/launch=graph"), device, 0);
-    ASSERT_NE(record.status, Status::failed) << record.reason;
+        run_case(case_of(std::string("batchnorm2d/b4_c3_s4/cpu/") + policy + "/throughput/launch=graph"), device, 0);
+    ASSERT_TRUE(record.status == Status::ok || record.status == Status::suspect) << record.reason;
     EXPECT_DOUBLE_EQ(at(record, "time.step", "hot").value, 10e-6);
     EXPECT_NEAR(at(record, "speedup.launch", "hot").value, 3, 1e-9);
     EXPECT_NEAR(at(record, "time.launch_gap", "hot").value, 20e-6, 1e-12);
