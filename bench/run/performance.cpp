@@ -14,7 +14,9 @@
 
 #include "bench/run/attainable.h"
 #include "bench/run/contention.h"
+#include "bench/run/device_meter.h"
 #include "bench/run/planted_slow_down.h"
+#include "bench/run/step_energy.h"
 #include "bench/run/time_in_turn.h"
 #include "bench/run/timing.h"
 #include "bench/run/warm_up.h"
@@ -29,13 +31,14 @@ namespace halfmark::bench {
 
 namespace {
 
-std::vector<MetricRow> with_roofline(std::vector<MetricRow> rows) {
+std::vector<MetricRow> with_others(std::vector<MetricRow> rows) {
   rows.insert(rows.end(), roofline_table().begin(), roofline_table().end());
+  rows.insert(rows.end(), device_table().begin(), device_table().end());
   return rows;
 }
 
 const std::vector<MetricRow>& throughput_table() {
-  static const std::vector<MetricRow> rows = with_roofline({
+  static const std::vector<MetricRow> rows = with_others({
       {"time.evaluation", "s", Better::lower, Kind::sampled, "median seconds of one batch in evaluation mode"},
       {"time.forward", "s", Better::lower, Kind::sampled, "median seconds of forward and loss, training mode"},
       {"time.backward", "s", Better::lower, Kind::sampled, "median seconds of backward"},
@@ -90,23 +93,34 @@ struct Loops {
 // Cold: the caches are evicted before each step, so forward starts with cold caches and backward with those that
 // forward leaves. Eviction takes much longer than most steps (a server's last-level cache has hundreds of MiB).
 // Therefore a cold step is the sum of its phases and is not timed separately. A hot step is timed in turn, below.
-Loops run_loops(Trial& trial, bool cold, const StoppingRule& rule) {
+Loops run_loops(Trial& trial, bool cold, const StoppingRule& rule, const std::string& at, FindingsWriter& out) {
   Device& device = trial.device();
   const auto evict = [&] {
     if (cold) device.evict_caches();
   };
+  const auto sampled = [&](const std::string& what, const std::function<double()>& take) {
+    DeviceMeter meter(device);
+    Sampled found = sample_until(rule, take, [&](bool is_needed) { return meter.judge(is_needed); });
+    meter.write(out, at + "/" + what, found.discarded, found.slowed);
+    return found;
+  };
   Loops loops;
-  loops.evaluation = sample_until(rule, [&] {
+  loops.evaluation = sampled("evaluation", [&] {
     evict();
     return device.time([&] { trial.infer(); });
   });
-  loops.phases = sample_until(rule, [&] {
+  std::vector<double> forward, backward, optimizer;  // of all samples
+  loops.phases = sampled("phases", [&] {
     evict();
-    loops.forward.push_back(device.time([&] { trial.forward(); }));
-    loops.backward.push_back(device.time([&] { trial.backward(); }));
-    loops.optimizer.push_back(device.time([&] { trial.update(); }));
-    return loops.forward.back() + loops.backward.back() + loops.optimizer.back();
+    forward.push_back(device.time([&] { trial.forward(); }));
+    backward.push_back(device.time([&] { trial.backward(); }));
+    optimizer.push_back(device.time([&] { trial.update(); }));
+    return forward.back() + backward.back() + optimizer.back();
   });
+  for (const size_t one : loops.phases.taken) {
+    loops.forward.push_back(forward[one]), loops.backward.push_back(backward[one]);
+    loops.optimizer.push_back(optimizer[one]);
+  }
   return loops;
 }
 
@@ -189,8 +203,14 @@ std::vector<double> time_steps(Trial& trial, FindingsWriter& out) {
   const auto is_busy = [&] { return contention_reason(meter.read(), cores_of_machine(), host_threads()).has_value(); };
   TurnRule rule;
   if (!baseline) rule.target = 0.025, rule.widest = 0.1, rule.patience = 2;  // no ratio but the control
-  const InTurn found = time_in_turn(rule, kinds, spec.seed, is_busy);
+  DeviceMeter device_meter(trial.device());
+  const InTurn found = time_in_turn(rule, kinds, spec.seed, is_busy, [&] { return device_meter.counts(); });
   write_contention(out, meter.read());
+  device_meter.write_all(out, "hot/step", found.discarded, found.slowed);
+  if (const auto energy = step_energy(trial.device(), [&] { run_step(trial); })) {
+    out.number("device.energy", "hot", energy->joules / static_cast<double>(energy->steps));
+    out.number("device.power", "hot", energy->joules / energy->seconds);
+  }
   if (baseline) write_ratio(out, "speedup.step", found.log_ratios(2, 0), 0.95);
   write_ratio(out, "speedup.control", found.log_ratios(1, 0), 0.99);
   const std::vector<double> medians = found.medians_of(0);
@@ -242,7 +262,7 @@ Findings measure_throughput(const TrialSpec& given) {
   for (const bool cold : {false, true}) {
     if (cold && emulated) break;
     const std::string at = cold ? "cold" : "hot";
-    const Loops loops = run_loops(trial, cold, rule);
+    const Loops loops = run_loops(trial, cold, rule, at, out);
     write(out, "time.evaluation", at, loops.evaluation.samples);
     write(out, "time.forward", at, loops.forward);
     write(out, "time.backward", at, loops.backward);
