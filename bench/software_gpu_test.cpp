@@ -309,6 +309,26 @@ TEST_F(SoftwareGpu, AGpuThatCannotBeOpenedLeavesTheOtherDevices) {
   EXPECT_FALSE(named.report);
 }
 
+// By NVML; without it nothing fails.
+TEST_F(SoftwareGpu, IsIdentifiedInTheReport) {
+  const auto facts_of = [&](const std::string& device, const std::string& variables) {
+    const Ran run = ran(variables, "run --suite smoke --device " + device + " --no-probes linear fp32 memory");
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_EQ(run.err, "");
+    return run.report ? run.report->environment["devices"][device] : nlohmann::ordered_json();
+  };
+  const auto known =
+      facts_of("cuda:1", "HALFMARK_SOFTWARE_GPU=sm_75,sm_90 HALFMARK_SOFTWARE_NVML=power_limit=400000,mig=1");
+  EXPECT_EQ(known["uuid"], "GPU-00000000-5057-4750-8000-000000000002") << known;
+  EXPECT_EQ(known["mig"], "on") << known;
+  EXPECT_EQ(known["power limit"], "400 W") << known;
+  EXPECT_FALSE(known.contains("nvml")) << known;
+  const auto unknown =
+      facts_of("cuda:0", "HALFMARK_SOFTWARE_GPU_FAIL=nvmlDeviceGetHandleByUUID:1:6,nvmlDeviceGetHandleByUUID:2:6");
+  EXPECT_EQ(unknown["nvml"], "nvmlDeviceGetHandleByUUID: Not Found (GPU-00000000-5057-4750-8000-000000000001)");
+  EXPECT_FALSE(unknown.contains("uuid")) << unknown;
+}
+
 // Its report under the name cuda:0, and one of a GPU with the same numbers.
 TEST_F(SoftwareGpu, IsNeverTakenForAGpu) {
   const Ran run = ran("", "run --suite smoke --device cuda:0 --no-probes linear fp32 memory range throughput");

@@ -76,7 +76,7 @@ ComparedCases compared_cases(const std::vector<std::string>& ids, const AbOption
   for (const std::string& id : ids)
     compared.cases.push_back(
         {id, false, options.noise ? options.noise->minimum_effect_of(id, options.rules.confirm_pairs) : 0.0});
-  for (const Canary& canary : canaries()) compared.cases.push_back({std::string(canary.id), true});
+  for (const std::string& canary : canary_ids(ids)) compared.cases.push_back({canary, true});
   return compared;
 }
 

@@ -12,11 +12,12 @@
 
 #include <exception>
 #include <functional>
+#include <set>
 #include <utility>
 
 #include "bench/run/case.h"
 #include "bench/run/performance.h"
-#include "bench/run/planted_slow_down.h"
+#include "bench/run/timed_step.h"
 #include "bench/run/timing.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/devices.h"
@@ -72,6 +73,17 @@ double stolen_seconds() {
   return ticks / 100;
 }
 
+constexpr std::string_view kGpuCanaryPrefix = "canary/cuda:";
+
+// Clears memory so many times: some milliseconds at most.
+struct GpuCanary {
+  std::string_view name;
+  int64_t bytes;
+  int times;
+};
+// In the second-level cache of every GPU (4 MiB of the T4 at least), and eight times the largest (126 MiB of the B200).
+constexpr GpuCanary kGpuCanaries[] = {{"/cache", int64_t{2} << 20, 64}, {"/memory", int64_t{1} << 30, 1}};
+
 constexpr double kWarmUp = 0.02;      // seconds, for a case that was not the previous one
 constexpr double kTimesBudget = 2.0;  // times the budget, until there are six samples
 
@@ -84,6 +96,18 @@ const std::vector<Canary>& canaries() {
       {"canary/memory", "main memory", &memory_work},
   };
   return all;
+}
+
+std::vector<std::string> canary_ids(const std::vector<std::string>& cases) {
+  std::vector<std::string> ids;
+  for (const Canary& canary : canaries()) ids.emplace_back(canary.id);
+  std::set<std::string> gpus;
+  for (const std::string& id : cases)
+    if (const size_t at = id.find("/cuda:"); at != std::string::npos)
+      gpus.insert(id.substr(at + 1, id.find('/', at + 1) - at - 1));
+  for (const std::string& gpu : gpus)
+    for (const GpuCanary& canary : kGpuCanaries) ids.push_back("canary/" + gpu + std::string(canary.name));
+  return ids;
 }
 
 std::string line_of(const ProcessSample& sample) {
@@ -144,28 +168,54 @@ struct Sampler::PreparedCase {
   std::string id;
   std::optional<std::string> refusal;
   std::optional<Trial> trial;
+  std::optional<TimedStep> timed;
+  Tensor memory;                 // of a canary of a GPU
   std::function<double()> step;  // seconds
 };
 
-std::unique_ptr<Sampler::PreparedCase> Sampler::prepare(const std::string& id) {
-  auto prepared = std::make_unique<PreparedCase>();
-  prepared->id = id;
+std::shared_ptr<Device> Sampler::device(const std::string& name) {
+  std::shared_ptr<Device>& device = devices_[name];
+  if (!device) device = open_device(name);
+  return device;
+}
+
+bool Sampler::prepare_canary(PreparedCase& prepared) {
   for (const Canary& canary : canaries())
-    if (canary.id == id) {
-      prepared->step = [work = canary.work] {
+    if (canary.id == prepared.id) {
+      prepared.step = [work = canary.work] {
         const auto start = Clock::now();
         work();
         return elapsed(start);
       };
-      return prepared;
+      return true;
     }
+  const std::string_view id = prepared.id;
+  for (const GpuCanary& canary : kGpuCanaries) {
+    if (!id.starts_with(kGpuCanaryPrefix) || !id.ends_with(canary.name)) continue;
+    const size_t start = std::string_view("canary/").size();
+    const std::shared_ptr<Device> gpu = device(std::string(id.substr(start, id.size() - canary.name.size() - start)));
+    if (!gpu->numerics().empty())
+      prepared.refusal = "timings of simulated arithmetic are not valid (" + gpu->name() + ")";
+    prepared.memory = Tensor(*gpu, Shape{canary.bytes}, DType::u8);
+    prepared.step = [gpu, times = canary.times, &memory = prepared.memory] {
+      return gpu->time([&] {
+        for (int i = 0; i < times; ++i) memory.fill(0);
+      });
+    };
+    return true;
+  }
+  return false;
+}
+
+std::unique_ptr<Sampler::PreparedCase> Sampler::prepare(const std::string& id) {
+  auto prepared = std::make_unique<PreparedCase>();
+  prepared->id = id;
+  if (prepare_canary(*prepared)) return prepared;
 
   Case one = case_of(id);
   data_.add_to(one);
   if (one.harness->name != "throughput") throw Error(id + ": only cases of harness throughput have a time");
-  std::shared_ptr<Device>& device = devices_[one.device];
-  if (!device) device = open_device(one.device);
-  TrialSpec spec = one.trial(device, options_.seed);
+  TrialSpec spec = one.trial(device(one.device), options_.seed);
   prepared->refusal = refusal_of(*one.harness, spec);
   if (prepared->refusal) return prepared;
   spec.settings.rate = kStandstillRate;
@@ -173,15 +223,8 @@ std::unique_ptr<Sampler::PreparedCase> Sampler::prepare(const std::string& id) {
   trial.load_batch(0);
   const auto found = options_.slow_down.find(id);
   const double slow_down = found == options_.slow_down.end() ? 0 : found->second;
-  prepared->step = [&trial, slow_down, device] {
-    return device->time([&] {
-      const auto start = Clock::now();
-      trial.forward();
-      trial.backward();
-      trial.update();
-      if (slow_down > 0) linger(start, slow_down);
-    });
-  };
+  TimedStep& timed = prepared->timed.emplace(trial, is_timed_as_graph(spec), slow_down);
+  prepared->step = [&timed] { return timed.seconds(); };
   const KernelLog log;
   prepared->step();
   if (log.any_emulated()) prepared->refusal = "emulated arithmetic, its timing is not valid";

@@ -25,6 +25,9 @@ struct Canary {
   void (*work)();          // takes about a millisecond
 };
 const std::vector<Canary>& canaries();
+// The ids of all controls for these cases: those above, and for each GPU that a case uses "canary/cuda:0/cache" and
+// "canary/cuda:0/memory", which clear memory by the code of the driver.
+std::vector<std::string> canary_ids(const std::vector<std::string>& cases);
 
 struct ProcessSample {
   std::string id;
@@ -59,6 +62,8 @@ class Sampler {
  private:
   struct PreparedCase;
   std::unique_ptr<PreparedCase> prepare(const std::string& id);
+  bool prepare_canary(PreparedCase& prepared);  // false: its id is not that of a canary
+  std::shared_ptr<Device> device(const std::string& name);
   void measure(ProcessSample& result);
 
   SamplerOptions options_;

@@ -34,6 +34,24 @@ TEST(Sampler, TimesACaseAndEveryCanary) {
   }
 }
 
+TEST(Sampler, HasCanariesOfEachGpuThatACaseUses) {
+  const std::vector<std::string> of_cpu = canary_ids({kCase});
+  EXPECT_EQ(of_cpu, (std::vector<std::string>{"canary/clock", "canary/cache", "canary/memory"}));
+  const std::string mlp = "mlp/b32_i64_h128_o10/", harness = "/fp32/throughput";
+  std::vector<std::string> wanted = of_cpu;
+  for (const char* gpu : {"cuda:0", "cuda:11"})
+    for (const char* name : {"/cache", "/memory"}) wanted.push_back("canary/" + std::string(gpu) + name);
+  EXPECT_EQ(canary_ids({mlp + "cuda:11" + harness, kCase, mlp + "cuda:0" + harness + "/launch=graph",
+                        mlp + "cuda:0" + harness}),
+            wanted);
+  Sampler sampler({.seconds = 0.002});
+  for (const char* unknown : {"canary/cuda:0/clock", "canary/cuda:77/memory", "canary/cpu/memory"}) {
+    const ProcessSample sample = sampler.sample(unknown);
+    EXPECT_NE(sample.reason, "") << unknown;
+    EXPECT_FALSE(sample.refused) << unknown << ": that is a mistake and not a refusal";
+  }
+}
+
 TEST(Sampler, GivesAReasonIfThereIsNoTime) {
   Sampler sampler({.seconds = 0.002});
   EXPECT_NE(sampler.sample("mlp/b32_i64_h128_o10/cpu/fp32/error").reason.find("harness throughput"), std::string::npos);

@@ -33,7 +33,7 @@ class Hash {
 bool is_about_timing(std::string_view metric) {
   const std::string_view family = metric.substr(0, metric.find('.'));
   return family == "timing" || family == "speedup" || family == "contention" || family == "data" ||
-         family == "roofline";
+         family == "roofline" || family == "device";
 }
 
 }  // namespace

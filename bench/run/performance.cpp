@@ -4,26 +4,23 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <optional>
-#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bench/run/attainable.h"
-#include "bench/run/contention.h"
-#include "bench/run/planted_slow_down.h"
-#include "bench/run/time_in_turn.h"
+#include "bench/run/device_meter.h"
+#include "bench/run/hot_steps.h"
+#include "bench/run/timed_step.h"
 #include "bench/run/timing.h"
 #include "bench/run/warm_up.h"
-#include "kernels/cpu/thread_pool.h"
+#include "bench/run/written_times.h"
 #include "kernels/devices.h"
 #include "kernels/number/error.h"
 #include "models/index_storage.h"
-#include "models/recorded_step.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/summary.h"
 
@@ -31,13 +28,14 @@ namespace halfmark::bench {
 
 namespace {
 
-std::vector<MetricRow> with_roofline(std::vector<MetricRow> rows) {
+std::vector<MetricRow> with_others(std::vector<MetricRow> rows) {
   rows.insert(rows.end(), roofline_table().begin(), roofline_table().end());
+  rows.insert(rows.end(), device_table().begin(), device_table().end());
   return rows;
 }
 
 const std::vector<MetricRow>& throughput_table() {
-  static const std::vector<MetricRow> rows = with_roofline({
+  static const std::vector<MetricRow> rows = with_others({
       {"time.evaluation", "s", Better::lower, Kind::sampled, "median seconds of one batch in evaluation mode"},
       {"time.forward", "s", Better::lower, Kind::sampled, "median seconds of forward and loss, training mode"},
       {"time.backward", "s", Better::lower, Kind::sampled, "median seconds of backward"},
@@ -81,44 +79,6 @@ const std::vector<MetricRow>& throughput_table() {
   return rows;
 }
 
-// A training step. Its first call compiles and plans.
-void run_step(Trial& trial) {
-  trial.forward();
-  trial.backward();
-  trial.update();
-}
-
-// The step of a trial that is timed: its kernels launched one by one, or as a graph.
-class TimedStep {
- public:
-  TimedStep(Trial& trial, bool as_graph, double slow_down) : trial_(trial), slow_down_(slow_down) {
-    if (as_graph) graph_.emplace(trial);
-  }
-  double seconds() {
-    return trial_.device().time([&] {
-      const auto start = std::chrono::steady_clock::now();
-      graph_ ? void(graph_->run()) : run_step(trial_);
-      if (slow_down_ > 0) linger(start, slow_down_);
-    });
-  }
-  void move_memory(const std::vector<int64_t>& pads) {
-    const bool as_graph = graph_.has_value();
-    graph_.reset();
-    trial_.move_memory(pads);
-    if (as_graph) graph_.emplace(trial_);
-  }
-
- private:
-  Trial& trial_;
-  double slow_down_;
-  std::optional<models::RecordedStep> graph_;
-};
-
-bool as_graph(const TrialSpec& spec) {
-  const auto launch = spec.axes.find(std::string(kLaunchAxis));
-  return launch != spec.axes.end() && launch->second == "graph";
-}
-
 struct Loops {
   Sampled evaluation, phases;
   std::vector<double> forward, backward, optimizer;  // of the samples of `phases`
@@ -127,119 +87,35 @@ struct Loops {
 // Cold: the caches are evicted before each step, so forward starts with cold caches and backward with those that
 // forward leaves. Eviction takes much longer than most steps (a server's last-level cache has hundreds of MiB).
 // Therefore a cold step is the sum of its phases and is not timed separately. A hot step is timed in turn, below.
-Loops run_loops(Trial& trial, bool cold, const StoppingRule& rule) {
+Loops run_loops(Trial& trial, bool cold, const StoppingRule& rule, const std::string& at, FindingsWriter& out) {
   Device& device = trial.device();
   const auto evict = [&] {
     if (cold) device.evict_caches();
   };
+  const auto sampled = [&](const std::string& what, const std::function<double()>& take) {
+    DeviceMeter meter(device);
+    Sampled found = sample_until(rule, take, [&](bool is_needed) { return meter.judge(is_needed); });
+    meter.write(out, at + "/" + what, found.discarded, found.slowed);
+    return found;
+  };
   Loops loops;
-  loops.evaluation = sample_until(rule, [&] {
+  loops.evaluation = sampled("evaluation", [&] {
     evict();
     return device.time([&] { trial.infer(); });
   });
-  loops.phases = sample_until(rule, [&] {
+  std::vector<double> forward, backward, optimizer;  // of all samples
+  loops.phases = sampled("phases", [&] {
     evict();
-    loops.forward.push_back(device.time([&] { trial.forward(); }));
-    loops.backward.push_back(device.time([&] { trial.backward(); }));
-    loops.optimizer.push_back(device.time([&] { trial.update(); }));
-    return loops.forward.back() + loops.backward.back() + loops.optimizer.back();
+    forward.push_back(device.time([&] { trial.forward(); }));
+    backward.push_back(device.time([&] { trial.backward(); }));
+    optimizer.push_back(device.time([&] { trial.update(); }));
+    return forward.back() + backward.back() + optimizer.back();
   });
+  for (const size_t one : loops.phases.taken) {
+    loops.forward.push_back(forward[one]), loops.backward.push_back(backward[one]);
+    loops.optimizer.push_back(optimizer[one]);
+  }
   return loops;
-}
-
-void write(FindingsWriter& out, std::string_view metric, const std::string& at, const std::vector<double>& samples) {
-  out.number(metric, at, median(samples)).samples = samples;
-}
-
-void write_stop(FindingsWriter& out, const std::string& at, const Sampled& sampled, double target) {
-  out.number("timing.target", at, target);
-  if (std::isfinite(sampled.half_width)) out.number("timing.half_width", at, sampled.half_width);
-  out.number("timing.stopped_by", at, static_cast<double>(sampled.stopped_by));
-}
-
-// Sizes of the blocks between tensors: multiples of a cache line, up to four pages.
-std::vector<int64_t> random_pads(std::mt19937_64& random) {
-  std::uniform_int_distribution<int64_t> lines(1, 256);
-  std::vector<int64_t> pads(3);
-  for (int64_t& pad : pads) pad = 64 * lines(random);
-  return pads;
-}
-
-void write_contention(FindingsWriter& out, const Contention& found) {
-  const std::pair<std::string_view, double> numbers[] = {{"contention.cpu", found.cpu},
-                                                         {"contention.others", found.others},
-                                                         {"contention.stolen", found.stolen},
-                                                         {"contention.waiting", found.waiting},
-                                                         {"contention.pressure", found.pressure}};
-  for (const auto& [metric, value] : numbers)
-    if (std::isfinite(value)) out.number(metric, "hot/step", value);
-}
-
-void write_ratio(FindingsWriter& out, std::string_view metric, const std::vector<double>& log_ratios,
-                 double confidence) {
-  const SpeedRatio ratio = speed_ratio(log_ratios, confidence).with_offset(kOffsetOfTrials);
-  Measurement& written = out.number(metric, "hot", ratio.value);
-  if (std::isfinite(ratio.upper) && ratio.lower > 0) written.interval = {ratio.lower, ratio.upper};
-  for (const double log_ratio : log_ratios) written.samples.push_back(std::exp(log_ratio));
-}
-
-// The hot steps of this policy and of fp32 in turn, and a second trial of this policy as the control. Returns the
-// seconds of this policy's steps.
-std::vector<double> time_steps(Trial& trial, FindingsWriter& out) {
-  const TrialSpec& spec = trial.spec();
-  const double slow_down = planted_slow_down(spec);
-  const bool is_baseline = spec.policy->name == kBaseline;
-  const KernelLog own;
-  run_step(trial);
-  double bytes = 0;
-  for (const LoggedKernel& one : own.entries()) bytes += static_cast<double>(one.read + one.written);
-  out.number("roofline.bytes", "hot", bytes);
-  const LogPause pause;  // the kernels below are not those of this policy, or are logged already
-  Trial again(spec);
-  std::optional<Trial> baseline;
-  again.load_batch(0);
-  if (!is_baseline) {
-    baseline.emplace(spec.under(policy_named(kBaseline))).load_batch(0);
-    run_step(*baseline);
-    const KernelLog of_baseline;
-    run_step(*baseline);
-    out.number("speedup.same_kernels", "hot", own.has_same_calls(of_baseline) ? 1 : 0);
-    if (of_baseline.any_emulated()) baseline.reset();  // its time is no reference
-  }
-
-  const bool graph = as_graph(spec);
-  std::optional<Trial> launched;  // the same step, which the graph is timed against
-  std::deque<TimedStep> steps;
-  steps.emplace_back(trial, graph, slow_down), steps.emplace_back(again, graph, slow_down);
-  if (baseline) steps.emplace_back(*baseline, graph, 0);
-  if (graph) launched.emplace(spec).load_batch(0), steps.emplace_back(*launched, false, slow_down);
-  std::mt19937_64 random(spec.seed);
-  std::vector<Timed> kinds;
-  for (TimedStep& step : steps)
-    kinds.push_back({[&step] { return step.seconds(); }, [&step, &random] { step.move_memory(random_pads(random)); }});
-  const ContentionMeter meter;
-  const auto is_busy = [&] { return contention_reason(meter.read(), cores_of_machine(), host_threads()).has_value(); };
-  TurnRule rule;
-  if (!baseline) rule.target = 0.025, rule.widest = 0.1, rule.patience = 2;  // no ratio but the control
-  const InTurn found = time_in_turn(rule, kinds, spec.seed, is_busy);
-  write_contention(out, meter.read());
-  if (baseline) write_ratio(out, "speedup.step", found.log_ratios(2, 0), 0.95);
-  write_ratio(out, "speedup.control", found.log_ratios(1, 0), 0.99);
-  if (graph) {
-    const size_t one_by_one = kinds.size() - 1;
-    write_ratio(out, "speedup.launch", found.log_ratios(one_by_one, 0), 0.95);
-    std::vector<double> gaps = found.medians_of(one_by_one);
-    const std::vector<double> of_graph = found.medians_of(0);
-    for (size_t round = 0; round < gaps.size(); ++round) gaps[round] -= of_graph[round];
-    write(out, "time.launch_gap", "hot", gaps);
-  }
-  const std::vector<double> medians = found.medians_of(0);
-  write_stop(out, "hot/step",
-             {.samples = {},
-              .stopped_by = found.stopped_by,
-              .half_width = median_interval(medians).half_width() / median(medians)},
-             rule.target);
-  return found.slices_of(0);
 }
 
 void warm_up_device(Device& device, const std::function<void()>& step) {
@@ -265,7 +141,7 @@ Findings measure_throughput(const TrialSpec& given) {
   StoppingRule rule;
   bool emulated = false;
   const auto step = [&] {
-    run_step(trial);
+    launch_step(trial);
     trial.infer();
   };
   {
@@ -279,7 +155,7 @@ Findings measure_throughput(const TrialSpec& given) {
 
   FindingsWriter out(throughput_table());
   const double batch = static_cast<double>(spec.subject->input[0]);
-  const bool graph = as_graph(spec);
+  const bool graph = is_timed_as_graph(spec);
   if (graph && emulated) throw Unsupported("launch=graph: a step with emulated kernels is not timed as a graph");
   for (const bool cold : {false, true}) {
     if (cold && emulated) break;
@@ -287,19 +163,19 @@ Findings measure_throughput(const TrialSpec& given) {
     const std::string at = cold ? "cold" : "hot";
     Loops loops;
     if (!graph) {
-      loops = run_loops(trial, cold, rule);
-      write(out, "time.evaluation", at, loops.evaluation.samples);
-      write(out, "time.forward", at, loops.forward);
-      write(out, "time.backward", at, loops.backward);
-      write(out, "time.optimizer", at, loops.optimizer);
+      loops = run_loops(trial, cold, rule, at, out);
+      write_samples(out, "time.evaluation", at, loops.evaluation.samples);
+      write_samples(out, "time.forward", at, loops.forward);
+      write_samples(out, "time.backward", at, loops.backward);
+      write_samples(out, "time.optimizer", at, loops.optimizer);
       write_stop(out, at + "/evaluation", loops.evaluation, rule.target);
       write_stop(out, at + "/phases", loops.phases, rule.target);
     }
-    const std::vector<double> steps = cold || emulated ? loops.phases.samples : time_steps(trial, out);
-    write(out, "time.step", at, steps);
-    write(out, "throughput.step", at, rates(batch, steps));
+    const std::vector<double> steps = cold || emulated ? loops.phases.samples : time_hot_steps(trial, out);
+    write_samples(out, "time.step", at, steps);
+    write_samples(out, "throughput.step", at, rates(batch, steps));
     if (trial.step_flops() > 0)  // batch norm and pooling have no counted operations
-      write(out, "throughput.flops", at, rates(trial.step_flops(), steps));
+      write_samples(out, "throughput.flops", at, rates(trial.step_flops(), steps));
   }
   return out.take();
 }
@@ -309,7 +185,7 @@ std::optional<std::string> refuses_throughput(const TrialSpec& spec) {
     return "timings of simulated arithmetic are not valid (" + spec.device->name() + ")";
   if (!spec.settings.cast_cache && !spec.policy->rules)
     return "cast_cache=off: policy " + std::string(spec.policy->name) + " has no cast rules, so it casts no weights";
-  if (as_graph(spec)) try {
+  if (is_timed_as_graph(spec)) try {
       spec.device->record([] {});
     } catch (const Unsupported& reason) {
       return "launch=graph: " + std::string(reason.what());

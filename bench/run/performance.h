@@ -18,8 +18,6 @@ inline constexpr double kStandstillRate = 1e-12;
 inline constexpr std::string_view kLabelsAxis = "labels";
 // The axis of throughput for autocast's cache of cast weights (Pass::caches_casts), likewise.
 inline constexpr std::string_view kCastCacheAxis = "cast_cache";
-// The axis of throughput for how the kernels of a step are started: one by one, or as a CUDA graph.
-inline constexpr std::string_view kLaunchAxis = "launch";
 // The reason for which labels of 64 bits say nothing about this subject; nothing: they do, or are not asked for.
 std::optional<std::string> refuses_labels(const TrialSpec& spec);
 

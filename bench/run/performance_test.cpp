@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "bench/run/device_meter_testing.h"
 #include "bench/run/known_names.h"
 #include "bench/run/run_case.h"
 #include "kernels/devices.h"
@@ -142,6 +144,61 @@ TEST(CastCacheAxis, IsRefusedWithoutCastRules) {
   const Record record = record_of("mlp/b8_i16_h24_o10/cpu/fp32/throughput/cast_cache=off");
   EXPECT_EQ(record.status, Status::skipped);
   EXPECT_EQ(record.reason, "cast_cache=off: policy fp32 has no cast rules, so it casts no weights");
+}
+
+// A step on the CPU, with the states of a GPU.
+Record times_with(const std::function<std::optional<DeviceState>(int)>& states) {
+  const Harness& throughput = harness_named("throughput");
+  const Case one{&subject_named("linear/b4_i16_o8"), "cpu", &policy_named("fp32"), &throughput, {}};
+  return run_case(one, std::make_shared<CpuWithState>(states), 0);
+}
+
+constexpr const char* kTimedPlaces[] = {"hot/evaluation", "hot/phases", "hot/step", "cold/evaluation", "cold/phases"};
+
+TEST(StateOfTheGpu, IsWrittenForEachPlaceAndNotForACpu) {
+  for (const Measurement& one : times_of("linear/b4_i16_o8", "fp32").measurements)
+    EXPECT_FALSE(one.metric.starts_with("device.")) << one.metric;
+  const Record record = times_with([](int) {
+    DeviceState state;
+    state.core_clock = 1305, state.other_processes = 2;
+    return state;
+  });
+  EXPECT_EQ(record.status, Status::suspect);
+  EXPECT_EQ(record.reason, "2 other processes had a context on the GPU while it was timed");
+  for (const char* place : kTimedPlaces) {
+    EXPECT_EQ(at(record, "device.slowed", place).value, 0) << place;
+    EXPECT_EQ(at(record, "device.discarded", place).value, 0) << place;
+    EXPECT_EQ(at(record, "device.other_processes", place).value, 2) << place;
+  }
+  EXPECT_EQ(at(record, "device.core_clock", "hot/step").value, 1305e6);
+  EXPECT_EQ(at(record, "device.core_clock", "hot/step").unit, "Hz");
+}
+
+TEST(StateOfTheGpu, LetsSamplesOfALoweredClockBeTakenAgain) {
+  // The reading after the first samples of the evaluation is slowed.
+  const Record record = times_with([](int reading) { return reading == 1 ? slowed_by("power cap") : DeviceState(); });
+  EXPECT_EQ(record.reason.find("GPU"), std::string::npos) << record.reason;
+  EXPECT_GE(at(record, "device.discarded", "hot/evaluation").value, 2) << "before and after that reading";
+  EXPECT_GT(at(record, "device.slowed_by", "hot/evaluation/power cap").value, 0);
+  for (const char* place : kTimedPlaces) {
+    EXPECT_EQ(at(record, "device.slowed", place).value, 0) << place;
+    if (place != std::string("hot/evaluation")) {
+      EXPECT_EQ(at(record, "device.discarded", place).value, 0) << place;
+    }
+  }
+}
+
+TEST(StateOfTheGpu, MakesTheTimesSuspectIfItsClockIsLowAllTheTime) {
+  const Record record = times_with([](int) { return slowed_by("power cap"); });
+  EXPECT_EQ(record.status, Status::suspect);
+  EXPECT_EQ(record.reason, "the GPU lowered its clock while it was timed (power cap)");
+  for (const char* place : kTimedPlaces) {
+    EXPECT_EQ(at(record, "device.slowed", place).value, 1) << place;
+    EXPECT_EQ(at(record, "device.discarded", place).value, 0) << place;
+    EXPECT_EQ(at(record, "device.slowed_by", (std::string(place) + "/power cap").c_str()).value, 1) << place;
+  }
+  for (const char* phase : {"time.forward", "time.backward", "time.optimizer", "time.step"})
+    EXPECT_EQ(at(record, phase, "cold").samples.size(), at(record, "time.forward", "cold").samples.size()) << phase;
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ TEST(RunCase, ProvesNothingForKernelsOfALibraryForTimesAndForCodeOfOthers) {
 TEST(Fingerprint, LeavesOutWhatIsAboutATimeMeasurement) {
   Findings findings{{number("error.nmse", "output")}, {}};
   const std::string before = fingerprint_of(findings);
-  for (const char* metric : {"timing.half_width", "speedup.control", "contention.others"})
+  for (const char* metric : {"timing.half_width", "speedup.control", "contention.others", "device.core_clock"})
     findings.measurements.push_back(number(metric, "hot"));
   EXPECT_EQ(fingerprint_of(findings), before);
 }

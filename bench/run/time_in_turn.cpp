@@ -99,24 +99,34 @@ std::vector<double> InTurn::log_ratios(size_t base, size_t kind) const {
 }
 
 InTurn time_in_turn(const TurnRule& rule, std::span<const Timed> kinds, uint64_t seed,
-                    const std::function<bool()>& give_up) {
+                    const std::function<bool()>& give_up, const std::function<bool()>& counts) {
   std::mt19937_64 random(seed);
-  InTurn result;
+  InTurn all, result;
   std::vector<double> steps;
   const auto start = Clock::now();
   for (int done = 1; done <= rule.most; ++done) {
     stop_if_interrupted();
-    add_round(result, kinds, rule, steps, random);
+    add_round(all, kinds, rule, steps, random);
+    if (counts()) result.seconds.push_back(all.seconds.back());
     if (done < rule.fewest) continue;
     const double used = std::chrono::duration<double>(Clock::now() - start).count();
-    const double ratios = widest_ratio(result, kinds.size()), medians = widest_median(result, kinds.size());
-    if (done >= rule.rounds && ratios <= rule.target && medians <= rule.widest_median) {
+    const auto left = static_cast<int>(result.seconds.size());
+    const bool enough = left >= rule.fewest;
+    const double ratios = enough ? widest_ratio(result, kinds.size()) : HUGE_VAL;
+    const double medians = enough ? widest_median(result, kinds.size()) : HUGE_VAL;
+    if (left >= rule.rounds && ratios <= rule.target && medians <= rule.widest_median) {
       result.stopped_by = StoppedBy::target;
       break;
     }
     if (done == rule.most) result.stopped_by = StoppedBy::samples;
     if (used >= rule.patience || give_up()) break;
     if (used >= rule.budget && ratios <= rule.widest && medians <= rule.widest_median) break;
+  }
+  result.discarded = all.seconds.size() - result.seconds.size();
+  if (static_cast<int>(result.seconds.size()) < rule.fewest && result.discarded > 0) {
+    result.slowed = static_cast<double>(result.discarded) / static_cast<double>(all.seconds.size());
+    result.discarded = 0;
+    result.seconds = std::move(all.seconds);
   }
   return result;
 }

@@ -3,6 +3,7 @@
 // that are neighbours in time share the first, and rounds sample the second.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -25,7 +26,7 @@ struct TurnRule {
   double of_round = 0.01;      // timed seconds of each kind in a round
   int fewest = 8;              // rounds; with fewer there is no 99 % interval
   int rounds = 12;             // rounds that are taken in any case within the budget
-  int most = 60;               // rounds
+  int most = 60;               // rounds, with those that do not count
   double target = 0.01;        // half-width of the intervals of the ratios at which it ends after `rounds`
   double budget = 0.8;         // seconds, after which these half-widths are enough:
   double widest = 0.025;       // of the ratios
@@ -40,6 +41,8 @@ inline constexpr double kLongStep = 2e-3;
 struct InTurn {
   std::vector<std::vector<std::vector<double>>> seconds;  // [round][kind][slice]: of a step
   StoppedBy stopped_by = StoppedBy::budget;
+  size_t discarded = 0;  // rounds that did not count
+  double slowed = 0;     // share of the rounds that did not count either, but without which there were too few
 
   std::vector<double> slices_of(size_t kind) const;   // seconds of a step, of all rounds
   std::vector<double> medians_of(size_t kind) const;  // of each round
@@ -48,11 +51,14 @@ struct InTurn {
   std::vector<double> log_ratios(size_t base, size_t kind) const;
 };
 
-// `give_up` is asked after each round beyond rule.fewest: true ends it, because the machine is busy.
+// `give_up` is asked after each round beyond rule.fewest: true ends it, because the machine is busy. `counts` is asked after
+// each round: a round that does not count is discarded for all kinds. If in the end fewer than rule.fewest are left, all
+// are kept.
 // Throws Interrupted when a signal ends the run. The order of the kinds is random, from `seed`.
 InTurn time_in_turn(
     const TurnRule& rule, std::span<const Timed> kinds, uint64_t seed,
-    const std::function<bool()>& give_up = [] { return false; });
+    const std::function<bool()>& give_up = [] { return false; },
+    const std::function<bool()>& counts = [] { return true; });
 
 // Two trials of equal work differ a little for as long as a process lives: their objects, plans and scratch memory stay
 // where they are. Without this allowance the 95 % intervals held 1 in 190 of 200 pairs of equal work, with it in 197

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <set>
 #include <string>
@@ -218,6 +220,67 @@ TEST(TimesInTurn, EndWithTheFewestRoundsWhenTheMachineIsBusy) {
   const InTurn found = time_in_turn(simulated(), kinds, 1, [] { return true; });
   EXPECT_EQ(found.seconds.size(), 8u);
   EXPECT_TRUE(std::isfinite(speed_ratio(found.log_ratios(0, 1), 0.99).upper)) << "enough for the control";
+}
+
+// Rounds of two kinds: 10 and 20 ms, in round n (from 1) longer by n us. `slowed`: the rounds that do not count.
+struct CountedRounds {
+  int asked = 0;
+  InTurn found;
+};
+CountedRounds count_rounds_without(const std::function<bool(int)>& slowed, const TurnRule& rule) {
+  CountedRounds result;
+  int round = 0;
+  const std::vector<Timed> kinds = {{[&] { return 0.01 + 1e-6 * round; }, [&] { ++round; }},
+                                    {[&] { return 0.02 + 1e-6 * round; }}};
+  result.found = time_in_turn(
+      rule, kinds, 1, [] { return false; },
+      [&] {
+        EXPECT_EQ(++result.asked, round) << "once after each round";
+        return !slowed(round);
+      });
+  return result;
+}
+std::vector<int> numbers_of(const InTurn& found, size_t kind, double base) {
+  std::vector<int> rounds;
+  for (const double median : found.medians_of(kind))
+    rounds.push_back(static_cast<int>(std::lround((median - base) * 1e6)));
+  return rounds;
+}
+constexpr TurnRule kTwelveRounds = {.rounds = 12, .most = 20, .budget = 1e9, .patience = 1e9};
+
+TEST(RoundsThatDoNotCount, AreDroppedForAllKindsAndReplaced) {
+  const CountedRounds some = count_rounds_without([](int round) { return round == 1 || round == 5; }, kTwelveRounds);
+  const std::vector<int> left = {2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+  EXPECT_EQ(numbers_of(some.found, 0, 0.01), left);
+  EXPECT_EQ(numbers_of(some.found, 1, 0.02), left);
+  EXPECT_EQ(some.found.log_ratios(0, 1).size(), 12u);
+  EXPECT_EQ(some.found.discarded, 2u);
+  EXPECT_EQ(some.found.slowed, 0);
+  EXPECT_EQ(some.found.stopped_by, StoppedBy::target);
+}
+
+TEST(RoundsThatDoNotCount, AreKeptIfTooFewAreLeft) {
+  const CountedRounds all = count_rounds_without([](int) { return true; }, kTwelveRounds);
+  EXPECT_EQ(all.found.seconds.size(), 20u);
+  EXPECT_EQ(all.found.discarded, 0u);
+  EXPECT_EQ(all.found.slowed, 1);
+  EXPECT_EQ(all.found.stopped_by, StoppedBy::samples);
+  const CountedRounds most = count_rounds_without([](int round) { return round > 7; }, kTwelveRounds);
+  EXPECT_EQ(most.found.seconds.size(), 20u);
+  EXPECT_EQ(most.found.slowed, 13 / 20.0);
+  const CountedRounds enough = count_rounds_without([](int round) { return round > 8; }, kTwelveRounds);
+  EXPECT_EQ(enough.found.seconds.size(), 8u) << "the fewest";
+  EXPECT_EQ(enough.found.discarded, 12u);
+  EXPECT_EQ(enough.found.slowed, 0);
+}
+
+TEST(RoundsThatDoNotCount, EndWithThePatience) {
+  TurnRule impatient = kTwelveRounds;
+  impatient.patience = 0;
+  const CountedRounds all = count_rounds_without([](int) { return true; }, impatient);
+  EXPECT_EQ(all.found.seconds.size(), 8u);
+  EXPECT_EQ(all.found.slowed, 1);
+  EXPECT_EQ(all.found.stopped_by, StoppedBy::budget);
 }
 
 }  // namespace

@@ -44,6 +44,25 @@ std::optional<std::string> contention_of(const Record& record) {
   return contention_reason(found, cores_of_machine(), host_threads());
 }
 
+// Where times were kept although the GPU lowered its clock, or while other processes used it: the first such place.
+std::optional<std::string> state_of_gpu(const Record& record) {
+  for (const Measurement& one : record.measurements) {
+    if (one.metric == "device.slowed" && one.value > 0) {
+      std::string reasons;
+      for (const Measurement& reason : record.measurements)
+        if (reason.metric == "device.slowed_by" && reason.at.starts_with(one.at + "/"))
+          reasons += (reasons.empty() ? "" : ", ") + reason.at.substr(one.at.size() + 1);
+      return fmt::format("the GPU lowered its clock while it was timed ({})",
+                         reasons.empty() ? "for a reason that passed" : reasons);
+    }
+    if (one.metric == "device.other_processes" && one.value > 0)
+      return one.value == 1
+                 ? "another process had a context on the GPU while it was timed"
+                 : fmt::format("{:.0f} other processes had a context on the GPU while it was timed", one.value);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> why_times_mislead(const Record& record) {
@@ -52,6 +71,7 @@ std::optional<std::string> why_times_mislead(const Record& record) {
   if (!timed) return std::nullopt;
   if (const std::string rows = emulated_rows(record); !rows.empty())
     return "emulated arithmetic in the timed region, the timing is not valid: " + rows;
+  if (auto reason = state_of_gpu(record)) return reason;
   if (auto reason = contention_of(record)) return reason;
   if (const Measurement* control = find(record, "speedup.control", "hot");
       control && control->interval && !control->interval->holds(1))

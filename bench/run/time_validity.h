@@ -9,9 +9,9 @@
 
 namespace halfmark::bench {
 
-// The reason why the times of a measured record are not valid: an emulated kernel in a timed phase, other work on the
-// machine, a control that does not come out as 1, or a median that is too uncertain. nullopt: they are valid, or the
-// record has none.
+// The reason why the times of a measured record are not valid: an emulated kernel in a timed phase, a lowered clock of the
+// GPU, other work on it or on the machine, a control that does not come out as 1, or a median that is too uncertain.
+// nullopt: they are valid, or the record has none.
 std::optional<std::string> why_times_mislead(const Record& record);
 
 }  // namespace halfmark::bench

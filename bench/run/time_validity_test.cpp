@@ -43,6 +43,25 @@ TEST(TimeValidity, NamesEachReason) {
             "more than the work");
   EXPECT_NE(reason([](Record& one) { one.measurements[3].value = 1000; }).find("other processes"), std::string::npos);
   EXPECT_NE(reason([](Record& one) { one.measurements[1].value = 0.2; }).find("uncertain by 20 %"), std::string::npos);
+  const auto add = [](const char* metric, const char* at, double value) {
+    return [=](Record& one) { one.measurements.push_back(number(metric, at, value)); };
+  };
+  EXPECT_EQ(reason([&](Record& one) {
+              for (const char* place : {"hot/step", "cold/phases"}) add("device.slowed", place, place[0] == 'c')(one);
+              add("device.slowed_by", "hot/step/sync boost", 0.5)(one);
+              add("device.slowed_by", "cold/phases/power cap", 1)(one);
+              add("device.slowed_by", "cold/phases/power brake", 0.1)(one);
+            }),
+            "the GPU lowered its clock while it was timed (power cap, power brake)");
+  EXPECT_EQ(reason(add("device.slowed", "hot/step", 0.1)),
+            "the GPU lowered its clock while it was timed (for a reason that passed)");
+  EXPECT_EQ(reason(add("device.discarded", "hot/step", 5)), "valid") << "what was kept is not slowed";
+  EXPECT_EQ(reason(add("device.slowed_by", "hot/step/power cap", 0.3)), "valid") << "what was kept is not slowed";
+  EXPECT_EQ(reason(add("device.other_processes", "hot/step", 0)), "valid");
+  EXPECT_EQ(reason(add("device.other_processes", "cold/phases", 1)),
+            "another process had a context on the GPU while it was timed");
+  EXPECT_EQ(reason(add("device.other_processes", "hot/step", 2)),
+            "2 other processes had a context on the GPU while it was timed");
   EXPECT_NE(reason([](Record& one) {
               one.kernels.push_back({.operation = "matmul",
                                      .phase = "forward",

@@ -104,6 +104,9 @@ CudaDevice::CudaDevice(int index) : index_(index) {
 }
 
 void CudaDevice::open() {
+  cudaDeviceProp properties;
+  HM_CUDA(cudaGetDeviceProperties(&properties, index_));
+  nvml_ = std::make_unique<Nvml>(uuid_text(properties.uuid.bytes));
   activate();
   compute_capability_ =
       10 * attribute(index_, cudaDevAttrComputeCapabilityMajor) + attribute(index_, cudaDevAttrComputeCapabilityMinor);
@@ -113,6 +116,7 @@ void CudaDevice::open() {
   HM_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   HM_CUDA(cudaEventCreate(&start_));
   HM_CUDA(cudaEventCreate(&stop_));
+  nvml_->find_own_process();
   add_blaslt_rows(kernels_);
   add_scaled_rows(kernels_, *this);
   add_cudnn_rows(kernels_);
@@ -174,8 +178,14 @@ std::vector<std::pair<std::string, std::string>> CudaDevice::describe() const {
       {"peak clock", std::to_string(attribute(index_, cudaDevAttrClockRate)) + " kHz"},
       {"peak memory clock", std::to_string(attribute(index_, cudaDevAttrMemoryClockRate)) + " kHz"},
       {"ecc", properties.ECCEnabled ? "on" : "off"}};
+  for (auto& fact : nvml_->facts()) facts.push_back(std::move(fact));
   for (auto& version : library_versions()) facts.push_back(std::move(version));
   return facts;
+}
+
+std::optional<DeviceState> CudaDevice::state() {
+  if (!nvml_->absent().empty()) return {};
+  return nvml_->state();
 }
 
 void* CudaDevice::allocate(size_t bytes) {

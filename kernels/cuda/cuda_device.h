@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/dot_table.h"
 #include "kernels/cuda/hardware.h"
+#include "kernels/cuda/nvml.h"
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/device.h"
 
@@ -40,6 +42,7 @@ class CudaDevice : public Device {
   void evict_caches() override;
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override;
   std::string lost() override;
+  std::optional<DeviceState> state() override;
 
   // The current device is a property of the thread. Throws Error if the device is lost.
   void activate() const;
@@ -63,6 +66,7 @@ class CudaDevice : public Device {
   void* new_block(size_t size);                   // null if the GPU has no memory left even without the free blocks
 
   int index_;
+  std::unique_ptr<Nvml> nvml_;
   int compute_capability_ = 0;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t start_ = nullptr, stop_ = nullptr;

@@ -183,11 +183,14 @@ TEST(GateSilence, SaysThatARatioHasNoIntervalAnyMore) {
 
 TEST(GateSilence, HasNoWordForHowBusyTheMachineWas) {
   Report base = made_report(), found = made_report();
-  for (const char* metric : {"contention.others", "timing.half_width", "speedup.control"}) {
+  for (const char* metric : {"contention.others", "timing.half_width", "device.core_clock", "speedup.control"}) {
     base.records[0].measurements.push_back(number(metric, "hot", 0.01, Kind::information, Better::neither));
     found.records[0].measurements.push_back(number(metric, "hot", 0.09, Kind::information, Better::neither));
   }
+  base.records[0].measurements.push_back(number("device.slowed_by", "hot/step/power cap", 1, Kind::information));
   EXPECT_SAYS(remarks_of(gate(base, found)), "kind information by a factor of 2 or more): 1 (speedup.control at hot");
+  for (const auto& [one, other] : {std::pair(base, found), std::pair(found, base)})
+    EXPECT_EQ(remarks_of(gate(one, other)).find("device."), std::string::npos);
 }
 
 TEST(GateSilence, SaysWhatIsWorseWithinItsLimit) {

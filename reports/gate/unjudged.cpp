@@ -80,8 +80,11 @@ double factor_between(double base, double found) {
 
 // Numbers about the machine during a time measurement. They differ between any two runs and say nothing about the code.
 bool is_about_the_machine(std::string_view metric) {
-  return metric.starts_with("contention.") || metric.starts_with("timing.");
+  return metric.starts_with("contention.") || metric.starts_with("timing.") || metric.starts_with("device.");
 }
+
+// Exists only where a GPU gave that reason.
+constexpr std::string_view kComesAndGoes = "device.slowed_by";
 
 // Judged when it was measured, by its interval: the record is suspect if that does not hold 1.
 constexpr std::string_view kControl = "speedup.control";
@@ -202,7 +205,7 @@ void UnjudgedDifferences::compare(const Record& base, const Record& found, const
     if (after) added.erase(place);
     const bool judged = is_reference(before) || is_stored_time(before) || is_judged(rules.rule_for(base, before));
     if (!after) {
-      if (!judged) note(Unjudged::lost_information, of_case(place_of(before)));
+      if (!judged && before.metric != kComesAndGoes) note(Unjudged::lost_information, of_case(place_of(before)));
       continue;
     }
     if (after->samples.size() < before.samples.size() && (before.kind != Kind::sampled || after->samples.empty()))
@@ -232,7 +235,8 @@ void UnjudgedDifferences::compare(const Record& base, const Record& found, const
       note(Unjudged::moved_information, of_case(place_of(before)), factor);
   }
   for (const auto& [place, after] : added)
-    if (!is_reference(*after)) note(Unjudged::added_number, of_case(place_of(*after)));
+    if (!is_reference(*after) && after->metric != kComesAndGoes)
+      note(Unjudged::added_number, of_case(place_of(*after)));
 }
 
 std::vector<std::string> UnjudgedDifferences::remarks() const {

@@ -140,6 +140,7 @@ TEST(Export, OpenMetricsWritesUnitsAsWordsAndNumbersInFull) {
                                                        {"J", "halfmark_a_b_joules{"},
                                                        {"W", "halfmark_a_b_watts{"},
                                                        {"Hz", "halfmark_a_b_hertz{"},
+                                                       {"degC", "halfmark_a_b_celsius{"},
                                                        {"ulp", "halfmark_a_b_ulp{"}};
   for (const auto& [unit, name] : units) {
     const std::string text = openmetrics_of(one_number("a.b", 1.0 / 3, unit)).text;

@@ -81,7 +81,8 @@ inline Mutated about(const Record& record, const Measurement& one, int least_exi
 // Times of a record that is suspect in the base say nothing, and how busy the machine was says nothing about the code: a
 // mutation of their values hides nothing.
 inline bool says_something(const Record& record, const Measurement& one) {
-  if (one.metric.starts_with("timing.") || one.metric.starts_with("contention.")) return false;
+  for (const char* family : {"timing.", "contention.", "device."})
+    if (one.metric.starts_with(family)) return false;
   return record.status == Status::ok || one.kind != Kind::sampled;
 }
 

@@ -37,7 +37,8 @@ std::string unit_in_words(std::string_view unit) {
                                                                       {"FLOP/s", "flops_per_second"},
                                                                       {"J", "joules"},
                                                                       {"W", "watts"},
-                                                                      {"Hz", "hertz"}};
+                                                                      {"Hz", "hertz"},
+                                                                      {"degC", "celsius"}};
   const auto found = kWords.find(unit);
   return found == kWords.end() ? metric_name(unit) : std::string(found->second);
 }

@@ -85,6 +85,8 @@ TEST(Merge, KeepsWhereEachShardRan) {
   std::vector<NamedReport> shards = dealt(whole_report(8), 2);
   shards[1].report.environment["devices"]["sim:hopper"] = {{"stands_for", "H100"}};
   shards[1].report.environment["devices"]["cpu"]["memory_bytes"] = "128";
+  shards[0].report.environment["devices"]["cuda:0"] = {{"name", "H100"}, {"uuid", "GPU-1"}, {"power limit", "700 W"}};
+  shards[1].report.environment["devices"]["cuda:0"] = {{"name", "H100"}, {"uuid", "GPU-2"}, {"nvml", "none"}};
   const auto environment = merge(shards, false).environment;
   EXPECT_EQ(environment["machine"], "bench-01");
   EXPECT_EQ(environment["shards"][1]["machine"], "bench-02");

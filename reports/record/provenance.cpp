@@ -16,7 +16,10 @@ namespace {
 bool matters(std::string_view key) {
   static constexpr std::string_view kFamilies[] = {"halfmark.",  "compiler.", "libraries.", "cpu.",
                                                    "variables.", "devices.",  "probed."};
-  if (key.ends_with(".memory_bytes") || key == "cpu.cores") return false;
+  // Which of several equal GPUs it is, and how fast it may run, change no bits.
+  for (const char* ending : {".memory_bytes", ".uuid", ".power limit", ".nvml"})
+    if (key.ends_with(ending)) return false;
+  if (key == "cpu.cores") return false;
   return std::any_of(std::begin(kFamilies), std::end(kFamilies),
                      [&](std::string_view family) { return key.starts_with(family); });
 }

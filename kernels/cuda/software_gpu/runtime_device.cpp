@@ -149,6 +149,10 @@ cudaDeviceProp properties_of(const SoftwareDevice& device) {
   p.multiProcessorCount = kMultiprocessors;
   p.l2CacheSize = kCacheBytes;
   p.concurrentKernels = 1, p.unifiedAddressing = 1;
+  // As the stand-in of NVML has it: "GPU-00000000-5057-4750-8000-000000000001" for the first device.
+  const unsigned char uuid[] = {0, 0, 0, 0, 0x50, 0x57, 0x47, 0x50, 0x80};
+  std::memcpy(p.uuid.bytes, uuid, sizeof uuid);
+  p.uuid.bytes[15] = static_cast<char>(device.index + 1);
   return p;
 }
 

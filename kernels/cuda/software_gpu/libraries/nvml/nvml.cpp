@@ -3,11 +3,16 @@
 //
 // Statuses, sizes and rules are those of nvml.h 13.0 (comments at each function); the numbers are made up. Devices are
 // those of HALFMARK_SOFTWARE_GPU ("sm_90,sm_75"). HALFMARK_SOFTWARE_NVML changes numbers at every call, for all devices:
-// "sm_clock=1200,throttle=4"; its names are in kNumbers.
+// "sm_clock=1200,throttle=4"; its names are in kNumbers. "power=none": the GPU does not support it. "throttle=4@3-5": from
+// the third to the fifth time that it is asked for since nvmlInit ("@3-": from the third on); the first that applies counts.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,16 +57,36 @@ constexpr Number kNumbers[] = {
     {"ecc", 1},
     {"ecc_corrected", 0},
     {"ecc_uncorrected", 0},
-    {"processes", 0},  // of others
+    {"processes", 0},  // of others: 100000, 100001, ...
+    {"own", 0},        // the number by which the process that asks is listed too; 0: it is not
     {"mig", 0},
 };
+constexpr uint64_t kNone = ~uint64_t{0};  // not supported
+
+std::map<std::string, uint64_t, std::less<>> asked;  // how often each number was asked for
+
+// Whether the `nth` time is in "3-5" or "3-".
+bool is_within(const std::string& times, uint64_t nth) {
+  char* end = nullptr;
+  const uint64_t first = std::strtoull(times.c_str(), &end, 10);
+  const std::string last = *end == '-' ? end + 1 : end;
+  return nth >= first && (last.empty() || nth <= std::strtoull(last.c_str(), nullptr, 10));
+}
 
 uint64_t number(std::string_view name) {
+  const uint64_t nth = ++asked.try_emplace(std::string(name)).first->second;
   const char* text = std::getenv("HALFMARK_SOFTWARE_NVML");
-  const std::string changes = text ? "," + std::string(text) + "," : "";
-  const std::string wanted = "," + std::string(name) + "=";
-  if (const size_t at = changes.find(wanted); at != std::string::npos)
-    return std::strtoull(changes.c_str() + at + wanted.size(), nullptr, 10);
+  std::string rest = text ? text : "";
+  while (!rest.empty()) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    const std::string change = rest.substr(0, comma);
+    rest.erase(0, comma + 1);
+    const size_t equals = change.find('='), at = change.find('@');
+    if (equals == std::string::npos || change.substr(0, equals) != name) continue;
+    if (at != std::string::npos && !is_within(change.substr(at + 1), nth)) continue;
+    const std::string value = change.substr(equals + 1, at == std::string::npos ? at : at - equals - 1);
+    return value == "none" ? kNone : std::strtoull(value.c_str(), nullptr, 10);
+  }
   for (const Number& row : kNumbers)
     if (row.name == name) return row.value;
   return 0;
@@ -81,12 +106,23 @@ std::vector<std::string> device_names() {
 
 int initialised = 0;  // nvmlInit is counted, as in NVML
 
-// A handle is the device's number plus one.
+// A handle is the device's number plus one. With mig=1 each device has one MIG instance, with kInstance added.
+constexpr uintptr_t kInstance = 0x1000;
 bool is_device(const void* device) {
   const auto index = reinterpret_cast<uintptr_t>(device);
   return index >= 1 && index <= device_names().size();
 }
-std::string uuid(uintptr_t index) { return "GPU-00000000-5057-4750-8000-00000000000" + std::to_string(index); }
+bool is_instance(const void* device) {
+  return number("mig") == 1 &&
+         is_device(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(device) - kInstance));
+}
+// Of a GPU as in cudaDeviceProp of the software GPU.
+std::string uuid(uintptr_t index) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%s-00000000-5057-4750-8000-%012x", index > kInstance ? "MIG" : "GPU",
+                static_cast<unsigned>(index));
+  return text;
+}
 
 int give_text(const std::string& text, char* into, unsigned length) {
   if (!into) return kInvalid;
@@ -99,6 +135,7 @@ template <class T>
 int give(const void* device, T* into, uint64_t value) {
   if (!initialised) return kUninitialized;
   if (!is_device(device) || !into) return kInvalid;
+  if (value == kNone) return kNotSupported;
   *into = static_cast<T>(value);
   return kSuccess;
 }
@@ -138,7 +175,7 @@ extern "C" {
 int nvmlInit_v2() {
   HM_CALLED("nvmlInit_v2");
   if (device_names().empty()) return kNoDriver;
-  ++initialised;
+  if (initialised++ == 0) asked.clear();
   return kSuccess;
 }
 int nvmlShutdown() {
@@ -174,12 +211,21 @@ int nvmlDeviceGetHandleByUUID(const char* text, void** device) {
   HM_CALLED("nvmlDeviceGetHandleByUUID");
   if (!initialised) return kUninitialized;
   if (!text || !device) return kInvalid;
+  const bool mig = number("mig") == 1;
   for (uintptr_t index = 1; index <= device_names().size(); ++index)
-    if (uuid(index) == text) {
-      *device = reinterpret_cast<void*>(index);
-      return kSuccess;
-    }
+    for (const uintptr_t handle : {index, index + kInstance})
+      if (uuid(handle) == text && (handle == index || mig)) {
+        *device = reinterpret_cast<void*>(handle);
+        return kSuccess;
+      }
   return kNotFound;
+}
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void* instance, void** device) {
+  HM_CALLED("nvmlDeviceGetDeviceHandleFromMigDeviceHandle");
+  if (!initialised) return kUninitialized;
+  if (!device || !is_instance(instance)) return kInvalid;
+  *device = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(instance) - kInstance);
+  return kSuccess;
 }
 int nvmlDeviceGetName(const void* device, char* name, unsigned length) {
   HM_CALLED("nvmlDeviceGetName");
@@ -209,7 +255,9 @@ int nvmlDeviceGetTotalEnergyConsumption(const void* device, unsigned long long* 
   HM_CALLED("nvmlDeviceGetTotalEnergyConsumption");
   static const auto start = std::chrono::steady_clock::now();
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-  return give(device, energy, static_cast<uint64_t>(passed.count() * static_cast<double>(number("power"))));
+  const uint64_t power = number("power");
+  if (power == kNone) return give(device, energy, kNone);
+  return give(device, energy, static_cast<uint64_t>(passed.count() * static_cast<double>(power)));
 }
 int nvmlDeviceGetTemperature(const void* device, int sensor, unsigned* degrees) {
   HM_CALLED("nvmlDeviceGetTemperature");
@@ -244,12 +292,16 @@ int nvmlDeviceGetMemoryInfo_v2(const void* device, Memory* memory) {
 int nvmlDeviceGetComputeRunningProcesses_v3(const void* device, unsigned* count, Process* processes) {
   HM_CALLED("nvmlDeviceGetComputeRunningProcesses_v3");
   if (!initialised) return kUninitialized;
-  if (!is_device(device) || !count || (*count && !processes)) return kInvalid;
-  const auto running = static_cast<unsigned>(number("processes"));
-  const bool fits = *count >= running;
-  *count = running;
+  if ((!is_device(device) && !is_instance(device)) || !count || (*count && !processes)) return kInvalid;
+  const uint64_t others = number("processes"), own = number("own");
+  if (others == kNone) return kNotSupported;
+  std::vector<unsigned> running;
+  for (uint64_t i = 0; i < others; ++i) running.push_back(static_cast<unsigned>(100000 + i));
+  if (own) running.push_back(static_cast<unsigned>(own));
+  const bool fits = *count >= running.size();
+  *count = static_cast<unsigned>(running.size());
   if (!fits) return kInsufficientSize;
-  for (unsigned i = 0; i < running; ++i) processes[i] = {100000 + i, 1ull << 30, 0xFFFFFFFF, 0xFFFFFFFF};
+  for (const unsigned process : running) *processes++ = {process, 1ull << 30, 0xFFFFFFFF, 0xFFFFFFFF};
   return kSuccess;
 }
 

@@ -1,0 +1,47 @@
+#include "bench/run/timed_step.h"
+
+#include <chrono>
+#include <string>
+
+#include "bench/run/planted_slow_down.h"
+
+namespace halfmark::bench {
+
+void launch_step(Trial& trial) {
+  trial.forward();
+  trial.backward();
+  trial.update();
+}
+
+bool is_timed_as_graph(const TrialSpec& spec) {
+  const auto launch = spec.axes.find(std::string(kLaunchAxis));
+  return launch != spec.axes.end() && launch->second == "graph";
+}
+
+TimedStep::TimedStep(Trial& trial, bool as_graph, double slow_down) : trial_(trial), slow_down_(slow_down) {
+  if (as_graph) graph_.emplace(trial);
+}
+
+void TimedStep::run() {
+  if (graph_)
+    graph_->run();
+  else
+    launch_step(trial_);
+}
+
+double TimedStep::seconds() {
+  return trial_.device().time([&] {
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    if (slow_down_ > 0) linger(start, slow_down_);
+  });
+}
+
+void TimedStep::move_memory(const std::vector<int64_t>& pads) {
+  const bool as_graph = graph_.has_value();
+  graph_.reset();
+  trial_.move_memory(pads);
+  if (as_graph) graph_.emplace(trial_);
+}
+
+}  // namespace halfmark::bench

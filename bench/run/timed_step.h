@@ -1,0 +1,38 @@
+// The training step of a trial that is timed: its kernels launched one by one, or as a graph.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "bench/namespaces.h"
+#include "models/recorded_step.h"
+#include "models/trial.h"
+
+namespace halfmark::bench {
+
+// The axis of throughput for how the kernels of a step are started: one by one, or as a CUDA graph.
+inline constexpr std::string_view kLaunchAxis = "launch";
+
+// Forward, backward and update. Its first call compiles and plans.
+void launch_step(Trial& trial);
+
+bool is_timed_as_graph(const TrialSpec& spec);
+
+class TimedStep {
+ public:
+  // Each step takes `slow_down` of its time more: a planted fault, for tests. Throws Unsupported if the device cannot record
+  // the step.
+  TimedStep(Trial& trial, bool as_graph, double slow_down = 0);
+  void run();  // enqueues a step
+  double seconds();
+  void move_memory(const std::vector<int64_t>& pads);  // Trial::move_memory; a graph is recorded again
+
+ private:
+  Trial& trial_;
+  double slow_down_;
+  std::optional<models::RecordedStep> graph_;
+};
+
+}  // namespace halfmark::bench
