@@ -84,13 +84,8 @@ TEST_F(CudaNvml, GivesEachNumberInItsUnit) {
 }
 
 TEST_F(CudaNvml, GivesEnergyInJoules) {
-  const Nvml one = nvml();
-  const Variable changed("HALFMARK_SOFTWARE_NVML", "power=8000000000000");  // so that a microsecond is 8000 J
-  const double before = one.state().energy;
-  double after = before;
-  for (int i = 0; i < 1000 && after <= before; ++i) after = one.state().energy;
-  EXPECT_GT(after, before);
-  EXPECT_NE(std::fmod(after, 1), 0) << "millijoules are not lost";
+  EXPECT_EQ(state_with("energy=8000000123456").energy, 8000000123.456) << "more than 32 bits";
+  EXPECT_TRUE(std::isnan(state_with("energy=none").energy));
 }
 
 TEST_F(CudaNvml, NamesTheReasonsThatSlowTheGpuAndNoOthers) {
