@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -200,6 +201,16 @@ TEST_F(CudaNvml, DoesNotCountThisProcessAmongTheOthers) {
   EXPECT_EQ(state_with("own=" + std::to_string(::getpid())).other_processes, 0);
   EXPECT_EQ(state_with("processes=2,own=" + std::to_string(::getpid())).other_processes, 2);
   EXPECT_EQ(state_with("processes=100").other_processes, 100) << "more than the first try has room for";
+}
+
+TEST_F(CudaNvml, DoesNotCountTheSameProgramThatWaitsForThisProcess) {
+  EXPECT_EQ(state_with("own=" + std::to_string(::getppid())).other_processes, 1) << "another program";
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(state_with("processes=2,own=" + std::to_string(::getppid())).other_processes == 2 ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(CudaNvml, KnowsThisProcessByAnotherNumberIfItAppearsWithItsContext) {
