@@ -14,13 +14,13 @@
 namespace halfmark::bench {
 namespace {
 
-using WrittenNumbers = std::map<std::string, double>;  // by metric and place
+using MeterNumbers = std::map<std::string, double>;  // by metric and place
 
 template <class Write>
-WrittenNumbers written(const Write& write) {
+MeterNumbers written_by_meter(const Write& write) {
   FindingsWriter out(device_table());
   write(out);
-  WrittenNumbers numbers;
+  MeterNumbers numbers;
   for (const Measurement& one : out.take().measurements) {
     numbers[one.metric + " " + one.at] = one.value;
     EXPECT_EQ(one.kind, Kind::information) << one.metric;
@@ -37,7 +37,7 @@ TEST(DeviceMeter, LetsAllWorkOfADeviceWithoutStateCountAndWritesNothing) {
     EXPECT_EQ(meter.judge(false), true);
     EXPECT_EQ(meter.judge(true), true);
   }
-  EXPECT_EQ(written([&](FindingsWriter& out) { meter.write_all(out, "hot/step", 0, 0); }), WrittenNumbers{});
+  EXPECT_EQ(written_by_meter([&](FindingsWriter& out) { meter.write_all(out, "hot/step", 0, 0); }), MeterNumbers{});
   EXPECT_EQ(cpu.readings(), 1);
 }
 
@@ -93,16 +93,16 @@ TEST(DeviceMeter, WritesMediansOfTheReadingsAfterWorkThatCounts) {
   });
   DeviceMeter meter(gpu);
   for (int i = 0; i < 5; ++i) (void)meter.counts();  // 1, 4 and 5 count
-  EXPECT_EQ(written([&](FindingsWriter& out) { meter.write_all(out, "hot/step", 2, 0); }),
-            (WrittenNumbers{{"device.core_clock hot/step", 1400e6},
-                            {"device.most_core_clock hot/step", 1980e6},
-                            {"device.memory_clock hot/step", 2619e6},
-                            {"device.temperature hot/step", 44},
-                            {"device.discarded hot/step", 2},
-                            {"device.slowed hot/step", 0},
-                            {"device.slowed_by hot/step/power cap", 0.2},
-                            {"device.other_processes hot/step", 2},
-                            {"device.uncorrected_errors hot/step", 5}}));
+  EXPECT_EQ(written_by_meter([&](FindingsWriter& out) { meter.write_all(out, "hot/step", 2, 0); }),
+            (MeterNumbers{{"device.core_clock hot/step", 1400e6},
+                          {"device.most_core_clock hot/step", 1980e6},
+                          {"device.memory_clock hot/step", 2619e6},
+                          {"device.temperature hot/step", 44},
+                          {"device.discarded hot/step", 2},
+                          {"device.slowed hot/step", 0},
+                          {"device.slowed_by hot/step/power cap", 0.2},
+                          {"device.other_processes hot/step", 2},
+                          {"device.uncorrected_errors hot/step", 5}}));
 }
 
 TEST(DeviceMeter, WritesMediansOfAllReadingsIfNoWorkCounts) {
@@ -114,14 +114,14 @@ TEST(DeviceMeter, WritesMediansOfAllReadingsIfNoWorkCounts) {
   });
   DeviceMeter meter(gpu);
   for (int i = 0; i < 3; ++i) (void)meter.counts();
-  EXPECT_EQ(written([&](FindingsWriter& out) { meter.write_all(out, "hot/step", 0, 1); }),
-            (WrittenNumbers{{"device.core_clock hot/step", 502e6},
-                            {"device.discarded hot/step", 0},
-                            {"device.slowed hot/step", 1},
-                            {"device.slowed_by hot/step/power brake", 1},
-                            {"device.slowed_by hot/step/sync boost", 2.0 / 3}}))
+  EXPECT_EQ(written_by_meter([&](FindingsWriter& out) { meter.write_all(out, "hot/step", 0, 1); }),
+            (MeterNumbers{{"device.core_clock hot/step", 502e6},
+                          {"device.discarded hot/step", 0},
+                          {"device.slowed hot/step", 1},
+                          {"device.slowed_by hot/step/power brake", 1},
+                          {"device.slowed_by hot/step/sync boost", 2.0 / 3}}))
       << "and nothing for what the GPU does not tell";
-  EXPECT_EQ(written([&](FindingsWriter& out) { meter.write(out, "cold/phases", 4, 0.5); }).size(), 4u);
+  EXPECT_EQ(written_by_meter([&](FindingsWriter& out) { meter.write(out, "cold/phases", 4, 0.5); }).size(), 4u);
 }
 
 TEST(DeviceMeter, CountsProcessesThatWereThereBeforeTheWork) {
@@ -132,9 +132,10 @@ TEST(DeviceMeter, CountsProcessesThatWereThereBeforeTheWork) {
   });
   DeviceMeter meter(gpu);
   (void)meter.counts();
-  EXPECT_EQ(
-      written([&](FindingsWriter& out) { meter.write(out, "hot/step", 0, 0); }).at("device.other_processes hot/step"),
-      3);
+  EXPECT_EQ(written_by_meter([&](FindingsWriter& out) {
+              meter.write(out, "hot/step", 0, 0);
+            }).at("device.other_processes hot/step"),
+            3);
 }
 
 }  // namespace

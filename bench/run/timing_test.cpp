@@ -58,12 +58,13 @@ TEST(StoppingRule, ContinuesPastTheBudgetUntilTheMedianIsUsableOrPatienceEnds) {
 }
 
 // Samples 0, 1, 2, ... of one second each; `counts` of the samples since the last answer, nothing: no answer.
-struct Judged {
+struct JudgedSamples {
   std::vector<bool> asked;  // whether an answer was needed
   Sampled sampled;
 };
-Judged judged(const StoppingRule& rule, const std::function<std::optional<bool>(int samples, bool is_needed)>& counts) {
-  Judged result;
+JudgedSamples judged_samples(const StoppingRule& rule,
+                             const std::function<std::optional<bool>(int samples, bool is_needed)>& counts) {
+  JudgedSamples result;
   int samples = 0;
   result.sampled = sample_until(
       rule, [&] { return ++samples, 1.0; },
@@ -76,15 +77,15 @@ Judged judged(const StoppingRule& rule, const std::function<std::optional<bool>(
 
 constexpr StoppingRule kSixOfOneSecond = {
     .target = 0.01, .min_samples = 6, .max_samples = 100, .budget = 30, .patience = 40};
-using Taken = std::vector<size_t>;
+using TakenCalls = std::vector<size_t>;
 
 TEST(DiscardedSamples, AreThoseSinceTheLastAnswer) {
   // Answers after samples 2, 4, 6, ...; that after 4 rejects.
-  const Judged found = judged(kSixOfOneSecond, [](int samples, bool is_needed) -> std::optional<bool> {
+  const JudgedSamples found = judged_samples(kSixOfOneSecond, [](int samples, bool is_needed) -> std::optional<bool> {
     if (samples % 2 == 1 && !is_needed) return {};
     return samples != 4;
   });
-  EXPECT_EQ(found.sampled.taken, (Taken{0, 1, 4, 5, 6, 7}));
+  EXPECT_EQ(found.sampled.taken, (TakenCalls{0, 1, 4, 5, 6, 7}));
   EXPECT_EQ(found.sampled.samples.size(), 6u);
   EXPECT_EQ(found.sampled.discarded, 2u);
   EXPECT_EQ(found.sampled.slowed, 0);
@@ -94,37 +95,37 @@ TEST(DiscardedSamples, AreThoseSinceTheLastAnswer) {
 TEST(DiscardedSamples, AreAskedForBeforeTheEnd) {
   // No answer of its own accord; the first that is needed rejects.
   int needed = 0;
-  const Judged found = judged(kSixOfOneSecond, [&](int, bool is_needed) -> std::optional<bool> {
+  const JudgedSamples found = judged_samples(kSixOfOneSecond, [&](int, bool is_needed) -> std::optional<bool> {
     if (!is_needed) return {};
     return ++needed > 1;
   });
-  EXPECT_EQ(found.sampled.taken, (Taken{6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(found.sampled.taken, (TakenCalls{6, 7, 8, 9, 10, 11}));
   EXPECT_EQ(found.sampled.discarded, 6u);
   EXPECT_EQ(needed, 2);
 }
 
 TEST(DiscardedSamples, AreKeptAtTheEndOfThePatienceIfTooFewAreLeft) {
-  const Judged never = judged(kSixOfOneSecond, [](int, bool) { return false; });
+  const JudgedSamples never = judged_samples(kSixOfOneSecond, [](int, bool) { return false; });
   EXPECT_EQ(never.sampled.samples.size(), 40u);
   EXPECT_EQ(never.sampled.taken.size(), 40u);
   EXPECT_EQ(never.sampled.discarded, 0u);
   EXPECT_EQ(never.sampled.slowed, 1);
   EXPECT_EQ(never.sampled.stopped_by, StoppedBy::budget);
   EXPECT_EQ(never.sampled.half_width, 0);
-  const Judged rare = judged(kSixOfOneSecond, [](int samples, bool) { return samples % 10 == 0; });
+  const JudgedSamples rare = judged_samples(kSixOfOneSecond, [](int samples, bool) { return samples % 10 == 0; });
   EXPECT_EQ(rare.sampled.samples.size(), 40u);
   EXPECT_EQ(rare.sampled.slowed, 0.9);
   StoppingRule few = kSixOfOneSecond;
   few.max_samples = 20;
-  const Judged last = judged(few, [](int samples, bool) { return samples == 1 || samples == 40; });
+  const JudgedSamples last = judged_samples(few, [](int samples, bool) { return samples == 1 || samples == 40; });
   EXPECT_EQ(last.sampled.taken.front(), 20u);
   EXPECT_EQ(last.sampled.taken.back(), 39u);
   EXPECT_EQ(last.sampled.slowed, 0.95) << "one of the last 20 counts";
 }
 
 TEST(DiscardedSamples, AreNoneWhereAllCount) {
-  const Judged found = judged(kSixOfOneSecond, [](int, bool) { return true; });
-  EXPECT_EQ(found.sampled.taken, (Taken{0, 1, 2, 3, 4, 5}));
+  const JudgedSamples found = judged_samples(kSixOfOneSecond, [](int, bool) { return true; });
+  EXPECT_EQ(found.sampled.taken, (TakenCalls{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(found.sampled.discarded, 0u);
   EXPECT_EQ(found.asked, std::vector<bool>(6, false));
 }

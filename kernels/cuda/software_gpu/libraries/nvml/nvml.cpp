@@ -4,7 +4,8 @@
 // Statuses, sizes and rules are those of nvml.h 13.0 (comments at each function); the numbers are made up. Devices are
 // those of HALFMARK_SOFTWARE_GPU ("sm_90,sm_75"). HALFMARK_SOFTWARE_NVML changes numbers at every call, for all devices:
 // "sm_clock=1200,throttle=4"; its names are in kNumbers. "power=none": the GPU does not support it. "throttle=4@3-5": from
-// the third to the fifth time that it is asked for since nvmlInit ("@3-": from the third on); the first that applies counts.
+// the third to the fifth time that it is asked for since the variable has this value ("@3-": from the third on); the first
+// that applies counts.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -52,6 +53,7 @@ constexpr Number kNumbers[] = {
     {"max_memory_clock", 2619},
     {"power", 350000},
     {"power_limit", 700000},  // mW
+    {"energy", 0},            // mJ; 0: grows with the power
     {"temperature", 45},      // degrees Celsius
     {"throttle", 0},          // nvmlClocksEventReason...
     {"ecc", 1},
@@ -63,7 +65,8 @@ constexpr Number kNumbers[] = {
 };
 constexpr uint64_t kNone = ~uint64_t{0};  // not supported
 
-std::map<std::string, uint64_t, std::less<>> asked;  // how often each number was asked for
+std::string changes;                                 // the variable when a number was asked for last
+std::map<std::string, uint64_t, std::less<>> asked;  // how often each number was asked for since it has this value
 
 // Whether the `nth` time is in "3-5" or "3-".
 bool is_within(const std::string& times, uint64_t nth) {
@@ -74,9 +77,10 @@ bool is_within(const std::string& times, uint64_t nth) {
 }
 
 uint64_t number(std::string_view name) {
-  const uint64_t nth = ++asked.try_emplace(std::string(name)).first->second;
   const char* text = std::getenv("HALFMARK_SOFTWARE_NVML");
   std::string rest = text ? text : "";
+  if (rest != changes) changes = rest, asked.clear();
+  const uint64_t nth = ++asked.try_emplace(std::string(name)).first->second;
   while (!rest.empty()) {
     const size_t comma = std::min(rest.find(','), rest.size());
     const std::string change = rest.substr(0, comma);
@@ -175,7 +179,7 @@ extern "C" {
 int nvmlInit_v2() {
   HM_CALLED("nvmlInit_v2");
   if (device_names().empty()) return kNoDriver;
-  if (initialised++ == 0) asked.clear();
+  ++initialised;
   return kSuccess;
 }
 int nvmlShutdown() {
@@ -255,8 +259,8 @@ int nvmlDeviceGetTotalEnergyConsumption(const void* device, unsigned long long* 
   HM_CALLED("nvmlDeviceGetTotalEnergyConsumption");
   static const auto start = std::chrono::steady_clock::now();
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-  const uint64_t power = number("power");
-  if (power == kNone) return give(device, energy, kNone);
+  const uint64_t power = number("power"), fixed = number("energy");
+  if (fixed || power == kNone) return give(device, energy, fixed ? fixed : kNone);
   return give(device, energy, static_cast<uint64_t>(passed.count() * static_cast<double>(power)));
 }
 int nvmlDeviceGetTemperature(const void* device, int sensor, unsigned* degrees) {
