@@ -22,7 +22,7 @@ Json shipped_peaks() {
   return parse_json(read_file(path), path);
 }
 
-std::string complaint_about(const Json& json) {
+std::string peaks_complaint(const Json& json) {
   try {
     published_gpus_from(json, "peaks.json");
   } catch (const ReportError& error) {
@@ -31,10 +31,10 @@ std::string complaint_about(const Json& json) {
   return {};
 }
 
-const PublishedGpu& gpu_named(const std::string& name) { return *published_gpus_named({name}).at(0); }
+const PublishedGpu& published_gpu(const std::string& name) { return *published_gpus_named({name}).at(0); }
 
 TEST(Peaks, HaveASourceForEachNumber) {
-  ASSERT_EQ(complaint_about(shipped_peaks()), "");
+  ASSERT_EQ(peaks_complaint(shipped_peaks()), "");
   const Json json = shipped_peaks();
   size_t numbers = 0;
   const auto check = [&](const std::string& path) {
@@ -42,14 +42,14 @@ TEST(Peaks, HaveASourceForEachNumber) {
     for (const char* field : {"value", "source", "row"}) {
       Json without = json;
       without[place].erase(field);
-      EXPECT_NE(complaint_about(without).find(field), std::string::npos) << path;
+      EXPECT_NE(peaks_complaint(without).find(field), std::string::npos) << path;
     }
     Json other = json;
     other[place]["source"] = "somebody";
-    EXPECT_NE(complaint_about(other).find("'somebody', which is not in the list"), std::string::npos) << path;
+    EXPECT_NE(peaks_complaint(other).find("'somebody', which is not in the list"), std::string::npos) << path;
     other = json;
     other[place]["value"] = 0;
-    EXPECT_NE(complaint_about(other).find("is not positive"), std::string::npos) << path;
+    EXPECT_NE(peaks_complaint(other).find("is not positive"), std::string::npos) << path;
     ++numbers;
   };
   for (size_t i = 0; i < json["gpus"].size(); ++i) {
@@ -64,13 +64,13 @@ TEST(Peaks, HaveASourceForEachNumber) {
 TEST(Peaks, RefuseWhatIsWrong) {
   Json json = shipped_peaks();
   json["gpus"][0]["flops"]["f15"] = json["gpus"][0]["flops"]["f16"];
-  EXPECT_NE(complaint_about(json).find("'f15' is no type of operands"), std::string::npos);
+  EXPECT_NE(peaks_complaint(json).find("'f15' is no type of operands"), std::string::npos);
   json = shipped_peaks();
   json["gpus"][0]["without"].push_back("f16");
-  EXPECT_NE(complaint_about(json).find("has a peak too"), std::string::npos);
+  EXPECT_NE(peaks_complaint(json).find("has a peak too"), std::string::npos);
   json = shipped_peaks();
   json["gpus"][0]["bandwith"] = 1;
-  EXPECT_NE(complaint_about(json), "");
+  EXPECT_NE(peaks_complaint(json), "");
 }
 
 // What a GPU is built of gives its dense peak: multiprocessors * clock * FLOP of one in a clock; and its bandwidth: bits of
@@ -90,7 +90,7 @@ constexpr Build kBuilds[] = {
 
 TEST(Peaks, AgreeWithWhatTheGpusAreBuiltOf) {
   for (const Build& build : kBuilds) {
-    const PublishedGpu& gpu = gpu_named(build.name);
+    const PublishedGpu& gpu = published_gpu(build.name);
     const double clocks = build.multiprocessors * build.clock;
     EXPECT_NEAR(gpu.flops.at("f16").value / (clocks * build.f16), 1, 0.013) << build.name;
     EXPECT_NEAR(gpu.bandwidth.value / (build.bus * build.line / 8), 1, 0.005) << build.name;
@@ -98,7 +98,7 @@ TEST(Peaks, AgreeWithWhatTheGpusAreBuiltOf) {
       EXPECT_NEAR(gpu.flops.at("f32").value / (clocks * build.f32), 1, 0.007) << build.name;
     }
   }
-  EXPECT_NEAR(gpu_named("h100").flops.at("f32").value / (132 * 1980e6 * 256), 1, 0.007);
+  EXPECT_NEAR(published_gpu("h100").flops.at("f32").value / (132 * 1980e6 * 256), 1, 0.007);
 }
 
 // Of every GPU with these types: f16 is twice tf32, bf16 is f16, fp8 twice f16, fp4 twice fp8. The tolerance is that of figures
@@ -126,7 +126,7 @@ TEST(Peaks, HaveTheRatiosOfTheArchitectures) {
     EXPECT_GE(gpu.flops.at("f16").value / gpu.flops.at("f32").value, is_consumer ? 1.99 : 3.9) << gpu.name;
   }
   for (const char* type : {"tf32", "f16", "bf16", "fp8"})
-    EXPECT_EQ(gpu_named("h100").flops.at(type).value, gpu_named("h200").flops.at(type).value) << "one chip";
+    EXPECT_EQ(published_gpu("h100").flops.at(type).value, published_gpu("h200").flops.at(type).value) << "one chip";
 }
 
 TEST(Peaks, AreFoundByNameByArchitectureAndBySimulatedDevice) {

@@ -37,7 +37,7 @@ Record error_record(const std::string& device, const std::string& policy, double
   return record;
 }
 
-NamedReport report_of(std::vector<Record> records, const std::string& name = "base.json") {
+NamedReport report_with(std::vector<Record> records, const std::string& name = "base.json") {
   NamedReport named{name, {}};
   named.report.records = std::move(records);
   return named;
@@ -48,16 +48,16 @@ Predictions predicted(const std::vector<NamedReport>& reports, const std::vector
 }
 
 PredictedStep only_step(const Record& record, const std::string& gpu) {
-  const Predictions found = predicted({report_of({record})}, {gpu});
+  const Predictions found = predicted({report_with({record})}, {gpu});
   EXPECT_EQ(found.groups.size(), 1u) << testing::PrintToString(found.impossible);
   return found.groups.empty() ? PredictedStep() : found.groups[0].steps.at(0);
 }
 
-std::string text_of(const Predictions& predictions, size_t width = 300) {
+std::string prediction_lines(const Predictions& predictions, size_t width = 300) {
   return predictions_text(predictions, {.width = width});
 }
 
-bool says(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+bool prints(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
 TEST(Prediction, IsTheRooflineOfThePublishedPeaks) {
   // A100: 19.5, 156 and 312 TFLOP/s, 2039 GB/s. 2e12 / 312e12 s = 6.410 ms; 1e9 / 2039e9 s = 0.490 ms.
@@ -84,8 +84,9 @@ TEST(Prediction, HasTheGainOverThePredictedFp32OfTheSameGpuReportAndSettings) {
   Record other = step_record("fp32", "f32,f32->f32", 8e12);
   other.axes = {{"labels", "i64"}};
   other.id += "/labels=i64";
-  const NamedReport base = report_of({step_record("fp32", "f32,f32->f32"), step_record("fp16", "f16,f16->f16"), other});
-  const NamedReport alone = report_of({step_record("fp16", "f16,f16->f16")}, "alone.json");
+  const NamedReport base =
+      report_with({step_record("fp32", "f32,f32->f32"), step_record("fp16", "f16,f16->f16"), other});
+  const NamedReport alone = report_with({step_record("fp16", "f16,f16->f16")}, "alone.json");
   const Predictions found = predicted({base, alone}, {"a100", "h100"});
   ASSERT_EQ(found.groups.size(), 2u);
   const std::vector<PredictedStep>& steps = found.groups[0].steps;
@@ -115,7 +116,7 @@ TEST(Prediction, TakesThePeakOfTheOperandsWithTheirSums) {
 
 TEST(Prediction, SaysThatAGpuHasNoSuchInstruction) {
   const auto why = [](const std::string& policy, const std::string& dtypes, const std::string& gpu) {
-    const Predictions found = predicted({report_of({step_record(policy, dtypes)})}, {gpu});
+    const Predictions found = predicted({report_with({step_record(policy, dtypes)})}, {gpu});
     EXPECT_TRUE(found.groups.empty()) << gpu;
     return found.impossible.empty() ? std::string() : found.impossible[0].first;
   };
@@ -128,7 +129,7 @@ TEST(Prediction, SaysThatAGpuHasNoSuchInstruction) {
   // One operand of a recipe is enough.
   Record mixed = step_record("fp8-delayed", "bf16,bf16->bf16");
   mixed.kernels.push_back({"scaled_matmul", "forward", "e4m3,e4m3->bf16", "cublaslt", "real", 1, {}});
-  EXPECT_TRUE(predicted({report_of({mixed})}, {"a100"}).groups.empty());
+  EXPECT_TRUE(predicted({report_with({mixed})}, {"a100"}).groups.empty());
 }
 
 TEST(Prediction, SaysWhyARecordHasNone) {
@@ -140,22 +141,23 @@ TEST(Prediction, SaysWhyARecordHasNone) {
   failed.status = Status::failed, failed.reason = "out of memory";
   Record nameless = step_record("tf32", "f32,f32->f32");
   nameless.kernels.clear();
-  const NamedReport errors = report_of({error_record("cpu", "fp32", 1e-13)}, "errors.json");
-  const NamedReport simulated = report_of({error_record("sim:ampere", "fp32", 1e-13)}, "sim.json");
-  const Predictions found = predicted({report_of({emulated, old, failed, nameless}), errors, simulated}, {"a100"});
+  const NamedReport errors = report_with({error_record("cpu", "fp32", 1e-13)}, "errors.json");
+  const NamedReport simulated = report_with({error_record("sim:ampere", "fp32", 1e-13)}, "sim.json");
+  const Predictions found = predicted({report_with({emulated, old, failed, nameless}), errors, simulated}, {"a100"});
   EXPECT_TRUE(found.groups.empty());
-  const std::string text = text_of(found);
-  EXPECT_TRUE(says(text,
-                   "not predicted: its kernels emulate the arithmetic, and of such a step no bytes are counted: "
-                   "mlp/h64/cpu/fp16/throughput\n"))
+  const std::string text = prediction_lines(found);
+  EXPECT_TRUE(prints(text,
+                     "not predicted: its kernels emulate the arithmetic, and of such a step no bytes are counted: "
+                     "mlp/h64/cpu/fp16/throughput\n"))
       << text;
-  EXPECT_TRUE(says(text, "has no roofline.bytes: measured by an older halfmark: mlp/h64/cpu/bf16/throughput\n"));
-  EXPECT_TRUE(says(text, "failed: out of memory: mlp/h64/cpu/fp32/throughput\n")) << text;
-  EXPECT_TRUE(says(text, "names no kernel of a matrix product or convolution: mlp/h64/cpu/tf32/throughput\n")) << text;
-  EXPECT_TRUE(says(text, "not predicted: errors.json has no record of the harness throughput\n")) << text;
-  EXPECT_FALSE(says(text, "sim.json has no record")) << text;
-  EXPECT_FALSE(says(text, "least step")) << text;
-  EXPECT_FALSE(says(text, "rest on")) << text;
+  EXPECT_TRUE(prints(text, "has no roofline.bytes: measured by an older halfmark: mlp/h64/cpu/bf16/throughput\n"));
+  EXPECT_TRUE(prints(text, "failed: out of memory: mlp/h64/cpu/fp32/throughput\n")) << text;
+  EXPECT_TRUE(prints(text, "names no kernel of a matrix product or convolution: mlp/h64/cpu/tf32/throughput\n"))
+      << text;
+  EXPECT_TRUE(prints(text, "not predicted: errors.json has no record of the harness throughput\n")) << text;
+  EXPECT_FALSE(prints(text, "sim.json has no record")) << text;
+  EXPECT_FALSE(prints(text, "least step")) << text;
+  EXPECT_FALSE(prints(text, "rest on")) << text;
 }
 
 // Work and bytes are counts: other processes on the machine do not change them.
@@ -170,7 +172,7 @@ TEST(Prediction, NeedsRoomForTheTensors) {
   memory.harness = "memory", memory.id = "mlp/h64/cpu/fp16/memory";
   memory.measurements = {{.metric = "memory.tensors", .at = "train", .value = 50e9, .unit = "B"}};
   const Predictions found =
-      predicted({report_of({step_record("fp16", "f16,f16->f16"), step_record("fp32", "f32,f32->f32"), memory})},
+      predicted({report_with({step_record("fp16", "f16,f16->f16"), step_record("fp32", "f32,f32->f32"), memory})},
                 {"a100", "a100-40gb"});
   ASSERT_EQ(found.groups.size(), 1u);
   ASSERT_EQ(found.groups[0].steps.size(), 3u) << "fp16 of a100-40gb is missing";
@@ -179,10 +181,11 @@ TEST(Prediction, NeedsRoomForTheTensors) {
 }
 
 TEST(Prediction, HasTheErrorOfTheSimulatorOfItsArchitecture) {
-  const NamedReport base = report_of({step_record("fp16", "f16,f16->f16"), error_record("cpu", "fp16", 9e-9)});
-  NamedReport simulated = report_of({error_record("sim:hopper", "fp16", 2e-7), error_record("sim:hopper", "bf16", 3e-5),
-                                     error_record("sim:volta", "fp16", 4e-7)},
-                                    "sim.json");
+  const NamedReport base = report_with({step_record("fp16", "f16,f16->f16"), error_record("cpu", "fp16", 9e-9)});
+  NamedReport simulated =
+      report_with({error_record("sim:hopper", "fp16", 2e-7), error_record("sim:hopper", "bf16", 3e-5),
+                   error_record("sim:volta", "fp16", 4e-7)},
+                  "sim.json");
   Predictions found = predicted({base, simulated}, {"h100", "a100"});
   ASSERT_EQ(found.groups.size(), 1u);
   ASSERT_EQ(found.groups[0].steps.size(), 2u);
@@ -190,11 +193,11 @@ TEST(Prediction, HasTheErrorOfTheSimulatorOfItsArchitecture) {
   EXPECT_FALSE(found.groups[0].steps[0].error) << "neither that of the CPU nor of another architecture";
   EXPECT_EQ(found.groups[0].steps[1].error, 2e-7);
   EXPECT_EQ(found.groups[0].steps[1].error_from, "sim:hopper of sim.json");
-  const std::string text = text_of(found);
-  EXPECT_TRUE(says(text, "2e-07")) << text;
-  EXPECT_FALSE(says(text, "9e-09")) << text;
-  EXPECT_TRUE(says(text, "output NMSE: sim:hopper of sim.json: computed by a simulator")) << text;
-  EXPECT_TRUE(says(text, "halfmark run mlp/h64 error --policy fp16 --device sim:ampere -o sim-ampere.json")) << text;
+  const std::string text = prediction_lines(found);
+  EXPECT_TRUE(prints(text, "2e-07")) << text;
+  EXPECT_FALSE(prints(text, "9e-09")) << text;
+  EXPECT_TRUE(prints(text, "output NMSE: sim:hopper of sim.json: computed by a simulator")) << text;
+  EXPECT_TRUE(prints(text, "halfmark run mlp/h64 error --policy fp16 --device sim:ampere -o sim-ampere.json")) << text;
   // The worst of several, and NaN is worst.
   Record nan = error_record("sim:hopper", "fp16", std::nan(""));
   nan.axes = {{"eval", "half"}}, nan.id += "/eval=half";
@@ -211,13 +214,13 @@ TEST(Prediction, HasTheErrorOfTheSimulatorOfItsArchitecture) {
 }
 
 TEST(Prediction, IsRefusedForAGpuThatWasMeasured) {
-  NamedReport measured = report_of({step_record("fp16", "f16,f16->f16")}, "gpu.json");
+  NamedReport measured = report_with({step_record("fp16", "f16,f16->f16")}, "gpu.json");
   measured.report.records[0].device = "cuda:0";
   measured.report.environment = {{"devices", {{"cuda:0", {{"name", "NVIDIA A100-SXM4-80GB"}}}}}};
   Predictions found = predicted({measured}, {"a100", "a100-40gb", "h100"});
   ASSERT_EQ(found.measured.size(), 1u);
   EXPECT_EQ(found.measured[0], "a100: measured on cuda:0 in gpu.json");
-  EXPECT_TRUE(says(text_of(found), "not predicted: a100: measured on cuda:0 in gpu.json\n"));
+  EXPECT_TRUE(prints(prediction_lines(found), "not predicted: a100: measured on cuda:0 in gpu.json\n"));
   ASSERT_EQ(found.groups.size(), 1u);
   EXPECT_EQ(found.groups[0].steps.size(), 2u) << "the others are predicted from it";
   for (const PredictedStep& step : found.groups[0].steps) EXPECT_NE(step.gpu->name, "a100");
@@ -237,16 +240,16 @@ TEST(Prediction, IsRefusedForAGpuThatWasMeasured) {
 // Every row of a predicted table is marked, and no measured number is in one.
 TEST(Prediction, IsMarkedInEveryRowAndMixedWithNoMeasurement) {
   const std::vector<NamedReport> reports = {
-      report_of({step_record("fp32", "f32,f32->f32"), step_record("fp16", "f16,f16->f16")})};
+      report_with({step_record("fp32", "f32,f32->f32"), step_record("fp16", "f16,f16->f16")})};
   const std::string before = compare(reports, {.width = 300});
-  const std::string text = text_of(predicted(reports, {"a100", "h100"}));
+  const std::string text = prediction_lines(predicted(reports, {"a100", "h100"}));
   EXPECT_EQ(compare(reports, {.width = 300}), before);
-  EXPECT_FALSE(says(before, "a100 predicted"));
+  EXPECT_FALSE(prints(before, "a100 predicted"));
   for (const char* measured : {"5 s", "1.37x"}) {
-    EXPECT_TRUE(says(before, measured)) << before;
-    EXPECT_FALSE(says(text, measured)) << text;
+    EXPECT_TRUE(prints(before, measured)) << before;
+    EXPECT_FALSE(prints(text, measured)) << text;
   }
-  EXPECT_TRUE(says(text, "predicted, not measured\n")) << text;
+  EXPECT_TRUE(prints(text, "predicted, not measured\n")) << text;
   const std::string table = text.substr(0, text.find("what the predictions rest on"));
   std::istringstream lines(table);
   int rows = 0;
@@ -256,30 +259,31 @@ TEST(Prediction, IsMarkedInEveryRowAndMixedWithNoMeasurement) {
       ++rows;
     }
   EXPECT_EQ(rows, 4);
-  EXPECT_TRUE(says(text, "6.41 ms")) << text;
-  EXPECT_TRUE(says(text, "16.00x") || says(text, "16x")) << text;
+  EXPECT_TRUE(prints(text, "6.41 ms")) << text;
+  EXPECT_TRUE(prints(text, "16.00x") || prints(text, "16x")) << text;
 }
 
 TEST(Prediction, SaysWhatItRestsOn) {
-  const std::string text = text_of(predicted({report_of({step_record("fp16", "f16,f16->f16")})}, {"h100"}), 3000);
-  EXPECT_TRUE(says(text, "FLOP and bytes: of the records mlp/h64/cpu/POLICY/throughput in base.json\n")) << text;
+  const std::string text =
+      prediction_lines(predicted({report_with({step_record("fp16", "f16,f16->f16")})}, {"h100"}), 3000);
+  EXPECT_TRUE(prints(text, "FLOP and bytes: of the records mlp/h64/cpu/POLICY/throughput in base.json\n")) << text;
   EXPECT_TRUE(
-      says(text,
-           "h100: H100 SXM 80 GB. f16 989.5 TFLOP/s (FP16 Tensor Core; half of 1979 with sparsity), memory 3350 "
-           "GB/s (GPU Memory Bandwidth): NVIDIA H100 Tensor Core GPU, data sheet, column H100 SXM;"))
+      prints(text,
+             "h100: H100 SXM 80 GB. f16 989.5 TFLOP/s (FP16 Tensor Core; half of 1979 with sparsity), memory 3350 "
+             "GB/s (GPU Memory Bandwidth): NVIDIA H100 Tensor Core GPU, data sheet, column H100 SXM;"))
       << text;
-  EXPECT_TRUE(says(text, "Launches of kernels are not in it")) << text;
-  EXPECT_TRUE(says(text, "caches are not in it")) << text;
-  EXPECT_FALSE(says(text, "tf32 494.5")) << "only the peaks that were used";
+  EXPECT_TRUE(prints(text, "Launches of kernels are not in it")) << text;
+  EXPECT_TRUE(prints(text, "caches are not in it")) << text;
+  EXPECT_FALSE(prints(text, "tf32 494.5")) << "only the peaks that were used";
 }
 
 TEST(Prediction, FitsTheTerminal) {
   const std::vector<NamedReport> reports = {
-      report_of({step_record("fp32", "f32,f32->f32"), step_record("amp-fp16", "f16,f16->f16"),
-                 step_record("fp8-delayed", "e4m3,e4m3->bf16"), error_record("sim:blackwell-rtx", "fp32", 1e-13)})};
+      report_with({step_record("fp32", "f32,f32->f32"), step_record("amp-fp16", "f16,f16->f16"),
+                   step_record("fp8-delayed", "e4m3,e4m3->bf16"), error_record("sim:blackwell-rtx", "fp32", 1e-13)})};
   for (const size_t width : {60u, 80u}) {
-    const std::string text = text_of(predicted(reports, {"*", "rtx2080ti", "a100-40gb", "rtx5090"}), width);
-    EXPECT_TRUE(says(text, "rtx5090"));
+    const std::string text = prediction_lines(predicted(reports, {"*", "rtx2080ti", "a100-40gb", "rtx5090"}), width);
+    EXPECT_TRUE(prints(text, "rtx5090"));
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), width) << line;
   }

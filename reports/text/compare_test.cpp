@@ -381,66 +381,6 @@ TEST(Compare, PutsMachinesSideBySide) {
   EXPECT_TRUE(has(text, "mlp/h64/error changed its meaning")) << text;
 }
 
-// What two machines have in common beyond times: the share of what each attains, how they add, and which results are equal.
-TEST(Compare, PutsSharesFingerprintsAndSumsSideBySide) {
-  const auto with_facts = [](const char* name, const char* sums, double share, const char* bits) {
-    NamedReport named = three_precisions();
-    named.name = name;
-    named.report.environment = {
-        {"devices", {{"cuda:0", {{"name", std::string("GPU of ") + name}, {"probed", {{"probe.f16>f32", sums}}}}}}}};
-    named.report.records[1].measurements.push_back({.metric = "roofline.share", .at = "hot", .value = share});
-    named.report.records[1].fingerprint = "cbf29ce484222325";  // of times: says nothing
-    named.report.records[4].fingerprint = bits;
-    Record training = record_of("bf16", "training", {});
-    training.fingerprint = "77";
-    named.report.records.push_back(training);
-    return named;
-  };
-  const NamedReport a = with_facts("a.json", "9dd4: summation tree=0-63", 0.5, "11");
-  const NamedReport b = with_facts("b.json", "af9e: summation tree=0-7", 0.25, "12");
-  const std::string text = compare({a, b}, {.width = 200});
-  EXPECT_TRUE(has(row(text, "device"), "GPU of a.json")) << text;
-  EXPECT_TRUE(has(row(text, "device"), "GPU of b.json")) << text;
-  EXPECT_TRUE(has(row(text, "sums f16>f32"), "9dd4")) << text;
-  EXPECT_TRUE(has(row(text, "sums f16>f32"), "af9e")) << text;
-  EXPECT_FALSE(has(text, "summation tree")) << text;
-  EXPECT_TRUE(has(text, "of attainable")) << text;
-  EXPECT_TRUE(has(text, "50%") && has(text, "25%")) << text;
-  EXPECT_TRUE(has(text, "equal bits")) << text;
-  EXPECT_TRUE(has(text, "2 cases  1 of 2")) << text;
-  EXPECT_TRUE(has(compare({a, a}, {.width = 200}), "2 cases  2 of 2"));
-  // Cases of which only one machine has a fingerprint are not counted as different; without any there is no row.
-  NamedReport less = b;
-  less.report.records[4].fingerprint.clear();
-  EXPECT_TRUE(has(compare({a, less}, {.width = 200}), "2 cases  1 of 1"));
-  less.report.records.back().fingerprint.clear();
-  const std::string none = compare({a, less}, {.width = 200});
-  EXPECT_FALSE(has(none.substr(none.find("mlp/h64")), "equal bits")) << none;
-  // Of another subject under the same name nothing is equal or different.
-  NamedReport other = b;
-  for (Record& record : other.report.records) record.definition = "90ab";
-  NamedReport base = a;
-  for (Record& record : base.report.records) record.definition = "3f1c";
-  const std::string others = compare({base, other}, {.width = 200});
-  EXPECT_FALSE(has(others, " of 2")) << others;
-  // Older reports have neither.
-  const std::string old = compare({three_precisions(), three_precisions()}, {.width = 200});
-  EXPECT_FALSE(has(old, "sums")) << old;
-  EXPECT_FALSE(has(old, "of attainable")) << old;
-}
-
-TEST(Compare, FitsTheTerminal) {
-  NamedReport named = three_precisions();
-  named.report.environment = {
-      {"devices",
-       {{"cuda:0", {{"name", "NVIDIA A100-SXM4-80GB"}, {"probed", {{"probe.f16>f32", "9dd4c38489275b61: x"}}}}}}}};
-  for (Record& record : named.report.records) record.fingerprint = "11";
-  for (const size_t width : {60u, 80u}) {
-    std::istringstream lines(compare({named, named, named}, {.width = width}));
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), width) << line;
-  }
-}
-
 TEST(Compare, GivesNoRatiosBetweenDifferentSubjectsOfOneName) {
   NamedReport base = three_precisions(), other = three_precisions();
   other.name = "other.json";
