@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "bench/run/program_testing.h"
 #include "kernels/ops/ops.h"

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "reports/record/file.h"
 #include "reports/record/json_parser.h"
@@ -99,6 +101,10 @@ TEST(Peaks, AgreeWithWhatTheGpusAreBuiltOf) {
     }
   }
   EXPECT_NEAR(published_gpu("h100").flops.at("f32").value / (132 * 1980e6 * 256), 1, 0.007);
+  // B200 has two clocks as well.
+  EXPECT_NEAR(published_gpu("b200").flops.at("f32").value / (148 * 1980e6 * 256), 1, 0.007);
+  EXPECT_NEAR(published_gpu("b200").flops.at("f16").value / (148 * 1860e6 * 8192), 1, 0.013);
+  EXPECT_NEAR(published_gpu("h200").bandwidth.value / published_gpu("h100").bandwidth.value, 1.43, 0.01);
 }
 
 // Of every GPU with these types: f16 is twice tf32, bf16 is f16, fp8 twice f16, fp4 twice fp8. The tolerance is that of figures

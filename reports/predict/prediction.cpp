@@ -180,6 +180,8 @@ class Predictor {
     step.gpu = &gpu;
     step.policy = record.policy;
     for (const auto& [axis, setting] : record.axes) step.policy += fmt::format(" {}={}", axis, setting);
+    step.has_reorders = std::ranges::any_of(
+        record.kernels, [](const KernelUse& use) { return use.operation == "reorder" && use.phase != "evaluation"; });
     step.flops = positive_number(record, "work.flops", "train");
     step.bytes = positive_number(record, "roofline.bytes", "hot");
     // How the work divides among several types is not recorded: the fastest gives the least time.

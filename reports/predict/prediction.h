@@ -17,6 +17,7 @@ struct PredictedStep {
   const PublishedGpu* gpu = nullptr;
   std::string policy;           // with the settings of its axes: "amp-fp16 cast_cache=off"
   std::string operands;         // of its matrix products, the type whose peak counts: "f16"; empty: it has none
+  bool has_reorders = false;    // the bytes include changes of layout, which the device of the record needs
   double flops = 0, bytes = 0;  // of the record
   double seconds = 0;           // at least: max(flops / peak, bytes / bandwidth)
   bool by_bandwidth = false;    // the second of these is the larger one

@@ -19,9 +19,10 @@ Record step_record(const std::string& policy, const std::string& dtypes, double 
   Record record;
   record.subject = "mlp/h64", record.device = "cpu", record.policy = policy, record.harness = "throughput";
   record.id = "mlp/h64/cpu/" + policy + "/throughput";
-  record.measurements = {{.metric = "time.step", .at = "hot", .value = 5, .unit = "s", .better = Better::lower},
-                         {.metric = "speedup.step", .at = "hot", .value = 1.37, .better = Better::higher},
-                         {.metric = "roofline.bytes", .at = "hot", .value = bytes, .unit = "B"}};
+  record.measurements = {
+      {.metric = "time.step", .at = "hot", .value = 5, .unit = "s", .better = Better::lower},
+      {.metric = "speedup.step", .at = "hot", .value = 1.37, .better = Better::higher, .interval = Range{1.36, 1.38}},
+      {.metric = "roofline.bytes", .at = "hot", .value = bytes, .unit = "B"}};
   if (flops > 0) record.measurements.push_back({.metric = "work.flops", .at = "train", .value = flops, .unit = "FLOP"});
   record.kernels = {{"matmul", "forward", dtypes, "onednn", "real", 1, {}},
                     {"relu", "forward", "e4m3->e4m3", "host", "real", 1, {}},
@@ -273,14 +274,24 @@ TEST(Prediction, SaysWhatItRestsOn) {
              "GB/s (GPU Memory Bandwidth): NVIDIA H100 Tensor Core GPU, data sheet, column H100 SXM;"))
       << text;
   EXPECT_TRUE(prints(text, "Launches of kernels are not in it")) << text;
-  EXPECT_TRUE(prints(text, "caches are not in it")) << text;
+  EXPECT_TRUE(prints(text, "Caches are not in it")) << text;
   EXPECT_FALSE(prints(text, "tf32 494.5")) << "only the peaks that were used";
+  Record reordered = step_record("fp16", "f16,f16->f16");
+  reordered.kernels.push_back({"reorder", "evaluation", "f16->f16", "onednn", "real", 1, {}});
+  const char* const layouts = "base.json; the bytes include changes of layout (reorder) on that device";
+  EXPECT_FALSE(prints(prediction_lines(predicted({report_with({reordered})}, {"h100"})), layouts));
+  reordered.kernels.back().phase = "forward";
+  EXPECT_TRUE(prints(prediction_lines(predicted({report_with({reordered})}, {"h100"})), layouts));
 }
 
 TEST(Prediction, FitsTheTerminal) {
-  const std::vector<NamedReport> reports = {
+  std::vector<NamedReport> reports = {
       report_with({step_record("fp32", "f32,f32->f32"), step_record("amp-fp16", "f16,f16->f16"),
                    step_record("fp8-delayed", "e4m3,e4m3->bf16"), error_record("sim:blackwell-rtx", "fp32", 1e-13)})};
+  for (Record& record : reports[0].report.records) {
+    record.subject = "convnet/b16_c3_s16_w16";
+    record.id = fmt::format("{}/{}/{}/{}", record.subject, record.device, record.policy, record.harness);
+  }
   for (const size_t width : {60u, 80u}) {
     const std::string text = prediction_lines(predicted(reports, {"*", "rtx2080ti", "a100-40gb", "rtx5090"}), width);
     EXPECT_TRUE(prints(text, "rtx5090"));

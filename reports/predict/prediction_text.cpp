@@ -20,9 +20,10 @@ namespace {
 constexpr std::string_view kLegend =
     "At best: the least time of a training step that published peaks allow, the larger of FLOP / peak of the operands "
     "and bytes / memory bandwidth, both of the whole step. Launches of kernels are not in it, so a real step takes "
-    "longer; caches are not in it either, and operands that stay in one can make a step faster. The gain over fp32 is "
-    "a "
-    "ratio of two such times and no bound. Nothing here was measured, and nothing above is compared with it.";
+    "longer. Caches are not in it: operands that stay in one, as all of a small model do, need no bandwidth. The gain "
+    "over fp32 is a ratio of two such times and no bound. Nothing here was measured, and nothing above is compared "
+    "with "
+    "it.";
 
 // Rates as data sheets state them: in powers of 1000, with their digits.
 std::string tera(double flops) { return fmt::format("{:.5g} TFLOP/s", flops / 1e12); }
@@ -34,6 +35,7 @@ std::string stated(const PublishedFigure& figure) {
 std::string steps_text(const PredictedSteps& group, const TextOptions& options) {
   const bool any_error =
       std::ranges::any_of(group.steps, [](const PredictedStep& step) { return step.error.has_value(); });
+  const bool any_reorder = std::ranges::any_of(group.steps, &PredictedStep::has_reorders);
   std::vector<std::string> titles = {"GPU", "policy", "least step", "gain", "limited by", "FLOP", "bytes"};
   if (any_error) titles.insert(titles.begin() + 4, "output NMSE");
   Table table(titles, 2);
@@ -48,12 +50,16 @@ std::string steps_text(const PredictedSteps& group, const TextOptions& options) 
     if (any_error) row.insert(row.begin() + 4, Cell{step.error ? human(*step.error, "1") : "-"});
     table.add(std::move(row));
   }
-  return fmt::format("\n{}\n{}{}", toned(printable(group.subject), Tone::strong, options.colour),
-                     wrapped("",
-                             fmt::format("FLOP and bytes: of the records {}/{}/POLICY/throughput in {}", group.subject,
-                                         group.device, group.report),
-                             options.width),
-                     table.text(options));
+  return fmt::format(
+      "\n{}\n{}{}", toned(printable(group.subject), Tone::strong, options.colour),
+      wrapped("",
+              fmt::format("FLOP and bytes: of the records {}/{}/POLICY/throughput in {}{}", group.subject, group.device,
+                          group.report,
+                          any_reorder ? "; the bytes include changes of layout (reorder) on that device, "
+                                        "which a GPU need not make"
+                                      : ""),
+              options.width),
+      table.text(options));
 }
 
 // The peaks that decide the rows of a GPU, with their sources.
@@ -125,7 +131,7 @@ std::string predictions_text(const Predictions& predictions, const TextOptions& 
   for (const std::string& line : predictions.measured) text += wrapped("not predicted: ", line, options.width);
   for (const auto& [reason, records] : predictions.impossible)
     text += wrapped("not predicted: ", records.empty() ? reason : fmt::format("{}: {}", reason, some_of(records)),
-                    options.width);
+                    options.width, true);
   return text;
 }
 

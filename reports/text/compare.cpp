@@ -206,8 +206,8 @@ std::string devices_text(const std::vector<std::string>& columns,
   };
   for (size_t i = 0; i < facts.size(); ++i) {
     if (!facts[i]) continue;
-    for (const char* key : {"name", "processor"})
-      if (facts[i]->contains(key)) add(" device", i, (*facts[i])[key]);  // before the others
+    for (const char* key : {"numerics", "processor", "name"})            // of a simulated device, a CPU, a GPU
+      if (facts[i]->contains(key)) add(" device", i, (*facts[i])[key]);  // " ": before the others
     const auto probed = facts[i]->find("probed");
     if (probed == facts[i]->end() || !probed->is_object()) continue;
     for (const auto& [key, value] : probed->items()) {
