@@ -32,7 +32,8 @@ GATE = TEXT + ("reports/statistics/", "reports/gate/")
 OUTPUTS = GATE + ("reports/outputs/",)
 HISTORY = OUTPUTS + ("reports/history/",)
 CLAIMS = TEXT + ("reports/claims/",)
-BELOW_BENCH = HISTORY + CLAIMS + SIM + ("kernels/", "models/", "accuracy/", "accuracy/probe/",
+PREDICT = TEXT + ("reports/predict/",)
+BELOW_BENCH = HISTORY + CLAIMS + PREDICT + SIM + ("kernels/", "models/", "accuracy/", "accuracy/probe/",
                                         "accuracy/experiments/", "bench/namespaces.h",
                                "bench/bench_build.h")
 RUN = BELOW_BENCH + ("bench/run/",)
@@ -49,6 +50,7 @@ MAY_INCLUDE = {
     "reports/outputs/": OUTPUTS,
     "reports/history/": HISTORY,
     "reports/claims/": CLAIMS,
+    "reports/predict/": PREDICT,
     "reports/fuzz/": HISTORY,
     "kernels/number/": NUMBER,
     "kernels/tensor/": TENSOR,

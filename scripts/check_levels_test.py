@@ -62,6 +62,7 @@ class Includes(Tree):
         ("reports/outputs/a.cpp", ["reports/gate/judgement.h"], ["reports/history/history.h", "bench/run/case.h"]),
         ("reports/history/a.cpp", ["reports/outputs/judgement_json.h"], ["kernels/number/format.h"]),
         ("reports/claims/a.cpp", ["reports/text/table.h", "reports/record/report.h"], ["reports/gate/gate.h", "bench/run/case.h"]),
+        ("reports/predict/a.cpp", ["reports/text/table.h", "reports/record/report.h"], ["reports/claims/claims.h", "kernels/number/format.h"]),
         ("reports/fuzz/a.cpp", ["reports/history/history.h"], ["bench/run/case.h"]),
         ("kernels/number/a.cpp", ["kernels/number/format.h"], ["kernels/tensor/tensor.h", "reports/record/measurement.h"]),
         ("kernels/tensor/a.cpp", ["kernels/number/dtype.h", "kernels/tensor/device.h"], ["kernels/ops/ops.h"]),

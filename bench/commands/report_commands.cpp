@@ -8,7 +8,10 @@
 
 #include "bench/commands/commands.h"
 #include "bench/namespaces.h"
+#include "bench/run/name_match.h"
 #include "bench/run/progress_line.h"
+#include "reports/predict/peaks.h"
+#include "reports/predict/prediction_text.h"
 #include "reports/text/compare.h"
 #include "reports/text/layers.h"
 #include "reports/text/selection.h"
@@ -19,7 +22,7 @@ namespace {
 
 struct ReportArguments {
   std::string file;
-  std::vector<std::string> files, words;
+  std::vector<std::string> files, words, gpus;
   bool all = false, layers = false;
 };
 
@@ -60,15 +63,23 @@ void add_compare_command(CommandLine& line, Program&) {
   line.add("compare", "one report: precisions beside fp32; several: machines side by side")
       .words("reports", arguments->files, "report files, as halfmark run writes them", kRequired)
       .flag("--all", arguments->all, "every metric, also those this build does not know")
+      .list("--predict", arguments->gpus,
+            "also the least time of a step on GPUs that were not measured, from published peaks and the work of the "
+            "records, in a table of its own: a100, h100, rtx4090, ..., or all of an architecture: hopper")
       .footer("halfmark show --help explains the rows.")
-      .examples({"halfmark compare report.json", "halfmark compare a100.json h100.json"})
+      .examples({"halfmark compare report.json", "halfmark compare a100.json h100.json",
+                 "halfmark compare report.json --predict a100,hopper"})
       .action([arguments] {
+        const auto gpus =
+            reports::published_gpus_named(chosen_names("GPU", arguments->gpus, reports::names_of_published_gpus()));
         std::vector<NamedReport> reports;
         for (const std::string& file : arguments->files) {
           reports.push_back({file, Report::load(file)});
           require_records(reports.back());
         }
-        fmt::print("{}", compare(reports, text_options(arguments->all)));
+        const TextOptions options = text_options(arguments->all);
+        fmt::print("{}", compare(reports, options));
+        if (!gpus.empty()) fmt::print("{}", predictions_text(predict(reports, gpus), options));
       });
 }
 

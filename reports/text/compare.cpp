@@ -48,7 +48,8 @@ std::string legend_between(const TextOptions& options) {
       "",
       "In brackets, relative to the first column: for a time the speed-up (more is faster), for other figures "
       "how many times as much. Times of two runs were not taken in turn: on one machine they differ by 10 % and "
-      "more without a cause, and `ab` decides.",
+      "more without a cause, and `ab` decides. Equal bits: of how many cases the fingerprint is that of the first "
+      "column.",
       options.width);
 }
 
@@ -154,9 +155,91 @@ std::vector<std::string> doubts(const std::vector<NamedReport>& reports,
   return lines;
 }
 
+// Of the cases of a policy on a subject, by column: the fingerprints by harness and axes.
+using Fingerprints =
+    std::map<std::pair<std::string, std::string>, std::map<size_t, std::map<std::string, std::string>>>;
+
+// The fingerprint of a case without a number that repeats, such as one of times only.
+constexpr std::string_view kOfNothing = "cbf29ce484222325";
+
+void add_fingerprints(const Report& report, const std::map<std::string, size_t>& column_of, Fingerprints& all) {
+  for (const Record& record : report.records) {
+    const auto column = column_of.find(record.device);
+    if (column == column_of.end() || record.fingerprint.empty() || record.fingerprint == kOfNothing) continue;
+    std::string key = record.harness;
+    for (const auto& [axis, setting] : record.axes) key += fmt::format("/{}={}", axis, setting);
+    all[{record.subject, record.policy}][column->second].emplace(std::move(key), record.fingerprint);
+  }
+}
+
+// "3 of 4": cases with the bits of the first column, of those that both have. Empty if there are none.
+std::vector<std::string> equal_cases(const Fingerprints& all, const std::string& subject, const std::string& policy,
+                                     const std::vector<Entry>& entries) {
+  const auto found = all.find({subject, policy});
+  if (found == all.end()) return {};
+  const auto base = found->second.find(entries[0].column);
+  if (base == found->second.end()) return {};
+  std::vector<std::string> cells = {counted(base->second.size(), "case")};
+  bool any = false;
+  for (size_t i = 1; i < entries.size(); ++i) {
+    size_t equal = 0, common = 0;
+    if (const auto other = found->second.find(entries[i].column); other != found->second.end())
+      for (const auto& [key, fingerprint] : other->second)
+        if (const auto same = base->second.find(key); same != base->second.end())
+          ++common, equal += same->second == fingerprint ? 1 : 0;
+    any = any || common > 0;
+    cells.push_back(common > 0 ? fmt::format("{} of {}", equal, common) : "-");
+  }
+  return any ? cells : std::vector<std::string>();
+}
+
+// What the devices are and how their matmuls add, by the hashes of what `run` probed.
+std::string devices_text(const std::vector<std::string>& columns,
+                         const std::vector<const nlohmann::ordered_json*>& facts, const TextOptions& options) {
+  std::vector<std::string> titles = {""};
+  titles.insert(titles.end(), columns.begin(), columns.end());
+  std::map<std::string, std::vector<std::string>> rows;  // by title
+  const auto add = [&](const std::string& title, size_t column, const nlohmann::ordered_json& value) {
+    if (!value.is_string()) return;
+    std::vector<std::string>& cells = rows.try_emplace(title, columns.size(), "-").first->second;
+    cells[column] = value.get<std::string>();
+  };
+  for (size_t i = 0; i < facts.size(); ++i) {
+    if (!facts[i]) continue;
+    for (const char* key : {"numerics", "processor", "name"})            // of a simulated device, a CPU, a GPU
+      if (facts[i]->contains(key)) add(" device", i, (*facts[i])[key]);  // " ": before the others
+    const auto probed = facts[i]->find("probed");
+    if (probed == facts[i]->end() || !probed->is_object()) continue;
+    for (const auto& [key, value] : probed->items()) {
+      if (!key.starts_with("probe.") || !value.is_string()) continue;
+      const std::string text = value.get<std::string>();
+      add("sums " + key.substr(6), i, text.substr(0, text.find(':')));
+    }
+  }
+  if (rows.empty()) return {};
+  Table table(titles);
+  for (const auto& [title, cells] : rows) {
+    std::vector<Cell> row = {{title.substr(title.find_first_not_of(' '))}};
+    for (const std::string& cell : cells) row.push_back({cell, cell == "-" ? Tone::dim : Tone::plain});
+    table.add(std::move(row));
+  }
+  std::string text = "\n" + table.text(options);
+  if (std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.first.starts_with("sums "); }))
+    text += wrapped("", "sums: the hash of how a matmul of these types adds. Equal hashes add alike.", options.width);
+  return text;
+}
+
+// Of a device of a report, what its environment says; null if nothing.
+const nlohmann::ordered_json* facts_of(const Report& report, const std::string& device) {
+  const auto devices = report.environment.find("devices");
+  if (devices == report.environment.end() || !devices->is_object()) return nullptr;
+  const auto facts = devices->find(device);
+  return facts == devices->end() || !facts->is_object() ? nullptr : &*facts;
+}
+
 std::string subject_text(const std::string& subject, std::vector<Entry> entries,
-                         const std::vector<std::string>& columns, const std::vector<Figure>& figures, bool is_same,
-                         const TextOptions& options) {
+                         const std::vector<std::string>& columns, const std::vector<Figure>& figures,
+                         const Fingerprints& fingerprints, bool is_same, const TextOptions& options) {
   std::erase_if(entries, [](const Entry& entry) { return entry.group->values.empty(); });
   if (entries.empty()) return {};
   std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.column < b.column; });
@@ -175,7 +258,7 @@ std::string subject_text(const std::string& subject, std::vector<Entry> entries,
   for (const std::string& policy : policies) {
     for (const size_t place : present) {
       const Figure& figure = figures[place];
-      if (!figure.brief && !options.all) continue;
+      if (!figure.brief && !figure.compared && !options.all) continue;
       std::vector<const Value*> values;
       for (const Entry& entry : entries) values.push_back(entry.group->value(policy, figure));
       if (std::all_of(values.begin(), values.end(), [](const Value* value) { return value == nullptr; })) continue;
@@ -183,6 +266,12 @@ std::string subject_text(const std::string& subject, std::vector<Entry> entries,
       for (const Value* value : values) {
         row.push_back({with_ratio(figure, value, is_same ? values[0] : nullptr), cell_of(figure, value).tone});
       }
+      table.add(std::move(row));
+      named = policy;
+    }
+    if (const auto cells = equal_cases(fingerprints, subject, policy, entries); is_same && !cells.empty()) {
+      std::vector<Cell> row = {{named == policy ? "" : policy, Tone::strong}, {"equal bits"}};
+      for (const std::string& cell : cells) row.push_back({cell});
       table.add(std::move(row));
       named = policy;
     }
@@ -200,24 +289,32 @@ std::string several_reports(const std::vector<NamedReport>& reports, const TextO
   std::map<std::string, std::vector<Entry>> entries;  // by subject
   for (const NamedReport& named : reports) groups.push_back(groups_of(named.report, figures));
   std::map<std::string, size_t> names;
+  std::vector<const nlohmann::ordered_json*> facts;  // of each column
+  Fingerprints fingerprints;
   for (size_t i = 0; i < reports.size(); ++i) {
     const size_t times = ++names[reports[i].name];
     const std::string name = times == 1 ? reports[i].name : fmt::format("{} #{}", reports[i].name, times);
     std::map<std::string, size_t> devices;
     for (const Group& group : groups[i]) {
       const auto [column, is_new] = devices.try_emplace(group.device, columns.size());
-      if (is_new) columns.push_back(name + " " + group.device);
+      if (is_new) {
+        columns.push_back(name + " " + group.device);
+        facts.push_back(facts_of(reports[i].report, group.device));
+      }
       std::vector<Entry>& of_subject = entries[group.subject];
       if (of_subject.empty()) subjects.push_back(group.subject);
       of_subject.push_back({column->second, &group});
     }
+    add_fingerprints(reports[i].report, devices, fingerprints);
   }
 
   const std::map<std::string, std::string> others = other_subjects(reports);
   std::string text = legend_between(options);
   for (const std::string& doubt : doubts(reports, others)) text += wrapped("note: ", doubt, options.width);
+  text += devices_text(columns, facts, options);
   for (const std::string& subject : subjects)
-    text += subject_text(subject, entries.at(subject), columns, figures, !others.contains(subject), options);
+    text +=
+        subject_text(subject, entries.at(subject), columns, figures, fingerprints, !others.contains(subject), options);
   return text;
 }
 

@@ -92,7 +92,8 @@ std::span<const Figure> known_figures() {
        .brief = false,
        .about =
            "least time of a step by matmul and copy rates measured at the start of the run / its time; above 100 % if "
-           "operands stay in caches"},
+           "operands stay in caches",
+       .compared = true},
       {.title = "tensors",
        .metric = "memory.tensors",
        .at = "train|",

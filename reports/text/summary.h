@@ -42,7 +42,8 @@ struct Figure {
   // The mean over the seeds, with its standard error. A value without its standard error, or without the number of its
   // samples ("evaluation.samples" for "evaluation.accuracy"), is not shown.
   bool mean = false;
-  bool yes_no = false;  // print 1 as "yes", 0 as "open" and -1 as "no"
+  bool yes_no = false;    // print 1 as "yes", 0 as "open" and -1 as "no"
+  bool compared = false;  // between machines too, although it is not brief
 };
 
 struct Value {
