@@ -122,6 +122,7 @@ void add_roofline(Record& record, const AttainableRates::Rates& rates) {
   const auto seconds = number_of(record, "time.step", "hot"), flops = number_of(record, "work.flops", "train"),
              bytes = number_of(record, "roofline.bytes", "hot");
   if (record.harness != "throughput" || !seconds || !bytes) return;
+  if (std::ranges::any_of(record.kernels, [](const KernelUse& use) { return use.speed == "emulated"; })) return;
   const auto rate = [&](const std::string& name) {
     const auto found = std::ranges::find(rates, name, &std::pair<std::string, double>::first);
     return found == rates.end() ? 0.0 : found->second;

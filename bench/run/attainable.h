@@ -34,7 +34,7 @@ class AttainableRates {
 };
 
 // Adds the rates, roofline.share and roofline.intensity to a record of the throughput harness, from its time.step at "hot" and
-// its work. Nothing if one of them is missing.
+// its work. Nothing if one of them is missing, or if a kernel emulates the arithmetic.
 void add_roofline(Record& record, const AttainableRates::Rates& rates);
 
 }  // namespace halfmark::bench

@@ -47,6 +47,13 @@ TEST(Attainable, TheShareIsThatOfTheSlowerOfProductsAndBytes) {
   EXPECT_DOUBLE_EQ(number(bound_by_bytes, "roofline.share"), 0.25);
 }
 
+TEST(Attainable, EmulatedArithmeticHasNoShare) {
+  Record record = throughput_record("fp16");
+  record.kernels.push_back({"matmul", "forward", "f16,f16->f16", "upcast", "emulated", 1, {}});
+  add_roofline(record, rates(1e10, 6e10, 1e12));
+  EXPECT_EQ(number(record, "roofline.share"), -1);
+}
+
 TEST(Attainable, WithoutTheRateOfItsTypeThereIsNoShare) {
   for (const auto& environment : {rates(1e10, 0, 1e12), rates(0, 6e10, 1e12), AttainableRates::Rates()}) {
     Record record = throughput_record("fp32");

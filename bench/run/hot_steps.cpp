@@ -28,7 +28,19 @@ std::vector<int64_t> random_pads(std::mt19937_64& random) {
   return pads;
 }
 
+void write_bytes(const KernelLog& log, FindingsWriter& out) {
+  double bytes = 0;
+  for (const LoggedKernel& one : log.entries()) bytes += static_cast<double>(one.read + one.written);
+  out.number("roofline.bytes", "hot", bytes);
+}
+
 }  // namespace
+
+void write_bytes_of_step(Trial& trial, FindingsWriter& out) {
+  const KernelLog log;
+  launch_step(trial);
+  write_bytes(log, out);
+}
 
 std::vector<double> time_hot_steps(Trial& trial, FindingsWriter& out) {
   const TrialSpec& spec = trial.spec();
@@ -36,9 +48,7 @@ std::vector<double> time_hot_steps(Trial& trial, FindingsWriter& out) {
   const bool is_baseline = spec.policy->name == kBaseline;
   const KernelLog own;
   launch_step(trial);
-  double bytes = 0;
-  for (const LoggedKernel& one : own.entries()) bytes += static_cast<double>(one.read + one.written);
-  out.number("roofline.bytes", "hot", bytes);
+  write_bytes(own, out);
   const LogPause pause;  // the kernels below are not those of this policy, or are logged already
   Trial again(spec);
   std::optional<Trial> baseline;

@@ -58,8 +58,6 @@ std::string obstacle_of(const Record& record, const std::set<std::string>& types
   if (record.status != Status::ok && record.status != Status::suspect)
     return fmt::format("{}: {}", name_of(record.status), record.reason);
   if (!record.numerics.empty()) return "measured on no real device";
-  if (std::ranges::any_of(record.kernels, [](const KernelUse& use) { return use.speed == "emulated"; }))
-    return "its kernels emulate the arithmetic, and of such a step no bytes are counted";
   if (positive_number(record, "roofline.bytes", "hot") == 0)
     return "has no roofline.bytes: measured by an older halfmark";
   if (positive_number(record, "work.flops", "train") > 0 && types.empty())

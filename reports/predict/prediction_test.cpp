@@ -134,8 +134,6 @@ TEST(Prediction, SaysThatAGpuHasNoSuchInstruction) {
 }
 
 TEST(Prediction, SaysWhyARecordHasNone) {
-  Record emulated = step_record("fp16", "f16,f16->f16");
-  emulated.status = Status::suspect, emulated.reason = "emulated arithmetic", emulated.kernels[0].speed = "emulated";
   Record old = step_record("bf16", "bf16,bf16->bf16");
   old.measurements.erase(old.measurements.begin() + 2);
   Record failed = step_record("fp32", "f32,f32->f32");
@@ -144,13 +142,9 @@ TEST(Prediction, SaysWhyARecordHasNone) {
   nameless.kernels.clear();
   const NamedReport errors = report_with({error_record("cpu", "fp32", 1e-13)}, "errors.json");
   const NamedReport simulated = report_with({error_record("sim:ampere", "fp32", 1e-13)}, "sim.json");
-  const Predictions found = predicted({report_with({emulated, old, failed, nameless}), errors, simulated}, {"a100"});
+  const Predictions found = predicted({report_with({old, failed, nameless}), errors, simulated}, {"a100"});
   EXPECT_TRUE(found.groups.empty());
   const std::string text = prediction_lines(found);
-  EXPECT_TRUE(prints(text,
-                     "not predicted: its kernels emulate the arithmetic, and of such a step no bytes are counted: "
-                     "mlp/h64/cpu/fp16/throughput\n"))
-      << text;
   EXPECT_TRUE(prints(text, "has no roofline.bytes: measured by an older halfmark: mlp/h64/cpu/bf16/throughput\n"));
   EXPECT_TRUE(prints(text, "failed: out of memory: mlp/h64/cpu/fp32/throughput\n")) << text;
   EXPECT_TRUE(prints(text, "names no kernel of a matrix product or convolution: mlp/h64/cpu/tf32/throughput\n"))
@@ -159,6 +153,15 @@ TEST(Prediction, SaysWhyARecordHasNone) {
   EXPECT_FALSE(prints(text, "sim.json has no record")) << text;
   EXPECT_FALSE(prints(text, "least step")) << text;
   EXPECT_FALSE(prints(text, "rest on")) << text;
+}
+
+// Work and bytes are those of the operations, whatever computes them.
+TEST(Prediction, TakesTheCountsOfARecordWhoseKernelsEmulateTheArithmetic) {
+  Record emulated = step_record("fp16", "f16,f16->f16");
+  emulated.status = Status::suspect, emulated.reason = "emulated arithmetic", emulated.kernels[0].speed = "emulated";
+  const Predictions found = predicted({report_with({emulated})}, {"a100"});
+  ASSERT_EQ(found.groups.size(), 1u);
+  EXPECT_EQ(found.groups[0].steps.at(0).operands, "f16");
 }
 
 // Work and bytes are counts: other processes on the machine do not change them.
