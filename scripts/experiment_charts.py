@@ -163,10 +163,11 @@ def draw_curves(reports, chart, policy_matches):
     for panel in sheet.panels:
         peers = [curve for other in sheet.panels if other.subject == panel.subject for curve in found[other].values()]
         xs = [x for curve in peers for x in curve[0]]
-        ys = drawable([y for curve in peers for part in curve[1:] for y in part], chart.y_base) or [0.5, 1]
-        x_limits, y_limits = limits(xs, chart.x_base), limits(ys, chart.y_base)
+        ys = drawable([y for curve in peers for part in curve[1:] for y in part], chart.y_base)
+        y_base = chart.y_base if ys else None  # without a positive number a logarithmic axis would show numbers that no curve has
+        x_limits, y_limits = limits(xs, chart.x_base), limits(ys, y_base) if ys else (0, 1)
         axes = sheet.axes[panel]
-        for axis, base in (("x", chart.x_base), ("y", chart.y_base)):
+        for axis, base in (("x", chart.x_base), ("y", y_base)):
             if base:
                 getattr(axes, f"set_{axis}scale")("log", base=base)
         axes.set(xlim=x_limits, ylim=y_limits)
@@ -175,7 +176,7 @@ def draw_curves(reports, chart, policy_matches):
             sheet.head(panel, f"{len(shown)} of {len(found[panel])} curves")
         for order, (name, (x, y, theory)) in enumerate(shown.items()):
             colour, marker, dash = style(name)
-            places = np.array(at_edges(y, *y_limits, chart.y_base))
+            places = np.array(at_edges(y, *y_limits, y_base))
             axes.plot(x, places, color=colour, ls=dash, lw=1.2, marker=marker, ms=3.4, label=name, clip_on=False,
                       markevery=every(order, len(shown), x / x[0] if chart.x_base else x, bool(chart.x_base)))
             if (lost := ~np.isfinite(y)).any():
@@ -185,11 +186,11 @@ def draw_curves(reports, chart, policy_matches):
                 axes.plot(x, theory, color="#8C8C8C", lw=2.4, label=f"_{name} in theory", zorder=1)
             sheet.legend.setdefault(name, line_of(name))
         scale(axes.xaxis, *x_limits, chart.x_base, AXES[0], False)
-        scale(axes.yaxis, *y_limits, chart.y_base, AXES[1], True)
+        scale(axes.yaxis, *y_limits, y_base, AXES[1], True)
         axes.grid(True, axis="y", color=GRID, lw=0.6)
         axes.set_axisbelow(True)
         axes.set_xlabel(f"{chart.x} ({'log' if chart.x_base else 'linear'})", labelpad=1.5)
-        axes.set_ylabel(f"{chart.y} ({'log' if chart.y_base else 'linear'})")
+        axes.set_ylabel(f"{chart.y} ({'log' if y_base else 'linear'})")
     if chart.y_base and any((curve[1] <= 0).any() for panel in sheet.panels for curve in found[panel].values()):
         sheet.note("0 is drawn at the lower edge.")
     sheet.note("Panels of one subject share their axes.")

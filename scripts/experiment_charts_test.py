@@ -115,6 +115,19 @@ class Experiments(unittest.TestCase):
         self.assertIn("not finite", sheet.legend)
         self.assertNotIn("0 is drawn at the lower edge.", self.sheet("underflow").notes, "a linear axis has 0")
 
+    def test_curves_of_zeros_alone_have_a_linear_axis_with_0(self):
+        report = json.loads(json.dumps(self.report))
+        for one in report["records"]:
+            for curve in one["series"]:
+                if one["subject"] == CONVNET:
+                    curve["y"] = [0.0] * len(curve["y"])
+        sheet = self.sheet("batch_invariance", report)
+        scales = {panel.subject: axes.get_yscale() for panel, axes in sheet.axes.items()}
+        self.assertEqual(scales, {CONVNET: "linear", MLP: "log"})
+        axes = next(axes for panel, axes in sheet.axes.items() if panel.subject == CONVNET)
+        self.assertEqual(axes.get_ylim(), (0, 1))
+        self.assertTrue(axes.get_ylabel().endswith("(linear)"), axes.get_ylabel())
+
     def test_a_row_has_a_marker_for_each_policy_and_a_panel_for_each_kind(self):
         sheet = self.sheet("what_if")
         self.assertEqual({panel.settings for panel in sheet.panels}, {"gradients", "weights"})

@@ -30,7 +30,9 @@ const std::vector<MetricRow>& updates_table() {
   static const std::vector<MetricRow> rows = {
       {"updates.noop", "1", Better::lower, information,
        "share of parameter elements, over all steps not skipped, that the update left unchanged (of the master copy if "
-       "there is one); mean over the seeds (samples); at: the rate, here and below; curve: over the rates"},
+       "there is one), of those that are finite before and after it; NaN if none is; mean over the seeds (samples); "
+       "at: "
+       "the rate, here and below; curve: over the rates"},
       {"updates.noop_fp32", "1", Better::lower, information, "the same, trained under fp32"},
       {"updates.zero_gradients", "1", Better::neither, information,
        "share of the gradients of the fp32 training that are 0 at 16 steps: their updates change nothing in any "
@@ -75,13 +77,14 @@ constexpr double kRates[] = {1e-4, 1e-3, 1e-2, 1e-1};
 constexpr double kEpsilons[] = {1e-8, 1e-7, 1e-4, 1e-3};
 
 struct UpdatedTraining {
-  double unchanged = 0, updated = 0;  // elements, over all steps not skipped
+  int64_t taken = 0;                  // steps not skipped
+  double unchanged = 0, updated = 0;  // elements that are finite before and after, over these steps
   double first_nonfinite = std::numeric_limits<double>::infinity();
   std::vector<double> ratios;
   double zeros = 0, gradients = 0;  // at the sampled steps
   std::vector<double> start, params;
   Evaluation held_out;
-  double noop() const { return updated > 0 ? unchanged / updated : 1; }
+  double noop() const { return taken == 0 ? 1 : unchanged / updated; }  // 0 / 0 is NaN
 };
 
 std::vector<double> updated_params(Trial& trial) { return all_params(values_of(trial)); }
@@ -96,9 +99,12 @@ UpdatedTraining train_with_counts(const TrialSpec& spec, int64_t steps) {
     if (trial.train_step(step).skipped) continue;
     std::vector<double> after = updated_params(trial);
     bool is_finite = true;
-    for (size_t i = 0; i < after.size(); ++i)
-      result.unchanged += after[i] == before[i], is_finite = is_finite && std::isfinite(after[i]);
-    result.updated += static_cast<double>(after.size());
+    ++result.taken;
+    for (size_t i = 0; i < after.size(); ++i) {
+      is_finite = is_finite && std::isfinite(after[i]);
+      if (!std::isfinite(before[i]) || !std::isfinite(after[i])) continue;
+      result.unchanged += after[i] == before[i], ++result.updated;
+    }
     if (!is_finite && std::isinf(result.first_nonfinite)) result.first_nonfinite = static_cast<double>(step + 1);
     if (step % every == 0) {
       size_t i = 0;

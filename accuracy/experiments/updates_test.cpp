@@ -55,6 +55,15 @@ TEST(Updates, LostUpdatesOfEachStepAreCounted) {
   EXPECT_EQ(number_at(findings, "updates.noop", "0.01"), same / all);
 }
 
+// Adam in fp16: its epsilon is 0 there, so that a step divides 0 by 0.
+TEST(Updates, NoShareIsCountedWhereNoParameterStaysFinite) {
+  const Findings findings =
+      updates_of(kTiny, "fp16", {{"optimizer", "adam"}, {"rate", "0.01"}, {"steps", "20"}, {"seeds", "1"}});
+  EXPECT_TRUE(std::isnan(number_at(findings, "updates.distance", "0.01"))) << "the parameters are not finite";
+  const double noop = number_at(findings, "updates.noop", "0.01");
+  EXPECT_TRUE(std::isnan(noop) || noop > 0) << noop << ": what is NaN has not changed by an update";
+}
+
 // The order of seed_claims.md's calibration (rate 1e-3, no momentum): fp32 = amp < fp16 < bf16.
 TEST(Updates, NarrowParametersLoseUpdatesInTheOrderOfTheirRoundoffs) {
   const Axes axes = {{"rate", "0.001"}, {"steps", "300"}, {"seeds", "1"}};
