@@ -2,12 +2,13 @@
 
 halfmark_sources(cuda_sources "${CMAKE_CURRENT_LIST_DIR}")
 file(GLOB cuda_device_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/*.cu")
-# dot.cu needs architecture-specific instructions (90a instead of 90). That code runs on no other GPU, so PTX stays generic.
-set(cuda_dot_source "${CMAKE_CURRENT_LIST_DIR}/dot.cu")
-list(REMOVE_ITEM cuda_device_sources "${cuda_dot_source}")
+# The files of dot products need architecture-specific instructions (90a instead of 90). That code runs on no other GPU, so
+# PTX stays generic.
+set(cuda_dot_sources "${CMAKE_CURRENT_LIST_DIR}/dot.cu" "${CMAKE_CURRENT_LIST_DIR}/dot_tcgen05.cu")
+list(REMOVE_ITEM cuda_device_sources ${cuda_dot_sources})
 set(cuda_dot_architectures "")
 foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
-  if(architecture MATCHES "^(90|120|121)(-real)?$")
+  if(architecture MATCHES "^(90|100|103|110|120|121)(-real)?$")
     list(APPEND cuda_dot_architectures "${CMAKE_MATCH_1}a-real")
     if(NOT CMAKE_MATCH_2)
       list(APPEND cuda_dot_architectures "${CMAKE_MATCH_1}-virtual")
@@ -22,7 +23,7 @@ list(JOIN cuda_dot_names ", " cuda_dot_names)
 set_source_files_properties("${CMAKE_CURRENT_LIST_DIR}/dot.cpp" PROPERTIES
   COMPILE_DEFINITIONS "HALFMARK_DOT_ARCHITECTURES=\"${cuda_dot_names}\"")
 
-add_library(halfmark_cuda_dot OBJECT "${cuda_dot_source}")
+add_library(halfmark_cuda_dot OBJECT ${cuda_dot_sources})
 set_target_properties(halfmark_cuda_dot PROPERTIES CUDA_ARCHITECTURES "${cuda_dot_architectures}")
 # The host code is compiled once for this plugin and for the one that runs on the software GPU.
 set(cuda_hardware_source "${CMAKE_CURRENT_LIST_DIR}/hardware.cpp")

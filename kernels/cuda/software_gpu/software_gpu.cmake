@@ -17,7 +17,7 @@ target_compile_options(halfmark_software_gpu PRIVATE "$<$<AND:$<COMPILE_LANGUAGE
 
 # The device code once more, as PTX. What is the same for all GPUs is compiled for the oldest one only.
 add_library(halfmark_cuda_software_ptx OBJECT ${cuda_device_sources})
-add_library(halfmark_cuda_software_dot OBJECT "${cuda_dot_source}")
+add_library(halfmark_cuda_software_dot OBJECT ${cuda_dot_sources})
 set_target_properties(halfmark_cuda_software_ptx PROPERTIES CUDA_ARCHITECTURES "75-virtual")
 set_target_properties(halfmark_cuda_software_dot PROPERTIES
   CUDA_ARCHITECTURES "75-virtual;80-virtual;89-virtual;90a-virtual;100a-virtual;120a-virtual;121a-virtual")
