@@ -16,7 +16,7 @@ namespace {
 
 using namespace tensor_memory;
 
-constexpr int kThreads = kTcgen05Problems;
+constexpr int kTcgen05Threads = kTcgen05Problems;
 
 // The opcode as the constraint "C" of an asm statement requires it: a static array.
 template <size_t kRow, class Indices = std::make_index_sequence<ptx_of(kDotRows.row[kRow]).length>>
@@ -60,7 +60,7 @@ __device__ __forceinline__ void copy_line(unsigned char* matrix, const void* ope
 }
 
 template <size_t kRow>
-__device__ __forceinline__ void dot_products(const DotArgs& s) {
+__device__ __forceinline__ void tcgen05_products(const DotArgs& s) {
   constexpr DotRow row = kDotRows.row[kRow];
   constexpr uint32_t columns = tcgen05_columns(row);
   using Code = std::conditional_t<row.c == DType::f16, uint16_t, uint32_t>;
@@ -128,27 +128,27 @@ __device__ __forceinline__ void dot_products(const DotArgs& s) {
 
 // Empty if the architecture of this code lacks the instruction; the host does not launch it there.
 template <size_t kRow>
-__global__ void __launch_bounds__(kThreads) tcgen05_dot(DotArgs s) {
-  if constexpr (has(kImage, kDotRows.row[kRow].reach)) dot_products<kRow>(s);
+__global__ void __launch_bounds__(kTcgen05Threads) tcgen05_dot(DotArgs s) {
+  if constexpr (has(kImage, kDotRows.row[kRow].reach)) tcgen05_products<kRow>(s);
 }
 
 template <size_t kRow>
-void launch(cudaStream_t stream, const DotArgs& args) {
+void launch_products(cudaStream_t stream, const DotArgs& args) {
   if constexpr (is_tcgen05(kDotRows.row[kRow].instruction))
-    tcgen05_dot<kRow><<<(args.n + kTcgen05Problems - 1) / kTcgen05Problems, kThreads, 0, stream>>>(args);
+    tcgen05_dot<kRow><<<(args.n + kTcgen05Problems - 1) / kTcgen05Problems, kTcgen05Threads, 0, stream>>>(args);
 }
 
 template <size_t... kRow>
-void launch_row(cudaStream_t stream, size_t row, const DotArgs& args, std::index_sequence<kRow...>) {
+void launch_products_of(cudaStream_t stream, size_t row, const DotArgs& args, std::index_sequence<kRow...>) {
   using Launch = void (*)(cudaStream_t, const DotArgs&);
-  static constexpr Launch kLaunches[] = {launch<kRow>...};
+  static constexpr Launch kLaunches[] = {launch_products<kRow>...};
   kLaunches[row](stream, args);
 }
 
 }  // namespace
 
 void launch_tcgen05(cudaStream_t stream, size_t row, const DotArgs& args) {
-  launch_row(stream, row, args, std::make_index_sequence<DotRows::kCount>{});
+  launch_products_of(stream, row, args, std::make_index_sequence<DotRows::kCount>{});
 }
 
 }  // namespace halfmark::kernels::cuda

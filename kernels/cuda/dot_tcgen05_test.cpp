@@ -14,7 +14,7 @@ namespace {
 using enum DType;
 using enum MatrixInstruction;
 
-DotRow row_with(MatrixInstruction instruction, DType a, DType b, DType sum, int block = 0, DType scale = e8m0) {
+DotRow tcgen05_row(MatrixInstruction instruction, DType a, DType b, DType sum, int block = 0, DType scale = e8m0) {
   for (const DotRow& row : kDotRows.row)
     if (row.instruction == instruction && row.a == a && row.b == b && row.out == sum && row.block == block &&
         (block == 0 || row.scale == scale))
@@ -23,7 +23,7 @@ DotRow row_with(MatrixInstruction instruction, DType a, DType b, DType sum, int 
   return {};
 }
 
-uint64_t bits(uint64_t value, int first, int last) {
+uint64_t bit_field(uint64_t value, int first, int last) {
   return value >> first & ((uint64_t{1} << (last - first + 1)) - 1);
 }
 
@@ -43,14 +43,14 @@ TEST(DotTcgen05, LaysLinesInGroupsOfEight) {
 TEST(DotTcgen05, MatrixDescriptorsAreThoseOfTheTable) {
   // Table "Shared memory descriptor layout".
   const uint64_t d = tcgen05_matrix(0x1230);
-  EXPECT_EQ(bits(d, 0, 13), 0x123u);
-  EXPECT_EQ(bits(d, 14, 15), 0u);
-  EXPECT_EQ(bits(d, 16, 29), 2048u / 16);  // leading dimension byte offset
-  EXPECT_EQ(bits(d, 30, 31), 0u);
-  EXPECT_EQ(bits(d, 32, 45), 128u / 16);  // stride dimension byte offset
-  EXPECT_EQ(bits(d, 46, 48), 1u);         // fixed constant 0b001
-  EXPECT_EQ(bits(d, 49, 63), 0u);         // base offset, relative stride, constant 0, no swizzling
-  EXPECT_EQ(bits(tcgen05_matrix(0x3FFF0), 0, 15), 0x3FFFu);
+  EXPECT_EQ(bit_field(d, 0, 13), 0x123u);
+  EXPECT_EQ(bit_field(d, 14, 15), 0u);
+  EXPECT_EQ(bit_field(d, 16, 29), 2048u / 16);  // leading dimension byte offset
+  EXPECT_EQ(bit_field(d, 30, 31), 0u);
+  EXPECT_EQ(bit_field(d, 32, 45), 128u / 16);  // stride dimension byte offset
+  EXPECT_EQ(bit_field(d, 46, 48), 1u);         // fixed constant 0b001
+  EXPECT_EQ(bit_field(d, 49, 63), 0u);         // base offset, relative stride, constant 0, no swizzling
+  EXPECT_EQ(bit_field(tcgen05_matrix(0x3FFF0), 0, 15), 0x3FFFu);
 }
 
 TEST(DotTcgen05, InstructionDescriptorsAreThoseOfTheTable) {
@@ -59,58 +59,58 @@ TEST(DotTcgen05, InstructionDescriptorsAreThoseOfTheTable) {
     DotRow row;
     uint32_t d, a, b;
   } plain[] = {
-      {row_with(tcgen05_k8, f32, f32, f32), 1, 2, 2},    {row_with(tcgen05_k16, f16, f16, f32), 1, 0, 0},
-      {row_with(tcgen05_k16, f16, f16, f16), 0, 0, 0},   {row_with(tcgen05_k16, bf16, bf16, f32), 1, 1, 1},
-      {row_with(tcgen05_k32, e4m3, e4m3, f32), 1, 0, 0}, {row_with(tcgen05_k32, e5m2, e4m3, f16), 0, 1, 0},
-      {row_with(tcgen05_k32, e4m3, e5m2, f32), 1, 0, 1}, {row_with(tcgen05_k32, e5m2, e5m2, f32), 1, 1, 1},
+      {tcgen05_row(tcgen05_k8, f32, f32, f32), 1, 2, 2},    {tcgen05_row(tcgen05_k16, f16, f16, f32), 1, 0, 0},
+      {tcgen05_row(tcgen05_k16, f16, f16, f16), 0, 0, 0},   {tcgen05_row(tcgen05_k16, bf16, bf16, f32), 1, 1, 1},
+      {tcgen05_row(tcgen05_k32, e4m3, e4m3, f32), 1, 0, 0}, {tcgen05_row(tcgen05_k32, e5m2, e4m3, f16), 0, 1, 0},
+      {tcgen05_row(tcgen05_k32, e4m3, e5m2, f32), 1, 0, 1}, {tcgen05_row(tcgen05_k32, e5m2, e5m2, f32), 1, 1, 1},
   };
   for (const auto& [row, d, a, b] : plain) {
     const uint32_t descriptor = tcgen05_instruction(row);
-    EXPECT_EQ(bits(descriptor, 0, 3), 0u);  // dense, no saturation
-    EXPECT_EQ(bits(descriptor, 4, 5), d);
-    EXPECT_EQ(bits(descriptor, 6, 6), 0u);
-    EXPECT_EQ(bits(descriptor, 7, 9), a);
-    EXPECT_EQ(bits(descriptor, 10, 12), b);
-    EXPECT_EQ(bits(descriptor, 13, 16), 0u);  // no negation, no transposition
-    EXPECT_EQ(bits(descriptor, 17, 22), 128u >> 3);
-    EXPECT_EQ(bits(descriptor, 23, 23), 0u);
-    EXPECT_EQ(bits(descriptor, 24, 28), 128u >> 4);
-    EXPECT_EQ(bits(descriptor, 29, 31), 0u);
+    EXPECT_EQ(bit_field(descriptor, 0, 3), 0u);  // dense, no saturation
+    EXPECT_EQ(bit_field(descriptor, 4, 5), d);
+    EXPECT_EQ(bit_field(descriptor, 6, 6), 0u);
+    EXPECT_EQ(bit_field(descriptor, 7, 9), a);
+    EXPECT_EQ(bit_field(descriptor, 10, 12), b);
+    EXPECT_EQ(bit_field(descriptor, 13, 16), 0u);  // no negation, no transposition
+    EXPECT_EQ(bit_field(descriptor, 17, 22), 128u >> 3);
+    EXPECT_EQ(bit_field(descriptor, 23, 23), 0u);
+    EXPECT_EQ(bit_field(descriptor, 24, 28), 128u >> 4);
+    EXPECT_EQ(bit_field(descriptor, 29, 31), 0u);
   }
   // Tables "... for .kind::mxf8f6f4" and "... for .kind::mxf4 and .kind::mxf4nvf4".
   const struct {
     DotRow row;
     uint32_t a, b, scale;
   } scaled[] = {
-      {row_with(tcgen05_k32, e4m3, e5m2, f32, 32), 0, 1, 1},
-      {row_with(tcgen05_k32, e5m2, e4m3, f32, 32), 1, 0, 1},
-      {row_with(tcgen05_k64, e2m1, e2m1, f32, 32), 1, 1, 1},
-      {row_with(tcgen05_k64, e2m1, e2m1, f32, 16), 1, 1, 1},
-      {row_with(tcgen05_k64, e2m1, e2m1, f32, 16, e4m3), 1, 1, 0},
+      {tcgen05_row(tcgen05_k32, e4m3, e5m2, f32, 32), 0, 1, 1},
+      {tcgen05_row(tcgen05_k32, e5m2, e4m3, f32, 32), 1, 0, 1},
+      {tcgen05_row(tcgen05_k64, e2m1, e2m1, f32, 32), 1, 1, 1},
+      {tcgen05_row(tcgen05_k64, e2m1, e2m1, f32, 16), 1, 1, 1},
+      {tcgen05_row(tcgen05_k64, e2m1, e2m1, f32, 16, e4m3), 1, 1, 0},
   };
   for (const auto& [row, a, b, scale] : scaled) {
     const uint32_t descriptor = tcgen05_instruction(row);
-    EXPECT_EQ(bits(descriptor, 0, 6), 0u);  // dense, the first byte of B's scales
-    EXPECT_EQ(bits(descriptor, 7, 9), a);
-    EXPECT_EQ(bits(descriptor, 10, 12), b);
-    EXPECT_EQ(bits(descriptor, 13, 16), 0u);
-    EXPECT_EQ(bits(descriptor, 17, 22), 128u >> 3);
-    EXPECT_EQ(bits(descriptor, 23, 23), scale);
-    EXPECT_EQ(bits(descriptor, 24, 26), 0u);
-    EXPECT_EQ(bits(descriptor, 27, 28), 128u >> 7);
-    EXPECT_EQ(bits(descriptor, 29, 31), 0u);  // the first byte of A's scales, K = 64
+    EXPECT_EQ(bit_field(descriptor, 0, 6), 0u);  // dense, the first byte of B's scales
+    EXPECT_EQ(bit_field(descriptor, 7, 9), a);
+    EXPECT_EQ(bit_field(descriptor, 10, 12), b);
+    EXPECT_EQ(bit_field(descriptor, 13, 16), 0u);
+    EXPECT_EQ(bit_field(descriptor, 17, 22), 128u >> 3);
+    EXPECT_EQ(bit_field(descriptor, 23, 23), scale);
+    EXPECT_EQ(bit_field(descriptor, 24, 26), 0u);
+    EXPECT_EQ(bit_field(descriptor, 27, 28), 128u >> 7);
+    EXPECT_EQ(bit_field(descriptor, 29, 31), 0u);  // the first byte of A's scales, K = 64
   }
 }
 
 TEST(DotTcgen05, NamesItsKinds) {
   const std::pair<DotRow, std::string> kinds[] = {
-      {row_with(tcgen05_k8, f32, f32, f32), "tf32"},
-      {row_with(tcgen05_k16, bf16, bf16, f32), "f16"},
-      {row_with(tcgen05_k32, e4m3, e5m2, f16), "f8f6f4"},
-      {row_with(tcgen05_k32, e4m3, e5m2, f32, 32), "mxf8f6f4.block_scale.scale_vec::1X"},
-      {row_with(tcgen05_k64, e2m1, e2m1, f32, 32), "mxf4.block_scale.scale_vec::2X"},
-      {row_with(tcgen05_k64, e2m1, e2m1, f32, 16), "mxf4nvf4.block_scale.scale_vec::4X"},
-      {row_with(tcgen05_k64, e2m1, e2m1, f32, 16, e4m3), "mxf4nvf4.block_scale.scale_vec::4X"}};
+      {tcgen05_row(tcgen05_k8, f32, f32, f32), "tf32"},
+      {tcgen05_row(tcgen05_k16, bf16, bf16, f32), "f16"},
+      {tcgen05_row(tcgen05_k32, e4m3, e5m2, f16), "f8f6f4"},
+      {tcgen05_row(tcgen05_k32, e4m3, e5m2, f32, 32), "mxf8f6f4.block_scale.scale_vec::1X"},
+      {tcgen05_row(tcgen05_k64, e2m1, e2m1, f32, 32), "mxf4.block_scale.scale_vec::2X"},
+      {tcgen05_row(tcgen05_k64, e2m1, e2m1, f32, 16), "mxf4nvf4.block_scale.scale_vec::4X"},
+      {tcgen05_row(tcgen05_k64, e2m1, e2m1, f32, 16, e4m3), "mxf4nvf4.block_scale.scale_vec::4X"}};
   for (const auto& [row, kind] : kinds) EXPECT_EQ(ptx_of(row).text, "tcgen05.mma.cta_group::1.kind::" + kind);
 }
 

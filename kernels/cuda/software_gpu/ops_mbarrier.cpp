@@ -14,28 +14,28 @@
 namespace halfmark::kernels::software_gpu {
 namespace {
 
-constexpr uint64_t kBytes = 8;
+constexpr uint64_t kMbarrierBytes = 8;
 
 // The place in shared memory of an address, which may be generic.
-uint64_t offset_of(uint64_t address) {
+uint64_t shared_offset(uint64_t address) {
   return address - shared_window() < kWindowBytes ? address - shared_window() : address;
 }
 
-void init(Warp& w, const Instruction& i) {
+void start_phases(Warp& w, const Instruction& i) {
   each_lane(w.active, [&](int l) {
-    const uint64_t address = offset_of(address_of(w, i, l));
+    const uint64_t address = shared_offset(address_of(w, i, l));
     const uint32_t count = w.lane<uint32_t>(i.b, l);
     if (count == 0 || count >= 1u << 20)
       fault(w, i, l, cudaErrorIllegalInstruction, "mbarrier.init for " + std::to_string(count) + " arrivals");
-    const std::byte opaque[kBytes] = {};
-    access(w, i, l, Space::shared, address, kBytes, Use::write, opaque);
+    const std::byte opaque[kMbarrierBytes] = {};
+    access(w, i, l, Space::shared, address, kMbarrierBytes, Use::write, opaque);
     w.block->mbarriers()[address] = {count, count};
   });
 }
 
-void inval(Warp& w, const Instruction& i) {
+void end_phases(Warp& w, const Instruction& i) {
   each_lane(w.active, [&](int l) {
-    const uint64_t address = offset_of(address_of(w, i, l));
+    const uint64_t address = shared_offset(address_of(w, i, l));
     mbarrier_at(w, i, l, address);
     w.block->mbarriers().erase(address);
   });
@@ -45,10 +45,10 @@ void inval(Warp& w, const Instruction& i) {
 void try_wait(Warp& w, const Instruction& i) {
   if (w.active == 0) return;
   const int first = std::countr_zero(w.active);
-  const uint64_t address = offset_of(address_of(w, i, first));
+  const uint64_t address = shared_offset(address_of(w, i, first));
   const uint32_t parity = w.lane<uint32_t>(i.b, first);
   each_lane(w.active, [&](int l) {
-    if (offset_of(address_of(w, i, l)) != address || w.lane<uint32_t>(i.b, l) != parity)
+    if (shared_offset(address_of(w, i, l)) != address || w.lane<uint32_t>(i.b, l) != parity)
       fault(w, i, l, cudaErrorNotSupported, "the software GPU has no waits of one warp for different phases");
   });
   if (parity > 1) fault(w, i, first, cudaErrorIllegalInstruction, "the parity of a phase is 0 or 1");
@@ -67,7 +67,7 @@ void try_wait(Warp& w, const Instruction& i) {
   w.set_predicate(i.d, kAllLanes);
 }
 
-void take_semantics(Modifiers& m) {
+void take_wait_semantics(Modifiers& m) {
   if (m.accept("acquire") || m.accept("relaxed")) (void)(m.accept("cta") || m.accept("cluster"));
 }
 
@@ -75,19 +75,19 @@ bool decode_mbarrier(Coder& coder, const Statement& s, Modifiers& m, Instruction
   const auto place = [&] { return (m.accept("shared::cta") || m.accept("shared") || true) && m.accept("b64"); };
   if (m.accept("init")) {
     if (!place() || s.operands.size() != 2) return false;
-    i.run = init;
+    i.run = start_phases;
     coder.address(s.operands[0], i);
     i.b = coder.source(s.operands[1], 32);
     return true;
   }
   if (m.accept("inval")) {
     if (!place() || s.operands.size() != 1) return false;
-    i.run = inval;
+    i.run = end_phases;
     coder.address(s.operands[0], i);
     return true;
   }
   if (!m.accept("try_wait") || !m.accept("parity")) return false;
-  take_semantics(m);
+  take_wait_semantics(m);
   if (!place() || s.operands.size() != 3) return false;
   i.run = try_wait;
   i.d = coder.destination(s.operands[0], 1);
@@ -99,7 +99,8 @@ bool decode_mbarrier(Coder& coder, const Statement& s, Modifiers& m, Instruction
 }  // namespace
 
 Mbarrier& mbarrier_at(Warp& w, const Instruction& i, int lane, uint64_t address) {
-  access(w, i, lane, Space::shared, address, kBytes, Use::read, nullptr);  // faults unless the init comes before
+  access(w, i, lane, Space::shared, address, kMbarrierBytes, Use::read,
+         nullptr);  // faults unless the init comes before
   const auto found = w.block->mbarriers().find(address);
   if (found == w.block->mbarriers().end())
     fault(w, i, lane, cudaErrorLaunchFailure,

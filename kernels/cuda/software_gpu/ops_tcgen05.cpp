@@ -33,14 +33,14 @@ uint32_t uniform(Warp& w, const Instruction& i, uint32_t offset, const char* nam
   return value;
 }
 
-void require(Warp& w, const Instruction& i, const std::string& wrong) {
+void require_none_wrong(Warp& w, const Instruction& i, const std::string& wrong) {
   if (!wrong.empty()) fault(w, i, -1, cudaErrorLaunchFailure, wrong);
 }
 
-void allocate(Warp& w, const Instruction& i) {
+void allocate_columns(Warp& w, const Instruction& i) {
   require_whole_warp(w, i, "tcgen05.alloc");
   uint32_t address = 0;
-  require(w, i, w.block->tensor().allocate(uniform(w, i, i.b, "tcgen05.alloc"), address));
+  require_none_wrong(w, i, w.block->tensor().allocate(uniform(w, i, i.b, "tcgen05.alloc"), address));
   uint64_t place = address_of(w, i, 0);
   if (place - shared_window() < kWindowBytes) place -= shared_window();
   std::byte value[sizeof address];
@@ -48,11 +48,11 @@ void allocate(Warp& w, const Instruction& i) {
   std::memcpy(access(w, i, 0, Space::shared, place, sizeof address, Use::write, value), value, sizeof address);
 }
 
-void release(Warp& w, const Instruction& i) {
+void release_columns(Warp& w, const Instruction& i) {
   require_whole_warp(w, i, "tcgen05.dealloc");
   TensorMemory& tensor = w.block->tensor();
   const uint32_t address = uniform(w, i, i.a, "tcgen05.dealloc"), columns = uniform(w, i, i.b, "tcgen05.dealloc");
-  require(w, i, tensor.release(w.index, tensor.after(w.index, w.active), address, columns));
+  require_none_wrong(w, i, tensor.release(w.index, tensor.after(w.index, w.active), address, columns));
 }
 
 void give_up_permit(Warp& w, const Instruction& i) {
@@ -72,21 +72,21 @@ uint32_t own_column(Warp& w, const Instruction& i, const char* name) {
   return address & 0xFFFF;
 }
 
-void load(Warp& w, const Instruction& i) {
+void load_columns(Warp& w, const Instruction& i) {
   const uint32_t column = own_column(w, i, "tcgen05.ld");
   TensorMemory& tensor = w.block->tensor();
   const TensorMemory::After after = tensor.after(w.index, w.active);
   for (uint32_t n = 0; n < i.count; ++n) {
     PendingResult result;
     result.offset = w.kernel->lists[i.list + n];
-    require(w, i, tensor.load(w.index, after, w.index % TensorMemory::kQuarters, column + n, result.lanes));
+    require_none_wrong(w, i, tensor.load(w.index, after, w.index % TensorMemory::kQuarters, column + n, result.lanes));
     if (result.offset == kNoRegister) continue;
     for (int lane = 0; lane < kLanes; ++lane) w.set_lane<uint32_t>(result.offset, lane, kNotLoaded);
     w.tensor_loads.push_back(result);
   }
 }
 
-void store(Warp& w, const Instruction& i) {
+void store_columns(Warp& w, const Instruction& i) {
   const uint32_t column = own_column(w, i, "tcgen05.st");
   TensorMemory& tensor = w.block->tensor();
   const TensorMemory::After after = tensor.after(w.index, w.active);
@@ -94,7 +94,7 @@ void store(Warp& w, const Instruction& i) {
     TensorMemory::Values values;
     for (int lane = 0; lane < kLanes; ++lane)
       values[static_cast<size_t>(lane)] = w.lane<uint32_t>(w.kernel->lists[i.list + n], lane);
-    require(w, i, tensor.store(w.index, after, w.index % TensorMemory::kQuarters, column + n, values));
+    require_none_wrong(w, i, tensor.store(w.index, after, w.index % TensorMemory::kQuarters, column + n, values));
   }
 }
 
@@ -119,7 +119,7 @@ void fence_after(Warp& w, const Instruction&) {
 }
 
 // The products of the thread so far are done at once; who has not waited for the phase does not know it.
-void commit(Warp& w, const Instruction& i) {
+void commit_products(Warp& w, const Instruction& i) {
   each_lane(w.active, [&](int l) {
     uint64_t place = address_of(w, i, l);
     if (place - shared_window() < kWindowBytes) place -= shared_window();
@@ -138,7 +138,7 @@ bool decode_allocation(Coder& coder, const Statement& s, Modifiers& m, Instructi
   if (!take_group(coder, m) || !take_aligned(m)) return false;
   if (allocates) m.accept("shared::cta");
   if (!m.accept("b32") || s.operands.size() != 2) return false;
-  i.run = allocates ? allocate : release;
+  i.run = allocates ? allocate_columns : release_columns;
   if (allocates)
     coder.address(s.operands[0], i);
   else
@@ -157,7 +157,7 @@ bool decode_movement(Coder& coder, const Statement& s, Modifiers& m, Instruction
   if (i.count == 0 || !m.accept("b32") || s.operands.size() != 2) return false;
   const Operand& values = s.operands[loads ? 0 : 1];
   if (values.kind != Operand::Kind::vector || values.parts.size() != i.count) return false;
-  i.run = loads ? load : store;
+  i.run = loads ? load_columns : store_columns;
   i.a = tensor_address(coder, s.operands[loads ? 1 : 0]);
   auto& lists = coder.kernel().lists;
   i.list = static_cast<uint32_t>(lists.size());
@@ -169,7 +169,7 @@ bool decode_commit(Coder& coder, const Statement& s, Modifiers& m, Instruction& 
   if (!take_group(coder, m) || !m.accept("mbarrier::arrive::one")) return false;
   m.accept("shared::cluster");
   if (!m.accept("b64") || s.operands.size() != 1) return false;
-  i.run = commit;
+  i.run = commit_products;
   coder.address(s.operands[0], i);
   return true;
 }

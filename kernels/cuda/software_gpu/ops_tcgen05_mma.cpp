@@ -20,12 +20,12 @@
 namespace halfmark::kernels::software_gpu {
 namespace {
 
-constexpr int kLineBytes = 32;  // of K in every kind
+constexpr int kTensorLineBytes = 32;  // of K in every kind
 
 // The operands in Kernel::lists.
 enum Place : uint32_t { kD, kA, kB, kDescriptor, kAdds, kScaleA, kScaleB };
 
-TensorKind kind_of(const Instruction& i) { return static_cast<TensorKind>(i.immediate); }
+TensorKind tensor_kind(const Instruction& i) { return static_cast<TensorKind>(i.immediate); }
 
 // Elements of the lines of a matrix in shared memory, which is read through the async proxy.
 std::vector<uint64_t> read_matrix(Warp& w, const Instruction& i, int lane, uint64_t descriptor, int lines,
@@ -37,8 +37,8 @@ std::vector<uint64_t> read_matrix(Warp& w, const Instruction& i, int lane, uint6
   std::vector<uint64_t> elements;
   std::vector<uint32_t> pieces;
   for (int line = 0; line < lines; ++line) {
-    uint8_t bytes[kLineBytes];
-    for (int byte = 0; byte < kLineBytes; byte += 16) {
+    uint8_t bytes[kTensorLineBytes];
+    for (int byte = 0; byte < kTensorLineBytes; byte += 16) {
       const uint32_t at = descriptor_address(descriptor, line, byte);
       if (at + 16 > shared.bytes())
         fault(w, i, lane, cudaErrorIllegalAddress,
@@ -115,11 +115,12 @@ void multiply_in_tensor_memory(Warp& w, const Instruction& i) {
   const uint32_t* operands = &w.kernel->lists[i.list];
   const auto descriptor = w.lane<uint32_t>(operands[kDescriptor], lane), d = w.lane<uint32_t>(operands[kD], lane);
   TensorProduct product;
-  if (const std::string wrong = read_instruction_descriptor(kind_of(i), i.count, descriptor, product); !wrong.empty())
+  if (const std::string wrong = read_instruction_descriptor(tensor_kind(i), i.count, descriptor, product);
+      !wrong.empty())
     fault(w, i, lane, cudaErrorIllegalInstruction, wrong);
   if (d >> 16) fault(w, i, lane, cudaErrorIllegalAddress, "D of 128 rows begins in lane 0 of tensor memory");
   TensorMemory& tensor = w.block->tensor();
-  const uint64_t shape = uint64_t{d} << 40 | static_cast<uint64_t>(kind_of(i)) << 32 | descriptor;
+  const uint64_t shape = uint64_t{d} << 40 | static_cast<uint64_t>(tensor_kind(i)) << 32 | descriptor;
   if (const std::string wrong = tensor.begin_product(w.index * kLanes + lane, shape); !wrong.empty())
     fault(w, i, lane, cudaErrorNotSupported, wrong);
   const TensorReader reader{w, i, lane, tensor.after(w.index, w.active)};
@@ -170,7 +171,7 @@ bool decode_tensor_product(Coder& coder, const Statement& s, Modifiers& m, Instr
     if (!known && m.accept(name)) known = true, i.immediate = static_cast<int64_t>(kind);
   if (!known) return false;
   const bool scaled = m.accept("block_scale");
-  const TensorKind kind = kind_of(i);
+  const TensorKind kind = tensor_kind(i);
   if (scaled != (kind == TensorKind::mxf8f6f4 || kind == TensorKind::mxf4 || kind == TensorKind::mxf4nvf4))
     return false;
   if (scaled) {  // without a size there is one scale for 32 products
