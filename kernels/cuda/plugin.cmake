@@ -10,7 +10,7 @@ set(cuda_dot_architectures "")
 foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
   if(architecture MATCHES "^(90|100|103|110|120|121)(-real)?$")
     list(APPEND cuda_dot_architectures "${CMAKE_MATCH_1}a-real")
-    if(NOT CMAKE_MATCH_2)
+    if(NOT CMAKE_MATCH_2 OR CMAKE_MATCH_1 EQUAL 100) # sm_103 runs code for 100, but not for 100a
       list(APPEND cuda_dot_architectures "${CMAKE_MATCH_1}-virtual")
     endif()
   else()
