@@ -3,7 +3,7 @@
 //
 // A block has 128 problems: M = N = 128. A and B are in shared memory, D (which is also C) in tensor memory, which has
 // 128 lanes and columns of 32 bits (9.7.16.1): row i of D is lane i, column j is column j of the block's memory
-// (9.7.16.10.5, M = 128 of one CTA), also if D is f16, which takes the lower half of its 32 bits (9.7.16.10.4).
+// (9.7.16.10.5.4, layout D), also if D is f16, which takes the lower half of its 32 bits (9.7.16.10.4.1).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline constexpr int kTcgen05Problems = 128;
 // K of an instruction is 32 bytes of a row of A or column of B in every kind (9.7.16.2.1).
 inline constexpr int kTcgen05Bytes = 32, kTcgen05Matrix = kTcgen05Problems * kTcgen05Bytes;
 
-// K-major without swizzle (9.7.16.3, 9.7.16.5): eight lines of 16 bytes are next to each other. The stride leads to the
+// K-major without swizzle (9.7.16.3, 9.7.16.10.6): eight lines of 16 bytes are next to each other. The stride leads to the
 // next eight lines, the leading dimension to the next 16 bytes of k.
 inline constexpr int kTcgen05Stride = 8 * 16, kTcgen05Leading = kTcgen05Problems * 16;
 HM_HOST_DEVICE constexpr int tcgen05_offset(int line, int byte) {

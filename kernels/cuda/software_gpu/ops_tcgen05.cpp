@@ -40,7 +40,7 @@ void require_none_wrong(Warp& w, const Instruction& i, const std::string& wrong)
 void allocate_columns(Warp& w, const Instruction& i) {
   require_whole_warp(w, i, "tcgen05.alloc");
   uint32_t address = 0;
-  require_none_wrong(w, i, w.block->tensor().allocate(uniform(w, i, i.b, "tcgen05.alloc"), address));
+  require_none_wrong(w, i, w.block->tensor().allocate(w.index, uniform(w, i, i.b, "tcgen05.alloc"), address));
   uint64_t place = address_of(w, i, 0);
   if (place - shared_window() < kWindowBytes) place -= shared_window();
   std::byte value[sizeof address];

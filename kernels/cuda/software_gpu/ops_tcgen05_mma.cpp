@@ -174,7 +174,8 @@ bool decode_tensor_product(Coder& coder, const Statement& s, Modifiers& m, Instr
   const TensorKind kind = tensor_kind(i);
   if (scaled != (kind == TensorKind::mxf8f6f4 || kind == TensorKind::mxf4 || kind == TensorKind::mxf4nvf4))
     return false;
-  if (scaled) {  // without a size there is one scale for 32 products
+  if (scaled) {  // without a size there is one scale for 32 products; mxf4nvf4 must have one
+    if (kind == TensorKind::mxf4nvf4 && m.done()) return false;
     const bool sixteen = kind == TensorKind::mxf4nvf4 && (m.accept("scale_vec::4X") || m.accept("block16"));
     if (!sixteen)
       (void)(m.accept(kind == TensorKind::mxf8f6f4 ? "scale_vec::1X" : "scale_vec::2X") || m.accept("block32"));

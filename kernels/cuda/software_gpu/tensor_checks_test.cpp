@@ -63,6 +63,7 @@ TEST_F(Tensor, AllocationHasRules) {
   };
   SetUp();
   EXPECT_EQ(run(alloc("512") + address + dealloc("512") + alloc("32") + address + dealloc("32"), 32).text, "");
+  expect(alloc("32") + alloc("64"), "of more columns than the one before it", 32);
   expect(alloc("64") + address + dealloc("32"), "which tcgen05.alloc has not given", 32);
   expect(alloc("64") + address + "add.u32 %r12, %r12, 32;\n" + dealloc("32"), "which tcgen05.alloc has not given", 32);
   expect(alloc("64") + address + dealloc("64") + dealloc("64"), "which tcgen05.alloc has not given", 32);
@@ -138,6 +139,87 @@ TEST_F(Tensor, PhasesCompleteByTheirParity) {
                 commit + "END:\n")
                 .text,
             "");
+}
+
+// A of ones, column j of B of 2^j, 16 columns of D.
+std::string product(uint32_t descriptor, const char* adds, const std::string& before = "") {
+  const auto matrix = [](uint64_t leading) {
+    return std::to_string(uint64_t{1} << 46 | 8ull << 32 | leading / 16 << 16);
+  };
+  return "mov.u32 %r10, tile;\nadd.u32 %r14, %r10, 8184;\nadd.u32 %r15, %r10, 8176;\nsetp.lt.u32 %p1, %r4, 32;\n"
+         "@!%p1 bra ALLOCATED;\ntcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r14], 64;\nALLOCATED:\n"
+         "setp.eq.u32 %p2, %r4, 0;\n@%p2 mbarrier.init.shared::cta.b64 [%r15], 1;\n"
+         "shr.u32 %r16, %r4, 3;\nshl.b32 %r16, %r16, 7;\nand.b32 %r17, %r4, 7;\nshl.b32 %r17, %r17, 4;\n"
+         "add.u32 %r16, %r16, %r17;\nadd.u32 %r16, %r16, %r10;\nmov.u32 %r18, 0x3C003C00;\n"
+         "st.shared.v4.u32 [%r16], {%r18, %r18, %r18, %r18};\nst.shared.v4.u32 [%r16+2048], {%r18, %r18, %r18, %r18};\n"
+         "setp.lt.u32 %p3, %r4, 16;\nadd.u32 %r19, %r4, 15;\nshl.b32 %r19, %r19, 10;\nshl.b32 %r20, %r19, 16;\n"
+         "or.b32 %r19, %r19, %r20;\n@%p3 st.shared.v4.u32 [%r16+4096], {%r19, %r19, %r19, %r19};\n"
+         "@%p3 st.shared.v4.u32 [%r16+4352], {%r19, %r19, %r19, %r19};\n"
+         "fence.proxy.async;\nbar.sync 0;\nld.shared.u32 %r11, [%r14];\nshr.u32 %r12, %r4, 5;\nshl.b32 %r12, %r12, "
+         "21;\n"
+         "add.u32 %r13, %r11, %r12;\n" +
+         before + kFences +
+         "shr.u32 %r21, %r10, 4;\ncvt.u64.u32 %rd5, %r21;\nadd.u32 %r21, %r21, 256;\ncvt.u64.u32 %rd6, %r21;\n"
+         "or.b64 %rd5, %rd5, " +
+         matrix(2048) + ";\nor.b64 %rd6, %rd6, " + matrix(256) + ";\nmov.u32 %r22, " + std::to_string(descriptor) +
+         ";\nsetp.eq.u32 %p4, 0, " + adds +
+         ";\n"
+         "@%p2 tcgen05.mma.cta_group::1.kind::f16 [%r11], %rd5, %rd6, %r22, %p4;\n"
+         "@%p2 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r15];\n";
+}
+const std::string kWaitAndLoad =
+    "mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r15], 0;\ntcgen05.fence::after_thread_sync;\n"
+    "add.u32 %r13, %r13, 3;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {%r20}, [%r13];\ntcgen05.wait::ld.sync.aligned;\n";
+
+TEST_F(Tensor, ProductsAreThoseOfTheirDescriptors) {
+  constexpr uint32_t kSixteen = 1u << 4 | 2u << 17 | 8u << 24;  // f16 to f32, N = 16, M = 128
+  const auto answer = [&](uint32_t descriptor) {
+    SetUp();
+    EXPECT_EQ(run(product(descriptor, "1") + kWaitAndLoad + kOut + kRelease).text, "");
+    const std::vector<uint32_t> found = from_device(out_, 128);
+    EXPECT_EQ(found, std::vector<uint32_t>(128, found[0]));
+    return found[0];
+  };
+  EXPECT_EQ(answer(kSixteen), 0x43000000u);             // column 3: 16 times 8 is 128
+  EXPECT_EQ(answer(kSixteen | 1u << 13), 0xC3000000u);  // A negated
+  EXPECT_EQ(answer(kSixteen | 1u << 14), 0xC3000000u);  // B negated
+  EXPECT_EQ(answer(kSixteen | 1u << 13 | 1u << 14), 0x43000000u);
+  EXPECT_EQ(answer(kSixteen & ~(1u << 4)), 0x5800u);  // D of f16
+  // D is added to if the predicate says so; then it must have been written.
+  expect(product(kSixteen, "0"), "is read and has not been written");
+  // N = 32, but there are 16 lines of B.
+  expect(product(kSixteen ^ 6u << 17, "1"), "of shared memory, which no thread of the block has written");
+}
+
+TEST_F(Tensor, ProductsAreWaitedFor) {
+  constexpr uint32_t kSixteen = 1u << 4 | 2u << 17 | 8u << 24;
+  const std::string load = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r20}, [%r13];\n";
+  expect(product(kSixteen, "1") + load, "its commit has not been waited for");
+  expect(product(kSixteen, "1") + "tcgen05.fence::after_thread_sync;\n" + load, "its commit has not been waited for");
+  expect(product(kSixteen, "1") + kStore, "its commit has not been waited for");
+  expect(product(kSixteen, "1") + "st.shared.u32 [%r16], 5;\n", "whose commit has not been waited for");
+  expect(product(kSixteen, "1") + kRelease, "its commit has not been waited for");
+  // Products of one shape follow each other; of others they do not.
+  const std::string again = "@%p2 tcgen05.mma.cta_group::1.kind::f16 [%r11], %rd5, %rd6, %r22, 1;\n";
+  const std::string commit = "@%p2 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r15];\n";
+  const std::string next =
+      "mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r15], 1;\ntcgen05.fence::after_thread_sync;\n";
+  SetUp();
+  EXPECT_EQ(run(product(kSixteen, "1") + again + commit + next + kWaitAndLoad.substr(kWaitAndLoad.find("add")) + kOut +
+                kRelease)
+                .text,
+            "");
+  EXPECT_EQ(from_device(out_, 128)[77], 0x43800000u);  // twice
+  expect(product(kSixteen, "1") + "mov.u32 %r22, " + std::to_string(kSixteen | 1u << 13) + ";\n" + again,
+         "tcgen05.mma reads tensor memory of a tcgen05.mma that need not be done");
+  // What warps store before a product must be fenced on both sides of a barrier.
+  const std::string stored =
+      "tcgen05.st.sync.aligned.32x32b.x16.b32 [%r13], {%r1, %r1, %r1, %r1, %r1, %r1, %r1, %r1, "
+      "%r1, %r1, %r1, %r1, %r1, %r1, %r1, %r1};\n";
+  SetUp();
+  EXPECT_EQ(run(product(kSixteen, "0", stored + "tcgen05.wait::st.sync.aligned;\n") + kWaitAndLoad + kRelease).text,
+            "");
+  expect(product(kSixteen, "0", stored), "with no tcgen05.wait::st since");
 }
 
 TEST_F(Tensor, ExistsInCodeForTheArchitectureOnly) {

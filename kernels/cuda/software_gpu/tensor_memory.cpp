@@ -7,23 +7,26 @@ namespace halfmark::kernels::software_gpu {
 void TensorMemory::reset() {
   parts_.clear();
   owner_.fill(0);
-  sizes_.clear(), shapes_.clear();
+  allocations_.clear(), shapes_.clear();
   permit_ = true;
   issuer_ = -1;
   for (WarpRecord& warp : warps_) warp = {};
 }
 
 // Columns are given from the end, so that code that takes them to begin at 0 is found.
-std::string TensorMemory::allocate(uint32_t columns, uint32_t& address) {
+// The rules: 9.7.16.7.1.
+std::string TensorMemory::allocate(int warp, uint32_t columns, uint32_t& address) {
   if (columns < 32 || columns > kColumns || (columns & (columns - 1)))
     return "tcgen05.alloc of " + std::to_string(columns) + " columns: a power of two from 32 to 512 is allowed";
   if (!permit_) return "tcgen05.alloc after tcgen05.relinquish_alloc_permit";
+  if (!allocations_.empty() && columns > allocations_.back().columns)
+    return "tcgen05.alloc of more columns than the one before it";
   if (parts_.empty()) parts_.resize(size_t{kColumns} * kQuarters);
   for (uint32_t end = kColumns; end >= columns; end -= columns) {
     const auto first = owner_.begin() + (end - columns);
     if (std::any_of(first, first + columns, [](uint16_t owner) { return owner != 0; })) continue;
-    sizes_.push_back(columns);
-    std::fill(first, first + columns, static_cast<uint16_t>(sizes_.size()));
+    allocations_.push_back({columns, warp});
+    std::fill(first, first + columns, static_cast<uint16_t>(allocations_.size()));
     address = end - columns;
     return {};
   }
@@ -33,9 +36,13 @@ std::string TensorMemory::allocate(uint32_t columns, uint32_t& address) {
 std::string TensorMemory::release(int warp, const After& after, uint32_t address, uint32_t columns) {
   const uint32_t column = address & 0xFFFF;
   const uint16_t owner = column < kColumns ? owner_[column] : 0;
-  if (address >> 16 || owner == 0 || (column && owner_[column - 1] == owner) || sizes_[owner - 1u] != columns)
+  if (address >> 16 || owner == 0 || (column && owner_[column - 1] == owner) ||
+      allocations_[owner - 1u].columns != columns)
     return "tcgen05.dealloc of " + std::to_string(columns) + " columns at " + std::to_string(address) +
            ", which tcgen05.alloc has not given like that";
+  if (allocations_[owner - 1u].warp != warp)
+    return "tcgen05.dealloc by warp " + std::to_string(warp) + " of what warp " +
+           std::to_string(allocations_[owner - 1u].warp) + " has allocated";
   for (uint32_t c = column; c < column + columns; ++c) {
     owner_[c] = 0;
     for (int quarter = 0; quarter < kQuarters; ++quarter) {
@@ -47,13 +54,14 @@ std::string TensorMemory::release(int warp, const After& after, uint32_t address
       p = {};
     }
   }
-  sizes_[owner - 1u] = 0;
+  allocations_[owner - 1u].released = true;
   return {};
 }
 
 std::string TensorMemory::not_released() const {
-  for (const uint32_t columns : sizes_)
-    if (columns) return std::to_string(columns) + " columns of tensor memory have not been released by tcgen05.dealloc";
+  for (const Allocation& one : allocations_)
+    if (!one.released)
+      return std::to_string(one.columns) + " columns of tensor memory have not been released by tcgen05.dealloc";
   return {};
 }
 

@@ -33,7 +33,7 @@ class TensorMemory {
   };
 
   // Each that returns a text: it is empty, or what is wrong.
-  std::string allocate(uint32_t columns, uint32_t& address);
+  std::string allocate(int warp, uint32_t columns, uint32_t& address);
   std::string release(int warp, const After& after, uint32_t address, uint32_t columns);
   void give_up_permit() { permit_ = false; }
   std::string not_released() const;
@@ -83,7 +83,12 @@ class TensorMemory {
 
   std::vector<Part> parts_;
   std::array<uint16_t, kColumns> owner_{};  // of each column: the allocation, counted from 1; 0: free
-  std::vector<uint32_t> sizes_;             // of each allocation; 0: released
+  struct Allocation {
+    uint32_t columns;
+    int warp;
+    bool released = false;
+  };
+  std::vector<Allocation> allocations_;
   bool permit_ = true;
   std::vector<WarpRecord> warps_;
   std::vector<uint64_t> shapes_;  // of each product
