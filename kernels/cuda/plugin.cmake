@@ -60,7 +60,7 @@ target_link_libraries(halfmark_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt "
 target_link_options(halfmark_cuda PRIVATE "LINKER:--exclude-libs,ALL")
 
 # Needs only gtest and what the plugin needs, so that it can be copied to a machine with a GPU and run there.
-halfmark_tests(cuda_tests LINK halfmark_devices ${CMAKE_DL_LIBS}
+halfmark_tests(cuda_tests PACKED LINK halfmark_devices ${CMAKE_DL_LIBS}
   DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}" "${CMAKE_CURRENT_LIST_DIR}/dot_tests" WITHOUT dot_code_test)
 # Needs nvcc and the path of the sources: not packed.
 halfmark_tests(cuda_code_tests FILES "${CMAKE_CURRENT_LIST_DIR}/dot_code_test.cpp")
