@@ -29,7 +29,7 @@ struct MmaOpcode<kRow, std::index_sequence<i...>> {
 // By one thread. D is also C: the predicate says that the products are added to it. The commit lets `finished` complete
 // a phase when the product is there.
 template <size_t kRow>
-__device__ __forceinline__ void multiply(uint32_t d, uint64_t a, uint64_t b, uint32_t finished) {
+__device__ __forceinline__ void multiply_tiles(uint32_t d, uint64_t a, uint64_t b, uint32_t finished) {
   constexpr DotRow row = kDotRows.row[kRow];
   if constexpr (row.block == 0)
     asm volatile(
@@ -102,8 +102,8 @@ __device__ __forceinline__ void tcgen05_products(const DotArgs& s) {
     __syncthreads();
     if (thread == 0) {
       after_others();
-      multiply<kRow>(d, tcgen05_matrix(shared_address(a)), tcgen05_matrix(shared_address(b)),
-                     shared_address(&finished));
+      multiply_tiles<kRow>(d, tcgen05_matrix(shared_address(a)), tcgen05_matrix(shared_address(b)),
+                           shared_address(&finished));
     }
     __syncwarp();
     wait_for_phase(shared_address(&finished), k / dot_depth(row.instruction) % 2);

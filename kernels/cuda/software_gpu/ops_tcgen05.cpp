@@ -24,7 +24,7 @@ void require_whole_warp(Warp& w, const Instruction& i, const char* name) {
 }
 
 // The value that all threads of the warp must give.
-uint32_t uniform(Warp& w, const Instruction& i, uint32_t offset, const char* name) {
+uint32_t same_in_all_lanes(Warp& w, const Instruction& i, uint32_t offset, const char* name) {
   const auto value = w.lane<uint32_t>(offset, 0);
   for (int lane = 1; lane < kLanes; ++lane)
     if (w.lane<uint32_t>(offset, lane) != value)
@@ -40,7 +40,7 @@ void require_none_wrong(Warp& w, const Instruction& i, const std::string& wrong)
 void allocate_columns(Warp& w, const Instruction& i) {
   require_whole_warp(w, i, "tcgen05.alloc");
   uint32_t address = 0;
-  require_none_wrong(w, i, w.block->tensor().allocate(w.index, uniform(w, i, i.b, "tcgen05.alloc"), address));
+  require_none_wrong(w, i, w.block->tensor().allocate(w.index, same_in_all_lanes(w, i, i.b, "tcgen05.alloc"), address));
   uint64_t place = address_of(w, i, 0);
   if (place - shared_window() < kWindowBytes) place -= shared_window();
   std::byte value[sizeof address];
@@ -51,7 +51,8 @@ void allocate_columns(Warp& w, const Instruction& i) {
 void release_columns(Warp& w, const Instruction& i) {
   require_whole_warp(w, i, "tcgen05.dealloc");
   TensorMemory& tensor = w.block->tensor();
-  const uint32_t address = uniform(w, i, i.a, "tcgen05.dealloc"), columns = uniform(w, i, i.b, "tcgen05.dealloc");
+  const uint32_t address = same_in_all_lanes(w, i, i.a, "tcgen05.dealloc"),
+                 columns = same_in_all_lanes(w, i, i.b, "tcgen05.dealloc");
   require_none_wrong(w, i, tensor.release(w.index, tensor.after(w.index, w.active), address, columns));
 }
 
@@ -63,7 +64,7 @@ void give_up_permit(Warp& w, const Instruction& i) {
 // The first column; the lanes must be those of the warp (9.7.16.8.1).
 uint32_t own_column(Warp& w, const Instruction& i, const char* name) {
   require_whole_warp(w, i, name);
-  const uint32_t address = uniform(w, i, i.a, name);
+  const uint32_t address = same_in_all_lanes(w, i, i.a, name);
   const uint32_t lane = address >> 16, own = static_cast<uint32_t>(w.index % TensorMemory::kQuarters) * kLanes;
   if (lane != own)
     fault(w, i, -1, cudaErrorIllegalAddress,

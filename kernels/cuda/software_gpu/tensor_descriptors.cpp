@@ -5,11 +5,11 @@
 namespace halfmark::kernels::software_gpu {
 namespace {
 
-uint32_t field(uint64_t descriptor, int first, int last) {
+uint32_t descriptor_field(uint64_t descriptor, int first, int last) {
   return static_cast<uint32_t>(descriptor >> first & ((uint64_t{1} << (last - first + 1)) - 1));
 }
 
-bool scaled(TensorKind kind) {
+bool has_scales(TensorKind kind) {
   return kind == TensorKind::mxf8f6f4 || kind == TensorKind::mxf4 || kind == TensorKind::mxf4nvf4;
 }
 bool of_four_bits(TensorKind kind) { return kind == TensorKind::mxf4 || kind == TensorKind::mxf4nvf4; }
@@ -46,22 +46,25 @@ MatrixInstruction instruction_of(TensorKind kind) {
 
 std::string read_instruction_descriptor(TensorKind kind, int block, uint32_t d, TensorProduct& p) {
   const std::string name = "the instruction descriptor " + std::to_string(d);
-  if (field(d, 0, 3)) return name + " has sparsity or saturation in bits 0 to 3, which the software GPU has not";
-  if (field(d, 15, 16)) return name + " transposes, which the software GPU has not";
-  if (field(d, 6, 6)) return name + " has the reserved bit 6";
-  p.negate_a = field(d, 13, 13), p.negate_b = field(d, 14, 14);
-  const auto a = operand_type(kind, field(d, 7, 9));
-  const auto b = operand_type(kind, field(d, 10, of_four_bits(kind) ? 11 : 12));
+  if (descriptor_field(d, 0, 3))
+    return name + " has sparsity or saturation in bits 0 to 3, which the software GPU has not";
+  if (descriptor_field(d, 15, 16)) return name + " transposes, which the software GPU has not";
+  if (descriptor_field(d, 6, 6)) return name + " has the reserved bit 6";
+  p.negate_a = descriptor_field(d, 13, 13), p.negate_b = descriptor_field(d, 14, 14);
+  const auto a = operand_type(kind, descriptor_field(d, 7, 9));
+  const auto b = operand_type(kind, descriptor_field(d, 10, of_four_bits(kind) ? 11 : 12));
   if (!a || !b) return name + " has operand types that the kind has not or the software GPU has not";
-  p.n = static_cast<int>(field(d, 17, 22)) * 8;
+  p.n = static_cast<int>(descriptor_field(d, 17, 22)) * 8;
   DType result = DType::f32;
   DType scale = DType::e8m0;
-  if (scaled(kind)) {
-    if (field(d, 24, 26) || field(d, 31, 31) || (of_four_bits(kind) && field(d, 12, 12)))
+  if (has_scales(kind)) {
+    if (descriptor_field(d, 24, 26) || descriptor_field(d, 31, 31) ||
+        (of_four_bits(kind) && descriptor_field(d, 12, 12)))
       return name + " has a reserved bit or K = 96";
-    p.m = static_cast<int>(field(d, 27, 28)) * 128;
-    p.scale_byte_a = static_cast<int>(field(d, 29, 30)), p.scale_byte_b = static_cast<int>(field(d, 4, 5));
-    if (field(d, 23, 23) == 0) {
+    p.m = static_cast<int>(descriptor_field(d, 27, 28)) * 128;
+    p.scale_byte_a = static_cast<int>(descriptor_field(d, 29, 30)),
+    p.scale_byte_b = static_cast<int>(descriptor_field(d, 4, 5));
+    if (descriptor_field(d, 23, 23) == 0) {
       if (kind != TensorKind::mxf4nvf4 || block != 16) return name + " has scales of ue4m3, which the kind has not";
       scale = DType::e4m3;
     }
@@ -69,9 +72,9 @@ std::string read_instruction_descriptor(TensorKind kind, int block, uint32_t d, 
     const int step = kind == TensorKind::mxf8f6f4 ? 1 : 64 / block;
     if (p.scale_byte_a % step || p.scale_byte_b % step) return name + " has scales that begin in an odd byte";
   } else {
-    if (field(d, 23, 23) || field(d, 29, 31)) return name + " has a reserved bit";
-    p.m = static_cast<int>(field(d, 24, 28)) * 16;
-    const uint32_t code = field(d, 4, 5);
+    if (descriptor_field(d, 23, 23) || descriptor_field(d, 29, 31)) return name + " has a reserved bit";
+    p.m = static_cast<int>(descriptor_field(d, 24, 28)) * 16;
+    const uint32_t code = descriptor_field(d, 4, 5);
     if (code > 1 || (code == 0 && kind == TensorKind::tf32)) return name + " has a type of D that the kind has not";
     result = code ? DType::f32 : DType::f16;
     if (code == 0 && *a == DType::bf16) return name + " adds bf16 in f16";
@@ -86,9 +89,10 @@ std::string read_instruction_descriptor(TensorKind kind, int block, uint32_t d, 
 
 std::string check_matrix_descriptor(uint64_t d) {
   const std::string name = "the matrix descriptor " + std::to_string(d);
-  if (field(d, 46, 48) != 1) return name + " has not 0b001 in bits 46 to 48";
-  if (field(d, 14, 15) || field(d, 30, 31) || field(d, 53, 60)) return name + " has a reserved bit";
-  if (field(d, 49, 51) || field(d, 52, 52) || field(d, 61, 63))
+  if (descriptor_field(d, 46, 48) != 1) return name + " has not 0b001 in bits 46 to 48";
+  if (descriptor_field(d, 14, 15) || descriptor_field(d, 30, 31) || descriptor_field(d, 53, 60))
+    return name + " has a reserved bit";
+  if (descriptor_field(d, 49, 51) || descriptor_field(d, 52, 52) || descriptor_field(d, 61, 63))
     return name + " has a swizzle, a base offset or absolute addresses, which the software GPU has not";
   return {};
 }
