@@ -151,8 +151,8 @@ endfunction()
 # Programs that are packed get another one, without the folders of this machine.
 function(halfmark_test_folders target source binary data)
   file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/${target}.cpp" CONTENT [=[
-#include "reports/record/paths_testing.h"
 #include <cstdlib>
+#include <string>
 namespace halfmark::test_folders {
 std::string source() { return "@source@"; }
 std::string binary() { return "@binary@"; }
