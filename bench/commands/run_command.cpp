@@ -165,6 +165,14 @@ void run(const RunArguments& arguments, Program& program) {
   text.width = terminal_width(STDOUT_FILENO);
   text.colour = wants_colour(STDOUT_FILENO);
   fmt::print("{}", show({arguments.output, report}, text));
+  // A part of a suite may hold skipped cases alone; a selection of a user that measures nothing is a mistake.
+  const bool has_all_skipped =
+      std::ranges::all_of(report.records, [](const Record& one) { return one.status == Status::skipped; });
+  if (has_all_skipped && !report.records.empty() && arguments.shard.empty()) {
+    complain(fmt::format("nothing was measured: all {} cases were skipped, each for the reason in the table",
+                         report.records.size()));
+    program.exit_code = kWrongInput;
+  }
 }
 
 }  // namespace
