@@ -48,9 +48,15 @@ TEST(CastRules, DifferBetweenCpuAndCuda) {
 // their overloads, as torch._C._dispatch_get_registrations_for_dispatch_key lists them. On a CPU also cholesky and qr,
 // which only older versions have.
 constexpr size_t kCountOfTorchCuda = 113, kCountOfTorchCpu = 114 + 2;
+// The names in apex's lists (torch_overrides.py and functional_overrides.py); Keras casts every layer: all operations of the zoo
+// that have a name in a framework.
+constexpr size_t kCountOfApexO1 = 80, kCountOfKeras = 25;
 
-TEST(CastRules, AreAsManyAsThoseOfPyTorchAndNameEachOperationOnce) {
-  for (const auto& [name, count] : {std::pair{"torch-cuda", kCountOfTorchCuda}, {"torch-cpu", kCountOfTorchCpu}}) {
+TEST(CastRules, AreAsManyAsThoseOfTheFrameworksAndNameEachOperationOnce) {
+  for (const auto& [name, count] : {std::pair{"torch-cuda", kCountOfTorchCuda},
+                                    {"torch-cpu", kCountOfTorchCpu},
+                                    {"apex-o1", kCountOfApexO1},
+                                    {"keras", kCountOfKeras}}) {
     std::multiset<std::string> words;
     for (const CastRules::Group& group : cast_rules_named(name).groups) {
       std::istringstream text{std::string(group.operations)};

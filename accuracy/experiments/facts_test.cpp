@@ -1,6 +1,7 @@
 // The experiments on dtypes, equal bits, conversions, capacity and loss scales.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -86,6 +87,17 @@ TEST(CapacityExperiment, HalvesPureFp16AndFindsTheLargestBatchThatFits) {
   EXPECT_NEAR(fact(wide, "capacity.batch"), expected, 2);
 }
 
+// Bytes of the parameters in fp32, whatever the policy stores: 4 ((16 + 1) 24 + (24 + 1) 24 + (24 + 1) 10).
+TEST(CapacityExperiment, TheShareOfMasterWeightsIsThatOfParametersInFp32) {
+  for (const char* policy : {"fp32", "amp-fp16", "fp16-master", "fp16"}) {
+    const Findings found = facts_of(capacity_harness(), "mlp/b8_i16_h24_o10", policy);
+    for (const double batch : {1.0, 64.0})
+      EXPECT_NEAR(fact_of_curve(found, "capacity.master_share", batch) * fact_of_curve(found, "capacity.bytes", batch),
+                  4 * 1258, 1e-6)
+          << policy << " " << batch;
+  }
+}
+
 // With the loss times 1e-5, gradients underflow at scale 1 and the model learns nothing; a large scale learns as fp32.
 TEST(LossScaleExperiment, FindsThePlateauOfScalesThatTrain) {
   const Axes axes = {{"loss_factor", "1e-05"}, {"seeds", "3"}, {"steps", "40"}};
@@ -95,6 +107,11 @@ TEST(LossScaleExperiment, FindsThePlateauOfScalesThatTrain) {
   EXPECT_GT(fact(half, "loss_scale.first_good"), 0);
   EXPECT_LE(fact(half, "loss_scale.dynamic_loss"),
             fact(half, "loss_scale.fp32_loss") + fact(half, "loss_scale.margin"));
+  // As the metric says: 2 % of fp32's loss, or two of its standard deviations if they are more.
+  const auto loss = std::ranges::find(half.measurements, std::string("loss_scale.fp32_loss"), &Measurement::metric);
+  const double deviation = loss->standard_error.value() * std::sqrt(3.0);
+  EXPECT_NEAR(fact(half, "loss_scale.margin"), std::max(0.02 * loss->value, 2 * deviation), 1e-9);
+  EXPECT_GT(std::fabs(0.02 * loss->value - 2 * deviation), 1e-6) << "else the larger cannot be told from the smaller";
 }
 
 // A loss of 10^4 overflows at first: the scale halves until it does not.

@@ -66,6 +66,7 @@ TEST(Mask, OfBytesGivesNothingToARowThatIsMaskedAltogether) {
 TEST(Mask, OfASmallConstantLeaksForLargeScores) {
   const Findings large = masked_under("fp16", {{"scores", "10000"}}), usual = masked_under("fp16");
   EXPECT_GT(number_at(large, "mask.leaked", "-1e4/one"), 0.5);
+  EXPECT_LT(number_at(large, "mask.leaked", "-1e4/one"), 1.01) << "of one row, whose sum is 1";
   EXPECT_EQ(number_at(usual, "mask.leaked", "-1e4/one"), 0);
   for (const char* at : {"-1e9/one", "-inf/one", "boolean/one"})
     EXPECT_EQ(number_at(large, "mask.leaked", at), 0) << at;

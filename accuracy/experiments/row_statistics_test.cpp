@@ -1,4 +1,5 @@
 // Tests of the row_statistics harness: where sums of squares overflow and vanish follows from the format.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -83,6 +84,37 @@ TEST(RowStatistics, SafeWidthsAreThoseWithASafeSize) {
   }
   EXPECT_LT(number_at(found, "row_statistics.safe_widths", "low_sum"), 1);
   EXPECT_GT(number_at(found, "row_statistics.safe_widths", "low_sum"), 0);
+}
+
+// The region is found again from the curves of the errors: 2^-9 is four unit roundoffs of fp16.
+TEST(RowStatistics, TheSafeRegionHasErrorsUpToFourUnitRoundoffs) {
+  const Findings& found = rows_under("linear/b4_i16_o8_w1", "fp16");
+  const double limit = 4 * 0x1p-11;
+  int curves = 0;
+  for (const Series& safe : found.series) {
+    if (safe.metric != "row_statistics.safe_to" && safe.metric != "row_statistics.safe_from") continue;
+    const bool is_up = safe.metric == "row_statistics.safe_to";
+    for (size_t i = 0; i < safe.x.size(); ++i) {
+      const std::string at = fmt::format("{}/width={:.0f}", safe.at, safe.x[i]);
+      const auto errors = std::ranges::find_if(
+          found.series, [&](const Series& one) { return one.metric == "row_statistics.error" && one.at == at; });
+      ASSERT_NE(errors, found.series.end()) << at;
+      double reached = is_up ? 0 : HUGE_VAL;
+      const auto take = [&](size_t j) {
+        if (errors->y[j] > limit) return false;
+        reached = errors->x[j];
+        return true;
+      };
+      const auto centre = static_cast<size_t>(std::ranges::find(errors->x, 1.0) - errors->x.begin());
+      if (is_up)
+        for (size_t j = centre; j < errors->x.size() && take(j);) ++j;
+      else
+        for (size_t j = centre + 1; j > 0 && take(j - 1);) --j;
+      EXPECT_EQ(safe.y[i], reached) << safe.metric << " " << at;
+    }
+    ++curves;
+  }
+  EXPECT_GT(curves, 2);
 }
 
 TEST(RowStatistics, AddedInFp16LoseWideRows) {

@@ -107,7 +107,8 @@ TEST(Updates, TheRatioToTheRoundoffIsThatOfPlainLoops) {
   }
   std::ranges::sort(ratios);
   const double median = (ratios[(ratios.size() - 1) / 2] + ratios[ratios.size() / 2]) / 2;
-  for (const auto& [policy, roundoff] : {std::pair{"fp16", 0x1p-11}, {"bf16", 0x1p-8}, {"amp-fp16", 0x1p-24}}) {
+  for (const auto& [policy, roundoff] :
+       {std::pair{"fp16", 0x1p-11}, {"bf16", 0x1p-8}, {"amp-fp16", 0x1p-24}, {"fp16-master", 0x1p-24}}) {
     const Findings found = updates_of(kTiny, policy, {{"rate", "0.001"}, {"steps", "16"}, {"seeds", "1"}});
     EXPECT_NEAR(number_at(found, "updates.median_ratio", "0.001"), median, 1e-6 * median) << policy;
     EXPECT_NEAR(number_at(found, "updates.ratio_over_roundoff", "0.001"), median / roundoff, 1e-6 * median / roundoff)

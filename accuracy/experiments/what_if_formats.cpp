@@ -13,39 +13,27 @@
 namespace halfmark::accuracy {
 namespace {
 
-// Half a step beyond the largest number: what is not more than that rounds to it.
-double clipped_from(const Format& format) {
-  return format.max_finite() + std::ldexp(1.0, format.max_exponent() - format.fraction_bits - 1);
-}
-
 // A cast of each number. Floats of 8 bits saturate, as the conversions of GPUs that frameworks use do (satfinite); fp16
 // and bf16 become infinite.
 FormattedMatrix cast_to(const Format& format, Overflow overflow, const MatrixView& matrix) {
   FormattedMatrix made;
-  double clipped = 0;
+  RoundEvents events;
+  double infinite = 0;
   for (const float value : matrix.values) {
-    const auto x = static_cast<double>(value);
-    made.values.push_back(round_to(format, x, Rounding::near_even, nullptr, 0, overflow));
-    clipped += std::fabs(x) >= clipped_from(format);
+    made.values.push_back(round_to(format, value, Rounding::near_even, &events, 0, overflow));
+    infinite += std::isinf(value);
   }
+  const double clipped = static_cast<double>(events.overflow) + infinite;
   made.clipped = matrix.values.empty() ? 0 : clipped / static_cast<double>(matrix.values.size());
   return made;
 }
 
 FormattedMatrix with_scales(const Quantizer& quantizer, const MatrixView& matrix) {
   const Quantized codes = quantize(quantizer, matrix.values, matrix.rows, matrix.depth);
-  const double limit = clipped_from(format_of(quantizer.element));
   FormattedMatrix made;
-  double clipped = 0;
   for (size_t row = 0; row < matrix.rows; ++row)
-    for (size_t k = 0; k < matrix.depth; ++k) {
-      made.values.push_back(codes.value(row, k));
-      const TileScale& scale = codes.tiles[codes.tile_of(row, k)];
-      const auto x = static_cast<double>(matrix.values[row * matrix.depth + k]);
-      const double scaled =
-          quantizer.divides ? x / static_cast<double>(scale.decode) : x * static_cast<double>(scale.factor);
-      clipped += std::fabs(scaled) >= limit;
-    }
+    for (size_t k = 0; k < matrix.depth; ++k) made.values.push_back(codes.value(row, k));
+  const auto clipped = static_cast<double>(losses_of(codes, matrix.values).saturated);
   made.clipped = matrix.values.empty() ? 0 : clipped / static_cast<double>(matrix.values.size());
   return made;
 }

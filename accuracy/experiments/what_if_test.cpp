@@ -55,6 +55,10 @@ TEST(WhatIf, ACastClipsAndFlushesWhatAScaleKeeps) {
   EXPECT_TRUE(std::isinf(format_called("fp16").in_format({{70000}, 1, 1}).values[0]));
   EXPECT_EQ(format_called("fp16").in_format({{70000}, 1, 1}).clipped, 1);
   EXPECT_EQ(format_called("bf16").in_format({{70000}, 1, 1}).clipped, 0);
+  // A tie between the largest number and the next goes to the even one: 448 of e4m3 is even, 57344 and 65504 are odd.
+  EXPECT_EQ(format_called("e4m3").in_format({{464, 464.5, -464, INFINITY}, 1, 4}).clipped, 0.5);
+  EXPECT_EQ(format_called("e5m2").in_format({{61439, 61440, -61440, 57344}, 1, 4}).clipped, 0.5);
+  EXPECT_EQ(format_called("fp16").in_format({{65519, 65520}, 1, 2}).clipped, 0.5);
 }
 
 // One large number: with one scale all small ones become 0, with blocks only those beside it.

@@ -134,6 +134,15 @@ TEST(Quantizer, GivesBlocksOfNvfp4TheirScaleUnderThatOfTheTensor) {
 }
 
 // The same number by each owner: OCP rounds scales down, and infinity or NaN makes a NaN of the block.
+// A tie between the largest number and the next goes to the even one: 448 is even and keeps 464, 57344 is odd.
+TEST(Quantizer, CountsWhatIsLargerThanTheLargestCodeStandsFor) {
+  const auto saturated = [](const char* rule, const std::vector<float>& x) {
+    return losses_of(quantize_with(quantizer_named(rule), 1, x, 1, x.size()), x).saturated;
+  };
+  EXPECT_EQ(saturated("te-current-e4m3", {448, 464, -464, 464.5F, 1000}), 2u);
+  EXPECT_EQ(saturated("te-current-e5m2", {57344, 61439, 61440, -61440}), 2u);
+}
+
 TEST(Quantizer, DiffersFromTheFormatByTheOcpRule) {
   const auto ocp = [](const char* format, const std::vector<float>& x) {
     const BlockScaled found = quantize(block_format_named(format), x, 1, x.size());

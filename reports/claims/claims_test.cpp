@@ -71,6 +71,7 @@ TEST(Claims, OfAnErrorThatIsNoneAreInconclusive) {
 
 TEST(Claims, AreInconclusiveWhereTheSpreadDecides) {
   EXPECT_EQ(verdict_with(1.9, 0.1, {2}).outcome, ClaimOutcome::inconclusive) << "1.7 to 2.1";
+  EXPECT_EQ(verdict_with(1.9, 0.06, {2}).outcome, ClaimOutcome::inconclusive) << "1.78 to 2.02: two standard errors";
   EXPECT_EQ(verdict_with(1.9, 0.04, {2}).outcome, ClaimOutcome::confirmed) << "1.82 to 1.98";
 }
 
