@@ -34,7 +34,7 @@ const std::vector<MetricRow>& overflow_table() {
       {"overflow.nonfinite_loss", "1", Better::higher, information, "the first step whose loss is not finite"},
       {"overflow.largest", "1", Better::neither, information, "over the steps: the largest magnitude of activations"},
       {"overflow.headroom", "bit", Better::higher, information,
-       "over the steps: log2 of (largest fp16 number / that magnitude); not for infinities"},
+       "over the steps: log2 of (largest fp16 number / that magnitude); -infinity for an infinity"},
       {"overflow.steps", "1", Better::neither, information,
        "steps that ran: until an activation is not finite, at most `steps`"},
       {"overflow.growth_in_all", "1", Better::neither, information, "factor of the weights in the last of them"},
