@@ -21,6 +21,7 @@
 #include "kernels/ops/ops_cases_ctc.h"
 #include "kernels/ops/ops_cases_dot.h"
 #include "kernels/ops/ops_cases_elementwise.h"
+#include "kernels/ops/ops_cases_fused.h"
 #include "kernels/ops/ops_cases_image.h"
 #include "kernels/ops/ops_cases_loss.h"
 #include "kernels/ops/ops_cases_norm.h"
