@@ -136,7 +136,7 @@ TEST_F(GemmRows, CublasFailsOrIsMissingAsARefusal) {
 // A layer of [m, k] to n, and what its row says.
 struct Fused {
   std::string row, refusals, choice;
-  std::vector<double> values;
+  std::vector<double> values, kept;
 };
 
 Fused fuse(Device& device, int64_t m, int64_t n, DType dtype, FusedActivation activation, bool keeps, DType bias_type,
@@ -160,6 +160,7 @@ Fused fuse(Device& device, int64_t m, int64_t n, DType dtype, FusedActivation ac
     ran.choice = entry.choices.empty() ? "none" : entry.choices[0];
   }
   ran.values = out.values();
+  if (keeps) ran.kept = kept.values();
   return ran;
 }
 
@@ -168,12 +169,35 @@ TEST_F(GemmRows, AnEpilogueIsCublasLtsAndSaysWhatBecomesOfNan) {
   EXPECT_EQ(keeps.row, "cublaslt") << keeps.refusals;
   EXPECT_NE(keeps.choice.find("; ReLU of NaN is NaN"), std::string::npos) << keeps.choice;
   EXPECT_EQ(keeps.values[0], 17);
+  // All z are positive: 24 bits of each row, and what the library does not write.
+  for (size_t i = 0; i < keeps.kept.size(); ++i) EXPECT_EQ(keeps.kept[i], i % 16 < 3 ? 255 : 0) << i;
   const Fused none = fuse(gpu(), 8, 32, DType::f16, FusedActivation::none, false, DType::f16);
   EXPECT_EQ(none.choice.find("NaN"), std::string::npos) << none.choice;
   const Planted planted("loses-nan");
   const Fused loses = fuse(gpu(), 8, 40, DType::f16, FusedActivation::relu, false, DType::f16, NAN);
   EXPECT_NE(loses.choice.find("; ReLU of NaN is 0"), std::string::npos) << loses.choice;
   EXPECT_EQ(loses.values[0], 0);
+}
+
+// More rows than columns and fewer: in both the library is asked for what it has.
+TEST_F(GemmRows, TheArgumentOfGeluIsKeptInRowsOfTheResult) {
+  for (const int64_t m : {8, 56}) {
+    constexpr int64_t kColumns = 24;
+    const RandomKey key(3);
+    std::vector<double> values(static_cast<size_t>(m * 16)), ones(16 * kColumns, 0);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(key.below(i, 5)) - 2;
+    for (size_t i = 0; i < 16; ++i) ones[i * kColumns + i] = 1;  // b copies the columns of a, and the others are 0
+    const Tensor a = Tensor::from(gpu(), {m, 16}, DType::f16, values),
+                 b = Tensor::from(gpu(), {16, kColumns}, DType::f16, ones), bias;
+    Tensor out(gpu(), {m, kColumns}, DType::f16), kept(gpu(), {m, kColumns}, DType::f16);
+    const FusedMatmul op{
+        .a = a, .b = b, .bias = bias, .out = out, .kept = kept, .activation = FusedActivation::gelu_tanh};
+    ASSERT_EQ(chosen(op).name, "cublaslt");
+    run(op);
+    const std::vector<double> z = kept.values();
+    for (size_t i = 0; i < z.size(); ++i)
+      ASSERT_EQ(z[i], i % kColumns < 16 ? values[i / kColumns * 16 + i % kColumns] : 0) << m << " " << i;
+  }
 }
 
 TEST_F(GemmRows, EpiloguesThatCublasLtHasNotAreOtherRows) {
