@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Counts the tests in JUnit files that ctest wrote and prints "SKIPPED name: reason" for every one that was skipped."""
+"""Counts the tests in JUnit files that ctest wrote and prints "SKIPPED name: reason" for every one that was skipped.
+
+More than three with one reason are one line with the names of their suites; so are those of one suite after the third."""
 
 import argparse
 import re
@@ -37,6 +39,27 @@ def read(path):
     return count, skipped
 
 
+def suite(name):
+    return re.sub(r"[./][^.]*$", ".*", name)
+
+
+def lines(skipped):
+    """Lines for a person: more than three tests with one reason, or of one suite, are one line."""
+    names, others = {}, {}
+    for name, reason in skipped:
+        names.setdefault(reason, []).append(name)
+    for reason, some in names.items():
+        if len(some) > 3:
+            yield f"SKIPPED {len(some)} tests: {reason}: {', '.join(sorted(set(map(suite, some))))}"
+        else:
+            for name in some:
+                others.setdefault(suite(name), []).append(f"{name}: {reason}")
+    for some in others.values():
+        yield from (f"SKIPPED {line}" for line in some[:3])
+        if len(some) > 3:
+            yield f"SKIPPED {len(some) - 3} more of {suite(some[0].partition(': ')[0])}, each for a reason of its own"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("paths", nargs="+", metavar="FILE")
@@ -47,8 +70,8 @@ def main():
             print(f"skipped_tests.py: {path} cannot be read: {problem}", file=sys.stderr)
             sys.exit(2)
         print(f"{count} tests, {len(skipped)} skipped")
-        for name, reason in skipped:
-            print(f"SKIPPED {name}: {reason}")
+        for line in lines(skipped):
+            print(line)
 
 
 if __name__ == "__main__":

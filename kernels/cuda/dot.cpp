@@ -1,5 +1,5 @@
-// Rows `mma.sync` and `wgmma`: dot products on the matrix instructions of the GPU, one instruction at a time. Their
-// kernels are in dot.cu, the instructions in dot_table.h.
+// Rows `mma.sync`, `wgmma` and `tcgen05`: dot products on the matrix instructions of the GPU, one instruction at a time.
+// Their kernels are in dot.cu and dot_tcgen05.cu, the instructions in dot_table.h.
 #include "kernels/cuda/dot.h"
 
 #include <cstdint>
@@ -26,7 +26,15 @@ DotChoice choice(const Device& device, const DotProducts& op) {
                     types_of(op));
 }
 
-template <bool kWgmma>
+enum class Family : uint8_t { mma_sync, wgmma, tcgen05 };
+Family family_of(MatrixInstruction instruction) {
+  return is_tcgen05(instruction) ? Family::tcgen05 : is_wgmma(instruction) ? Family::wgmma : Family::mma_sync;
+}
+constexpr const char* name_of(Family family) {
+  return family == Family::tcgen05 ? "tcgen05" : family == Family::wgmma ? "wgmma" : "mma.sync";
+}
+
+template <Family kFamily>
 Refusal refuses(const Device& device, const DotProducts& op) {
   const std::initializer_list<const Tensor*> all{&op.a, &op.b, &op.scale_a, &op.scale_b, &op.c, &op.out};
   if (Refusal r = not_plain(all)) return r;
@@ -34,7 +42,8 @@ Refusal refuses(const Device& device, const DotProducts& op) {
   const DotChoice chosen = choice(device, op);
   if (!chosen.row) return chosen.refusal;
   const std::string name(name_of(chosen.row->instruction));
-  if (is_wgmma(chosen.row->instruction) != kWgmma) return name + (kWgmma ? " is not a wgmma" : " is not an mma.sync");
+  if (family_of(chosen.row->instruction) != kFamily)
+    return name + (kFamily == Family::mma_sync ? " is not an " : " is not a ") + name_of(kFamily);
   const int depth = dot_depth(chosen.row->instruction);
   const int64_t k = op.a.shape()[1];
   if (k % depth)
@@ -63,11 +72,13 @@ void dot_products(Device& device, const DotProducts& op) {
 
 void add_dot_rows(KernelTable& table, CudaDevice& device) {
   KernelList<DotProducts>& rows = table.of<DotProducts>();
-  rows.push_back({"mma.sync", Speed::real, refuses<false>, dot_products});
-  // On other GPUs the row mma.sync reports why there is no wgmma: a row that supports nothing is not listed.
+  rows.push_back({"mma.sync", Speed::real, refuses<Family::mma_sync>, dot_products});
+  // On other GPUs the row mma.sync reports why there is no such instruction: a row that supports nothing is not listed.
   device.activate();
   device.dot_code = dot_image();
-  if (has(device.dot_code, kHopper)) rows.push_back({"wgmma", Speed::real, refuses<true>, dot_products});
+  if (has(device.dot_code, kHopper)) rows.push_back({"wgmma", Speed::real, refuses<Family::wgmma>, dot_products});
+  if (has(device.dot_code, kBlackwell))
+    rows.push_back({"tcgen05", Speed::real, refuses<Family::tcgen05>, dot_products});
 }
 
 }  // namespace halfmark::kernels::cuda

@@ -6,22 +6,12 @@
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/dot.h"
+#include "kernels/cuda/dot_device.cuh"
 #include "kernels/cuda/dot_tiles.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
 
-// Whether this compilation pass generates architecture-specific code (sm_90a, sm_120a, ...). False in the host pass.
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL) || defined(__CUDA_ARCH_FEAT_SM121_ALL)
-constexpr bool kSpecific = true;
-#else
-constexpr bool kSpecific = false;
-#endif
-#ifdef __CUDA_ARCH__
-constexpr DotImage kImage{__CUDA_ARCH__ / 10, kSpecific};
-#else
-constexpr DotImage kImage{0, kSpecific};
-#endif
 __constant__ DotImage built_for = kImage;
 
 // The opcode as the constraint "C" of an asm statement requires it: a static array. `kFirst`: with the row's type of c;
@@ -197,23 +187,6 @@ __device__ __forceinline__ auto word(const void* operand, const DotArgs& s, uint
 }
 
 template <size_t kRow>
-__device__ __forceinline__ uint32_t scales(const void* operand, const DotArgs& s, uint32_t problem, uint32_t k) {
-  constexpr DotRow row = kDotRows.row[kRow];
-  uint32_t codes = 0;
-  if (problem >= s.n) return codes;
-  const auto* bytes = static_cast<const unsigned char*>(operand) + (size_t{problem} * s.k + k) / row.block;
-#pragma unroll
-  for (int i = 0; i < dot_depth(row.instruction) / row.block; ++i) codes |= uint32_t{bytes[i]} << 8 * i;
-  return codes;
-}
-
-__device__ __forceinline__ int32_t multiprocessor() {
-  int32_t id;
-  asm("mov.u32 %0, %%smid;" : "=r"(id));
-  return id;
-}
-
-template <size_t kRow>
 __device__ __forceinline__ void dot_products(const DotArgs& s) {
   using I = Issue<kRow>;
   constexpr DotRow row = I::row;
@@ -291,8 +264,12 @@ __global__ void __launch_bounds__(tile_of(kDotRows.row[kRow]).threads()) dot(Dot
 
 template <size_t kRow>
 void launch(cudaStream_t stream, const DotArgs& args) {
-  constexpr DotTile tile = tile_of(kDotRows.row[kRow]);
-  dot<kRow><<<(args.n + tile.problems() - 1) / tile.problems(), tile.threads(), 0, stream>>>(args);
+  if constexpr (is_tcgen05(kDotRows.row[kRow].instruction)) {
+    launch_tcgen05(stream, kRow, args);
+  } else {
+    constexpr DotTile tile = tile_of(kDotRows.row[kRow]);
+    dot<kRow><<<(args.n + tile.problems() - 1) / tile.problems(), tile.threads(), 0, stream>>>(args);
+  }
 }
 
 template <size_t... kRow>

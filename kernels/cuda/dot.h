@@ -1,4 +1,4 @@
-// The interface of dot.cu: dot products on a matrix instruction.
+// The interface of dot.cu and dot_tcgen05.cu: dot products on a matrix instruction.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,8 +22,9 @@ struct DotArgs {
 
 // `row` is an index into kDotRows.row; the code that the current device runs must have it.
 void launch_dot(cudaStream_t stream, size_t row, const DotArgs& args);
+void launch_tcgen05(cudaStream_t stream, size_t row, const DotArgs& args);  // the rows of tcgen05, for launch_dot
 
-// The architecture that the code on the current device was compiled for; 0 if this file has no code for the device.
+// The architecture that the code on the current device was compiled for; 0 if these files have no code for the device.
 // Waits for the device: to be called when it is opened.
 DotImage dot_image();
 

@@ -24,26 +24,10 @@ std::string where(const Reach& reach) {
   return sm(reach.from) + suffix + " to " + sm(reach.to) + suffix;
 }
 
-bool is_tcgen05(MatrixInstruction instruction) {
-  using enum MatrixInstruction;
-  return instruction == tcgen05_k8 || instruction == tcgen05_k16 || instruction == tcgen05_k32 ||
-         instruction == tcgen05_k64;
-}
-
-// Blackwell's data centre GPUs, sm_100 to sm_110, multiply operands of 8 bits and fewer by tcgen05. Their mma.sync
-// unpacks FP8 to f16 and adds differently; using it instead would give a different result under the same name.
-bool usually_tcgen05(int capability, const DotTypes& types) {
-  return capability >= 100 && capability < 120 && dot_bits(types.a) <= 8;
-}
-
 }  // namespace
 
 DotChoice choose_dot(const DotGpu& gpu, MatrixInstruction instruction, const DotTypes& types) {
   const bool usual = instruction == MatrixInstruction::usual;
-  if (is_tcgen05(instruction)) return {nullptr, "not built: tcgen05 instructions"};
-  if (usual && usually_tcgen05(gpu.capability, types))
-    return {nullptr, "not built: tcgen05 instructions, the usual ones of " + sm(gpu.capability) + " for " +
-                         text_of(types) + "; name another"};
   const std::string wanted = text_of(types);
   std::string elsewhere;
   for (const DotRow& row : kDotRows.row) {

@@ -12,11 +12,12 @@ using enum MatrixInstruction;
 constexpr DotTypes kHalf{f16, f16, f32, f32}, kHalfSums{f16, f16, f16, f16}, kHalfWidened{f16, f16, f16, f32},
     kBrain{bf16, bf16, f32, f32}, kTf32Registers{f32, f32, f32, f32}, kDouble{f64, f64, f64, f64},
     kFp8{e4m3, e5m2, f32, f32}, kMx{e5m2, e4m3, f32, f32, 32, e8m0}, kMxFp4{e2m1, e2m1, f32, f32, 32, e8m0},
-    kNvFp4{e2m1, e2m1, f32, f32, 16, e4m3};
+    kMxFp4Of16{e2m1, e2m1, f32, f32, 16, e8m0}, kNvFp4{e2m1, e2m1, f32, f32, 16, e4m3},
+    kFp8HalfSums{e5m2, e5m2, f16, f16};
 
 // A GPU with the code that a build for it contains.
 DotGpu gpu(int capability) {
-  const bool specific = capability == 90 || capability == 120 || capability == 121;
+  const bool specific = capability == 90 || (capability >= 100 && capability <= 121);
   return {capability, {capability, specific}, "this very GPU"};
 }
 
@@ -47,6 +48,12 @@ TEST(DotChoice, TakesTheUsualInstructionOfEachGpu) {
   EXPECT_EQ(usual_of(89, kFp8), mma_m16n8k32);
   EXPECT_EQ(usual_of(90, kFp8), wgmma_k32);
   EXPECT_EQ(usual_of(120, kFp8), mma_m16n8k32);
+  for (const int server : {100, 103, 110}) {
+    EXPECT_EQ(usual_of(server, kFp8), tcgen05_k32) << server;
+    EXPECT_EQ(usual_of(server, kFp8HalfSums), tcgen05_k32) << server;
+    EXPECT_EQ(usual_of(server, kMx), tcgen05_k32) << server;
+    for (const DotTypes& fp4 : {kMxFp4, kMxFp4Of16, kNvFp4}) EXPECT_EQ(usual_of(server, fp4), tcgen05_k64) << server;
+  }
   EXPECT_EQ(usual_of(120, kMx), mma_m16n8k32);
   EXPECT_EQ(usual_of(120, kMxFp4), mma_m16n8k64);
   EXPECT_EQ(usual_of(121, kNvFp4), mma_m16n8k64);
@@ -64,12 +71,15 @@ TEST(DotChoice, FindsEveryRowByName) {
 TEST(DotChoice, SaysWhichGpusHaveTheInstruction) {
   EXPECT_EQ(refusal(gpu(80), wgmma_k16, kHalf),
             "sm_80 has no such instruction for f16 times f16 plus f32 to f32; other GPUs have wgmma.k16 (sm_90a)");
+  EXPECT_EQ(refusal(gpu(120), tcgen05_k16, kHalf),
+            "sm_120 has no such instruction for f16 times f16 plus f32 to f32; other GPUs have tcgen05.k16 (sm_100a to "
+            "sm_110a)");
   EXPECT_EQ(refusal(gpu(90), mma_m8n8k4, kHalf),
             "sm_90 has no such instruction for f16 times f16 plus f32 to f32; other GPUs have mma.m8n8k4 (sm_70 to "
             "sm_75)");
   EXPECT_EQ(refusal(gpu(80), usual, kFp8),
             "sm_80 has no matrix instruction for e4m3 times e5m2 plus f32 to f32; other GPUs have wgmma.k32 (sm_90a), "
-            "mma.m16n8k32 (sm_89 and newer), mma.m16n8k16 (sm_89 and newer)");
+            "tcgen05.k32 (sm_100a to sm_110a), mma.m16n8k32 (sm_89 and newer), mma.m16n8k16 (sm_89 and newer)");
   EXPECT_EQ(refusal(gpu(100), mma_m16n8k64, kNvFp4),
             "sm_100 has no such instruction for e2m1 times e2m1 scaled by e4m3 per 16 plus f32 to f32; other GPUs have "
             "mma.m16n8k64 (sm_120a to sm_121a)");
@@ -92,16 +102,21 @@ TEST(DotChoice, SaysWhatTheBuildLacksInsteadOfTakingAnotherInstruction) {
 }
 
 TEST(DotChoice, DoesNotPutAnotherInstructionInTcgen05sPlace) {
-  for (const DotTypes& types : {kFp8, kMx, kNvFp4})
-    EXPECT_EQ(refusal(gpu(100), usual, types).substr(0, 31), "not built: tcgen05 instructions");
-  EXPECT_EQ(refusal(gpu(100), tcgen05_k32, kFp8), "not built: tcgen05 instructions");
+  const DotGpu plain{100, {100, false}, "sm_100"};
+  for (const MatrixInstruction instruction : {usual, tcgen05_k32})
+    EXPECT_EQ(refusal(plain, instruction, kFp8),
+              "tcgen05.k32 of e4m3 times e5m2 plus f32 to f32 needs code for sm_100a to sm_110a; this build has it for "
+              "sm_100: configure with -DCMAKE_CUDA_ARCHITECTURES=100");
+  for (const DotTypes& types : {kMx, kNvFp4})
+    EXPECT_NE(refusal(plain, usual, types).find("needs code for sm_100a to sm_110a"), std::string::npos);
+  EXPECT_NE(choose_dot(plain, mma_m16n8k32, kFp8).row, nullptr);
   EXPECT_NE(choose_dot(gpu(100), mma_m16n8k32, kFp8).row, nullptr);
 }
 
 TEST(DotChoice, SaysWhatNoInstructionTakes) {
   EXPECT_EQ(refusal(gpu(90), mma_m16n8k8, kFp8), "no mma.m16n8k8 takes e4m3 times e5m2 plus f32 to f32");
-  EXPECT_EQ(refusal(gpu(120), usual, {e2m1, e2m1, f32, f32, 16, e8m0}),
-            "no matrix instruction takes e2m1 times e2m1 scaled by e8m0 per 16 plus f32 to f32");
+  EXPECT_EQ(refusal(gpu(120), usual, {e2m1, e2m1, f32, f32, 64, e8m0}),
+            "no matrix instruction takes e2m1 times e2m1 scaled by e8m0 per 64 plus f32 to f32");
   EXPECT_EQ(refusal(gpu(120), mma_m16n8k64, {e2m1, e2m1, f32, f32}),
             "no mma.m16n8k64 takes e2m1 times e2m1 plus f32 to f32");
 }

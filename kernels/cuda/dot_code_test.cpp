@@ -1,6 +1,6 @@
-// What the compiler generates from dot.cu, without a GPU: each architecture's code contains exactly the intended matrix
+// What the compiler generates from dot.cu and dot_tcgen05.cu, without a GPU: each architecture's code contains exactly the intended matrix
 // instructions, in PTX and, if nvdisasm is available, in machine code. The lists are written here independently, by
-// shape and type, from the PTX ISA's "Target ISA Notes" of mma and wgmma.
+// shape and type, from the PTX ISA's "Target ISA Notes" of mma, wgmma and tcgen05.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -89,6 +89,15 @@ Lines hopper() {
   for (const std::string sum : {".f32", ".f16"}) all.merge(for_fp8_pairs(kWgmma + "m64n8k32" + sum, ""));
   return all;
 }
+Lines blackwell() {
+  const std::string tcgen05 = "tcgen05.mma.cta_group::1.kind::";
+  return {tcgen05 + "tf32",
+          tcgen05 + "f16",
+          tcgen05 + "f8f6f4",
+          tcgen05 + "mxf8f6f4.block_scale.scale_vec::1X",
+          tcgen05 + "mxf4.block_scale.scale_vec::2X",
+          tcgen05 + "mxf4nvf4.block_scale.scale_vec::4X"};
+}
 Lines blackwell_rtx() {
   const std::string scaled = "m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32";
   Lines all{kMma + scaled + ".e2m1.e2m1.f32.ue8m0",
@@ -104,8 +113,8 @@ struct Target {
   Lines machine;  // names of machine instructions, up to the type of the result
 };
 
-// Machine code: HMMA multiplies 16-bit operands and tf32, QMMA FP8, OMMA FP4, DMMA f64; wgmma becomes HGMMA and QGMMA.
-// On Hopper FP8 mma.sync is HMMA; on Blackwell RTX f64 has one shape.
+// Machine code: HMMA multiplies 16-bit operands and tf32, QMMA FP8, OMMA FP4, DMMA f64; wgmma becomes HGMMA and QGMMA,
+// tcgen05.mma UTCHMMA, UTCQMMA and UTCOMMA. On Hopper and sm_100 FP8 mma.sync is HMMA; on Blackwell f64 has one shape.
 std::vector<Target> targets() {
   const Lines ampere = together({since_turing(), since_ampere()});
   const Lines ampere_machine{"HMMA.1688.F32",      "HMMA.1688.F16",       "HMMA.16816.F32",     "HMMA.16816.F16",
@@ -119,6 +128,11 @@ std::vector<Target> targets() {
       }
       qmma_scaled.insert("QMMA.SF.16832.F32" + a + b + ".E8");
     }
+  // sm_103 names the form with a scale for 16 products otherwise.
+  const auto blackwell_machine = [&](const char* with_scales_of_16) {
+    return together({ampere_machine, {"DMMA.8x8x4", "UTCHMMA", "UTCQMMA", "UTCOMMA", with_scales_of_16}});
+  };
+  const Lines blackwell_ptx = together({ampere, since_ada(), since_hopper(), blackwell()});
   return {
       {"75",
        together({volta_and_turing(), since_turing()}),
@@ -131,6 +145,8 @@ std::vector<Target> targets() {
                  qgmma,
                  {"DMMA.8x8x4", "DMMA.16x8x4", "DMMA.16x8x8", "DMMA.16x8x16", "HGMMA.64x8x16.F16", "HGMMA.64x8x16.F32",
                   "HGMMA.64x8x16.F32.BF16", "HGMMA.64x8x8.F32.TF32"}})},
+      {"100a", blackwell_ptx, blackwell_machine("UTCOMMA.4X")},
+      {"103a", blackwell_ptx, blackwell_machine("UTCOMMA.BLOCK16")},
       {"120a", together({ampere, since_ada(), since_hopper(), blackwell_rtx()}),
        together({ampere_machine,
                  qmma,
@@ -151,19 +167,23 @@ class SlowDotCode : public testing::TestWithParam<Target> {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(HALFMARK_NVCC)) GTEST_SKIP() << "no nvcc at " << HALFMARK_NVCC;
-    if (!std::filesystem::exists(source())) GTEST_SKIP() << "sources not found: " << source();
+    for (const std::string& source : sources())
+      if (!std::filesystem::exists(source)) GTEST_SKIP() << "sources not found: " << source;
     folder_ =
         std::filesystem::temp_directory_path() / ("halfmark_dot_" + GetParam().name + "_" + std::to_string(getpid()));
     std::filesystem::create_directory(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  static std::string source() { return test_folders::source() + "/kernels/cuda/dot.cu"; }
+  static std::vector<std::string> sources() {
+    const std::string folder = test_folders::source() + "/kernels/cuda/";
+    return {folder + "dot.cu", folder + "dot_tcgen05.cu"};
+  }
   // The output of nvcc with --ptx or --cubin.
-  std::filesystem::path compiled(const std::string& how) {
+  std::filesystem::path compiled(const std::string& how, const std::string& source) {
     const std::filesystem::path result = folder_ / "dot";
     const Ran ran = run_command("'" HALFMARK_NVCC "' -std=c++20 -I'" + test_folders::source() + "' -arch=sm_" +
-                                GetParam().name + " --" + how + " -o '" + result.string() + "' '" + source() + "'");
+                                GetParam().name + " --" + how + " -o '" + result.string() + "' '" + source + "'");
     EXPECT_EQ(ran.status, 0) << ran.output;
     return result;
   }
@@ -172,19 +192,24 @@ class SlowDotCode : public testing::TestWithParam<Target> {
 };
 
 TEST_P(SlowDotCode, HoldsExactlyTheIntendedInstructions) {
-  std::ifstream file(compiled("ptx"));
   std::ostringstream text;
-  text << file.rdbuf();
-  EXPECT_EQ(found(text.str(), "\\b((?:mma\\.sync|wgmma\\.mma_async)[a-z0-9_.:X]*)"), GetParam().ptx);
+  for (const std::string& source : sources()) text << std::ifstream(compiled("ptx", source)).rdbuf();
+  EXPECT_EQ(found(text.str(), "\\b((?:mma\\.sync|wgmma\\.mma_async|tcgen05\\.mma)[a-z0-9_.:X]*)"), GetParam().ptx);
 }
 
 TEST_P(SlowDotCode, IsMachineCodeOfTheMatrixUnitsWithoutSubroutines) {
   const std::string nvdisasm = command_named("nvdisasm");
   if (nvdisasm.empty()) GTEST_SKIP() << "no nvdisasm, neither beside nvcc nor in PATH";
-  const Ran ran = run_command("'" + nvdisasm + "' -c '" + compiled("cubin").string() + "'");
-  ASSERT_EQ(ran.status, 0) << ran.output;
-  EXPECT_EQ(found(ran.output, "\\b([A-Z]+MMA[A-Za-z0-9.]*)"), GetParam().machine);
-  EXPECT_EQ(found(ran.output, "\\b(CALL[A-Z.]*)"), Lines{});
+  Lines machine, calls;
+  for (const std::string& source : sources()) {
+    const Ran ran = run_command("'" + nvdisasm + "' -c '" + compiled("cubin", source).string() + "'");
+    ASSERT_EQ(ran.status, 0) << ran.output;
+    machine.merge(found(ran.output, "\\b([A-Z]+MMA[A-Za-z0-9.]*)"));
+    // Around alloc and dealloc ptxas checks the columns; what it calls then only traps.
+    calls.merge(found(ran.output, "\\b(CALL[A-Z.]*)(?![^;]*tcgen05_guardrail_trap)"));
+  }
+  EXPECT_EQ(machine, GetParam().machine);
+  EXPECT_EQ(calls, Lines{});
 }
 
 void PrintTo(const Target& target, std::ostream* out) { *out << "sm_" << target.name; }

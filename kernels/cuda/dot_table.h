@@ -1,5 +1,6 @@
-// The matrix instructions that dot.cu can issue: one row for each name and combination of types, with the GPUs that
-// have it and its text in PTX. Host code uses it to decide refusals; device code generates a kernel from every row.
+// The matrix instructions that dot.cu and dot_tcgen05.cu can issue: one row for each name and combination of types, with
+// the GPUs that have it and its text in PTX. Host code uses it to decide refusals; device code generates a kernel from
+// every row.
 #pragma once
 
 #include <cstddef>
@@ -41,13 +42,15 @@ struct DotRow {
 inline constexpr int kNewest = 999;
 inline constexpr Reach kVoltaAndTuring{70, 75, false}, kSinceTuring{75, kNewest, false},
     kSinceAmpere{80, kNewest, false}, kSinceAda{89, kNewest, false}, kSinceHopper{90, kNewest, false},
-    kHopper{90, 90, true}, kBlackwellRtx{120, 121, true};
+    kHopper{90, 90, true}, kBlackwell{100, 110, true}, kBlackwellRtx{120, 121, true};
 
 // In order of preference: the first row of given types that a GPU has is its usual instruction for them. Libraries
-// multiply FP8 by wgmma on Hopper. 16-bit formats and tf32 use the longest mma.sync, which gives the same bits as
-// wgmma. FP64 is a chain of fused multiply-adds in every shape, and the smallest shape supports every length.
+// multiply FP8 by wgmma on Hopper, and everything of 8 bits and fewer by tcgen05 on sm_100 to sm_110, whose mma.sync
+// unpacks FP8 to f16 and adds differently. 16-bit formats and tf32 use the longest mma.sync, which gives the same bits
+// as wgmma and tcgen05. FP64 is a chain of fused multiply-adds in every shape, and the smallest shape supports every
+// length.
 struct DotRows {
-  static constexpr size_t kCount = 50;
+  static constexpr size_t kCount = 69;
   DotRow row[kCount];  // not std::array, whose operator[] cannot be used in device code
 };
 constexpr DotRows dot_rows() {
@@ -63,14 +66,17 @@ constexpr DotRows dot_rows() {
     add(mma_m16n8k8, f16, f16, sum, sum, kSinceTuring);
     add(mma_m8n8k4, f16, f16, sum, sum, kVoltaAndTuring);
     add(wgmma_k16, f16, f16, sum, sum, kHopper);
+    add(tcgen05_k16, f16, f16, sum, sum, kBlackwell);
   }
   add(mma_m8n8k4, f16, f16, f16, f32, kVoltaAndTuring);
   add(mma_m16n8k16, bf16, bf16, f32, f32, kSinceAmpere);
   add(mma_m16n8k8, bf16, bf16, f32, f32, kSinceAmpere);
   add(wgmma_k16, bf16, bf16, f32, f32, kHopper);
+  add(tcgen05_k16, bf16, bf16, f32, f32, kBlackwell);
   add(mma_m16n8k8, f32, f32, f32, f32, kSinceAmpere);
   add(mma_m16n8k4, f32, f32, f32, f32, kSinceAmpere);
   add(wgmma_k8, f32, f32, f32, f32, kHopper);
+  add(tcgen05_k8, f32, f32, f32, f32, kBlackwell);
   add(mma_m8n8k4, f64, f64, f64, f64, kSinceAmpere);
   add(mma_m16n8k4, f64, f64, f64, f64, kSinceHopper);
   add(mma_m16n8k8, f64, f64, f64, f64, kSinceHopper);
@@ -79,11 +85,16 @@ constexpr DotRows dot_rows() {
     for (const DType b : {e4m3, e5m2}) {
       for (const DType sum : {f32, f16}) {
         add(wgmma_k32, a, b, sum, sum, kHopper);
+        add(tcgen05_k32, a, b, sum, sum, kBlackwell);
         add(mma_m16n8k32, a, b, sum, sum, kSinceAda);
         add(mma_m16n8k16, a, b, sum, sum, kSinceAda);
       }
+      add(tcgen05_k32, a, b, f32, f32, kBlackwell, 32, e8m0);
       add(mma_m16n8k32, a, b, f32, f32, kBlackwellRtx, 32, e8m0);
     }
+  add(tcgen05_k64, e2m1, e2m1, f32, f32, kBlackwell, 32, e8m0);
+  add(tcgen05_k64, e2m1, e2m1, f32, f32, kBlackwell, 16, e8m0);
+  add(tcgen05_k64, e2m1, e2m1, f32, f32, kBlackwell, 16, e4m3);
   add(mma_m16n8k64, e2m1, e2m1, f32, f32, kBlackwellRtx, 32, e8m0);
   add(mma_m16n8k64, e2m1, e2m1, f32, f32, kBlackwellRtx, 16, e4m3);
   add(mma_m16n8k32, e2m1, e2m1, f32, f32, kBlackwellRtx, 32, e8m0);
@@ -96,6 +107,11 @@ HM_HOST_DEVICE constexpr bool is_wgmma(MatrixInstruction instruction) {
   using enum MatrixInstruction;
   return instruction == wgmma_k8 || instruction == wgmma_k16 || instruction == wgmma_k32;
 }
+HM_HOST_DEVICE constexpr bool is_tcgen05(MatrixInstruction instruction) {
+  using enum MatrixInstruction;
+  return instruction == tcgen05_k8 || instruction == tcgen05_k16 || instruction == tcgen05_k32 ||
+         instruction == tcgen05_k64;
+}
 
 // K, and bits per element, as constant expressions (depth_of and bits_of are library functions).
 HM_HOST_DEVICE constexpr int dot_depth(MatrixInstruction instruction) {
@@ -106,19 +122,19 @@ HM_HOST_DEVICE constexpr int dot_depth(MatrixInstruction instruction) {
       return 4;
     case mma_m16n8k8:
     case wgmma_k8:
+    case tcgen05_k8:
       return 8;
     case mma_m16n8k16:
     case wgmma_k16:
+    case tcgen05_k16:
       return 16;
     case mma_m16n8k32:
     case wgmma_k32:
+    case tcgen05_k32:
       return 32;
     case mma_m16n8k64:
-      return 64;
-    case tcgen05_k8:  // no row of this table
-    case tcgen05_k16:
-    case tcgen05_k32:
     case tcgen05_k64:
+      return 64;
     case usual:
       return 0;
   }
@@ -164,7 +180,7 @@ constexpr const char* ptx_shape(MatrixInstruction instruction) {
       return "m64n8k16";
     case wgmma_k32:
       return "m64n8k32";
-    case tcgen05_k8:  // no row of this table
+    case tcgen05_k8:  // in the instruction descriptor
     case tcgen05_k16:
     case tcgen05_k32:
     case tcgen05_k64:
@@ -192,8 +208,22 @@ constexpr const char* ptx_scale(DType dtype) {
   return "";
 }
 
+// A tcgen05.mma names the kind of its operands; the types themselves, and M and N, are in the instruction descriptor.
+constexpr const char* tcgen05_kind(const DotRow& row) {
+  if (dot_bits(row.a) == 32) return "tf32";
+  if (dot_bits(row.a) == 16) return "f16";
+  if (!row.block) return "f8f6f4";
+  if (dot_bits(row.a) == 8) return "mxf8f6f4.block_scale.scale_vec::1X";
+  return row.block == 32 ? "mxf4.block_scale.scale_vec::2X" : "mxf4nvf4.block_scale.scale_vec::4X";
+}
+
 constexpr DotText ptx_of(const DotRow& row) {
   DotText text;
+  if (is_tcgen05(row.instruction)) {
+    text.add("tcgen05.mma.cta_group::1.kind::");
+    text.add(tcgen05_kind(row));
+    return text;
+  }
   const bool wgmma = is_wgmma(row.instruction);
   text.add(wgmma ? "wgmma.mma_async.sync.aligned." : "mma.sync.aligned.");
   text.add(ptx_shape(row.instruction));

@@ -1,7 +1,8 @@
 // Which thread holds which element of a matrix instruction's operands (PTX ISA, "Matrix Fragments for mma" and
 // "Asynchronous warpgroup-level matrix multiply"). All instructions except the f16 mma.m8n8k4 share one pattern. Thread
 // 4 g + t of a warp holds rows g and g + 8 of A and column g of B. Of the result it holds columns 2 t and 2 t + 1 in
-// rows g and g + 8. wgmma gives sixteen rows to each of its four warps. Only the size of an element differs.
+// rows g and g + 8. wgmma gives sixteen rows to each of its four warps. Only the size of an element differs. The layout
+// of tcgen05, whose operands are not in registers, is in dot_tcgen05.h.
 #pragma once
 
 #include <cstdint>

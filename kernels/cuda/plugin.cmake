@@ -2,27 +2,29 @@
 
 halfmark_sources(cuda_sources "${CMAKE_CURRENT_LIST_DIR}")
 file(GLOB cuda_device_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/*.cu")
-# dot.cu needs architecture-specific instructions (90a instead of 90). That code runs on no other GPU, so PTX stays generic.
-set(cuda_dot_source "${CMAKE_CURRENT_LIST_DIR}/dot.cu")
-list(REMOVE_ITEM cuda_device_sources "${cuda_dot_source}")
+# The files of dot products need architecture-specific instructions (90a instead of 90). That code runs on no other GPU, so
+# PTX stays generic.
+set(cuda_dot_sources "${CMAKE_CURRENT_LIST_DIR}/dot.cu" "${CMAKE_CURRENT_LIST_DIR}/dot_tcgen05.cu")
+list(REMOVE_ITEM cuda_device_sources ${cuda_dot_sources})
 set(cuda_dot_architectures "")
 foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
-  if(architecture MATCHES "^(90|120|121)(-real)?$")
+  if(architecture MATCHES "^(90|100|103|110|120|121)(-real)?$")
     list(APPEND cuda_dot_architectures "${CMAKE_MATCH_1}a-real")
-    if(NOT CMAKE_MATCH_2)
+    if(NOT CMAKE_MATCH_2 OR CMAKE_MATCH_1 EQUAL 100) # sm_103 runs code for 100, but not for 100a
       list(APPEND cuda_dot_architectures "${CMAKE_MATCH_1}-virtual")
     endif()
   else()
     list(APPEND cuda_dot_architectures "${architecture}")
   endif()
 endforeach()
+list(REMOVE_DUPLICATES cuda_dot_architectures)
 list(TRANSFORM cuda_dot_architectures REPLACE "^([0-9]+[af]?)(-real)?$" "sm_\\1" OUTPUT_VARIABLE cuda_dot_names)
 list(TRANSFORM cuda_dot_names REPLACE "^([0-9]+[af]?)-virtual$" "compute_\\1")
 list(JOIN cuda_dot_names ", " cuda_dot_names)
 set_source_files_properties("${CMAKE_CURRENT_LIST_DIR}/dot.cpp" PROPERTIES
   COMPILE_DEFINITIONS "HALFMARK_DOT_ARCHITECTURES=\"${cuda_dot_names}\"")
 
-add_library(halfmark_cuda_dot OBJECT "${cuda_dot_source}")
+add_library(halfmark_cuda_dot OBJECT ${cuda_dot_sources})
 set_target_properties(halfmark_cuda_dot PROPERTIES CUDA_ARCHITECTURES "${cuda_dot_architectures}")
 # The host code is compiled once for this plugin and for the one that runs on the software GPU.
 set(cuda_hardware_source "${CMAKE_CURRENT_LIST_DIR}/hardware.cpp")
@@ -58,7 +60,7 @@ target_link_libraries(halfmark_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt "
 target_link_options(halfmark_cuda PRIVATE "LINKER:--exclude-libs,ALL")
 
 # Needs only gtest and what the plugin needs, so that it can be copied to a machine with a GPU and run there.
-halfmark_tests(cuda_tests LINK halfmark_devices ${CMAKE_DL_LIBS}
+halfmark_tests(cuda_tests PACKED LINK halfmark_devices ${CMAKE_DL_LIBS}
   DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}" "${CMAKE_CURRENT_LIST_DIR}/dot_tests" WITHOUT dot_code_test)
 # Needs nvcc and the path of the sources: not packed.
 halfmark_tests(cuda_code_tests FILES "${CMAKE_CURRENT_LIST_DIR}/dot_code_test.cpp")

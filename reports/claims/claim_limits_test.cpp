@@ -404,24 +404,5 @@ TEST(ClaimLimits, AreReadFromWords) {
   EXPECT_TRUE(numbers_said("fp16-bn32 of S1-8, int8, O2, 1d and mixed_float16").all.empty());
 }
 
-std::string in_a_cell(std::string text) {
-  for (size_t at = text.find('|'); at != text.npos; at = text.find('|', at + 2)) text.insert(at, "\\");
-  return text;
-}
-
-// The verdicts in the repository are those of today's rules.
-TEST(ClaimLimits, AreThoseOfTheVerdictsInReportsClaimsMd) {
-  const std::string page = read_file(test_folders::source() + "/reports/claims.md");
-  for (const ordered_json& entry : json_of_claims("claims.json")["entries"]) {
-    const std::string id = entry["id"], claim = entry["claim"], rule = entry.value("rule", ""),
-                      note = entry.value("note", "");
-    const size_t begin = page.find("\n| " + id + " " + in_a_cell(claim) + " | ");
-    ASSERT_NE(begin, page.npos) << id << ": its claim is another one in reports/claims.md";
-    const std::string row = page.substr(begin + 1, page.find('\n', begin + 1) - begin - 1);
-    const std::string said = in_a_cell(rule + (note.empty() ? "" : ". " + note));
-    EXPECT_NE(row.find(" | " + said + " | "), row.npos) << id << ": its rule is another one in reports/claims.md";
-  }
-}
-
 }  // namespace
 }  // namespace halfmark::reports

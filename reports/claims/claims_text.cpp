@@ -57,6 +57,32 @@ std::string numbers_text(const ClaimVerdict& one) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+std::string_view name_of(NumberSource::Take take) {
+  switch (take) {
+    case NumberSource::Take::only:
+      return "";
+    case NumberSource::Take::max:
+      return "the largest ";
+    case NumberSource::Take::min:
+      return "the smallest ";
+    case NumberSource::Take::mean:
+      return "the mean ";
+    case NumberSource::Take::sum:
+      return "the sum of ";
+  }
+  return "";
+}
+
+// "the largest `underflow.zero` at `scale=2^7` of `ID`, `ID`"
+std::string source_text(const NumberSource& source) {
+  std::string text = fmt::format("{}`{}`", name_of(source.take), source.metric);
+  if (!source.at.empty()) text += " at `" + source.at + "`";
+  if (source.x) text += fmt::format(" at x = {:g}", *source.x);
+  if (source.reaches) text += fmt::format(", the first x at which it reaches {:g}", *source.reaches);
+  if (source.falls_below) text += fmt::format(", the first x at which it falls below {:g}", *source.falls_below);
+  return text + fmt::format(" of `{}`", fmt::join(source.cases, "`, `"));
+}
+
 std::string conditions_text(const std::vector<Expression>& list) {
   std::vector<std::string> texts;
   for (const Expression& one : list) texts.push_back(one.text());
@@ -201,10 +227,9 @@ std::string claims_markdown(const ClaimList& list, const std::vector<ClaimVerdic
   for (const std::string& remark : claims_remarks(list, report)) text += "\n**Note: " + remark + ".**\n";
   text +=
       "\nA verdict follows from the numbers by the rule. CONDITIONAL: true in some cases and not in others; the "
-      "numbers say "
-      "in which. Ranges are two standard errors or 95 % intervals. `halfmark claims ID --all` measures one again; the "
-      "cases "
-      "behind each are at the end.\n";
+      "numbers say in "
+      "which. Ranges are two standard errors or 95 % intervals. `halfmark claims ID --all` measures one again; the "
+      "sources of each number are at the end.\n";
   std::string_view article;
   for (const ClaimVerdict& one : verdicts) {
     if (one.claim->article != article) {
@@ -217,10 +242,12 @@ std::string claims_markdown(const ClaimList& list, const std::vector<ClaimVerdic
                         cell(one.claim->rule + note), cell(one.reason.empty() ? numbers_text(one) : one.reason));
   }
   text += answers_markdown(answers(list, verdicts));
-  text += "\n## Cases\n\nWhat was measured for each verdict; `halfmark run --case ID` measures one again.\n\n";
-  for (const ClaimVerdict& one : verdicts)
-    if (!one.claim->cases.empty())
-      text += fmt::format("- {}: `{}`\n", one.claim->id, fmt::join(one.claim->cases, "`, `"));
+  text +=
+      "\n## Sources\n\nThe metric, place and cases of each number; `halfmark run --case ID` measures a case again.\n\n";
+  for (const ClaimVerdict& one : verdicts) {
+    if (!one.claim->numbers.empty()) text += "- " + one.claim->id + "\n";
+    for (const auto& [name, source] : one.claim->numbers) text += "  - " + name + ": " + source_text(source) + "\n";
+  }
   return text;
 }
 

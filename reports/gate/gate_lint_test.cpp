@@ -45,7 +45,15 @@ TEST(GateLint, FailsForANewFindingThatReplacesAnother) {
 TEST(GateLint, TakesARuleThatTheBaseDidNotHaveAsSilentThere) {
   EXPECT_FALSE(fails(made_report(), with_rules({{"stale_cast", 0}})));
   EXPECT_TRUE(fails(made_report(), with_rules({{"stale_cast", 1}})));
-  EXPECT_FALSE(fails(with_rules({{"stale_cast", 1}}), made_report()));
+}
+
+TEST(GateLint, MissesTheFindingsOfARecordThatIsNoLongerExamined) {
+  for (const char* rules : {"default", "strict"})
+    for (const double before : {0.0, 1.0}) {
+      const Judgement judgement = gate(with_rules({{"stale_cast", before}}), made_report(), {}, rules);
+      EXPECT_FALSE(lines_with(judgement, Outcome::lost).empty()) << rules << " " << before;
+      EXPECT_TRUE(lines_with(gate(made_report(), with_rules({{"stale_cast", 0}}), {}, rules), Outcome::lost).empty());
+    }
 }
 
 TEST(GateLint, DoesNotJudgeTheEvidence) {

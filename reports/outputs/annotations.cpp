@@ -11,7 +11,7 @@ namespace halfmark::reports {
 
 namespace {
 
-constexpr size_t kMost = 5;
+constexpr size_t kMostAnnotations = 5;
 constexpr size_t kLongestPart = 1000;  // bytes of a name, a sentence, a command line
 
 std::string part(std::string_view text) { return middle_cut(printable(text), kLongestPart); }
@@ -42,7 +42,7 @@ std::string annotations_of(const Judgement& judgement) {
     if (!level_of(line.outcome).empty()) findings.push_back(&line);
 
   std::string text;
-  const size_t shown = findings.size() > kMost ? kMost - 1 : findings.size();
+  const size_t shown = findings.size() > kMostAnnotations ? kMostAnnotations - 1 : findings.size();
   for (size_t i = 0; i < shown; ++i) text += annotation(judgement, *findings[i]);
   if (shown < findings.size()) {
     // Lines are sorted, worst first, so that the rest is at most as bad as the next one.

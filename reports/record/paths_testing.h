@@ -8,6 +8,6 @@ namespace halfmark::test_folders {
 
 std::string source();  // the source tree
 std::string binary();  // the build folder
-std::string data();    // outputs of real GPUs (HALFMARK_DATA); may be absent
+std::string data();    // outputs of real GPUs: the environment's HALFMARK_DATA, else CMake's; may be absent
 
 }  // namespace halfmark::test_folders

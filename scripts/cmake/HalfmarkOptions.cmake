@@ -148,23 +148,33 @@ function(halfmark_sources variable)
 endfunction()
 
 # Where tests find their files. A library, so that objects of tests do not depend on the folder and a compiler cache finds them.
-if(HALFMARK_TESTS)
-  file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/paths_testing.cpp" CONTENT [=[
+# Programs that are packed get another one, without the folders of this machine.
+function(halfmark_test_folders target source binary data)
+  file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/${target}.cpp" CONTENT [=[
+#include <cstdlib>
 #include <string>
 namespace halfmark::test_folders {
-std::string source() { return "@CMAKE_SOURCE_DIR@"; }
-std::string binary() { return "@CMAKE_BINARY_DIR@"; }
-std::string data() { return "@HALFMARK_DATA@"; }
+std::string source() { return "@source@"; }
+std::string binary() { return "@binary@"; }
+std::string data() {
+  const char* chosen = std::getenv("HALFMARK_DATA");
+  return chosen ? chosen : "@data@";
 }
+}  // namespace halfmark::test_folders
 ]=] @ONLY)
-  add_library(halfmark_test_paths STATIC "${CMAKE_BINARY_DIR}/paths_testing.cpp")
-  target_link_libraries(halfmark_test_paths PRIVATE halfmark_settings)
+  add_library(${target} STATIC "${CMAKE_BINARY_DIR}/${target}.cpp")
+  target_link_libraries(${target} PRIVATE halfmark_settings)
+endfunction()
+if(HALFMARK_TESTS)
+  halfmark_test_folders(halfmark_test_folders "${CMAKE_SOURCE_DIR}" "${CMAKE_BINARY_DIR}" "${HALFMARK_DATA}")
+  halfmark_test_folders(halfmark_no_test_folders "" "" "")
 endif()
 
-# halfmark_tests(NAME LINK lib... DIRECTORIES dir... [WITHOUT name...] [FILES file...]): one program from every *_test.cpp of the
-# folders but those named, and the files. CTest sees every test, or HALFMARK_TEST_SHARDS parts of the program.
+# halfmark_tests(NAME [PACKED] LINK lib... DIRECTORIES dir... [WITHOUT name...] [FILES file...]): one program from every *_test.cpp
+# of the folders but those named, and the files. PACKED: the program goes into the archive and knows its data by HALFMARK_DATA
+# alone. CTest sees every test, or HALFMARK_TEST_SHARDS parts of the program.
 function(halfmark_tests name)
-  cmake_parse_arguments(ARG "" "" "LINK;DIRECTORIES;WITHOUT;FILES" ${ARGN})
+  cmake_parse_arguments(ARG "PACKED" "" "LINK;DIRECTORIES;WITHOUT;FILES" ${ARGN})
   if(NOT HALFMARK_TESTS)
     return()
   endif()
@@ -180,7 +190,11 @@ function(halfmark_tests name)
     return()
   endif()
   add_executable(${name} ${sources})
-  target_link_libraries(${name} PRIVATE halfmark_settings ${ARG_LINK} halfmark_test_paths GTest::gtest GTest::gtest_main)
+  set(folders halfmark_test_folders)
+  if(ARG_PACKED)
+    set(folders halfmark_no_test_folders)
+  endif()
+  target_link_libraries(${name} PRIVATE halfmark_settings ${ARG_LINK} ${folders} GTest::gtest GTest::gtest_main)
   halfmark_quick_build(${name} -O1)
   halfmark_in_groups(${name})
   # OpenMP threads that wait must sleep: where tests share the cores, spinning ones slow each other down a hundredfold.
@@ -191,12 +205,12 @@ function(halfmark_tests name)
       math(EXPR index "${shard} - 1")
       add_test(NAME ${name}.${shard} COMMAND ${name} "--gtest_filter=-Slow*:*/Slow*")
       set_tests_properties(${name}.${shard} PROPERTIES TIMEOUT 1800
-        ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;GTEST_TOTAL_SHARDS=${HALFMARK_TEST_SHARDS};GTEST_SHARD_INDEX=${index}")
+        ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;HALFMARK_DATA=${HALFMARK_DATA};GTEST_TOTAL_SHARDS=${HALFMARK_TEST_SHARDS};GTEST_SHARD_INDEX=${index}")
     endforeach()
   else()
     gtest_discover_tests(${name} TEST_FILTER "-Slow*:*/Slow*" DISCOVERY_TIMEOUT 60
-      PROPERTIES TIMEOUT 1800 ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE")
+      PROPERTIES TIMEOUT 1800 ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;HALFMARK_DATA=${HALFMARK_DATA}")
   endif()
   gtest_discover_tests(${name} TEST_FILTER "Slow*:*/Slow*" TEST_LIST ${name}_slow DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 1800 COST 1000 LABELS slow ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE")
+    PROPERTIES TIMEOUT 1800 COST 1000 LABELS slow ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;HALFMARK_DATA=${HALFMARK_DATA}")
 endfunction()

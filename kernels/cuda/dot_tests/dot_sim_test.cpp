@@ -277,7 +277,8 @@ TEST_F(PublishedDots, AreReproducedBitForBit) {
   if (!known || known->published.empty())
     GTEST_SKIP() << "no outputs of a GPU of sm_" << architecture() << " have been published";
   const std::string folder = test_folders::data() + "/tensor_core_hw";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no outputs of GPUs in " << folder;
+  if (!std::filesystem::exists(folder))
+    GTEST_SKIP() << "no outputs of GPUs in " << folder << " ($HALFMARK_DATA/tensor_core_hw)";
   int columns = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();

@@ -123,6 +123,7 @@ Block::Block(const Launch& launch) : launch_(launch), threads_(static_cast<uint3
   hints_.resize(kernel.code.size());
   const uint64_t shared = std::max(kernel.shared_bytes, launch.dynamic_shared ? kernel.dynamic_offset : 0);
   shared_.resize(shared + launch.dynamic_shared, static_cast<int>(count));
+  tensor_.resize(count);
   local_.resize(threads_ * kernel.local_bytes);
   local_written_.resize(local_.size());
 }
@@ -181,6 +182,8 @@ void Block::start(uint64_t index) {
   filled_ = true;
   for (Arrival& arrival : arrived_) arrival = {};
   if (shared_.bytes()) shared_.reset();
+  tensor_.reset();
+  mbarriers_.clear();
   std::fill(local_written_.begin(), local_written_.end(), uint8_t{0});
 }
 
@@ -193,6 +196,9 @@ void Block::arrive(Warp& w, int barrier, uint32_t count) {
 
 bool Block::release_barriers() {
   bool released = false;
+  for (Warp& w : warps_)
+    if (w.state == Warp::State::waits_for_phase && mbarriers_[w.mbarrier].has_completed(w.parity))
+      w.state = Warp::State::runs, released = true;
   for (int b = 0; b < 16; ++b) {
     uint32_t waiting = arrived_[b].threads, wanted = 0, live_warps = 0, whole = 0;
     std::vector<int> warps = arrived_[b].warps;
@@ -210,6 +216,11 @@ bool Block::release_barriers() {
       if (warps_[static_cast<size_t>(index)].state == Warp::State::waits)
         warps_[static_cast<size_t>(index)].state = Warp::State::runs;
     if (shared_.bytes()) shared_.barrier(warps);
+    uint32_t products = 0;
+    for (const int index : warps)
+      for (const uint32_t there : warps_[static_cast<size_t>(index)].products_there)
+        products = std::max(products, there);
+    for (const int index : warps) warps_[static_cast<size_t>(index)].products_there.fill(products);
     arrived_[b] = {};
     released = true;
   }
@@ -217,6 +228,11 @@ bool Block::release_barriers() {
 }
 
 void Block::report_deadlock() {
+  for (const Warp& w : warps_)
+    if (w.state == Warp::State::waits_for_phase)
+      fault(w, w.kernel->code[static_cast<size_t>(w.pc)], -1, cudaErrorLaunchTimeout,
+            "waits for a phase of the mbarrier at byte " + std::to_string(w.mbarrier) +
+                " of shared memory that never completes");
   for (const Warp& w : warps_) {
     if (w.state != Warp::State::waits) continue;
     const Instruction& i = w.kernel->code[static_cast<size_t>(w.pc) - 1];
@@ -238,13 +254,33 @@ void Block::check_warpgroups() {
               "the warps of a warpgroup executed different numbers of wgmma.mma_async");
 }
 
+void Block::check_tensor_memory() {
+  const Warp& last = warps_.front();
+  const Instruction& i = last.kernel->code[static_cast<size_t>(last.pc) - 1];
+  if (const std::string wrong = tensor_.not_released(); !wrong.empty())
+    fault(last, i, -1, cudaErrorLaunchFailure, "the block ends, but " + wrong);
+  uint32_t there = 0;
+  for (const Warp& w : warps_)
+    for (const uint32_t products : w.products_there) there = std::max(there, products);
+  if (there < tensor_.products())
+    fault(last, i, -1, cudaErrorLaunchFailure,
+          "the block ends before the commit of its tcgen05.mma has been waited for");
+}
+
+void Mbarrier::arrive(uint32_t products_before) {
+  products = std::max(products, products_before);
+  if (--pending) return;
+  ++phases, pending = count, completed = products;
+}
+
 void Block::run(uint64_t index) {
   start(index);
   for (;;) {
     for (Warp& w : warps_)
       if (w.state == Warp::State::runs) run_warp(w);
     check_warpgroups();
-    if (std::all_of(warps_.begin(), warps_.end(), [](const Warp& w) { return w.state == Warp::State::ended; })) return;
+    if (std::all_of(warps_.begin(), warps_.end(), [](const Warp& w) { return w.state == Warp::State::ended; }))
+      return check_tensor_memory();
     if (!release_barriers()) report_deadlock();
   }
 }

@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "kernels/cuda/software_gpu/global_memory.h"
 #include "kernels/cuda/software_gpu/shared_memory.h"
+#include "kernels/cuda/software_gpu/tensor_memory.h"
 #include "kernels/cuda/software_gpu/warp.h"
 
 namespace halfmark::kernels::software_gpu {
@@ -33,6 +35,15 @@ struct Launch {
 // Runs all blocks, one after another. Throws Fault. Returns the instructions executed, counted per warp.
 uint64_t run(const Launch& launch);
 
+// An mbarrier in shared memory (PTX ISA 9.0, 9.7.13.15). Its bytes in memory are opaque; this is what they stand for.
+struct Mbarrier {
+  uint32_t count = 0, pending = 0;        // arrivals of a phase, and those still to come
+  uint32_t phases = 0;                    // completed
+  uint32_t products = 0, completed = 0;   // of tcgen05.mma: that the arrivals so far stand for; in completed phases
+  void arrive(uint32_t products_before);  // as tcgen05.commit does
+  bool has_completed(uint32_t parity) const { return phases % 2 != parity; }
+};
+
 class Block {
  public:
   explicit Block(const Launch& launch);
@@ -42,6 +53,8 @@ class Block {
   const Launch& launch() const { return launch_; }
   Extent3 place() const { return place_; }  // of the block in the grid
   SharedMemory& shared() { return shared_; }
+  TensorMemory& tensor() { return tensor_; }
+  std::map<uint64_t, Mbarrier>& mbarriers() { return mbarriers_; }  // by address
   uint32_t threads() const { return threads_; }
   std::vector<Warp>& warps() { return warps_; }
   uint64_t executed() const;
@@ -64,6 +77,7 @@ class Block {
   bool release_barriers();  // whether any warp goes on
   [[noreturn]] void report_deadlock();
   void check_warpgroups();
+  void check_tensor_memory();  // at the end
 
   const Launch& launch_;
   uint32_t threads_;
@@ -72,6 +86,8 @@ class Block {
   std::vector<Warp> warps_;
   std::vector<Allocation*> hints_;
   SharedMemory shared_;
+  TensorMemory tensor_;
+  std::map<uint64_t, Mbarrier> mbarriers_;
   std::vector<std::byte> local_;
   std::vector<uint8_t> local_written_;
   bool filled_ = false;

@@ -181,6 +181,8 @@ void decode(Coder& coder, const Statement& statement, std::string_view& label) {
     add_warp_decoders(all);
     add_control_decoders(all);
     add_matrix_decoders(all);
+    add_mbarrier_decoders(all);
+    add_tensor_decoders(all);
     return all;
   }();
   Modifiers modifiers(statement.opcode);

@@ -24,6 +24,8 @@ void add_memory_decoders(Decoders& all);
 void add_warp_decoders(Decoders& all);
 void add_control_decoders(Decoders& all);
 void add_matrix_decoders(Decoders& all);
+void add_mbarrier_decoders(Decoders& all);
+void add_tensor_decoders(Decoders& all);
 
 bool decode_warp_barrier(Coder&, const Statement&, Modifiers&, Instruction&);  // the rest of bar.warp.sync
 

@@ -24,7 +24,8 @@ inline uint64_t address_of(const Warp& w, const Instruction& i, int lane) {
 }
 
 inline SharedMemory::Accessor accessor(const Warp& w, int lane) {
-  return {w.index, lane, w.lane_syncs, w.proxy_fences[static_cast<size_t>(lane)], static_cast<uint32_t>(w.executed)};
+  const auto l = static_cast<size_t>(lane);
+  return {w.index, lane, w.lane_syncs, w.proxy_fences[l], static_cast<uint32_t>(w.executed), w.products_there[l]};
 }
 
 }  // namespace halfmark::kernels::software_gpu

@@ -281,6 +281,7 @@ bool decode_fence(Coder&, const Statement& s, Modifiers& m, Instruction& i) {
   if (!s.operands.empty()) return false;
   i.run = nothing;
   if (m.opcode() == "membar") return m.accept("cta") || m.accept("gl") || m.accept("sys");
+  if (m.accept("mbarrier_init")) return m.accept("release") && m.accept("cluster");
   if (m.accept("proxy")) {
     i.run = proxy_fence;
     if (!m.accept("async")) return false;

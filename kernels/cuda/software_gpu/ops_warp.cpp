@@ -29,7 +29,11 @@ uint32_t require_members(Warp& w, const Instruction& i, uint32_t mask_register, 
 }
 
 void warp_barrier(Warp& w, const Instruction& i) {
-  if (w.active) require_members(w, i, i.a, "bar.warp.sync");
+  if (w.active == 0) return;
+  require_members(w, i, i.a, "bar.warp.sync");
+  uint32_t products = 0;  // what one of the lanes knows of tcgen05.mma
+  each_lane(w.active, [&](int l) { products = std::max(products, w.products_there[static_cast<size_t>(l)]); });
+  each_lane(w.active, [&](int l) { w.products_there[static_cast<size_t>(l)] = products; });
 }
 
 enum class Shuffle : uint8_t { up, down, bfly, idx };

@@ -55,8 +55,7 @@ std::string SharedMemory::read(const Accessor& who, uint64_t offset, uint64_t si
   return {};
 }
 
-std::string SharedMemory::read_async(const Accessor& who, uint64_t offset, uint64_t size,
-                                     const std::vector<uint32_t>& fences_of_threads) {
+std::string SharedMemory::unfenced(uint64_t offset, uint64_t size, const std::vector<uint32_t>& fences_of_threads) {
   for (uint64_t at = offset; at < offset + size; ++at) {
     const Cell& cell = cell_at(at);
     if (cell.writer >= 0 &&
@@ -65,15 +64,36 @@ std::string SharedMemory::read_async(const Accessor& who, uint64_t offset, uint6
              std::to_string(cell.writer * 32 + cell.writer_lane) +
              ", which has executed no fence.proxy.async since: the matrix instruction may read an older value";
   }
-  return read(who, offset, size);
+  return {};
+}
+
+std::string SharedMemory::read_async(const Accessor& who, uint64_t offset, uint64_t size,
+                                     const std::vector<uint32_t>& fences_of_threads) {
+  const std::string wrong = unfenced(offset, size, fences_of_threads);
+  return wrong.empty() ? read(who, offset, size) : wrong;
+}
+
+std::string SharedMemory::read_by_product(const Accessor& who, uint64_t offset, uint64_t size,
+                                          const std::vector<uint32_t>& fences_of_threads) {
+  for (uint64_t at = offset; at < offset + size; ++at) {
+    const Cell& cell = cell_at(at);
+    if (!cell.initialised)
+      return "read of byte " + std::to_string(at) + " of shared memory, which no thread of the block has written";
+    if (cell.writer >= 0 && !ordered(who, cell.writer, cell.writer_lane, cell.write_time, cell.write_syncs))
+      return race("wrote", cell, at, true);
+  }
+  return unfenced(offset, size, fences_of_threads);
 }
 
 std::string SharedMemory::write(const Accessor& who, uint64_t offset, uint64_t size, const std::byte* value,
                                 bool atomic) {
   for (const AsyncRead& pending : async_reads_)
-    if (pending.offset < offset + size && offset < pending.offset + pending.size)
+    if (pending.offset < offset + size && offset < pending.offset + pending.size && pending.product == 0)
       return "race on byte " + std::to_string(offset) + " of shared memory: a matrix instruction of warp " +
              std::to_string(pending.warp) + " that has not been waited for reads it";
+    else if (pending.offset < offset + size && offset < pending.offset + pending.size && pending.product > who.products)
+      return "race on byte " + std::to_string(offset) +
+             " of shared memory: a tcgen05.mma whose commit has not been waited for reads it";
   for (uint64_t at = offset; at < offset + size; ++at) {
     Cell& cell = cell_at(at);
     if (cell.writer >= 0 && !(atomic && cell.atomic) &&
@@ -113,7 +133,16 @@ bool SharedMemory::is_initialised(uint64_t offset, uint64_t size) {
 }
 
 void SharedMemory::end_async_reads(int warp) {
-  std::erase_if(async_reads_, [&](const AsyncRead& read) { return read.warp == warp; });
+  std::erase_if(async_reads_, [&](const AsyncRead& read) { return read.product == 0 && read.warp == warp; });
+}
+
+void SharedMemory::begin_product_read(uint32_t product, uint64_t offset, uint64_t size) {
+  for (AsyncRead& read : async_reads_)
+    if (read.product && read.offset == offset && read.size == size) {
+      read.product = product;
+      return;
+    }
+  async_reads_.push_back({0, offset, size, product});
 }
 
 void SharedMemory::barrier(const std::vector<int>& warps) {

@@ -27,6 +27,7 @@ class SharedMemory {
     uint32_t lane_syncs = 0;    // of the warp, so far
     uint32_t proxy_fences = 0;  // of the thread, so far
     uint32_t instruction = 0;   // number of the instruction in the warp
+    uint32_t products = 0;      // of tcgen05.mma: so many the thread knows to be there
   };
   // Each returns an empty text, or what is wrong. The bytes must be in range.
   std::string read(const Accessor& who, uint64_t offset, uint64_t size);
@@ -36,12 +37,23 @@ class SharedMemory {
   std::string read_async(const Accessor& who, uint64_t offset, uint64_t size,
                          const std::vector<uint32_t>& fences_of_threads);
 
+  // The same for tcgen05.mma, whose reads end with begin_product_read, not with a barrier.
+  std::string read_by_product(const Accessor& who, uint64_t offset, uint64_t size,
+                              const std::vector<uint32_t>& fences_of_threads);
+
   // Between these, writes to the bytes are a race with the warp's matrix instruction.
   void begin_async_read(int warp, uint64_t offset, uint64_t size) { async_reads_.push_back({warp, offset, size}); }
   void end_async_reads(int warp);
+  // By the number of the product: the read ends for each thread when that knows the product to be there.
+  void begin_product_read(uint32_t product, uint64_t offset, uint64_t size);
 
   bool is_initialised(uint64_t offset, uint64_t size);
   void barrier(const std::vector<int>& warps);  // these warps have synchronised
+  uint32_t time(int warp) const { return time_[static_cast<size_t>(warp)]; }
+  // The last time of `other` that is before everything the warp does now.
+  uint32_t seen(int warp, int other) const {
+    return seen_[static_cast<size_t>(warp) * warps_ + static_cast<size_t>(other)];
+  }
 
  private:
   struct Cell {
@@ -61,11 +73,13 @@ class SharedMemory {
     return cell;
   }
   bool ordered(const Accessor& now, int warp, int lane, uint32_t time, uint32_t syncs) const;
+  std::string unfenced(uint64_t offset, uint64_t size, const std::vector<uint32_t>& fences_of_threads);
   std::string race(const char* first, const Cell& cell, uint64_t offset, bool by_writer) const;
 
   struct AsyncRead {
     int warp;
     uint64_t offset, size;
+    uint32_t product = 0;  // of tcgen05.mma; 0: of wgmma
   };
   std::vector<AsyncRead> async_reads_;
   std::vector<std::byte> data_;

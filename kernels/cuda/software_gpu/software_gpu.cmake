@@ -17,7 +17,7 @@ target_compile_options(halfmark_software_gpu PRIVATE "$<$<AND:$<COMPILE_LANGUAGE
 
 # The device code once more, as PTX. What is the same for all GPUs is compiled for the oldest one only.
 add_library(halfmark_cuda_software_ptx OBJECT ${cuda_device_sources})
-add_library(halfmark_cuda_software_dot OBJECT "${cuda_dot_source}")
+add_library(halfmark_cuda_software_dot OBJECT ${cuda_dot_sources})
 set_target_properties(halfmark_cuda_software_ptx PROPERTIES CUDA_ARCHITECTURES "75-virtual")
 set_target_properties(halfmark_cuda_software_dot PROPERTIES
   CUDA_ARCHITECTURES "75-virtual;80-virtual;89-virtual;90a-virtual;100a-virtual;120a-virtual;121a-virtual")
@@ -54,7 +54,7 @@ function(halfmark_software_gpu_test name architecture filter)  # [program]
   add_test(NAME software_gpu.${name}.${architecture} WORKING_DIRECTORY "${CMAKE_BINARY_DIR}/software_gpu"
     COMMAND "${CMAKE_BINARY_DIR}/software_gpu/${program}" "--gtest_filter=${filter}:-${software_gpu_left_out}")
   set_tests_properties(software_gpu.${name}.${architecture} PROPERTIES TIMEOUT 600
-    ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;HALFMARK_SOFTWARE_GPU=${architecture}")
+    ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;HALFMARK_DATA=${HALFMARK_DATA};HALFMARK_SOFTWARE_GPU=${architecture}")
 endfunction()
 halfmark_software_gpu_test(rows sm_90 "GpuRows.*:GpuCast.*:Gpu.*:Ops/EveryRow.*/cuda_0*")
 foreach(architecture IN ITEMS sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 sm_121)

@@ -33,7 +33,7 @@ struct PendingResult {
 };
 
 struct Warp {
-  enum class State : uint8_t { runs, waits, ended };
+  enum class State : uint8_t { runs, waits, waits_for_phase, ended };
 
   std::byte* registers = nullptr;
   const Kernel* kernel = nullptr;
@@ -55,6 +55,10 @@ struct Warp {
   bool wgmma_fenced = false;
   uint64_t groups = 0;  // of wgmma, committed so far
   std::vector<PendingResult> pending;
+  uint64_t mbarrier = 0;                          // waits_for_phase: its address in shared memory
+  uint32_t parity = 0;                            // waits_for_phase: of which phase
+  std::array<uint32_t, kLanes> products_there{};  // of tcgen05.mma: so many each lane knows to be there
+  std::vector<PendingResult> tensor_loads;        // registers of tcgen05.ld, not waited for
 
   template <class T>
   void load(uint32_t offset, T (&to)[kLanes]) const {

@@ -148,4 +148,39 @@ inline std::string dot(size_t row) {
 inline std::string dot_mma() { return dot(0); }
 inline std::string dot_wgmma() { return dot(3); }
 
+// The rows of tcgen05 with results in f32: small integers and scales, so that every sum is exact. Two blocks of threads, the
+// second not full, and three instructions.
+inline std::string dot_tcgen05(size_t number) {
+  const cuda::DotRow& row = cuda::kDotRows.row[number];
+  constexpr uint32_t kN = 150;
+  const auto k = static_cast<uint32_t>(3 * cuda::dot_depth(row.instruction));
+  const uint32_t blocks = row.block ? k / static_cast<uint32_t>(row.block) : 0;
+  std::vector<unsigned char> a(bytes_for(row.a, kN * k)), b(a.size()), scale_a(kN * blocks), scale_b(kN * blocks);
+  std::vector<float> c(kN), wanted(kN);
+  const auto scale = [](uint32_t i, uint32_t block) { return std::exp2(static_cast<double>((i + block) % 4) - 1); };
+  for (uint32_t i = 0; i < kN; ++i) {
+    wanted[i] = c[i] = static_cast<float>(i);
+    for (uint32_t block = 0; block < blocks; ++block) {
+      scale_a[i * blocks + block] = static_cast<unsigned char>(encode(row.scale, scale(i, block)));
+      scale_b[i * blocks + block] = static_cast<unsigned char>(encode(row.scale, scale(i * 3, block)));
+    }
+    for (uint32_t j = 0; j < k; ++j) {
+      const double x = (i * 3 + j * j) % 7 - 3.0, y = (i + j * 5) % 9 - 4.0;
+      store_code(row.a, a.data(), i * k + j, encode(row.a, x));
+      store_code(row.b, b.data(), i * k + j, encode(row.b, y));
+      const uint32_t block = row.block ? j / static_cast<uint32_t>(row.block) : 0;
+      wanted[i] += static_cast<float>(x * y * (row.block ? scale(i, block) * scale(i * 3, block) : 1));
+    }
+  }
+  float* out = fresh<float>(kN);
+  const bool scaled = row.block != 0;
+  cuda::launch_dot(nullptr, number,
+                   {on_device(a), on_device(b), scaled ? on_device(scale_a) : nullptr,
+                    scaled ? on_device(scale_b) : nullptr, on_device(c), out, kN, k, nullptr});
+  return compared(out, wanted);
+}
+inline std::string dot_tcgen05_f16() { return dot_tcgen05(4); }
+inline std::string dot_tcgen05_mx() { return dot_tcgen05(31); }
+inline std::string dot_tcgen05_fp4() { return dot_tcgen05(65); }
+
 }  // namespace halfmark::kernels::software_gpu
