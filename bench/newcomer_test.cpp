@@ -78,6 +78,9 @@ TEST_F(NewcomersModel, IsNamedWhereAnOptionHasNoEffect) {
   expect_complaint("run --device cpu --dry-run --shapes . error", ".: cannot be read");
   expect_complaint("run --case nobody/b2/cpu/fp32/error", "a model of your own is read with --model FILE");
   expect_complaint("quantize --rule te-nvfp4 --seed 4", "--seed 4: only with --stochastic");
+  expect_complaint("quantize --rule te-nvfp4 --depth 0", "--depth");
+  expect_complaint("quantize --rule te-nvfp4 --input f64", "--input f64: a tensor is in f32, bf16 or f16");
+  expect_complaint("plan mlp/b8_i16_h24_o10 --policy nvfp4 --device cpu", "which limits nothing: give --tolerance");
   expect_complaint("list subjects --json mlp/b8_i16_h24_o10 linear/b4_i16_o8", "a model file is one model");
 }
 

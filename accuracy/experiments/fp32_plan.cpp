@@ -11,6 +11,7 @@
 #include "accuracy/experiments/minimal_set.h"
 #include "accuracy/experiments/plan_hints.h"
 #include "kernels/number/error.h"
+#include "models/quantized_products.h"
 
 namespace halfmark::accuracy {
 
@@ -50,9 +51,17 @@ const Policy* with_wide_range(const Policy& policy) {
   return &policy_named(policy.rules ? "amp-bf16" : "bf16");
 }
 
+// Of what a forward pass multiplies: operands as stored, as they are rounded to be multiplied, or codes of a recipe.
 Format coarsest(const Policy& policy) {
-  const Format& low = format_of(policy.low);
-  return policy.math.multiply.fraction_bits < low.fraction_bits ? policy.math.multiply : low;
+  Format format = format_of(policy.low);
+  const auto add = [&](const Format& other) {
+    if (other.fraction_bits < format.fraction_bits) format = other;
+  };
+  add(policy.math.multiply);
+  if (policy.products)
+    for (const QuantizedOperand* one : {&policy.products->forward.first, &policy.products->forward.second})
+      if (one->rule) add(format_of(one->rule->element));
+  return format;
 }
 
 class Planner {
@@ -65,6 +74,12 @@ class Planner {
     plan_.layers_in_all = layers_.size();
     plan_.tolerance_is_derived = options.tolerance == 0;
     plan_.tolerance = options.tolerance > 0 ? options.tolerance : derived_tolerance(*spec.policy, without_loss);
+    plan_.format = coarsest(*spec.policy).name;
+    HM_CHECK(
+        options.tolerance > 0 || plan_.tolerance < 1,
+        fmt::format(
+            "8 unit roundoffs of {} times the root of {} layers are {:.3g}, which limits nothing: give --tolerance",
+            plan_.format, without_loss, plan_.tolerance));
   }
 
   Fp32Plan plan() {
@@ -180,8 +195,8 @@ class Planner {
     text += fmt::format("error {:.3g}", layer.error);
     if (layer.changed_error >= 0) text += fmt::format(", with {} {:.3g}", layer.changed, layer.changed_error);
     if (layer.cause == PlanCause::cancellation)
-      text += fmt::format(", {:.3g} times the unit roundoff",
-                          layer.changed_error / coarsest(*spec_.policy).unit_roundoff());
+      text += fmt::format(", {:.3g} times the unit roundoff of {}",
+                          layer.changed_error / coarsest(*spec_.policy).unit_roundoff(), coarsest(*spec_.policy).name);
     return text;
   }
 

@@ -45,19 +45,21 @@ struct Fp32Plan {
   std::string precision;             // "exp3=fp32,fc4=fp32"; empty: none
   double tolerance = 0;
   bool tolerance_is_derived = false;
-  size_t layers_in_all = 0;  // with the loss, if there is one
-  bool meets = false;        // with all layers in fp32 the tolerance is met
-  bool is_minimal = false;   // without any one layer of the set the tolerance was missed
+  std::string_view format{};  // the coarsest that a forward pass multiplies in
+  size_t layers_in_all = 0;   // with the loss, if there is one
+  bool meets = false;         // with all layers in fp32 the tolerance is met
+  bool is_minimal = false;    // without any one layer of the set the tolerance was missed
   PassErrors none, with_set, all, fp32;
   bool all_is_fp32 = false;  // bits of `all` and `fp32` are equal
   int passes = 0;            // each in training and in evaluation mode, with the fp64 reference
 };
 
-// 8 u sqrt(n): u is the unit roundoff of the policy's low format (or of the one that it multiplies in, if that is coarser),
-// n the number of layers without the loss. n independent relative errors u add up to u sqrt(n); each layer may make several.
+// 8 u sqrt(n): u is the unit roundoff of the policy's low format (or of the one that it multiplies in, if that is coarser: tf32,
+// or the codes of a recipe), n the number of layers without the loss. n independent relative errors u add up to u sqrt(n); each layer may make several.
 double derived_tolerance(const Policy& policy, size_t layers);
 
-// `spec.policy` is the policy in half. Throws Error for a policy that is not, and for a subject without a network.
+// `spec.policy` is the policy in half. Throws Error for a policy that is not, for a subject without a network, and where the
+// derived tolerance is 1 or more.
 Fp32Plan fp32_plan(const TrialSpec& spec, const Fp32PlanOptions& options);
 
 }  // namespace halfmark::accuracy

@@ -125,6 +125,8 @@ TEST(Fp32Plan, HasAToleranceOfEightUnitRoundoffsTimesTheRootOfTheLayers) {
   EXPECT_EQ(derived_tolerance(policy_named("amp-fp16"), 1), 8 * 0x1p-11);
   EXPECT_EQ(derived_tolerance(policy_named("tf32"), 4), 8 * 0x1p-11 * 2);
   EXPECT_EQ(derived_tolerance(policy_named("bf16"), 9), 8 * 0x1p-8 * 3);
+  EXPECT_EQ(derived_tolerance(policy_named("mxfp8"), 1), 8 * 0x1p-4);      // codes of e4m3
+  EXPECT_EQ(derived_tolerance(policy_named("nvfp4"), 4), 8 * 0x1p-2 * 2);  // of e2m1
   const PlantedNetwork network = PlantedNetworkMaker({.seed = 100, .layers = 8, .faults = {}}).make();
   std::vector<std::string> layers = layers_with_policy(*network.subject.network);
   std::erase(layers, "loss");

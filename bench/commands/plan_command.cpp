@@ -148,11 +148,13 @@ std::string text_of(const TrialSpec& spec, const Fp32Plan& plan, const std::stri
     text += "\n" + table.text(options);
   }
   text += "\n" + errors_text(plan, options);
-  text +=
-      wrapped("",
-              fmt::format("  relative error to fp64; tolerance {:.3g}{}", plan.tolerance,
-                          plan.tolerance_is_derived ? ", 8 unit roundoffs times the root of the number of layers" : ""),
-              options.width);
+  text += wrapped(
+      "",
+      fmt::format("  relative error to fp64; tolerance {:.3g}{}", plan.tolerance,
+                  plan.tolerance_is_derived
+                      ? fmt::format(", 8 unit roundoffs of {} times the root of the number of layers", plan.format)
+                      : ""),
+      options.width);
   text += "\n" + wrapped("", proof_text(plan), options.width);
   if (plan.meets) text += fmt::format("\n--precision {}\n{}\n", reports::shell_word(plan.precision), command);
   if (plan.meets && plan.precision.empty()) text = text.substr(0, text.rfind("\n--precision")) + "\n" + command + "\n";

@@ -92,7 +92,8 @@ void add_quantize_command(CommandLine& line, Program&) {
   auto arguments = std::make_shared<Arguments>();
   Command command = line.add("quantize", "a matrix to codes and scales as a training recipe does: CSV in, CSV out");
   command.option("--rule", arguments->rule, "te-mxfp8-e4m3, ...: halfmark list quantizers", kRequired);
-  command.option("--depth", arguments->depth, "elements of a row, over which products are summed (default: all)");
+  command.option("--depth", arguments->depth, "elements of a row, over which products are summed (default: all)",
+                 kPositive);
   command.option("--input", arguments->input, "dtype of the tensor before: f32 (default), bf16, f16");
   command.flag("--stochastic", arguments->is_stochastic, "round to e2m1 stochastically, with 8 bits of noise");
   command.option("--seed", arguments->seed, "of the noise (default 0)");
@@ -105,7 +106,7 @@ void add_quantize_command(CommandLine& line, Program&) {
   command.action([arguments] {
     const Quantizer& quantizer = quantizer_named(arguments->rule);
     const DType input = dtype_named(arguments->input);
-    HM_CHECK(is_floating(input) && bits_of(input) >= 16,
+    HM_CHECK(input == DType::f32 || input == DType::bf16 || input == DType::f16,
              fmt::format("--input {}: a tensor is in f32, bf16 or f16 before it is quantized", arguments->input));
     HM_CHECK(arguments->is_stochastic || arguments->seed == 0,
              fmt::format("--seed {}: only with --stochastic", arguments->seed));

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bench/vectors/csv.h"
+#include "kernels/number/dtype.h"
 #include "kernels/number/error.h"
 #include "kernels/number/named.h"
 
@@ -78,7 +80,12 @@ void answer_quantize(std::istream& in, std::ostream& out, const Quantizer& quant
                      std::optional<NoiseStream> noise) {
   CsvReader rows(in, {"x"});
   std::vector<float> values;
-  while (rows.next()) values.push_back(std::bit_cast<float>(static_cast<uint32_t>(rows.hex(0, 8))));
+  while (rows.next()) {
+    const auto value = std::bit_cast<float>(static_cast<uint32_t>(rows.hex(0, 8)));
+    if (!std::isnan(value) && decode(input, encode(input, value)) != value)
+      rows.fail(0, fmt::format("is {:.9g}, which is not a number of {}", value, name_of(input)));
+    values.push_back(value);
+  }
   if (depth == 0) depth = std::max<size_t>(1, values.size());
   HM_CHECK(values.size() % depth == 0,
            fmt::format("--depth {}: {} elements do not fill whole rows", depth, values.size()));

@@ -11,7 +11,9 @@
 
 #include "bench/vectors/csv.h"
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/number/dtype.h"
 #include "kernels/number/error.h"
+#include "kernels/number/quantizer.h"
 #include "kernels/ops/ops.h"
 #include "kernels/tensor/random.h"
 
@@ -214,6 +216,20 @@ TEST(ConvertCommand, StochasticRoundingRepeatsTheKernels) {
                                {.seed = kSeed});
     EXPECT_EQ(array, rounded) << name_of(to) << ": convert() of the whole array";
   }
+}
+
+// 1 + 2^-20 has more bits than bf16; NaNs are taken.
+TEST(QuantizeCommand, TakesOnlyNumbersOfTheInputsDtype) {
+  const auto answer = [](const std::string& code, DType input) {
+    std::istringstream in("x\n3f800000\n" + code + "\n");
+    std::ostringstream out;
+    return complaint([&] { answer_quantize(in, out, quantizer_named("te-mxfp8-e4m3"), 2, input, {}); });
+  };
+  EXPECT_EQ(answer("3f800008", DType::f32), "no complaint");
+  EXPECT_EQ(answer("3f800008", DType::bf16),
+            "line 3, column 'x': '3f800008' is 1.00000095, which is not a number of bf16");
+  EXPECT_EQ(answer("7fc00001", DType::bf16), "no complaint");
+  EXPECT_EQ(answer("7f800000", DType::f16), "no complaint");
 }
 
 TEST(Answers, AnOutputThatTakesNothingIsAnError) {

@@ -228,7 +228,8 @@ std::string claims_markdown(const ClaimList& list, const std::vector<ClaimVerdic
   text +=
       "\nA verdict follows from the numbers by the rule. CONDITIONAL: true in some cases and not in others; the "
       "numbers say in "
-      "which. Ranges are two standard errors or 95 % intervals. `halfmark claims ID --all` measures one again; the "
+      "which. Ranges are two standard errors or the interval of the metric: 90 % of loss gaps, 95 % of times. "
+      "`halfmark claims ID --all` measures one again; the "
       "sources of each number are at the end.\n";
   std::string_view article;
   for (const ClaimVerdict& one : verdicts) {
