@@ -168,7 +168,6 @@ class SoftwareGpuFailures : public SoftwareGpu, public testing::WithParamInterfa
         {"cudaEventCreate", "cudaEventDestroy"},
         {"cudaMalloc", "cudaFree"},
         {"cublasLtCreate", "cublasLtDestroy"},
-        {"cublasCreate_v2", "cublasDestroy_v2"},
         {"cublasLtMatmulDescCreate", "cublasLtMatmulDescDestroy"},
         {"cublasLtMatrixLayoutCreate", "cublasLtMatrixLayoutDestroy"},
         {"cublasLtMatmulPreferenceCreate", "cublasLtMatmulPreferenceDestroy"},
