@@ -52,6 +52,13 @@ const std::vector<Harness>& accuracy_harnesses() {
   return list;
 }
 
+void expect_fused(const TrialSpec& spec, const KernelLog& log) {
+  if (!spec.settings.fused) return;
+  for (const LoggedKernel& one : log.entries())
+    if (one.operation == FusedMatmul::name) return;
+  throw Unsupported("fused=on: no layer of " + spec.subject->id() + " is a product with a bias");
+}
+
 std::optional<std::string> settled_value(const Axis& axis, std::string_view text) {
   if (std::find(axis.values.begin(), axis.values.end(), text) != axis.values.end()) return std::string(text);
   if (!axis.numbers) return {};

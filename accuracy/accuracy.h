@@ -47,6 +47,11 @@ struct Expect {
   double limit = 0;
 };
 
+// The axis of `error` and `throughput` for Settings::fused. Case::trial sets it.
+inline constexpr std::string_view kFusedAxis = "fused";
+// Throws Unsupported for a trial that fuses, but of whose operations in the log none is fused.
+void expect_fused(const TrialSpec& spec, const KernelLog& log);
+
 struct Harness {
   std::string_view name;
   std::string_view about;  // one line for `halfmark list`

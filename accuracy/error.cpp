@@ -160,7 +160,9 @@ Findings measure_error(const TrialSpec& spec) {
     begin_scaling(trial);
     trial.load_batch(0);
     {
+      const KernelLog log;
       const Tensor output = trial.forward();
+      expect_fused(spec, log);
       stored = &format_of(output.dtype());
       seen.push_back({"output", output.values(), stored});
     }
@@ -192,7 +194,7 @@ Findings measure_error(const TrialSpec& spec) {
 Harness error_harness() {
   return {.name = "error",
           .about = "output, loss and gradients of one batch against fp64, on inputs as drawn and as rounded",
-          .axes = {},
+          .axes = {{.name = kFusedAxis, .values = {"off", "on"}}},
           .metrics = error_table(),
           .measure = measure_error};
 }

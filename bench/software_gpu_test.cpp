@@ -88,10 +88,10 @@ std::string own_words(std::string text) {
 }
 
 int status_of(const std::string& name) {
-  if (name.starts_with("cublasLt")) return 14;  // CUBLAS_STATUS_INTERNAL_ERROR
-  if (name.starts_with("cudnn")) return 5000;   // CUDNN_STATUS_EXECUTION_FAILED
-  if (name.starts_with("nvml")) return 999;     // NVML_ERROR_UNKNOWN
-  return 801;                                   // cudaErrorNotSupported: the context stays
+  if (name.starts_with("cublas")) return 14;   // CUBLAS_STATUS_INTERNAL_ERROR
+  if (name.starts_with("cudnn")) return 5000;  // CUDNN_STATUS_EXECUTION_FAILED
+  if (name.starts_with("nvml")) return 999;    // NVML_ERROR_UNKNOWN
+  return 801;                                  // cudaErrorNotSupported: the context stays
 }
 
 // A failed call: what it may cost.

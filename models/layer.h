@@ -54,6 +54,7 @@ class Pass {
   bool recomputes = false;  // a forward that ran before in this step: a checkpoint
   // Casts of parameters are kept until the pass ends. Off, as torch.autocast(cache_enabled=False): each use casts anew.
   bool caches_casts = true;
+  bool fuses = false;    // linear layers compute product and bias as one operation
   ScaleUpdates updates;  // of delayed scaling, made when the pass ends
 
   const Policy& policy() const { return *policy_; }  // of the layer that runs
@@ -159,6 +160,8 @@ class Layer {
   virtual std::vector<State*> states() { return {}; }
   virtual double forward_flops(const Shape& input) const { return (void)input, 0; }  // multiply-adds count two
   virtual Shape output_shape(const Shape& input) const { return input; }
+  // The activation that this layer is, if a product can apply it under the policy of the pass (layers/fusible.h).
+  virtual FusedActivation fused_activation(const Pass& pass) const { return (void)pass, FusedActivation::none; }
 
   const std::string& name() const { return name_; }
 

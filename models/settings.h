@@ -42,6 +42,7 @@ struct Settings {
   // Of labels and indices in a batch. i64 are converted to i32 once in each pass that reads them, because the kernels take i32.
   IndexType indices = IndexType::i32;
   bool cast_cache = true;  // Pass::caches_casts of a training step; changes no number
+  bool fused = false;      // Pass::fuses: numbers differ by roundings
 };
 
 }  // namespace halfmark::models

@@ -258,7 +258,7 @@ Tensor Trial::forward() {
   PhaseScope phase("forward");
   p.output = {}, p.loss = {}, p.dx = {}, p.saved = {};  // results of the previous forward
   Pass pass(p.device, p.policy, p.training, forward_key(), p.tap);
-  pass.caches_casts = p.spec.settings.cast_cache;
+  pass.caches_casts = p.spec.settings.cast_cache, pass.fuses = p.spec.settings.fused;
   const Tensor x = p.source.given_to_model(p.x);
   p.output = p.model->forward(pass, x, &p.saved);
   const Shape promised = p.model->output_shape(x.shape());
@@ -282,6 +282,7 @@ void Trial::backward(Gradients earlier) {
   HM_CHECK(p.pending, "backward needs a forward before it; it cannot run twice");
   PhaseScope phase("backward");
   Pass pass(p.device, p.policy, p.training, p.key.child("backward").child(static_cast<uint64_t>(p.step)), p.tap);
+  pass.fuses = p.spec.settings.fused;
   pass.recomputed_tap = p.recomputed_tap;
   pass.caches_casts = p.spec.settings.cast_cache;
   pass.accumulate = earlier == Gradients::added;
@@ -339,6 +340,7 @@ Tensor Trial::infer() {
   HM_CHECK(!p.x.empty(), "inference needs a loaded batch");
   PhaseScope phase("evaluation");
   Pass pass(p.device, p.policy, false, p.key, p.tap);
+  pass.fuses = p.spec.settings.fused;
   return p.model->forward(pass, p.source.given_to_model(p.x), nullptr);
 }
 

@@ -13,6 +13,7 @@
 #include "kernels/ops/ops_cases_ctc.h"
 #include "kernels/ops/ops_cases_dot.h"
 #include "kernels/ops/ops_cases_elementwise.h"
+#include "kernels/ops/ops_cases_fused.h"
 #include "kernels/ops/ops_cases_image.h"
 #include "kernels/ops/ops_cases_loss.h"
 #include "kernels/ops/ops_cases_norm.h"
@@ -87,7 +88,11 @@ void with_operation(Device& device, const Kernel<Op>& kernel, DType dtype, bool 
 
 // 0 if the operation does not count them.
 double flops_of(const auto&) { return 0; }
-double flops_of(const Matmul& op) { return 2.0 * static_cast<double>(op.out.elements() * op.a.shape()[1]); }
+double flops_of(const Matmul& op) {
+  return 2.0 * static_cast<double>(op.out.elements() * op.a.shape()[op.transpose_a ? 0 : 1]);
+}
+double flops_of(const FusedMatmul& op) { return flops_of(op.product(op.out)); }  // without those of the epilogue
+double flops_of(const FusedMatmulBackward& op) { return flops_of(op.product(op.out)); }
 double flops_of(const ScaledMatmul& op) { return 2.0 * static_cast<double>(op.out.elements() * op.a.codes.shape()[1]); }
 double flops_of(const DotProducts& op) { return 2.0 * static_cast<double>(op.a.elements()); }
 double convolution_flops(const Tensor& y, const Tensor& w) {

@@ -56,6 +56,8 @@ TrialSpec Case::trial(std::shared_ptr<Device> opened, uint64_t seed) const {
     spec.settings.indices = labels->second == "i64" ? IndexType::i64 : IndexType::i32;
   if (const auto cache = axes.find(std::string(kCastCacheAxis)); cache != axes.end() && is_built_in(*harness))
     spec.settings.cast_cache = cache->second == "on";
+  if (const auto fused = axes.find(std::string(accuracy::kFusedAxis)); fused != axes.end() && is_built_in(*harness))
+    spec.settings.fused = fused->second == "on";
   return spec;
 }
 

@@ -64,10 +64,22 @@ std::vector<double> time_hot_steps(Trial& trial, FindingsWriter& out) {
 
   const bool graph = is_timed_as_graph(spec);
   std::optional<Trial> launched;  // the same step, which the graph is timed against
+  std::optional<Trial> separate;  // which the step of fused operations is timed against
+  if (spec.settings.fused) {
+    TrialSpec unfused = spec;
+    unfused.settings.fused = false;
+    separate.emplace(unfused).load_batch(0);
+    launch_step(*separate);
+    const KernelLog of_separate;
+    launch_step(*separate);
+    if (of_separate.any_emulated()) separate.reset();  // its time is no reference
+  }
   std::deque<TimedStep> steps;
   steps.emplace_back(trial, graph, slow_down), steps.emplace_back(again, graph, slow_down);
   if (baseline) steps.emplace_back(*baseline, graph, 0);
   if (graph) launched.emplace(spec).load_batch(0), steps.emplace_back(*launched, false, slow_down);
+  const size_t one_by_one = steps.size() - 1;  // of a graph
+  if (separate) steps.emplace_back(*separate, graph, slow_down);
   std::mt19937_64 random(spec.seed);
   std::vector<Timed> kinds;
   for (TimedStep& step : steps)
@@ -86,8 +98,8 @@ std::vector<double> time_hot_steps(Trial& trial, FindingsWriter& out) {
   }
   if (baseline) write_ratio(out, "speedup.step", found.log_ratios(2, 0), 0.95);
   write_ratio(out, "speedup.control", found.log_ratios(1, 0), 0.99);
+  if (separate) write_ratio(out, "speedup.fused", found.log_ratios(kinds.size() - 1, 0), 0.95);
   if (graph) {
-    const size_t one_by_one = kinds.size() - 1;
     write_ratio(out, "speedup.launch", found.log_ratios(one_by_one, 0), 0.95);
     std::vector<double> gaps = found.medians_of(one_by_one);
     const std::vector<double> of_graph = found.medians_of(0);

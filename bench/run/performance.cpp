@@ -63,6 +63,9 @@ const std::vector<MetricRow>& throughput_table() {
       {"speedup.same_kernels", "1", Better::neither, Kind::information,
        "1: a step makes the same calls of the same kernels as under fp32, so there is nothing to be faster; 0: it does "
        "not"},
+      {"speedup.fused", "1", Better::higher, Kind::sampled,
+       "seconds of a step with separate operations for product, bias and their gradients / seconds with one for each "
+       "product, timed in turn; as speedup.step"},
       {"speedup.launch", "1", Better::higher, Kind::sampled,
        "seconds of a step launched kernel by kernel / seconds of its graph, timed in turn; as speedup.step"},
       {"time.launch_gap", "s", Better::lower, Kind::sampled,
@@ -149,6 +152,7 @@ Findings measure_throughput(const TrialSpec& given) {
     const KernelLog log;
     step();
     emulated = log.any_emulated();
+    accuracy::expect_fused(spec, log);
     if (emulated) rule = {.target = rule.target, .min_samples = 1, .max_samples = 6, .budget = 0.02, .patience = 0.02};
   }
   if (!emulated) warm_up_device(trial.device(), step);
@@ -212,6 +216,7 @@ Harness throughput_harness() {
           "seconds of evaluation, forward, backward, optimizer and the whole step, with hot caches and with cold ones",
       .axes = {{.name = kLabelsAxis, .values = {"i32", "i64"}},
                {.name = kCastCacheAxis, .values = {"on", "off"}},
+               {.name = accuracy::kFusedAxis, .values = {"off", "on"}},
                {.name = kLaunchAxis, .values = {"kernels", "graph"}}},
       .metrics = throughput_table(),
       .refuses = refuses_throughput,

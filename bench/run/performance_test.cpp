@@ -213,5 +213,40 @@ TEST(StateOfTheGpu, MakesTheTimesSuspectIfItsClockIsLowAllTheTime) {
   }
 }
 
+bool ran(const Record& record, const char* operation) {
+  return std::any_of(record.kernels.begin(), record.kernels.end(),
+                     [&](const KernelUse& use) { return use.operation == operation; });
+}
+
+TEST(Fused, IsTimedInTurnWithSeparateOperations) {
+  const std::string mlp = "mlp/b8_i16_h24_o10/cpu/fp32/throughput";
+  const Record fused = record_of(mlp + "/fused=on"), separate = record_of(mlp);
+  ASSERT_TRUE(fused.status == Status::ok || fused.status == Status::suspect) << fused.reason;
+  EXPECT_GT(at(fused, "speedup.fused", "hot").value, 0);
+  EXPECT_EQ(find(separate, "speedup.fused", "hot"), nullptr);
+  EXPECT_TRUE(ran(fused, "fused_matmul") && ran(fused, "fused_matmul_backward"));
+  EXPECT_TRUE(!ran(fused, "add_bias") && !ran(fused, "relu") && !ran(fused, "relu_backward"));
+  EXPECT_TRUE(!ran(separate, "fused_matmul") && ran(separate, "add_bias") && ran(separate, "relu"));
+}
+
+TEST(Fused, RoundsOnce) {
+  const std::string linear = "linear/b32_i64_o48/cpu/bf16/error";
+  const Record fused = record_of(linear + "/fused=on"), separate = record_of(linear);
+  ASSERT_EQ(fused.status, Status::ok) << fused.reason;
+  const double once = at(fused, "error.arithmetic.nmse", "output").value,
+               twice = at(separate, "error.arithmetic.nmse", "output").value;
+  EXPECT_LT(once, twice);
+  EXPECT_GT(once, twice / 4);
+  EXPECT_EQ(case_of(linear + "/fused=off").id(), linear);
+}
+
+TEST(Fused, RefusesASubjectWithoutSuchLayers) {
+  for (const char* harness : {"throughput", "error"}) {
+    const Record record = record_of(std::string("batchnorm2d/b4_c3_s4/cpu/fp32/") + harness + "/fused=on");
+    EXPECT_EQ(record.status, Status::skipped);
+    EXPECT_EQ(record.reason, "fused=on: no layer of batchnorm2d/b4_c3_s4 is a product with a bias");
+  }
+}
+
 }  // namespace
 }  // namespace halfmark::bench

@@ -14,6 +14,8 @@ void add_blas_rows(KernelTable& table);
 void add_host_rows(KernelTable& table);
 void add_upcast_rows(KernelTable& table);
 void add_half_fma_rows(KernelTable& table);
+// Products with bias and activation: the device's own product, then host loops. After the rows of products.
+void add_fused_rows(KernelTable& table);
 
 // The slow, exact rows: any dtype, any Math. The last rows of every host device.
 void add_reference_rows(KernelTable& table);

@@ -10,17 +10,10 @@
 namespace halfmark::kernels::cuda {
 namespace {
 
-// The last two axes; a batch has another one before them.
-BlasltProblem::Matrix matrix(const Tensor& tensor, bool transpose) {
-  const Shape& shape = tensor.shape();
-  const int last = shape.rank() - 1;
-  return {tensor.dtype(), shape[last - 1], shape[last], transpose, alignment_of(tensor)};
-}
-
 template <class Op>
 Refusal problem_of(const CudaDevice& device, const Op& op, BlasltProblem& problem) {
-  problem.a = matrix(op.a, op.transpose_a), problem.b = matrix(op.b, op.transpose_b);
-  problem.out = matrix(op.out, false);
+  problem.a = blaslt_matrix(op.a, op.transpose_a), problem.b = blaslt_matrix(op.b, op.transpose_b);
+  problem.out = blaslt_matrix(op.out, false);
   if constexpr (std::is_same_v<Op, BatchedMatmul>) problem.batch = op.out.shape()[0];
   problem.fast_accumulate = op.math.fast_accumulate;
   const int64_t depth = op.transpose_a ? problem.a.rows : problem.a.columns;

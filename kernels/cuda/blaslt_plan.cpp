@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -60,14 +60,6 @@ size_t bytes_of(const BlasltProblem::Matrix& matrix, int64_t batch) {
   return bytes_for(matrix.dtype, static_cast<size_t>(batch * matrix.rows * matrix.columns));
 }
 
-// alpha or beta in the scale type of the plan.
-struct Scalar {
-  alignas(8) unsigned char bytes[8];
-  Scalar(cudaDataType_t type, double value) {
-    store(type == CUDA_R_64F ? DType::f64 : type == CUDA_R_16F ? DType::f16 : DType::f32, bytes, 0, value);
-  }
-};
-
 struct Candidate {
   cublasLtMatmulAlgo_t algorithm{};
   size_t workspace = 0;
@@ -95,8 +87,9 @@ class Plan final : public BlasltPlan {
     describe();
     Trial trial(device);
     const std::optional<BlasltPointers> scratch = scratch_in(device, trial);
-    // The heuristic wants to know that there are scales, and does not read them.
-    set_scale_pointers(scratch.value_or(BlasltPointers{.scale_a = this, .scale_b = this}));
+    // The heuristic wants to know that these exist and how they are aligned, and does not read them.
+    void* any = this;
+    set_pointers(scratch.value_or(BlasltPointers{.scale_a = any, .scale_b = any, .bias = any, .aux = any}));
     int listed = 0;
     const std::vector<Candidate> found = candidates(device, listed);
     if (found.empty()) return wait_for(device);  // the reason may be a fault
@@ -123,7 +116,15 @@ class Plan final : public BlasltPlan {
       set<int32_t>(desc_, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, problem_.mode_b);
       set<int32_t>(desc_, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, problem_.mode_a);
     }
+    if (problem_.epilogue != CUBLASLT_EPILOGUE_DEFAULT) describe_epilogue();
     describe(a_, problem_.b), describe(b_, problem_.a), describe(out_, problem_.out);
+  }
+
+  // The rows of `out` are the library's columns, so its vectors along rows have an entry for each column of `out`.
+  void describe_epilogue() const {
+    set<uint32_t>(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE, problem_.epilogue);
+    if (problem_.bias_bytes) set<int32_t>(desc_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, blaslt_type(problem_.bias_type));
+    if (problem_.aux_bytes) set<int64_t>(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, problem_.aux_ld);
   }
 
   // A row-major matrix is its own transpose by columns.
@@ -136,7 +137,9 @@ class Plan final : public BlasltPlan {
     set<int64_t>(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, matrix.rows * matrix.columns);
   }
 
-  void set_scale_pointers(const BlasltPointers& pointers) const {
+  void set_pointers(const BlasltPointers& pointers) const {
+    if (problem_.bias_bytes) set<const void*>(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias);
+    if (problem_.aux_bytes) set<const void*>(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pointers.aux);
     if (problem_.scale_bytes_b) set<const void*>(desc_, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, pointers.scale_b);
     if (problem_.scale_bytes_a) set<const void*>(desc_, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, pointers.scale_a);
   }
@@ -162,12 +165,21 @@ class Plan final : public BlasltPlan {
     scratch.out = trial.memory(bytes_of(problem_.out, problem_.batch), 0);
     if (problem_.scale_bytes_a) scratch.scale_a = trial.memory(problem_.scale_bytes_a, 0);
     if (problem_.scale_bytes_b) scratch.scale_b = trial.memory(problem_.scale_bytes_b, 0);
+    // What forward has kept lets the first element pass.
+    if (problem_.bias_bytes) scratch.bias = aligned(trial, problem_.bias_bytes, problem_.bias_alignment, 0);
+    if (problem_.aux_bytes) scratch.aux = aligned(trial, problem_.aux_bytes, problem_.aux_alignment, kByteOfA);
     if (problem_.device_factor) {
       auto* factor = static_cast<float*>(trial.memory(2 * sizeof(float), 0));
       trial.set(factor, sizeof(float), kByteOfFactor);
       scratch.factor = factor;
     }
     return scratch;
+  }
+
+  // No better aligned than the operand: the library may look.
+  static void* aligned(Trial& trial, size_t bytes, uint32_t alignment, int byte) {
+    const size_t offset = alignment < 256 ? alignment : 0;
+    return static_cast<std::byte*>(trial.memory(bytes + offset, byte)) + offset;
   }
 
   // What the library lists under the mask; the mask is a request, so every algorithm is checked as well.
@@ -292,18 +304,33 @@ class Plan final : public BlasltPlan {
     if (!best) return;
     refusal_.clear();
     const bool compared = ran > 1;
-    take(*best, (compared ? ", the fastest of " + std::to_string(ran) + " tried" : std::string()) + others_, listed);
+    const std::string tried = compared ? ", the fastest of " + std::to_string(ran) + " tried" : std::string();
+    take(*best, tried + others_ + about_nan(device, trial, scratch, workspace, *best), listed);
+  }
+
+  // cublasLt.h says of ReLU only "x:=max(x, 0)", which may lose a NaN.
+  std::string about_nan(CudaDevice& device, Trial& trial, const BlasltPointers& scratch, void* workspace,
+                        const Candidate& best) const {
+    if (!(problem_.epilogue & CUBLASLT_EPILOGUE_RELU)) return {};
+    trial.set(const_cast<void*>(scratch.a), bytes_of(problem_.a, problem_.batch), 0xFF);
+    check(launch(device, scratch, best.algorithm, workspace, best.workspace), "cublasLtMatmul");
+    const double value = first_of(device, scratch.out);
+    return std::isnan(value) ? "; ReLU of NaN is NaN" : "; ReLU of NaN is 0";
+  }
+
+  double first_of(CudaDevice& device, const void* result) const {
+    const DType dtype = problem_.out.dtype;
+    unsigned char bytes[8] = {};
+    device.copy_out(bytes, result, size_of(dtype));
+    return load(dtype, bytes, 0);
   }
 
   // Whether the first element of the result is the sum of products that fp16 would have made infinite or 0.
   bool has_range(CudaDevice& device, const void* result) const {
-    const DType dtype = problem_.out.dtype;
     const unsigned char a[2] = {kByteOfA, kByteOfA}, b[2] = {kByteOfB, kByteOfB};
     const auto depth = static_cast<double>(problem_.a.transpose ? problem_.a.rows : problem_.a.columns);
     const double wanted = depth * load(DType::bf16, a, 0) * load(DType::bf16, b, 0);
-    unsigned char bytes[8] = {};
-    device.copy_out(bytes, result, size_of(dtype));
-    return std::fabs(load(dtype, bytes, 0) - wanted) <= wanted / 16;
+    return std::fabs(first_of(device, result) - wanted) <= wanted / 16;
   }
 
   std::string text_of(const Candidate& candidate, int listed) const {
@@ -331,7 +358,7 @@ class Plan final : public BlasltPlan {
 
   cublasStatus_t launch(const CudaDevice& device, const BlasltPointers& p, const cublasLtMatmulAlgo_t& algorithm,
                         void* workspace, size_t workspace_bytes) const {
-    set_scale_pointers(p);
+    set_pointers(p);
     const Scalar alpha(problem_.arithmetic.scale, p.alpha), beta(problem_.arithmetic.scale, p.beta);
     const void* factors[2] = {alpha.bytes, beta.bytes};
     if (problem_.device_factor) factors[0] = p.factor, factors[1] = p.factor + 1;
@@ -347,27 +374,9 @@ class Plan final : public BlasltPlan {
   std::string untried_;  // why there is no scratch memory
 };
 
-bool fills_16_bytes(DType dtype, int64_t elements) {
-  return bytes_for(dtype, static_cast<size_t>(elements) * 2) % 32 == 0;
-}
-
 using Plans = std::unordered_map<Signature, std::unique_ptr<BlasltPlan>, SignatureHash>;
 
 }  // namespace
-
-// cuBLAS documentation, "cublasLtMatmul()": 16 bytes of every dimension and pointer, and the TN format where there is no
-// other, which is everywhere for e2m1.
-Refusal not_for_narrow(int capability, const BlasltProblem& problem) {
-  const DType dtype = problem.a.dtype;
-  if (dtype != DType::e4m3 && dtype != DType::e5m2 && dtype != DType::e2m1) return {};
-  const bool only_tn = dtype == DType::e2m1 || capability < 100 || capability >= 120;
-  if (only_tn && (problem.a.transpose || !problem.b.transpose))
-    return "multiplies " + std::string(name_of(dtype)) + " on this GPU only with k contiguous in a and in b";
-  for (const auto* one : {&problem.a, &problem.b, &problem.out})
-    if (!fills_16_bytes(one->dtype, one->columns) || one->alignment < 16)
-      return "multiplies " + std::string(name_of(dtype)) + " only in rows of multiples of 16 bytes";
-  return {};
-}
 
 std::unique_ptr<BlasltPlan> make_blaslt_plan(CudaDevice& device, const BlasltProblem& problem) {
   device.activate();
@@ -382,17 +391,6 @@ const BlasltPlan& blaslt_plan(const Device& device, const Signature& key, const 
   // A plan is tried on the device, which does not change what the device is.
   auto plan = make_blaslt_plan(const_cast<CudaDevice&>(cuda), problem);
   return *plans.emplace(key, std::move(plan)).first->second;
-}
-
-void add_to(Signature& key, const BlasltProblem::Matrix& matrix) {
-  key.add(static_cast<int64_t>(matrix.dtype)), key.add(matrix.rows), key.add(matrix.columns);
-  key.add(int64_t{matrix.transpose}), key.add(int64_t{matrix.alignment});
-}
-
-uint32_t alignment_of(const Tensor& tensor) {
-  if (tensor.layout() == Layout::any) return 256;
-  const auto address = reinterpret_cast<uintptr_t>(tensor.data());
-  return address == 0 ? 256 : 1u << std::min(8, std::countr_zero(address));
 }
 
 }  // namespace halfmark::kernels::cuda

@@ -29,6 +29,14 @@ struct BlasltProblem {
   cublasLtMatmulMatrixScale_t mode_a = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,
                               mode_b = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   size_t scale_bytes_a = 0, scale_bytes_b = 0;
+  // What follows the product, in the library's terms. Its bias has an entry for each column of `out`, or is the gradient of
+  // one. Its auxiliary matrix is what forward keeps for backward: rows of `out`, aux_ld elements apart (of the mask of
+  // ReLU: bits).
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  size_t bias_bytes = 0, aux_bytes = 0;                // 0: there is none
+  uint32_t bias_alignment = 256, aux_alignment = 256;  // as those of matrices
+  DType bias_type = DType::f32;
+  int64_t aux_ld = 0;
   bool device_factor = false;  // alpha and beta are floats in device memory
 };
 
@@ -36,8 +44,9 @@ struct BlasltPointers {
   const void *a = nullptr, *b = nullptr;
   void* out = nullptr;
   const void *scale_a = nullptr, *scale_b = nullptr;
-  const float* factor = nullptr;  // of device_factor: alpha, then 0
-  double alpha = 1, beta = 0;     // otherwise
+  void *bias = nullptr, *aux = nullptr;  // read or written, as the epilogue says
+  const float* factor = nullptr;         // of device_factor: alpha, then 0
+  double alpha = 1, beta = 0;            // otherwise
 };
 
 class BlasltPlan {
@@ -53,6 +62,14 @@ class BlasltPlan {
   size_t workspace_ = 0;
 };
 
+// alpha or beta in the scale type of a product.
+struct Scalar {
+  alignas(8) unsigned char bytes[8];
+  Scalar(cudaDataType_t type, double value) {
+    store(type == CUDA_R_64F ? DType::f64 : type == CUDA_R_16F ? DType::f16 : DType::f32, bytes, 0, value);
+  }
+};
+
 // What fp8 and e2m1 need of the matrices, which the library answers with "not supported".
 Refusal not_for_narrow(int capability, const BlasltProblem& problem);
 
@@ -62,6 +79,7 @@ std::unique_ptr<BlasltPlan> make_blaslt_plan(CudaDevice& device, const BlasltPro
 // The plan of a problem, made on first use and kept with the device. The key must tell problems apart.
 const BlasltPlan& blaslt_plan(const Device& device, const Signature& key, const BlasltProblem& problem);
 void add_to(Signature& key, const BlasltProblem::Matrix& matrix);
+BlasltProblem::Matrix blaslt_matrix(const Tensor& tensor, bool transpose);  // the last two axes
 
 uint32_t alignment_of(const Tensor& tensor);  // 256 for one without memory yet
 

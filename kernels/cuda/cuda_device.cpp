@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/cublas.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/recorded_graph.h"
 #include "kernels/cuda/rows.h"
@@ -117,7 +118,8 @@ void CudaDevice::open() {
   HM_CUDA(cudaEventCreate(&start_));
   HM_CUDA(cudaEventCreate(&stop_));
   nvml_->find_own_process();
-  add_blaslt_rows(kernels_);
+  add_blaslt_rows(kernels_), add_blaslt_fused_rows(kernels_);
+  add_cublas_rows(kernels_);
   add_scaled_rows(kernels_, *this);
   add_cudnn_rows(kernels_);
   add_own_rows(kernels_);
@@ -134,6 +136,7 @@ void CudaDevice::close() noexcept {
   cudaSetDevice(index_);
   blaslt_plans.reset(), cudnn_plans.reset();
   if (stream_) cudaStreamSynchronize(stream_);
+  if (cublas) cublas->close();
   release_cached();
   if (eviction_) cudaFree(eviction_);
   if (cudnn_) cudnnDestroy(cudnn_);

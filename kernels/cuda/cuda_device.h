@@ -19,6 +19,7 @@
 
 namespace halfmark::kernels::cuda {
 
+class Cublas;
 class RecordedGraph;
 
 // Everything runs on one stream, so released memory may be reused at once: later work runs later.
@@ -55,6 +56,7 @@ class CudaDevice : public Device {
 
   // Plans that the files of rows keep; they have the lifetime of the device.
   mutable std::shared_ptr<void> blaslt_plans, cudnn_plans;
+  mutable std::shared_ptr<Cublas> cublas;  // opened on first use
 
  private:
   void open();

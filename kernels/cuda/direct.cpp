@@ -93,7 +93,7 @@ void conv_backward_weights(Device& device, const Conv2dBackwardWeights& op) {
 }  // namespace
 
 void add_direct_rows(KernelTable& table) {
-  add_attention_rows(table);
+  add_attention_rows(table), add_fused_rows(table);
   add_scaled_rows(table);
   table.of<Matmul>().push_back({"cuda-direct", Speed::emulated, matmul_refuses, matmul});
   table.of<BatchedMatmul>().push_back({"cuda-direct", Speed::emulated, batched_refuses, batched});

@@ -1,7 +1,23 @@
 #include "kernels/cuda/hardware.h"
 
+#include <cublas_v2.h>
+#include <dlfcn.h>
+
 namespace halfmark::kernels::cuda {
 
 std::string hardware_numerics() { return {}; }
+
+void* cublas_function(const char* name, std::string& reason) {
+  // Of the version that the headers are of: the numbers of enumerations may change with the next one.
+  static const std::string file = "libcublas.so." + std::to_string(CUBLAS_VER_MAJOR);
+  static void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    reason = file + " is not installed";
+    return nullptr;
+  }
+  void* function = dlsym(library, name);
+  if (!function) reason = file + " has no " + name;
+  return function;
+}
 
 }  // namespace halfmark::kernels::cuda

@@ -9,4 +9,8 @@ namespace halfmark::kernels::cuda {
 // Device::numerics(): empty for a GPU. Otherwise times are not valid, and reports say what the device is.
 std::string hardware_numerics();
 
+// A function of cuBLAS, which is loaded at run time: the plugin also works where only cublasLt is installed. Null, and the
+// reason, if there is none.
+void* cublas_function(const char* name, std::string& reason);
+
 }  // namespace halfmark::kernels::cuda

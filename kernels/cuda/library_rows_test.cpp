@@ -4,74 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "kernels/devices.h"
+#include "kernels/cuda/library_rows_testing.h"
 #include "kernels/number/error.h"
-#include "kernels/ops/ops.h"
 #include "kernels/ops/ops_cases_quantize.h"
 
 namespace halfmark::kernels {
 namespace {
-
-// While it exists, the stand-ins give these wrong answers.
-class Planted {
- public:
-  explicit Planted(const char* words) { setenv("HALFMARK_SOFTWARE_LIBRARIES", words, 1); }
-  ~Planted() { unsetenv("HALFMARK_SOFTWARE_LIBRARIES"); }
-  Planted(const Planted&) = delete;
-  Planted& operator=(const Planted&) = delete;
-};
-
-class LibraryRows : public testing::Test {
- protected:
-  // A software GPU with this number, or none.
-  static std::shared_ptr<Device> device(const std::string& name) {
-    for (const DeviceRow& row : known_devices())
-      if (row.name == name && row.absent.empty()) {
-        auto opened = open_device(name);
-        return opened->numerics().empty() ? nullptr : opened;
-      }
-    return nullptr;
-  }
-  void SetUp() override {
-    gpu_ = device("cuda:0");
-    if (!gpu_) GTEST_SKIP() << "no software GPU";
-  }
-  Device& gpu() { return *gpu_; }
-
- private:
-  std::shared_ptr<Device> gpu_;
-};
-
-struct Ran {
-  std::string row;
-  std::vector<std::string> refusals, choices;
-  std::vector<double> values;
-  std::string choice() const { return choices.empty() ? "none" : choices[0]; }
-  std::string all_refusals() const {
-    std::string text;
-    for (const std::string& one : refusals) text += one + "\n";
-    return text;
-  }
-};
-
-Ran multiply(Device& device, int64_t n, DType dtype, const Math& math, double a, double b) {
-  const auto filled = [&](double value) {
-    return Tensor::from(device, {n, n}, dtype, std::vector<double>(static_cast<size_t>(n * n), value));
-  };
-  const Tensor left = filled(a), right = filled(b);
-  Tensor out(device, {n, n}, dtype);
-  KernelLog log;
-  run(Matmul{.a = left, .b = right, .out = out, .math = math});
-  const LoggedKernel entry = log.entries().at(0);
-  return {entry.row, entry.refusals, entry.choices, out.values()};
-}
 
 // 3x3 with padding 1; the centre of the result sums 9 * channels products of x and 1.
 Ran convolve(Device& device, int64_t channels, DType dtype, const Math& math, double x) {
@@ -146,7 +90,7 @@ TEST_F(LibraryRows, Bf16ThatIsReportedAsFp16IsUsedIfItHasTheRange) {
 }
 
 TEST_F(LibraryRows, AnAlgorithmThatFailsIsARefusalWithTheReason) {
-  const Planted planted("cublasLtMatmul");
+  const Planted planted("cublasLtMatmul,cublasGemmEx");
   const Ran ran = multiply(gpu(), 112, DType::f32, {}, 2, 3);
   EXPECT_EQ(ran.row, "cuda-direct");
   EXPECT_EQ(ran.values[0], 6 * 112);
@@ -244,11 +188,12 @@ TEST_F(LibraryRows, ALibraryThatCannotBeOpenedIsARefusal) {
   const std::shared_ptr<Device> other = device("cuda:1");
   if (!other) GTEST_SKIP() << "one software GPU only";
   {
-    const Planted planted("cublasLtCreate,cudnnCreate");
+    const Planted planted("cublasLtCreate,cublasCreate_v2,cudnnCreate");
     const Ran ran = multiply(*other, 16, DType::f32, {}, 2, 3);
     EXPECT_EQ(ran.row, "cuda-direct");
     EXPECT_EQ(ran.values[0], 6 * 16);
     EXPECT_NE(ran.all_refusals().find("cublasLtCreate"), std::string::npos) << ran.all_refusals();
+    EXPECT_NE(ran.all_refusals().find("cublasCreate"), std::string::npos) << ran.all_refusals();
     const Ran convolved = convolve(*other, 4, DType::f32, {}, 1);
     EXPECT_EQ(convolved.row, "cuda-direct");
     EXPECT_NE(convolved.all_refusals().find("cudnnCreate"), std::string::npos) << convolved.all_refusals();

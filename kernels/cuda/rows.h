@@ -12,11 +12,14 @@ namespace halfmark::kernels::cuda {
 
 // In order of preference; direct rows come last.
 void add_blaslt_rows(KernelTable& table);
+void add_blaslt_fused_rows(KernelTable& table);
+void add_cublas_rows(KernelTable& table);
 void add_scaled_rows(KernelTable& table, const CudaDevice& device);
 void add_cudnn_rows(KernelTable& table);
 void add_own_rows(KernelTable& table);     // halfmark's own kernels: the families that follow
 void add_direct_rows(KernelTable& table);  // and those that are slow, after the libraries' rows and the others
 void add_attention_rows(KernelTable& table);
+void add_fused_rows(KernelTable& table);  // whose products are those of the rows before
 void add_scaled_rows(KernelTable& table);
 void add_dot_rows(KernelTable& table, CudaDevice& device);  // rows on the device's own matrix instructions
 

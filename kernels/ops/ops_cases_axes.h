@@ -30,6 +30,20 @@ struct MatmulSize {
 
 enum class MatmulForm : uint8_t { plain, transpose_a, transpose_b, transpose_both, add_to_integers, integers };
 
+struct FusedForm {  // bias and activation after a product
+  FusedActivation activation = FusedActivation::none;
+  bool bias = true, keeps = false;
+  bool transpose_a = false, transpose_b = true;  // as a layer multiplies by its weight [out, in]
+  bool integers = false;
+};
+
+struct FusedBackwardForm {
+  FusedActivation activation = FusedActivation::none;
+  BiasSums sums = BiasSums::a;
+  bool transpose_a = true, transpose_b = false;  // as the gradient of such a weight
+  bool integers = false;
+};
+
 struct ConvSize {
   const char* note;
   Shape x, w;
@@ -153,7 +167,9 @@ struct Axes {
   std::vector<LabelForm> label_forms = {{}};
   std::vector<std::vector<double>> loss_arguments = {{}};  // a and b of an element-wise loss; empty: its defaults
   std::vector<bool> loss_layouts = {false};                // whether an image is channels last
-  std::vector<bool> ctc_impossible = {false};              // whether a sequence has too few steps for its labels
+  std::vector<FusedForm> fused = {{}};
+  std::vector<FusedBackwardForm> fused_backward = {{}};
+  std::vector<bool> ctc_impossible = {false};  // whether a sequence has too few steps for its labels
   std::vector<bool> ctc_zero_infinity = {false};
 };
 
@@ -251,6 +267,15 @@ inline Axes tested_axes() {
   axes.matmuls = {{5, 7, 13}, {32, 48, 64}, {1, 33, 40}, {8, 16, 768}};  // the last: parts of split-K of whole tiles
   axes.matmul_forms = {MatmulForm::plain,          MatmulForm::transpose_a,     MatmulForm::transpose_b,
                        MatmulForm::transpose_both, MatmulForm::add_to_integers, MatmulForm::integers};
+  using enum FusedActivation;
+  axes.fused = {{none, true, false, false, true},       {relu, true, true, false, true},
+                {relu, true, false, true, false, true}, {gelu_tanh, true, true, false, true},
+                {gelu_tanh, true, false, false, false}, {relu, false, true, false, false, true},
+                {gelu_tanh, false, true, true, true},   {none, true, false, true, false, true}};
+  axes.fused_backward = {{none, BiasSums::a, true, false},         {none, BiasSums::a, false, true, true},
+                         {none, BiasSums::b, true, false},         {none, BiasSums::b, false, true},
+                         {relu, BiasSums::out, false, false},      {relu, BiasSums::none, false, true, true},
+                         {gelu_tanh, BiasSums::out, false, false}, {gelu_tanh, BiasSums::none, true, true}};
   axes.convolutions = tested_convolutions();
   axes.conv_layouts = {{Layout::plain, Layout::plain, Layout::plain},
                        {Layout::nhwc, Layout::nhwc, Layout::nhwc, true},
@@ -339,6 +364,7 @@ inline Axes tested_axes() {
 // elements). Each reaches a second block or piece, and the last one is not full. The cases are slow, so there are few.
 inline Axes long_axes() {
   using enum DType;
+  using enum FusedActivation;
   Axes axes = tested_axes();
   axes.dtypes = {f32, f16};
   axes.forms = {{Layout::plain, Layout::plain}, {Layout::nhwc, Layout::nhwc}};
@@ -360,6 +386,9 @@ inline Axes long_axes() {
                        {f16, f16, f16, {.multiply = kFp16, .accumulate = kFp16, .partial = kFp16}, "fp16-sum"}};
   axes.matmuls = {{8209, 3, 5}, {181, 183, 3}, {3, 5, 11003}};
   axes.matmul_forms = {MatmulForm::plain};
+  axes.fused = {{none, true, false}, {relu, true, true}, {gelu_tanh, true, true}};
+  axes.fused_backward = {
+      {none, BiasSums::a}, {none, BiasSums::b, false, true}, {gelu_tanh, BiasSums::out}, {relu, BiasSums::out}};
   axes.convolutions = {};
   axes.dots = {{f16, f16, f32, f32}};
   axes.dot_count = 261;

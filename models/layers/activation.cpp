@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/number/error.h"
@@ -15,6 +16,13 @@ template <class Row>
 class ActivationLayer : public TappedLayer {
  public:
   using TappedLayer::TappedLayer;
+  FusedActivation fused_activation(const Pass& pass) const override {
+    const DType low = pass.policy().low;
+    if (pass.input_dtype(activations::operation_of<Row>(), low) != low) return FusedActivation::none;  // casts it
+    if constexpr (std::is_same_v<Row, activations::Relu>) return FusedActivation::relu;
+    if constexpr (std::is_same_v<Row, activations::GeluTanh>) return FusedActivation::gelu_tanh;
+    return FusedActivation::none;
+  }
 
  private:
   Tensor compute(Pass& pass, const Tensor& x_given, Saved* saved) override {

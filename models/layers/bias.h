@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,14 +26,19 @@ class Bias {
   void add(Pass& pass, std::string_view operation, Tensor& y) {
     if (!is_none()) run(AddBias{.x = y, .bias = pass.weight(operation, param_), .out = y});
   }
+  bool is_none() const { return param_.value.empty(); }
+  // In the dtype of `operation`; there must be one.
+  Tensor value(Pass& pass, std::string_view operation) { return pass.weight(operation, param_); }
+  // The gradient as `compute` writes it; there must be a bias.
+  void gradient_by(Pass& pass, DType computed, const std::function<void(Tensor&)>& compute) {
+    pass.gradient(param_, computed, compute);
+  }
   // The sum of dy over all positions, first in the dtype `computed`.
   void gradient(Pass& pass, DType computed, const Tensor& dy) {
     if (!is_none()) pass.gradient(param_, computed, [&](Tensor& db) { run(BiasGradient{.dy = dy, .dbias = db}); });
   }
 
  private:
-  bool is_none() const { return param_.value.empty(); }
-
   Param param_;  // [outputs]
 };
 

@@ -29,7 +29,7 @@ class Checkpoint : public Layer {
     {
       // Without the tap of the first forward, which has seen these activations.
       Pass repeated(pass.device, pass.policy(), pass.training, key, pass.recomputed_tap);
-      repeated.recomputes = true, repeated.caches_casts = pass.caches_casts;
+      repeated.recomputes = true, repeated.caches_casts = pass.caches_casts, repeated.fuses = pass.fuses;
       body_->forward(repeated, x, &again);
     }
     Tensor dx = body_->backward(pass, dy, again);

@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "models/layers/fusible.h"
 #include "models/layers/tapped_layer.h"
 
 namespace halfmark::models {
@@ -33,12 +35,36 @@ class Sequential : public Layer {
 
   Tensor forward(Pass& pass, const Tensor& x, Saved* saved) override {
     Tensor y = x;
-    for (const LayerPtr& layer : layers_) y = layer->forward(pass, y, saved);
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const FusedActivation f = fused_after(pass, i);
+      if (f == FusedActivation::none) {
+        y = layers_[i]->forward(pass, y, saved);
+        continue;
+      }
+      y = linear_at(pass, i)->forward_activated(pass, y, saved, f, linear_at(pass, i + 2) != nullptr);
+      ++i;
+      if (pass.tap) pass.look("activation/" + layers_[i]->name(), y);
+    }
     return y;
   }
   Tensor backward(Pass& pass, const Tensor& dy, Saved& saved) override {
     Tensor dx = dy;
-    for (size_t i = layers_.size(); i-- > 0;) dx = layers_[i]->backward(pass, dx, saved);
+    bool has_bias_gradient = false;  // of the layer whose turn it is: computed with the layer after it
+    for (size_t i = layers_.size(); i-- > 0;) {
+      const FusedActivation after = i >= 1 ? fused_after(pass, i - 1) : FusedActivation::none;
+      if (after != FusedActivation::none) --i;  // to the layer that computed it
+      FusibleLinear* linear = linear_at(pass, i);
+      const FusedActivation before = linear && i >= 2 ? fused_after(pass, i - 2) : FusedActivation::none;
+      FusibleLinear* source = before == FusedActivation::none ? nullptr : linear_at(pass, i - 2);
+      if (after != FusedActivation::none)
+        dx = linear->backward_activated(pass, dx, saved, after, before, source);
+      else if (source || has_bias_gradient)
+        dx = linear->backward_through(pass, dx, saved, has_bias_gradient, before, source);
+      else
+        dx = layers_[i]->backward(pass, dx, saved);
+      has_bias_gradient = source != nullptr;
+      if (source) --i;  // the activation before is done
+    }
     return dx;
   }
   std::vector<Param*> params() override {
@@ -60,6 +86,18 @@ class Sequential : public Layer {
   }
 
  private:
+  // The layer as one that can fuse, or null.
+  FusibleLinear* linear_at(const Pass& pass, size_t i) const {
+    if (!pass.fuses || i >= layers_.size()) return nullptr;
+    auto* linear = dynamic_cast<FusibleLinear*>(layers_[i].get());
+    return linear && linear->can_fuse(pass) ? linear : nullptr;
+  }
+  // The activation that layer i computes with its product, which is the next layer.
+  FusedActivation fused_after(const Pass& pass, size_t i) const {
+    if (!linear_at(pass, i) || i + 1 >= layers_.size()) return FusedActivation::none;
+    return layers_[i + 1]->fused_activation(pass);
+  }
+
   template <class T>
   std::vector<T*> all(auto&& of) {
     std::vector<T*> found;

@@ -1,4 +1,5 @@
-// y = x w^T + b over the last axis.
+// y = x w^T + b over the last axis. If the pass fuses, product and bias are one operation, and so are the gradients of
+// weight and bias: y is rounded once. An activation beside it is part of these operations too (fusible.h).
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "models/layers/bias.h"
+#include "models/layers/fusible.h"
 #include "models/layers/quantized_linear.h"
 #include "models/layers/tapped_layer.h"
 #include "models/layers/weight.h"
@@ -14,7 +16,7 @@
 namespace halfmark::models {
 namespace {
 
-class Linear : public TappedLayer {
+class Linear : public TappedLayer, public FusibleLinear {
  public:
   // torch.nn.Linear.reset_parameters: kaiming_uniform(a = sqrt 5) is U(-1 / sqrt(in), 1 / sqrt(in)), the bias likewise.
   Linear(const Init& init, std::string name, int64_t in, int64_t out, bool with_bias, const Start& start,
@@ -52,12 +54,16 @@ class Linear : public TappedLayer {
   }
 
   Tensor compute(Pass& pass, const Tensor& x, Saved* saved) override {
+    if (can_fuse(pass)) return fused(pass, x, saved, FusedActivation::none, false);
     if (saved) saved->keep_spec(x);
     const Tensor a = matrix(pass, pass.input("linear", x));
     Tensor y = quantizes(pass, x.dtype()) ? quantized_.forward(pass, name(), a, weight_.plain()->value, saved)
                                           : multiplied(pass, a, saved);
     bias_.add(pass, "linear", y);
-    return x.shape().rank() == 2 ? y : pass.plain(y).reshaped(output_shape(x.shape()));
+    return as_given(pass, y, x.shape());
+  }
+  Tensor as_given(Pass& pass, const Tensor& y, const Shape& x) {
+    return x.rank() == 2 ? y : pass.plain(y).reshaped(output_shape(x));
   }
 
   Tensor multiplied(Pass& pass, const Tensor& a, Saved* saved) {
@@ -68,8 +74,38 @@ class Linear : public TappedLayer {
     return y;
   }
 
+  // Keeps for the activation, last: of ReLU its mask or its result, of GELU its argument.
+  Tensor fused(Pass& pass, const Tensor& x, Saved* saved, FusedActivation f, bool by_mask) {
+    if (saved) saved->keep_spec(x);
+    const Tensor a = matrix(pass, pass.input("linear", x)), w = weight_.forward(pass, "linear", saved),
+                 bias = bias_.value(pass, "linear");
+    Tensor y = pass.fresh({a.shape()[0], w.shape()[0]}, pass.output_dtype("linear", a.dtype())), kept;
+    if (saved && f == FusedActivation::relu && by_mask)
+      kept = Tensor(pass.device, {y.shape()[0], kernels::relu_mask_bytes(y.shape()[1])}, DType::u8);
+    if (saved && f == FusedActivation::gelu_tanh) kept = pass.fresh(y.shape(), y.dtype());
+    run(FusedMatmul{.a = a,
+                    .b = w,
+                    .bias = bias,
+                    .out = y,
+                    .kept = kept,
+                    .transpose_b = true,
+                    .activation = f,
+                    .math = pass.math(a.dtype())});
+    const Tensor result = as_given(pass, y, x.shape());
+    if (!saved) return result;
+    saved->keep(a);
+    if (f == FusedActivation::relu && !by_mask) saved->keep(y);
+    if (!kept.empty()) saved->keep(kept);
+    return result;
+  }
+
+  Tensor forward_activated(Pass& pass, const Tensor& x, Saved* saved, FusedActivation f, bool by_mask) override {
+    return fused(pass, x, saved, f, by_mask);
+  }
+
   // dx = dy w, dw = dy^T x, db = sum of dy over the batch.
   Tensor differentiate(Pass& pass, const Tensor& dy_given, Saved& saved) override {
+    if (can_fuse(pass)) return fused_backward(pass, dy_given, saved, false, FusedActivation::none, nullptr);
     if (quantizes(pass, dy_given.dtype())) return quantized_backward(pass, dy_given, saved);
     const Tensor a = saved.take(), w = saved.take();
     const Tensor dy = matrix(pass, pass.cast(dy_given, a.dtype()));
@@ -80,8 +116,73 @@ class Linear : public TappedLayer {
     bias_.gradient(pass, w.dtype(), dy);
     Tensor dx = pass.fresh(a.shape(), a.dtype());
     run(Matmul{.a = dy, .b = w, .out = dx, .math = math});
+    return as_input(pass, dx, x);
+  }
+  static Tensor as_input(Pass& pass, Tensor dx, const TensorSpec& x) {
     if (x.shape.rank() != 2) dx = pass.plain(dx).reshaped(x.shape);
     return pass.cast(dx, x.dtype);
+  }
+
+  bool can_fuse(const Pass& pass) const override { return pass.fuses && !bias_.is_none() && !pass.policy().products; }
+
+  void bias_gradient_by(Pass& pass, DType computed, const std::function<void(Tensor&)>& compute) override {
+    bias_.gradient_by(pass, computed, compute);
+  }
+
+  Tensor backward_activated(Pass& pass, const Tensor& dy_given, Saved& saved, FusedActivation after, FusedActivation f,
+                            FusibleLinear* before) override {
+    const Tensor kept = saved.take();
+    const Tensor dy = matrix(pass, pass.cast(dy_given, kept.dtype()));
+    Tensor dz = pass.fresh(kept.shape(), kept.dtype());
+    if (after == FusedActivation::relu)
+      run(ReluBackward{.kept = kept, .dy = dy, .dx = dz});
+    else
+      run(ActivationBackward<kernels::activations::GeluTanh>{.kept = kept, .dy = dy, .dx = dz});
+    if (pass.tap) pass.look("gradient/" + name(), dz);
+    return fused_backward(pass, dz, saved, false, f, before);
+  }
+
+  Tensor backward_through(Pass& pass, const Tensor& dy, Saved& saved, bool has_bias_gradient, FusedActivation f,
+                          FusibleLinear* before) override {
+    if (pass.tap) pass.look("gradient/" + name(), dy);
+    return fused_backward(pass, dy, saved, has_bias_gradient, f, before);
+  }
+
+  Tensor fused_backward(Pass& pass, const Tensor& dy_given, Saved& saved, bool has_bias_gradient, FusedActivation f,
+                        FusibleLinear* before) {
+    const Tensor a = saved.take(), w = saved.take();
+    const Tensor dy = matrix(pass, pass.cast(dy_given, a.dtype()));
+    const Math math = pass.math(a.dtype());
+    const auto of_weight = [&](Tensor* db) {
+      weight_.gradient(pass, w.dtype(), saved, [&](Tensor& dw) {
+        if (!db) return run(Matmul{.a = dy, .b = a, .out = dw, .transpose_a = true, .math = math});
+        const Tensor nothing;
+        run(FusedMatmulBackward{.a = dy,
+                                .b = a,
+                                .kept = nothing,
+                                .out = dw,
+                                .dbias = *db,
+                                .transpose_a = true,
+                                .sums = BiasSums::a,
+                                .math = math});
+      });
+    };
+    if (has_bias_gradient)
+      of_weight(nullptr);
+    else
+      bias_.gradient_by(pass, w.dtype(), [&](Tensor& db) { of_weight(&db); });
+    const TensorSpec x = saved.take_spec();
+    Tensor dx = pass.fresh(a.shape(), a.dtype());
+    if (!before) {
+      run(Matmul{.a = dy, .b = w, .out = dx, .math = math});
+      return as_input(pass, dx, x);
+    }
+    const Tensor kept = saved.take();
+    before->bias_gradient_by(pass, w.dtype(), [&](Tensor& db) {
+      run(FusedMatmulBackward{
+          .a = dy, .b = w, .kept = kept, .out = dx, .dbias = db, .activation = f, .sums = BiasSums::out, .math = math});
+    });
+    return as_input(pass, dx, x);
   }
 
   // Under a training recipe, if the layer has a weight of its own.

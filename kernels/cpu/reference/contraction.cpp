@@ -175,12 +175,6 @@ void contract_with(const Contraction& work, const std::vector<T>& right, AddSlic
   write(out, results);
 }
 
-Refusal refuses_math(const Math& math) {
-  if (math.accumulate == kFp64 || math.multiply.fraction_bits <= 25) return {};
-  return "products of " + std::string(math.multiply.name) + " need an fp64 accumulator, not " +
-         std::string(math.accumulate.name);
-}
-
 template <class Op>
 Refusal refuses_contraction(const Device& device, const Op& op) {
   if (Refusal refusal = refuses(device, op)) return refusal;
@@ -201,6 +195,12 @@ void add(KernelTable& table) {
 }
 
 }  // namespace
+
+Refusal refuses_math(const Math& math) {
+  if (math.accumulate == kFp64 || math.multiply.fraction_bits <= 25) return {};
+  return "products of " + std::string(math.multiply.name) + " need an fp64 accumulator, not " +
+         std::string(math.accumulate.name);
+}
 
 Path fastest_path(const Contraction& work) {
   const Math& math = work.math;

@@ -35,6 +35,9 @@ bool wants_fp64(const Tensor& tensor);
 
 Refusal refuse_operand(std::string_view name, const Tensor& tensor);
 
+// Products of fp64 in a narrower sum would be rounded twice.
+Refusal refuses_math(const Math& math);
+
 struct RefusalVisitor {
   Refusal& refusal;
   void input(std::string_view name, const Tensor& tensor) { see(name, tensor); }
@@ -61,6 +64,7 @@ void add_row(KernelTable& table, void (*run)(Device&, const Op&)) {
 
 // One function per file of this folder, each for one family of rows.
 void add_contraction_rows(KernelTable& table);
+void add_fused_rows(KernelTable& table);
 void add_scaled_matmul_rows(KernelTable& table);
 void add_quantize_rows(KernelTable& table);
 void add_elementwise_rows(KernelTable& table);

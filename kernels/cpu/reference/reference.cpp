@@ -4,7 +4,7 @@
 namespace halfmark::kernels {
 
 void add_reference_rows(KernelTable& table) {
-  reference::add_contraction_rows(table);
+  reference::add_contraction_rows(table), reference::add_fused_rows(table);
   reference::add_scaled_matmul_rows(table), reference::add_quantize_rows(table);
   reference::add_elementwise_rows(table);
   reference::add_norm_rows(table), reference::add_row_norm_rows(table);

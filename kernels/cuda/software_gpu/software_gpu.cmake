@@ -60,10 +60,10 @@ halfmark_software_gpu_test(rows sm_90 "GpuRows.*:GpuCast.*:Gpu.*:Ops/EveryRow.*/
 foreach(architecture IN ITEMS sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 sm_121)
   halfmark_software_gpu_test(dot ${architecture} "Ops/EveryRow.*/cuda_0_dot*:GpuCast.Ties*:Row/Dots.*:PublishedDots.*")
   # What a library can do depends on the architecture too.
-  halfmark_software_gpu_test(libraries ${architecture} "Ops/EveryRow.*/cuda_0_*cublaslt*:LibraryRows.Scaled*")
+  halfmark_software_gpu_test(libraries ${architecture} "Ops/EveryRow.*/cuda_0_*cublas*:LibraryRows.Scaled*")
 endforeach()
 # A device that a test loses, or on which a library cannot be opened, is not used by another test.
-halfmark_software_gpu_test(libraries sm_90,sm_90,sm_90,sm_90 "LibraryRows.*")
+halfmark_software_gpu_test(libraries sm_90,sm_90,sm_90,sm_90 "LibraryRows.*:GemmRows.*")
 
 halfmark_tests(software_gpu_tests LINK halfmark_software_gpu ${CMAKE_DL_LIBS} DIRECTORIES "${software_gpu}" "${software_gpu}/planted")
 if(TARGET software_gpu_tests)

@@ -2,9 +2,16 @@
 #include <string>
 
 #include "kernels/cuda/hardware.h"
+#include "kernels/cuda/software_gpu/cublas_functions.h"
 
 namespace halfmark::kernels::cuda {
 
 std::string hardware_numerics() { return "software GPU: PTX interpreted on the CPU"; }
+
+void* cublas_function(const char* name, std::string& reason) {
+  void* function = software_gpu::cublas_function(name);
+  if (!function) reason = std::string("the stand-in of cuBLAS has no ") + name;
+  return function;
+}
 
 }  // namespace halfmark::kernels::cuda

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cuda/software_gpu/libraries/planted_answers.h"
 #include "kernels/cuda/software_gpu/libraries/reference.h"
 #include "kernels/number/format.h"
 
@@ -62,8 +63,8 @@ void Epilogue::activate(std::vector<double>& values, int64_t matrix) const {
                aux);
   }
   for (double& value : values) {
-    if (std::isnan(value)) continue;
-    value = relu ? std::max(value, 0.0) : rounded(gelu(value));
+    if (std::isnan(value) && !(relu && planted("loses-nan"))) continue;
+    value = relu ? (value > 0 ? value : 0) : rounded(gelu(value));
   }
 }
 

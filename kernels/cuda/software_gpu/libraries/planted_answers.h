@@ -8,6 +8,9 @@
 //   ignores-split-k        they do not keep a split-K that is set
 //   plans-fail             cuDNN finalizes no execution plan
 //   only-with-notes        its heuristics list no engine without numerical notes, except the fallback
+//   multiplies-fp32-as-tf32, multiplies-tf32-as-fp32   cuBLAS takes the other format
+//   loses-nan              the ReLU of cublasLt's epilogues makes 0 of NaN
+//   no-cublas              cuBLAS is not installed
 //   faults                 cublasLtMatmul and convolutions read memory that is not theirs
 #pragma once
 

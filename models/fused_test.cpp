@@ -1,0 +1,121 @@
+// Linear layers whose product, bias and activation are one operation (Pass::fuses), beside the separate operations.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/layer.h"
+#include "models/trial_testing.h"
+
+namespace halfmark::models {
+namespace {
+
+struct Ran {
+  std::vector<double> output, input_gradient;
+  std::map<std::string, std::vector<double>> gradients;
+  std::multiset<std::string> operations;  // outer ones, each as often as it ran
+};
+
+// Forward and backward of layers with these numbers of features and this activation between them.
+Ran run_chain(const std::string& activation_name, const std::vector<int64_t>& widths, bool ends_with_activation,
+              bool fuses, const char* policy_name = "fp64", const Shape& rows = {6}, bool biased = true) {
+  const Policy& policy = policy_named(policy_name);
+  const Init init{*test_device(), policy, RandomKey(7)};
+  std::vector<LayerPtr> layers;
+  for (size_t i = 0; i + 1 < widths.size(); ++i) {
+    const std::string number = std::to_string(i);
+    layers.push_back(linear(init, "linear" + number, widths[i], widths[i + 1], biased));
+    if (i + 2 < widths.size() || ends_with_activation) layers.push_back(activation(activation_name, "f" + number));
+  }
+  const LayerPtr chain = sequential("chain", std::move(layers));
+  Pass pass(*test_device(), policy, true);
+  pass.fuses = fuses;
+  const auto tensor = [&](int64_t features, uint64_t seed) {
+    std::vector<int64_t> extents(rows.extents().begin(), rows.extents().end());
+    extents.push_back(features);
+    const Shape shape(extents);
+    std::vector<double> values(static_cast<size_t>(shape.elements()));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = RandomKey(seed).normal(i);
+    return Tensor::from(*test_device(), shape, policy.low, values);
+  };
+  Ran ran;
+  Saved saved;
+  const KernelLog log;
+  ran.output = chain->forward(pass, tensor(widths.front(), 1), &saved).values();
+  ran.input_gradient = chain->backward(pass, tensor(widths.back(), 2), saved).values();
+  EXPECT_TRUE(saved.empty());
+  for (const Param* param : chain->params()) ran.gradients[param->name] = param->grad.values();
+  for (const LoggedKernel& one : log.entries())
+    for (uint64_t call = 0; call < one.calls; ++call) ran.operations.insert(one.operation);
+  return ran;
+}
+
+void expect_alike(const Ran& a, const Ran& b, double tolerance) {
+  EXPECT_LE(distance(a.output, b.output), tolerance);
+  EXPECT_LE(distance(a.input_gradient, b.input_gradient), tolerance);
+  ASSERT_EQ(a.gradients.size(), b.gradients.size());
+  for (const auto& [name, gradient] : a.gradients)
+    EXPECT_LE(distance(gradient, b.gradients.at(name)), tolerance) << name;
+}
+
+TEST(FusedLayers, GiveTheNumbersOfSeparateOnes) {
+  for (const char* activation_name : {"relu", "gelu_tanh", "sigmoid"})
+    for (const bool ends_with_activation : {false, true})
+      for (const std::vector<int64_t>& widths : {std::vector<int64_t>{5, 9}, {5, 9, 4}, {5, 9, 16, 3}})
+        for (const Shape& rows : {Shape{6}, Shape{2, 3}}) {
+          SCOPED_TRACE(std::string(activation_name) + " " + std::to_string(widths.size()));
+          const Ran fused = run_chain(activation_name, widths, ends_with_activation, true, "fp64", rows);
+          expect_alike(fused, run_chain(activation_name, widths, ends_with_activation, false, "fp64", rows), 1e-14);
+        }
+}
+
+TEST(FusedLayers, LeaveTheOperationsThatTheyReplaceOut) {
+  const Ran fused = run_chain("relu", {5, 9, 16, 3}, false, true);
+  EXPECT_EQ(fused.operations.count("fused_matmul"), 3u);
+  // The gradients of the last weight, and those through both activations.
+  EXPECT_EQ(fused.operations.count("fused_matmul_backward"), 3u);
+  for (const char* gone : {"relu", "relu_backward", "add_bias"}) EXPECT_EQ(fused.operations.count(gone), 0u) << gone;
+  const Ran separate = run_chain("relu", {5, 9, 16, 3}, false, false);
+  EXPECT_EQ(separate.operations.count("fused_matmul") + separate.operations.count("fused_matmul_backward"), 0u);
+  EXPECT_EQ(separate.operations.count("add_bias"), 3u);
+  const Ran other = run_chain("sigmoid", {5, 9, 3}, false, true);
+  EXPECT_EQ(other.operations.count("fused_matmul"), 2u);
+  EXPECT_EQ(other.operations.count("sigmoid"), 1u);
+  const Ran unbiased = run_chain("relu", {5, 9, 3}, false, true, "fp64", {6}, false);
+  EXPECT_EQ(unbiased.operations.count("fused_matmul"), 0u);
+}
+
+TEST(FusedLayers, RoundOnce) {
+  const Ran exact = run_chain("relu", {64, 48}, true, false, "fp64");
+  const double fused = distance(run_chain("relu", {64, 48}, true, true, "bf16").output, exact.output),
+               separate = distance(run_chain("relu", {64, 48}, true, false, "bf16").output, exact.output);
+  EXPECT_LT(fused, separate);
+  EXPECT_GT(fused, separate / 4) << "both round the operands";
+}
+
+TEST(FusedLayers, KeepTheCastsOfAutocast) {
+  const Ran fused = run_chain("gelu_tanh", {5, 8, 4}, true, true, "amp-bf16"),
+            separate = run_chain("gelu_tanh", {5, 8, 4}, true, false, "amp-bf16");
+  expect_alike(fused, separate, 0.03);
+}
+
+// The fp64 reference of a fused trial is that of a separate one.
+TEST(FusedLayers, HaveTheSameReference) {
+  TrialSpec spec = test_spec(kSmallMlp, "bf16");
+  spec.settings.fused = true;
+  EXPECT_FALSE(spec.oracle(Inputs::rounded).settings.fused);
+  const auto step = [](const TrialSpec& given) {
+    Trial trial(given);
+    trial.load_batch(0);
+    trial.forward(), trial.backward(), trial.update();
+    return codes_of(trial);
+  };
+  EXPECT_EQ(step(spec.oracle(Inputs::drawn)), step(test_spec(kSmallMlp, "bf16").oracle(Inputs::drawn)));
+}
+
+}  // namespace
+}  // namespace halfmark::models

@@ -1,0 +1,34 @@
+// What a container needs to know of a linear layer to fuse it with the activation that follows.
+#pragma once
+
+#include <functional>
+
+#include "kernels/ops/ops.h"
+#include "models/layer.h"
+#include "models/namespaces.h"
+
+namespace halfmark::models {
+
+// A linear layer with a bias. A container runs two layers, or three, in one of these ways instead of one after the other:
+//   forward            y = f(x w^T + b), with what the backward of f needs
+//   backward           of a pair at the end: through f, then the layer's own gradients
+//   backward through   of a linear layer after a pair: its own gradients, and in one operation the gradient through the f
+//                      before it and that of the bias before f
+// Taps see neither the argument of f nor the gradient of f's result then.
+class FusibleLinear {
+ public:
+  virtual ~FusibleLinear() = default;
+  virtual bool can_fuse(const Pass& pass) const = 0;
+  // `by_mask`: a linear layer that can fuse comes next, so ReLU is kept as a mask.
+  virtual Tensor forward_activated(Pass& pass, const Tensor& x, Saved* saved, FusedActivation f, bool by_mask) = 0;
+  // Both: the gradients of this layer, with dy after its activation `after`, or after its product. `before`: the layer before
+  // the activation `f`, of whose product and bias the result is the gradient; null: of this layer's input.
+  virtual Tensor backward_activated(Pass& pass, const Tensor& dy, Saved& saved, FusedActivation after,
+                                    FusedActivation f, FusibleLinear* before) = 0;
+  // `has_bias_gradient`: this layer's is computed already, with the layer after it.
+  virtual Tensor backward_through(Pass& pass, const Tensor& dy, Saved& saved, bool has_bias_gradient, FusedActivation f,
+                                  FusibleLinear* before) = 0;
+  virtual void bias_gradient_by(Pass& pass, DType computed, const std::function<void(Tensor&)>& compute) = 0;
+};
+
+}  // namespace halfmark::models
