@@ -40,6 +40,11 @@ def scaled(tensor, factor):
 BIAS_GRADIENT = "    bias_.gradient(pass, w.dtype(), dy);\n"
 
 
+# The gradient of the input of an unfused linear layer.
+LINEAR_DX = BIAS_GRADIENT + ("    Tensor dx = pass.fresh(a.shape(), a.dtype());\n"
+                             "    run(Matmul{.a = dy, .b = w, .out = dx, .math = math});\n")
+
+
 def bias_gradient_of(change):
     """The gradient of the bias, computed from a copy of dy, `part`, after a change."""
     return f"    Tensor part = dy.clone();\n    {change}\n    bias_.gradient(pass, w.dtype(), part);\n"
@@ -94,8 +99,7 @@ CHANGES = [
             ".transpose_a = true, .math = math}); std::vector<double> v = dw.values(); v.insert(v.begin(), v.back()); "
             "v.pop_back(); dw.set_values(v); });")),
     change("linear_dx_scaled", "the gradient of the input is 0.1 % larger",
-           (LINEAR, "    run(Matmul{.a = dy, .b = w, .out = dx, .math = math});\n",
-            "    run(Matmul{.a = dy, .b = w, .out = dx, .math = math});\n    " + scaled("dx", 1.001) + "\n")),
+           (LINEAR, LINEAR_DX, LINEAR_DX + "    " + scaled("dx", 1.001) + "\n")),
     change("linear_gain", "initial weights are sqrt(3) times larger", (INITIAL, "drawn_uniform(own, shape, 1 / std::sqrt(static_cast<double>(fan_in)))", "drawn_uniform(own, shape, std::sqrt(3 / static_cast<double>(fan_in)))")),
     change("linear_fan_out", "initial weights follow the outputs, not the inputs",
            (LINEAR, "{out, in}, in, out, start", "{out, in}, out, in, start")),

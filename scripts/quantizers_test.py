@@ -169,29 +169,34 @@ def deepseek(amax, _):
     return quotient(F(1), decode), decode, 0
 
 
-# name: (element, rule, rows and depth of a tile (None: all), whether NaN spreads, whether it divides)
-RULES = {
-    "te-current-e4m3": (E4M3, te(E4M3, False, LARGEST), (None, None), False, False),
-    "te-current-e5m2": (E5M2, te(E5M2, False, LARGEST), (None, None), False, False),
-    "te-current-pow2-e4m3": (E4M3, te(E4M3, True, LARGEST), (None, None), False, False),
-    "te-current-pow2-e5m2": (E5M2, te(E5M2, True, LARGEST), (None, None), False, False),
-    "te-block-1x128": (E4M3, te(E4M3, True, LARGEST_BF16), (1, 128), False, False),
-    "te-block-128x128": (E4M3, te(E4M3, True, LARGEST_BF16), (128, 128), False, False),
-    "te-block-1x128-fp32": (E4M3, te(E4M3, False, LARGEST_BF16), (1, 128), False, False),
-    "te-block-128x128-fp32": (E4M3, te(E4M3, False, LARGEST_BF16), (128, 128), False, False),
-    "te-mxfp8-e4m3": (E4M3, mx(E4M3), (1, 32), False, False),
-    "te-mxfp8-e5m2": (E5M2, mx(E5M2), (1, 32), False, False),
-    "te-mxfp8-32x32": (E4M3, mx(E4M3), (32, 32), False, False),
-    "te-nvfp4": (E2M1, nvfp4, (1, 16), False, False),
-    "te-nvfp4-16x16": (E2M1, nvfp4, (16, 16), False, False),
-    "torchao-tensorwise-e4m3": (E4M3, torchao(E4M3, False), (None, None), True, False),
-    "torchao-tensorwise-e5m2": (E5M2, torchao(E5M2, False), (None, None), True, False),
-    "torchao-rowwise": (E4M3, torchao(E4M3, True), (1, None), True, False),
-    "deepseek-1x128": (E4M3, deepseek, (1, 128), True, True),
-    "deepseek-128x128": (E4M3, deepseek, (128, 128), True, True),
-    "deepgemm-1x128": (E4M3, deepseek, (1, 128), True, False),
-    "deepgemm-128x128": (E4M3, deepseek, (128, 128), True, False),
-}
+def rules_for(largest_of_input):
+    """name: (element, rule, rows and depth of a tile (None: all), whether NaN spreads, whether it divides)"""
+    return {
+        "te-current-e4m3": (E4M3, te(E4M3, False, LARGEST), (None, None), False, False),
+        "te-current-e5m2": (E5M2, te(E5M2, False, LARGEST), (None, None), False, False),
+        "te-current-pow2-e4m3": (E4M3, te(E4M3, True, LARGEST), (None, None), False, False),
+        "te-current-pow2-e5m2": (E5M2, te(E5M2, True, LARGEST), (None, None), False, False),
+        "te-block-1x128": (E4M3, te(E4M3, True, largest_of_input), (1, 128), False, False),
+        "te-block-128x128": (E4M3, te(E4M3, True, largest_of_input), (128, 128), False, False),
+        "te-block-1x128-fp32": (E4M3, te(E4M3, False, largest_of_input), (1, 128), False, False),
+        "te-block-128x128-fp32": (E4M3, te(E4M3, False, largest_of_input), (128, 128), False, False),
+        "te-mxfp8-e4m3": (E4M3, mx(E4M3), (1, 32), False, False),
+        "te-mxfp8-e5m2": (E5M2, mx(E5M2), (1, 32), False, False),
+        "te-mxfp8-32x32": (E4M3, mx(E4M3), (32, 32), False, False),
+        "te-nvfp4": (E2M1, nvfp4, (1, 16), False, False),
+        "te-nvfp4-16x16": (E2M1, nvfp4, (16, 16), False, False),
+        "torchao-tensorwise-e4m3": (E4M3, torchao(E4M3, False), (None, None), True, False),
+        "torchao-tensorwise-e5m2": (E5M2, torchao(E5M2, False), (None, None), True, False),
+        "torchao-rowwise": (E4M3, torchao(E4M3, True), (1, None), True, False),
+        "deepseek-1x128": (E4M3, deepseek, (1, 128), True, True),
+        "deepseek-128x128": (E4M3, deepseek, (128, 128), True, True),
+        "deepgemm-1x128": (E4M3, deepseek, (1, 128), True, False),
+        "deepgemm-128x128": (E4M3, deepseek, (128, 128), True, False),
+    }
+
+
+# By the dtype of the tensor before.
+RULES = {"f32": rules_for(LARGEST), "bf16": rules_for(LARGEST_BF16)}
 
 
 def amax_of(numbers, spreads):
@@ -200,9 +205,9 @@ def amax_of(numbers, spreads):
     return max((abs(x) for x in numbers if is_finite(x) or not math.isnan(x)), default=F(0))
 
 
-def quantized(codes, rows, depth, name):
+def quantized(codes, rows, depth, name, dtype):
     """[(code, decode, scale)] of the matrix of fp32 codes."""
-    element, rule, (tile_rows, tile_depth), spreads, divides = RULES[name]
+    element, rule, (tile_rows, tile_depth), spreads, divides = RULES[dtype][name]
     tile_rows, tile_depth = tile_rows or rows, tile_depth or depth
     numbers = [number_of(code) for code in codes]
     tensor_amax = amax_of(numbers, spreads)
@@ -238,9 +243,9 @@ def random_tensor(source, count):
     return codes
 
 
-def program_quantized(codes, depth, name):
+def program_quantized(codes, depth, name, dtype):
     text = "x\n" + "".join(f"{code:08x}\n" for code in codes)
-    answer = subprocess.run([PROGRAM, "quantize", "--rule", name, "--depth", str(depth), "--input", "bf16"], input=text, text=True,
+    answer = subprocess.run([PROGRAM, "quantize", "--rule", name, "--depth", str(depth), "--input", dtype], input=text, text=True,
                             capture_output=True, check=True)
     return [tuple(int(field, 16) for field in line.split(",")) for line in answer.stdout.splitlines()[1:]]
 
@@ -251,12 +256,14 @@ def is_nan_code(element, code):
 
 @unittest.skipUnless(os.access(PROGRAM, os.X_OK), f"the program is not built: {PROGRAM}")
 class Quantizers(unittest.TestCase):
-    def compare(self, name, codes, rows, depth):
-        element = RULES[name][0]
-        expected, found = quantized(codes, rows, depth, name), program_quantized(codes, depth, name)
+    def compare(self, name, codes, rows, depth, dtype):
+        element = RULES[dtype][name][0]
+        if dtype == "bf16":  # the upper half of an fp32 code
+            codes = [code & 0xFFFF0000 for code in codes]
+        expected, found = quantized(codes, rows, depth, name, dtype), program_quantized(codes, depth, name, dtype)
         self.assertEqual(len(expected), len(found))
         for place, ((code, decode, scale), (own, own_decode, own_scale)) in enumerate(zip(expected, found)):
-            where = f"{name}: element {place} of {rows} x {depth}, {codes[place]:08x}"
+            where = f"{name} of {dtype}: element {place} of {rows} x {depth}, {codes[place]:08x}"
             if is_nan_code(element, code):  # the sign of a NaN says nothing
                 self.assertTrue(is_nan_code(element, own), where)
             elif element is E2M1 and not is_finite(number_of(codes[place])) and math.isnan(number_of(codes[place])):
@@ -278,15 +285,15 @@ class Quantizers(unittest.TestCase):
             if number % 4:  # most are small: the larger ones are for the edges of tiles
                 rows, depth = min(rows, 3), min(depth, 40)
             tensors.append((random_tensor(source, rows * depth), rows, depth))
-        for name in RULES:
-            for codes, rows, depth in tensors:
-                self.compare(name, codes, rows, depth)
+        for name in RULES["f32"]:
+            for number, (codes, rows, depth) in enumerate(tensors):
+                self.compare(name, codes, rows, depth, "bf16" if number % 2 else "f32")
 
     def test_every_rule_of_the_program_is_compared(self):
         listed = subprocess.run([PROGRAM, "list", "quantizers", "--json"], text=True, capture_output=True, check=True).stdout
-        for name in RULES:
+        for name in RULES["f32"]:
             self.assertIn(f'"{name}"', listed)
-        self.assertEqual(listed.count('"element"'), len(RULES))
+        self.assertEqual(listed.count('"element"'), len(RULES["f32"]))
 
 
 if __name__ == "__main__":
