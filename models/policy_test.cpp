@@ -48,7 +48,7 @@ TEST(CastRules, DifferBetweenCpuAndCuda) {
 // their overloads, as torch._C._dispatch_get_registrations_for_dispatch_key lists them. On a CPU also cholesky and qr,
 // which only older versions have.
 constexpr size_t kCountOfTorchCuda = 113, kCountOfTorchCpu = 114 + 2;
-// The names in apex's lists (torch_overrides.py and functional_overrides.py); Keras casts every layer: all operations of the zoo
+// How many our lists have, so that none is lost: apex's of torch_overrides.py and functional_overrides.py, and for Keras all operations of the zoo
 // that have a name in a framework.
 constexpr size_t kCountOfApexO1 = 80, kCountOfKeras = 25;
 
