@@ -44,7 +44,7 @@ std::optional<Plan> plan_for(const TensorCore& core, const Format& left, const F
 struct LeastOperands {
   int left, right;
 };
-LeastOperands least_operands(const Panel& left, const Panel& right);
+LeastOperands least_operands(const Plan& plan, const Panel& left, const Panel& right);
 
 // Vectors packed side by side, `lanes` at a time. For each group of four blocks: 4 x products rows of fp32 values, then
 // `products` rows of words that hold the exponents of the four blocks' terms, one byte each.

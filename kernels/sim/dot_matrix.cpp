@@ -89,7 +89,7 @@ class Vectors {
         core_(core),
         left_panel_(left),
         right_panel_(right),
-        least_(dot_engine::least_operands(left, right)),
+        least_(dot_engine::least_operands(plan, left, right)),
         left_(plan, left, kTileRows, false, least_.left),
         right_(plan, right, engine.lanes, true, least_.right),
         d_(d) {}

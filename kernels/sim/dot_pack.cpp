@@ -55,10 +55,15 @@ int least_exponent(const Panel& panel) {
   return least - 127;
 }
 
-int least_exponent(const Panel& panel) {
+// The smallest exponent of an operand. fp8 that is unpacked to fp16 has that of fp16.
+int least_exponent_of(const Plan& plan, const Format& format) {
+  return plan.interleaved && format.bits() == 8 ? kFp16.min_exponent() : format.min_exponent();
+}
+
+int least_exponent(const Plan& plan, const Panel& panel) {
   if (panel.format == kTf32) return least_exponent<uint32_t>(panel);
   if (panel.format == kBf16) return least_exponent<uint16_t>(panel);
-  return panel.format.min_exponent();
+  return least_exponent_of(plan, panel.format);
 }
 
 // The position of the k-th operand of a vector in the order of the blocks.
@@ -128,8 +133,8 @@ HM_AVX2 bool exponents_of(int32_t least, int32_t least_operand, int32_t shift, s
 
 // The values of k codes in fp32 and their exponents, not normalised. Values that the vector paths do not handle become
 // zero; returns whether there were any.
-bool widen(const Format& format, const unsigned char* codes, size_t k, int least_operand, int shift, float* values,
-           int8_t* exponents) {
+bool widen(const Plan& plan, const Format& format, const unsigned char* codes, size_t k, int least_operand, int shift,
+           float* values, int8_t* exponents) {
   if (format == kTf32) {
     for (size_t i = 0; i < k; ++i) {
       uint32_t word = 0;
@@ -142,7 +147,7 @@ bool widen(const Format& format, const unsigned char* codes, size_t k, int least
   } else {
     convert(half_of(format), codes, DType::f32, values, k);
   }
-  return exponents_of(format.min_exponent() + 127, least_operand, shift, k, values, exponents);
+  return exponents_of(least_exponent_of(plan, format) + 127, least_operand, shift, k, values, exponents);
 }
 
 // One group of `lanes` vectors, `line` apart, in the order in which the paths read it.
@@ -167,8 +172,8 @@ void write_group(const float* values, const int8_t* exponents, size_t line, size
 
 }  // namespace
 
-LeastOperands least_operands(const Panel& left, const Panel& right) {
-  const int a = least_exponent(left), b = least_exponent(right);
+LeastOperands least_operands(const Plan& plan, const Panel& left, const Panel& right) {
+  const int a = least_exponent(plan, left), b = least_exponent(plan, right);
   if (a + b >= kLeastExponent) return {a, b};
   const int of_right = std::max(b, std::min(kLeastExponent / 2, kLeastExponent - a));
   return {kLeastExponent - of_right, of_right};
@@ -235,7 +240,7 @@ Packed::Packed(const Plan& plan, const Panel& panel, size_t lanes, bool right, i
         std::fill(exponent + from, exponent + places, kZeroExponent);
         if (vector >= panel.vectors) continue;
         const auto* codes = static_cast<const unsigned char*>(panel.codes) + vector * panel.stride * size;
-        hard_[vector] = widen(panel.format, codes, depth, least_operand, shift, in_order ? value : given.data(),
+        hard_[vector] = widen(plan, panel.format, codes, depth, least_operand, shift, in_order ? value : given.data(),
                               in_order ? exponent : given_exponents.data());
         for (size_t k = 0; k < given.size(); ++k) {
           const size_t place = place_of(plan, k);

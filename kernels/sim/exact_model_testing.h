@@ -59,6 +59,7 @@ enum class Mistake : uint8_t {
   e8m13_addend_passes,        // if all products are zero, c passes unchanged
   not_interleaved,            // the first half of k, then the second
   halves_swapped,             // k mod 4 >= 2 first
+  unpacked_keep_exponent,     // e4m3 subnormals are aligned by the exponent of their codes
   addend_in_first_half,       // c enters the first block
   addend_cut,                 // c added to the halves toward zero
   mixed_addend_as_fp16,       // volta: c aligned by fp16's exponents
@@ -90,6 +91,16 @@ inline Value operand(Type type, uint64_t code, Mistake mistake) {
   if (value.subnormal && mistake == Mistake::subnormals_flushed) value.significand = 0;
   if (value.subnormal && mistake == Mistake::subnormals_normalised)
     value.exponent = value.unit + 63 - std::countl_zero(value.significand);
+  return value;
+}
+
+// A factor of a product. fp8 that is unpacked to fp16 is subnormal only where fp16 is.
+inline Value factor(const Machine& machine, Type type, uint64_t code, Mistake mistake) {
+  Value value = operand(type, code, mistake);
+  const bool unpacked = machine.way == Way::interleaved && mistake != Mistake::unpacked_keep_exponent &&
+                        mistake != Mistake::subnormals_normalised;
+  if (unpacked && value.subnormal && value.significand)
+    value.exponent = std::max(value.unit + 63 - std::countl_zero(value.significand), 1 - code_of(Type::fp16).bias);
   return value;
 }
 
@@ -148,7 +159,8 @@ class Block {
 
   uint64_t of_products(std::span<const size_t> order) {
     for (const size_t k : order) {
-      const Value x = operand(machine_.a, in_.a[k], mistake_), y = operand(machine_.b, in_.b[k], mistake_);
+      const Value x = factor(machine_, machine_.a, in_.a[k], mistake_),
+                  y = factor(machine_, machine_.b, in_.b[k], mistake_);
       specials_.see_product(x, y);
       Term term{x.negative != y.negative, x.significand * y.significand, x.unit + y.unit, x.exponent + y.exponent};
       if (mistake_ == Mistake::products_renormalised && term.magnitude && !x.subnormal && !y.subnormal)

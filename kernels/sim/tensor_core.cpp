@@ -33,6 +33,14 @@ Scale take_apart_scale(DType type, uint8_t code) {
 
 Part addend(const TensorCore& core, const Term& c) { return {c.significand, c.exponent, core.result.fraction_bits}; }
 
+// What the same number is as an fp16 operand: subnormal only below 2^-14.
+Term unpacked(Term term, const Format& format) {
+  const auto digits = static_cast<int>(std::bit_width(static_cast<uint32_t>(std::abs(term.significand))));
+  if (digits == 0) return term;
+  const int up = std::min(format.fraction_bits + 1 - digits, term.exponent - kFp16.min_exponent());
+  return {term.significand * (1 << up), static_cast<int16_t>(term.exponent - up), term.special};
+}
+
 // One fused sum of at most L products; `scale` is added to every product's exponent.
 uint32_t fused(const TensorCore& core, const Operand& a, const Operand& b, std::span<const size_t> which, uint32_t code,
                int scale = 0) {
@@ -44,7 +52,9 @@ uint32_t fused(const TensorCore& core, const Operand& a, const Operand& b, std::
   const int fraction_bits = a.format.fraction_bits + b.format.fraction_bits;
   for (const size_t i : which) {
     const Term zero{};
-    const Term &x = i < a.terms.size() ? a.terms[i] : zero, &y = i < b.terms.size() ? b.terms[i] : zero;
+    Term x = i < a.terms.size() ? a.terms[i] : zero, y = i < b.terms.size() ? b.terms[i] : zero;
+    if (core.summation == Summation::interleaved && core.operands == Operands::fp8)
+      x = unpacked(x, a.format), y = unpacked(y, b.format);
     seen |= block_sum::special_of(x, y);
     // The exponent of a product is the sum of its factors' exponents, not renormalised.
     parts[n++] = {int64_t{x.significand} * y.significand, x.exponent + y.exponent + scale, fraction_bits};

@@ -29,7 +29,8 @@ std::string_view name_of(Operands operands);  // "f16", "e4m3 and e5m2"
 // How the products of one instruction and its addend c are combined to d.
 enum class Summation : uint8_t {
   blocks,       // blocks of L products and c, fused; each result is the next one's c
-  interleaved,  // two fused blocks without c, of the k with k mod 4 < 2 and of the others; then an IEEE addition of c
+  interleaved,  // fp8 unpacked to fp16: two fused blocks without c, of the k with k mod 4 < 2 and of the others; then an
+                // IEEE addition of c. Subnormal e4m3 numbers are aligned as the normal fp16 numbers that they become
   groups,       // FP4: exact sums of 16 scaled products each, which are the terms of one fused sum with c
   fma_chain,    // IEEE fused multiply-adds in increasing k
 };

@@ -44,10 +44,18 @@ bool can_underflow(const Machine& m) {
 // A product with a subnormal factor can be the largest term, with another term having bits below its last kept one.
 bool subnormals_can_lead(const Machine& m) {
   if (!of_products(m)) return false;
-  const int largest = std::max(1 - code_of(m.a).bias + Draw::highest(m.b), 1 - code_of(m.b).bias + Draw::highest(m.a));
+  constexpr int kNever = -999;
+  // Of fp8 unpacked to fp16 only e5m2 stays subnormal.
+  const auto subnormal = [&](Type type) {
+    return m.way == Way::interleaved && type == Type::e4m3 ? kNever : 1 - code_of(type).bias;
+  };
+  const int largest = std::max(subnormal(m.a) + Draw::highest(m.b), subnormal(m.b) + Draw::highest(m.a));
   const int product = Draw::lowest(m.a) + Draw::lowest(m.b);
   return (m.way == Way::blocks ? std::min(product, Draw::lowest(m.c)) : product) < largest - m.kept;
 }
+
+// The same for fp8 that is unpacked to fp16: of e4m3 times e5m2, in fp16's exponents.
+bool e4m3_subnormals_can_lead(const Machine& m) { return is_interleaved(m) && m.a != m.b; }
 
 struct Planted {
   Mistake mistake;
@@ -81,6 +89,7 @@ constexpr Planted kPlanted[] = {
     {Mistake::e8m13_addend_passes, "E8m13AddendPasses", to_e8m13},
     {Mistake::not_interleaved, "NotInterleaved", is_interleaved},
     {Mistake::halves_swapped, "HalvesSwapped", is_interleaved},
+    {Mistake::unpacked_keep_exponent, "UnpackedKeepExponent", e4m3_subnormals_can_lead},
     {Mistake::addend_in_first_half, "AddendInFirstHalf", is_interleaved},
     {Mistake::addend_cut, "AddendCut", is_interleaved},
     {Mistake::mixed_addend_as_fp16, "MixedAddendAsFp16", mixed},
