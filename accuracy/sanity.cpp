@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "accuracy/accuracy.h"
+#include "accuracy/sanity.h"
 #include "models/policy.h"
 
 namespace halfmark::accuracy {
@@ -113,8 +115,6 @@ void check_batchnorm(const TrialSpec& spec, FindingsWriter& out) {
 constexpr std::string_view kOverflows = "..x..xx.xxx.";
 constexpr double kScales[] = {4, 8, 4, 4, 8, 4, 2, 2, 1, 0.5, 0.25, 0.25};
 constexpr std::string_view kRules[] = {"torch", "apex", "keras"};
-constexpr double kStart = 4096;  // neither underflow nor overflow of f16 gradients at any of the scales
-
 double norm_of_gradients(Trial& trial) {
   double sum = 0;
   for (const Param* param : trial.params())
@@ -123,10 +123,24 @@ double norm_of_gradients(Trial& trial) {
   return std::sqrt(sum);
 }
 
+}  // namespace
+
+double scaler_mismatches(const std::function<ScalerStep(bool overflow)>& step) {
+  double mismatches = 0;
+  for (size_t i = 0; i < kOverflows.size(); ++i) {
+    const bool overflow = kOverflows[i] == 'x';
+    const ScalerStep done = step(overflow);
+    mismatches += done.updated == overflow || done.scale != kScales[i] * kScalerStart / 4;
+  }
+  return mismatches;
+}
+
+namespace {
+
 void check_scaler(const TrialSpec& given, FindingsWriter& out) {
   TrialSpec spec = given, fixed = given;
   spec.settings.scaler = given.policy->scaler;
-  spec.settings.scaler->initial = kStart, spec.settings.scaler->interval = 2;
+  spec.settings.scaler->initial = kScalerStart, spec.settings.scaler->interval = 2;
   spec.settings.rate = fixed.settings.rate = 0;  // every step has the same gradients
   fixed.settings.scaler = models::scaler_of("static:1024");
   const auto gradients = [](Trial& trial, bool overflow) {
@@ -144,15 +158,14 @@ void check_scaler(const TrialSpec& given, FindingsWriter& out) {
   const double wanted = norm_of_gradients(same);
 
   Trial trial(spec);
-  double mismatches = 0, farthest = 1;
-  for (size_t step = 0; step < kOverflows.size(); ++step) {
-    const bool overflow = kOverflows[step] == 'x';
+  double farthest = 1;
+  const double mismatches = scaler_mismatches([&](bool overflow) {
     gradients(trial, overflow);
     const bool updated = trial.update();
-    mismatches += updated == overflow || static_cast<double>(trial.scaler().scale()) != kScales[step] * kStart / 4;
     const double ratio = overflow ? 1 : norm_of_gradients(trial) / wanted;
     if (!(std::fabs(std::log(ratio)) <= std::fabs(std::log(farthest)))) farthest = ratio;
-  }
+    return ScalerStep{updated, static_cast<double>(trial.scaler().scale())};
+  });
   out.number("sanity.scale_mismatches", "", mismatches);
   out.number("sanity.gradient_ratio", "", farthest);
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "accuracy/accuracy.h"
+#include "accuracy/sanity.h"
 #include "kernels/devices.h"
 #include "models/scaler_spec.h"
 
@@ -80,6 +81,31 @@ TEST(Sanity, FollowsTheScalerOfEachFramework) {
   TrialSpec spec = sanity_spec(kNet, "amp-fp16", "scaler");
   spec.policy = &other;
   EXPECT_GT(number_of(sanity_harness().measure(spec), "sanity.scale_mismatches"), 0);
+}
+
+// GradScaler's rule, written down here, and steps that keep its scale but not what it skips.
+TEST(Sanity, CountsAStepThatIsNotSkipped) {
+  struct Rule {
+    double scale = kScalerStart;
+    int good = 0;
+    double after(bool overflow) {
+      good = overflow ? 0 : good + 1;
+      if (overflow) scale /= 2;
+      if (good == 2) scale *= 2, good = 0;
+      return scale;
+    }
+  };
+  const auto mismatches = [](auto&& updates) {
+    Rule rule;
+    int step = 0;
+    return scaler_mismatches([&](bool overflow) {
+      return ScalerStep{updates(step++, overflow), rule.after(overflow)};
+    });
+  };
+  EXPECT_EQ(mismatches([](int, bool overflow) { return !overflow; }), 0);
+  EXPECT_EQ(mismatches([](int, bool) { return true; }), 6) << "never skips: as many as the pattern overflows";
+  EXPECT_EQ(mismatches([](int, bool) { return false; }), 6) << "always skips: the others";
+  EXPECT_EQ(mismatches([](int step, bool overflow) { return step == 2 || !overflow; }), 1);
 }
 
 // Gradients of a loss of 2^-20 are subnormal in part, by another part at each scale. The steps without overflow have the scales

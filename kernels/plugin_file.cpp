@@ -39,7 +39,7 @@ LoadedPlugin load_plugin(const std::string& path) {
   return {plugin, ""};
 }
 
-LoadedPlugin find_plugin() {
+std::string plugin_path() {
   std::vector<std::filesystem::path> folders;
   Dl_info where{};
   if (dladdr(reinterpret_cast<void*>(&philox), &where) && where.dli_fname)
@@ -48,7 +48,12 @@ LoadedPlugin find_plugin() {
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (!error) folders.push_back(program.parent_path());
   for (const auto& folder : folders)
-    if (const auto path = folder / kFileName; std::filesystem::exists(path, error)) return load_plugin(path);
+    if (const auto path = folder / kFileName; std::filesystem::exists(path, error)) return path;
+  return {};
+}
+
+LoadedPlugin find_plugin() {
+  if (const std::string path = plugin_path(); !path.empty()) return load_plugin(path);
 #ifdef HALFMARK_PLUGIN_BUILT
   return {nullptr,
           std::string(kFileName) +

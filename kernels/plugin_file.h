@@ -16,7 +16,8 @@ struct LoadedPlugin {
 // Loads the plugin at this path and compares its stamp. A library that was opened is never closed.
 LoadedPlugin load_plugin(const std::string& path);
 
-// halfmark_cuda.so beside libhalfmark_kernels.so or beside the program, whichever exists first.
+// halfmark_cuda.so beside libhalfmark_kernels.so or beside the program, whichever exists first; empty if neither does.
+std::string plugin_path();
 LoadedPlugin find_plugin();
 
 }  // namespace halfmark::kernels

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/quantized_testing.h"
@@ -191,6 +192,20 @@ TEST(QuantizedLinear, ZerosGiveZeros) {
         EXPECT_EQ(step.log.at("x forward").scale, 1);
       }
     }
+  }
+}
+
+// Numbers that are all 3: the largest code stands for 3, whichever scales it is divided among.
+TEST(QuantizedLinear, TheRecordedScaleIsTheWholeScale) {
+  const std::pair<const char*, double> table[] = {
+      {"fp8-current", 448.0 / 3}, {"mxfp8", 128}, {"nvfp4", 6.0 / 3}};  // MX: the power of two that keeps 3 within 448
+  const Matrix threes{32, 32, std::vector<double>(32 * 32, 3)};
+  for (const auto& [recipe, scale] : table) {
+    QuantizedLinear layer;
+    const Step step = step_of(layer, policy_named(recipe), threes.tensor(DType::bf16), threes.tensor(DType::f32),
+                              threes.tensor(DType::bf16));
+    EXPECT_NEAR(step.log.at("x forward").scale, scale, 1e-6 * scale) << recipe;
+    EXPECT_NEAR(step.log.at("w forward").scale, scale, 1e-6 * scale) << recipe;
   }
 }
 

@@ -2,13 +2,14 @@
 # Checks a machine with an NVIDIA GPU, without network or root: the CUDA tests (every kernel row against
 # the CPU's reference), matrix instructions against their simulated rows, how the libraries add, and a suite with its controls.
 # Runs from the packed archive (../bin/halfmark) or from the sources after a build (../build/release/halfmark).
-#   scripts/gpu_check.sh [-o FOLDER] [-d cuda:0] [-s quick] [-m MINUTES] [-v tensor_core_probes.csv]
+#   scripts/gpu_check.sh [-o FOLDER] [-d cuda:0] [-s quick] [-m MINUTES] [-r ROWS] [-v tensor_core_probes.csv]
+# MINUTES for known results (1), ROWS for each matrix instruction in the tests: a million with 12 cores and more, else 100000.
 # Leaves FOLDER/gpu_report.json, ready to be a baseline of halfmark gate, check.json, probe.json and gpu_check.log.
 # Exit codes: 0 all well, 1 a test or a case failed, 2 no GPU or nothing built.
 set -euo pipefail
 
 usage() {
-  echo "usage: gpu_check.sh [-o FOLDER] [-d cuda:N] [-s SUITE] [-m MINUTES] [-v VECTORS.csv]" >&2
+  echo "usage: gpu_check.sh [-o FOLDER] [-d cuda:N] [-s SUITE] [-m MINUTES] [-r ROWS] [-v VECTORS.csv]" >&2
   exit 2
 }
 
@@ -16,6 +17,8 @@ out=gpu_check
 device=cuda:0
 suite=quick
 minutes=1
+cores=$(nproc)
+rows=$((cores >= 12 ? 1000000 : 100000))
 vectors=""
 while (($# > 0)); do
   case "$1" in
@@ -23,6 +26,7 @@ while (($# > 0)); do
     -d | --device) device=${2:-} ;;
     -s | --suite) suite=${2:-} ;;
     -m | --minutes) minutes=${2:-} ;;
+    -r | --rows) rows=${2:-} ;;
     -v | --vectors) vectors=${2:-} ;;
     *) usage ;;
   esac
@@ -114,6 +118,33 @@ find_libraries() {
   ldd "$plugin" | grep -E 'libcublas|libcudnn|libcudart' || true
 }
 
+# The tests use cuda:0: the chosen GPU is made the first.
+visible_device() {
+  local number=${device#cuda:} listed
+  IFS=, read -ra listed <<< "${CUDA_VISIBLE_DEVICES:-}"
+  echo "${listed[number]:-$number}"
+}
+
+# Most of the time the tests compute on the CPU what the GPU should give, so several processes share the GPU.
+run_tests() { # FILE for the output
+  local output=$1 shards=$((cores / 2)) i status=0
+  shards=$((shards < 1 ? 1 : shards > 8 ? 8 : shards))
+  local -a processes=()
+  for ((i = 0; i < shards; ++i)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i HALFMARK_DOT_ROWS=$rows CUDA_VISIBLE_DEVICES=$(visible_device) \
+      OMP_NUM_THREADS=$((cores / shards > 0 ? cores / shards : 1)) "$tests" > "$output.$i" 2>&1 &
+    processes+=($!)
+  done
+  for ((i = 0; i < shards; ++i)); do
+    wait "${processes[i]}" || status=$?
+    cat "$output.$i"
+    ((status < 128)) || echo "the tests above were ended by signal $((status - 128))"
+  done
+  cat "$output".* > "$output"
+  rm -f "$output".*
+  return "$status"
+}
+
 stages=()
 # The line of a stage in the table at the end: name, exit code, what is to be known of it.
 result() {
@@ -145,13 +176,13 @@ check() {
     result "CUDA tests" 1 "cuda_tests was not built"
   else
     status=0
-    "$tests" 2>&1 | tee "$words" || status=$?
+    run_tests "$words" || status=$?
     # On a machine with a GPU it is an error if all tests are skipped.
     if ((status == 0)) && ! grep -q '^\[       OK \]' "$words"; then
       echo "no CUDA test ran"
       status=1
     fi
-    result "CUDA tests" "$status" "$(grep -c '^\[       OK \]' "$words") passed"
+    result "CUDA tests" "$status" "$(grep -c '^\[       OK \]' "$words") passed, $rows rows for each matrix instruction"
     rm -f "$words"
   fi
 

@@ -17,6 +17,8 @@ while [ $# -gt 1 ]; do [ "$1" = -o ] && out=$2; word=${word:-$1}; shift; done
 [ ! -e "$HOME_OF_TEST/code_$word" ] || exit "$(cat "$HOME_OF_TEST/code_$word")"
 """
 TESTS = """#!/bin/sh
+echo "$GTEST_SHARD_INDEX of $GTEST_TOTAL_SHARDS, rows $HALFMARK_DOT_ROWS, GPU $CUDA_VISIBLE_DEVICES" >> "$HOME_OF_TEST/shards"
+[ "$GTEST_SHARD_INDEX" != 0 ] || [ ! -e "$HOME_OF_TEST/crash" ] || kill -SEGV $$
 [ -e "$HOME_OF_TEST/all_skipped" ] || echo "[       OK ] Ops/EveryRow.AgreesWithFp64/cuda_0_matmul"
 [ ! -e "$HOME_OF_TEST/code_tests" ] || exit 1
 """
@@ -65,6 +67,18 @@ class GpuCheckTest(unittest.TestCase):
         self.assertIn("run --suite quick --device cuda:1 -o out/gpu_report.json", self.calls)
         self.assertTrue((self.home / "work/out/gpu_report.json").exists())
         self.assertTrue((self.home / "work/out/gpu_check.log").exists())
+
+    def test_the_tests_run_in_shards_on_the_chosen_gpu(self):
+        self.check("-d", "cuda:1", "-r", "700")
+        lines = (self.home / "shards").read_text().splitlines()
+        total = int(lines[0].split()[2].rstrip(","))
+        self.assertEqual(sorted(lines), sorted(f"{i} of {total}, rows 700, GPU 1" for i in range(total)))
+
+    def test_tests_that_crash_are_a_failure_with_the_signal(self):
+        self.mark("crash")
+        done = self.check()
+        self.assertEqual(self.stages(done)["CUDA tests"], "FAILED")
+        self.assertIn("ended by signal 11", done.stdout)
 
     def test_each_failing_stage_is_named_and_the_others_still_run(self):
         for word, stage in (("tests", "CUDA tests"), ("check", "known results"), ("probe", "probe"), ("run", "quick suite")):

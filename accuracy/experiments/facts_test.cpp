@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "accuracy/accuracy.h"
 #include "kernels/devices.h"
@@ -112,6 +113,32 @@ TEST(LossScaleExperiment, FindsThePlateauOfScalesThatTrain) {
   const double deviation = loss->standard_error.value() * std::sqrt(3.0);
   EXPECT_NEAR(fact(half, "loss_scale.margin"), std::max(0.02 * loss->value, 2 * deviation), 1e-9);
   EXPECT_GT(std::fabs(0.02 * loss->value - 2 * deviation), 1e-6) << "else the larger cannot be told from the smaller";
+}
+
+// Of three trainings, each computed here: mean and standard error of the last tenth of the steps.
+TEST(LossScaleExperiment, GivesTheStandardErrorOfALossOverTheSeeds) {
+  constexpr int64_t kSteps = 20, kCounted = 2;
+  const Findings found = facts_of(loss_scale_harness(), kFactsMlp, "amp-fp16", {{"seeds", "3"}, {"steps", "20"}});
+  std::vector<double> losses;
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    TrialSpec spec;
+    spec.subject = &subject_named(kFactsMlp), spec.device = open_device("cpu");
+    spec.policy = &policy_named("amp-fp16"), spec.settings = spec.subject->settings, spec.seed = seed;
+    spec.settings.scaler = ScalerSpec{.kind = ScalerSpec::Kind::fixed, .initial = 1024};
+    Trial trial(spec);
+    double loss = 0;
+    for (int64_t step = 0; step < kSteps; ++step) {
+      const double one = trial.train_step(step).loss;
+      if (step >= kSteps - kCounted) loss += one / kCounted;
+    }
+    losses.push_back(loss);
+  }
+  const double mean = (losses[0] + losses[1] + losses[2]) / 3;
+  double squares = 0;
+  for (const double loss : losses) squares += (loss - mean) * (loss - mean);
+  EXPECT_NEAR(fact_of_curve(found, "loss_scale.loss", 10), mean, 1e-12);
+  EXPECT_NEAR(fact_of_curve(found, "loss_scale.loss_standard_error", 10), std::sqrt(squares / 2 / 3), 1e-12);
+  EXPECT_GT(squares, 0);
 }
 
 // A loss of 10^4 overflows at first: the scale halves until it does not.

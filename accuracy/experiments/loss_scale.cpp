@@ -21,6 +21,8 @@ const std::vector<MetricRow>& loss_scale_table() {
        "over log2 of a static loss scale: mean of the training loss over the last tenth of the steps and over the "
        "seeds; "
        "infinite if it is not finite in one of them"},
+      {"loss_scale.loss_standard_error", "1", Better::neither, Kind::information,
+       "over log2 of the scale: standard error of that mean over the seeds; 0 where it is infinite"},
       {"loss_scale.fp32_loss", "1", Better::neither, Kind::bounded,
        "the same under fp32, with the standard error over the seeds"},
       {"loss_scale.margin", "1", Better::neither, Kind::bounded,
@@ -31,8 +33,10 @@ const std::vector<MetricRow>& loss_scale_table() {
        "longest run of successive static scales, in powers of two, whose loss is within the margin of fp32"},
       {"loss_scale.first_good", "bit", Better::lower, Kind::bounded,
        "log2 of the least scale of that run; infinite: there is none"},
-      {"loss_scale.best_loss", "1", Better::lower, Kind::bounded, "least loss_scale.loss"},
-      {"loss_scale.dynamic_loss", "1", Better::lower, Kind::bounded, "the same with the policy's own loss scaler"},
+      {"loss_scale.best_loss", "1", Better::lower, Kind::bounded,
+       "least loss_scale.loss, with its standard error over the seeds"},
+      {"loss_scale.dynamic_loss", "1", Better::lower, Kind::bounded,
+       "the same with the policy's own loss scaler, with its standard error over the seeds"},
       {"loss_scale.dynamic_skipped", "1", Better::lower, Kind::bounded,
        "share of the steps that its scaler skips, over all seeds"},
       {"loss_scale.dynamic_scale", "1", Better::neither, Kind::bounded, "its loss scale after the last step, median"},
@@ -88,6 +92,18 @@ double mean_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
+// 0 for a single seed, and for losses that are not all finite.
+double deviation_of(const std::vector<double>& values) {
+  const double mean = mean_of(values);
+  if (values.size() < 2 || !std::isfinite(mean)) return 0;
+  double variance = 0;
+  for (const double value : values) variance += (value - mean) * (value - mean);
+  return std::sqrt(variance / static_cast<double>(values.size() - 1));
+}
+double standard_error_of(const std::vector<double>& values) {
+  return deviation_of(values) / std::sqrt(static_cast<double>(values.size()));
+}
+
 TrialSpec with_scale(TrialSpec spec, int power) {
   spec.settings.scaler = ScalerSpec{.kind = ScalerSpec::Kind::fixed, .initial = std::exp2(power)};
   return spec;
@@ -112,22 +128,19 @@ Findings measure_loss_scale(const TrialSpec& given) {
     dynamic.push_back(own.loss), scales.push_back(own.scale), skipped += own.skipped;
   }
   const double reference = mean_of(of_fp32);
-  double variance = 0;
-  for (const double loss : of_fp32) variance += (loss - reference) * (loss - reference);
-  const double deviation = seeds > 1 ? std::sqrt(variance / static_cast<double>(seeds - 1)) : 0;
-  const double margin = std::max(0.02 * std::fabs(reference), 2 * deviation);
+  const double margin = std::max(0.02 * std::fabs(reference), 2 * deviation_of(of_fp32));
 
   const std::vector<double> exact = [&] {
     const LogPause pause;
     return activation_gradients(fp32);
   }();
-  std::vector<double> powers, losses, zeroed;
+  std::vector<double> powers, losses, errors, zeroed;
   int longest = 0, run = 0, first = -1;
   for (int power = 0; power < kScales; ++power) {
     const TrialSpec scaled = with_scale(spec, power);
     std::vector<double> of_seeds;
     for (uint64_t seed = 0; seed < seeds; ++seed) of_seeds.push_back(trained(scaled, seed, steps).loss);
-    powers.push_back(power), losses.push_back(mean_of(of_seeds));
+    powers.push_back(power), losses.push_back(mean_of(of_seeds)), errors.push_back(standard_error_of(of_seeds));
     run = losses.back() <= reference + margin ? run + 1 : 0;
     if (run > longest) longest = run, first = power - run + 1;
     const std::vector<double> seen = activation_gradients(scaled);
@@ -138,13 +151,15 @@ Findings measure_loss_scale(const TrialSpec& given) {
 
   FindingsWriter out(loss_scale_table());
   out.curve("loss_scale.loss", "", powers, losses);
+  out.curve("loss_scale.loss_standard_error", "", powers, errors);
   out.curve("loss_scale.zeroed", "", powers, zeroed);
-  out.number("loss_scale.fp32_loss", "", reference).standard_error = deviation / std::sqrt(static_cast<double>(seeds));
+  out.number("loss_scale.fp32_loss", "", reference).standard_error = standard_error_of(of_fp32);
   out.number("loss_scale.margin", "", margin);
   out.number("loss_scale.plateau", "", longest);
   out.number("loss_scale.first_good", "", first < 0 ? HUGE_VAL : first);
-  out.number("loss_scale.best_loss", "", *std::ranges::min_element(losses));
-  out.number("loss_scale.dynamic_loss", "", mean_of(dynamic));
+  const auto best = static_cast<size_t>(std::ranges::min_element(losses) - losses.begin());
+  out.number("loss_scale.best_loss", "", losses[best]).standard_error = errors[best];
+  out.number("loss_scale.dynamic_loss", "", mean_of(dynamic)).standard_error = standard_error_of(dynamic);
   out.number("loss_scale.dynamic_skipped", "", skipped / static_cast<double>(seeds) / static_cast<double>(steps));
   std::ranges::sort(scales);
   out.number("loss_scale.dynamic_scale", "", scales[scales.size() / 2]);

@@ -97,6 +97,8 @@ void HostDevice::copy_out(void* host, const void* device_memory, size_t bytes) {
   if (bytes) std::memcpy(host, device_memory, bytes);
 }
 
+void HostDevice::copy(void* to, const void* from, size_t bytes) { copy_in(to, from, bytes); }
+
 double HostDevice::time(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
   work();

@@ -78,6 +78,8 @@ Refusal fused_problem(const CudaDevice& device, const Op& op, BlasltProblem& pro
     return r;
   // The scale type, which the epilogue computes in, would be fp16.
   if (op.math.accumulate == kFp16) return "adds a bias and applies an activation only to sums in fp32 and fp64";
+  if (op.activation == FusedActivation::gelu_tanh && op.out.dtype() == DType::f64)
+    return "computes GELU of fp64 with a relative error near 1e-9";  // seen on an H200, cublasLt 13.1
   if (Refusal r = not_for_narrow(device.compute_capability(), problem)) return r;
   return describe_vectors(op, problem);
 }

@@ -18,7 +18,6 @@ namespace {
 
 constexpr size_t kWorkspace = size_t{32} << 20;  // NVIDIA's recommendation for Hopper; the most a heuristic may request
 constexpr int kCandidates = 8;
-constexpr double kClearlyFaster = 0.98;  // below this share of the time of an algorithm that the library prefers
 
 // cublasLt's objects by value; destroyed with the plan.
 template <class Handle, cublasStatus_t (*destroy)(Handle)>
@@ -299,7 +298,7 @@ class Plan final : public BlasltPlan {
       const bool timed = device.numerics().empty() && found.size() > 1;
       const double seconds = timed ? trial.seconds([&] { check(work(), "cublasLtMatmul"); }) : 0;
       if (!best || (timed && seconds < kClearlyFaster * fastest)) best = &candidate, fastest = seconds;
-      if (!timed) break;  // the library's first that runs
+      if (!timed || (ran == 1 && fastest < kWorthComparing)) break;  // the library's first that runs
     }
     if (!best) return;
     refusal_.clear();

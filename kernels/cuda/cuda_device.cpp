@@ -266,6 +266,12 @@ void CudaDevice::clear(void* device_memory, size_t bytes) {
   HM_CUDA(cudaMemsetAsync(device_memory, 0, bytes, stream_));
 }
 
+void CudaDevice::copy(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  activate();
+  HM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_));
+}
+
 void CudaDevice::copy_out(void* host, const void* device_memory, size_t bytes) {
   if (bytes == 0) return;
   refuse_while_recording();

@@ -38,6 +38,7 @@ class CudaDevice : public Device {
   void copy_in(void* device_memory, const void* host, size_t bytes) override;
   void clear(void* device_memory, size_t bytes) override;
   void copy_out(void* host, const void* device_memory, size_t bytes) override;
+  void copy(void* to, const void* from, size_t bytes) override;
   void synchronize() override;
   double time(const std::function<void()>& work) override;
   void evict_caches() override;

@@ -6,11 +6,11 @@
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "kernels/cuda/cudnn_plan.h"
+#include "kernels/plugin_file.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
@@ -34,10 +34,7 @@ TEST(CudnnNotes, OnlyKnownNotesThatChangeNoNumberPass) {
 // The library that the plugin depends on: NVIDIA's, or the stand-in of the software GPU.
 template <class Function>
 Function* library_function(const char* name) {
-  static void* handle = [] {
-    const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-    return dlopen((folder / "halfmark_cuda.so").c_str(), RTLD_NOW | RTLD_LOCAL);
-  }();
+  static void* handle = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
   return handle ? reinterpret_cast<Function*>(dlsym(handle, name)) : nullptr;
 }
 #define HM_CALL(function) (*library_function<decltype(function)>(#function))

@@ -13,7 +13,6 @@ namespace halfmark::kernels::cuda {
 namespace {
 
 constexpr size_t kWorkspace = size_t{256} << 20, kMostTried = 8;
-constexpr double kClearlyFaster = 0.98;          // below this share of the time of an engine that the library prefers
 constexpr std::array<int64_t, 3> kIds{1, 2, 3};  // of x, w and y
 // Deprecated names of attributes that cuDNN before 9.19 needs: the handles of a graph and of a plan.
 constexpr int kGraphHandle = 800, kPlanHandle = 400;
@@ -248,7 +247,7 @@ class Plan final : public ConvolutionPlan {
       const bool timed = device.numerics().empty() && found.size() > 1;
       const double seconds = timed ? trial.seconds([&] { check(work(), "cudnnBackendExecute"); }) : 0;
       if (!best || (timed && seconds < kClearlyFaster * fastest)) best = &candidate, fastest = seconds;
-      if (!timed) break;  // the library's first that runs
+      if (!timed || (ran == 1 && fastest < kWorthComparing)) break;  // the library's first that runs
     }
     if (!best) return;
     refusal_.clear();

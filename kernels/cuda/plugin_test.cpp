@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -30,10 +29,7 @@ const Plugin& plugin() {
 // A function of a library that the plugin depends on: the tests themselves link none of them.
 template <class Function>
 Function* library_function(const char* name) {
-  static void* handle = [] {
-    const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-    return dlopen((folder / "halfmark_cuda.so").c_str(), RTLD_NOW | RTLD_LOCAL);
-  }();
+  static void* handle = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
   return handle ? reinterpret_cast<Function*>(dlsym(handle, name)) : nullptr;
 }
 #define HM_LIBRARY(function) library_function<decltype(function)>(#function)

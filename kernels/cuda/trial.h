@@ -10,6 +10,12 @@
 
 namespace halfmark::kernels::cuda {
 
+// An algorithm replaces one that the library prefers if it takes less than this share of its time.
+inline constexpr double kClearlyFaster = 0.98;
+// Seconds. In shorter work the differences are those of launches; the library's first is kept, so that every run of the
+// program adds alike.
+inline constexpr double kWorthComparing = 20e-6;
+
 // Scratch and a clock. Not part of the memory that is measured: the same operation does not need it again.
 class Trial {
  public:

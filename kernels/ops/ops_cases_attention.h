@@ -163,7 +163,8 @@ inline void Cases<BatchedMatmul>::each(const CaseRequest& request, const RunCase
         const int64_t m = size.m, n = size.n, k = size.k, batch = 2;
         const bool ta = form == MatmulForm::transpose_a || form == MatmulForm::transpose_both,
                    tb = form == MatmulForm::transpose_b || form == MatmulForm::transpose_both;
-        const Fill fill = meaningful_fill(form == MatmulForm::integers ? Fill::integers : Fill::normal, types, k);
+        const Fill fill =
+            meaningful_fill(form == MatmulForm::integers ? Fill::integers : Fill::normal, types, k, request.strict);
         const Tensor a =
             random_tensor(request, ta ? Shape{batch, k, m} : Shape{batch, m, k}, types.a, Layout::plain, 1, fill);
         const Tensor b =

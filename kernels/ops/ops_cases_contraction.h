@@ -30,9 +30,16 @@ inline std::vector<double> as_multiplied(const Tensor& tensor, const Math& math)
 // (tensor-core models in kernels/sim).
 inline constexpr Format kFastSum{"e8m13", 8, 13};
 
+// Ada and Hopper add fp8 in such sums in any case, and without fast accumulation at most 128 products in each (Math).
+inline bool may_have_few_bits(const ContractionTypes& types, bool strict) {
+  const auto is_fp8 = [](DType dtype) { return dtype == DType::e4m3 || dtype == DType::e5m2; };
+  return types.math.fast_accumulate || (!strict && is_fp8(types.a) && is_fp8(types.b));
+}
+
 inline double slack_of(const Sum& sum, const ContractionTypes& types, bool strict) {
   const Math& math = types.math;
-  const Format& coarse = math.fast_accumulate ? kFastSum
+  const bool few_bits = may_have_few_bits(types, strict);
+  const Format& coarse = few_bits ? kFastSum
                          : math.split_k > 1 && math.partial.fraction_bits < math.accumulate.fraction_bits
                              ? math.partial
                              : math.accumulate;
@@ -40,7 +47,7 @@ inline double slack_of(const Sum& sum, const ContractionTypes& types, bool stric
   const double exact_up_to = std::ldexp(1.0, coarse.fraction_bits + 1);
   const bool integers = std::floor(sum.magnitude) == sum.magnitude && sum.magnitude <= exact_up_to;
   if (integers) return 0;
-  double slack = gamma(sum.terms + 2, math.fast_accumulate ? kFastSum : math.accumulate) * sum.magnitude +
+  double slack = gamma(sum.terms + 2, few_bits ? kFastSum : math.accumulate) * sum.magnitude +
                  sum.terms * smallest(math.accumulate);
   if (math.split_k > 1)
     slack += gamma(1, math.partial) * (sum.magnitude + slack) + math.split_k * smallest(math.partial);
@@ -51,8 +58,8 @@ inline double slack_of(const Sum& sum, const ContractionTypes& types, bool stric
 }
 
 // The wanted values, or integers if the sum may have so many terms that the bound would allow every value.
-inline Fill meaningful_fill(Fill wanted, const ContractionTypes& types, int64_t terms) {
-  const Format& format = types.math.fast_accumulate ? kFastSum : types.math.accumulate;
+inline Fill meaningful_fill(Fill wanted, const ContractionTypes& types, int64_t terms, bool strict) {
+  const Format& format = may_have_few_bits(types, strict) ? kFastSum : types.math.accumulate;
   return gamma(static_cast<double>(terms) + 4, format) < 1 ? wanted : Fill::sparse_integers;
 }
 
@@ -78,8 +85,8 @@ inline void Cases<Matmul>::each(const CaseRequest& request, const RunCase<Matmul
         const bool ta = form == MatmulForm::transpose_a || form == MatmulForm::transpose_both,
                    tb = form == MatmulForm::transpose_b || form == MatmulForm::transpose_both,
                    adds = form == MatmulForm::add_to_integers;
-        const Fill fill =
-            meaningful_fill(adds || form == MatmulForm::integers ? Fill::integers : Fill::normal, types, k);
+        const Fill fill = meaningful_fill(adds || form == MatmulForm::integers ? Fill::integers : Fill::normal, types,
+                                          k, request.strict);
         const Tensor a = random_tensor(request, ta ? Shape{k, m} : Shape{m, k}, types.a, Layout::plain, 1, fill);
         const Tensor b = random_tensor(request, tb ? Shape{n, k} : Shape{k, n}, types.b, Layout::plain, 2, fill);
         const bool open = form == MatmulForm::transpose_both;
@@ -155,7 +162,7 @@ template <>
 inline void Cases<Conv2d>::each(const CaseRequest& request, const RunCase<Conv2d>& run_case) {
   each_convolution(request.axes, [&](const std::string& name, const ConvSize& size, const ContractionTypes& types,
                                      const ConvLayouts& layouts, Fill wanted) {
-    const Fill fill = meaningful_fill(wanted, types, size.w[1] * size.w[2] * size.w[3]);
+    const Fill fill = meaningful_fill(wanted, types, size.w[1] * size.w[2] * size.w[3], request.strict);
     const Tensor x = random_tensor(request, size.x, types.a, layouts.image, 1, fill);
     const Tensor w = random_tensor(request, size.w, types.b, layouts.filter, 2, fill);
     Tensor out(request.device, result_shape(size), types.out, layouts.out);
@@ -173,7 +180,7 @@ template <>
 inline void Cases<Conv2dBackwardData>::each(const CaseRequest& request, const RunCase<Conv2dBackwardData>& run_case) {
   each_convolution(request.axes, [&](const std::string& name, const ConvSize& size, const ContractionTypes& types,
                                      const ConvLayouts& layouts, Fill wanted) {
-    const Fill fill = meaningful_fill(wanted, types, size.w[0] / size.groups * size.w[2] * size.w[3]);
+    const Fill fill = meaningful_fill(wanted, types, size.w[0] / size.groups * size.w[2] * size.w[3], request.strict);
     const Tensor dy = random_tensor(request, result_shape(size), types.a, layouts.image, 1, fill);
     const Tensor w = random_tensor(request, size.w, types.b, layouts.filter, 2, fill);
     Tensor dx(request.device, size.x, types.out, layouts.out);
@@ -195,7 +202,7 @@ inline void Cases<Conv2dBackwardWeights>::each(const CaseRequest& request,
   each_convolution(request.axes, [&](const std::string& name, const ConvSize& size, const ContractionTypes& types,
                                      const ConvLayouts& layouts, Fill wanted) {
     const Shape y = result_shape(size);
-    const Fill fill = meaningful_fill(wanted, types, y[0] * y[2] * y[3]);
+    const Fill fill = meaningful_fill(wanted, types, y[0] * y[2] * y[3], request.strict);
     const Tensor x = random_tensor(request, size.x, types.a, layouts.image, 1, fill);
     const Tensor dy = random_tensor(request, result_shape(size), types.b, layouts.image, 2, fill);
     Tensor dw(request.device, size.w, types.out, layouts.out);

@@ -61,6 +61,8 @@ class Device {
   // Zeros in all bytes, after the kernels that are enqueued; does not wait for it.
   virtual void clear(void* device_memory, size_t bytes);
   virtual void copy_out(void* host, const void* device_memory, size_t bytes) = 0;
+  // From its memory to its memory, after the kernels that are enqueued; need not wait for it.
+  virtual void copy(void* to, const void* from, size_t bytes);
   virtual void synchronize() {}
   virtual double time(
       const std::function<void()>& work) = 0;  // seconds from the start of the first kernel to the end of the last one

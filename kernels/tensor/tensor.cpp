@@ -54,6 +54,12 @@ void Device::clear(void* device_memory, size_t bytes) {
   copy_in(device_memory, zeros.data(), bytes);
 }
 
+void Device::copy(void* to, const void* from, size_t bytes) {
+  std::vector<unsigned char> host(bytes);
+  copy_out(host.data(), from, bytes);
+  copy_in(to, host.data(), bytes);
+}
+
 std::unique_ptr<RecordedWork> Device::record(const std::function<void()>&) {
   throw Unsupported(name() + " records no work");
 }
@@ -301,9 +307,7 @@ Tensor Tensor::clone() const {
   copy.meta_ = std::make_shared<Meta>(*meta_);
   copy.meta_->offset = 0, copy.meta_->slice_id = 0;
   copy.meta_->storage = make_storage(*copy.meta_);
-  std::vector<unsigned char> bytes(copy.bytes());
-  device().copy_out(bytes.data(), data(), bytes.size());
-  device().copy_in(copy.data(), bytes.data(), bytes.size());
+  device().copy(copy.data(), data(), copy.bytes());
   return copy;
 }
 

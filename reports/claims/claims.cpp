@@ -159,15 +159,29 @@ UncertainNumber uncertain(const Measurement& one) {
   return number;
 }
 
-void add_of_curve(const NumberSource& source, const Series& curve, std::vector<UncertainNumber>& found) {
-  const auto add = [&](double value) { found.push_back({value, {value, value}}); };
+// The curve of the standard errors of another one, if the record has it.
+const Series* errors_of(const Record& record, const Series& curve) {
+  const auto is_it = [&](const Series& one) {
+    return one.metric == curve.metric + "_standard_error" && one.at == curve.at && one.x == curve.x;
+  };
+  const auto found = std::ranges::find_if(record.series, is_it);
+  return found == record.series.end() ? nullptr : &*found;
+}
+
+void add_of_curve(const NumberSource& source, const Record& record, const Series& curve,
+                  std::vector<UncertainNumber>& found) {
+  const Series* errors = errors_of(record, curve);
+  const auto add = [&](double value, double error = 0) {
+    found.push_back({value, {value - 2 * error, value + 2 * error}});
+  };
+  const auto add_point = [&](size_t i) { add(curve.y[i], errors ? errors->y[i] : 0); };
   if (source.x) {
     const auto place = std::ranges::find(curve.x, *source.x);
-    if (place != curve.x.end()) add(curve.y[static_cast<size_t>(place - curve.x.begin())]);
+    if (place != curve.x.end()) add_point(static_cast<size_t>(place - curve.x.begin()));
     return;
   }
   if (!source.reaches && !source.falls_below) {
-    for (const double y : curve.y) add(y);
+    for (size_t i = 0; i < curve.y.size(); ++i) add_point(i);
     return;
   }
   for (size_t i = 0; i < curve.x.size(); ++i)
@@ -209,7 +223,7 @@ UncertainNumber number_of(const NumberSource& source, const Report& report, std:
     if (source.is_curve) {
       for (const Series& curve : record.series)
         if (curve.metric == source.metric && glob_matches(source.at, curve.at)) {
-          add_of_curve(source, curve, found);
+          add_of_curve(source, record, curve, found);
           unit = source.reaches || source.falls_below ? curve.x_unit : curve.y_unit;
         }
       continue;

@@ -110,6 +110,23 @@ TEST(Claims, ReadCurves) {
   EXPECT_EQ(judge_claims(list, report, "cpu")[0].outcome, ClaimOutcome::confirmed);
 }
 
+// A point of a curve has the range of its standard error, as any number.
+TEST(Claims, AreInconclusiveWhereTheSpreadOfAPointOfACurveDecides) {
+  const ClaimList list = list_of(R"({"id": "S1-1", "claim": "t", "rule": "w", "numbers": {
+    "at_2": {"case": "x", "curve": "c", "x": 2}}, "confirmed": ["at_2 < 5"]})");
+  const auto outcome_with = [&](double error, const std::string& at, std::vector<double> x) {
+    Report report;
+    report.records.push_back(record_with("x", {}));
+    report.records[0].series = {{.metric = "c", .x = {1, 2, 3}, .y = {1, 4, 9}},
+                                {.metric = "c_standard_error", .at = at, .x = std::move(x), .y = {9, error, 9}}};
+    return judge_claims(list, report, "cpu")[0].outcome;
+  };
+  EXPECT_EQ(outcome_with(0.6, "", {1, 2, 3}), ClaimOutcome::inconclusive) << "2.8 to 5.2: two standard errors";
+  EXPECT_EQ(outcome_with(0.4, "", {1, 2, 3}), ClaimOutcome::confirmed) << "3.2 to 4.8";
+  EXPECT_EQ(outcome_with(0.6, "elsewhere", {1, 2, 3}), ClaimOutcome::confirmed) << "errors of another curve";
+  EXPECT_EQ(outcome_with(0.6, "", {1, 2, 4}), ClaimOutcome::confirmed) << "errors of other points";
+}
+
 TEST(Claims, AreNotTestableWithoutTheirDevice) {
   const ClaimList list = list_of(R"({"id": "S1-1", "claim": "t", "rule": "w", "needs": "cuda",
     "numbers": {"a": {"case": "x", "metric": "m"}}, "confirmed": ["a < 1"]},

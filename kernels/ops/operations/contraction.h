@@ -16,6 +16,8 @@ struct Math {
   Format accumulate = kFp32;  // after every addition
   Format partial = kFp32;     // of the split-K partial sums
   int split_k = 1;
+  // fp8 only: whether the sums of an instruction may have fewer bits than `accumulate` over all of k. If not, a device with
+  // such an instruction (Ada, Hopper: 13 fraction bits) adds partial sums of at most 128 products in `accumulate`.
   bool fast_accumulate = false;
   friend bool operator==(const Math&, const Math&) = default;
 };
