@@ -25,6 +25,7 @@ Exit codes: 0 measured, 2 wrong input, 77 PyTorch is not installed, or sees no s
 """
 
 import argparse
+import concurrent.futures
 import datetime
 import json
 import os
@@ -56,12 +57,14 @@ MODELS_GPU = ["mlp/b256_i256_h512_o10", "mlp/b4096_i1024_h4096_o1000", "resnet/b
               "erfnet/b4_s256x512", "lstm_classifier/b64_t32_n1_e32_h64_v64_o4"]
 LAYERS_GPU = ["linear/b64_i1024_o1024", "linear/b4096_i4096_o4096", "conv2d/b16_c64_o64_s28_k3", "conv2d/b32_c128_o128_s56_k3",
               "conv2d/b32_c256_o256_s28_k1", "attention/b8_h8_t128_d32", "attention/b8_h12_t1024_d64",
-              "batchnorm2d/b32_c128_s56", "layernorm/b8192_d1024", "rmsnorm/b8192_d1024", "softmax/b8192_d1024", "gelu/b32_c128_s56",
-              "lstm/b32_t32_i128_h128"]
+              "batchnorm2d/b32_c128_s56", "layernorm/b8192_d1024", "rmsnorm/b8192_d1024", "softmax/b8192_d1024",
+              "gelu/b32_c128_s56", "lstm/b32_t32_i128_h128"]
 POLICIES = {"cpu": ["fp32", "amp-bf16"], "cuda": ["fp32", "tf32", "amp-fp16", "amp-bf16"]}
 FORMS = ("eager", "compiled", "graph", "compiled-graph")  # of torch_forms.py
 FEWEST_ROUNDS = 8  # with fewer there is no 99 % interval of the control
 IDLE_WAIT = 60     # seconds to wait for idle cores, with --tries
+DUMPS_AT_ONCE = 4
+MOST_ENDS = 3      # cases one after the other in which a process ended
 BEGIN = time.monotonic()
 
 # Prints what is to be known of the PyTorch of --python; its last line of errors says why it cannot be used.
@@ -77,7 +80,8 @@ if sys.argv[1] != "cpu":
         sys.exit(f"torch {torch.__version__} has no CUDA device for --device {sys.argv[1]}")
     if torch.device(sys.argv[1]).index >= torch.cuda.device_count():
         sys.exit(f"torch {torch.__version__} has {torch.cuda.device_count()} CUDA devices, --device {sys.argv[1]} is not one")
-    found.update(gpu=torch.cuda.get_device_name(sys.argv[1]), cuda=torch.version.cuda, cudnn=str(torch.backends.cudnn.version()))
+    found.update(gpu=torch.cuda.get_device_name(sys.argv[1]), cuda=torch.version.cuda,
+                 cudnn=str(torch.backends.cudnn.version()))
 print(json.dumps(found))
 """
 
@@ -180,24 +184,36 @@ class Measuring:
             compile_all(self.arguments, [(case, self.dump_of(case)) for case in cases], say)
             say(f"compiled all of {len(cases)}")
 
+    def dump_all(self):
+        """Some at a time, before anything is timed."""
+        first = {case.subject: case for case in self.cases}
+        with concurrent.futures.ThreadPoolExecutor(DUMPS_AT_ONCE) as pool:
+            list(pool.map(self.dump_of, first.values()))
+        say(f"dumped the inputs of {len(first)} subjects")
+
     def run(self):
         if self.on_gpu:
+            self.dump_all()
             self.compile()
         print(HEAD if not self.on_gpu else HEAD.replace("threads", "launch "), flush=True)
         for threads in self.arguments.threads:
-            team = Team(self.arguments, threads)
+            team, ended = Team(self.arguments, threads), 0
             for case in self.cases:
+                if ended == MOST_ENDS:
+                    say(f"stopped: processes ended in {MOST_ENDS} cases one after the other")
+                    break
                 if self.is_over():
                     say(f"--budget is spent: {self.planned - len(self.ours)} cases were not measured")
                     break
                 try:
                     self.measure(team, case, threads)
+                    ended = 0
                 except Ended as error:
                     if not self.on_gpu:
                         raise SystemExit(f"pytorch_speed.py: {error}") from None
                     print(f"{case.subject:42} {case.policy:9} {case.launch:7} not measured: {error}", flush=True)
                     team.end()
-                    team = Team(self.arguments, threads)
+                    team, ended = Team(self.arguments, threads), ended + 1
             team.end()
 
     def choose_form(self, team, case, dump):

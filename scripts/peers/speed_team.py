@@ -76,9 +76,11 @@ class Team:
     """Two processes of each program with the same number of threads."""
 
     def __init__(self, arguments, threads):
-        self.arguments, self.seconds = arguments, arguments.slice
+        self.arguments, self.threads, self.seconds = arguments, threads, arguments.slice
         ours = [arguments.halfmark, "sample", "--seconds", str(self.seconds), "--threads", str(threads)]
-        self.pause = PAUSE if arguments.device == "cpu" else 0
+        self.on_gpu = arguments.device != "cpu"
+        self.pause = 0 if self.on_gpu else PAUSE
+        self.chosen = {}  # (subject, policy): layout and optimizer of the first process of PyTorch, for the second too
         self.peers = {"ours": [Peer(ours), Peer(ours)],
                       "peer": [torch_worker(arguments, threads), torch_worker(arguments, threads)]}
 
@@ -88,10 +90,17 @@ class Team:
     def ask(self, who, index, case, dump, form):
         line = case.id() if who == "ours" else json.dumps(
             {"dump": str(dump), "policy": case.policy, "seconds": self.seconds, "form": form,
-             "limit": self.arguments.form_seconds})
+             "limit": self.arguments.form_seconds, "as": self.chosen.get((case.subject, case.policy), {})})
         answer = self.peers[who][index].ask(line)
+        if who == "peer" and self.on_gpu and not answer["reason"]:
+            self.chosen.setdefault((case.subject, case.policy), {key: answer[key] for key in ("layout", "optimizer")})
         time.sleep(self.pause)
         return answer
+
+    def replace_worker(self):
+        """After a capture that failed, the allocator of PyTorch is not as before."""
+        self.peers["peer"][0].end()
+        self.peers["peer"][0] = torch_worker(self.arguments, self.threads)
 
     def choose_form(self, case, dump, forms):
         """(the fastest form of PyTorch's step or none, its seconds by form, why others have none)."""
@@ -100,6 +109,7 @@ class Team:
             answer = self.ask("peer", 0, case, dump, form)
             if answer["reason"]:
                 failed[form] = answer["reason"]
+                self.replace_worker()
             else:
                 taken[form] = answer["seconds"]
         return min(taken, key=taken.get, default=None), taken, failed

@@ -99,8 +99,12 @@ def captured(run, step):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
         run()
+    gradients = [leaf.grad for leaf in step.leaves() if leaf.grad is not None]
+    for gradient in gradients:
+        gradient.zero_()
     graph.replay()
-    torch.cuda.synchronize()
+    if not any(gradient.count_nonzero() for gradient in gradients):
+        raise RuntimeError("the captured step computes no gradients")
     return graph.replay
 
 

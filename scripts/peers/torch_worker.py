@@ -2,11 +2,11 @@
 
   torch_worker.py THREADS [DEVICE]
 
-Reads lines of JSON {"dump": FOLDER, "policy": NAME, "seconds": S, "form": FORM, "limit": S} and answers each with one line of
-JSON. The form is one of torch_forms.py, eager unless given; `limit`: seconds for preparing it. The step is
-zero_grad(set_to_none=True), forward, loss, backward and the optimizer, under amp-fp16 with the loss scaler; layers alone get the
-dumped gradient of their output. The same numbers go in as into halfmark, and the gradient of a floating-point input is computed,
-as halfmark always does.
+Reads lines of JSON {"dump": FOLDER, "policy": NAME, "seconds": S, "form": FORM, "limit": S, "as": {}} and answers each with one
+line of JSON. The form is one of torch_forms.py, eager unless given; `limit`: seconds for preparing it; `as`: layout and
+optimizer of an answer, for the same choice. The step is zero_grad(set_to_none=True), forward, loss, backward and the optimizer,
+under amp-fp16 with the loss scaler; layers alone get the dumped gradient of their output. The same numbers go in as into
+halfmark, and the gradient of a floating-point input is computed, as halfmark always does.
 """
 
 import contextlib
@@ -86,13 +86,13 @@ def in_layout(tensor, channels_last):
 
 
 class Step:
-    def __init__(self, folder, policy, device=torch.device("cpu"), clock=None, channels_last=True):
+    def __init__(self, folder, policy, device, clock, layout="channels_last", optimizer=None):
         dump = Dump(folder)
         model, training = dump.index["model"], dict(dump.index["training"])
         training["rate"] = RATE
         low = {"fp32": None, "tf32": None, "amp-bf16": torch.bfloat16, "amp-fp16": torch.float16}[policy]
         dtypes = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i32": torch.int64}
-        self.clock, self.layout = clock or forms.HostClock(), "channels_last" if channels_last else "contiguous"
+        self.clock, self.layout, channels_last = clock, layout, layout == "channels_last"
 
         def read(role, name="", step=-1):
             numbers = torch.from_numpy(dump.get(role, name, step)).to(dtypes[dump.dtype(role, name, step)])
@@ -126,7 +126,7 @@ class Step:
         self.gradient = None if self.labelled else self.gradient_of(dump, device, policy)
         self.optimizer, self.form = None, "none"
         if self.parameters:
-            self.choose_optimizer(training, device)
+            self.choose_optimizer(training, device, optimizer)
 
     def gradient_of(self, dump, device, policy):
         """That of the output, scaled, in its dtype and layout."""
@@ -138,18 +138,23 @@ class Step:
         channels_last = output.dim() == 4 and output.is_contiguous(memory_format=torch.channels_last)
         return in_layout(gradient.to(output.dtype), channels_last)
 
-    def choose_optimizer(self, training, device):
-        """The fastest of PyTorch's three implementations; with a scaler the fused one, which alone does not wait for it."""
+    def choose_optimizer(self, training, device, wanted):
+        """The wanted or the fastest of PyTorch's three implementations; with a scaler the fused one: the others wait for it."""
         best = None
         graphs = {"capturable": True} if device.type == "cuda" and training.get("optimizer", "sgd") != "sgd" else {}
         kinds = [("fused", {"fused": True}), ("foreach", {"foreach": True}), ("loop", {"foreach": False})]
         for form, arguments in kinds[:1] if self.scaler else kinds:
+            if wanted and form != wanted:
+                continue
             self.optimizer = networks.optimizer_of(training, self.parameters, **arguments, **graphs)
             self()
             taken = statistics.median(self.clock(self.update) for _ in range(12))
             if best is None or taken < best[0]:
                 best = taken, form, self.optimizer
         self.form, self.optimizer = best[1:]
+
+    def leaves(self):
+        return self.parameters + [self.x]
 
     def forget_gradients(self):
         if self.optimizer:
@@ -199,13 +204,13 @@ class Worker:
         self.key, self.step, self.runs = None, None, {}
         forms.forget_all(self.device)
 
-    def make_step(self, folder, policy):
-        """On a GPU images are in the layout whose graph is faster."""
+    def make_step(self, folder, policy, wanted):
+        """As `wanted` says, else on a GPU with images in the layout whose graph is faster."""
         forms.set_precision(self.device, policy)
-        step = Step(folder, policy, self.device, self.clock)
-        if self.device.type != "cuda" or step.x.dim() != 4:
+        step = Step(folder, policy, self.device, self.clock, **wanted)
+        if self.device.type != "cuda" or step.x.dim() != 4 or wanted:
             return step
-        other = Step(folder, policy, self.device, self.clock, channels_last=False)
+        other = Step(folder, policy, self.device, self.clock, "contiguous")
         try:
             times = [statistics.median(timed(forms.made("graph", one), WARM_UP, self.clock)) for one in (step, other)]
         except RuntimeError:
@@ -213,11 +218,11 @@ class Worker:
         return step if times[0] <= times[1] else other
 
     def answer(self, asked):
-        key, form = (asked["dump"], asked["policy"]), asked.get("form", "eager")
+        key, form, wanted = (asked["dump"], asked["policy"]), asked.get("form", "eager"), asked.get("as", {})
         with forms.time_limit(asked.get("limit", 0)):
             if key != self.key:
                 self.forget()
-                self.step, self.key = self.make_step(*key), key
+                self.step, self.key = self.make_step(*key, wanted), key
             if form not in self.runs:
                 self.runs[form] = forms.made(form, self.step)
                 timed(self.runs[form], WARM_UP, self.clock)
