@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of scripts/peers/pytorch_speed.py that need no PyTorch: its statistics, its doubts, its reports."""
+"""Tests of scripts/peers/pytorch_speed.py that need no PyTorch: its statistics, its doubts, its reports, its arguments, and
+what it does with processes that fail. Stand-ins of halfmark and of a Python with PyTorch answer with fixed times."""
 
 import json
 import math
@@ -12,6 +13,7 @@ import unittest
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(SCRIPTS / "peers"))
+import speed_team  # noqa: E402
 import turns  # noqa: E402
 
 PROGRAM = os.environ.get("HALFMARK", str(SCRIPTS.parent / "build" / "release" / "halfmark"))
@@ -73,6 +75,17 @@ class Reports(unittest.TestCase):
             records.append(turns.record(who, subject, policy, 2, turns.summary(rounds(1e-3, 2e-3)), QUIET, reasons, 3.0))
         return turns.report(records, {"cpu": {"cores": 2}}, "pytorch_speed.py", "2026-01-01T00:00:00Z", 5.0)
 
+    def test_records_of_a_gpu_carry_launch_and_the_seconds_of_all_forms(self):
+        found = turns.summary(rounds(1e-3, 2e-3))
+        ours, peer = (turns.record(who, "mlp/b32_i64_h128_o10", "tf32", 1, found, QUIET, [], 1.0, "cuda:0", {"launch": "graph"},
+                                   {"graph": 1e-3, "compiled-graph": 2e-3}) for who in ("ours", "peer"))
+        self.assertEqual(ours["id"], "mlp/b32_i64_h128_o10/cuda:0/tf32/throughput/launch=graph")
+        self.assertEqual(peer["id"], "mlp/b32_i64_h128_o10/pytorch-cuda:0/tf32/throughput/launch=graph")
+        self.assertEqual((ours["device"], ours["axes"]), ("cuda:0", {"launch": "graph"}))
+        forms = {one["at"]: one["value"] for one in peer["measurements"] if one["metric"] == "time.form"}
+        self.assertEqual(forms, {"graph": 1e-3, "compiled-graph": 2e-3})
+        self.assertFalse(turns.report([ours], {}, "", "2026-01-01T00:00:00Z", 5.0, planned=2)["run"]["complete"])
+
     def test_reports_are_valid(self):
         try:
             import jsonschema  # noqa: F401
@@ -100,19 +113,113 @@ class Reports(unittest.TestCase):
         self.assertIn("suspect", done.stdout)
 
 
+HALFMARK = """#!{python}
+import json, os, pathlib, sys
+if sys.argv[1] == "dump":
+    pathlib.Path(sys.argv[sys.argv.index("-o") + 1]).mkdir()
+elif sys.argv[1] == "--version":
+    print("halfmark 0")
+else:
+    for line in sys.stdin:
+        with open(os.environ["ASKED"], "a") as file:
+            file.write(line)
+        if "linear" in line:
+            sys.exit(1)
+        print(json.dumps({{"seconds": 1e-3, "reason": ""}}), flush=True)
+"""
+TORCH = """#!{python}
+import json, sys
+if sys.argv[1] == "-c":
+    print(json.dumps({{"version": "2", "cuda": "13", "cudnn": "9", "gpu": "a GPU"}}))
+    sys.exit(0)
+for line in sys.stdin:
+    asked = json.loads(line)
+    seconds = {{"eager": 4e-3, "graph": 2e-3, "compiled-graph": 3e-3}}.get(asked["form"], 0)
+    wrong = bool(asked["as"]) and asked["as"] != {{"layout": "contiguous", "optimizer": "fused"}}
+    print(json.dumps({{"seconds": seconds, "optimizer": "fused", "layout": "contiguous",
+                      "reason": "cannot compile" if asked["form"] == "compiled" else "wrong choice" if wrong else ""}}),
+          flush=True)
+"""
+
+
 class CommandLine(unittest.TestCase):
-    def run_with(self, *arguments):
+    def run_with(self, *arguments, **variables):
         return subprocess.run([sys.executable, str(SCRIPTS / "peers" / "pytorch_speed.py"), *arguments], capture_output=True,
-                              text=True, check=False)
+                              text=True, check=False, env=dict(os.environ, **variables))
+
+    def refused(self, *arguments):
+        done = self.run_with(*arguments)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1)
+        return done.stderr
+
+    def with_stand_ins(self, *arguments):
+        """(the text, the two reports, the lines that halfmark was asked) of a run on a GPU that there need not be."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for program, text in (("halfmark", HALFMARK), ("python", TORCH)):
+                (folder / program).write_text(text.format(python=sys.executable), encoding="utf-8")
+                (folder / program).chmod(0o755)
+            (folder / "asked").touch()
+            reports = [folder / "ours.json", folder / "pytorch.json"]
+            done = self.run_with(*arguments, "--device", "cuda:0", "--halfmark", str(folder / "halfmark"), "--python",
+                                 str(folder / "python"), "--rounds", "8", "--json", *map(str, reports),
+                                 ASKED=str(folder / "asked"))
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            return (done.stdout, [json.loads(path.read_text(encoding="utf-8")) for path in reports],
+                    (folder / "asked").read_text(encoding="utf-8").splitlines())
 
     def test_the_cases_are_listed_and_wrong_input_is_one_line(self):
         self.assertIn("mlp/b32_i64_h128_o10", self.run_with("models", "--list").stdout.split())
-        few = self.run_with("--rounds", "2")
-        self.assertEqual(few.returncode, 2)
-        self.assertEqual(few.stderr.count("\n"), 1)
-        absent = self.run_with("--halfmark", "/nowhere")
-        self.assertEqual(absent.returncode, 2)
-        self.assertIn("/nowhere", absent.stderr)
+        self.assertIn("resnet50/b32_s224", self.run_with("models", "--list", "--device", "cuda:0").stdout.split())
+        self.refused("--rounds", "2")
+        self.assertIn("/nowhere", self.refused("--halfmark", "/nowhere"))
+
+    def test_what_a_device_does_not_have_is_refused(self):
+        self.assertIn("cuda:N", self.refused("--device", "cuda"))
+        self.assertIn("cuda:N", self.refused("--launch", "graph"))
+        self.assertIn("fp32, amp-bf16", self.refused("--policies", "tf32"))
+        self.assertIn("one number", self.refused("--device", "cuda:0", "--threads", "1", "2"))
+        self.assertIn("--launch", self.refused("--device", "cuda:0", "--axis", "launch=graph"))
+        self.assertIn("KEY=VALUE", self.refused("--device", "cuda:0", "--axis", "fused"))
+
+    def test_a_python_without_pytorch_is_one_line_and_code_77(self):
+        for python in ("/nowhere/python", sys.executable):
+            # Without its site packages no Python has PyTorch.
+            done = self.run_with("--halfmark", "/bin/true", "--python", python, PYTHONPATH="", PYTHONNOUSERSITE="1")
+            if done.returncode == 0:
+                self.skipTest("this Python has PyTorch")
+            self.assertEqual(done.returncode, 77)
+            self.assertEqual(done.stderr.count("\n"), 1)
+            self.assertIn(python, done.stderr)
+
+    def test_a_graph_is_compared_with_the_fastest_form_that_runs(self):
+        text, reports, asked = self.with_stand_ins("mlp/b32_i64_h128_o10", "--policies", "amp-fp16", "--axis", "fused=on",
+                                                   "--forms", "eager", "compiled", "graph", "compiled-graph")
+        self.assertIn("compiled failed: cannot compile", text)
+        ratios = [next(one["value"] for one in record["measurements"] if one["metric"] == "speedup.pytorch")
+                  for record in reports[0]["records"]]
+        self.assertEqual([round(ratio, 6) for ratio in ratios], [4, 2])  # eager for kernels, graph for graph
+        self.assertEqual(sorted(set(asked)), ["mlp/b32_i64_h128_o10/cuda:0/amp-fp16/throughput/fused=on",
+                                              "mlp/b32_i64_h128_o10/cuda:0/amp-fp16/throughput/launch=graph/fused=on"])
+        self.assertEqual(reports[1]["environment"]["gpu"]["name"], "a GPU")
+        self.assertTrue(reports[0]["run"]["complete"])
+
+    def test_a_process_that_ends_costs_its_case_only(self):
+        text, reports, _ = self.with_stand_ins("linear/b4_i16_o8", "mlp/b32_i64_h128_o10", "--policies", "fp32",
+                                               "--launch", "kernels")
+        self.assertIn("not measured", text)
+        self.assertEqual([record["subject"] for record in reports[0]["records"]], ["mlp/b32_i64_h128_o10"])
+        self.assertFalse(reports[0]["run"]["complete"])
+
+    def test_a_spent_budget_begins_no_case(self):
+        text, reports, asked = self.with_stand_ins("mlp/b32_i64_h128_o10", "--policies", "fp32", "--budget", "1e-9")
+        self.assertIn("2 cases were not measured", text)
+        self.assertEqual((reports[0]["records"], asked), ([], []))
+
+    def test_a_case_names_its_axes_in_the_id(self):
+        case = speed_team.Case("relu/b16_c64_s28", "cuda:0", "fp32", (("launch", "graph"),))
+        self.assertEqual((case.id(), case.launch), ("relu/b16_c64_s28/cuda:0/fp32/throughput/launch=graph", "graph"))
 
 
 if __name__ == "__main__":

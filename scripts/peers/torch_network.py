@@ -128,24 +128,29 @@ def embedding(net, layer, x):
     return F.embedding(x, net.of(layer, "weight"), padding_idx=padding if padding >= 0 else None)
 
 
-def self_attention(net, layer, x):
+def attention_mask(net, layer, q):
+    """Of layers with sequences of several lengths; None: all steps attend, or those of the causal mask."""
+    lengths, causal = layer.get("lengths"), layer.get("causal", False)
+    if not lengths:
+        return None
+    n, _, t, _ = q.shape
+    attends = torch.arange(t) < torch.tensor([lengths[i % len(lengths)] for i in range(n)])[:, None]
+    attends = attends[:, None, None, :].expand(n, 1, t, t)
+    seen = torch.ones(t, t, dtype=torch.bool).tril() if causal else torch.ones(t, t, dtype=torch.bool)
+    if "mask_value" in layer:
+        mask = torch.zeros(n, 1, t, t, dtype=q.dtype).masked_fill(~attends, layer["mask_value"])
+        return mask.masked_fill(~seen, -math.inf).to(q.device)
+    return (attends & seen).to(q.device)
+
+
+def self_attention(net, layer, x, mask_of=attention_mask):
     n, t, width = x.shape
     heads = layer["heads"]
     q, k, v = x.reshape(n, t, 3, heads, width // 3 // heads).permute(2, 0, 3, 1, 4)
-    lengths, causal, mask = layer.get("lengths"), layer.get("causal", False), None
     if not layer.get("guarded", True):
         raise ValueError("self_attention: PyTorch has no attention whose masked rows are not guarded")
-    if lengths:
-        attends = torch.arange(t) < torch.tensor([lengths[i % len(lengths)] for i in range(n)])[:, None]
-        attends = attends[:, None, None, :].expand(n, 1, t, t)
-        seen = torch.ones(t, t, dtype=torch.bool).tril() if causal else torch.ones(t, t, dtype=torch.bool)
-        if "mask_value" in layer:
-            mask = torch.zeros(n, 1, t, t, dtype=q.dtype).masked_fill(~attends, layer["mask_value"])
-            mask = mask.masked_fill(~seen, -math.inf)
-        else:
-            mask = attends & seen
-        mask = mask.to(x.device)
-    y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal and mask is None)
+    mask = mask_of(net, layer, q)
+    y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=layer.get("causal", False) and mask is None)
     return y.transpose(1, 2).reshape(n, t, width // 3)
 
 

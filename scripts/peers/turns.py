@@ -110,10 +110,17 @@ def measurement(metric, value, unit, kind="information", better="neither", inter
     return made
 
 
-def record(who, subject, policy, threads, found, contention, reasons, seconds):
-    """A record of one program: `who` is ours or peer; the ratio to the other program is in ours. Each number of threads is a
-    device, so that `halfmark compare` gives it a column."""
-    device = f"{'cpu' if who == 'ours' else 'pytorch'}-t{threads}"
+def device_of(who, threads, device="cpu"):
+    """As a report names it: each number of threads is a device, so that `halfmark compare` gives it a column."""
+    if device == "cpu":
+        return f"{'cpu' if who == 'ours' else 'pytorch'}-t{threads}"
+    return device if who == "ours" else f"pytorch-{device}"
+
+
+def record(who, subject, policy, threads, found, contention, reasons, seconds, device="cpu", axes=None, forms=None):
+    """A record of one program: `who` is ours or peer; the ratio to the other program is in ours. `forms`: seconds of each
+    form of PyTorch's step that was tried."""
+    device, axes = device_of(who, threads, device), axes or {}
     times = found["seconds"][who]
     measured = [measurement("time.step", statistics.median(times), "s", "sampled", "lower", samples=times),
                 measurement("speedup.control", found["controls"][who][0], "1", interval=found["controls"][who][1:]),
@@ -121,16 +128,19 @@ def record(who, subject, policy, threads, found, contention, reasons, seconds):
                 measurement("contention.stolen", contention["stolen"], "1")]
     if who == "ours":
         measured.append(measurement("speedup.pytorch", found["ratio"][0], "1", interval=found["ratio"][1:]))
-    return {"id": f"{subject}/{device}/{policy}/throughput",
+    else:
+        measured += [dict(measurement("time.form", value, "s"), at=form) for form, value in (forms or {}).items()]
+    return {"id": "/".join([subject, device, policy, "throughput"] + [f"{key}={value}" for key, value in axes.items()]),
             "case_version": 1, "subject": subject, "device": device, "policy": policy, "harness": "throughput",
-            "axes": {}, "status": "suspect" if reasons else "ok", "reason": "; ".join(reasons), "seconds": seconds,
+            "axes": axes, "status": "suspect" if reasons else "ok", "reason": "; ".join(reasons), "seconds": seconds,
             "kernels": [], "measurements": measured, "series": []}
 
 
-def report(records, environment, command, started, seconds):
+def report(records, environment, command, started, seconds, planned=None):
+    planned = len(records) if planned is None else planned
     return {"schema": 1, "minor": 3, "environment": environment,
             "run": {"started": started, "seconds": seconds, "command": command, "seed": 0, "suite": "pytorch_speed",
-                    "complete": True, "planned": len(records)},
+                    "complete": len(records) == planned, "planned": planned},
             "records": records}
 
 
