@@ -11,6 +11,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -23,6 +25,7 @@
 #include "bench/micro/measured.h"
 #include "bench/micro/micro.h"
 #include "bench/run/attainable.h"
+#include "reports/statistics/statistics.h"
 
 namespace halfmark::bench::micro {
 namespace {
@@ -73,6 +76,11 @@ Shape image_of(int64_t elements) {
 }
 Shape rows_of(int64_t elements, int64_t width) { return {std::max<int64_t>(1, elements / width), width}; }
 
+int64_t matrix_of(DType dtype, int64_t bytes) {  // 8192 for 512 MiB; f64, which is slower: 4096
+  const double extent = std::sqrt(static_cast<double>(bytes) / (dtype == DType::f64 ? 32 : 8));
+  return std::max<int64_t>(32, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(extent))));
+}
+
 MeasuredSizes large_sizes(DType dtype, int64_t bytes) {
   const int64_t elements = bytes * 4 / bits_of(dtype);  // of an operand
   const bool small = elements < (1 << 20);
@@ -80,8 +88,7 @@ MeasuredSizes large_sizes(DType dtype, int64_t bytes) {
   MeasuredSizes sizes{.image = image_of(elements),
                       .loss = rows_of(elements, 1024),
                       .quantized = rows_of(elements, 4096),
-                      .matrix = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(
-                          std::sqrt(static_cast<double>(bytes) / (dtype == DType::f64 ? 32 : 8)))))};
+                      .matrix = matrix_of(dtype, bytes)};
   sizes.single.softmax = rows_of(elements, 1024), sizes.single.scale = rows_of(elements, 1024);
   sizes.single.permute = {std::max<int64_t>(1, elements / (steps * 3 * heads * 64)), steps, 3, heads, 64};
   sizes.single.dropout = sizes.single.joined = sizes.image;
@@ -232,11 +239,6 @@ struct Setting {
   int64_t bytes;
   std::optional<LargeCopy> copy = {};  // made by the first benchmark
 };
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
 
 template <class Op>
 void measure_in_turn(benchmark::State& state, Setting& setting, const Kernel<Op>& kernel, const Op& op) {
