@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
     halfmark::bench::micro::register_tensor_cores();
     halfmark::bench::micro::register_steps();
     halfmark::bench::micro::register_rows(devices);
+    halfmark::bench::micro::register_large(devices);
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
     benchmark::RunSpecifiedBenchmarks();

@@ -9,6 +9,10 @@ disturbances only make a run slower. On a busy machine add --threads=1 and --cpu
 
 Rounding: --benchmark_filter='rounding|convert' with the same other options. It is compared with memcpy of the same number of floats
 in the same run, as elements per second, medians of the repetitions, because both are limited by the same memory.
+
+Large operands on a GPU: --benchmark_filter='^large/'. Bytes per second of each row as a share of those of a copy that ran in turn with
+it, lowest first, and the FLOP/s of products. What must read an operand twice cannot reach 1: batch norm (2/3 forward, 3/5 backward), and
+quantisers that first find the largest number of the whole matrix.
 """
 import argparse
 import json
@@ -46,6 +50,31 @@ def print_tensor_cores(runs, clock):
         print(f"{name:44} {2 * 1024**3 / median:7.1f} GFLOP/s{beside}")
 
 
+FAST = 0.85  # share of the copy from which on a row is limited by memory
+
+
+def print_large(runs):
+    values = {}
+    for run in runs:
+        if run["name"].startswith("large/") and "copy" in run:
+            operation, dtypes, shape, _, row = run["name"].split("/")[1:6]
+            values.setdefault((operation, dtypes, shape, row), []).append(run)
+    shares, products = [], []
+    for name, repetitions in values.items():
+        median = {key: statistics.median(run[key] for run in repetitions) for key in ("copy", "bytes/s", "FLOP/s") if key in repetitions[0]}
+        if "FLOP/s" in median:
+            products.append((median["FLOP/s"], name, f"{median['FLOP/s'] / 1e12:7.1f} TFLOP/s"))
+        else:
+            shares.append((median["copy"], name, f"{median['bytes/s'] / 1e9:7.1f} GB/s  {median['copy']:.2f} of a copy"))
+    for _, (operation, dtypes, shape, row), text in sorted(shares) + sorted(products):
+        print(f"{operation:36} {dtypes:34} {shape:26} {row:9} {text}")
+    for run in runs:
+        if run["name"].startswith("large/") and run.get("error_occurred"):
+            print(f"{run['name']}: not measured: {run['error_message']}")
+    if shares:
+        print(f"{sum(share < FAST for share, _, _ in shares)} of {len(shares)} are below {FAST} of a copy")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file")
@@ -74,6 +103,7 @@ def main():
         print(f"{name:32} ours {best['ours'] / 1e6:9.3f} ms  onednn {best['onednn'] / 1e6:9.3f} ms  ratio {ratio:.3f}{note}")
     print_rounding(runs, clock)
     print_tensor_cores(runs, clock)
+    print_large(runs)
     return 1 if below else 0
 
 

@@ -10,10 +10,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "kernels/number/error.h"
 #include "kernels/ops/kernel.h"
 #include "kernels/ops/ops.h"
+#include "kernels/tensor/random.h"
 #include "models/policy.h"
 
 namespace halfmark::bench {
@@ -21,7 +23,7 @@ namespace halfmark::bench {
 namespace {
 
 constexpr int kRuns = 7;
-constexpr size_t kDrawn = 65537;  // different random numbers in a matrix; a prime, so that rows do not repeat
+constexpr size_t kDrawn = 65537;  // different random numbers in an operand; a prime, so that rows do not repeat
 
 // Seconds of the fastest of several runs; nothing if no kernel takes the work, or only one that emulates the arithmetic.
 std::optional<double> fastest(Device& device, const std::function<void()>& work) {
@@ -67,23 +69,56 @@ std::string product_of(const std::string& name) {
 
 }  // namespace
 
+void fill_repeatedly(Tensor& tensor, std::span<const unsigned char> pattern) {
+  constexpr size_t kBlock = size_t{8} << 20;  // copied to the device at a time
+  const size_t size = tensor.bytes();
+  HM_CHECK(!pattern.empty() || size == 0, "nothing to fill a tensor with");
+  std::vector<unsigned char> block;
+  while (block.size() < std::min(size, kBlock)) block.insert(block.end(), pattern.begin(), pattern.end());
+  auto* memory = static_cast<unsigned char*>(tensor.data());
+  if (size > block.size() && tensor.layout() == Layout::plain && is_floating(tensor.dtype()) &&
+      !is_packed(tensor.dtype())) {
+    // On the device, from what it has already.
+    const LogPause pause;
+    tensor.device().copy_in(memory, block.data(), block.size());
+    const Tensor all = tensor.reshaped({tensor.elements()});
+    const auto there = static_cast<int64_t>(block.size() / size_of(tensor.dtype()));
+    for (int64_t at = there; at < all.elements(); at *= 2) {
+      Tensor next = all.slice(at, std::min(at, all.elements() - at));
+      kernels::run(Cast{.x = all.slice(0, next.elements()), .out = next});
+    }
+    tensor.device().synchronize();
+    return tensor.touch();
+  }
+  for (size_t at = 0; at < size; at += block.size())
+    tensor.device().copy_in(memory + at, block.data(), std::min(block.size(), size - at));
+  tensor.touch();
+}
+
+LargeCopy::LargeCopy(Device& device, int64_t bytes)
+    : x_(device, {bytes / 4}, DType::f32), out_(device, {bytes / 4}, DType::f32) {
+  std::vector<unsigned char> pattern(4 * kDrawn);
+  const RandomKey key(2);
+  for (size_t i = 0; i < kDrawn; ++i) store(DType::f32, pattern.data(), i, key.normal(i));
+  fill_repeatedly(x_, pattern);
+}
+double LargeCopy::bytes() const { return 2.0 * static_cast<double>(x_.bytes()); }
+void LargeCopy::run() { kernels::run(Cast{.x = x_, .out = out_}); }
+
 std::vector<std::pair<std::string, double>> attainable_of(Device& device) {
   std::vector<std::pair<std::string, double>> facts;
   if (!device.numerics().empty()) return facts;
   try {
-    const int64_t elements = (int64_t{is_gpu(device) ? 1024 : 192} << 20) / 4;
-    const Tensor x = Tensor::zeros(device, {elements}, DType::f32);
-    Tensor out = Tensor::zeros(device, {elements}, DType::f32);
-    if (const auto seconds = fastest(device, [&] { run(Cast{.x = x, .out = out}); }))
-      facts.emplace_back("attainable.copy", 2.0 * 4 * static_cast<double>(elements) / *seconds);
+    LargeCopy copy(device, int64_t{is_gpu(device) ? 1024 : 192} << 20);
+    if (const auto seconds = fastest(device, [&] { copy.run(); }))
+      facts.emplace_back("attainable.copy", copy.bytes() / *seconds);
   } catch (const Error&) {
     // Not enough memory for arrays of this size: no number.
   }
   const int64_t n = is_gpu(device) ? 4096 : 1024;
   for (const Product& product : products()) {
-    // Random numbers, not zeros: a GPU draws less power for zeros and then runs at a higher clock.
     const RandomKey key = RandomKey(1).child(product.name);
-    std::vector<double> values(static_cast<size_t>(n * n));
+    std::vector<double> values(static_cast<size_t>(n * n));  // not zeros, as in the copy
     for (size_t i = 0; i < values.size(); ++i) values[i] = i < kDrawn ? key.normal(i) : values[i - kDrawn];
     const Tensor a = Tensor::from(device, {n, n}, product.dtype, values), b = a.clone();
     Tensor out(device, {n, n}, product.dtype == DType::f64 ? DType::f64 : DType::f32);

@@ -2,7 +2,9 @@
 // S. Williams, A. Waterman, D. Patterson, CACM 52(4), 2009).
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,9 +12,25 @@
 #include "accuracy/accuracy.h"
 #include "bench/namespaces.h"
 #include "kernels/tensor/device.h"
+#include "kernels/tensor/tensor.h"
 #include "reports/record/report.h"
 
 namespace halfmark::bench {
+
+// Writes `pattern`, whole elements, over the memory of a tensor again and again; the last one may be cut.
+void fill_repeatedly(Tensor& tensor, std::span<const unsigned char> pattern);
+
+// A cast of f32 to f32, each of so many bytes: what a device reads and writes per second if it only copies. Of random
+// numbers, not zeros: a GPU draws less power for zeros and then runs at a higher clock.
+class LargeCopy {
+ public:
+  LargeCopy(Device& device, int64_t bytes);
+  double bytes() const;  // read and written by a run
+  void run();
+
+ private:
+  Tensor x_, out_;
+};
 
 // "attainable.copy": bytes read and written per second by a cast of f32 to f32 that is larger than the caches.
 // "attainable.matmul.f32", ".tf32", ".f16", ".bf16", ".f64": FLOP/s of a square matmul of these operands with fp32 sums (f64:

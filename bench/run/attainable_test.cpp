@@ -3,10 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "kernels/devices.h"
+#include "kernels/tensor/tensor.h"
 
 namespace halfmark::bench {
 namespace {
@@ -67,6 +71,33 @@ TEST(Attainable, WithoutTheRateOfItsTypeThereIsNoShare) {
   other.harness = "memory";
   add_roofline(other, rates(1e10, 6e10, 1e12));
   EXPECT_EQ(number(other, "roofline.share"), -1);
+}
+
+// Of more elements than are copied to the device at a time, so that the rest is copied there.
+TEST(Attainable, APatternIsRepeatedToTheEnd) {
+  const auto cpu = open_device("cpu");
+  const std::vector<double> three = {1, 2, 3};
+  const Tensor numbers = Tensor::from(*cpu, {3}, DType::f32, three);
+  const std::vector<unsigned char> pattern = numbers.codes();
+  for (const Layout layout : {Layout::plain, Layout::nhwc})
+    for (const int64_t count : {int64_t{2}, int64_t{7}, (int64_t{5} << 20) + 1}) {
+      Tensor image(*cpu, {1, 1, 1, count}, DType::f32, layout);
+      fill_repeatedly(image, pattern);
+      const auto* values = image.as<float>();
+      std::map<double, int64_t> seen;
+      for (int64_t i = 0; i < count; ++i) ++seen[static_cast<double>(values[i])];
+      EXPECT_EQ(seen.size(), std::min<size_t>(3, static_cast<size_t>(count)));
+      EXPECT_EQ(values[0], 1);
+      EXPECT_EQ(values[1], 2);
+      for (const auto& [value, times] : seen)
+        EXPECT_NEAR(static_cast<double>(times), static_cast<double>(count) / 3, 1);
+    }
+}
+
+TEST(Attainable, TheCopyReadsAndWritesItsBytes) {
+  LargeCopy copy(*open_device("cpu"), 4096);
+  EXPECT_EQ(copy.bytes(), 8192);
+  copy.run();
 }
 
 TEST(Attainable, IsMeasuredOnHardwareOnly) {

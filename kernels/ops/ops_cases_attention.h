@@ -22,7 +22,7 @@ inline void each_sequence_type(const CaseRequest& request, auto&& f) {
 }
 
 inline std::vector<Shape> row_shapes(const CaseRequest& request) {
-  if (!request.axes.norm_forms) return {Shape{512, 512}};  // one case
+  if (!request.axes.norm_forms) return {request.axes.single.softmax};
   return {Shape{3, 5}, Shape{2, 3, 17}, Shape{1, 1}, Shape{4, 64}, Shape{2, 33}};
 }
 // Rows of one number more than whole vectors have.
@@ -99,7 +99,7 @@ inline void Cases<Scale>::each(const CaseRequest& request, const RunCase<Scale>&
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     for (const double factor : {0.35355339059327373, -3.0}) {
       if (factor < 0 && !request.axes.norm_forms) continue;
-      const Shape shape = request.axes.norm_forms ? Shape{3, 7} : Shape{1024, 1024};
+      const Shape shape = request.axes.norm_forms ? Shape{3, 7} : request.axes.single.scale;
       const Tensor x = random_tensor(request, shape, dtype, Layout::plain, 1);
       Tensor out(request.device, shape, dtype, Layout::any);
       run_case(type + " by " + std::to_string(factor), Scale{.x = x, .out = out, .factor = factor},
@@ -230,7 +230,8 @@ struct AttentionForm {
   }
 };
 inline std::vector<AttentionForm> attention_forms(const CaseRequest& request) {
-  if (!request.axes.norm_forms) return {{2, 4, 128, 128, 32, true}};  // one case
+  const Shape& single = request.axes.single.attention;
+  if (!request.axes.norm_forms) return {{single[0], single[1], single[2], single[3], single[4], true}};
   return {
       {2, 2, 5, 5, 4, true},
       {1, 2, 3, 7, 6, false},

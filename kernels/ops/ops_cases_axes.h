@@ -110,6 +110,14 @@ struct QuantizedForm {
   double factor = 0;  // 0: the rule finds the scale
 };
 
+// Shapes of the single cases of operations whose tested shapes are fixed; only where `norm_forms` is false.
+struct SingleShapes {
+  Shape softmax{512, 512}, scale{1024, 1024}, permute{8, 128, 3, 8, 32}, dropout{16, 64, 28, 28}, lstm{64, 256};
+  Shape indices{32, 128}, table{1024, 256};  // of embeddings
+  Shape attention{2, 4, 128, 128, 32};       // samples, heads, queries, keys, numbers of a head
+  Shape joined{2, 6, 5, 3};                  // all channels of this image become the last ones of one with one more
+};
+
 struct Axes {
   // Images, matrices and their element-wise operations.
   std::vector<DType> dtypes;
@@ -171,6 +179,7 @@ struct Axes {
   std::vector<FusedBackwardForm> fused_backward = {{}};
   std::vector<bool> ctc_impossible = {false};  // whether a sequence has too few steps for its labels
   std::vector<bool> ctc_zero_infinity = {false};
+  SingleShapes single = {};
 };
 
 inline std::vector<DotTypes> tested_dots() {

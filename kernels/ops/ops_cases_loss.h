@@ -190,9 +190,11 @@ struct LabelCase {
         classes(static_cast<size_t>(of.shape[1])),
         pixels(of.shape.rank() == 4 ? static_cast<size_t>(of.shape[2] * of.shape[3]) : 1) {
     const Shape positions = of.shape.rank() == 4 ? Shape{of.shape[0], of.shape[2], of.shape[3]} : Shape{of.shape[0]};
-    std::vector<double> values(samples * pixels);
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(label(i));
-    labels = Tensor::from(request.device, positions, DType::i32, values);
+    labels = filled_tensor(request, positions, DType::i32, Layout::plain, [&] {
+      std::vector<double> values(samples * pixels);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(label(i));
+      return values;
+    });
     if (of.weights) weights = positive_tensor(request, {of.shape[1]}, wide, 3);
   }
   int64_t label(size_t position) const {

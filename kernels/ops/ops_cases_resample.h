@@ -18,24 +18,26 @@ inline void Cases<CopyChannels>::each(const CaseRequest& request, const RunCase<
   struct Piece {
     int64_t from, to, count;
   };
+  const Shape tested{2, 6, 5, 3}, &from = request.axes.norm_forms ? tested : request.axes.single.joined;
+  const Shape to{from[0], from[1] + 1, from[2], from[3]};
   each_image(request, request.axes.dtypes, [&](const std::string& image, auto make, Layout out_layout) {
     std::vector<Piece> pieces = {{2, 1, 4}, {0, 0, 3}, {5, 6, 1}, {1, 1, 0}};
-    if (!request.axes.norm_forms) pieces.resize(1);
+    if (!request.axes.norm_forms) pieces = {{0, 1, from[1]}};
     for (const Piece& piece : pieces) {
-      const Tensor x = make({2, 6, 5, 3}, 1);
-      Tensor out =
-          random_tensor(request, {2, 7, 5, 3}, x.dtype(), out_layout == Layout::nhwc ? Layout::nhwc : Layout::plain, 2);
+      const Tensor x = make(from, 1);
+      Tensor out = random_tensor(request, to, x.dtype(), out_layout == Layout::nhwc ? Layout::nhwc : Layout::plain, 2);
       run_case(image + " " + std::to_string(piece.count) + " from " + std::to_string(piece.from) + " to " +
                    std::to_string(piece.to),
                CopyChannels{.x = x, .out = out, .from = piece.from, .to = piece.to, .count = piece.count},
                [&](CaseResult& result) {
                  const std::vector<double> xv = x.values();
                  std::vector<double> expected = result.before(out);
-                 for (size_t n = 0; n < 2; ++n)
+                 const auto pixels = static_cast<size_t>(from[2] * from[3]);
+                 for (int64_t n = 0; n < from[0]; ++n)
                    for (int64_t c = 0; c < piece.count; ++c)
-                     for (size_t p = 0; p < 15; ++p)
-                       expected[(n * 7 + static_cast<size_t>(piece.to + c)) * 15 + p] =
-                           xv[(n * 6 + static_cast<size_t>(piece.from + c)) * 15 + p];
+                     for (size_t p = 0; p < pixels; ++p)
+                       expected[static_cast<size_t>(n * to[1] + piece.to + c) * pixels + p] =
+                           xv[static_cast<size_t>(n * from[1] + piece.from + c) * pixels + p];
                  result.expect_exact(out, expected);
                });
     }

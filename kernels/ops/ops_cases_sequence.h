@@ -24,7 +24,7 @@ inline void Cases<Permute>::each(const CaseRequest& request, const RunCase<Permu
                              {{4, 6}, {{1, 0}, 2}},
                              {{2, 3, 1, 5}, {{0, 3, 1, 2}, 4}},
                              {{2, 3, 4}, {{0, 1, 2}, 3}}};
-  if (!request.axes.norm_forms) forms = {{{8, 128, 3, 8, 32}, {{2, 0, 3, 1, 4}, 5}}};
+  if (!request.axes.norm_forms) forms = {{request.axes.single.permute, {{2, 0, 3, 1, 4}, 5}}};
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
     for (const Form& form : forms) {
       const Tensor x = random_tensor(request, form.x, dtype, Layout::plain, 1);
@@ -57,26 +57,31 @@ inline std::vector<double> some_indices(int64_t count, int64_t entries) {
     indices.push_back(static_cast<double>(i % 3 == 0 ? entries - 1 : (i * i) % entries));
   return indices;
 }
-inline Shape index_shape(const CaseRequest& request) { return request.axes.norm_forms ? Shape{3, 7} : Shape{32, 128}; }
+inline Shape index_shape(const CaseRequest& request) {
+  return request.axes.norm_forms ? Shape{3, 7} : request.axes.single.indices;
+}
 inline Shape table_shape(const CaseRequest& request) {
-  return request.axes.norm_forms ? Shape{5, 70} : Shape{1024, 256};
+  return request.axes.norm_forms ? Shape{5, 70} : request.axes.single.table;
 }
 
 template <>
 inline void Cases<NarrowIndices>::each(const CaseRequest& request, const RunCase<NarrowIndices>& run_case) {
   const Shape where = index_shape(request);
-  std::vector<double> index = some_indices(where.elements(), 1000);
-  // The ends of 32 bits, and numbers whose lower half is negative as an i32.
-  const double ends[] = {-0x1p31, 0x1p31 - 1, -1, 0, 1, -100, 0x1p30};
-  std::copy(std::begin(ends), std::end(ends), index.begin());
+  const auto index = [where] {
+    std::vector<double> indices = some_indices(where.elements(), 1000);
+    // The ends of 32 bits, and numbers whose lower half is negative as an i32.
+    const double ends[] = {-0x1p31, 0x1p31 - 1, -1, 0, 1, -100, 0x1p30};
+    std::copy(std::begin(ends), std::end(ends), indices.begin());
+    return indices;
+  };
   const Tensor wide = filled_tensor(request, {where[0], where[1], 2}, DType::i32, Layout::plain, [&] {
     std::vector<double> halves;
-    for (const double i : index) halves.push_back(i), halves.push_back(std::floor(i / 0x1p32));
+    for (const double i : index()) halves.push_back(i), halves.push_back(std::floor(i / 0x1p32));
     return halves;
   });
   Tensor narrow(request.device, where, DType::i32);
   run_case("i32", NarrowIndices{.wide = wide, .narrow = narrow},
-           [&](CaseResult& result) { result.expect(narrow.values() == index, "an index is another number"); });
+           [&](CaseResult& result) { result.expect(narrow.values() == index(), "an index is another number"); });
 }
 
 template <>
@@ -130,7 +135,7 @@ inline void Cases<EmbeddingBackward>::each(const CaseRequest& request, const Run
 // f(name, x, mask shape, p)
 inline void each_dropout(const CaseRequest& request, auto&& f) {
   each_sequence_type(request, [&](DType dtype, const std::string& type) {
-    const Shape shape = request.axes.norm_forms ? Shape{3, 4, 6, 5} : Shape{16, 64, 28, 28};
+    const Shape shape = request.axes.norm_forms ? Shape{3, 4, 6, 5} : request.axes.single.dropout;
     for (const double p : {0.25, 0.0, 1.0})
       for (const bool channels : {false, true}) {
         if (!request.axes.norm_forms && (channels || p != 0.25)) continue;
@@ -187,7 +192,7 @@ inline void Cases<DropoutBackward>::each(const CaseRequest& request, const RunCa
 inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 // One reaches a second block of the rows, which take 256 numbers of a gate at a time.
 inline std::vector<Shape> cell_shapes(const CaseRequest& request) {
-  if (!request.axes.norm_forms) return {Shape{64, 256}};  // one case
+  if (!request.axes.norm_forms) return {request.axes.single.lstm};
   return {Shape{3, 5}, Shape{2, 300}};
 }
 inline void each_cell(const CaseRequest& request, auto&& f) {

@@ -14,9 +14,11 @@ namespace halfmark::kernels::ops_cases {
 
 inline Tensor label_tensor(const CaseRequest& request, int64_t count, const std::function<size_t(size_t)>& label) {
   // Always valid labels: a row may refuse to read others.
-  std::vector<double> values(static_cast<size_t>(count));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(label(i));
-  return Tensor::from(request.device, {count}, DType::i32, values);
+  return filled_tensor(request, {count}, DType::i32, Layout::plain, [&] {
+    std::vector<double> values(static_cast<size_t>(count));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(label(i));
+    return values;
+  });
 }
 
 struct LossInput {
