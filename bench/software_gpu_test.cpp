@@ -329,6 +329,18 @@ TEST_F(SoftwareGpu, IsIdentifiedInTheReport) {
   EXPECT_FALSE(unknown.contains("uuid")) << unknown;
 }
 
+// cublasLt multiplies fp8 only with k contiguous in both operands.
+TEST_F(SoftwareGpu, ProbeAndCheckAskTheLibraryForFp8) {
+  const Ran probe = ran("", "probe --device cuda:0 --replay 100 --types 'e4m3>f32,bf16>f32'");
+  ASSERT_EQ(probe.code, 0) << probe.err;
+  EXPECT_TRUE(says(probe.out, "e4m3>f32 (matmul 32x32x64, b transposed)")) << probe.out;
+  EXPECT_TRUE(says(probe.out, "bf16>f32 (matmul 32x32x64)")) << probe.out;
+  EXPECT_FALSE(says(probe.out, "cuda-direct")) << probe.out;
+  const Ran check = ran("", "check --device cuda:0 --minutes 0.001 --matmuls-only --types 'e4m3>f32' --shape 32x32x64");
+  ASSERT_EQ(check.code, 0) << check.err;
+  EXPECT_TRUE(says(check.out, "b transposed")) << check.out;
+}
+
 // Its report under the name cuda:0, and one of a GPU with the same numbers.
 TEST_F(SoftwareGpu, IsNeverTakenForAGpu) {
   const Ran run = ran("", "run --suite smoke --device cuda:0 --no-probes linear fp32 memory range throughput");

@@ -53,8 +53,10 @@ std::optional<NodeInputs> find_node(const SumTree& tree, bool blocks, NodePlace 
   const auto parents = parents_of(tree);
   const auto is_block = [&](size_t node) { return !tree.products_of(node).empty(); };
   std::optional<NodeInputs> best;
-  const auto rank = [](const NodeInputs& s) {
-    return std::tuple(s.products, s.later.has_value(), s.terms() > 2 ? s.has_c : !s.has_c, s.terms());
+  // A later product: what is added with it has not yet been rounded to the format in which c is added.
+  const auto rank = [&](const NodeInputs& s) {
+    return std::tuple(s.products, s.later.has_value(), s.later && s.later != tree.k, s.terms() > 2 ? s.has_c : !s.has_c,
+                      s.terms());
   };
   for (size_t node = 0; node < tree.nodes.size(); ++node) {
     if (tree.nodes[node].leaf || is_block(node) != blocks) continue;

@@ -39,10 +39,6 @@ std::string hex_row(const Tensor& tensor, size_t row) {
   return text;
 }
 
-bool same_number(DType dtype, uint64_t x, uint64_t y) {
-  return x == y || (std::isnan(decode(dtype, x)) && std::isnan(decode(dtype, y)));
-}
-
 // The rows of `few`, repeated from the first on until there are `rows`.
 Tensor repeated(const Tensor& few, int64_t rows) {
   if (few.empty()) return {};
@@ -200,14 +196,15 @@ class MatmulCheck : public Check {
     problems.a = repeated(Tensor::from(device_, {static_cast<int64_t>(kSide), shape_.k}, types_.a, few), shape_.m);
     std::vector<double> b(k * n);
     for (size_t i = 0; i < k; ++i)
-      for (size_t j = 0; j < n; ++j) b[i * n + j] = problems.columns[j % kSide][i];
-    problems.b = Tensor::from(device_, {shape_.k, shape_.n}, types_.b, b);
+      for (size_t j = 0; j < n; ++j) b[types_.transpose_b ? j * k + i : i * n + j] = problems.columns[j % kSide][i];
+    const Shape stored = types_.transpose_b ? Shape{shape_.n, shape_.k} : Shape{shape_.k, shape_.n};
+    problems.b = Tensor::from(device_, stored, types_.b, b);
     return problems;
   }
 
   Bytes product(const Problems& problems) const {
     Tensor out(device_, {shape_.m, shape_.n}, types_.d);
-    run(Matmul{.a = problems.a, .b = problems.b, .out = out, .math = types_.math});
+    run(Matmul{.a = problems.a, .b = problems.b, .out = out, .transpose_b = types_.transpose_b, .math = types_.math});
     return out.codes();
   }
 
@@ -318,10 +315,11 @@ DeviceCheck check_device(Device& device, const CheckOptions& options, const Chec
     const std::string matmul = "matmul " + name;
     if (!go_on(matmul + ": probing")) break;
     try {
-      const MatmulTypes parts = matmul_types_named(name);
+      const MatmulTypes parts = in_form_of_real_speed(device, matmul_types_named(name), shape);
       const BlackBox box = matmul_box(device, parts, examined[0]);
-      report.subjects.push_back({fmt::format("{} {}x{}x{}", matmul, shape.m, shape.n, shape.k),
-                                 "the device's own first results: no model of the probe gives them"});
+      report.subjects.push_back(
+          {fmt::format("{} {}x{}x{}{}", matmul, shape.m, shape.n, shape.k, parts.transpose_b ? ", b transposed" : ""),
+           "the device's own first results: no model of the probe gives them"});
       auto subject = std::make_unique<MatmulCheck>(device, parts, shape, box, report.subjects.back());
       for (const MatmulShape& at : examined) {
         RecordingBox recorder(matmul_box(device, parts, at));

@@ -44,6 +44,24 @@ class MatmulRunner {
     return true;
   }
 
+  // Of the row that would answer; nothing if every row refuses.
+  std::optional<Speed> speed() const {
+    const Tensor a = Tensor::zeros(device_, {shape_.m, shape_.k}, types_.a),
+                 b = Tensor::zeros(device_, shape_of_b(), types_.b);
+    Tensor out = Tensor::zeros(device_, {shape_.m, shape_.n}, types_.d);
+    for (const double beta : {1.0, 0.0}) try {
+        return chosen(Matmul{.a = a,
+                             .b = b,
+                             .out = out,
+                             .transpose_b = types_.transpose_b,
+                             .math = types_.math,
+                             .beta = beta})
+            .speed;
+      } catch (const Unsupported&) {
+      }
+    return {};
+  }
+
   std::vector<uint64_t> operator()(std::span<const Question> questions) {
     std::vector<uint64_t> codes(questions.size());
     for (size_t first = 0; first < questions.size();) first = call(questions, first, codes);
@@ -141,6 +159,10 @@ class MatmulRunner {
   MatmulShape shape_;
   int64_t rows_ = shape_.m, columns_ = shape_.n;  // the part of the result that answers questions
 };
+
+void check_shape(MatmulShape shape) {
+  HM_CHECK(shape.m > 0 && shape.n > 0 && shape.k > 1, "a shape to probe needs m, n >= 1 and k >= 2");
+}
 
 // The default accumulator for a result of this dtype.
 Format accumulator_of(DType d) { return d == DType::f64 ? kFp64 : d == DType::f16 ? kFp16 : kFp32; }
@@ -249,18 +271,30 @@ MatmulTypes matmul_types_named(std::string_view name) {
 }
 
 std::vector<std::string> usual_types() {
-  return {"f32>f32",  "tf32>f32",      "bf16>f32", "bf16>bf16",     "f16>f32",  "f16>f16", "f16>f16+wide",
-          "e4m3>f32", "e4m3>f32+fast", "e5m2>f32", "e5m2>f32+fast", "e4m3>f16", "f64>f64"};
+  return {
+      "f32>f32",  "tf32>f32",      "bf16>f32",      "bf16>bf16",          "f16>f32",  "f16>f16",       "f16>f16+wide",
+      "e4m3>f32", "e4m3>f32+fast", "e4m3*e5m2>f32", "e4m3*e5m2>f32+fast", "e5m2>f32", "e5m2>f32+fast", "e4m3>f16",
+      "f64>f64"};
+}
+
+MatmulTypes in_form_of_real_speed(Device& device, MatmulTypes types, MatmulShape shape) {
+  check_shape(shape);
+  MatmulTypes transposed = types;
+  transposed.transpose_b = true;
+  const std::optional<Speed> given = MatmulRunner(device, types, shape).speed();
+  if (given == Speed::real || types.transpose_b) return types;
+  const std::optional<Speed> other = MatmulRunner(device, transposed, shape).speed();
+  return other == Speed::real || (other && !given) ? transposed : types;
 }
 
 BlackBox matmul_box(Device& device, const MatmulTypes& types, MatmulShape shape) {
-  HM_CHECK(shape.m > 0 && shape.n > 0 && shape.k > 1, "a shape to probe needs m, n >= 1 and k >= 2");
+  check_shape(shape);
   auto runner = std::make_shared<MatmulRunner>(device, types, shape);
   runner->takes(0);  // throws Unsupported with the reasons of all kernels
   runner->with_c_ = runner->takes(1);
   BlackBox box{device.name(),
                types.name,
-               fmt::format("matmul {}x{}x{}", shape.m, shape.n, shape.k),
+               fmt::format("matmul {}x{}x{}{}", shape.m, shape.n, shape.k, types.transpose_b ? ", b transposed" : ""),
                format_of(types.a),
                format_of(types.b),
                format_of(types.d),
@@ -270,6 +304,7 @@ BlackBox matmul_box(Device& device, const MatmulTypes& types, MatmulShape shape)
                static_cast<size_t>(shape.k),
                [runner](std::span<const Question> questions) { return (*runner)(questions); }};
   box.elements = kAlike;
+  box.transpose_b = types.transpose_b;
   if (const auto other = runner->find_other_element(order_questions(box))) {
     const auto at = static_cast<int64_t>(*other);
     box.elements = fmt::format("{},{}", at / shape.n, at % shape.n);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/devices.h"
 #include "kernels/number/error.h"
 
 namespace halfmark::accuracy::probe {
@@ -17,24 +16,8 @@ uint64_t hash_of(uint64_t hash, std::string_view bytes) {  // FNV-1a
   for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
   return hash;
 }
-// All NaNs are equal here: their bits have separate findings.
-bool same(DType dtype, uint64_t x, uint64_t y) {
-  return x == y || (std::isnan(decode(dtype, x)) && std::isnan(decode(dtype, y)));
-}
 
 constexpr uint64_t kHashStart = 0xCBF29CE484222325u;
-
-// A box and a row are compared only when these types agree.
-bool comparable(const BlackBox& row, const BlackBox& box) {
-  return row.a == box.a && row.b == box.b && row.c == box.c && row.d == box.d;
-}
-
-// A row whose result is wider than that of the box: a matmul may round it once more.
-bool comparable_rounded(const BlackBox& row, const BlackBox& box) {
-  return row.a == box.a && row.b == box.b && row.c == row.d && row.d.fraction_bits > box.d.fraction_bits &&
-         row.d.exponent_bits >= box.d.exponent_bits && row.d.fraction_bits >= box.c.fraction_bits &&
-         row.d.exponent_bits >= box.c.exponent_bits;
-}
 
 // The accumulator by its usual name.
 void add_accumulator_finding(const BlackBox& box, const Model& model, std::vector<Finding>& findings) {
@@ -42,13 +25,7 @@ void add_accumulator_finding(const BlackBox& box, const Model& model, std::vecto
   for (const Finding& finding : findings)
     if (finding.parameter == "bits of sums") bits = &finding;
   if (!bits || bits->value == kNotObservable) return;
-  const int seen = model.block.out.fraction_bits;
-  const std::string name = seen == 52   ? "fp64"
-                           : seen == 23 ? "fp32"
-                           : seen == 10 ? (box.d == kFp16 ? "fp16" : "10 fraction bits")
-                           : seen == 7  ? "bf16"
-                                        : fmt::format("{} fraction bits", seen);
-  findings.push_back({"accumulator", name, bits->evidence});
+  findings.push_back({"accumulator", name_of_sums(box, model.block.out.fraction_bits), bits->evidence});
 }
 
 void add_tree_findings(const SumTree& tree, const TreeFinding& found, std::vector<Finding>& findings) {
@@ -66,6 +43,18 @@ void add_tree_findings(const SumTree& tree, const TreeFinding& found, std::vecto
 
 }  // namespace
 
+bool same_number(DType dtype, uint64_t x, uint64_t y) {
+  return x == y || (std::isnan(decode(dtype, x)) && std::isnan(decode(dtype, y)));
+}
+
+std::string name_of_sums(const BlackBox& box, int fraction_bits) {
+  return fraction_bits == 52                     ? "fp64"
+         : fraction_bits == 23                   ? "fp32"
+         : fraction_bits == 10 && box.d == kFp16 ? "fp16"
+         : fraction_bits == 7                    ? "bf16"
+                                                 : fmt::format("{} fraction bits", fraction_bits);
+}
+
 const Finding* Report::find(std::string_view parameter) const {
   for (const Finding& finding : findings)
     if (finding.parameter == parameter) return &finding;
@@ -75,6 +64,7 @@ const Finding* Report::find(std::string_view parameter) const {
 Report examine(RecordingBox& recorder, const Options& options) {
   const BlackBox box = recorder.box();
   Report report{box.device, box.types, box.way, {}, {}, 0, 0, {}, {}, {}, {}};
+  report.transpose_b = box.transpose_b;
   Model model;
   model.a = box.a, model.b = box.b, model.d = box.d_type;
   find_operands(recorder, model, report.findings);
@@ -116,17 +106,26 @@ Report examine(RecordingBox& recorder, const Options& options) {
     report.model = model;
     report.replays = fresh.size();
     for (size_t i = 0; i < fresh.size(); ++i)
-      report.replayed += same(box.d_type, replay(model, fresh[i]), codes[i]) ? 1 : 0;
+      report.replayed += same_number(box.d_type, replay(model, fresh[i]), codes[i]) ? 1 : 0;
   }
   if (!options.match) return report;
-  std::vector<Candidate> candidates = compare_with_rows(box, recorder.answers());
+  std::vector<Candidate> candidates = compare_with_rows(box, recorder.answers(), report.model);
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& x, const Candidate& y) { return x.alike > y.alike; });
   for (const Candidate& candidate : candidates) {
-    if (candidate.alike == candidate.asked)
+    if (candidate.agrees() && candidate.steps.empty()) {
       report.matches.push_back(candidate.row);
-    else if (candidate.alike > 0 && report.near.size() < 2)
-      report.near.push_back(fmt::format("{}: {} of {}", candidate.row, candidate.alike, candidate.asked));
+    } else if (candidate.agrees()) {
+      auto same_steps = std::find_if(report.around.begin(), report.around.end(),
+                                     [&](const RowsWithSteps& one) { return one.steps == candidate.steps; });
+      if (same_steps == report.around.end())
+        same_steps = report.around.insert(same_steps, {{}, candidate.steps, candidate.asked});
+      same_steps->rows.push_back(candidate.row);
+    } else if (candidate.alike > 0 && report.near.size() < 2) {
+      report.near.push_back(fmt::format("{}{}: {} of {}", candidate.row,
+                                        candidate.steps.empty() ? "" : fmt::format(" ({})", candidate.steps),
+                                        candidate.alike, candidate.asked));
+    }
   }
   return report;
 }
@@ -137,44 +136,12 @@ std::optional<std::string> fingerprint_of(Device& device, std::string_view types
   Options options;
   options.replays = 0, options.match = false;
   try {
-    RecordingBox recorder(matmul_box(device, matmul_types_named(types), kShape));
+    RecordingBox recorder(matmul_box(device, in_form_of_real_speed(device, matmul_types_named(types), kShape), kShape));
     const Report report = examine(recorder, options);
     return fmt::format("{}: {}", report.hash, report.fingerprint);
   } catch (const Unsupported&) {
     return {};
   }
-}
-
-std::vector<Candidate> compare_with_rows(const BlackBox& box, std::span<const RecordingBox::Answer> answers) {
-  std::vector<Candidate> candidates;
-  for (const DeviceRow& row : known_devices()) {
-    if (!row.name.starts_with("sim:") || !row.absent.empty()) continue;
-    const auto device = open_device(row.name);
-    for (const DotChoice& choice : dot_choices(*device)) {
-      const BlackBox own = dot_box(*device, choice, box.k);
-      const bool rounds = !comparable(own, box);
-      if (rounds && !comparable_rounded(own, box)) continue;
-      if (box.k % least_depth(choice) != 0) continue;
-      // The random questions at the end distinguish most rows; the comparison stops at the first difference.
-      constexpr size_t kAtOnce = 512;
-      Candidate candidate{fmt::format("{} {}{}", row.name, choice.name(),
-                                      rounds ? fmt::format(", then rounded to {}", box.d.name) : ""),
-                          0, 0};
-      for (size_t left = answers.size(); left > 0 && candidate.alike == candidate.asked;) {
-        const size_t count = std::min(left, kAtOnce);
-        left -= count;
-        std::vector<Question> questions;
-        for (size_t i = left; i < left + count; ++i) questions.push_back(answers[i].question);
-        std::vector<uint64_t> codes = own.answers(questions);
-        if (rounds)
-          for (uint64_t& code : codes) code = encode(box.d_type, decode(own.d_type, code));
-        for (size_t i = 0; i < count; ++i) candidate.alike += codes[i] == answers[left + i].code ? 1 : 0;
-        candidate.asked += count;
-      }
-      candidates.push_back(std::move(candidate));
-    }
-  }
-  return candidates;
 }
 
 void find_repeatability(Device& device, const MatmulTypes& types, MatmulShape shape, std::vector<Finding>& findings) {

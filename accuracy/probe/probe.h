@@ -36,7 +36,10 @@ struct BlackBox {
   // For a matmul: kAlike if any element of the result may answer. Otherwise the first element that answers differently
   // from element 0,0, as "3,8"; then only element 0,0 is used.
   std::string elements{};
+  bool transpose_b = false;  // of a matmul: b is stored as [n, k]
 };
+// All NaNs are equal here: their bits have separate findings.
+bool same_number(DType dtype, uint64_t x, uint64_t y);
 
 // Records every question and answer, so that the same questions can be put to another box.
 class RecordingBox {
@@ -123,8 +126,9 @@ struct Model {
   SumTree tree;
   Format a, b, operand;  // operands are rounded to `operand` if it has fewer bits
   Rounding operand_rounding = Rounding::near_even;
-  bool exact_products = true;   // else each is rounded to block.out before it is added
-  bool last_leaf_exact = true;  // the later of two products that start a chain is added unrounded
+  std::string operand_change{};  // "rounded to nearest even to tf32"; empty: as stored
+  bool exact_products = true;    // else each is rounded to block.out before it is added
+  bool last_leaf_exact = true;   // the later of two products that start a chain is added unrounded
   bool flush_inputs = false, flush_results = false;
   Adder block;                    // nodes with products of their own
   Adder join;                     // nodes that add the results of other nodes, and c
@@ -132,6 +136,13 @@ struct Model {
   DType d;
 };
 uint64_t replay(const Model& model, const Question& question);
+// The same, with the sums of some nodes given: only the nodes that add them, and c, are computed.
+struct KnownSum {
+  size_t node;
+  double sum;
+};
+uint64_t replay(const Model& model, const Question& question, std::span<const KnownSum> known);
+Question converted(const Model& model, Question question);  // the operands that are multiplied
 
 // Questions with random operands of several kinds: similar magnitudes, distant exponents, cancelling sums, and bits
 // near the truncation limit.
@@ -143,15 +154,24 @@ struct Finding {
 };
 inline constexpr std::string_view kNotObservable = "not observable";
 
+// Rows that give the sums of the box, and what the box does beside them.
+struct RowsWithSteps {
+  std::vector<std::string> rows;
+  std::string steps;  // "c is added afterwards, in fp32 to nearest even"
+  size_t questions = 0;
+};
+
 struct Report {
   std::string device, types, way;
   std::vector<Finding> findings;
-  std::optional<Model> model;        // set if tree and adders were found
-  size_t replayed = 0, replays = 0;  // fresh random questions: answered by the model bit for bit, and asked
-  std::vector<std::string> matches;  // all simulated rows with equal answers to every question
-  std::vector<std::string> near;     // the best of the others that agree at all: "sim:volta mma.m8n8k4: 812 of 1200"
-  std::string fingerprint;           // text of the findings
-  std::string hash;                  // of the fingerprint and of the answers to questions that never change
+  std::optional<Model> model;           // set if tree and adders were found
+  size_t replayed = 0, replays = 0;     // fresh random questions: answered by the model bit for bit, and asked
+  std::vector<std::string> matches;     // all simulated rows with equal answers to every question
+  std::vector<std::string> near;        // the best of the others that agree at all: "sim:volta mma.m8n8k4: 812 of 1200"
+  std::string fingerprint;              // text of the findings
+  std::string hash;                     // of the fingerprint and of the answers to questions that never change
+  std::vector<RowsWithSteps> around{};  // rows with equal answers if the model's steps around them are added
+  bool transpose_b = false;             // of the box
 
   const Finding* find(std::string_view parameter) const;
 };
@@ -189,6 +209,8 @@ struct MatmulShape {
 };
 // Throws Unsupported, with the reason, when the device does not accept these types.
 BlackBox matmul_box(Device& device, const MatmulTypes& types, MatmulShape shape);
+// b transposed if only then a row of real speed multiplies these types, as cublasLt does fp8; else as given.
+MatmulTypes in_form_of_real_speed(Device& device, MatmulTypes types, MatmulShape shape);
 
 struct DotChoice {
   MatrixInstruction instruction;
@@ -209,13 +231,20 @@ struct DotOperands {
 DotOperands dot_operands(Device& device, const DotChoice& choice, std::span<const Question> questions);
 
 // Every simulated row that accepts the types of the box, or that accepts its operands and has a wider result. A wider
-// result is rounded once more to nearest even, as libraries do for bf16 and f16 results of fp32 sums. `alike` counts
-// the equal answers among those compared (`asked`). A row that differs is not compared to the end.
+// result is rounded once more to nearest even, as libraries do for bf16 and f16 results of fp32 sums. A row whose
+// answers differ is compared once more, with the steps around it that the model has: operands that are converted
+// first, parts of K that are added at the end, c added afterwards. `alike` counts the equal answers among those
+// compared (`asked`). A row that differs is not compared to the end.
 struct Candidate {
-  std::string row;
+  std::string row, steps;  // steps: empty for the row alone
   size_t alike = 0, asked = 0;
+  bool agrees() const { return alike == asked; }
 };
-std::vector<Candidate> compare_with_rows(const BlackBox& box, std::span<const RecordingBox::Answer> answers);
+std::vector<Candidate> compare_with_rows(const BlackBox& box, std::span<const RecordingBox::Answer> answers,
+                                         const std::optional<Model>& model);  // matching_rows.cpp
+
+// "fp32", "bf16", "13 fraction bits": the usual name of a format of sums.
+std::string name_of_sums(const BlackBox& box, int fraction_bits);
 
 // Repeats the same questions, also in matmuls of other sizes.
 void find_repeatability(Device& device, const MatmulTypes& types, MatmulShape shape, std::vector<Finding>& findings);

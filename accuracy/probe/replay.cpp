@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -106,7 +107,14 @@ class ModelEvaluator {
     return values[model_.tree.root];
   }
 
- private:
+  double evaluate(std::span<const KnownSum> known) {
+    std::vector<double> values(model_.tree.nodes.size(), 0.0);
+    for (const KnownSum& one : known) values[one.node] = one.sum;
+    for (const size_t node : model_.tree.bottom_up())
+      if (!model_.tree.nodes[node].leaf && model_.tree.products_of(node).empty()) values[node] = sum(node, values);
+    return values[model_.tree.root];
+  }
+
   double operand(double x, const Format& stored) const {
     if (model_.flush_inputs && std::fabs(x) < std::ldexp(1.0, stored.min_exponent())) return std::copysign(0.0, x);
     if (model_.operand.fraction_bits >= stored.fraction_bits) return x;
@@ -114,6 +122,7 @@ class ModelEvaluator {
     return round_to(narrow, x, model_.operand_rounding);
   }
 
+ private:
   double flushed(double x, const Format& format) const {
     const bool tiny = std::fabs(x) < std::ldexp(1.0, format.min_exponent());
     return model_.flush_results && tiny ? std::copysign(0.0, x) : x;
@@ -222,6 +231,17 @@ std::string_view name_of(Cut cut) {
 
 uint64_t replay(const Model& model, const Question& question) {
   return encode(model.d, ModelEvaluator(model, question).evaluate());
+}
+
+uint64_t replay(const Model& model, const Question& question, std::span<const KnownSum> known) {
+  return encode(model.d, ModelEvaluator(model, question).evaluate(known));
+}
+
+Question converted(const Model& model, Question question) {
+  const ModelEvaluator evaluator(model, question);
+  for (double& a : question.a) a = evaluator.operand(a, model.a);
+  for (double& b : question.b) b = evaluator.operand(b, model.b);
+  return question;
 }
 
 std::vector<Question> random_questions(const BlackBox& box, size_t count, uint64_t seed) {

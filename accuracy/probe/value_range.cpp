@@ -43,7 +43,7 @@ void find_operand_bits(RecordingBox& recorder, Model& model, std::vector<Finding
          ask(recorder, {Term{0, 1}, term_of(box, 1, std::ldexp(1.0, -pair - 1))}) == 1 + std::ldexp(1.0, -pair - 1))
     ++pair;
   const std::string seen = fmt::format("(1 + 2^-t) 1 is kept up to t = {}, 1 1 + 2^-t 1 up to t = {}", lone, pair);
-  model.operand = box.a;
+  model.operand = box.a.fraction_bits < box.b.fraction_bits ? box.b : box.a;
   if (lone == stored) return findings.push_back({"operands", "as stored", seen});
   if (pair <= lone) return findings.push_back({"operands", std::string(kNotObservable), seen + ": the sum hides them"});
   const double unit = std::ldexp(1.0, -lone);
@@ -58,8 +58,9 @@ void find_operand_bits(RecordingBox& recorder, Model& model, std::vector<Finding
     how = "rounded to nearest, ties away", model.operand_rounding = Rounding::near_away;
   model.operand = {"", box.a.exponent_bits, lone, box.a.specials};
   const std::string format = lone == 10 ? "tf32" : lone == 7 ? "bf16" : fmt::format("{} fraction bits", lone);
+  model.operand_change = fmt::format("{} to {}", how, format);
   findings.push_back(
-      {"operands", fmt::format("{} to {}", how, format),
+      {"operands", model.operand_change,
        fmt::format("{}; 1/2, 3/4 and 3/2 units above 1 become {}, {}, {}", seen, steps[0], steps[1], steps[2])});
 }
 
@@ -68,7 +69,8 @@ void find_operand_bits(RecordingBox& recorder, Model& model, std::vector<Finding
 void find_product_rounding(RecordingBox& recorder, Model& model, std::vector<Finding>& findings) {
   const BlackBox& box = recorder.box();
   const int p = model.block.out.fraction_bits, h = p / 2 + 1;
-  if (model.operand.fraction_bits < h || model.block.kept_bits < 2 * h || box.k < 3) {
+  if (std::min({model.operand.fraction_bits, box.a.fraction_bits, box.b.fraction_bits}) < h ||
+      model.block.kept_bits < 2 * h || box.k < 3) {
     findings.push_back(
         {"products",
          model.block.kept_bits < kAllBits ? "aligned as they are, not rounded" : "exact in the sum's format",
@@ -227,7 +229,7 @@ void find_subnormals(RecordingBox& recorder, Model& model, std::vector<Finding>&
           recorder.value(question_of(box, std::array{Term{0, std::ldexp(1.0, lowest), std::ldexp(1.0, lift)}}));
       value = honoured(answer, expected);
       seen = fmt::format("2^{} 2^{} gives {}", lowest, lift, answer);
-      model.flush_inputs = answer == 0 && model.operand.fraction_bits == box.a.fraction_bits;
+      model.flush_inputs = answer == 0 && model.operand.fraction_bits >= box.a.fraction_bits;
     }
     findings.push_back({"subnormal operands", value, seen});
   }

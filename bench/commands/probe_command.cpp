@@ -44,10 +44,32 @@ Json json_of(const probe::Report& report) {
   Json findings = Json::array();
   for (const probe::Finding& f : report.findings)
     findings.push_back({{"parameter", f.parameter}, {"value", f.value}, {"evidence", f.evidence}});
-  return {{"device", report.device},   {"types", report.types},       {"way", report.way},
-          {"findings", findings},      {"replayed", report.replayed}, {"replays", report.replays},
-          {"matches", report.matches}, {"near", report.near},         {"fingerprint", report.fingerprint},
+  Json around = Json::array();
+  for (const probe::RowsWithSteps& one : report.around)
+    around.push_back({{"rows", one.rows}, {"steps", one.steps}, {"questions", one.questions}});
+  return {{"device", report.device},
+          {"types", report.types},
+          {"way", report.way},
+          {"transpose_b", report.transpose_b},
+          {"findings", findings},
+          {"replayed", report.replayed},
+          {"replays", report.replays},
+          {"matches", report.matches},
+          {"matches_with_steps", around},
+          {"near", report.near},
+          {"fingerprint", report.fingerprint},
           {"hash", report.hash}};
+}
+
+std::string rows_in_words(const probe::Report& report) {
+  std::vector<std::string> all;
+  if (!report.matches.empty()) all.push_back(fmt::format("{}", fmt::join(report.matches, ", ")));
+  for (const probe::RowsWithSteps& one : report.around)
+    all.push_back(fmt::format("the sums are those of {}; {}: {} of {} questions", fmt::join(one.rows, ", "), one.steps,
+                              one.questions, one.questions));
+  if (!all.empty()) return fmt::format("{}", fmt::join(all, "; "));
+  return "none gives the same results" +
+         (report.near.empty() ? "" : fmt::format("; nearest {}", fmt::join(report.near, ", ")));
 }
 
 std::string text_of(const probe::Report& report, const TextOptions& options) {
@@ -64,11 +86,7 @@ std::string text_of(const probe::Report& report, const TextOptions& options) {
         "replay",
         fmt::format("{} of {} fresh random questions give the same bits in software{}", report.replayed, report.replays,
                     report.replayed == report.replays ? "" : ": the findings above do not describe it completely"));
-  line("simulated rows",
-       report.matches.empty()
-           ? "none gives the same results" +
-                 (report.near.empty() ? "" : fmt::format("; nearest {}", fmt::join(report.near, ", ")))
-           : fmt::format("{}", fmt::join(report.matches, ", ")));
+  line("simulated rows", rows_in_words(report));
   line("fingerprint", report.hash);
   return text + "\n";
 }
@@ -115,8 +133,9 @@ std::vector<probe::Report> probe_matmuls(Device& device, const ProbeArguments& a
   std::vector<probe::Report> reports;
   const probe::MatmulShape shape = matmul_shape_named(arguments.shape);
   for (const std::string& name : arguments.types.empty() ? probe::usual_types() : arguments.types) {
-    const probe::MatmulTypes types = probe::matmul_types_named(name);
+    probe::MatmulTypes types = probe::matmul_types_named(name);
     try {
+      types = probe::in_form_of_real_speed(device, std::move(types), shape);
       const KernelLog log;
       probe::RecordingBox recorder(probe::matmul_box(device, types, shape));
       probe::Report report = probe::examine(recorder, options);
