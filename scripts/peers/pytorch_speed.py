@@ -25,6 +25,7 @@ Exit codes: 0 measured, 2 wrong input, 77 PyTorch is not installed, or sees no s
 """
 
 import argparse
+import collections
 import concurrent.futures
 import datetime
 import json
@@ -163,7 +164,8 @@ class Measuring:
     def __init__(self, arguments, subjects, folder, save):
         self.arguments, self.folder, self.save = arguments, folder, save
         self.draw, self.cores = random.Random(arguments.seed), os.cpu_count() or 1
-        self.ours, self.peer, self.ratios = [], [], []
+        self.ours, self.peer = [], []
+        self.ratios, self.measured = {}, collections.Counter()  # by launch
         self.on_gpu = arguments.device != "cpu"
         axes = tuple(tuple(one.split("=", 1)) for one in arguments.axis)
         launches = {"kernels": axes, "graph": (("launch", "graph"),) + axes}
@@ -238,7 +240,7 @@ class Measuring:
             if rounds is None:
                 break
             found, contention = turns.summary(rounds), meter.read()
-            reasons = turns.reasons_to_doubt(found, contention, threads, self.cores)
+            reasons = turns.reasons_to_doubt(found, contention, 1 if self.on_gpu else threads, self.cores)
             if not reasons:
                 break
         if rounds is None:
@@ -248,8 +250,9 @@ class Measuring:
         for who, records in (("ours", self.ours), ("peer", self.peer)):
             records.append(turns.record(who, case.subject, case.policy, threads, found, contention, reasons,
                                         time.monotonic() - start, case.device, dict(case.axes), forms))
+        self.measured[case.launch] += 1
         if not reasons:
-            self.ratios.append(found["ratio"][0])
+            self.ratios.setdefault(case.launch, []).append(found["ratio"][0])
         print(line_of(case, threads, found, reasons, f"{form}, {made}" if self.on_gpu else ""), flush=True)
         self.save(self)
 
@@ -261,7 +264,8 @@ def parsed():
     parser.add_argument("--python", default=str(VENV / "bin" / "python"), help="the Python that has PyTorch and NumPy")
     parser.add_argument("--device", default="cpu", help="cpu or cuda:N")
     parser.add_argument("--policies", nargs="+", choices=POLICIES["cuda"], help="default: fp32 and amp-bf16, on a GPU all")
-    parser.add_argument("--threads", nargs="+", type=int, help="default: 1 2, on a GPU 1")
+    parser.add_argument("--threads", nargs="+", type=int,
+                        help="of the CPU; default: 1 2, on a GPU at most 8, for preparing cases")
     parser.add_argument("--rounds", type=int, default=10, help=f"at least {FEWEST_ROUNDS}")
     parser.add_argument("--slice", type=float, default=0.03, help="seconds of one turn")
     parser.add_argument("--tries", type=int, default=1,
@@ -289,7 +293,7 @@ def wrong_input(arguments):
     on_gpu = arguments.device != "cpu"
     known = POLICIES["cuda" if on_gpu else "cpu"]
     arguments.policies = arguments.policies or known
-    arguments.threads = arguments.threads or ([1] if on_gpu else [1, 2])
+    arguments.threads = arguments.threads or ([min(8, os.cpu_count() or 1)] if on_gpu else [1, 2])
     arguments.launch = arguments.launch or (["kernels", "graph"] if on_gpu else ["kernels"])
     arguments.form_seconds = arguments.form_seconds or (150 if on_gpu else 0)
     if wrong := [policy for policy in arguments.policies if policy not in known]:
@@ -339,9 +343,11 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         measuring = Measuring(arguments, subjects, pathlib.Path(name), save)
         measuring.run()
-    if ratios := measuring.ratios:
-        print(f"{len(ratios)} of {len(measuring.ours)} cases without doubt: geometric mean {turns.geometric_mean(ratios):.3f}, "
-              f"lowest {min(ratios):.3f}, {sum(ratio < 0.95 for ratio in ratios)} below 0.95")
+    for launch, ratios in measuring.ratios.items():
+        print((f"{launch}: " if measuring.on_gpu else "")
+              + f"{len(ratios)} of {measuring.measured[launch]} cases without doubt: geometric mean "
+              f"{turns.geometric_mean(ratios):.3f}, lowest {min(ratios):.3f}, "
+              f"{sum(ratio < 0.95 for ratio in ratios)} below 0.95")
     save(measuring)
     return 0
 

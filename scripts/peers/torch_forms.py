@@ -96,6 +96,7 @@ def captured(run, step):
         run()
     torch.cuda.synchronize()
     step.forget_gradients()
+    gc.collect()  # what is freed during the capture may end it
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
         run()
