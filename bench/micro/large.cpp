@@ -264,7 +264,7 @@ void measure_in_turn(benchmark::State& state, Setting& setting, const Kernel<Op>
 
 template <class Op>
 void measure(benchmark::State& state, Setting& setting, const Kernel<Op>& kernel, DType dtype, size_t number) {
-  constexpr int64_t kPatternBytes = 256 << 10;
+  constexpr int64_t kPatternBytes = 64 << 10;
   Device& device = *setting.device;
   try {
     if (!setting.copy) setting.copy.emplace(device, 2 * setting.bytes);

@@ -95,7 +95,8 @@ TEST(Attainable, APatternIsRepeatedToTheEnd) {
 }
 
 TEST(Attainable, TheCopyReadsAndWritesItsBytes) {
-  LargeCopy copy(*open_device("cpu"), 4096);
+  const auto cpu = open_device("cpu");
+  LargeCopy copy(*cpu, 4096);
   EXPECT_EQ(copy.bytes(), 8192);
   copy.run();
 }
