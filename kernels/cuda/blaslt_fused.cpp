@@ -1,6 +1,6 @@
 // Rows `cublaslt` of products with bias and activation: the library's epilogues. Sums are promised as those of a product
-// (blaslt_arithmetic.h). In which order and how widely an epilogue computes is not documented beyond the scale type; the
-// rows are tested against one rounding of each output.
+// (blaslt_arithmetic.h). In which order and how widely an epilogue computes is not documented beyond the scale type. On
+// an H200 the product is rounded to the dtype of the result first in some cases (README.md).
 #include <cstdint>
 #include <string>
 

@@ -301,10 +301,25 @@ class Plan final : public BlasltPlan {
       if (!timed || (ran == 1 && fastest < kWorthComparing)) break;  // the library's first that runs
     }
     if (!best) return;
+    if (mask_passes_zero(device, trial, scratch, workspace, *best)) {
+      refusal_ = "keeps a mask of ReLU that lets the gradient pass where the sum is 0";
+      return;
+    }
     refusal_.clear();
     const bool compared = ran > 1;
     const std::string tried = compared ? ", the fastest of " + std::to_string(ran) + " tried" : std::string();
     take(*best, tried + others_ + about_nan(device, trial, scratch, workspace, *best), listed);
+  }
+
+  // The gradient of ReLU is 0 at 0. cublasLt.h does not say what the mask has there; on an H200 cublasLt 13.1 has 1.
+  bool mask_passes_zero(CudaDevice& device, Trial& trial, const BlasltPointers& scratch, void* workspace,
+                        const Candidate& best) const {
+    if ((problem_.epilogue & CUBLASLT_EPILOGUE_RELU_AUX) != CUBLASLT_EPILOGUE_RELU_AUX) return false;
+    trial.set(const_cast<void*>(scratch.a), bytes_of(problem_.a, problem_.batch), 0);
+    check(launch(device, scratch, best.algorithm, workspace, best.workspace), "cublasLtMatmul");
+    unsigned char mask = 0;
+    device.copy_out(&mask, scratch.aux, 1);
+    return (mask & 1) != 0;
   }
 
   // cublasLt.h says of ReLU only "x:=max(x, 0)", which may lose a NaN.

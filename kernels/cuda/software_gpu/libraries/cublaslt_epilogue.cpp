@@ -50,12 +50,13 @@ void Epilogue::activate(std::vector<double>& values, int64_t matrix) const {
   const bool relu = problem_.has_epilogue(kRelu);
   if (problem_.has_epilogue(kAux)) {
     const int64_t length = relu ? (problem_.m + 7) / 8 : problem_.m;
+    const bool passes_zero = planted("mask-passes-zero");
     std::vector<double> aux(static_cast<size_t>(length * problem_.n));
     for (int64_t c = 0; c < problem_.n; ++c)
       for (int64_t r = 0; r < problem_.m; ++r) {
         double& place = aux[static_cast<size_t>(c * length + (relu ? r / 8 : r))];
         if (relu)
-          place += values[at(r, c)] > 0 ? 1 << (r % 8) : 0;
+          place += values[at(r, c)] > 0 || (values[at(r, c)] == 0 && passes_zero) ? 1 << (r % 8) : 0;
         else
           place = values[at(r, c)];
       }
