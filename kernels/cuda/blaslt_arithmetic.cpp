@@ -11,6 +11,7 @@ constexpr uint64_t kFma = CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA, kHalf = CUBLASLT_NU
                    kAnyTensor = CUBLASLT_NUMERICAL_IMPL_FLAGS_TENSOR_OP_MASK,
                    kInput16 = CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16F,
                    kInputTf32 = CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_TF32,
+                   kInput32 = CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F,
                    kInputs8 = CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_8F_E4M3 | CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_8F_E5M2;
 
 struct Flag {
@@ -146,7 +147,7 @@ Refusal wide(int capability, DType in, DType out, const Math& math, int64_t dept
     return "does not round " + std::string(name_of(in)) + " operands to " + std::string(math.multiply.name);
   if (tf32_switched_off()) return "TF32 is switched off by NVIDIA_TF32_OVERRIDE=0";
   result.compute = CUBLAS_COMPUTE_32F_FAST_TF32;
-  result.operations = kHalf, result.inputs_a = result.inputs_b = kInputTf32;
+  result.operations = kHalf, result.inputs_a = result.inputs_b = kInputTf32 | kInput32, result.must_prove_tf32 = true;
   return split(math, out, depth, result);
 }
 
@@ -184,6 +185,10 @@ std::string broken_promise(const BlasltArithmetic& arithmetic, uint64_t flags) {
 
 bool must_prove_range(const BlasltArithmetic& arithmetic, uint64_t flags) {
   return arithmetic.must_prove_range && (flags & kInput16) != 0;
+}
+
+bool must_prove_tf32(const BlasltArithmetic& arithmetic, uint64_t flags) {
+  return arithmetic.must_prove_tf32 && (flags & kInput32) != 0;
 }
 
 std::string text_of_flags(uint64_t flags) {

@@ -25,6 +25,9 @@ struct BlasltArithmetic {
   // A library has been seen to report fp16 inputs for an algorithm on bf16. Such an algorithm must multiply numbers that
   // fp16 does not hold before it is used.
   bool must_prove_range = false;
+  // For tf32 a library may report fp32 inputs of matrix instructions, which read fp32 as tf32. Such an algorithm must round
+  // a number that tf32 does not hold.
+  bool must_prove_tf32 = false;
 };
 
 // The request for products of `depth` terms, or why there is none. `capability`: 90 for sm_90.
@@ -35,6 +38,7 @@ uint64_t allowed_flags(const BlasltArithmetic& arithmetic);  // for CUBLASLT_MAT
 // What of the promise an algorithm with these flags does not keep; empty: nothing.
 std::string broken_promise(const BlasltArithmetic& arithmetic, uint64_t flags);
 bool must_prove_range(const BlasltArithmetic& arithmetic, uint64_t flags);
+bool must_prove_tf32(const BlasltArithmetic& arithmetic, uint64_t flags);
 std::string text_of_flags(uint64_t flags);  // "HMMA, sums fp32, inputs bf16"
 
 cudaDataType_t blaslt_type(DType dtype);  // throws Error for a dtype that the library's rows do not take

@@ -43,9 +43,10 @@ const Case kCases[] = {
      f32,
      kFast,
      CUBLAS_COMPUTE_32F_FAST_TF32,
-     {kHmma | kSum32 | kInTf32},
+     {kHmma | kSum32 | kInTf32, kHmma | kSum32 | kIn32,
+      kHmma | kSum32 | kInTf32 | kIn32},  // the last two must prove it
      {kFma | kSum32 | kIn32, kHmma | kSum32 | kInB16, kHmma | kSum32 | kIn16, kHmma | kSum16 | kInTf32,
-      kHmma | kSum32 | kIn32, kHmma | kSum32 | kInTf32 | kIn16}},
+      kHmma | kSum32 | kInTf32 | kIn16}},
     {"fp16",
      f16,
      f16,
@@ -109,6 +110,8 @@ TEST(BlasltArithmetic, FlagsThatKeepThePromiseAndThoseThatDoNot) {
     for (const uint64_t flags : one.broken) EXPECT_NE(broken_promise(arithmetic, flags), "") << text_of_flags(flags);
     EXPECT_EQ(must_prove_range(arithmetic, kHmma | kSum32 | kIn16), one.a == bf16);
     EXPECT_FALSE(must_prove_range(arithmetic, kHmma | kSum32 | kInB16));
+    EXPECT_EQ(must_prove_tf32(arithmetic, kHmma | kSum32 | kIn32), one.math.multiply == kTf32);
+    EXPECT_FALSE(must_prove_tf32(arithmetic, kHmma | kSum32 | kInTf32));
   }
 }
 

@@ -96,6 +96,8 @@ class Plan final : public BlasltPlan {
       choose(device, found, listed, trial, *scratch);
     else if (must_prove_range(problem_.arithmetic, found[0].flags))
       refusal_ = "has no memory to try an algorithm that may multiply bf16 as fp16";
+    else if (must_prove_tf32(problem_.arithmetic, found[0].flags))
+      refusal_ = "has no memory to try an algorithm that may multiply in fp32 and not in tf32";
     else
       take(found[0], ", not tried: " + untried_, listed);
   }
@@ -294,6 +296,12 @@ class Plan final : public BlasltPlan {
         others_ += "; number " + std::to_string(candidate.place) + " multiplies bf16 as fp16";
         continue;
       }
+      if (must_prove_tf32(problem_.arithmetic, candidate.flags) && !rounds_to_tf32(trial, device, scratch, work)) {
+        refusal_ =
+            "lists an algorithm that multiplies in fp32 and not in tf32 (" + text_of_flags(candidate.flags) + ")";
+        others_ += "; number " + std::to_string(candidate.place) + " multiplies in fp32";
+        continue;
+      }
       ++ran;
       const bool timed = device.numerics().empty() && found.size() > 1;
       const double seconds = timed ? trial.seconds([&] { check(work(), "cublasLtMatmul"); }) : 0;
@@ -345,6 +353,23 @@ class Plan final : public BlasltPlan {
     const auto depth = static_cast<double>(problem_.a.transpose ? problem_.a.rows : problem_.a.columns);
     const double wanted = depth * load(DType::bf16, a, 0) * load(DType::bf16, b, 0);
     return std::fabs(first_of(device, result) - wanted) <= wanted / 16;
+  }
+
+  // Whether a single product, of two numbers that tf32 does not hold, differs from theirs. The others are 0.
+  template <class Work>
+  bool rounds_to_tf32(Trial& trial, CudaDevice& device, const BlasltPointers& scratch, const Work& work) const {
+    constexpr int kByteOfFactor = 0x3f;  // to nearest or cut, the product with the other byte's number changes by 2^-13
+    auto* a = const_cast<void*>(scratch.a);
+    auto* b = const_cast<void*>(scratch.b);
+    const size_t bytes_a = bytes_of(problem_.a, problem_.batch), bytes_b = bytes_of(problem_.b, problem_.batch);
+    trial.set(a, bytes_a, 0), trial.set(a, sizeof(float), kByteOfA), trial.set(b, bytes_b, kByteOfFactor);
+    check(work(), "cublasLtMatmul");
+    const double found = first_of(device, scratch.out);
+    trial.set(a, bytes_a, kByteOfA), trial.set(b, bytes_b, kByteOfB);
+    const unsigned char left[4] = {kByteOfA, kByteOfA, kByteOfA, kByteOfA},
+                        right[4] = {kByteOfFactor, kByteOfFactor, kByteOfFactor, kByteOfFactor};
+    const double product = load(DType::f32, left, 0) * load(DType::f32, right, 0);
+    return std::fabs(found - product) > 0x1p-16 * product && std::fabs(found - product) < 0x1p-8 * product;
   }
 
   std::string text_of(const Candidate& candidate, int listed) const {

@@ -69,6 +69,21 @@ TEST_F(LibraryRows, Tf32IsNotFp32WhateverTheLibraryListsFirst) {
   EXPECT_NE(wide.choice().find("inputs fp32"), std::string::npos) << wide.choice();
 }
 
+TEST_F(LibraryRows, Tf32ThatIsReportedAsFp32IsUsedIfItRounds) {
+  const double fine = 1 + 0x1p-12;
+  {
+    const Planted planted("names-tf32-fp32");
+    const Ran ran = multiply(gpu(), 100, DType::f32, kTf32Math, fine, 1);
+    EXPECT_EQ(ran.row, "cublaslt");
+    EXPECT_EQ(ran.values[0], 100);
+    EXPECT_NE(ran.choice().find("inputs fp32"), std::string::npos) << ran.choice();
+  }
+  const Planted planted("multiplies-tf32-as-fp32");
+  const Ran ran = multiply(gpu(), 104, DType::f32, kTf32Math, fine, 1);
+  EXPECT_NE(ran.row, "cublaslt");
+  EXPECT_NE(ran.refusals.at(0).find("multiplies in fp32 and not in tf32"), std::string::npos) << ran.refusals.at(0);
+}
+
 TEST_F(LibraryRows, SumsInFp16AreNotSumsInFp32) {
   const Planted planted("ignores-mask");
   const Ran ran = multiply(gpu(), 64, DType::f16, {.multiply = kFp16, .accumulate = kFp16, .partial = kFp16}, 1, 1);

@@ -40,7 +40,10 @@ std::optional<Numerics> fast_numerics(cublasComputeType_t compute, int architect
   if (architecture < 80) return std::nullopt;
   if (compute == CUBLAS_COMPUTE_32F_FAST_16BF)
     return Numerics{kHalf | kSums32 | CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16BF, kBf16, kFp32};
-  return Numerics{kHalf | kSums32 | CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_TF32, kTf32, kFp32};
+  const uint64_t inputs = planted("names-tf32-fp32") || planted("multiplies-tf32-as-fp32")
+                              ? CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F
+                              : CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_TF32;
+  return Numerics{kHalf | kSums32 | inputs, planted("multiplies-tf32-as-fp32") ? kFp32 : kTf32, kFp32};
 }
 
 bool strides_fit(const Problem& p, const Algorithm& algorithm) {
