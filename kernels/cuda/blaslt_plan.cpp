@@ -358,16 +358,16 @@ class Plan final : public BlasltPlan {
   // Whether a single product, of two numbers that tf32 does not hold, differs from theirs. The others are 0.
   template <class Work>
   bool rounds_to_tf32(Trial& trial, CudaDevice& device, const BlasltPointers& scratch, const Work& work) const {
-    constexpr int kByteOfFactor = 0x3f;  // to nearest or cut, the product with the other byte's number changes by 2^-13
+    constexpr int kOtherByte = 0x3f;  // to nearest or cut, the product with the other byte's number changes by 2^-13
     auto* a = const_cast<void*>(scratch.a);
     auto* b = const_cast<void*>(scratch.b);
     const size_t bytes_a = bytes_of(problem_.a, problem_.batch), bytes_b = bytes_of(problem_.b, problem_.batch);
-    trial.set(a, bytes_a, 0), trial.set(a, sizeof(float), kByteOfA), trial.set(b, bytes_b, kByteOfFactor);
+    trial.set(a, bytes_a, 0), trial.set(a, sizeof(float), kByteOfA), trial.set(b, bytes_b, kOtherByte);
     check(work(), "cublasLtMatmul");
     const double found = first_of(device, scratch.out);
     trial.set(a, bytes_a, kByteOfA), trial.set(b, bytes_b, kByteOfB);
     const unsigned char left[4] = {kByteOfA, kByteOfA, kByteOfA, kByteOfA},
-                        right[4] = {kByteOfFactor, kByteOfFactor, kByteOfFactor, kByteOfFactor};
+                        right[4] = {kOtherByte, kOtherByte, kOtherByte, kOtherByte};
     const double product = load(DType::f32, left, 0) * load(DType::f32, right, 0);
     return std::fabs(found - product) > 0x1p-16 * product && std::fabs(found - product) < 0x1p-8 * product;
   }

@@ -37,6 +37,9 @@ constexpr std::array kSources{
         "fasi-2021",
         "M. Fasi, N. Higham, M. Mikaitis, S. Pranesh: Numerical behavior of NVIDIA tensor cores, PeerJ CS "
         "7:e330, 2021; tensor-cores-numerical-behavior @ 9dae3fc: V100, T4, A100"},
+    InstructionSource{"halfmark-h200",
+                      "cuda_tests on an NVIDIA H200, driver 580.159.04, code by ptxas 13.0, November 2026: a million "
+                      "rows of each instruction, on inputs that distinguish models, gave the bits of these rows"},
     InstructionSource{"ptx-isa", "NVIDIA PTX ISA, sections on mma, wmma and wgmma; version not recorded"},
     InstructionSource{"ptxas", "machine code made by ptxas of CUDA 13.0"},
 };
@@ -47,7 +50,12 @@ constexpr std::string_view kTuring = "L, F: mma-sim, fasi-2021; e_zero: mma-sim"
 constexpr std::string_view kWidenedAddend = "as with an f32 addend; that c is widened first: mma-sim";
 constexpr std::string_view kShortFp8 =
     "L, F, E8M13: mma-sim, khattak-mikaitis, gpu-outputs; e_zero of f16 results unknown, none assumed";
+constexpr std::string_view kShortFp8OfHopper =
+    "L, F, E8M13: mma-sim, khattak-mikaitis, gpu-outputs, halfmark-h200; no e_zero of f16 results shows: halfmark-h200";
 constexpr std::string_view kUnpackedFp8 = "order of k, L, F: gpu-outputs; specials not measured";
+constexpr std::string_view kUnpackedFp8OfHopper =
+    "order of k, L, F: gpu-outputs, halfmark-h200; subnormal e4m3, specials: halfmark-h200";
+constexpr std::string_view kUnpackedShortOfHopper = "two f16 m16n8k8 and an addition: ptxas, halfmark-h200";
 constexpr std::string_view kUnpackedShort = "two f16 m16n8k8 and an addition: ptxas; not measured";
 constexpr std::string_view kFullFp8 = "L, F: mma-sim; e_zero not reachable";
 constexpr std::string_view kMx = "L, F: mma-sim; e_zero as for bf16, not measured";
@@ -120,11 +128,11 @@ void add_thirty_two_bytes(Rows& rows, std::string_view name) {
 }
 
 // fp8 passed to mma.sync on sm_90 and sm_100: the assembler generates f16 instructions, which take k in another order.
-void add_unpacked_fp8(Rows& rows, std::string_view name) {
-  add(rows, {{name, mma_m16n8k32, fp8, kFp32, kFp32, interleaved, to_f32(16, 25, -133), kUnpackedFp8},
-             {name, mma_m16n8k32, fp8, kFp16, kFp16, interleaved, to_f16(16, 25, -21), kUnpackedFp8},
-             {name, mma_m16n8k16, fp8, kFp32, kFp32, interleaved, to_f32(8, 25, -133), kUnpackedShort},
-             {name, mma_m16n8k16, fp8, kFp16, kFp16, interleaved, to_f16(8, 25, -21), kUnpackedShort}});
+void add_unpacked_fp8(Rows& rows, std::string_view name, std::string_view evidence, std::string_view of_short) {
+  add(rows, {{name, mma_m16n8k32, fp8, kFp32, kFp32, interleaved, to_f32(16, 25, -133), evidence},
+             {name, mma_m16n8k32, fp8, kFp16, kFp16, interleaved, to_f16(16, 25, -21), evidence},
+             {name, mma_m16n8k16, fp8, kFp32, kFp32, interleaved, to_f32(8, 25, -133), of_short},
+             {name, mma_m16n8k16, fp8, kFp16, kFp16, interleaved, to_f16(8, 25, -21), of_short}});
 }
 
 void add_wgmma(Rows& rows) {
@@ -132,8 +140,8 @@ void add_wgmma(Rows& rows) {
              {"hopper", wgmma_k16, f16, kFp16, kFp16, blocks, to_f16(16, 25, -21), kModels},
              {"hopper", wgmma_k16, bf16, kFp32, kFp32, blocks, to_f32(16, 25, -133), kModels},
              {"hopper", wgmma_k8, tf32, kFp32, kFp32, blocks, to_f32(8, 25, -133), kModels},
-             {"hopper", wgmma_k32, fp8, kFp32, kFp32, blocks, to_e8m13(32, 13), kShortFp8},
-             {"hopper", wgmma_k32, fp8, kFp16, kFp16, blocks, to_f16(32, 13, kNone), kShortFp8}});
+             {"hopper", wgmma_k32, fp8, kFp32, kFp32, blocks, to_e8m13(32, 13), kShortFp8OfHopper},
+             {"hopper", wgmma_k32, fp8, kFp16, kFp16, blocks, to_f16(32, 13, kNone), kShortFp8OfHopper}});
 }
 
 void add_tcgen05(Rows& rows) {
@@ -159,9 +167,11 @@ Rows every_row() {
   add_turing(rows);
   add_sixteen_bytes(rows, "ampere");
   add_sixteen_bytes(rows, "ada"), add_ada_fp8(rows);
-  add_thirty_two_bytes(rows, "hopper"), add_wgmma(rows), add_unpacked_fp8(rows, "hopper");
+  add_thirty_two_bytes(rows, "hopper"), add_wgmma(rows),
+      add_unpacked_fp8(rows, "hopper", kUnpackedFp8OfHopper, kUnpackedShortOfHopper);
   add_thirty_two_bytes(rows, "blackwell"), add_tcgen05(rows);
-  add_full_fp8(rows, "blackwell", tcgen05_k32, tcgen05_k64), add_unpacked_fp8(rows, "blackwell");
+  add_full_fp8(rows, "blackwell", tcgen05_k32, tcgen05_k64),
+      add_unpacked_fp8(rows, "blackwell", kUnpackedFp8, kUnpackedShort);
   add_thirty_two_bytes(rows, "blackwell-rtx"), add_full_fp8(rows, "blackwell-rtx", mma_m16n8k32, mma_m16n8k64);
   rows.push_back({"blackwell-rtx", mma_m16n8k16, fp8, kFp32, kFp32, blocks, to_f32(16, 25, kNone), kFullFp8});
   rows.push_back({"blackwell-rtx", mma_m16n8k16, fp8, kFp16, kFp16, blocks, to_f16(16, 25, kNone), kFullFp8});
