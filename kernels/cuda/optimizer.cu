@@ -1,5 +1,5 @@
 // What a training step does with all gradients and parameters: up to kMostTensors of them in one launch. A block works on
-// neighbouring elements of one tensor: 2048 of a parameter, 1024 of a gradient whose squares are added.
+// neighbouring elements of one tensor: 4096 of a parameter, 1024 of a gradient whose squares are added.
 #include <cstdint>
 #include <type_traits>
 
@@ -12,7 +12,7 @@ namespace halfmark::kernels::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256, kPerThread = 4, kPerBlock = kThreads * kPerThread;
-constexpr uint32_t kUpdatesPerThread = 8, kUpdatesPerBlock = kThreads * kUpdatesPerThread;
+constexpr uint32_t kUpdatesPerThread = 16, kUpdatesPerBlock = kThreads * kUpdatesPerThread;
 
 // The last tensor whose first block is not beyond this one.
 template <class Batch>

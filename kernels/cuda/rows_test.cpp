@@ -105,7 +105,7 @@ TEST_F(GpuRows, AStepGivesTheBitsOfTheCpu) {
         for (const bool on_gpu : {false, true}) {
           Device& device = on_gpu ? gpu() : cpu();
           std::vector<UpdatedTensors> tensors;
-          for (const int64_t rows : {1, 2, 700}) {
+          for (const int64_t rows : {1, 2, 1500}) {
             const auto make = [&](DType dtype, uint64_t seed) {
               std::vector<double> values = normal((rows + 1) * 6, seed);
               if (seed == 4)  // mean squares
@@ -184,6 +184,45 @@ TEST_F(GpuRows, OperandsMayBeSlicesThatStartAnywhere) {
       EXPECT_EQ(moved[i], inside ? given[i] : 0) << name_of(dtype) << " " << i;
     }
   }
+}
+
+// Channels last a thread has several channels, and where windows are two apart several rows and columns.
+TEST_F(GpuRows, PoolingGivesTheSameBitsInBothLayouts) {
+  struct Form {
+    int kernel, stride, pad;
+  };
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::e4m3})
+    for (const Form& form : {Form{2, 2, 0}, Form{3, 2, 1}, Form{3, 2, 0}, Form{4, 2, 1}, Form{3, 1, 1}, Form{5, 3, 2}})
+      for (const int64_t channels : {3, 16}) {
+        const Window window{.stride_h = form.stride, .stride_w = form.stride, .pad_h = form.pad, .pad_w = form.pad};
+        const auto pooled = [&](int64_t size) { return window_extent(size, form.kernel, form.stride, form.pad, 1); };
+        const Shape large{2, channels, 11, 8}, small{2, channels, pooled(11), pooled(8)};
+        std::vector<std::vector<unsigned char>> codes[2];
+        for (const Layout layout : {Layout::plain, Layout::nhwc}) {
+          const auto made = [&](const Shape& shape, uint64_t seed) {
+            Tensor plain = Tensor::from(gpu(), shape, dtype, normal(shape.elements(), seed)), out(gpu(), shape, dtype);
+            out.materialize(layout);
+            run(Reorder{.x = plain, .out = out});
+            return out;
+          };
+          const Tensor x = made(large, 1), dy = made(small, 2);
+          Tensor largest(gpu(), small, dtype), indices(gpu(), small, DType::u8), average(gpu(), small, dtype),
+              dx(gpu(), large, dtype), from_average(gpu(), large, dtype);
+          const int k = form.kernel;
+          run(MaxPool2d{.x = x, .out = largest, .indices = indices, .kernel_h = k, .kernel_w = k, .window = window});
+          run(AvgPool2d{.x = x, .out = average, .kernel_h = k, .kernel_w = k, .window = window});
+          run(MaxPool2dBackward{
+              .dy = dy, .indices = indices, .dx = dx, .kernel_h = k, .kernel_w = k, .window = window});
+          run(AvgPool2dBackward{.dy = dy, .dx = from_average, .kernel_h = k, .kernel_w = k, .window = window});
+          for (const Tensor* one : {&largest, &indices, &average, &dx, &from_average}) {
+            Tensor plain(gpu(), one->shape(), one->dtype());
+            plain.materialize(Layout::plain);
+            run(Reorder{.x = *one, .out = plain});
+            codes[layout == Layout::nhwc].push_back(plain.codes());
+          }
+        }
+        EXPECT_EQ(codes[0], codes[1]) << name_of(dtype) << " kernel " << form.kernel << " stride " << form.stride;
+      }
 }
 
 TEST_F(GpuRows, AnEmbeddingOfAnUnknownIndexIsNaN) {

@@ -106,7 +106,7 @@ inline std::string attention() {
 inline std::string sgd() {
   cuda::UpdateBatch batch;
   float* parameters[2];
-  const uint32_t counts[2] = {3500, 77};
+  const uint32_t counts[2] = {5000, 77};
   for (const uint32_t count : counts) {
     std::vector<float> p(count), g(count, 4);
     for (uint32_t i = 0; i < count; ++i) p[i] = static_cast<float>(i);
