@@ -175,24 +175,24 @@ struct Gradients {
   bool indices_last;
 };
 
-// What window (y, x) adds to the element that has this number in it.
 template <uint32_t kCount>
-__device__ __forceinline__ void read_winners(const Gradients& s, const Steps& steps, int y, int x, uint8_t* winners) {
+__device__ __forceinline__ void read_winners(const Gradients& s, const Steps& steps, int y, int x, uint32_t* winners) {
   const uint8_t* from = s.indices + steps.at(y, x);
   if constexpr (kCount == 1) {
     winners[0] = from[0];
   } else {
     Neighbours<uint8_t, kCount> all;
     all.read(from);
-    memcpy(winners, all.values, kCount);
+#pragma unroll
+    for (uint32_t k = 0; k < kCount; ++k) winners[k] = all.values[k];
   }
 }
 template <class Wide, uint32_t kCount>
-__device__ __forceinline__ void add_won(bool average, const Wide* gradients, const uint8_t* winners, int number,
+__device__ __forceinline__ void add_won(bool average, const Wide* gradients, const uint32_t* winners, int number,
                                         Wide* sums) {
 #pragma unroll
   for (uint32_t k = 0; k < kCount; ++k)
-    if (average || winners[k] == number) sums[k] += gradients[k];
+    if (average || winners[k] == static_cast<uint32_t>(number)) sums[k] += gradients[k];
 }
 __device__ __forceinline__ Steps steps_of_indices(const Gradients& s, const Place& p) {
   Image image = s.result;
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(kThreads) pool_backward(Walk walk, Gradients s
       const int a = static_cast<int>(p.y) + s.w.pad_h - y * s.w.stride_h,
                 b = static_cast<int>(p.x) + s.w.pad_w - x * s.w.stride_w;
       Wide gradients[kCount];
-      uint8_t winners[kCount] = {};
+      uint32_t winners[kCount] = {};
       load_some<Wide, kCount>(dy, of_dy.at(y, x), gradients);
       if constexpr (!kAverage) read_winners<kCount>(s, of_indices, y, x, winners);
       add_won<Wide, kCount>(kAverage, gradients, winners, s.w.kernel_w * a + b, sums);
@@ -275,7 +275,7 @@ __global__ void __launch_bounds__(kThreads) pool_backward_squares(Walk walk, Gra
           x + right >= static_cast<int>(s.result.w))
         continue;
       Wide gradients[kCount];
-      uint8_t winners[kCount] = {};
+      uint32_t winners[kCount] = {};
       load_some<Wide, kCount>(dy, of_dy.at(y + down, x + right), gradients);
       if constexpr (!kAverage) read_winners<kCount>(s, of_indices, y + down, x + right, winners);
 #pragma unroll
