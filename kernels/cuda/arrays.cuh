@@ -6,8 +6,10 @@
 #include <cuda_fp8.h>
 
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cuda/cuda.h"
@@ -38,9 +40,15 @@ template <class Wide>
 __device__ __forceinline__ Wide widen(float x) {
   return sizeof(Wide) > sizeof(float) && isnan(x) ? nan_of<Wide>(signbit(x)) : static_cast<Wide>(x);
 }
+// In float without a test: the conversion of a NaN is a NaN, and the sign of every number is put back.
 template <class Wide>
 __device__ __forceinline__ Wide widen(__half x) {
-  return __hisnan(x) ? nan_of<Wide>(__half_as_ushort(x) >> 15) : static_cast<Wide>(__half2float(x));
+  if constexpr (sizeof(Wide) > sizeof(float)) {
+    return __hisnan(x) ? nan_of<Wide>(__half_as_ushort(x) >> 15) : static_cast<Wide>(__half2float(x));
+  } else {
+    const uint32_t sign = static_cast<uint32_t>(__half_as_ushort(x)) << 16 & 0x80000000u;
+    return __uint_as_float((__float_as_uint(__half2float(x)) & 0x7fffffffu) | sign);
+  }
 }
 template <class Wide>
 __device__ __forceinline__ Wide widen(__nv_bfloat16 x) {
@@ -89,19 +97,67 @@ __device__ __forceinline__ void narrow(double x, E5m2& to) {
 __device__ __forceinline__ void narrow(float x, E4m3& to) { narrow(widen<double>(x), to); }
 __device__ __forceinline__ void narrow(float x, E5m2& to) { narrow(widen<double>(x), to); }
 
-template <class T>
-struct alignas(sizeof(T) * 4 > 16 ? 16 : sizeof(T) * 4) Four {
-  T values[4];
+// kCount neighbours with one rounding each. NaNs are rare: one test for all of them, and then the slow way.
+template <uint32_t kCount, class Wide, class T>
+__device__ __forceinline__ void narrow_all(const Wide* x, T* to) {
+#pragma unroll
+  for (uint32_t k = 0; k < kCount; ++k) narrow(x[k], to[k]);
+}
+__device__ __forceinline__ void narrow_pair(float a, float b, float* to) { to[0] = a, to[1] = b; }
+__device__ __forceinline__ void narrow_pair(float a, float b, __half* to) {
+  const __half2 pair = __floats2half2_rn(a, b);
+  to[0] = pair.x, to[1] = pair.y;
+}
+__device__ __forceinline__ void narrow_pair(float a, float b, __nv_bfloat16* to) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
+  to[0] = pair.x, to[1] = pair.y;
+}
+template <uint32_t kCount, class T>
+__device__ __forceinline__ void narrow_all(const float* x, T* to) {
+  bool any_nan = false;
+#pragma unroll
+  for (uint32_t k = 0; k < kCount; ++k) any_nan |= isnan(x[k]);
+  if (any_nan) {
+#pragma unroll
+    for (uint32_t k = 0; k < kCount; ++k) narrow(x[k], to[k]);
+  } else {
+#pragma unroll
+    for (uint32_t k = 0; k < kCount; k += 2) narrow_pair(x[k], x[k + 1], to + k);
+  }
+}
+
+// kCount neighbours as the accesses see them: of 4, 8 or 16 bytes each.
+template <class T, uint32_t kCount>
+struct Neighbours {
+  static constexpr uint32_t kBytes = sizeof(T) * kCount;
+  using Unit = std::conditional_t<kBytes % 16 == 0, uint4, std::conditional_t<kBytes == 8, uint2, uint32_t>>;
+  static constexpr uint32_t kUnits = kBytes / sizeof(Unit);
+  static_assert(kUnits * sizeof(Unit) == kBytes);
+  alignas(16) T values[kCount];
+  __device__ __forceinline__ void read(const T* from) {
+    Unit units[kUnits];
+#pragma unroll
+    for (uint32_t k = 0; k < kUnits; ++k) units[k] = reinterpret_cast<const Unit*>(from)[k];
+    memcpy(values, units, kBytes);
+  }
+  __device__ __forceinline__ void write(T* to) const {
+    Unit units[kUnits];
+    memcpy(units, values, kBytes);
+#pragma unroll
+    for (uint32_t k = 0; k < kUnits; ++k) reinterpret_cast<Unit*>(to)[k] = units[k];
+  }
 };
 
 // Elements of a type known at compile time.
 template <class T>
 struct Typed {
-  static constexpr bool kFours = true;  // whether four neighbours are one access
+  using Element = T;
+  static constexpr bool kFours = true;                             // whether four neighbours are one access
+  static constexpr uint32_t kNeighbours = sizeof(T) == 2 ? 8 : 4;  // of 16 bytes, or 32 of f64
   T* data;
   bool aligned;  // as whole tensors are, which start on 256-byte boundaries; a slice may start anywhere
   __host__ __device__ explicit Typed(const Array& array)
-      : data(static_cast<T*>(array.data)), aligned(reinterpret_cast<uintptr_t>(array.data) % alignof(Four<T>) == 0) {}
+      : data(static_cast<T*>(array.data)), aligned(reinterpret_cast<uintptr_t>(array.data) % 16 == 0) {}
   __device__ bool present() const { return data != nullptr; }
   template <class Wide>
   __device__ __forceinline__ Wide load(uint32_t i) const {
@@ -111,25 +167,37 @@ struct Typed {
   __device__ __forceinline__ void store(uint32_t i, Wide x) const {
     narrow(x, data[i]);
   }
-  // Elements i .. i + 3, with i a multiple of four: one wide access.
+  // Elements i .. i + kCount - 1, with i a multiple of kCount: one wide access.
+  template <class Wide, uint32_t kCount>
+  __device__ __forceinline__ void load_all(uint32_t i, Wide* x) const {
+    Neighbours<T, kCount> all;
+    if (aligned) {
+      all.read(data + i);
+    } else {
+#pragma unroll
+      for (uint32_t k = 0; k < kCount; ++k) all.values[k] = data[i + k];
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < kCount; ++k) x[k] = widen<Wide>(all.values[k]);
+  }
+  template <class Wide, uint32_t kCount>
+  __device__ __forceinline__ void store_all(uint32_t i, const Wide* x) const {
+    Neighbours<T, kCount> all;
+    narrow_all<kCount>(x, all.values);
+    if (aligned) {
+      all.write(data + i);
+    } else {
+#pragma unroll
+      for (uint32_t k = 0; k < kCount; ++k) data[i + k] = all.values[k];
+    }
+  }
   template <class Wide>
   __device__ __forceinline__ void load4(uint32_t i, Wide* x) const {
-    if (!aligned) {
-      for (int k = 0; k < 4; ++k) x[k] = load<Wide>(i + k);
-      return;
-    }
-    const Four<T> four = *reinterpret_cast<const Four<T>*>(data + i);
-    for (int k = 0; k < 4; ++k) x[k] = widen<Wide>(four.values[k]);
+    load_all<Wide, 4>(i, x);
   }
   template <class Wide>
   __device__ __forceinline__ void store4(uint32_t i, const Wide* x) const {
-    if (!aligned) {
-      for (int k = 0; k < 4; ++k) store<Wide>(i + k, x[k]);
-      return;
-    }
-    Four<T> four;
-    for (int k = 0; k < 4; ++k) narrow(x[k], four.values[k]);
-    *reinterpret_cast<Four<T>*>(data + i) = four;
+    store_all<Wide, 4>(i, x);
   }
 };
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/cuda/arrays.cuh"
+#include "kernels/cuda/division.cuh"
 #include "kernels/cuda/images.cuh"
 #include "kernels/number/error.h"
 
@@ -38,12 +39,25 @@ __global__ void __launch_bounds__(kThreads) permute(PermuteArgs s, uint32_t n, c
   out[i] = x[place];
 }
 
+// Four units for each thread: they may be as short as a byte.
+constexpr uint32_t kUnitsPerThread = 4;
 template <class Unit>
-__global__ void __launch_bounds__(kThreads) copy_runs(CopyArgs s, const Unit* x, Unit* out) {
-  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= s.runs * s.width) return;
-  const uint32_t run = i / s.width, at = i - run * s.width;
-  out[s.to + run * s.to_step + at] = x[s.from + run * s.from_step + at];
+__global__ void __launch_bounds__(kThreads) copy_runs(CopyArgs s, Divisor width, uint32_t n, const Unit* x, Unit* out) {
+  const uint32_t first = blockIdx.x * kThreads * kUnitsPerThread + threadIdx.x;
+  Unit units[kUnitsPerThread];
+  uint32_t places[kUnitsPerThread];
+#pragma unroll
+  for (uint32_t k = 0; k < kUnitsPerThread; ++k) {
+    const uint32_t i = first + k * kThreads;
+    if (i >= n) break;
+    uint32_t at = i;
+    const uint32_t run = width.divide(at);
+    places[k] = s.to + run * s.to_step + at;
+    units[k] = x[s.from + run * s.from_step + at];
+  }
+#pragma unroll
+  for (uint32_t k = 0; k < kUnitsPerThread; ++k)
+    if (first + k * kThreads < n) out[places[k]] = units[k];
 }
 
 // Between two layouts: element i of `count` channels of x, in the order of out.
@@ -125,8 +139,9 @@ void launch_permute(cudaStream_t stream, const PermuteArgs& s, size_t bytes, con
 void launch_copy_runs(cudaStream_t stream, const CopyArgs& s, size_t bytes, const void* x, void* out) {
   with_unit(bytes, [&](auto unit) {
     using Unit = decltype(unit);
-    copy_runs<<<blocks_for(s.runs * s.width, kThreads), kThreads, 0, stream>>>(s, static_cast<const Unit*>(x),
-                                                                               static_cast<Unit*>(out));
+    const uint32_t n = s.runs * s.width;
+    copy_runs<<<blocks_for(n, kThreads * kUnitsPerThread), kThreads, 0, stream>>>(
+        s, Divisor(s.width), n, static_cast<const Unit*>(x), static_cast<Unit*>(out));
   });
   launched("copy_channels");
 }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/cuda/arrays.cuh"
+#include "kernels/cuda/division.cuh"
 #include "kernels/cuda/maps.cuh"
 #include "kernels/cuda/noise.cuh"
 #include "kernels/cuda/rounding.cuh"
@@ -38,11 +39,45 @@ struct Times {
   __device__ Wide operator()(uint32_t, Wide x) const { return x * factor; }
 };
 
-template <class Wide>
+template <class Wide, class Bias>
 struct PlusBias {
-  AnyTyped bias;
-  uint32_t channels, inner;  // element i belongs to channel i / inner % channels
-  __device__ Wide operator()(uint32_t i, Wide x) const { return x + bias.load<Wide>(i / inner % channels); }
+  Bias bias;
+  Divisor channels, inner;  // element i belongs to channel i / inner % channels
+  __device__ Wide operator()(uint32_t i, Wide x) const { return x + bias.template load<Wide>(channel_of(i)); }
+  __device__ __forceinline__ uint32_t channel_of(uint32_t i) const {
+    uint32_t channel = inner.quotient(i);
+    channels.divide(channel);
+    return channel;
+  }
+  template <uint32_t kCount>
+  __device__ __forceinline__ void all(uint32_t i, Wide* x) const {
+    Wide values[kCount];
+    if (inner.divisor == 1 && channels.divisor % kCount == 0) {
+      const uint32_t channel = channel_of(i);
+      if constexpr (Bias::kFours) {
+        bias.template load_all<Wide, kCount>(channel, values);
+      } else {
+#pragma unroll
+        for (uint32_t k = 0; k < kCount; ++k) values[k] = bias.template load<Wide>(channel + k);
+      }
+#pragma unroll
+      for (uint32_t k = 0; k < kCount; ++k) x[k] += values[k];
+    } else if (inner.divisor >= kCount) {  // of two channels at most
+      uint32_t at = i, channel = inner.divide(at);
+      channels.divide(channel);
+      const uint32_t left = inner.divisor - at;
+      const Wide here = bias.template load<Wide>(channel);
+      Wide next = here;
+      if (left < kCount) next = bias.template load<Wide>(channel + 1 == channels.divisor ? 0 : channel + 1);
+#pragma unroll
+      for (uint32_t k = 0; k < kCount; ++k) x[k] += k < left ? here : next;
+    } else {
+#pragma unroll 1
+      for (uint32_t k = 0; k < kCount; ++k) values[k] = bias.template load<Wide>(channel_of(i + k));
+#pragma unroll
+      for (uint32_t k = 0; k < kCount; ++k) x[k] += values[k];
+    }
+  }
 };
 
 template <class Wide>
@@ -187,8 +222,13 @@ void launch_add_bias(cudaStream_t stream, const Channels& c, Array x, Array bias
   with_access({x.dtype, out.dtype}, {bias.dtype}, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
+    const Divisor channels(c.channels), inner(c.last ? 1 : c.pixels);
+    if constexpr (Access::kFours)
+      if (bias.dtype == x.dtype)
+        return start_one<Wide>(stream, c.elements(), Access(x), Access(out),
+                               PlusBias<Wide, Access>{Access(bias), channels, inner});
     start_one<Wide>(stream, c.elements(), Access(x), Access(out),
-                    PlusBias<Wide>{AnyTyped(bias), c.channels, c.last ? 1 : c.pixels});
+                    PlusBias<Wide, AnyTyped>{AnyTyped(bias), channels, inner});
   });
   launched("add_bias");
 }

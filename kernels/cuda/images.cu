@@ -1,99 +1,11 @@
-// Pooling with one thread per output (backward gathers, so nothing is added in a random order), and layout conversion.
+// Layout conversion of images.
 #include <cstdint>
 #include <string>
 
 #include "kernels/cuda/arrays.cuh"
-#include "kernels/cuda/images.cuh"
-#include "kernels/ops/formulas.h"
 
 namespace halfmark::kernels::cuda {
 namespace {
-
-constexpr uint32_t kThreads = 256;
-
-template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads)
-    max_pool(Image in, Image result, WindowArgs w, Access x, Access out, uint8_t* indices, bool indices_last) {
-  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= elements(result)) return;
-  const Place p = place_of(result, i);
-  const int top = static_cast<int>(p.y) * w.stride_h - w.pad_h, left = static_cast<int>(p.x) * w.stride_w - w.pad_w;
-  Wide best = 0;
-  int winner = -1;
-  for (int a = 0; a < w.kernel_h; ++a)
-    for (int b = 0; b < w.kernel_w; ++b) {
-      const int y = top + a, column = left + b;
-      if (y < 0 || y >= static_cast<int>(in.h) || column < 0 || column >= static_cast<int>(in.w)) continue;
-      const Wide value = x.template load<Wide>(offset(in, p.n, p.c, y, column));
-      if (winner < 0 || formulas::pool_takes(value, best)) best = value, winner = w.kernel_w * a + b;
-    }
-  out.template store<Wide>(i, best);
-  if (!indices) return;
-  Image index_layout = result;
-  index_layout.last = indices_last;
-  indices[offset(index_layout, p.n, p.c, p.y, p.x)] = static_cast<uint8_t>(winner);
-}
-
-// The windows [first, last] that contain coordinate `at`.
-__device__ __forceinline__ void windows_of(int at, int pad, int kernel, int stride, int count, int& first, int& last) {
-  const int reach = at + pad - kernel + 1;
-  first = reach > 0 ? (reach + stride - 1) / stride : 0;
-  last = (at + pad) / stride;
-  if (last >= count) last = count - 1;
-}
-
-template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads) max_pool_backward(Image result, Image in, WindowArgs w, Access dy,
-                                                              const uint8_t* indices, bool indices_last, Access dx) {
-  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= elements(in)) return;
-  const Place p = place_of(in, i);
-  Image index_layout = result;
-  index_layout.last = indices_last;
-  int y0, y1, x0, x1;
-  windows_of(p.y, w.pad_h, w.kernel_h, w.stride_h, result.h, y0, y1);
-  windows_of(p.x, w.pad_w, w.kernel_w, w.stride_w, result.w, x0, x1);
-  Wide sum = 0;
-  for (int y = y0; y <= y1; ++y)
-    for (int x = x0; x <= x1; ++x) {
-      const int a = static_cast<int>(p.y) + w.pad_h - y * w.stride_h,
-                b = static_cast<int>(p.x) + w.pad_w - x * w.stride_w;
-      if (indices[offset(index_layout, p.n, p.c, y, x)] != w.kernel_w * a + b) continue;
-      sum += dy.template load<Wide>(offset(result, p.n, p.c, y, x));
-    }
-  dx.template store<Wide>(i, sum);
-}
-
-template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads) avg_pool(Image in, Image result, WindowArgs w, Access x, Access out) {
-  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= elements(result)) return;
-  const Place p = place_of(result, i);
-  const int top = static_cast<int>(p.y) * w.stride_h - w.pad_h, left = static_cast<int>(p.x) * w.stride_w - w.pad_w;
-  Wide sum = 0;
-  for (int a = 0; a < w.kernel_h; ++a)
-    for (int b = 0; b < w.kernel_w; ++b) {
-      const int y = top + a, column = left + b;
-      if (y < 0 || y >= static_cast<int>(in.h) || column < 0 || column >= static_cast<int>(in.w)) continue;
-      sum += x.template load<Wide>(offset(in, p.n, p.c, y, column));
-    }
-  out.template store<Wide>(i, sum / static_cast<Wide>(w.kernel_h * w.kernel_w));
-}
-
-template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads)
-    avg_pool_backward(Image result, Image in, WindowArgs w, Access dy, Access dx) {
-  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= elements(in)) return;
-  const Place p = place_of(in, i);
-  int y0, y1, x0, x1;
-  windows_of(p.y, w.pad_h, w.kernel_h, w.stride_h, result.h, y0, y1);
-  windows_of(p.x, w.pad_w, w.kernel_w, w.stride_w, result.w, x0, x1);
-  Wide sum = 0;
-  for (int y = y0; y <= y1; ++y)
-    for (int x = x0; x <= x1; ++x) sum += dy.template load<Wide>(offset(result, p.n, p.c, y, x));
-  dx.template store<Wide>(i, sum / static_cast<Wide>(w.kernel_h * w.kernel_w));
-}
 
 constexpr uint32_t kTile = 32, kTileThreads = 8;
 
@@ -113,58 +25,58 @@ __global__ void __launch_bounds__(kTile* kTileThreads) transpose(uint32_t rows, 
     if (column0 + r < columns && row0 + lane < rows) out[start + (column0 + r) * rows + row0 + lane] = tile[lane][r];
 }
 
+// Elements of 16 bits, two of them at a time, so that a warp reads and writes 128 bytes: rows and columns are even. In shared
+// memory even rows come before odd ones, so that the lanes of a warp, which have a pair of rows each, use every bank once.
+constexpr uint32_t kPairTile = 64, kPairs = kPairTile / 2, kPairLines = 8;
+__global__ void __launch_bounds__(kPairs* kPairLines)
+    transpose_pairs(uint32_t rows, uint32_t columns, const uint32_t* x, uint32_t* out) {
+  __shared__ uint32_t tile[2][kPairs][kPairs + 1];
+  const uint32_t wide = (columns + kPairTile - 1) / kPairTile, high = (rows + kPairTile - 1) / kPairTile;
+  const uint32_t column0 = blockIdx.x % wide * kPairTile, row0 = blockIdx.x / wide % high * kPairTile,
+                 image = blockIdx.x / wide / high;
+  const uint32_t start = image * (rows / 2) * columns, lane = threadIdx.x % kPairs, line = threadIdx.x / kPairs;
+  uint32_t pairs[kPairTile / kPairLines];
+#pragma unroll
+  for (uint32_t k = 0; k < kPairTile / kPairLines; ++k) {
+    const uint32_t r = line + k * kPairLines;
+    if (row0 + r < rows && column0 + 2 * lane < columns)
+      pairs[k] = x[start + ((row0 + r) * columns + column0) / 2 + lane];
+  }
+#pragma unroll
+  for (uint32_t k = 0; k < kPairTile / kPairLines; ++k) {
+    const uint32_t r = line + k * kPairLines;
+    if (row0 + r < rows && column0 + 2 * lane < columns) tile[r % 2][r / 2][lane] = pairs[k];
+  }
+  __syncthreads();
+  if (row0 + 2 * lane >= rows) return;
+#pragma unroll
+  for (uint32_t k = 0; k < kPairs / kPairLines; ++k) {
+    const uint32_t pair = line + k * kPairLines, column = column0 + 2 * pair;
+    if (column >= columns) continue;
+    const uint32_t upper = tile[0][lane][pair], lower = tile[1][lane][pair],
+                   to = start + (column * rows + row0) / 2 + lane;
+    out[to] = __byte_perm(upper, lower, 0x5410);
+    out[to + rows / 2] = __byte_perm(upper, lower, 0x7632);
+  }
+}
+
 template <class T>
 void start_transpose(cudaStream_t stream, uint32_t outer, uint32_t rows, uint32_t columns, const void* x, void* out) {
+  if constexpr (sizeof(T) == 2) {
+    const auto in_pairs = [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 4 == 0; };
+    if (rows % 2 == 0 && columns % 2 == 0 && in_pairs(x) && in_pairs(out)) {
+      const uint32_t tiles = outer * blocks_for(rows, kPairTile) * blocks_for(columns, kPairTile);
+      transpose_pairs<<<tiles, kPairs * kPairLines, 0, stream>>>(rows, columns, static_cast<const uint32_t*>(x),
+                                                                 static_cast<uint32_t*>(out));
+      return;
+    }
+  }
   const uint32_t blocks = outer * blocks_for(rows, kTile) * blocks_for(columns, kTile);
   transpose<T>
       <<<blocks, kTile * kTileThreads, 0, stream>>>(rows, columns, static_cast<const T*>(x), static_cast<T*>(out));
 }
 
 }  // namespace
-
-void launch_max_pool(cudaStream_t stream, const Image& x, const Image& out, const WindowArgs& w, Array x_data,
-                     Array out_data, uint8_t* indices, bool indices_last) {
-  with_access({x_data.dtype, out_data.dtype}, [&](auto choice) {
-    using Access = typename decltype(choice)::Access;
-    using Wide = typename decltype(choice)::Wide;
-    max_pool<Wide><<<blocks_for(elements(out), kThreads), kThreads, 0, stream>>>(
-        x, out, w, Access(x_data), Access(out_data), indices, indices_last);
-  });
-  launched("max_pool2d");
-}
-
-void launch_max_pool_backward(cudaStream_t stream, const Image& dy, const Image& dx, const WindowArgs& w, Array dy_data,
-                              const uint8_t* indices, bool indices_last, Array dx_data) {
-  with_access({dy_data.dtype, dx_data.dtype}, [&](auto choice) {
-    using Access = typename decltype(choice)::Access;
-    using Wide = typename decltype(choice)::Wide;
-    max_pool_backward<Wide><<<blocks_for(elements(dx), kThreads), kThreads, 0, stream>>>(
-        dy, dx, w, Access(dy_data), indices, indices_last, Access(dx_data));
-  });
-  launched("max_pool2d_backward");
-}
-
-void launch_avg_pool(cudaStream_t stream, const Image& x, const Image& out, const WindowArgs& w, Array x_data,
-                     Array out_data) {
-  with_access({x_data.dtype, out_data.dtype}, [&](auto choice) {
-    using Access = typename decltype(choice)::Access;
-    using Wide = typename decltype(choice)::Wide;
-    avg_pool<Wide>
-        <<<blocks_for(elements(out), kThreads), kThreads, 0, stream>>>(x, out, w, Access(x_data), Access(out_data));
-  });
-  launched("avg_pool2d");
-}
-
-void launch_avg_pool_backward(cudaStream_t stream, const Image& dy, const Image& dx, const WindowArgs& w, Array dy_data,
-                              Array dx_data) {
-  with_access({dy_data.dtype, dx_data.dtype}, [&](auto choice) {
-    using Access = typename decltype(choice)::Access;
-    using Wide = typename decltype(choice)::Wide;
-    avg_pool_backward<Wide>
-        <<<blocks_for(elements(dx), kThreads), kThreads, 0, stream>>>(dy, dx, w, Access(dy_data), Access(dx_data));
-  });
-  launched("avg_pool2d_backward");
-}
 
 void launch_reorder(cudaStream_t stream, uint32_t outer, uint32_t channels, uint32_t pixels, size_t size, bool to_last,
                     const void* x, void* out) {

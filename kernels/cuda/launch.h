@@ -82,7 +82,7 @@ void launch_batch_norm_inference_backward(cudaStream_t, const Channels&, bool wi
 void launch_softmax_cross_entropy(cudaStream_t, uint32_t rows, uint32_t classes, bool wide, void* scratch, Array logits,
                                   const int32_t* labels, Array loss, Array log_probabilities);
 
-// images.cu
+// pooling.cu
 void launch_max_pool(cudaStream_t, const Image& x, const Image& out, const WindowArgs&, Array x_data, Array out_data,
                      uint8_t* indices, bool indices_last);
 void launch_max_pool_backward(cudaStream_t, const Image& dy, const Image& dx, const WindowArgs&, Array dy_data,
@@ -90,7 +90,7 @@ void launch_max_pool_backward(cudaStream_t, const Image& dy, const Image& dx, co
 void launch_avg_pool(cudaStream_t, const Image& x, const Image& out, const WindowArgs&, Array x_data, Array out_data);
 void launch_avg_pool_backward(cudaStream_t, const Image& dy, const Image& dx, const WindowArgs&, Array dy_data,
                               Array dx_data);
-// `size` bytes per element; to_last: [n][c][p] to [n][p][c], else the reverse.
+// images.cu. `size` bytes per element; to_last: [n][c][p] to [n][p][c], else the reverse.
 void launch_reorder(cudaStream_t, uint32_t outer, uint32_t channels, uint32_t pixels, size_t size, bool to_last,
                     const void* x, void* out);
 
@@ -273,7 +273,9 @@ struct StepForm {
   StepRounding rounding;
   uint64_t noise;
 };
-uint32_t blocks_of_elements(uint32_t elements);  // of a tensor; its first block is the number of all before
+// Of a parameter, and of a gradient of a norm; the first block of each is the number of all before.
+uint32_t blocks_of_updates(uint32_t elements);
+uint32_t blocks_of_elements(uint32_t elements);
 // In fp64 if `wide` is not null, else in fp32.
 void launch_sgd_step(cudaStream_t, const UpdateBatch&, const StepForm&, const formulas::SgdConstants<float>* narrow,
                      const formulas::SgdConstants<double>* wide);

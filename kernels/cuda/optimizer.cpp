@@ -54,7 +54,7 @@ void each_batch(std::span<UpdatedTensors> tensors, Launch launch) {
   for (UpdatedTensors& t : tensors) {
     if (!t.low.empty()) t.low.materialize(t.parameter.layout());
     const size_t which = any_f64({&t.parameter, &t.gradient}) ? 1 : 0;
-    const uint32_t more = blocks_of_elements(elements_of(t.parameter));
+    const uint32_t more = blocks_of_updates(elements_of(t.parameter));
     if (batches[which].count == kMostTensors || blocks[which] > UINT32_MAX / 4 - more) flush(which);
     UpdatedArrays& one = batches[which].tensors[batches[which].count++];
     one = arrays_of(t);

@@ -5,6 +5,7 @@
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/noise.cuh"
+#include "kernels/cuda/quantize_eights.cuh"
 #include "kernels/cuda/rounding.cuh"
 
 namespace halfmark::kernels::cuda {
@@ -67,10 +68,22 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0 && first < end) atomicMax(&largest[row / s.tile_rows * s.tiles_along_depth + along], code);
 }
 
+struct Magnitude {
+  QuantizeForm form;
+  __device__ uint32_t operator()(float x) const { return magnitude(form, x); }
+};
+
+constexpr uint32_t kTilesPerThread = 16;
 __global__ void __launch_bounds__(kThreads) find_largest_of_all(uint32_t n, const uint32_t* largest, uint32_t* all) {
-  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  const uint32_t code = largest_of_warp(i < n ? largest[i] : 0);
-  if (threadIdx.x % kLanes == 0) atomicMax(all, code);
+  __shared__ uint32_t shared[kMostWarps];
+  uint32_t code = 0;
+#pragma unroll
+  for (uint32_t k = 0; k < kTilesPerThread; ++k) {
+    const uint32_t i = (blockIdx.x * kTilesPerThread + k) * kThreads + threadIdx.x;
+    if (i < n) code = max(code, largest[i]);
+  }
+  code = over_block(code, shared, Most());
+  if (threadIdx.x == 0) atomicMax(all, code);
 }
 
 __device__ float power_of_two_below(float scale) {
@@ -300,16 +313,34 @@ void launch_quantize(cudaStream_t stream, const QuantizeForm& s, uint32_t tiles,
   uint32_t* largest = all + 3;
   check(cudaMemsetAsync(all, 0, (size_t{tiles} + 3) * sizeof(uint32_t), stream), "cudaMemsetAsync");
   const uint32_t n = s.rows * s.width;
-  read_numbers<<<blocks_for(n, kThreads), kThreads, 0, stream>>>(s, AnyTyped(x), numbers);
-  launched("quantize: numbers");
-  const uint32_t of_tile = blocks_for(s.tile_depth, kPiece), pieces = s.rows * s.tiles_along_depth * of_tile;
-  find_largest<<<blocks_for(pieces, kThreads / kLanes), kThreads, 0, stream>>>(s, pieces, of_tile, numbers, largest);
+  const bool in_eights = Eights::fit(s, tiles, x, out.codes);
+  const Eights eights(s, tiles);
+  const uint32_t of_eights = blocks_for(eights.count, kEightThreads * kEightsPerThread);
+  if (in_eights) {
+    with_access({x.dtype}, [&](auto choice) {
+      using Access = typename decltype(choice)::Access;
+      if constexpr (is_in_eights<Access>)
+        find_largest_of_eights<<<of_eights, kEightThreads, 0, stream>>>(eights, Access(x), Magnitude{s}, largest);
+    });
+  } else {
+    read_numbers<<<blocks_for(n, kThreads), kThreads, 0, stream>>>(s, AnyTyped(x), numbers);
+    launched("quantize: numbers");
+    const uint32_t of_tile = blocks_for(s.tile_depth, kPiece), pieces = s.rows * s.tiles_along_depth * of_tile;
+    find_largest<<<blocks_for(pieces, kThreads / kLanes), kThreads, 0, stream>>>(s, pieces, of_tile, numbers, largest);
+  }
   launched("quantize: largest of tiles");
-  find_largest_of_all<<<blocks_for(tiles, kThreads), kThreads, 0, stream>>>(tiles, largest, all);
+  find_largest_of_all<<<blocks_for(tiles, kThreads * kTilesPerThread), kThreads, 0, stream>>>(tiles, largest, all);
   launched("quantize: largest");
   find_factors<<<blocks_for(tiles, kThreads), kThreads, 0, stream>>>(s, tiles, largest, all, factor, factors, out);
   launched("quantize: factors");
-  find_codes<<<blocks_for(n, 2 * kThreads), kThreads, 0, stream>>>(s, numbers, factors, out);
+  if (in_eights)
+    with_access({x.dtype}, [&](auto choice) {
+      using Access = typename decltype(choice)::Access;
+      if constexpr (is_in_eights<Access>)
+        find_codes_of_eights<<<of_eights, kEightThreads, 0, stream>>>(s, eights, Access(x), factors, out);
+    });
+  else
+    find_codes<<<blocks_for(n, 2 * kThreads), kThreads, 0, stream>>>(s, numbers, factors, out);
   launched("quantize: codes");
   if (!out.losses) return;
   store_counts<<<1, 2, 0, stream>>>(out.counts, out.losses);

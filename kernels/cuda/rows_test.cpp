@@ -85,6 +85,60 @@ TEST_F(GpuRows, AStepThatRoundsAtRandomGivesTheBitsOfTheCpu) {
     }
 }
 
+// Four neighbours at a time, or one: as the dtypes, the ends and the addresses allow.
+TEST_F(GpuRows, AStepGivesTheBitsOfTheCpu) {
+  struct Mixture {
+    DType parameter, gradient, state, low;
+  };
+  using enum DType;
+  for (const Mixture& m : {Mixture{f32, f32, f32, f32},
+                           {f32, f16, f32, f16},
+                           {f32, bf16, f32, bf16},
+                           {f32, f32, f32, bf16},
+                           {f16, f16, f16, f32},
+                           {bf16, bf16, bf16, bf16},
+                           {bf16, f32, f32, f16},
+                           {f64, f32, f64, f32}})
+    for (const Storage storage : {Storage::nearest, Storage::kahan})
+      for (const int rule : {0, 1, 2, 3}) {
+        std::vector<std::vector<unsigned char>> codes[2];
+        for (const bool on_gpu : {false, true}) {
+          Device& device = on_gpu ? gpu() : cpu();
+          std::vector<UpdatedTensors> tensors;
+          for (const int64_t rows : {1, 2, 1500}) {
+            const auto make = [&](DType dtype, uint64_t seed) {
+              std::vector<double> values = normal((rows + 1) * 6, seed);
+              if (seed == 4)  // mean squares
+                for (double& one : values) one *= one;
+              const Tensor all = Tensor::from(device, {rows + 1, 6}, dtype, values);
+              return rows == 2 ? all.slice(1, 2) : all;
+            };
+            UpdatedTensors t;
+            t.parameter = make(m.parameter, 1), t.gradient = make(m.gradient, 2), t.low = make(m.low, 5);
+            if (rule != 0) t.first = make(m.state, 3);
+            if (rule > 1) t.second = make(m.state, 4);
+            if (storage == Storage::kahan) t.compensation = make(m.parameter, 6);
+            tensors.push_back(t);
+          }
+          const double decay = rule % 2 == 1 ? 0.1 : 0;
+          if (rule < 2)
+            run(SgdStep{
+                .tensors = tensors, .rate = 0.1, .momentum = 0.9 * rule, .weight_decay = decay, .storage = storage});
+          else
+            run(AdamStep{.tensors = tensors,
+                         .kind = rule == 2 ? AdamKind::adam : AdamKind::adamw,
+                         .rate = 0.01,
+                         .weight_decay = decay,
+                         .storage = storage});
+          for (const UpdatedTensors& t : tensors)
+            for (const Tensor* one : {&t.parameter, &t.first, &t.second, &t.compensation, &t.low})
+              if (!one->empty()) codes[on_gpu].push_back(one->codes());
+        }
+        EXPECT_EQ(codes[0], codes[1]) << name_of(m.parameter) << " " << name_of(m.gradient) << " rule " << rule
+                                      << (storage == Storage::kahan ? " compensated" : "");
+      }
+}
+
 TEST_F(GpuRows, MoreParametersThanOneLaunchTakesAreAllUpdated) {
   constexpr int kCount = 1001;
   std::vector<UpdatedTensors> tensors(kCount);
@@ -114,7 +168,7 @@ TEST_F(GpuRows, MoreParametersThanOneLaunchTakesAreAllUpdated) {
   }
 }
 
-// Element-wise kernels take four neighbours at a time, copies up to 16 bytes.
+// Element-wise kernels take four or eight neighbours at a time, copies up to 16 bytes.
 TEST_F(GpuRows, OperandsMayBeSlicesThatStartAnywhere) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::f64}) {
     const Tensor all = Tensor::from(gpu(), {5, 9}, dtype, normal(45, 1));
@@ -130,6 +184,45 @@ TEST_F(GpuRows, OperandsMayBeSlicesThatStartAnywhere) {
       EXPECT_EQ(moved[i], inside ? given[i] : 0) << name_of(dtype) << " " << i;
     }
   }
+}
+
+// Channels last a thread has several channels, and where windows are two apart several rows and columns.
+TEST_F(GpuRows, PoolingGivesTheSameBitsInBothLayouts) {
+  struct Form {
+    int kernel, stride, pad;
+  };
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::e4m3})
+    for (const Form& form : {Form{2, 2, 0}, Form{3, 2, 1}, Form{3, 2, 0}, Form{4, 2, 1}, Form{3, 1, 1}, Form{5, 3, 2}})
+      for (const int64_t channels : {3, 16}) {
+        const Window window{.stride_h = form.stride, .stride_w = form.stride, .pad_h = form.pad, .pad_w = form.pad};
+        const auto pooled = [&](int64_t size) { return window_extent(size, form.kernel, form.stride, form.pad, 1); };
+        const Shape large{2, channels, 11, 8}, small{2, channels, pooled(11), pooled(8)};
+        std::vector<std::vector<unsigned char>> codes[2];
+        for (const Layout layout : {Layout::plain, Layout::nhwc}) {
+          const auto made = [&](const Shape& shape, uint64_t seed) {
+            Tensor plain = Tensor::from(gpu(), shape, dtype, normal(shape.elements(), seed)), out(gpu(), shape, dtype);
+            out.materialize(layout);
+            run(Reorder{.x = plain, .out = out});
+            return out;
+          };
+          const Tensor x = made(large, 1), dy = made(small, 2);
+          Tensor largest(gpu(), small, dtype), indices(gpu(), small, DType::u8), average(gpu(), small, dtype),
+              dx(gpu(), large, dtype), from_average(gpu(), large, dtype);
+          const int k = form.kernel;
+          run(MaxPool2d{.x = x, .out = largest, .indices = indices, .kernel_h = k, .kernel_w = k, .window = window});
+          run(AvgPool2d{.x = x, .out = average, .kernel_h = k, .kernel_w = k, .window = window});
+          run(MaxPool2dBackward{
+              .dy = dy, .indices = indices, .dx = dx, .kernel_h = k, .kernel_w = k, .window = window});
+          run(AvgPool2dBackward{.dy = dy, .dx = from_average, .kernel_h = k, .kernel_w = k, .window = window});
+          for (const Tensor* one : {&largest, &indices, &average, &dx, &from_average}) {
+            Tensor plain(gpu(), one->shape(), one->dtype());
+            plain.materialize(Layout::plain);
+            run(Reorder{.x = *one, .out = plain});
+            codes[layout == Layout::nhwc].push_back(plain.codes());
+          }
+        }
+        EXPECT_EQ(codes[0], codes[1]) << name_of(dtype) << " kernel " << form.kernel << " stride " << form.stride;
+      }
 }
 
 TEST_F(GpuRows, AnEmbeddingOfAnUnknownIndexIsNaN) {
@@ -203,40 +296,44 @@ std::vector<uint64_t> bits_of_values(const Tensor& tensor) {
 }
 
 TEST_F(GpuRows, EveryRuleOfQuantisationGivesTheBitsOfTheCpu) {
-  constexpr int64_t kRows = 37, kDepth = 144;
+  constexpr int64_t kRows = 37;
   for (const Quantizer& rule : quantizers())
-    for (const bool specials : {false, true})
-      for (const bool other : {false, true}) {  // transposed, and where there is that transformed and at random
-        const bool is_e2m1 = rule.element == DType::e2m1;
-        std::vector<std::vector<uint64_t>> results[2];
-        for (const bool on_gpu : {false, true}) {
-          Device& device = on_gpu ? gpu() : cpu();
-          const Tensor x = Tensor::from(device, other ? Shape{kDepth, kRows} : Shape{kRows, kDepth},
-                                        other ? DType::bf16 : DType::f32, wild_numbers(kRows * kDepth, specials));
-          const Tensor factor;
-          Tensor codes(device, {kRows, kDepth}, rule.element), scales, tensor_scale, amax(device, {1}, DType::f32),
-              losses(device, {2}, DType::f64);
-          if (!has_one_tile(rule)) scales = Tensor(device, shape_of_scales(rule, kRows, kDepth), rule.scale);
-          if (has_one_tile(rule) || rule.has_tensor_scale) tensor_scale = Tensor(device, {1}, DType::f32);
-          const Quantize op{.x = x,
-                            .factor = factor,
-                            .codes = codes,
-                            .scales = scales,
-                            .tensor_scale = tensor_scale,
-                            .amax = amax,
-                            .losses = losses,
-                            .rule = rule,
-                            .transpose = other,
-                            .transform = other && !specials,
-                            .stochastic = other && is_e2m1,
-                            .noise = {.seed = 5, .first = 3}};
-          run(op);
-          for (const Tensor& one : {codes, scales, tensor_scale, amax, losses})
-            if (!one.empty()) results[on_gpu].push_back(bits_of_values(one));
+    for (const int64_t depth : {144, 256})  // whole tiles, or not
+      for (const bool specials : {false, true})
+        for (const bool other : {false, true}) {  // transposed, and where there is that transformed and at random
+          const bool is_e2m1 = rule.element == DType::e2m1;
+          std::vector<std::vector<uint64_t>> results[2];
+          for (const bool on_gpu : {false, true}) {
+            Device& device = on_gpu ? gpu() : cpu();
+            const Tensor x = Tensor::from(device, other ? Shape{depth, kRows} : Shape{kRows, depth},
+                                          other          ? DType::bf16
+                                          : depth == 256 ? DType::f16
+                                                         : DType::f32,
+                                          wild_numbers(kRows * depth, specials));
+            const Tensor factor;
+            Tensor codes(device, {kRows, depth}, rule.element), scales, tensor_scale, amax(device, {1}, DType::f32),
+                losses(device, {2}, DType::f64);
+            if (!has_one_tile(rule)) scales = Tensor(device, shape_of_scales(rule, kRows, depth), rule.scale);
+            if (has_one_tile(rule) || rule.has_tensor_scale) tensor_scale = Tensor(device, {1}, DType::f32);
+            const Quantize op{.x = x,
+                              .factor = factor,
+                              .codes = codes,
+                              .scales = scales,
+                              .tensor_scale = tensor_scale,
+                              .amax = amax,
+                              .losses = losses,
+                              .rule = rule,
+                              .transpose = other,
+                              .transform = other && !specials,
+                              .stochastic = other && is_e2m1,
+                              .noise = {.seed = 5, .first = 3}};
+            run(op);
+            for (const Tensor& one : {codes, scales, tensor_scale, amax, losses})
+              if (!one.empty()) results[on_gpu].push_back(bits_of_values(one));
+          }
+          EXPECT_EQ(results[0], results[1])
+              << rule.name << (specials ? " with special values" : "") << (other ? " transposed " : " ") << depth;
         }
-        EXPECT_EQ(results[0], results[1])
-            << rule.name << (specials ? " with special values" : "") << (other ? " transposed" : "");
-      }
 }
 
 }  // namespace

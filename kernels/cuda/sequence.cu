@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/block.cuh"
+#include "kernels/cuda/division.cuh"
 #include "kernels/cuda/images.cuh"
 #include "kernels/cuda/maps.cuh"
 
@@ -64,6 +65,13 @@ __global__ void __launch_bounds__(kMapThreads) draw_mask(uint32_t n, uint64_t se
   const uint32_t number = blockIdx.x * kMapThreads + threadIdx.x, i = number * 4;
   if (i >= n) return;
   const uint4 words = dropout_words(seed, number);
+  if (n - i >= 4 && reinterpret_cast<uintptr_t>(mask) % 4 == 0) {
+    uchar4 kept;
+    keep(words.x, least, kept.x), keep(words.y, least, kept.y);
+    keep(words.z, least, kept.z), keep(words.w, least, kept.w);
+    reinterpret_cast<uchar4*>(mask)[number] = kept;
+    return;
+  }
   keep(words.x, least, mask[i]);
   if (i + 1 < n) keep(words.y, least, mask[i + 1]);
   if (i + 2 < n) keep(words.z, least, mask[i + 2]);
@@ -73,15 +81,30 @@ __global__ void __launch_bounds__(kMapThreads) draw_mask(uint32_t n, uint64_t se
 template <class Wide>
 struct Masked {
   const uint8_t* mask;
-  Channels places;  // of x; last: the mask is in logical order all the same
-  uint32_t share;   // neighbours in logical order that one entry of the mask decides about
+  bool last;                 // x is channels last; the mask is in logical order all the same
+  Divisor channels, pixels;  // of x
+  Divisor share;             // neighbours in logical order that one entry of the mask decides about
   Wide factor;
   __device__ Wide operator()(uint32_t i, Wide x) const {
     uint32_t place = i;
-    if (places.last)
-      place = (i / places.channels / places.pixels * places.channels + i % places.channels) * places.pixels +
-              i / places.channels % places.pixels;
-    return mask[share == 1 ? place : place / share] ? x * factor : Wide(0);
+    if (last) {
+      uint32_t channel = i, pixel = channels.divide(channel);
+      const uint32_t image = pixels.divide(pixel);
+      place = (image * channels.divisor + channel) * pixels.divisor + pixel;
+    }
+    return mask[share.quotient(place)] ? x * factor : Wide(0);
+  }
+  template <uint32_t kCount>
+  __device__ __forceinline__ void all(uint32_t i, Wide* x) const {
+    if (!last && share.divisor == 1 && reinterpret_cast<uintptr_t>(mask) % kCount == 0) {
+      Neighbours<uint8_t, kCount> kept;
+      kept.read(mask + i);
+#pragma unroll
+      for (uint32_t k = 0; k < kCount; ++k) x[k] = kept.values[k] ? x[k] * factor : Wide(0);
+    } else {
+#pragma unroll
+      for (uint32_t k = 0; k < kCount; ++k) x[k] = (*this)(i + k, x[k]);
+    }
   }
 };
 
@@ -152,7 +175,8 @@ void launch_masked(cudaStream_t stream, const Channels& places, uint32_t share, 
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
     start_one<Wide>(stream, places.elements(), Access(x), Access(out),
-                    Masked<Wide>{mask, places, share, static_cast<Wide>(factor)});
+                    Masked<Wide>{mask, places.last, Divisor(places.channels), Divisor(places.pixels), Divisor(share),
+                                 static_cast<Wide>(factor)});
   });
   launched("dropout");
 }

@@ -106,7 +106,7 @@ inline std::string attention() {
 inline std::string sgd() {
   cuda::UpdateBatch batch;
   float* parameters[2];
-  const uint32_t counts[2] = {1500, 77};
+  const uint32_t counts[2] = {5000, 77};
   for (const uint32_t count : counts) {
     std::vector<float> p(count), g(count, 4);
     for (uint32_t i = 0; i < count; ++i) p[i] = static_cast<float>(i);
@@ -114,7 +114,7 @@ inline std::string sgd() {
     one = {};
     one.parameter = parameters[batch.count] = on_device(p), one.gradient = on_device(g);
     one.parameter_dtype = one.gradient_dtype = DType::f32;
-    one.elements = count, one.first_block = batch.count == 0 ? 0 : cuda::blocks_of_elements(counts[0]);
+    one.elements = count, one.first_block = batch.count == 0 ? 0 : cuda::blocks_of_updates(counts[0]);
     ++batch.count;
   }
   const formulas::SgdConstants<float> constants{0.5F, 0, 1, 0, false};
