@@ -37,7 +37,7 @@ inline uint32_t lanes_of(uint32_t channels, uint32_t width) {
 // How many blocks share a channel. Depends only on the shape, never on the GPU, so that the order of additions is the
 // same on every GPU.
 inline uint32_t splits_of(const Channels& c, uint32_t width) {
-  constexpr uint32_t kBlocks = 1024, kLeastValues = 16;  // 8 blocks for each of 132 processors; of a thread
+  constexpr uint32_t kBlocks = 1024, kLeastValues = 8;  // 8 blocks for each of 128 processors; of a thread
   const uint32_t lanes = c.last ? lanes_of(c.channels, width) : 1;
   const uint32_t tiles = c.last ? blocks_for(c.channels, lanes * width) : c.channels;
   const uint32_t units = c.last ? c.count() : c.count() / width;
@@ -52,7 +52,7 @@ inline uint32_t splits_of(const Channels& c) {  // at most
 }
 
 template <class Wide>
-struct Pair {
+struct alignas(2 * sizeof(Wide)) Pair {
   Wide first = 0, second = 0;
   __device__ __forceinline__ void merge(const Pair& other) { first += other.first, second += other.second; }
   __device__ __forceinline__ Pair below(uint32_t distance) const {
