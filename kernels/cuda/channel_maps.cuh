@@ -79,6 +79,7 @@ __global__ void __launch_bounds__(kChannelThreads) map_planes(Channels c, Body b
         body.template write<width>(i, values[u], [&](uint32_t k) { return k < left ? constants : following; });
       }
     } else {
+#pragma unroll 1
       for (uint32_t k = i; k < end; ++k)
         body.template write<1>(k, body.template load<1>(k),
                                [&](uint32_t) { return shared[(before + (k - start)) / c.pixels]; });

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <type_traits>
 
 #include "kernels/cuda/arrays.cuh"
 #include "kernels/cuda/vectors.cuh"
@@ -78,10 +79,10 @@ struct alignas(16) Moments {
       *this = other;
       return;
     }
-    const Wide all = count + other.count, share = other.count / all;
+    const Wide all = count + other.count, inverse = Wide(1) / all, share = other.count * inverse;
     const Wide theirs = (other.shift - shift) + other.offset, difference = theirs - offset;
     squares += other.squares + difference * difference * (count * share);
-    offset = offset * (count / all) + theirs * share;
+    offset = offset * (count * inverse) + theirs * share;
     count = all;
   }
   __device__ __forceinline__ Moments below(uint32_t distance) const {
@@ -91,7 +92,7 @@ struct alignas(16) Moments {
   // From sums of x - shift and of its square.
   static __device__ __forceinline__ Moments of(const Pair<Wide>& sums, Wide shift, uint32_t count) {
     if (count == 0) return {};
-    const Wide n = static_cast<Wide>(count), offset = sums.first / n;
+    const Wide n = static_cast<Wide>(count), inverse = Wide(1) / n, offset = sums.first * inverse;
     // Of equal values the difference can be negative by rounding; squares that overflow are not subtracted from.
     const Wide difference =
         isinf(sums.second) && isfinite(sums.first) ? sums.second : sums.second - sums.first * offset;
@@ -116,13 +117,17 @@ __device__ __forceinline__ uint32_t values_of(uint32_t first, uint32_t count, ui
   return first < count ? (count - 1 - first) / step + 1 : 0;
 }
 
-// A number near the values that the lanes with the same channel start with.
-template <class Wide>
-__device__ __forceinline__ Wide common_shift(Wide sum, uint32_t terms, uint32_t lanes) {
-  for (uint32_t distance = lanes; distance < 32; distance *= 2)
-    sum += __shfl_xor_sync(0xffffffffu, sum, distance), terms *= 2;
-  const Wide mean = sum / static_cast<Wide>(terms);
-  return isfinite(mean) ? mean : Wide(0);
+// Numbers near the values that the lanes with the same channel start with, of which x has the sums. Their count is a power
+// of two.
+template <uint32_t width, class Wide>
+__device__ __forceinline__ void find_shifts(Wide* x, uint32_t terms, uint32_t lanes) {
+  for (uint32_t distance = lanes; distance < 32; distance *= 2) {
+#pragma unroll
+    for (uint32_t k = 0; k < width; ++k) x[k] += __shfl_xor_sync(0xffffffffu, x[k], distance);
+  }
+  const Wide factor = Wide(1) / static_cast<Wide>(terms * (32 / lanes));
+#pragma unroll
+  for (uint32_t k = 0; k < width; ++k) x[k] = isfinite(x[k]) ? x[k] * factor : Wide(0);
 }
 
 // The sums of one warp after another, of each of `channels` neighbouring channels: to thread t those of channel t.
@@ -165,12 +170,12 @@ __global__ void __launch_bounds__(kSumThreads) sum_planes(Channels c, Body body,
   load(mine);
   typename Body::Constants constants;
   if constexpr (Sum::kShifted) {
-    Wide sum = 0;
+    constants = 0;
 #pragma unroll
     for (uint32_t u = 0; u < Body::kLoads; ++u)
 #pragma unroll
-      for (uint32_t k = 0; k < width; ++k) sum += values[u].x[k];
-    constants = common_shift(sum, Body::kLoads * width, 1);
+      for (uint32_t k = 0; k < width; ++k) constants += values[u].x[k];
+    find_shifts<1>(&constants, Body::kLoads * width, 1);
   } else {
     constants = body.constants(channel);
   }
@@ -223,17 +228,26 @@ __global__ void __launch_bounds__(kSumThreads)
     }
   };
   load(mine);
-  typename Body::Constants constants[width];
+  using Constants = typename Body::Constants;
+  Constants constants[width];
+  const uint32_t channels = lanes * width;  // of the block
+  const uint32_t final_channel = blockIdx.x * channels + threadIdx.x;
+  const bool is_final = threadIdx.x < channels && final_channel < c.channels;
+  if constexpr (Sum::kShifted) {
 #pragma unroll
-  for (uint32_t k = 0; k < width; ++k)
-    if constexpr (Sum::kShifted) {
-      Wide sum = 0;
+    for (uint32_t k = 0; k < width; ++k) {
+      constants[k] = 0;
 #pragma unroll
-      for (uint32_t u = 0; u < Body::kLoads; ++u) sum += values[u].x[k];
-      constants[k] = common_shift(sum, Body::kLoads, lanes);
-    } else {
-      constants[k] = body.constants(channel + k);
+      for (uint32_t u = 0; u < Body::kLoads; ++u) constants[k] += values[u].x[k];
     }
+    find_shifts<width>(constants, Body::kLoads, lanes);
+  } else if constexpr (!std::is_empty_v<Constants>) {
+    __shared__ Constants known[width == 1 ? 32 : kMostTileChannels];
+    if (is_final) known[threadIdx.x] = body.constants(final_channel);
+    __syncthreads();
+#pragma unroll
+    for (uint32_t k = 0; k < width; ++k) constants[k] = known[channel - blockIdx.x * channels + k];
+  }
   Pair<Wide> sums[width];
   for (uint32_t left = mine;;) {
 #pragma unroll
@@ -253,15 +267,12 @@ __global__ void __launch_bounds__(kSumThreads)
     for (uint32_t k = 0; k < width; ++k) sums[k].merge(sums[k].below(distance));
     if constexpr (Sum::kShifted) of_channel += __shfl_down_sync(0xffffffffu, of_channel, distance);
   }
-  const uint32_t channels = lanes * width;  // of the block
   if (threadIdx.x % 32 < lanes)
 #pragma unroll
     for (uint32_t k = 0; k < width; ++k)
       shared[threadIdx.x / 32 * channels + lane * width + k] = Sum::of(sums[k], constants[k], of_channel);
   __syncthreads();
-  const uint32_t final_channel = blockIdx.x * channels + threadIdx.x;
-  if (threadIdx.x < channels && final_channel < c.channels)
-    hand_over(c, final_channel, over_warps(shared, channels), partial, end);
+  if (is_final) hand_over(c, final_channel, over_warps(shared, channels), partial, end);
 }
 
 // Merges the sums of a channel over its blocks; `end` computes the result from them. A block has `lanes` channels.
