@@ -3,6 +3,7 @@
 #include <initializer_list>
 
 #include "kernels/cuda/arrays.cuh"
+#include "kernels/cuda/channel_maps.cuh"
 #include "kernels/cuda/channel_sums.cuh"
 #include "kernels/ops/formulas.h"
 
@@ -11,11 +12,35 @@ namespace {
 
 constexpr uint32_t kThreads = kSumThreads;
 
+// Mixtures of dtypes are slow anyway, and their code is long.
+template <class Access>
+constexpr uint32_t kLoadsOf = 4;
+template <>
+constexpr uint32_t kLoadsOf<AnyTyped> = 1;
+
 template <class Wide, class Access>
 struct SumOf {
   Access x;
-  __device__ void prepare(uint32_t) {}
-  __device__ void add(uint32_t i, Pair<Wide>& sum) const { sum.first += x.template load<Wide>(i); }
+  using Sum = Pair<Wide>;
+  struct Constants {};
+  static constexpr uint32_t kLoads = kLoadsOf<Access>;
+  template <uint32_t width>
+  struct Values {
+    Vector<Access, Wide, width> x;
+  };
+  template <uint32_t width>
+  __device__ __forceinline__ Values<width> load(uint32_t i) const {
+    Values<width> values;
+    values.x.load(x, i);
+    return values;
+  }
+  __device__ Constants constants(uint32_t) const { return {}; }
+  template <class V>
+  __device__ __forceinline__ void add(const V& values, uint32_t k, const Constants&, Pair<Wide>& sum) const {
+    sum.first += values.x[k];
+  }
+  template <uint32_t width, class V, class F>
+  __device__ void write(uint32_t, const V&, F) const {}
 };
 
 template <class Wide>
@@ -24,123 +49,192 @@ struct StoreSum {
   __device__ void operator()(uint32_t channel, const Pair<Wide>& sum) const { out.store<Wide>(channel, sum.first); }
 };
 
-template <class Wide>
-struct StoreMean {
-  AnyTyped mean;
-  Wide* exact;
-  Wide count;
-  __device__ void operator()(uint32_t channel, const Pair<Wide>& sum) const {
-    exact[channel] = sum.first / count;
-    mean.store<Wide>(channel, exact[channel]);
-  }
-};
-
-// Deviations from the mean and their squares: never E[x^2] - E[x]^2, which cancels.
+// Deviations from a number near the mean and their squares: never E[x^2] - E[x]^2, which cancels.
 template <class Wide, class Access>
-struct Deviations {
-  Access x;
-  const Wide* means;
-  Wide mean = 0;
-  __device__ void prepare(uint32_t channel) { mean = means[channel]; }
-  __device__ void add(uint32_t i, Pair<Wide>& sum) const {
-    const Wide deviation = x.template load<Wide>(i) - mean;
-    sum.first += deviation, sum.second += deviation * deviation;
+struct Statistics : SumOf<Wide, Access> {
+  using Sum = Moments<Wide>;
+  using Constants = Wide;
+  template <class V>
+  __device__ __forceinline__ void add(const V& values, uint32_t k, Wide shift, Pair<Wide>& sum) const {
+    const Wide deviation = values.x[k] - shift;
+    sum.first += deviation, sum.second = fma(deviation, deviation, sum.second);
   }
 };
 
+// What a channel's elements are computed from, in one access.
 template <class Wide>
-struct StoreVariance {
-  AnyTyped variance, running_mean, running_variance;
-  const Wide* means;
-  Wide* inverses;
+struct alignas(16) Factors {
+  Wide mean, factor, term, slope;
+};
+
+template <class Wide>
+struct StoreStatistics {
+  AnyTyped scale, shift, mean, variance, running_mean, running_variance;
+  Factors<Wide>* factors;
   Wide count, momentum, epsilon;
-  __device__ void operator()(uint32_t channel, const Pair<Wide>& sum) const {
-    // The sum of the deviations is the rounding error of the mean (Chan, Golub and LeVeque 1983, corrected two-pass).
-    // Of a channel of equal values the difference can be negative by rounding; a NaN stays one.
-    const Wide difference = sum.second - sum.first * sum.first / count, squares = difference < 0 ? Wide(0) : difference;
-    const Wide biased = squares / count, unbiased = squares / (count - 1);
+  __device__ void operator()(uint32_t channel, const Moments<Wide>& x) const {
+    const Wide average = x.shift + x.offset, biased = x.squares / count, unbiased = x.squares / (count - 1);
+    mean.store<Wide>(channel, average);
     variance.store<Wide>(channel, biased);
-    inverses[channel] = formulas::batch_norm_inverse(biased, epsilon);
-    running_mean.store<Wide>(channel,
-                             formulas::moving_average(running_mean.load<Wide>(channel), means[channel], momentum));
+    const Wide inverse = formulas::batch_norm_inverse(biased, epsilon);
+    factors[channel] = {average, scale.load<Wide>(channel) * inverse, shift.load<Wide>(channel), 0};
+    running_mean.store<Wide>(channel, formulas::moving_average(running_mean.load<Wide>(channel), average, momentum));
     running_variance.store<Wide>(channel,
                                  formulas::moving_average(running_variance.load<Wide>(channel), unbiased, momentum));
   }
 };
 
-template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads) normalise(Channels c, uint32_t n, Access x, AnyTyped scale, AnyTyped shift,
-                                                      Access out, const Wide* means, const Wide* inverses) {
-  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= n) return;
-  const uint32_t channel = channel_of(c, i);
-  out.template store<Wide>(i, formulas::batch_norm(x.template load<Wide>(i), means[channel], inverses[channel],
-                                                   scale.load<Wide>(channel), shift.load<Wide>(channel)));
-}
-
-template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads)
-    normalise_with(Channels c, uint32_t n, Access x, AnyTyped scale, AnyTyped shift, AnyTyped mean, AnyTyped variance,
-                   Access out, Wide epsilon) {
-  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= n) return;
-  const uint32_t channel = channel_of(c, i);
-  const Wide inverse = formulas::batch_norm_inverse(variance.load<Wide>(channel), epsilon);
-  out.template store<Wide>(i, formulas::batch_norm(x.template load<Wide>(i), mean.load<Wide>(channel), inverse,
-                                                   scale.load<Wide>(channel), shift.load<Wide>(channel)));
-}
-
-// sum dy and sum dy xhat
-template <class Wide, class Access>
-struct GradientSums {
-  Access x, dy;
-  AnyTyped means, variances;
-  Wide epsilon, mean = 0, inverse = 0;
-  __device__ void prepare(uint32_t channel) {
-    mean = means.load<Wide>(channel);
-    inverse = formulas::batch_norm_inverse(variances.load<Wide>(channel), epsilon);
+// From the factors that are known.
+template <class Wide>
+struct Known {
+  const Factors<Wide>* factors;
+  __device__ Factors<Wide> operator()(uint32_t channel) const { return factors[channel]; }
+};
+// From running statistics.
+template <class Wide>
+struct OfStatistics {
+  AnyTyped scale, shift, mean, variance;
+  Wide epsilon;
+  __device__ Factors<Wide> operator()(uint32_t channel) const {
+    const Wide inverse = formulas::batch_norm_inverse(variance.load<Wide>(channel), epsilon);
+    return {mean.load<Wide>(channel), scale.load<Wide>(channel) * inverse, shift.load<Wide>(channel), 0};
   }
-  __device__ void add(uint32_t i, Pair<Wide>& sum) const {
-    const Wide gradient = dy.template load<Wide>(i);
-    sum.first += gradient, sum.second += gradient * ((x.template load<Wide>(i) - mean) * inverse);
+};
+
+// out = (x - mean) factor + term
+template <class Wide, class Access, class Source>
+struct Normalise {
+  Access x, out;
+  Source source;
+  using Constants = Factors<Wide>;
+  static constexpr uint32_t kLoads = kLoadsOf<Access>;
+  template <uint32_t width>
+  using Values = Vector<Access, Wide, width>;
+  template <uint32_t width>
+  __device__ __forceinline__ Values<width> load(uint32_t i) const {
+    Values<width> values;
+    values.load(x, i);
+    return values;
+  }
+  __device__ Constants constants(uint32_t channel) const { return source(channel); }
+  template <uint32_t width, class F>
+  __device__ __forceinline__ void write(uint32_t i, const Values<width>& values, F constants_of) const {
+    Wide result[width];
+#pragma unroll
+    for (uint32_t k = 0; k < width; ++k) {
+      const Constants of = constants_of(k);
+      result[k] = fma(values[k] - of.mean, of.factor, of.term);
+    }
+    Values<width>::store(out, i, result);
+  }
+};
+
+// sum dy and sum dy (x - mean); of constant statistics also dx = scale / sqrt(variance + epsilon) dy.
+template <class Wide, class Access, bool constant>
+struct GradientSums {
+  Access x, dy, dx;
+  AnyTyped scale, means, variances;
+  Wide epsilon;
+  using Sum = Pair<Wide>;
+  struct Constants {
+    Wide mean, factor;
+  };
+  static constexpr uint32_t kLoads = kLoadsOf<Access> == 1 ? 1 : 2;
+  template <uint32_t width>
+  struct Values {
+    Vector<Access, Wide, width> x, dy;
+  };
+  template <uint32_t width>
+  __device__ __forceinline__ Values<width> load(uint32_t i) const {
+    Values<width> values;
+    values.x.load(x, i), values.dy.load(dy, i);
+    return values;
+  }
+  __device__ Constants constants(uint32_t channel) const {
+    Constants of{means.load<Wide>(channel), 0};
+    if constexpr (constant)
+      of.factor = scale.load<Wide>(channel) * formulas::batch_norm_inverse(variances.load<Wide>(channel), epsilon);
+    return of;
+  }
+  template <class V>
+  __device__ __forceinline__ void add(const V& values, uint32_t k, const Constants& of, Pair<Wide>& sum) const {
+    const Wide gradient = values.dy[k];
+    sum.first += gradient, sum.second = fma(gradient, values.x[k] - of.mean, sum.second);
+  }
+  template <uint32_t width, class V, class F>
+  __device__ __forceinline__ void write(uint32_t i, const V& values, F constants_of) const {
+    if constexpr (constant) {
+      Wide result[width];
+#pragma unroll
+      for (uint32_t k = 0; k < width; ++k) result[k] = constants_of(k).factor * values.dy[k];
+      Vector<Access, Wide, width>::store(dx, i, result);
+    }
   }
 };
 
 template <class Wide>
 struct StoreGradients {
-  AnyTyped dscale, dshift;
-  Pair<Wide>* exact;  // null: not wanted
+  AnyTyped scale, mean, variance, dscale, dshift;
+  Factors<Wide>* factors;  // null: not wanted
+  Wide count, epsilon;
   __device__ void operator()(uint32_t channel, const Pair<Wide>& sum) const {
-    if (exact) exact[channel] = sum;
+    const Wide inverse = formulas::batch_norm_inverse(variance.load<Wide>(channel), epsilon);
+    const Wide of_scale = sum.second * inverse;
+    // Before the results, which may replace the operands.
+    if (factors)
+      factors[channel] = {mean.load<Wide>(channel), scale.load<Wide>(channel) * inverse, sum.first / count,
+                          inverse * (of_scale / count)};
     dshift.store<Wide>(channel, sum.first);
-    dscale.store<Wide>(channel, sum.second);
+    dscale.store<Wide>(channel, of_scale);
   }
 };
 
+// dx = factor (dy - term - (x - mean) slope)
 template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads)
-    normalise_backward(Channels c, uint32_t n, Access x, Access dy, AnyTyped scale, AnyTyped mean, AnyTyped variance,
-                       Access dx, const Pair<Wide>* sums, Wide epsilon) {
-  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= n) return;
-  const uint32_t channel = channel_of(c, i);
-  const Wide inverse = formulas::batch_norm_inverse(variance.load<Wide>(channel), epsilon);
-  const Pair<Wide> sum = sums[channel];
-  dx.template store<Wide>(
-      i, formulas::batch_norm_backward(x.template load<Wide>(i), dy.template load<Wide>(i), mean.load<Wide>(channel),
-                                       inverse, scale.load<Wide>(channel), sum.second, sum.first,
-                                       static_cast<Wide>(c.outer * c.pixels)));
-}
+struct NormaliseBackward {
+  Access x, dy, dx;
+  const Factors<Wide>* factors;
+  using Constants = Factors<Wide>;
+  static constexpr uint32_t kLoads = kLoadsOf<Access> == 1 ? 1 : 2;
+  template <uint32_t width>
+  struct Values {
+    Vector<Access, Wide, width> x, dy;
+  };
+  template <uint32_t width>
+  __device__ __forceinline__ Values<width> load(uint32_t i) const {
+    Values<width> values;
+    values.x.load(x, i), values.dy.load(dy, i);
+    return values;
+  }
+  __device__ Constants constants(uint32_t channel) const { return factors[channel]; }
+  template <uint32_t width, class F>
+  __device__ __forceinline__ void write(uint32_t i, const Values<width>& values, F constants_of) const {
+    Wide result[width];
+#pragma unroll
+    for (uint32_t k = 0; k < width; ++k) {
+      const Constants of = constants_of(k);
+      result[k] = of.factor * fma(of.mean - values.x[k], of.slope, values.dy[k] - of.term);
+    }
+    Vector<Access, Wide, width>::store(dx, i, result);
+  }
+};
 
-// Where the statistics are constants: dx = scale / sqrt(variance + epsilon) dy.
-template <class Wide, class Access>
-__global__ void __launch_bounds__(kThreads)
-    scale_backward(Channels c, uint32_t n, Access dy, AnyTyped scale, AnyTyped variance, Access dx, Wide epsilon) {
-  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= n) return;
-  const uint32_t channel = channel_of(c, i);
-  const Wide inverse = formulas::batch_norm_inverse(variance.load<Wide>(channel), epsilon);
-  dx.template store<Wide>(i, scale.load<Wide>(channel) * inverse * dy.template load<Wide>(i));
+// Scratch: the partial sums, then factors of each channel.
+template <class Wide>
+struct Scratch {
+  void* partial;
+  Factors<Wide>* factors;
+  Scratch(void* memory, const Channels& c)
+      : partial(memory), factors(static_cast<Factors<Wide>*>(memory) + size_t{splits_of(c)} * c.channels) {}
+};
+
+// The sums of vectors as wide as the arrays allow.
+template <class Wide, class Access, class Body, class End>
+void sum_arrays(cudaStream_t stream, const Channels& c, std::initializer_list<Array> arrays, Body body, void* partial,
+                End end) {
+  with_width<Access>(arrays, c.last ? c.channels : c.pixels, [&](auto width) {
+    sum_vectors<Wide, decltype(width)::value>(stream, c, body, static_cast<typename Body::Sum*>(partial), end);
+  });
 }
 
 constexpr uint32_t kRowThreads = 128;
@@ -194,14 +288,17 @@ __global__ void __launch_bounds__(kThreads) mean_of(uint32_t n, const Wide* valu
 
 }  // namespace
 
-size_t channel_scratch_elements(const Channels& c) { return size_t{2} * (splits_of(c) + 1) * c.channels; }
+size_t channel_scratch_elements(const Channels& c) {
+  static_assert(sizeof(Moments<float>) == 4 * sizeof(float) && sizeof(Factors<double>) == 4 * sizeof(double));
+  return size_t{4} * (splits_of(c) + 1) * c.channels;
+}
 
 void launch_bias_gradient(cudaStream_t stream, const Channels& c, bool wide, void* scratch, Array dy, Array dbias) {
   with_wide_access({dy.dtype}, {dbias.dtype}, wide, [&](auto choice) {
     using Access = typename decltype(choice)::Access;
     using Wide = typename decltype(choice)::Wide;
-    sum_channels(stream, c, SumOf<Wide, Access>{Access(dy)}, Scratch<Wide>(scratch, c).partial,
-                 StoreSum<Wide>{AnyTyped(dbias)});
+    sum_arrays<Wide, Access>(stream, c, {dy}, SumOf<Wide, Access>{Access(dy)}, scratch,
+                             StoreSum<Wide>{AnyTyped(dbias)});
   });
 }
 
@@ -214,16 +311,20 @@ void launch_batch_norm(cudaStream_t stream, const Channels& c, bool wide, void* 
         using Access = typename decltype(choice)::Access;
         using Wide = typename decltype(choice)::Wide;
         const Scratch<Wide> scratch(memory, c);
-        const Wide count = static_cast<Wide>(c.count());
-        sum_channels(stream, c, SumOf<Wide, Access>{Access(a.x)}, scratch.partial,
-                     StoreMean<Wide>{AnyTyped(a.mean), scratch.first, count});
-        sum_channels(stream, c, Deviations<Wide, Access>{Access(a.x), scratch.first}, scratch.partial,
-                     StoreVariance<Wide>{AnyTyped(a.variance), AnyTyped(a.running_mean), AnyTyped(a.running_variance),
-                                         scratch.first, scratch.second, count, static_cast<Wide>(momentum),
-                                         static_cast<Wide>(epsilon)});
-        normalise<Wide><<<blocks_for(c.elements(), kThreads), kThreads, 0, stream>>>(
-            c, c.elements(), Access(a.x), AnyTyped(a.scale), AnyTyped(a.shift), Access(a.out), scratch.first,
-            scratch.second);
+        const StoreStatistics<Wide> store{AnyTyped(a.scale),
+                                          AnyTyped(a.shift),
+                                          AnyTyped(a.mean),
+                                          AnyTyped(a.variance),
+                                          AnyTyped(a.running_mean),
+                                          AnyTyped(a.running_variance),
+                                          scratch.factors,
+                                          static_cast<Wide>(c.count()),
+                                          static_cast<Wide>(momentum),
+                                          static_cast<Wide>(epsilon)};
+        sum_arrays<Wide, Access>(stream, c, {a.x}, Statistics<Wide, Access>{{Access(a.x)}}, scratch.partial, store);
+        map_channels<Access>(
+            stream, c, {a.x, a.out},
+            Normalise<Wide, Access, Known<Wide>>{Access(a.x), Access(a.out), Known<Wide>{scratch.factors}});
         launched("batch_norm");
       });
 }
@@ -233,50 +334,51 @@ void launch_batch_norm_inference(cudaStream_t stream, const Channels& c, const B
               [&](auto choice) {
                 using Access = typename decltype(choice)::Access;
                 using Wide = typename decltype(choice)::Wide;
-                normalise_with<Wide><<<blocks_for(c.elements(), kThreads), kThreads, 0, stream>>>(
-                    c, c.elements(), Access(a.x), AnyTyped(a.scale), AnyTyped(a.shift), AnyTyped(a.running_mean),
-                    AnyTyped(a.running_variance), Access(a.out), static_cast<Wide>(epsilon));
+                const OfStatistics<Wide> source{AnyTyped(a.scale), AnyTyped(a.shift), AnyTyped(a.running_mean),
+                                                AnyTyped(a.running_variance), static_cast<Wide>(epsilon)};
+                map_channels<Access>(stream, c, {a.x, a.out},
+                                     Normalise<Wide, Access, OfStatistics<Wide>>{Access(a.x), Access(a.out), source});
               });
   launched("batch_norm_inference");
 }
 
+namespace {
+
+template <bool constant>
+void start_backward(cudaStream_t stream, const Channels& c, bool wide, void* memory, const BatchNormBackwardArrays& a,
+                    double epsilon) {
+  with_wide_access(
+      {a.x.dtype, a.dy.dtype, a.dx.dtype},
+      {a.scale.dtype, a.mean.dtype, a.variance.dtype, a.dscale.dtype, a.dshift.dtype}, wide, [&](auto choice) {
+        using Access = typename decltype(choice)::Access;
+        using Wide = typename decltype(choice)::Wide;
+        const Scratch<Wide> scratch(memory, c);
+        const Access x(a.x), dy(a.dy), dx(a.dx);
+        const AnyTyped scale(a.scale), mean(a.mean), variance(a.variance);
+        const Wide narrow_epsilon = static_cast<Wide>(epsilon);
+        const std::initializer_list<Array> arrays{a.x, a.dy, a.dx};
+        sum_arrays<Wide, Access>(
+            stream, c, arrays, GradientSums<Wide, Access, constant>{x, dy, dx, scale, mean, variance, narrow_epsilon},
+            scratch.partial,
+            StoreGradients<Wide>{scale, mean, variance, AnyTyped(a.dscale), AnyTyped(a.dshift),
+                                 constant ? nullptr : scratch.factors, static_cast<Wide>(c.count()), narrow_epsilon});
+        if constexpr (!constant) {
+          map_channels<Access>(stream, c, arrays, NormaliseBackward<Wide, Access>{x, dy, dx, scratch.factors});
+          launched("batch_norm_backward");
+        }
+      });
+}
+
+}  // namespace
+
 void launch_batch_norm_backward(cudaStream_t stream, const Channels& c, bool wide, void* memory,
                                 const BatchNormBackwardArrays& a, double epsilon) {
-  with_wide_access({a.x.dtype, a.dy.dtype, a.dx.dtype},
-                   {a.scale.dtype, a.mean.dtype, a.variance.dtype, a.dscale.dtype, a.dshift.dtype}, wide,
-                   [&](auto choice) {
-                     using Access = typename decltype(choice)::Access;
-                     using Wide = typename decltype(choice)::Wide;
-                     const Scratch<Wide> scratch(memory, c);
-                     auto* sums = reinterpret_cast<Pair<Wide>*>(scratch.first);
-                     sum_channels(stream, c,
-                                  GradientSums<Wide, Access>{Access(a.x), Access(a.dy), AnyTyped(a.mean),
-                                                             AnyTyped(a.variance), static_cast<Wide>(epsilon)},
-                                  scratch.partial, StoreGradients<Wide>{AnyTyped(a.dscale), AnyTyped(a.dshift), sums});
-                     normalise_backward<Wide><<<blocks_for(c.elements(), kThreads), kThreads, 0, stream>>>(
-                         c, c.elements(), Access(a.x), Access(a.dy), AnyTyped(a.scale), AnyTyped(a.mean),
-                         AnyTyped(a.variance), Access(a.dx), sums, static_cast<Wide>(epsilon));
-                     launched("batch_norm_backward");
-                   });
+  start_backward<false>(stream, c, wide, memory, a, epsilon);
 }
 
 void launch_batch_norm_inference_backward(cudaStream_t stream, const Channels& c, bool wide, void* memory,
                                           const BatchNormBackwardArrays& a, double epsilon) {
-  with_wide_access({a.x.dtype, a.dy.dtype, a.dx.dtype},
-                   {a.scale.dtype, a.mean.dtype, a.variance.dtype, a.dscale.dtype, a.dshift.dtype}, wide,
-                   [&](auto choice) {
-                     using Access = typename decltype(choice)::Access;
-                     using Wide = typename decltype(choice)::Wide;
-                     sum_channels(stream, c,
-                                  GradientSums<Wide, Access>{Access(a.x), Access(a.dy), AnyTyped(a.mean),
-                                                             AnyTyped(a.variance), static_cast<Wide>(epsilon)},
-                                  Scratch<Wide>(memory, c).partial,
-                                  StoreGradients<Wide>{AnyTyped(a.dscale), AnyTyped(a.dshift), nullptr});
-                     scale_backward<Wide><<<blocks_for(c.elements(), kThreads), kThreads, 0, stream>>>(
-                         c, c.elements(), Access(a.dy), AnyTyped(a.scale), AnyTyped(a.variance), Access(a.dx),
-                         static_cast<Wide>(epsilon));
-                     launched("batch_norm_inference_backward");
-                   });
+  start_backward<true>(stream, c, wide, memory, a, epsilon);
 }
 
 void launch_softmax_cross_entropy(cudaStream_t stream, uint32_t rows, uint32_t classes, bool wide, void* scratch,

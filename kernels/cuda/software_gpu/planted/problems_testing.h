@@ -49,8 +49,8 @@ inline std::string transpose() {
   return compared(out, wanted);
 }
 
-inline std::string sums() {  // of channels, channels last
-  const cuda::Channels c{3, 40, 50, true};
+inline std::string sums() {  // of channels, channels last; enough of them for several blocks
+  const cuda::Channels c{3, 40, 500, true};
   std::vector<float> dy(c.elements()), wanted(c.channels);
   for (size_t i = 0; i < dy.size(); ++i) {
     dy[i] = static_cast<float>(i * 5 % 17) - 8;

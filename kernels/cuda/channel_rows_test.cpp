@@ -1,0 +1,240 @@
+// Batch norm and bias gradients of shapes that the kernels treat differently, against fp64 on the host.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/gpu_testing.h"
+#include "kernels/ops/ops.h"
+#include "kernels/tensor/random.h"
+
+namespace halfmark::kernels {
+namespace {
+
+using Values = std::vector<double>;
+
+// Far from 0 as an image is that is not normalised, with one image unlike the others.
+Values image(const Shape& shape, uint64_t seed, double middle, double first_image) {
+  const RandomKey key(seed);
+  Values values(static_cast<size_t>(shape.elements()));
+  const size_t one = values.size() / static_cast<size_t>(shape[0]);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = key.uniform(i) - 0.5 + (i < one ? first_image : middle);
+  return values;
+}
+
+struct Statistics {
+  Values mean, variance, sum, product;  // of dy, and of dy (x - mean) / sqrt(variance + epsilon)
+};
+
+class ChannelRows : public Gpu {
+ protected:
+  static constexpr double kEpsilon = 1e-5;
+  size_t channels = 0, pixels = 0;
+  size_t channel_of(size_t i) const { return i / pixels % channels; }
+  Statistics statistics(const Values& x, const Values& dy) const {
+    Statistics s{Values(channels), Values(channels), Values(channels), Values(channels)};
+    const double count = static_cast<double>(x.size() / channels);
+    for (size_t i = 0; i < x.size(); ++i) s.mean[channel_of(i)] += x[i] / count, s.sum[channel_of(i)] += dy[i];
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double deviation = x[i] - s.mean[channel_of(i)];
+      s.variance[channel_of(i)] += deviation * deviation / count, s.product[channel_of(i)] += dy[i] * deviation;
+    }
+    for (size_t k = 0; k < channels; ++k) s.product[k] /= std::sqrt(s.variance[k] + kEpsilon);
+    return s;
+  }
+  Tensor vector(const Values& values, DType dtype = DType::f32) {
+    return Tensor::from(gpu(), {static_cast<int64_t>(values.size())}, dtype, values);
+  }
+  Tensor vector(DType dtype = DType::f32) { return Tensor::zeros(gpu(), {static_cast<int64_t>(channels)}, dtype); }
+  void near(const Tensor& result, const Values& wanted, double relative, double absolute, const std::string& what) {
+    const Values values = result.values();
+    ASSERT_EQ(values.size(), wanted.size());
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(values[i], wanted[i], std::fabs(wanted[i]) * relative + absolute) << what << " [" << i << "]";
+  }
+  void compare(const Shape& shape, DType dtype, Layout layout, double middle, double first_image);
+};
+
+void ChannelRows::compare(const Shape& shape, DType dtype, Layout layout, double middle, double first_image) {
+  SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::string(name_of(layout)) + " " + std::to_string(shape[0]) + "x" +
+               std::to_string(shape[1]) + "x" + std::to_string(shape[2]));
+  channels = static_cast<size_t>(shape[1]), pixels = static_cast<size_t>(shape[2] * shape[3]);
+  const DType small = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const Tensor x = Tensor::from(gpu(), shape, dtype, image(shape, 1, middle, first_image), layout);
+  const Tensor dy = Tensor::from(gpu(), shape, dtype, image(shape, 2, 0.125, 0.125), layout);
+  const Values xv = x.values(), dyv = dy.values();
+  const Statistics s = statistics(xv, dyv);
+  Values scales(channels), shifts(channels);
+  for (size_t k = 0; k < channels; ++k)
+    scales[k] = 0.5 + static_cast<double>(k % 5) / 4, shifts[k] = static_cast<double>(k % 7) / 4;
+  const Tensor scale = vector(scales, small), shift = vector(shifts, small);
+  Tensor mean = vector(small), variance = vector(small), dscale = vector(small), dshift = vector(small);
+  Tensor running_mean = vector(small), running_variance = vector(Values(channels, 1.0), small);
+  const auto like_x = [&] { return Tensor(gpu(), shape, dtype, layout); };
+  Tensor out = like_x(), dx = like_x(), same = like_x(), constant = like_x();
+
+  run(BatchNorm{.x = x,
+                .scale = scale,
+                .shift = shift,
+                .out = out,
+                .mean = mean,
+                .variance = variance,
+                .running_mean = running_mean,
+                .running_variance = running_variance,
+                .momentum = 0.25,
+                .epsilon = kEpsilon});
+  const double unit = dtype == DType::f16    ? 0x1p-11
+                      : dtype == DType::bf16 ? 0x1p-8
+                      : dtype == DType::f32  ? 0x1p-24
+                                             : 0x1p-53;
+  const double sums = small == DType::f64 ? 0x1p-43 : 0x1p-20;  // in fp64 the host's are no better
+  near(mean, s.mean, sums, sums, "mean");
+  near(variance, s.variance, sums, 0, "variance");
+  Values wanted(xv.size()), wanted_dx(xv.size());
+  const double count = static_cast<double>(xv.size() / channels);
+  const auto normalised = [&](size_t i, const Values& m, const Values& v) {
+    const size_t k = channel_of(i);
+    return (xv[i] - m[k]) / std::sqrt(v[k] + kEpsilon);
+  };
+  // Of deviations from a mean that is rounded.
+  const double lost = sums * (std::fabs(middle) + 1) * 8;
+  for (size_t i = 0; i < xv.size(); ++i) {
+    const size_t k = channel_of(i);
+    wanted[i] = scales[k] * normalised(i, s.mean, s.variance) + shifts[k];
+    wanted_dx[i] = scales[k] / std::sqrt(s.variance[k] + kEpsilon) *
+                   (dyv[i] - s.sum[k] / count - normalised(i, s.mean, s.variance) * s.product[k] / count);
+  }
+  near(out, wanted, unit * 2, lost, "out");
+  run(BatchNormBackward{.x = x,
+                        .dy = dy,
+                        .scale = scale,
+                        .mean = mean,
+                        .variance = variance,
+                        .dx = dx,
+                        .dscale = dscale,
+                        .dshift = dshift,
+                        .epsilon = kEpsilon});
+  near(dshift, s.sum, sums, sums * count, "dshift");
+  near(dscale, s.product, sums, sums * count * (std::fabs(middle) + 1), "dscale");
+  near(dx, wanted_dx, unit * 2, lost * 8, "dx");
+  Tensor bias = vector(small);
+  run(BiasGradient{.dy = dy, .dbias = bias});
+  near(bias, s.sum, sums, sums * count, "bias");
+
+  const Values given_mean = mean.values(), given_variance = variance.values();
+  run(BatchNormInference{.x = x,
+                         .scale = scale,
+                         .shift = shift,
+                         .running_mean = mean,
+                         .running_variance = variance,
+                         .out = same,
+                         .epsilon = kEpsilon});
+  near(same, wanted, unit * 2, lost, "inference");
+  run(BatchNormInferenceBackward{.x = x,
+                                 .dy = dy,
+                                 .scale = scale,
+                                 .running_mean = mean,
+                                 .running_variance = variance,
+                                 .dx = constant,
+                                 .dscale = dscale,
+                                 .dshift = dshift,
+                                 .epsilon = kEpsilon});
+  near(dscale, s.product, sums, sums * count * (std::fabs(middle) + 1), "dscale of inference");
+  for (size_t i = 0; i < xv.size(); ++i)
+    wanted_dx[i] = dyv[i] * scales[channel_of(i)] / std::sqrt(given_variance[channel_of(i)] + kEpsilon);
+  near(constant, wanted_dx, unit * 2, sums, "dx of inference");
+}
+
+TEST_F(ChannelRows, EveryShapeInBothLayoutsAgreesWithFp64) {
+  const Shape shapes[] = {{3, 8, 7, 7},   {2, 64, 14, 14}, {2, 12, 6, 6},  {5, 3, 3, 3},   {2, 200, 4, 4},
+                          {1, 1, 90, 90}, {2, 16, 40, 40}, {2, 5, 31, 37}, {1, 33, 2, 10}, {70, 2, 1, 1}};
+  for (const Shape& shape : shapes)
+    for (const Layout layout : {Layout::plain, Layout::nhwc})
+      for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
+        compare(shape, dtype, layout, 0.25, 0.25);
+}
+
+TEST_F(ChannelRows, AMeanFarFromZeroAndAnUnlikeImageCostNoAccuracy) {
+  for (const Layout layout : {Layout::plain, Layout::nhwc}) {
+    compare({9, 8, 24, 24}, DType::f32, layout, 1000, 1000);
+    compare({9, 8, 24, 24}, DType::f32, layout, 0, 100);
+    compare({9, 7, 23, 23}, DType::f32, layout, 0, 100);
+  }
+}
+
+TEST_F(ChannelRows, InfinitiesStayInTheirChannel) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const Layout layout : {Layout::plain, Layout::nhwc})
+    for (const size_t place : {0, 700}) {
+      const Shape shape{4, 8, 10, 10};
+      channels = 8, pixels = 100;
+      Values values = image(shape, 3, 0, 0);
+      values[place] = infinity;
+      const Tensor x = Tensor::from(gpu(), shape, DType::f16, values, layout), one = vector(Values(channels, 1.0));
+      Tensor out(gpu(), shape, DType::f16, layout), mean = vector(), variance = vector();
+      Tensor running_mean = vector(), running_variance = vector(Values(channels, 1.0));
+      run(BatchNorm{.x = x,
+                    .scale = one,
+                    .shift = vector(),
+                    .out = out,
+                    .mean = mean,
+                    .variance = variance,
+                    .running_mean = running_mean,
+                    .running_variance = running_variance});
+      for (size_t k = 0; k < channels; ++k) {
+        const bool hit = k == channel_of(place);
+        EXPECT_EQ(mean.values()[k] == infinity, hit) << k;
+        EXPECT_EQ(std::isnan(variance.values()[k]), hit) << k;
+      }
+      const Values results = out.values();
+      for (size_t i = 0; i < results.size(); ++i)
+        ASSERT_EQ(std::isnan(results[i]), channel_of(i) == channel_of(place)) << i;
+    }
+}
+
+TEST_F(ChannelRows, EqualValuesHaveNoVariance) {
+  for (const Layout layout : {Layout::plain, Layout::nhwc}) {
+    channels = 16, pixels = 30 * 30;
+    const Shape shape{2, 16, 30, 30};
+    const Tensor x =
+        Tensor::from(gpu(), shape, DType::f32, Values(static_cast<size_t>(shape.elements()), 1.0 / 3), layout);
+    Tensor out(gpu(), shape, DType::f32, layout), mean = vector(), variance = vector();
+    Tensor running_mean = vector(), running_variance = vector(Values(channels, 1.0));
+    run(BatchNorm{.x = x,
+                  .scale = vector(Values(channels, 1.0)),
+                  .shift = vector(),
+                  .out = out,
+                  .mean = mean,
+                  .variance = variance,
+                  .running_mean = running_mean,
+                  .running_variance = running_variance});
+    for (const double v : variance.values()) EXPECT_TRUE(v >= 0 && v <= 1e-15) << v;
+  }
+}
+
+TEST_F(ChannelRows, ImagesMayBeginAnywhere) {
+  const Shape shape{6, 8, 5, 5};
+  channels = 8, pixels = 25;
+  const Tensor all = Tensor::from(gpu(), shape, DType::bf16, image(shape, 5, 1, 1));
+  const Shape matrix{300, 9};
+  const Tensor rows = Tensor::from(gpu(), matrix, DType::f16, image(matrix, 6, 1, 1));
+  for (const int64_t first : {1, 2}) {
+    const Tensor dy = all.slice(first, 3);
+    Tensor bias = vector();
+    run(BiasGradient{.dy = dy, .dbias = bias});
+    const Values values = dy.values();
+    near(bias, statistics(values, values).sum, 1e-6, 0, "bias");
+  }
+  channels = 9, pixels = 1;
+  for (const int64_t first : {0, 1, 8}) {
+    const Tensor dy = rows.slice(first, 250);
+    Tensor bias = vector();
+    run(BiasGradient{.dy = dy, .dbias = bias});
+    const Values values = dy.values();
+    near(bias, statistics(values, values).sum, 1e-6, 0, "bias");
+  }
+}
+
+}  // namespace
+}  // namespace halfmark::kernels
