@@ -152,5 +152,113 @@ TEST_F(GpuRowPacks, SoftmaxOfEveryWidth) {
   });
 }
 
+// Labels of all kinds; the third is ignored.
+Tensor labels_of(Device& device, const RowForm& form) {
+  std::vector<double> labels;
+  for (int64_t i = 0; i < form.rows; ++i) labels.push_back(i == 2 ? -100 : static_cast<double>(i * 29 % form.width));
+  return Tensor::from(device, {form.rows}, DType::i32, labels);
+}
+
+TEST_F(GpuRowPacks, CrossEntropyOfEveryWidth) {
+  const auto both = [&](const RowForm& form) {
+    for (const double smoothing : {0.0, 0.1})
+      for (const bool weighted : {false, true})
+        compare(form, [&](Device& device) {
+          const DType wide = wide_of(form.dtype);
+          const Tensor none,
+              logits = numbers(device, form, 1), labels = labels_of(device, form),
+              weights = weighted ? Tensor::from(device, {form.width}, form.dtype, around(form.width, 1, 3)) : none;
+          Tensor logs(device, {form.rows, form.width}, form.dtype), slope(device, {form.rows, form.width}, form.dtype),
+              loss(device, {1}, wide), total(device, {1}, wide);
+          run(CrossEntropy{.logits = logits,
+                           .labels = labels,
+                           .weights = weights,
+                           .loss = loss,
+                           .log_probabilities = logs,
+                           .total_weight = total,
+                           .smoothing = smoothing});
+          run(CrossEntropyBackward{.log_probabilities = logs,
+                                   .labels = labels,
+                                   .weights = weights,
+                                   .total_weight = total,
+                                   .dlogits = slope,
+                                   .smoothing = smoothing,
+                                   .dloss = 16});
+          return std::vector<Tensor>{logs, slope, loss, total};
+        });
+  };
+  each_form(both);
+  both(RowForm{DType::f32, 4100, 8, false, false});  // more than one block adds up
+}
+
+TEST_F(GpuRowPacks, SoftmaxCrossEntropyOfEveryWidth) {
+  each_form([&](const RowForm& form) {
+    if (form.rows < 4) return;
+    compare(form, [&](Device& device) {
+      std::vector<double> classes;
+      for (int64_t i = 0; i < form.rows; ++i) classes.push_back(static_cast<double>(i * 31 % form.width));
+      const Tensor logits = numbers(device, form, 1), labels = Tensor::from(device, {form.rows}, DType::i32, classes);
+      Tensor logs(device, {form.rows, form.width}, form.dtype), slope(device, {form.rows, form.width}, form.dtype),
+          loss(device, {1}, wide_of(form.dtype));
+      run(SoftmaxCrossEntropy{.logits = logits, .labels = labels, .loss = loss, .log_probabilities = logs});
+      run(SoftmaxCrossEntropyBackward{.log_probabilities = logs, .labels = labels, .dlogits = slope, .dloss = 8});
+      return std::vector<Tensor>{logs, slope, loss};
+    });
+  });
+}
+
+TEST_F(GpuRowPacks, LossesOfElementsWithAndWithoutWholePacks) {
+  for (const DType dtype : kDTypes)
+    for (const bool apart : {false, true})
+      for (const bool weighted : {false, true})
+        losses::All::each([&]<class Row>() {
+          const RowForm form{dtype, 3, 331, apart, false};
+          compare(form, [&](Device& device) {
+            const int64_t n = form.rows * form.width;
+            const auto make = [&](uint64_t seed) {  // probabilities
+              std::vector<double> values = around(n + form.width, 0, seed);
+              for (double& one : values) one = 1 / (1 + std::exp(-8 * one));
+              const Tensor all = Tensor::from(device, {form.rows + 1, form.width}, dtype, values);
+              return all.slice(apart ? 1 : 0, form.rows);
+            };
+            const Tensor x = make(1), y = make(2), weights = make(3);
+            Tensor loss(device, {1}, wide_of(dtype)), slope(device, {form.rows, form.width}, dtype);
+            run(ElementLoss<Row>{.output = x, .target = y, .loss = loss, .weights = weighted ? &weights : nullptr});
+            run(ElementLossBackward<Row>{
+                .output = x, .target = y, .doutput = slope, .weights = weighted ? &weights : nullptr});
+            return std::vector<Tensor>{loss, slope};
+          });
+        });
+}
+
+TEST_F(GpuRowPacks, MasksOfWholePacks) {
+  for (const DType dtype : kDTypes)
+    for (const bool bytes : {false, true})
+      for (const int64_t keys : {24, 13})
+        compare(RowForm{dtype, 4, keys, false, false}, [&](Device& device) {
+          std::vector<double> kept = around(2 * 5 * keys, 0, 7);
+          if (bytes)
+            for (double& one : kept) one = one > 0;
+          const Tensor scores = Tensor::from(device, {4, 5, keys}, dtype, around(4 * 5 * keys, 0, 1)),
+                       mask = Tensor::from(device, {2, 5, keys}, bytes ? DType::u8 : dtype, kept);
+          Tensor out(device, {4, 5, keys}, dtype);
+          run(MaskScores{.scores = scores, .mask = mask, .out = out});
+          return std::vector<Tensor>{out};
+        });
+}
+
+TEST_F(GpuRowPacks, ANormOfBlocksThatEndInAnotherTensor) {
+  for (const DType dtype : {DType::f32, DType::f16})
+    compare(RowForm{dtype, 1, 0, false, false}, [&](Device& device) {
+      std::vector<Tensor> gradients;
+      for (const int64_t count : {700001, 3, 1500, 1500000, 1025})
+        gradients.push_back(Tensor::from(device, {count}, gradients.size() == 3 ? DType::bf16 : dtype,
+                                         around(count, 0, static_cast<uint64_t>(count))));
+      Tensor norm(device, {1}, DType::f64);
+      run(GradientNorm{.gradients = gradients, .norm = norm});
+      return std::vector<Tensor>{norm};
+    });
+}
+
 }  // namespace
 }  // namespace halfmark::kernels
